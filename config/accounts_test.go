@@ -112,7 +112,7 @@ func TestDurableQuotasDoc(t *testing.T) {
 	}
 	words := append(append(access.Permissions(), access.Attributes(access.AccountsRead)...), policyOptions...)
 	for _, f := range (&policyFile{}).policyFields(&account.PolicyKey{}, &account.Policy{}) {
-		words = append(words, f.name)
+		words = append(words, f.Name)
 	}
 	for _, o := range opOptions {
 		words = append(words, o.word)

@@ -167,9 +167,9 @@ func (s *nodeSettings) conflict(paths []string, format string, args ...any) {
 		case !ok:
 			continue
 		case o.variable != "":
-			s.env.at(0, 0, o.variable, "%s", message)
+			s.env.fault(0, 0, o.variable, "%s", message)
 		default:
-			s.file.node(o.place.value, o.place.path, "%s", message)
+			o.value.Fault("%s", message)
 		}
 		return
 	}

@@ -28,7 +28,7 @@ type Note struct {
 var converters = []struct {
 	from    string
 	start   string // what a file begins with
-	convert func(c *conversion, p place)
+	convert func(c *conversion, v Value)
 }{
 	{"quotaservice", "namespaces:", (*conversion).quotaservice},
 	{"envoy-ratelimit", "domain: web", (*conversion).envoy},
@@ -55,9 +55,7 @@ func Convert(from, source string, data []byte) (Converted, error) {
 	}
 	r := &report{source: source, data: data}
 	c := newConversion(r)
-	if root := r.root(converters[i].start); root != nil {
-		converters[i].convert(c, place{value: root})
-	}
+	r.documents(converters[i].start, 1, func(v Value) { converters[i].convert(c, v) })
 	if err := r.err(); err != nil {
 		return Converted{}, err
 	}
@@ -73,7 +71,7 @@ type conversion struct {
 }
 
 func newConversion(r *report) *conversion {
-	return &conversion{limitFile: newLimitFile(decoder{r})}
+	return &conversion{limitFile: newLimitFile(r)}
 }
 
 func (c *conversion) note(path, do, what string, args ...any) {
@@ -81,23 +79,23 @@ func (c *conversion) note(path, do, what string, args ...any) {
 }
 
 // noted reads a field of the source that we have nothing for.
-func (c *conversion) noted(name, do, what string) field {
-	return field{name, "", func(p place) { c.note(p.path, do, "%s", what) }}
+func (c *conversion) noted(name, do, what string) Field {
+	return Field{name, "", func(v Value) { c.note(v.path, do, "%s", what) }}
 }
 
-// keep adds a limit that was made from a place of the source.
-func (c *conversion) keep(l quota.Limit, p place) {
-	if c.room(p) {
-		c.add(draft{Limit: l, place: p})
+// keep adds a limit that was made from a value of the source.
+func (c *conversion) keep(l quota.Limit, v Value) {
+	if c.room(v) {
+		c.add(draft{Limit: l, value: v})
 	}
 }
 
 // slaFile converts a file that has slas and nothing else.
-func (c *conversion) slaFile(p place) {
-	c.object(p, "slas: ["+slaExample+"]", []field{{"slas", "slas: [" + slaExample + "]", c.slas}})
+func (c *conversion) slaFile(v Value) {
+	v.Fields("slas: ["+slaExample+"]", []Field{{"slas", "slas: [" + slaExample + "]", c.slas}})
 	for i := range c.limits {
 		l := &c.limits[i]
-		where := c.drafts[l.LimitName].place.path
+		where := c.drafts[l.LimitName].value.path
 		c.note(where, "check a request by its method and path, with the tenant as the key",
 			"becomes the limit %v, counted by key in windows aligned to the Unix epoch", l.LimitName)
 		if l.Enforcement == quota.Off {

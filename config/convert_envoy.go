@@ -27,20 +27,20 @@ func ParseEnvoyRateLimits(source string, data []byte) ([]descriptor.Domain, erro
 	r := &report{source: source, data: data}
 	var out []descriptor.Domain
 	first := map[string]int{} // lines of namespaces
-	for _, root := range r.roots("domain: web", maxEnvoyDomains) {
+	r.documents("domain: web", maxEnvoyDomains, func(root Value) {
 		c := newConversion(r)
-		c.envoy(place{value: root})
+		c.envoy(root)
 		if c.domain.Name == "" {
-			continue
+			return
 		}
 		ns := descriptor.Namespace(c.domain.Name)
 		if line, twice := first[ns]; twice {
-			r.node(root, "domain", "%s is the namespace %s, as that of line %d is; give it another name", clip(c.domain.Name), ns, line)
+			r.faultAt(root.node, "domain", "%s is the namespace %s, as that of line %d is; give it another name", clip(c.domain.Name), ns, line)
 		}
-		first[ns] = root.Line
+		first[ns] = root.Line()
 		c.domain.File = source
 		out = append(out, c.domain)
-	}
+	})
 	if err := r.err(); err != nil {
 		return nil, err
 	}
@@ -52,12 +52,12 @@ const maxEnvoyDomains = 1000
 
 // envoy converts a domain and its tree of descriptors: a limit for every one
 // that has a rate_limit, and a rule.
-func (c *conversion) envoy(p place) {
+func (c *conversion) envoy(v Value) {
 	var name string
-	var descriptors place
-	ok := c.object(p, "domain: web", []field{
-		{"domain", "domain: web", func(p place) { c.scalar(p, bounded(&name, 1, quota.MaxKeyLen)) }},
-		{"descriptors", "", func(p place) { descriptors = p }},
+	var descriptors Value
+	_, ok := v.Fields("domain: web", []Field{
+		{"domain", "domain: web", func(v Value) { v.scalar(bounded(&name, 1, quota.MaxKeyLen)) }},
+		{"descriptors", "", func(v Value) { descriptors = v }},
 	})
 	if !ok {
 		return
@@ -65,9 +65,9 @@ func (c *conversion) envoy(p place) {
 	c.domain = descriptor.Domain{Name: name, Tree: &descriptor.Tree{}}
 	namespace := descriptor.Namespace(name)
 	if namespace != name {
-		c.note(join(p.path, "domain"), "use the new name in calls, Envoy's excepted", "%s becomes %s, because names have only a-z A-Z 0-9 . _ -", clip(name), namespace)
+		c.note(join(v.path, "domain"), "use the new name in calls, Envoy's excepted", "%s becomes %s, because names have only a-z A-Z 0-9 . _ -", clip(name), namespace)
 	}
-	if descriptors.value != nil {
+	if descriptors.node != nil {
 		c.envoyList(namespace, envoyWay{}, descriptors)
 	}
 }
@@ -87,72 +87,72 @@ func (w envoyWay) and(d *envoyDescriptor) envoyWay {
 	}
 }
 
-func (c *conversion) envoyList(namespace string, above envoyWay, p place) {
+func (c *conversion) envoyList(namespace string, above envoyWay, v Value) {
 	if len(above.steps) >= envoyMaxDepth {
-		c.node(p.where(), p.path, "is more than %d levels deep; must be less", envoyMaxDepth)
+		v.faultAtName("is more than %d levels deep; must be less", envoyMaxDepth)
 		return
 	}
-	if p.value.Kind == yaml.SequenceNode && len(p.value.Content) == 0 {
+	if v.node.Kind == yaml.SequenceNode && len(v.node.Content) == 0 {
 		return
 	}
 	seen := map[descriptor.Step]int{} // lines
 	patterns := &descriptor.Tree{}
-	c.list(p, quota.MaxLimits, "["+envoyExample+"]", func(item place) {
+	v.Items(quota.MaxLimits, "["+envoyExample+"]", func(item Value) {
 		var d envoyDescriptor
 		faults := len(c.faults)
-		if !c.object(item, envoyExample, c.envoyFields(&d)) {
+		if _, ok := item.Fields(envoyExample, c.envoyFields(&d)); !ok {
 			return
 		}
 		step := descriptor.Step{Key: d.key, Value: d.value}
 		if line, twice := seen[step]; twice && len(c.faults) == faults {
-			c.node(item.where(), item.path, "has the key and value of line %d again; remove one", line)
+			item.faultAtName("has the key and value of line %d again; remove one", line)
 			return
 		}
-		seen[step] = item.where().Line
+		seen[step] = item.Line()
 		if step.Pattern() {
 			patterns.Touch([]descriptor.Step{step})
 		}
 		if d.share && !step.Pattern() {
-			c.node(item.where(), join(item.path, "share_threshold"), "is for a value with * in it; remove it, or write value: %s", clip(d.value+"*"))
+			item.Missing("share_threshold", "is for a value with * in it; remove it, or write value: %s", clip(d.value+"*"))
 		}
 		way := above.and(&d)
 		if d.key != "" {
 			c.envoyOne(namespace, way, &d, item)
 		}
-		if d.below.value != nil {
+		if d.below.node != nil {
 			c.envoyList(namespace, way, d.below)
 		}
 	})
-	c.envoyExact(seen, p)
-	c.envoyOrder(p, patterns)
+	c.envoyExact(seen, v)
+	c.envoyOrder(v, patterns)
 }
 
 // envoyOne makes the rule and the limit of one descriptor. Of what is below it
 // alone it makes nothing, but what has neither stands in the way of less exact ones.
-func (c *conversion) envoyOne(namespace string, way envoyWay, d *envoyDescriptor, p place) {
+func (c *conversion) envoyOne(namespace string, way envoyWay, d *envoyDescriptor, v Value) {
 	switch {
-	case d.rateLimit.value != nil:
-		c.envoyLimit(namespace, way, d, p)
-	case d.below.value == nil || len(d.below.value.Content) == 0:
-		l := quota.Limit{LimitName: quota.LimitName{Namespace: namespace, Limit: c.envoyLimitName(namespace, way.steps, p)}, Class: quota.Unlimited, Enforcement: quota.Off}
+	case d.rateLimit.node != nil:
+		c.envoyLimit(namespace, way, d, v)
+	case d.below.node == nil || len(d.below.node.Content) == 0:
+		l := quota.Limit{LimitName: quota.LimitName{Namespace: namespace, Limit: c.envoyLimitName(namespace, way.steps, v)}, Class: quota.Unlimited, Enforcement: quota.Off}
 		l.Rate.Per = time.Second
-		c.note(p.path, "", "has neither a rate_limit nor descriptors; becomes the limit %v, which is off and goes before less exact ones", l.LimitName)
-		c.envoyRule(&descriptor.Rule{Steps: way.steps}, p)
-		c.keep(l, p)
+		c.note(v.path, "", "has neither a rate_limit nor descriptors; becomes the limit %v, which is off and goes before less exact ones", l.LimitName)
+		c.envoyRule(&descriptor.Rule{Steps: way.steps}, v)
+		c.keep(l, v)
 	default:
 		c.domain.Tree.Touch(way.steps)
 	}
 }
 
 // envoyRule adds a rule to the tree; that it is there twice has been reported.
-func (c *conversion) envoyRule(r *descriptor.Rule, p place) {
+func (c *conversion) envoyRule(r *descriptor.Rule, v Value) {
 	if err := c.domain.Tree.Add(r); err != nil && len(c.faults) == 0 {
-		c.node(p.where(), p.path, "%v; remove one", err)
+		v.faultAtName("%v; remove one", err)
 	}
 }
 
 // envoyExact notes that of the limits of one key only the most exact counts.
-func (c *conversion) envoyExact(seen map[descriptor.Step]int, p place) {
+func (c *conversion) envoyExact(seen map[descriptor.Step]int, v Value) {
 	entries, open := map[string]int{}, map[string]bool{}
 	for s := range seen {
 		entries[s.Key]++
@@ -160,7 +160,7 @@ func (c *conversion) envoyExact(seen map[descriptor.Step]int, p place) {
 	}
 	for _, key := range slices.Sorted(maps.Keys(entries)) {
 		if entries[key] > 1 && open[key] {
-			c.note(p.path, "check only the limit of the value where there is one, then the first whose value with a * fits, else the one without a value; Envoy's descriptors do",
+			c.note(v.path, "check only the limit of the value where there is one, then the first whose value with a * fits, else the one without a value; Envoy's descriptors do",
 				"there are limits for some values of %s and for all others", clip(key))
 		}
 	}
@@ -168,13 +168,13 @@ func (c *conversion) envoyExact(seen map[descriptor.Step]int, p place) {
 
 // envoyOrder notes where the order of the file decides between patterns: among
 // limits, which have none, the most literal bytes do.
-func (c *conversion) envoyOrder(p place, patterns *descriptor.Tree) {
+func (c *conversion) envoyOrder(v Value, patterns *descriptor.Tree) {
 	before := patterns.Patterns()
 	patterns.Sort()
 	after := patterns.Patterns()
 	for _, key := range slices.Sorted(maps.Keys(after)) {
 		if !slices.Equal(before[key], after[key]) {
-			c.note(p.path, "see whether another limit counts then; or serve the file as it is (protocols.envoy_rls_config)",
+			c.note(v.path, "see whether another limit counts then; or serve the file as it is (protocols.envoy_rls_config)",
 				"the values of %s with a * are tried in the order %s", clip(key), strings.Join(after[key], ", "))
 		}
 	}
@@ -183,24 +183,24 @@ func (c *conversion) envoyOrder(p place, patterns *descriptor.Tree) {
 // envoyDescriptor is one descriptor of the source.
 type envoyDescriptor struct {
 	key, value                             string
-	rateLimit, below                       place
+	rateLimit, below                       Value
 	shadow, quota, detailed, metric, share bool
 }
 
-func (c *conversion) envoyFields(d *envoyDescriptor) []field {
-	flag := func(to *bool, what, do string) func(place) {
-		return func(p place) {
-			if c.scalar(p, boolean(to)) && *to {
-				c.note(p.path, do, "%s", what)
+func (c *conversion) envoyFields(d *envoyDescriptor) []Field {
+	flag := func(to *bool, what, do string) func(Value) {
+		return func(v Value) {
+			if v.scalar(boolean(to)) && *to {
+				c.note(v.path, do, "%s", what)
 			}
 		}
 	}
-	return []field{
-		{"key", "key: remote_address", func(p place) { c.scalar(p, bounded(&d.key, 1, quota.MaxKeyLen)) }},
-		{"value", "", func(p place) { c.scalar(p, bounded(&d.value, 0, quota.MaxKeyLen)) }},
-		{"rate_limit", "", func(p place) { d.rateLimit = p }},
-		{"descriptors", "", func(p place) { d.below = p }},
-		{"shadow_mode", "", func(p place) { c.scalar(p, boolean(&d.shadow)) }},
+	return []Field{
+		{"key", "key: remote_address", func(v Value) { v.scalar(bounded(&d.key, 1, quota.MaxKeyLen)) }},
+		{"value", "", func(v Value) { v.scalar(bounded(&d.value, 0, quota.MaxKeyLen)) }},
+		{"rate_limit", "", func(v Value) { d.rateLimit = v }},
+		{"descriptors", "", func(v Value) { d.below = v }},
+		{"shadow_mode", "", func(v Value) { v.scalar(boolean(&d.shadow)) }},
 		{"quota_mode", "", flag(&d.quota, "refuses only when all limits of the mode are used up; is not carried over", "serve the file as it is (protocols.envoy_rls_config), or check these limits in calls of their own, and refuse when all do")},
 		{"detailed_metric", "", flag(&d.detailed, "is not carried over; metrics are by limit", "look at the keys of the limit for more")},
 		{"value_to_metric", "", flag(&d.metric, "is not carried over; metrics are by limit", "look at the keys of the limit for more")},
@@ -211,7 +211,7 @@ func (c *conversion) envoyFields(d *envoyDescriptor) []field {
 
 // envoyLimitName returns the name by which descriptors find the limit; of what has
 // none, another one, which is the name of no descriptor.
-func (c *conversion) envoyLimitName(namespace string, steps []descriptor.Step, p place) string {
+func (c *conversion) envoyLimitName(namespace string, steps []descriptor.Step, v Value) string {
 	name, err := descriptor.NameOf(steps)
 	if err == nil {
 		return name
@@ -219,7 +219,7 @@ func (c *conversion) envoyLimitName(namespace string, steps []descriptor.Step, p
 	sum := sha256.Sum256([]byte(descriptor.Path(steps)))
 	first := descriptor.Namespace(steps[0].Key) // of which a name can have all
 	name = fmt.Sprintf("%s-%x-", first[:min(len(first), 32)], sum[:8])
-	c.note(p.path, "serve the file as it is (protocols.envoy_rls_config), or call the limit by this name",
+	c.note(v.path, "serve the file as it is (protocols.envoy_rls_config), or call the limit by this name",
 		"descriptors do not find the limit %s/%s by its name: the one that they look for would have more than %d bytes", namespace, name, quota.MaxNameLen)
 	return name
 }

@@ -24,8 +24,8 @@ var envoyUnits = []struct {
 }
 
 // envoyLimit makes the limit and the rule of one path through the tree.
-func (c *conversion) envoyLimit(namespace string, way envoyWay, d *envoyDescriptor, p place) {
-	l := quota.Limit{LimitName: quota.LimitName{Namespace: namespace, Limit: c.envoyLimitName(namespace, way.steps, p)}}
+func (c *conversion) envoyLimit(namespace string, way envoyWay, d *envoyDescriptor, v Value) {
+	l := quota.Limit{LimitName: quota.LimitName{Namespace: namespace, Limit: c.envoyLimitName(namespace, way.steps, v)}}
 	r := &descriptor.Rule{Steps: way.steps, Share: way.share, Metric: way.metric, Detailed: d.detailed, Shadow: d.shadow, Quota: d.quota}
 	faults := len(c.faults)
 	if !c.envoyRate(&l, r, d.rateLimit) || len(c.faults) > faults {
@@ -42,9 +42,9 @@ func (c *conversion) envoyLimit(namespace string, way envoyWay, d *envoyDescript
 	if strings.Contains(key, "/") { // or a/b beside c would be a beside b/c
 		call += ", in which a value's % is written as %25 and its / as %2F"
 	}
-	c.note(p.path, call, "requests with %s become checks of the limit %v", request, l.LimitName)
-	c.envoyRule(r, p)
-	c.keep(l, p)
+	c.note(v.path, call, "requests with %s become checks of the limit %v", request, l.LimitName)
+	c.envoyRule(r, v)
+	c.keep(l, v)
 }
 
 // describeWay says which requests a path is for, and the key that they have.
@@ -62,32 +62,32 @@ func describeWay(steps []descriptor.Step) (request, key string) {
 }
 
 // envoyRate reads a rate_limit.
-func (c *conversion) envoyRate(l *quota.Limit, r *descriptor.Rule, p place) bool {
+func (c *conversion) envoyRate(l *quota.Limit, r *descriptor.Rule, v Value) bool {
 	var unit, requests int64
 	var unlimited bool
 	faults := len(c.faults)
-	g, ok := c.fieldsOf(p, envoyLimitExample, []field{
-		{"unit", "", func(p place) { c.scalar(p, envoyUnit(&unit)) }},
-		{"requests_per_unit", "", func(p place) { c.scalar(p, whole(&requests, 0, 1<<32-1)) }},
-		{"unlimited", "", func(p place) { c.scalar(p, boolean(&unlimited)) }},
-		{"name", "", func(p place) {
-			if c.scalar(p, bounded(&r.Name, 1, quota.MaxKeyLen)) {
-				c.note(p.path, "", "is not carried over; the limit's own name is in answers and metrics")
+	g, ok := v.Fields(envoyLimitExample, []Field{
+		{"unit", "", func(v Value) { v.scalar(envoyUnit(&unit)) }},
+		{"requests_per_unit", "", func(v Value) { v.scalar(whole(&requests, 0, 1<<32-1)) }},
+		{"unlimited", "", func(v Value) { v.scalar(boolean(&unlimited)) }},
+		{"name", "", func(v Value) {
+			if v.scalar(bounded(&r.Name, 1, quota.MaxKeyLen)) {
+				c.note(v.path, "", "is not carried over; the limit's own name is in answers and metrics")
 			}
 		}},
-		{"replaces", "", func(p place) { c.envoyReplaces(r, p) }},
+		{"replaces", "", func(v Value) { c.envoyReplaces(r, v) }},
 	})
 	if !ok || len(c.faults) > faults {
 		return false
 	}
 	if at, there := g["replaces"]; there && r.Name != "" && slices.Contains(r.Replaces, r.Name) {
-		c.node(at.where(), at.path, "has the limit's own name, %s; remove it", clip(r.Name))
+		at.faultAtName("has the limit's own name, %s; remove it", clip(r.Name))
 		return false
 	}
 	if unlimited {
 		r.Unlimited = true
 		if g.any("unit") {
-			c.node(g["unit"].where(), g["unit"].path, "stands beside unlimited; remove one of them")
+			g["unit"].faultAtName("stands beside unlimited; remove one of them")
 			return false
 		}
 		if at, there := g["requests_per_unit"]; there {
@@ -97,14 +97,14 @@ func (c *conversion) envoyRate(l *quota.Limit, r *descriptor.Rule, p place) bool
 		return true
 	}
 	if !g.any("unit") {
-		c.node(p.where(), join(p.path, "unit"), "is missing; write unit: second")
+		v.Missing("unit", "is missing; write unit: second")
 		return false
 	}
 	u := envoyUnits[unit]
 	l.SetFirst(quota.Window(quota.FixedWindow, requests, u.per))
 	var err error
 	if r.Limit, err = (quota.Inline{Kind: l.Kind, Rate: l.Rate, Burst: l.Burst}).Name(l.Namespace); err != nil {
-		c.node(p.where(), p.path, "%v", err)
+		v.faultAtName("%v", err)
 		return false
 	}
 	c.envoyLong(u.word, g["unit"])
@@ -112,14 +112,14 @@ func (c *conversion) envoyRate(l *quota.Limit, r *descriptor.Rule, p place) bool
 }
 
 // envoyLong notes units that the calendar has otherwise.
-func (c *conversion) envoyLong(word string, p place) {
+func (c *conversion) envoyLong(word string, v Value) {
 	what := map[string]string{
 		"week":  "a week begins on Thursday, as there, because windows are aligned to the Unix epoch",
 		"month": "a month is 30 days, as there",
 		"year":  "a year is 365 days, as there",
 	}[word]
 	if what != "" {
-		c.note(p.path, "write per: "+word+", window: calendar if that of the calendar is meant", "%s", what)
+		c.note(v.path, "write per: "+word+", window: calendar if that of the calendar is meant", "%s", what)
 	}
 }
 
@@ -136,16 +136,16 @@ func envoyUnit(to *int64) scalar {
 
 // envoyReplaces notes which limits a limit replaces for the requests that it
 // is for.
-func (c *conversion) envoyReplaces(r *descriptor.Rule, p place) {
+func (c *conversion) envoyReplaces(r *descriptor.Rule, v Value) {
 	var names []string
-	ok := c.list(p, quota.MaxLimits, "[{name: other}]", func(item place) {
+	ok := v.Items(quota.MaxLimits, "[{name: other}]", func(item Value) {
 		var name string
-		c.object(item, "{name: other}", []field{
-			{"name", "name: other", func(p place) { c.scalar(p, bounded(&name, 1, quota.MaxKeyLen)) }},
+		item.Fields("{name: other}", []Field{
+			{"name", "name: other", func(v Value) { v.scalar(bounded(&name, 1, quota.MaxKeyLen)) }},
 		})
 		names, r.Replaces = append(names, clip(name)), append(r.Replaces, name)
 	})
 	if ok {
-		c.note(p.path, "serve the file as it is (protocols.envoy_rls_config), or, where both match, check only this limit", "replaces the limits called %s; is not carried over", strings.Join(names, ", "))
+		c.note(v.path, "serve the file as it is (protocols.envoy_rls_config), or, where both match, check only this limit", "replaces the limits called %s; is not carried over", strings.Join(names, ", "))
 	}
 }

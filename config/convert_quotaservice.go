@@ -19,82 +19,82 @@ type qsBucket struct {
 }
 
 // quotaservice converts a ServiceConfig.
-func (c *conversion) quotaservice(p place) {
+func (c *conversion) quotaservice(v Value) {
 	c.note("", "in other calls than Allow of quotaservice, use the bucket's name as the limit and * as the key",
 		"a bucket there has no key: it is one bucket for all callers")
-	c.object(p, "namespaces: {name: "+qsNamespaceExample+"}", []field{
-		{"global_default_bucket", "", func(p place) { c.qsBucket(quota.Global, p, 0) }},
-		{"namespaces", "", func(p place) { c.named(p, "{name: "+qsNamespaceExample+"}", c.qsNamespace) }},
+	v.Fields("namespaces: {name: "+qsNamespaceExample+"}", []Field{
+		{"global_default_bucket", "", func(v Value) { c.qsBucket(quota.Global, v, 0) }},
+		{"namespaces", "", func(v Value) { v.named("{name: "+qsNamespaceExample+"}", c.qsNamespace) }},
 		c.noted("version", "", "the number of the version is not carried over; versions are counted anew"),
 		c.noted("user", "", "is not carried over; who applies the limits is recorded then"),
 		c.noted("date", "", "is not carried over; the time is recorded when the limits are applied"),
 	})
 }
 
-func (c *conversion) qsNamespace(name string, p place) {
-	var template, byDefault place
+func (c *conversion) qsNamespace(name string, v Value) {
+	var template, byDefault Value
 	var maxKeys int64
-	var maxKeysAt place
-	ok := c.object(p, qsNamespaceExample, []field{
+	var maxKeysAt Value
+	_, ok := v.Fields(qsNamespaceExample, []Field{
 		c.qsName("name"),
-		{"default_bucket", "", func(p place) { byDefault = p }},
-		{"dynamic_bucket_template", "", func(p place) { template = p }},
-		{"max_dynamic_buckets", "", func(p place) { maxKeysAt = p; c.scalar(p, whole(&maxKeys, 0, 1<<31-1)) }},
-		{"buckets", "", func(p place) {
-			c.named(p, "{name: "+qsBucketExample+"}", func(bucket string, p place) {
-				c.qsBucket(quota.LimitName{Namespace: name, Limit: bucket}, p, 0)
+		{"default_bucket", "", func(v Value) { byDefault = v }},
+		{"dynamic_bucket_template", "", func(v Value) { template = v }},
+		{"max_dynamic_buckets", "", func(v Value) { maxKeysAt = v; v.scalar(whole(&maxKeys, 0, 1<<31-1)) }},
+		{"buckets", "", func(v Value) {
+			v.named("{name: "+qsBucketExample+"}", func(bucket string, v Value) {
+				c.qsBucket(quota.LimitName{Namespace: name, Limit: bucket}, v, 0)
 			})
 		}},
 	})
 	if !ok {
 		return
 	}
-	if byDefault.value != nil {
+	if byDefault.node != nil {
 		c.qsBucket(quota.LimitName{Namespace: name, Limit: quota.Default}, byDefault, 0)
 	}
 	switch {
-	case template.value != nil:
+	case template.node != nil:
 		c.qsBucket(quota.LimitName{Namespace: name, Limit: quota.Template}, template, maxKeys)
 		if maxKeys > 0 {
 			c.note(maxKeysAt.path, "", "becomes max_keys of the template, which every node counts for itself")
 		}
-	case maxKeysAt.value != nil:
+	case maxKeysAt.node != nil:
 		c.note(maxKeysAt.path, "", "is not carried over, because there is no dynamic_bucket_template")
 	}
-	if byDefault.value != nil && template.value != nil {
+	if byDefault.node != nil && template.node != nil {
 		c.note(byDefault.path, "remove one of the two",
 			"stands beside a dynamic_bucket_template, with which quotaservice does not start; here the template goes first, and the default is never used")
 	}
 }
 
 // qsName reads a name that repeats the key of its map.
-func (c *conversion) qsName(name string) field {
-	return field{name, "", func(p place) { c.scalar(p, text(new(string), "a name")) }}
+func (c *conversion) qsName(name string) Field {
+	return Field{name, "", func(v Value) { v.scalar(text(new(string), "a name")) }}
 }
 
 // qsBucket makes a limit of a bucket.
-func (c *conversion) qsBucket(name quota.LimitName, p place, maxKeys int64) {
+func (c *conversion) qsBucket(name quota.LimitName, v Value, maxKeys int64) {
 	b := qsBucket{maxKeys: maxKeys}
 	faults := len(c.faults)
-	if !c.object(p, qsBucketExample, c.qsBucketFields(&b)) || len(c.faults) > faults {
+	if _, ok := v.Fields(qsBucketExample, c.qsBucketFields(&b)); !ok || len(c.faults) > faults {
 		return
 	}
-	c.keep(c.qsLimit(name, b.withDefaults(), p), p)
+	c.keep(c.qsLimit(name, b.withDefaults(), v), v)
 }
 
-func (c *conversion) qsBucketFields(b *qsBucket) []field {
-	millis := func(to *int64) func(place) {
-		return func(p place) { c.scalar(p, whole(to, -1, quota.MaxPause.Milliseconds())) }
+func (c *conversion) qsBucketFields(b *qsBucket) []Field {
+	millis := func(to *int64) func(Value) {
+		return func(v Value) { v.scalar(whole(to, -1, quota.MaxPause.Milliseconds())) }
 	}
-	return []field{
+	return []Field{
 		c.qsName("name"),
 		c.qsName("namespace"),
-		{"size", "", func(p place) { c.scalar(p, whole(&b.size, 0, quota.MaxTokens)) }},
-		{"fill_rate", "", func(p place) { c.scalar(p, whole(&b.fillRate, 0, quota.MaxTokens)) }},
+		{"size", "", func(v Value) { v.scalar(whole(&b.size, 0, quota.MaxTokens)) }},
+		{"fill_rate", "", func(v Value) { v.scalar(whole(&b.fillRate, 0, quota.MaxTokens)) }},
 		{"wait_timeout_millis", "", millis(&b.waitMillis)},
 		{"max_idle_millis", "", millis(&b.idleMillis)},
 		{"max_debt_millis", "", millis(&b.debtMillis)},
-		{"max_tokens_per_request", "", func(p place) { c.scalar(p, whole(&b.maxTokens, 0, quota.MaxTokens)) }},
+		{"max_tokens_per_request", "", func(v Value) { v.scalar(whole(&b.maxTokens, 0, quota.MaxTokens)) }},
 	}
 }
 
@@ -115,13 +115,13 @@ func (b qsBucket) withDefaults() qsBucket {
 }
 
 // qsLimit makes a limit of a bucket whose defaults are set.
-func (c *conversion) qsLimit(name quota.LimitName, b qsBucket, p place) quota.Limit {
+func (c *conversion) qsLimit(name quota.LimitName, b qsBucket, v Value) quota.Limit {
 	l := quota.Limit{LimitName: name, MaxCost: b.maxTokens, MaxKeys: b.maxKeys}
 	l.SetFirst(quota.Tier{Rate: quota.Rate{Tokens: b.fillRate, Per: time.Second}, Burst: b.size})
 	l.MaxWait = millis(b.waitMillis)
 	l.MaxDebt = millis(b.debtMillis)
 	if l.MaxWait > l.MaxDebt {
-		c.note(join(p.path, "wait_timeout_millis"), "", "%s is longer than the debt of %s that can be waited for; max_wait becomes %s", short(l.MaxWait), short(l.MaxDebt), short(l.MaxDebt))
+		c.note(join(v.path, "wait_timeout_millis"), "", "%s is longer than the debt of %s that can be waited for; max_wait becomes %s", short(l.MaxWait), short(l.MaxDebt), short(l.MaxDebt))
 		l.MaxWait = l.MaxDebt
 	}
 	switch {
@@ -129,10 +129,10 @@ func (c *conversion) qsLimit(name quota.LimitName, b qsBucket, p place) quota.Li
 	case name.Limit == quota.Template:
 		l.Idle = max(millis(b.idleMillis), time.Second)
 		if millis(b.idleMillis) < time.Second {
-			c.note(join(p.path, "max_idle_millis"), "", "is less than a second; idle becomes 1s")
+			c.note(join(v.path, "max_idle_millis"), "", "is less than a second; idle becomes 1s")
 		}
 	default:
-		c.note(join(p.path, "max_idle_millis"), "set idle in the settings of the nodes", "is not carried over; only a template has an idle time of its own")
+		c.note(join(v.path, "max_idle_millis"), "set idle in the settings of the nodes", "is not carried over; only a template has an idle time of its own")
 	}
 	return l
 }

@@ -44,8 +44,8 @@ func TestDocs(t *testing.T) {
 	}
 	l := &limitFile{}
 	for _, f := range append(l.limitFields(&draft{}), l.templateFields(&draft{})...) {
-		if !strings.Contains(string(text), "`"+f.name) {
-			t.Errorf("docs/limits.md does not explain the field %s", f.name)
+		if !strings.Contains(string(text), "`"+f.Name) {
+			t.Errorf("docs/limits.md does not explain the field %s", f.Name)
 		}
 	}
 }

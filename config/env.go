@@ -57,7 +57,7 @@ func (s *nodeSettings) readEnviron(environ []string) {
 		}
 		err := one.set(value)
 		if err != nil {
-			s.env.at(0, 0, variable, "%s", err)
+			s.env.fault(0, 0, variable, "%s", err)
 		}
 		s.given[one.path] = origin{variable: variable, bad: err != nil}
 	}
@@ -68,8 +68,8 @@ func (s *nodeSettings) readEnviron(environ []string) {
 func (s *nodeSettings) unknownVariable(variable string) {
 	path := join("", variable)
 	if near := nearest.Word(variable, Variables()); near != "" {
-		s.env.at(0, 0, path, "unknown variable; did you mean %s?", near)
+		s.env.fault(0, 0, path, "unknown variable; did you mean %s?", near)
 		return
 	}
-	s.env.at(0, 0, path, "unknown variable; must be one of %s", strings.Join(Variables(), ", "))
+	s.env.fault(0, 0, path, "unknown variable; must be one of %s", strings.Join(Variables(), ", "))
 }

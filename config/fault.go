@@ -58,8 +58,8 @@ type report struct {
 	more   bool // faults were left out
 }
 
-// at adds a fault at a place of the file; line 0 is no place.
-func (r *report) at(line, column int, path, format string, args ...any) {
+// fault adds a fault at a place of the file; line 0 is no place.
+func (r *report) fault(line, column int, path, format string, args ...any) {
 	if len(r.faults) == maxFaults {
 		r.more = true
 		return
@@ -67,9 +67,9 @@ func (r *report) at(line, column int, path, format string, args ...any) {
 	r.faults = append(r.faults, Fault{Line: line, Column: column, Path: path, Message: fmt.Sprintf(format, args...)})
 }
 
-// node adds a fault at a YAML node.
-func (r *report) node(n *yaml.Node, path, format string, args ...any) {
-	r.at(n.Line, n.Column, path, format, args...)
+// faultAt adds a fault at a YAML node.
+func (r *report) faultAt(n *yaml.Node, path, format string, args ...any) {
+	r.fault(n.Line, n.Column, path, format, args...)
 }
 
 // err returns the faults as a *FileError, or nil when there are none.

@@ -8,25 +8,25 @@ import (
 )
 
 // notBoth reports two fields of which a map may have one.
-func (l *limitFile) notBoth(g given, a, b string) {
+func (l *limitFile) notBoth(g Given, a, b string) {
 	if g.any(a) && g.any(b) {
-		second := g[g.inOrder()[0]]
-		for _, name := range g.inOrder() {
+		second := g[g.InOrder()[0]]
+		for _, name := range g.InOrder() {
 			if name == a || name == b {
 				second = g[name]
 			}
 		}
-		l.node(second.where(), second.path, "%s and %s cannot stand together; choose one", a, b)
+		second.faultAtName("%s and %s cannot stand together; choose one", a, b)
 	}
 }
 
 // bothOrNone reports a field without which another means nothing.
-func (l *limitFile) bothOrNone(p place, g given, a, b, writeA, writeB string) {
+func (l *limitFile) bothOrNone(p Value, g Given, a, b, writeA, writeB string) {
 	switch {
 	case g.any(a) && !g.any(b):
-		l.node(p.where(), join(p.path, b), "is missing beside %s; write %s", a, writeB)
+		p.Missing(b, "is missing beside %s; write %s", a, writeB)
 	case g.any(b) && !g.any(a):
-		l.node(p.where(), join(p.path, a), "is missing beside %s; write %s", b, writeA)
+		p.Missing(a, "is missing beside %s; write %s", b, writeA)
 	}
 }
 
@@ -55,14 +55,14 @@ func (l *limitFile) locate(d *draft, err error) {
 		if i := strings.IndexAny(name, ".["); i >= 0 {
 			root = name[:i]
 		}
-		at, path := d.place.where(), d.place.path
+		at, path := d.value.at(), d.value.path
 		for _, field := range append(saidBy[root], root) {
 			if p, there := d.given[field]; there {
-				at, path = p.value, p.path+strings.TrimPrefix(name, root)
+				at, path = p.node, p.path+strings.TrimPrefix(name, root)
 				break
 			}
 		}
-		l.node(at, path, "%s", what)
+		l.faultAt(at, path, "%s", what)
 	}
 }
 
@@ -83,7 +83,7 @@ func (l *limitFile) checkTogether() {
 			continue
 		}
 		if !ok {
-			l.at(0, 0, "", "%s", text)
+			l.fault(0, 0, "", "%s", text)
 			continue
 		}
 		l.locate(&d, errors.New(what))

@@ -11,8 +11,8 @@ import (
 type draft struct {
 	quota.Limit
 	tier  tierText
-	place place
-	given given
+	value Value
+	given Given
 }
 
 // tierText is a tier as it stands in the file: which of the fields mean
@@ -34,166 +34,163 @@ const tierExample = "{limit: 10, per: 1s}"
 var windowKinds = []quota.Kind{quota.FixedWindow, quota.SlidingWindow, quota.CalendarWindow, quota.PeriodicRefill}
 
 // tierFields are the fields of one tier; a limit of one tier has them itself.
-func (l *limitFile) tierFields(t *tierText) []field {
-	return []field{
-		{"rate", "", func(p place) { l.scalar(p, rate(&t.rate)) }},
-		{"burst", "", func(p place) { l.scalar(p, whole(&t.burst, 0, quota.MaxTokens)) }},
-		{"limit", "", func(p place) { l.scalar(p, whole(&t.limit, 0, quota.MaxTokens)) }},
-		{"per", "", func(p place) { l.scalar(p, text(&t.per, perWant)) }},
-		{"window", "", func(p place) { l.scalar(p, oneOf(&t.kind, quota.Kind.String, windowKinds...)) }},
-		{"timezone", "", func(p place) { l.scalar(p, timeZone(&t.zone)) }},
+func (l *limitFile) tierFields(t *tierText) []Field {
+	return []Field{
+		{"rate", "", func(v Value) { v.scalar(rate(&t.rate)) }},
+		{"burst", "", func(v Value) { v.scalar(whole(&t.burst, 0, quota.MaxTokens)) }},
+		{"limit", "", func(v Value) { v.scalar(whole(&t.limit, 0, quota.MaxTokens)) }},
+		{"per", "", func(v Value) { v.scalar(text(&t.per, perWant)) }},
+		{"window", "", func(v Value) { v.scalar(oneOf(&t.kind, quota.Kind.String, windowKinds...)) }},
+		{"timezone", "", func(v Value) { v.scalar(timeZone(&t.zone)) }},
 	}
 }
 
-func (l *limitFile) limitFields(d *draft) []field {
-	return append(l.tierFields(&d.tier), []field{
-		{"tiers", "", func(p place) { l.tiers(d, p) }},
-		{"in_flight", "", func(p place) { l.scalar(p, whole(&d.Burst, 0, quota.MaxTokens)) }},
-		{"unlimited", "", func(p place) { l.scalar(p, yes()) }},
-		{"ban", "", func(p place) { l.scalar(p, yes()) }},
-		{"ceiling", "", func(p place) { l.scalar(p, oneOf(&d.Ceiling, quota.Ceiling.String, quota.Soft, quota.Hard)) }},
-		{"decide", "", func(p place) { l.scalar(p, oneOf(&d.Decide, quota.Decide.String, quota.Decides()...)) }},
-		{"durable", "", func(p place) { l.scalar(p, boolean(&d.Durable)) }},
-		{"max_cost", "", func(p place) { l.scalar(p, whole(&d.MaxCost, 1, quota.MaxTokens)) }},
-		{"max_wait", "", func(p place) { l.scalar(p, pause(&d.MaxWait, 0)) }},
-		{"max_debt", "", func(p place) { l.scalar(p, pause(&d.MaxDebt, 0)) }},
-		{"lease", "", func(p place) { l.scalar(p, pause(&d.Lease, time.Millisecond)) }},
-		{"parent", "", func(p place) { l.scalar(p, limitName(&d.Parent)) }},
-		{"floor", "", func(p place) { l.floor(d, p) }},
-		{"enforcement", "", func(p place) { l.enforcement(d, p) }},
-		{"near", "", func(p place) { l.scalar(p, near(&d.Near)) }},
-		{"when_cut_off", "", func(p place) { l.cutOff(&d.CutOff, p) }},
-		{"match", "", func(p place) { l.match(d, p, "path") }},
+func (l *limitFile) limitFields(d *draft) []Field {
+	return append(l.tierFields(&d.tier), []Field{
+		{"tiers", "", func(v Value) { l.tiers(d, v) }},
+		{"in_flight", "", func(v Value) { v.scalar(whole(&d.Burst, 0, quota.MaxTokens)) }},
+		{"unlimited", "", func(v Value) { v.scalar(yes()) }},
+		{"ban", "", func(v Value) { v.scalar(yes()) }},
+		{"ceiling", "", func(v Value) { v.scalar(oneOf(&d.Ceiling, quota.Ceiling.String, quota.Soft, quota.Hard)) }},
+		{"decide", "", func(v Value) { v.scalar(oneOf(&d.Decide, quota.Decide.String, quota.Decides()...)) }},
+		{"durable", "", func(v Value) { v.scalar(boolean(&d.Durable)) }},
+		{"max_cost", "", func(v Value) { v.scalar(whole(&d.MaxCost, 1, quota.MaxTokens)) }},
+		{"max_wait", "", func(v Value) { v.scalar(pause(&d.MaxWait, 0)) }},
+		{"max_debt", "", func(v Value) { v.scalar(pause(&d.MaxDebt, 0)) }},
+		{"lease", "", func(v Value) { v.scalar(pause(&d.Lease, time.Millisecond)) }},
+		{"parent", "", func(v Value) { v.scalar(limitName(&d.Parent)) }},
+		{"floor", "", func(v Value) { l.floor(d, v) }},
+		{"enforcement", "", func(v Value) { l.enforcement(d, v) }},
+		{"near", "", func(v Value) { v.scalar(near(&d.Near)) }},
+		{"when_cut_off", "", func(v Value) { l.cutOff(&d.CutOff, v) }},
+		{"match", "", func(v Value) { l.match(d, v, "path") }},
 	}...)
 }
 
 // templateFields are what only a template has besides.
-func (l *limitFile) templateFields(d *draft) []field {
-	return []field{
-		{"max_keys", "", func(p place) { l.scalar(p, whole(&d.MaxKeys, 1, 1<<40)) }},
-		{"idle", "", func(p place) { l.scalar(p, pause(&d.Idle, time.Second)) }},
+func (l *limitFile) templateFields(d *draft) []Field {
+	return []Field{
+		{"max_keys", "", func(v Value) { v.scalar(whole(&d.MaxKeys, 1, 1<<40)) }},
+		{"idle", "", func(v Value) { v.scalar(pause(&d.Idle, time.Second)) }},
 	}
 }
 
 // text reads any text; it is looked at when all fields are known.
 func text(to *string, want string) scalar {
-	return scalar{want: want, set: func(text string) error {
-		*to = text
-		return nil
-	}}
+	return matching(to, want, func(string) bool { return true })
 }
 
-func (l *limitFile) floor(d *draft, p place) {
-	given, ok := l.fieldsOf(p, "{rate: 1/s, burst: 2}", l.floorFields(d))
+func (l *limitFile) floor(d *draft, v Value) {
+	given, ok := v.Fields("{rate: 1/s, burst: 2}", l.floorFields(d))
 	if !ok || d.Floor.Per == 0 {
 		return
 	}
 	if _, there := given["burst"]; !there {
-		d.FloorBurst = l.burstFor(p, d.Floor)
+		d.FloorBurst = l.burstFor(v, d.Floor)
 	}
 	if d.Floor.Tokens == 0 && d.FloorBurst == 0 {
-		l.node(p.value, p.path, "is nothing; give it a rate above 0, or leave it out")
+		v.Fault("is nothing; give it a rate above 0, or leave it out")
 	}
 }
 
-func (l *limitFile) floorFields(d *draft) []field {
-	return []field{
-		{"rate", "rate: 1/s", func(p place) { l.scalar(p, rate(&d.Floor)) }},
-		{"burst", "", func(p place) { l.scalar(p, whole(&d.FloorBurst, 0, quota.MaxTokens)) }},
+func (l *limitFile) floorFields(d *draft) []Field {
+	return []Field{
+		{"rate", "rate: 1/s", func(v Value) { v.scalar(rate(&d.Floor)) }},
+		{"burst", "", func(v Value) { v.scalar(whole(&d.FloorBurst, 0, quota.MaxTokens)) }},
 	}
 }
 
 // enforcement is a word, or a map with the fraction that is enforced.
-func (l *limitFile) enforcement(d *draft, p place) {
+func (l *limitFile) enforcement(d *draft, v Value) {
 	mode := oneOf(&d.Enforcement, quota.Enforcement.String, quota.Enforcements()...)
-	if !isMap(p) {
+	if !v.IsMap() {
 		mode.want += ", or a map such as {mode: enforce, fraction: 25%}"
-		l.scalar(p, mode)
+		v.scalar(mode)
 		return
 	}
-	l.object(p, "{mode: enforce, fraction: 25%}", l.enforcementFields(d))
+	v.Fields("{mode: enforce, fraction: 25%}", l.enforcementFields(d))
 }
 
-func (l *limitFile) enforcementFields(d *draft) []field {
-	return []field{
-		{"mode", "", func(p place) {
-			l.scalar(p, oneOf(&d.Enforcement, quota.Enforcement.String, quota.Enforcements()...))
+func (l *limitFile) enforcementFields(d *draft) []Field {
+	return []Field{
+		{"mode", "", func(v Value) {
+			v.scalar(oneOf(&d.Enforcement, quota.Enforcement.String, quota.Enforcements()...))
 		}},
-		{"fraction", "", func(p place) { l.scalar(p, percent(&d.Fraction)) }},
+		{"fraction", "", func(v Value) { v.scalar(percent(&d.Fraction)) }},
 	}
 }
 
 const cutOffExample = "{policy: share, after: 30s, then: closed}"
 
 // cutOff is a policy's word, or a map that says also what follows it.
-func (l *limitFile) cutOff(c *quota.CutOff, p place) {
-	if !isMap(p) {
+func (l *limitFile) cutOff(c *quota.CutOff, v Value) {
+	if !v.IsMap() {
 		s := oneOf(&c.Policy, quota.CutOffPolicy.String, quota.CutOffPolicies()...)
 		s.want += ", or a map such as " + cutOffExample
-		l.scalar(p, s)
+		v.scalar(s)
 		return
 	}
-	given, ok := l.fieldsOf(p, cutOffExample, l.cutOffFields(c))
+	given, ok := v.Fields(cutOffExample, l.cutOffFields(c))
 	if !ok {
 		return
 	}
 	l.notBoth(given, "policy", "rate")
 	if !given.any("policy", "rate", "after", "then") {
-		l.node(p.value, p.path, "says nothing; write a policy, such as %s", cutOffExample)
+		v.Fault("says nothing; write a policy, such as %s", cutOffExample)
 	}
-	l.bothOrNone(p, given, "after", "then", "after: 30s", "then: closed")
+	l.bothOrNone(v, given, "after", "then", "after: 30s", "then: closed")
 }
 
-func (l *limitFile) cutOffFields(c *quota.CutOff) []field {
-	return []field{
-		{"policy", "", func(p place) {
-			l.scalar(p, oneOf(&c.Policy, quota.CutOffPolicy.String, quota.CutOffPolicies()...))
+func (l *limitFile) cutOffFields(c *quota.CutOff) []Field {
+	return []Field{
+		{"policy", "", func(v Value) {
+			v.scalar(oneOf(&c.Policy, quota.CutOffPolicy.String, quota.CutOffPolicies()...))
 		}},
-		{"rate", "", func(p place) { c.Policy = quota.CutOffRate; l.scalar(p, rate(&c.Rate)) }},
-		{"after", "", func(p place) { l.scalar(p, pause(&c.After, time.Millisecond)) }},
-		{"then", "", func(p place) { l.then(c, p) }},
+		{"rate", "", func(v Value) { c.Policy = quota.CutOffRate; v.scalar(rate(&c.Rate)) }},
+		{"after", "", func(v Value) { v.scalar(pause(&c.After, time.Millisecond)) }},
+		{"then", "", func(v Value) { l.then(c, v) }},
 	}
 }
 
-func (l *limitFile) then(c *quota.CutOff, p place) {
-	if !isMap(p) {
+func (l *limitFile) then(c *quota.CutOff, v Value) {
+	if !v.IsMap() {
 		s := oneOf(&c.Then, quota.CutOffPolicy.String, quota.CutOffPolicies()...)
 		s.want += ", or a rate such as {rate: 1/s}"
-		l.scalar(p, s)
+		v.scalar(s)
 		return
 	}
 	c.Then = quota.CutOffRate
-	l.object(p, "{rate: 1/s}", l.thenFields(c))
+	v.Fields("{rate: 1/s}", l.thenFields(c))
 }
 
-func (l *limitFile) thenFields(c *quota.CutOff) []field {
-	return []field{{"rate", "rate: 1/s", func(p place) { l.scalar(p, rate(&c.ThenRate)) }}}
+func (l *limitFile) thenFields(c *quota.CutOff) []Field {
+	return []Field{{"rate", "rate: 1/s", func(v Value) { v.scalar(rate(&c.ThenRate)) }}}
 }
 
 // match reads which requests a limit is for; pattern is what the path is called.
-func (l *limitFile) match(d *draft, p place, pattern string) {
+func (l *limitFile) match(d *draft, v Value, pattern string) {
 	var m quota.Match
-	if l.object(p, "{methods: [GET], "+pattern+": /v1/*/items}", l.matchFields(&m, pattern)) {
+	if _, ok := v.Fields("{methods: [GET], "+pattern+": /v1/*/items}", l.matchFields(&m, pattern)); ok {
 		d.Match = &m
 	}
 }
 
 const maxMethods = 32
 
-func (l *limitFile) matchFields(m *quota.Match, pattern string) []field {
-	return []field{
-		{"methods", "", func(p place) {
-			l.list(p, maxMethods, "[GET, HEAD]", func(item place) {
+func (l *limitFile) matchFields(m *quota.Match, pattern string) []Field {
+	return []Field{
+		{"methods", "", func(v Value) {
+			v.Items(maxMethods, "[GET, HEAD]", func(item Value) {
 				var one string
-				if !l.scalar(item, method(&one)) {
+				if !item.scalar(method(&one)) {
 					return
 				}
 				if slices.Contains(m.Methods, one) {
-					l.node(item.value, item.path, "is %s again; remove one", clip(one))
+					item.Fault("is %s again; remove one", clip(one))
 				}
 				m.Methods = append(m.Methods, one)
 			})
 		}},
-		{pattern, pattern + ": /v1/*/items", func(p place) { l.scalar(p, pathPattern(&m.Path)) }},
+		{pattern, pattern + ": /v1/*/items", func(v Value) { v.scalar(pathPattern(&m.Path)) }},
 	}
 }

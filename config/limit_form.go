@@ -1,36 +1,12 @@
 package config
 
 import (
-	"maps"
 	"slices"
 	"strings"
 	"time"
 
-	"go.yaml.in/yaml/v4"
-
 	"github.com/quorate/quorate/internal/quota"
 )
-
-// given are the fields that a map has, by name.
-type given map[string]place
-
-func (g given) any(names ...string) bool {
-	return slices.ContainsFunc(names, func(name string) bool { _, ok := g[name]; return ok })
-}
-
-// fieldsOf reads a map of known fields and returns those that are there,
-// misspelt ones under the name that was meant.
-func (d decoder) fieldsOf(p place, example string, fields []field) (given, bool) {
-	there := given{}
-	ok := d.objectOf(p, example, fields, func(name string, item place) {
-		if _, twice := there[name]; !twice {
-			there[name] = item
-		}
-	})
-	return there, ok
-}
-
-func isMap(p place) bool { return p.value.Kind == yaml.MappingNode }
 
 // A form is one of the ways to say what a limit counts.
 type form struct {
@@ -66,46 +42,29 @@ func choices(forms []form) string {
 
 // choose returns the form that comes first in the map, and reports the fields
 // of every other. It is nil when there is none.
-func (l *limitFile) choose(p place, g given, forms []form) *form {
+func (l *limitFile) choose(v Value, g Given, forms []form) *form {
 	var chosen *form
-	var at place
-	for _, name := range g.inOrder() {
+	var at Value
+	for _, name := range g.InOrder() {
 		i := slices.IndexFunc(forms, func(f form) bool { return slices.Contains(f.fields, name) })
 		switch {
 		case i < 0:
 		case chosen == nil:
 			chosen, at = &forms[i], g[name]
 		case chosen != &forms[i]:
-			l.node(g[name].where(), g[name].path, "cannot stand beside %s; choose one of %s", lastName(at), choices(forms))
+			g[name].faultAtName("cannot stand beside %s; choose one of %s", at.key.Value, choices(forms))
 			return nil
 		}
 	}
 	if chosen == nil {
-		l.node(p.where(), join(p.path, "rate"), "is missing; write rate: 10/s, or one of %s", choices(forms[1:]))
+		v.Missing("rate", "is missing; write rate: 10/s, or one of %s", choices(forms[1:]))
 	}
 	return chosen
 }
 
-func lastName(p place) string { return p.key.Value }
-
-// inOrder returns the names as they come in the file.
-func (g given) inOrder() []string {
-	return slices.SortedFunc(maps.Keys(g), func(a, b string) int {
-		x, y := g[a].where(), g[b].where()
-		return compareNumbers(x.Line, y.Line, x.Column, y.Column)
-	})
-}
-
-func compareNumbers(a, b, c, d int) int {
-	if a != b {
-		return a - b
-	}
-	return c - d
-}
-
 // finish makes the limit out of what is given; false after a fault.
 func (l *limitFile) finish(d *draft) bool {
-	f := l.choose(d.place, d.given, forms)
+	f := l.choose(d.value, d.given, forms)
 	if f == nil {
 		return false
 	}
@@ -118,7 +77,7 @@ func (l *limitFile) finish(d *draft) bool {
 	case "ban":
 		d.Class = quota.Banned
 	default:
-		t, ok := l.makeTier(d.place, d.given, &d.tier, f)
+		t, ok := l.makeTier(d.value, d.given, &d.tier, f)
 		if !ok {
 			return false
 		}
@@ -136,9 +95,9 @@ func (l *limitFile) finish(d *draft) bool {
 
 // onlyBeside reports the fields that mean nothing where nothing is counted.
 func (l *limitFile) onlyBeside(d *draft, main string) {
-	for _, name := range d.given.inOrder() {
+	for _, name := range d.given.InOrder() {
 		if !slices.Contains(notCounting, name) {
-			l.node(d.given[name].where(), d.given[name].path, "cannot stand beside %s, which counts nothing; remove one of them", main)
+			d.given[name].faultAtName("cannot stand beside %s, which counts nothing; remove one of them", main)
 		}
 	}
 }

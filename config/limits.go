@@ -33,10 +33,8 @@ func ParseLimits(source string, data []byte) ([]quota.Limit, error) {
 // parseLimits returns also where each limit is.
 func parseLimits(source string, data []byte) ([]quota.Limit, map[quota.LimitName]draft, error) {
 	r := &report{source: source, data: data}
-	l := newLimitFile(decoder{r})
-	if root := r.root("version: 1"); root != nil {
-		l.file(place{value: root})
-	}
+	l := newLimitFile(r)
+	r.documents("version: 1", 1, l.file)
 	slices.SortFunc(l.limits, compareLimits)
 	l.checkTogether()
 	if err := r.err(); err != nil {
@@ -52,15 +50,15 @@ func compareLimits(a, b quota.Limit) int {
 // limitFile decodes a limit file. Its methods ending in fields are all that
 // the form knows; a test holds the JSON schema to them.
 type limitFile struct {
-	decoder
+	*report
 	seen   int // limits so far, good or bad
 	limits []quota.Limit
 	drafts map[quota.LimitName]draft // the limits as they stand in the file
 	broken map[quota.LimitName]bool  // limits of the file that have a fault of their own
 }
 
-func newLimitFile(d decoder) limitFile {
-	return limitFile{decoder: d, drafts: map[quota.LimitName]draft{}, broken: map[quota.LimitName]bool{}}
+func newLimitFile(r *report) limitFile {
+	return limitFile{report: r, drafts: map[quota.LimitName]draft{}, broken: map[quota.LimitName]bool{}}
 }
 
 const (
@@ -69,75 +67,70 @@ const (
 	namespacesExample = "{web: " + namespaceExample + "}"
 )
 
-func (l *limitFile) file(p place) {
-	given, ok := l.fieldsOf(p, "version: 1", l.fields())
+func (l *limitFile) file(v Value) {
+	given, ok := v.Fields("version: 1", l.fields())
 	if ok && !given.any("namespaces", "slas", "global_default") {
-		l.node(p.where(), "namespaces", "is missing; write namespaces: %s, slas or global_default", namespacesExample)
+		v.Missing("namespaces", "is missing; write namespaces: %s, slas or global_default", namespacesExample)
 	}
 }
 
-func (l *limitFile) fields() []field {
-	return []field{
-		{"version", "version: 1", func(p place) { l.scalar(p, version()) }},
-		{"global_default", "", func(p place) { l.limit(quota.Global, p) }},
-		{"namespaces", "", func(p place) { l.named(p, namespacesExample, l.namespace) }},
+func (l *limitFile) fields() []Field {
+	return []Field{
+		{"version", "version: 1", func(v Value) { v.scalar(version()) }},
+		{"global_default", "", func(v Value) { l.limit(quota.Global, v) }},
+		{"namespaces", "", func(v Value) { v.named(namespacesExample, l.namespace) }},
 		{"slas", "", l.slas},
 	}
 }
 
 // version reads the version of the form: there is one so far.
 func version() scalar {
-	want := strconv.Itoa(FormatVersion) + ", the version of this form"
-	return scalar{number: true, want: want, set: func(text string) error {
-		if text != strconv.Itoa(FormatVersion) {
-			return wrong(text, want)
-		}
-		return nil
-	}}
+	is := strconv.Itoa(FormatVersion)
+	return matching(new(string), is+", the version of this form", func(text string) bool { return text == is }).plain()
 }
 
-func (l *limitFile) namespace(name string, p place) {
-	given, ok := l.fieldsOf(p, namespaceExample, l.namespaceFields(name))
+func (l *limitFile) namespace(name string, v Value) {
+	given, ok := v.Fields(namespaceExample, l.namespaceFields(name))
 	if ok && !given.any("limits", "template", "default") {
-		l.node(p.where(), join(p.path, "limits"), "is missing; write limits: {per_client: %s}, template or default", limitExample)
+		v.Missing("limits", "is missing; write limits: {per_client: %s}, template or default", limitExample)
 	}
 }
 
-func (l *limitFile) namespaceFields(namespace string) []field {
-	return []field{
-		{"default", "", func(p place) { l.limit(quota.LimitName{Namespace: namespace, Limit: quota.Default}, p) }},
-		{"template", "", func(p place) { l.limit(quota.LimitName{Namespace: namespace, Limit: quota.Template}, p) }},
-		{"limits", "", func(p place) {
-			l.named(p, "{per_client: "+limitExample+"}", func(name string, p place) {
-				l.limit(quota.LimitName{Namespace: namespace, Limit: name}, p)
+func (l *limitFile) namespaceFields(namespace string) []Field {
+	return []Field{
+		{"default", "", func(v Value) { l.limit(quota.LimitName{Namespace: namespace, Limit: quota.Default}, v) }},
+		{"template", "", func(v Value) { l.limit(quota.LimitName{Namespace: namespace, Limit: quota.Template}, v) }},
+		{"limits", "", func(v Value) {
+			v.named("{per_client: "+limitExample+"}", func(name string, v Value) {
+				l.limit(quota.LimitName{Namespace: namespace, Limit: name}, v)
 			})
 		}},
 	}
 }
 
 // room counts a limit, and reports the first that is too many.
-func (l *limitFile) room(p place) bool {
+func (l *limitFile) room(v Value) bool {
 	l.seen++
 	if l.seen == quota.MaxLimits+1 {
-		l.node(p.where(), p.path, "is one limit too many; at most %d in a file", quota.MaxLimits)
+		v.faultAtName("is one limit too many; at most %d in a file", quota.MaxLimits)
 	}
 	return l.seen <= quota.MaxLimits
 }
 
 // limit reads one limit, and checks it by itself.
-func (l *limitFile) limit(name quota.LimitName, p place) {
+func (l *limitFile) limit(name quota.LimitName, v Value) {
 	l.broken[name] = true // until it is added
-	if !l.room(p) {
+	if !l.room(v) {
 		return
 	}
-	d := draft{Limit: quota.Limit{LimitName: name}, tier: newTier(), place: p}
+	d := draft{Limit: quota.Limit{LimitName: name}, tier: newTier(), value: v}
 	faults := len(l.faults)
 	fields := l.limitFields(&d)
 	if name.Limit == quota.Template {
 		fields = append(fields, l.templateFields(&d)...)
 	}
 	var ok bool
-	if d.given, ok = l.fieldsOf(p, limitExample, fields); !ok {
+	if d.given, ok = v.Fields(limitExample, fields); !ok {
 		return
 	}
 	if !l.finish(&d) || len(l.faults) > faults {
@@ -155,8 +148,8 @@ func (l *limitFile) add(d draft) {
 		return
 	}
 	if first, twice := l.drafts[d.LimitName]; twice {
-		if first.place.path != d.place.path { // of one path a key is set twice, which has been told
-			l.node(d.place.where(), d.place.path, "%v is there twice, first in line %d; remove one", d.LimitName, first.place.where().Line)
+		if first.value.path != d.value.path { // of one path a key is set twice, which has been told
+			d.value.faultAtName("%v is there twice, first in line %d; remove one", d.LimitName, first.value.Line())
 		}
 		return
 	}

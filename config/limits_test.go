@@ -75,13 +75,13 @@ func TestExampleOfAll(t *testing.T) {
 		t.Error(err)
 	}
 	l, d := &limitFile{}, &draft{}
-	for _, fields := range [][]field{
+	for _, fields := range [][]Field{
 		l.fields(), l.namespaceFields("web"), l.limitFields(d), l.templateFields(d), l.floorFields(d),
 		l.enforcementFields(d), l.cutOffFields(&d.CutOff), l.slaFields(&sla{}),
 	} {
 		for _, f := range fields {
-			if !strings.Contains(string(data), f.name+":") {
-				t.Errorf("examples/limits-all.yaml does not show %s", f.name)
+			if !strings.Contains(string(data), f.Name+":") {
+				t.Errorf("examples/limits-all.yaml does not show %s", f.Name)
 			}
 		}
 	}

@@ -37,7 +37,7 @@ func LintFile(source string, data []byte) ([]Finding, error) {
 	found := Lint(limits)
 	for i := range found {
 		d := drafts[found[i].Limit]
-		found[i].Line, found[i].Column = d.place.where().Line, d.place.where().Column
+		found[i].Line, found[i].Column = d.value.Line(), d.value.at().Column
 	}
 	return found, nil
 }

@@ -24,69 +24,67 @@ type Ops struct {
 // no app or realm are of near's. Its error is a *FileError with every fault; source
 // is what that calls the file.
 func ParseOps(source string, data []byte, near account.ConfigID) (Ops, error) {
-	r := &report{source: source, data: data}
-	f := opsFile{decoder: decoder{r}, near: near}
-	if root := r.root("ops:"); root != nil {
-		f.object(place{value: root}, "ops: "+opsExample, []field{
-			{"version", "", func(p place) { f.scalar(p, version()) }},
-			{"request_id", "", func(p place) { f.scalar(p, bounded(&f.out.RequestID, 1, account.MaxRequestID)) }},
-			{"ttl", "", func(p place) { f.scalar(p, ttl(&f.out.TTL)) }},
-			{"ops", "ops: " + opsExample, func(p place) { f.list(p, account.MaxOps, opsExample, f.op) }},
+	f := opsFile{near: near}
+	err := ReadDocuments(source, data, "ops:", 1, func(v Value) {
+		v.Fields("ops: "+opsExample, []Field{
+			{"version", "", func(v Value) { v.scalar(version()) }},
+			{"request_id", "", func(v Value) { v.scalar(bounded(&f.out.RequestID, 1, account.MaxRequestID)) }},
+			{"ttl", "", func(v Value) { v.scalar(ttl(&f.out.TTL)) }},
+			{"ops", "ops: " + opsExample, func(v Value) { v.Items(account.MaxOps, opsExample, f.op) }},
 		})
-	}
-	return f.out, r.err()
+	})
+	return f.out, err
 }
 
 // opsFile decodes a file of operations.
 type opsFile struct {
-	decoder
 	near account.ConfigID
 	out  Ops
 }
 
-func (f *opsFile) op(p place) {
+func (f *opsFile) op(v Value) {
 	var one account.Op
-	var policy *place
-	faults := len(f.faults)
-	g, ok := f.fieldsOf(p, opExample, []field{
-		{"account", `account: "` + AccountIDForm + `"`, func(p place) { f.account(p, &one.Account) }},
-		{"policy", "", func(p place) { policy = &p }},
-		{"relative_to", "", func(p place) { f.scalar(p, oneOf(&one.RelativeTo, RelativeToWord, relatives...)) }},
-		{"delta", "", func(p place) { f.scalar(p, whole(&one.Delta, -account.MostDelta, account.MostDelta)) }},
-		{"options", "", func(p place) { f.options(p, &one.Options) }},
+	var policy *Value
+	faults := v.Faults()
+	g, ok := v.Fields(opExample, []Field{
+		{"account", `account: "` + AccountIDForm + `"`, func(v Value) { f.account(v, &one.Account) }},
+		{"policy", "", func(v Value) { policy = &v }},
+		{"relative_to", "", func(v Value) { v.scalar(oneOf(&one.RelativeTo, RelativeToWord, relatives...)) }},
+		{"delta", "", func(v Value) { v.scalar(whole(&one.Delta, -account.MostDelta, account.MostDelta)) }},
+		{"options", "", func(v Value) { f.options(v, &one.Options) }},
 	})
 	if policy != nil {
 		f.policyRef(*policy, &one)
 	}
 	if ok && !g.any("delta", "relative_to", "policy") {
-		f.node(p.where(), p.path, "changes nothing; give a delta, relative_to, or a policy")
+		v.faultAtName("changes nothing; give a delta, relative_to, or a policy")
 	}
-	if !ok || len(f.faults) > faults {
+	if !ok || v.Faults() > faults {
 		return
 	}
 	if err := one.Validate(); err != nil {
-		f.node(p.where(), p.path, "%s", inFileWords(err))
+		v.faultAtName("%s", inFileWords(err))
 		return
 	}
 	f.out.Ops = append(f.out.Ops, one)
 }
 
 // account reads an id in one word, or as a map.
-func (f *opsFile) account(p place, to *account.ID) {
-	if !isMap(p) {
+func (f *opsFile) account(v Value, to *account.ID) {
+	if !v.IsMap() {
 		want := "an id, " + AccountIDForm + ", or a map of these"
-		f.scalar(p, scalar{want: want, set: func(text string) (err error) {
+		v.scalar(scalar{want: want, set: func(text string) (err error) {
 			*to, err = ParseAccountID(text)
 			return err
 		}})
 		return
 	}
 	*to = account.ID{App: f.near.App, Realm: f.near.Realm}
-	faults := len(f.faults)
-	part := func(to *string) func(place) {
-		return func(p place) { f.scalar(p, bounded(to, 0, account.MaxAtom)) }
+	faults := v.Faults()
+	part := func(to *string) func(Value) {
+		return func(v Value) { v.scalar(bounded(to, 0, account.MaxAtom)) }
 	}
-	f.object(p, "{app: cv, realm: \"project:infra\", name: ann, type: builds}", []field{
+	v.Fields("{app: cv, realm: \"project:infra\", name: ann, type: builds}", []Field{
 		{"app", "", part(&to.App)},
 		{"realm", "", part(&to.Realm)},
 		{"identity", "", part(&to.Identity)},
@@ -94,13 +92,13 @@ func (f *opsFile) account(p place, to *account.ID) {
 		{"name", "name: ann", part(&to.Name)},
 		{"type", "type: builds", part(&to.Resource)},
 	})
-	if err := to.Validate(); err != nil && len(f.faults) == faults {
-		f.node(p.where(), p.path, "%s", inFileWords(err))
+	if err := to.Validate(); err != nil && v.Faults() == faults {
+		v.faultAtName("%s", inFileWords(err))
 	}
 }
 
 // policyRef reads a policy, which is of the account's app and realm if those are not said.
-func (f *opsFile) policyRef(p place, op *account.Op) {
+func (f *opsFile) policyRef(v Value, op *account.Op) {
 	near := f.near
 	if near.App == "" {
 		near.App = op.Account.App
@@ -109,7 +107,7 @@ func (f *opsFile) policyRef(p place, op *account.Op) {
 		near.Realm = op.Account.Realm
 	}
 	var ref account.PolicyRef
-	ok := f.scalar(p, scalar{want: "the name of a policy, " + PolicyForm + ", in quotes", set: func(text string) (err error) {
+	ok := v.scalar(scalar{want: "the name of a policy, " + PolicyForm + ", in quotes", set: func(text string) (err error) {
 		ref, err = ParsePolicyRef(text, near)
 		return err
 	}})
@@ -147,9 +145,9 @@ func optionWord(bit account.OpOptions) string {
 	return strconv.FormatUint(uint64(bit), 10)
 }
 
-func (f *opsFile) options(p place, to *account.OpOptions) {
-	f.list(p, len(opOptions), "[ignore_policy_bounds]", func(item place) {
-		f.scalar(item, scalar{want: "an option of operations", set: func(text string) error {
+func (f *opsFile) options(v Value, to *account.OpOptions) {
+	v.Items(len(opOptions), "[ignore_policy_bounds]", func(item Value) {
+		item.scalar(scalar{want: "an option of operations", set: func(text string) error {
 			bit, err := OpOption(text)
 			*to |= bit
 			return err
@@ -176,13 +174,8 @@ func ParseRelativeTo(word string) (r account.RelativeTo, err error) {
 
 // ttl reads how long a request id is remembered.
 func ttl(to *time.Duration) scalar {
-	want := "a duration with its unit, 1s to 31d"
-	return scalar{want: want, set: func(text string) error {
+	return parsed(to, "a duration with its unit, 1s to 31d", func(text string) (time.Duration, bool) {
 		d, err := parsePause(text)
-		if err != nil || d < time.Second || d > account.MaxTTL {
-			return wrong(text, want)
-		}
-		*to = d
-		return nil
-	}}
+		return d, err == nil && d >= time.Second && d <= account.MaxTTL
+	})
 }

@@ -5,8 +5,6 @@ import (
 	"strconv"
 	"time"
 
-	"go.yaml.in/yaml/v4"
-
 	"github.com/quorate/quorate/internal/quota"
 )
 
@@ -20,12 +18,9 @@ const (
 // is a *FileError with every fault; source is what that calls the file. Whether
 // the limits are there, and can be overridden so, it does not know.
 func ParseOverrides(source string, data []byte, now quota.Time) ([]quota.Override, error) {
-	r := &report{source: source, data: data}
-	o := overrideFile{decoder: decoder{r}, now: now, lines: map[quota.Key]int{}}
-	if root := r.root("overrides:"); root != nil {
-		o.object(place{value: root}, "overrides: "+overridesExample, o.fields())
-	}
-	if err := r.err(); err != nil {
+	o := overrideFile{now: now, lines: map[quota.Key]int{}}
+	err := ReadDocuments(source, data, "overrides:", 1, func(v Value) { v.Fields("overrides: "+overridesExample, o.fields()) })
+	if err != nil {
 		return nil, err
 	}
 	slices.SortFunc(o.overrides, compareOverrides)
@@ -36,31 +31,28 @@ func compareOverrides(a, b quota.Override) int { return a.Key.Compare(b.Key) }
 
 // overrideFile decodes a file of overrides.
 type overrideFile struct {
-	decoder
 	now       quota.Time
 	overrides []quota.Override
 	lines     map[quota.Key]int
 }
 
-func (o *overrideFile) fields() []field {
-	return []field{
-		{"version", "", func(p place) { o.scalar(p, version()) }},
-		{"overrides", "overrides: " + overridesExample, func(p place) {
-			if p.value.Kind == yaml.SequenceNode && len(p.value.Content) == 0 {
-				return // none
+func (o *overrideFile) fields() []Field {
+	return []Field{
+		{"version", "", func(v Value) { v.scalar(version()) }},
+		{"overrides", "overrides: " + overridesExample, func(v Value) {
+			if !v.emptyList() {
+				v.Items(quota.MaxOverrides, overridesExample, o.override)
 			}
-			o.list(p, quota.MaxOverrides, overridesExample, o.override)
 		}},
 	}
 }
 
-func (o *overrideFile) override(p place) {
+func (o *overrideFile) override(v Value) {
 	one := quota.Override{Burst: -1}
-	faults := len(o.faults)
+	faults := v.Faults()
 	var unlimited, ban bool
-	g := given{}
-	ok := o.objectOf(p, overrideExample, o.overrideFields(&one, &unlimited, &ban), func(name string, item place) { g[name] = item })
-	if !ok || len(o.faults) > faults {
+	g, ok := v.Fields(overrideExample, o.overrideFields(&one, &unlimited, &ban))
+	if !ok || v.Faults() > faults {
 		return
 	}
 	switch {
@@ -69,107 +61,86 @@ func (o *overrideFile) override(p place) {
 	case ban:
 		one.Class = quota.Banned
 	}
-	if !o.one(p, g) {
+	if !o.one(v, g) {
 		return
 	}
 	if err := one.Validate(); err != nil {
-		o.node(p.where(), p.path, "%s", err)
+		v.faultAtName("%s", err)
 		return
 	}
 	if line, twice := o.lines[one.Key]; twice {
-		o.node(p.where(), p.path, "%s is overridden twice, first in line %d; remove one", shownKey(one.Key), line)
+		v.faultAtName("%s is overridden twice, first in line %d; remove one", shownKey(one.Key), line)
 		return
 	}
-	o.lines[one.Key] = p.where().Line
+	o.lines[one.Key] = v.Line()
 	o.overrides = append(o.overrides, one)
 }
 
 // one requires what changes: unlimited, ban, or some of rate, burst and scale.
-func (o *overrideFile) one(p place, g given) bool {
+func (o *overrideFile) one(v Value, g Given) bool {
 	const choose = "choose unlimited, ban, or some of rate, burst and scale"
 	for _, alone := range []string{"unlimited", "ban"} {
 		for _, other := range []string{"rate", "burst", "scale", "ban"} {
 			if alone != other && g.any(alone) && g.any(other) {
-				o.node(g[other].where(), g[other].path, "cannot stand beside %s; %s", alone, choose)
+				g[other].faultAtName("cannot stand beside %s; %s", alone, choose)
 				return false
 			}
 		}
 	}
 	if !g.any("unlimited", "ban", "rate", "burst", "scale") {
-		o.node(p.where(), p.path, "changes nothing; %s", choose)
+		v.faultAtName("changes nothing; %s", choose)
 		return false
 	}
 	return true
 }
 
-func (o *overrideFile) overrideFields(one *quota.Override, unlimited, ban *bool) []field {
-	return []field{
-		{"namespace", "namespace: api", func(p place) { o.scalar(p, namespaceName(&one.Key.Namespace)) }},
-		{"limit", "limit: user", func(p place) { o.scalar(p, overriddenName(&one.Key.Limit)) }},
-		{"key", "key: acme", func(p place) { o.scalar(p, bounded(&one.Key.Key, 1, quota.MaxKeyLen)) }},
-		{"rate", "", func(p place) { o.scalar(p, rate(&one.Rate)) }},
-		{"burst", "", func(p place) { o.scalar(p, whole(&one.Burst, 0, quota.MaxTokens)) }},
-		{"scale", "", func(p place) { o.scalar(p, scale(&one.Scale)) }},
-		{"unlimited", "", func(p place) { *unlimited = o.scalar(p, yes()) }},
-		{"ban", "", func(p place) { *ban = o.scalar(p, yes()) }},
-		{"expires", "", func(p place) { o.scalar(p, expires(&one.Expires, o.now)) }},
-		{"comment", "", func(p place) { o.scalar(p, bounded(&one.Comment, 0, quota.MaxCommentLen)) }},
+func (o *overrideFile) overrideFields(one *quota.Override, unlimited, ban *bool) []Field {
+	return []Field{
+		{"namespace", "namespace: api", func(v Value) { v.scalar(namespaceName(&one.Key.Namespace)) }},
+		{"limit", "limit: user", func(v Value) { v.scalar(overriddenName(&one.Key.Limit)) }},
+		{"key", "key: acme", func(v Value) { v.scalar(bounded(&one.Key.Key, 1, quota.MaxKeyLen)) }},
+		{"rate", "", func(v Value) { v.scalar(rate(&one.Rate)) }},
+		{"burst", "", func(v Value) { v.scalar(whole(&one.Burst, 0, quota.MaxTokens)) }},
+		{"scale", "", func(v Value) { v.scalar(scale(&one.Scale)) }},
+		{"unlimited", "", func(v Value) { *unlimited = v.scalar(yes()) }},
+		{"ban", "", func(v Value) { *ban = v.scalar(yes()) }},
+		{"expires", "", func(v Value) { v.scalar(expires(&one.Expires, o.now)) }},
+		{"comment", "", func(v Value) { v.scalar(bounded(&one.Comment, 0, quota.MaxCommentLen)) }},
 	}
 }
 
 // namespaceName reads a namespace, or that of the global default.
 func namespaceName(to *string) scalar {
-	want := "the name of a namespace: " + nameWant
-	return scalar{want: want, set: func(text string) error {
-		if text != quota.Global.Namespace && quota.CheckName("", text) != nil {
-			return wrong(text, want)
-		}
-		*to = text
-		return nil
-	}}
+	return matching(to, "the name of a namespace: "+nameWant, func(text string) bool {
+		return text == quota.Global.Namespace || quota.CheckName("", text) == nil
+	})
 }
 
 // overriddenName reads a limit's name, or what stands for the limits that a
 // template makes and for a default.
 func overriddenName(to *string) scalar {
-	want := "the name of a limit, or " + quota.Template + " or " + quota.Default
-	return scalar{want: want, set: func(text string) error {
-		if text != quota.Template && text != quota.Default && quota.CheckName("", text) != nil {
-			return wrong(text, want)
-		}
-		*to = text
-		return nil
-	}}
+	return matching(to, "the name of a limit, or "+quota.Template+" or "+quota.Default, func(text string) bool {
+		return text == quota.Template || text == quota.Default || quota.CheckName("", text) == nil
+	})
 }
 
 // bounded reads a text of so many bytes.
 func bounded(to *string, low, high int) scalar {
 	want := "a text of " + strconv.Itoa(low) + " to " + strconv.Itoa(high) + " bytes"
-	return scalar{want: want, set: func(text string) error {
-		if len(text) < low || len(text) > high {
-			return wrong(text, want)
-		}
-		*to = text
-		return nil
-	}}
+	return matching(to, want, func(text string) bool { return len(text) >= low && len(text) <= high })
 }
 
 // expires reads a moment, or a duration from now.
 func expires(to *quota.Time, now quota.Time) scalar {
-	want := "a moment after now, such as 2027-01-31T18:00:00Z, or a time from now, such as 72h or 7d"
-	return scalar{want: want, set: func(text string) error {
-		var at quota.Time
+	const want = "a moment after now, such as 2027-01-31T18:00:00Z, or a time from now, such as 72h or 7d"
+	return parsed(to, want, func(text string) (at quota.Time, ok bool) {
 		if d, err := parsePause(text); err == nil && d > 0 && d <= quota.MaxPause {
 			at = now.Add(d)
 		} else if t, err := time.Parse(time.RFC3339, text); err == nil && t.Year() < 2262 {
 			at = quota.Time(t.UnixNano())
 		}
-		if at <= now {
-			return wrong(text, want)
-		}
-		*to = at
-		return nil
-	}}
+		return at, at > now
+	})
 }
 
 // FormatOverrides writes overrides as a file, sorted by key. ParseOverrides

@@ -10,32 +10,15 @@ const maxNodes = 256
 
 const peerExample = "{id: n1, peer: 127.0.0.1:7413}"
 
-// readPeers reads the list of nodes from a file.
-func readPeers(to *[]Peer) func(decoder, place) bool {
-	return func(d decoder, p place) bool {
-		before := len(d.faults)
-		var peers []Peer
-		ok := d.list(p, maxNodes, "["+peerExample+"]", func(item place) {
-			var one Peer
-			d.object(item, peerExample, peerFields(d, &one))
-			if err := repeated(peers, one); err != nil {
-				d.node(item.value, item.path, "%s", err)
-			}
-			peers = append(peers, one)
-		})
-		if !ok || len(d.faults) > before {
-			return false
-		}
-		*to = peers
-		return true
+func readPeer(v Value, before []Peer) (one Peer) {
+	v.Fields(peerExample, []Field{
+		{"id", "id: n1", func(v Value) { v.scalar(name(&one.ID)) }},
+		{"peer", "peer: 127.0.0.1:7413", func(v Value) { v.scalar(reachable(&one.Peer, peerWant)) }},
+	})
+	if err := repeated(before, one); err != nil {
+		v.Fault("%s", err)
 	}
-}
-
-func peerFields(d decoder, one *Peer) []field {
-	return []field{
-		{"id", "id: n1", func(p place) { d.scalar(p, name(&one.ID)) }},
-		{"peer", "peer: 127.0.0.1:7413", func(p place) { d.scalar(p, reachable(&one.Peer, peerWant)) }},
-	}
+	return one
 }
 
 // repeated returns an error when the node shares what must be its own.
@@ -53,31 +36,21 @@ func repeated(peers []Peer, one Peer) error {
 
 // peers reads the list of nodes from a variable: id=host:port, with commas.
 func peers(to *[]Peer) scalar {
-	want := "id=host:port of every node, such as n1=10.0.0.1:7413,n2=10.0.0.2:7413"
-	return scalar{want: want, set: func(text string) error {
-		items := strings.Split(text, ",")
-		if len(items) > maxNodes {
-			return fmt.Errorf("has %d nodes; must be 1 to %d", len(items), maxNodes)
+	const want = "id=host:port of every node, such as n1=10.0.0.1:7413,n2=10.0.0.2:7413"
+	return listWithCommas(to, maxNodes, want, "nodes", func(i int, text string, before []Peer) (one Peer, err error) {
+		id, at, ok := strings.Cut(text, "=")
+		if !ok {
+			return one, errMust
 		}
-		var peers []Peer
-		for i, item := range items {
-			var one Peer
-			id, at, ok := strings.Cut(strings.TrimSpace(item), "=")
-			if !ok {
-				return wrong(text, want)
-			}
-			if err := name(&one.ID).set(id); err != nil {
-				return fmt.Errorf("id of nodes[%d] %w", i, err)
-			}
-			if err := reachable(&one.Peer, peerWant).set(at); err != nil {
-				return fmt.Errorf("peer of nodes[%d] %w", i, err)
-			}
-			if err := repeated(peers, one); err != nil {
-				return fmt.Errorf("nodes[%d] %w", i, err)
-			}
-			peers = append(peers, one)
+		if err := name(&one.ID).set(id); err != nil {
+			return one, fmt.Errorf("id of nodes[%d] %w", i, err)
 		}
-		*to = peers
-		return nil
-	}}
+		if err := reachable(&one.Peer, peerWant).set(at); err != nil {
+			return one, fmt.Errorf("peer of nodes[%d] %w", i, err)
+		}
+		if err := repeated(before, one); err != nil {
+			return one, fmt.Errorf("nodes[%d] %w", i, err)
+		}
+		return one, nil
+	})
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -22,53 +23,62 @@ type scalar struct {
 	number bool   // in a file, it is written without quotes
 }
 
-// wrong is an error on a text that is not what was wanted.
-func wrong(text, want string) error {
-	return fmt.Errorf("is %s; must be %s", clip(text), want)
-}
-
-// whole reads a decimal number from low to high.
-func whole[T int | int64](to *T, low, high T) scalar {
-	want := fmt.Sprintf("a whole number from %d to %d", low, high)
-	return scalar{number: true, want: want, set: func(text string) error {
-		digits := strings.TrimPrefix(text, "-")
-		plain := digits != "" && strings.Trim(digits, "0123456789") == "" && (digits[0] != '0' || digits == "0")
-		n, err := strconv.ParseInt(text, 10, 64)
-		if !plain || err != nil || n < int64(low) || n > int64(high) {
-			return wrong(text, want)
-		}
-		*to = T(n)
-		return nil
-	}}
-}
-
-// duration reads a Go duration from low to high.
-func duration(to *time.Duration, low, high time.Duration) scalar {
-	want := fmt.Sprintf("a duration with its unit, from %s to %s", short(low), short(high))
+// parsed reads what parse makes of a text; want says what would be right.
+func parsed[T any](to *T, want string, parse func(text string) (T, bool)) scalar {
 	return scalar{want: want, set: func(text string) error {
-		v, err := time.ParseDuration(text)
-		if err != nil || v < low || v > high {
-			return wrong(text, want)
+		v, ok := parse(text)
+		if !ok {
+			return Wrong(text, want)
 		}
 		*to = v
 		return nil
 	}}
 }
 
+// matching reads a text that is right as it is.
+func matching[T ~string](to *T, want string, right func(text string) bool) scalar {
+	return parsed(to, want, func(text string) (T, bool) { return T(text), right(text) })
+}
+
+// plain is the scalar where a file has it without quotes.
+func (s scalar) plain() scalar {
+	s.number = true
+	return s
+}
+
+// Wrong is an error on a text that is not what was wanted.
+func Wrong(text, want string) error {
+	return fmt.Errorf("is %s; must be %s", clip(text), want)
+}
+
+// whole reads a decimal number from low to high.
+func whole[T int | int64](to *T, low, high T) scalar {
+	return wholeAs(to, low, high, fmt.Sprintf("a whole number from %d to %d", low, high))
+}
+
+func wholeAs[T int | int64](to *T, low, high T, want string) scalar {
+	return parsed(to, want, func(text string) (T, bool) {
+		n, err := strconv.ParseInt(text, 10, 64)
+		return T(n), err == nil && text == strconv.FormatInt(n, 10) && n >= int64(low) && n <= int64(high)
+	}).plain()
+}
+
+// duration reads a Go duration from low to high.
+func duration(to *time.Duration, low, high time.Duration) scalar {
+	want := fmt.Sprintf("a duration with its unit, from %s to %s", short(low), short(high))
+	return parsed(to, want, func(text string) (time.Duration, bool) {
+		v, err := time.ParseDuration(text)
+		return v, err == nil && v >= low && v <= high
+	})
+}
+
 // durationOrNever is duration, and 0 for never.
 func durationOrNever(to *time.Duration, low, high time.Duration) scalar {
-	s := duration(to, low, high)
-	want, timed := s.want+", or 0 for never", s.set
-	return scalar{want: want, set: func(text string) error {
-		if v, err := time.ParseDuration(text); err == nil && v == 0 {
-			*to = 0
-			return nil
-		}
-		if timed(text) != nil {
-			return wrong(text, want)
-		}
-		return nil
-	}}
+	timed := duration(to, low, high)
+	return parsed(to, timed.want+", or 0 for never", func(text string) (time.Duration, bool) {
+		v, err := time.ParseDuration(text)
+		return v, err == nil && (v == 0 || v >= low && v <= high)
+	})
 }
 
 // short writes a duration without its zero parts: 10m, not 10m0s.
@@ -100,28 +110,19 @@ func oneOf[T any](to *T, spell func(T) string, values ...T) scalar {
 		if s := nearest.Word(text, words); s != "" {
 			return fmt.Errorf("is %s; must be %s (did you mean %s?)", clip(text), want, s)
 		}
-		return wrong(text, want)
+		return Wrong(text, want)
 	}}
 }
 
 // numberOf reads one of the numbers.
-func numberOf(to *int, values ...int) scalar {
-	s := oneOf(to, strconv.Itoa, values...)
-	s.number = true
-	return s
-}
+func numberOf(to *int, values ...int) scalar { return oneOf(to, strconv.Itoa, values...).plain() }
 
 // name reads what a cluster or a node is called: a name that begins with a
 // letter or digit, so that it can be a directory.
 func name[T ~string](to *T) scalar {
-	want := nameWant + " that begin with a letter or digit"
-	return scalar{want: want, set: func(text string) error {
-		if quota.CheckName("", text) != nil || strings.IndexByte("._-", text[0]) >= 0 {
-			return wrong(text, want)
-		}
-		*to = T(text)
-		return nil
-	}}
+	return matching(to, nameWant+" that begin with a letter or digit", func(text string) bool {
+		return quota.CheckName("", text) == nil && strings.IndexByte("._-", text[0]) < 0
+	})
 }
 
 // nameWant is what quota.CheckName wants of a name.
@@ -139,14 +140,9 @@ func onOff(to *bool) scalar {
 
 // filePath reads the path of a file or directory.
 func filePath(to *string) scalar {
-	want := "a path"
-	return scalar{want: want, set: func(text string) error {
-		if strings.TrimSpace(text) == "" || strings.ContainsRune(text, 0) {
-			return wrong(text, want)
-		}
-		*to = text
-		return nil
-	}}
+	return matching(to, "a path", func(text string) bool {
+		return strings.TrimSpace(text) != "" && !strings.ContainsRune(text, 0)
+	})
 }
 
 // listening reads host:port to listen on. The host may be left out (every
@@ -161,17 +157,25 @@ func reachable(to *string, want string) scalar { return hostPort(to, want, false
 const peerWant = "host:port that the other nodes can reach, such as 10.0.0.1:7413"
 
 func hostPort(to *string, want string, listen bool) scalar {
-	return scalar{want: want, set: func(text string) error {
+	return matching(to, want, func(text string) bool {
 		host, port, err := net.SplitHostPort(text)
 		n, portErr := strconv.ParseUint(port, 10, 16)
-		if cmp.Or(err, portErr) != nil || strings.ContainsAny(host, " /@") {
-			return wrong(text, want)
-		}
 		ip, _ := netip.ParseAddr(host)
-		if !listen && (n == 0 || host == "" || ip.IsUnspecified()) {
-			return wrong(text, want)
-		}
-		*to = text
-		return nil
-	}}
+		reachable := n != 0 && host != "" && !ip.IsUnspecified()
+		return cmp.Or(err, portErr) == nil && !strings.ContainsAny(host, " /@") && (listen || reachable)
+	})
 }
+
+// numberForm is a number as people write it: neither hexadecimal, nor infinite.
+var numberForm = regexp.MustCompile(`^-?[0-9]{1,18}(\.[0-9]{1,18})?$`)
+
+// number reads a decimal number from low to high.
+func number(to *float64, low, high float64) scalar {
+	want := fmt.Sprintf("a number from %v to %v", plainNumber(low), plainNumber(high))
+	return parsed(to, want, func(text string) (float64, bool) {
+		n, err := strconv.ParseFloat(text, 64)
+		return n, numberForm.MatchString(text) && err == nil && n >= low && n <= high
+	}).plain()
+}
+
+func plainNumber(n float64) string { return strconv.FormatFloat(n, 'f', -1, 64) }

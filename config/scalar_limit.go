@@ -3,6 +3,7 @@ package config
 import (
 	"errors"
 	"fmt"
+	"math"
 	"regexp"
 	"strconv"
 	"strings"
@@ -35,34 +36,27 @@ func rate(to *quota.Rate) scalar {
 	}}
 }
 
-// maxWeeks is quota.MaxPause in whole weeks.
-const maxWeeks = int64(quota.MaxPause / (7 * 24 * time.Hour))
-
 // pause reads a duration that may be in days or weeks: 10s, 1h30m, 1d, 2w.
 func pause(to *time.Duration, low time.Duration) scalar {
 	want := fmt.Sprintf("a duration such as 10s, 90m, 1d or 1w, from %s to %s", formatPause(low), formatPause(quota.MaxPause))
-	return scalar{want: want, set: func(text string) error {
+	return parsed(to, want, func(text string) (time.Duration, bool) {
 		v, err := parsePause(text)
-		if err != nil || v < low || v > quota.MaxPause {
-			return wrong(text, want)
-		}
-		*to = v
-		return nil
-	}}
+		return v, err == nil && v >= low && v <= quota.MaxPause
+	})
 }
 
+// parsePause reads a duration as Go has them, or in whole days or weeks.
 func parsePause(text string) (time.Duration, error) {
-	day := 24 * time.Hour
-	for suffix, unit := range map[string]time.Duration{"d": day, "w": 7 * day} {
+	for suffix, days := range map[string]uint64{"d": 1, "w": 7} {
 		digits, ok := strings.CutSuffix(text, suffix)
 		if !ok {
 			continue
 		}
-		n, err := strconv.ParseUint(digits, 10, 16)
-		if err != nil || time.Duration(n) > quota.MaxPause/unit {
+		n, err := strconv.ParseUint(digits, 10, 32)
+		if err != nil || n > math.MaxInt64/(days*uint64(24*time.Hour)) {
 			return 0, errors.New("too long")
 		}
-		return time.Duration(n) * unit, nil
+		return time.Duration(n*days) * 24 * time.Hour, nil
 	}
 	return time.ParseDuration(text)
 }
@@ -73,7 +67,7 @@ func formatPause(d time.Duration) string {
 	switch {
 	case d == 0 || d%day != 0:
 		return short(d)
-	case d%(7*day) == 0 && int64(d/(7*day)) <= maxWeeks:
+	case d%(7*day) == 0:
 		return strconv.FormatInt(int64(d/(7*day)), 10) + "w"
 	}
 	return strconv.FormatInt(int64(d/day), 10) + "d"
@@ -81,25 +75,14 @@ func formatPause(d time.Duration) string {
 
 // boolean reads true or false.
 func boolean(to *bool) scalar {
-	want := "true or false"
-	return scalar{number: true, want: want, set: func(text string) error {
-		if text != "true" && text != "false" {
-			return wrong(text, want)
-		}
-		*to = text == "true"
-		return nil
-	}}
+	return parsed(to, "true or false", func(text string) (bool, bool) {
+		return text == "true", text == "true" || text == "false"
+	}).plain()
 }
 
 // yes reads a field that is either true or left out.
 func yes() scalar {
-	want := "true, or left out"
-	return scalar{number: true, want: want, set: func(text string) error {
-		if text != "true" {
-			return wrong(text, want)
-		}
-		return nil
-	}}
+	return matching(new(string), "true, or left out", func(text string) bool { return text == "true" }).plain()
 }
 
 // decimal is a plain number with up to six places.
@@ -141,7 +124,7 @@ func percent(to *int64) scalar {
 		case ok && exact && n == 0:
 			return fmt.Errorf("is %s, which enforces nothing; write enforcement: shadow, or a fraction above 0%%", clip(text))
 		case !ok || !exact || n > quota.Million:
-			return wrong(text, want)
+			return Wrong(text, want)
 		}
 		*to = n
 		return nil
@@ -150,85 +133,51 @@ func percent(to *int64) scalar {
 
 // near reads from how much use a limit is nearly used up.
 func near(to *int64) scalar {
-	want := "a whole percentage from 1% to 100%, such as 90%"
-	return scalar{want: want, set: func(text string) error {
-		digits, ok := strings.CutSuffix(text, "%")
-		var n int64
-		if whole(&n, 1, 100).set(digits) != nil || !ok {
-			return wrong(text, want)
-		}
-		*to = n
-		return nil
-	}}
+	return parsed(to, "a whole percentage from 1% to 100%, such as 90%", func(text string) (n int64, ok bool) {
+		digits, percent := strings.CutSuffix(text, "%")
+		ok = whole(&n, 1, 100).set(digits) == nil && percent
+		return n, ok
+	})
 }
 
 // scale reads a factor, as 2.5x or 250%, in parts per million.
 func scale(to *int64) scalar {
 	want := "a factor above 0, such as 2.5x or 250%, at most " + strconv.Itoa(quota.MaxScale/quota.Million) + "x"
-	return scalar{want: want, set: func(text string) error {
-		var n int64
-		var ok bool
+	return parsed(to, want, func(text string) (n int64, ok bool) {
 		if digits, x := strings.CutSuffix(text, "x"); x {
 			n, ok = parts(digits, quota.Million)
 		} else if digits, per := strings.CutSuffix(text, "%"); per {
 			n, ok = parts(digits, quota.Million/100)
 		}
-		if !ok || n < 1 || n > quota.MaxScale {
-			return wrong(text, want)
-		}
-		*to = n
-		return nil
-	}}
+		return n, ok && n >= 1 && n <= quota.MaxScale
+	})
 }
 
 // timeZone reads the name of a time zone.
 func timeZone(to **time.Location) scalar {
-	want := "an IANA time zone, such as UTC, Europe/Berlin or America/New_York"
-	return scalar{want: want, set: func(text string) error {
+	return parsed(to, "an IANA time zone, such as UTC, Europe/Berlin or America/New_York", func(text string) (*time.Location, bool) {
 		l, err := zone.Load(text)
-		if err != nil || text == "" {
-			return wrong(text, want)
-		}
-		*to = l
-		return nil
-	}}
+		return l, err == nil && text != ""
+	})
 }
 
 // limitName reads the name of a limit.
 func limitName(to *string) scalar {
-	want := "the name of a limit: " + nameWant
-	return scalar{want: want, set: func(text string) error {
-		if quota.CheckName("", text) != nil {
-			return wrong(text, want)
-		}
-		*to = text
-		return nil
-	}}
+	return matching(to, "the name of a limit: "+nameWant, func(text string) bool { return quota.CheckName("", text) == nil })
 }
 
 // pathPattern reads the pattern of a request's path.
 func pathPattern(to *string) scalar {
 	want := fmt.Sprintf("a path that begins with /, such as /v1/*/items, without spaces, ? or #, of at most %d bytes", quota.MaxKeyLen)
-	return scalar{want: want, set: func(text string) error {
+	return matching(to, want, func(text string) bool {
 		odd := func(r rune) bool { return !unicode.IsGraphic(r) || unicode.IsSpace(r) || r == '?' || r == '#' }
-		if !strings.HasPrefix(text, "/") || len(text) > quota.MaxKeyLen || strings.ContainsFunc(text, odd) {
-			return wrong(text, want)
-		}
-		*to = text
-		return nil
-	}}
+		return strings.HasPrefix(text, "/") && len(text) <= quota.MaxKeyLen && !strings.ContainsFunc(text, odd)
+	})
 }
 
 var methodForm = regexp.MustCompile(`^[A-Z][A-Z0-9_-]{0,31}$`)
 
 // method reads an HTTP method.
 func method(to *string) scalar {
-	want := "an HTTP method in upper case, such as GET"
-	return scalar{want: want, set: func(text string) error {
-		if !methodForm.MatchString(text) {
-			return wrong(text, want)
-		}
-		*to = text
-		return nil
-	}}
+	return matching(to, "an HTTP method in upper case, such as GET", methodForm.MatchString)
 }

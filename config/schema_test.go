@@ -49,12 +49,12 @@ func loadSchema(t *testing.T) *schema {
 // TestSchemaFields holds the schema and the parser to the same fields.
 func TestSchemaFields(t *testing.T) {
 	s := loadSchema(t)
-	l := &limitFile{decoder: decoder{&report{}}}
+	l := &limitFile{report: &report{}}
 	d, n := &draft{}, new(int64)
 	limit, sla1 := s.Definitions["limit"], s.Definitions["sla"]
 	for what, pair := range map[string]struct {
 		schema *schema
-		fields []field
+		fields []Field
 	}{
 		"file":        {s, l.fields()},
 		"namespace":   {s.Definitions["namespace"], l.namespaceFields("web")},
@@ -72,9 +72,9 @@ func TestSchemaFields(t *testing.T) {
 	} {
 		var names, must []string
 		for _, f := range pair.fields {
-			names = append(names, f.name)
-			if f.must != "" {
-				must = append(must, f.name)
+			names = append(names, f.Name)
+			if f.Must != "" {
+				must = append(must, f.Name)
 			}
 		}
 		slices.Sort(names)

@@ -17,16 +17,18 @@ const maxIssuer = 512 // bytes
 type setting struct {
 	path string
 	scalar
-	read func(decoder, place) bool // in a file, when it is more than a scalar
+	read func(Value) bool // in a file, when it is more than a scalar
 }
 
 // settings lists every setting, in the order of the documentation.
 func (n *Node) settings() []setting {
+	bindings := readList(&n.Access.Bindings, maxSettingsBindings, true, bindingExample, readBinding)
+	grants := readList(&n.Access.Grants, maxGrants, true, grantExample, readGrant)
 	return []setting{
 		{path: "cluster", scalar: name(&n.Cluster)},
 		{path: "node", scalar: name(&n.Node)},
 		{path: "data", scalar: filePath(&n.Data)},
-		{path: "nodes", scalar: peers(&n.Nodes), read: readPeers(&n.Nodes)},
+		{path: "nodes", scalar: peers(&n.Nodes), read: readList(&n.Nodes, maxNodes, false, peerExample, readPeer)},
 		{path: "listen.http", scalar: listening(&n.Listen.HTTP)},
 		{path: "listen.grpc", scalar: listening(&n.Listen.GRPC)},
 		{path: "listen.peer", scalar: listening(&n.Listen.Peer)},
@@ -43,7 +45,7 @@ func (n *Node) settings() []setting {
 		{path: "raft.lease", scalar: duration(&n.Raft.Lease, 10*time.Millisecond, time.Minute)},
 		{path: "raft.balance_after", scalar: duration(&n.Raft.BalanceAfter, time.Second, time.Hour)},
 		{path: "raft.slow_disk", scalar: duration(&n.Raft.SlowDisk, 10*time.Millisecond, time.Hour)},
-		{path: "join", scalar: addresses(&n.Join), read: readAddresses(&n.Join)},
+		{path: "join", scalar: addresses(&n.Join), read: readList(&n.Join, maxJoins, false, joinExample, readAddress)},
 		{path: "token_file", scalar: filePath(&n.TokenFile)},
 		{path: "bootstrap", scalar: name(&n.Bootstrap)},
 		{path: "zone", scalar: name(&n.Zone)},
@@ -78,8 +80,8 @@ func (n *Node) settings() []setting {
 		{path: "auth.oidc.audience", scalar: bounded(&n.Auth.OIDC.Audience, 1, maxIssuer)},
 		{path: "auth.oidc.identity_claim", scalar: bounded(&n.Auth.OIDC.IdentityClaim, 1, quota.MaxNameLen)},
 		{path: "auth.oidc.groups_claim", scalar: bounded(&n.Auth.OIDC.GroupsClaim, 1, quota.MaxNameLen)},
-		{path: "access.bindings", scalar: bindings(&n.Access.Bindings), read: readBindings(&n.Access.Bindings)},
-		{path: "access.grants", scalar: grants(&n.Access.Grants), read: readGrants(&n.Access.Grants)},
+		{path: "access.bindings", scalar: listAsYAML("bindings", bindingExample, bindings), read: bindings},
+		{path: "access.grants", scalar: listAsYAML("grants", grantExample, grants), read: grants},
 	}
 }
 
@@ -95,9 +97,9 @@ type nodeSettings struct {
 	given map[string]origin // by path, what a layer has set
 }
 
-// An origin is where a setting was last set: a place in the file, or a variable.
+// An origin is where a setting was last set: in the file, or by a variable.
 type origin struct {
-	place    place
+	value    Value
 	variable string
 	bad      bool // the value was refused: what follows from it is no fault
 }
@@ -113,12 +115,7 @@ func newSettings(source string, data []byte) *nodeSettings {
 
 // readFile decodes the file's layer.
 func (s *nodeSettings) readFile() {
-	root := s.file.root("settings, such as node: n1")
-	if root == nil {
-		return
-	}
-	d := decoder{&s.file}
-	d.object(place{value: root}, "{node: n1}", s.fields(d))
+	s.file.documents("settings, such as node: n1", 1, func(v Value) { v.Fields("{node: n1}", s.below("")) })
 	dir := filepath.Dir(s.file.source)
 	for path, to := range map[string]*string{
 		"data": &s.Data, "limits": &s.Limits, "token_file": &s.TokenFile,
@@ -131,12 +128,9 @@ func (s *nodeSettings) readFile() {
 	}
 }
 
-// fields turns the settings with their dotted paths into the fields of a file.
-func (s *nodeSettings) fields(d decoder) []field { return s.below(d, "") }
-
-// below returns the fields of a group, whose path ends with a dot.
-func (s *nodeSettings) below(d decoder, path string) []field {
-	var out []field
+// below returns the fields of a group, whose path ends with a dot, or of all settings without one.
+func (s *nodeSettings) below(path string) []Field {
+	var out []Field
 	seen := map[string]bool{}
 	for _, one := range s.settings() {
 		rest, ok := strings.CutPrefix(one.path, path)
@@ -146,11 +140,11 @@ func (s *nodeSettings) below(d decoder, path string) []field {
 		name, first, nested := strings.Cut(rest, ".")
 		switch {
 		case !nested:
-			out = append(out, field{name: name, read: s.reader(d, one)})
+			out = append(out, Field{Name: name, Read: s.reader(one)})
 		case !seen[name]:
 			seen[name] = true
-			out = append(out, field{name: name, read: func(p place) {
-				d.object(p, "{"+first+": "+groupExamples[path+name]+"}", s.below(d, path+name+"."))
+			out = append(out, Field{Name: name, Read: func(v Value) {
+				v.Fields("{"+first+": "+groupExamples[path+name]+"}", s.below(path+name+"."))
 			}})
 		}
 	}
@@ -160,17 +154,17 @@ func (s *nodeSettings) below(d decoder, path string) []field {
 // groupExamples is a value of the first field of each group, for errors.
 var groupExamples = map[string]string{
 	"listen": "127.0.0.1:7411", "log": "info", "raft": "1s", "access": "[" + bindingExample + "]",
-	"auth": "on", "connections": "20000", "metrics": "1000", "history": "on", "tls": "auto", "auth.oidc": "https://login.example.org",
+	"auth": "on", "protocols": "on", "connections": "20000", "metrics": "1000", "history": "on", "tls": "auto", "auth.oidc": "https://login.example.org",
 }
 
-func (s *nodeSettings) reader(d decoder, one setting) func(place) {
-	return func(p place) {
+func (s *nodeSettings) reader(one setting) func(Value) {
+	return func(v Value) {
 		ok := false
 		if one.read != nil {
-			ok = one.read(d, p)
+			ok = one.read(v)
 		} else {
-			ok = d.scalar(p, one.scalar)
+			ok = v.scalar(one.scalar)
 		}
-		s.given[one.path] = origin{place: p, bad: !ok}
+		s.given[one.path] = origin{value: v, bad: !ok}
 	}
 }

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/quorate/quorate/internal/quota"
@@ -20,23 +21,23 @@ type sla struct {
 	tiers   []quota.Tier
 }
 
-func (l *limitFile) slas(p place) {
+func (l *limitFile) slas(v Value) {
 	lines := map[string]int{}
-	l.list(p, quota.MaxLimits, "["+slaExample+"]", func(item place) {
+	v.Items(quota.MaxLimits, "["+slaExample+"]", func(item Value) {
 		if !l.room(item) {
 			return
 		}
-		s := sla{enabled: true, draft: draft{place: item}}
+		s := sla{enabled: true, draft: draft{value: item}}
 		faults := len(l.faults)
 		var ok bool
-		if s.given, ok = l.fieldsOf(item, slaExample, l.slaFields(&s)); !ok || len(l.faults) > faults {
+		if s.given, ok = item.Fields(slaExample, l.slaFields(&s)); !ok || len(l.faults) > faults {
 			return
 		}
 		if line, twice := lines[s.id]; twice {
-			l.node(s.given["id"].value, s.given["id"].path, "is %s again, first in line %d; must be an id of its own", clip(s.id), line)
+			s.given["id"].Fault("is %s again, first in line %d; must be an id of its own", clip(s.id), line)
 			return
 		}
-		lines[s.id] = s.given["id"].value.Line
+		lines[s.id] = s.given["id"].node.Line
 		s.LimitName = quota.LimitName{Namespace: quota.HTTPNamespace, Limit: s.id}
 		s.SetFirst(s.tiers[0])
 		s.More = append(s.More, s.tiers[1:]...)
@@ -47,17 +48,17 @@ func (l *limitFile) slas(p place) {
 	})
 }
 
-func (l *limitFile) slaFields(s *sla) []field {
-	return []field{
-		{"id", "id: get-product", func(p place) { l.scalar(p, limitName(&s.id)) }},
-		{"enabled", "", func(p place) { l.scalar(p, boolean(&s.enabled)) }},
-		{"match", "match: {methods: [GET], pathPattern: /product/*}", func(p place) {
-			l.match(&s.draft, p, "pathPattern")
+func (l *limitFile) slaFields(s *sla) []Field {
+	return []Field{
+		{"id", "id: get-product", func(v Value) { v.scalar(limitName(&s.id)) }},
+		{"enabled", "", func(v Value) { v.scalar(boolean(&s.enabled)) }},
+		{"match", "match: {methods: [GET], pathPattern: /product/*}", func(v Value) {
+			l.match(&s.draft, v, "pathPattern")
 		}},
-		{"tiers", "tiers: [" + slaTierExample + "]", func(p place) {
-			l.list(p, quota.MaxTiers, "["+slaTierExample+"]", func(item place) {
+		{"tiers", "tiers: [" + slaTierExample + "]", func(v Value) {
+			v.Items(quota.MaxTiers, "["+slaTierExample+"]", func(item Value) {
 				var period, threshold int64
-				if l.object(item, slaTierExample, l.slaTierFields(&period, &threshold)) {
+				if _, ok := item.Fields(slaTierExample, l.slaTierFields(&period, &threshold)); ok {
 					s.tiers = append(s.tiers, quota.Window(quota.FixedWindow, threshold, time.Duration(period)*time.Second))
 				}
 			})
@@ -65,21 +66,15 @@ func (l *limitFile) slaFields(s *sla) []field {
 	}
 }
 
-func (l *limitFile) slaTierFields(period, threshold *int64) []field {
-	return []field{
-		{"period", "period: 10", func(p place) { l.scalar(p, seconds(period)) }},
-		{"threshold", "threshold: 1000", func(p place) { l.scalar(p, whole(threshold, 0, quota.MaxTokens)) }},
+func (l *limitFile) slaTierFields(period, threshold *int64) []Field {
+	return []Field{
+		{"period", "period: 10", func(v Value) { v.scalar(seconds(period)) }},
+		{"threshold", "threshold: 1000", func(v Value) { v.scalar(whole(threshold, 0, quota.MaxTokens)) }},
 	}
 }
 
 // seconds reads a period in whole seconds.
 func seconds(to *int64) scalar {
-	s := whole(to, 1, int64(quota.MaxPause/time.Second))
-	want := s.want + ", in seconds"
-	return scalar{number: true, want: want, set: func(text string) error {
-		if s.set(text) != nil {
-			return wrong(text, want)
-		}
-		return nil
-	}}
+	const most = int64(quota.MaxPause / time.Second)
+	return wholeAs(to, 1, most, fmt.Sprintf("a whole number from 1 to %d, in seconds", most))
 }

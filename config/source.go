@@ -17,7 +17,7 @@ const MaxFileBytes = 4 << 20
 const byteOrderMark = "\ufeff"
 
 // readFile returns the file, or its first MaxFileBytes+1 bytes, which
-// [report.root] then refuses.
+// [report.documents] then refuses.
 func readFile(path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -31,76 +31,46 @@ func readFile(path string) ([]byte, error) {
 	return data, nil
 }
 
-// root returns the top value of the one YAML document in the report's data, or
-// nil after reporting why there is none.
-func (r *report) root(startWith string) *yaml.Node {
-	loader, first := r.first(startWith)
-	if first == nil {
-		return nil
-	}
-	r.oneDocument(loader)
-	r.plainOnly(first)
-	return first
-}
-
-// roots returns the top values of all documents, of which there may be most.
-// What follows a mistake in the YAML is not among them.
-func (r *report) roots(startWith string, most int) []*yaml.Node {
-	loader, root := r.first(startWith)
-	var all []*yaml.Node
-	for root != nil {
-		if len(all) == most {
-			r.node(root, "", "is one document too many; at most %d in a file", most)
-			return all
-		}
-		r.plainOnly(root)
-		all = append(all, root)
-		root = r.next(loader)
-	}
-	return all
-}
-
-// first returns the top value of the first document.
-func (r *report) first(startWith string) (*yaml.Loader, *yaml.Node) {
+// documents calls read with the top value of each YAML document in the report's data, of which there
+// are 1 to most, or reports why there is none. What follows a mistake in the YAML is not read.
+func (r *report) documents(startWith string, most int, read func(Value)) {
 	if len(r.data) > MaxFileBytes {
 		r.data = nil // no excerpts
-		r.at(0, 0, "", "is larger than 4 MiB; at most %d bytes are read", MaxFileBytes)
-		return nil, nil
+		r.fault(0, 0, "", "is larger than 4 MiB; at most %d bytes are read", MaxFileBytes)
+		return
 	}
 	if !r.checkBytes() {
-		return nil, nil
+		return
 	}
 	loader, err := yaml.NewLoader(bytes.NewReader(r.data))
 	if err != nil {
-		r.at(0, 0, "", "cannot be read: %v", err)
-		return nil, nil
+		r.fault(0, 0, "", "cannot be read: %v", err)
+		return
 	}
-	var doc yaml.Node
-	switch err := loader.Load(&doc); {
-	case errors.Is(err, io.EOF), err == nil && empty(&doc):
-		r.at(1, 1, "", "the file is empty; must start with %s", startWith)
-		return nil, nil
-	case err != nil:
-		r.syntax(err)
-		return nil, nil
-	}
-	return loader, doc.Content[0]
-}
-
-// next returns the top value of the next document, or nil after the last. Empty
-// ones, as after a "---" at the end, are passed over.
-func (r *report) next(loader *yaml.Loader) *yaml.Node {
-	for {
+	for n := 0; ; {
 		var doc yaml.Node
 		switch err := loader.Load(&doc); {
+		case n == 0 && (errors.Is(err, io.EOF) || err == nil && empty(&doc)):
+			r.fault(1, 1, "", "the file is empty; must start with %s", startWith)
+			return
 		case errors.Is(err, io.EOF):
-			return nil
+			return
 		case err != nil:
 			r.syntax(err)
-			return nil
-		case !empty(&doc):
-			return doc.Content[0]
+			return
+		case n == 1 && most == 1:
+			r.faultAt(&doc, "", "a second document starts here; must be one document in a file")
+			return
+		case empty(&doc): // as after a "---" at the end
+			continue
+		case n == most:
+			r.faultAt(doc.Content[0], "", "is one document too many; at most %d in a file", most)
+			return
 		}
+		root := doc.Content[0]
+		r.plainOnly(root)
+		read(Value{in: r, node: root})
+		n++
 	}
 }
 
@@ -126,17 +96,17 @@ func (r *report) checkBytes() bool {
 func (r *report) checkLine(line int, text []byte) {
 	indent := text[:len(text)-len(bytes.TrimLeft(text, " \t"))]
 	if tab := bytes.IndexByte(indent, '\t'); tab >= 0 && len(indent) < len(text) {
-		r.at(line, tab+1, "", "the line is indented with a tab; must be spaces")
+		r.fault(line, tab+1, "", "the line is indented with a tab; must be spaces")
 		return
 	}
 	for column := 1; len(text) > 0; column++ {
 		c, size := utf8.DecodeRune(text)
 		if c == utf8.RuneError && size == 1 {
-			r.at(line, column, "", "byte 0x%02x is not UTF-8; the file must be UTF-8 text", text[0])
+			r.fault(line, column, "", "byte 0x%02x is not UTF-8; the file must be UTF-8 text", text[0])
 			return
 		}
 		if forbidden(c) {
-			r.at(line, column, "", "has the character %U; must be printable text", c)
+			r.fault(line, column, "", "has the character %U; must be printable text", c)
 			return
 		}
 		text = text[size:]

@@ -4,23 +4,10 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"strings"
 
 	"go.yaml.in/yaml/v4"
 )
-
-// oneDocument reports whatever follows the first document.
-func (r *report) oneDocument(loader *yaml.Loader) {
-	var second yaml.Node
-	switch err := loader.Load(&second); {
-	case errors.Is(err, io.EOF):
-	case err != nil:
-		r.syntax(err)
-	default:
-		r.node(&second, "", "a second document starts here; must be one document in a file")
-	}
-}
 
 // syntaxHints say what would be right, for the parser's commonest complaints.
 var syntaxHints = []struct{ complaint, hint string }{
@@ -41,7 +28,7 @@ var syntaxHints = []struct{ complaint, hint string }{
 func (r *report) syntax(err error) {
 	var le *yaml.LoadError
 	if !errors.As(err, &le) {
-		r.at(0, 0, "", "is not valid YAML: %v", err)
+		r.fault(0, 0, "", "is not valid YAML: %v", err)
 		return
 	}
 	at, begun := le.Mark, le.ContextMark
@@ -55,7 +42,7 @@ func (r *report) syntax(err error) {
 	if begun.Line > 0 && begun.Line < at.Line {
 		message += fmt.Sprintf(" (begun at %d:%d)", begun.Line, begun.Column)
 	}
-	r.at(at.Line, at.Column, "", "is not valid YAML, and is not read beyond: %s; %s", message, syntaxHint(message))
+	r.fault(at.Line, at.Column, "", "is not valid YAML, and is not read beyond: %s; %s", message, syntaxHint(message))
 }
 
 func syntaxHint(message string) string {
@@ -71,13 +58,13 @@ func syntaxHint(message string) string {
 // aliases and tags. Aliases are never followed, so they cannot be a bomb.
 func (r *report) plainOnly(n *yaml.Node) {
 	if n.Anchor != "" {
-		r.node(n, "", "has the anchor %s; must be the value alone, anchors are not allowed", clip(n.Anchor))
+		r.faultAt(n, "", "has the anchor %s; must be the value alone, anchors are not allowed", clip(n.Anchor))
 	}
 	if n.Kind == yaml.AliasNode {
-		r.node(n, "", "is an alias of %s; write the value out, aliases are not allowed", clip(n.Value))
+		r.faultAt(n, "", "is an alias of %s; write the value out, aliases are not allowed", clip(n.Value))
 	}
 	if n.Style&yaml.TaggedStyle != 0 {
-		r.node(n, "", "has the tag %s; must be the value alone, tags are not allowed", clip(n.Tag))
+		r.faultAt(n, "", "has the tag %s; must be the value alone, tags are not allowed", clip(n.Tag))
 	}
 	for _, c := range n.Content {
 		r.plainOnly(c)

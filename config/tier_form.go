@@ -10,19 +10,19 @@ import (
 )
 
 // makeTier makes a tier out of the fields of a bucket or a window.
-func (l *limitFile) makeTier(p place, g given, t *tierText, f *form) (quota.Tier, bool) {
+func (l *limitFile) makeTier(v Value, g Given, t *tierText, f *form) (quota.Tier, bool) {
 	if f.main == "rate" {
-		return l.makeBucket(p, g, t)
+		return l.makeBucket(v, g, t)
 	}
 	ok := true
 	for name, write := range map[string]string{"limit": "limit: 10", "per": "per: 1s"} {
 		if !g.any(name) {
-			l.node(p.where(), join(p.path, name), "is missing; write %s", write)
+			v.Missing(name, "is missing; write %s", write)
 			ok = false
 		}
 	}
 	if _, there := g["timezone"]; there && t.kind != quota.CalendarWindow {
-		l.node(g["timezone"].where(), g["timezone"].path, "is only for calendar windows; write window: calendar, or leave it out")
+		g["timezone"].faultAtName("is only for calendar windows; write window: calendar, or leave it out")
 		ok = false
 	}
 	if !ok {
@@ -31,22 +31,22 @@ func (l *limitFile) makeTier(p place, g given, t *tierText, f *form) (quota.Tier
 	return l.makeWindow(g["per"], t)
 }
 
-func (l *limitFile) makeBucket(p place, g given, t *tierText) (quota.Tier, bool) {
+func (l *limitFile) makeBucket(v Value, g Given, t *tierText) (quota.Tier, bool) {
 	if !g.any("rate") {
-		l.node(p.where(), join(p.path, "rate"), "is missing; write rate: 10/s")
+		v.Missing("rate", "is missing; write rate: 10/s")
 		return quota.Tier{}, false
 	}
 	out := quota.Tier{Rate: t.rate, Burst: t.burst}
 	if !g.any("burst") && t.rate.Per > 0 {
-		out.Burst = l.burstFor(p, t.rate)
+		out.Burst = l.burstFor(v, t.rate)
 	}
 	return out, true
 }
 
 // burstFor is the burst of a rate that is given none.
-func (l *limitFile) burstFor(p place, r quota.Rate) int64 {
+func (l *limitFile) burstFor(v Value, r quota.Rate) int64 {
 	if r.Tokens == 0 {
-		l.node(p.where(), join(p.path, "burst"), "is missing, and a rate of 0 suggests none; write burst: 0 to refuse everything")
+		v.Missing("burst", "is missing, and a rate of 0 suggests none; write burst: 0 to refuse everything")
 	}
 	return DefaultBurst(r)
 }
@@ -56,8 +56,8 @@ const perWant = "a duration such as 10s, 90m, 1d or 1w, or for calendar windows 
 // calendarShort are the short words for calendar units, in their order.
 var calendarShort = []string{"1m", "1h", "1d", "1w", "1mo", "1y"}
 
-func (l *limitFile) makeWindow(per place, t *tierText) (quota.Tier, bool) {
-	if per.value.Kind != yaml.ScalarNode {
+func (l *limitFile) makeWindow(per Value, t *tierText) (quota.Tier, bool) {
+	if per.node.Kind != yaml.ScalarNode {
 		return quota.Tier{}, false // said already
 	}
 	unit := quota.NoUnit
@@ -68,7 +68,7 @@ func (l *limitFile) makeWindow(per place, t *tierText) (quota.Tier, bool) {
 	}
 	if t.kind == quota.CalendarWindow {
 		if unit == quota.NoUnit {
-			l.node(per.value, per.path, "is %s; a calendar window is per minute, hour, day, week, month or year", clip(t.per))
+			per.Fault("is %s; a calendar window is per minute, hour, day, week, month or year", clip(t.per))
 			return quota.Tier{}, false
 		}
 		return quota.Per(t.limit, quota.Calendar{Unit: unit, Zone: t.zone}), true
@@ -79,17 +79,17 @@ func (l *limitFile) makeWindow(per place, t *tierText) (quota.Tier, bool) {
 		err = fmt.Errorf("is %s, a unit of the calendar; add window: calendar, or write a duration such as 10s, 90m, 1d or 1w", clip(t.per))
 	}
 	if err != nil {
-		l.node(per.value, per.path, "%s", err)
+		per.Fault("%s", err)
 		return quota.Tier{}, false
 	}
 	return quota.Window(t.kind, t.limit, d), true
 }
 
 // tiers reads the tiers of a limit that has several.
-func (l *limitFile) tiers(d *draft, p place) {
-	l.list(p, quota.MaxTiers, "["+tierExample+", {limit: 50, per: 10s}]", func(item place) {
+func (l *limitFile) tiers(d *draft, v Value) {
+	v.Items(quota.MaxTiers, "["+tierExample+", {limit: 50, per: 10s}]", func(item Value) {
 		text, faults := newTier(), len(l.faults)
-		g, ok := l.fieldsOf(item, tierExample, l.tierFields(&text))
+		g, ok := item.Fields(tierExample, l.tierFields(&text))
 		if !ok {
 			return
 		}
@@ -101,7 +101,7 @@ func (l *limitFile) tiers(d *draft, p place) {
 		if !ok || len(l.faults) > faults {
 			return
 		}
-		d.addTier(t, item.value == p.value.Content[0])
+		d.addTier(t, item.node == v.node.Content[0])
 	})
 }
 

@@ -3,32 +3,35 @@ package config
 import (
 	"fmt"
 	"maps"
-	"math"
-	"regexp"
 	"slices"
-	"strconv"
+	"strings"
 	"time"
 
 	"go.yaml.in/yaml/v4"
 
+	"github.com/quorate/quorate/internal/nearest"
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// Value is one value of a YAML file that another package reads as strictly as
-// this one reads its own: every fault is reported with its place, and reading
-// goes on. A Value is used within the call that it is given to, by one
-// goroutine.
+// A Value is one value of a YAML file, and where it is. Every file is read through it, those of
+// other packages too: each fault is reported with its place, and reading goes on. A Value is
+// used within the call that it is given to, by one goroutine.
 type Value struct {
-	d decoder
-	p place
+	in   *report
+	path string
+	key  *yaml.Node // the name before the value; nil at the top and in lists
+	node *yaml.Node
 }
 
-// Field is one name that a map may have.
+// A Field is one name that a map may have.
 type Field struct {
 	Name string
 	Must string // what to write when it is missing; empty when it may be
 	Read func(Value)
 }
+
+// Given are the fields that a map has, by name; misspelt ones by the name that was meant.
+type Given map[string]Value
 
 // ReadDocuments calls read for each YAML document of a file, of which there are
 // 1 to most. What has been read is valid only if the error, a *FileError with
@@ -36,119 +39,259 @@ type Field struct {
 // suggests for an empty one.
 func ReadDocuments(source string, data []byte, startWith string, most int, read func(Value)) error {
 	r := &report{source: source, data: data}
-	for _, root := range r.roots(startWith, most) {
-		read(Value{decoder{r}, place{value: root}})
-	}
+	r.documents(startWith, most, read)
 	return r.err()
 }
 
+// at is the node to point at for what is missing in the value.
+func (v Value) at() *yaml.Node {
+	if v.key != nil {
+		return v.key
+	}
+	return v.node
+}
+
 // Line is where the value is, from 1.
-func (v Value) Line() int { return v.p.where().Line }
+func (v Value) Line() int { return v.at().Line }
 
 // IsMap says whether the value is a map.
-func (v Value) IsMap() bool { return isMap(v.p) }
+func (v Value) IsMap() bool { return v.node.Kind == yaml.MappingNode }
 
 // IsList says whether the value is a list.
-func (v Value) IsList() bool { return v.p.value.Kind == yaml.SequenceNode }
+func (v Value) IsList() bool { return v.node.Kind == yaml.SequenceNode }
+
+// emptyList says whether the value is a list without items.
+func (v Value) emptyList() bool { return v.IsList() && len(v.node.Content) == 0 }
+
+func (v Value) isNull() bool { return isNull(v.node) }
+
+func isNull(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.Tag == "!!null" }
 
 // Faults counts what was reported of the whole file so far.
-func (v Value) Faults() int { return len(v.d.faults) }
+func (v Value) Faults() int { return len(v.in.faults) }
 
 // Fault reports the value. The format says what is wrong, and what would be
 // right; it follows the value's path.
-func (v Value) Fault(format string, args ...any) { v.d.node(v.p.value, v.p.path, format, args...) }
+func (v Value) Fault(format string, args ...any) { v.in.faultAt(v.node, v.path, format, args...) }
+
+// faultAtName is Fault, and points at the name before the value.
+func (v Value) faultAtName(format string, args ...any) { v.in.faultAt(v.at(), v.path, format, args...) }
 
 // Missing reports a field that the value, a map, ought to have.
 func (v Value) Missing(name, format string, args ...any) {
-	v.d.node(v.p.where(), join(v.p.path, name), format, args...)
+	v.in.faultAt(v.at(), join(v.path, name), format, args...)
 }
 
 // Fields reads a map of known fields in the order of the file, and returns those
-// that are there, misspelt ones under the name that was meant; false if the
-// value is no map. The example says what would be right.
-func (v Value) Fields(example string, fields []Field) (map[string]Value, bool) {
-	known := make([]field, len(fields))
-	for i, f := range fields {
-		known[i] = field{f.Name, f.Must, func(p place) { f.Read(Value{v.d, p}) }}
+// that are there; false if the value is no map. The example says what would be right.
+func (v Value) Fields(example string, fields []Field) (Given, bool) {
+	given := Given{}
+	ok := v.pairs(example, func(name string, item Value) {
+		i := slices.IndexFunc(fields, func(f Field) bool { return f.Name == name })
+		if i < 0 {
+			name = item.unknown(fields)
+		} else {
+			fields[i].Read(item)
+		}
+		if _, twice := given[name]; name != "" && !twice {
+			given[name] = item
+		}
+	})
+	if !ok {
+		return given, false
 	}
-	there, ok := v.d.fieldsOf(v.p, example, known)
-	given := make(map[string]Value, len(there))
-	for name, p := range there {
-		given[name] = Value{v.d, p}
+	for _, f := range fields {
+		if f.Must != "" && !given.any(f.Name) {
+			v.Missing(f.Name, "is missing; write %s", f.Must)
+		}
 	}
-	return given, ok
+	return given, true
 }
 
-// InOrder returns the names of fields as they come in the file.
-func InOrder(given map[string]Value) []string {
-	return slices.SortedFunc(maps.Keys(given), func(a, b string) int {
-		x, y := given[a].p.where(), given[b].p.where()
+// elsewhere says where fields belong that are well known, but not here.
+var elsewhere = map[string]string{
+	"max_keys": "is only for a namespace's template; move it there",
+	"idle":     "is only for a namespace's template; move it there",
+}
+
+// unknown reports a value whose name is no field, and returns which was meant.
+func (v Value) unknown(fields []Field) (meant string) {
+	names := make([]string, len(fields))
+	for i, f := range fields {
+		names[i] = f.Name
+	}
+	if v.key.Tag == "!!merge" {
+		v.faultAtName("is a merge key; write the fields out, merge keys are not allowed")
+		return ""
+	}
+	if say, ok := elsewhere[v.key.Value]; ok {
+		v.faultAtName("%s", say)
+		return ""
+	}
+	if s := nearest.Word(v.key.Value, names); s != "" {
+		v.faultAtName("unknown field; did you mean %s?", s)
+		return s
+	}
+	v.faultAtName("unknown field; must be one of %s", strings.Join(names, ", "))
+	return ""
+}
+
+// any says whether one of the fields is there.
+func (g Given) any(names ...string) bool {
+	return slices.ContainsFunc(names, func(name string) bool { _, ok := g[name]; return ok })
+}
+
+// InOrder returns the names as they come in the file.
+func (g Given) InOrder() []string {
+	return slices.SortedFunc(maps.Keys(g), func(a, b string) int {
+		x, y := g[a].at(), g[b].at()
 		return compareNumbers(x.Line, y.Line, x.Column, y.Column)
 	})
 }
 
-// Items reads a list of 1 to most items; false if the value is none.
+func compareNumbers(a, b, c, d int) int {
+	if a != b {
+		return a - b
+	}
+	return c - d
+}
+
+// named reads a map from names that the user chooses to anything.
+func (v Value) named(example string, visit func(name string, item Value)) {
+	v.pairs(example, func(name string, item Value) {
+		if quota.CheckName("", name) != nil {
+			item.faultAtName("the name %s is not allowed; must be %s", clip(name), nameWant)
+		}
+		visit(name, item)
+	})
+}
+
+// pairs calls visit for each pair of a map; false if the value is none.
+func (v Value) pairs(example string, visit func(string, Value)) bool {
+	if !v.IsMap() {
+		v.wrongKind("a map, such as " + example)
+		return false
+	}
+	content := v.node.Content
+	seen := make(map[string]int, min(len(content)/2, 1024)) // lines
+	for i := 0; i+1 < len(content); i += 2 {
+		key := content[i]
+		if key.Kind != yaml.ScalarNode {
+			v.in.faultAt(key, v.path, "%s where a name must be; such as %s", describe(key), example)
+			continue
+		}
+		item := Value{v.in, join(v.path, key.Value), key, content[i+1]}
+		if line, twice := seen[key.Value]; twice {
+			item.faultAtName("is set twice, first in line %d; remove one", line)
+		} else {
+			seen[key.Value] = key.Line
+		}
+		visit(key.Value, item)
+	}
+	return true
+}
+
+// Items calls read for each item of a list of 1 to most; false if the value is none.
 func (v Value) Items(most int, example string, read func(Value)) bool {
-	return v.d.list(v.p, most, example, func(p place) { read(Value{v.d, p}) })
+	if !v.IsList() {
+		v.wrongKind("a list, such as " + example)
+		return false
+	}
+	if n := len(v.node.Content); n == 0 || n > most {
+		v.Fault("has %d items; must be 1 to %d", n, most)
+		return false
+	}
+	for i, item := range v.node.Content {
+		read(Value{in: v.in, path: fmt.Sprintf("%s[%d]", v.path, i), node: item})
+	}
+	return true
+}
+
+// scalar reads one value; false when it is not there or wrong.
+func (v Value) scalar(s scalar) bool {
+	if v.node.Kind != yaml.ScalarNode || v.isNull() {
+		v.wrongKind(s.want)
+		return false
+	}
+	if quoted := v.node.Style&(yaml.DoubleQuotedStyle|yaml.SingleQuotedStyle) != 0; quoted && s.number {
+		v.Fault("is %s, in quotes; must be %s, without quotes", clip(v.node.Value), s.want)
+		return false
+	}
+	if err := s.set(v.node.Value); err != nil {
+		v.Fault("%s", err)
+		return false
+	}
+	return true
+}
+
+// wrongKind reports a value of another kind; plainOnly has reported aliases.
+func (v Value) wrongKind(want string) {
+	switch {
+	case v.node.Kind == yaml.AliasNode:
+	case v.isNull():
+		v.faultAtName("%s; must be %s", describe(v.node), want)
+	default:
+		v.Fault("%s; must be %s", describe(v.node), want)
+	}
+}
+
+func describe(n *yaml.Node) string {
+	switch {
+	case n.Kind == yaml.MappingNode:
+		return "is a map"
+	case n.Kind == yaml.SequenceNode:
+		return "is a list"
+	case n.Kind == yaml.AliasNode:
+		return "is an alias"
+	case isNull(n):
+		return "has no value"
+	}
+	return "is " + clip(n.Value)
+}
+
+// join makes a path. Names that would make it unreadable are quoted.
+func join(path, name string) string {
+	if quota.CheckName("", name) != nil {
+		name = clip(name)
+	}
+	if path == "" {
+		return name
+	}
+	return path + "." + name
 }
 
 // Scalar reads a value from its text; false when it is not there or wrong. Want
 // says what would be right, after "must be"; set may return [Wrong].
 func (v Value) Scalar(want string, set func(text string) error) bool {
-	return v.d.scalar(v.p, scalar{set: set, want: want})
+	return v.scalar(scalar{set: set, want: want})
 }
 
-// Wrong is an error on a text that is not what was wanted.
-func Wrong(text, want string) error { return wrong(text, want) }
-
 // Whole reads a decimal whole number from low to high.
-func (v Value) Whole(to *int64, low, high int64) bool { return v.d.scalar(v.p, whole(to, low, high)) }
+func (v Value) Whole(to *int64, low, high int64) bool { return v.scalar(whole(to, low, high)) }
 
 // Duration reads a duration with its unit, from low to high.
 func (v Value) Duration(to *time.Duration, low, high time.Duration) bool {
-	return v.d.scalar(v.p, duration(to, low, high))
+	return v.scalar(duration(to, low, high))
 }
 
 // Number reads a decimal number from low to high.
-func (v Value) Number(to *float64, low, high float64) bool {
-	return v.d.scalar(v.p, number(to, low, high))
-}
+func (v Value) Number(to *float64, low, high float64) bool { return v.scalar(number(to, low, high)) }
 
 // Bool reads true or false.
-func (v Value) Bool(to *bool) bool { return v.d.scalar(v.p, boolean(to)) }
+func (v Value) Bool(to *bool) bool { return v.scalar(boolean(to)) }
 
 // OneOf reads one of the words, of which there are two or more.
-func (v Value) OneOf(to *string, words ...string) bool {
-	return v.d.scalar(v.p, oneOf(to, func(s string) string { return s }, words...))
-}
+func (v Value) OneOf(to *string, words ...string) bool { return v.scalar(oneOf(to, itself, words...)) }
 
 // Limit reads a limit in the form of a limit file and checks it; false if it is
 // not valid. Its name is what is given here.
 func (v Value) Limit(name quota.LimitName) (quota.Limit, bool) {
-	l := newLimitFile(v.d)
-	l.limit(name, v.p)
+	l := newLimitFile(v.in)
+	l.limit(name, v)
 	if len(l.limits) == 0 {
 		return quota.Limit{}, false
 	}
-	before := len(l.faults)
+	before := v.Faults()
 	l.checkTogether()
-	return l.limits[0], len(l.faults) == before
+	return l.limits[0], v.Faults() == before
 }
-
-// numberForm is a number as people write it: neither hexadecimal, nor infinite.
-var numberForm = regexp.MustCompile(`^-?[0-9]{1,18}(\.[0-9]{1,18})?$`)
-
-// number reads a decimal number from low to high.
-func number(to *float64, low, high float64) scalar {
-	want := fmt.Sprintf("a number from %v to %v", plainNumber(low), plainNumber(high))
-	return scalar{number: true, want: want, set: func(text string) error {
-		n, err := strconv.ParseFloat(text, 64)
-		if !numberForm.MatchString(text) || err != nil || n < low || n > high || math.IsNaN(n) {
-			return wrong(text, want)
-		}
-		*to = n
-		return nil
-	}}
-}
-
-func plainNumber(n float64) string { return strconv.FormatFloat(n, 'f', -1, 64) }

@@ -22,7 +22,7 @@ type pair struct {
 	value *node
 }
 
-// add adds a field with a text that is YAML already.
+// fault adds a field with a text that is YAML already.
 func (n *node) add(name, text string) { n.set(name, &node{text: text}) }
 
 func (n *node) set(name string, value *node) {

@@ -86,13 +86,13 @@ const expectExample = "{net_pct: 0.5, worst_excess: {bursts: 0.1}}"
 // bounds reads what a scenario expects or aims at, by the names of the measures.
 func (p *parser) bounds(v config.Value) (list []Bound) {
 	d, _ := p.part(v, expectExample, measureNames("")...)
-	for _, name := range config.InOrder(d.given) {
+	for _, name := range d.given.InOrder() {
 		if name != "worst_excess" {
 			list = append(list, p.bound(name, d.given[name]))
 			continue
 		}
 		e, _ := p.part(d.given[name], "{bursts: 0.1}", measureNames("worst_excess.")...)
-		for _, name := range config.InOrder(e.given) {
+		for _, name := range e.given.InOrder() {
 			list = append(list, p.bound("worst_excess."+name, e.given[name]))
 		}
 	}

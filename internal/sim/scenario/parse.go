@@ -51,7 +51,7 @@ type parser struct {
 // A part is a map of the file.
 type part struct {
 	config.Value
-	given map[string]config.Value
+	given config.Given
 }
 
 // part reads the names of a map. Names with a * must be there.

@@ -1,0 +1,70 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// readList reads a list of at most so many items, and sets it if there is no fault in it. An item
+// is told those before it. An empty list is one where none is allowed: then nobody may do anything.
+func readList[T any](to *[]T, most int, empty bool, example string, read func(v Value, before []T) T) func(Value) bool {
+	return func(v Value) bool {
+		faults := v.Faults()
+		list := []T{}
+		if !empty || !v.emptyList() {
+			v.Items(most, "["+example+"]", func(item Value) { list = append(list, read(item, list)) })
+		}
+		if v.Faults() > faults {
+			return false
+		}
+		*to = list
+		return true
+	}
+}
+
+// errMust stands for the error of [Wrong] on all of the list.
+var errMust = errors.New("is not what it must be")
+
+// listAsYAML reads from a variable what read reads from a file.
+func listAsYAML(name, example string, read func(Value) bool) scalar {
+	example = "[" + example + "]"
+	return scalar{want: "a list, such as " + example, set: func(text string) error {
+		r := &report{data: []byte(text)}
+		r.documents(example, 1, func(v Value) {
+			v.path = name
+			read(v)
+		})
+		var all []string
+		for _, f := range r.faults {
+			all = append(all, strings.TrimPrefix(f.Path+": "+f.Message, ": "))
+		}
+		if len(all) > 0 {
+			return fmt.Errorf("%s", strings.Join(all, "; "))
+		}
+		return nil
+	}}
+}
+
+// listWithCommas reads a list of at most so many texts from a variable; what names them in errors.
+func listWithCommas[T any](to *[]T, most int, want, what string, read func(i int, text string, before []T) (T, error)) scalar {
+	return scalar{want: want, set: func(text string) error {
+		items := strings.Split(text, ",")
+		if len(items) > most {
+			return fmt.Errorf("has %d %s; must be 1 to %d", len(items), what, most)
+		}
+		var out []T
+		for i, item := range items {
+			one, err := read(i, strings.TrimSpace(item), out)
+			switch {
+			case errors.Is(err, errMust):
+				return Wrong(text, want)
+			case err != nil:
+				return err
+			}
+			out = append(out, one)
+		}
+		*to = out
+		return nil
+	}}
+}
