@@ -66,17 +66,12 @@ func (n accountsNode) Current(r quota.RangeID) bool {
 
 func (n accountsNode) Leader(r quota.RangeID) quota.NodeID { return n.routes.leader(r) }
 
-func (n accountsNode) Holders(r quota.RangeID) []quota.NodeID { return n.view.Load().ranges[r].Voters }
+func (n accountsNode) Holders(r quota.RangeID) []quota.NodeID {
+	return n.members.View().Ranges[r].Voters
+}
 
-// Call does not count for the round trip: it waits for a disk.
-func (n accountsNode) Call(ctx context.Context, to quota.NodeID, c *peerv1.Call) (_ *peerv1.Call, err error) {
-	ctx, span := n.tracePart(ctx, to, c)
-	defer func() { span.End(err) }()
-	f, err := n.net.Call(ctx, to, peerv1.Lane_LANE_DATA, &peerv1.Frame{Body: &peerv1.Frame_Call{Call: c}})
-	if err != nil {
-		return nil, err
-	}
-	return f.GetCall(), nil
+func (n accountsNode) Call(ctx context.Context, to quota.NodeID, c *peerv1.Call) (*peerv1.Call, error) {
+	return n.callSlow(ctx, to, c)
 }
 
 func (n accountsNode) Policies(ctx context.Context, refs []account.PolicyRef) ([]*account.Policy, error) {

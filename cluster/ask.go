@@ -8,6 +8,7 @@ import (
 	"time"
 
 	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
+	"github.com/quorate/quorate/cluster/transport"
 	"github.com/quorate/quorate/internal/quota"
 	"github.com/quorate/quorate/leader"
 	"github.com/quorate/quorate/shard"
@@ -186,7 +187,7 @@ func (n *Node) askLeader(r quota.RangeID, batch []*question) ([]*peerv1.AskAnswe
 	defer cancel()
 	c, err := n.call(ctx, to, &peerv1.Call{Body: &peerv1.Call_Ask{Ask: msg}})
 	switch {
-	case err != nil && unsent(err):
+	case err != nil && transport.Unsent(err):
 		return nil, errNotAsked
 	case err != nil:
 		return nil, errAskLost

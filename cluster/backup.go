@@ -244,7 +244,7 @@ func (c *collector) drop() {
 
 func (c *collector) write(ctx context.Context, w io.Writer, began time.Time, progress func(done, total int)) error {
 	n := c.node
-	out, err := backup.NewWriter(w, backup.Head{Cluster: n.cfg.Cluster, Software: n.cfg.Version, Level: int(n.view.Load().table.Level()), At: began, Ranges: n.cfg.Ranges})
+	out, err := backup.NewWriter(w, backup.Head{Cluster: n.cfg.Cluster, Software: n.cfg.Version, Level: int(n.members.View().Table.Level()), At: began, Ranges: n.cfg.Ranges})
 	if err != nil {
 		return err
 	}

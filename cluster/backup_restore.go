@@ -2,24 +2,18 @@ package cluster
 
 import (
 	"errors"
-	"fmt"
 	"io"
-	"io/fs"
-	"os"
-	"path/filepath"
 	"slices"
-	"strings"
-	"syscall"
 	"time"
 
+	"github.com/quorate/quorate/cluster/datadir"
 	"github.com/quorate/quorate/cluster/raftgroup"
 	"github.com/quorate/quorate/internal/backup"
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// restoring is the file that is in a data directory while a backup is restored into
-// it. A node does not start where it is.
-const restoring = "RESTORING"
+// restoredDirs are the directories of groups' files.
+var restoredDirs = []string{"raft", "snapshots"}
 
 // RestoreConfig says what becomes of a backup.
 type RestoreConfig struct {
@@ -51,17 +45,19 @@ func RestoreBackup(open func() (io.ReadCloser, error), cfg RestoreConfig) (c *Ba
 	if cfg.Cluster == "" {
 		cfg.Cluster = c.Cluster
 	}
-	lock, err := beginRestore(cfg.Dir)
+	lock, err := datadir.BeginRestore(cfg.Dir)
 	if err != nil {
 		return nil, err
 	}
 	if err = restoreGroups(open, c, &cfg); err == nil {
-		err = endRestore(&cfg, c.Head.Ranges)
+		id := datadir.Identity{Format: datadir.Format, Cluster: cfg.Cluster, Node: cfg.Node, Ranges: c.Head.Ranges, Incarnation: uint64(time.Now().UnixNano())}
+		id.First = id.Incarnation
+		err = datadir.EndRestore(cfg.Dir, id, restoredDirs...)
 	}
 	if err != nil {
-		err = errors.Join(err, emptyDir(cfg.Dir))
+		err = errors.Join(err, datadir.Discard(cfg.Dir, restoredDirs...))
 	}
-	return c, errors.Join(err, lock.close())
+	return c, errors.Join(err, lock.Close())
 }
 
 // checkRestore returns all faults, before anything is read.
@@ -70,29 +66,8 @@ func checkRestore(cfg *RestoreConfig) error {
 	if cfg.Cluster != "" {
 		errs = append(errs, quota.CheckName("cluster", cfg.Cluster))
 	}
-	errs = append(errs, quota.CheckName("node", string(cfg.Node)), notEmpty(cfg.Dir))
+	errs = append(errs, quota.CheckName("node", string(cfg.Node)), datadir.CheckEmpty(cfg.Dir))
 	return errors.Join(errs...)
-}
-
-// notEmpty says what is in the way in a directory.
-func notEmpty(dir string) error {
-	list, err := os.ReadDir(dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("data directory: %w", err)
-	}
-	for _, e := range list {
-		switch e.Name() {
-		case "lost+found": // of the file system
-		case restoring:
-			return fmt.Errorf("data directory %s: a restore into it was cut short; empty it, and restore again", dir)
-		default:
-			return fmt.Errorf("data directory %s: there is %q in it; a backup is restored into an empty directory: name another one", dir, e.Name())
-		}
-	}
-	return nil
 }
 
 func checkBackup(open func() (io.ReadCloser, error), cfg *RestoreConfig) (*BackupContent, error) {
@@ -102,30 +77,6 @@ func checkBackup(open func() (io.ReadCloser, error), cfg *RestoreConfig) (*Backu
 	}
 	defer in.Close() //nolint:errcheck // it was only read
 	return InspectBackup(in, func(n int64) { cfg.Progress("checked", n) })
-}
-
-// beginRestore makes, locks and marks the directory.
-func beginRestore(dir string) (*dirLock, error) {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("data directory: %w", err)
-	}
-	lock, err := lockDir(dir)
-	if err != nil {
-		return nil, err
-	}
-	if err := os.WriteFile(filepath.Join(dir, restoring), nil, 0o600); err != nil {
-		return nil, errors.Join(fmt.Errorf("data directory: %w", err), lock.close())
-	}
-	return lock, nil
-}
-
-// emptyDir takes everything away again that a restore has made; the mark goes last.
-func emptyDir(dir string) error {
-	var errs []error
-	for _, name := range []string{"node.json", "node.json.tmp", "raft", "snapshots", "LOCK", restoring} {
-		errs = append(errs, os.RemoveAll(filepath.Join(dir, name)))
-	}
-	return errors.Join(errs...)
 }
 
 // restoreGroups reads the backup again and makes the groups' files.
@@ -167,43 +118,4 @@ func restoreGroup(in io.Reader, g *backup.Group, cfg *RestoreConfig) error {
 	_ = from.Close()
 	<-filtered
 	return err
-}
-
-// endRestore makes the directory one that a node starts with.
-func endRestore(cfg *RestoreConfig, ranges int) error {
-	id := identity{Format: dirFormat, Cluster: cfg.Cluster, Node: cfg.Node, Ranges: ranges, Incarnation: uint64(time.Now().UnixNano())}
-	id.First = id.Incarnation
-	if err := writeFile(filepath.Join(cfg.Dir, "node.json"), id); err != nil {
-		return fmt.Errorf("data directory: %w", err)
-	}
-	for _, dir := range []string{cfg.Dir, filepath.Join(cfg.Dir, "raft"), filepath.Join(cfg.Dir, "snapshots")} { // before the mark goes
-		if err := syncDir(dir); err != nil {
-			return err
-		}
-	}
-	if err := os.Remove(filepath.Join(cfg.Dir, restoring)); err != nil {
-		return fmt.Errorf("data directory: %w", err)
-	}
-	return syncDir(cfg.Dir)
-}
-
-// syncDir puts the names in a directory on the disk. Not all file systems can.
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return fmt.Errorf("data directory: %w", err)
-	}
-	err = d.Sync()
-	if errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.ENOTSUP) {
-		err = nil
-	}
-	return errors.Join(err, d.Close())
-}
-
-// notRestoring keeps a node from starting with half a state.
-func notRestoring(dir string) error {
-	if _, err := os.Lstat(filepath.Join(dir, restoring)); err == nil {
-		return fmt.Errorf("data directory %s: a restore into it was cut short; empty it, and restore again", strings.TrimSuffix(dir, "/"))
-	}
-	return nil
 }

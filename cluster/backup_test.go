@@ -251,7 +251,7 @@ func TestRestore(t *testing.T) {
 	if out := mustApply(t, again, "first", ops...); out.Code != account.Repeated {
 		t.Errorf("a request id is forgotten: %+v", out)
 	}
-	if ids := again.view.Load().ids; len(ids) != 1 || ids[0] != "new" {
+	if ids := again.members.View().IDs; len(ids) != 1 || ids[0] != "new" {
 		t.Errorf("members %v", ids)
 	}
 }

@@ -3,7 +3,6 @@ package cluster
 import (
 	"context"
 	"encoding/base64"
-	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -16,12 +15,10 @@ import (
 	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/cluster/peercall"
-	"github.com/quorate/quorate/cluster/transport"
 	"github.com/quorate/quorate/internal/quota"
 	"github.com/quorate/quorate/internal/snapshotio"
 	"github.com/quorate/quorate/internal/tracing"
 	"github.com/quorate/quorate/leader"
-	"github.com/quorate/quorate/shard"
 )
 
 // handle dispatches a frame of a peer. It runs on the goroutine that reads the
@@ -69,7 +66,7 @@ func (n *Node) addCalls() {
 	n.Store.AddCalls(t)
 	n.Recorder.AddCalls(t)
 	n.addDataCalls(t)
-	n.addMemberCalls(t)
+	n.members.AddCalls(t)
 	n.addBackupCalls(t)
 	peercall.Handle(t, peercall.Limit, func(ctx context.Context, _ quota.NodeID, c *peerv1.CallClient) (*peerv1.CallClientResult, error) {
 		return n.onClient(ctx, c)
@@ -93,27 +90,6 @@ func (n *Node) addDataCalls(t peercall.Table) {
 	})
 }
 
-// addMemberCalls adds the calls about members and the groups that they hold.
-func (n *Node) addMemberCalls(t peercall.Table) {
-	peercall.Handle(t, peercall.Limit, func(_ context.Context, _ quota.NodeID, c *peerv1.CallReplica) (*peerv1.CallReplicaResult, error) {
-		return n.replica(c.GetGroup()), nil
-	})
-	peercall.Handle(t, changeLimit, func(ctx context.Context, _ quota.NodeID, c *peerv1.CallCluster) (*peerv1.CallClusterResult, error) {
-		return n.onCluster(ctx, c), nil
-	})
-	peercall.Handle(t, peercall.Limit, n.announced)
-	peercall.Handle(t, peercall.Limit, func(ctx context.Context, _ quota.NodeID, c *peerv1.CallGroup) (*peerv1.CallGroupResult, error) {
-		return n.groupState(ctx, c.GetGroup()), nil
-	})
-	peercall.Handle(t, stepLimit, func(ctx context.Context, _ quota.NodeID, c *peerv1.CallStep) (*peerv1.CallStepResult, error) {
-		return &peerv1.CallStepResult{}, n.carryOut(ctx, c.GetGroup(), shard.Action(c.GetAction()), quota.NodeID(c.GetNode()))
-	})
-	peercall.Handle(t, peercall.Limit, func(context.Context, quota.NodeID, *peerv1.CallGone) (*peerv1.CallGoneResult, error) {
-		n.gone("its replicas are with others: it has left") // to stop takes longer than the answer
-		return &peerv1.CallGoneResult{}, nil
-	})
-}
-
 // addBackupCalls adds the steps of a backup that another node makes.
 func (n *Node) addBackupCalls(t peercall.Table) {
 	peercall.Handle(t, peercall.Limit, func(ctx context.Context, _ quota.NodeID, c *peerv1.CallBackup) (*peerv1.CallBackupResult, error) {
@@ -124,6 +100,19 @@ func (n *Node) addBackupCalls(t peercall.Table) {
 	})
 }
 
+// callSlow calls another node where the answer waits for a disk: that does not count for the round
+// trip, and ends with ctx alone.
+func (n *Node) callSlow(ctx context.Context, to quota.NodeID, c *peerv1.Call) (_ *peerv1.Call, err error) {
+	ctx, span := n.tracePart(ctx, to, c)
+	defer func() { span.End(err) }()
+	f, err := n.net.Call(ctx, to, peerv1.Lane_LANE_DATA, &peerv1.Frame{Body: &peerv1.Frame_Call{Call: c}})
+	if err != nil {
+		return nil, err
+	}
+	return f.GetCall(), nil
+}
+
+// call calls another node and notes how long that took.
 func (n *Node) call(ctx context.Context, to quota.NodeID, c *peerv1.Call) (_ *peerv1.Call, err error) {
 	ctx, span := n.tracePart(ctx, to, c)
 	defer func() { span.End(err) }()
@@ -137,32 +126,6 @@ func (n *Node) call(ctx context.Context, to quota.NodeID, c *peerv1.Call) (_ *pe
 	took := n.clock.now().Sub(start)
 	n.routes.peer(to, func(p *peer) { p.took(took) })
 	return f.GetCall(), nil
-}
-
-// unsent says of the error of a call to another node that the call was not sent. Any other error
-// proves nothing: what the other node answers with may be about an answer that it could not send.
-func unsent(err error) bool {
-	return errors.Is(err, transport.ErrUnreachable) || errors.Is(err, transport.ErrBusy) || errors.Is(err, transport.ErrTooLarge)
-}
-
-// replica is how far this node's replica of a group is.
-func (n *Node) replica(id uint32) *peerv1.CallReplicaResult {
-	g := n.host.Group(id)
-	if g == nil {
-		return &peerv1.CallReplicaResult{LastContactMillis: time.Hour.Milliseconds()}
-	}
-	index, contact := g.Progress()
-	lead, _, _ := g.Leader()
-	return &peerv1.CallReplicaResult{LastIndex: index, LastContactMillis: contact.Milliseconds(), Leader: string(lead)}
-}
-
-func (n *Node) replicaProgress(ctx context.Context, node quota.NodeID, id uint32) (uint64, time.Duration, error) {
-	c, err := n.call(ctx, node, &peerv1.Call{Body: &peerv1.Call_Replica{Replica: &peerv1.CallReplica{Group: id}}})
-	if err != nil {
-		return 0, 0, err
-	}
-	r := c.GetReplicaResult()
-	return r.GetLastIndex(), time.Duration(r.GetLastContactMillis()) * time.Millisecond, nil
 }
 
 // MaxTop bounds the keys of one answer.
@@ -188,7 +151,7 @@ func (n *Node) TopRates(ctx context.Context, req *quoratev1.TopRatesRequest) (*q
 	var mu sync.Mutex
 	var wg sync.WaitGroup
 	told := map[quota.NodeID]bool{} // who was asked, and answered
-	for _, id := range n.view.Load().ids {
+	for _, id := range n.members.View().IDs {
 		if id != n.cfg.Self {
 			told[id] = false
 		}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/quorate/quorate/cluster/membership"
 	"github.com/quorate/quorate/cluster/raftgroup"
 	"github.com/quorate/quorate/internal/quota"
 )
@@ -19,7 +20,8 @@ func BenchmarkCheck(b *testing.B) {
 		Cluster: "bench", Self: "n1", Nodes: map[quota.NodeID]string{"n1": "127.0.0.1:0"}, Ranges: 16, Replicas: 1,
 		Sync: 100 * time.Millisecond, MaxKeys: 10_000, Idle: time.Minute, Logger: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry(),
 	}
-	v, err := staticView(&cfg)
+	settings := cfg.membership(starts{})
+	v, err := membership.SettingsView(&settings)
 	if err != nil {
 		b.Fatal(err)
 	}

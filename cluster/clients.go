@@ -161,9 +161,9 @@ func (n *Node) nodeHello() *quoratev1.NodeHello {
 		Node: string(n.cfg.Self), Incarnation: uint64(n.inc), Cluster: n.cfg.Cluster,
 		SyncNanos: int64(n.sync()), LeaseNanos: int64(n.lease()), Peers: uint64(n.clients.guessPeers()),
 	}
-	v := n.view.Load()
-	for _, id := range v.ids {
-		if m := v.member(id); m != nil && id != n.cfg.Self && m.GRPC != "" {
+	v := n.members.View()
+	for _, id := range v.IDs {
+		if m := v.Member(id); m != nil && id != n.cfg.Self && m.GRPC != "" {
 			h.Others = append(h.Others, m.GRPC)
 		}
 	}
@@ -172,7 +172,7 @@ func (n *Node) nodeHello() *quoratev1.NodeHello {
 
 // guessPeers is how many clients the cluster has if each node has as many as this one.
 // c.mu is held.
-func (c *clients) guessPeers() int { return c.branch.Len() * max(1, len(c.node.view.Load().ids)) }
+func (c *clients) guessPeers() int { return c.branch.Len() * max(1, len(c.node.members.View().IDs)) }
 
 // tellPeers tells all sessions how many clients there are when they know of no more than
 // half as many: so a session is told of twenty thousand in fifteen messages. c.mu is held.

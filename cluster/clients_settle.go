@@ -204,7 +204,7 @@ const (
 
 // lifeOf says what is known of a node's process, and whether it can be called.
 func (n *Node) lifeOf(id quota.NodeID) (l life, alive bool) {
-	if !slices.Contains(n.view.Load().ids, id) {
+	if !slices.Contains(n.members.View().IDs, id) {
 		return unknownLife, false
 	}
 	l = hiddenLife

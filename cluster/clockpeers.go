@@ -47,7 +47,7 @@ func (n *Node) compareClocks() bool {
 		all = append(all, d)
 	}
 	slices.Sort(all)
-	most := len(n.view.Load().ids)/2 + 1
+	most := len(n.members.View().IDs)/2 + 1
 	var found []time.Duration
 	for i := 0; i+most <= len(all); i++ { // the majority whose clocks are closest together
 		if part := all[i : i+most]; len(found) == 0 || part[most-1]-part[0] < found[most-1]-found[0] {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/quorate/quorate/cluster/membership"
 	"github.com/quorate/quorate/cluster/raftgroup"
 	"github.com/quorate/quorate/cluster/recorder"
 	"github.com/quorate/quorate/cluster/transport"
@@ -72,7 +73,7 @@ type Config struct {
 	// membership tells them to clients and operators.
 	GRPC, HTTP string
 	// Certificates are nil where nodes trust each other's word.
-	Certificates Certificates
+	Certificates membership.Certificates
 	// Authority signs certificates, if the cluster is to have one of its own: the
 	// first membership takes it over.
 	Authority *pki.Pair

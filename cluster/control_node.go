@@ -32,7 +32,7 @@ func (n storeNode) Behind(late func(control.Progress) bool) []quota.NodeID {
 }
 
 func (n storeNode) AwaitMembership(ctx context.Context, what string) error {
-	return n.awaitMembership(ctx, what)
+	return n.members.Await(ctx, what)
 }
 
 func (n storeNode) Now() quota.Time { return n.clock.now() }

@@ -65,7 +65,7 @@ func TestIncarnationsRise(t *testing.T) {
 			t.Errorf("incarnation %d, said to follow %d, after %d", s.inc, s.prior, last)
 		}
 		last = s.inc
-		if err := lock.close(); err != nil {
+		if err := lock.Close(); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -82,7 +82,7 @@ func TestStaysJoined(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := lock.close(); err != nil {
+		if err := lock.Close(); err != nil {
 			t.Fatal(err)
 		}
 		return cfg
@@ -106,7 +106,7 @@ func TestFirstIncarnation(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := lock.close(); err != nil {
+		if err := lock.Close(); err != nil {
 			t.Fatal(err)
 		}
 		return s.inc, s.first

@@ -37,13 +37,8 @@
 // change says from which revision it was made, and is refused if that is not the
 // newest.
 //
-// A view is that as one node knows it: out of the settings until the meta group has a
-// membership, then from there, with a copy in the data directory (members.json), so
-// that a node that starts finds its peers and its groups. The placer makes the node
-// what the view says: it connects, opens groups, and deletes replicas that are with
-// others now; the last only when the meta leader says that the view is the newest.
-//
-// The mover works where the meta group is led. It makes the first membership once all
+// Package membership has the table, the reconciler that makes a node what the table says, and the
+// rebalancer, which works where the meta group is led. It makes the first membership once all
 // nodes of the settings are here, raises the feature level, gives up nodes that are
 // silent for Config.DeadAfter if those that remain are a majority and enough for all
 // replicas, plans (package shard), and takes members out that hold nothing. Then it

@@ -2,12 +2,10 @@ package cluster
 
 import (
 	"errors"
-	"fmt"
 	"strings"
 	"testing"
 	"time"
 
-	raftlogv1 "github.com/quorate/quorate/api/gen/quorate/raftlog/v1"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/cluster/membership"
 	"github.com/quorate/quorate/internal/rbac"
@@ -45,54 +43,6 @@ func TestBeforeTheMembership(t *testing.T) {
 	}
 	if c.token() == "" {
 		t.Error("no token")
-	}
-}
-
-// TestRaised: a release that brings level 2 raises the cluster to it when every living member has
-// it, and not before; the next restart of an older node is refused in the handshake
-// (transport.TestLevels) and a join of one by the meta leader (TestJoinOfALowerLevel).
-func TestRaised(t *testing.T) {
-	for name, tt := range map[string]struct {
-		levels [3]uint32
-		dead   int // which member is given up; 0 is none
-		want   uint32
-	}{
-		"all have it":             {[3]uint32{2, 2, 2}, 0, 2},
-		"one has not":             {[3]uint32{2, 1, 2}, 0, 0},
-		"the one without is dead": {[3]uint32{2, 1, 2}, 2, 2},
-		"nobody else has":         {[3]uint32{1, 1, 1}, 0, 0},
-	} {
-		stored := &raftlogv1.Membership{Level: 1, Replicas: 3}
-		for i, level := range tt.levels {
-			stored.Members = append(stored.Members, &raftlogv1.StoredMember{
-				Id: fmt.Sprintf("n%d", i+1), Peer: fmt.Sprintf("h:%d", i+1), State: uint32(membership.Active), Level: level, Dead: tt.dead == i+1,
-			})
-		}
-		table := membership.New(stored)
-		if got := raised(table, 2).GetLevel().GetLevel(); got != tt.want {
-			t.Errorf("%s: raised to %d, want %d", name, got, tt.want)
-		}
-		if c := raised(table, 2); c != nil {
-			next, err := table.Apply(c)
-			if err != nil || next.Level() != 2 || raised(next, 2) != nil {
-				t.Errorf("%s: level %d, %v", name, next.Level(), err)
-			}
-		}
-		if raised(table, 1) != nil {
-			t.Errorf("%s: software of level 1 raises it", name)
-		}
-	}
-}
-
-// TestJoinOfALowerLevel: a node whose software has a lower level than the cluster does not join.
-func TestJoinOfALowerLevel(t *testing.T) {
-	table := membership.New(&raftlogv1.Membership{Level: 2, Replicas: 3})
-	_, err := admit(table, "", &quoratev1.JoinRequest{Node: "n4", Version: "0.1.0", Level: 1}, time.Now())
-	if err == nil || err.Error() != `version "0.1.0" of the new node has feature level 1; the cluster needs 2: use the cluster's version` {
-		t.Error(err)
-	}
-	if _, err := admit(table, "", &quoratev1.JoinRequest{Node: "n4", Level: 2}, time.Now()); err == nil || !strings.HasPrefix(err.Error(), "token: ") {
-		t.Error(err)
 	}
 }
 

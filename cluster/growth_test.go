@@ -30,7 +30,7 @@ func newOne(t testing.TB, ranges int, change ...func(*Config)) *trio {
 	c.start("n1", l)
 	c.awaitReady(15 * time.Second)
 	c.eventually(10*time.Second, "a membership", func() error {
-		if !c.nodes["n1"].view.Load().table.Seeded() {
+		if !c.nodes["n1"].members.View().Table.Seeded() {
 			return fmt.Errorf("none")
 		}
 		return nil
@@ -236,7 +236,7 @@ func TestOutcast(t *testing.T) {
 		return err
 	})
 	c.eventually(time.Minute, "n4 is no member", func() error {
-		if c.any().view.Load().member("n4") != nil {
+		if c.any().members.View().Member("n4") != nil {
 			return errors.New("it is")
 		}
 		return nil
@@ -244,7 +244,7 @@ func TestOutcast(t *testing.T) {
 	c.start("n4", nil)
 	select {
 	case <-c.nodes["n4"].Out():
-	case <-time.After(outcastAfter + patience):
+	case <-time.After(membership.RemovedAfter + patience):
 		t.Fatal("it does not know that it is out")
 	}
 }

@@ -16,7 +16,7 @@ import (
 // unasked is an error as long as another replica has not been asked for all.
 func unasked(n *Node, f *recorder.Backfill) error {
 	for r := range quota.RangeID(n.cfg.Ranges) {
-		for _, id := range n.view.Load().ranges[r].Voters {
+		for _, id := range n.members.View().Ranges[r].Voters {
 			for _, res := range archive.Resolutions {
 				if id != n.cfg.Self && f.Progress[recorder.BackfillSource{Range: r, Resolution: res, From: id}].Complete.IsZero() {
 					return fmt.Errorf("range %d: %s has not been asked for all of %d s", r, id, res.Seconds())

@@ -48,7 +48,7 @@ func (n historyNode) Propose(ctx context.Context, r quota.RangeID, entry []byte)
 
 func (n historyNode) Leader(r quota.RangeID) quota.NodeID { return n.routes.leader(r) }
 
-func (n historyNode) Voters(r quota.RangeID) []quota.NodeID { return n.view.Load().ranges[r].Voters }
+func (n historyNode) Voters(r quota.RangeID) []quota.NodeID { return n.members.View().Ranges[r].Voters }
 
 func (n historyNode) Up(id quota.NodeID) bool { return n.routes.up(id) }
 
@@ -61,13 +61,8 @@ func (n historyNode) Peers() (out []history.Process) {
 	return out
 }
 
-// Call does not count for the round trip: it waits for a disk.
 func (n historyNode) Call(ctx context.Context, to quota.NodeID, c *peerv1.Call) (*peerv1.Call, error) {
-	f, err := n.net.Call(ctx, to, peerv1.Lane_LANE_DATA, &peerv1.Frame{Body: &peerv1.Frame_Call{Call: c}})
-	if err != nil {
-		return nil, err
-	}
-	return f.GetCall(), nil
+	return n.callSlow(ctx, to, c)
 }
 
 func (n historyNode) Tally(all bool, add func(l quota.LimitName, admitted, refused quota.Units)) {

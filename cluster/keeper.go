@@ -257,7 +257,7 @@ func (n *Node) onPeer(id quota.NodeID, e transport.Event) {
 		lost = p.up && e != transport.Up && !p.parting
 		p.up, p.refused, p.dead, p.parting = e == transport.Up, e == transport.Refused, e == transport.Dead, p.parting && e != transport.Up
 	})
-	if lost && !n.isOut() { // nobody lets in who is out of the cluster
+	if lost && !n.members.IsOut() { // nobody lets in who is out of the cluster
 		n.log.Warn("a node is out of reach, and has not said that it stops", "node", id)
 	}
 	switch e {

@@ -11,6 +11,7 @@ import (
 
 	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/cluster/transport"
 	"github.com/quorate/quorate/internal/quota"
 	"github.com/quorate/quorate/internal/snapshotio"
 	"github.com/quorate/quorate/leader"
@@ -20,6 +21,9 @@ import (
 // leaderWait is how long a question of a key waits for a leader: longer than a handover,
 // and than an election after a crash as long as the machine is not busy.
 const leaderWait = 3 * time.Second
+
+// retryPause is the pause between two tries of what waits for a leader.
+const retryPause = 50 * time.Millisecond
 
 // Key returns what the leaders know of a key: one line for each counter that a
 // check of it charges, parents included. Empty if there is no such limit; a
@@ -76,7 +80,7 @@ func (n *Node) awaitCounter(ctx context.Context, k quota.Key, reset bool) (*quor
 		if none := (*quota.NoLeaderError)(nil); !errors.As(err, &none) {
 			return rate, err
 		}
-		lost = lost || reset && errors.Is(err, errInDoubt)
+		lost = lost || reset && errors.Is(err, errMaybeReset)
 		select {
 		case <-ctx.Done():
 			if lost {
@@ -92,7 +96,10 @@ func resetUnknown(k quota.Key) error {
 	return &quota.UnknownOutcomeError{Reason: fmt.Sprintf("%v may have been reset; look at it before you reset it again", k)}
 }
 
-// counter asks the leader of one counter's range. A NoLeaderError is errInDoubt too if the leader
+// errMaybeReset says that a leader may have reset a counter.
+var errMaybeReset = errors.New("the outcome is not known")
+
+// counter asks the leader of one counter's range. A NoLeaderError is errMaybeReset too if the leader
 // may have done what was asked.
 func (n *Node) counter(ctx context.Context, k quota.Key, ask *peerv1.CallKeys) (*quoratev1.KeyRate, error) {
 	res := n.ownCounters(ask)
@@ -105,10 +112,10 @@ func (n *Node) counter(ctx context.Context, k quota.Key, ask *peerv1.CallKeys) (
 		c, err := n.call(ctx, to, &peerv1.Call{Body: &peerv1.Call_Keys{Keys: ask}})
 		if err != nil {
 			silent := &quota.NoLeaderError{Reason: fmt.Sprintf("%s, which leads range %d, does not answer: %v", to, r, err)}
-			if unsent(err) {
+			if transport.Unsent(err) {
 				return nil, silent
 			}
-			return nil, fmt.Errorf("%w: %w", silent, errInDoubt)
+			return nil, fmt.Errorf("%w: %w", silent, errMaybeReset)
 		}
 		res = c.GetKeysResult()
 	}

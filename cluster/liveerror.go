@@ -96,7 +96,7 @@ const election = 600 * time.Millisecond
 // bounds is what the stated bound depends on, as it is now.
 func (n *Node) bounds() bound.Cluster {
 	return bound.Cluster{
-		Nodes: len(n.view.Load().ids), Delay: n.routes.worstTrip() / 2, Sync: n.sync(), Lease: n.lease(), Election: election, CutOff: time.Minute,
+		Nodes: len(n.members.View().IDs), Delay: n.routes.worstTrip() / 2, Sync: n.sync(), Lease: n.lease(), Election: election, CutOff: time.Minute,
 	}
 }
 

@@ -43,7 +43,7 @@ func (c *trio) metaCallers() (other, lead *Node) {
 		if lead == nil || !lead.meta.Members.Load().Seeded() {
 			return errors.New("none yet")
 		}
-		return other.awaitMembership(c.t.Context(), "the test")
+		return other.members.Await(c.t.Context(), "the test")
 	})
 	return other, lead
 }
@@ -91,7 +91,14 @@ func TestResetIsMadeOnce(t *testing.T) {
 func TestJoinTokenIsMadeOnce(t *testing.T) {
 	c := newTrio(t, 2)
 	other, lead := c.metaCallers()
-	tokens := func() []*quoratev1.JoinToken { return lead.listTokens().Tokens }
+	tokens := func() []*quoratev1.JoinToken {
+		res, err := lead.ChangeCluster(t.Context(), "me", &quoratev1.ListJoinTokensRequest{})
+		if err != nil {
+			t.Error(err)
+			return nil
+		}
+		return res.(*quoratev1.ListJoinTokensResponse).Tokens
+	}
 	var res proto.Message
 	call := func(ctx context.Context) (err error) {
 		res, err = other.ChangeCluster(ctx, "me", &quoratev1.CreateJoinTokenRequest{})

@@ -8,9 +8,8 @@ import (
 	"testing"
 	"time"
 
-	raftlogv1 "github.com/quorate/quorate/api/gen/quorate/raftlog/v1"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
-	"github.com/quorate/quorate/cluster/membership"
+	"github.com/quorate/quorate/cluster/raftgroup"
 	"github.com/quorate/quorate/internal/quota"
 	"github.com/quorate/quorate/internal/testspeed"
 )
@@ -29,7 +28,7 @@ func (c *trio) seeded() {
 	c.t.Helper()
 	c.eventually(20*time.Second, "all know the membership", func() error {
 		for _, n := range c.running() {
-			if v := n.view.Load(); !v.table.Seeded() {
+			if v := n.members.View(); !v.Table.Seeded() {
 				return fmt.Errorf("%s does not", n.cfg.Self)
 			}
 		}
@@ -50,7 +49,7 @@ func (c *trio) keptOut(id quota.NodeID) {
 	})
 	for g := range uint32(c.ranges + 1) {
 		if n.host.Group(g) != nil {
-			c.t.Errorf("%s has opened %s", id, groupName(g))
+			c.t.Errorf("%s has opened %s", id, raftgroup.GroupName(g))
 		}
 	}
 }
@@ -66,7 +65,7 @@ func TestWipedNode(t *testing.T) {
 	c.apply(limit("daily", 100, quota.Hard))
 	c.seeded()
 	for _, id := range c.ids() {
-		if got, want := c.nodes["n1"].view.Load().member(id).First, c.nodes[id].first; got != want || want == 0 {
+		if got, want := c.nodes["n1"].members.View().Member(id).First, c.nodes[id].first; got != want || want == 0 {
 			t.Errorf("the first life of %s is %d, the membership has %d", id, want, got)
 		}
 	}
@@ -90,7 +89,7 @@ func TestWipedNode(t *testing.T) {
 	c.join("n4", c.token())
 	c.settled(40*time.Second, 3)
 	c.eventually(10*time.Second, "n4 has said whose data it has", func() error {
-		if m := c.nodes["n1"].view.Load().member("n4"); m == nil || m.First != c.nodes["n4"].first {
+		if m := c.nodes["n1"].members.View().Member("n4"); m == nil || m.First != c.nodes["n4"].first {
 			return fmt.Errorf("%+v", m)
 		}
 		return nil
@@ -114,39 +113,5 @@ func TestTwoWipedNodes(t *testing.T) {
 	c.keptOut("n3")
 	if got := c.nodes["n1"].Limits().Version; got != 1 {
 		t.Errorf("n1 has version %d of the limits", got)
-	}
-}
-
-// TestLostData: who is refused, by what the membership has of a node and what the
-// node says.
-func TestLostData(t *testing.T) {
-	c := newOne(t, 1)
-	n := c.nodes["n1"]
-	stored := []*raftlogv1.StoredMember{
-		{Id: "n1", Peer: "h:1", State: uint32(membership.Active)},
-		{Id: "earlier", Peer: "h:2", State: uint32(membership.Active)},
-		{Id: "first", Peer: "h:3", State: uint32(membership.Active), FirstIncarnation: 7},
-		{Id: "joined", Peer: "h:4", State: uint32(membership.Active), JoinedUnixNanos: 5},
-		{Id: "heard", Peer: "h:5", State: uint32(membership.Active), JoinedUnixNanos: 5, FirstIncarnation: 8},
-	}
-	n.view.Store(viewOf(membership.New(&raftlogv1.Membership{Members: stored, Revision: 1 << 40}), 1))
-	for _, tc := range []struct {
-		id      quota.NodeID
-		first   quota.Incarnation
-		refused bool
-	}{
-		{"earlier", 0, false},
-		{"earlier", 9, true}, // it had data without a name
-		{"first", 7, false},
-		{"first", 9, true},
-		{"first", 0, false}, // an earlier version has rewritten the name: it has data
-		{"joined", 9, false},
-		{"heard", 8, false},
-		{"heard", 9, true},
-		{"nobody", 9, false}, // others refuse it
-	} {
-		if got := n.lost(tc.id, tc.first); (got != "") != tc.refused || got != "" && !strings.HasPrefix(got, lostData) {
-			t.Errorf("%s with %d: %q", tc.id, tc.first, got)
-		}
 	}
 }

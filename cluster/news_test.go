@@ -10,6 +10,7 @@ import (
 	"time"
 
 	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
+	"github.com/quorate/quorate/cluster/membership"
 	"github.com/quorate/quorate/internal/quota"
 	"github.com/quorate/quorate/internal/testspeed"
 )
@@ -58,7 +59,7 @@ func TestOldDataComeBack(t *testing.T) {
 	c := newTrio(t, 16, quick)
 	c.eventually(time.Minute, "there is a membership on disk", func() error {
 		for _, n := range c.running() {
-			if _, err := os.Stat(filepath.Join(c.dir, string(n.cfg.Self), bookFile)); err != nil || !n.view.Load().table.Seeded() {
+			if _, err := os.Stat(filepath.Join(c.dir, string(n.cfg.Self), membership.File)); err != nil || !n.members.View().Table.Seeded() {
 				return errors.Join(err, errors.New("not seeded"))
 			}
 		}

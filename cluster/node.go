@@ -3,22 +3,22 @@ package cluster
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"maps"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/quorate/quorate/aggregator"
 	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
 	raftlogv1 "github.com/quorate/quorate/api/gen/quorate/raftlog/v1"
 	"github.com/quorate/quorate/cluster/accounts"
 	"github.com/quorate/quorate/cluster/control"
+	"github.com/quorate/quorate/cluster/datadir"
 	"github.com/quorate/quorate/cluster/journal"
 	"github.com/quorate/quorate/cluster/membership"
 	"github.com/quorate/quorate/cluster/peercall"
@@ -31,7 +31,6 @@ import (
 	"github.com/quorate/quorate/internal/health"
 	"github.com/quorate/quorate/internal/peerproto"
 	"github.com/quorate/quorate/internal/quota"
-	"github.com/quorate/quorate/internal/snapshotio"
 )
 
 // Node is one member of a cluster. All methods are safe for concurrent use.
@@ -44,16 +43,9 @@ type Node struct {
 	inc                quota.Incarnation
 	first              quota.Incarnation // of the data; inc when they are new
 	prior              quota.Incarnation // of the process before this one; 0 when there was none
-	// view is who is in the cluster and who holds what; see the type.
-	view      atomic.Pointer[view]
-	stored    bool          // the node has been here before
-	unsettled chan struct{} // the view is to be carried out
-	opening   sync.Mutex    // held while missing groups are opened
-	left      sync.Once
-	slow      slowReports
-	barred    atomic.Pointer[string] // why this node takes no part, if it may not
-	out       chan struct{}          // closed when the node is out of the cluster
-	lock      *dirLock
+	slow               slowReports
+	retired            atomic.Bool // it is about to stop
+	lock               *datadir.Lock
 	// journal has its own locks; nil when none can be kept.
 	journal *journal.Journal
 
@@ -62,6 +54,7 @@ type Node struct {
 	meta     *control.Machine
 	seats    map[quota.RangeID]*seat // every range, whether it has a replica here or not
 	accounts *accounts.Service
+	members  *membership.Service
 
 	agg *aggregator.Aggregator
 	// active are the limits that agg decides by: those of the meta group, a moment later.
@@ -87,7 +80,6 @@ type Node struct {
 	keeps     keeps
 
 	routes   routes
-	moves    *mover
 	observer *observer
 	stats    stats
 	live     liveErrors
@@ -100,10 +92,8 @@ type Node struct {
 }
 
 const (
-	metaGroup  = 0
-	metaName   = "meta"
-	metaVoters = 3
-	inboxSize  = 4096
+	metaGroup = raftgroup.MetaGroup
+	inboxSize = 4096
 )
 
 // group returns the Raft group of a range.
@@ -129,9 +119,10 @@ func Start(cfg Config) (*Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	v, stored, err := firstView(&cfg)
+	mc := cfg.membership(s)
+	v, stored, err := membership.FirstView(&mc)
 	if err != nil {
-		return nil, errors.Join(err, lock.close())
+		return nil, errors.Join(err, lock.Close())
 	}
 	n := newNode(cfg, v, stored, lock, s)
 	if err := n.open(v); err != nil {
@@ -141,27 +132,26 @@ func Start(cfg Config) (*Node, error) {
 	return n, nil
 }
 
-func newNode(cfg Config, v *view, stored bool, lock *dirLock, s starts) *Node {
+func newNode(cfg Config, v *membership.View, stored bool, lock *datadir.Lock, s starts) *Node {
 	n := &Node{
-		cfg: cfg, log: cfg.Logger, inc: s.inc, first: s.first, prior: s.prior, lock: lock, stored: stored, unsettled: make(chan struct{}, 1), out: make(chan struct{}),
+		cfg: cfg, log: cfg.Logger, inc: s.inc, first: s.first, prior: s.prior, lock: lock,
 		seats: map[quota.RangeID]*seat{},
 		inbox: make(chan func(quota.Time), inboxSize), wake: make(chan struct{}, 1),
 		beaconNow: make(chan struct{}, 1), stop: make(chan struct{}), hasty: make(chan *seat, cfg.Ranges),
 	}
 	n.clock.init(cfg.wall, elapsed.New())
-	n.moves = newMover(n)
 	n.observer = newObserver()
-	n.view.Store(v)
+	n.members = membership.NewService(cfg.membership(s), v, stored, memberNode{n})
 	for r := range quota.RangeID(cfg.Ranges) {
 		n.seats[r] = &seat{id: r, node: n, fsm: newRangeFSM(n.clock.mono)}
 	}
 	n.routes.init(cfg.Ranges)
 	n.meta = control.NewMachine(n.limitsChanged, n.overridden)
-	n.meta.Reloaded, n.meta.Regrouped = n.announce, n.membersChanged
+	n.meta.Reloaded, n.meta.Regrouped = n.announce, n.members.Changed
 	n.meta.Security.Changed = n.announce
 	n.Store = control.NewStore(cfg.Self, storeNode{n}, n.meta, n.log)
 	ac := aggregator.Config{
-		Self: cfg.Self, Incarnation: s.inc, Nodes: len(v.ids), Ranges: cfg.Ranges, Sync: cfg.Sync, MaxKeys: cfg.MaxKeys, Idle: cfg.Idle,
+		Self: cfg.Self, Incarnation: s.inc, Nodes: len(v.IDs), Ranges: cfg.Ranges, Sync: cfg.Sync, MaxKeys: cfg.MaxKeys, Idle: cfg.Idle,
 		Overrides: n.meta, Created: n.bucketCreated, Removed: n.bucketRemoved,
 	}
 	inherited := n.openJournal(&ac)
@@ -180,16 +170,16 @@ func newNode(cfg Config, v *view, stored bool, lock *dirLock, s starts) *Node {
 }
 
 // open starts links and groups, in the order that lets them find each other.
-func (n *Node) open(v *view) error {
-	peers := maps.Clone(v.nodes)
+func (n *Node) open(v *membership.View) error {
+	peers := maps.Clone(v.Nodes)
 	delete(peers, n.cfg.Self)
 	n.routes.setPeers(peers)
 	var err error
 	n.net, err = transport.New(transport.Config{
 		Cluster: n.cfg.Cluster, Self: n.cfg.Self, Incarnation: n.inc, Ranges: uint32(n.cfg.Ranges),
 		Listener: n.cfg.Listener, Peers: peers, Logger: n.log, TLS: n.cfg.TLS,
-		Level: membership.Level, Required: func() uint32 { return n.view.Load().table.Level() },
-		First: n.first, Returns: n.lost, Packed: n.cfg.packedForm(),
+		Level: membership.Level, Required: func() uint32 { return n.members.View().Table.Level() },
+		First: n.first, Returns: n.members.Lost, Packed: n.cfg.packedForm(),
 		Handle: n.handle, OnPeer: n.onPeer,
 		HandleSnapshot: func(from quota.NodeID, h *peerv1.Frame, body io.Reader) *peerv1.Frame {
 			return n.host.HandleSnapshot(from, h, body)
@@ -199,7 +189,7 @@ func (n *Node) open(v *view) error {
 		return err
 	}
 	n.host, err = raftgroup.New(raftgroup.Config{
-		Self: n.cfg.Self, Dir: n.cfg.Dir, Net: n.net, Timing: n.cfg.Timing, Logger: n.log, ReplicaProgress: n.replicaProgress,
+		Self: n.cfg.Self, Dir: n.cfg.Dir, Net: n.net, Timing: n.cfg.Timing, Logger: n.log, ReplicaProgress: n.members.ReplicaProgress,
 		BalanceAfter: n.cfg.BalanceAfter, SlowDisk: n.cfg.SlowDisk, Unfit: n.clockOff,
 	})
 	if err != nil {
@@ -209,61 +199,7 @@ func (n *Node) open(v *view) error {
 	n.done.Add(1)
 	go n.herald() // first: who starts now is to know what the clocks here say
 	n.setClock()
-	if n.unsure(v) {
-		return nil // the placer does the rest
-	}
-	return n.openAll(v)
-}
-
-// openAll opens the groups that this node starts with.
-func (n *Node) openAll(v *view) error {
-	if err := n.openMeta(v); err != nil {
-		return err
-	}
-	if err := n.openMissing(v); err != nil {
-		return err
-	}
-	n.prefer(v)
-	return nil
-}
-
-func (n *Node) openMeta(v *view) error {
-	others := slices.DeleteFunc(slices.Clone(v.ids), func(id quota.NodeID) bool { return slices.Contains(v.meta.Voters, id) })
-	_, err := n.host.Open(raftgroup.GroupOptions{
-		ID: metaGroup, Name: metaName, Voters: v.meta.Voters, Nonvoters: others, Join: !n.founds(v), FSM: n.meta, Commit: 100 * time.Millisecond,
-		Fence: func(uint64) []byte {
-			return snapshotio.Encode(&raftlogv1.MetaCommand{Change: &raftlogv1.MetaCommand_TermStart{TermStart: n.termStart()}})
-		},
-		OnLeading: func(term uint64) {
-			n.log.Info("leads the meta group", "term", term)
-			n.announce()
-		},
-		OnFollowing: n.announce,
-	})
-	return err
-}
-
-// founds says whether groups that are not there yet are made here: by the nodes
-// that the settings name, before there is a membership. v is the view in which
-// their opening began: with a slow disk there is a membership before the last is
-// open, and nobody else would make it.
-func (n *Node) founds(v *view) bool { return !n.stored && !n.cfg.Join && !v.table.Seeded() }
-
-func (n *Node) openRange(s *seat, v *view) error {
-	_, err := n.host.Open(raftgroup.GroupOptions{
-		ID: group(s.id), Name: fmt.Sprintf("range-%03d", s.id), Voters: v.ranges[s.id].Voters, Join: !n.founds(v), FSM: s.fsm,
-		Fence: func(uint64) []byte {
-			return snapshotio.Encode(&raftlogv1.RangeCommand{Change: &raftlogv1.RangeCommand_TermStart{TermStart: n.termStart()}})
-		},
-		OnLeading:   func(term uint64) { s.lead(quota.Term(term)) },
-		OnFollowing: s.follow,
-		OnLeader: func(id quota.NodeID) {
-			if id == "" && n.routes.unknown(s.id, n.cfg.Self) {
-				n.tellLost([]quota.RangeID{s.id})
-			}
-		},
-	})
-	return err
+	return n.members.Open()
 }
 
 func (n *Node) termStart() *raftlogv1.TermStart {
@@ -271,16 +207,14 @@ func (n *Node) termStart() *raftlogv1.TermStart {
 }
 
 func (n *Node) run() {
-	n.done.Add(7)
+	n.done.Add(4)
 	go n.clientLoop()
-	go n.placer()
-	go n.mover()
 	go n.saver()
 	go n.memberLoop()
 	go n.keeper()
 	n.Store.Start()
 	n.Recorder.Start()
-	go n.watchOut()
+	n.members.Start()
 	n.accounts.Start()
 }
 
@@ -288,11 +222,20 @@ func (n *Node) run() {
 // others, writes what was counted to the logs and hands its leaderships over, both as far
 // as ctx allows. It goes on deciding, and leads nothing any more. There is no way back.
 func (n *Node) Retire(ctx context.Context) {
-	why := Stopping
-	n.barred.CompareAndSwap(nil, &why)
+	n.retired.Store(true)
 	n.tend(ctx, func(*seat) bool { return true })
 	n.Recorder.HandOver(ctx)
 	n.host.Retire(ctx)
+}
+
+// Out is closed when the node has left the cluster, or was removed: it is to be
+// closed, and its data is of no use any more.
+func (n *Node) Out() <-chan struct{} { return n.members.Out() }
+
+// ChangeCluster carries out a call of ClusterService that the leader of the meta group has to; see
+// membership.Service.Change.
+func (n *Node) ChangeCluster(ctx context.Context, by string, req proto.Message) (proto.Message, error) {
+	return n.members.Change(ctx, by, req)
 }
 
 // Stopping is why a node that is about to stop is not ready, in its status.
@@ -312,6 +255,7 @@ func (n *Node) Close(ctx context.Context) error {
 			errs = append(errs, n.host.Close(ctx))
 		}
 		close(n.stop)
+		n.members.Close()
 		n.Store.Close()
 		n.accounts.Close()
 		n.keeps.close()
@@ -323,7 +267,7 @@ func (n *Node) Close(ctx context.Context) error {
 		} else {
 			errs = append(errs, n.cfg.Listener.Close())
 		}
-		errs = append(errs, n.closeJournal(), n.Recorder.Close(), n.lock.close())
+		errs = append(errs, n.closeJournal(), n.Recorder.Close(), n.lock.Close())
 	})
 	return errors.Join(errs...)
 }
@@ -339,11 +283,12 @@ func (n *Node) Kill() error {
 		n.clients.cutClients()
 		errs = append(errs, n.net.Close(), n.host.Kill())
 		close(n.stop)
+		n.members.Close()
 		n.Store.Close()
 		n.accounts.Close()
 		n.keeps.close()
 		n.done.Wait()
-		errs = append(errs, n.closeJournal(), n.Recorder.Close(), n.lock.close())
+		errs = append(errs, n.closeJournal(), n.Recorder.Close(), n.lock.Close())
 	})
 	return errors.Join(errs...)
 }

@@ -6,13 +6,8 @@ import (
 	"sync"
 	"time"
 
-	"google.golang.org/protobuf/types/known/durationpb"
-
-	raftlogv1 "github.com/quorate/quorate/api/gen/quorate/raftlog/v1"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
-	"github.com/quorate/quorate/cluster/membership"
 	"github.com/quorate/quorate/internal/health"
-	"github.com/quorate/quorate/internal/pki"
 	"github.com/quorate/quorate/internal/quota"
 )
 
@@ -84,10 +79,7 @@ func (n *Node) observe(ctx context.Context, revision uint64) (observation, bool)
 	var wg sync.WaitGroup
 	next := observation{}
 	wg.Go(func() {
-		res, err := n.changeOnce(ctx, "", &quoratev1.GetStatusRequest{}, pki.Seed{})
-		if err == nil {
-			next.told, _ = res.(*quoratev1.GetStatusResponse)
-		}
+		next.told = n.members.LeaderStatus(ctx)
 	})
 	next.lags = n.lags(ctx)
 	wg.Wait()
@@ -111,44 +103,10 @@ func (n *Node) steps(o observation, revision uint64) []*quoratev1.RangeStatus {
 	return out
 }
 
-// leaderStatus is what this node knows of the cluster because it leads the meta
-// group: nodes that are silent, and ranges that are not as wanted.
-func (n *Node) leaderStatus() *quoratev1.GetStatusResponse {
-	t := n.meta.Members.Load()
-	out := &quoratev1.GetStatusResponse{MembersRevision: t.Revision()}
-	for id, d := range n.routes.silences() {
-		out.Nodes = append(out.Nodes, &quoratev1.NodeStatus{Id: string(id), Silent: durationpb.New(d)})
-	}
-	_, want := t.Placements(n.cfg.Ranges)
-	for _, p := range n.toPlan(t) {
-		if p.Group != metaGroup {
-			want[p.Group-1] = membership.DecodePlacement(p)
-		}
-	}
-	for r := range quota.RangeID(n.cfg.Ranges) {
-		if step := n.moves.unsettled(t, group(r), want[r]); step != "" {
-			out.Ranges = append(out.Ranges, &quoratev1.RangeStatus{Id: uint32(r), Step: step})
-		}
-	}
-	return out
-}
-
-// toPlan is what the membership is going to want of groups and does not yet: the mover plans a moment after a change.
-func (n *Node) toPlan(t *membership.Table) []*raftlogv1.StoredPlacement {
-	if !t.Seeded() || n.moves.planned.Load() == t.Revision() {
-		return nil
-	}
-	list, err := n.plan(t, t.Nodes())
-	if err != nil {
-		return nil // the mover says so
-	}
-	return list
-}
-
 // lags is how many entries the slowest voter of each range that this node leads is
 // behind it. Ranges with a voter that does not answer are left out.
 func (n *Node) lags(ctx context.Context) map[quota.RangeID]int64 {
-	out, v := map[quota.RangeID]int64{}, n.view.Load()
+	out, v := map[quota.RangeID]int64{}, n.members.View()
 	var mu sync.Mutex
 	var wg sync.WaitGroup
 	slots := make(chan struct{}, observeCalls)
@@ -161,12 +119,12 @@ func (n *Node) lags(ctx context.Context) map[quota.RangeID]int64 {
 		wg.Go(func() {
 			defer func() { <-slots }()
 			lag := int64(0)
-			for _, id := range v.ranges[r].Voters {
+			for _, id := range v.Ranges[r].Voters {
 				if id == n.cfg.Self {
 					continue
 				}
 				last, _ := g.Progress()
-				index, _, err := n.replicaProgress(ctx, id, group(r))
+				index, _, err := n.members.ReplicaProgress(ctx, id, group(r))
 				if err != nil {
 					return
 				}

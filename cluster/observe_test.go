@@ -2,13 +2,15 @@ package cluster
 
 import (
 	"fmt"
+	"net"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/cluster/membership"
 	"github.com/quorate/quorate/internal/testspeed"
-	"github.com/quorate/quorate/shard"
 )
 
 // TestFullStatus: what others know is there, whichever node is asked.
@@ -52,22 +54,33 @@ func TestFullStatus(t *testing.T) {
 	})
 }
 
-// TestFullStatusTellsSteps: what the meta leader does is told by all.
+// TestFullStatusTellsSteps: what the meta leader does is told by all. A member that never connects has it wait with
+// the ranges that it is to hold.
 func TestFullStatusTellsSteps(t *testing.T) {
 	c := newTrio(t, 4)
+	c.seeded()
+	l, err := net.Listen("tcp", "127.0.0.1:0") // somebody answers there, who is no node
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	if _, err := c.any().ChangeCluster(t.Context(), "test", &quoratev1.JoinRequest{
+		Token: c.token(), Node: "n4", PeerAddress: l.Addr().String(), Level: membership.Level, JoinId: []byte("n4"),
+	}); err != nil {
+		t.Fatal(err)
+	}
 	c.eventually(20*time.Second, "a step is told", func() error {
 		for _, n := range c.running() {
-			if n.leadsMeta() {
-				n.moves.mu.Lock()
-				n.moves.busy[group(2)], n.moves.doing[group(2)] = true, shard.Step{Do: shard.Wait, Why: "of a test"} // the mover leaves it alone
-				n.moves.mu.Unlock()
-			}
-		}
-		for _, n := range c.running() {
+			waits := 0
 			for _, r := range n.FullStatus(t.Context()).Ranges {
-				if (r.Id == 2) != strings.Contains(r.Step, "of a test") {
-					return fmt.Errorf("node %s: range %d: %q", n.cfg.Self, r.Id, r.Step)
+				if holds := slices.Contains(r.Replicas, "n4"); holds != strings.Contains(r.Step, "n4") {
+					return fmt.Errorf("node %s: range %d of %v: %q", n.cfg.Self, r.Id, r.Replicas, r.Step)
+				} else if holds {
+					waits++
 				}
+			}
+			if waits == 0 {
+				return fmt.Errorf("node %s: n4 is to hold no range", n.cfg.Self)
 			}
 		}
 		return nil

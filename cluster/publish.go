@@ -1,8 +1,6 @@
 package cluster
 
-import (
-	"github.com/quorate/quorate/internal/quota"
-)
+import "github.com/quorate/quorate/internal/quota"
 
 // Watch begins to watch what happens on this node; see events.Hub.
 func (n *Node) Watch(f quota.EventFilter, buffer int) (events <-chan quota.Event, lost func() uint64, stop func()) {

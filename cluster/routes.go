@@ -236,11 +236,6 @@ func (t *routes) lostMeta(id quota.NodeID) {
 	}
 }
 
-// silentFor are the peers that have not been connected for so long.
-func (t *routes) silentFor(d time.Duration) []quota.NodeID {
-	return t.where(func(p *peer) bool { return !p.up && time.Since(p.since) >= d })
-}
-
 // silences is how long each peer that is not connected has not been.
 func (t *routes) silences() map[quota.NodeID]time.Duration {
 	t.mu.Lock()

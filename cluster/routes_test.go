@@ -7,6 +7,7 @@ import (
 	"time"
 
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/cluster/membership"
 	"github.com/quorate/quorate/internal/quota"
 	"github.com/quorate/quorate/internal/testspeed"
 )
@@ -50,7 +51,7 @@ func TestMissing(t *testing.T) {
 // TestReadySinceLed: a node is ready from the moment at which everything had a leader, and stays so
 // whoever is lost: it decides without them.
 func TestReadySinceLed(t *testing.T) {
-	n := &Node{}
+	n := &Node{members: &membership.Service{}}
 	n.routes.init(2)
 	is := func(want string) {
 		t.Helper()
@@ -77,8 +78,7 @@ func TestReadySinceLed(t *testing.T) {
 	is("")
 	n.routes.lost("b")
 	is("")
-	why := Stopping
-	n.barred.Store(&why)
+	n.retired.Store(true)
 	is(Stopping)
 }
 
@@ -86,7 +86,7 @@ func TestReadySinceLed(t *testing.T) {
 // it decides all others. Before, it is not.
 func TestReadyWithoutARange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := &Node{}
+		n := &Node{members: &membership.Service{}}
 		n.routes.init(2)
 		n.routes.set(0, "a", 1)
 		ready := func(want bool) {

@@ -46,11 +46,11 @@ func (s *seat) lead(term quota.Term) {
 	n := s.node
 	mono := n.clock.mono() // before now, so that no line seems older than it is
 	now := n.clock.now()
-	v := n.view.Load()
-	ids := v.ids
+	v := n.members.View()
+	ids := v.IDs
 	l := leader.New(leader.Config{
 		Sync: n.cfg.Sync, MaxKeys: n.cfg.MaxKeys, First: s.fsm.levels.first(), Overrides: n.meta,
-		Fewest: max(1, v.table.JoinedBefore(time.Unix(0, int64(now)).Add(-grownFor))), // 0 would be unset
+		Fewest: max(1, v.Table.JoinedBefore(time.Unix(0, int64(now)).Add(-grownFor))), // 0 would be unset
 	}, s.id, term, n.cfg.Self, ids, n.meta.Current(), s.fsm.levels.all(now, mono), now)
 	s.mu.Lock()
 	s.end()

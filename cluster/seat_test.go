@@ -22,7 +22,8 @@ import (
 func loneNode() *Node {
 	cfg := Config{Self: "n1", Nodes: map[quota.NodeID]string{"n1": ""}, Ranges: 1, Sync: 100 * time.Millisecond, Logger: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry()}
 	cfg.Replicas = 1
-	v, err := staticView(&cfg)
+	settings := cfg.membership(starts{})
+	v, err := membership.SettingsView(&settings)
 	if err != nil {
 		panic(err)
 	}
@@ -172,7 +173,7 @@ func TestGrownJustNow(t *testing.T) {
 			}
 			stored = append(stored, m)
 		}
-		n.view.Store(viewOf(membership.New(&raftlogv1.Membership{Members: stored, Revision: 1}), 1))
+		n.members = membership.NewService(n.cfg.membership(starts{}), membership.ViewOf(membership.New(&raftlogv1.Membership{Members: stored, Revision: 1}), 1), true, memberNode{n})
 		setLimits(n, l)
 		s := n.seats[0]
 		for term := range uint64(2) { // another has led before

@@ -95,9 +95,9 @@ func (s *stats) init(n *Node, reg prometheus.Registerer) {
 		return float64(missing)
 	})
 	gauge("quorate_node_losses_tolerated", "How many more nodes may be lost, whichever they are, until a range or the meta group is without a majority of voters, as this node sees it; of what it leads it knows.", func() float64 {
-		return float64(n.tolerates(n.view.Load()))
+		return float64(n.members.Tolerates())
 	})
-	gauge("quorate_replicas", "How many nodes are to keep each range, as the settings ask.", func() float64 { return float64(n.replicas(n.view.Load())) })
+	gauge("quorate_replicas", "How many nodes are to keep each range, as the settings ask.", func() float64 { return float64(n.members.Replicas()) })
 	gauge("quorate_faults", "What is wrong with this node, such as a full or slow disk, or a wrong clock; quorate cluster status says what.", func() float64 { return float64(len(n.faults())) })
 	gauge("quorate_clock_offset_seconds", "How far this node's wall clock is ahead of those of most nodes, beyond half a second; it goes by theirs.", func() float64 {
 		return -time.Duration(n.clock.correction.Load()).Seconds()

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/cluster/membership"
 	"github.com/quorate/quorate/internal/quota"
 )
 
@@ -20,10 +21,10 @@ func (n *Node) Status() *quoratev1.GetStatusResponse {
 		LimitsVersion: n.Limits().Version, Version: n.cfg.Version,
 		Sync: durationpb.New(n.sync()), Lease: durationpb.New(n.lease()),
 	}
-	v := n.view.Load()
-	out.MembersRevision = v.table.Revision()
-	out.Replicas = uint32(n.replicas(v))
-	out.Tolerates = new(uint32(n.tolerates(v)))
+	v := n.members.View()
+	out.MembersRevision = v.Table.Revision()
+	out.Replicas = uint32(n.members.Replicas())
+	out.Tolerates = new(uint32(n.members.Tolerates()))
 	leads := map[quota.NodeID]int32{}
 	missing := 0
 	for r, rt := range ranges {
@@ -32,17 +33,17 @@ func (n *Node) Status() *quoratev1.GetStatusResponse {
 			missing++
 		}
 		out.Ranges = append(out.Ranges, &quoratev1.RangeStatus{
-			Id: uint32(r), Leader: string(rt.leader), Term: uint64(rt.term), Replicas: texts(v.ranges[r].Voters), Removed: texts(v.ranges[r].Removed),
+			Id: uint32(r), Leader: string(rt.leader), Term: uint64(rt.term), Replicas: texts(v.Ranges[r].Voters), Removed: texts(v.Ranges[r].Removed),
 		})
 	}
 	up := n.routes.upNodes()
-	for _, id := range v.ids {
+	for _, id := range v.IDs {
 		s := n.nodeStatus(v, id)
 		s.Clients = n.clientsOf(id)
 		s.Leads, s.Connected = leads[id], id == n.cfg.Self || slices.Contains(up, id)
 		out.Nodes = append(out.Nodes, s)
 	}
-	self := slices.Index(v.ids, n.cfg.Self)
+	self := slices.Index(v.IDs, n.cfg.Self)
 	if self >= 0 {
 		out.Nodes[self].Faults = n.faults()
 	}
@@ -55,60 +56,18 @@ func (n *Node) Status() *quoratev1.GetStatusResponse {
 	return out
 }
 
-// replicas is how many nodes are to keep each range.
-func (n *Node) replicas(v *view) int {
-	if v.table.Seeded() {
-		return v.table.Replicas()
-	}
-	return n.cfg.Replicas
-}
-
-// tolerates is how many more nodes may be lost, whichever they are, until some group
-// is without a majority of voters that answer. A leader knows who votes; of groups that
-// others lead it is who is wanted to, which may not be so yet.
-func (n *Node) tolerates(v *view) int {
-	up := map[quota.NodeID]bool{n.cfg.Self: true}
-	for _, id := range n.routes.upNodes() {
-		up[id] = true
-	}
-	least := len(v.ids)
-	count := func(g uint32, wanted []quota.NodeID) {
-		voters := wanted
-		if here := n.host.Group(g); here != nil && n.groupLeader(g) == n.cfg.Self {
-			voters = nil
-			for _, m := range here.Members() {
-				if m.Voter {
-					voters = append(voters, m.ID)
-				}
-			}
-		}
-		answer := 0
-		for _, id := range voters {
-			if up[id] {
-				answer++
-			}
-		}
-		least = min(least, max(0, answer-(len(voters)/2+1)))
-	}
-	count(metaGroup, v.meta.Voters)
-	for r := range v.ranges {
-		count(group(quota.RangeID(r)), v.ranges[r].Voters)
-	}
-	return least
-}
-
 // nodeStatus is what the membership knows of a node.
-func (n *Node) nodeStatus(v *view, id quota.NodeID) *quoratev1.NodeStatus {
-	s := &quoratev1.NodeStatus{Id: string(id), PeerAddress: v.nodes[id], RoundTrip: durationpb.New(n.routes.trip(id)), State: quoratev1.NodeState_NODE_STATE_ACTIVE}
-	for r := range v.ranges {
-		if names(v.ranges[r], id) {
+func (n *Node) nodeStatus(v *membership.View, id quota.NodeID) *quoratev1.NodeStatus {
+	s := &quoratev1.NodeStatus{Id: string(id), PeerAddress: v.Nodes[id], RoundTrip: durationpb.New(n.routes.trip(id)), State: quoratev1.NodeState_NODE_STATE_ACTIVE}
+	for r := range v.Ranges {
+		if membership.Names(v.Ranges[r], id) {
 			s.Replicas++
 		}
 	}
 	if d, ok := n.clockOffsets()[id]; ok {
 		s.ClockOffset = durationpb.New(d)
 	}
-	m := v.member(id)
+	m := v.Member(id)
 	if m == nil {
 		return s
 	}
@@ -133,9 +92,11 @@ func texts(ids []quota.NodeID) []string {
 // has not yet may know limits and levels of long ago. With the limits it waits for leaders of all
 // ranges, but not for ever: ledWait.
 func (n *Node) undecided(st *quoratev1.GetStatusResponse) string {
-	switch why := n.barred.Load(); {
-	case why != nil:
-		return *why
+	switch why := n.members.Barred(); {
+	case why != "":
+		return why
+	case n.retired.Load():
+		return Stopping
 	case !n.routes.hasMeta(st.LimitsVersion):
 		return cmp.Or(st.Leaderless, "the limits of the meta group have not arrived yet")
 	case !n.routes.wasLed():

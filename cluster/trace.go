@@ -9,7 +9,6 @@ import (
 	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
 	"github.com/quorate/quorate/internal/quota"
 	"github.com/quorate/quorate/internal/tracing"
-	"github.com/quorate/quorate/shard"
 )
 
 // tracePart is the span of a call to a peer, if it is part of a trace; the peer is told.
@@ -21,26 +20,6 @@ func (n *Node) tracePart(ctx context.Context, to quota.NodeID, c *peerv1.Call) (
 		span.Text("quorate.call", strings.TrimPrefix(fmt.Sprintf("%T", c.Body), "*peerv1.Call_"))
 	}
 	return ctx, span
-}
-
-// traceMove is the span of one step of a group's move.
-func (n *Node) traceMove(ctx context.Context, g uint32, s *shard.Step) (context.Context, tracing.Span) {
-	ctx, span := n.cfg.Tracer.Start(ctx, "quorate.cluster.move")
-	if n.cfg.Tracer != nil {
-		span.Text("quorate.group", groupName(g))
-		span.Text("quorate.step", fmt.Sprint(s.Do))
-		span.Text("quorate.node", string(s.Node))
-		span.Text("quorate.why", s.Why)
-	}
-	return ctx, span
-}
-
-// tracePlan tells that the placement of groups changes.
-func (n *Node) tracePlan(revision uint64, groups int) {
-	_, span := n.cfg.Tracer.Start(context.Background(), "quorate.cluster.plan")
-	span.Int("quorate.revision", int64(revision))
-	span.Int("quorate.groups", int64(groups))
-	span.End(nil)
 }
 
 // A report whose answer takes longer than so many sync intervals is slow: it gets a span.

@@ -98,7 +98,7 @@ func (b *bytesOf) change(t *Table) *raftlogv1.ChangeMembers {
 		},
 		func() *raftlogv1.ChangeMembers { return add(b.member(), b.token()) },
 		func() *raftlogv1.ChangeMembers { return add(b.member(), "") },
-		func() *raftlogv1.ChangeMembers { return putMember(b.member()) },
+		func() *raftlogv1.ChangeMembers { return changed(b.member()) },
 		func() *raftlogv1.ChangeMembers { return dropMember(b.member().Id) },
 		func() *raftlogv1.ChangeMembers { return placed(b.placements()...) },
 		func() *raftlogv1.ChangeMembers { return newToken(b.stored()) },

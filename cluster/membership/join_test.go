@@ -100,13 +100,13 @@ func TestMember(t *testing.T) {
 	}
 	for _, m := range []*Member{full, {ID: "n4", Peer: "a:1", State: Active}} {
 		table := after(t, three(t), add(m.Encode(), ""))
-		if got := table.Member("n4"); !sameMember(got, m) || !sameMember(DecodeMember(m.Encode()), m) {
+		if got := table.Member("n4"); !equalMembers(got, m) || !equalMembers(DecodeMember(m.Encode()), m) {
 			t.Errorf("got  %+v\nwant %+v", got, m)
 		}
 	}
 }
 
-func sameMember(a, b *Member) bool {
+func equalMembers(a, b *Member) bool {
 	return proto.Equal(a.Encode(), b.Encode()) && a.Joined.Equal(b.Joined)
 }
 

@@ -43,7 +43,7 @@ func add(m *raftlogv1.StoredMember, token string) *raftlogv1.ChangeMembers {
 	return &raftlogv1.ChangeMembers{Change: &raftlogv1.ChangeMembers_Add{Add: &raftlogv1.AddMember{Member: m, Token: token}}}
 }
 
-func putMember(m *raftlogv1.StoredMember) *raftlogv1.ChangeMembers {
+func changed(m *raftlogv1.StoredMember) *raftlogv1.ChangeMembers {
 	return &raftlogv1.ChangeMembers{Change: &raftlogv1.ChangeMembers_Put{Put: m}}
 }
 
@@ -124,7 +124,7 @@ func TestApply(t *testing.T) {
 		}},
 		"add by token": {add(joins("n4"), "two"), func(w *raftlogv1.Membership) { w.Members = append(w.Members, joins("n4")); w.Tokens[1].UsesLeft = 1 }},
 		"last use":     {add(joins("n4"), "one"), func(w *raftlogv1.Membership) { w.Members = append(w.Members, joins("n4")); w.Tokens = w.Tokens[1:] }},
-		"put":          {putMember(zone), func(w *raftlogv1.Membership) { w.Members[1] = zone }},
+		"put":          {changed(zone), func(w *raftlogv1.Membership) { w.Members[1] = zone }},
 		"drop": {dropMember("n3"), func(w *raftlogv1.Membership) {
 			w.Members, w.Removed = w.Members[:2], []*raftlogv1.RemovedMember{{Id: "n3", AtUnixNanos: now}}
 		}},
@@ -210,8 +210,8 @@ func TestRefusals(t *testing.T) {
 		"no join id":      {add(stored("n1"), ""), Exists, `node "n1": a node of that name is a member already; choose another name, or remove that one first`},
 		"same peer":       {with(func(m *raftlogv1.StoredMember) { m.Peer = "n2:7413" }), Exists, `peer address n2:7413: node "n2" has it`},
 		"no such token":   {add(joins("n4"), "three"), Denied, "join token three: this cluster does not know it: it is used up, revoked, or another cluster's"},
-		"put a stranger":  {putMember(stored("n4")), Missing, `node "n4": there is no member of that name`},
-		"put nonsense":    {putMember(&raftlogv1.StoredMember{Id: "n1"}), Invalid, `peer address "": must be host:port that other nodes reach`},
+		"put a stranger":  {changed(stored("n4")), Missing, `node "n4": there is no member of that name`},
+		"put nonsense":    {changed(&raftlogv1.StoredMember{Id: "n1"}), Invalid, `peer address "": must be host:port that other nodes reach`},
 		"drop a stranger": {dropMember("n4"), Missing, `node "n4": there is no member of that name`},
 		"drop a voter":    {dropMember("n2"), Forbidden, `node "n2": still holds replicas`},
 		"no voters":       {placed(placement(1)), Invalid, "group 1: no voters"},
@@ -277,7 +277,7 @@ const unseeded = "the cluster has no membership yet"
 // TestNothingBeforeSeed: until there is a membership, it is all that can be made.
 func TestNothingBeforeSeed(t *testing.T) {
 	for _, c := range []*raftlogv1.ChangeMembers{
-		add(joins("n1"), ""), putMember(stored("n1")), dropMember("n1"), placed(placement(0, "n1")), raise(2),
+		add(joins("n1"), ""), changed(stored("n1")), dropMember("n1"), placed(placement(0, "n1")), raise(2),
 		newToken(token("a", 1)), dropToken("a"), authority("a"),
 		{},
 	} {
@@ -322,7 +322,7 @@ func TestNameOnItsWayOut(t *testing.T) {
 	m := stored("n1")
 	m.State = uint32(Leaving)
 	m.JoinId = []byte("n1")
-	table, err := try(t, three(t), putMember(m), now)
+	table, err := try(t, three(t), changed(m), now)
 	if err != nil {
 		t.Fatal(err)
 	}

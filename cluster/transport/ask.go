@@ -2,6 +2,7 @@ package transport
 
 import (
 	"context"
+	"errors"
 
 	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
 	"github.com/quorate/quorate/internal/quota"
@@ -108,4 +109,10 @@ func (c *conn) forget(id uint64) {
 	c.mu.Lock()
 	delete(c.pending, id)
 	c.mu.Unlock()
+}
+
+// Unsent says of the error of a call to another node that the call was not sent. Any other error
+// proves nothing: what the other node answers with may be about an answer that it could not send.
+func Unsent(err error) bool {
+	return errors.Is(err, ErrUnreachable) || errors.Is(err, ErrBusy) || errors.Is(err, ErrTooLarge)
 }

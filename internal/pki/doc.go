@@ -71,7 +71,7 @@
 // A CA is replaced in three steps, and no handshake fails on the way: all nodes trust
 // the next CA too; it signs, and all get certificates of it; nobody trusts the old one
 // any more. A step is taken when the [Status] of every node says that the one before is
-// done. What decides so is in cluster/operate.go (rotateAuthority).
+// done. What decides so is in cluster/membership/authority.go (rotateAuthority).
 //
 // Join tokens name the CA that signs. One that was made before another CA signs is
 // refused with a sentence that says so. Tokens are short-lived; make new ones.

@@ -17,7 +17,7 @@ import (
 )
 
 // TestRotation takes a server, two nodes and a client through the steps of a rotation,
-// in the order in which cluster/operate.go has them: all trust the next CA too, all get
+// in the order in which cluster/membership/authority.go has them: all trust the next CA too, all get
 // certificates of it, all drop the old one. After each single change at any of them,
 // everybody dials the server and it dials everybody: none of these handshakes may fail.
 // In the end what is of the old CA is refused.

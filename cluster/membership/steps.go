@@ -1,4 +1,4 @@
-package cluster
+package membership
 
 import (
 	"context"
@@ -9,15 +9,14 @@ import (
 
 	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
 	raftlogv1 "github.com/quorate/quorate/api/gen/quorate/raftlog/v1"
-	"github.com/quorate/quorate/cluster/membership"
 	"github.com/quorate/quorate/cluster/raftgroup"
 	"github.com/quorate/quorate/internal/quota"
 	"github.com/quorate/quorate/shard"
 )
 
 // advance finds the next step of a group and carries it out.
-func (n *Node) advance(ctx context.Context, t *membership.Table, g uint32, want shard.Placement) (shard.Step, error) {
-	is, err := n.actual(ctx, t, g)
+func (s *Service) advance(ctx context.Context, t *Table, g uint32, want shard.Placement) (shard.Step, error) {
+	is, err := s.actual(ctx, t, g)
 	if err != nil {
 		return shard.Step{Do: shard.Wait, Why: err.Error()}, err
 	}
@@ -27,22 +26,28 @@ func (n *Node) advance(ctx context.Context, t *membership.Table, g uint32, want 
 		return step, nil
 	case shard.Forget:
 		p := shard.Placement{Voters: want.Voters, Removed: slices.DeleteFunc(slices.Clone(want.Removed), func(id quota.NodeID) bool { return id == step.Node })}
-		_, err := n.commitMembers(ctx, t, &raftlogv1.ChangeMembers{Change: &raftlogv1.ChangeMembers_Place{
-			Place: &raftlogv1.PutPlacements{Placements: []*raftlogv1.StoredPlacement{membership.EncodePlacement(g, p)}},
+		_, err := s.commitMembers(ctx, t, &raftlogv1.ChangeMembers{Change: &raftlogv1.ChangeMembers_Place{
+			Place: &raftlogv1.PutPlacements{Placements: []*raftlogv1.StoredPlacement{EncodePlacement(g, p)}},
 		}})
 		return step, err
 	}
-	n.log.Info("moves", "group", groupName(g), "step", step.Do, "node", step.Node, "why", step.Why)
-	ctx, span := n.traceMove(ctx, g, &step)
-	err = n.order(ctx, is.Leader, g, step)
+	s.log.Info("moves", "group", raftgroup.GroupName(g), "step", step.Do, "node", step.Node, "why", step.Why)
+	ctx, span := s.cfg.Tracer.Start(ctx, "quorate.cluster.move")
+	if s.cfg.Tracer != nil {
+		span.Text("quorate.group", raftgroup.GroupName(g))
+		span.Text("quorate.step", fmt.Sprint(step.Do))
+		span.Text("quorate.node", string(step.Node))
+		span.Text("quorate.why", step.Why)
+	}
+	err = s.order(ctx, is.Leader, g, step)
 	span.End(err)
 	return step, err
 }
 
 // next is the next step of a group. Every member has a replica of the meta group,
 // from its first moment to its last.
-func next(t *membership.Table, g uint32, want shard.Placement, is shard.Actual) shard.Step {
-	if g != metaGroup {
+func next(t *Table, g uint32, want shard.Placement, is shard.Actual) shard.Step {
+	if g != raftgroup.MetaGroup {
 		return shard.Next(want, false, is)
 	}
 	late := quota.NodeID("")
@@ -67,19 +72,19 @@ func next(t *membership.Table, g uint32, want shard.Placement, is shard.Actual) 
 }
 
 // actual is what a group is now, as its leader tells.
-func (n *Node) actual(ctx context.Context, t *membership.Table, g uint32) (shard.Actual, error) {
+func (s *Service) actual(ctx context.Context, t *Table, g uint32) (shard.Actual, error) {
 	is := shard.Actual{Ready: map[quota.NodeID]bool{}, Alive: map[quota.NodeID]bool{}}
 	for _, id := range t.IDs() {
-		is.Alive[id] = id == n.cfg.Self || n.routes.up(id)
+		is.Alive[id] = s.answers(id)
 	}
 	var res *peerv1.CallGroupResult
-	if is.Leader = n.groupLeader(g); is.Leader == "" {
+	if is.Leader = s.LeaderOf(g); is.Leader == "" {
 		return is, errors.New("the group has no leader")
 	}
-	if is.Leader == n.cfg.Self {
-		res = n.groupState(ctx, g)
+	if is.Leader == s.cfg.Self {
+		res = s.groupState(ctx, g)
 	} else {
-		c, err := n.call(ctx, is.Leader, &peerv1.Call{Body: &peerv1.Call_Group{Group: &peerv1.CallGroup{Group: g}}})
+		c, err := s.node.Call(ctx, is.Leader, &peerv1.Call{Body: &peerv1.Call_Group{Group: &peerv1.CallGroup{Group: g}}})
 		if err != nil {
 			return is, err
 		}
@@ -88,40 +93,46 @@ func (n *Node) actual(ctx context.Context, t *membership.Table, g uint32) (shard
 	if !res.GetLeads() {
 		return is, fmt.Errorf("%s does not lead the group any more", is.Leader)
 	}
-	is.Voters, is.Nonvoters = nodeIDs(res.GetVoters()), nodeIDs(res.GetNonvoters())
+	is.Voters, is.Nonvoters = names(res.GetVoters()), names(res.GetNonvoters())
 	for _, id := range res.GetReady() {
 		is.Ready[quota.NodeID(id)] = true
 	}
 	return is, nil
 }
 
-func nodeIDs(texts []string) []quota.NodeID {
-	out := make([]quota.NodeID, len(texts))
-	for i, s := range texts {
-		out[i] = quota.NodeID(s)
+// LeaderOf returns who leads a group as far as is known; "" is unknown.
+func (s *Service) LeaderOf(g uint32) quota.NodeID {
+	if g == raftgroup.MetaGroup {
+		return s.node.MetaLeader()
 	}
-	return out
+	return s.node.Leader(quota.RangeID(g - 1))
 }
 
-func (n *Node) groupLeader(g uint32) quota.NodeID {
-	if g == metaGroup {
-		return n.routes.metaLeader()
+// replica is how far this node's replica of a group is.
+func (s *Service) replica(id uint32) *peerv1.CallReplicaResult {
+	g := s.node.Host().Group(id)
+	if g == nil {
+		return &peerv1.CallReplicaResult{LastContactMillis: time.Hour.Milliseconds()}
 	}
-	return n.routes.leader(quota.RangeID(g - 1))
+	index, contact := g.Progress()
+	lead, _, _ := g.Leader()
+	return &peerv1.CallReplicaResult{LastIndex: index, LastContactMillis: contact.Milliseconds(), Leader: string(lead)}
 }
 
-// groupName is what users and files call a group.
-func groupName(g uint32) string {
-	if g == metaGroup {
-		return "meta"
+// ReplicaProgress asks a node how far its replica of a group is, and how long ago it heard the leader.
+func (s *Service) ReplicaProgress(ctx context.Context, node quota.NodeID, group uint32) (uint64, time.Duration, error) {
+	c, err := s.node.Call(ctx, node, &peerv1.Call{Body: &peerv1.Call_Replica{Replica: &peerv1.CallReplica{Group: group}}})
+	if err != nil {
+		return 0, 0, err
 	}
-	return fmt.Sprintf("range-%03d", g-1)
+	r := c.GetReplicaResult()
+	return r.GetLastIndex(), time.Duration(r.GetLastContactMillis()) * time.Millisecond, nil
 }
 
 // groupState is what a group is, if this node leads it.
-func (n *Node) groupState(ctx context.Context, id uint32) *peerv1.CallGroupResult {
+func (s *Service) groupState(ctx context.Context, id uint32) *peerv1.CallGroupResult {
 	out := &peerv1.CallGroupResult{}
-	g := n.host.Group(id)
+	g := s.node.Host().Group(id)
 	if g == nil {
 		return out
 	}
@@ -135,7 +146,7 @@ func (n *Node) groupState(ctx context.Context, id uint32) *peerv1.CallGroupResul
 		} else {
 			out.Nonvoters = append(out.Nonvoters, string(m.ID))
 		}
-		if m.ID == n.cfg.Self || n.caughtUp(ctx, m.ID, id, last) {
+		if m.ID == s.cfg.Self || s.caughtUp(ctx, m.ID, id, last) {
 			out.Ready = append(out.Ready, string(m.ID))
 		}
 	}
@@ -148,30 +159,30 @@ const (
 	readyContact = 2 * time.Second
 )
 
-func (n *Node) caughtUp(ctx context.Context, id quota.NodeID, group uint32, last uint64) bool {
-	if !n.routes.up(id) {
+func (s *Service) caughtUp(ctx context.Context, id quota.NodeID, group uint32, last uint64) bool {
+	if !s.node.Up(id) {
 		return false
 	}
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	index, contact, err := n.replicaProgress(ctx, id, group)
+	index, contact, err := s.ReplicaProgress(ctx, id, group)
 	return err == nil && contact < readyContact && index+readyEntries >= last
 }
 
 // order has the leader of a group carry a step out.
-func (n *Node) order(ctx context.Context, leader quota.NodeID, g uint32, s shard.Step) error {
-	if leader == n.cfg.Self {
-		return n.carryOut(ctx, g, s.Do, s.Node)
+func (s *Service) order(ctx context.Context, leader quota.NodeID, g uint32, step shard.Step) error {
+	if leader == s.cfg.Self {
+		return s.carryOut(ctx, g, step.Do, step.Node)
 	}
-	f := &peerv1.Call{Body: &peerv1.Call_Step{Step: &peerv1.CallStep{Group: g, Action: uint32(s.Do), Node: string(s.Node)}}}
-	_, err := accountsNode{n}.Call(ctx, leader, f) // waits for a disk: not for the round trip
+	f := &peerv1.Call{Body: &peerv1.Call_Step{Step: &peerv1.CallStep{Group: g, Action: uint32(step.Do), Node: string(step.Node)}}}
+	_, err := s.node.CallSlow(ctx, leader, f) // waits for a disk: not for the round trip
 	return err
 }
 
 // carryOut carries a step out as the group's leader. It changes nothing when the
 // group is so already.
-func (n *Node) carryOut(ctx context.Context, id uint32, do shard.Action, node quota.NodeID) error {
-	g := n.host.Group(id)
+func (s *Service) carryOut(ctx context.Context, id uint32, do shard.Action, node quota.NodeID) error {
+	g := s.node.Host().Group(id)
 	if g == nil {
 		return raftgroup.ErrNotLeader
 	}

@@ -1,0 +1,253 @@
+package membership
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	spb "google.golang.org/genproto/googleapis/rpc/status"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
+
+	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
+	raftlogv1 "github.com/quorate/quorate/api/gen/quorate/raftlog/v1"
+	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/cluster/raftgroup"
+	"github.com/quorate/quorate/cluster/transport"
+	"github.com/quorate/quorate/internal/pki"
+	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/internal/snapshotio"
+)
+
+// changeLimit bounds a call of Change without a deadline of its own.
+const changeLimit = 10 * time.Second
+
+// Change carries out a call of ClusterService that the leader of the meta
+// group has to: req is its request, what it returns is its response. by is the
+// caller's identity. A refusal is a *Error, the lack of a leader a
+// NoLeaderError, an answer that was lost may be an UnknownError. It tries again until ctx ends,
+// for at most ten seconds; what a repetition would do twice it does not repeat.
+func (s *Service) Change(ctx context.Context, by string, req proto.Message) (proto.Message, error) {
+	ctx, cancel := context.WithTimeout(ctx, changeLimit)
+	defer cancel()
+	if err := s.Await(ctx, methodOf(req)); err != nil {
+		return nil, err
+	}
+	c, doubt := &caller{by, pki.NewSeed()}, false
+	for {
+		res, err := s.changeOnce(ctx, c, req)
+		if r, ok := res.(*quoratev1.RotateAuthorityResponse); ok && err == nil {
+			s.addSeen(r)
+		}
+		refusal := (*Error)(nil)
+		if errors.As(err, &refusal) && refusal.Kind == Missing && doubt {
+			if _, revokes := req.(*quoratev1.RevokeJoinTokenRequest); revokes { // by the try whose answer was lost
+				return &quoratev1.RevokeJoinTokenResponse{}, nil
+			}
+		}
+		if err == nil || refusal != nil {
+			return res, err
+		}
+		doubt = doubt || errors.Is(err, errInDoubt)
+		if r, rotates := req.(*quoratev1.RotateAuthorityRequest); rotates && !r.GetAsk() && doubt { // a repetition may be the next step
+			return nil, &quota.UnknownOutcomeError{Reason: fmt.Sprintf("the authority may have been rotated on; look how far it is before you go on: %v", err)}
+		}
+		select {
+		case <-ctx.Done():
+			if doubt {
+				return nil, &quota.UnknownOutcomeError{Reason: fmt.Sprintf("the change of the cluster may have been made: %v", err)}
+			}
+			return nil, &quota.NoLeaderError{Reason: fmt.Sprintf("the change of the cluster was not made: %v", err)}
+		case <-time.After(retryPause):
+		}
+	}
+}
+
+// errInDoubt says that a change of the cluster may have been made.
+var errInDoubt = errors.New("the outcome is not known")
+
+// changeOnce makes one try. After errInDoubt it may have been carried out, or may yet be.
+func (s *Service) changeOnce(ctx context.Context, c *caller, req proto.Message) (proto.Message, error) {
+	if s.LeadsMeta() {
+		res, err := s.carryOutChange(ctx, c, req)
+		if errors.Is(err, raftgroup.ErrUncertain) {
+			err = fmt.Errorf("%w: %w", errInDoubt, err)
+		}
+		return res, err
+	}
+	to := s.node.MetaLeader()
+	if to == "" || to == s.cfg.Self {
+		return nil, errors.New("the meta group has no leader")
+	}
+	msg := &peerv1.CallCluster{Method: methodOf(req), Request: snapshotio.Encode(req), By: c.by, Seed: c.seed[:]}
+	res, err := s.node.CallSlow(ctx, to, &peerv1.Call{Body: &peerv1.Call_Cluster{Cluster: msg}})
+	if err != nil && !transport.Unsent(err) {
+		err = fmt.Errorf("%w: %w", errInDoubt, err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return s.decodeChange(res.GetClusterResult(), req)
+}
+
+// methodOf is the method whose request it is.
+func methodOf(req proto.Message) string {
+	return strings.TrimSuffix(string(req.ProtoReflect().Descriptor().Name()), "Request")
+}
+
+// change is a call of ClusterService that the leader of the meta group has to carry out.
+type change struct {
+	request, response proto.Message // empty ones
+	carryOut          func(ctx context.Context, c *caller, req proto.Message) (proto.Message, error)
+}
+
+// caller is who asks for a change, and what it has of its own.
+type caller struct {
+	by   string   // its identity
+	seed pki.Seed // of a secret that the change makes: a repetition makes the same
+}
+
+func (s *Service) addChanges() {
+	s.changes = map[string]change{}
+	addChange(s, s.leaderStatus)
+	addChange(s, s.join)
+	addChange(s, s.createToken)
+	addChange(s, s.listTokens)
+	addChange(s, s.revokeToken)
+	addChange(s, s.getPlan)
+	addChange(s, s.changeNode)
+	addChange(s, s.transferLeadership)
+	addChange(s, s.issueCertificate)
+	addChange(s, s.rotateAuthority)
+}
+
+func addChange[Q, A proto.Message](s *Service, f func(ctx context.Context, c *caller, r Q) (A, error)) {
+	var q Q
+	var a A
+	s.changes[methodOf(q)] = change{
+		q.ProtoReflect().New().Interface(), a.ProtoReflect().New().Interface(),
+		func(ctx context.Context, c *caller, r proto.Message) (proto.Message, error) { return f(ctx, c, r.(Q)) },
+	}
+}
+
+// onCluster carries out what another node passed on.
+func (s *Service) onCluster(ctx context.Context, c *peerv1.CallCluster) *peerv1.CallClusterResult {
+	m, ok := s.changes[c.GetMethod()]
+	if !ok {
+		return failedChange(&Error{Text: fmt.Sprintf("this version does not know the call %q; upgrade every node", c.GetMethod())})
+	}
+	req := m.request.ProtoReflect().New().Interface()
+	if err := proto.Unmarshal(c.GetRequest(), req); err != nil {
+		return failedChange(err)
+	}
+	if !s.LeadsMeta() {
+		return failedChange(raftgroup.ErrNotLeader)
+	}
+	by := &caller{by: c.GetBy()}
+	if copy(by.seed[:], c.GetSeed()) != len(by.seed) {
+		return failedChange(refuse(Invalid, "seed: %d bytes; must be %d", len(c.GetSeed()), len(by.seed)))
+	}
+	res, err := s.carryOutChange(ctx, by, req)
+	if err != nil {
+		return failedChange(err)
+	}
+	return &peerv1.CallClusterResult{Response: snapshotio.Encode(res)}
+}
+
+// failedChange keeps a refusal what it is; anything else is worth another try, if a repetition does
+// no harm: it says whether nothing was done for certain.
+func failedChange(err error) *peerv1.CallClusterResult {
+	st := &spb.Status{Code: int32(codes.Unavailable), Message: err.Error()}
+	if errors.Is(err, raftgroup.ErrUncertain) {
+		st.Code = int32(codes.Unknown)
+	}
+	if refusal := (*Error)(nil); errors.As(err, &refusal) {
+		st.Code = int32(refusal.Kind.Code())
+	}
+	return &peerv1.CallClusterResult{Status: snapshotio.Encode(st)}
+}
+
+func (s *Service) decodeChange(r *peerv1.CallClusterResult, req proto.Message) (proto.Message, error) {
+	if len(r.GetStatus()) > 0 {
+		var st spb.Status
+		if err := proto.Unmarshal(r.Status, &st); err != nil {
+			return nil, err
+		}
+		switch codes.Code(st.Code) { //nolint:exhaustive // the others are refusals
+		case codes.Unavailable:
+			return nil, errors.New(st.Message)
+		case codes.Unknown:
+			return nil, fmt.Errorf("%w: %s", errInDoubt, st.Message)
+		}
+		return nil, &Error{Kind: KindOf(codes.Code(st.Code)), Text: st.Message}
+	}
+	res := s.changes[methodOf(req)].response.ProtoReflect().New().Interface()
+	return res, proto.Unmarshal(r.GetResponse(), res)
+}
+
+// carryOutChange carries a call out as the leader of the meta group.
+func (s *Service) carryOutChange(ctx context.Context, c *caller, req proto.Message) (proto.Message, error) {
+	if _, asks := req.(*quoratev1.GetStatusRequest); !asks && !s.node.Table().Seeded() { // a moment after the first start
+		return nil, errors.New("the cluster has no membership yet: it makes one once all its nodes are connected")
+	}
+	m, ok := s.changes[methodOf(req)]
+	if !ok {
+		return nil, refuse(Invalid, "request %s: is no change of the cluster", req.ProtoReflect().Descriptor().Name())
+	}
+	return m.carryOut(ctx, c, req)
+}
+
+// amend makes a change from the newest membership, again while others make theirs.
+// A nil change is none.
+func (s *Service) amend(ctx context.Context, make func(t *Table) (*raftlogv1.ChangeMembers, error)) (*Table, error) {
+	for {
+		t := s.node.Table()
+		c, err := make(t)
+		if c == nil || err != nil {
+			return t, err
+		}
+		after, err := s.commitMembers(ctx, t, c)
+		if !errors.Is(err, ErrStale) {
+			return after, err
+		}
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// membershipWait bounds how long a change waits for the membership of a cluster that has just
+// started: the meta leader makes it within moveEvery once all nodes are connected.
+const membershipWait = 3 * time.Second
+
+// retryPause is the pause between two tries of what waits for a leader or a membership.
+const retryPause = 50 * time.Millisecond
+
+// Await returns nil once the cluster has a membership. Until then the error names the
+// nodes that have not connected yet, or says that the meta group has no leader.
+func (s *Service) Await(ctx context.Context, what string) error {
+	ctx, cancel := context.WithTimeout(ctx, membershipWait)
+	defer cancel()
+	for !s.node.Table().Seeded() {
+		select {
+		case <-ctx.Done():
+			return s.noMembership(what)
+		case <-time.After(retryPause):
+		}
+	}
+	return nil
+}
+
+func (s *Service) noMembership(what string) error {
+	if s.node.MetaLeader() == "" {
+		return &quota.NoLeaderError{Reason: what + ": the meta group has no leader"}
+	}
+	if away := slices.Sorted(maps.Keys(s.node.Silences())); len(away) > 0 {
+		return refuse(Forbidden, "%s needs a membership, which the cluster makes once all its nodes are connected: %v not connected yet", what, away)
+	}
+	return &quota.NoLeaderError{Reason: what + ": the membership is not made yet"}
+}

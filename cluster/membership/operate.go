@@ -1,0 +1,287 @@
+package membership
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	raftlogv1 "github.com/quorate/quorate/api/gen/quorate/raftlog/v1"
+	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/cluster/raftgroup"
+	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/shard"
+)
+
+// getPlan tells what is not as wanted, or would not be without some nodes.
+func (s *Service) getPlan(ctx context.Context, _ *caller, r *quoratev1.GetPlanRequest) (_ *quoratev1.GetPlanResponse, err error) {
+	ctx, span := s.cfg.Tracer.Start(ctx, "quorate.cluster.plan")
+	defer func() { span.End(err) }()
+	t := s.node.Table()
+	nodes := t.Nodes()
+	for _, id := range r.GetWithout() {
+		i := slices.IndexFunc(nodes, func(s shard.Node) bool { return string(s.ID) == id })
+		if i < 0 {
+			return nil, refuse(Missing, "without: %q: there is no member of that name", id)
+		}
+		nodes[i].State = shard.Leaving
+	}
+	list, err := s.plan(t, nodes)
+	if err != nil {
+		return nil, refuse(Invalid, "plan: %v", err)
+	}
+	meta, ranges := t.Placements(s.cfg.Ranges)
+	wanted := append([]shard.Placement{meta}, ranges...)
+	for _, p := range list {
+		wanted[p.Group] = DecodePlacement(p)
+	}
+	out := &quoratev1.GetPlanResponse{Total: uint32(len(wanted))}
+	for g := range wanted {
+		if p := s.groupPlan(ctx, t, uint32(g), wanted[g]); p != nil {
+			out.Groups = append(out.Groups, p)
+		}
+	}
+	return out, nil
+}
+
+// groupPlan is what happens to a group, nil when it is as wanted.
+func (s *Service) groupPlan(ctx context.Context, t *Table, g uint32, want shard.Placement) *quoratev1.GroupPlan {
+	is, err := s.actual(ctx, t, g)
+	out := &quoratev1.GroupPlan{Group: raftgroup.GroupName(g), Voters: texts(is.Voters), Wanted: texts(want.Voters)}
+	if err != nil {
+		out.Steps = []string{"wait: " + err.Error()}
+		return out
+	}
+	for _, s := range shard.Steps(want, g == raftgroup.MetaGroup, is) {
+		if s.Do != shard.Done {
+			out.Steps = append(out.Steps, s.String())
+		}
+	}
+	if len(out.Steps) == 0 {
+		return nil
+	}
+	return out
+}
+
+// changeNode changes what is wanted of a node.
+func (s *Service) changeNode(ctx context.Context, _ *caller, r *quoratev1.ChangeNodeRequest) (*quoratev1.ChangeNodeResponse, error) {
+	id := quota.NodeID(r.GetNode())
+	var m Member
+	t, err := s.amend(ctx, func(t *Table) (*raftlogv1.ChangeMembers, error) {
+		have := t.Member(id)
+		if have == nil {
+			return nil, refuse(Missing, "node %q: there is no member of that name", id)
+		}
+		m = *have
+		if err := s.changed(t, &m, r); err != nil {
+			return nil, err
+		}
+		if m.State == have.State && m.Dead == have.Dead {
+			return nil, nil
+		}
+		return putMember(&m), nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	out := &quoratev1.ChangeNodeResponse{State: quoratev1.NodeState(m.State), Warning: s.warning(t, r.GetChange(), m.ID)}
+	if list, err := s.plan(t, t.Nodes()); err == nil {
+		out.Moves = uint32(len(list))
+	}
+	return out, nil
+}
+
+// warning is what an operator should know after a change of a node.
+func (s *Service) warning(t *Table, change quoratev1.NodeChange, id quota.NodeID) string {
+	switch change { //nolint:exhaustive // the others are no loss
+	case quoratev1.NodeChange_NODE_CHANGE_LEAVE, quoratev1.NodeChange_NODE_CHANGE_REMOVE:
+		if fewest, err := s.fewestVoters(t, t.Nodes()); err == nil && fewest < t.Replicas() {
+			return fmt.Sprintf("without %s there are ranges with %s, where replicas: %d asks for more, and the cluster tolerates the loss of %s: join another node",
+				id, plural(fewest, "answering voter"), t.Replicas(), plural((fewest-1)/2, "node"))
+		}
+	case quoratev1.NodeChange_NODE_CHANGE_DRAIN:
+		if s.Tolerates() == 0 {
+			return fmt.Sprintf("the cluster tolerates the loss of 0 nodes: ranges that %s votes in stop while it is down", id)
+		}
+	}
+	return ""
+}
+
+func plural(n int, what string) string {
+	if n != 1 {
+		what += "s"
+	}
+	return fmt.Sprintf("%d %s", n, what)
+}
+
+// fewestVoters is how many voters the range with the fewest would have with those of the nodes that answer.
+func (s *Service) fewestVoters(t *Table, nodes []shard.Node) (int, error) {
+	nodes = slices.Clone(nodes)
+	for i := range nodes {
+		if id := nodes[i].ID; !s.answers(id) {
+			nodes[i].State = shard.Leaving
+		}
+	}
+	_, before := t.Placements(s.cfg.Ranges)
+	wanted, err := shard.Place(nodes, s.cfg.Ranges, t.Replicas(), before)
+	if err != nil {
+		return 0, err
+	}
+	fewest := t.Replicas()
+	for _, p := range wanted {
+		fewest = min(fewest, len(p.Voters))
+	}
+	return fewest, nil
+}
+
+// redundant refuses that a node leaves if ranges would then have fewer voters than now, and
+// fewer than replicas asks for.
+func (s *Service) redundant(t *Table, leaving quota.NodeID) error {
+	nodes := t.Nodes()
+	now, err := s.fewestVoters(t, nodes)
+	if err != nil {
+		return refuse(Invalid, "plan: %v", err)
+	}
+	for i := range nodes {
+		if nodes[i].ID == leaving {
+			nodes[i].State = shard.Leaving
+		}
+	}
+	after, err := s.fewestVoters(t, nodes)
+	if err != nil {
+		return refuse(Invalid, "plan: %v", err)
+	}
+	if after >= now {
+		return nil
+	}
+	return refuse(Forbidden, "node %q: without it there would be ranges with %s, where replicas: %d asks for more, and the cluster would tolerate the loss of %s; join another node first, or force it",
+		leaving, plural(after, "answering voter"), t.Replicas(), plural((after-1)/2, "node"))
+}
+
+// changed makes the change, or says why it is not to be.
+func (s *Service) changed(t *Table, m *Member, r *quoratev1.ChangeNodeRequest) error {
+	up := s.answers(m.ID)
+	switch r.GetChange() {
+	case quoratev1.NodeChange_NODE_CHANGE_ACTIVATE:
+		m.State, m.Dead = Active, false
+		return nil
+	case quoratev1.NodeChange_NODE_CHANGE_DRAIN:
+		if m.State == Leaving {
+			return refuse(Forbidden, "node %q: is leaving; activate it first", m.ID)
+		}
+		m.State = Draining
+	case quoratev1.NodeChange_NODE_CHANGE_LEAVE:
+		if !up {
+			return refuse(Forbidden, "node %q: does not answer, so it can give nothing away; remove it if it never comes back", m.ID)
+		}
+		if m.State != Leaving && !r.GetForce() {
+			if err := cmp.Or(s.enough(t, m), s.redundant(t, m.ID)); err != nil {
+				return err
+			}
+		}
+		m.State = Leaving
+	case quoratev1.NodeChange_NODE_CHANGE_REMOVE:
+		if up && !r.GetForce() {
+			return refuse(Forbidden, "node %q: answers; let it leave instead, or force its removal", m.ID)
+		}
+		m.State, m.Dead = Leaving, true
+	default:
+		return refuse(Invalid, "change: %d; must be drain, activate, leave or remove", r.GetChange())
+	}
+	return s.enough(t, m)
+}
+
+// enough refuses a change after which no active node would be left, or which would
+// leave the meta group without a majority that lives.
+func (s *Service) enough(t *Table, changed *Member) error {
+	active, live := 0, 0
+	for _, id := range t.IDs() {
+		m := t.Member(id)
+		if id == changed.ID || m.Node().State != shard.Active {
+			continue
+		}
+		active++
+		if s.answers(id) {
+			live++
+		}
+	}
+	switch {
+	case active == 0:
+		return refuse(Forbidden, "node %q: is the last active one; somebody must hold the cluster", changed.ID)
+	case live == 0:
+		return refuse(Forbidden, "node %q: none of the other active nodes answers", changed.ID)
+	}
+	return nil
+}
+
+// transferLeadership hands ranges over, one after the other.
+func (s *Service) transferLeadership(ctx context.Context, _ *caller, r *quoratev1.TransferLeadershipRequest) (*quoratev1.TransferLeadershipResponse, error) {
+	v := s.View()
+	if len(r.GetRanges()) == 0 && r.GetFrom() == "" {
+		return nil, refuse(Invalid, "ranges, from: give ranges, or the node whose ranges go")
+	}
+	for name, id := range map[string]string{"from": r.GetFrom(), "to": r.GetTo()} {
+		if id != "" && v.Nodes[quota.NodeID(id)] == "" {
+			return nil, refuse(Invalid, "%s: %q is no member of the cluster", name, id)
+		}
+	}
+	for _, rg := range r.GetRanges() {
+		if int(rg) >= s.cfg.Ranges {
+			return nil, refuse(Invalid, "ranges: %d; must be 0 to %d", rg, s.cfg.Ranges-1)
+		}
+	}
+	out := &quoratev1.TransferLeadershipResponse{}
+	for _, rg := range s.rangesToMove(r) {
+		if err := s.moveLeader(ctx, v, rg, quota.NodeID(r.GetTo())); err != nil {
+			if len(out.Faults) < 20 {
+				out.Faults = append(out.Faults, fmt.Sprintf("range %d: %v", rg, err))
+			}
+			continue
+		}
+		out.Moved++
+	}
+	return out, nil
+}
+
+func (s *Service) rangesToMove(r *quoratev1.TransferLeadershipRequest) (out []quota.RangeID) {
+	for _, rg := range r.GetRanges() {
+		out = append(out, quota.RangeID(rg))
+	}
+	if len(out) > 0 {
+		return out
+	}
+	for rg := range s.cfg.Ranges {
+		if s.node.Leader(quota.RangeID(rg)) == quota.NodeID(r.GetFrom()) {
+			out = append(out, quota.RangeID(rg))
+		}
+	}
+	return out
+}
+
+// moveLeader hands one range over to a node, or to any other of its voters.
+func (s *Service) moveLeader(ctx context.Context, v *View, r quota.RangeID, to quota.NodeID) error {
+	from := s.node.Leader(r)
+	switch {
+	case from == "":
+		return fmt.Errorf("it has no leader now")
+	case from == to:
+		return nil
+	case to != "" && !slices.Contains(v.Ranges[r].Voters, to):
+		return fmt.Errorf("%s is none of its voters, which are %v", to, v.Ranges[r].Voters)
+	}
+	candidates := []quota.NodeID{to}
+	if to == "" {
+		candidates = slices.DeleteFunc(slices.Clone(v.Ranges[r].Voters), func(id quota.NodeID) bool { return id == from })
+	}
+	err := fmt.Errorf("it has no other voter")
+	for _, id := range candidates {
+		ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
+		err = s.order(ctx, from, raftgroup.OfRange(r), shard.Step{Do: shard.Transfer, Node: id})
+		cancel()
+		if err == nil {
+			return nil
+		}
+	}
+	return err
+}

@@ -1,0 +1,400 @@
+package membership
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
+	raftlogv1 "github.com/quorate/quorate/api/gen/quorate/raftlog/v1"
+	"github.com/quorate/quorate/cluster/peercall"
+	"github.com/quorate/quorate/cluster/raftgroup"
+	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/shard"
+)
+
+// What the rebalancer does at a time.
+const (
+	moveEvery = 200 * time.Millisecond // how often it looks
+	maxMoves  = 4                      // groups that change at a time
+	stepLimit = 10 * time.Second       // for one step
+	lookAgain = 15 * time.Second       // at groups that were as wanted
+)
+
+// rebalancer makes the groups what is wanted of them, while this node leads the meta
+// group. What is wanted is in the meta group; what is, is in each group's Raft
+// configuration: so it holds nothing that a crash could lose, and does nothing
+// twice that it should not. Every node has one; those of others do nothing.
+type rebalancer struct {
+	service *Service
+	slots   chan struct{}
+
+	mu    sync.Mutex
+	doing map[uint32]shard.Step // step that is under way or waits, by group
+	busy  map[uint32]bool
+	done  map[uint32]settled   // groups that were as wanted
+	tried map[uint32]time.Time // when a group could not go on, or was as wanted
+
+	read   *Table // what is wanted of the groups is of this one; of move alone
+	meta   shard.Placement
+	ranges []shard.Placement
+
+	freed   chan struct{} // a slot is free
+	planned atomic.Uint64 // revision of the membership whose plan changed nothing
+}
+
+// settled is when a group was as wanted, and what that was.
+type settled struct {
+	at       time.Time
+	revision uint64 // of the membership
+	want     shard.Placement
+}
+
+// still says whether the same is wanted now: of the meta group, whose members are
+// all, the whole membership.
+func (s settled) still(t *Table, g uint32, want shard.Placement) bool {
+	if g == raftgroup.MetaGroup || s.revision == t.Revision() {
+		return s.revision == t.Revision()
+	}
+	return slices.Equal(s.want.Voters, want.Voters) && slices.Equal(s.want.Removed, want.Removed)
+}
+
+func (s *Service) rebalance() {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer s.rebalancer.wait()
+	defer cancel()
+	tick := time.NewTicker(moveEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-s.stop:
+			return
+		case <-s.rebalancer.freed:
+			if s.LeadsMeta() {
+				s.rebalancer.move(ctx)
+			}
+			continue
+		case <-tick.C:
+		}
+		s.introduce(ctx)
+		if !s.LeadsMeta() {
+			s.rebalancer.forget()
+			continue
+		}
+		if err := s.maintain(ctx); err != nil && ctx.Err() == nil {
+			s.log.Debug("membership not reconciled", "err", err)
+		}
+		s.rebalancer.move(ctx)
+	}
+}
+
+func newRebalancer(s *Service) *rebalancer {
+	return &rebalancer{service: s, slots: make(chan struct{}, maxMoves), doing: map[uint32]shard.Step{}, busy: map[uint32]bool{}, done: map[uint32]settled{}, tried: map[uint32]time.Time{}, freed: make(chan struct{}, 1)}
+}
+
+// wait waits for the steps that are under way.
+func (r *rebalancer) wait() {
+	for range maxMoves {
+		r.slots <- struct{}{}
+	}
+}
+
+// forget is for whoever does not lead any more.
+func (r *rebalancer) forget() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	clear(r.doing)
+	clear(r.done)
+}
+
+// reconcile says what is done with a group, or is to be done; nothing if it was seen to be
+// as is wanted now.
+func (r *rebalancer) unsettled(t *Table, g uint32, want shard.Placement) string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if s, ok := r.doing[g]; ok {
+		return s.String()
+	}
+	if last, ok := r.done[g]; len(want.Voters) == 0 || ok && last.still(t, g, want) {
+		return ""
+	}
+	return "wait: for its turn"
+}
+
+// LeadsMeta reports whether this node leads the meta group.
+func (s *Service) LeadsMeta() bool {
+	g := s.node.Host().Group(raftgroup.MetaGroup)
+	if g == nil {
+		return false
+	}
+	_, _, serving := g.Leader()
+	return serving
+}
+
+// maintain keeps the membership: makes the first one, gives up nodes that are
+// dead for long, plans, and takes out who holds nothing more. One change at a time.
+func (s *Service) maintain(ctx context.Context) error {
+	t := s.node.Table()
+	if !t.Seeded() {
+		return s.seed(ctx, t)
+	}
+	raise := func(t *Table) *raftlogv1.ChangeMembers { return raiseLevel(t, Level) }
+	for _, next := range []func(*Table) *raftlogv1.ChangeMembers{raise, s.giveUpSilent, s.placeChanged, s.dropEmpty} {
+		if c := next(t); c != nil {
+			_, err := s.commitMembers(ctx, t, c)
+			return err
+		}
+	}
+	return nil
+}
+
+// commitMembers proposes a change that was made from t. The error of the change
+// itself is an *Error, or ErrStale.
+func (s *Service) commitMembers(ctx context.Context, t *Table, c *raftlogv1.ChangeMembers) (*Table, error) {
+	c.Revision, c.AtUnixNanos = t.Revision(), int64(s.node.Now())
+	return s.node.Commit(ctx, c)
+}
+
+// seed makes the first membership out of the settings, once every node is connected and of
+// this version's feature level or higher: a node that does not understand an entry of the log
+// would have another state than the rest.
+func (s *Service) seed(ctx context.Context, t *Table) error {
+	v := s.View()
+	seed := &raftlogv1.Membership{Level: Level, Replicas: uint32(s.cfg.Replicas)}
+	for _, id := range v.IDs {
+		if id != s.cfg.Self && (!s.node.Up(id) || s.node.Net().LevelOf(id) < Level) {
+			return nil
+		}
+		m := &Member{ID: id, Peer: v.Nodes[id], State: Active, Level: Level, First: s.firstOf(id)}
+		seed.Members = append(seed.Members, m.Encode())
+	}
+	if a := s.cfg.Authority; a != nil {
+		seed.Authority = &raftlogv1.StoredAuthority{Certificate: a.CertPEM, Key: a.KeyPEM}
+	}
+	seed.Placements = append(seed.Placements, EncodePlacement(raftgroup.MetaGroup, v.Meta))
+	for r, p := range v.Ranges {
+		seed.Placements = append(seed.Placements, EncodePlacement(raftgroup.OfRange(quota.RangeID(r)), p))
+	}
+	_, err := s.commitMembers(ctx, t, &raftlogv1.ChangeMembers{Change: &raftlogv1.ChangeMembers_Seed{Seed: seed}})
+	return err
+}
+
+// giveUpSilent gives up a member that has been silent for DeadAfter, if what remains is
+// enough to hold every replica that is wanted, and a majority of all is here: a
+// leader that is cut off gives up nobody.
+func (s *Service) giveUpSilent(t *Table) *raftlogv1.ChangeMembers {
+	after := s.cfg.DeadAfter
+	if after < 0 {
+		return nil
+	}
+	var silent []quota.NodeID
+	for id, d := range s.node.Silences() {
+		if d >= after {
+			silent = append(silent, id)
+		}
+	}
+	usable := 0
+	for _, id := range t.IDs() {
+		if !slices.Contains(silent, id) && t.Member(id).Node().State == shard.Active {
+			usable++
+		}
+	}
+	if usable < t.Replicas() || 2*usable <= len(t.IDs()) {
+		return nil
+	}
+	for _, id := range silent {
+		if m := t.Member(id); m != nil && !m.Dead {
+			dead := *m
+			dead.Dead = true // not Leaving: a range is never made smaller by itself
+			s.log.Warn("a dead node is given up: its replicas move to others", "node", id, "silent_for", after)
+			return putMember(&dead)
+		}
+	}
+	return nil
+}
+
+func putMember(m *Member) *raftlogv1.ChangeMembers {
+	return &raftlogv1.ChangeMembers{Change: &raftlogv1.ChangeMembers_Put{Put: m.Encode()}}
+}
+
+// planned puts down what is wanted of the groups, where that has changed.
+func (s *Service) placeChanged(t *Table) *raftlogv1.ChangeMembers {
+	if s.rebalancer.planned.Load() == t.Revision() {
+		return nil
+	}
+	list, err := s.plan(t, t.Nodes())
+	if err != nil {
+		s.log.Error("no placement", "err", err)
+		return nil
+	}
+	if len(list) == 0 {
+		s.rebalancer.planned.Store(t.Revision())
+		return nil
+	}
+	_, span := s.cfg.Tracer.Start(context.Background(), "quorate.cluster.plan")
+	span.Int("quorate.revision", int64(t.Revision()))
+	span.Int("quorate.groups", int64(len(list)))
+	span.End(nil)
+	return &raftlogv1.ChangeMembers{Change: &raftlogv1.ChangeMembers_Place{Place: &raftlogv1.PutPlacements{Placements: list}}}
+}
+
+// plan returns the placements that are to change for these nodes.
+func (s *Service) plan(t *Table, nodes []shard.Node) ([]*raftlogv1.StoredPlacement, error) {
+	meta, before := t.Placements(s.cfg.Ranges)
+	wanted, err := shard.Place(nodes, s.cfg.Ranges, t.Replicas(), before)
+	if err != nil {
+		return nil, err
+	}
+	var out []*raftlogv1.StoredPlacement
+	change := func(g uint32, was, is shard.Placement) {
+		if !slices.Equal(was.Voters, is.Voters) || !slices.Equal(was.Removed, is.Removed) {
+			out = append(out, EncodePlacement(g, is))
+		}
+	}
+	voters := shard.PlaceMeta(nodes, metaVoters, meta.Voters)
+	change(raftgroup.MetaGroup, meta, shard.Placement{Voters: voters})
+	for r := range wanted {
+		change(raftgroup.OfRange(quota.RangeID(r)), before[r], wanted[r])
+	}
+	return out, nil
+}
+
+// dropped takes a member out that leaves and holds nothing more. Who still answers
+// is told first: once it is no member, nobody talks to it.
+func (s *Service) dropEmpty(t *Table) *raftlogv1.ChangeMembers {
+	for _, id := range t.IDs() {
+		if id != s.cfg.Self && leaves(t, id) && !s.inMeta(id) {
+			s.bidFarewell(id)
+			return &raftlogv1.ChangeMembers{Change: &raftlogv1.ChangeMembers_Drop{Drop: &raftlogv1.DropMember{Id: string(id)}}}
+		}
+	}
+	return nil
+}
+
+// leaves says whether a member is on its way out and holds no range any more.
+func leaves(t *Table, id quota.NodeID) bool {
+	m := t.Member(id)
+	return (m.State == Leaving || m.Dead) && !t.Holds(id)
+}
+
+func (s *Service) bidFarewell(id quota.NodeID) {
+	if !s.node.Up(id) {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), peercall.Limit)
+	defer cancel()
+	if _, err := s.node.Call(ctx, id, &peerv1.Call{Body: &peerv1.Call_Gone{Gone: &peerv1.CallGone{}}}); err != nil {
+		s.log.Info("a leaving node was not notified", "node", id, "err", err)
+	}
+}
+
+func (s *Service) inMeta(id quota.NodeID) bool {
+	g := s.node.Host().Group(raftgroup.MetaGroup)
+	return g != nil && slices.ContainsFunc(g.Members(), func(m raftgroup.Member) bool { return m.ID == id })
+}
+
+// move begins the next step of groups that are not as wanted, a few at a time.
+func (r *rebalancer) move(ctx context.Context) {
+	s := r.service
+	t := s.node.Table()
+	if !t.Seeded() {
+		return
+	}
+	if r.read != t { // it changes seldom, and is asked for many times a second
+		r.read = t
+		r.meta, r.ranges = t.Placements(s.cfg.Ranges)
+	}
+	r.begin(ctx, t, raftgroup.MetaGroup, r.meta)
+	for id, want := range r.ranges {
+		r.begin(ctx, t, raftgroup.OfRange(quota.RangeID(id)), want)
+	}
+}
+
+// begin begins the next step of a group, unless one is under way, it was as wanted
+// just now, or enough others are moving.
+func (r *rebalancer) begin(ctx context.Context, t *Table, g uint32, want shard.Placement) {
+	r.mu.Lock()
+	last, ok := r.done[g]
+	rest := r.busy[g] || time.Since(r.tried[g]) < moveEvery*3/4 || ok && last.still(t, g, want) && time.Since(last.at) < lookAgain
+	r.mu.Unlock()
+	if rest || len(want.Voters) == 0 {
+		return
+	}
+	select {
+	case r.slots <- struct{}{}:
+	default:
+		return
+	}
+	r.mu.Lock()
+	r.busy[g] = true
+	r.mu.Unlock()
+	go func() {
+		r.advance(ctx, g)
+		<-r.slots
+		select {
+		case r.freed <- struct{}{}:
+		default:
+		}
+	}()
+}
+
+// advance takes a group as far as it goes now.
+func (r *rebalancer) advance(ctx context.Context, g uint32) {
+	s := r.service
+	for {
+		t := s.node.Table()
+		ctx, cancel := context.WithTimeout(ctx, stepLimit)
+		step, err := s.advance(ctx, t, g, placementOf(t, g, s.cfg.Ranges))
+		cancel()
+		last := err != nil || step.Do == shard.Done || step.Do == shard.Wait || !s.LeadsMeta()
+		r.note(t, g, step, err, last)
+		if last {
+			return
+		}
+	}
+}
+
+func placementOf(t *Table, g uint32, ranges int) shard.Placement {
+	meta, each := t.Placements(ranges)
+	if g == raftgroup.MetaGroup {
+		return meta
+	}
+	return each[g-1]
+}
+
+// note keeps what came of a step, the last one for now.
+func (r *rebalancer) note(t *Table, g uint32, step shard.Step, err error, last bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if last {
+		delete(r.busy, g)
+		r.tried[g] = time.Now()
+	}
+	delete(r.done, g)
+	if err == nil && step.Do == shard.Done {
+		delete(r.doing, g)
+		r.done[g] = settled{time.Now(), t.Revision(), placementOf(t, g, r.service.cfg.Ranges)}
+		return
+	}
+	if err != nil {
+		step.Why = err.Error()
+	}
+	r.doing[g] = step
+}
+
+// raiseLevel returns the change that raises the cluster's feature level to the lowest of its living
+// members, nil if the cluster has that level. own is the level of this node's software.
+func raiseLevel(t *Table, own uint32) *raftlogv1.ChangeMembers {
+	low := own
+	for _, id := range t.IDs() {
+		if m := t.Member(id); !m.Dead {
+			low = min(low, m.Level)
+		}
+	}
+	if low <= t.Level() {
+		return nil
+	}
+	return &raftlogv1.ChangeMembers{Change: &raftlogv1.ChangeMembers_Level{Level: &raftlogv1.RaiseLevel{Level: low}}}
+}

@@ -1,0 +1,146 @@
+package membership
+
+import (
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/quorate/quorate/cluster/raftgroup"
+	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/shard"
+)
+
+// settleAgain is the pause before what did not work is tried again.
+const settleAgain = 500 * time.Millisecond
+
+// wakeReconciler asks the reconciler to make this node what the view says.
+func (s *Service) wakeReconciler() {
+	select {
+	case s.reconcile <- struct{}{}:
+	default:
+	}
+}
+
+// reconciler makes this node what the view says: whom it is connected to, and which
+// groups are open here.
+func (s *Service) reconcileAll() {
+	if v := s.View(); s.unsure(v) && !s.found(v) {
+		return
+	}
+	for {
+		select {
+		case <-s.stop:
+			return
+		case <-s.reconcile:
+		}
+		if err := s.place(s.View()); err != nil {
+			if !errors.Is(err, raftgroup.ErrClosed) { // the node stops; what else is wrong is said at the next try
+				s.log.Warn("replicas of this node do not follow the placement yet", "err", err)
+			}
+			time.AfterFunc(settleAgain, s.wakeReconciler)
+		}
+	}
+}
+
+// place carries a view out. What it undoes it undoes last, and only when the
+// view is certainly the newest.
+func (s *Service) place(v *View) error {
+	errs := []error{s.node.Arrange(v), s.saveView(v), s.OpenMissing(v)}
+	s.setPreferred(v)
+	if s.surplus(v) > 0 {
+		errs = append(errs, s.dropSurplus())
+	}
+	return errors.Join(errs...)
+}
+
+// OpenMissing opens the groups that should have a replica here, a few at a time:
+// most of it is waiting for the disk. Callers wait for each other: a group is made
+// once.
+func (s *Service) OpenMissing(v *View) error {
+	s.opening.Lock()
+	defer s.opening.Unlock()
+	var mu sync.Mutex
+	var errs []error
+	var wg sync.WaitGroup
+	slots := make(chan struct{}, 8)
+	for r := range s.cfg.Ranges {
+		id := quota.RangeID(r)
+		if !Names(v.Ranges[r], s.cfg.Self) || s.node.Host().Group(raftgroup.OfRange(id)) != nil {
+			continue
+		}
+		slots <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-slots }()
+			if err := s.node.OpenRange(v, id, s.founds(v)); err != nil {
+				mu.Lock()
+				defer mu.Unlock()
+				errs = append(errs, err)
+			}
+		})
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+// prefer tells the groups who should lead them.
+func (s *Service) setPreferred(v *View) {
+	excluded := map[quota.NodeID]bool{}
+	for _, id := range v.IDs {
+		if m := v.Member(id); m != nil && m.Node().State != shard.Active {
+			excluded[id] = true
+		}
+	}
+	s.node.Host().SetShunned(excluded)
+	for r := range v.Ranges {
+		if g := s.node.Host().Group(raftgroup.OfRange(quota.RangeID(r))); g != nil {
+			g.SetPreferred(preferred(v.Ranges[r], excluded))
+		}
+	}
+	if g := s.node.Host().Group(raftgroup.MetaGroup); g != nil {
+		g.SetPreferred(preferred(v.Meta, excluded))
+	}
+}
+
+// preferred is the first voter that may lead; nobody, if none may.
+func preferred(p shard.Placement, excluded map[quota.NodeID]bool) quota.NodeID {
+	for _, id := range p.Voters {
+		if !excluded[id] {
+			return id
+		}
+	}
+	return ""
+}
+
+// surplus counts the groups that are open here and should not be.
+func (s *Service) surplus(v *View) (count int) {
+	for r := range v.Ranges {
+		if s.node.Host().Group(raftgroup.OfRange(quota.RangeID(r))) != nil && !Names(v.Ranges[r], s.cfg.Self) {
+			count++
+		}
+	}
+	return count
+}
+
+// dropSurplus deletes replicas that this node is not to have. A node that starts
+// replays old placements: only one that has all that is committed knows.
+func (s *Service) dropSurplus() error {
+	v := s.View()
+	if !s.node.Newest(v.Table.Revision()) {
+		time.AfterFunc(settleAgain, s.wakeReconciler)
+		return nil
+	}
+	var errs []error
+	for r := range v.Ranges {
+		id := quota.RangeID(r)
+		if s.node.Host().Group(raftgroup.OfRange(id)) == nil || Names(v.Ranges[r], s.cfg.Self) {
+			continue
+		}
+		if err := s.node.Host().DropGroup(raftgroup.OfRange(id)); err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		s.node.Dropped(id)
+		s.log.Info("replica removed from this node", "range", id)
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,125 @@
+package membership
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	raftlogv1 "github.com/quorate/quorate/api/gen/quorate/raftlog/v1"
+	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/cluster/raftgroup"
+	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/shard"
+)
+
+// TestNextOfMeta: a new member that is not connected yet keeps the meta group from being as wanted, or nobody
+// would look at it again for lookAgain; a member that leaves does not.
+func TestNextOfMeta(t *testing.T) {
+	table := func(states ...State) *Table {
+		m := &raftlogv1.Membership{Revision: 1}
+		for i, s := range states {
+			m.Members = append(m.Members, &raftlogv1.StoredMember{Id: string(rune('a' + i)), Peer: "h:1", State: uint32(s)})
+		}
+		return New(m)
+	}
+	want := shard.Placement{Voters: []quota.NodeID{"a"}}
+	for name, c := range map[string]struct {
+		table *Table
+		alive []quota.NodeID
+		want  string
+	}{
+		"connected":     {table(Active, Active), []quota.NodeID{"a", "b"}, "add non-voter b: it is a new member"},
+		"not connected": {table(Active, Active), []quota.NodeID{"a"}, "wait b: a new member, it is not connected yet"},
+		"one of two":    {table(Active, Active, Active), []quota.NodeID{"a", "c"}, "add non-voter c: it is a new member"},
+		"leaves":        {table(Active, Leaving), []quota.NodeID{"a"}, "done: as wanted"},
+	} {
+		is := shard.Actual{Leader: "a", Voters: []quota.NodeID{"a"}, Ready: map[quota.NodeID]bool{"a": true}, Alive: map[quota.NodeID]bool{}}
+		for _, id := range c.alive {
+			is.Alive[id] = true
+		}
+		if got := next(c.table, raftgroup.MetaGroup, want, is).String(); got != c.want {
+			t.Errorf("%s: %s; want %s", name, got, c.want)
+		}
+	}
+}
+
+// TestRaised: a release that brings level 2 raises the cluster to it when every living member has
+// it, and not before; the next restart of an older node is refused in the handshake
+// (transport.TestLevels) and a join of one by the meta leader (TestJoinOfALowerLevel).
+func TestRaised(t *testing.T) {
+	for name, tt := range map[string]struct {
+		levels [3]uint32
+		dead   int // which member is given up; 0 is none
+		want   uint32
+	}{
+		"all have it":             {[3]uint32{2, 2, 2}, 0, 2},
+		"one has not":             {[3]uint32{2, 1, 2}, 0, 0},
+		"the one without is dead": {[3]uint32{2, 1, 2}, 2, 2},
+		"nobody else has":         {[3]uint32{1, 1, 1}, 0, 0},
+	} {
+		stored := &raftlogv1.Membership{Level: 1, Replicas: 3}
+		for i, level := range tt.levels {
+			stored.Members = append(stored.Members, &raftlogv1.StoredMember{
+				Id: fmt.Sprintf("n%d", i+1), Peer: fmt.Sprintf("h:%d", i+1), State: uint32(Active), Level: level, Dead: tt.dead == i+1,
+			})
+		}
+		table := New(stored)
+		if got := raiseLevel(table, 2).GetLevel().GetLevel(); got != tt.want {
+			t.Errorf("%s: raised to %d, want %d", name, got, tt.want)
+		}
+		if c := raiseLevel(table, 2); c != nil {
+			next, err := table.Apply(c)
+			if err != nil || next.Level() != 2 || raiseLevel(next, 2) != nil {
+				t.Errorf("%s: level %d, %v", name, next.Level(), err)
+			}
+		}
+		if raiseLevel(table, 1) != nil {
+			t.Errorf("%s: software of level 1 raises it", name)
+		}
+	}
+}
+
+// TestJoinOfALowerLevel: a node whose software has a lower level than the cluster does not join.
+func TestJoinOfALowerLevel(t *testing.T) {
+	table := New(&raftlogv1.Membership{Level: 2, Replicas: 3})
+	_, err := authorizeJoin(table, "", &quoratev1.JoinRequest{Node: "n4", Version: "0.1.0", Level: 1}, time.Now())
+	if err == nil || err.Error() != `version "0.1.0" of the new node has feature level 1; the cluster needs 2: use the cluster's version` {
+		t.Error(err)
+	}
+	if _, err := authorizeJoin(table, "", &quoratev1.JoinRequest{Node: "n4", Level: 2}, time.Now()); err == nil || !strings.HasPrefix(err.Error(), "token: ") {
+		t.Error(err)
+	}
+}
+
+// TestLostData: who is refused, by what the membership has of a node and what the
+// node says.
+func TestLostData(t *testing.T) {
+	members := []*raftlogv1.StoredMember{
+		{Id: "n1", Peer: "h:1", State: uint32(Active)},
+		{Id: "earlier", Peer: "h:2", State: uint32(Active)},
+		{Id: "first", Peer: "h:3", State: uint32(Active), FirstIncarnation: 7},
+		{Id: "joined", Peer: "h:4", State: uint32(Active), JoinedUnixNanos: 5},
+		{Id: "heard", Peer: "h:5", State: uint32(Active), JoinedUnixNanos: 5, FirstIncarnation: 8},
+	}
+	s := NewService(Config{Self: "n1"}, ViewOf(New(&raftlogv1.Membership{Members: members, Revision: 1}), 1), true, nil)
+	for _, tc := range []struct {
+		id      quota.NodeID
+		first   quota.Incarnation
+		refused bool
+	}{
+		{"earlier", 0, false},
+		{"earlier", 9, true}, // it had data without a name
+		{"first", 7, false},
+		{"first", 9, true},
+		{"first", 0, false}, // an earlier version has rewritten the name: it has data
+		{"joined", 9, false},
+		{"heard", 8, false},
+		{"heard", 9, true},
+		{"nobody", 9, false}, // others refuse it
+	} {
+		if got := s.Lost(tc.id, tc.first); (got != "") != tc.refused || got != "" && !strings.HasPrefix(got, LostData) {
+			t.Errorf("%s with %d: %q", tc.id, tc.first, got)
+		}
+	}
+}

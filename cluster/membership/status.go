@@ -1,0 +1,98 @@
+package membership
+
+import (
+	"context"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	raftlogv1 "github.com/quorate/quorate/api/gen/quorate/raftlog/v1"
+	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/cluster/raftgroup"
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// Replicas returns how many nodes are to keep each range.
+func (s *Service) Replicas() int {
+	if t := s.View().Table; t.Seeded() {
+		return t.Replicas()
+	}
+	return s.cfg.Replicas
+}
+
+// Tolerates returns how many more nodes may be lost, whichever they are, until some group
+// is without a majority of voters that answer. A leader knows who votes; of groups that
+// others lead it is who is wanted to, which may not be so yet.
+func (s *Service) Tolerates() int {
+	v := s.View()
+	least := len(v.IDs)
+	count := func(g uint32, wanted []quota.NodeID) {
+		voters := wanted
+		if here := s.node.Host().Group(g); here != nil && s.LeaderOf(g) == s.cfg.Self {
+			voters = nil
+			for _, m := range here.Members() {
+				if m.Voter {
+					voters = append(voters, m.ID)
+				}
+			}
+		}
+		answer := 0
+		for _, id := range voters {
+			if s.answers(id) {
+				answer++
+			}
+		}
+		least = min(least, max(0, answer-(len(voters)/2+1)))
+	}
+	count(raftgroup.MetaGroup, v.Meta.Voters)
+	for r := range v.Ranges {
+		count(raftgroup.OfRange(quota.RangeID(r)), v.Ranges[r].Voters)
+	}
+	return least
+}
+
+// answers reports whether a node is this one, or connected.
+func (s *Service) answers(id quota.NodeID) bool { return id == s.cfg.Self || s.node.Up(id) }
+
+// LeaderStatus asks the leader of the meta group what it alone knows; nil if it does not answer.
+func (s *Service) LeaderStatus(ctx context.Context) *quoratev1.GetStatusResponse {
+	res, err := s.changeOnce(ctx, &caller{}, &quoratev1.GetStatusRequest{})
+	if err != nil {
+		return nil
+	}
+	out, _ := res.(*quoratev1.GetStatusResponse)
+	return out
+}
+
+// leaderStatus is what this node knows of the cluster because it leads the meta
+// group: nodes that are silent, and ranges that are not as wanted.
+func (s *Service) leaderStatus(context.Context, *caller, *quoratev1.GetStatusRequest) (*quoratev1.GetStatusResponse, error) {
+	t := s.node.Table()
+	out := &quoratev1.GetStatusResponse{MembersRevision: t.Revision()}
+	for id, d := range s.node.Silences() {
+		out.Nodes = append(out.Nodes, &quoratev1.NodeStatus{Id: string(id), Silent: durationpb.New(d)})
+	}
+	_, want := t.Placements(s.cfg.Ranges)
+	for _, p := range s.toPlan(t) {
+		if p.Group != raftgroup.MetaGroup {
+			want[p.Group-1] = DecodePlacement(p)
+		}
+	}
+	for r := range quota.RangeID(s.cfg.Ranges) {
+		if step := s.rebalancer.unsettled(t, raftgroup.OfRange(r), want[r]); step != "" {
+			out.Ranges = append(out.Ranges, &quoratev1.RangeStatus{Id: uint32(r), Step: step})
+		}
+	}
+	return out, nil
+}
+
+// toPlan is what the membership is going to want of groups and does not yet: the rebalancer plans a moment after a change.
+func (s *Service) toPlan(t *Table) []*raftlogv1.StoredPlacement {
+	if !t.Seeded() || s.rebalancer.planned.Load() == t.Revision() {
+		return nil
+	}
+	list, err := s.plan(t, t.Nodes())
+	if err != nil {
+		return nil // the rebalancer says so
+	}
+	return list
+}

@@ -1,0 +1,160 @@
+package membership
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"google.golang.org/protobuf/encoding/protojson"
+
+	raftlogv1 "github.com/quorate/quorate/api/gen/quorate/raftlog/v1"
+	"github.com/quorate/quorate/cluster/datadir"
+	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/shard"
+)
+
+// View is who is in the cluster and who holds what, as this node knows it. It is
+// never changed.
+//
+// It comes from the settings until the meta group has a membership, then from
+// there. A copy of it in the data directory is what a node starts with: it finds
+// its peers, and the groups that it holds, before Raft has told it anything.
+type View struct {
+	Table  *Table
+	Nodes  map[quota.NodeID]string // peer addresses, this node's too
+	IDs    []quota.NodeID          // the same, sorted
+	Meta   shard.Placement
+	Ranges []shard.Placement
+}
+
+// View returns who is in the cluster as this node knows it now.
+func (s *Service) View() *View { return s.view.Load() }
+
+// Member returns what is stored of a node, nil when that is nothing.
+func (v *View) Member(id quota.NodeID) *Member { return v.Table.Member(id) }
+
+// Names reports whether a placement is of a node.
+func Names(p shard.Placement, id quota.NodeID) bool {
+	return slices.Contains(p.Voters, id) || slices.Contains(p.Removed, id)
+}
+
+// SettingsView returns the view out of the settings. A node that joins holds nothing
+// until the meta group says so.
+func SettingsView(cfg *Config) (*View, error) {
+	v := &View{Table: New(nil), Nodes: maps.Clone(cfg.Nodes), IDs: slices.Sorted(maps.Keys(cfg.Nodes)), Ranges: make([]shard.Placement, cfg.Ranges)}
+	if cfg.Join {
+		return v, nil
+	}
+	plan, err := shard.Plan(v.IDs, cfg.Ranges, cfg.Replicas)
+	if err != nil {
+		return nil, err
+	}
+	for r, voters := range plan {
+		v.Ranges[r].Voters = voters
+	}
+	v.Meta.Voters = v.IDs[:min(metaVoters, len(v.IDs)-1+len(v.IDs)%2)]
+	return v, nil
+}
+
+// ViewOf returns the view out of a membership.
+func ViewOf(t *Table, ranges int) *View {
+	v := &View{Table: t, Nodes: make(map[quota.NodeID]string, len(t.IDs())), IDs: t.IDs()}
+	for _, id := range v.IDs {
+		v.Nodes[id] = t.Member(id).Peer
+	}
+	v.Meta, v.Ranges = t.Placements(ranges)
+	return v
+}
+
+// metaVoters is the most nodes that vote in the meta group.
+const metaVoters = 3
+
+// File is the node's copy of the membership in its data directory, without its secrets.
+const File = "members.json"
+
+// FirstView returns what the node starts with. stored says that it has been here
+// before: its groups are on disk, and none is to be made.
+func FirstView(cfg *Config) (v *View, stored bool, err error) {
+	path := filepath.Join(cfg.Dir, File)
+	data, err := os.ReadFile(path)
+	if errors.Is(err, os.ErrNotExist) {
+		v, err = SettingsView(cfg)
+		return v, false, err
+	}
+	pb := &raftlogv1.Membership{}
+	if err == nil {
+		err = protojson.UnmarshalOptions{DiscardUnknown: true}.Unmarshal(data, pb)
+	}
+	if err != nil {
+		return nil, false, fmt.Errorf("%s: %w; it is a copy of what the meta group holds: put it back from another node's data directory", path, err)
+	}
+	v = ViewOf(New(pb), cfg.Ranges)
+	if v.Nodes[cfg.Self] == "" {
+		return nil, false, fmt.Errorf("%s: node %q is no member of cluster %q any more: it has left or was removed. Join it anew, with another data directory", path, cfg.Self, cfg.Cluster)
+	}
+	return v, true, nil
+}
+
+// Changed takes a membership over that the meta group has committed, or
+// replays: what is older than the node's own copy is history.
+func (s *Service) Changed(t *Table) {
+	have := s.View()
+	if !t.Seeded() || t.Revision() <= have.Table.Revision() {
+		return
+	}
+	if s.isAnother(t.Member(s.cfg.Self)) {
+		if have.Member(s.cfg.Self) != nil {
+			s.leave("another node has joined under its name")
+		}
+		return // replayed: from before this one joined
+	}
+	v := ViewOf(t, s.cfg.Ranges)
+	if v.Nodes[s.cfg.Self] == "" {
+		if have.Member(s.cfg.Self) != nil { // not from before it joined
+			s.leave("it is no member of the cluster any more")
+		}
+		return
+	}
+	s.view.Store(v)
+	s.wakeReconciler()
+	s.node.Announce()
+}
+
+// isAnother says whether a member of this node's name came in by another join.
+func (s *Service) isAnother(m *Member) bool {
+	return m != nil && s.cfg.JoinID != "" && m.JoinID != s.cfg.JoinID
+}
+
+// saveView writes the node's copy of the membership.
+func (s *Service) saveView(v *View) error {
+	data, err := protojson.MarshalOptions{Multiline: true}.Marshal(v.Table.Public())
+	if err != nil {
+		return err
+	}
+	return datadir.WriteFile(filepath.Join(s.cfg.Dir, File), append(data, '\n'))
+}
+
+// leave says, once, that this node is out of the cluster: whoever runs it stops it.
+func (s *Service) leave(why string) {
+	s.left.Do(func() {
+		s.log.Warn("this node is out of the cluster", "why", why)
+		close(s.out)
+	})
+}
+
+// Out is closed when the node has left the cluster, or was removed: it is to be
+// closed, and its data is of no use any more.
+func (s *Service) Out() <-chan struct{} { return s.out }
+
+// IsOut reports whether Out is closed.
+func (s *Service) IsOut() bool {
+	select {
+	case <-s.out:
+		return true
+	default:
+		return false
+	}
+}

@@ -1,0 +1,127 @@
+package cluster
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"time"
+
+	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
+	raftlogv1 "github.com/quorate/quorate/api/gen/quorate/raftlog/v1"
+	"github.com/quorate/quorate/cluster/control"
+	"github.com/quorate/quorate/cluster/membership"
+	"github.com/quorate/quorate/cluster/raftgroup"
+	"github.com/quorate/quorate/cluster/transport"
+	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/internal/snapshotio"
+	"github.com/quorate/quorate/leader"
+)
+
+// membership is the part of the settings that the membership needs.
+func (c *Config) membership(s starts) membership.Config {
+	return membership.Config{
+		Cluster: c.Cluster, Self: c.Self, Nodes: c.Nodes, Dir: c.Dir, Ranges: c.Ranges, Replicas: c.Replicas, Sync: c.Sync,
+		Join: c.Join, JoinID: c.JoinID, Zone: c.Zone, GRPC: c.GRPC, HTTP: c.HTTP, Version: c.Version,
+		Certificates: c.Certificates, Authority: c.Authority, TLS: c.TLS, DeadAfter: cmp.Or(c.DeadAfter, DefaultDeadAfter),
+		Incarnation: s.inc, First: s.first, Tracer: c.Tracer, Log: c.Logger,
+	}
+}
+
+// memberNode is the node as the membership sees it.
+type memberNode struct{ *Node }
+
+// Now implements membership.Node, as do the methods below.
+func (n memberNode) Now() quota.Time { return n.clock.now() }
+
+func (n memberNode) Net() *transport.Net { return n.net }
+
+func (n memberNode) Host() *raftgroup.Host { return n.host }
+
+func (n memberNode) MetaLeader() quota.NodeID { return n.routes.metaLeader() }
+
+func (n memberNode) Leader(r quota.RangeID) quota.NodeID { return n.routes.leader(r) }
+
+func (n memberNode) Up(id quota.NodeID) bool { return n.routes.up(id) }
+
+func (n memberNode) Silences() map[quota.NodeID]time.Duration { return n.routes.silences() }
+
+func (n memberNode) Newest(revision uint64) bool { return n.routes.hasMembers(revision) }
+
+func (n memberNode) Call(ctx context.Context, to quota.NodeID, c *peerv1.Call) (*peerv1.Call, error) {
+	return n.call(ctx, to, c)
+}
+
+func (n memberNode) CallSlow(ctx context.Context, to quota.NodeID, c *peerv1.Call) (*peerv1.Call, error) {
+	return n.callSlow(ctx, to, c)
+}
+
+func (n memberNode) Table() *membership.Table { return n.meta.Members.Load() }
+
+func (n memberNode) Commit(ctx context.Context, c *raftlogv1.ChangeMembers) (*membership.Table, error) {
+	res, err := n.ApplyMeta(ctx, snapshotio.Encode(&raftlogv1.MetaCommand{Change: &raftlogv1.MetaCommand_ChangeMembers{ChangeMembers: c}}))
+	if err != nil {
+		return nil, err
+	}
+	r, ok := res.(control.MembersResult)
+	if !ok {
+		return nil, errors.New("membership: the log answered something else")
+	}
+	return r.Table, r.Err
+}
+
+func (n memberNode) Announce() { n.announce() }
+
+func (n memberNode) Arrange(v *membership.View) error {
+	peers := maps.Clone(v.Nodes)
+	delete(peers, n.cfg.Self)
+	n.routes.setPeers(peers)
+	err := n.net.SetPeers(peers)
+	n.post(func(quota.Time) { n.agg.SetNodes(len(v.IDs)) })
+	for _, s := range n.seats {
+		s.with(func(l *leader.Ledger, _ quota.Time) { l.SetNodes(len(v.IDs)) })
+	}
+	return err
+}
+
+func (n memberNode) Dropped(r quota.RangeID) {
+	n.seats[r].fsm.clear()
+	n.Recorder.Forget(r)
+}
+
+// OpenMeta implements membership.Node.
+func (n memberNode) OpenMeta(v *membership.View, found bool) error {
+	others := slices.DeleteFunc(slices.Clone(v.IDs), func(id quota.NodeID) bool { return slices.Contains(v.Meta.Voters, id) })
+	_, err := n.host.Open(raftgroup.GroupOptions{
+		ID: metaGroup, Name: raftgroup.GroupName(metaGroup), Voters: v.Meta.Voters, Nonvoters: others, Join: !found, FSM: n.meta, Commit: 100 * time.Millisecond,
+		Fence: func(uint64) []byte {
+			return snapshotio.Encode(&raftlogv1.MetaCommand{Change: &raftlogv1.MetaCommand_TermStart{TermStart: n.termStart()}})
+		},
+		OnLeading: func(term uint64) {
+			n.log.Info("leads the meta group", "term", term)
+			n.announce()
+		},
+		OnFollowing: n.announce,
+	})
+	return err
+}
+
+// OpenRange implements membership.Node.
+func (n memberNode) OpenRange(v *membership.View, r quota.RangeID, found bool) error {
+	s := n.seats[r]
+	_, err := n.host.Open(raftgroup.GroupOptions{
+		ID: group(s.id), Name: raftgroup.GroupName(group(s.id)), Voters: v.Ranges[s.id].Voters, Join: !found, FSM: s.fsm,
+		Fence: func(uint64) []byte {
+			return snapshotio.Encode(&raftlogv1.RangeCommand{Change: &raftlogv1.RangeCommand_TermStart{TermStart: n.termStart()}})
+		},
+		OnLeading:   func(term uint64) { s.lead(quota.Term(term)) },
+		OnFollowing: s.follow,
+		OnLeader: func(id quota.NodeID) {
+			if id == "" && n.routes.unknown(s.id, n.cfg.Self) {
+				n.tellLost([]quota.RangeID{s.id})
+			}
+		},
+	})
+	return err
+}
