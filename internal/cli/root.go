@@ -28,6 +28,8 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
+	root.InitDefaultCompletionCmd(args...) // it prints to where the output goes now
+	usage.Explain(root)
 	started := false
 	root.PersistentPreRun = func(*cobra.Command, []string) { started = true }
 	cmd, err := root.ExecuteContextC(ctx)
@@ -37,7 +39,7 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if exit.Silent(err) {
 		return exit.CodeOf(err)
 	}
-	fmt.Fprintln(stderr, "quorate:", usage.PlainUsage(cmd, err))
+	fmt.Fprintln(stderr, "quorate:", usage.Text(root, err))
 	if !started || exit.WrongUsage(err) {
 		fmt.Fprintf(stderr, "Run \"%s --help\" for usage.\n", cmd.CommandPath())
 		return exit.Usage

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/charmbracelet/x/term"
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -22,15 +23,7 @@ import (
 // OnTerminal says whether a stream is a terminal that somebody looks at.
 func OnTerminal(stream any) bool {
 	f, ok := stream.(*os.File)
-	if !ok {
-		return false
-	}
-	st, err := f.Stat()
-	if err != nil || st.Mode()&os.ModeCharDevice == 0 {
-		return false
-	}
-	null, err := os.Stat(os.DevNull) // the one character device that is common and no terminal
-	return err != nil || !os.SameFile(st, null)
+	return ok && term.IsTerminal(f.Fd())
 }
 
 // Palette colours text, or leaves it alone.

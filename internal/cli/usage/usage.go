@@ -1,6 +1,7 @@
 package usage
 
 import (
+	"errors"
 	"fmt"
 	"regexp"
 	"strconv"
@@ -13,57 +14,109 @@ import (
 	"github.com/quorate/quorate/internal/nearest"
 )
 
-// The library's words for a command line that is wrong, which say too little.
-var (
-	argCount    = regexp.MustCompile(`^(accepts|requires) .*arg\(s\),.* received (\d+)$`)
-	unknownFlag = regexp.MustCompile(`^unknown flag: --(\S+)$`)
-	rootCommand = regexp.MustCompile(`^unknown command "(.+)" for "quorate"`)
-	noArguments = regexp.MustCompile(`^unknown command "(.+)" for "(quorate .+)"$`)
-	// A limit among the arguments of a command's use.
-	limitArgument = regexp.MustCompile(`(NAMESPACE/)?LIMIT`)
-	flagValue     = regexp.MustCompile(`^invalid argument (".*") for "(?:-., )?--(\S+)" flag: .*(?:invalid syntax|value out of range|invalid duration|unknown unit|missing unit).*$`)
-)
-
-var brackets = strings.NewReplacer("[", "", "]", "")
-
-// PlainUsage says of a command line that is wrong what would be right.
-func PlainUsage(cmd *cobra.Command, err error) string {
-	text := strings.ReplaceAll(err.Error(), "\n\n", "\n")
-	if m := argCount.FindStringSubmatch(text); m != nil {
-		return fmt.Sprintf("the command must be \"%s\"; got %s", strings.TrimSuffix(cmd.UseLine(), " [flags]"), arguments(m[2]))
+// Group returns a command that only has others below it.
+func Group(use, short, long string, commands ...*cobra.Command) *cobra.Command {
+	var names []string
+	for _, c := range commands {
+		names = append(names, c.Name())
 	}
-	if m := unknownFlag.FindStringSubmatch(text); m != nil {
-		if near := nearest.Word(m[1], flagsOf(cmd)); near != "" {
-			return fmt.Sprintf("%s; did you mean --%s?", text, near)
+	cmd := &cobra.Command{
+		Use: use, Short: short, Long: long,
+		RunE: func(*cobra.Command, []string) error {
+			return exit.Usagef("%s: say what to do: %s", use, strings.Join(names, ", "))
+		},
+	}
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return nil
 		}
-		return text + ownFlags(cmd)
-	}
-	if m := rootCommand.FindStringSubmatch(text); m != nil {
-		if others := elsewhere(cmd.Root(), m[1]); others != "" {
-			return fmt.Sprintf("unknown command %q; did you mean %s?", m[1], others)
+		right := suggestion(cmd, args[0])
+		if right == "" {
+			right = commandsNamed(cmd.Root(), args[0])
 		}
-	}
-	if m := noArguments.FindStringSubmatch(text); m != nil {
-		if right := ofLimit(cmd, m[1]); right != "" {
-			return fmt.Sprintf("unknown argument %q; did you mean %s?", m[1], right)
+		if right == "" {
+			right = withLimit(cmd, args[0])
 		}
-		if below := subcommandsOf(cmd); len(below) > 0 {
-			if near := nearest.Word(m[1], below); near != "" {
-				return fmt.Sprintf("unknown command %q; did you mean %q?", m[1], m[2]+" "+near)
-			}
-			return fmt.Sprintf("%s: unknown command %q; must be %s", m[2], m[1], strings.Join(below, ", "))
+		if right == "" {
+			return exit.Usagef("%s: unknown command %q; must be %s", use, args[0], strings.Join(names, ", "))
 		}
-		return fmt.Sprintf("unknown argument %q; the command must be %q", m[1], m[2])
+		return exit.Usagef("%s: unknown command %q; did you mean %s?", use, args[0], right)
 	}
-	if m := flagValue.FindStringSubmatch(text); m != nil {
-		return fmt.Sprintf("--%s %s: must be %s", m[2], m[1], kindOf(cmd.Flags().Lookup(m[2])))
-	}
-	return text
+	// A command that there is not is told before a flag that it would have.
+	cmd.FParseErrWhitelist.UnknownFlags = true
+	cmd.AddCommand(commands...)
+	return cmd
 }
 
-// ofLimit is what was meant by the name of a limit where a command takes none: its flag, or
-// the commands below it that are about a limit. Empty where there are none.
-func ofLimit(cmd *cobra.Command, arg string) string {
+// Explain has all commands say of a command line that is wrong what would be right.
+func Explain(root *cobra.Command) {
+	root.SetFlagErrorFunc(wrongFlag)
+	explainArguments(root)
+}
+
+func explainArguments(cmd *cobra.Command) {
+	for _, sub := range cmd.Commands() {
+		explainArguments(sub)
+	}
+	allowed := cmd.Args
+	if allowed == nil {
+		return
+	}
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		err := allowed(cmd, args)
+		switch {
+		case err == nil || exit.WrongUsage(err):
+			return err
+		case allowed(cmd, nil) == nil && allowed(cmd, args[:1]) != nil:
+			return needlessArgument(cmd, args[0])
+		}
+		got := "no arguments"
+		switch len(args) {
+		case 0:
+		case 1:
+			got = "1 argument"
+		default:
+			got = fmt.Sprintf("%d arguments", len(args))
+		}
+		return exit.Usagef("the command must be \"%s\"; got %s", strings.TrimSuffix(cmd.UseLine(), " [flags]"), got)
+	}
+}
+
+// needlessArgument is the error of an argument of a command that takes none.
+func needlessArgument(cmd *cobra.Command, arg string) error {
+	if right := withLimit(cmd, arg); right != "" {
+		return exit.Usagef("unknown argument %q; did you mean %s?", arg, right)
+	}
+	if !cmd.HasSubCommands() {
+		return exit.Usagef("unknown argument %q; the command must be %q", arg, cmd.CommandPath())
+	}
+	if near := suggestion(cmd, arg); near != "" {
+		return exit.Usagef("unknown command %q; did you mean %q?", arg, cmd.CommandPath()+" "+near)
+	}
+	var names []string
+	for _, sub := range cmd.Commands() {
+		names = append(names, sub.Name())
+	}
+	return exit.Usagef("%s: unknown command %q; must be %s", cmd.CommandPath(), arg, strings.Join(names, ", "))
+}
+
+// suggestion returns the name of the command below cmd that was most likely meant, or "".
+func suggestion(cmd *cobra.Command, typed string) string {
+	cmd.SuggestionsMinimumDistance = 2
+	if near := cmd.SuggestionsFor(typed); len(near) > 0 {
+		return near[0]
+	}
+	return ""
+}
+
+var (
+	brackets      = strings.NewReplacer("[", "", "]", "")
+	limitArgument = regexp.MustCompile(`(NAMESPACE/)?LIMIT`) // in the use of a command
+)
+
+// withLimit returns what was meant by the name of a limit where a command takes none: its flag, or
+// the commands below it that are about a limit. It is empty where there are none.
+func withLimit(cmd *cobra.Command, arg string) string {
 	if !strings.Contains(arg, "/") {
 		return ""
 	}
@@ -79,17 +132,9 @@ func ofLimit(cmd *cobra.Command, arg string) string {
 	return strings.Join(ways, " or ")
 }
 
-// subcommandsOf are the names of the commands below one.
-func subcommandsOf(cmd *cobra.Command) (names []string) {
-	for _, sub := range cmd.Commands() {
-		names = append(names, sub.Name())
-	}
-	return names
-}
-
-// elsewhere are the commands, of whatever group, that have a name, with or without its
+// commandsNamed returns the commands, of whatever group, that have a name, with or without its
 // hyphens: the first few.
-func elsewhere(root *cobra.Command, name string) string {
+func commandsNamed(root *cobra.Command, name string) string {
 	const most = 3
 	var paths []string
 	plain := func(s string) string { return strings.ReplaceAll(s, "-", "") }
@@ -106,85 +151,54 @@ func elsewhere(root *cobra.Command, name string) string {
 	return strings.Join(paths[:min(len(paths), most)], " or ")
 }
 
-// ownFlags names the flags of a command that has few.
-func ownFlags(cmd *cobra.Command) string {
-	const most = 9
-	var names []string
-	cmd.LocalNonPersistentFlags().VisitAll(func(f *pflag.Flag) {
-		if f.Name != "help" {
-			names = append(names, "--"+f.Name)
+// rootCommand is the library's text for a word that is none of the commands below the root.
+var rootCommand = regexp.MustCompile(`^unknown command "(.+)" for "quorate"`)
+
+// Text returns the text of an error, and for an unknown command which group has one of that name.
+func Text(root *cobra.Command, err error) string {
+	text := strings.ReplaceAll(err.Error(), "\n\n", "\n")
+	if m := rootCommand.FindStringSubmatch(text); m != nil {
+		if right := commandsNamed(root, m[1]); right != "" {
+			return fmt.Sprintf("unknown command %q; did you mean %s?", m[1], right)
 		}
-	})
-	if len(names) == 0 || len(names) > most {
-		return ""
 	}
-	return fmt.Sprintf("; %s has %s", cmd.CommandPath(), strings.Join(names, ", "))
+	return text
 }
 
-// kindOf is what the values of a flag are.
-func kindOf(f *pflag.Flag) string {
-	if f == nil {
-		return "of another kind"
-	}
-	switch kind := f.Value.Type(); {
-	case kind == "duration":
-		return "a duration with its unit, such as 500ms or 1h30m"
-	case kind == "bool":
-		return "true or false"
-	case strings.HasPrefix(kind, "float"):
-		return "a number"
-	case strings.HasPrefix(kind, "uint"):
-		return "a whole number, 0 or more"
-	}
-	return "a whole number"
-}
-
-func arguments(n string) string {
-	switch n {
-	case "0":
-		return "no arguments"
-	case "1":
-		return "1 argument"
-	}
-	return n + " arguments"
-}
-
-// flagsOf are the names of a command's flags.
-func flagsOf(cmd *cobra.Command) (names []string) {
-	cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
-	return names
-}
-
-// Group is a command that only has others below it.
-func Group(use, short, long string, commands ...*cobra.Command) *cobra.Command {
-	var names []string
-	for _, c := range commands {
-		names = append(names, c.Name())
-	}
-	cmd := &cobra.Command{
-		Use: use, Short: short, Long: long,
-		RunE: func(*cobra.Command, []string) error {
-			return exit.Usagef("%s: say what to do: %s", use, strings.Join(names, ", "))
-		},
-	}
-	cmd.Args = func(cmd *cobra.Command, args []string) error {
-		if len(args) == 0 {
-			return nil
+// wrongFlag says of a flag that there is not which was meant, or which there are, and of a value what it must be.
+func wrongFlag(cmd *cobra.Command, err error) error {
+	if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok && unknown.GetSpecifiedShortnames() == "" {
+		var all, own []string
+		cmd.Flags().VisitAll(func(f *pflag.Flag) { all = append(all, f.Name) })
+		if near := nearest.Word(unknown.GetSpecifiedName(), all); near != "" {
+			return exit.Usagef("%w; did you mean --%s?", err, near)
 		}
-		cmd.SuggestionsMinimumDistance = 2
-		if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
-			return fmt.Errorf("%s: unknown command %q; did you mean %s?", use, args[0], near[0])
+		cmd.LocalNonPersistentFlags().VisitAll(func(f *pflag.Flag) {
+			if f.Name != "help" {
+				own = append(own, "--"+f.Name)
+			}
+		})
+		if len(own) > 0 && len(own) <= 9 { // more are not read
+			return exit.Usagef("%w; %s has %s", err, cmd.CommandPath(), strings.Join(own, ", "))
 		}
-		if others := elsewhere(cmd.Root(), args[0]); others != "" {
-			return fmt.Errorf("%s: unknown command %q; did you mean %s?", use, args[0], others)
-		}
-		if right := ofLimit(cmd, args[0]); right != "" {
-			return fmt.Errorf("%s: unknown command %q; did you mean %s?", use, args[0], right)
-		}
-		return fmt.Errorf("%s: unknown command %q; must be %s", use, args[0], strings.Join(names, ", "))
 	}
-	// A command that there is not is told before a flag that it would have.
-	cmd.FParseErrWhitelist.UnknownFlags = true
-	cmd.AddCommand(commands...)
-	return cmd
+	if wrong, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
+		kind := wrong.GetFlag().Value.Type()
+		_, number := errors.AsType[*strconv.NumError](err) // or a boolean
+		must := "a whole number"
+		switch {
+		case kind == "duration":
+			must = "a duration with its unit, such as 500ms or 1h30m"
+		case !number:
+			return err // the flag's own words
+		case kind == "bool":
+			must = "true or false"
+		case strings.HasPrefix(kind, "float"):
+			must = "a number"
+		case strings.HasPrefix(kind, "uint"):
+			must = "a whole number, 0 or more"
+		}
+		return exit.Usagef("--%s %q: must be %s", wrong.GetFlag().Name, wrong.GetValue(), must)
+	}
+	return err
 }
