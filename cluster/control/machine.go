@@ -2,6 +2,7 @@ package control
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -107,9 +108,15 @@ func (m *Machine) Apply(_, _ uint64, data []byte) any {
 		return m.Security.apply(c.ChangeSecurity)
 	case *raftlogv1.MetaCommand_ChangeMembers:
 		return m.changeMembers(c.ChangeMembers)
+	case *raftlogv1.MetaCommand_TermStart, *raftlogv1.MetaCommand_AdvanceCommit:
+		return nil
 	}
-	return nil
+	return errUnknownCommand
 }
+
+// errUnknownCommand is the result of an entry of a kind that this version does not know. The
+// cluster's feature level keeps such entries out of the log.
+var errUnknownCommand = errors.New("meta command: of no kind that this version knows")
 
 // MembersResult is what applying a ChangeMembers returns.
 type MembersResult struct {

@@ -2,11 +2,14 @@ package control
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"strconv"
 	"testing"
 	"time"
+
+	"google.golang.org/protobuf/encoding/protowire"
 
 	raftlogv1 "github.com/quorate/quorate/api/gen/quorate/raftlog/v1"
 	"github.com/quorate/quorate/internal/limitproto"
@@ -50,6 +53,25 @@ func TestMetaMachine(t *testing.T) {
 				t.Errorf("told of %d changes of limits, %d of overrides and %d of policies", len(told), overridden, reloaded)
 			}
 		})
+	}
+}
+
+// TestNoChange: entries that change nothing have no result, and those that say nothing have an error.
+func TestNoChange(t *testing.T) {
+	m := NewMachine(func(*quota.Limits) { t.Error("the limits changed") }, func([]quota.Key) { t.Error("overrides changed") })
+	for _, cmd := range []*raftlogv1.MetaCommand{
+		{Change: &raftlogv1.MetaCommand_AdvanceCommit{AdvanceCommit: &raftlogv1.AdvanceCommit{}}},
+		{Change: &raftlogv1.MetaCommand_TermStart{TermStart: &raftlogv1.TermStart{Node: "n1"}}},
+	} {
+		if res := m.Apply(1, 1, snapshotio.Encode(cmd)); res != nil {
+			t.Errorf("%v: %v; want nothing", cmd, res)
+		}
+	}
+	unknown := protowire.AppendBytes(protowire.AppendTag(nil, 1000, protowire.BytesType), nil)
+	for _, data := range [][]byte{nil, unknown} {
+		if res, _ := m.Apply(1, 1, data).(error); !errors.Is(res, errUnknownCommand) {
+			t.Errorf("%x: %v; want %v", data, res, errUnknownCommand)
+		}
 	}
 }
 

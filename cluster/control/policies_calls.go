@@ -8,6 +8,7 @@ import (
 
 	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
 	raftlogv1 "github.com/quorate/quorate/api/gen/quorate/raftlog/v1"
+	"github.com/quorate/quorate/cluster/raftgroup"
 	"github.com/quorate/quorate/internal/account"
 	"github.com/quorate/quorate/internal/limitproto"
 	"github.com/quorate/quorate/internal/quota"
@@ -59,8 +60,8 @@ func (s *Store) LoadPolicies(ctx context.Context, by string, id account.ConfigID
 // other nodes, which ask the leader, would not find the config yet.
 func (s *Store) LeaderHas(ctx context.Context, revision uint64) error {
 	for {
-		res, err := s.changePolicies(ctx, nil, &raftlogv1.MetaCommand{})
-		if err != nil || res.revision >= revision {
+		has, err := s.awaitCommitted(ctx)
+		if err != nil || has >= revision {
 			return err
 		}
 		select {
@@ -116,7 +117,6 @@ func (s *Store) ListPolicies(_ context.Context, app, realm, after string, limit 
 }
 
 // changePolicies proposes a change and waits until this node has applied it.
-// Without a change it waits for all changes that were committed before the call.
 func (s *Store) changePolicies(ctx context.Context, made func() bool, cmd *raftlogv1.MetaCommand) (policiesResult, error) {
 	p, err := newProposal(cmd)
 	if err != nil {
@@ -131,25 +131,60 @@ func (s *Store) changePolicies(ctx context.Context, made func() bool, cmd *raftl
 	if err != nil {
 		return policiesResult{}, err
 	}
-	res := s.policiesResult(out)
+	if out == nil { // the answer was lost, and this node has applied the change
+		return policiesResult{revision: s.machine.Policies.Load().Revision}, nil
+	}
+	res := policiesResultOf(out)
 	if res.err != nil {
 		return res, res.err
 	}
-	applied := func() bool { return s.machine.Policies.Load().Revision >= res.revision }
-	if s.waitHere(ctx, applied); !applied() {
-		return res, &quota.NoLeaderError{Reason: "this node has not heard of the newest policies yet"}
-	}
-	return res, nil
+	return res, s.awaitPolicies(ctx, res.revision)
 }
 
-// policiesResult is the result of an entry; that of one without a change is how
-// far this node is.
-func (s *Store) policiesResult(out any) policiesResult {
-	switch res := out.(type) {
-	case policiesResult:
+// awaitCommitted waits until this node has applied all changes of policy configs that were
+// committed when it was called, and returns how many the meta leader had applied.
+func (s *Store) awaitCommitted(ctx context.Context) (revision uint64, err error) {
+	revision, err = untilDone(ctx, "say whether there are newer policies", func(ctx context.Context) (uint64, error) {
+		revision, err := s.policiesCommitted(ctx)
+		if !errors.Is(err, raftgroup.ErrNotLeader) {
+			return revision, err
+		}
+		c, err := s.callLeader(ctx, &peerv1.Call{Body: &peerv1.Call_PoliciesRevision{PoliciesRevision: &peerv1.CallPoliciesRevision{}}})
+		return c.GetPoliciesRevisionResult().GetRevision(), err
+	})
+	if err != nil {
+		return 0, err
+	}
+	return revision, s.awaitPolicies(ctx, revision)
+}
+
+// policiesCommitted returns how many changes of policy configs this node has applied, once these
+// are all that were committed when it was called. It leaves nothing in the log. The error is
+// raftgroup.ErrNotLeader where this node does not lead the meta group.
+func (s *Store) policiesCommitted(ctx context.Context) (uint64, error) {
+	g := s.node.MetaGroup()
+	if g == nil {
+		return 0, raftgroup.ErrNotLeader
+	}
+	if err := g.Confirm(ctx); err != nil {
+		return 0, err
+	}
+	return s.machine.Policies.Load().Revision, nil
+}
+
+// awaitPolicies waits, a little, until this node has applied so many changes.
+func (s *Store) awaitPolicies(ctx context.Context, revision uint64) error {
+	applied := func() bool { return s.machine.Policies.Load().Revision >= revision }
+	if s.waitHere(ctx, applied); !applied() {
+		return &quota.NoLeaderError{Reason: "this node has not heard of the newest policies yet"}
+	}
+	return nil
+}
+
+// policiesResultOf returns the result of an entry of the log.
+func policiesResultOf(out any) policiesResult {
+	if res, ok := out.(policiesResult); ok {
 		return res
-	case nil:
-		return policiesResult{revision: s.machine.Policies.Load().Revision}
 	}
 	return policiesResult{err: fmt.Errorf("policies: the log answered %v", out)}
 }

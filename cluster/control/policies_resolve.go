@@ -4,7 +4,6 @@ import (
 	"context"
 	"sync"
 
-	raftlogv1 "github.com/quorate/quorate/api/gen/quorate/raftlog/v1"
 	"github.com/quorate/quorate/internal/account"
 	"github.com/quorate/quorate/internal/quota"
 )
@@ -105,7 +104,7 @@ func (s *Store) runCatchUps() {
 		}
 	}()
 	for q := s.catchUps.take(); q != nil; q = s.catchUps.take() {
-		_, q.err = s.changePolicies(ctx, nil, &raftlogv1.MetaCommand{})
+		_, q.err = s.awaitCommitted(ctx)
 		close(q.done)
 	}
 }

@@ -52,50 +52,54 @@ func newProposal(cmd *raftlogv1.MetaCommand) (proposal, error) {
 // for ten seconds or until ctx ends the error is a NoLeaderError; the change may
 // be taken later nevertheless.
 func (s *Store) propose(ctx context.Context, p proposal) (any, error) {
+	return untilDone(ctx, "take the change", func(ctx context.Context) (any, error) {
+		res, err := s.ApplyMeta(ctx, p.command)
+		if errors.Is(err, raftgroup.ErrNotLeader) {
+			var c *peerv1.Call
+			if c, err = s.callLeader(ctx, p.call(p.command)); err == nil {
+				res = p.result(c)
+			}
+		}
+		if err != nil && p.made != nil && p.made() {
+			return nil, nil
+		}
+		return res, err
+	})
+}
+
+// untilDone repeats a try until it succeeds. After ten seconds or when ctx ends the error
+// is a NoLeaderError; what names what the meta group did not do.
+func untilDone[T any](ctx context.Context, what string, try func(context.Context) (T, error)) (T, error) {
 	ctx, cancel := context.WithTimeout(ctx, proposeLimit)
 	defer cancel()
 	for {
-		res, err := s.proposeOnce(ctx, p)
+		res, err := try(ctx)
 		if err == nil {
 			return res, nil
 		}
-		if p.made != nil && p.made() {
-			return nil, nil
-		}
 		select {
 		case <-ctx.Done():
-			return nil, &quota.NoLeaderError{Reason: fmt.Sprintf("the meta group did not take the change: %v", err)}
+			return res, &quota.NoLeaderError{Reason: fmt.Sprintf("the meta group did not %s: %v", what, err)}
 		case <-time.After(tryPause):
 		}
 	}
 }
 
-func (s *Store) proposeOnce(ctx context.Context, p proposal) (any, error) {
-	if res, err := s.ApplyMeta(ctx, p.command); !errors.Is(err, raftgroup.ErrNotLeader) {
-		return res, err
-	}
+// callLeader calls the meta leader, which is another node.
+func (s *Store) callLeader(ctx context.Context, c *peerv1.Call) (*peerv1.Call, error) {
 	to := s.node.MetaLeader()
 	if to == "" || to == s.self {
 		return nil, errors.New("the meta group has no leader")
 	}
-	c, err := s.node.Call(ctx, to, p.call(p.command))
-	if err != nil {
-		return nil, err
-	}
-	return p.result(c), nil
+	return s.node.Call(ctx, to, c)
 }
 
 // ApplyMeta proposes the command here. The error is about the proposal; that
-// of the change itself is in the result. An empty command is a question, and leaves
-// nothing in the log: this node has applied all that was committed if there is no
-// error.
+// of the change itself is in the result.
 func (s *Store) ApplyMeta(ctx context.Context, cmd []byte) (any, error) {
 	g := s.node.MetaGroup()
 	if g == nil {
 		return nil, raftgroup.ErrNotLeader
-	}
-	if len(cmd) == 0 {
-		return nil, g.Confirm(ctx)
 	}
 	res, err := g.Apply(ctx, cmd)
 	if err == nil {
@@ -104,6 +108,8 @@ func (s *Store) ApplyMeta(ctx context.Context, cmd []byte) (any, error) {
 	return res, err
 }
 
+var advanceCommit = snapshotio.Encode(&raftlogv1.MetaCommand{Change: &raftlogv1.MetaCommand_AdvanceCommit{AdvanceCommit: &raftlogv1.AdvanceCommit{}}})
+
 // spreadCommit lets the others apply what was just committed: they learn of it
 // with the next entry. Without one that would take the group's commit timeout, a
 // hundred milliseconds or more.
@@ -111,7 +117,7 @@ func (s *Store) spreadCommit() {
 	ctx, cancel := context.WithTimeout(context.Background(), proposeTimeout)
 	defer cancel()
 	if g := s.node.MetaGroup(); g != nil {
-		_, _ = g.Apply(ctx, snapshotio.Encode(&raftlogv1.MetaCommand{})) // nothing depends on it
+		_, _ = g.Apply(ctx, advanceCommit) // nothing depends on it
 	}
 }
 

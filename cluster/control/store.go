@@ -80,7 +80,11 @@ func (s *Store) AddCalls(t peercall.Table) {
 		if err != nil {
 			return nil, err
 		}
-		return encodePoliciesResult(s.policiesResult(res)), nil
+		return encodePoliciesResult(policiesResultOf(res)), nil
+	})
+	peercall.Handle(t, peercall.Limit, func(ctx context.Context, _ quota.NodeID, _ *peerv1.CallPoliciesRevision) (*peerv1.CallPoliciesRevisionResult, error) {
+		revision, err := s.policiesCommitted(ctx)
+		return &peerv1.CallPoliciesRevisionResult{Revision: revision}, err
 	})
 	peercall.Handle(t, peercall.Limit, func(ctx context.Context, _ quota.NodeID, c *peerv1.CallSecurity) (*peerv1.CallSecurityResult, error) {
 		res, err := s.ApplyMeta(ctx, c.Command)

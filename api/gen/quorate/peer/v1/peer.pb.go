@@ -2604,6 +2604,8 @@ type Call struct {
 	//	*Call_OverridesResult
 	//	*Call_Policies
 	//	*Call_PoliciesResult
+	//	*Call_PoliciesRevision
+	//	*Call_PoliciesRevisionResult
 	//	*Call_Accounts
 	//	*Call_AccountsResult
 	//	*Call_ReadAccounts
@@ -2815,6 +2817,24 @@ func (x *Call) GetPoliciesResult() *CallPoliciesResult {
 	if x != nil {
 		if x, ok := x.Body.(*Call_PoliciesResult); ok {
 			return x.PoliciesResult
+		}
+	}
+	return nil
+}
+
+func (x *Call) GetPoliciesRevision() *CallPoliciesRevision {
+	if x != nil {
+		if x, ok := x.Body.(*Call_PoliciesRevision); ok {
+			return x.PoliciesRevision
+		}
+	}
+	return nil
+}
+
+func (x *Call) GetPoliciesRevisionResult() *CallPoliciesRevisionResult {
+	if x != nil {
+		if x, ok := x.Body.(*Call_PoliciesRevisionResult); ok {
+			return x.PoliciesRevisionResult
 		}
 	}
 	return nil
@@ -3154,14 +3174,23 @@ type Call_OverridesResult struct {
 }
 
 type Call_Policies struct {
-	// Change policy configs, or ask how many changes there were; sent to the meta
-	// leader.
+	// Change policy configs; sent to the meta leader.
 	Policies *CallPolicies `protobuf:"bytes,24,opt,name=policies,proto3,oneof"`
 }
 
 type Call_PoliciesResult struct {
 	// Its answer.
 	PoliciesResult *CallPoliciesResult `protobuf:"bytes,25,opt,name=policies_result,json=policiesResult,proto3,oneof"`
+}
+
+type Call_PoliciesRevision struct {
+	// Ask how many changes of policy configs there were; sent to the meta leader.
+	PoliciesRevision *CallPoliciesRevision `protobuf:"bytes,26,opt,name=policies_revision,json=policiesRevision,proto3,oneof"`
+}
+
+type Call_PoliciesRevisionResult struct {
+	// Its answer.
+	PoliciesRevisionResult *CallPoliciesRevisionResult `protobuf:"bytes,27,opt,name=policies_revision_result,json=policiesRevisionResult,proto3,oneof"`
 }
 
 type Call_Accounts struct {
@@ -3336,6 +3365,10 @@ func (*Call_OverridesResult) isCall_Body() {}
 func (*Call_Policies) isCall_Body() {}
 
 func (*Call_PoliciesResult) isCall_Body() {}
+
+func (*Call_PoliciesRevision) isCall_Body() {}
+
+func (*Call_PoliciesRevisionResult) isCall_Body() {}
 
 func (*Call_Accounts) isCall_Body() {}
 
@@ -6347,8 +6380,7 @@ func (x *CallOverridesResult) GetAdding() int64 {
 // CallPolicies changes policy configs.
 type CallPolicies struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// An encoded quorate.raftlog.v1.MetaCommand. Empty changes nothing: the answer
-	// then tells of all changes that were committed before the call.
+	// An encoded quorate.raftlog.v1.MetaCommand.
 	Command       []byte `protobuf:"bytes,1,opt,name=command,proto3" json:"command,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -6464,6 +6496,91 @@ func (x *CallPoliciesResult) GetBound() *PoliciesBound {
 	return nil
 }
 
+// CallPoliciesRevision asks how many changes of policy configs there were. It
+// changes nothing, and leaves nothing in the log.
+type CallPoliciesRevision struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CallPoliciesRevision) Reset() {
+	*x = CallPoliciesRevision{}
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[68]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CallPoliciesRevision) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CallPoliciesRevision) ProtoMessage() {}
+
+func (x *CallPoliciesRevision) ProtoReflect() protoreflect.Message {
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[68]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CallPoliciesRevision.ProtoReflect.Descriptor instead.
+func (*CallPoliciesRevision) Descriptor() ([]byte, []int) {
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{68}
+}
+
+// CallPoliciesRevisionResult answers CallPoliciesRevision.
+type CallPoliciesRevisionResult struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Number of changes of policy configs, at least of those that were committed
+	// before the call.
+	Revision      uint64 `protobuf:"varint,1,opt,name=revision,proto3" json:"revision,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CallPoliciesRevisionResult) Reset() {
+	*x = CallPoliciesRevisionResult{}
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[69]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CallPoliciesRevisionResult) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CallPoliciesRevisionResult) ProtoMessage() {}
+
+func (x *CallPoliciesRevisionResult) ProtoReflect() protoreflect.Message {
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[69]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CallPoliciesRevisionResult.ProtoReflect.Descriptor instead.
+func (*CallPoliciesRevisionResult) Descriptor() ([]byte, []int) {
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{69}
+}
+
+func (x *CallPoliciesRevisionResult) GetRevision() uint64 {
+	if x != nil {
+		return x.Revision
+	}
+	return 0
+}
+
 // PoliciesBound is account.PoliciesFullError.
 type PoliciesBound struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -6481,7 +6598,7 @@ type PoliciesBound struct {
 
 func (x *PoliciesBound) Reset() {
 	*x = PoliciesBound{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[68]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6493,7 +6610,7 @@ func (x *PoliciesBound) String() string {
 func (*PoliciesBound) ProtoMessage() {}
 
 func (x *PoliciesBound) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[68]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6506,7 +6623,7 @@ func (x *PoliciesBound) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PoliciesBound.ProtoReflect.Descriptor instead.
 func (*PoliciesBound) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{68}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *PoliciesBound) GetWhat() string {
@@ -6555,7 +6672,7 @@ type CallKeys struct {
 
 func (x *CallKeys) Reset() {
 	*x = CallKeys{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[69]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6567,7 +6684,7 @@ func (x *CallKeys) String() string {
 func (*CallKeys) ProtoMessage() {}
 
 func (x *CallKeys) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[69]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6580,7 +6697,7 @@ func (x *CallKeys) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallKeys.ProtoReflect.Descriptor instead.
 func (*CallKeys) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{69}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *CallKeys) GetKeys() []*CounterKey {
@@ -6627,7 +6744,7 @@ type CounterKey struct {
 
 func (x *CounterKey) Reset() {
 	*x = CounterKey{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[70]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6639,7 +6756,7 @@ func (x *CounterKey) String() string {
 func (*CounterKey) ProtoMessage() {}
 
 func (x *CounterKey) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[70]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6652,7 +6769,7 @@ func (x *CounterKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CounterKey.ProtoReflect.Descriptor instead.
 func (*CounterKey) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{70}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *CounterKey) GetNamespace() string {
@@ -6690,7 +6807,7 @@ type CallKeysResult struct {
 
 func (x *CallKeysResult) Reset() {
 	*x = CallKeysResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[71]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6702,7 +6819,7 @@ func (x *CallKeysResult) String() string {
 func (*CallKeysResult) ProtoMessage() {}
 
 func (x *CallKeysResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[71]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6715,7 +6832,7 @@ func (x *CallKeysResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallKeysResult.ProtoReflect.Descriptor instead.
 func (*CallKeysResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{71}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *CallKeysResult) GetKeys() [][]byte {
@@ -6746,7 +6863,7 @@ type CallAccounts struct {
 
 func (x *CallAccounts) Reset() {
 	*x = CallAccounts{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[72]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6758,7 +6875,7 @@ func (x *CallAccounts) String() string {
 func (*CallAccounts) ProtoMessage() {}
 
 func (x *CallAccounts) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[72]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6771,7 +6888,7 @@ func (x *CallAccounts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallAccounts.ProtoReflect.Descriptor instead.
 func (*CallAccounts) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{72}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *CallAccounts) GetRange() uint32 {
@@ -6799,7 +6916,7 @@ type CallAccountsResult struct {
 
 func (x *CallAccountsResult) Reset() {
 	*x = CallAccountsResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[73]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6811,7 +6928,7 @@ func (x *CallAccountsResult) String() string {
 func (*CallAccountsResult) ProtoMessage() {}
 
 func (x *CallAccountsResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[73]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6824,7 +6941,7 @@ func (x *CallAccountsResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallAccountsResult.ProtoReflect.Descriptor instead.
 func (*CallAccountsResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{73}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *CallAccountsResult) GetOutcomes() []*AccountOutcome {
@@ -6859,7 +6976,7 @@ type AccountOutcome struct {
 
 func (x *AccountOutcome) Reset() {
 	*x = AccountOutcome{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[74]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6871,7 +6988,7 @@ func (x *AccountOutcome) String() string {
 func (*AccountOutcome) ProtoMessage() {}
 
 func (x *AccountOutcome) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[74]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6884,7 +7001,7 @@ func (x *AccountOutcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccountOutcome.ProtoReflect.Descriptor instead.
 func (*AccountOutcome) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{74}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *AccountOutcome) GetCode() uint32 {
@@ -6966,7 +7083,7 @@ type AccountResult struct {
 
 func (x *AccountResult) Reset() {
 	*x = AccountResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[75]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6978,7 +7095,7 @@ func (x *AccountResult) String() string {
 func (*AccountResult) ProtoMessage() {}
 
 func (x *AccountResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[75]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6991,7 +7108,7 @@ func (x *AccountResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccountResult.ProtoReflect.Descriptor instead.
 func (*AccountResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{75}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *AccountResult) GetNew() int64 {
@@ -7064,7 +7181,7 @@ type AccountName struct {
 
 func (x *AccountName) Reset() {
 	*x = AccountName{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[76]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7076,7 +7193,7 @@ func (x *AccountName) String() string {
 func (*AccountName) ProtoMessage() {}
 
 func (x *AccountName) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[76]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7089,7 +7206,7 @@ func (x *AccountName) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccountName.ProtoReflect.Descriptor instead.
 func (*AccountName) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{76}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *AccountName) GetApp() string {
@@ -7159,7 +7276,7 @@ type AccountFilter struct {
 
 func (x *AccountFilter) Reset() {
 	*x = AccountFilter{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[77]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7171,7 +7288,7 @@ func (x *AccountFilter) String() string {
 func (*AccountFilter) ProtoMessage() {}
 
 func (x *AccountFilter) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[77]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7184,7 +7301,7 @@ func (x *AccountFilter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccountFilter.ProtoReflect.Descriptor instead.
 func (*AccountFilter) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{77}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *AccountFilter) GetApp() string {
@@ -7264,7 +7381,7 @@ type CallTurn struct {
 
 func (x *CallTurn) Reset() {
 	*x = CallTurn{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[78]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7276,7 +7393,7 @@ func (x *CallTurn) String() string {
 func (*CallTurn) ProtoMessage() {}
 
 func (x *CallTurn) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[78]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7289,7 +7406,7 @@ func (x *CallTurn) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallTurn.ProtoReflect.Descriptor instead.
 func (*CallTurn) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{78}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *CallTurn) GetRange() uint32 {
@@ -7338,7 +7455,7 @@ type CallTurnResult struct {
 
 func (x *CallTurnResult) Reset() {
 	*x = CallTurnResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[79]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7350,7 +7467,7 @@ func (x *CallTurnResult) String() string {
 func (*CallTurnResult) ProtoMessage() {}
 
 func (x *CallTurnResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[79]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7363,7 +7480,7 @@ func (x *CallTurnResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallTurnResult.ProtoReflect.Descriptor instead.
 func (*CallTurnResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{79}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *CallTurnResult) GetTaken() bool {
@@ -7395,7 +7512,7 @@ type CallReadAccounts struct {
 
 func (x *CallReadAccounts) Reset() {
 	*x = CallReadAccounts{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[80]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7407,7 +7524,7 @@ func (x *CallReadAccounts) String() string {
 func (*CallReadAccounts) ProtoMessage() {}
 
 func (x *CallReadAccounts) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[80]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7420,7 +7537,7 @@ func (x *CallReadAccounts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallReadAccounts.ProtoReflect.Descriptor instead.
 func (*CallReadAccounts) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{80}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *CallReadAccounts) GetRange() uint32 {
@@ -7484,7 +7601,7 @@ type CallReadAccountsResult struct {
 
 func (x *CallReadAccountsResult) Reset() {
 	*x = CallReadAccountsResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[81]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7496,7 +7613,7 @@ func (x *CallReadAccountsResult) String() string {
 func (*CallReadAccountsResult) ProtoMessage() {}
 
 func (x *CallReadAccountsResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[81]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7509,7 +7626,7 @@ func (x *CallReadAccountsResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallReadAccountsResult.ProtoReflect.Descriptor instead.
 func (*CallReadAccountsResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{81}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *CallReadAccountsResult) GetFault() AccountFault {
@@ -7562,7 +7679,7 @@ type TransactionView struct {
 
 func (x *TransactionView) Reset() {
 	*x = TransactionView{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[82]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7574,7 +7691,7 @@ func (x *TransactionView) String() string {
 func (*TransactionView) ProtoMessage() {}
 
 func (x *TransactionView) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[82]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7587,7 +7704,7 @@ func (x *TransactionView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransactionView.ProtoReflect.Descriptor instead.
 func (*TransactionView) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{82}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *TransactionView) GetKnown() bool {
@@ -7648,7 +7765,7 @@ type AccountView struct {
 
 func (x *AccountView) Reset() {
 	*x = AccountView{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[83]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7660,7 +7777,7 @@ func (x *AccountView) String() string {
 func (*AccountView) ProtoMessage() {}
 
 func (x *AccountView) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[83]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7673,7 +7790,7 @@ func (x *AccountView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccountView.ProtoReflect.Descriptor instead.
 func (*AccountView) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{83}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *AccountView) GetId() *AccountName {
@@ -7797,7 +7914,7 @@ type AccountPolicy struct {
 
 func (x *AccountPolicy) Reset() {
 	*x = AccountPolicy{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[84]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7809,7 +7926,7 @@ func (x *AccountPolicy) String() string {
 func (*AccountPolicy) ProtoMessage() {}
 
 func (x *AccountPolicy) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[84]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7822,7 +7939,7 @@ func (x *AccountPolicy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccountPolicy.ProtoReflect.Descriptor instead.
 func (*AccountPolicy) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{84}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *AccountPolicy) GetApp() string {
@@ -7897,7 +8014,7 @@ type AccountRule struct {
 
 func (x *AccountRule) Reset() {
 	*x = AccountRule{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[85]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7909,7 +8026,7 @@ func (x *AccountRule) String() string {
 func (*AccountRule) ProtoMessage() {}
 
 func (x *AccountRule) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[85]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7922,7 +8039,7 @@ func (x *AccountRule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccountRule.ProtoReflect.Descriptor instead.
 func (*AccountRule) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{85}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *AccountRule) GetDefault() int64 {
@@ -7995,7 +8112,7 @@ type AccountChange struct {
 
 func (x *AccountChange) Reset() {
 	*x = AccountChange{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[86]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8007,7 +8124,7 @@ func (x *AccountChange) String() string {
 func (*AccountChange) ProtoMessage() {}
 
 func (x *AccountChange) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[86]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8020,7 +8137,7 @@ func (x *AccountChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccountChange.ProtoReflect.Descriptor instead.
 func (*AccountChange) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{86}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *AccountChange) GetAtUnixNanos() int64 {
@@ -8080,7 +8197,7 @@ type CallBackup struct {
 
 func (x *CallBackup) Reset() {
 	*x = CallBackup{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[87]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8092,7 +8209,7 @@ func (x *CallBackup) String() string {
 func (*CallBackup) ProtoMessage() {}
 
 func (x *CallBackup) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[87]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8105,7 +8222,7 @@ func (x *CallBackup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallBackup.ProtoReflect.Descriptor instead.
 func (*CallBackup) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{87}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *CallBackup) GetStep() BackupStep {
@@ -8140,7 +8257,7 @@ type CallBackupResult struct {
 
 func (x *CallBackupResult) Reset() {
 	*x = CallBackupResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[88]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8152,7 +8269,7 @@ func (x *CallBackupResult) String() string {
 func (*CallBackupResult) ProtoMessage() {}
 
 func (x *CallBackupResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[88]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8165,7 +8282,7 @@ func (x *CallBackupResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallBackupResult.ProtoReflect.Descriptor instead.
 func (*CallBackupResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{88}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *CallBackupResult) GetGroups() []*BackupGroup {
@@ -8190,7 +8307,7 @@ type BackupGroup struct {
 
 func (x *BackupGroup) Reset() {
 	*x = BackupGroup{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[89]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8202,7 +8319,7 @@ func (x *BackupGroup) String() string {
 func (*BackupGroup) ProtoMessage() {}
 
 func (x *BackupGroup) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[89]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8215,7 +8332,7 @@ func (x *BackupGroup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupGroup.ProtoReflect.Descriptor instead.
 func (*BackupGroup) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{89}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *BackupGroup) GetFault() string {
@@ -8255,7 +8372,7 @@ type CallBackupRead struct {
 
 func (x *CallBackupRead) Reset() {
 	*x = CallBackupRead{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[90]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8267,7 +8384,7 @@ func (x *CallBackupRead) String() string {
 func (*CallBackupRead) ProtoMessage() {}
 
 func (x *CallBackupRead) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[90]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8280,7 +8397,7 @@ func (x *CallBackupRead) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallBackupRead.ProtoReflect.Descriptor instead.
 func (*CallBackupRead) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{90}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *CallBackupRead) GetId() []byte {
@@ -8317,7 +8434,7 @@ type CallBackupReadResult struct {
 
 func (x *CallBackupReadResult) Reset() {
 	*x = CallBackupReadResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[91]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8329,7 +8446,7 @@ func (x *CallBackupReadResult) String() string {
 func (*CallBackupReadResult) ProtoMessage() {}
 
 func (x *CallBackupReadResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[91]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8342,7 +8459,7 @@ func (x *CallBackupReadResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallBackupReadResult.ProtoReflect.Descriptor instead.
 func (*CallBackupReadResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{91}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *CallBackupReadResult) GetFault() string {
@@ -8563,7 +8680,7 @@ const file_quorate_peer_v1_peer_proto_rawDesc = "" +
 	" \x01(\x03R\rwallUnixNanos\"0\n" +
 	"\x04Lead\x12\x14\n" +
 	"\x05range\x18\x01 \x01(\rR\x05range\x12\x12\n" +
-	"\x04term\x18\x02 \x01(\x04R\x04term\"\xe7\x17\n" +
+	"\x04term\x18\x02 \x01(\x04R\x04term\"\xa6\x19\n" +
 	"\x04Call\x12?\n" +
 	"\n" +
 	"set_limits\x18\x01 \x01(\v2\x1e.quorate.peer.v1.CallSetLimitsH\x00R\tsetLimits\x12R\n" +
@@ -8584,7 +8701,9 @@ const file_quorate_peer_v1_peer_proto_rawDesc = "" +
 	"\toverrides\x18\x14 \x01(\v2\x1e.quorate.peer.v1.CallOverridesH\x00R\toverrides\x12Q\n" +
 	"\x10overrides_result\x18\x15 \x01(\v2$.quorate.peer.v1.CallOverridesResultH\x00R\x0foverridesResult\x12;\n" +
 	"\bpolicies\x18\x18 \x01(\v2\x1d.quorate.peer.v1.CallPoliciesH\x00R\bpolicies\x12N\n" +
-	"\x0fpolicies_result\x18\x19 \x01(\v2#.quorate.peer.v1.CallPoliciesResultH\x00R\x0epoliciesResult\x12;\n" +
+	"\x0fpolicies_result\x18\x19 \x01(\v2#.quorate.peer.v1.CallPoliciesResultH\x00R\x0epoliciesResult\x12T\n" +
+	"\x11policies_revision\x18\x1a \x01(\v2%.quorate.peer.v1.CallPoliciesRevisionH\x00R\x10policiesRevision\x12g\n" +
+	"\x18policies_revision_result\x18\x1b \x01(\v2+.quorate.peer.v1.CallPoliciesRevisionResultH\x00R\x16policiesRevisionResult\x12;\n" +
 	"\baccounts\x18\x1e \x01(\v2\x1d.quorate.peer.v1.CallAccountsH\x00R\baccounts\x12N\n" +
 	"\x0faccounts_result\x18\x1f \x01(\v2#.quorate.peer.v1.CallAccountsResultH\x00R\x0eaccountsResult\x12H\n" +
 	"\rread_accounts\x18  \x01(\v2!.quorate.peer.v1.CallReadAccountsH\x00R\freadAccounts\x12[\n" +
@@ -8832,7 +8951,10 @@ const file_quorate_peer_v1_peer_proto_rawDesc = "" +
 	"\achanged\x18\x01 \x01(\bR\achanged\x12\x1a\n" +
 	"\brevision\x18\x02 \x01(\x04R\brevision\x12\x14\n" +
 	"\x05fault\x18\x03 \x01(\tR\x05fault\x124\n" +
-	"\x05bound\x18\x04 \x01(\v2\x1e.quorate.peer.v1.PoliciesBoundR\x05bound\"c\n" +
+	"\x05bound\x18\x04 \x01(\v2\x1e.quorate.peer.v1.PoliciesBoundR\x05bound\"\x16\n" +
+	"\x14CallPoliciesRevision\"8\n" +
+	"\x1aCallPoliciesRevisionResult\x12\x1a\n" +
+	"\brevision\x18\x01 \x01(\x04R\brevision\"c\n" +
 	"\rPoliciesBound\x12\x12\n" +
 	"\x04what\x18\x01 \x01(\tR\x04what\x12\x12\n" +
 	"\x04have\x18\x02 \x01(\x03R\x04have\x12\x16\n" +
@@ -9014,103 +9136,105 @@ func file_quorate_peer_v1_peer_proto_rawDescGZIP() []byte {
 }
 
 var file_quorate_peer_v1_peer_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_quorate_peer_v1_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 92)
+var file_quorate_peer_v1_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 94)
 var file_quorate_peer_v1_peer_proto_goTypes = []any{
-	(Lane)(0),                       // 0: quorate.peer.v1.Lane
-	(AccountFault)(0),               // 1: quorate.peer.v1.AccountFault
-	(BackupStep)(0),                 // 2: quorate.peer.v1.BackupStep
-	(*Hello)(nil),                   // 3: quorate.peer.v1.Hello
-	(*Frame)(nil),                   // 4: quorate.peer.v1.Frame
-	(*Raft)(nil),                    // 5: quorate.peer.v1.Raft
-	(*RaftHeader)(nil),              // 6: quorate.peer.v1.RaftHeader
-	(*LogEntry)(nil),                // 7: quorate.peer.v1.LogEntry
-	(*AppendEntries)(nil),           // 8: quorate.peer.v1.AppendEntries
-	(*AppendEntriesResult)(nil),     // 9: quorate.peer.v1.AppendEntriesResult
-	(*RequestVote)(nil),             // 10: quorate.peer.v1.RequestVote
-	(*VoteResult)(nil),              // 11: quorate.peer.v1.VoteResult
-	(*TimeoutNow)(nil),              // 12: quorate.peer.v1.TimeoutNow
-	(*TimeoutNowResult)(nil),        // 13: quorate.peer.v1.TimeoutNowResult
-	(*InstallSnapshot)(nil),         // 14: quorate.peer.v1.InstallSnapshot
-	(*InstallSnapshotResult)(nil),   // 15: quorate.peer.v1.InstallSnapshotResult
-	(*Reports)(nil),                 // 16: quorate.peer.v1.Reports
-	(*Report)(nil),                  // 17: quorate.peer.v1.Report
-	(*ReportEntry)(nil),             // 18: quorate.peer.v1.ReportEntry
-	(*Learn)(nil),                   // 19: quorate.peer.v1.Learn
-	(*Grants)(nil),                  // 20: quorate.peer.v1.Grants
-	(*Grant)(nil),                   // 21: quorate.peer.v1.Grant
-	(*GrantEntry)(nil),              // 22: quorate.peer.v1.GrantEntry
-	(*Beacon)(nil),                  // 23: quorate.peer.v1.Beacon
-	(*Lead)(nil),                    // 24: quorate.peer.v1.Lead
-	(*Call)(nil),                    // 25: quorate.peer.v1.Call
-	(*CallHistoryUpload)(nil),       // 26: quorate.peer.v1.CallHistoryUpload
-	(*HistoryUpload)(nil),           // 27: quorate.peer.v1.HistoryUpload
-	(*CallHistoryUploadResult)(nil), // 28: quorate.peer.v1.CallHistoryUploadResult
-	(*HistoryUploadResult)(nil),     // 29: quorate.peer.v1.HistoryUploadResult
-	(*CallHistoryRead)(nil),         // 30: quorate.peer.v1.CallHistoryRead
-	(*HistoryPoints)(nil),           // 31: quorate.peer.v1.HistoryPoints
-	(*HistoryStored)(nil),           // 32: quorate.peer.v1.HistoryStored
-	(*CallHistoryReadResult)(nil),   // 33: quorate.peer.v1.CallHistoryReadResult
-	(*HistoryGap)(nil),              // 34: quorate.peer.v1.HistoryGap
-	(*HistoryRows)(nil),             // 35: quorate.peer.v1.HistoryRows
-	(*HistoryRow)(nil),              // 36: quorate.peer.v1.HistoryRow
-	(*HistoryPoint)(nil),            // 37: quorate.peer.v1.HistoryPoint
-	(*HistoryKey)(nil),              // 38: quorate.peer.v1.HistoryKey
-	(*CallClient)(nil),              // 39: quorate.peer.v1.CallClient
-	(*CallClientResult)(nil),        // 40: quorate.peer.v1.CallClientResult
-	(*CallSecurity)(nil),            // 41: quorate.peer.v1.CallSecurity
-	(*CallSecurityResult)(nil),      // 42: quorate.peer.v1.CallSecurityResult
-	(*CallGone)(nil),                // 43: quorate.peer.v1.CallGone
-	(*CallGoneResult)(nil),          // 44: quorate.peer.v1.CallGoneResult
-	(*CallCluster)(nil),             // 45: quorate.peer.v1.CallCluster
-	(*CallClusterResult)(nil),       // 46: quorate.peer.v1.CallClusterResult
-	(*CallAnnounce)(nil),            // 47: quorate.peer.v1.CallAnnounce
-	(*CallAnnounceResult)(nil),      // 48: quorate.peer.v1.CallAnnounceResult
-	(*CallGroup)(nil),               // 49: quorate.peer.v1.CallGroup
-	(*CallGroupResult)(nil),         // 50: quorate.peer.v1.CallGroupResult
-	(*CallStep)(nil),                // 51: quorate.peer.v1.CallStep
-	(*CallStepResult)(nil),          // 52: quorate.peer.v1.CallStepResult
-	(*CallSetLimits)(nil),           // 53: quorate.peer.v1.CallSetLimits
-	(*CallSetLimitsResult)(nil),     // 54: quorate.peer.v1.CallSetLimitsResult
-	(*LimitsConflict)(nil),          // 55: quorate.peer.v1.LimitsConflict
-	(*LimitsUnknown)(nil),           // 56: quorate.peer.v1.LimitsUnknown
-	(*CallRates)(nil),               // 57: quorate.peer.v1.CallRates
-	(*CallRatesResult)(nil),         // 58: quorate.peer.v1.CallRatesResult
-	(*CallReplica)(nil),             // 59: quorate.peer.v1.CallReplica
-	(*CallReplicaResult)(nil),       // 60: quorate.peer.v1.CallReplicaResult
-	(*CallAsk)(nil),                 // 61: quorate.peer.v1.CallAsk
-	(*Ask)(nil),                     // 62: quorate.peer.v1.Ask
-	(*CallAskResult)(nil),           // 63: quorate.peer.v1.CallAskResult
-	(*AskAnswer)(nil),               // 64: quorate.peer.v1.AskAnswer
-	(*CallSettle)(nil),              // 65: quorate.peer.v1.CallSettle
-	(*CallSettleResult)(nil),        // 66: quorate.peer.v1.CallSettleResult
-	(*CallOverrides)(nil),           // 67: quorate.peer.v1.CallOverrides
-	(*CallOverridesResult)(nil),     // 68: quorate.peer.v1.CallOverridesResult
-	(*CallPolicies)(nil),            // 69: quorate.peer.v1.CallPolicies
-	(*CallPoliciesResult)(nil),      // 70: quorate.peer.v1.CallPoliciesResult
-	(*PoliciesBound)(nil),           // 71: quorate.peer.v1.PoliciesBound
-	(*CallKeys)(nil),                // 72: quorate.peer.v1.CallKeys
-	(*CounterKey)(nil),              // 73: quorate.peer.v1.CounterKey
-	(*CallKeysResult)(nil),          // 74: quorate.peer.v1.CallKeysResult
-	(*CallAccounts)(nil),            // 75: quorate.peer.v1.CallAccounts
-	(*CallAccountsResult)(nil),      // 76: quorate.peer.v1.CallAccountsResult
-	(*AccountOutcome)(nil),          // 77: quorate.peer.v1.AccountOutcome
-	(*AccountResult)(nil),           // 78: quorate.peer.v1.AccountResult
-	(*AccountName)(nil),             // 79: quorate.peer.v1.AccountName
-	(*AccountFilter)(nil),           // 80: quorate.peer.v1.AccountFilter
-	(*CallTurn)(nil),                // 81: quorate.peer.v1.CallTurn
-	(*CallTurnResult)(nil),          // 82: quorate.peer.v1.CallTurnResult
-	(*CallReadAccounts)(nil),        // 83: quorate.peer.v1.CallReadAccounts
-	(*CallReadAccountsResult)(nil),  // 84: quorate.peer.v1.CallReadAccountsResult
-	(*TransactionView)(nil),         // 85: quorate.peer.v1.TransactionView
-	(*AccountView)(nil),             // 86: quorate.peer.v1.AccountView
-	(*AccountPolicy)(nil),           // 87: quorate.peer.v1.AccountPolicy
-	(*AccountRule)(nil),             // 88: quorate.peer.v1.AccountRule
-	(*AccountChange)(nil),           // 89: quorate.peer.v1.AccountChange
-	(*CallBackup)(nil),              // 90: quorate.peer.v1.CallBackup
-	(*CallBackupResult)(nil),        // 91: quorate.peer.v1.CallBackupResult
-	(*BackupGroup)(nil),             // 92: quorate.peer.v1.BackupGroup
-	(*CallBackupRead)(nil),          // 93: quorate.peer.v1.CallBackupRead
-	(*CallBackupReadResult)(nil),    // 94: quorate.peer.v1.CallBackupReadResult
+	(Lane)(0),                          // 0: quorate.peer.v1.Lane
+	(AccountFault)(0),                  // 1: quorate.peer.v1.AccountFault
+	(BackupStep)(0),                    // 2: quorate.peer.v1.BackupStep
+	(*Hello)(nil),                      // 3: quorate.peer.v1.Hello
+	(*Frame)(nil),                      // 4: quorate.peer.v1.Frame
+	(*Raft)(nil),                       // 5: quorate.peer.v1.Raft
+	(*RaftHeader)(nil),                 // 6: quorate.peer.v1.RaftHeader
+	(*LogEntry)(nil),                   // 7: quorate.peer.v1.LogEntry
+	(*AppendEntries)(nil),              // 8: quorate.peer.v1.AppendEntries
+	(*AppendEntriesResult)(nil),        // 9: quorate.peer.v1.AppendEntriesResult
+	(*RequestVote)(nil),                // 10: quorate.peer.v1.RequestVote
+	(*VoteResult)(nil),                 // 11: quorate.peer.v1.VoteResult
+	(*TimeoutNow)(nil),                 // 12: quorate.peer.v1.TimeoutNow
+	(*TimeoutNowResult)(nil),           // 13: quorate.peer.v1.TimeoutNowResult
+	(*InstallSnapshot)(nil),            // 14: quorate.peer.v1.InstallSnapshot
+	(*InstallSnapshotResult)(nil),      // 15: quorate.peer.v1.InstallSnapshotResult
+	(*Reports)(nil),                    // 16: quorate.peer.v1.Reports
+	(*Report)(nil),                     // 17: quorate.peer.v1.Report
+	(*ReportEntry)(nil),                // 18: quorate.peer.v1.ReportEntry
+	(*Learn)(nil),                      // 19: quorate.peer.v1.Learn
+	(*Grants)(nil),                     // 20: quorate.peer.v1.Grants
+	(*Grant)(nil),                      // 21: quorate.peer.v1.Grant
+	(*GrantEntry)(nil),                 // 22: quorate.peer.v1.GrantEntry
+	(*Beacon)(nil),                     // 23: quorate.peer.v1.Beacon
+	(*Lead)(nil),                       // 24: quorate.peer.v1.Lead
+	(*Call)(nil),                       // 25: quorate.peer.v1.Call
+	(*CallHistoryUpload)(nil),          // 26: quorate.peer.v1.CallHistoryUpload
+	(*HistoryUpload)(nil),              // 27: quorate.peer.v1.HistoryUpload
+	(*CallHistoryUploadResult)(nil),    // 28: quorate.peer.v1.CallHistoryUploadResult
+	(*HistoryUploadResult)(nil),        // 29: quorate.peer.v1.HistoryUploadResult
+	(*CallHistoryRead)(nil),            // 30: quorate.peer.v1.CallHistoryRead
+	(*HistoryPoints)(nil),              // 31: quorate.peer.v1.HistoryPoints
+	(*HistoryStored)(nil),              // 32: quorate.peer.v1.HistoryStored
+	(*CallHistoryReadResult)(nil),      // 33: quorate.peer.v1.CallHistoryReadResult
+	(*HistoryGap)(nil),                 // 34: quorate.peer.v1.HistoryGap
+	(*HistoryRows)(nil),                // 35: quorate.peer.v1.HistoryRows
+	(*HistoryRow)(nil),                 // 36: quorate.peer.v1.HistoryRow
+	(*HistoryPoint)(nil),               // 37: quorate.peer.v1.HistoryPoint
+	(*HistoryKey)(nil),                 // 38: quorate.peer.v1.HistoryKey
+	(*CallClient)(nil),                 // 39: quorate.peer.v1.CallClient
+	(*CallClientResult)(nil),           // 40: quorate.peer.v1.CallClientResult
+	(*CallSecurity)(nil),               // 41: quorate.peer.v1.CallSecurity
+	(*CallSecurityResult)(nil),         // 42: quorate.peer.v1.CallSecurityResult
+	(*CallGone)(nil),                   // 43: quorate.peer.v1.CallGone
+	(*CallGoneResult)(nil),             // 44: quorate.peer.v1.CallGoneResult
+	(*CallCluster)(nil),                // 45: quorate.peer.v1.CallCluster
+	(*CallClusterResult)(nil),          // 46: quorate.peer.v1.CallClusterResult
+	(*CallAnnounce)(nil),               // 47: quorate.peer.v1.CallAnnounce
+	(*CallAnnounceResult)(nil),         // 48: quorate.peer.v1.CallAnnounceResult
+	(*CallGroup)(nil),                  // 49: quorate.peer.v1.CallGroup
+	(*CallGroupResult)(nil),            // 50: quorate.peer.v1.CallGroupResult
+	(*CallStep)(nil),                   // 51: quorate.peer.v1.CallStep
+	(*CallStepResult)(nil),             // 52: quorate.peer.v1.CallStepResult
+	(*CallSetLimits)(nil),              // 53: quorate.peer.v1.CallSetLimits
+	(*CallSetLimitsResult)(nil),        // 54: quorate.peer.v1.CallSetLimitsResult
+	(*LimitsConflict)(nil),             // 55: quorate.peer.v1.LimitsConflict
+	(*LimitsUnknown)(nil),              // 56: quorate.peer.v1.LimitsUnknown
+	(*CallRates)(nil),                  // 57: quorate.peer.v1.CallRates
+	(*CallRatesResult)(nil),            // 58: quorate.peer.v1.CallRatesResult
+	(*CallReplica)(nil),                // 59: quorate.peer.v1.CallReplica
+	(*CallReplicaResult)(nil),          // 60: quorate.peer.v1.CallReplicaResult
+	(*CallAsk)(nil),                    // 61: quorate.peer.v1.CallAsk
+	(*Ask)(nil),                        // 62: quorate.peer.v1.Ask
+	(*CallAskResult)(nil),              // 63: quorate.peer.v1.CallAskResult
+	(*AskAnswer)(nil),                  // 64: quorate.peer.v1.AskAnswer
+	(*CallSettle)(nil),                 // 65: quorate.peer.v1.CallSettle
+	(*CallSettleResult)(nil),           // 66: quorate.peer.v1.CallSettleResult
+	(*CallOverrides)(nil),              // 67: quorate.peer.v1.CallOverrides
+	(*CallOverridesResult)(nil),        // 68: quorate.peer.v1.CallOverridesResult
+	(*CallPolicies)(nil),               // 69: quorate.peer.v1.CallPolicies
+	(*CallPoliciesResult)(nil),         // 70: quorate.peer.v1.CallPoliciesResult
+	(*CallPoliciesRevision)(nil),       // 71: quorate.peer.v1.CallPoliciesRevision
+	(*CallPoliciesRevisionResult)(nil), // 72: quorate.peer.v1.CallPoliciesRevisionResult
+	(*PoliciesBound)(nil),              // 73: quorate.peer.v1.PoliciesBound
+	(*CallKeys)(nil),                   // 74: quorate.peer.v1.CallKeys
+	(*CounterKey)(nil),                 // 75: quorate.peer.v1.CounterKey
+	(*CallKeysResult)(nil),             // 76: quorate.peer.v1.CallKeysResult
+	(*CallAccounts)(nil),               // 77: quorate.peer.v1.CallAccounts
+	(*CallAccountsResult)(nil),         // 78: quorate.peer.v1.CallAccountsResult
+	(*AccountOutcome)(nil),             // 79: quorate.peer.v1.AccountOutcome
+	(*AccountResult)(nil),              // 80: quorate.peer.v1.AccountResult
+	(*AccountName)(nil),                // 81: quorate.peer.v1.AccountName
+	(*AccountFilter)(nil),              // 82: quorate.peer.v1.AccountFilter
+	(*CallTurn)(nil),                   // 83: quorate.peer.v1.CallTurn
+	(*CallTurnResult)(nil),             // 84: quorate.peer.v1.CallTurnResult
+	(*CallReadAccounts)(nil),           // 85: quorate.peer.v1.CallReadAccounts
+	(*CallReadAccountsResult)(nil),     // 86: quorate.peer.v1.CallReadAccountsResult
+	(*TransactionView)(nil),            // 87: quorate.peer.v1.TransactionView
+	(*AccountView)(nil),                // 88: quorate.peer.v1.AccountView
+	(*AccountPolicy)(nil),              // 89: quorate.peer.v1.AccountPolicy
+	(*AccountRule)(nil),                // 90: quorate.peer.v1.AccountRule
+	(*AccountChange)(nil),              // 91: quorate.peer.v1.AccountChange
+	(*CallBackup)(nil),                 // 92: quorate.peer.v1.CallBackup
+	(*CallBackupResult)(nil),           // 93: quorate.peer.v1.CallBackupResult
+	(*BackupGroup)(nil),                // 94: quorate.peer.v1.BackupGroup
+	(*CallBackupRead)(nil),             // 95: quorate.peer.v1.CallBackupRead
+	(*CallBackupReadResult)(nil),       // 96: quorate.peer.v1.CallBackupReadResult
 }
 var file_quorate_peer_v1_peer_proto_depIdxs = []int32{
 	0,   // 0: quorate.peer.v1.Hello.lane:type_name -> quorate.peer.v1.Lane
@@ -9153,82 +9277,84 @@ var file_quorate_peer_v1_peer_proto_depIdxs = []int32{
 	63,  // 37: quorate.peer.v1.Call.ask_result:type_name -> quorate.peer.v1.CallAskResult
 	65,  // 38: quorate.peer.v1.Call.settle:type_name -> quorate.peer.v1.CallSettle
 	66,  // 39: quorate.peer.v1.Call.settle_result:type_name -> quorate.peer.v1.CallSettleResult
-	72,  // 40: quorate.peer.v1.Call.keys:type_name -> quorate.peer.v1.CallKeys
-	74,  // 41: quorate.peer.v1.Call.keys_result:type_name -> quorate.peer.v1.CallKeysResult
+	74,  // 40: quorate.peer.v1.Call.keys:type_name -> quorate.peer.v1.CallKeys
+	76,  // 41: quorate.peer.v1.Call.keys_result:type_name -> quorate.peer.v1.CallKeysResult
 	67,  // 42: quorate.peer.v1.Call.overrides:type_name -> quorate.peer.v1.CallOverrides
 	68,  // 43: quorate.peer.v1.Call.overrides_result:type_name -> quorate.peer.v1.CallOverridesResult
 	69,  // 44: quorate.peer.v1.Call.policies:type_name -> quorate.peer.v1.CallPolicies
 	70,  // 45: quorate.peer.v1.Call.policies_result:type_name -> quorate.peer.v1.CallPoliciesResult
-	75,  // 46: quorate.peer.v1.Call.accounts:type_name -> quorate.peer.v1.CallAccounts
-	76,  // 47: quorate.peer.v1.Call.accounts_result:type_name -> quorate.peer.v1.CallAccountsResult
-	83,  // 48: quorate.peer.v1.Call.read_accounts:type_name -> quorate.peer.v1.CallReadAccounts
-	84,  // 49: quorate.peer.v1.Call.read_accounts_result:type_name -> quorate.peer.v1.CallReadAccountsResult
-	81,  // 50: quorate.peer.v1.Call.turn:type_name -> quorate.peer.v1.CallTurn
-	82,  // 51: quorate.peer.v1.Call.turn_result:type_name -> quorate.peer.v1.CallTurnResult
-	45,  // 52: quorate.peer.v1.Call.cluster:type_name -> quorate.peer.v1.CallCluster
-	46,  // 53: quorate.peer.v1.Call.cluster_result:type_name -> quorate.peer.v1.CallClusterResult
-	47,  // 54: quorate.peer.v1.Call.announce:type_name -> quorate.peer.v1.CallAnnounce
-	48,  // 55: quorate.peer.v1.Call.announce_result:type_name -> quorate.peer.v1.CallAnnounceResult
-	49,  // 56: quorate.peer.v1.Call.group:type_name -> quorate.peer.v1.CallGroup
-	50,  // 57: quorate.peer.v1.Call.group_result:type_name -> quorate.peer.v1.CallGroupResult
-	51,  // 58: quorate.peer.v1.Call.step:type_name -> quorate.peer.v1.CallStep
-	52,  // 59: quorate.peer.v1.Call.step_result:type_name -> quorate.peer.v1.CallStepResult
-	41,  // 60: quorate.peer.v1.Call.security:type_name -> quorate.peer.v1.CallSecurity
-	42,  // 61: quorate.peer.v1.Call.security_result:type_name -> quorate.peer.v1.CallSecurityResult
-	90,  // 62: quorate.peer.v1.Call.backup:type_name -> quorate.peer.v1.CallBackup
-	91,  // 63: quorate.peer.v1.Call.backup_result:type_name -> quorate.peer.v1.CallBackupResult
-	93,  // 64: quorate.peer.v1.Call.backup_read:type_name -> quorate.peer.v1.CallBackupRead
-	94,  // 65: quorate.peer.v1.Call.backup_read_result:type_name -> quorate.peer.v1.CallBackupReadResult
-	43,  // 66: quorate.peer.v1.Call.gone:type_name -> quorate.peer.v1.CallGone
-	44,  // 67: quorate.peer.v1.Call.gone_result:type_name -> quorate.peer.v1.CallGoneResult
-	39,  // 68: quorate.peer.v1.Call.client:type_name -> quorate.peer.v1.CallClient
-	40,  // 69: quorate.peer.v1.Call.client_result:type_name -> quorate.peer.v1.CallClientResult
-	26,  // 70: quorate.peer.v1.Call.history_upload:type_name -> quorate.peer.v1.CallHistoryUpload
-	28,  // 71: quorate.peer.v1.Call.history_upload_result:type_name -> quorate.peer.v1.CallHistoryUploadResult
-	30,  // 72: quorate.peer.v1.Call.history_read:type_name -> quorate.peer.v1.CallHistoryRead
-	33,  // 73: quorate.peer.v1.Call.history_read_result:type_name -> quorate.peer.v1.CallHistoryReadResult
-	27,  // 74: quorate.peer.v1.CallHistoryUpload.ranges:type_name -> quorate.peer.v1.HistoryUpload
-	29,  // 75: quorate.peer.v1.CallHistoryUploadResult.ranges:type_name -> quorate.peer.v1.HistoryUploadResult
-	31,  // 76: quorate.peer.v1.CallHistoryRead.points:type_name -> quorate.peer.v1.HistoryPoints
-	31,  // 77: quorate.peer.v1.CallHistoryRead.keys:type_name -> quorate.peer.v1.HistoryPoints
-	31,  // 78: quorate.peer.v1.CallHistoryRead.limits:type_name -> quorate.peer.v1.HistoryPoints
-	32,  // 79: quorate.peer.v1.CallHistoryRead.stored:type_name -> quorate.peer.v1.HistoryStored
-	37,  // 80: quorate.peer.v1.CallHistoryReadResult.points:type_name -> quorate.peer.v1.HistoryPoint
-	37,  // 81: quorate.peer.v1.CallHistoryReadResult.limits:type_name -> quorate.peer.v1.HistoryPoint
-	38,  // 82: quorate.peer.v1.CallHistoryReadResult.keys:type_name -> quorate.peer.v1.HistoryKey
-	34,  // 83: quorate.peer.v1.CallHistoryReadResult.gaps:type_name -> quorate.peer.v1.HistoryGap
-	38,  // 84: quorate.peer.v1.CallHistoryReadResult.peak:type_name -> quorate.peer.v1.HistoryKey
-	36,  // 85: quorate.peer.v1.HistoryRows.rows:type_name -> quorate.peer.v1.HistoryRow
-	17,  // 86: quorate.peer.v1.CallClient.report:type_name -> quorate.peer.v1.Report
-	55,  // 87: quorate.peer.v1.CallSetLimitsResult.conflict:type_name -> quorate.peer.v1.LimitsConflict
-	56,  // 88: quorate.peer.v1.CallSetLimitsResult.unknown:type_name -> quorate.peer.v1.LimitsUnknown
-	62,  // 89: quorate.peer.v1.CallAsk.asks:type_name -> quorate.peer.v1.Ask
-	64,  // 90: quorate.peer.v1.CallAskResult.answers:type_name -> quorate.peer.v1.AskAnswer
-	71,  // 91: quorate.peer.v1.CallPoliciesResult.bound:type_name -> quorate.peer.v1.PoliciesBound
-	73,  // 92: quorate.peer.v1.CallKeys.keys:type_name -> quorate.peer.v1.CounterKey
-	77,  // 93: quorate.peer.v1.CallAccountsResult.outcomes:type_name -> quorate.peer.v1.AccountOutcome
-	78,  // 94: quorate.peer.v1.AccountOutcome.results:type_name -> quorate.peer.v1.AccountResult
-	1,   // 95: quorate.peer.v1.AccountOutcome.fault:type_name -> quorate.peer.v1.AccountFault
-	87,  // 96: quorate.peer.v1.AccountResult.under:type_name -> quorate.peer.v1.AccountPolicy
-	79,  // 97: quorate.peer.v1.AccountFilter.after:type_name -> quorate.peer.v1.AccountName
-	79,  // 98: quorate.peer.v1.CallTurn.accounts:type_name -> quorate.peer.v1.AccountName
-	79,  // 99: quorate.peer.v1.CallReadAccounts.accounts:type_name -> quorate.peer.v1.AccountName
-	80,  // 100: quorate.peer.v1.CallReadAccounts.list:type_name -> quorate.peer.v1.AccountFilter
-	1,   // 101: quorate.peer.v1.CallReadAccountsResult.fault:type_name -> quorate.peer.v1.AccountFault
-	86,  // 102: quorate.peer.v1.CallReadAccountsResult.accounts:type_name -> quorate.peer.v1.AccountView
-	85,  // 103: quorate.peer.v1.CallReadAccountsResult.transaction:type_name -> quorate.peer.v1.TransactionView
-	79,  // 104: quorate.peer.v1.AccountView.id:type_name -> quorate.peer.v1.AccountName
-	87,  // 105: quorate.peer.v1.AccountView.policy:type_name -> quorate.peer.v1.AccountPolicy
-	89,  // 106: quorate.peer.v1.AccountView.history:type_name -> quorate.peer.v1.AccountChange
-	88,  // 107: quorate.peer.v1.AccountPolicy.rule:type_name -> quorate.peer.v1.AccountRule
-	87,  // 108: quorate.peer.v1.AccountChange.policy:type_name -> quorate.peer.v1.AccountPolicy
-	2,   // 109: quorate.peer.v1.CallBackup.step:type_name -> quorate.peer.v1.BackupStep
-	92,  // 110: quorate.peer.v1.CallBackupResult.groups:type_name -> quorate.peer.v1.BackupGroup
-	111, // [111:111] is the sub-list for method output_type
-	111, // [111:111] is the sub-list for method input_type
-	111, // [111:111] is the sub-list for extension type_name
-	111, // [111:111] is the sub-list for extension extendee
-	0,   // [0:111] is the sub-list for field type_name
+	71,  // 46: quorate.peer.v1.Call.policies_revision:type_name -> quorate.peer.v1.CallPoliciesRevision
+	72,  // 47: quorate.peer.v1.Call.policies_revision_result:type_name -> quorate.peer.v1.CallPoliciesRevisionResult
+	77,  // 48: quorate.peer.v1.Call.accounts:type_name -> quorate.peer.v1.CallAccounts
+	78,  // 49: quorate.peer.v1.Call.accounts_result:type_name -> quorate.peer.v1.CallAccountsResult
+	85,  // 50: quorate.peer.v1.Call.read_accounts:type_name -> quorate.peer.v1.CallReadAccounts
+	86,  // 51: quorate.peer.v1.Call.read_accounts_result:type_name -> quorate.peer.v1.CallReadAccountsResult
+	83,  // 52: quorate.peer.v1.Call.turn:type_name -> quorate.peer.v1.CallTurn
+	84,  // 53: quorate.peer.v1.Call.turn_result:type_name -> quorate.peer.v1.CallTurnResult
+	45,  // 54: quorate.peer.v1.Call.cluster:type_name -> quorate.peer.v1.CallCluster
+	46,  // 55: quorate.peer.v1.Call.cluster_result:type_name -> quorate.peer.v1.CallClusterResult
+	47,  // 56: quorate.peer.v1.Call.announce:type_name -> quorate.peer.v1.CallAnnounce
+	48,  // 57: quorate.peer.v1.Call.announce_result:type_name -> quorate.peer.v1.CallAnnounceResult
+	49,  // 58: quorate.peer.v1.Call.group:type_name -> quorate.peer.v1.CallGroup
+	50,  // 59: quorate.peer.v1.Call.group_result:type_name -> quorate.peer.v1.CallGroupResult
+	51,  // 60: quorate.peer.v1.Call.step:type_name -> quorate.peer.v1.CallStep
+	52,  // 61: quorate.peer.v1.Call.step_result:type_name -> quorate.peer.v1.CallStepResult
+	41,  // 62: quorate.peer.v1.Call.security:type_name -> quorate.peer.v1.CallSecurity
+	42,  // 63: quorate.peer.v1.Call.security_result:type_name -> quorate.peer.v1.CallSecurityResult
+	92,  // 64: quorate.peer.v1.Call.backup:type_name -> quorate.peer.v1.CallBackup
+	93,  // 65: quorate.peer.v1.Call.backup_result:type_name -> quorate.peer.v1.CallBackupResult
+	95,  // 66: quorate.peer.v1.Call.backup_read:type_name -> quorate.peer.v1.CallBackupRead
+	96,  // 67: quorate.peer.v1.Call.backup_read_result:type_name -> quorate.peer.v1.CallBackupReadResult
+	43,  // 68: quorate.peer.v1.Call.gone:type_name -> quorate.peer.v1.CallGone
+	44,  // 69: quorate.peer.v1.Call.gone_result:type_name -> quorate.peer.v1.CallGoneResult
+	39,  // 70: quorate.peer.v1.Call.client:type_name -> quorate.peer.v1.CallClient
+	40,  // 71: quorate.peer.v1.Call.client_result:type_name -> quorate.peer.v1.CallClientResult
+	26,  // 72: quorate.peer.v1.Call.history_upload:type_name -> quorate.peer.v1.CallHistoryUpload
+	28,  // 73: quorate.peer.v1.Call.history_upload_result:type_name -> quorate.peer.v1.CallHistoryUploadResult
+	30,  // 74: quorate.peer.v1.Call.history_read:type_name -> quorate.peer.v1.CallHistoryRead
+	33,  // 75: quorate.peer.v1.Call.history_read_result:type_name -> quorate.peer.v1.CallHistoryReadResult
+	27,  // 76: quorate.peer.v1.CallHistoryUpload.ranges:type_name -> quorate.peer.v1.HistoryUpload
+	29,  // 77: quorate.peer.v1.CallHistoryUploadResult.ranges:type_name -> quorate.peer.v1.HistoryUploadResult
+	31,  // 78: quorate.peer.v1.CallHistoryRead.points:type_name -> quorate.peer.v1.HistoryPoints
+	31,  // 79: quorate.peer.v1.CallHistoryRead.keys:type_name -> quorate.peer.v1.HistoryPoints
+	31,  // 80: quorate.peer.v1.CallHistoryRead.limits:type_name -> quorate.peer.v1.HistoryPoints
+	32,  // 81: quorate.peer.v1.CallHistoryRead.stored:type_name -> quorate.peer.v1.HistoryStored
+	37,  // 82: quorate.peer.v1.CallHistoryReadResult.points:type_name -> quorate.peer.v1.HistoryPoint
+	37,  // 83: quorate.peer.v1.CallHistoryReadResult.limits:type_name -> quorate.peer.v1.HistoryPoint
+	38,  // 84: quorate.peer.v1.CallHistoryReadResult.keys:type_name -> quorate.peer.v1.HistoryKey
+	34,  // 85: quorate.peer.v1.CallHistoryReadResult.gaps:type_name -> quorate.peer.v1.HistoryGap
+	38,  // 86: quorate.peer.v1.CallHistoryReadResult.peak:type_name -> quorate.peer.v1.HistoryKey
+	36,  // 87: quorate.peer.v1.HistoryRows.rows:type_name -> quorate.peer.v1.HistoryRow
+	17,  // 88: quorate.peer.v1.CallClient.report:type_name -> quorate.peer.v1.Report
+	55,  // 89: quorate.peer.v1.CallSetLimitsResult.conflict:type_name -> quorate.peer.v1.LimitsConflict
+	56,  // 90: quorate.peer.v1.CallSetLimitsResult.unknown:type_name -> quorate.peer.v1.LimitsUnknown
+	62,  // 91: quorate.peer.v1.CallAsk.asks:type_name -> quorate.peer.v1.Ask
+	64,  // 92: quorate.peer.v1.CallAskResult.answers:type_name -> quorate.peer.v1.AskAnswer
+	73,  // 93: quorate.peer.v1.CallPoliciesResult.bound:type_name -> quorate.peer.v1.PoliciesBound
+	75,  // 94: quorate.peer.v1.CallKeys.keys:type_name -> quorate.peer.v1.CounterKey
+	79,  // 95: quorate.peer.v1.CallAccountsResult.outcomes:type_name -> quorate.peer.v1.AccountOutcome
+	80,  // 96: quorate.peer.v1.AccountOutcome.results:type_name -> quorate.peer.v1.AccountResult
+	1,   // 97: quorate.peer.v1.AccountOutcome.fault:type_name -> quorate.peer.v1.AccountFault
+	89,  // 98: quorate.peer.v1.AccountResult.under:type_name -> quorate.peer.v1.AccountPolicy
+	81,  // 99: quorate.peer.v1.AccountFilter.after:type_name -> quorate.peer.v1.AccountName
+	81,  // 100: quorate.peer.v1.CallTurn.accounts:type_name -> quorate.peer.v1.AccountName
+	81,  // 101: quorate.peer.v1.CallReadAccounts.accounts:type_name -> quorate.peer.v1.AccountName
+	82,  // 102: quorate.peer.v1.CallReadAccounts.list:type_name -> quorate.peer.v1.AccountFilter
+	1,   // 103: quorate.peer.v1.CallReadAccountsResult.fault:type_name -> quorate.peer.v1.AccountFault
+	88,  // 104: quorate.peer.v1.CallReadAccountsResult.accounts:type_name -> quorate.peer.v1.AccountView
+	87,  // 105: quorate.peer.v1.CallReadAccountsResult.transaction:type_name -> quorate.peer.v1.TransactionView
+	81,  // 106: quorate.peer.v1.AccountView.id:type_name -> quorate.peer.v1.AccountName
+	89,  // 107: quorate.peer.v1.AccountView.policy:type_name -> quorate.peer.v1.AccountPolicy
+	91,  // 108: quorate.peer.v1.AccountView.history:type_name -> quorate.peer.v1.AccountChange
+	90,  // 109: quorate.peer.v1.AccountPolicy.rule:type_name -> quorate.peer.v1.AccountRule
+	89,  // 110: quorate.peer.v1.AccountChange.policy:type_name -> quorate.peer.v1.AccountPolicy
+	2,   // 111: quorate.peer.v1.CallBackup.step:type_name -> quorate.peer.v1.BackupStep
+	94,  // 112: quorate.peer.v1.CallBackupResult.groups:type_name -> quorate.peer.v1.BackupGroup
+	113, // [113:113] is the sub-list for method output_type
+	113, // [113:113] is the sub-list for method input_type
+	113, // [113:113] is the sub-list for extension type_name
+	113, // [113:113] is the sub-list for extension extendee
+	0,   // [0:113] is the sub-list for field type_name
 }
 
 func init() { file_quorate_peer_v1_peer_proto_init() }
@@ -9273,6 +9399,8 @@ func file_quorate_peer_v1_peer_proto_init() {
 		(*Call_OverridesResult)(nil),
 		(*Call_Policies)(nil),
 		(*Call_PoliciesResult)(nil),
+		(*Call_PoliciesRevision)(nil),
+		(*Call_PoliciesRevisionResult)(nil),
 		(*Call_Accounts)(nil),
 		(*Call_AccountsResult)(nil),
 		(*Call_ReadAccounts)(nil),
@@ -9308,14 +9436,14 @@ func file_quorate_peer_v1_peer_proto_init() {
 		(*CallHistoryRead_Limits)(nil),
 		(*CallHistoryRead_Stored)(nil),
 	}
-	file_quorate_peer_v1_peer_proto_msgTypes[77].OneofWrappers = []any{}
+	file_quorate_peer_v1_peer_proto_msgTypes[79].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_quorate_peer_v1_peer_proto_rawDesc), len(file_quorate_peer_v1_peer_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   92,
+			NumMessages:   94,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -40,6 +40,7 @@ type MetaCommand struct {
 	//	*MetaCommand_PurgePolicies
 	//	*MetaCommand_ChangeMembers
 	//	*MetaCommand_ChangeSecurity
+	//	*MetaCommand_AdvanceCommit
 	Change        isMetaCommand_Change `protobuf_oneof:"change"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -163,6 +164,15 @@ func (x *MetaCommand) GetChangeSecurity() *ChangeSecurity {
 	return nil
 }
 
+func (x *MetaCommand) GetAdvanceCommit() *AdvanceCommit {
+	if x != nil {
+		if x, ok := x.Change.(*MetaCommand_AdvanceCommit); ok {
+			return x.AdvanceCommit
+		}
+	}
+	return nil
+}
+
 type isMetaCommand_Change interface {
 	isMetaCommand_Change()
 }
@@ -212,6 +222,11 @@ type MetaCommand_ChangeSecurity struct {
 	ChangeSecurity *ChangeSecurity `protobuf:"bytes,9,opt,name=change_security,json=changeSecurity,proto3,oneof"`
 }
 
+type MetaCommand_AdvanceCommit struct {
+	// Changes nothing.
+	AdvanceCommit *AdvanceCommit `protobuf:"bytes,10,opt,name=advance_commit,json=advanceCommit,proto3,oneof"`
+}
+
 func (*MetaCommand_SetLimits) isMetaCommand_Change() {}
 
 func (*MetaCommand_TermStart) isMetaCommand_Change() {}
@@ -229,6 +244,46 @@ func (*MetaCommand_PurgePolicies) isMetaCommand_Change() {}
 func (*MetaCommand_ChangeMembers) isMetaCommand_Change() {}
 
 func (*MetaCommand_ChangeSecurity) isMetaCommand_Change() {}
+
+func (*MetaCommand_AdvanceCommit) isMetaCommand_Change() {}
+
+// AdvanceCommit changes nothing: with it the followers learn that the entries
+// before it are committed, and apply them.
+type AdvanceCommit struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AdvanceCommit) Reset() {
+	*x = AdvanceCommit{}
+	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AdvanceCommit) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AdvanceCommit) ProtoMessage() {}
+
+func (x *AdvanceCommit) ProtoReflect() protoreflect.Message {
+	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AdvanceCommit.ProtoReflect.Descriptor instead.
+func (*AdvanceCommit) Descriptor() ([]byte, []int) {
+	return file_quorate_raftlog_v1_command_proto_rawDescGZIP(), []int{1}
+}
 
 // SetLimits replaces all limits.
 type SetLimits struct {
@@ -253,7 +308,7 @@ type SetLimits struct {
 
 func (x *SetLimits) Reset() {
 	*x = SetLimits{}
-	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[1]
+	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -265,7 +320,7 @@ func (x *SetLimits) String() string {
 func (*SetLimits) ProtoMessage() {}
 
 func (x *SetLimits) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[1]
+	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -278,7 +333,7 @@ func (x *SetLimits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetLimits.ProtoReflect.Descriptor instead.
 func (*SetLimits) Descriptor() ([]byte, []int) {
-	return file_quorate_raftlog_v1_command_proto_rawDescGZIP(), []int{1}
+	return file_quorate_raftlog_v1_command_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *SetLimits) GetLimits() []*StoredLimit {
@@ -393,7 +448,7 @@ type StoredLimit struct {
 
 func (x *StoredLimit) Reset() {
 	*x = StoredLimit{}
-	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[2]
+	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -405,7 +460,7 @@ func (x *StoredLimit) String() string {
 func (*StoredLimit) ProtoMessage() {}
 
 func (x *StoredLimit) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[2]
+	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -418,7 +473,7 @@ func (x *StoredLimit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StoredLimit.ProtoReflect.Descriptor instead.
 func (*StoredLimit) Descriptor() ([]byte, []int) {
-	return file_quorate_raftlog_v1_command_proto_rawDescGZIP(), []int{2}
+	return file_quorate_raftlog_v1_command_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *StoredLimit) GetNamespace() string {
@@ -623,7 +678,7 @@ type StoredRate struct {
 
 func (x *StoredRate) Reset() {
 	*x = StoredRate{}
-	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[3]
+	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -635,7 +690,7 @@ func (x *StoredRate) String() string {
 func (*StoredRate) ProtoMessage() {}
 
 func (x *StoredRate) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[3]
+	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -648,7 +703,7 @@ func (x *StoredRate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StoredRate.ProtoReflect.Descriptor instead.
 func (*StoredRate) Descriptor() ([]byte, []int) {
-	return file_quorate_raftlog_v1_command_proto_rawDescGZIP(), []int{3}
+	return file_quorate_raftlog_v1_command_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *StoredRate) GetTokens() int64 {
@@ -684,7 +739,7 @@ type StoredTier struct {
 
 func (x *StoredTier) Reset() {
 	*x = StoredTier{}
-	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[4]
+	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -696,7 +751,7 @@ func (x *StoredTier) String() string {
 func (*StoredTier) ProtoMessage() {}
 
 func (x *StoredTier) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[4]
+	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -709,7 +764,7 @@ func (x *StoredTier) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StoredTier.ProtoReflect.Descriptor instead.
 func (*StoredTier) Descriptor() ([]byte, []int) {
-	return file_quorate_raftlog_v1_command_proto_rawDescGZIP(), []int{4}
+	return file_quorate_raftlog_v1_command_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *StoredTier) GetKind() uint32 {
@@ -766,7 +821,7 @@ type StoredCutOff struct {
 
 func (x *StoredCutOff) Reset() {
 	*x = StoredCutOff{}
-	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[5]
+	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -778,7 +833,7 @@ func (x *StoredCutOff) String() string {
 func (*StoredCutOff) ProtoMessage() {}
 
 func (x *StoredCutOff) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[5]
+	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -791,7 +846,7 @@ func (x *StoredCutOff) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StoredCutOff.ProtoReflect.Descriptor instead.
 func (*StoredCutOff) Descriptor() ([]byte, []int) {
-	return file_quorate_raftlog_v1_command_proto_rawDescGZIP(), []int{5}
+	return file_quorate_raftlog_v1_command_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *StoredCutOff) GetPolicy() uint32 {
@@ -842,7 +897,7 @@ type StoredMatch struct {
 
 func (x *StoredMatch) Reset() {
 	*x = StoredMatch{}
-	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[6]
+	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -854,7 +909,7 @@ func (x *StoredMatch) String() string {
 func (*StoredMatch) ProtoMessage() {}
 
 func (x *StoredMatch) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[6]
+	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -867,7 +922,7 @@ func (x *StoredMatch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StoredMatch.ProtoReflect.Descriptor instead.
 func (*StoredMatch) Descriptor() ([]byte, []int) {
-	return file_quorate_raftlog_v1_command_proto_rawDescGZIP(), []int{6}
+	return file_quorate_raftlog_v1_command_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *StoredMatch) GetMethods() []string {
@@ -913,7 +968,7 @@ type LimitsVersion struct {
 
 func (x *LimitsVersion) Reset() {
 	*x = LimitsVersion{}
-	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[7]
+	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -925,7 +980,7 @@ func (x *LimitsVersion) String() string {
 func (*LimitsVersion) ProtoMessage() {}
 
 func (x *LimitsVersion) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[7]
+	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -938,7 +993,7 @@ func (x *LimitsVersion) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitsVersion.ProtoReflect.Descriptor instead.
 func (*LimitsVersion) Descriptor() ([]byte, []int) {
-	return file_quorate_raftlog_v1_command_proto_rawDescGZIP(), []int{7}
+	return file_quorate_raftlog_v1_command_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *LimitsVersion) GetNumber() uint64 {
@@ -1022,7 +1077,7 @@ type LimitList struct {
 
 func (x *LimitList) Reset() {
 	*x = LimitList{}
-	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[8]
+	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1034,7 +1089,7 @@ func (x *LimitList) String() string {
 func (*LimitList) ProtoMessage() {}
 
 func (x *LimitList) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[8]
+	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1047,7 +1102,7 @@ func (x *LimitList) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitList.ProtoReflect.Descriptor instead.
 func (*LimitList) Descriptor() ([]byte, []int) {
-	return file_quorate_raftlog_v1_command_proto_rawDescGZIP(), []int{8}
+	return file_quorate_raftlog_v1_command_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *LimitList) GetLimits() []*StoredLimit {
@@ -1068,7 +1123,7 @@ type SetOverrides struct {
 
 func (x *SetOverrides) Reset() {
 	*x = SetOverrides{}
-	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[9]
+	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1080,7 +1135,7 @@ func (x *SetOverrides) String() string {
 func (*SetOverrides) ProtoMessage() {}
 
 func (x *SetOverrides) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[9]
+	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1093,7 +1148,7 @@ func (x *SetOverrides) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetOverrides.ProtoReflect.Descriptor instead.
 func (*SetOverrides) Descriptor() ([]byte, []int) {
-	return file_quorate_raftlog_v1_command_proto_rawDescGZIP(), []int{9}
+	return file_quorate_raftlog_v1_command_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *SetOverrides) GetOverrides() []*StoredOverride {
@@ -1114,7 +1169,7 @@ type DeleteOverrides struct {
 
 func (x *DeleteOverrides) Reset() {
 	*x = DeleteOverrides{}
-	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[10]
+	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1126,7 +1181,7 @@ func (x *DeleteOverrides) String() string {
 func (*DeleteOverrides) ProtoMessage() {}
 
 func (x *DeleteOverrides) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[10]
+	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1139,7 +1194,7 @@ func (x *DeleteOverrides) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteOverrides.ProtoReflect.Descriptor instead.
 func (*DeleteOverrides) Descriptor() ([]byte, []int) {
-	return file_quorate_raftlog_v1_command_proto_rawDescGZIP(), []int{10}
+	return file_quorate_raftlog_v1_command_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *DeleteOverrides) GetKeys() []*OverrideKey {
@@ -1160,7 +1215,7 @@ type PurgeOverrides struct {
 
 func (x *PurgeOverrides) Reset() {
 	*x = PurgeOverrides{}
-	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[11]
+	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1172,7 +1227,7 @@ func (x *PurgeOverrides) String() string {
 func (*PurgeOverrides) ProtoMessage() {}
 
 func (x *PurgeOverrides) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[11]
+	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1185,7 +1240,7 @@ func (x *PurgeOverrides) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PurgeOverrides.ProtoReflect.Descriptor instead.
 func (*PurgeOverrides) Descriptor() ([]byte, []int) {
-	return file_quorate_raftlog_v1_command_proto_rawDescGZIP(), []int{11}
+	return file_quorate_raftlog_v1_command_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *PurgeOverrides) GetBeforeUnixNanos() int64 {
@@ -1210,7 +1265,7 @@ type OverrideKey struct {
 
 func (x *OverrideKey) Reset() {
 	*x = OverrideKey{}
-	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[12]
+	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1222,7 +1277,7 @@ func (x *OverrideKey) String() string {
 func (*OverrideKey) ProtoMessage() {}
 
 func (x *OverrideKey) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[12]
+	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1235,7 +1290,7 @@ func (x *OverrideKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OverrideKey.ProtoReflect.Descriptor instead.
 func (*OverrideKey) Descriptor() ([]byte, []int) {
-	return file_quorate_raftlog_v1_command_proto_rawDescGZIP(), []int{12}
+	return file_quorate_raftlog_v1_command_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *OverrideKey) GetNamespace() string {
@@ -1272,7 +1327,7 @@ type StoredOverride struct {
 
 func (x *StoredOverride) Reset() {
 	*x = StoredOverride{}
-	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[13]
+	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1284,7 +1339,7 @@ func (x *StoredOverride) String() string {
 func (*StoredOverride) ProtoMessage() {}
 
 func (x *StoredOverride) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[13]
+	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1297,7 +1352,7 @@ func (x *StoredOverride) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StoredOverride.ProtoReflect.Descriptor instead.
 func (*StoredOverride) Descriptor() ([]byte, []int) {
-	return file_quorate_raftlog_v1_command_proto_rawDescGZIP(), []int{13}
+	return file_quorate_raftlog_v1_command_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *StoredOverride) GetKey() *OverrideKey {
@@ -1341,7 +1396,7 @@ type OverrideRule struct {
 
 func (x *OverrideRule) Reset() {
 	*x = OverrideRule{}
-	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[14]
+	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1353,7 +1408,7 @@ func (x *OverrideRule) String() string {
 func (*OverrideRule) ProtoMessage() {}
 
 func (x *OverrideRule) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[14]
+	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1366,7 +1421,7 @@ func (x *OverrideRule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OverrideRule.ProtoReflect.Descriptor instead.
 func (*OverrideRule) Descriptor() ([]byte, []int) {
-	return file_quorate_raftlog_v1_command_proto_rawDescGZIP(), []int{14}
+	return file_quorate_raftlog_v1_command_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *OverrideRule) GetClass() uint32 {
@@ -1443,7 +1498,7 @@ type LoadPolicies struct {
 
 func (x *LoadPolicies) Reset() {
 	*x = LoadPolicies{}
-	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[15]
+	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1455,7 +1510,7 @@ func (x *LoadPolicies) String() string {
 func (*LoadPolicies) ProtoMessage() {}
 
 func (x *LoadPolicies) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[15]
+	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1468,7 +1523,7 @@ func (x *LoadPolicies) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LoadPolicies.ProtoReflect.Descriptor instead.
 func (*LoadPolicies) Descriptor() ([]byte, []int) {
-	return file_quorate_raftlog_v1_command_proto_rawDescGZIP(), []int{15}
+	return file_quorate_raftlog_v1_command_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *LoadPolicies) GetConfig() *MetaPolicyConfig {
@@ -1489,7 +1544,7 @@ type PurgePolicies struct {
 
 func (x *PurgePolicies) Reset() {
 	*x = PurgePolicies{}
-	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[16]
+	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1501,7 +1556,7 @@ func (x *PurgePolicies) String() string {
 func (*PurgePolicies) ProtoMessage() {}
 
 func (x *PurgePolicies) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[16]
+	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1514,7 +1569,7 @@ func (x *PurgePolicies) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PurgePolicies.ProtoReflect.Descriptor instead.
 func (*PurgePolicies) Descriptor() ([]byte, []int) {
-	return file_quorate_raftlog_v1_command_proto_rawDescGZIP(), []int{16}
+	return file_quorate_raftlog_v1_command_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *PurgePolicies) GetId() *MetaPolicyConfigID {
@@ -1539,7 +1594,7 @@ type MetaPolicyConfigID struct {
 
 func (x *MetaPolicyConfigID) Reset() {
 	*x = MetaPolicyConfigID{}
-	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[17]
+	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1551,7 +1606,7 @@ func (x *MetaPolicyConfigID) String() string {
 func (*MetaPolicyConfigID) ProtoMessage() {}
 
 func (x *MetaPolicyConfigID) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[17]
+	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1564,7 +1619,7 @@ func (x *MetaPolicyConfigID) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MetaPolicyConfigID.ProtoReflect.Descriptor instead.
 func (*MetaPolicyConfigID) Descriptor() ([]byte, []int) {
-	return file_quorate_raftlog_v1_command_proto_rawDescGZIP(), []int{17}
+	return file_quorate_raftlog_v1_command_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *MetaPolicyConfigID) GetApp() string {
@@ -1605,7 +1660,7 @@ type MetaPolicyConfig struct {
 
 func (x *MetaPolicyConfig) Reset() {
 	*x = MetaPolicyConfig{}
-	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[18]
+	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1617,7 +1672,7 @@ func (x *MetaPolicyConfig) String() string {
 func (*MetaPolicyConfig) ProtoMessage() {}
 
 func (x *MetaPolicyConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[18]
+	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1630,7 +1685,7 @@ func (x *MetaPolicyConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MetaPolicyConfig.ProtoReflect.Descriptor instead.
 func (*MetaPolicyConfig) Descriptor() ([]byte, []int) {
-	return file_quorate_raftlog_v1_command_proto_rawDescGZIP(), []int{18}
+	return file_quorate_raftlog_v1_command_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *MetaPolicyConfig) GetId() *MetaPolicyConfigID {
@@ -1690,7 +1745,7 @@ type MetaPolicy struct {
 
 func (x *MetaPolicy) Reset() {
 	*x = MetaPolicy{}
-	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[19]
+	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1702,7 +1757,7 @@ func (x *MetaPolicy) String() string {
 func (*MetaPolicy) ProtoMessage() {}
 
 func (x *MetaPolicy) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[19]
+	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1715,7 +1770,7 @@ func (x *MetaPolicy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MetaPolicy.ProtoReflect.Descriptor instead.
 func (*MetaPolicy) Descriptor() ([]byte, []int) {
-	return file_quorate_raftlog_v1_command_proto_rawDescGZIP(), []int{19}
+	return file_quorate_raftlog_v1_command_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *MetaPolicy) GetNamespace() string {
@@ -1801,7 +1856,7 @@ type TermStart struct {
 
 func (x *TermStart) Reset() {
 	*x = TermStart{}
-	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[20]
+	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1813,7 +1868,7 @@ func (x *TermStart) String() string {
 func (*TermStart) ProtoMessage() {}
 
 func (x *TermStart) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[20]
+	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1826,7 +1881,7 @@ func (x *TermStart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TermStart.ProtoReflect.Descriptor instead.
 func (*TermStart) Descriptor() ([]byte, []int) {
-	return file_quorate_raftlog_v1_command_proto_rawDescGZIP(), []int{20}
+	return file_quorate_raftlog_v1_command_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *TermStart) GetNode() string {
@@ -1861,7 +1916,7 @@ type RangeCommand struct {
 
 func (x *RangeCommand) Reset() {
 	*x = RangeCommand{}
-	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[21]
+	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1873,7 +1928,7 @@ func (x *RangeCommand) String() string {
 func (*RangeCommand) ProtoMessage() {}
 
 func (x *RangeCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[21]
+	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1886,7 +1941,7 @@ func (x *RangeCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RangeCommand.ProtoReflect.Descriptor instead.
 func (*RangeCommand) Descriptor() ([]byte, []int) {
-	return file_quorate_raftlog_v1_command_proto_rawDescGZIP(), []int{21}
+	return file_quorate_raftlog_v1_command_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *RangeCommand) GetChange() isRangeCommand_Change {
@@ -1977,7 +2032,7 @@ type HistoryLines struct {
 
 func (x *HistoryLines) Reset() {
 	*x = HistoryLines{}
-	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[22]
+	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1989,7 +2044,7 @@ func (x *HistoryLines) String() string {
 func (*HistoryLines) ProtoMessage() {}
 
 func (x *HistoryLines) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[22]
+	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2002,7 +2057,7 @@ func (x *HistoryLines) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryLines.ProtoReflect.Descriptor instead.
 func (*HistoryLines) Descriptor() ([]byte, []int) {
-	return file_quorate_raftlog_v1_command_proto_rawDescGZIP(), []int{22}
+	return file_quorate_raftlog_v1_command_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *HistoryLines) GetLines() [][]byte {
@@ -2032,7 +2087,7 @@ type Checkpoint struct {
 
 func (x *Checkpoint) Reset() {
 	*x = Checkpoint{}
-	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[23]
+	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2044,7 +2099,7 @@ func (x *Checkpoint) String() string {
 func (*Checkpoint) ProtoMessage() {}
 
 func (x *Checkpoint) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[23]
+	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2057,7 +2112,7 @@ func (x *Checkpoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Checkpoint.ProtoReflect.Descriptor instead.
 func (*Checkpoint) Descriptor() ([]byte, []int) {
-	return file_quorate_raftlog_v1_command_proto_rawDescGZIP(), []int{23}
+	return file_quorate_raftlog_v1_command_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Checkpoint) GetAtUnixNanos() int64 {
@@ -2119,7 +2174,7 @@ type KeyLevel struct {
 
 func (x *KeyLevel) Reset() {
 	*x = KeyLevel{}
-	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[24]
+	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2131,7 +2186,7 @@ func (x *KeyLevel) String() string {
 func (*KeyLevel) ProtoMessage() {}
 
 func (x *KeyLevel) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[24]
+	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2144,7 +2199,7 @@ func (x *KeyLevel) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyLevel.ProtoReflect.Descriptor instead.
 func (*KeyLevel) Descriptor() ([]byte, []int) {
-	return file_quorate_raftlog_v1_command_proto_rawDescGZIP(), []int{24}
+	return file_quorate_raftlog_v1_command_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *KeyLevel) GetNamespace() string {
@@ -2277,7 +2332,7 @@ type Mark struct {
 
 func (x *Mark) Reset() {
 	*x = Mark{}
-	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[25]
+	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2289,7 +2344,7 @@ func (x *Mark) String() string {
 func (*Mark) ProtoMessage() {}
 
 func (x *Mark) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[25]
+	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2302,7 +2357,7 @@ func (x *Mark) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Mark.ProtoReflect.Descriptor instead.
 func (*Mark) Descriptor() ([]byte, []int) {
-	return file_quorate_raftlog_v1_command_proto_rawDescGZIP(), []int{25}
+	return file_quorate_raftlog_v1_command_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Mark) GetNode() string {
@@ -2399,7 +2454,7 @@ type MetaSnapshot struct {
 
 func (x *MetaSnapshot) Reset() {
 	*x = MetaSnapshot{}
-	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[26]
+	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2411,7 +2466,7 @@ func (x *MetaSnapshot) String() string {
 func (*MetaSnapshot) ProtoMessage() {}
 
 func (x *MetaSnapshot) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[26]
+	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2424,7 +2479,7 @@ func (x *MetaSnapshot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MetaSnapshot.ProtoReflect.Descriptor instead.
 func (*MetaSnapshot) Descriptor() ([]byte, []int) {
-	return file_quorate_raftlog_v1_command_proto_rawDescGZIP(), []int{26}
+	return file_quorate_raftlog_v1_command_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *MetaSnapshot) GetLimitsVersion() uint64 {
@@ -2470,7 +2525,7 @@ type MetaRecord struct {
 
 func (x *MetaRecord) Reset() {
 	*x = MetaRecord{}
-	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[27]
+	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2482,7 +2537,7 @@ func (x *MetaRecord) String() string {
 func (*MetaRecord) ProtoMessage() {}
 
 func (x *MetaRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[27]
+	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2495,7 +2550,7 @@ func (x *MetaRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MetaRecord.ProtoReflect.Descriptor instead.
 func (*MetaRecord) Descriptor() ([]byte, []int) {
-	return file_quorate_raftlog_v1_command_proto_rawDescGZIP(), []int{27}
+	return file_quorate_raftlog_v1_command_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *MetaRecord) GetRecord() isMetaRecord_Record {
@@ -2627,7 +2682,7 @@ type MetaEnd struct {
 
 func (x *MetaEnd) Reset() {
 	*x = MetaEnd{}
-	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[28]
+	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2639,7 +2694,7 @@ func (x *MetaEnd) String() string {
 func (*MetaEnd) ProtoMessage() {}
 
 func (x *MetaEnd) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[28]
+	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2652,7 +2707,7 @@ func (x *MetaEnd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MetaEnd.ProtoReflect.Descriptor instead.
 func (*MetaEnd) Descriptor() ([]byte, []int) {
-	return file_quorate_raftlog_v1_command_proto_rawDescGZIP(), []int{28}
+	return file_quorate_raftlog_v1_command_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *MetaEnd) GetVersions() uint64 {
@@ -2697,7 +2752,7 @@ type RangeSnapshot struct {
 
 func (x *RangeSnapshot) Reset() {
 	*x = RangeSnapshot{}
-	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[29]
+	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2709,7 +2764,7 @@ func (x *RangeSnapshot) String() string {
 func (*RangeSnapshot) ProtoMessage() {}
 
 func (x *RangeSnapshot) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[29]
+	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2722,7 +2777,7 @@ func (x *RangeSnapshot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RangeSnapshot.ProtoReflect.Descriptor instead.
 func (*RangeSnapshot) Descriptor() ([]byte, []int) {
-	return file_quorate_raftlog_v1_command_proto_rawDescGZIP(), []int{29}
+	return file_quorate_raftlog_v1_command_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *RangeSnapshot) GetLevels() []*KeyLevel {
@@ -2764,7 +2819,7 @@ var File_quorate_raftlog_v1_command_proto protoreflect.FileDescriptor
 
 const file_quorate_raftlog_v1_command_proto_rawDesc = "" +
 	"\n" +
-	" quorate/raftlog/v1/command.proto\x12\x12quorate.raftlog.v1\x1a quorate/raftlog/v1/members.proto\x1a!quorate/raftlog/v1/security.proto\"\xb1\x05\n" +
+	" quorate/raftlog/v1/command.proto\x12\x12quorate.raftlog.v1\x1a quorate/raftlog/v1/members.proto\x1a!quorate/raftlog/v1/security.proto\"\xfd\x05\n" +
 	"\vMetaCommand\x12>\n" +
 	"\n" +
 	"set_limits\x18\x01 \x01(\v2\x1d.quorate.raftlog.v1.SetLimitsH\x00R\tsetLimits\x12>\n" +
@@ -2776,8 +2831,11 @@ const file_quorate_raftlog_v1_command_proto_rawDesc = "" +
 	"\rload_policies\x18\x06 \x01(\v2 .quorate.raftlog.v1.LoadPoliciesH\x00R\floadPolicies\x12J\n" +
 	"\x0epurge_policies\x18\a \x01(\v2!.quorate.raftlog.v1.PurgePoliciesH\x00R\rpurgePolicies\x12J\n" +
 	"\x0echange_members\x18\b \x01(\v2!.quorate.raftlog.v1.ChangeMembersH\x00R\rchangeMembers\x12M\n" +
-	"\x0fchange_security\x18\t \x01(\v2\".quorate.raftlog.v1.ChangeSecurityH\x00R\x0echangeSecurityB\b\n" +
-	"\x06change\"\xfa\x01\n" +
+	"\x0fchange_security\x18\t \x01(\v2\".quorate.raftlog.v1.ChangeSecurityH\x00R\x0echangeSecurity\x12J\n" +
+	"\x0eadvance_commit\x18\n" +
+	" \x01(\v2!.quorate.raftlog.v1.AdvanceCommitH\x00R\radvanceCommitB\b\n" +
+	"\x06change\"\x0f\n" +
+	"\rAdvanceCommit\"\xfa\x01\n" +
 	"\tSetLimits\x127\n" +
 	"\x06limits\x18\x01 \x03(\v2\x1f.quorate.raftlog.v1.StoredLimitR\x06limits\x12\"\n" +
 	"\rat_unix_nanos\x18\x02 \x01(\x03R\vatUnixNanos\x12\x0e\n" +
@@ -2996,87 +3054,89 @@ func file_quorate_raftlog_v1_command_proto_rawDescGZIP() []byte {
 	return file_quorate_raftlog_v1_command_proto_rawDescData
 }
 
-var file_quorate_raftlog_v1_command_proto_msgTypes = make([]protoimpl.MessageInfo, 30)
+var file_quorate_raftlog_v1_command_proto_msgTypes = make([]protoimpl.MessageInfo, 31)
 var file_quorate_raftlog_v1_command_proto_goTypes = []any{
 	(*MetaCommand)(nil),        // 0: quorate.raftlog.v1.MetaCommand
-	(*SetLimits)(nil),          // 1: quorate.raftlog.v1.SetLimits
-	(*StoredLimit)(nil),        // 2: quorate.raftlog.v1.StoredLimit
-	(*StoredRate)(nil),         // 3: quorate.raftlog.v1.StoredRate
-	(*StoredTier)(nil),         // 4: quorate.raftlog.v1.StoredTier
-	(*StoredCutOff)(nil),       // 5: quorate.raftlog.v1.StoredCutOff
-	(*StoredMatch)(nil),        // 6: quorate.raftlog.v1.StoredMatch
-	(*LimitsVersion)(nil),      // 7: quorate.raftlog.v1.LimitsVersion
-	(*LimitList)(nil),          // 8: quorate.raftlog.v1.LimitList
-	(*SetOverrides)(nil),       // 9: quorate.raftlog.v1.SetOverrides
-	(*DeleteOverrides)(nil),    // 10: quorate.raftlog.v1.DeleteOverrides
-	(*PurgeOverrides)(nil),     // 11: quorate.raftlog.v1.PurgeOverrides
-	(*OverrideKey)(nil),        // 12: quorate.raftlog.v1.OverrideKey
-	(*StoredOverride)(nil),     // 13: quorate.raftlog.v1.StoredOverride
-	(*OverrideRule)(nil),       // 14: quorate.raftlog.v1.OverrideRule
-	(*LoadPolicies)(nil),       // 15: quorate.raftlog.v1.LoadPolicies
-	(*PurgePolicies)(nil),      // 16: quorate.raftlog.v1.PurgePolicies
-	(*MetaPolicyConfigID)(nil), // 17: quorate.raftlog.v1.MetaPolicyConfigID
-	(*MetaPolicyConfig)(nil),   // 18: quorate.raftlog.v1.MetaPolicyConfig
-	(*MetaPolicy)(nil),         // 19: quorate.raftlog.v1.MetaPolicy
-	(*TermStart)(nil),          // 20: quorate.raftlog.v1.TermStart
-	(*RangeCommand)(nil),       // 21: quorate.raftlog.v1.RangeCommand
-	(*HistoryLines)(nil),       // 22: quorate.raftlog.v1.HistoryLines
-	(*Checkpoint)(nil),         // 23: quorate.raftlog.v1.Checkpoint
-	(*KeyLevel)(nil),           // 24: quorate.raftlog.v1.KeyLevel
-	(*Mark)(nil),               // 25: quorate.raftlog.v1.Mark
-	(*MetaSnapshot)(nil),       // 26: quorate.raftlog.v1.MetaSnapshot
-	(*MetaRecord)(nil),         // 27: quorate.raftlog.v1.MetaRecord
-	(*MetaEnd)(nil),            // 28: quorate.raftlog.v1.MetaEnd
-	(*RangeSnapshot)(nil),      // 29: quorate.raftlog.v1.RangeSnapshot
-	(*ChangeMembers)(nil),      // 30: quorate.raftlog.v1.ChangeMembers
-	(*ChangeSecurity)(nil),     // 31: quorate.raftlog.v1.ChangeSecurity
-	(*Membership)(nil),         // 32: quorate.raftlog.v1.Membership
-	(*Security)(nil),           // 33: quorate.raftlog.v1.Security
+	(*AdvanceCommit)(nil),      // 1: quorate.raftlog.v1.AdvanceCommit
+	(*SetLimits)(nil),          // 2: quorate.raftlog.v1.SetLimits
+	(*StoredLimit)(nil),        // 3: quorate.raftlog.v1.StoredLimit
+	(*StoredRate)(nil),         // 4: quorate.raftlog.v1.StoredRate
+	(*StoredTier)(nil),         // 5: quorate.raftlog.v1.StoredTier
+	(*StoredCutOff)(nil),       // 6: quorate.raftlog.v1.StoredCutOff
+	(*StoredMatch)(nil),        // 7: quorate.raftlog.v1.StoredMatch
+	(*LimitsVersion)(nil),      // 8: quorate.raftlog.v1.LimitsVersion
+	(*LimitList)(nil),          // 9: quorate.raftlog.v1.LimitList
+	(*SetOverrides)(nil),       // 10: quorate.raftlog.v1.SetOverrides
+	(*DeleteOverrides)(nil),    // 11: quorate.raftlog.v1.DeleteOverrides
+	(*PurgeOverrides)(nil),     // 12: quorate.raftlog.v1.PurgeOverrides
+	(*OverrideKey)(nil),        // 13: quorate.raftlog.v1.OverrideKey
+	(*StoredOverride)(nil),     // 14: quorate.raftlog.v1.StoredOverride
+	(*OverrideRule)(nil),       // 15: quorate.raftlog.v1.OverrideRule
+	(*LoadPolicies)(nil),       // 16: quorate.raftlog.v1.LoadPolicies
+	(*PurgePolicies)(nil),      // 17: quorate.raftlog.v1.PurgePolicies
+	(*MetaPolicyConfigID)(nil), // 18: quorate.raftlog.v1.MetaPolicyConfigID
+	(*MetaPolicyConfig)(nil),   // 19: quorate.raftlog.v1.MetaPolicyConfig
+	(*MetaPolicy)(nil),         // 20: quorate.raftlog.v1.MetaPolicy
+	(*TermStart)(nil),          // 21: quorate.raftlog.v1.TermStart
+	(*RangeCommand)(nil),       // 22: quorate.raftlog.v1.RangeCommand
+	(*HistoryLines)(nil),       // 23: quorate.raftlog.v1.HistoryLines
+	(*Checkpoint)(nil),         // 24: quorate.raftlog.v1.Checkpoint
+	(*KeyLevel)(nil),           // 25: quorate.raftlog.v1.KeyLevel
+	(*Mark)(nil),               // 26: quorate.raftlog.v1.Mark
+	(*MetaSnapshot)(nil),       // 27: quorate.raftlog.v1.MetaSnapshot
+	(*MetaRecord)(nil),         // 28: quorate.raftlog.v1.MetaRecord
+	(*MetaEnd)(nil),            // 29: quorate.raftlog.v1.MetaEnd
+	(*RangeSnapshot)(nil),      // 30: quorate.raftlog.v1.RangeSnapshot
+	(*ChangeMembers)(nil),      // 31: quorate.raftlog.v1.ChangeMembers
+	(*ChangeSecurity)(nil),     // 32: quorate.raftlog.v1.ChangeSecurity
+	(*Membership)(nil),         // 33: quorate.raftlog.v1.Membership
+	(*Security)(nil),           // 34: quorate.raftlog.v1.Security
 }
 var file_quorate_raftlog_v1_command_proto_depIdxs = []int32{
-	1,  // 0: quorate.raftlog.v1.MetaCommand.set_limits:type_name -> quorate.raftlog.v1.SetLimits
-	20, // 1: quorate.raftlog.v1.MetaCommand.term_start:type_name -> quorate.raftlog.v1.TermStart
-	9,  // 2: quorate.raftlog.v1.MetaCommand.set_overrides:type_name -> quorate.raftlog.v1.SetOverrides
-	10, // 3: quorate.raftlog.v1.MetaCommand.delete_overrides:type_name -> quorate.raftlog.v1.DeleteOverrides
-	11, // 4: quorate.raftlog.v1.MetaCommand.purge_overrides:type_name -> quorate.raftlog.v1.PurgeOverrides
-	15, // 5: quorate.raftlog.v1.MetaCommand.load_policies:type_name -> quorate.raftlog.v1.LoadPolicies
-	16, // 6: quorate.raftlog.v1.MetaCommand.purge_policies:type_name -> quorate.raftlog.v1.PurgePolicies
-	30, // 7: quorate.raftlog.v1.MetaCommand.change_members:type_name -> quorate.raftlog.v1.ChangeMembers
-	31, // 8: quorate.raftlog.v1.MetaCommand.change_security:type_name -> quorate.raftlog.v1.ChangeSecurity
-	2,  // 9: quorate.raftlog.v1.SetLimits.limits:type_name -> quorate.raftlog.v1.StoredLimit
-	4,  // 10: quorate.raftlog.v1.StoredLimit.more:type_name -> quorate.raftlog.v1.StoredTier
-	3,  // 11: quorate.raftlog.v1.StoredLimit.floor:type_name -> quorate.raftlog.v1.StoredRate
-	5,  // 12: quorate.raftlog.v1.StoredLimit.cut_off:type_name -> quorate.raftlog.v1.StoredCutOff
-	6,  // 13: quorate.raftlog.v1.StoredLimit.match:type_name -> quorate.raftlog.v1.StoredMatch
-	3,  // 14: quorate.raftlog.v1.StoredTier.rate:type_name -> quorate.raftlog.v1.StoredRate
-	3,  // 15: quorate.raftlog.v1.StoredCutOff.rate:type_name -> quorate.raftlog.v1.StoredRate
-	3,  // 16: quorate.raftlog.v1.StoredCutOff.then_rate:type_name -> quorate.raftlog.v1.StoredRate
-	2,  // 17: quorate.raftlog.v1.LimitList.limits:type_name -> quorate.raftlog.v1.StoredLimit
-	13, // 18: quorate.raftlog.v1.SetOverrides.overrides:type_name -> quorate.raftlog.v1.StoredOverride
-	12, // 19: quorate.raftlog.v1.DeleteOverrides.keys:type_name -> quorate.raftlog.v1.OverrideKey
-	12, // 20: quorate.raftlog.v1.StoredOverride.key:type_name -> quorate.raftlog.v1.OverrideKey
-	14, // 21: quorate.raftlog.v1.StoredOverride.rule:type_name -> quorate.raftlog.v1.OverrideRule
-	18, // 22: quorate.raftlog.v1.LoadPolicies.config:type_name -> quorate.raftlog.v1.MetaPolicyConfig
-	17, // 23: quorate.raftlog.v1.PurgePolicies.id:type_name -> quorate.raftlog.v1.MetaPolicyConfigID
-	17, // 24: quorate.raftlog.v1.MetaPolicyConfig.id:type_name -> quorate.raftlog.v1.MetaPolicyConfigID
-	19, // 25: quorate.raftlog.v1.MetaPolicyConfig.policies:type_name -> quorate.raftlog.v1.MetaPolicy
-	20, // 26: quorate.raftlog.v1.RangeCommand.term_start:type_name -> quorate.raftlog.v1.TermStart
-	23, // 27: quorate.raftlog.v1.RangeCommand.checkpoint:type_name -> quorate.raftlog.v1.Checkpoint
-	22, // 28: quorate.raftlog.v1.RangeCommand.history:type_name -> quorate.raftlog.v1.HistoryLines
-	24, // 29: quorate.raftlog.v1.Checkpoint.levels:type_name -> quorate.raftlog.v1.KeyLevel
-	25, // 30: quorate.raftlog.v1.KeyLevel.marks:type_name -> quorate.raftlog.v1.Mark
-	7,  // 31: quorate.raftlog.v1.MetaRecord.version:type_name -> quorate.raftlog.v1.LimitsVersion
-	13, // 32: quorate.raftlog.v1.MetaRecord.override:type_name -> quorate.raftlog.v1.StoredOverride
-	28, // 33: quorate.raftlog.v1.MetaRecord.end:type_name -> quorate.raftlog.v1.MetaEnd
-	18, // 34: quorate.raftlog.v1.MetaRecord.policies:type_name -> quorate.raftlog.v1.MetaPolicyConfig
-	32, // 35: quorate.raftlog.v1.MetaRecord.members:type_name -> quorate.raftlog.v1.Membership
-	33, // 36: quorate.raftlog.v1.MetaRecord.security:type_name -> quorate.raftlog.v1.Security
-	24, // 37: quorate.raftlog.v1.RangeSnapshot.levels:type_name -> quorate.raftlog.v1.KeyLevel
-	38, // [38:38] is the sub-list for method output_type
-	38, // [38:38] is the sub-list for method input_type
-	38, // [38:38] is the sub-list for extension type_name
-	38, // [38:38] is the sub-list for extension extendee
-	0,  // [0:38] is the sub-list for field type_name
+	2,  // 0: quorate.raftlog.v1.MetaCommand.set_limits:type_name -> quorate.raftlog.v1.SetLimits
+	21, // 1: quorate.raftlog.v1.MetaCommand.term_start:type_name -> quorate.raftlog.v1.TermStart
+	10, // 2: quorate.raftlog.v1.MetaCommand.set_overrides:type_name -> quorate.raftlog.v1.SetOverrides
+	11, // 3: quorate.raftlog.v1.MetaCommand.delete_overrides:type_name -> quorate.raftlog.v1.DeleteOverrides
+	12, // 4: quorate.raftlog.v1.MetaCommand.purge_overrides:type_name -> quorate.raftlog.v1.PurgeOverrides
+	16, // 5: quorate.raftlog.v1.MetaCommand.load_policies:type_name -> quorate.raftlog.v1.LoadPolicies
+	17, // 6: quorate.raftlog.v1.MetaCommand.purge_policies:type_name -> quorate.raftlog.v1.PurgePolicies
+	31, // 7: quorate.raftlog.v1.MetaCommand.change_members:type_name -> quorate.raftlog.v1.ChangeMembers
+	32, // 8: quorate.raftlog.v1.MetaCommand.change_security:type_name -> quorate.raftlog.v1.ChangeSecurity
+	1,  // 9: quorate.raftlog.v1.MetaCommand.advance_commit:type_name -> quorate.raftlog.v1.AdvanceCommit
+	3,  // 10: quorate.raftlog.v1.SetLimits.limits:type_name -> quorate.raftlog.v1.StoredLimit
+	5,  // 11: quorate.raftlog.v1.StoredLimit.more:type_name -> quorate.raftlog.v1.StoredTier
+	4,  // 12: quorate.raftlog.v1.StoredLimit.floor:type_name -> quorate.raftlog.v1.StoredRate
+	6,  // 13: quorate.raftlog.v1.StoredLimit.cut_off:type_name -> quorate.raftlog.v1.StoredCutOff
+	7,  // 14: quorate.raftlog.v1.StoredLimit.match:type_name -> quorate.raftlog.v1.StoredMatch
+	4,  // 15: quorate.raftlog.v1.StoredTier.rate:type_name -> quorate.raftlog.v1.StoredRate
+	4,  // 16: quorate.raftlog.v1.StoredCutOff.rate:type_name -> quorate.raftlog.v1.StoredRate
+	4,  // 17: quorate.raftlog.v1.StoredCutOff.then_rate:type_name -> quorate.raftlog.v1.StoredRate
+	3,  // 18: quorate.raftlog.v1.LimitList.limits:type_name -> quorate.raftlog.v1.StoredLimit
+	14, // 19: quorate.raftlog.v1.SetOverrides.overrides:type_name -> quorate.raftlog.v1.StoredOverride
+	13, // 20: quorate.raftlog.v1.DeleteOverrides.keys:type_name -> quorate.raftlog.v1.OverrideKey
+	13, // 21: quorate.raftlog.v1.StoredOverride.key:type_name -> quorate.raftlog.v1.OverrideKey
+	15, // 22: quorate.raftlog.v1.StoredOverride.rule:type_name -> quorate.raftlog.v1.OverrideRule
+	19, // 23: quorate.raftlog.v1.LoadPolicies.config:type_name -> quorate.raftlog.v1.MetaPolicyConfig
+	18, // 24: quorate.raftlog.v1.PurgePolicies.id:type_name -> quorate.raftlog.v1.MetaPolicyConfigID
+	18, // 25: quorate.raftlog.v1.MetaPolicyConfig.id:type_name -> quorate.raftlog.v1.MetaPolicyConfigID
+	20, // 26: quorate.raftlog.v1.MetaPolicyConfig.policies:type_name -> quorate.raftlog.v1.MetaPolicy
+	21, // 27: quorate.raftlog.v1.RangeCommand.term_start:type_name -> quorate.raftlog.v1.TermStart
+	24, // 28: quorate.raftlog.v1.RangeCommand.checkpoint:type_name -> quorate.raftlog.v1.Checkpoint
+	23, // 29: quorate.raftlog.v1.RangeCommand.history:type_name -> quorate.raftlog.v1.HistoryLines
+	25, // 30: quorate.raftlog.v1.Checkpoint.levels:type_name -> quorate.raftlog.v1.KeyLevel
+	26, // 31: quorate.raftlog.v1.KeyLevel.marks:type_name -> quorate.raftlog.v1.Mark
+	8,  // 32: quorate.raftlog.v1.MetaRecord.version:type_name -> quorate.raftlog.v1.LimitsVersion
+	14, // 33: quorate.raftlog.v1.MetaRecord.override:type_name -> quorate.raftlog.v1.StoredOverride
+	29, // 34: quorate.raftlog.v1.MetaRecord.end:type_name -> quorate.raftlog.v1.MetaEnd
+	19, // 35: quorate.raftlog.v1.MetaRecord.policies:type_name -> quorate.raftlog.v1.MetaPolicyConfig
+	33, // 36: quorate.raftlog.v1.MetaRecord.members:type_name -> quorate.raftlog.v1.Membership
+	34, // 37: quorate.raftlog.v1.MetaRecord.security:type_name -> quorate.raftlog.v1.Security
+	25, // 38: quorate.raftlog.v1.RangeSnapshot.levels:type_name -> quorate.raftlog.v1.KeyLevel
+	39, // [39:39] is the sub-list for method output_type
+	39, // [39:39] is the sub-list for method input_type
+	39, // [39:39] is the sub-list for extension type_name
+	39, // [39:39] is the sub-list for extension extendee
+	0,  // [0:39] is the sub-list for field type_name
 }
 
 func init() { file_quorate_raftlog_v1_command_proto_init() }
@@ -3096,16 +3156,17 @@ func file_quorate_raftlog_v1_command_proto_init() {
 		(*MetaCommand_PurgePolicies)(nil),
 		(*MetaCommand_ChangeMembers)(nil),
 		(*MetaCommand_ChangeSecurity)(nil),
+		(*MetaCommand_AdvanceCommit)(nil),
 	}
-	file_quorate_raftlog_v1_command_proto_msgTypes[1].OneofWrappers = []any{}
-	file_quorate_raftlog_v1_command_proto_msgTypes[14].OneofWrappers = []any{}
-	file_quorate_raftlog_v1_command_proto_msgTypes[21].OneofWrappers = []any{
+	file_quorate_raftlog_v1_command_proto_msgTypes[2].OneofWrappers = []any{}
+	file_quorate_raftlog_v1_command_proto_msgTypes[15].OneofWrappers = []any{}
+	file_quorate_raftlog_v1_command_proto_msgTypes[22].OneofWrappers = []any{
 		(*RangeCommand_TermStart)(nil),
 		(*RangeCommand_Checkpoint)(nil),
 		(*RangeCommand_Accounts)(nil),
 		(*RangeCommand_History)(nil),
 	}
-	file_quorate_raftlog_v1_command_proto_msgTypes[27].OneofWrappers = []any{
+	file_quorate_raftlog_v1_command_proto_msgTypes[28].OneofWrappers = []any{
 		(*MetaRecord_Version)(nil),
 		(*MetaRecord_Override)(nil),
 		(*MetaRecord_End)(nil),
@@ -3119,7 +3180,7 @@ func file_quorate_raftlog_v1_command_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_quorate_raftlog_v1_command_proto_rawDesc), len(file_quorate_raftlog_v1_command_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   30,
+			NumMessages:   31,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
