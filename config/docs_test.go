@@ -5,6 +5,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/quorate/quorate/internal/quota"
 )
 
 // TestDocs parses the examples of docs/limits.md, and finds all rules there.
@@ -37,7 +39,7 @@ func TestDocs(t *testing.T) {
 			t.Errorf("docs/limits.md does not say that %s is converted", from)
 		}
 	}
-	for _, k := range windowKinds {
+	for _, k := range quota.WindowKinds() {
 		if !strings.Contains(string(text), "\n| `"+k.String()+"`") {
 			t.Errorf("docs/limits.md does not say when a window of the kind %s begins", k)
 		}

@@ -30,9 +30,6 @@ func newTier() tierText { return tierText{kind: quota.FixedWindow} }
 
 const tierExample = "{limit: 10, per: 1s}"
 
-// windowKinds are the words for window, the default first.
-var windowKinds = []quota.Kind{quota.FixedWindow, quota.SlidingWindow, quota.CalendarWindow, quota.PeriodicRefill}
-
 // tierFields are the fields of one tier; a limit of one tier has them itself.
 func (l *limitFile) tierFields(t *tierText) []Field {
 	return []Field{
@@ -40,7 +37,7 @@ func (l *limitFile) tierFields(t *tierText) []Field {
 		{"burst", "", func(v Value) { v.scalar(whole(&t.burst, 0, quota.MaxTokens)) }},
 		{"limit", "", func(v Value) { v.scalar(whole(&t.limit, 0, quota.MaxTokens)) }},
 		{"per", "", func(v Value) { v.scalar(text(&t.per, perWant)) }},
-		{"window", "", func(v Value) { v.scalar(oneOf(&t.kind, quota.Kind.String, windowKinds...)) }},
+		{"window", "", func(v Value) { v.scalar(oneOf(&t.kind, quota.Kind.String, quota.WindowKinds()...)) }},
 		{"timezone", "", func(v Value) { v.scalar(timeZone(&t.zone)) }},
 	}
 }

@@ -104,7 +104,7 @@ func TestSchemaWindows(t *testing.T) {
 	s := loadSchema(t)
 	for _, where := range []string{"limit", "tier"} {
 		var want []any
-		for _, k := range windowKinds {
+		for _, k := range quota.WindowKinds() {
 			want = append(want, k.String())
 		}
 		if got := s.Definitions[where].Properties["window"].Enum; !slices.Equal(got, want) {

@@ -88,13 +88,10 @@ func Most(l *quota.Limit, c Cluster) float64 {
 // rateOf is what a key's level gains, tokens per second. Fixed windows gain
 // nothing before they end; a sliding one gives back what was used.
 func rateOf(t *quota.Tier) float64 {
-	switch {
-	case t.Kind == quota.TokenBucket && t.Rate.Per > 0:
-		return float64(t.Rate.Tokens) / t.Rate.Per.Seconds()
-	case t.Kind == quota.SlidingWindow && t.Rate.Per > 0:
-		return float64(t.Burst) / t.Rate.Per.Seconds()
+	if !t.Kind.Refills() || t.Rate.Per <= 0 {
+		return 0
 	}
-	return 0
+	return float64(t.Rate.Tokens) / t.Rate.Per.Seconds()
 }
 
 type bounder struct {

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/internal/quota"
 )
 
 // maxShownChanges bounds the limits that a difference lists.
@@ -30,17 +31,17 @@ func ruleText(l *quoratev1.Limit) string {
 }
 
 func tierText(t *quoratev1.Tier) string {
-	switch t.Kind {
-	case quoratev1.Kind_KIND_CONCURRENCY:
+	switch kind := quota.Kind(t.Kind - 1); { // the proto has 0 for none
+	case kind == quota.Concurrency:
 		return num(t.Burst) + " in flight"
-	case quoratev1.Kind_KIND_FIXED, quoratev1.Kind_KIND_SLIDING, quoratev1.Kind_KIND_PERIODIC:
-		return t.Rate + " " + kindText(t.Kind)
-	case quoratev1.Kind_KIND_CALENDAR:
+	case kind == quota.CalendarWindow:
 		zone := ""
 		if t.Timezone != "" && t.Timezone != "UTC" {
 			zone = " in " + t.Timezone
 		}
 		return num(t.Burst) + " a " + t.Calendar + zone
+	case kind.Windowed():
+		return t.Rate + " " + kindText(t.Kind)
 	}
 	return t.Rate + ", burst " + num(t.Burst)
 }

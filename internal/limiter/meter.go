@@ -120,7 +120,8 @@ func (m *Meter) Advance(now quota.Time, t *quota.Tier) {
 		return
 	case quota.SlidingWindow:
 		m.slide(now, t, top)
-	case quota.FixedWindow, quota.CalendarWindow, quota.PeriodicRefill:
+	case quota.Concurrency:
+	default: // windows that end
 		unused := t.Kind == quota.PeriodicRefill && m.bucket.level >= top
 		if now >= m.end || unused {
 			m.start, m.end = Window(t, now)

@@ -147,7 +147,7 @@ func (k *Keyed) Replay(tiers []quota.Tier) Outcome {
 	out := Outcome{Attempted: k.all}
 	for i := range tiers {
 		t := &tiers[i]
-		one := Outcome{Attempted: k.all, Estimate: t.Kind == quota.SlidingWindow || t.Kind == quota.PeriodicRefill, Seconds: len(k.parts)}
+		one := Outcome{Attempted: k.all, Estimate: estimated(t), Seconds: len(k.parts)}
 		one.RefusedAtLeast, one.RefusedAtMost = k.byKey(t)
 		if len(tiers) == 1 {
 			k.together(t, &one)

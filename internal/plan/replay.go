@@ -44,6 +44,12 @@ func (o *Outcome) Exact() bool { return !o.Estimate && o.RefusedAtLeast == o.Ref
 // done: not what is in flight at a time.
 func Replayable(t *quota.Tier) bool { return t.Kind != quota.Concurrency }
 
+// estimated reports whether the tier's past beyond the demand matters: what it
+// counted before the first second, or when its window began.
+func estimated(t *quota.Tier) bool {
+	return t.Kind != quota.TokenBucket && t.Kind != quota.FixedWindow && t.Kind != quota.CalendarWindow
+}
+
 // Replay returns what a tier, full at the first second, would have refused of the demand,
 // which is ordered by time.
 func Replay(t *quota.Tier, demand []Demand) Outcome {
@@ -57,7 +63,7 @@ func replay(t *quota.Tier, demand iter.Seq[Demand]) Outcome {
 // ReplayEach is Replay, which also tells what would have been refused of each demand:
 // about least and most, as what is refused in all lies between their sums.
 func ReplayEach(t *quota.Tier, demand iter.Seq[Demand], each func(d Demand, least, most quota.Units)) Outcome {
-	out := Outcome{Estimate: t.Kind == quota.SlidingWindow || t.Kind == quota.PeriodicRefill}
+	out := Outcome{Estimate: estimated(t)}
 	var best, worst, even limiter.Meter
 	begun := false
 	for one := range demand {

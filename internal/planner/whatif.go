@@ -55,12 +55,11 @@ func changedRule(now *quota.Limit, req *quoratev1.WhatIfRequest) (*quota.Limit, 
 		}
 		t.Rate = r
 	}
-	switch req.Kind {
-	case quoratev1.Kind_KIND_UNSPECIFIED:
-	case quoratev1.Kind_KIND_BUCKET, quoratev1.Kind_KIND_FIXED, quoratev1.Kind_KIND_SLIDING, quoratev1.Kind_KIND_PERIODIC:
+	if req.Kind != quoratev1.Kind_KIND_UNSPECIFIED {
 		t.Kind, t.Calendar = quota.Kind(req.Kind-1), quota.Calendar{}
-	default:
-		return nil, apierr.Invalid("kind", "is %s; must be bucket, fixed, sliding or periodic, or absent for the one in force", apijson.Word(req.Kind.Descriptor(), req.Kind.Number()))
+		if !t.Kind.Periods() {
+			return nil, apierr.Invalid("kind", "is %s; must be bucket, fixed, sliding or periodic, or absent for the one in force", apijson.Word(req.Kind.Descriptor(), req.Kind.Number()))
+		}
 	}
 	if t.Kind == quota.CalendarWindow {
 		t.Rate.Per = t.Calendar.Unit.Nominal()

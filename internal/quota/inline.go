@@ -75,9 +75,9 @@ func (n LimitName) Inline() (*Limit, error) {
 }
 
 func readInline(parts []string) (in Inline, err error) {
-	kind := slices.Index(kindWords[:], parts[0])
-	if kind < 0 || Kind(kind) == Concurrency {
-		return in, fmt.Errorf("%q counts in no way that there is", parts[0])
+	kind := slices.IndexFunc(Kinds(), func(k Kind) bool { return k.String() == parts[0] && k != Concurrency })
+	if kind < 0 {
+		return in, fmt.Errorf("unknown kind %q", parts[0])
 	}
 	in.Kind = Kind(kind)
 	if in.Ceiling, err = ParseCeiling(parts[1]); err != nil {

@@ -22,7 +22,7 @@ func TestInline(t *testing.T) {
 		{Inline{Rate: Rate{1, 1}, Burst: MaxTokens + 1}, "burst:"},
 		{Inline{Kind: FixedWindow, Rate: Rate{5, time.Hour}, Burst: 6}, "must be the same"},
 		{Inline{Kind: CalendarWindow, Rate: Rate{Tokens: 7}, Burst: 7}, "calendar: no unit"},
-		{Inline{Kind: Concurrency, Burst: 7}, "counts in no way"},
+		{Inline{Kind: Concurrency, Burst: 7}, "unknown kind"},
 	} {
 		n, err := c.in.Name("ns")
 		if err != nil {

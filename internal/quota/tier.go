@@ -30,19 +30,56 @@ const (
 	Concurrency
 )
 
-var kindWords = [...]string{"bucket", "fixed", "sliding", "calendar", "periodic", "concurrency"}
-
-// Kinds returns all kinds.
-func Kinds() []Kind {
-	return []Kind{TokenBucket, FixedWindow, SlidingWindow, CalendarWindow, PeriodicRefill, Concurrency}
+// kinds says of each kind what those who do not compute with it need to know.
+// What it counts is in internal/limiter.
+var kinds = [...]struct {
+	word     string // in limit files, in JSON
+	windowed bool   // see Kind.Windowed
+	refills  bool   // see Kind.Refills
+	period   bool   // see Kind.Periods
+}{
+	TokenBucket:    {word: "bucket", refills: true, period: true},
+	FixedWindow:    {word: "fixed", windowed: true, period: true},
+	SlidingWindow:  {word: "sliding", windowed: true, refills: true, period: true},
+	CalendarWindow: {word: "calendar", windowed: true},
+	PeriodicRefill: {word: "periodic", windowed: true, period: true},
+	Concurrency:    {word: "concurrency"},
 }
 
+// Kinds returns all kinds, in the order of their numbers.
+func Kinds() []Kind { return kindsThat(func(Kind) bool { return true }) }
+
+// WindowKinds returns the kinds that count by windows, the default first.
+func WindowKinds() []Kind { return kindsThat(Kind.Windowed) }
+
+func kindsThat(is func(Kind) bool) (out []Kind) {
+	for k := range kinds {
+		if is(Kind(k)) {
+			out = append(out, Kind(k))
+		}
+	}
+	return out
+}
+
+func (k Kind) known() bool { return int(k) < len(kinds) }
+
 // String returns the word used in limit files.
-func (k Kind) String() string { return word(kindWords[:], uint8(k)) }
+func (k Kind) String() string {
+	if !k.known() {
+		return "unknown"
+	}
+	return kinds[k].word
+}
 
 // Windowed reports whether the kind counts by windows: it is full at once when
 // one ends, or (sliding) what it refills changes then.
-func (k Kind) Windowed() bool { return k >= FixedWindow && k <= PeriodicRefill }
+func (k Kind) Windowed() bool { return k.known() && kinds[k].windowed }
+
+// Refills reports whether the level rises bit by bit, at about Rate.
+func (k Kind) Refills() bool { return k.known() && kinds[k].refills }
+
+// Periods reports whether Rate.Per, any time, is a part of a tier of the kind.
+func (k Kind) Periods() bool { return k.known() && kinds[k].period }
 
 func word(words []string, i uint8) string {
 	if int(i) >= len(words) {
@@ -130,7 +167,7 @@ func Per(n int64, c Calendar) Tier {
 }
 
 func (t *Tier) validate(add func(error)) {
-	if int(t.Kind) >= len(kindWords) {
+	if !t.Kind.known() {
 		add(fmt.Errorf("kind: %d; must be one of %v", t.Kind, Kinds()))
 		return
 	}

@@ -8,8 +8,8 @@ import (
 // TestKinds: every kind that has a word is listed in the order of its number, and counts by windows, unless
 // it is a bucket or counts what is in flight.
 func TestKinds(t *testing.T) {
-	if len(Kinds()) != len(kindWords) {
-		t.Errorf("%v are listed; there are words for %d", Kinds(), len(kindWords))
+	if len(Kinds()) != len(kinds) {
+		t.Errorf("%v are listed; there are %d", Kinds(), len(kinds))
 	}
 	for i, k := range Kinds() {
 		if int(k) != i {

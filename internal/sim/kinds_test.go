@@ -35,7 +35,7 @@ func (k kind) bound(c quota.Ceiling) bound {
 	return bound{4, 3.3, .08}
 }
 
-var kinds = []kind{
+var kinds = withOthers([]kind{
 	{"fixed 500 in 5s", func(c quota.Ceiling) quota.Limit {
 		return tiered(c, quota.Window(quota.FixedWindow, 500, 5*time.Second))
 	}},
@@ -54,21 +54,22 @@ var kinds = []kind{
 	{"bucket 200/s and 500 in 5s", func(c quota.Ceiling) quota.Limit {
 		return tiered(c, quota.Tier{Rate: quota.Rate{Tokens: 200, Per: time.Second}, Burst: 50}, quota.Window(quota.FixedWindow, 500, 5*time.Second))
 	}},
+})
+
+// withOthers adds the kinds of windows that are not among them.
+func withOthers(kinds []kind) []kind {
+	for _, k := range quota.WindowKinds() {
+		if !slices.ContainsFunc(kinds, func(c kind) bool { return c.limit(quota.Soft).Kind == k }) {
+			kinds = append(kinds, kind{k.String() + " 500 in 5s", func(c quota.Ceiling) quota.Limit { return tiered(c, quota.Window(k, 500, 5*time.Second)) }})
+		}
+	}
+	return kinds
 }
 
 func tiered(c quota.Ceiling, tiers ...quota.Tier) quota.Limit {
 	l := quota.Limit{LimitName: quota.LimitName{Namespace: "n", Limit: "l"}, Ceiling: c, More: tiers[1:]}
 	l.SetFirst(tiers[0])
 	return l
-}
-
-// TestEveryKind: every kind that counts by windows is among those that are compared.
-func TestEveryKind(t *testing.T) {
-	for _, k := range quota.Kinds() {
-		if k.Windowed() && !slices.ContainsFunc(kinds, func(c kind) bool { return c.limit(quota.Soft).Kind == k }) {
-			t.Errorf("%v is in none of the limits that TestKinds and TestHardWindows play", k)
-		}
-	}
 }
 
 // TestKinds compares limits of every kind with the ideal, on three and ten

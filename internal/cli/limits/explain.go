@@ -303,6 +303,9 @@ func tierWords(t *quota.Tier) string {
 	case quota.PeriodicRefill:
 		return fmt.Sprintf("%s in %s from the first use", n, render.Span(t.Rate.Per))
 	}
+	if t.Kind != quota.FixedWindow {
+		return fmt.Sprintf("%s in each %s (%v)", n, render.Span(t.Rate.Per), t.Kind)
+	}
 	return fmt.Sprintf("%s in each %s", n, render.Span(t.Rate.Per))
 }
 

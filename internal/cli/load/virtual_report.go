@@ -148,11 +148,11 @@ func (res *virtualResult) rank(keys []whomReport, top int) {
 
 // tierText is a tier in a few words.
 func tierText(t *quota.Tier) string {
-	switch per := render.Span(t.Rate.Per); t.Kind {
-	case quota.CalendarWindow:
+	switch {
+	case t.Kind == quota.CalendarWindow:
 		return fmt.Sprintf("%d per %v (%v)", t.Burst, t.Calendar.Unit, t.Calendar.Location())
-	case quota.FixedWindow, quota.SlidingWindow, quota.PeriodicRefill:
-		return fmt.Sprintf("%d per %s (%v)", t.Burst, per, t.Kind)
+	case t.Kind.Windowed():
+		return fmt.Sprintf("%d per %s (%v)", t.Burst, render.Span(t.Rate.Per), t.Kind)
 	}
 	return fmt.Sprintf("%v, burst %d", t.Rate, t.Burst)
 }

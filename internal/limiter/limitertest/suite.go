@@ -30,6 +30,13 @@ type Subject struct {
 	Calendars []quota.Calendar
 }
 
+func (s Subject) String() string {
+	if s.Waits {
+		return s.Kind.String() + " with debt"
+	}
+	return s.Kind.String()
+}
+
 // Draw is what a limit is made of. Every value makes a valid limit.
 type Draw struct {
 	Tokens, Per, Burst, Wait, Debt, MaxCost int64
@@ -117,20 +124,27 @@ func random(rng *rand.Rand) []Step {
 // stepLen is how many bytes of a fuzzer's input a step takes.
 const stepLen = 9
 
-// Fuzz lets the fuzzer choose the limit and the history.
-func Fuzz(f *testing.F, s Subject, most int) {
+// Fuzz lets the fuzzer choose the algorithm, the limit and the history.
+func Fuzz(f *testing.F, subjects []Subject) {
 	for i, d := range draws {
 		history := make([]byte, 0, 40*stepLen)
-		for _, step := range random(rand.New(rand.NewPCG(uint64(i), 2)))[:min(40, most)] {
+		for _, step := range random(rand.New(rand.NewPCG(uint64(i), 2)))[:40] {
 			history = append(history, step.Do)
 			history = binary.LittleEndian.AppendUint64(history, uint64(step.Arg))
 		}
-		f.Add(d.Tokens, d.Per, d.Burst, d.Wait, d.Debt, d.MaxCost, d.Calendar, history)
+		for k := range subjects {
+			f.Add(uint8(k), d.Tokens, d.Per, d.Burst, d.Wait, d.Debt, d.MaxCost, d.Calendar, history)
+		}
 	}
-	f.Fuzz(func(t *testing.T, tokens, per, burst, wait, debt, maxCost int64, calendar uint8, history []byte) {
+	f.Fuzz(func(t *testing.T, k uint8, tokens, per, burst, wait, debt, maxCost int64, calendar uint8, history []byte) {
+		s := subjects[int(k)%len(subjects)]
 		l := s.Limit(Draw{tokens, per, burst, wait, debt, maxCost, calendar})
 		if err := l.Validate(); err != nil {
 			t.Fatalf("not valid: %v", err)
+		}
+		most := 60
+		if s.Kind == quota.CalendarWindow { // its model is slow
+			most = 20
 		}
 		Play(t, l, steps(history, most))
 	})
