@@ -18,7 +18,13 @@ import (
 // AccountService applies operations on accounts for applications, which have checked who may.
 type AccountService struct {
 	quoratev1.UnimplementedAccountServiceServer
-	*service
+	*accountCalls
+}
+
+// accountCalls is what AccountService and AccountAdminService have in common.
+type accountCalls struct {
+	*core
+	node accountNode
 }
 
 // ApplyOps is AccountService.ApplyOps: the application has checked who may.
@@ -31,7 +37,7 @@ func (s *AccountService) ApplyOps(ctx context.Context, req *quoratev1.ApplyOpsRe
 }
 
 // opsCall reads who calls for what, and validates it.
-func (s *service) opsCall(ctx context.Context, req *quoratev1.ApplyOpsRequest) (by string, ttl time.Duration, ops []account.Op, f error) {
+func (s *accountCalls) opsCall(ctx context.Context, req *quoratev1.ApplyOpsRequest) (by string, ttl time.Duration, ops []account.Op, f error) {
 	if ttl, f = requestID(req); f != nil {
 		return "", 0, nil, f
 	}
@@ -42,7 +48,7 @@ func (s *service) opsCall(ctx context.Context, req *quoratev1.ApplyOpsRequest) (
 	return by, ttl, ops, f
 }
 
-func (s *service) applyChecked(ctx context.Context, by, id string, ttl time.Duration, ops []account.Op) (*quoratev1.ApplyOpsResponse, error) {
+func (s *accountCalls) applyChecked(ctx context.Context, by, id string, ttl time.Duration, ops []account.Op) (*quoratev1.ApplyOpsResponse, error) {
 	out, err := s.node.ApplyOps(ctx, by, id, ttl, ops)
 	if err != nil {
 		return nil, fromApply(err, id)
@@ -118,7 +124,7 @@ func asType[T any](err error) (as T, ok bool) {
 }
 
 // accountIDs validates the accounts of a call.
-func (s *service) accountIDs(req *quoratev1.GetAccountsRequest) ([]account.ID, error) {
+func (s *accountCalls) accountIDs(req *quoratev1.GetAccountsRequest) ([]account.ID, error) {
 	if n := len(req.Accounts); n < 1 || n > maxAccounts {
 		return nil, apierr.Invalid("accounts", "%d accounts; must be 1 to %d", n, maxAccounts)
 	}
@@ -141,7 +147,7 @@ func (s *AccountService) GetAccounts(ctx context.Context, req *quoratev1.GetAcco
 	return s.readAccounts(ctx, ids, req.Stale)
 }
 
-func (s *service) readAccounts(ctx context.Context, ids []account.ID, stale bool) (*quoratev1.GetAccountsResponse, error) {
+func (s *accountCalls) readAccounts(ctx context.Context, ids []account.ID, stale bool) (*quoratev1.GetAccountsResponse, error) {
 	states, at, err := s.node.GetAccounts(ctx, ids, stale)
 	if err != nil {
 		return nil, fromAccounts(err)

@@ -43,7 +43,7 @@ func (byGuard) Identify(ctx context.Context) (string, error) {
 }
 
 // caller returns the identity of whoever makes the call.
-func (s *service) caller(ctx context.Context) (string, error) {
+func (s *Gate) caller(ctx context.Context) (string, error) {
 	who, err := s.identifier.Identify(ctx)
 	if err == nil {
 		return who, nil
@@ -56,7 +56,7 @@ func (s *service) caller(ctx context.Context) (string, error) {
 
 // may refuses a call whose caller lacks a permission. field is what of the call
 // needs it.
-func (s *service) may(ctx context.Context, who, permission, field string, about access.Subject) error {
+func (s *Gate) may(ctx context.Context, who, permission, field string, about access.Subject) error {
 	err := access.Check(ctx, s.grants, who, permission, about)
 	if err == nil {
 		return nil
@@ -95,7 +95,7 @@ func aboutList(f account.Filter) access.Subject {
 // What policy an account has is read before the operations are applied: an
 // application that sets an absolute policy for the first time in between may
 // find one more change by hand.
-func (s *service) mayWrite(ctx context.Context, who string, ops []account.Op) error {
+func (s *AccountAdminService) mayWrite(ctx context.Context, who string, ops []account.Op) error {
 	var narrow []int // operations that are allowed unless the resource is absolute
 	for i := range ops {
 		about := aboutAccount(who, ops[i].Account)
@@ -133,7 +133,7 @@ func opAccount(i int) string { return fmt.Sprintf("ops[%d].account_id", i) }
 
 // absolute returns which accounts of some operations have, or would get, a policy
 // of an absolute resource.
-func (s *service) absolute(ctx context.Context, ops []account.Op, some []int) (map[account.ID]bool, error) {
+func (s *AccountAdminService) absolute(ctx context.Context, ops []account.Op, some []int) (map[account.ID]bool, error) {
 	ids := make([]account.ID, 0, len(some))
 	out := map[account.ID]bool{}
 	configs := map[account.ConfigID]*account.Config{}
@@ -159,7 +159,7 @@ func (s *service) absolute(ctx context.Context, ops []account.Op, some []int) (m
 
 // setsAbsolute says whether a policy that an operation sets is of an absolute
 // resource. One that is not there fails later, as any operation with it.
-func (s *service) setsAbsolute(ctx context.Context, ref *account.PolicyRef, configs map[account.ConfigID]*account.Config) (bool, error) {
+func (s *AccountAdminService) setsAbsolute(ctx context.Context, ref *account.PolicyRef, configs map[account.ConfigID]*account.Config) (bool, error) {
 	if ref == nil {
 		return false, nil
 	}

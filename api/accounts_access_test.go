@@ -347,7 +347,7 @@ func TestAccessOnlyTheAdminServiceChecks(t *testing.T) {
 
 // TestAccessOverHTTP: the same, with the identity in a header.
 func TestAccessOverHTTP(t *testing.T) {
-	s := newService(apitest.New(t).WithAccounts(), Options{Grants: access.List{{Identity: Anonymous, Realm: "project:infra", Permissions: []string{access.AccountsRead}}}})
+	s := New(apitest.New(t).WithAccounts(), Options{Grants: access.List{{Identity: Anonymous, Realm: "project:infra", Permissions: []string{access.AccountsRead}}}})
 	walkRouter(t, s, []step{
 		{"GET", "/v1/admin/accounts:history?" + aliceQuery, "", 200, `"by":"user:alice"`, ""},
 		{"POST", "/v1/admin/accounts:get", `{"accounts":[` + aliceJSON + `]}`, 200, aliceState, ""},

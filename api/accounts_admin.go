@@ -14,7 +14,7 @@ import (
 // AccountAdminService reads and changes accounts and policies for people, with a permission for each.
 type AccountAdminService struct {
 	quoratev1.UnimplementedAccountAdminServiceServer
-	*service
+	*accountCalls
 }
 
 // GetAccounts is GetAccounts with a permission for each account.

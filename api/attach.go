@@ -37,19 +37,20 @@ const (
 // MemberService attaches client processes, which decide by themselves.
 type MemberService struct {
 	quoratev1.UnimplementedMemberServiceServer
-	*service
+	*core
+	node attach.Host
 }
 
 // Attach serves one attachment. The goroutine that calls it sends; another one reads.
 func (s *MemberService) Attach(stream quoratev1.MemberService_AttachServer) error {
-	a := &attachment{service: s.service, stream: stream, ctx: stream.Context(), read: make(chan error, 1), out: attach.NewOutbox()}
+	a := &attachment{MemberService: s, stream: stream, ctx: stream.Context(), read: make(chan error, 1), out: attach.NewOutbox()}
 	go func() { a.read <- a.reads() }()
 	return a.serve()
 }
 
 // attachment is one stream. What reads belongs to the goroutine that reads.
 type attachment struct {
-	*service
+	*MemberService
 	stream quoratev1.MemberService_AttachServer
 	ctx    context.Context
 	out    *attach.Outbox

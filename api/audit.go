@@ -27,9 +27,9 @@ const (
 )
 
 // note writes a call down: what changes something, and what was denied.
-func (s *service) note(v *visit) {
+func (s *Gate) note(v *visit) {
 	e := audit.Entry{
-		Node: s.self, RequestID: v.id, Identity: v.caller.Identity, Credential: v.caller.Credential.String(), Serial: v.caller.Serial,
+		Node: s.self, RequestID: v.requestID, Identity: v.caller.Identity, Credential: v.caller.Credential.String(), Serial: v.caller.Serial,
 		Address: v.address, Method: v.method, Result: audit.OK, What: summary(v.req), Answer: summary(v.res),
 	}
 	if e.RequestID == "" {
@@ -42,10 +42,10 @@ func (s *service) note(v *visit) {
 		e.Result, e.Code, e.Detail, e.MayBeDone = audit.Failed, f.Reason, f.Error(), v.mayBeDone()
 		if f.Denied() {
 			e.Result = audit.Denied
-			s.meter.denied.WithLabelValues(labelOf(v.method), f.Reason).Inc()
+			s.denied.WithLabelValues(labelOf(v.method), f.Reason).Inc()
 		}
 	}
-	s.opts.Audit.Write(e)
+	s.audit.Write(e)
 }
 
 // mayBeDone reports whether the call has failed without proof that it changed nothing. Calls that need no

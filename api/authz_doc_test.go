@@ -39,7 +39,7 @@ func authorizationDoc(t *testing.T) string {
 	b.WriteString("\n|---|---|---|---|" + strings.Repeat(":-:|", len(rbac.Roles())) + "\n")
 	paths := map[string][]string{}
 	s := newSecured(t, nil)
-	for _, r := range newRouter(newService(s, s.opts)).routes() {
+	for _, r := range newRouter(New(s, s.opts)).routes() {
 		if r.rpc != "" {
 			paths[r.name()] = append(paths[r.name()], r.method+" "+r.path)
 		}

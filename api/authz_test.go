@@ -56,7 +56,7 @@ func TestEveryCallHasARule(t *testing.T) {
 	for m := range grpcMethods(t, s) {
 		want[m] = true
 	}
-	for _, r := range newRouter(newService(s, s.opts)).routes() {
+	for _, r := range newRouter(New(s, s.opts)).routes() {
 		want[r.name()] = true
 	}
 	protoregistry.GlobalFiles.RangeFilesByPackage("quorate.v1", func(fd protoreflect.FileDescriptor) bool {
@@ -213,7 +213,7 @@ func TestMatrixOverHTTP(t *testing.T) {
 	roles := everyRole()
 	s := newSecured(t, roles)
 	srv := NewHTTP(s, s.opts)
-	routes := newRouter(newService(s, s.opts)).routes()
+	routes := newRouter(New(s, s.opts)).routes()
 	routes = append(routes, route{method: "GET", path: "/api"}, route{method: "GET", path: "/api/stats/web"})
 	for _, r := range routes {
 		name := r.name()

@@ -33,7 +33,8 @@ const (
 // BackupService copies the state of the cluster.
 type BackupService struct {
 	quoratev1.UnimplementedBackupServiceServer
-	*service
+	*core
+	node  Backuper
 	stall time.Duration
 }
 
@@ -113,7 +114,7 @@ func (r *router) getBackup(w http.ResponseWriter, req *http.Request) int {
 	}
 	out := &backupBody{w: w, conn: http.NewResponseController(w)}
 	b := bufio.NewWriterSize(out, backupPiece)
-	err := r.node.Backup(req.Context(), b, func(int, int) {})
+	err := r.Backup.node.Backup(req.Context(), b, func(int, int) {})
 	if err == nil {
 		err = b.Flush()
 	}

@@ -35,7 +35,7 @@ func (b *backedUp) Backup(ctx context.Context, w io.Writer, progress func(done, 
 func serveBackup(t *testing.T, stall time.Duration, backup func(ctx context.Context, w io.Writer, progress func(done, total int)) error) quoratev1.BackupServiceClient {
 	t.Helper()
 	srv := grpc.NewServer()
-	quoratev1.RegisterBackupServiceServer(srv, &BackupService{service: &service{node: &backedUp{backup: backup}}, stall: stall})
+	quoratev1.RegisterBackupServiceServer(srv, &BackupService{node: &backedUp{backup: backup}, stall: stall})
 	l := bufconn.Listen(1 << 10)
 	go srv.Serve(l)
 	t.Cleanup(srv.Stop)

@@ -107,7 +107,7 @@ func (a textAddr) String() string { return string(a) }
 // TestSlowWatcher: a watcher that reads nothing is ended over gRPC as over HTTP.
 func TestSlowWatcher(t *testing.T) {
 	n := apitest.New(t)
-	s := newService(n, Options{})
+	s := New(n, Options{})
 	s.stuck = 50 * time.Millisecond
 	var lc net.ListenConfig
 	l, err := lc.Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -115,7 +115,7 @@ func TestSlowWatcher(t *testing.T) {
 		t.Fatal(err)
 	}
 	srv := grpc.NewServer()
-	quoratev1.RegisterEventServiceServer(srv, &EventService{service: s})
+	quoratev1.RegisterEventServiceServer(srv, s.Events)
 	go srv.Serve(l)
 	t.Cleanup(srv.Stop)
 	conn, err := grpc.NewClient(l.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithStaticStreamWindowSize(64<<10))

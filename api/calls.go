@@ -22,7 +22,7 @@ type plan struct {
 }
 
 // decideOne decides a check that is not plain.
-func (s *service) decideOne(c *check) (quota.Decision, *rule, error) {
+func (s *QuotaService) decideOne(c *check) (quota.Decision, *rule, error) {
 	p, f := s.plan([]check{*c}, false)
 	if f != nil {
 		return quota.Decision{}, nil, f
@@ -40,7 +40,7 @@ func (s *service) decideOne(c *check) (quota.Decision, *rule, error) {
 
 // plan validates checks and makes their requests. Faults name the check if
 // there are several.
-func (s *service) plan(checks []check, several bool) (*plan, error) {
+func (s *QuotaService) plan(checks []check, several bool) (*plan, error) {
 	p := &plan{ends: make([]int, len(checks))}
 	for i := range checks {
 		f := s.appendRequests(p, &checks[i])
@@ -59,7 +59,7 @@ func (s *service) plan(checks []check, several bool) (*plan, error) {
 	return p, nil
 }
 
-func (s *service) appendRequests(p *plan, c *check) error {
+func (s *QuotaService) appendRequests(p *plan, c *check) error {
 	cost, f := c.validate()
 	if f != nil {
 		return f
@@ -87,7 +87,7 @@ func (s *service) appendRequests(p *plan, c *check) error {
 }
 
 // noLimitIn returns the fault of the first request whose limit does not exist.
-func (s *service) noLimitIn(p *plan) error {
+func (s *QuotaService) noLimitIn(p *plan) error {
 	for i := range p.out {
 		if p.out[i].Limit != nil || p.out[i].Why != quota.WhyNoLimit {
 			continue
@@ -111,7 +111,7 @@ func (s *service) noLimitIn(p *plan) error {
 // the least that remains. Of a call that was refused, what would have passed
 // was not charged and is not counted, and what stands behind the refusal was not
 // decided.
-func (s *service) result(out []quota.Decision, allowed bool) (quota.Decision, *rule) {
+func (s *QuotaService) result(out []quota.Decision, allowed bool) (quota.Decision, *rule) {
 	if len(out) == 0 {
 		return quota.Decision{Allowed: true, Why: quota.WhyNoLimit}, noRule
 	}
@@ -148,7 +148,7 @@ func mattersMore(a, b *quota.Decision) bool {
 
 // results returns one answer per check, the longest wait and, when refused, the
 // longest time until it could pass.
-func (s *service) results(p *plan, allowed bool) (all []*quoratev1.AllowResponse, wait, retry *durationpb.Duration) {
+func (s *QuotaService) results(p *plan, allowed bool) (all []*quoratev1.AllowResponse, wait, retry *durationpb.Duration) {
 	var longest, last time.Duration
 	start := 0
 	for _, end := range p.ends {
@@ -183,7 +183,7 @@ func (s *QuotaService) AllowAll(_ context.Context, req *quoratev1.AllowAllReques
 }
 
 // planOf makes the plan of checks that stand or fall together.
-func (s *service) planOf(reqs []*quoratev1.AllowRequest) (*plan, error) {
+func (s *QuotaService) planOf(reqs []*quoratev1.AllowRequest) (*plan, error) {
 	if n := len(reqs); n < 1 || n > quota.MaxRequests {
 		return nil, apierr.Invalid("checks", "%d checks; must be 1 to %d that stand or fall together", n, quota.MaxRequests)
 	}
@@ -221,7 +221,7 @@ func keyOf(m named) quota.Key {
 }
 
 // charged validates the key and the tokens of a call that changes a level.
-func (s *service) charged(m named, field string, n int64) (quota.Key, error) {
+func (s *QuotaService) charged(m named, field string, n int64) (quota.Key, error) {
 	k := keyOf(m)
 	if f := checkNamed(&k); f != nil {
 		return k, f
@@ -262,7 +262,7 @@ func (s *QuotaService) Refund(_ context.Context, req *quoratev1.RefundRequest) (
 	return &quoratev1.RefundResponse{Limit: s.meter.rules.of(d.Limit, s.node.Limits()).pb, Remaining: d.Remaining}, nil
 }
 
-func (s *service) missing(k quota.Key) *apierr.Error {
+func (s *QuotaService) missing(k quota.Key) *apierr.Error {
 	s.meter.noLimit.Inc()
 	return s.noLimit(k.LimitName)
 }

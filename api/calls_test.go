@@ -28,7 +28,7 @@ func walk(t *testing.T, n Node, steps []step) {
 	walkServer(t, serveHTTP(t, n), steps)
 }
 
-func walkRouter(t *testing.T, s *service, steps []step) {
+func walkRouter(t *testing.T, s *Service, steps []step) {
 	t.Helper()
 	srv := httptest.NewServer(newRouter(s))
 	t.Cleanup(srv.Close)

@@ -33,7 +33,7 @@ func (c *check) plain(cost int64) bool {
 var noRule = &rule{json: []byte("null")}
 
 // decide validates, decides, counts. The fault is nil if there is a decision.
-func (s *service) decide(c *check) (quota.Decision, *rule, error) {
+func (s *QuotaService) decide(c *check) (quota.Decision, *rule, error) {
 	cost, f := c.validate()
 	if f != nil {
 		return quota.Decision{}, nil, f
@@ -51,14 +51,14 @@ func (s *service) decide(c *check) (quota.Decision, *rule, error) {
 }
 
 // count counts a decision that was made some times, and returns the rule of its limit.
-func (s *service) count(d *quota.Decision, times uint64) *rule {
+func (s *QuotaService) count(d *quota.Decision, times uint64) *rule {
 	r := s.meter.rules.of(d.Limit, s.node.Limits())
 	r.counts.add(d, times)
 	return r
 }
 
 // seen counts a decision that another protocol made, and how many times.
-func (s *service) seen(d *quota.Decision, times uint64) {
+func (s *QuotaService) seen(d *quota.Decision, times uint64) {
 	if d.Limit == nil {
 		s.meter.noLimit.Add(float64(times))
 		return
@@ -150,7 +150,7 @@ func (r *rule) response(d *quota.Decision) *quoratev1.AllowResponse {
 
 // parseLimits reads a limit file that came in; the limits are valid together,
 // and sorted.
-func (s *service) parseLimits(source string, data []byte) ([]quota.Limit, error) {
+func (s *LimitService) parseLimits(source string, data []byte) ([]quota.Limit, error) {
 	if len(data) > apiproto.MaxLimitsFile {
 		return nil, apierr.TooLarge(apiproto.MaxLimitsFile)
 	}
@@ -216,3 +216,6 @@ func checkOrder(req *quoratev1.TopRatesRequest) error {
 	}
 	return nil
 }
+
+// namespaces are that of the check.
+func (c *check) namespaces(yield func(string) bool) { yield(c.key.Namespace) }

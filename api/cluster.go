@@ -40,7 +40,8 @@ const (
 // ClusterService changes who is in the cluster.
 type ClusterService struct {
 	quoratev1.UnimplementedClusterServiceServer
-	*service
+	*core
+	node clusterNode
 }
 
 // clusterRoutes are those of who is in the cluster.

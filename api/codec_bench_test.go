@@ -31,11 +31,12 @@ func (n *yes) CheckHeld(_ quota.LimitName, checks []quota.Spend, out []quota.Dec
 	}
 }
 
-func benchServer(t testing.TB) *QuotaService {
+func benchServer(t testing.TB) *quotaServer {
 	t.Helper()
 	n := &yes{Node: apitest.New(t).With(t, "web/per_client 1000/s 2000")}
 	n.limit = &n.InForce.All()[0]
-	return &QuotaService{service: newService(n, Options{})}
+	s := New(n, Options{})
+	return &quotaServer{QuotaService: s.Quota, server: &grpcServer{Service: s}}
 }
 
 func benchCheck() *quoratev1.AllowRequest {
@@ -82,7 +83,7 @@ func BenchmarkCodec(b *testing.B) {
 		if err := dec(req); err != nil {
 			return nil, err
 		}
-		return s.generatedAllow(req)
+		return generatedAllow(s.QuotaService, req)
 	})
 	run("one/codec", one, func(dec func(any) error) (any, error) { return s.serveAllow(ctx, dec) })
 	run("batch/generated", all, func(dec func(any) error) (any, error) {
@@ -91,7 +92,7 @@ func BenchmarkCodec(b *testing.B) {
 			return nil, err
 		}
 		for _, c := range req.Checks {
-			r, err := s.generatedAllow(c)
+			r, err := generatedAllow(s.QuotaService, c)
 			if err != nil {
 				return nil, err
 			}
@@ -103,7 +104,7 @@ func BenchmarkCodec(b *testing.B) {
 }
 
 // generatedAllow is Allow by the messages of the generated code.
-func (s *QuotaService) generatedAllow(req *quoratev1.AllowRequest) (*quoratev1.AllowResponse, error) {
+func generatedAllow(s *QuotaService, req *quoratev1.AllowRequest) (*quoratev1.AllowResponse, error) {
 	var c check
 	if f := c.from(req); f != nil {
 		return nil, f

@@ -22,7 +22,8 @@ var authorKeys = []string{"quorate-user", "x-forwarded-user"}
 // LimitService keeps the limits of the cluster: what is in force, its versions, and changes of it.
 type LimitService struct {
 	quoratev1.UnimplementedLimitServiceServer
-	*service
+	*core
+	node limitNode
 }
 
 // author returns who makes the call, and validates who and why.
@@ -69,7 +70,7 @@ func (s *LimitService) GetLimits(ctx context.Context, req *quoratev1.GetLimitsRe
 }
 
 // visible returns those of some limits that the caller may read.
-func (s *service) visible(ctx context.Context, list []quota.Limit) []quota.Limit {
+func (s *LimitService) visible(ctx context.Context, list []quota.Limit) []quota.Limit {
 	if s.everywhere(ctx, rbac.LimitsRead) {
 		return list
 	}
@@ -86,7 +87,7 @@ func (s *service) visible(ctx context.Context, list []quota.Limit) []quota.Limit
 // write, by their names, and completes it by what the caller cannot know of. It pins
 // the change to the version that it was compared with: what others change meanwhile
 // would be undone by somebody who may not.
-func (s *service) mayChange(ctx context.Context, c *quota.Change) error {
+func (s *LimitService) mayChange(ctx context.Context, c *quota.Change) error {
 	if s.everywhere(ctx, rbac.LimitsWrite) {
 		return nil
 	}
@@ -114,7 +115,7 @@ func (s *service) mayChange(ctx context.Context, c *quota.Change) error {
 	return nil
 }
 
-func (s *service) mayWriteIn(ctx context.Context, namespace string) error {
+func (s *LimitService) mayWriteIn(ctx context.Context, namespace string) error {
 	v := visitOf(ctx)
 	if s.guard == nil || v == nil {
 		return nil
@@ -126,7 +127,7 @@ func (s *service) mayWriteIn(ctx context.Context, namespace string) error {
 }
 
 // limitsAt returns a version, or what is in force for nil.
-func (s *service) limitsAt(ctx context.Context, version *uint64) (uint64, []quota.Limit, error) {
+func (s *LimitService) limitsAt(ctx context.Context, version *uint64) (uint64, []quota.Limit, error) {
 	set := s.node.Limits()
 	if set == nil {
 		set = &quota.Limits{}
@@ -175,7 +176,7 @@ func (s *LimitService) ApplyLimits(ctx context.Context, req *quoratev1.ApplyLimi
 	return out, nil
 }
 
-func (s *service) dryRun(ctx context.Context, limits []quota.Limit, req *quoratev1.ApplyLimitsRequest, out *quoratev1.ApplyLimitsResponse) error {
+func (s *LimitService) dryRun(ctx context.Context, limits []quota.Limit, req *quoratev1.ApplyLimitsRequest, out *quoratev1.ApplyLimitsResponse) error {
 	version, now, f := s.limitsAt(ctx, nil)
 	if f != nil {
 		return f
@@ -189,7 +190,7 @@ func (s *service) dryRun(ctx context.Context, limits []quota.Limit, req *quorate
 }
 
 // madeBy is who made a version, "" if that is not known.
-func (s *service) madeBy(ctx context.Context, version uint64) string {
+func (s *LimitService) madeBy(ctx context.Context, version uint64) string {
 	last, err := s.node.LimitVersions(ctx, version+1, 1)
 	if err != nil || len(last) == 0 {
 		return ""
@@ -197,7 +198,7 @@ func (s *service) madeBy(ctx context.Context, version uint64) string {
 	return last[0].By
 }
 
-func (s *service) change(ctx context.Context, c quota.Change) (version uint64, changed bool, f error) {
+func (s *LimitService) change(ctx context.Context, c quota.Change) (version uint64, changed bool, f error) {
 	v, changed, err := s.node.ChangeLimits(ctx, c)
 	if err != nil {
 		return 0, false, apierr.From(err)
@@ -205,7 +206,7 @@ func (s *service) change(ctx context.Context, c quota.Change) (version uint64, c
 	return v.Number, changed, nil
 }
 
-func (s *service) lint(limits []quota.Limit) []string {
+func (s *LimitService) lint(limits []quota.Limit) []string {
 	if s.opts.Lint == nil {
 		return nil
 	}
@@ -238,7 +239,7 @@ func (s *LimitService) DiffLimits(ctx context.Context, req *quoratev1.DiffLimits
 }
 
 // sideOf returns one side of a comparison, sorted.
-func (s *service) sideOf(ctx context.Context, field string, side *quoratev1.LimitSet) ([]quota.Limit, error) {
+func (s *LimitService) sideOf(ctx context.Context, field string, side *quoratev1.LimitSet) ([]quota.Limit, error) {
 	if side.GetYaml() == "" {
 		_, list, f := s.limitsAt(ctx, versionOf(side))
 		return list, f

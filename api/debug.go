@@ -19,8 +19,8 @@ const (
 // caller of NewDebug sees to it that strangers cannot reach it. A profile may hold
 // what was in memory: nothing else is served here, and nothing of it anywhere else.
 func NewDebug(n Node, o Options) *http.Server {
-	s := newService(n, o)
-	r := &router{service: s}
+	s := New(n, o)
+	r := &router{Service: s, bodies: newBodies()}
 	r.hosts.names = o.Hosts
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /debug/pprof/", pprof.Index)

@@ -25,7 +25,8 @@ const (
 // EventService tells what happens on the node.
 type EventService struct {
 	quoratev1.UnimplementedEventServiceServer
-	*service
+	*core
+	node EventSource
 }
 
 // filterOf validates what a watcher asks for.

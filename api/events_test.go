@@ -130,7 +130,7 @@ func TestSendEvents(t *testing.T) {
 // do not end a stream; a shutdown does.
 func TestEventsOutliveTimeouts(t *testing.T) {
 	n := apitest.New(t)
-	s := newService(n, Options{})
+	s := New(n, Options{})
 	s.heartbeat = 10 * time.Millisecond
 	hs := newServer(s)
 	hs.ReadTimeout, hs.WriteTimeout = 50*time.Millisecond, 50*time.Millisecond

@@ -46,7 +46,7 @@ func TestExemplars(t *testing.T) {
 	n := apitest.New(t).With(t, "web/s 1/s 9")
 	reg := prometheus.NewRegistry()
 	o := Options{Registry: reg}
-	h, s := NewHTTP(n, o).Handler, newService(n, o)
+	h, s := NewHTTP(n, o).Handler, New(n, o)
 	req := httptest.NewRequest(http.MethodPost, "/v1/allow", strings.NewReader(`{"namespace":"web","limit":"s","key":"k"}`))
 	req.Header.Set("Traceparent", "00-"+traced+"-00f067aa0ba902b7-01")
 	h.ServeHTTP(httptest.NewRecorder(), req)
@@ -75,7 +75,7 @@ func TestExemplars(t *testing.T) {
 
 // TestNoTraceCostsNothing: a call without a trace allocates nothing for it.
 func TestNoTraceCostsNothing(t *testing.T) {
-	s := newService(apitest.New(t), Options{})
+	s := New(apitest.New(t), Options{})
 	ctx := metadata.NewIncomingContext(t.Context(), metadata.Pairs("user-agent", "x", "quorate-user", "ann"))
 	if n := testing.AllocsPerRun(100, func() { took(s.meter.hot(methodAllow), 0.001, tracedCall(ctx)) }); n != 0 {
 		t.Errorf("%v allocations", n)

@@ -197,7 +197,7 @@ func (r *router) forward(w http.ResponseWriter, req *http.Request) (code string,
 	if fa := r.admitChecks(req.Context(), c); fa != nil {
 		return "denied", writeFault(w, fa)
 	}
-	d, rule, fa := r.decide(&c)
+	d, rule, fa := r.Quota.decide(&c)
 	if fa != nil {
 		return "fault", f.undecided(w, fa)
 	}

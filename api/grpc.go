@@ -1,7 +1,6 @@
 package api
 
 import (
-	"cmp"
 	"context"
 	"runtime"
 	"time"
@@ -11,7 +10,6 @@ import (
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/reflection"
-	"google.golang.org/grpc/status"
 
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/internal/apiproto"
@@ -51,10 +49,11 @@ const HealthRateLimit = "ratelimit"
 // options, such as credentials, come last and win. Interceptors among them see all calls but
 // Allow and AllowBatch, which have none.
 func NewGRPC(n Node, o Options, extra ...grpc.ServerOption) *grpc.Server {
-	return newGRPC(newService(n, o), extra...)
+	return newGRPC(New(n, o), extra...)
 }
 
-func newGRPC(s *service, extra ...grpc.ServerOption) *grpc.Server {
+func newGRPC(svc *Service, extra ...grpc.ServerOption) *grpc.Server {
+	s := &grpcServer{Service: svc, strangers: newStrangers()}
 	options := []grpc.ServerOption{
 		grpc.ForceServerCodecV2(newCodec()),
 		grpc.NumStreamWorkers(uint32(streamWorkers * runtime.GOMAXPROCS(0))),
@@ -74,43 +73,37 @@ func newGRPC(s *service, extra ...grpc.ServerOption) *grpc.Server {
 	}
 	server := grpc.NewServer(append(options, extra...)...)
 	srv := openCalls{server, s, s.measuredAndGuarded}
-	services := newServices(s)
-	srv.RegisterService(quotaDesc(), services.Quota)
-	quoratev1.RegisterMemberServiceServer(srv, services.Members)
-	services.registerControl(srv)
-	quoratev1.RegisterAccountServiceServer(srv, services.Accounts)
-	quoratev1.RegisterBackupServiceServer(srv, services.Backup)
+	srv.RegisterService(quotaDesc(), &quotaServer{QuotaService: s.Quota, server: s})
+	quoratev1.RegisterMemberServiceServer(srv, s.Members)
+	s.registerControl(srv)
+	quoratev1.RegisterAccountServiceServer(srv, s.Accounts)
+	quoratev1.RegisterBackupServiceServer(srv, s.Backup)
 	healthv1.RegisterHealthServer(srv, &healthServer{Server: health.NewServer(), node: s.node})
 	if s.opts.Register != nil {
-		s.opts.Register(srv, s.seen)
+		s.opts.Register(srv, s.Quota.seen)
 	}
 	reflection.Register(server)
 	return server
 }
 
-// measuredAndGuarded chains the interceptors of unary calls.
-func (s *service) measuredAndGuarded(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
-	return s.measure(ctx, req, info, func(ctx context.Context, req any) (any, error) { return s.guarded(ctx, req, info, handler) })
-}
-
-func (s *service) measure(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
-	start, parent := time.Now(), parentOf(ctx)
-	ctx, span := s.opts.Tracer.Serve(ctx, info.FullMethod, parent)
-	res, err := next(ctx, req)
-	s.meter.observe("grpc", info.FullMethod, status.Code(err).String(), start, cmp.Or(span.Sampled(), sampledTrace(parent)))
-	span.End(err)
-	return res, err
+// quotaServer serves the checks that everybody makes all the time by its own handlers.
+type quotaServer struct {
+	*QuotaService
+	server *grpcServer
 }
 
 // QuotaService decides checks.
 type QuotaService struct {
 	quoratev1.UnimplementedQuotaServiceServer
-	*service
+	*core
+	node quotaNode
 }
 
 type healthServer struct {
 	*health.Server
-	node Node
+	node interface {
+		Status() *quoratev1.GetStatusResponse
+	}
 }
 
 func (s *healthServer) Check(ctx context.Context, req *healthv1.HealthCheckRequest) (*healthv1.HealthCheckResponse, error) {

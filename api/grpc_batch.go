@@ -11,7 +11,7 @@ import (
 // batches are kept for their room.
 var batches = sync.Pool{New: func() any { return new(checkBatch) }}
 
-func (s *QuotaService) serveBatch(ctx context.Context, dec func(any) error) (any, error) {
+func (s *quotaServer) serveBatch(ctx context.Context, dec func(any) error) (any, error) {
 	m := batches.Get().(*checkBatch)
 	defer m.free()
 	if err := dec(m); err != nil {
@@ -27,7 +27,7 @@ func (s *QuotaService) serveBatch(ctx context.Context, dec func(any) error) (any
 	}
 	var out batchAnswer
 	if f == nil {
-		out.out = m.decide(s.service)
+		out.out = m.decide(s.QuotaService)
 	}
 	return answered(ctx, s, out, methodBatch, start, f)
 }
@@ -47,7 +47,7 @@ func (p *plainBatch) forget() {
 }
 
 // decide turns the checks into their answers.
-func (m *checkBatch) decide(s *service) *[]byte {
+func (m *checkBatch) decide(s *QuotaService) *[]byte {
 	out := answers.Get(m.count * answerRoom)
 	b := (*out)[:0]
 	for i := range m.checks {
@@ -69,7 +69,7 @@ func (m *checkBatch) decide(s *service) *[]byte {
 }
 
 // appendDecided decides one check and appends its result.
-func (s *service) appendDecided(b []byte, c *check) []byte {
+func (s *QuotaService) appendDecided(b []byte, c *check) []byte {
 	d, r, f := s.decide(c)
 	if f != nil {
 		return appendResult(b, nil, f)
@@ -90,7 +90,7 @@ type heldChecks struct {
 
 // appendRun decides checks of one limit and appends their results. What is not held is
 // decided by itself.
-func (h *heldChecks) appendRun(b []byte, s *service, n quota.LimitName, spends []quota.Spend) []byte {
+func (h *heldChecks) appendRun(b []byte, s *QuotaService, n quota.LimitName, spends []quota.Spend) []byte {
 	first := check{key: quota.Key{LimitName: n}}
 	known := first.validateNames() == nil
 	for len(spends) > 0 {
@@ -118,7 +118,7 @@ func (h *heldChecks) appendRun(b []byte, s *service, n quota.LimitName, spends [
 }
 
 // of returns the rule of a limit.
-func (h *heldChecks) of(s *service, l *quota.Limit) *rule {
+func (h *heldChecks) of(s *QuotaService, l *quota.Limit) *rule {
 	if h.limit != l {
 		h.count()
 		h.limit, h.rule = l, s.meter.rules.of(l, s.node.Limits())

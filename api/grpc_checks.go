@@ -31,17 +31,17 @@ func quotaDesc() *grpc.ServiceDesc {
 		switch d.Methods[i].MethodName {
 		case "Allow":
 			d.Methods[i].Handler = func(srv any, ctx context.Context, dec func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
-				return srv.(*QuotaService).serveAllow(ctx, dec)
+				return srv.(*quotaServer).serveAllow(ctx, dec)
 			}
 		case "AllowBatch":
 			d.Methods[i].Handler = func(srv any, ctx context.Context, dec func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
-				return srv.(*QuotaService).serveBatch(ctx, dec)
+				return srv.(*quotaServer).serveBatch(ctx, dec)
 			}
 		}
 	}
 	for i := range d.Streams {
 		if d.Streams[i].StreamName == "AllowStream" {
-			d.Streams[i].Handler = func(srv any, stream grpc.ServerStream) error { return srv.(*QuotaService).serveStream(stream) }
+			d.Streams[i].Handler = func(srv any, stream grpc.ServerStream) error { return srv.(*quotaServer).serveStream(stream) }
 		}
 	}
 	return &d
@@ -53,7 +53,7 @@ const answerRoom = 96
 // singles are kept for the next call.
 var singles = sync.Pool{New: func() any { return new(single) }}
 
-func (s *QuotaService) serveAllow(ctx context.Context, dec func(any) error) (any, error) {
+func (s *quotaServer) serveAllow(ctx context.Context, dec func(any) error) (any, error) {
 	m := singles.Get().(*single)
 	defer m.free()
 	if err := dec(m); err != nil {
@@ -66,7 +66,7 @@ func (s *QuotaService) serveAllow(ctx context.Context, dec func(any) error) (any
 	}
 	a := newAnswer()
 	if f == nil {
-		a.out, f = m.decide(s.service, a.out)
+		a.out, f = m.decide(s.QuotaService, a.out)
 	}
 	return answered(ctx, s, a, methodAllow, start, f)
 }
@@ -78,7 +78,7 @@ func (m *single) free() {
 }
 
 // answered measures a call and returns what gRPC sends.
-func answered[M any](ctx context.Context, s *QuotaService, m M, method string, start time.Time, f error) (any, error) {
+func answered[M any](ctx context.Context, s *quotaServer, m M, method string, start time.Time, f error) (any, error) {
 	if f == nil {
 		took(s.meter.hot(method), time.Since(start).Seconds(), tracedCall(ctx))
 		return m, nil
@@ -88,7 +88,7 @@ func answered[M any](ctx context.Context, s *QuotaService, m M, method string, s
 }
 
 // decide appends the answer to the check.
-func (m *single) decide(s *service, b []byte) ([]byte, error) {
+func (m *single) decide(s *QuotaService, b []byte) ([]byte, error) {
 	if m.fault != nil {
 		return b, m.fault
 	}
@@ -101,8 +101,8 @@ func (m *single) decide(s *service, b []byte) ([]byte, error) {
 
 // admitHot is what interceptors are for the other calls: it says who calls, and
 // whether they may. Without a guard there is nothing to ask.
-func (s *QuotaService) admitHot(ctx context.Context, method string, namespaces iter.Seq[string]) error {
-	v, f := s.arrive(ctx, method)
+func (s *quotaServer) admitHot(ctx context.Context, method string, namespaces iter.Seq[string]) error {
+	v, f := s.server.arrive(ctx, method)
 	if f == nil {
 		ctx, f = s.enter(ctx, v)
 	}
@@ -117,7 +117,7 @@ func (s *QuotaService) admitHot(ctx context.Context, method string, namespaces i
 }
 
 // serveStream serves AllowStream. What the caller may is asked for each check.
-func (s *QuotaService) serveStream(stream grpc.ServerStream) error {
+func (s *quotaServer) serveStream(stream grpc.ServerStream) error {
 	m, ctx := new(single), stream.Context()
 	text := make([]byte, 0, answerRoom)
 	for {
@@ -134,7 +134,7 @@ func (s *QuotaService) serveStream(stream grpc.ServerStream) error {
 		}
 		a := newAnswer()
 		var f error
-		if text, f = m.decide(s.service, text[:0]); f != nil {
+		if text, f = m.decide(s.QuotaService, text[:0]); f != nil {
 			a.out = appendFault(a.out, f)
 		} else {
 			a.out = appendResponse(a.out, text)

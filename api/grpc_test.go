@@ -25,10 +25,10 @@ import (
 func dialGRPC(t testing.TB, n Node, o Options) *grpc.ClientConn {
 	t.Helper()
 	o.ParseLimits, o.FormatLimits, o.Lint = apitest.ParseLimits, apitest.FormatLimits, apitest.LintLimits
-	return dialService(t, newService(n, o))
+	return dialService(t, New(n, o))
 }
 
-func dialService(t testing.TB, s *service) *grpc.ClientConn {
+func dialService(t testing.TB, s *Service) *grpc.ClientConn {
 	t.Helper()
 	l := bufconn.Listen(1 << 20)
 	srv := newGRPC(s)

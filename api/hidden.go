@@ -10,18 +10,18 @@ import (
 )
 
 // hides says whether the caller of ctx may neither read nor write the limits of a namespace.
-func (s *service) hides(ctx context.Context, namespace string) bool {
+func (s *LimitService) hides(ctx context.Context, namespace string) bool {
 	return !s.mayIn(ctx, rbac.LimitsRead, namespace) && !s.mayIn(ctx, rbac.LimitsWrite, namespace)
 }
 
 // shown returns those of some limits that are in no hidden namespace.
-func (s *service) shown(ctx context.Context, list []quota.Limit) []quota.Limit {
+func (s *LimitService) shown(ctx context.Context, list []quota.Limit) []quota.Limit {
 	return slices.DeleteFunc(slices.Clone(list), func(l quota.Limit) bool { return s.hides(ctx, l.Namespace) })
 }
 
 // withHidden returns what is to be in force, sorted, and what is in force in hidden namespaces of which it has
 // nothing: a caller cannot know what would have to be there, so leaving it out does not remove it.
-func (s *service) withHidden(ctx context.Context, now, next []quota.Limit) ([]quota.Limit, error) {
+func (s *LimitService) withHidden(ctx context.Context, now, next []quota.Limit) ([]quota.Limit, error) {
 	named := map[string]bool{}
 	for i := range next {
 		named[next[i].Namespace] = true
@@ -41,7 +41,7 @@ func (s *service) withHidden(ctx context.Context, now, next []quota.Limit) ([]qu
 
 // veil leaves in a version what the caller of ctx may read: how many limits changed there, and who did it and why
 // if any did.
-func (s *service) veil(ctx context.Context, v *quoratev1.LimitVersion) {
+func (s *LimitService) veil(ctx context.Context, v *quoratev1.LimitVersion) {
 	changes, limits := s.changesIn(ctx, v.Version)
 	v.Limits, v.Added, v.Changed, v.Removed = int32(limits), 0, 0, 0
 	for _, c := range changes {
@@ -61,7 +61,7 @@ func (s *service) veil(ctx context.Context, v *quoratev1.LimitVersion) {
 
 // changesIn returns what a version changed of what the caller may read, and how many limits of that it has. Where
 // the version before is kept no more, nothing is known of its changes.
-func (s *service) changesIn(ctx context.Context, version uint64) ([]*quoratev1.LimitChange, int) {
+func (s *LimitService) changesIn(ctx context.Context, version uint64) ([]*quoratev1.LimitChange, int) {
 	_, after, f := s.limitsAt(ctx, &version)
 	if f != nil {
 		return nil, 0

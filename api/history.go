@@ -129,7 +129,7 @@ func (s *LimitService) DeleteLimits(ctx context.Context, req *quoratev1.DeleteLi
 const catchUpTime = 5 * time.Millisecond
 
 // catchUp waits until this node has the version, at most a second.
-func (s *service) catchUp(ctx context.Context, version uint64) bool {
+func (s *LimitService) catchUp(ctx context.Context, version uint64) bool {
 	for range time.Second / catchUpTime {
 		if l := s.node.Limits(); l != nil && l.Version >= version {
 			return true
@@ -144,7 +144,7 @@ func (s *service) catchUp(ctx context.Context, version uint64) bool {
 }
 
 // without returns what is in force without some limits.
-func (s *service) without(refs []*quoratev1.LimitRef) (version uint64, left []quota.Limit, f error) {
+func (s *LimitService) without(refs []*quoratev1.LimitRef) (version uint64, left []quota.Limit, f error) {
 	version, all, f := s.limitsAt(context.Background(), nil)
 	if f != nil {
 		return 0, nil, f

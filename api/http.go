@@ -32,10 +32,10 @@ const (
 // NewHTTP returns a server of the HTTP/JSON API. The caller serves it on a
 // listener and shuts it down, which ends streams of events.
 func NewHTTP(n Node, o Options) *http.Server {
-	return newServer(newService(n, o))
+	return newServer(New(n, o))
 }
 
-func newServer(s *service) *http.Server {
+func newServer(s *Service) *http.Server {
 	srv := &http.Server{
 		Handler:           newRouter(s),
 		ReadHeaderTimeout: readHeaderTimeout,
@@ -59,9 +59,9 @@ type served struct {
 	ok, refused func() prometheus.Observer
 }
 
-func (m *meter) served(route string, h handler) *served {
+func (r *router) served(route string, h handler) *served {
 	of := func(code int) func() prometheus.Observer { // a series appears with its first call
-		return sync.OnceValue(func() prometheus.Observer { return m.duration.WithLabelValues("http", route, strconv.Itoa(code)) })
+		return sync.OnceValue(func() prometheus.Observer { return r.meter.duration.WithLabelValues("http", route, strconv.Itoa(code)) })
 	}
 	return &served{handler: h, route: route, ok: of(http.StatusOK), refused: of(http.StatusTooManyRequests)}
 }
@@ -79,17 +79,17 @@ func (s *served) observe(m *meter, code int, start time.Time, trace string) {
 }
 
 type router struct {
-	*service
-	*Services
+	*Service
 	metrics http.Handler
 	hosts   hosts
+	bodies  *bodies
 	byPath  map[string]map[string]*served // path, method
 	paths   []string
 	openAPI func() []byte // made when it is first asked for
 }
 
-func newRouter(s *service) *router {
-	r := &router{service: s, Services: newServices(s), byPath: make(map[string]map[string]*served)}
+func newRouter(s *Service) *router {
+	r := &router{Service: s, bodies: newBodies(), byPath: make(map[string]map[string]*served)}
 	r.hosts.names = s.opts.Hosts
 	r.metrics = promhttp.HandlerFor(s.opts.Registry, promhttp.HandlerOpts{EnableOpenMetrics: true, ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelError)})
 	routes := r.routes()
@@ -98,14 +98,14 @@ func newRouter(s *service) *router {
 		if r.byPath[route.path] == nil {
 			r.byPath[route.path] = make(map[string]*served)
 		}
-		r.byPath[route.path][route.method] = s.meter.served(route.method+" "+route.path, r.guardedRoute(route.name(), route.serve))
+		r.byPath[route.path][route.method] = r.served(route.method+" "+route.path, r.guardedRoute(route.name(), route.serve))
 	}
 	if fronts := s.opts.Fronts; fronts != nil {
 		mount := maps.Clone(s.opts.Mount)
 		if mount == nil {
 			mount = make(map[string]http.Handler)
 		}
-		maps.Copy(mount, fronts(s.seen))
+		maps.Copy(mount, fronts(r.Quota.seen))
 		s.opts.Mount = mount
 	}
 	r.paths = slices.Concat(slices.Sorted(maps.Keys(r.byPath)), slices.Sorted(maps.Keys(s.opts.Mount)))

@@ -2,9 +2,7 @@ package api
 
 import (
 	"bytes"
-	"context"
 	"errors"
-	"iter"
 	"net/http"
 	"strconv"
 	"sync"
@@ -14,7 +12,6 @@ import (
 	"github.com/quorate/quorate/api/apijson"
 	"github.com/quorate/quorate/internal/apiproto"
 	"github.com/quorate/quorate/internal/quota"
-	"github.com/quorate/quorate/internal/rbac"
 )
 
 // scratch are the buffers of one call.
@@ -65,7 +62,7 @@ func (r *router) postAllow(w http.ResponseWriter, req *http.Request) int {
 	if f := r.admitChecks(req.Context(), c); f != nil {
 		return writeFault(w, f)
 	}
-	d, rule, f := r.decide(&c)
+	d, rule, f := r.Quota.decide(&c)
 	if f != nil {
 		return writeFault(w, f)
 	}
@@ -79,34 +76,6 @@ func (r *router) postAllow(w http.ResponseWriter, req *http.Request) int {
 	w.WriteHeader(code)
 	w.Write(s.out) //nolint:errcheck // as in writeJSON
 	return code
-}
-
-// namespaces are that of the check.
-func (c *check) namespaces(yield func(string) bool) { yield(c.key.Namespace) }
-
-// admitChecks is admit for checks that were never a message.
-func (s *service) admitChecks(ctx context.Context, checks ...check) error {
-	return s.admitIn(ctx, func(yield func(string) bool) {
-		for i := range checks {
-			if !yield(checks[i].key.Namespace) {
-				return
-			}
-		}
-	})
-}
-
-// admitIn is admitChecks for checks in these namespaces.
-func (s *service) admitIn(ctx context.Context, namespaces iter.Seq[string]) error {
-	v := visitOf(ctx)
-	if s.guard == nil || s.everywhere(ctx, rbac.Check) {
-		return nil
-	}
-	for namespace := range namespaces {
-		if err := s.guard.Check(v.caller, rbac.Check, rbac.Namespace(namespace), v.method); err != nil {
-			return fromAuth(err)
-		}
-	}
-	return nil
 }
 
 // setRateLimit sets the RateLimit fields of draft-ietf-httpapi-ratelimit-headers
@@ -186,7 +155,7 @@ func (r *router) postBatch(w http.ResponseWriter, req *http.Request) int {
 			b = append(b, ',')
 		}
 		b = append(b, `{"response":`...)
-		d, rule, f := r.decide(&checks[i])
+		d, rule, f := r.Quota.decide(&checks[i])
 		if f != nil {
 			b = append(apijson.AppendString(append(b, `null,"error":`...), f.Error()), '}')
 			continue

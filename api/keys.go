@@ -14,7 +14,8 @@ import (
 // KeyService shows and resets single keys.
 type KeyService struct {
 	quoratev1.UnimplementedKeyServiceServer
-	*service
+	*core
+	node keyNode
 }
 
 // GetKey implements quoratev1.KeyServiceServer.
@@ -53,7 +54,7 @@ func (s *KeyService) ResetKey(ctx context.Context, req *quoratev1.ResetKeyReques
 
 // existing validates the key of a limit that there is. The global default counts a key of all namespaces together, so
 // what is done to that is not for who has the permission in one of them.
-func (s *service) existing(ctx context.Context, m named, p rbac.Permission) (quota.Key, error) {
+func (s *KeyService) existing(ctx context.Context, m named, p rbac.Permission) (quota.Key, error) {
 	k := keyOf(m)
 	if f := apiproto.CheckLimitKey(&k); f != nil {
 		return k, f
@@ -75,7 +76,7 @@ func (s *service) existing(ctx context.Context, m named, p rbac.Permission) (quo
 
 // completeRules shows the whole rule of each key where this node knows it. Rate
 // and burst stay as the leader has them: a key can have its own.
-func (s *service) completeRules(keys []*quoratev1.KeyRate) {
+func (s *core) completeRules(keys []*quoratev1.KeyRate) {
 	limits := s.node.Limits()
 	for _, k := range keys {
 		l, ok := limits.Find(quota.LimitName{Namespace: k.Namespace, Limit: k.Limit})

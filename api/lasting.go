@@ -3,34 +3,21 @@ package api
 import (
 	"context"
 	"time"
-
-	"google.golang.org/grpc/metadata"
-
-	"github.com/quorate/quorate/api/auth"
 )
 
 // identifyAgain is how long a token that was revoked, a certificate that is trusted no more, or a role that was
 // taken away can keep open what was begun with it.
 const identifyAgain = 10 * time.Second
 
-// identify asks the guard who makes a call.
-func (v *visit) identify(ctx context.Context) (*auth.Caller, error) {
-	if v.http != nil {
-		return v.guard.Identify(ctx, v.http.TLS, v.http.Header.Values("Authorization"))
-	}
-	md, _ := metadata.FromIncomingContext(ctx)
-	return v.guard.Identify(ctx, tlsState(ctx), md.Get("authorization"))
-}
-
 // still returns nil while the caller of a call that lasts may go on with it. known is when that was looked at last;
 // within service.again of it the answer is believed.
-func (s *service) still(ctx context.Context, known *time.Time) error {
+func (s *Gate) still(ctx context.Context, known *time.Time) error {
 	v := visitOf(ctx)
 	if v == nil || v.guard == nil || time.Since(*known) < s.again {
 		return nil
 	}
 	caller, err := v.caller, error(nil)
-	if !s.local {
+	if v.identify != nil {
 		caller, err = v.identify(ctx)
 	}
 	if err == nil {

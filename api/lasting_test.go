@@ -76,7 +76,7 @@ func TestLastingCalls(t *testing.T) {
 func TestLastingAttachment(t *testing.T) {
 	s, gone := lasting(t, "token")
 	h := newFakeHost(t)
-	svc := newService(securedHost{s, h}, s.opts)
+	svc := New(securedHost{s, h}, s.opts)
 	svc.again = 0
 	ctx, cancel := context.WithTimeout(s.as(t.Context(), "ann"), time.Minute)
 	defer cancel()
@@ -145,8 +145,8 @@ func ends(recv func() error) error {
 	return nil
 }
 
-func (s *secured) service() *service {
-	svc := newService(s, s.opts)
+func (s *secured) service() *Service {
+	svc := New(s, s.opts)
 	svc.again, svc.heartbeat = 0, 5*time.Millisecond
 	return svc
 }

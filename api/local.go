@@ -22,7 +22,7 @@ import (
 // It has the services that pages are made of: not QuotaService and MemberService.
 // Methods are safe for concurrent use.
 type Local struct {
-	service *service
+	server  *grpcServer
 	unary   map[string]localMethod
 	streams map[string]localStream
 }
@@ -44,14 +44,13 @@ var (
 
 // NewLocal returns a connection to the services of n.
 func NewLocal(n Node, o Options) *Local {
-	l := &Local{service: newService(n, o), unary: map[string]localMethod{}, streams: map[string]localStream{}}
-	l.service.local = true
-	newServices(l.service).registerControl(l)
+	l := &Local{server: &grpcServer{Service: New(n, o), local: true}, unary: map[string]localMethod{}, streams: map[string]localStream{}}
+	l.server.registerControl(l)
 	return l
 }
 
 // registerControl registers what operators call, at a server or at a Local.
-func (s *Services) registerControl(srv grpc.ServiceRegistrar) {
+func (s *Service) registerControl(srv grpc.ServiceRegistrar) {
 	quoratev1.RegisterLimitServiceServer(srv, s.Limits)
 	quoratev1.RegisterRateServiceServer(srv, s.Rates)
 	quoratev1.RegisterClusterServiceServer(srv, s.Cluster)
@@ -89,7 +88,7 @@ func (l *Local) Invoke(ctx context.Context, method string, args, reply any, _ ..
 func (l *Local) intercept(impl any, method string) grpc.UnaryServerInterceptor {
 	return func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
 		info := &grpc.UnaryServerInfo{Server: impl, FullMethod: method}
-		return l.service.guarded(ctx, req, info, next)
+		return l.server.guarded(ctx, req, info, next)
 	}
 }
 
@@ -123,7 +122,7 @@ func (l *Local) NewStream(ctx context.Context, _ *grpc.StreamDesc, method string
 	p := &pipe{ctx: ctx, asked: make(chan any, 1), answers: make(chan any), ended: make(chan struct{})}
 	go func() {
 		info := &grpc.StreamServerInfo{FullMethod: method, IsServerStream: true}
-		p.err = l.service.guardedStream(s.impl, serverEnd{p}, info, s.desc.Handler)
+		p.err = l.server.guardedStream(s.impl, serverEnd{p}, info, s.desc.Handler)
 		close(p.ended)
 	}()
 	return p, nil

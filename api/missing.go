@@ -13,7 +13,7 @@ import (
 
 // noLimit is the fault of a check whose limit is not there. A node that has just
 // joined knows none before the meta group has told it: another node does.
-func (s *service) noLimit(n quota.LimitName) *apierr.Error {
+func (s *core) noLimit(n quota.LimitName) *apierr.Error {
 	limits := s.node.Limits()
 	if limits == nil || limits.Version == 0 {
 		if st := s.node.Status(); !st.GetReady() {
@@ -28,7 +28,7 @@ func (s *service) noLimit(n quota.LimitName) *apierr.Error {
 
 // noSuchLimit is the fault of a call about a limit that is not there. Where callers are known it names no other
 // namespaces: who may ask in this one may not be told of those.
-func (s *service) noSuchLimit(n quota.LimitName) *apierr.Error {
+func (s *core) noSuchLimit(n quota.LimitName) *apierr.Error {
 	explain := missing.Explain
 	if s.guard != nil {
 		explain = missing.Within

@@ -200,13 +200,10 @@ const (
 	maxBatchBody = 4 << 20
 )
 
-// service is the state that both servers share.
-type service struct {
-	node       Node
-	guard      *auth.Guard // nil: authentication is off
-	self       string
-	identifier access.Identifier
-	grants     access.Grants
+// core is what all services have in common.
+type core struct {
+	*Gate
+	node coreNode
 
 	opts  Options
 	log   *slog.Logger
@@ -215,23 +212,22 @@ type service struct {
 	heartbeat time.Duration
 	// stuck is how long a stream of events may take nothing.
 	stuck time.Duration
-	// again is how long the caller of a call that lasts is remembered, and so how long the
-	// call outlives the trust in it.
-	again time.Duration
-	// local says that whoever makes a call has been looked at already, as pages do.
-	local bool
 	// clock is now, for questions about the past.
 	clock func() time.Time
 	// watchers counts open rate watches. eventRoom counts the buffers of event watches, in events.
 	watchers, eventRoom *share.Pool
-	// bodies and strangers bound the memory of calls before they are served.
-	bodies    *bodies
-	strangers *strangers
 	// closing ends event streams when the HTTP server shuts down.
 	closing chan struct{}
 }
 
-func newService(n Node, o Options) *service {
+// coreNode is what all services need of a node.
+type coreNode interface {
+	Check(k quota.Key, cost int64) quota.Decision
+	Limits() *quota.Limits
+	Status() *quoratev1.GetStatusResponse
+}
+
+func newCore(n coreNode, o Options) *core {
 	if o.Registry == nil {
 		o.Registry = prometheus.NewRegistry()
 	}
@@ -239,15 +235,9 @@ func newService(n Node, o Options) *service {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	s := &service{guard: o.Guard, self: o.Self, identifier: o.Identifier, grants: o.Grants, node: n, opts: o, log: log, meter: registerMeter(o), heartbeat: heartbeatTime, clock: time.Now, stuck: eventWriteTimeout, again: identifyAgain, closing: make(chan struct{}), watchers: newWatchers(maxRateWatchers, o.Guard), eventRoom: newWatchers(maxEventRoom, o.Guard), bodies: newBodies(), strangers: newStrangers()}
-	if s.guard != nil {
-		s.identifier, s.grants = byGuard{}, s.guard.Grants()
+	meter := registerMeter(o)
+	return &core{
+		Gate: newGate(n, &o, meter.denied), node: n, opts: o, log: log, meter: meter, heartbeat: heartbeatTime, clock: time.Now, stuck: eventWriteTimeout,
+		closing: make(chan struct{}), watchers: newWatchers(maxRateWatchers, o.Guard), eventRoom: newWatchers(maxEventRoom, o.Guard),
 	}
-	if s.identifier == nil {
-		s.identifier = headerIdentity{}
-	}
-	if s.grants == nil {
-		s.grants = access.Everybody{}
-	}
-	return s
 }

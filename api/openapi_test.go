@@ -46,7 +46,7 @@ func TestOpenAPI(t *testing.T) {
 			}
 		}
 	}
-	for path, methods := range newRouter(newService(apitest.New(t), Options{})).byPath {
+	for path, methods := range newRouter(New(apitest.New(t), Options{})).byPath {
 		for method := range methods {
 			if !documented[method+" "+path] {
 				t.Errorf("%s %s is served and not documented", method, path)
@@ -162,7 +162,7 @@ func TestEveryElementHasAComment(t *testing.T) {
 // plain fields can be read.
 func TestEveryCallIsOnBothWires(t *testing.T) {
 	routed := map[string]bool{}
-	for _, r := range newRouter(newService(apitest.New(t), Options{})).routes() {
+	for _, r := range newRouter(New(apitest.New(t), Options{})).routes() {
 		routed[r.rpc] = true
 		if r.req == nil {
 			continue

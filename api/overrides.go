@@ -20,7 +20,8 @@ const defaultOverrides = 100 // on a page
 // OverrideService keeps the overrides of the cluster.
 type OverrideService struct {
 	quoratev1.UnimplementedOverrideServiceServer
-	*service
+	*core
+	node overrideNode
 }
 
 // SetOverrides implements quoratev1.OverrideServiceServer.
@@ -43,7 +44,7 @@ func (s *OverrideService) SetOverrides(ctx context.Context, req *quoratev1.SetOv
 }
 
 // overrideOf reads and validates an override.
-func (s *service) overrideOf(ctx context.Context, p *quoratev1.Override) (o quota.Override, f error) {
+func (s *OverrideService) overrideOf(ctx context.Context, p *quoratev1.Override) (o quota.Override, f error) {
 	o = quota.Override{Key: keyOf(p), Burst: -1, Comment: p.GetComment(), At: quota.Time(time.Now().UnixNano())}
 	if f := apiproto.CheckLimitKey(&o.Key); f != nil {
 		return o, f
@@ -77,7 +78,7 @@ func (s *service) overrideOf(ctx context.Context, p *quoratev1.Override) (o quot
 	return o, f
 }
 
-func (s *service) fits(o *quota.Override, p *quoratev1.Override) error {
+func (s *OverrideService) fits(o *quota.Override, p *quoratev1.Override) error {
 	if p.Expires != nil {
 		if err := p.Expires.CheckValid(); err != nil || p.Expires.AsTime().Year() > 2261 {
 			return apierr.Invalid("expires", "is no time up to the year 2261")

@@ -46,7 +46,7 @@ func (s *AccountAdminService) WritePolicies(ctx context.Context, req *quoratev1.
 
 // loadCall validates policies to be stored. The version of those that have a
 // hash for it is empty.
-func (s *service) loadCall(req *quoratev1.LoadPoliciesRequest) (id account.ConfigID, policies map[account.PolicyKey]account.Policy, f error) {
+func (s *accountCalls) loadCall(req *quoratev1.LoadPoliciesRequest) (id account.ConfigID, policies map[account.PolicyKey]account.Policy, f error) {
 	id = account.ConfigID{App: req.AppId, Realm: req.Realm}
 	if f := inRealm(id.App, id.Realm); f != nil {
 		return id, nil, f
@@ -64,7 +64,7 @@ func (s *service) loadCall(req *quoratev1.LoadPoliciesRequest) (id account.Confi
 	return id, policies, f
 }
 
-func (s *service) storePolicies(ctx context.Context, by string, id account.ConfigID, policies map[account.PolicyKey]account.Policy) (*quoratev1.LoadPoliciesResponse, error) {
+func (s *accountCalls) storePolicies(ctx context.Context, by string, id account.ConfigID, policies map[account.PolicyKey]account.Policy) (*quoratev1.LoadPoliciesResponse, error) {
 	stored, created, err := s.node.LoadPolicies(ctx, by, id, policies)
 	if err != nil {
 		return nil, fromAccounts(err)
@@ -76,7 +76,7 @@ func (s *service) storePolicies(ctx context.Context, by string, id account.Confi
 }
 
 // mayPolicies returns who calls, if they have a permission for a config's realm.
-func (s *service) mayPolicies(ctx context.Context, id account.ConfigID, permission string) (string, error) {
+func (s *AccountAdminService) mayPolicies(ctx context.Context, id account.ConfigID, permission string) (string, error) {
 	who, f := s.caller(ctx)
 	if f == nil {
 		f = s.may(ctx, who, permission, "", access.Subject{App: id.App, Realm: id.Realm})
@@ -85,7 +85,7 @@ func (s *service) mayPolicies(ctx context.Context, id account.ConfigID, permissi
 }
 
 // policiesCall validates a call about one config.
-func (s *service) policiesCall(ctx context.Context, p *quoratev1.PolicyConfigID, permission string) (account.ConfigID, string, error) {
+func (s *AccountAdminService) policiesCall(ctx context.Context, p *quoratev1.PolicyConfigID, permission string) (account.ConfigID, string, error) {
 	id, f := configID("id", p)
 	if f != nil {
 		return id, "", f

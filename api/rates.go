@@ -30,7 +30,8 @@ const (
 // RateService tells the rates of keys and, by its Planner, the history of limits and what follows from it.
 type RateService struct {
 	quoratev1.UnsafeRateServiceServer // all calls are here or of Planner
-	*service
+	*core
+	node rateNode
 	*planner.Planner
 }
 
@@ -47,7 +48,7 @@ func (s *RateService) TopRates(ctx context.Context, req *quoratev1.TopRatesReque
 	if req.GroupBy != "" {
 		ask.Top = apiproto.MaxTop
 	}
-	res, err := s.service.node.TopRates(ctx, ask)
+	res, err := s.node.TopRates(ctx, ask)
 	if err != nil {
 		return nil, apierr.From(err)
 	}
@@ -70,7 +71,7 @@ func (s *RateService) TopRates(ctx context.Context, req *quoratev1.TopRatesReque
 // often than a limit without traffic.
 func (s *RateService) neverSeen(req *quoratev1.TopRatesRequest, res *quoratev1.TopRatesResponse) error {
 	name := quota.LimitName{Namespace: req.Namespace, Limit: req.Limit}
-	limits := s.service.node.Limits()
+	limits := s.node.Limits()
 	if req.Limit == "" || len(res.Keys) > 0 || limits == nil || limits.Version == 0 { // it knows none yet
 		return nil
 	}
@@ -82,7 +83,7 @@ func (s *RateService) neverSeen(req *quoratev1.TopRatesRequest, res *quoratev1.T
 
 // completeLimits says of each limit whether what was not admitted was refused.
 func (s *RateService) completeLimits(list []*quoratev1.LimitError) {
-	limits := s.service.node.Limits()
+	limits := s.node.Limits()
 	for _, e := range list {
 		if l, ok := limits.Find(quota.LimitName{Namespace: e.Namespace, Limit: e.Limit}); ok {
 			e.Enforcement, e.Fraction = apiproto.EnforcementProto(l)

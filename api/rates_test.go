@@ -40,7 +40,7 @@ func TestRatesGroupsAndPages(t *testing.T) {
 	if got != "acme zoo x " || res.Groups[0].Demand != 5 || res.Groups[0].Attempted != 50 || res.Groups[0].Keys != 2 || res.Groups[0].Remaining != 1 || res.KeysGrouped != 4 || res.GroupsPartial {
 		t.Errorf("%q: %v", got, res.Groups)
 	}
-	s := newServices(newService(apitest.New(t), Options{})).Rates
+	s := New(apitest.New(t), Options{}).Rates
 	for want, req := range map[string]*quoratev1.TopRatesRequest{
 		"label: is":      {Label: "eu"},
 		"group_by: is":   {GroupBy: "a=b"},
@@ -72,7 +72,7 @@ func TestRatesEnforcement(t *testing.T) {
 		t.Fatal(err)
 	}
 	n.Errors = []*quoratev1.LimitError{{Namespace: "web", Limit: "dark"}, {Namespace: "web", Limit: "some"}, {Namespace: "web", Limit: "gone"}}
-	res, f := newServices(newService(n, Options{})).Rates.TopRates(t.Context(), &quoratev1.TopRatesRequest{})
+	res, f := New(n, Options{}).Rates.TopRates(t.Context(), &quoratev1.TopRatesRequest{})
 	if f != nil {
 		t.Fatal(f)
 	}
@@ -91,7 +91,7 @@ func TestRatesOfNoLimit(t *testing.T) {
 	if _, _, err := n.SetLimits(t.Context(), []quota.Limit{l}); err != nil {
 		t.Fatal(err)
 	}
-	s := newServices(newService(n, Options{})).Rates
+	s := New(n, Options{}).Rates
 	for _, req := range []*quoratev1.TopRatesRequest{{}, {Namespace: "web"}, {Namespace: "web", Limit: "logins"}} {
 		if res, f := s.TopRates(t.Context(), req); f != nil || len(res.Keys) != 0 {
 			t.Errorf("%v: %v, %v", req, res, f)
@@ -110,7 +110,7 @@ func TestRatesOfNoLimit(t *testing.T) {
 // TestWatchRates: answers come again and again; of a reader that is late some are left out and
 // counted; there are only so many watchers.
 func TestWatchRates(t *testing.T) {
-	s := newServices(newService(apitest.New(t), Options{})).Rates
+	s := New(apitest.New(t), Options{}).Rates
 	if f := s.watchRates(t.Context(), &quoratev1.WatchRatesRequest{Interval: durationpb.New(time.Millisecond)}, nil); f == nil || apierr.From(f).Field != "interval" {
 		t.Errorf("every millisecond: %v", f)
 	}
@@ -123,7 +123,7 @@ func TestWatchRates(t *testing.T) {
 		t.Errorf("a bad label: %v", f)
 	}
 	synctest.Test(t, func(t *testing.T) {
-		s := newServices(newService(apitest.New(t), Options{})).Rates
+		s := New(apitest.New(t), Options{}).Rates
 		var got []*quoratev1.WatchRatesResponse
 		start := time.Now()
 		f := s.watchRates(t.Context(), &quoratev1.WatchRatesRequest{Interval: durationpb.New(2 * time.Second)}, func(m *quoratev1.WatchRatesResponse) error {
@@ -212,8 +212,8 @@ func TestRatesOverHTTP(t *testing.T) {
 var errGone = errors.New("the reader has gone")
 
 // pastService is a service whose clock shows noon.
-func pastService(p *apitest.Past) *service {
-	s := newService(p, Options{})
+func pastService(p *apitest.Past) *Service {
+	s := New(p, Options{})
 	s.clock = func() time.Time { return apitest.Noon }
 	return s
 }

@@ -60,7 +60,7 @@ func (s *QuotaService) Reserve(ctx context.Context, req *quoratev1.ReserveReques
 	return res, nil
 }
 
-func (s *service) reserved(ctx context.Context, p *plan, ttl time.Duration) (quota.Reservation, bool, error) {
+func (s *QuotaService) reserved(ctx context.Context, p *plan, ttl time.Duration) (quota.Reservation, bool, error) {
 	owner := ""
 	if v := visitOf(ctx); v != nil && v.guard != nil {
 		owner = v.caller.Identity
@@ -110,7 +110,7 @@ func kindWords(k quota.Kind) string {
 
 // checkHandle refuses malformed handles, and callers who lack the permission in a namespace of
 // the reservation.
-func (s *service) checkHandle(ctx context.Context, p rbac.Permission, handle string) error {
+func (s *QuotaService) checkHandle(ctx context.Context, p rbac.Permission, handle string) error {
 	ok := func(c rune) bool {
 		return c < 0x80 && (c == '.' || c == '_' || c == '-' || '0' <= c && c <= '9' || 'a' <= c|0x20 && c|0x20 <= 'z')
 	}
@@ -149,7 +149,7 @@ func (s *QuotaService) Release(ctx context.Context, req *quoratev1.ReleaseReques
 	return &quoratev1.ReleaseResponse{}, s.end(ctx, rbac.Check, req.Handle, 0)
 }
 
-func (s *service) end(ctx context.Context, p rbac.Permission, handle string, used int64) error {
+func (s *QuotaService) end(ctx context.Context, p rbac.Permission, handle string, used int64) error {
 	if f := s.checkHandle(ctx, p, handle); f != nil {
 		return f
 	}

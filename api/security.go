@@ -23,7 +23,8 @@ const maxTokenTTL = 3650 * 24 * time.Hour
 // SecurityService keeps who may do what.
 type SecurityService struct {
 	quoratev1.UnimplementedSecurityServiceServer
-	*service
+	*core
+	node SecurityStore
 }
 
 // WhoAmI implements quoratev1.SecurityServiceServer.
@@ -105,7 +106,7 @@ func (s *SecurityService) DeleteBinding(ctx context.Context, req *quoratev1.Dele
 }
 
 // noBinding says where a binding is that the cluster does not keep.
-func (s *service) noBinding(b *rbac.Binding) *apierr.Error {
+func (s *SecurityService) noBinding(b *rbac.Binding) *apierr.Error {
 	if s.guard != nil {
 		for _, k := range s.guard.Bindings(nil) {
 			if k.In != auth.InCluster && k.Identity == b.Identity && k.Role == b.Role && k.Scope == b.Scope {

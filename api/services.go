@@ -1,9 +1,18 @@
 package api
 
-import "github.com/quorate/quorate/internal/planner"
+import (
+	"context"
+	"time"
 
-// Services are the services of quorate.v1: one implementation, which all transports serve.
-type Services struct {
+	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/internal/planner"
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// Service has the services of quorate.v1 in their one implementation, which all transports serve.
+type Service struct {
+	*core
+
 	Quota        *QuotaService
 	Limits       *LimitService
 	Overrides    *OverrideService
@@ -18,11 +27,50 @@ type Services struct {
 	Backup       *BackupService
 }
 
-func newServices(s *service) *Services {
-	return &Services{
-		Quota: &QuotaService{service: s}, Limits: &LimitService{service: s}, Overrides: &OverrideService{service: s}, Keys: &KeyService{service: s},
-		Events: &EventService{service: s}, Rates: &RateService{service: s, Planner: planner.New(s.node, s.noLimit, s.clock)}, Cluster: &ClusterService{service: s},
-		Accounts: &AccountService{service: s}, AccountAdmin: &AccountAdminService{service: s}, Security: &SecurityService{service: s},
-		Members: &MemberService{service: s}, Backup: &BackupService{service: s, stall: backupStall},
+// The parts of a node that the services see.
+type (
+	quotaNode interface {
+		HeldChecker
+		Decider
+		Check(k quota.Key, cost int64) quota.Decision
+		Limits() *quota.Limits
+	}
+	limitNode interface {
+		LimitLife
+		Limits() *quota.Limits
+	}
+	overrideNode interface {
+		OverrideStore
+		Limits() *quota.Limits
+	}
+	keyNode interface {
+		Keys
+		Limits() *quota.Limits
+		Override(k quota.Key) *quota.Override
+	}
+	rateNode interface {
+		TopRates(ctx context.Context, req *quoratev1.TopRatesRequest) (*quoratev1.TopRatesResponse, error)
+		Limits() *quota.Limits
+	}
+	clusterNode interface {
+		Operator
+		Status() *quoratev1.GetStatusResponse
+	}
+	accountNode interface {
+		Accounts
+		PolicyStore
+	}
+)
+
+// New returns the services of a node.
+func New(n Node, o Options) *Service {
+	s := newCore(n, o)
+	accounts := &accountCalls{core: s, node: n}
+	return &Service{
+		core: s, Quota: &QuotaService{core: s, node: n}, Limits: &LimitService{core: s, node: n}, Overrides: &OverrideService{core: s, node: n},
+		Keys: &KeyService{core: s, node: n}, Events: &EventService{core: s, node: n},
+		Rates: &RateService{core: s, node: n, Planner: planner.New(n, s.noLimit, func() time.Time { return s.clock() })}, Cluster: &ClusterService{core: s, node: n},
+		Accounts: &AccountService{accountCalls: accounts}, AccountAdmin: &AccountAdminService{accountCalls: accounts},
+		Security: &SecurityService{core: s, node: n}, Members: &MemberService{core: s, node: n}, Backup: &BackupService{core: s, node: n, stall: backupStall},
 	}
 }

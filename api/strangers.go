@@ -52,7 +52,7 @@ func newStrangers() *strangers {
 // openCalls therefore serves a unary method that needs no permission as a stream of one message.
 type openCalls struct {
 	grpc.ServiceRegistrar
-	*service
+	*grpcServer
 	unary grpc.UnaryServerInterceptor
 }
 
@@ -93,7 +93,7 @@ func forEverybody(method string) bool {
 
 // asStranger serves a call that needs no permission. If its caller is unknown, the call counts towards the
 // limits of such calls.
-func (s *service) asStranger(stream grpc.ServerStream, serve func() error) error {
+func (s *grpcServer) asStranger(stream grpc.ServerStream, serve func() error) error {
 	ctx := stream.Context()
 	if s.isKnown(ctx) {
 		return serve()
@@ -120,7 +120,7 @@ func tooManyStrangers(of string) *apierr.Error {
 }
 
 // isKnown reports whether the call has a valid credential that can be verified without waiting.
-func (s *service) isKnown(ctx context.Context) bool {
+func (s *grpcServer) isKnown(ctx context.Context) bool {
 	if s.guard == nil {
 		return false
 	}
@@ -216,7 +216,7 @@ type unverifiedKey struct{}
 
 // awaitVerification charges the call to its address and returns a context for verified. The context
 // ends after unverifiedTime unless verified is called.
-func (s *service) awaitVerification(ctx context.Context) (context.Context, error) {
+func (s *grpcServer) awaitVerification(ctx context.Context) (context.Context, error) {
 	owner, _ := ownerOfCall(ctx)
 	if full := s.strangers.unverified.Take(owner, maxGRPCMessage); full != share.NotFull {
 		return ctx, tooManyBodies(owner, full)

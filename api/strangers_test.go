@@ -106,7 +106,7 @@ func TestStrangersBodies(t *testing.T) {
 // TestBodiesUnderWay checks that one identity cannot exhaust the memory for bodies or block those of others.
 func TestBodiesUnderWay(t *testing.T) {
 	s := newSecured(t, everyRole())
-	h := newRouter(newService(s, s.opts))
+	h := newRouter(New(s, s.opts))
 	hold := make(chan struct{})
 	parts := callerBytes/(4<<20) + 2
 	codes := make(chan int, parts)
@@ -146,7 +146,7 @@ func TestBodiesUnderWay(t *testing.T) {
 func TestSmallBodies(t *testing.T) {
 	s := newSecured(t, everyRole())
 	s.opts.Mount[Console] = http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) { _, _ = io.ReadAll(req.Body) })
-	h := newRouter(newService(s, s.opts))
+	h := newRouter(New(s, s.opts))
 	for _, c := range []struct {
 		path, who          string
 		http               int

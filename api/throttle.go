@@ -18,7 +18,7 @@ import (
 var APILimit = quota.LimitName{Namespace: "quorate", Limit: "api"}
 
 // throttle refuses a control call that quorate/api refuses.
-func (s *service) throttle(v *visit) error {
+func (s *Gate) throttle(v *visit) error {
 	if !v.rule.Control || v.rule.Always {
 		return nil
 	}

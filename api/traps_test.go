@@ -44,7 +44,7 @@ func TestTrapSeriesPerKey(t *testing.T) {
 		t.Fatal(err)
 	}
 	reg := prometheus.NewRegistry()
-	s := newService(&dynamicNode{apitest.New(t), set}, Options{Registry: reg, Logger: slog.New(slog.DiscardHandler)})
+	s := New(&dynamicNode{apitest.New(t), set}, Options{Registry: reg, Logger: slog.New(slog.DiscardHandler)})
 	ask := func(i int) {
 		id := "k" + strconv.Itoa(i)
 		for _, k := range []quota.Key{
@@ -53,7 +53,7 @@ func TestTrapSeriesPerKey(t *testing.T) {
 			{LimitName: quota.LimitName{Namespace: id, Limit: id}, Key: id},
 		} {
 			cost := int64(1 + i%2)
-			if _, _, f := s.decide(&check{key: k, cost: cost, costs: true}); f != nil {
+			if _, _, f := s.Quota.decide(&check{key: k, cost: cost, costs: true}); f != nil {
 				t.Fatalf("%v: %v", k, f)
 			}
 		}

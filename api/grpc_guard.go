@@ -1,0 +1,209 @@
+package api
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"time"
+
+	"github.com/quorate/quorate/api/auth"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
+	"google.golang.org/grpc/tap"
+	"google.golang.org/protobuf/proto"
+)
+
+// grpcServer serves the services over gRPC, or to a Local.
+type grpcServer struct {
+	*Service
+	strangers *strangers
+	// local says that whoever makes a call has been looked at already, as pages do.
+	local bool
+}
+
+// measuredAndGuarded chains the interceptors of unary calls.
+func (s *grpcServer) measuredAndGuarded(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+	return s.measure(ctx, req, info, func(ctx context.Context, req any) (any, error) { return s.guarded(ctx, req, info, handler) })
+}
+
+func (s *grpcServer) measure(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+	start, parent := time.Now(), parentOf(ctx)
+	ctx, span := s.opts.Tracer.Serve(ctx, info.FullMethod, parent)
+	res, err := next(ctx, req)
+	s.meter.observe("grpc", info.FullMethod, status.Code(err).String(), start, cmp.Or(span.Sampled(), sampledTrace(parent)))
+	span.End(err)
+	return res, err
+}
+
+// tapped establishes who calls when the headers of a gRPC call have come, so that whoever may not make
+// the call cannot make the node read its message. A JWT that has to be verified is left for the
+// interceptors, because nothing may wait here: its call is charged, unless the JWT was good before.
+func (s *grpcServer) tapped(ctx context.Context, info *tap.Info) (context.Context, error) {
+	if isOpen(info.FullMethodName) {
+		return ctx, nil
+	}
+	header := info.Header.Get("authorization")
+	c, err := s.guard.Quick(tlsState(ctx), header)
+	known := c != nil
+	if err == nil && !known {
+		c = s.guard.Before(header)
+	}
+	if err == nil && c != nil {
+		err = s.guard.Enter(c, info.FullMethodName)
+	}
+	if err != nil {
+		f := fromAuth(err)
+		s.note(&visit{Gate: s.Gate, method: info.FullMethodName, caller: orAnonymous(c), address: addressOf(ctx), failed: f})
+		return ctx, f
+	}
+	switch {
+	case known:
+		return auth.With(ctx, c), nil
+	case c != nil:
+		return ctx, nil
+	}
+	ctx, f := s.awaitVerification(ctx)
+	if f != nil {
+		return ctx, f
+	}
+	return ctx, nil
+}
+
+func orAnonymous(c *auth.Caller) *auth.Caller {
+	if c == nil {
+		return auth.Spoken("")
+	}
+	return c
+}
+
+// arrive makes the visit of a gRPC call.
+func (s *grpcServer) arrive(ctx context.Context, method string) (*visit, error) {
+	v := &visit{Gate: s.Gate, method: method, caller: auth.From(ctx), address: addressOf(ctx)}
+	if !s.local {
+		v.identify = s.identify
+	}
+	switch {
+	case s.guard != nil && v.caller == nil:
+		var err error
+		v.caller, err = s.identify(ctx)
+		verified(ctx)
+		if err != nil {
+			v.caller = auth.Spoken("")
+			return v, fromAuth(err)
+		}
+	case s.guard == nil:
+		who, f := s.caller(ctx)
+		if f != nil { // the call itself will say so, if it asks
+			who = ""
+		}
+		v.caller = auth.Spoken(who)
+	}
+	return v, nil
+}
+
+// identify asks the guard who makes a call.
+func (s *grpcServer) identify(ctx context.Context) (*auth.Caller, error) {
+	md, _ := metadata.FromIncomingContext(ctx)
+	return s.guard.Identify(ctx, tlsState(ctx), md.Get("authorization"))
+}
+
+// guarded is the interceptor of unary calls.
+func (s *grpcServer) guarded(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+	if s.passes(info.FullMethod) {
+		return next(ctx, req)
+	}
+	v, f := s.arrive(ctx, info.FullMethod)
+	if f == nil {
+		ctx, f = s.enter(ctx, v)
+	}
+	if m, ok := req.(proto.Message); ok && f == nil {
+		f = admit(ctx, m)
+	}
+	if f != nil {
+		v.failed = f
+		s.note(v)
+		return nil, f
+	}
+	res, err := next(ctx, req)
+	if v.rule.Audited {
+		v.res, _ = res.(proto.Message)
+		v.failed = err
+		s.note(v)
+	}
+	return res, err
+}
+
+// guardedStream is the interceptor of streams.
+func (s *grpcServer) guardedStream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) error {
+	unary := !info.IsClientStream && !info.IsServerStream
+	if s.passes(info.FullMethod) || unary || forEverybody(info.FullMethod) { // see openCalls
+		return next(srv, stream)
+	}
+	ctx := stream.Context()
+	v, f := s.arrive(ctx, info.FullMethod)
+	if f == nil {
+		ctx, f = s.enter(ctx, v)
+	}
+	if f != nil {
+		v.failed = f
+		s.note(v)
+		return f
+	}
+	err := next(srv, &guardedStream{ServerStream: stream, ctx: ctx, grpcServer: s, known: time.Now()})
+	if code := status.Code(err); v.rule.Audited || code == codes.PermissionDenied || code == codes.Unauthenticated {
+		v.failed = err
+		s.note(v)
+	}
+	return err
+}
+
+type guardedStream struct {
+	grpc.ServerStream
+	ctx context.Context
+	*grpcServer
+	known time.Time // when it was looked at who calls
+}
+
+// Context implements grpc.ServerStream.
+func (s *guardedStream) Context() context.Context { return s.ctx }
+
+// RecvMsg implements grpc.ServerStream. Every request of the stream is looked at.
+func (s *guardedStream) RecvMsg(m any) error {
+	receive := s.ServerStream.RecvMsg
+	if visitOf(s.ctx).rule.Need == auth.Known {
+		receive = func(m any) error { return receiveSmall(s.ServerStream, m, 0) }
+	}
+	if err := receive(m); err != nil {
+		return err
+	}
+	if f := s.still(s.ctx, &s.known); f != nil {
+		return f
+	}
+	if req, ok := m.(proto.Message); ok {
+		if f := admit(s.ctx, req); f != nil {
+			return f
+		}
+	}
+	return nil
+}
+
+func tlsState(ctx context.Context) *tls.ConnectionState {
+	if p, ok := peer.FromContext(ctx); ok {
+		if info, ok := p.AuthInfo.(credentials.TLSInfo); ok {
+			return &info.State
+		}
+	}
+	return nil
+}
+
+// addressOf returns the host that a gRPC call comes from.
+func addressOf(ctx context.Context) string {
+	if p, ok := peer.FromContext(ctx); ok && p.Addr != nil {
+		return host(p.Addr.String())
+	}
+	return ""
+}
