@@ -38,12 +38,8 @@ func (n *Node) AccountHistory(ctx context.Context, id account.ID) (account.State
 }
 
 func newAccounts(n *Node) *accounts.Service {
-	replicas := make(map[quota.RangeID]*accounts.Replica, len(n.seats))
-	for r, s := range n.seats {
-		replicas[r] = s.fsm.accounts
-	}
 	return accounts.New(accounts.Config{
-		Self: n.cfg.Self, Ranges: n.cfg.Ranges, Replicas: replicas, Node: accountsNode{n}, Logger: n.log, Registry: n.cfg.Registry,
+		Self: n.cfg.Self, Ranges: n.cfg.Ranges, Replicas: n.ranges.Accounts(), Node: accountsNode{n}, Logger: n.log, Registry: n.cfg.Registry,
 	})
 }
 

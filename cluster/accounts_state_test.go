@@ -5,111 +5,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	raftlogv1 "github.com/quorate/quorate/api/gen/quorate/raftlog/v1"
 	"github.com/quorate/quorate/cluster/accounts"
 	"github.com/quorate/quorate/internal/account"
-	"github.com/quorate/quorate/internal/machinetest"
 	"github.com/quorate/quorate/internal/quota"
-	"github.com/quorate/quorate/internal/snapshotio"
 	"github.com/quorate/quorate/internal/testspeed"
 )
-
-func newTestRange() *rangeFSM { return newRangeFSM(func() time.Duration { return 0 }) }
-
-// accountEntry is an entry of a range's log.
-func accountEntry(t testing.TB, at quota.Time, commands ...account.Command) []byte {
-	t.Helper()
-	batch, err := account.EncodeBatch(at, commands)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return snapshotio.Encode(&raftlogv1.RangeCommand{Change: &raftlogv1.RangeCommand_Accounts{Accounts: batch}})
-}
-
-func levelEntry(rng *rand.Rand, at int64) []byte {
-	cp := &raftlogv1.Checkpoint{AtUnixNanos: at}
-	for range rng.IntN(20) {
-		cp.Levels = append(cp.Levels, &raftlogv1.KeyLevel{Namespace: "n", Limit: "l", Key: strconv.Itoa(rng.IntN(400)), FullAtUnixNanos: at + 5000})
-	}
-	return snapshotio.Encode(&raftlogv1.RangeCommand{Change: &raftlogv1.RangeCommand_Checkpoint{Checkpoint: cp}})
-}
-
-// TestRangeMachine plays levels and accounts into two replicas, of which one is restored
-// from a snapshot again and again: they never differ.
-func TestRangeMachine(t *testing.T) {
-	rng := rand.New(rand.NewPCG(4, 4))
-	var log [][]byte
-	at := int64(1_000_000)
-	for i := range 120 {
-		at += int64(rng.IntN(1000)) - 100
-		var commands []account.Command
-		for range rng.IntN(9) {
-			commands = append(commands, randomAccountCommand(rng, i))
-		}
-		log = append(log, accountEntry(t, quota.Time(at), commands...), levelEntry(rng, at), machinetest.Garbage(rng))
-	}
-	machinetest.Replicate(t, func() machinetest.Machine { return newTestRange() }, log, func(v any) string { return fmt.Sprint(v) })
-}
-
-func randomAccountCommand(rng *rand.Rand, i int) account.Command {
-	request := account.Request{By: "me", ID: fmt.Sprint("r", rng.IntN(40)), TTL: time.Duration(rng.IntN(3000)), Ops: []account.Op{
-		deposit(accountID(strconv.Itoa(rng.IntN(30))), rng.Int64N(100)-50), create(accountID(strconv.Itoa(rng.IntN(30))), 5),
-	}}
-	tx := account.Tx{ID: account.TxID{byte(i / 10), byte(rng.IntN(4))}, Home: quota.RangeID(rng.IntN(2))}
-	more := []account.Request{{By: "me", Ops: []account.Op{deposit(accountID(strconv.Itoa(rng.IntN(30))), 1)}}}[rng.IntN(2):]
-	switch rng.IntN(9) {
-	case 0:
-		return account.Command{Begin: &account.Begin{Tx: tx.ID, Home: tx.Home, Others: []quota.RangeID{7}, Part: request, More: more}}
-	case 1:
-		return account.Command{Prepare: &account.Prepare{Tx: tx, Part: request, More: more}}
-	case 2:
-		return account.Command{Decide: &account.Decide{Tx: tx.ID, Commit: rng.IntN(2) == 0, Results: make([]account.Result, 2), More: make([][]account.Result, len(more))}}
-	case 3:
-		return account.Command{Finish: &account.Finish{Tx: tx.ID, Commit: rng.IntN(2) == 0}}
-	case 4:
-		return account.Command{Forget: &tx.ID}
-	case 5:
-		return account.Command{Collect: &account.Collect{Max: 3}}
-	}
-	return account.Command{Apply: &request}
-}
-
-// FuzzRangeRestore reads what is no snapshot: an error changes nothing, and what is read
-// without one is written again the same way.
-func FuzzRangeRestore(f *testing.F) {
-	rng := rand.New(rand.NewPCG(6, 6))
-	m := newTestRange()
-	for i := range 30 {
-		m.Apply(1, 1, accountEntry(f, quota.Time(i), randomAccountCommand(rng, i)))
-		m.Apply(1, 1, levelEntry(rng, int64(i)))
-	}
-	f.Add(machinetest.Snapshot(f, m))
-	f.Add(machinetest.Snapshot(f, newTestRange()))
-	f.Add([]byte(rangeMagic))
-	f.Add([]byte{})
-	f.Fuzz(func(t *testing.T, data []byte) {
-		a, b := newTestRange(), newTestRange()
-		empty := machinetest.Snapshot(t, a)
-		if err := a.Restore(bytes.NewReader(data)); err != nil {
-			if !bytes.Equal(machinetest.Snapshot(t, a), empty) {
-				t.Errorf("a broken snapshot changed the state (%v)", err)
-			}
-			return
-		}
-		again := machinetest.Snapshot(t, a)
-		if err := b.Restore(bytes.NewReader(again)); err != nil || !bytes.Equal(machinetest.Snapshot(t, b), again) {
-			t.Errorf("read, written and read again: %v", err)
-		}
-	})
-}
 
 // TestAccountsSnapshotWhileWriting takes snapshots of all replicas under load, and restarts
 // all nodes from them: nothing that was answered is lost, and all replicas are the same.
@@ -167,7 +73,7 @@ func (c *trio) sameReplicas(r quota.RangeID) {
 		var first []byte
 		for _, n := range c.running() {
 			var b bytes.Buffer
-			if err := n.seats[r].fsm.accounts.View().Write(&b); err != nil {
+			if err := n.ranges.Of(r).Machine.Accounts.View().Write(&b); err != nil {
 				c.t.Fatal(err)
 			}
 			if first == nil {

@@ -88,8 +88,8 @@ func TestAccountsCoordinatorStops(t *testing.T) {
 // nothingPending returns an error while a replica knows of a transaction.
 func (c *trio) nothingPending() error {
 	for _, n := range c.running() {
-		for r, s := range n.seats {
-			if list := s.fsm.accounts.View().Pending(10); len(list) > 0 {
+		for r, accounts := range n.ranges.Accounts() {
+			if list := accounts.View().Pending(10); len(list) > 0 {
 				return fmt.Errorf("%s, range %d: %+v", n.cfg.Self, r, list[0])
 			}
 		}

@@ -8,17 +8,15 @@ import (
 	"time"
 
 	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
+	"github.com/quorate/quorate/cluster/replica"
 	"github.com/quorate/quorate/cluster/transport"
+	"github.com/quorate/quorate/internal/peerproto"
 	"github.com/quorate/quorate/internal/quota"
-	"github.com/quorate/quorate/leader"
 	"github.com/quorate/quorate/shard"
 )
 
-// Bounds of questions to leaders.
-const (
-	maxAsking   = 4096 // questions that wait for one range; half of them may be about one key
-	maxAskBatch = 512  // questions in one message
-)
+// maxAsking bounds the questions that wait for one range; half of them may be about one key.
+const maxAsking = 4096
 
 var (
 	errNotAsked = errors.New("the leader of the key's range cannot be asked")
@@ -69,10 +67,8 @@ func (a *asker) left(p *question) {
 // it and will not, errAskLost that it may have, or may yet. Nobody asks twice.
 func (n *Node) ask(q quota.Ask) (quota.Answer, error) {
 	r := shard.Of(q.Key, n.cfg.Ranges)
-	if s := n.seats[r]; s != nil {
-		if out := s.answer([]quota.Ask{q}); out != nil {
-			return out[0], nil
-		}
+	if out := n.ranges.Of(r).Decide([]quota.Ask{q}); out != nil {
+		return out[0], nil
 	}
 	p := &question{ask: q, done: make(chan struct{})}
 	if !n.enqueue(r, p) {
@@ -139,7 +135,7 @@ func (n *Node) leave(r quota.RangeID, p *question) error {
 func (a *asker) next() []*question {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	n := min(len(a.queue), maxAskBatch)
+	n := min(len(a.queue), replica.MaxDecide)
 	if n == 0 {
 		a.busy, a.queue, a.keys = false, nil, nil
 		return nil
@@ -168,7 +164,7 @@ func (n *Node) sendAsks(r quota.RangeID, batch []*question) {
 	answers, err := n.askLeader(r, batch)
 	for i, p := range batch {
 		if p.err = err; err == nil {
-			p.answer = decodeAnswer(answers[i])
+			p.answer = peerproto.DecodeAnswer(answers[i])
 		}
 		close(p.done)
 	}
@@ -181,7 +177,7 @@ func (n *Node) askLeader(r quota.RangeID, batch []*question) ([]*peerv1.AskAnswe
 	}
 	msg := &peerv1.CallAsk{Range: uint32(r), Incarnation: uint64(batch[0].ask.Incarnation)}
 	for _, p := range batch {
-		msg.Asks = append(msg.Asks, encodeAsk(&p.ask))
+		msg.Asks = append(msg.Asks, peerproto.EncodeAsk(&p.ask))
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), n.cfg.AskWait)
 	defer cancel()
@@ -200,97 +196,4 @@ func (n *Node) askLeader(r quota.RangeID, batch []*question) ([]*peerv1.AskAnswe
 		return nil, errNotAsked
 	}
 	return nil, errAskLost
-}
-
-// answerAsks decides a peer's questions, if this node leads the range.
-func (n *Node) answerAsks(from quota.NodeID, msg *peerv1.CallAsk) *peerv1.CallAskResult {
-	out := &peerv1.CallAskResult{}
-	s := n.seats[quota.RangeID(msg.Range)]
-	if s == nil || len(msg.Asks) > maxAskBatch {
-		return out
-	}
-	asks := make([]quota.Ask, len(msg.Asks))
-	for i, a := range msg.Asks {
-		asks[i] = decodeAsk(a)
-		asks[i].From, asks[i].Incarnation = from, quota.Incarnation(msg.Incarnation)
-	}
-	for _, a := range s.answer(asks) {
-		out.Answers = append(out.Answers, encodeAnswer(a))
-	}
-	return out
-}
-
-// answer decides questions; nil if this node does not lead the range. What the log has
-// to grant first waits for that, three quarters of the time that callers do.
-func (s *seat) answer(asks []quota.Ask) []quota.Answer {
-	out, open := make([]quota.Answer, len(asks)), make([]int, len(asks))
-	for i := range asks {
-		open[i] = i
-	}
-	timer := time.NewTimer(s.node.cfg.AskWait * 3 / 4)
-	defer timer.Stop()
-	for {
-		var committed chan struct{}
-		led := s.with(func(l *leader.Ledger, now quota.Time) {
-			again := make([]quota.Ask, len(open))
-			for i, at := range open {
-				again[i] = asks[at]
-			}
-			var wait []int
-			for i, a := range l.Ask(now, again) {
-				if out[open[i]] = a; a.Unsaved {
-					wait = append(wait, open[i])
-				}
-			}
-			if open = wait; len(open) > 0 && s.committed == nil {
-				s.committed = make(chan struct{})
-			}
-			committed = s.committed
-		})
-		switch {
-		case !led && len(open) == len(asks):
-			return nil
-		case !led || len(open) == 0:
-			return out
-		}
-		s.hasten()
-		select {
-		case <-committed:
-		case <-timer.C:
-			return out
-		case <-s.node.stop:
-			return out
-		}
-	}
-}
-
-func encodeAsk(a *quota.Ask) *peerv1.Ask {
-	return &peerv1.Ask{
-		Namespace: a.Key.Namespace, Limit: a.Key.Limit, Key: a.Key.Key,
-		Cost: int64(a.Cost), MaxWaitNanos: int64(a.MaxWait), Force: a.Force, Overdrawn: int64(a.Overdrawn),
-		Id: uint64(a.ID),
-	}
-}
-
-func decodeAsk(a *peerv1.Ask) quota.Ask {
-	return quota.Ask{
-		Key: key(a.GetNamespace(), a.GetLimit(), a.GetKey()), Cost: quota.Units(a.GetCost()),
-		MaxWait: time.Duration(a.GetMaxWaitNanos()), Force: a.GetForce(), Overdrawn: quota.Units(a.GetOverdrawn()),
-		ID: quota.Seq(a.GetId()),
-	}
-}
-
-func encodeAnswer(a quota.Answer) *peerv1.AskAnswer {
-	return &peerv1.AskAnswer{
-		Term: uint64(a.Term), Allowed: a.Allowed, Why: uint32(a.Why), WaitNanos: int64(a.Wait), Level: int64(a.Level),
-		RetryAfterNanos: int64(a.RetryAfter), ResetAfterNanos: int64(a.ResetAfter), Aside: int64(a.Aside), WindowStartUnixNanos: int64(a.WindowStart),
-	}
-}
-
-func decodeAnswer(a *peerv1.AskAnswer) quota.Answer {
-	return quota.Answer{
-		Term: quota.Term(a.GetTerm()), Allowed: a.GetAllowed(), Why: quota.Why(min(a.GetWhy(), 255)), Wait: time.Duration(a.GetWaitNanos()), Level: quota.Units(a.GetLevel()),
-		RetryAfter: time.Duration(a.GetRetryAfterNanos()), ResetAfter: time.Duration(a.GetResetAfterNanos()), Aside: quota.Units(min(max(0, a.GetAside()), int64(quota.Most))),
-		WindowStart: quota.Time(a.GetWindowStartUnixNanos()),
-	}
 }

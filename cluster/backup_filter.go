@@ -62,38 +62,6 @@ func withoutMembers(write func(io.Writer) error) func(io.Writer) error {
 	}
 }
 
-// restoredRange copies a snapshot of a range. The accounts and the history are copied as they are. Of
-// limits only the levels are: counts as they were booked. What members of the old
-// cluster held, or were promised, is free again: they will never report here, and what
-// they used of it after the backup is as unknown as all else that happened then.
-func restoredRange(w io.Writer, r io.Reader) error {
-	in, out := bufio.NewReaderSize(r, snapshotio.BufferSize), bufio.NewWriterSize(w, snapshotio.BufferSize)
-	if err := snapshotio.ReadMagic(in, rangeMagic); err != nil {
-		return fmt.Errorf("range snapshot: %w", err)
-	}
-	_, _ = out.WriteString(rangeMagic) // errors of a bufio.Writer stay until Flush
-	for n := 0; ; n++ {
-		part := &raftlogv1.RangeSnapshot{}
-		if err := (protodelim.UnmarshalOptions{MaxSize: maxRangePart}).UnmarshalFrom(in, part); err != nil {
-			return fmt.Errorf("range snapshot: levels, part %d: %w", n, snapshotio.NoEnd(err))
-		}
-		part.Term, part.LastUnixNanos = 0, 0 // terms begin anew
-		for _, l := range part.Levels {
-			l.Marks, l.UnloggedMicroTokens, l.AnswersMicroTokens, l.AnswersUntilUnixNanos = nil, 0, 0, 0
-		}
-		if _, err := (protodelim.MarshalOptions{MarshalOptions: snapshotio.Canonical}).MarshalTo(out, part); err != nil {
-			return err
-		}
-		if partEnds(part) {
-			break
-		}
-	}
-	if _, err := io.Copy(out, in); err != nil {
-		return err
-	}
-	return out.Flush()
-}
-
 // nothingLeft says that something follows the end.
 func nothingLeft(in *bufio.Reader) error {
 	if _, err := in.ReadByte(); !errors.Is(err, io.EOF) {

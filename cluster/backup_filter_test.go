@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"io"
 	"testing"
-	"time"
 
 	"google.golang.org/protobuf/encoding/protodelim"
 	"google.golang.org/protobuf/proto"
@@ -60,46 +59,5 @@ func TestRestoredMeta(t *testing.T) {
 	}
 	if restoredMeta(io.Discard, bytes.NewReader(append(bytes.Clone(in), 0))) == nil {
 		t.Error("what follows the end is not noticed")
-	}
-}
-
-// TestRestoredRange: of levels the members' part is gone; accounts are as they were.
-func TestRestoredRange(t *testing.T) {
-	f := newRangeFSM(func() time.Duration { return 0 })
-	level := &raftlogv1.KeyLevel{
-		Namespace: "api", Limit: "user", Key: "acme", LevelMicroTokens: 5, FullAtUnixNanos: 1 << 60,
-		Marks: []*raftlogv1.Mark{{Node: "n1", Out: 3}}, UnloggedMicroTokens: 7, AnswersMicroTokens: 9, AnswersUntilUnixNanos: 1 << 60,
-	}
-	f.Apply(1, 1, snapshotio.Encode(&raftlogv1.RangeCommand{Change: &raftlogv1.RangeCommand_Checkpoint{Checkpoint: &raftlogv1.Checkpoint{AtUnixNanos: 4, Levels: []*raftlogv1.KeyLevel{level}}}}))
-	write, err := f.Snapshot()
-	if err != nil {
-		t.Fatal(err)
-	}
-	var in, out bytes.Buffer
-	if err := write(&in); err != nil {
-		t.Fatal(err)
-	}
-	whole := bytes.Clone(in.Bytes())
-	if err := restoredRange(&out, &in); err != nil {
-		t.Fatal(err)
-	}
-	again, err := readBackupRange(&out)
-	if err != nil {
-		t.Fatal(err)
-	}
-	list := again.levels.all(0, 0)
-	if len(list) != 1 {
-		t.Fatalf("%d levels", len(list))
-	}
-	if l := list[0]; l.Level != 5 || len(l.Marks) != 0 || l.Unlogged != 0 || l.Answers != 0 || l.AnswersUntil != 0 {
-		t.Errorf("%+v", l)
-	}
-	for n := range whole {
-		var out bytes.Buffer
-		if restoredRange(&out, bytes.NewReader(whole[:n])) == nil {
-			if _, err := readBackupRange(&out); err == nil {
-				t.Errorf("%d of %d bytes are taken", n, len(whole))
-			}
-		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/quorate/quorate/cluster/control"
 	"github.com/quorate/quorate/cluster/membership"
+	"github.com/quorate/quorate/cluster/replica"
 	"github.com/quorate/quorate/internal/backup"
 	"github.com/quorate/quorate/internal/quota"
 )
@@ -72,8 +73,8 @@ func (c *BackupContent) add(name string, r io.Reader) error {
 	if err != nil {
 		return err
 	}
-	s := f.accounts.Stats()
-	c.Ranges = append(c.Ranges, RangeContent{Levels: len(f.levels.all(0, 0)), Accounts: s.Accounts, Requests: s.Requests, Transactions: s.Transactions})
+	s := f.Accounts.Stats()
+	c.Ranges = append(c.Ranges, RangeContent{Levels: len(f.Levels()), Accounts: s.Accounts, Requests: s.Requests, Transactions: s.Transactions})
 	return nil
 }
 
@@ -82,8 +83,8 @@ func readBackupMeta(r io.Reader) (*control.Machine, error) {
 	return m, decodeAll(m, r)
 }
 
-func readBackupRange(r io.Reader) (*rangeFSM, error) {
-	f := newRangeFSM(func() time.Duration { return 0 })
+func readBackupRange(r io.Reader) (*replica.Machine, error) {
+	f := replica.NewMachine(func() time.Duration { return 0 })
 	return f, decodeAll(f, r)
 }
 

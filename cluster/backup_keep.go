@@ -245,8 +245,8 @@ func (n *Node) backupHold(ctx context.Context, g *raftgroup.Group, id string, gr
 		return nil, raftgroup.ErrNotLeader
 	}
 	if group != metaGroup {
-		if s := n.seats[rangeOf(group)]; s != nil {
-			s.checkpoint(ctx, true)
+		if s := n.ranges.Of(rangeOf(group)); s != nil {
+			s.Checkpoint(ctx)
 		}
 		if err := n.accounts.Hold(rangeOf(group), id, holdLimit); err != nil {
 			return nil, err
@@ -296,10 +296,10 @@ func (n *Node) backupKeep(ctx context.Context, g *raftgroup.Group, id string, gr
 	case group == metaGroup:
 		write, err = n.meta.Snapshot()
 		write = withoutMembers(write)
-	case n.seats[rangeOf(group)] == nil:
+	case n.ranges.Of(rangeOf(group)) == nil:
 		err = raftgroup.ErrNotLeader
 	default:
-		write, err = n.seats[rangeOf(group)].fsm.Snapshot()
+		write, err = n.ranges.Of(rangeOf(group)).Machine.Snapshot()
 	}
 	if err != nil {
 		return nil, err

@@ -8,6 +8,7 @@ import (
 
 	"github.com/quorate/quorate/cluster/datadir"
 	"github.com/quorate/quorate/cluster/raftgroup"
+	"github.com/quorate/quorate/cluster/replica"
 	"github.com/quorate/quorate/internal/backup"
 	"github.com/quorate/quorate/internal/quota"
 )
@@ -104,7 +105,7 @@ func restoreGroups(open func() (io.ReadCloser, error), c *BackupContent, cfg *Re
 }
 
 func restoreGroup(in io.Reader, g *backup.Group, cfg *RestoreConfig) error {
-	filter := restoredRange
+	filter := replica.CopyForRestore
 	if g.Name == backup.GroupName(0) {
 		filter = restoredMeta
 	}

@@ -140,7 +140,7 @@ func storesOf(t testing.TB, data []byte) (out []*accounts.Replica) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		out = append(out, f.accounts)
+		out = append(out, f.Accounts)
 	}
 }
 

@@ -15,10 +15,9 @@ import (
 	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/cluster/peercall"
+	"github.com/quorate/quorate/cluster/replica"
 	"github.com/quorate/quorate/internal/quota"
-	"github.com/quorate/quorate/internal/snapshotio"
 	"github.com/quorate/quorate/internal/tracing"
-	"github.com/quorate/quorate/leader"
 )
 
 // handle dispatches a frame of a peer. It runs on the goroutine that reads the
@@ -27,10 +26,8 @@ func (n *Node) handle(from quota.NodeID, f *peerv1.Frame, answer func(*peerv1.Fr
 	switch b := f.Body.(type) {
 	case *peerv1.Frame_Raft:
 		n.host.HandleFrame(from, f, answer)
-	case *peerv1.Frame_Reports, *peerv1.Frame_PackedReports:
-		n.onReports(from, f)
-	case *peerv1.Frame_Grants:
-		n.onGrants(from, b.Grants)
+	case *peerv1.Frame_PackedReports:
+		n.ranges.OnReports(from, b.PackedReports)
 	case *peerv1.Frame_PackedGrants:
 		n.onPackedGrants(from, b.PackedGrants)
 	case *peerv1.Frame_Beacon:
@@ -65,29 +62,16 @@ func (n *Node) addCalls() {
 	n.accounts.AddCalls(t)
 	n.Store.AddCalls(t)
 	n.Recorder.AddCalls(t)
-	n.addDataCalls(t)
+	n.ranges.AddCalls(t)
+	peercall.Handle(t, peercall.Limit, func(_ context.Context, _ quota.NodeID, c *peerv1.CallSettle) (*peerv1.CallSettleResult, error) {
+		return n.onSettle(c), nil
+	})
 	n.members.AddCalls(t)
 	n.addBackupCalls(t)
 	peercall.Handle(t, peercall.Limit, func(ctx context.Context, _ quota.NodeID, c *peerv1.CallClient) (*peerv1.CallClientResult, error) {
 		return n.onClient(ctx, c)
 	})
 	n.calls = t
-}
-
-// addDataCalls adds the calls about keys: what they count, and decisions at their leaders.
-func (n *Node) addDataCalls(t peercall.Table) {
-	peercall.Handle(t, peercall.Limit, func(_ context.Context, _ quota.NodeID, c *peerv1.CallRates) (*peerv1.CallRatesResult, error) {
-		return n.ownRates(c), nil
-	})
-	peercall.Handle(t, peercall.Limit, func(_ context.Context, from quota.NodeID, c *peerv1.CallAsk) (*peerv1.CallAskResult, error) {
-		return n.answerAsks(from, c), nil
-	})
-	peercall.Handle(t, peercall.Limit, func(_ context.Context, _ quota.NodeID, c *peerv1.CallSettle) (*peerv1.CallSettleResult, error) {
-		return n.onSettle(c), nil
-	})
-	peercall.Handle(t, peercall.Limit, func(_ context.Context, _ quota.NodeID, c *peerv1.CallKeys) (*peerv1.CallKeysResult, error) {
-		return n.ownCounters(c), nil
-	})
 }
 
 // addBackupCalls adds the steps of a backup that another node makes.
@@ -129,7 +113,7 @@ func (n *Node) call(ctx context.Context, to quota.NodeID, c *peerv1.Call) (_ *pe
 }
 
 // MaxTop bounds the keys of one answer.
-const MaxTop = 1000
+const MaxTop = replica.MaxTop
 
 // TopRates asks all leaders for the keys with the highest demand and merges
 // what they say. Nodes that do not answer in a second are left out, and the
@@ -147,7 +131,7 @@ func (n *Node) TopRates(ctx context.Context, req *quoratev1.TopRatesRequest) (*q
 	}
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	answers := []*peerv1.CallRatesResult{n.ownRates(ask)}
+	answers := []*peerv1.CallRatesResult{n.ranges.Rates(ask)}
 	var mu sync.Mutex
 	var wg sync.WaitGroup
 	told := map[quota.NodeID]bool{} // who was asked, and answered
@@ -187,24 +171,8 @@ func missing(told map[quota.NodeID]bool) []string {
 	return out
 }
 
-// rateQuery is what a peer asks for.
-func rateQuery(req *peerv1.CallRates) leader.Query {
-	q := leader.Query{
-		Order: quota.RateOrder(req.Order), Top: int(min(max(req.Top, 1), MaxTop)), Prefix: req.KeyPrefix, Label: req.Label,
-		Limits: func(l quota.LimitName) bool {
-			return (req.Namespace == "" || l.Namespace == req.Namespace) && (req.Limit == "" || l.Limit == req.Limit)
-		},
-	}
-	after := &quoratev1.KeyRate{}
-	if len(req.After) > 0 && proto.Unmarshal(req.After, after) == nil {
-		k := ranked(after)
-		q.After = &k
-	}
-	return q
-}
-
 func (n *Node) mergeRates(answers []*peerv1.CallRatesResult, ask *peerv1.CallRates) *quoratev1.TopRatesResponse {
-	q := rateQuery(ask)
+	q := replica.RateQuery(ask)
 	out := &quoratev1.TopRatesResponse{RangesTotal: int32(n.cfg.Ranges), AsOf: timestamppb.Now()}
 	covered := map[uint32]bool{}
 	best := map[quota.Key]*quoratev1.KeyRate{}
@@ -224,64 +192,16 @@ func (n *Node) mergeRates(answers []*peerv1.CallRatesResult, ask *peerv1.CallRat
 		}
 	}
 	for _, k := range best {
-		if r := ranked(k); !quota.HasLabel(k.Key, q.Label) || q.After != nil && q.Order.Compare(q.After, &r) >= 0 {
+		if r := replica.Ranked(k); !quota.HasLabel(k.Key, q.Label) || q.After != nil && q.Order.Compare(q.After, &r) >= 0 {
 			continue // from a node of a version that does not look at these
 		}
 		out.Keys = append(out.Keys, k)
 	}
 	slices.SortFunc(out.Keys, func(a, b *quoratev1.KeyRate) int {
-		x, y := ranked(a), ranked(b)
+		x, y := replica.Ranked(a), replica.Ranked(b)
 		return q.Order.Compare(&x, &y)
 	})
 	out.Keys = out.Keys[:min(q.Top, len(out.Keys))]
 	out.RangesCovered = int32(len(covered))
-	return out
-}
-
-// ranked is what a rate is ranked by.
-func ranked(k *quoratev1.KeyRate) quota.KeyRate {
-	return quota.KeyRate{
-		Key: key(k.Namespace, k.Limit, k.Key), Rate: k.Rate, Demand: k.Demand, Utilisation: k.Utilisation,
-		Attempted: k.Attempted, Admitted: k.Admitted, Refused: k.Refused, Remaining: k.Remaining,
-		OverAdmitted: quota.Units(k.OverAdmitted * float64(quota.Token)), Needless: quota.Units(k.NeedlessRefusals * float64(quota.Token)),
-		NeedlessAtMost: quota.Units(k.NeedlessRefusalsAtMost * float64(quota.Token)),
-	}
-}
-
-// ownRates are the rates of the ranges led here.
-func (n *Node) ownRates(req *peerv1.CallRates) *peerv1.CallRatesResult {
-	out := &peerv1.CallRatesResult{}
-	q := rateQuery(req)
-	out.Limits = n.ownErrors(q.Limits)
-	for _, s := range n.seats {
-		s.with(func(l *leader.Ledger, now quota.Time) {
-			out.Ranges = append(out.Ranges, uint32(s.id))
-			for _, k := range l.Rates(now, q) {
-				out.Keys = append(out.Keys, snapshotio.Encode(n.keyRate(s, l.Term(), &k)))
-			}
-		})
-	}
-	return out
-}
-
-func (n *Node) keyRate(s *seat, term quota.Term, k *quota.KeyRate) *quoratev1.KeyRate {
-	return &quoratev1.KeyRate{
-		Namespace: k.Key.Namespace, Limit: k.Key.Limit, Key: k.Key.Key,
-		Rate: k.Rate, Demand: k.Demand, Attempted: k.Attempted, Admitted: k.Admitted, Refused: k.Refused,
-		Remaining: k.Remaining, Range: uint32(s.id), Leader: string(n.cfg.Self), Term: uint64(term),
-		Rule: limitProto(k.Limit), Members: int32(k.Members), Utilisation: k.Utilisation,
-		OverAdmitted: tokens(k.OverAdmitted), NeedlessRefusals: tokens(k.Needless), NeedlessRefusalsAtMost: tokens(k.NeedlessAtMost),
-	}
-}
-
-func limitProto(l *quota.Limit) *quoratev1.Limit {
-	c := quoratev1.Ceiling_CEILING_SOFT
-	if l.Ceiling == quota.Hard {
-		c = quoratev1.Ceiling_CEILING_HARD
-	}
-	out := &quoratev1.Limit{Namespace: l.Namespace, Name: l.LimitName.Limit, Burst: l.Burst, Ceiling: c}
-	if l.Rate != (quota.Rate{}) { // what counts what is in flight has none
-		out.Rate = l.Rate.String()
-	}
 	return out
 }

@@ -74,6 +74,23 @@ func (n *Node) compareClocks() bool {
 	return true
 }
 
+// clockLoop compares the clock with those of others, and steers it.
+func (n *Node) clockLoop() {
+	defer n.done.Done()
+	tick := time.NewTicker(steerEvery * 3 / 4)
+	defer tick.Stop()
+	for {
+		select {
+		case <-n.stop:
+			return
+		case <-tick.C:
+		}
+		n.compareClocks()
+		n.clock.steer()
+		n.expire(n.clock.now())
+	}
+}
+
 // clockAgreed reports whether most members agreed on the time at the last look, and this node's clock
 // shows it.
 func (n *Node) clockAgreed() bool { return n.agreed.Load() && n.clock.off().Abs() <= clockBound }

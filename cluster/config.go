@@ -57,7 +57,6 @@ type Config struct {
 	// on; nil is off.
 	Tracer *tracing.Tracer
 
-	earlier uint32           // tests: as an earlier version, which reads so many packed forms less
 	wall    func() time.Time // tests: the wall clock
 	Version string
 

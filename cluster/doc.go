@@ -5,7 +5,7 @@
 //	             Check                      reports, grants
 //	callers ──> aggregator ──> memberLoop ──────────────────> wire ──> peers
 //	                               ^   └─ own ranges ─┐
-//	                               └──── grants ──── seats (one ledger per range led here)
+//	                               └──── grants ──── replicas (one ledger per range led here)
 //	                                                  │ checkpoints
 //	                    limits <── meta group         └──> range groups (raftgroup)
 //
@@ -14,12 +14,9 @@
 //   - The member loop is the only one that drives the aggregator (Collect,
 //     Apply, SetLeader, SetLimits, Sweep); everybody else puts work into its
 //     bounded inbox. Check runs on the callers' goroutines.
-//   - A seat is a range led here: a ledger under a mutex of its own. The goroutine that
-//     reads a connection waits for none of them: reports of a member are booked by one of
-//     their own, and those to a range that is busy by one of that range (intake.go).
-//   - The keeper checkpoints and sweeps the seats. What members wait for the saver
-//     writes, in entries of its own, also between those of the keeper.
-//   - The herald sends beacons, and waits for nothing else.
+//   - The replicas of ranges (package replica) have goroutines of their own that book reports
+//     and write checkpoints.
+//   - The beacon loop sends beacons, and waits for nothing else.
 //
 // # Who leads
 //

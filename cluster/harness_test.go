@@ -279,12 +279,9 @@ func (c *trio) awaitLogged(keys ...quota.Key) {
 	c.eventually(patience, "the logs have what was used", func() error {
 		for _, n := range c.running() {
 			for _, k := range keys {
-				f := n.seats[shard.Of(k, c.ranges)].fsm.levels
-				f.mu.Lock()
-				l, there := f.levels[k]
-				f.mu.Unlock()
-				if !there || l.Level >= quota.Token {
-					return fmt.Errorf("%s has %+v of %v", n.cfg.Self, l, k)
+				logged := n.ranges.Of(shard.Of(k, c.ranges)).Machine.Levels()
+				if !slices.ContainsFunc(logged, func(l quota.KeyLevel) bool { return l.Key == k && l.Level < quota.Token }) {
+					return fmt.Errorf("%s has %d levels, and not that %v is used up", n.cfg.Self, len(logged), k)
 				}
 			}
 		}

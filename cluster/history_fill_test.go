@@ -129,7 +129,7 @@ func TestHistoryFill(t *testing.T) {
 		}
 	}
 	for r := range quota.RangeID(ranges) {
-		sum, _, err := n.Files.Keys.Read(r, n.seats[r].fsm.history, l, begin, begin+3000*60)
+		sum, _, err := n.Files.Keys.Read(r, n.ranges.Of(r).Machine.History, l, begin, begin+3000*60)
 		if top := sum.Top(l, 5); err != nil || len(top.Keys) != 1 || top.Keys[0].Attempted != 3000*quota.Token {
 			t.Fatalf("range %d: %+v, %v", r, top, err)
 		}

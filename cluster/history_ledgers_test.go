@@ -9,17 +9,19 @@ import (
 
 	"github.com/quorate/quorate/internal/history"
 	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/leader"
 )
 
 // TestHistoryLetsLedgersGo: a node that gives a range up keeps nothing of the ledger, which has all keys of
 // the range, for what it has measured of it.
 func TestHistoryLetsLedgersGo(t *testing.T) {
 	n := loneNode()
-	s := n.seats[0]
-	s.lead(2)
+	r := n.ranges.Of(0)
+	r.Lead(2)
 	n.Recorder.Uploader.MeasureAll(1)
-	ledger := weak.Make(s.ledger)
-	s.follow()
+	var ledger weak.Pointer[leader.Ledger]
+	r.With(func(l *leader.Ledger, _ quota.Time) { ledger = weak.Make(l) })
+	r.Follow()
 	runtime.GC()
 	if ledger.Value() != nil {
 		t.Fatal("the ledger is still reachable")

@@ -24,8 +24,8 @@ type historyNode struct{ *Node }
 func (n historyNode) Now() quota.Time { return n.clock.now() }
 
 func (n historyNode) Replica(r quota.RangeID) *recorder.Replica {
-	if s := n.seats[r]; s != nil {
-		return s.fsm.history
+	if s := n.ranges.Of(r); s != nil {
+		return s.Machine.History
 	}
 	return nil
 }
@@ -35,7 +35,7 @@ func (n historyNode) Open(r quota.RangeID) bool {
 }
 
 func (n historyNode) WithLedger(r quota.RangeID, f func(l *leader.Ledger, now quota.Time)) {
-	n.seats[r].with(f)
+	n.ranges.Of(r).With(f)
 }
 
 func (n historyNode) Propose(ctx context.Context, r quota.RangeID, entry []byte) error {

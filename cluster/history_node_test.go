@@ -72,22 +72,23 @@ func (h *historyLoad) await(c *trio, l quota.LimitName, what string) {
 func (c *trio) list() {
 	c.t.Helper()
 	for _, n := range c.running() {
-		for _, s := range n.seats {
+		for id := range quota.RangeID(c.ranges) {
+			r := n.ranges.Of(id).Machine.History
 			m := recorder.Second(n.clock.now()).Slot().Minute()
-			s.fsm.history.Mu.Lock()
-			s.fsm.history.Listed = m - 3
-			s.fsm.history.Mu.Unlock()
+			r.Mu.Lock()
+			r.Listed = m - 3
+			r.Mu.Unlock()
 		}
 	}
 	c.eventually(patience, "keys are listed", func() error {
 		for _, n := range c.running() {
-			for _, s := range n.seats {
-				r := s.fsm.history
+			for id := range quota.RangeID(c.ranges) {
+				r := n.ranges.Of(id).Machine.History
 				r.Mu.Lock()
 				waits := r.Collector != nil && (len(r.Lists) > 0 || r.Listed < recorder.Second(n.clock.now()).Slot().Minute()-2)
 				r.Mu.Unlock()
 				if waits {
-					return fmt.Errorf("range %d has not", s.id)
+					return fmt.Errorf("range %d has not", id)
 				}
 			}
 		}

@@ -11,10 +11,9 @@ import (
 
 	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/cluster/replica"
 	"github.com/quorate/quorate/cluster/transport"
 	"github.com/quorate/quorate/internal/quota"
-	"github.com/quorate/quorate/internal/snapshotio"
-	"github.com/quorate/quorate/leader"
 	"github.com/quorate/quorate/shard"
 )
 
@@ -67,7 +66,7 @@ func (n *Node) counters(ctx context.Context, k quota.Key, reset bool) ([]*quorat
 // awaitCounter asks again while the range has no leader, until ctx ends. A reset whose answer was
 // lost is asked for under the same id.
 func (n *Node) awaitCounter(ctx context.Context, k quota.Key, reset bool) (*quoratev1.KeyRate, error) {
-	var id resetID
+	var id replica.ResetID
 	if reset {
 		_, _ = rand.Read(id[:]) // never fails
 	}
@@ -102,7 +101,7 @@ var errMaybeReset = errors.New("the outcome is not known")
 // counter asks the leader of one counter's range. A NoLeaderError is errMaybeReset too if the leader
 // may have done what was asked.
 func (n *Node) counter(ctx context.Context, k quota.Key, ask *peerv1.CallKeys) (*quoratev1.KeyRate, error) {
-	res := n.ownCounters(ask)
+	res := n.ranges.Counters(ask)
 	if len(res.Keys[0]) == 0 && !res.Unknown {
 		r := shard.Of(k, n.cfg.Ranges)
 		to := n.routes.leader(r)
@@ -127,58 +126,4 @@ func (n *Node) counter(ctx context.Context, k quota.Key, ask *peerv1.CallKeys) (
 	}
 	out := &quoratev1.KeyRate{}
 	return out, proto.Unmarshal(res.Keys[0], out)
-}
-
-// ownCounters answers for the ranges led here.
-func (n *Node) ownCounters(ask *peerv1.CallKeys) *peerv1.CallKeysResult {
-	out := &peerv1.CallKeysResult{Keys: make([][]byte, len(ask.Keys))}
-	if ask.Reset_ && len(ask.RequestId) != len(resetID{}) {
-		return out
-	}
-	for i, c := range ask.Keys {
-		k := key(c.Namespace, c.Limit, c.Key)
-		s := n.seats[shard.Of(k, n.cfg.Ranges)]
-		if s == nil {
-			continue
-		}
-		s.with(func(l *leader.Ledger, now quota.Time) {
-			if ask.Reset_ && !s.resets.done(resetID(ask.RequestId)) {
-				if ask.Repeated {
-					out.Unknown = true
-					return
-				}
-				l.Reset(now, k)
-				s.resets.add(resetID(ask.RequestId))
-			}
-			if rate, ok := l.Key(now, k); ok {
-				out.Keys[i] = snapshotio.Encode(n.keyRate(s, l.Term(), &rate))
-			}
-		})
-	}
-	return out
-}
-
-// resetID names one reset of one counter.
-type resetID [16]byte
-
-// recentResets are the resets that a leader has carried out: a repetition of one of them does
-// nothing. They end with its term, since nothing says then whether the log has the reset.
-type recentResets struct {
-	seen   map[resetID]bool
-	oldest []resetID
-}
-
-const maxRecentResets = 4096
-
-func (r *recentResets) done(id resetID) bool { return r.seen[id] }
-
-func (r *recentResets) add(id resetID) {
-	if r.seen == nil {
-		r.seen = map[resetID]bool{}
-	}
-	if len(r.oldest) == maxRecentResets {
-		delete(r.seen, r.oldest[0])
-		r.oldest = r.oldest[1:]
-	}
-	r.seen[id], r.oldest = true, append(r.oldest, id)
 }

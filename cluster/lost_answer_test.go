@@ -10,6 +10,7 @@ import (
 
 	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/cluster/replica"
 	"github.com/quorate/quorate/cluster/transport"
 	"github.com/quorate/quorate/internal/pki"
 	"github.com/quorate/quorate/internal/quota"
@@ -76,8 +77,8 @@ func TestResetIsMadeOnce(t *testing.T) {
 		c.awaitRemaining(k, 8)
 		time.Sleep(3 * n2.cfg.Sync)
 	}
-	res := n1.ownCounters(&peerv1.CallKeys{
-		Reset_: true, RequestId: make([]byte, len(resetID{})), Repeated: true,
+	res := n1.ranges.Counters(&peerv1.CallKeys{
+		Reset_: true, RequestId: make([]byte, len(replica.ResetID{})), Repeated: true,
 		Keys: []*peerv1.CounterKey{{Namespace: k.Namespace, Limit: k.Limit, Key: k.Key}},
 	})
 	if !res.Unknown || len(res.Keys[0]) != 0 {

@@ -89,9 +89,6 @@ func (n *Node) poke() {
 	}
 }
 
-// maxFrameEntries bounds one frame of reports.
-const maxFrameEntries = 16384
-
 // send delivers reports: those of ranges led here are booked at once, the
 // others leave in one frame for each leader.
 func (n *Node) send(reports []quota.Report) {
@@ -117,70 +114,21 @@ func (n *Node) send(reports []quota.Report) {
 }
 
 func (n *Node) bookOwn(r *quota.Report) {
-	if g, ok := n.bookReport(n.intakes.get(n.cfg.Self), r, nil); ok {
+	if g, ok := n.ranges.BookOwn(r); ok {
 		n.apply(n.clock.now(), &g)
-	}
-}
-
-// push sends grants that answer no report. One that does not arrive is made
-// again.
-func (n *Node) push(grants []quota.Grant) {
-	for i := range grants {
-		g := &grants[i]
-		if g.To != n.cfg.Self {
-			n.sendGrants(g.To, []*quota.Grant{g})
-			continue
-		}
-		n.toMember(func(now quota.Time) { n.apply(now, g) })
 	}
 }
 
 // sendReports sends reports to a leader, as many in a frame as it takes. If one is lost
 // its keys are reported again: counters are cumulative.
 func (n *Node) sendReports(to quota.NodeID, list []*quota.Report) {
-	inFrames(list, func(r *quota.Report) int { return len(r.Entries) }, func(part []*quota.Report) { n.sendReportsFrame(to, part) })
-}
-
-// sendGrants sends grants to a member, as many in a frame as it takes.
-func (n *Node) sendGrants(to quota.NodeID, list []*quota.Grant) {
-	inFrames(list, func(g *quota.Grant) int { return len(g.Entries) }, func(part []*quota.Grant) { n.sendGrantsFrame(to, part) })
-}
-
-// inFrames calls send with one part of the list after the other, each of at most
-// maxFrameEntries entries if no message alone has more.
-func inFrames[T any](list []T, entriesOf func(T) int, send func([]T)) {
-	entries, first := 0, 0
-	for i, m := range list {
-		if entries+entriesOf(m) > maxFrameEntries {
-			send(list[first:i])
-			entries, first = 0, i
-		}
-		entries += entriesOf(m)
-	}
-	send(list[first:])
+	peerproto.InFrames(list, func(r *quota.Report) int { return len(r.Entries) }, func(part []*quota.Report) { n.sendReportsFrame(to, part) })
 }
 
 func (n *Node) sendFrame(to quota.NodeID, f *peerv1.Frame) {
 	if err := n.net.Send(to, peerv1.Lane_LANE_DATA, f); err != nil {
 		n.stats.unsent.Inc()
 	}
-}
-
-func (n *Node) answerReports(to quota.NodeID, grants []*quota.Grant) {
-	if len(grants) > 0 {
-		n.stats.grants.Add(float64(len(grants)))
-		n.sendGrants(to, grants)
-	}
-}
-
-// onGrants passes grants to the member loop.
-func (n *Node) onGrants(from quota.NodeID, msg *peerv1.Grants) {
-	n.toMember(func(now quota.Time) {
-		for _, pg := range msg.Grants {
-			g := peerproto.DecodeGrant(from, n.cfg.Self, pg)
-			n.apply(now, &g)
-		}
-	})
 }
 
 // toMember has the member loop take grants. When its inbox is full they are

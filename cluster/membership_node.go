@@ -16,7 +16,6 @@ import (
 	"github.com/quorate/quorate/cluster/transport"
 	"github.com/quorate/quorate/internal/quota"
 	"github.com/quorate/quorate/internal/snapshotio"
-	"github.com/quorate/quorate/leader"
 )
 
 // membership is the part of the settings that the membership needs.
@@ -79,14 +78,12 @@ func (n memberNode) Arrange(v *membership.View) error {
 	n.routes.setPeers(peers)
 	err := n.net.SetPeers(peers)
 	n.post(func(quota.Time) { n.agg.SetNodes(len(v.IDs)) })
-	for _, s := range n.seats {
-		s.with(func(l *leader.Ledger, _ quota.Time) { l.SetNodes(len(v.IDs)) })
-	}
+	n.ranges.SetNodes(len(v.IDs))
 	return err
 }
 
 func (n memberNode) Dropped(r quota.RangeID) {
-	n.seats[r].fsm.clear()
+	n.ranges.Of(r).Machine.Clear()
 	n.Recorder.Forget(r)
 }
 
@@ -109,17 +106,17 @@ func (n memberNode) OpenMeta(v *membership.View, found bool) error {
 
 // OpenRange implements membership.Node.
 func (n memberNode) OpenRange(v *membership.View, r quota.RangeID, found bool) error {
-	s := n.seats[r]
+	at := n.ranges.Of(r)
 	_, err := n.host.Open(raftgroup.GroupOptions{
-		ID: group(s.id), Name: raftgroup.GroupName(group(s.id)), Voters: v.Ranges[s.id].Voters, Join: !found, FSM: s.fsm,
+		ID: group(r), Name: raftgroup.GroupName(group(r)), Voters: v.Ranges[r].Voters, Join: !found, FSM: at.Machine,
 		Fence: func(uint64) []byte {
 			return snapshotio.Encode(&raftlogv1.RangeCommand{Change: &raftlogv1.RangeCommand_TermStart{TermStart: n.termStart()}})
 		},
-		OnLeading:   func(term uint64) { s.lead(quota.Term(term)) },
-		OnFollowing: s.follow,
+		OnLeading:   func(term uint64) { at.Lead(quota.Term(term)) },
+		OnFollowing: at.Follow,
 		OnLeader: func(id quota.NodeID) {
-			if id == "" && n.routes.unknown(s.id, n.cfg.Self) {
-				n.tellLost([]quota.RangeID{s.id})
+			if id == "" && n.routes.unknown(r, n.cfg.Self) {
+				n.leadersLost([]quota.RangeID{r})
 			}
 		},
 	})

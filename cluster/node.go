@@ -24,6 +24,7 @@ import (
 	"github.com/quorate/quorate/cluster/peercall"
 	"github.com/quorate/quorate/cluster/raftgroup"
 	"github.com/quorate/quorate/cluster/recorder"
+	"github.com/quorate/quorate/cluster/replica"
 	"github.com/quorate/quorate/cluster/transport"
 	"github.com/quorate/quorate/internal/elapsed"
 	"github.com/quorate/quorate/internal/events"
@@ -52,7 +53,7 @@ type Node struct {
 	net      *transport.Net
 	host     *raftgroup.Host
 	meta     *control.Machine
-	seats    map[quota.RangeID]*seat // every range, whether it has a replica here or not
+	ranges   *replica.Set // of every range, whether its group is open here or not
 	accounts *accounts.Service
 	members  *membership.Service
 
@@ -68,8 +69,6 @@ type Node struct {
 	wait   grantwait.Waiters
 	askers []asker // by range
 
-	intakes intakes
-
 	reserved reservations
 	clients  clients
 	hub      events.Hub
@@ -82,11 +81,9 @@ type Node struct {
 	routes   routes
 	observer *observer
 	stats    stats
-	live     liveErrors
 
 	beaconNow chan struct{}
 	stop      chan struct{}
-	hasty     chan *seat // seats whose checkpoint is wanted at once; each at most once
 	done      sync.WaitGroup
 	closed    sync.Once
 }
@@ -135,16 +132,12 @@ func Start(cfg Config) (*Node, error) {
 func newNode(cfg Config, v *membership.View, stored bool, lock *datadir.Lock, s starts) *Node {
 	n := &Node{
 		cfg: cfg, log: cfg.Logger, inc: s.inc, first: s.first, prior: s.prior, lock: lock,
-		seats: map[quota.RangeID]*seat{},
 		inbox: make(chan func(quota.Time), inboxSize), wake: make(chan struct{}, 1),
-		beaconNow: make(chan struct{}, 1), stop: make(chan struct{}), hasty: make(chan *seat, cfg.Ranges),
+		beaconNow: make(chan struct{}, 1), stop: make(chan struct{}),
 	}
 	n.clock.init(cfg.wall, elapsed.New())
 	n.observer = newObserver()
 	n.members = membership.NewService(cfg.membership(s), v, stored, memberNode{n})
-	for r := range quota.RangeID(cfg.Ranges) {
-		n.seats[r] = &seat{id: r, node: n, fsm: newRangeFSM(n.clock.mono)}
-	}
 	n.routes.init(cfg.Ranges)
 	n.meta = control.NewMachine(n.limitsChanged, n.overridden)
 	n.meta.Reloaded, n.meta.Regrouped = n.announce, n.members.Changed
@@ -159,13 +152,14 @@ func newNode(cfg Config, v *membership.View, stored bool, lock *datadir.Lock, s 
 	n.agg.Afterlife(inherited)
 	n.active.Store(n.meta.Current())
 	n.askers = make([]asker, cfg.Ranges)
+	n.stats.init(n, cfg.Registry)
+	n.ranges = n.newReplicas()
 	n.accounts = newAccounts(n)
 	n.reserved.init()
 	n.clients.init(n)
 	n.Recorder = n.newHistory()
 	n.clients.journal.open(&cfg, s.inc, n.log)
 	n.addCalls()
-	n.stats.init(n, cfg.Registry)
 	return n
 }
 
@@ -179,7 +173,7 @@ func (n *Node) open(v *membership.View) error {
 		Cluster: n.cfg.Cluster, Self: n.cfg.Self, Incarnation: n.inc, Ranges: uint32(n.cfg.Ranges),
 		Listener: n.cfg.Listener, Peers: peers, Logger: n.log, TLS: n.cfg.TLS,
 		Level: membership.Level, Required: func() uint32 { return n.members.View().Table.Level() },
-		First: n.first, Returns: n.members.Lost, Packed: n.cfg.packedForm(),
+		First: n.first, Returns: n.members.Lost, Packed: peerproto.PackedForm,
 		Handle: n.handle, OnPeer: n.onPeer,
 		HandleSnapshot: func(from quota.NodeID, h *peerv1.Frame, body io.Reader) *peerv1.Frame {
 			return n.host.HandleSnapshot(from, h, body)
@@ -197,7 +191,7 @@ func (n *Node) open(v *membership.View) error {
 	}
 	n.net.Start()
 	n.done.Add(1)
-	go n.herald() // first: who starts now is to know what the clocks here say
+	go n.beaconLoop() // first: who starts now is to know what the clocks here say
 	n.setClock()
 	return n.members.Open()
 }
@@ -207,11 +201,11 @@ func (n *Node) termStart() *raftlogv1.TermStart {
 }
 
 func (n *Node) run() {
-	n.done.Add(4)
+	n.done.Add(3)
 	go n.clientLoop()
-	go n.saver()
 	go n.memberLoop()
-	go n.keeper()
+	go n.clockLoop()
+	n.ranges.Start()
 	n.Store.Start()
 	n.Recorder.Start()
 	n.members.Start()
@@ -223,7 +217,7 @@ func (n *Node) run() {
 // as ctx allows. It goes on deciding, and leads nothing any more. There is no way back.
 func (n *Node) Retire(ctx context.Context) {
 	n.retired.Store(true)
-	n.tend(ctx, func(*seat) bool { return true })
+	n.ranges.CheckpointAll(ctx)
 	n.Recorder.HandOver(ctx)
 	n.host.Retire(ctx)
 }
@@ -251,11 +245,12 @@ func (n *Node) Close(ctx context.Context) error {
 		n.accounts.Drain(ctx) // first: what it does is in the history
 		n.Recorder.Finish(ctx)
 		if n.host != nil {
-			n.tend(ctx, func(*seat) bool { return true })
+			n.ranges.CheckpointAll(ctx)
 			errs = append(errs, n.host.Close(ctx))
 		}
 		close(n.stop)
 		n.members.Close()
+		n.ranges.Close()
 		n.Store.Close()
 		n.accounts.Close()
 		n.keeps.close()
@@ -284,6 +279,7 @@ func (n *Node) Kill() error {
 		errs = append(errs, n.net.Close(), n.host.Kill())
 		close(n.stop)
 		n.members.Close()
+		n.ranges.Close()
 		n.Store.Close()
 		n.accounts.Close()
 		n.keeps.close()

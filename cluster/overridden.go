@@ -2,16 +2,13 @@ package cluster
 
 import (
 	"github.com/quorate/quorate/internal/quota"
-	"github.com/quorate/quorate/leader"
 )
 
 // overridden is told after the overrides of keys have changed; nil stands for
 // all keys. It is called on the goroutine that applies the meta group's log,
 // under no lock.
 func (n *Node) overridden(keys []quota.Key) {
-	for _, s := range n.seats {
-		s.with(func(l *leader.Ledger, now quota.Time) { l.Overridden(now, keys) })
-	}
+	n.ranges.Overridden(keys)
 	n.post(func(now quota.Time) { n.agg.Overridden(now, keys) })
 	n.clients.overridden(keys)
 }

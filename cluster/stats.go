@@ -4,18 +4,12 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-
-	"github.com/quorate/quorate/internal/quota"
-	"github.com/quorate/quorate/leader"
 )
 
-// stats are the node's own metrics. None has a label per range, and none a label per key
-// but those of topMetrics, which are few and not there by default.
+// stats are the node's own metrics. None has a label per range or key.
 type stats struct {
-	reports, reportedKeys, grants         prometheus.Counter
+	reports, reportedKeys                 prometheus.Counter
 	unsent, droppedGrants, refusedReports prometheus.Counter
-	droppedReports                        prometheus.Counter
-	checkpoints, failedCheckpoints        prometheus.Counter
 	waitTimeouts, unasked, expired        prometheus.Counter
 	clientReports                         prometheus.Counter
 	settlements                           *prometheus.CounterVec
@@ -29,13 +23,9 @@ func (s *stats) init(n *Node, reg prometheus.Registerer) {
 	}
 	s.reports = counter("quorate_reports_sent_total", "Reports that this node made, one for each range and round.")
 	s.reportedKeys = counter("quorate_reported_keys_total", "Keys in those reports.")
-	s.grants = counter("quorate_grants_sent_total", "Grants that this node's ledgers sent to other nodes.")
 	s.unsent = counter("quorate_messages_unsent_total", "Reports and grants that could not be queued to a peer; they are made again.")
 	s.droppedGrants = counter("quorate_grants_dropped_total", "Grants dropped because the inbox was full; they are asked for again.")
-	s.droppedReports = counter("quorate_reports_dropped_total", "Reports of other nodes, or of this one, dropped because too many were queued; they are made again.")
 	s.refusedReports = counter("quorate_reports_refused_total", "Reports of an old term, incarnation or sequence number.")
-	s.checkpoints = counter("quorate_checkpoints_total", "Checkpoints of levels written to range logs.")
-	s.failedCheckpoints = counter("quorate_checkpoints_failed_total", "Checkpoints that a range log did not take.")
 	s.waitTimeouts = counter("quorate_grant_waits_expired_total", "Checks that waited for a grant in vain.")
 	s.unasked = counter("quorate_leader_decide_failures_total", "Checks whose leader could not be asked, or did not answer in time; they follow when_cut_off.")
 	s.expired = counter("quorate_reservations_expired_total", "Reservations that nobody settled in time.")
@@ -53,14 +43,6 @@ func (s *stats) init(n *Node, reg prometheus.Registerer) {
 	}
 	gauge("quorate_keys", "Keys in this node's table.", func() float64 { return float64(n.agg.Len()) })
 	gauge("quorate_keys_limit", "Bound on keys in this node's table (max_keys).", func() float64 { return float64(n.cfg.MaxKeys) })
-	gauge("quorate_ranges_led", "Ranges that this node leads.", func() float64 {
-		led, _ := n.ledgerSizes()
-		return float64(led)
-	})
-	gauge("quorate_ledger_keys", "Keys in the ledgers of the ranges led here.", func() float64 {
-		_, keys := n.ledgerSizes()
-		return float64(keys)
-	})
 	gauge("quorate_reservations", "Reservations open on this node.", func() float64 { return float64(n.reserved.places.Held()) })
 	gauge("quorate_clients", "Client processes attached to this node.", func() float64 {
 		clients, _ := n.clients.count()
@@ -103,19 +85,5 @@ func (s *stats) init(n *Node, reg prometheus.Registerer) {
 		return -time.Duration(n.clock.correction.Load()).Seconds()
 	})
 	s.initJournal(n, reg)
-	reg.MustRegister(newLimitMetrics(n))
-	if n.cfg.TopKeys > 0 {
-		reg.MustRegister(newTopMetrics(n))
-	}
 	gauge("quorate_peers_connected", "Peers with live connections.", func() float64 { return float64(len(n.routes.upNodes())) })
-}
-
-func (n *Node) ledgerSizes() (led, keys int) {
-	for _, s := range n.seats {
-		s.with(func(l *leader.Ledger, _ quota.Time) {
-			led++
-			keys += l.Len()
-		})
-	}
-	return led, keys
 }

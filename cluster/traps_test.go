@@ -10,6 +10,7 @@ import (
 
 	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
 	raftlogv1 "github.com/quorate/quorate/api/gen/quorate/raftlog/v1"
+	"github.com/quorate/quorate/cluster/replica"
 	"github.com/quorate/quorate/internal/peerproto"
 	"github.com/quorate/quorate/internal/quota"
 	"github.com/quorate/quorate/internal/testspeed"
@@ -112,14 +113,18 @@ func oddKeys() (keys []quota.Key) {
 func TestTrapJoinedKeys(t *testing.T) {
 	keys := oddKeys()
 	report, grant := quota.Report{}, quota.Grant{}
-	levels := newLevelsFSM(noTime)
+	machine := replica.NewMachine(func() time.Duration { return 0 })
 	cp := &raftlogv1.Checkpoint{AtUnixNanos: 1}
 	for i, k := range keys {
 		report.Entries = append(report.Entries, quota.ReportEntry{Key: k, Used: quota.Units(i)})
 		grant.Entries = append(grant.Entries, quota.GrantEntry{Key: k, Tokens: quota.Units(i)})
-		cp.Levels = append(cp.Levels, encodeLevel(quota.KeyLevel{Key: k, Level: quota.Units(i), FullAt: 9}))
+		cp.Levels = append(cp.Levels, replica.EncodeLevel(quota.KeyLevel{Key: k, Level: quota.Units(i), FullAt: 9}))
 	}
-	levels.checkpoint(1, cp)
+	machine.Apply(1, 1, mustMarshal(t, &raftlogv1.RangeCommand{Change: &raftlogv1.RangeCommand_Checkpoint{Checkpoint: cp}}))
+	levels := map[quota.Key]quota.KeyLevel{}
+	for _, kl := range machine.Levels() {
+		levels[kl.Key] = kl
+	}
 	var overWire peerv1.Report
 	if err := proto.Unmarshal(mustMarshal(t, peerproto.EncodeReport(&report)), &overWire); err != nil {
 		t.Fatal(err)
@@ -135,7 +140,7 @@ func TestTrapJoinedKeys(t *testing.T) {
 		t.Error("a grant changed on its way")
 	}
 	for i, k := range keys {
-		if kl := levels.levels[k]; kl.Level != quota.Units(i) {
+		if kl := levels[k]; kl.Level != quota.Units(i) {
 			t.Errorf("%q: level %d in the log's state, want %d", k, kl.Level, i)
 		}
 	}

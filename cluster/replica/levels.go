@@ -1,4 +1,4 @@
-package cluster
+package replica
 
 import (
 	"iter"
@@ -11,13 +11,13 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// levelsFSM is the state of a range's group: the levels of keys that are not
-// full, as of the last checkpoint. A new leader starts from it.
-type levelsFSM struct {
+// levels are the levels of keys that are not full, as of the last checkpoint. A new leader makes its
+// ledger from them.
+type levels struct {
 	mono func() time.Duration // since the process started
 
-	mu     sync.Mutex
-	levels map[quota.Key]appliedLevel
+	mu    sync.Mutex
+	byKey map[quota.Key]appliedLevel
 	// now is the log's own clock: it runs on by what passes between two checkpoints of one
 	// leader, by that leader's clock. So it cannot be set: what the clocks of two leaders
 	// differ by is not in it, nor what passed while the range had none.
@@ -36,18 +36,18 @@ type appliedLevel struct {
 	until quota.Time // when the key is full again, by the log's clock
 }
 
-func newLevelsFSM(mono func() time.Duration) *levelsFSM {
-	return &levelsFSM{mono: mono, levels: map[quota.Key]appliedLevel{}}
+func newLevels(mono func() time.Duration) *levels {
+	return &levels{mono: mono, byKey: map[quota.Key]appliedLevel{}}
 }
 
 // all returns the levels of keys that are not full again, by the log's clock. When each was applied is
 // said by a clock that shows now when the process is mono old.
-func (f *levelsFSM) all(now quota.Time, mono time.Duration) []quota.KeyLevel {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	out := make([]quota.KeyLevel, 0, len(f.levels))
-	for _, l := range f.levels {
-		if l.until > f.now {
+func (ls *levels) all(now quota.Time, mono time.Duration) []quota.KeyLevel {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	out := make([]quota.KeyLevel, 0, len(ls.byKey))
+	for _, l := range ls.byKey {
+		if l.until > ls.now {
 			l.Applied = now.Add(l.at - mono)
 			out = append(out, l.KeyLevel)
 		}
@@ -56,38 +56,38 @@ func (f *levelsFSM) all(now quota.Time, mono time.Duration) []quota.KeyLevel {
 }
 
 // first reports whether no more than one term has begun: the one under way.
-func (f *levelsFSM) first() bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.terms <= 1
+func (ls *levels) first() bool {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	return ls.terms <= 1
 }
 
 // begin counts a term.
-func (f *levelsFSM) begin() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.terms++
+func (ls *levels) begin() {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	ls.terms++
 }
 
-func (f *levelsFSM) checkpoint(term uint64, cp *raftlogv1.Checkpoint) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	at, applied := quota.Time(cp.AtUnixNanos), f.mono()
+func (ls *levels) checkpoint(term uint64, cp *raftlogv1.Checkpoint) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	at, applied := quota.Time(cp.AtUnixNanos), ls.mono()
 	switch {
-	case f.now == 0:
-		f.now = at
-	case term == f.term:
-		f.now += max(0, at-f.lastAt)
+	case ls.now == 0:
+		ls.now = at
+	case term == ls.term:
+		ls.now += max(0, at-ls.lastAt)
 	}
-	f.term, f.lastAt = term, at
+	ls.term, ls.lastAt = term, at
 	for _, l := range cp.Levels {
-		kl := decodeLevel(l)
+		kl := DecodeLevel(l)
 		kl.At = at
-		f.levels[kl.Key] = appliedLevel{kl, applied, f.now + max(0, kl.FullAt-at)}
+		ls.byKey[kl.Key] = appliedLevel{kl, applied, ls.now + max(0, kl.FullAt-at)}
 	}
-	if len(f.levels) >= f.prune {
-		maps.DeleteFunc(f.levels, func(_ quota.Key, l appliedLevel) bool { return l.until <= f.now })
-		f.prune = 2*len(f.levels) + minPrune
+	if len(ls.byKey) >= ls.prune {
+		maps.DeleteFunc(ls.byKey, func(_ quota.Key, l appliedLevel) bool { return l.until <= ls.now })
+		ls.prune = 2*len(ls.byKey) + minPrune
 	}
 }
 
@@ -98,16 +98,16 @@ const minPrune = 1024
 // most bytes, as KeyLevel.MaxSize counts them. One level alone may be larger. The first message
 // that has fewer than count levels and does not say that more follow ends the sequence. All but
 // the copy is made as the sequence is read.
-func (f *levelsFSM) parts(count, most int) iter.Seq[*raftlogv1.RangeSnapshot] {
-	f.mu.Lock()
-	head := &raftlogv1.RangeSnapshot{NowUnixNanos: int64(f.now), Term: f.term, LastUnixNanos: int64(f.lastAt)}
-	levels := make([]appliedLevel, 0, len(f.levels))
-	for _, l := range f.levels {
-		if l.until > f.now {
+func (ls *levels) parts(count, most int) iter.Seq[*raftlogv1.RangeSnapshot] {
+	ls.mu.Lock()
+	head := &raftlogv1.RangeSnapshot{NowUnixNanos: int64(ls.now), Term: ls.term, LastUnixNanos: int64(ls.lastAt)}
+	levels := make([]appliedLevel, 0, len(ls.byKey))
+	for _, l := range ls.byKey {
+		if l.until > ls.now {
 			levels = append(levels, l)
 		}
 	}
-	f.mu.Unlock()
+	ls.mu.Unlock()
 	return func(yield func(*raftlogv1.RangeSnapshot) bool) {
 		slices.SortFunc(levels, func(a, b appliedLevel) int { return a.Key.Compare(b.Key) })
 		for {
@@ -118,7 +118,7 @@ func (f *levelsFSM) parts(count, most int) iter.Seq[*raftlogv1.RangeSnapshot] {
 					part.More = true
 					break
 				}
-				l := encodeLevel(levels[n].KeyLevel)
+				l := EncodeLevel(levels[n].KeyLevel)
 				l.AtUnixNanos, l.KeepNanos = int64(levels[n].At), int64(levels[n].until)-head.NowUnixNanos
 				part.Levels = append(part.Levels, l)
 			}
@@ -136,21 +136,22 @@ func partEnds(part *raftlogv1.RangeSnapshot) bool {
 }
 
 // set replaces the state.
-func (f *levelsFSM) set(snap *raftlogv1.RangeSnapshot) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.terms = 1
-	f.levels, f.now = make(map[quota.Key]appliedLevel, len(snap.Levels)), quota.Time(snap.NowUnixNanos)
-	f.term, f.lastAt = snap.Term, quota.Time(snap.LastUnixNanos)
-	applied := f.mono()
+func (ls *levels) set(snap *raftlogv1.RangeSnapshot) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	ls.terms = 1
+	ls.byKey, ls.now = make(map[quota.Key]appliedLevel, len(snap.Levels)), quota.Time(snap.NowUnixNanos)
+	ls.term, ls.lastAt = snap.Term, quota.Time(snap.LastUnixNanos)
+	applied := ls.mono()
 	for _, l := range snap.Levels {
-		kl := decodeLevel(l)
+		kl := DecodeLevel(l)
 		kl.At = quota.Time(l.AtUnixNanos)
-		f.levels[kl.Key] = appliedLevel{kl, applied, f.now + quota.Time(l.KeepNanos)}
+		ls.byKey[kl.Key] = appliedLevel{kl, applied, ls.now + quota.Time(l.KeepNanos)}
 	}
 }
 
-func encodeLevel(kl quota.KeyLevel) *raftlogv1.KeyLevel {
+// EncodeLevel returns the stored form of a level.
+func EncodeLevel(kl quota.KeyLevel) *raftlogv1.KeyLevel {
 	out := &raftlogv1.KeyLevel{
 		Namespace: kl.Key.Namespace, Limit: kl.Key.Limit, Key: kl.Key.Key,
 		LevelMicroTokens: int64(kl.Level), FullAtUnixNanos: int64(kl.FullAt),
@@ -168,7 +169,8 @@ func encodeLevel(kl quota.KeyLevel) *raftlogv1.KeyLevel {
 	return out
 }
 
-func decodeLevel(l *raftlogv1.KeyLevel) quota.KeyLevel {
+// DecodeLevel reads what EncodeLevel has made.
+func DecodeLevel(l *raftlogv1.KeyLevel) quota.KeyLevel {
 	out := quota.KeyLevel{
 		Key:   quota.Key{LimitName: quota.LimitName{Namespace: l.Namespace, Limit: l.Limit}, Key: l.Key},
 		Level: quota.Units(l.LevelMicroTokens), FullAt: quota.Time(l.FullAtUnixNanos),

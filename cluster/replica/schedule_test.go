@@ -1,4 +1,4 @@
-package cluster
+package replica
 
 import (
 	"testing"
@@ -7,14 +7,14 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// TestSchedule: every range is tended once in checkpointEvery, few at a time; after the
+// TestSchedule: every range is checkpointed once in checkpointEvery, few at a time; after the
 // disk has held all up, all are due at once.
 func TestSchedule(t *testing.T) {
 	const ranges = 64
-	d, now := schedule{}, time.Unix(1_800_000_000, 0)
+	next, now := schedule{}, time.Unix(1_800_000_000, 0)
 	turn := func() (taken int) {
 		for r := range quota.RangeID(ranges) {
-			if d.take(now, r) {
+			if next.due(now, r) {
 				taken++
 			}
 		}

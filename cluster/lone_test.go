@@ -36,36 +36,6 @@ func setLimits(n *Node, limits ...quota.Limit) {
 	n.meta.Apply(1, 1, snapshotio.Encode(&raftlogv1.MetaCommand{Change: &raftlogv1.MetaCommand_SetLimits{SetLimits: control.EncodeLimits(limits, time.Now())}}))
 }
 
-// ask reports a first use of a key and says whether the ledger knows its limit.
-func (s *seat) ask(term quota.Term, seq quota.Seq, k quota.Key) bool {
-	_, ok := s.report(&quota.Report{
-		Range: s.id, Term: term, From: "n1", Incarnation: 1, Seq: seq,
-		Entries: []quota.ReportEntry{{Key: k, Epoch: 1, Overdrawn: quota.Token, Unreported: quota.Token}},
-	}, nil)
-	return ok
-}
-
-// TestLimitsChangeWhileLeading: limits that are committed while a ledger is
-// being made reach it.
-func TestLimitsChangeWhileLeading(t *testing.T) {
-	n := loneNode()
-	s := n.seats[0]
-	s.fsm.levels.mu.Lock() // the ledger is made from the levels: it waits here
-	led := make(chan struct{})
-	go func() {
-		s.lead(2)
-		close(led)
-	}()
-	time.Sleep(50 * time.Millisecond)
-	l := limit("a", 10, quota.Soft)
-	setLimits(n, l)
-	s.fsm.levels.mu.Unlock()
-	<-led
-	if !s.ask(2, 1, quota.Key{LimitName: l.LimitName, Key: "k"}) {
-		t.Error("the ledger does not know the limit")
-	}
-}
-
 // TestLimitsInForce: a node tells nobody that it has limits before it decides by them. Requests
 // that are sent on the strength of it would find no limit, and pass.
 func TestLimitsInForce(t *testing.T) {
@@ -88,30 +58,6 @@ func TestLimitsInForce(t *testing.T) {
 		t.Errorf("after the member loop has run: %+v", d)
 	}
 	tells(1)
-}
-
-// TestCheckpointWithoutGroup: the groups may be closed while a checkpoint is
-// being made, and it is made again if the log did not take it.
-func TestCheckpointWithoutGroup(t *testing.T) {
-	n := loneNode()
-	s := n.seats[0]
-	l := limit("a", 10, quota.Soft)
-	setLimits(n, l)
-	s.lead(2)
-	if !s.ask(2, 1, quota.Key{LimitName: l.LimitName, Key: "k"}) {
-		t.Fatal("no answer")
-	}
-	for range 2 {
-		s.checkpoint(t.Context(), true)
-		if _, cp, _ := s.moved(true); cp == nil || len(cp.Levels) != 1 || cp.Levels[0].Key != "k" {
-			t.Errorf("after a checkpoint that failed, the next is %v", cp)
-		}
-	}
-	s.follow()
-	s.lead(3)
-	if _, cp, _ := s.moved(true); cp != nil {
-		t.Errorf("a new ledger writes what an old one knew: %v", cp)
-	}
 }
 
 // TestBeaconWaitsForNothing: where the member loop is busy and its inbox full, the news of a leader waits
@@ -175,12 +121,12 @@ func TestGrownJustNow(t *testing.T) {
 		}
 		n.members = membership.NewService(n.cfg.membership(starts{}), membership.ViewOf(membership.New(&raftlogv1.Membership{Members: stored, Revision: 1}), 1), true, memberNode{n})
 		setLimits(n, l)
-		s := n.seats[0]
+		r := n.ranges.Of(0)
 		for term := range uint64(2) { // another has led before
-			s.fsm.Apply(term+1, term+1, snapshotio.Encode(&raftlogv1.RangeCommand{Change: &raftlogv1.RangeCommand_TermStart{TermStart: &raftlogv1.TermStart{Node: "n1", AtUnixNanos: int64(n.clock.now())}}}))
+			r.Machine.Apply(term+1, term+1, snapshotio.Encode(&raftlogv1.RangeCommand{Change: &raftlogv1.RangeCommand_TermStart{TermStart: &raftlogv1.TermStart{Node: "n1", AtUnixNanos: int64(n.clock.now())}}}))
 		}
-		s.lead(2)
-		g, ok := s.report(&quota.Report{Term: 2, From: "n1", Incarnation: 1, Seq: 1, Full: true, Age: 365 * 24 * time.Hour, Entries: []quota.ReportEntry{{Key: k, Epoch: 1}}}, nil)
+		r.Lead(2)
+		g, ok := n.ranges.BookOwn(&quota.Report{Term: 2, From: "n1", Incarnation: 1, Seq: 1, Full: true, Age: 365 * 24 * time.Hour, Entries: []quota.ReportEntry{{Key: k, Epoch: 1}}})
 		if !ok || len(g.Entries) != 1 || g.Entries[0].Aside.Tokens() != tc.aside {
 			t.Errorf("%s: %+v; want %d tokens set aside", name, g.Entries, tc.aside)
 		}

@@ -1,4 +1,4 @@
-package cluster
+package replica
 
 import (
 	"cmp"
@@ -18,12 +18,12 @@ const maxKeyLabel = 128
 // topMetrics name the busiest keys of the ranges led here: an operator has asked for so
 // many of them, knowing that keys may tell who uses the service.
 type topMetrics struct {
-	node   *Node
+	set    *Set
 	demand *prometheus.Desc
 }
 
-func newTopMetrics(n *Node) *topMetrics {
-	return &topMetrics{n, prometheus.NewDesc("quorate_top_key_demand_tokens",
+func newTopMetrics(s *Set) *topMetrics {
+	return &topMetrics{s, prometheus.NewDesc("quorate_top_key_demand_tokens",
 		"Tokens a second that were asked for lately, of the busiest keys in the ranges that this node leads (metrics.top_keys).", []string{"namespace", "limit", "key"}, nil)}
 }
 
@@ -32,10 +32,10 @@ func (m *topMetrics) Describe(ch chan<- *prometheus.Desc) { ch <- m.demand }
 
 // Collect implements prometheus.Collector.
 func (m *topMetrics) Collect(ch chan<- prometheus.Metric) {
-	top := m.node.cfg.TopKeys
+	top := m.set.cfg.TopKeys
 	var all []quota.KeyRate
-	for _, s := range m.node.seats {
-		s.with(func(l *leader.Ledger, now quota.Time) {
+	for _, r := range m.set.replicas {
+		r.With(func(l *leader.Ledger, now quota.Time) {
 			all = append(all, l.Rates(now, leader.Query{Order: quota.ByDemand, Top: top, Limits: func(quota.LimitName) bool { return true }})...)
 		})
 		all = busiest(all, top)

@@ -1,12 +1,9 @@
-package cluster
+package replica
 
 import (
 	"sync"
 	"unsafe"
 
-	"google.golang.org/protobuf/proto"
-
-	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
 	"github.com/quorate/quorate/internal/peerproto"
 	"github.com/quorate/quorate/internal/quota"
 )
@@ -50,10 +47,10 @@ func (is *intakes) get(id quota.NodeID) *intake {
 // intake holds the reports of one member that wait to be booked.
 type intake struct {
 	mu     sync.Mutex
-	frames []*peerv1.Frame // of reports, oldest first
-	busy   bool            // a goroutine books them
-	bytes  int             // of frames, and of those being booked
-	copied int             // bytes of its reports in backlogs
+	frames [][]byte // of reports, packed, oldest first
+	busy   bool     // a goroutine books them
+	bytes  int      // of frames, and of those being booked
+	copied int      // bytes of its reports in backlogs
 }
 
 // fits adds bytes to a sum that maxWaiting bounds; false if there is no room. With nothing there is
@@ -82,10 +79,10 @@ func (in *intake) booked(bytes int) {
 }
 
 // push appends a frame. start says that the caller has to start the goroutine that books.
-func (in *intake) push(f *peerv1.Frame) (start, ok bool) {
+func (in *intake) push(f []byte) (start, ok bool) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	if !fits(&in.bytes, frameBytes(f)) {
+	if !fits(&in.bytes, len(f)) {
 		return false, false
 	}
 	in.frames = append(in.frames, f)
@@ -95,7 +92,7 @@ func (in *intake) push(f *peerv1.Frame) (start, ok bool) {
 
 // next returns the oldest frame; nil, after which the goroutine that books has to end, if
 // there is none.
-func (in *intake) next() *peerv1.Frame {
+func (in *intake) next() []byte {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	if len(in.frames) == 0 {
@@ -115,23 +112,16 @@ func (in *intake) more() bool {
 	return len(in.frames) > 0
 }
 
-func frameBytes(f *peerv1.Frame) int {
-	if b, ok := f.Body.(*peerv1.Frame_PackedReports); ok {
-		return len(b.PackedReports)
-	}
-	return proto.Size(f)
-}
-
-// onReports queues a frame of reports to be booked. It never waits.
-func (n *Node) onReports(from quota.NodeID, f *peerv1.Frame) {
-	in := n.intakes.get(from)
-	start, ok := in.push(f)
+// OnReports queues a frame of packed reports of another node to be booked. It never waits.
+func (s *Set) OnReports(from quota.NodeID, packed []byte) {
+	in := s.intakes.get(from)
+	start, ok := in.push(packed)
 	if !ok {
-		n.stats.droppedReports.Inc()
+		s.stats.droppedReports.Inc()
 		return
 	}
 	if start {
-		go n.bookIntake(from, in)
+		go s.bookIntake(from, in)
 	}
 }
 
@@ -144,13 +134,13 @@ type batch struct {
 }
 
 // bookIntake books what is in a member's intake until that is empty.
-func (n *Node) bookIntake(from quota.NodeID, in *intake) {
+func (s *Set) bookIntake(from quota.NodeID, in *intake) {
 	var b batch
 	for f := in.next(); f != nil; f = in.next() {
-		for n.unpack(&b, from, f); b.entries < maxUnpacked && in.more(); {
-			n.unpack(&b, from, in.next())
+		for s.unpack(&b, from, f); b.entries < maxUnpacked && in.more(); {
+			s.unpack(&b, from, in.next())
 		}
-		n.bookBatch(from, in, newest(b.reports))
+		s.bookBatch(from, in, newest(b.reports))
 		for _, room := range b.rooms {
 			unpackRoom.Put(room)
 		}
@@ -162,23 +152,15 @@ func (n *Node) bookIntake(from quota.NodeID, in *intake) {
 }
 
 // unpack adds the reports of a frame to the batch.
-func (n *Node) unpack(b *batch, from quota.NodeID, f *peerv1.Frame) {
-	b.bytes += frameBytes(f)
-	var reports []quota.Report
-	switch body := f.Body.(type) {
-	case *peerv1.Frame_PackedReports:
-		room := unpackRoom.Get().(*peerproto.Reports)
-		b.rooms = append(b.rooms, room)
-		var err error
-		if reports, err = room.Unpack(from, body.PackedReports); err != nil {
-			n.stats.refusedReports.Inc()
-			n.log.Debug("reports not read", "peer", from, "err", err)
-			return
-		}
-	case *peerv1.Frame_Reports:
-		for _, pr := range body.Reports.Reports {
-			reports = append(reports, peerproto.DecodeReport(from, pr))
-		}
+func (s *Set) unpack(b *batch, from quota.NodeID, packed []byte) {
+	b.bytes += len(packed)
+	room := unpackRoom.Get().(*peerproto.Reports)
+	b.rooms = append(b.rooms, room)
+	reports, err := room.Unpack(from, packed)
+	if err != nil {
+		s.cfg.Refused.Inc()
+		s.log.Debug("reports not read", "peer", from, "err", err)
+		return
 	}
 	for i := range reports {
 		b.reports = append(b.reports, &reports[i])
@@ -187,38 +169,68 @@ func (n *Node) unpack(b *batch, from quota.NodeID, f *peerv1.Frame) {
 }
 
 // bookBatch books reports of another member, and sends the answers together.
-func (n *Node) bookBatch(from quota.NodeID, in *intake, reports []*quota.Report) {
+func (s *Set) bookBatch(from quota.NodeID, in *intake, reports []*quota.Report) {
 	answers := answerRooms.Get().(*answerRoom)
 	defer answerRooms.Put(answers)
 	answers.reset()
 	out := make([]*quota.Grant, 0, len(reports))
 	for _, r := range reports {
-		if g, ok := n.bookReport(in, r, answers.take(len(r.Entries))); ok {
+		if g, ok := s.book(in, r, answers.take(len(r.Entries))); ok {
 			out = append(out, &g)
 		}
 	}
-	n.answerReports(from, out)
+	if len(out) > 0 {
+		s.stats.grants.Add(float64(len(out)))
+		s.sendGrants(from, out)
+	}
 }
 
-// bookReport books a report, or puts it into the backlog of its range: then ok is false, and it is
+// BookOwn books a report of this node's own member, as a report of another one; ok is false if it is
+// answered later, or not at all.
+func (s *Set) BookOwn(r *quota.Report) (g quota.Grant, ok bool) {
+	return s.book(s.intakes.get(s.cfg.Self), r, nil)
+}
+
+// book books a report, or puts it into the backlog of its range: then ok is false, and it is
 // answered later. The entries of the answer are in room, as far as that is enough.
-func (n *Node) bookReport(in *intake, r *quota.Report, room []quota.GrantEntry) (g quota.Grant, ok bool) {
-	s := n.seats[r.Range]
-	if s == nil {
+func (s *Set) book(in *intake, report *quota.Report, room []quota.GrantEntry) (g quota.Grant, ok bool) {
+	r := s.Of(report.Range)
+	if r == nil {
 		return g, false
 	}
-	if !s.backlog.waits() && s.mu.TryLock() {
-		return s.reportLocked(r, room)
+	if !r.backlog.waits() && r.mu.TryLock() {
+		return r.reportLocked(report, room)
 	}
-	if !in.copies(reportBytes(r)) {
-		n.stats.droppedReports.Inc()
+	if !in.copies(reportBytes(report)) {
+		s.stats.droppedReports.Inc()
 		return g, false
 	}
-	if s.backlog.push(in, copyOf(r)) {
-		go s.bookBacklog()
+	if r.backlog.push(in, copyOf(report)) {
+		go r.bookBacklog()
 	}
 	return g, false
 }
+
+// unpackRoom is room for reports that came, one for each goroutine that reads some.
+var unpackRoom = sync.Pool{New: func() any { return &peerproto.Reports{} }}
+
+// answerRooms is room for answers, one for each goroutine that makes some.
+var answerRooms = sync.Pool{New: func() any { return &answerRoom{} }}
+
+// answerRoom is room for the entries of all answers to one message.
+type answerRoom struct{ entries []quota.GrantEntry }
+
+// take returns room for n entries, until the next reset.
+func (r *answerRoom) take(n int) []quota.GrantEntry {
+	from := len(r.entries)
+	if cap(r.entries)-from < n { // what has been taken stays where it is
+		r.entries, from = make([]quota.GrantEntry, 0, max(n, min(2*cap(r.entries), peerproto.MaxPacked))), 0
+	}
+	r.entries = r.entries[:from+n]
+	return r.entries[from : from : from+n]
+}
+
+func (r *answerRoom) reset() { r.entries = r.entries[:0] }
 
 // reportBytes is what a copy of a report takes, about.
 func reportBytes(r *quota.Report) int {
@@ -279,22 +291,22 @@ func (b *backlog) take() []waiting {
 }
 
 // bookBacklog books what waits for the range, as soon as its ledger is free.
-func (s *seat) bookBacklog() {
-	for all := s.backlog.take(); all != nil; all = s.backlog.take() {
+func (r *Replica) bookBacklog() {
+	for all := r.backlog.take(); all != nil; all = r.backlog.take() {
 		reports := make([]*quota.Report, len(all))
 		for i := range all {
 			reports[i] = all[i].report
 		}
 		var grants []quota.Grant
-		for _, r := range newest(reports) {
-			if g, ok := s.report(r, nil); ok {
+		for _, in := range newest(reports) {
+			if g, ok := r.report(in, nil); ok {
 				grants = append(grants, g)
 			}
 		}
 		for i := range all {
 			all[i].in.copies(-reportBytes(all[i].report))
 		}
-		s.node.hand(grants)
+		r.set.deliver(grants)
 	}
 }
 

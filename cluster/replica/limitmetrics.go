@@ -1,4 +1,4 @@
-package cluster
+package replica
 
 import (
 	"sync"
@@ -14,7 +14,7 @@ import (
 // what never happened reads 0. Limits beyond those that the guard has room for are one,
 // series.Other, without what cannot be added up.
 type limitMetrics struct {
-	node                                   *Node
+	set                                    *Set
 	guard                                  *series.Guard
 	attempted, admitted, over, least, most *prometheus.Desc
 	worst, bound, unnamed                  *prometheus.Desc
@@ -24,16 +24,16 @@ type limitMetrics struct {
 	gone quota.LiveError                      // of those that are no more, so that Other never falls
 }
 
-func newLimitMetrics(n *Node) *limitMetrics {
+func newLimitMetrics(s *Set) *limitMetrics {
 	desc := func(name, help string, labels ...string) *prometheus.Desc {
 		return prometheus.NewDesc(name, help, append([]string{"namespace", "limit"}, labels...), nil)
 	}
-	guard := n.cfg.Series
+	guard := s.cfg.Series
 	if guard == nil {
 		guard = series.New(0)
 	}
 	return &limitMetrics{
-		node: n, guard: guard,
+		set: s, guard: guard,
 		attempted: desc("quorate_attempted_tokens_total", "Tokens attempted, as this node counted them as a leader."),
 		admitted:  desc("quorate_admitted_tokens_total", "Tokens admitted, as this node counted them as a leader."),
 		over:      desc("quorate_over_admitted_tokens_total", "Tokens admitted beyond burst + rate x time, as this node measured as a leader, by cause (estimate, cut_off).", "cause"),
@@ -54,11 +54,11 @@ func (m *limitMetrics) Describe(ch chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector.
 func (m *limitMetrics) Collect(ch chan<- prometheus.Metric) {
-	measured, at := m.node.liveErrors(), m.node.bounds()
+	measured, at := m.set.liveErrors(), m.set.node.Bounds()
 	if measured == nil {
 		return // no series is better than one that falls
 	}
-	limits := m.node.meta.Current()
+	limits := m.set.node.Committed()
 	m.guard.Keep(func(n quota.LimitName) bool { _, ok := limits.Find(n); return ok })
 	others := map[quota.LimitName]*quota.LiveError{}
 	for _, l := range limits.All() {

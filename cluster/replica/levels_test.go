@@ -1,4 +1,4 @@
-package cluster
+package replica
 
 import (
 	"math"
@@ -14,7 +14,7 @@ import (
 
 func TestConvertLevel(t *testing.T) {
 	want := filltest.Filled[quota.KeyLevel](t)
-	got := decodeLevel(encodeLevel(want))
+	got := DecodeLevel(EncodeLevel(want))
 	got.At = want.At // an entry's time is that of its checkpoint
 	want.Applied = 0 // every replica has its own
 	if !reflect.DeepEqual(got, want) {
@@ -40,7 +40,7 @@ func TestMaxSize(t *testing.T) {
 		for i := range kl.Marks {
 			set(reflect.ValueOf(&kl.Marks[i]).Elem())
 		}
-		line := encodeLevel(kl)
+		line := EncodeLevel(kl)
 		line.AtUnixNanos = value
 		if size := proto.Size(&raftlogv1.Checkpoint{Levels: []*raftlogv1.KeyLevel{line}}); size > kl.MaxSize() {
 			t.Errorf("%d bytes, counted as %d", size, kl.MaxSize())

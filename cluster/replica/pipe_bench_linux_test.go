@@ -1,4 +1,4 @@
-package cluster
+package replica
 
 import (
 	"fmt"
@@ -33,7 +33,7 @@ import (
 //	        has doubled, as they would be made by themselves: else they would be charged
 //	        to whoever runs at that moment
 //
-//	go test ./cluster -run xxx -bench Pipe -cpu 1
+//	go test ./cluster/replica -run xxx -bench Pipe -cpu 1
 func BenchmarkPipe(b *testing.B) {
 	for _, bc := range []struct {
 		name          string
@@ -280,4 +280,13 @@ func (p *pipe) unmarshal(data []byte) *peerv1.Frame {
 		p.b.Fatal(err)
 	}
 	return f
+}
+
+// decideAlone decides one request, with neither a grant nor a leader.
+func decideAlone(a *aggregator.Aggregator, clock aggregator.Clock, k quota.Key, cost int64) quota.Decision {
+	var c aggregator.Call
+	c.Reset([]quota.Request{{Key: k, Cost: cost, MaxWait: quota.LimitsWait}}, make([]quota.Decision, 1))
+	c.Final, c.Alone = true, true
+	a.Decide(clock, &c)
+	return c.Out[0]
 }

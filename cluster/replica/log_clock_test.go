@@ -1,4 +1,4 @@
-package cluster
+package replica
 
 import (
 	"bytes"
@@ -25,12 +25,12 @@ func TestCheckpointOfClockAhead(t *testing.T) {
 	}
 	for _, ahead := range []time.Duration{0, time.Hour, 48 * time.Hour, -time.Hour} {
 		for _, restored := range []bool{false, true} { // after each leader, from a snapshot
-			var f *rangeFSM
+			var f *Machine
 			at := quota.Time(1_700_000_000_000_000_000)
 			at -= at % quota.Time(10*time.Minute)
 			began := at
 			again := func() {
-				next := newRangeFSM(func() time.Duration { return at.Sub(began) })
+				next := NewMachine(func() time.Duration { return at.Sub(began) })
 				if f != nil && restored {
 					reread(t, next, machinetest.Snapshot(t, f))
 				}
@@ -67,7 +67,7 @@ func TestCheckpointOfClockAhead(t *testing.T) {
 					held, used = held-take, used+take
 					cp := &raftlogv1.Checkpoint{AtUnixNanos: int64(*at)}
 					for _, kl := range led.Checkpoint(*at, maxCheckpoint) {
-						cp.Levels = append(cp.Levels, encodeLevel(kl))
+						cp.Levels = append(cp.Levels, EncodeLevel(kl))
 					}
 					f.Apply(1, uint64(led.Term()), snapshotio.Encode(&raftlogv1.RangeCommand{Change: &raftlogv1.RangeCommand_Checkpoint{Checkpoint: cp}}))
 					led.Saved(*at, led.Written())
@@ -95,7 +95,7 @@ func TestLogClock(t *testing.T) {
 	say := func(term uint64, at quota.Time, keys ...string) int {
 		cp := &raftlogv1.Checkpoint{AtUnixNanos: int64(at)}
 		for _, k := range keys {
-			cp.Levels = append(cp.Levels, encodeLevel(quota.KeyLevel{Key: quota.Key{LimitName: quota.LimitName{Namespace: "n", Limit: "l"}, Key: k}, FullAt: at.Add(time.Minute)}))
+			cp.Levels = append(cp.Levels, EncodeLevel(quota.KeyLevel{Key: quota.Key{LimitName: quota.LimitName{Namespace: "n", Limit: "l"}, Key: k}, FullAt: at.Add(time.Minute)}))
 		}
 		f.Apply(1, term, snapshotio.Encode(&raftlogv1.RangeCommand{Change: &raftlogv1.RangeCommand_Checkpoint{Checkpoint: cp}}))
 		return len(f.levels.all(0, 0))
@@ -122,7 +122,7 @@ func TestLogClock(t *testing.T) {
 }
 
 // reread restores a state from a snapshot.
-func reread(t *testing.T, f *rangeFSM, data []byte) {
+func reread(t *testing.T, f *Machine, data []byte) {
 	t.Helper()
 	if err := f.Restore(bytes.NewReader(data)); err != nil {
 		t.Fatal(err)

@@ -1,4 +1,4 @@
-package cluster
+package replica
 
 import (
 	"bufio"
@@ -14,43 +14,48 @@ import (
 	"github.com/quorate/quorate/cluster/accounts"
 	"github.com/quorate/quorate/cluster/recorder"
 	"github.com/quorate/quorate/internal/history"
+	"github.com/quorate/quorate/internal/quota"
 	"github.com/quorate/quorate/internal/snapshotio"
 )
 
-// rangeFSM is the state of a range's group: the levels of limits, the accounts, and the last
-// hour of the history that is at home here.
-type rangeFSM struct {
-	levels   *levelsFSM
-	accounts *accounts.Replica
-	history  *recorder.Replica
+// Machine is the state machine of a range's group: the levels of limits, the accounts, and the last
+// hour of the history that this range keeps.
+type Machine struct {
+	levels   *levels
+	Accounts *accounts.Replica
+	History  *recorder.Replica
 }
 
-func newRangeFSM(mono func() time.Duration) *rangeFSM {
-	return &rangeFSM{levels: newLevelsFSM(mono), accounts: accounts.NewReplica(), history: recorder.NewReplica()}
+// NewMachine returns an empty machine. mono returns how long the process has been running.
+func NewMachine(mono func() time.Duration) *Machine {
+	return &Machine{levels: newLevels(mono), Accounts: accounts.NewReplica(), History: recorder.NewReplica()}
 }
 
-// clear makes it as new: its replica was given away.
-func (f *rangeFSM) clear() {
-	f.levels.set(&raftlogv1.RangeSnapshot{})
-	f.accounts.Clear()
-	f.history.Restore(history.NewRecent(), history.NewRecentKeys())
+// Clear empties it: the replica was given away.
+func (m *Machine) Clear() {
+	m.levels.set(&raftlogv1.RangeSnapshot{})
+	m.Accounts.Clear()
+	m.History.Restore(history.NewRecent(), history.NewRecentKeys())
 }
+
+// Levels returns the levels of keys that are not full, by the log's clock.
+func (m *Machine) Levels() []quota.KeyLevel { return m.levels.all(0, 0) }
 
 // Apply implements raftgroup.StateMachine. A command that this version cannot read, or does not know, changes nothing.
-func (f *rangeFSM) Apply(_, term uint64, data []byte) any {
+func (m *Machine) Apply(_, term uint64, data []byte) any {
 	var cmd raftlogv1.RangeCommand
 	if err := proto.Unmarshal(data, &cmd); err != nil {
 		return fmt.Errorf("range command: %w", err)
 	}
 	switch c := cmd.Change.(type) {
 	case *raftlogv1.RangeCommand_TermStart:
-		f.levels.begin()
+		m.levels.begin()
 	case *raftlogv1.RangeCommand_Checkpoint:
-		f.levels.checkpoint(term, c.Checkpoint)
+		m.levels.checkpoint(term, c.Checkpoint)
 	case *raftlogv1.RangeCommand_Accounts:
-		return f.accounts.Apply(c.Accounts)
+		return m.Accounts.Apply(c.Accounts)
 	case *raftlogv1.RangeCommand_History:
-		return f.history.Apply(c.History)
+		return m.History.Apply(c.History)
 	}
 	return nil
 }
@@ -70,8 +75,8 @@ const (
 // The form is rangeMagic, RangeSnapshots of up to 4096 levels each behind its length
 // as a varint, of which the last has fewer and says that no more follow, the history behind its
 // length as a varint, and the accounts in their own form.
-func (f *rangeFSM) Snapshot() (func(io.Writer) error, error) {
-	levels, view, past := f.levels.parts(levelsPerPart, bytesPerPart), f.accounts.View(), f.history.Snapshot()
+func (m *Machine) Snapshot() (func(io.Writer) error, error) {
+	levels, view, past := m.levels.parts(levelsPerPart, bytesPerPart), m.Accounts.View(), m.History.Snapshot()
 	return func(w io.Writer) error {
 		out := bufio.NewWriterSize(w, snapshotio.BufferSize)
 		if _, err := out.WriteString(rangeMagic); err != nil {
@@ -94,7 +99,7 @@ func (f *rangeFSM) Snapshot() (func(io.Writer) error, error) {
 
 // Restore implements raftgroup.StateMachine. A snapshot that cannot be read changes
 // nothing.
-func (f *rangeFSM) Restore(r io.Reader) error {
+func (m *Machine) Restore(r io.Reader) error {
 	in := bufio.NewReaderSize(r, snapshotio.BufferSize)
 	levels, err := readLevels(in)
 	if err != nil {
@@ -104,11 +109,11 @@ func (f *rangeFSM) Restore(r io.Reader) error {
 	if err != nil {
 		return fmt.Errorf("range snapshot: %w", err)
 	}
-	if err := f.accounts.Restore(in); err != nil {
+	if err := m.Accounts.Restore(in); err != nil {
 		return fmt.Errorf("range snapshot: %w", err)
 	}
-	f.levels.set(levels)
-	f.history.Restore(past, keys)
+	m.levels.set(levels)
+	m.History.Restore(past, keys)
 	return nil
 }
 
@@ -158,3 +163,35 @@ func readLevels(in *bufio.Reader) (*raftlogv1.RangeSnapshot, error) {
 // maxRangePart bounds a part that is read, so that a damaged length allocates no
 // more.
 const maxRangePart = 64 << 20
+
+// CopyForRestore copies a snapshot of a range into that of another cluster. The accounts and the history are copied as they are. Of
+// limits only the levels are: counts as they were booked. What members of the old
+// cluster held, or were promised, is free again: they will never report here, and what
+// they used of it after the backup is as unknown as all else that happened then.
+func CopyForRestore(w io.Writer, r io.Reader) error {
+	in, out := bufio.NewReaderSize(r, snapshotio.BufferSize), bufio.NewWriterSize(w, snapshotio.BufferSize)
+	if err := snapshotio.ReadMagic(in, rangeMagic); err != nil {
+		return fmt.Errorf("range snapshot: %w", err)
+	}
+	_, _ = out.WriteString(rangeMagic) // errors of a bufio.Writer stay until Flush
+	for n := 0; ; n++ {
+		part := &raftlogv1.RangeSnapshot{}
+		if err := (protodelim.UnmarshalOptions{MaxSize: maxRangePart}).UnmarshalFrom(in, part); err != nil {
+			return fmt.Errorf("range snapshot: levels, part %d: %w", n, snapshotio.NoEnd(err))
+		}
+		part.Term, part.LastUnixNanos = 0, 0 // terms begin anew
+		for _, l := range part.Levels {
+			l.Marks, l.UnloggedMicroTokens, l.AnswersMicroTokens, l.AnswersUntilUnixNanos = nil, 0, 0, 0
+		}
+		if _, err := (protodelim.MarshalOptions{MarshalOptions: snapshotio.Canonical}).MarshalTo(out, part); err != nil {
+			return err
+		}
+		if partEnds(part) {
+			break
+		}
+	}
+	if _, err := io.Copy(out, in); err != nil {
+		return err
+	}
+	return out.Flush()
+}

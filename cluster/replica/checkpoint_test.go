@@ -1,0 +1,105 @@
+package replica
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/quorate/quorate/internal/machinetest"
+	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/internal/testspeed"
+)
+
+// TestLargeCheckpoint: what moves between two checkpoints may be more than an entry of the log may
+// have. All of it gets into the log.
+func TestLargeCheckpoint(t *testing.T) {
+	testspeed.Full(t)
+	const keys, members = 4096, 40
+	s, n := newSet(t, 1, func(cfg *Config) { cfg.MaxKeys = 10_000 })
+	l := limit("h", 1_000_000, quota.Hard)
+	n.setLimits(t, l)
+	s.Start()
+	r := s.Of(0)
+	r.Lead(1)
+	s.SetNodes(members)
+	long := strings.Repeat("k", quota.MaxKeyLen-10)
+	r.saving.Lock() // the disk takes a moment
+	for m := range members {
+		in := quota.Report{Term: 1, From: quota.NodeID(fmt.Sprintf("member-%03d", m)), Incarnation: 1_790_000_000_000_000_000, Seq: 1}
+		for k := range keys {
+			in.Entries = append(in.Entries, quota.ReportEntry{
+				Key: quota.Key{LimitName: l.LimitName, Key: fmt.Sprintf("%s%d", long, k)}, Epoch: quota.Seq(100_000 + k), Overdrawn: 1234 * quota.Token, Unreported: 1234 * quota.Token,
+			})
+		}
+		if _, ok := r.report(&in, nil); !ok {
+			t.Fatalf("the report of member %d is not answered", m)
+		}
+	}
+	r.saving.Unlock()
+	eventually(t, "all keys are in the log", func() error {
+		found := r.Machine.levels.all(0, 0)
+		if len(found) != keys || len(found[0].Marks) != members {
+			return fmt.Errorf("%d of %d are", len(found), keys)
+		}
+		return nil
+	})
+	data := machinetest.Snapshot(t, r.Machine)
+	again := NewMachine(r.Machine.levels.mono)
+	if err := again.Restore(bytes.NewReader(data)); err != nil || len(again.levels.byKey) != keys {
+		t.Errorf("a snapshot of %d bytes has %d keys, want %d: %v", len(data), len(again.levels.byKey), keys, err)
+	}
+}
+
+// TestPromiseBeforeBulk: what a member waits for is in the log before all that moved besides, also
+// where that is being written already: after the entry that is under way.
+func TestPromiseBeforeBulk(t *testing.T) {
+	const parts = 10
+	s, n := newSet(t, 1, func(cfg *Config) { cfg.MaxKeys = 100_000 })
+	soft, hard := limit("s", 1000, quota.Soft), limit("h", 30, quota.Hard)
+	hard.Kind, hard.Rate.Tokens = quota.FixedWindow, hard.Burst // of a window nothing is granted before it is in the log
+	n.setLimits(t, soft, hard)
+	s.Start()
+	r := s.Of(0)
+	r.Lead(1)
+	levels := r.Machine.levels
+	levels.mu.Lock() // the log takes nothing for now
+	for seq := range quota.Seq(parts) {
+		in := quota.Report{Term: 1, From: "a", Incarnation: 1, Seq: 1 + seq}
+		for i := range maxCheckpoint {
+			k := quota.Key{LimitName: soft.LimitName, Key: fmt.Sprint(seq, "-", i)}
+			in.Entries = append(in.Entries, quota.ReportEntry{Key: k, Epoch: 1, Overdrawn: 9 * quota.Token, Unreported: 9 * quota.Token})
+		}
+		if _, ok := r.report(&in, nil); !ok {
+			t.Fatal("a report is not answered")
+		}
+	}
+	eventually(t, "a part of what moved is being written", func() error {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if r.unsaved == nil {
+			return errors.New("none is")
+		}
+		return nil
+	})
+	k := quota.Key{LimitName: hard.LimitName, Key: "k"}
+	ask := quota.Report{Term: 1, From: "a", Incarnation: 1, Seq: parts + 1, Entries: []quota.ReportEntry{{Key: k, Epoch: 1, Want: 20 * quota.Token}}}
+	if _, ok := r.report(&ask, nil); !ok {
+		t.Fatal("the report is not answered")
+	}
+	before := 0
+	levels.mu.Unlock()
+	eventually(t, "what the member waits for is in the log", func() error {
+		levels.mu.Lock()
+		defer levels.mu.Unlock()
+		if _, there := levels.byKey[k]; !there {
+			before = len(levels.byKey)
+			return errors.New("it is not")
+		}
+		return nil
+	})
+	if before > maxCheckpoint {
+		t.Errorf("%d of %d levels are written before what a member waits for", before, parts*maxCheckpoint)
+	}
+}

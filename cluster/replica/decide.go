@@ -1,0 +1,75 @@
+package replica
+
+import (
+	"time"
+
+	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
+	"github.com/quorate/quorate/internal/peerproto"
+	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/leader"
+)
+
+// MaxDecide bounds the decide requests in one message.
+const MaxDecide = 512
+
+// onDecide answers another node's decide requests, if this node leads the range.
+func (s *Set) onDecide(from quota.NodeID, msg *peerv1.CallAsk) *peerv1.CallAskResult {
+	out := &peerv1.CallAskResult{}
+	r := s.Of(quota.RangeID(msg.Range))
+	if r == nil || len(msg.Asks) > MaxDecide {
+		return out
+	}
+	asks := make([]quota.Ask, len(msg.Asks))
+	for i, a := range msg.Asks {
+		asks[i] = peerproto.DecodeAsk(a)
+		asks[i].From, asks[i].Incarnation = from, quota.Incarnation(msg.Incarnation)
+	}
+	for _, a := range r.Decide(asks) {
+		out.Answers = append(out.Answers, peerproto.EncodeAnswer(a))
+	}
+	return out
+}
+
+// Decide decides requests in the ledger; nil if this node does not lead the range. What has to be in
+// the log first waits for that, three quarters of the time that callers do.
+func (r *Replica) Decide(asks []quota.Ask) []quota.Answer {
+	out, open := make([]quota.Answer, len(asks)), make([]int, len(asks))
+	for i := range asks {
+		open[i] = i
+	}
+	timer := time.NewTimer(r.set.cfg.AskWait * 3 / 4)
+	defer timer.Stop()
+	for {
+		var committed chan struct{}
+		led := r.With(func(l *leader.Ledger, now quota.Time) {
+			again := make([]quota.Ask, len(open))
+			for i, at := range open {
+				again[i] = asks[at]
+			}
+			var wait []int
+			for i, a := range l.Ask(now, again) {
+				if out[open[i]] = a; a.Unsaved {
+					wait = append(wait, open[i])
+				}
+			}
+			if open = wait; len(open) > 0 && r.committed == nil {
+				r.committed = make(chan struct{})
+			}
+			committed = r.committed
+		})
+		switch {
+		case !led && len(open) == len(asks):
+			return nil
+		case !led || len(open) == 0:
+			return out
+		}
+		r.requestCheckpoint()
+		select {
+		case <-committed:
+		case <-timer.C:
+			return out
+		case <-r.set.stop:
+			return out
+		}
+	}
+}

@@ -1,0 +1,54 @@
+package replica
+
+import (
+	"testing"
+	"time"
+
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// TestLimitsChangeWhileLeading: limits that are committed while a ledger is
+// being made reach it.
+func TestLimitsChangeWhileLeading(t *testing.T) {
+	s, n := newSet(t, 1)
+	r := s.Of(0)
+	r.Machine.levels.mu.Lock() // the ledger is made from the levels: it waits here
+	led := make(chan struct{})
+	go func() {
+		r.Lead(2)
+		close(led)
+	}()
+	time.Sleep(50 * time.Millisecond)
+	l := limit("a", 10, quota.Soft)
+	n.setLimits(t, l)
+	r.Machine.levels.mu.Unlock()
+	<-led
+	if !r.opens(2, 1, quota.Key{LimitName: l.LimitName, Key: "k"}) {
+		t.Error("the ledger does not know the limit")
+	}
+}
+
+// TestCheckpointWithoutGroup: the groups may be closed while a checkpoint is
+// being made, and it is made again if the log did not take it.
+func TestCheckpointWithoutGroup(t *testing.T) {
+	s, n := newSet(t, 1)
+	n.closed = true
+	r := s.Of(0)
+	l := limit("a", 10, quota.Soft)
+	n.setLimits(t, l)
+	r.Lead(2)
+	if !r.opens(2, 1, quota.Key{LimitName: l.LimitName, Key: "k"}) {
+		t.Fatal("no answer")
+	}
+	for range 2 {
+		r.checkpoint(t.Context(), true)
+		if _, cp, _ := r.moved(true); cp == nil || len(cp.Levels) != 1 || cp.Levels[0].Key != "k" {
+			t.Errorf("after a checkpoint that failed, the next is %v", cp)
+		}
+	}
+	r.Follow()
+	r.Lead(3)
+	if _, cp, _ := r.moved(true); cp != nil {
+		t.Errorf("a new ledger writes what an old one knew: %v", cp)
+	}
+}

@@ -1,0 +1,43 @@
+package peerproto
+
+import (
+	"time"
+
+	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// EncodeAsk returns the message of a decide request.
+func EncodeAsk(a *quota.Ask) *peerv1.Ask {
+	return &peerv1.Ask{
+		Namespace: a.Key.Namespace, Limit: a.Key.Limit, Key: a.Key.Key,
+		Cost: int64(a.Cost), MaxWaitNanos: int64(a.MaxWait), Force: a.Force, Overdrawn: int64(a.Overdrawn),
+		Id: uint64(a.ID),
+	}
+}
+
+// DecodeAsk reads a decide request; the sender is not in it.
+func DecodeAsk(a *peerv1.Ask) quota.Ask {
+	return quota.Ask{
+		Key: quota.Key{LimitName: quota.LimitName{Namespace: a.GetNamespace(), Limit: a.GetLimit()}, Key: a.GetKey()}, Cost: quota.Units(a.GetCost()),
+		MaxWait: time.Duration(a.GetMaxWaitNanos()), Force: a.GetForce(), Overdrawn: quota.Units(a.GetOverdrawn()),
+		ID: quota.Seq(a.GetId()),
+	}
+}
+
+// EncodeAnswer returns the message of a leader's decision.
+func EncodeAnswer(a quota.Answer) *peerv1.AskAnswer {
+	return &peerv1.AskAnswer{
+		Term: uint64(a.Term), Allowed: a.Allowed, Why: uint32(a.Why), WaitNanos: int64(a.Wait), Level: int64(a.Level),
+		RetryAfterNanos: int64(a.RetryAfter), ResetAfterNanos: int64(a.ResetAfter), Aside: int64(a.Aside), WindowStartUnixNanos: int64(a.WindowStart),
+	}
+}
+
+// DecodeAnswer reads a leader's decision.
+func DecodeAnswer(a *peerv1.AskAnswer) quota.Answer {
+	return quota.Answer{
+		Term: quota.Term(a.GetTerm()), Allowed: a.GetAllowed(), Why: quota.Why(min(a.GetWhy(), 255)), Wait: time.Duration(a.GetWaitNanos()), Level: quota.Units(a.GetLevel()),
+		RetryAfter: time.Duration(a.GetRetryAfterNanos()), ResetAfter: time.Duration(a.GetResetAfterNanos()), Aside: quota.Units(min(max(0, a.GetAside()), int64(quota.Most))),
+		WindowStart: quota.Time(a.GetWindowStartUnixNanos()),
+	}
+}
