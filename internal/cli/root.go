@@ -19,6 +19,7 @@ import (
 	"github.com/quorate/quorate/internal/cli/security"
 	"github.com/quorate/quorate/internal/cli/server"
 	"github.com/quorate/quorate/internal/cli/simulate"
+	"github.com/quorate/quorate/internal/cli/top"
 	"github.com/quorate/quorate/internal/cli/usage"
 )
 
@@ -92,7 +93,7 @@ is left of each limit through leaders elected by Raft.`,
 		checks.NewRatesCommand(),
 		planning.NewHistoryCommand(),
 		planning.NewPlanCommand(),
-		checks.NewTopCommand(),
+		top.NewCommand(),
 		cluster.NewBackupCommand(),
 		server.NewRestoreCommand(),
 		load.NewReplayCommand(),

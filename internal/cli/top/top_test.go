@@ -55,13 +55,13 @@ func (c *cluster) ask(_ context.Context, req *quoratev1.TopRatesRequest) (*quora
 }
 
 // play runs a screen: each step is a key, or "" for the next answer.
-func play(t *testing.T, c *cluster, keys ...string) *Model {
+func play(t *testing.T, c *cluster, keys ...string) *model {
 	t.Helper()
-	m := New(c.ask, Options{Every: time.Second, Plain: true})
+	m := newModel(c.ask, options{Every: time.Second, Plain: true})
 	m.Update(tea.WindowSizeMsg{Width: 100, Height: 14})
 	m.Update(m.Init()())
 	for _, k := range keys {
-		cmd := m.question
+		cmd := m.fetch
 		if k != "" {
 			_, next := m.Update(pressed(k))
 			cmd = func() tea.Cmd { return next }
@@ -85,7 +85,7 @@ func pressed(k string) tea.KeyPressMsg {
 	return tea.KeyPressMsg{Code: []rune(k)[0], Text: k}
 }
 
-func screen(m *Model) string {
+func screen(m *model) string {
 	m.still = true // without marks
 	defer func() { m.still = false }()
 	return m.text()
@@ -112,7 +112,7 @@ func TestNodeComesBack(t *testing.T) {
 	for _, silent := range []int{1, 3} {
 		for i := range silent + 3 {
 			c.away = i < silent
-			m.Update(m.question()())
+			m.Update(m.fetch()())
 			line := strings.Split(screen(m), "\n")[3]
 			f := strings.Fields(line)
 			if v, err := strconv.ParseFloat(f[1], 64); err != nil || v > 100 || i > silent && v != 100 {
@@ -202,7 +202,7 @@ func TestFind(t *testing.T) {
 func TestStale(t *testing.T) {
 	c := &cluster{}
 	m := play(t, c, "")
-	late := m.question()
+	late := m.fetch()
 	msg := late()
 	m.Update(pressed("enter"))
 	m.Update(msg)
@@ -210,8 +210,8 @@ func TestStale(t *testing.T) {
 		t.Fatal("the answer about all limits is shown as one about keys")
 	}
 	c.err = errors.New("connection\nrefused")
-	m.Update(m.question()())
-	if got := screen(m); !strings.Contains(got, "no answer: connection refused") || m.Err() == nil {
+	m.Update(m.fetch()())
+	if got := screen(m); !strings.Contains(got, "no answer: connection refused") || m.err == nil {
 		t.Fatal(got)
 	}
 }
@@ -221,7 +221,7 @@ func TestPaused(t *testing.T) {
 	c := &cluster{}
 	m := play(t, c, "", "p")
 	n := len(c.asked)
-	if _, cmd := m.Update(tick(m.turn)); cmd != nil || len(c.asked) != n {
+	if _, cmd := m.Update(tick(m.poll)); cmd != nil || len(c.asked) != n {
 		t.Fatal("it asks")
 	}
 	if _, cmd := m.Update(pressed("p")); cmd == nil {
@@ -232,12 +232,12 @@ func TestPaused(t *testing.T) {
 // TestOnce: one screen of what happens in the time, without marks.
 func TestOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		got, err := New((&cluster{}).ask, Options{Every: 2 * time.Second}).Once(120, 40)
+		got, err := newModel((&cluster{}).ask, options{Every: 2 * time.Second}).Once(120, 40)
 		if err != nil || strings.Contains(got, "\x1b") || !strings.Contains(got, "b/busy") || strings.Contains(got, "quit") {
 			t.Fatalf("%v\n%s", err, got)
 		}
 	})
-	if _, err := New((&cluster{err: errors.New("no")}).ask, Options{}).Once(80, 24); err == nil {
+	if _, err := newModel((&cluster{err: errors.New("no")}).ask, options{}).Once(80, 24); err == nil {
 		t.Fatal("no error")
 	}
 }
@@ -272,7 +272,7 @@ func TestNumber(t *testing.T) {
 // where there is any.
 func TestNeedlessColumn(t *testing.T) {
 	key := &quoratev1.KeyRate{Key: "k", Leader: "n1"}
-	m := &Model{limit: "n/l", order: quoratev1.RateOrder_RATE_ORDER_NEEDLESS_REFUSALS, rates: &quoratev1.TopRatesResponse{Keys: []*quoratev1.KeyRate{key}}}
+	m := &model{limit: "n/l", order: quoratev1.RateOrder_RATE_ORDER_NEEDLESS_REFUSALS, rates: &quoratev1.TopRatesResponse{Keys: []*quoratev1.KeyRate{key}}}
 	if got := m.table(); len(got.columns) != len(keyColumns) || len(got.rows[0].cells) != len(keyColumns) {
 		t.Errorf("nothing was refused: %v", got)
 	}

@@ -9,7 +9,7 @@ import (
 )
 
 // View implements tea.Model.
-func (m *Model) View() tea.View {
+func (m *model) View() tea.View {
 	if m.closed {
 		return tea.NewView("")
 	}
@@ -22,9 +22,9 @@ func (m *Model) View() tea.View {
 const around = 4 // lines that are no rows: two above, the titles, one below
 
 // room is how many rows fit.
-func (m *Model) room() int { return max(1, m.height-around) }
+func (m *model) room() int { return max(1, m.height-around) }
 
-func (m *Model) text() string {
+func (m *model) text() string {
 	if m.help {
 		return m.lines(strings.Split(helpText, "\n"))
 	}
@@ -42,14 +42,14 @@ func (m *Model) text() string {
 }
 
 // lines cuts what does not fit.
-func (m *Model) lines(all []string) string {
+func (m *model) lines(all []string) string {
 	for i := range all {
 		all[i] = strings.TrimRight(ansi.Truncate(all[i], m.width, ""), " ")
 	}
 	return strings.Join(all[:min(len(all), max(1, m.height))], "\n")
 }
 
-func (m *Model) clusterLine() string {
+func (m *model) clusterLine() string {
 	st := m.status
 	if st == nil {
 		return "quorate top: asking ..."
@@ -72,7 +72,7 @@ func (m *Model) clusterLine() string {
 }
 
 // coverage says how many ranges the answer covers.
-func (m *Model) coverage() string {
+func (m *model) coverage() string {
 	r := m.rates
 	text := fmt.Sprintf("%d of %d", r.GetRangesCovered(), r.GetRangesTotal())
 	if r.GetRangesCovered() < r.GetRangesTotal() {
@@ -81,7 +81,7 @@ func (m *Model) coverage() string {
 	return text
 }
 
-func (m *Model) whatLine() string {
+func (m *model) whatLine() string {
 	what := "all limits"
 	if m.limit != "" {
 		what = "keys of " + m.limit
@@ -106,7 +106,7 @@ func (m *Model) whatLine() string {
 }
 
 // unenforced says of the limit whose keys are shown that what they are not admitted passes.
-func (m *Model) unenforced() string {
+func (m *model) unenforced() string {
 	for _, l := range m.rates.GetLimits() {
 		if l.Namespace+"/"+l.Limit != m.limit {
 			continue
@@ -146,7 +146,7 @@ func widthsOf(t *table, width int) []int {
 	return out
 }
 
-func (m *Model) titles(t *table, widths []int) string {
+func (m *model) titles(t *table, widths []int) string {
 	cells := make([]string, len(t.columns))
 	for i, c := range t.columns {
 		cells[i] = align(c.title, widths[i], i == 0)
@@ -157,7 +157,7 @@ func (m *Model) titles(t *table, widths []int) string {
 	return strings.Join(cells, "  ")
 }
 
-func (m *Model) row(r *row, widths []int, chosen bool) string {
+func (m *model) row(r *row, widths []int, chosen bool) string {
 	cells := make([]string, len(r.cells))
 	for i, c := range r.cells {
 		c = printable(c)
@@ -196,7 +196,7 @@ func printable(s string) string {
 	}, s)
 }
 
-func (m *Model) footer() string {
+func (m *model) footer() string {
 	if m.still {
 		return ""
 	}
@@ -232,11 +232,11 @@ const (
 )
 
 // style marks text. Without colours the cursor is still seen; a still screen has no marks.
-func (m *Model) style(code, s string) string {
+func (m *model) style(code, s string) string {
 	if m.still || m.opt.Plain && len(code) > 1 {
 		return s
 	}
 	return "\x1b[" + code + "m" + s + "\x1b[0m"
 }
 
-var _ tea.Model = (*Model)(nil)
+var _ tea.Model = (*model)(nil)

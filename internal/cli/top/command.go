@@ -1,4 +1,4 @@
-package checks
+package top
 
 import (
 	"context"
@@ -18,17 +18,16 @@ import (
 	"github.com/quorate/quorate/internal/cli/exit"
 	"github.com/quorate/quorate/internal/cli/remote"
 	"github.com/quorate/quorate/internal/cli/render"
-	"github.com/quorate/quorate/internal/top"
 )
 
-// topFlags are the flags of "top".
-type topFlags struct {
+// flags are those of "top".
+type flags struct {
 	remote.Targets
 	by    string
 	every time.Duration
 	once  bool
 
-	asking sync.Mutex // a question may come while another is under way
+	asking sync.Mutex // a poll may begin while another is under way
 }
 
 // Bounds of --every.
@@ -43,9 +42,9 @@ const (
 	stillHeight = 40
 )
 
-// NewTopCommand returns "quorate top".
-func NewTopCommand() *cobra.Command {
-	var o topFlags
+// NewCommand returns "quorate top".
+func NewCommand() *cobra.Command {
+	var o flags
 	cmd := &cobra.Command{
 		Use:   "top",
 		Short: "Watch who asks for most, as it changes",
@@ -68,7 +67,7 @@ rest. --once prints one screen, and needs no terminal.`,
 	return cmd
 }
 
-func (o *topFlags) run(cmd *cobra.Command) error {
+func (o *flags) run(cmd *cobra.Command) error {
 	if o.every < minEvery || o.every > maxEvery {
 		return exit.Usagef("--every %v: must be %v to %v", o.every, minEvery, maxEvery)
 	}
@@ -78,7 +77,7 @@ func (o *topFlags) run(cmd *cobra.Command) error {
 	}
 	drop := o.Keep()
 	defer drop()
-	screen := top.New(o.ask, top.Options{Every: o.every, Plain: !bool(render.Colours(cmd)), Order: quoratev1.RateOrder(order)})
+	screen := newModel(o.ask, options{Every: o.every, Plain: !bool(render.Colours(cmd)), Order: quoratev1.RateOrder(order)})
 	if o.once {
 		text, err := screen.Once(stillWidth, stillHeight)
 		if err == nil {
@@ -99,8 +98,8 @@ func (o *topFlags) run(cmd *cobra.Command) error {
 	return err
 }
 
-// ask puts both questions to one node. Safe for concurrent use.
-func (o *topFlags) ask(ctx context.Context, req *quoratev1.TopRatesRequest) (st *quoratev1.GetStatusResponse, res *quoratev1.TopRatesResponse, err error) {
+// ask asks one node for both. Safe for concurrent use.
+func (o *flags) ask(ctx context.Context, req *quoratev1.TopRatesRequest) (st *quoratev1.GetStatusResponse, res *quoratev1.TopRatesResponse, err error) {
 	o.asking.Lock()
 	defer o.asking.Unlock()
 	err = o.Call(ctx, func(ctx context.Context, conn *grpc.ClientConn) (err error) {

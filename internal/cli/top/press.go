@@ -13,7 +13,7 @@ import (
 const maxPrefix = 255
 
 // press does what a key says.
-func (m *Model) press(k tea.KeyPressMsg) tea.Cmd {
+func (m *model) press(k tea.KeyPressMsg) tea.Cmd {
 	key := k.String()
 	switch {
 	case key == "ctrl+c":
@@ -55,7 +55,7 @@ func (m *Model) press(k tea.KeyPressMsg) tea.Cmd {
 		m.typing = true
 	case "p":
 		if m.paused = !m.paused; !m.paused {
-			return m.question()
+			return m.fetch()
 		}
 	}
 	m.clamp()
@@ -63,14 +63,14 @@ func (m *Model) press(k tea.KeyPressMsg) tea.Cmd {
 }
 
 // type_ edits the prefix.
-func (m *Model) type_(key, text string) tea.Cmd {
+func (m *model) type_(key, text string) tea.Cmd {
 	switch {
 	case key == "enter":
 		m.typing = false
-		return m.question()
+		return m.fetch()
 	case key == "esc":
 		m.typing, m.prefix = false, ""
-		return m.question()
+		return m.fetch()
 	case key == "backspace":
 		_, size := utf8.DecodeLastRuneInString(m.prefix)
 		m.prefix = m.prefix[:len(m.prefix)-size]
@@ -81,7 +81,7 @@ func (m *Model) type_(key, text string) tea.Cmd {
 }
 
 // drill shows the keys of the limit under the cursor.
-func (m *Model) drill() tea.Cmd {
+func (m *model) drill() tea.Cmd {
 	rows := m.table().rows
 	if m.limit != "" || m.cursor >= len(rows) {
 		return nil
@@ -90,7 +90,7 @@ func (m *Model) drill() tea.Cmd {
 	return m.anew()
 }
 
-func (m *Model) back() tea.Cmd {
+func (m *model) back() tea.Cmd {
 	if m.limit == "" {
 		return nil
 	}
@@ -99,13 +99,13 @@ func (m *Model) back() tea.Cmd {
 }
 
 // anew asks for another screen.
-func (m *Model) anew() tea.Cmd {
+func (m *model) anew() tea.Cmd {
 	m.cursor, m.from, m.prefix, m.rates, m.before, m.paused = 0, 0, "", nil, nil, false
-	return m.question()
+	return m.fetch()
 }
 
 // sort takes the next column, or the one before.
-func (m *Model) sort(by int) tea.Cmd {
+func (m *model) sort(by int) tea.Cmd {
 	if m.limit == "" {
 		n := len(limitColumns)
 		m.column = (m.column + by + n) % n
@@ -118,7 +118,7 @@ func (m *Model) sort(by int) tea.Cmd {
 		at = (at + by + n) % n
 	}
 	m.order = keyColumns[at].order
-	return m.question()
+	return m.fetch()
 }
 
 func orderColumn(o quoratev1.RateOrder) int {
@@ -131,7 +131,7 @@ func orderColumn(o quoratev1.RateOrder) int {
 }
 
 // clamp keeps the cursor on a row, and the row on the screen.
-func (m *Model) clamp() {
+func (m *model) clamp() {
 	n := len(m.table().rows)
 	m.cursor = max(0, min(m.cursor, n-1))
 	m.from = max(0, min(m.from, m.cursor), m.cursor-m.room()+1)

@@ -9,12 +9,12 @@ import (
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 )
 
-// Ask puts one question to the cluster: the status of it, and the rates that match.
-type Ask func(ctx context.Context, req *quoratev1.TopRatesRequest) (*quoratev1.GetStatusResponse, *quoratev1.TopRatesResponse, error)
+// askFunc asks the cluster for its status, and for the rates that match.
+type askFunc func(ctx context.Context, req *quoratev1.TopRatesRequest) (*quoratev1.GetStatusResponse, *quoratev1.TopRatesResponse, error)
 
-// Options of the screen.
-type Options struct {
-	Every time.Duration // between two questions
+// options of the screen.
+type options struct {
+	Every time.Duration // between two polls
 	Plain bool          // no colours
 	// Order is by what keys are ranked at first.
 	Order quoratev1.RateOrder
@@ -23,10 +23,10 @@ type Options struct {
 // keysAsked is how many keys are asked for: more than a screen has.
 const keysAsked = 500
 
-// Model is the screen. It implements tea.Model.
-type Model struct {
-	ask Ask
-	opt Options
+// model is the screen. It implements tea.Model.
+type model struct {
+	ask askFunc
+	opt options
 
 	width, height int
 	limit         string // namespace/limit whose keys are shown; empty is all limits
@@ -37,7 +37,7 @@ type Model struct {
 	column        int // by which limits are sorted
 	cursor, from  int // of rows
 
-	turn   int // tells answers of earlier questions from those of this one
+	poll   int // number of the poll whose answer is wanted
 	status *quoratev1.GetStatusResponse
 	rates  *quoratev1.TopRatesResponse
 	before *quoratev1.TopRatesResponse // for what limits gained since
@@ -47,42 +47,42 @@ type Model struct {
 }
 
 // New returns the screen, which asks as soon as it runs.
-func New(ask Ask, opt Options) *Model {
+func newModel(ask askFunc, opt options) *model {
 	if opt.Every <= 0 {
 		opt.Every = time.Second
 	}
 	if opt.Order == 0 {
 		opt.Order = quoratev1.RateOrder_RATE_ORDER_DEMAND
 	}
-	return &Model{ask: ask, opt: opt, order: opt.Order, column: 1, width: 80, height: 24}
+	return &model{ask: ask, opt: opt, order: opt.Order, column: 1, width: 80, height: 24}
 }
 
 type (
 	answer struct {
-		turn   int
+		poll   int
 		status *quoratev1.GetStatusResponse
 		rates  *quoratev1.TopRatesResponse
 		err    error
 	}
-	tick int // of a turn
+	tick int // after the poll of that number
 )
 
 // Init implements tea.Model.
-func (m *Model) Init() tea.Cmd { return m.question() }
+func (m *model) Init() tea.Cmd { return m.fetch() }
 
-// question asks for what the screen shows now.
-func (m *Model) question() tea.Cmd {
-	m.turn++
-	turn, req := m.turn, m.request()
+// fetch asks for what the screen shows now.
+func (m *model) fetch() tea.Cmd {
+	m.poll++
+	poll, req := m.poll, m.request()
 	return func() tea.Msg {
 		ctx, cancel := context.WithTimeout(context.Background(), max(m.opt.Every, 5*time.Second))
 		defer cancel()
 		status, rates, err := m.ask(ctx, req)
-		return answer{turn, status, rates, err}
+		return answer{poll, status, rates, err}
 	}
 }
 
-func (m *Model) request() *quoratev1.TopRatesRequest {
+func (m *model) request() *quoratev1.TopRatesRequest {
 	req := &quoratev1.TopRatesRequest{Top: 1}
 	if m.limit == "" {
 		return req
@@ -93,7 +93,7 @@ func (m *Model) request() *quoratev1.TopRatesRequest {
 }
 
 // Update implements tea.Model.
-func (m *Model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
+func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	switch msg := msg.(type) {
 	case tea.WindowSizeMsg:
 		m.width, m.height = msg.Width, msg.Height
@@ -105,17 +105,17 @@ func (m *Model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		cmd := m.answered(msg)
 		return m, cmd
 	case tick:
-		if int(msg) == m.turn && !m.paused {
-			cmd := m.question()
+		if int(msg) == m.poll && !m.paused {
+			cmd := m.fetch()
 			return m, cmd
 		}
 	}
 	return m, nil
 }
 
-// answered takes an answer, unless it is of an earlier question.
-func (m *Model) answered(a answer) tea.Cmd {
-	if a.turn != m.turn {
+// answered takes an answer, unless it is of an earlier poll.
+func (m *model) answered(a answer) tea.Cmd {
+	if a.poll != m.poll {
 		return nil
 	}
 	if m.err = a.err; a.err == nil {
@@ -127,7 +127,7 @@ func (m *Model) answered(a answer) tea.Cmd {
 
 // since returns the last answer that covers no fewer ranges than a new one, or nil: what a node has counted that did not
 // answer before is what was asked for in all its life.
-func (m *Model) since(next *quoratev1.TopRatesResponse) *quoratev1.TopRatesResponse {
+func (m *model) since(next *quoratev1.TopRatesResponse) *quoratev1.TopRatesResponse {
 	for _, had := range []*quoratev1.TopRatesResponse{m.rates, m.before} {
 		if had != nil && had.RangesCovered >= next.GetRangesCovered() {
 			return had
@@ -136,23 +136,20 @@ func (m *Model) since(next *quoratev1.TopRatesResponse) *quoratev1.TopRatesRespo
 	return nil
 }
 
-func (m *Model) again() tea.Cmd {
-	turn := m.turn
-	return tea.Tick(m.opt.Every, func(time.Time) tea.Msg { return tick(turn) })
+func (m *model) again() tea.Cmd {
+	poll := m.poll
+	return tea.Tick(m.opt.Every, func(time.Time) tea.Msg { return tick(poll) })
 }
-
-// Err returns why the last question had no answer, or nil.
-func (m *Model) Err() error { return m.err }
 
 // Once asks twice, that far apart, and returns the screen without colours: for a
 // terminal that nobody looks at.
-func (m *Model) Once(width, height int) (string, error) {
+func (m *model) Once(width, height int) (string, error) {
 	m.width, m.height, m.still = width, height, true
 	for range 2 {
 		if m.status != nil {
 			time.Sleep(m.opt.Every)
 		}
-		a, _ := m.question()().(answer)
+		a, _ := m.fetch()().(answer)
 		if a.err != nil {
 			return "", a.err
 		}

@@ -56,7 +56,7 @@ type table struct {
 }
 
 // table returns what is shown now.
-func (m *Model) table() table {
+func (m *model) table() table {
 	if m.limit == "" {
 		return m.limits()
 	}
@@ -101,7 +101,7 @@ func keyRow(k *quoratev1.KeyRate) row {
 }
 
 // limits are the limits with what they gained since the answer before.
-func (m *Model) limits() table {
+func (m *model) limits() table {
 	t := table{columns: limitColumns, sorted: m.column}
 	before := map[string]*quoratev1.LimitError{}
 	for _, l := range m.before.GetLimits() {
