@@ -54,7 +54,7 @@ func NewEventsCommand() *cobra.Command {
 		Short: "Print what happens, as it happens",
 		Long: `Print what happens on the first node that answers, or with --all-nodes on all of
 them, as it happens, until Ctrl-C or for the time that --for says. Each node
-tells its own events; a lost connection is made again.
+reports its own events; a lost connection is made again.
 
 A terminal that is too slow loses events and is told how many; requests are never
 slowed. -o json prints one object per line. The kinds are

@@ -56,7 +56,7 @@ counts it and what was refused since; then what one node would answer to one
 token now, without charging it, why in words, and when the next token comes.
 
 Refusals are not kept one by one: "quorate events -f NAMESPACE/LIMIT --key KEY"
-tells those to come, each with its reason.`,
+prints those to come, each with its reason.`,
 		Example: `  quorate keys explain web/per_client 203.0.113.7
   quorate keys explain api/per_tenant acme -o json`,
 		Args: cobra.ExactArgs(2),

@@ -144,7 +144,10 @@ func leavesText(id string) func(*quoratev1.ChangeNodeResponse) string {
 }
 
 func goes(id string) waiting {
-	return waiting{node: id, what: "replicas moved", done: fmt.Sprintf("%s is out of the cluster", render.Show(id)), left: replicasLeft, gone: true}
+	return waiting{
+		node: id, what: "replicas moved", done: fmt.Sprintf("%s is out of the cluster", render.Show(id)), gone: true,
+		left: func(_ *quoratev1.GetStatusResponse, n *quoratev1.NodeStatus) int { return int(n.Replicas) },
+	}
 }
 
 // nodeOf is the node that is named, or the only one that --addr names.

@@ -36,7 +36,7 @@ func askOthers(ctx context.Context, t *remote.Targets, st *quoratev1.GetStatusRe
 			mu.Lock()
 			defer mu.Unlock()
 			switch {
-			case err == nil && other.Cluster == st.Cluster && !told(list, other.Node):
+			case err == nil && other.Cluster == st.Cluster && !slices.ContainsFunc(list, func(s health.Said) bool { return s.Node == other.Node }):
 				addOwn(st, other)
 				list = append(list, health.SaidBy(other))
 			case err != nil && a.Node != "":
@@ -55,10 +55,6 @@ func statusAt(ctx context.Context, t *remote.Targets, addr string) (st *quoratev
 		return err
 	})
 	return st, err
-}
-
-func told(list []health.Said, node string) bool {
-	return slices.ContainsFunc(list, func(s health.Said) bool { return s.Node == node })
 }
 
 // OtherAddresses are where other nodes than the one that answered are asked, also those

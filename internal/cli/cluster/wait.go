@@ -45,7 +45,11 @@ func (w *waiting) run(cmd *cobra.Command, t *remote.Targets) error {
 			return err
 		case err == nil:
 			seen = time.Now()
-			left, over := w.look(st)
+			left, over := 0, true // where the node is no member
+			if i := slices.IndexFunc(st.Nodes, func(n *quoratev1.NodeStatus) bool { return n.Id == w.node }); i >= 0 {
+				left = w.left(st, st.Nodes[i])
+				over = left == 0 && !w.gone
+			}
 			if most = max(most, left); left != last {
 				last, moved = left, time.Now()
 			}
@@ -73,20 +77,6 @@ func (w *waiting) run(cmd *cobra.Command, t *remote.Targets) error {
 		case <-time.After(waitEvery):
 		}
 	}
-}
-
-// look says how much is left, and whether that is all.
-func (w *waiting) look(st *quoratev1.GetStatusResponse) (left int, over bool) {
-	i := slices.IndexFunc(st.Nodes, func(n *quoratev1.NodeStatus) bool { return n.Id == w.node })
-	if i < 0 {
-		return 0, true
-	}
-	left = w.left(st, st.Nodes[i])
-	return left, left == 0 && !w.gone
-}
-
-func replicasLeft(_ *quoratev1.GetStatusResponse, n *quoratev1.NodeStatus) int {
-	return int(n.Replicas)
 }
 
 // leadsLeft counts the meta group too.

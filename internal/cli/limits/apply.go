@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/config"
 	"github.com/quorate/quorate/internal/apiproto"
 	"github.com/quorate/quorate/internal/cli/exit"
 	"github.com/quorate/quorate/internal/cli/remote"
@@ -162,8 +163,8 @@ func printApplied(p *render.Page, cmd *cobra.Command, t *remote.Targets, res *qu
 func changesOf(ctx context.Context, t *remote.Targets, version uint64) []*quoratev1.LimitChange {
 	before := version - 1
 	from := &quoratev1.LimitSet{Version: &before}
-	if before == 0 {
-		from = emptySet()
+	if before == 0 { // what the cluster had before the first limits
+		from = &quoratev1.LimitSet{Yaml: string(config.FormatLimits(nil)), Source: "no limits"}
 	}
 	res, err := diffLimits(ctx, t, from, &quoratev1.LimitSet{Version: &version})
 	if err != nil {

@@ -15,7 +15,6 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
-	"github.com/quorate/quorate/config"
 	"github.com/quorate/quorate/internal/apiproto"
 	"github.com/quorate/quorate/internal/cli/exit"
 	"github.com/quorate/quorate/internal/cli/remote"
@@ -98,11 +97,6 @@ func sides(args []string, against *uint64, stdin io.Reader) (from, to *quoratev1
 	return from, &quoratev1.LimitSet{Yaml: string(data), Source: args[0]}, err
 }
 
-// emptySet is what the cluster had before the first limits.
-func emptySet() *quoratev1.LimitSet {
-	return &quoratev1.LimitSet{Yaml: string(config.FormatLimits(nil)), Source: "no limits"}
-}
-
 func diffLimits(ctx context.Context, t *remote.Targets, from, to *quoratev1.LimitSet) (*quoratev1.DiffLimitsResponse, error) {
 	var res *quoratev1.DiffLimitsResponse
 	err := callLimits(ctx, t, func(ctx context.Context, c quoratev1.LimitServiceClient) (err error) {
@@ -179,7 +173,8 @@ func changeText(p render.Palette, kind quoratev1.ChangeKind, f *quoratev1.FieldC
 
 // fieldText makes a field's value, which is as in JSON, easier to read.
 func fieldText(field, value string) string {
-	if fd := (&quoratev1.Limit{}).ProtoReflect().Descriptor().Fields().ByName(protoreflect.Name(field)); fd != nil && isDuration(fd) {
+	if fd := (&quoratev1.Limit{}).ProtoReflect().Descriptor().Fields().ByName(protoreflect.Name(field)); fd != nil && fd.Message() != nil &&
+		fd.Message().FullName() == (&durationpb.Duration{}).ProtoReflect().Descriptor().FullName() {
 		if s, err := strconv.ParseFloat(value, 64); err == nil {
 			return render.Pause(durationpb.New(time.Duration(s * float64(time.Second))))
 		}
@@ -190,10 +185,6 @@ func fieldText(field, value string) string {
 		}
 	}
 	return render.Printable(value)
-}
-
-func isDuration(fd protoreflect.FieldDescriptor) bool {
-	return fd.Message() != nil && fd.Message().FullName() == (&durationpb.Duration{}).ProtoReflect().Descriptor().FullName()
 }
 
 // tidy writes a JSON value without quotes, and without what is empty.

@@ -58,13 +58,13 @@ func (c *inProcess) await(ctx context.Context) error {
 		select {
 		case <-one.Ready():
 		case <-ctx.Done():
-			return exit.Errorf(exit.Unreachable, "no node has told its limits in %v; the last answer was %q", remote.ControlTimeout, one.Stats().LastError)
+			return exit.Errorf(exit.Unreachable, "no node has sent its limits in %v; the last answer was %q", remote.ControlTimeout, one.Stats().LastError)
 		}
 	}
 	return nil
 }
 
-// close has the clients tell what they have counted.
+// close has the clients report what they have counted.
 func (c *inProcess) close() (err error) {
 	for _, one := range slices.Concat(c.byNode...) {
 		err = errors.Join(err, one.Close())

@@ -145,7 +145,7 @@ func (l *loader) run(cmd *cobra.Command) error {
 	l.drive(ctx, spread, messages)
 	if l.local != nil {
 		if err := l.local.close(); err != nil {
-			fmt.Fprintf(messages, "what the clients counted last was not told: %v\n", err)
+			fmt.Fprintf(messages, "what the clients counted last was not reported: %v\n", err)
 		}
 	}
 	rep := l.report()

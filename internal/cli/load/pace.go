@@ -112,9 +112,9 @@ func (p *pacer) sentSoFar() int64 {
 }
 
 func (s senderReport) String() string {
-	verdict := "kept the schedule"
+	kept := "kept the schedule"
 	if !s.Kept {
-		verdict = fmt.Sprintf("DID NOT KEEP THE SCHEDULE: %d requests more than %v late; lower the speed or the rate", s.Late, lateAfter)
+		kept = fmt.Sprintf("DID NOT KEEP THE SCHEDULE: %d requests more than %v late; lower the speed or the rate", s.Late, lateAfter)
 	}
-	return fmt.Sprintf("sender       lag p50 %.2f ms, p99 %.2f ms, max %.2f ms; %s\n", s.LagP50MS, s.LagP99MS, s.LagMaxMS, verdict)
+	return fmt.Sprintf("sender       lag p50 %.2f ms, p99 %.2f ms, max %.2f ms; %s\n", s.LagP50MS, s.LagP99MS, s.LagMaxMS, kept)
 }

@@ -220,16 +220,13 @@ func (r *replayer) read(ctx context.Context, stdin io.Reader) error {
 		return errors.New("interrupted while the log was read")
 	}
 	if len(r.access.requests) == 0 {
-		return fmt.Errorf("%s: has no line in combined format (%d others%s)", r.log, r.access.bad, firstBad(r.access.badShown))
+		first := ""
+		if len(r.access.badShown) > 0 {
+			first = "; " + r.access.badShown[0]
+		}
+		return fmt.Errorf("%s: has no line in combined format (%d others%s)", r.log, r.access.bad, first)
 	}
 	return nil
-}
-
-func firstBad(shown []string) string {
-	if len(shown) == 0 {
-		return ""
-	}
-	return "; " + shown[0]
 }
 
 // play sends the requests and notes the decisions.

@@ -96,7 +96,10 @@ func fetch[R proto.Message](cmd *cobra.Command, o *looking, call func(context.Co
 	if err != nil {
 		return res, err
 	}
-	c := coverageOf(res)
+	var c *quoratev1.Coverage
+	if covered, ok := any(res).(interface{ GetCoverage() *quoratev1.Coverage }); ok {
+		c = covered.GetCoverage()
+	}
 	if text := incompleteText(c); text != "" {
 		fmt.Fprintf(cmd.ErrOrStderr(), "quorate: incomplete: %s\n", text)
 	}
@@ -104,13 +107,6 @@ func fetch[R proto.Message](cmd *cobra.Command, o *looking, call func(context.Co
 		fmt.Fprintf(cmd.ErrOrStderr(), "quorate: %s: the cluster began then, or it is kept no more\n", begun)
 	}
 	return res, nil
-}
-
-func coverageOf(res proto.Message) *quoratev1.Coverage {
-	if c, ok := res.(interface{ GetCoverage() *quoratev1.Coverage }); ok {
-		return c.GetCoverage()
-	}
-	return nil
 }
 
 // incompleteText says what an answer lacks; empty when nothing.
@@ -123,9 +119,9 @@ func incompleteText(c *quoratev1.Coverage) string {
 		parts = append(parts, fmt.Sprintf("covers %d of %d ranges", c.RangesCovered, c.RangesTotal))
 	}
 	if c.SecondsComplete == 0 && c.SecondsTotal > 0 && c.SecondsKnown > 0 {
-		parts = append(parts, fmt.Sprintf("not all of the %s is complete: a node has not told all of it, or it began before the history", seconds(c.SecondsTotal)))
+		parts = append(parts, fmt.Sprintf("not all of the %s is complete: a node has not reported all of it, or it began before the history", seconds(c.SecondsTotal)))
 	} else if total := planner.SinceBegun(c); c.SecondsComplete < total && c.SecondsKnown > 0 {
-		parts = append(parts, fmt.Sprintf("all nodes have told of %s of %s", seconds(c.SecondsComplete), seconds(total)))
+		parts = append(parts, fmt.Sprintf("all nodes have reported %s of %s", seconds(c.SecondsComplete), seconds(total)))
 	}
 	if len(c.Missing) > 0 {
 		text := "missing " + strings.Join(c.Missing, ", ")
@@ -159,8 +155,8 @@ Points are seconds (of the last hour), minutes (30 days) or hours (2 years), as
 the nodes' settings say; times are UTC.
 
 PEAK is the highest second of a point, MEAN and P99 are of its seconds, in
-tokens per second. A point is complete when every node that lived in it has
-told all of it; otherwise the last column says who is missing. Of a limit in
+tokens per second. A point is complete when every node that was up in it has
+reported all of it; otherwise the last column says who is missing. Of a limit in
 shadow, REFUSED is what would have been. Of a key the seconds are not recorded:
 MORE is how much more it can have been asked for.`,
 		Example: `  quorate history
@@ -187,7 +183,11 @@ func (o *pastOptions) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	if namespace, ok := wholeNamespace(args); ok {
+	if len(args) == 0 || !strings.Contains(args[0], "/") { // no limit is named
+		namespace := ""
+		if len(args) > 0 {
+			namespace = args[0]
+		}
 		if o.output.Format == "parquet" || o.output.Format == "openmetrics" {
 			return exit.Usagef("-o %s: name the LIMIT whose history it is to be", o.output.Format)
 		}
@@ -217,14 +217,6 @@ func (o *pastOptions) run(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	return o.output.Print(cmd, res, func(p *render.Page) { printHistory(p, res) })
-}
-
-// wholeNamespace says that no limit is named, and of which namespace all are meant; empty is of all.
-func wholeNamespace(args []string) (namespace string, ok bool) {
-	if len(args) == 0 {
-		return "", true
-	}
-	return args[0], !strings.Contains(args[0], "/")
 }
 
 func newHistoryKeysCommand() *cobra.Command {

@@ -82,7 +82,11 @@ func Explain(st *status.Status) string {
 	for _, d := range st.Details() {
 		switch d := d.(type) {
 		case *errdetails.BadRequest:
-			if len(d.FieldViolations) > 0 && isFile(d.FieldViolations[0].GetField()) {
+			if len(d.FieldViolations) == 0 {
+				continue
+			}
+			// The text of a file: its faults name their own places.
+			if field := d.FieldViolations[0].GetField(); field == "yaml" || strings.HasSuffix(field, ".yaml") {
 				return d.FieldViolations[0].GetDescription()
 			}
 		case *errdetails.ErrorInfo:
@@ -93,10 +97,6 @@ func Explain(st *status.Status) string {
 	}
 	return strings.TrimPrefix(st.Message(), "version: limits: ")
 }
-
-// isFile says whether a field is the text of a file, whose faults name their
-// own places.
-func isFile(field string) bool { return field == "yaml" || strings.HasSuffix(field, ".yaml") }
 
 func conflict(meta map[string]string) string {
 	by := ""

@@ -49,7 +49,7 @@ type joiner struct {
 	token    string
 	log      *slog.Logger
 	here     *presence
-	told     map[string]string // what was logged last, by address
+	logged   map[string]string // what was logged last, by address
 }
 
 // errAlone says that no member answered, and that the node is to make the cluster.
@@ -67,11 +67,11 @@ func (j *joiner) run(ctx context.Context) (*quoratev1.JoinResponse, error) {
 				j.log.Info("joined", "cluster", res.Cluster, "through", addr, "members", len(res.Nodes))
 				return res, nil
 			}
-			if final(err) {
+			if permanent(err) {
 				return nil, fmt.Errorf("the cluster at %s does not take this node in: %s", addr, status.Convert(err).Message())
 			}
 			answered = answered || !remote.Unreachable(err)
-			j.tell(addr, err)
+			j.logOnce(addr, err)
 		}
 		if !answered && round >= lonelyRounds && j.settings.Bootstrap == string(j.settings.Node) {
 			return nil, errAlone
@@ -167,17 +167,17 @@ func (p *presence) present(l net.Listener) (stop func()) {
 	})
 }
 
-// tell logs why the node is not in yet, once per address and reason.
-func (j *joiner) tell(addr string, err error) {
+// logOnce logs why the node is not in yet, once per address and reason.
+func (j *joiner) logOnce(addr string, err error) {
 	text := joinFault(err)
 	level := slog.LevelDebug
-	if text != j.told[addr] {
+	if text != j.logged[addr] {
 		level = slog.LevelWarn
 	}
-	if j.told == nil {
-		j.told = map[string]string{}
+	if j.logged == nil {
+		j.logged = map[string]string{}
 	}
-	j.told[addr] = text
+	j.logged[addr] = text
 	j.log.Log(context.Background(), level, "not joined yet; tries again", "through", addr, "err", text)
 }
 
@@ -196,8 +196,8 @@ func joinFault(err error) string {
 	return text
 }
 
-// final says that trying again is of no use.
-func final(err error) bool {
+// permanent reports whether trying again is of no use.
+func permanent(err error) bool {
 	switch status.Code(err) {
 	case codes.PermissionDenied, codes.Unauthenticated, codes.AlreadyExists, codes.InvalidArgument, codes.FailedPrecondition, codes.ResourceExhausted:
 		return true
@@ -219,7 +219,7 @@ func (j *joiner) resolve(ctx context.Context) (out []string) {
 		ips, err := net.DefaultResolver.LookupHost(ctx, host)
 		cancel()
 		if err != nil {
-			j.tell(addr, err)
+			j.logOnce(addr, err)
 			continue
 		}
 		for _, ip := range ips {

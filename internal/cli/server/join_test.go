@@ -44,8 +44,8 @@ func TestJoinAtAnotherPort(t *testing.T) {
 			_, err = quoratev1.NewClusterServiceClient(conn).Join(t.Context(), &quoratev1.JoinRequest{})
 			var log strings.Builder
 			j := joiner{log: slog.New(slog.NewTextHandler(&log, nil))}
-			j.tell("x", err)
-			j.tell("x", err) // once
+			j.logOnce("x", err)
+			j.logOnce("x", err) // once
 			if text := log.String(); strings.Count(text, tt.want) != 1 || !strings.Contains(text, "7412") {
 				t.Errorf("%s: %v", text, err)
 			}

@@ -99,8 +99,11 @@ func (c *campaign) play(ctx context.Context) {
 	for range runtime.GOMAXPROCS(0) {
 		wg.Go(func() {
 			for ctx.Err() == nil {
-				seed, ok := c.take()
-				if !ok {
+				c.mu.Lock()
+				seed := c.next
+				c.next++
+				c.mu.Unlock()
+				if seed-c.seed >= uint64(c.campaign) {
 					return
 				}
 				s := sim.Campaign(seed)
@@ -110,14 +113,6 @@ func (c *campaign) play(ctx context.Context) {
 	}
 	wg.Wait()
 	stop()
-}
-
-func (c *campaign) take() (seed uint64, ok bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	seed = c.next
-	c.next++
-	return seed, seed-c.seed < uint64(c.campaign)
 }
 
 func (c *campaign) add(s *sim.Scenario, v sim.Verdict) {

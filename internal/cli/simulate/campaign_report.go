@@ -152,7 +152,7 @@ func (c *campaign) writeNearest(out io.Writer) {
 		form string
 	}{
 		{&c.hardest, "hard: at most %.3f tokens beyond the ceiling (seed %d), %d scenarios\n"},
-		{&c.loosest, "hard, clocks differ or the leader decides: at most %.2f of the room that this leaves (seed %d), %d scenarios\n"},
+		{&c.loosest, "hard, clocks differ or the leader decides: at most %.2f of what this allows (seed %d), %d scenarios\n"},
 		{&c.nearest, "soft: at most %.2f of the stated bound (seed %d), %d scenarios\n"},
 	} {
 		if i == 0 {

@@ -24,7 +24,7 @@ func (s *simulator) lead(sc *scenario.Scenario, rs []*simResult) string {
 		simPause(sc.Duration), render.Plural(sc.Nodes, "node"), faults, seedWords(r), simLimit(&sc.Limit), sc.Sync, sc.Network.Delay, networkWords(sc.Network))
 }
 
-// outcome is the verdict in a few words. It is empty for an algorithm of which nothing is expected.
+// outcome says in a few words whether all was as expected. It is empty for an algorithm of which nothing is expected.
 func (r *simResult) outcome(p render.Palette) string {
 	switch n := len(r.scenario.Expect); {
 	case r.algorithm != sim.Quorate:

@@ -130,7 +130,7 @@ func (s *simulator) run(ctx context.Context, args []string) error {
 			return err
 		}
 	}
-	return s.verdict()
+	return s.failed()
 }
 
 // play runs one scenario with all its algorithms, and prints what came of it.
@@ -184,9 +184,9 @@ func (s *simulator) once(ctx context.Context, sc *scenario.Scenario, a sim.Algor
 
 var errInterrupted = errors.New("interrupted; only scenarios that had ended are printed")
 
-// verdict is the exit code: a broken expectation is a no. The lines say it in
+// failed is the exit code: a broken expectation is a no. The lines say it in
 // the form of an error, since output may be JSON.
-func (s *simulator) verdict() error {
+func (s *simulator) failed() error {
 	var lines []string
 	for _, r := range s.results {
 		for _, b := range r.broken {

@@ -34,7 +34,7 @@ func (s *simulator) table(ctx context.Context, all []*scenario.Scenario) error {
 	if err := writeTable(s.cmd.OutOrStdout(), s.results); err != nil {
 		return err
 	}
-	return s.verdict()
+	return s.failed()
 }
 
 // playAll fills in the runs of all results. Interrupted, it leaves those behind

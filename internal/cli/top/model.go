@@ -2,6 +2,7 @@ package top
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	tea "charm.land/bubbletea/v2"
@@ -73,23 +74,17 @@ func (m *model) Init() tea.Cmd { return m.fetch() }
 // fetch asks for what the screen shows now.
 func (m *model) fetch() tea.Cmd {
 	m.poll++
-	poll, req := m.poll, m.request()
+	poll, req := m.poll, &quoratev1.TopRatesRequest{Top: 1}
+	if m.limit != "" {
+		req.Top, req.Order, req.KeyPrefix = keysAsked, m.order, m.prefix
+		req.Namespace, req.Limit, _ = strings.Cut(m.limit, "/")
+	}
 	return func() tea.Msg {
 		ctx, cancel := context.WithTimeout(context.Background(), max(m.opt.Every, 5*time.Second))
 		defer cancel()
 		status, rates, err := m.ask(ctx, req)
 		return answer{poll, status, rates, err}
 	}
-}
-
-func (m *model) request() *quoratev1.TopRatesRequest {
-	req := &quoratev1.TopRatesRequest{Top: 1}
-	if m.limit == "" {
-		return req
-	}
-	req.Top, req.Order, req.KeyPrefix = keysAsked, m.order, m.prefix
-	req.Namespace, req.Limit = cut(m.limit)
-	return req
 }
 
 // Update implements tea.Model.
@@ -122,7 +117,8 @@ func (m *model) answered(a answer) tea.Cmd {
 		m.before, m.status, m.rates = m.since(a.rates), a.status, a.rates
 		m.clamp()
 	}
-	return m.again()
+	poll := m.poll
+	return tea.Tick(m.opt.Every, func(time.Time) tea.Msg { return tick(poll) })
 }
 
 // since returns the last answer that covers no fewer ranges than a new one, or nil: what a node has counted that did not
@@ -134,11 +130,6 @@ func (m *model) since(next *quoratev1.TopRatesResponse) *quoratev1.TopRatesRespo
 		}
 	}
 	return nil
-}
-
-func (m *model) again() tea.Cmd {
-	poll := m.poll
-	return tea.Tick(m.opt.Every, func(time.Time) tea.Msg { return tick(poll) })
 }
 
 // Once asks twice, that far apart, and returns the screen without colours: for a

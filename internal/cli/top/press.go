@@ -1,7 +1,6 @@
 package top
 
 import (
-	"strings"
 	"unicode/utf8"
 
 	tea "charm.land/bubbletea/v2"
@@ -36,9 +35,9 @@ func (m *model) press(k tea.KeyPressMsg) tea.Cmd {
 	case "down", "j":
 		m.cursor++
 	case "pgup":
-		m.cursor -= m.room()
+		m.cursor -= m.visibleRows()
 	case "pgdown", "space":
-		m.cursor += m.room()
+		m.cursor += m.visibleRows()
 	case "home", "g":
 		m.cursor = 0
 	case "end", "G":
@@ -134,10 +133,5 @@ func orderColumn(o quoratev1.RateOrder) int {
 func (m *model) clamp() {
 	n := len(m.table().rows)
 	m.cursor = max(0, min(m.cursor, n-1))
-	m.from = max(0, min(m.from, m.cursor), m.cursor-m.room()+1)
-}
-
-func cut(limit string) (namespace, name string) {
-	namespace, name, _ = strings.Cut(limit, "/")
-	return namespace, name
+	m.from = max(0, min(m.from, m.cursor), m.cursor-m.visibleRows()+1)
 }

@@ -21,8 +21,8 @@ func (m *model) View() tea.View {
 
 const around = 4 // lines that are no rows: two above, the titles, one below
 
-// room is how many rows fit.
-func (m *model) room() int { return max(1, m.height-around) }
+// visibleRows returns how many rows fit.
+func (m *model) visibleRows() int { return max(1, m.height-around) }
 
 func (m *model) text() string {
 	if m.help {
@@ -32,7 +32,7 @@ func (m *model) text() string {
 	t := m.table()
 	widths := widthsOf(&t, m.width)
 	lines = append(lines, m.titles(&t, widths))
-	for i := m.from; i < len(t.rows) && i < m.from+m.room(); i++ {
+	for i := m.from; i < len(t.rows) && i < m.from+m.visibleRows(); i++ {
 		lines = append(lines, m.row(&t.rows[i], widths, i == m.cursor))
 	}
 	for len(lines) < m.height-1 && !m.still {
