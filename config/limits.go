@@ -47,8 +47,8 @@ func compareLimits(a, b quota.Limit) int {
 	return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Limit, b.Limit))
 }
 
-// limitFile decodes a limit file. Its methods ending in fields are all that
-// the form knows; a test holds the JSON schema to them.
+// limitFile reads a limit file. Its methods ending in Fields are all that the form
+// has: the JSON schema is written from them.
 type limitFile struct {
 	*report
 	seen   int // limits so far, good or bad

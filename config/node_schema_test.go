@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"go.yaml.in/yaml/v4"
@@ -67,17 +68,33 @@ func closed(fields jsonObject, required ...string) jsonObject {
 }
 
 var (
-	wholeWant = regexp.MustCompile(`^a whole number from ([0-9]+) to ([0-9]+)$`)
+	wholeWant = regexp.MustCompile(`^a whole number from ([0-9]+) to ([0-9]+)(, in seconds)?$`)
 	textWant  = regexp.MustCompile(`^a text of ([0-9]+) to ([0-9]+) bytes$`)
 	wordsWant = regexp.MustCompile(`^[a-z0-9]+(, [a-z0-9]+)* or [a-z0-9]+$`)
 )
 
-// schemaOf is the schema of a setting, by what its errors say that it must be.
-func schemaOf(t *testing.T, one setting) jsonObject {
+const (
+	rateForm  = `^\s*[0-9]+(\.[0-9]*)?\s*/\s*(s|m|h|d|[0-9]+d|([0-9]*\.?[0-9]*(ns|us|µs|μs|ms|s|m|h))+)\s*$`
+	pauseForm = `^([0-9]+[dw]|0|([0-9]*\.?[0-9]*(ns|us|µs|μs|ms|s|m|h))+)$`
+	perForm   = `^(minute|hour|day|week|month|year|[0-9]+[dw]|1mo|1y|([0-9]*\.?[0-9]*(ns|us|µs|μs|ms|s|m|h))+)$`
+)
+
+// patterns are the forms of scalars, by what their errors say that they must be.
+var patterns = map[string]string{
+	name(new(string)).want:             nameForm,
+	listening(new(string)).want:        listenForm,
+	rate(new(quota.Rate)).want:         rateForm,
+	perWant:                            perForm,
+	timeZone(new(*time.Location)).want: `^[A-Za-z0-9_+/-]+$`,
+	limitName(new(string)).want:        `^[a-zA-Z0-9._-]{1,128}$`,
+	near(new(int64)).want:              `^(100|[1-9][0-9]?)%$`,
+	pathPattern(new(string)).want:      `^/[^ ?#]*$`,
+	percent(new(int64)).want:           `^[0-9]+(\.[0-9]{1,4})?%$`,
+}
+
+// wantSchema is the schema of a scalar, by what its errors say that it must be.
+func wantSchema(t *testing.T, name, want string, numbers bool) jsonObject {
 	t.Helper()
-	if s := schemaOfLists[one.path]; s != nil {
-		return s
-	}
 	number := func(s string) int {
 		n, err := strconv.Atoi(s)
 		if err != nil {
@@ -85,32 +102,40 @@ func schemaOf(t *testing.T, one setting) jsonObject {
 		}
 		return n
 	}
-	want := one.want
 	switch {
+	case patterns[want] != "":
+		return jsonObject{"type": "string", "pattern": patterns[want]}
 	case wholeWant.MatchString(want):
 		m := wholeWant.FindStringSubmatch(want)
 		return jsonObject{"type": "integer", "minimum": number(m[1]), "maximum": number(m[2])}
 	case textWant.MatchString(want):
 		m := textWant.FindStringSubmatch(want)
 		return textOf(number(m[1]), number(m[2]))
+	case want == boolean(new(bool)).want:
+		return jsonObject{"type": "boolean"}
+	case want == yes().want:
+		return jsonObject{"type": "boolean", "const": true}
+	case want == version().want:
+		return jsonObject{"type": "integer", "const": FormatVersion}
 	case wordsWant.MatchString(want):
-		return jsonObject{"enum": words(want, one.number)}
+		if numbers {
+			return jsonObject{"enum": words(want, true)}
+		}
+		return jsonObject{"type": "string", "enum": words(want, false)}
 	case strings.HasSuffix(want, ", or 0 for never"):
 		return jsonObject{"oneOf": []jsonObject{{"type": "string", "pattern": durationForm}, {"const": 0}}}
+	case strings.HasPrefix(want, "a duration such as "):
+		return jsonObject{"type": "string", "pattern": pauseForm}
 	case strings.HasPrefix(want, "a duration "):
 		return jsonObject{"type": "string", "pattern": durationForm}
-	case want == name(new(string)).want:
-		return jsonObject{"type": "string", "pattern": nameForm}
 	case want == filePath(new(string)).want:
 		return jsonObject{"type": "string", "minLength": 1}
 	case want == host(new(string)).want:
 		return textOf(1, 253)
 	case want == hostNames(new([]string)).want:
 		return textOf(1, 254*maxHosts)
-	case want == listening(new(string)).want:
-		return jsonObject{"type": "string", "pattern": listenForm}
 	}
-	t.Fatalf("%s: no schema for %q: say it in schemaOf", one.path, want)
+	t.Fatalf("%s: no schema for %q: add it to wantSchema", name, want)
 	return nil
 }
 
@@ -126,7 +151,7 @@ func words(want string, numbers bool) (out []any) {
 }
 
 // makeNodeSchema makes the schema of all settings, with the words of docs/settings.md.
-func makeNodeSchema(t *testing.T) []byte {
+func makeNodeSchema(t *testing.T) string {
 	t.Helper()
 	about := settingsRows(t)
 	root := closed(jsonObject{}, []string{}...)
@@ -141,7 +166,11 @@ func makeNodeSchema(t *testing.T) []byte {
 			t.Fatalf("%s: no row in docs/settings.md", one.path)
 		}
 		s := jsonObject{"description": row}
-		maps.Copy(s, schemaOf(t, one))
+		if list := schemaOfLists[one.path]; list != nil {
+			maps.Copy(s, list)
+		} else {
+			maps.Copy(s, wantSchema(t, one.path, one.want, one.number))
+		}
 		group, rest := root, one.path
 		for {
 			name, after, nested := strings.Cut(rest, ".")
@@ -156,14 +185,19 @@ func makeNodeSchema(t *testing.T) []byte {
 			group, rest = fields[name].(jsonObject), after
 		}
 	}
-	var b bytes.Buffer
+	return encodeSchema(t, root)
+}
+
+func encodeSchema(t *testing.T, schema jsonObject) string {
+	t.Helper()
+	var b strings.Builder
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
 	enc.SetIndent("", "  ")
-	if err := enc.Encode(root); err != nil {
+	if err := enc.Encode(schema); err != nil {
 		t.Fatal(err)
 	}
-	return b.Bytes()
+	return b.String()
 }
 
 // settingsRows are the words of docs/settings.md for each setting, without marks and links.
@@ -184,24 +218,62 @@ func settingsRows(t *testing.T) map[string]string {
 
 // TestNodeSchema holds docs/schema/node.json to the settings.
 func TestNodeSchema(t *testing.T) {
-	golden.Hold(t, "../docs/schema/node.json", string(makeNodeSchema(t)), *rewrite)
+	golden.Hold(t, "../docs/schema/node.json", makeNodeSchema(t), *rewrite)
 }
 
-func compileNodeSchema(t *testing.T) *jsonschema.Schema {
+func compileSchema(t *testing.T, name string) *jsonschema.Schema {
 	t.Helper()
-	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(published.Of("node")))
+	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(published.Of(name)))
 	if err != nil {
 		t.Fatal(err)
 	}
 	c := jsonschema.NewCompiler()
-	if err := c.AddResource("https://quorate.test/node.json", doc); err != nil {
+	if err := c.AddResource("https://quorate.test/schema.json", doc); err != nil {
 		t.Fatal(err)
 	}
-	s, err := c.Compile("https://quorate.test/node.json")
+	s, err := c.Compile("https://quorate.test/schema.json")
 	if err != nil {
 		t.Fatal(err)
 	}
 	return s
+}
+
+// validateFile returns what the schema says of a YAML file.
+func validateFile(t *testing.T, s *jsonschema.Schema, file string) error {
+	t.Helper()
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var doc yaml.Node
+	if err := yaml.Load(data, &doc); err != nil {
+		t.Fatalf("%s: %v", file, err)
+	}
+	return s.Validate(plainJSON(t, doc.Content[0]))
+}
+
+// plainJSON is a value of YAML as JSON has it: names are texts, whatever they look like.
+func plainJSON(t *testing.T, n *yaml.Node) any {
+	t.Helper()
+	switch n.Kind {
+	case yaml.MappingNode:
+		out := jsonObject{}
+		for i := 0; i+1 < len(n.Content); i += 2 {
+			out[n.Content[i].Value] = plainJSON(t, n.Content[i+1])
+		}
+		return out
+	case yaml.SequenceNode:
+		out := []any{}
+		for _, item := range n.Content {
+			out = append(out, plainJSON(t, item))
+		}
+		return out
+	}
+	var v any
+	if err := n.Load(&v); err != nil {
+		t.Fatal(err)
+	}
+	return v
 }
 
 // nodeFaultsBetween are the bad files whose faults no schema can express: what two settings
@@ -210,7 +282,7 @@ var nodeFaultsBetween = regexp.MustCompile(`empty|same-port|debug-port|stranger|
 
 // TestNodeSchemaAgrees checks the golden files and the examples against the schema.
 func TestNodeSchemaAgrees(t *testing.T) {
-	s := compileNodeSchema(t)
+	s := compileSchema(t, "node")
 	files, err := filepath.Glob("testdata/node-*.yaml")
 	if err != nil {
 		t.Fatal(err)
@@ -224,30 +296,8 @@ func TestNodeSchemaAgrees(t *testing.T) {
 		if bad && nodeFaultsBetween.MatchString(file) {
 			continue
 		}
-		data, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var doc any
-		if err := yaml.Load(data, &doc); err != nil {
-			t.Fatalf("%s: %v", file, err)
-		}
-		if err := s.Validate(plainJSON(t, doc)); (err != nil) != bad {
+		if err := validateFile(t, s, file); (err != nil) != bad {
 			t.Errorf("%s: the schema says: %v", file, err)
 		}
 	}
-}
-
-// plainJSON is a document of YAML as its JSON would be read.
-func plainJSON(t *testing.T, doc any) any {
-	t.Helper()
-	data, err := json.Marshal(doc)
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := jsonschema.UnmarshalJSON(bytes.NewReader(data))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return out
 }

@@ -4,12 +4,13 @@
 // parsers are stricter: a schema knows nothing of duplicate keys, nor of what two
 // fields say of each other.
 //
-// node.json is written from the settings and docs/settings.md:
+// What values may be is written from the parsers into node.json and limits.json:
 //
 //	go test ./config -run Schema -rewrite
 //
-// The others are kept by hand, and tests of config and internal/sim/scenario hold them
-// to the parsers.
+// The words of node.json are those of docs/settings.md; the words and the structure of
+// limits.json are kept there by hand. scenario.json is kept by hand, and a test of
+// internal/sim/scenario holds it to the parser.
 package schema
 
 import "embed"
