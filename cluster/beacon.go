@@ -50,7 +50,7 @@ func (n *Node) beacon() *peerv1.Beacon {
 	b.PoliciesRevision = n.meta.Policies.Load().Revision
 	b.SecurityRevision = n.Security().Revision()
 	b.MembersRevision = n.meta.Members.Load().Revision()
-	clients, _ := n.clients.count()
+	clients, _ := n.clients.Count()
 	b.Clients = uint32(clients)
 	b.LimitsVersion, b.WallUnixNanos = n.Limits().Version, n.clock.wall().UnixNano()
 	// After asking who serves: a leader's limits are complete. While its own table is still to take
@@ -153,5 +153,5 @@ func (n *Node) limitsChanged(limits *quota.Limits) {
 		n.hub.Publish(quota.Event{At: now, Kind: quota.EventLimitsChanged})
 		n.announce()
 	})
-	n.clients.limitsChanged()
+	n.clients.LimitsChanged()
 }

@@ -68,9 +68,7 @@ func (n *Node) addCalls() {
 	})
 	n.members.AddCalls(t)
 	n.addBackupCalls(t)
-	peercall.Handle(t, peercall.Limit, func(ctx context.Context, _ quota.NodeID, c *peerv1.CallClient) (*peerv1.CallClientResult, error) {
-		return n.onClient(ctx, c)
-	})
+	n.clients.AddCalls(t)
 	n.calls = t
 }
 

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quorate/quorate/cluster/clients"
 	"github.com/quorate/quorate/internal/attach"
 	"github.com/quorate/quorate/internal/machinetest"
 	"github.com/quorate/quorate/internal/quota"
@@ -102,9 +103,9 @@ func TestClientShares(t *testing.T) {
 		_, err := n.Attach(&attach.Hello{Client: quota.NodeID(fmt.Sprintf("%s/%d", owner, i)), Owner: owner, Incarnation: 1, Attachment: 1}, attach.NewOutbox())
 		return err
 	}
-	for i := range MaxClients {
+	for i := range clients.Max {
 		if err := attached("greedy", i); err != nil {
-			if most := MaxClients / 8 * 7; !errors.Is(err, attach.ErrShare) || i != most {
+			if most := clients.Max / 8 * 7; !errors.Is(err, attach.ErrShare) || i != most {
 				t.Fatalf("after %d: %v; want %d, and ErrShare", i, err, most)
 			}
 			break

@@ -293,9 +293,7 @@ func TestClients(t *testing.T) {
 			e := &p.unheard[0].Report.Entries[i]
 			e.Unreported = e.Used + e.Overdrawn
 		}
-		n1.clients.mu.Lock()
-		n1.clients.branch.Sweep(n1.clock.now().Add(2 * time.Minute)) // which forgets the attachment
-		n1.clients.mu.Unlock()
+		n1.clients.Sweep(n1.clock.now().Add(90 * time.Second)) // which forgets the attachment, and not yet what was booked of it
 		if err := p.attach(n1); err != nil {
 			t.Fatal(err)
 		}
@@ -318,7 +316,7 @@ func TestClients(t *testing.T) {
 		first.cancel()
 		<-first.done
 		first.session.End() // which does not end the second
-		if own, _ := n1.clients.count(); own != 1 {
+		if own, _ := n1.clients.Count(); own != 1 {
 			t.Errorf("%d are attached; want the second", own)
 		}
 		p.number = 0

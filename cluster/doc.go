@@ -84,13 +84,13 @@
 //
 // # Clients
 //
-// Client processes attach to a node (clients.go): what they count is booked in the
+// Client processes attach to a node (package clients): what they count is booked in the
 // branch (package branch) on the goroutines that read their streams, and settled into
 // this node's aggregator; a goroutine of its own sends what answers no report, the limits
 // and the overrides. An attachment whose stream broke is settled here if it was here,
 // over the peer link if its node lives, and otherwise inherited: what the dead node had
 // not acknowledged is booked here. Which reports a node had booked is in a journal of
-// its own (clients_journal.go), so that, when it comes back, what was booked there and
+// its own (clients/journal.go), so that, when it comes back, what was booked there and
 // inherited here is given back once. A node that stops sends its clients away first.
 //
 // # Bounds

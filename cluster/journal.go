@@ -1,8 +1,6 @@
 package cluster
 
 import (
-	"errors"
-
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/quorate/quorate/aggregator"
@@ -34,11 +32,10 @@ func (n *Node) openJournal(ac *aggregator.Config) []quota.Afterlife {
 }
 
 func (n *Node) closeJournal() error {
-	err := n.clients.journal.close()
 	if n.journal == nil {
-		return err
+		return nil
 	}
-	return errors.Join(err, n.journal.Close())
+	return n.journal.Close()
 }
 
 // journalStats are those of the journal; without one, of one that has no room.

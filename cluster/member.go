@@ -23,7 +23,7 @@ func (n *Node) memberLoop() {
 			return
 		case f := <-n.inbox:
 			n.work(f)
-			n.clients.collected()
+			n.clients.Collected()
 		case <-n.wake:
 		case <-timer.C:
 		}

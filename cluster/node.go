@@ -17,6 +17,7 @@ import (
 	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
 	raftlogv1 "github.com/quorate/quorate/api/gen/quorate/raftlog/v1"
 	"github.com/quorate/quorate/cluster/accounts"
+	"github.com/quorate/quorate/cluster/clients"
 	"github.com/quorate/quorate/cluster/control"
 	"github.com/quorate/quorate/cluster/datadir"
 	"github.com/quorate/quorate/cluster/journal"
@@ -70,7 +71,7 @@ type Node struct {
 	askers []asker // by range
 
 	reserved reservations
-	clients  clients
+	clients  *clients.Service
 	hub      events.Hub
 
 	comparing sync.Mutex  // of clocks
@@ -156,9 +157,8 @@ func newNode(cfg Config, v *membership.View, stored bool, lock *datadir.Lock, s 
 	n.ranges = n.newReplicas()
 	n.accounts = newAccounts(n)
 	n.reserved.init()
-	n.clients.init(n)
 	n.Recorder = n.newHistory()
-	n.clients.journal.open(&cfg, s.inc, n.log)
+	n.clients = newClients(n)
 	n.addCalls()
 	return n
 }
@@ -201,8 +201,8 @@ func (n *Node) termStart() *raftlogv1.TermStart {
 }
 
 func (n *Node) run() {
-	n.done.Add(3)
-	go n.clientLoop()
+	n.done.Add(2)
+	n.clients.Start()
 	go n.memberLoop()
 	go n.clockLoop()
 	n.ranges.Start()
@@ -262,7 +262,7 @@ func (n *Node) Close(ctx context.Context) error {
 		} else {
 			errs = append(errs, n.cfg.Listener.Close())
 		}
-		errs = append(errs, n.closeJournal(), n.Recorder.Close(), n.lock.Close())
+		errs = append(errs, n.clients.Close(), n.closeJournal(), n.Recorder.Close(), n.lock.Close())
 	})
 	return errors.Join(errs...)
 }
@@ -275,7 +275,7 @@ const leaveGrace = 20 * time.Millisecond
 func (n *Node) Kill() error {
 	var errs []error
 	n.closed.Do(func() {
-		n.clients.cutClients()
+		n.clients.Cut()
 		errs = append(errs, n.net.Close(), n.host.Kill())
 		close(n.stop)
 		n.members.Close()
@@ -284,7 +284,7 @@ func (n *Node) Kill() error {
 		n.accounts.Close()
 		n.keeps.close()
 		n.done.Wait()
-		errs = append(errs, n.closeJournal(), n.Recorder.Close(), n.lock.Close())
+		errs = append(errs, n.clients.Close(), n.closeJournal(), n.Recorder.Close(), n.lock.Close())
 	})
 	return errors.Join(errs...)
 }

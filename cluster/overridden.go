@@ -10,5 +10,5 @@ import (
 func (n *Node) overridden(keys []quota.Key) {
 	n.ranges.Overridden(keys)
 	n.post(func(now quota.Time) { n.agg.Overridden(now, keys) })
-	n.clients.overridden(keys)
+	n.clients.Overridden(keys)
 }

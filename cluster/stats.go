@@ -11,8 +11,6 @@ type stats struct {
 	reports, reportedKeys                 prometheus.Counter
 	unsent, droppedGrants, refusedReports prometheus.Counter
 	waitTimeouts, unasked, expired        prometheus.Counter
-	clientReports                         prometheus.Counter
-	settlements                           *prometheus.CounterVec
 }
 
 func (s *stats) init(n *Node, reg prometheus.Registerer) {
@@ -29,29 +27,12 @@ func (s *stats) init(n *Node, reg prometheus.Registerer) {
 	s.waitTimeouts = counter("quorate_grant_waits_expired_total", "Checks that waited for a grant in vain.")
 	s.unasked = counter("quorate_leader_decide_failures_total", "Checks whose leader could not be asked, or did not answer in time; they follow when_cut_off.")
 	s.expired = counter("quorate_reservations_expired_total", "Reservations that nobody settled in time.")
-	s.clientReports = counter("quorate_client_reports_total", "Reports of client processes attached to this node.")
-	s.settlements = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "quorate_client_final_reports_total",
-		Help: "Final reports of client sessions that broke, by outcome: own (to this node), relayed (to another), inherited (of a node that is dead), later (not decided yet; it is repeated).",
-	}, []string{"outcome"})
-	for _, o := range settlementOutcomes {
-		s.settlements.WithLabelValues(o)
-	}
-	reg.MustRegister(s.settlements)
 	gauge := func(name, help string, f func() float64) {
 		reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, f))
 	}
 	gauge("quorate_keys", "Keys in this node's table.", func() float64 { return float64(n.agg.Len()) })
 	gauge("quorate_keys_limit", "Bound on keys in this node's table (max_keys).", func() float64 { return float64(n.cfg.MaxKeys) })
 	gauge("quorate_reservations", "Reservations open on this node.", func() float64 { return float64(n.reserved.places.Held()) })
-	gauge("quorate_clients", "Client processes attached to this node.", func() float64 {
-		clients, _ := n.clients.count()
-		return float64(clients)
-	})
-	gauge("quorate_client_keys", "Keys that client processes have open at this node; a key that ten of them use counts as ten.", func() float64 {
-		_, keys := n.clients.count()
-		return float64(keys)
-	})
 	gauge("quorate_limits_version", "Version of the limits in force.", func() float64 { return float64(n.Limits().Version) })
 	yes := func(is bool) float64 {
 		if is {

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/cluster/clients"
 	"github.com/quorate/quorate/cluster/membership"
 	"github.com/quorate/quorate/internal/quota"
 )
@@ -119,12 +120,12 @@ func leaderless(missing, total int, meta *route) string {
 // clientsOf is how many client processes are attached to a node.
 func (n *Node) clientsOf(id quota.NodeID) (count int32) {
 	if id == n.cfg.Self {
-		own, _ := n.clients.count()
-		return int32(min(own, MaxClients))
+		own, _ := n.clients.Count()
+		return int32(min(own, clients.Max))
 	}
 	n.routes.peer(id, func(p *peer) {
 		if p.up {
-			count = int32(min(p.clients, MaxClients))
+			count = int32(min(p.clients, clients.Max))
 		}
 	})
 	return count

@@ -219,7 +219,7 @@ func TestRefusals(t *testing.T) {
 		"group":           {placed(placement(257, "n1")), Invalid, "group 257: must be 0 to 256"},
 		"strange voter":   {placed(placement(1, "n1"), placement(2, "n4")), Invalid, `group 2: node "n4" is no member`},
 		"voter twice":     {placed(placement(1, "n1", "n1")), Invalid, `group 1: node "n1" is there twice`},
-		"removed voter":    {placed(&raftlogv1.StoredPlacement{Voters: []string{"n1"}, Removed: []string{"n1"}}), Invalid, `group 0: node "n1" is there twice`},
+		"removed voter":   {placed(&raftlogv1.StoredPlacement{Voters: []string{"n1"}, Removed: []string{"n1"}}), Invalid, `group 0: node "n1" is there twice`},
 		"same level":      {raise(1), Invalid, "feature level 1: the cluster has 1 already"},
 		"lower level":     {raise(0), Invalid, "feature level 0: the cluster has 1 already"},
 		"empty token":     {newToken(nil), Invalid, "join token: id, hash and uses must be set"},

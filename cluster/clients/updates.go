@@ -1,4 +1,4 @@
-package cluster
+package clients
 
 import (
 	"slices"
@@ -13,44 +13,44 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// limitsChanged has all sessions told of the limits in force.
-func (c *clients) limitsChanged() {
-	c.news.mu.Lock()
-	c.news.limits = true
-	c.news.mu.Unlock()
-	c.poke()
+// LimitsChanged has all sessions told of the limits in force.
+func (s *Service) LimitsChanged() {
+	s.news.mu.Lock()
+	s.news.limits = true
+	s.news.mu.Unlock()
+	s.wakeUp()
 }
 
-// overridden has sessions told of overrides of keys; nil stands for all keys.
-func (c *clients) overridden(keys []quota.Key) {
-	c.news.mu.Lock()
-	if keys == nil || len(c.news.keys)+len(keys) > maxNews {
-		c.news.keys, c.news.allKeys = nil, true
-	} else if !c.news.allKeys {
-		c.news.keys = append(c.news.keys, keys...)
+// Overridden has sessions told of overrides of keys; nil stands for all keys.
+func (s *Service) Overridden(keys []quota.Key) {
+	s.news.mu.Lock()
+	if keys == nil || len(s.news.keys)+len(keys) > maxNews {
+		s.news.keys, s.news.allKeys = nil, true
+	} else if !s.news.allKeys {
+		s.news.keys = append(s.news.keys, keys...)
 	}
-	c.news.mu.Unlock()
-	c.poke()
+	s.news.mu.Unlock()
+	s.wakeUp()
 }
 
-// tellNews tells the sessions what has changed.
-func (c *clients) tellNews() {
-	c.news.mu.Lock()
-	limits, keys, all := c.news.limits, c.news.keys, c.news.allKeys
-	c.news.limits, c.news.keys, c.news.allKeys = false, nil, false
-	c.news.mu.Unlock()
+// sendNews tells the sessions what has changed.
+func (s *Service) sendNews() {
+	s.news.mu.Lock()
+	limits, keys, all := s.news.limits, s.news.keys, s.news.allKeys
+	s.news.limits, s.news.keys, s.news.allKeys = false, nil, false
+	s.news.mu.Unlock()
 	if !limits && !all && len(keys) == 0 {
 		return
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	cache := limitsCache{}
-	for _, s := range c.sessions {
+	for _, c := range s.sessions {
 		if limits {
-			s.tellLimits(c.node.meta.Current(), cache)
+			c.sendLimits(s.node.Limits(), cache)
 		}
 		if all || len(keys) > 0 {
-			s.overridden(keys, all)
+			c.overridden(keys, all)
 		}
 	}
 }
@@ -59,9 +59,9 @@ func (c *clients) tellNews() {
 // version of the limits.
 type limitsCache map[string]*quoratev1.AttachResponse
 
-// tellLimits sends the limits of the namespaces that the client uses. clients.mu is
+// sendLimits sends the limits of the namespaces that the client uses. Service.mu is
 // held.
-func (s *session) tellLimits(limits *quota.Limits, cache limitsCache) {
+func (s *session) sendLimits(limits *quota.Limits, cache limitsCache) {
 	if s.version >= limits.Version && s.version != 0 {
 		return
 	}
@@ -102,8 +102,8 @@ func (s *session) namespaces(limits *quota.Limits) (uses func(string) bool, key 
 	return func(ns string) bool { _, ok := slices.BinarySearch(names, ns); return ok }, strings.Join(names, "/")
 }
 
-// overrideTold is what a client was told of the override of a key that it has open.
-type overrideTold struct {
+// sentOverride is what a client was told of the override of a key that it has open.
+type sentOverride struct {
 	override *quota.Override // nil: there is none
 	parted   bool            // the client has let go of the key since, and may have forgotten
 }
@@ -111,10 +111,10 @@ type overrideTold struct {
 // maxParted bounds the keys of a session that it let go of and had overrides.
 const maxParted = 4096
 
-// tellOverrides tells the overrides of keys that the client has opened, before their
+// sendOverrides tells the overrides of keys that the client has opened, before their
 // first grant. Of a key that the branch has not opened nothing is kept: r is what the
-// client said, g what the branch answers. clients.mu is held.
-func (s *session) tellOverrides(r *quota.Report, g *quota.Grant) {
+// client said, g what the branch answers. Service.mu is held.
+func (s *session) sendOverrides(r *quota.Report, g *quota.Grant) {
 	s.keysMu.Lock()
 	defer s.keysMu.Unlock()
 	var list []*quoratev1.ClientOverride
@@ -136,13 +136,13 @@ func (s *session) tellOverrides(r *quota.Report, g *quota.Grant) {
 			list = s.part(list, k, have)
 		}
 	}
-	s.tell(list)
+	s.sendList(list)
 }
 
 // learn looks an override up, and adds it to the list if there is one. keysMu is held.
 func (s *session) learn(list []*quoratev1.ClientOverride, k quota.Key) []*quoratev1.ClientOverride {
-	o := s.node.meta.Override(k)
-	s.open[k] = overrideTold{override: o}
+	o := s.node.Override(k)
+	s.open[k] = sentOverride{override: o}
 	if o == nil {
 		return list
 	}
@@ -151,7 +151,7 @@ func (s *session) learn(list []*quoratev1.ClientOverride, k quota.Key) []*quorat
 
 // part keeps the override of a key that the client has let go of. Where there are too many, that of
 // the oldest ends for the client: it learns it again with the key. keysMu is held.
-func (s *session) part(list []*quoratev1.ClientOverride, k quota.Key, have overrideTold) []*quoratev1.ClientOverride {
+func (s *session) part(list []*quoratev1.ClientOverride, k quota.Key, have sentOverride) []*quoratev1.ClientOverride {
 	have.parted = true
 	s.open[k] = have
 	if s.parted = append(s.parted, k); len(s.parted) <= maxParted {
@@ -181,31 +181,31 @@ func (s *session) overridden(keys []quota.Key, all bool) {
 			list = s.compare(list, k, have)
 		}
 	}
-	s.tell(list)
+	s.sendList(list)
 }
 
 // compare adds what the client does not know of a key's override yet. keysMu is held.
-func (s *session) compare(list []*quoratev1.ClientOverride, k quota.Key, have overrideTold) []*quoratev1.ClientOverride {
-	o := s.node.meta.Override(k)
+func (s *session) compare(list []*quoratev1.ClientOverride, k quota.Key, have sentOverride) []*quoratev1.ClientOverride {
+	o := s.node.Override(k)
 	switch {
 	case o == nil && have.override == nil, o != nil && have.override != nil && *o == *have.override:
 		return list
 	case o == nil && have.parted:
 		delete(s.open, k)
 	case o == nil:
-		s.open[k] = overrideTold{}
+		s.open[k] = sentOverride{}
 	default:
-		s.open[k] = overrideTold{o, have.parted}
+		s.open[k] = sentOverride{o, have.parted}
 	}
 	return append(list, clientOverride(k, o))
 }
 
-// tell sends overrides, in messages of bounded size.
-func (s *session) tell(list []*quoratev1.ClientOverride) {
+// sendList sends overrides, in messages of bounded size.
+func (s *session) sendList(list []*quoratev1.ClientOverride) {
 	for len(list) > 0 {
 		n, size := 0, 0
 		for n < min(len(list), peerproto.MaxEntries) {
-			if size += proto.Size(list[n]) + 8; n > 0 && size > maxClientTold {
+			if size += proto.Size(list[n]) + 8; n > 0 && size > maxMessage {
 				break
 			}
 			n++

@@ -1,4 +1,4 @@
-package cluster
+package clients
 
 import (
 	"context"
@@ -7,7 +7,6 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
@@ -25,17 +24,17 @@ type settling struct {
 	all    *atomic.Int64 // bytes of all sessions
 
 	mu    sync.Mutex
-	list  []*last // complete; the first is under way
-	begun *last   // whose last part has not come
-	bytes int64   // of all of them
+	list  []*finalReport // complete; the first is under way
+	begun *finalReport   // whose last part has not come
+	bytes int64          // of all of them
 }
 
-// last is the last report of an attachment.
-type last struct {
-	term   quota.Term
-	parts  []attach.Settlement // in order
-	bytes  int64
-	spoilt bool // a part is missing, or had no room: what follows is dropped too
+// finalReport is the last report of an attachment.
+type finalReport struct {
+	term       quota.Term
+	parts      []attach.Settlement // in order
+	bytes      int64
+	incomplete bool // a part is missing, or had no room: what follows is dropped too
 }
 
 // Bounds of settlements that wait, in bytes: those of one session, and of all. What finds no
@@ -57,13 +56,13 @@ func (q *settling) add(m *attach.Settlement) bool {
 	r, l := &m.Report, q.begun
 	if m.Part == 1 { // maybe again, from the first
 		q.free(l)
-		l = &last{term: r.Term}
+		l = &finalReport{term: r.Term}
 		q.begun = l
 	}
 	if l == nil || l.term != r.Term {
 		return false
 	}
-	if l.spoilt = l.spoilt || m.Part != len(l.parts)+1 || !q.book(l, settlementSize(r)); l.spoilt {
+	if l.incomplete = l.incomplete || m.Part != len(l.parts)+1 || !q.book(l, settlementSize(r)); l.incomplete {
 		q.free(l)
 	} else {
 		l.parts = append(l.parts, *m)
@@ -72,8 +71,8 @@ func (q *settling) add(m *attach.Settlement) bool {
 		return false
 	}
 	q.begun = nil
-	same := func(o *last) bool { return o.term == l.term }
-	if l.spoilt || len(q.list) >= attach.MaxSettling || slices.ContainsFunc(q.list, same) {
+	same := func(o *finalReport) bool { return o.term == l.term }
+	if l.incomplete || len(q.list) >= attach.MaxSettling || slices.ContainsFunc(q.list, same) {
 		q.free(l)
 		return false
 	}
@@ -91,7 +90,7 @@ func settlementSize(r *quota.Report) int64 {
 }
 
 // book counts the bytes of a part; false if there is no room. mu is held.
-func (q *settling) book(l *last, size int64) bool {
+func (q *settling) book(l *finalReport, size int64) bool {
 	if q.bytes+size > maxSettling {
 		return false
 	}
@@ -104,7 +103,7 @@ func (q *settling) book(l *last, size int64) bool {
 }
 
 // free drops what there is of a settlement. mu is held.
-func (q *settling) free(l *last) {
+func (q *settling) free(l *finalReport) {
 	if l == nil {
 		return
 	}
@@ -115,7 +114,7 @@ func (q *settling) free(l *last) {
 
 // next takes the first off the list, and returns the one that follows; nil if there
 // is none.
-func (q *settling) next() *last {
+func (q *settling) next() *finalReport {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.free(q.list[0])
@@ -150,127 +149,97 @@ func (s *session) settleAll() {
 	q.mu.Unlock()
 	for ; l != nil; l = q.next() {
 		node := l.parts[0].Node
-		if node != s.node.cfg.Self { // it may take a while: say that it is being worked on
+		if node != s.cfg.Self { // it may take a while: say that it is being worked on
 			s.out.Put(&quoratev1.AttachResponse{Body: &quoratev1.AttachResponse_Overrides{Overrides: &quoratev1.ClientOverrides{}}})
 		}
-		outcome, err := s.node.settleClient(q.ctx, l.parts)
+		outcome, err := s.settle(q.ctx, l.parts)
 		if err != nil {
-			s.node.log.Debug("final report of a client session is pending", "client", s.id, "attachment", l.term, "node", node, "err", err)
+			s.cfg.Log.Debug("final report of a client session is pending", "client", s.id, "attachment", l.term, "node", node, "err", err)
 			outcome = "later"
 		}
-		s.node.stats.settlements.WithLabelValues(outcome).Inc()
+		s.settlements.WithLabelValues(outcome).Inc()
 		if err == nil {
 			s.out.Put(&quoratev1.AttachResponse{Body: &quoratev1.AttachResponse_Settled{Settled: &quoratev1.Settled{Attachment: uint64(l.term)}}})
 		}
 	}
 }
 
-// outcomes of settlements, for metrics.
-var settlementOutcomes = []string{"own", "relayed", "inherited", "later"}
-
-// settleClient books the last report of an attachment, once: at the node that it was
+// settle books the last report of an attachment, once: at the node that it was
 // to if that process lives, or at a later process of that node; else here, as far as
 // the client does not know it to be acknowledged. An error says that nobody knows yet
 // which it is, or that a part is not booked: repeated, what is booked changes nothing.
-func (n *Node) settleClient(ctx context.Context, parts []attach.Settlement) (outcome string, err error) {
+func (s *Service) settle(ctx context.Context, parts []attach.Settlement) (outcome string, err error) {
 	node := parts[0].Node
-	if node == n.cfg.Self {
-		return "own", n.settleOwn(ctx, parts)
+	if node == s.cfg.Self {
+		return "own", s.settleOwn(ctx, parts)
 	}
-	switch life, alive := n.lifeOf(node); {
-	case alive:
+	switch s.node.Process(node) {
+	case Connected:
 		for i := range parts {
-			if err = n.relaySettlement(ctx, &parts[i]); err != nil {
+			if err = s.relaySettlement(ctx, &parts[i]); err != nil {
 				break
 			}
 		}
 		return "relayed", err
-	case life == unknownLife, life == lostLife:
-	default:
+	case Away:
 		return "", fmt.Errorf("node %s is not connected, and may live", node)
+	default:
+		return "inherited", s.inherit(ctx, parts)
 	}
-	return "inherited", n.inherit(ctx, parts)
-}
-
-// lives of other nodes, as far as is known here.
-type life uint8
-
-const (
-	unknownLife life = iota // no member
-	lostLife                // its process has ended, or is out of reach for longer than a lease and refuses connections
-	hiddenLife              // not connected
-	presentLife
-)
-
-// lifeOf says what is known of a node's process, and whether it can be called.
-func (n *Node) lifeOf(id quota.NodeID) (l life, alive bool) {
-	if !slices.Contains(n.members.View().IDs, id) {
-		return unknownLife, false
-	}
-	l = hiddenLife
-	n.routes.peer(id, func(p *peer) {
-		switch {
-		case p.up:
-			l = presentLife
-		case p.dead, p.refused && time.Since(p.since) >= n.lease():
-			l = lostLife
-		}
-	})
-	return l, l == presentLife
 }
 
 // settleOwn settles an attachment to this node, which may have been to an earlier process.
 // One that this process should know and does not never was: nothing is booked then, and
 // there is nothing more to settle.
-func (n *Node) settleOwn(ctx context.Context, parts []attach.Settlement) error {
+func (s *Service) settleOwn(ctx context.Context, parts []attach.Settlement) error {
 	for i := range parts {
 		m := &parts[i]
-		if m.Life != n.inc {
-			n.clients.journal.know(m)
+		if m.Life != s.cfg.Incarnation {
+			s.journal.correctUnreported(m)
 			continue
 		}
-		switch err := n.final(&m.Report); {
+		switch err := s.final(&m.Report); {
 		case errors.Is(err, branch.ErrForgotten):
-			n.clients.journal.know(m)
-			n.inheritNow(parts[i : i+1])
+			s.journal.correctUnreported(m)
+			s.inheritNow(parts[i : i+1])
 		case errors.Is(err, branch.ErrUnknown):
-			n.log.Debug("final report of an unknown client session", "client", m.Report.From, "attachment", m.Report.Term)
+			s.cfg.Log.Debug("final report of an unknown client session", "client", m.Report.From, "attachment", m.Report.Term)
 			return nil
 		case err != nil:
 			return err
 		}
 	}
-	if parts[0].Life == n.inc {
+	if parts[0].Life == s.cfg.Incarnation {
 		return nil
 	}
-	return n.inherit(ctx, parts)
+	return s.inherit(ctx, parts)
 }
 
-func (n *Node) final(r *quota.Report) error {
-	n.clients.mu.Lock()
-	defer n.clients.mu.Unlock()
-	defer n.clients.poke()
-	err := n.clients.branch.Final(n.clock.now(), r)
+func (s *Service) final(r *quota.Report) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	defer s.wakeUp()
+	err := s.branch.Final(s.node.Now(), r)
 	if err == nil && r.Full {
-		n.clients.journal.drop(inheritance{r.From, r.Incarnation, r.Term})
+		s.journal.drop(sessionID{r.From, r.Incarnation, r.Term})
 	}
 	return err
 }
 
-func (n *Node) inheritNow(parts []attach.Settlement) {
-	n.clients.mu.Lock()
-	defer n.clients.mu.Unlock()
-	defer n.clients.poke()
+func (s *Service) inheritNow(parts []attach.Settlement) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	defer s.wakeUp()
 	for i := range parts {
-		n.clients.branch.Inherit(n.clock.now(), &parts[i].Report)
+		s.branch.Inherit(s.node.Now(), &parts[i].Report)
 	}
 }
 
 // inherit books what a dead process had not acknowledged, unless another node has
 // done so: the client may have begun to settle with that.
-func (n *Node) inherit(ctx context.Context, parts []attach.Settlement) error {
+func (s *Service) inherit(ctx context.Context, parts []attach.Settlement) error {
 	r, life := &parts[0].Report, parts[0].Life
-	done, err := n.beginInheriting(r)
+	done, err := s.beginInheriting(r)
 	switch {
 	case errors.Is(err, errSettled): // it is repeated
 		return nil
@@ -279,8 +248,8 @@ func (n *Node) inherit(ctx context.Context, parts []attach.Settlement) error {
 	}
 	defer done()
 	ask := &peerv1.CallClient{Client: string(r.From), Incarnation: uint64(r.Incarnation), Attachment: uint64(r.Term), NodeIncarnation: uint64(life)}
-	for _, id := range n.routes.upNodes() {
-		settled, err := n.callClient(ctx, id, ask)
+	for _, id := range s.node.Up() {
+		settled, err := s.callClient(ctx, id, ask)
 		if err != nil {
 			return fmt.Errorf("whether node %s has settled it: %w", id, err)
 		}
@@ -291,17 +260,17 @@ func (n *Node) inherit(ctx context.Context, parts []attach.Settlement) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	n.inheritNow(parts)
+	s.inheritNow(parts)
 	for i := range parts {
-		if parts[i].Node != n.cfg.Self {
-			n.clients.journal.owe(n.clock.now(), &parts[i])
+		if parts[i].Node != s.cfg.Self {
+			s.journal.inherited(s.node.Now(), &parts[i])
 		}
 	}
 	return nil
 }
 
-// inheritance names an attachment that is being settled here instead of at its node.
-type inheritance struct {
+// sessionID names an attachment of a client process.
+type sessionID struct {
 	client quota.NodeID
 	inc    quota.Incarnation
 	term   quota.Term
@@ -314,65 +283,64 @@ var (
 
 // beginInheriting sees to it that an attachment is inherited once at a time: others
 // that ask are told so. It ends with done.
-func (n *Node) beginInheriting(r *quota.Report) (done func(), err error) {
-	c, key := &n.clients, inheritance{r.From, r.Incarnation, r.Term}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if _, busy := c.inheriting[key]; busy {
+func (s *Service) beginInheriting(r *quota.Report) (done func(), err error) {
+	key := sessionID{r.From, r.Incarnation, r.Term}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, busy := s.inheriting[key]; busy {
 		return nil, errInheriting
 	}
-	if c.branch.Settled(r.From, r.Incarnation, r.Term) {
+	if s.branch.Settled(r.From, r.Incarnation, r.Term) {
 		return nil, errSettled
 	}
-	c.inheriting[key] = struct{}{}
+	s.inheriting[key] = struct{}{}
 	return func() {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		delete(c.inheriting, key)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.inheriting, key)
 	}, nil
 }
 
 // relaySettlement has another node settle an attachment that was to it.
-func (n *Node) relaySettlement(ctx context.Context, m *attach.Settlement) error {
+func (s *Service) relaySettlement(ctx context.Context, m *attach.Settlement) error {
 	c := &peerv1.CallClient{
 		Client: string(m.Report.From), Incarnation: uint64(m.Report.Incarnation), Attachment: uint64(m.Report.Term),
 		NodeIncarnation: uint64(m.Life), Report: peerproto.EncodeReport(&m.Report),
 	}
-	settled, err := n.callClient(ctx, m.Node, c)
+	settled, err := s.callClient(ctx, m.Node, c)
 	if err == nil && !settled {
 		err = fmt.Errorf("node %s did not settle it", m.Node)
 	}
 	return err
 }
 
-func (n *Node) callClient(ctx context.Context, to quota.NodeID, c *peerv1.CallClient) (settled bool, err error) {
-	res, err := n.call(ctx, to, &peerv1.Call{Body: &peerv1.Call_Client{Client: c}})
+func (s *Service) callClient(ctx context.Context, to quota.NodeID, c *peerv1.CallClient) (settled bool, err error) {
+	res, err := s.node.Call(ctx, to, &peerv1.Call{Body: &peerv1.Call_Client{Client: c}})
 	return res.GetClientResult().GetSettled(), err
 }
 
 // onClient answers another node about an attachment.
-func (n *Node) onClient(ctx context.Context, c *peerv1.CallClient) (*peerv1.CallClientResult, error) {
+func (s *Service) onClient(ctx context.Context, _ quota.NodeID, c *peerv1.CallClient) (*peerv1.CallClientResult, error) {
 	at := quota.Report{From: quota.NodeID(c.GetClient()), Incarnation: quota.Incarnation(c.GetIncarnation()), Term: quota.Term(c.GetAttachment())}
 	if c.GetReport() == nil {
-		settled, err := n.hasSettled(&at)
+		settled, err := s.hasSettled(&at)
 		return &peerv1.CallClientResult{Settled: settled}, err
 	}
 	r := peerproto.DecodeReport(at.From, c.GetReport())
 	r.Incarnation, r.Term = at.Incarnation, at.Term
 	if c.GetBooked() {
-		return &peerv1.CallClientResult{Booked: n.clients.journal.booked(quota.Incarnation(c.GetNodeIncarnation()), &r)}, nil
+		return &peerv1.CallClientResult{Booked: s.journal.booked(quota.Incarnation(c.GetNodeIncarnation()), &r)}, nil
 	}
-	err := n.settleOwn(ctx, []attach.Settlement{{Node: n.cfg.Self, Life: quota.Incarnation(c.GetNodeIncarnation()), Report: r}})
+	err := s.settleOwn(ctx, []attach.Settlement{{Node: s.cfg.Self, Life: quota.Incarnation(c.GetNodeIncarnation()), Report: r}})
 	return &peerv1.CallClientResult{Settled: err == nil}, err
 }
 
 // hasSettled says whether an attachment to another node was settled here.
-func (n *Node) hasSettled(at *quota.Report) (bool, error) {
-	c := &n.clients
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if _, busy := c.inheriting[inheritance{at.From, at.Incarnation, at.Term}]; busy {
+func (s *Service) hasSettled(at *quota.Report) (bool, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, busy := s.inheriting[sessionID{at.From, at.Incarnation, at.Term}]; busy {
 		return false, errInheriting
 	}
-	return c.branch.Settled(at.From, at.Incarnation, at.Term), nil
+	return s.branch.Settled(at.From, at.Incarnation, at.Term), nil
 }

@@ -1,4 +1,4 @@
-package cluster
+package clients
 
 import (
 	"sync"
@@ -9,7 +9,7 @@ import (
 
 // session is one attachment of a client process.
 type session struct {
-	*clients
+	*Service
 	id    quota.NodeID
 	owner string
 	inc   quota.Incarnation
@@ -17,45 +17,44 @@ type session struct {
 	may   func(namespace string) bool // nil: all
 	out   *attach.Outbox
 
-	version  uint64 // of the limits that were told; guarded by clients.mu
+	version  uint64 // of the limits that were told; guarded by Service.mu
 	settling settling
 
 	keysMu sync.Mutex                 // taken last
-	open   map[quota.Key]overrideTold // keys that the branch has open, and those of parted
+	open   map[quota.Key]sentOverride // keys that the branch has open, and those of parted
 	parted []quota.Key                // keys let go of whose overrides the client may still have, oldest first
 }
 
 // Report implements attach.Session.
 func (s *session) Report(r *quota.Report) {
-	n := s.node
-	n.stats.clientReports.Inc()
+	s.reports.Inc()
 	s.mu.Lock()
-	now := n.clock.now()
+	now := s.node.Now()
 	g, err := s.branch.Report(now, r)
 	if err == nil {
-		s.journal.note(now, n.meta.Current(), r, &g)
-		s.tellOverrides(r, &g)
+		s.journal.note(now, s.node.Limits(), r, &g)
+		s.sendOverrides(r, &g)
 		s.out.Put(grantMessage(&g)) // under the lock: grants are in order
 		s.push(now)
 	}
 	s.mu.Unlock()
 	if err != nil {
-		n.stats.refusedReports.Inc()
+		s.node.ReportRefused()
 	}
-	if n.agg.Urgent() {
-		n.poke()
+	if s.cfg.Aggregator.Urgent() {
+		s.node.Wake()
 	}
 }
 
 // Refused implements attach.Session.
-func (s *session) Refused(limit quota.LimitName, u quota.Units) { s.node.agg.Unfit(limit, u) }
+func (s *session) Refused(limit quota.LimitName, u quota.Units) { s.cfg.Aggregator.Unfit(limit, u) }
 
 // End implements attach.Session.
 func (s *session) End() {
 	s.settling.end()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.branch.Detach(s.node.clock.now(), s.id, s.inc, s.term)
+	s.branch.Detach(s.node.Now(), s.id, s.inc, s.term)
 	if s.sessions[s.id] == s {
 		delete(s.sessions, s.id)
 		s.disown(s.owner)

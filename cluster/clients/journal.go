@@ -1,0 +1,350 @@
+package clients
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/quorate/quorate/aggregator"
+	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
+	"github.com/quorate/quorate/cluster/journal"
+	"github.com/quorate/quorate/internal/attach"
+	"github.com/quorate/quorate/internal/peerproto"
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// reportJournal says of each attachment what this process has booked of keys whose
+// counts endure, where its death does not lose it. A process that dies after it has
+// booked a report, and before the client has heard of that, leaves behind what the
+// client takes for not booked: whoever inherits the attachment books it again. The
+// next process of the node can tell what of it was there twice, and then it is given
+// back. So can a process that lives and could not be reached, for slotsFor.
+//
+// It is a journal as that of the node (package journal), in a directory of its own:
+// a slot for each key of each attachment, 65,536 in all. What has no slot is taken
+// for what the client says.
+type reportJournal struct {
+	mu              sync.Mutex
+	file            *journal.Journal // nil: there is none
+	sessions        map[sessionID]*sessionSlots
+	earlier         map[earlierSlot]quota.Units
+	list            []quota.Afterlife // of earlier, until it is forgotten
+	opened          quota.Time
+	unverified      []*unverified
+	unverifiedBytes int64
+	askAt           quota.Time
+}
+
+// sessionSlots are those of one attachment.
+type sessionSlots struct {
+	keys map[quota.Key]keySlot
+	last quota.Time // when something was noted
+}
+
+type keySlot struct {
+	aggregator.JournalSlot
+	epoch quota.Seq
+	total quota.Units
+	ended quota.Time // when the client let go of the key; 0 while it has it
+}
+
+// earlierSlot is what an earlier process of the node had a slot for.
+type earlierSlot struct {
+	life  quota.Incarnation
+	key   quota.Key // as slotKey has it
+	epoch quota.Seq
+}
+
+// unverified is an attachment to a dead node that was inherited here: when the node
+// is back it is asked what it had booked.
+type unverified struct {
+	node quota.NodeID
+	attach.Settlement
+	since quota.Time
+	size  int64
+}
+
+const (
+	// maxUnverified bounds those, maxUnverifiedBytes their bytes, and verifyFor how long the node is waited for.
+	maxUnverified      = 4096
+	maxUnverifiedBytes = 64 << 20
+	verifyFor          = 10 * time.Minute
+	// slotsFor is how long what was noted of an attachment is kept after the last
+	// report of it; longer than a broken one waits to be settled. Of a key that was
+	// let go of it is endedFor.
+	slotsFor = 2 * time.Minute
+	endedFor = 10 * time.Second
+)
+
+func (j *reportJournal) open(cfg *Config) {
+	j.sessions, j.earlier = map[sessionID]*sessionSlots{}, map[earlierSlot]quota.Units{}
+	if cfg.Dir == "" { // a node that is never started
+		return
+	}
+	dir := filepath.Join(cfg.Dir, "clients")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		cfg.Log.Error("no journal of clients: what a report had counted when the process dies may be counted twice", "err", err)
+		return
+	}
+	file, err := journal.Open(journal.Config{Dir: dir, Cluster: cfg.Cluster, Node: cfg.Self, Life: cfg.Incarnation, Logger: cfg.Log})
+	if err != nil {
+		cfg.Log.Error("the journal of clients was damaged, or there can be none", "err", err)
+	}
+	if file == nil {
+		return
+	}
+	j.file, j.list = file, file.Inherited()
+	for _, e := range j.list {
+		j.earlier[earlierSlot{e.Life, e.Key, e.Birth}] = e.Total
+	}
+}
+
+func (j *reportJournal) close() error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.file == nil {
+		return nil
+	}
+	file := j.file
+	j.file = nil
+	return file.Close()
+}
+
+// slotKey is what a slot is for.
+func slotKey(at sessionID, k quota.Key) quota.Key {
+	return quota.Key{
+		LimitName: quota.LimitName{Namespace: string(at.client), Limit: strconv.FormatUint(uint64(at.inc), 36) + "." + strconv.FormatUint(uint64(at.term), 36)}, Key: k.String(),
+	}
+}
+
+// note writes down what a report said, as far as it was booked: the grant answers it.
+func (j *reportJournal) note(now quota.Time, limits *quota.Limits, r *quota.Report, g *quota.Grant) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.file == nil {
+		return
+	}
+	rest := r.Entries
+	for i := range g.Entries {
+		for len(rest) > 0 && rest[0].Key != g.Entries[i].Key {
+			rest = rest[1:]
+		}
+		if len(rest) == 0 {
+			return
+		}
+		e := &rest[0]
+		rest = rest[1:]
+		if l, ok := limits.Find(e.Key.LimitName); ok && l.Endures() {
+			j.set(now, sessionID{r.From, r.Incarnation, r.Term}, e)
+		}
+	}
+}
+
+func (j *reportJournal) set(now quota.Time, at sessionID, e *quota.ReportEntry) {
+	p := j.sessions[at]
+	if p == nil {
+		p = &sessionSlots{keys: map[quota.Key]keySlot{}}
+		j.sessions[at] = p
+	}
+	p.last = now
+	have, ok := p.keys[e.Key]
+	if !ok || have.epoch < e.Epoch { // what there was of an earlier opening the client knows
+		have.free()
+		have = keySlot{JournalSlot: j.file.Slot(slotKey(at, e.Key), e.Epoch), epoch: e.Epoch}
+	}
+	if e.Final {
+		have.ended = now
+	}
+	if have.epoch == e.Epoch {
+		if have.total = e.Used.Plus(e.Overdrawn); have.JournalSlot != nil {
+			have.Set(quota.Counts{Total: have.total})
+		}
+	}
+	p.keys[e.Key] = have
+}
+
+func (p keySlot) free() {
+	if p.JournalSlot != nil {
+		p.Free()
+	}
+}
+
+// drop forgets an attachment that is settled.
+func (j *reportJournal) drop(at sessionID) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.forget(at)
+}
+
+func (j *reportJournal) forget(at sessionID) {
+	p := j.sessions[at]
+	if p == nil {
+		return
+	}
+	delete(j.sessions, at)
+	if j.file == nil {
+		return
+	}
+	for _, slot := range p.keys {
+		slot.free()
+	}
+}
+
+// sweep forgets what is too old to be asked for.
+func (j *reportJournal) sweep(now quota.Time) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for at, p := range j.sessions {
+		if now.Sub(p.last) >= slotsFor {
+			j.forget(at)
+			continue
+		}
+		for k, slot := range p.keys {
+			if j.file != nil && slot.ended != 0 && now.Sub(slot.ended) >= endedFor {
+				slot.free()
+				delete(p.keys, k)
+			}
+		}
+	}
+	if j.opened == 0 {
+		j.opened = now
+	}
+	if len(j.list) > 0 && j.file != nil && now.Sub(j.opened) >= verifyFor {
+		for _, e := range j.list {
+			j.file.Settled(e.Key, e.Life, e.Birth)
+		}
+		j.list, j.earlier = nil, map[earlierSlot]quota.Units{}
+	}
+}
+
+// booked returns what this process has booked of each entry, or an earlier one of the node; -1
+// is not known.
+func (j *reportJournal) booked(life quota.Incarnation, r *quota.Report) []int64 {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	at := sessionID{r.From, r.Incarnation, r.Term}
+	here := j.sessions[at]
+	out := make([]int64, len(r.Entries))
+	for i := range r.Entries {
+		e := &r.Entries[i]
+		out[i] = -1
+		if u, ok := j.earlier[earlierSlot{life, slotKey(at, e.Key), e.Epoch}]; ok {
+			out[i] = int64(u)
+		} else if here != nil && here.keys[e.Key].epoch == e.Epoch {
+			out[i] = int64(here.keys[e.Key].total)
+		}
+	}
+	return out
+}
+
+// correctUnreported corrects what was not acknowledged by what the journal has.
+func (j *reportJournal) correctUnreported(m *attach.Settlement) {
+	for i, u := range j.booked(m.Life, &m.Report) {
+		e := &m.Report.Entries[i]
+		if u >= 0 {
+			e.Unreported = max(0, e.Used.Plus(e.Overdrawn)-quota.Units(u))
+		}
+	}
+}
+
+// inherited notes an attachment that was inherited of a node that is not back.
+func (j *reportJournal) inherited(now quota.Time, m *attach.Settlement) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.addUnverified(&unverified{node: m.Node, Settlement: *m, since: now, size: settlementSize(&m.Report)})
+}
+
+// addUnverified adds one if there is room. mu is held.
+func (j *reportJournal) addUnverified(d *unverified) {
+	if len(j.unverified) < maxUnverified && j.unverifiedBytes+d.size <= maxUnverifiedBytes {
+		j.unverifiedBytes += d.size
+		j.unverified = append(j.unverified, d)
+	}
+}
+
+// verifiable are the attachments to nodes that are back; the others are kept for a while.
+func (j *reportJournal) verifiable(now quota.Time, present func(quota.NodeID) bool) (out []*unverified) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if len(j.unverified) == 0 || now < j.askAt {
+		return nil
+	}
+	j.askAt = now.Add(100 * time.Millisecond)
+	kept := j.unverified[:0]
+	j.unverifiedBytes = 0
+	for _, d := range j.unverified {
+		switch {
+		case present(d.node):
+			out = append(out, d)
+		case now.Sub(d.since) < verifyFor:
+			kept = append(kept, d)
+			j.unverifiedBytes += d.size
+		}
+	}
+	clear(j.unverified[len(kept):])
+	j.unverified = kept
+	return out
+}
+
+// verify asks nodes that are back what they had booked of attachments that were
+// inherited here, and gives back what was booked twice.
+func (s *Service) verify() {
+	now := s.node.Now()
+	back := s.journal.verifiable(now, func(id quota.NodeID) bool { return s.node.Process(id) == Connected })
+	if len(back) == 0 {
+		return
+	}
+	s.done.Go(func() {
+		ctx, cancel := context.WithCancel(context.Background())
+		defer cancel()
+		for _, d := range back {
+			select {
+			case <-s.stop:
+				return
+			default:
+			}
+			if err := s.verifyOne(ctx, d); err != nil {
+				s.cfg.Log.Debug("final report to a dead node cannot be compared yet", "node", d.node, "err", err)
+				s.journal.mu.Lock()
+				s.journal.addUnverified(d)
+				s.journal.mu.Unlock()
+			}
+		}
+	})
+}
+
+func (s *Service) verifyOne(ctx context.Context, d *unverified) error {
+	r := &d.Report
+	res, err := s.node.Call(ctx, d.node, &peerv1.Call{Body: &peerv1.Call_Client{Client: &peerv1.CallClient{
+		Client: string(r.From), Incarnation: uint64(r.Incarnation), Attachment: uint64(r.Term), NodeIncarnation: uint64(d.Life),
+		Report: peerproto.EncodeReport(r), Booked: true,
+	}}})
+	if err != nil {
+		return err
+	}
+	booked := res.GetClientResult().GetBooked()
+	if len(booked) != len(r.Entries) {
+		return fmt.Errorf("node %s returned %d entries; want %d", d.node, len(booked), len(r.Entries))
+	}
+	for i, u := range booked {
+		e := &r.Entries[i]
+		spent := e.Used.Plus(e.Overdrawn)
+		twice := min(quota.Units(u), spent) - (spent - e.Unreported)
+		if u < 0 || twice <= 0 || s.windowOver(e) {
+			continue
+		}
+		s.cfg.Aggregator.Settle(s.node.Now, e.Key, aggregator.Settlement{Refunded: twice})
+	}
+	s.node.Wake()
+	return nil
+}
+
+// windowOver says whether what an entry tells was for a window that has ended.
+func (s *Service) windowOver(e *quota.ReportEntry) bool {
+	loan := s.cfg.Aggregator.Lend(s.node.Now, e.Key, aggregator.Wish{Look: true})
+	return e.Window != 0 && e.Window < loan.Window
+}

@@ -1,0 +1,407 @@
+package clients
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/quorate/quorate/aggregator"
+	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
+	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/branch"
+	"github.com/quorate/quorate/cluster/peercall"
+	"github.com/quorate/quorate/internal/attach"
+	"github.com/quorate/quorate/internal/peerproto"
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// Max is the most client processes that attach to one node.
+const Max = 20_000
+
+// maxMessage bounds one message to a client in bytes, its limits apart: clients of earlier
+// versions read 4 MiB.
+const maxMessage = 3 << 20
+
+// releaseWait bounds how long a node that stops waits for its clients to take up with
+// another one, and settle what they had here.
+const releaseWait = 500 * time.Millisecond
+
+// Node is what the clients need of the node that they are attached to. All methods are called concurrently.
+type Node interface {
+	// Now returns the cluster's time.
+	Now() quota.Time
+	// Sync and Lease return the interval of reports and how long tokens may be used without one.
+	Sync() time.Duration
+	Lease() time.Duration
+	// Limits returns the limits that the meta group has; Override what it has for a key, nil for nothing.
+	Limits() *quota.Limits
+	Override(k quota.Key) *quota.Override
+	// Members returns how many nodes there are, and where clients reach the others.
+	Members() (count int, others []string)
+	// Up returns the other nodes that are connected.
+	Up() []quota.NodeID
+	// Process returns what is known of another node's process.
+	Process(id quota.NodeID) Process
+	// Call calls another node.
+	Call(ctx context.Context, to quota.NodeID, c *peerv1.Call) (*peerv1.Call, error)
+	// Wake has the node report to the leaders at once.
+	Wake()
+	// ReportRefused counts a report of an old attachment.
+	ReportRefused()
+}
+
+// Process is what a node knows of another one's process.
+type Process uint8
+
+// What may be known of a process.
+const (
+	Connected Process = iota
+	Away              // not connected; it may live
+	Ended             // it has ended, or is out of reach for longer than a lease and refuses connections
+	NoMember
+)
+
+// Config says who the clients are attached to.
+type Config struct {
+	Cluster     string
+	Self        quota.NodeID
+	Incarnation quota.Incarnation
+	Dir         string // the node's data directory; "" for a node that is never started
+	MaxKeys     int
+	Aggregator  *aggregator.Aggregator
+	Log         *slog.Logger
+	Registry    prometheus.Registerer
+}
+
+// Service has the client processes that are attached to this node. Reports are booked on the
+// goroutines that read them, under one mutex: that is about a microsecond a key. What
+// answers no report is sent by a goroutine of its own. All methods are safe for concurrent use.
+type Service struct {
+	cfg  Config
+	node Node
+	wake chan struct{}
+
+	mu       sync.Mutex // also of the branch; taken before that of a session
+	branch   *branch.Branch
+	sessions map[quota.NodeID]*session
+	owners   map[string]int // sessions of each identity that is known
+	stopping bool
+	// inheriting are the attachments of dead nodes that are being settled here.
+	inheriting map[sessionID]struct{}
+	ended      chan struct{} // closed when the last session ends while the node stops
+
+	waiting atomic.Int64 // bytes of settlements that wait
+
+	peers   int // as all sessions were told
+	news    news
+	journal reportJournal
+
+	reports     prometheus.Counter
+	settlements *prometheus.CounterVec
+
+	stop chan struct{}
+	done sync.WaitGroup
+}
+
+// news is what the sessions have to be told, and what leaders want back.
+type news struct {
+	mu       sync.Mutex
+	limits   bool
+	keys     []quota.Key // whose overrides have changed
+	allKeys  bool
+	recalled []quota.Key
+}
+
+// maxNews bounds the keys of overrides that wait to be told; beyond it all are looked at.
+const maxNews = 4096
+
+// New returns a service without clients. Start it, and Close it.
+func New(cfg Config, node Node) *Service {
+	s := &Service{
+		cfg: cfg, node: node, wake: make(chan struct{}, 1), stop: make(chan struct{}),
+		sessions: map[quota.NodeID]*session{}, owners: map[string]int{}, inheriting: map[sessionID]struct{}{},
+		reports: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "quorate_client_reports_total", Help: "Reports of client processes attached to this node.",
+		}),
+		settlements: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "quorate_client_final_reports_total",
+			Help: "Final reports of client sessions that broke, by outcome: own (to this node), relayed (to another), inherited (of a node that is dead), later (not decided yet; it is repeated).",
+		}, []string{"outcome"}),
+	}
+	for _, o := range []string{"own", "relayed", "inherited", "later"} {
+		s.settlements.WithLabelValues(o)
+	}
+	gauge := func(name, help string, f func(clients, keys int) int) prometheus.Collector {
+		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 { return float64(f(s.Count())) })
+	}
+	cfg.Registry.MustRegister(s.reports, s.settlements,
+		gauge("quorate_clients", "Client processes attached to this node.", func(clients, _ int) int { return clients }),
+		gauge("quorate_client_keys", "Keys that client processes have open at this node; a key that ten of them use counts as ten.", func(_, keys int) int { return keys }))
+	s.branch = branch.New(branch.Config{Self: cfg.Self, Sync: node.Sync(), Lease: node.Lease(), MaxClients: Max, MaxKeys: cfg.MaxKeys}, trunk{cfg.Aggregator, &s.news})
+	s.journal.open(&cfg)
+	return s
+}
+
+// Start sends clients what answers no report, until Close.
+func (s *Service) Start() { s.done.Go(s.run) }
+
+// Close ends what Start began, if it was called, and closes the journal.
+func (s *Service) Close() error {
+	close(s.stop)
+	s.done.Wait()
+	return s.journal.close()
+}
+
+// AddCalls adds the calls of other nodes about attachments.
+func (s *Service) AddCalls(t peercall.Table) { peercall.Handle(t, peercall.Limit, s.onClient) }
+
+// trunk is the aggregator, whose recalls the member loop collects.
+type trunk struct {
+	*aggregator.Aggregator
+	news *news
+}
+
+// Recalls implements branch.Trunk.
+func (t trunk) Recalls() []quota.Key {
+	t.news.mu.Lock()
+	defer t.news.mu.Unlock()
+	out := t.news.recalled
+	t.news.recalled = nil
+	return out
+}
+
+// Collected is called by the member loop after it has applied grants.
+func (s *Service) Collected() {
+	if keys := s.cfg.Aggregator.Recalls(); len(keys) > 0 {
+		s.news.mu.Lock()
+		if len(s.news.recalled) < maxNews {
+			s.news.recalled = append(s.news.recalled, keys...)
+		}
+		s.news.mu.Unlock()
+	}
+	s.wakeUp()
+}
+
+func (s *Service) wakeUp() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Count is how many are attached, and how many keys they have open.
+func (s *Service) Count() (clients, keys int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.branch.Len(), s.branch.Keys()
+}
+
+// Attach begins an attachment of a client process; see attach.Host.
+func (s *Service) Attach(h *attach.Hello, out *attach.Outbox) (attach.Session, error) {
+	c := &session{Service: s, id: h.Client, owner: h.Owner, inc: h.Incarnation, term: h.Attachment, may: h.May, out: out, open: map[quota.Key]sentOverride{}}
+	c.settling.init(&s.waiting)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stopping {
+		return nil, attach.ErrStopping
+	}
+	if s.sessions[c.id] == nil && !s.mayOwn(c.owner) {
+		return nil, attach.ErrShare
+	}
+	switch err := s.branch.Attach(s.node.Now(), c.id, c.owner, c.inc, c.term); {
+	case errors.Is(err, branch.ErrFull):
+		return nil, attach.ErrFull
+	case err != nil:
+		return nil, attach.ErrStale
+	}
+	if was := s.sessions[c.id]; was != nil {
+		was.out.End(goodbye("the process has attached again"))
+		s.disown(was.owner)
+	}
+	s.sessions[c.id] = c
+	s.owners[c.owner]++
+	s.wakeUp()
+	count, others := s.node.Members()
+	out.Put(&quoratev1.AttachResponse{Body: &quoratev1.AttachResponse_Hello{Hello: &quoratev1.NodeHello{
+		Node: string(s.cfg.Self), Incarnation: uint64(s.cfg.Incarnation), Cluster: s.cfg.Cluster, Others: others,
+		SyncNanos: int64(s.node.Sync()), LeaseNanos: int64(s.node.Lease()), Peers: uint64(s.branch.Len() * max(1, count)),
+	}}})
+	s.sendPeers()
+	c.sendLimits(s.node.Limits(), limitsCache{})
+	return c, nil
+}
+
+// sharePerFree is how many clients one identity may have at a node for each place that is free: so it
+// has seven eighths of them at most, and however many identities take what they can, one more finds places.
+const sharePerFree = 7
+
+// mayOwn says whether an identity may have one more client here. s.mu is held.
+func (s *Service) mayOwn(owner string) bool {
+	return owner == "" || s.owners[owner] < sharePerFree*(Max-len(s.sessions))
+}
+
+func (s *Service) disown(owner string) {
+	if s.owners[owner]--; s.owners[owner] <= 0 {
+		delete(s.owners, owner)
+	}
+}
+
+// guessPeers is how many clients the cluster has if each node has as many as this one.
+// s.mu is held.
+func (s *Service) guessPeers() int {
+	count, _ := s.node.Members()
+	return s.branch.Len() * max(1, count)
+}
+
+// sendPeers tells all sessions how many clients there are when they know of no more than
+// half as many: so a session is told of twenty thousand in fifteen messages. s.mu is held.
+func (s *Service) sendPeers() {
+	peers := s.guessPeers()
+	if peers < 2*s.peers {
+		return
+	}
+	s.peers = peers
+	m := &quoratev1.AttachResponse{Body: &quoratev1.AttachResponse_Peers{Peers: &quoratev1.Peers{Count: uint64(peers)}}}
+	for _, c := range s.sessions {
+		c.out.Put(m)
+	}
+}
+
+func goodbye(reason string) *quoratev1.AttachResponse {
+	return &quoratev1.AttachResponse{Body: &quoratev1.AttachResponse_Goodbye{Goodbye: &quoratev1.Goodbye{Reason: reason}}}
+}
+
+// run sends what answers no report: grants that came for clients who wait,
+// recalls, limits and overrides that changed.
+func (s *Service) run() {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	swept := s.node.Now()
+	for {
+		select {
+		case <-s.stop:
+			return
+		case <-s.wake:
+		case <-timer.C:
+		}
+		s.sendNews()
+		s.mu.Lock()
+		now := s.node.Now()
+		if now.Sub(swept) >= time.Second {
+			swept = now
+			s.sweep(now)
+		}
+		s.push(now)
+		pause := s.node.Sync() / 2
+		if s.branch.Len() == 0 {
+			pause = time.Second // whoever attaches wakes it
+		}
+		s.mu.Unlock()
+		s.verify()
+		if s.cfg.Aggregator.Urgent() {
+			s.node.Wake()
+		}
+		timer.Reset(pause)
+	}
+}
+
+// Sweep forgets what is too old at that time.
+func (s *Service) Sweep(now quota.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.sweep(now)
+}
+
+// sweep is Sweep with s.mu held.
+func (s *Service) sweep(now quota.Time) {
+	s.branch.Sweep(now)
+	s.journal.sweep(now)
+	s.peers = min(s.peers, s.guessPeers()) // those that attach next know
+}
+
+// push sends what the branch has for clients, one message to each. s.mu is held.
+func (s *Service) push(now quota.Time) {
+	pushed := s.branch.Push(now)
+	if len(pushed) == 0 {
+		return
+	}
+	type message struct {
+		grant *quota.Grant
+		bytes int
+	}
+	merged := map[quota.NodeID]message{}
+	for i := range pushed {
+		g := &pushed[i]
+		size := 0
+		for j := range g.Entries {
+			size += quota.EntrySize(g.Entries[j].Key.LimitName, g.Entries[j].Key.Key)
+		}
+		m := merged[g.To]
+		if m.grant != nil && m.grant.Term == g.Term && m.grant.At == g.At && len(m.grant.Entries)+len(g.Entries) <= peerproto.MaxEntries && m.bytes+size <= maxMessage {
+			m.grant.Entries = append(m.grant.Entries, g.Entries...)
+			m.bytes += size
+			merged[g.To] = m
+			continue
+		}
+		s.send(m.grant)
+		merged[g.To] = message{g, size}
+	}
+	for _, m := range merged {
+		s.send(m.grant)
+	}
+}
+
+// send puts a grant into the outbox of its client. s.mu is held.
+func (s *Service) send(g *quota.Grant) {
+	if g == nil {
+		return
+	}
+	if c := s.sessions[g.To]; c != nil && c.term == g.Term {
+		c.out.Put(grantMessage(g))
+	}
+}
+
+func grantMessage(g *quota.Grant) *quoratev1.AttachResponse {
+	return &quoratev1.AttachResponse{Body: &quoratev1.AttachResponse_Grant{Grant: peerproto.EncodeGrant(g)}}
+}
+
+// Release tells all client processes to attach to other nodes, takes no more,
+// and waits a moment until they have gone. It is for a node that is about to stop.
+func (s *Service) Release() {
+	s.mu.Lock()
+	s.stopping = true
+	left := len(s.sessions)
+	if left > 0 && s.ended == nil {
+		s.ended = make(chan struct{})
+	}
+	ended := s.ended
+	for _, c := range s.sessions {
+		c.out.End(goodbye("the node stops"))
+	}
+	s.mu.Unlock()
+	if left == 0 {
+		return
+	}
+	timer := time.NewTimer(releaseWait)
+	defer timer.Stop()
+	select {
+	case <-ended:
+		time.Sleep(releaseWait / 4) // they settle by way of others
+	case <-timer.C:
+	}
+}
+
+// Cut ends all streams without a word.
+func (s *Service) Cut() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stopping = true
+	for _, c := range s.sessions {
+		c.out.End(nil)
+	}
+}

@@ -1,0 +1,78 @@
+package cluster
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
+	"github.com/quorate/quorate/cluster/clients"
+	"github.com/quorate/quorate/internal/attach"
+	"github.com/quorate/quorate/internal/quota"
+)
+
+func newClients(n *Node) *clients.Service {
+	return clients.New(clients.Config{
+		Cluster: n.cfg.Cluster, Self: n.cfg.Self, Incarnation: n.inc, Dir: n.cfg.Dir, MaxKeys: n.cfg.MaxKeys,
+		Aggregator: n.agg, Log: n.log, Registry: n.cfg.Registry,
+	}, clientsNode{n})
+}
+
+// Attach begins an attachment of a client process; see attach.Host.
+func (n *Node) Attach(h *attach.Hello, out *attach.Outbox) (attach.Session, error) {
+	return n.clients.Attach(h, out)
+}
+
+// ReleaseClients tells all client processes to attach to other nodes, takes no more,
+// and waits a moment until they have gone. It is for a node that is about to stop.
+func (n *Node) ReleaseClients() { n.clients.Release() }
+
+// clientsNode is the node as the clients see it.
+type clientsNode struct{ *Node }
+
+// Now implements clients.Node, as do the methods below.
+func (n clientsNode) Now() quota.Time { return n.clock.now() }
+
+func (n clientsNode) Sync() time.Duration { return n.sync() }
+
+func (n clientsNode) Lease() time.Duration { return n.lease() }
+
+func (n clientsNode) Limits() *quota.Limits { return n.meta.Current() }
+
+func (n clientsNode) Override(k quota.Key) *quota.Override { return n.meta.Override(k) }
+
+func (n clientsNode) Members() (count int, others []string) {
+	v := n.members.View()
+	for _, id := range v.IDs {
+		if m := v.Member(id); m != nil && id != n.cfg.Self && m.GRPC != "" {
+			others = append(others, m.GRPC)
+		}
+	}
+	return len(v.IDs), others
+}
+
+func (n clientsNode) Up() []quota.NodeID { return n.routes.upNodes() }
+
+func (n clientsNode) Process(id quota.NodeID) clients.Process {
+	if !slices.Contains(n.members.View().IDs, id) {
+		return clients.NoMember
+	}
+	process := clients.Away
+	n.routes.peer(id, func(p *peer) {
+		switch {
+		case p.up:
+			process = clients.Connected
+		case p.dead, p.refused && time.Since(p.since) >= n.lease():
+			process = clients.Ended
+		}
+	})
+	return process
+}
+
+func (n clientsNode) Call(ctx context.Context, to quota.NodeID, c *peerv1.Call) (*peerv1.Call, error) {
+	return n.call(ctx, to, c)
+}
+
+func (n clientsNode) Wake() { n.poke() }
+
+func (n clientsNode) ReportRefused() { n.stats.refusedReports.Inc() }
