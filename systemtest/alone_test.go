@@ -184,7 +184,7 @@ func TestAlone(t *testing.T) {
 		t.Error("staged was never open")
 	}
 	from := time.Now()
-	time.Sleep(2 * time.Second)
+	time.Sleep(2 * time.Second) // checkAlone measures what it admits in a while
 	for _, k := range keys {
 		checkAlone(t, k, f.between(k, lone.id, from, time.Now()), time.Since(from).Seconds(), shares)
 	}

@@ -48,7 +48,7 @@ func TestBackup(t *testing.T) {
 	b := openBank(t, c)
 	ctx, cancel := context.WithCancel(t.Context())
 	b.open(ctx)
-	time.Sleep(500 * time.Millisecond)
+	time.Sleep(500 * time.Millisecond) // operations are under way when the backup is made
 	file := filepath.Join(c.dir, "monday.quorate")
 	began := time.Now()
 	for i := range 3 { // the last one is used

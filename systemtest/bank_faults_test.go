@@ -93,7 +93,7 @@ func stop(t *testing.T, s *server, d time.Duration) {
 	if err := s.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(d)
+	time.Sleep(d) // what is tested: a process that stands still
 	if err := s.cmd.Process.Signal(syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}

@@ -139,7 +139,7 @@ func (b *bank) auditor(ctx context.Context, id int) {
 	}
 	for n := 0; ctx.Err() == nil; n++ {
 		b.read(ctx, id, n%len(b.nodes), all)
-		time.Sleep(20 * time.Millisecond)
+		time.Sleep(20 * time.Millisecond) // reads all along, and leaves the machine to the transfers
 	}
 }
 
@@ -172,7 +172,7 @@ func (b *bank) transfer(id int, m move, rng *rand.Rand) {
 		}
 		doubt = true
 		b.resent.Add(1)
-		time.Sleep(time.Duration(rng.IntN(50)) * time.Millisecond)
+		time.Sleep(time.Duration(rng.IntN(50)) * time.Millisecond) // a caller that tries again pauses
 	}
 }
 
@@ -193,7 +193,7 @@ func (b *bank) useUp(req *quoratev1.ApplyOpsRequest, rng *rand.Rand, patience ti
 			b.t.Errorf("%s, to be used up: %v, %v", req.GetRequestId(), res, err)
 			return true
 		}
-		time.Sleep(time.Duration(rng.IntN(50)) * time.Millisecond)
+		time.Sleep(time.Duration(rng.IntN(50)) * time.Millisecond) // likewise
 	}
 }
 

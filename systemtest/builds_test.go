@@ -137,9 +137,9 @@ func TestAccountsThroughKills(t *testing.T) {
 		})
 	}
 	for _, s := range c.nodes {
-		time.Sleep(time.Second)
+		time.Sleep(time.Second) // load between the kills
 		s.kill()
-		time.Sleep(time.Second)
+		time.Sleep(time.Second) // load while it is down
 		c.start(s)
 		c.awaitReady(s, 15*time.Second)
 	}

@@ -145,7 +145,7 @@ func drain(t *testing.T, nodes []*server, k quota.Key) (admitted int) {
 		}
 		refused++
 		if refused%len(nodes) == 0 {
-			time.Sleep(120 * time.Millisecond)
+			time.Sleep(120 * time.Millisecond) // a report, and what comes back with the answer
 		}
 	}
 	return admitted
@@ -176,7 +176,7 @@ func hammer(nodes []*server, callers int, pause, d time.Duration, path string, b
 						out = append(out, stamped{a, s.id, sent, time.Now()})
 						mu.Unlock()
 					}
-					time.Sleep(pause)
+					time.Sleep(pause) // the callers' rate
 				}
 			})
 		}

@@ -48,7 +48,7 @@ namespaces:
 	began := time.Now()
 	last := applyMany(ctx, t, c, changes, func(i int) string { return file(least + (most-least)*(i%2)) })
 	took := time.Since(began)
-	time.Sleep(time.Second)
+	time.Sleep(time.Second) // load after the last change
 	cancel()
 	l.wait()
 	after := c.awaitReady(c.nodes[0], time.Second)
@@ -103,7 +103,7 @@ func applyMany(ctx context.Context, t *testing.T, c *servers, n int, file func(i
 		repeated := false // on a busy machine there may be no leader for long; then the first may have been taken
 		for end := time.Now().Add(leastPatience); rpcstatus.Code(err) == codes.Unavailable && time.Now().Before(end); repeated = true {
 			t.Logf("change %d: %v", i, err)
-			time.Sleep(time.Second)
+			time.Sleep(time.Second) // a caller that tries again pauses
 			res, err = limits.ApplyLimits(ctx, req)
 		}
 		if err != nil {

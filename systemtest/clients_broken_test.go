@@ -109,9 +109,9 @@ func TestClientsNodeKilled(t *testing.T) {
 	k := s.keysLedBy("n2", "api/soft")[0]
 	victim := s.node("n1")
 	c := newFleet(t, 50, k, func(int) []string { return []string{victim.grpc, s.nodes[1].grpc, s.nodes[2].grpc} })
-	time.Sleep(700 * time.Millisecond)
+	time.Sleep(700 * time.Millisecond) // load before the kill
 	victim.kill()
-	time.Sleep(500 * time.Millisecond)
+	time.Sleep(500 * time.Millisecond) // load while it is down
 	s.start(victim)
 	s.awaitReady(victim, 15*time.Second)
 	c.end()
@@ -132,10 +132,10 @@ func TestClientsStreamsBroken(t *testing.T) {
 	}
 	c := newFleet(t, 20, k, func(i int) []string { return append(addrs[i%3:3:3], addrs[:i%3]...) })
 	for i := range 9 {
-		time.Sleep(100 * time.Millisecond)
+		time.Sleep(100 * time.Millisecond) // load between the cuts
 		cuts[i%3].cut()
 	}
-	time.Sleep(100 * time.Millisecond)
+	time.Sleep(100 * time.Millisecond) // load after the last cut
 	c.end()
 	s.agree(c, k)
 	again := uint64(0)

@@ -46,11 +46,11 @@ namespaces:
 		}
 		work.Go(func() { clientLoad(t, q, keys, &admitted, stop) })
 	}
-	time.Sleep(time.Second)
-	c.nodes[2].kill() // it leads neither key
-	time.Sleep(time.Second)
-	c.start(c.nodes[2]) // its journal tells what it had booked; what it held is free again
-	time.Sleep(time.Second)
+	time.Sleep(time.Second) // load before the kill
+	c.nodes[2].kill()       // it leads neither key
+	time.Sleep(time.Second) // load while it is down
+	c.start(c.nodes[2])     // its journal tells what it had booked; what it held is free again
+	time.Sleep(time.Second) // load with it
 	close(stop)
 	work.Wait()
 	reattached := uint64(0)

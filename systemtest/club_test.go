@@ -235,8 +235,7 @@ func (c *club) settle() {
 
 func (c *club) balanced() {
 	c.t.Helper()
-	eventually(c.t, 60*time.Second, "leaderships are shared fairly", func() error {
-		time.Sleep(50 * time.Millisecond)
+	eventuallyEvery(c.t, 50*time.Millisecond, 60*time.Second, "leaderships are shared fairly", func() error {
 		st, err := c.status(c.running()[0])
 		if err != nil {
 			return err

@@ -36,10 +36,9 @@ func TestDeathOfHolder(t *testing.T) {
 	for _, k := range keys {
 		for i := range 6 { // the victim has 4 of 6
 			s := c.nodes[map[bool]int{true: 0, false: 1}[i < 4]]
-			eventually(t, 3*time.Second, fmt.Sprintf("%s acquires place %d of %v", s.id, i, k), func() error {
+			eventuallyEvery(t, 100*time.Millisecond, 3*time.Second, fmt.Sprintf("%s acquires place %d of %v", s.id, i, k), func() error {
 				a := post(t, s, "/v1/acquire", in(k))
 				if !a.Allowed {
-					time.Sleep(100 * time.Millisecond)
 					return fmt.Errorf("%s", a.body)
 				}
 				if s == victim {
@@ -131,7 +130,7 @@ func TestDeathOfWindow(t *testing.T) {
 			admitted, refused, last = admitted+1, 0, time.Now()
 		case a.Why == "over_limit":
 			refused++
-			time.Sleep(50 * time.Millisecond)
+			time.Sleep(50 * time.Millisecond) // another node may hold the last tokens for a moment
 		case time.Since(last) > 10*time.Second:
 			t.Fatalf("admitted %d, and then for 10 s: %+v", admitted, a)
 		default: // not_held: there is no leader for a moment, or the log is slower than a check waits

@@ -60,13 +60,12 @@ func TestDev(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer q.Close()
-	eventually(t, 3*time.Second, "the fifth is admitted over gRPC", func() error {
+	eventuallyEvery(t, 250*time.Millisecond, 3*time.Second, "the fifth is admitted over gRPC", func() error {
 		res, err := q.Allow(t.Context(), k.Namespace, k.LimitName.Limit, k.Key, 1)
 		if err != nil || !res.Limit.Hard || res.Limit.Rate != "5/m" {
 			t.Fatalf("over gRPC: %+v, %v", res, err)
 		}
 		if !res.Allowed {
-			time.Sleep(250 * time.Millisecond)
 			return fmt.Errorf("%+v", res)
 		}
 		return nil

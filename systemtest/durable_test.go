@@ -120,8 +120,7 @@ func (c *servers) judge(callers *callers, limit int64, keys []quota.Key) {
 		}
 		return nil
 	}
-	for end := time.Now().Add(5 * time.Second); agree() != nil && time.Now().Before(end); {
-		time.Sleep(100 * time.Millisecond)
+	for end := time.Now().Add(5 * time.Second); agree() != nil && time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
 	}
 	for i, k := range keys {
 		c.t.Logf("%-10s told %6d, counted %6d (%+d), unanswered %d", k.Limit, told[i], got[i], got[i]-told[i], unanswered[i])
@@ -162,7 +161,7 @@ func TestDurableLeaderKilled(t *testing.T) {
 	callers := startCallers(t, c.nodes, perNode, keys)
 	lost := map[bool]int64{} // unanswered, by whether the round was calm
 	for round := range rounds {
-		time.Sleep(300*time.Millisecond + time.Duration(round%4)*333*time.Millisecond)
+		time.Sleep(300*time.Millisecond + time.Duration(round%4)*333*time.Millisecond) // load between the kills, which come at different moments of a checkpoint
 		victim := c.leads(keys[0])
 		calm := round%2 == 0
 		_, before := callers.sums(keys[:1])
@@ -173,7 +172,7 @@ func TestDurableLeaderKilled(t *testing.T) {
 		if calm {
 			callers.resume(victim)
 		}
-		time.Sleep(time.Duration(50*(round%5)) * time.Millisecond)
+		time.Sleep(time.Duration(50*(round%5)) * time.Millisecond) // down for a longer time each round
 		c.start(victim)
 		c.awaitReady(victim, 20*time.Second)
 		_, after := callers.sums(keys[:1])
@@ -205,7 +204,7 @@ func TestDurableAllKilled(t *testing.T) {
 	callers := startCallers(t, c.nodes, perNode, keys)
 	rounds := max(3, soak("SOAK_KILLS", 10)/7)
 	for range rounds {
-		time.Sleep(1300 * time.Millisecond)
+		time.Sleep(1300 * time.Millisecond) // load between the kills, and a checkpoint
 		for _, s := range c.nodes {
 			_ = s.cmd.Process.Kill() // all, before any is waited for
 		}
@@ -219,7 +218,7 @@ func TestDurableAllKilled(t *testing.T) {
 			c.awaitReady(s, 20*time.Second)
 		}
 	}
-	time.Sleep(time.Second)
+	time.Sleep(time.Second) // load after the last kill
 	callers.stop()
 	told, _ := callers.sums(keys)
 	if told[3] > few {
@@ -270,7 +269,7 @@ func TestDurableFullDisk(t *testing.T) {
 		if d := allow(t, full.httpAddr, key("api", "soft-above", "before")); !d.Allowed {
 			t.Fatalf("%+v", d)
 		}
-		time.Sleep(50 * time.Millisecond)
+		time.Sleep(50 * time.Millisecond) // checks all along a second
 	}
 	if err := os.Remove(filepath.Join(dir, "ballast")); err != nil {
 		t.Fatal(err)

@@ -123,7 +123,7 @@ func (a *askers) ask(ctx context.Context, node int, c *client.Client) {
 func (a *askers) watchStalls(ctx context.Context) {
 	for ctx.Err() == nil {
 		due := time.Since(a.began) + nap
-		time.Sleep(nap)
+		time.Sleep(nap) // what is measured is how much longer it takes
 		if woke := time.Since(a.began); woke > due+nap {
 			a.mu.Lock()
 			a.stalls = append(a.stalls, span{due, woke})

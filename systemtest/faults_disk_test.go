@@ -200,9 +200,8 @@ func number(b []byte) (n uint64) {
 func (f *field) damagedSnapshots() fault {
 	const pattern = "snapshots/range-*/snapshots/*/state.bin"
 	f.banks.pause.Store(int64(5 * time.Millisecond)) // so many entries that there are some
-	eventually(f.t, 6*time.Minute, "there is a snapshot of a range", func() error {
+	eventuallyEvery(f.t, time.Second, 6*time.Minute, "there is a snapshot of a range", func() error {
 		if all, _ := filepath.Glob(filepath.Join(f.c.dataDir(harmed), pattern)); len(all) == 0 {
-			time.Sleep(time.Second)
 			return errors.New("none")
 		}
 		return nil

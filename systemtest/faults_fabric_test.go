@@ -215,7 +215,7 @@ func (f *fabric) deliver(k int, frames chan frame) {
 		case <-f.ended:
 			return
 		}
-		time.Sleep(time.Until(fr.due))
+		time.Sleep(time.Until(fr.due))          // the delay of the way
 		_, _ = f.ports[k-1].file.Write(fr.data) // what cannot be sent is lost
 	}
 }

@@ -77,9 +77,9 @@ func (f *field) flapping() fault {
 				defer close(ended)
 				for end := time.Now().Add(hold); time.Now().Before(end); {
 					f.net.set(rule{cut: true}, f.net.around(k+1)...)
-					time.Sleep(time.Duration(100+rng.IntN(1400)) * time.Millisecond)
+					time.Sleep(time.Duration(100+rng.IntN(1400)) * time.Millisecond) // what is tested: it stays cut off for a while
 					f.net.heal()
-					time.Sleep(time.Duration(100+rng.IntN(1400)) * time.Millisecond)
+					time.Sleep(time.Duration(100+rng.IntN(1400)) * time.Millisecond) // and is back for a while
 				}
 			}()
 		},

@@ -78,7 +78,7 @@ func newField(t *testing.T, before func(c *servers)) *field {
 	f.keys = f.c.oneLeader("api/soft", "api/hard")
 	f.asks = startAskers(t, f.c.nodes, faultAsked, f.keys)
 	f.banks = startDeposits(t, f.c)
-	time.Sleep(2 * time.Second)
+	time.Sleep(2 * time.Second) // load before the first fault
 	return f
 }
 
@@ -182,7 +182,7 @@ func (f *field) do(t *testing.T, ft *fault) *figures {
 	f.asks.forget(began)
 	f.banks.forget()
 	f.gone = map[int][]outage{}
-	time.Sleep(500 * time.Millisecond)
+	time.Sleep(500 * time.Millisecond) // load before the fault
 
 	out := slices.Concat(ft.silent, ft.alone, ft.sick)
 	for _, k := range ft.silent {
@@ -200,7 +200,7 @@ func (f *field) do(t *testing.T, ft *fault) *figures {
 	if live := f.nodes(out...); !ft.unsteady && 2*len(live) > len(f.c.nodes) {
 		fig.rest = f.awaitServed(t, injected, live, out, max(ft.hold, ft.want().rest))
 	}
-	time.Sleep(time.Until(end))
+	time.Sleep(time.Until(end)) // the fault lasts as long as it says
 
 	healed := time.Now()
 	ft.heal()
@@ -211,7 +211,7 @@ func (f *field) do(t *testing.T, ft *fault) *figures {
 	for _, k := range ft.silent {
 		f.up(k)
 	}
-	time.Sleep(500 * time.Millisecond)
+	time.Sleep(500 * time.Millisecond) // load after the fault
 	over := time.Now()
 	fig.stalled, fig.took = f.asks.stalled(began, over), over.Sub(began)
 

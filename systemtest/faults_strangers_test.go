@@ -134,7 +134,7 @@ func (f *field) manyConnections() fault {
 		inject: func() {
 			for _, p := range s.ports() {
 				conns, open := crowd(p, count)
-				time.Sleep(hold)
+				time.Sleep(hold) // what is tested: they are held for a while
 				notes = append(notes, fmt.Sprintf("%s: %d served, %.0f MiB then", p.name, open, f.vitals(s).rss))
 				for _, c := range conns {
 					_ = c.Close()

@@ -170,7 +170,7 @@ func letIn(p port, in *intruder) bool {
 // survived judges the load since a moment, and writes the row.
 func (g *growth) survived(t *testing.T, began time.Time, name, did string) {
 	t.Helper()
-	time.Sleep(200 * time.Millisecond)
+	time.Sleep(200 * time.Millisecond) // answers to what was asked before are in
 	gap, failed, err := g.asks.silence(everybody, began, time.Now(), nil)
 	if gap > growGap || failed > 0 {
 		t.Errorf("%s: no answer for %v; %d checks failed: %v", name, gap, failed, err)

@@ -208,12 +208,19 @@ func quorate(t *testing.T, args ...string) (stdout, stderr string, code int) {
 // have the machine for themselves: make system.
 func eventually(t *testing.T, within time.Duration, what string, check func() error) {
 	t.Helper()
+	eventuallyEvery(t, 10*time.Millisecond, within, what, check)
+}
+
+// eventuallyEvery is eventually with a pause between two looks, for a check that is work or that
+// uses something up.
+func eventuallyEvery(t *testing.T, pause, within time.Duration, what string, check func() error) {
+	t.Helper()
 	began, limit := time.Now(), max(within, leastPatience)
 	var last error
 	if soak("SOAK_TARGETS", 0) > 0 {
 		limit = within
 	}
-	for ; ; time.Sleep(10 * time.Millisecond) {
+	for ; ; time.Sleep(pause) {
 		err := check()
 		took := time.Since(began)
 		if err == nil {

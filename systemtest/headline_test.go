@@ -137,10 +137,10 @@ func (c *servers) faults(began time.Time, faults []sim.Fault, leader *server) (d
 		if f.Kind != sim.Kill || !f.Leader || f.For == 0 || len(faults) > 1 {
 			c.t.Fatalf("%+v: only one kill of the leader, for a while, is played on real processes", f)
 		}
-		time.Sleep(time.Until(began.Add(f.At)))
+		time.Sleep(time.Until(began.Add(f.At))) // the scenario's times
 		leader.kill()
 		killed := time.Now()
-		time.Sleep(f.For)
+		time.Sleep(f.For) // the scenario's times
 		c.start(leader)
 		c.awaitReady(leader, 10*time.Second)
 		down += time.Since(killed)

@@ -115,10 +115,10 @@ func TestHistory(t *testing.T) {
 	victim.kill()
 	lost, _ := loads[victim.id].since(block - 2) // what a key was used is counted up to two seconds later
 	t.Logf("%s killed, which led range %d, where the history of %v is", victim.id, home, name)
-	time.Sleep(2 * time.Second)
+	time.Sleep(2 * time.Second) // seconds of history without it
 	c.start(victim)
 	c.awaitReady(victim, 30*time.Second)
-	time.Sleep(3 * time.Second)
+	time.Sleep(3 * time.Second) // seconds of history with it
 	close(stop)
 	wg.Wait()
 	end := time.Now().Unix()

@@ -23,7 +23,7 @@ func TestHowtos(t *testing.T) {
 			t.Parallel()
 			if strings.Contains(name, "envoy") { // its limits are of a minute, in which all has to be
 				if past := time.Now().Second(); past > 40 {
-					time.Sleep(time.Duration(61-past) * time.Second)
+					time.Sleep(time.Duration(61-past) * time.Second) // until the next minute begins
 				}
 			}
 			if commands := follow(t, "../docs/howto/"+name+".md"); commands < 6 {

@@ -56,7 +56,7 @@ func TestJoinRefusals(t *testing.T) {
 	short, made := c.token(time.Second, 1), time.Now()
 	c.joining(n2, once, c.nodes[0].grpc)
 	c.serves(n2)
-	time.Sleep(time.Until(made.Add(1100 * time.Millisecond)))
+	time.Sleep(time.Until(made.Add(1100 * time.Millisecond))) // until it has expired
 	for _, r := range []struct {
 		name, token, want string
 		more              []string
@@ -146,7 +146,7 @@ func TestJoinTroubles(t *testing.T) {
 	n2.kill()
 	began = time.Now()
 	c.joining(n3, token, n1.grpc+","+n2.grpc)
-	time.Sleep(1500 * time.Millisecond)
+	time.Sleep(1500 * time.Millisecond) // it tries several times, and says so once
 	if !n3.runs() || !strings.Contains(n3.stderr.String(), "not joined yet; tries again") {
 		t.Errorf("%s does not wait for a member:\n%s", n3.id, &n3.stderr)
 	}

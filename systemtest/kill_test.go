@@ -36,12 +36,12 @@ func TestKillLeader(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
 	defer cancel()
 	l := startLoad(ctx, t, c.nodes, rate, keys...)
-	time.Sleep(4 * time.Second)
+	time.Sleep(4 * time.Second) // load, by which the recovery is judged
 	victim := c.leaderOf(c.nodes[0], soft)
 	if other := c.leaderOf(c.nodes[0], hard); victim.id != "n2" || other != victim {
 		t.Fatalf("the keys are led by %s and %s, not by n2", victim.id, other.id)
 	}
-	time.Sleep(time.Second)
+	time.Sleep(time.Second) // more of it
 	watch := watchRecovery(l, c.others(victim), victim.id)
 	killed, stalled := time.Now(), l.stall()
 	victim.kill()
@@ -208,7 +208,7 @@ func TestRestartAll(t *testing.T) {
 	c.run(killLimits)
 	slow := c.keysLedBy("n1", "api/slow")[0]
 	take(t, c.nodes[2], slow, 5)
-	time.Sleep(1200 * time.Millisecond)
+	time.Sleep(1200 * time.Millisecond) // a checkpoint at least
 	for _, s := range c.nodes {
 		s.kill()
 	}
@@ -223,7 +223,7 @@ func TestRestartAll(t *testing.T) {
 			t.Errorf("%v was used up; %s says %+v", slow, s.id, d)
 		}
 	}
-	time.Sleep(500 * time.Millisecond)
+	time.Sleep(500 * time.Millisecond) // time in which a node could change them
 	for _, s := range c.nodes {
 		if st := c.awaitReady(s, time.Second); st.Version != 2 {
 			t.Errorf("%s changed the limits by itself: version %d", s.id, st.Version)

@@ -54,7 +54,7 @@ const nap = 5 * time.Millisecond
 // watchStalls adds up by how much a short sleep is too long, until ctx ends.
 func (l *load) watchStalls(ctx context.Context) {
 	for ctx.Err() == nil {
-		time.Sleep(nap)
+		time.Sleep(nap) // what is measured is how much longer it takes
 		l.mu.Lock()
 		now := time.Now()
 		l.stalled, l.woken = l.stalledAt(now), now

@@ -170,7 +170,7 @@ func TestGrow(t *testing.T) {
 		sizes = []int{1, 3, 5, 9, 3}
 	}
 	g := startGrowth(t, slices.Max(sizes))
-	time.Sleep(2 * time.Second)
+	time.Sleep(2 * time.Second) // load before the first change
 	for i, size := range sizes[1:] {
 		if before := sizes[i]; size > before {
 			g.grow(g.nodes[before:size]...)

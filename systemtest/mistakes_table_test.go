@@ -90,7 +90,7 @@ var mistakes = []part{
 		}},
 		{title: "A token that is too old", line: join + "old.token", code: 1, names: []string{"expired"}, after: func(d *desk) {
 			d.must("quorate join-token create --ttl 1s -o token --addr $ADDR > old.token")
-			time.Sleep(1100 * time.Millisecond)
+			time.Sleep(1100 * time.Millisecond) // until it has expired
 		}},
 		{title: "A name that is taken", line: strings.Replace(join, "--node n2", "--node n1", 1) + "good.token", code: 1, names: []string{"n1"}},
 		{title: "An address at which others do not reach it", line: "quorate serve --data n3 --node n3 --host 192.0.2.1 --join 127.0.0.1:$GRPC1 --http 127.0.0.1:$HTTP2 --grpc 127.0.0.1:$GRPC2 --peer 127.0.0.1:$PEER2 --token-file good.token", code: 1, names: []string{"192.0.2.1"}},

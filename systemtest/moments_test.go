@@ -83,7 +83,7 @@ func fire(ctx context.Context, clients []*client.Client, keys []quota.Key, plan 
 	v := &volley{began: time.Now()}
 	v.wg.Go(func() {
 		for _, a := range plan {
-			time.Sleep(time.Until(v.began.Add(a.at)))
+			time.Sleep(time.Until(v.began.Add(a.at))) // the plan's times
 			if time.Since(v.began) > a.at+tooLate {
 				v.unsent++
 				continue

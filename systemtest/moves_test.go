@@ -149,7 +149,7 @@ func TestDeadNodes(t *testing.T) {
 	if err := c.change(n2, quoratev1.NodeChange_NODE_CHANGE_REMOVE); err == nil || !strings.Contains(err.Error(), "answers") {
 		t.Errorf("a live node is removed: %v", err)
 	}
-	time.Sleep(6500 * time.Millisecond)
+	time.Sleep(6500 * time.Millisecond) // longer than QUORATE_DEAD_AFTER
 	st, err := c.status(n1)
 	if err != nil || len(st.GetNodes()) != 3 {
 		t.Fatalf("members: %v, %v", st.GetNodes(), err)

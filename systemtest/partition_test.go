@@ -148,19 +148,17 @@ func TestPartition(t *testing.T) {
 	}
 	// The lone node goes on with what it knows. A hard key that is used stays
 	// open, so that its lease can end.
-	eventually(t, 8*time.Second, "the lone node decides locally", func() error {
+	eventuallyEvery(t, 90*time.Millisecond, 8*time.Second, "the lone node decides locally", func() error {
 		ask(lone, hard)
 		d := ask(lone, soft)
 		if d.Why != "local" {
-			time.Sleep(90 * time.Millisecond)
 			return fmt.Errorf("%+v", d)
 		}
 		return nil
 	})
 	t.Logf("local %v after the cut, with %d of 100 used by all and alone", time.Since(cut).Round(100*time.Millisecond), admitted[soft])
-	eventually(t, 4*time.Second, "the lone node refuses what is hard", func() error {
+	eventuallyEvery(t, 90*time.Millisecond, 4*time.Second, "the lone node refuses what is hard", func() error {
 		if d := ask(lone, hard); d.Allowed || d.Why != "cut_off" || d.code != 429 {
-			time.Sleep(90 * time.Millisecond)
 			return fmt.Errorf("%+v", d)
 		}
 		return nil
@@ -193,7 +191,7 @@ func TestPartition(t *testing.T) {
 		for _, k := range []quota.Key{soft, hard, lost} {
 			ask(majority[i%2], k)
 		}
-		time.Sleep(5 * time.Millisecond)
+		time.Sleep(5 * time.Millisecond) // load on both sides
 	}
 	t.Logf("cut: admitted %d soft, %d hard of 100", admitted[soft], admitted[hard])
 	if admitted[hard] > 100 {
@@ -209,7 +207,7 @@ func TestPartition(t *testing.T) {
 		c.awaitReady(s, 20*time.Second)
 	}
 	t.Logf("all ready %v after the healing", time.Since(healed).Round(100*time.Millisecond))
-	eventually(t, 10*time.Second, "the leader has booked what both sides admitted, once", func() error {
+	eventuallyEvery(t, 50*time.Millisecond, 10*time.Second, "the leader has booked what both sides admitted, once", func() error {
 		for _, s := range c.nodes {
 			for _, k := range []quota.Key{soft, hard} {
 				ask(s, k)
@@ -222,15 +220,13 @@ func TestPartition(t *testing.T) {
 				}
 			}
 		}
-		time.Sleep(50 * time.Millisecond)
 		return nil
 	})
 	for _, s := range c.nodes {
 		for _, k := range []quota.Key{soft, lost} {
 			ask(s, k) // of a key that was idle here, the node learns with this
-			eventually(t, time.Second, fmt.Sprintf("%s knows that %v is used up", s.id, k), func() error {
+			eventuallyEvery(t, 50*time.Millisecond, time.Second, fmt.Sprintf("%s knows that %v is used up", s.id, k), func() error {
 				if d := ask(s, k); d.Allowed {
-					time.Sleep(50 * time.Millisecond)
 					return fmt.Errorf("%+v", d)
 				}
 				return nil

@@ -25,10 +25,10 @@ func TestReload(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	l := startLoad(ctx, t, c.nodes, 500, keys...)
-	time.Sleep(time.Second)
+	time.Sleep(time.Second) // load before the first change
 	for i := range changes {
 		c.apply(file(least+(most-least)*(i%2), "hard"))
-		time.Sleep(250 * time.Millisecond)
+		time.Sleep(250 * time.Millisecond) // load between the changes
 	}
 	cancel()
 	l.wait()

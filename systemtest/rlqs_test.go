@@ -100,7 +100,7 @@ func passing(proxies []*proxy, d time.Duration) (each []int64, sum int64, took t
 	for _, p := range proxies {
 		each = append(each, -p.passed.Load())
 	}
-	time.Sleep(d)
+	time.Sleep(d) // what is measured is what passes in a while
 	for i, p := range proxies {
 		each[i] += p.passed.Load()
 		sum += each[i]

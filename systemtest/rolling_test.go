@@ -152,14 +152,14 @@ func TestRollingRestart(t *testing.T) {
 	remote := newAskers(t, keys)
 	remote.add(everybody, keen(t, strings.Split(c.addrs(), ",")), 100)
 	front := newBalancer(t, c.nodes, keys[0])
-	time.Sleep(2 * time.Second)
+	time.Sleep(2 * time.Second) // load before the first restart
 
 	began := time.Now()
 	for _, s := range c.nodes {
 		c.rolled(s)
 	}
 	t.Logf("all three in %v", time.Since(began).Round(10*time.Millisecond))
-	time.Sleep(time.Second)
+	time.Sleep(time.Second) // load after the last restart
 	close(stop)
 	work.Wait()
 	ended := time.Now() // what is under way now is broken off
@@ -246,7 +246,7 @@ func (c *servers) rolled(s *server) {
 		if unready > 0 && !st.leads(s.id) {
 			handed = time.Since(began)
 		}
-		time.Sleep(time.Millisecond)
+		time.Sleep(time.Millisecond) // the resolution of the moments
 	}
 	for over := false; !over; {
 		if st, err := s.status(); err == nil && st.leads(s.id) {

@@ -29,8 +29,7 @@ func TestRotation(t *testing.T) {
 	}
 	var now *quoratev1.RotateAuthorityResponse
 	until := func(phase string) {
-		eventually(t, 20*time.Second, "the rotation is "+phase, func() error {
-			time.Sleep(50 * time.Millisecond)
+		eventuallyEvery(t, 50*time.Millisecond, 20*time.Second, "the rotation is "+phase, func() error {
 			if now = rotate(&quoratev1.RotateAuthorityRequest{Ask: true}); now.GetPhase() != phase {
 				return fmt.Errorf("%s: %s", now.GetPhase(), now.GetWaitsFor())
 			}
@@ -87,7 +86,7 @@ func TestRotation(t *testing.T) {
 			return nil
 		})
 	}
-	time.Sleep(time.Second)
+	time.Sleep(time.Second) // load after the rotation
 	g.tell(began, time.Since(began))
 	g.judge()
 }

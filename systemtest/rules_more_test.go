@@ -228,14 +228,14 @@ func ruleInFlight(t *testing.T, c *servers) {
 				}
 				if !a.Allowed {
 					refused.Add(1)
-					time.Sleep(5 * time.Millisecond)
+					time.Sleep(5 * time.Millisecond) // a caller that was refused pauses
 					continue
 				}
 				acquired.Add(1)
 				at := now.Add(1)
 				for p := peak.Load(); at > p && !peak.CompareAndSwap(p, at); p = peak.Load() {
 				}
-				time.Sleep(20 * time.Millisecond)
+				time.Sleep(20 * time.Millisecond) // it holds the place for a while
 				now.Add(-1)
 				if a, err := try(c.nodes[(n+1)%3], http.MethodPost, "/v1/release", fields{"handle": a.Handle}); err != nil || a.code != 200 {
 					t.Errorf("release: %d %s, %v", a.code, a.body, err)

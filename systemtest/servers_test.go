@@ -289,10 +289,9 @@ func allow(t *testing.T, addr string, k quota.Key) decision {
 func take(t *testing.T, s *server, k quota.Key, tokens int) {
 	t.Helper()
 	for i := range tokens {
-		eventually(t, 3*time.Second, fmt.Sprintf("%s admits request %d of %v", s.id, i, k), func() error {
+		eventuallyEvery(t, 250*time.Millisecond, 3*time.Second, fmt.Sprintf("%s admits request %d of %v", s.id, i, k), func() error {
 			d := allow(t, s.httpAddr, k)
 			if !d.Allowed {
-				time.Sleep(250 * time.Millisecond)
 				return fmt.Errorf("%+v", d)
 			}
 			return nil

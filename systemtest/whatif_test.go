@@ -79,7 +79,7 @@ func (c *servers) play(limit string) (sent, refused, unknown int64) {
 	}
 	began, all := time.Now(), int(playFor/time.Second)*len(second)
 	for i := range all {
-		time.Sleep(time.Until(began.Add(time.Duration(i) * time.Second / time.Duration(len(second)))))
+		time.Sleep(time.Until(began.Add(time.Duration(i) * time.Second / time.Duration(len(second))))) // the load's times
 		due <- i
 	}
 	close(due)
@@ -144,7 +144,7 @@ func listsOf(at time.Time) time.Time { return at.Add(-time.Minute).Truncate(time
 // awaitOtherLists waits until lists that are asked for from then on have nothing of what was.
 func awaitOtherLists() {
 	for before := time.Now(); listsOf(time.Now().Add(-5 * time.Second)).Before(before); {
-		time.Sleep(time.Second)
+		time.Sleep(time.Second) // lists are by the minute
 	}
 }
 
