@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
 
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
@@ -50,14 +49,12 @@ func (c *Identity) Named(ctx context.Context) (context.Context, error) {
 }
 
 // callAdmin calls the administration service of accounts.
-func callAdmin(ctx context.Context, t *remote.Targets, who Identity, f func(context.Context, quoratev1.AccountAdminServiceClient) error) error {
+func callAdmin[Request, Response any](ctx context.Context, t *remote.Targets, who Identity, method remote.Method[quoratev1.AccountAdminServiceClient, Request, Response], req *Request) (*Response, error) {
 	ctx, err := who.Named(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return t.Call(ctx, func(ctx context.Context, conn *grpc.ClientConn) error {
-		return f(ctx, quoratev1.NewAccountAdminServiceClient(conn))
-	})
+	return remote.Invoke(ctx, t, quoratev1.NewAccountAdminServiceClient, method, req)
 }
 
 // realmFlags say what application and realm a command is about.

@@ -1,7 +1,6 @@
 package accounts
 
 import (
-	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
@@ -61,11 +60,7 @@ Exit code 0 says applied, 1 not: the output says which operation failed and why.
 			if err != nil {
 				return err
 			}
-			var res *quoratev1.ApplyOpsResponse
-			err = callAdmin(cmd.Context(), &t, who, func(ctx context.Context, c quoratev1.AccountAdminServiceClient) (err error) {
-				res, err = c.ApplyOps(ctx, req)
-				return err
-			})
+			res, err := callAdmin(cmd.Context(), &t, who, quoratev1.AccountAdminServiceClient.ApplyOps, req)
 			if exit.CodeOf(err) == exit.Unreachable && made && !nothingDone(err) {
 				return exit.Errorf(exit.Unreachable, "%w\nWhether it was applied may not be known: repeat it with --request-id %s, and it is applied once", err, req.RequestId)
 			}

@@ -1,7 +1,6 @@
 package accounts
 
 import (
-	"context"
 	"fmt"
 	"slices"
 
@@ -45,11 +44,7 @@ not exist.`,
 			for _, id := range ids {
 				req.Accounts = append(req.Accounts, accountProto(id))
 			}
-			var res *quoratev1.GetAccountsResponse
-			err = callAdmin(cmd.Context(), &t, who, func(ctx context.Context, c quoratev1.AccountAdminServiceClient) (err error) {
-				res, err = c.GetAccounts(ctx, req)
-				return err
-			})
+			res, err := callAdmin(cmd.Context(), &t, who, quoratev1.AccountAdminServiceClient.GetAccounts, req)
 			if err != nil {
 				return err
 			}
@@ -151,11 +146,7 @@ func listAccounts(cmd *cobra.Command, t *remote.Targets, who Identity, req *quor
 	tbl := render.NewTable("IDENTITY", "NAMESPACE", "NAME", "TYPE", "BALANCE", "PROJECTED", "NEXT REFILL", "LIMIT", "POLICY", "UPDATED")
 	return printPages(cmd, output.List(cmd, "accounts", tbl), most, func(size int32) ([]proto.Message, string, error) {
 		req.PageSize = size
-		var res *quoratev1.ListAccountsResponse
-		err := callAdmin(cmd.Context(), t, who, func(ctx context.Context, c quoratev1.AccountAdminServiceClient) (err error) {
-			res, err = c.ListAccounts(ctx, req)
-			return err
-		})
+		res, err := callAdmin(cmd.Context(), t, who, quoratev1.AccountAdminServiceClient.ListAccounts, req)
 		if err != nil {
 			return nil, "", err
 		}
@@ -216,11 +207,7 @@ none: the account does not exist.`, account.MaxHistory),
 			if err != nil {
 				return err
 			}
-			var res *quoratev1.GetAccountHistoryResponse
-			err = callAdmin(cmd.Context(), &t, who, func(ctx context.Context, c quoratev1.AccountAdminServiceClient) (err error) {
-				res, err = c.GetAccountHistory(ctx, &quoratev1.GetAccountHistoryRequest{AccountId: accountProto(ids[0])})
-				return err
-			})
+			res, err := callAdmin(cmd.Context(), &t, who, quoratev1.AccountAdminServiceClient.GetAccountHistory, &quoratev1.GetAccountHistoryRequest{AccountId: accountProto(ids[0])})
 			if err != nil {
 				return err
 			}

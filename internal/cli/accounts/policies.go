@@ -74,11 +74,7 @@ there with other policies. -o version prints the version alone, for scripts.`,
 
 func loadPolicies(cmd *cobra.Command, t *remote.Targets, who Identity, req *quoratev1.LoadPoliciesRequest, output *render.Output) error {
 	defer t.Keep()()
-	var res *quoratev1.LoadPoliciesResponse
-	err := callAdmin(cmd.Context(), t, who, func(ctx context.Context, c quoratev1.AccountAdminServiceClient) (err error) {
-		res, err = c.WritePolicies(ctx, req)
-		return err
-	})
+	res, err := callAdmin(cmd.Context(), t, who, quoratev1.AccountAdminServiceClient.WritePolicies, req)
 	if err != nil {
 		return err
 	}
@@ -123,11 +119,7 @@ func sameContent(cmd *cobra.Command, t *remote.Targets, who Identity, req *quora
 }
 
 func fetchPolicies(ctx context.Context, t *remote.Targets, who Identity, id *quoratev1.PolicyConfigID) (res *quoratev1.GetPoliciesResponse, err error) {
-	err = callAdmin(ctx, t, who, func(ctx context.Context, c quoratev1.AccountAdminServiceClient) (err error) {
-		res, err = c.GetPolicies(ctx, &quoratev1.GetPoliciesRequest{Id: id})
-		return err
-	})
-	return res, err
+	return callAdmin(ctx, t, who, quoratev1.AccountAdminServiceClient.GetPolicies, &quoratev1.GetPoliciesRequest{Id: id})
 }
 
 func policiesProto(policies map[account.PolicyKey]account.Policy) *quoratev1.PolicyConfig {
@@ -291,11 +283,7 @@ func listPolicies(cmd *cobra.Command, t *remote.Targets, who Identity, req *quor
 	tbl := render.NewTable("VERSION", "POLICIES", "LOADED", "BY")
 	return printPages(cmd, output.List(cmd, "policies", tbl), most, func(size int32) ([]proto.Message, string, error) {
 		req.PageSize = size
-		var res *quoratev1.ListPoliciesResponse
-		err := callAdmin(cmd.Context(), t, who, func(ctx context.Context, c quoratev1.AccountAdminServiceClient) (err error) {
-			res, err = c.ListPolicies(ctx, req)
-			return err
-		})
+		res, err := callAdmin(cmd.Context(), t, who, quoratev1.AccountAdminServiceClient.ListPolicies, req)
 		if err != nil {
 			return nil, "", err
 		}
@@ -332,11 +320,7 @@ there.`,
 			if err := render.Confirm(cmd, yes, fmt.Sprintf("Purge %s? Operations that name its policies will fail.", configWord(id))); err != nil {
 				return err
 			}
-			var res *quoratev1.PurgePoliciesResponse
-			err = callAdmin(cmd.Context(), &t, who, func(ctx context.Context, c quoratev1.AccountAdminServiceClient) (err error) {
-				res, err = c.PurgePolicies(ctx, &quoratev1.PurgePoliciesRequest{Id: id})
-				return err
-			})
+			res, err := callAdmin(cmd.Context(), &t, who, quoratev1.AccountAdminServiceClient.PurgePolicies, &quoratev1.PurgePoliciesRequest{Id: id})
 			if err != nil {
 				return err
 			}

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
@@ -29,10 +28,8 @@ type caller struct {
 }
 
 // callQuota calls the service of decisions.
-func (c *caller) callQuota(ctx context.Context, f func(context.Context, quoratev1.QuotaServiceClient) error) error {
-	return c.Call(ctx, func(ctx context.Context, conn *grpc.ClientConn) error {
-		return f(ctx, quoratev1.NewQuotaServiceClient(conn))
-	})
+func callQuota[Request, Response any](ctx context.Context, t *remote.Targets, method remote.Method[quoratev1.QuotaServiceClient, Request, Response], req *Request) (*Response, error) {
+	return remote.Invoke(ctx, t, quoratev1.NewQuotaServiceClient, method, req)
 }
 
 func (c *caller) costFlag(cmd *cobra.Command) {
@@ -140,11 +137,7 @@ answer says "wait", the tokens are set aside and the caller waits that long.`,
 			if err != nil {
 				return err
 			}
-			var res *quoratev1.AllowResponse
-			err = c.callQuota(cmd.Context(), func(ctx context.Context, q quoratev1.QuotaServiceClient) (err error) {
-				res, err = q.Allow(ctx, req)
-				return err
-			})
+			res, err := callQuota(cmd.Context(), &c.Targets, quoratev1.QuotaServiceClient.Allow, req)
 			if err != nil {
 				return err
 			}

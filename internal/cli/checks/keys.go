@@ -1,11 +1,9 @@
 package checks
 
 import (
-	"context"
 	"fmt"
 
 	"github.com/spf13/cobra"
-	"google.golang.org/grpc"
 
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/internal/cli/limits"
@@ -39,11 +37,7 @@ has one. "*" is the key of limits that have one bucket for everybody.`,
 			if err != nil {
 				return err
 			}
-			var res *quoratev1.GetKeyResponse
-			err = t.Call(cmd.Context(), func(ctx context.Context, conn *grpc.ClientConn) (err error) {
-				res, err = quoratev1.NewKeyServiceClient(conn).GetKey(ctx, &quoratev1.GetKeyRequest{Namespace: k.Namespace, Limit: k.LimitName.Limit, Key: k.Key})
-				return err
-			})
+			res, err := remote.Invoke(cmd.Context(), &t, quoratev1.NewKeyServiceClient, quoratev1.KeyServiceClient.GetKey, &quoratev1.GetKeyRequest{Namespace: k.Namespace, Limit: k.LimitName.Limit, Key: k.Key})
 			if err != nil {
 				return err
 			}
@@ -89,14 +83,11 @@ are forgotten. Parents stay as they are. The command asks first.`,
 			if err := render.Confirm(cmd, yes, fmt.Sprintf("Reset %s of %v: full again, all debt forgotten?", render.Show(k.Key), k.LimitName)); err != nil {
 				return err
 			}
-			err = t.Call(cmd.Context(), func(ctx context.Context, conn *grpc.ClientConn) error {
-				_, err := quoratev1.NewKeyServiceClient(conn).ResetKey(ctx, &quoratev1.ResetKeyRequest{Namespace: k.Namespace, Limit: k.LimitName.Limit, Key: k.Key})
-				return err
-			})
+			res, err := remote.Invoke(cmd.Context(), &t, quoratev1.NewKeyServiceClient, quoratev1.KeyServiceClient.ResetKey, &quoratev1.ResetKeyRequest{Namespace: k.Namespace, Limit: k.LimitName.Limit, Key: k.Key})
 			if err != nil {
 				return err
 			}
-			return output.Printf(cmd, &quoratev1.ResetKeyResponse{}, "%v %s reset", k.LimitName, render.Show(k.Key))
+			return output.Printf(cmd, res, "%v %s reset", k.LimitName, render.Show(k.Key))
 		},
 	}
 	t.AddFlags(cmd)

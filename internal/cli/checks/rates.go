@@ -1,7 +1,6 @@
 package checks
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -10,7 +9,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"google.golang.org/grpc"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/quorate/quorate/api/apijson"
@@ -83,11 +81,7 @@ func (r *ratesOptions) run(cmd *cobra.Command) error {
 	if r.watch != 0 {
 		return r.follow(cmd, req)
 	}
-	var res *quoratev1.TopRatesResponse
-	err := r.Call(cmd.Context(), func(ctx context.Context, conn *grpc.ClientConn) (err error) {
-		res, err = quoratev1.NewRateServiceClient(conn).TopRates(ctx, req)
-		return err
-	})
+	res, err := remote.Invoke(cmd.Context(), &r.Targets, quoratev1.NewRateServiceClient, quoratev1.RateServiceClient.TopRates, req)
 	if err != nil {
 		return err
 	}

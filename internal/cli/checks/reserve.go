@@ -1,11 +1,9 @@
 package checks
 
 import (
-	"context"
 	"fmt"
 
 	"github.com/spf13/cobra"
-	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
@@ -36,11 +34,7 @@ Exit code 0 says reserved, 1 refused.`,
 			if req.Ttl, err = c.lifetime(); err != nil {
 				return err
 			}
-			var res *quoratev1.ReserveResponse
-			err = c.callQuota(cmd.Context(), func(ctx context.Context, q quoratev1.QuotaServiceClient) (err error) {
-				res, err = q.Reserve(ctx, req)
-				return err
-			})
+			res, err := callQuota(cmd.Context(), &c.Targets, quoratev1.QuotaServiceClient.Reserve, req)
 			if err != nil {
 				return err
 			}
@@ -90,24 +84,17 @@ settled before, has expired, or never was.`,
 				}
 				req.Used = &used
 			}
-			return c.end(cmd, &quoratev1.SettleResponse{}, "settled", func(ctx context.Context, q quoratev1.QuotaServiceClient) error {
-				_, err := q.Settle(ctx, req)
+			res, err := callQuota(cmd.Context(), &c.Targets, quoratev1.QuotaServiceClient.Settle, req)
+			if err != nil {
 				return err
-			})
+			}
+			return c.output.Printf(cmd, res, "settled")
 		},
 	}
 	c.AddFlags(cmd)
 	cmd.Flags().Int64Var(&used, "used", 0, "how many tokens were used (default: all that were reserved)")
 	c.output.AddFlags(cmd, "text", "json")
 	return cmd
-}
-
-// end makes a call whose answer says nothing more.
-func (c *caller) end(cmd *cobra.Command, res proto.Message, word string, f func(context.Context, quoratev1.QuotaServiceClient) error) error {
-	if err := c.callQuota(cmd.Context(), f); err != nil {
-		return err
-	}
-	return c.output.Printf(cmd, res, "%s", word)
 }
 
 // NewAcquireCommand returns "quorate acquire".
@@ -136,11 +123,7 @@ Exit code 0 says taken, 1 refused.`,
 			if req.Ttl, err = c.lifetime(); err != nil {
 				return err
 			}
-			var res *quoratev1.AcquireResponse
-			err = c.callQuota(cmd.Context(), func(ctx context.Context, q quoratev1.QuotaServiceClient) (err error) {
-				res, err = q.Acquire(ctx, req)
-				return err
-			})
+			res, err := callQuota(cmd.Context(), &c.Targets, quoratev1.QuotaServiceClient.Acquire, req)
 			if err != nil {
 				return err
 			}
@@ -165,10 +148,11 @@ given back before, that their lease has ended, or that they never were taken.`,
 		Example: `  quorate release "$HANDLE"`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return c.end(cmd, &quoratev1.ReleaseResponse{}, "released", func(ctx context.Context, q quoratev1.QuotaServiceClient) error {
-				_, err := q.Release(ctx, &quoratev1.ReleaseRequest{Handle: args[0]})
+			res, err := callQuota(cmd.Context(), &c.Targets, quoratev1.QuotaServiceClient.Release, &quoratev1.ReleaseRequest{Handle: args[0]})
+			if err != nil {
 				return err
-			})
+			}
+			return c.output.Printf(cmd, res, "released")
 		},
 	}
 	c.AddFlags(cmd)

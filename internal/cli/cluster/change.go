@@ -38,11 +38,7 @@ func (o *nodeChange) waits(cmd *cobra.Command) bool {
 
 // run makes the change and waits until done is true of the cluster's status.
 func (o *nodeChange) run(cmd *cobra.Command, req *quoratev1.ChangeNodeRequest, text func(*quoratev1.ChangeNodeResponse) string, w waiting) error {
-	var res *quoratev1.ChangeNodeResponse
-	err := CallCluster(cmd.Context(), &o.Targets, o.who, func(ctx context.Context, c quoratev1.ClusterServiceClient) (err error) {
-		res, err = c.ChangeNode(ctx, req)
-		return err
-	})
+	res, err := CallCluster(cmd.Context(), &o.Targets, o.who, quoratev1.ClusterServiceClient.ChangeNode, req)
 	if err != nil {
 		return err
 	}

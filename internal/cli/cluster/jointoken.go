@@ -1,7 +1,6 @@
 package cluster
 
 import (
-	"context"
 	"crypto/x509"
 	"fmt"
 	"strings"
@@ -52,11 +51,7 @@ would remember it.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			req.Ttl = durationpb.New(ttl)
-			var res *quoratev1.CreateJoinTokenResponse
-			err := CallCluster(cmd.Context(), &t, who, func(ctx context.Context, c quoratev1.ClusterServiceClient) (err error) {
-				res, err = c.CreateJoinToken(ctx, &req)
-				return err
-			})
+			res, err := CallCluster(cmd.Context(), &t, who, quoratev1.ClusterServiceClient.CreateJoinToken, &req)
 			if err != nil {
 				return err
 			}
@@ -125,11 +120,7 @@ with them.`,
 		Example: `  quorate join-token list`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			var res *quoratev1.ListJoinTokensResponse
-			err := CallCluster(cmd.Context(), &t, accounts.Identity{}, func(ctx context.Context, c quoratev1.ClusterServiceClient) (err error) {
-				res, err = c.ListJoinTokens(ctx, &quoratev1.ListJoinTokensRequest{})
-				return err
-			})
+			res, err := CallCluster(cmd.Context(), &t, accounts.Identity{}, quoratev1.ClusterServiceClient.ListJoinTokens, &quoratev1.ListJoinTokensRequest{})
 			if err != nil {
 				return err
 			}
@@ -163,11 +154,7 @@ func newJoinTokenRevokeCommand() *cobra.Command {
 			if _, err := pki.ParseJoinToken(args[0]); err == nil {
 				return exit.Usagef("revoke: give the token's id, which is its second part, not the token: it is secret")
 			}
-			var res *quoratev1.RevokeJoinTokenResponse
-			err := CallCluster(cmd.Context(), &t, who, func(ctx context.Context, c quoratev1.ClusterServiceClient) (err error) {
-				res, err = c.RevokeJoinToken(ctx, &quoratev1.RevokeJoinTokenRequest{Id: args[0]})
-				return err
-			})
+			res, err := CallCluster(cmd.Context(), &t, who, quoratev1.ClusterServiceClient.RevokeJoinToken, &quoratev1.RevokeJoinTokenRequest{Id: args[0]})
 			if err != nil {
 				return err
 			}

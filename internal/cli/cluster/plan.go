@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
-	"google.golang.org/grpc"
 
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/internal/cli/accounts"
@@ -26,14 +25,12 @@ elections. To add a node see "quorate join-token create --help".`,
 }
 
 // CallCluster calls the service of the cluster, in somebody's name.
-func CallCluster(ctx context.Context, t *remote.Targets, who accounts.Identity, f func(context.Context, quoratev1.ClusterServiceClient) error) error {
+func CallCluster[Request, Response any](ctx context.Context, t *remote.Targets, who accounts.Identity, method remote.Method[quoratev1.ClusterServiceClient, Request, Response], req *Request) (*Response, error) {
 	ctx, err := who.Named(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return t.Call(ctx, func(ctx context.Context, conn *grpc.ClientConn) error {
-		return f(ctx, quoratev1.NewClusterServiceClient(conn))
-	})
+	return remote.Invoke(ctx, t, quoratev1.NewClusterServiceClient, method, req)
 }
 
 func newClusterPlanCommand() *cobra.Command {
@@ -52,11 +49,7 @@ left.`,
   quorate cluster plan --without n2,n3 -o json | jq ".groups | length"`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			var res *quoratev1.GetPlanResponse
-			err := CallCluster(cmd.Context(), &t, accounts.Identity{}, func(ctx context.Context, c quoratev1.ClusterServiceClient) (err error) {
-				res, err = c.GetPlan(ctx, &quoratev1.GetPlanRequest{Without: without})
-				return err
-			})
+			res, err := CallCluster(cmd.Context(), &t, accounts.Identity{}, quoratev1.ClusterServiceClient.GetPlan, &quoratev1.GetPlanRequest{Without: without})
 			if err != nil {
 				return err
 			}

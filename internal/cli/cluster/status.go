@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"google.golang.org/grpc"
 
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/internal/cli/exit"
@@ -79,12 +78,7 @@ func (o *statusFlags) run(cmd *cobra.Command) error {
 
 // GetStatus asks the first node that answers for the status of the cluster.
 func GetStatus(ctx context.Context, t *remote.Targets) (*quoratev1.GetStatusResponse, error) {
-	var st *quoratev1.GetStatusResponse
-	err := t.Call(ctx, func(ctx context.Context, conn *grpc.ClientConn) (err error) {
-		st, err = quoratev1.NewClusterServiceClient(conn).GetStatus(ctx, &quoratev1.GetStatusRequest{})
-		return err
-	})
-	return st, err
+	return remote.Invoke(ctx, t, quoratev1.NewClusterServiceClient, quoratev1.ClusterServiceClient.GetStatus, &quoratev1.GetStatusRequest{})
 }
 
 func printStatus(w *render.Page, p render.Palette, st *quoratev1.GetStatusResponse, list []health.Said, v health.Verdict, all bool) {

@@ -1,7 +1,6 @@
 package cluster
 
 import (
-	"context"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -37,11 +36,7 @@ drain it. Exit code 1 says that some could not be handed over.`,
 			if req.From == "" && len(ranges) == 0 {
 				return exit.Usagef("transfer: give --from, the node whose ranges go, or --range")
 			}
-			var res *quoratev1.TransferLeadershipResponse
-			err := CallCluster(cmd.Context(), &t, who, func(ctx context.Context, c quoratev1.ClusterServiceClient) (err error) {
-				res, err = c.TransferLeadership(ctx, &req)
-				return err
-			})
+			res, err := CallCluster(cmd.Context(), &t, who, quoratev1.ClusterServiceClient.TransferLeadership, &req)
 			if err != nil {
 				return err
 			}

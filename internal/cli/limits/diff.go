@@ -98,11 +98,7 @@ func sides(args []string, against *uint64, stdin io.Reader) (from, to *quoratev1
 }
 
 func diffLimits(ctx context.Context, t *remote.Targets, from, to *quoratev1.LimitSet) (*quoratev1.DiffLimitsResponse, error) {
-	var res *quoratev1.DiffLimitsResponse
-	err := callLimits(ctx, t, func(ctx context.Context, c quoratev1.LimitServiceClient) (err error) {
-		res, err = c.DiffLimits(ctx, &quoratev1.DiffLimitsRequest{From: from, To: to})
-		return err
-	})
+	res, err := callLimits(ctx, t, quoratev1.LimitServiceClient.DiffLimits, &quoratev1.DiffLimitsRequest{From: from, To: to})
 	return res, err
 }
 

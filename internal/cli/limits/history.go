@@ -1,7 +1,6 @@
 package limits
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"strconv"
@@ -36,11 +35,7 @@ a version back.`,
 			if count < 1 || count > apiproto.MaxList {
 				return exit.Usagef("-n %d: must be 1 to %d", count, apiproto.MaxList)
 			}
-			var res *quoratev1.ListVersionsResponse
-			err := callLimits(cmd.Context(), &t, func(ctx context.Context, c quoratev1.LimitServiceClient) (err error) {
-				res, err = c.ListVersions(ctx, &quoratev1.ListVersionsRequest{Before: before, Max: int32(count)})
-				return err
-			})
+			res, err := callLimits(cmd.Context(), &t, quoratev1.LimitServiceClient.ListVersions, &quoratev1.ListVersionsRequest{Before: before, Max: int32(count)})
 			if err != nil {
 				return err
 			}
@@ -89,11 +84,7 @@ refilled.`,
 		if err != nil || number == 0 {
 			return exit.Usagef("version %q: must be a number from 1 on; \"quorate limits history\" lists them", args[0])
 		}
-		var res *quoratev1.RollbackLimitsResponse
-		err = callLimits(cmd.Context(), &t, func(ctx context.Context, l quoratev1.LimitServiceClient) (err error) {
-			res, err = l.RollbackLimits(ctx, &quoratev1.RollbackLimitsRequest{Version: number, ExpectedVersion: expect(), Comment: c.Comment, Author: c.Who()})
-			return err
-		})
+		res, err := callLimits(cmd.Context(), &t, quoratev1.LimitServiceClient.RollbackLimits, &quoratev1.RollbackLimitsRequest{Version: number, ExpectedVersion: expect(), Comment: c.Comment, Author: c.Who()})
 		if err != nil {
 			return err
 		}
@@ -146,11 +137,7 @@ changed the limits meanwhile (exit code 3).`,
 		if err := confirmDelete(cmd, &t, req, args, yes); err != nil {
 			return err
 		}
-		var res *quoratev1.DeleteLimitsResponse
-		err := callLimits(cmd.Context(), &t, func(ctx context.Context, l quoratev1.LimitServiceClient) (err error) {
-			res, err = l.DeleteLimits(ctx, req)
-			return err
-		})
+		res, err := callLimits(cmd.Context(), &t, quoratev1.LimitServiceClient.DeleteLimits, req)
 		if err != nil {
 			return err
 		}

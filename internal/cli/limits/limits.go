@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"google.golang.org/grpc"
 
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/config"
@@ -35,19 +34,13 @@ refills a bucket.`,
 }
 
 // callLimits calls the service of limits.
-func callLimits(ctx context.Context, t *remote.Targets, f func(context.Context, quoratev1.LimitServiceClient) error) error {
-	return t.Call(ctx, func(ctx context.Context, conn *grpc.ClientConn) error {
-		return f(ctx, quoratev1.NewLimitServiceClient(conn))
-	})
+func callLimits[Request, Response any](ctx context.Context, t *remote.Targets, method remote.Method[quoratev1.LimitServiceClient, Request, Response], req *Request) (*Response, error) {
+	return remote.Invoke(ctx, t, quoratev1.NewLimitServiceClient, method, req)
 }
 
 // GetLimits returns the limits in force, as a file too, or those of a version.
 func GetLimits(ctx context.Context, t *remote.Targets, version *uint64) (*quoratev1.GetLimitsResponse, error) {
-	var res *quoratev1.GetLimitsResponse
-	err := callLimits(ctx, t, func(ctx context.Context, c quoratev1.LimitServiceClient) (err error) {
-		res, err = c.GetLimits(ctx, &quoratev1.GetLimitsRequest{Version: version, File: true})
-		return err
-	})
+	res, err := callLimits(ctx, t, quoratev1.LimitServiceClient.GetLimits, &quoratev1.GetLimitsRequest{Version: version, File: true})
 	return res, err
 }
 
@@ -88,11 +81,7 @@ func ApplyLimits(ctx context.Context, t *remote.Targets, path string, stdin io.R
 }
 
 func applyText(ctx context.Context, t *remote.Targets, req *quoratev1.ApplyLimitsRequest) (*quoratev1.ApplyLimitsResponse, error) {
-	var res *quoratev1.ApplyLimitsResponse
-	err := callLimits(ctx, t, func(ctx context.Context, c quoratev1.LimitServiceClient) (err error) {
-		res, err = c.ApplyLimits(ctx, req)
-		return err
-	})
+	res, err := callLimits(ctx, t, quoratev1.LimitServiceClient.ApplyLimits, req)
 	return res, err
 }
 

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"google.golang.org/grpc"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
@@ -33,10 +32,8 @@ lasts until it expires or is deleted.`,
 }
 
 // callOverrides calls the service of overrides.
-func callOverrides(ctx context.Context, t *remote.Targets, f func(context.Context, quoratev1.OverrideServiceClient) error) error {
-	return t.Call(ctx, func(ctx context.Context, conn *grpc.ClientConn) error {
-		return f(ctx, quoratev1.NewOverrideServiceClient(conn))
-	})
+func callOverrides[Request, Response any](ctx context.Context, t *remote.Targets, method remote.Method[quoratev1.OverrideServiceClient, Request, Response], req *Request) (*Response, error) {
+	return remote.Invoke(ctx, t, quoratev1.NewOverrideServiceClient, method, req)
 }
 
 // overrideFlags are what "overrides set" changes, as they were typed.
@@ -169,10 +166,7 @@ func overrideOf(p *quoratev1.Override) (quota.Override, error) {
 }
 
 func setOverrides(ctx context.Context, t *remote.Targets, list []*quoratev1.Override) error {
-	err := callOverrides(ctx, t, func(ctx context.Context, c quoratev1.OverrideServiceClient) error {
-		_, err := c.SetOverrides(ctx, &quoratev1.SetOverridesRequest{Overrides: list})
-		return err
-	})
+	_, err := callOverrides(ctx, t, quoratev1.OverrideServiceClient.SetOverrides, &quoratev1.SetOverridesRequest{Overrides: list})
 	if err == nil {
 		return nil
 	}
@@ -210,11 +204,7 @@ code 5 says that one of the keys had none; the others are deleted.`,
 				}
 				req.Keys = append(req.Keys, &quoratev1.KeyRef{Namespace: k.Namespace, Limit: k.LimitName.Limit, Key: k.Key})
 			}
-			var res *quoratev1.DeleteOverridesResponse
-			err := callOverrides(cmd.Context(), &t, func(ctx context.Context, c quoratev1.OverrideServiceClient) (err error) {
-				res, err = c.DeleteOverrides(ctx, req)
-				return err
-			})
+			res, err := callOverrides(cmd.Context(), &t, quoratev1.OverrideServiceClient.DeleteOverrides, req)
 			if err != nil {
 				return err
 			}

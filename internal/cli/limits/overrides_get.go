@@ -2,7 +2,6 @@ package limits
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"io"
 
@@ -64,11 +63,7 @@ func getOverride(cmd *cobra.Command, t *remote.Targets, limit, key string, outpu
 	if err != nil {
 		return err
 	}
-	var res *quoratev1.GetOverrideResponse
-	err = callOverrides(cmd.Context(), t, func(ctx context.Context, c quoratev1.OverrideServiceClient) (err error) {
-		res, err = c.GetOverride(ctx, &quoratev1.GetOverrideRequest{Namespace: k.Namespace, Limit: k.LimitName.Limit, Key: k.Key})
-		return err
-	})
+	res, err := callOverrides(cmd.Context(), t, quoratev1.OverrideServiceClient.GetOverride, &quoratev1.GetOverrideRequest{Namespace: k.Namespace, Limit: k.LimitName.Limit, Key: k.Key})
 	if err != nil {
 		return err
 	}
@@ -95,11 +90,7 @@ func listOverrides(cmd *cobra.Command, t *remote.Targets, req *quoratev1.ListOve
 		if most > 0 {
 			req.Max = int32(min(most-shown, apiproto.MaxList))
 		}
-		var res *quoratev1.ListOverridesResponse
-		err := callOverrides(cmd.Context(), t, func(ctx context.Context, c quoratev1.OverrideServiceClient) (err error) {
-			res, err = c.ListOverrides(ctx, req)
-			return err
-		})
+		res, err := callOverrides(cmd.Context(), t, quoratev1.OverrideServiceClient.ListOverrides, req)
 		if err != nil {
 			return err
 		}

@@ -1,7 +1,6 @@
 package limits
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -126,11 +125,7 @@ func validateFile(cmd *cobra.Command, t *remote.Targets, path string, server boo
 }
 
 func (v *validation) ask(cmd *cobra.Command, t *remote.Targets, data []byte) error {
-	var res *quoratev1.ValidateLimitsResponse
-	err := callLimits(cmd.Context(), t, func(ctx context.Context, c quoratev1.LimitServiceClient) (err error) {
-		res, err = c.ValidateLimits(ctx, &quoratev1.ValidateLimitsRequest{Yaml: string(data), Source: v.File})
-		return err
-	})
+	res, err := callLimits(cmd.Context(), t, quoratev1.LimitServiceClient.ValidateLimits, &quoratev1.ValidateLimitsRequest{Yaml: string(data), Source: v.File})
 	if err == nil {
 		v.Server = &serverJSON{res.Valid, res.Faults, append([]string{}, res.Findings...)}
 	}

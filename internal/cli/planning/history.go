@@ -1,15 +1,12 @@
 package planning
 
 import (
-	"context"
 	"fmt"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
-	"google.golang.org/grpc"
-	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -79,20 +76,19 @@ func (o *looking) stretch() (from, to *timestamppb.Timestamp, err error) {
 }
 
 // ask makes a call of RateService and prints its answer.
-func ask[R proto.Message](cmd *cobra.Command, o *looking, call func(context.Context, quoratev1.RateServiceClient) (R, error), page func(*render.Page, R)) error {
-	res, err := fetch(cmd, o, call)
+func ask[Request, Response any](cmd *cobra.Command, o *looking, method rateMethod[Request, Response], req *Request, page func(*render.Page, *Response)) error {
+	res, err := fetch(cmd, o, method, req)
 	if err != nil {
 		return err
 	}
 	return o.output.Print(cmd, res, func(p *render.Page) { page(p, res) })
 }
 
+type rateMethod[Request, Response any] = remote.Method[quoratev1.RateServiceClient, Request, Response]
+
 // fetch makes a call of RateService, and says on standard error what its answer lacks.
-func fetch[R proto.Message](cmd *cobra.Command, o *looking, call func(context.Context, quoratev1.RateServiceClient) (R, error)) (res R, err error) {
-	err = o.Call(cmd.Context(), func(ctx context.Context, conn *grpc.ClientConn) (err error) {
-		res, err = call(ctx, quoratev1.NewRateServiceClient(conn))
-		return err
-	})
+func fetch[Request, Response any](cmd *cobra.Command, o *looking, method rateMethod[Request, Response], req *Request) (*Response, error) {
+	res, err := remote.Invoke(cmd.Context(), &o.Targets, quoratev1.NewRateServiceClient, method, req)
 	if err != nil {
 		return res, err
 	}
@@ -191,9 +187,7 @@ func (o *pastOptions) run(cmd *cobra.Command, args []string) error {
 		if o.output.Format == "parquet" || o.output.Format == "openmetrics" {
 			return exit.Usagef("-o %s: name the LIMIT whose history it is to be", o.output.Format)
 		}
-		return ask(cmd, &o.looking, func(ctx context.Context, c quoratev1.RateServiceClient) (*quoratev1.HistoryLimitsResponse, error) {
-			return c.HistoryLimits(ctx, &quoratev1.HistoryLimitsRequest{Namespace: namespace, From: from, To: to, Top: o.top})
-		}, printUsed)
+		return ask(cmd, &o.looking, quoratev1.RateServiceClient.HistoryLimits, &quoratev1.HistoryLimitsRequest{Namespace: namespace, From: from, To: to, Top: o.top}, printUsed)
 	}
 	name, err := limits.ParseRecorded(args[0])
 	if err != nil {
@@ -203,9 +197,7 @@ func (o *pastOptions) run(cmd *cobra.Command, args []string) error {
 	if o.step != 0 {
 		req.Step = durationpb.New(o.step)
 	}
-	res, err := fetch(cmd, &o.looking, func(ctx context.Context, c quoratev1.RateServiceClient) (*quoratev1.HistoryResponse, error) {
-		return c.History(ctx, req)
-	})
+	res, err := fetch(cmd, &o.looking, quoratev1.RateServiceClient.History, req)
 	if err != nil {
 		return err
 	}
@@ -238,9 +230,7 @@ for, and the last line bounds each key that is not shown.`,
 			if err != nil {
 				return err
 			}
-			return ask(cmd, &o.looking, func(ctx context.Context, c quoratev1.RateServiceClient) (*quoratev1.HistoryKeysResponse, error) {
-				return c.HistoryKeys(ctx, &quoratev1.HistoryKeysRequest{Namespace: name.Namespace, Limit: name.Limit, From: from, To: to, Top: o.top})
-			}, printUses)
+			return ask(cmd, &o.looking, quoratev1.RateServiceClient.HistoryKeys, &quoratev1.HistoryKeysRequest{Namespace: name.Namespace, Limit: name.Limit, From: from, To: to, Top: o.top}, printUses)
 		},
 	}
 	o.addFlags(cmd, "1h")

@@ -1,7 +1,6 @@
 package planning
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"strconv"
@@ -68,9 +67,7 @@ key was asked for in its busiest minute (or hour, of older times).`,
 			if req.From, req.To, err = o.stretch(); err != nil {
 				return err
 			}
-			return ask(cmd, &o, func(ctx context.Context, c quoratev1.RateServiceClient) (*quoratev1.HeadroomResponse, error) {
-				return c.Headroom(ctx, req)
-			}, printHeadroom)
+			return ask(cmd, &o, quoratev1.RateServiceClient.Headroom, req, printHeadroom)
 		},
 	}
 	o.addFlags(cmd, "7d")
@@ -135,9 +132,7 @@ is the best single number, made so that the rule in force refuses what it did.`,
 			if rate == "" && req.Burst == nil && kind == "" {
 				return exit.Usagef("--rate, --burst and --kind are missing: give what is to be different, such as --rate 20/s")
 			}
-			return ask(cmd, &o, func(ctx context.Context, c quoratev1.RateServiceClient) (*quoratev1.WhatIfResponse, error) {
-				return c.WhatIf(ctx, req)
-			}, func(p *render.Page, res *quoratev1.WhatIfResponse) {
+			return ask(cmd, &o, quoratev1.RateServiceClient.WhatIf, req, func(p *render.Page, res *quoratev1.WhatIfResponse) {
 				printWhatIf(p, res, o.output.Format == render.FormatCSV)
 			})
 		},
@@ -221,9 +216,7 @@ most is beside it. The burst stays in proportion to the rate.`,
 				return err
 			}
 			req := &quoratev1.SuggestRequest{Namespace: name.Namespace, Limit: name.Limit, From: at.From, To: at.To, RefusedPpm: int64(float64(target)*1e6 + .5)}
-			return ask(cmd, &o, func(ctx context.Context, c quoratev1.RateServiceClient) (*quoratev1.SuggestResponse, error) {
-				return c.Suggest(ctx, req)
-			}, func(p *render.Page, res *quoratev1.SuggestResponse) {
+			return ask(cmd, &o, quoratev1.RateServiceClient.Suggest, req, func(p *render.Page, res *quoratev1.SuggestResponse) {
 				if o.output.Format == render.FormatCSV {
 					suggestCSV(p, res)
 					return
@@ -287,9 +280,7 @@ history; weekdays are told apart from 21 on.`,
 				return err
 			}
 			req := &quoratev1.ForecastRequest{Namespace: name.Namespace, Limit: name.Limit, Days: days, Ahead: ahead}
-			return ask(cmd, &o, func(ctx context.Context, c quoratev1.RateServiceClient) (*quoratev1.ForecastResponse, error) {
-				return c.Forecast(ctx, req)
-			}, func(p *render.Page, res *quoratev1.ForecastResponse) {
+			return ask(cmd, &o, quoratev1.RateServiceClient.Forecast, req, func(p *render.Page, res *quoratev1.ForecastResponse) {
 				printForecast(p, res, o.output.Format == render.FormatCSV)
 			})
 		},
@@ -339,9 +330,7 @@ that cost the others where all share a parent.`,
 				return err
 			}
 			req := &quoratev1.NoisyRequest{Namespace: name.Namespace, Limit: name.Limit, From: at.From, To: at.To, Times: times}
-			return ask(cmd, &o, func(ctx context.Context, c quoratev1.RateServiceClient) (*quoratev1.NoisyResponse, error) {
-				return c.Noisy(ctx, req)
-			}, printNoisy)
+			return ask(cmd, &o, quoratev1.RateServiceClient.Noisy, req, printNoisy)
 		},
 	}
 	o.addFlags(cmd, "1d")
@@ -387,9 +376,7 @@ elsewhere.`,
 			if req.From, req.To, err = o.stretch(); err != nil {
 				return err
 			}
-			return ask(cmd, &o, func(ctx context.Context, c quoratev1.RateServiceClient) (*quoratev1.RateServiceReportResponse, error) {
-				return c.Report(ctx, req)
-			}, func(p *render.Page, res *quoratev1.RateServiceReportResponse) {
+			return ask(cmd, &o, quoratev1.RateServiceClient.Report, req, func(p *render.Page, res *quoratev1.RateServiceReportResponse) {
 				fmt.Fprint(p, res.Content)
 			})
 		},

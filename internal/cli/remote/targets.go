@@ -150,6 +150,18 @@ func (t *Targets) Call(ctx context.Context, f func(context.Context, *grpc.Client
 	return Refusal(last)
 }
 
+// Method is a call of a service, such as quoratev1.LimitServiceClient.GetLimits.
+type Method[Client, Request, Response any] = func(Client, context.Context, *Request, ...grpc.CallOption) (*Response, error)
+
+// Invoke makes one call as Call does.
+func Invoke[Client, Request, Response any](ctx context.Context, t *Targets, client func(grpc.ClientConnInterface) Client, method Method[Client, Request, Response], req *Request) (res *Response, err error) {
+	err = t.Call(ctx, func(ctx context.Context, conn *grpc.ClientConn) (err error) {
+		res, err = method(client(conn), ctx, req)
+		return err
+	})
+	return res, err
+}
+
 // SpeaksHTTP says whether what answered is no gRPC server: the node's HTTP port, most likely.
 func SpeaksHTTP(err error) bool {
 	text := status.Convert(err).Message()

@@ -1,7 +1,6 @@
 package security
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -105,11 +104,7 @@ your own certificate is one. A call that comes too early changes nothing.`,
 }
 
 func rotate(cmd *cobra.Command, t *remote.Targets, who accounts.Identity, output *render.Output, req *quoratev1.RotateAuthorityRequest) error {
-	var res *quoratev1.RotateAuthorityResponse
-	err := cluster.CallCluster(cmd.Context(), t, who, func(ctx context.Context, c quoratev1.ClusterServiceClient) (err error) {
-		res, err = c.RotateAuthority(ctx, req)
-		return err
-	})
+	res, err := cluster.CallCluster(cmd.Context(), t, who, quoratev1.ClusterServiceClient.RotateAuthority, req)
 	if err != nil {
 		return err
 	}
@@ -207,11 +202,7 @@ func (o *certFlags) run(cmd *cobra.Command) error {
 	if err != nil {
 		return exit.Usagef("--name %q: %w", o.name, err)
 	}
-	var res *quoratev1.IssueCertificateResponse
-	err = cluster.CallCluster(cmd.Context(), &o.Targets, o.who, func(ctx context.Context, c quoratev1.ClusterServiceClient) (err error) {
-		res, err = c.IssueCertificate(ctx, &quoratev1.IssueCertificateRequest{Csr: csr, Name: o.name, Ttl: durationpb.New(o.ttl)})
-		return err
-	})
+	res, err := cluster.CallCluster(cmd.Context(), &o.Targets, o.who, quoratev1.ClusterServiceClient.IssueCertificate, &quoratev1.IssueCertificateRequest{Csr: csr, Name: o.name, Ttl: durationpb.New(o.ttl)})
 	if err != nil {
 		return err
 	}

@@ -28,10 +28,7 @@ const maxShownSeen = 50
 // silent are the nodes that did not say; err is that nobody has answered.
 func askAuthority(ctx context.Context, t *remote.Targets, who accounts.Identity) (res *quoratev1.RotateAuthorityResponse, silent []string, err error) {
 	req := &quoratev1.RotateAuthorityRequest{Ask: true}
-	err = cluster.CallCluster(ctx, t, who, func(ctx context.Context, c quoratev1.ClusterServiceClient) (err error) {
-		res, err = c.RotateAuthority(ctx, req)
-		return err
-	})
+	res, err = cluster.CallCluster(ctx, t, who, quoratev1.ClusterServiceClient.RotateAuthority, req)
 	if err != nil || !rotating(res) {
 		return res, nil, err
 	}

@@ -1,7 +1,6 @@
 package security
 
 import (
-	"context"
 	"fmt"
 	"strings"
 
@@ -79,11 +78,7 @@ connected know it when the command ends.`,
 			if b.Scope, err = s.scope(); err != nil {
 				return err
 			}
-			var res *quoratev1.SetBindingResponse
-			err = callSecurity(cmd.Context(), &t, func(ctx context.Context, c quoratev1.SecurityServiceClient) (err error) {
-				res, err = c.SetBinding(ctx, &quoratev1.SetBindingRequest{Binding: b})
-				return err
-			})
+			res, err := callSecurity(cmd.Context(), &t, quoratev1.SecurityServiceClient.SetBinding, &quoratev1.SetBindingRequest{Binding: b})
 			if err != nil {
 				return err
 			}
@@ -130,11 +125,7 @@ place; without a role, its single permissions there.`,
 			if len(args) > 1 {
 				req.Role, what = args[1], args[1]
 			}
-			var res *quoratev1.DeleteBindingResponse
-			err = callSecurity(cmd.Context(), &t, func(ctx context.Context, c quoratev1.SecurityServiceClient) (err error) {
-				res, err = c.DeleteBinding(ctx, req)
-				return err
-			})
+			res, err := callSecurity(cmd.Context(), &t, quoratev1.SecurityServiceClient.DeleteBinding, req)
 			if err != nil {
 				return err
 			}
@@ -163,11 +154,7 @@ node that answers, and what is built in. With an identity, only its own.`,
 			if len(args) > 0 {
 				req.Identity = args[0]
 			}
-			var res *quoratev1.ListBindingsResponse
-			err := callSecurity(cmd.Context(), &t, func(ctx context.Context, c quoratev1.SecurityServiceClient) (err error) {
-				res, err = c.ListBindings(ctx, req)
-				return err
-			})
+			res, err := callSecurity(cmd.Context(), &t, quoratev1.SecurityServiceClient.ListBindings, req)
 			if err != nil {
 				return err
 			}
@@ -202,11 +189,7 @@ docs/authorization.md says which call needs which.`,
 		Example: `  quorate roles show`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			var res *quoratev1.ListRolesResponse
-			err := callSecurity(cmd.Context(), &t, func(ctx context.Context, c quoratev1.SecurityServiceClient) (err error) {
-				res, err = c.ListRoles(ctx, &quoratev1.ListRolesRequest{})
-				return err
-			})
+			res, err := callSecurity(cmd.Context(), &t, quoratev1.SecurityServiceClient.ListRoles, &quoratev1.ListRolesRequest{})
 			if err != nil {
 				return err
 			}
@@ -235,11 +218,7 @@ you. Where authentication is off, everybody may do everything, and it says so.`,
   quorate whoami --tls-dir ./admin -o json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			var res *quoratev1.WhoAmIResponse
-			err := callSecurity(cmd.Context(), &t, func(ctx context.Context, c quoratev1.SecurityServiceClient) (err error) {
-				res, err = c.WhoAmI(ctx, &quoratev1.WhoAmIRequest{})
-				return err
-			})
+			res, err := callSecurity(cmd.Context(), &t, quoratev1.SecurityServiceClient.WhoAmI, &quoratev1.WhoAmIRequest{})
 			if err != nil {
 				return err
 			}

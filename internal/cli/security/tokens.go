@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"google.golang.org/grpc"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
@@ -15,10 +14,8 @@ import (
 )
 
 // callSecurity calls the service that says who may do what.
-func callSecurity(ctx context.Context, t *remote.Targets, f func(context.Context, quoratev1.SecurityServiceClient) error) error {
-	return t.Call(ctx, func(ctx context.Context, conn *grpc.ClientConn) error {
-		return f(ctx, quoratev1.NewSecurityServiceClient(conn))
-	})
+func callSecurity[Request, Response any](ctx context.Context, t *remote.Targets, method remote.Method[quoratev1.SecurityServiceClient, Request, Response], req *Request) (*Response, error) {
+	return remote.Invoke(ctx, t, quoratev1.NewSecurityServiceClient, method, req)
 }
 
 // NewTokensCommand returns "quorate tokens".
@@ -49,11 +46,7 @@ the new one, hand it out, revoke the old one.`,
 			if cmd.Flags().Changed("ttl") {
 				req.Ttl = durationpb.New(ttl)
 			}
-			var res *quoratev1.CreateTokenResponse
-			err := callSecurity(cmd.Context(), &t, func(ctx context.Context, c quoratev1.SecurityServiceClient) (err error) {
-				res, err = c.CreateToken(ctx, req)
-				return err
-			})
+			res, err := callSecurity(cmd.Context(), &t, quoratev1.SecurityServiceClient.CreateToken, req)
 			if err != nil {
 				return err
 			}
@@ -78,11 +71,7 @@ func newTokensListCommand() *cobra.Command {
   quorate tokens list -o json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			var res *quoratev1.ListTokensResponse
-			err := callSecurity(cmd.Context(), &t, func(ctx context.Context, c quoratev1.SecurityServiceClient) (err error) {
-				res, err = c.ListTokens(ctx, &quoratev1.ListTokensRequest{})
-				return err
-			})
+			res, err := callSecurity(cmd.Context(), &t, quoratev1.SecurityServiceClient.ListTokens, &quoratev1.ListTokensRequest{})
 			if err != nil {
 				return err
 			}
@@ -114,11 +103,7 @@ it hears of this.`,
 		Example: `  quorate tokens revoke 1f0c9a3b77de`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			var res *quoratev1.RevokeTokenResponse
-			err := callSecurity(cmd.Context(), &t, func(ctx context.Context, c quoratev1.SecurityServiceClient) (err error) {
-				res, err = c.RevokeToken(ctx, &quoratev1.RevokeTokenRequest{Id: args[0]})
-				return err
-			})
+			res, err := callSecurity(cmd.Context(), &t, quoratev1.SecurityServiceClient.RevokeToken, &quoratev1.RevokeTokenRequest{Id: args[0]})
 			if err != nil {
 				return err
 			}
