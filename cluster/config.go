@@ -49,6 +49,9 @@ type Config struct {
 	// Series bounds the limits that have series of their own in the metrics; nil: as
 	// many as series.DefaultLimits.
 	Series *series.Guard
+	// AwaitLimits holds readiness until the cluster has limits: whoever starts the node
+	// is about to set the first.
+	AwaitLimits bool
 	// TopKeys is how many of the busiest keys of the ranges led here the metrics name, 0
 	// to series.MaxTopKeys; 0 names none.
 	TopKeys int

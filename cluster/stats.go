@@ -40,7 +40,7 @@ func (s *stats) init(n *Node, reg prometheus.Registerer) {
 		}
 		return 0
 	}
-	gauge("quorate_ready", "1 if this node decides: it has the limits, has seen a leader of every range since it started or has waited 10 s for that, and does not stop. As /readyz.", func() float64 {
+	gauge("quorate_ready", "1 if this node decides: it has the limits, has seen a leader of every range since it started or has waited 10 s for that, has the first limits if it is to set them, and does not stop. As /readyz.", func() float64 {
 		return yes(n.Status().Ready)
 	})
 	gauge("quorate_cluster_ready", "1 if this node is ready and sees a leader of every range and of the meta group, or none for less than 3 s. As /readyz/cluster.", func() float64 {

@@ -102,6 +102,8 @@ func (n *Node) undecided(st *quoratev1.GetStatusResponse) string {
 		return cmp.Or(st.Leaderless, "the limits of the meta group have not arrived yet")
 	case !n.routes.wasLed():
 		return cmp.Or(st.Leaderless, "the leaders of the ranges are not known yet")
+	case n.cfg.AwaitLimits && st.LimitsVersion == 0:
+		return "the first limits are not in force yet"
 	}
 	return ""
 }

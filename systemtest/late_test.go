@@ -30,3 +30,19 @@ func TestFirstLimitsOfLateMajority(t *testing.T) {
 		})
 	}
 }
+
+// TestReadyWithFirstLimits asks a new cluster as soon as a node says that it is ready: it decides
+// by the first limits.
+func TestReadyWithFirstLimits(t *testing.T) {
+	t.Parallel()
+	c := newServers(t, 4)
+	c.seed = "version: 1\nnamespaces: {shop: {limits: {orders: {rate: 10/s}}}}\n"
+	for _, s := range c.nodes {
+		c.start(s)
+	}
+	for _, s := range c.nodes {
+		if st := c.awaitReady(s, 15*time.Second); st.Version != 1 {
+			t.Errorf("%s is ready with version %d of the limits", s.id, st.Version)
+		}
+	}
+}

@@ -56,12 +56,9 @@ func (c *servers) run(limits string) {
 		c.start(s)
 	}
 	for _, s := range c.nodes {
-		eventually(c.t, 15*time.Second, s.id+" has its first limits", func() error {
-			if st := c.awaitReady(s, 15*time.Second); c.seed != "" && st.Version != 1 {
-				return fmt.Errorf("version %d", st.Version)
-			}
-			return nil
-		})
+		if st := c.awaitReady(s, 15*time.Second); c.seed != "" && st.Version != 1 {
+			c.t.Fatalf("%s is ready with version %d of the limits; want the first", s.id, st.Version)
+		}
 	}
 	c.apply(limits)
 }

@@ -99,7 +99,7 @@ func dev(ctx context.Context, o devOptions, stdout, stderr io.Writer) (err error
 	if o.verbose {
 		log = slog.New(slog.NewTextHandler(stderr, nil))
 	}
-	ins, err := o.start(ctx, dir, log)
+	ins, err := o.start(ctx, dir, len(limits) > 0, log)
 	defer func() { err = errors.Join(err, stopAll(ins)) }()
 	if err != nil {
 		return err
@@ -150,7 +150,7 @@ func (o *devOptions) addr(k, port int) string {
 
 // start opens all ports first, so that a taken one is found before any data is
 // written, and then starts the nodes.
-func (o *devOptions) start(ctx context.Context, dir string, log *slog.Logger) ([]*instance, error) {
+func (o *devOptions) start(ctx context.Context, dir string, awaitLimits bool, log *slog.Logger) ([]*instance, error) {
 	nodes := map[quota.NodeID]string{}
 	ports := make([]listeners, o.nodes)
 	for i := range ports {
@@ -175,7 +175,7 @@ func (o *devOptions) start(ctx context.Context, dir string, log *slog.Logger) ([
 			Cluster: "dev", Self: id, Nodes: nodes, Dir: filepath.Join(dir, string(id)), Ranges: o.ranges, Replicas: 3,
 			Sync: 100 * time.Millisecond, MaxKeys: 1_000_000, Idle: 10 * time.Minute,
 			GrantWait: cluster.DefaultGrantWait, Timing: raftgroup.DefaultTiming(),
-			GRPC: o.addr(i+1, 2), HTTP: o.addr(i+1, 1), DeadAfter: -1,
+			GRPC: o.addr(i+1, 2), HTTP: o.addr(i+1, 1), DeadAfter: -1, AwaitLimits: awaitLimits,
 		}, who, ports[i], &security{}, log.With("node", id))
 		if err != nil {
 			for j := i + 1; j < len(ports); j++ {
@@ -191,24 +191,27 @@ func (o *devOptions) start(ctx context.Context, dir string, log *slog.Logger) ([
 // devProtocols are all that there are.
 var devProtocols = config.Protocols{EnvoyRLS: true, EnvoyRLQS: true, Gubernator: true, ForwardAuth: true}
 
-// ready waits for all leaders and sets the limits unless the data has some. It
-// reports whether it did.
+// ready sets the limits unless the data has some, and waits for all leaders. It
+// reports whether it set them.
 func (o *devOptions) ready(ctx context.Context, ins []*instance, source string, limits []quota.Limit) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, readyTime)
 	defer cancel()
+	first, err := firstLimits(ctx, ins[0].node, "quorate dev", source, limits)
+	if err != nil {
+		return false, err
+	}
 	for _, in := range ins {
 		if err := waitReady(ctx, in.node); err != nil {
 			return false, err
 		}
 	}
-	first, err := firstLimits(ctx, ins[0].node, "quorate dev", source, limits)
-	return first || err == nil && o.data == "", err // nobody else had this data: an answer was lost
+	return first || o.data == "", nil // nobody else had this data: an answer was lost
 }
 
 // readyTime bounds the wait for leaders and limits: elections take about a second.
 const readyTime = time.Minute
 
-// waitReady waits until the node sees a leader for every range.
+// waitReady waits until the node decides by limits in force.
 func waitReady(ctx context.Context, n *cluster.Node) error {
 	for {
 		st := n.Status()

@@ -160,7 +160,7 @@ func (o *serveOptions) run(ctx context.Context, stdout, stderr io.Writer) error 
 		return err
 	}
 	cfg := nodeConfig(settings)
-	cfg.Tracer = tracer
+	cfg.Tracer, cfg.AwaitLimits = tracer, len(limits) > 0
 	back := []func(){away(ports.http), away(ports.grpc)}
 	err = o.enter(ctx, &settings, strict, sec, &cfg, ports.peer, log)
 	for _, stop := range back {
