@@ -270,7 +270,7 @@ func (n *Node) ledSince(ctx context.Context, g *raftgroup.Group, id string, grou
 	if k == nil {
 		return nil, nil, errDropped
 	}
-	if err := g.Confirm(ctx); err != nil {
+	if err := g.ConfirmLeadership(ctx); err != nil {
 		return nil, nil, err
 	}
 	if _, term, serving := g.Leader(); !serving || term != k.term {

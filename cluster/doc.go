@@ -20,7 +20,7 @@
 //
 // # Who leads
 //
-// A range is served only after the first entry of the term (the fence) has been
+// A range is served only after the first entry of the term (the barrier) has been
 // applied here; the ledger starts from the levels in the range's log. Every
 // report and grant carries the term; a member ignores lower ones. Nodes learn
 // leaders from their own replicas and from beacons, which every node sends on

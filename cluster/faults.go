@@ -15,7 +15,7 @@ func (n *Node) faults() []string { return append(tellTroubles(n.host.Health()), 
 
 // tellTroubles says once what is the same of many groups: a full disk is one trouble, and
 // not one for each of 256 ranges.
-func tellTroubles(all []raftgroup.Trouble) (out []string) {
+func tellTroubles(all []raftgroup.Fault) (out []string) {
 	type trouble struct {
 		text string
 		out  bool

@@ -54,7 +54,7 @@ func (n historyNode) Up(id quota.NodeID) bool { return n.routes.up(id) }
 
 func (n historyNode) Peers() (out []history.Process) {
 	for _, id := range n.routes.upNodes() {
-		if life := n.net.LifeOf(id); life != 0 {
+		if life := n.net.IncarnationOf(id); life != 0 {
 			out = append(out, history.Process{Node: id, Incarnation: life})
 		}
 	}

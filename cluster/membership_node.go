@@ -92,7 +92,7 @@ func (n memberNode) OpenMeta(v *membership.View, found bool) error {
 	others := slices.DeleteFunc(slices.Clone(v.IDs), func(id quota.NodeID) bool { return slices.Contains(v.Meta.Voters, id) })
 	_, err := n.host.Open(raftgroup.GroupOptions{
 		ID: metaGroup, Name: raftgroup.GroupName(metaGroup), Voters: v.Meta.Voters, Nonvoters: others, Join: !found, FSM: n.meta, Commit: 100 * time.Millisecond,
-		Fence: func(uint64) []byte {
+		FirstEntry: func(uint64) []byte {
 			return snapshotio.Encode(&raftlogv1.MetaCommand{Change: &raftlogv1.MetaCommand_TermStart{TermStart: n.termStart()}})
 		},
 		OnLeading: func(term uint64) {
@@ -109,7 +109,7 @@ func (n memberNode) OpenRange(v *membership.View, r quota.RangeID, found bool) e
 	at := n.ranges.Of(r)
 	_, err := n.host.Open(raftgroup.GroupOptions{
 		ID: group(r), Name: raftgroup.GroupName(group(r)), Voters: v.Ranges[r].Voters, Join: !found, FSM: at.Machine,
-		Fence: func(uint64) []byte {
+		FirstEntry: func(uint64) []byte {
 			return snapshotio.Encode(&raftlogv1.RangeCommand{Change: &raftlogv1.RangeCommand_TermStart{TermStart: n.termStart()}})
 		},
 		OnLeading:   func(term uint64) { at.Lead(quota.Term(term)) },

@@ -38,7 +38,7 @@ func (s *Service) readHere(ctx context.Context, q *question) (reading, error) {
 		return reading{}, fmt.Errorf("%w: the replica of range %d on %s is not up to date yet", errNotLeader, q.id, s.cfg.Self)
 	}
 	if !q.stale {
-		if err := g.Confirm(ctx); err != nil {
+		if err := g.ConfirmLeadership(ctx); err != nil {
 			return reading{}, fmt.Errorf("%w: %w", errNotLeader, err)
 		}
 		if q.list != nil {

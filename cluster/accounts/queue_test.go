@@ -63,7 +63,7 @@ type group struct {
 	id quota.RangeID
 }
 
-func (g group) Confirm(context.Context) error { return nil }
+func (g group) ConfirmLeadership(context.Context) error { return nil }
 
 func (g group) Leader() (quota.NodeID, uint64, bool) { return "n1", 1, true }
 

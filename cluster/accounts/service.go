@@ -19,7 +19,7 @@ import (
 // Group is this node's replica of a range's Raft group; *raftgroup.Group is one.
 type Group interface {
 	Apply(ctx context.Context, data []byte) (any, error)
-	Confirm(ctx context.Context) error
+	ConfirmLeadership(ctx context.Context) error
 	Leader() (id quota.NodeID, term uint64, serving bool)
 }
 

@@ -166,7 +166,7 @@ func (s *Store) policiesCommitted(ctx context.Context) (uint64, error) {
 	if g == nil {
 		return 0, raftgroup.ErrNotLeader
 	}
-	if err := g.Confirm(ctx); err != nil {
+	if err := g.ConfirmLeadership(ctx); err != nil {
 		return 0, err
 	}
 	return s.machine.Policies.Load().Revision, nil

@@ -31,7 +31,7 @@ type Node interface {
 // Group is a replica of the meta group; *raftgroup.Group is one.
 type Group interface {
 	Apply(ctx context.Context, data []byte) (any, error)
-	Confirm(ctx context.Context) error
+	ConfirmLeadership(ctx context.Context) error
 	Leader() (id quota.NodeID, term uint64, serving bool)
 }
 

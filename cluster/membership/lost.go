@@ -44,7 +44,7 @@ func (s *Service) firstOf(id quota.NodeID) quota.Incarnation {
 	if id == s.cfg.Self {
 		return s.cfg.First
 	}
-	return s.node.Net().FirstOf(id)
+	return s.node.Net().FirstIncarnationOf(id)
 }
 
 // founds says whether groups that are not there yet are made here: by the nodes
@@ -162,15 +162,15 @@ func (s *Service) watchRemoval() {
 
 // unknown reports whether more than half of the others say that they do not know this node.
 func (s *Service) unknown() bool {
-	others, strangers := 0, 0
+	others, unknown := 0, 0
 	for _, id := range s.View().IDs {
 		if id == s.cfg.Self {
 			continue
 		}
 		others++
-		if !s.node.Net().Connected(id) && transport.Stranger(s.node.Net().Refusal(id)) {
-			strangers++
+		if !s.node.Net().Connected(id) && transport.UnknownSender(s.node.Net().Refusal(id)) {
+			unknown++
 		}
 	}
-	return 2*strangers > others
+	return 2*unknown > others
 }

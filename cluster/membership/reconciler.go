@@ -90,7 +90,7 @@ func (s *Service) setPreferred(v *View) {
 			excluded[id] = true
 		}
 	}
-	s.node.Host().SetShunned(excluded)
+	s.node.Host().SetExcluded(excluded)
 	for r := range v.Ranges {
 		if g := s.node.Host().Group(raftgroup.OfRange(quota.RangeID(r))); g != nil {
 			g.SetPreferred(preferred(v.Ranges[r], excluded))

@@ -21,7 +21,7 @@ import (
 // index and term are those of the last entry in it, size is in bytes. Its
 // checksum has been verified. The caller must close r, and may take its time:
 // the snapshot stays readable when newer ones replace it. For all that was
-// acknowledged before, call Confirm on the leader first. ErrNotReady when
+// acknowledged before, call ConfirmLeadership on the leader first. ErrNotReady when
 // nothing has been applied here yet.
 func (g *Group) Backup(ctx context.Context) (index, term uint64, size int64, r io.ReadCloser, err error) {
 	for range snapshotTries {

@@ -24,7 +24,7 @@ func (h *Host) balance() {
 	for h.sleep(h.cfg.BalanceEvery) {
 		now := time.Now()
 		h.watchSpace()
-		h.watchPace()
+		h.watchLatency()
 		h.mu.Lock()
 		h.expire(now)
 		h.mu.Unlock()
@@ -33,8 +33,8 @@ func (h *Host) balance() {
 		for _, g := range h.all() {
 			g.snapshotIfLarge(&wg)
 			long := led.note(before, g, now) >= h.cfg.BalanceAfter
-			to, must := g.successors(func(id quota.NodeID) bool { return h.settled(since, id, now) })
-			if len(to) == 0 || !must && !(long && g.moves.due(now)) {
+			to, must := g.transferTargets(func(id quota.NodeID) bool { return h.settled(since, id, now) })
+			if len(to) == 0 || !must && !(long && g.transfers.due(now)) {
 				continue
 			}
 			if _, _, serving := g.Leader(); !serving {
@@ -43,7 +43,7 @@ func (h *Host) balance() {
 			select {
 			case slots <- struct{}{}:
 				wg.Go(func() {
-					g.giveBack(to)
+					g.transferToOne(to)
 					<-slots
 				})
 			default: // at the next look
@@ -87,16 +87,16 @@ func (h *Host) settled(since map[quota.NodeID]time.Time, id quota.NodeID, now ti
 	return now.Sub(since[id]) >= h.cfg.BalanceAfter
 }
 
-// successors are whom this node should give the group's leadership to, the best
+// transferTargets are whom this node should give the group's leadership to, the best
 // first: the preferred leader, or when this node must not lead anybody who may. A
 // node that must give it away neither spares the group a second move nor rests long
 // after one that failed, nor waits until others have been connected for long.
-func (g *Group) successors(settled func(quota.NodeID) bool) (to []quota.NodeID, must bool) {
+func (g *Group) transferTargets(settled func(quota.NodeID) bool) (to []quota.NodeID, must bool) {
 	h := g.host
 	must = h.mustNotLead()
-	may := func(id quota.NodeID) bool { return id != h.cfg.Self && !h.shuns(id) && (must || settled(id)) }
+	may := func(id quota.NodeID) bool { return id != h.cfg.Self && !h.isExcluded(id) && (must || settled(id)) }
 	if must {
-		for _, id := range g.heirs(h.cfg.Self) {
+		for _, id := range g.successors(h.cfg.Self) {
 			if may(id) {
 				to = append(to, id)
 			}
@@ -109,8 +109,8 @@ func (g *Group) successors(settled func(quota.NodeID) bool) (to []quota.NodeID, 
 	return to, false
 }
 
-// giveBack gives leadership to the first that is ready for it.
-func (g *Group) giveBack(to []quota.NodeID) {
+// transferToOne gives leadership to the first that is ready for it.
+func (g *Group) transferToOne(to []quota.NodeID) {
 	ctx, cancel := context.WithTimeout(g.host.ctx, 2*g.host.cfg.Timing.rpcTimeout())
 	defer cancel()
 	for _, id := range to {

@@ -190,13 +190,13 @@ type GroupOptions struct {
 	// The callbacks are called one at a time per group, in order, and must not
 	// block: the next change waits for them. They must not call Close.
 
-	// Fence returns the first entry of a term. The leader proposes it before
+	// FirstEntry returns the first entry of a term, the barrier. The leader proposes it before
 	// it serves; nil proposes a barrier instead.
-	Fence func(term uint64) []byte
-	// OnLeading says that the fence of that term is applied here.
+	FirstEntry func(term uint64) []byte
+	// OnLeading says that the barrier of that term is applied here.
 	OnLeading func(term uint64)
 	// OnFollowing says that leadership is lost, or was won and lost again
-	// before the fence was applied.
+	// before the barrier was applied.
 	OnFollowing func()
 	// OnLeader says that this replica sees another leader now; "" is unknown,
 	// which it also says once if no leader has reached it for two heartbeat

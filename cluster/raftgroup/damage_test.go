@@ -44,7 +44,7 @@ func reopenAlone(t *testing.T, m *member) (*machine, error) {
 		t.Fatal(err)
 	}
 	sm := &machine{}
-	g, err := h.Open(GroupOptions{ID: 0, Name: "g0", Voters: []quota.NodeID{m.id}, FSM: sm, Fence: func(uint64) []byte { return []byte("fence") }})
+	g, err := h.Open(GroupOptions{ID: 0, Name: "g0", Voters: []quota.NodeID{m.id}, FSM: sm, FirstEntry: func(uint64) []byte { return []byte("barrier") }})
 	if err == nil {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()

@@ -11,7 +11,7 @@ import (
 )
 
 // errCondemned is what raft gets after the first failed write.
-var errCondemned = errors.New("an earlier write failed")
+var errFailed = errors.New("an earlier write failed")
 
 // stallAfter is how many election timeouts a write may take until a leader
 // stops its heartbeats, so that others lead.
@@ -21,22 +21,22 @@ var currentTerm = []byte("CurrentTerm") // raft's key
 
 // disk is what one raft instance writes to. Raft panics when it cannot save its
 // term, and goes on with a wrong idea of its log when an append fails after it
-// has cut the log's end. So the first write that fails condemns the instance:
-// its voice is cut first, then it is told what keeps it from panicking, and
+// has cut the log's end. So the first write that fails ends the instance: its
+// connections are cut first, then it gets an answer that keeps it from panicking, and
 // nothing more is written or applied until it has been ended and, when the disk
-// takes writes again, replaced (see illness.go). Nothing that it does meanwhile
+// takes writes again, replaced (see fault.go). Nothing that it does meanwhile
 // leaves the process.
 type disk struct {
-	logs   raft.LogStore
-	stable raft.StableStore
-	trans  *raftTransport
-	fsm    *fsm
-	onFail func(error) // called once, on the goroutine that wrote
-	pace   *pace       // of the node's disk
+	logs    raft.LogStore
+	stable  raft.StableStore
+	trans   *raftTransport
+	fsm     *fsm
+	onFail  func(error)  // called once, on the goroutine that wrote
+	latency *diskLatency // of the node's disk
 
-	condemned atomic.Bool
-	torn      atomic.Uint64 // first index of an append that failed; 0 is none
-	since     atomic.Int64  // when the write under way began, unix nanoseconds; 0 is none
+	failed atomic.Bool
+	torn   atomic.Uint64 // first index of an append that failed; 0 is none
+	since  atomic.Int64  // when the write under way began, unix nanoseconds; 0 is none
 
 	newest atomic.Pointer[raft.Log] // a copy of the last entry, if it is small; nil if that is not known
 }
@@ -51,8 +51,8 @@ var (
 
 // write runs one write.
 func (d *disk) write(what string, f func() error) error {
-	if d.condemned.Load() {
-		return errCondemned
+	if d.failed.Load() {
+		return errFailed
 	}
 	err := f()
 	if err == nil {
@@ -60,7 +60,7 @@ func (d *disk) write(what string, f func() error) error {
 	}
 	d.trans.cancel() // before anything that follows could be sent
 	d.fsm.halted.Store(true)
-	if !d.condemned.Swap(true) {
+	if !d.failed.Swap(true) {
 		d.onFail(fmt.Errorf("%s: %w", what, err))
 	}
 	return err
@@ -90,7 +90,7 @@ func (d *disk) StoreLogs(l []*raft.Log) error {
 	err := d.write("append to the log", func() error {
 		began := time.Now()
 		err := d.timed(func() error { return d.logs.StoreLogs(l) })
-		d.pace.note(time.Now(), time.Since(began))
+		d.latency.note(time.Now(), time.Since(began))
 		if err != nil && len(l) > 0 {
 			d.torn.Store(l[0].Index)
 		}
@@ -103,7 +103,7 @@ func (d *disk) StoreLogs(l []*raft.Log) error {
 }
 
 // keep remembers the newest entry: a leader that has nothing to say names it in what it
-// tells each follower, again and again.
+// sends to each follower, again and again.
 func (d *disk) keep(newest *raft.Log) {
 	if len(newest.Data)+len(newest.Extensions) <= maxNewest {
 		c := *newest
@@ -132,7 +132,7 @@ func (d *disk) GetLog(index uint64, l *raft.Log) error {
 		return nil
 	}
 	err := d.logs.GetLog(index, l)
-	if err != nil && d.condemned.Load() {
+	if err != nil && d.failed.Load() {
 		*l = raft.Log{Index: index, Type: raft.LogNoop}
 		return nil
 	}

@@ -139,7 +139,7 @@ func TestLeaderWithFullDisk(t *testing.T) {
 			if !torn {
 				time.Sleep(1500 * time.Millisecond) // attempts to come back fail, and end nothing
 			}
-			if !sick.ails("no space left") && !sick.ails(errCondemned.Error()) {
+			if !sick.ails("no space left") && !sick.ails(errFailed.Error()) {
 				t.Errorf("health: %+v", sick.host.Health())
 			}
 			disk.full.Store(false)
@@ -227,7 +227,7 @@ func TestLittleSpace(t *testing.T) {
 		c.apply(g, 5)
 	}
 	// A transfer that came to nothing on a busy machine: the balancer rests for minutes, a full disk does not.
-	c.members[1].groups[1].moves.end(errors.New("it failed"))
+	c.members[1].groups[1].transfers.end(errors.New("it failed"))
 	tight.Store(true)
 	c.eventually(3*time.Second, "the node leads nothing", func() bool {
 		return c.allServed() && c.leader(0) != c.members[1] && c.leader(1) != c.members[1] && c.leader(2) != c.members[1]

@@ -22,23 +22,23 @@ const (
 	stoppedGroup = "group is stopped"
 )
 
-// errStopped is what the peer is told that asks while the group stops.
+// errStopped answers a peer that asks while the group stops.
 var errStopped = errors.New(stoppedGroup)
 
-func fault(text string) *peerv1.Frame { return &peerv1.Frame{Error: text} }
+func errorFrame(text string) *peerv1.Frame { return &peerv1.Frame{Error: text} }
 
 // HandleFrame passes a Raft message to its group and answers it, now or later.
 // It does not block.
 func (h *Host) HandleFrame(from quota.NodeID, f *peerv1.Frame, answer func(*peerv1.Frame)) {
 	m := f.GetRaft()
 	if m == nil {
-		answer(fault("not a raft message"))
+		answer(errorFrame("not a raft message"))
 		return
 	}
 	g := h.Group(m.GetGroup())
 	if g == nil {
 		if !h.park(from, f, answer) {
-			answer(fault(noGroup))
+			answer(errorFrame(noGroup))
 		}
 		return
 	}
@@ -48,25 +48,25 @@ func (h *Host) HandleFrame(from quota.NodeID, f *peerv1.Frame, answer func(*peer
 func (g *Group) handle(from quota.NodeID, m *peerv1.Raft, answer func(*peerv1.Frame)) {
 	command, err := commandIn(m)
 	if err != nil {
-		answer(fault(err.Error()))
+		answer(errorFrame(err.Error()))
 		return
 	}
 	if id := senderOf(command); id != string(from) {
-		answer(fault("raft message of " + id + " on a connection of " + string(from)))
+		answer(errorFrame("raft message of " + id + " on a connection of " + string(from)))
 		return
 	}
 	i := g.cur.Load()
 	if i == nil {
-		answer(fault(stoppedGroup))
+		answer(errorFrame(stoppedGroup))
 		return
 	}
-	if i.beat(command, answer) {
+	if i.answerHeartbeat(command, answer) {
 		return
 	}
 	select {
 	case i.queue <- request{command, answer}:
 	default:
-		answer(fault("busy"))
+		answer(errorFrame("busy"))
 	}
 }
 
@@ -77,11 +77,11 @@ func senderOf(command any) string {
 	return ""
 }
 
-// beat answers a heartbeat of the current term in place, since it touches no
+// answerHeartbeat answers a heartbeat of the current term in place, since it touches no
 // disk then. Any other must pass through raft's own loop.
-func (i *instance) beat(command any, answer func(*peerv1.Frame)) bool {
+func (i *instance) answerHeartbeat(command any, answer func(*peerv1.Frame)) bool {
 	a, ok := command.(*raft.AppendEntriesRequest)
-	handler := i.trans.beat.Load()
+	handler := i.trans.onHeartbeat.Load()
 	if !ok || handler == nil || !isHeartbeat(a) || a.Term != i.raft.CurrentTerm() || i.raft.State() != raft.Follower {
 		return false
 	}
@@ -91,7 +91,7 @@ func (i *instance) beat(command any, answer func(*peerv1.Frame)) bool {
 	case r := <-reply:
 		i.reply(r, answer)
 	default: // shutting down
-		answer(fault(stoppedGroup))
+		answer(errorFrame(stoppedGroup))
 	}
 	return true
 }
@@ -104,7 +104,7 @@ func (i *instance) pump() {
 			i.reply(i.ask(r.command, nil), r.answer)
 		case <-i.trans.ctx.Done():
 			for len(i.queue) > 0 {
-				(<-i.queue).answer(fault(stoppedGroup))
+				(<-i.queue).answer(errorFrame(stoppedGroup))
 			}
 			return
 		}
@@ -130,10 +130,10 @@ func (i *instance) ask(command any, body io.Reader) raft.RPCResponse {
 func (i *instance) reply(r raft.RPCResponse, answer func(*peerv1.Frame)) {
 	switch {
 	case r.Error != nil:
-		answer(fault(r.Error.Error()))
+		answer(errorFrame(r.Error.Error()))
 		return
-	case i.disk.condemned.Load(): // after the answer was made: it may rest on a failed write
-		answer(fault(stoppedGroup))
+	case i.disk.failed.Load(): // after the answer was made: it may rest on a failed write
+		answer(errorFrame(stoppedGroup))
 		return
 	}
 	answer(resultOut(i.group.opts.ID, r.Response))
@@ -145,15 +145,15 @@ func (h *Host) HandleSnapshot(from quota.NodeID, header *peerv1.Frame, body io.R
 	m := header.GetRaft()
 	g := h.Group(m.GetGroup())
 	if m == nil || g == nil {
-		return fault(noGroup)
+		return errorFrame(noGroup)
 	}
 	command, err := commandIn(m)
 	if err != nil {
-		return fault(err.Error())
+		return errorFrame(err.Error())
 	}
 	i := g.cur.Load()
 	if s, ok := command.(*raft.InstallSnapshotRequest); !ok || i == nil || string(s.ID) != string(from) {
-		return fault("not a snapshot for this group, or the group is stopped")
+		return errorFrame("not a snapshot for this group, or the group is stopped")
 	}
 	var out *peerv1.Frame
 	i.reply(i.ask(command, body), func(f *peerv1.Frame) { out = f })

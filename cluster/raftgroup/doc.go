@@ -1,10 +1,10 @@
 // Package raftgroup runs many Raft groups on one node over the links of
-// package wire. It is the only package that imports hashicorp/raft: everything
+// package transport. It is the only package that imports hashicorp/raft: everything
 // outside sees a [Host], its [Group]s and the caller's [StateMachine]s.
 //
 // # One node
 //
-//	        Host ── balancer, kicked elections, parked votes
+//	        Host ── balancer, forced elections, parked votes
 //	      /  |   \
 //	Group  Group  Group ── raft instance, state machine, own files
 //	      \  |   /
@@ -31,7 +31,7 @@
 //
 // # From election to service
 //
-// Winning an election is not leading. A new leader first proposes its fence, an
+// Winning an election is not leading. A new leader first proposes a barrier, an
 // entry that names the term, and serves ([GroupOptions.OnLeading]) only when
 // that entry is applied under that very term: then it holds everything that
 // was committed before. From there on, every answer should carry the term, so
@@ -84,7 +84,7 @@
 // # Disks that fail
 //
 // Raft panics when it cannot save its term. So the first write that fails ends
-// a group's raft instance instead: its voice is cut before raft learns anything,
+// a group's raft instance instead: its connections are cut before raft learns anything,
 // the replica that is farthest is asked to hold an election at once, and every
 // second it is tried whether the disk takes writes again and has room
 // ([Config.MinFree]). Then the log is opened anew, what the failed append may

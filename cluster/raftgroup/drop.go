@@ -44,7 +44,7 @@ func (h *Host) CloseGroup(id uint32) error {
 	delete(h.parked, id)
 	h.mu.Unlock()
 	for _, p := range list {
-		p.answer(fault(noGroup))
+		p.answer(errorFrame(noGroup))
 	}
 	return err
 }

@@ -21,7 +21,7 @@ type fsm struct {
 	// before the first.
 	conf atomic.Pointer[committed]
 
-	// halted is set when the instance above was condemned: what it applies from
+	// halted is set when the instance above has failed: what it applies from
 	// then on is left for the next one, which finds it in the log again.
 	halted atomic.Bool
 
@@ -35,7 +35,7 @@ type fsm struct {
 var errReplaying = errors.New("still replaying the log after a restart")
 
 // applied is what Apply returns to raft: the machine's result and the term of
-// the entry, which raft does not tell the proposer.
+// the entry, which raft does not give the proposer.
 type applied struct {
 	term   uint64
 	result any
@@ -65,8 +65,8 @@ type committed struct {
 
 var _ raft.ConfigurationStore = (*fsm)(nil)
 
-// StoreConfiguration implements raft.ConfigurationStore: it is told of every
-// configuration that is committed. Raft itself tells nobody the index, which a
+// StoreConfiguration implements raft.ConfigurationStore: it gets every
+// configuration that is committed. Raft itself passes the index to nobody else, which a
 // change must name.
 func (f *fsm) StoreConfiguration(index uint64, c raft.Configuration) {
 	if f.halted.Load() {

@@ -28,22 +28,22 @@ type Group struct {
 	closed atomic.Bool
 	cur    atomic.Pointer[instance]
 
-	ill     atomic.Pointer[illness] // out of service
-	unsaved atomic.Pointer[illness] // the last snapshot could not be written
-	saved   atomic.Int64            // bytes of the newest snapshot
-	torn    uint64                  // where an append failed; guarded by mu
-	revived atomic.Int64            // last return to service, unix nanoseconds; 0 is never
-	pause   time.Duration           // before the next attempt; touched by revive alone
-	retried time.Time               // last try to save again; touched by the balancer alone
+	fault     atomic.Pointer[fault] // out of service
+	unsaved   atomic.Pointer[fault] // the last snapshot could not be written
+	saved     atomic.Int64          // bytes of the newest snapshot
+	torn      uint64                // where an append failed; guarded by mu
+	restarted atomic.Int64          // last return to service, unix nanoseconds; 0 is never
+	pause     time.Duration         // before the next attempt; touched by restart alone
+	retried   time.Time             // last try to save again; touched by the balancer alone
 
 	preferred atomic.Pointer[quota.NodeID] // never nil
 	changing  atomic.Bool                  // a change of the members is under way
 
-	serving  atomic.Uint64 // term whose fence is applied here; 0 when not leading
-	inflight atomic.Int64  // Applies that wait for raft
-	confirms confirms
-	watch    watchdog
-	moves    moves
+	serving   atomic.Uint64 // term whose barrier is applied here; 0 when not leading
+	inflight  atomic.Int64  // Applies that wait for raft
+	readIndex readIndex
+	watch     watchdog
+	transfers transfers
 }
 
 // These let tests put a faulty store in front of the real one.
@@ -119,7 +119,7 @@ func publicError(err error) error {
 }
 
 // Leader returns the leader as this replica sees it ("" unknown), the term, and
-// whether this replica leads and has applied its fence in that term.
+// whether this replica leads and has applied its barrier in that term.
 func (g *Group) Leader() (id quota.NodeID, term uint64, serving bool) {
 	i := g.cur.Load()
 	if i == nil {
@@ -150,7 +150,7 @@ func (g *Group) Progress() (lastIndex uint64, lastContact time.Duration) {
 		return i.raft.LastIndex(), 0
 	}
 	last := i.raft.LastContact()
-	if last.IsZero() || g.host.declines() || g.sinceRevival() < steady {
+	if last.IsZero() || g.host.declines() || g.sinceRestart() < recoveredAfter {
 		return i.raft.LastIndex(), time.Hour
 	}
 	return i.raft.LastIndex(), time.Since(last)

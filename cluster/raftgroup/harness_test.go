@@ -45,7 +45,7 @@ func (m *machine) Apply(index, term uint64, data []byte) any {
 		m.fault = fmt.Sprintf("entry %d applied after %d", index, m.state.Last)
 	}
 	m.state.Last = index
-	if string(data) == "fence" {
+	if string(data) == "barrier" {
 		return nil
 	}
 	m.state.Count++
@@ -230,7 +230,7 @@ func (c *cluster) tryOpen(m *member, id uint32, join bool) error {
 	sm := &machine{}
 	g, err := m.host.Open(GroupOptions{
 		ID: id, Name: fmt.Sprintf("g%d", id), Voters: c.voters(id), FSM: sm, Join: join,
-		Fence: func(uint64) []byte { return []byte("fence") },
+		FirstEntry: func(uint64) []byte { return []byte("barrier") },
 		OnLeading: func(uint64) {
 			m.served.Add(1)
 			m.mu.Lock()

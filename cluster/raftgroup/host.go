@@ -15,10 +15,10 @@ import (
 
 // Host is all groups of this node.
 type Host struct {
-	cfg   Config
-	log   *slog.Logger
-	limit *limiter
-	beats *beats
+	cfg     Config
+	log     *slog.Logger
+	limit   *limiter
+	batcher *heartbeatBatcher
 
 	ctx    context.Context // ends when the host closes
 	cancel context.CancelFunc
@@ -36,11 +36,11 @@ type Host struct {
 	probed   time.Time // last probe of the disk, and what came of it
 	probeErr error
 
-	pace    pace
-	pacing  atomic.Bool                           // a slow disk is being tried
-	retired atomic.Bool                           // see Retire
-	tight   atomic.Pointer[illness]               // little space is left
-	shunned atomic.Pointer[map[quota.NodeID]bool] // see SetShunned
+	latency        diskLatency
+	probingLatency atomic.Bool                           // a slow disk is being tried
+	retired        atomic.Bool                           // see Retire
+	lowSpace       atomic.Pointer[fault]                 // little space is left
+	excluded       atomic.Pointer[map[quota.NodeID]bool] // see SetExcluded
 }
 
 // New returns a host without groups. Its Net need not be started.
@@ -52,7 +52,7 @@ func New(cfg Config) (*Host, error) {
 	h := &Host{
 		cfg: cfg, log: cfg.Logger, groups: map[uint32]*Group{}, parked: map[uint32][]parked{},
 		gone: map[uint32]bool{}, names: map[uint32]string{},
-		pace: pace{limit: cfg.SlowDisk}, beats: newBeats(cfg.Net),
+		latency: diskLatency{limit: cfg.SlowDisk}, batcher: newHeartbeatBatcher(cfg.Net),
 		limit: &limiter{last: map[string]time.Time{}, held: map[string]int{}},
 	}
 	if err := h.sweepAll(); err != nil {
@@ -110,7 +110,7 @@ func (h *Host) all() []*Group {
 // It is for a node that is about to stop, and there is no way back. Safe for concurrent use.
 func (h *Host) Retire(ctx context.Context) {
 	h.retired.Store(true)
-	h.handOver(ctx)
+	h.transferAll(ctx)
 }
 
 // Close hands the leadership of every group led here to a replica that is
@@ -120,7 +120,7 @@ func (h *Host) Close(ctx context.Context) error {
 	h.mu.Lock()
 	h.closing = true
 	h.mu.Unlock()
-	h.handOver(ctx)
+	h.transferAll(ctx)
 	return h.Kill()
 }
 
@@ -151,8 +151,8 @@ func (h *Host) Kill() error {
 	return nil
 }
 
-// handOver transfers all led groups away, a few at a time.
-func (h *Host) handOver(ctx context.Context) {
+// transferAll transfers all led groups away, a few at a time.
+func (h *Host) transferAll(ctx context.Context) {
 	slots := make(chan struct{}, maxTransfers)
 	var wg sync.WaitGroup
 	for _, g := range h.all() {
@@ -164,16 +164,16 @@ func (h *Host) handOver(ctx context.Context) {
 		}
 		slots <- struct{}{}
 		wg.Go(func() {
-			g.leave(ctx)
+			g.transferAway(ctx)
 			<-slots
 		})
 	}
 	wg.Wait()
 }
 
-// leave transfers leadership to the first replica that takes it.
-func (g *Group) leave(ctx context.Context) {
-	for _, id := range g.heirs(g.host.cfg.Self) {
+// transferAway transfers leadership to the first replica that takes it.
+func (g *Group) transferAway(ctx context.Context) {
+	for _, id := range g.successors(g.host.cfg.Self) {
 		if ctx.Err() != nil {
 			continue
 		}

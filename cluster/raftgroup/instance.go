@@ -20,7 +20,7 @@ const (
 	maxAppendEntries = 64
 )
 
-// instance is one life of raft in a group. The watchdog may end it and start
+// instance is one run of raft in a group. The watchdog may end it and start
 // another above the same files and state machine.
 type instance struct {
 	group  *Group
@@ -34,7 +34,7 @@ type instance struct {
 	wg     sync.WaitGroup
 
 	reloading sync.Mutex            // held while the configuration changes
-	base      raft.ReloadableConfig // without a kick
+	base      raft.ReloadableConfig // without a forced election
 
 	started atomic.Pointer[raft.Raft] // raft, for what may run before it is set
 	waiting atomic.Int64              // futures that raft has not answered yet
@@ -50,7 +50,7 @@ func (g *Group) raftConfig(notify chan<- bool) *raft.Config {
 	c.CommitTimeout = g.opts.Commit
 	c.MaxAppendEntries = maxAppendEntries
 	c.BatchApplyCh = false
-	c.ShutdownOnRemove = false // the host decides who lives
+	c.ShutdownOnRemove = false // the host decides which replicas run
 	c.TrailingLogs, c.SnapshotThreshold, c.SnapshotInterval = trailingLogs, snapshotEntries, snapshotInterval
 	c.NotifyCh = notify
 	c.Logger = g.raftLogger()
@@ -62,11 +62,11 @@ func (g *Group) raftConfig(notify chan<- bool) *raft.Config {
 // what it has applied: snapshots are not restored and its entries skipped.
 func (g *Group) start(again bool) error {
 	i := &instance{
-		group: g, trans: newTransport(g.host.cfg.Net, g.host.beats, g.host.cfg.Self, g.opts.ID, g.host.cfg.Timing),
+		group: g, trans: newTransport(g.host.cfg.Net, g.host.batcher, g.host.cfg.Self, g.opts.ID, g.host.cfg.Timing),
 		queue: make(chan request, queueLen), notify: make(chan bool, notifyLen),
 		seen: make(chan raft.Observation, notifyLen), ended: make(chan struct{}),
 	}
-	i.trans.confirms, i.trans.idle = &g.confirms, g.opts.Commit
+	i.trans.readIndex, i.trans.idle = &g.readIndex, g.opts.Commit
 	i.disk = g.newDisk(i)
 	i.trans.stalled = func() bool { return i.disk.stalled() > g.stallLimit() }
 	r, err := g.newRaft(i, again)
@@ -88,7 +88,7 @@ func (g *Group) start(again bool) error {
 		return ok
 	}))
 	i.wg.Go(i.pump)
-	i.wg.Go(i.follow)
+	i.wg.Go(i.watchLeadership)
 	g.cur.Store(i)
 	return nil
 }
@@ -96,7 +96,7 @@ func (g *Group) start(again bool) error {
 func (g *Group) newDisk(i *instance) *disk {
 	d := &disk{
 		logs: wrapLogStore(g.host.cfg.Self, g.store), stable: wrapStableStore(g.host.cfg.Self, g.store),
-		trans: i.trans, fsm: g.fsm, pace: &g.host.pace, onFail: func(err error) { g.sicken(i, err) },
+		trans: i.trans, fsm: g.fsm, latency: &g.host.latency, onFail: func(err error) { g.fail(i, err) },
 	}
 	g.fsm.halted.Store(false)
 	return d
@@ -136,9 +136,9 @@ func (g *Group) newRaft(i *instance, again bool) (r *raft.Raft, err error) {
 
 // startable says why an instance that has just started must not go on.
 func (g *Group) startable(i *instance, again bool) error {
-	if i.disk.condemned.Load() {
-		err := errCondemned
-		if t := g.ill.Load(); t != nil {
+	if i.disk.failed.Load() {
+		err := errFailed
+		if t := g.fault.Load(); t != nil {
 			err = t.err
 		}
 		return fmt.Errorf("start raft: %w", err)

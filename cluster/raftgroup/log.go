@@ -48,9 +48,9 @@ var ordinary = map[string]string{
 	"heartbeat timeout reached, not part of a stable configuration or a non-voter, not triggering a leader election": "waits to be a voter",
 }
 
-// told are errors of lines about a peer that say what is logged elsewhere, once: that it is
+// loggedElsewhere are errors of lines about a peer that say what is logged elsewhere, once: that it is
 // away or went, that it has not opened a group yet, or that this node stops.
-var told = []string{transport.ErrUnreachable.Error(), transport.ErrLost.Error(), noGroup, stoppedGroup, context.Canceled.Error()}
+var loggedElsewhere = []string{transport.ErrUnreachable.Error(), transport.ErrLost.Error(), noGroup, stoppedGroup, context.Canceled.Error()}
 
 // isOrdinary says whether a line tells of nothing that is wrong, for what goes with it.
 func isOrdinary(msg string, args []any) bool {
@@ -61,7 +61,7 @@ func isOrdinary(msg string, args []any) bool {
 		return false
 	}
 	err := text(args, "error")
-	return slices.ContainsFunc(told, func(end string) bool { return strings.HasSuffix(err, end) })
+	return slices.ContainsFunc(loggedElsewhere, func(end string) bool { return strings.HasSuffix(err, end) })
 }
 
 // text is a value of a line, "" if there is none of that name.

@@ -62,25 +62,25 @@ func (g *Group) isVoter(id quota.NodeID) bool { return slices.Contains(g.voters(
 // first, or nobody with Join. It is not stored.
 func (g *Group) SetPreferred(id quota.NodeID) { g.preferred.Store(&id) }
 
-// SetShunned says which nodes should lead nothing, such as those that are being
+// SetExcluded says which nodes should lead nothing, such as those that are being
 // drained: this node gives leadership to them only if nobody else takes it, and
-// the balancer of a shunned node gives away what it leads. The map must not be
+// the balancer of a excluded node gives away what it leads. The map must not be
 // changed afterwards. It is not stored.
-func (h *Host) SetShunned(nodes map[quota.NodeID]bool) { h.shunned.Store(&nodes) }
+func (h *Host) SetExcluded(nodes map[quota.NodeID]bool) { h.excluded.Store(&nodes) }
 
-func (h *Host) shuns(id quota.NodeID) bool {
-	m := h.shunned.Load()
+func (h *Host) isExcluded(id quota.NodeID) bool {
+	m := h.excluded.Load()
 	return m != nil && (*m)[id]
 }
 
-// heirs returns the voters without one, in the order in which they should lead:
-// the preferred one first, the shunned ones last, else as configured.
-func (g *Group) heirs(without quota.NodeID) []quota.NodeID {
+// successors returns the voters without one, in the order in which they should lead:
+// the preferred one first, the excluded ones last, else as configured.
+func (g *Group) successors(without quota.NodeID) []quota.NodeID {
 	list := slices.DeleteFunc(g.voters(), func(id quota.NodeID) bool { return id == without })
 	first := *g.preferred.Load()
 	rank := func(id quota.NodeID) int {
 		switch {
-		case g.host.shuns(id):
+		case g.host.isExcluded(id):
 			return 2
 		case id == first:
 			return 0
@@ -177,7 +177,7 @@ func (c *change) keepsQuorum(voters []quota.NodeID) error {
 	g, heard := c.group, 0
 	var silent []string
 	for _, id := range voters {
-		if id == g.host.cfg.Self || g.confirms.recent(id, c.term, g.host.cfg.Timing.Heartbeat) {
+		if id == g.host.cfg.Self || g.readIndex.recent(id, c.term, g.host.cfg.Timing.Heartbeat) {
 			heard++
 		} else {
 			silent = append(silent, string(id))

@@ -35,7 +35,7 @@ func (c *cluster) leave(n int) {
 	m := c.members[n]
 	if c.leader(0) == m {
 		c.step(fmt.Sprintf("%s hands over", m.id), func(ctx context.Context, g *Group) error {
-			g.leave(ctx)
+			g.transferAway(ctx)
 			if c.leader(0) == m {
 				return errors.New("still leads")
 			}
@@ -130,7 +130,7 @@ func TestChangesAreGuarded(t *testing.T) {
 	ctx := within(t, patience)
 	first := c.members[0].groups[0]
 	if err := first.Promote(ctx, "n1"); !errors.Is(err, ErrNotReady) {
-		t.Errorf("promotion of a stranger: %v", err)
+		t.Errorf("promotion of an unknown node: %v", err)
 	}
 	if err := first.AddNonvoter(ctx, "n3"); err != nil { // n3 has not opened it
 		t.Fatal(err)
@@ -167,7 +167,7 @@ func TestChangesAreGuarded(t *testing.T) {
 	c.crash(2)
 	c.eventually(5*time.Second, "the dead one is missed", func() bool {
 		_, term, _ := first.Leader()
-		return !first.confirms.recent("n2", term, first.host.cfg.Timing.Heartbeat)
+		return !first.readIndex.recent("n2", term, first.host.cfg.Timing.Heartbeat)
 	})
 	if err := first.Remove(ctx, "n1"); !errors.Is(err, ErrQuorum) {
 		t.Errorf("removal of a living voter while another is dead: %v", err)
@@ -275,11 +275,11 @@ func TestPreferredAndShunned(t *testing.T) {
 			m[id] = true
 		}
 		for _, x := range c.members {
-			x.host.SetShunned(m)
+			x.host.SetExcluded(m)
 		}
 	}
 	shun("n0", "n1")
-	if got, want := c.members[0].groups[0].heirs("n0"), []quota.NodeID{"n2", "n1"}; !slices.Equal(got, want) {
+	if got, want := c.members[0].groups[0].successors("n0"), []quota.NodeID{"n2", "n1"}; !slices.Equal(got, want) {
 		t.Errorf("heirs %v, want %v", got, want)
 	}
 	c.eventually(5*time.Second, "the drained node gives its group to the one that is not", func() bool { return c.leader(0) == c.members[2] })
@@ -290,7 +290,7 @@ func TestPreferredAndShunned(t *testing.T) {
 	c.eventually(5*time.Second, "the new preferred leader leads", func() bool { return c.leader(0) == c.members[1] })
 	for _, m := range c.members {
 		m.groups[0].SetPreferred("")
-		if got, _ := m.groups[0].successors(func(quota.NodeID) bool { return true }); len(got) != 0 {
+		if got, _ := m.groups[0].transferTargets(func(quota.NodeID) bool { return true }); len(got) != 0 {
 			t.Errorf("with nobody preferred, %s would give it to %s", m.id, got)
 		}
 	}

@@ -66,7 +66,7 @@ func (h *Host) adopt(g *Group) error {
 	if *g.preferred.Load() == h.cfg.Self {
 		h.spawn(func() { g.campaignFirst(g.cur.Load()) })
 	} else if i := g.cur.Load(); i != nil && !g.opts.Join && slices.Contains(g.opts.Voters, h.cfg.Self) && i.raft.LastIndex() == 0 {
-		h.spawn(func() { g.foundLate(i) })
+		h.spawn(func() { g.bootstrapLate(i) })
 	}
 	return nil
 }
@@ -106,16 +106,16 @@ func (g *Group) bootstrap() error {
 	if err != nil || has {
 		return err
 	}
-	t := newTransport(g.host.cfg.Net, g.host.beats, g.host.cfg.Self, g.opts.ID, g.host.cfg.Timing)
+	t := newTransport(g.host.cfg.Net, g.host.batcher, g.host.cfg.Self, g.opts.ID, g.host.cfg.Timing)
 	defer t.cancel()
-	if err := raft.BootstrapCluster(g.raftConfig(nil), g.store, g.store, g.snaps, t, g.founding()); err != nil {
+	if err := raft.BootstrapCluster(g.raftConfig(nil), g.store, g.store, g.snaps, t, g.bootstrapConfig()); err != nil {
 		return fmt.Errorf("bootstrap: %w", err)
 	}
 	return nil
 }
 
-// founding is what a fresh group begins with, the same on every node.
-func (g *Group) founding() (c raft.Configuration) {
+// bootstrapConfig is what a fresh group begins with, the same on every node.
+func (g *Group) bootstrapConfig() (c raft.Configuration) {
 	add := func(ids []quota.NodeID, s raft.ServerSuffrage) {
 		for _, id := range ids {
 			c.Servers = append(c.Servers, raft.Server{Suffrage: s, ID: raft.ServerID(id), Address: raft.ServerAddress(id)})

@@ -85,7 +85,7 @@ func (h *Host) unparkAll() {
 	h.mu.Unlock()
 	for _, list := range all {
 		for _, p := range list {
-			p.answer(fault("node is stopping"))
+			p.answer(errorFrame("node is stopping"))
 		}
 	}
 }

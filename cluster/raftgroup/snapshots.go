@@ -110,7 +110,7 @@ func (s *snapshots) note(err error) {
 		s.group.unsaved.Store(nil)
 		return
 	}
-	s.group.unsaved.CompareAndSwap(nil, &illness{fmt.Errorf("snapshot: %w", err), time.Now()})
+	s.group.unsaved.CompareAndSwap(nil, &fault{fmt.Errorf("snapshot: %w", err), time.Now()})
 }
 
 // sink is one snapshot that is being written.

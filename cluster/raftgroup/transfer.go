@@ -19,8 +19,8 @@ const (
 	restAfter    = 5 * time.Minute // after a failed transfer, for the balancer
 )
 
-// moves remembers the group's transfers.
-type moves struct {
+// transfers remembers the group's transfers.
+type transfers struct {
 	mu     sync.Mutex
 	busy   bool
 	last   time.Time // last transfer begun
@@ -30,7 +30,7 @@ type moves struct {
 // begin reserves the group's one transfer. A transfer that failed may still
 // hang inside raft until its calls time out: a second one then is what wedges
 // raft.
-func (m *moves) begin(rest time.Duration) error {
+func (m *transfers) begin(rest time.Duration) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.busy {
@@ -43,7 +43,7 @@ func (m *moves) begin(rest time.Duration) error {
 	return nil
 }
 
-func (m *moves) end(err error) {
+func (m *transfers) end(err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.busy = false
@@ -53,7 +53,7 @@ func (m *moves) end(err error) {
 }
 
 // due says whether the balancer may move the group.
-func (m *moves) due(now time.Time) bool {
+func (m *transfers) due(now time.Time) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return !m.busy && now.Sub(m.last) >= moveEvery && (m.failed.IsZero() || now.Sub(m.failed) >= restAfter)
@@ -74,11 +74,11 @@ func (g *Group) TransferTo(ctx context.Context, id quota.NodeID) error {
 	if err := g.ready(ctx, i, id); err != nil {
 		return err
 	}
-	if err := g.moves.begin(g.host.cfg.Timing.rpcTimeout() + g.host.cfg.Timing.Election); err != nil {
+	if err := g.transfers.begin(g.host.cfg.Timing.rpcTimeout() + g.host.cfg.Timing.Election); err != nil {
 		return err
 	}
 	err := i.wait(ctx, i.raft.LeadershipTransferToServer(raft.ServerID(id), raft.ServerAddress(id)))
-	g.moves.end(err)
+	g.transfers.end(err)
 	if err != nil {
 		return fmt.Errorf("transfer of group %s to %s: %w", g.opts.Name, id, err)
 	}

@@ -35,22 +35,22 @@ const leadCheck = 250 * time.Millisecond
 // share. Node ids serve as addresses, so a node may move to another machine
 // address without any group noticing.
 type raftTransport struct {
-	net    *transport.Net
-	self   quota.NodeID
-	group  uint32
-	timing Timing
-	beats  *beats
-	in     chan raft.RPC
-	beat   atomic.Pointer[func(raft.RPC)]
+	net         *transport.Net
+	self        quota.NodeID
+	group       uint32
+	timing      Timing
+	batcher     *heartbeatBatcher
+	in          chan raft.RPC
+	onHeartbeat atomic.Pointer[func(raft.RPC)]
 
-	idle    time.Duration          // how often a leader without entries tells the commit index
-	last    atomic.Uint64          // index of the entry that was stored last; 0 if none was
-	telling atomic.Int32           // appends without entries that wait to leave
-	nudged  atomic.Int64           // when heartbeats were asked for last, unix nanoseconds
-	leads   atomic.Pointer[func()] // asks raft whether it leads
+	idle           time.Duration          // how often a leader without entries sends the commit index
+	last           atomic.Uint64          // index of the entry that was stored last; 0 if none was
+	commitsWaiting atomic.Int32           // appends without entries that wait to leave
+	triggered      atomic.Int64           // when heartbeats were asked for last, unix nanoseconds
+	leads          atomic.Pointer[func()] // asks raft whether it leads
 
-	stalled  func() bool // whether the own disk hangs; nil for never
-	confirms *confirms   // told of every answer; nil for nobody
+	stalled   func() bool // whether the own disk hangs; nil for never
+	readIndex *readIndex  // notes every answer; nil for nobody
 
 	// wanted says whether raft still leads in that term, with that member.
 	wanted atomic.Pointer[func(id raft.ServerID, term uint64) bool]
@@ -65,8 +65,8 @@ var (
 	_ raft.WithClose   = (*raftTransport)(nil)
 )
 
-func newTransport(net *transport.Net, b *beats, self quota.NodeID, group uint32, t Timing) *raftTransport {
-	tr := &raftTransport{net: net, beats: b, self: self, group: group, timing: t, in: make(chan raft.RPC)}
+func newTransport(net *transport.Net, batcher *heartbeatBatcher, self quota.NodeID, group uint32, t Timing) *raftTransport {
+	tr := &raftTransport{net: net, batcher: batcher, self: self, group: group, timing: t, in: make(chan raft.RPC)}
 	tr.ctx, tr.cancel = context.WithCancel(context.Background())
 	return tr
 }
@@ -86,12 +86,12 @@ func (t *raftTransport) EncodePeer(_ raft.ServerID, addr raft.ServerAddress) []b
 func (t *raftTransport) DecodePeer(b []byte) raft.ServerAddress { return raft.ServerAddress(b) }
 
 // SetHeartbeatHandler implements raft.Transport.
-func (t *raftTransport) SetHeartbeatHandler(f func(raft.RPC)) { t.beat.Store(&f) }
+func (t *raftTransport) SetHeartbeatHandler(f func(raft.RPC)) { t.onHeartbeat.Store(&f) }
 
 // Close fails the calls under way and those to come.
 func (t *raftTransport) Close() error {
 	t.cancel()
-	t.beats.hurry() // so that no heartbeat keeps raft from ending
+	t.batcher.flushAll() // so that no heartbeat keeps raft from ending
 	return nil
 }
 
@@ -113,7 +113,7 @@ func (t *raftTransport) AppendEntries(id raft.ServerID, _ raft.ServerAddress, ar
 		return err
 	}
 	if len(args.Entries) == 0 {
-		return t.tell(id, args, resp)
+		return t.sendCommitIndex(id, args, resp)
 	}
 	return t.append(id, args, resp)
 }
@@ -121,7 +121,7 @@ func (t *raftTransport) AppendEntries(id raft.ServerID, _ raft.ServerAddress, ar
 // append sends entries, again and again as long as the follower opens its replica.
 func (t *raftTransport) append(id raft.ServerID, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
 	trim(args)
-	number, limit := t.confirms.round(), t.timing.rpcTimeout() // before it is sent
+	number, limit := t.readIndex.round(), t.timing.rpcTimeout() // before it is sent
 	m := &peerv1.Raft{Message: &peerv1.Raft_AppendEntries{AppendEntries: appendOut(args)}}
 	a, err := t.call(id, peerv1.Lane_LANE_DATA, limit, m)
 	for again := awayFirst; isAway(err) && t.pause(again, id, args.Term); again = min(2*again, leadCheck) {
@@ -133,7 +133,7 @@ func (t *raftTransport) append(id raft.ServerID, args *raft.AppendEntriesRequest
 	return t.appended(id, args, resp, a, number)
 }
 
-// appended takes the answer to what was sent in that round of confirmation.
+// appended takes the answer to what was sent in that round of readIndex.
 func (t *raftTransport) appended(id raft.ServerID, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse, a *peerv1.Raft, number uint64) error {
 	r := a.GetAppendEntriesResult()
 	if r == nil {
@@ -143,7 +143,7 @@ func (t *raftTransport) appended(id raft.ServerID, args *raft.AppendEntriesReque
 		RPCHeader: headerIn(r.GetHeader()), Term: r.GetTerm(), LastLog: r.GetLastLog(), Success: r.GetSuccess(), NoRetryBackoff: r.GetNoRetryBackoff(),
 	}
 	if resp.Success && resp.Term == args.Term {
-		t.confirms.note(quota.NodeID(id), args.Term, number)
+		t.readIndex.noteAnswer(quota.NodeID(id), args.Term, number)
 	}
 	return nil
 }
@@ -282,7 +282,7 @@ func (t *raftTransport) pause(d time.Duration, id raft.ServerID, term uint64) bo
 // its own, so a late one never writes into what raft has moved on from.
 func (t *raftTransport) call(id raft.ServerID, lane peerv1.Lane, limit time.Duration, m *peerv1.Raft) (*peerv1.Raft, error) {
 	if err := t.ctx.Err(); err != nil {
-		return nil, err // nothing leaves a replica that was condemned
+		return nil, err // nothing leaves a replica that has failed
 	}
 	m.Group = t.group
 	ctx, cancel := context.WithTimeout(t.ctx, limit)

@@ -32,12 +32,12 @@ func (w *watchdog) note(g *Group, i *instance, err error) {
 	if now.Sub(w.since) > 2*g.host.cfg.Timing.Election {
 		w.since = time.Time{}
 		g.log.Error("a transfer of leadership never ends; restarting this replica")
-		g.host.spawn(func() { g.restart(i) })
+		g.host.spawn(func() { g.replace(i) })
 	}
 }
 
-// restart replaces an instance by a new one above the same files and state.
-func (g *Group) restart(old *instance) {
+// replace replaces an instance by a new one above the same files and state.
+func (g *Group) replace(old *instance) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.closed.Load() || g.cur.Load() != old {
@@ -47,7 +47,7 @@ func (g *Group) restart(old *instance) {
 	old.stop()
 	if err := g.start(true); err != nil {
 		g.log.Error("cannot restart; this replica is out of service", "err", err)
-		g.ill.Store(&illness{err, time.Now()})
-		g.host.spawn(g.revive)
+		g.fault.Store(&fault{err, time.Now()})
+		g.host.spawn(g.restart)
 	}
 }

@@ -11,7 +11,7 @@ import (
 )
 
 // accept takes connections until the listener is closed. How many may wait for
-// their handshake is bounded: see strangers.
+// their handshake is bounded: see unauthConns.
 func (n *Net) accept() {
 	for {
 		nc, err := n.cfg.Listener.Accept()
@@ -28,29 +28,30 @@ func (n *Net) accept() {
 			continue
 		}
 		select {
-		case n.admitting <- struct{}{}:
-			n.take(nc)
+		case n.handshakes <- struct{}{}:
+			n.admit(nc)
 		case <-n.ctx.Done():
 			_ = nc.Close()
 		}
 	}
 }
 
-// take makes a connection a stranger, and evicts another if there is need.
-func (n *Net) take(nc net.Conn) {
-	s := newStranger(nc, time.Now())
-	if old := n.strangers.add(s); old != nil {
-		n.logs.warn(n.log, logEvicted, "too many connections in their handshake; closing one", "from", old.RemoteAddr(), "most", maxStrangers)
+// admit takes an accepted connection into its handshake, and evicts another one if there
+// are too many.
+func (n *Net) admit(nc net.Conn) {
+	s := newUnauthConn(nc, time.Now())
+	if old := n.unauthenticated.add(s); old != nil {
+		n.logs.warn(n.log, logEvicted, "too many connections in their handshake; closing one", "from", old.RemoteAddr(), "most", maxUnauthenticated)
 		old.evicted.Store(true)
 		old.close(nil)
 	}
-	n.wg.Go(func() { n.admit(s) })
+	n.wg.Go(func() { n.serveAccepted(s) })
 }
 
-// admit does the handshake and serves what the connection is for.
-func (n *Net) admit(s *stranger) {
-	c := n.introduce(s)
-	<-n.admitting
+// serveAccepted does the handshake and serves what the connection is for.
+func (n *Net) serveAccepted(s *unauthConn) {
+	c := n.authenticate(s)
+	<-n.handshakes
 	if c == nil {
 		return
 	}
@@ -61,24 +62,24 @@ func (n *Net) admit(s *stranger) {
 	}
 	n.replace(c)
 	if p := n.peer(c.peer); p != nil {
-		p.hurry()
+		p.redialNow()
 	}
 	n.wg.Go(c.writeLoop)
 	c.readLoop(func(f *peerv1.Frame) { n.handleAll(c, f) })
-	n.retire(c)
+	n.forget(c)
 }
 
-// introduce makes a tracked connection of a stranger, nil when it is none of a
-// peer. It is closed then.
-func (n *Net) introduce(s *stranger) *conn {
-	defer n.strangers.remove(s)
+// authenticate returns the tracked connection of a peer, or nil when it is of no peer. It
+// is closed then.
+func (n *Net) authenticate(s *unauthConn) *conn {
+	defer n.unauthenticated.remove(s)
 	if !n.track(s) {
 		return nil
 	}
 	defer n.untrack(s)
-	c, err := n.receive(s)
+	c, err := n.acceptHandshake(s)
 	if err != nil {
-		n.turnedAway(s, err)
+		n.logRefused(s, err)
 		s.close(err)
 		return nil
 	}
@@ -88,9 +89,9 @@ func (n *Net) introduce(s *stranger) *conn {
 	return c
 }
 
-// turnedAway logs why a stranger is not taken. Who says nothing, as probes do,
-// or is not known yet, is no news.
-func (n *Net) turnedAway(s *stranger, err error) {
+// logRefused logs why an unauthenticated connection is refused. A probe that says nothing,
+// and a node that is not known yet, are logged at debug.
+func (n *Net) logRefused(s *unauthConn, err error) {
 	var r *refusedError
 	var t *tlsError
 	kind := logGarbage
@@ -98,7 +99,7 @@ func (n *Net) turnedAway(s *stranger, err error) {
 	case s.evicted.Load() || n.ctx.Err() != nil:
 		return
 	case errors.As(err, &r):
-		kind = logMisfit
+		kind = logMismatch
 	case errors.As(err, &t):
 		kind = logTLS
 	}
@@ -125,7 +126,7 @@ func (n *Net) replace(c *conn) {
 	}
 }
 
-func (n *Net) retire(c *conn) {
+func (n *Net) forget(c *conn) {
 	n.mu.Lock()
 	if key := (inKey{c.peer, c.lane}); n.accepted[key] == c {
 		delete(n.accepted, key)
@@ -136,8 +137,8 @@ func (n *Net) retire(c *conn) {
 // handleAll handles a frame. Answers to heartbeats that came together leave together.
 func (n *Net) handleAll(c *conn, f *peerv1.Frame) {
 	if c.lane == peerv1.Lane_LANE_CONTROL {
-		c.q.hold(true)
-		defer func() { c.q.hold(c.fr.more()) }()
+		c.q.pause(true)
+		defer func() { c.q.pause(c.fr.more()) }()
 	}
 	n.handle(c, f)
 }
@@ -147,7 +148,7 @@ func (n *Net) handle(c *conn, f *peerv1.Frame) {
 	if f.Answer {
 		return // this side asked nothing here
 	}
-	if b := f.GetBeacon(); b != nil && !n.heed(c, b.Leaving) {
+	if b := f.GetBeacon(); b != nil && !n.acceptsBeacon(c, b.Leaving) {
 		return
 	}
 	if f.Id == 0 {
@@ -159,11 +160,11 @@ func (n *Net) handle(c *conn, f *peerv1.Frame) {
 	n.cfg.Handle(c.peer, f, func(a *peerv1.Frame) { once.Do(func() { c.answer(a, id) }) })
 }
 
-// heed says whether a beacon counts. What an earlier life of the peer has left behind in a
+// acceptsBeacon says whether a beacon counts. What an earlier incarnation of the peer has left behind in a
 // connection does not: its goodbye would be taken for that of the process which is here now.
-func (n *Net) heed(c *conn, leaving bool) bool {
+func (n *Net) acceptsBeacon(c *conn, leaving bool) bool {
 	p := n.peer(c.peer)
-	return p != nil && p.heed(c.incarnation, leaving)
+	return p != nil && p.acceptsBeacon(c.incarnation, leaving)
 }
 
 // answer sends an answer. When even that finds no room, the peer reads nothing:

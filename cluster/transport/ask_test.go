@@ -76,22 +76,22 @@ func TestHeldQueue(t *testing.T) {
 			return false
 		}
 	}
-	q.hold(true)
+	q.pause(true)
 	q.push([]byte{1})
 	q.push([]byte{2})
 	if awake() {
 		t.Error("woken while held")
 	}
-	if q.hold(false); !awake() || awake() {
+	if q.pause(false); !awake() || awake() {
 		t.Error("not woken once afterwards")
 	}
 	if q.take(nil); awake() {
 		t.Error("woken by what is gone")
 	}
-	if q.hold(true); awake() {
+	if q.pause(true); awake() {
 		t.Error("woken by nothing")
 	}
-	if q.hold(false); awake() {
+	if q.pause(false); awake() {
 		t.Error("woken with nothing to do")
 	}
 	if q.push([]byte{3}); !awake() {

@@ -20,22 +20,22 @@ const Protocol = 1
 // sender and are refused there.
 const MaxFrame = 16 << 20
 
-// Bounds that protect a node from its peers and from strangers.
+// Bounds that protect a node from its peers and from unauthenticated connections.
 const (
-	maxHello        = 16 << 10         // bytes of the first frame
-	maxQueueBytes   = 32 << 20         // waiting on one connection
-	maxQueueFrames  = 16 << 10         // waiting on one connection
-	maxStrangers    = 256              // accepted connections before their handshake
-	maxAdmitting    = 2 * maxStrangers // of those and the ones just evicted: their goroutines
-	maxSnapshots    = 8                // accepted snapshot connections
-	handshakeLimit  = 5 * time.Second  // from accept or dial to the end of the handshake, TLS included
-	hearLimit       = 2 * time.Second  // from accept to the first byte
-	lingerLimit     = time.Second / 4  // for a fault of TLS to reach the other side
-	writeLimit      = 10 * time.Second // one flush: a peer that reads nothing is gone
-	minBackoff      = 10 * time.Millisecond
-	maxBackoff      = time.Second
-	settledAfter    = time.Second // a connection that lived so long resets the backoff
-	maxRefusalTexts = 16          // distinct refusals remembered per link
+	maxHello           = 16 << 10               // bytes of the first frame
+	maxQueueBytes      = 32 << 20               // waiting on one connection
+	maxQueueFrames     = 16 << 10               // waiting on one connection
+	maxUnauthenticated = 256                    // accepted connections before their handshake
+	maxAdmitting       = 2 * maxUnauthenticated // of those and the ones just evicted: their goroutines
+	maxSnapshots       = 8                      // accepted snapshot connections
+	handshakeLimit     = 5 * time.Second        // from accept or dial to the end of the handshake, TLS included
+	hearLimit          = 2 * time.Second        // from accept to the first byte
+	lingerLimit        = time.Second / 4        // for a fault of TLS to reach the other side
+	writeLimit         = 10 * time.Second       // one flush: a peer that reads nothing is gone
+	minBackoff         = 10 * time.Millisecond
+	maxBackoff         = time.Second
+	settledAfter       = time.Second // a connection that lived so long resets the backoff
+	maxRefusalTexts    = 16          // distinct refusals remembered per link
 )
 
 // Errors of Send, Call and Snapshot.
@@ -51,7 +51,7 @@ var (
 	// ErrTooLarge says that a frame exceeds MaxFrame.
 	ErrTooLarge = errors.New("frame too large")
 	// ErrClosed says that Close was called.
-	ErrClosed = errors.New("wire is closed")
+	ErrClosed = errors.New("transport is closed")
 )
 
 // RemoteError is the fault that a peer answered with. It does not say that the peer did
@@ -72,7 +72,7 @@ const (
 	Up      Event = iota + 1 // both connections stand
 	Down                     // a connection is lost; the peer may live
 	Refused                  // and new ones are refused where it was: it has probably ended, unless what refuses is before it
-	Dead                     // all lives before [Net.EndedBefore] are definitely over
+	Dead                     // all incarnations before [Net.EndedBefore] are definitely over
 	Removed                  // it is no peer any more; whether its process has ended is another question
 )
 
@@ -97,7 +97,7 @@ func (e Event) String() string {
 type Config struct {
 	Cluster     string            // name; nodes of another cluster are refused
 	Self        quota.NodeID      // this node
-	Incarnation quota.Incarnation // this life of the process
+	Incarnation quota.Incarnation // this incarnation of the process
 	Ranges      uint32            // number of ranges; must be equal everywhere
 
 	// Level is the feature level of this node: what it can do.
@@ -107,7 +107,7 @@ type Config struct {
 	// is 0. Connections that stand stay when it rises.
 	Required func() uint32
 
-	// First is the first life of a process with this node's data, which a Hello
+	// First is the first incarnation of a process with this node's data, which a Hello
 	// says; 0 if that is not known.
 	First quota.Incarnation
 	// Returns says what is wrong with a peer that comes with data of that first

@@ -12,7 +12,7 @@
 //	b --control--> a
 //	b --data-----> a
 //
-// Whoever dials, asks; answers come back on the connection of the question.
+// Whoever dials, asks; answers come back on the connection of the request.
 // A snapshot takes a third, short-lived connection, so that a gigabyte of it
 // delays nothing else.
 //
@@ -40,14 +40,14 @@
 // connection is refused at the address where it was: probably its process has
 // ended, so elections may begin, but a proxy, a port forwarder or a firewall before
 // a living process refuses in the same way, so nothing that it holds may be given
-// to others. It is Dead when that is definite: a new life of its process answers,
+// to others. It is Dead when that is definite: a new incarnation of its process answers,
 // or the peer said so itself ([Net.MarkDead]). Neither timeouts nor refusals make a
 // peer Dead.
 //
-// # The book of peers
+// # The peer set
 //
 // Who the peers are, at most [MaxPeers], changes at run time ([Net.SetPeers]).
-// A node that is not in the book is refused with a sentence. For a moment that
+// A node that is not in the peer set is refused with a sentence. For a moment that
 // is so whenever a node joins: it tries again at least once a second, and at
 // once when it is dialed by the one that refused it. A peer that is removed gets
 // one last Removed. A peer that moved is dialed at its new address only when a
@@ -71,11 +71,11 @@
 // does not hold is closed, and logged with the reason, three lines in ten seconds
 // of each kind. Without TLS whoever reaches the port may say to be a peer.
 //
-// # Strangers
+// # Unauthenticated connections
 //
-// An accepted connection is a stranger until its handshake is done: five seconds
+// An accepted connection is unauthenticated until its handshake is done: five seconds
 // in all, two to the first byte. There is room for 256, and the newest is always
-// let in: of the source with most strangers (an address, a /64 of IPv6) the
+// let in: of the source that has most (an address, a /64 of IPv6) the
 // oldest goes that has said nothing, or else the oldest. So peers, who speak at
 // once, get through while thousands of connections say nothing.
 //

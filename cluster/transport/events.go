@@ -7,7 +7,7 @@ import (
 )
 
 // eventQueue passes events from the links, which hold locks, to OnPeer, which
-// may call back. It needs no bound: a link tells at most two per connection.
+// may call back. It needs no bound: a link makes at most two per connection.
 type eventQueue struct {
 	wake chan struct{}
 	mu   sync.Mutex
@@ -19,8 +19,8 @@ type peerEvent struct {
 	e  Event
 }
 
-// tell queues an event. It never blocks.
-func (n *Net) tell(id quota.NodeID, e Event) {
+// notify queues an event. It never blocks.
+func (n *Net) notify(id quota.NodeID, e Event) {
 	n.events.mu.Lock()
 	n.events.list = append(n.events.list, peerEvent{id, e})
 	n.events.mu.Unlock()
@@ -30,7 +30,7 @@ func (n *Net) tell(id quota.NodeID, e Event) {
 	}
 }
 
-// dispatch tells OnPeer, one event at a time, until the Net is closed.
+// dispatch calls OnPeer, one event at a time, until the Net is closed.
 func (n *Net) dispatch() {
 	for {
 		select {

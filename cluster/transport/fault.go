@@ -31,7 +31,7 @@ func (n *Net) SetFault(f func(to quota.NodeID, lane peerv1.Lane) Fault) {
 		return
 	}
 	n.fault.Store(&f)
-	for id, p := range *n.book.Load() {
+	for id, p := range *n.peers.Load() {
 		for _, l := range p.links {
 			if c := l.conn.Load(); c != nil && f(id, l.lane).Cut {
 				c.close(errCut)

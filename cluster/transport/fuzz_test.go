@@ -32,13 +32,13 @@ func accepting(t testing.TB, secure *TLS) *Net {
 	return n
 }
 
-// exchange sends raw to a Net as a stranger would, hangs up, and returns what
+// exchange sends raw to a Net as an unauthenticated connection would, hangs up, and returns what
 // came back. It fails when the Net does not let go of the connection.
 func exchange(t *testing.T, n *Net, raw []byte) []byte {
 	t.Helper()
 	mine, theirs := net.Pipe()
-	n.admitting <- struct{}{}
-	n.take(theirs)
+	n.handshakes <- struct{}{}
+	n.admit(theirs)
 	go func() {
 		_, _ = mine.Write(raw)
 		time.Sleep(time.Millisecond) // an answer may be on its way
@@ -52,7 +52,7 @@ func exchange(t *testing.T, n *Net, raw []byte) []byte {
 	eventually(t, "the connection is let go", func() bool {
 		n.mu.Lock()
 		defer n.mu.Unlock()
-		return len(n.conns) == 0 && len(n.accepted) == 0 && n.strangers.len() == 0 && len(n.admitting) == 0
+		return len(n.conns) == 0 && len(n.accepted) == 0 && n.unauthenticated.len() == 0 && len(n.handshakes) == 0
 	})
 	return back
 }
@@ -117,7 +117,7 @@ func FuzzAcceptTLS(f *testing.F) {
 	n := accepting(f, ca.with(cert))
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		exchange(t, n, raw)
-		if n.LevelOf("x") != 0 || n.peer("x").levelLife != 0 {
+		if n.LevelOf("x") != 0 || n.peer("x").helloIncarnation != 0 {
 			t.Fatal("something was taken for a peer")
 		}
 	})
@@ -144,7 +144,7 @@ func FuzzGreet(f *testing.F) {
 			_, _ = theirs.Write(raw)
 			_ = theirs.Close()
 		}()
-		c, err := n.greet(t.Context(), mine, "x", control)
+		c, err := n.dialHandshake(t.Context(), mine, "x", control)
 		_ = mine.Close()
 		if err != nil {
 			return

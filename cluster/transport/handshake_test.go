@@ -33,7 +33,7 @@ func TestHandshakeRefusals(t *testing.T) {
 		{"protocol", func(h *peerv1.Hello) { h.Protocol = 7 }, `protocol: node "b" speaks 1, you speak 7`},
 		{"cluster", func(h *peerv1.Hello) { h.Cluster = "prod" }, `cluster: node "b" is in "test", you are in "prod"`},
 		{"target", func(h *peerv1.Hello) { h.To = "c" }, `target: this is node "b", you asked for "c"`},
-		{"stranger", func(h *peerv1.Hello) { h.From = "eve" }, `sender: node "b" does not know a node "eve"`},
+		{"unknown node", func(h *peerv1.Hello) { h.From = "eve" }, `sender: node "b" does not know a node "eve"`},
 		{"ranges", func(h *peerv1.Hello) { h.Ranges = 64 }, `ranges: node "b" has 16, you have 64`},
 		{"lane", func(h *peerv1.Hello) { h.Lane = 0 }, `lane: node "b" knows control, data and snapshot, you sent 0`},
 	}

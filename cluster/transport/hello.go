@@ -27,12 +27,12 @@ type refusedError struct{ text string }
 
 func (e *refusedError) Error() string { return "refused: " + e.text }
 
-// unknownSender begins the refusal of a node that is not in the book.
+// unknownSender begins the refusal of a node that is not in the peer set.
 const unknownSender = "sender: "
 
-// Stranger reports whether a refusal, as [Net.Refusal] tells it, says that the peer
+// UnknownSender reports whether a refusal, as [Net.Refusal] tells it, says that the peer
 // does not know this node.
-func Stranger(refusal string) bool { return strings.HasPrefix(refusal, unknownSender) }
+func UnknownSender(refusal string) bool { return strings.HasPrefix(refusal, unknownSender) }
 
 // logLevel is below Error for a node that is not known: for a moment that is so
 // whenever one joins.
@@ -53,8 +53,8 @@ func (n *Net) hello(to quota.NodeID, lane peerv1.Lane) *peerv1.Hello {
 	}
 }
 
-// greet is the dialer's side of the handshake.
-func (n *Net) greet(ctx context.Context, nc net.Conn, to quota.NodeID, lane peerv1.Lane) (*conn, error) {
+// dialHandshake is the dialer's side of the handshake.
+func (n *Net) dialHandshake(ctx context.Context, nc net.Conn, to quota.NodeID, lane peerv1.Lane) (*conn, error) {
 	_ = nc.SetDeadline(time.Now().Add(handshakeLimit))
 	sh, err := n.cfg.TLS.dial(ctx, nc, to)
 	if err != nil {
@@ -77,7 +77,7 @@ func (n *Net) greet(ctx context.Context, nc net.Conn, to quota.NodeID, lane peer
 	if answer.Refused != "" {
 		return nil, &refusedError{cut(answer.Refused, maxSentence)}
 	}
-	if text := cmp.Or(n.misfit(answer), n.past(answer)); text != "" {
+	if text := cmp.Or(n.mismatch(answer), n.outdated(answer)); text != "" {
 		return nil, &refusedError{"by this side: " + text}
 	}
 	if answer.From != string(to) {
@@ -88,9 +88,9 @@ func (n *Net) greet(ctx context.Context, nc net.Conn, to quota.NodeID, lane peer
 	return newConn(n, sh.Conn, fr, answer), nil
 }
 
-// receive is the acceptor's side of the handshake. Garbage is not answered; a
+// acceptHandshake is the acceptor's side of the handshake. Garbage is not answered; a
 // Hello that does not fit is answered with what is wrong.
-func (n *Net) receive(s *stranger) (*conn, error) {
+func (n *Net) acceptHandshake(s *unauthConn) (*conn, error) {
 	sh, err := n.cfg.TLS.accept(n.ctx, s)
 	if err != nil {
 		return nil, err
@@ -103,8 +103,8 @@ func (n *Net) receive(s *stranger) (*conn, error) {
 	answer := n.hello(quota.NodeID(h.From), h.Lane)
 	if err := sh.belongsTo(quota.NodeID(h.From), "the hello says"); err != nil {
 		answer.Refused = strings.ToValidUTF8(cut(err.Error(), maxSentence), "?")
-	} else if answer.Refused = n.misfit(h); answer.Refused == "" {
-		answer.Refused = cmp.Or(n.past(h), n.twin(h))
+	} else if answer.Refused = n.mismatch(h); answer.Refused == "" {
+		answer.Refused = cmp.Or(n.outdated(h), n.duplicate(h))
 	}
 	if err := writeMessage(sh, answer); err != nil {
 		return nil, fmt.Errorf("answer hello: %w", err)
@@ -117,8 +117,8 @@ func (n *Net) receive(s *stranger) (*conn, error) {
 	return newConn(n, sh.Conn, fr, h), nil
 }
 
-// misfit says what in the other side's Hello does not fit, or "".
-func (n *Net) misfit(h *peerv1.Hello) string {
+// mismatch says what in the other side's Hello does not fit, or "".
+func (n *Net) mismatch(h *peerv1.Hello) string {
 	c := &n.cfg
 	switch {
 	case h.Protocol != Protocol:
@@ -139,30 +139,30 @@ func (n *Net) misfit(h *peerv1.Hello) string {
 	return c.Returns(quota.NodeID(h.From), quota.Incarnation(h.FirstIncarnation))
 }
 
-// past says that a later process of the sender's name has been connected, or "". This one
+// outdated says that a later process of the sender's name has been connected, or "". This one
 // has been taken for ended since; without a word it would try for ever.
-func (n *Net) past(h *peerv1.Hello) string {
+func (n *Net) outdated(h *peerv1.Hello) string {
 	p := n.peer(quota.NodeID(h.From))
 	if p == nil {
 		return ""
 	}
-	if life, _, _ := p.standingLife(); quota.Incarnation(h.Incarnation) >= life {
+	if current, _, _ := p.current(); quota.Incarnation(h.Incarnation) >= current {
 		return ""
 	}
 	return fmt.Sprintf("incarnation: a process of node %q that was started later has been connected to node %q; a data directory is for one process, and no copy of it may run: stop both, and start the one that is to stay",
 		clip(h.From), n.cfg.Self)
 }
 
-// twin says that another process of the sender's name is connected, or "". Whoever was
+// duplicate says that another process of the sender's name is connected, or "". Whoever was
 // there first stays: a copied data directory would vote twice. A process that has
 // died is not connected any more, as soon as its machine or TCP's timeout says so.
-func (n *Net) twin(h *peerv1.Hello) string {
+func (n *Net) duplicate(h *peerv1.Hello) string {
 	p := n.peer(quota.NodeID(h.From))
 	if p == nil {
 		return ""
 	}
-	life, addr, up := p.standingLife()
-	if !up || life == quota.Incarnation(h.Incarnation) {
+	current, addr, up := p.current()
+	if !up || current == quota.Incarnation(h.Incarnation) {
 		return ""
 	}
 	return fmt.Sprintf("duplicate: another process is node %q, at %s, and node %q is connected to it; a data directory is for one process, and no copy of it may run: stop this one or that",

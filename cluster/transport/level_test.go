@@ -45,7 +45,7 @@ func TestLevels(t *testing.T) {
 	}
 }
 
-// TestReturns: who comes with data of another first life is refused by whoever knows,
+// TestReturns: who comes with data of another first incarnation is refused by whoever knows,
 // and is told why.
 func TestReturns(t *testing.T) {
 	const why = `data: "b" had others`
@@ -59,7 +59,7 @@ func TestReturns(t *testing.T) {
 	}
 	b := func(first quota.Incarnation) func(*Config) { return func(c *Config) { c.First = first } }
 	one, _ := pair(t, knows, b(8))
-	if got := one.FirstOf("b"); got != 8 {
+	if got := one.FirstIncarnationOf("b"); got != 8 {
 		t.Errorf("b said %d", got)
 	}
 	if got := one.Refusal("b"); got != "" {

@@ -12,25 +12,25 @@ import (
 	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
 )
 
-var errNewLife = errors.New("the peer has restarted")
+var errRestarted = errors.New("the peer has restarted")
 
-// link keeps one connection to a peer standing: dial, greet, serve, again.
+// link keeps one connection to a peer standing: dial, handshake, serve, again.
 type link struct {
 	peer *peer
 	slot int
 	lane peerv1.Lane
 	conn atomic.Pointer[conn] // nil while none stands
-	poke chan struct{}        // try again now
+	wake chan struct{}        // try again now
 
 	giveUp atomic.Pointer[context.CancelFunc] // ends the attempt under way
 
-	told    map[string]bool // refusals already logged
-	unknown time.Time       // when the peer first did not know this node; zero if it does
-	logs    logLimit
+	logged       map[string]bool // refusals already logged
+	unknownSince time.Time       // when the peer first did not know this node; zero if it does
+	logs         logLimit
 }
 
 // run dials until the context ends. The first redial after a loss is
-// immediate: it tells a process that has probably ended (refused) from a broken path (timeout). A
+// immediate: it distinguishes a process that has probably ended (refused) from a broken path (timeout). A
 // peer that takes connections and drops them at once is tried more and more
 // slowly.
 func (l *link) run(ctx context.Context) {
@@ -46,7 +46,7 @@ func (l *link) run(ctx context.Context) {
 		start := time.Now()
 		l.serve(c, addr)
 		if time.Since(start) >= settledAfter {
-			attempt, l.told = -1, nil
+			attempt, l.logged = -1, nil
 		}
 	}
 }
@@ -58,7 +58,7 @@ func (l *link) wait(ctx context.Context, attempt int) bool {
 	defer t.Stop()
 	select {
 	case <-t.C:
-	case <-l.poke:
+	case <-l.wake:
 	case <-ctx.Done():
 		return false
 	}
@@ -81,17 +81,17 @@ func (l *link) connect(ctx context.Context) (addr string, c *conn, err error) {
 	// The handshake must end when the attempt does, not only at its own deadline.
 	stop := context.AfterFunc(ctx, func() { _ = nc.Close() })
 	defer stop()
-	c, err = n.greet(ctx, nc, l.peer.id, l.lane)
+	c, err = n.dialHandshake(ctx, nc, l.peer.id, l.lane)
 	if err != nil {
 		_ = nc.Close()
 	}
 	return addr, c, err
 }
 
-// hurry makes the link try again at once.
-func (l *link) hurry() {
+// redialNow makes the link try again at once.
+func (l *link) redialNow() {
 	select {
-	case l.poke <- struct{}{}:
+	case l.wake <- struct{}{}:
 	default:
 	}
 }
@@ -105,14 +105,14 @@ func (l *link) failed(addr string, err error) {
 	if errors.As(err, &r) {
 		l.peer.noteRefusal(r.text)
 	}
-	if r != nil && l.early(r) {
+	if r != nil && l.mayBeJoining(r) {
 		return
 	}
-	if r != nil && !l.told[r.text] && len(l.told) < maxRefusalTexts {
-		if l.told == nil {
-			l.told = map[string]bool{}
+	if r != nil && !l.logged[r.text] && len(l.logged) < maxRefusalTexts {
+		if l.logged == nil {
+			l.logged = map[string]bool{}
 		}
-		l.told[r.text] = true
+		l.logged[r.text] = true
 		l.peer.net.log.Log(context.Background(), r.logLevel(), "peer does not take this node",
 			"peer", l.peer.id, "addr", addr, "lane", l.lane, "reason", r.text)
 		return
@@ -128,15 +128,15 @@ func (l *link) failed(addr string, err error) {
 // worth a warning: a node that joins may dial before the peer has heard of it.
 const unknownGrace = 2 * time.Second
 
-// early says whether a refusal may be that of a peer that will know this node in a moment.
-func (l *link) early(r *refusedError) bool {
+// mayBeJoining says whether a refusal may be that of a peer that will know this node in a moment.
+func (l *link) mayBeJoining(r *refusedError) bool {
 	if !strings.HasPrefix(r.text, unknownSender) {
 		return false
 	}
-	if l.unknown.IsZero() {
-		l.unknown = time.Now()
+	if l.unknownSince.IsZero() {
+		l.unknownSince = time.Now()
 	}
-	return time.Since(l.unknown) < unknownGrace
+	return time.Since(l.unknownSince) < unknownGrace
 }
 
 // serve runs a connection until it ends.
@@ -147,7 +147,7 @@ func (l *link) serve(c *conn, addr string) {
 	}
 	defer n.untrack(c)
 	l.conn.Store(c)
-	l.unknown = time.Time{}
+	l.unknownSince = time.Time{}
 	if err := l.peer.linkUp(l.slot, c.incarnation, addr); err != nil {
 		c.close(err)
 	}

@@ -17,12 +17,12 @@ const (
 type logKind int
 
 const (
-	logAccept  logKind = iota // accepting fails
-	logEvicted                // too many strangers
-	logTLS                    // TLS fails
-	logGarbage                // no hello comes
-	logMisfit                 // the hello does not fit
-	logKinds                  // how many there are
+	logAccept   logKind = iota // accepting fails
+	logEvicted                 // too many unauthenticated connections
+	logTLS                     // TLS fails
+	logGarbage                 // no hello comes
+	logMismatch                // the hello does not fit
+	logKinds                   // how many there are
 )
 
 // logLimit counts lines. Its zero value is ready for use.

@@ -59,7 +59,7 @@ func TestRefusingPeerIsNoDeadOne(t *testing.T) {
 	if n := a.seen("b", Refused); n != 1 || a.seen("b", Dead) != 0 || a.EndedBefore("b") != 1 {
 		t.Fatalf("told Refused %d times, Dead %d times, lives ended before %d", n, a.seen("b", Dead), a.EndedBefore("b"))
 	}
-	// The same node comes back as a new life, and ends again.
+	// The same node comes back as a new incarnation, and ends again.
 	b2 := start(t, listen(t, b.addr), "b", map[quota.NodeID]string{"a": a.addr}, func(c *Config) { c.Incarnation = 2 })
 	eventually(t, "b is up again", func() bool { return a.Connected("b") && b2.Connected("a") })
 	if a.seen("b", Dead) != 1 || a.EndedBefore("b") != 2 {

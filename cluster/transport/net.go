@@ -15,17 +15,17 @@ import (
 type Net struct {
 	cfg   Config
 	log   *slog.Logger
-	book  atomic.Pointer[book] // replaced under mu
+	peers atomic.Pointer[peerSet] // replaced under mu
 	fault atomic.Pointer[func(quota.NodeID, peerv1.Lane) Fault]
 
 	ctx    context.Context
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
 
-	strangers strangers     // accepted connections without a handshake
-	admitting chan struct{} // a slot per goroutine that serves one
-	snapshots chan struct{} // a slot per accepted snapshot
-	logs      logLimit
+	unauthenticated unauthConns   // accepted connections without a handshake
+	handshakes      chan struct{} // a slot per goroutine that serves one
+	snapshots       chan struct{} // a slot per accepted snapshot
+	logs            logLimit
 
 	mu       sync.Mutex
 	started  bool
@@ -47,21 +47,21 @@ type inKey struct {
 // handlers may be wired to what is built on top of it.
 func New(cfg Config) (*Net, error) {
 	if err := cfg.validate(); err != nil {
-		return nil, fmt.Errorf("wire: %w", err)
+		return nil, fmt.Errorf("transport: %w", err)
 	}
 	cfg.fill()
 	n := &Net{
 		cfg: cfg, log: cfg.Logger,
-		admitting: make(chan struct{}, maxAdmitting), snapshots: make(chan struct{}, maxSnapshots),
+		handshakes: make(chan struct{}, maxAdmitting), snapshots: make(chan struct{}, maxSnapshots),
 		conns: map[closer]struct{}{}, accepted: map[inKey]*conn{},
 	}
 	n.ctx, n.cancel = context.WithCancel(context.Background())
 	n.events.wake = make(chan struct{}, 1)
-	peers := book{}
+	peers := peerSet{}
 	for id, addr := range cfg.Peers {
 		peers[id] = newPeer(n, id, addr)
 	}
-	n.book.Store(&peers)
+	n.peers.Store(&peers)
 	return n, nil
 }
 
@@ -75,13 +75,13 @@ func (n *Net) Start() {
 	n.started = true
 	n.wg.Go(n.dispatch)
 	n.wg.Go(n.accept)
-	for _, p := range *n.book.Load() {
+	for _, p := range *n.peers.Load() {
 		n.dial(p)
 	}
 }
 
 // Close ends all connections without a goodbye and waits for every goroutine,
-// so also for handlers that still run. It tells no events.
+// so also for handlers that still run. It makes no events.
 func (n *Net) Close() error {
 	n.mu.Lock()
 	first := !n.closed
@@ -106,14 +106,14 @@ func (n *Net) Close() error {
 // track makes Close end c, and the removal of its peer. False when that has
 // happened already: c is closed then.
 func (n *Net) track(c closer) bool {
-	err := n.enlist(c)
+	err := n.add(c)
 	if err != nil {
 		c.close(err)
 	}
 	return err == nil
 }
 
-func (n *Net) enlist(c closer) error {
+func (n *Net) add(c closer) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.closed {
@@ -139,7 +139,7 @@ func (n *Net) connTo(to quota.NodeID, lane peerv1.Lane) (*conn, error) {
 	}
 	l := p.link(lane)
 	if l == nil {
-		return nil, fmt.Errorf("wire: no frames travel on lane %v", lane)
+		return nil, fmt.Errorf("transport: no frames travel on lane %v", lane)
 	}
 	c := l.conn.Load()
 	if c == nil {
@@ -166,11 +166,11 @@ func (n *Net) Connected(id quota.NodeID) bool {
 }
 
 // LevelOf returns the feature level that the peer said in its last handshake,
-// whoever dialed; 0 for a peer that has not connected in this life of this process, and
+// whoever dialed; 0 for a peer that has not connected in this incarnation of this process, and
 // one that is not known.
 func (n *Net) LevelOf(id quota.NodeID) uint32 {
 	if p := n.peer(id); p != nil {
-		level, _ := p.said()
+		level, _ := p.levelAndFirst()
 		return level
 	}
 	return 0
@@ -185,20 +185,20 @@ func (n *Net) PackedOf(id quota.NodeID) uint32 {
 	return 0
 }
 
-// FirstOf returns the first life of a process with the peer's data, as it said in
+// FirstIncarnationOf returns the first incarnation of a process with the peer's data, as it said in
 // its last handshake; 0 where LevelOf is.
-func (n *Net) FirstOf(id quota.NodeID) quota.Incarnation {
+func (n *Net) FirstIncarnationOf(id quota.NodeID) quota.Incarnation {
 	if p := n.peer(id); p != nil {
-		_, first := p.said()
+		_, first := p.levelAndFirst()
 		return first
 	}
 	return 0
 }
 
-// LifeOf returns the peer's incarnation, as it said in its last handshake; 0 where LevelOf is.
-func (n *Net) LifeOf(id quota.NodeID) quota.Incarnation {
+// IncarnationOf returns the peer's incarnation, as it said in its last handshake; 0 where LevelOf is.
+func (n *Net) IncarnationOf(id quota.NodeID) quota.Incarnation {
 	if p := n.peer(id); p != nil {
-		return p.life()
+		return p.lastIncarnation()
 	}
 	return 0
 }
@@ -232,7 +232,7 @@ func (n *Net) WaitConnected(ctx context.Context, id quota.NodeID) error {
 	}
 }
 
-// EndedBefore returns the first life of the peer that may still go on: all before it are
+// EndedBefore returns the first incarnation of the peer that may still go on: all before it are
 // definitely over, because a later one answered or the peer announced its end. 0 is
 // that none is known to be, and for a peer that is not known.
 func (n *Net) EndedBefore(id quota.NodeID) quota.Incarnation {

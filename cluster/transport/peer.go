@@ -20,30 +20,30 @@ type peer struct {
 	ctx    context.Context // ends with the Net, or when the peer is removed
 	cancel context.CancelFunc
 
-	mu          sync.Mutex
-	standing    [2]bool // per link
-	up          bool    // both stand, and not marked dead
-	seen        bool    // was up in the life that is known
-	refusing    bool    // Refused was told and it has not been up since
-	dead        bool    // Dead was told and it has not been up since
-	endedBefore quota.Incarnation
-	upCh        chan struct{} // closed while up
-	incarnation quota.Incarnation
-	lastAddr    string // at which it was connected last
-	removed     bool   // nothing more is told
-	level       uint32 // said in its last handshake
-	first       quota.Incarnation
-	levelLife   quota.Incarnation // that said so
-	packed      atomic.Uint32     // form that it reads, likewise
-	refusal     string            // why a connection was not taken, the last time
+	mu               sync.Mutex
+	standing         [2]bool // per link
+	up               bool    // both stand, and not marked dead
+	seen             bool    // was up in the life that is known
+	refusing         bool    // Refused was told and it has not been up since
+	dead             bool    // Dead was told and it has not been up since
+	endedBefore      quota.Incarnation
+	upCh             chan struct{} // closed while up
+	incarnation      quota.Incarnation
+	lastAddr         string // at which it was connected last
+	removed          bool   // nothing more is told
+	level            uint32 // said in its last handshake
+	first            quota.Incarnation
+	helloIncarnation quota.Incarnation // that said so
+	packed           atomic.Uint32     // form that it reads, likewise
+	refusal          string            // why a connection was not taken, the last time
 }
 
 func newPeer(n *Net, id quota.NodeID, addr string) *peer {
 	p := &peer{net: n, id: id, upCh: make(chan struct{})}
 	p.addr.Store(&addr)
 	p.ctx, p.cancel = context.WithCancel(n.ctx)
-	p.links[0] = &link{peer: p, slot: 0, lane: peerv1.Lane_LANE_CONTROL, poke: make(chan struct{}, 1)}
-	p.links[1] = &link{peer: p, slot: 1, lane: peerv1.Lane_LANE_DATA, poke: make(chan struct{}, 1)}
+	p.links[0] = &link{peer: p, slot: 0, lane: peerv1.Lane_LANE_CONTROL, wake: make(chan struct{}, 1)}
+	p.links[1] = &link{peer: p, slot: 1, lane: peerv1.Lane_LANE_DATA, wake: make(chan struct{}, 1)}
 	return p
 }
 
@@ -58,59 +58,59 @@ func (p *peer) link(lane peerv1.Lane) *link {
 	return nil
 }
 
-// linkUp says that a link stands, to the given life of the peer, at an address.
-// The error says that it must not: this life is known to be over, or the peer
+// linkUp says that a link stands, to the given incarnation of the peer, at an address.
+// The error says that it must not: this incarnation is known to be over, or the peer
 // has been removed.
-func (p *peer) linkUp(slot int, life quota.Incarnation, addr string) error {
+func (p *peer) linkUp(slot int, incarnation quota.Incarnation, addr string) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
 	case p.removed:
 		return errRemoved
-	case life < p.incarnation:
-		return errNewLife
+	case incarnation < p.incarnation:
+		return errRestarted
 	}
 	p.lastAddr, p.refusal = addr, ""
-	if life > p.incarnation {
-		p.newLife(slot, life)
+	if incarnation > p.incarnation {
+		p.restarted(slot, incarnation)
 	}
 	p.standing[slot] = true
-	p.rise()
+	p.setUpIfStanding()
 	return nil
 }
 
-// newLife ends the earlier life: its process is definitely gone, and so is the
+// restarted ends the earlier incarnation: its process is definitely gone, and so is the
 // other link, whatever the kernel still thinks of it.
-func (p *peer) newLife(slot int, life quota.Incarnation) {
-	p.endedBefore = max(p.endedBefore, life)
+func (p *peer) restarted(slot int, incarnation quota.Incarnation) {
+	p.endedBefore = max(p.endedBefore, incarnation)
 	if p.seen {
-		p.die()
+		p.setDead()
 	}
-	p.notUp()
-	p.incarnation, p.seen = life, false
+	p.setNotUp()
+	p.incarnation, p.seen = incarnation, false
 	other := 1 - slot
 	p.standing[other] = false
-	if c := p.links[other].conn.Load(); c != nil && c.incarnation != life {
-		c.close(errNewLife)
+	if c := p.links[other].conn.Load(); c != nil && c.incarnation != incarnation {
+		c.close(errRestarted)
 	}
 }
 
-// linkDown says that a link to the given life of the peer is lost.
-func (p *peer) linkDown(slot int, life quota.Incarnation) {
+// linkDown says that a link to the given incarnation of the peer is lost.
+func (p *peer) linkDown(slot int, incarnation quota.Incarnation) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if life != p.incarnation {
-		return // of an earlier life, which is over already
+	if incarnation != p.incarnation {
+		return // of an earlier incarnation, which is over already
 	}
 	p.standing[slot] = false
-	if p.notUp() && !p.removed {
-		p.net.tell(p.id, Down)
+	if p.setNotUp() && !p.removed {
+		p.net.notify(p.id, Down)
 	}
 }
 
-// notUp takes back that the peer is up; false when it was not. The caller
+// setNotUp takes back that the peer is up; false when it was not. The caller
 // holds mu.
-func (p *peer) notUp() bool {
+func (p *peer) setNotUp() bool {
 	was := p.up
 	if was {
 		p.up = false
@@ -129,19 +129,19 @@ func (p *peer) refused(addr string) {
 	if !p.seen || addr != p.lastAddr || p.removed {
 		return
 	}
-	p.notUp()
+	p.setNotUp()
 	if !p.refusing && !p.dead {
 		p.refusing = true
-		p.net.tell(p.id, Refused)
+		p.net.notify(p.id, Refused)
 	}
 }
 
-// die tells Dead once. The caller holds mu.
-func (p *peer) die() {
-	p.notUp()
+// setDead reports Dead once. The caller holds mu.
+func (p *peer) setDead() {
+	p.setNotUp()
 	if !p.dead && !p.removed {
 		p.dead = true
-		p.net.tell(p.id, Dead)
+		p.net.notify(p.id, Dead)
 	}
 }
 
@@ -149,55 +149,55 @@ func (p *peer) markDead() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.endedBefore = max(p.endedBefore, p.newest()+1)
-	p.die()
+	p.setDead()
 }
 
-// heed says whether what that life says counts. A life that goes on speaking after it was
+// acceptsBeacon says whether what that incarnation says counts. An incarnation that goes on speaking after it was
 // taken for dead is up, as both connections to it stand: nothing else would tell.
-func (p *peer) heed(life quota.Incarnation, leaving bool) bool {
+func (p *peer) acceptsBeacon(incarnation quota.Incarnation, leaving bool) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if life < p.newest() {
+	if incarnation < p.newest() {
 		return false
 	}
-	if !leaving && life == p.incarnation {
-		p.rise()
+	if !leaving && incarnation == p.incarnation {
+		p.setUpIfStanding()
 	}
 	return true
 }
 
-// newest is the newest life of the peer that has shaken hands, whoever dialed. The caller holds mu.
-func (p *peer) newest() quota.Incarnation { return max(p.incarnation, p.levelLife) }
+// newest is the newest incarnation of the peer that has shaken hands, whoever dialed. The caller holds mu.
+func (p *peer) newest() quota.Incarnation { return max(p.incarnation, p.helloIncarnation) }
 
-// rise tells Up when both links stand. The caller holds mu.
-func (p *peer) rise() {
+// setUpIfStanding reports Up when both links stand. The caller holds mu.
+func (p *peer) setUpIfStanding() {
 	if p.standing[0] && p.standing[1] && !p.up && !p.removed {
 		p.up, p.seen, p.refusing, p.dead = true, true, false, false
 		close(p.upCh)
-		p.net.tell(p.id, Up)
+		p.net.notify(p.id, Up)
 	}
 }
 
-// noteHello remembers what the newest life that has shaken hands says of itself.
+// noteHello remembers what the newest incarnation that has shaken hands says of itself.
 func (p *peer) noteHello(h *peerv1.Hello) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if life := quota.Incarnation(h.Incarnation); life >= p.levelLife {
-		p.level, p.levelLife, p.first = h.Level, life, quota.Incarnation(h.FirstIncarnation)
+	if incarnation := quota.Incarnation(h.Incarnation); incarnation >= p.helloIncarnation {
+		p.level, p.helloIncarnation, p.first = h.Level, incarnation, quota.Incarnation(h.FirstIncarnation)
 		p.packed.Store(h.Packed)
 	}
 }
 
-func (p *peer) said() (level uint32, first quota.Incarnation) {
+func (p *peer) levelAndFirst() (level uint32, first quota.Incarnation) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.level, p.first
 }
 
-func (p *peer) life() quota.Incarnation {
+func (p *peer) lastIncarnation() quota.Incarnation {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.levelLife
+	return p.helloIncarnation
 }
 
 func (p *peer) noteRefusal(text string) {
@@ -212,8 +212,8 @@ func (p *peer) lastRefusal() string {
 	return p.refusal
 }
 
-// standingLife is which life of the peer is connected, and where.
-func (p *peer) standingLife() (life quota.Incarnation, addr string, up bool) {
+// current returns which incarnation of the peer is connected, and where.
+func (p *peer) current() (incarnation quota.Incarnation, addr string, up bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.incarnation, p.lastAddr, p.up
@@ -232,10 +232,10 @@ func (p *peer) whenUp() <-chan struct{} {
 	return p.upCh
 }
 
-// hurry makes the links try again at once: the peer has just shown that it
-// lives.
-func (p *peer) hurry() {
+// redialNow makes the links try again at once: the peer has just shown that it
+// is there.
+func (p *peer) redialNow() {
 	for _, l := range p.links {
-		l.hurry()
+		l.redialNow()
 	}
 }

@@ -10,7 +10,7 @@ type queue struct {
 
 	mu     sync.Mutex
 	items  [][]byte
-	held   bool // the writer is not woken yet
+	paused bool // the writer is not woken yet
 	frames int  // items and those being written
 	bytes  int
 }
@@ -31,30 +31,30 @@ func (q *queue) push(batch ...[]byte) (taken int) {
 		q.bytes += len(b)
 		taken++
 	}
-	held := q.held
+	held := q.paused
 	q.mu.Unlock()
 	if taken > 0 && !held {
-		q.rouse()
+		q.wakeWriter()
 	}
 	return taken
 }
 
-func (q *queue) rouse() {
+func (q *queue) wakeWriter() {
 	select {
 	case q.wake <- struct{}{}:
 	default:
 	}
 }
 
-// hold keeps frames from waking the writer until it is taken back.
-func (q *queue) hold(on bool) {
+// pause keeps frames from waking the writer until it is taken back.
+func (q *queue) pause(on bool) {
 	q.mu.Lock()
-	was := q.held
-	q.held = on
+	was := q.paused
+	q.paused = on
 	waits := len(q.items) > 0
 	q.mu.Unlock()
 	if was && !on && waits {
-		q.rouse()
+		q.wakeWriter()
 	}
 }
 

@@ -73,50 +73,50 @@ func isAlert(err error) bool {
 	return errors.As(err, &op) && op.Op == "remote error"
 }
 
-// shaken is a connection that TLS has been agreed on, if there is to be any.
-type shaken struct {
+// secureConn is a connection that TLS has been agreed on, if there is to be any.
+type secureConn struct {
 	net.Conn
 	tls *TLS // nil: plain
 }
 
 // accept does the server's side of the TLS handshake.
-func (t *TLS) accept(ctx context.Context, nc net.Conn) (shaken, error) {
+func (t *TLS) accept(ctx context.Context, nc net.Conn) (secureConn, error) {
 	if t == nil {
-		return shaken{nc, nil}, nil
+		return secureConn{nc, nil}, nil
 	}
 	cfg, err := serverConfig(t.Server())
 	if err != nil {
-		return shaken{}, &tlsError{err, true}
+		return secureConn{}, &tlsError{err, true}
 	}
-	return t.shake(ctx, tls.Server(nc, cfg))
+	return t.handshake(ctx, tls.Server(nc, cfg))
 }
 
 // dial does the client's side of it.
-func (t *TLS) dial(ctx context.Context, nc net.Conn, to quota.NodeID) (shaken, error) {
+func (t *TLS) dial(ctx context.Context, nc net.Conn, to quota.NodeID) (secureConn, error) {
 	if t == nil {
-		return shaken{nc, nil}, nil
+		return secureConn{nc, nil}, nil
 	}
 	cfg, err := clientConfig(t.Client(to))
 	if err != nil {
-		return shaken{}, &tlsError{err, true}
+		return secureConn{}, &tlsError{err, true}
 	}
-	return t.shake(ctx, tls.Client(nc, cfg))
+	return t.handshake(ctx, tls.Client(nc, cfg))
 }
 
-func (t *TLS) shake(ctx context.Context, nc *tls.Conn) (shaken, error) {
+func (t *TLS) handshake(ctx context.Context, nc *tls.Conn) (secureConn, error) {
 	err := nc.HandshakeContext(ctx)
 	switch {
 	case err == nil:
-		return shaken{nc, t}, nil
+		return secureConn{nc, t}, nil
 	case ctx.Err() != nil: // ended by this side
-		return shaken{}, ctx.Err()
+		return secureConn{}, ctx.Err()
 	}
-	return shaken{}, t.fault(err)
+	return secureConn{}, t.fault(err)
 }
 
 // belongsTo returns an error unless the other side has shown the certificate of
 // the node id, which is said to be so by whom.
-func (s shaken) belongsTo(id quota.NodeID, whom string) error {
+func (s secureConn) belongsTo(id quota.NodeID, whom string) error {
 	if s.tls == nil {
 		return nil
 	}

@@ -334,7 +334,7 @@ func TestGarbageOnTLS(t *testing.T) {
 			eventually(t, "one line is logged", func() bool {
 				return strings.Count(log.String(), "level=WARN msg=\"connection not taken\"") == 1 && strings.Contains(log.String(), "TLS: ")
 			})
-			eventually(t, "nothing is left", func() bool { return b.strangers.len() == 0 && len(b.admitting) == 0 })
+			eventually(t, "nothing is left", func() bool { return b.unauthenticated.len() == 0 && len(b.handshakes) == 0 })
 		})
 	}
 }

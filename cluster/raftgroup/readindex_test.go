@@ -20,7 +20,7 @@ func TestConfirmCountsOnlyNewAnswers(t *testing.T) {
 	c := newCluster(t, 1, nil)
 	var lead *member
 	c.eventually(5*time.Second, "a leader", func() bool { lead = c.leader(0); return lead != nil })
-	if err := lead.groups[0].Confirm(within(t, patience)); err != nil {
+	if err := lead.groups[0].ConfirmLeadership(within(t, patience)); err != nil {
 		t.Fatal(err)
 	}
 	for _, m := range c.members {
@@ -31,7 +31,7 @@ func TestConfirmCountsOnlyNewAnswers(t *testing.T) {
 	for i := range 12 {
 		time.Sleep(time.Duration(i) * 7 * time.Millisecond) // somewhere between two heartbeats
 		start := time.Now()
-		if err := lead.groups[0].Confirm(within(t, patience)); err != nil {
+		if err := lead.groups[0].ConfirmLeadership(within(t, patience)); err != nil {
 			t.Fatal(err)
 		}
 		if took := time.Since(start); took < delay {
@@ -49,7 +49,7 @@ func TestConfirmNeedsAQuorum(t *testing.T) {
 		if m == lead {
 			continue
 		}
-		if err := m.groups[0].Confirm(within(t, patience)); !errors.Is(err, ErrNotLeader) {
+		if err := m.groups[0].ConfirmLeadership(within(t, patience)); !errors.Is(err, ErrNotLeader) {
 			t.Errorf("a follower: %v", err)
 		}
 		defer c.crash(n)
@@ -60,7 +60,7 @@ func TestConfirmNeedsAQuorum(t *testing.T) {
 			m.net.SetFault(func(quota.NodeID, peerv1.Lane) transport.Fault { return transport.Fault{Drop: true} })
 		}
 	}
-	err := lead.groups[0].Confirm(within(t, patience))
+	err := lead.groups[0].ConfirmLeadership(within(t, patience))
 	if !errors.Is(err, ErrNotLeader) {
 		t.Errorf("without a quorum: %v", err)
 	}
@@ -69,7 +69,7 @@ func TestConfirmNeedsAQuorum(t *testing.T) {
 	}
 	c.eventually(10*time.Second, "one leads again", func() bool {
 		m := c.leader(0)
-		return m != nil && m.groups[0].Confirm(within(t, patience)) == nil
+		return m != nil && m.groups[0].ConfirmLeadership(within(t, patience)) == nil
 	})
 }
 
@@ -80,20 +80,20 @@ func TestConfirmIsShared(t *testing.T) {
 	var lead *member
 	c.eventually(5*time.Second, "a leader", func() bool { lead = c.leader(0); return lead != nil })
 	g := lead.groups[0]
-	before := g.confirms.sent.Load()
+	before := g.readIndex.sent.Load()
 	const callers = 200
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
 	errs := make(chan error, callers)
 	for range callers {
-		go func() { errs <- g.Confirm(ctx) }()
+		go func() { errs <- g.ConfirmLeadership(ctx) }()
 	}
 	for range callers {
 		if err := <-errs; err != nil {
 			t.Error(err)
 		}
 	}
-	if rounds := g.confirms.sent.Load() - before; rounds > callers/2 {
+	if rounds := g.readIndex.sent.Load() - before; rounds > callers/2 {
 		t.Errorf("%d rounds for %d calls", rounds, callers)
 	}
 }

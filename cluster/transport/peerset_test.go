@@ -176,10 +176,10 @@ func TestSetPeersRefusals(t *testing.T) {
 		many[quota.NodeID(fmt.Sprint("n", i))] = "127.0.0.1:1"
 	}
 	for want, peers := range map[string]map[quota.NodeID]string{
-		"wire: peers: are 257; at most 256":          many,
-		"wire: peers: contain this node itself":      {"a": "127.0.0.1:1"},
-		`wire: peers: "c" at "": both must be set`:   {"c": ""},
-		`wire: peers: "" at "x:1": both must be set`: {"": "x:1"},
+		"transport: peers: are 257; at most 256":          many,
+		"transport: peers: contain this node itself":      {"a": "127.0.0.1:1"},
+		`transport: peers: "c" at "": both must be set`:   {"c": ""},
+		`transport: peers: "" at "x:1": both must be set`: {"": "x:1"},
 	} {
 		if err := a.SetPeers(peers); fmt.Sprint(err) != want {
 			t.Errorf("%v; want %s", err, want)
@@ -190,7 +190,7 @@ func TestSetPeersRefusals(t *testing.T) {
 	}
 }
 
-// TestPeersComeAndGo changes the book of one node while all talk, and checks
+// TestPeersComeAndGo changes the peer set of one node while all talk, and checks
 // that every change is told in order and nothing is left behind.
 func TestPeersComeAndGo(t *testing.T) {
 	a, b := pair(t, nil, nil)

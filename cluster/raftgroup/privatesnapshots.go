@@ -9,24 +9,24 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// privateSnapshots keeps snapshots in files that their owner alone reads, also where somebody moves
+// privateSnapshotStore keeps snapshots in files that their owner alone reads, also where somebody moves
 // them out of their directory. The library makes them readable for all.
-type privateSnapshots struct {
+type privateSnapshotStore struct {
 	*raft.FileSnapshotStore
 	dir string
 }
 
-func newPrivateSnapshots(dir string, log hclog.Logger) (*privateSnapshots, error) {
+func newPrivateSnapshots(dir string, log hclog.Logger) (*privateSnapshotStore, error) {
 	store, err := raft.NewFileSnapshotStoreWithLogger(dir, keepSnapshots, log)
 	if err != nil {
 		return nil, err
 	}
-	s := &privateSnapshots{store, filepath.Join(dir, "snapshots")}
+	s := &privateSnapshotStore{store, filepath.Join(dir, "snapshots")}
 	return s, errors.Join(os.Chmod(s.dir, 0o700), s.restrict("*")) // those of an earlier version too
 }
 
 // restrict takes the files of some snapshots from everybody else.
-func (s *privateSnapshots) restrict(id string) error {
+func (s *privateSnapshotStore) restrict(id string) error {
 	var errs []error
 	for mode, pattern := range map[os.FileMode]string{0o700: id, 0o600: filepath.Join(id, "*")} {
 		found, err := filepath.Glob(filepath.Join(s.dir, pattern))
@@ -39,7 +39,7 @@ func (s *privateSnapshots) restrict(id string) error {
 }
 
 // Create implements raft.SnapshotStore.
-func (s *privateSnapshots) Create(version raft.SnapshotVersion, index, term uint64, c raft.Configuration, at uint64, trans raft.Transport) (raft.SnapshotSink, error) {
+func (s *privateSnapshotStore) Create(version raft.SnapshotVersion, index, term uint64, c raft.Configuration, at uint64, trans raft.Transport) (raft.SnapshotSink, error) {
 	sink, err := s.FileSnapshotStore.Create(version, index, term, c, at, trans)
 	if err != nil {
 		return nil, err

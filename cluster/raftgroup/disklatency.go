@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// pace is how fast the disk takes what is appended to the logs of this node. A leader
+// diskLatency measures how long appends to the logs of this node take. A leader
 // whose disk is slow answers, so nothing calls it dead, and every commit of its groups
 // waits for it although the others would be done: it is better led elsewhere.
-type pace struct {
+type diskLatency struct {
 	limit time.Duration // of the mean; 0 is none
 
 	mu   sync.Mutex
@@ -22,7 +22,7 @@ type pace struct {
 }
 
 // note takes an append that has ended.
-func (p *pace) note(now time.Time, took time.Duration) {
+func (p *diskLatency) note(now time.Time, took time.Duration) {
 	if p.limit <= 0 {
 		return
 	}
@@ -42,31 +42,31 @@ func (p *pace) note(now time.Time, took time.Duration) {
 		p.fast = time.Time{}
 	case p.fast.IsZero():
 		p.fast = now
-	case now.Sub(p.fast) >= steady: // or leadership would come and go
+	case now.Sub(p.fast) >= recoveredAfter: // or leadership would come and go
 		p.slow, p.fast = time.Time{}, time.Time{}
 	}
 }
 
 // idle says that a slow disk has not been written to of late: whether it is still slow
 // can be known by trying only.
-func (p *pace) idle(now time.Time) bool {
+func (p *diskLatency) idle(now time.Time) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return !p.slow.IsZero() && now.Sub(p.at) >= saveAgain
 }
 
-// illness is what is wrong; nil when nothing is.
-func (p *pace) illness() *illness {
+// fault is what is wrong; nil when nothing is.
+func (p *diskLatency) fault() *fault {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.slow.IsZero() {
 		return nil
 	}
-	return &illness{errors.New(p.text()), p.slow}
+	return &fault{errors.New(p.text()), p.slow}
 }
 
 // text says how slow the disk is, or was: leadership stays away for a while after it.
-func (p *pace) text() string {
+func (p *diskLatency) text() string {
 	mean := p.mean.Round(time.Millisecond)
 	if p.mean >= p.limit {
 		return fmt.Sprintf("slow disk: appends to the log take %v, slow is from %v on; others lead if theirs are faster", mean, p.limit)

@@ -13,52 +13,52 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// Pauses between attempts to bring a replica back.
+// Pauses between attempts to restart a replica.
 const (
-	reviveAfter = time.Second
-	reviveMax   = 30 * time.Second // when it fails again and again
-	steady      = time.Minute      // in service for so long, it has recovered
+	restartAfter   = time.Second
+	restartMax     = 30 * time.Second // when it fails again and again
+	recoveredAfter = time.Minute      // in service for so long, it has recovered
 )
 
 // DefaultMinFree is the free space under which a node stops leading, in bytes.
 const DefaultMinFree = 32 << 20
 
-// illness is what is wrong, and since when.
-type illness struct {
+// fault is what is wrong, and since when.
+type fault struct {
 	err   error
 	since time.Time
 }
 
-// Trouble is something that keeps a node or one of its groups from working as
+// Fault is something that keeps a node or one of its groups from working as
 // it should.
-type Trouble struct {
+type Fault struct {
 	Group string // name of the group; "" concerns the whole node
 	Err   error
 	Since time.Time
 	Out   bool // the group's replica here is out of service; it comes back by itself
 }
 
-// Health returns all that is wrong here now: first the node's own trouble, then
+// Health returns all that is wrong here now: first the node's own faults, then
 // that of its groups, by id. Empty is healthy. It is cheap, and safe to call at
 // any time.
-func (h *Host) Health() []Trouble {
-	var out []Trouble
-	if t := h.tight.Load(); t != nil {
-		out = append(out, Trouble{Err: t.err, Since: t.since})
+func (h *Host) Health() []Fault {
+	var out []Fault
+	if t := h.lowSpace.Load(); t != nil {
+		out = append(out, Fault{Err: t.err, Since: t.since})
 	}
-	if t := h.pace.illness(); t != nil {
-		out = append(out, Trouble{Err: t.err, Since: t.since})
+	if t := h.latency.fault(); t != nil {
+		out = append(out, Fault{Err: t.err, Since: t.since})
 	}
 	for _, g := range h.all() {
-		if t := g.ill.Load(); t != nil {
-			out = append(out, Trouble{Group: g.opts.Name, Err: t.err, Since: t.since, Out: true})
+		if t := g.fault.Load(); t != nil {
+			out = append(out, Fault{Group: g.opts.Name, Err: t.err, Since: t.since, Out: true})
 		}
 		if t := g.unsaved.Load(); t != nil {
-			out = append(out, Trouble{Group: g.opts.Name, Err: t.err, Since: t.since})
+			out = append(out, Fault{Group: g.opts.Name, Err: t.err, Since: t.since})
 		}
 		if i := g.cur.Load(); i != nil {
 			if d := i.disk.stalled(); d > g.stallLimit() {
-				out = append(out, Trouble{Group: g.opts.Name, Err: fmt.Errorf("a write has not ended for %v", d.Round(time.Second)), Since: time.Now().Add(-d)})
+				out = append(out, Fault{Group: g.opts.Name, Err: fmt.Errorf("a write has not ended for %v", d.Round(time.Second)), Since: time.Now().Add(-d)})
 			}
 		}
 	}
@@ -67,23 +67,23 @@ func (h *Host) Health() []Trouble {
 
 func (g *Group) stallLimit() time.Duration { return stallAfter * g.host.cfg.Timing.Election }
 
-// sicken is called when a write of an instance has failed, on raft's own
+// fail ends an instance when one of its writes has failed. It is called on raft's own
 // goroutine.
-func (g *Group) sicken(i *instance, err error) {
+func (g *Group) fail(i *instance, err error) {
 	r := i.started.Load()
 	led := r != nil && r.State() == raft.Leader
-	g.ill.CompareAndSwap(nil, &illness{err, time.Now()})
+	g.fault.CompareAndSwap(nil, &fault{err, time.Now()})
 	g.host.spawn(func() { g.suspend(i, led, err) })
 }
 
-// suspend ends an instance that was condemned, has another replica lead if this
-// one did, and waits for better times.
+// suspend ends an instance that has failed, has another replica lead if this one did,
+// and restarts the replica when the disk takes writes again.
 func (g *Group) suspend(i *instance, led bool, cause error) {
 	if pass, held := g.host.limit.pass("disk fault", time.Now()); pass {
 		g.log.Error("the disk does not take writes; this replica is out of service until it does", "err", cause, "repeated", held)
 	}
 	if led {
-		g.abdicate(i)
+		g.stepDown(i)
 	}
 	g.mu.Lock()
 	mine := !g.closed.Load() && g.cur.CompareAndSwap(i, nil)
@@ -95,14 +95,14 @@ func (g *Group) suspend(i *instance, led bool, cause error) {
 	}
 	g.mu.Unlock()
 	if mine {
-		g.revive()
+		g.restart()
 	}
 }
 
-// abdicate asks the replica that is farthest to hold an election at once: the
+// stepDown asks the replica with the longest log to hold an election at once: the
 // others would wait for their timers. Raft itself can transfer leadership only
 // while it leads, and has stepped down already.
-func (g *Group) abdicate(i *instance) {
+func (g *Group) stepDown(i *instance) {
 	ask := g.host.cfg.ReplicaProgress
 	if ask == nil {
 		return
@@ -110,40 +110,40 @@ func (g *Group) abdicate(i *instance) {
 	t := g.host.cfg.Timing
 	ctx, cancel := context.WithTimeout(g.host.ctx, t.Heartbeat/2)
 	defer cancel()
-	var heir quota.NodeID
+	var successor quota.NodeID
 	var most uint64
-	for _, id := range g.heirs(g.host.cfg.Self) {
+	for _, id := range g.successors(g.host.cfg.Self) {
 		if index, _, err := ask(ctx, id, g.opts.ID); err == nil && index > most {
-			heir, most = id, index
+			successor, most = id, index
 		}
 	}
-	if heir == "" {
+	if successor == "" {
 		return
 	}
-	tr := newTransport(g.host.cfg.Net, g.host.beats, g.host.cfg.Self, g.opts.ID, t)
+	tr := newTransport(g.host.cfg.Net, g.host.batcher, g.host.cfg.Self, g.opts.ID, t)
 	defer tr.cancel()
 	header := raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(g.host.cfg.Self), Addr: []byte(g.host.cfg.Self)}
-	err := tr.TimeoutNow(raft.ServerID(heir), raft.ServerAddress(heir), &raft.TimeoutNowRequest{RPCHeader: header}, &raft.TimeoutNowResponse{})
-	i.group.log.Info("gave leadership up", "to", heir, "err", err)
+	err := tr.TimeoutNow(raft.ServerID(successor), raft.ServerAddress(successor), &raft.TimeoutNowRequest{RPCHeader: header}, &raft.TimeoutNowResponse{})
+	i.group.log.Info("gave leadership up", "to", successor, "err", err)
 }
 
-// revive starts a replica again as soon as the disk takes writes. Each time that
+// restart starts a replica again as soon as the disk takes writes. Each time that
 // it fails soon after, it waits twice as long.
-func (g *Group) revive() {
-	if g.sinceRevival() > steady {
-		g.pause = reviveAfter
+func (g *Group) restart() {
+	if g.sinceRestart() > recoveredAfter {
+		g.pause = restartAfter
 	} else {
-		g.pause = min(2*g.pause, reviveMax)
+		g.pause = min(2*g.pause, restartMax)
 	}
-	for g.host.sleep(g.pause) && !g.tryRevive() {
+	for g.host.sleep(g.pause) && !g.tryRestart() {
 	}
 }
 
-// sinceRevival is how long ago the replica came back; very long if never.
-func (g *Group) sinceRevival() time.Duration { return time.Since(time.Unix(0, g.revived.Load())) }
+// sinceRestart is how long ago the replica was restarted; very long if never.
+func (g *Group) sinceRestart() time.Duration { return time.Since(time.Unix(0, g.restarted.Load())) }
 
-// tryRevive is one attempt; true when there is no more to do.
-func (g *Group) tryRevive() bool {
+// tryRestart is one attempt; true when there is no more to do.
+func (g *Group) tryRestart() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.closed.Load() || g.cur.Load() != nil {
@@ -156,7 +156,7 @@ func (g *Group) tryRevive() bool {
 	if err == nil {
 		err = g.start(true)
 	}
-	old := g.ill.Load()
+	old := g.fault.Load()
 	if err != nil {
 		if old == nil || old.err.Error() != err.Error() {
 			g.log.Warn("this replica is still out of service", "err", err)
@@ -165,11 +165,11 @@ func (g *Group) tryRevive() bool {
 		if old != nil {
 			since = old.since
 		}
-		g.ill.Store(&illness{err, since})
+		g.fault.Store(&fault{err, since})
 		return false
 	}
-	g.revived.Store(time.Now().UnixNano())
-	g.ill.Store(nil)
+	g.restarted.Store(time.Now().UnixNano())
+	g.fault.Store(nil)
 	if old != nil {
 		g.log.Info("this replica is in service again", "after", time.Since(old.since).Round(time.Millisecond))
 	}
@@ -207,7 +207,7 @@ func (h *Host) writable() error {
 	}
 	h.probing.Lock()
 	defer h.probing.Unlock()
-	if time.Since(h.probed) > reviveAfter/2 { // many groups ask
+	if time.Since(h.probed) > restartAfter/2 { // many groups ask
 		h.probeErr, h.probed = probe(filepath.Join(h.cfg.Dir, "raft")), time.Now()
 	}
 	return h.probeErr
@@ -243,39 +243,39 @@ func (h *Host) space() error {
 // gives up what it leads while the disk still takes the writes that it needs
 // for that, and is given nothing to lead; it goes on as a follower.
 func (h *Host) watchSpace() {
-	err, old := h.space(), h.tight.Load()
+	err, old := h.space(), h.lowSpace.Load()
 	switch {
 	case err != nil && old == nil:
 		h.log.Error("little space left; this node leads nothing until there is more", "err", err)
-		h.tight.Store(&illness{err, time.Now()})
+		h.lowSpace.Store(&fault{err, time.Now()})
 	case err != nil:
-		h.tight.Store(&illness{err, old.since})
+		h.lowSpace.Store(&fault{err, old.since})
 	case old != nil:
 		h.log.Info("there is space again", "after", time.Since(old.since).Round(time.Second))
-		h.tight.Store(nil)
+		h.lowSpace.Store(nil)
 	}
 }
 
-// mustNotLead says that this node has to give up what it leads: it is shunned, or takes no
+// mustNotLead says that this node has to give up what it leads: it is excluded, or takes no
 // leadership.
-func (h *Host) mustNotLead() bool { return h.shuns(h.cfg.Self) || h.declines() }
+func (h *Host) mustNotLead() bool { return h.isExcluded(h.cfg.Self) || h.declines() }
 
 // declines says that this node should be given no leadership: it is about to stop, its disk is
 // nearly full or slow, or it is unfit.
 func (h *Host) declines() bool {
-	return h.retired.Load() || h.tight.Load() != nil || h.pace.illness() != nil || h.cfg.Unfit()
+	return h.retired.Load() || h.lowSpace.Load() != nil || h.latency.fault() != nil || h.cfg.Unfit()
 }
 
-// watchPace tries a slow disk to which nothing is written any more.
-func (h *Host) watchPace() {
-	if !h.pace.idle(time.Now()) || !h.pacing.CompareAndSwap(false, true) {
+// watchLatency tries a slow disk to which nothing is written any more.
+func (h *Host) watchLatency() {
+	if !h.latency.idle(time.Now()) || !h.probingLatency.CompareAndSwap(false, true) {
 		return
 	}
 	h.spawn(func() {
-		defer h.pacing.Store(false)
+		defer h.probingLatency.Store(false)
 		began := time.Now()
 		if probe(filepath.Join(h.cfg.Dir, "raft")) == nil {
-			h.pace.note(time.Now(), time.Since(began))
+			h.latency.note(time.Now(), time.Since(began))
 		}
 	})
 }

@@ -11,14 +11,14 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// fenceRetry is the pause before a fence that failed is proposed again.
-const fenceRetry = 10 * time.Millisecond
+// barrierRetry is the pause before a barrier that failed is proposed again.
+const barrierRetry = 10 * time.Millisecond
 
-var errOtherTerm = errors.New("fence was applied in another term")
+var errOtherTerm = errors.New("barrier was applied in another term")
 
-// follow reports every change of leadership, in order, until raft has stopped.
+// watchLeadership reports every change of leadership, in order, until raft has stopped.
 // It is the only goroutine that calls the group's callbacks.
-func (i *instance) follow() {
+func (i *instance) watchLeadership() {
 	var leader quota.NodeID
 	leading := false
 	// A replica that no leader reaches says so once: elsewhere one may be known.
@@ -29,10 +29,10 @@ func (i *instance) follow() {
 		case won := <-i.notify:
 			if won {
 				leading = true
-				i.lead()
+				i.startLeading()
 			} else if leading {
 				leading = false
-				i.lose()
+				i.stopLeading()
 			}
 		case <-lonely.C:
 			if _, id := i.raft.LeaderWithID(); id == "" && leader == "" {
@@ -41,7 +41,7 @@ func (i *instance) follow() {
 		case <-i.seen: // only a hint: the view is read below
 		case <-i.ended:
 			if leading {
-				i.lose()
+				i.stopLeading()
 			}
 			if leader != "" {
 				i.group.opts.OnLeader("")
@@ -55,21 +55,21 @@ func (i *instance) follow() {
 	}
 }
 
-// lead fences the term and says so, unless leadership changes meanwhile. An unfit node first tries to
+// startLeading applies the barrier of the term and says so, unless leadership changes meanwhile. An unfit node first tries to
 // hand the group over.
-func (i *instance) lead() {
+func (i *instance) startLeading() {
 	g := i.group
 	if g.host.cfg.Unfit() {
 		ctx, cancel := context.WithTimeout(i.trans.ctx, 2*g.host.cfg.Timing.rpcTimeout())
-		g.leave(ctx)
+		g.transferAway(ctx)
 		cancel()
 	}
 	for i.raft.State() == raft.Leader && len(i.notify) == 0 {
 		term := i.raft.CurrentTerm()
-		err := i.fence(term)
+		err := i.barrier(term)
 		if err == nil && len(i.notify) == 0 {
 			g.serving.Store(term)
-			g.log.Debug("leading", "term", term) // at info whoever is told says it
+			g.log.Debug("leading", "term", term) // OnLeading logs it at info
 			g.opts.OnLeading(term)
 			return
 		}
@@ -77,24 +77,24 @@ func (i *instance) lead() {
 			g.log.Debug("barrier failed", "term", term, "err", err)
 		}
 		select {
-		case <-time.After(fenceRetry):
+		case <-time.After(barrierRetry):
 		case <-i.trans.ctx.Done():
 			return
 		}
 	}
 }
 
-func (i *instance) lose() {
+func (i *instance) stopLeading() {
 	i.group.serving.Store(0)
 	i.group.opts.OnFollowing()
 }
 
-// fence proves that this replica leads in the term, and has applied all that
+// barrier proves that this replica leads in the term, and has applied all that
 // was committed before it.
-func (i *instance) fence(term uint64) error {
+func (i *instance) barrier(term uint64) error {
 	ctx, cancel := context.WithTimeout(i.trans.ctx, 10*i.group.host.cfg.Timing.Election)
 	defer cancel()
-	if i.group.opts.Fence == nil {
+	if i.group.opts.FirstEntry == nil {
 		err := i.wait(ctx, i.raft.Barrier(i.group.host.cfg.Timing.rpcTimeout()))
 		i.group.watch.note(i.group, i, err)
 		if err == nil && i.raft.CurrentTerm() != term {
@@ -102,7 +102,7 @@ func (i *instance) fence(term uint64) error {
 		}
 		return err
 	}
-	a, err := i.group.apply(ctx, i.group.opts.Fence(term))
+	a, err := i.group.apply(ctx, i.group.opts.FirstEntry(term))
 	if err == nil && a.term != term {
 		err = fmt.Errorf("%w: proposed in %d, applied in %d", errOtherTerm, term, a.term)
 	}

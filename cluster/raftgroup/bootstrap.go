@@ -12,24 +12,24 @@ const (
 	pollFound = 200 * time.Millisecond
 )
 
-// foundLate bootstraps a fresh group whose preferred leader is not there: a cluster
+// bootstrapLate bootstraps a fresh group whose preferred leader is not there: a cluster
 // that is started while one of its machines is late does not wait for it. The entry
 // is the one that the preferred leader would write, so both may: the first election
 // decides. Nobody is elected whose log is shorter than that of a majority.
-func (g *Group) foundLate(i *instance) {
+func (g *Group) bootstrapLate(i *instance) {
 	since := time.Now()
 	for i.raft.LastIndex() == 0 {
 		if !g.host.sleep(pollFound) || g.cur.Load() != i {
 			return
 		}
-		if !g.mine() {
+		if !g.isFounder() {
 			since = time.Now()
 		}
 		if time.Since(since) < lateAfter {
 			continue
 		}
 		g.log.Warn("the group has no state, and those who should found it do not answer: founding it", "voters", g.opts.Voters)
-		if err := i.raft.BootstrapCluster(g.founding()).Error(); err != nil {
+		if err := i.raft.BootstrapCluster(g.bootstrapConfig()).Error(); err != nil {
 			g.log.Warn("cannot found the group", "err", err)
 			return
 		}
@@ -37,9 +37,9 @@ func (g *Group) foundLate(i *instance) {
 	}
 }
 
-// mine reports whether this node is the first of the voters that is there, with a
+// isFounder reports whether this node is the first of the voters that is there, with a
 // majority of them.
-func (g *Group) mine() bool {
+func (g *Group) isFounder() bool {
 	me, there := slices.Index(g.opts.Voters, g.host.cfg.Self), 1
 	for at, id := range g.opts.Voters {
 		if at != me && g.host.cfg.Net.Connected(id) {

@@ -13,12 +13,12 @@ const MaxPeers = 256
 
 var errRemoved = errors.New("the peer has been removed")
 
-// book is the peers that are known. It is never changed: whoever has loaded it
+// peerSet is the peers that are known. It is never changed: whoever has loaded it
 // may read it without a lock.
-type book map[quota.NodeID]*peer
+type peerSet map[quota.NodeID]*peer
 
 // peer returns a peer, nil when it is not known.
-func (n *Net) peer(id quota.NodeID) *peer { return (*n.book.Load())[id] }
+func (n *Net) peer(id quota.NodeID) *peer { return (*n.peers.Load())[id] }
 
 // checkPeers says what is wrong with a set of peers, all of it.
 func checkPeers(self quota.NodeID, peers map[quota.NodeID]string) error {
@@ -40,7 +40,7 @@ func checkPeers(self quota.NodeID, peers map[quota.NodeID]string) error {
 // Peers returns a copy of the peers and where they are dialed.
 func (n *Net) Peers() map[quota.NodeID]string {
 	peers := map[quota.NodeID]string{}
-	for id, p := range *n.book.Load() {
+	for id, p := range *n.peers.Load() {
 		peers[id] = p.address()
 	}
 	return peers
@@ -56,32 +56,32 @@ func (n *Net) Peers() map[quota.NodeID]string {
 //     Connections that stand are left alone.
 //   - A peer that is missing is removed: its connections are closed both ways,
 //     calls that wait for it end with ErrLost, WaitConnected with
-//     ErrUnreachable. The last that OnPeer is told of it is Removed, so that whoever
+//     ErrUnreachable. The last event of it is Removed, so that whoever
 //     listens forgets it; whether its process has ended is another question.
 //
 // The error names what is wrong with the set, or is ErrClosed; then nothing has
 // changed.
 func (n *Net) SetPeers(peers map[quota.NodeID]string) error {
 	if err := checkPeers(n.cfg.Self, peers); err != nil {
-		return fmt.Errorf("wire: %w", err)
+		return fmt.Errorf("transport: %w", err)
 	}
-	lost, err := n.turnPage(peers)
+	lost, err := n.swapPeers(peers)
 	for _, c := range lost {
 		c.close(errRemoved)
 	}
 	return err
 }
 
-// turnPage puts a new book in force. It returns the connections of those that
+// swapPeers puts a new peer set in force. It returns the connections of those that
 // are not in it. All that happens under the lock, so that a peer that is removed
-// and added again is told Removed before it is told Up.
-func (n *Net) turnPage(peers map[quota.NodeID]string) ([]*conn, error) {
+// and added again is Removed before it is Up.
+func (n *Net) swapPeers(peers map[quota.NodeID]string) ([]*conn, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.closed {
 		return nil, ErrClosed
 	}
-	old, now := *n.book.Load(), book{}
+	old, now := *n.peers.Load(), peerSet{}
 	for id, addr := range peers {
 		p := old[id]
 		if p == nil {
@@ -92,7 +92,7 @@ func (n *Net) turnPage(peers map[quota.NodeID]string) ([]*conn, error) {
 		}
 		now[id] = p
 	}
-	n.book.Store(&now)
+	n.peers.Store(&now)
 	for id, addr := range peers {
 		now[id].move(addr)
 	}
@@ -128,17 +128,17 @@ func (p *peer) move(addr string) {
 	}
 	p.addr.Store(&addr)
 	for _, l := range p.links {
-		l.redial()
+		l.abortAttempt()
 	}
 }
 
-// remove ends the links, and tells the last event.
+// remove ends the links, and makes the last event.
 func (p *peer) remove() {
 	p.mu.Lock()
-	p.notUp()
+	p.setNotUp()
 	if !p.removed {
 		p.removed = true
-		p.net.tell(p.id, Removed)
+		p.net.notify(p.id, Removed)
 	}
 	p.mu.Unlock()
 	p.cancel()
@@ -151,15 +151,15 @@ func (l *link) attempt(ctx context.Context) (context.Context, context.CancelFunc
 	return ctx, cancel
 }
 
-// redial makes the link try again at once, at the address of now, if it has no
+// abortAttempt makes the link try again at once, at the address of now, if it has no
 // connection. The address has been stored before: an attempt either reads the
 // new one, or is ended here.
-func (l *link) redial() {
+func (l *link) abortAttempt() {
 	if l.conn.Load() != nil {
 		return
 	}
 	if giveUp := l.giveUp.Load(); giveUp != nil {
 		(*giveUp)()
 	}
-	l.hurry()
+	l.redialNow()
 }

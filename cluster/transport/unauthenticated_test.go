@@ -22,11 +22,11 @@ func TestNewestStrangerIsTaken(t *testing.T) {
 		m := newMemory()
 		m.start(t, "b", map[quota.NodeID]string{"x": "x"}, nil)
 		hello, _ := encode(goodHello())
-		speaker := m.stranger(t, "b")
+		speaker := m.unauthenticated(t, "b")
 		_, _ = speaker.Write(hello[:1]) // a slow hello, older than all others
-		silentOnes := make([]net.Conn, maxStrangers)
+		silentOnes := make([]net.Conn, maxUnauthenticated)
 		for i := range silentOnes {
-			silentOnes[i] = m.stranger(t, "b")
+			silentOnes[i] = m.unauthenticated(t, "b")
 		}
 		began := time.Now()
 		_, _ = io.Copy(io.Discard, silentOnes[0])
@@ -46,8 +46,8 @@ func TestNewestStrangerIsTaken(t *testing.T) {
 	})
 }
 
-// stranger dials and says nothing yet.
-func (m *memory) stranger(t *testing.T, addr string) net.Conn {
+// unauthenticated dials and says nothing yet.
+func (m *memory) unauthenticated(t *testing.T, addr string) net.Conn {
 	t.Helper()
 	nc, err := m.dial(t.Context(), addr)
 	if err != nil {
@@ -112,7 +112,7 @@ func flood(t *testing.T, count int, edit func(*Config)) {
 	if !a.Connected("b") || !b.Connected("a") {
 		t.Error("the flood has ended connections of peers")
 	}
-	eventually(t, "all strangers are gone", func() bool { return b.strangers.len() == 0 && len(b.admitting) == 0 })
+	eventually(t, "all strangers are gone", func() bool { return b.unauthenticated.len() == 0 && len(b.handshakes) == 0 })
 }
 
 // TestStrangersDeadlines: silence ends after hearLimit, a slow hello after
@@ -131,8 +131,8 @@ func TestStrangersDeadlines(t *testing.T) {
 				n := unstarted(t, "b", map[quota.NodeID]string{"x": "x"})
 				mine, theirs := net.Pipe()
 				began := time.Now()
-				n.admitting <- struct{}{}
-				n.take(theirs)
+				n.handshakes <- struct{}{}
+				n.admit(theirs)
 				var writer sync.WaitGroup
 				writer.Go(func() {
 					hello, _ := encode(goodHello())
@@ -150,7 +150,7 @@ func TestStrangersDeadlines(t *testing.T) {
 				_ = mine.Close()
 				writer.Wait()
 				synctest.Wait()
-				if n.strangers.len() != 0 || len(n.admitting) != 0 || len(n.conns) != 0 {
+				if n.unauthenticated.len() != 0 || len(n.handshakes) != 0 || len(n.conns) != 0 {
 					t.Error("something is left of it")
 				}
 				_ = n.Close()
@@ -174,25 +174,25 @@ func unstarted(t testing.TB, id quota.NodeID, peers map[quota.NodeID]string) *Ne
 	return n
 }
 
-func strangerFrom(addr string, heard bool) *stranger {
-	s := &stranger{from: source(net.TCPAddrFromAddrPort(netip.AddrPortFrom(netip.MustParseAddr(addr), 1)))}
+func strangerFrom(addr string, heard bool) *unauthConn {
+	s := &unauthConn{from: source(net.TCPAddrFromAddrPort(netip.AddrPortFrom(netip.MustParseAddr(addr), 1)))}
 	s.heard.Store(heard)
 	return s
 }
 
 // TestWhoIsEvicted: of the source that has most, the oldest that is silent.
 func TestWhoIsEvicted(t *testing.T) {
-	flood := func(first ...*stranger) []*stranger {
-		for len(first) < maxStrangers {
+	flood := func(first ...*unauthConn) []*unauthConn {
+		for len(first) < maxUnauthenticated {
 			first = append(first, strangerFrom("10.0.0.9", true))
 		}
 		return first
 	}
 	silentNine, earlyNine := strangerFrom("10.0.0.9", false), strangerFrom("10.0.0.9", true)
 	for name, c := range map[string]struct {
-		list []*stranger
-		add  *stranger
-		want *stranger
+		list []*unauthConn
+		add  *unauthConn
+		want *unauthConn
 	}{
 		"not full":                 {nil, strangerFrom("10.0.0.1", false), nil},
 		"others are left alone":    {flood(strangerFrom("10.0.0.1", false), earlyNine), strangerFrom("10.0.0.2", false), earlyNine},
@@ -201,7 +201,7 @@ func TestWhoIsEvicted(t *testing.T) {
 		"IPv4 within IPv6 is IPv4": {flood(strangerFrom("::ffff:10.0.0.9", false)), strangerFrom("10.0.0.2", false), nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var all strangers
+			var all unauthConns
 			for _, s := range c.list {
 				if all.add(s) != nil {
 					t.Fatal("evicted too early")
@@ -250,7 +250,7 @@ func TestLogLimit(t *testing.T) {
 	}
 }
 
-func (t *strangers) len() int {
+func (t *unauthConns) len() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return len(t.list)

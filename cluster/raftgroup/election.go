@@ -9,50 +9,50 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// Steps of elections forced.
+// Steps of forced elections.
 const (
-	rankStep   = 30 * time.Millisecond // between one survivor and the next
-	kickLength = time.Second           // how long timeouts stay lowered
-	pollPeers  = 5 * time.Millisecond
-	waitPeers  = 10 * time.Second       // then the ordinary timers decide
-	waitOthers = 100 * time.Millisecond // for the rest, once a quorum is there
+	rankStep    = 30 * time.Millisecond // between one survivor and the next
+	forceLength = time.Second           // how long timeouts stay lowered
+	pollPeers   = 5 * time.Millisecond
+	waitPeers   = 10 * time.Second       // then the ordinary timers decide
+	waitOthers  = 100 * time.Millisecond // for the rest, once a quorum is there
 )
 
-// kick makes a follower campaign now instead of at its timeout, if it has not
+// forceElection makes a follower campaign now instead of at its timeout, if it has not
 // heard from a leader for a lease. Lowering the timeout fires raft's timer.
-func (i *instance) kick() {
+func (i *instance) forceElection() {
 	i.reloading.Lock()
 	defer i.reloading.Unlock()
 	fast := i.base
 	fast.HeartbeatTimeout, fast.ElectionTimeout = i.group.host.cfg.Timing.Lease, i.group.host.cfg.Timing.Lease
-	i.restore() // only a change fires the timer
+	i.reloadBase() // only a change fires the timer
 	if err := i.raft.ReloadConfig(fast); err != nil {
 		i.group.log.Error("cannot force an election", "err", err)
 	}
 }
 
-// calm restores the timeouts.
-func (i *instance) calm() {
+// resetTimeouts restores the timeouts.
+func (i *instance) resetTimeouts() {
 	i.reloading.Lock()
 	defer i.reloading.Unlock()
-	i.restore()
+	i.reloadBase()
 }
 
-func (i *instance) restore() {
+func (i *instance) reloadBase() {
 	if err := i.raft.ReloadConfig(i.base); err != nil {
 		i.group.log.Error("cannot restore timeouts", "err", err)
 	}
 }
 
-// campaignFirst is the preferred leader's first election in this life of the
+// campaignFirst is the preferred leader's first election in this incarnation of the
 // process: as soon as a quorum is connected, and nobody leads yet.
 func (g *Group) campaignFirst(i *instance) {
 	if i == nil || !g.awaitQuorum(i) {
 		return
 	}
-	i.kick()
-	g.host.sleep(kickLength)
-	i.calm()
+	i.forceElection()
+	g.host.sleep(forceLength)
+	i.resetTimeouts()
 }
 
 // awaitQuorum waits until a quorum of voters is connected, and a moment longer
@@ -94,17 +94,17 @@ func (g *Group) awaitQuorum(i *instance) bool {
 // elect new leaders now. Call it on transport.Dead and transport.Refused; where the process lives
 // after all, leaders move and nothing is lost. A timeout is no death.
 func (h *Host) PeerDead(id quota.NodeID) {
-	h.spawn(func() { h.succeed(id) })
+	h.spawn(func() { h.forceElections(id) })
 }
 
-// succeed kicks the elections of the groups led by the dead node, after its
+// forceElections forces the elections of the groups led by the dead node, after its
 // lease has certainly ended, one rank of survivors after the other.
-func (h *Host) succeed(dead quota.NodeID) {
-	plan := h.heirs(dead)
+func (h *Host) forceElections(dead quota.NodeID) {
+	plan := h.electionRanks(dead)
 	if len(plan) == 0 || !h.sleep(h.cfg.Timing.Lease*105/100) {
 		return
 	}
-	var kicked []*instance
+	var forced []*instance
 	for _, groups := range plan {
 		for _, g := range groups {
 			i := g.cur.Load()
@@ -112,24 +112,24 @@ func (h *Host) succeed(dead quota.NodeID) {
 				continue
 			}
 			if _, leader := i.raft.LeaderWithID(); leader == "" || quota.NodeID(leader) == dead {
-				i.kick()
-				kicked = append(kicked, i)
+				i.forceElection()
+				forced = append(forced, i)
 			}
 		}
 		if !h.sleep(rankStep) {
 			return
 		}
 	}
-	h.log.Info("elections forced", "dead", dead, "groups", len(kicked))
-	h.sleep(kickLength)
-	for _, i := range kicked {
-		i.calm()
+	h.log.Info("elections forced", "dead", dead, "groups", len(forced))
+	h.sleep(forceLength)
+	for _, i := range forced {
+		i.resetTimeouts()
 	}
 }
 
-// heirs returns the groups led by the dead node, by this node's rank among the
+// electionRanks returns the groups led by the dead node, by this node's rank among the
 // surviving voters.
-func (h *Host) heirs(dead quota.NodeID) [][]*Group {
+func (h *Host) electionRanks(dead quota.NodeID) [][]*Group {
 	var plan [][]*Group
 	for _, g := range h.all() {
 		i := g.cur.Load()
@@ -139,7 +139,7 @@ func (h *Host) heirs(dead quota.NodeID) [][]*Group {
 		if _, leader := i.raft.LeaderWithID(); leader != raft.ServerID(dead) {
 			continue
 		}
-		rank := slices.Index(g.heirs(dead), h.cfg.Self)
+		rank := slices.Index(g.successors(dead), h.cfg.Self)
 		if rank < 0 {
 			continue // removed a moment ago
 		}

@@ -12,22 +12,22 @@ import (
 // is not taken while the first is connected; when that one ends it is.
 func TestTwin(t *testing.T) {
 	a, b := pair(t, nil, nil)
-	twin := start(t, listen(t, "127.0.0.1:0"), "b", map[quota.NodeID]string{"a": a.addr}, func(c *Config) { c.Incarnation = 2 })
+	duplicate := start(t, listen(t, "127.0.0.1:0"), "b", map[quota.NodeID]string{"a": a.addr}, func(c *Config) { c.Incarnation = 2 })
 	want := `duplicate: another process is node "b", at ` + b.addr
-	eventually(t, "the twin is told why", func() bool { return strings.HasPrefix(twin.Refusal("a"), want) })
-	if life, _, up := a.peer("b").standingLife(); life != 1 || !up {
+	eventually(t, "the duplicate is told why", func() bool { return strings.HasPrefix(duplicate.Refusal("a"), want) })
+	if life, _, up := a.peer("b").current(); life != 1 || !up {
 		t.Errorf("a is connected to life %d, %v; want 1, true", life, up)
 	}
-	if twin.Connected("a") {
-		t.Error("the twin is connected")
+	if duplicate.Connected("a") {
+		t.Error("the duplicate is connected")
 	}
 	if err := b.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if err := a.SetPeers(map[quota.NodeID]string{"b": twin.addr}); err != nil {
+	if err := a.SetPeers(map[quota.NodeID]string{"b": duplicate.addr}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the twin is taken when the first has ended", func() bool { return twin.Connected("a") && a.Connected("b") })
+	eventually(t, "the duplicate is taken when the first has ended", func() bool { return duplicate.Connected("a") && a.Connected("b") })
 }
 
 // TestGoodbyeOfAnEarlierLife: what a process has left behind in a connection when the next

@@ -12,7 +12,7 @@ import (
 // TestPace: one slow append is none, several are; and it takes a minute of fast ones
 // until a disk counts as fast again.
 func TestPace(t *testing.T) {
-	p := pace{limit: 500 * time.Millisecond}
+	p := diskLatency{limit: 500 * time.Millisecond}
 	now := time.Unix(1000, 0)
 	note := func(n int, every, took time.Duration) {
 		for range n {
@@ -22,13 +22,13 @@ func TestPace(t *testing.T) {
 	}
 	expect := func(what string, slow bool) {
 		t.Helper()
-		if got := p.illness(); (got != nil) != slow {
+		if got := p.fault(); (got != nil) != slow {
 			t.Errorf("%s: %+v, want slow %v", what, got, slow)
 		}
 	}
 	says := func(text string) {
 		t.Helper()
-		if got := p.illness(); got == nil || got.err.Error() != text {
+		if got := p.fault(); got == nil || got.err.Error() != text {
 			t.Errorf("it says %q, want %q", p.text(), text)
 		}
 	}
@@ -51,15 +51,15 @@ func TestPace(t *testing.T) {
 	}
 	note(20, time.Second, time.Millisecond)
 	expect("a minute of fast ones", false)
-	off := pace{}
+	off := diskLatency{}
 	off.note(now, time.Hour)
-	if off.illness() != nil {
+	if off.fault() != nil {
 		t.Error("without a limit nothing is slow")
 	}
 }
 
 // set makes a disk slow since then; not slow when that is zero.
-func (p *pace) set(since time.Time) {
+func (p *diskLatency) set(since time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.slow, p.at = since, time.Now()
@@ -76,7 +76,7 @@ func TestSlowDisk(t *testing.T) {
 	c.apply(0, 5)
 	sick := c.members[0]
 	for _, m := range c.members[1:] {
-		m.host.pace.set(time.Now()) // as if theirs were slow too
+		m.host.latency.set(time.Now()) // as if theirs were slow too
 	}
 	disk.delay.Store(int64(200 * time.Millisecond))
 	applied := 5
@@ -89,7 +89,7 @@ func TestSlowDisk(t *testing.T) {
 		t.Error("leadership went to a node whose disk is no faster")
 	}
 	c.eventually(5*time.Second, "the one whose disk is fast leads", func() bool {
-		c.members[2].host.pace.set(time.Time{}) // however slow the machine is
+		c.members[2].host.latency.set(time.Time{}) // however slow the machine is
 		return c.leader(0) == c.members[2]
 	})
 	disk.delay.Store(0)

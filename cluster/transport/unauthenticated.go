@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// stranger is an accepted connection until its handshake is done. It must say
+// unauthConn is an accepted connection until its handshake is done. It must say
 // something within hearLimit; only then it gets handshakeLimit for the rest.
-type stranger struct {
+type unauthConn struct {
 	net.Conn
 	from    netip.Prefix // its source
 	until   time.Time    // end of handshakeLimit
@@ -20,15 +20,15 @@ type stranger struct {
 	evicted atomic.Bool
 }
 
-func newStranger(nc net.Conn, now time.Time) *stranger {
-	s := &stranger{Conn: nc, from: source(nc.RemoteAddr()), until: now.Add(handshakeLimit)}
+func newUnauthConn(nc net.Conn, now time.Time) *unauthConn {
+	s := &unauthConn{Conn: nc, from: source(nc.RemoteAddr()), until: now.Add(handshakeLimit)}
 	_ = nc.SetWriteDeadline(s.until)
 	_ = nc.SetReadDeadline(now.Add(hearLimit))
 	return s
 }
 
 // Read moves the deadline when the first bytes come. One goroutine reads.
-func (s *stranger) Read(b []byte) (int, error) {
+func (s *unauthConn) Read(b []byte) (int, error) {
 	n, err := s.Conn.Read(b)
 	if n > 0 && !s.heard.Load() {
 		s.heard.Store(true)
@@ -38,14 +38,14 @@ func (s *stranger) Read(b []byte) (int, error) {
 }
 
 // NetConn returns the connection below.
-func (s *stranger) NetConn() net.Conn { return s.Conn }
+func (s *unauthConn) NetConn() net.Conn { return s.Conn }
 
 // close is for Net.Close.
-func (s *stranger) close(error) { _ = s.Conn.Close() }
+func (s *unauthConn) close(error) { _ = s.Conn.Close() }
 
 // linger lets the other side read why TLS failed: closing with bytes unread
 // would reset the connection, and the alert with it.
-func (s *stranger) linger() {
+func (s *unauthConn) linger() {
 	tcp, ok := s.Conn.(*net.TCPConn)
 	if !ok || tcp.CloseWrite() != nil {
 		return
@@ -54,7 +54,7 @@ func (s *stranger) linger() {
 	_, _ = io.CopyN(io.Discard, tcp, maxHello)
 }
 
-// source is what strangers are counted by: an address, or the network that one
+// source is what they are counted by: an address, or the network that one
 // subscriber has of IPv6.
 func source(a net.Addr) netip.Prefix {
 	tcp, ok := a.(*net.TCPAddr)
@@ -70,25 +70,25 @@ func source(a net.Addr) netip.Prefix {
 	return p
 }
 
-// strangers is the accepted connections without a handshake, oldest first, at
+// unauthenticated connections is the accepted connections without a handshake, oldest first, at
 // most maxStrangers. A new one is always taken; when that is one too many, an
 // old one goes. So idle connections, however many, keep nobody out, and a flood
 // from one source hurts that source first.
-type strangers struct {
+type unauthConns struct {
 	mu      sync.Mutex
-	list    []*stranger
+	list    []*unauthConn
 	sources map[netip.Prefix]int // how many in the list
 }
 
-// add takes a stranger in. It returns the one that must go for it, if any.
-func (t *strangers) add(s *stranger) (victim *stranger) {
+// add adds a connection. It returns the one that must be closed for it, if any.
+func (t *unauthConns) add(s *unauthConn) (victim *unauthConn) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.sources == nil {
 		t.sources = map[netip.Prefix]int{}
 	}
 	t.sources[s.from]++
-	if len(t.list) >= maxStrangers {
+	if len(t.list) >= maxUnauthenticated {
 		victim = t.pick()
 		t.drop(victim)
 	}
@@ -98,12 +98,12 @@ func (t *strangers) add(s *stranger) (victim *stranger) {
 
 // pick chooses of the source that has most: its oldest that has said nothing,
 // else its oldest.
-func (t *strangers) pick() *stranger {
+func (t *unauthConns) pick() *unauthConn {
 	most := 0
 	for _, s := range t.list {
 		most = max(most, t.sources[s.from])
 	}
-	var oldest *stranger
+	var oldest *unauthConn
 	for _, s := range t.list {
 		switch {
 		case t.sources[s.from] < most:
@@ -116,14 +116,14 @@ func (t *strangers) pick() *stranger {
 	return oldest
 }
 
-// remove takes a stranger out; it may have been already.
-func (t *strangers) remove(s *stranger) {
+// remove removes a connection, if it is still there.
+func (t *unauthConns) remove(s *unauthConn) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.drop(s)
 }
 
-func (t *strangers) drop(s *stranger) {
+func (t *unauthConns) drop(s *unauthConn) {
 	i := slices.Index(t.list, s)
 	if i < 0 {
 		return

@@ -15,24 +15,24 @@ import (
 )
 
 // departures is a beats whose heartbeats go nowhere, and how many left together.
-func departures() (*beats, *[]int) {
+func departures() (*heartbeatBatcher, *[]int) {
 	var left []int
-	return &beats{to: map[quota.NodeID]*departure{}, ask: func(_ quota.NodeID, _ peerv1.Lane, frames ...*peerv1.Frame) []transport.Asked {
+	return &heartbeatBatcher{batches: map[quota.NodeID]*heartbeatBatch{}, ask: func(_ quota.NodeID, _ peerv1.Lane, frames ...*peerv1.Frame) []transport.Asked {
 		left = append(left, len(frames))
 		return make([]transport.Asked, len(frames))
 	}}, &left
 }
 
-func newBeat(b *beats) *beat {
+func newBeat(b *heartbeatBatcher) *queuedHeartbeat {
 	t := newTransport(nil, b, "n0", 1, DefaultTiming())
-	t.confirms = &confirms{}
-	return &beat{trans: t, frame: &peerv1.Frame{}, gone: make(chan struct{})}
+	t.readIndex = &readIndex{}
+	return &queuedHeartbeat{trans: t, frame: &peerv1.Frame{}, sent: make(chan struct{})}
 }
 
-func (x *beat) left() bool {
+func (x *queuedHeartbeat) left() bool {
 	synctest.Wait()
 	select {
-	case <-x.gone:
+	case <-x.sent:
 		return true
 	default:
 		return false
@@ -55,9 +55,9 @@ func TestHeartbeatsFallIntoStep(t *testing.T) {
 				for ctx.Err() == nil {
 					time.Sleep(every/10 + time.Duration(rng.Int64N(int64(every/10))))
 					x := newBeat(b)
-					b.join("n1", x, answered.Add(every/5+every/beatSlack))
-					<-x.gone
-					if gap := time.Since(answered); gap > every/5+every/beatSlack {
+					b.add("n1", x, answered.Add(every/5+every/batchSlack))
+					<-x.sent
+					if gap := time.Since(answered); gap > every/5+every/batchSlack {
 						t.Errorf("group %d: a heartbeat %v after the last answer", g, gap)
 					}
 					time.Sleep(trip)
@@ -82,19 +82,19 @@ func TestHeartbeatsFallIntoStep(t *testing.T) {
 func TestHeartbeatsThatMustGo(t *testing.T) {
 	for name, c := range map[string]struct {
 		at   time.Duration // when the second must go; the first waits for a second
-		edit func(x *beat)
-		act  func(b *beats, first *beat)
+		edit func(x *queuedHeartbeat)
+		act  func(b *heartbeatBatcher, first *queuedHeartbeat)
 		goes bool
 	}{
 		"nothing to hurry for":       {at: time.Second},
 		"overdue":                    {at: -time.Millisecond, goes: true},
-		"sooner than the first":      {at: time.Millisecond, act: func(*beats, *beat) { time.Sleep(time.Millisecond) }, goes: true},
-		"a confirmation needs it":    {at: time.Second, edit: func(x *beat) { x.trans.confirms.asking.Store(true) }, goes: true},
-		"there is a newer entry":     {at: time.Second, edit: func(x *beat) { x.prev = 4; x.trans.last.Store(5) }, goes: true},
-		"there is no newer entry":    {at: time.Second, edit: func(x *beat) { x.prev = 5; x.trans.last.Store(5) }},
-		"an entry comes":             {at: time.Second, act: func(_ *beats, first *beat) { first.trans.stored(6) }, goes: true},
-		"all are hurried":            {at: time.Second, act: func(b *beats, _ *beat) { b.hurry() }, goes: true},
-		"another instance has ended": {at: time.Second, act: func(b *beats, _ *beat) { _ = newBeat(b).trans.Close() }, goes: true},
+		"sooner than the first":      {at: time.Millisecond, act: func(*heartbeatBatcher, *queuedHeartbeat) { time.Sleep(time.Millisecond) }, goes: true},
+		"a confirmation needs it":    {at: time.Second, edit: func(x *queuedHeartbeat) { x.trans.readIndex.running.Store(true) }, goes: true},
+		"there is a newer entry":     {at: time.Second, edit: func(x *queuedHeartbeat) { x.prev = 4; x.trans.last.Store(5) }, goes: true},
+		"there is no newer entry":    {at: time.Second, edit: func(x *queuedHeartbeat) { x.prev = 5; x.trans.last.Store(5) }},
+		"an entry comes":             {at: time.Second, act: func(_ *heartbeatBatcher, first *queuedHeartbeat) { first.trans.stored(6) }, goes: true},
+		"all are hurried":            {at: time.Second, act: func(b *heartbeatBatcher, _ *queuedHeartbeat) { b.flushAll() }, goes: true},
+		"another instance has ended": {at: time.Second, act: func(b *heartbeatBatcher, _ *queuedHeartbeat) { _ = newBeat(b).trans.Close() }, goes: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -105,8 +105,8 @@ func TestHeartbeatsThatMustGo(t *testing.T) {
 				if c.edit != nil {
 					c.edit(second)
 				}
-				b.join("n1", first, time.Now().Add(time.Second))
-				b.join("n1", second, time.Now().Add(c.at))
+				b.add("n1", first, time.Now().Add(time.Second))
+				b.add("n1", second, time.Now().Add(c.at))
 				if c.act != nil {
 					c.act(b, first)
 				}
@@ -119,7 +119,7 @@ func TestHeartbeatsThatMustGo(t *testing.T) {
 				if !first.left() || !second.left() || len(*left) != 1 || (*left)[0] != 2 {
 					t.Errorf("departures of %v; want one of both", *left)
 				}
-				if n := first.trans.telling.Load(); n != 0 {
+				if n := first.trans.commitsWaiting.Load(); n != 0 {
 					t.Errorf("%d hold up entries still", n)
 				}
 			})
@@ -132,10 +132,10 @@ func TestCondemnedHeartbeat(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, left := departures()
 		waits, late := newBeat(b), newBeat(b)
-		b.join("n1", waits, time.Now().Add(time.Second))
+		b.add("n1", waits, time.Now().Add(time.Second))
 		_ = waits.trans.Close()
 		_ = late.trans.Close()
-		b.join("n1", late, time.Now().Add(time.Second))
+		b.add("n1", late, time.Now().Add(time.Second))
 		if !waits.left() || !late.left() || waits.asked != nil || late.asked != nil {
 			t.Error("they wait still, or have left")
 		}
@@ -162,7 +162,7 @@ func (r *reads) GetLog(index uint64, l *raft.Log) error {
 
 func TestNewestEntryIsKept(t *testing.T) {
 	store := &reads{LogStore: raft.NewInmemStore()}
-	d := &disk{logs: store, trans: newTransport(nil, nil, "n0", 1, DefaultTiming()), pace: &pace{}, fsm: &fsm{}}
+	d := &disk{logs: store, trans: newTransport(nil, nil, "n0", 1, DefaultTiming()), latency: &diskLatency{}, fsm: &fsm{}}
 	get := func(index uint64, from int) {
 		t.Helper()
 		var l raft.Log
@@ -206,7 +206,7 @@ func TestWaitsOnlyForWhoAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, _ := departures()
 		tr := newBeat(b).trans
-		tr.confirms.note("n1", 7, 1)
+		tr.readIndex.noteAnswer("n1", 7, 1)
 		if wait := time.Until(tr.latest("n1", 7)); wait != 205*time.Millisecond {
 			t.Errorf("after an answer: waits %v", wait)
 		}
