@@ -1,21 +1,34 @@
 package server
 
 import (
+	"context"
+	"crypto/rand"
+	"crypto/tls"
+	"encoding/hex"
+	"errors"
+	"fmt"
 	"log/slog"
 	"maps"
+	"net"
 	"net/http"
+	"os"
+	"os/signal"
+	"syscall"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
 
 	"github.com/quorate/quorate/api"
+	"github.com/quorate/quorate/api/auth"
 	"github.com/quorate/quorate/api/envoy"
 	"github.com/quorate/quorate/api/front"
 	"github.com/quorate/quorate/api/gubernator"
 	"github.com/quorate/quorate/api/quotaservice"
+	"github.com/quorate/quorate/api/resp"
 	"github.com/quorate/quorate/api/rlqs"
 	"github.com/quorate/quorate/cluster"
 	"github.com/quorate/quorate/config"
+	"github.com/quorate/quorate/internal/audit"
 	"github.com/quorate/quorate/internal/quota"
 )
 
@@ -91,4 +104,102 @@ func (p *protocols) mount(count func(*quota.Decision, uint64)) map[string]http.H
 		maps.Copy(out, s.Handlers())
 	}
 	return out
+}
+
+// envoyFiles are rules of envoyproxy/ratelimit that are served as they are.
+type envoyFiles struct {
+	rules *envoy.Source // nil: none
+	hits  *envoy.Hits
+}
+
+// openEnvoy reads the rules, and goes on reading them when they change or the
+// process gets SIGHUP, until close.
+func (p *protocols) openEnvoy() (err error) {
+	if !p.EnvoyRLS || p.EnvoyRLSConfig == "" {
+		return nil
+	}
+	if p.rules, err = envoy.NewSource(p.EnvoyRLSConfig, p.reg, config.ParseEnvoyRateLimits); err != nil {
+		return err
+	}
+	p.hits = envoy.NewHits(p.reg)
+	ctx, done := context.WithCancel(context.Background())
+	p.closers = append(p.closers, done)
+	asked := make(chan os.Signal, 1)
+	signal.Notify(asked, syscall.SIGHUP)
+	go func() {
+		defer signal.Stop(asked)
+		p.rules.Run(ctx, asked, p.log)
+	}()
+	return nil
+}
+
+// envoyRLS returns Envoy's rate limit service.
+func (p *protocols) envoyRLS(count seen) *envoy.Server {
+	o := envoy.Options{
+		Seen: count.once, Hits: p.hits, Overrides: p.EnvoyRLSOverrides,
+		Ended: func(code string) { p.meter.Of("envoy_rls", code).Inc() },
+	}
+	if p.rules != nil {
+		o.Rules = p.rules.Rules
+	}
+	switch p.EnvoyRLSHeaders {
+	case config.HeadersNone:
+		o.Headers = envoy.HeadersNone
+	case config.HeadersLegacy:
+		o.Headers = envoy.HeadersLegacy
+	case config.HeadersBoth:
+		o.Headers = envoy.HeadersBoth
+	}
+	return envoy.New(p.node, o)
+}
+
+// serveRedis serves the Redis protocol, if it is asked for.
+func (in *instance) serveRedis(ctx context.Context, c *callers, p *protocols, opts *api.Options, sec *security) error {
+	if c.redis == "" {
+		return nil
+	}
+	var lc net.ListenConfig
+	l, err := lc.Listen(ctx, "tcp", c.redis)
+	if err != nil {
+		return listenError("Redis", c.redis, err)
+	}
+	l = api.Bound(l, "redis", api.ConnectionBounds{Total: c.connections.Total, PerAddress: c.connections.PerAddress}, opts.Registry)
+	if sec.on() {
+		l = tls.NewListener(l, sec.serverConfig())
+	}
+	in.redis = resp.New(p.node, resp.Options{
+		Guard: opts.Guard, Logger: opts.Logger, Seen: p.seen.once, Count: p.redisCounter(), Denied: in.deniedRedis(opts.Self),
+	})
+	go func() {
+		if err := in.redis.Serve(l); !errors.Is(err, resp.ErrStopped) {
+			in.fault <- fmt.Errorf("server of the Redis protocol: %w", err)
+		}
+	}()
+	return nil
+}
+
+// redisCounter counts answers by their codes.
+func (p *protocols) redisCounter() func(code string) {
+	by := map[string]prometheus.Counter{}
+	for _, code := range resp.Codes() {
+		by[code] = p.meter.Of("redis", code)
+	}
+	return func(code string) { by[code].Inc() }
+}
+
+// deniedRedis writes down what was refused to its caller, as the API does.
+func (in *instance) deniedRedis(self string) func(string, *auth.Caller, string, error) {
+	return func(command string, c *auth.Caller, address string, err error) {
+		e := audit.Entry{
+			Node: self, Identity: auth.Anonymous, Credential: auth.None.String(), Address: address,
+			Method: "redis " + command, Result: audit.Denied, Code: "UNAUTHENTICATED", Detail: err.Error(),
+		}
+		if c != nil {
+			e.Identity, e.Credential, e.Serial, e.Code = c.Identity, c.Credential.String(), c.Serial, "PERMISSION_DENIED"
+		}
+		var id [8]byte
+		_, _ = rand.Read(id[:]) // never fails
+		e.RequestID = hex.EncodeToString(id[:])
+		in.audit.Write(e)
+	}
 }

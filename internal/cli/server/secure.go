@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -208,4 +209,28 @@ func (sec *security) ready(s *config.Node) error {
   quorate serve --data DIR --join ... joins one, and gets a certificate
   tls: {ca: ..., cert: ..., key: ...} in the settings uses certificates of your own
   tls: {mode: off}                    in the settings secures nothing, for a network that you trust`, s.Node, filepath.Join(s.Data, pkiDir))
+}
+
+// certificateLook is how often a node looks at its certificates, and says again what is
+// wrong with them.
+const certificateLook = time.Hour
+
+// watch says what about the certificates works but should not stay, at once and every
+// hour, until the context ends: they expire while the node runs.
+func (sec *security) watch(ctx context.Context, log *slog.Logger) {
+	if !sec.on() {
+		return
+	}
+	tick := time.NewTicker(certificateLook)
+	defer tick.Stop()
+	for {
+		for _, w := range sec.store.Warnings() {
+			log.Warn("certificates: " + w)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
 }
