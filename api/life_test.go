@@ -23,13 +23,13 @@ func TestLimitLife(t *testing.T) {
 		{"GET", "/v1/limits?file=true", "", 200, `"yaml":"web/a 1/s 1\nweb/b 2/s 2\n"}`, ""},
 		{"GET", "/v1/limits?file=yes", "", 400, `file: is \"yes\"; must be true or false`, ""},
 		{"GET", "/v1/limits?version=x", "", 400, `version: is \"x\"; must be a whole number from 0 on`, ""},
-		{"GET", "/v1/limits?version=99", "", 404, "limits: there is no version 99; the history has 7 to 7", ""},
+		{"GET", "/v1/limits?version=99", "", 404, "limits: unknown version 99; the history has 7 to 7", ""},
 		// A dry run compares and changes nothing.
 		{"PUT", "/v1/limits?dry_run=true", "web/a 1/s 0\nweb/c 1/s 1", 200, `{"version":7,"changed":true,"changes":[{"namespace":"web","limit":"a","kind":"changed","fields":[{"field":"burst","before":"1","after":"0"}]},{"namespace":"web","limit":"b","kind":"removed","fields":[{"field":"rate","before":"2/s","after":""},{"field":"burst","before":"2","after":""}]},{"namespace":"web","limit":"c","kind":"added"`, ""},
 		{"PUT", "/v1/limits?dry_run=true", "web/a 1/s 0", 200, `"findings":["web/a: refuses everything"]}`, ""},
 		{"PUT", "/v1/limits?dry_run=true", "web/a 1/s 1\nweb/b 2/s 2", 200, `{"version":7,"changed":false,"changes":[],"findings":[]}`, ""},
 		{"PUT", "/v1/limits?dry_run=true&expected_version=6", "web/a 1/s 1", 409, "expected version 6, but version 7 is in force", ""},
-		{"PUT", "/v1/limits?dry_run=true", "web/a 1/s 1 parent=x", 400, "parent: there is no limit web/x", ""},
+		{"PUT", "/v1/limits?dry_run=true", "web/a 1/s 1 parent=x", 400, "parent: unknown limit web/x", ""},
 		{"GET", "/v1/limits/versions", "", 200, `{"versions":[{"version":7,"at":"2027-01-15T08:00:00Z","author":"","comment":"the first","rollback_to":0,"limits":4,"added":1,"changed":2,"removed":3}]}`, ""},
 		{"PUT", "/v1/limits?expected_version=7&author=ann&comment=more+for+a", "web/a 5/s 5", 200, `{"version":8,"changed":true`, ""},
 		{"PUT", "/v1/limits?expected_version=7", "web/a 6/s 6", 409, "limits: expected version 7, but version 8 (by ann) is in force; read it again", ""},
@@ -43,11 +43,11 @@ func TestLimitLife(t *testing.T) {
 		{"POST", "/v1/limits:diff", `{"to":{"yaml":"web/a 1/s 1 parent=x"}}`, 400, "to.yaml: limit web/a: parent", ""},
 		{"POST", "/v1/limits:diff", `{"to":{"yaml":"x","version":3}}`, 400, "to: has version 3 and a file; give one of them", ""},
 		{"POST", "/v1/limits:diff", `{"to":{"version":-1}}`, 400, "to.version: is -1; must be a whole number from 0 on", ""},
-		{"POST", "/v1/limits:diff", `{"to":{"version":33}}`, 404, "there is no version 33", ""},
+		{"POST", "/v1/limits:diff", `{"to":{"version":33}}`, 404, "unknown version 33", ""},
 		{"POST", "/v1/limits:rollback", `{"version":7,"comment":"too much","author":"bob","expected_version":8}`, 200, `{"version":9,"changed":true}`, ""},
 		{"POST", "/v1/limits:rollback", `{"version":7,"expected_version":8}`, 409, "expected version 8, but version 9 (by bob)", ""},
 		{"POST", "/v1/limits:rollback", `{}`, 400, "version: is 0; must be the version to bring back", ""},
-		{"POST", "/v1/limits:rollback", `{"version":50}`, 404, "there is no version 50; the history has 7 to 9", ""},
+		{"POST", "/v1/limits:rollback", `{"version":50}`, 404, "unknown version 50; the history has 7 to 9", ""},
 		{"GET", "/v1/limits/versions?max=1", "", 200, `{"versions":[{"version":9,"at":"2027-01-15T08:00:00Z","author":"bob","comment":"too much","rollback_to":7,`, ""},
 		{"GET", "/v1/limits/versions?before=8", "", 200, `{"versions":[{"version":7,`, ""},
 		{"GET", "/v1/limits/versions?max=1001", "", 400, "max: 1001; must be 1 to 1000, or 0 for 20", ""},
@@ -63,7 +63,7 @@ func TestValidateLimits(t *testing.T) {
 	walk(t, apitest.New(t), []step{
 		{"POST", "/v1/limits:validate", "web/a 1/s 0\nweb/b 1/s 1", 200, `{"valid":true,"faults":"","findings":["web/a: refuses everything"],"limits":2}`, ""},
 		{"POST", "/v1/limits:validate?source=f", "bad", 200, `{"valid":false,"faults":"f:1:1: first fault\nf:2:5: second fault","findings":[],"limits":0}`, ""},
-		{"POST", "/v1/limits:validate", "web/a 1/s 1\nweb/a 1/s 1", 200, `{"valid":false,"faults":"limit web/a: is there twice"`, ""},
+		{"POST", "/v1/limits:validate", "web/a 1/s 1\nweb/a 1/s 1", 200, `{"valid":false,"faults":"limit web/a: is defined twice"`, ""},
 		{"POST", "/v1/limits:validate", "", 400, "yaml: the body is empty", ""},
 		{"POST", "/v1/limits:validate", strings.Repeat("x", apiproto.MaxLimitsFile+1), 413, "larger than", ""},
 	})
@@ -95,7 +95,7 @@ func TestDeleteStartsAgain(t *testing.T) {
 		t.Errorf("after too many rivals: %v", err)
 	}
 	n.Rivals = 0
-	if err := del("b"); status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), "parent: there is no limit web/b") {
+	if err := del("b"); status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), "parent: unknown limit web/b") {
 		t.Errorf("a parent was removed: %v", err)
 	}
 	if err := del("b", "c"); err != nil || len(n.InForce.All()) != 0 {
@@ -184,7 +184,7 @@ func TestOverrides(t *testing.T) {
 		{"GET", "/v1/keys?namespace=web&limit=a&key=t1", "", 200, `"override":{"namespace":"web","limit":"a","key":"t1"`, ""},
 		{"PUT", "/v1/overrides", set(`"limit":"a","key":"k"`), 400, "overrides[0]: rate, burst, scale, unlimited, banned: none is given", ""},
 		{"PUT", "/v1/overrides", set(`"limit":"a","key":"k","rate":"x"`), 400, `overrides[0].rate: \"x\": write it as tokens/period`, ""},
-		{"PUT", "/v1/overrides", set(`"limit":"w","key":"k","rate":"1/s"`), 400, "web/w is no token bucket but fixed; give burst, the count", ""},
+		{"PUT", "/v1/overrides", set(`"limit":"w","key":"k","rate":"1/s"`), 400, "web/w is fixed, not a token bucket; give burst, the count", ""},
 		{"PUT", "/v1/overrides", set(`"limit":"a","key":"k","scale":-1`), 400, "overrides[0].scale: -1; must be 0.000001 to 1000000, or 0 for none", ""},
 		{"PUT", "/v1/overrides", set(`"limit":"a","key":"k","burst":-1`), 400, "overrides[0].burst: -1; must be 0 to", ""},
 		{"PUT", "/v1/overrides", set(`"limit":"a","key":"k","class":"vip"`), 400, `overrides[0].class: is \"vip\"; must be one of counted, unlimited, banned`, ""},

@@ -86,7 +86,7 @@ func TestDecodeLimits(t *testing.T) {
 		t.Errorf("got %+v, %v", got.All(), err)
 	}
 	for what, s := range map[string][]*raftlogv1.StoredLimit{
-		"there twice":   EncodeLimits([]quota.Limit{list[0], list[0]}),
+		"defined twice": EncodeLimits([]quota.Limit{list[0], list[0]}),
 		"parent":        EncodeLimits(list[1:]),
 		"time zone":     {{Namespace: "web", Name: "a", Zone: "Mars/Olympus"}},
 		"at most 10000": make([]*raftlogv1.StoredLimit, quota.MaxLimits+1),

@@ -1,27 +1,25 @@
 package quota
 
-// Counts are what one process has counted on one durable key.
+// Counts are the cumulative counts of one process for one durable key.
 type Counts struct {
-	// Total is what was admitted since the key's birth. Of a process that died it
-	// may be more, by what the process held.
+	// Total is admitted since the process first opened the key. For a dead process it is an upper
+	// bound: it includes what the process still held.
 	Total Units
 	// Saved is the part of Total that a leader has committed to the range's log.
 	Saved Units
-	// Before is what Total was when the window at Window began; 0 for kinds
-	// without windows.
+	// Before is the value of Total when the window at Window began; 0 for kinds without windows.
 	Before Units
-	Back   Units // given back by callers since the key's birth, or since the window began
-	Window Time  // start of the window on the leader's clock; 0 for kinds without
+	Back   Units // Back is given back by callers, since Window or, without windows, since the first opening.
+	Window Time  // start of the window on the leader's clock; 0 for kinds without windows
 }
 
-// Afterlife is what a process of this node had counted on a durable key when it
-// died: what its journal kept. The node's next process tells it to the leaders,
-// which book what they do not know yet, once.
+// Afterlife holds the counts of a durable key that a dead process of this node left in its journal.
+// The node's next process reports them to the leaders, which book once what they have not booked
+// yet.
 type Afterlife struct {
 	Key  Key
-	Life Incarnation // of the process that died
-	// Birth tells this life of the key from an earlier one in the same process;
-	// larger is later.
+	Life Incarnation // the dead process
+	// Birth distinguishes openings of the key within one process; later is larger.
 	Birth Seq
 	Counts
 }

@@ -6,20 +6,20 @@ import (
 	"time"
 )
 
-// EventKind is what happened. The words are part of the API.
+// EventKind is the kind of an event. Its words are part of the API.
 type EventKind uint8
 
 // The kinds of events. The first six are those of square/quotaservice.
 const (
 	EventUnknown       EventKind = iota
-	EventServed                  // tokens were served, at once or with a wait
-	EventTimeout                 // refused: it would have to wait longer than it may
-	EventTooMany                 // refused for ever: more than one request may take
-	EventMiss                    // there is no such limit
-	EventCreated                 // a bucket was made for a key
-	EventRemoved                 // a bucket was let go
-	EventRefused                 // refused: the limit is used up, banned, or undecided under hard
-	EventLimitsChanged           // a new version of the limits is in force on this node
+	EventServed                  // tokens were granted, at once or after a wait
+	EventTimeout                 // refused: the wait would exceed the caller's or the limit's maximum
+	EventTooMany                 // refused for good: the cost exceeds what a request can ever get
+	EventMiss                    // no limit matches
+	EventCreated                 // a bucket was created for a key
+	EventRemoved                 // a bucket was removed
+	EventRefused                 // refused: over the limit, banned, or undecidable under hard
+	EventLimitsChanged           // the node applies a new version of the limits
 )
 
 var eventWords = [...]string{
@@ -39,7 +39,7 @@ func EventKinds() []EventKind {
 	return out
 }
 
-// EventOf returns the kind of event that a decision is.
+// EventOf returns the kind of event that describes a decision.
 func EventOf(d *Decision) EventKind {
 	switch {
 	case d.Why == WhyNoLimit:
@@ -54,24 +54,24 @@ func EventOf(d *Decision) EventKind {
 	return EventRefused
 }
 
-// Event is one thing that happened on a node.
+// Event records one decision, bucket change or limits change on a node.
 type Event struct {
 	At   Time // wall clock of the node
 	Kind EventKind
-	// Key is what the caller named; Limit is what decided: perhaps a template or a
+	// Key is what the caller named; Limit is the rule that decided, which may be a template or a
 	// default. Both are empty for EventLimitsChanged.
 	Key     Key
 	Limit   LimitName
 	Dynamic bool  // the bucket was made from a template
-	Cost    int64 // tokens that were asked for
+	Cost    int64 // tokens requested
 	Wait    time.Duration
 	Why     Why
-	// As in Decision.
+	// Shadow and Near are as in Decision.
 	Shadow, Near bool
 }
 
-// Bucket returns the limit name that the caller used: for a bucket made from a template the
-// bucket's own name.
+// Bucket returns the limit name that the caller used. For a bucket made from a template that is the
+// first part of the key, not the template's name.
 func (e *Event) Bucket() string {
 	if e.Key.Limit == Template {
 		name, _ := SplitTemplateKey(e.Key.Key)
@@ -93,15 +93,15 @@ func SplitTemplateKey(key string) (name, rest string) {
 	return strings.TrimSuffix(key, whole), WholeKey
 }
 
-// EventFilter chooses events. What is empty is not looked at.
+// EventFilter selects events. An empty field matches everything.
 type EventFilter struct {
 	Namespace string
-	Limit     string // as the caller named it, or what decided
+	Limit     string // the name that the caller used, or that of the deciding rule
 	Key       string
 	Kinds     []EventKind
 }
 
-// Matches reports whether the filter lets the event through.
+// Matches reports whether the event passes the filter.
 func (f *EventFilter) Matches(e *Event) bool {
 	return (f.Namespace == "" || f.Namespace == e.Key.Namespace || f.Namespace == e.Limit.Namespace) &&
 		(f.Limit == "" || f.Limit == e.Key.Limit || f.Limit == e.Limit.Limit || f.Limit == e.Bucket()) &&

@@ -9,37 +9,34 @@ import (
 	"time"
 )
 
-// Inline is a limit that a caller brings along, as other protocols have it: its name
-// says all of it, so every node makes the same limit out of the name, and no log has
-// to hold it. Names begin with "@inline.", which no limit file and no caller of our
-// own API can say.
+// Inline is a limit that the caller defines in the request, as other rate-limit protocols do. Its
+// name encodes the whole definition, so every node derives the same limit from the name and nothing
+// is stored. Names begin with "@inline.", which neither limit files nor our own API accept.
 //
-// It is a limit of one tier that is enforced and follows the defaults in all that is
-// not here.
+// An inline limit has one tier, is enforced, and has default values in all other fields.
 type Inline struct {
-	Kind     Kind // not Concurrency
-	Rate     Rate // of CalendarWindow only Tokens
+	Kind     Kind // any but Concurrency
+	Rate     Rate // for CalendarWindow only Tokens is used
 	Burst    int64
-	Calendar CalendarUnit // of CalendarWindow, in UTC
+	Calendar CalendarUnit // for CalendarWindow, in UTC
 	Ceiling  Ceiling
 	Decide   Decide
 }
 
 const inlinePrefix = "@inline."
 
-// IsInline reports whether the name is of a limit that a caller brought along.
+// IsInline reports whether the name encodes an inline limit.
 func (n LimitName) IsInline() bool { return strings.HasPrefix(n.Limit, inlinePrefix) }
 
-// Name returns the name of the limit in a namespace, or why there can be none: what
-// [Limit.Validate] says.
+// Name returns the name that encodes the limit in a namespace, or the error of [Limit.Validate].
 func (in Inline) Name(namespace string) (LimitName, error) {
 	n := LimitName{namespace, in.words()}
 	_, err := n.Inline()
 	return n, err
 }
 
-// words returns a name such as "@inline.bucket.soft.100.60000000000.20". Calendar windows have their
-// unit in place of the period. ".leader" follows if the leader decides.
+// words encodes the limit as, for example, "@inline.bucket.soft.100.60000000000.20". A calendar
+// window has its unit in place of the period. ".leader" is appended if the leader decides.
 func (in Inline) words() string {
 	period := strconv.FormatInt(int64(in.Rate.Per), 10)
 	if in.Kind == CalendarWindow {
@@ -52,20 +49,20 @@ func (in Inline) words() string {
 	return inlinePrefix + strings.Join(words, ".")
 }
 
-// Inline returns the limit of such a name, or what is wrong with it. The same limit
-// has one name only. It is made anew each time.
+// Inline decodes an inline limit from its name, or says what is wrong with the name. Only the
+// canonical encoding is accepted: equal limits have equal names. Each call returns a new Limit.
 func (n LimitName) Inline() (*Limit, error) {
 	words, ok := strings.CutPrefix(n.Limit, inlinePrefix)
 	parts := strings.Split(words, ".")
 	if !ok || len(parts) != 5 && len(parts) != 6 {
-		return nil, fmt.Errorf("limit %q: is no inline limit", n.Limit)
+		return nil, fmt.Errorf("limit %q: is not an inline limit", n.Limit)
 	}
 	in, err := readInline(parts)
 	if err != nil {
 		return nil, fmt.Errorf("limit %q: %w", n.Limit, err)
 	}
 	if in.words() != n.Limit {
-		return nil, fmt.Errorf("limit %q: is written %q", n.Limit, in.words())
+		return nil, fmt.Errorf("limit %q: must be written %q", n.Limit, in.words())
 	}
 	l := &Limit{LimitName: n, Kind: in.Kind, Rate: in.Rate, Burst: in.Burst, Calendar: Calendar{Unit: in.Calendar}, Ceiling: in.Ceiling, Decide: in.Decide}
 	errs := []error{CheckName("namespace", n.Namespace)}
@@ -86,7 +83,7 @@ func readInline(parts []string) (in Inline, err error) {
 	if len(parts) == 6 {
 		decide := slices.Index(decideWords[:], parts[5])
 		if decide < 0 {
-			return in, fmt.Errorf("%q is no place of decisions", parts[5])
+			return in, fmt.Errorf("unknown decide %q", parts[5])
 		}
 		in.Decide = Decide(decide)
 	}
@@ -96,7 +93,7 @@ func readInline(parts []string) (in Inline, err error) {
 	if in.Kind == CalendarWindow {
 		unit := slices.Index(unitWords[:], parts[3])
 		if unit < 0 {
-			return in, fmt.Errorf("%q is no unit of calendars", parts[3])
+			return in, fmt.Errorf("unknown calendar unit %q", parts[3])
 		}
 		in.Calendar = CalendarUnit(unit)
 		in.Rate.Per = in.Calendar.Nominal()

@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// LabelOf returns a label of a key, and whether the key has it. Keys are made of parts
-// between "/" or ","; a part "name=value" is the label of that name, and every part is
-// also the label of its number, from 1. Of parts of the same name the first counts.
+// LabelOf returns the value of a label of a key, and whether the key has it. A key is split into
+// parts at "/" and ","; a part "name=value" is the label of that name, and each part is also the
+// label of its number, from 1. The first part of a name wins.
 func LabelOf(key, name string) (value string, ok bool) {
 	number, err := strconv.Atoi(name)
 	for i := 1; ; i++ {
@@ -29,8 +29,8 @@ func LabelOf(key, name string) (value string, ok bool) {
 	}
 }
 
-// HasLabel reports whether a key has a label, written name=value. Every key has the
-// empty label.
+// HasLabel reports whether the key has the label, written name=value. Every key has the empty
+// label.
 func HasLabel(key, label string) bool {
 	if label == "" {
 		return true

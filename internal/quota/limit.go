@@ -9,60 +9,58 @@ import (
 	"time"
 )
 
-// Limit is one rule, kept for every key separately. Its fields from Kind to
-// Calendar are its first tier; More are further ones.
+// Limit is one rule. Every key is counted separately. The fields Kind to Calendar are the first
+// tier; More holds the others.
 type Limit struct {
 	LimitName
 	Kind     Kind
 	Rate     Rate
 	Burst    int64 // see Tier.Burst
 	Calendar Calendar
-	// More are further tiers: all must pass, and a refusal by one charges none.
+	// More are the further tiers. A request must pass all tiers; a refusal charges none.
 	More []Tier
 
 	Class   Class
 	Ceiling Ceiling
 	Decide  Decide
-	// Durable says that counts outlive the leader, and restarts, even where the
-	// kind alone does not ask for it: see Endures.
+	// Durable makes counts survive changes of leader and restarts where the kind and the ceiling
+	// alone do not: see Endures.
 	Durable bool
-	// MaxCost is the most that one request may take; 0 is what could ever fit.
+	// MaxCost is the most tokens that one request may take; 0 means as many as can ever fit.
 	MaxCost int64
-	// MaxWait is the longest time that a request may be told to wait for tokens
-	// reserved for it; 0 is never. TokenBucket only, one tier.
+	// MaxWait is the longest wait for reserved future tokens; 0 means never wait. Only for a
+	// TokenBucket with one tier.
 	MaxWait time.Duration
-	// MaxDebt is how far ahead tokens may be reserved, as the time that the rate
-	// takes to refill them.
+	// MaxDebt bounds reservations of future tokens, as the time that the rate takes to refill them.
 	MaxDebt time.Duration
-	// Lease is how long what is in flight, or reserved, lasts unless renewed; 0
-	// is DefaultLease.
+	// Lease is how long an acquisition or a reservation lasts unless renewed; 0 means DefaultLease.
 	Lease time.Duration
 
-	// Parent names a limit of the same namespace that is charged as well, with
-	// the key cut off after its last "/" (or "*" if it has none).
+	// Parent names a limit of the same namespace that is charged as well. Its key is this limit's
+	// without the last "/" segment, or "*" if there is only one.
 	Parent string
-	// Floor is what a key may spend although Parent is used up; zero is nothing.
+	// Floor and FloorBurst are what a key may spend although Parent is used up; zero means nothing.
 	Floor      Rate
 	FloorBurst int64
 
 	Enforcement Enforcement
-	// Fraction of the keys, in parts per million, to which Enforce applies; the
+	// Fraction is the part of the keys that Enforcement applies to, in parts per million; the
 	// others are in Shadow. 0 means all.
 	Fraction int64
-	// Near is the percentage used from which decisions are marked; 0 is
+	// Near is the percentage of use from which decisions are marked as near the limit; 0 means
 	// DefaultNear.
 	Near   int64
 	CutOff CutOff
 
-	// MaxKeys and Idle bound a template's dynamic buckets: how many, on every
-	// node, and how long an unused one is remembered. 0 is the node's own.
+	// MaxKeys and Idle bound the buckets of a template on each node: their number, and how long an
+	// unused one is kept. 0 means the node's setting.
 	MaxKeys int64
 	Idle    time.Duration
 
-	Match *Match // the HTTP requests that the limit is for, if any
+	Match *Match // HTTP requests that the limit applies to; nil for none
 }
 
-// Defaults of a limit.
+// Defaults and bounds of limits.
 const (
 	DefaultLease = time.Minute
 	DefaultNear  = 80      // percent
@@ -85,15 +83,15 @@ func (l *Limit) SetFirst(t Tier) {
 	l.Kind, l.Rate, l.Burst, l.Calendar = t.Kind, t.Rate, t.Burst, t.Calendar
 }
 
-// Tiers returns all tiers, the first first.
+// Tiers returns all tiers in order.
 func (l *Limit) Tiers() []Tier { return append([]Tier{l.First()}, l.More...) }
 
-// DurableFrom is the period from which a window's counts endure by themselves.
+// DurableFrom is the shortest period whose windows are durable without Durable.
 const DurableFrom = 10 * time.Second
 
-// Endures reports whether what is counted outlives the leader that counted it
-// and restarts of its nodes: of hard limits, of windows of DurableFrom or more,
-// and of limits that say so. Never of what is in flight.
+// Endures reports whether counts survive changes of leader and restarts of nodes. Those of hard
+// limits, of windows of at least DurableFrom and of limits with Durable do. Concurrency never does:
+// its acquisitions end with the process that made them.
 func (l *Limit) Endures() bool {
 	if l.Kind == Concurrency {
 		return false
@@ -105,7 +103,7 @@ func (l *Limit) Endures() bool {
 // because callers queue for future tokens in order of arrival.
 func (l *Limit) AsksLeader() bool { return l.Decide == AtLeader || l.MaxDebt > 0 }
 
-// DebtUnits is how far below zero the level may go for callers that wait.
+// DebtUnits returns how far reservations of future tokens may take the level below zero.
 func (l *Limit) DebtUnits() Units {
 	if l.MaxDebt <= 0 || l.Rate.Per <= 0 {
 		return 0
@@ -114,11 +112,11 @@ func (l *Limit) DebtUnits() Units {
 	return min(Units(u), FromTokens(MaxTokens))
 }
 
-// OwedUnits is how far below zero the level may go for what is reported after
-// the fact: a burst, or what may be reserved if that is more.
+// OwedUnits returns how far charges after the fact may take the level below zero: by a burst, or by
+// DebtUnits if that is more.
 func (l *Limit) OwedUnits() Units { return max(l.BurstUnits(), l.DebtUnits()) }
 
-// MostCost is the largest cost that can ever pass, in tokens.
+// MostCost returns the largest cost that can ever pass, in tokens.
 func (l *Limit) MostCost() int64 {
 	most := min(l.Burst+l.DebtUnits().Tokens(), MaxTokens)
 	for i := range l.More {
@@ -138,8 +136,7 @@ func (l *Limit) LeaseOrDefault() time.Duration {
 	return DefaultLease
 }
 
-// NearUnits is the level at or below which a decision is marked as near the
-// limit.
+// NearUnits returns the level at or below which decisions are marked as near the limit.
 func (l *Limit) NearUnits() Units {
 	near := l.Near
 	if near == 0 {
@@ -149,7 +146,7 @@ func (l *Limit) NearUnits() Units {
 	return Units(burst/100*(100-near) + burst%100*(100-near)/100)
 }
 
-// Equal reports whether the limits say the same. A test holds it to all fields.
+// Equal reports whether two limits are equal in every field. A test checks that none is left out.
 func (l *Limit) Equal(o *Limit) bool {
 	return l.LimitName == o.LimitName && l.First() == o.First() && slices.Equal(l.More, o.More) &&
 		l.Class == o.Class && l.Ceiling == o.Ceiling && l.Decide == o.Decide && l.Durable == o.Durable &&
@@ -159,12 +156,8 @@ func (l *Limit) Equal(o *Limit) bool {
 		l.MaxKeys == o.MaxKeys && l.Idle == o.Idle && l.Match.equal(o.Match)
 }
 
-func (m *Match) equal(o *Match) bool {
-	return m == o || m != nil && o != nil && m.Path == o.Path && slices.Equal(m.Methods, o.Methods)
-}
-
-// Validate returns every fault of the limit by itself, joined. What it says of
-// other limits is checked by NewLimits.
+// Validate returns all errors of the limit on its own, joined. NewLimits checks references to other
+// limits.
 func (l *Limit) Validate() error {
 	var errs []error
 	add := func(err error) {
@@ -219,7 +212,7 @@ func (l *Limit) validateBounds(add func(error)) {
 	pause("idle", l.Idle)
 }
 
-// validateTogether checks fields against each other.
+// validateTogether checks combinations of fields.
 func (l *Limit) validateTogether(add func(error)) {
 	waits := l.MaxWait > 0 || l.MaxDebt > 0
 	switch {
@@ -232,7 +225,7 @@ func (l *Limit) validateTogether(add func(error)) {
 	}
 	hasFloor := l.Floor.Tokens > 0 || l.FloorBurst > 0
 	if hasFloor && l.Parent == "" {
-		add(errors.New("floor: there is no parent whose use it is a floor of; name one, or leave it out"))
+		add(errors.New("floor: requires a parent; name one, or leave the floor out"))
 	}
 	if hasFloor && l.Floor.Per <= 0 {
 		add(errors.New("floor.rate: is missing; write it as tokens/period"))
@@ -256,26 +249,14 @@ func (l *Limit) validateTogether(add func(error)) {
 	}
 }
 
-func (m *Match) validate() error {
-	var errs []error
-	if !strings.HasPrefix(m.Path, "/") || len(m.Path) > MaxKeyLen {
-		errs = append(errs, fmt.Errorf("match.path: %q; must begin with / and have at most %d bytes", m.Path, MaxKeyLen))
-	}
-	for _, method := range m.Methods {
-		if method == "" || method != strings.ToUpper(method) || strings.ContainsAny(method, " \t/") {
-			errs = append(errs, fmt.Errorf("match.methods: %q; must be an HTTP method in upper case", method))
-		}
-	}
-	return errors.Join(errs...)
-}
-
-// meterName is the name of a limit's further counters: tier 2 is "limit#2".
+// meterName returns the name of an additional counter of a limit: "limit#2" for tier 2,
+// "limit#floor" for the floor.
 func meterName(n LimitName, suffix string) LimitName {
 	return LimitName{n.Namespace, n.Limit + "#" + suffix}
 }
 
-// Base returns the name of the limit that a counter belongs to, and which of its
-// tiers it is: 1 for the first, 0 for its floor.
+// Base returns the limit that a counter belongs to and the number of its tier: 1 for the first, 0
+// for the floor.
 func (n LimitName) Base() (LimitName, int) {
 	base, suffix, ok := strings.Cut(n.Limit, "#")
 	if !ok {

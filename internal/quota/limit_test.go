@@ -115,7 +115,7 @@ func TestLimitsRefuses(t *testing.T) {
 	bad := good()
 	bad.Burst = -1
 	for want, list := range map[string][]Limit{
-		"is there twice":               {good(), good()},
+		"is defined twice":             {good(), good()},
 		"limit web/per_client: burst:": {bad},
 		"100001; at most 100000":       make([]Limit, MaxLimits+1),
 	} {

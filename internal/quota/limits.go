@@ -12,25 +12,27 @@ import (
 // Names that no user can choose. In a namespace Default is what counts for
 // limits that are not there, and Template is what they are made from.
 const (
+	// Default and Template are names that users cannot choose. Default applies to names that a
+	// namespace does not list; Template is the rule from which limits for such names are made.
 	Default  = "@default"
 	Template = "@template"
 )
 
-// Global is the limit of last resort, in no namespace.
+// Global is the limit of last resort. It belongs to no namespace.
 var Global = LimitName{"@global", Default}
 
-// WholeKey is the key of limits that have one bucket for everybody.
+// WholeKey is the key of limits that have one bucket for all callers.
 const WholeKey = "*"
 
 func (n LimitName) special() bool {
 	return n == Global || (n.Limit == Default || n.Limit == Template) && CheckName("namespace", n.Namespace) == nil
 }
 
-// Charge is one counter that a check of a limit charges.
+// Charge is one counter that a check charges.
 type Charge struct {
-	Limit *Limit // one tier: its More is empty
-	Up    int    // how many segments are cut off the key: a parent's counter
-	Floor bool   // charged while it lasts instead of asking those with Up > 0
+	Limit *Limit // has one tier: More is empty
+	Up    int    // segments to cut off the key; above 0 for a parent's counter
+	Floor bool   // the floor: while it lasts, parents (Up > 0) are not asked
 }
 
 // Limits is an immutable, versioned set of limits, sorted by name.
@@ -38,14 +40,14 @@ type Limits struct {
 	Version uint64
 
 	list    []Limit
-	meters  map[LimitName]*Limit // every counter by its name, limits included
+	meters  map[LimitName]*Limit // every counter by name, limits included
 	charges map[LimitName][]Charge
-	spaces  map[string]int64     // how many counters each namespace has
-	matches map[string]*pathNode // limits for HTTP requests, by namespace
+	spaces  map[string]int64     // number of counters by namespace
+	matches map[string]*pathNode // limits for HTTP requests by namespace
 }
 
-// NewLimits returns the set, or every fault in it: invalid limits, duplicates,
-// parents that are missing or go in circles, more than MaxLimits.
+// NewLimits returns the set, or all of its errors: invalid or duplicate limits, missing parents,
+// cycles of parents, more than MaxLimits.
 func NewLimits(version uint64, list []Limit) (*Limits, error) {
 	if len(list) > MaxLimits {
 		return nil, fmt.Errorf("limits: %d; at most %d", len(list), MaxLimits)
@@ -59,7 +61,7 @@ func NewLimits(version uint64, list []Limit) (*Limits, error) {
 			errs = append(errs, fmt.Errorf("limit %v: %w", l.LimitName, err))
 		}
 		if i > 0 && l.LimitName == s.list[i-1].LimitName {
-			errs = append(errs, fmt.Errorf("limit %v: is there twice", l.LimitName))
+			errs = append(errs, fmt.Errorf("limit %v: is defined twice", l.LimitName))
 		}
 		s.index(l)
 	}
@@ -67,7 +69,15 @@ func NewLimits(version uint64, list []Limit) (*Limits, error) {
 	for n := range s.meters {
 		s.spaces[n.Namespace]++
 	}
-	errs = append(errs, s.plan()...)
+	s.charges = make(map[LimitName][]Charge, len(s.list))
+	for i := range s.list {
+		l := &s.list[i]
+		charges, err := s.chargesOf(l)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("limit %v: %w", l.LimitName, err))
+		}
+		s.charges[l.LimitName] = charges
+	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
@@ -78,7 +88,7 @@ func compareNames(a, b LimitName) int {
 	return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Limit, b.Limit))
 }
 
-// index enters the limit's counters: its tiers and its floor.
+// index registers a limit's counters (tiers and floor) and its HTTP match.
 func (s *Limits) index(l *Limit) {
 	s.meters[l.LimitName] = l
 	for i, t := range l.More {
@@ -106,27 +116,13 @@ func (s *Limits) index(l *Limit) {
 	}
 }
 
-// plan computes what every limit charges, parents included.
-func (s *Limits) plan() []error {
-	s.charges = make(map[LimitName][]Charge, len(s.list))
-	var errs []error
-	for i := range s.list {
-		l := &s.list[i]
-		charges, err := s.chargesOf(l)
-		if err != nil {
-			errs = append(errs, fmt.Errorf("limit %v: %w", l.LimitName, err))
-		}
-		s.charges[l.LimitName] = charges
-	}
-	return errs
-}
-
+// chargesOf returns the charges of a check of l: its tiers, its floor, the tiers of its parents.
 func (s *Limits) chargesOf(l *Limit) ([]Charge, error) {
 	var out []Charge
 	floored := false
 	for up, at := 0, l; ; up++ {
 		if up > MaxParents {
-			return out, fmt.Errorf("parent: more than %d above it, or a circle", MaxParents)
+			return out, fmt.Errorf("parent: more than %d above it, or a cycle", MaxParents)
 		}
 		if floored && at.Ceiling == Hard {
 			return out, fmt.Errorf("floor: %v above it is hard, and a floor may overdraw it; use ceiling: soft there, or no floor", at.LimitName)
@@ -134,7 +130,10 @@ func (s *Limits) chargesOf(l *Limit) ([]Charge, error) {
 		if at.Kind == Concurrency && up > 0 {
 			return out, fmt.Errorf("parent: %v counts what is in flight; name both in one call", at.LimitName)
 		}
-		out = s.appendTiers(out, at, up)
+		out = append(out, Charge{Limit: s.meters[at.LimitName], Up: up})
+		for i := range at.More {
+			out = append(out, Charge{Limit: s.meters[meterName(at.LimitName, strconv.Itoa(i+2))], Up: up})
+		}
 		if f, ok := s.meters[meterName(at.LimitName, "floor")]; ok && up == 0 {
 			out, floored = append(out, Charge{Limit: f, Floor: true}), true
 		}
@@ -143,18 +142,10 @@ func (s *Limits) chargesOf(l *Limit) ([]Charge, error) {
 		}
 		next, ok := s.meters[LimitName{at.Namespace, at.Parent}]
 		if !ok {
-			return out, fmt.Errorf("parent: there is no limit %s/%s", at.Namespace, at.Parent)
+			return out, fmt.Errorf("parent: unknown limit %s/%s", at.Namespace, at.Parent)
 		}
 		at = next
 	}
-}
-
-func (s *Limits) appendTiers(out []Charge, l *Limit, up int) []Charge {
-	out = append(out, Charge{Limit: s.meters[l.LimitName], Up: up})
-	for i := range l.More {
-		out = append(out, Charge{Limit: s.meters[meterName(l.LimitName, strconv.Itoa(i+2))], Up: up})
-	}
-	return out
 }
 
 // All returns the limits, sorted by name. Callers must not change them.
@@ -165,7 +156,7 @@ func (s *Limits) All() []Limit {
 	return s.list
 }
 
-// Meters calls f for every counter: each limit's tiers and floor.
+// Meters calls f for every counter (each tier and floor), in no order.
 func (s *Limits) Meters(f func(*Limit)) {
 	if s == nil {
 		return
@@ -175,8 +166,8 @@ func (s *Limits) Meters(f func(*Limit)) {
 	}
 }
 
-// Find returns the limit or counter of exactly that name. A limit that a caller
-// brought along ([Inline]) is made anew.
+// Find returns the limit or counter with exactly this name. An inline limit is decoded anew on each
+// call.
 func (s *Limits) Find(n LimitName) (*Limit, bool) {
 	if n.IsInline() {
 		l, err := n.Inline()
@@ -189,8 +180,8 @@ func (s *Limits) Find(n LimitName) (*Limit, bool) {
 	return l, ok
 }
 
-// Charges returns what a check of a limit charges, in order: its tiers, its
-// floor, its parents'. Callers must not change it.
+// Charges returns the counters that a check of a limit charges, in order: its tiers, its floor,
+// those of its parents. Callers must not modify the result.
 func (s *Limits) Charges(n LimitName) []Charge {
 	if n.IsInline() {
 		if l, err := n.Inline(); err == nil {
@@ -204,7 +195,7 @@ func (s *Limits) Charges(n LimitName) []Charge {
 	return s.charges[n]
 }
 
-// Resolve finds the limit for a name, and the key that it is counted by:
+// Resolve returns the limit for a name and the key under which it counts. It returns the first of:
 //
 //	the limit itself                    key
 //	the namespace's template            name/key
@@ -232,7 +223,7 @@ func (s *Limits) Resolve(n LimitName, key string) (*Limit, string) {
 	return s.meters[Global], key
 }
 
-// ParentKey cuts up segments off a key; what has none left is WholeKey.
+// ParentKey cuts the last up segments off a key. It returns WholeKey if none is left.
 func ParentKey(key string, up int) string {
 	for range up {
 		i := strings.LastIndexByte(key, '/')
@@ -242,4 +233,44 @@ func ParentKey(key string, up int) string {
 		key = key[:i]
 	}
 	return key
+}
+
+// InlineLimits stands for all inline limits where limits share a table.
+var InlineLimits = LimitName{"@inline", "@inline"}
+
+// Sharer returns the name under which a counter's keys count towards a shared table. All inline
+// limits share one, because callers choose their names.
+func (n LimitName) Sharer() LimitName {
+	if n.IsInline() {
+		return InlineLimits
+	}
+	return n
+}
+
+// Share returns a sharer's part of total. total is divided equally among the namespaces and the
+// inline limits, and each namespace's part equally among its counters. The result is at least 1.
+func (s *Limits) Share(n LimitName, total int64) int64 {
+	if s == nil {
+		return total
+	}
+	share := total / int64(len(s.spaces)+1)
+	if n = n.Sharer(); n != InlineLimits {
+		share /= max(1, s.spaces[n.Namespace])
+	}
+	return max(1, share)
+}
+
+// HasRoom reports whether a sharer with keys entries may add one to a table of size entries with
+// room for most. The first fifteen sixteenths of the table are open to all. Half of the rest is for
+// sharers below their share of the whole table. The other half is divided by the same shares, so
+// every sharer can get its part of it whatever the others do.
+func HasRoom(size, most, keys, share int64) bool {
+	switch free := most - size; {
+	case free > most/16:
+		return true
+	case free > most/32:
+		return keys < share
+	default:
+		return free > 0 && keys < max(1, share/32)
+	}
 }

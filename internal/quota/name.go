@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 )
 
-// Bounds on names, checked wherever a name comes in.
+// Bounds of names, checked wherever a name enters.
 const (
 	MaxNameLen = 128  // bytes of a namespace or limit name
 	MaxKeyLen  = 1024 // bytes of a key
@@ -33,12 +33,12 @@ func ParseLimitName(s string) (LimitName, error) {
 	return n, CheckName("limit", limit)
 }
 
-// AccountNamespace is the namespace under which the history keeps what accounts were asked for,
-// by their policy. No limit can have it.
+// AccountNamespace is the namespace under which the history records the use of accounts, by policy.
+// No limit can be in it.
 const AccountNamespace = "@accounts"
 
-// ParseRecorded is ParseLimitName for whatever the history has a name for: a limit, or the
-// policy of accounts, written as @accounts/app~realm~namespace~name~type.
+// ParseRecorded parses any name that the history records: a limit as ParseLimitName does, or an
+// account policy, written @accounts/app~realm~namespace~name~type.
 func ParseRecorded(s string) (LimitName, error) {
 	ns, limit, ok := strings.Cut(s, "/")
 	if !ok || ns != AccountNamespace {
@@ -48,7 +48,7 @@ func ParseRecorded(s string) (LimitName, error) {
 	return n, CheckRecorded(n)
 }
 
-// CheckRecorded returns an error that names the field unless the history can have the name.
+// CheckRecorded returns an error that names the field unless the history can record the name.
 func CheckRecorded(n LimitName) error {
 	if n.Namespace != AccountNamespace {
 		if err := CheckName("namespace", n.Namespace); err != nil {
@@ -57,7 +57,7 @@ func CheckRecorded(n LimitName) error {
 		return CheckName("limit", n.Limit)
 	}
 	if len(n.Limit) > MaxNameLen || !strings.Contains(n.Limit, "~") || !utf8.ValidString(n.Limit) {
-		return fmt.Errorf("limit: %q is no policy of accounts; must be app~realm~namespace~name~type, at most %d bytes", n.Limit, MaxNameLen)
+		return fmt.Errorf("limit: %q is not an account policy; must be app~realm~namespace~name~type, at most %d bytes", n.Limit, MaxNameLen)
 	}
 	return nil
 }
@@ -83,7 +83,7 @@ func nameChar(c rune) bool {
 	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '.' || c == '_' || c == '-'
 }
 
-// Key names one bucket: what a limit is counted for.
+// Key identifies one bucket: a limit, and what it is counted for.
 type Key struct {
 	LimitName
 	Key string
@@ -97,11 +97,11 @@ func (k Key) Compare(o Key) int {
 	return cmp.Or(strings.Compare(k.Namespace, o.Namespace), strings.Compare(k.Limit, o.Limit), strings.Compare(k.Key, o.Key))
 }
 
-// Ceiling says which way a limit errs when nodes do not know everything.
+// Ceiling says in which direction a limit errs when nodes do not know everything about each other.
 type Ceiling uint8
 
 const (
-	// Soft never refuses what the cluster could have served; overshoot is
+	// Soft never refuses what the cluster could have served as far as the node knows. Overshoot is
 	// bounded, measured and paid back as debt. The default.
 	Soft Ceiling = iota
 	// Hard never admits more than the limit, whatever fails.

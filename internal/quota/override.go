@@ -8,20 +8,19 @@ import (
 	"time"
 )
 
-// Override changes one limit for one key at run time: a tenant that gets more
-// until Friday. It applies to all tiers and to the floor, not to parents.
+// Override changes one limit for one key at run time, for example for a tenant until Friday. It
+// applies to all tiers and to the floor, not to parents.
 type Override struct {
 	Key Key
-	// Class Unlimited or Banned goes before the rest.
+	// Class Unlimited or Banned takes precedence over the other fields.
 	Class Class
-	// Burst and Rate replace those of a limit with one tier; for a window Burst is
-	// the count, and Rate stays zero. A Rate with Per 0 keeps the limit's; Burst
-	// below 0 keeps the limit's.
+	// Rate and Burst replace those of a limit with one tier; for a window Burst is the count, and
+	// Rate is zero. Rate.Per 0 keeps the limit's rate; Burst below 0 keeps the limit's burst.
 	Rate  Rate
 	Burst int64
-	// Scale multiplies every tier, in parts per million; 0 changes nothing.
+	// Scale multiplies every tier, in parts per million; 0 leaves them unchanged.
 	Scale int64
-	// Expires is a wall clock; 0 is never.
+	// Expires is wall-clock time; 0 means never.
 	Expires Time
 	Comment string // at most MaxCommentLen bytes
 	By      string // who set it
@@ -35,15 +34,14 @@ const (
 	MaxScale      = 1_000_000 * Million
 )
 
-// Overrides finds the override of a key. Implementations are safe for
-// concurrent use; what they return is never changed.
+// Overrides looks up overrides by key. Implementations are safe for concurrent use and never modify
+// what they have returned.
 type Overrides interface {
-	// Override returns the override of a limit (not of one of its tiers) and key,
-	// nil if there is none.
+	// Override returns the override of a limit (not of one of its tiers) and key, or nil.
 	Override(k Key) *Override
 }
 
-// Validate returns every fault of the override by itself, joined.
+// Validate returns all errors of the override on its own, joined.
 func (o *Override) Validate() error {
 	var errs []error
 	add := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
@@ -66,7 +64,7 @@ func (o *Override) Validate() error {
 		add("scale: %d parts per million; must be 1 to %d", o.Scale, int64(MaxScale))
 	}
 	if o.Class == Counted && o.Burst < 0 && o.Rate.Per == 0 && o.Scale == 0 {
-		add("rate, burst, scale, unlimited, banned: none is given; an override changes something")
+		add("rate, burst, scale, unlimited, banned: none is given; an override must change something")
 	}
 	if len(o.Comment) > MaxCommentLen {
 		add("comment: is %d bytes; at most %d", len(o.Comment), MaxCommentLen)
@@ -74,20 +72,20 @@ func (o *Override) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Fits returns an error if the override says what the limit cannot do.
+// Fits returns an error if the override cannot be applied to the limit.
 func (o *Override) Fits(l *Limit) error {
 	single := o.Burst >= 0 || o.Rate.Per > 0
 	switch {
 	case single && len(l.More) > 0:
 		return fmt.Errorf("rate, burst: %v has %d tiers; use scale, which multiplies them all", l.LimitName, len(l.More)+1)
 	case o.Rate.Per > 0 && l.Kind != TokenBucket:
-		return fmt.Errorf("rate: %v is no token bucket but %v; give burst, the count", l.LimitName, l.Kind)
+		return fmt.Errorf("rate: %v is %v, not a token bucket; give burst, the count", l.LimitName, l.Kind)
 	}
 	return nil
 }
 
-// Effective returns what counts for a key of a limit or counter: l itself, or
-// l as an override of the key changes it. all may be nil.
+// Effective returns the limit (or counter) that applies to a key: l, or l as changed by the key's
+// override. all may be nil.
 func Effective(l *Limit, all Overrides, key string) *Limit {
 	if all == nil {
 		return l
@@ -99,7 +97,7 @@ func Effective(l *Limit, all Overrides, key string) *Limit {
 	return l
 }
 
-// Apply returns the limit, or one of its counters, as the override changes it.
+// Apply returns a copy of the limit or counter, changed by the override.
 func (o *Override) Apply(l *Limit) *Limit {
 	out := *l
 	if o.Class != Counted || o.Burst >= 0 || o.Rate.Per > 0 {
@@ -138,8 +136,8 @@ func (t Tier) scaled(parts int64) Tier {
 	return t
 }
 
-// scaled multiplies the rate by parts per million: exactly where numerator and
-// denominator have room for that, else rounded down.
+// scaled multiplies the rate by parts per million: exactly if numerator and denominator do not
+// overflow, else rounded down.
 func (r Rate) scaled(parts int64) Rate {
 	num, den := parts/gcd(parts, Million), Million/gcd(parts, Million)
 	if r.Tokens <= MaxTokens/num && int64(r.Per) <= math.MaxInt64/den {

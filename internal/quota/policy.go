@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Class sets limits apart that do not count.
+// Class distinguishes limits that count from those that admit or refuse everything.
 type Class uint8
 
 const (
@@ -13,7 +13,7 @@ const (
 	Counted Class = iota
 	// Unlimited admits everything.
 	Unlimited
-	// Banned refuses everything, for ever.
+	// Banned refuses everything.
 	Banned
 )
 
@@ -22,15 +22,15 @@ var classWords = [...]string{"counted", "unlimited", "banned"}
 // String returns the word.
 func (c Class) String() string { return word(classWords[:], uint8(c)) }
 
-// Enforcement says whether a refusal is carried out.
+// Enforcement says whether a refusal takes effect.
 type Enforcement uint8
 
 const (
 	// Enforce refuses. The default.
 	Enforce Enforcement = iota
-	// Shadow decides, counts and reports, but lets pass.
+	// Shadow decides, counts and reports, but admits everything.
 	Shadow
-	// Off lets pass and counts nothing.
+	// Off admits everything and counts nothing.
 	Off
 )
 
@@ -46,7 +46,7 @@ func (e Enforcement) String() string { return word(enforcementWords[:], uint8(e)
 type Decide uint8
 
 const (
-	// Locally is in the memory of the node that is asked. The default, always.
+	// Locally decides in the memory of the node that receives the request. The default.
 	Locally Decide = iota
 	// AtLeader asks the leader of the key's range: one hop, exact.
 	AtLeader
@@ -60,8 +60,7 @@ func Decides() []Decide { return []Decide{Locally, AtLeader} }
 // String returns the word used in limit files.
 func (d Decide) String() string { return word(decideWords[:], uint8(d)) }
 
-// CutOffPolicy is what a member does that no leader has answered for a whole
-// lease.
+// CutOffPolicy is what a member does after a whole lease without an answer from the leader.
 type CutOffPolicy uint8
 
 const (
@@ -69,7 +68,7 @@ const (
 	CutOffDefault CutOffPolicy = iota
 	// CutOffLocal applies the whole limit, counted on this node alone.
 	CutOffLocal
-	// CutOffShare applies the part of the rate that this node had last.
+	// CutOffShare applies the share of the rate that this node had last.
 	CutOffShare
 	// CutOffHold spends what is held, then refuses.
 	CutOffHold
@@ -77,13 +76,13 @@ const (
 	CutOffOpen
 	// CutOffClosed refuses everything.
 	CutOffClosed
-	// CutOffRate applies a rate of its own on this node.
+	// CutOffRate applies a fixed rate on each node.
 	CutOffRate
 )
 
 var cutOffWords = [...]string{"default", "local", "share", "hold", "open", "closed", "rate"}
 
-// CutOffPolicies returns what a limit file can say by name.
+// CutOffPolicies returns the policies that a limit file can name.
 func CutOffPolicies() []CutOffPolicy {
 	return []CutOffPolicy{CutOffLocal, CutOffShare, CutOffHold, CutOffOpen, CutOffClosed}
 }
@@ -91,17 +90,17 @@ func CutOffPolicies() []CutOffPolicy {
 // String returns the word used in limit files.
 func (p CutOffPolicy) String() string { return word(cutOffWords[:], uint8(p)) }
 
-// CutOff is a limit's policy without a leader, and what follows it after a time.
+// CutOff is what a limit does without a leader, at first and after a time.
 type CutOff struct {
 	Policy CutOffPolicy
-	Rate   Rate // of CutOffRate, per node
-	// After this time without a leader Then takes over; 0 is never.
+	Rate   Rate // per node, for CutOffRate
+	// After is the time without a leader after which Then applies; 0 means never.
 	After    time.Duration
 	Then     CutOffPolicy
-	ThenRate Rate // of Then if that is CutOffRate
+	ThenRate Rate // per node, if Then is CutOffRate
 }
 
-// At returns the policy that holds after being cut off for d, and its rate.
+// At returns the policy, and its rate, after being cut off for d.
 func (c CutOff) At(d time.Duration, ceiling Ceiling) (CutOffPolicy, Rate) {
 	p, r := c.Policy, c.Rate
 	if c.After > 0 && d >= c.After {
@@ -134,13 +133,4 @@ func (c CutOff) validate(ceiling Ceiling, add func(error)) {
 	if c.After > 0 {
 		check("when_cut_off.then", c.Then, c.ThenRate)
 	}
-}
-
-// Match says which HTTP requests a limit is for.
-type Match struct {
-	// Methods are upper case; none is all.
-	Methods []string
-	// Path is a pattern: * is one segment or a part of one, ** any number of
-	// segments; everything else stands for itself.
-	Path string
 }

@@ -6,15 +6,15 @@ import (
 	"slices"
 )
 
-// RateOrder is by what keys are ranked. The values are those of quorate.v1.RateOrder.
+// RateOrder is the order in which keys are ranked. Its values are those of quorate.v1.RateOrder.
 type RateOrder int32
 
-// The orders: highest first, but for Remaining, where the least is first.
+// The orders, highest first, except ByRemaining: lowest first.
 const (
-	ByDemand      RateOrder = iota + 1 // attempted tokens per second, over the last few
+	ByDemand      RateOrder = iota + 1 // attempted tokens per second, averaged over a few seconds
 	ByRate                             // admitted tokens per second
 	ByRefusalRate                      // refused tokens per second
-	ByUtilisation                      // demand as a part of what the limit refills
+	ByUtilisation                      // demand divided by the refill rate
 	ByAttempted                        // tokens since the leader first saw the key
 	ByAdmitted
 	ByRefused
@@ -23,7 +23,7 @@ const (
 	ByRemaining
 )
 
-// value is what keys are ranked by, the highest first.
+// value returns the number to rank by, highest first.
 func (o RateOrder) value(k *KeyRate) float64 {
 	switch o {
 	case ByRate:
@@ -48,8 +48,8 @@ func (o RateOrder) value(k *KeyRate) float64 {
 	return k.Demand
 }
 
-// Compare is negative if x comes before y; equals are in the order of their keys. Of needless refusals the upper
-// bound breaks ties: the lower one is often 0.
+// Compare returns a negative number if x ranks before y. Equal keys are ordered by name. ByNeedless
+// breaks ties by the upper bound, because the lower one is often 0.
 func (o RateOrder) Compare(x, y *KeyRate) int {
 	c := cmp.Compare(o.value(y), o.value(x))
 	if o == ByNeedless {
@@ -58,11 +58,11 @@ func (o RateOrder) Compare(x, y *KeyRate) int {
 	return cmp.Or(c, x.Key.Compare(y.Key))
 }
 
-// TopRates keeps the first few of many keys in an order, in memory for these alone.
-// Not safe for concurrent use.
+// TopRates keeps the first Most keys in an order, and memory for no others. It is not safe for
+// concurrent use.
 type TopRates struct {
 	Order RateOrder
-	Most  int // how many
+	Most  int
 	keys  []KeyRate
 }
 
@@ -77,7 +77,7 @@ func (t *TopRates) Add(k *KeyRate) {
 	}
 }
 
-// Take returns them, the first first, and forgets them.
+// Take returns the keys in order and resets t.
 func (t *TopRates) Take() []KeyRate {
 	out := t.keys
 	t.keys = nil
@@ -85,7 +85,7 @@ func (t *TopRates) Take() []KeyRate {
 	return out
 }
 
-// lastFirst is a heap whose root is the one that gives way to a better one.
+// lastFirst is a heap whose root is the lowest-ranked key, the next to be replaced.
 type lastFirst TopRates
 
 func (t *lastFirst) Len() int           { return len(t.keys) }
@@ -93,7 +93,6 @@ func (t *lastFirst) Less(i, j int) bool { return t.Order.Compare(&t.keys[i], &t.
 func (t *lastFirst) Swap(i, j int)      { t.keys[i], t.keys[j] = t.keys[j], t.keys[i] }
 func (t *lastFirst) Push(k any)         { t.keys = append(t.keys, k.(KeyRate)) }
 
-// Pop is there for heap.Interface.
 func (t *lastFirst) Pop() any {
 	last := len(t.keys) - 1
 	k := t.keys[last]

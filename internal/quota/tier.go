@@ -5,33 +5,30 @@ import (
 	"time"
 )
 
-// Kind is how a tier counts.
+// Kind is the way in which a tier counts.
 type Kind uint8
 
 const (
 	// TokenBucket holds up to Burst tokens and is refilled at Rate. The default.
 	TokenBucket Kind = iota
-	// FixedWindow counts up to Burst per Rate.Per, in windows aligned to the
-	// Unix epoch (the Salesforce text). Twice the limit can pass around a
-	// window's end.
+	// FixedWindow counts up to Burst per Rate.Per, in windows aligned to the Unix epoch. Up to
+	// twice the limit can pass around the end of a window.
 	FixedWindow
-	// SlidingWindow counts with two counters: the window before counts in
-	// proportion to what of it is less than a period ago. Around a window's end no
-	// more than Burst can pass at once; over a whole period, in the worst case, as
-	// much as of a bucket of that size and rate.
+	// SlidingWindow uses two counters: the previous window counts in proportion to how much of it
+	// is less than a period ago. No more than Burst passes at once around the end of a window; over
+	// a whole period, in the worst case, as much as with a bucket of that size and rate.
 	SlidingWindow
 	// CalendarWindow counts up to Burst per calendar unit in a time zone.
 	CalendarWindow
-	// PeriodicRefill is a bucket that is full again every Rate.Per, counted from
-	// the key's first use; nothing is carried over.
+	// PeriodicRefill is a bucket that is full again every Rate.Per, counted from the key's first
+	// use. Nothing is carried over.
 	PeriodicRefill
-	// Concurrency counts what is in flight: up to Burst at a time, each acquired
-	// and released.
+	// Concurrency counts what is in flight: up to Burst at a time, each acquired and released.
 	Concurrency
 )
 
-// kinds says of each kind what those who do not compute with it need to know.
-// What it counts is in internal/limiter.
+// kinds describes each kind to code that does not compute with it. The arithmetic is in
+// internal/limiter.
 var kinds = [...]struct {
 	word     string // in limit files, in JSON
 	windowed bool   // see Kind.Windowed
@@ -71,14 +68,14 @@ func (k Kind) String() string {
 	return kinds[k].word
 }
 
-// Windowed reports whether the kind counts by windows: it is full at once when
-// one ends, or (sliding) what it refills changes then.
+// Windowed reports whether the kind counts by windows. At the end of a window its level becomes
+// full or, for SlidingWindow, its refill changes.
 func (k Kind) Windowed() bool { return k.known() && kinds[k].windowed }
 
-// Refills reports whether the level rises bit by bit, at about Rate.
+// Refills reports whether the level rises continuously, at about Rate.
 func (k Kind) Refills() bool { return k.known() && kinds[k].refills }
 
-// Periods reports whether Rate.Per, any time, is a part of a tier of the kind.
+// Periods reports whether tiers of the kind have a period, Rate.Per, of arbitrary length.
 func (k Kind) Periods() bool { return k.known() && kinds[k].period }
 
 func word(words []string, i uint8) string {
@@ -110,7 +107,6 @@ func CalendarUnits() []CalendarUnit { return []CalendarUnit{Minute, Hour, Day, W
 // String returns the word used in limit files.
 func (u CalendarUnit) String() string { return word(unitWords[:], uint8(u)) }
 
-// nominal is the usual length of the unit.
 var nominal = [...]time.Duration{
 	0, time.Minute, time.Hour, 24 * time.Hour, 7 * 24 * time.Hour, 30 * 24 * time.Hour, 365 * 24 * time.Hour,
 }
@@ -124,11 +120,11 @@ func (u CalendarUnit) Nominal() time.Duration {
 	return nominal[u]
 }
 
-// Calendar says which windows a CalendarWindow has.
+// Calendar defines the windows of a CalendarWindow.
 type Calendar struct {
 	Unit CalendarUnit
-	// Zone is the time zone that days begin in; nil is UTC. Zones of the same
-	// name must be the same pointer (see internal/zone), so that limits compare.
+	// Zone is the time zone in which days begin; nil means UTC. Zones with the same name must be
+	// the same pointer (see internal/zone), so that limits can be compared.
 	Zone *time.Location
 }
 
@@ -140,15 +136,14 @@ func (c Calendar) Location() *time.Location {
 	return c.Zone
 }
 
-// Tier is one counted part of a limit.
+// Tier is one counter of a limit.
 type Tier struct {
 	Kind Kind
-	// Rate is the refill of a TokenBucket. For windows Rate.Tokens is Burst and
-	// Rate.Per the period (of a calendar unit, its nominal length). Unused by
-	// Concurrency.
+	// Rate is the refill rate of a TokenBucket. For windows, Rate.Tokens equals Burst and Rate.Per
+	// is the period (for a calendar unit, its nominal length). Concurrency does not use it.
 	Rate Rate
-	// Burst is the most that can go at once: a bucket's size, a window's count,
-	// what may be in flight. 0 refuses everything.
+	// Burst is the most that passes at once: the size of a bucket, the count of a window, or what
+	// may be in flight. 0 refuses everything.
 	Burst    int64
 	Calendar Calendar
 }

@@ -1,21 +1,21 @@
 package quota
 
-// NoLeaderError reports that a call needs a leader and none answered. Try again: elections take
-// less than two seconds.
+// NoLeaderError reports that a call needs a leader and none answered. Retry: elections take less
+// than two seconds.
 type NoLeaderError struct{ Reason string }
 
 // Error implements error.
 func (e *NoLeaderError) Error() string { return "no leader: " + e.Reason }
 
-// NoLeader marks the error as worth a retry, for package api.
+// NoLeader marks the error as retryable, for package api.
 func (e *NoLeaderError) NoLeader() bool { return true }
 
-// UnknownOutcomeError reports that a call may have been carried out: its answer was lost, and a
-// repetition could do it twice.
+// UnknownOutcomeError reports that the answer of a call was lost. The call may have been executed;
+// repeating it could execute it twice.
 type UnknownOutcomeError struct{ Reason string }
 
 // Error implements error.
-func (e *UnknownOutcomeError) Error() string { return "the outcome is not known: " + e.Reason }
+func (e *UnknownOutcomeError) Error() string { return "outcome unknown: " + e.Reason }
 
-// MayBeDone marks the error as one of a call that may have been carried out, for package api.
+// MayBeDone marks the error, for package api, as that of a call that may have been executed.
 func (e *UnknownOutcomeError) MayBeDone() bool { return true }

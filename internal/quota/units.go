@@ -17,8 +17,8 @@ type Units int64
 // Token is one token in Units.
 const Token Units = 1_000_000
 
-// MaxTokens is the largest burst, cost or number of tokens per period: about
-// 4.4e12. Two balances of this size still add up without overflow.
+// MaxTokens is the largest burst, cost or number of tokens per period: about 4.4e12. The sum of two
+// such balances does not overflow.
 const MaxTokens = int64(1) << 42
 
 // Tokens returns the whole tokens in u, rounded down (also below zero).
@@ -54,8 +54,8 @@ func (u Units) Plus(v Units) Units {
 // Count returns u+v, at most Most, for counters in messages. Neither may be negative.
 func (u Units) Count(v Units) Units { return min(u.Plus(v), Most) }
 
-// Time is nanoseconds since the Unix epoch on the speaker's own clock, which
-// only moves forward. Times of different nodes are not comparable.
+// Time is nanoseconds since the Unix epoch on the local node's clock, which only moves forward.
+// Times of different nodes are not comparable.
 type Time int64
 
 // Add returns t+d, saturating at the ends of the range.
@@ -70,8 +70,7 @@ func (t Time) Add(d time.Duration) Time {
 	return s
 }
 
-// Sub returns t-u as a duration, never negative: a clock that jumped back has
-// let no time pass.
+// Sub returns t-u, or 0 if t is before u: a clock that jumped back has let no time pass.
 func (t Time) Sub(u Time) time.Duration {
 	if t <= u {
 		return 0
@@ -97,8 +96,8 @@ func (r Rate) PerSecond() Units {
 	return Units(MulDiv(int64(FromTokens(r.Tokens)), int64(time.Second), int64(r.Per)))
 }
 
-// Same reports whether two rates are equal, however they are written, such as 10/h and 240/d. One
-// that is not set equals no other.
+// Same reports whether two rates are equal however they are written, such as 10/h and 240/d. Rates
+// with Per 0 are equal only if identical.
 func (r Rate) Same(o Rate) bool {
 	if r.Per <= 0 || o.Per <= 0 {
 		return r == o
@@ -108,8 +107,8 @@ func (r Rate) Same(o Rate) bool {
 	return hi == oHi && lo == oLo
 }
 
-// TimeFor returns how long the rate takes to yield u, rounded up; MaxInt64 for
-// a rate of zero, 0 for nothing.
+// TimeFor returns how long the rate takes to yield u, rounded up: 0 if u is not positive, MaxInt64
+// if the rate is zero.
 func (r Rate) TimeFor(u Units) time.Duration {
 	if u <= 0 {
 		return 0
@@ -120,7 +119,7 @@ func (r Rate) TimeFor(u Units) time.Duration {
 	return time.Duration(MulDivCeil(int64(u), int64(r.Per), int64(FromTokens(r.Tokens))))
 }
 
-// rateUnits are the periods that a rate may be written with, shortest first.
+// rateUnits are the named periods of a rate, shortest first.
 var rateUnits = []struct {
 	name string
 	per  time.Duration
@@ -131,8 +130,8 @@ var rateUnits = []struct {
 	{"d", 24 * time.Hour},
 }
 
-// ParseRate reads "10/s", "10/m", "2.5/s", "100/10s". The period is a unit
-// (s, m, h, d) or a Go duration. The fraction, if any, is kept exactly.
+// ParseRate parses "10/s", "10/m", "2.5/s" or "100/10s". The period is s, m, h, d, a number of days
+// (7d) or a Go duration. Fractions are kept exactly.
 func ParseRate(s string) (Rate, error) {
 	count, period, ok := strings.Cut(strings.TrimSpace(s), "/")
 	if !ok {
@@ -166,8 +165,8 @@ func parsePeriod(s string) (time.Duration, error) {
 	return per, nil
 }
 
-// parseCount reads digits[.digits] as an exact number of tokens per period,
-// scaling the period up to make the number whole.
+// parseCount parses digits[.digits] as an exact number of tokens per period. It scales the period
+// up to make the number whole.
 func parseCount(whole, count string, per time.Duration) (Rate, error) {
 	count = strings.TrimSpace(count)
 	digits, fraction, _ := strings.Cut(count, ".")
@@ -198,8 +197,8 @@ func parseCount(whole, count string, per time.Duration) (Rate, error) {
 	return r, nil
 }
 
-// reduced cancels factors of ten, so that equal rates written differently with
-// decimal places compare equal where the period allows it.
+// reduced cancels factors of ten, so that equal rates with different decimal places compare equal
+// if the period allows it.
 func (r Rate) reduced() Rate {
 	for r.Tokens != 0 && r.Tokens%10 == 0 && r.Per%10 == 0 && r.Per/10 >= time.Second {
 		r.Tokens, r.Per = r.Tokens/10, r.Per/10
@@ -207,12 +206,12 @@ func (r Rate) reduced() Rate {
 	return r
 }
 
-// String writes the rate so that ParseRate reads the same rate back.
+// String formats the rate so that ParseRate returns the same rate.
 func (r Rate) String() string {
 	return strconv.FormatInt(r.Tokens, 10) + "/" + formatPeriod(r.Per)
 }
 
-// formatPeriod writes a period in its largest whole unit: m, 90s, 7d.
+// formatPeriod formats a period in its largest whole unit: m, 90s, 7d.
 func formatPeriod(per time.Duration) string {
 	for _, u := range slices.Backward(rateUnits) {
 		n := per / u.per
@@ -227,11 +226,11 @@ func formatPeriod(per time.Duration) string {
 	return per.String()
 }
 
-// maxDays bounds a period written in days.
+// maxDays bounds a period given in days.
 const maxDays = 366
 
-// MulDiv returns a*b/c rounded toward zero with a 128-bit intermediate, and
-// saturates at the ends of int64. Requires c > 0.
+// MulDiv returns a*b/c, rounded toward zero, with a 128-bit intermediate. It saturates at the ends
+// of int64. c must be positive.
 func MulDiv(a, b, c int64) int64 {
 	neg := (a < 0) != (b < 0)
 	hi, lo := bits.Mul64(abs(a), abs(b))
@@ -253,7 +252,7 @@ func MulDiv(a, b, c int64) int64 {
 	return int64(q)
 }
 
-// MulDivCeil is MulDiv rounded up, for a, b >= 0 and c > 0.
+// MulDivCeil is MulDiv rounded up. a and b must not be negative, c must be positive.
 func MulDivCeil(a, b, c int64) int64 {
 	hi, lo := bits.Mul64(uint64(a), uint64(b))
 	if hi >= uint64(c) {
