@@ -7,11 +7,11 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// Bucket is a token bucket's level. It may go below zero: that is debt.
-// The zero Bucket is empty at time 0. It is not safe for concurrent use.
+// Bucket is the level of a token bucket. A negative level is debt. The zero Bucket is empty at time
+// 0. It is not safe for concurrent use.
 //
-// Invariant: 0 <= rem < period of the rate it was last refilled with, and
-// rem/period Units are earned beyond level.
+// Invariant: 0 <= rem < period of the rate of the last refill; rem/period Units are earned beyond
+// level.
 type Bucket struct {
 	level quota.Units
 	rem   uint64
@@ -23,8 +23,7 @@ func NewBucket(level quota.Units, at quota.Time) Bucket {
 	return Bucket{level: level, at: at}
 }
 
-// Level returns what the bucket held when it was last refilled, less what was
-// added or taken since.
+// Level returns the level as of the last refill, plus what was added and less what was taken since.
 func (b *Bucket) Level() quota.Units { return b.level }
 
 // At returns the time up to which the bucket has been refilled.
@@ -33,15 +32,15 @@ func (b *Bucket) At() quota.Time { return b.at }
 // Add changes the level by u, which may be negative.
 func (b *Bucket) Add(u quota.Units) { b.level += u }
 
-// Cap lowers the level to top if it is above.
+// Cap lowers the level to top if it is higher.
 func (b *Bucket) Cap(top quota.Units) {
 	if b.level >= top {
 		b.level, b.rem = top, 0
 	}
 }
 
-// Refill advances the bucket to now at the rate, up to top. A now in the past
-// changes nothing, so a clock that jumps back earns nothing twice.
+// Refill advances the bucket to now at the rate, up to top. A now in the past changes nothing, so a
+// clock that jumps back does not earn twice.
 func (b *Bucket) Refill(now quota.Time, r quota.Rate, top quota.Units) {
 	dt := now.Sub(b.at)
 	if dt > 0 {
@@ -55,7 +54,7 @@ func (b *Bucket) earn(dt time.Duration, r quota.Rate) {
 	b.gain(dt, quota.FromTokens(r.Tokens), r.Per)
 }
 
-// gain adds what u in per yield over dt, and keeps the remainder.
+// gain adds the yield of u per period over dt and keeps the remainder.
 func (b *Bucket) gain(dt time.Duration, u quota.Units, per time.Duration) {
 	if u <= 0 || per <= 0 {
 		return
@@ -87,11 +86,11 @@ func raise(level quota.Units, q uint64) quota.Units {
 	return level + quota.Units(q)
 }
 
-// maxLevel is above every burst, and far enough from overflow to add to.
+// maxLevel is larger than every burst, and small enough that sums do not overflow.
 const maxLevel = quota.Units(quota.MaxTokens)*quota.Token + 1
 
-// Take refills the bucket and, if it then holds cost, takes it. This is the
-// whole of a central token bucket: what Quorate's error is measured against.
+// Take refills the bucket and takes cost if the level covers it. This is a complete central token
+// bucket; Quorate's error is measured against it.
 func (b *Bucket) Take(now quota.Time, r quota.Rate, top, cost quota.Units) bool {
 	b.Refill(now, r, top)
 	if b.level < cost {

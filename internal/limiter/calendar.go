@@ -7,16 +7,15 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// calendarWindow returns the calendar window that contains the moment. Windows
-// tile time whatever the zone's clock does:
+// calendarWindow returns the calendar window that contains the moment. Windows cover time without
+// gap or overlap whatever the zone's clock does:
 //
-//   - A day, week, month or year begins when the zone's clock first shows its
-//     midnight or a later time. So days have 23, 24 or 25 hours; where midnight
-//     is skipped, the day begins at the first moment after it; a day that is
-//     skipped altogether has no window; and where the clock is set back over
-//     midnight, the day that has begun goes on.
-//   - A minute or hour ends when the clock shows the next one, or when it is set
-//     forward or back. So an hour that comes twice is two windows.
+//   - A day, week, month or year begins when the zone's clock first shows its midnight or a later
+//     time. So days have 23, 24 or 25 hours; if midnight is skipped, the day begins at the first
+//     moment after it; a day that is skipped entirely has no window; and if the clock is set back over
+//     midnight, the day that has begun continues.
+//   - A minute or hour ends when the clock shows the next one, or when it is set forward or back. So
+//     an hour that occurs twice is two windows.
 func calendarWindow(at quota.Time, c quota.Calendar) (start, end quota.Time) {
 	zone, sec := c.Location(), floorDiv(int64(at), int64(time.Second))
 	var from, to int64
@@ -49,8 +48,8 @@ func fromSeconds(s int64) quota.Time {
 	return quota.Time(s * int64(time.Second))
 }
 
-// span is a stretch of time, in seconds since the Unix epoch, in which a zone's
-// clock is offset seconds ahead of UTC.
+// span is a period, in seconds since the Unix epoch, during which a zone's clock is offset seconds
+// ahead of UTC.
 type span struct{ from, to, offset int64 }
 
 const (
@@ -60,6 +59,7 @@ const (
 	distantFuture = math.MaxInt64 / 2
 )
 
+// spanAt returns the span that contains the second.
 func spanAt(sec int64, zone *time.Location) span {
 	t := time.Unix(sec, 0).In(zone)
 	_, offset := t.Zone()
@@ -80,7 +80,7 @@ func spanAt(sec int64, zone *time.Location) span {
 	return s
 }
 
-// clockWindow is the window of a unit of that many seconds on the clock's face.
+// clockWindow returns the window of a unit of a number of seconds, as shown by the clock.
 func clockWindow(sec int64, zone *time.Location, unit int64) (from, to int64) {
 	s := spanAt(sec, zone)
 	from = floorDiv(sec+s.offset, unit)*unit - s.offset
@@ -101,8 +101,8 @@ func clockWindow(sec int64, zone *time.Location, unit int64) (from, to int64) {
 	return from, to
 }
 
-// dateWindow is the window of a unit of whole days. A date is written as the
-// seconds at which it would begin in UTC.
+// dateWindow returns the window of a unit of whole days. Dates are represented by the second at
+// which they would begin in UTC.
 func dateWindow(sec int64, zone *time.Location, unit quota.CalendarUnit) (from, to int64) {
 	date := firstDay(sec+spanAt(sec, zone).offset, unit)
 	for {
@@ -114,7 +114,7 @@ func dateWindow(sec int64, zone *time.Location, unit quota.CalendarUnit) (from, 
 	}
 }
 
-// firstDay is the first day of the unit that the clock's face is in.
+// firstDay returns the first day of the unit that contains the clock time face.
 func firstDay(face int64, unit quota.CalendarUnit) int64 {
 	t := time.Unix(face, 0).UTC()
 	y, m, d := t.Date()
@@ -129,7 +129,7 @@ func firstDay(face int64, unit quota.CalendarUnit) int64 {
 	return time.Date(y, m, d, 0, 0, 0, 0, time.UTC).Unix()
 }
 
-// nextDay is the first day of the unit after the one that begins with date.
+// nextDay returns the first day of the unit after the one that begins with date.
 func nextDay(date int64, unit quota.CalendarUnit) int64 {
 	t := time.Unix(date, 0).UTC()
 	switch unit {
@@ -145,8 +145,7 @@ func nextDay(date int64, unit quota.CalendarUnit) int64 {
 	return t.Unix()
 }
 
-// begins is the first moment at which the zone's clock shows the date, or a
-// later one.
+// begins returns the first moment at which the zone's clock shows the date or a later one.
 func begins(date int64, zone *time.Location) int64 {
 	for at := date - 2*secondsPerDay; ; { // no clock is two days ahead of UTC
 		s := spanAt(at, zone)

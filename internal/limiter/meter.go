@@ -6,25 +6,23 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// Meter is the level of one tier of one key: what can still be spent. Below
-// zero it is debt. All methods that take a tier are to be given the one that the
-// meter was made for, until [Meter.Retier] says that it changed.
+// Meter is the level of one tier of one key: what can still be spent. A negative level is debt.
+// Methods that take a tier must get the one that the meter was made for, until [Meter.Retier]
+// changes it.
 //
-// What the level does while nobody asks:
+// How the level changes without requests:
 //
-//   - TokenBucket: gains Rate, exactly, up to Burst.
-//   - FixedWindow, CalendarWindow: is Burst again when the window ends.
-//   - PeriodicRefill: is Burst again a period after the window began; the next
-//     window begins with the first use after that. Until then, whenever the meter
-//     is advanced and full, its window begins at that moment.
-//   - SlidingWindow: gains, over each window, what the window before it used.
+//   - TokenBucket: rises at exactly Rate, up to Burst.
+//   - FixedWindow, CalendarWindow: returns to Burst at the end of the window.
+//   - PeriodicRefill: returns to Burst one period after the window began. The next window begins with
+//     the first use after that: while the meter is full, each Advance moves the window's start to now.
+//   - SlidingWindow: gains, during each window, what the previous window used.
 //   - Concurrency: stays.
 //
-// A Meter is a value: a copy is independent. It is not safe for concurrent use.
-// The zero Meter is not ready for use.
+// A Meter is a value: copies are independent. It is not safe for concurrent use. The zero Meter is
+// not usable.
 //
-// Invariant: returns is 0 except for SlidingWindow, where it is what the level
-// gains from start to end.
+// Invariant: returns is 0 except for SlidingWindow, where it is the gain from start to end.
 type Meter struct {
 	bucket     Bucket
 	start, end quota.Time
@@ -38,18 +36,16 @@ func NewMeter(t *quota.Tier, now quota.Time) Meter {
 	return m
 }
 
-// RestoreMeter returns the meter of a checkpoint: what it said of the moment at,
-// advanced to now. The window that windowStart began keeps its use; when it has
-// ended, the meter is as full as it would have become.
+// RestoreMeter returns the meter that a checkpoint recorded at the time at, advanced to now. The
+// window that began at windowStart keeps its use. If it has ended, the meter is as full as it would
+// be without the restart.
 //
-// windowStart 0 means that the window is not known; then it is the one that at
-// was in. The slope is rounded down to units per second, so a restored sliding
-// window may give back up to one unit per second too little until it ends; the
-// next one gives that back.
+// windowStart 0 means that the window is unknown: then the one that contains at is assumed. The
+// slope is rounded down to units per second, so a restored sliding window may gain up to one unit
+// per second too little until it ends; the next window makes up for it.
 //
-// Where the clock that wrote the checkpoint was ahead of now, nothing is earned
-// until now has come that far; if it was ahead by more than a window, or it is
-// a bucket, the level holds from now on.
+// If the clock that wrote the checkpoint was ahead of now, nothing is earned until now reaches at.
+// If it was ahead by more than a window, or the tier is a bucket, the level applies from now on.
 func RestoreMeter(t *quota.Tier, level quota.Units, at, windowStart quota.Time, slope quota.Units, now quota.Time) Meter {
 	if start, end := Window(t, at); at > now && start.Sub(now) >= end.Sub(start) {
 		at, windowStart = now, 0
@@ -67,12 +63,12 @@ func RestoreMeter(t *quota.Tier, level quota.Units, at, windowStart quota.Time, 
 	return m
 }
 
-// Level returns what can be spent, as of the last Advance and what was added
-// since, in whole units rounded down. After Advance it is at most the burst.
+// Level returns what can be spent as of the last Advance and the changes since, in whole units
+// rounded down. After Advance it is at most the burst.
 func (m *Meter) Level() quota.Units { return m.bucket.level }
 
-// Add changes the level by u, which may be negative, down to a debt of a little
-// more than MaxTokens and up to as much; so nothing overflows.
+// Add changes the level by u, which may be negative. The result is clamped to about plus or minus
+// MaxTokens, so that nothing overflows.
 func (m *Meter) Add(u quota.Units) {
 	level := m.bucket.level
 	switch {
@@ -87,16 +83,15 @@ func (m *Meter) Add(u quota.Units) {
 
 func clamp(u quota.Units) quota.Units { return min(max(u, -maxLevel), maxLevel) }
 
-// Cap lowers the level to top if it is above.
+// Cap lowers the level to top if it is higher.
 func (m *Meter) Cap(top quota.Units) { m.bucket.Cap(top) }
 
-// Bounds returns the window that the level is for, as of the last Advance; 0, 0
-// for kinds without windows.
+// Bounds returns the window of the level as of the last Advance; 0, 0 for kinds without windows.
 func (m *Meter) Bounds() (start, end quota.Time) { return m.start, m.end }
 
-// Slope returns what the level gains now if nobody asks, in units per second
-// rounded down: a bucket's rate, what a sliding window gives back of the window
-// before; 0 for other kinds. It does not say that the level is full.
+// Slope returns the current gain without requests, in units per second rounded down: the rate of a
+// bucket, what a sliding window returns of the previous window, 0 for other kinds. It does not
+// consider whether the level is full.
 func (m *Meter) Slope(t *quota.Tier) quota.Units {
 	switch t.Kind {
 	case quota.TokenBucket:
@@ -109,8 +104,8 @@ func (m *Meter) Slope(t *quota.Tier) quota.Units {
 	return 0
 }
 
-// Advance lets the meter gain what it gains until now, and ends windows. A now
-// in the past changes nothing, so a clock that jumps back earns nothing twice.
+// Advance applies the gain until now and ends windows. A now in the past changes nothing, so a
+// clock that jumps back does not earn twice.
 func (m *Meter) Advance(now quota.Time, t *quota.Tier) {
 	top := t.BurstUnits()
 	now = max(now, m.bucket.at)
@@ -132,8 +127,8 @@ func (m *Meter) Advance(now quota.Time, t *quota.Tier) {
 	m.Cap(top)
 }
 
-// slide advances a sliding window. What is out when a window ends comes back
-// over the next one; so two windows later the meter is full.
+// slide advances a sliding window. What is used when a window ends is returned during the next one,
+// so the meter is full two windows later.
 func (m *Meter) slide(now quota.Time, t *quota.Tier, top quota.Units) {
 	m.giveBack(min(now, m.end), top)
 	if now < m.end {

@@ -6,38 +6,33 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// Verdict is the answer of a meter to one request.
+// Verdict is a meter's answer to one request.
 type Verdict struct {
 	Allowed bool
-	// Wait is how long an admitted caller has to wait before it goes ahead: the
-	// tokens are reserved for it.
+	// Wait is how long an admitted caller must wait before it proceeds: its tokens are reserved.
 	Wait time.Duration
-	// RetryAfter is 0 when allowed, else the earliest moment at which the same
-	// request could be, if nobody else asks; math.MaxInt64 with Never.
+	// RetryAfter is 0 if allowed, else the time until the same request could pass if nobody else
+	// asks; math.MaxInt64 with Never.
 	RetryAfter time.Duration
-	// Never says that the request can never pass: it costs more than the limit
-	// ever has, or what it lacks takes longer than a Duration can tell (292 years;
-	// a rate of 0 gives nothing at all).
+	// Never reports that the request can never pass: it costs more than the limit ever has, or the
+	// wait exceeds a Duration (292 years; a rate of 0).
 	Never bool
-	// TooLong says that it was refused only because it would have to wait longer
-	// than it may.
+	// TooLong reports that the only reason for the refusal is that the wait would be too long.
 	TooLong bool
 }
 
-// Take advances the meter and, if the limit lets it pass, takes the cost. The
-// limit has one tier. A refusal takes nothing. A cost of 0 or less asks what one
-// token would be told, and takes nothing either way.
+// Take advances the meter and takes the cost if the limit admits it. The limit must have one tier.
+// A refusal takes nothing. A cost of 0 or less returns the answer for one token and takes nothing.
 //
-// maxWait is the longest wait that the caller accepts; it can only lower the
-// limit's own. Below 0 is the limit's own.
+// maxWait is the longest wait that the caller accepts; it can only shorten the limit's own. Below 0
+// means the limit's own.
 //
-// A limit without MaxDebt admits what the level covers. With it, a token bucket
-// works as that of square/quotaservice does: a caller waits until the debt of
-// those before it is paid, never for its own cost. What it costs beyond the
-// level is the debt that the next one waits for, down to MaxDebt.
+// A limit without MaxDebt admits what the level covers. With it, a token bucket works as that of
+// square/quotaservice: a caller waits until the debt of earlier callers is repaid, never for its
+// own cost. The part of its cost beyond the level is debt for the next caller, down to MaxDebt.
 //
-// For a Concurrency, RetryAfter is its lease: releases come when they come, and
-// by then those who hold it now have renewed or lost it.
+// For Concurrency, RetryAfter is the lease: releases cannot be predicted, and by then each holder
+// has renewed or lost its acquisition.
 func (m *Meter) Take(now quota.Time, l *quota.Limit, cost quota.Units, maxWait time.Duration) Verdict {
 	t := l.First()
 	m.Advance(now, &t)
@@ -80,13 +75,13 @@ func (m *Meter) take(now quota.Time, l *quota.Limit, t *quota.Tier, cost quota.U
 	return v
 }
 
-// timeTo is how long the meter needs to reach the level, on its own remainder.
+// timeTo returns how long the meter, with its remainder, needs to reach the level.
 func (m *Meter) timeTo(now quota.Time, t *quota.Tier, level quota.Units) time.Duration {
 	return m.timeFor(now, t, m.bucket.level, m.remainder(t), level)
 }
 
-// Charge books what was used without asking, after the fact. The level falls at
-// most to -OwedUnits; what was booked of it is returned.
+// Charge books use after the fact, without deciding. The level falls at most to -OwedUnits. Charge
+// returns how much it booked.
 func (m *Meter) Charge(now quota.Time, l *quota.Limit, used quota.Units) (booked quota.Units) {
 	t := l.First()
 	m.Advance(now, &t)
@@ -95,9 +90,8 @@ func (m *Meter) Charge(now quota.Time, l *quota.Limit, used quota.Units) (booked
 	return booked
 }
 
-// Refund gives back what was taken and not used, up to the burst. It goes to the
-// window of now: who refunds what was taken in a window that has ended would
-// raise this one, so it does not ask.
+// Refund returns tokens that were taken and not used, up to the burst. They are added to the
+// current window: callers must not refund what was taken in a window that has ended.
 func (m *Meter) Refund(now quota.Time, l *quota.Limit, u quota.Units) {
 	t := l.First()
 	m.Advance(now, &t)

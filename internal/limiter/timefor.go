@@ -8,21 +8,20 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// never is the time for what does not happen.
+// never is the time until something that does not happen.
 const never time.Duration = math.MaxInt64
 
-// ResetAfter returns the time until the meter is full if nobody asks: 0 if it
-// is, math.MaxInt64 if it never will be by itself (a rate of 0, Concurrency).
+// ResetAfter returns the time until the meter is full if nobody asks: 0 if it is full,
+// math.MaxInt64 if it does not fill by itself (a rate of 0, Concurrency).
 func (m *Meter) ResetAfter(now quota.Time, t *quota.Tier) time.Duration {
 	at := m.advanced(now, t)
 	return at.timeFor(now, t, at.bucket.level, at.remainder(t), t.BurstUnits())
 }
 
-// TimeFor returns how long it takes, if nobody asks, until a level that is given
-// for now has reached cost: 0 if it has, math.MaxInt64 if it never does: cost is
-// above the burst, the rate is 0, or a Concurrency waits for a release that
-// nobody can foretell. It is exact, rounded up to a nanosecond. What the window
-// and the slope are is taken from the meter, which is not changed.
+// TimeFor returns how long a level, given for now, takes to reach cost if nobody asks: 0 if it has,
+// math.MaxInt64 if it never does (cost is above the burst, the rate is 0, or the kind is
+// Concurrency, whose releases cannot be predicted). The result is exact, rounded up to a
+// nanosecond. Window and slope are the meter's, which is not changed.
 func (m *Meter) TimeFor(now quota.Time, t *quota.Tier, level, cost quota.Units) time.Duration {
 	at := m.advanced(now, t)
 	return at.timeFor(now, t, clamp(level), 0, cost)
@@ -34,8 +33,8 @@ func (m *Meter) advanced(now quota.Time, t *quota.Tier) Meter {
 	return at
 }
 
-// remainder is the part of a unit that is earned beyond the level, as a
-// numerator over the period that it is earned in.
+// remainder returns the fraction of a unit that is earned beyond the level, as a numerator over the
+// period in which it is earned.
 func (m *Meter) remainder(t *quota.Tier) uint64 {
 	if t.Kind == quota.TokenBucket {
 		return min(m.bucket.rem, uint64(max(t.Rate.Per, 1))-1)
@@ -43,8 +42,8 @@ func (m *Meter) remainder(t *quota.Tier) uint64 {
 	return m.bucket.rem
 }
 
-// timeFor is TimeFor on a meter that has been advanced to now. If the clock has
-// jumped back behind what the meter has seen, it first has to come back there.
+// timeFor is TimeFor for a meter that has been advanced to now. If the clock has jumped back, it
+// adds the time until the clock reaches the meter's time again.
 func (m *Meter) timeFor(now quota.Time, t *quota.Tier, level quota.Units, rem uint64, cost quota.Units) time.Duration {
 	if level >= cost {
 		return 0
@@ -64,7 +63,7 @@ func (m *Meter) timeFor(now quota.Time, t *quota.Tier, level quota.Units, rem ui
 	return m.end.Sub(now)
 }
 
-// slideTime is the time from the meter's own moment.
+// slideTime is timeFor of a sliding window, from the meter's own time.
 func (m *Meter) slideTime(t *quota.Tier, level quota.Units, rem uint64, cost quota.Units) time.Duration {
 	left, per := m.end.Sub(m.bucket.at), m.end.Sub(m.start)
 	if d := gainTime(level, cost, rem, m.returns, per); d <= left {
@@ -76,7 +75,7 @@ func (m *Meter) slideTime(t *quota.Tier, level quota.Units, rem uint64, cost quo
 	return plus(left, gainTime(next.level, cost, 0, t.BurstUnits()-next.level, end.Sub(start)))
 }
 
-// gainTime is how long u in per need to raise level and rem/per units to cost,
+// gainTime returns how long a gain of u per period needs to raise level and rem/per units to cost,
 // rounded up. Requires level < cost.
 func gainTime(level, cost quota.Units, rem uint64, u quota.Units, per time.Duration) time.Duration {
 	if u <= 0 || per <= 0 {
@@ -94,7 +93,7 @@ func gainTime(level, cost quota.Units, rem uint64, u quota.Units, per time.Durat
 	return time.Duration(min(q, math.MaxInt64))
 }
 
-// plus adds durations of 0 or more, saturating.
+// plus adds non-negative durations, saturating.
 func plus(a, b time.Duration) time.Duration {
 	if a > never-b {
 		return never

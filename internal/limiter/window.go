@@ -6,16 +6,15 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// Window returns the window of a windowed tier that contains the moment: start
-// <= at < end, and the window after it starts at end.
+// Window returns the window of a windowed tier that contains the moment: start <= at < end. The
+// next window starts at end.
 //
-// Fixed and sliding windows are multiples of the period since the Unix epoch;
-// so windows of 7 days begin on Thursdays. Calendar windows follow the clock of
-// the tier's zone, see calendarWindow; weeks begin on Monday. PeriodicRefill
-// has no windows of its own, they begin with the first use: Window returns the
-// one that would begin at the moment. Kinds without windows have 0, 0.
+// Fixed and sliding windows are multiples of the period since the Unix epoch; windows of 7 days
+// begin on Thursdays. Calendar windows follow the clock of the tier's zone (see calendarWindow);
+// weeks begin on Monday. PeriodicRefill has no aligned windows: Window returns the one that would
+// begin at the moment. Kinds without windows return 0, 0.
 //
-// Ends beyond what a Time can tell (the years 1677 and 2262) are cut off there.
+// Ends outside the range of Time (the years 1677 to 2262) are cut off.
 func Window(t *quota.Tier, at quota.Time) (start, end quota.Time) {
 	switch t.Kind {
 	case quota.FixedWindow, quota.SlidingWindow:

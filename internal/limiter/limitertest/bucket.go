@@ -6,23 +6,22 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// bucket keeps what quotaservice's algorithm keeps: the tokens accumulated so
-// far and the moment when the next ones are available, later than now if
-// callers have to wait. With a rate of 0 that moment never comes, so debt is
-// kept beside it.
+// bucket keeps the state of quotaservice's algorithm: the tokens accumulated so far, and the time
+// at which the next ones are available, which is in the future while callers must wait. With a rate
+// of 0 that time never comes, so debt is kept separately.
 type bucket struct {
 	tier                quota.Tier
 	now                 quota.Time
 	accumulated         *big.Rat
 	tokensNextAvailable *big.Rat // nanoseconds
-	lost                *big.Rat // debt that a rate of 0 never pays
+	lost                *big.Rat // debt that a rate of 0 never repays
 }
 
 func newBucket(t quota.Tier, now quota.Time) *bucket {
 	return &bucket{tier: t, now: now, accumulated: units(t), tokensNextAvailable: whole(int64(now)), lost: new(big.Rat)}
 }
 
-// rate is units per nanosecond.
+// rate returns units per nanosecond.
 func (b *bucket) rate() *big.Rat {
 	return big.NewRat(int64(quota.FromTokens(b.tier.Rate.Tokens)), int64(b.tier.Rate.Per))
 }
@@ -64,7 +63,7 @@ func (b *bucket) set(level *big.Rat) {
 	}
 }
 
-// retier keeps the level; what is below one part of the new period is lost.
+// retier keeps the level, rounded down to a multiple of one unit divided by the new period.
 func (b *bucket) retier(t quota.Tier) {
 	level := b.level()
 	if t.Rate.Per != b.tier.Rate.Per {

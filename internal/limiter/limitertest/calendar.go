@@ -7,11 +7,10 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// calendarName names the calendar window that a moment is in: for minutes and
-// hours by what the zone's clock shows, and how far it is ahead of UTC; for
-// longer units by the latest date that the clock has shown. That is found by
-// looking at it once a minute for the last two days. All its changes since 1970
-// that it is used for are on a whole minute.
+// calendarName names the calendar window that contains the moment. The name of a minute or an hour
+// is the time that the zone's clock shows and its offset from UTC. That of a longer unit comes from
+// the latest date that the clock has shown, found by looking at it once a minute over the last two
+// days. The zones under test change their clocks only on whole minutes since 1970.
 func calendarName(c quota.Calendar, at quota.Time) string {
 	t := time.Unix(0, int64(at)).In(c.Location())
 	switch c.Unit {
@@ -39,7 +38,7 @@ func calendarName(c quota.Calendar, at quota.Time) string {
 	return day.Format("2006")
 }
 
-// dayNumber counts the days of the date that is shown.
+// dayNumber returns the number of the shown date, in days since 1970-01-01.
 func dayNumber(t time.Time) int64 {
 	_, offset := t.Zone()
 	shown := t.Unix() + int64(offset)
@@ -49,8 +48,8 @@ func dayNumber(t time.Time) int64 {
 	return shown / 86400
 }
 
-// Walk returns the calendar window that contains the moment by walking to
-// either side until the name changes: by days, hours, minutes and seconds.
+// Walk returns the calendar window that contains the moment by stepping in both directions until
+// the name changes: by days, hours, minutes and seconds.
 func Walk(c quota.Calendar, at quota.Time) (start, end quota.Time) {
 	steps := []time.Duration{24 * time.Hour, time.Hour, time.Minute, time.Second}
 	if c.Unit <= quota.Hour {

@@ -9,12 +9,12 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// counter is the part of the reference that differs between kinds. Times that
-// it is given never go back.
+// counter is the part of the reference that differs between kinds. Times passed to it never go
+// back.
 type counter interface {
 	advance(now quota.Time)
 	level() *big.Rat
-	add(u *big.Rat) // charges if negative, gives back if positive; never above the burst
+	add(u *big.Rat) // charges if negative, refunds if positive; never above the burst
 	retier(t quota.Tier)
 	clone() counter
 }
@@ -23,10 +23,10 @@ type counter interface {
 type Reference struct {
 	counter counter
 	limit   quota.Limit
-	seen    quota.Time // the latest moment; a clock that jumps back changes nothing
+	seen    quota.Time // latest time; a clock that jumps back changes nothing
 }
 
-// NewReference returns a full one.
+// NewReference returns a full model.
 func NewReference(l quota.Limit, now quota.Time) *Reference {
 	return &Reference{counter: newCounter(l.First(), now), limit: l, seen: now}
 }
@@ -61,7 +61,7 @@ func (r *Reference) level(now quota.Time) *big.Rat {
 	return r.counter.level()
 }
 
-// wait is the time until debt is paid.
+// wait returns the time until debt is repaid.
 func (r *Reference) wait(now quota.Time) time.Duration {
 	b, ok := r.counter.(*bucket)
 	if r.advance(now); !ok || b.level().Sign() >= 0 {
@@ -77,7 +77,7 @@ func (r *Reference) wait(now quota.Time) time.Duration {
 	return time.Duration(d.Int64())
 }
 
-// take is the whole algorithm, but for RetryAfter.
+// take is the complete algorithm without RetryAfter.
 func (r *Reference) take(now quota.Time, cost quota.Units, maxWait time.Duration) limiter.Verdict {
 	r.advance(now)
 	if cost > quota.FromTokens(r.limit.MostCost()) {

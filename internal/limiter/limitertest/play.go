@@ -13,18 +13,19 @@ import (
 
 // Start is when every history begins; times stay between Earliest and Latest.
 const (
+	// Start is the time at which every history begins. Times stay between Earliest and Latest.
 	Start    = quota.Time(1_700_000_000_000_000_000)
 	Earliest = quota.Time(86_400_000_000_000 * 400) // 1971
 	Latest   = quota.Time(7_200_000_000_000_000_000)
 )
 
-// Step is one thing that happens: Do says what, Arg how much of it.
+// Step is one step of a history: Do selects the action, Arg its amount.
 type Step struct {
 	Do  uint8
 	Arg int64
 }
 
-// player runs both through one history.
+// player runs a meter and a model through one history.
 type player struct {
 	t     *testing.T
 	limit quota.Limit
@@ -35,8 +36,8 @@ type player struct {
 	doing string
 }
 
-// Play runs a history on a meter of the limit and on the reference, and fails
-// at the first difference.
+// Play runs a history on a meter of the limit and on the reference model, and fails at the first
+// difference.
 func Play(t *testing.T, l quota.Limit, history []Step) {
 	t.Helper()
 	first := l.First()
@@ -68,7 +69,7 @@ var actions = []func(*player, int64){
 
 func (p *player) do(s Step) { actions[int(s.Do)%len(actions)](p, s.Arg) }
 
-// some is 1 to most tokens.
+// some returns 1 to most tokens.
 func some(arg, most int64) quota.Units {
 	return quota.FromTokens(1 + (arg&math.MaxInt64)%max(most, 1))
 }
@@ -84,7 +85,7 @@ func (p *player) pass(what string, d time.Duration) {
 	p.now = min(max(p.now.Add(d), Earliest), Latest)
 }
 
-// toEdge goes to where the window ends, or a nanosecond beside it.
+// toEdge advances to the end of the window, plus or minus a nanosecond.
 func (p *player) toEdge(beside time.Duration) {
 	if _, end := p.meter.Bounds(); end > p.now {
 		p.pass("edge", end.Add(beside).Sub(p.now))
@@ -108,7 +109,7 @@ func (p *player) take(cost quota.Units, maxWait time.Duration) {
 	p.checkRetry(before, got, cost, maxWait)
 }
 
-// checkRetry tries the same at the moment that was told, and just before.
+// checkRetry repeats the request at the returned time, and a nanosecond before.
 func (p *player) checkRetry(before *Reference, v limiter.Verdict, cost quota.Units, maxWait time.Duration) {
 	at := p.now.Add(v.RetryAfter)
 	switch {
@@ -148,8 +149,7 @@ func (p *player) refund(u quota.Units) {
 	p.model.refund(p.now, u)
 }
 
-// retier changes the burst, the rate, or both; a bucket's and a sliding
-// window's period too.
+// retier changes the burst, the rate or both, and sometimes the period.
 func (p *player) retier(arg int64) {
 	p.doing = "retier"
 	old, l := p.limit.First(), p.limit
@@ -175,9 +175,8 @@ func (p *player) retier(arg int64) {
 	p.limit = l
 }
 
-// restore writes a checkpoint and reads it back, where that is exact: what a
-// bucket has earned of a unit, and what a sliding window still gives back, are
-// rounded.
+// restore writes a checkpoint and reads it back for the kinds where that is exact: the remainder of
+// a bucket and the slope of a sliding window are rounded.
 func (p *player) restore() {
 	p.doing = "restore"
 	if p.limit.Kind == quota.TokenBucket || p.limit.Kind == quota.SlidingWindow {
@@ -207,7 +206,7 @@ func (p *player) compare() {
 	p.checkTimeFor(&t)
 }
 
-// checkReset looks at the level when it is to be full, and just before.
+// checkReset compares the level at the time when it should be full, and a nanosecond before.
 func (p *player) checkReset(t *quota.Tier) {
 	top := units(*t)
 	d := p.meter.ResetAfter(p.now, t)
@@ -225,8 +224,8 @@ func (p *player) checkReset(t *quota.Tier) {
 	}
 }
 
-// checkTimeFor: never early, and late by no more than the rest of a unit that
-// TimeFor is not told of.
+// checkTimeFor checks that TimeFor is never too early, and late by no more than the remainder of a
+// unit, which TimeFor does not get.
 func (p *player) checkTimeFor(t *quota.Tier) {
 	level := p.meter.Level()
 	cost := level + (t.BurstUnits()-level)/2

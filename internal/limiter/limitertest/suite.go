@@ -11,7 +11,7 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// histories is less with -short.
+// histories returns the number of random histories for each limit: a tenth with -short.
 func histories() uint64 {
 	if testing.Short() {
 		return (*seeds + 9) / 10
@@ -21,12 +21,12 @@ func histories() uint64 {
 
 var seeds = flag.Uint64("limiter.seeds", 30, "how many random histories for each limit of the suite")
 
-// Subject is one algorithm: what a limit of it needs beside a rate and a burst.
+// Subject is one algorithm to test, with what its limits need beside a rate and a burst.
 type Subject struct {
 	Kind quota.Kind
-	// Waits gives it MaxDebt and MaxWait.
+	// Waits sets MaxDebt and MaxWait.
 	Waits bool
-	// Calendars to use, for a CalendarWindow.
+	// Calendars are those to use, for a CalendarWindow.
 	Calendars []quota.Calendar
 }
 
@@ -37,7 +37,7 @@ func (s Subject) String() string {
 	return s.Kind.String()
 }
 
-// Draw is what a limit is made of. Every value makes a valid limit.
+// Draw holds the numbers that a limit is made from. All values make a valid limit.
 type Draw struct {
 	Tokens, Per, Burst, Wait, Debt, MaxCost int64
 	Calendar                                uint8
@@ -79,7 +79,7 @@ func positive(n, most int64) int64 {
 	return n
 }
 
-// draws are those that the random histories are played on.
+// draws are the limits that random histories are played on.
 var draws = []Draw{
 	{Tokens: 1, Per: int64(365 * 24 * time.Hour), Burst: 1, Wait: int64(24 * time.Hour)},
 	{Tokens: 1, Per: int64(time.Second) - 1, Burst: 0, Debt: int64(time.Minute)},
@@ -92,7 +92,7 @@ var draws = []Draw{
 	{Tokens: 50, Per: int64(10*time.Second) - 1, Burst: 50, Calendar: 5},
 }
 
-// Run is the suite: random histories on limits of all sizes.
+// Run plays random histories on limits of all sizes.
 func Run(t *testing.T, s Subject) {
 	for i, d := range draws {
 		l := s.Limit(d)
@@ -121,7 +121,7 @@ func random(rng *rand.Rand) []Step {
 	return all
 }
 
-// stepLen is how many bytes of a fuzzer's input a step takes.
+// stepLen is the number of bytes of fuzzer input for one step.
 const stepLen = 9
 
 // Fuzz lets the fuzzer choose the algorithm, the limit and the history.

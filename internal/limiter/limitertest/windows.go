@@ -7,7 +7,7 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// charge is one entry of the books; what is given back is negative.
+// charge is one charge to a window; a refund is negative.
 type charge struct {
 	window string
 	units  *big.Rat
@@ -23,7 +23,7 @@ func sum(all []charge, window string) *big.Rat {
 	return total
 }
 
-// refundable is u, at most what is out.
+// refundable returns u, at most out.
 func refundable(u, out *big.Rat) *big.Rat {
 	if u.Cmp(out) > 0 {
 		return out
@@ -31,7 +31,7 @@ func refundable(u, out *big.Rat) *big.Rat {
 	return u
 }
 
-// windowOf names the window that a moment is in.
+// windowOf names the window that contains the moment.
 func windowOf(t quota.Tier, at quota.Time) string {
 	if t.Kind == quota.CalendarWindow {
 		return calendarName(t.Calendar, at)
@@ -43,8 +43,7 @@ func index(t quota.Tier, at quota.Time) *big.Int {
 	return floor(big.NewRat(int64(at), int64(t.Rate.Per)))
 }
 
-// windows is the fixed and the calendar window: what was charged in a window
-// of the same name counts.
+// windows models fixed and calendar windows: charges in a window of the same name count.
 type windows struct {
 	tier   quota.Tier
 	now    quota.Time
@@ -75,8 +74,8 @@ func (w *windows) retier(t quota.Tier) {
 
 func (w *windows) clone() counter { c := *w; c.all = append([]charge(nil), w.all...); return &c }
 
-// sliding counts what the window of now was charged, and of the one before it
-// the part of the period that is less than a period ago.
+// sliding counts the charges of the current window, and those of the previous one in proportion to
+// how much of it is less than a period ago.
 type sliding struct {
 	tier quota.Tier
 	now  quota.Time
@@ -109,7 +108,7 @@ func (s *sliding) add(u *big.Rat) {
 	s.all = append(s.all, charge{index(s.tier, s.now).String(), new(big.Rat).Neg(u)})
 }
 
-// retier to another period charges its window with what is out.
+// retier to another period charges the new window with the current use.
 func (s *sliding) retier(t quota.Tier) {
 	if t.Rate.Per != s.tier.Rate.Per {
 		out := new(big.Rat).SetInt(ceil(s.out()))
@@ -120,14 +119,14 @@ func (s *sliding) retier(t quota.Tier) {
 
 func (s *sliding) clone() counter { c := *s; c.all = append([]charge(nil), s.all...); return &c }
 
-// periodic opens a window with the first charge when none is open. It closes a
-// period later, or when all of it has been given back.
+// periodic opens a window with the first charge when none is open. The window closes a period
+// later, or when everything has been refunded.
 type periodic struct {
 	tier   quota.Tier
 	now    quota.Time
 	open   bool
 	began  quota.Time
-	window string // a name for each opening
+	window string // unique for each opening
 	ends   *big.Int
 	all    []charge
 }
@@ -165,7 +164,7 @@ func (p *periodic) begin(at quota.Time) {
 	p.window = fmt.Sprint(len(p.all), " until ", p.ends)
 }
 
-// retier moves the end, unless that would end the window now.
+// retier moves the end of the window unless it would end now.
 func (p *periodic) retier(t quota.Tier) {
 	if p.open {
 		ends := new(big.Int).Add(big.NewInt(int64(p.began)), big.NewInt(int64(t.Rate.Per)))
@@ -178,7 +177,7 @@ func (p *periodic) retier(t quota.Tier) {
 
 func (p *periodic) clone() counter { c := *p; c.all = append([]charge(nil), p.all...); return &c }
 
-// inFlight only adds up.
+// inFlight is a plain sum.
 type inFlight struct {
 	tier quota.Tier
 	used *big.Rat
