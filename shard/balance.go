@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// fit gives every range as many voters as it has seats: what is too much goes,
-// what is missing is added, and the dead keep the seats that nobody takes.
+// fit gives every range its number of voters: it drops surplus voters and adds missing ones. Dead
+// nodes keep the places that nobody takes.
 func (l *layout) fit() {
 	for r := range l.voters {
 		for len(l.voters[r]) > l.seats[r] {
@@ -25,8 +25,8 @@ func (l *layout) fit() {
 	}
 }
 
-// sooner orders the voters of a range that has too many: first who must not
-// lead, then who shares a zone, then who has much.
+// sooner orders the voters of a range that has too many, the first to drop first: nodes that must
+// not lead, then those that share a zone, then those with many replicas.
 func (l *layout) sooner(r, a, b int) int {
 	return cmp.Or(
 		cmp.Compare(l.nodes[b].State, l.nodes[a].State),
@@ -36,7 +36,7 @@ func (l *layout) sooner(r, a, b int) int {
 	)
 }
 
-// better orders the nodes that could be added to a range.
+// better orders the candidates for a range, best first.
 func (l *layout) better(r, a, b int) int {
 	return cmp.Or(
 		cmp.Compare(l.inZone(r, a), l.inZone(r, b)),
@@ -47,7 +47,7 @@ func (l *layout) better(r, a, b int) int {
 	)
 }
 
-// isRemoved returns 1 for a node that probably has the range's data still.
+// isRemoved returns 1 for a node that probably still has the range's data, else 0.
 func (l *layout) isRemoved(r, i int) int {
 	if slices.Contains(l.before[r].Removed, l.nodes[i].ID) {
 		return 1
@@ -55,9 +55,9 @@ func (l *layout) isRemoved(r, i int) int {
 	return 0
 }
 
-// spreadZones moves replicas out of zones that hold two more than another that
-// could take one, until no range has such a pair: then each is in as many zones
-// as it can be, and as evenly.
+// spreadZones moves replicas out of a zone that has at least two more than another zone that could
+// take one, until no range has such a pair. Then each range is in as many zones as possible,
+// evenly.
 func (l *layout) spreadZones() {
 	for r := range l.voters {
 		for l.spreadZone(r) {
@@ -83,15 +83,15 @@ func (l *layout) spreadZone(r int) bool {
 	return true
 }
 
-// neutral says whether a swap leaves a range as well spread over zones as it is.
+// neutral reports whether a swap keeps the range's spread over zones as it is.
 func (l *layout) neutral(r, from, to int) bool {
 	return l.zone[from] == l.zone[to] || l.inZone(r, to)+1 == l.inZone(r, from)
 }
 
-// balance moves replicas from nodes that have two more than others, as long as
-// zones allow. Where they forbid the direct way there may be one over other
-// nodes; path finds the shortest, so that as little as possible moves. When no
-// way is left, no placement with the same spread over zones is more even.
+// balance moves replicas from nodes that have at least two more than others, as far as zones allow.
+// If zones forbid the direct move, there may be a path over other nodes; path finds the shortest,
+// so that as few replicas as possible move. If no path is left, no placement with the same spread
+// over zones is more even.
 func (l *layout) balance() {
 	for l.balanceOnce() {
 	}
@@ -108,7 +108,7 @@ func (l *layout) balanceOnce() bool {
 	return false
 }
 
-// moves says from which node to which a replica could move.
+// moves returns the matrix of moves: from which node a replica could move to which.
 func (l *layout) moves() [][]bool {
 	edges := l.noEdges()
 	for r, voters := range l.voters {
@@ -132,7 +132,8 @@ func (l *layout) noEdges() [][]bool {
 	return edges
 }
 
-// follow moves a replica along a way, or none if a step has become impossible.
+// follow moves a replica along each edge of the path, or changes nothing if an edge has become
+// impossible.
 func (l *layout) follow(way []int) bool {
 	done := make([]int, 0, len(way))
 	for i := 1; i < len(way); i++ {
@@ -149,9 +150,8 @@ func (l *layout) follow(way []int) bool {
 	return true
 }
 
-// canMove returns the range that is best moved from one node to another, or -1:
-// rather one that the node does not lead, and whose voters the other meets
-// least.
+// canMove returns the range that is best moved from one node to another, or -1. It prefers ranges
+// that from does not lead, and those whose voters share few ranges with to.
 func (l *layout) canMove(from, to int) int {
 	best, bestRank := -1, 0
 	for r, voters := range l.voters {
@@ -167,4 +167,41 @@ func (l *layout) canMove(from, to int) int {
 		}
 	}
 	return best
+}
+
+// mostFirst sorts nodes by their counts, highest first.
+func mostFirst(nodes, has []int) []int {
+	return slices.SortedStableFunc(slices.Values(nodes), func(a, b int) int { return cmp.Compare(has[b], has[a]) })
+}
+
+// path returns the shortest path from a node to one with the smallest reachable count, at least two
+// less; nil if there is none.
+func path(from int, nodes, has []int, edges [][]bool) []int {
+	least := slices.MinFunc(nodes, func(a, b int) int { return cmp.Compare(has[a], has[b]) })
+	if has[least]+2 > has[from] {
+		return nil
+	}
+	came, queue, best := map[int]int{from: from}, []int{from}, from
+	for len(queue) > 0 && has[best] > has[least] {
+		at := queue[0]
+		queue = queue[1:]
+		for _, next := range nodes {
+			if _, seen := came[next]; seen || !edges[at][next] {
+				continue
+			}
+			came[next] = at
+			queue = append(queue, next)
+			if has[next] < has[best] {
+				best = next
+			}
+		}
+	}
+	if has[best]+2 > has[from] {
+		return nil
+	}
+	way := []int{best}
+	for way[0] != from {
+		way = slices.Insert(way, 0, came[way[0]])
+	}
+	return way
 }

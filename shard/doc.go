@@ -1,56 +1,50 @@
-// Package shard says which range a key belongs to, which nodes hold a range, and
-// how a group gets from the nodes that it has to those that are wanted.
+// Package shard maps keys to ranges and ranges to nodes, and plans how a Raft group gets from its
+// current configuration to the wanted one.
 //
-// It is pure. The 64-bit hash space is cut into equal contiguous ranges, a
-// number fixed when the cluster is made; each range is one Raft group. Hash
-// and Plan may never change for an existing cluster: a golden test pins both.
+// It is pure. The 64-bit hash space is divided into equal contiguous ranges; their number is fixed
+// when the cluster is created, and each range is one Raft group. Hash and Plan must never change
+// for an existing cluster: a golden test pins both.
 //
 // # Placement
 //
-// Place says what is wanted of each range; it is data, kept in the meta group.
-// The same nodes, states and placements give the same answer, in whatever order
-// the nodes come, and a placement that was reached stays as it is.
+// Place returns the wanted placement of each range, which is data in the meta group. The result
+// depends on nodes, states and previous placements only, not on the order of the nodes. A placement
+// that has been reached stays as it is.
 //
-//   - How many voters: as many as asked for, or the largest odd number that
-//     nodes are left for. An even number tolerates no more deaths than the odd
-//     one below it. There is one exception: where more than one voted and two
-//     nodes are left, both vote. One voter would lose the range with its node;
-//     two only stop when one is down, nodes go on deciding from what they hold,
-//     and no count is lost. A cluster that grows has one voter until it has
-//     three nodes.
-//   - Fewer voters only on somebody's wish: when fewer are asked for or nodes
-//     leave. A death makes no range smaller: the dead node is replaced if there
-//     is somebody to do so, and else keeps its seat, since a voter that may come
-//     back is worth more than none. Whoever wants to go on without it says that
-//     it leaves.
-//   - Zones come first: a range is in as many zones as it can be, and as evenly
-//     (the sum of the squares of its voters per zone is the least possible).
-//   - Replicas per active node are as even as zones allow: within one where
-//     zones are of the same size, always within one in the same zone. What
-//     draining nodes keep is not counted.
-//   - Preferred leaders are as even as the voters allow, and within one if no
-//     node drains; only the order of the voters changes for that. Seconds differ,
-//     so that the work of a dead leader falls on many.
+//   - Number of voters: as many as configured, or the largest odd number that the remaining nodes
+//     allow. An even number tolerates no more failures than the odd one below it. There is one
+//     exception: if more than one voted and two nodes remain, both vote. A single voter would lose the
+//     range with its node; two voters only stop when one is down, while nodes go on deciding from what
+//     they hold, and no count is lost. A growing cluster has one voter until it has three nodes.
+//   - The number of voters falls only on request: if fewer are configured or nodes leave. A dead node
+//     is replaced if there is a node to replace it. Otherwise it remains a voter, because it may come
+//     back. To go on without it, an operator makes it leave.
+//   - Zones come first: a range is in as many zones as possible, as evenly as possible (the sum of the
+//     squares of its voters per zone is minimal).
+//   - Replicas per active node are as even as zones allow: within one if zones have the same size,
+//     always within one in the same zone. Replicas on draining nodes do not count.
+//   - Preferred leaders are as even as the voters allow, and within one if no node drains. Only the
+//     order of the voters is changed for that. The second voters of one leader's ranges differ, so that
+//     the load of a dead leader is shared by many nodes.
 //   - A replica moves only for one of these reasons.
 //
-// Nodes that lose their replica are Removed until they have left the group; they
-// keep it open until then, and may delete its data when they are forgotten.
+// Nodes that lose their replica are listed as Removed until they have left the group. They keep the
+// replica open until then and may delete its data once they are forgotten.
 //
 // # Steps
 //
-// Next compares what is wanted with what is, and says one step. Whoever carries
-// steps out needs no memory: after a crash it asks again.
+// Next compares the wanted placement with the actual configuration and returns one step. The caller
+// keeps no state: after a crash it asks again.
 //
-//   - Nothing at all is done without a live majority and a leader.
-//   - A wanted node follows as a non-voter first, one at a time, and votes when it
-//     has caught up.
-//   - A voter is taken out only while there are more than wanted, so there are
-//     never fewer than before or than wanted, and at most one too many.
-//   - The dead are taken out first, and only after somebody votes in their place.
-//     Others are taken out only if a majority of the rest has caught up.
-//   - A leader that is to go hands over first, to a wanted voter that has caught
-//     up, the preferred one if it can.
-//   - The meta group keeps every node of the cluster as a non-voter: whoever need
-//     not vote there is demoted; only its Removed nodes are removed.
-//   - Who leads among the wanted voters is not its business.
+//   - Without a live majority and a leader, nothing is done.
+//   - A wanted node first joins as a non-voter, one at a time, and votes when it has caught up.
+//   - A voter is removed only while there are more voters than wanted. So there are never fewer than
+//     before or than wanted, and at most one too many.
+//   - Dead voters are removed first, and only after a replacement votes. Others are removed only if a
+//     majority of the rest has caught up.
+//   - A leader that is to be removed first transfers the leadership to a wanted voter that has caught
+//     up, the preferred one if possible.
+//   - The meta group keeps every node of the cluster as a non-voter: a node that need not vote is
+//     demoted; only Removed nodes are removed.
+//   - Next does not choose the leader among wanted voters.
 package shard

@@ -8,20 +8,20 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// layout is a placement in the making. Nodes and zones are numbers here: nodes
-// in the order of their ids, so that the order of the arguments is no matter.
+// layout is a placement under construction. Nodes are numbered in the order of their IDs, so the
+// order of the arguments does not matter; zones are numbered too.
 type layout struct {
 	nodes  []Node
-	zone   []int // of each node
-	active []int // the nodes that take replicas
-	seats  []int // how many voters each range is to have
+	zone   []int // zone of each node
+	active []int // nodes that take replicas
+	seats  []int // wanted number of voters of each range
 	before []Placement
-	voters [][]int  // of each range, without the dead, preferred leader first
-	held   [][]bool // of each range and node: whether it is in voters
-	zoned  [][]int  // of each range and zone: how many of voters are in it
-	dead   [][]int  // of each range: dead voters, of which fit keeps those that nobody replaces
-	load   []int    // replicas of each node, the dead's not counted
-	pairs  [][]int  // in how many ranges two nodes are together
+	voters [][]int  // by range, without dead nodes, preferred leader first
+	held   [][]bool // by range and node: whether it is in voters
+	zoned  [][]int  // by range and zone: number of voters
+	dead   [][]int  // by range: dead voters; fit keeps those that nobody replaces
+	load   []int    // replicas of each node, except of dead ones
+	pairs  [][]int  // number of ranges that two nodes share
 }
 
 func newLayout(nodes []Node, ranges int) *layout {
@@ -47,7 +47,7 @@ func newLayout(nodes []Node, ranges int) *layout {
 	return l
 }
 
-// find returns the number of a node, and false if it is not listed.
+// find returns the number of a node, and whether it is listed.
 func (l *layout) find(id quota.NodeID) (int, bool) {
 	return slices.BinarySearchFunc(l.nodes, id, func(n Node, id quota.NodeID) int { return strings.Compare(string(n.ID), string(id)) })
 }
@@ -70,10 +70,9 @@ func (l *layout) keep(r int, before Placement) {
 	}
 }
 
-// setSeats decides how many voters a range is to have: an odd number. Two
-// only where more than one voted before and two nodes are left: the count that
-// both have is safer than the count that one has. It says no if the range has
-// nowhere to go: nobody is there to vote but nodes that leave, and the dead.
+// setSeats decides the number of voters of a range. It is odd, or two if more than one voted before
+// and two nodes are left: a count on two nodes is safer than on one. It returns false if nobody can
+// vote except leaving and dead nodes.
 func (l *layout) setSeats(r, replicas int) bool {
 	live := len(l.active)
 	for _, i := range l.voters[r] {
@@ -89,7 +88,7 @@ func (l *layout) setSeats(r, replicas int) bool {
 	return live > 0 || usable > 0 && !slices.ContainsFunc(l.before[r].Voters, l.leaves)
 }
 
-// leaves says whether a node gives everything away.
+// leaves reports whether a node gives up all its replicas.
 func (l *layout) leaves(id quota.NodeID) bool {
 	i, ok := l.find(id)
 	return !ok || l.nodes[i].State == Leaving
@@ -117,18 +116,17 @@ func (l *layout) drop(r, i int) {
 	l.load[i]--
 }
 
-// swap gives the replica of one node to another.
+// swap moves the replica of one node to another.
 func (l *layout) swap(r, from, to int) {
 	l.drop(r, from)
 	l.add(r, to)
 }
 
-// inZone returns how many of a range's voters share a node's zone.
+// inZone returns how many of a range's voters are in the node's zone.
 func (l *layout) inZone(r, i int) int { return l.zoned[r][l.zone[i]] }
 
-// together returns in how many ranges a node already meets the voters of a
-// range, one of them left out. Where it is low, the work of a dead node falls
-// on many.
+// together returns in how many ranges a node already meets the voters of a range, except without.
+// If it is low, the load of a dead node is shared by many.
 func (l *layout) together(r, i, without int) (n int) {
 	for _, v := range l.voters[r] {
 		if v != without {
@@ -138,7 +136,7 @@ func (l *layout) together(r, i, without int) (n int) {
 	return n
 }
 
-// placement returns what is wanted of a range: active voters first.
+// placement returns the wanted placement of a range, active voters first.
 func (l *layout) placement(r int) Placement {
 	var p Placement
 	for _, state := range []NodeState{Active, Draining} {

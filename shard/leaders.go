@@ -2,10 +2,9 @@ package shard
 
 import "slices"
 
-// spreadLeaders orders the voters so that every active node is the preferred
-// leader of about as many ranges, and then the second of about as many of those
-// that one node leads: when that one dies, its work falls on many. Both are as
-// even as the voters allow.
+// spreadLeaders orders the voters so that every active node is the preferred leader of about the
+// same number of ranges. Then it does the same for the second voters of each leader's ranges: if
+// the leader dies, its load is shared by many. Both are as even as the voters allow.
 func (l *layout) spreadLeaders() {
 	all, led := make([]int, len(l.voters)), make([][]int, len(l.nodes))
 	for r := range all {
@@ -22,8 +21,8 @@ func (l *layout) spreadLeaders() {
 	}
 }
 
-// spread chooses who comes at a place among the voters of some ranges, out of
-// the active ones from there on, so that it is every node about as often.
+// spread chooses the voter at a place of each of the ranges, among the active voters from that
+// place on, so that every node is chosen about equally often.
 func (l *layout) spread(ranges []int, place int) {
 	has := make([]int, len(l.nodes))
 	for _, r := range ranges {
@@ -38,7 +37,7 @@ func (l *layout) spread(ranges []int, place int) {
 	}
 }
 
-// leastOf returns the active node that has least, or -1.
+// leastOf returns the active node with the smallest count, or -1.
 func (l *layout) leastOf(nodes, has []int) int {
 	best := -1
 	for _, i := range nodes {
@@ -49,7 +48,7 @@ func (l *layout) leastOf(nodes, has []int) int {
 	return best
 }
 
-// prefer moves a voter forward to a place and leaves the others in their order.
+// prefer moves a voter forward to a place and keeps the order of the others.
 func (l *layout) prefer(r, place, i int) {
 	at := slices.Index(l.voters[r], i)
 	l.voters[r] = slices.Insert(slices.Delete(l.voters[r], at, at+1), place, i)
@@ -82,9 +81,8 @@ func (l *layout) spreadOnce(ranges []int, place int, has []int) bool {
 	return false
 }
 
-// canPrefer returns the range, one of those in which one node is at a place and
-// another behind it, whose further voters are behind the one too often, and
-// behind the other seldom.
+// canPrefer returns the range, among those with from at place and to behind it, whose other voters
+// follow from most and to least.
 func (l *layout) canPrefer(ranges []int, place, from, to int) int {
 	less, more := l.company(ranges, place, from), l.company(ranges, place, to)
 	best, bestRank := -1, 0
@@ -106,7 +104,7 @@ func (l *layout) canPrefer(ranges []int, place, from, to int) int {
 	return best
 }
 
-// company counts how often each node comes behind one that is at a place.
+// company counts how often each node follows node i at a place.
 func (l *layout) company(ranges []int, place, i int) []int {
 	n := make([]int, len(l.nodes))
 	for _, r := range ranges {

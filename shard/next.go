@@ -7,39 +7,39 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// Action is what a step does to a group.
+// Action is the kind of a step.
 type Action uint8
 
-// The actions. AddNonvoter to Remove are changes of the Raft configuration, of
-// one node each, or a transfer of the leadership; Forget is a change of the placement.
+// The actions. AddNonvoter, Promote, Demote and Remove change the Raft configuration by one node,
+// Transfer the leader; Forget changes the placement.
 const (
-	Done        Action = iota // nothing: what is wanted is reached
-	Wait                      // nothing now: Why says what for; ask again
-	AddNonvoter               // let the node have the log, without a vote
-	Promote                   // let a non-voter vote
-	Transfer                  // hand the leadership to the node
-	Demote                    // take the vote, not the log; in the meta group only
-	Remove                    // take the node out of the configuration
-	Forget                    // take the node out of Removed: it is in no configuration any more
+	Done        Action = iota // nothing to do: the wanted placement is reached
+	Wait                      // nothing to do now, for the reason in Why: ask again
+	AddNonvoter               // replicate the log to the node, without a vote
+	Promote                   // make a non-voter a voter
+	Transfer                  // transfer the leadership to the node
+	Demote                    // make a voter a non-voter; in the meta group only
+	Remove                    // remove the node from the configuration
+	Forget                    // remove the node from Removed: no configuration contains it any more
 )
 
 func (a Action) String() string {
 	return nameOf(a, "done", "wait", "add non-voter", "promote", "transfer", "demote", "remove", "forget")
 }
 
-// Actual is what a group's leader says of it.
+// Actual is the state of a group as its leader reports it.
 type Actual struct {
-	Voters, Nonvoters []quota.NodeID        // the configuration, in no order
-	Leader            quota.NodeID          // empty: none is known
-	Ready             map[quota.NodeID]bool // caught up; the leader has, named or not
-	Alive             map[quota.NodeID]bool // heard from recently, of all nodes of the cluster; oneself too
+	Voters, Nonvoters []quota.NodeID        // the configuration, unordered
+	Leader            quota.NodeID          // empty if unknown
+	Ready             map[quota.NodeID]bool // nodes that have caught up; the leader always has
+	Alive             map[quota.NodeID]bool // nodes of the cluster heard from recently, including the local one
 }
 
-// Step is one thing to do for a group.
+// Step is one change of a group.
 type Step struct {
 	Do   Action
-	Node quota.NodeID // empty for Done, and for Wait if no one node is waited for
-	Why  string       // for people
+	Node quota.NodeID // empty for Done, and for a Wait for no particular node
+	Why  string       // reason, for people
 }
 
 func (s Step) String() string {
@@ -49,25 +49,24 @@ func (s Step) String() string {
 	return fmt.Sprintf("%s %s: %s", s.Do, s.Node, s.Why)
 }
 
-// Next returns the next step for a group, given what is wanted of it and what
-// is. The caller carries it out and asks again with what is then; it may do so
-// after a crash at any moment, and with another placement. A step is safe with
-// any Actual that was true at one moment and whose configuration is still in
-// force. meta is true for the meta group, in which all nodes of the cluster
-// stay as non-voters. The doc of the package lists the rules.
+// Next returns the next step for a group, given the wanted and the actual state. The caller
+// executes it and asks again with the new state. It may do so after a crash at any moment, and with
+// another placement. A step is safe for any Actual that was true at one moment and whose
+// configuration is still in force. meta says that it is the meta group, which keeps all nodes of
+// the cluster as non-voters. The package comment lists the rules.
 func Next(want Placement, meta bool, is Actual) Step {
 	if len(want.Voters) == 0 {
 		return Step{Wait, "", "no voters are wanted; a group needs one"}
 	}
 	if len(is.Voters) == 0 {
-		return Step{Wait, "", "its configuration is not known"}
+		return Step{Wait, "", "its configuration is unknown"}
 	}
 	live := is.count(is.Voters, is.isAlive)
 	if !majority(live, len(is.Voters)) {
 		return Step{Wait, "", fmt.Sprintf("%d of %d voters are alive; no majority", live, len(is.Voters))}
 	}
 	if !slices.Contains(is.Voters, is.Leader) || !is.isAlive(is.Leader) {
-		return Step{Wait, "", fmt.Sprintf("no leader is known that votes and is alive, but %q", is.Leader)}
+		return Step{Wait, "", fmt.Sprintf("no live voter is known as leader, but %q", is.Leader)}
 	}
 	g := stepper{want, meta, is}
 	var wait *Step
@@ -90,7 +89,7 @@ func majority(live, voters int) bool { return live > voters/2 }
 
 func (a Actual) isAlive(n quota.NodeID) bool { return a.Alive[n] }
 
-// isReady says whether a node is alive and has caught up, as the leader has.
+// isReady reports whether a node is alive and has caught up with the leader.
 func (a Actual) isReady(n quota.NodeID) bool { return a.Alive[n] && (a.Ready[n] || n == a.Leader) }
 
 func (a Actual) count(nodes []quota.NodeID, is func(quota.NodeID) bool) (n int) {
@@ -102,16 +101,16 @@ func (a Actual) count(nodes []quota.NodeID, is func(quota.NodeID) bool) (n int) 
 	return n
 }
 
-// stepper finds a step of each kind. The answer is false if there is nothing
-// of that kind to do, and a Wait if there is but not now.
+// stepper finds a step of each kind. Its methods return false if there is nothing of that kind to
+// do, and a Wait if it cannot be done now.
 type stepper struct {
 	want Placement
 	meta bool
 	is   Actual
 }
 
-// promote lets one wanted non-voter vote that is ready, as long as there is at most
-// one voter too many.
+// promote promotes one wanted non-voter that has caught up, unless there is already a voter too
+// many.
 func (g stepper) promote() (Step, bool) {
 	if len(g.is.Voters) > len(g.want.Voters) {
 		return Step{}, false
@@ -124,8 +123,8 @@ func (g stepper) promote() (Step, bool) {
 	return Step{}, false
 }
 
-// shrink takes out one voter that is not wanted, if there are more than wanted:
-// the dead first, the leader last, after it has handed over.
+// shrink removes one unwanted voter if there are more voters than wanted: dead ones first, the
+// leader last, after it has transferred the leadership.
 func (g stepper) shrink() (Step, bool) {
 	if len(g.is.Voters) <= len(g.want.Voters) {
 		return Step{}, false
@@ -136,20 +135,15 @@ func (g stepper) shrink() (Step, bool) {
 	}
 	for _, n := range extra {
 		if n != g.is.Leader {
-			return g.shrinkBy(n), true
+			// The rest must be able to go on without it.
+			rest := slices.DeleteFunc(slices.Clone(g.is.Voters), func(v quota.NodeID) bool { return v == n })
+			if ready := g.is.count(rest, g.is.isReady); !majority(ready, len(rest)) {
+				return Step{Wait, n, fmt.Sprintf("it is to go, but only %d of the other %d voters are ready", ready, len(rest))}, true
+			}
+			return g.takeOut(n, "it is not wanted as a voter"), true
 		}
 	}
 	return g.handOver(), true
-}
-
-// shrinkBy takes out a voter that is alive, unless the rest could not go on
-// without it.
-func (g stepper) shrinkBy(n quota.NodeID) Step {
-	rest := slices.DeleteFunc(slices.Clone(g.is.Voters), func(v quota.NodeID) bool { return v == n })
-	if ready := g.is.count(rest, g.is.isReady); !majority(ready, len(rest)) {
-		return Step{Wait, n, fmt.Sprintf("it is to go, but only %d of the other %d voters are ready", ready, len(rest))}
-	}
-	return g.takeOut(n, "it is not wanted as a voter")
 }
 
 func (g stepper) takeOut(n quota.NodeID, why string) Step {
@@ -159,7 +153,7 @@ func (g stepper) takeOut(n quota.NodeID, why string) Step {
 	return Step{Remove, n, why}
 }
 
-// handOver moves the leadership off a node that is to go.
+// handOver transfers the leadership from a node that is to be removed.
 func (g stepper) handOver() Step {
 	for _, n := range g.want.Voters {
 		if slices.Contains(g.is.Voters, n) && g.is.isReady(n) {
@@ -169,7 +163,7 @@ func (g stepper) handOver() Step {
 	return Step{Wait, g.is.Leader, "it leads and is to go, but no wanted voter is ready to lead"}
 }
 
-// add brings in one wanted node, as a non-voter; one at a time catches up.
+// add adds one wanted node as a non-voter. Only one catches up at a time.
 func (g stepper) add() (Step, bool) {
 	var missing, gone []quota.NodeID
 	for _, n := range g.want.Voters {
@@ -192,8 +186,7 @@ func (g stepper) add() (Step, bool) {
 	return Step{}, false
 }
 
-// tidy takes out non-voters that nobody wants: of the meta group only those
-// who leave the cluster.
+// tidy removes unwanted non-voters. In the meta group these are only nodes that leave the cluster.
 func (g stepper) tidy() (Step, bool) {
 	for _, n := range g.notWanted(g.is.Nonvoters) {
 		if !g.meta || slices.Contains(g.want.Removed, n) {
@@ -217,4 +210,54 @@ func (g stepper) notWanted(nodes []quota.NodeID) []quota.NodeID {
 	out := slices.DeleteFunc(slices.Clone(nodes), func(n quota.NodeID) bool { return slices.Contains(g.want.Voters, n) })
 	slices.Sort(out)
 	return out
+}
+
+// Steps returns the steps that reach the wanted placement if everything goes well: live nodes stay
+// alive, and added ones catch up. They are the successive results of Next without the final Done; a
+// last Wait says what blocks. Steps does not modify its arguments.
+func Steps(want Placement, meta bool, is Actual) []Step {
+	is = Actual{slices.Clone(is.Voters), slices.Clone(is.Nonvoters), is.Leader, map[quota.NodeID]bool{}, is.Alive}
+	for _, n := range slices.Concat(is.Voters, is.Nonvoters) {
+		is.Ready[n] = is.isAlive(n)
+	}
+	var out []Step
+	// Each node is added, promoted, taken out and forgotten at most once.
+	for range 4*(len(want.Voters)+len(want.Removed)+len(is.Voters)+len(is.Nonvoters)) + 1 {
+		step := Next(want, meta, is)
+		if step.Do == Done {
+			break
+		}
+		out = append(out, step)
+		if step.Do == Wait {
+			break
+		}
+		want, is = after(step, want, is)
+	}
+	return out
+}
+
+// after returns the wanted and the actual state after a step.
+func after(s Step, want Placement, is Actual) (Placement, Actual) {
+	others := func(nodes []quota.NodeID) []quota.NodeID {
+		return slices.DeleteFunc(nodes, func(n quota.NodeID) bool { return n == s.Node })
+	}
+	switch s.Do {
+	case AddNonvoter:
+		is.Nonvoters = append(is.Nonvoters, s.Node)
+		is.Ready[s.Node] = true
+	case Promote:
+		is.Nonvoters = others(is.Nonvoters)
+		is.Voters = append(is.Voters, s.Node)
+	case Transfer:
+		is.Leader = s.Node
+	case Demote:
+		is.Voters = others(is.Voters)
+		is.Nonvoters = append(is.Nonvoters, s.Node)
+	case Remove:
+		is.Voters, is.Nonvoters = others(is.Voters), others(is.Nonvoters)
+	case Forget:
+		want = want.Forget(s.Node)
+	case Done, Wait:
+	}
+	return want, is
 }

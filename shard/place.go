@@ -8,49 +8,45 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// MaxNodes bounds a cluster for placement; its cost grows with nodes times
-// ranges.
+// MaxNodes bounds a cluster. The cost of placement grows with nodes times ranges.
 const MaxNodes = 256
 
-// NodeState says what placement may do with a node.
+// NodeState tells what placement may do with a node.
 type NodeState uint8
 
 // The states of a node.
 const (
 	Active   NodeState = iota // takes replicas and leaders
-	Draining                  // keeps its replicas, takes no new ones and leads nothing that another voter could lead
-	Leaving                   // gives everything away, on somebody's wish; nodes that are not listed count as leaving
-	Dead                      // found dead: its replicas are replaced as far as there is somebody to take them
+	Draining                  // keeps its replicas, takes no new ones, and leads only if no other voter can
+	Leaving                   // gives up all replicas, on request; unlisted nodes count as leaving
+	Dead                      // considered dead: its replicas are replaced as far as nodes are available
 )
 
 func (s NodeState) String() string { return nameOf(s, "active", "draining", "leaving", "dead") }
 
-// Node is what placement knows of a node. Nodes without a zone are in one
-// zone, that of the empty name.
+// Node describes a node to placement. Nodes without a zone are in the zone with the empty name.
 type Node struct {
 	ID    quota.NodeID
 	Zone  string
 	State NodeState
 }
 
-// Placement is what is wanted of one group.
+// Placement is the wanted placement of one group.
 type Placement struct {
-	Voters []quota.NodeID // preferred leader first, then who should follow it
-	Removed []quota.NodeID // nodes that still have to leave the group, sorted; forgotten, they may delete its data
+	Voters  []quota.NodeID // preferred leader first, then its successor
+	Removed []quota.NodeID // nodes that have yet to leave the group, sorted; once forgotten they may delete its data
 }
 
-// Forget returns the placement without a removed node: it has left the
-// group. The receiver stays as it is.
+// Forget returns a copy without a removed node, which has left the group.
 func (p Placement) Forget(n quota.NodeID) Placement {
 	p.Removed = slices.DeleteFunc(slices.Clone(p.Removed), func(f quota.NodeID) bool { return f == n })
 	return p
 }
 
-// Place returns what is wanted of each range, given what was wanted so far;
-// entries of before that are missing or without voters stand for ranges that
-// nobody holds yet. It changes none of its arguments. The doc of the package
-// says what it promises. It fails where the arguments make no sense, and where
-// a range has nowhere to go because no node is active.
+// Place returns the wanted placement of each range, given the previous ones. Entries of before that
+// are missing or without voters are ranges that nobody holds yet. Place does not modify its
+// arguments. The package comment lists what it guarantees. It returns an error for invalid
+// arguments, and if a range has no place because no node is active.
 func Place(nodes []Node, ranges, replicas int, before []Placement) ([]Placement, error) {
 	if err := checkPlace(nodes, ranges, replicas, before); err != nil {
 		return nil, err
@@ -75,11 +71,9 @@ func Place(nodes []Node, ranges, replicas int, before []Placement) ([]Placement,
 	return out, nil
 }
 
-// PlaceMeta says who votes in the meta group, most wanted leader first: as many
-// as asked for (1, 3 or 5), by the rules of Place for one range; all other nodes
-// are non-voters. Who votes already goes on where the rules allow. Without any
-// node that could vote, or with an even number of voters, the answer is what was
-// before.
+// PlaceMeta returns the voters of the meta group, preferred leader first: as many as configured (1,
+// 3 or 5), by the rules of Place for one range. All other nodes are non-voters. Current voters stay
+// if the rules allow. If no node can vote or the number is even, the result is before.
 func PlaceMeta(nodes []Node, voters int, before []quota.NodeID) []quota.NodeID {
 	p, err := Place(nodes, 1, voters, []Placement{{Voters: before}})
 	if err != nil {
@@ -103,7 +97,7 @@ func checkPlace(nodes []Node, ranges, replicas int, before []Placement) error {
 	for _, n := range nodes {
 		switch {
 		case seen[n.ID]:
-			return fmt.Errorf("nodes: %q is there twice", n.ID)
+			return fmt.Errorf("nodes: duplicate %q", n.ID)
 		case n.ID == "":
 			return fmt.Errorf("nodes: one has no id")
 		case n.State > Dead:
@@ -114,7 +108,6 @@ func checkPlace(nodes []Node, ranges, replicas int, before []Placement) error {
 	return nil
 }
 
-// nameOf returns a word for a number.
 func nameOf[T ~uint8](v T, names ...string) string {
 	if int(v) < len(names) {
 		return names[v]

@@ -226,7 +226,7 @@ func TestPlaceRefuses(t *testing.T) {
 		{ok, 1, 2, nil, "replicas: 2; must be odd"},
 		{ok, 1, -1, nil, "replicas: -1; must be odd"},
 		{ok, 1, 1, make([]Placement, 2), "before: 2 placements of 1 ranges"},
-		{[]Node{{ID: "a"}, {ID: "a"}}, 1, 1, nil, `nodes: "a" is there twice`},
+		{[]Node{{ID: "a"}, {ID: "a"}}, 1, 1, nil, `nodes: duplicate "a"`},
 		{[]Node{{}}, 1, 1, nil, "nodes: one has no id"},
 		{[]Node{{ID: "a", State: 9}}, 1, 1, nil, `nodes: the state of "a" is 9; need 0 to 3`},
 		{[]Node{{ID: "a", State: Leaving}}, 1, 1, nil, "nodes: none is active, and range 0 has nowhere to go; need an active node"},

@@ -8,7 +8,7 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// MaxRanges bounds how many ranges a cluster is divided into.
+// MaxRanges bounds the number of ranges of a cluster.
 const MaxRanges = 256
 
 const (
@@ -16,10 +16,9 @@ const (
 	fnvPrime  = 1099511628211
 )
 
-// Hash maps a key to the 64-bit hash space: FNV-1a over namespace, limit and
-// key, each ended by a zero byte, and then the finalizer of MurmurHash3, since
-// FNV alone hardly mixes a key's last bytes into the high bits that choose the
-// range.
+// Hash maps a key to the 64-bit hash space: FNV-1a over namespace, limit and key, each followed by
+// a zero byte, then the finalizer of MurmurHash3, because FNV alone hardly mixes a key's last bytes
+// into the high bits that select the range.
 func Hash(k quota.Key) uint64 {
 	h := uint64(fnvOffset)
 	for _, s := range [...]string{k.Namespace, k.Limit, k.Key} {
@@ -33,20 +32,20 @@ func Hash(k quota.Key) uint64 {
 	return h ^ h>>33
 }
 
-// Of returns the range of a key in a cluster of that many ranges.
+// Of returns the range of a key in a cluster with the given number of ranges.
 func Of(k quota.Key, ranges int) quota.RangeID {
 	hi, _ := bits.Mul64(Hash(k), uint64(ranges))
 	return quota.RangeID(hi)
 }
 
-// Plan says which nodes hold each range, preferred leader first. Leaders are
-// spread evenly, and so is the load of a dead leader: the ranges that one node
-// leads have different second replicas.
+// Plan returns the nodes of each range for a new cluster, preferred leader first. Leaders are
+// spread evenly, and so is the load of a dead leader: the ranges that one node leads have different
+// second replicas.
 func Plan(nodes []quota.NodeID, ranges, replicas int) ([][]quota.NodeID, error) {
 	nodes = slices.Clone(nodes)
 	slices.Sort(nodes)
 	if len(slices.Compact(slices.Clone(nodes))) != len(nodes) {
-		return nil, fmt.Errorf("nodes: %q has a name twice", nodes)
+		return nil, fmt.Errorf("nodes: %q has a duplicate", nodes)
 	}
 	if len(nodes) == 0 || ranges < 1 || ranges > MaxRanges {
 		return nil, fmt.Errorf("plan: %d nodes and %d ranges; need a node and 1 to %d ranges", len(nodes), ranges, MaxRanges)
