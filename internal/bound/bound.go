@@ -8,21 +8,22 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// Cluster is what the bound depends on besides the limit.
+// Cluster holds the parameters that the bound depends on besides the limit.
 type Cluster struct {
-	Nodes int // 1 or more
-	// Clients is how many processes decide out of what nodes have lent them (package client).
+	Nodes int // at least 1
+	// Clients is the number of processes that decide by themselves out of tokens lent by nodes
+	// (package client).
 	Clients int
-	Delay   time.Duration // one way between nodes, jitter included
-	Sync    time.Duration // interval of reports
-	Lease   time.Duration // how long a grant lasts
+	Delay   time.Duration // one way between nodes, with jitter
+	Sync    time.Duration // interval between reports
+	Lease   time.Duration // duration of a grant
 	// Election is how long a range has no leader after a crash.
 	Election time.Duration
-	// CutOff is for how long a node is taken to be cut off after its lease.
+	// CutOff is how long a node is assumed to be cut off after its lease.
 	CutOff time.Duration
 }
 
-// Situation names.
+// The names of situations.
 const (
 	Steady   = "steady"
 	Surge    = "surge"
@@ -30,27 +31,27 @@ const (
 	CutOff   = "cut_off"
 )
 
-// Situation is the bound in one of them. Amounts are tokens of one key.
+// Situation is the bound in one situation, in tokens of one key.
 type Situation struct {
 	Name string
-	When string // in words
-	// Worst is the most that the code can do, and Typical what the simulator's
-	// worst seeds did. Unbounded says that there is no most.
+	When string // description
+	// Worst is the derived maximum, and Typical what the simulator's worst seeds reached. Unbounded
+	// means that there is no maximum.
 	Worst, Typical float64
 	Unbounded      bool
 	Formula        string // of Worst
-	Numbers        string // the same with this cluster's numbers
-	Basis          string // what Worst and Typical rest on
+	Numbers        string // the formula with the numbers of this cluster
+	Basis          string // how Worst and Typical were obtained
 }
 
-// Age is how long a member may go without being told a level, while messages
-// arrive: the reports of a contended key are a sync interval apart and may miss
-// one turn of the wheel, and one of them is on its way and back.
+// Age returns the longest time between two grants to a member while messages arrive: reports of a
+// contended key are a sync interval apart and may miss one tick of the timer wheel, and one report
+// is in flight and answered.
 func (c Cluster) Age() time.Duration { return 2*c.Sync + 4*c.Delay }
 
-// Of returns the bound of a limit in all situations. Tiers are counted each for
-// itself: of several the one counts that can be exceeded most. Parents and floors
-// have bounds of their own. For limits that do not count there are none.
+// Of returns the bound of a limit in all situations; nil for limits that do not count. Tiers are
+// considered separately: for each situation the result is that of the tier with the largest bound.
+// Parents and floors have bounds of their own.
 func Of(l *quota.Limit, c Cluster) []Situation {
 	if l.Class != quota.Counted || l.Enforcement == quota.Off {
 		return nil
@@ -74,7 +75,7 @@ func Of(l *quota.Limit, c Cluster) []Situation {
 	return out
 }
 
-// Most is the bound while all nodes hear of each other: that of a surge, in tokens.
+// Most returns the bound while all nodes can communicate, in tokens: that of a surge.
 func Most(l *quota.Limit, c Cluster) float64 {
 	worst := 0.0
 	for _, s := range Of(l, c) {
@@ -85,8 +86,8 @@ func Most(l *quota.Limit, c Cluster) float64 {
 	return worst
 }
 
-// rateOf is what a key's level gains, tokens per second. Fixed windows gain
-// nothing before they end; a sliding one gives back what was used.
+// rateOf returns the refill in tokens per second. Fixed windows refill nothing before they end; a
+// sliding window returns what was used.
 func rateOf(t *quota.Tier) float64 {
 	if !t.Kind.Refills() || t.Rate.Per <= 0 {
 		return 0
@@ -100,7 +101,7 @@ type bounder struct {
 	burst, rate float64
 }
 
-// exact says that nothing is decided on a belief.
+// exact reports whether no decision is based on an estimate.
 func (b *bounder) exact() bool { return b.l.Ceiling == quota.Hard || b.l.AsksLeader() }
 
 func (b *bounder) zero(s Situation) Situation {
@@ -111,8 +112,8 @@ func (b *bounder) zero(s Situation) Situation {
 	return s
 }
 
-// reserved adds what callers are told to wait for, and what the first of them goes ahead with: it is
-// admitted before it has been refilled.
+// reserved adds reservations of future tokens to the bound: callers wait for them, but the first
+// one proceeds before its tokens are refilled.
 func (b *bounder) reserved(s *Situation) {
 	debt := float64(b.l.DebtUnits()) / float64(quota.Token)
 	if debt == 0 || s.Unbounded {
@@ -123,15 +124,14 @@ func (b *bounder) reserved(s *Situation) {
 	s.Numbers += fmt.Sprintf("; + %s/s x %v = %s", num(b.rate), round(b.l.MaxDebt), num(s.Worst))
 }
 
-// eachClient is what a client process may be lent of what others were promised, and what it may
-// overdraw of it (package branch), in tokens.
+// eachClient is the number of tokens that a client process may be lent beyond its share, plus what
+// it may overdraw of it (package branch).
 const eachClient = 4 + 4
 
-// believed is what N members may admit on a belief that is age old: N-1 of them a
-// burst that was not theirs, and each what refilled meanwhile, be it that the
-// bucket was full and it overflowed. On top of it is what may be counted in another
-// order than it happened: a token or two for each member, and what refills on the
-// way.
+// believed returns the excess of N members that decide by a level of the given age: N-1 of them
+// spend a burst that is not theirs, and each spends what refilled in that time, even if the bucket
+// was full and the refill overflowed. Added is the effect of events counted in another order than
+// they happened: a token or two for each member, and the refill during two round trips.
 func (b *bounder) believed(s Situation, age time.Duration, of string) Situation {
 	n := float64(b.c.Nodes)
 	s.Worst = (n-1)*b.burst + n*b.rate*age.Seconds() + 2*n + b.rate*4*b.c.Delay.Seconds()
@@ -173,8 +173,8 @@ func (b *bounder) surge() Situation {
 	return s
 }
 
-// typical is a part of the burst: what the simulator's worst seeds did for large
-// and for small bursts.
+// typical returns a part of the burst: large or small, as the simulator's worst seeds measured for
+// large and small bursts.
 func (b *bounder) typical(large, small float64) float64 {
 	if b.c.Nodes == 1 {
 		return 0
@@ -235,8 +235,8 @@ func (b *bounder) cutOff() Situation {
 	return s
 }
 
-// Exceptions are what a hard limit's 0 does not hold for, as leader/doc.go lists
-// them, with their bounds; none for others.
+// Exceptions lists the cases in which a hard limit's bound of 0 does not hold, as in leader/doc.go,
+// with their bounds; nil for other limits.
 func Exceptions(l *quota.Limit) []string {
 	if l.Ceiling != quota.Hard || l.Class != quota.Counted {
 		return nil
@@ -252,7 +252,7 @@ func Exceptions(l *quota.Limit) []string {
 	return out
 }
 
-// num prints an amount of tokens: whole from ten on.
+// num formats a number of tokens: whole from ten on.
 func num(v float64) string {
 	if v >= 10 || v == float64(int64(v)) {
 		return fmt.Sprintf("%.0f", v)
