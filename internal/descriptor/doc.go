@@ -1,56 +1,55 @@
-// Package descriptor matches the descriptors of Envoy's rate limit protocols, lists
-// of key and value, with rules. It is pure: trees are made from text and asked.
+// Package descriptor matches the descriptors of Envoy's rate limit protocols, which are lists of
+// keys and values, against rules. It is pure.
 //
 // # The tree
 //
-// A rule is a path of steps, and a step is a key with a value, with a pattern in
-// which * is any number of bytes, or with nothing, which is any value. A descriptor
-// is followed from the root, one step for each of its entries: the exact value
-// goes before the patterns in their order, those before the step without a value; a
-// value that is the text of a pattern is that one's. What was chosen is not taken
-// back: where the rest then finds nothing, no rule fits. The rule must end where the
-// descriptor ends. This is the matching of envoyproxy/ratelimit. Unlike there, key and
-// value are compared separately, so that ("a", "b_c") and ("a_b", "c") are different.
+// A rule is a path of steps. A step is a key with a value, with a pattern in which * matches any
+// number of bytes, or without a value, which matches any. A descriptor is followed from the root,
+// one step for each entry. The exact value takes precedence over patterns, patterns are tried in
+// order, and the step without a value comes last. A value that is the text of a pattern selects
+// that pattern. There is no backtracking: if the rest of the descriptor does not match, no rule
+// applies. The rule must end where the descriptor ends. This is the matching of
+// envoyproxy/ratelimit. Unlike there, key and value are compared separately, so ("a", "b_c") and
+// ("a_b", "c") differ.
 //
 // # Names
 //
-// A limit file needs no other file to say which descriptors its limits are for: the
-// limit's name does. It is the steps, with a "." between them; a step is the key,
-// or key--value. In full:
+// The name of a limit says which descriptors it applies to, so a limit file needs no second file
+// for that. The name consists of the steps, separated by "."; a step is the key, or key--value. In
+// full:
 //
 //	remote_address               any value
 //	path.remote_address          two entries
 //	database--users              the value users
-//	remote_address--10..0..0..1  a dot in a key or value is written twice
+//	remote_address--10..0..0..1  a dot in a key or value is doubled
 //	path---.2fapi-.2f--          * is --, and any other byte -. and two hex digits: /api/*
 //
-// Letters, digits and _ stand for themselves, and so does a - that has neither a -
-// nor a dot beside it and is at no end of its key or value. So every path has one name, and no
-// value of a request can be read as further steps. [Steps] reads a name, [NameOf]
-// writes it. Patterns of one key are tried with the most literal bytes first.
+// Letters, digits and _ represent themselves, and so does a - that is inside its key or value
+// without a - or a dot next to it. So every path has exactly one name, and no value of a request
+// can be read as further steps. [Steps] parses a name, [NameOf] formats it. Patterns of one key are
+// tried in the order of their number of literal bytes, the most first.
 //
 // # Which limit
 //
-// [Index] is the one rule for all of Envoy's protocols, wherever limits are those of a
-// limit file. The domain is the namespace ([Namespace]). Then
+// [Index] is the one rule for all of Envoy's protocols if the limits come from a limit file. The
+// domain is the namespace ([Namespace]). The limit is
 //
-//   - the limit whose name fits the descriptor best, as above; else
-//   - the limit that the descriptor names: the value of its entry "limit", or, if it
-//     has none, of its entry "name", where such a limit is. The other entries count.
-//   - Else there is none. Defaults and templates are for names that somebody has
-//     written, not for what a request happens to carry.
+//   - the one whose name matches the descriptor best, as above; else
+//   - the one that the descriptor names: by the value of its entry "limit" or, if it has none, of its
+//     entry "name", if such a limit exists. The other entries form the key;
+//   - else none. Defaults and templates are for names that somebody has written, not for whatever a
+//     request happens to carry.
 //
-// A bucket id of the quota service is a map: its entries are taken in the order of
-// their keys ([Sorted]), and then it is a descriptor as any other.
+// A bucket id of the quota service is a map: its entries, sorted by key ([Sorted]), form a
+// descriptor.
 //
 // # Keys
 //
-// What a rule is counted for are the values of those steps that have no exact one;
-// see [Rule.Key].
+// The key is formed from the values of the steps without an exact value; see [Rule.Key].
 //
 // # Bounds
 //
-// A descriptor has at most [MaxEntries] entries. Values have no bound of their own:
-// a key that would be longer than quota.MaxKeyLen ends with a hash, because a
-// request that is refused for a long header would pass at a proxy that fails open.
+// A descriptor has at most [MaxEntries] entries. Values are not bounded: a key that would exceed
+// quota.MaxKeyLen ends with a hash instead. If long values were refused, a request with a long
+// header would pass at a proxy that fails open.
 package descriptor

@@ -2,18 +2,17 @@ package descriptor
 
 import "github.com/quorate/quorate/internal/quota"
 
-// naming are the keys whose value is the name of a limit; the first that is there
-// counts.
+// naming are the keys whose value names a limit, in order of precedence.
 var naming = [...]string{"limit", "name"}
 
-// Index finds limits of limit files for descriptors. It is never changed: it may be
-// asked concurrently.
+// Index finds the limits of limit files for descriptors. It is immutable and safe for concurrent
+// use.
 type Index struct {
 	limits *quota.Limits
 	trees  map[string]*Tree // by namespace
 }
 
-// NewIndex returns the index of limits; nil has none.
+// NewIndex returns the index of limits, which may be nil.
 func NewIndex(limits *quota.Limits) *Index {
 	x := &Index{limits: limits, trees: map[string]*Tree{}}
 	for _, l := range limits.All() {
@@ -26,7 +25,7 @@ func NewIndex(limits *quota.Limits) *Index {
 			t = &Tree{}
 			x.trees[l.Namespace] = t
 		}
-		// A path has one name, and names are there once.
+		// Cannot fail: names are unique, and each path has one name.
 		_ = t.Add(&Rule{Steps: steps, Limit: l.LimitName, Name: l.LimitName.Limit})
 	}
 	for _, t := range x.trees {
@@ -35,15 +34,15 @@ func NewIndex(limits *quota.Limits) *Index {
 	return x
 }
 
-// Limits returns what the index is of.
+// Limits returns the indexed limits.
 func (x *Index) Limits() *quota.Limits { return x.limits }
 
-// Knows reports whether a domain has a limit for descriptors.
+// Knows reports whether a domain has limits for descriptors.
 func (x *Index) Knows(domain string) bool { return x.trees[Namespace(domain)] != nil }
 
-// Match returns the rule for a descriptor of a domain: of the limit whose name fits
-// it best, or else of the limit that it names; nil if there is neither. See the
-// package's text. What the descriptor is counted by is the rule's Limit and its Key.
+// Match returns the rule for a descriptor of a domain: that of the limit whose name matches best,
+// else that of the limit that the descriptor names, else nil. The package comment has the details.
+// The descriptor is counted under the rule's Limit and Key.
 func (x *Index) Match(domain string, entries []Entry) *Rule {
 	namespace := Namespace(domain)
 	if r := x.trees[namespace].Match(entries); r != nil {
@@ -52,8 +51,8 @@ func (x *Index) Match(domain string, entries []Entry) *Rule {
 	return named(x.limits, namespace, entries)
 }
 
-// named makes the rule of the limit that a descriptor names: all its other entries
-// count. What is reserved, or brought along, cannot be named.
+// named returns the rule of the limit that a descriptor names. All other entries form the key.
+// Reserved and inline limits cannot be named.
 func named(limits *quota.Limits, namespace string, entries []Entry) *Rule {
 	for _, key := range naming {
 		for i, e := range entries {

@@ -13,11 +13,10 @@ var (
 	escapePair = strings.NewReplacer("%", "%25", "/", "%2F", "=", "%3D")
 )
 
-// Key returns the key that a descriptor is counted by under its rule: the values of
-// the steps that have no exact one. No such step is quota.WholeKey. One is its value
-// as it is, but with a % before it if it is empty or begins with %. Several are
-// joined by "/", with % as %25 and / as %2F in each. Of a step that is shared, the
-// pattern stands for the value.
+// Key returns the key under which a descriptor is counted by its rule: the values of the steps
+// without an exact value. Without such steps it is quota.WholeKey. A single value is the key
+// itself, preceded by % if it is empty or begins with %. Several values are joined by "/", with %
+// encoded as %25 and / as %2F. For a shared step the pattern takes the place of the value.
 func (r *Rule) Key(entries []Entry) string {
 	var room [8]string
 	parts := room[:0]
@@ -41,11 +40,11 @@ func (r *Rule) Key(entries []Entry) string {
 	return bounded(strings.Join(parts, "/"))
 }
 
-// FullKey returns key=value of every entry, joined by "/", with %, / and = written
-// as %25, %2F and %3D: what tells a descriptor from all others.
+// FullKey returns key=value of every entry, joined by "/", with %, / and = encoded as %25, %2F and
+// %3D. It is unique for each descriptor.
 func FullKey(entries []Entry) string { return fullKey(entries, nil) }
 
-// FullKey is the function of that name, with patterns for the values of shared steps.
+// FullKey is the function FullKey with patterns in place of the values of shared steps.
 func (r *Rule) FullKey(entries []Entry) string { return fullKey(entries, r) }
 
 func fullKey(entries []Entry, r *Rule) string {
@@ -64,7 +63,7 @@ func fullKey(entries []Entry, r *Rule) string {
 	return bounded(b.String())
 }
 
-// value is what counts of an entry.
+// value returns the text that represents an entry in a key.
 func (r *Rule) value(entries []Entry, i int) string {
 	if i < len(r.Share) && r.Share[i] {
 		return r.Steps[i].Value
@@ -72,8 +71,7 @@ func (r *Rule) value(entries []Entry, i int) string {
 	return entries[i].Value
 }
 
-// bounded returns a key that is not too long: if it would be, its end is %# and a
-// hash of the whole.
+// bounded replaces the end of a key that is too long by %# and a hash of the whole key.
 func bounded(key string) string {
 	if len(key) <= quota.MaxKeyLen {
 		return key

@@ -7,8 +7,8 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// NameOf returns the name of the limit for a path; see the package's text. The
-// error says that there is none, because it would be too long.
+// NameOf returns the limit name for a path, as described in the package comment. It returns an
+// error if the name would be too long or a key is empty.
 func NameOf(steps []Step) (string, error) {
 	if len(steps) == 0 || len(steps) > MaxEntries {
 		return "", fmt.Errorf("a name is of 1 to %d entries, not of %d", MaxEntries, len(steps))
@@ -33,7 +33,7 @@ func NameOf(steps []Step) (string, error) {
 	return b.String(), nil
 }
 
-// writeText writes a key or a value; stars says that a * in it means one.
+// writeText encodes a key or a value. With stars, * is a wildcard.
 func writeText(b *strings.Builder, s string, stars bool) {
 	for i := range len(s) {
 		switch c := s[i]; {
@@ -53,14 +53,12 @@ func plain(c byte) bool {
 	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '_'
 }
 
-// lone reports whether the - at s[i] is between two bytes that stand for
-// themselves, so that nothing else can be read of it.
+// lone reports whether the - at s[i] is between two plain bytes, so that it is unambiguous.
 func lone(s string, i int) bool {
 	return i > 0 && i+1 < len(s) && plain(s[i-1]) && plain(s[i+1])
 }
 
-// Steps returns the path of which a limit's name is the name, false if it is that
-// of none.
+// Steps returns the path that the name encodes, or false if it encodes none.
 func Steps(name string) ([]Step, bool) {
 	var steps []Step
 	for rest := name; ; {
@@ -75,14 +73,14 @@ func Steps(name string) ([]Step, bool) {
 		}
 		rest = rest[1:] // the dot
 	}
-	// One name for a path: what NameOf would not write, nobody finds.
+	// Only the canonical name counts, so that a path has one name.
 	if again, err := NameOf(steps); err != nil || again != name {
 		return nil, false
 	}
 	return steps, true
 }
 
-// readText reads a key or a value up to the dot behind it, or of a key to its --.
+// readText decodes a value up to the next single dot, or a key up to that or "--".
 func readText(s string, value bool) (text, rest string) {
 	var b strings.Builder
 	for s != "" {
@@ -109,8 +107,8 @@ func readText(s string, value bool) (text, rest string) {
 	return b.String(), ""
 }
 
-// unhex reads a hex digit; of another byte it returns anything, which NameOf would
-// then write otherwise.
+// unhex decodes a lower-case hex digit. Other bytes give an arbitrary result, which NameOf would
+// encode differently.
 func unhex(c byte) byte {
 	if c >= 'a' {
 		return (c - 'a' + 10) & 15

@@ -8,14 +8,13 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// MaxEntries is the most entries that a descriptor has, and a rule steps.
+// MaxEntries bounds the entries of a descriptor and the steps of a rule.
 const MaxEntries = 64
 
-// Entry is one part of a descriptor of a request.
+// Entry is one element of a request's descriptor.
 type Entry struct{ Key, Value string }
 
-// Sorted returns what has no order of its own as a descriptor: in the order of the
-// keys.
+// Sorted returns an unordered map as a descriptor, sorted by key.
 func Sorted(pairs map[string]string) []Entry {
 	out := make([]Entry, 0, len(pairs))
 	for _, k := range slices.Sorted(maps.Keys(pairs)) {
@@ -24,17 +23,16 @@ func Sorted(pairs map[string]string) []Entry {
 	return out
 }
 
-// Step is one part of the path to a rule.
+// Step is one element of the path to a rule.
 type Step struct {
 	Key   string // never empty
-	Value string // empty: any; with a *: a pattern
+	Value string // empty matches any value; with a * it is a pattern
 }
 
-// Pattern reports whether the value has a * in it.
+// Pattern reports whether the value contains a *.
 func (s Step) Pattern() bool { return strings.Contains(s.Value, "*") }
 
-// Exact reports whether the step is for one value only, which is then no part of
-// what is counted.
+// Exact reports whether the step matches a single value, which is then not part of the key.
 func (s Step) Exact() bool { return s.Value != "" && !s.Pattern() }
 
 // String returns key or key=value.
@@ -45,7 +43,7 @@ func (s Step) String() string {
 	return s.Key + "=" + s.Value
 }
 
-// Path returns the steps as text, such as "database=users, remote_address".
+// Path formats steps, for example "database=users, remote_address".
 func Path(steps []Step) string {
 	words := make([]string, len(steps))
 	for i, s := range steps {
@@ -54,8 +52,8 @@ func Path(steps []Step) string {
 	return strings.Join(words, ", ")
 }
 
-// Namespace returns the namespace of a domain: the domain itself, with - for what
-// no namespace can have, cut off after quota.MaxNameLen bytes.
+// Namespace returns the namespace of a domain: the domain with invalid characters replaced by -,
+// cut to quota.MaxNameLen bytes.
 func Namespace(domain string) string {
 	if quota.CheckName("", domain) == nil {
 		return domain
@@ -72,12 +70,12 @@ func Namespace(domain string) string {
 	return out[:min(len(out), quota.MaxNameLen)]
 }
 
-// pattern is a value with * in it, cut at every *.
+// pattern is a value with wildcards, split at each *.
 type pattern []string
 
 func newPattern(s string) pattern { return strings.Split(s, "*") }
 
-// literals counts the bytes that the pattern asks for.
+// literals returns the number of literal bytes.
 func (p pattern) literals() (n int) {
 	for _, part := range p {
 		n += len(part)
@@ -85,8 +83,8 @@ func (p pattern) literals() (n int) {
 	return n
 }
 
-// matches compares the ends first, and then finds what is between them from the
-// left: the first place is as good as any later one.
+// matches compares both ends first, then finds the other parts from left to right: the first match
+// of a part is as good as any later one.
 func (p pattern) matches(s string) bool {
 	first, last := p[0], p[len(p)-1]
 	if len(s) < len(first)+len(last) || !strings.HasPrefix(s, first) || !strings.HasSuffix(s, last) {

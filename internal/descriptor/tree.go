@@ -9,41 +9,39 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// Rule is what the descriptors of one path are held to. It is never changed once it
-// is in a tree.
+// Rule is the rule for the descriptors of one path. It is immutable once it is in a tree.
 type Rule struct {
 	Steps []Step
-	// Share says of a step with a pattern that all values count together. Nil is none.
+	// Share marks steps with a pattern whose values count together. May be nil.
 	Share []bool
-	// Metric says of a step that metrics tell its value. Nil is none.
+	// Metric marks steps whose value is a label of metrics. May be nil.
 	Metric []bool
-	// Detailed says that metrics tell all values.
+	// Detailed makes all values labels of metrics.
 	Detailed bool
 
-	// Limit is what the rule is counted by. Zero: what it is for is not limited, unless
-	// something less exact would be.
+	// Limit is the limit to count by. The zero name means that the descriptor is not limited, not
+	// even by a less specific rule.
 	Limit quota.LimitName
-	// Unlimited lets everything pass, and says so.
+	// Unlimited admits everything and reports the descriptor as unlimited.
 	Unlimited bool
-	// Shadow lets everything pass.
+	// Shadow admits everything.
 	Shadow bool
-	// Quota refuses only if all rules of a request that have it do.
+	// Quota refuses a request only if all of its rules with Quota do.
 	Quota bool
-	// Name is what other rules may call it.
+	// Name is the name by which other rules refer to it.
 	Name string
-	// Replaces are the names of rules that do not count beside it.
+	// Replaces names the rules that do not count for a request that this rule matches.
 	Replaces []string
 }
 
-// Domain is the rules of one domain, by its name.
+// Domain holds the rules of one domain.
 type Domain struct {
 	Name string
-	File string // that it was read from
+	File string // source file
 	Tree *Tree
 }
 
-// Tree is the rules of one domain. A Tree that is complete may be asked
-// concurrently.
+// Tree is the set of rules of one domain. Once complete it is safe for concurrent use.
 type Tree struct {
 	root  node
 	rules []*Rule
@@ -63,22 +61,21 @@ type branch struct {
 	to *node
 }
 
-// Add adds a rule. The error says that the path has one already.
+// Add adds a rule. It returns an error if the path already has one.
 func (t *Tree) Add(r *Rule) error {
 	n := &t.root
 	for _, s := range r.Steps {
 		n = n.below(s)
 	}
 	if n.rule != nil {
-		return fmt.Errorf("%s is there twice", Path(r.Steps))
+		return fmt.Errorf("duplicate rule for %s", Path(r.Steps))
 	}
 	n.rule = r
 	t.rules = append(t.rules, r)
 	return nil
 }
 
-// Touch makes the way to a path, which then stands in the way of what is less
-// exact, although no rule is there.
+// Touch creates the nodes of a path without a rule. They take precedence over less specific steps.
 func (t *Tree) Touch(steps []Step) {
 	n := &t.root
 	for _, s := range steps {
@@ -86,7 +83,7 @@ func (t *Tree) Touch(steps []Step) {
 	}
 }
 
-// below returns the node after a step, and makes it if need be.
+// below returns the node after a step and creates it if necessary.
 func (n *node) below(s Step) *node {
 	switch {
 	case s.Value == "":
@@ -120,8 +117,8 @@ func (n *node) below(s Step) *node {
 	return to
 }
 
-// Sort orders the patterns of every key: the most literal bytes first, then by their
-// text. Without it they are tried in the order in which they came.
+// Sort orders the patterns of every key by their number of literal bytes, the most first, then by
+// text. Without it patterns are tried in the order of their addition.
 func (t *Tree) Sort() { t.root.sort() }
 
 func (n *node) sort() {
@@ -141,8 +138,7 @@ func (n *node) sort() {
 	}
 }
 
-// Patterns returns the patterns of the first step by their keys, in the order in which
-// they are tried.
+// Patterns returns the patterns of the first step by key, in the order in which they are tried.
 func (t *Tree) Patterns() map[string][]string {
 	out := map[string][]string{}
 	for key, list := range t.root.patterns {
@@ -153,7 +149,7 @@ func (t *Tree) Patterns() map[string][]string {
 	return out
 }
 
-// Match returns the rule for a descriptor, nil if there is none.
+// Match returns the rule for a descriptor, or nil.
 func (t *Tree) Match(entries []Entry) *Rule {
 	if t == nil || len(entries) == 0 {
 		return nil
@@ -171,7 +167,7 @@ func (n *node) next(e Entry) *node {
 	if to := n.exact[e]; to != nil {
 		return to
 	}
-	if strings.Contains(e.Value, "*") { // what is written as a pattern is, is that pattern's
+	if strings.Contains(e.Value, "*") { // a value equal to a pattern's text selects that pattern
 		for _, b := range n.patterns[e.Key] {
 			if b.text == e.Value {
 				return b.to
@@ -186,8 +182,7 @@ func (n *node) next(e Entry) *node {
 	return n.open[e.Key]
 }
 
-// Rules returns all rules, in the order in which they came. Callers must not change
-// them.
+// Rules returns all rules in the order of their addition. Callers must not modify the slice.
 func (t *Tree) Rules() []*Rule {
 	if t == nil {
 		return nil
