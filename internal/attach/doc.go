@@ -1,12 +1,12 @@
-// Package attach is what a node and the server of MemberService say to each other:
-// a client process attaches, reports, settles, and is sent what the node has for it.
+// Package attach is the interface between a node and the server of MemberService: a client process
+// attaches, reports, settles, and receives messages from the node.
 //
-// A [Host] is a node. The server makes an [Outbox] for each attachment, and sends what
-// the host puts there; the [Session] that it gets takes what the process sends.
-// Everything that goes into one has been checked: see peerproto.ParseReport.
+// A [Host] is a node. The server creates an [Outbox] for each attachment and sends what the host
+// puts into it. It passes what the process sends to the [Session] that it got from the host. All
+// input is validated before: see peerproto.ParseReport.
 //
 // # Bounds
 //
-// An outbox holds MaxQueued messages and MaxQueuedBytes of keys; a process that takes
-// nothing while more comes loses its attachment.
+// An outbox holds at most MaxQueued messages and MaxQueuedBytes of keys. If a process does not read
+// while more messages are queued, its attachment ends.
 package attach

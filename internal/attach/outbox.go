@@ -11,18 +11,17 @@ import (
 
 // Bounds of an outbox.
 const (
-	// MaxQueued is the most messages that wait.
+	// MaxQueued bounds the queued messages.
 	MaxQueued = 256
-	// MaxQueuedBytes bounds the bytes of queued grants and overrides, enough for about
-	// 60,000 keys.
+	// MaxQueuedBytes bounds the bytes of queued grants and overrides, enough for about 60,000 keys.
 	MaxQueuedBytes = 24 << 20
 )
 
-// ErrSlow says that a process has taken too little of what was sent to it.
-var ErrSlow = errors.New("the process takes nothing: too much waits for it")
+// ErrSlow reports that a process has read too little of what was sent to it.
+var ErrSlow = errors.New("the process reads too slowly: its queue is full")
 
-// Outbox is what waits to be sent to one process. Any goroutine puts messages in,
-// one takes them out.
+// Outbox is the queue of messages to one process. Any goroutine may put messages in; one takes them
+// out.
 type Outbox struct {
 	wake chan struct{}
 
@@ -33,12 +32,12 @@ type Outbox struct {
 	failed error
 }
 
-// NewOutbox returns an empty one.
+// NewOutbox returns an empty outbox.
 func NewOutbox() *Outbox { return &Outbox{wake: make(chan struct{}, 1)} }
 
-// Put adds a message and never blocks. New limits replace limits that still wait.
-// When there is no room the outbox ends with ErrSlow; after its end messages are
-// dropped. Messages are never changed after they were put in.
+// Put adds a message and never blocks. New limits replace queued limits. If there is no room, the
+// outbox ends with ErrSlow; after its end messages are dropped. The caller must not modify a
+// message afterwards.
 func (o *Outbox) Put(m *quoratev1.AttachResponse) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -55,7 +54,7 @@ func (o *Outbox) Put(m *quoratev1.AttachResponse) {
 	o.add(m)
 }
 
-// End adds a last message, if it is not nil, and ends the outbox.
+// End adds a last message, unless it is nil, and ends the outbox.
 func (o *Outbox) End(last *quoratev1.AttachResponse) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -68,7 +67,7 @@ func (o *Outbox) End(last *quoratev1.AttachResponse) {
 	o.end(nil)
 }
 
-// end is called with o.mu held.
+// end ends the outbox. The caller holds o.mu.
 func (o *Outbox) end(err error) {
 	o.ended, o.failed = true, err
 	if err != nil {
@@ -90,7 +89,7 @@ func (o *Outbox) ring() {
 	}
 }
 
-// replace puts newer limits in the place of older ones.
+// replace replaces queued limits by newer ones.
 func (o *Outbox) replace(m *quoratev1.AttachResponse) bool {
 	for i, have := range o.list {
 		if _, ok := have.Body.(*quoratev1.AttachResponse_Limits); ok {
@@ -101,7 +100,7 @@ func (o *Outbox) replace(m *quoratev1.AttachResponse) bool {
 	return false
 }
 
-// sizeOf estimates the bytes of the keys of a message.
+// sizeOf estimates the bytes of the keys in a message.
 func sizeOf(m *quoratev1.AttachResponse) (bytes int) {
 	for _, e := range m.GetGrant().GetEntries() {
 		bytes += quota.EntrySize(quota.LimitName{Namespace: e.GetNamespace(), Limit: e.GetLimit()}, e.GetKey())
@@ -113,8 +112,8 @@ func sizeOf(m *quoratev1.AttachResponse) (bytes int) {
 	return bytes
 }
 
-// Next waits for the next message. It returns nil and no error after the last one,
-// ErrSlow, or the context's error.
+// Next waits for the next message. It returns nil and no error after the last one, else ErrSlow or
+// the context's error.
 func (o *Outbox) Next(ctx context.Context) (*quoratev1.AttachResponse, error) {
 	for {
 		if m, done, err := o.take(); m != nil || done {
