@@ -1,5 +1,5 @@
-// Package series bounds what metrics have series of their own: a label whose values
-// others choose must not make more series than a Prometheus can keep.
+// Package series bounds the number of series of metrics that have a limit's name as a label:
+// callers choose such names, and a Prometheus server can store only so many series.
 package series
 
 import (
@@ -8,20 +8,19 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// Other is the namespace and the limit, in labels, of all limits that have no series
-// of their own. No name can be that: names begin with a letter or a digit.
+// Other is the namespace and limit label of all limits without series of their own. It is not a
+// valid name: names begin with a letter or a digit.
 const Other = "@other"
 
-// DefaultLimits is how many limits have series of their own when nothing is said.
+// DefaultLimits is the default number of limits with series of their own.
 const DefaultLimits = 1000
 
-// MaxTopKeys bounds the keys that the metrics of a node name, if they name any.
+// MaxTopKeys bounds the keys that the metrics of a node name, if configured to name keys.
 const MaxTopKeys = 100
 
-// Guard says which limits have series of their own: the first so many that ask. Who
-// has got them keeps them until Keep says that it is gone, so that no counter falls
-// because another limit was made. A nil Guard has room for none. Methods may be called
-// concurrently.
+// Guard decides which limits have series of their own: the first ones that ask, up to a bound. A
+// limit keeps its series until Keep removes it, so that no counter falls because another limit was
+// added. A nil Guard allows none. Guard is safe for concurrent use.
 type Guard struct {
 	most int
 
@@ -29,8 +28,7 @@ type Guard struct {
 	own map[quota.LimitName]bool
 }
 
-// New returns a guard that gives series of their own to most limits; 0 is
-// DefaultLimits.
+// New returns a guard for at most most limits; 0 means DefaultLimits.
 func New(most int) *Guard {
 	if most == 0 {
 		most = DefaultLimits
@@ -38,7 +36,7 @@ func New(most int) *Guard {
 	return &Guard{most: most, own: map[quota.LimitName]bool{}}
 }
 
-// Of returns the name that the limit has in labels: its own, or Other.
+// Of returns the limit's name in labels: its own, or Other.
 func (g *Guard) Of(n quota.LimitName) quota.LimitName {
 	if g == nil {
 		return quota.LimitName{Namespace: Other, Limit: Other}
@@ -55,22 +53,22 @@ func (g *Guard) Of(n quota.LimitName) quota.LimitName {
 	return n
 }
 
-// Keep takes the series of all limits that there does not find: they are gone. Names
-// that begin with @ stand for several limits, and stay.
-func (g *Guard) Keep(there func(quota.LimitName) bool) {
+// Keep removes the limits for which exists returns false. Names that begin with @ stand for several
+// limits and stay.
+func (g *Guard) Keep(exists func(quota.LimitName) bool) {
 	if g == nil {
 		return
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for n := range g.own {
-		if n.Limit[:min(1, len(n.Limit))] != "@" && !there(n) {
+		if n.Limit[:min(1, len(n.Limit))] != "@" && !exists(n) {
 			delete(g.own, n)
 		}
 	}
 }
 
-// Len returns how many limits have series of their own, and how many may.
+// Len returns the number of limits with series of their own, and its bound.
 func (g *Guard) Len() (own, most int) {
 	if g == nil {
 		return 0, 0
