@@ -43,7 +43,7 @@ func EncodeLimit(l *quota.Limit) *raftlogv1.StoredLimit {
 	return out
 }
 
-// zoneName leaves UTC out: most limits have no calendar.
+// zoneName returns the name of a zone, empty for nil: most limits have no calendar.
 func zoneName(l *time.Location) string {
 	if l == nil {
 		return ""
@@ -79,11 +79,11 @@ func decodeCutOff(c *raftlogv1.StoredCutOff) quota.CutOff {
 	}
 }
 
-// word reads a stored choice. What does not fit becomes 255, which no choice
-// is, so that it is found invalid instead of taken for another.
+// word converts a stored enum value. Values that do not fit become 255, which is never valid, so
+// that validation finds them.
 func word[T ~uint8](v uint32) T { return T(min(v, math.MaxUint8)) }
 
-// DecodeLimits returns the set, or every fault in it: see quota.NewLimits.
+// DecodeLimits returns the set, or all of its errors; see quota.NewLimits.
 func DecodeLimits(version uint64, stored []*raftlogv1.StoredLimit) (*quota.Limits, error) {
 	if len(stored) > quota.MaxLimits {
 		return nil, fmt.Errorf("limits: %d; at most %d", len(stored), quota.MaxLimits)
@@ -99,8 +99,8 @@ func DecodeLimits(version uint64, stored []*raftlogv1.StoredLimit) (*quota.Limit
 	return quota.NewLimits(version, list)
 }
 
-// DecodeLimit returns the limit, or an error if its time zone is not known. It may be
-// invalid: see quota.Limit.Validate. A choice that this version does not know is.
+// DecodeLimit returns the limit, or an error if its time zone is unknown. The limit is not
+// validated: unknown enum values are in it as invalid ones.
 func DecodeLimit(s *raftlogv1.StoredLimit) (quota.Limit, error) {
 	calendar, err := decodeCalendar(s.GetCalendarUnit(), s.GetZone())
 	if err != nil {

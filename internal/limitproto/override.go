@@ -10,7 +10,7 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// CheckOverride returns every fault of the override by itself, joined.
+// CheckOverride returns all errors of the override on its own, joined.
 func CheckOverride(o *quota.Override) error {
 	errs := []error{o.Validate(), CheckText("by", o.By, quota.MaxNameLen), CheckText("comment", o.Comment, quota.MaxCommentLen)}
 	if o.Expires < 0 {
@@ -19,8 +19,7 @@ func CheckOverride(o *quota.Override) error {
 	return errors.Join(errs...)
 }
 
-// CheckText returns an error that names the field unless s can be stored: at most so
-// many bytes, and UTF-8.
+// CheckText returns an error that names the field unless s is UTF-8 of at most most bytes.
 func CheckText(field, s string, most int) error {
 	if len(s) > most {
 		return fmt.Errorf("%s: is %d bytes; at most %d", field, len(s), most)
@@ -36,7 +35,7 @@ func EncodeOverride(o *quota.Override) *raftlogv1.StoredOverride {
 	return &raftlogv1.StoredOverride{Key: EncodeKey(o.Key), Rule: EncodeRule(o)}
 }
 
-// ParseOverride returns the override of a message, or every fault of it.
+// ParseOverride returns the override of a message, or all of its errors.
 func ParseOverride(s *raftlogv1.StoredOverride) (quota.Override, error) {
 	o := DecodeOverride(DecodeKey(s.GetKey()), s.GetRule())
 	if err := CheckOverride(&o); err != nil {
@@ -67,8 +66,7 @@ func EncodeRule(o *quota.Override) *raftlogv1.OverrideRule {
 	return out
 }
 
-// DecodeOverride returns the override of a key. It may be invalid: see
-// CheckOverride.
+// DecodeOverride returns the override of a key. It is not validated; see CheckOverride.
 func DecodeOverride(k quota.Key, r *raftlogv1.OverrideRule) quota.Override {
 	o := quota.Override{
 		Key: k, Class: word[quota.Class](r.GetClass()), Burst: -1, Scale: r.GetScale(),
