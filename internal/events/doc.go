@@ -1,6 +1,4 @@
-// Package events passes what happens on a node on to who watches. A [Hub] never
-// blocks who publishes: while nobody watches, publishing is one atomic load;
-// otherwise one filter and one attempt to put the event into each watcher's
-// bounded buffer. What does not fit is lost and counted, for each watcher by
-// itself.
+// Package events distributes the events of a node to watchers. A [Hub] never blocks publishers:
+// without watchers, publishing is one atomic load; otherwise it applies each watcher's filter and
+// tries to send to its bounded buffer. Events that do not fit are lost and counted per watcher.
 package events

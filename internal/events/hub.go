@@ -8,17 +8,17 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// Bounds of a watcher's buffer, in events.
+// Default and largest buffer of a watcher, in events.
 const (
 	DefaultBuffer = 1024
 	MaxBuffer     = 65536
 )
 
-// Hub passes events on. The zero Hub is ready; all methods are safe for
-// concurrent use, and a Hub must not be copied.
+// Hub distributes events. The zero Hub is ready to use. It is safe for concurrent use and must not
+// be copied.
 type Hub struct {
-	watchers atomic.Pointer[[]*watcher] // never changed in place; nil while nobody watches
-	mu       sync.Mutex                 // guards the replacement of watchers
+	watchers atomic.Pointer[[]*watcher] // copied on write; nil without watchers
+	mu       sync.Mutex                 // serializes writers of watchers
 }
 
 type watcher struct {
@@ -27,19 +27,18 @@ type watcher struct {
 	lost   atomic.Uint64
 }
 
-// Watched reports whether anybody watches: whoever publishes can spare itself
-// the making of an event.
+// Watched reports whether there is a watcher. Without one, publishers need not make events.
 func (h *Hub) Watched() bool { return h.watchers.Load() != nil }
 
-// Publish passes an event on to the watchers whose filter it passes. It never
-// blocks and does not allocate.
+// Publish sends an event to the watchers whose filter matches. It never blocks and does not
+// allocate.
 func (h *Hub) Publish(e quota.Event) {
 	if all := h.watchers.Load(); all != nil {
 		publish(*all, e)
 	}
 }
 
-// publish stands apart so that Publish is inlined.
+// publish is a separate function so that Publish can be inlined.
 func publish(all []*watcher, e quota.Event) {
 	for _, w := range all {
 		if !w.filter.Matches(&e) {
@@ -53,10 +52,10 @@ func publish(all []*watcher, e quota.Event) {
 	}
 }
 
-// Watch begins to watch. buffer is how many events wait for a slow reader: below
-// 1 it is DefaultBuffer, at most MaxBuffer. lost returns how many did not fit so
-// far. stop ends the watch; it may be called twice. The channel is never closed:
-// after stop it receives at most what was being published just then.
+// Watch starts a watch. buffer is how many events wait for a slow reader: DefaultBuffer if below 1,
+// at most MaxBuffer. lost returns how many events did not fit so far. stop ends the watch; it may
+// be called twice. The channel is never closed: after stop it receives at most the events that were
+// being published at that time.
 func (h *Hub) Watch(f quota.EventFilter, buffer int) (events <-chan quota.Event, lost func() uint64, stop func()) {
 	if buffer < 1 {
 		buffer = DefaultBuffer
