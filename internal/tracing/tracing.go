@@ -1,8 +1,8 @@
-// Package tracing is what the edges of a node use of OpenTelemetry: spans of joins, plans,
-// moves, slow reports, and calls that are passed on. It needs the API of traces alone; who
-// exports them is set up elsewhere (package export).
+// Package tracing wraps the parts of OpenTelemetry that a node uses: spans of joins, plans, moves,
+// slow reports and forwarded calls. It depends on the tracing API only; package export sets up
+// exporters.
 //
-// A nil *Tracer is off: its spans are nothing, and cost no allocation.
+// A nil *Tracer is disabled: its spans do nothing and cost no allocation.
 package tracing
 
 import (
@@ -15,18 +15,18 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// Header is what carries a trace from process to process: W3C Trace Context.
+// Header is the header that carries a trace between processes: W3C Trace Context.
 const Header = "traceparent"
 
 const scope = "github.com/quorate/quorate"
 
-// Tracer makes spans. Safe for concurrent use.
+// Tracer starts spans. It is safe for concurrent use.
 type Tracer struct{ tracer trace.Tracer }
 
-// New returns a tracer whose spans go to a provider.
+// New returns a tracer that uses the provider.
 func New(p trace.TracerProvider) *Tracer { return &Tracer{p.Tracer(scope)} }
 
-// Start begins a span, within that of ctx if there is one.
+// Start starts a span, as a child of the span in ctx if there is one.
 func (t *Tracer) Start(ctx context.Context, name string) (context.Context, Span) {
 	if t == nil {
 		return ctx, Span{}
@@ -35,8 +35,7 @@ func (t *Tracer) Start(ctx context.Context, name string) (context.Context, Span)
 	return ctx, Span{s}
 }
 
-// Serve begins the span of a call from another process, whose traceparent is parent; "" if it
-// told none.
+// Serve starts the span of a call from another process. parent is its traceparent, or empty.
 func (t *Tracer) Serve(ctx context.Context, name, parent string) (context.Context, Span) {
 	if t == nil {
 		return ctx, Span{}
@@ -48,7 +47,7 @@ func (t *Tracer) Serve(ctx context.Context, name, parent string) (context.Contex
 	return ctx, Span{s}
 }
 
-// Part begins a span of a call to another process, if ctx has a trace that it is part of.
+// Part starts the span of a call to another process if ctx has a span.
 func (t *Tracer) Part(ctx context.Context, name string) (context.Context, Span) {
 	if t == nil || !trace.SpanContextFromContext(ctx).IsValid() {
 		return ctx, Span{}
@@ -57,7 +56,7 @@ func (t *Tracer) Part(ctx context.Context, name string) (context.Context, Span) 
 	return ctx, Span{s}
 }
 
-// Past begins a span that began earlier and is known to be worth telling only now.
+// Past starts a span with an earlier start time, for operations that turn out to be slow.
 func (t *Tracer) Past(name string, began time.Time) Span {
 	if t == nil {
 		return Span{}
@@ -66,7 +65,7 @@ func (t *Tracer) Past(name string, began time.Time) Span {
 	return Span{s}
 }
 
-// Parent returns the traceparent of the span in ctx, "" if there is none.
+// Parent returns the traceparent of the span in ctx, or "".
 func (t *Tracer) Parent(ctx context.Context) string {
 	if t == nil || !trace.SpanContextFromContext(ctx).IsValid() {
 		return ""
@@ -76,10 +75,10 @@ func (t *Tracer) Parent(ctx context.Context) string {
 	return c[Header]
 }
 
-// Span is one span; the zero Span is none.
+// Span is a span that may be disabled. The zero Span does nothing.
 type Span struct{ span trace.Span }
 
-// Text sets an attribute. Keys of limits and tokens are none.
+// Text sets an attribute. Keys of limits and secrets must not be attributes.
 func (s Span) Text(name, value string) {
 	if s.span != nil {
 		s.span.SetAttributes(attribute.String(name, value))
@@ -93,7 +92,7 @@ func (s Span) Int(name string, value int64) {
 	}
 }
 
-// Sampled returns the id of the span's trace if it is sampled, else "".
+// Sampled returns the ID of the span's trace if it is sampled, else "".
 func (s Span) Sampled() string {
 	if s.span == nil || !s.span.SpanContext().IsSampled() {
 		return ""
@@ -101,7 +100,7 @@ func (s Span) Sampled() string {
 	return s.span.SpanContext().TraceID().String()
 }
 
-// End ends the span; err is how what it was of has failed, or nil.
+// End ends the span. err is the error of the operation, or nil.
 func (s Span) End(err error) {
 	if s.span == nil {
 		return
