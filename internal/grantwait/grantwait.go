@@ -1,5 +1,5 @@
-// Package grantwait lets decisions wait for the next grant of their key: those of a
-// node and those of a client in process alike. Whoever applies grants wakes them.
+// Package grantwait lets decisions wait for the next grant of their key, in nodes and in client
+// processes. Whoever applies grants wakes them.
 package grantwait
 
 import (
@@ -9,11 +9,11 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// Max bounds the decisions that wait at one time; more are decided at once.
+// Max bounds the waiting decisions; further ones are decided at once.
 const Max = 1024
 
-// Waiters are decisions that wait. The zero value is ready; methods may be called
-// from many goroutines.
+// Waiters is a set of waiting decisions. The zero value is ready to use. It is safe for concurrent
+// use.
 type Waiters struct {
 	n    atomic.Int64
 	mu   sync.Mutex
@@ -38,10 +38,10 @@ func (w *Waiters) Add(k quota.Key) (chan struct{}, bool) {
 	return c, true
 }
 
-// Any says whether a decision waits.
+// Any reports whether a decision waits.
 func (w *Waiters) Any() bool { return w.n.Load() > 0 }
 
-// Remove ends a wait that Add began. One that was woken is no more: nothing happens.
+// Remove ends a wait that Add started. It does nothing if the waiter has been woken.
 func (w *Waiters) Remove(k quota.Key, c chan struct{}) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -69,7 +69,7 @@ func (w *Waiters) Notify(g *quota.Grant) {
 	}
 }
 
-// NotifyAll wakes all: no grant will come soon.
+// NotifyAll wakes all waiters: no grant will come soon.
 func (w *Waiters) NotifyAll() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
