@@ -49,7 +49,7 @@ func readPermissions(v Value) (out []string) {
 	return out
 }
 
-// readConditions reads what must be so for a grant to count, and where that is.
+// readConditions reads the attributes that a grant asks for, and returns where each is.
 func readConditions(v Value) (map[string]string, map[string]Value) {
 	out, at := map[string]string{}, map[string]Value{}
 	var fields []Field

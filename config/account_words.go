@@ -82,12 +82,12 @@ func FormatPolicyRef(ref account.PolicyRef, near account.ConfigID) string {
 	return c.App + "~" + c.Realm + "~" + word
 }
 
-// fileWords are the fields of ids as files and flags have them, by the names that
-// package account gives them.
+// fileWords maps the names that package account has for the fields of ids to those of
+// files and flags.
 var fileWords = strings.NewReplacer("policy_id.key.resource_type", "type of the policy", "config.app_id", "app", "config.realm", "realm", "config.version", "version", "key.resource_type", "type",
 	"key.namespace", "namespace", "key.name", "name", "app_id", "app", "resource_type", "type")
 
-// inFileWords names the field that an error begins with as files do.
+// inFileWords replaces the field name that an error begins with by that of files.
 func inFileWords(err error) error {
 	if err == nil {
 		return nil

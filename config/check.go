@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// finish derives what is left, checks the settings against each other, and
+// finish derives the settings that are not given, checks all against each other, and
 // returns them, or every fault of every layer.
 func (s *nodeSettings) finish() (Node, error) {
 	s.complete(s.isGiven)
@@ -54,29 +54,20 @@ func (s *nodeSettings) checkNode() {
 	s.conflict([]string{"nodes", "node"}, "node is missing; say which of the nodes this one is: %s", these)
 }
 
-// checkListen requires the addresses to be different ones.
+// checkListen refuses two addresses that would take the same port.
 func (s *nodeSettings) checkListen() {
 	l := s.Listen
-	s.checkApart("listen.http", l.HTTP, "listen.grpc", l.GRPC)
-	s.checkApart("listen.http", l.HTTP, "listen.peer", l.Peer)
-	s.checkApart("listen.grpc", l.GRPC, "listen.peer", l.Peer)
-	for _, more := range []struct{ path, addr string }{{"listen.debug", s.Debug}, {"listen.redis", s.Redis}} {
-		if more.addr != "" {
-			s.checkApart("listen.http", l.HTTP, more.path, more.addr)
-			s.checkApart("listen.grpc", l.GRPC, more.path, more.addr)
-			s.checkApart("listen.peer", l.Peer, more.path, more.addr)
+	all := []struct{ path, addr string }{
+		{"listen.http", l.HTTP}, {"listen.grpc", l.GRPC}, {"listen.peer", l.Peer}, {"listen.debug", s.Debug}, {"listen.redis", s.Redis},
+	}
+	for i, b := range all {
+		for _, a := range all[:i] {
+			hostA, portA, _ := net.SplitHostPort(a.addr)
+			hostB, portB, _ := net.SplitHostPort(b.addr)
+			if portA == portB && portA != "" && portA != "0" && (hostA == hostB || everyHost(hostA) || everyHost(hostB)) {
+				s.conflict([]string{b.path, a.path, "nodes"}, "%s %s and %s %s take the same port; must be different", a.path, a.addr, b.path, b.addr)
+			}
 		}
-	}
-	if s.Debug != "" && s.Redis != "" {
-		s.checkApart("listen.debug", s.Debug, "listen.redis", s.Redis)
-	}
-}
-
-func (s *nodeSettings) checkApart(pathA, a, pathB, b string) {
-	hostA, portA, _ := net.SplitHostPort(a)
-	hostB, portB, _ := net.SplitHostPort(b)
-	if portA == portB && portA != "0" && (hostA == hostB || everyHost(hostA) || everyHost(hostB)) {
-		s.conflict([]string{pathB, pathA, "nodes"}, "%s %s and %s %s take the same port; must be different", pathA, a, pathB, b)
 	}
 }
 
@@ -88,8 +79,8 @@ func everyHost(host string) bool {
 // tlsFiles are the settings that name files of TLS.
 var tlsFiles = []string{"tls.ca", "tls.cert", "tls.key", "tls.ca_key"}
 
-// checkTLS requires the files to be those that one way of using them needs:
-// none, or the CA with the node's certificate and its key, or the CA with its key.
+// checkTLS requires the files to be none, the CA with the node's certificate and its
+// key, or the CA with its key.
 func (s *nodeSettings) checkTLS() {
 	t := s.TLS
 	if t.Mode == TLSOff {
@@ -115,7 +106,7 @@ func (s *nodeSettings) checkTLS() {
 	}
 }
 
-// checkNoFiles refuses files that nothing would read.
+// checkNoFiles refuses TLS files where TLS is off, since nothing would read them.
 func (s *nodeSettings) checkNoFiles() {
 	var files []string
 	for _, path := range tlsFiles {
@@ -123,18 +114,13 @@ func (s *nodeSettings) checkNoFiles() {
 			files = append(files, path)
 		}
 	}
+	is := "is"
+	if len(files) > 1 {
+		is = "are"
+	}
 	if len(files) > 0 {
-		s.conflict([]string{"tls.mode"}, "tls.mode is off, but %s given; must be auto, or without files", are(files))
+		s.conflict([]string{"tls.mode"}, "tls.mode is off, but %s %s given; must be auto, or without files", enumerate(files, "and"), is)
 	}
-}
-
-// are lists words as what a sentence is about.
-func are(words []string) string {
-	last := len(words) - 1
-	if last == 0 {
-		return words[0] + " is"
-	}
-	return strings.Join(words[:last], ", ") + " and " + words[last] + " are"
 }
 
 // checkTimes requires the durations to be in the order that Raft needs, and

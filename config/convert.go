@@ -9,18 +9,18 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// Converted is what became of another system's file.
+// Converted is the result of a conversion.
 type Converted struct {
 	Limits []quota.Limit // sorted by name
 	YAML   []byte        // the same as a limit file
 	Notes  []Note        // what to know and to do, in the order of the source
 }
 
-// A Note says what could not be carried over as it was, or what callers have
-// to change.
+// A Note names something that could not be carried over unchanged, or that callers
+// have to change.
 type Note struct {
 	Path string // the field in the source; empty for all of it
-	What string // what is so
+	What string // what the conversion did
 	Do   string // what to do; empty for nothing
 }
 
@@ -45,8 +45,8 @@ func ConvertFrom() []string {
 	return out
 }
 
-// Convert reads another system's file as one of ConvertFrom and writes it as
-// ours. Its error is a *FileError with every fault of the source, or says that
+// Convert reads another system's file, in one of the forms of ConvertFrom, and writes a
+// limit file. Its error is a *FileError with every fault of the source, or says that
 // the form is unknown.
 func Convert(from, source string, data []byte) (Converted, error) {
 	i := slices.Index(ConvertFrom(), from)
@@ -63,7 +63,7 @@ func Convert(from, source string, data []byte) (Converted, error) {
 	return Converted{Limits: c.limits, YAML: FormatLimits(c.limits), Notes: c.notes}, nil
 }
 
-// conversion is a source on its way to limits.
+// conversion reads the file of another system and collects its limits.
 type conversion struct {
 	limitFile
 	notes  []Note
@@ -78,7 +78,7 @@ func (c *conversion) note(path, do, what string, args ...any) {
 	c.notes = append(c.notes, Note{Path: path, What: fmt.Sprintf(what, args...), Do: do})
 }
 
-// noted reads a field of the source that we have nothing for.
+// noted reads a field of the source that has no counterpart.
 func (c *conversion) noted(name, do, what string) Field {
 	return Field{name, "", func(v Value) { c.note(v.path, do, "%s", what) }}
 }
@@ -86,7 +86,7 @@ func (c *conversion) noted(name, do, what string) Field {
 // keep adds a limit that was made from a value of the source.
 func (c *conversion) keep(l quota.Limit, v Value) {
 	if c.room(v) {
-		c.add(draft{Limit: l, value: v})
+		c.add(&draft{Limit: l, value: v})
 	}
 }
 

@@ -20,9 +20,9 @@ const (
 	envoyMaxDepth     = descriptor.MaxEntries
 )
 
-// ParseEnvoyRateLimits reads a file of envoyproxy/ratelimit, of which every document
-// is a domain, as the rules that are served as they are. Its error is a *FileError
-// with every fault; source is what that calls the file.
+// ParseEnvoyRateLimits reads a file of envoyproxy/ratelimit, in which every document
+// is a domain, and returns the rules that a node serves unchanged. Its error is a
+// *FileError with every fault, in which source names the file.
 func ParseEnvoyRateLimits(source string, data []byte) ([]descriptor.Domain, error) {
 	r := &report{source: source, data: data}
 	var out []descriptor.Domain
@@ -72,8 +72,7 @@ func (c *conversion) envoy(v Value) {
 	}
 }
 
-// envoyWay is the path from the root to a descriptor, and what its steps say of
-// their values.
+// envoyWay is the path from the root to a descriptor, with the options of each step.
 type envoyWay struct {
 	steps         []descriptor.Step
 	share, metric []bool
@@ -127,8 +126,9 @@ func (c *conversion) envoyList(namespace string, above envoyWay, v Value) {
 	c.envoyOrder(v, patterns)
 }
 
-// envoyOne makes the rule and the limit of one descriptor. Of what is below it
-// alone it makes nothing, but what has neither stands in the way of less exact ones.
+// envoyOne makes the rule and the limit of one descriptor. One that only has descriptors
+// below it gets neither; one that has nothing gets a limit that is off, because it takes
+// precedence over less exact descriptors.
 func (c *conversion) envoyOne(namespace string, way envoyWay, d *envoyDescriptor, v Value) {
 	switch {
 	case d.rateLimit.node != nil:
@@ -144,14 +144,14 @@ func (c *conversion) envoyOne(namespace string, way envoyWay, d *envoyDescriptor
 	}
 }
 
-// envoyRule adds a rule to the tree; that it is there twice has been reported.
+// envoyRule adds a rule to the tree. Duplicates have been reported already.
 func (c *conversion) envoyRule(r *descriptor.Rule, v Value) {
 	if err := c.domain.Tree.Add(r); err != nil && len(c.faults) == 0 {
 		v.faultAtName("%v; remove one", err)
 	}
 }
 
-// envoyExact notes that of the limits of one key only the most exact counts.
+// envoyExact notes that only the most exact of the limits of one key counts.
 func (c *conversion) envoyExact(seen map[descriptor.Step]int, v Value) {
 	entries, open := map[string]int{}, map[string]bool{}
 	for s := range seen {
@@ -209,8 +209,8 @@ func (c *conversion) envoyFields(d *envoyDescriptor) []Field {
 	}
 }
 
-// envoyLimitName returns the name by which descriptors find the limit; of what has
-// none, another one, which is the name of no descriptor.
+// envoyLimitName returns the name by which descriptors find the limit. Where that would
+// be too long it returns a name with a hash, which no descriptor finds.
 func (c *conversion) envoyLimitName(namespace string, steps []descriptor.Step, v Value) string {
 	name, err := descriptor.NameOf(steps)
 	if err == nil {

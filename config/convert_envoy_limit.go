@@ -9,7 +9,7 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// envoyUnits are the units of rate limits; month and year are as long there.
+// envoyUnits are the units of rate limits, with their lengths in envoyproxy/ratelimit.
 var envoyUnits = []struct {
 	word string
 	per  time.Duration
@@ -47,7 +47,7 @@ func (c *conversion) envoyLimit(namespace string, way envoyWay, d *envoyDescript
 	c.keep(l, v)
 }
 
-// describeWay says which requests a path is for, and the key that they have.
+// describeWay describes the requests that a path is for, and returns the form of their key.
 func describeWay(steps []descriptor.Step) (request, key string) {
 	var parts []string
 	for _, s := range steps {
@@ -111,7 +111,7 @@ func (c *conversion) envoyRate(l *quota.Limit, r *descriptor.Rule, v Value) bool
 	return true
 }
 
-// envoyLong notes units that the calendar has otherwise.
+// envoyLong notes units whose length differs from the calendar's.
 func (c *conversion) envoyLong(word string, v Value) {
 	what := map[string]string{
 		"week":  "a week begins on Thursday, as there, because windows are aligned to the Unix epoch",

@@ -11,7 +11,7 @@ const (
 	qsNamespaceExample = "{buckets: {name: " + qsBucketExample + "}}"
 )
 
-// qsBucket is a bucket of quotaservice; 0 is not set, as there.
+// qsBucket is a bucket of quotaservice, in which 0 means not set.
 type qsBucket struct {
 	size, fillRate, maxTokens          int64
 	waitMillis, idleMillis, debtMillis int64

@@ -4,16 +4,17 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v4"
 )
 
-// maxFaults bounds what is reported of one source, so that a file of the wrong
-// kind cannot fill the memory with complaints.
+// maxFaults bounds the faults of one source, so that a file of the wrong kind cannot
+// fill the memory.
 const maxFaults = 1000
 
-// FileError is every fault of one source: a file, or the environment.
+// FileError holds every fault of one source: a file, or the environment.
 type FileError struct {
 	Source string
 	Faults []Fault // at least one, in the order of the source
@@ -85,4 +86,15 @@ func (r *report) err() error {
 		r.faults = append(r.faults, Fault{Message: fmt.Sprintf("has more than %d faults; the others are not listed", maxFaults)})
 	}
 	return &FileError{Source: r.source, Faults: r.faults}
+}
+
+// clipAt is how many characters of a value an error shows.
+const clipAt = 60
+
+// clip quotes a value for an error and cuts a long one short.
+func clip(s string) string {
+	if r := []rune(s[:min(len(s), 4*clipAt+4)]); len(r) > clipAt {
+		s = string(r[:clipAt]) + "…"
+	}
+	return strconv.Quote(s)
 }

@@ -9,11 +9,10 @@ import (
 	"github.com/quorate/quorate/internal/zone"
 )
 
-// FormatLimits writes limits as a limit file, sorted by name, each in one line
-// while it is short. What a limit leaves at its default is left out, except
-// the ceiling of what is counted; so is what means nothing, such as the rate of
-// what is unlimited. ParseLimits reads the same limits back if it made them, or
-// could have, and the text stays within MaxFileBytes (some 70,000 limits).
+// FormatLimits writes limits as a limit file, sorted by name, each in one line if it
+// fits. It leaves out fields that have their default, except ceiling, and fields without
+// a meaning, such as the rate of an unlimited limit. ParseLimits reads the same limits
+// back, as long as the text stays within MaxFileBytes (some 70,000 limits).
 func FormatLimits(limits []quota.Limit) []byte {
 	sorted := slices.Clone(limits)
 	slices.SortStableFunc(sorted, compareLimits)
@@ -29,22 +28,21 @@ func FormatLimits(limits []quota.Limit) []byte {
 	return root.document()
 }
 
-// newDocument returns the root of a file, which says the version of its form.
+// newDocument returns the root of a file, with the version of the format.
 func newDocument() *node {
 	root := &node{}
 	root.add("version", strconv.Itoa(FormatVersion))
 	return root
 }
 
-// document returns the file of which n is the root.
+// document returns the text of the file whose root is n.
 func (n *node) document() []byte {
 	var b bytes.Buffer
 	n.block(&b, 0)
 	return b.Bytes()
 }
 
-// FormatLimit writes one limit as the map that a limit file has for it, in one
-// line.
+// FormatLimit writes one limit as in a limit file, in one line.
 func FormatLimit(l quota.Limit) string { return limitNode(&l).flow() }
 
 func namespacesNode(sorted []quota.Limit) *node {
@@ -72,7 +70,7 @@ func namespacesNode(sorted []quota.Limit) *node {
 	return namespaces
 }
 
-// limitNode is the map of one limit, in the order of the fields' table.
+// limitNode returns the map of one limit, with its fields in the order of limitFields.
 func limitNode(l *quota.Limit) *node {
 	n := &node{}
 	switch {
@@ -105,7 +103,7 @@ func limitNode(l *quota.Limit) *node {
 	return n
 }
 
-// templateFields adds what only a template has; elsewhere it means nothing.
+// templateFields adds the fields that only a template has.
 func templateFields(n *node, l *quota.Limit) {
 	if l.MaxKeys != 0 {
 		n.add("max_keys", strconv.FormatInt(l.MaxKeys, 10))

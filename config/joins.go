@@ -20,7 +20,7 @@ func readAddress(v Value, _ []string) (one string) {
 	return one
 }
 
-// addresses reads the list from a variable: with commas.
+// addresses reads the list from a variable, separated by commas.
 func addresses(to *[]string) scalar {
 	return listWithCommas(to, maxJoins, joinWant+",10.0.0.2:7412", "addresses", func(i int, text string, _ []string) (one string, err error) {
 		if err := reachable(&one, joinWant).set(text); err != nil {
@@ -31,7 +31,7 @@ func addresses(to *[]string) scalar {
 }
 
 // hostName is a name that DNS or a hosts file may have. Its last part has a
-// letter: 10.0.0.300 and 10.0.0 are slips of an address, and no names.
+// letter: 10.0.0.300 and 10.0.0 are mistyped addresses, not names.
 var hostName = regexp.MustCompile(`^([A-Za-z0-9_-]{1,63}\.)*[0-9_-]{0,62}[A-Za-z][A-Za-z0-9_-]{0,62}\.?$`)
 
 // host reads the name or address of a machine, without a port.
@@ -58,7 +58,7 @@ func hostNames(to *[]string) scalar {
 	})
 }
 
-// Addresses are where others reach the node: Listen, with the host of Advertise.
+// Addresses returns where others reach the node: Listen, with the host of Advertise.
 func (n *Node) Addresses() Listen {
 	reach := func(addr string) string {
 		_, port, err := net.SplitHostPort(addr)

@@ -7,31 +7,8 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// notBoth reports two fields of which a map may have one.
-func (l *limitFile) notBoth(g Given, a, b string) {
-	if g.any(a) && g.any(b) {
-		second := g[g.InOrder()[0]]
-		for _, name := range g.InOrder() {
-			if name == a || name == b {
-				second = g[name]
-			}
-		}
-		second.faultAtName("%s and %s cannot stand together; choose one", a, b)
-	}
-}
-
-// bothOrNone reports a field without which another means nothing.
-func (l *limitFile) bothOrNone(p Value, g Given, a, b, writeA, writeB string) {
-	switch {
-	case g.any(a) && !g.any(b):
-		p.Missing(b, "is missing beside %s; write %s", a, writeB)
-	case g.any(b) && !g.any(a):
-		p.Missing(a, "is missing beside %s; write %s", b, writeA)
-	}
-}
-
-// saidBy names the fields of a file that an error of package quota about
-// another one may be about.
+// saidBy maps a field that package quota names in an error to the fields of the file
+// that the error may be about.
 var saidBy = map[string][]string{
 	"rate":        {"rate", "limit", "in_flight"},
 	"burst":       {"burst", "limit", "in_flight"},
@@ -43,8 +20,8 @@ var saidBy = map[string][]string{
 	"fraction":    {"enforcement"},
 }
 
-// locate reports an error of package quota about a limit at the field that it
-// begins with. What it joins is reported one by one.
+// locate reports an error of package quota about a limit at the field that the error
+// begins with. Joined errors are reported one by one.
 func (l *limitFile) locate(d *draft, err error) {
 	for text := range strings.SplitSeq(err.Error(), "\n") {
 		name, what, ok := strings.Cut(text, ": ")
@@ -66,8 +43,8 @@ func (l *limitFile) locate(d *draft, err error) {
 	}
 }
 
-// checkTogether reports what is wrong between limits: parents. In a file that has faults already it reports
-// what is sure nevertheless, so that all can be mended in one round.
+// checkTogether reports what is wrong between limits and their parents. In a file that has other faults it
+// reports only what does not follow from those, so that one round mends all.
 func (l *limitFile) checkTogether() {
 	faulty := len(l.faults) > 0
 	_, err := quota.NewLimits(1, l.limits)
@@ -86,13 +63,13 @@ func (l *limitFile) checkTogether() {
 			l.fault(0, 0, "", "%s", text)
 			continue
 		}
-		l.locate(&d, errors.New(what))
+		l.locate(d, errors.New(what))
 	}
 }
 
-// unsure reports whether what is wrong between a limit and others may follow from a fault that has been
-// reported: one above it has it, or may be among the slas that have. What is no matter of parents has been
-// reported where it stands.
+// unsure reports whether an error between a limit and its parents may follow from a fault that has been
+// reported: a limit above it has that fault, or an entry of slas may have it. Errors that are not about
+// parents have been reported where they occur.
 func (l *limitFile) unsure(limit *quota.Limit, what string) bool {
 	if field, _, _ := strings.Cut(what, ": "); field != "parent" && field != "floor" || limit.Namespace == quota.HTTPNamespace {
 		return true

@@ -15,8 +15,8 @@ type draft struct {
 	given Given
 }
 
-// tierText is a tier as it stands in the file: which of the fields mean
-// something depends on which are there.
+// tierText is a tier as it stands in the file. Which fields have a meaning depends on
+// which are given.
 type tierText struct {
 	rate  quota.Rate
 	burst int64
@@ -30,7 +30,7 @@ func newTier() tierText { return tierText{kind: quota.FixedWindow} }
 
 const tierExample = "{limit: 10, per: 1s}"
 
-// tierFields are the fields of one tier; a limit of one tier has them itself.
+// tierFields returns the fields of a tier, which a limit with one tier has itself.
 func (l *limitFile) tierFields(t *tierText) []Field {
 	return []Field{
 		{"rate", "", func(v Value) { v.scalar(rate(&t.rate)) }},
@@ -64,7 +64,7 @@ func (l *limitFile) limitFields(d *draft) []Field {
 	}...)
 }
 
-// templateFields are what only a template has besides.
+// templateFields returns the fields that a template has besides those of a limit.
 func (l *limitFile) templateFields(d *draft) []Field {
 	return []Field{
 		{"max_keys", "", func(v Value) { v.scalar(whole(&d.MaxKeys, 1, 1<<40)) }},
@@ -72,7 +72,7 @@ func (l *limitFile) templateFields(d *draft) []Field {
 	}
 }
 
-// text reads any text; it is looked at when all fields are known.
+// text reads any text, which is checked when all fields are known.
 func text(to *string, want string) scalar {
 	return matching(to, want, func(string) bool { return true })
 }
@@ -97,7 +97,7 @@ func (l *limitFile) floorFields(d *draft) []Field {
 	}
 }
 
-// enforcement is a word, or a map with the fraction that is enforced.
+// enforcement reads a word, or a map with the fraction of keys that is enforced.
 func (l *limitFile) enforcement(d *draft, v Value) {
 	mode := oneOf(&d.Enforcement, quota.Enforcement.String, quota.Enforcements()...)
 	if !v.IsMap() {
@@ -119,7 +119,7 @@ func (l *limitFile) enforcementFields(d *draft) []Field {
 
 const cutOffExample = "{policy: share, after: 30s, then: closed}"
 
-// cutOff is a policy's word, or a map that says also what follows it.
+// cutOff reads the name of a policy, or a map with what follows it after a time.
 func (l *limitFile) cutOff(c *quota.CutOff, v Value) {
 	if !v.IsMap() {
 		s := oneOf(&c.Policy, quota.CutOffPolicy.String, quota.CutOffPolicies()...)
@@ -131,11 +131,19 @@ func (l *limitFile) cutOff(c *quota.CutOff, v Value) {
 	if !ok {
 		return
 	}
-	l.notBoth(given, "policy", "rate")
+	if given.any("policy") && given.any("rate") {
+		both := slices.DeleteFunc(given.InOrder(), func(name string) bool { return name != "policy" && name != "rate" })
+		given[both[1]].faultAtName("policy and rate cannot stand together; choose one")
+	}
 	if !given.any("policy", "rate", "after", "then") {
 		v.Fault("says nothing; write a policy, such as %s", cutOffExample)
 	}
-	l.bothOrNone(v, given, "after", "then", "after: 30s", "then: closed")
+	switch after, then := given.any("after"), given.any("then"); {
+	case after && !then:
+		v.Missing("then", "is missing beside after; write then: closed")
+	case then && !after:
+		v.Missing("after", "is missing beside then; write after: 30s")
+	}
 }
 
 func (l *limitFile) cutOffFields(c *quota.CutOff) []Field {
@@ -164,7 +172,7 @@ func (l *limitFile) thenFields(c *quota.CutOff) []Field {
 	return []Field{{"rate", "rate: 1/s", func(v Value) { v.scalar(rate(&c.ThenRate)) }}}
 }
 
-// match reads which requests a limit is for; pattern is what the path is called.
+// match reads which HTTP requests a limit is for; pattern is the name of the field for the path.
 func (l *limitFile) match(d *draft, v Value, pattern string) {
 	var m quota.Match
 	if _, ok := v.Fields("{methods: [GET], "+pattern+": /v1/*/items}", l.matchFields(&m, pattern)); ok {

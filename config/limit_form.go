@@ -2,7 +2,6 @@ package config
 
 import (
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/quorate/quorate/internal/quota"
@@ -15,7 +14,7 @@ type form struct {
 	what   string
 }
 
-// forms are the ways to say what a limit counts, of which it chooses one.
+// forms are the ways to say what a limit counts. A limit uses exactly one.
 var forms = []form{
 	{"rate", []string{"rate", "burst"}, "rate and burst (a token bucket)"},
 	{"limit", []string{"limit", "per", "window", "timezone"}, "limit and per (a window)"},
@@ -25,7 +24,7 @@ var forms = []form{
 	{"ban", []string{"ban"}, "ban: true"},
 }
 
-// notCounting are the fields that may stand beside unlimited and ban.
+// notCounting are the fields that unlimited and ban allow beside them.
 var notCounting = []string{"unlimited", "ban", "enforcement", "match", "max_keys", "idle"}
 
 func choices(forms []form) string {
@@ -33,15 +32,11 @@ func choices(forms []form) string {
 	for _, f := range forms {
 		out = append(out, f.what)
 	}
-	last := len(out) - 1
-	if last == 0 {
-		return out[0]
-	}
-	return strings.Join(out[:last], ", ") + " and " + out[last]
+	return enumerate(out, "and")
 }
 
-// choose returns the form that comes first in the map, and reports the fields
-// of every other. It is nil when there is none.
+// choose returns the form whose field comes first in the map, or nil after reporting a
+// field of another form, or that there is none.
 func (l *limitFile) choose(v Value, g Given, forms []form) *form {
 	var chosen *form
 	var at Value
@@ -62,7 +57,7 @@ func (l *limitFile) choose(v Value, g Given, forms []form) *form {
 	return chosen
 }
 
-// finish makes the limit out of what is given; false after a fault.
+// finish makes the limit out of the given fields. It returns false after a fault.
 func (l *limitFile) finish(d *draft) bool {
 	f := l.choose(d.value, d.given, forms)
 	if f == nil {
@@ -84,7 +79,7 @@ func (l *limitFile) finish(d *draft) bool {
 		d.SetFirst(t)
 	}
 	if d.Class != quota.Counted {
-		d.Rate.Per = time.Second // of nothing
+		d.Rate.Per = time.Second // a rate of nothing
 		l.onlyBeside(d, f.main)
 	}
 	if d.MaxWait > 0 && !d.given.any("max_debt") {
@@ -93,7 +88,7 @@ func (l *limitFile) finish(d *draft) bool {
 	return true
 }
 
-// onlyBeside reports the fields that mean nothing where nothing is counted.
+// onlyBeside reports fields that have no meaning beside unlimited or ban.
 func (l *limitFile) onlyBeside(d *draft, main string) {
 	for _, name := range d.given.InOrder() {
 		if !slices.Contains(notCounting, name) {

@@ -9,7 +9,7 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// FormatVersion is the version that limit files say they are written in.
+// FormatVersion is the version of the format, which limit files name.
 const FormatVersion = 1
 
 // LoadLimits reads a limit file. Its error is a *FileError, unless the file
@@ -23,15 +23,15 @@ func LoadLimits(path string) ([]quota.Limit, error) {
 }
 
 // ParseLimits reads a limit file and returns its limits sorted by name, a set
-// that quota.NewLimits accepts. Its error is a *FileError with every fault;
-// source is what that calls the file.
+// that quota.NewLimits accepts. Its error is a *FileError with every fault, in which
+// source names the file.
 func ParseLimits(source string, data []byte) ([]quota.Limit, error) {
 	limits, _, err := parseLimits(source, data)
 	return limits, err
 }
 
-// parseLimits returns also where each limit is.
-func parseLimits(source string, data []byte) ([]quota.Limit, map[quota.LimitName]draft, error) {
+// parseLimits is ParseLimits, and returns the drafts, which have the place of each limit.
+func parseLimits(source string, data []byte) ([]quota.Limit, map[quota.LimitName]*draft, error) {
 	r := &report{source: source, data: data}
 	l := newLimitFile(r)
 	r.documents("version: 1", 1, l.file)
@@ -53,12 +53,12 @@ type limitFile struct {
 	*report
 	seen   int // limits so far, good or bad
 	limits []quota.Limit
-	drafts map[quota.LimitName]draft // the limits as they stand in the file
-	broken map[quota.LimitName]bool  // limits of the file that have a fault of their own
+	drafts map[quota.LimitName]*draft // the limits as they stand in the file
+	broken map[quota.LimitName]bool   // limits of the file that have a fault of their own
 }
 
 func newLimitFile(r *report) limitFile {
-	return limitFile{report: r, drafts: map[quota.LimitName]draft{}, broken: map[quota.LimitName]bool{}}
+	return limitFile{report: r, drafts: map[quota.LimitName]*draft{}, broken: map[quota.LimitName]bool{}}
 }
 
 const (
@@ -83,7 +83,7 @@ func (l *limitFile) fields() []Field {
 	}
 }
 
-// version reads the version of the form: there is one so far.
+// version reads the version of the format, of which there is one.
 func version() scalar {
 	is := strconv.Itoa(FormatVersion)
 	return matching(new(string), is+", the version of this form", func(text string) bool { return text == is }).plain()
@@ -123,28 +123,28 @@ func (l *limitFile) limit(name quota.LimitName, v Value) {
 	if !l.room(v) {
 		return
 	}
-	d := draft{Limit: quota.Limit{LimitName: name}, tier: newTier(), value: v}
+	d := &draft{Limit: quota.Limit{LimitName: name}, tier: newTier(), value: v}
 	faults := len(l.faults)
-	fields := l.limitFields(&d)
+	fields := l.limitFields(d)
 	if name.Limit == quota.Template {
-		fields = append(fields, l.templateFields(&d)...)
+		fields = append(fields, l.templateFields(d)...)
 	}
 	var ok bool
 	if d.given, ok = v.Fields(limitExample, fields); !ok {
 		return
 	}
-	if !l.finish(&d) || len(l.faults) > faults {
+	if !l.finish(d) || len(l.faults) > faults {
 		return
 	}
 	l.add(d)
 }
 
 // add checks a finished limit by itself, and keeps it.
-func (l *limitFile) add(d draft) {
+func (l *limitFile) add(d *draft) {
 	unnamed := d.Limit
 	unnamed.LimitName = quota.Global // names are checked where they are read
 	if err := unnamed.Validate(); err != nil {
-		l.locate(&d, err)
+		l.locate(d, err)
 		return
 	}
 	if first, twice := l.drafts[d.LimitName]; twice {

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// readList reads a list of at most so many items, and sets it if there is no fault in it. An item
-// is told those before it. An empty list is one where none is allowed: then nobody may do anything.
+// readList returns a function that reads a list of at most most items, and sets it if it has no
+// fault. read is given the items before its own. If empty is true, the list may have no items.
 func readList[T any](to *[]T, most int, empty bool, example string, read func(v Value, before []T) T) func(Value) bool {
 	return func(v Value) bool {
 		faults := v.Faults()
@@ -23,10 +23,7 @@ func readList[T any](to *[]T, most int, empty bool, example string, read func(v 
 	}
 }
 
-// errMust stands for the error of [Wrong] on all of the list.
-var errMust = errors.New("is not what it must be")
-
-// listAsYAML reads from a variable what read reads from a file.
+// listAsYAML reads from a variable, as YAML, the list that read reads from a file.
 func listAsYAML(name, example string, read func(Value) bool) scalar {
 	example = "[" + example + "]"
 	return scalar{want: "a list, such as " + example, set: func(text string) error {
@@ -46,7 +43,11 @@ func listAsYAML(name, example string, read func(Value) bool) scalar {
 	}}
 }
 
-// listWithCommas reads a list of at most so many texts from a variable; what names them in errors.
+// errMust is returned by the read of listWithCommas where the list as a whole is not in the right form.
+var errMust = errors.New("is not what it must be")
+
+// listWithCommas reads a list of at most most items, separated by commas, from a variable. what is the
+// plural noun for the items in errors; read is given the items before its own.
 func listWithCommas[T any](to *[]T, most int, want, what string, read func(i int, text string, before []T) (T, error)) scalar {
 	return scalar{want: want, set: func(text string) error {
 		items := strings.Split(text, ",")

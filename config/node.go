@@ -37,7 +37,7 @@ type Node struct {
 	Replicas int
 	// Sync is how often a member reports to the leaders, 10ms to 10s.
 	Sync time.Duration
-	// MaxKeys bounds the keys that this node counts at a time.
+	// MaxKeys bounds the keys that this node counts at the same time.
 	MaxKeys int
 	// Idle is how long a key may be unused before it is dropped.
 	Idle time.Duration
@@ -80,7 +80,7 @@ type Node struct {
 	// given to others; 0 is never.
 	DeadAfter time.Duration
 	// Linger is how long a node that is told to stop goes on answering, not ready and
-	// leading nothing, so that who sends it requests hears of it; 0 to 1m.
+	// leading nothing, so that load balancers and proxies notice; 0 to 1m.
 	Linger time.Duration
 	TLS    TLS
 }
@@ -106,7 +106,7 @@ type Protocols struct {
 	ForwardAuth bool
 }
 
-// What Protocols.EnvoyRLSHeaders can be.
+// Values of Protocols.EnvoyRLSHeaders.
 const (
 	HeadersIETF   = "ietf"   // RateLimit, RateLimit-Policy
 	HeadersLegacy = "legacy" // RateLimit-Limit, RateLimit-Remaining, RateLimit-Reset
@@ -127,13 +127,13 @@ type TLS struct {
 	CAKey string
 }
 
-// The modes of TLS.
+// Values of TLS.Mode.
 const (
 	TLSAuto = "auto"
 	TLSOff  = "off"
 )
 
-// Words of [Auth].Mode.
+// Values of Auth.Mode.
 const (
 	AuthAuto = "auto" // on where the API ports have TLS
 	AuthOn   = "on"
@@ -218,7 +218,7 @@ func Default() Node {
 	return n
 }
 
-// defaults are the settings before those that follow from others.
+// defaults returns the settings before those that follow from others.
 func defaults() Node {
 	return Node{
 		Cluster:     "quorate",
@@ -279,8 +279,8 @@ func loadNode(path string, environ []string) (Node, error) {
 	return s.finish()
 }
 
-// LoadNodeText is LoadNode of a text instead of a file; source is what the text is
-// called, and what relative paths inside it start from.
+// LoadNodeText is LoadNode for a text instead of a file. source names it in errors;
+// relative paths in it start from the directory of source.
 func LoadNodeText(source string, data []byte) (Node, error) {
 	s := newSettings(source, data)
 	s.readFile()
@@ -289,8 +289,8 @@ func LoadNodeText(source string, data []byte) (Node, error) {
 }
 
 // ParseNode reads node settings over the defaults, without the environment.
-// Its error is a *FileError with every fault; source is what that calls the
-// file, and what relative paths inside it start from.
+// Its error is a *FileError with every fault, in which source names the file;
+// relative paths in it start from the directory of source.
 func ParseNode(source string, data []byte) (Node, error) {
 	s := newSettings(source, data)
 	s.readFile()

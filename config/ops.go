@@ -13,7 +13,7 @@ const (
 	opsExample = "[" + opExample + "]"
 )
 
-// Ops is a file of operations.
+// Ops holds the operations of a file.
 type Ops struct {
 	RequestID string        // empty when not said
 	TTL       time.Duration // 0 when not said
@@ -21,8 +21,8 @@ type Ops struct {
 }
 
 // ParseOps reads a file of operations on accounts. Accounts and policies that name
-// no app or realm are of near's. Its error is a *FileError with every fault; source
-// is what that calls the file.
+// no app or realm are of near's. Its error is a *FileError with every fault, in
+// which source names the file.
 func ParseOps(source string, data []byte, near account.ConfigID) (Ops, error) {
 	f := opsFile{near: near}
 	err := ReadDocuments(source, data, "ops:", 1, func(v Value) {
@@ -97,7 +97,7 @@ func (f *opsFile) account(v Value, to *account.ID) {
 	}
 }
 
-// policyRef reads a policy, which is of the account's app and realm if those are not said.
+// policyRef reads the name of a policy, by default of the account's app and realm.
 func (f *opsFile) policyRef(v Value, op *account.Op) {
 	near := f.near
 	if near.App == "" {
@@ -157,7 +157,7 @@ func (f *opsFile) options(v Value, to *account.OpOptions) {
 
 var relatives = []account.RelativeTo{account.Balance, account.Zero, account.Default, account.Limit}
 
-// RelativeToWord is the word of what a delta is added to.
+// RelativeToWord returns the word for what a delta is added to.
 func RelativeToWord(r account.RelativeTo) string {
 	words := []string{"current_balance", "zero", "default", "limit"}
 	if int(r) < len(words) {

@@ -3,7 +3,9 @@ package config
 import (
 	"slices"
 	"strconv"
+	"strings"
 	"time"
+	"unicode"
 
 	"github.com/quorate/quorate/internal/quota"
 )
@@ -15,8 +17,8 @@ const (
 
 // ParseOverrides reads a file of overrides and returns them sorted by key. An
 // expiry that is written as a duration counts from now, a wall clock. Its error
-// is a *FileError with every fault; source is what that calls the file. Whether
-// the limits are there, and can be overridden so, it does not know.
+// is a *FileError with every fault, in which source names the file. It does not
+// check whether the limits exist and can be overridden in this way.
 func ParseOverrides(source string, data []byte, now quota.Time) ([]quota.Override, error) {
 	o := overrideFile{now: now, lines: map[quota.Key]int{}}
 	err := ReadDocuments(source, data, "overrides:", 1, func(v Value) { v.Fields("overrides: "+overridesExample, o.fields()) })
@@ -76,7 +78,16 @@ func (o *overrideFile) override(v Value) {
 	o.overrides = append(o.overrides, one)
 }
 
-// one requires what changes: unlimited, ban, or some of rate, burst and scale.
+// shownKey returns a key for an error message, quoted if it has unprintable characters.
+func shownKey(k quota.Key) string {
+	key := k.Key
+	if strings.ContainsFunc(key, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		key = strconv.Quote(key)
+	}
+	return k.LimitName.String() + "/" + key
+}
+
+// one requires exactly one of: unlimited, ban, or some of rate, burst and scale.
 func (o *overrideFile) one(v Value, g Given) bool {
 	const choose = "choose unlimited, ban, or some of rate, burst and scale"
 	for _, alone := range []string{"unlimited", "ban"} {
@@ -116,8 +127,7 @@ func namespaceName(to *string) scalar {
 	})
 }
 
-// overriddenName reads a limit's name, or what stands for the limits that a
-// template makes and for a default.
+// overriddenName reads the name of a limit, or of a namespace's template or default.
 func overriddenName(to *string) scalar {
 	return matching(to, "the name of a limit, or "+quota.Template+" or "+quota.Default, func(text string) bool {
 		return text == quota.Template || text == quota.Default || quota.CheckName("", text) == nil
@@ -143,8 +153,8 @@ func expires(to *quota.Time, now quota.Time) scalar {
 	})
 }
 
-// FormatOverrides writes overrides as a file, sorted by key. ParseOverrides
-// reads the same back while none has expired, apart from who set them and when.
+// FormatOverrides writes overrides as a file, sorted by key. ParseOverrides reads the
+// same back while none has expired, without who set them and when.
 func FormatOverrides(overrides []quota.Override) []byte {
 	sorted := slices.Clone(overrides)
 	slices.SortStableFunc(sorted, compareOverrides)

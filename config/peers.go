@@ -21,7 +21,7 @@ func readPeer(v Value, before []Peer) (one Peer) {
 	return one
 }
 
-// repeated returns an error when the node shares what must be its own.
+// repeated returns an error if a node has the id or the address of another.
 func repeated(peers []Peer, one Peer) error {
 	for i, p := range peers {
 		switch {
@@ -34,7 +34,7 @@ func repeated(peers []Peer, one Peer) error {
 	return nil
 }
 
-// peers reads the list of nodes from a variable: id=host:port, with commas.
+// peers reads the list of nodes from a variable, as id=host:port separated by commas.
 func peers(to *[]Peer) scalar {
 	const want = "id=host:port of every node, such as n1=10.0.0.1:7413,n2=10.0.0.2:7413"
 	return listWithCommas(to, maxNodes, want, "nodes", func(i int, text string, before []Peer) (one Peer, err error) {

@@ -17,7 +17,7 @@ const (
 )
 
 // ParsePolicies reads a file of policies for accounts. Its error is a *FileError with
-// every fault; source is what that calls the file.
+// every fault, in which source names the file.
 func ParsePolicies(source string, data []byte) (map[account.PolicyKey]account.Policy, error) {
 	f := policyFile{policies: map[account.PolicyKey]account.Policy{}, lines: map[account.PolicyKey]int{}}
 	err := ReadDocuments(source, data, "policies:", 1, func(v Value) {
@@ -57,7 +57,7 @@ func (f *policyFile) policy(v Value) {
 	f.lines[k], f.policies[k] = v.Line(), one
 }
 
-// invalid reports what package account says of a policy, at the field that it names.
+// invalid reports an error of package account about a policy at the field that it names.
 func (f *policyFile) invalid(v Value, g Given, err error) {
 	name, detail, _ := strings.Cut(inFileWords(err).Error(), ": ")
 	outer, inner, nested := strings.Cut(name, ".")
@@ -116,7 +116,7 @@ func (f *policyFile) options(v Value, to *account.PolicyOptions) {
 
 func divides(d time.Duration) bool { return d == 0 || 24*time.Hour%d == 0 }
 
-// ofDay reads whole seconds, at most a day, that are right.
+// ofDay reads a duration of whole seconds, at most a day, that right accepts.
 func ofDay(to *uint32, want string, right func(time.Duration) bool) scalar {
 	return parsed(to, want, func(text string) (uint32, bool) {
 		d, err := parsePause(text)
@@ -124,7 +124,7 @@ func ofDay(to *uint32, want string, right func(time.Duration) bool) scalar {
 	})
 }
 
-// maxLifetime bounds how long files say that accounts last unused.
+// maxLifetime bounds the lifetime of unused accounts.
 const maxLifetime = 36500 * 24 * time.Hour
 
 func lifetime(to *time.Duration) scalar {
@@ -134,7 +134,7 @@ func lifetime(to *time.Duration) scalar {
 	})
 }
 
-// formatLong writes what parsePause reads, without weeks.
+// formatLong writes a duration in whole days if it has them, and as Go does otherwise.
 func formatLong(d time.Duration) string {
 	if days := d / (24 * time.Hour); d > 0 && d%(24*time.Hour) == 0 {
 		return strconv.FormatInt(int64(days), 10) + "d"
@@ -161,28 +161,28 @@ func FormatPolicies(policies map[account.PolicyKey]account.Policy) []byte {
 	return root.document()
 }
 
-func policyNode(k account.PolicyKey, v account.Policy) *node {
+func policyNode(k account.PolicyKey, p account.Policy) *node {
 	n := &node{}
 	if k.Namespace != "" {
 		n.add("namespace", yamlText(k.Namespace))
 	}
 	n.add("name", yamlText(k.Name))
 	n.add("type", yamlText(k.Resource))
-	n.add("default", strconv.FormatInt(v.Default, 10))
-	n.add("limit", strconv.FormatInt(v.Limit, 10))
-	if v.Refill != (account.Refill{}) {
+	n.add("default", strconv.FormatInt(p.Default, 10))
+	n.add("limit", strconv.FormatInt(p.Limit, 10))
+	if p.Refill != (account.Refill{}) {
 		r := &node{}
-		r.add("units", strconv.FormatInt(v.Refill.Units, 10))
-		r.add("every", formatLong(time.Duration(v.Refill.Interval)*time.Second))
-		if v.Refill.Offset > 0 {
-			r.add("offset", formatLong(time.Duration(v.Refill.Offset)*time.Second))
+		r.add("units", strconv.FormatInt(p.Refill.Units, 10))
+		r.add("every", formatLong(time.Duration(p.Refill.Interval)*time.Second))
+		if p.Refill.Offset > 0 {
+			r.add("offset", formatLong(time.Duration(p.Refill.Offset)*time.Second))
 		}
 		n.set("refill", r)
 	}
-	if v.Lifetime > 0 {
-		n.add("lifetime", formatLong(v.Lifetime))
+	if p.Lifetime > 0 {
+		n.add("lifetime", formatLong(p.Lifetime))
 	}
-	if v.Options&account.AbsoluteResource != 0 {
+	if p.Options&account.AbsoluteResource != 0 {
 		n.add("options", "[absolute_resource]")
 	}
 	return n

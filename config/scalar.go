@@ -15,15 +15,16 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// A scalar reads one value from its text, the same way from a file and from
-// the environment. Its errors say what is wrong and what would be right.
+// A scalar reads one value from its text, from a file or from the environment. Its
+// errors say what is wrong and what would be right.
 type scalar struct {
 	set    func(text string) error
-	want   string // what would be right, after "must be"
-	number bool   // in a file, it is written without quotes
+	want   string  // what would be right, after "must be"
+	number bool    // whether a file has it without quotes
+	file   *string // the target, if it is the path of a file or directory; else nil
 }
 
-// parsed reads what parse makes of a text; want says what would be right.
+// parsed returns a scalar that sets the result of parse; want says what would be right.
 func parsed[T any](to *T, want string, parse func(text string) (T, bool)) scalar {
 	return scalar{want: want, set: func(text string) error {
 		v, ok := parse(text)
@@ -35,18 +36,18 @@ func parsed[T any](to *T, want string, parse func(text string) (T, bool)) scalar
 	}}
 }
 
-// matching reads a text that is right as it is.
+// matching returns a scalar that sets the text itself, if it is right.
 func matching[T ~string](to *T, want string, right func(text string) bool) scalar {
 	return parsed(to, want, func(text string) (T, bool) { return T(text), right(text) })
 }
 
-// plain is the scalar where a file has it without quotes.
+// plain returns the scalar that a file must have without quotes.
 func (s scalar) plain() scalar {
 	s.number = true
 	return s
 }
 
-// Wrong is an error on a text that is not what was wanted.
+// Wrong returns the error for a text that is not what was wanted.
 func Wrong(text, want string) error {
 	return fmt.Errorf("is %s; must be %s", clip(text), want)
 }
@@ -72,7 +73,7 @@ func duration(to *time.Duration, low, high time.Duration) scalar {
 	})
 }
 
-// durationOrNever is duration, and 0 for never.
+// durationOrNever reads a Go duration from low to high, or 0 for never.
 func durationOrNever(to *time.Duration, low, high time.Duration) scalar {
 	timed := duration(to, low, high)
 	return parsed(to, timed.want+", or 0 for never", func(text string) (time.Duration, bool) {
@@ -94,14 +95,13 @@ func trimZeros(s string) string {
 	return s
 }
 
-// oneOf reads one of the values by its spelling.
+// oneOf reads one of the values by the word that spell gives it.
 func oneOf[T any](to *T, spell func(T) string, values ...T) scalar {
 	words := make([]string, len(values))
 	for i, v := range values {
 		words[i] = spell(v)
 	}
-	last := len(words) - 1
-	want := strings.Join(words[:last], ", ") + " or " + words[last]
+	want := enumerate(words, "or")
 	return scalar{want: want, set: func(text string) error {
 		if i := slices.Index(words, text); i >= 0 {
 			*to = values[i]
@@ -114,18 +114,27 @@ func oneOf[T any](to *T, spell func(T) string, values ...T) scalar {
 	}}
 }
 
+// enumerate writes words as a sentence does: a, b and c.
+func enumerate(words []string, and string) string {
+	last := len(words) - 1
+	if last == 0 {
+		return words[0]
+	}
+	return strings.Join(words[:last], ", ") + " " + and + " " + words[last]
+}
+
 // numberOf reads one of the numbers.
 func numberOf(to *int, values ...int) scalar { return oneOf(to, strconv.Itoa, values...).plain() }
 
-// name reads what a cluster or a node is called: a name that begins with a
-// letter or digit, so that it can be a directory.
+// name reads the name of a cluster or a node. It begins with a letter or digit, so that
+// it can be a directory.
 func name[T ~string](to *T) scalar {
 	return matching(to, nameWant+" that begin with a letter or digit", func(text string) bool {
 		return quota.CheckName("", text) == nil && strings.IndexByte("._-", text[0]) < 0
 	})
 }
 
-// nameWant is what quota.CheckName wants of a name.
+// nameWant describes the names that quota.CheckName accepts.
 var nameWant = fmt.Sprintf("1 to %d of the characters a-z A-Z 0-9 . _ -", quota.MaxNameLen)
 
 // onOff reads on or off.
@@ -140,9 +149,11 @@ func onOff(to *bool) scalar {
 
 // filePath reads the path of a file or directory.
 func filePath(to *string) scalar {
-	return matching(to, "a path", func(text string) bool {
+	s := matching(to, "a path", func(text string) bool {
 		return strings.TrimSpace(text) != "" && !strings.ContainsRune(text, 0)
 	})
+	s.file = to
+	return s
 }
 
 // listening reads host:port to listen on. The host may be left out (every
@@ -151,7 +162,7 @@ func listening(to *string) scalar {
 	return hostPort(to, "host:port, such as 127.0.0.1:7411 or :7411", true)
 }
 
-// reachable reads host:port at which others reach a node; want says which.
+// reachable reads host:port at which others reach a node.
 func reachable(to *string, want string) scalar { return hostPort(to, want, false) }
 
 const peerWant = "host:port that the other nodes can reach, such as 10.0.0.1:7413"
@@ -166,7 +177,7 @@ func hostPort(to *string, want string, listen bool) scalar {
 	})
 }
 
-// numberForm is a number as people write it: neither hexadecimal, nor infinite.
+// numberForm is a decimal number: neither hexadecimal nor infinite.
 var numberForm = regexp.MustCompile(`^-?[0-9]{1,18}(\.[0-9]{1,18})?$`)
 
 // number reads a decimal number from low to high.

@@ -14,7 +14,7 @@ import (
 	"github.com/quorate/quorate/internal/zone"
 )
 
-// The scalars of limit files beyond those that node settings have too.
+// These scalars occur in limit files, and not in node settings.
 
 // rate reads tokens per period.
 func rate(to *quota.Rate) scalar {
@@ -45,7 +45,7 @@ func pause(to *time.Duration, low time.Duration) scalar {
 	})
 }
 
-// parsePause reads a duration as Go has them, or in whole days or weeks.
+// parsePause parses a duration in Go's form, or in whole days or weeks.
 func parsePause(text string) (time.Duration, error) {
 	for suffix, days := range map[string]uint64{"d": 1, "w": 7} {
 		digits, ok := strings.CutSuffix(text, suffix)
@@ -61,7 +61,7 @@ func parsePause(text string) (time.Duration, error) {
 	return time.ParseDuration(text)
 }
 
-// formatPause writes what parsePause reads, in the largest whole unit.
+// formatPause writes a duration for parsePause, in the largest unit of which it is a multiple.
 func formatPause(d time.Duration) string {
 	day := 24 * time.Hour
 	switch {
@@ -80,15 +80,15 @@ func boolean(to *bool) scalar {
 	}).plain()
 }
 
-// yes reads a field that is either true or left out.
+// yes reads a field that must be true if it is there.
 func yes() scalar {
 	return matching(new(string), "true, or left out", func(text string) bool { return text == "true" }).plain()
 }
 
-// decimal is a plain number with up to six places.
+// decimal matches a number with up to six decimal places.
 var decimal = regexp.MustCompile(`^([0-9]{1,12})(?:\.([0-9]{1,6}))?$`)
 
-// parts reads a decimal number times so many parts, exactly.
+// parts parses a decimal number and returns it times one, if that is a whole number.
 func parts(text string, one int64) (int64, bool) {
 	m := decimal.FindStringSubmatch(text)
 	if m == nil {
@@ -104,7 +104,7 @@ func parts(text string, one int64) (int64, bool) {
 	return n / (quota.Million / one), true
 }
 
-// formatParts writes n parts of one as a decimal number.
+// formatParts writes n/one as a decimal number.
 func formatParts(n, one int64) string {
 	s := strconv.FormatInt(n/one, 10)
 	if rest := n % one; rest > 0 {
@@ -114,7 +114,7 @@ func formatParts(n, one int64) string {
 	return s
 }
 
-// percent reads a percentage as parts per million: above 0%, up to 100%.
+// percent reads a percentage above 0% and up to 100%, in parts per million.
 func percent(to *int64) scalar {
 	want := "a percentage above 0% up to 100%, such as 25% or 0.5%"
 	return scalar{want: want, set: func(text string) error {
@@ -131,7 +131,7 @@ func percent(to *int64) scalar {
 	}}
 }
 
-// near reads from how much use a limit is nearly used up.
+// near reads the percentage of use from which a limit is nearly used up.
 func near(to *int64) scalar {
 	return parsed(to, "a whole percentage from 1% to 100%, such as 90%", func(text string) (n int64, ok bool) {
 		digits, percent := strings.CutSuffix(text, "%")

@@ -17,10 +17,10 @@ const maxIssuer = 512 // bytes
 type setting struct {
 	path string
 	scalar
-	read func(Value) bool // in a file, when it is more than a scalar
+	read func(Value) bool // reads it from a file, if it is more than a scalar there
 }
 
-// settings lists every setting, in the order of the documentation.
+// settings returns every setting, in the order of docs/settings.md.
 func (n *Node) settings() []setting {
 	bindings := readList(&n.Access.Bindings, maxSettingsBindings, true, bindingExample, readBinding)
 	grants := readList(&n.Access.Grants, maxGrants, true, grantExample, readGrant)
@@ -89,19 +89,19 @@ func itself(s string) string { return s }
 
 func levelWord(l slog.Level) string { return strings.ToLower(l.String()) }
 
-// nodeSettings gathers the layers of a node's settings, and their faults.
+// nodeSettings collects the layers of a node's settings, and their faults.
 type nodeSettings struct {
 	Node
 	file  report
 	env   report
-	given map[string]origin // by path, what a layer has set
+	given map[string]origin // the settings of the file and the environment, by path
 }
 
 // An origin is where a setting was last set: in the file, or by a variable.
 type origin struct {
 	value    Value
 	variable string
-	bad      bool // the value was refused: what follows from it is no fault
+	bad      bool // the value was refused: faults that follow from it are not reported
 }
 
 func newSettings(source string, data []byte) *nodeSettings {
@@ -116,19 +116,9 @@ func newSettings(source string, data []byte) *nodeSettings {
 // readFile decodes the file's layer.
 func (s *nodeSettings) readFile() {
 	s.file.documents("settings, such as node: n1", 1, func(v Value) { v.Fields("{node: n1}", s.below("")) })
-	dir := filepath.Dir(s.file.source)
-	for path, to := range map[string]*string{
-		"data": &s.Data, "limits": &s.Limits, "token_file": &s.TokenFile,
-		"protocols.envoy_rls_config": &s.Protocols.EnvoyRLSConfig,
-		"tls.ca":                     &s.TLS.CA, "tls.cert": &s.TLS.Cert, "tls.key": &s.TLS.Key, "tls.ca_key": &s.TLS.CAKey,
-	} {
-		if o, ok := s.given[path]; ok && !o.bad && !filepath.IsAbs(*to) {
-			*to = filepath.Join(dir, *to)
-		}
-	}
 }
 
-// below returns the fields of a group, whose path ends with a dot, or of all settings without one.
+// below returns the fields of the group whose path, with a dot at its end, is given; of "", all.
 func (s *nodeSettings) below(path string) []Field {
 	var out []Field
 	seen := map[string]bool{}
@@ -151,12 +141,13 @@ func (s *nodeSettings) below(path string) []Field {
 	return out
 }
 
-// groupExamples is a value of the first field of each group, for errors.
+// groupExamples has a value of the first field of each group, for errors.
 var groupExamples = map[string]string{
 	"listen": "127.0.0.1:7411", "log": "info", "raft": "1s", "access": "[" + bindingExample + "]",
 	"auth": "on", "protocols": "on", "connections": "20000", "metrics": "1000", "history": "on", "tls": "auto", "auth.oidc": "https://login.example.org",
 }
 
+// reader reads one setting from the file, and notes that it was given.
 func (s *nodeSettings) reader(one setting) func(Value) {
 	return func(v Value) {
 		ok := false
@@ -164,6 +155,9 @@ func (s *nodeSettings) reader(one setting) func(Value) {
 			ok = one.read(v)
 		} else {
 			ok = v.scalar(one.scalar)
+		}
+		if to := one.file; ok && to != nil && !filepath.IsAbs(*to) {
+			*to = filepath.Join(filepath.Dir(s.file.source), *to)
 		}
 		s.given[one.path] = origin{value: v, bad: !ok}
 	}

@@ -44,7 +44,7 @@ func (l *limitFile) slas(v Value) {
 		if !s.enabled {
 			s.Enforcement = quota.Off
 		}
-		l.add(s.draft)
+		l.add(&s.draft)
 	})
 }
 

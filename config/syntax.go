@@ -9,7 +9,7 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// syntaxHints say what would be right, for the parser's commonest complaints.
+// syntaxHints say what would be right, for the most common errors of the YAML parser.
 var syntaxHints = []struct{ complaint, hint string }{
 	{"cannot start any token", "put the text in quotes"},
 	{"mapping values are not allowed", "check the indentation, and put text that has ': ' in quotes"},
@@ -24,7 +24,7 @@ var syntaxHints = []struct{ complaint, hint string }{
 	{"expected node content", "write a value, and close every bracket"},
 }
 
-// syntax reports where the parser gave up. What follows that place is unread.
+// syntax reports where the YAML parser gave up. It reads nothing beyond that place.
 func (r *report) syntax(err error) {
 	var le *yaml.LoadError
 	if !errors.As(err, &le) {
@@ -54,8 +54,8 @@ func syntaxHint(message string) string {
 	return "check the line and the one before it"
 }
 
-// plainOnly reports the parts of YAML that these files do without: anchors,
-// aliases and tags. Aliases are never followed, so they cannot be a bomb.
+// plainOnly reports anchors, aliases and tags, which are not allowed. Aliases are never
+// followed, so a small file cannot expand into a large one.
 func (r *report) plainOnly(n *yaml.Node) {
 	if n.Anchor != "" {
 		r.faultAt(n, "", "has the anchor %s; must be the value alone, anchors are not allowed", clip(n.Anchor))

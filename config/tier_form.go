@@ -43,7 +43,7 @@ func (l *limitFile) makeBucket(v Value, g Given, t *tierText) (quota.Tier, bool)
 	return out, true
 }
 
-// burstFor is the burst of a rate that is given none.
+// burstFor returns the burst of a rate that has none in the file.
 func (l *limitFile) burstFor(v Value, r quota.Rate) int64 {
 	if r.Tokens == 0 {
 		v.Missing("burst", "is missing, and a rate of 0 suggests none; write burst: 0 to refuse everything")
@@ -53,7 +53,7 @@ func (l *limitFile) burstFor(v Value, r quota.Rate) int64 {
 
 const perWant = "a duration such as 10s, 90m, 1d or 1w, or for calendar windows minute, hour, day, week, month or year"
 
-// calendarShort are the short words for calendar units, in their order.
+// calendarShort are the short forms of quota.CalendarUnits, in the same order.
 var calendarShort = []string{"1m", "1h", "1d", "1w", "1mo", "1y"}
 
 func (l *limitFile) makeWindow(per Value, t *tierText) (quota.Tier, bool) {
@@ -113,7 +113,7 @@ func (d *draft) addTier(t quota.Tier, first bool) {
 	d.More = append(d.More, t)
 }
 
-// DefaultBurst is the burst of a limit that names none: one second's worth of
+// DefaultBurst returns the burst of a limit that names none: one second's worth of
 // tokens, rounded up, and at least 1.
 func DefaultBurst(r quota.Rate) int64 {
 	if r.Tokens <= 0 || r.Per <= 0 {

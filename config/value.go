@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -13,8 +14,8 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// A Value is one value of a YAML file, and where it is. Every file is read through it, those of
-// other packages too: each fault is reported with its place, and reading goes on. A Value is
+// A Value is one value of a YAML file, and its place. All files are read through Values, those of
+// other packages too: a fault is reported with its place, and reading goes on. A Value must only be
 // used within the call that it is given to, by one goroutine.
 type Value struct {
 	in   *report
@@ -33,17 +34,16 @@ type Field struct {
 // Given are the fields that a map has, by name; misspelt ones by the name that was meant.
 type Given map[string]Value
 
-// ReadDocuments calls read for each YAML document of a file, of which there are
-// 1 to most. What has been read is valid only if the error, a *FileError with
-// every fault, is nil. Source is what that calls the file, and startWith what it
-// suggests for an empty one.
+// ReadDocuments calls read for each YAML document of a file, which has 1 to most. What
+// has been read is valid only if the error, a *FileError with every fault, is nil.
+// source names the file in errors; startWith is what they suggest for an empty one.
 func ReadDocuments(source string, data []byte, startWith string, most int, read func(Value)) error {
 	r := &report{source: source, data: data}
 	r.documents(startWith, most, read)
 	return r.err()
 }
 
-// at is the node to point at for what is missing in the value.
+// at returns the node that a fault about something missing points at.
 func (v Value) at() *yaml.Node {
 	if v.key != nil {
 		return v.key
@@ -51,39 +51,39 @@ func (v Value) at() *yaml.Node {
 	return v.node
 }
 
-// Line is where the value is, from 1.
+// Line returns the line of the value, from 1.
 func (v Value) Line() int { return v.at().Line }
 
-// IsMap says whether the value is a map.
+// IsMap reports whether the value is a map.
 func (v Value) IsMap() bool { return v.node.Kind == yaml.MappingNode }
 
-// IsList says whether the value is a list.
+// IsList reports whether the value is a list.
 func (v Value) IsList() bool { return v.node.Kind == yaml.SequenceNode }
 
-// emptyList says whether the value is a list without items.
+// emptyList reports whether the value is a list without items.
 func (v Value) emptyList() bool { return v.IsList() && len(v.node.Content) == 0 }
 
 func (v Value) isNull() bool { return isNull(v.node) }
 
 func isNull(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.Tag == "!!null" }
 
-// Faults counts what was reported of the whole file so far.
+// Faults returns how many faults of the whole file have been reported so far.
 func (v Value) Faults() int { return len(v.in.faults) }
 
-// Fault reports the value. The format says what is wrong, and what would be
-// right; it follows the value's path.
+// Fault reports a fault of the value. The format says what is wrong and what would be
+// right; in the error it follows the value's path.
 func (v Value) Fault(format string, args ...any) { v.in.faultAt(v.node, v.path, format, args...) }
 
-// faultAtName is Fault, and points at the name before the value.
+// faultAtName is Fault, but points at the name before the value.
 func (v Value) faultAtName(format string, args ...any) { v.in.faultAt(v.at(), v.path, format, args...) }
 
-// Missing reports a field that the value, a map, ought to have.
+// Missing reports that the value, a map, lacks a field.
 func (v Value) Missing(name, format string, args ...any) {
 	v.in.faultAt(v.at(), join(v.path, name), format, args...)
 }
 
 // Fields reads a map of known fields in the order of the file, and returns those
-// that are there; false if the value is no map. The example says what would be right.
+// that are there, or false if the value is not a map. The example says what would be right.
 func (v Value) Fields(example string, fields []Field) (Given, bool) {
 	given := Given{}
 	ok := v.pairs(example, func(name string, item Value) {
@@ -108,13 +108,13 @@ func (v Value) Fields(example string, fields []Field) (Given, bool) {
 	return given, true
 }
 
-// elsewhere says where fields belong that are well known, but not here.
+// elsewhere says where fields belong that many expect in every limit.
 var elsewhere = map[string]string{
 	"max_keys": "is only for a namespace's template; move it there",
 	"idle":     "is only for a namespace's template; move it there",
 }
 
-// unknown reports a value whose name is no field, and returns which was meant.
+// unknown reports a value whose name is not a field, and returns the field that was meant.
 func (v Value) unknown(fields []Field) (meant string) {
 	names := make([]string, len(fields))
 	for i, f := range fields {
@@ -136,27 +136,20 @@ func (v Value) unknown(fields []Field) (meant string) {
 	return ""
 }
 
-// any says whether one of the fields is there.
+// any reports whether one of the fields is there.
 func (g Given) any(names ...string) bool {
 	return slices.ContainsFunc(names, func(name string) bool { _, ok := g[name]; return ok })
 }
 
-// InOrder returns the names as they come in the file.
+// InOrder returns the names in the order of the file.
 func (g Given) InOrder() []string {
 	return slices.SortedFunc(maps.Keys(g), func(a, b string) int {
 		x, y := g[a].at(), g[b].at()
-		return compareNumbers(x.Line, y.Line, x.Column, y.Column)
+		return cmp.Or(x.Line-y.Line, x.Column-y.Column)
 	})
 }
 
-func compareNumbers(a, b, c, d int) int {
-	if a != b {
-		return a - b
-	}
-	return c - d
-}
-
-// named reads a map from names that the user chooses to anything.
+// named reads a map whose names are the user's own.
 func (v Value) named(example string, visit func(name string, item Value)) {
 	v.pairs(example, func(name string, item Value) {
 		if quota.CheckName("", name) != nil {
@@ -166,7 +159,7 @@ func (v Value) named(example string, visit func(name string, item Value)) {
 	})
 }
 
-// pairs calls visit for each pair of a map; false if the value is none.
+// pairs calls visit for each pair of a map. It returns false if the value is not a map.
 func (v Value) pairs(example string, visit func(string, Value)) bool {
 	if !v.IsMap() {
 		v.wrongKind("a map, such as " + example)
@@ -191,7 +184,8 @@ func (v Value) pairs(example string, visit func(string, Value)) bool {
 	return true
 }
 
-// Items calls read for each item of a list of 1 to most; false if the value is none.
+// Items calls read for each item of a list of 1 to most. It returns false if the value is
+// not such a list.
 func (v Value) Items(most int, example string, read func(Value)) bool {
 	if !v.IsList() {
 		v.wrongKind("a list, such as " + example)
@@ -207,7 +201,7 @@ func (v Value) Items(most int, example string, read func(Value)) bool {
 	return true
 }
 
-// scalar reads one value; false when it is not there or wrong.
+// scalar reads one value. It returns false if the value is missing or wrong.
 func (v Value) scalar(s scalar) bool {
 	if v.node.Kind != yaml.ScalarNode || v.isNull() {
 		v.wrongKind(s.want)
@@ -224,7 +218,7 @@ func (v Value) scalar(s scalar) bool {
 	return true
 }
 
-// wrongKind reports a value of another kind; plainOnly has reported aliases.
+// wrongKind reports a value of another kind. plainOnly has reported aliases.
 func (v Value) wrongKind(want string) {
 	switch {
 	case v.node.Kind == yaml.AliasNode:
@@ -249,7 +243,7 @@ func describe(n *yaml.Node) string {
 	return "is " + clip(n.Value)
 }
 
-// join makes a path. Names that would make it unreadable are quoted.
+// join appends a name to a path, in quotes if it would make the path unreadable.
 func join(path, name string) string {
 	if quota.CheckName("", name) != nil {
 		name = clip(name)
@@ -260,8 +254,8 @@ func join(path, name string) string {
 	return path + "." + name
 }
 
-// Scalar reads a value from its text; false when it is not there or wrong. Want
-// says what would be right, after "must be"; set may return [Wrong].
+// Scalar reads a value from its text. It returns false if the value is missing or wrong.
+// want says what would be right, after "must be"; set may return [Wrong].
 func (v Value) Scalar(want string, set func(text string) error) bool {
 	return v.scalar(scalar{set: set, want: want})
 }
@@ -283,8 +277,8 @@ func (v Value) Bool(to *bool) bool { return v.scalar(boolean(to)) }
 // OneOf reads one of the words, of which there are two or more.
 func (v Value) OneOf(to *string, words ...string) bool { return v.scalar(oneOf(to, itself, words...)) }
 
-// Limit reads a limit in the form of a limit file and checks it; false if it is
-// not valid. Its name is what is given here.
+// Limit reads a limit in the form of a limit file, gives it the name, and checks it. It
+// returns false if the limit is not valid.
 func (v Value) Limit(name quota.LimitName) (quota.Limit, bool) {
 	l := newLimitFile(v.in)
 	l.limit(name, v)

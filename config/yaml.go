@@ -22,7 +22,7 @@ type pair struct {
 	value *node
 }
 
-// fault adds a field with a text that is YAML already.
+// add adds a field whose text is YAML already.
 func (n *node) add(name, text string) { n.set(name, &node{text: text}) }
 
 func (n *node) set(name string, value *node) {
@@ -42,8 +42,7 @@ func (n *node) block(b *bytes.Buffer, indent int) {
 	}
 }
 
-// after writes the value behind its name: in the same line if it fits there,
-// else below.
+// after writes the value behind its name, in the same line if it fits, else below.
 func (n *node) after(b *bytes.Buffer, indent int, name string) {
 	b.WriteString(strings.Repeat(" ", indent) + name)
 	if !n.open {
