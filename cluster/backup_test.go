@@ -16,8 +16,10 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/cluster/accounts"
+	"github.com/quorate/quorate/cluster/backup"
+	"github.com/quorate/quorate/cluster/raftgroup"
+	"github.com/quorate/quorate/cluster/replica"
 	"github.com/quorate/quorate/internal/account"
-	"github.com/quorate/quorate/internal/backup"
 	"github.com/quorate/quorate/internal/quota"
 	"github.com/quorate/quorate/internal/testspeed"
 )
@@ -37,7 +39,7 @@ func TestBackupBank(t *testing.T) {
 	}
 	mustApply(t, c.nodes["n1"], "", ops...)
 	for _, n := range c.running() { // the states of the ranges are far apart
-		n.keeps.before = func(uint32) { time.Sleep(rand.N(40 * time.Millisecond)) }
+		n.backups.SlowDown(func(uint32) { time.Sleep(rand.N(40 * time.Millisecond)) })
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -133,11 +135,11 @@ func storesOf(t testing.TB, data []byte) (out []*accounts.Replica) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if g.Name == backup.GroupName(0) {
+		if g.Name == raftgroup.GroupName(metaGroup) {
 			continue
 		}
-		f, err := readBackupRange(in)
-		if err != nil {
+		f := replica.NewMachine(func() time.Duration { return 0 })
+		if err := f.Restore(in); err != nil {
 			t.Fatal(err)
 		}
 		out = append(out, f.Accounts)
@@ -187,7 +189,7 @@ func TestRestore(t *testing.T) {
 	}
 	mustApply(t, n, "first", ops...)
 	for _, n := range c.running() {
-		n.keeps.before = func(uint32) { time.Sleep(rand.N(30 * time.Millisecond)) }
+		n.backups.SlowDown(func(uint32) { time.Sleep(rand.N(30 * time.Millisecond)) })
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
@@ -212,11 +214,11 @@ func TestRestore(t *testing.T) {
 	open := func() (io.ReadCloser, error) { return os.Open(path) }
 	r := &trio{t: t, ranges: ranges, dir: t.TempDir(), addrs: map[quota.NodeID]string{"new": "127.0.0.1:0"}, nodes: map[quota.NodeID]*Node{}}
 	dir := filepath.Join(r.dir, "new")
-	content, err := RestoreBackup(open, RestoreConfig{Dir: dir, Node: "new", Cluster: "test"})
+	content, err := backup.Restore(open, backup.RestoreConfig{Dir: dir, Node: "new", Cluster: "test"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := RestoreBackup(open, RestoreConfig{Dir: dir, Node: "new"}); err == nil || !strings.Contains(err.Error(), "an empty directory") {
+	if _, err := backup.Restore(open, backup.RestoreConfig{Dir: dir, Node: "new"}); err == nil || !strings.Contains(err.Error(), "an empty directory") {
 		t.Errorf("into a directory in use: %v", err)
 	}
 	total := 0

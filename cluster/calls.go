@@ -67,19 +67,9 @@ func (n *Node) addCalls() {
 		return n.onSettle(c), nil
 	})
 	n.members.AddCalls(t)
-	n.addBackupCalls(t)
+	n.backups.AddCalls(t)
 	n.clients.AddCalls(t)
 	n.calls = t
-}
-
-// addBackupCalls adds the steps of a backup that another node makes.
-func (n *Node) addBackupCalls(t peercall.Table) {
-	peercall.Handle(t, peercall.Limit, func(ctx context.Context, _ quota.NodeID, c *peerv1.CallBackup) (*peerv1.CallBackupResult, error) {
-		return n.onBackup(ctx, c), nil
-	})
-	peercall.Handle(t, peercall.Limit, func(_ context.Context, _ quota.NodeID, c *peerv1.CallBackupRead) (*peerv1.CallBackupReadResult, error) {
-		return n.onBackupRead(c), nil
-	})
 }
 
 // callSlow calls another node where the answer waits for a disk: that does not count for the round

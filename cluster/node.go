@@ -17,6 +17,7 @@ import (
 	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
 	raftlogv1 "github.com/quorate/quorate/api/gen/quorate/raftlog/v1"
 	"github.com/quorate/quorate/cluster/accounts"
+	"github.com/quorate/quorate/cluster/backup"
 	"github.com/quorate/quorate/cluster/clients"
 	"github.com/quorate/quorate/cluster/control"
 	"github.com/quorate/quorate/cluster/datadir"
@@ -76,8 +77,7 @@ type Node struct {
 
 	comparing sync.Mutex  // of clocks
 	agreed    atomic.Bool // most members agree on the time
-	backups   backups
-	keeps     keeps
+	backups   *backup.Service
 
 	routes   routes
 	observer *observer
@@ -156,6 +156,7 @@ func newNode(cfg Config, v *membership.View, stored bool, lock *datadir.Lock, s 
 	n.stats.init(n, cfg.Registry)
 	n.ranges = n.newReplicas()
 	n.accounts = newAccounts(n)
+	n.backups = newBackups(n)
 	n.reserved.init()
 	n.Recorder = n.newHistory()
 	n.clients = newClients(n)
@@ -253,7 +254,7 @@ func (n *Node) Close(ctx context.Context) error {
 		n.ranges.Close()
 		n.Store.Close()
 		n.accounts.Close()
-		n.keeps.close()
+		n.backups.Close()
 		n.done.Wait()
 		if n.net != nil {
 			n.broadcast(&peerv1.Beacon{Leaving: true})
@@ -282,7 +283,7 @@ func (n *Node) Kill() error {
 		n.ranges.Close()
 		n.Store.Close()
 		n.accounts.Close()
-		n.keeps.close()
+		n.backups.Close()
 		n.done.Wait()
 		errs = append(errs, n.clients.Close(), n.closeJournal(), n.Recorder.Close(), n.lock.Close())
 	})

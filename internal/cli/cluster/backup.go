@@ -15,7 +15,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
-	"github.com/quorate/quorate/internal/backup"
+	"github.com/quorate/quorate/cluster/backup"
 	"github.com/quorate/quorate/internal/cli/remote"
 	"github.com/quorate/quorate/internal/cli/render"
 )

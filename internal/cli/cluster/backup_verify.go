@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/quorate/quorate/cluster"
+	"github.com/quorate/quorate/cluster/backup"
 	"github.com/quorate/quorate/internal/cli/exit"
 	"github.com/quorate/quorate/internal/cli/render"
 )
@@ -78,7 +78,7 @@ type backupGroupJSON struct {
 	Levels       int    `json:"levels"`
 }
 
-func backupData(c *cluster.BackupContent) backupJSON {
+func backupData(c *backup.Content) backupJSON {
 	m := &c.Meta
 	out := backupJSON{
 		Cluster: c.Cluster, Ranges: c.Head.Ranges, Software: c.Software, AsOf: c.At, Bytes: c.Size(),
@@ -107,9 +107,9 @@ func openBackup(cmd *cobra.Command, path string) (in io.ReadCloser, name string,
 }
 
 // inspectBackup reads a backup whole. The error names it.
-func inspectBackup(in io.Reader, name string, stderr io.Writer) (*cluster.BackupContent, error) {
+func inspectBackup(in io.Reader, name string, stderr io.Writer) (*backup.Content, error) {
 	p := render.NewProgress(stderr)
-	c, err := cluster.InspectBackup(in, func(n int64) { p.Bar(n, render.FileSize(name), "%s: %s read", name, render.BytesText(n)) })
+	c, err := backup.Inspect(in, func(n int64) { p.Bar(n, render.FileSize(name), "%s: %s read", name, render.BytesText(n)) })
 	p.End()
 	if err != nil {
 		return nil, exit.Errorf(exit.No, "%s: %w\nDo not restore it; take another backup, or use an older one", name, err)
@@ -117,13 +117,13 @@ func inspectBackup(in io.Reader, name string, stderr io.Writer) (*cluster.Backup
 	return c, nil
 }
 
-func printBackup(p *render.Page, c *cluster.BackupContent) {
+func printBackup(p *render.Page, c *backup.Content) {
 	m := &c.Meta
 	fmt.Fprintf(p, "cluster    %s, %d ranges, made by version %s\nas of      %s\nlimits     version %d: %d limits; %d versions in the history\noverrides  %d\npolicies   %d in %d configs\nsecurity   %d bindings of roles, %d bearer tokens\n\n",
 		render.Show(c.Cluster), c.Head.Ranges, render.OrDash(c.Software), c.At.Format(time.RFC3339Nano),
 		m.LimitsVersion, m.Limits, m.Versions, m.Overrides, m.Policies, m.PolicyConfigs, m.Bindings, m.Tokens)
 	t := render.NewTable("GROUP", "INDEX", "TERM", "BYTES", "ACCOUNTS", "REQUEST IDS", "TRANSACTIONS", "LEVELS", "SHA-256")
-	total := cluster.RangeContent{}
+	total := backup.RangeContent{}
 	for i := range c.Groups {
 		g := &c.Groups[i]
 		row := []any{g.Name, g.Index, g.Term, g.Size, render.Nothing, render.Nothing, render.Nothing, render.Nothing, render.Cell{Human: g.SHA256[:12], Machine: g.SHA256}}

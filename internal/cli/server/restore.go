@@ -10,9 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/quorate/quorate/cluster"
+	"github.com/quorate/quorate/cluster/backup"
 	"github.com/quorate/quorate/config"
-	"github.com/quorate/quorate/internal/backup"
 	"github.com/quorate/quorate/internal/cli/exit"
 	"github.com/quorate/quorate/internal/cli/render"
 	"github.com/quorate/quorate/internal/quota"
@@ -64,7 +63,7 @@ func (o *initOptions) restore(file string, stdout, stderr io.Writer) error {
 		return err
 	}
 	p, size := render.NewProgress(stderr), render.FileSize(file)
-	c, err := cluster.RestoreBackup(func() (io.ReadCloser, error) { return os.Open(file) }, cluster.RestoreConfig{
+	c, err := backup.Restore(func() (io.ReadCloser, error) { return os.Open(file) }, backup.RestoreConfig{
 		Dir: o.data, Node: quota.NodeID(o.node), Cluster: o.cluster,
 		Progress: func(what string, n int64) { p.Bar(n, size, "%s: %s %s", file, render.BytesText(n), what) },
 	})
@@ -85,7 +84,7 @@ func (o *initOptions) restore(file string, stdout, stderr io.Writer) error {
 }
 
 // restoredText says what there is again.
-func restoredText(c *cluster.BackupContent) string {
+func restoredText(c *backup.Content) string {
 	accounts := 0
 	for i := range c.Ranges {
 		accounts += c.Ranges[i].Accounts

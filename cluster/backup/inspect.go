@@ -1,4 +1,4 @@
-package cluster
+package backup
 
 import (
 	"errors"
@@ -8,14 +8,14 @@ import (
 
 	"github.com/quorate/quorate/cluster/control"
 	"github.com/quorate/quorate/cluster/membership"
+	"github.com/quorate/quorate/cluster/raftgroup"
 	"github.com/quorate/quorate/cluster/replica"
-	"github.com/quorate/quorate/internal/backup"
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// BackupContent is what is in a backup.
-type BackupContent struct {
-	backup.Manifest
+// Content is what is in a backup.
+type Content struct {
+	Manifest
 	Meta   control.Content
 	Ranges []RangeContent
 }
@@ -28,18 +28,18 @@ type RangeContent struct {
 	Transactions int // under way
 }
 
-// InspectBackup reads a backup whole: its checksums, and all that is in it as a node
+// Inspect reads a backup whole: its checksums, and all that is in it as a node
 // would that starts from it. It needs memory for the largest range. progress is told
 // how many bytes were read. The error has the place and the reason.
-func InspectBackup(r io.Reader, progress func(bytes int64)) (*BackupContent, error) {
-	in, err := backup.NewReader(r)
+func Inspect(r io.Reader, progress func(bytes int64)) (*Content, error) {
+	in, err := NewReader(r)
 	if err != nil {
 		return nil, err
 	}
 	if level := in.Head().Level; level > membership.Level {
 		return nil, fmt.Errorf("the backup is of a cluster of feature level %d, made by version %s; this version of quorate reads up to level %d: use a newer one", level, in.Head().Software, membership.Level)
 	}
-	out := &BackupContent{}
+	out := &Content{}
 	for {
 		g, err := in.Next()
 		if errors.Is(err, io.EOF) {
@@ -61,8 +61,8 @@ func InspectBackup(r io.Reader, progress func(bytes int64)) (*BackupContent, err
 }
 
 // add decodes a group.
-func (c *BackupContent) add(name string, r io.Reader) error {
-	if name == backup.GroupName(0) {
+func (c *Content) add(name string, r io.Reader) error {
+	if name == raftgroup.GroupName(raftgroup.MetaGroup) {
 		m, err := readBackupMeta(r)
 		if err == nil {
 			c.Meta = m.Content()

@@ -1,5 +1,9 @@
-// Package backup is the form of a backup of a cluster: one file, written and read
-// in one pass, in which every byte is covered by a checksum.
+// Package backup makes, reads and restores backups of a cluster.
+//
+// A [Service] has the leaders of all groups keep copies as of one moment and writes them
+// ([Service.Take] says why they are consistent). [Inspect] reads a backup as a node would, and
+// [Restore] makes the data directory of a new cluster from one. A backup is one file, written and
+// read in one pass, in which every byte is covered by a checksum.
 //
 // # Form
 //

@@ -12,6 +12,8 @@ import (
 	"hash"
 	"io"
 	"slices"
+
+	"github.com/quorate/quorate/cluster/raftgroup"
 )
 
 // Reader reads a backup and checks all of it. It reads ahead. After an error that
@@ -101,14 +103,14 @@ func (b *Reader) next() error {
 	case place > b.manifest.Ranges:
 		return b.expected("the manifest", kind)
 	case kind != kindGroup:
-		return b.expected("group "+GroupName(place), kind)
+		return b.expected("group "+raftgroup.GroupName(uint32(place)), kind)
 	}
 	var g beginning
 	if err := b.json(&g, true); err != nil {
 		return err
 	}
-	if g.Name != GroupName(place) {
-		return b.bad("group %q stands where %q must be: groups are missing, doubled or out of order", g.Name, GroupName(place))
+	if g.Name != raftgroup.GroupName(uint32(place)) {
+		return b.bad("group %q stands where %q must be: groups are missing, doubled or out of order", g.Name, raftgroup.GroupName(uint32(place)))
 	}
 	b.manifest.Groups = append(b.manifest.Groups, Group{Name: g.Name, Index: g.Index, Term: g.Term})
 	b.group = sha256.New()

@@ -1,4 +1,4 @@
-package cluster
+package backup
 
 import (
 	"bytes"
@@ -12,8 +12,6 @@ import (
 	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
 	raftlogv1 "github.com/quorate/quorate/api/gen/quorate/raftlog/v1"
 	"github.com/quorate/quorate/cluster/raftgroup"
-	"github.com/quorate/quorate/internal/backup"
-	"github.com/quorate/quorate/internal/quota"
 	"github.com/quorate/quorate/internal/snapshotio"
 )
 
@@ -29,8 +27,7 @@ type keeps struct {
 	mu     sync.Mutex
 	byID   map[string]*kept
 	closed bool
-	done   sync.WaitGroup     // of those who write states into pipes
-	before func(group uint32) // of tests: called before a state is taken; set while no backup is made
+	done   sync.WaitGroup // of those who write states into pipes
 }
 
 // kept is the states for one backup.
@@ -159,7 +156,7 @@ func (b *kept) next(k *keeps, group uint32, offset uint64) ([]byte, error) {
 	}
 	from := g.from
 	b.mu.Unlock()
-	data := make([]byte, backup.MaxPiece)
+	data := make([]byte, MaxPiece)
 	n, err := io.ReadFull(from, data)
 	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
 		return nil, err
@@ -179,12 +176,12 @@ func (g *keptGroup) start(k *keeps) {
 	k.done.Go(func() { _ = to.CloseWithError(write(to)) })
 }
 
-// onBackup carries one step out, for all groups at the same time.
-func (n *Node) onBackup(ctx context.Context, c *peerv1.CallBackup) *peerv1.CallBackupResult {
+// carryOut carries one step out, for all groups at the same time.
+func (s *Service) carryOut(ctx context.Context, c *peerv1.CallBackup) *peerv1.CallBackupResult {
 	id := string(c.GetId())
 	out := &peerv1.CallBackupResult{Groups: make([]*peerv1.BackupGroup, len(c.GetGroups()))}
 	if c.GetStep() == peerv1.BackupStep_BACKUP_STEP_DROP {
-		n.keeps.drop(id)
+		s.keeps.drop(id)
 	}
 	var wg sync.WaitGroup
 	slots := make(chan struct{}, 16)
@@ -192,7 +189,7 @@ func (n *Node) onBackup(ctx context.Context, c *peerv1.CallBackup) *peerv1.CallB
 		slots <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-slots }()
-			g, err := n.backupStep(ctx, c.GetStep(), id, group)
+			g, err := s.step(ctx, c.GetStep(), id, group)
 			if err != nil {
 				g = &peerv1.BackupGroup{Fault: err.Error()}
 			}
@@ -201,42 +198,39 @@ func (n *Node) onBackup(ctx context.Context, c *peerv1.CallBackup) *peerv1.CallB
 	}
 	wg.Wait()
 	if c.GetStep() == peerv1.BackupStep_BACKUP_STEP_STAY {
-		_, _ = n.keeps.of(id, false)
+		_, _ = s.keeps.of(id, false)
 	}
 	return out
 }
 
-func (n *Node) backupStep(ctx context.Context, step peerv1.BackupStep, id string, group uint32) (*peerv1.BackupGroup, error) {
-	if int(group) > n.cfg.Ranges {
+func (s *Service) step(ctx context.Context, step peerv1.BackupStep, id string, group uint32) (*peerv1.BackupGroup, error) {
+	if int(group) > s.cfg.Ranges {
 		return nil, fmt.Errorf("there is no group %d", group)
 	}
-	g := n.host.Group(group)
+	g := s.node.Host().Group(group)
 	if g == nil {
 		return nil, raftgroup.ErrNotLeader
 	}
 	switch step {
 	case peerv1.BackupStep_BACKUP_STEP_HOLD:
-		return n.backupHold(ctx, g, id, group)
+		return s.hold(ctx, g, id, group)
 	case peerv1.BackupStep_BACKUP_STEP_KEEP:
-		return n.backupKeep(ctx, g, id, group)
+		return s.keep(ctx, g, id, group)
 	case peerv1.BackupStep_BACKUP_STEP_GO_ON:
-		return n.backupGoOn(ctx, g, id, group)
+		return s.goOn(ctx, g, id, group)
 	case peerv1.BackupStep_BACKUP_STEP_DROP:
-		if group != metaGroup {
-			n.accounts.Release(rangeOf(group), id)
+		if group != raftgroup.MetaGroup {
+			s.cfg.Accounts.Release(raftgroup.RangeOf(group), id)
 		}
 		return &peerv1.BackupGroup{}, nil
 	}
 	return nil, errors.New("this version does not know the step")
 }
 
-// rangeOf returns the range of a group other than meta.
-func rangeOf(group uint32) quota.RangeID { return quota.RangeID(group - 1) }
-
-// backupHold begins the time in which nothing is decided. What leaders count is
+// hold begins the time in which nothing is decided. What leaders count is
 // written to the log before, so that the backup has it.
-func (n *Node) backupHold(ctx context.Context, g *raftgroup.Group, id string, group uint32) (*peerv1.BackupGroup, error) {
-	b, err := n.keeps.of(id, true)
+func (s *Service) hold(ctx context.Context, g *raftgroup.Group, id string, group uint32) (*peerv1.BackupGroup, error) {
+	b, err := s.keeps.of(id, true)
 	if err != nil {
 		return nil, err
 	}
@@ -244,11 +238,9 @@ func (n *Node) backupHold(ctx context.Context, g *raftgroup.Group, id string, gr
 	if !serving {
 		return nil, raftgroup.ErrNotLeader
 	}
-	if group != metaGroup {
-		if s := n.ranges.Of(rangeOf(group)); s != nil {
-			s.Checkpoint(ctx)
-		}
-		if err := n.accounts.Hold(rangeOf(group), id, holdLimit); err != nil {
+	if group != raftgroup.MetaGroup {
+		s.node.Checkpoint(ctx, raftgroup.RangeOf(group))
+		if err := s.cfg.Accounts.Hold(raftgroup.RangeOf(group), id, holdLimit); err != nil {
 			return nil, err
 		}
 		// An entry that says nothing: what was given to the log before it is applied.
@@ -261,8 +253,8 @@ func (n *Node) backupHold(ctx context.Context, g *raftgroup.Group, id string, gr
 
 // ledSince confirms that this node has led the group, and held it, since it was told
 // to hold it.
-func (n *Node) ledSince(ctx context.Context, g *raftgroup.Group, id string, group uint32) (*keptGroup, *kept, error) {
-	b, err := n.keeps.of(id, false)
+func (s *Service) ledSince(ctx context.Context, g *raftgroup.Group, id string, group uint32) (*keptGroup, *kept, error) {
+	b, err := s.keeps.of(id, false)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -276,41 +268,35 @@ func (n *Node) ledSince(ctx context.Context, g *raftgroup.Group, id string, grou
 	if _, term, serving := g.Leader(); !serving || term != k.term {
 		return nil, nil, raftgroup.ErrNotLeader
 	}
-	if group != metaGroup && !n.accounts.Holding(rangeOf(group), id) {
+	if group != raftgroup.MetaGroup && !s.cfg.Accounts.Holding(raftgroup.RangeOf(group), id) {
 		return nil, nil, fmt.Errorf("was not asked for %v: transactions wait no longer", holdLimit)
 	}
 	return k, b, nil
 }
 
-func (n *Node) backupKeep(ctx context.Context, g *raftgroup.Group, id string, group uint32) (*peerv1.BackupGroup, error) {
-	k, b, err := n.ledSince(ctx, g, id, group)
+func (s *Service) keep(ctx context.Context, g *raftgroup.Group, id string, group uint32) (*peerv1.BackupGroup, error) {
+	k, b, err := s.ledSince(ctx, g, id, group)
 	if err != nil {
 		return nil, err
 	}
-	if n.keeps.before != nil {
-		n.keeps.before(group)
+	if slow := s.slow.Load(); slow != nil {
+		(*slow)(group)
 	}
 	index := g.Applied() // before the state is taken: that has at least as much
-	var write func(io.Writer) error
-	switch {
-	case group == metaGroup:
-		write, err = n.meta.Snapshot()
-		write = withoutMembers(write)
-	case n.ranges.Of(rangeOf(group)) == nil:
-		err = raftgroup.ErrNotLeader
-	default:
-		write, err = n.ranges.Of(rangeOf(group)).Machine.Snapshot()
-	}
+	write, err := s.node.Snapshot(group)
 	if err != nil {
 		return nil, err
+	}
+	if group == raftgroup.MetaGroup {
+		write = withoutMembers(write)
 	}
 	return &peerv1.BackupGroup{Index: index, Term: k.term}, b.add(group, &keptGroup{term: k.term, write: write})
 }
 
-func (n *Node) backupGoOn(ctx context.Context, g *raftgroup.Group, id string, group uint32) (*peerv1.BackupGroup, error) {
-	k, _, err := n.ledSince(ctx, g, id, group)
-	if group != metaGroup {
-		n.accounts.Release(rangeOf(group), id)
+func (s *Service) goOn(ctx context.Context, g *raftgroup.Group, id string, group uint32) (*peerv1.BackupGroup, error) {
+	k, _, err := s.ledSince(ctx, g, id, group)
+	if group != raftgroup.MetaGroup {
+		s.cfg.Accounts.Release(raftgroup.RangeOf(group), id)
 	}
 	if err != nil {
 		return nil, err
@@ -318,13 +304,13 @@ func (n *Node) backupGoOn(ctx context.Context, g *raftgroup.Group, id string, gr
 	return &peerv1.BackupGroup{Term: k.term}, nil
 }
 
-// onBackupRead answers with the next piece.
-func (n *Node) onBackupRead(c *peerv1.CallBackupRead) *peerv1.CallBackupReadResult {
-	b, err := n.keeps.of(string(c.GetId()), false)
+// next answers with the next piece.
+func (s *Service) next(c *peerv1.CallBackupRead) *peerv1.CallBackupReadResult {
+	b, err := s.keeps.of(string(c.GetId()), false)
 	if err != nil {
 		return &peerv1.CallBackupReadResult{Fault: err.Error()}
 	}
-	data, err := b.next(&n.keeps, c.GetGroup(), c.GetOffset())
+	data, err := b.next(&s.keeps, c.GetGroup(), c.GetOffset())
 	if err != nil {
 		return &peerv1.CallBackupReadResult{Fault: err.Error()}
 	}

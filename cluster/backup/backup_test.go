@@ -10,6 +10,8 @@ import (
 	"testing"
 	"testing/iotest"
 	"time"
+
+	"github.com/quorate/quorate/cluster/raftgroup"
 )
 
 var when = time.Date(2026, 11, 22, 1, 2, 3, 4, time.UTC)
@@ -41,7 +43,7 @@ func written(t testing.TB, groups [][]byte) []byte {
 		t.Fatal(err)
 	}
 	for i, data := range groups {
-		if err := w.Begin(GroupName(i), uint64(10+i), 3); err != nil {
+		if err := w.Begin(raftgroup.GroupName(uint32(i)), uint64(10+i), 3); err != nil {
 			t.Fatal(err)
 		}
 		for len(data) > 0 { // in uneven parts
@@ -95,7 +97,7 @@ func TestRoundTrip(t *testing.T) {
 				t.Fatalf("%v, %s: %d groups, %+v", sizes, name, len(got), m)
 			}
 			for i := range want {
-				if g := m.Groups[i]; !bytes.Equal(got[i], want[i]) || g.Size != int64(len(want[i])) || g.Name != GroupName(i) || g.Index != uint64(10+i) || g.Term != 3 {
+				if g := m.Groups[i]; !bytes.Equal(got[i], want[i]) || g.Size != int64(len(want[i])) || g.Name != raftgroup.GroupName(uint32(i)) || g.Index != uint64(10+i) || g.Term != 3 {
 					t.Errorf("%v, %s: group %d: %+v", sizes, name, i, g)
 				}
 			}
@@ -242,10 +244,10 @@ func TestWriterOrder(t *testing.T) {
 		"closed too early":    func(w *Writer) error { return w.Close() },
 		"too many groups": func(w *Writer) error {
 			for i := range 2 {
-				_ = w.Begin(GroupName(i), 1, 1)
+				_ = w.Begin(raftgroup.GroupName(uint32(i)), 1, 1)
 				_ = w.End()
 			}
-			return w.Begin(GroupName(2), 1, 1)
+			return w.Begin(raftgroup.GroupName(uint32(2)), 1, 1)
 		},
 	} {
 		var out bytes.Buffer
@@ -274,7 +276,7 @@ func TestDiskFull(t *testing.T) {
 		w, err := NewWriter(&small{room: room, err: full}, head(1))
 		for i := range 2 {
 			if err == nil {
-				err = w.Begin(GroupName(i), uint64(10+i), 3)
+				err = w.Begin(raftgroup.GroupName(uint32(i)), uint64(10+i), 3)
 			}
 			if err == nil {
 				_, err = w.Write(make([]byte, 5+i))
@@ -363,7 +365,7 @@ func again(t *testing.T, data []byte) {
 		t.Fatal(err)
 	}
 	for i, g := range groups {
-		_ = w.Begin(GroupName(i), m.Groups[i].Index, m.Groups[i].Term)
+		_ = w.Begin(raftgroup.GroupName(uint32(i)), m.Groups[i].Index, m.Groups[i].Term)
 		_, _ = w.Write(g)
 		_ = w.End()
 	}

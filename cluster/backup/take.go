@@ -1,4 +1,4 @@
-package cluster
+package backup
 
 import (
 	"context"
@@ -11,8 +11,8 @@ import (
 	"time"
 
 	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
+	"github.com/quorate/quorate/cluster/raftgroup"
 	"github.com/quorate/quorate/cluster/transport"
-	"github.com/quorate/quorate/internal/backup"
 	"github.com/quorate/quorate/internal/quota"
 )
 
@@ -28,26 +28,22 @@ const (
 	backupRelease = 2 * time.Second // telling all that it is over
 )
 
-// BackupBusyError says that this node is making a backup already.
-type BackupBusyError struct{}
+// BusyError says that this node is making a backup already.
+type BusyError struct{}
 
-func (*BackupBusyError) Error() string {
+func (*BusyError) Error() string {
 	return "this node is making a backup already: wait for that one, or ask another node"
 }
 
 // TooBusy marks the error for package api.
-func (*BackupBusyError) TooBusy() bool { return true }
+func (*BusyError) TooBusy() bool { return true }
 
-// backups lets one be made at a time.
-type backups struct{ busy sync.Mutex }
-
-// Backup writes the durable state of the cluster to w, in the form of package
-// internal/backup: limits, overrides, policies, accounts, and the levels of limits as
+// Take writes a backup, the durable state of the cluster, to w: limits, overrides, policies, accounts, and the levels of limits as
 // they were checkpointed. Members, placement, join tokens and the authority are not in
 // it. All that was acknowledged before the call is in it, and of each transaction all
 // or nothing. progress is told how many of the groups are written.
 //
-// A node makes one backup at a time, another call gets a *BackupBusyError; while a node
+// A node makes one backup at a time, another call gets a *BusyError; while a node
 // of an earlier version is connected the error is a *membership.Error that names it. It takes an
 // hour at most; for as long the leaders keep a view of what they hold, which costs
 // memory for what changes meanwhile. An error is that of w or ctx, a NoLeaderError
@@ -76,15 +72,15 @@ type backups struct{ busy sync.Mutex }
 // round to each group's quorum at G, in the same term as at S.
 //
 // Meta is copied last: it has every policy that an account in the copies was given.
-func (n *Node) Backup(ctx context.Context, w io.Writer, progress func(done, total int)) error {
-	if !n.backups.busy.TryLock() {
-		return &BackupBusyError{}
+func (s *Service) Take(ctx context.Context, w io.Writer, progress func(done, total int)) error {
+	if !s.taking.TryLock() {
+		return &BusyError{}
 	}
-	defer n.backups.busy.Unlock()
+	defer s.taking.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, maxBackup)
 	defer cancel()
 	began := time.Now()
-	c := &collector{node: n, id: make([]byte, 16), asked: map[quota.NodeID]bool{}}
+	c := &collector{Service: s, id: make([]byte, 16), asked: map[quota.NodeID]bool{}}
 	_, _ = rand.Read(c.id) // never fails
 	defer c.drop()
 	if err := c.cut(ctx); err != nil {
@@ -98,7 +94,7 @@ func (n *Node) Backup(ctx context.Context, w io.Writer, progress func(done, tota
 
 // collector makes one backup.
 type collector struct {
-	node   *Node
+	*Service
 	id     []byte
 	groups []source
 	asked  map[quota.NodeID]bool // who may keep something
@@ -129,20 +125,20 @@ func (c *collector) cut(ctx context.Context) error {
 }
 
 func (c *collector) cutOnce(ctx context.Context) error {
-	c.groups = make([]source, c.node.cfg.Ranges+1)
-	ranges := make([]uint32, c.node.cfg.Ranges)
+	c.groups = make([]source, c.cfg.Ranges+1)
+	ranges := make([]uint32, c.cfg.Ranges)
 	for r := range ranges {
-		ranges[r] = group(quota.RangeID(r))
+		ranges[r] = raftgroup.OfRange(quota.RangeID(r))
 	}
-	began := c.node.clock.mono()
+	began := time.Now()
 	for _, step := range []peerv1.BackupStep{peerv1.BackupStep_BACKUP_STEP_HOLD, peerv1.BackupStep_BACKUP_STEP_KEEP, peerv1.BackupStep_BACKUP_STEP_GO_ON} {
 		if err := c.step(ctx, step, ranges); err != nil {
 			return err
 		}
 	}
-	c.node.log.Info("backup: all ranges are copied", "transactions_waited", c.node.clock.mono()-began)
+	c.cfg.Log.Info("backup: all ranges are copied", "transactions_waited", time.Since(began))
 	for _, step := range []peerv1.BackupStep{peerv1.BackupStep_BACKUP_STEP_HOLD, peerv1.BackupStep_BACKUP_STEP_KEEP} {
-		if err := c.step(ctx, step, []uint32{metaGroup}); err != nil {
+		if err := c.step(ctx, step, []uint32{raftgroup.MetaGroup}); err != nil {
 			return err
 		}
 	}
@@ -154,11 +150,11 @@ func (c *collector) step(ctx context.Context, step peerv1.BackupStep, groups []u
 	by := map[quota.NodeID][]uint32{}
 	for _, g := range groups {
 		if step == peerv1.BackupStep_BACKUP_STEP_HOLD {
-			c.groups[g].at = c.node.leaderOf(g)
+			c.groups[g].at = c.leaderOf(g)
 		}
 		at := c.groups[g].at
 		if at == "" {
-			return fmt.Errorf("%s has no leader", backup.GroupName(int(g)))
+			return fmt.Errorf("%s has no leader", raftgroup.GroupName(g))
 		}
 		by[at] = append(by[at], g)
 		c.asked[at] = true
@@ -189,7 +185,7 @@ func (c *collector) note(at quota.NodeID, groups []uint32, out *peerv1.CallBacku
 	}
 	for i, g := range out.GetGroups() {
 		if g.GetFault() != "" {
-			return fmt.Errorf("%s at node %s: %s", backup.GroupName(int(groups[i])), at, g.GetFault())
+			return fmt.Errorf("%s at node %s: %s", raftgroup.GroupName(groups[i]), at, g.GetFault())
 		}
 		s := &c.groups[groups[i]]
 		s.index, s.term = max(s.index, g.GetIndex()), g.GetTerm()
@@ -200,10 +196,10 @@ func (c *collector) note(at quota.NodeID, groups []uint32, out *peerv1.CallBacku
 func (c *collector) ask(ctx context.Context, at quota.NodeID, m *peerv1.CallBackup) (*peerv1.CallBackupResult, error) {
 	ctx, cancel := context.WithTimeout(ctx, cutStep)
 	defer cancel()
-	if at == c.node.cfg.Self {
-		return c.node.onBackup(ctx, m), nil
+	if at == c.cfg.Self {
+		return c.carryOut(ctx, m), nil
 	}
-	out, err := c.node.callPlain(ctx, at, &peerv1.Call{Body: &peerv1.Call_Backup{Backup: m}})
+	out, err := c.call(ctx, at, &peerv1.Call{Body: &peerv1.Call_Backup{Backup: m}})
 	return out.GetBackupResult(), err
 }
 
@@ -243,19 +239,18 @@ func (c *collector) drop() {
 }
 
 func (c *collector) write(ctx context.Context, w io.Writer, began time.Time, progress func(done, total int)) error {
-	n := c.node
-	out, err := backup.NewWriter(w, backup.Head{Cluster: n.cfg.Cluster, Software: n.cfg.Version, Level: int(n.members.View().Table.Level()), At: began, Ranges: n.cfg.Ranges})
+	out, err := NewWriter(w, Head{Cluster: c.cfg.Cluster, Software: c.cfg.Version, Level: int(c.node.Level()), At: began, Ranges: c.cfg.Ranges})
 	if err != nil {
 		return err
 	}
 	for g := range c.groups {
 		s := &c.groups[g]
 		progress(g, len(c.groups))
-		if err := out.Begin(backup.GroupName(g), s.index, s.term); err != nil {
+		if err := out.Begin(raftgroup.GroupName(uint32(g)), s.index, s.term); err != nil {
 			return err
 		}
 		if err := c.copy(ctx, out, uint32(g)); err != nil {
-			return fmt.Errorf("%s at node %s: %w", backup.GroupName(g), s.at, err)
+			return fmt.Errorf("%s at node %s: %w", raftgroup.GroupName(uint32(g)), s.at, err)
 		}
 		if err := out.End(); err != nil {
 			return err
@@ -302,41 +297,37 @@ func (c *collector) read(ctx context.Context, group uint32, offset uint64) ([]by
 }
 
 func (c *collector) readOnce(ctx context.Context, at quota.NodeID, m *peerv1.CallBackupRead) (*peerv1.CallBackupReadResult, error) {
-	if at == c.node.cfg.Self {
-		return c.node.onBackupRead(m), nil
+	if at == c.cfg.Self {
+		return c.next(m), nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, readLimit)
 	defer cancel()
-	out, err := c.node.callPlain(ctx, at, &peerv1.Call{Body: &peerv1.Call_BackupRead{BackupRead: m}})
+	out, err := c.call(ctx, at, &peerv1.Call{Body: &peerv1.Call_BackupRead{BackupRead: m}})
 	if err == nil && out.GetBackupReadResult() == nil {
 		err = errors.New("answered nothing")
 	}
 	return out.GetBackupReadResult(), err
 }
 
-// callPlain is a call that does not count for the round trip: it waits for a disk.
-func (n *Node) callPlain(ctx context.Context, to quota.NodeID, c *peerv1.Call) (*peerv1.Call, error) {
-	f, err := n.net.Call(ctx, to, peerv1.Lane_LANE_DATA, &peerv1.Frame{Body: &peerv1.Frame_Call{Call: c}})
+// call calls another node; a version that makes no backups is named.
+func (s *Service) call(ctx context.Context, to quota.NodeID, c *peerv1.Call) (*peerv1.Call, error) {
+	out, err := s.node.Call(ctx, to, c)
 	if remote := (*transport.RemoteError)(nil); errors.As(err, &remote) && strings.Contains(remote.Text, "does not know") {
 		return nil, fmt.Errorf("is of a version that makes no backups; upgrade it: %w", err)
 	}
-	return f.GetCall(), err
+	return out, err
 }
 
 // leaderOf returns who leads a group; this node only if it can serve it.
-func (n *Node) leaderOf(group uint32) quota.NodeID {
-	if g := n.host.Group(group); g != nil {
+func (s *Service) leaderOf(group uint32) quota.NodeID {
+	if g := s.node.Host().Group(group); g != nil {
 		id, _, serving := g.Leader()
-		if serving || id != "" && id != n.cfg.Self {
+		if serving || id != "" && id != s.cfg.Self {
 			return id
 		}
 	}
-	id := n.routes.metaLeader()
-	if group != metaGroup {
-		id = n.routes.leader(rangeOf(group))
+	if id := s.node.Leader(group); id != s.cfg.Self {
+		return id
 	}
-	if id == n.cfg.Self {
-		return ""
-	}
-	return id
+	return ""
 }

@@ -102,14 +102,6 @@ func (m *Manifest) Size() (n int64) {
 	return n
 }
 
-// GroupName returns the name of the group at a place: 0 is meta, 1 is the first range.
-func GroupName(place int) string {
-	if place == 0 {
-		return "meta"
-	}
-	return fmt.Sprintf("range-%03d", place-1)
-}
-
 // beginning and ending are what stands around a group's pieces.
 type beginning struct {
 	Name  string `json:"name"`

@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"hash"
 	"io"
+
+	"github.com/quorate/quorate/cluster/raftgroup"
 )
 
 // Writer writes a backup. It buffers one piece. After an error nothing more is
@@ -43,7 +45,7 @@ func (b *Writer) Begin(name string, index, term uint64) error {
 	case b.err != nil:
 	case b.group != nil:
 		b.err = errors.New("backup: a group begins within another")
-	case place > b.manifest.Ranges || name != GroupName(place):
+	case place > b.manifest.Ranges || name != raftgroup.GroupName(uint32(place)):
 		b.err = fmt.Errorf("backup: group %q is not number %d of %d", name, place+1, b.manifest.Ranges+1)
 	default:
 		b.group = sha256.New()

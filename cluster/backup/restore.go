@@ -1,4 +1,4 @@
-package cluster
+package backup
 
 import (
 	"errors"
@@ -9,7 +9,6 @@ import (
 	"github.com/quorate/quorate/cluster/datadir"
 	"github.com/quorate/quorate/cluster/raftgroup"
 	"github.com/quorate/quorate/cluster/replica"
-	"github.com/quorate/quorate/internal/backup"
 	"github.com/quorate/quorate/internal/quota"
 )
 
@@ -25,15 +24,15 @@ type RestoreConfig struct {
 	Progress func(what string, bytes int64)
 }
 
-// RestoreBackup makes the data directory of a new cluster of one node, which begins
+// Restore makes the data directory of a new cluster of one node, which begins
 // with the state in a backup. Others can join it then.
 //
-// The file is read twice: first it is checked whole, as InspectBackup does, and
+// The file is read twice: first it is checked whole, as Inspect does, and
 // nothing is made unless it is sound. What is not restored, from no file: members,
 // placement, join tokens and the authority of the old cluster, and what its nodes
 // held of limits. An error leaves the directory as it was, empty; so does the end of
 // the process, but for files that no node starts with.
-func RestoreBackup(open func() (io.ReadCloser, error), cfg RestoreConfig) (c *BackupContent, err error) {
+func Restore(open func() (io.ReadCloser, error), cfg RestoreConfig) (c *Content, err error) {
 	if cfg.Progress == nil {
 		cfg.Progress = func(string, int64) {}
 	}
@@ -71,25 +70,25 @@ func checkRestore(cfg *RestoreConfig) error {
 	return errors.Join(errs...)
 }
 
-func checkBackup(open func() (io.ReadCloser, error), cfg *RestoreConfig) (*BackupContent, error) {
+func checkBackup(open func() (io.ReadCloser, error), cfg *RestoreConfig) (*Content, error) {
 	in, err := open()
 	if err != nil {
 		return nil, err
 	}
 	defer in.Close() //nolint:errcheck // it was only read
-	return InspectBackup(in, func(n int64) { cfg.Progress("checked", n) })
+	return Inspect(in, func(n int64) { cfg.Progress("checked", n) })
 }
 
 // restoreGroups reads the backup again and makes the groups' files.
-func restoreGroups(open func() (io.ReadCloser, error), c *BackupContent, cfg *RestoreConfig) error {
+func restoreGroups(open func() (io.ReadCloser, error), c *Content, cfg *RestoreConfig) error {
 	file, err := open()
 	if err != nil {
 		return err
 	}
 	defer file.Close() //nolint:errcheck // it was only read
-	in, err := backup.NewReader(file)
+	in, err := NewReader(file)
 	for err == nil {
-		var g *backup.Group
+		var g *Group
 		if g, err = in.Next(); err == nil {
 			cfg.Progress("restored", in.Offset())
 			err = restoreGroup(in, g, cfg)
@@ -104,9 +103,9 @@ func restoreGroups(open func() (io.ReadCloser, error), c *BackupContent, cfg *Re
 	return nil
 }
 
-func restoreGroup(in io.Reader, g *backup.Group, cfg *RestoreConfig) error {
+func restoreGroup(in io.Reader, g *Group, cfg *RestoreConfig) error {
 	filter := replica.CopyForRestore
-	if g.Name == backup.GroupName(0) {
+	if g.Name == raftgroup.GroupName(raftgroup.MetaGroup) {
 		filter = restoredMeta
 	}
 	from, to := io.Pipe()

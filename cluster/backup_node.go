@@ -1,0 +1,51 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"io"
+
+	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
+	"github.com/quorate/quorate/cluster/backup"
+	"github.com/quorate/quorate/cluster/raftgroup"
+	"github.com/quorate/quorate/internal/quota"
+)
+
+func newBackups(n *Node) *backup.Service {
+	return backup.New(backup.Config{
+		Cluster: n.cfg.Cluster, Self: n.cfg.Self, Version: n.cfg.Version, Ranges: n.cfg.Ranges, Accounts: n.accounts, Log: n.log,
+	}, backupNode{n})
+}
+
+// Backup writes the durable state of the cluster to w; see backup.Service.Take.
+func (n *Node) Backup(ctx context.Context, w io.Writer, progress func(done, total int)) error {
+	return n.backups.Take(ctx, w, progress)
+}
+
+// backupNode is the node as backups see it.
+type backupNode struct{ *Node }
+
+// Host implements backup.Node, as do the methods below.
+func (n backupNode) Host() *raftgroup.Host { return n.host }
+
+func (n backupNode) Leader(group uint32) quota.NodeID { return n.members.LeaderOf(group) }
+
+func (n backupNode) Level() uint32 { return n.members.View().Table.Level() }
+
+func (n backupNode) Checkpoint(ctx context.Context, r quota.RangeID) {
+	n.ranges.Of(r).Checkpoint(ctx)
+}
+
+func (n backupNode) Snapshot(group uint32) (func(io.Writer) error, error) {
+	if group == metaGroup {
+		return n.meta.Snapshot()
+	}
+	if r := n.ranges.Of(raftgroup.RangeOf(group)); r != nil {
+		return r.Machine.Snapshot()
+	}
+	return nil, errors.New("there is no such range")
+}
+
+func (n backupNode) Call(ctx context.Context, to quota.NodeID, c *peerv1.Call) (*peerv1.Call, error) {
+	return n.callSlow(ctx, to, c)
+}
