@@ -3,7 +3,7 @@
 // themselves, by an assignment for each bucket, and report what they did.
 // docs/compat/envoy-rlqs.md has every field and behaviour, with its test.
 //
-//	reports --names.go--> key --desk.go--> package share --encode.go--> assignments
+//	reports --names.go--> key --assigner.go--> package share --encode.go--> assignments
 //	                                            |
 //	                                    the node: Draw, Miss, Refund, Standing
 //

@@ -52,22 +52,22 @@ func (m *metrics) sent(a share.Action) {
 }
 
 // watch shows how much there is.
-func (m *metrics) watch(d *desk) {
+func (m *metrics) watch(s *assigner) {
 	gauge := func(name, help string, f func() int) {
 		m.reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 {
-			d.mu.Lock()
-			defer d.mu.Unlock()
+			s.mu.Lock()
+			defer s.mu.Unlock()
 			return float64(f())
 		}))
 	}
-	gauge("quorate_rlqs_streams", "Streams of proxies.", func() int { return len(d.streams) })
-	gauge("quorate_rlqs_buckets", "Buckets of proxies, also of those whose stream has ended and whose assignment has not.", func() int { return d.table.Len() })
+	gauge("quorate_rlqs_streams", "Streams of proxies.", func() int { return len(s.streams) })
+	gauge("quorate_rlqs_buckets", "Buckets of proxies, also of those whose stream has ended and whose assignment has not.", func() int { return s.table.Len() })
 	m.reg.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
 		Name: "quorate_rlqs_unpaid_tokens_total",
 		Help: "Tokens that proxies have admitted beyond what is kept as a debt.",
 	}, func() float64 {
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		return d.table.Unpaid
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return s.table.Unpaid
 	}))
 }

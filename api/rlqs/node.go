@@ -85,5 +85,5 @@ const (
 	atOnce    = 2000 // messages: a proxy reports every new bucket by itself
 )
 
-// beat is how often the division is looked at while there is anything to divide.
-const beat = 50 * time.Millisecond
+// tickInterval is how often the division is looked at while there is anything to divide.
+const tickInterval = 50 * time.Millisecond

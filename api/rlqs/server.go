@@ -21,33 +21,33 @@ import (
 // Server serves the protocol on one node.
 type Server struct {
 	pb.UnimplementedRateLimitQuotaServiceServer
-	opts Options
-	desk *desk
-	m    *metrics
+	opts     Options
+	assigner *assigner
+	m        *metrics
 }
 
 // Register adds RateLimitQuotaService to a gRPC server. Close ends it.
 func Register(srv grpc.ServiceRegistrar, n Node, opts Options) *Server {
 	opts = opts.withDefaults()
 	m := newMetrics(opts)
-	s := &Server{opts: opts, m: m, desk: newDesk(n, opts, m)}
+	s := &Server{opts: opts, m: m, assigner: newAssigner(n, opts, m)}
 	pb.RegisterRateLimitQuotaServiceServer(srv, s)
 	return s
 }
 
 // Close ends all streams and gives back what nobody was assigned.
-func (s *Server) Close() { s.desk.close() }
+func (s *Server) Close() { s.assigner.close() }
 
 // StreamRateLimitQuotas is one proxy's stream.
 func (s *Server) StreamRateLimitQuotas(g pb.RateLimitQuotaService_StreamRateLimitQuotasServer) error {
 	ctx, cancel := context.WithCancelCause(g.Context())
 	defer cancel(nil)
 	st := &stream{grpc: g, cancel: cancel, origin: originOf(g.Context()), subs: map[string]*subscription{}, wake: make(chan struct{}, 1)}
-	if err := s.desk.join(st); err != nil {
+	if err := s.assigner.join(st); err != nil {
 		s.m.refused.Inc()
 		return err
 	}
-	defer s.desk.leave(st)
+	defer s.assigner.leave(st)
 	// Both may wait for the proxy; they end when this returns, which ends the stream.
 	ended := make(chan error, 2)
 	go func() { ended <- s.read(ctx, st) }()
@@ -102,7 +102,7 @@ func (s *Server) take(ctx context.Context, st *stream, msg *pb.RateLimitQuotaUsa
 		return status.Errorf(codes.InvalidArgument, "bucket_quota_usages: %d; at most %d in a message", n, maxUsages)
 	}
 	for _, u := range msg.GetBucketQuotaUsages() {
-		s.desk.report(st, u)
+		s.assigner.report(st, u)
 	}
 	return nil
 }
@@ -115,7 +115,7 @@ func (s *Server) write(ctx context.Context, st *stream) error {
 			return context.Cause(ctx)
 		case <-st.wake:
 		}
-		list := s.desk.collect(st)
+		list := s.assigner.takeQueued(st)
 		if len(list) == 0 {
 			continue
 		}
@@ -127,7 +127,7 @@ func (s *Server) write(ctx context.Context, st *stream) error {
 		if err := st.grpc.Send(out); err != nil {
 			return err
 		}
-		s.desk.sent(st)
+		s.assigner.sent(st)
 	}
 }
 

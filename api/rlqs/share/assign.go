@@ -60,9 +60,9 @@ func bucketOf(rate, burst float64) Assignment {
 	return Assignment{Action: DenyAll}
 }
 
-// tellApart makes a bucket look different from the last one where a client would not
+// distinguish makes a bucket look different from the last one where a client would not
 // see it: Envoy compares the time between fills only below the second.
-func (a *Assignment) tellApart(last Assignment) {
+func (a *Assignment) distinguish(last Assignment) {
 	if a.Action != Bucket || last.Action != Bucket || a.Max != last.Max || a.PerFill != last.PerFill || a.Fill == last.Fill {
 		return
 	}

@@ -25,7 +25,7 @@ const (
 // part is this node's part of the limit, tokens per second: what its leader grants
 // it while there is not enough for all, else what its members ask for and a part of
 // what is left over. All nodes' parts add up to the limit.
-func (p *pot) part() float64 {
+func (p *sharedQuota) part() float64 {
 	d := p.demand()
 	weight := (d + prior*p.limit) / (d + p.others + float64(p.st.Nodes)*prior*p.limit)
 	if math.IsNaN(weight) {
@@ -38,27 +38,27 @@ func (p *pot) part() float64 {
 		rate = min(room*d+weight*p.limit, max(level, 0)*weight/soon)
 	case d+p.others > p.limit:
 		if rate = p.granted; rate == 0 { // tokens come one by one, by turns
-			rate = min(p.able, p.limit*max(d/(d+p.others), 1/float64(max(p.st.Nodes, 1))))
+			rate = min(p.yield, p.limit*max(d/(d+p.others), 1/float64(max(p.st.Nodes, 1))))
 		}
 		// What is paid for in advance may be more than the limit's rate while there is
 		// something left: nobody is cut before it is.
-		if p.hard() && !p.starve && level > float64(p.st.Tier.Burst)/2 {
+		if p.hard() && !p.starved && level > float64(p.st.Tier.Burst)/2 {
 			rate = max(rate, p.rate*more)
 		}
 	default:
 		rate = d + (p.limit-d-p.others)*weight
 	}
-	if p.starve && p.granted == 0 {
-		rate = min(rate, p.able)
+	if p.starved && p.granted == 0 {
+		rate = min(rate, p.yield)
 	}
-	if p.heard == 0 { // nobody has told what the others do
+	if p.toldAt == 0 { // nobody has told what the others do
 		rate = min(rate, p.limit/float64(max(p.st.Nodes, 1)))
 	}
 	if p.hard() {
 		rate = min(rate, room*d+1)
 	}
-	if p.purse < 0 {
-		rate += p.purse / repay
+	if p.reserve < 0 {
+		rate += p.reserve / repay
 	}
 	if !p.windowed() {
 		rate = min(rate, p.limit)
@@ -68,13 +68,13 @@ func (p *pot) part() float64 {
 
 // divide says what part every member should have: max-min fair by demand, and of
 // what is left over all the same. What has gone with a stream is not there.
-func (p *pot) divide(now quota.Time, cfg Config, dt float64) {
+func (p *sharedQuota) divide(now quota.Time, cfg Config, dt float64) {
 	if p.mode() != sharing {
 		return
 	}
 	p.smooth(p.part(), dt)
 	left, n := p.rate, 0
-	for _, h := range p.holdings {
+	for _, h := range p.members {
 		if h.gone {
 			left -= h.charged(now, cfg.Settle)
 		} else {
@@ -82,19 +82,19 @@ func (p *pot) divide(now quota.Time, cfg Config, dt float64) {
 		}
 	}
 	left = max(left, 0)
-	most := level(p.holdings, left, n)
+	most := level(p.members, left, n)
 	if !math.IsInf(most, 1) {
-		for _, h := range p.holdings {
+		for _, h := range p.members {
 			h.want = min(h.asks(), most)
 		}
 		return
 	}
-	for _, h := range p.holdings {
+	for _, h := range p.members {
 		if !h.gone {
 			left -= h.asks()
 		}
 	}
-	for _, h := range p.holdings {
+	for _, h := range p.members {
 		h.want = h.asks() + left/float64(n)
 	}
 }
@@ -102,7 +102,7 @@ func (p *pot) divide(now quota.Time, cfg Config, dt float64) {
 // smooth follows what the part should be: at once when it has to fall by much, and as
 // far as members ask for it; what nobody asks for comes slowly, when all nodes know of
 // each other.
-func (p *pot) smooth(part, dt float64) {
+func (p *sharedQuota) smooth(part, dt float64) {
 	if part < p.rate*0.7 {
 		p.rate = part
 		return
@@ -121,7 +121,7 @@ func (p *pot) smooth(part, dt float64) {
 
 // level is the most that anyone gets of what is divided; infinite if that is enough
 // for all.
-func level(holdings []*holding, avail float64, n int) float64 {
+func level(members []*member, avail float64, n int) float64 {
 	most, below := 0.0, 0
 	left := avail
 	for n > below {
@@ -130,7 +130,7 @@ func level(holdings []*holding, avail float64, n int) float64 {
 			return most
 		}
 		most, left, below = next, avail, 0
-		for _, h := range holdings {
+		for _, h := range members {
 			if !h.gone && h.asks() <= most {
 				left -= h.asks()
 				below++
@@ -158,16 +158,16 @@ const (
 
 // saved reports whether a member that is short is to have a new bucket, because there
 // is more than lies in those that are out: what nobody has asked for until now.
-func (p *pot) saved(h *holding, rate float64, age time.Duration) bool {
-	return h.known && h.short() && age >= hurry && p.burst(h, rate) >= max(worth*rate, h.has+1, 2)
+func (p *sharedQuota) saved(h *member, rate float64, age time.Duration) bool {
+	return h.known && h.short() && age >= hurry && p.burst(h, rate) >= max(worth*rate, h.level+1, 2)
 }
 
 // assign returns what a member is to be told, if anything.
-func (p *pot) assign(now quota.Time, t *Table, h *holding, first bool) (Assignment, bool) {
+func (p *sharedQuota) assign(now quota.Time, t *Table, h *member, first bool) (Assignment, bool) {
 	if h.gone {
 		return Assignment{}, false
 	}
-	first = first || h.pushed == 0
+	first = first || h.sentAt == 0
 	switch p.mode() {
 	case nothing:
 		if h.back { // it is in use: do not have it subscribe with every request
@@ -180,7 +180,7 @@ func (p *pot) assign(now quota.Time, t *Table, h *holding, first bool) (Assignme
 		return p.blanket(now, h, DenyAll, t.cfg)
 	}
 	rate := min(h.want, h.charged(now, t.cfg.Settle)+p.free(now, t.cfg))
-	age := now.Sub(h.pushed)
+	age := now.Sub(h.sentAt)
 	change := enough
 	if age >= t.cfg.TTL/2 {
 		change = little
@@ -194,15 +194,15 @@ func (p *pot) assign(now quota.Time, t *Table, h *holding, first bool) (Assignme
 	if p.hard() && a.Action == Bucket {
 		a = p.pay(t, h, a)
 	}
-	a.tellApart(h.given)
+	a.distinguish(h.assigned)
 	return p.give(now, h, a, t.cfg), true
 }
 
 // free is what no member may go by: rates that were cut count until that is in
 // force.
-func (p *pot) free(now quota.Time, cfg Config) float64 {
+func (p *sharedQuota) free(now quota.Time, cfg Config) float64 {
 	left := p.rate
-	for _, h := range p.holdings {
+	for _, h := range p.members {
 		left -= h.charged(now, cfg.Settle)
 	}
 	return max(left, 0)
@@ -211,7 +211,7 @@ func (p *pot) free(now quota.Time, cfg Config) float64 {
 // burst is how many tokens a bucket has: its part of what there is now; at least a
 // tenth of a second of its rate, and of one that is enough for the member what chance
 // needs.
-func (p *pot) burst(h *holding, rate float64) float64 {
+func (p *sharedQuota) burst(h *member, rate float64) float64 {
 	part := min(rate/max(p.limit, rate, 1e-9), 1)
 	most := float64(p.st.Tier.Burst) * part
 	least := rate / 10
@@ -225,62 +225,62 @@ func (p *pot) burst(h *holding, rate float64) float64 {
 	if p.hard() { // half of it is for rates that are not cut yet
 		left -= max(float64(p.st.Tier.Burst)/2, p.limit*soon)
 	} else {
-		left -= p.lent()
+		left -= p.committed()
 	}
 	return max(1, least, min(max(left, 0)*part, most))
 }
 
-// lent is what lies in the buckets of members that are going to spend it. Of one whose
+// committed is what lies in the buckets of members that are going to spend it. Of one whose
 // demand is not known it is all that it was given: it may have spent that already.
-func (p *pot) lent() (sum float64) {
-	for _, h := range p.holdings {
+func (p *sharedQuota) committed() (sum float64) {
+	for _, h := range p.members {
 		switch {
 		case !h.known:
-			sum += h.lent
+			sum += h.bucketTokens
 		case h.short():
-			sum += h.has
+			sum += h.level
 		}
 	}
 	return sum
 }
 
-// pay takes what a full bucket holds out of the purse first; what cannot be paid is
+// pay takes what a full bucket holds out of the reserve first; what cannot be paid is
 // not in it.
-func (p *pot) pay(t *Table, h *holding, a Assignment) Assignment {
-	if lack := float64(a.Max) - p.purse; lack > 0 {
-		p.purse += float64(t.purse.Draw(p.key, int64(math.Ceil(lack))))
+func (p *sharedQuota) pay(t *Table, h *member, a Assignment) Assignment {
+	if lack := float64(a.Max) - p.reserve; lack > 0 {
+		p.reserve += float64(t.source.Draw(p.key, int64(math.Ceil(lack))))
 	}
-	a.Max = min(a.Max, int64(p.purse))
+	a.Max = min(a.Max, int64(p.reserve))
 	if a.Max < 1 {
 		return Assignment{Action: DenyAll}
 	}
-	p.purse -= float64(a.Max)
+	p.reserve -= float64(a.Max)
 	h.booked += float64(a.Max)
 	return a
 }
 
 // blanket tells a member that all or nothing passes, or to forget the bucket. Of the
 // last it is told once; it stays AllowAll where that followed.
-func (p *pot) blanket(now quota.Time, h *holding, act Action, cfg Config) (Assignment, bool) {
-	if h.given.Action == act || act == Abandon && h.given.Action == AllowAll {
+func (p *sharedQuota) blanket(now quota.Time, h *member, act Action, cfg Config) (Assignment, bool) {
+	if h.assigned.Action == act || act == Abandon && h.assigned.Action == AllowAll {
 		return p.again(now, h, cfg)
 	}
 	return p.give(now, h, Assignment{Action: act, Unknown: act == Abandon}, cfg), true
 }
 
 // again sends what the member has when half of its time is over.
-func (p *pot) again(now quota.Time, h *holding, cfg Config) (Assignment, bool) {
-	if h.given.Action == None || h.given.Action == Abandon || now.Sub(h.pushed) < cfg.TTL/2 {
+func (p *sharedQuota) again(now quota.Time, h *member, cfg Config) (Assignment, bool) {
+	if h.assigned.Action == None || h.assigned.Action == Abandon || now.Sub(h.sentAt) < cfg.TTL/2 {
 		return Assignment{}, false
 	}
-	h.pushed = now
-	return h.given, true
+	h.sentAt = now
+	return h.assigned, true
 }
 
-func (p *pot) give(now quota.Time, h *holding, a Assignment, cfg Config) Assignment {
+func (p *sharedQuota) give(now quota.Time, h *member, a Assignment, cfg Config) Assignment {
 	a.Member, a.Key, a.TTL = h.id, p.key, cfg.TTL
-	h.was = max(h.charged(now, cfg.Settle), 0)
+	h.settlingRate = max(h.charged(now, cfg.Settle), 0)
 	h.renew(now, a, cfg.Settle)
-	h.rate, h.given, h.pushed = a.Rate(), a, now
+	h.rate, h.assigned, h.sentAt = a.Rate(), a, now
 	return a
 }

@@ -4,11 +4,11 @@
 //
 // # A key
 //
-// For each key a pot: the purse, which is what was drawn from the node's own table and
-// is not known to be spent, and a holding for every member that has reported the key.
+// Each key has a shared quota: a reserve, which is what was drawn from the node's own
+// table and is not known to be spent, and a member for every stream that has reported it.
 // Every tick (a twentieth of a second)
 //
-//	spend    what members probably use goes out of the purse: under soft their demand,
+//	spend    what members probably use goes out of the reserve: under soft their demand,
 //	         as far as their rate goes; under hard all that their rates yield
 //	draw     the node's table is charged with as much, as if small requests came; what
 //	         members refuse is counted there as refused (Miss), so that the leader
@@ -16,7 +16,7 @@
 //	divide   the node's part of the limit is divided max-min fair by demand
 //	assign   who has to be told something is told
 //
-// A report settles: the purse gets back what was taken for the member beyond what it
+// A report settles: the reserve gets back what was taken for the member beyond what it
 // has used, or owes what it has used more. So over time the members use what was
 // drawn, and what was drawn is what the ledgers allow.
 //

@@ -11,8 +11,8 @@ import (
 // MemberID names one bucket of one stream; it is never used again.
 type MemberID uint64
 
-// Purse is the node's own table of keys.
-type Purse interface {
+// TokenSource is the node's own table of keys.
+type TokenSource interface {
 	// Draw charges up to want tokens and returns how many it got.
 	Draw(k quota.Key, want int64) (got int64)
 	// Miss counts demand that was refused elsewhere.
@@ -58,18 +58,18 @@ var ErrTooMany = errors.New("this node has too many rate limit quota buckets")
 // Table divides what a node gets of every key among its members. It is used by one
 // goroutine at a time.
 type Table struct {
-	cfg   Config
-	purse Purse
-	pots  map[quota.Key]*pot
-	size  int
+	cfg    Config
+	source TokenSource
+	quotas map[quota.Key]*sharedQuota
+	size   int
 	// Unpaid is what members have admitted beyond all debt that is kept: tokens, since
 	// the beginning.
 	Unpaid float64
 }
 
 // New returns an empty table.
-func New(cfg Config, purse Purse) *Table {
-	return &Table{cfg: cfg.withDefaults(), purse: purse, pots: map[quota.Key]*pot{}}
+func New(cfg Config, source TokenSource) *Table {
+	return &Table{cfg: cfg.withDefaults(), source: source, quotas: map[quota.Key]*sharedQuota{}}
 }
 
 // Len returns the number of buckets of all members.
@@ -87,7 +87,7 @@ type Usage struct {
 // sent at once: origin, if it is not empty, says that the member is who had a stream
 // from there before. The error is ErrTooMany; nothing is booked then.
 func (t *Table) Report(now quota.Time, id MemberID, origin string, u Usage) (Assignment, bool, error) {
-	p := t.pots[u.Key]
+	p := t.quotas[u.Key]
 	if p != nil {
 		if h := p.find(id); h != nil {
 			p.report(now, t, h, u)
@@ -98,17 +98,17 @@ func (t *Table) Report(now quota.Time, id MemberID, origin string, u Usage) (Ass
 		return Assignment{}, false, ErrTooMany
 	}
 	if p == nil {
-		p = &pot{key: u.Key, at: now}
-		t.pots[u.Key] = p
+		p = &sharedQuota{key: u.Key, at: now}
+		t.quotas[u.Key] = p
 	}
 	h := p.adopt(id, origin)
 	if h == nil {
-		h = &holding{id: id, origin: origin, heard: now, rate: unassigned}
-		p.holdings = append(p.holdings, h)
+		h = &member{id: id, origin: origin, reportedAt: now, rate: unassigned}
+		p.members = append(p.members, h)
 		t.size++
 	}
-	p.look(now, t.purse, 0, t.cfg.Settle)
-	h.suppose(p)
+	p.update(now, t.source, 0, t.cfg.Settle)
+	h.guessDemand(p)
 	p.report(now, t, h, u)
 	p.divide(now, t.cfg, 0)
 	a, ok := p.assign(now, t, h, true)
@@ -118,7 +118,7 @@ func (t *Table) Report(now quota.Time, id MemberID, origin string, u Usage) (Ass
 // Gone says that a member's stream has ended. What it was assigned it may use until
 // that expires, so until then it is kept for it.
 func (t *Table) Gone(k quota.Key, id MemberID) {
-	if p := t.pots[k]; p != nil {
+	if p := t.quotas[k]; p != nil {
 		if h := p.find(id); h != nil {
 			h.gone = true
 		}
@@ -128,9 +128,9 @@ func (t *Table) Gone(k quota.Key, id MemberID) {
 // Close gives back what nobody is assigned. The table is empty then.
 func (t *Table) Close() {
 	for _, k := range t.keys() {
-		t.pots[k].close(t.purse)
+		t.quotas[k].close(t.source)
 	}
-	t.pots, t.size = map[quota.Key]*pot{}, 0
+	t.quotas, t.size = map[quota.Key]*sharedQuota{}, 0
 }
 
 // Tick brings everything up to now and returns what is to be sent. It is called
@@ -138,11 +138,11 @@ func (t *Table) Close() {
 func (t *Table) Tick(now quota.Time) []Assignment {
 	var out []Assignment
 	for _, k := range t.keys() {
-		p := t.pots[k]
+		p := t.quotas[k]
 		out = p.tick(now, t, out)
-		if len(p.holdings) == 0 {
-			p.close(t.purse)
-			delete(t.pots, k)
+		if len(p.members) == 0 {
+			p.close(t.source)
+			delete(t.quotas, k)
 		}
 	}
 	return out
@@ -150,16 +150,16 @@ func (t *Table) Tick(now quota.Time) []Assignment {
 
 // keys in order, so that what happens does not depend on a map's.
 func (t *Table) keys() []quota.Key {
-	keys := make([]quota.Key, 0, len(t.pots))
-	for k := range t.pots {
+	keys := make([]quota.Key, 0, len(t.quotas))
+	for k := range t.quotas {
 		keys = append(keys, k)
 	}
 	slices.SortFunc(keys, quota.Key.Compare)
 	return keys
 }
 
-// drop forgets a holding.
-func (t *Table) drop(p *pot, h *holding) {
-	p.holdings = slices.DeleteFunc(p.holdings, func(o *holding) bool { return o == h })
+// drop forgets a member.
+func (t *Table) drop(p *sharedQuota, h *member) {
+	p.members = slices.DeleteFunc(p.members, func(o *member) bool { return o == h })
 	t.size--
 }

@@ -8,26 +8,26 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// pot is one key: what the node has of it, and among whom that is divided.
-type pot struct {
-	key      quota.Key
-	holdings []*holding
-	at       quota.Time // of the last tick
+// sharedQuota is one key: what the node has of it, and among whom that is divided.
+type sharedQuota struct {
+	key     quota.Key
+	members []*member
+	at      quota.Time // of the last tick
 
-	st      quota.Standing
-	limit   float64 // tokens per second
-	told    median  // the other nodes' demand, as told
-	others  float64 // the same, averaged
-	rates   median  // granted to this node, as told
-	granted float64
-	heard   quota.Time // when that was last told; 0 is never
-	purse   float64    // drawn, and not known to be spent
-	missed  float64    // refused, and not counted yet
-	spare   float64    // part of the purse that is drawn for what chance needs
-	spared  quota.Time // when that was last given back
-	able    float64    // what draws yielded lately, per second
-	starve  bool       // the last draw got less than it asked for
-	rate    float64    // this node's part of the limit, per second
+	st           quota.Standing
+	limit        float64 // tokens per second
+	othersMedian median  // the other nodes' demand, as told
+	others       float64 // the same, averaged
+	grantMedian  median  // granted to this node, as told
+	granted      float64
+	toldAt       quota.Time // when that was last told; 0 is never
+	reserve      float64    // drawn, and not known to be spent
+	missed       float64    // refused, and not counted yet
+	spare        float64    // part of the reserve that is drawn for what chance needs
+	spared       quota.Time // when that was last given back
+	yield        float64    // what draws yielded lately, per second
+	starved      bool       // the last draw got less than it asked for
+	rate         float64    // this node's part of the limit, per second
 }
 
 // mode is how a key is treated.
@@ -40,7 +40,7 @@ const (
 	nothing // there is no limit for it
 )
 
-func (p *pot) mode() mode {
+func (p *sharedQuota) mode() mode {
 	l := p.st.Limit
 	switch {
 	case l == nil:
@@ -58,12 +58,12 @@ func (p *pot) mode() mode {
 	return sharing
 }
 
-func (p *pot) hard() bool { return p.st.Limit != nil && p.st.Limit.Ceiling == quota.Hard }
+func (p *sharedQuota) hard() bool { return p.st.Limit != nil && p.st.Limit.Ceiling == quota.Hard }
 
 func tokens(u quota.Units) float64 { return float64(u) / float64(quota.Token) }
 
-func (p *pot) find(id MemberID) *holding {
-	for _, h := range p.holdings {
+func (p *sharedQuota) find(id MemberID) *member {
+	for _, h := range p.members {
 		if h.id == id && !h.gone {
 			return h
 		}
@@ -73,11 +73,11 @@ func (p *pot) find(id MemberID) *holding {
 
 // adopt gives a member that comes back what its last stream had; nil if nobody has
 // gone from there.
-func (p *pot) adopt(id MemberID, origin string) *holding {
+func (p *sharedQuota) adopt(id MemberID, origin string) *member {
 	if origin == "" {
 		return nil
 	}
-	for _, h := range p.holdings {
+	for _, h := range p.members {
 		if h.gone && h.origin == origin {
 			h.id, h.gone = id, false
 			return h
@@ -86,12 +86,12 @@ func (p *pot) adopt(id MemberID, origin string) *holding {
 	return nil
 }
 
-// look reads what the node knows of the key.
-func (p *pot) look(now quota.Time, purse Purse, dt float64, settle time.Duration) {
+// update reads what the node knows of the key.
+func (p *sharedQuota) update(now quota.Time, source TokenSource, dt float64, settle time.Duration) {
 	window := p.st.Window
-	p.st = purse.Standing(p.key)
+	p.st = source.Standing(p.key)
 	if window != 0 && p.st.Window > window && p.hard() {
-		p.turn(now, settle)
+		p.newWindow(now, settle)
 	}
 	if p.st.Limit == nil {
 		p.limit = 0
@@ -105,22 +105,22 @@ func (p *pot) look(now quota.Time, purse Purse, dt float64, settle time.Duration
 		return
 	}
 	// Tokens are drawn in steps, and a step that is told by itself looks like a surge.
-	if told := p.told.add(tokens(p.st.Others)); p.heard == 0 {
+	if told := p.othersMedian.add(tokens(p.st.Others)); p.toldAt == 0 {
 		p.others = told
 	} else {
 		p.others += (told - p.others) * min(dt/quick, 1)
 	}
-	p.granted = p.rates.add(tokens(p.st.Rate))
-	p.heard = now
+	p.granted = p.grantMedian.add(tokens(p.st.Rate))
+	p.toldAt = now
 }
 
-// turn begins a window. What was drawn of the last one is void; what may still lie in
+// newWindow begins a window. What was drawn of the last one is void; what may still lie in
 // buckets is spent in this one, and has to be drawn of it.
-func (p *pot) turn(now quota.Time, settle time.Duration) {
-	p.purse, p.spare = 0, 0
-	for _, h := range p.holdings {
-		h.booked = min(h.booked, h.keep(now, settle))
-		p.purse -= h.booked
+func (p *sharedQuota) newWindow(now quota.Time, settle time.Duration) {
+	p.reserve, p.spare = 0, 0
+	for _, h := range p.members {
+		h.booked = min(h.booked, h.unspent(now, settle))
+		p.reserve -= h.booked
 	}
 }
 
@@ -139,21 +139,21 @@ func (m *median) add(v float64) float64 {
 	return list[(len(list)-1)/2]
 }
 
-func (p *pot) windowed() bool { return p.st.Tier.Kind != quota.TokenBucket }
+func (p *sharedQuota) windowed() bool { return p.st.Tier.Kind != quota.TokenBucket }
 
 // report books what a member says. What it has spent beyond what was taken for it is
 // owed, as far as debt goes; what it has not spent comes back.
-func (p *pot) report(now quota.Time, t *Table, h *holding, u Usage) {
+func (p *sharedQuota) report(now quota.Time, t *Table, h *member, u Usage) {
 	h.measure(now, u)
-	h.back = h.back || h.given.Action == Abandon && u.Allowed+u.Denied > 0
+	h.back = h.back || h.assigned.Action == Abandon && u.Allowed+u.Denied > 0
 	spent := float64(u.Allowed)
 	if p.st.Limit == nil {
-		p.look(now, t.purse, 0, t.cfg.Settle)
+		p.update(now, t.source, 0, t.cfg.Settle)
 	}
 	switch p.mode() {
 	case allowing:
 		if p.st.Limit.Class == quota.Counted && u.Allowed > 0 {
-			t.purse.Draw(p.key, u.Allowed)
+			t.source.Draw(p.key, u.Allowed)
 		}
 		fallthrough
 	case denying, nothing:
@@ -162,34 +162,34 @@ func (p *pot) report(now quota.Time, t *Table, h *holding, u Usage) {
 	}
 	keep := 0.0
 	if p.hard() {
-		keep = min(max(h.booked-spent, 0), h.keep(now, t.cfg.Settle))
+		keep = min(max(h.booked-spent, 0), h.unspent(now, t.cfg.Settle))
 	}
-	p.purse += h.booked - spent - keep
-	h.booked, h.lent = keep, 0
+	p.reserve += h.booked - spent - keep
+	h.booked, h.bucketTokens = keep, 0
 	if u.Denied > 0 {
-		h.has = 0
+		h.level = 0
 	}
-	if floor := -p.debt(); p.purse < floor {
-		t.Unpaid += floor - p.purse
-		p.purse = floor
+	if floor := -p.debt(); p.reserve < floor {
+		t.Unpaid += floor - p.reserve
+		p.reserve = floor
 	}
 }
 
 // debt is the most that is owed: a burst, or a second of the limit if that is more.
-func (p *pot) debt() float64 { return max(float64(p.st.Tier.Burst), p.limit) }
+func (p *sharedQuota) debt() float64 { return max(float64(p.st.Tier.Burst), p.limit) }
 
 // tick brings the key up to now.
-func (p *pot) tick(now quota.Time, t *Table, out []Assignment) []Assignment {
+func (p *sharedQuota) tick(now quota.Time, t *Table, out []Assignment) []Assignment {
 	dt := min(now.Sub(p.at).Seconds(), 1)
 	p.at = now
-	p.look(now, t.purse, dt, t.cfg.Settle)
-	for _, h := range slices.Clone(p.holdings) {
+	p.update(now, t.source, dt, t.cfg.Settle)
+	for _, h := range slices.Clone(p.members) {
 		switch {
-		case h.gone && h.expired(now, t.cfg), h.silent(now, t.cfg), h.given.Action == Abandon && p.mode() != nothing:
+		case h.gone && h.expired(now, t.cfg), h.silent(now, t.cfg), h.assigned.Action == Abandon && p.mode() != nothing:
 			t.drop(p, h)
 		case !h.gone && h.idle > 0 && now.Sub(h.idle) >= t.cfg.Idle:
 			out = append(out, Assignment{Member: h.id, Key: p.key, Action: Abandon})
-			p.purse += h.booked // it has said that it did not use it
+			p.reserve += h.booked // it has said that it did not use it
 			t.drop(p, h)
 		}
 	}
@@ -198,7 +198,7 @@ func (p *pot) tick(now quota.Time, t *Table, out []Assignment) []Assignment {
 		p.draw(now, t, dt)
 	}
 	p.divide(now, t.cfg, dt)
-	for _, h := range p.holdings {
+	for _, h := range p.members {
 		if a, ok := p.assign(now, t, h, false); ok {
 			out = append(out, a)
 		}
@@ -206,11 +206,11 @@ func (p *pot) tick(now quota.Time, t *Table, out []Assignment) []Assignment {
 	return out
 }
 
-// spend takes what the members probably spend now out of the purse.
-func (p *pot) spend(now quota.Time, t *Table, dt float64) {
-	for _, h := range p.holdings {
+// spend takes what the members probably spend now out of the reserve.
+func (p *sharedQuota) spend(now quota.Time, t *Table, dt float64) {
+	for _, h := range p.members {
 		use := h.uses(p.hard(), dt)
-		p.purse -= use
+		p.reserve -= use
 		h.booked += use
 		if !h.gone {
 			p.missed += max(0, h.demand*dt-min(use, h.demand*dt))
@@ -220,8 +220,8 @@ func (p *pot) spend(now quota.Time, t *Table, dt float64) {
 }
 
 // demand is what the members that are there ask for, per second.
-func (p *pot) demand() (sum float64) {
-	for _, h := range p.holdings {
+func (p *sharedQuota) demand() (sum float64) {
+	for _, h := range p.members {
 		if !h.gone {
 			sum += h.demand
 		}
@@ -232,11 +232,11 @@ func (p *pot) demand() (sum float64) {
 // draw gets the tokens for it from the node. What is owed is asked for little by
 // little while others want the same tokens: each time that it is refused counts as
 // demand.
-func (p *pot) draw(now quota.Time, t *Table, dt float64) {
+func (p *sharedQuota) draw(now quota.Time, t *Table, dt float64) {
 	p.spare += p.chance() * dt
-	owed := p.spare - p.purse
+	owed := p.spare - p.reserve
 	if p.hard() {
-		owed += p.charges() * reserve
+		owed += p.charges() * hardReserve
 	}
 	if level := tokens(p.st.Level); owed > level && owed > 0 {
 		owed = max(level, min(owed, (p.charges()+owed/repay)*dt))
@@ -244,13 +244,13 @@ func (p *pot) draw(now quota.Time, t *Table, dt float64) {
 	want := int64(min(owed, float64(p.st.Tier.Burst)))
 	got := int64(0)
 	if want > 0 {
-		got = t.purse.Draw(p.key, want)
-		p.purse += float64(got)
-		p.starve = got < want
+		got = t.source.Draw(p.key, want)
+		p.reserve += float64(got)
+		p.starved = got < want
 	}
-	p.learn(float64(got), dt)
+	p.averageYield(float64(got), dt)
 	if n := int64(p.missed); n > 0 {
-		t.purse.Miss(p.key, n)
+		t.source.Miss(p.key, n)
 		p.missed -= float64(n)
 	}
 	if now.Sub(p.spared) >= time.Second {
@@ -260,14 +260,14 @@ func (p *pot) draw(now quota.Time, t *Table, dt float64) {
 }
 
 // refund gives back what is not needed.
-func (p *pot) refund(t *Table) {
+func (p *sharedQuota) refund(t *Table) {
 	keep := 0.0
 	if p.hard() {
-		keep = p.charges() * reserve
+		keep = p.charges() * hardReserve
 	}
-	if n := int64(p.purse - keep); n > 0 {
-		t.purse.Refund(p.key, n)
-		p.purse -= float64(n)
+	if n := int64(p.reserve - keep); n > 0 {
+		t.source.Refund(p.key, n)
+		p.reserve -= float64(n)
 	}
 	p.spare = 0
 }
@@ -275,11 +275,11 @@ func (p *pot) refund(t *Table) {
 // chance is what members whose part is enough for them need beyond what they ask for,
 // while there is not enough for all: the node gets no more than it asks for then, so
 // it is asked for, and given back.
-func (p *pot) chance() (sum float64) {
+func (p *sharedQuota) chance() (sum float64) {
 	if p.windowed() || p.demand()+p.others <= p.limit {
 		return 0
 	}
-	for _, h := range p.holdings {
+	for _, h := range p.members {
 		if !h.gone && h.want >= 0.8*h.demand {
 			sum += h.asks() - h.demand
 		}
@@ -288,36 +288,36 @@ func (p *pot) chance() (sum float64) {
 }
 
 // charges is what the members' assignments yield, per second.
-func (p *pot) charges() (sum float64) {
-	for _, h := range p.holdings {
-		sum += max(h.rate, h.was, 0)
+func (p *sharedQuota) charges() (sum float64) {
+	for _, h := range p.members {
+		sum += max(h.rate, h.settlingRate, 0)
 	}
 	return sum
 }
 
-// learn averages what draws yield: of keys that the node is granted no rate for. It
+// averageYield averages what draws yield: of keys that the node is granted no rate for. It
 // grows while they get what they ask for.
-func (p *pot) learn(got, dt float64) {
-	if p.starve {
-		tau := min(max(manyTokens/max(p.able, 1e-9), 1), 10)
-		p.able += (got/dt - p.able) * (1 - math.Exp(-dt/tau))
+func (p *sharedQuota) averageYield(got, dt float64) {
+	if p.starved {
+		tau := min(max(manyTokens/max(p.yield, 1e-9), 1), 10)
+		p.yield += (got/dt - p.yield) * (1 - math.Exp(-dt/tau))
 		return
 	}
-	p.able = min(max(p.able*(1+dt), got/dt, p.limit*dt), max(p.limit, p.demand()))
+	p.yield = min(max(p.yield*(1+dt), got/dt, p.limit*dt), max(p.limit, p.demand()))
 }
 
 const (
 	// repay, in seconds, is in what time a debt is paid back.
 	repay = 1.0
-	// reserve, in seconds, is how much of what may be spent lies ready under hard.
-	reserve = 0.3
+	// hardReserve, in seconds, is how much of what may be spent lies ready under hard.
+	hardReserve = 0.3
 	// manyTokens say what a rate is.
 	manyTokens = 10
 )
 
 // close gives back what is left.
-func (p *pot) close(purse Purse) {
-	if n := int64(p.purse); n > 0 {
-		purse.Refund(p.key, n)
+func (p *sharedQuota) close(source TokenSource) {
+	if n := int64(p.reserve); n > 0 {
+		source.Refund(p.key, n)
 	}
 }
