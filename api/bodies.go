@@ -10,7 +10,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/quorate/quorate/api/apierr"
-	"github.com/quorate/quorate/internal/share"
+	"github.com/quorate/quorate/internal/fairshare"
 )
 
 // Limits of HTTP request bodies in memory, in bytes per node.
@@ -24,10 +24,10 @@ const (
 )
 
 // bodies bounds the memory of request bodies that are being received.
-type bodies struct{ strangers, callers *share.Pool }
+type bodies struct{ strangers, callers *fairshare.Pool }
 
 func newBodies() *bodies {
-	return &bodies{strangers: share.New(strangersBytes, strangerBytes), callers: share.New(callersBytes, callerBytes)}
+	return &bodies{strangers: fairshare.New(strangersBytes, strangerBytes), callers: fairshare.New(callersBytes, callerBytes)}
 }
 
 // counts reports whether a body is charged to the pools. Small bodies of authenticated callers over HTTP/1
@@ -52,7 +52,7 @@ func (b *bodies) hold(w http.ResponseWriter, req *http.Request, owner string, st
 // heldBody charges its bytes to a pool as they are read. release gives them back.
 type heldBody struct {
 	io.ReadCloser
-	pool  *share.Pool
+	pool  *fairshare.Pool
 	owner string
 	read  int64
 	held  int64
@@ -60,7 +60,7 @@ type heldBody struct {
 }
 
 func (b *heldBody) take(n int64) {
-	if full := b.pool.Take(b.owner, n); full != share.NotFull {
+	if full := b.pool.Take(b.owner, n); full != fairshare.NotFull {
 		b.full = tooManyBodies(b.owner, full)
 		return
 	}
@@ -85,10 +85,10 @@ func (b *heldBody) Read(p []byte) (int, error) {
 
 func (b *heldBody) release() { b.pool.Give(b.owner, b.held) }
 
-func tooManyBodies(owner string, full share.Full) *apierr.Error {
+func tooManyBodies(owner string, full fairshare.Full) *apierr.Error {
 	f := &apierr.Error{Code: codes.ResourceExhausted, HTTP: http.StatusServiceUnavailable, Reason: "TOO_MUCH_UNDER_WAY", Retry: time.Second}
 	f.Detail = "this node is reading as many bytes of requests as it may; try again in a second"
-	if full == share.Each {
+	if full == fairshare.Each {
 		f.Detail = "this node is reading as many bytes of requests of " + owner + " as one caller may have under way; wait for some to be answered"
 	}
 	return f

@@ -14,11 +14,11 @@ import (
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/internal/attach"
 	"github.com/quorate/quorate/internal/audit"
+	"github.com/quorate/quorate/internal/fairshare"
 	"github.com/quorate/quorate/internal/planner"
 	"github.com/quorate/quorate/internal/quota"
 	"github.com/quorate/quorate/internal/rbac"
 	"github.com/quorate/quorate/internal/series"
-	"github.com/quorate/quorate/internal/share"
 	"github.com/quorate/quorate/internal/tracing"
 )
 
@@ -215,7 +215,7 @@ type core struct {
 	// clock is now, for questions about the past.
 	clock func() time.Time
 	// watchers counts open rate watches. eventRoom counts the buffers of event watches, in events.
-	watchers, eventRoom *share.Pool
+	watchers, eventRoom *fairshare.Pool
 	// closing ends event streams when the HTTP server shuts down.
 	closing chan struct{}
 }

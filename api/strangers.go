@@ -20,7 +20,7 @@ import (
 
 	"github.com/quorate/quorate/api/apierr"
 	"github.com/quorate/quorate/api/auth"
-	"github.com/quorate/quorate/internal/share"
+	"github.com/quorate/quorate/internal/fairshare"
 )
 
 // Limits of gRPC calls that need no permission (health, joining, whoami, roles, reflection), and of calls
@@ -38,12 +38,12 @@ const (
 )
 
 // strangers bounds the calls of unauthenticated callers on a node.
-type strangers struct{ byAddress, byConnection, unverified *share.Pool }
+type strangers struct{ byAddress, byConnection, unverified *fairshare.Pool }
 
 func newStrangers() *strangers {
 	return &strangers{
-		byAddress: share.New(maxStrangers, maxStrangersOfOne), byConnection: share.New(maxStrangers, maxStrangersOfConn),
-		unverified: share.New(unverifiedBytes, unverifiedBytesOfOne),
+		byAddress: fairshare.New(maxStrangers, maxStrangersOfOne), byConnection: fairshare.New(maxStrangers, maxStrangersOfConn),
+		unverified: fairshare.New(unverifiedBytes, unverifiedBytesOfOne),
 	}
 }
 
@@ -99,13 +99,13 @@ func (s *grpcServer) asStranger(stream grpc.ServerStream, serve func() error) er
 		return serve()
 	}
 	owner, connection := ownerOfCall(ctx)
-	if s.strangers.byConnection.Take(connection, 1) != share.NotFull {
+	if s.strangers.byConnection.Take(connection, 1) != fairshare.NotFull {
 		return tooManyStrangers("this connection")
 	}
 	defer s.strangers.byConnection.Give(connection, 1)
-	if full := s.strangers.byAddress.Take(owner, 1); full == share.Each {
+	if full := s.strangers.byAddress.Take(owner, 1); full == fairshare.Each {
 		return tooManyStrangers(owner)
-	} else if full != share.NotFull {
+	} else if full != fairshare.NotFull {
 		return tooManyStrangers("all callers")
 	}
 	defer s.strangers.byAddress.Give(owner, 1)
@@ -218,7 +218,7 @@ type unverifiedKey struct{}
 // ends after unverifiedTime unless verified is called.
 func (s *grpcServer) awaitVerification(ctx context.Context) (context.Context, error) {
 	owner, _ := ownerOfCall(ctx)
-	if full := s.strangers.unverified.Take(owner, maxGRPCMessage); full != share.NotFull {
+	if full := s.strangers.unverified.Take(owner, maxGRPCMessage); full != fairshare.NotFull {
 		return ctx, tooManyBodies(owner, full)
 	}
 	ctx, cancel := context.WithCancel(ctx)

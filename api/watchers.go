@@ -10,7 +10,7 @@ import (
 
 	"github.com/quorate/quorate/api/apierr"
 	"github.com/quorate/quorate/api/auth"
-	"github.com/quorate/quorate/internal/share"
+	"github.com/quorate/quorate/internal/fairshare"
 )
 
 // maxEventRoom bounds the buffered events of all watchers of a node: eight of the largest
@@ -21,28 +21,28 @@ const maxEventRoom = 8 * maxEventBuffer
 const usualEventRoom = 1024
 
 // newWatchers returns a pool of total. With authentication on, one caller may take at most a quarter.
-func newWatchers(total int64, guard *auth.Guard) *share.Pool {
+func newWatchers(total int64, guard *auth.Guard) *fairshare.Pool {
 	if guard == nil {
-		return share.New(total, total)
+		return fairshare.New(total, total)
 	}
-	return share.New(total, total/4)
+	return fairshare.New(total, total/4)
 }
 
 // takeShare takes n of a pool for the caller of ctx until stop is called. what names the resource in errors.
-func takeShare(ctx context.Context, pool *share.Pool, n int64, what string) (stop func(), f error) {
+func takeShare(ctx context.Context, pool *fairshare.Pool, n int64, what string) (stop func(), f error) {
 	owner := ""
 	if v := visitOf(ctx); v != nil {
 		owner = v.owner()
 	}
 	full := pool.Take(owner, n)
-	if full == share.NotFull {
+	if full == fairshare.NotFull {
 		return func() { pool.Give(owner, n) }, nil
 	}
 	e := &apierr.Error{
 		Code: codes.ResourceExhausted, HTTP: http.StatusServiceUnavailable, Reason: "TOO_MANY_WATCHERS", Retry: time.Second,
 		Detail: fmt.Sprintf("this node has as many %s as it may; watch another node, or ask now and then", what),
 	}
-	if full == share.Each && owner != "" {
+	if full == fairshare.Each && owner != "" {
 		e.Detail = fmt.Sprintf("this node has as many %s of %s as one caller may have; end some, or watch another node", what, owner)
 	}
 	return nil, e

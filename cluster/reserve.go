@@ -12,8 +12,8 @@ import (
 
 	"github.com/quorate/quorate/aggregator"
 	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
+	"github.com/quorate/quorate/internal/fairshare"
 	"github.com/quorate/quorate/internal/quota"
-	"github.com/quorate/quorate/internal/share"
 )
 
 // Bounds of reservations.
@@ -37,13 +37,13 @@ type reserved struct {
 // it dies, what was reserved counts as used, and what was in flight as released
 // at once under soft, after the limit's lease under hard.
 type reservations struct {
-	places *share.Pool
+	places *fairshare.Pool
 	mu     sync.Mutex
 	open   map[handle]*reserved
 }
 
 func (r *reservations) init() {
-	r.places, r.open = share.New(maxReservations, maxReservationsOfOne), map[handle]*reserved{}
+	r.places, r.open = fairshare.New(maxReservations, maxReservationsOfOne), map[handle]*reserved{}
 }
 
 // handle is what a reservation is known by on its node: random, so that nobody can guess
@@ -65,9 +65,9 @@ var handleText = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadd
 // reservations open as they may, the error is quota.ErrTooManyReservations.
 func (n *Node) Reserve(owner string, reqs []quota.Request, ttl time.Duration, out []quota.Decision) (quota.Reservation, bool, error) {
 	switch n.reserved.places.Take(owner, 1) {
-	case share.Total:
+	case fairshare.Total:
 		return quota.Reservation{}, false, quota.ErrTooManyReservations
-	case share.Each:
+	case fairshare.Each:
 		return quota.Reservation{}, false, fmt.Errorf("%w for %s", quota.ErrTooManyReservations, owner)
 	}
 	made := n.reserve(owner, reqs, ttl, out)

@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quorate/quorate/internal/fairshare"
 	"github.com/quorate/quorate/internal/quota"
-	"github.com/quorate/quorate/internal/share"
 	"github.com/quorate/quorate/internal/testspeed"
 )
 
@@ -194,7 +194,7 @@ func TestReservationShares(t *testing.T) {
 	flight.Kind, flight.Rate, flight.Enforcement = quota.Concurrency, quota.Rate{}, quota.Off
 	setLimits(n, full, shadow, flight)
 	n.work(<-n.inbox)
-	n.reserved.places = share.New(100, 25)
+	n.reserved.places = fairshare.New(100, 25)
 	out := make([]quota.Decision, 1)
 	reserve := func(owner, limit string, ttl time.Duration) (quota.Reservation, error) {
 		t.Helper()

@@ -13,7 +13,7 @@ import (
 
 	"github.com/quorate/quorate/api/auth"
 	"github.com/quorate/quorate/internal/audit"
-	"github.com/quorate/quorate/internal/share"
+	"github.com/quorate/quorate/internal/fairshare"
 )
 
 // Root is where the console is mounted.
@@ -55,7 +55,7 @@ type Console struct {
 	pages    map[string]*page
 	assets   map[string]asset
 	plain    *page // errors, sign-in
-	viewers  *share.Pool
+	viewers  *fairshare.Pool
 	closing  chan struct{}
 	close    func()
 }
@@ -72,9 +72,9 @@ func New(d Deps) *Console {
 		d.Now = time.Now
 	}
 	c := &Console{Deps: d, api: newAPI(d.Conn), mux: http.NewServeMux(), pages: map[string]*page{}, closing: make(chan struct{})}
-	c.viewers = share.New(maxViewers, maxViewers)
+	c.viewers = fairshare.New(maxViewers, maxViewers)
 	if d.Guard != nil {
-		c.viewers = share.New(maxViewers, maxViewersOfOne)
+		c.viewers = fairshare.New(maxViewers, maxViewersOfOne)
 	}
 	c.close = sync.OnceFunc(func() { close(c.closing) })
 	c.assets = loadAssets()

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/api/auth"
-	"github.com/quorate/quorate/internal/share"
+	"github.com/quorate/quorate/internal/fairshare"
 )
 
 // Bounds of live updates.
@@ -37,9 +37,9 @@ func (c *Console) serveLive(w http.ResponseWriter, r *Request) {
 	if r.Caller != nil {
 		owner = r.Caller.Identity
 	}
-	if full := c.viewers.Take(owner, 1); full != share.NotFull {
+	if full := c.viewers.Take(owner, 1); full != fairshare.NotFull {
 		text := "too many pages are open on this node"
-		if full == share.Each && owner != "" {
+		if full == fairshare.Each && owner != "" {
 			text = "too many pages of " + owner + " are open on this node"
 		}
 		http.Error(w, text, http.StatusServiceUnavailable)

@@ -1,6 +1,6 @@
-// Package share divides a bounded resource, such as bytes or open streams, among owners: no
+// Package fairshare divides a bounded resource, such as bytes or open streams, among owners: no
 // single owner can take all of it.
-package share
+package fairshare
 
 import "sync"
 
