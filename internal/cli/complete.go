@@ -99,7 +99,7 @@ func (c completer) ask(cmd *cobra.Command, begun string, have []string) ([]strin
 	return slices.Compact(out), cobra.ShellCompDirectiveNoFileComp
 }
 
-// targetsOf are the nodes that the flags on the line so far name.
+// targetsOf returns the nodes that the flags typed so far name.
 func targetsOf(cmd *cobra.Command) *remote.Targets {
 	var t remote.Targets
 	own := &cobra.Command{}

@@ -23,7 +23,7 @@ import (
 	"github.com/quorate/quorate/internal/cli/usage"
 )
 
-// Run is the whole program.
+// Run runs the program with these arguments, and returns its exit code.
 func Run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	root := New()
 	root.SetArgs(args)

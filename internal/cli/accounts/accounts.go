@@ -65,7 +65,7 @@ func (r *realmFlags) addFlags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&r.realm, "realm", "", "the realm that administers it, such as project:infra")
 }
 
-// need requires both.
+// need returns an error unless both flags are given.
 func (r *realmFlags) need() error {
 	switch {
 	case r.app == "":
@@ -92,10 +92,10 @@ func (a *accountFlags) addFlags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&a.resource, "type", "", "what it counts, such as builds")
 }
 
-// partFlags are those that are in an account's word.
+// partFlags name the parts of an account that its one-word form has too.
 var partFlags = []string{"identity", "namespace", "name", "type"}
 
-// ids are the accounts in words, or the one that flags name.
+// ids parses accounts written as one word each or, without words, takes the account that flags name.
 func (a *accountFlags) ids(cmd *cobra.Command, words []string) ([]account.ID, error) {
 	if len(words) == 0 {
 		if err := a.need(); err != nil {
@@ -135,7 +135,7 @@ func accountProto(id account.ID) *quoratev1.AccountID {
 	return &quoratev1.AccountID{AppId: id.App, Realm: id.Realm, Identity: id.Identity, Namespace: id.Namespace, Name: id.Name, ResourceType: id.Resource}
 }
 
-// accountWord is an id in one word, for a terminal.
+// accountWord formats an id as one word, for a terminal.
 func accountWord(p *quoratev1.AccountID) string {
 	return render.Printable(config.FormatAccountID(account.ID{App: p.GetAppId(), Realm: p.GetRealm(), Identity: p.GetIdentity(), Namespace: p.GetNamespace(), Name: p.GetName(), Resource: p.GetResourceType()}))
 }
@@ -148,7 +148,7 @@ func policyOf(p *quoratev1.PolicyID) account.PolicyRef {
 	}
 }
 
-// policyWord is a policy in one word, for a table: of a hash the beginning.
+// policyWord formats a policy as one word, for a table; hashes are cut short.
 func policyWord(p *quoratev1.PolicyID, near *quoratev1.AccountID) string {
 	if p == nil {
 		return "-"

@@ -88,7 +88,7 @@ Exit code 0 says applied, 1 not: the output says which operation failed and why.
 	return cmd
 }
 
-// nothingDone says whether a node said so.
+// nothingDone reports whether a node said that nothing was applied.
 func nothingDone(err error) bool {
 	return strings.Contains(err.Error(), "nothing was applied") || strings.Contains(err.Error(), "nothing was done")
 }
@@ -123,7 +123,7 @@ func (a *applyFlags) request(cmd *cobra.Command, args []string) (req *quoratev1.
 	return req, made, nil
 }
 
-// name takes the request's id and its time from flags; the file may say them instead.
+// name sets the request id and its lifetime from flags, unless the file has them.
 func (a *applyFlags) name(cmd *cobra.Command, ops *config.Ops) error {
 	switch {
 	case len(a.requestID) > account.MaxRequestID:

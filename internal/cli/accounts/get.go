@@ -82,7 +82,7 @@ func printAccounts(cmd *cobra.Command, output *render.Output, res *quoratev1.Get
 	return exit.NotFoundf("%d of %s do not exist", missing, render.Plural(len(res.Accounts), "account"))
 }
 
-// stateCells are balance, projected, next refill, limit, policy and time of change.
+// stateCells returns balance, projected, next refill, limit, policy and time of change.
 func stateCells(s *quoratev1.AccountState) []any {
 	if s.Account == nil {
 		return slices.Repeat([]any{render.Nothing}, 6)

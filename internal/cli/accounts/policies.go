@@ -98,8 +98,8 @@ func countPolicies(n int) string {
 	return fmt.Sprintf("%d policies", n)
 }
 
-// sameContent notices a version of the caller's own that was loaded before with
-// other policies. Who may not read them is not told.
+// sameContent returns a conflict if the caller's own version was loaded before with other policies. It is
+// not checked for callers that may not read policies.
 func sameContent(cmd *cobra.Command, t *remote.Targets, who Identity, req *quoratev1.LoadPoliciesRequest, res *quoratev1.LoadPoliciesResponse) error {
 	if res.Created || req.Version == "" {
 		return nil
@@ -137,7 +137,7 @@ func policiesProto(policies map[account.PolicyKey]account.Policy) *quoratev1.Pol
 	return out
 }
 
-// policiesFrom reads back what a node sent.
+// policiesFrom converts policies that a node sent.
 func policiesFrom(c *quoratev1.PolicyConfig) map[account.PolicyKey]account.Policy {
 	out := map[account.PolicyKey]account.Policy{}
 	for _, e := range c.GetPolicies() {
@@ -156,7 +156,7 @@ func configWord(p *quoratev1.PolicyConfigID) string {
 	return render.Printable(config.FormatConfigID(account.ConfigID{App: p.GetAppId(), Realm: p.GetRealm(), Version: p.GetVersion()}))
 }
 
-// configID reads a config's id from a word and the flags.
+// configID parses a config's id; the flags complete a version alone.
 func (r *realmFlags) configID(word string) (*quoratev1.PolicyConfigID, error) {
 	if !strings.Contains(word, "~") {
 		if err := r.need(); err != nil {
@@ -222,7 +222,7 @@ func printPolicies(page *render.Page, res *quoratev1.GetPoliciesResponse) {
 	page.Table(t)
 }
 
-// refillText is a refill in words: 10 every 1d at 6h.
+// refillText formats a refill: 10 every 1d from 6h.
 func refillText(r *quoratev1.Refill) string {
 	switch {
 	case r.GetUnits() == 0:
@@ -237,7 +237,7 @@ func refillText(r *quoratev1.Refill) string {
 	return text
 }
 
-// days is span in days where they are whole.
+// days formats a duration as days if it is whole days, else as render.Span does.
 func days(d time.Duration) string {
 	if d > 0 && d%(24*time.Hour) == 0 {
 		return fmt.Sprintf("%dd", d/(24*time.Hour))

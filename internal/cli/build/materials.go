@@ -63,7 +63,7 @@ func materials(info *debug.BuildInfo, version string) Bill {
 	return out
 }
 
-// moduleMaterial is one module. Its sum, as go.sum has it, is a SHA-256 of its files'.
+// moduleMaterial returns the entry of a module. sum is as in go.sum: a SHA-256 over its files.
 func moduleMaterial(kind, path, version, sum string) Material {
 	purl := "pkg:golang/" + path + "@" + version
 	m := Material{Type: kind, Ref: purl, Name: path, Version: version, Purl: purl}

@@ -246,7 +246,7 @@ func (e *watcher) print(addr string, res *quoratev1.WatchResponse) bool {
 	return true
 }
 
-// eventText is an event in one line.
+// eventText formats an event as one line.
 func eventText(ev *quoratev1.Event) string {
 	parts := []string{ev.At.AsTime().UTC().Format("15:04:05.000"), fmt.Sprintf("%-15s", render.Word(ev.Kind))}
 	if ev.Limit != "" || ev.Namespace != "" {

@@ -92,8 +92,8 @@ prints those to come, each with its reason.`,
 	return cmd
 }
 
-// keyStanding is what explain says: what the leaders know, and what a node would
-// answer; now is nil for who may not ask.
+// keyStanding has what the leaders know of a key, and what a node would answer now; now is nil if the
+// caller may not ask.
 type keyStanding struct {
 	key *quoratev1.GetKeyResponse
 	now *quoratev1.AllowResponse
@@ -155,7 +155,7 @@ func (e *keyStanding) printNow(line func(name, format string, args ...any)) {
 	}
 }
 
-// levelText is what is left of a counter in the whole cluster.
+// levelText returns what is left of a counter in the whole cluster.
 func levelText(k *quoratev1.KeyRate) string {
 	by := ", reported by " + render.Plural(int(k.Members), "node")
 	if k.Remaining < 0 {

@@ -185,7 +185,7 @@ func printGroups(p *render.Page, res *quoratev1.TopRatesResponse) {
 	}
 }
 
-// unrefused are the limits of which not all that is not admitted is refused.
+// unrefused names the limits that are not enforced, or not for all keys: they do not refuse all that they do not admit.
 func unrefused(limits []*quoratev1.LimitError) string {
 	var names []string
 	for _, l := range limits {
@@ -228,5 +228,5 @@ func needlessCells(r render.Refusals) (least, most render.Cell) {
 	return render.Cell{Human: render.NeedlessText(r), Machine: render.TokenRate(r.GetNeedlessRefusals())}, render.Cell{Machine: render.TokenRate(r.GetNeedlessRefusalsAtMost())}
 }
 
-// perSecond is tokens per second.
+// perSecond returns a cell with tokens per second.
 func perSecond(v float64) render.Cell { return render.Exact(fmt.Sprintf("%.1f", v), v) }

@@ -146,7 +146,7 @@ func goes(id string) waiting {
 	}
 }
 
-// nodeOf is the node that is named, or the only one that --addr names.
+// nodeOf returns the id of the node that is named or, without a name, of the only one at --addr.
 func (o *nodeChange) nodeOf(ctx context.Context, args []string) (string, error) {
 	if len(args) == 1 {
 		return args[0], nil

@@ -26,7 +26,7 @@ it is used up, expires, or is revoked. The cluster keeps a hash of it alone.`,
 		newJoinTokenCreateCommand(), newJoinTokenListCommand(), newJoinTokenRevokeCommand())
 }
 
-// NewTokenCommand is join-token under the name that it had: it works, and no help shows it.
+// NewTokenCommand returns join-token under its earlier name, which works and is hidden from help.
 func NewTokenCommand() *cobra.Command {
 	cmd := NewJoinTokenCommand()
 	cmd.Use, cmd.Hidden = "token", true
@@ -88,7 +88,7 @@ and start the node there, with a name and an address of its own:
 // answers.
 const maxJoinAddresses = 3
 
-// joinCommand is what starts a new node.
+// joinCommand returns the command line that starts a new node.
 func joinCommand(t *remote.Targets, res *quoratev1.CreateJoinTokenResponse) string {
 	addrs := res.Addresses
 	if len(addrs) == 0 { // members do not say where they serve: then where they were just reached
@@ -102,7 +102,7 @@ func joinCommand(t *remote.Targets, res *quoratev1.CreateJoinTokenResponse) stri
 	return text
 }
 
-// withoutTLS says whether a token is of a cluster that has no authority.
+// withoutTLS reports whether a token is of a cluster that has no authority.
 func withoutTLS(token string) bool {
 	parsed, err := pki.ParseJoinToken(token)
 	return err == nil && parsed.CAHash == pki.Fingerprint(&x509.Certificate{})

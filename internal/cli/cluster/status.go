@@ -25,7 +25,7 @@ type statusFlags struct {
 	all, check bool
 }
 
-// NewStatusCommand is under two names: path is what comes before its flags.
+// NewStatusCommand returns "quorate status" or "quorate cluster status"; path is which, for the examples.
 func NewStatusCommand(path string) *cobra.Command {
 	var o statusFlags
 	cmd := &cobra.Command{
@@ -138,8 +138,8 @@ func roundTrip(n *quoratev1.NodeStatus, self string) any {
 }
 
 const (
-	fewRanges = 8 // that are not as they should be are printed one by one; more in a line for each trouble
-	maxRuns   = 5 // of numbers that such a line names
+	fewRanges = 8 // up to so many ranges with a trouble are printed one by one; more, in a line for each trouble
+	maxRuns   = 5 // runs of numbers in such a line
 )
 
 // printRanges prints the ranges that are not as they should be, or all of them.
@@ -188,7 +188,7 @@ func sumRanges(w io.Writer, list []*quoratev1.RangeStatus, up map[string]bool) {
 	fmt.Fprintln(w, "--ranges prints them one by one")
 }
 
-// trouble is what is wrong with a range first of all.
+// trouble returns what is wrong with a range: the first that applies.
 func trouble(r *quoratev1.RangeStatus, up map[string]bool) string {
 	var away []string
 	for _, id := range r.Replicas {
@@ -207,7 +207,7 @@ func trouble(r *quoratev1.RangeStatus, up map[string]bool) string {
 	return fmt.Sprintf("with a voter more than %d entries behind", health.MuchLag)
 }
 
-// runs prints rising numbers, such as "0-15, 17 and 3 more".
+// runs formats rising numbers, such as "0-15, 17 and 3 more".
 func runs(ids []uint32) string {
 	var out []string
 	for i := 0; i < len(ids); {

@@ -57,8 +57,8 @@ func statusAt(ctx context.Context, t *remote.Targets, addr string) (st *quoratev
 	return st, err
 }
 
-// OtherAddresses are where other nodes than the one that answered are asked, also those
-// that it is not connected to: they may know why.
+// OtherAddresses returns the other nodes that the node which answered knows, connected or not: those that
+// are not may know why.
 func OtherAddresses(t *remote.Targets, st *quoratev1.GetStatusResponse) []Asked {
 	var out []Asked
 	for _, n := range st.Nodes {

@@ -17,20 +17,20 @@ const (
 	waitEvery   = 300 * time.Millisecond
 	maxUnseen   = 30 * time.Second // without an answer of any node
 	maxStill    = 5 * time.Minute  // without a move
-	settledFor  = 2                // looks in a row that find nothing left: the plan may not have been made at the first
+	settledFor  = 2                // polls in a row without anything left: at the first the plan may not have been made
 	notTheMoves = "the moves go on without this command"
 )
 
-// waiting is what a command waits for.
+// waiting describes what a command waits for.
 type waiting struct {
 	node string
-	what string // that is counted: replicas moved
-	done string // in the end
+	what string // what is counted, such as "replicas moved"
+	done string // what is printed in the end
 	left func(st *quoratev1.GetStatusResponse, n *quoratev1.NodeStatus) int
-	gone bool // over only when the node is no member
+	gone bool // wait until the node is no member
 }
 
-// run shows how far it is, on a terminal, until nothing is left.
+// run polls until nothing is left, and shows progress on a terminal.
 func (w *waiting) run(cmd *cobra.Command, t *remote.Targets) error {
 	progress := render.NewProgress(cmd.ErrOrStderr())
 	defer progress.End()
@@ -96,7 +96,7 @@ func unsettledRanges(st *quoratev1.GetStatusResponse, _ *quoratev1.NodeStatus) (
 	return left
 }
 
-// stepOf is what is done with the first range that is not as wanted.
+// stepOf returns the step under way in the first range that has one.
 func stepOf(st *quoratev1.GetStatusResponse) string {
 	for _, r := range st.Ranges {
 		if r.Step != "" {

@@ -34,7 +34,7 @@ const CodesHelp = `  0  it is done, or the answer is yes
   6  the cluster answered that something is wrong with it
   7  a permission is missing`
 
-// NewTopic is read with "quorate help exit-codes".
+// NewTopic returns the text of "quorate help exit-codes".
 func NewTopic() *cobra.Command {
 	return &cobra.Command{
 		Use:   "exit-codes",

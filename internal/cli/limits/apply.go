@@ -124,7 +124,7 @@ func confirmRemoval(cmd *cobra.Command, source string, plan *quoratev1.ApplyLimi
 		source, render.Plural(len(gone), "limit"), plan.Version, firstFew(gone)))
 }
 
-// firstFew lists names, the first of many.
+// firstFew lists the first few names.
 func firstFew(names []string) string {
 	const most = 5
 	if len(names) <= most {

@@ -80,7 +80,7 @@ func printNotes(w io.Writer, notes []config.Note) {
 	}
 }
 
-// wrap breaks a text between words, each line as far in as the first.
+// wrap breaks a text between words; all lines are indented as the first.
 func wrap(begin, s string) string {
 	var b strings.Builder
 	line := begin

@@ -72,7 +72,7 @@ something does, 2 and more that they could not be compared.`,
 	return cmd
 }
 
-// sides reads what to compare; nil is what is in force.
+// sides parses what to compare; nil stands for what is in force.
 func sides(args []string, against *uint64, stdin io.Reader) (from, to *quoratev1.LimitSet, err error) {
 	var numbers []*quoratev1.LimitSet
 	for _, a := range args {
@@ -102,7 +102,7 @@ func diffLimits(ctx context.Context, t *remote.Targets, from, to *quoratev1.Limi
 	return res, err
 }
 
-// signs of what became of a limit.
+// signs are how each kind of change is printed.
 var signs = map[quoratev1.ChangeKind]struct{ sign, colour, word string }{
 	quoratev1.ChangeKind_CHANGE_KIND_ADDED:   {"+", render.Green, "added"},
 	quoratev1.ChangeKind_CHANGE_KIND_CHANGED: {"~", render.Yellow, "changed"},
@@ -145,7 +145,7 @@ func printBriefly(w io.Writer, p render.Palette, changes []*quoratev1.LimitChang
 	}
 }
 
-// changeText is what became of a field; nothing when it was never set.
+// changeText formats what became of a field; it is empty if the field was never set.
 func changeText(p render.Palette, kind quoratev1.ChangeKind, f *quoratev1.FieldChange) string {
 	before, after := fieldText(f.Field, f.Before), fieldText(f.Field, f.After)
 	if kind != quoratev1.ChangeKind_CHANGE_KIND_CHANGED {
@@ -167,7 +167,7 @@ func changeText(p render.Palette, kind quoratev1.ChangeKind, f *quoratev1.FieldC
 	return text
 }
 
-// fieldText makes a field's value, which is as in JSON, easier to read.
+// fieldText formats a field's value, which is JSON, for people.
 func fieldText(field, value string) string {
 	if fd := (&quoratev1.Limit{}).ProtoReflect().Descriptor().Fields().ByName(protoreflect.Name(field)); fd != nil && fd.Message() != nil &&
 		fd.Message().FullName() == (&durationpb.Duration{}).ProtoReflect().Descriptor().FullName() {
@@ -183,7 +183,7 @@ func fieldText(field, value string) string {
 	return render.Printable(value)
 }
 
-// tidy writes a JSON value without quotes, and without what is empty.
+// tidy formats a JSON value without quotes and empty values.
 func tidy(d *json.Decoder) (string, error) {
 	t, err := d.Token()
 	if err != nil {

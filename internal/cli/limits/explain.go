@@ -29,7 +29,7 @@ type explainOptions struct {
 	delay, sync time.Duration
 }
 
-// assumed of a cluster that is not there, or does not tell.
+// What is assumed of a cluster that is not there, or does not say.
 const (
 	assumedDelay = time.Millisecond
 	assumedSync  = 100 * time.Millisecond
@@ -138,8 +138,8 @@ func (o *explainOptions) read(cmd *cobra.Command) ([]quota.Limit, error) {
 	return list, exit.Invalid(err)
 }
 
-// ask asks the cluster for everything. The first answer about rates measures the
-// way to the peers, which the status then tells.
+// ask asks the cluster for everything. Answering about rates makes the node measure the round trips to its
+// peers, which the status then has.
 func (o *explainOptions) ask(cmd *cobra.Command, name quota.LimitName, e *explanation) ([]quota.Limit, error) {
 	ctx := cmd.Context()
 	res, err := GetLimits(ctx, &o.Targets, nil)
@@ -175,7 +175,7 @@ func (o *explainOptions) ask(cmd *cobra.Command, name quota.LimitName, e *explan
 	return list, nil
 }
 
-// known takes over what the status tells, unless flags say otherwise.
+// known takes over what the status says, unless flags say otherwise.
 func (e *explanation) known(st *quoratev1.GetStatusResponse, delayGiven bool) {
 	e.c.Nodes = len(st.Nodes)
 	for _, n := range st.Nodes {
@@ -197,7 +197,7 @@ func (e *explanation) known(st *quoratev1.GetStatusResponse, delayGiven bool) {
 	}
 }
 
-// explanation is what is said of a limit. Amounts are tokens, times seconds.
+// explanation is the answer of "limits explain". Amounts are in tokens, times in seconds.
 type explanation struct {
 	Limit      string          `json:"limit"`
 	Rule       string          `json:"rule"`
@@ -260,7 +260,7 @@ func (e *explanation) explain(l *quota.Limit) {
 	e.Tighter = append([]string{}, tighter(l, e.c)...)
 }
 
-// ruleWords is the limit in a sentence or two.
+// ruleWords describes a limit in a sentence or two.
 func ruleWords(l *quota.Limit) string {
 	switch l.Class {
 	case quota.Unlimited:
@@ -310,7 +310,7 @@ func tierWords(t *quota.Tier) string {
 	return fmt.Sprintf("%s in each %s", n, render.Span(t.Rate.Per))
 }
 
-// tighter says what would lower the bound, and what that costs.
+// tighter lists what would lower the bound, and what that costs.
 func tighter(l *quota.Limit, c bound.Cluster) []string {
 	if l.Class != quota.Counted || l.Enforcement == quota.Off {
 		return nil
@@ -430,7 +430,7 @@ Measured by the leaders since their nodes started, tokens of all keys:
 		amount(m.Needless), amount(m.NeedlessAtMost), time.Duration(m.LongestGap*float64(time.Second)).Round(time.Millisecond))
 }
 
-// amount prints tokens: whole ones from ten on.
+// amount formats tokens: whole ones from ten on.
 func amount(v float64) string {
 	if v >= 10 || v == math.Trunc(v) {
 		return strconv.FormatFloat(v, 'f', 0, 64)

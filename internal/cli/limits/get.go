@@ -108,7 +108,7 @@ func addLimit(t *render.Table, l *quoratev1.Limit, wide bool) {
 	}
 }
 
-// rateText is what comes back in which time.
+// rateText formats what a tier refills in which time.
 func rateText(t *quoratev1.Tier) string {
 	switch t.Kind {
 	case quoratev1.Kind_KIND_CONCURRENCY:

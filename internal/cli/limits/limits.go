@@ -85,7 +85,7 @@ func applyText(ctx context.Context, t *remote.Targets, req *quoratev1.ApplyLimit
 	return res, err
 }
 
-// parseName reads namespace/limit, where the limit may be @default or @template.
+// parseName parses namespace/limit, where the limit may be @default or @template.
 func parseName(s string) (quota.LimitName, error) {
 	namespace, limit, ok := strings.Cut(s, "/")
 	n := quota.LimitName{Namespace: namespace, Limit: limit}
@@ -105,7 +105,7 @@ func parseName(s string) (quota.LimitName, error) {
 	return n, nil
 }
 
-// ParseRecorded is parseName for what the history knows: also the policy of accounts.
+// ParseRecorded parses a name in the history: a limit, or a policy of accounts.
 func ParseRecorded(s string) (quota.LimitName, error) {
 	if !strings.HasPrefix(s, quota.AccountNamespace+"/") {
 		return parseName(s)
@@ -117,7 +117,7 @@ func ParseRecorded(s string) (quota.LimitName, error) {
 	return n, nil
 }
 
-// ParseRecordedScope is parseScope for what the history knows.
+// ParseRecordedScope parses a namespace or a name in the history.
 func ParseRecordedScope(s string) (namespace, limit string, err error) {
 	if s == quota.AccountNamespace {
 		return s, "", nil
@@ -129,7 +129,7 @@ func ParseRecordedScope(s string) (namespace, limit string, err error) {
 	return ParseScope(s)
 }
 
-// ParseScope reads a namespace, or namespace/limit; nothing stands for all.
+// ParseScope parses a namespace, or namespace/limit; the empty text stands for all.
 func ParseScope(s string) (namespace, limit string, err error) {
 	if strings.Contains(s, "/") {
 		n, err := parseName(s)
@@ -170,7 +170,7 @@ func (c choice) missing(limits []*quoratev1.Limit) error {
 	return nil
 }
 
-// ParseKey reads the two arguments that name a bucket.
+// ParseKey parses the two arguments that name a bucket.
 func ParseKey(limit, key string) (quota.Key, error) {
 	n, err := parseName(limit)
 	if err != nil {
@@ -185,7 +185,7 @@ func ParseKey(limit, key string) (quota.Key, error) {
 	return quota.Key{LimitName: n, Key: key}, nil
 }
 
-// RuleText is a limit in a few words: 10/s burst 20.
+// RuleText formats a limit's rule: 10/s burst 20.
 func RuleText(l *quoratev1.Limit) string {
 	switch {
 	case l.GetClass() == quoratev1.Class_CLASS_UNLIMITED || l.GetClass() == quoratev1.Class_CLASS_BANNED:
@@ -198,7 +198,7 @@ func RuleText(l *quoratev1.Limit) string {
 	return fmt.Sprintf("%s burst %d", l.GetRate(), l.GetBurst())
 }
 
-// OverrideText is what an override changes, in a few words.
+// OverrideText formats what an override changes: rate 5/s until ....
 func OverrideText(o *quoratev1.Override) string {
 	s := ""
 	add := func(name, value string) {

@@ -143,7 +143,7 @@ func overrideProto(o *quota.Override, author string) *quoratev1.Override {
 	return out
 }
 
-// overrideOf reads back what a node sent.
+// overrideOf converts an override that a node sent.
 func overrideOf(p *quoratev1.Override) (quota.Override, error) {
 	o := quota.Override{
 		Key:   quota.Key{LimitName: quota.LimitName{Namespace: p.Namespace, Limit: p.Limit}, Key: p.Key},

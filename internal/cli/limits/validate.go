@@ -16,7 +16,7 @@ import (
 	"github.com/quorate/quorate/internal/cli/render"
 )
 
-// validation is what is said of one file.
+// validation is the result for one file.
 type validation struct {
 	File     string        `json:"file"`
 	Valid    bool          `json:"valid"`
@@ -155,7 +155,7 @@ func (v *validation) print(w io.Writer) {
 	}
 }
 
-// judge is the exit code.
+// judge returns the error that has the exit code.
 func judge(all []*validation, strict bool) error {
 	var bad []string
 	found := 0

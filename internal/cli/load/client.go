@@ -15,7 +15,7 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// inProcess are clients that decide in this process: as many for each node as there
+// inProcess has clients that decide in this process: as many for each node as there
 // would be connections. Safe for concurrent use.
 type inProcess struct {
 	byNode [][]*client.Client
@@ -72,7 +72,7 @@ func (c *inProcess) close() (err error) {
 	return err
 }
 
-// modes are the decisions by what they were made by.
+// modes counts the decisions by how they were made.
 func (c *inProcess) modes() map[string]int64 {
 	out := map[string]int64{}
 	for _, one := range slices.Concat(c.byNode...) {

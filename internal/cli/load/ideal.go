@@ -38,8 +38,8 @@ type comparison struct {
 	ByKey       []int64 // tokens that the cluster admitted, per key
 }
 
-// world is one key's ideal, and what the cluster has admitted of it: below 0
-// where that exceeds the envelope. Both have a meter for each tier.
+// world has one key's ideal bucket, and the bucket that the cluster's admissions are charged to, which is
+// below 0 where they exceed the envelope. Both have a meter for each tier.
 type world struct{ ideal, owed []limiter.Meter }
 
 // compare feeds the decisions to ideal limiters of one limit, which may have
@@ -75,7 +75,7 @@ func compare(decisions []decision, keys int, l *quota.Limit, start quota.Time) c
 		if d.allowed {
 			c.Admitted += d.cost
 			c.ByKey[d.key] += d.cost
-			if excess := w.book(now, l, tiers, cost); excess > worst {
+			if excess := w.charge(now, l, tiers, cost); excess > worst {
 				worst, c.WorstKey = excess, d.key
 			}
 		}
@@ -107,9 +107,9 @@ func (w *world) admits(now quota.Time, l *quota.Limit, tiers []quota.Tier, cost 
 	return true
 }
 
-// book charges what the cluster has admitted, and returns the excess: what it
-// owes beyond what callers that wait may reserve.
-func (w *world) book(now quota.Time, l *quota.Limit, tiers []quota.Tier, cost quota.Units) (excess quota.Units) {
+// charge books what the cluster has admitted, and returns the excess: the debt beyond what callers that
+// wait may reserve.
+func (w *world) charge(now quota.Time, l *quota.Limit, tiers []quota.Tier, cost quota.Units) (excess quota.Units) {
 	for i := range tiers {
 		w.owed[i].Advance(now, &tiers[i])
 		w.owed[i].Add(-cost)
@@ -145,7 +145,7 @@ type idealReport struct {
 	WorstKey      string  `json:"worst_excess_key,omitempty"`
 }
 
-// newIdealReport says it of a comparison; name is what the i-th key is called.
+// newIdealReport returns the report of a comparison; name returns the name of the i-th key.
 func newIdealReport(c *comparison, name func(i int32) string) idealReport {
 	net := c.Admitted - c.IdealAdmitted
 	r := idealReport{
@@ -159,7 +159,7 @@ func newIdealReport(c *comparison, name func(i int32) string) idealReport {
 	return r
 }
 
-// table adds it to a page. excess says what the worst excess is over.
+// table adds the report to a page. excess says what the worst excess exceeds.
 func (r *idealReport) table(p *render.Page, excess string) {
 	tbl := render.NewTable("", "TOKENS", "OF IDEAL", "")
 	share := func(n int64) string { return fmt.Sprintf("%.2f%%", render.Percent(n, r.IdealAdmitted)) }

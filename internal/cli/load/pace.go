@@ -79,7 +79,7 @@ func (p *pacer) note(lag time.Duration) {
 	record(p.lag, lag)
 }
 
-// record notes d in microseconds, clamped to what the histogram covers.
+// record adds d in microseconds, clamped to the range of the histogram.
 func record(h *hdrhistogram.Histogram, d time.Duration) {
 	us := min(max(d.Microseconds(), 1), h.HighestTrackableValue())
 	if err := h.RecordValue(us); err != nil {

@@ -194,7 +194,7 @@ func (r *replayer) simulate(ctx context.Context, l *quota.Limit) (out []decision
 	return out
 }
 
-// span is from the first request to the last.
+// span returns the times of the first and the last request.
 func (r *replayer) span() (first, last time.Time) {
 	reqs := r.access.requests
 	return reqs[0].at, reqs[len(reqs)-1].at
@@ -217,7 +217,7 @@ func moments(reqs []request, seed uint64) []time.Duration {
 	return at
 }
 
-// arrivals are the requests that a limit is for, spread over the nodes as a live
+// arrivals returns the requests that a limit is for, spread over the nodes as a live
 // replay does it. They end early with ctx.
 func (r *replayer) arrivals(ctx context.Context, l *quota.Limit) iter.Seq[sim.Request] {
 	return func(yield func(sim.Request) bool) {

@@ -147,7 +147,7 @@ func (res *virtualResult) rank(keys []whomReport, top int) {
 	res.MostRefused = append([]whomReport{}, keys[:min(len(keys), top)]...)
 }
 
-// tierText is a tier in a few words.
+// tierText formats a tier: 100 per 1m (sliding).
 func tierText(t *quota.Tier) string {
 	switch {
 	case t.Kind == quota.CalendarWindow:

@@ -19,7 +19,7 @@ import (
 	"github.com/quorate/quorate/internal/planner"
 )
 
-// looking are the flags of commands that look back.
+// looking has the flags of commands that look back.
 type looking struct {
 	remote.Targets
 	output   render.Output
@@ -32,7 +32,7 @@ func (o *looking) addFlags(cmd *cobra.Command, usual string) {
 	cmd.Flags().StringVar(&o.to, "to", "", "until when, likewise (default: now)")
 }
 
-// moment reads a time, or how long ago it is; empty is nil.
+// moment parses a time, or how long ago it is; empty is nil.
 func moment(flag, text string, now time.Time) (*timestamppb.Timestamp, error) {
 	if text == "" {
 		return nil, nil //nolint:nilnil // no time is an answer
@@ -66,7 +66,7 @@ func badMoment(flag, text string) error {
 	return exit.Usagef("--%s %q: must be a time such as 2026-11-22T12:00:00Z, or how long ago, such as 90m or 7d", flag, text)
 }
 
-// stretch reads --from and --to.
+// stretch parses --from and --to.
 func (o *looking) stretch() (from, to *timestamppb.Timestamp, err error) {
 	now := time.Now()
 	if from, err = moment("from", o.from, now); err == nil {
@@ -346,7 +346,7 @@ func sparkline(values []float64, wide int) string {
 	return b.String()
 }
 
-// share is a part in per cent.
+// share formats a part of a whole in per cent.
 func share(part, of int64) string {
 	if of == 0 {
 		return "0%"

@@ -34,7 +34,7 @@ and which ranges and nodes it lacks.`,
 	return cmd
 }
 
-// planned is the one limit that a command is about.
+// planned parses the limit that a command is about, and its times.
 func planned(args []string, o *looking) (quota.LimitName, *quoratev1.HistoryRequest, error) {
 	name, err := limits.ParseRecorded(args[0])
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/quorate/quorate/internal/pki"
 )
 
-// Credentials are what a connection to a node is made with.
+// Credentials returns the options of a connection to a node: TLS and, perhaps, a bearer token.
 func (t *Targets) Credentials(addr string) ([]grpc.DialOption, error) {
 	dir, file := OrEnv(t.TlsDir, "QUORATE_TLS_DIR"), OrEnv(t.TokenFile, "QUORATE_TOKEN_FILE")
 	if dir == "" {

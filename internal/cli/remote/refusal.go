@@ -28,7 +28,7 @@ func denied(st *status.Status, identity string) string {
 	return ""
 }
 
-// deniedIdentity is who a node says lacks a permission: `"client:shop" needs cluster.read everywhere`.
+// deniedIdentity returns the identity in a refusal such as `"client:shop" needs cluster.read everywhere`.
 func deniedIdentity(message string) string {
 	who, _, ok := strings.Cut(message, " needs ")
 	if !ok || len(who) < 3 || who[0] != '"' || who[len(who)-1] != '"' {

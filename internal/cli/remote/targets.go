@@ -162,7 +162,7 @@ func Invoke[Client, Request, Response any](ctx context.Context, t *Targets, clie
 	return res, err
 }
 
-// SpeaksHTTP says whether what answered is no gRPC server: the node's HTTP port, most likely.
+// SpeaksHTTP reports whether an HTTP server without gRPC answered: most likely the node's HTTP port.
 func SpeaksHTTP(err error) bool {
 	text := status.Convert(err).Message()
 	return strings.Contains(text, "unexpected HTTP status code") || strings.Contains(text, "unexpected content-type")
@@ -209,7 +209,7 @@ func (t *Targets) callAlone(ctx context.Context, addr string, f func(context.Con
 	return f(ctx, conn)
 }
 
-// Unreachable says whether the node did not answer; a node that answers that
+// Unreachable reports whether the node did not answer; a node that answers that
 // it knows no leader did.
 func Unreachable(err error) bool {
 	st := status.Convert(err)

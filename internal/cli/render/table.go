@@ -18,10 +18,10 @@ type Cell struct{ Human, Machine string }
 // Nothing is a cell in which there is nothing to say; to programs it is empty.
 const Nothing = "-"
 
-// Name is a cell with what others chose, such as a key: people see it cut short and safe for a terminal.
+// Name returns a cell with what others chose, such as a key: people see it cut short and safe for a terminal.
 func Name(s string) Cell { return Cell{Show(s), s} }
 
-// NameOrNothing is Name of what may be empty.
+// NameOrNothing returns Name(s), or a cell with Nothing if s is empty.
 func NameOrNothing(s string) Cell {
 	if s == "" {
 		return Cell{Human: Nothing}
@@ -29,12 +29,12 @@ func NameOrNothing(s string) Cell {
 	return Name(s)
 }
 
-// Exact is a cell with a number that people see rounded.
+// Exact returns a cell with a number that people see rounded.
 func Exact(human string, v float64) Cell {
 	return Cell{human, strconv.FormatFloat(v, 'f', -1, 64)}
 }
 
-// Part is a cell with a part of a whole, which people see in per cent.
+// Part returns a cell with a part of a whole, which people see in per cent.
 func Part(part float64) Cell { return Exact(fmt.Sprintf("%.0f%%", 100*part), part) }
 
 // Table has columns, which are two blanks apart; a column whose cells all look like numbers is

@@ -20,7 +20,7 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// OnTerminal says whether a stream is a terminal that somebody looks at.
+// OnTerminal reports whether a stream is a terminal that somebody looks at.
 func OnTerminal(stream any) bool {
 	f, ok := stream.(*os.File)
 	return ok && term.IsTerminal(f.Fd())
@@ -140,7 +140,7 @@ func ExpectFlag(cmd *cobra.Command) func() *uint64 {
 	}
 }
 
-// Word is an enum as limit files and JSON have it: soft of CEILING_SOFT.
+// Word returns an enum's word in limit files and JSON, such as soft for CEILING_SOFT.
 func Word(e protoreflect.Enum) string { return apijson.EnumWord(e) }
 
 // When prints a moment in UTC, to the second.

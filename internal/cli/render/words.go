@@ -25,7 +25,7 @@ func BytesText(n int64) string {
 	return fmt.Sprintf("%.1f GB", float64(n)/1e9)
 }
 
-// FileSize is how long a file is, 0 if nobody knows.
+// FileSize returns the size of a regular file, 0 of anything else.
 func FileSize(name string) int64 {
 	st, err := os.Stat(name)
 	if err != nil || !st.Mode().IsRegular() {
@@ -34,7 +34,7 @@ func FileSize(name string) int64 {
 	return st.Size()
 }
 
-// TokenRate is tokens in a second in a few characters.
+// TokenRate formats tokens per second in a few characters.
 func TokenRate(v float64) string {
 	if v >= 100 || v == math.Trunc(v) {
 		return fmt.Sprintf("%.0f", v)

@@ -64,7 +64,7 @@ func askAuthority(ctx context.Context, t *remote.Targets, who accounts.Identity)
 	return res, silent, nil
 }
 
-// rotating says whether certificates of an earlier authority are still trusted.
+// rotating reports whether certificates of an earlier authority are still trusted.
 func rotating(r *quoratev1.RotateAuthorityResponse) bool {
 	return r.Phase == "signing" || r.Phase == "finishing"
 }
@@ -82,8 +82,8 @@ func latest(list []*quoratev1.SeenCertificate) []*quoratev1.SeenCertificate {
 	})
 }
 
-// ofEarlier are those that are not of the authority that signs now; renewed has their
-// owners that were seen with one that is, after that; they come last.
+// ofEarlier returns the certificates of an earlier authority. renewed has their owners that were seen with
+// a newer one since; these come last.
 func ofEarlier(r *quoratev1.RotateAuthorityResponse) (out []*quoratev1.SeenCertificate, renewed map[string]bool) {
 	renewed = map[string]bool{}
 	for _, s := range r.Seen {

@@ -41,7 +41,7 @@ func (s *scopeFlags) scope() (string, error) {
 	return "*", nil
 }
 
-// inScope is a scope as a sentence ends with it.
+// inScope formats a scope as the end of a sentence.
 func inScope(scope string) string {
 	if scope == "*" || scope == "" {
 		return "everywhere"

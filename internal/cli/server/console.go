@@ -10,7 +10,7 @@ import (
 	"github.com/quorate/quorate/internal/console"
 )
 
-// shownSettings are a node's settings as the console shows them: what it runs with, no
+// shownSettings returns the settings that a node runs with, as the console shows them: no
 // secrets, and no more of files than where they are.
 func shownSettings(cfg *cluster.Config, who *callers, sec *security, ports *listeners) []console.Setting {
 	number := func(n int) string { return given(n != 0, strconv.Itoa(n)) }
@@ -70,7 +70,7 @@ func onOff(on bool) string {
 	return "off"
 }
 
-// given is the text of a setting, if it is not left to its default: in quorate dev alone.
+// given returns the text of a setting, if it is not left to its default: in quorate dev alone.
 func given(is bool, text string) string {
 	if is {
 		return text
@@ -78,7 +78,7 @@ func given(is bool, text string) string {
 	return "default"
 }
 
-// consoleURL is where a browser on this machine finds the console.
+// consoleURL returns where a browser on this machine finds the console.
 func consoleURL(addr string, secured bool) string {
 	scheme := "http"
 	if secured {

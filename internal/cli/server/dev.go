@@ -257,7 +257,7 @@ Ctrl-C stops the cluster.
 	return err
 }
 
-// export is what lets the other commands find nodes that are not where they
+// export returns a shell command that lets the other commands find nodes that are not where they
 // look by themselves.
 func (o *devOptions) export() string {
 	if o.basePort == remote.DefaultBasePort && o.nodes == remote.DefaultNodes {
@@ -270,7 +270,7 @@ func (o *devOptions) export() string {
 	return fmt.Sprintf("For the other commands:\n  export %s=%s\n", remote.AddrVariable, strings.Join(addrs, ","))
 }
 
-// tryLimit is a line that asks about a limit that is in force, web/per_client if
+// tryLimit returns a line that asks about a limit that is in force, web/per_client if
 // that is one.
 func (o *devOptions) tryLimit(limits []quota.Limit) string {
 	const ask = "  curl -d '{\"namespace\":\"%s\",\"limit\":\"%s\",\"key\":\"%s\"}' localhost:%d/v1/%s\n"

@@ -25,7 +25,7 @@ import (
 // AuditFile is the audit log, in a node's data directory.
 const AuditFile = "audit.log"
 
-// callers is what the settings say of who calls the API.
+// callers has the settings about who calls the API.
 type callers struct {
 	auth        config.Auth
 	access      config.Access
@@ -40,7 +40,7 @@ func callersOf(s *config.Node) callers {
 	return callers{auth: s.Auth, access: s.Access, connections: s.Connections, debug: s.Debug, redis: s.Redis, protocols: s.Protocols, hosts: append(hostsOf(s.Addresses()), s.Hosts...)}
 }
 
-// known says whether callers have to prove who they are.
+// known reports whether callers have to prove who they are.
 func (c *callers) known(sec *security) bool {
 	return c.auth.Mode == config.AuthOn || c.auth.Mode != config.AuthOff && sec.on()
 }
@@ -70,8 +70,8 @@ func (c *callers) warnOpen(ports *listeners, sec *security, log *slog.Logger) {
 	}
 }
 
-// guard says who may do what: by credentials where authentication is on, and
-// otherwise by the caller's word. table is asked when calls come.
+// guard returns what authenticates and authorizes calls; nil where authentication is off. table returns the
+// bindings at the time of a call.
 func (c *callers) guard(table func() *rbac.Table, sec *security, log *slog.Logger) (*auth.Guard, error) {
 	if !c.known(sec) {
 		log.Info("authentication is off: callers are taken at their word, and everybody may do everything but what access.grants says", "grants", len(c.access.Grants))

@@ -270,7 +270,7 @@ func (p *placeFlags) move(name, flag string, addr *string) error {
 // too, at GET /v1/schema/node.json.
 const nodeSchemaURL = "https://raw.githubusercontent.com/quorate/quorate/main/docs/schema/node.json"
 
-// settings are the flags as settings of a node.
+// settings returns the flags as settings of a node.
 func (p *placeFlags) settings(cluster string) string {
 	at := func(addr string) string {
 		if strings.HasPrefix(addr, ":") {

@@ -178,7 +178,7 @@ func (in *instance) mountConsole(opts *api.Options, settings []console.Setting, 
 	opts.Mount = map[string]http.Handler{api.Console: in.console}
 }
 
-// retire has the node say that it is not ready and hand its leaderships over, while it goes
+// retire makes the node report that it is not ready and hand over its leaderships, while it goes
 // on answering. It returns when both are done and linger is over.
 func (in *instance) retire(linger time.Duration) {
 	heard := time.After(linger)

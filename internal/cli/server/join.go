@@ -287,7 +287,7 @@ func (j *joiner) keep(res *quoratev1.JoinResponse, key pki.KeyPEM) error {
 	return j.sec.store.Install(res.Certificate, key)
 }
 
-// credentials are for the connection to a member of which nothing is known but the
+// credentials returns those for a connection to a member of which nothing is known but the
 // token's hash of its authority, or the authority itself. It returns the name of
 // the cluster that answered too.
 func (j *joiner) credentials(ctx context.Context, addr string) (credentials.TransportCredentials, string, error) {
@@ -345,7 +345,7 @@ func joinID(dir string) ([]byte, error) {
 	return id, WriteNew(path, []byte(hex.EncodeToString(id)+"\n"))
 }
 
-// ownJoinID is the id of the join by which this node came in; empty if it did not.
+// ownJoinID returns the id of the join by which this node came in; empty if it did not.
 func ownJoinID(dir string) (string, error) {
 	if _, err := os.Stat(filepath.Join(dir, joinIDFile)); errors.Is(err, fs.ErrNotExist) {
 		return "", nil

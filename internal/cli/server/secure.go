@@ -66,7 +66,7 @@ func openSecurity(s *config.Node, cluster string, log *slog.Logger) (*security, 
 	return sec, err
 }
 
-// hasRun says whether a node with that data has been started before.
+// hasRun reports whether a node with that data has been started before.
 func hasRun(data string) bool {
 	_, err := os.Stat(filepath.Join(data, "raft"))
 	return err == nil
@@ -112,7 +112,7 @@ func (sec *security) issueOwn(s *config.Node) error {
 	return sec.store.Install(pair.CertPEM, pair.KeyPEM)
 }
 
-// hostsOf are the hosts of a node's addresses, for its certificate.
+// hostsOf returns the hosts of a node's addresses, for its certificate.
 func hostsOf(l config.Listen) []string {
 	var out []string
 	seen := map[string]bool{}
@@ -125,10 +125,10 @@ func hostsOf(l config.Listen) []string {
 	return append(out, "localhost")
 }
 
-// on says whether connections are secured.
+// on reports whether connections are secured.
 func (sec *security) on() bool { return sec.store != nil }
 
-// links is what the connections between nodes are made with; nil is none.
+// links returns the TLS of connections between nodes, nil without TLS.
 func (sec *security) links() *transport.TLS {
 	if !sec.on() {
 		return nil
@@ -144,7 +144,7 @@ func (sec *security) links() *transport.TLS {
 	}
 }
 
-// serverConfig is for an API port; nil is plain.
+// serverConfig returns the TLS configuration of an API port, nil without TLS.
 func (sec *security) serverConfig(protocols ...string) *tls.Config {
 	if !sec.on() {
 		return nil
@@ -154,7 +154,7 @@ func (sec *security) serverConfig(protocols ...string) *tls.Config {
 	return c
 }
 
-// renewer is what the cluster renews certificates and trust through; nil when
+// renewer returns what the cluster renews certificates and trust through; nil when
 // they are the operator's own.
 func (sec *security) renewer(s *config.Node) *renewer {
 	if !sec.on() || sec.own {

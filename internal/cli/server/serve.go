@@ -116,7 +116,7 @@ func (o *serveOptions) loadNew(kept string, s *config.Node) (err error) {
 	return o.overlay(s)
 }
 
-// clusterName is the cluster's name; empty for a node that is told it by the
+// clusterName returns the cluster's name; empty for a node that is told it by the
 // cluster that it joins.
 func (o *serveOptions) clusterName(s *config.Node, strict bool) string {
 	if _, err := os.Stat(filepath.Join(o.data, SettingsFile)); strict || err == nil {

@@ -150,16 +150,15 @@ func (c *campaign) count(t sim.Trait, failed bool) {
 	c.counts[t] = n
 }
 
-// digest is of what a scenario came to: of the same program and seed always the
-// same, and of another algorithm hardly ever.
+// digest hashes the outcome of a scenario: the same program and seed always give the same digest, and
+// another algorithm hardly ever does.
 func digest(seed uint64, v *sim.Verdict) uint64 {
 	h := fnv.New64a()
 	fmt.Fprintln(h, seed, v.Attempted, v.Admitted, v.Ideal, v.Over, v.Under, v.Asked, v.Reports, v.Steps, len(v.Broken))
 	return h.Sum64()
 }
 
-// showing tells people on a terminal how far the campaign is, every second, and
-// others every half a minute.
+// showing prints how far the campaign is: on a terminal every second, elsewhere every half minute.
 func (c *campaign) showing() (stop func()) {
 	w := c.cmd.ErrOrStderr()
 	if render.OnTerminal(w) {
@@ -187,7 +186,7 @@ func (c *campaign) saying(w io.Writer, every time.Duration, form, last string, s
 	return func() { close(quit); wg.Wait() }
 }
 
-// bar is progress for a terminal.
+// bar is progress with a bar, for a terminal.
 func (c *campaign) bar() string {
 	text := c.progress()
 	c.mu.Lock()
@@ -195,7 +194,7 @@ func (c *campaign) bar() string {
 	return render.BarText(int64(c.played), int64(c.campaign)) + text
 }
 
-// progress is how far it is, and how long the rest may take.
+// progress says how far the campaign is, and how long the rest may take.
 func (c *campaign) progress() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()

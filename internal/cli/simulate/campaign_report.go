@@ -119,8 +119,7 @@ func (c *campaign) writeCounts(out io.Writer) error {
 	return nil
 }
 
-// names are those of a group: properties as they are listed, all of them; numbers
-// by size; others by how many there are.
+// names returns the names of a group: all properties in their order; numbers by size; others by count.
 func (c *campaign) names(group string) (names []string) {
 	if group == inProperties {
 		for _, p := range sim.Properties() {

@@ -38,7 +38,7 @@ func newChart(p render.Palette) chart {
 	return chart{p, []rune(".:#"), '^', 'v', '-', '|'}
 }
 
-// unicodeLocale says whether the first locale that is set is one of UTF-8; where
+// unicodeLocale reports whether the first locale that is set is one of UTF-8; where
 // none is set, terminals are.
 func unicodeLocale() bool {
 	if os.Getenv("TERM") == "dumb" {
@@ -124,7 +124,7 @@ func (c chart) panel(b *strings.Builder, name string, values []float64, most flo
 	}
 }
 
-// cell is one cell of a bar. What is more than nothing is seen.
+// cell returns one cell of a bar. A value above 0 has at least the lowest block.
 func (c chart) cell(v, most float64, row, high int) rune {
 	if v <= 0 || most <= 0 {
 		return ' '
@@ -231,7 +231,7 @@ func nodesText(nodes []int) string {
 	return "nodes " + list
 }
 
-// simRate is a rate in a few characters.
+// simRate formats tokens per second in a few characters.
 func simRate(v float64) string {
 	switch {
 	case v >= 1e6:

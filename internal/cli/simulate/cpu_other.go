@@ -6,6 +6,5 @@ import "time"
 
 var started = time.Now()
 
-// cpuSeconds is the time that has passed: a run is one goroutine that never
-// waits.
+// cpuSeconds returns wall time: a run is one goroutine that never waits.
 func cpuSeconds() float64 { return time.Since(started).Seconds() }

@@ -4,7 +4,7 @@ package simulate
 
 import "syscall"
 
-// cpuSeconds is what this process has used of all processors.
+// cpuSeconds returns the CPU time that this process has used.
 func cpuSeconds() float64 {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {

@@ -103,7 +103,7 @@ func (s *simulator) read(args []string) ([]*scenario.Scenario, error) {
 	return all, nil
 }
 
-// sourceName is what an argument is called in errors; a scenario without a name
+// sourceName returns the name of an argument in errors; a scenario without a name
 // is called after it.
 func sourceName(arg string) string {
 	if name, ok := strings.CutPrefix(arg, examplePrefix); ok {
@@ -175,7 +175,7 @@ func (s *simulator) overrideAlgorithms(sc *scenario.Scenario) error {
 	return nil
 }
 
-// replay is the command that plays a scenario again, but for its seed.
+// replay returns the command line that plays a scenario again, without its seed.
 func (s *simulator) replay(sc *scenario.Scenario, a sim.Algorithm) string {
 	words := []string{"quorate sim", sc.Source}
 	if sc.Of > 1 {

@@ -71,7 +71,7 @@ func (s *simulator) writeLines(rs []*simResult) error {
 	return nil
 }
 
-// simLimit is a limit in a few words.
+// simLimit formats a limit: 1000/s burst 1000, soft.
 func simLimit(l *quota.Limit) string {
 	var parts []string
 	for _, t := range l.Tiers() {
@@ -109,7 +109,7 @@ func (s *simulator) writeText(sc *scenario.Scenario, rs []*simResult) error {
 	return err
 }
 
-// runWorst is the run whose counts are those of the summary.
+// runWorst returns the run whose counts are those of the summary.
 func (r *simResult) runWorst() *scenario.Outcome {
 	for i := range r.runs {
 		if r.runs[i].Seed == r.worst.Seed {
@@ -220,7 +220,7 @@ func (r *simResult) kept() string {
 	return "yes"
 }
 
-// lead is what one reads first: the scenario, what came out, and what was played.
+// lead returns the first lines of a report: the scenario, its outcome, and what was played.
 func (s *simulator) lead(sc *scenario.Scenario, rs []*simResult) string {
 	name := sc.Name
 	if sc.Description != "" {
@@ -259,7 +259,7 @@ func netWords(pct float64) string {
 	}
 }
 
-// again is the command that plays a seed again.
+// again returns the command line that plays a seed again.
 func (r *simResult) again(seed uint64) string { return fmt.Sprintf("%s --seed %d", r.command, seed) }
 
 // writeVerdict says what was not kept, each with the command of its seed, and otherwise how to see the
@@ -276,7 +276,7 @@ func (r *simResult) writeVerdict(b *strings.Builder, p render.Palette) {
 	}
 }
 
-// tally is how many of several scenarios came out as expected.
+// tally returns how many of several scenarios came out as expected.
 func (s *simulator) tally() string {
 	kept, broken, none := 0, 0, 0
 	for _, r := range s.results {

@@ -105,7 +105,7 @@ func writeTable(w io.Writer, rs []*simResult) error {
 	return err
 }
 
-// files are the results of each file, in the order in which they were named.
+// files returns the results of each file, in the order in which they were named.
 func files(rs []*simResult) (out [][]*simResult) {
 	for _, r := range rs {
 		if n := len(out); n > 0 && out[n-1][0].scenario.Source == r.scenario.Source {
@@ -141,13 +141,13 @@ func largestClump(sc *scenario.Scenario) (n int) {
 	return n
 }
 
-// fileWords is what a file is called in the table.
+// fileWords returns the name of a file in the table.
 func fileWords(r *simResult) string {
 	file := r.scenario.Source
 	return strings.TrimSuffix(path.Base(file), path.Ext(file))
 }
 
-// tableRow is one scenario; only the first of a name says what it is.
+// tableRow formats one scenario; only the first of a name has its description.
 func (r *simResult) tableRow(first bool) string {
 	o, what, met := &r.worst, "", "yes"
 	if first {
@@ -165,7 +165,7 @@ func (r *simResult) tableRow(first bool) string {
 		o.ReportsPerNodeSecond, learning, len(r.runs), boundWords(r.aims()), met)
 }
 
-// aims are the targets of a scenario, and what it is held to of measures that have
+// aims returns the targets of a scenario, and what it is held to of measures that have
 // none: because they reach it, or because nothing is aimed at.
 func (r *simResult) aims() []scenario.Bound {
 	list := slices.Clone(r.scenario.Target)
@@ -178,7 +178,7 @@ func (r *simResult) aims() []scenario.Bound {
 	return list
 }
 
-// missed are the aims that a run did not reach, in words, and what must hold at
+// missed returns the aims that a run did not reach, in words, and what must hold at
 // every step and did not.
 func (r *simResult) missed() (list []string) {
 	for _, b := range r.aims() {
@@ -211,7 +211,7 @@ func byFile(b *strings.Builder, rs []*simResult) {
 		render.Plural(len(rs), "scenario"), render.Plural(runs, "run"), met, len(rs)-met, rows.String())
 }
 
-// clumpWords is how many requests come at one moment, in all loads.
+// clumpWords formats how many requests come at one moment, of all loads.
 func clumpWords(sc *scenario.Scenario) string {
 	var list []string
 	for _, l := range sc.Loads {
@@ -222,7 +222,7 @@ func clumpWords(sc *scenario.Scenario) string {
 	return strings.Join(list, ", ")
 }
 
-// boundWords are bounds in a few words.
+// boundWords formats bounds.
 func boundWords(list []scenario.Bound) string {
 	var words []string
 	for _, b := range list {
@@ -235,7 +235,7 @@ func boundWords(list []scenario.Bound) string {
 	return strings.Join(words, "; ")
 }
 
-// measureWords is a measure in a word or two.
+// measureWords returns the words of a measure.
 func measureWords(name string) string {
 	name = strings.TrimPrefix(strings.ReplaceAll(name, "_", " "), "worst ")
 	return strings.NewReplacer("net pct", "net", "excess.", "excess ", "reports per node second", "reports", "learning ms", "learning").Replace(name)

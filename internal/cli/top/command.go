@@ -36,7 +36,7 @@ const (
 	maxEvery = time.Hour
 )
 
-// What a screen has that is printed and not looked at.
+// Size of a screen that is printed once.
 const (
 	stillWidth  = 120
 	stillHeight = 40

@@ -47,7 +47,7 @@ type model struct {
 	still  bool // printed once: no marks, no help
 }
 
-// New returns the screen, which asks as soon as it runs.
+// newModel returns the screen, which asks as soon as it runs.
 func newModel(ask askFunc, opt options) *model {
 	if opt.Every <= 0 {
 		opt.Every = time.Second
@@ -108,7 +108,7 @@ func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	return m, nil
 }
 
-// answered takes an answer, unless it is of an earlier poll.
+// answered shows an answer, unless it is of an earlier poll.
 func (m *model) answered(a answer) tea.Cmd {
 	if a.poll != m.poll {
 		return nil
@@ -121,8 +121,8 @@ func (m *model) answered(a answer) tea.Cmd {
 	return tea.Tick(m.opt.Every, func(time.Time) tea.Msg { return tick(poll) })
 }
 
-// since returns the last answer that covers no fewer ranges than a new one, or nil: what a node has counted that did not
-// answer before is what was asked for in all its life.
+// since returns the last answer that covers no fewer ranges than a new one, or nil: a node that did not answer before
+// reports all that it counted since it started.
 func (m *model) since(next *quoratev1.TopRatesResponse) *quoratev1.TopRatesResponse {
 	for _, had := range []*quoratev1.TopRatesResponse{m.rates, m.before} {
 		if had != nil && had.RangesCovered >= next.GetRangesCovered() {

@@ -11,7 +11,7 @@ import (
 // maxPrefix bounds what can be typed, as the API does.
 const maxPrefix = 255
 
-// press does what a key says.
+// press handles a key.
 func (m *model) press(k tea.KeyPressMsg) tea.Cmd {
 	key := k.String()
 	switch {
@@ -61,7 +61,7 @@ func (m *model) press(k tea.KeyPressMsg) tea.Cmd {
 	return nil
 }
 
-// type_ edits the prefix.
+// type_ handles a key while the prefix is typed.
 func (m *model) type_(key, text string) tea.Cmd {
 	switch {
 	case key == "enter":
@@ -97,7 +97,7 @@ func (m *model) back() tea.Cmd {
 	return m.anew()
 }
 
-// anew asks for another screen.
+// anew resets the screen and fetches it.
 func (m *model) anew() tea.Cmd {
 	m.cursor, m.from, m.prefix, m.rates, m.before, m.paused = 0, 0, "", nil, nil, false
 	return m.fetch()

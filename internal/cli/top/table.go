@@ -80,7 +80,7 @@ func (m *model) table() table {
 // keyNeedlessColumn is where a table of keys says what was refused without need, if anything was.
 const keyNeedlessColumn = 8
 
-// needlessCell is what was refused without need: one figure, or two bounds.
+// needlessCell formats needless refusals: one figure, or two bounds.
 func needlessCell(least, most float64) string {
 	if most <= least {
 		return number(least)
@@ -100,7 +100,7 @@ func keyRow(k *quoratev1.KeyRate) row {
 	}
 }
 
-// limits are the limits with what they gained since the answer before.
+// limits returns the table of limits, with their rates since the answer before.
 func (m *model) limits() table {
 	t := table{columns: limitColumns, sorted: m.column}
 	before := map[string]*quoratev1.LimitError{}

@@ -19,7 +19,7 @@ func (m *model) View() tea.View {
 	return v
 }
 
-const around = 4 // lines that are no rows: two above, the titles, one below
+const around = 4 // lines beside the rows: two above, the titles, one below
 
 // visibleRows returns how many rows fit.
 func (m *model) visibleRows() int { return max(1, m.height-around) }
@@ -105,7 +105,7 @@ func (m *model) whatLine() string {
 	return what
 }
 
-// unenforced says of the limit whose keys are shown that what they are not admitted passes.
+// unenforced says that the limit whose keys are shown lets pass what it refuses.
 func (m *model) unenforced() string {
 	for _, l := range m.rates.GetLimits() {
 		if l.Namespace+"/"+l.Limit != m.limit {
