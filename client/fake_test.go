@@ -234,7 +234,7 @@ func (s *fakeStream) serve() {
 // take handles one message, a one-way delay after it was sent; the answers take
 // another.
 func (s *fakeStream) take(m *quoratev1.AttachRequest) bool {
-	time.Sleep(s.n.cluster.delay)
+	time.Sleep(s.n.cluster.delay) // of a bubble
 	s.n.mu.Lock()
 	out := s.n.answer(s, m)
 	s.n.mu.Unlock()

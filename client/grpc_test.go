@@ -77,7 +77,7 @@ func TestOverGRPC(t *testing.T) {
 		if b.Allow() {
 			admitted++
 		}
-		time.Sleep(100 * time.Microsecond)
+		time.Sleep(100 * time.Microsecond) // the rate of a caller
 	}
 	res, err := c.Allow(t.Context(), "web", "far", "k", 1)
 	if err != nil || !res.Allowed || res.Mode != ModeRemote || node.calls.Load() != 1 {

@@ -250,9 +250,9 @@ func exactOverBrokenStreams(t *testing.T, seed uint64) {
 	for range 8 {
 		n := cl.node([]string{"a", "b", "c"}[rnd.IntN(3)])
 		n.set(false)
-		time.Sleep(time.Duration(rnd.IntN(700)) * time.Millisecond)
+		time.Sleep(time.Duration(rnd.IntN(700)) * time.Millisecond) // down for a while of the bubble
 		n.set(true)
-		time.Sleep(time.Duration(rnd.IntN(900)) * time.Millisecond)
+		time.Sleep(time.Duration(rnd.IntN(900)) * time.Millisecond) // and up for a while
 	}
 	close(stop)
 	work.Wait()

@@ -178,7 +178,7 @@ func TestAccountsEnd(t *testing.T) {
 		_, err := n.ApplyOps(ctx, "me", "", 0, []account.Op{deposit(id, 1)})
 		done <- err
 	}()
-	time.Sleep(50 * time.Millisecond)
+	time.Sleep(50 * time.Millisecond) // for the call to be under way; it cannot be seen
 	c.kill("n1")
 	select {
 	case err := <-done:

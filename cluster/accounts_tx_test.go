@@ -214,7 +214,7 @@ func TestAccountsOnceThroughElections(t *testing.T) {
 	}
 	const requests = 60
 	var wg sync.WaitGroup
-	var repeated atomic.Int64
+	var answered, repeated atomic.Int64
 	for i := range requests {
 		ops := []account.Op{deposit(id, 1)}
 		if i%6 == 0 { // all of them want the same two accounts, so they take turns
@@ -222,13 +222,14 @@ func TestAccountsOnceThroughElections(t *testing.T) {
 		}
 		for _, n := range through {
 			wg.Go(func() {
-				time.Sleep(time.Duration(i) * 25 * time.Millisecond)
+				time.Sleep(time.Duration(i) * 25 * time.Millisecond) // requests come before, in and after the election
 				for try, end := 0, time.Now().Add(2*patience); time.Now().Before(end); try++ {
 					out, err := n.ApplyOps(t.Context(), "me", fmt.Sprint("r", i), 0, ops)
 					if err == nil && (out.Code == account.Done || out.Code == account.Repeated) {
 						if out.Code == account.Repeated {
 							repeated.Add(1)
 						}
+						answered.Add(1)
 						return
 					}
 					if err == nil && out.Code != account.Held {
@@ -240,7 +241,12 @@ func TestAccountsOnceThroughElections(t *testing.T) {
 			})
 		}
 	}
-	time.Sleep(500 * time.Millisecond) // some are answered before the kill
+	c.eventually(patience, "some are answered before the kill", func() error {
+		if n := answered.Load(); n < requests/3 {
+			return fmt.Errorf("%d", n)
+		}
+		return nil
+	})
 	c.kill(leader)
 	wg.Wait()
 	if got := fmt.Sprint(balances(t, through[0], false, id, far)); got != fmt.Sprintf("[%d %d]", requests, requests/6) {

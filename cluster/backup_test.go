@@ -189,7 +189,7 @@ func TestRestore(t *testing.T) {
 	}
 	mustApply(t, n, "first", ops...)
 	for _, n := range c.running() {
-		n.backups.SlowDown(func(uint32) { time.Sleep(rand.N(30 * time.Millisecond)) })
+		n.backups.SlowDown(func(uint32) { time.Sleep(rand.N(30 * time.Millisecond)) }) // parts are kept at different moments
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
@@ -200,7 +200,7 @@ func TestRestore(t *testing.T) {
 			}
 		})
 	}
-	time.Sleep(200 * time.Millisecond)
+	time.Sleep(200 * time.Millisecond) // load before the backup
 	path := filepath.Join(t.TempDir(), "backup")
 	data := backupOf(t, n)
 	cancel()

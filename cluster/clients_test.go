@@ -110,7 +110,7 @@ func (p *process) send(ctx context.Context, at *attached) {
 			at.session.Report(&r)
 		}
 		p.mu.Unlock()
-		time.Sleep(2 * time.Millisecond)
+		time.Sleep(2 * time.Millisecond) // it reports as often
 	}
 }
 
@@ -243,7 +243,7 @@ func TestClients(t *testing.T) {
 			p.await("limits", func(m *quoratev1.AttachResponse) bool { return len(m.GetLimits().GetLimits()) == 2 })
 			for range 5 {
 				total += p.use(k, 20)
-				time.Sleep(5 * time.Millisecond)
+				time.Sleep(5 * time.Millisecond) // reports in between
 			}
 		}
 		c.admits(k, total)

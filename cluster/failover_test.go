@@ -84,7 +84,7 @@ func TestKill(t *testing.T) {
 			}
 		})
 	}
-	time.Sleep(300 * time.Millisecond)
+	time.Sleep(300 * time.Millisecond) // load before the kill
 	began := time.Now()
 	c.kill(victim)
 	c.eventually(5*time.Second, "the survivors lead all ranges", func() error {
@@ -120,7 +120,7 @@ func TestKill(t *testing.T) {
 			c.stillUsedUp(n, k, "after the failover")
 		}
 	}
-	time.Sleep(500 * time.Millisecond)
+	time.Sleep(500 * time.Millisecond) // time in which a leader that has forgotten would grant
 	for _, n := range c.running() {
 		for _, k := range keys {
 			c.stillUsedUp(n, k, "half a second later")
@@ -253,7 +253,7 @@ func TestRestartAll(t *testing.T) {
 					// better: the leader books it as debt.
 					c.running()[0].Check(k, 1)
 					c.awaitRemaining(k, 0)
-					time.Sleep(50 * time.Millisecond)
+					time.Sleep(50 * time.Millisecond) // the answer to the report; a check in vain would report again
 				}
 				for i, n := range c.running() {
 					if i > 0 && k.Limit != "hard" {
@@ -286,12 +286,12 @@ func TestCloseIsSafe(t *testing.T) {
 				n.Check(key("test", "a", strconv.Itoa(i%1000)), 1)
 				if i%100 == 0 {
 					n.Status()
-					time.Sleep(time.Millisecond)
+					time.Sleep(time.Millisecond) // leaves the machine to the nodes
 				}
 			}
 		})
 	}
-	time.Sleep(200 * time.Millisecond)
+	time.Sleep(200 * time.Millisecond) // load before the end
 	ended, cancel := context.WithCancel(context.Background())
 	cancel()
 	for _, n := range c.running() {

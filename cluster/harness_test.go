@@ -336,7 +336,7 @@ func use(t testing.TB, n *Node, k quota.Key, tokens int) {
 	for i := range tokens {
 		d := n.Check(k, 1)
 		for end := time.Now().Add(patience); !d.Allowed && time.Now().Before(end); d = n.Check(k, 1) {
-			time.Sleep(300 * time.Millisecond)
+			time.Sleep(300 * time.Millisecond) // a turn of reports
 		}
 		if !d.Allowed {
 			t.Fatalf("check %d of %v on %s: refused: %v", i, k, n.cfg.Self, d.Why)

@@ -29,7 +29,7 @@ func (h *historyLoad) ask(c *trio, l quota.LimitName, each int) {
 				h.admitted += quota.Token
 			}
 		}
-		time.Sleep(2 * time.Millisecond)
+		time.Sleep(2 * time.Millisecond) // the load's rate
 	}
 }
 

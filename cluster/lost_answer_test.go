@@ -75,7 +75,7 @@ func TestResetIsMadeOnce(t *testing.T) {
 	}
 	for range 2 { // twice: what is right too early may become wrong
 		c.awaitRemaining(k, 8)
-		time.Sleep(3 * n2.cfg.Sync)
+		time.Sleep(3 * n2.cfg.Sync) // no condition: a change for the worse is not to come
 	}
 	res := n1.ranges.Counters(&peerv1.CallKeys{
 		Reset_: true, RequestId: make([]byte, len(replica.ResetID{})), Repeated: true,

@@ -66,7 +66,7 @@ func TestGlobalLimit(t *testing.T) {
 						if n.Check(k, 1).Allowed {
 							admitted.Add(1)
 						}
-						time.Sleep(3 * time.Millisecond)
+						time.Sleep(3 * time.Millisecond) // the load's rate
 					}
 				})
 			}

@@ -308,6 +308,6 @@ func TestAcquire(t *testing.T) {
 		if _, ok := c.reserve(nodes[0], 0, 1, k); ok {
 			t.Fatal("a fourth of 3 in flight, after a holder's death")
 		}
-		time.Sleep(20 * time.Millisecond)
+		time.Sleep(20 * time.Millisecond) // asks all along
 	}
 }

@@ -126,7 +126,7 @@ func TestReadyThroughHandovers(t *testing.T) {
 		if led(st) != nil {
 			without++
 		}
-		time.Sleep(100 * time.Microsecond)
+		time.Sleep(100 * time.Microsecond) // how often it looks
 	}
 	stop()
 	if times := <-moved; times < 10 || without == 0 {

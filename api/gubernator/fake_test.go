@@ -68,7 +68,7 @@ func (n *soleNode) Decide(reqs []quota.Request, out []quota.Decision) bool {
 		n.busy++
 		n.most = max(n.most, n.busy)
 		n.mu.Unlock()
-		time.Sleep(n.takes)
+		time.Sleep(n.takes) // of a bubble
 		n.mu.Lock()
 		n.busy--
 	}

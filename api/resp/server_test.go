@@ -89,7 +89,7 @@ func TestSlow(t *testing.T) {
 				if _, err := c.Write([]byte{b}); err != nil {
 					return
 				}
-				time.Sleep(3 * time.Second)
+				time.Sleep(3 * time.Second) // of the bubble
 			}
 		}, commandTime},
 		{"does not read", func(c net.Conn) { _, _ = io.WriteString(c, strings.Repeat("PING\r\n", 9999)) }, writeTime},

@@ -26,7 +26,7 @@ type crowd struct {
 }
 
 func newCrowd(t *testing.T, ranges int) *crowd {
-	const hop, disk = 200 * time.Microsecond, 2 * time.Millisecond
+	const hop, disk = 200 * time.Microsecond, 2 * time.Millisecond // of a bubble
 	c := &crowd{world: newWorldOf(t, ranges), ops: in(ranges)}
 	c.nodes = append(c.nodes, c.Service)
 	for i := range 2 {

@@ -29,7 +29,7 @@ func TestCloseDuringTrouble(t *testing.T) {
 	}
 	for g := range 3 {
 		wg.Go(func() {
-			time.Sleep(time.Duration(g) * 20 * time.Millisecond)
+			time.Sleep(time.Duration(g) * 20 * time.Millisecond) // one after the other
 			if err := m.host.DropGroup(uint32(g)); err != nil {
 				t.Error(err)
 			}

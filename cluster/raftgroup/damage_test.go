@@ -48,11 +48,10 @@ func reopenAlone(t *testing.T, m *member) (*machine, error) {
 	if err == nil {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
-		for ctx.Err() == nil {
+		for ; ctx.Err() == nil; time.Sleep(time.Millisecond) {
 			if _, _, serving := g.Leader(); serving {
 				break
 			}
-			time.Sleep(time.Millisecond)
 		}
 	}
 	if err := h.Kill(); err != nil {

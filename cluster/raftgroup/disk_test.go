@@ -45,7 +45,7 @@ type fullLog struct {
 func (l fullLog) StoreLog(e *raft.Log) error { return l.StoreLogs([]*raft.Log{e}) }
 
 func (l fullLog) StoreLogs(e []*raft.Log) error {
-	time.Sleep(time.Duration(l.disk.delay.Load()))
+	time.Sleep(time.Duration(l.disk.delay.Load())) // what the disk takes
 	err := l.disk.err()
 	if err == nil || l.disk.torn.Load() {
 		return errors.Join(err, l.LogStore.StoreLogs(e))

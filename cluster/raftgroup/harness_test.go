@@ -436,11 +436,10 @@ const slow = 30 * time.Second
 func (c *cluster) eventually(d time.Duration, what string, ok func() bool) time.Duration {
 	c.t.Helper()
 	start := time.Now()
-	for time.Since(start) < max(d, patience) {
+	for ; time.Since(start) < max(d, patience); time.Sleep(2 * time.Millisecond) {
 		if ok() {
 			return time.Since(start)
 		}
-		time.Sleep(2 * time.Millisecond)
 	}
 	for g := range c.groups {
 		for _, m := range c.members {

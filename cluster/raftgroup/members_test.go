@@ -92,7 +92,7 @@ func TestGrowAndShrink(t *testing.T) {
 					}
 				}
 			}
-			time.Sleep(time.Millisecond)
+			time.Sleep(time.Millisecond) // the load's rate
 		}
 	}()
 	for n := 1; n < 5; n++ {
@@ -219,7 +219,7 @@ func TestRemovedReplicaIsQuiet(t *testing.T) {
 	end := time.Now().Add(leader.host.cfg.Timing.Heartbeat * 5 / 2) // two of its timeouts
 	for time.Now().Before(end) {
 		c.apply(0, 1)
-		time.Sleep(20 * time.Millisecond)
+		time.Sleep(20 * time.Millisecond) // the load's rate
 	}
 	if _, now, serving := leader.groups[0].Leader(); !serving || now != term {
 		t.Errorf("the removed replica moved the leader: term %d -> %d", term, now)

@@ -69,7 +69,7 @@ func TestLostAppendsAreSentAgain(t *testing.T) {
 		return transport.Fault{Drop: to == "n2" && lane == peerv1.Lane_LANE_DATA}
 	})
 	c.apply(0, 50)
-	time.Sleep(100 * time.Millisecond)
+	time.Sleep(100 * time.Millisecond) // time in which they would have come
 	if got := c.members[2].machines[0].get().Count; got > 50 {
 		t.Fatalf("the fault does not work: %d entries", got)
 	}

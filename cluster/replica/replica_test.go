@@ -18,7 +18,7 @@ func TestLimitsChangeWhileLeading(t *testing.T) {
 		r.Lead(2)
 		close(led)
 	}()
-	time.Sleep(50 * time.Millisecond)
+	time.Sleep(50 * time.Millisecond) // for it to wait there: who waits for a lock cannot be seen
 	l := limit("a", 10, quota.Soft)
 	n.setLimits(t, l)
 	r.Machine.levels.mu.Unlock()

@@ -95,13 +95,14 @@ func TestGarbageIsClosed(t *testing.T) {
 
 func TestRefusalIsLoggedOnce(t *testing.T) {
 	var log lockedBuffer
-	lb := listen(t, "127.0.0.1:0")
+	lb := &countingListener{Listener: listen(t, "127.0.0.1:0")}
 	start(t, lb, "b", nil, nil) // b does not know a
 	a := start(t, listen(t, "127.0.0.1:0"), "a", map[quota.NodeID]string{"b": lb.Addr().String()},
 		func(c *Config) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
 	logged := func() int { return strings.Count(log.String(), "does not know a node") }
 	eventually(t, "each lane has logged it", func() bool { return logged() >= 2 })
-	time.Sleep(300 * time.Millisecond) // more refused dials
+	first := lb.conns.Load()
+	eventually(t, "each lane has dialed again", func() bool { return lb.conns.Load() >= first+2 })
 	if n := logged(); n != 2 {
 		t.Fatalf("logged %d times:\n%s", n, log.String())
 	}

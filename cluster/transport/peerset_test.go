@@ -101,7 +101,7 @@ func TestRemovalEndsWaiting(t *testing.T) {
 	a := start(t, listen(t, "127.0.0.1:0"), "a", map[quota.NodeID]string{"b": deaf(t)}, nil)
 	waited := make(chan error, 1)
 	go func() { waited <- a.WaitConnected(context.Background(), "b") }()
-	time.Sleep(10 * time.Millisecond)
+	time.Sleep(10 * time.Millisecond) // for it to wait: that cannot be seen
 	setPeers(t, a, nil)
 	if err := <-waited; !errors.Is(err, ErrUnreachable) {
 		t.Fatal(err)
@@ -121,8 +121,16 @@ func deaf(t *testing.T) string {
 // connections that stand are left alone.
 func TestMovedPeer(t *testing.T) {
 	lb := listen(t, "127.0.0.1:0")
-	a := start(t, listen(t, "127.0.0.1:0"), "a", map[quota.NodeID]string{"b": deaf(t)}, nil)
-	time.Sleep(20 * time.Millisecond) // both links wait for an answer, for seconds
+	silent := listen(t, "127.0.0.1:0")
+	defer silent.Close()
+	a := start(t, listen(t, "127.0.0.1:0"), "a", map[quota.NodeID]string{"b": silent.Addr().String()}, nil)
+	for range 2 { // both links wait for an answer, for seconds
+		conn, err := silent.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+	}
 	b := start(t, lb, "b", map[quota.NodeID]string{"a": "127.0.0.1:1"}, nil)
 	moved := time.Now()
 	setPeers(t, a, bookOf(b))

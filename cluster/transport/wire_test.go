@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -53,6 +54,20 @@ func listen(t *testing.T, addr string) net.Listener {
 		return err == nil
 	})
 	return l
+}
+
+// countingListener counts the connections that come.
+type countingListener struct {
+	net.Listener
+	conns atomic.Int64
+}
+
+func (l *countingListener) Accept() (net.Conn, error) {
+	conn, err := l.Listener.Accept()
+	if err == nil {
+		l.conns.Add(1)
+	}
+	return conn, err
 }
 
 // start makes a node; edit may change its configuration.

@@ -39,14 +39,13 @@ func serveAt(t *testing.T, addr string) (*grpc.Server, string) {
 	t.Helper()
 	var l net.Listener
 	var err error
-	for range 50 { // the port may still be in use just after a server stopped
+	for end := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) { // the port may still be in use just after a server stopped
 		if l, err = net.Listen("tcp", addr); err == nil {
 			break
 		}
-		time.Sleep(20 * time.Millisecond)
-	}
-	if err != nil {
-		t.Fatal(err)
+		if time.Now().After(end) {
+			t.Fatal(err)
+		}
 	}
 	srv := api.NewGRPC(newFakeCluster(), api.Options{})
 	go srv.Serve(l) // ends with Stop
