@@ -74,6 +74,6 @@ func (n accountsNode) Policies(ctx context.Context, refs []account.PolicyRef) ([
 	return n.Resolve(ctx, refs)
 }
 
-func (n accountsNode) Now() quota.Time { return n.clock.now() }
+func (n accountsNode) Now() quota.Time { return n.clock.Now() }
 
-func (n accountsNode) ClockAgreed() bool { return n.clockAgreed() }
+func (n accountsNode) ClockAgreed() bool { return n.clock.Agreed() }

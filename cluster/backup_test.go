@@ -77,7 +77,7 @@ func TestBackupBank(t *testing.T) {
 		}
 		settle(stores)
 		got := func(id account.ID) int64 {
-			return stores[accounts.RangeOf(id, ranges)].View().Get(c.nodes["n1"].clock.now(), id).Balance
+			return stores[accounts.RangeOf(id, ranges)].View().Get(c.nodes["n1"].clock.Now(), id).Balance
 		}
 		sum := int64(0)
 		for _, id := range ids {

@@ -52,7 +52,7 @@ func (n *Node) beacon() *peerv1.Beacon {
 	b.MembersRevision = n.meta.Members.Load().Revision()
 	clients, _ := n.clients.Count()
 	b.Clients = uint32(clients)
-	b.LimitsVersion, b.WallUnixNanos = n.Limits().Version, n.clock.wall().UnixNano()
+	b.LimitsVersion, b.WallUnixNanos = n.Limits().Version, n.clock.Wall().UnixNano()
 	// After asking who serves: a leader's limits are complete. While its own table is still to take
 	// them over it is no leader to anybody who asks for the newest.
 	if b.Meta && b.LimitsVersion < n.meta.Current().Version {
@@ -101,7 +101,7 @@ func (n *Node) onBeacon(from quota.NodeID, b *peerv1.Beacon) {
 	if b.Meta {
 		n.routes.setMeta(from, quota.Term(b.MetaTerm), b.LimitsVersion, b.MembersRevision)
 	}
-	n.wallOf(from, b.WallUnixNanos)
+	n.clock.Peer(from, quota.Time(b.WallUnixNanos), n.routes.trip(from))
 	n.routes.peer(from, func(p *peer) {
 		p.version, p.policies, p.security = b.LimitsVersion, b.PoliciesRevision, b.SecurityRevision
 		p.members, p.clients = b.MembersRevision, b.Clients
@@ -111,7 +111,7 @@ func (n *Node) onBeacon(from quota.NodeID, b *peerv1.Beacon) {
 // leadersLost tells the aggregator which ranges have lost their leaders.
 func (n *Node) leadersLost(lost []quota.RangeID) {
 	for _, r := range lost {
-		n.agg.LeaderLost(n.clock.now(), r)
+		n.agg.LeaderLost(n.clock.Now(), r)
 	}
 }
 

@@ -90,12 +90,12 @@ func (n *Node) call(ctx context.Context, to quota.NodeID, c *peerv1.Call) (_ *pe
 	defer func() { span.End(err) }()
 	ctx, cancel := context.WithTimeout(ctx, peercall.Limit)
 	defer cancel()
-	start := n.clock.now()
+	start := n.clock.Now()
 	f, err := n.net.Call(ctx, to, peerv1.Lane_LANE_DATA, &peerv1.Frame{Body: &peerv1.Frame_Call{Call: c}})
 	if err != nil {
 		return nil, err
 	}
-	took := n.clock.now().Sub(start)
+	took := n.clock.Now().Sub(start)
 	n.routes.peer(to, func(p *peer) { p.took(took) })
 	return f.GetCall(), nil
 }

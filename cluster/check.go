@@ -20,7 +20,7 @@ import (
 // come are to be reserved (max_debt), it asks the leader, at most
 // Config.AskWait.
 func (n *Node) Check(k quota.Key, cost int64) quota.Decision {
-	d, need, simple := n.agg.TrySimple(n.clock.now, k.LimitName, k.Key, cost)
+	d, need, simple := n.agg.TrySimple(n.clock.Now, k.LimitName, k.Key, cost)
 	if n.agg.Urgent() {
 		n.poke()
 	}
@@ -98,7 +98,7 @@ func (n *Node) decideIn(unasked *sync.Map, reqs []quota.Request, out []quota.Dec
 
 func (n *Node) decide(c *aggregator.Call, unasked *sync.Map) bool {
 	clear(c.Out)
-	ok := n.agg.Decide(n.clock.now, c)
+	ok := n.agg.Decide(n.clock.Now, c)
 	if n.agg.Urgent() {
 		n.poke()
 	}
@@ -111,20 +111,20 @@ func (n *Node) decide(c *aggregator.Call, unasked *sync.Map) bool {
 
 // pursue gets what the call needs until it is decided.
 func (n *Node) pursue(c *aggregator.Call, unasked *sync.Map) (ok bool) {
-	deadline := n.clock.now().Add(n.cfg.GrantWait)
+	deadline := n.clock.Now().Add(n.cfg.GrantWait)
 	for c.Need != aggregator.Nothing {
 		if c.Need == aggregator.Leader {
 			if a, err := n.askUnless(unasked, c.Ask); err == nil {
 				c.Answer(a)
 			} else {
 				if errors.Is(err, errAskLost) {
-					n.agg.Abandon(n.clock.now, c.Ask)
+					n.agg.Abandon(n.clock.Now, c.Ask)
 					n.poke()
 				}
 				c.Alone = true
 				n.stats.unasked.Inc()
 			}
-			ok = n.agg.Decide(n.clock.now, c)
+			ok = n.agg.Decide(n.clock.Now, c)
 			continue
 		}
 		ok = n.awaitGrant(c, deadline)
@@ -135,16 +135,16 @@ func (n *Node) pursue(c *aggregator.Call, unasked *sync.Map) (ok bool) {
 // awaitGrant decides again after the next grant of the key, or finally when the
 // wait is over.
 func (n *Node) awaitGrant(c *aggregator.Call, deadline quota.Time) bool {
-	left := deadline.Sub(n.clock.now())
+	left := deadline.Sub(n.clock.Now())
 	w, waits := n.wait.Add(c.Key)
 	if !waits || left == 0 {
 		n.stats.waitTimeouts.Inc()
 		c.Final = true
-		return n.agg.Decide(n.clock.now, c)
+		return n.agg.Decide(n.clock.Now, c)
 	}
 	k := c.Key
 	// The grant may have come before the wait began.
-	if ok := n.agg.Decide(n.clock.now, c); c.Need != aggregator.Grant || c.Key != k {
+	if ok := n.agg.Decide(n.clock.Now, c); c.Need != aggregator.Grant || c.Key != k {
 		n.wait.Remove(k, w)
 		return ok
 	}
@@ -160,7 +160,7 @@ func (n *Node) awaitGrant(c *aggregator.Call, deadline quota.Time) bool {
 		n.wait.Remove(k, w)
 		c.Final = true
 	}
-	return n.agg.Decide(n.clock.now, c)
+	return n.agg.Decide(n.clock.Now, c)
 }
 
 // Refund gives back tokens that a request took and did not use. Limit is nil in
@@ -170,7 +170,7 @@ func (n *Node) Refund(k quota.Key, cost int64) quota.Decision {
 	if d, ok := n.refundAtLeader(k, cost); ok {
 		return d
 	}
-	d := n.agg.Refund(n.clock.now, k.LimitName, k.Key, cost)
+	d := n.agg.Refund(n.clock.Now, k.LimitName, k.Key, cost)
 	n.poke()
 	return d
 }
@@ -188,7 +188,7 @@ func (n *Node) refundAtLeader(k quota.Key, cost int64) (quota.Decision, bool) {
 	c.reqs[0] = quota.Request{Key: k} // a question what remains, which carries the refund
 	clear(c.out[:])
 	c.Reset(c.reqs[:], c.out[:])
-	n.agg.Decide(n.clock.now, &c.Call)
+	n.agg.Decide(n.clock.Now, &c.Call)
 	if c.Need != aggregator.Leader {
 		return quota.Decision{}, false
 	}
@@ -197,7 +197,7 @@ func (n *Node) refundAtLeader(k quota.Key, cost int64) (quota.Decision, bool) {
 	a, err := n.ask(q)
 	switch {
 	case errors.Is(err, errAskLost): // it may have been booked: it is taken back, and booked here
-		if !n.agg.Abandon(n.clock.now, q) {
+		if !n.agg.Abandon(n.clock.Now, q) {
 			return quota.Decision{Limit: l, Why: quota.WhyUnknown}, true
 		}
 		return quota.Decision{}, false
@@ -205,14 +205,14 @@ func (n *Node) refundAtLeader(k quota.Key, cost int64) (quota.Decision, bool) {
 		return quota.Decision{}, false
 	}
 	c.Answer(a)
-	n.agg.Decide(n.clock.now, &c.Call)
+	n.agg.Decide(n.clock.Now, &c.Call)
 	return c.out[0], true
 }
 
 // Charge books what has been used already, however little is left, down to
 // quota.Limit.OwedUnits below zero. It returns how many tokens were booked.
 func (n *Node) Charge(k quota.Key, used int64) (int64, quota.Decision) {
-	booked, d := n.agg.Charge(n.clock.now, k.LimitName, k.Key, used)
+	booked, d := n.agg.Charge(n.clock.Now, k.LimitName, k.Key, used)
 	n.poke()
 	return booked, d
 }

@@ -31,7 +31,7 @@ func (n *Node) ReleaseClients() { n.clients.Release() }
 type clientsNode struct{ *Node }
 
 // Now implements clients.Node, as do the methods below.
-func (n clientsNode) Now() quota.Time { return n.clock.now() }
+func (n clientsNode) Now() quota.Time { return n.clock.Now() }
 
 func (n clientsNode) Sync() time.Duration { return n.sync() }
 

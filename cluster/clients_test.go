@@ -293,7 +293,7 @@ func TestClients(t *testing.T) {
 			e := &p.unheard[0].Report.Entries[i]
 			e.Unreported = e.Used + e.Overdrawn
 		}
-		n1.clients.Sweep(n1.clock.now().Add(90 * time.Second)) // which forgets the attachment, and not yet what was booked of it
+		n1.clients.Sweep(n1.clock.Now().Add(90 * time.Second)) // which forgets the attachment, and not yet what was booked of it
 		if err := p.attach(n1); err != nil {
 			t.Fatal(err)
 		}

@@ -7,66 +7,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quorate/quorate/cluster/clock"
 	"github.com/quorate/quorate/internal/account"
-	"github.com/quorate/quorate/internal/elapsed"
 	"github.com/quorate/quorate/internal/quota"
 	"github.com/quorate/quorate/internal/testspeed"
 )
-
-// TestClockFollowsTheWall: a wall clock that was set, or that runs unevenly, is
-// followed without ever running back or jumping.
-func TestClockFollowsTheWall(t *testing.T) {
-	for name, tc := range map[string]struct {
-		wall   func(mono time.Duration) time.Duration // how far the wall clock is ahead
-		within time.Duration                          // at the end
-	}{
-		"right":                    {func(time.Duration) time.Duration { return 0 }, 0},
-		"drifts by 100 ppm":        {func(m time.Duration) time.Duration { return m / 10_000 }, 200 * time.Microsecond},
-		"was set ahead":            {func(time.Duration) time.Duration { return time.Second }, time.Microsecond},
-		"was set back":             {func(time.Duration) time.Duration { return -time.Second }, time.Microsecond},
-		"was set ahead by an hour": {func(time.Duration) time.Duration { return time.Hour }, time.Hour - 4*time.Second},
-	} {
-		const start = quota.Time(1_700_000_000_000_000_000)
-		s := &segment{at: start}
-		last := start
-		for mono := time.Duration(0); mono < 1000*time.Second; mono += 100 * time.Millisecond {
-			now := s.now(mono)
-			step := now.Sub(last)
-			if mono > 0 && (step < 99*time.Millisecond || step > 101*time.Millisecond) {
-				t.Fatalf("%s: after %v the clock moved by %v in 100ms", name, mono, step)
-			}
-			last = now
-			if mono%time.Second == 0 {
-				s = s.towards(mono, start.Add(mono+tc.wall(mono)))
-			}
-		}
-		off := time.Duration(start.Add(999*time.Second+900*time.Millisecond+tc.wall(999*time.Second)) - last)
-		if off < 0 {
-			off = -off
-		}
-		if off > tc.within {
-			t.Errorf("%s: %v off at the end; want at most %v", name, off, tc.within)
-		}
-	}
-}
-
-// TestClockInSuspend: the clock leaps by the time in which the machine was suspended, and the wall clock
-// has no say in that.
-func TestClockInSuspend(t *testing.T) {
-	wall, mono, boot := 1000*time.Hour, time.Duration(0), 7*time.Hour
-	var c clock
-	c.init(func() time.Time { return time.Unix(0, int64(wall)) }, elapsed.Of(time.Time{},
-		func() (int64, time.Duration) { return int64(wall), mono }, func() (time.Duration, bool) { return boot, true }))
-	began := c.now()
-	wall, boot = wall+5*time.Second, boot+5*time.Second
-	if got := c.now().Sub(began); got != 5*time.Second || c.mono() != 5*time.Second {
-		t.Errorf("after 5 s in suspend the clock has moved by %v, and %v have passed", got, c.mono())
-	}
-	wall += time.Hour
-	if got := c.now().Sub(began); got != 5*time.Second {
-		t.Errorf("when the wall clock was set ahead the clock had moved by %v", got)
-	}
-}
 
 // TestClockOfOneAhead: a node whose wall clock is hours ahead of the others' goes by theirs from its start,
 // says so, and moves no log ahead: what is repeated is not applied again, and refills go on.
@@ -83,7 +28,7 @@ func TestClockOfOneAhead(t *testing.T) {
 			c.start("n1", nil)
 			c.awaitReady(patience)
 			n := c.nodes["n1"]
-			if off := time.Duration(n.clock.now() - quota.Time(time.Now().UnixNano())); off.Abs() > time.Second {
+			if off := time.Duration(n.clock.Now() - quota.Time(time.Now().UnixNano())); off.Abs() > time.Second {
 				t.Errorf("its clock is %v ahead; want that of the others", off)
 			}
 			l := limit("a", 10, quota.Hard)
@@ -111,7 +56,7 @@ func TestClockOfOneAhead(t *testing.T) {
 			})
 			c.eventually(patience, "the others see it", func() error {
 				for _, other := range []quota.NodeID{"n2", "n3"} {
-					if faults := c.nodes[other].clockFaults(); len(faults) > 0 {
+					if faults := c.nodes[other].clock.Faults(); len(faults) > 0 {
 						return fmt.Errorf("%s says of itself %q", other, faults)
 					}
 					if d := find(c.nodes[other].Status(), "n1").ClockOffset.AsDuration(); (d - ahead).Abs() > time.Second {
@@ -231,7 +176,7 @@ func TestClockSteps(t *testing.T) {
 	mustApply(t, n, "a request", deposit(id, 5))
 	for _, by := range []time.Duration{3 * time.Hour, -3 * time.Hour, 0} {
 		step.Store(int64(by))
-		if n.clockOff() { // at once: what peers said last is compared with how long ago that was
+		if n.clock.TooFarOff() { // at once: what peers said last is compared with how long ago that was
 			t.Errorf("a clock that steps to %v: the node is to lead nothing", by)
 		}
 		repeated := func() {
@@ -254,10 +199,10 @@ func TestClockSteps(t *testing.T) {
 			return nil
 		})
 		repeated()
-		if off := time.Duration(n.clock.now() - quota.Time(time.Now().UnixNano())); off.Abs() > clockBound {
+		if off := time.Duration(n.clock.Now() - quota.Time(time.Now().UnixNano())); off.Abs() > clock.Bound {
 			t.Errorf("a clock that steps to %v: the node's is %v ahead", by, off)
 		}
-		if n.clockOff() {
+		if n.clock.TooFarOff() {
 			t.Errorf("a clock that steps to %v: the node is to lead nothing", by)
 		}
 	}

@@ -35,7 +35,7 @@ func (n storeNode) AwaitMembership(ctx context.Context, what string) error {
 	return n.members.Await(ctx, what)
 }
 
-func (n storeNode) Now() quota.Time { return n.clock.now() }
+func (n storeNode) Now() quota.Time { return n.clock.Now() }
 
 // Limits returns the limits that this node decides by.
 func (n *Node) Limits() *quota.Limits { return n.active.Load() }

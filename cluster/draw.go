@@ -14,7 +14,7 @@ func (n *Node) Draw(k quota.Key, want int64) (got int64) {
 		}
 		return got
 	}
-	got = n.agg.Draw(n.clock.now, k, want)
+	got = n.agg.Draw(n.clock.Now, k, want)
 	if n.agg.Urgent() {
 		n.poke()
 	}
@@ -22,7 +22,7 @@ func (n *Node) Draw(k quota.Key, want int64) (got int64) {
 }
 
 // Miss counts what somebody was refused elsewhere, who spends what this node drew.
-func (n *Node) Miss(k quota.Key, cost int64) { n.agg.Miss(n.clock.now, k, cost) }
+func (n *Node) Miss(k quota.Key, cost int64) { n.agg.Miss(n.clock.Now, k, cost) }
 
 // Standing tells what this node knows of a key.
-func (n *Node) Standing(k quota.Key) quota.Standing { return n.agg.Standing(n.clock.now, k) }
+func (n *Node) Standing(k quota.Key) quota.Standing { return n.agg.Standing(n.clock.Now, k) }

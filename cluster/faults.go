@@ -11,7 +11,7 @@ import (
 const maxTroubles = 20
 
 // faults is what is wrong with this node, such as a full disk or a wrong clock.
-func (n *Node) faults() []string { return append(tellTroubles(n.host.Health()), n.clockFaults()...) }
+func (n *Node) faults() []string { return append(tellTroubles(n.host.Health()), n.clock.Faults()...) }
 
 // tellTroubles says once what is the same of many groups: a full disk is one trouble, and
 // not one for each of 256 ranges.

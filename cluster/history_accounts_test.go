@@ -34,7 +34,7 @@ func newCharger(c *trio, limit int64) *charger {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	return &charger{c: c, policy: account.PolicyRef{Config: id, Key: builds}, load: historyLoad{from: recorder.Second(n.clock.now()) - 1}}
+	return &charger{c: c, policy: account.PolicyRef{Config: id, Key: builds}, load: historyLoad{from: recorder.Second(n.clock.Now()) - 1}}
 }
 
 // charge takes units of one or two accounts, and repeats the request, at any node, until it is answered.

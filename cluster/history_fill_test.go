@@ -36,7 +36,7 @@ func TestHistoryFillHoles(t *testing.T) {
 	c := newTrio(t, 1, quick)
 	c.awaitReady(patience)
 	n, other := c.nodes["n1"], c.nodes["n2"]
-	last := recorder.Second(n.clock.now())/recorder.Hour*recorder.Hour - 10*recorder.Hour
+	last := recorder.Second(n.clock.Now())/recorder.Hour*recorder.Hour - 10*recorder.Hour
 	old := last - 500*recorder.Hour
 	var hours []archive.Entry
 	for i := range history.Second(4 * recorder.BackfillHoles) { // of every other hour somebody has not told all
@@ -56,7 +56,7 @@ func TestHistoryFillHoles(t *testing.T) {
 	}
 	f := recorder.Backfill{Service: n.Recorder, Progress: map[recorder.BackfillSource]recorder.BackfillProgress{}}
 	for range 4 {
-		f.Round(t.Context(), recorder.Second(n.clock.now()))
+		f.Round(t.Context(), recorder.Second(n.clock.Now()))
 	}
 	if err := unasked(n, &f); err != nil {
 		t.Error(err)
@@ -78,7 +78,7 @@ func TestHistoryFill(t *testing.T) {
 	c.seeded()
 	l := limit("old", 100, quota.Soft).LimitName
 	home := recorder.OwnerRange(l, ranges)
-	hours := recorder.Second(c.any().clock.now())/recorder.Hour - 72
+	hours := recorder.Second(c.any().clock.Now())/recorder.Hour - 72
 	begin := hours * recorder.Hour
 	for _, n := range c.running() {
 		var minutes []archive.Entry
@@ -107,7 +107,7 @@ func TestHistoryFill(t *testing.T) {
 	n := c.nodes["n4"]
 	f := recorder.Backfill{Service: n.Recorder, Progress: map[recorder.BackfillSource]recorder.BackfillProgress{}}
 	c.eventually(patience, "all that was stored before is on the new node's disk", func() error {
-		f.Round(t.Context(), recorder.Second(n.clock.now()))
+		f.Round(t.Context(), recorder.Second(n.clock.Now()))
 		return unasked(n, &f)
 	})
 	points, err := n.Files.Read(archive.Minutes, home, l, begin, begin+3000*60)

@@ -21,7 +21,7 @@ func (n *Node) newHistory() *recorder.Recorder {
 type historyNode struct{ *Node }
 
 // Now implements history.Node, as do the methods below.
-func (n historyNode) Now() quota.Time { return n.clock.now() }
+func (n historyNode) Now() quota.Time { return n.clock.Now() }
 
 func (n historyNode) Replica(r quota.RangeID) *recorder.Replica {
 	if s := n.ranges.Of(r); s != nil {

@@ -35,7 +35,7 @@ func (h *historyLoad) ask(c *trio, l quota.LimitName, each int) {
 
 // recorded is what a node says of all that was asked since the beginning.
 func (h *historyLoad) recorded(c *trio, n *Node, l quota.LimitName, step int) (history.Point, error) {
-	a, err := n.History(c.t.Context(), history.Query{Limit: l, From: h.from, End: recorder.Second(n.clock.now()) + 20, Step: step})
+	a, err := n.History(c.t.Context(), history.Query{Limit: l, From: h.from, End: recorder.Second(n.clock.Now()) + 20, Step: step})
 	if err != nil {
 		return history.Point{}, err
 	}
@@ -74,7 +74,7 @@ func (c *trio) list() {
 	for _, n := range c.running() {
 		for id := range quota.RangeID(c.ranges) {
 			r := n.ranges.Of(id).Machine.History
-			m := recorder.Second(n.clock.now()).Slot().Minute()
+			m := recorder.Second(n.clock.Now()).Slot().Minute()
 			r.Mu.Lock()
 			r.Listed = m - 3
 			r.Mu.Unlock()
@@ -85,7 +85,7 @@ func (c *trio) list() {
 			for id := range quota.RangeID(c.ranges) {
 				r := n.ranges.Of(id).Machine.History
 				r.Mu.Lock()
-				waits := r.Collector != nil && (len(r.Lists) > 0 || r.Listed < recorder.Second(n.clock.now()).Slot().Minute()-2)
+				waits := r.Collector != nil && (len(r.Lists) > 0 || r.Listed < recorder.Second(n.clock.Now()).Slot().Minute()-2)
 				r.Mu.Unlock()
 				if waits {
 					return fmt.Errorf("range %d has not", id)
@@ -137,7 +137,7 @@ func TestHistory(t *testing.T) {
 	c := newTrio(t, 4, quick)
 	l := limit("told", 500, quota.Soft)
 	c.apply(l)
-	h := &historyLoad{from: recorder.Second(c.nodes["n1"].clock.now()) - 1}
+	h := &historyLoad{from: recorder.Second(c.nodes["n1"].clock.Now()) - 1}
 	h.ask(c, l.LimitName, 400) // more than the limit has: some is refused
 	h.await(c, l.LimitName, "what was asked is told")
 	c.list()

@@ -19,9 +19,12 @@ import (
 )
 
 // loneNode is a node of which nothing runs.
-func loneNode() *Node {
+func loneNode(change ...func(*Config)) *Node {
 	cfg := Config{Self: "n1", Nodes: map[quota.NodeID]string{"n1": ""}, Ranges: 1, Sync: 100 * time.Millisecond, Logger: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry()}
 	cfg.Replicas = 1
+	for _, f := range change {
+		f(&cfg)
+	}
 	settings := cfg.membership(starts{})
 	v, err := membership.SettingsView(&settings)
 	if err != nil {
@@ -107,10 +110,9 @@ func TestGrownJustNow(t *testing.T) {
 		"all of them a minute ago":   {0, [3]time.Duration{time.Minute, time.Minute, time.Minute}, 2 * 4},
 		"a minute ago, clock behind": {-time.Hour, [3]time.Duration{0, 0, time.Minute}, 2 * 4},
 	} {
-		n := loneNode()
-		n.clock.wall = func() time.Time { return time.Now().Add(tc.ahead) }
-		n.clock.correction.Store(-int64(tc.ahead))
-		n.clock.set()
+		n := loneNode(func(cfg *Config) { cfg.wall = func() time.Time { return time.Now().Add(tc.ahead) } })
+		n.clock.Correct(-tc.ahead)
+		n.clock.Set()
 		var stored []*raftlogv1.StoredMember
 		for i, ago := range tc.ago {
 			m := &raftlogv1.StoredMember{Id: fmt.Sprintf("n%d", i+1), Peer: "h:1", State: uint32(membership.Active)}
@@ -123,7 +125,7 @@ func TestGrownJustNow(t *testing.T) {
 		setLimits(n, l)
 		r := n.ranges.Of(0)
 		for term := range uint64(2) { // another has led before
-			r.Machine.Apply(term+1, term+1, snapshotio.Encode(&raftlogv1.RangeCommand{Change: &raftlogv1.RangeCommand_TermStart{TermStart: &raftlogv1.TermStart{Node: "n1", AtUnixNanos: int64(n.clock.now())}}}))
+			r.Machine.Apply(term+1, term+1, snapshotio.Encode(&raftlogv1.RangeCommand{Change: &raftlogv1.RangeCommand_TermStart{TermStart: &raftlogv1.TermStart{Node: "n1", AtUnixNanos: int64(n.clock.Now())}}}))
 		}
 		r.Lead(2)
 		g, ok := n.ranges.BookOwn(&quota.Report{Term: 2, From: "n1", Incarnation: 1, Seq: 1, Full: true, Age: 365 * 24 * time.Hour, Entries: []quota.ReportEntry{{Key: k, Epoch: 1}}})

@@ -14,7 +14,7 @@ func (n *Node) memberLoop() {
 	defer n.done.Done()
 	timer := time.NewTimer(n.cfg.Sync)
 	defer timer.Stop()
-	sweep := n.clock.now()
+	sweep := n.clock.Now()
 	var last gathering
 	var room aggregator.Room
 	for {
@@ -27,7 +27,7 @@ func (n *Node) memberLoop() {
 		case <-n.wake:
 		case <-timer.C:
 		}
-		now := n.clock.now()
+		now := n.clock.Now()
 		if more := last.left(now, n.wait.Any()); more > 0 {
 			timer.Reset(more)
 			continue
@@ -38,7 +38,7 @@ func (n *Node) memberLoop() {
 			sweep = now
 			n.agg.Sweep(now)
 		}
-		timer.Reset(max(n.agg.NextWake().Sub(n.clock.now()), 200*time.Microsecond))
+		timer.Reset(max(n.agg.NextWake().Sub(n.clock.Now()), 200*time.Microsecond))
 	}
 }
 
@@ -62,11 +62,11 @@ func (g *gathering) left(now quota.Time, waited bool) time.Duration {
 
 // work runs f and whatever else is in the inbox.
 func (n *Node) work(f func(quota.Time)) {
-	f(n.clock.now())
+	f(n.clock.Now())
 	for range inboxSize {
 		select {
 		case f = <-n.inbox:
-			f(n.clock.now())
+			f(n.clock.Now())
 		default:
 			return
 		}
@@ -115,7 +115,7 @@ func (n *Node) send(reports []quota.Report) {
 
 func (n *Node) bookOwn(r *quota.Report) {
 	if g, ok := n.ranges.BookOwn(r); ok {
-		n.apply(n.clock.now(), &g)
+		n.apply(n.clock.Now(), &g)
 	}
 }
 

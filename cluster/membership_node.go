@@ -32,7 +32,7 @@ func (c *Config) membership(s starts) membership.Config {
 type memberNode struct{ *Node }
 
 // Now implements membership.Node, as do the methods below.
-func (n memberNode) Now() quota.Time { return n.clock.now() }
+func (n memberNode) Now() quota.Time { return n.clock.Now() }
 
 func (n memberNode) Net() *transport.Net { return n.net }
 

@@ -19,6 +19,7 @@ import (
 	"github.com/quorate/quorate/cluster/accounts"
 	"github.com/quorate/quorate/cluster/backup"
 	"github.com/quorate/quorate/cluster/clients"
+	"github.com/quorate/quorate/cluster/clock"
 	"github.com/quorate/quorate/cluster/control"
 	"github.com/quorate/quorate/cluster/datadir"
 	"github.com/quorate/quorate/cluster/journal"
@@ -42,7 +43,7 @@ type Node struct {
 	*recorder.Recorder // what was asked for, and when
 	cfg                Config
 	log                *slog.Logger
-	clock              clock
+	clock              *clock.Clock
 	inc                quota.Incarnation
 	first              quota.Incarnation // of the data; inc when they are new
 	prior              quota.Incarnation // of the process before this one; 0 when there was none
@@ -75,9 +76,7 @@ type Node struct {
 	clients  *clients.Service
 	hub      events.Hub
 
-	comparing sync.Mutex  // of clocks
-	agreed    atomic.Bool // most members agree on the time
-	backups   *backup.Service
+	backups *backup.Service
 
 	routes   routes
 	observer *observer
@@ -136,7 +135,9 @@ func newNode(cfg Config, v *membership.View, stored bool, lock *datadir.Lock, s 
 		inbox: make(chan func(quota.Time), inboxSize), wake: make(chan struct{}, 1),
 		beaconNow: make(chan struct{}, 1), stop: make(chan struct{}),
 	}
-	n.clock.init(cfg.wall, elapsed.New())
+	n.clock = clock.New(clock.Config{
+		Wall: cfg.wall, Members: func() int { return len(n.members.View().IDs) }, Up: n.routes.upNodes, Log: n.log,
+	}, elapsed.New())
 	n.observer = newObserver()
 	n.members = membership.NewService(cfg.membership(s), v, stored, memberNode{n})
 	n.routes.init(cfg.Ranges)
@@ -149,7 +150,7 @@ func newNode(cfg Config, v *membership.View, stored bool, lock *datadir.Lock, s 
 		Overrides: n.meta, Created: n.bucketCreated, Removed: n.bucketRemoved,
 	}
 	inherited := n.openJournal(&ac)
-	n.agg = aggregator.New(ac, n.clock.now())
+	n.agg = aggregator.New(ac, n.clock.Now())
 	n.agg.Afterlife(inherited)
 	n.active.Store(n.meta.Current())
 	n.askers = make([]asker, cfg.Ranges)
@@ -185,7 +186,7 @@ func (n *Node) open(v *membership.View) error {
 	}
 	n.host, err = raftgroup.New(raftgroup.Config{
 		Self: n.cfg.Self, Dir: n.cfg.Dir, Net: n.net, Timing: n.cfg.Timing, Logger: n.log, ReplicaProgress: n.members.ReplicaProgress,
-		BalanceAfter: n.cfg.BalanceAfter, SlowDisk: n.cfg.SlowDisk, Unfit: n.clockOff,
+		BalanceAfter: n.cfg.BalanceAfter, SlowDisk: n.cfg.SlowDisk, Unfit: n.clock.TooFarOff,
 	})
 	if err != nil {
 		return err
@@ -193,19 +194,23 @@ func (n *Node) open(v *membership.View) error {
 	n.net.Start()
 	n.done.Add(1)
 	go n.beaconLoop() // first: who starts now is to know what the clocks here say
-	n.setClock()
+	if n.clock.Start() {
+		n.agg.SetClock(n.clock.Now())
+		n.Recorder.ClockSet()
+	}
 	return n.members.Open()
 }
 
 func (n *Node) termStart() *raftlogv1.TermStart {
-	return &raftlogv1.TermStart{Node: string(n.cfg.Self), AtUnixNanos: int64(n.clock.now())}
+	return &raftlogv1.TermStart{Node: string(n.cfg.Self), AtUnixNanos: int64(n.clock.Now())}
 }
 
 func (n *Node) run() {
-	n.done.Add(2)
+	n.done.Add(1)
+	n.done.Go(func() { n.clock.Run(n.stop) })
+	n.done.Go(n.expireAll)
 	n.clients.Start()
 	go n.memberLoop()
-	go n.clockLoop()
 	n.ranges.Start()
 	n.Store.Start()
 	n.Recorder.Start()

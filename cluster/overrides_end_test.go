@@ -56,7 +56,7 @@ func TestOverridesEndByTheClusterClock(t *testing.T) {
 			n := c.any()
 			soon, later := key("test", "ends", "soon"), key("test", "ends", "later")
 			for k, in := range map[quota.Key]time.Duration{later: 30 * time.Minute, soon: 300 * time.Millisecond} {
-				o := quota.Override{Key: k, Class: quota.Unlimited, Burst: -1, Expires: n.clock.now().Add(in)}
+				o := quota.Override{Key: k, Class: quota.Unlimited, Burst: -1, Expires: n.clock.Now().Add(in)}
 				if err := n.SetOverrides(t.Context(), []quota.Override{o}); err != nil {
 					t.Fatal(err)
 				}

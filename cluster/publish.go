@@ -12,7 +12,7 @@ func (n *Node) publish(reqs []quota.Request, out []quota.Decision) {
 	if !n.hub.Watched() {
 		return
 	}
-	now := n.clock.now()
+	now := n.clock.Now()
 	for i := range reqs {
 		d := &out[i]
 		if d.Why == quota.WhyUnknown && d.Limit == nil {
@@ -37,6 +37,6 @@ func (n *Node) bucketRemoved(k quota.Key) { n.bucketEvent(quota.EventRemoved, k)
 // with it.
 func (n *Node) bucketEvent(kind quota.EventKind, k quota.Key) {
 	if _, tier := k.LimitName.Base(); tier == 1 && n.hub.Watched() {
-		n.hub.Publish(quota.Event{At: n.clock.now(), Kind: kind, Key: k, Limit: k.LimitName, Dynamic: k.LimitName.Limit == quota.Template})
+		n.hub.Publish(quota.Event{At: n.clock.Now(), Kind: kind, Key: k, Limit: k.LimitName, Dynamic: k.LimitName.Limit == quota.Template})
 	}
 }

@@ -13,7 +13,7 @@ import (
 func (n *Node) newReplicas() *replica.Set {
 	return replica.New(&replica.Config{
 		Self: n.cfg.Self, Ranges: n.cfg.Ranges, Sync: n.cfg.Sync, MaxKeys: n.cfg.MaxKeys, AskWait: n.cfg.AskWait,
-		Now: n.clock.now, Mono: n.clock.mono, Overrides: n.meta, Log: n.log, Registry: n.cfg.Registry,
+		Now: n.clock.Now, Mono: n.clock.Mono, Overrides: n.meta, Log: n.log, Registry: n.cfg.Registry,
 		Series: n.cfg.Series, TopKeys: n.cfg.TopKeys, Refused: n.stats.refusedReports,
 	}, replicaNode{n})
 }

@@ -84,7 +84,7 @@ func (n *Node) Reserve(owner string, reqs []quota.Request, ttl time.Duration, ou
 func (n *Node) reserve(owner string, reqs []quota.Request, ttl time.Duration, out []quota.Decision) *reserved {
 	c := calls.Get().(*pooled)
 	defer calls.Put(c)
-	since := n.clock.now()
+	since := n.clock.Now()
 	c.Reset(reqs, out)
 	c.Acquires = true
 	if !n.decide(&c.Call, nil) {
@@ -98,7 +98,7 @@ func (n *Node) reserve(owner string, reqs []quota.Request, ttl time.Duration, ou
 		}
 	}
 	ttl = min(ttl, maxLease)
-	return &reserved{owner: owner, spaces: namespaces(reqs), reqs: charged(reqs, out), taken: taken, expires: n.clock.now().Add(ttl), ttl: ttl}
+	return &reserved{owner: owner, spaces: namespaces(reqs), reqs: charged(reqs, out), taken: taken, expires: n.clock.Now().Add(ttl), ttl: ttl}
 }
 
 func namespaces(reqs []quota.Request) (out []string) {
@@ -215,7 +215,7 @@ func (n *Node) ReservedIn(ctx context.Context, handle string) ([]string, error) 
 		return nil, nil
 	}
 	if node == n.cfg.Self {
-		spaces := n.reserved.namespaces(id, n.clock.now())
+		spaces := n.reserved.namespaces(id, n.clock.Now())
 		if spaces == nil {
 			return nil, quota.ErrNoReservation
 		}
@@ -281,7 +281,7 @@ func (n *Node) onSettle(c *peerv1.CallSettle) *peerv1.CallSettleResult {
 	if err != nil || node != n.cfg.Self {
 		return &peerv1.CallSettleResult{}
 	}
-	spaces := n.reserved.namespaces(id, n.clock.now())
+	spaces := n.reserved.namespaces(id, n.clock.Now())
 	return &peerv1.CallSettleResult{Found: spaces != nil, Namespaces: spaces}
 }
 
@@ -294,7 +294,7 @@ func (n *Node) settle(c *peerv1.CallSettle) error {
 	if c.RenewNanos > 0 {
 		return n.renew(id, time.Duration(c.RenewNanos))
 	}
-	v := n.reserved.take(id, n.clock.now())
+	v := n.reserved.take(id, n.clock.Now())
 	if v == nil {
 		return quota.ErrNoReservation
 	}
@@ -305,7 +305,7 @@ func (n *Node) settle(c *peerv1.CallSettle) error {
 func (n *Node) renew(id handle, ttl time.Duration) error {
 	n.reserved.mu.Lock()
 	defer n.reserved.mu.Unlock()
-	v, now := n.reserved.open[id], n.clock.now()
+	v, now := n.reserved.open[id], n.clock.Now()
 	if v == nil || now >= v.expires {
 		return quota.ErrNoReservation
 	}
@@ -326,17 +326,31 @@ func (n *Node) book(v *reserved, used int64) {
 		switch {
 		case l == nil:
 		case l.Kind == quota.Concurrency:
-			n.agg.Release(n.clock.now, q.Key.LimitName, q.Key.Key, q.Cost)
+			n.agg.Release(n.clock.Now, q.Key.LimitName, q.Key.Key, q.Cost)
 		case used >= 0 && used < q.Cost:
-			n.agg.RefundTaken(n.clock.now, q.Key.LimitName, q.Key.Key, q.Cost-used, v.taken)
+			n.agg.RefundTaken(n.clock.Now, q.Key.LimitName, q.Key.Key, q.Cost-used, v.taken)
 		case used > q.Cost:
-			n.agg.Charge(n.clock.now, q.Key.LimitName, q.Key.Key, used-q.Cost)
+			n.agg.Charge(n.clock.Now, q.Key.LimitName, q.Key.Key, used-q.Cost)
 		}
 	}
 	n.poke()
 }
 
 // expire gives back what nobody has settled in time.
+// expireAll expires reservations until the node stops.
+func (n *Node) expireAll() {
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		select {
+		case <-n.stop:
+			return
+		case <-tick.C:
+			n.expire(n.clock.Now())
+		}
+	}
+}
+
 func (n *Node) expire(now quota.Time) {
 	for _, v := range n.reserved.expired(now) {
 		n.stats.expired.Inc()

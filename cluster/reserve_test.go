@@ -233,7 +233,7 @@ func TestReservationShares(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	n.expire(n.clock.now().Add(2 * time.Hour))
+	n.expire(n.clock.Now().Add(2 * time.Hour))
 	if _, err := reserve("greedy", "full", time.Hour); err != nil {
 		t.Errorf("when the others have expired: %v", err)
 	}

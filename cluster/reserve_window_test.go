@@ -25,7 +25,7 @@ func TestReserveInAnEndedWindow(t *testing.T) {
 	two.More = []quota.Tier{{Rate: quota.Rate{Tokens: 1, Per: time.Hour}, Burst: 2 * n}}
 	c.apply(l, two)
 	nodes := c.running()
-	now := func() time.Duration { return time.Duration(nodes[0].clock.now()) }
+	now := func() time.Duration { return time.Duration(nodes[0].clock.Now()) }
 	next := func() { time.Sleep(per - now()%per + 300*time.Millisecond) } // windows end by the nodes' wall clocks
 	reserve := func(ttl time.Duration, k quota.Key) (r quota.Reservation) {
 		t.Helper()

@@ -63,9 +63,6 @@ type peer struct {
 	members uint64
 	since   time.Time // of up, or of not being so
 	clients uint32    // that are attached to it, as it says
-
-	began quota.Time // when this process started by its wall clock, as of its last beacon
-	timed bool       // it has said what its wall clock says
 }
 
 // took notes how long a call took. Some wait for more than the way: a shorter one

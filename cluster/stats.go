@@ -1,8 +1,6 @@
 package cluster
 
 import (
-	"time"
-
 	"github.com/prometheus/client_golang/prometheus"
 )
 
@@ -63,7 +61,7 @@ func (s *stats) init(n *Node, reg prometheus.Registerer) {
 	gauge("quorate_replicas", "How many nodes are to keep each range, as the settings ask.", func() float64 { return float64(n.members.Replicas()) })
 	gauge("quorate_faults", "What is wrong with this node, such as a full or slow disk, or a wrong clock; quorate cluster status says what.", func() float64 { return float64(len(n.faults())) })
 	gauge("quorate_clock_offset_seconds", "How far this node's wall clock is ahead of those of most nodes, beyond half a second; it goes by theirs.", func() float64 {
-		return -time.Duration(n.clock.correction.Load()).Seconds()
+		return -n.clock.Correction().Seconds()
 	})
 	s.initJournal(n, reg)
 	gauge("quorate_peers_connected", "Peers with live connections.", func() float64 { return float64(len(n.routes.upNodes())) })

@@ -65,7 +65,7 @@ func (n *Node) nodeStatus(v *membership.View, id quota.NodeID) *quoratev1.NodeSt
 			s.Replicas++
 		}
 	}
-	if d, ok := n.clockOffsets()[id]; ok {
+	if d, ok := n.clock.Offsets()[id]; ok {
 		s.ClockOffset = durationpb.New(d)
 	}
 	m := v.Member(id)

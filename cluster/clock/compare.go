@@ -1,0 +1,158 @@
+package clock
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/leader"
+)
+
+// Bound is the most that the wall clocks of two nodes may differ before somebody has to see
+// to it, and before a clock counts as wrong.
+const Bound = leader.MaxOffset
+
+// Peer notes what the wall clock of another node said half a round trip ago, and compares.
+func (c *Clock) Peer(id quota.NodeID, wall quota.Time, trip time.Duration) {
+	c.peersMu.Lock()
+	c.peers[id] = wall.Add(-c.Mono()).Add(trip / 2)
+	c.peersMu.Unlock()
+	c.compare()
+}
+
+// Offsets returns how far the wall clocks of connected peers are ahead of this node's, also of one
+// that was set a moment ago.
+func (c *Clock) Offsets() map[quota.NodeID]time.Duration {
+	began := quota.Time(c.Wall().UnixNano()).Add(-c.Mono())
+	out := map[quota.NodeID]time.Duration{}
+	up := c.cfg.Up()
+	c.peersMu.Lock()
+	defer c.peersMu.Unlock()
+	for _, id := range up {
+		if theirs, ok := c.peers[id]; ok {
+			out[id] = time.Duration(theirs - began)
+		}
+	}
+	return out
+}
+
+// Correction returns what the wall clock is behind most nodes'; 0 if they agree.
+func (c *Clock) Correction() time.Duration { return time.Duration(c.correction.Load()) }
+
+// Correct goes by another time than the wall clock's from now on, by and by.
+func (c *Clock) Correct(by time.Duration) {
+	was := time.Duration(c.correction.Swap(int64(by)))
+	if (was == 0) == (by == 0) {
+		return
+	}
+	if by != 0 {
+		c.cfg.Log.Warn("the wall clock is wrong: most nodes agree on another time, and this node goes by theirs", "ahead", -by)
+	} else {
+		c.cfg.Log.Info("the wall clock is right again")
+	}
+}
+
+// compare corrects the clock if most members agree on another time, and by nothing if most
+// agree on this one. It returns false if there is no such majority: then the correction stays.
+func (c *Clock) compare() bool {
+	c.comparing.Lock()
+	defer c.comparing.Unlock()
+	all := []time.Duration{0}
+	for _, d := range c.Offsets() {
+		all = append(all, d)
+	}
+	slices.Sort(all)
+	most := c.cfg.Members()/2 + 1
+	var found []time.Duration
+	for i := 0; i+most <= len(all); i++ { // the majority whose clocks are closest together
+		if part := all[i : i+most]; len(found) == 0 || part[most-1]-part[0] < found[most-1]-found[0] {
+			found = part
+		}
+	}
+	agreed := len(found) > 0 && found[most-1]-found[0] <= Bound
+	c.agreed.Store(agreed)
+	if !agreed {
+		return false
+	}
+	correction := time.Duration(0)
+	if found[0] > Bound/2 || found[most-1] < -Bound/2 { // this node is not one of them
+		correction = found[most/2]
+	}
+	c.Correct(correction)
+	return true
+}
+
+// Run compares the clock with those of others, and steers it, until stop is closed.
+func (c *Clock) Run(stop <-chan struct{}) {
+	tick := time.NewTicker(steerEvery * 3 / 4)
+	defer tick.Stop()
+	for {
+		select {
+		case <-stop:
+			return
+		case <-tick.C:
+		}
+		c.compare()
+		c.steer()
+	}
+}
+
+// Agreed reports whether most members agreed on the time at the last look, and this node's clock
+// shows it.
+func (c *Clock) Agreed() bool { return c.agreed.Load() && c.off().Abs() <= Bound }
+
+// TooFarOff reports whether this node's clock is too far off to lead: windows go by the leader's. Only a
+// new process can set its clock at once.
+func (c *Clock) TooFarOff() bool {
+	c.compare()
+	return c.off().Abs() > Bound
+}
+
+// startWait is how long a start waits for what the clocks of others say. Peers that run are here
+// much sooner; the first node of a cluster waits in vain.
+const startWait = 100 * time.Millisecond
+
+// Start sets a clock that is wrong at the start, before anything in this process goes by it, and
+// reports whether it was. Later it
+// can only be steered, an hour in more than eight days, and others lead: see TooFarOff.
+func (c *Clock) Start() (set bool) {
+	end := time.Now().Add(startWait)
+	for ; !c.compare() && time.Now().Before(end); time.Sleep(time.Millisecond) {
+	}
+	if c.Correction() == 0 {
+		return false
+	}
+	c.Set()
+	return true
+}
+
+// Faults says what is wrong with this node's wall clock.
+func (c *Clock) Faults() (out []string) {
+	agreed := c.compare()
+	if off := c.off(); off.Abs() > Bound {
+		out = append(out, fmt.Sprintf("this process's clock is %s the right time: it comes closer by %v in a second, and other nodes lead if they can; to set it at once, restart this node",
+			aheadOf(off), steerEvery*maxSteer/1_000_000))
+	}
+	if by := c.Correction(); by != 0 {
+		return append(out, fmt.Sprintf("the wall clock is %s those of most nodes, which this node goes by: set it, and keep it right with NTP", aheadOf(-by)))
+	}
+	if agreed {
+		return out
+	}
+	offsets := c.Offsets()
+	for _, id := range slices.Sorted(maps.Keys(offsets)) {
+		if d := offsets[id]; d.Abs() > Bound {
+			out = append(out, fmt.Sprintf("the wall clock is %s that of %s: find out which one is wrong, and set it", aheadOf(-d), id))
+		}
+	}
+	return out
+}
+
+func aheadOf(d time.Duration) string {
+	if d < 0 {
+		return fmt.Sprintf("%v behind", (-d).Round(time.Millisecond))
+	}
+	return fmt.Sprintf("%v ahead of", d.Round(time.Millisecond))
+}
