@@ -58,6 +58,9 @@ func (v *visit) mayBeDone() bool {
 	return false
 }
 
+// other is the route of what has none, in metrics.
+const other = "other"
+
 // labelOf is a method in metrics: what strangers make up is none of them.
 func labelOf(method string) string {
 	if _, ok := auth.RuleOf(method); ok {

@@ -41,7 +41,7 @@ func TestAuditOfLostAnswers(t *testing.T) {
 	s := newSecured(t, everyRole())
 	s.opts.Audit = log
 	n := lostAnswers{s}
-	conn, h := dialGRPC(t, n, s.opts), NewHTTP(n, s.opts).Handler
+	conn, h := dialGRPC(t, n, s.opts), NewHTTP(New(n, s.opts)).Handler
 	ctx, sec := s.as(t.Context(), "admin"), quoratev1.NewSecurityServiceClient(conn)
 	for range 30 {
 		_, _ = sec.RevokeToken(ctx, &quoratev1.RevokeTokenRequest{})

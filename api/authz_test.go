@@ -30,7 +30,7 @@ import (
 func grpcMethods(t testing.TB, s *secured) map[string]bool {
 	t.Helper()
 	out := map[string]bool{}
-	srv := NewGRPC(s, s.opts)
+	srv := NewGRPC(New(s, s.opts))
 	defer srv.Stop()
 	for service, info := range srv.GetServiceInfo() {
 		for _, m := range info.Methods {
@@ -212,7 +212,7 @@ func namesWhatIsMissing(t *testing.T, err error, role string, rule auth.Rule) {
 func TestMatrixOverHTTP(t *testing.T) {
 	roles := everyRole()
 	s := newSecured(t, roles)
-	srv := NewHTTP(s, s.opts)
+	srv := NewHTTP(New(s, s.opts))
 	routes := newRouter(New(s, s.opts)).routes()
 	routes = append(routes, route{method: "GET", path: "/api"}, route{method: "GET", path: "/api/stats/web"})
 	for _, r := range routes {
@@ -269,7 +269,7 @@ func TestScopes(t *testing.T) {
 		"in":  {Permissions: []string{"check", "report", "limits.read", "limits.write", "keys.read", "keys.reset", "rates.read", "events.read"}, Scope: rbac.Namespace("web")},
 		"out": {Permissions: []string{"check", "report", "limits.read", "limits.write", "keys.read", "keys.reset", "rates.read", "events.read"}, Scope: rbac.Namespace("other")},
 	})
-	conn, srv := dialGRPC(t, s, s.opts), NewHTTP(s, s.opts)
+	conn, srv := dialGRPC(t, s, s.opts), NewHTTP(New(s, s.opts))
 	found := 0
 	for method, stream := range grpcMethods(t, s) {
 		rule, _ := auth.RuleOf(method)
@@ -380,7 +380,7 @@ func TestBadCredentials(t *testing.T) {
 	s := newSecured(t, everyRole())
 	s.table, _ = s.table.Apply(setBindingChange(&rbac.Binding{Identity: rbac.Anybody, Role: "checker"}))
 	c := quoratev1.NewQuotaServiceClient(dialGRPC(t, s, s.opts))
-	srv := NewHTTP(s, s.opts)
+	srv := NewHTTP(New(s, s.opts))
 	if _, err := c.Allow(t.Context(), &quoratev1.AllowRequest{Namespace: "web", Limit: "per_client", Key: "k"}); err != nil {
 		t.Errorf("anybody may: %v", err)
 	}

@@ -132,7 +132,7 @@ func TestBackupOverHTTP(t *testing.T) {
 				_, err := w.Write(want[:tt.before])
 				return errors.Join(err, tt.err)
 			}}
-			srv := httptest.NewServer(NewHTTP(node, Options{}).Handler)
+			srv := httptest.NewServer(NewHTTP(New(node, Options{})).Handler)
 			defer srv.Close()
 			res, err := http.Get(srv.URL + "/v1/backup")
 			if err != nil {

@@ -1,15 +1,9 @@
 package api
 
 import (
-	"context"
 	"io"
 	"net/http"
-	"net/netip"
-	"time"
 
-	"google.golang.org/grpc/codes"
-
-	"github.com/quorate/quorate/api/apierr"
 	"github.com/quorate/quorate/internal/fairshare"
 )
 
@@ -84,30 +78,3 @@ func (b *heldBody) Read(p []byte) (int, error) {
 }
 
 func (b *heldBody) release() { b.pool.Give(b.owner, b.held) }
-
-func tooManyBodies(owner string, full fairshare.Full) *apierr.Error {
-	f := &apierr.Error{Code: codes.ResourceExhausted, HTTP: http.StatusServiceUnavailable, Reason: "TOO_MUCH_UNDER_WAY", Retry: time.Second}
-	f.Detail = "this node is reading as many bytes of requests as it may; try again in a second"
-	if full == fairshare.Each {
-		f.Detail = "this node is reading as many bytes of requests of " + owner + " as one caller may have under way; wait for some to be answered"
-	}
-	return f
-}
-
-// ownerOf returns the owner that calls from an address without a proven identity count for: the
-// address, or its network for IPv6, where callers can choose the rest of the address.
-func ownerOf(address string) string {
-	if ip, err := netip.ParseAddr(address); err == nil {
-		return "address:" + networkOf(ip).String()
-	}
-	return "address:" + address
-}
-
-// ownerOfCall returns the owner of a gRPC call and its connection.
-func ownerOfCall(ctx context.Context) (owner, connection string) {
-	addr := peerAddr(ctx)
-	if addr == nil {
-		return "address:", ""
-	}
-	return ownerOf(host(addr.String())), addr.String()
-}

@@ -14,15 +14,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/testutil"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/types/known/durationpb"
-	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/quorate/quorate/api/apitest"
 	"github.com/quorate/quorate/api/auth"
@@ -31,78 +27,6 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 	"github.com/quorate/quorate/internal/rbac"
 )
-
-// TestConnections: those that are too many are closed at once, and one that ends
-// makes place.
-func TestConnections(t *testing.T) {
-	for _, c := range []struct {
-		bounds ConnectionBounds
-		why    string
-	}{{ConnectionBounds{Total: 2, PerAddress: 10}, "total"}, {ConnectionBounds{Total: 10, PerAddress: 2}, "address"}} {
-		var lc net.ListenConfig
-		inner, err := lc.Listen(t.Context(), "tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		reg := prometheus.NewRegistry()
-		l := Bound(inner, "http", c.bounds, reg)
-		accepted := make(chan net.Conn)
-		go func() {
-			for {
-				conn, err := l.Accept()
-				if err != nil {
-					close(accepted)
-					return
-				}
-				accepted <- conn
-			}
-		}()
-		dial := func() net.Conn {
-			conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", inner.Addr().String())
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { _ = conn.Close() })
-			return conn
-		}
-		dial()
-		dial()
-		first, second := <-accepted, <-accepted
-		if _, err := dial().Read(make([]byte, 1)); err == nil {
-			t.Error("the third is served")
-		}
-		if got := testutil.ToFloat64(l.(*boundListener).refused.WithLabelValues(c.why)); got != 1 {
-			t.Errorf("%s: %v refused", c.why, got)
-		}
-		_, _ = first.Close(), first.Close() // twice is once
-		dial()
-		third := <-accepted
-		if _, err := dial().Read(make([]byte, 1)); err == nil {
-			t.Error("one too many is served after one has ended")
-		}
-		_, _, _ = second.Close(), third.Close(), l.Close()
-		for range accepted {
-		}
-		if n := len(l.(*boundListener).by); n != 0 {
-			t.Errorf("%d addresses are remembered", n)
-		}
-	}
-}
-
-func TestNetwork(t *testing.T) {
-	for addr, want := range map[string]string{
-		"203.0.113.7:5": "203.0.113.7/32", "[2001:db8:1:2:3::4]:5": "2001:db8:1:2::/64", "[::ffff:203.0.113.7]:5": "203.0.113.7/32", "bufconn": "invalid Prefix",
-	} {
-		if got := network(textAddr(addr)).String(); got != want {
-			t.Errorf("%s: %s; want %s", addr, got, want)
-		}
-	}
-}
-
-type textAddr string
-
-func (textAddr) Network() string  { return "tcp" }
-func (a textAddr) String() string { return string(a) }
 
 // TestSlowWatcher: a watcher that reads nothing is ended over gRPC as over HTTP.
 func TestSlowWatcher(t *testing.T) {
@@ -150,7 +74,7 @@ func TestSlowWatcher(t *testing.T) {
 // TestHeadersAreBounded: on both wires.
 func TestHeadersAreBounded(t *testing.T) {
 	srv := httptest.NewUnstartedServer(nil)
-	srv.Config = NewHTTP(apitest.New(t), Options{})
+	srv.Config = NewHTTP(New(apitest.New(t), Options{}))
 	srv.Start()
 	defer srv.Close()
 	var d net.Dialer
@@ -186,7 +110,7 @@ func TestAPILimit(t *testing.T) {
 	s := newSecured(t, everyRole())
 	s.Node.With(t, "quorate/api 1/s 2", "web/per_client 10/s 20")
 	conn := dialGRPC(t, s, s.opts)
-	h := NewHTTP(s, s.opts).Handler
+	h := NewHTTP(New(s, s.opts)).Handler
 	top := func(who string) error {
 		_, err := quoratev1.NewRateServiceClient(conn).TopRates(s.as(t.Context(), who), &quoratev1.TopRatesRequest{Top: 1})
 		return err
@@ -229,7 +153,7 @@ func TestAPILimit(t *testing.T) {
 // address: a name costs nothing.
 func TestAPILimitWithoutAuth(t *testing.T) {
 	n := apitest.New(t).With(t, "quorate/api 1/s 2")
-	h := NewHTTP(n, Options{}).Handler
+	h := NewHTTP(New(n, Options{})).Handler
 	last := 0
 	for i := range 3 {
 		req := httptest.NewRequest(http.MethodGet, "/v1/status", nil)
@@ -246,7 +170,7 @@ func TestAPILimitWithoutAuth(t *testing.T) {
 // TestDebug: profiles are for admins, and in bounds.
 func TestDebug(t *testing.T) {
 	s := newSecured(t, everyRole())
-	h := NewDebug(s, s.opts).Handler
+	h := NewDebug(New(s, s.opts)).Handler
 	for _, c := range []struct {
 		who, path string
 		code      int
@@ -265,7 +189,7 @@ func TestDebug(t *testing.T) {
 		}
 	}
 	for _, path := range []string{"/debug/pprof/", "/debug/pprof/heap", "/debug/vars"} {
-		if w := s.do(NewHTTP(s, s.opts).Handler, "admin", "GET", path, ""); w.Code != http.StatusNotFound {
+		if w := s.do(NewHTTP(New(s, s.opts)).Handler, "admin", "GET", path, ""); w.Code != http.StatusNotFound {
 			t.Errorf("the API port serves %s: %d", path, w.Code)
 		}
 	}
@@ -283,7 +207,7 @@ func TestAudit(t *testing.T) {
 	s := newSecured(t, everyRole())
 	s.opts.Audit, s.opts.Self = log, "n1"
 	conn := dialGRPC(t, s, s.opts)
-	h := NewHTTP(s, s.opts).Handler
+	h := NewHTTP(New(s, s.opts)).Handler
 	ctx := func(who string) context.Context { return s.as(t.Context(), who) }
 	sec, limits := quoratev1.NewSecurityServiceClient(conn), quoratev1.NewLimitServiceClient(conn)
 	made, err := sec.CreateToken(ctx("admin"), &quoratev1.CreateTokenRequest{Name: "build", Comment: "for CI"})
@@ -371,7 +295,7 @@ func TestStrangersDoNotEraseTheAuditLog(t *testing.T) {
 	defer log.Close()
 	s := newSecured(t, everyRole())
 	s.opts.Audit, s.opts.Self = log, "n1"
-	h := NewHTTP(s, s.opts).Handler
+	h := NewHTTP(New(s, s.opts)).Handler
 	if w := s.do(h, "admin", "POST", "/v1/tokens", `{"name":"evidence"}`); w.Code != http.StatusOK {
 		t.Fatal(w.Code, w.Body)
 	}
@@ -396,32 +320,6 @@ func TestStrangersDoNotEraseTheAuditLog(t *testing.T) {
 	}
 }
 
-// TestSummary: in bounds, without secrets.
-func TestSummary(t *testing.T) {
-	long := strings.Repeat("é", 100)
-	req := &quoratev1.SetOverridesRequest{}
-	for range 50 {
-		req.Overrides = append(req.Overrides, &quoratev1.Override{Namespace: "web", Limit: long, Comment: long})
-	}
-	if got := summary(req); len(got) > maxWhat+3 || !strings.HasPrefix(got, `overrides=(50)[{namespace="web" limit="éé`) {
-		t.Errorf("%d bytes: %s", len(got), got)
-	}
-	join := &quoratev1.JoinRequest{Token: "quorate1.a.b.c", Node: "n9", Csr: []byte("xyz")}
-	if got := summary(join); got != `token=[secret] node="n9" csr=(3 bytes)` {
-		t.Error(got)
-	}
-	until := &quoratev1.Override{Namespace: "web", Expires: timestamppb.New(time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC))}
-	if got := summary(until); got != `namespace="web" expires=2026-11-30T12:00:00Z` {
-		t.Error(got)
-	}
-	if got := summary(&quoratev1.RenewRequest{Ttl: durationpb.New(90 * time.Second)}); got != `ttl=1m30s` {
-		t.Error(got)
-	}
-	if summary(nil) != "" || summary((*quoratev1.JoinRequest)(nil)) != "" {
-		t.Error("nothing has a summary")
-	}
-}
-
 // TestSecurityService: bindings and tokens by both wires; a token works when it is
 // made, and no more when it is revoked.
 func TestSecurityService(t *testing.T) {
@@ -431,7 +329,7 @@ func TestSecurityService(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.opts.Guard = guard
-	h := NewHTTP(s, s.opts).Handler
+	h := NewHTTP(New(s, s.opts)).Handler
 	do := func(who, method, path, body, want string, code int) string {
 		t.Helper()
 		w := s.do(h, who, method, path, body)

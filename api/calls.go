@@ -131,7 +131,7 @@ func (s *QuotaService) result(out []quota.Decision, allowed bool) (quota.Decisio
 	if best == nil {
 		return quota.Decision{}, noRule
 	}
-	return *best, s.meter.rules.of(best.Limit, s.node.Limits())
+	return *best, s.prepared(best.Limit)
 }
 
 func mattersMore(a, b *quota.Decision) bool {
@@ -259,7 +259,7 @@ func (s *QuotaService) Refund(_ context.Context, req *quoratev1.RefundRequest) (
 	if d.Limit == nil {
 		return nil, s.missing(k)
 	}
-	return &quoratev1.RefundResponse{Limit: s.meter.rules.of(d.Limit, s.node.Limits()).pb, Remaining: d.Remaining}, nil
+	return &quoratev1.RefundResponse{Limit: s.prepared(d.Limit).pb, Remaining: d.Remaining}, nil
 }
 
 func (s *QuotaService) missing(k quota.Key) *apierr.Error {
@@ -277,5 +277,5 @@ func (s *QuotaService) Report(_ context.Context, req *quoratev1.ReportRequest) (
 	if d.Limit == nil {
 		return nil, s.missing(k)
 	}
-	return &quoratev1.ReportResponse{Booked: booked, Limit: s.meter.rules.of(d.Limit, s.node.Limits()).pb, Remaining: d.Remaining, RetryAfter: apiproto.Pause(d.RetryAfter), Why: quoratev1.Why(d.Why)}, nil
+	return &quoratev1.ReportResponse{Booked: booked, Limit: s.prepared(d.Limit).pb, Remaining: d.Remaining, RetryAfter: apiproto.Pause(d.RetryAfter), Why: quoratev1.Why(d.Why)}, nil
 }

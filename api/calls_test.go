@@ -30,7 +30,7 @@ func walk(t *testing.T, n Node, steps []step) {
 
 func walkRouter(t *testing.T, s *Service, steps []step) {
 	t.Helper()
-	srv := httptest.NewServer(newRouter(s))
+	srv := httptest.NewServer(NewHTTP(s).Handler)
 	t.Cleanup(srv.Close)
 	walkServer(t, srv, steps)
 }

@@ -32,6 +32,13 @@ func (c *check) plain(cost int64) bool {
 // noRule is that of a request that no limit is for.
 var noRule = &rule{json: []byte("null")}
 
+// QuotaService decides checks.
+type QuotaService struct {
+	quoratev1.UnimplementedQuotaServiceServer
+	*core
+	node quotaNode
+}
+
 // decide validates, decides, counts. The fault is nil if there is a decision.
 func (s *QuotaService) decide(c *check) (quota.Decision, *rule, error) {
 	cost, f := c.validate()
@@ -50,9 +57,17 @@ func (s *QuotaService) decide(c *check) (quota.Decision, *rule, error) {
 	return d, r, nil
 }
 
+// CheckHeld decides checks of one limit as far as the node holds enough for them, as HeldChecker says.
+func (s *QuotaService) CheckHeld(limit quota.LimitName, checks []quota.Spend, out []quota.Decision) {
+	s.node.CheckHeld(limit, checks, out)
+}
+
+// prepared returns the rule of a limit that has decided.
+func (s *QuotaService) prepared(l *quota.Limit) *rule { return s.meter.rules.of(l, s.node.Limits()) }
+
 // count counts a decision that was made some times, and returns the rule of its limit.
 func (s *QuotaService) count(d *quota.Decision, times uint64) *rule {
-	r := s.meter.rules.of(d.Limit, s.node.Limits())
+	r := s.prepared(d.Limit)
 	r.counts.add(d, times)
 	return r
 }

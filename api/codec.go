@@ -75,7 +75,7 @@ func textOf(data mem.BufferSlice) string {
 
 func (m *single) read(data mem.BufferSlice, long encoding.CodecV2) error {
 	m.check, m.fault = check{}, nil
-	if m.check.readWire(textOf(data)) {
+	if readWire(&m.check, textOf(data)) {
 		return nil
 	}
 	var req quoratev1.AllowRequest

@@ -166,7 +166,7 @@ func TestAnswersOnTheWire(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got := r.appendWire(nil, &d)
+		got := appendWire(nil, r, &d)
 		if string(got) != string(want) {
 			t.Fatalf("%d: %+v\n got %x\nwant %x", i, d, got, want)
 		}
@@ -183,7 +183,7 @@ func TestAnswersOnTheWire(t *testing.T) {
 		if got := appendResult(nil, got, f); string(got) != string(many) {
 			t.Fatalf("%d: result\n got %x\nwant %x", i, got, many)
 		}
-		if got := r.appendResult(nil, &d); f == nil && string(got) != string(many) {
+		if got := appendDecision(nil, r, &d); f == nil && string(got) != string(many) {
 			t.Fatalf("%d: result of a decision\n got %x\nwant %x", i, got, many)
 		}
 	}

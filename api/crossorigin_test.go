@@ -35,7 +35,7 @@ func TestFromOtherSites(t *testing.T) {
 		{"/v1/allow", allow, "cross-site", "https://evil.example", http.StatusOK},
 		{"/v1/allow:batch", `{"checks":[` + allow + `]}`, "cross-site", "https://evil.example", http.StatusOK},
 	} {
-		for name, h := range map[string]http.Handler{"secured": NewHTTP(s, s.opts).Handler, "open": NewHTTP(open, Options{Mount: s.opts.Mount}).Handler} {
+		for name, h := range map[string]http.Handler{"secured": NewHTTP(New(s, s.opts)).Handler, "open": NewHTTP(New(open, Options{Mount: s.opts.Mount})).Handler} {
 			if name == "open" && c.path == "/v1/tokens" {
 				continue // it keeps none
 			}
@@ -79,7 +79,7 @@ func TestForwardFromOtherSites(t *testing.T) {
 		{"none", "", http.StatusOK, http.StatusOK},
 		{"", "", http.StatusOK, http.StatusOK}, // a program
 	} {
-		for name, h := range map[string]http.Handler{"secured": NewHTTP(s, s.opts).Handler, "open": NewHTTP(apitest.New(t), Options{ForwardAuth: true, Hosts: []string{}}).Handler} {
+		for name, h := range map[string]http.Handler{"secured": NewHTTP(New(s, s.opts)).Handler, "open": NewHTTP(New(apitest.New(t), Options{ForwardAuth: true, Hosts: []string{}})).Handler} {
 			want := map[string]int{"secured": c.secured, "open": c.open}[name]
 			for _, method := range []string{http.MethodGet, http.MethodHead} {
 				req := httptest.NewRequest(method, "/v1/forward-auth?namespace=web&limit=per_client&key=k&cost=0", nil)
@@ -111,7 +111,7 @@ func TestOtherHosts(t *testing.T) {
 		"127.0.0.1:7411": true, "[::1]:7411": true, "10.1.2.3": true, "localhost:7411": true, "quorate": true, "n1.quorate.svc.cluster.local:7411": true,
 		"QUORATE.example.com.:7411": true, "evil.example:7411": false, "127.0.0.1.evil.example": false, "quorate.example.com.evil.example": false, "localhost.evil.example": false,
 	} {
-		h := NewHTTP(apitest.New(t), Options{Hosts: s.opts.Hosts}).Handler
+		h := NewHTTP(New(apitest.New(t), Options{Hosts: s.opts.Hosts})).Handler
 		do := func(h http.Handler, path string) *httptest.ResponseRecorder {
 			req := httptest.NewRequest(http.MethodGet, path, nil)
 			req.Host = host
@@ -124,13 +124,13 @@ func TestOtherHosts(t *testing.T) {
 				t.Errorf("%s: %d %s", host, w.Code, w.Body)
 			}
 		}
-		if w := do(NewDebug(apitest.New(t), Options{Hosts: s.opts.Hosts}).Handler, "/debug/pprof/heap?debug=1"); (w.Code == http.StatusOK) != ok {
+		if w := do(NewDebug(New(apitest.New(t), Options{Hosts: s.opts.Hosts})).Handler, "/debug/pprof/heap?debug=1"); (w.Code == http.StatusOK) != ok {
 			t.Errorf("profiles, %s: %d", host, w.Code)
 		}
 		if w := do(h, "/healthz"); w.Code != http.StatusOK {
 			t.Errorf("a probe, %s: %d", host, w.Code)
 		}
-		if w := do(NewHTTP(s, s.opts).Handler, "/v1/status"); w.Code != http.StatusUnauthorized {
+		if w := do(NewHTTP(New(s, s.opts)).Handler, "/v1/status"); w.Code != http.StatusUnauthorized {
 			t.Errorf("with authentication, %s: %d", host, w.Code)
 		}
 	}

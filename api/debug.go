@@ -18,10 +18,9 @@ const (
 // guard, only callers with debug.read everywhere are served; without one the
 // caller of NewDebug sees to it that strangers cannot reach it. A profile may hold
 // what was in memory: nothing else is served here, and nothing of it anywhere else.
-func NewDebug(n Node, o Options) *http.Server {
-	s := New(n, o)
+func NewDebug(s *Service) *http.Server {
 	r := &router{Service: s, bodies: newBodies()}
-	r.hosts.names = o.Hosts
+	r.hosts.names = s.opts.Hosts
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /debug/pprof/", pprof.Index)
 	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)

@@ -29,7 +29,7 @@ func TestEnvoyNeedsCheckInTheDomain(t *testing.T) {
 	s.opts.Register = func(srv grpc.ServiceRegistrar, _ func(*quota.Decision, uint64)) { front.Register(srv) }
 	s.opts.Mount = map[string]http.Handler{envoy.JSONPath: front.Handler(Permitted)}
 	client := ratelimitv3.NewRateLimitServiceClient(dialGRPC(t, s, s.opts))
-	srv := NewHTTP(s, s.opts)
+	srv := NewHTTP(New(s, s.opts))
 	for _, tc := range []struct {
 		who, domain string
 		want        codes.Code

@@ -132,7 +132,7 @@ func TestEventsOutliveTimeouts(t *testing.T) {
 	n := apitest.New(t)
 	s := New(n, Options{})
 	s.heartbeat = 10 * time.Millisecond
-	hs := newServer(s)
+	hs := NewHTTP(s)
 	hs.ReadTimeout, hs.WriteTimeout = 50*time.Millisecond, 50*time.Millisecond
 	srv := httptest.NewUnstartedServer(nil)
 	srv.Config = hs

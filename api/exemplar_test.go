@@ -46,7 +46,7 @@ func TestExemplars(t *testing.T) {
 	n := apitest.New(t).With(t, "web/s 1/s 9")
 	reg := prometheus.NewRegistry()
 	o := Options{Registry: reg}
-	h, s := NewHTTP(n, o).Handler, New(n, o)
+	h, s := NewHTTP(New(n, o)).Handler, New(n, o)
 	req := httptest.NewRequest(http.MethodPost, "/v1/allow", strings.NewReader(`{"namespace":"web","limit":"s","key":"k"}`))
 	req.Header.Set("Traceparent", "00-"+traced+"-00f067aa0ba902b7-01")
 	h.ServeHTTP(httptest.NewRecorder(), req)

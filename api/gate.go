@@ -6,20 +6,22 @@ import (
 	"iter"
 	"net"
 	"net/http"
+	"net/netip"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/quorate/quorate/api/access"
 	"github.com/quorate/quorate/api/apierr"
 	"github.com/quorate/quorate/api/auth"
 	"github.com/quorate/quorate/internal/audit"
 	"github.com/quorate/quorate/internal/quota"
 	"github.com/quorate/quorate/internal/rbac"
+	"github.com/quorate/quorate/internal/fairshare"
 )
 
 // Gate says who makes a call and whether they may, and writes down what they did: the same for all transports.
@@ -207,13 +209,6 @@ func fromStatus(err error) *apierr.Error {
 	return f
 }
 
-func host(addr string) string {
-	if h, _, err := net.SplitHostPort(addr); err == nil {
-		return h
-	}
-	return addr
-}
-
 // admitChecks is admit for checks that were never a message.
 func (s *Gate) admitChecks(ctx context.Context, checks ...check) error {
 	return s.admitIn(ctx, func(yield func(string) bool) {
@@ -237,4 +232,29 @@ func (s *Gate) admitIn(ctx context.Context, namespaces iter.Seq[string]) error {
 		}
 	}
 	return nil
+}
+
+func tooManyBodies(owner string, full fairshare.Full) *apierr.Error {
+	f := &apierr.Error{Code: codes.ResourceExhausted, HTTP: http.StatusServiceUnavailable, Reason: "TOO_MUCH_UNDER_WAY", Retry: time.Second}
+	f.Detail = "this node is reading as many bytes of requests as it may; try again in a second"
+	if full == fairshare.Each {
+		f.Detail = "this node is reading as many bytes of requests of " + owner + " as one caller may have under way; wait for some to be answered"
+	}
+	return f
+}
+
+// ownerOf returns the owner that calls from an address without a proven identity count for: the
+// address, or its network for IPv6, where callers can choose the rest of the address.
+func ownerOf(address string) string {
+	if ip, err := netip.ParseAddr(address); err == nil {
+		return "address:" + networkOf(ip).String()
+	}
+	return "address:" + address
+}
+
+func host(addr string) string {
+	if h, _, err := net.SplitHostPort(addr); err == nil {
+		return h
+	}
+	return addr
 }

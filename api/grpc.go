@@ -48,11 +48,7 @@ const HealthRateLimit = "ratelimit"
 // NewGRPC returns a server of all services of quorate.v1, health and reflection. The caller serves and stops it; extra
 // options, such as credentials, come last and win. Interceptors among them see all calls but
 // Allow and AllowBatch, which have none.
-func NewGRPC(n Node, o Options, extra ...grpc.ServerOption) *grpc.Server {
-	return newGRPC(New(n, o), extra...)
-}
-
-func newGRPC(svc *Service, extra ...grpc.ServerOption) *grpc.Server {
+func NewGRPC(svc *Service, extra ...grpc.ServerOption) *grpc.Server {
 	s := &grpcServer{Service: svc, strangers: newStrangers()}
 	options := []grpc.ServerOption{
 		grpc.ForceServerCodecV2(newCodec()),
@@ -75,10 +71,10 @@ func newGRPC(svc *Service, extra ...grpc.ServerOption) *grpc.Server {
 	srv := openCalls{server, s, s.measuredAndGuarded}
 	srv.RegisterService(quotaDesc(), &quotaServer{QuotaService: s.Quota, server: s})
 	quoratev1.RegisterMemberServiceServer(srv, s.Members)
-	s.registerControl(srv)
+	registerControl(srv, s.Service)
 	quoratev1.RegisterAccountServiceServer(srv, s.Accounts)
 	quoratev1.RegisterBackupServiceServer(srv, s.Backup)
-	healthv1.RegisterHealthServer(srv, &healthServer{Server: health.NewServer(), node: s.node})
+	healthv1.RegisterHealthServer(srv, &healthServer{Server: health.NewServer(), node: s.Service})
 	if s.opts.Register != nil {
 		s.opts.Register(srv, s.Quota.seen)
 	}
@@ -90,13 +86,6 @@ func newGRPC(svc *Service, extra ...grpc.ServerOption) *grpc.Server {
 type quotaServer struct {
 	*QuotaService
 	server *grpcServer
-}
-
-// QuotaService decides checks.
-type QuotaService struct {
-	quoratev1.UnimplementedQuotaServiceServer
-	*core
-	node quotaNode
 }
 
 type healthServer struct {

@@ -55,7 +55,7 @@ func (m *checkBatch) decide(s *QuotaService) *[]byte {
 			b = appendResult(b, nil, f)
 			continue
 		}
-		b = s.appendDecided(b, &m.checks[i])
+		b = appendDecided(b, s, &m.checks[i])
 	}
 	spends := m.plain.spends
 	for i := range m.plain.runs {
@@ -69,12 +69,12 @@ func (m *checkBatch) decide(s *QuotaService) *[]byte {
 }
 
 // appendDecided decides one check and appends its result.
-func (s *QuotaService) appendDecided(b []byte, c *check) []byte {
+func appendDecided(b []byte, s *QuotaService, c *check) []byte {
 	d, r, f := s.decide(c)
 	if f != nil {
 		return appendResult(b, nil, f)
 	}
-	return r.appendResult(b, &d)
+	return appendDecision(b, r, &d)
 }
 
 // heldAtOnce is how many checks of a batch are decided before they are answered.
@@ -98,16 +98,16 @@ func (h *heldChecks) appendRun(b []byte, s *QuotaService, n quota.LimitName, spe
 		spends = spends[len(some):]
 		decisions := h.decisions[:len(some)]
 		if known {
-			s.node.CheckHeld(n, some, decisions)
+			s.CheckHeld(n, some, decisions)
 		}
 		for i := range some {
 			d := &decisions[i]
 			if !known || d.Limit == nil {
 				one := check{key: quota.Key{LimitName: n, Key: some[i].Key}, cost: some[i].Cost, costs: true, named: known}
-				b = s.appendDecided(b, &one)
+				b = appendDecided(b, s, &one)
 				continue
 			}
-			b = h.of(s, d.Limit).appendResult(b, d)
+			b = appendDecision(b, h.of(s, d.Limit), d)
 			if h.passed++; d.Near || d.Shadow {
 				h.passed--
 				h.rule.counts.add(d, 1)
@@ -121,7 +121,7 @@ func (h *heldChecks) appendRun(b []byte, s *QuotaService, n quota.LimitName, spe
 func (h *heldChecks) of(s *QuotaService, l *quota.Limit) *rule {
 	if h.limit != l {
 		h.count()
-		h.limit, h.rule = l, s.meter.rules.of(l, s.node.Limits())
+		h.limit, h.rule = l, s.prepared(l)
 	}
 	return h.rule
 }

@@ -96,7 +96,7 @@ func (m *single) decide(s *QuotaService, b []byte) ([]byte, error) {
 	if f != nil {
 		return b, f
 	}
-	return r.appendWire(b, &d), nil
+	return appendWire(b, r, &d), nil
 }
 
 // admitHot is what interceptors are for the other calls: it says who calls, and

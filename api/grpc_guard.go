@@ -6,7 +6,6 @@ import (
 	"crypto/tls"
 	"time"
 
-	"github.com/quorate/quorate/api/auth"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
@@ -15,6 +14,9 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/tap"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/quorate/quorate/api/auth"
+	"github.com/quorate/quorate/internal/tracing"
 )
 
 // grpcServer serves the services over gRPC, or to a Local.
@@ -207,3 +209,23 @@ func addressOf(ctx context.Context) string {
 	}
 	return ""
 }
+
+// ownerOfCall returns the owner of a gRPC call and its connection.
+func ownerOfCall(ctx context.Context) (owner, connection string) {
+	addr := peerAddr(ctx)
+	if addr == nil {
+		return "address:", ""
+	}
+	return ownerOf(host(addr.String())), addr.String()
+}
+
+// parentOf returns the traceparent of a gRPC call, "" if it has none.
+func parentOf(ctx context.Context) string {
+	if v := metadata.ValueFromIncomingContext(ctx, tracing.Header); len(v) > 0 {
+		return v[0]
+	}
+	return ""
+}
+
+// tracedCall returns the id of the sampled trace that a gRPC call is part of, else "".
+func tracedCall(ctx context.Context) string { return sampledTrace(parentOf(ctx)) }

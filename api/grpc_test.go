@@ -31,7 +31,7 @@ func dialGRPC(t testing.TB, n Node, o Options) *grpc.ClientConn {
 func dialService(t testing.TB, s *Service) *grpc.ClientConn {
 	t.Helper()
 	l := bufconn.Listen(1 << 20)
-	srv := newGRPC(s)
+	srv := NewGRPC(s)
 	go srv.Serve(l) // ends with Stop
 	conn, err := grpc.NewClient("passthrough:///bufconn", grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return l.DialContext(ctx) }))
@@ -149,7 +149,7 @@ func TestGRPCHealth(t *testing.T) {
 func TestServersShareARegistry(t *testing.T) {
 	n, reg := apitest.New(t), prometheus.NewRegistry()
 	c := quoratev1.NewQuotaServiceClient(dialGRPC(t, n, Options{Registry: reg, Version: "v"}))
-	h := NewHTTP(n, Options{Registry: reg, Version: "v"})
+	h := NewHTTP(New(n, Options{Registry: reg, Version: "v"}))
 	if _, err := c.Allow(t.Context(), &quoratev1.AllowRequest{Namespace: "web", Limit: "login", Key: "secret-tenant"}); err != nil {
 		t.Fatal(err)
 	}

@@ -21,7 +21,7 @@ func TestPointToHTTP(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	srv := NewGRPC(apitest.New(t), Options{})
+	srv := NewGRPC(New(apitest.New(t), Options{}))
 	go srv.Serve(PointToHTTP(l, "127.0.0.1:7411"))
 	t.Cleanup(srv.Stop)
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}

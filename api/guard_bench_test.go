@@ -32,7 +32,7 @@ func BenchmarkGuard(b *testing.B) {
 			}
 		})
 		b.Run("http/"+mode, func(b *testing.B) {
-			h := NewHTTP(s, s.opts).Handler
+			h := NewHTTP(New(s, s.opts)).Handler
 			body := []byte(`{"namespace":"web","limit":"per_client","key":"k"}`)
 			reader := bytes.NewReader(body)
 			req := httptest.NewRequest(http.MethodPost, "/v1/allow", nil)

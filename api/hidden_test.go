@@ -96,7 +96,7 @@ func TestGlobalKeys(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.InForce = set
-	srv := NewHTTP(s, s.opts)
+	srv := NewHTTP(New(s, s.opts))
 	for _, c := range []struct{ method, path, body, permission string }{
 		{"GET", "/v1/keys?namespace=web&limit=a&key=k", "", "keys.read"},
 		{"POST", "/v1/keys:reset", `{"namespace":"web","limit":"a","key":"k"}`, "keys.reset"},
@@ -115,7 +115,7 @@ func TestGlobalKeys(t *testing.T) {
 func TestMissingPerNamespace(t *testing.T) {
 	s := newSecured(t, map[string]rbac.Binding{"new": {Role: "limit-writer", Scope: rbac.Namespace("new")}, "check": {Role: "checker", Scope: rbac.Namespace("new")}})
 	s.With(t, "hidden/x 1/s 1")
-	srv := NewHTTP(s, s.opts)
+	srv := NewHTTP(New(s, s.opts))
 	for _, c := range []struct{ who, method, path, body string }{
 		{"check", "POST", "/v1/allow", `{"namespace":"new","limit":"a","key":"k"}`},
 		{"check", "POST", "/v1/allow:all", `{"checks":[{"namespace":"new","limit":"a","key":"k"}]}`},

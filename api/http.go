@@ -31,11 +31,7 @@ const (
 
 // NewHTTP returns a server of the HTTP/JSON API. The caller serves it on a
 // listener and shuts it down, which ends streams of events.
-func NewHTTP(n Node, o Options) *http.Server {
-	return newServer(New(n, o))
-}
-
-func newServer(s *Service) *http.Server {
+func NewHTTP(s *Service) *http.Server {
 	srv := &http.Server{
 		Handler:           newRouter(s),
 		ReadHeaderTimeout: readHeaderTimeout,

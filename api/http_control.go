@@ -20,12 +20,12 @@ func getHealth(w http.ResponseWriter, _ *http.Request) int {
 
 // getReady answers 503 with the reason while the node is not ready.
 func (r *router) getReady(w http.ResponseWriter, _ *http.Request) int {
-	return writeReady(w, "not ready: ", unready(r.node.Status()))
+	return writeReady(w, "not ready: ", unready(r.Status()))
 }
 
 // getClusterReady answers like getReady, and also 503 while this node sees a group without a leader.
 func (r *router) getClusterReady(w http.ResponseWriter, _ *http.Request) int {
-	st := r.node.Status()
+	st := r.Status()
 	return writeReady(w, "the cluster is not ready: ", cmp.Or(unready(st), st.GetLeaderless()))
 }
 
@@ -56,7 +56,7 @@ const envoyHealthPath = "/healthcheck"
 // getEnvoyHealth answers like envoyproxy/ratelimit: OK, or 500 without a body.
 func (r *router) getEnvoyHealth(w http.ResponseWriter, _ *http.Request) int {
 	w.Header()["Content-Type"] = textType
-	if !r.node.Status().GetReady() {
+	if !r.Status().GetReady() {
 		w.WriteHeader(http.StatusInternalServerError)
 		return http.StatusInternalServerError
 	}

@@ -23,7 +23,7 @@ import (
 
 func serveHTTP(t testing.TB, n Node) *httptest.Server {
 	t.Helper()
-	srv := httptest.NewServer(NewHTTP(n, Options{ParseLimits: apitest.ParseLimits, FormatLimits: apitest.FormatLimits, Lint: apitest.LintLimits, Version: "test"}).Handler)
+	srv := httptest.NewServer(NewHTTP(New(n, Options{ParseLimits: apitest.ParseLimits, FormatLimits: apitest.FormatLimits, Lint: apitest.LintLimits, Version: "test"})).Handler)
 	t.Cleanup(srv.Close)
 	return srv
 }
@@ -270,7 +270,7 @@ func TestClusterFaults(t *testing.T) {
 }
 
 func TestSlowHeaderIsCutOff(t *testing.T) {
-	srv := NewHTTP(apitest.New(t), Options{})
+	srv := NewHTTP(New(apitest.New(t), Options{}))
 	if srv.ReadHeaderTimeout <= 0 || srv.ReadTimeout <= 0 || srv.WriteTimeout <= 0 || srv.IdleTimeout <= 0 || srv.MaxHeaderBytes <= 0 {
 		t.Fatalf("a bound is missing: %+v", srv)
 	}

@@ -57,7 +57,7 @@ func TestLastingCalls(t *testing.T) {
 			t.Run(take+" "+what+" over HTTP", func(t *testing.T) {
 				t.Parallel()
 				s, gone := lasting(t, take)
-				srv := httptest.NewServer(newServer(s.service()).Handler)
+				srv := httptest.NewServer(NewHTTP(s.service()).Handler)
 				t.Cleanup(srv.Close)
 				recv := watchOverHTTP(t, s.tokens["ann"], srv.URL+map[string]string{"events": "/v1/events", "rates": "/v1/rates/watch"}[what]+"?namespace=web")
 				if err := recv(); err != nil {

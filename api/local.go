@@ -42,15 +42,15 @@ var (
 	_ grpc.ServiceRegistrar    = (*Local)(nil)
 )
 
-// NewLocal returns a connection to the services of n.
-func NewLocal(n Node, o Options) *Local {
-	l := &Local{server: &grpcServer{Service: New(n, o), local: true}, unary: map[string]localMethod{}, streams: map[string]localStream{}}
-	l.server.registerControl(l)
+// NewLocal returns a connection to the services of s.
+func NewLocal(s *Service) *Local {
+	l := &Local{server: &grpcServer{Service: s, local: true}, unary: map[string]localMethod{}, streams: map[string]localStream{}}
+	registerControl(l, l.server.Service)
 	return l
 }
 
 // registerControl registers what operators call, at a server or at a Local.
-func (s *Service) registerControl(srv grpc.ServiceRegistrar) {
+func registerControl(srv grpc.ServiceRegistrar, s *Service) {
 	quoratev1.RegisterLimitServiceServer(srv, s.Limits)
 	quoratev1.RegisterRateServiceServer(srv, s.Rates)
 	quoratev1.RegisterClusterServiceServer(srv, s.Cluster)

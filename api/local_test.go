@@ -31,7 +31,7 @@ func TestLocal(t *testing.T) {
 	defer log.Close()
 	o := s.opts
 	o.Audit = log
-	security := quoratev1.NewSecurityServiceClient(NewLocal(s, o))
+	security := quoratev1.NewSecurityServiceClient(NewLocal(New(s, o)))
 	as := func(name string) context.Context {
 		c, err := s.opts.Guard.Identify(t.Context(), nil, []string{"Bearer " + s.tokens[name]})
 		if err != nil {
@@ -67,7 +67,7 @@ func TestLocal(t *testing.T) {
 	if entries[0].Identity != "token:boss" || entries[0].Method != "/quorate.v1.SecurityService/CreateToken" {
 		t.Errorf("%+v", entries[0])
 	}
-	if _, err := quoratev1.NewQuotaServiceClient(NewLocal(s, o)).Allow(as("boss"), &quoratev1.AllowRequest{}); status.Code(err) != codes.Unimplemented {
+	if _, err := quoratev1.NewQuotaServiceClient(NewLocal(New(s, o))).Allow(as("boss"), &quoratev1.AllowRequest{}); status.Code(err) != codes.Unimplemented {
 		t.Error(err)
 	}
 }
@@ -75,7 +75,7 @@ func TestLocal(t *testing.T) {
 // TestLocalStream: a stream of answers ends with its context, and with an error for whoever may not.
 func TestLocalStream(t *testing.T) {
 	n := apitest.New(t)
-	conn := NewLocal(n, Options{})
+	conn := NewLocal(New(n, Options{}))
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	watch, err := quoratev1.NewEventServiceClient(conn).Watch(ctx, &quoratev1.WatchRequest{Buffer: -1})

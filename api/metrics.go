@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc/codes"
 
+	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/internal/quota"
 	"github.com/quorate/quorate/internal/series"
 )
@@ -75,13 +76,13 @@ func newMeter(version string) *meter {
 		}),
 	}
 	ok := codes.OK.String()
-	m.allowOK, m.batchOK = m.duration.WithLabelValues("grpc", methodAllow, ok), m.duration.WithLabelValues("grpc", methodBatch, ok)
+	m.allowOK, m.batchOK = m.duration.WithLabelValues("grpc", quoratev1.QuotaService_Allow_FullMethodName, ok), m.duration.WithLabelValues("grpc", quoratev1.QuotaService_AllowBatch_FullMethodName, ok)
 	return m
 }
 
 // hot returns where a check that went well, or a batch of them, is observed.
 func (m *meter) hot(method string) prometheus.Observer {
-	if method == methodBatch {
+	if method == quoratev1.QuotaService_AllowBatch_FullMethodName {
 		return m.batchOK
 	}
 	return m.allowOK
@@ -137,4 +138,45 @@ func (m *meter) send(ch chan<- prometheus.Metric, d *prometheus.Desc, v uint64, 
 	if v > 0 {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(v), append([]string{n.Namespace, n.Limit}, labels...)...)
 	}
+}
+
+// A call that its caller traces, and samples, leaves the id of its trace with the time that it
+// took (an exemplar), so that a slow bucket of a dashboard leads to a trace. The header is that
+// of W3C Trace Context; no tracing has to be set up here for it.
+// sampledTrace returns the id of a traceparent that is sampled, else "".
+func sampledTrace(parent string) string {
+	const version, trace, span, end = 2, 35, 52, 55 // where each part ends
+	if len(parent) < end || parent[version] != '-' || parent[trace] != '-' || parent[span] != '-' ||
+		parent[:version] == "ff" || len(parent) > end && parent[end] != '-' {
+		return ""
+	}
+	id, zero := parent[version+1:trace], true
+	for _, c := range []byte(id) {
+		if (c < '0' || c > '9') && (c < 'a' || c > 'f') {
+			return ""
+		}
+		zero = zero && c == '0'
+	}
+	if flags := parent[end-1]; zero || !hexOdd(flags) {
+		return ""
+	}
+	return id
+}
+
+// hexOdd reports whether a hexadecimal digit is odd: the lowest bit of the flags says sampled.
+func hexOdd(c byte) bool {
+	switch c {
+	case '1', '3', '5', '7', '9', 'b', 'd', 'f':
+		return true
+	}
+	return false
+}
+
+// took observes a time, with the trace if there is one.
+func took(o prometheus.Observer, seconds float64, trace string) {
+	if e, ok := o.(prometheus.ExemplarObserver); ok && trace != "" {
+		e.ObserveWithExemplar(seconds, prometheus.Labels{"trace_id": trace})
+		return
+	}
+	o.Observe(seconds)
 }

@@ -94,7 +94,7 @@ func TestCountsOutliveLimitChanges(t *testing.T) {
 func TestShadowAndNearAreCounted(t *testing.T) {
 	n := apitest.New(t).With(t, "web/s 1/s 1 shadow", "web/waits 1/s 3")
 	reg := prometheus.NewRegistry()
-	h := NewHTTP(n, Options{Registry: reg}).Handler
+	h := NewHTTP(New(n, Options{Registry: reg})).Handler
 	for range 3 {
 		post(h, "/v1/allow", `{"namespace":"web","limit":"s","key":"k"}`)
 		post(h, "/v1/allow", `{"namespace":"web","limit":"waits","key":"k"}`)
@@ -131,7 +131,7 @@ func TestOverridesDoNotFillTheRules(t *testing.T) {
 
 func BenchmarkHTTPAllow(b *testing.B) {
 	n := apitest.New(b)
-	h := NewHTTP(n, Options{}).Handler
+	h := NewHTTP(New(n, Options{})).Handler
 	body := `{"namespace":"api","limit":"per_tenant","key":"203.0.113.7"}`
 	w := httptest.NewRecorder()
 	b.ReportAllocs()

@@ -26,9 +26,6 @@ func (r *router) mountedAt(p string) (h http.Handler, at string) {
 // strictTransport makes browsers return over TLS only.
 var strictTransport = []string{"max-age=31536000"}
 
-// other is the route of what has none, in metrics.
-const other = "other"
-
 // serveOther serves what is no route of ours. It returns what metrics call it,
 // and the status it sent.
 func (r *router) serveOther(w http.ResponseWriter, req *http.Request) (route string, code int) {

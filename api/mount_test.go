@@ -32,8 +32,8 @@ func TestOtherProtocols(t *testing.T) {
 		},
 		Mount: map[string]http.Handler{"/api": says("short"), "/api/long": says("long"), "/v1": says("never a route of ours")},
 	}
-	NewGRPC(n, o)
-	h := NewHTTP(n, o).Handler
+	NewGRPC(New(n, o))
+	h := NewHTTP(New(n, o)).Handler
 	get := func(path string) (int, string) {
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
@@ -68,7 +68,7 @@ func TestOtherProtocols(t *testing.T) {
 
 // TestStrictTransport checks that responses over TLS have the header Strict-Transport-Security, and others do not.
 func TestStrictTransport(t *testing.T) {
-	h := NewHTTP(apitest.New(t), Options{Mount: map[string]http.Handler{Console: http.NotFoundHandler()}}).Handler
+	h := NewHTTP(New(apitest.New(t), Options{Mount: map[string]http.Handler{Console: http.NotFoundHandler()}})).Handler
 	for target, want := range map[string]string{"https://n1/console/": "max-age=31536000", "https://n1/": "max-age=31536000", "http://n1/console/": ""} {
 		w := httptest.NewRecorder()
 		req := httptest.NewRequest(http.MethodGet, target, nil)

@@ -1,7 +1,6 @@
 package api
 
 import (
-	"embed"
 	"encoding/json"
 	"net/http"
 	"slices"
@@ -11,11 +10,6 @@ import (
 
 	"github.com/quorate/quorate/api/apijson"
 )
-
-// protoFiles are the contract itself, for its comments: generated code has none.
-//
-//go:embed proto/quorate/v1/*.proto
-var protoFiles embed.FS
 
 // describe returns the description of the HTTP API, made from the routes, the
 // protos' descriptors and the comments in the protos.

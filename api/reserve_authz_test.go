@@ -19,7 +19,7 @@ func TestReservationOfOthers(t *testing.T) {
 		"web": reports(rbac.Namespace("web")), "api": reports(rbac.Namespace("api")), "both": reports(rbac.Everywhere),
 	})
 	q := quoratev1.NewQuotaServiceClient(dialGRPC(t, s, s.opts))
-	h := NewHTTP(s, s.opts).Handler
+	h := NewHTTP(New(s, s.opts)).Handler
 	web := &quoratev1.AllowRequest{Namespace: "web", Limit: "per_client", Key: "k"}
 	api := &quoratev1.AllowRequest{Namespace: "api", Limit: "per_tenant", Key: "k"}
 	reserve := func(as string, checks ...*quoratev1.AllowRequest) string {

@@ -7,6 +7,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+
 	"github.com/quorate/quorate/api/apijson"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/internal/apiproto"
@@ -215,4 +218,14 @@ func shortLimit(l *quota.Limit) *quoratev1.Limit {
 		out.Decide = quoratev1.Decide_DECIDE_UNSPECIFIED
 	}
 	return out
+}
+
+// wireLimit is a limit as the field of an answer, made once.
+func wireLimit(l *quoratev1.Limit) []byte {
+	const limitField = 2 // of AllowResponse
+	data, err := proto.Marshal(l)
+	if err != nil {
+		panic(err) // invariant: names, rates and time zones are ASCII
+	}
+	return protowire.AppendBytes(protowire.AppendTag(nil, limitField, protowire.BytesType), data)
 }

@@ -74,3 +74,6 @@ func New(n Node, o Options) *Service {
 		Security: &SecurityService{core: s, node: n}, Members: &MemberService{core: s, node: n}, Backup: &BackupService{core: s, node: n, stall: backupStall},
 	}
 }
+
+// Status returns the cluster as the node sees it.
+func (s *Service) Status() *quoratev1.GetStatusResponse { return s.node.Status() }

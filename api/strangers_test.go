@@ -70,7 +70,7 @@ func until(t *testing.T, what string, holds func() bool) {
 func TestStrangersBodies(t *testing.T) {
 	s := newSecured(t, everyRole())
 	srv := httptest.NewUnstartedServer(nil)
-	srv.Config = NewHTTP(s, s.opts)
+	srv.Config = NewHTTP(New(s, s.opts))
 	srv.Start()
 	t.Cleanup(srv.Close)
 	const large = 4 << 20
@@ -251,7 +251,7 @@ func TestNobodyIsNotRead(t *testing.T) {
 // other connections still work, and so do new ones of this connection after some have ended.
 func TestStrangersWatches(t *testing.T) {
 	s := newSecured(t, everyRole())
-	srv := NewGRPC(s, s.opts)
+	srv := NewGRPC(New(s, s.opts))
 	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

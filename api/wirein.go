@@ -21,7 +21,7 @@ const (
 
 // readWire reads an AllowRequest. It returns false for what it leaves to the generated
 // code: bytes that are wrong, and fields that few checks have.
-func (c *check) readWire(s string) bool {
+func readWire(c *check, s string) bool {
 	for len(s) > 0 {
 		tag := s[0]
 		if s = s[1:]; tag == tagCost {
@@ -108,7 +108,7 @@ func (p *plainBatch) read(s string) bool {
 			continue
 		}
 		var c check
-		if names = namesOf(one); !c.readWire(one) || !readSpend(at, one[len(names):], ascii) {
+		if names = namesOf(one); !readWire(&c, one) || !readSpend(at, one[len(names):], ascii) {
 			return false
 		}
 		p.runs = append(p.runs, run{c.key.LimitName, 1})

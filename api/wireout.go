@@ -5,9 +5,7 @@ import (
 	"time"
 
 	"google.golang.org/protobuf/encoding/protowire"
-	"google.golang.org/protobuf/proto"
 
-	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/internal/apiproto"
 	"github.com/quorate/quorate/internal/quota"
 )
@@ -15,7 +13,6 @@ import (
 // Numbers of the fields of AllowResponse and AllowResult.
 const (
 	fieldAllowed    = 1
-	fieldLimit      = 2
 	fieldRemaining  = 3
 	fieldRetryAfter = 4
 	fieldWhy        = 5
@@ -31,17 +28,8 @@ const (
 	fieldResults = 1 // of AllowBatchResponse
 )
 
-// wireLimit is a limit as the field of an answer, made once.
-func wireLimit(l *quoratev1.Limit) []byte {
-	data, err := proto.Marshal(l)
-	if err != nil {
-		panic(err) // invariant: names, rates and time zones are ASCII
-	}
-	return protowire.AppendBytes(protowire.AppendTag(nil, fieldLimit, protowire.BytesType), data)
-}
-
 // appendWire writes what the generated code makes of r.response(d), byte for byte.
-func (r *rule) appendWire(b []byte, d *quota.Decision) []byte {
+func appendWire(b []byte, r *rule, d *quota.Decision) []byte {
 	if d.Allowed {
 		b = wireNumber(b, fieldAllowed, 1)
 	}
@@ -92,11 +80,11 @@ func wireDuration(b []byte, field protowire.Number, d time.Duration) []byte {
 	return wireNumber(wireNumber(b, 1, seconds), 2, nanos)
 }
 
-// appendResult writes an answer as an AllowResult of AllowBatchResponse.
-func (r *rule) appendResult(b []byte, d *quota.Decision) []byte {
+// appendDecision writes an answer as an AllowResult of AllowBatchResponse.
+func appendDecision(b []byte, r *rule, d *quota.Decision) []byte {
 	at := len(b)
 	b = append(b, fieldResults<<3|byte(protowire.BytesType), 0, fieldResponse<<3|byte(protowire.BytesType), 0)
-	b = r.appendWire(b, d)
+	b = appendWire(b, r, d)
 	n := len(b) - at - 4
 	if n+2 >= 0x80 { // the lengths are of several bytes
 		return appendResult(b[:at], bytes.Clone(b[at+4:]), nil)

@@ -42,7 +42,7 @@ func newNode(t *testing.T, limits ...quota.Limit) (*cluster.Node, string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	srv := api.NewGRPC(n, api.Options{})
+	srv := api.NewGRPC(api.New(n, api.Options{}))
 	go srv.Serve(calls)
 	t.Cleanup(srv.Stop)
 	return n, calls.Addr().String()

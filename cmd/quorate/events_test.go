@@ -47,7 +47,7 @@ func serveAt(t *testing.T, addr string) (*grpc.Server, string) {
 			t.Fatal(err)
 		}
 	}
-	srv := api.NewGRPC(newFakeCluster(), api.Options{})
+	srv := api.NewGRPC(api.New(newFakeCluster(), api.Options{}))
 	go srv.Serve(l) // ends with Stop
 	t.Cleanup(srv.Stop)
 	return srv, l.Addr().String()

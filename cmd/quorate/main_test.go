@@ -76,7 +76,7 @@ func startFake() (base int, stop func(), err error) {
 				stop()
 				break
 			}
-			srv := api.NewGRPC(c, api.Options{ParseLimits: config.ParseLimits, FormatLimits: config.FormatLimits, Lint: server.LintLimits, Grants: fakeGrants{}})
+			srv := api.NewGRPC(api.New(c, api.Options{ParseLimits: config.ParseLimits, FormatLimits: config.FormatLimits, Lint: server.LintLimits, Grants: fakeGrants{}}))
 			go srv.Serve(l) // ends with Stop
 			stops = append(stops, srv.Stop)
 		}

@@ -125,7 +125,7 @@ func (c *callers) debugServer(ctx context.Context, n api.Node, opts api.Options,
 	if sec.on() {
 		l = tls.NewListener(l, sec.serverConfig("http/1.1"))
 	}
-	return api.NewDebug(n, opts), l, nil
+	return api.NewDebug(api.New(n, opts)), l, nil
 }
 
 // serveDebug serves profiles, if they are asked for.

@@ -136,7 +136,7 @@ func startInstance(cfg cluster.Config, who callers, ports listeners, sec *securi
 		extra = append(extra, grpc.Creds(credentials.NewTLS(sec.serverConfig("h2"))))
 		web = tls.NewListener(web, sec.serverConfig("h2", "http/1.1"))
 	}
-	in.grpc, in.http = api.NewGRPC(node, opts, extra...), api.NewHTTP(node, opts)
+	in.grpc, in.http = api.NewGRPC(api.New(node, opts), extra...), api.NewHTTP(api.New(node, opts))
 	if err := in.serveRedis(context.Background(), &who, others, &opts, sec); err != nil {
 		ports.close()
 		others.close()
@@ -173,7 +173,7 @@ func (in *instance) secure(opts *api.Options, who *callers, sec *security, dir s
 // mountConsole puts the console on the HTTP port.
 func (in *instance) mountConsole(opts *api.Options, settings []console.Setting, auditPath string) {
 	in.console = console.New(console.Deps{
-		Conn: api.NewLocal(in.node, *opts), Guard: opts.Guard, Audit: in.audit, AuditPath: auditPath, Self: opts.Self, Version: opts.Version, Logger: opts.Logger, Settings: settings,
+		Conn: api.NewLocal(api.New(in.node, *opts)), Guard: opts.Guard, Audit: in.audit, AuditPath: auditPath, Self: opts.Self, Version: opts.Version, Logger: opts.Logger, Settings: settings,
 	})
 	opts.Mount = map[string]http.Handler{api.Console: in.console}
 }
