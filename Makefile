@@ -136,7 +136,7 @@ site: ## make a site of docs in site/; needs mkdocs and its theme: apt-get insta
 
 generate: ## write api/gen, docs/openapi.json and docs/reference from api/proto
 	$(TOOL) buf generate
-	go test ./api -run OpenAPIPublished -rewrite
+	go test ./api/rest -run OpenAPIPublished -rewrite
 	go test ./internal/doctest -run Reference -rewrite
 
 format: ## format Go files and protos in place

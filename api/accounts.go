@@ -44,7 +44,7 @@ func (s *accountCalls) opsCall(ctx context.Context, req *quoratev1.ApplyOpsReque
 	if ops, f = opsOf(req.Ops); f != nil {
 		return "", 0, nil, f
 	}
-	by, f = s.caller(ctx)
+	by, f = s.Identity(ctx)
 	return by, ttl, ops, f
 }
 

@@ -42,8 +42,8 @@ func (byGuard) Identify(ctx context.Context) (string, error) {
 	return Anonymous, nil
 }
 
-// caller returns the identity of whoever makes the call.
-func (s *Gate) caller(ctx context.Context) (string, error) {
+// Identity returns the identity of whoever makes the call.
+func (s *Gate) Identity(ctx context.Context) (string, error) {
 	who, err := s.identifier.Identify(ctx)
 	if err == nil {
 		return who, nil

@@ -23,7 +23,7 @@ func (s *AccountAdminService) GetAccounts(ctx context.Context, req *quoratev1.Ge
 	if f != nil {
 		return nil, f
 	}
-	who, f := s.caller(ctx)
+	who, f := s.Identity(ctx)
 	if f != nil {
 		return nil, f
 	}
@@ -41,7 +41,7 @@ func (s *AccountAdminService) GetAccountHistory(ctx context.Context, req *quorat
 	if f != nil {
 		return nil, f
 	}
-	who, f := s.caller(ctx)
+	who, f := s.Identity(ctx)
 	if f != nil {
 		return nil, f
 	}
@@ -73,7 +73,7 @@ func (s *AccountAdminService) ListAccounts(ctx context.Context, req *quoratev1.L
 	if f != nil {
 		return nil, f
 	}
-	who, f := s.caller(ctx)
+	who, f := s.Identity(ctx)
 	if f != nil {
 		return nil, f
 	}
@@ -86,7 +86,7 @@ func (s *AccountAdminService) ListAccounts(ctx context.Context, req *quoratev1.L
 	}
 	out := &quoratev1.ListAccountsResponse{Accounts: statesProto(states)}
 	if len(states) == size {
-		out.NextPageToken = pageToken(states[size-1].ID)
+		out.NextPageToken = AccountPageToken(states[size-1].ID)
 	}
 	return out, nil
 }
@@ -97,8 +97,8 @@ func accountFilter(req *quoratev1.ListAccountsRequest) (account.Filter, error) {
 		atom{"name_prefix", f.NamePrefix}, atom{"resource_type", f.Resource})
 }
 
-// pageToken is the place behind an account: its id in one word, in base64.
-func pageToken(id account.ID) string {
+// AccountPageToken is the place behind an account: its id in one word, in base64.
+func AccountPageToken(id account.ID) string {
 	return base64.RawURLEncoding.EncodeToString([]byte(id.Word()))
 }
 
@@ -125,7 +125,7 @@ func (s *AccountAdminService) ApplyOps(ctx context.Context, req *quoratev1.Apply
 	}
 	res, f := s.applyChecked(ctx, who, req.RequestId, ttl, ops)
 	if f == nil { // names of accounts may be personal data: the history has them
-		s.log.InfoContext(ctx, "accounts written by hand", "by", who, "request", req.RequestId, "app", ops[0].Account.App, "realm", ops[0].Account.Realm, "ops", len(ops), "applied", res.Applied, "repeated", res.Repeated)
+		s.Log.InfoContext(ctx, "accounts written by hand", "by", who, "request", req.RequestId, "app", ops[0].Account.App, "realm", ops[0].Account.Realm, "ops", len(ops), "applied", res.Applied, "repeated", res.Repeated)
 	}
 	return res, f
 }

@@ -87,7 +87,7 @@ func (a *attachment) serve() error {
 			if m == nil {
 				return err
 			}
-			if f := a.still(a.ctx, &known); f != nil {
+			if f := a.StillAuthorized(a.ctx, &known); f != nil {
 				return f
 			}
 			if err := around(func() error { return a.stream.Send(m) }); err != nil {
@@ -131,7 +131,7 @@ func (a *attachment) reads() error {
 
 // begin takes the first message.
 func (a *attachment) begin() error {
-	late := time.AfterFunc(attachHelloWait, func() { a.out.End(goodbye("the first message took too long")) })
+	late := time.AfterFunc(attachHelloWait, func() { a.out.End(Goodbye("the first message took too long")) })
 	defer late.Stop()
 	m, err := a.stream.Recv()
 	if err != nil {
@@ -176,10 +176,10 @@ func (a *attachment) greet(h *quoratev1.ClientHello) error {
 	a.named, a.allowed = slices.Clone(h.GetNamespaces()), map[permitted]time.Time{}
 	slices.Sort(a.named)
 	a.hello = &attach.Hello{Client: a.name(h.GetClient()), Incarnation: quota.Incarnation(h.GetIncarnation()), Attachment: quota.Term(h.GetAttachment())}
-	if v := visitOf(a.ctx); a.guard != nil && v != nil {
-		a.hello.Owner = v.caller.Identity
+	if v := CallOf(a.ctx); a.Guard != nil && v != nil {
+		a.hello.Owner = v.Caller.Identity
 	}
-	if len(a.named) > 0 || a.guard != nil {
+	if len(a.named) > 0 || a.Guard != nil {
 		a.hello.May = a.uses
 	}
 	return nil
@@ -188,8 +188,8 @@ func (a *attachment) greet(h *quoratev1.ClientHello) error {
 // name is what nodes call the process: where callers are known, those of others may
 // have the same name.
 func (a *attachment) name(client string) quota.NodeID {
-	if v := visitOf(a.ctx); a.guard != nil && v != nil {
-		return quota.NodeID(v.caller.Identity + "/" + client)
+	if v := CallOf(a.ctx); a.Guard != nil && v != nil {
+		return quota.NodeID(v.Caller.Identity + "/" + client)
 	}
 	return quota.NodeID(client)
 }
@@ -213,8 +213,8 @@ func (a *attachment) denied(namespace string, p rbac.Permission) *apierr.Error {
 		Meta: map[string]string{"permission": p.String(), "scope": string(rbac.Namespace(namespace))},
 	}
 	f.Detail = "the process has no permission " + p.String() + " in " + string(rbac.Namespace(namespace))
-	if v := visitOf(a.ctx); v != nil {
-		f.Meta["identity"] = v.caller.Identity
+	if v := CallOf(a.ctx); v != nil {
+		f.Meta["identity"] = v.Caller.Identity
 	}
 	return f
 }
@@ -353,13 +353,13 @@ func (a *attachment) permit(entries []quota.ReportEntry) error {
 
 // reportsSomewhere says whether the process may report use in any namespace.
 func (a *attachment) reportsSomewhere() bool {
-	v := visitOf(a.ctx)
-	return a.guard == nil || v != nil && a.guard.Somewhere(v.caller, rbac.Report)
+	v := CallOf(a.ctx)
+	return a.Guard == nil || v != nil && a.Guard.Somewhere(v.Caller, rbac.Report)
 }
 
 // has asks for a permission, and believes the answer for a while.
 func (a *attachment) has(namespace string, p rbac.Permission) error {
-	if a.guard == nil {
+	if a.Guard == nil {
 		return nil
 	}
 	k, now := permitted{namespace, p}, time.Now()
@@ -388,6 +388,7 @@ func attachFault(err error) error {
 	return &apierr.Error{Code: codes.Internal, HTTP: http.StatusInternalServerError, Reason: "INTERNAL", Detail: err.Error()}
 }
 
-func goodbye(reason string) *quoratev1.AttachResponse {
+// Goodbye is the last message to a process, with the reason.
+func Goodbye(reason string) *quoratev1.AttachResponse {
 	return &quoratev1.AttachResponse{Body: &quoratev1.AttachResponse_Goodbye{Goodbye: &quoratev1.Goodbye{Reason: reason}}}
 }

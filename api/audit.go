@@ -26,23 +26,23 @@ const (
 	maxWhatList = 3       // items of a list
 )
 
-// note writes a call down: what changes something, and what was denied.
-func (s *Gate) note(v *visit) {
+// Audit writes a call down: what changes something, and what was denied.
+func (s *Gate) Audit(v *Call) {
 	e := audit.Entry{
-		Node: s.self, RequestID: v.requestID, Identity: v.caller.Identity, Credential: v.caller.Credential.String(), Serial: v.caller.Serial,
-		Address: v.address, Method: v.method, Result: audit.OK, What: summary(v.req), Answer: summary(v.res),
+		Node: s.self, RequestID: v.RequestID, Identity: v.Caller.Identity, Credential: v.Caller.Credential.String(), Serial: v.Caller.Serial,
+		Address: v.Address, Method: v.Method, Result: audit.OK, What: summary(v.req), Answer: summary(v.Res),
 	}
 	if e.RequestID == "" {
 		var b [8]byte
 		_, _ = rand.Read(b[:])
 		e.RequestID = hex.EncodeToString(b[:])
 	}
-	if v.failed != nil {
-		f := fromStatus(v.failed)
+	if v.Failed != nil {
+		f := FromStatus(v.Failed)
 		e.Result, e.Code, e.Detail, e.MayBeDone = audit.Failed, f.Reason, f.Error(), v.mayBeDone()
 		if f.Denied() {
 			e.Result = audit.Denied
-			s.denied.WithLabelValues(labelOf(v.method), f.Reason).Inc()
+			s.denied.WithLabelValues(labelOf(v.Method), f.Reason).Inc()
 		}
 	}
 	s.audit.Write(e)
@@ -50,23 +50,23 @@ func (s *Gate) note(v *visit) {
 
 // mayBeDone reports whether the call has failed without proof that it changed nothing. Calls that need no
 // permission (joining) do not count, so that strangers cannot fill the log of changes.
-func (v *visit) mayBeDone() bool {
-	switch fromStatus(v.failed).Code {
+func (v *Call) mayBeDone() bool {
+	switch FromStatus(v.Failed).Code {
 	case codes.Canceled, codes.DeadlineExceeded, codes.Unknown, codes.Unavailable, codes.Internal:
-		return v.rule.Audited && v.rule.Need != auth.Open
+		return v.Rule.Audited && v.Rule.Need != auth.Open
 	}
 	return false
 }
 
-// other is the route of what has none, in metrics.
-const other = "other"
+// OtherMethod is the route of what has none, in metrics.
+const OtherMethod = "other"
 
 // labelOf is a method in metrics: what strangers make up is none of them.
 func labelOf(method string) string {
 	if _, ok := auth.RuleOf(method); ok {
 		return method
 	}
-	return other
+	return OtherMethod
 }
 
 // summary is a message in short: its fields in order, without secrets and without

@@ -26,21 +26,21 @@ type Backuper interface {
 
 // Bounds of a backup's stream.
 const (
-	backupPiece = 256 << 10
-	backupStall = 30 * time.Second // a caller that takes no piece for so long is cut off
+	BackupPiece = 256 << 10
+	BackupStall = 30 * time.Second // a caller that takes no piece for so long is cut off
 )
 
 // BackupService copies the state of the cluster.
 type BackupService struct {
 	quoratev1.UnimplementedBackupServiceServer
 	*core
-	node  Backuper
-	stall time.Duration
+	Node  Backuper
+	Stall time.Duration
 }
 
 // Copy writes the state of the cluster to w.
 func (s *BackupService) Copy(ctx context.Context, w io.Writer) error {
-	return s.node.Backup(ctx, w, func(int, int) {})
+	return s.Node.Backup(ctx, w, func(int, int) {})
 }
 
 // Backup implements the service. The backup is made on a goroutine of its own, so
@@ -50,23 +50,23 @@ func (s *BackupService) Backup(_ *quoratev1.BackupRequest, stream quoratev1.Back
 	defer cancel()
 	out := &backupStream{send: stream.Send}
 	done := make(chan error, 1)
-	go func() { done <- out.make(ctx, s.node) }()
-	tick := time.NewTicker(s.stall / 4)
+	go func() { done <- out.make(ctx, s.Node) }()
+	tick := time.NewTicker(s.Stall / 4)
 	defer tick.Stop()
 	for seen, since := int64(0), time.Now(); ; {
 		select {
 		case err := <-done:
 			if err != nil {
-				return backupFault(err)
+				return BackupFault(err)
 			}
 			return nil
 		case <-tick.C:
 			if now := out.sent.Load(); now != seen || out.sending.Load() == 0 {
 				seen, since = now, time.Now()
-			} else if time.Since(since) > s.stall {
+			} else if time.Since(since) > s.Stall {
 				return &apierr.Error{
 					Code: codes.DeadlineExceeded, HTTP: http.StatusGatewayTimeout, Reason: "TOO_SLOW",
-					Detail: fmt.Sprintf("the caller took nothing for %v; write the backup to a faster place", s.stall),
+					Detail: fmt.Sprintf("the caller took nothing for %v; write the backup to a faster place", s.Stall),
 				}
 			}
 		}
@@ -82,7 +82,7 @@ type backupStream struct {
 }
 
 func (b *backupStream) make(ctx context.Context, from Backuper) error {
-	w := bufio.NewWriterSize(b, backupPiece)
+	w := bufio.NewWriterSize(b, BackupPiece)
 	err := from.Backup(ctx, w, func(done, total int) { b.done, b.total = done, total })
 	return errors.Join(err, w.Flush())
 }
@@ -90,7 +90,7 @@ func (b *backupStream) make(ctx context.Context, from Backuper) error {
 // Write sends messages.
 func (b *backupStream) Write(p []byte) (n int, err error) {
 	for n < len(p) {
-		piece := p[n:min(len(p), n+backupPiece)]
+		piece := p[n:min(len(p), n+BackupPiece)]
 		b.sending.Store(1)
 		err := b.send(&quoratev1.BackupResponse{Data: piece, GroupsDone: uint32(b.done), GroupsTotal: uint32(b.total)})
 		b.sending.Store(0)
@@ -103,7 +103,8 @@ func (b *backupStream) Write(p []byte) (n int, err error) {
 	return n, nil
 }
 
-func backupFault(err error) *apierr.Error {
+// BackupFault maps an error of a backup.
+func BackupFault(err error) *apierr.Error {
 	var busy interface{ TooBusy() bool }
 	if errors.As(err, &busy) && busy.TooBusy() {
 		return &apierr.Error{Code: codes.ResourceExhausted, HTTP: http.StatusServiceUnavailable, Reason: "OVERLOADED", Detail: err.Error(), Retry: time.Second}

@@ -22,13 +22,13 @@ type plan struct {
 }
 
 // decideOne decides a check that is not plain.
-func (s *QuotaService) decideOne(c *check) (quota.Decision, *rule, error) {
-	p, f := s.plan([]check{*c}, false)
+func (s *QuotaService) decideOne(c *Check) (quota.Decision, *Prepared, error) {
+	p, f := s.plan([]Check{*c}, false)
 	if f != nil {
 		return quota.Decision{}, nil, f
 	}
 	if len(p.reqs) == 0 {
-		return quota.Decision{Allowed: true, Why: quota.WhyNoLimit}, noRule, nil
+		return quota.Decision{Allowed: true, Why: quota.WhyNoLimit}, NoRule, nil
 	}
 	allowed := s.node.Decide(p.reqs, p.out)
 	if f := s.noLimitIn(p); f != nil {
@@ -40,7 +40,7 @@ func (s *QuotaService) decideOne(c *check) (quota.Decision, *rule, error) {
 
 // plan validates checks and makes their requests. Faults name the check if
 // there are several.
-func (s *QuotaService) plan(checks []check, several bool) (*plan, error) {
+func (s *QuotaService) plan(checks []Check, several bool) (*plan, error) {
 	p := &plan{ends: make([]int, len(checks))}
 	for i := range checks {
 		f := s.appendRequests(p, &checks[i])
@@ -59,24 +59,24 @@ func (s *QuotaService) plan(checks []check, several bool) (*plan, error) {
 	return p, nil
 }
 
-func (s *QuotaService) appendRequests(p *plan, c *check) error {
+func (s *QuotaService) appendRequests(p *plan, c *Check) error {
 	cost, f := c.validate()
 	if f != nil {
 		return f
 	}
-	r := quota.Request{Key: c.key, Cost: cost, MaxWait: quota.LimitsWait}
-	if c.waits {
-		r.MaxWait = c.wait
+	r := quota.Request{Key: c.Key, Cost: cost, MaxWait: quota.LimitsWait}
+	if c.Waits {
+		r.MaxWait = c.Wait
 	}
-	if c.method == "" {
+	if c.Method == "" {
 		p.reqs = append(p.reqs, r)
 		return nil
 	}
 	limits := s.node.Limits()
-	matching, any := limits.HTTP(nil, c.key.Namespace, c.method, c.path)
+	matching, any := limits.HTTP(nil, c.Key.Namespace, c.Method, c.Path)
 	if !any {
-		f := s.noSuchLimit(quota.LimitName{Namespace: c.key.Namespace})
-		f.Field, f.Detail = "namespace", fmt.Sprintf("%q has no limits for HTTP requests; give them a match, or name a limit", c.key.Namespace)
+		f := s.noSuchLimit(quota.LimitName{Namespace: c.Key.Namespace})
+		f.Field, f.Detail = "namespace", fmt.Sprintf("%q has no limits for HTTP requests; give them a match, or name a limit", c.Key.Namespace)
 		return f
 	}
 	for _, l := range matching {
@@ -92,7 +92,7 @@ func (s *QuotaService) noLimitIn(p *plan) error {
 		if p.out[i].Limit != nil || p.out[i].Why != quota.WhyNoLimit {
 			continue
 		}
-		s.meter.noLimit.Inc()
+		s.Meter.noLimit.Inc()
 		f := s.noLimit(p.reqs[i].Key.LimitName)
 		if len(p.ends) > 1 {
 			n := 0
@@ -111,9 +111,9 @@ func (s *QuotaService) noLimitIn(p *plan) error {
 // the least that remains. Of a call that was refused, what would have passed
 // was not charged and is not counted, and what stands behind the refusal was not
 // decided.
-func (s *QuotaService) result(out []quota.Decision, allowed bool) (quota.Decision, *rule) {
+func (s *QuotaService) result(out []quota.Decision, allowed bool) (quota.Decision, *Prepared) {
 	if len(out) == 0 {
-		return quota.Decision{Allowed: true, Why: quota.WhyNoLimit}, noRule
+		return quota.Decision{Allowed: true, Why: quota.WhyNoLimit}, NoRule
 	}
 	var best *quota.Decision
 	for i := range out {
@@ -129,9 +129,9 @@ func (s *QuotaService) result(out []quota.Decision, allowed bool) (quota.Decisio
 		}
 	}
 	if best == nil {
-		return quota.Decision{}, noRule
+		return quota.Decision{}, NoRule
 	}
-	return *best, s.prepared(best.Limit)
+	return *best, s.Prepared(best.Limit)
 }
 
 func mattersMore(a, b *quota.Decision) bool {
@@ -154,7 +154,7 @@ func (s *QuotaService) results(p *plan, allowed bool) (all []*quoratev1.AllowRes
 	for _, end := range p.ends {
 		d, r := s.result(p.out[start:end], allowed)
 		start = end
-		all = append(all, r.response(&d))
+		all = append(all, r.Response(&d))
 		if allowed {
 			longest = max(longest, d.Wait)
 		} else if !d.Allowed {
@@ -187,23 +187,23 @@ func (s *QuotaService) planOf(reqs []*quoratev1.AllowRequest) (*plan, error) {
 	if n := len(reqs); n < 1 || n > quota.MaxRequests {
 		return nil, apierr.Invalid("checks", "%d checks; must be 1 to %d that stand or fall together", n, quota.MaxRequests)
 	}
-	checks := make([]check, len(reqs))
+	checks := make([]Check, len(reqs))
 	for i, req := range reqs {
-		if f := checks[i].from(req); f != nil {
+		if f := checks[i].From(req); f != nil {
 			return nil, apierr.In(fmt.Sprintf("checks[%d]", i), f)
 		}
 	}
 	return s.plan(checks, true)
 }
 
-// from reads what came in by gRPC or as one of several.
-func (c *check) from(req *quoratev1.AllowRequest) error {
-	*c = check{cost: req.GetCost(), costs: req.Cost != nil, key: keyOf(req), method: req.Method, path: req.Path}
+// From reads what came in by gRPC or as one of several.
+func (c *Check) From(req *quoratev1.AllowRequest) error {
+	*c = Check{Cost: req.GetCost(), Costs: req.Cost != nil, Key: keyOf(req), Method: req.Method, Path: req.Path}
 	if req.MaxWait != nil {
-		c.waits = true
-		c.wait = req.MaxWait.AsDuration()
-		if c.wait < 0 || c.wait > quota.MaxPause {
-			return apierr.Invalid("max_wait", "%v; must be 0 to %v", c.wait, quota.MaxPause)
+		c.Waits = true
+		c.Wait = req.MaxWait.AsDuration()
+		if c.Wait < 0 || c.Wait > quota.MaxPause {
+			return apierr.Invalid("max_wait", "%v; must be 0 to %v", c.Wait, quota.MaxPause)
 		}
 	}
 	return nil
@@ -259,11 +259,11 @@ func (s *QuotaService) Refund(_ context.Context, req *quoratev1.RefundRequest) (
 	if d.Limit == nil {
 		return nil, s.missing(k)
 	}
-	return &quoratev1.RefundResponse{Limit: s.prepared(d.Limit).pb, Remaining: d.Remaining}, nil
+	return &quoratev1.RefundResponse{Limit: s.Prepared(d.Limit).PB, Remaining: d.Remaining}, nil
 }
 
 func (s *QuotaService) missing(k quota.Key) *apierr.Error {
-	s.meter.noLimit.Inc()
+	s.Meter.noLimit.Inc()
 	return s.noLimit(k.LimitName)
 }
 
@@ -277,5 +277,5 @@ func (s *QuotaService) Report(_ context.Context, req *quoratev1.ReportRequest) (
 	if d.Limit == nil {
 		return nil, s.missing(k)
 	}
-	return &quoratev1.ReportResponse{Booked: booked, Limit: s.prepared(d.Limit).pb, Remaining: d.Remaining, RetryAfter: apiproto.Pause(d.RetryAfter), Why: quoratev1.Why(d.Why)}, nil
+	return &quoratev1.ReportResponse{Booked: booked, Limit: s.Prepared(d.Limit).PB, Remaining: d.Remaining, RetryAfter: apiproto.Pause(d.RetryAfter), Why: quoratev1.Why(d.Why)}, nil
 }

@@ -13,24 +13,24 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// check is one check as it came in on either wire.
-type check struct {
-	key          quota.Key
-	cost         int64
-	wait         time.Duration
-	costs        bool // cost was given
-	waits        bool // wait was given
-	named        bool // namespace and limit are known to be names
-	method, path string
+// Check is one check as it came in on either wire.
+type Check struct {
+	Key          quota.Key
+	Cost         int64
+	Wait         time.Duration
+	Costs        bool // cost was given
+	Waits        bool // wait was given
+	Named        bool // namespace and limit are known to be names
+	Method, Path string
 }
 
 // plain says whether the node's shortest way decides it.
-func (c *check) plain(cost int64) bool {
-	return cost > 0 && !c.waits && c.method == "" && c.path == ""
+func (c *Check) plain(cost int64) bool {
+	return cost > 0 && !c.Waits && c.Method == "" && c.Path == ""
 }
 
-// noRule is that of a request that no limit is for.
-var noRule = &rule{json: []byte("null")}
+// NoRule is that of a request that no limit is for.
+var NoRule = &Prepared{JSON: []byte("null")}
 
 // QuotaService decides checks.
 type QuotaService struct {
@@ -39,8 +39,8 @@ type QuotaService struct {
 	node quotaNode
 }
 
-// decide validates, decides, counts. The fault is nil if there is a decision.
-func (s *QuotaService) decide(c *check) (quota.Decision, *rule, error) {
+// Decide validates, decides, counts. The fault is nil if there is a decision.
+func (s *QuotaService) Decide(c *Check) (quota.Decision, *Prepared, error) {
 	cost, f := c.validate()
 	if f != nil {
 		return quota.Decision{}, nil, f
@@ -48,10 +48,10 @@ func (s *QuotaService) decide(c *check) (quota.Decision, *rule, error) {
 	if !c.plain(cost) {
 		return s.decideOne(c)
 	}
-	d := s.node.Check(c.key, cost)
+	d := s.node.Check(c.Key, cost)
 	if d.Limit == nil {
-		s.meter.noLimit.Inc()
-		return d, nil, s.noLimit(c.key.LimitName)
+		s.Meter.noLimit.Inc()
+		return d, nil, s.noLimit(c.Key.LimitName)
 	}
 	r := s.count(&d, 1)
 	return d, r, nil
@@ -62,99 +62,102 @@ func (s *QuotaService) CheckHeld(limit quota.LimitName, checks []quota.Spend, ou
 	s.node.CheckHeld(limit, checks, out)
 }
 
-// prepared returns the rule of a limit that has decided.
-func (s *QuotaService) prepared(l *quota.Limit) *rule { return s.meter.rules.of(l, s.node.Limits()) }
+// Prepared returns the rule of a limit that has decided.
+func (s *QuotaService) Prepared(l *quota.Limit) *Prepared {
+	return s.Meter.rules.Of(l, s.node.Limits())
+}
 
 // count counts a decision that was made some times, and returns the rule of its limit.
-func (s *QuotaService) count(d *quota.Decision, times uint64) *rule {
-	r := s.prepared(d.Limit)
-	r.counts.add(d, times)
+func (s *QuotaService) count(d *quota.Decision, times uint64) *Prepared {
+	r := s.Prepared(d.Limit)
+	r.Counts.Add(d, times)
 	return r
 }
 
-// seen counts a decision that another protocol made, and how many times.
-func (s *QuotaService) seen(d *quota.Decision, times uint64) {
+// Seen counts a decision that another protocol made, and how many times.
+func (s *QuotaService) Seen(d *quota.Decision, times uint64) {
 	if d.Limit == nil {
-		s.meter.noLimit.Add(float64(times))
+		s.Meter.noLimit.Add(float64(times))
 		return
 	}
 	s.count(d, times)
 }
 
-func (c *check) validate() (cost int64, f error) {
-	if c.method != "" || c.path != "" {
+func (c *Check) validate() (cost int64, f error) {
+	if c.Method != "" || c.Path != "" {
 		if f := c.validateHTTP(); f != nil {
 			return 0, f
 		}
 	}
-	if f := c.validateNames(); f != nil {
+	if f := c.ValidateNames(); f != nil {
 		return 0, f
 	}
-	if f := apiproto.CheckKey(&c.key.Key); f != nil {
+	if f := apiproto.CheckKey(&c.Key.Key); f != nil {
 		return 0, f
 	}
-	if c.wait < 0 || c.wait > quota.MaxPause {
-		return 0, apierr.Invalid("max_wait", "%v; must be 0 to %v", c.wait, quota.MaxPause)
+	if c.Wait < 0 || c.Wait > quota.MaxPause {
+		return 0, apierr.Invalid("max_wait", "%v; must be 0 to %v", c.Wait, quota.MaxPause)
 	}
-	if !c.costs {
+	if !c.Costs {
 		return 1, nil
 	}
-	if c.cost < 0 || c.cost > quota.MaxTokens {
-		return 0, apierr.Invalid("cost", "%d; must be 0 (which only asks) to %d, or absent for 1", c.cost, quota.MaxTokens)
+	if c.Cost < 0 || c.Cost > quota.MaxTokens {
+		return 0, apierr.Invalid("cost", "%d; must be 0 (which only asks) to %d, or absent for 1", c.Cost, quota.MaxTokens)
 	}
-	return c.cost, nil
+	return c.Cost, nil
 }
 
-// validateNames validates the limit's name, unless an HTTP request chooses it, and the
+// ValidateNames validates the limit's name, unless an HTTP request chooses it, and the
 // namespace's.
-func (c *check) validateNames() error {
-	if c.named {
+func (c *Check) ValidateNames() error {
+	if c.Named {
 		return nil
 	}
-	if c.method == "" && c.path == "" {
-		if err := quota.CheckName("limit", c.key.LimitName.Limit); err != nil {
+	if c.Method == "" && c.Path == "" {
+		if err := quota.CheckName("limit", c.Key.LimitName.Limit); err != nil {
 			return apierr.InvalidName("limit", err)
 		}
 	}
-	if err := quota.CheckName("namespace", c.key.Namespace); err != nil {
+	if err := quota.CheckName("namespace", c.Key.Namespace); err != nil {
 		return apierr.InvalidName("namespace", err)
 	}
 	return nil
 }
 
 // validateHTTP validates a check by HTTP method and path.
-func (c *check) validateHTTP() error {
-	if c.key.LimitName.Limit != "" {
-		return apierr.Invalid("limit", "is %q, but method and path choose the limits; give either", apierr.Clip(c.key.LimitName.Limit))
+func (c *Check) validateHTTP() error {
+	if c.Key.LimitName.Limit != "" {
+		return apierr.Invalid("limit", "is %q, but method and path choose the limits; give either", apierr.Clip(c.Key.LimitName.Limit))
 	}
-	if c.key.Namespace == "" {
-		c.key.Namespace = quota.HTTPNamespace
+	if c.Key.Namespace == "" {
+		c.Key.Namespace = quota.HTTPNamespace
 	}
 	switch {
-	case c.method == "" || len(c.method) > quota.MaxNameLen:
-		return apierr.Invalid("method", "is %d bytes; must be an HTTP method such as GET", len(c.method))
-	case len(c.path) == 0 || c.path[0] != '/':
-		return apierr.Invalid("path", "is %q; must begin with /", apierr.Clip(c.path))
-	case len(c.path) > maxPath:
-		return apierr.Invalid("path", "is %d bytes; at most %d", len(c.path), maxPath)
+	case c.Method == "" || len(c.Method) > quota.MaxNameLen:
+		return apierr.Invalid("method", "is %d bytes; must be an HTTP method such as GET", len(c.Method))
+	case len(c.Path) == 0 || c.Path[0] != '/':
+		return apierr.Invalid("path", "is %q; must begin with /", apierr.Clip(c.Path))
+	case len(c.Path) > MaxPath:
+		return apierr.Invalid("path", "is %d bytes; at most %d", len(c.Path), MaxPath)
 	}
 	return nil
 }
 
-// maxPath bounds the path of an HTTP request, in bytes.
-const maxPath = 8 << 10
+// MaxPath bounds the path of an HTTP request, in bytes.
+const MaxPath = 8 << 10
 
-// checkBatchSize returns the fault of a batch of n checks, if any.
-func checkBatchSize(n int) error {
+// CheckBatchSize returns the fault of a batch of n checks, if any.
+func CheckBatchSize(n int) error {
 	if n < 1 || n > apiproto.MaxBatch {
 		return apierr.Invalid("checks", "%d checks; must be 1 to %d in one call", n, apiproto.MaxBatch)
 	}
 	return nil
 }
 
-func (r *rule) response(d *quota.Decision) *quoratev1.AllowResponse {
+// Response returns a decision as an answer.
+func (r *Prepared) Response(d *quota.Decision) *quoratev1.AllowResponse {
 	out := &quoratev1.AllowResponse{
-		Allowed: d.Allowed, Limit: r.pb, Remaining: d.Remaining, Why: quoratev1.Why(d.Why),
+		Allowed: d.Allowed, Limit: r.PB, Remaining: d.Remaining, Why: quoratev1.Why(d.Why),
 		Wait: apiproto.Pause(d.Wait), Shadow: d.Shadow, Near: d.Near, ResetAfter: apiproto.Pause(d.ResetAfter), Tier: int32(d.Tier),
 	}
 	if !d.Allowed && d.RetryAfter != apiproto.Never && d.Limit != nil {
@@ -172,7 +175,7 @@ func (s *LimitService) parseLimits(source string, data []byte) ([]quota.Limit, e
 	if source == "" {
 		source = "limits"
 	}
-	limits, err := s.opts.ParseLimits(source, data)
+	limits, err := s.Opts.ParseLimits(source, data)
 	if err != nil {
 		return nil, invalidFile(err)
 	}
@@ -232,5 +235,5 @@ func checkOrder(req *quoratev1.TopRatesRequest) error {
 	return nil
 }
 
-// namespaces are that of the check.
-func (c *check) namespaces(yield func(string) bool) { yield(c.key.Namespace) }
+// Namespaces are that of the check.
+func (c *Check) Namespaces(yield func(string) bool) { yield(c.Key.Namespace) }

@@ -51,7 +51,7 @@ func (s *ClusterService) GetStatus(ctx context.Context, _ *quoratev1.GetStatusRe
 
 // operate passes a call on to the node.
 func operate[R proto.Message](ctx context.Context, s *ClusterService, req proto.Message) (res R, f error) {
-	by, f := s.caller(ctx)
+	by, f := s.Identity(ctx)
 	if f != nil {
 		return res, f
 	}

@@ -15,9 +15,9 @@ import (
 	"github.com/quorate/quorate/internal/rbac"
 )
 
-// authorKeys are where the author of a change may stand besides in the call, in
+// AuthorKeys are where the author of a change may stand besides in the call, in
 // this order: gRPC metadata, or HTTP headers.
-var authorKeys = []string{"quorate-user", "x-forwarded-user"}
+var AuthorKeys = []string{"quorate-user", "x-forwarded-user"}
 
 // LimitService keeps the limits of the cluster: what is in force, its versions, and changes of it.
 type LimitService struct {
@@ -32,7 +32,7 @@ func author(ctx context.Context, given, comment string) (string, error) {
 		given = c.Identity
 	}
 	if md, ok := metadata.FromIncomingContext(ctx); ok && given == "" {
-		for _, key := range authorKeys {
+		for _, key := range AuthorKeys {
 			if v := md.Get(key); len(v) > 0 && v[0] != "" {
 				given = v[0]
 				break
@@ -64,14 +64,14 @@ func (s *LimitService) GetLimits(ctx context.Context, req *quoratev1.GetLimitsRe
 		out.Limits = append(out.Limits, apiproto.Limit(&list[i]))
 	}
 	if req.File {
-		out.Yaml = string(s.opts.FormatLimits(list))
+		out.Yaml = string(s.Opts.FormatLimits(list))
 	}
 	return out, nil
 }
 
 // visible returns those of some limits that the caller may read.
 func (s *LimitService) visible(ctx context.Context, list []quota.Limit) []quota.Limit {
-	if s.everywhere(ctx, rbac.LimitsRead) {
+	if s.Everywhere(ctx, rbac.LimitsRead) {
 		return list
 	}
 	var out []quota.Limit
@@ -88,7 +88,7 @@ func (s *LimitService) visible(ctx context.Context, list []quota.Limit) []quota.
 // the change to the version that it was compared with: what others change meanwhile
 // would be undone by somebody who may not.
 func (s *LimitService) mayChange(ctx context.Context, c *quota.Change) error {
-	if s.everywhere(ctx, rbac.LimitsWrite) {
+	if s.Everywhere(ctx, rbac.LimitsWrite) {
 		return nil
 	}
 	version, now, f := s.limitsAt(ctx, nil)
@@ -116,12 +116,12 @@ func (s *LimitService) mayChange(ctx context.Context, c *quota.Change) error {
 }
 
 func (s *LimitService) mayWriteIn(ctx context.Context, namespace string) error {
-	v := visitOf(ctx)
-	if s.guard == nil || v == nil {
+	v := CallOf(ctx)
+	if s.Guard == nil || v == nil {
 		return nil
 	}
-	if err := s.guard.Check(v.caller, rbac.LimitsWrite, rbac.Namespace(namespace), v.method); err != nil {
-		return fromAuth(err)
+	if err := s.Guard.Check(v.Caller, rbac.LimitsWrite, rbac.Namespace(namespace), v.Method); err != nil {
+		return FromAuth(err)
 	}
 	return nil
 }
@@ -171,7 +171,7 @@ func (s *LimitService) ApplyLimits(ctx context.Context, req *quoratev1.ApplyLimi
 	if f != nil {
 		return nil, f
 	}
-	s.log.InfoContext(ctx, "limits applied", "source", req.Source, "version", v, "changed", changed, "limits", len(limits), "by", by)
+	s.Log.InfoContext(ctx, "limits applied", "source", req.Source, "version", v, "changed", changed, "limits", len(limits), "by", by)
 	out.Version, out.Changed = v, changed
 	return out, nil
 }
@@ -207,10 +207,10 @@ func (s *LimitService) change(ctx context.Context, c quota.Change) (version uint
 }
 
 func (s *LimitService) lint(limits []quota.Limit) []string {
-	if s.opts.Lint == nil {
+	if s.Opts.Lint == nil {
 		return nil
 	}
-	return s.opts.Lint(limits)
+	return s.Opts.Lint(limits)
 }
 
 // ValidateLimits answers what is wrong with a limit file.

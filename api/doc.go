@@ -1,12 +1,12 @@
-// Package api is the contract and the servers that speak it: gRPC
-// (quorate.v1) and HTTP/JSON, on top of anything that satisfies [Node].
+// Package api is the contract, quorate.v1, and its services, on top of anything that
+// satisfies [Node]. Packages rest and grpcapi serve them, over HTTP/JSON and over gRPC.
 //
 // # One contract, two wires
 //
 // The protos under api/proto are the only definition. HTTP/JSON uses the
 // protos' field names as they stand (snake_case), with three rules that make it
 // pleasant for curl and jq: numbers are JSON numbers, enums are lower-case words
-// without their prefix ("held", "soft"), and durations are seconds. [FormatJSON]
+// without their prefix ("held", "soft"), and durations are seconds. Package apijson
 // writes every answer by walking the proto's descriptor, so a new field cannot
 // be forgotten; the one hand-written encoder, for POST /v1/allow, is held equal
 // to it by a test.
@@ -17,7 +17,7 @@
 // protobuf libraries write them.
 //
 // AllowStream, MemberService, by which client processes attach to a node, and the protocols of
-// others (packages envoy, rlqs, gubernator, resp, quotaservice; forward.go) are on one
+// others (packages envoy, rlqs, gubernator, resp, quotaservice) are on one
 // wire only, or have paths of their own.
 //
 // # Errors
@@ -57,12 +57,6 @@
 // body over HTTP, applied false, so that "curl -f" fails as a script expects. A
 // request id that was used for other operations is a problem, and 422.
 //
-// # Routes
-//
-// The table in routes.go is all there is: the router, the OpenAPI document at
-// GET /v1/openapi.json and its test are made from it. The document's words are
-// the comments of the protos, which are built in.
-//
 // # What a node can do
 //
 // [Node] says it, in parts: each service sees the part that it needs. Package planner answers
@@ -90,7 +84,7 @@
 //
 // # Who may call
 //
-// guard.go asks the guard for every call of both wires: once when the call comes, by
+// [Gate] asks the guard for every call of both transports: once when the call comes, by
 // the table of permissions in package auth, and once more when its request is known,
 // by what it is about. A gRPC call without a credential, where one is needed, ends
 // before its message is read. What changes something, and what is denied, goes to
@@ -107,16 +101,6 @@
 // header) is made once per limit and found again by the limit's pointer, so a
 // call does one map lookup and one atomic addition beyond Node.Check.
 //
-// Allow, AllowBatch and AllowStream go round the messages of the generated code:
-// codec.go reads checks into what decides them (wirein.go), each message into one
-// string of which all names and keys are parts, and writes answers from the
-// decision and the limit's bytes (wireout.go). What that reader does not know it
-// leaves to the generated code; fuzz tests hold both to the same meaning.
-//
-// Of a batch, checks that follow each other and name the same limit are a run
-// (grpc_batch.go): their limit is looked up once, and the node decides them together
-// ([HeldChecker]) as far as it holds enough; the others it decides one by one.
-//
 // # Bounds
 //
 // Bodies of one check are at most 16 KiB, all others 4 MiB; a batch has at most
@@ -124,6 +108,6 @@
 // overrides, keys, versions, accounts or operations 1000 items, a policy config
 // 10,000 policies; headers are at most 16 KiB and must arrive
 // within 5 s; a gRPC connection has at most 1024 open calls. A call without a credential,
-// and over gRPC one that needs no permission, may send at most 32 KiB (strangers.go). The request bodies in memory are bounded per
-// caller and in total (bodies.go).
+// and over gRPC one that needs no permission, may send at most 32 KiB (grpcapi/strangers.go). The request bodies in memory are bounded per
+// caller and in total (rest/bodies.go).
 package api

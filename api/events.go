@@ -14,9 +14,9 @@ import (
 // Bounds of event streams.
 const (
 	heartbeatTime     = 15 * time.Second
-	eventWriteTimeout = 30 * time.Second
-	maxEventBuffer    = 65536
-	maxEventBurst     = 256 // events sent before they are flushed
+	EventWriteTimeout = 30 * time.Second
+	MaxEventBuffer    = 65536
+	MaxEventBurst     = 256 // events sent before they are flushed
 )
 
 // EventService tells what happens on the node.
@@ -42,8 +42,8 @@ func filterOf(req *quoratev1.WatchRequest) (quota.EventFilter, error) {
 	if len(req.Key) > quota.MaxKeyLen {
 		return out, apierr.Invalid("key", "is %d bytes; at most %d", len(req.Key), quota.MaxKeyLen)
 	}
-	if req.Buffer < 0 || req.Buffer > maxEventBuffer {
-		return out, apierr.Invalid("buffer", "%d; must be 1 to %d, or 0 for the usual one", req.Buffer, maxEventBuffer)
+	if req.Buffer < 0 || req.Buffer > MaxEventBuffer {
+		return out, apierr.Invalid("buffer", "%d; must be 1 to %d, or 0 for the usual one", req.Buffer, MaxEventBuffer)
 	}
 	for _, k := range req.Kinds {
 		if k < 1 || int(k) > len(quota.EventKinds()) {
@@ -56,9 +56,9 @@ func filterOf(req *quoratev1.WatchRequest) (quota.EventFilter, error) {
 	return out, nil
 }
 
-// watch sends events and signs of life until ctx ends or send fails. flush is
+// Stream sends events and signs of life until ctx ends or send fails. flush is
 // called when there is nothing more to send just now.
-func (s *EventService) watch(ctx context.Context, req *quoratev1.WatchRequest, send func(*quoratev1.WatchResponse) error, flush func() error) error {
+func (s *EventService) Stream(ctx context.Context, req *quoratev1.WatchRequest, send func(*quoratev1.WatchResponse) error, flush func() error) error {
 	filter, f := filterOf(req)
 	if f != nil {
 		return f
@@ -74,7 +74,7 @@ func (s *EventService) watch(ctx context.Context, req *quoratev1.WatchRequest, s
 	if flush() != nil { // the headers: so that the caller knows that it watches
 		return nil
 	}
-	beat := time.NewTicker(s.heartbeat)
+	beat := time.NewTicker(s.Heartbeat)
 	defer beat.Stop()
 	known := time.Now()
 	for {
@@ -82,14 +82,14 @@ func (s *EventService) watch(ctx context.Context, req *quoratev1.WatchRequest, s
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-s.closing:
+		case <-s.Closing:
 			return nil
 		case <-beat.C:
 		case e := <-events:
-			beat.Reset(s.heartbeat)
-			next = func() error { return sendEvents(e, events, lost, send) }
+			beat.Reset(s.Heartbeat)
+			next = func() error { return SendEvents(e, events, lost, send) }
 		}
-		if f := s.still(ctx, &known); f != nil {
+		if f := s.StillAuthorized(ctx, &known); f != nil {
 			return f
 		}
 		err := next()
@@ -102,9 +102,9 @@ func (s *EventService) watch(ctx context.Context, req *quoratev1.WatchRequest, s
 	}
 }
 
-// sendEvents sends an event and those that wait behind it, up to a bound.
-func sendEvents(e quota.Event, events <-chan quota.Event, lost func() uint64, send func(*quoratev1.WatchResponse) error) error {
-	for range maxEventBurst {
+// SendEvents sends an event and those that wait behind it, up to a bound.
+func SendEvents(e quota.Event, events <-chan quota.Event, lost func() uint64, send func(*quoratev1.WatchResponse) error) error {
+	for range MaxEventBurst {
 		if err := send(&quoratev1.WatchResponse{Event: eventProto(&e), Lost: lost()}); err != nil {
 			return err
 		}
@@ -142,9 +142,9 @@ func (s *EventService) Watch(req *quoratev1.WatchRequest, stream quoratev1.Event
 		first = flush
 		return f()
 	}
-	return unlessStuck(s.stuck, func(around func(func() error) error) error {
+	return unlessStuck(s.Stuck, func(around func(func() error) error) error {
 		event := func(m *quoratev1.WatchResponse) error { return around(func() error { return stream.Send(m) }) }
-		if f := s.watch(stream.Context(), req, event, send); f != nil {
+		if f := s.Stream(stream.Context(), req, event, send); f != nil {
 			return f
 		}
 		return stream.Context().Err()

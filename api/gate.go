@@ -19,14 +19,14 @@ import (
 	"github.com/quorate/quorate/api/apierr"
 	"github.com/quorate/quorate/api/auth"
 	"github.com/quorate/quorate/internal/audit"
+	"github.com/quorate/quorate/internal/fairshare"
 	"github.com/quorate/quorate/internal/quota"
 	"github.com/quorate/quorate/internal/rbac"
-	"github.com/quorate/quorate/internal/fairshare"
 )
 
 // Gate says who makes a call and whether they may, and writes down what they did: the same for all transports.
 type Gate struct {
-	guard      *auth.Guard // nil: authentication is off
+	Guard      *auth.Guard // nil: authentication is off
 	identifier access.Identifier
 	grants     access.Grants
 	self       string // the node
@@ -37,15 +37,15 @@ type Gate struct {
 		Check(k quota.Key, cost int64) quota.Decision
 		Limits() *quota.Limits
 	}
-	// again is how long the caller of a call that lasts is remembered, and so how long the
+	// Again is how long the caller of a call that lasts is remembered, and so how long the
 	// call outlives the trust in it.
-	again time.Duration
+	Again time.Duration
 }
 
 func newGate(n coreNode, o *Options, denied *prometheus.CounterVec) *Gate {
-	g := &Gate{guard: o.Guard, identifier: o.Identifier, grants: o.Grants, self: o.Self, audit: o.Audit, denied: denied, node: n, again: identifyAgain}
-	if g.guard != nil {
-		g.identifier, g.grants = byGuard{}, g.guard.Grants()
+	g := &Gate{Guard: o.Guard, identifier: o.Identifier, grants: o.Grants, self: o.Self, audit: o.Audit, denied: denied, node: n, Again: identifyAgain}
+	if g.Guard != nil {
+		g.identifier, g.grants = byGuard{}, g.Guard.Grants()
 	}
 	if g.identifier == nil {
 		g.identifier = headerIdentity{}
@@ -56,68 +56,68 @@ func newGate(n coreNode, o *Options, denied *prometheus.CounterVec) *Gate {
 	return g
 }
 
-// visit is one call, from the moment that its caller is known. It belongs to the
+// Call is one call, from the moment that its caller is known. It belongs to the
 // goroutine that serves the call.
-type visit struct {
+type Call struct {
 	*Gate
-	method  string
-	rule    auth.Rule
-	caller  *auth.Caller
-	address string
-	// requestID is what the caller calls the request; empty: nothing.
-	requestID string
-	// identify asks again who makes the call, while it lasts; nil where whoever made it was looked at before.
-	identify func(ctx context.Context) (*auth.Caller, error)
+	Method  string
+	Rule    auth.Rule
+	Caller  *auth.Caller
+	Address string
+	// RequestID is what the caller calls the request; empty: nothing.
+	RequestID string
+	// Identify asks again who makes the call, while it lasts; nil where whoever made it was looked at before.
+	Identify func(ctx context.Context) (*auth.Caller, error)
 	req      proto.Message
-	res      proto.Message
-	failed   error
+	Res      proto.Message
+	Failed   error
 }
 
-// owner returns the owner that the call counts for: the identity if proven, else the address.
-func (v *visit) owner() string {
-	if v.caller.Proven() {
-		return v.caller.Identity
+// Owner returns the owner that the call counts for: the identity if proven, else the address.
+func (v *Call) Owner() string {
+	if v.Caller.Proven() {
+		return v.Caller.Identity
 	}
-	return ownerOf(v.address)
+	return OwnerOf(v.Address)
 }
 
-type visitKey struct{}
+type callKey struct{}
 
-// visitContext carries a call, and its caller where that is proven: one value for
+// callContext carries a call, and its caller where that is proven: one value for
 // both, because every check has it.
-type visitContext struct {
+type callContext struct {
 	context.Context
-	visit *visit
+	call *Call
 }
 
 // Value implements context.Context.
-func (c visitContext) Value(key any) any {
+func (c callContext) Value(key any) any {
 	switch key.(type) {
-	case visitKey:
-		return c.visit
+	case callKey:
+		return c.call
 	case auth.Key:
-		if c.visit.guard != nil {
-			return c.visit.caller
+		if c.call.Guard != nil {
+			return c.call.Caller
 		}
 	}
 	return c.Context.Value(key)
 }
 
-// visitOf returns the call that a context is of, nil outside of one.
-func visitOf(ctx context.Context) *visit {
-	v, _ := ctx.Value(visitKey{}).(*visit)
+// CallOf returns the call that a context is of, nil outside of one.
+func CallOf(ctx context.Context) *Call {
+	v, _ := ctx.Value(callKey{}).(*Call)
 	return v
 }
 
-// ended remembers how the call ended, for the audit log.
-func (v *visit) ended(res proto.Message, f error) {
+// Ended remembers how the call ended, for the audit log.
+func (v *Call) Ended(res proto.Message, f error) {
 	if v != nil {
-		v.res, v.failed = res, f
+		v.Res, v.Failed = res, f
 	}
 }
 
-// fromAuth maps what package auth says.
-func fromAuth(err error) *apierr.Error {
+// FromAuth maps what package auth says.
+func FromAuth(err error) *apierr.Error {
 	if f, ok := errors.AsType[*apierr.Error](err); ok {
 		return f
 	}
@@ -134,68 +134,68 @@ func fromAuth(err error) *apierr.Error {
 	return &apierr.Error{Code: codes.Unauthenticated, HTTP: http.StatusUnauthorized, Reason: "UNAUTHENTICATED", Detail: err.Error()}
 }
 
-// enter lets a call in, or not: whoever has the permission nowhere is sent away
+// Authorize lets a call in, or not: whoever has the permission nowhere is sent away
 // before the request is read. quick asks for nothing that could block.
-func (s *Gate) enter(ctx context.Context, v *visit) (context.Context, error) {
-	v.rule, _ = auth.RuleOf(v.method)
-	if s.guard != nil {
-		if err := s.guard.Enter(v.caller, v.method); err != nil {
-			return ctx, fromAuth(err)
+func (s *Gate) Authorize(ctx context.Context, v *Call) (context.Context, error) {
+	v.Rule, _ = auth.RuleOf(v.Method)
+	if s.Guard != nil {
+		if err := s.Guard.Enter(v.Caller, v.Method); err != nil {
+			return ctx, FromAuth(err)
 		}
 	}
 	if f := s.throttle(v); f != nil {
 		return ctx, f
 	}
-	return visitContext{ctx, v}, nil
+	return callContext{ctx, v}, nil
 }
 
-// admit looks at the request of a call that was let in.
-func admit(ctx context.Context, req proto.Message) error {
-	v := visitOf(ctx)
+// AuthorizeRequest looks at the request of a call that was let in.
+func AuthorizeRequest(ctx context.Context, req proto.Message) error {
+	v := CallOf(ctx)
 	if v == nil {
 		return nil
 	}
 	v.req = req
-	if v.guard == nil {
+	if v.Guard == nil {
 		return nil
 	}
-	if err := v.guard.Admit(v.caller, v.method, req); err != nil {
-		return fromAuth(err)
+	if err := v.Guard.Admit(v.Caller, v.Method, req); err != nil {
+		return FromAuth(err)
 	}
 	return nil
 }
 
-// everywhere says whether the caller of ctx has a permission everywhere.
-func (s *Gate) everywhere(ctx context.Context, p rbac.Permission) bool {
-	v := visitOf(ctx)
-	return s.guard == nil || v != nil && s.guard.Has(v.caller, p, rbac.Everywhere)
+// Everywhere says whether the caller of ctx has a permission everywhere.
+func (s *Gate) Everywhere(ctx context.Context, p rbac.Permission) bool {
+	v := CallOf(ctx)
+	return s.Guard == nil || v != nil && s.Guard.Has(v.Caller, p, rbac.Everywhere)
 }
 
 // mayIn says whether the caller of ctx has a permission in a namespace.
 func (s *Gate) mayIn(ctx context.Context, p rbac.Permission, namespace string) bool {
-	v := visitOf(ctx)
-	return s.guard == nil || v != nil && s.guard.Has(v.caller, p, rbac.Namespace(namespace))
+	v := CallOf(ctx)
+	return s.Guard == nil || v != nil && s.Guard.Has(v.Caller, p, rbac.Namespace(namespace))
 }
 
-// isOpen says whether a call is for whoever comes, so that nobody has to be known:
+// IsOpen says whether a call is for whoever comes, so that nobody has to be known:
 // probes do not fail for a header that somebody has added.
-func isOpen(method string) bool {
+func IsOpen(method string) bool {
 	r, _ := auth.RuleOf(method)
 	return r.Need == auth.Open && !r.Control
 }
 
-// passes says whether a call needs no look: it is open to all; or everybody may do
+// Unguarded says whether a call needs no look: it is open to all; or everybody may do
 // everything, and it is neither audited nor counted against the API's own limit.
-func (s *Gate) passes(method string) bool {
-	if s.guard == nil {
+func (s *Gate) Unguarded(method string) bool {
+	if s.Guard == nil {
 		r, _ := auth.RuleOf(method)
 		return !r.Control && !r.Audited
 	}
-	return isOpen(method)
+	return IsOpen(method)
 }
 
-// fromStatus returns an error of gRPC as one of the API.
-func fromStatus(err error) *apierr.Error {
+// FromStatus returns an error of gRPC as one of the API.
+func FromStatus(err error) *apierr.Error {
 	if e, ok := errors.AsType[*apierr.Error](err); ok {
 		return e
 	}
@@ -209,32 +209,33 @@ func fromStatus(err error) *apierr.Error {
 	return f
 }
 
-// admitChecks is admit for checks that were never a message.
-func (s *Gate) admitChecks(ctx context.Context, checks ...check) error {
-	return s.admitIn(ctx, func(yield func(string) bool) {
+// AuthorizeChecks is admit for checks that were never a message.
+func (s *Gate) AuthorizeChecks(ctx context.Context, checks ...Check) error {
+	return s.AuthorizeIn(ctx, func(yield func(string) bool) {
 		for i := range checks {
-			if !yield(checks[i].key.Namespace) {
+			if !yield(checks[i].Key.Namespace) {
 				return
 			}
 		}
 	})
 }
 
-// admitIn is admitChecks for checks in these namespaces.
-func (s *Gate) admitIn(ctx context.Context, namespaces iter.Seq[string]) error {
-	v := visitOf(ctx)
-	if s.guard == nil || s.everywhere(ctx, rbac.Check) {
+// AuthorizeIn is admitChecks for checks in these namespaces.
+func (s *Gate) AuthorizeIn(ctx context.Context, namespaces iter.Seq[string]) error {
+	v := CallOf(ctx)
+	if s.Guard == nil || s.Everywhere(ctx, rbac.Check) {
 		return nil
 	}
 	for namespace := range namespaces {
-		if err := s.guard.Check(v.caller, rbac.Check, rbac.Namespace(namespace), v.method); err != nil {
-			return fromAuth(err)
+		if err := s.Guard.Check(v.Caller, rbac.Check, rbac.Namespace(namespace), v.Method); err != nil {
+			return FromAuth(err)
 		}
 	}
 	return nil
 }
 
-func tooManyBodies(owner string, full fairshare.Full) *apierr.Error {
+// TooManyBodies is the error of a call whose body is beyond what one caller, or all, may have in memory.
+func TooManyBodies(owner string, full fairshare.Full) *apierr.Error {
 	f := &apierr.Error{Code: codes.ResourceExhausted, HTTP: http.StatusServiceUnavailable, Reason: "TOO_MUCH_UNDER_WAY", Retry: time.Second}
 	f.Detail = "this node is reading as many bytes of requests as it may; try again in a second"
 	if full == fairshare.Each {
@@ -243,16 +244,17 @@ func tooManyBodies(owner string, full fairshare.Full) *apierr.Error {
 	return f
 }
 
-// ownerOf returns the owner that calls from an address without a proven identity count for: the
+// OwnerOf returns the owner that calls from an address without a proven identity count for: the
 // address, or its network for IPv6, where callers can choose the rest of the address.
-func ownerOf(address string) string {
+func OwnerOf(address string) string {
 	if ip, err := netip.ParseAddr(address); err == nil {
 		return "address:" + networkOf(ip).String()
 	}
 	return "address:" + address
 }
 
-func host(addr string) string {
+// Host returns the host of an address, or what there is.
+func Host(addr string) string {
 	if h, _, err := net.SplitHostPort(addr); err == nil {
 		return h
 	}

@@ -17,7 +17,7 @@ import (
 // Bounds of a page of the history, and of a change that named no version.
 const (
 	defaultVersions = 20
-	maxConflicts    = 5 // repetitions
+	MaxConflicts    = 5 // repetitions
 )
 
 // ListVersions implements quoratev1.LimitServiceServer.
@@ -33,7 +33,7 @@ func (s *LimitService) ListVersions(ctx context.Context, req *quoratev1.ListVers
 	out := &quoratev1.ListVersionsResponse{}
 	for i := range list {
 		out.Versions = append(out.Versions, versionProto(&list[i]))
-		if !s.everywhere(ctx, rbac.LimitsRead) {
+		if !s.Everywhere(ctx, rbac.LimitsRead) {
 			s.veil(ctx, out.Versions[i])
 		}
 	}
@@ -82,7 +82,7 @@ func (s *LimitService) RollbackLimits(ctx context.Context, req *quoratev1.Rollba
 	if f != nil {
 		return nil, f
 	}
-	s.log.InfoContext(ctx, "limits rolled back", "to", req.Version, "version", v, "by", by)
+	s.Log.InfoContext(ctx, "limits rolled back", "to", req.Version, "version", v, "by", by)
 	return &quoratev1.RollbackLimitsResponse{Version: v, Changed: changed}, nil
 }
 
@@ -111,7 +111,7 @@ func (s *LimitService) DeleteLimits(ctx context.Context, req *quoratev1.DeleteLi
 		}
 		v, _, err := s.node.ChangeLimits(ctx, quota.Change{Limits: left, Expect: expected(&version), By: by, Comment: req.Comment})
 		var conflict *quota.ConflictError
-		if errors.As(err, &conflict) && req.ExpectedVersion == nil && try < maxConflicts {
+		if errors.As(err, &conflict) && req.ExpectedVersion == nil && try < MaxConflicts {
 			if !s.catchUp(ctx, conflict.Current) {
 				return nil, apierr.From(ctx.Err())
 			}

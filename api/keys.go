@@ -48,7 +48,7 @@ func (s *KeyService) ResetKey(ctx context.Context, req *quoratev1.ResetKeyReques
 	if err := s.node.ResetKey(ctx, k); err != nil {
 		return nil, apierr.From(err)
 	}
-	s.log.InfoContext(ctx, "key reset", "limit", k.LimitName.String())
+	s.Log.InfoContext(ctx, "key reset", "limit", k.LimitName.String())
 	return &quoratev1.ResetKeyResponse{}, nil
 }
 
@@ -61,12 +61,12 @@ func (s *KeyService) existing(ctx context.Context, m named, p rbac.Permission) (
 	}
 	limits := s.node.Limits()
 	l, _ := limits.Resolve(k.LimitName, k.Key)
-	switch v := visitOf(ctx); {
+	switch v := CallOf(ctx); {
 	case l == nil:
 		return k, s.noSuchLimit(k.LimitName)
-	case l.LimitName == quota.Global && s.guard != nil && v != nil:
-		if err := s.guard.Check(v.caller, p, rbac.Namespace(l.Namespace), v.method); err != nil {
-			f := fromAuth(err)
+	case l.LimitName == quota.Global && s.Guard != nil && v != nil:
+		if err := s.Guard.Check(v.Caller, p, rbac.Namespace(l.Namespace), v.Method); err != nil {
+			f := FromAuth(err)
 			f.Detail += fmt.Sprintf("; %v is not there, so the default of all namespaces counts it", k.LimitName)
 			return k, f
 		}

@@ -9,25 +9,25 @@ import (
 // taken away can keep open what was begun with it.
 const identifyAgain = 10 * time.Second
 
-// still returns nil while the caller of a call that lasts may go on with it. known is when that was looked at last;
+// StillAuthorized returns nil while the caller of a call that lasts may go on with it. known is when that was looked at last;
 // within service.again of it the answer is believed.
-func (s *Gate) still(ctx context.Context, known *time.Time) error {
-	v := visitOf(ctx)
-	if v == nil || v.guard == nil || time.Since(*known) < s.again {
+func (s *Gate) StillAuthorized(ctx context.Context, known *time.Time) error {
+	v := CallOf(ctx)
+	if v == nil || v.Guard == nil || time.Since(*known) < s.Again {
 		return nil
 	}
-	caller, err := v.caller, error(nil)
-	if v.identify != nil {
-		caller, err = v.identify(ctx)
+	caller, err := v.Caller, error(nil)
+	if v.Identify != nil {
+		caller, err = v.Identify(ctx)
 	}
 	if err == nil {
-		err = v.guard.Enter(caller, v.method)
+		err = v.Guard.Enter(caller, v.Method)
 	}
-	if err == nil && v.rule.Scopes != nil && v.req != nil {
-		err = v.guard.Admit(caller, v.method, v.req)
+	if err == nil && v.Rule.Scopes != nil && v.req != nil {
+		err = v.Guard.Admit(caller, v.Method, v.req)
 	}
 	if err != nil {
-		return fromAuth(err)
+		return FromAuth(err)
 	}
 	*known = time.Now()
 	return nil

@@ -83,14 +83,14 @@ func TestLimitProtoShowsEveryField(t *testing.T) {
 func TestTiersOfOneLimit(t *testing.T) {
 	l := quota.Limit{LimitName: quota.LimitName{Namespace: "web", Limit: "a"}, More: []quota.Tier{quota.Window(quota.FixedWindow, 50, 10*time.Second)}}
 	l.SetFirst(quota.Window(quota.FixedWindow, 10, time.Second))
-	r := newRule(&l, nil)
+	r := Prepare(&l, nil)
 	for tier, want := range map[int]string{0: `"a";q=10;w=1`, 1: `"a";q=10;w=1`, 2: `"a";q=50;w=10`, 3: `"a";q=10;w=1`} {
-		if got := r.decided(&quota.Decision{Limit: &l, Tier: tier}).policy[0]; got != want {
+		if got := r.Decided(&quota.Decision{Limit: &l, Tier: tier}).Policy[0]; got != want {
 			t.Errorf("tier %d: %s, want %s", tier, got, want)
 		}
 	}
-	if len(r.pb.Tiers) != 2 || r.pb.Tiers[1].Burst != 50 {
-		t.Errorf("%v", r.pb.Tiers)
+	if len(r.PB.Tiers) != 2 || r.PB.Tiers[1].Burst != 50 {
+		t.Errorf("%v", r.PB.Tiers)
 	}
 }
 

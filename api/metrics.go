@@ -14,33 +14,33 @@ import (
 	"github.com/quorate/quorate/internal/series"
 )
 
-// meter holds the servers' metrics. It is one collector, so that the gRPC and
+// Meter holds the servers' metrics. It is one collector, so that the gRPC and
 // the HTTP server of a node can share it through the registry.
-type meter struct {
-	rules     rules
+type Meter struct {
+	rules     Rules
 	decisions *prometheus.Desc
 	shadow    *prometheus.Desc
 	near      *prometheus.Desc
 	noLimit   prometheus.Counter
-	duration  *prometheus.HistogramVec
+	Duration  *prometheus.HistogramVec
 	build     prometheus.Gauge
 	denied    *prometheus.CounterVec
 	// What most calls observe, found once.
 	allowOK, batchOK prometheus.Observer
 }
 
-var _ prometheus.Collector = (*meter)(nil)
+var _ prometheus.Collector = (*Meter)(nil)
 
 // registerMeter returns the meter of the registry, making it the first time.
-func registerMeter(o Options) *meter {
+func registerMeter(o Options) *Meter {
 	m := newMeter(o.Version)
-	if m.rules.guard = o.Series; o.Series == nil {
-		m.rules.guard = series.New(0)
+	if m.rules.Guard = o.Series; o.Series == nil {
+		m.rules.Guard = series.New(0)
 	}
 	m.build.Set(1)
 	err := o.Registry.Register(m)
 	if already, ok := errors.AsType[prometheus.AlreadyRegisteredError](err); ok {
-		if old, ok := already.ExistingCollector.(*meter); ok {
+		if old, ok := already.ExistingCollector.(*Meter); ok {
 			return old
 		}
 	}
@@ -51,8 +51,8 @@ func registerMeter(o Options) *meter {
 	return m
 }
 
-func newMeter(version string) *meter {
-	m := &meter{
+func newMeter(version string) *Meter {
+	m := &Meter{
 		decisions: prometheus.NewDesc("quorate_decisions_total",
 			"Decisions made through the API, by limit, result (allowed, refused) and why.", []string{"namespace", "limit", "result", "why"}, nil),
 		shadow: prometheus.NewDesc("quorate_shadow_refusals_total",
@@ -62,7 +62,7 @@ func newMeter(version string) *meter {
 		noLimit: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "quorate_no_limit_total", Help: "Checks through the API that named a limit that does not exist.",
 		}),
-		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "quorate_request_duration_seconds",
 			Help:    "Time to serve an API call, by protocol (http, grpc), method and code.",
 			Buckets: []float64{.00005, .0001, .00025, .0005, .001, .0025, .005, .01, .025, .1, .5, 2.5},
@@ -76,12 +76,12 @@ func newMeter(version string) *meter {
 		}),
 	}
 	ok := codes.OK.String()
-	m.allowOK, m.batchOK = m.duration.WithLabelValues("grpc", quoratev1.QuotaService_Allow_FullMethodName, ok), m.duration.WithLabelValues("grpc", quoratev1.QuotaService_AllowBatch_FullMethodName, ok)
+	m.allowOK, m.batchOK = m.Duration.WithLabelValues("grpc", quoratev1.QuotaService_Allow_FullMethodName, ok), m.Duration.WithLabelValues("grpc", quoratev1.QuotaService_AllowBatch_FullMethodName, ok)
 	return m
 }
 
-// hot returns where a check that went well, or a batch of them, is observed.
-func (m *meter) hot(method string) prometheus.Observer {
+// Hot returns where a check that went well, or a batch of them, is observed.
+func (m *Meter) Hot(method string) prometheus.Observer {
 	if method == quoratev1.QuotaService_AllowBatch_FullMethodName {
 		return m.batchOK
 	}
@@ -101,30 +101,30 @@ func Revision() string {
 	return "unknown"
 }
 
-// observe measures a call; trace is that of one that is sampled, else "".
-func (m *meter) observe(protocol, method, code string, start time.Time, trace string) {
-	took(m.duration.WithLabelValues(protocol, method, code), time.Since(start).Seconds(), trace)
+// Observe measures a call; trace is that of one that is sampled, else "".
+func (m *Meter) Observe(protocol, method, code string, start time.Time, trace string) {
+	ObserveTraced(m.Duration.WithLabelValues(protocol, method, code), time.Since(start).Seconds(), trace)
 }
 
 // Describe implements prometheus.Collector.
-func (m *meter) Describe(ch chan<- *prometheus.Desc) {
+func (m *Meter) Describe(ch chan<- *prometheus.Desc) {
 	ch <- m.decisions
 	ch <- m.shadow
 	ch <- m.near
 	m.noLimit.Describe(ch)
-	m.duration.Describe(ch)
+	m.Duration.Describe(ch)
 	m.build.Describe(ch)
 	m.denied.Describe(ch)
 }
 
 // Collect implements prometheus.Collector. Series appear with their first
 // decision: with every why of every limit they would be twenty per limit.
-func (m *meter) Collect(ch chan<- prometheus.Metric) {
+func (m *Meter) Collect(ch chan<- prometheus.Metric) {
 	m.noLimit.Collect(ch)
-	m.duration.Collect(ch)
+	m.Duration.Collect(ch)
 	m.build.Collect(ch)
 	m.denied.Collect(ch)
-	m.rules.each(func(n quota.LimitName, c *counts) {
+	m.rules.each(func(n quota.LimitName, c *Counts) {
 		for w := range whyCount {
 			m.send(ch, m.decisions, c.allowed[w].Load(), n, "allowed", quota.Why(w).String())
 			m.send(ch, m.decisions, c.refused[w].Load(), n, "refused", quota.Why(w).String())
@@ -134,17 +134,17 @@ func (m *meter) Collect(ch chan<- prometheus.Metric) {
 	})
 }
 
-func (m *meter) send(ch chan<- prometheus.Metric, d *prometheus.Desc, v uint64, n quota.LimitName, labels ...string) {
+func (m *Meter) send(ch chan<- prometheus.Metric, d *prometheus.Desc, v uint64, n quota.LimitName, labels ...string) {
 	if v > 0 {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(v), append([]string{n.Namespace, n.Limit}, labels...)...)
 	}
 }
 
-// A call that its caller traces, and samples, leaves the id of its trace with the time that it
-// took (an exemplar), so that a slow bucket of a dashboard leads to a trace. The header is that
-// of W3C Trace Context; no tracing has to be set up here for it.
-// sampledTrace returns the id of a traceparent that is sampled, else "".
-func sampledTrace(parent string) string {
+// SampledTrace returns the id of a traceparent that is sampled, else "". A call that its caller
+// traces, and samples, leaves the id of its trace with the time that it took (an exemplar), so that
+// a slow bucket of a dashboard leads to a trace. The header is that of W3C Trace Context; no tracing
+// has to be set up here for it.
+func SampledTrace(parent string) string {
 	const version, trace, span, end = 2, 35, 52, 55 // where each part ends
 	if len(parent) < end || parent[version] != '-' || parent[trace] != '-' || parent[span] != '-' ||
 		parent[:version] == "ff" || len(parent) > end && parent[end] != '-' {
@@ -172,8 +172,8 @@ func hexOdd(c byte) bool {
 	return false
 }
 
-// took observes a time, with the trace if there is one.
-func took(o prometheus.Observer, seconds float64, trace string) {
+// ObserveTraced observes a time, with the trace if there is one.
+func ObserveTraced(o prometheus.Observer, seconds float64, trace string) {
 	if e, ok := o.(prometheus.ExemplarObserver); ok && trace != "" {
 		e.ObserveWithExemplar(seconds, prometheus.Labels{"trace_id": trace})
 		return

@@ -30,7 +30,7 @@ func (s *core) noLimit(n quota.LimitName) *apierr.Error {
 // namespaces: who may ask in this one may not be told of those.
 func (s *core) noSuchLimit(n quota.LimitName) *apierr.Error {
 	explain := missing.Explain
-	if s.guard != nil {
+	if s.Guard != nil {
 		explain = missing.Within
 	}
 	return &apierr.Error{

@@ -196,8 +196,8 @@ type Options struct {
 
 // Bounds of bodies over HTTP, in bytes.
 const (
-	maxCheckBody = 16 << 10
-	maxBatchBody = 4 << 20
+	MaxCheckBody = 16 << 10
+	MaxBatchBody = 4 << 20
 )
 
 // core is what all services have in common.
@@ -205,19 +205,19 @@ type core struct {
 	*Gate
 	node coreNode
 
-	opts  Options
-	log   *slog.Logger
-	meter *meter
-	// heartbeat is the longest silence of an event stream.
-	heartbeat time.Duration
-	// stuck is how long a stream of events may take nothing.
-	stuck time.Duration
-	// clock is now, for questions about the past.
-	clock func() time.Time
+	Opts  Options
+	Log   *slog.Logger
+	Meter *Meter
+	// Heartbeat is the longest silence of an event stream.
+	Heartbeat time.Duration
+	// Stuck is how long a stream of events may take nothing.
+	Stuck time.Duration
+	// Clock is now, for questions about the past.
+	Clock func() time.Time
 	// watchers counts open rate watches. eventRoom counts the buffers of event watches, in events.
-	watchers, eventRoom *fairshare.Pool
-	// closing ends event streams when the HTTP server shuts down.
-	closing chan struct{}
+	Watchers, eventRoom *fairshare.Pool
+	// Closing ends event streams when the HTTP server shuts down.
+	Closing chan struct{}
 }
 
 // coreNode is what all services need of a node.
@@ -237,7 +237,7 @@ func newCore(n coreNode, o Options) *core {
 	}
 	meter := registerMeter(o)
 	return &core{
-		Gate: newGate(n, &o, meter.denied), node: n, opts: o, log: log, meter: meter, heartbeat: heartbeatTime, clock: time.Now, stuck: eventWriteTimeout,
-		closing: make(chan struct{}), watchers: newWatchers(maxRateWatchers, o.Guard), eventRoom: newWatchers(maxEventRoom, o.Guard),
+		Gate: newGate(n, &o, meter.denied), node: n, Opts: o, Log: log, Meter: meter, Heartbeat: heartbeatTime, Clock: time.Now, Stuck: EventWriteTimeout,
+		Closing: make(chan struct{}), Watchers: newWatchers(MaxRateWatchers, o.Guard), eventRoom: newWatchers(MaxEventRoom, o.Guard),
 	}
 }

@@ -16,12 +16,12 @@ func Permitted(ctx context.Context, namespace string) error {
 
 // PermittedTo is Permitted for another permission than that to have requests decided.
 func PermittedTo(ctx context.Context, p rbac.Permission, namespace string) error {
-	v := visitOf(ctx)
-	if v == nil || v.guard == nil {
+	v := CallOf(ctx)
+	if v == nil || v.Guard == nil {
 		return nil
 	}
-	if err := v.guard.Check(v.caller, p, rbac.Namespace(namespace), v.method); err != nil {
-		return fromAuth(err)
+	if err := v.Guard.Check(v.Caller, p, rbac.Namespace(namespace), v.Method); err != nil {
+		return FromAuth(err)
 	}
 	return nil
 }

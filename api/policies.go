@@ -21,7 +21,7 @@ func (s *AccountService) LoadPolicies(ctx context.Context, req *quoratev1.LoadPo
 	if f != nil {
 		return nil, f
 	}
-	by, f := s.caller(ctx)
+	by, f := s.Identity(ctx)
 	if f != nil {
 		return nil, f
 	}
@@ -70,14 +70,14 @@ func (s *accountCalls) storePolicies(ctx context.Context, by string, id account.
 		return nil, fromAccounts(err)
 	}
 	if created {
-		s.log.InfoContext(ctx, "policies loaded", "by", by, "config", stored, "policies", len(policies))
+		s.Log.InfoContext(ctx, "policies loaded", "by", by, "config", stored, "policies", len(policies))
 	}
-	return &quoratev1.LoadPoliciesResponse{Id: configIDProto(stored), Created: created}, nil
+	return &quoratev1.LoadPoliciesResponse{Id: ConfigIDProto(stored), Created: created}, nil
 }
 
 // mayPolicies returns who calls, if they have a permission for a config's realm.
 func (s *AccountAdminService) mayPolicies(ctx context.Context, id account.ConfigID, permission string) (string, error) {
-	who, f := s.caller(ctx)
+	who, f := s.Identity(ctx)
 	if f == nil {
 		f = s.may(ctx, who, permission, "", access.Subject{App: id.App, Realm: id.Realm})
 	}
@@ -110,7 +110,7 @@ func (s *AccountAdminService) GetPolicies(ctx context.Context, req *quoratev1.Ge
 			Detail: fmt.Sprintf("%s~%s~%s is not loaded, or was purged", id.App, id.Realm, id.Version),
 		}
 	}
-	return &quoratev1.GetPoliciesResponse{Id: configIDProto(c.ID), Config: configProto(c.Policies), LoadedAt: apiproto.Time(c.At), By: c.By}, nil
+	return &quoratev1.GetPoliciesResponse{Id: ConfigIDProto(c.ID), Config: ConfigProto(c.Policies), LoadedAt: apiproto.Time(c.At), By: c.By}, nil
 }
 
 // ListPolicies implements quoratev1.AccountAdminServiceServer.
@@ -132,7 +132,7 @@ func (s *AccountAdminService) ListPolicies(ctx context.Context, req *quoratev1.L
 	out := &quoratev1.ListPoliciesResponse{}
 	for i := range list {
 		c := &list[i]
-		out.Policies = append(out.Policies, &quoratev1.PolicySummary{Id: configIDProto(c.ID), Policies: int32(c.Count), LoadedAt: apiproto.Time(c.At), By: c.By})
+		out.Policies = append(out.Policies, &quoratev1.PolicySummary{Id: ConfigIDProto(c.ID), Policies: int32(c.Count), LoadedAt: apiproto.Time(c.At), By: c.By})
 	}
 	if len(list) == size {
 		out.NextPageToken = list[size-1].ID.Version
@@ -150,6 +150,6 @@ func (s *AccountAdminService) PurgePolicies(ctx context.Context, req *quoratev1.
 	if err != nil {
 		return nil, fromAccounts(err)
 	}
-	s.log.InfoContext(ctx, "policies purged", "by", who, "config", id, "purged", purged)
+	s.Log.InfoContext(ctx, "policies purged", "by", who, "config", id, "purged", purged)
 	return &quoratev1.PurgePoliciesResponse{Purged: purged}, nil
 }

@@ -20,8 +20,8 @@ import (
 
 // Bounds of rates.
 const (
-	maxRateWatchers = 64
-	maxWatchPause   = time.Minute
+	MaxRateWatchers = 64
+	MaxWatchPause   = time.Minute
 	minWatchPause   = time.Second
 	maxLabel        = 256  // bytes of a label
 	maxPageToken    = 4096 // bytes
@@ -56,7 +56,7 @@ func (s *RateService) TopRates(ctx context.Context, req *quoratev1.TopRatesReque
 		return nil, f
 	}
 	if req.GroupBy != "" {
-		group(res, req.GroupBy, quota.RateOrder(req.Order))
+		Group(res, req.GroupBy, quota.RateOrder(req.Order))
 	}
 	if n := len(res.Keys); n > int(req.Top) || n == apiproto.MaxTop {
 		res.Keys = res.Keys[:req.Top]
@@ -127,8 +127,8 @@ func checkLabels(req *quoratev1.TopRatesRequest) error {
 	return nil
 }
 
-// group adds up the rates of keys by the value of a label.
-func group(res *quoratev1.TopRatesResponse, by string, order quota.RateOrder) {
+// Group adds up the rates of keys by the value of a label.
+func Group(res *quoratev1.TopRatesResponse, by string, order quota.RateOrder) {
 	groups := map[string]*quoratev1.RateGroup{}
 	for _, k := range res.Keys {
 		v, _ := quota.LabelOf(k.Key, by)
@@ -167,16 +167,16 @@ func rankedGroup(g *quoratev1.RateGroup) quota.KeyRate {
 	}
 }
 
-// watchRates sends the rates again and again until ctx ends or send fails. What is not taken in
+// Stream sends the rates again and again until ctx ends or send fails. What is not taken in
 // time is left out, not kept.
-func (s *RateService) watchRates(ctx context.Context, req *quoratev1.WatchRatesRequest, send func(*quoratev1.WatchRatesResponse) error) error {
+func (s *RateService) Stream(ctx context.Context, req *quoratev1.WatchRatesRequest, send func(*quoratev1.WatchRatesResponse) error) error {
 	pause := minWatchPause
 	if req.Interval != nil {
-		if pause = req.Interval.AsDuration(); pause < minWatchPause || pause > maxWatchPause {
-			return apierr.Invalid("interval", "%v; must be %v to %v", pause, minWatchPause, maxWatchPause)
+		if pause = req.Interval.AsDuration(); pause < minWatchPause || pause > MaxWatchPause {
+			return apierr.Invalid("interval", "%v; must be %v to %v", pause, minWatchPause, MaxWatchPause)
 		}
 	}
-	stop, f := takeShare(ctx, s.watchers, 1, "watchers of rates")
+	stop, f := takeShare(ctx, s.Watchers, 1, "watchers of rates")
 	if f != nil {
 		return f
 	}
@@ -193,11 +193,11 @@ func (s *RateService) watchRates(ctx context.Context, req *quoratev1.WatchRatesR
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-s.closing:
+		case <-s.Closing:
 			return nil
 		case <-tick.C:
 		}
-		if f := s.still(ctx, &known); f != nil {
+		if f := s.StillAuthorized(ctx, &known); f != nil {
 			return f
 		}
 		res, f := s.TopRates(ctx, ask)
@@ -220,9 +220,9 @@ func (s *RateService) watchRates(ctx context.Context, req *quoratev1.WatchRatesR
 
 // WatchRates implements the service.
 func (s *RateService) WatchRates(req *quoratev1.WatchRatesRequest, stream quoratev1.RateService_WatchRatesServer) error {
-	return unlessStuck(s.stuck, func(around func(func() error) error) error {
+	return unlessStuck(s.Stuck, func(around func(func() error) error) error {
 		send := func(m *quoratev1.WatchRatesResponse) error { return around(func() error { return stream.Send(m) }) }
-		if f := s.watchRates(stream.Context(), req, send); f != nil {
+		if f := s.Stream(stream.Context(), req, send); f != nil {
 			return f
 		}
 		return stream.Context().Err()

@@ -62,8 +62,8 @@ func (s *QuotaService) Reserve(ctx context.Context, req *quoratev1.ReserveReques
 
 func (s *QuotaService) reserved(ctx context.Context, p *plan, ttl time.Duration) (quota.Reservation, bool, error) {
 	owner := ""
-	if v := visitOf(ctx); v != nil && v.guard != nil {
-		owner = v.caller.Identity
+	if v := CallOf(ctx); v != nil && v.Guard != nil {
+		owner = v.Caller.Identity
 	}
 	made, allowed, err := s.node.Reserve(owner, p.reqs, ttl, p.out)
 	if err != nil {
@@ -97,7 +97,7 @@ func (s *QuotaService) Acquire(ctx context.Context, req *quoratev1.AcquireReques
 		return nil, f
 	}
 	d, r := s.result(p.out, allowed)
-	return &quoratev1.AcquireResponse{Allowed: allowed, Handle: made.Handle, ExpiresIn: apiproto.Pause(made.Expires), Result: r.response(&d)}, nil
+	return &quoratev1.AcquireResponse{Allowed: allowed, Handle: made.Handle, ExpiresIn: apiproto.Pause(made.Expires), Result: r.Response(&d)}, nil
 }
 
 // kindWords is a kind as people say it.
@@ -117,8 +117,8 @@ func (s *QuotaService) checkHandle(ctx context.Context, p rbac.Permission, handl
 	if n := len(handle); n == 0 || n > maxHandleLen || strings.ContainsFunc(handle, func(c rune) bool { return !ok(c) }) {
 		return apierr.Invalid("handle", "is %q; must be what Reserve or Acquire returned", apierr.Clip(handle))
 	}
-	v := visitOf(ctx)
-	if v == nil || v.guard == nil {
+	v := CallOf(ctx)
+	if v == nil || v.Guard == nil {
 		return nil
 	}
 	namespaces, err := s.node.ReservedIn(ctx, handle)
@@ -126,8 +126,8 @@ func (s *QuotaService) checkHandle(ctx context.Context, p rbac.Permission, handl
 		return apierr.From(err)
 	}
 	for _, ns := range namespaces {
-		if err := v.guard.Check(v.caller, p, rbac.Namespace(ns), v.method); err != nil {
-			return fromAuth(err)
+		if err := v.Guard.Check(v.Caller, p, rbac.Namespace(ns), v.Method); err != nil {
+			return FromAuth(err)
 		}
 	}
 	return nil

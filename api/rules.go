@@ -20,28 +20,30 @@ import (
 // whyCount is one more than the largest Why.
 var whyCount = len(quota.Whys()) + 1
 
-// rule is what calls need of one limit, made once.
-type rule struct {
-	pb     *quoratev1.Limit
-	json   []byte // the limit as in an answer
-	wire   []byte // the same as a field of AllowResponse
-	tiers  []tierRule
-	quoted string // the limit's name as in the RateLimit fields
-	counts *counts
+// Prepared is what calls need of one limit, made once.
+type Prepared struct {
+	PB     *quoratev1.Limit
+	JSON   []byte // the limit as in an answer
+	Wire   []byte // the same as a field of AllowResponse
+	tiers  []PreparedTier
+	Quoted string // the limit's name as in the RateLimit fields
+	Counts *Counts
 }
 
-type tierRule struct {
-	tier   quota.Tier
-	policy []string // RateLimit-Policy
+// PreparedTier is one tier of a prepared limit.
+type PreparedTier struct {
+	Tier   quota.Tier
+	Policy []string // RateLimit-Policy
 }
 
-// counts are the decisions of one limit by name; they outlive its changes.
-type counts struct {
+// Counts are the decisions of one limit by name; they outlive its changes.
+type Counts struct {
 	allowed, refused []atomic.Uint64 // by Why
 	shadow, near     atomic.Uint64
 }
 
-func (c *counts) add(d *quota.Decision, times uint64) {
+// Add counts a decision that was made some times.
+func (c *Counts) Add(d *quota.Decision, times uint64) {
 	why := d.Why
 	if int(why) >= whyCount {
 		why = quota.WhyUnknown
@@ -59,27 +61,27 @@ func (c *counts) add(d *quota.Decision, times uint64) {
 	}
 }
 
-// rules finds the rule of a limit by its pointer, without a lock and without
+// Rules finds the rule of a limit by its pointer, without a lock and without
 // building a key. A new set of limits starts a new generation, so that old
 // pointers are let go; the counts of limits that remain are carried over.
-type rules struct {
-	current atomic.Pointer[generation]
+type Rules struct {
+	Current atomic.Pointer[generation]
 
-	guard *series.Guard // says which limits are counted by name; set once
+	Guard *series.Guard // says which limits are counted by name; set once
 
 	mu     sync.Mutex // guards what is below, and changing current
-	byName map[quota.LimitName]*counts
+	ByName map[quota.LimitName]*Counts
 }
 
 type generation struct {
 	limits *quota.Limits
 	byPtr  sync.Map // *quota.Limit -> *rule
-	size   int      // of byPtr; guarded by rules.mu
+	Size   int      // of byPtr; guarded by rules.mu
 }
 
-// maxSpare is how many rules a generation keeps beyond one per limit: of
+// MaxSpare is how many rules a generation keeps beyond one per limit: of
 // limits as overrides change them, for single keys. One more starts it anew.
-const maxSpare = 10_000
+const MaxSpare = 10_000
 
 // serves says whether g is for inForce or for something newer: a call that read
 // the limits just before a change must not bring the old ones back.
@@ -87,35 +89,35 @@ func (g *generation) serves(inForce *quota.Limits) bool {
 	return g != nil && (g.limits == inForce || inForce == nil || g.limits != nil && g.limits.Version > inForce.Version)
 }
 
-// of returns the rule of l, which is in force or was until just now.
-func (r *rules) of(l *quota.Limit, inForce *quota.Limits) *rule {
-	g := r.current.Load()
+// Of returns the rule of l, which is in force or was until just now.
+func (r *Rules) Of(l *quota.Limit, inForce *quota.Limits) *Prepared {
+	g := r.Current.Load()
 	if g.serves(inForce) {
 		if v, ok := g.byPtr.Load(l); ok {
-			return v.(*rule)
+			return v.(*Prepared)
 		}
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	g = r.current.Load()
+	g = r.Current.Load()
 	switch {
 	case !g.serves(inForce):
 		g = &generation{limits: inForce}
 		r.keepOnly(inForce)
-		r.current.Store(g)
-	case g.size >= len(g.limits.All())+maxSpare:
+		r.Current.Store(g)
+	case g.Size >= len(g.limits.All())+MaxSpare:
 		g = &generation{limits: g.limits}
-		r.current.Store(g)
+		r.Current.Store(g)
 	}
-	base := r.guard.Of(counted(l))
-	c := r.byName[base]
+	base := r.Guard.Of(counted(l))
+	c := r.ByName[base]
 	if c == nil {
-		c = &counts{allowed: make([]atomic.Uint64, whyCount), refused: make([]atomic.Uint64, whyCount)}
-		r.byName[base] = c
+		c = &Counts{allowed: make([]atomic.Uint64, whyCount), refused: make([]atomic.Uint64, whyCount)}
+		r.ByName[base] = c
 	}
-	made := newRule(l, c)
+	made := Prepare(l, c)
 	if _, there := g.byPtr.Swap(l, made); !there {
-		g.size++
+		g.Size++
 	}
 	return made
 }
@@ -134,32 +136,33 @@ func counted(l *quota.Limit) quota.LimitName {
 
 // keepOnly drops the counts of limits that are gone; what stands for several limits
 // stays. Called with mu held.
-func (r *rules) keepOnly(limits *quota.Limits) {
-	if r.byName == nil {
-		r.byName = make(map[quota.LimitName]*counts)
+func (r *Rules) keepOnly(limits *quota.Limits) {
+	if r.ByName == nil {
+		r.ByName = make(map[quota.LimitName]*Counts)
 	}
-	r.guard.Keep(func(n quota.LimitName) bool { _, ok := limits.Find(n); return ok })
-	for name := range r.byName {
+	r.Guard.Keep(func(n quota.LimitName) bool { _, ok := limits.Find(n); return ok })
+	for name := range r.ByName {
 		if _, ok := limits.Find(name); !ok && name.Limit[0] != '@' {
-			delete(r.byName, name)
+			delete(r.ByName, name)
 		}
 	}
 }
 
 // each calls f for every limit that has decided something, in no order.
-func (r *rules) each(f func(quota.LimitName, *counts)) {
+func (r *Rules) each(f func(quota.LimitName, *Counts)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for name, c := range r.byName {
+	for name, c := range r.ByName {
 		f(name, c)
 	}
 }
 
-func newRule(l *quota.Limit, c *counts) *rule {
+// Prepare returns the forms of a limit; its decisions are counted in c.
+func Prepare(l *quota.Limit, c *Counts) *Prepared {
 	pb := shortLimit(l)
-	r := &rule{pb: pb, json: apijson.Format(pb), wire: wireLimit(pb), quoted: strconv.Quote(pb.Name), counts: c} // a name has nothing to escape
+	r := &Prepared{PB: pb, JSON: apijson.Format(pb), Wire: wireLimit(pb), Quoted: strconv.Quote(pb.Name), Counts: c} // a name has nothing to escape
 	for _, t := range l.Tiers() {
-		r.tiers = append(r.tiers, tierRule{tier: t, policy: []string{policyOf(r.quoted, &t)}})
+		r.tiers = append(r.tiers, PreparedTier{Tier: t, Policy: []string{policyOf(r.Quoted, &t)}})
 	}
 	return r
 }
@@ -176,21 +179,21 @@ func policyOf(quoted string, t *quota.Tier) string {
 		w = t.Rate.TimeFor(t.BurstUnits())
 	}
 	if w > 0 && w < math.MaxInt64 {
-		policy += ";w=" + strconv.FormatInt(wholeSeconds(w), 10)
+		policy += ";w=" + strconv.FormatInt(WholeSeconds(w), 10)
 	}
 	return policy
 }
 
-// decided returns the tier that made the decision.
-func (r *rule) decided(d *quota.Decision) *tierRule {
+// Decided returns the tier that made the decision.
+func (r *Prepared) Decided(d *quota.Decision) *PreparedTier {
 	if i := d.Tier - 1; i > 0 && i < len(r.tiers) {
 		return &r.tiers[i]
 	}
 	return &r.tiers[0]
 }
 
-// wholeSeconds rounds up.
-func wholeSeconds(d time.Duration) int64 {
+// WholeSeconds rounds up.
+func WholeSeconds(d time.Duration) int64 {
 	s := int64(d / time.Second)
 	if d%time.Second > 0 {
 		s++

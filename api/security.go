@@ -29,8 +29,8 @@ type SecurityService struct {
 
 // WhoAmI implements quoratev1.SecurityServiceServer.
 func (s *SecurityService) WhoAmI(ctx context.Context, _ *quoratev1.WhoAmIRequest) (*quoratev1.WhoAmIResponse, error) {
-	if s.guard == nil {
-		who, f := s.caller(ctx)
+	if s.Guard == nil {
+		who, f := s.Identity(ctx)
 		if f != nil {
 			return nil, f
 		}
@@ -38,7 +38,7 @@ func (s *SecurityService) WhoAmI(ctx context.Context, _ *quoratev1.WhoAmIRequest
 	}
 	c := auth.From(ctx)
 	out := &quoratev1.WhoAmIResponse{Identity: c.Identity, Credential: c.Credential.String(), Groups: c.Groups, Authentication: true}
-	for _, b := range s.guard.Bindings(c) {
+	for _, b := range s.Guard.Bindings(c) {
 		out.Bindings = append(out.Bindings, bindingProto(&b.Binding, b.In))
 	}
 	return out, nil
@@ -80,7 +80,7 @@ func (s *SecurityService) SetBinding(ctx context.Context, req *quoratev1.SetBind
 	if err != nil {
 		return nil, apierr.From(err)
 	}
-	s.log.InfoContext(ctx, "role bound", "identity", b.Identity, "role", b.Role, "permissions", b.Permissions, "scope", b.Scope, "by", by, "changed", changed)
+	s.Log.InfoContext(ctx, "role bound", "identity", b.Identity, "role", b.Role, "permissions", b.Permissions, "scope", b.Scope, "by", by, "changed", changed)
 	return &quoratev1.SetBindingResponse{Changed: changed}, nil
 }
 
@@ -101,14 +101,14 @@ func (s *SecurityService) DeleteBinding(ctx context.Context, req *quoratev1.Dele
 	if !was {
 		return nil, s.noBinding(&b)
 	}
-	s.log.InfoContext(ctx, "role unbound", "identity", b.Identity, "role", b.Role, "scope", b.Scope)
+	s.Log.InfoContext(ctx, "role unbound", "identity", b.Identity, "role", b.Role, "scope", b.Scope)
 	return &quoratev1.DeleteBindingResponse{}, nil
 }
 
 // noBinding says where a binding is that the cluster does not keep.
 func (s *SecurityService) noBinding(b *rbac.Binding) *apierr.Error {
-	if s.guard != nil {
-		for _, k := range s.guard.Bindings(nil) {
+	if s.Guard != nil {
+		for _, k := range s.Guard.Bindings(nil) {
 			if k.In != auth.InCluster && k.Identity == b.Identity && k.Role == b.Role && k.Scope == b.Scope {
 				return &apierr.Error{
 					Code: codes.FailedPrecondition, HTTP: http.StatusConflict, Reason: "NOT_IN_CLUSTER",
@@ -126,8 +126,8 @@ func (s *SecurityService) noBinding(b *rbac.Binding) *apierr.Error {
 // ListBindings implements quoratev1.SecurityServiceServer.
 func (s *SecurityService) ListBindings(_ context.Context, req *quoratev1.ListBindingsRequest) (*quoratev1.ListBindingsResponse, error) {
 	var list []auth.KeptBinding
-	if s.guard != nil {
-		list = s.guard.Bindings(nil)
+	if s.Guard != nil {
+		list = s.Guard.Bindings(nil)
 	} else {
 		for _, b := range s.node.Security().Bindings() {
 			list = append(list, auth.KeptBinding{Binding: b, In: auth.InCluster})
@@ -170,7 +170,7 @@ func (s *SecurityService) CreateToken(ctx context.Context, req *quoratev1.Create
 	if err := s.node.AddToken(ctx, t); err != nil {
 		return nil, apierr.From(err)
 	}
-	s.log.InfoContext(ctx, "bearer token made", "id", id, "name", t.Name, "by", by)
+	s.Log.InfoContext(ctx, "bearer token made", "id", id, "name", t.Name, "by", by)
 	return &quoratev1.CreateTokenResponse{Token: text, Info: tokenProto(&t)}, nil
 }
 
@@ -209,6 +209,6 @@ func (s *SecurityService) RevokeToken(ctx context.Context, req *quoratev1.Revoke
 	if !was {
 		return nil, &apierr.Error{Code: codes.NotFound, HTTP: http.StatusNotFound, Reason: "NO_SUCH_TOKEN", Field: "id", Detail: "there is no token " + apierr.Quoted(req.Id)}
 	}
-	s.log.InfoContext(ctx, "bearer token revoked", "id", req.Id)
+	s.Log.InfoContext(ctx, "bearer token revoked", "id", req.Id)
 	return &quoratev1.RevokeTokenResponse{}, nil
 }

@@ -69,9 +69,9 @@ func New(n Node, o Options) *Service {
 	return &Service{
 		core: s, Quota: &QuotaService{core: s, node: n}, Limits: &LimitService{core: s, node: n}, Overrides: &OverrideService{core: s, node: n},
 		Keys: &KeyService{core: s, node: n}, Events: &EventService{core: s, node: n},
-		Rates: &RateService{core: s, node: n, Planner: planner.New(n, s.noLimit, func() time.Time { return s.clock() })}, Cluster: &ClusterService{core: s, node: n},
+		Rates: &RateService{core: s, node: n, Planner: planner.New(n, s.noLimit, func() time.Time { return s.Clock() })}, Cluster: &ClusterService{core: s, node: n},
 		Accounts: &AccountService{accountCalls: accounts}, AccountAdmin: &AccountAdminService{accountCalls: accounts},
-		Security: &SecurityService{core: s, node: n}, Members: &MemberService{core: s, node: n}, Backup: &BackupService{core: s, node: n, stall: backupStall},
+		Security: &SecurityService{core: s, node: n}, Members: &MemberService{core: s, node: n}, Backup: &BackupService{core: s, Node: n, Stall: BackupStall},
 	}
 }
 

@@ -18,16 +18,16 @@ import (
 var APILimit = quota.LimitName{Namespace: "quorate", Limit: "api"}
 
 // throttle refuses a control call that quorate/api refuses.
-func (s *Gate) throttle(v *visit) error {
-	if !v.rule.Control || v.rule.Always {
+func (s *Gate) throttle(v *Call) error {
+	if !v.Rule.Control || v.Rule.Always {
 		return nil
 	}
 	if _, there := s.node.Limits().Find(APILimit); !there {
 		return nil
 	}
-	key := v.caller.Identity
-	if !v.caller.Proven() {
-		key = "address:" + v.address
+	key := v.Caller.Identity
+	if !v.Caller.Proven() {
+		key = "address:" + v.Address
 	}
 	d := s.node.Check(quota.Key{LimitName: APILimit, Key: key}, 1)
 	if d.Allowed {

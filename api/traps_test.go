@@ -53,7 +53,7 @@ func TestTrapSeriesPerKey(t *testing.T) {
 			{LimitName: quota.LimitName{Namespace: id, Limit: id}, Key: id},
 		} {
 			cost := int64(1 + i%2)
-			if _, _, f := s.Quota.decide(&check{key: k, cost: cost, costs: true}); f != nil {
+			if _, _, f := s.Quota.Decide(&Check{Key: k, Cost: cost, Costs: true}); f != nil {
 				t.Fatalf("%v: %v", k, f)
 			}
 		}
@@ -77,8 +77,8 @@ func TestTrapSeriesPerKey(t *testing.T) {
 	if after := series(); after != before {
 		t.Errorf("%d series, %d before: a million keys and names added some", after, before)
 	}
-	if g := s.meter.rules.current.Load(); len(s.meter.rules.byName) != 3 || g.size > len(set.All())+maxSpare {
-		t.Errorf("counts of %d limits and %d rules are kept", len(s.meter.rules.byName), g.size)
+	if g := s.Meter.rules.Current.Load(); len(s.Meter.rules.ByName) != 3 || g.Size > len(set.All())+MaxSpare {
+		t.Errorf("counts of %d limits and %d rules are kept", len(s.Meter.rules.ByName), g.Size)
 	}
 }
 

@@ -13,9 +13,9 @@ import (
 	"github.com/quorate/quorate/internal/fairshare"
 )
 
-// maxEventRoom bounds the buffered events of all watchers of a node: eight of the largest
+// MaxEventRoom bounds the buffered events of all watchers of a node: eight of the largest
 // buffers, or 512 of the usual ones.
-const maxEventRoom = 8 * maxEventBuffer
+const MaxEventRoom = 8 * MaxEventBuffer
 
 // usualEventRoom is the minimum charge of an event watcher, in events.
 const usualEventRoom = 1024
@@ -31,8 +31,8 @@ func newWatchers(total int64, guard *auth.Guard) *fairshare.Pool {
 // takeShare takes n of a pool for the caller of ctx until stop is called. what names the resource in errors.
 func takeShare(ctx context.Context, pool *fairshare.Pool, n int64, what string) (stop func(), f error) {
 	owner := ""
-	if v := visitOf(ctx); v != nil {
-		owner = v.owner()
+	if v := CallOf(ctx); v != nil {
+		owner = v.Owner()
 	}
 	full := pool.Take(owner, n)
 	if full == fairshare.NotFull {

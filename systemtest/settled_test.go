@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/quorate/quorate/api"
+	"github.com/quorate/quorate/api/grpcapi"
 	"github.com/quorate/quorate/client"
 	"github.com/quorate/quorate/cluster"
 	"github.com/quorate/quorate/cluster/raftgroup"
@@ -42,7 +43,7 @@ func newNode(t *testing.T, limits ...quota.Limit) (*cluster.Node, string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	srv := api.NewGRPC(api.New(n, api.Options{}))
+	srv := grpcapi.New(api.New(n, api.Options{}))
 	go srv.Serve(calls)
 	t.Cleanup(srv.Stop)
 	return n, calls.Addr().String()

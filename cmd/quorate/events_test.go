@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/quorate/quorate/api"
+	"github.com/quorate/quorate/api/grpcapi"
 	"github.com/quorate/quorate/internal/cli"
 	"github.com/quorate/quorate/internal/cli/exit"
 )
@@ -47,7 +48,7 @@ func serveAt(t *testing.T, addr string) (*grpc.Server, string) {
 			t.Fatal(err)
 		}
 	}
-	srv := api.NewGRPC(api.New(newFakeCluster(), api.Options{}))
+	srv := grpcapi.New(api.New(newFakeCluster(), api.Options{}))
 	go srv.Serve(l) // ends with Stop
 	t.Cleanup(srv.Stop)
 	return srv, l.Addr().String()

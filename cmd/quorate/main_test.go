@@ -12,6 +12,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/quorate/quorate/api"
+	"github.com/quorate/quorate/api/grpcapi"
 	"github.com/quorate/quorate/config"
 	"github.com/quorate/quorate/internal/cli/remote"
 	"github.com/quorate/quorate/internal/cli/server"
@@ -76,7 +77,7 @@ func startFake() (base int, stop func(), err error) {
 				stop()
 				break
 			}
-			srv := api.NewGRPC(api.New(c, api.Options{ParseLimits: config.ParseLimits, FormatLimits: config.FormatLimits, Lint: server.LintLimits, Grants: fakeGrants{}}))
+			srv := grpcapi.New(api.New(c, api.Options{ParseLimits: config.ParseLimits, FormatLimits: config.FormatLimits, Lint: server.LintLimits, Grants: fakeGrants{}}))
 			go srv.Serve(l) // ends with Stop
 			stops = append(stops, srv.Stop)
 		}

@@ -10,7 +10,6 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
-	"github.com/quorate/quorate/api"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/internal/cli/exit"
 	"github.com/quorate/quorate/internal/cli/limits"
@@ -205,7 +204,7 @@ func (o *pastOptions) run(cmd *cobra.Command, args []string) error {
 	if o.output.Raw {
 		format = "csv_raw"
 	}
-	if done, err := api.Export(cmd.OutOrStdout(), format, res); done {
+	if done, err := planner.Export(cmd.OutOrStdout(), format, res); done {
 		return err
 	}
 	return o.output.Print(cmd, res, func(p *render.Page) { printHistory(p, res) })

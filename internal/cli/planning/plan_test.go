@@ -11,10 +11,10 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
-	"github.com/quorate/quorate/api"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/internal/cli/render"
 	"github.com/quorate/quorate/internal/golden"
+	"github.com/quorate/quorate/internal/planner"
 )
 
 var (
@@ -155,7 +155,7 @@ func TestKeyHistory(t *testing.T) {
 
 func exported(b *bytes.Buffer, res *quoratev1.HistoryResponse, csv bool) error {
 	if csv {
-		_, err := api.Export(b, "csv", res)
+		_, err := planner.Export(b, "csv", res)
 		return err
 	}
 	return render.WritePage(b, func(p *render.Page) { printHistory(p, res) })

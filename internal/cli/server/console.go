@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/quorate/quorate/api"
+	"github.com/quorate/quorate/api/rest"
 	"github.com/quorate/quorate/cluster"
 	"github.com/quorate/quorate/internal/console"
 )
@@ -89,5 +89,5 @@ func consoleURL(addr string, secured bool) string {
 			addr = net.JoinHostPort("localhost", port)
 		}
 	}
-	return scheme + "://" + addr + api.Console + "/"
+	return scheme + "://" + addr + rest.Console + "/"
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/quorate/quorate/api"
 	"github.com/quorate/quorate/api/access"
 	"github.com/quorate/quorate/api/auth"
+	"github.com/quorate/quorate/api/rest"
 	"github.com/quorate/quorate/config"
 	"github.com/quorate/quorate/internal/audit"
 	"github.com/quorate/quorate/internal/rbac"
@@ -125,7 +126,7 @@ func (c *callers) debugServer(ctx context.Context, n api.Node, opts api.Options,
 	if sec.on() {
 		l = tls.NewListener(l, sec.serverConfig("http/1.1"))
 	}
-	return api.NewDebug(api.New(n, opts)), l, nil
+	return rest.NewDebug(api.New(n, opts)), l, nil
 }
 
 // serveDebug serves profiles, if they are asked for.

@@ -20,7 +20,9 @@ import (
 	"github.com/quorate/quorate/api"
 	"github.com/quorate/quorate/api/access"
 	"github.com/quorate/quorate/api/front"
+	"github.com/quorate/quorate/api/grpcapi"
 	"github.com/quorate/quorate/api/resp"
+	"github.com/quorate/quorate/api/rest"
 	"github.com/quorate/quorate/cluster"
 	"github.com/quorate/quorate/config"
 	"github.com/quorate/quorate/internal/audit"
@@ -131,12 +133,12 @@ func startInstance(cfg cluster.Config, who callers, ports listeners, sec *securi
 	var extra []grpc.ServerOption
 	web, rpc := ports.http, ports.grpc
 	if !sec.on() {
-		rpc = api.PointToHTTP(rpc, cfg.HTTP)
+		rpc = grpcapi.PointToHTTP(rpc, cfg.HTTP)
 	} else {
 		extra = append(extra, grpc.Creds(credentials.NewTLS(sec.serverConfig("h2"))))
 		web = tls.NewListener(web, sec.serverConfig("h2", "http/1.1"))
 	}
-	in.grpc, in.http = api.NewGRPC(api.New(node, opts), extra...), api.NewHTTP(api.New(node, opts))
+	in.grpc, in.http = grpcapi.New(api.New(node, opts), extra...), rest.New(api.New(node, opts))
 	if err := in.serveRedis(context.Background(), &who, others, &opts, sec); err != nil {
 		ports.close()
 		others.close()
@@ -173,9 +175,9 @@ func (in *instance) secure(opts *api.Options, who *callers, sec *security, dir s
 // mountConsole puts the console on the HTTP port.
 func (in *instance) mountConsole(opts *api.Options, settings []console.Setting, auditPath string) {
 	in.console = console.New(console.Deps{
-		Conn: api.NewLocal(api.New(in.node, *opts)), Guard: opts.Guard, Audit: in.audit, AuditPath: auditPath, Self: opts.Self, Version: opts.Version, Logger: opts.Logger, Settings: settings,
+		Conn: grpcapi.NewLocal(api.New(in.node, *opts)), Guard: opts.Guard, Audit: in.audit, AuditPath: auditPath, Self: opts.Self, Version: opts.Version, Logger: opts.Logger, Settings: settings,
 	})
-	opts.Mount = map[string]http.Handler{api.Console: in.console}
+	opts.Mount = map[string]http.Handler{rest.Console: in.console}
 }
 
 // retire makes the node report that it is not ready and hand over its leaderships, while it goes

@@ -1,0 +1,136 @@
+package grpcapi
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/quorate/quorate/api"
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// batches are kept for their room.
+var batches = sync.Pool{New: func() any { return new(checkBatch) }}
+
+func (s *quotaServer) serveBatch(ctx context.Context, dec func(any) error) (any, error) {
+	m := batches.Get().(*checkBatch)
+	defer m.free()
+	if err := dec(m); err != nil {
+		return nil, err
+	}
+	start := time.Now()
+	var f error
+	if s.Guard != nil {
+		f = s.admitHot(ctx, methodBatch, m.namespaces)
+	}
+	if f == nil {
+		f = api.CheckBatchSize(m.count)
+	}
+	var out batchAnswer
+	if f == nil {
+		out.out = m.decide(s.QuotaService)
+	}
+	return answered(ctx, s, out, methodBatch, start, f)
+}
+
+// free gives the room of the checks back; the answers are on their way.
+func (m *checkBatch) free() {
+	m.plain.forget()
+	m.checks, m.faults, m.held = nil, nil, heldChecks{}
+	batches.Put(m)
+}
+
+// forget lets go of the message, which all strings are parts of.
+func (p *plainBatch) forget() {
+	clear(p.spends)
+	clear(p.runs)
+	p.spends, p.runs = p.spends[:0], p.runs[:0]
+}
+
+// decide turns the checks into their answers.
+func (m *checkBatch) decide(s *api.QuotaService) *[]byte {
+	out := answers.Get(m.count * answerRoom)
+	b := (*out)[:0]
+	for i := range m.checks {
+		if f := m.faults[i]; f != nil {
+			b = appendResult(b, nil, f)
+			continue
+		}
+		b = appendDecided(b, s, &m.checks[i])
+	}
+	spends := m.plain.spends
+	for i := range m.plain.runs {
+		r := &m.plain.runs[i]
+		b = m.held.appendRun(b, s, r.name, spends[:r.count])
+		spends = spends[r.count:]
+	}
+	m.held.count()
+	*out = b
+	return out
+}
+
+// appendDecided decides one check and appends its result.
+func appendDecided(b []byte, s *api.QuotaService, c *api.Check) []byte {
+	d, r, f := s.Decide(c)
+	if f != nil {
+		return appendResult(b, nil, f)
+	}
+	return appendDecision(b, r, &d)
+}
+
+// heldAtOnce is how many checks of a batch are decided before they are answered.
+const heldAtOnce = 32
+
+// heldChecks decides the checks of a batch by what the node holds for them.
+type heldChecks struct {
+	decisions [heldAtOnce]quota.Decision
+	rule      *api.Prepared // of the last limit
+	limit     *quota.Limit
+	passed    uint64 // decisions of that limit that are not counted yet
+}
+
+// appendRun decides checks of one limit and appends their results. What is not held is
+// decided by itself.
+func (h *heldChecks) appendRun(b []byte, s *api.QuotaService, n quota.LimitName, spends []quota.Spend) []byte {
+	first := api.Check{Key: quota.Key{LimitName: n}}
+	known := first.ValidateNames() == nil
+	for len(spends) > 0 {
+		some := spends[:min(len(spends), heldAtOnce)]
+		spends = spends[len(some):]
+		decisions := h.decisions[:len(some)]
+		if known {
+			s.CheckHeld(n, some, decisions)
+		}
+		for i := range some {
+			d := &decisions[i]
+			if !known || d.Limit == nil {
+				one := api.Check{Key: quota.Key{LimitName: n, Key: some[i].Key}, Cost: some[i].Cost, Costs: true, Named: known}
+				b = appendDecided(b, s, &one)
+				continue
+			}
+			b = appendDecision(b, h.of(s, d.Limit), d)
+			if h.passed++; d.Near || d.Shadow {
+				h.passed--
+				h.rule.Counts.Add(d, 1)
+			}
+		}
+	}
+	return b
+}
+
+// of returns the rule of a limit.
+func (h *heldChecks) of(s *api.QuotaService, l *quota.Limit) *api.Prepared {
+	if h.limit != l {
+		h.count()
+		h.limit, h.rule = l, s.Prepared(l)
+	}
+	return h.rule
+}
+
+// count counts what was decided of the last limit.
+func (h *heldChecks) count() {
+	if h.passed > 0 {
+		h.rule.Counts.Add(&quota.Decision{Allowed: true, Why: quota.WhyHeld}, h.passed)
+		h.passed = 0
+	}
+}

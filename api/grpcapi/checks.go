@@ -1,0 +1,147 @@
+package grpcapi
+
+import (
+	"context"
+	"errors"
+	"io"
+	"iter"
+	"slices"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/status"
+
+	"github.com/quorate/quorate/api"
+	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/internal/rbac"
+)
+
+// The calls that everybody makes all the time have handlers of their own, which need no
+// message of the generated code, and no interceptor (codec).
+const (
+	MethodAllow = quoratev1.QuotaService_Allow_FullMethodName
+	methodBatch = quoratev1.QuotaService_AllowBatch_FullMethodName
+)
+
+// quotaDesc is QuotaService with these handlers in it.
+func quotaDesc() *grpc.ServiceDesc {
+	d := quoratev1.QuotaService_ServiceDesc
+	d.Methods, d.Streams = slices.Clone(d.Methods), slices.Clone(d.Streams)
+	for i := range d.Methods {
+		switch d.Methods[i].MethodName {
+		case "Allow":
+			d.Methods[i].Handler = func(srv any, ctx context.Context, dec func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
+				return srv.(*quotaServer).serveAllow(ctx, dec)
+			}
+		case "AllowBatch":
+			d.Methods[i].Handler = func(srv any, ctx context.Context, dec func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
+				return srv.(*quotaServer).serveBatch(ctx, dec)
+			}
+		}
+	}
+	for i := range d.Streams {
+		if d.Streams[i].StreamName == "AllowStream" {
+			d.Streams[i].Handler = func(srv any, stream grpc.ServerStream) error { return srv.(*quotaServer).serveStream(stream) }
+		}
+	}
+	return &d
+}
+
+// answerRoom is more than most answers have, in bytes.
+const answerRoom = 96
+
+// singles are kept for the next call.
+var singles = sync.Pool{New: func() any { return new(single) }}
+
+func (s *quotaServer) serveAllow(ctx context.Context, dec func(any) error) (any, error) {
+	m := singles.Get().(*single)
+	defer m.free()
+	if err := dec(m); err != nil {
+		return nil, err
+	}
+	start := time.Now()
+	var f error
+	if s.Guard != nil {
+		f = s.admitHot(ctx, MethodAllow, m.check.Namespaces)
+	}
+	a := newAnswer()
+	if f == nil {
+		a.out, f = m.decide(s.QuotaService, a.out)
+	}
+	return answered(ctx, s, a, MethodAllow, start, f)
+}
+
+// free lets go of the message.
+func (m *single) free() {
+	*m = single{}
+	singles.Put(m)
+}
+
+// answered measures a call and returns what gRPC sends.
+func answered[M any](ctx context.Context, s *quotaServer, m M, method string, start time.Time, f error) (any, error) {
+	if f == nil {
+		api.ObserveTraced(s.Meter.Hot(method), time.Since(start).Seconds(), TracedCall(ctx))
+		return m, nil
+	}
+	s.Meter.Observe("grpc", method, status.Code(f).String(), start, TracedCall(ctx))
+	return nil, f
+}
+
+// decide appends the answer to the check.
+func (m *single) decide(s *api.QuotaService, b []byte) ([]byte, error) {
+	if m.fault != nil {
+		return b, m.fault
+	}
+	d, r, f := s.Decide(&m.check)
+	if f != nil {
+		return b, f
+	}
+	return appendWire(b, r, &d), nil
+}
+
+// admitHot is what interceptors are for the other calls: it says who calls, and
+// whether they may. Without a guard there is nothing to ask.
+func (s *quotaServer) admitHot(ctx context.Context, method string, namespaces iter.Seq[string]) error {
+	v, f := s.server.arrive(ctx, method)
+	if f == nil {
+		ctx, f = s.Authorize(ctx, v)
+	}
+	if f == nil {
+		f = s.AuthorizeIn(ctx, namespaces)
+	}
+	if f != nil {
+		v.Failed = f
+		s.Audit(v)
+	}
+	return f
+}
+
+// serveStream serves AllowStream. What the caller may is asked for each check.
+func (s *quotaServer) serveStream(stream grpc.ServerStream) error {
+	m, ctx := new(single), stream.Context()
+	text := make([]byte, 0, answerRoom)
+	for {
+		if err := stream.RecvMsg(m); err != nil {
+			if errors.Is(err, io.EOF) {
+				return nil
+			}
+			return err
+		}
+		if s.Guard != nil && !s.Everywhere(ctx, rbac.Check) {
+			if f := s.AuthorizeIn(ctx, m.check.Namespaces); f != nil {
+				return f
+			}
+		}
+		a := newAnswer()
+		var f error
+		if text, f = m.decide(s.QuotaService, text[:0]); f != nil {
+			a.out = appendFault(a.out, f)
+		} else {
+			a.out = appendResponse(a.out, text)
+		}
+		if err := stream.SendMsg(a); err != nil {
+			return err
+		}
+	}
+}

@@ -1,0 +1,232 @@
+package grpcapi
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
+	"google.golang.org/grpc/tap"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/quorate/quorate/api"
+	"github.com/quorate/quorate/api/auth"
+	"github.com/quorate/quorate/internal/tracing"
+)
+
+// grpcServer serves the services over gRPC, or to a Local.
+type grpcServer struct {
+	*api.Service
+	strangers *strangers
+	// local says that whoever makes a call has been looked at already, as pages do.
+	local bool
+}
+
+// measuredAndGuarded chains the interceptors of unary calls.
+func (s *grpcServer) measuredAndGuarded(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+	return s.measure(ctx, req, info, func(ctx context.Context, req any) (any, error) { return s.guarded(ctx, req, info, handler) })
+}
+
+func (s *grpcServer) measure(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+	start, parent := time.Now(), parentOf(ctx)
+	ctx, span := s.Opts.Tracer.Serve(ctx, info.FullMethod, parent)
+	res, err := next(ctx, req)
+	s.Meter.Observe("grpc", info.FullMethod, status.Code(err).String(), start, cmp.Or(span.Sampled(), api.SampledTrace(parent)))
+	span.End(err)
+	return res, err
+}
+
+// tapped establishes who calls when the headers of a gRPC call have come, so that whoever may not make
+// the call cannot make the node read its message. A JWT that has to be verified is left for the
+// interceptors, because nothing may wait here: its call is charged, unless the JWT was good before.
+func (s *grpcServer) tapped(ctx context.Context, info *tap.Info) (context.Context, error) {
+	if api.IsOpen(info.FullMethodName) {
+		return ctx, nil
+	}
+	header := info.Header.Get("authorization")
+	c, err := s.Guard.Quick(tlsState(ctx), header)
+	known := c != nil
+	if err == nil && !known {
+		c = s.Guard.Before(header)
+	}
+	if err == nil && c != nil {
+		err = s.Guard.Enter(c, info.FullMethodName)
+	}
+	if err != nil {
+		f := api.FromAuth(err)
+		s.Audit(&api.Call{Gate: s.Gate, Method: info.FullMethodName, Caller: orAnonymous(c), Address: addressOf(ctx), Failed: f})
+		return ctx, f
+	}
+	switch {
+	case known:
+		return auth.With(ctx, c), nil
+	case c != nil:
+		return ctx, nil
+	}
+	ctx, f := s.awaitVerification(ctx)
+	if f != nil {
+		return ctx, f
+	}
+	return ctx, nil
+}
+
+func orAnonymous(c *auth.Caller) *auth.Caller {
+	if c == nil {
+		return auth.Spoken("")
+	}
+	return c
+}
+
+// arrive makes the call info of a gRPC call.
+func (s *grpcServer) arrive(ctx context.Context, method string) (*api.Call, error) {
+	v := &api.Call{Gate: s.Gate, Method: method, Caller: auth.From(ctx), Address: addressOf(ctx)}
+	if !s.local {
+		v.Identify = s.identify
+	}
+	switch {
+	case s.Guard != nil && v.Caller == nil:
+		var err error
+		v.Caller, err = s.identify(ctx)
+		verified(ctx)
+		if err != nil {
+			v.Caller = auth.Spoken("")
+			return v, api.FromAuth(err)
+		}
+	case s.Guard == nil:
+		who, f := s.Identity(ctx)
+		if f != nil { // the call itself will say so, if it asks
+			who = ""
+		}
+		v.Caller = auth.Spoken(who)
+	}
+	return v, nil
+}
+
+// identify asks the guard who makes a call.
+func (s *grpcServer) identify(ctx context.Context) (*auth.Caller, error) {
+	md, _ := metadata.FromIncomingContext(ctx)
+	return s.Guard.Identify(ctx, tlsState(ctx), md.Get("authorization"))
+}
+
+// guarded is the interceptor of unary calls.
+func (s *grpcServer) guarded(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+	if s.Unguarded(info.FullMethod) {
+		return next(ctx, req)
+	}
+	v, f := s.arrive(ctx, info.FullMethod)
+	if f == nil {
+		ctx, f = s.Authorize(ctx, v)
+	}
+	if m, ok := req.(proto.Message); ok && f == nil {
+		f = api.AuthorizeRequest(ctx, m)
+	}
+	if f != nil {
+		v.Failed = f
+		s.Audit(v)
+		return nil, f
+	}
+	res, err := next(ctx, req)
+	if v.Rule.Audited {
+		v.Res, _ = res.(proto.Message)
+		v.Failed = err
+		s.Audit(v)
+	}
+	return res, err
+}
+
+// guardedStream is the interceptor of streams.
+func (s *grpcServer) guardedStream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) error {
+	unary := !info.IsClientStream && !info.IsServerStream
+	if s.Unguarded(info.FullMethod) || unary || forEverybody(info.FullMethod) { // see openCalls
+		return next(srv, stream)
+	}
+	ctx := stream.Context()
+	v, f := s.arrive(ctx, info.FullMethod)
+	if f == nil {
+		ctx, f = s.Authorize(ctx, v)
+	}
+	if f != nil {
+		v.Failed = f
+		s.Audit(v)
+		return f
+	}
+	err := next(srv, &guardedStream{ServerStream: stream, ctx: ctx, grpcServer: s, known: time.Now()})
+	if code := status.Code(err); v.Rule.Audited || code == codes.PermissionDenied || code == codes.Unauthenticated {
+		v.Failed = err
+		s.Audit(v)
+	}
+	return err
+}
+
+type guardedStream struct {
+	grpc.ServerStream
+	ctx context.Context
+	*grpcServer
+	known time.Time // when it was looked at who calls
+}
+
+// Context implements grpc.ServerStream.
+func (s *guardedStream) Context() context.Context { return s.ctx }
+
+// RecvMsg implements grpc.ServerStream. Every request of the stream is looked at.
+func (s *guardedStream) RecvMsg(m any) error {
+	receive := s.ServerStream.RecvMsg
+	if api.CallOf(s.ctx).Rule.Need == auth.Known {
+		receive = func(m any) error { return receiveSmall(s.ServerStream, m, 0) }
+	}
+	if err := receive(m); err != nil {
+		return err
+	}
+	if f := s.StillAuthorized(s.ctx, &s.known); f != nil {
+		return f
+	}
+	if req, ok := m.(proto.Message); ok {
+		if f := api.AuthorizeRequest(s.ctx, req); f != nil {
+			return f
+		}
+	}
+	return nil
+}
+
+func tlsState(ctx context.Context) *tls.ConnectionState {
+	if p, ok := peer.FromContext(ctx); ok {
+		if info, ok := p.AuthInfo.(credentials.TLSInfo); ok {
+			return &info.State
+		}
+	}
+	return nil
+}
+
+// addressOf returns the host that a gRPC call comes from.
+func addressOf(ctx context.Context) string {
+	if p, ok := peer.FromContext(ctx); ok && p.Addr != nil {
+		return api.Host(p.Addr.String())
+	}
+	return ""
+}
+
+// ownerOfCall returns the owner of a gRPC call and its connection.
+func ownerOfCall(ctx context.Context) (owner, connection string) {
+	addr := peerAddr(ctx)
+	if addr == nil {
+		return "address:", ""
+	}
+	return api.OwnerOf(api.Host(addr.String())), addr.String()
+}
+
+// parentOf returns the traceparent of a gRPC call, "" if it has none.
+func parentOf(ctx context.Context) string {
+	if v := metadata.ValueFromIncomingContext(ctx, tracing.Header); len(v) > 0 {
+		return v[0]
+	}
+	return ""
+}
+
+// TracedCall returns the id of the sampled trace that a gRPC call is part of, else "".
+func TracedCall(ctx context.Context) string { return api.SampledTrace(parentOf(ctx)) }

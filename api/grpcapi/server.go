@@ -1,0 +1,108 @@
+package grpcapi
+
+import (
+	"context"
+	"runtime"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/health"
+	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/reflection"
+
+	"github.com/quorate/quorate/api"
+	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/internal/apiproto"
+)
+
+// Bounds of the gRPC server.
+const (
+	MaxGRPCMessage   = apiproto.MaxLimitsFile + 64<<10 // a limit file and its envelope
+	maxGRPCStreams   = 1024                            // calls open on one connection
+	grpcStreamWindow = 64 << 10
+	grpcConnWindow   = 1 << 20
+	minKeepalive     = 5 * time.Second // shortest allowed interval of client pings
+	keepaliveTime    = 5 * time.Second // ping interval for silent clients, to detect dead ones soon
+	keepaliveTimeout = 5 * time.Second
+	connectTimeout   = 5 * time.Second
+	MaxGRPCHeader    = 16 << 10
+	maxGRPCIdle      = 15 * time.Minute // without a call; clients connect again when they need to
+
+	// streamWorkers is how many goroutines for each processor wait for calls. Each has a stack
+	// that has grown already: a new one grows twice in a call, which costs as much as all that
+	// a check does. Calls beyond them get new ones.
+	streamWorkers = 32
+)
+
+// HealthReady is the health service name that is SERVING while the node can decide, like GET
+// /readyz. The empty name is SERVING while the process runs.
+const HealthReady = "ready"
+
+// HealthCluster is SERVING while the node can decide and all ranges have leaders, like GET
+// /readyz/cluster.
+const HealthCluster = "cluster"
+
+// HealthRateLimit equals HealthReady under the name that probes of envoyproxy/ratelimit use.
+const HealthRateLimit = "ratelimit"
+
+// New returns a server of all services of quorate.v1, health and reflection. The caller serves and stops it; extra
+// options, such as credentials, come last and win. Interceptors among them see all calls but
+// Allow and AllowBatch, which have none.
+func New(svc *api.Service, extra ...grpc.ServerOption) *grpc.Server {
+	s := &grpcServer{Service: svc, strangers: newStrangers()}
+	options := []grpc.ServerOption{
+		grpc.ForceServerCodecV2(newCodec()),
+		grpc.NumStreamWorkers(uint32(streamWorkers * runtime.GOMAXPROCS(0))),
+		grpc.MaxRecvMsgSize(MaxGRPCMessage),
+		grpc.MaxConcurrentStreams(maxGRPCStreams),
+		grpc.StaticStreamWindowSize(grpcStreamWindow), // bytes that a call may send before the server reads them
+		grpc.StaticConnWindowSize(grpcConnWindow),
+		grpc.MaxHeaderListSize(MaxGRPCHeader),
+		grpc.ConnectionTimeout(connectTimeout),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: minKeepalive, PermitWithoutStream: true}),
+		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionIdle: maxGRPCIdle, Time: keepaliveTime, Timeout: keepaliveTimeout}),
+		grpc.UnaryInterceptor(s.measuredAndGuarded),
+		grpc.ChainStreamInterceptor(s.guardedStream),
+	}
+	if s.Guard != nil {
+		options = append(options, grpc.InTapHandle(s.tapped))
+	}
+	server := grpc.NewServer(append(options, extra...)...)
+	srv := openCalls{server, s, s.measuredAndGuarded}
+	srv.RegisterService(quotaDesc(), &quotaServer{QuotaService: s.Quota, server: s})
+	quoratev1.RegisterMemberServiceServer(srv, s.Members)
+	registerControl(srv, s.Service)
+	quoratev1.RegisterAccountServiceServer(srv, s.Accounts)
+	quoratev1.RegisterBackupServiceServer(srv, s.Backup)
+	healthv1.RegisterHealthServer(srv, &healthServer{Server: health.NewServer(), node: s.Service})
+	if s.Opts.Register != nil {
+		s.Opts.Register(srv, s.Quota.Seen)
+	}
+	reflection.Register(server)
+	return server
+}
+
+// quotaServer serves the checks that everybody makes all the time by its own handlers.
+type quotaServer struct {
+	*api.QuotaService
+	server *grpcServer
+}
+
+type healthServer struct {
+	*health.Server
+	node interface {
+		Status() *quoratev1.GetStatusResponse
+	}
+}
+
+func (s *healthServer) Check(ctx context.Context, req *healthv1.HealthCheckRequest) (*healthv1.HealthCheckResponse, error) {
+	if req.Service != HealthReady && req.Service != HealthRateLimit && req.Service != HealthCluster {
+		return s.Server.Check(ctx, req)
+	}
+	st, answer := s.node.Status(), healthv1.HealthCheckResponse_NOT_SERVING
+	if st.GetReady() && (req.Service != HealthCluster || st.GetLeaderless() == "") {
+		answer = healthv1.HealthCheckResponse_SERVING
+	}
+	return &healthv1.HealthCheckResponse{Status: answer}, nil
+}

@@ -1,0 +1,77 @@
+package rest
+
+import (
+	"context"
+	"net/http"
+	"strings"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/quorate/quorate/api"
+	"github.com/quorate/quorate/api/apierr"
+	"github.com/quorate/quorate/api/apijson"
+	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+)
+
+// accountRoutes are those of durable quotas.
+func (r *router) accountRoutes() []route {
+	const get, post, put, del = http.MethodGet, http.MethodPost, http.MethodPut, http.MethodDelete
+	return []route{
+		ordinary(post, "/v1/accounts:apply", "AccountService.ApplyOps", fromJSON, r.Accounts.ApplyOps),
+		ordinary(post, "/v1/accounts:get", "AccountService.GetAccounts", fromJSON, r.Accounts.GetAccounts),
+		ordinary(post, "/v1/policies:load", "AccountService.LoadPolicies", fromJSON, r.Accounts.LoadPolicies),
+		ordinary(get, "/v1/admin/accounts", "AccountAdminService.ListAccounts", fromQuery, r.AccountAdmin.ListAccounts),
+		ordinary(post, "/v1/admin/accounts:get", "AccountAdminService.GetAccounts", fromJSON, r.AccountAdmin.GetAccounts),
+		ordinary(post, "/v1/admin/accounts:apply", "AccountAdminService.ApplyOps", fromJSON, r.AccountAdmin.ApplyOps),
+		{method: get, path: "/v1/admin/accounts:history", rpc: "AccountAdminService.GetAccountHistory", req: &quoratev1.AccountID{}, res: &quoratev1.GetAccountHistoryResponse{}, serve: r.getAccountHistory},
+		ordinary(get, "/v1/admin/policies", "AccountAdminService.ListPolicies", fromQuery, r.AccountAdmin.ListPolicies),
+		ordinary(put, "/v1/admin/policies", "AccountAdminService.WritePolicies", fromJSON, r.AccountAdmin.WritePolicies),
+		{method: get, path: "/v1/admin/policies:get", rpc: "AccountAdminService.GetPolicies", req: &quoratev1.PolicyConfigID{}, res: &quoratev1.GetPoliciesResponse{}, serve: r.getPolicyConfig},
+		{method: del, path: "/v1/admin/policies", rpc: "AccountAdminService.PurgePolicies", req: &quoratev1.PolicyConfigID{}, res: &quoratev1.PurgePoliciesResponse{}, serve: r.deletePolicyConfig},
+	}
+}
+
+func (r *router) getAccountHistory(w http.ResponseWriter, req *http.Request) int {
+	return ofID(w, req, &quoratev1.AccountID{}, "account_id", func(ctx context.Context, id *quoratev1.AccountID) (*quoratev1.GetAccountHistoryResponse, error) {
+		return r.AccountAdmin.GetAccountHistory(ctx, &quoratev1.GetAccountHistoryRequest{AccountId: id})
+	})
+}
+
+func (r *router) getPolicyConfig(w http.ResponseWriter, req *http.Request) int {
+	return ofID(w, req, &quoratev1.PolicyConfigID{}, "id", func(ctx context.Context, id *quoratev1.PolicyConfigID) (*quoratev1.GetPoliciesResponse, error) {
+		return r.AccountAdmin.GetPolicies(ctx, &quoratev1.GetPoliciesRequest{Id: id})
+	})
+}
+
+func (r *router) deletePolicyConfig(w http.ResponseWriter, req *http.Request) int {
+	return ofID(w, req, &quoratev1.PolicyConfigID{}, "id", func(ctx context.Context, id *quoratev1.PolicyConfigID) (*quoratev1.PurgePoliciesResponse, error) {
+		return r.AccountAdmin.PurgePolicies(ctx, &quoratev1.PurgePoliciesRequest{Id: id})
+	})
+}
+
+// ofID serves a call whose one field, an id, is the query.
+func ofID[I, R proto.Message](w http.ResponseWriter, req *http.Request, id I, field string, call func(context.Context, I) (R, error)) int {
+	if f := readQuery(req, id); f != nil {
+		return writeFault(w, f)
+	}
+	if f := api.AuthorizeRequest(req.Context(), id); f != nil {
+		return writeFault(w, f)
+	}
+	res, f := call(authorContext(req), id)
+	api.CallOf(req.Context()).Ended(res, f)
+	if f != nil {
+		return writeFault(w, within(f, field))
+	}
+	return writeJSON(w, http.StatusOK, apijson.Format(res))
+}
+
+// within names a fault's field as the query has it, where the query is one field
+// of the call.
+func within(err error, field string) error {
+	e := *apierr.From(err)
+	if e.Field == field {
+		e.Field = ""
+	}
+	e.Field = strings.TrimPrefix(e.Field, field+".")
+	return &e
+}

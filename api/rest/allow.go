@@ -1,0 +1,169 @@
+package rest
+
+import (
+	"bytes"
+	"errors"
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/quorate/quorate/api"
+	"github.com/quorate/quorate/api/apierr"
+	"github.com/quorate/quorate/api/apijson"
+	"github.com/quorate/quorate/internal/apiproto"
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// scratch are the buffers of one call.
+type scratch struct {
+	in  bytes.Buffer
+	out []byte
+}
+
+var scratches = sync.Pool{New: func() any { return new(scratch) }}
+
+// maxPooled is the largest buffer worth keeping.
+const maxPooled = 64 << 10
+
+func (s *scratch) free() {
+	if s.in.Cap() <= maxPooled && cap(s.out) <= maxPooled {
+		scratches.Put(s)
+	}
+}
+
+// read takes the whole body, whatever its content type says: curl -d sends JSON
+// as a form.
+func (s *scratch) read(w http.ResponseWriter, req *http.Request, limit int64) error {
+	s.in.Reset()
+	_, err := s.in.ReadFrom(http.MaxBytesReader(w, req.Body, limit))
+	var large *http.MaxBytesError
+	var full *apierr.Error
+	switch {
+	case errors.As(err, &large):
+		return apierr.TooLarge(large.Limit)
+	case errors.As(err, &full):
+		return full
+	case err != nil:
+		return apierr.Invalid("body", "could not be read: %v", err)
+	}
+	return nil
+}
+
+func (r *router) postAllow(w http.ResponseWriter, req *http.Request) int {
+	s := scratches.Get().(*scratch)
+	defer s.free()
+	if f := s.read(w, req, api.MaxCheckBody); f != nil {
+		return writeFault(w, f)
+	}
+	var c api.Check
+	if f := decodeCheck(s.in.Bytes(), &c); f != nil {
+		return writeFault(w, f)
+	}
+	if f := r.AuthorizeChecks(req.Context(), c); f != nil {
+		return writeFault(w, f)
+	}
+	d, rule, f := r.Quota.Decide(&c)
+	if f != nil {
+		return writeFault(w, f)
+	}
+	code := http.StatusOK
+	if !d.Allowed {
+		code = http.StatusTooManyRequests
+	}
+	setRateLimit(w.Header(), rule, &d)
+	s.out = append(appendAllow(s.out[:0], rule, &d), '\n')
+	w.Header()["Content-Type"] = jsonType
+	w.WriteHeader(code)
+	w.Write(s.out) //nolint:errcheck // as in writeJSON
+	return code
+}
+
+// setRateLimit sets the RateLimit fields of draft-ietf-httpapi-ratelimit-headers
+// and, on a refusal that ends, Retry-After. Both count whole seconds, rounded
+// up; t is when more quota is there: of a window, its end. What counts nothing
+// has no such fields.
+func setRateLimit(h http.Header, r *api.Prepared, d *quota.Decision) {
+	if d.Limit == nil || d.Limit.Class != quota.Counted {
+		return
+	}
+	at := r.Decided(d)
+	h["Ratelimit-Policy"] = at.Policy
+	var buf [192]byte
+	b := append(buf[:0], r.Quoted...)
+	b = strconv.AppendInt(append(b, ";r="...), d.Remaining, 10)
+	if wait := moreAfter(&at.Tier, d); wait != apiproto.Never {
+		seconds := api.WholeSeconds(wait)
+		b = strconv.AppendInt(append(b, ";t="...), seconds, 10)
+		if !d.Allowed {
+			h["Retry-After"] = []string{strconv.FormatInt(max(seconds, 1), 10)}
+		}
+	}
+	h["Ratelimit"] = []string{string(b)}
+}
+
+// setXRateLimit sets the X-RateLimit headers, which many older clients behind proxies read: limit, remaining
+// tokens, and seconds until the next token.
+func setXRateLimit(h http.Header, r *api.Prepared, d *quota.Decision) {
+	if d.Limit == nil || d.Limit.Class != quota.Counted {
+		return
+	}
+	at := r.Decided(d)
+	h["X-Ratelimit-Limit"] = []string{strconv.FormatInt(at.Tier.Burst, 10)}
+	h["X-Ratelimit-Remaining"] = []string{strconv.FormatInt(max(0, d.Remaining), 10)}
+	if wait := moreAfter(&at.Tier, d); wait != apiproto.Never {
+		h["X-Ratelimit-Reset"] = []string{strconv.FormatInt(api.WholeSeconds(wait), 10)}
+	}
+}
+
+// moreAfter is when there is more quota; never if nobody knows.
+func moreAfter(t *quota.Tier, d *quota.Decision) time.Duration {
+	switch {
+	case !d.Allowed:
+		return d.RetryAfter
+	case t.Kind == quota.Concurrency:
+		return apiproto.Never
+	case d.Remaining >= t.Burst:
+		return 0
+	case t.Kind.Windowed():
+		return d.ResetAfter
+	}
+	return t.Rate.TimeFor(quota.Token)
+}
+
+// postBatch answers 200 with one result per check; a fault of one check is in
+// its result.
+func (r *router) postBatch(w http.ResponseWriter, req *http.Request) int {
+	s := scratches.Get().(*scratch)
+	defer s.free()
+	if f := s.read(w, req, api.MaxBatchBody); f != nil {
+		return writeFault(w, f)
+	}
+	checks, f := decodeBatch(s.in.Bytes())
+	if f == nil {
+		f = api.CheckBatchSize(len(checks))
+	}
+	if f == nil {
+		f = r.AuthorizeChecks(req.Context(), checks...)
+	}
+	if f != nil {
+		return writeFault(w, f)
+	}
+	b := s.out[:0]
+	b = append(b, `{"results":[`...)
+	for i := range checks {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = append(b, `{"response":`...)
+		d, rule, f := r.Quota.Decide(&checks[i])
+		if f != nil {
+			b = append(apijson.AppendString(append(b, `null,"error":`...), f.Error()), '}')
+			continue
+		}
+		b = append(appendAllow(b, rule, &d), `,"error":""}`...)
+	}
+	b = append(b, "]}"...)
+	s.out = b
+	return writeJSON(w, http.StatusOK, s.out)
+}

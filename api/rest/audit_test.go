@@ -1,0 +1,76 @@
+package rest
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"strings"
+	"testing"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/quorate/quorate/api"
+	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/internal/audit"
+	"github.com/quorate/quorate/internal/rbac"
+)
+
+// lostAnswers carries out what it is asked, and answers that it does not know.
+type lostAnswers struct{ *secured }
+
+func (n lostAnswers) SetBinding(ctx context.Context, b rbac.Binding) (bool, error) {
+	_, _ = n.secured.SetBinding(ctx, b)
+	return false, context.DeadlineExceeded
+}
+
+func (lostAnswers) Backup(_ context.Context, w io.Writer, _ func(done, total int)) error {
+	_, _ = w.Write(make([]byte, 2*api.BackupPiece))
+	return errors.New("a node was lost")
+}
+
+// TestAuditOfLostAnswers checks that a call which may have changed something is written with the changes,
+// however many failed calls of the same caller were not written before it.
+func TestAuditOfLostAnswers(t *testing.T) {
+	path := t.TempDir() + "/audit.log"
+	log, err := audit.Open(audit.Options{Path: path})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	s := newSecured(t, everyRole())
+	s.opts.Audit = log
+	n := lostAnswers{s}
+	conn, h := dialGRPC(t, n, s.opts), New(api.New(n, s.opts)).Handler
+	ctx, sec := s.as(t.Context(), "admin"), quoratev1.NewSecurityServiceClient(conn)
+	for range 30 {
+		_, _ = sec.RevokeToken(ctx, &quoratev1.RevokeTokenRequest{})
+		s.do(h, "admin", "PUT", "/v1/bindings", `{}`)
+		s.do(h, "", "POST", "/v1/cluster/join", `{}`)
+	}
+	_, err = sec.SetBinding(ctx, &quoratev1.SetBindingRequest{Binding: &quoratev1.Binding{Identity: "user:mallory", Role: "admin"}})
+	if status.Code(err) != codes.DeadlineExceeded {
+		t.Fatal(err)
+	}
+	s.do(h, "admin", "PUT", "/v1/bindings", `{"binding":{"identity":"user:eve","role":"admin"}}`)
+	stream, err := quoratev1.NewBackupServiceClient(conn).Backup(ctx, &quoratev1.BackupRequest{})
+	for err == nil {
+		_, err = stream.Recv()
+	}
+	s.do(h, "admin", "GET", "/v1/backup", "")
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(strings.TrimSpace(string(data)), "\n")
+	want := []string{"user:mallory", "user:eve", "a node was lost", "a node was lost"}
+	if len(lines) != len(want) {
+		t.Fatalf("%d changes; want %d:\n%s", len(lines), len(want), data)
+	}
+	for i, text := range want {
+		if !strings.Contains(lines[i], text) || !strings.Contains(lines[i], `"result":"failed"`) {
+			t.Errorf("line %d has no %s, failed: %s", i, text, lines[i])
+		}
+	}
+}

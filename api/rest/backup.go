@@ -1,0 +1,50 @@
+package rest
+
+import (
+	"bufio"
+	"net/http"
+	"time"
+
+	"github.com/quorate/quorate/api"
+)
+
+// getBackup sends the file as it is. When something fails after the first byte, the
+// connection ends before the body does; and the file says itself whether it is whole.
+func (r *router) getBackup(w http.ResponseWriter, req *http.Request) int {
+	if _, f := query(req); f != nil {
+		return writeFault(w, f)
+	}
+	out := &backupBody{w: w, conn: http.NewResponseController(w)}
+	b := bufio.NewWriterSize(out, api.BackupPiece)
+	err := r.Backup.Copy(req.Context(), b)
+	if err == nil {
+		err = b.Flush()
+	}
+	switch {
+	case err != nil && !out.begun:
+		return writeFault(w, api.BackupFault(err))
+	case err != nil:
+		r.Log.Warn("a backup was not sent whole", "err", err)
+		api.CallOf(req.Context()).Ended(nil, api.BackupFault(err))
+		_ = out.conn.SetWriteDeadline(time.Unix(1, 0)) // so that the end of the body cannot be sent
+	}
+	return http.StatusOK
+}
+
+// backupBody is a body of any length, each piece of which must leave in its time.
+type backupBody struct {
+	w     http.ResponseWriter
+	conn  *http.ResponseController
+	begun bool
+}
+
+func (b *backupBody) Write(p []byte) (int, error) {
+	if !b.begun {
+		b.begun = true
+		_ = b.conn.SetReadDeadline(time.Time{}) // a recorder in tests has none
+		b.w.Header().Set("Content-Type", "application/octet-stream")
+		b.w.Header().Set("Cache-Control", "no-store")
+	}
+	_ = b.conn.SetWriteDeadline(time.Now().Add(api.BackupStall))
+	return b.w.Write(p)
+}

@@ -1,0 +1,51 @@
+package rest
+
+import (
+	"net/http"
+	"net/http/pprof"
+	"strconv"
+	"time"
+
+	"github.com/quorate/quorate/api"
+	"github.com/quorate/quorate/api/apierr"
+)
+
+const (
+	maxProfile        = 60 // seconds
+	debugWriteTimeout = 90 * time.Second
+)
+
+// NewDebug returns a server of profiles, for a private address. Where there is a
+// guard, only callers with debug.read everywhere are served; without one the
+// caller of NewDebug sees to it that strangers cannot reach it. A profile may hold
+// what was in memory: nothing else is served here, and nothing of it anywhere else.
+func NewDebug(s *api.Service) *http.Server {
+	r := &router{Service: s, bodies: newBodies()}
+	r.hosts.names = s.Opts.Hosts
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /debug/pprof/", pprof.Index)
+	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
+	mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
+	mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
+	h := r.guardedRoute("/debug", func(w http.ResponseWriter, req *http.Request) int {
+		if f := r.hostFault(req); f != nil {
+			return writeFault(w, f)
+		}
+		if text := req.FormValue("seconds"); text != "" {
+			if n, err := strconv.ParseFloat(text, 64); err != nil || n <= 0 || n > maxProfile {
+				return writeFault(w, apierr.Invalid("seconds", "is %q; must be more than 0 and at most %d", apierr.Clip(text), maxProfile))
+			}
+		}
+		rec := &statusRecorder{ResponseWriter: w, code: http.StatusOK}
+		mux.ServeHTTP(rec, req)
+		return rec.code
+	})
+	return &http.Server{
+		Handler:           http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) { h(w, req) }),
+		ReadHeaderTimeout: readHeaderTimeout,
+		ReadTimeout:       readTimeout,
+		WriteTimeout:      debugWriteTimeout,
+		IdleTimeout:       idleTimeout,
+		MaxHeaderBytes:    maxHTTPHeader,
+	}
+}

@@ -1,0 +1,60 @@
+package rest
+
+import (
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/quorate/quorate/api"
+	"github.com/quorate/quorate/api/apijson"
+	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+)
+
+// getEvents streams events: one JSON object per line, or as server-sent events
+// when the caller accepts text/event-stream.
+func (r *router) getEvents(w http.ResponseWriter, req *http.Request) int {
+	watch := &quoratev1.WatchRequest{}
+	if f := readQuery(req, watch); f != nil {
+		return writeFault(w, f)
+	}
+	if f := api.AuthorizeRequest(req.Context(), watch); f != nil {
+		return writeFault(w, f)
+	}
+	prefix, end, contentType := "", "\n", "application/x-ndjson"
+	if strings.Contains(req.Header.Get("Accept"), "text/event-stream") {
+		prefix, end, contentType = "data: ", "\n\n", "text/event-stream"
+	}
+	conn := http.NewResponseController(w)
+	var line []byte
+	started := false
+	f := r.Events.Stream(req.Context(), watch, func(m *quoratev1.WatchResponse) error {
+		line = append(apijson.AppendMessage(append(line[:0], prefix...), m.ProtoReflect()), end...)
+		_, err := w.Write(line)
+		return err
+	}, func() error {
+		if !started {
+			started = true
+			// The stream has no end of its own, so the times of ordinary calls do not
+			// count; a caller that takes nothing for long is cut off all the same.
+			_ = conn.SetReadDeadline(time.Time{}) // a recorder in tests has none
+			w.Header().Set("Content-Type", contentType)
+			w.Header().Set("Cache-Control", "no-store")
+			w.WriteHeader(http.StatusOK)
+		}
+		_ = conn.SetWriteDeadline(time.Now().Add(api.EventWriteTimeout + r.Heartbeat))
+		return conn.Flush()
+	})
+	return streamed(w, req, started, f)
+}
+
+// streamed ends a stream over HTTP. What ends one that has begun is written down; its caller is told by the next call.
+func streamed(w http.ResponseWriter, req *http.Request, started bool, f error) int {
+	switch {
+	case f == nil:
+	case started:
+		api.CallOf(req.Context()).Ended(nil, f)
+	default:
+		return writeFault(w, f)
+	}
+	return http.StatusOK
+}

@@ -1,0 +1,53 @@
+package rest
+
+import (
+	"bytes"
+	"net/http"
+	"strings"
+
+	"github.com/quorate/quorate/api"
+	"github.com/quorate/quorate/api/apierr"
+	"github.com/quorate/quorate/api/apijson"
+	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/internal/planner"
+)
+
+const (
+	exportPath = "/v1/history/export"
+)
+
+// getExport answers with the history of a limit as a file: the parameters of GET /v1/history, and format.
+func (r *router) getExport(w http.ResponseWriter, req *http.Request) int {
+	ask := &quoratev1.HistoryRequest{}
+	q, f := query(req, append(apijson.FieldsOf(ask.ProtoReflect().Descriptor()), "format")...)
+	if f == nil {
+		f = apijson.DecodeQuery(q, ask)
+	}
+	format := q.Get("format")
+	if f == nil && apijson.Index(planner.ExportFormats, format) < 0 {
+		f = apierr.Invalid("format", "is %q; must be one of %s", apierr.Clip(format), strings.Join(planner.ExportFormats, ", "))
+	}
+	if f == nil || apierr.From(f).Field == "format" { // who may not read it is told that first
+		if denied := api.AuthorizeRequest(req.Context(), ask); denied != nil {
+			f = denied
+		}
+	}
+	if f != nil {
+		return writeFault(w, f)
+	}
+	res, f := r.Rates.History(req.Context(), ask)
+	if f != nil {
+		return writeFault(w, f)
+	}
+	if format == "json" {
+		return writeJSON(w, http.StatusOK, apijson.Format(res))
+	}
+	var b bytes.Buffer // at most MaxPoints rows
+	if _, err := planner.Export(&b, format, res); err != nil {
+		return writeFault(w, apierr.From(err))
+	}
+	w.Header().Set("Content-Type", planner.ExportForms[format].Media)
+	w.Header().Set("Content-Disposition", `attachment; filename="`+res.Namespace+"-"+res.Limit+"."+format+`"`)
+	w.Write(b.Bytes()) //nolint:errcheck // as in writeJSON
+	return http.StatusOK
+}

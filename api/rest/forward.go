@@ -1,0 +1,237 @@
+package rest
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"net/http"
+	"net/textproto"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/quorate/quorate/api"
+	"github.com/quorate/quorate/api/apierr"
+	"github.com/quorate/quorate/api/apijson"
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// forwardPath is the check for proxies that ask before they pass a request on: nginx
+// auth_request, Caddy forward_auth, Traefik ForwardAuth, HAProxy. The query says what is
+// checked, so that it is in the proxy's configuration and no client can choose it; the
+// headers are those of the client's request, as the proxy passes them on.
+const forwardPath = "/v1/forward-auth"
+
+func (r *router) forwardRoutes() []route {
+	if !r.Opts.ForwardAuth {
+		return nil
+	}
+	return []route{{
+		method: http.MethodGet, path: forwardPath, serve: r.forwardAuth,
+		summary: "Check for proxies: 200, or deny_status. Query: namespace and limit (without it the limits that match X-Forwarded-Method and X-Forwarded-Uri), key or key_header (several make one key; none is the client's address, hops from the end of X-Forwarded-For), cost, deny_status (429), fail (open, closed).",
+	}}
+}
+
+// forwardQuery is what the query says.
+type forwardQuery struct {
+	namespace, limit string
+	keys             []string // headers that the key is made of; none is the client's address
+	key              *string  // or this
+	hops             int      // the client's address is that many from the end of X-Forwarded-For
+	cost             int64
+	deny             int
+	closed           bool // what cannot be decided is denied
+}
+
+// Bounds of a check for proxies.
+const (
+	maxForwardKeys = 8
+	maxForwardHops = 16
+)
+
+var forwardFields = []string{"namespace", "limit", "key", "key_header", "hops", "cost", "deny_status", "fail"}
+
+func readForward(q url.Values) (f forwardQuery, fa error) {
+	f = forwardQuery{namespace: quota.HTTPNamespace, hops: 1, cost: 1, deny: http.StatusTooManyRequests, keys: q["key_header"]}
+	for name, values := range q {
+		if !slices.Contains(forwardFields, name) {
+			return f, apierr.Invalid(apierr.Clip(name), "there is no such field; must be one of %s", strings.Join(forwardFields, ", "))
+		}
+		if name != "key_header" && len(values) > 1 {
+			return f, apierr.Invalid(name, "is there %d times; once is right", len(values))
+		}
+	}
+	if q.Has("namespace") {
+		f.namespace = q.Get("namespace")
+	}
+	f.limit = q.Get("limit")
+	if q.Has("key") {
+		key := q.Get("key")
+		f.key = &key
+	}
+	for _, h := range f.keys {
+		if !isToken(h) {
+			return f, apierr.Invalid("key_header", "is %q; must be the name of a header", apierr.Clip(h))
+		}
+	}
+	switch {
+	case len(f.keys) > maxForwardKeys:
+		return f, apierr.Invalid("key_header", "is there %d times; at most %d", len(f.keys), maxForwardKeys)
+	case f.key != nil && len(f.keys) > 0:
+		return f, apierr.Invalid("key", "is given beside key_header; give either")
+	}
+	fa = f.readRest(q)
+	return f, fa
+}
+
+func (f *forwardQuery) readRest(q url.Values) error {
+	if fa := readNumber(q, "hops", &f.hops, 1, maxForwardHops); fa != nil {
+		return fa
+	}
+	if fa := readNumber(q, "cost", &f.cost, 0, quota.MaxTokens); fa != nil {
+		return fa
+	}
+	if fa := readNumber(q, "deny_status", &f.deny, 400, 499); fa != nil {
+		return fa
+	}
+	switch fail := q.Get("fail"); fail {
+	case "", "open":
+	case "closed":
+		f.closed = true
+	default:
+		return apierr.Invalid("fail", "is %q; must be open or closed", apierr.Clip(fail))
+	}
+	return nil
+}
+
+func readNumber[T int | int64](q url.Values, field string, to *T, low, high T) error {
+	if !q.Has(field) {
+		return nil
+	}
+	n, err := strconv.ParseInt(q.Get(field), 10, 64)
+	if err != nil || n < int64(low) || n > int64(high) {
+		return apierr.Invalid(field, "is %q; must be a whole number from %d to %d", apierr.Clip(q.Get(field)), low, high)
+	}
+	*to = T(n)
+	return nil
+}
+
+func isToken(s string) bool {
+	return s != "" && len(s) <= quota.MaxNameLen && strings.Trim(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_") == ""
+}
+
+// checkOf is the check of a client's request. Nothing that a client writes makes a
+// fault of it, which would let the client pass where what cannot be decided passes.
+func (f *forwardQuery) checkOf(req *http.Request) api.Check {
+	c := api.Check{Key: quota.Key{LimitName: quota.LimitName{Namespace: f.namespace, Limit: f.limit}, Key: f.keyOf(req)}, Cost: f.cost, Costs: true}
+	if f.key == nil && (len(c.Key.Key) > quota.MaxKeyLen || !utf8.ValidString(c.Key.Key)) {
+		c.Key.Key = fmt.Sprintf("sha256:%x", sha256.Sum256([]byte(c.Key.Key)))
+	}
+	if f.limit == "" {
+		c.Method = headerOr(req, http.MethodGet, "X-Forwarded-Method", "X-Original-Method")
+		c.Path, _, _ = strings.Cut(headerOr(req, "/", "X-Forwarded-Uri", "X-Original-Uri"), "?")
+		c.Method, c.Path = c.Method[:min(len(c.Method), quota.MaxNameLen)], c.Path[:min(len(c.Path), api.MaxPath)]
+		if !strings.HasPrefix(c.Path, "/") {
+			c.Path = "/" + c.Path[:min(len(c.Path), api.MaxPath-1)]
+		}
+	}
+	return c
+}
+
+// keyOf joins headers with "/". What is in them is escaped, so that no client can make
+// the key of another. A header that is missing is empty.
+func (f *forwardQuery) keyOf(req *http.Request) string {
+	switch {
+	case f.key != nil:
+		return *f.key
+	case len(f.keys) == 0:
+		return f.address(req)
+	case len(f.keys) == 1:
+		return headerOr(req, "", f.keys[0])
+	}
+	parts := make([]string, len(f.keys))
+	for i, h := range f.keys {
+		parts[i] = url.PathEscape(headerOr(req, "", h))
+	}
+	return strings.Join(parts, "/")
+}
+
+// address is the client's: what the proxy that asks has added to X-Forwarded-For, or
+// one before it has (hops 2), and so on. What is further left the client may have
+// written itself. Without that header, it is whoever asks.
+func (f *forwardQuery) address(req *http.Request) string {
+	all := strings.Join(req.Header[textproto.CanonicalMIMEHeaderKey("X-Forwarded-For")], ",")
+	if all == "" {
+		return api.Host(req.RemoteAddr)
+	}
+	hops := strings.Split(all, ",")
+	return strings.TrimSpace(hops[max(0, len(hops)-f.hops)])
+}
+
+func headerOr(req *http.Request, or string, names ...string) string {
+	for _, name := range names {
+		if v := req.Header.Get(name); v != "" {
+			return v
+		}
+	}
+	return or
+}
+
+// forwardAuth answers 200 or the status that a proxy understands as no. What is wrong
+// with the query is 400, whatever happens to the request then: it is wrong every time.
+func (r *router) forwardAuth(w http.ResponseWriter, req *http.Request) int {
+	code, status := r.forward(w, req)
+	if count := r.Opts.Forwarded; count != nil {
+		count(code)
+	}
+	return status
+}
+
+// forward returns what is counted, and the status that it has answered.
+func (r *router) forward(w http.ResponseWriter, req *http.Request) (code string, status int) {
+	f, fa := readForward(req.URL.Query())
+	if fa != nil {
+		return "invalid", writeFault(w, fa)
+	}
+	c := f.checkOf(req)
+	if fa := r.AuthorizeChecks(req.Context(), c); fa != nil {
+		return "denied", writeFault(w, fa)
+	}
+	d, rule, fa := r.Quota.Decide(&c)
+	if fa != nil {
+		return "fault", f.undecided(w, fa)
+	}
+	setRateLimit(w.Header(), rule, &d)
+	setXRateLimit(w.Header(), rule, &d)
+	if d.Allowed {
+		w.WriteHeader(http.StatusOK)
+		return "allowed", http.StatusOK
+	}
+	return "refused", writeProblem(w, f.deny, quotaExceeded, "Too many requests", fmt.Sprintf("%s is used up (%s)", d.Limit.LimitName, d.Why))
+}
+
+// undecided answers where no limit can decide.
+func (f *forwardQuery) undecided(w http.ResponseWriter, fa error) int {
+	w.Header().Set("Quorate-Fault", fa.Error())
+	if f.closed {
+		return writeProblem(w, f.deny, "about:blank", "The limit cannot be decided", fa.Error())
+	}
+	w.WriteHeader(http.StatusOK)
+	return http.StatusOK
+}
+
+// quotaExceeded is the problem type of draft-ietf-httpapi-ratelimit-headers.
+const quotaExceeded = "https://iana.org/assignments/http-problem-types#quota-exceeded"
+
+// writeProblem answers in the form of RFC 9457.
+func writeProblem(w http.ResponseWriter, status int, kind, title, detail string) int {
+	b := apijson.AppendString([]byte(`{"type":`), kind)
+	b = apijson.AppendString(append(b, `,"title":`...), title)
+	b = strconv.AppendInt(append(b, `,"status":`...), int64(status), 10)
+	b = append(apijson.AppendString(append(b, `,"detail":`...), detail), '}', '\n')
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(status)
+	w.Write(b) //nolint:errcheck // as in writeJSON
+	return status
+}

@@ -1,0 +1,84 @@
+package rest
+
+import (
+	"context"
+	"net/http"
+	"strings"
+
+	"github.com/quorate/quorate/api"
+	"github.com/quorate/quorate/api/apierr"
+	"github.com/quorate/quorate/api/auth"
+)
+
+// name is a route's name in the table of permissions.
+func (r *route) name() string {
+	if r.rpc != "" {
+		return "/quorate.v1." + strings.Replace(r.rpc, ".", "/", 1)
+	}
+	return r.method + " " + r.path
+}
+
+// guardedRoute is what interceptors are for gRPC.
+func (r *router) guardedRoute(name string, next handler) handler {
+	if r.Unguarded(name) {
+		return func(w http.ResponseWriter, req *http.Request) int {
+			if f := fromHere(req, name, r.Guard != nil); f != nil && name != Console { // the console answers with a page
+				return writeFault(w, f)
+			}
+			// The console reads bodies of signed-in callers only, but for the sign-in form.
+			stranger := r.Guard != nil && (name != Console || req.URL.Path == signInPath)
+			if r.bodies.counts(req, stranger) {
+				defer r.bodies.hold(w, req, api.OwnerOf(api.Host(req.RemoteAddr)), stranger)()
+			}
+			return next(w, req)
+		}
+	}
+	return func(w http.ResponseWriter, req *http.Request) int {
+		v := &api.Call{Gate: r.Gate, Method: name, Address: api.Host(req.RemoteAddr), RequestID: req.Header.Get("X-Request-Id")}
+		v.Identify = func(ctx context.Context) (*auth.Caller, error) {
+			return r.Guard.Identify(ctx, req.TLS, req.Header.Values("Authorization"))
+		}
+		ctx, f := r.arriveHTTP(req, v)
+		if f == nil {
+			ctx, f = r.Authorize(ctx, v)
+		}
+		if f == nil {
+			f = fromHere(req, name, r.Guard != nil)
+		}
+		if f != nil {
+			v.Failed = f
+			r.Audit(v)
+			return writeFault(w, f)
+		}
+		if stranger := r.Guard != nil && v.Caller.Credential == auth.None; r.bodies.counts(req, stranger) {
+			defer r.bodies.hold(w, req, v.Owner(), stranger)()
+		}
+		code := next(w, req.WithContext(ctx))
+		if code >= http.StatusBadRequest && v.Failed == nil {
+			v.Failed = &apierr.Error{HTTP: code, Reason: http.StatusText(code)} // the call was not made: those that are say how they ended
+		}
+		if v.Rule.Audited || v.Failed != nil && api.FromStatus(v.Failed).Denied() {
+			r.Audit(v)
+		}
+		return code
+	}
+}
+
+func (r *router) arriveHTTP(req *http.Request, v *api.Call) (context.Context, error) {
+	ctx := req.Context()
+	if r.Guard == nil {
+		who, f := r.Identity(authorContext(req))
+		if f != nil {
+			who = ""
+		}
+		v.Caller = auth.Spoken(who)
+		return ctx, nil
+	}
+	c, err := v.Identify(ctx)
+	if err != nil {
+		v.Caller = auth.Spoken("")
+		return ctx, api.FromAuth(err)
+	}
+	v.Caller = c
+	return ctx, nil
+}

@@ -1,0 +1,153 @@
+package rest
+
+import (
+	"bufio"
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/quorate/quorate/api"
+	"github.com/quorate/quorate/api/auth"
+	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/internal/rbac"
+)
+
+// lasting is a node on which ann may watch web, until what it returns takes away her token or her role.
+func lasting(t *testing.T, take string) (*secured, func()) {
+	t.Helper()
+	s := newSecured(t, map[string]rbac.Binding{"ann": {Permissions: []string{"check", "rates.read", "events.read"}, Scope: rbac.Namespace("web")}})
+	guard, err := auth.New(auth.Config{Table: s.Security})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.opts.Guard = guard
+	return s, func() {
+		ctx := t.Context()
+		if take == "token" {
+			_, _ = s.RevokeToken(ctx, s.securedNode.tokens[0].ID) // never fails
+		} else {
+			_, _ = s.DeleteBinding(ctx, rbac.Binding{Identity: "token:ann", Scope: rbac.Namespace("web")}) // never fails
+		}
+	}
+}
+
+// TestLastingCalls: a stream does not outlive the token or the role that it began with, on either wire.
+func TestLastingCalls(t *testing.T) {
+	for take, want := range map[string]codes.Code{"token": codes.Unauthenticated, "role": codes.PermissionDenied} {
+		for _, what := range []string{"events", "rates"} {
+			t.Run(take+" "+what+" over gRPC", func(t *testing.T) {
+				t.Parallel() // rates come once a second
+				s, gone := lasting(t, take)
+				conn := dialService(t, s.service())
+				recv := watchOverGRPC(s.as(t.Context(), "ann"), t, conn, what)
+				if err := recv(); err != nil {
+					t.Fatal(err)
+				}
+				gone()
+				if err := ends(recv); status.Code(err) != want {
+					t.Errorf("ends with %v; want %v", err, want)
+				}
+			})
+			t.Run(take+" "+what+" over HTTP", func(t *testing.T) {
+				t.Parallel()
+				s, gone := lasting(t, take)
+				srv := httptest.NewServer(New(s.service()).Handler)
+				t.Cleanup(srv.Close)
+				recv := watchOverHTTP(t, s.tokens["ann"], srv.URL+map[string]string{"events": "/v1/events", "rates": "/v1/rates/watch"}[what]+"?namespace=web")
+				if err := recv(); err != nil {
+					t.Fatal(err)
+				}
+				gone()
+				if err := ends(recv); err == nil {
+					t.Error("goes on")
+				}
+			})
+		}
+	}
+}
+
+// TestLastingAttachment: a process that says nothing is told nothing once its token is revoked.
+func TestLastingAttachment(t *testing.T) {
+	s, gone := lasting(t, "token")
+	h := newFakeHost(t)
+	svc := api.New(securedHost{s, h}, s.opts)
+	svc.Again = 0
+	ctx, cancel := context.WithTimeout(s.as(t.Context(), "ann"), time.Minute)
+	defer cancel()
+	stream, err := quoratev1.NewMemberServiceClient(dialService(t, svc)).Attach(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = stream.Send(asks(clientHello())) // Recv says why not
+	if m, err := stream.Recv(); err != nil {
+		t.Fatalf("%v, %v", m, err)
+	}
+	gone()
+	h.out.Put(&quoratev1.AttachResponse{Body: &quoratev1.AttachResponse_Settled{Settled: &quoratev1.Settled{}}})
+	if m, err := stream.Recv(); status.Code(err) != codes.Unauthenticated {
+		t.Errorf("is told %v, %v", m, err)
+	}
+}
+
+func watchOverGRPC(ctx context.Context, t *testing.T, conn *grpc.ClientConn, what string) func() error {
+	t.Helper()
+	var stream interface{ RecvMsg(any) error }
+	var m any
+	var err error
+	if what == "events" {
+		stream, err = quoratev1.NewEventServiceClient(conn).Watch(ctx, &quoratev1.WatchRequest{Namespace: "web"})
+		m = &quoratev1.WatchResponse{}
+	} else {
+		stream, err = quoratev1.NewRateServiceClient(conn).WatchRates(ctx, &quoratev1.WatchRatesRequest{Namespace: "web"})
+		m = &quoratev1.WatchRatesResponse{}
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func() error { return stream.RecvMsg(m) }
+}
+
+func watchOverHTTP(t *testing.T, token, url string) func() error {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+token)
+	res, err := http.DefaultClient.Do(req)
+	if err != nil || res.StatusCode != http.StatusOK {
+		t.Fatalf("%v, %v", res, err)
+	}
+	t.Cleanup(func() { res.Body.Close() })
+	lines := bufio.NewReader(res.Body)
+	return func() error {
+		line, err := lines.ReadString('\n')
+		if strings.Contains(line, "about:blank") {
+			t.Errorf("a problem amid the stream: %s", line)
+		}
+		return err
+	}
+}
+
+// ends receives until that fails, and returns how.
+func ends(recv func() error) error {
+	for range 30 { // what was on its way
+		if err := recv(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *secured) service() *api.Service {
+	svc := api.New(s, s.opts)
+	svc.Again, svc.Heartbeat = 0, 5*time.Millisecond
+	return svc
+}

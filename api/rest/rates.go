@@ -1,0 +1,97 @@
+package rest
+
+import (
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/quorate/quorate/api"
+	"github.com/quorate/quorate/api/apijson"
+	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+)
+
+// rateRoutes are the routes of rates, history and planning.
+func (r *router) rateRoutes() []route {
+	const get = http.MethodGet
+	return []route{
+		ordinary(get, "/v1/rates", "RateService.TopRates", fromQuery, r.Rates.TopRates),
+		{method: get, path: "/v1/rates/watch", rpc: "RateService.WatchRates", req: &quoratev1.WatchRatesRequest{}, res: &quoratev1.WatchRatesResponse{}, serve: r.getRatesWatch},
+		ordinary(get, "/v1/history", "RateService.History", fromQuery, r.Rates.History),
+		{method: get, path: exportPath, rpc: "RateService.History", req: &quoratev1.HistoryRequest{}, res: &quoratev1.HistoryResponse{}, serve: r.getExport},
+		ordinary(get, "/v1/history/keys", "RateService.HistoryKeys", fromQuery, r.Rates.HistoryKeys),
+		ordinary(get, "/v1/history/limits", "RateService.HistoryLimits", fromQuery, r.Rates.HistoryLimits),
+		ordinary(get, "/v1/plan/headroom", "RateService.Headroom", fromQuery, r.Rates.Headroom),
+		ordinary(get, "/v1/plan/what-if", "RateService.WhatIf", fromQuery, r.Rates.WhatIf),
+		ordinary(get, "/v1/plan/suggest", "RateService.Suggest", fromQuery, r.Rates.Suggest),
+		ordinary(get, "/v1/plan/forecast", "RateService.Forecast", fromQuery, r.Rates.Forecast),
+		ordinary(get, "/v1/plan/noisy", "RateService.Noisy", fromQuery, r.Rates.Noisy),
+		{method: get, path: "/v1/plan/report", rpc: "RateService.Report", req: &quoratev1.RateServiceReportRequest{}, res: &quoratev1.RateServiceReportResponse{}, serve: r.getReport},
+	}
+}
+
+// getRatesWatch streams rates: one JSON object per line, or as server-sent events when the
+// caller accepts text/event-stream.
+func (r *router) getRatesWatch(w http.ResponseWriter, req *http.Request) int {
+	watch := &quoratev1.WatchRatesRequest{}
+	f := readQuery(req, watch)
+	if f == nil {
+		f = api.AuthorizeRequest(req.Context(), watch)
+	}
+	if f != nil {
+		return writeFault(w, f)
+	}
+	prefix, end, contentType := "", "\n", "application/x-ndjson"
+	if strings.Contains(req.Header.Get("Accept"), "text/event-stream") {
+		prefix, end, contentType = "data: ", "\n\n", "text/event-stream"
+	}
+	conn := http.NewResponseController(w)
+	var line []byte
+	started := false
+	f = r.Rates.Stream(req.Context(), watch, func(m *quoratev1.WatchRatesResponse) error {
+		if !started {
+			started = true
+			_ = conn.SetReadDeadline(time.Time{}) // as in getEvents
+			w.Header().Set("Content-Type", contentType)
+			w.Header().Set("Cache-Control", "no-store")
+			w.WriteHeader(http.StatusOK)
+		}
+		_ = conn.SetWriteDeadline(time.Now().Add(api.EventWriteTimeout))
+		line = append(apijson.AppendMessage(append(line[:0], prefix...), m.ProtoReflect()), end...)
+		if _, err := w.Write(line); err != nil {
+			return err
+		}
+		// The pause until the next write does not count.
+		err := conn.Flush()
+		_ = conn.SetWriteDeadline(time.Now().Add(api.EventWriteTimeout + api.MaxWatchPause))
+		return err
+	})
+	return streamed(w, req, started, f)
+}
+
+// getReport answers with the document itself when HTML or text is asked for by Accept.
+func (r *router) getReport(w http.ResponseWriter, req *http.Request) int {
+	q := &quoratev1.RateServiceReportRequest{}
+	f := readQuery(req, q)
+	if f == nil {
+		f = api.AuthorizeRequest(req.Context(), q)
+	}
+	if f != nil {
+		return writeFault(w, f)
+	}
+	accept := req.Header.Get("Accept")
+	page := strings.Contains(accept, "text/html")
+	if page && q.Format == 0 {
+		q.Format = quoratev1.ReportFormat_REPORT_FORMAT_HTML
+	}
+	res, f := r.Rates.Report(req.Context(), q)
+	if f != nil {
+		return writeFault(w, f)
+	}
+	if !page && !strings.Contains(accept, "text/plain") {
+		return writeJSON(w, http.StatusOK, apijson.Format(res))
+	}
+	w.Header().Set("Content-Type", res.MediaType)
+	w.Header().Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'")
+	w.Write([]byte(res.Content)) //nolint:errcheck // as in writeJSON
+	return http.StatusOK
+}

@@ -1,0 +1,30 @@
+package rest
+
+import (
+	"net/http"
+
+	"github.com/quorate/quorate/docs/schema"
+)
+
+// schemaRoutes serve the JSON schemas of files, for editors.
+func schemaRoutes() (out []route) {
+	for _, name := range schema.Names() {
+		out = append(out, route{
+			method: http.MethodGet, path: "/v1/schema/" + name + ".json", summary: schemaWords[name],
+			serve: func(w http.ResponseWriter, req *http.Request) int {
+				if _, f := query(req); f != nil {
+					return writeFault(w, f)
+				}
+				return writeJSON(w, http.StatusOK, schema.Of(name))
+			},
+		})
+	}
+	return out
+}
+
+// schemaWords are what the API's description says of each.
+var schemaWords = map[string]string{
+	"limits":   "The JSON schema of the limit file, for editors.",
+	"node":     "The JSON schema of a node's settings, for editors.",
+	"scenario": "The JSON schema of the simulator's scenarios, for editors. It refers to that of the limit file, beside it.",
+}

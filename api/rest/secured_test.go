@@ -1,0 +1,172 @@
+package rest
+
+import (
+	"context"
+	"errors"
+	"io"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
+
+	"github.com/quorate/quorate/api"
+	"github.com/quorate/quorate/api/apitest"
+	"github.com/quorate/quorate/api/auth"
+	gubernatorpb "github.com/quorate/quorate/api/gen/pb/gubernator"
+	pb "github.com/quorate/quorate/api/gen/quotaservice"
+	"github.com/quorate/quorate/internal/pki"
+	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/internal/rbac"
+)
+
+// securedNode keeps bindings and tokens, besides what a fakeNode does.
+type securedNode struct {
+	*apitest.Node
+	mu       sync.Mutex
+	bindings []rbac.Binding
+	tokens   []rbac.Token
+}
+
+var _ api.SecurityStore = (*securedNode)(nil)
+
+func (n *securedNode) Security() *rbac.Table {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	table, err := rbac.NewTable(n.bindings)
+	if err != nil {
+		panic(err)
+	}
+	for i := range n.tokens {
+		table, _ = table.Apply(addTokenChange(&n.tokens[i]))
+	}
+	return table
+}
+
+func (n *securedNode) SetBinding(_ context.Context, b rbac.Binding) (bool, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.bindings = append(n.bindings, b)
+	return true, nil
+}
+
+func (n *securedNode) DeleteBinding(_ context.Context, b rbac.Binding) (bool, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	before := len(n.bindings)
+	n.bindings = slices.DeleteFunc(n.bindings, func(have rbac.Binding) bool {
+		return have.Identity == b.Identity && have.Role == b.Role && have.Scope == b.Scope
+	})
+	return len(n.bindings) < before, nil
+}
+
+func (n *securedNode) AddToken(_ context.Context, t rbac.Token) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.tokens = append(n.tokens, t)
+	return nil
+}
+
+func (n *securedNode) RevokeToken(_ context.Context, id string) (bool, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	before := len(n.tokens)
+	n.tokens = slices.DeleteFunc(n.tokens, func(t rbac.Token) bool { return t.ID == id })
+	return len(n.tokens) < before, nil
+}
+
+// secured is a node with authentication on, and a token for each of some callers.
+type secured struct {
+	*securedNode
+	opts   api.Options
+	tokens map[string]string // by the name that a token has
+	table  *rbac.Table       // remembered, as a node does
+}
+
+// newSecured binds each name's identity, token:NAME, as the bindings say.
+func newSecured(t testing.TB, bindings map[string]rbac.Binding) *secured {
+	t.Helper()
+	s := &secured{securedNode: &securedNode{Node: apitest.New(t).WithAccounts()}, tokens: map[string]string{}}
+	for _, name := range slices.Sorted(maps.Keys(bindings)) {
+		text, id, hash := pki.NewBearer()
+		s.tokens[name] = text
+		s.securedNode.tokens = append(s.securedNode.tokens, rbac.Token{ID: id, Name: name, Hash: hash})
+		if b := bindings[name]; b.Role != "" || b.Permissions != nil {
+			b.Identity = "token:" + name
+			s.bindings = append(s.bindings, b)
+		}
+	}
+	s.table = s.Security()
+	guard, err := auth.New(auth.Config{Table: func() *rbac.Table { return s.table }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.opts = api.Options{ForwardAuth: true, Guard: guard, Registry: prometheus.NewRegistry(), ParseLimits: apitest.ParseLimits, FormatLimits: apitest.FormatLimits, Lint: apitest.LintLimits}
+	s.opts.Register = func(srv grpc.ServiceRegistrar, _ func(*quota.Decision, uint64)) {
+		pb.RegisterQuotaServiceServer(srv, pb.UnimplementedQuotaServiceServer{})
+		gubernatorpb.RegisterV1Server(srv, gubernatorpb.UnimplementedV1Server{})
+	}
+	s.opts.Mount = map[string]http.Handler{"/api": http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) })}
+	return s
+}
+
+// as returns a context in which a name calls; "" is nobody.
+func (s *secured) as(ctx context.Context, name string) context.Context {
+	if name == "" {
+		return ctx
+	}
+	return metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+s.tokens[name])
+}
+
+// do makes an HTTP call.
+func (s *secured) do(h http.Handler, name, method, path, body string) *httptest.ResponseRecorder {
+	w := httptest.NewRecorder()
+	req := httptest.NewRequest(method, path, strings.NewReader(body))
+	if name != "" {
+		req.Header.Set("Authorization", "Bearer "+s.tokens[name])
+	}
+	h.ServeHTTP(w, req)
+	return w
+}
+
+const nobodyAtAll = "" // a caller without a credential
+
+// everyRole is one caller for each role, one who has none, and nobody.
+func everyRole() map[string]rbac.Binding {
+	out := map[string]rbac.Binding{"stranger": {}}
+	for _, r := range rbac.Roles() {
+		out[r.Name] = rbac.Binding{Role: r.Name, Scope: rbac.Everywhere}
+	}
+	return out
+}
+
+func (s *secured) try(t *testing.T, conn *grpc.ClientConn, role, method string, stream bool) error {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(s.as(t.Context(), role), time.Minute)
+	defer cancel()
+	if !stream {
+		return conn.Invoke(ctx, method, sample(t, method), outputOf(t, method))
+	}
+	cs, err := conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, method)
+	if err != nil {
+		return err
+	}
+	_ = cs.SendMsg(sample(t, method)) // what is wrong with it, the answer says
+	_ = cs.CloseSend()
+	if strings.HasSuffix(method, "EventService/Watch") { // nothing happens; but whoever is let in has headers at once
+		if md, err := cs.Header(); err != nil || md != nil {
+			return err
+		}
+	}
+	if err := cs.RecvMsg(outputOf(t, method)); err != nil && !errors.Is(err, io.EOF) {
+		return err
+	}
+	return nil
+}

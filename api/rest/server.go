@@ -1,0 +1,219 @@
+package rest
+
+import (
+	"cmp"
+	"encoding/json"
+	"log/slog"
+	"maps"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/quorate/quorate/api"
+	"github.com/quorate/quorate/api/apierr"
+	"github.com/quorate/quorate/internal/jsontext"
+	"github.com/quorate/quorate/internal/tracing"
+)
+
+// Bounds of the HTTP server.
+const (
+	readHeaderTimeout = 5 * time.Second
+	readTimeout       = 30 * time.Second
+	writeTimeout      = 30 * time.Second
+	idleTimeout       = 2 * time.Minute
+	maxHTTPHeader     = 16 << 10
+)
+
+// New returns a server of the HTTP/JSON API. The caller serves it on a
+// listener and shuts it down, which ends streams of events.
+func New(s *api.Service) *http.Server {
+	srv := &http.Server{
+		Handler:           newRouter(s),
+		ReadHeaderTimeout: readHeaderTimeout,
+		ReadTimeout:       readTimeout,
+		WriteTimeout:      writeTimeout,
+		IdleTimeout:       idleTimeout,
+		MaxHeaderBytes:    maxHTTPHeader,
+		ErrorLog:          slog.NewLogLogger(s.Log.Handler(), slog.LevelWarn),
+	}
+	srv.RegisterOnShutdown(sync.OnceFunc(func() { close(s.Closing) }))
+	return srv
+}
+
+// handler serves one method of one path and returns the status it sent.
+type handler func(http.ResponseWriter, *http.Request) int
+
+// served is a handler, and where its commonest answers are observed.
+type served struct {
+	handler
+	route       string // what metrics call it
+	ok, refused func() prometheus.Observer
+}
+
+func (r *router) served(route string, h handler) *served {
+	of := func(code int) func() prometheus.Observer { // a series appears with its first call
+		return sync.OnceValue(func() prometheus.Observer { return r.Meter.Duration.WithLabelValues("http", route, strconv.Itoa(code)) })
+	}
+	return &served{handler: h, route: route, ok: of(http.StatusOK), refused: of(http.StatusTooManyRequests)}
+}
+
+// observe measures a call that sent a status.
+func (s *served) observe(m *api.Meter, code int, start time.Time, trace string) {
+	switch code {
+	case http.StatusOK:
+		api.ObserveTraced(s.ok(), time.Since(start).Seconds(), trace)
+	case http.StatusTooManyRequests:
+		api.ObserveTraced(s.refused(), time.Since(start).Seconds(), trace)
+	default:
+		m.Observe("http", s.route, strconv.Itoa(code), start, trace)
+	}
+}
+
+type router struct {
+	*api.Service
+	metrics http.Handler
+	hosts   hosts
+	bodies  *bodies
+	byPath  map[string]map[string]*served // path, method
+	paths   []string
+	openAPI func() []byte // made when it is first asked for
+}
+
+func newRouter(s *api.Service) *router {
+	r := &router{Service: s, bodies: newBodies(), byPath: make(map[string]map[string]*served)}
+	r.hosts.names = s.Opts.Hosts
+	r.metrics = promhttp.HandlerFor(s.Opts.Registry, promhttp.HandlerOpts{EnableOpenMetrics: true, ErrorLog: slog.NewLogLogger(s.Log.Handler(), slog.LevelError)})
+	routes := r.routes()
+	r.openAPI = sync.OnceValue(func() []byte { return describe(routes) })
+	for _, route := range routes {
+		if r.byPath[route.path] == nil {
+			r.byPath[route.path] = make(map[string]*served)
+		}
+		r.byPath[route.path][route.method] = r.served(route.method+" "+route.path, r.guardedRoute(route.name(), route.serve))
+	}
+	if fronts := s.Opts.Fronts; fronts != nil {
+		mount := maps.Clone(s.Opts.Mount)
+		if mount == nil {
+			mount = make(map[string]http.Handler)
+		}
+		maps.Copy(mount, fronts(r.Quota.Seen))
+		s.Opts.Mount = mount
+	}
+	r.paths = slices.Concat(slices.Sorted(maps.Keys(r.byPath)), slices.Sorted(maps.Keys(s.Opts.Mount)))
+	return r
+}
+
+func (r *router) getMetrics(w http.ResponseWriter, req *http.Request) int {
+	r.metrics.ServeHTTP(w, req)
+	return http.StatusOK
+}
+
+// ServeHTTP implements http.Handler.
+func (r *router) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	start := time.Now()
+	var route string
+	var code int
+	if f := r.hostFault(req); f != nil {
+		r.Meter.Observe("http", api.OtherMethod, strconv.Itoa(writeFault(w, f)), start, "")
+		return
+	}
+	method := req.Method
+	if method == http.MethodHead {
+		method = http.MethodGet // net/http drops the body
+	}
+	path := req.URL.Path
+	methods, ok := r.byPath[path]
+	if !ok {
+		path = pathOf(path)
+		methods, ok = r.byPath[path]
+	}
+	h := methods[method]
+	switch {
+	case !ok:
+		route, code = r.serveOther(w, req)
+	case h == nil:
+		route = api.OtherMethod
+		allowed := strings.Join(slices.Sorted(maps.Keys(methods)), ", ")
+		w.Header().Set("Allow", allowed)
+		code = writeFault(w, &apierr.Error{HTTP: http.StatusMethodNotAllowed, Detail: apierr.Clip(req.Method) + " is not for " + path + "; use " + allowed})
+	default:
+		parent := req.Header.Get(tracing.Header)
+		if r.Opts.Tracer == nil {
+			h.observe(r.Meter, h.handler(w, req), start, api.SampledTrace(parent))
+			return
+		}
+		ctx, span := r.Opts.Tracer.Serve(req.Context(), h.route, parent)
+		code := h.handler(w, req.WithContext(ctx))
+		span.Int("http.response.status_code", int64(code))
+		h.observe(r.Meter, code, start, cmp.Or(span.Sampled(), api.SampledTrace(parent)))
+		span.End(nil)
+		return
+	}
+	r.Meter.Observe("http", route, strconv.Itoa(code), start, api.SampledTrace(req.Header.Get(tracing.Header)))
+}
+
+var (
+	jsonType    = []string{"application/json"}
+	problemType = []string{"application/problem+json"}
+	textType    = []string{"text/plain; charset=utf-8"}
+)
+
+func writeJSON(w http.ResponseWriter, code int, body []byte) int {
+	w.Header()["Content-Type"] = jsonType
+	w.WriteHeader(code)
+	w.Write(append(body, '\n')) //nolint:errcheck // the caller has gone; nobody is left to tell
+	return code
+}
+
+// problem is an RFC 9457 problem, with the field at fault as an extension.
+type problem struct {
+	Type   string `json:"type"`
+	Title  string `json:"title"`
+	Status int    `json:"status"`
+	Detail string `json:"detail"`
+	Reason string `json:"reason,omitempty"`
+	Field  string `json:"field,omitempty"`
+	// Of refusals for want of a permission.
+	Permission string `json:"permission,omitempty"`
+	Scope      string `json:"scope,omitempty"`
+	Identity   string `json:"identity,omitempty"`
+	// How a credential is given, of calls that have none, or none that is good.
+	Help string `json:"help,omitempty"`
+}
+
+// credentialHelp is for who has not read the manual: over HTTP nothing else leads there.
+const credentialHelp = `give a credential: the header "authorization: Bearer TOKEN" (quorate tokens create), or a client certificate (quorate cert issue; curl --cert, --key): ` +
+	"https://github.com/quorate/quorate/blob/main/docs/security.md#how-callers-are-known"
+
+func writeFault(w http.ResponseWriter, err error) int {
+	f := apierr.From(err)
+	title := http.StatusText(f.HTTP)
+	if title == "" {
+		title = "Client Closed Request"
+	}
+	p := problem{Type: "about:blank", Title: title, Status: f.HTTP, Detail: f.Error(), Reason: f.Reason, Field: f.Field, Permission: f.Meta["permission"], Scope: f.Meta["scope"], Identity: f.Meta["identity"]}
+	if f.HTTP == http.StatusUnauthorized {
+		p.Help = credentialHelp
+	}
+	body, err := json.Marshal(p)
+	if err != nil {
+		panic(err) // invariant: strings and an int have a JSON form
+	}
+	h := w.Header()
+	h["Content-Type"] = problemType
+	if f.HTTP == http.StatusUnauthorized {
+		h.Set("WWW-Authenticate", `Bearer realm="quorate"`)
+	}
+	if f.Retry > 0 {
+		h.Set("Retry-After", strconv.FormatInt(api.WholeSeconds(f.Retry), 10))
+	}
+	w.WriteHeader(f.HTTP)
+	w.Write(append(jsontext.Escape(body), '\n')) //nolint:errcheck // as in writeJSON
+	return f.HTTP
+}

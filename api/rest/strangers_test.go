@@ -1,0 +1,418 @@
+package rest
+
+import (
+	"bufio"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"math/big"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	"github.com/quorate/quorate/api"
+	"github.com/quorate/quorate/api/apitest"
+	"github.com/quorate/quorate/api/auth"
+	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/api/grpcapi"
+	"github.com/quorate/quorate/internal/rbac"
+)
+
+// begin sends the head of a request and a part of its announced body. It returns the status of the
+// answer; 0 if the server waits for the rest of the body.
+func begin(t *testing.T, srv *httptest.Server, head string, announced, sent int) int {
+	t.Helper()
+	conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", srv.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	go func() { // the server may close the connection during the write
+		_, _ = fmt.Fprintf(conn, "%s HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: %d\r\n\r\n%s", head, announced, strings.Repeat(" ", sent))
+	}()
+	_ = conn.SetReadDeadline(time.Now().Add(time.Second))
+	res, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		return 0
+	}
+	_ = res.Body.Close()
+	return res.StatusCode
+}
+
+// until waits for a condition.
+func until(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); !holds(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited 10 s for %s", what)
+		}
+	}
+}
+
+// TestStrangersBodies checks that a call without a credential is refused after 32 KiB of body, that all
+// such bodies of one address are bounded, and that calls that need a credential are refused before
+// their bodies arrive.
+func TestStrangersBodies(t *testing.T) {
+	s := newSecured(t, everyRole())
+	srv := httptest.NewUnstartedServer(nil)
+	srv.Config = New(api.New(s, s.opts))
+	srv.Start()
+	t.Cleanup(srv.Close)
+	const large = 4 << 20
+	for _, c := range []struct {
+		head string
+		want int
+	}{
+		{"POST /v1/cluster/join", http.StatusRequestEntityTooLarge},
+		{"POST /v1/admin/accounts:get", http.StatusUnauthorized},
+		{"PUT /v1/admin/policies", http.StatusUnauthorized},
+		{"PUT /v1/limits", http.StatusUnauthorized},
+	} {
+		if got := begin(t, srv, c.head, large, 40<<10); got != c.want {
+			t.Errorf("%s of a stranger, whose body has not come: %d; want %d", c.head, got, c.want)
+		}
+	}
+	for range strangerBytes/(32<<10) + 4 { // each holds nearly 32 KiB
+		conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", srv.Listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = conn.Close() })
+		fmt.Fprintf(conn, "POST /v1/cluster/join HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: %d\r\n\r\n%s", 32<<10, strings.Repeat(" ", 32<<10-1))
+	}
+	until(t, "a stranger to be refused", func() bool {
+		return begin(t, srv, "POST /v1/cluster/join", 1000, 1000) == http.StatusServiceUnavailable
+	})
+	if w := s.do(srv.Config.Handler, "admin", "POST", "/v1/keys:reset", `{"namespace":"web","limit":"login","key":"k"}`+strings.Repeat(" ", 100<<10)); w.Code != http.StatusOK {
+		t.Errorf("a caller who is known: %d %s", w.Code, w.Body)
+	}
+}
+
+// TestBodiesUnderWay checks that one identity cannot exhaust the memory for bodies or block those of others.
+func TestBodiesUnderWay(t *testing.T) {
+	s := newSecured(t, everyRole())
+	h := newRouter(api.New(s, s.opts))
+	hold := make(chan struct{})
+	parts := callerBytes/(4<<20) + 2
+	codes := make(chan int, parts)
+	for range parts {
+		go func() {
+			body, feed := io.Pipe()
+			go func() {
+				_, _ = feed.Write([]byte(strings.Repeat(" ", 4<<20-1)))
+				<-hold
+				_ = feed.Close()
+			}()
+			req := httptest.NewRequest(http.MethodPost, "/v1/limits:diff", body)
+			req.Header.Set("Authorization", "Bearer "+s.tokens["admin"])
+			w := httptest.NewRecorder()
+			h.ServeHTTP(w, req)
+			_ = body.Close()
+			codes <- w.Code
+		}()
+	}
+	if code := <-codes; code != http.StatusServiceUnavailable {
+		t.Errorf("too many bodies of one identity: %d", code)
+	}
+	if w := s.do(h, "limit-writer", "POST", "/v1/keys:reset", `{"namespace":"web","limit":"login","key":"k"}`+strings.Repeat(" ", 100<<10)); w.Code != http.StatusOK {
+		t.Errorf("another identity: %d %s", w.Code, w.Body)
+	}
+	close(hold)
+	for range parts - 1 {
+		<-codes
+	}
+	if held := h.bodies.callers.Held(); held != 0 {
+		t.Errorf("%d bytes are held after all has ended", held)
+	}
+}
+
+// TestSmallBodies checks which small bodies are charged, and to whom: strangers' always, those of known
+// callers over HTTP/2, where a connection carries many.
+func TestSmallBodies(t *testing.T) {
+	s := newSecured(t, everyRole())
+	s.opts.Mount[Console] = http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) { _, _ = io.ReadAll(req.Body) })
+	h := newRouter(api.New(s, s.opts))
+	for _, c := range []struct {
+		path, who          string
+		http               int
+		strangers, callers bool
+	}{
+		{"/console/sign-in", "", 1, true, false},
+		{"/console/sign-in", "", 2, true, false},
+		{"/console/limits/apply", "", 1, false, false}, // read if signed in
+		{"/console/limits/apply", "", 2, false, true},
+		{"/v1/cluster/join", "", 1, true, false},
+		{"/v1/keys:reset", "admin", 1, false, false},
+		{"/v1/keys:reset", "admin", 2, false, true},
+	} {
+		body, feed := io.Pipe()
+		req := httptest.NewRequest(http.MethodPost, c.path, body)
+		req.ContentLength, req.ProtoMajor = api.MaxCheckBody, c.http
+		if c.who != "" {
+			req.Header.Set("Authorization", "Bearer "+s.tokens[c.who])
+		}
+		done := make(chan struct{})
+		go func() { h.ServeHTTP(httptest.NewRecorder(), req); close(done) }()
+		if _, err := feed.Write(make([]byte, api.MaxCheckBody-1)); err != nil { // returns when it was read
+			t.Fatal(err)
+		}
+		if strangers, callers := h.bodies.strangers.Held() > 0, h.bodies.callers.Held() > 0; strangers != c.strangers || callers != c.callers {
+			t.Errorf("%s of %q over HTTP/%d: charged to strangers %v, to known callers %v", c.path, c.who, c.http, strangers, callers)
+		}
+		_ = feed.Close()
+		<-done
+	}
+	if h.bodies.strangers.Held() != 0 || h.bodies.callers.Held() != 0 {
+		t.Error("bytes are held after all has ended")
+	}
+}
+
+// TestStrangersMessages checks the bound of 32 KiB for gRPC messages without a credential.
+func TestStrangersMessages(t *testing.T) {
+	for name, o := range map[string]api.Options{"secured": newSecured(t, everyRole()).opts, "open": {}} {
+		t.Run(name, func(t *testing.T) {
+			conn := dialGRPC(t, apitest.New(t), o)
+			long := strings.Repeat("x", grpcapi.MaxStrangerMessage)
+			_, health := healthv1.NewHealthClient(conn).Check(t.Context(), &healthv1.HealthCheckRequest{Service: long})
+			_, join := quoratev1.NewClusterServiceClient(conn).Join(t.Context(), &quoratev1.JoinRequest{Node: long})
+			who := &quoratev1.WhoAmIRequest{}
+			who.ProtoReflect().SetUnknown(append([]byte{0xfa, 0x07, 0x80, 0x80, 0x02}, long...)) // field 127, 32 KiB
+			_, whoami := quoratev1.NewSecurityServiceClient(conn).WhoAmI(t.Context(), who)
+			watch, err := healthv1.NewHealthClient(conn).Watch(t.Context(), &healthv1.HealthCheckRequest{Service: long})
+			if err == nil {
+				_, err = watch.Recv()
+			}
+			for call, err := range map[string]error{"health": health, "join": join, "whoami": whoami, "watch": err} {
+				if status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "at most 32768 are read") {
+					t.Errorf("%s with more than 32 KiB: %v", call, err)
+				}
+			}
+			if res, err := healthv1.NewHealthClient(conn).Check(t.Context(), &healthv1.HealthCheckRequest{}); err != nil || res.Status != healthv1.HealthCheckResponse_SERVING {
+				t.Errorf("a short message: %v %v", res, err)
+			}
+			if _, err := quoratev1.NewSecurityServiceClient(conn).WhoAmI(t.Context(), &quoratev1.WhoAmIRequest{}); err != nil {
+				t.Errorf("a short message: %v", err)
+			}
+		})
+	}
+}
+
+// TestNobodyIsNotRead checks that the node reads no message of a caller who may not make the call, with or
+// without a credential, and little of a call that every caller with a credential may make.
+func TestNobodyIsNotRead(t *testing.T) {
+	s := newSecured(t, everyRole())
+	conn := dialGRPC(t, s, s.opts)
+	large := &quoratev1.ApplyLimitsRequest{Yaml: strings.Repeat("x", grpcapi.MaxGRPCMessage)}
+	small := &quoratev1.ApplyLimitsRequest{Yaml: strings.Repeat("x", grpcapi.MaxStrangerMessage)}
+	const apply, roles = "/quorate.v1.LimitService/ApplyLimits", "/quorate.v1.SecurityService/ListRoles"
+	const accounts, reflection = "/quorate.v1.AccountAdminService/ApplyOps", "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo"
+	for _, c := range []struct {
+		who, method string
+		message     *quoratev1.ApplyLimitsRequest
+		want        string
+	}{
+		{"", apply, large, "carries no credential"},
+		{"stranger", apply, large, "needs limits.write"},
+		{"checker", apply, large, "needs limits.write"},
+		{"admin", apply, large, "larger than max"},
+		{"stranger", "/quorate.v1.QuotaService/Allow", large, "needs check"},
+		{"stranger", accounts, large, "needs quota.accounts.write"},
+		{"stranger", roles, small, "at most 32768 are read"},
+		{"stranger", reflection, small, "at most 32768 are read"},
+	} {
+		stream, err := conn.NewStream(s.as(t.Context(), c.who), &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}, c.method)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = stream.SendMsg(c.message)
+		_ = stream.CloseSend()
+		if err := stream.RecvMsg(&quoratev1.ApplyLimitsResponse{}); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%q calls %s: %v; want %q", c.who, c.method, err, c.want)
+		}
+	}
+}
+
+// TestStrangersWatches checks the bound of open calls per connection without a credential: calls of
+// other connections still work, and so do new ones of this connection after some have ended.
+func TestStrangersWatches(t *testing.T) {
+	s := newSecured(t, everyRole())
+	srv := grpcapi.New(api.New(s, s.opts))
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	go srv.Serve(l)
+	defer srv.Stop()
+	dial := func() healthv1.HealthClient {
+		conn, err := grpc.NewClient(l.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = conn.Close() })
+		return healthv1.NewHealthClient(conn)
+	}
+	open := func(ctx context.Context, c healthv1.HealthClient) error {
+		w, err := c.Watch(ctx, &healthv1.HealthCheckRequest{})
+		if err == nil {
+			_, err = w.Recv()
+		}
+		return err
+	}
+	first, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	one := dial()
+	for i := range grpcapi.MaxStrangersOfConn {
+		if err := open(first, one); err != nil {
+			t.Fatalf("watch %d: %v", i, err)
+		}
+	}
+	if err := open(t.Context(), one); status.Code(err) != codes.ResourceExhausted {
+		t.Errorf("watch %d of a stranger's connection: %v", grpcapi.MaxStrangersOfConn+1, err)
+	}
+	if err := open(s.as(t.Context(), "checker"), one); err != nil {
+		t.Errorf("a caller who is known, on the same connection: %v", err)
+	}
+	for range grpcapi.MaxStrangersOfOne/grpcapi.MaxStrangersOfConn - 1 {
+		c := dial()
+		for range grpcapi.MaxStrangersOfConn {
+			if err := open(t.Context(), c); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := open(t.Context(), dial()); status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "127.0.0.1") {
+		t.Errorf("one more of the address: %v", err)
+	}
+	cancel()
+	until(t, "room after some have ended", func() bool { return open(t.Context(), one) == nil })
+}
+
+// keyIssuer is an OIDC issuer with one key.
+type keyIssuer struct {
+	*httptest.Server
+	key *ecdsa.PrivateKey
+}
+
+func newKeyIssuer(t *testing.T) *keyIssuer {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	i := &keyIssuer{key: key}
+	mux := http.NewServeMux()
+	i.Server = httptest.NewServer(mux)
+	t.Cleanup(i.Close)
+	mux.HandleFunc("/.well-known/openid-configuration", func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprintf(w, `{"issuer":%q,"jwks_uri":%q,"id_token_signing_alg_values_supported":["ES256"]}`, i.URL, i.URL+"/keys")
+	})
+	mux.HandleFunc("/keys", func(w http.ResponseWriter, _ *http.Request) {
+		text := func(n *big.Int) string { return base64.RawURLEncoding.EncodeToString(n.FillBytes(make([]byte, 32))) }
+		fmt.Fprintf(w, `{"keys":[{"kty":"EC","crv":"P-256","kid":"k","alg":"ES256","x":%q,"y":%q}]}`, text(key.X), text(key.Y))
+	})
+	return i
+}
+
+// jwt returns a JWT of a user that is good for an hour.
+func (i *keyIssuer) jwt(t *testing.T, user string) string {
+	t.Helper()
+	part := func(text string) string { return base64.RawURLEncoding.EncodeToString([]byte(text)) }
+	signed := part(`{"alg":"ES256","kid":"k"}`) + "." + part(fmt.Sprintf(`{"iss":%q,"aud":"quorate","sub":%q,"exp":%d}`, i.URL, user, time.Now().Add(time.Hour).Unix()))
+	sum := sha256.Sum256([]byte(signed))
+	r, s, err := ecdsa.Sign(rand.Reader, i.key, sum[:])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return signed + "." + base64.RawURLEncoding.EncodeToString(append(r.FillBytes(make([]byte, 32)), s.FillBytes(make([]byte, 32))...))
+}
+
+// TestKnownJWTs checks that a JWT that was good before is not charged as unverified when it has to be
+// verified again: 100 calls of one address are open at once, and all are served. A call that its user
+// may not make is refused before its message is read.
+func TestKnownJWTs(t *testing.T) {
+	issuer := newKeyIssuer(t)
+	s := newSecured(t, everyRole())
+	var later atomic.Int64
+	guard, err := auth.New(auth.Config{
+		Bindings: []rbac.Binding{{Identity: "user:*", Role: "checker", Scope: rbac.Everywhere}},
+		OIDC:     &auth.OIDC{Issuer: issuer.URL, Audience: "quorate"},
+		Now:      func() time.Time { return time.Now().Add(time.Duration(later.Load())) },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.opts.Guard = guard
+	conn := dialGRPC(t, s, s.opts)
+	ctx := metadata.AppendToOutgoingContext(t.Context(), "authorization", "Bearer "+issuer.jwt(t, "ann"))
+	check := &quoratev1.AllowRequest{Namespace: "web", Limit: "per_client", Key: "k"}
+	if _, err := quoratev1.NewQuotaServiceClient(conn).Allow(ctx, check); err != nil {
+		t.Fatal(err)
+	}
+	later.Store(int64(6 * time.Minute)) // the guard has to verify the JWT again
+	if _, err := quoratev1.NewLimitServiceClient(conn).ApplyLimits(ctx, &quoratev1.ApplyLimitsRequest{Yaml: strings.Repeat("x", grpcapi.MaxGRPCMessage)}); status.Code(err) != codes.PermissionDenied {
+		t.Errorf("a change of limits by somebody who may only check: %v", err)
+	}
+	var calls [100]grpc.ClientStream
+	for i := range calls {
+		if calls[i], err = conn.NewStream(ctx, &grpc.StreamDesc{ClientStreams: true}, quoratev1.QuotaService_Allow_FullMethodName); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i, call := range calls { // all are open
+		if err := errors.Join(call.SendMsg(check), call.CloseSend(), call.RecvMsg(&quoratev1.AllowResponse{})); err != nil {
+			t.Errorf("call %d: %v", i, err)
+		}
+	}
+}
+
+// TestUnverifiedAreBounded checks the bound of concurrent messages with an unverified JWT, and that such
+// calls end if their message does not arrive in time.
+func TestUnverifiedAreBounded(t *testing.T) {
+	s := newSecured(t, everyRole())
+	guard, err := auth.New(auth.Config{Table: func() *rbac.Table { return s.table }, OIDC: &auth.OIDC{Issuer: "http://127.0.0.1:1", Audience: "quorate"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.opts.Guard = guard
+	conn := dialGRPC(t, s, s.opts)
+	desc := &grpc.StreamDesc{ClientStreams: true}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	call := func(ctx context.Context) grpc.ClientStream {
+		stream, err := conn.NewStream(metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer a.b.c"), desc, "/quorate.v1.LimitService/ApplyLimits")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return stream
+	}
+	for range grpcapi.UnverifiedBytesOfOne / grpcapi.MaxGRPCMessage {
+		call(ctx) // its message never arrives
+	}
+	refused := func() bool {
+		stream := call(t.Context())
+		_ = stream.SendMsg(&quoratev1.ApplyLimitsRequest{})
+		_ = stream.CloseSend()
+		err := stream.RecvMsg(&quoratev1.ApplyLimitsResponse{})
+		return status.Code(err) == codes.ResourceExhausted && strings.Contains(err.Error(), "as many bytes of requests")
+	}
+	until(t, "one too many to be refused", refused)
+	cancel()
+	until(t, "room after they have ended", func() bool { return !refused() })
+}
