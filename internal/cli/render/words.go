@@ -8,8 +8,15 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 	"unicode"
 	"unicode/utf8"
+
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/quorate/quorate/api/apijson"
 )
 
 // BytesText prints a number of bytes, such as 1.5 MiB.
@@ -136,4 +143,30 @@ func Printable(s string) string {
 type Refusals interface {
 	GetNeedlessRefusals() float64
 	GetNeedlessRefusalsAtMost() float64
+}
+
+// Word returns an enum's word in limit files and JSON, such as soft for CEILING_SOFT.
+func Word(e protoreflect.Enum) string { return apijson.EnumWord(e) }
+
+// When prints a moment in UTC, to the second.
+func When(t *timestamppb.Timestamp) string {
+	if t == nil {
+		return "-"
+	}
+	return t.AsTime().UTC().Format("2006-01-02T15:04:05Z")
+}
+
+// Pause prints a duration of an answer as span does.
+func Pause(d *durationpb.Duration) string { return Span(d.AsDuration()) }
+
+// Span prints a duration without needless parts: 1h30m, 2.5s.
+func Span(d time.Duration) string {
+	s := d.Round(time.Millisecond).String()
+	if strings.HasSuffix(s, "m0s") {
+		s = strings.TrimSuffix(s, "0s")
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = strings.TrimSuffix(s, "0m")
+	}
+	return s
 }
