@@ -35,7 +35,7 @@ func TestSecurityEverywhere(t *testing.T) {
 	clash := token
 	clash.Hash[0]++
 	for _, n := range nodes {
-		if err := n.AddToken(t.Context(), clash); err == nil || !strings.Contains(err.Error(), "there is a token of id") {
+		if err := n.AddToken(t.Context(), clash); err == nil || !strings.Contains(err.Error(), "token id") {
 			t.Errorf("%s: another token of the same id: %v", n.cfg.Self, err)
 		}
 	}

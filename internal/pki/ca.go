@@ -13,27 +13,26 @@ import (
 	"time"
 )
 
-// Lives of certificates.
+// Validity of certificates.
 const (
-	// CALife is how long a new CA is valid unless said otherwise: rotation is for
-	// when its key may have leaked, not for the calendar.
+	// CALife is the default validity of a new CA. A CA is rotated when its key may have leaked, not
+	// on a schedule.
 	CALife = 10 * 365 * 24 * time.Hour
-	// Skew is how far the clocks of nodes may lie apart: certificates are valid
-	// that much before they were made.
+	// Skew is how far the clocks of nodes may differ: certificates are valid from that long before
+	// their creation.
 	Skew = 5 * time.Minute
 )
 
 const serialBits = 128
 
-// CA signs the certificates of one cluster. It is immutable, and safe for
-// concurrent use.
+// CA signs the certificates of one cluster. It is immutable and safe for concurrent use.
 type CA struct {
 	Certificate *x509.Certificate
 	key         crypto.Signer
 }
 
-// NewCA makes the CA of a cluster: ECDSA P-256, valid for ttl ([CALife] if 0).
-// It can sign certificates of nodes and clients of this cluster, and no further CA.
+// NewCA creates the CA of a cluster: ECDSA P-256, valid for ttl ([CALife] if 0). It can sign
+// certificates of nodes and clients of this cluster, and no further CA.
 func NewCA(cluster string, now time.Time, ttl time.Duration) (*CA, error) {
 	if err := checkCluster(cluster); err != nil {
 		return nil, err
@@ -74,8 +73,7 @@ func NewCA(cluster string, now time.Time, ttl time.Duration) (*CA, error) {
 	return &CA{Certificate: cert, key: key}, nil
 }
 
-// ParseCA reads a CA. It must be one, its key must belong to it, and it must be
-// valid at now.
+// ParseCA parses a CA. The certificate must be that of a CA, belong to the key and be valid at now.
 func ParseCA(certPEM []byte, keyPEM KeyPEM, now time.Time) (*CA, error) {
 	certs, err := ParseCertificates(certPEM)
 	if err != nil {
@@ -85,11 +83,11 @@ func ParseCA(certPEM []byte, keyPEM KeyPEM, now time.Time) (*CA, error) {
 	key, err := parseKey(keyPEM)
 	switch {
 	case len(certs) != 1:
-		return nil, fmt.Errorf("CA: are %d certificates; must be one", len(certs))
+		return nil, fmt.Errorf("CA: has %d certificates; must be one", len(certs))
 	case err != nil:
 		return nil, fmt.Errorf("CA: %w", err)
 	case !cert.BasicConstraintsValid || !cert.IsCA:
-		return nil, fmt.Errorf("CA: the certificate (%s) is no CA's", describe(cert))
+		return nil, fmt.Errorf("CA: the certificate (%s) is not a CA certificate", describe(cert))
 	case cert.KeyUsage != 0 && cert.KeyUsage&x509.KeyUsageCertSign == 0:
 		return nil, fmt.Errorf("CA: the certificate (%s) may not sign others", describe(cert))
 	case !sameKey(cert.PublicKey, key.Public()):
@@ -101,25 +99,24 @@ func ParseCA(certPEM []byte, keyPEM KeyPEM, now time.Time) (*CA, error) {
 	return &CA{Certificate: cert, key: key}, nil
 }
 
-// Pair returns the CA in the form in which it is kept.
+// Pair returns the CA in its stored form.
 func (ca *CA) Pair() (Pair, error) {
 	key, err := encodeKey(ca.key)
 	return Pair{CertPEM: EncodeCertificates(ca.Certificate), KeyPEM: key}, err
 }
 
-// Pair is a certificate and its key, PEM-encoded: the form to be stored.
+// Pair is a certificate and its key as PEM, the stored form.
 type Pair struct {
 	CertPEM []byte
 	KeyPEM  KeyPEM
 }
 
-// Sign answers a certificate request with a certificate for id, valid from
-// [Skew] before now for ttl, or until the CA ends. The caller has made sure that
-// whoever asks is id, and may be reached under hosts: of the request, only the
-// key counts.
+// Sign issues a certificate for id from a certificate request, valid from [Skew] before now for
+// ttl, or until the CA expires. The caller must have verified that the requester is id and may be
+// reached under hosts: only the key is taken from the request.
 //
-// A node's certificate is for both ends of a connection, a client's for its own
-// end alone. Neither is ever a CA.
+// A node's certificate is valid for both ends of a connection, a client's for the client end only.
+// Neither can sign.
 func (ca *CA) Sign(csrDER []byte, id Identity, hosts []string, now time.Time, ttl time.Duration) (certPEM []byte, err error) {
 	if ttl <= 0 {
 		return nil, fmt.Errorf("ttl: is %s; must be positive", ttl)
@@ -157,8 +154,8 @@ func (ca *CA) Sign(csrDER []byte, id Identity, hosts []string, now time.Time, tt
 	return encodeCert(der), nil
 }
 
-// Issue makes a key and its certificate at once, for those who hold the CA: the
-// first node of a cluster, and clients of its operator.
+// Issue creates a key and its certificate, for those who hold the CA: the first node of a cluster,
+// and its operator for clients.
 func (ca *CA) Issue(id Identity, hosts []string, now time.Time, ttl time.Duration) (Pair, error) {
 	key, csr, err := NewKeyAndCSR(id, hosts)
 	if err != nil {
@@ -175,7 +172,7 @@ func uses(k Kind) []x509.ExtKeyUsage {
 	return []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}
 }
 
-// newSerial draws a serial number of exactly 128 bits.
+// newSerial returns a random serial number of exactly 128 bits.
 func newSerial() (*big.Int, error) {
 	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), serialBits))
 	if err != nil {

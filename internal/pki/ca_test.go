@@ -73,18 +73,18 @@ func TestParseCA(t *testing.T) {
 		err  string
 	}{
 		{"another key", p.CertPEM, q.KeyPEM, start, "the key does not belong to the certificate (CA "},
-		{"a node's", leaf.CertPEM, leaf.KeyPEM, start, "the certificate (node n1 of cluster prod) is no CA's"},
+		{"a node's", leaf.CertPEM, leaf.KeyPEM, start, "the certificate (node n1 of cluster prod) is not a CA certificate"},
 		{"may not sign", crlOnly.CertPEM, crlOnly.KeyPEM, start, "may not sign others"},
 		{"expired", p.CertPEM, p.KeyPEM, start.Add(CALife), "expired 30 days ago"},
 		{"not yet", p.CertPEM, p.KeyPEM, start.Add(-31 * day), "is valid only in 23 hours"},
-		{"two", append(slices.Clone(p.CertPEM), q.CertPEM...), p.KeyPEM, start, "are 2 certificates; must be one"},
-		{"none", nil, p.KeyPEM, start, "certificates: there is none; must be PEM"},
-		{"no key", p.CertPEM, nil, start, "private key: there is none; must be PEM"},
+		{"two", append(slices.Clone(p.CertPEM), q.CertPEM...), p.KeyPEM, start, "has 2 certificates; must be one"},
+		{"none", nil, p.KeyPEM, start, "certificates: none found; must be PEM"},
+		{"no key", p.CertPEM, nil, start, "private key: none found; must be PEM"},
 		{"exchanged", []byte(p.KeyPEM), p.CertPEM, start, `have a PEM block "PRIVATE KEY"; must be CERTIFICATE alone`},
 		{"certificate as key", p.CertPEM, p.CertPEM, start, `private key: is a PEM block "CERTIFICATE"; must be PRIVATE KEY`},
 		{"broken key", p.CertPEM, KeyPEM(strings.Replace(string(p.KeyPEM), "M", "N", 3)), start, "private key: cannot be read; the file is damaged"},
 		{"encrypted key", p.CertPEM, []byte(strings.ReplaceAll(string(p.KeyPEM), "PRIVATE", "ENCRYPTED PRIVATE")), start, "is encrypted with a password; must be without one"},
-		{"huge", make([]byte, 2<<20), p.KeyPEM, start, "are 2097152 bytes; at most 1048576"},
+		{"huge", make([]byte, 2<<20), p.KeyPEM, start, "2097152 bytes; at most 1048576"},
 	} {
 		wantErr(t, tc.name, second(ParseCA(tc.cert, tc.key, tc.now)), tc.err)
 	}
@@ -186,7 +186,7 @@ func TestSignErrors(t *testing.T) {
 	}{
 		{"for another node", sign(csr, nodeID("n2"), nil, start, day), `is for "spiffe://prod/node/n1"; must be for spiffe://prod/node/n2`},
 		{"for a client", sign(csr, clientID("n1"), nil, start, day), "must be for spiffe://prod/client/n1"},
-		{"forged", sign(forged, nodeID("n1"), nil, start, day), "its signature does not fit its key"},
+		{"forged", sign(forged, nodeID("n1"), nil, start, day), "its signature does not match its key"},
 		{"garbage", sign([]byte("x"), nodeID("n1"), nil, start, day), "certificate request: cannot be read"},
 		{"empty", sign(nil, nodeID("n1"), nil, start, day), "certificate request: cannot be read"},
 		{"huge", sign(make([]byte, 1<<20), nodeID("n1"), nil, start, day), "is 1048576 bytes; at most 16384"},
@@ -197,7 +197,7 @@ func TestSignErrors(t *testing.T) {
 		{"another cluster", sign(csr, Identity{"test", Node, "n1"}, nil, start, day), `is for cluster ["prod"]; cannot sign for node n1 of cluster test`},
 		{"foreign", sign(csr, Identity{Kind: Client, Name: "spiffe://x/y"}, nil, start, day), "cannot sign for client spiffe://x/y"},
 		{"a client's hosts", sign(csr, clientID("n1"), []string{"a"}, start, day), "a client has none"},
-		{"many hosts", sign(csr, nodeID("n1"), slices.Repeat([]string{"a"}, 33), start, day), "hosts: are 33; at most 32"},
+		{"many hosts", sign(csr, nodeID("n1"), slices.Repeat([]string{"a"}, 33), start, day), "hosts: 33; at most 32"},
 		{"wildcard", sign(csr, nodeID("n1"), []string{"*.example"}, start, day), `hosts: "*.example" is neither a host name nor an address`},
 		{"port", sign(csr, nodeID("n1"), []string{"a:80"}, start, day), `"a:80" is neither`},
 		{"zone", sign(csr, nodeID("n1"), []string{"fe80::1%eth0"}, start, day), "has a zone"},

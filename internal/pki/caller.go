@@ -12,15 +12,15 @@ import (
 	"time"
 )
 
-// The files of a caller's directory, as quorate init and quorate cert write them.
+// The files of a caller's directory, as "quorate init" and "quorate cert" write them.
 const (
-	CallerTrust = "ca.crt"     // whom it trusts
-	CallerCert  = "client.crt" // its certificate, if it has one
+	CallerTrust = "ca.crt"     // trusted CAs
+	CallerCert  = "client.crt" // its certificate, optional
 	CallerKey   = "client.key"
 )
 
-// OpenCaller opens the directory of a caller: ca.crt, and, for mutual TLS, client.crt and
-// client.key. They are looked at again in handshakes, so what is renewed needs no restart.
+// OpenCaller opens the directory of a caller: ca.crt and, for mutual TLS, client.crt and
+// client.key. The files are checked again during handshakes, so renewal needs no restart.
 func OpenCaller(dir string) (*Store, error) {
 	files := Files{CA: filepath.Join(dir, CallerTrust), Cert: filepath.Join(dir, CallerCert), Key: filepath.Join(dir, CallerKey)}
 	if _, err := os.Stat(files.Cert); err != nil {
@@ -32,15 +32,14 @@ func OpenCaller(dir string) (*Store, error) {
 	return OpenFiles(files, Options{})
 }
 
-// tokenLook is how long a token that was read is used before the file is looked at again.
+// tokenLook is how long a token is used before its file is read again.
 const tokenLook = 10 * time.Second
 
-// maxBearer bounds the file of a token: JWTs are the longest.
+// maxBearer bounds the size of a token file in bytes; JWTs are the longest tokens.
 const maxBearer = 16 << 10
 
-// TokenFile sends the bearer token in a file with every call, over TLS only: it is what
-// gRPC calls PerRPCCredentials. A token that is replaced is sent within ten seconds.
-// Safe for concurrent use.
+// TokenFile sends the bearer token from a file with every call, over TLS only. It implements gRPC's
+// PerRPCCredentials. A replaced token is used within ten seconds. It is safe for concurrent use.
 type TokenFile struct {
 	path string
 
@@ -49,7 +48,7 @@ type TokenFile struct {
 	read  time.Time
 }
 
-// NewTokenFile fails when the file cannot be read, or has no token in it.
+// NewTokenFile returns an error if the file cannot be read or contains no token.
 func NewTokenFile(path string) (*TokenFile, error) {
 	t := &TokenFile{path: path}
 	_, err := t.current(time.Now())
@@ -66,9 +65,9 @@ func (t *TokenFile) current(now time.Time) (string, error) {
 	token := strings.TrimSpace(string(b))
 	switch {
 	case err == nil && token == "":
-		err = fmt.Errorf("%s: is empty; must have a bearer token in it", t.path)
+		err = fmt.Errorf("%s: is empty; must contain a bearer token", t.path)
 	case err == nil && (len(b) > maxBearer || strings.ContainsAny(token, " \t\r\n")):
-		err = fmt.Errorf("%s: is no bearer token; must be one word of at most %d bytes", t.path, maxBearer)
+		err = fmt.Errorf("%s: is not a bearer token; must be one word of at most %d bytes", t.path, maxBearer)
 	}
 	if err != nil {
 		return "", err
@@ -77,8 +76,8 @@ func (t *TokenFile) current(now time.Time) (string, error) {
 	return token, nil
 }
 
-// GetRequestMetadata returns the header of a call. While the file cannot be read, it is the
-// last token that could.
+// GetRequestMetadata returns the authorization header. While the file cannot be read, it uses the
+// last token that could be.
 func (t *TokenFile) GetRequestMetadata(context.Context, ...string) (map[string]string, error) {
 	token, err := t.current(time.Now())
 	if err != nil {
@@ -89,5 +88,5 @@ func (t *TokenFile) GetRequestMetadata(context.Context, ...string) (map[string]s
 	return map[string]string{"authorization": "Bearer " + token}, nil
 }
 
-// RequireTransportSecurity says that the token is sent over TLS only.
+// RequireTransportSecurity returns true: the token is sent over TLS only.
 func (*TokenFile) RequireTransportSecurity() bool { return true }

@@ -23,12 +23,12 @@ const (
 	maxHosts = 32
 	maxHost  = 253 // bytes of a host name
 	minRSA   = 2048
-	maxRSA   = 8192 // bits; larger ones cost the verifier more than the sender
+	maxRSA   = 8192 // bits; verifying with a larger key costs more than sending it
 )
 
-// NewKeyAndCSR makes a key (ECDSA P-256, PKCS#8) and a request for a certificate
-// of id. The key never leaves the caller. Hosts are the names and addresses under
-// which others will reach it; a client has none.
+// NewKeyAndCSR creates a key (ECDSA P-256, PKCS#8) and a certificate request for id. The key stays
+// with the caller. hosts are the names and addresses under which others reach the node; a client
+// has none.
 func NewKeyAndCSR(id Identity, hosts []string) (key KeyPEM, csrDER []byte, err error) {
 	names, err := sansOf(id, hosts)
 	if err != nil {
@@ -50,8 +50,8 @@ func NewKeyAndCSR(id Identity, hosts []string) (key KeyPEM, csrDER []byte, err e
 	return key, csrDER, err
 }
 
-// parseCSR checks a request of a stranger: its size, its key, and that whoever
-// sent it holds the key. If it says for whom it is, that must be id.
+// parseCSR checks a request from an unauthenticated sender: its size, its key, and that the sender
+// holds the key. If the request names an identity, it must be id.
 func parseCSR(der []byte, id Identity) (*x509.CertificateRequest, error) {
 	if len(der) > maxCSR {
 		return nil, fmt.Errorf("certificate request: is %d bytes; at most %d", len(der), maxCSR)
@@ -65,7 +65,7 @@ func parseCSR(der []byte, id Identity) (*x509.CertificateRequest, error) {
 		return nil, fmt.Errorf("certificate request: %w", err)
 	}
 	if err := req.CheckSignature(); err != nil {
-		return nil, errors.New("certificate request: its signature does not fit its key")
+		return nil, errors.New("certificate request: its signature does not match its key")
 	}
 	for _, u := range req.URIs {
 		if u.String() != id.URI() {
@@ -93,7 +93,7 @@ func checkPublicKey(key crypto.PublicKey) error {
 	return fmt.Errorf("key: is a %T; must be ECDSA P-256 or P-384, Ed25519, or RSA of at least %d bits", key, minRSA)
 }
 
-// sans are the names in a certificate.
+// sans are the subject alternative names of a certificate.
 type sans struct {
 	uris []*url.URL
 	dns  []string
@@ -105,10 +105,10 @@ func sansOf(id Identity, hosts []string) (sans, error) {
 		return sans{}, err
 	}
 	if id.Kind == Client && len(hosts) > 0 {
-		return sans{}, fmt.Errorf("hosts: are %d; a client has none, because nobody dials it", len(hosts))
+		return sans{}, fmt.Errorf("hosts: %d; a client has none, because nobody dials it", len(hosts))
 	}
 	if len(hosts) > maxHosts {
-		return sans{}, fmt.Errorf("hosts: are %d; at most %d", len(hosts), maxHosts)
+		return sans{}, fmt.Errorf("hosts: %d; at most %d", len(hosts), maxHosts)
 	}
 	out := sans{uris: []*url.URL{{Scheme: "spiffe", Host: id.Cluster, Path: "/" + id.Kind.String() + "/" + id.Name}}}
 	for _, h := range hosts {
@@ -127,7 +127,7 @@ func sansOf(id Identity, hosts []string) (sans, error) {
 	return out, nil
 }
 
-// checkHost takes host names only: no wildcard, no port.
+// checkHost accepts host names only, without wildcard or port.
 func checkHost(h string) error {
 	bad := fmt.Errorf("hosts: %q is neither a host name nor an address", clip(h))
 	if len(h) > maxHost {
@@ -146,12 +146,12 @@ func checkHost(h string) error {
 	return nil
 }
 
-// subjectOf names the certificate for people who list it; nothing reads it.
+// subjectOf returns a subject for people who list certificates; no code reads it.
 func subjectOf(id Identity) pkix.Name {
 	return pkix.Name{CommonName: commonName(id.Kind.String()+" ", id.Name)}
 }
 
-// commonName keeps within the 64 characters that X.520 gives a common name.
+// commonName cuts a name to the 64 characters that X.520 allows for a common name.
 func commonName(what, name string) string {
 	const most = 64
 	if len(what)+len(name) > most {

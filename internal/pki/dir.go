@@ -14,12 +14,12 @@ const (
 	bundleFile = "ca.crt"
 	certFile   = "node.crt"
 	keyFile    = "node.key"
-	nextKey    = "node.key.next" // the key of a certificate that is about to be written
+	nextKey    = "node.key.next" // key of a certificate that is about to be written
 )
 
-// OpenStore makes or opens a directory with the certificates that the cluster
-// gave to this process; it may be empty yet. Directory and files are made for
-// their owner alone; [Store.Warnings] says so if others can get at the key.
+// OpenStore opens or creates the directory of the certificates that the cluster issued to this
+// process. It may be empty. Directory and files are created readable by their owner only;
+// [Store.Warnings] reports if others can read the key.
 func OpenStore(dir string, o Options) (*Store, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("certificates: %w", err)
@@ -62,8 +62,8 @@ func (s *Store) load() (*material, error) {
 	return m, nil
 }
 
-// loadPair reads the key of cert, and ends an Install that a crash has cut off
-// between the certificate and its key.
+// loadPair reads the key of cert. It completes an Install that a crash interrupted between writing
+// the certificate and its key.
 func (s *Store) loadPair(m *material, cert []byte) (*material, error) {
 	key, keyErr := readFile(filepath.Join(s.dir, keyFile))
 	if keyErr == nil {
@@ -79,13 +79,13 @@ func (s *Store) loadPair(m *material, cert []byte) (*material, error) {
 		}
 	}
 	if keyErr != nil {
-		return nil, fmt.Errorf("there is %s without its key: %w", certFile, keyErr)
+		return nil, fmt.Errorf("%s without its key: %w", certFile, keyErr)
 	}
 	return nil, fmt.Errorf("%s and %s: %w", certFile, keyFile, errKeyMismatch)
 }
 
-// writePair writes the key beside the old one first, so that there is never a
-// certificate without its key: see loadPair.
+// writePair writes the new key to a file beside the old one first, so that the key of the
+// certificate always exists: see loadPair.
 func (s *Store) writePair(cert []byte, key KeyPEM) error {
 	if s.dir == "" {
 		return nil
@@ -99,7 +99,7 @@ func (s *Store) writePair(cert []byte, key KeyPEM) error {
 	return s.rename(nextKey, keyFile)
 }
 
-// write replaces a file in one step, on the disk when it returns.
+// write replaces a file atomically and syncs it.
 func (s *Store) write(name string, data []byte) error {
 	if s.dir == "" {
 		return nil
@@ -151,11 +151,11 @@ func readFile(path string) ([]byte, error) {
 	return data, nil
 }
 
-// openToOthers says so if a key can be read by others than its owner.
+// openToOthers returns a warning if others than its owner can access a key file.
 func openToOthers(path string) []string {
 	info, err := os.Stat(path)
 	if err != nil || info.Mode().Perm()&0o077 == 0 {
 		return nil
 	}
-	return []string{fmt.Sprintf("%s: others than its owner can get at it (mode %04o); chmod 600 it", path, info.Mode().Perm())}
+	return []string{fmt.Sprintf("%s: others than its owner can access it (mode %04o); chmod 600 it", path, info.Mode().Perm())}
 }

@@ -51,7 +51,7 @@ func TestPeerPort(t *testing.T) {
 		},
 		{
 			name: "a client's", shown: issue(t, ca, clientID("billing"), start), serverWhy: WrongKind, clientWhy: Refused,
-			server: "the certificate is that of client billing of cluster prod; only a node of cluster prod will do here", client: refused,
+			server: "the certificate is that of client billing of cluster prod; must be of a node of cluster prod", client: refused,
 		},
 		{
 			name: "no URI SAN", shown: custom(t, ca, func(c *x509.Certificate) { c.URIs, c.DNSNames = nil, []string{"n2"} }),
@@ -131,7 +131,7 @@ func TestNotTLS(t *testing.T) {
 			_, err := io.WriteString(c, "HTTP/1.1 400 Bad Request\r\n\r\n")
 			return errors.Join(err, c.(*net.TCPConn).CloseWrite(), drain(c))
 		}, func(c net.Conn) error { return second(dial(c, server.ClientConfig(Want{}))) })
-		expect(t, "client", clientErr, NotTLS, "what came is not TLS")
+		expect(t, "client", clientErr, NotTLS, "the input is not TLS")
 	})
 }
 
@@ -171,7 +171,7 @@ func TestDial(t *testing.T) {
 		},
 		{
 			name: "a client of the API", shown: custom(t, ca, func(c *x509.Certificate) { c.URIs = must[sans](t)(sansOf(clientID("x"), nil)).uris }),
-			why: WrongKind, text: "only a node of cluster prod",
+			why: WrongKind, text: "must be of a node of cluster prod",
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

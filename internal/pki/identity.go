@@ -10,16 +10,16 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// Kind is what a certificate speaks for.
+// Kind is the kind of an identity.
 type Kind uint8
 
 // The kinds.
 const (
 	Node   Kind = iota + 1 // a node of a cluster
-	Client                 // whoever calls the API
+	Client                 // a caller of the API
 )
 
-// String returns the word that the URI SAN uses.
+// String returns the word in the URI SAN.
 func (k Kind) String() string {
 	switch k {
 	case Node:
@@ -32,28 +32,27 @@ func (k Kind) String() string {
 
 // Bounds of names in certificates.
 const (
-	maxURI   = 2048 // bytes of a SPIFFE id, as its standard has it
-	maxLabel = 63   // bytes between two dots of a cluster's name: it is a URI's host
+	maxURI   = 2048 // bytes of a SPIFFE ID, from its standard
+	maxLabel = 63   // bytes between two dots of a cluster's name, because it is the host of a URI
 )
 
 const scheme = "spiffe://"
 
-// Identity is who a certificate speaks for.
+// Identity is what a certificate identifies.
 //
-// Cluster is empty for identities that the cluster did not name: clients with a
-// certificate of the operator's own CA. Their Name is then the whole SPIFFE id
-// (spiffe://corp.example/billing), or "dns:" and the DNS SAN
-// (dns:billing.corp.example). Neither can be the name of one of the cluster's
-// own clients, because these have no colon.
+// Cluster is empty for identities that the cluster did not issue: clients with a certificate of the
+// operator's own CA. Their Name is the whole SPIFFE ID (spiffe://corp.example/billing), or "dns:"
+// and the DNS SAN (dns:billing.corp.example). Neither can be the name of one of the cluster's own
+// clients, because these contain no colon.
 type Identity struct {
 	Cluster string
 	Kind    Kind
-	Name    string // the node's id, or the client's name
+	Name    string // the node's ID, or the client's name
 }
 
-// Check returns an error that names the part which does not fit into a URI SAN:
-// names are letters, digits and . _ -, begin with a letter or digit, and have at
-// most 128 bytes; a cluster's name must also do for the host of a URI.
+// Check returns an error for the part that is invalid in a URI SAN. Names consist of letters,
+// digits and . _ -, begin with a letter or digit, and have at most 128 bytes; a cluster's name must
+// also be valid as the host of a URI.
 func (id Identity) Check() error {
 	if err := checkCluster(id.Cluster); err != nil {
 		return err
@@ -74,8 +73,8 @@ func checkName(field, s string) error {
 	return nil
 }
 
-// checkCluster refuses names that cannot be the host of a URI: certificates that
-// carry such a one cannot be read again.
+// checkCluster rejects names that are invalid as the host of a URI: a certificate with such a name
+// cannot be parsed.
 func checkCluster(s string) error {
 	if err := checkName("cluster", s); err != nil {
 		return err
@@ -91,7 +90,7 @@ func checkCluster(s string) error {
 	return nil
 }
 
-// Foreign says that the cluster did not name this identity itself.
+// Foreign reports whether the cluster did not issue this identity.
 func (id Identity) Foreign() bool { return id.Cluster == "" }
 
 // URI returns the URI SAN: spiffe://<cluster>/node/<id> or
@@ -103,7 +102,7 @@ func (id Identity) URI() string {
 	return scheme + id.Cluster + "/" + id.Kind.String() + "/" + id.Name
 }
 
-// String returns words for logs and errors.
+// String formats the identity for logs and errors.
 func (id Identity) String() string {
 	if id.Foreign() {
 		return id.Kind.String() + " " + id.Name
@@ -111,8 +110,8 @@ func (id Identity) String() string {
 	return fmt.Sprintf("%s %s of cluster %s", id.Kind, id.Name, id.Cluster)
 }
 
-// ParseURI reads what [Identity.URI] writes for a cluster's own nodes and
-// clients, and nothing else: what it takes, URI gives back byte for byte.
+// ParseURI parses the result of [Identity.URI] for the cluster's own nodes and clients, and nothing
+// else: URI returns accepted input unchanged.
 func ParseURI(s string) (Identity, error) {
 	if len(s) > maxURI {
 		return Identity{}, fmt.Errorf("identity: has %d bytes; at most %d", len(s), maxURI)
@@ -140,13 +139,12 @@ func ParseURI(s string) (Identity, error) {
 	return id, nil
 }
 
-// IdentityOf returns whom a certificate of the cluster speaks for, by its URI
-// SAN. With a cluster's name, SPIFFE ids of other trust domains are foreign
-// clients, whatever their path says; without one (""), nodes and clients of any
-// cluster are taken as such.
+// IdentityOf returns the identity in a certificate's URI SAN. If cluster is given, SPIFFE IDs of
+// other trust domains are foreign clients, whatever their path; if it is "", nodes and clients of
+// any cluster are accepted as such.
 //
-// The SAN must be the only URI. A certificate without one is [ErrNoURI]. Nothing
-// is verified here: ask only about certificates that have been.
+// The SAN must be the only URI. A certificate without one returns [ErrNoURI]. IdentityOf verifies
+// nothing: call it only for verified certificates.
 func IdentityOf(cert *x509.Certificate, cluster string) (Identity, error) {
 	switch len(cert.URIs) {
 	case 0:
@@ -170,12 +168,11 @@ func IdentityOf(cert *x509.Certificate, cluster string) (Identity, error) {
 	return Identity{Kind: Client, Name: uri}, nil
 }
 
-// ErrNoURI says that a certificate names nobody by a URI SAN.
+// ErrNoURI reports that a certificate has no URI SAN.
 var ErrNoURI = errors.New("the certificate has no URI SAN; must be one such as spiffe://<cluster>/node/<id>")
 
-// checkForeign checks a SPIFFE id of any trust domain by the rules of its
-// standard, and returns the trust domain. Capitals are let through there: a
-// cluster's name may have them.
+// checkForeign checks a SPIFFE ID of any trust domain by the rules of its standard, and returns the
+// trust domain. Unlike the standard it allows upper case, because a cluster's name may have it.
 func checkForeign(uri string) (domain string, err error) {
 	rest, ok := strings.CutPrefix(uri, scheme)
 	if !ok || len(uri) > maxURI {
@@ -193,7 +190,7 @@ func checkForeign(uri string) (domain string, err error) {
 	return domain, nil
 }
 
-// clip bounds what an error repeats of what a stranger sent.
+// clip bounds the part of untrusted input that an error repeats.
 func clip(s string) string {
 	const most = 128
 	if len(s) <= most {

@@ -7,26 +7,26 @@ import (
 	"time"
 )
 
-// Files are certificates of the operator's own CA, or those that a client was
-// given: Quorate reads them and never writes.
+// Files are certificate files that Quorate reads and never writes: of the operator's own CA, or
+// given to a client.
 type Files struct {
 	CA   string // trust bundle
-	Cert string // the certificate, and what lies between it and the CA; may be empty for a client
-	Key  string // its key; given with Cert, or not at all
+	Cert string // certificate and intermediates; may be empty for a client
+	Key  string // its key; given with Cert or not at all
 }
 
-// lookEvery is how often, at most, the operator's files are read again. It is
-// their content that counts: a mounted volume may change without a new mtime.
+// lookEvery is the shortest interval between reads of the operator's files. Their content is
+// compared: a mounted volume may change without a new mtime.
 const lookEvery = 2 * time.Second
 
 type fileData struct{ ca, cert, key []byte }
 
-// OpenFiles opens a store on the operator's files. They are read again when they
-// are used, at most every two seconds; while they cannot be read, or do not fit
-// together, what was read last stays in use and the log says so.
+// OpenFiles opens a store on the operator's files. They are read again when they are used, at most
+// every two seconds. While they cannot be read or are inconsistent, the previous ones stay in use
+// and the log says so.
 //
-// Here a node's certificate may do without a URI SAN: it then is that of every
-// node whose id is among its DNS SANs.
+// In such a store a node's certificate may lack a URI SAN: it is then valid for every node whose ID
+// is among its DNS SANs.
 func OpenFiles(files Files, o Options) (*Store, error) {
 	if files.CA == "" {
 		return nil, errors.New("certificates: the file of the CA is not given")
@@ -64,7 +64,7 @@ func (f *Files) read() (d fileData, err error) {
 	return d, nil
 }
 
-// adopt makes out of the files what is to be shown.
+// adopt returns the material in the files.
 func (s *Store) adopt(d fileData) (*material, error) {
 	certs, err := ParseBundle(d.ca)
 	if err != nil {
@@ -81,8 +81,8 @@ func (s *Store) adopt(d fileData) (*material, error) {
 	return m, nil
 }
 
-// look reads the operator's files if it is time. Whoever comes while somebody
-// else reads goes on with what there is: a slow disk delays one handshake.
+// look reads the operator's files if they are due. Concurrent callers use the current ones
+// meanwhile: a slow disk delays one handshake.
 func (s *Store) look() {
 	if s.files == nil || !s.mu.TryLock() {
 		return

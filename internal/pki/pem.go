@@ -9,8 +9,7 @@ import (
 	"fmt"
 )
 
-// Bounds of what is read, so that a wrong file or a stranger's answer cannot
-// fill the memory.
+// Bounds of input, so that a wrong file or an untrusted answer cannot exhaust memory.
 const (
 	maxPEM    = 1 << 20 // bytes of a file
 	maxBundle = 64      // certificates
@@ -18,7 +17,7 @@ const (
 
 const certType, keyType = "CERTIFICATE", "PRIVATE KEY"
 
-// EncodeCertificates writes certificates one after another as PEM.
+// EncodeCertificates encodes certificates as concatenated PEM.
 func EncodeCertificates(certs ...*x509.Certificate) []byte {
 	var out bytes.Buffer
 	for _, c := range certs {
@@ -31,12 +30,11 @@ func encodeCert(der []byte) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: certType, Bytes: der})
 }
 
-// ParseCertificates reads 1 to 64 certificates as PEM. Text between them is
-// skipped, as is usual in such files; blocks of another type are an error, so
-// that no key lies unnoticed in a file that everybody may read.
+// ParseCertificates parses 1 to 64 PEM certificates. Text between them is skipped, as is usual in
+// such files. Blocks of another type are an error, so that no key goes unnoticed in a public file.
 func ParseCertificates(data []byte) ([]*x509.Certificate, error) {
 	if len(data) > maxPEM {
-		return nil, fmt.Errorf("certificates: are %d bytes; at most %d", len(data), maxPEM)
+		return nil, fmt.Errorf("certificates: %d bytes; at most %d", len(data), maxPEM)
 	}
 	var out []*x509.Certificate
 	for {
@@ -53,16 +51,16 @@ func ParseCertificates(data []byte) ([]*x509.Certificate, error) {
 			return nil, fmt.Errorf("certificates: number %d: %w", len(out)+1, err)
 		}
 		if out = append(out, cert); len(out) > maxBundle {
-			return nil, fmt.Errorf("certificates: are more than %d", maxBundle)
+			return nil, fmt.Errorf("certificates: more than %d", maxBundle)
 		}
 	}
 	if len(out) == 0 {
-		return nil, errors.New("certificates: there is none; must be PEM, -----BEGIN CERTIFICATE-----")
+		return nil, errors.New("certificates: none found; must be PEM, -----BEGIN CERTIFICATE-----")
 	}
 	return out, nil
 }
 
-// ParseBundle reads certificates of CAs: what a node trusts.
+// ParseBundle parses a trust bundle: certificates of CAs.
 func ParseBundle(data []byte) ([]*x509.Certificate, error) {
 	certs, err := ParseCertificates(data)
 	if err != nil {
@@ -71,7 +69,7 @@ func ParseBundle(data []byte) ([]*x509.Certificate, error) {
 	for i, c := range certs {
 		// Without this a leaf in the bundle would be trusted by itself.
 		if !c.BasicConstraintsValid || !c.IsCA {
-			return nil, fmt.Errorf("certificates: number %d (%s) is no CA's; a trust bundle holds those of CAs only", i+1, describe(c))
+			return nil, fmt.Errorf("certificates: number %d (%s) is not a CA certificate; a trust bundle must contain only those", i+1, describe(c))
 		}
 	}
 	return certs, nil
@@ -85,14 +83,14 @@ func encodeKey(key crypto.Signer) (KeyPEM, error) {
 	return pem.EncodeToMemory(&pem.Block{Type: keyType, Bytes: der}), nil
 }
 
-// parseKey reads a private key. Errors repeat nothing of it.
+// parseKey parses a private key. Its errors contain nothing of it.
 func parseKey(data []byte) (crypto.Signer, error) {
 	if len(data) > maxPEM {
 		return nil, fmt.Errorf("private key: is %d bytes; at most %d", len(data), maxPEM)
 	}
 	block, _ := pem.Decode(data)
 	if block == nil {
-		return nil, errors.New("private key: there is none; must be PEM, -----BEGIN PRIVATE KEY-----")
+		return nil, errors.New("private key: none found; must be PEM, -----BEGIN PRIVATE KEY-----")
 	}
 	var key any
 	var err error

@@ -1,22 +1,25 @@
 package pki
 
 import (
+	"crypto"
+	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
+	"math/big"
 	"strings"
 	"time"
 )
 
-// Pinned is what the other end of a pinned connection has shown.
+// Pinned is the verified identity of the server of a pinned connection.
 type Pinned struct {
-	Node Identity          // which node of which cluster
-	CA   *x509.Certificate // the certificate that the hash names
+	Node Identity          // node and cluster
+	CA   *x509.Certificate // CA certificate with the pinned hash
 }
 
-// PinnedConfig returns the configuration with which a node that has nothing but
-// a join token dials a member: the member must send the CA certificate of that
-// hash, and show that it is a node whose certificate that CA has signed. Ask
-// [CheckPinned] for who it was. A nil clock is time.Now.
+// PinnedConfig returns the TLS configuration with which a node that has only a join token connects
+// to a member. The member must send the CA certificate with that hash and prove to be a node whose
+// certificate that CA has signed; [CheckPinned] returns its identity. A nil clock means time.Now.
 func PinnedConfig(ca Hash, now func() time.Time) *tls.Config {
 	if now == nil {
 		now = time.Now
@@ -32,7 +35,7 @@ func PinnedConfig(ca Hash, now func() time.Time) *tls.Config {
 	}
 }
 
-// CheckPinned verifies the other end of a connection by the hash of its CA.
+// CheckPinned verifies the server of a connection by the hash of its CA.
 func CheckPinned(cs tls.ConnectionState, ca Hash, now time.Time) (Pinned, error) {
 	if len(cs.PeerCertificates) == 0 {
 		return Pinned{}, refuse(NoCertificate, "the other side sent no certificate")
@@ -54,7 +57,7 @@ func CheckPinned(cs tls.ConnectionState, ca Hash, now time.Time) (Pinned, error)
 			ca.String()[:16], others.String())
 	}
 	if !root.BasicConstraintsValid || !root.IsCA {
-		return Pinned{}, refuse(WrongUse, "the certificate that the token names (%s) is no CA's", describe(root))
+		return Pinned{}, refuse(WrongUse, "the certificate that the token names (%s) is not a CA certificate", describe(root))
 	}
 	if err := newTrust([]*x509.Certificate{root}).verify(cs.PeerCertificates, x509.ExtKeyUsageServerAuth, now); err != nil {
 		return Pinned{}, err
@@ -67,4 +70,41 @@ func CheckPinned(cs tls.ConnectionState, ca Hash, now time.Time) (Pinned, error)
 		return Pinned{}, refuse(WrongKind, "the certificate is that of %s; must be a node's", id)
 	}
 	return Pinned{Node: id, CA: root}, nil
+}
+
+// A joining node has no certificate yet. It proves that it owns its address with the key of its
+// certificate request: it serves TLS there with a self-signed certificate of that key.
+
+// ProbeCertificate returns the self-signed certificate of a key.
+func ProbeCertificate(key KeyPEM) (tls.Certificate, error) {
+	signer, err := parseKey(key)
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour)}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, signer.Public(), signer)
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: signer}, err
+}
+
+// ProbeConfig returns the client's configuration: the handshake succeeds only if the server holds
+// the key of the certificate request.
+func ProbeConfig(csrDER []byte) (*tls.Config, error) {
+	csr, err := x509.ParseCertificateRequest(csrDER)
+	if err != nil || len(csrDER) > maxCSR {
+		return nil, errors.New("certificate request: cannot be read")
+	}
+	want, ok := csr.PublicKey.(interface{ Equal(crypto.PublicKey) bool })
+	if err := checkPublicKey(csr.PublicKey); err != nil || !ok {
+		return nil, err
+	}
+	return &tls.Config{
+		MinVersion:         tls.VersionTLS13,
+		InsecureSkipVerify: true, //nolint:gosec // VerifyConnection compares the key, and nothing is sent
+		VerifyConnection: func(cs tls.ConnectionState) error {
+			if len(cs.PeerCertificates) == 0 || !want.Equal(cs.PeerCertificates[0].PublicKey) {
+				return errors.New("the server at that address does not have the key of the certificate request")
+			}
+			return nil
+		},
+	}, nil
 }

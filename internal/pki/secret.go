@@ -10,16 +10,16 @@ import (
 	"log/slog"
 )
 
-// redacted stands for a secret wherever one is printed.
+// redacted is the formatted form of a secret.
 const redacted = "[secret]"
 
-// Hash is a SHA-256: of a secret, or of a CA's certificate.
+// Hash is the SHA-256 of a secret or of a CA's certificate.
 type Hash [sha256.Size]byte
 
-// String returns it in lower-case hex.
+// String returns the hash in lower-case hex.
 func (h Hash) String() string { return hex.EncodeToString(h[:]) }
 
-// ParseHash reads what String writes.
+// ParseHash parses the result of Hash.String.
 func ParseHash(s string) (h Hash, err error) {
 	if len(s) != hex.EncodedLen(len(h)) {
 		return h, fmt.Errorf("hash: has %d characters; must be %d hex digits", len(s), hex.EncodedLen(len(h)))
@@ -30,21 +30,19 @@ func ParseHash(s string) (h Hash, err error) {
 	return h, nil
 }
 
-// Fingerprint returns the SHA-256 of a certificate, as openssl x509 -fingerprint
-// -sha256 shows it.
+// Fingerprint returns the SHA-256 of a certificate, as "openssl x509 -fingerprint -sha256" shows
+// it.
 func Fingerprint(cert *x509.Certificate) Hash { return sha256.Sum256(cert.Raw) }
 
-// Secret is 32 random bytes that whoever holds them may use. It prints as
-// "[secret]" with every verb, in logs and in JSON.
+// Secret is a bearer secret of 32 random bytes. It formats as "[secret]" with every verb, in logs
+// and in JSON.
 type Secret [32]byte
 
-// Hash returns what is stored of a secret. A plain SHA-256 does: the secret has
-// 256 bits of entropy, so there is no dictionary to try, and a slow hash would
-// only slow down who checks it.
+// Hash returns the stored form of a secret. SHA-256 is sufficient: the secret has 256 bits of
+// entropy, so no dictionary attack is possible, and a slow hash would only cost the verifier.
 func (s Secret) Hash() Hash { return sha256.Sum256(s[:]) }
 
-// Matches says whether h is the secret's hash, in a time that does not depend on
-// how much of it is right.
+// Matches reports in constant time whether h is the secret's hash.
 func (s Secret) Matches(h Hash) bool {
 	have := s.Hash()
 	return subtle.ConstantTimeCompare(have[:], h[:]) == 1
@@ -59,8 +57,8 @@ func (s Secret) LogValue() slog.Value { return slog.StringValue(redacted) }
 // MarshalText prints "[secret]", also in JSON.
 func (s Secret) MarshalText() ([]byte, error) { return []byte(redacted), nil }
 
-// KeyPEM is a private key, PEM-encoded. Like [Secret] it never prints; what
-// stores or sends it converts it to []byte.
+// KeyPEM is a private key as PEM. Like [Secret] it never prints. Convert it to []byte to store or
+// send it.
 type KeyPEM []byte
 
 // Format prints "[secret]".

@@ -10,14 +10,14 @@ import (
 	"time"
 )
 
-// MaxSeen bounds the certificates that a store remembers having seen.
+// MaxSeen bounds the caller certificates that a store remembers.
 const MaxSeen = 1024
 
-// Seen is a certificate of a caller, as a store has seen it at the API port.
+// Seen is a caller's certificate that was used at the API port.
 type Seen struct {
 	Identity Identity
-	Issuer   Hash      // of the bundle's CA that signed it; zero if it is not known which
-	At       time.Time // when it was checked last
+	Issuer   Hash      // CA in the bundle that signed it; zero if unknown
+	At       time.Time // last check
 }
 
 type seenKey struct {
@@ -25,8 +25,8 @@ type seenKey struct {
 	issuer Hash
 }
 
-// sightings are the certificates that were seen, the newest of each owner and CA. At the
-// bound the one that was not seen for longest is forgotten.
+// sightings holds the time of the last use of certificates by owner and CA. At the bound it drops
+// the one not used for longest.
 type sightings struct {
 	mu   sync.Mutex
 	last map[seenKey]time.Time
@@ -50,9 +50,9 @@ func (s *sightings) add(k seenKey, now time.Time) {
 	s.last[k] = now
 }
 
-// Seen returns whose certificates were good at the API port, at most [MaxSeen], by
-// identity. Each open connection is checked again while calls come on it, so that At is
-// seconds old for whoever still calls. It is forgotten with the process.
+// Seen returns the certificates that were accepted at the API port since the process started, at
+// most [MaxSeen], sorted by identity. Open connections are checked again while calls arrive, so At
+// is at most seconds old for active callers.
 func (s *Store) Seen() []Seen {
 	s.seen.mu.Lock()
 	out := make([]Seen, 0, len(s.seen.last))
@@ -66,8 +66,7 @@ func (s *Store) Seen() []Seen {
 	return out
 }
 
-// namedIssuer is issuer for a chain that was verified: the key's id says which it is, and
-// no signature is looked at again.
+// namedIssuer is issuer for a verified chain: it compares key IDs and verifies no signature.
 func (t trust) namedIssuer(chain []*x509.Certificate) *x509.Certificate {
 	for _, c := range t.certs {
 		for _, cert := range chain {

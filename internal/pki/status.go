@@ -7,17 +7,17 @@ import (
 	"time"
 )
 
-// Status is what a store shows and trusts: nothing in it is secret.
+// Status describes a store's certificate and bundle. It contains no secret.
 type Status struct {
-	Identity  Identity  // zero without a certificate, or when it has no URI SAN
+	Identity  Identity  // zero without a certificate or without a URI SAN
 	Serial    string    // hex
 	NotBefore time.Time // zero without a certificate
 	NotAfter  time.Time
-	Issuer    Hash   // of the bundle's CA that signed it; zero if none did
-	Bundle    []Hash // the CAs that are trusted
+	Issuer    Hash   // CA in the bundle that signed it; zero if none did
+	Bundle    []Hash // trusted CAs
 }
 
-// Status returns it. Each node tells its own, and the rotation of a CA goes on by that.
+// Status returns the store's status. Nodes report theirs, and rotation of the CA depends on it.
 func (s *Store) Status() Status {
 	m := s.fresh()
 	var out Status
@@ -35,22 +35,21 @@ func (s *Store) Status() Status {
 	return out
 }
 
-// Trusts says whether the bundle has the CA.
+// Trusts reports whether the bundle contains the CA.
 func (st Status) Trusts(ca Hash) bool { return slices.Contains(st.Bundle, ca) }
 
-// NotAfter returns when the certificate expires, the zero time without one.
+// NotAfter returns when the certificate expires; zero without one.
 func (s *Store) NotAfter() time.Time { return s.Status().NotAfter }
 
-// Bundle returns the trust bundle as PEM, nil if there is none.
+// Bundle returns the trust bundle as PEM; nil without one.
 func (s *Store) Bundle() []byte { return EncodeCertificates(s.fresh().certs...) }
 
-// Empty says that there is no certificate.
+// Empty reports whether there is no certificate.
 func (s *Store) Empty() bool { return s.fresh().leaf == nil }
 
-// NeedsRenewal says that two thirds of the certificate's life are over, or that
-// there is no certificate, or none that the bundle trusts. The operator's own
-// certificates are theirs to renew: never true. Callers spread the renewals of
-// many nodes themselves.
+// NeedsRenewal reports whether two thirds of the certificate's validity are over, or there is no
+// certificate that the bundle trusts. It is always false for the operator's own certificates.
+// Callers spread the renewals of many nodes themselves.
 func (s *Store) NeedsRenewal(now time.Time) bool {
 	if s.files != nil {
 		return false
@@ -63,12 +62,11 @@ func (s *Store) NeedsRenewal(now time.Time) bool {
 	return !now.Before(m.leaf.NotBefore.Add(life / 3 * 2))
 }
 
-// soon is how long before the end of a CA its operator is told.
+// soon is how long before the expiry of a CA Warnings mentions it.
 const soon = 90 * 24 * time.Hour
 
-// Warnings returns sentences about what works but should not stay: files that
-// others can read, a certificate out of its time or that the bundle does not
-// trust, CAs that end soon.
+// Warnings returns sentences about problems that do not prevent operation yet: files readable by
+// others, an expired or untrusted certificate, CAs that expire soon.
 func (s *Store) Warnings() []string {
 	m, now := s.fresh(), s.opts.Now()
 	out := slices.Clone(m.notes)

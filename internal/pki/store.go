@@ -12,47 +12,47 @@ import (
 	"time"
 )
 
-// Options are what a [Store] needs to know besides its files.
+// Options configures a [Store].
 type Options struct {
-	// Cluster is the name of the cluster. Empty: that of the certificate, or,
-	// without one, any; the latter is for clients only.
+	// Cluster is the cluster's name. If empty, it is that of the certificate; without one any
+	// cluster is accepted, which is for clients only.
 	Cluster string
-	// Now is the clock; time.Now when nil.
+	// Now is the clock; nil means time.Now.
 	Now func() time.Time
-	// Log hears of files that were read anew, and of those that could not be.
+	// Log gets messages about files that were read again, or could not be.
 	Log *slog.Logger
 }
 
-// Store is what one process shows and trusts: its certificate with key, and the
-// trust bundle. They can be replaced at any time; TLS configurations made from
-// the store look at it in each handshake. Safe for concurrent use.
+// Store holds the certificate, the key and the trust bundle of one process. They can be replaced at
+// any time; TLS configurations from the store use the current ones in each handshake. It is safe
+// for concurrent use.
 type Store struct {
 	opts  Options
-	dir   string // where it is kept; "" for memory
-	files *Files // the operator's own, or nil
+	dir   string // "" for a store in memory
+	files *Files // of the operator, or nil
 
-	mu     sync.Mutex // held while what is shown changes
+	mu     sync.Mutex // held while now is replaced
 	looked time.Time  // when the operator's files were last read
 	read   fileData
-	failed string // the last error of reading them, to log it once
+	failed string // last error of reading them, to log it once
 	now    atomic.Pointer[material]
 
 	seen   sightings                        // of callers
-	served atomic.Pointer[x509.Certificate] // the CA of the server that was checked last
+	served atomic.Pointer[x509.Certificate] // CA of the server that was checked last
 }
 
-// material is what the store shows at one moment. Immutable.
+// material is the state of a store at one moment. It is immutable.
 type material struct {
 	trust
-	id     Identity // of leaf; zero when there is none, or it has no URI SAN
+	id     Identity // of leaf; zero without leaf or URI SAN
 	leaf   *x509.Certificate
-	given  []*x509.Certificate // leaf, and what lies between it and the CA
-	shown  *tls.Certificate    // what is given, and the CA
-	notes  []string            // what is wrong with files
+	given  []*x509.Certificate // leaf and intermediates
+	shown  *tls.Certificate    // what is sent: given and the CA
+	notes  []string            // warnings about files
 	issuer *x509.Certificate
 }
 
-// NewStore returns an empty store in memory: for clients, and for tests.
+// NewStore returns an empty store in memory, for clients and tests.
 func NewStore(o Options) *Store {
 	if o.Now == nil {
 		o.Now = time.Now
@@ -67,9 +67,9 @@ func NewStore(o Options) *Store {
 
 var errOperators = errors.New("the certificates are files of the operator's own, which Quorate does not write")
 
-// SetBundle replaces the trust bundle: 1 to 64 certificates of CAs, PEM. A
-// certificate that none of them has signed stays, and [Store.Warnings] says so.
-// A bundle that is trusted already costs no write: nodes are told of theirs all the time.
+// SetBundle replaces the trust bundle: 1 to 64 CA certificates as PEM. A certificate that none of
+// them has signed stays, and [Store.Warnings] reports it. Setting the current bundle writes
+// nothing: nodes receive it repeatedly.
 func (s *Store) SetBundle(bundlePEM []byte) error {
 	if s.files != nil {
 		return errOperators
@@ -91,9 +91,9 @@ func (s *Store) SetBundle(bundlePEM []byte) error {
 	return nil
 }
 
-// Install replaces the certificate and its key. The certificate must be one of
-// this cluster, in its time, and signed by a CA of the bundle; else nothing
-// changes. After a crash the store has the old pair or the new one.
+// Install replaces the certificate and its key. The certificate must be of this cluster, currently
+// valid, and signed by a CA in the bundle; else nothing changes. After a crash the store has either
+// the old pair or the new one.
 func (s *Store) Install(certPEM []byte, keyPEM KeyPEM) error {
 	if s.files != nil {
 		return errOperators
@@ -114,7 +114,7 @@ func (s *Store) Install(certPEM []byte, keyPEM KeyPEM) error {
 	return nil
 }
 
-// checkOwn looks at a certificate that the cluster has given to this process.
+// checkOwn checks a certificate that the cluster issued to this process.
 func (m *material) checkOwn(cluster string, now time.Time) error {
 	id, err := IdentityOf(m.leaf, cluster)
 	if err != nil {
@@ -126,7 +126,7 @@ func (m *material) checkOwn(cluster string, now time.Time) error {
 	return m.verify(m.given, x509.ExtKeyUsageClientAuth, now)
 }
 
-// withTrust returns what is shown with another bundle.
+// withTrust returns a copy with another bundle.
 func (m *material) withTrust(t trust) *material {
 	next := &material{trust: t, notes: m.notes}
 	if m.leaf != nil {
@@ -135,7 +135,7 @@ func (m *material) withTrust(t trust) *material {
 	return next
 }
 
-// withPair returns what is shown with another certificate.
+// withPair returns a copy with another certificate and key.
 func (m *material) withPair(certPEM []byte, keyPEM KeyPEM) (*material, error) {
 	chain, err := ParseCertificates(certPEM)
 	if err != nil {
@@ -170,16 +170,16 @@ func (m *material) show(chain []*x509.Certificate, key any) {
 	}
 }
 
-// current returns what is shown, without looking at files.
+// current returns the current material without checking files.
 func (s *Store) current() *material { return s.now.Load() }
 
-// fresh returns what is shown, after a look at the operator's files.
+// fresh returns the current material after checking the operator's files.
 func (s *Store) fresh() *material {
 	s.look()
 	return s.current()
 }
 
-// cluster is the name that certificates are held to, "" for any.
+// cluster returns the cluster that certificates must belong to, "" for any.
 func (s *Store) cluster(m *material) string {
 	if s.opts.Cluster != "" {
 		return s.opts.Cluster

@@ -121,11 +121,11 @@ func TestInstallErrors(t *testing.T) {
 		{"expired", pairInto(s, issue(t, ca, nodeID("n1"), start.Add(-8*day))), "expired 1 day ago"},
 		{"other cluster", pairInto(s, test), "is for client spiffe://test/node/n1; must be for cluster prod"},
 		{"the CA itself", pairInto(s, caPair), "; must be a node's or client's"},
-		{"nobody", s.Install(nil, good.KeyPEM), "there is none"},
-		{"bundle of a node", s.SetBundle(n2.CertPEM), "number 1 (node n2 of cluster prod) is no CA's; a trust bundle holds those of CAs only"},
+		{"nobody", s.Install(nil, good.KeyPEM), "none found"},
+		{"bundle of a node", s.SetBundle(n2.CertPEM), "number 1 (node n2 of cluster prod) is not a CA certificate; a trust bundle must contain only those"},
 		{"bundle with a key", s.SetBundle(append(bundleOf(ca), caPair.KeyPEM...)), `have a PEM block "PRIVATE KEY"`},
-		{"empty bundle", s.SetBundle(nil), "there is none"},
-		{"large bundle", s.SetBundle(bytes.Repeat(bundleOf(ca), 65)), "are more than 64"},
+		{"empty bundle", s.SetBundle(nil), "none found"},
+		{"large bundle", s.SetBundle(bytes.Repeat(bundleOf(ca), 65)), "more than 64"},
 	} {
 		wantErr(t, tc.name, tc.err, tc.want)
 	}
@@ -213,10 +213,10 @@ func TestOpenStoreErrors(t *testing.T) {
 		files map[string][]byte
 		err   string
 	}{
-		"no key":          {map[string][]byte{certFile: p.CertPEM}, "there is node.crt without its key"},
+		"no key":          {map[string][]byte{certFile: p.CertPEM}, "node.crt without its key"},
 		"another key":     {map[string][]byte{certFile: p.CertPEM, keyFile: q.KeyPEM}, "node.crt and node.key: the private key does not belong to the certificate"},
-		"broken bundle":   {map[string][]byte{bundleFile: []byte("x")}, "ca.crt: certificates: there is none"},
-		"broken pair":     {map[string][]byte{certFile: p.CertPEM[:50], keyFile: p.KeyPEM}, "there is none; must be PEM"},
+		"broken bundle":   {map[string][]byte{bundleFile: []byte("x")}, "ca.crt: certificates: none found"},
+		"broken pair":     {map[string][]byte{certFile: p.CertPEM[:50], keyFile: p.KeyPEM}, "none found; must be PEM"},
 		"another cluster": {map[string][]byte{certFile: test.CertPEM, keyFile: test.KeyPEM}, "is that of node n1 of cluster test; must be of cluster prod"},
 	} {
 		dir := t.TempDir()
@@ -235,7 +235,7 @@ func TestWarnings(t *testing.T) {
 	check(t, errors.Join(s.SetBundle(bundleOf(ca)), pairInto(s, issue(t, ca, nodeID("n1"), start))))
 	check(t, os.Chmod(filepath.Join(dir, keyFile), 0o640))
 	s = open(t, dir, c)
-	warns(t, "a key for others", s, "node.key: others than its owner can get at it (mode 0640); chmod 600 it")
+	warns(t, "a key for others", s, "node.key: others than its owner can access it (mode 0640); chmod 600 it")
 	check(t, s.SetBundle(bundleOf(next)))
 	warns(t, "a bundle without its CA", s, "this side's own certificate: the certificate of node n1 of cluster prod was signed by another CA")
 	c.add(8 * day)
@@ -336,7 +336,7 @@ func TestOpenFilesErrors(t *testing.T) {
 	f := o.files()
 	wantErr(t, "missing", second(OpenFiles(f, Options{})), "ca.pem: no such file")
 	o.write(Pair{CertPEM: []byte("x"), KeyPEM: KeyPEM("y")})
-	wantErr(t, "broken", second(OpenFiles(f, Options{})), "tls.key: certificates: there is none")
+	wantErr(t, "broken", second(OpenFiles(f, Options{})), "tls.key: certificates: none found")
 	wantErr(t, "no key", second(OpenFiles(Files{CA: f.CA, Cert: f.Cert}, Options{})), "must be given together")
 	wantErr(t, "no CA", second(OpenFiles(Files{}, Options{})), "the file of the CA is not given")
 	check(t, second(OpenFiles(Files{CA: f.CA}, Options{})))

@@ -7,28 +7,27 @@ import (
 	"slices"
 )
 
-// Port is what a server's port is for.
+// Port is the purpose of a server's port.
 type Port uint8
 
 // The ports.
 const (
-	PeerPort Port = iota + 1 // nodes of the cluster only
-	APIPort                  // anybody; who sends a certificate must be somebody
+	PeerPort Port = iota + 1 // only nodes of the cluster
+	APIPort                  // anybody; a certificate, if sent, must be valid
 )
 
-// base is what all configurations share. Sessions are never resumed: one that is
-// would not ask whether its CA is still trusted.
+// base returns the common TLS configuration. Sessions are never resumed, because a resumed session
+// does not check whether its CA is still trusted.
 func (s *Store) base() *tls.Config {
 	return &tls.Config{MinVersion: tls.VersionTLS13, SessionTicketsDisabled: true, Time: s.opts.Now}
 }
 
-// ServerConfig returns the configuration of a port. It looks at the store in
-// each handshake. It may be cloned, and NextProtos are the caller's to add;
-// GetConfigForClient is left alone for that reason. What it refuses, it refuses
-// with an [Error].
+// ServerConfig returns the TLS configuration of a port. It uses the store's current state in each
+// handshake. Callers may clone it and set NextProtos; GetConfigForClient is unused for that reason.
+// Rejections are of type [Error].
 //
-// The certificates are verified here and not by crypto/tls, so the field
-// VerifiedChains of a connection's state stays empty: ask [Store.Caller].
+// The configuration verifies certificates itself, so VerifiedChains of the connection state is
+// empty: use [Store.Caller].
 func (s *Store) ServerConfig(p Port) *tls.Config {
 	c := s.base()
 	c.GetCertificate = func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
@@ -45,9 +44,9 @@ func (s *Store) ServerConfig(p Port) *tls.Config {
 	return c
 }
 
-// CheckCaller verifies the other end of a connection that came in at a port, as
-// each handshake does. For connections that live long: a CA that was dropped, or
-// a certificate that has expired, ends none by itself.
+// CheckCaller verifies the client of an accepted connection, as each handshake does. Long-lived
+// connections call it again, because they do not end by themselves when a CA is dropped or a
+// certificate expires.
 func (s *Store) CheckCaller(p Port, cs tls.ConnectionState) error {
 	m := s.fresh()
 	if p == APIPort && len(cs.PeerCertificates) == 0 {
@@ -75,10 +74,9 @@ func (s *Store) saw(m *material, id Identity, chain []*x509.Certificate) {
 	s.seen.add(k, s.opts.Now())
 }
 
-// Caller returns who is at the other end of a connection that came in at the API
-// port: a client of the cluster, a node of it, or a foreign client. It says false
-// if no certificate was sent. The connection must have been made with
-// [Store.ServerConfig].
+// Caller returns the client of a connection that was accepted at the API port: a client of the
+// cluster, one of its nodes, or a foreign client; false if it sent no certificate. The connection
+// must use [Store.ServerConfig].
 func (s *Store) Caller(cs tls.ConnectionState) (Identity, bool, error) {
 	if len(cs.PeerCertificates) == 0 {
 		return Identity{}, false, nil
@@ -87,9 +85,8 @@ func (s *Store) Caller(cs tls.ConnectionState) (Identity, bool, error) {
 	return id, err == nil, err
 }
 
-// clientOf returns a caller's identity. Without a URI SAN, which only the
-// operator's own CA leaves out, its first DNS SAN is its name: its CA has vouched
-// for all of them.
+// clientOf returns a caller's identity. Without a URI SAN, which only the operator's own CA may
+// omit, its name is its first DNS SAN: the CA has vouched for all of them.
 func (s *Store) clientOf(m *material, leaf *x509.Certificate) (Identity, error) {
 	id, err := IdentityOf(leaf, s.cluster(m))
 	switch {
@@ -103,7 +100,7 @@ func (s *Store) clientOf(m *material, leaf *x509.Certificate) (Identity, error) 
 	return Identity{Kind: Client, Name: "dns:" + leaf.DNSNames[0]}, nil
 }
 
-// anyNode refuses certificates that are no node's of the cluster.
+// anyNode rejects certificates that are not of a node of the cluster.
 func (s *Store) anyNode(m *material, leaf *x509.Certificate) error {
 	cluster := s.cluster(m)
 	id, err := IdentityOf(leaf, cluster)
@@ -118,12 +115,12 @@ func (s *Store) anyNode(m *material, leaf *x509.Certificate) error {
 	if far, err := ParseURI(id.Name); err == nil && far.Kind == Node {
 		return refuse(OtherCluster, "the certificate is that of %s; must be of a node of cluster %s", far, cluster)
 	}
-	return refuse(WrongKind, "the certificate is that of %s; only a node of cluster %s will do here", id, cluster)
+	return refuse(WrongKind, "the certificate is that of %s; must be of a node of cluster %s", id, cluster)
 }
 
-// IsNode returns an error unless the certificate is that of this node of the
-// cluster. It is for the name that a node gives itself inside a verified
-// connection: without it any node could speak for any other.
+// IsNode returns an error unless the certificate is that of the given node of the cluster. Use it
+// to check the name that a node claims within a verified connection; otherwise any node could
+// impersonate any other.
 func (s *Store) IsNode(leaf *x509.Certificate, node string) error {
 	return s.isNode(s.current(), leaf, node)
 }
@@ -144,19 +141,18 @@ func (s *Store) isNode(m *material, leaf *x509.Certificate, node string) error {
 	return nil
 }
 
-// Want is who must be at the other end of a connection that this side opens.
+// Want says which server a client connection must reach.
 type Want struct {
-	// Node is the node that must answer; empty for any node of the cluster.
+	// Node is the required node; empty for any node of the cluster.
 	Node string
-	// Host is the name or address that was dialed. With certificates of the
-	// operator's own CA, and Node empty, it must be among the SANs unless the URI
-	// SAN is that of a node.
+	// Host is the name or address that was dialed. With the operator's own CA and an empty Node it
+	// must be among the SANs, unless the URI SAN is that of a node.
 	Host string
 }
 
-// ClientConfig returns the configuration for connections to nodes. It looks at
-// the store in each handshake, and shows its certificate if it has one. The
-// other end must show that of the node wanted, whatever its address.
+// ClientConfig returns the TLS configuration for connections to nodes. It uses the store's current
+// state in each handshake and sends its certificate if it has one. The server must prove to be the
+// wanted node, whatever its address.
 func (s *Store) ClientConfig(w Want) *tls.Config {
 	c := s.base()
 	c.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
@@ -172,8 +168,8 @@ func (s *Store) ClientConfig(w Want) *tls.Config {
 	return c
 }
 
-// CheckServer verifies the other end of a connection that this side opened, as
-// each handshake does; see [Store.CheckCaller].
+// CheckServer verifies the server of a connection that this side opened, as each handshake does;
+// see [Store.CheckCaller].
 func (s *Store) CheckServer(w Want, cs tls.ConnectionState) error {
 	m := s.fresh()
 	if err := m.verify(cs.PeerCertificates, x509.ExtKeyUsageServerAuth, s.opts.Now()); err != nil {
@@ -192,13 +188,13 @@ func (s *Store) CheckServer(w Want, cs tls.ConnectionState) error {
 	return s.anyNode(m, leaf)
 }
 
-// namesHost is the check of a certificate that names no node.
+// namesHost checks a certificate that names no node against the dialed host.
 func namesHost(leaf *x509.Certificate, dialed, sni string) error {
 	if dialed == "" {
 		dialed = sni
 	}
 	if dialed == "" {
-		return refuse(NoIdentity, "the certificate of %s names no node by a URI SAN, and it is not known which host was dialed", describe(leaf))
+		return refuse(NoIdentity, "the certificate of %s names no node by a URI SAN, and the dialed host is unknown", describe(leaf))
 	}
 	if err := leaf.VerifyHostname(dialed); err != nil {
 		return &Error{WrongNode, "the certificate of " + describe(leaf) + " is neither that of a node of the cluster, nor of the host that was dialed, " + clip(dialed), err}

@@ -10,54 +10,51 @@ import (
 	"strings"
 )
 
-// The first word of a token says what it is, and which form it has.
+// The first word of a token is its kind and the version of its form.
 const (
 	joinPrefix   = "quorate1"
 	bearerPrefix = "quorate1t"
 )
 
 const (
-	idBytes    = 6  // of a token's id: enough to tell tokens apart, it guards nothing
+	idBytes    = 6  // of a token's ID, which distinguishes tokens and is not secret
 	secretText = 43 // characters of 32 bytes in base64url
 	maxToken   = 256
 )
 
-// secretCode is base64url without padding, in one form only: bits that decode to
-// nothing must be zero.
+// secretCode is unpadded base64url in canonical form: unused bits must be zero.
 var secretCode = base64.RawURLEncoding.Strict()
 
-// JoinToken lets a new node into a cluster:
+// JoinToken allows a new node to join a cluster:
 //
 //	quorate1.<id, 12 hex>.<secret, 43 base64url>.<SHA-256 of the CA's certificate, 64 hex>
 //
-// The secret proves to the cluster that the node was invited; the hash proves to
-// the node that it talks to the cluster that invited it. It prints without its
-// secret.
+// The secret proves to the cluster that the node was invited; the hash proves to the node that it
+// talks to the cluster that invited it. The secret never prints.
 type JoinToken struct {
 	ID     string
 	Secret Secret
 	CAHash Hash
 }
 
-// Seed is what the id and the secret of a join token are made of.
+// Seed is the random input for the ID and the secret of a join token.
 type Seed [idBytes + len(Secret{})]byte
 
-// NewSeed returns a random one.
+// NewSeed returns a random seed.
 func NewSeed() (s Seed) {
 	_, _ = rand.Read(s[:]) // never fails
 	return s
 }
 
-// NewJoinToken makes a token for the cluster whose nodes' certificates are
-// signed by ca: the same of the same seed. The token is shown once; the cluster keeps id and hash.
+// NewJoinToken returns a token for the cluster whose certificates ca signs. It is a function of its
+// arguments. The token is shown once; the cluster stores the ID and the hash.
 func NewJoinToken(ca *x509.Certificate, seed Seed) (token, id string, hash Hash) {
 	id, secret := hex.EncodeToString(seed[:idBytes]), Secret(seed[idBytes:])
 	token = strings.Join([]string{joinPrefix, id, secretCode.EncodeToString(secret[:]), Fingerprint(ca).String()}, ".")
 	return token, id, secret.Hash()
 }
 
-// ParseJoinToken reads a token. Errors say what is wrong with it, and never
-// repeat any of it.
+// ParseJoinToken parses a token. Its errors contain no part of it.
 func ParseJoinToken(s string) (JoinToken, error) {
 	part, err := tokenParts(s, joinPrefix, "join token", "quorate1.<id>.<secret>.<hash of the CA>", 4)
 	if err != nil {
@@ -73,24 +70,23 @@ func ParseJoinToken(s string) (JoinToken, error) {
 	return t, nil
 }
 
-// Bearer is a token with which a client says who it is:
+// Bearer is a token that authenticates a client:
 //
 //	quorate1t.<id, 12 hex>.<secret, 43 base64url>
 //
-// Whoever holds it is that client, so it may only travel inside TLS.
+// Whoever holds it is that client, so it must only be sent over TLS.
 type Bearer struct {
 	ID     string
 	Secret Secret
 }
 
-// NewBearer makes a token. It is shown once; the cluster keeps id and hash.
+// NewBearer returns a random token. It is shown once; the cluster stores the ID and the hash.
 func NewBearer() (token, id string, hash Hash) {
 	id, secret := newSecret()
 	return strings.Join([]string{bearerPrefix, id, secretCode.EncodeToString(secret[:])}, "."), id, secret.Hash()
 }
 
-// ParseBearer reads a token. Errors say what is wrong with it, and never repeat
-// any of it.
+// ParseBearer parses a token. Its errors contain no part of it.
 func ParseBearer(s string) (Bearer, error) {
 	part, err := tokenParts(s, bearerPrefix, "bearer token", "quorate1t.<id>.<secret>", 3)
 	if err != nil {

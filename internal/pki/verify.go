@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// trust is a trust bundle, ready for use. Immutable.
+// trust is a parsed trust bundle. It is immutable.
 type trust struct {
 	certs []*x509.Certificate
 	roots *x509.CertPool
@@ -21,16 +21,15 @@ func newTrust(certs []*x509.Certificate) trust {
 	return t
 }
 
-// verify checks what the other side of a connection sent: its certificate comes
-// from a CA of the bundle, is in its time, and was made for use. It says nothing
-// of whose it is.
+// verify checks that the certificate was signed by a CA of the bundle, is currently valid and may
+// be used for use. It does not check the identity.
 func (t trust) verify(sent []*x509.Certificate, use x509.ExtKeyUsage, now time.Time) error {
 	if len(sent) == 0 {
 		return refuse(NoCertificate, "the other side sent no certificate; one is needed here")
 	}
 	leaf := sent[0]
 	if leaf.IsCA {
-		return refuse(WrongUse, "the certificate is that of a %s, and not of a node or client", describe(leaf))
+		return refuse(WrongUse, "the certificate is that of a %s, not of a node or client", describe(leaf))
 	}
 	between := x509.NewCertPool()
 	for _, c := range sent[1:] {
@@ -45,7 +44,7 @@ func (t trust) verify(sent []*x509.Certificate, use x509.ExtKeyUsage, now time.T
 	return nil
 }
 
-// explain finds words for what the verifier found.
+// explain turns an error of the verifier into an Error.
 func (t trust) explain(leaf *x509.Certificate, err error, use x509.ExtKeyUsage, now time.Time) error {
 	var invalid x509.CertificateInvalidError
 	var unknown x509.UnknownAuthorityError
@@ -81,22 +80,21 @@ func (t trust) untrusted(leaf *x509.Certificate, err error) error {
 		e.Text += describe(c)
 	}
 	if len(t.certs) == 0 {
-		e.Text += "there is none yet"
+		e.Text += "none yet"
 	}
 	if id, err := IdentityOf(leaf, ""); err == nil && id.Kind == Client && t.namesake(leaf) {
-		e.Text += ". Its CA has the same name: either it is trusted no more, because another has replaced it (quorate ca rotate), or it is that of another cluster. " + newCertificate(id)
+		e.Text += ". Its CA has the same name: either it is no longer trusted, because another has replaced it (quorate ca rotate), or it is that of another cluster. " + newCertificate(id)
 	}
 	e.Err = err
 	return e
 }
 
-// namesake says whether a CA of the bundle has the name of the one that signed.
+// namesake reports whether a CA in the bundle has the same name as the issuer.
 func (t trust) namesake(leaf *x509.Certificate) bool {
 	return slices.ContainsFunc(t.certs, func(c *x509.Certificate) bool { return c.Subject.CommonName == leaf.Issuer.CommonName })
 }
 
-// issuer returns the certificate of the bundle whose key has signed cert, nil if
-// none has.
+// issuer returns the CA in the bundle that signed cert, or nil.
 func (t trust) issuer(cert *x509.Certificate) *x509.Certificate {
 	for _, c := range t.certs {
 		if cert.CheckSignatureFrom(c) == nil {
@@ -106,8 +104,8 @@ func (t trust) issuer(cert *x509.Certificate) *x509.Certificate {
 	return nil
 }
 
-// complete adds to a chain the CA certificate that it ends in, so that somebody
-// who knows only its hash can check it.
+// complete appends to a chain the CA certificate that it ends in, so that a peer who knows only its
+// hash can verify it.
 func (t trust) complete(chain []*x509.Certificate) []*x509.Certificate {
 	last := chain[len(chain)-1]
 	if last.CheckSignatureFrom(last) == nil {

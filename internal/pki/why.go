@@ -1,6 +1,7 @@
 package pki
 
 import (
+	"bytes"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -12,46 +13,46 @@ import (
 	"time"
 )
 
-// Why is why a connection was refused: a label for metrics. The words are added
-// to, never changed.
+// Why is the reason why a connection was rejected, a label of metrics. Words are added, never
+// changed.
 type Why string
 
 // The reasons.
 const (
-	NoCertificate Why = "no_certificate" // none was sent where one is needed
+	NoCertificate Why = "no_certificate" // none was sent, but one is required
 	Expired       Why = "expired"
 	NotYetValid   Why = "not_yet_valid"
-	OtherCA       Why = "other_ca"      // signed by a CA that is not trusted here
-	WrongUse      Why = "wrong_use"     // not made for this end of a connection
-	NoIdentity    Why = "no_identity"   // names nobody, or more than one
-	WrongKind     Why = "wrong_kind"    // a client's where a node's is needed
+	OtherCA       Why = "other_ca"      // signed by an untrusted CA
+	WrongUse      Why = "wrong_use"     // not valid for this end of a connection
+	NoIdentity    Why = "no_identity"   // names nobody, or more than one identity
+	WrongKind     Why = "wrong_kind"    // a client's, but a node's is required
 	OtherCluster  Why = "other_cluster" // of a node of another cluster
-	WrongNode     Why = "wrong_node"    // of another node than the one that was dialed or that speaks
-	Unusable      Why = "unusable"      // broken in another way
-	OldTLS        Why = "old_tls"       // the other side has nothing newer than TLS 1.2
-	NotTLS        Why = "not_tls"       // what came is no TLS
-	Refused       Why = "refused"       // the other side did not take this side's certificate
-	HungUp        Why = "hung_up"       // the other side went away in the middle of it
+	WrongNode     Why = "wrong_node"    // not that of the node that was dialed, or that it claims to be
+	Unusable      Why = "unusable"      // invalid for another reason
+	OldTLS        Why = "old_tls"       // the other side has at most TLS 1.2
+	NotTLS        Why = "not_tls"       // the input is not TLS
+	Refused       Why = "refused"       // the other side rejected this side's certificate
+	HungUp        Why = "hung_up"       // the other side closed the connection during the handshake
 )
 
-// Error is why a connection was refused, in one sentence for the log.
+// Error explains in one sentence why a connection was rejected.
 type Error struct {
 	Why  Why
 	Text string
-	Err  error // what it was made from; may be nil
+	Err  error // cause; may be nil
 }
 
 // Error returns the sentence.
 func (e *Error) Error() string { return e.Text }
 
-// Unwrap returns what the sentence was made from.
+// Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
 func refuse(why Why, format string, args ...any) *Error {
 	return &Error{Why: why, Text: fmt.Sprintf(format, args...)}
 }
 
-// describe says whose a certificate is, in words that are safe to log.
+// describe returns a description of a certificate's owner that is safe to log.
 func describe(cert *x509.Certificate) string {
 	if cert.IsCA {
 		return fmt.Sprintf("CA %q, SHA-256 %s", clip(cert.Subject.String()), Fingerprint(cert).String()[:16])
@@ -68,7 +69,7 @@ func describe(cert *x509.Certificate) string {
 	return fmt.Sprintf("%q", clip(cert.Subject.String()))
 }
 
-// checkTime says whether, and by how much, a certificate is out of its time.
+// checkTime returns an error if the certificate has expired or is not valid yet.
 func checkTime(cert *x509.Certificate, now time.Time) error {
 	const form = "2006-01-02 15:04:05 MST"
 	if now.After(cert.NotAfter) {
@@ -81,7 +82,7 @@ func checkTime(cert *x509.Certificate, now time.Time) error {
 	return nil
 }
 
-// span says a duration as people do: 3 days, 1 hour.
+// span formats a duration in its largest unit: 3 days, 1 hour.
 func span(d time.Duration) string {
 	for _, u := range []struct {
 		of   time.Duration
@@ -96,9 +97,9 @@ func span(d time.Duration) string {
 	return fmt.Sprintf("%d seconds", (d+time.Second-1)/time.Second)
 }
 
-// Explain turns what a TLS handshake, or the first read after it, failed with
-// into an [Error] where it knows the case, and returns err as it is otherwise.
-// Since TLS 1.3 a client hears with its first read that it was refused.
+// Explain converts an error of a TLS handshake, or of the first read after it, into an [Error] if
+// it recognizes the case, else it returns err. With TLS 1.3 a client learns only from its first
+// read that it was rejected.
 func Explain(err error) error {
 	var known *Error
 	var record tls.RecordHeaderError
@@ -106,7 +107,7 @@ func Explain(err error) error {
 	case err == nil || errors.As(err, &known):
 		return err
 	case errors.As(err, &record):
-		return &Error{NotTLS, "what came is not TLS: does the other side speak without it, or is this another service's port?", err}
+		return &Error{NotTLS, "the input is not TLS: does the other side not use it, or is this another service's port?", err}
 	case errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) || errors.Is(err, net.ErrClosed):
 		return &Error{HungUp, "the other side closed the connection during the handshake; its log may say why", err}
 	}
@@ -116,7 +117,7 @@ func Explain(err error) error {
 	return err
 }
 
-// explainText knows those that crypto/tls tells by words alone.
+// explainText recognizes the errors that crypto/tls distinguishes by their text only.
 func explainText(err error) *Error {
 	text := err.Error()
 	has := func(s string) bool { return strings.Contains(text, s) }
@@ -135,4 +136,35 @@ func explainText(err error) *Error {
 		return &Error{OldTLS, "the other side has no TLS 1.3; it is needed", err}
 	}
 	return nil
+}
+
+// WhyRefused returns a sentence that explains why nodes may have refused this side's certificate
+// and what to do, if text is crypto/tls's error for such a refusal; else "". The error has no
+// reason, so WhyRefused compares the CA of the certificate with that of the node that was reached
+// last.
+func (s *Store) WhyRefused(text string) string {
+	m := s.fresh()
+	if m.leaf == nil || !strings.Contains(text, "remote error: tls: ") || !strings.Contains(text, "certificate") {
+		return ""
+	}
+	out := fmt.Sprintf("the nodes refuse the certificate of %s: ", describe(m.leaf))
+	served := s.served.Load()
+	switch err := checkTime(m.leaf, s.opts.Now()); {
+	case err != nil:
+		out = "the nodes refuse this side's certificate: " + err.Error()
+	case served != nil && !bytes.Equal(m.given[len(m.given)-1].AuthorityKeyId, served.SubjectKeyId):
+		out += fmt.Sprintf("it was issued by an authority that is no longer trusted, or never was (%q); the nodes' own is now %s", clip(m.leaf.Issuer.String()), describe(served))
+	default:
+		out += "their logs say why"
+	}
+	return out + ". " + newCertificate(m.id)
+}
+
+// newCertificate says how to get a new certificate. Those of the operator's own CA come from
+// elsewhere.
+func newCertificate(id Identity) string {
+	if id.Kind != Client || id.Foreign() {
+		return "Get a new one from whoever makes certificates here"
+	}
+	return fmt.Sprintf("Get a new one by \"quorate cert issue --name %s --out DIR --replace\", which an administrator may call", id.Name)
 }
