@@ -8,14 +8,14 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// Result is what a change has done.
+// Result is the outcome of a change.
 type Result struct {
 	Changed  bool
-	Revision uint64 // of the table after it
+	Revision uint64 // of the table after the change
 	Err      error  // why nothing was changed
 }
 
-// Apply returns the table after a change. The same change again changes nothing.
+// Apply returns the table after a change. It is idempotent.
 func (t *Table) Apply(c *raftlogv1.ChangeSecurity) (*Table, Result) {
 	next, err := t.apply(c)
 	if err != nil || next == nil {
@@ -25,7 +25,7 @@ func (t *Table) Apply(c *raftlogv1.ChangeSecurity) (*Table, Result) {
 	return next, Result{Changed: true, Revision: next.revision}
 }
 
-// apply returns nil when there is nothing to change.
+// apply returns nil if nothing changes.
 func (t *Table) apply(c *raftlogv1.ChangeSecurity) (*Table, error) {
 	switch b := c.GetChange().(type) {
 	case *raftlogv1.ChangeSecurity_SetBinding:
@@ -46,7 +46,7 @@ func (t *Table) set(b Binding) (*Table, error) {
 	}
 	i, there := t.findBinding(&b)
 	if there && slices.Equal(t.bindings[i].Permissions, b.Permissions) {
-		return nil, nil // whoever made it first stays its maker
+		return nil, nil // By and At stay those of the first change
 	}
 	if !there && len(t.bindings) >= MaxBindings {
 		return nil, fmt.Errorf("there are %d bindings; at most %d: give roles to groups, or take some away", len(t.bindings), MaxBindings)
@@ -64,7 +64,7 @@ func (t *Table) unset(b Binding) (*Table, error) {
 	return next.indexed(), nil
 }
 
-// addToken makes place by what has expired.
+// addToken removes expired tokens if the table is full.
 func (t *Table) addToken(s *raftlogv1.StoredBearer, now quota.Time) (*Table, error) {
 	tok, err := decodeToken(s)
 	if err != nil {
@@ -80,7 +80,7 @@ func (t *Table) addToken(s *raftlogv1.StoredBearer, now quota.Time) (*Table, err
 	case there && next.tokens[i] == tok:
 		return nil, nil
 	case there:
-		return nil, fmt.Errorf("there is a token of id %q already", tok.ID)
+		return nil, fmt.Errorf("token id %q exists already", tok.ID)
 	case len(next.tokens) >= MaxTokens:
 		return nil, fmt.Errorf("there are %d tokens; at most %d: revoke some", len(next.tokens), MaxTokens)
 	}

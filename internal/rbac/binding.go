@@ -23,15 +23,15 @@ const (
 	hashSize       = 32
 )
 
-// Anybody is whoever calls, proven or not, as the identity of a binding.
+// Anybody is the identity of a binding for all callers, authenticated or not.
 const Anybody = "*"
 
-// Binding gives a role or permissions to an identity in a scope. Identity, Role
-// and Scope together name it.
+// Binding grants a role or permissions to an identity in a scope. Identity, Role and Scope identify
+// it.
 type Binding struct {
-	Identity    string   // whole; or KIND:*; or Anybody
-	Role        string   // empty when Permissions are listed
-	Permissions []string // sorted, each once; none when there is a role
+	Identity    string   // an identity, KIND:*, or Anybody
+	Role        string   // empty if Permissions is set
+	Permissions []string // sorted, unique; empty if Role is set
 	Scope       Scope
 	By          string
 	At          quota.Time
@@ -41,7 +41,7 @@ func compareBindings(a, b *Binding) int {
 	return cmp.Or(cmp.Compare(a.Identity, b.Identity), cmp.Compare(a.Role, b.Role), cmp.Compare(a.Scope, b.Scope))
 }
 
-// Permits returns what the binding gives.
+// Permits returns the permissions that the binding grants.
 func (b *Binding) Permits() Set {
 	var s Set
 	if r, ok := FindRole(b.Role); ok {
@@ -55,22 +55,21 @@ func (b *Binding) Permits() Set {
 	return s & b.Scope.fits()
 }
 
-// Validate returns what is wrong with a binding that somebody wants to make, in the
-// form "field: value; what would be right". It is stricter than the log, which
-// keeps words of newer versions.
+// Validate returns the error in a binding that a caller wants to create, as "field: value; what
+// would be right". It is stricter than the log, which keeps names of newer versions.
 func (b *Binding) Validate() error {
 	if err := b.wellFormed(); err != nil {
 		return err
 	}
 	if b.Role != "" {
 		if _, ok := FindRole(b.Role); !ok {
-			return fmt.Errorf("role: there is no role %q; there are %s", b.Role, strings.Join(RoleNames(), ", "))
+			return fmt.Errorf("role: unknown role %q; there are %s", b.Role, strings.Join(RoleNames(), ", "))
 		}
 	}
 	for _, name := range b.Permissions {
 		p, ok := ParsePermission(name)
 		if !ok {
-			return fmt.Errorf("permissions: there is no permission %q; there are %s", name, strings.Join(PermissionNames(), ", "))
+			return fmt.Errorf("permissions: unknown permission %q; there are %s", name, strings.Join(PermissionNames(), ", "))
 		}
 		if !b.Scope.fits().Has(p) {
 			return fmt.Errorf("scope: %s is never asked for in %s, so the binding would give nothing; bind it in %s", name, b.Scope, whereFits(p))
@@ -92,7 +91,7 @@ func whereFits(p Permission) string {
 	return "no scope, that is everywhere"
 }
 
-// wellFormed is what every replica asks of a binding.
+// wellFormed checks what every replica requires of a binding.
 func (b *Binding) wellFormed() error {
 	if err := CheckIdentity("identity", b.Identity); err != nil {
 		return err
@@ -124,7 +123,46 @@ func (s Scope) check() error {
 	return nil
 }
 
-// CheckIdentity returns what is wrong with a word as an identity.
+// Scope is where a binding applies: "*" (everywhere), "namespace:NAME" or "realm:NAME".
+type Scope string
+
+// Everywhere is the scope that contains all others.
+const Everywhere Scope = "*"
+
+const (
+	namespacePrefix = "namespace:"
+	realmPrefix     = "realm:"
+)
+
+// Namespace returns the scope of one namespace.
+func Namespace(name string) Scope { return Scope(namespacePrefix + name) }
+
+// Realm returns the scope of one realm of durable quotas.
+func Realm(name string) Scope { return Scope(realmPrefix + name) }
+
+// fits returns the permissions that can be granted in the scope.
+func (s Scope) fits() Set {
+	switch {
+	case s == Everywhere:
+		return everything
+	case strings.HasPrefix(string(s), namespacePrefix):
+		return inNamespace
+	case strings.HasPrefix(string(s), realmPrefix):
+		return inRealm
+	}
+	return 0
+}
+
+// String returns the scope as used in errors.
+func (s Scope) String() string {
+	if s == Everywhere || s == "" {
+		return "everywhere"
+	}
+	kind, name, _ := strings.Cut(string(s), ":")
+	return kind + " " + quote(name)
+}
+
+// CheckIdentity returns an error that names the field unless id is a valid identity.
 func CheckIdentity(field, id string) error {
 	switch {
 	case id == "" || len(id) > MaxIdentity:
@@ -139,7 +177,7 @@ func CheckIdentity(field, id string) error {
 
 func control(r rune) bool { return r < ' ' || r == 0x7f }
 
-// normal returns the binding with its permissions in order.
+// normal returns the binding in canonical form: scope set, permissions sorted and unique.
 func (b Binding) normal() Binding {
 	if b.Scope == "" {
 		b.Scope = Everywhere
@@ -158,19 +196,19 @@ type Token struct {
 	ID      string
 	Name    string // its identity is token:NAME
 	Hash    [hashSize]byte
-	Expires quota.Time // 0 is never
+	Expires quota.Time // 0 means never
 	Comment string
 	By      string
 	At      quota.Time
 }
 
-// Identity returns who a bearer of the token is.
+// Identity returns the identity of the token's bearer.
 func (t *Token) Identity() string { return "token:" + t.Name }
 
-// Expired says whether the token is good no more.
+// Expired reports whether the token has expired.
 func (t *Token) Expired(now quota.Time) bool { return t.Expires != 0 && now >= t.Expires }
 
-// Validate returns what is wrong with a token that somebody wants to make.
+// Validate returns the error in a token that a caller wants to create.
 func (t *Token) Validate() error {
 	if err := quota.CheckName("name", t.Name); err != nil {
 		return err

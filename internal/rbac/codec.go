@@ -7,7 +7,7 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// EncodeBinding returns a binding as the log has it.
+// EncodeBinding returns the stored form of a binding.
 func EncodeBinding(b *Binding) *raftlogv1.StoredBinding {
 	n := b.normal()
 	return &raftlogv1.StoredBinding{Identity: n.Identity, Role: n.Role, Permissions: n.Permissions, Scope: string(n.Scope), By: n.By, AtUnixNanos: int64(n.At)}
@@ -18,7 +18,7 @@ func decodeBinding(s *raftlogv1.StoredBinding) Binding {
 	return b.normal()
 }
 
-// EncodeToken returns a token as the log has it.
+// EncodeToken returns the stored form of a token.
 func EncodeToken(t *Token) *raftlogv1.StoredBearer {
 	return &raftlogv1.StoredBearer{
 		Id: t.ID, Name: t.Name, Hash: t.Hash[:], ExpiresUnixNanos: int64(t.Expires), Comment: t.Comment, By: t.By, AtUnixNanos: int64(t.At),
@@ -35,8 +35,8 @@ func decodeToken(s *raftlogv1.StoredBearer) (Token, error) {
 	return t, err
 }
 
-// Encode returns the table as snapshots have it, nil if nothing was ever changed.
-// Its bytes are the same on every replica.
+// Encode returns the snapshot form of the table, nil if it was never changed. It is the same on
+// every replica.
 func (t *Table) Encode() *raftlogv1.Security {
 	if t.revision == 0 {
 		return nil
@@ -51,7 +51,7 @@ func (t *Table) Encode() *raftlogv1.Security {
 	return out
 }
 
-// Decode returns the table of a snapshot. nil is the empty one.
+// Decode returns the table of a snapshot; nil is the empty table.
 func Decode(s *raftlogv1.Security) (*Table, error) {
 	t := &Table{revision: s.GetRevision()}
 	for i, e := range s.GetBindings() {

@@ -1,17 +1,17 @@
-// Package rbac says who may do what: permissions, roles, bindings and bearer
-// tokens, as the meta group keeps them.
+// Package rbac implements role-based access control: permissions, roles, bindings and bearer
+// tokens, as stored in the meta group.
 //
-// A permission is the least that can be given, such as limits.write. A role is a
-// fixed set of them with a name. A binding gives a role, or single permissions, to
-// an identity: everywhere, in one namespace, or in one realm. There is no binding
-// that takes away: what nobody gave, nobody has.
+// A permission is the smallest right that can be granted, such as limits.write. A role is a fixed,
+// named set of permissions. A binding grants a role, or single permissions, to an identity:
+// everywhere, in one namespace, or in one realm. No binding takes a permission away: what is not
+// granted is denied.
 //
-// A [Table] is all bindings and tokens. It is never changed: a change makes
-// another one, so readers need no lock, and snapshots no copy. Apply reads nothing
-// but its arguments, so that all replicas hold the same.
+// A [Table] holds all bindings and tokens. It is immutable: a change returns a new one, so readers
+// need no lock and snapshots no copy. Apply depends only on its arguments, so all replicas have the
+// same table.
 //
-// Names of roles and permissions are stored as words. One that this version does
-// not know, because a newer one made the binding, is kept and gives nothing here.
+// Roles and permissions are stored by name. A name that this version does not know, because a newer
+// version made the binding, is kept and grants nothing here.
 //
-// Bounds: [MaxBindings], [MaxTokens], and those of names in check.go.
+// Bounds: [MaxBindings], [MaxTokens], and those of names in binding.go.
 package rbac

@@ -5,21 +5,21 @@ import (
 	"slices"
 )
 
-// Permission is what somebody may do.
+// Permission is the right to a kind of call.
 type Permission uint8
 
 // The permissions.
 const (
-	Check                   Permission = iota // have requests decided; acquire and release
+	Check                   Permission = iota // decide requests; acquire and release
 	Report                                    // refund, charge, reserve, settle, renew
 	LimitsRead                                // limits, their versions, overrides
-	LimitsWrite                               // change them
-	KeysRead                                  // look at single keys
-	KeysReset                                 // make a key full again
-	RatesRead                                 // rates that the leaders report
-	EventsRead                                // watch decisions as they are made
+	LimitsWrite                               // change limits and overrides
+	KeysRead                                  // read single keys
+	KeysReset                                 // refill a key
+	RatesRead                                 // read rates reported by leaders
+	EventsRead                                // watch decisions
 	AccountsUse                               // AccountService: apply operations, as an application does
-	AccountsRead                              // AccountAdminService, as LUCI's server/quota has them
+	AccountsRead                              // AccountAdminService, with the permissions of LUCI's server/quota
 	AccountsList                              //
 	AccountsWrite                             //
 	PoliciesRead                              //
@@ -28,11 +28,11 @@ const (
 	PoliciesPurge                             //
 	ClusterRead                               // nodes, ranges, plan
 	ClusterAdmin                              // change members and placement, rotate the CA
-	ClusterBackup                             // take a backup: it holds all that the cluster keeps, its keys too
+	ClusterBackup                             // take a backup, which contains everything that the cluster stores, including its keys
 	MetricsRead                               // metrics
 	DebugRead                                 // profiles
-	AccessRead                                // bindings and tokens
-	AccessAdmin                               // change them
+	AccessRead                                // read bindings and tokens
+	AccessAdmin                               // change bindings and tokens
 	permissionCount
 )
 
@@ -51,7 +51,7 @@ func (p Permission) String() string {
 	return "unknown"
 }
 
-// ParsePermission returns the permission of a name.
+// ParsePermission returns the permission with the name.
 func ParsePermission(name string) (Permission, bool) {
 	i := slices.Index(permissionNames[:], name)
 	return Permission(max(i, 0)), i >= 0
@@ -63,7 +63,7 @@ func PermissionNames() []string { return slices.Clone(permissionNames[:]) }
 // Set is a set of permissions.
 type Set uint32
 
-// SetOf returns the set of some permissions.
+// SetOf returns the set of the given permissions.
 func SetOf(list ...Permission) (s Set) {
 	for _, p := range list {
 		s |= 1 << p
@@ -71,10 +71,10 @@ func SetOf(list ...Permission) (s Set) {
 	return s
 }
 
-// Has says whether a permission is in the set.
+// Has reports whether the set contains a permission.
 func (s Set) Has(p Permission) bool { return s&(1<<p) != 0 }
 
-// List returns what is in the set.
+// List returns the permissions in the set, in their order.
 func (s Set) List() (out []Permission) {
 	for ; s != 0; s &= s - 1 {
 		out = append(out, Permission(bits.TrailingZeros32(uint32(s))))
@@ -82,7 +82,7 @@ func (s Set) List() (out []Permission) {
 	return out
 }
 
-// Names returns the names of what is in the set.
+// Names returns the names of the permissions in the set.
 func (s Set) Names() []string {
 	list := s.List()
 	out := make([]string, len(list))
@@ -92,23 +92,23 @@ func (s Set) Names() []string {
 	return out
 }
 
-// everything is all permissions.
+// everything is the set of all permissions.
 const everything Set = 1<<permissionCount - 1
 
-// What may be given in one namespace, and in one realm. The rest is about the
-// cluster, and is given everywhere or not at all.
+// inNamespace and inRealm are the permissions that can be granted in one namespace or realm. All
+// others concern the cluster and can only be granted everywhere.
 var (
 	inNamespace = SetOf(Check, Report, LimitsRead, LimitsWrite, KeysRead, KeysReset, RatesRead, EventsRead)
 	inRealm     = SetOf(AccountsUse, AccountsRead, AccountsList, AccountsWrite, PoliciesRead, PoliciesWrite, PoliciesOverrideVersion, PoliciesPurge)
 )
 
-// Role is a set of permissions with a name.
+// Role is a named set of permissions.
 type Role struct {
 	Name, Summary string
 	Permissions   Set
 }
 
-// The roles, from the least to the most.
+// roles is ordered from the fewest permissions to the most.
 var roles = []Role{
 	{"checker", "services that ask before they serve", SetOf(Check)},
 	{"reporter", "services that also reserve, refund and report what they used", SetOf(Check, Report)},
@@ -120,13 +120,13 @@ var roles = []Role{
 	{"admin", "everything", everything},
 }
 
-// Admin is the role that may do everything.
+// Admin is the role with all permissions.
 const Admin = "admin"
 
-// Roles returns all roles, from the least to the most.
+// Roles returns all roles, from the fewest permissions to the most.
 func Roles() []Role { return slices.Clone(roles) }
 
-// FindRole returns the role of a name.
+// FindRole returns the role with the name.
 func FindRole(name string) (Role, bool) {
 	i := slices.IndexFunc(roles, func(r Role) bool { return r.Name == name })
 	if i < 0 {

@@ -74,18 +74,18 @@ func mustTable(t testing.TB, bindings ...Binding) *Table {
 
 func TestValidate(t *testing.T) {
 	for want, b := range map[string]Binding{
-		"":                                {Identity: "client:ci", Role: "checker", Scope: Namespace("web")},
-		"identity: is 0 bytes":            {Role: "checker", Scope: Everywhere},
-		"identity: is 129 bytes":          {Identity: strings.Repeat("x", 129), Role: "checker", Scope: Everywhere},
-		`must be KIND:NAME`:               {Identity: "ann", Role: "checker", Scope: Everywhere},
-		"without control characters":      {Identity: "user:a\nb", Role: "checker", Scope: Everywhere},
-		`there is no role "watcher"`:      {Identity: "user:a", Role: "watcher", Scope: Everywhere},
-		"there are checker, reporter":     {Identity: "user:a", Role: "x", Scope: Everywhere},
-		`there is no permission "limits"`: {Identity: "user:a", Permissions: []string{"limits"}, Scope: Everywhere},
-		"give a role or permissions":      {Identity: "user:a", Role: "checker", Permissions: []string{"check"}, Scope: Everywhere},
-		`is "" with 0 permissions`:        {Identity: "user:a", Scope: Everywhere},
-		`scope: "web"; must be *`:         {Identity: "user:a", Role: "checker", Scope: "web"},
-		`scope: "namespace:"`:             {Identity: "user:a", Role: "checker", Scope: "namespace:"},
+		"":                            {Identity: "client:ci", Role: "checker", Scope: Namespace("web")},
+		"identity: is 0 bytes":        {Role: "checker", Scope: Everywhere},
+		"identity: is 129 bytes":      {Identity: strings.Repeat("x", 129), Role: "checker", Scope: Everywhere},
+		`must be KIND:NAME`:           {Identity: "ann", Role: "checker", Scope: Everywhere},
+		"without control characters":  {Identity: "user:a\nb", Role: "checker", Scope: Everywhere},
+		`unknown role "watcher"`:      {Identity: "user:a", Role: "watcher", Scope: Everywhere},
+		"there are checker, reporter": {Identity: "user:a", Role: "x", Scope: Everywhere},
+		`unknown permission "limits"`: {Identity: "user:a", Permissions: []string{"limits"}, Scope: Everywhere},
+		"give a role or permissions":  {Identity: "user:a", Role: "checker", Permissions: []string{"check"}, Scope: Everywhere},
+		`is "" with 0 permissions`:    {Identity: "user:a", Scope: Everywhere},
+		`scope: "web"; must be *`:     {Identity: "user:a", Role: "checker", Scope: "web"},
+		`scope: "namespace:"`:         {Identity: "user:a", Role: "checker", Scope: "namespace:"},
 		`cluster.read is never asked for in namespace "web", so the binding would give nothing; bind it in no scope`: {Identity: "user:a", Permissions: []string{"cluster.read"}, Scope: Namespace("web")},
 		`bind it in a namespace or everywhere`:        {Identity: "user:a", Permissions: []string{"check"}, Scope: Realm("r")},
 		`the role accountant has no permission`:       {Identity: "user:a", Role: "accountant", Scope: Namespace("web")},
@@ -215,7 +215,7 @@ func TestBounds(t *testing.T) {
 	if res := token("x", 0, 100); !res.Changed || len(table.Tokens()) != MaxTokens/2+1 || table.Token("x") == nil {
 		t.Errorf("%+v: %d tokens", res, len(table.Tokens()))
 	}
-	if res := token("x", 5, 1); res.Err == nil || !strings.Contains(res.Err.Error(), `of id "x" already`) {
+	if res := token("x", 5, 1); res.Err == nil || !strings.Contains(res.Err.Error(), `token id "x" exists already`) {
 		t.Errorf("%+v", res)
 	}
 	full := &Table{}

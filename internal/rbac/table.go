@@ -7,25 +7,25 @@ import (
 	"strings"
 )
 
-// Table is all bindings and tokens. It is never changed. The zero value is empty
-// and gives nothing to anybody.
+// Table is the set of all bindings and tokens. It is immutable. The zero value is empty and grants
+// nothing.
 type Table struct {
-	bindings []Binding // sorted, each name once
-	tokens   []Token   // sorted by id, each once
-	revision uint64    // number of changes that led to it
+	bindings []Binding // sorted, unique
+	tokens   []Token   // sorted by ID, unique
+	revision uint64    // number of changes that led to the table
 
 	index map[string]*given // of bindings, by identity
 }
 
-// given is what one identity has.
+// given holds the permissions of one identity.
 type given struct {
 	everywhere Set
 	in         map[Scope]Set
-	somewhere  Set // everywhere, or in some scope
+	somewhere  Set // everywhere or in some scope
 }
 
-// NewTable returns a table of bindings alone, such as those of settings. What is
-// wrong with one of them is the error.
+// NewTable returns a table with bindings only, such as those of settings. It returns an error if
+// one of them is invalid.
 func NewTable(bindings []Binding) (*Table, error) {
 	t := &Table{}
 	for i, b := range bindings {
@@ -41,14 +41,13 @@ func NewTable(bindings []Binding) (*Table, error) {
 // Revision returns the number of changes that led to the table.
 func (t *Table) Revision() uint64 { return t.revision }
 
-// Bindings returns all bindings, sorted by identity, role and scope. The caller
-// does not change them.
+// Bindings returns all bindings, sorted by identity, role and scope. Callers must not modify them.
 func (t *Table) Bindings() []Binding { return t.bindings }
 
-// Tokens returns all tokens, sorted by id. The caller does not change them.
+// Tokens returns all tokens, sorted by ID. Callers must not modify them.
 func (t *Table) Tokens() []Token { return t.tokens }
 
-// Token returns the token of an id, nil if there is none.
+// Token returns the token with the ID, or nil.
 func (t *Table) Token(id string) *Token {
 	if i, ok := t.findToken(id); ok {
 		return &t.tokens[i]
@@ -56,8 +55,8 @@ func (t *Table) Token(id string) *Token {
 	return nil
 }
 
-// Has says whether one of some identities has a permission in a scope. Whoever has
-// it everywhere has it there.
+// Has reports whether one of the identities has a permission in a scope. A permission granted
+// everywhere applies in every scope.
 func (t *Table) Has(who []string, p Permission, in Scope) bool {
 	for _, id := range who {
 		if g := t.index[id]; g != nil && (g.everywhere.Has(p) || in != Everywhere && g.in[in].Has(p)) {
@@ -67,7 +66,7 @@ func (t *Table) Has(who []string, p Permission, in Scope) bool {
 	return false
 }
 
-// Somewhere says whether one of some identities has a permission in any scope.
+// Somewhere reports whether one of the identities has a permission in any scope.
 func (t *Table) Somewhere(who []string, p Permission) bool {
 	for _, id := range who {
 		if g := t.index[id]; g != nil && g.somewhere.Has(p) {
@@ -77,7 +76,8 @@ func (t *Table) Somewhere(who []string, p Permission) bool {
 	return false
 }
 
-// Where returns the scopes in which one of some identities has a permission, sorted.
+// Where returns the scopes, except Everywhere, in which one of the identities has a permission,
+// sorted.
 func (t *Table) Where(who []string, p Permission) (out []Scope) {
 	for _, id := range who {
 		g := t.index[id]
@@ -94,7 +94,7 @@ func (t *Table) Where(who []string, p Permission) (out []Scope) {
 	return slices.Compact(out)
 }
 
-// Of returns the bindings of some identities.
+// Of returns the bindings of the identities.
 func (t *Table) Of(who []string) (out []Binding) {
 	for i := range t.bindings {
 		if slices.Contains(who, t.bindings[i].Identity) {
@@ -112,7 +112,7 @@ func (t *Table) findToken(id string) (int, bool) {
 	return slices.BinarySearchFunc(t.tokens, id, func(t Token, id string) int { return cmp.Compare(t.ID, id) })
 }
 
-// withBinding returns the table with a binding added or replaced, not indexed yet.
+// withBinding returns a copy with a binding added or replaced, not yet indexed.
 func (t *Table) withBinding(b Binding) *Table {
 	i, there := t.findBinding(&b)
 	next := *t
@@ -148,8 +148,8 @@ func (t *Table) indexed() *Table {
 	return t
 }
 
-// Kind returns "user:*" for "user:ann": what stands in a binding for all
-// identities of that kind. It is empty when there is no kind.
+// Kind returns the identity of a binding for all identities of the same kind: "user:*" for
+// "user:ann". It returns "" if the identity has no kind.
 func Kind(identity string) string {
 	kind, _, ok := strings.Cut(identity, ":")
 	if !ok {
