@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Limits of written attempts: per owner (the identity if proven, else the address) and in total.
-// Proven and unproven callers have separate totals.
+// Rate limits of attempts: per owner (the identity if authenticated, else the address) and in
+// total. Authenticated and unauthenticated callers have separate totals.
 const (
 	attemptRate     = 10 // entries per second, in total
 	attemptBurst    = 100
@@ -26,8 +26,7 @@ func (b *bucket) refill(now time.Time, rate, burst float64) {
 	b.at = now
 }
 
-// attemptBounds keeps strangers, and known callers who misbehave, from pushing the attempts of
-// others out of the files.
+// attemptBounds limits attempts so that no caller can push the attempts of others out of the files.
 type attemptBounds struct {
 	unproven, proven bucket
 	owners           map[string]*bucket

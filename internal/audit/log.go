@@ -14,46 +14,46 @@ import (
 	"github.com/quorate/quorate/internal/jsontext"
 )
 
-// Result is how a call ended.
+// Result is the outcome of a call.
 type Result string
 
 // The results.
 const (
 	OK     Result = "ok"
-	Denied Result = "denied" // the caller may not, or is not who they say
+	Denied Result = "denied" // not permitted, or not authenticated
 	Failed Result = "failed"
 )
 
-// Entry is one line.
+// Entry is one line of the log.
 type Entry struct {
 	Time       time.Time `json:"time"`
 	Node       string    `json:"node"`
 	RequestID  string    `json:"request_id"`
 	Identity   string    `json:"identity"`
-	Credential string    `json:"credential"`       // what proved the identity
-	Serial     string    `json:"serial,omitempty"` // which one: the id of a token
+	Credential string    `json:"credential"`       // kind of credential that proved the identity
+	Serial     string    `json:"serial,omitempty"` // which credential: the ID of a token
 	Address    string    `json:"address"`
 	Method     string    `json:"method"`
-	What       string    `json:"what,omitempty"` // the request, in short
+	What       string    `json:"what,omitempty"` // summary of the request
 	Result     Result    `json:"result"`
-	Code       string    `json:"code,omitempty"` // of a failure
+	Code       string    `json:"code,omitempty"` // error code of a failure
 	Detail     string    `json:"detail,omitempty"`
-	Answer     string    `json:"answer,omitempty"` // in short
+	Answer     string    `json:"answer,omitempty"` // summary
 	Unwritten  uint64    `json:"unwritten,omitempty"`
-	// Attempt marks a call that changes nothing, such as signing in. Denied and failed calls count as
-	// attempts, too, but for those that MayBeDone marks.
+	// Attempt marks a call that changes nothing, such as signing in. Denied and failed calls also
+	// count as attempts, except those with MayBeDone.
 	Attempt bool `json:"-"`
-	// MayBeDone marks a call that has failed and may have changed something all the same. It is written
-	// with the changes.
+	// MayBeDone marks a failed call that may have changed something. It is written with the
+	// changes.
 	MayBeDone bool `json:"-"`
 }
 
 func (e *Entry) attempt() bool { return e.Attempt || e.Result != OK && !e.MayBeDone }
 
-// Bounds of what is written.
+// Bounds of an entry.
 const (
 	maxText      = 2 << 10 // bytes per text of an entry
-	maxRequestID = 128     // bytes; callers choose request ids
+	maxRequestID = 128     // bytes; callers choose request IDs
 )
 
 // AttemptsPath returns the path of the attempts file for the log at path.
@@ -62,17 +62,16 @@ func AttemptsPath(path string) string {
 	return strings.TrimSuffix(path, ext) + "-attempts" + ext
 }
 
-// Options say where a log is, and how much is kept.
+// Options configures a log.
 type Options struct {
 	Path     string
-	MaxBytes int64            // of a file; 0: 64 MiB
-	Keep     int              // rotated files to keep, per chain; 0: 3
-	Now      func() time.Time // nil: the machine's clock
-	Logger   *slog.Logger     // told when writing fails and when it works again; nil discards it
+	MaxBytes int64            // per file; 0 means 64 MiB
+	Keep     int              // rotated files to keep, per chain; 0 means 3
+	Now      func() time.Time // nil means time.Now
+	Logger   *slog.Logger     // told when writing fails and when it works again; nil discards that
 }
 
-// Log is an audit log. Its methods are safe for concurrent use. A nil Log writes
-// nothing.
+// Log is an audit log. It is safe for concurrent use. A nil Log writes nothing.
 type Log struct {
 	o Options
 
@@ -90,11 +89,11 @@ type Log struct {
 type chain struct {
 	path string
 	o    *Options
-	file *os.File // nil: not open yet
+	file *os.File // nil if not open
 	size int64
 }
 
-// Open opens a log for appending, or makes it, readable by its owner alone.
+// Open opens a log for appending, and creates it if necessary, readable by its owner only.
 func Open(o Options) (*Log, error) {
 	if o.MaxBytes == 0 {
 		o.MaxBytes = 64 << 20
@@ -133,7 +132,7 @@ func (l *chain) open() error {
 	return nil
 }
 
-// Write writes an entry, whose time it sets. It does not fail: see the package.
+// Write sets the time of an entry and writes it. It cannot fail: see the package comment.
 func (l *Log) Write(e Entry) {
 	if l == nil {
 		return
@@ -168,8 +167,8 @@ func clip(s string, most int) string {
 	return s[:most] + "..."
 }
 
-// append writes a line, in a new file if the current one is full. Of a line that
-// did not fit on the disk nothing is left.
+// append writes a line, to a new file if the current one is full. It removes a line that was
+// written in part.
 func (l *chain) append(line []byte) error {
 	if l.file == nil {
 		if err := l.open(); err != nil {
@@ -191,7 +190,7 @@ func (l *chain) append(line []byte) error {
 	return err
 }
 
-// rotate renames audit.log to audit.log.1, that to .2, and drops the last.
+// rotate renames audit.log to audit.log.1, that to .2 and so on, and drops the last.
 func (l *chain) rotate() error {
 	name := func(i int) string { return fmt.Sprintf("%s.%d", l.path, i) }
 	for i := l.o.Keep - 1; i >= 1; i-- {
@@ -207,7 +206,7 @@ func (l *chain) rotate() error {
 	return errors.Join(old.Close(), l.open())
 }
 
-// note says once that writing fails, and once that it works again.
+// note counts a failed write, and logs once that writing fails and once that it works again.
 func (l *Log) note(err error) {
 	switch {
 	case err != nil:

@@ -12,29 +12,29 @@ import (
 
 // Bounds of reading.
 const (
-	readChunk = 256 << 10 // bytes at a time; longer than any line
+	readChunk = 256 << 10 // bytes per read; longer than any line
 	readMost  = 8 << 20   // bytes per file that one call of NewestOfAll reads
 	maxFiles  = 99
 )
 
-// Place is a place in a log's files, between two entries. The zero value is the end.
+// Place is a position between two entries in a chain of files. The zero value is the end.
 type Place struct {
 	File   int   // 0 is the current file, 1 the one before
-	Before int64 // bytes of it that are older
+	Before int64 // offset in the file; 0 is its end
 }
 
-// Cursor is a place in both chains of a log's files: changes and attempts. A nil place means that
-// the chain has no older entries.
+// Cursor is a position in both chains of a log: changes and attempts. A nil place means that the
+// chain has no older entries.
 type Cursor struct{ Done, Attempts *Place }
 
 // Start returns the cursor at the newest entries.
 func Start() Cursor { return Cursor{Done: &Place{}, Attempts: &Place{}} }
 
 // NewestOfAll returns up to most matching entries of a log, changes and attempts, newest first,
-// starting at from. It reads at most 8 MiB per file, so it may return fewer entries although
-// more exist. next is the cursor to continue at, nil after the oldest entry. Concurrent writes
-// lose no entries; if the files are rotated between two calls, the second may repeat some. Lines
-// that are no valid entry are skipped. It is safe for concurrent use.
+// starting at from. It reads at most 8 MiB per file, so it may return fewer entries although more
+// exist. next is the cursor to continue at, nil after the oldest entry. Concurrent writes lose no
+// entries; if the files are rotated between two calls, the second may repeat some. Invalid lines
+// are skipped. It is safe for concurrent use.
 func NewestOfAll(path string, from Cursor, most int, match func(*Entry) bool) (out []Entry, next *Cursor, err error) {
 	at := from
 	var both [2][]placed
@@ -71,7 +71,7 @@ func NewestOfAll(path string, from Cursor, most int, match func(*Entry) bool) (o
 	return out, &at, nil
 }
 
-// placed is an entry with the place before it.
+// placed is an entry and the position before it.
 type placed struct {
 	Entry
 	older Place
@@ -99,7 +99,7 @@ func newest(path string, from Place, most int, match func(*Entry) bool) (out []p
 	return out, nil, nil
 }
 
-// newestOf reads one file, and moves at to where it has come.
+// newestOf reads one file backwards and moves at.
 func newestOf(path string, at *Place, out []placed, most int, match func(*Entry) bool, left *int64) ([]placed, error) {
 	if at.File > 0 {
 		path = fmt.Sprintf("%s.%d", path, at.File)
@@ -137,7 +137,7 @@ func newestOf(path string, at *Place, out []placed, most int, match func(*Entry)
 	return out, nil
 }
 
-// lastOf adds the entries of whole lines, the last first, and moves at.
+// lastOf appends the matching entries of complete lines, the last first, and moves at.
 func lastOf(part []byte, start int64, at *Place, out []placed, most int, match func(*Entry) bool) []placed {
 	for len(part) > 0 && len(out) < most {
 		begin := bytes.LastIndexByte(bytes.TrimSuffix(part, []byte{'\n'}), '\n') + 1
