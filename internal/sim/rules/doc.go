@@ -1,4 +1,3 @@
-// Package rules holds every rule of the limits to what it promises: members and
-// one real ledger, wired together by hand, on a clock of the test's. It has only
-// tests; docs/rules.md says which shows what.
+// Package rules tests every rule of the limits: members and one real ledger, connected directly, on
+// the test's clock. It contains only tests; docs/rules.md says which test shows which rule.
 package rules

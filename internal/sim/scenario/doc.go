@@ -1,5 +1,5 @@
-// Package scenario reads scenario files for the simulator, plays them, and holds
-// the outcome to what the file expects.
+// Package scenario parses scenario files for the simulator, plays them, and checks the outcome
+// against what the file expects.
 //
 //	seed: 1
 //	duration: 20s
@@ -12,11 +12,10 @@
 //	expect:
 //	  net_pct: 0.5
 //
-// docs/simulator.md is the reference of the form. Files are read by the decoder
-// of package config, which says every fault at once with its line and column;
-// limits are those of a limit file. What a field may say depends on others
-// (nodes, duration, the limit), so a document's fields are read in an order of
-// their own, not that of the file.
+// docs/simulator.md is the reference. Files are read by the decoder of package config, which
+// reports all errors at once with line and column; limits have the form of a limit file. The range
+// of some fields depends on others (nodes, duration, the limit), so a document's fields are read in
+// a fixed order, not in that of the file.
 //
-// A file has several scenarios if it has several documents.
+// A file with several documents has several scenarios.
 package scenario

@@ -10,14 +10,14 @@ import (
 	"github.com/quorate/quorate/config"
 )
 
-// Bound is what one measure is held to, in every run. A bound of net_pct without
-// a low end is one of its size, up or down.
+// Bound is the range of a measure, expected in every run. A bound of net_pct without a low end
+// bounds its absolute value.
 type Bound struct {
 	Measure   string
-	Low, High float64 // -Inf and +Inf where there is none
+	Low, High float64 // -Inf and +Inf without a bound
 }
 
-// Breach is a bound that a run did not keep.
+// Breach is a bound that a run exceeded.
 type Breach struct {
 	Measure string  `json:"measure"`
 	Value   float64 `json:"value"`
@@ -25,13 +25,13 @@ type Breach struct {
 	Seed    uint64  `json:"seed"`
 }
 
-// String says which bound was broken and how.
+// String returns the measure, its value, the bound and the seed.
 func (b Breach) String() string {
 	return fmt.Sprintf("%s is %s, expected %s (seed %d)", b.Measure, short(b.Value), b.Bound, b.Seed)
 }
 
-// Check returns the bounds that the runs do not keep, each with its worst run.
-// What must hold at every step is expected of every scenario.
+// Check returns the bounds that the runs exceed, each with its worst run. Violations of invariants
+// are never expected.
 func (s *Scenario) Check(runs []Outcome) []Breach {
 	bounds := s.Expect
 	if !slices.ContainsFunc(bounds, func(b Bound) bool { return b.Measure == "violations" }) {
@@ -49,10 +49,10 @@ func broken(bounds []Bound, runs []Outcome) (out []Breach) {
 	return out
 }
 
-// Beyond is how far a value is beyond the bound; 0 or less if it keeps it.
+// Beyond returns how far a value is outside of the bound; 0 or less if it is inside.
 func (b Bound) Beyond(v float64) float64 { return math.Max(v-b.High, b.Low-v) }
 
-// Broken returns the run that is furthest beyond the bound, if any is.
+// Broken returns the run that is furthest outside of the bound, if any is.
 func (b Bound) Broken(runs []Outcome) (breach Breach, broken bool) {
 	i := slices.IndexFunc(measures, func(m measure) bool { return m.name == b.Measure })
 	most := 0.0
@@ -66,7 +66,7 @@ func (b Bound) Broken(runs []Outcome) (breach Breach, broken bool) {
 	return breach, broken
 }
 
-// String says what is expected.
+// String returns the bound in words.
 func (b Bound) String() string {
 	switch {
 	case math.IsInf(b.Low, -1):
@@ -83,7 +83,7 @@ func short(v float64) string {
 
 const expectExample = "{net_pct: 0.5, worst_excess: {bursts: 0.1}}"
 
-// bounds reads what a scenario expects or aims at, by the names of the measures.
+// bounds reads what a scenario expects or aims at, by measure.
 func (p *parser) bounds(v config.Value) (list []Bound) {
 	d, _ := p.part(v, expectExample, measureNames("")...)
 	for _, name := range d.given.InOrder() {
@@ -99,7 +99,7 @@ func (p *parser) bounds(v config.Value) (list []Bound) {
 	return list
 }
 
-// measureNames are the fields below a prefix.
+// measureNames returns the fields below a prefix.
 func measureNames(prefix string) (names []string) {
 	for _, m := range measures {
 		rest, ok := strings.CutPrefix(m.name, prefix)
@@ -111,7 +111,7 @@ func measureNames(prefix string) (names []string) {
 	return names
 }
 
-// bound reads the most that is expected, or a map of the least and the most.
+// bound reads the maximum, or a map of the minimum and the maximum.
 func (p *parser) bound(name string, v config.Value) Bound {
 	b := Bound{name, math.Inf(-1), math.Inf(1)}
 	low, high := 0.0, 1e15

@@ -12,11 +12,11 @@ import (
 
 const faultExample = "{at: 8s, kill: leader}"
 
-// faultFields are all fields of a fault.
+// faultFields are the fields of a fault.
 var faultFields = []string{"at*", "kill", "restart", "pause", "suspend", "partition", "heal", "slow", "refuse", "for", "by"}
 
-// kinds are the faults, by the field that chooses one, with the fields that may
-// stand beside it.
+// kinds are the kinds of faults, by the field that selects one, with the fields that may accompany
+// it.
 var kinds = []kind{
 	{sim.Kill, []string{"for"}},
 	{sim.Restart, nil},
@@ -96,7 +96,7 @@ func isAll(text string) error {
 	return nil
 }
 
-// choose finds the one kind of a fault, and reports fields that are not its.
+// choose determines the kind of a fault, and reports fields of other kinds.
 func (p part) choose(f *sim.Fault) bool {
 	for _, k := range kinds {
 		if !p.has(string(k.kind)) || k.kind == sim.Heal && p.has("partition") {
@@ -122,7 +122,7 @@ func (p part) choose(f *sim.Fault) bool {
 	return true
 }
 
-// target reads the leader, a node or several.
+// target reads the leader, a node or several nodes.
 func (p *parser) target(v config.Value, f *sim.Fault) {
 	if v.IsList() {
 		f.Nodes = p.nodes(v)
@@ -146,7 +146,7 @@ func (p *parser) target(v config.Value, f *sim.Fault) {
 	})
 }
 
-// groups reads the sides of a partition.
+// groups reads the groups of a partition.
 func (p *parser) groups(v config.Value) (groups [][]int) {
 	seen := map[int]bool{}
 	v.Items(p.Nodes, "[[1, 2], [3, 4, 5]]", func(v config.Value) {
@@ -165,7 +165,7 @@ func (p *parser) groups(v config.Value) (groups [][]int) {
 	return groups
 }
 
-// healed reads when a partition ends.
+// healed reads the end of a partition.
 func (p *parser) healed(v config.Value, f *sim.Fault) {
 	var at time.Duration
 	if !v.Duration(&at, 0, p.Duration) {
@@ -176,7 +176,7 @@ func (p *parser) healed(v config.Value, f *sim.Fault) {
 	}
 }
 
-// killedBefore reports a restart of what was never killed.
+// killedBefore reports the restart of a node that was not killed.
 func (p *parser) killedBefore(v config.Value, f sim.Fault) {
 	for _, n := range f.Nodes {
 		killed := slices.ContainsFunc(p.Faults, func(k sim.Fault) bool {

@@ -12,10 +12,9 @@ import (
 	"github.com/quorate/quorate/internal/sim"
 )
 
-// Format writes what the simulator plays as a document of a scenario file: [Parse]
-// reads the same scenario back, and plays the same run. What a file cannot say, such
-// as a log of requests or a load that is a function, is left out; [sim.Campaign]
-// makes nothing of that.
+// Format writes a scenario as a document of a scenario file: [Parse] returns the same scenario,
+// with the same run. It omits what a file cannot express, such as a log of requests or a load given
+// by a function; [sim.Campaign] uses none of that.
 func Format(s sim.Scenario) []byte {
 	var b bytes.Buffer
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }

@@ -14,7 +14,7 @@ import (
 
 const loadExample = "[{from: 0s, to: 20s, rate: 3x, spread: even}]"
 
-// loadFields are all fields of a load.
+// loadFields are the fields of a load.
 var loadFields = []string{"from", "to", "rate*", "spread", "on", "off", "clump", "cost"}
 
 func (p *parser) loads(v config.Value) {
@@ -55,7 +55,7 @@ func (p *parser) load(v config.Value) (l sim.Load, ok bool) {
 	return l, v.Faults() == before
 }
 
-// together reports a field without which another means nothing.
+// together reports a field that is meaningless without another one.
 func (p part) together(a, b, writeA, writeB string) {
 	if p.has(a) && !p.has(b) {
 		p.Missing(b, "is missing beside %s; write %s", a, writeB)
@@ -65,8 +65,8 @@ func (p part) together(a, b, writeA, writeB string) {
 	}
 }
 
-// cost reads what a request takes; more than the limit ever holds would be
-// refused for good.
+// cost reads the cost of a request. A cost above what the limit can ever hold would be refused for
+// good.
 func (p *parser) cost(v config.Value, l *sim.Load) {
 	most := quota.MaxTokens
 	if p.counts {
@@ -75,11 +75,11 @@ func (p *parser) cost(v config.Value, l *sim.Load) {
 	v.Whole(&l.Cost, 1, most)
 }
 
-// factorForm is a multiple of the limit.
+// factorForm matches a multiple of the limit.
 var factorForm = regexp.MustCompile(`^([0-9]{1,9}(?:\.[0-9]{1,9})?)x$`)
 
-// rate reads a multiple of the limit, or requests per period. A multiple counts
-// tokens: dearer requests come as much more rarely.
+// rate reads a multiple of the limit, or requests per period. A multiple counts tokens: expensive
+// requests are accordingly fewer.
 func (p *parser) rate(v config.Value, l *sim.Load) {
 	const want = "a multiple of the limit, such as 3x, or requests per period, such as 500/s"
 	v.Scalar(want, func(text string) error {
@@ -120,7 +120,7 @@ func bounded(text string, rate float64) error {
 
 const spreadExample = "{skew: 0.9}, {moving: 500ms} or {nodes: [1, 2]}"
 
-// spread reads the word even, or one of the others.
+// spread reads "even" or a map.
 func (p *parser) spread(v config.Value, s *sim.Spread) {
 	if !v.IsMap() {
 		const want = "even, or a map such as " + spreadExample
@@ -142,7 +142,7 @@ func (p *parser) spread(v config.Value, s *sim.Spread) {
 	d.read("nodes", func(v config.Value) { s.Nodes = p.nodes(v) })
 }
 
-// nodes reads a list of different node numbers.
+// nodes reads a list of distinct node numbers.
 func (p *parser) nodes(v config.Value) (list []int) {
 	v.Items(p.Nodes, "[1, 2]", func(v config.Value) {
 		if n, ok := p.node(v); ok && slices.Contains(list, n) {

@@ -7,45 +7,44 @@ import (
 	"github.com/quorate/quorate/internal/sim"
 )
 
-// Outcome is what came of one run, in the form of quorate sim --json. Of several
-// seeds, see [Worst]. Percentages are of what the ideal admitted, unless they say
-// otherwise. Fields are added, never renamed.
+// Outcome is the result of one run, in the form of quorate sim --json. See [Worst] for several
+// seeds. Percentages are relative to what the ideal admitted, unless stated otherwise. Fields are
+// added, never renamed.
 type Outcome struct {
 	Seed uint64 `json:"seed"`
 
 	Attempted int64 `json:"attempted"`      // tokens asked for
 	Admitted  int64 `json:"admitted"`       // tokens
-	Ideal     int64 `json:"ideal_admitted"` // by one central limiter that sees the same requests at the same moments
+	Ideal     int64 `json:"ideal_admitted"` // by one central limiter with the same requests at the same times
 
-	OverPct  float64 `json:"over_pct"`  // admitted, and the ideal refused
-	UnderPct float64 `json:"under_pct"` // refused, and the ideal admitted
+	OverPct  float64 `json:"over_pct"`  // admitted, but refused by the ideal
+	UnderPct float64 `json:"under_pct"` // refused, but admitted by the ideal
 	NetPct   float64 `json:"net_pct"`   // admitted less what the ideal admitted
 
 	WorstExcess  Excess  `json:"worst_excess"`
-	WorstWindow  float64 `json:"worst_window_excess"` // tokens beyond the count of a window; 0 of a bucket
+	WorstWindow  float64 `json:"worst_window_excess"` // tokens beyond the count of a window; 0 for a bucket
 	WrongRefused int64   `json:"decisions_wrong_refusals"`
 
 	ReportsPerSecond     float64  `json:"reports_per_second"` // by all nodes
 	ReportsPerNodeSecond float64  `json:"reports_per_node_second"`
 	ClientReports        float64  `json:"client_reports_per_second,omitempty"` // by all clients, to their nodes
 	BytesPerSecond       float64  `json:"bytes_per_second"`                    // reports and grants, of all nodes
-	LearningMS           float64  `json:"learning_ms"`                         // from the last leader's death until the next has learned
+	LearningMS           float64  `json:"learning_ms"`                         // from the last leader's death until the next one has learned
 	NodeSeconds          float64  `json:"node_seconds"`
 	CPUSeconds           float64  `json:"cpu_seconds"`
-	Violations           []string `json:"violations"` // of what must hold at every step: the first ten of a run
+	Violations           []string `json:"violations"` // the first ten violations of invariants in a run
 
 	Series []sim.Second  `json:"-"` // the run in steps of Each
 	Each   time.Duration `json:"-"`
 }
 
-// Excess is the most that was admitted beyond burst + rate x time, over any
-// stretch of the run.
+// Excess is the most that was admitted beyond burst + rate x time over any interval of the run.
 type Excess struct {
 	Tokens float64 `json:"tokens"`
 	Bursts float64 `json:"bursts"` // of the first tier
 }
 
-// outcome makes an Outcome of a simulator's result.
+// outcome converts a simulator's result.
 func (s *Scenario) outcome(seed uint64, r *sim.Result) Outcome {
 	seconds, ideal := s.Duration.Seconds(), math.Max(1, float64(r.Ideal))
 	o := Outcome{
@@ -66,17 +65,16 @@ func (s *Scenario) outcome(seed uint64, r *sim.Result) Outcome {
 	return o
 }
 
-// rounding is the excess, in tokens, that counts as none: micro-units that were
-// rounded up for nobody.
+// rounding is the excess, in tokens, that is attributed to rounding.
 const rounding = 0.01
 
-// A measure is a number of an outcome that files can bound.
+// measure is a number of an outcome that files can bound.
 type measure struct {
 	name  string
 	value func(*Outcome) float64
 }
 
-// measures are all of them, in the order of the JSON form.
+// measures are all measures in the order of the JSON form.
 var measures = []measure{
 	{"attempted", func(o *Outcome) float64 { return float64(o.Attempted) }},
 	{"admitted", func(o *Outcome) float64 { return float64(o.Admitted) }},
@@ -97,11 +95,11 @@ var measures = []measure{
 // Summary is the worst of several runs, in the form of quorate sim --json.
 type Summary struct {
 	Outcome                      // each number the worst of all runs; seed and counts those of the largest |net_pct|
-	WorstSeeds map[string]uint64 `json:"worst_seeds,omitempty"` // of each measure, by name
-	Runs       []Outcome         `json:"runs,omitempty"`        // each run, if there are several
+	WorstSeeds map[string]uint64 `json:"worst_seeds,omitempty"` // seed of the worst run, by measure
+	Runs       []Outcome         `json:"runs,omitempty"`        // all runs, if there are several
 }
 
-// Worst summarises one or more runs of a scenario.
+// Worst summarizes one or more runs of a scenario.
 func Worst(runs []Outcome) Summary {
 	s := Summary{Outcome: runs[0]}
 	if len(runs) == 1 {
@@ -127,7 +125,7 @@ func Worst(runs []Outcome) Summary {
 	return s
 }
 
-// fields are the numbers of which the highest is the worst.
+// fields returns the numbers of which the highest is the worst.
 func (o *Outcome) fields() map[string]*float64 {
 	return map[string]*float64{
 		"over_pct": &o.OverPct, "under_pct": &o.UnderPct,
@@ -137,7 +135,7 @@ func (o *Outcome) fields() map[string]*float64 {
 	}
 }
 
-// addUp adds what counts over all runs, and takes the worst of what is whole.
+// addUp sums what accumulates over all runs, and takes the maximum of counts.
 func (s *Summary) addUp(runs []Outcome) {
 	s.NodeSeconds, s.CPUSeconds, s.Violations, s.WrongRefused = 0, 0, []string{}, 0
 	for _, r := range runs {

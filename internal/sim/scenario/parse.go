@@ -15,8 +15,8 @@ import (
 
 const startWith = "seed: 1"
 
-// Parse reads a scenario file. Its error is a *config.FileError with every
-// fault; source is what that calls the file.
+// Parse parses a scenario file. Its error is a *config.FileError with all errors; source is the
+// file's name in it.
 func Parse(source string, data []byte) ([]*Scenario, error) {
 	var all []*Scenario
 	index := -1
@@ -40,21 +40,21 @@ func Parse(source string, data []byte) ([]*Scenario, error) {
 	return all, nil
 }
 
-// A parser reads one document. Where a field is missing or wrong, what depends
-// on it is read with a value that refuses nothing.
+// parser reads one document. If a field is missing or invalid, fields that depend on it are read
+// with a value that allows everything.
 type parser struct {
 	*Scenario
-	counts bool // the limit is there and valid
+	counts bool // the limit is present and valid
 	sweep  sweep
 }
 
-// A part is a map of the file.
+// part is a map in the file.
 type part struct {
 	config.Value
 	given config.Given
 }
 
-// part reads the names of a map. Names with a * must be there.
+// part reads the names of a map. Names that end with * are required.
 func (p *parser) part(v config.Value, example string, names ...string) (part, bool) {
 	fields := make([]config.Field, len(names))
 	for i, name := range names {
@@ -68,7 +68,7 @@ func (p *parser) part(v config.Value, example string, names ...string) (part, bo
 	return part{v, given}, ok
 }
 
-// say is what to write when a field is missing.
+// say is an example of each required field, for the error when it is missing.
 var say = map[string]string{
 	"duration": "duration: 20s",
 	"nodes":    "nodes: 10",
@@ -79,7 +79,7 @@ var say = map[string]string{
 	"count":    "count: 1000",
 }
 
-// read calls f with a field, if it is there.
+// read calls f with a field if it is present.
 func (p part) read(name string, f func(config.Value)) {
 	if v, ok := p.given[name]; ok {
 		f(v)
@@ -96,7 +96,7 @@ func (p part) number(name string, to *float64, low, high float64) {
 	p.read(name, func(v config.Value) { v.Number(to, low, high) })
 }
 
-// scenarioFields are all fields of a document.
+// scenarioFields are the fields of a document.
 var scenarioFields = []string{
 	"name", "description", "seed", "seeds", "algorithms", "duration*", "nodes", "clients", "sweep", "sync", "network", "keys", "entries", "limit*",
 	"load*", "faults", "hop", "hold", "election", "skew", "drift", "near", "expect", "target",
@@ -127,7 +127,7 @@ func (p *parser) document(v config.Value) {
 	}
 }
 
-// names reads what the scenario is called; without a name it is the file's.
+// names reads the name and the description. The default name is that of the file.
 func (p *parser) names(d part) {
 	d.read("name", func(v config.Value) {
 		want := fmt.Sprintf("1 to %d of the characters a-z A-Z 0-9 . _ -", quota.MaxNameLen)
@@ -157,7 +157,7 @@ func (p *parser) names(d part) {
 	}
 }
 
-// seeds reads one seed, how many from there on, or a list.
+// seeds reads one seed, a number of seeds from there on, or a list.
 func (p *parser) seeds(d part) {
 	first, count := int64(1), int64(1)
 	d.read("seed", func(v config.Value) { v.Whole(&first, 0, math.MaxInt64-MaxSeeds) })
@@ -168,7 +168,12 @@ func (p *parser) seeds(d part) {
 		case d.has("seed"):
 			v.Fault("is a list, and seed is there too; remove one, or write how many, such as seeds: 5")
 		default:
-			v.Items(MaxSeeds, "[1, 2, 3]", func(v config.Value) { p.listedSeed(v) })
+			v.Items(MaxSeeds, "[1, 2, 3]", func(v config.Value) {
+				var seed int64
+				if v.Whole(&seed, 0, math.MaxInt64) {
+					p.Seeds = append(p.Seeds, uint64(seed))
+				}
+			})
 		}
 	})
 	for i := range count {
@@ -178,14 +183,7 @@ func (p *parser) seeds(d part) {
 	}
 }
 
-func (p *parser) listedSeed(v config.Value) {
-	var seed int64
-	if v.Whole(&seed, 0, math.MaxInt64) {
-		p.Seeds = append(p.Seeds, uint64(seed))
-	}
-}
-
-// algorithms reads one word, several, or all that can play the limit.
+// algorithms reads one word, several, or "all" for those that can play the limit.
 func (p *parser) algorithms(v config.Value) {
 	words := []string{"all"}
 	for _, a := range sim.Algorithms() {
@@ -213,7 +211,7 @@ func (p *parser) algorithms(v config.Value) {
 	})
 }
 
-// play adds an algorithm that is named in the file.
+// play adds an algorithm named in the file.
 func (p *parser) play(v config.Value, a sim.Algorithm) {
 	if err := a.Fits(&p.Limit); err != nil {
 		v.Fault("is %v", err)
@@ -249,7 +247,7 @@ func (p *parser) cluster(d part) {
 
 const networkExample = "{delay: 1ms, jitter: 0.2ms, loss: 0.05}"
 
-// networkFields are all fields of a network.
+// networkFields are the fields of a network.
 var networkFields = []string{"delay", "jitter", "loss", "duplicate", "reorder"}
 
 func (p *parser) network(v config.Value) {
@@ -261,7 +259,7 @@ func (p *parser) network(v config.Value) {
 	d.number("reorder", &p.Network.Reorder, 0, 1)
 }
 
-// keys reads a count, or a map that says also how the keys are asked for.
+// keys reads a count, or a map with a count and the distribution.
 func (p *parser) keys(v config.Value) {
 	count := int64(1)
 	if v.IsMap() {
@@ -274,7 +272,7 @@ func (p *parser) keys(v config.Value) {
 	p.Keys.Count = int(count)
 }
 
-// limitName is what the limit of a scenario is called in decisions.
+// limitName is the name of a scenario's limit in decisions.
 var limitName = quota.LimitName{Namespace: "sim", Limit: "limit"}
 
 func (p *parser) limit(d part) {

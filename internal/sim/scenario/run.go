@@ -9,9 +9,8 @@ import (
 	"github.com/quorate/quorate/internal/sim"
 )
 
-// Run plays the scenario once. CPUSeconds is left to the caller, who has a
-// clock. Watch, unless nil, is told the virtual time of every decision; it must
-// be quick.
+// Run plays the scenario once. It leaves CPUSeconds to the caller, who has a clock. watch, if not
+// nil, is called with the virtual time of every decision and must be fast.
 func (s *Scenario) Run(a sim.Algorithm, seed uint64, watch func(at time.Duration)) Outcome {
 	p := s.play(a, seed)
 	if watch != nil {
@@ -21,13 +20,13 @@ func (s *Scenario) Run(a sim.Algorithm, seed uint64, watch func(at time.Duration
 	return s.outcome(seed, &r)
 }
 
-// Playable returns the algorithms that can play the limit, Quorate's first.
+// Playable returns the algorithms that can play the limit, Quorate first.
 func (s *Scenario) Playable() []sim.Algorithm {
 	return slices.DeleteFunc(sim.Algorithms(), func(a sim.Algorithm) bool { return a.Fits(&s.Limit) != nil })
 }
 
-// SetNodes plays the scenario on another number of nodes; an error if that is
-// out of range, or if the scenario names one that would not be there.
+// SetNodes sets the number of nodes. It returns an error if it is out of range or below the number
+// of a node in the scenario.
 func (s *Scenario) SetNodes(n int) error {
 	if n < 1 || n > MaxNodes {
 		return fmt.Errorf("%d: must be 1 to %d", n, MaxNodes)
@@ -39,7 +38,7 @@ func (s *Scenario) SetNodes(n int) error {
 	return nil
 }
 
-// lastNode is the highest number of a node that the scenario names.
+// lastNode returns the highest node number in the scenario.
 func (s *Scenario) lastNode() (last int) {
 	see := func(nodes []int) {
 		for _, n := range nodes {
@@ -58,8 +57,7 @@ func (s *Scenario) lastNode() (last int) {
 	return last
 }
 
-// SetSync plays the scenario with another sync interval; an error if it is out
-// of range.
+// SetSync sets the sync interval. It returns an error if it is out of range.
 func (s *Scenario) SetSync(d time.Duration) error {
 	if d < MinSync || d > MaxSync {
 		return fmt.Errorf("%v: must be %v to %v", d, MinSync, MaxSync)
@@ -68,7 +66,7 @@ func (s *Scenario) SetSync(d time.Duration) error {
 	return nil
 }
 
-// play is the scenario as the simulator takes it.
+// play returns the scenario in the simulator's form.
 func (s *Scenario) play(a sim.Algorithm, seed uint64) sim.Scenario {
 	skew := s.Skew
 	if skew == 0 {

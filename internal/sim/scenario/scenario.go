@@ -7,7 +7,7 @@ import (
 	"github.com/quorate/quorate/internal/sim"
 )
 
-// Bounds of a scenario. Every one that a file exceeds is a fault.
+// Bounds of a scenario. A file that exceeds one is invalid.
 const (
 	MaxDocuments = 1000
 	MaxNodes     = 1000
@@ -19,7 +19,7 @@ const (
 	MaxLoads     = 1000
 	MaxFaults    = 10_000
 	MaxSeeds     = 10_000
-	MaxDelay     = 10 * time.Second // of the network, and of what slows it
+	MaxDelay     = 10 * time.Second // of the network and of slow faults
 	MaxHop       = 10 * time.Second
 	MaxElection  = time.Minute
 	MaxSkew      = time.Hour
@@ -32,64 +32,63 @@ const (
 	MaxText      = 1000 // bytes of a description
 	// MaxRate is the most requests per second of one load.
 	MaxRate = 10_000_000
-	// MaxRequests is how many arrivals a scenario may expect in all: about an
-	// hour's work.
+	// MaxRequests bounds the expected arrivals of a scenario: about an hour of computation.
 	MaxRequests = 1e9
 )
 
-// Defaults of what a file leaves out.
+// Defaults of missing fields.
 const (
 	DefaultSync     = 100 * time.Millisecond
 	DefaultDelay    = time.Millisecond
-	DefaultHop      = 20 * time.Millisecond // what a node waits for a grant
+	DefaultHop      = 20 * time.Millisecond // wait for a grant
 	DefaultElection = 500 * time.Millisecond
 )
 
-// Scenario is one document of a scenario file. It is valid as [Parse] returns
-// it, and is not changed by [Scenario.Run].
+// Scenario is one document of a scenario file. It is valid if it comes from [Parse]; [Scenario.Run]
+// does not change it.
 type Scenario struct {
-	Source      string // the file
-	Line        int    // where it begins
-	Index, Of   int    // which document of the file, from 0, of how many
-	Name        string // never empty; of a sweep with what is swept, such as above-n50-c10
-	Base        string // without that
-	SweptNodes  bool   // the number of nodes is one of a sweep
+	Source      string // file
+	Line        int    // first line
+	Index, Of   int    // index of the document in the file, and number of documents
+	Name        string // never empty; for a sweep with the swept values, such as above-n50-c10
+	Base        string // name without swept values
+	SweptNodes  bool   // the number of nodes is swept
 	Description string
 
 	Seeds      []uint64        // at least one
-	Algorithms []sim.Algorithm // at least one; each can play the limit
+	Algorithms []sim.Algorithm // at least one; all can play the limit
 
 	Duration time.Duration
 	Nodes    int
-	Clients  int // processes one level below the nodes, of all; 0 is none
+	Clients  int // number of client processes in total; 0 is none
 	Sync     time.Duration
 	Network  Network
 	Keys     sim.Keys
-	Entries  int // the most keys in one report; 0 is MaxEntries
+	Entries  int // most keys in one report; 0 is MaxEntries
 	Limit    quota.Limit
 	Loads    []sim.Load
 	Faults   []sim.Fault
 
-	Hop      time.Duration // how long a check may wait for a grant; 0 is not at all
-	Hold     time.Duration // how long what is in flight is held, on average
+	Hop      time.Duration // longest wait of a check for a grant; 0 is none
+	Hold     time.Duration // average time that an acquisition is held
 	Election time.Duration
-	Skew     time.Duration // the most that a clock differs; 0 is none
-	Drift    float64       // the most that a clock is too fast or too slow, as a part
+	Skew     time.Duration // largest difference of a clock; 0 is none
+	Drift    float64       // largest deviation of a clock's speed, as a fraction
 
-	Near bool // a leader and the member beside it talk without the network
+	Near bool // a leader and the member in its process talk without the network
 
-	Expect []Bound // a run that breaks one is a failure
-	Target []Bound // what is aimed at beyond that, and not expected yet
+	Expect []Bound // bounds that every run must keep
+	Target []Bound // bounds to aim at, not required yet
 }
 
-// Network is what is between any two nodes. Delay is one way; Jitter is uniform
-// on top of it. The others are parts of the messages, from 0 to 1.
+// Network is the network between any two nodes. Delay is one way; Jitter is uniform on top of it.
+// The others are fractions of the messages, from 0 to 1.
 type Network struct {
 	Delay, Jitter            time.Duration
 	Loss, Duplicate, Reorder float64
 }
 
-// Requests is how many arrivals are expected.
+// Requests returns the expected number of arrivals.
 func (s *Scenario) Requests() float64 {
 	sum := 0.0
 	for _, l := range s.Loads {
@@ -106,8 +105,7 @@ func (s *Scenario) Requests() float64 {
 	return sum
 }
 
-// perSecond is the limit as tokens per second, in the long run: of the strictest
-// tier.
+// perSecond returns the limit in tokens per second, in the long run, of the strictest tier.
 func perSecond(l *quota.Limit, hold time.Duration) float64 {
 	least := 0.0
 	for i, t := range l.Tiers() {

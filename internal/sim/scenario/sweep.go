@@ -7,19 +7,17 @@ import (
 	"github.com/quorate/quorate/config"
 )
 
-// A sweep makes a scenario for each combination of its values. What it does not
-// sweep is empty.
+// sweep makes a scenario for each combination of its values. Unused dimensions are empty.
 type sweep struct {
 	nodes, clumps []int
 }
 
 const sweepExample = "{nodes: [3, 10, 50], clump: [1, 10]}"
 
-// sweepFields are all fields of a sweep.
+// sweepFields are the fields of a sweep.
 var sweepFields = []string{"nodes", "clump"}
 
-// sweeps reads what is swept. How many nodes there are must be said there or in
-// nodes, and not in both.
+// sweeps reads the sweep. The number of nodes must be given there or in nodes, not in both.
 func (p *parser) sweeps(d part) {
 	d.read("sweep", func(v config.Value) {
 		s, ok := p.part(v, sweepExample, sweepFields...)
@@ -42,7 +40,7 @@ func (p *parser) sweeps(d part) {
 	}
 }
 
-// different reads a list of different whole numbers from 1 to high.
+// different reads a list of distinct integers from 1 to high.
 func different(v config.Value, high int64, example string) (list []int) {
 	v.Items(MaxSwept, example, func(v config.Value) {
 		var n int64
@@ -56,8 +54,7 @@ func different(v config.Value, high int64, example string) (list []int) {
 	return list
 }
 
-// least is the fewest nodes that there are: what the scenario names must be there
-// in each that is made of it.
+// least returns the smallest number of nodes: the nodes in a scenario must exist in each variant.
 func (s *sweep) least() int64 {
 	if len(s.nodes) == 0 {
 		return MaxNodes
@@ -65,10 +62,10 @@ func (s *sweep) least() int64 {
 	return int64(slices.Min(s.nodes))
 }
 
-// count is how many scenarios are made of one.
+// count returns the number of variants.
 func (s *sweep) count() int { return max(1, len(s.nodes)) * max(1, len(s.clumps)) }
 
-// all returns the scenarios: sc alone if nothing is swept.
+// all returns the variants: sc alone if nothing is swept.
 func (s *sweep) all(sc *Scenario) []*Scenario {
 	sc.Base = sc.Name
 	list := []*Scenario{sc}
@@ -81,7 +78,7 @@ func (s *sweep) all(sc *Scenario) []*Scenario {
 	})
 }
 
-// each makes a copy of every scenario for every value, named after it.
+// each makes a copy of every scenario for every value, and adds the value to its name.
 func each(list []*Scenario, values []int, letter string, set func(*Scenario, int)) (out []*Scenario) {
 	if len(values) == 0 {
 		return list
