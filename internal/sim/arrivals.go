@@ -7,9 +7,8 @@ import (
 	"time"
 )
 
-// arrive plays node n's next request of the function Load and schedules the one
-// after it. Arrivals are Poisson; the rate is looked up anew at least every ten
-// milliseconds.
+// arrive plays node n's next request of the function Load and schedules the following one. Arrivals
+// are Poisson; the rate is read again at least every ten milliseconds.
 func (r *run) arrive(n *node) {
 	if n.look == nil {
 		n.look = func() { r.arrive(n) }
@@ -31,12 +30,12 @@ func (r *run) arrive(n *node) {
 	r.after(gap, n.come)
 }
 
-// source is one of Loads under way: one Poisson process over all nodes and keys.
+// source plays one entry of Loads: one Poisson process over all nodes and keys.
 type source struct {
 	Load
 	r    *run
 	rng  *rand.Rand
-	keys *zipf // nil is one key
+	keys *zipf // nil for a single key
 	next func()
 }
 
@@ -53,8 +52,8 @@ func (r *run) startLoad(i int) {
 	s.schedule(s.From)
 }
 
-// schedule finds the first arrival after t. Off times have none; since the
-// process has no memory it is drawn anew when the load comes back.
+// schedule schedules the first arrival after t. While the load is off there are none; because the
+// process is memoryless, the arrival is drawn anew when the load is on again.
 func (s *source) schedule(t time.Duration) {
 	for s.Rate > 0 {
 		from, to := s.stretch(t)
@@ -73,7 +72,7 @@ func (s *source) schedule(t time.Duration) {
 	}
 }
 
-// stretch returns the time from t on, or after it, in which the load is on.
+// stretch returns the first interval, from t on, in which the load is on.
 func (s *source) stretch(t time.Duration) (from, to time.Duration) {
 	if s.On <= 0 || s.Off <= 0 {
 		return t, math.MaxInt64
@@ -99,7 +98,7 @@ func (s *source) play() {
 	s.schedule(t)
 }
 
-// node picks who gets the next requests.
+// node draws the node that gets the next requests.
 func (s *source) node(t time.Duration) int {
 	switch p := s.Spread; {
 	case len(p.Nodes) > 0:
@@ -115,14 +114,13 @@ func (s *source) node(t time.Duration) int {
 	return s.rng.IntN(s.r.Nodes)
 }
 
-// zipf draws numbers from 1 to n, k with a probability that falls like k^-e; e 0
-// is uniform. It draws from the area under the curve x^-e, which is easily
-// inverted, and takes the number that the point is nearest to unless the point is
-// above that number's step.
+// zipf draws numbers from 1 to n, with a probability of k proportional to k^-e; e 0 is uniform. It
+// uses rejection-inversion: it draws a point under the curve x^-e, whose integral is easily
+// inverted, and returns the nearest integer unless the point is above that integer's step.
 type zipf struct {
 	n        int
 	e        float64
-	low, all float64 // area at the first number's left edge, and to the last's right
+	low, all float64 // integral at the left edge of the first step and the right edge of the last
 }
 
 func newZipf(n int, e float64) *zipf {
@@ -132,7 +130,7 @@ func newZipf(n int, e float64) *zipf {
 	return z
 }
 
-// area is an integral of x^-e, from anywhere.
+// area returns the integral of x^-e, up to a constant.
 func (z *zipf) area(x float64) float64 {
 	if math.Abs(z.e-1) < 1e-9 {
 		return math.Log(x)

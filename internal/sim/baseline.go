@@ -11,9 +11,8 @@ func Algorithms() []Algorithm {
 	return []Algorithm{Quorate, CountSync, CountSyncDebt, EqualShares, DropRatio}
 }
 
-// Fits says why the algorithm cannot play a limit; nil if it can. All but [Quorate]
-// only count what passes: they know nothing of what is in flight, and tell nobody to
-// wait.
+// Fits returns an error if the algorithm cannot play a limit. All except [Quorate] only count what
+// passes: they support neither limits on what is in flight nor waiting.
 func (a Algorithm) Fits(l *quota.Limit) error {
 	switch {
 	case a == "" || a == Quorate:
@@ -26,8 +25,8 @@ func (a Algorithm) Fits(l *quota.Limit) error {
 	return nil
 }
 
-// newRival returns who decides in place of the real code; nil for Quorate.
-func newRival(r *run) rival {
+// newBaseline returns the baseline that decides in place of the real code; nil for Quorate.
+func newBaseline(r *run) baseline {
 	switch r.Algorithm {
 	case CountSync, CountSyncDebt:
 		return &countSync{r: r, debt: r.Algorithm == CountSyncDebt}
@@ -39,21 +38,20 @@ func newRival(r *run) rival {
 	return nil
 }
 
-// rivalSays is a rival's decision: it says no more than yes or no.
-func rivalSays(ok bool) quota.Decision {
+// yesOrNo returns a baseline's decision, which is only yes or no.
+func yesOrNo(ok bool) quota.Decision {
 	if ok {
 		return quota.Decision{Allowed: true, Why: quota.WhyLocal}
 	}
 	return quota.Decision{Why: quota.WhyOverLimit}
 }
 
-// central returns a limiter like the ideal's, for a limit that need not be the
-// scenario's.
+// central returns a limiter like the ideal, for a limit other than the scenario's.
 func (r *run) central(l *quota.Limit) ideal { return newIdeal(l, l.Tiers(), r.now) }
 
-// everySync calls f for each living node once per sync interval, for all at the
-// same moments, as timers do that follow the wall clock. (Of count-sync it is
-// the worst: copies that are corrected at different moments admit less.)
+// everySync calls f for each living node once per sync interval, for all at the same moments, like
+// timers that follow the wall clock. (For count-sync this is the worst case: copies that are
+// corrected at different moments admit less.)
 func (r *run) everySync(f func(*node)) {
 	r.after(r.Sync, func() {
 		for _, n := range r.nodes {
@@ -65,16 +63,14 @@ func (r *run) everySync(f func(*node)) {
 	})
 }
 
-// What a message of a rival takes on the wire: what every message has, and each
-// key beside its text.
+// Estimated bytes of a baseline's message, and of each of its keys in addition to the text.
 const (
 	carryHead = 16
 	carryKey  = 10
 )
 
-// carry passes a message from one node to another, who may have died meanwhile;
-// what a node tells itself needs no network. It has a number for each of the keys;
-// Result.Bytes is an estimate.
+// carry sends a baseline's message between two nodes; to itself a node needs no network. It
+// contains a number for each key. Result.Bytes is an estimate.
 func (r *run) carry(from, to *node, keys []string, f func()) {
 	if from == to {
 		f()
@@ -88,7 +84,7 @@ func (r *run) carry(from, to *node, keys []string, f func()) {
 	r.send(from, to, f)
 }
 
-// tables are what every node has of each key. A node's end with its process.
+// tables holds a table for each node. It ends with the node's process.
 type tables[T any] struct {
 	of    map[*node]*table[T]
 	fresh func() T
@@ -107,10 +103,10 @@ func (t *tables[T]) on(n *node) *table[T] {
 
 func newTables[T any](fresh func() T) tables[T] { return tables[T]{map[*node]*table[T]{}, fresh} }
 
-// table is what a node, or an aggregator, has of each key. Keys come in the
-// order in which they were first seen, so that a run repeats.
+// table holds a value for each key, of a node or an aggregator. Keys stay in the order of their
+// first use, so that runs are reproducible.
 type table[T any] struct {
-	life  int32 // of the node
+	life  int32 // life of the node
 	byKey map[string]*T
 	keys  []string
 	fresh func() T

@@ -6,20 +6,19 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// countSync is what limiters do that share counts: every node has a copy of each
-// key's bucket, decides by it, and at every sync tells the others what it has
-// admitted since. They subtract it from their copies, but never below nothing:
-// what N nodes admit at once is forgotten, and under overload each of them
-// admits up to the whole rate. With debt, copies go below nothing.
+// countSync models limiters that share counts: every node has a copy of each key's bucket, decides
+// by it, and at every sync sends the others what it has admitted since. They subtract it from their
+// copies, but never below zero: what N nodes admit at the same time is forgotten, and under
+// overload each admits up to the whole rate. With debt, copies may go below zero.
 //
-// What a message carries is lost with it and counted twice with its repetition.
+// A lost message loses its counts, and a repeated one counts twice.
 type countSync struct {
 	r     *run
 	debt  bool
 	nodes tables[counted]
 }
 
-// counted is a node's copy of a bucket, and what it has admitted and not told.
+// counted is a node's copy of a bucket, and what the node admitted since its last message.
 type counted struct {
 	copy   ideal
 	untold quota.Units
@@ -36,10 +35,10 @@ func (c *countSync) decide(n *node, key string, cost quota.Units) quota.Decision
 	if ok {
 		k.untold += cost
 	}
-	return rivalSays(ok)
+	return yesOrNo(ok)
 }
 
-// sync is one message to each other node, with all keys that have changed.
+// sync sends one message with all changed keys to each other node.
 func (c *countSync) sync(n *node) {
 	var keys []string
 	var by []quota.Units
@@ -76,8 +75,8 @@ func (c *countSync) subtract(d *ideal, by quota.Units) {
 	}
 }
 
-// equalShares gives every node its own bucket of limit/N, at least one token.
-// Nobody tells anybody anything.
+// equalShares gives every node its own bucket of limit/N, at least one token. Nodes do not
+// communicate.
 type equalShares struct {
 	r     *run
 	share quota.Limit
@@ -90,11 +89,11 @@ func (e *equalShares) start() {
 
 func (e *equalShares) decide(n *node, key string, cost quota.Units) quota.Decision {
 	ok, _ := e.nodes.on(n).of(key).take(e.r.now, cost)
-	return rivalSays(ok)
+	return yesOrNo(ok)
 }
 
-// shareOf divides all tiers by n. A bucket's rate stays exact; counts are
-// rounded down, but to 1 at least.
+// shareOf divides all tiers by n. A bucket's rate stays exact; counts are rounded down, to at least
+// 1.
 func shareOf(l *quota.Limit, n int) quota.Limit {
 	share := *l
 	share.More = nil

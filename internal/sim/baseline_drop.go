@@ -7,29 +7,28 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// dropRatio sheds load as Uber's global limiter does: nodes tell one aggregator,
-// on the first node that lives, what was attempted in each sync interval; it adds that
-// up and tells them which part to drop in the next one, so that what remains is
-// what the rate yields in an interval. Each request draws a random number. There
-// is no bucket: what was saved up is not admitted, and no admission is remembered.
+// dropRatio sheds load like Uber's global limiter: nodes report the attempts of each sync interval
+// to one aggregator, on the first living node. It sums them and returns the fraction to drop in the
+// next interval, so that the rest is what the rate yields in an interval. Each request draws a
+// random number. There is no bucket: saved tokens are not admitted, and admissions are not
+// remembered.
 //
-// Nodes that hear nothing go on with the last ratio. An aggregator that dies
-// takes its sums with it, and the next one starts without.
+// A node without news keeps the last ratio. An aggregator that dies loses its sums.
 type dropRatio struct {
 	r     *run
 	rng   *rand.Rand
 	nodes tables[dropped]
 	sums  table[summed]
-	at    *node // whose aggregator it is
+	at    *node // node of the current aggregator
 }
 
-// dropped is what a node has of a key.
+// dropped is a node's state of a key.
 type dropped struct {
 	ratio     float64
-	attempted quota.Units // not told
+	attempted quota.Units // not yet reported
 }
 
-// summed is what the aggregator has of a key.
+// summed is the aggregator's state of a key.
 type summed struct {
 	attempted quota.Units // in this interval
 	dropping  bool        // the last ratio was more than 0
@@ -50,10 +49,10 @@ func (d *dropRatio) start() {
 func (d *dropRatio) decide(n *node, key string, cost quota.Units) quota.Decision {
 	k := d.nodes.on(n).of(key)
 	k.attempted += cost
-	return rivalSays(d.rng.Float64() >= k.ratio)
+	return yesOrNo(d.rng.Float64() >= k.ratio)
 }
 
-// aggregator returns the node of the aggregator, nil if all are dead.
+// aggregator returns the aggregator's node, nil if all nodes are dead.
 func (d *dropRatio) aggregator() *node {
 	i := slices.IndexFunc(d.r.nodes, func(n *node) bool { return !n.dead })
 	if i < 0 {
@@ -66,7 +65,7 @@ func (d *dropRatio) aggregator() *node {
 	return d.at
 }
 
-// sync tells the aggregator what was attempted.
+// sync reports attempts to the aggregator.
 func (d *dropRatio) sync(n *node) {
 	to := d.aggregator()
 	if to == nil {
@@ -91,8 +90,8 @@ func (d *dropRatio) sync(n *node) {
 	})
 }
 
-// aggregate ends an interval: it works out the ratios and tells all nodes those
-// that are not 0, or no longer are.
+// aggregate ends an interval: it computes the ratios and sends all nodes those that are or were
+// above 0.
 func (d *dropRatio) aggregate() {
 	defer d.r.after(d.r.Sync, d.aggregate)
 	from := d.aggregator()
@@ -123,8 +122,7 @@ func (d *dropRatio) aggregate() {
 	}
 }
 
-// ratio is the part of the attempts of an interval that were too many for the
-// tier that yields least.
+// ratio returns the part of an interval's attempts that exceeds the strictest tier.
 func (d *dropRatio) ratio(attempted quota.Units) float64 {
 	worst := 0.0
 	for _, t := range d.r.Limit.Tiers() {

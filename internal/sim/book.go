@@ -10,22 +10,22 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// book compares what was decided with the ideal, key by key.
+// book compares decisions with the ideal, key by key.
 type book struct {
 	tiers []quota.Tier
 	keys  map[string]*tally
-	prune int // size at which keys that are as good as new are dropped
+	prune int // size at which full buckets are dropped
 	burst float64
 }
 
-// tally is one key's ideal and envelope.
+// tally is the ideal and the envelope of one key.
 type tally struct {
 	ideal    ideal
 	envelop  envelope
 	inFlight float64
 }
 
-// minTallies keeps small runs from being pruned.
+// minTallies is the number of keys below which nothing is pruned.
 const minTallies = 1 << 16
 
 func (b *book) init(r *run) {
@@ -38,7 +38,7 @@ func (b *book) init(r *run) {
 	r.res.Each = time.Second * time.Duration(max(1, math.Ceil(seconds/MaxSeries)))
 }
 
-// tally returns a key's, full if it is new.
+// tally returns the tally of a key, and creates a full one if there is none.
 func (r *run) tally(key string) *tally {
 	t := r.book.keys[key]
 	if t != nil {
@@ -52,8 +52,7 @@ func (r *run) tally(key string) *tally {
 	return t
 }
 
-// forget drops what is as good as new. Only a bucket is once it is full: windows
-// remember what was before them.
+// forget drops keys in their initial state: full buckets. Windows remember what was before them.
 func (r *run) forget() {
 	maps.DeleteFunc(r.book.keys, func(_ string, t *tally) bool {
 		return len(r.tiers) == 1 && r.tiers[0].Kind == quota.TokenBucket && t.full(r.now)
@@ -71,7 +70,7 @@ func (t *tally) full(now quota.Time) bool {
 	return true
 }
 
-// hold is how long something acquired is held.
+// hold draws how long an acquisition is held.
 func (r *run) hold(rng *rand.Rand) time.Duration {
 	return time.Duration(rng.ExpFloat64() * float64(r.Hold))
 }
@@ -99,7 +98,7 @@ func (r *run) count(n *node, key string, tokens int64, d quota.Decision) {
 	}
 }
 
-// charge books what was admitted on the envelope.
+// charge books an admission on the envelope.
 func (r *run) charge(t *tally, cost quota.Units, d quota.Decision) {
 	if r.Hold > 0 {
 		return // what is in flight is counted by finish
@@ -140,18 +139,18 @@ func (r *run) add(tokens int64, admitted, ideal bool) {
 	}
 }
 
-// end sums up.
+// end computes the totals.
 func (r *run) end() {
 	r.res.ExcessBursts = r.res.Excess / r.burst
 	r.res.NodeSeconds = float64(r.Nodes) * r.Duration.Seconds()
 	r.res.Lost = r.res.Admitted - r.inBooks().Tokens()
 }
 
-// inBooks is what leaders have booked as admitted, in all terms.
+// inBooks returns what leaders have booked as admitted, in all terms.
 func (r *run) inBooks() quota.Units {
 	var sum quota.Units
-	for i := range r.seats {
-		s := &r.seats[i]
+	for i := range r.terms {
+		s := &r.terms[i]
 		sum += s.booked + s.last
 		if s.ledger != nil {
 			sum += s.ledger.Booked(r.Limit.LimitName)

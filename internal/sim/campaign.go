@@ -9,18 +9,16 @@ import (
 	"github.com/quorate/quorate/leader"
 )
 
-// Draws is the version of what [Campaign] draws: a seed of one version is another
-// scenario in the next.
+// Draws is the version of [Campaign]: a seed makes another scenario in each version.
 const Draws = 5
 
-// Campaign makes a random scenario out of a seed, and the same one whenever it is
-// asked: limits of every kind, from one token a second to thousands, on 1 to 50
-// nodes; loads that are even, skewed, moving or come in bursts, one token at a time
-// or many or a part of the burst, one request at a time or a clump; a network that loses, repeats and
-// reorders; clocks that differ and drift; and nodes that die, come back, stand
-// still, are suspended, slow, cut off or behind refused connections. Everything in it can be written as a scenario file.
-// [Judge] plays it. Whoever changes what is drawn raises [Draws]. It is for use by
-// one goroutine at a time.
+// Campaign makes a random scenario from a seed, the same one each time: limits of every kind, from
+// one token a second to thousands, on 1 to 50 nodes; loads that are even, skewed, moving or bursty,
+// with requests of one token, many, or a part of the burst, single or in clumps; a network that
+// loses, repeats and reorders messages; clocks that differ and drift; and nodes that die, restart,
+// pause, are suspended, slow, cut off or behind refused connections. Every scenario can be written
+// as a scenario file, and [Judge] plays it. A change of what is drawn must increment [Draws].
+// Campaign is not safe for concurrent use.
 func Campaign(seed uint64) Scenario {
 	d := draw{rand.New(rand.NewPCG(seed, 13))}
 	s := Scenario{
@@ -47,12 +45,12 @@ func Campaign(seed uint64) Scenario {
 	return s
 }
 
-// draw is where a scenario's random choices come from.
+// draw is the source of a scenario's random choices.
 type draw struct{ *rand.Rand }
 
 func pick[T any](d draw, v ...T) T { return v[d.IntN(len(v))] }
 
-// chance is true once in n times.
+// chance returns true once in n times.
 func (d draw) chance(n int) bool { return d.IntN(n) == 0 }
 
 func (d draw) network(s *Scenario) {
@@ -64,7 +62,7 @@ func (d draw) network(s *Scenario) {
 	s.Drift = pick(d, 0, 0, 1e-4, 9e-4)
 }
 
-// limit draws one of the kinds. Buckets are met most.
+// limit draws a limit of any kind, most often a bucket.
 func (d draw) limit(s *Scenario) {
 	l := quota.Limit{LimitName: quota.LimitName{Namespace: "sim", Limit: "limit"}, Ceiling: pick(d, quota.Soft, quota.Hard)}
 	switch d.IntN(12) {
@@ -98,8 +96,8 @@ func (d draw) window(k quota.Kind) quota.Tier {
 	return quota.Window(k, pick[int64](d, 5, 20, 100, 500), pick(d, time.Second, 2*time.Second, 4*time.Second))
 }
 
-// bucket draws a token bucket, perhaps one that its leader decides, or that lets
-// callers wait, or that endures; perhaps of many keys, or with clocks that differ.
+// bucket draws a token bucket. It may be decided by its leader, let callers wait, be durable, have
+// many keys, or have clocks that differ.
 func (d draw) bucket(s *Scenario, l *quota.Limit) {
 	rate := pick[int64](d, 1, 2, 5, 10, 50, 100, 100, 300, 1000)
 	l.SetFirst(quota.Tier{Rate: quota.Rate{Tokens: rate, Per: time.Second}, Burst: max(1, rate*pick[int64](d, 1, 5, 10, 10, 20, 50)/10)})
@@ -116,7 +114,7 @@ func (d draw) bucket(s *Scenario, l *quota.Limit) {
 	s.Skew = pick(d, -1, leader.MaxOffset, 20*time.Millisecond, time.Hour)
 }
 
-// most bounds the requests of a scenario: there are to be many scenarios.
+// most bounds the requests of a scenario, so that many scenarios can be played.
 const most = 15_000
 
 func (d draw) loads(s *Scenario) {
@@ -141,9 +139,8 @@ func (d draw) loads(s *Scenario) {
 	}
 }
 
-// extremes makes something of a part of the scenarios that is seldom met, and
-// hard: many nodes, a burst below what the rate yields between two reports, large
-// clumps, dear requests, a hot spot, a surge after a rest.
+// extremes adds hard cases to some scenarios: many nodes, a burst below what the rate yields
+// between two reports, large clumps, expensive requests, a hot spot, a surge after an idle time.
 func (d draw) extremes(s *Scenario) {
 	if d.chance(60) {
 		s.Nodes = 50
@@ -169,10 +166,10 @@ func (d draw) extremes(s *Scenario) {
 	}
 }
 
-// dear adds to half of the scenarios, among what they have, requests that cost a large
-// part of the burst: more than a node holds, often, and as much as it believes is left. Some
-// of them are on one node of which nothing fails (calm), where the bound is narrowest, and
-// begin with a bucket of many seconds, so that requests of all costs find something in it.
+// dear adds to half of the scenarios requests that cost a large part of the burst: often more than
+// a node holds, and as much as its estimate of the level. Some of these scenarios have one node and
+// no failures (calm), where the bound is smallest, and begin with a bucket of many seconds, so that
+// requests of all costs can pass.
 func (d draw) dear(s *Scenario) (calm bool) {
 	if d.chance(2) || s.Limit.Burst < 2 {
 		return false
@@ -194,8 +191,8 @@ func (d draw) dear(s *Scenario) (calm bool) {
 	return calm
 }
 
-// dear is a load of requests that cost a part of the burst, or all of it, and together
-// a part of what the limit lets pass or many times that.
+// dear draws a load of requests that cost a part of the burst or all of it, and in total a fraction
+// or a multiple of what the limit admits.
 func dear(d draw, s *Scenario, perSecond float64) Load {
 	l := Load{Cost: max(2, s.Limit.Burst*pick[int64](d, 3, 10, 20, 35, 50, 75, 100)/100)}
 	l.Rate = max(1, math.Round(60*perSecond*pick(d, .3, 1, 3, 10, 30)/float64(l.Cost))) / 60
@@ -215,7 +212,7 @@ func (d draw) spread(nodes int) Spread {
 	return Spread{}
 }
 
-// perSecond is about what a limit lets pass in the long run.
+// perSecond returns about what a limit admits per second in the long run.
 func perSecond(s *Scenario) float64 {
 	switch l := &s.Limit; {
 	case l.Kind == quota.Concurrency:
@@ -258,8 +255,8 @@ func (d draw) fault(s *Scenario) Fault {
 	return f
 }
 
-// absences adds to half of the scenarios with several faults machines that are suspended, for less
-// or more than a lease, and nodes that live behind refused connections.
+// absences adds suspended machines, for less or more than a lease, and nodes behind refused
+// connections to half of the scenarios with several faults.
 func (d draw) absences(s *Scenario) {
 	if len(s.Faults) < 2 || !d.chance(2) {
 		return
@@ -277,15 +274,16 @@ func (d draw) absences(s *Scenario) {
 	}
 }
 
-// parts has nodes tell of many keys in several reports, in half of the scenarios with many. Those
-// of one node come in their order, as on a connection: of many at one moment others would be old.
+// parts splits reports of many keys in half of the scenarios with many keys. It removes jitter and
+// reordering, because the reports of one node arrive in order, as on a connection; otherwise most
+// would be stale.
 func (d draw) parts(s *Scenario) {
 	if s.Keys.Count > 1 && d.chance(2) {
 		s.Entries, s.Jitter, s.Reorder = pick(d, 3, 10, 50), 0, 0
 	}
 }
 
-// some are one or several nodes, and not all of them unless there is one.
+// some returns one or several nodes, but not all unless there is only one.
 func (d draw) some(nodes int) []int {
 	n := 1
 	if nodes > 2 && d.chance(3) {
@@ -298,8 +296,8 @@ func (d draw) some(nodes int) []int {
 	return all
 }
 
-// outlive lets everything that dies come back, and all that is wrong end, long
-// before the scenario does: then what was counted has to be what was told.
+// outlive ends all faults long before the end of the scenario: then everything that was counted
+// must equal what callers were told.
 func (d draw) outlive(s *Scenario) {
 	for i := range s.Faults {
 		if f := &s.Faults[i]; f.Kind != Heal {
@@ -309,7 +307,7 @@ func (d draw) outlive(s *Scenario) {
 	d.tail(s, 14*time.Second)
 }
 
-// tail lets a scenario go on without a load.
+// tail extends a scenario without load.
 func (d draw) tail(s *Scenario, by time.Duration) {
 	for i := range s.Loads {
 		s.Loads[i].To = s.Duration

@@ -12,13 +12,12 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// clients are the processes one level below the nodes, of a scenario that has some.
-// Each decides with an aggregator of its own, and is attached to one node by a
-// stream: messages arrive in order, or not at all when it has broken.
+// clients are the client processes one level below the nodes. Each decides with its own aggregator
+// and is attached to one node by a stream, which delivers messages in order until it breaks.
 type clients struct {
-	rng   *rand.Rand // decides all that there is only with clients
+	rng   *rand.Rand // used for clients only
 	procs []*proc
-	home  [][]*proc // of each node: whose requests the loads ask there
+	home  [][]*proc // by node: the clients that get the requests for it
 }
 
 // proc is one client process.
@@ -28,15 +27,15 @@ type proc struct {
 	clock aggregator.Clock
 	home  *node
 
-	node *node // that it is attached to; nil while it is not
-	life int32 // of that node
+	node *node // attached node; nil while detached
+	life int32 // life of that node
 	term quota.Term
 
-	last   []lastReport // of attachments that broke, until they are settled
+	last   []lastReport // last reports of broken attachments, until they are settled
 	asleep bool
 	wakeAt quota.Time
 	parked []parked
-	told   quota.Units // admitted, by what callers were told
+	told   quota.Units // admitted according to callers
 }
 
 // lastReport is the last report of an attachment.
@@ -46,15 +45,15 @@ type lastReport struct {
 	rep  quota.Report
 }
 
-// membersPerNode is how many members a client takes each node to have: as the real
-// one does (package client).
+// membersPerNode is how many members a client assumes per node, as the real one does (package
+// client).
 const membersPerNode = 1000
 
-// reconnect is how long a client takes to find another node, at most.
+// reconnect is the longest time that a client needs to find another node.
 const reconnect = 20 * time.Millisecond
 
 func (r *run) startClients() {
-	if r.Clients == 0 || r.rival != nil {
+	if r.Clients == 0 || r.baseline != nil {
 		return
 	}
 	r.cl.rng = rand.New(rand.NewPCG(r.Seed, 7))
@@ -79,9 +78,9 @@ func (r *run) startClients() {
 	}
 }
 
-// branchOf begins the branch of a node's process.
+// branchOf starts the branch of a node's process.
 func (r *run) branchOf(n *node) {
-	if r.Clients == 0 || r.rival != nil {
+	if r.Clients == 0 || r.baseline != nil {
 		return
 	}
 	n.branch = branch.New(branch.Config{Self: n.id, Sync: r.Sync}, n.agg)
@@ -91,7 +90,7 @@ func (r *run) branchOf(n *node) {
 	})
 }
 
-// breakLater breaks the stream of a client now and then.
+// breakLater breaks the stream of a client at random times.
 func (r *run) breakLater(p *proc) {
 	r.after(time.Duration(r.cl.rng.ExpFloat64()/r.Breaks*float64(time.Second)), func() {
 		if n := p.node; n != nil {
@@ -107,7 +106,7 @@ func (r *run) breakLater(p *proc) {
 	})
 }
 
-// lostNode tells the clients of a dead node.
+// lostNode breaks the streams to a dead node.
 func (r *run) lostNode(n *node) {
 	for _, p := range r.cl.procs {
 		if p.node == n {
@@ -120,7 +119,7 @@ func (r *run) lostNode(n *node) {
 	}
 }
 
-// broke ends an attachment, and looks for another node.
+// broke ends an attachment and starts looking for another node.
 func (r *run) broke(p *proc) {
 	for _, rep := range p.agg.Leave(p.clock(), 0) {
 		p.last = append(p.last, lastReport{p.node, p.life, rep})
@@ -130,7 +129,7 @@ func (r *run) broke(p *proc) {
 	r.after(time.Duration(r.cl.rng.Int64N(int64(reconnect))), func() { r.attach(p) })
 }
 
-// attach attaches a client to its own node, or to any other that is there.
+// attach attaches a client to its own node, or to another one that is alive.
 func (r *run) attach(p *proc) {
 	n := p.home
 	for n.dead || n.paused || r.cl.rng.IntN(4) == 0 && len(p.last) > 0 {
@@ -162,8 +161,8 @@ func (r *run) attach(p *proc) {
 	})
 }
 
-// settle brings the last reports of earlier attachments to their nodes, by way of
-// the present one, until it is known that they are settled.
+// settle sends the last reports of earlier attachments to their nodes, through the current one,
+// until they are settled.
 func (r *run) settle(p *proc) {
 	if len(p.last) == 0 || p.node == nil {
 		return
@@ -175,8 +174,8 @@ func (r *run) settle(p *proc) {
 	r.after(r.Sync*3, func() { r.settle(p) })
 }
 
-// relay brings a last report on to its node; of a dead one, the reports that make up
-// one last one are booked here.
+// relay forwards a last report to its node. If that process is dead, the report is booked by the
+// relaying node.
 func (r *run) relay(via *node, p *proc, term quota.Term, l lastReport) {
 	done := func() {
 		r.toClient(via, p, term, func() {
@@ -205,7 +204,7 @@ func (r *run) relay(via *node, p *proc, term quota.Term, l lastReport) {
 	}
 }
 
-// toNode carries a message up the stream of a client.
+// toNode sends a message up the stream of a client.
 func (r *run) toNode(p *proc, f func()) {
 	n, term := p.node, p.term
 	r.onNode(r.now.Add(r.Delay), n, message, func() {
@@ -215,7 +214,7 @@ func (r *run) toNode(p *proc, f func()) {
 	})
 }
 
-// toClient carries one down.
+// toClient sends a message down the stream.
 func (r *run) toClient(n *node, p *proc, term quota.Term, f func()) {
 	life := n.life
 	r.after(r.Delay, func() {
@@ -225,7 +224,7 @@ func (r *run) toClient(n *node, p *proc, term quota.Term, f func()) {
 	})
 }
 
-// pumpClient sends what a client has to say and wakes it again when it is due.
+// pumpClient sends a client's due reports and schedules its next wake-up.
 func (r *run) pumpClient(p *proc) {
 	for _, rep := range p.agg.Collect(p.clock()) {
 		r.res.ClientReports++
@@ -270,8 +269,7 @@ func (r *run) grantClient(n *node, p *proc, term quota.Term, g quota.Grant) {
 	})
 }
 
-// moved sends what a node has to say now that something has changed with its
-// clients, or what it holds.
+// moved sends what a node owes its clients and its leader after a change of what it holds.
 func (r *run) moved(n *node) {
 	if n.branch == nil {
 		return
@@ -285,8 +283,8 @@ func (r *run) moved(n *node) {
 	}
 }
 
-// requestAt plays a request at one of a node's clients, or at the node if there are none. With a skewed load its first
-// client gets as much of it as the first node gets of all.
+// requestAt plays a request at one of a node's clients, or at the node if it has none. With a
+// skewed load the first client gets the same part of the node's requests as the first node of all.
 func (r *run) requestAt(n *node, s Spread, key string, cost int64) {
 	if r.cl.procs == nil {
 		r.request(n, key, cost)
@@ -335,7 +333,7 @@ func (r *run) checkClient(p *proc, k parked, waits bool) (quota.Decision, bool) 
 	return c.out[0], c.Need == aggregator.Nothing || c.Final
 }
 
-// unparkClient decides the waiting checks of a client anew.
+// unparkClient decides a client's waiting checks again.
 func (r *run) unparkClient(p *proc) {
 	waiting := p.parked
 	p.parked = nil
@@ -355,8 +353,7 @@ func (r *run) unparkClient(p *proc) {
 	}
 }
 
-// proveBranch checks the books of a node's clients. It is done now and then where
-// there are many.
+// proveBranch checks the books of a node's clients; only sometimes if there are many.
 func (r *run) proveBranch(n *node) {
 	if !r.Check || len(r.res.Violations) >= maxViolations || r.Clients > 100 && r.cl.rng.IntN(r.Clients) > 0 {
 		return

@@ -117,12 +117,12 @@ func TestPartitionOfTheLeader(t *testing.T) {
 	r := played(calm(), time.Second)
 	r.fault(&Fault{Kind: Partition, Leader: true})
 	r.until(epoch.Add(1400 * time.Millisecond))
-	if r.seatOf(1) == nil || len(r.seats) != 1 {
+	if r.leadershipOf(1) == nil || len(r.terms) != 1 {
 		t.Fatal("the leader that was cut off must serve for the time of an election")
 	}
 	r.until(epoch.Add(2 * time.Second))
-	if r.seatOf(1) != nil || r.seatOf(2) == nil {
-		t.Fatalf("after the election: term 1 %v, term 2 %v; want only the second", r.seatOf(1), r.seatOf(2))
+	if r.leadershipOf(1) != nil || r.leadershipOf(2) == nil {
+		t.Fatalf("after the election: term 1 %v, term 2 %v; want only the second", r.leadershipOf(1), r.leadershipOf(2))
 	}
 	if a, b, c := leaderOf(r.nodes[0]), leaderOf(r.nodes[1]), leaderOf(r.nodes[2]); a != 1 || b != 2 || c != 2 {
 		t.Errorf("terms %d %d %d, want 1 2 2", a, b, c)
@@ -145,12 +145,12 @@ func TestNoMajority(t *testing.T) {
 	r := played(s, time.Second)
 	r.part([][]int{{1, 2}, {3, 4}}, 0)
 	r.until(epoch.Add(5 * time.Second))
-	if len(r.seats) != 1 || r.seatOf(1) != nil {
-		t.Fatalf("%d terms, the first serves: %v; want one that is over", len(r.seats), r.seatOf(1) != nil)
+	if len(r.terms) != 1 || r.leadershipOf(1) != nil {
+		t.Fatalf("%d terms, the first serves: %v; want one that is over", len(r.terms), r.leadershipOf(1) != nil)
 	}
 	r.heal()
 	r.until(epoch.Add(6 * time.Second))
-	if r.seatOf(2) == nil {
+	if r.leadershipOf(2) == nil {
 		t.Error("nobody leads after the partition")
 	}
 }
@@ -203,8 +203,8 @@ func TestPauseQueues(t *testing.T) {
 		if len(order) != 3 || order[2] != timer {
 			t.Errorf("seed %d: %v happened after the pause, want a message and a request, and then the timer", seed, order)
 		}
-		if term := leaderOf(n); term != 1 || len(r.seats) != 1 {
-			t.Errorf("seed %d: term %d of %d after the pause of a follower, want 1 of 1", seed, term, len(r.seats))
+		if term := leaderOf(n); term != 1 || len(r.terms) != 1 {
+			t.Errorf("seed %d: term %d of %d after the pause of a follower, want 1 of 1", seed, term, len(r.terms))
 		}
 	}
 }
@@ -228,12 +228,12 @@ func TestPauseOfTheLeader(t *testing.T) {
 	r := played(calm(), time.Second)
 	r.fault(&Fault{Kind: Pause, Leader: true, For: 2 * time.Second})
 	r.until(epoch.Add(2900 * time.Millisecond))
-	if r.seatOf(1) == nil || r.seatOf(2) == nil {
+	if r.leadershipOf(1) == nil || r.leadershipOf(2) == nil {
 		t.Fatal("a paused leader cannot give up, and another must be elected")
 	}
 	r.until(epoch.Add(3100 * time.Millisecond))
-	if r.seatOf(1) != nil || leaderOf(r.nodes[0]) != 2 {
-		t.Errorf("the old leader serves %v in term %d, want false and 2", r.seatOf(1) != nil, leaderOf(r.nodes[0]))
+	if r.leadershipOf(1) != nil || leaderOf(r.nodes[0]) != 2 {
+		t.Errorf("the old leader serves %v in term %d, want false and 2", r.leadershipOf(1) != nil, leaderOf(r.nodes[0]))
 	}
 }
 
@@ -274,7 +274,7 @@ func TestKillOfTheLeader(t *testing.T) {
 	s.Limit = limit(1, 1000, quota.Soft)
 	s.Faults = []Fault{{At: 3 * time.Second, Kind: Kill, Leader: true, For: time.Second}}
 	r := played(s, 8*time.Second)
-	if r.seatOf(1) != nil || r.seatOf(2) == nil || r.seats[1].node == r.nodes[0] {
+	if r.leadershipOf(1) != nil || r.leadershipOf(2) == nil || r.terms[1].node == r.nodes[0] {
 		t.Fatal("another must lead after the leader's death")
 	}
 	if r.nodes[0].inc != 2 || leaderOf(r.nodes[0]) != 2 {

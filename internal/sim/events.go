@@ -6,31 +6,31 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// event is something that happens at a moment, at a node or to nobody in
-// particular. n makes the order of events of one moment that of their making.
+// event is something that happens at a time, at a node or globally. n orders the events of one
+// moment by their creation.
 type event struct {
 	at   quota.Time
 	n    uint64
 	f    func()
-	to   *node // whose process it needs; nil is nobody's
-	from *node // of a message: who sent it
-	life int32 // of to; a process that has died since does not see it
-	// slept is how long the machine of to had been suspended when this was set: timers stand still then.
+	to   *node // node whose process it needs; nil for none
+	from *node // sender of a message
+	life int32 // life of to; a later process does not see the event
+	// slept is how long the machine of to had been suspended when the event was created: timers
+	// stop during that time.
 	slept time.Duration
 	what  class
 }
 
-// class says what becomes of an event while its node is paused.
+// class determines what happens to an event while its node is paused.
 type class uint8
 
 const (
-	timer   class = iota // waits, and there are few of them
-	message              // waits in a bounded queue
-	request              // waits in a bounded queue
+	timer   class = iota // queued without bound: there are few
+	message              // queued up to a bound
+	request              // queued up to a bound
 )
 
-// events is a heap with the earliest first. It is not container/heap: that
-// allocates for every event.
+// events is a heap with the earliest event first. container/heap would allocate for every event.
 type events []event
 
 func (e event) before(o *event) bool { return e.at < o.at || e.at == o.at && e.n < o.n }

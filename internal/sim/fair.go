@@ -8,30 +8,29 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// What counts as starved: less than a part of the fair share, over a stretch of
-// unbroken demand. A share of fewer tokens is left out, where chance decides; so is
-// what is asked in clumps or at a cost, where a member may hold tokens that are not
-// enough for anything.
+// A node is starved if it gets less than a part of its fair share during uninterrupted demand.
+// Shares of few tokens are ignored, because chance decides there; so are loads with clumps or costs
+// above 1, where a member may hold tokens that are not enough for any request.
 const (
 	starved    = .3
 	starvesFor = 2 * time.Second
 	leastShare = 20 // tokens in that time
 )
 
-// slot is how finely a watch looks.
+// slot is the resolution of a watch.
 const slot = 100 * time.Millisecond
 
-// watch looks at what every node is asked for and admits.
+// watch records what every node is asked for and admits.
 type watch struct {
 	*run
 	slots []slotOf
 }
 
-// slotOf is one slot, by node.
+// slotOf is one time slot, by node.
 type slotOf struct {
 	tried, got []int64
 	ideal      int64
-	out        []bool // dead, paused, slow, behind refused connections or cut off for a part of it
+	out        []bool // dead, paused, slow, refused or cut off for a part of it
 }
 
 func (w *watch) at(i int) *slotOf {
@@ -52,7 +51,7 @@ func (w *watch) decided(at time.Duration, node int, _ string, d quota.Decision, 
 	}
 }
 
-// look notes at the end of a slot who cannot be served.
+// look records at the end of a slot which nodes cannot be served.
 func (w *watch) look(i int) {
 	s := w.at(i)
 	lead := w.leading()
@@ -61,7 +60,7 @@ func (w *watch) look(i int) {
 	}
 }
 
-// play plays the run, and looks at it now and then.
+// play plays the run and calls look after every slot.
 func (w *watch) play() {
 	end := w.Start.Add(w.Duration + w.late)
 	for i := 0; w.now < end; i++ {
@@ -70,7 +69,7 @@ func (w *watch) play() {
 	}
 }
 
-// fair reports whether a scenario can be held to fair shares.
+// fair reports whether the fair-share property applies to the scenario.
 func (j *judge) fair() bool {
 	for i := range j.Loads {
 		if l := &j.Loads[i]; l.Clump > 1 || l.Cost > 1 {
@@ -80,13 +79,11 @@ func (j *judge) fair() bool {
 	return j.Limit.Kind == quota.TokenBucket && len(j.tiers) == 1 && j.Keys.Count <= 1 && j.Nodes > 1 && !j.asks()
 }
 
-// starving asks that no node that can be served is left with less than a part of
-// its fair share: of what the ideal limiter admits, or, once a process has died or
-// a leader was lost, of what is admitted. What the dead may have spent is set aside
-// under hard, and that is nobody's share. Nor is what was admitted too much before,
-// as far as a soft bound lets it, and what a node took beyond its share while it
-// could not be told: 428 tokens too many of 100/s are repaid for 4 s, in which
-// nobody has a share.
+// starving requires that no node that can be served gets less than a part of its fair share: of
+// what the ideal admits or, after a death or a loss of a leader, of what is admitted. Under hard,
+// what the dead may have spent is set aside and is in nobody's share. Neither is earlier
+// over-admission within the soft bound, nor what a node used beyond its share while it could not be
+// reached: an excess of 428 tokens at 100/s is repaid for 4 s, in which nobody has a share.
 func (j *judge) starving(w *watch) {
 	if !j.fair() {
 		return
@@ -95,7 +92,7 @@ func (j *judge) starving(w *watch) {
 	asked := false
 	for from := 0; from+long <= len(w.slots); from += long / 4 {
 		tried, got, all := w.sum(from, from+long)
-		if len(j.seats) > 1 || j.processes() > j.Nodes {
+		if len(j.terms) > 1 || j.processes() > j.Nodes {
 			all = total(got)
 		}
 		all = min(all, w.owing(from, from+long))
@@ -118,8 +115,7 @@ func (j *judge) starving(w *watch) {
 	}
 }
 
-// sum adds up slots, and what there was to share in them: what the ideal limiter
-// admitted.
+// sum adds up slots. all is what there was to share: what the ideal admitted.
 func (w *watch) sum(from, to int) (tried, got []float64, all float64) {
 	tried, got = make([]float64, w.Nodes), make([]float64, w.Nodes)
 	ideal := 0.0
@@ -133,8 +129,8 @@ func (w *watch) sum(from, to int) (tried, got []float64, all float64) {
 	return tried, got, ideal
 }
 
-// owing is what there is to share, where too much has been admitted before: what
-// the ideal limiter has admitted in the end, less what was admitted at first.
+// owing returns what there is to share after earlier over-admission: what the ideal has admitted up
+// to the end, less what was admitted before the interval.
 func (w *watch) owing(from, to int) (left float64) {
 	for i, s := range w.slots[:to] {
 		left += float64(s.ideal)
@@ -147,8 +143,7 @@ func (w *watch) owing(from, to int) (left float64) {
 	return max(0, left)
 }
 
-// level is the most that anyone gets of all, less what those took beyond it that
-// could not be told.
+// level returns the largest fair share, after subtracting what unreachable nodes used beyond it.
 func (w *watch) level(tried, got []float64, all float64, from, to int) float64 {
 	level := share(tried, all)
 	for range w.Nodes { // each time it sinks, or stays
@@ -170,7 +165,7 @@ func total(v []float64) (sum float64) {
 	return sum
 }
 
-// reachable reports whether a node could be answered, also for a second before.
+// reachable reports whether a node could be served, also during the second before.
 func (w *watch) reachable(n, from, to int) bool {
 	for i := max(0, from-10); i < to; i++ {
 		if w.slots[i].out[n] {
@@ -180,7 +175,7 @@ func (w *watch) reachable(n, from, to int) bool {
 	return true
 }
 
-// served reports whether a node asked all the time, and could be answered.
+// served reports whether a node had uninterrupted demand and could be served.
 func (w *watch) served(n, from, to int) bool {
 	if !w.reachable(n, from, to) {
 		return false
@@ -193,8 +188,8 @@ func (w *watch) served(n, from, to int) bool {
 	return from >= 10
 }
 
-// share is the most that anyone gets when all is divided max-min fairly by demand;
-// infinite when there is enough.
+// share returns the largest share if all is divided max-min fairly by demand; infinite if there is
+// enough.
 func share(demand []float64, all float64) float64 {
 	sorted := slices.Clone(demand)
 	slices.Sort(sorted)

@@ -2,7 +2,7 @@ package sim
 
 import "slices"
 
-// fault lets one happen.
+// fault starts a fault and schedules its end.
 func (r *run) fault(f *Fault) {
 	targets := r.targets(f)
 	switch f.Kind {
@@ -58,8 +58,7 @@ func (r *run) each(nodes []*node, f func(*node)) {
 	r.watch()
 }
 
-// targets are the nodes that a fault names. While nobody leads, the leader is
-// none.
+// targets returns the nodes that a fault names. Without a leader, "leader" names none.
 func (r *run) targets(f *Fault) []*node {
 	var out []*node
 	if n := r.leading(); f.Leader && n != nil {
@@ -73,7 +72,7 @@ func (r *run) targets(f *Fault) []*node {
 	return out
 }
 
-// groups of a partition; targets without groups are cut off from all others.
+// groups returns the groups of a partition; targets without groups are cut off from all others.
 func (r *run) groups(f *Fault, targets []*node) [][]int {
 	out := slices.Clone(f.Groups)
 	if len(targets) > 0 {
@@ -86,40 +85,38 @@ func (r *run) groups(f *Fault, targets []*node) [][]int {
 	return out
 }
 
-// kill ends a node's process. The leader is told as soon as a connection to it
-// is refused.
+// kill ends a node's process. The leader notices as soon as a connection to it is refused.
 func (r *run) kill(n *node) {
 	if n.dead {
 		return
 	}
-	for i := range r.seats {
-		if r.seats[i].node == n {
-			r.over(&r.seats[i])
+	for i := range r.terms {
+		if r.terms[i].node == n {
+			r.over(&r.terms[i])
 		}
 	}
 	n.kill(r.now)
 	r.lostNode(n)
-	if r.rival != nil {
+	if r.baseline != nil {
 		return
 	}
-	for i := range r.seats {
-		r.tellSuspect(&r.seats[i], n)
+	for i := range r.terms {
+		r.tellSuspect(&r.terms[i], n)
 	}
 }
 
-// restart begins a new process of a node, which knows nothing. A leader that
-// sees it tells it so.
+// restart starts a new process of a node, without state. Leaders that it can reach tell it so.
 func (r *run) restart(n *node) {
 	if !n.dead {
 		return
 	}
 	n.life++
 	r.boot(n, 0)
-	if r.rival != nil {
+	if r.baseline != nil {
 		return
 	}
-	for i := range r.seats {
-		if s := &r.seats[i]; s.ledger != nil && !s.node.dead {
+	for i := range r.terms {
+		if s := &r.terms[i]; s.ledger != nil && !s.node.dead {
 			r.tellGone(s, n)
 			r.tell(r.side, s, n)
 		}

@@ -98,11 +98,11 @@ func TestStormsKeepBooks(t *testing.T) {
 			t.Errorf("%s\n\t%q", describe(s), r.res.Violations)
 		}
 		most := rounding + float64(s.Limit.Rate.Tokens)*s.Jitter.Seconds()
-		if len(r.seats) > 1 {
+		if len(r.terms) > 1 {
 			most += float64(s.Limit.Burst)
 		}
 		if s.Limit.Ceiling == quota.Hard && r.res.Excess >= most {
-			t.Errorf("%s\n\t%.2f tokens beyond the ceiling in %d terms", describe(s), r.res.Excess, len(r.seats))
+			t.Errorf("%s\n\t%.2f tokens beyond the ceiling in %d terms", describe(s), r.res.Excess, len(r.terms))
 		}
 	}
 }

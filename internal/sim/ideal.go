@@ -8,7 +8,7 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// ideal is one central limiter: what the cluster is compared with.
+// ideal is one central limiter that the cluster is compared with.
 type ideal struct {
 	limit  *quota.Limit
 	tiers  []quota.Tier
@@ -27,7 +27,7 @@ func newMeters(tiers []quota.Tier, now quota.Time) []limiter.Meter {
 	return out
 }
 
-// take charges all tiers, or none.
+// take charges all tiers or none.
 func (d *ideal) take(now quota.Time, cost quota.Units) (ok bool, wait time.Duration) {
 	if d.limit.MaxDebt > 0 {
 		v := d.meters[0].Take(now, d.limit, cost, quota.LimitsWait)
@@ -45,9 +45,8 @@ func (d *ideal) take(now quota.Time, cost quota.Units) (ok bool, wait time.Durat
 	return true, 0
 }
 
-// envelope is what may be admitted at most: a meter for each tier that goes into
-// debt instead of refusing. Debt of a sliding window is forgiven like its use,
-// and that of other windows when they end.
+// envelope is the most that may be admitted: a meter for each tier that goes into debt instead of
+// refusing. Debt of a sliding window expires like its use, that of other windows at their end.
 type envelope struct {
 	tiers  []quota.Tier
 	meters []limiter.Meter
@@ -57,8 +56,8 @@ func newEnvelope(tiers []quota.Tier, now quota.Time) envelope {
 	return envelope{tiers, newMeters(tiers, now)}
 }
 
-// charge books what was admitted and returns the excess so far, in tokens: of all
-// tiers, and of those that are windows.
+// charge books an admission and returns the current excess in tokens: of all tiers, and of windows
+// only.
 func (e *envelope) charge(now quota.Time, cost quota.Units) (worst, window float64) {
 	for i := range e.meters {
 		e.meters[i].Advance(now, &e.tiers[i])

@@ -6,12 +6,12 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// maxViolations bounds Result.Violations: the first are what one looks at.
+// maxViolations bounds Result.Violations: the first ones matter most.
 const maxViolations = 10
 
-// prove checks what must hold after every step of a leader, if the scenario asks
-// for it: of the keys of a report, of these keys, or of all.
-func (r *run) prove(s *seat, rep *quota.Report, keys ...quota.Key) {
+// prove checks the invariants after a step of a leader, if the scenario asks for it: for the keys
+// of a report, for the given keys, or for all.
+func (r *run) prove(s *leadership, rep *quota.Report, keys ...quota.Key) {
 	if !r.Check || s.ledger == nil || len(r.res.Violations) >= maxViolations {
 		return
 	}
@@ -34,14 +34,14 @@ func (r *run) prove(s *seat, rep *quota.Report, keys ...quota.Key) {
 	}
 }
 
-// proveBacked checks that under hard all that members hold of a key is there: if
-// they spent it now, the envelope would cover it. What a process knew that died
-// is exempt: see leader/doc.go.
-func (r *run) proveBacked(s *seat, k quota.Key) {
+// proveBacked checks that under hard everything that members hold of a key is covered: if they
+// spent it now, the envelope would cover it. State that died with a process is exempt: see
+// leader/doc.go.
+func (r *run) proveBacked(s *leadership, k quota.Key) {
 	if r.Limit.Ceiling != quota.Hard || r.Limit.Kind != quota.TokenBucket || len(r.tiers) > 1 {
 		return
 	}
-	if len(r.seats) > 1 && !r.Strict {
+	if len(r.terms) > 1 && !r.Strict {
 		return
 	}
 	var held quota.Units
@@ -60,13 +60,12 @@ func (r *run) proveBacked(s *seat, k quota.Key) {
 	}
 }
 
-// proveCounts checks that the first leader has not booked what no member has
-// admitted. A later one may charge again what its predecessor did not confirm.
-// Limits that ask are not held to it: a question is booked before its answer is
-// heard, and one whose answer is lost until it is taken back.
-func (r *run) proveCounts(s *seat) {
+// proveCounts checks that the first leader has not booked what no member has admitted. A later one
+// may charge again what its predecessor did not confirm. Limits with decide requests are exempt: a
+// request is booked before its answer arrives, and one whose answer is lost until it is abandoned.
+func (r *run) proveCounts(s *leadership) {
 	asks := r.Limit.Decide == quota.AtLeader || r.Limit.MaxWait > 0
-	if len(r.seats) > 1 || asks {
+	if len(r.terms) > 1 || asks {
 		return
 	}
 	if booked, admitted := r.inBooks(), quota.FromTokens(r.res.Admitted); booked > admitted {
@@ -74,6 +73,6 @@ func (r *run) proveCounts(s *seat) {
 	}
 }
 
-func (r *run) violated(s *seat, what string) {
+func (r *run) violated(s *leadership, what string) {
 	r.res.Violations = append(r.res.Violations, fmt.Sprintf("%v, term %d: %s", r.since(), s.term, what))
 }

@@ -9,9 +9,9 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// journal is what a node's disk keeps of durable keys: it outlives the process.
+// journal is a node's file of durable keys. It outlives the process.
 type journal struct {
-	life  quota.Incarnation // of the process that writes
+	life  quota.Incarnation // of the writing process
 	slots map[place]quota.Counts
 }
 
@@ -21,12 +21,12 @@ type place struct {
 	birth quota.Seq
 }
 
-// forever is for how long a node's disk has had its journal: it is never lost.
+// forever is the age of every journal: it is never lost.
 const forever = 1000 * time.Hour
 
 func newJournal() *journal { return &journal{slots: map[place]quota.Counts{}} }
 
-// earlier is what processes before this one have left.
+// earlier returns the counts that earlier processes left.
 func (j *journal) earlier() []quota.Afterlife {
 	var out []quota.Afterlife
 	for p, c := range j.slots {
@@ -52,7 +52,7 @@ func (j *journal) Settled(k quota.Key, life quota.Incarnation, birth quota.Seq) 
 	delete(j.slots, place{k, life, birth})
 }
 
-// journalSlot is a place in the journal.
+// journalSlot is an entry of the journal.
 type journalSlot struct {
 	*journal
 	at place

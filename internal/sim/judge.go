@@ -13,19 +13,18 @@ import (
 // Property is something that must hold in a scenario.
 type Property string
 
-// The properties, and where they are asked for. [Judge] says of each scenario which
-// of them were.
+// The properties, and when they are checked. [Judge] returns for each scenario which of them were.
 const (
-	NoPanic    Property = "no_panic"   // the code came to its end; in all
-	Invariants Property = "invariants" // the books of every leader after every step, see invariants.go; in all
-	HardExact  Property = "hard_exact" // a hard ceiling is never exceeded, as far as leader/doc.go promises it
-	SoftBound  Property = "soft_bound" // a soft one by no more than internal/bound states for what happened
-	CountsOnce Property = "counts"     // what was admitted is in the books, once: without faults, and where counts endure
+	NoPanic    Property = "no_panic"   // the code does not panic; always
+	Invariants Property = "invariants" // the books of leaders are consistent after every step; always
+	HardExact  Property = "hard_exact" // a hard ceiling is never exceeded, as far as leader/doc.go guarantees it
+	SoftBound  Property = "soft_bound" // a soft limit is exceeded by at most what internal/bound states for the situation
+	CountsOnce Property = "counts"     // admissions are booked exactly once: without faults, and for durable limits
 	LearnsSoon Property = "learning"   // a leader's successor has learned within two sync intervals; after one death, without loss
 	NoStarving Property = "starvation" // no node that can be served gets less than 30 % of its fair share for two seconds; see fair.go
 )
 
-// Properties are all of them.
+// Properties returns all properties.
 func Properties() []Property {
 	return []Property{NoPanic, Invariants, HardExact, SoftBound, CountsOnce, LearnsSoon, NoStarving}
 }
@@ -36,26 +35,24 @@ type Breach struct {
 	What     string   `json:"what"`
 }
 
-// Verdict is what became of a scenario.
+// Verdict is the outcome of a scenario.
 type Verdict struct {
 	Result
-	Terms  int        // how many leaders there were
-	Asked  []Property // that the scenario was held to
+	Terms  int        // number of leaders
+	Asked  []Property // properties that were checked
 	Broken []Breach
-	// Most is the excess, in tokens, that HardExact or SoftBound left room for; 0 if
-	// neither was asked for.
+	// Most is the excess, in tokens, that HardExact or SoftBound allowed; 0 if neither was checked.
 	Most float64
-	// Judged is the excess that was held to it: of what the leader answers itself,
-	// by when it decided.
+	// Judged is the excess that was compared with Most. For decisions of the leader it is measured
+	// at the time of the decision.
 	Judged float64
 }
 
-// Exact is the excess, in tokens, that counts as none: amounts that were rounded
-// up for nobody.
+// Exact is the excess, in tokens, that is attributed to rounding.
 const Exact = 0.01
 
-// Judge plays a scenario to its end and holds it to the properties that its
-// limit and its faults leave room for. It never panics.
+// Judge plays a scenario to its end and checks the properties that apply to its limit and its
+// faults. It never panics.
 func Judge(s Scenario) (v Verdict) {
 	v.Asked = []Property{NoPanic}
 	defer func() {
@@ -70,7 +67,7 @@ func Judge(s Scenario) (v Verdict) {
 	r.start()
 	w.play()
 	r.end()
-	v.Result, v.Terms = r.res, len(r.seats)
+	v.Result, v.Terms = r.res, len(r.terms)
 	j := judge{run: r, Verdict: &v}
 	j.invariants()
 	j.hard()
@@ -81,13 +78,13 @@ func Judge(s Scenario) (v Verdict) {
 	return v
 }
 
-// judge is a verdict under way.
+// judge is a verdict in progress.
 type judge struct {
 	*run
 	*Verdict
 }
 
-// holds notes that a property was asked for, and whether it was broken.
+// holds records that a property was checked, and whether it was broken.
 func (j *judge) holds(p Property, ok bool, format string, args ...any) {
 	j.Asked = append(j.Asked, p)
 	if !ok {
@@ -99,12 +96,12 @@ func (j *judge) invariants() {
 	j.holds(Invariants, len(j.res.Violations) == 0, "%q", j.res.Violations)
 }
 
-// asks reports whether a caller's answer comes from the leader.
+// asks reports whether decisions come from the leader.
 func (j *judge) asks() bool { return j.Limit.Decide == quota.AtLeader || j.Limit.MaxWait > 0 }
 
-// comparable reports whether the excess of the limit says anything: a periodic
-// window begins with the first use that a leader hears of, and other windows with
-// its clock, so that they are the envelope's only where clocks agree.
+// comparable reports whether the excess is meaningful. A periodic window begins with the first use
+// that a leader hears of, and other windows follow its clock, so they match the envelope's only if
+// clocks agree.
 func (j *judge) comparable() bool {
 	for _, t := range j.tiers {
 		if t.Kind == quota.PeriodicRefill || t.Kind.Windowed() && (j.Skew > 0 || j.Drift > 0) {
@@ -114,43 +111,44 @@ func (j *judge) comparable() bool {
 	return true
 }
 
-// hard asks for an excess of exactly nothing. Where it is not promised: see the
-// end of "Why hard is exact" in leader/doc.go.
+// hard requires an excess of zero, where that is guaranteed: see the end of "Why hard is exact" in
+// leader/doc.go.
 func (j *judge) hard() {
 	switch l := &j.Limit; {
 	case l.Ceiling != quota.Hard || !j.comparable():
 	case l.Kind == quota.Concurrency && len(j.Faults) > 0: // what is in flight dies with its node
 	default:
 		most, excess := Exact, j.res.Excess
-		if j.asks() && j.Check { // callers are told a while after the leader decided, and not all as long after it; when that was is kept with Check alone
+		if j.asks() && j.Check { // callers are told with a varying delay; only Check records when the leader decided
 			excess = j.answeredExcess()
 		}
 		if j.Skew < time.Hour { // of each change, what the leaders' clocks differ by beyond what they may
-			most += rateOf(l) * max(0, j.Skew-leader.MaxOffset).Seconds() * float64(len(j.seats)-1)
+			most += rateOf(l) * max(0, j.Skew-leader.MaxOffset).Seconds() * float64(len(j.terms)-1)
 		}
 		most += rateOf(l) * j.fast().Seconds()
 		j.Most, j.Judged = most, excess
-		j.holds(HardExact, excess < most, "%.3f tokens beyond the ceiling in %d terms, at most %.2f", excess, len(j.seats), most)
+		j.holds(HardExact, excess < most, "%.3f tokens beyond the ceiling in %d terms, at most %.2f", excess, len(j.terms), most)
 	}
 }
 
-// fast is what the fastest of the leaders' clocks has gained.
+// fast returns how much the fastest of the leaders' clocks has gained.
 func (j *judge) fast() (most time.Duration) {
-	for i := range j.seats {
-		most = max(most, time.Duration(j.seats[i].node.gained(quota.Time(j.Duration))))
+	for i := range j.terms {
+		most = max(most, time.Duration(j.terms[i].node.gained(quota.Time(j.Duration))))
 	}
 	return most
 }
 
 func rateOf(l *quota.Limit) float64 { return float64(l.Rate.PerSecond()) / float64(quota.Token) }
 
-// bunched is what callers may be told closer together than the leader has decided it,
-// and what its clock may be fast: the leader's decisions are exact, by its clock.
+// bunched returns how many more tokens callers may be told of in an interval than the leader
+// decided in it, because of delays and of its clock: the leader's decisions are exact by its own
+// clock.
 func (j *judge) bunched() float64 {
 	return rateOf(&j.Limit) * (j.spread() + j.fast()).Seconds()
 }
 
-// spread is how much longer than another a question and its answer take.
+// spread returns the largest difference between the durations of two decide requests.
 func (j *judge) spread() time.Duration {
 	d := j.varies()
 	if j.Near { // the leader's own node is told at once
@@ -159,7 +157,7 @@ func (j *judge) spread() time.Duration {
 	return min(2*d, askWait)
 }
 
-// varies is how much longer than another a message takes.
+// varies returns the largest difference between the delays of two messages.
 func (s *Scenario) varies() time.Duration {
 	d := s.Jitter
 	if s.Reorder > 0 {
@@ -173,8 +171,8 @@ func (s *Scenario) varies() time.Duration {
 	return d
 }
 
-// soft asks for an excess within what is stated for what happened: of every tier,
-// the highest.
+// soft requires an excess within the stated bound of the situation, of the tier with the highest
+// bound.
 func (j *judge) soft() {
 	if j.Limit.Ceiling != quota.Soft || !j.comparable() {
 		return
@@ -204,8 +202,8 @@ func (j *judge) soft() {
 	j.holds(SoftBound, j.res.Excess <= worst, "%.2f tokens beyond the limit, %s: at most %.2f", j.res.Excess, name, worst)
 }
 
-// processes is how many there have been: what begins anew knows nothing, and is cut
-// off until it hears of a leader.
+// processes returns how many processes there have been. A new process has no state, and is cut off
+// until it hears of a leader.
 func (j *judge) processes() int {
 	n := j.Nodes
 	for _, o := range j.nodes {
@@ -214,13 +212,12 @@ func (j *judge) processes() int {
 	return n
 }
 
-// lease is how long a grant lasts.
+// lease is the duration of a grant.
 const lease = 3 * time.Second
 
-// situation is what the bound calls the worst that happened. Where messages are
-// lost for long, a node may not hear of its leader. A question that nobody answers
-// in time, because no leader is known yet for one, is decided as by a node that is
-// cut off.
+// situation returns the name of the worst situation that occurred, as package bound calls it. With
+// repeated loss of messages a node may be cut off. A decide request without an answer in time,
+// because no leader is known yet, is decided as by a node that is cut off.
 func (j *judge) situation() string {
 	if j.Limit.AsksLeader() && j.res.Alone > 0 {
 		return stated.CutOff
@@ -241,7 +238,7 @@ func (j *judge) situation() string {
 	return stated.Failover
 }
 
-// quietFor is how long the load has been over at the end.
+// quietFor returns how long the load has been over at the end.
 func (j *judge) quietFor() time.Duration {
 	last := time.Duration(0)
 	for i := range j.Loads {
@@ -261,26 +258,26 @@ func (j *judge) quietFor() time.Duration {
 	return j.Duration - last
 }
 
-// counts asks for books in which everything is once.
+// counts requires that everything is booked once.
 func (j *judge) counts() {
 	if j.Limit.Kind == quota.Concurrency || j.Load != nil {
 		return
 	}
 	quiet := j.quietFor()
 	switch {
-	case len(j.seats) == 1 && len(j.Faults) == 0 && quiet >= settle:
+	case len(j.terms) == 1 && len(j.Faults) == 0 && quiet >= settle:
 		j.holds(CountsOnce, j.res.Lost == 0, "%d of %d admitted tokens are not in the books", j.res.Lost, j.res.Admitted)
 	case j.Limit.Endures() && !j.asks() && quiet >= 10*time.Second && j.long():
 		j.endured()
 	}
 }
 
-// long reports whether the limit's one window is that of the whole run.
+// long reports whether the limit's single window covers the whole run.
 func (j *judge) long() bool {
 	return len(j.tiers) == 1 && j.Limit.Kind == quota.FixedWindow && j.Limit.Rate.Per >= time.Hour
 }
 
-// endured compares what the newest leader has counted with what callers were told.
+// endured compares the counts of the newest leader with what callers were told.
 func (j *judge) endured() {
 	s := j.newest()
 	if s.ledger == nil {
@@ -296,8 +293,8 @@ func (j *judge) endured() {
 	j.holds(CountsOnce, booked == told, "%d counted in the end, and %d were admitted", booked, told)
 }
 
-// learning asks for a successor that has learned soon, where one leader died and
-// nothing else went wrong.
+// learning requires that a successor has learned soon, if one leader died and nothing else went
+// wrong.
 func (j *judge) learning() {
 	if len(j.Faults) != 1 || j.Faults[0].Kind != Kill || !j.Faults[0].Leader || j.Loss > 0 || j.Nodes < 3 {
 		return

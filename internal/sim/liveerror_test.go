@@ -76,11 +76,11 @@ func live(s Scenario) (*truth, Result, quota.LiveError) {
 	r.until(epoch.Add(s.Duration))
 	r.end()
 	var sum quota.LiveError
-	for i := range r.seats {
-		if r.seats[i].ledger == nil {
+	for i := range r.terms {
+		if r.terms[i].ledger == nil {
 			continue
 		}
-		r.seats[i].ledger.LiveErrors(func(_ quota.LimitName, e *quota.LiveError) { sum.Add(e) })
+		r.terms[i].ledger.LiveErrors(func(_ quota.LimitName, e *quota.LiveError) { sum.Add(e) })
 	}
 	return what, r.res, sum
 }

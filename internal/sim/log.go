@@ -8,39 +8,38 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// rangeLog stands for the log of the range's Raft group: what is in it is
-// ordered, and lost with no minority. It takes entries of the newest term only.
+// rangeLog models the log of the range's Raft group: its entries are ordered and survive the loss
+// of any minority. It accepts entries of the newest term only.
 type rangeLog struct {
 	term   quota.Term // the newest
 	levels map[quota.Key]entry
-	prune  int // size at which keys that are full again are dropped
+	prune  int // size at which full keys are dropped
 	now    quota.Time
 
 	commits, refused int64
 }
 
-// entry is a line, and when it was committed.
+// entry is a level and the time of its commit.
 type entry struct {
 	quota.KeyLevel
 	at quota.Time
 }
 
-// minPrune keeps small logs from being pruned at every entry.
+// minPrune is the size below which the log is not pruned.
 const minPrune = 1024
 
 func newRangeLog() *rangeLog {
 	return &rangeLog{levels: map[quota.Key]entry{}, prune: minPrune}
 }
 
-// elect begins the next term.
+// elect starts the next term.
 func (l *rangeLog) elect() quota.Term {
 	l.term++
 	return l.term
 }
 
-// commit takes lines proposed in a term, and reports whether they are in the log:
-// a leader of an older term cannot write. Times in them are those of the wall clock,
-// now is the true one.
+// commit appends levels proposed in a term and reports whether they were accepted: a leader of an
+// older term cannot write. Times in the levels are wall-clock times; now is the true time.
 func (l *rangeLog) commit(now quota.Time, term quota.Term, lines []quota.KeyLevel) bool {
 	if term != l.term {
 		l.refused++
@@ -58,13 +57,13 @@ func (l *rangeLog) commit(now quota.Time, term quota.Term, lines []quota.KeyLeve
 	return true
 }
 
-// all returns what is committed, in order of the keys.
+// all returns the committed levels, sorted by key.
 func (l *rangeLog) all() []entry {
 	return slices.SortedFunc(maps.Values(l.levels), func(x, y entry) int { return x.Key.Compare(y.Key) })
 }
 
-// levels are what a new leader starts from: the lines of the log, by its clock, and
-// when it had applied them.
+// levels returns what a new leader starts from: the committed levels by its clock, with the time at
+// which it applied them.
 func (r *run) levels(n *node) []quota.KeyLevel {
 	all := r.log.all()
 	out := make([]quota.KeyLevel, len(all))
@@ -76,8 +75,8 @@ func (r *run) levels(n *node) []quota.KeyLevel {
 	return out
 }
 
-// applied is when a node learned of what was committed at a moment: when it was
-// told, or when it was back after it had not heard anything.
+// applied returns when a node learned of a commit: after the delay, or when it could communicate
+// again.
 func (n *node) applied(at quota.Time, delay time.Duration) quota.Time {
 	if n.missedFrom <= at && at < n.missedTo {
 		at = n.missedTo
@@ -85,20 +84,20 @@ func (n *node) applied(at quota.Time, delay time.Duration) quota.Time {
 	return at.Add(delay)
 }
 
-// missed notes that the node has heard nothing since a moment, and does now.
+// missed records that the node has received nothing between since and now.
 func (n *node) missed(since, now quota.Time) {
 	if since > 0 && since < now {
 		n.missedFrom, n.missedTo = since, now
 	}
 }
 
-// tend sweeps and checkpoints.
-func (r *run) tend(s *seat) {
+// checkpoint sweeps and checkpoints.
+func (r *run) checkpoint(s *leadership) {
 	r.sweep(s)
 	r.propose(s, s.ledger.Checkpoint)
 }
 
-func (r *run) sweep(s *seat) {
+func (r *run) sweep(s *leadership) {
 	for _, n := range r.nodes { // a report that was on its way has cleared the suspicion
 		if r.refuses(s.node, n) {
 			s.ledger.Suspect(s.node.clock(), n.id)
@@ -110,9 +109,9 @@ func (r *run) sweep(s *seat) {
 	r.prove(s, nil)
 }
 
-// propose writes levels that moved to the log: those of a checkpoint. What the log does not take is
+// propose writes the levels of a checkpoint to the log. A checkpoint that was not committed is
 // proposed again at the next turn.
-func (r *run) propose(s *seat, checkpoint func(now quota.Time, limit int) []quota.KeyLevel) {
+func (r *run) propose(s *leadership, checkpoint func(now quota.Time, limit int) []quota.KeyLevel) {
 	if s.busy {
 		return
 	}
@@ -129,7 +128,7 @@ func (r *run) propose(s *seat, checkpoint func(now quota.Time, limit int) []quot
 	s.busy = true
 	term := s.term
 	r.onNode(r.now.Add(r.CommitDelay), s.node, timer, func() {
-		s := r.seatOf(term)
+		s := r.leadershipOf(term)
 		if s == nil {
 			return
 		}
@@ -141,8 +140,8 @@ func (r *run) propose(s *seat, checkpoint func(now quota.Time, limit int) []quot
 	})
 }
 
-// saved tells a leader what the log has taken, and members what they waited for.
-func (r *run) saved(s *seat) {
+// saved reports a commit to the leader, and delivers what members waited for.
+func (r *run) saved(s *leadership) {
 	grants := s.ledger.Saved(s.node.clock(), s.number)
 	r.prove(s, nil)
 	for _, g := range grants {
@@ -157,11 +156,11 @@ func (r *run) saved(s *seat) {
 	for _, again := range asking {
 		again(s)
 	}
-	r.hasten(s)
+	r.commitWanted(s)
 }
 
-// hasten proposes at once what members wait for.
-func (r *run) hasten(s *seat) {
+// commitWanted proposes the levels that members wait for, without waiting for the next turn.
+func (r *run) commitWanted(s *leadership) {
 	if s.ledger.Wants() {
 		r.propose(s, s.ledger.CheckpointWanted)
 	}

@@ -7,7 +7,7 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// pump sends what a member has to say and wakes it again when it is due.
+// pump sends a member's due reports and schedules its next wake-up.
 func (r *run) pump(n *node) {
 	for _, rep := range n.agg.Collect(n.clock()) {
 		r.report(n, rep)
@@ -27,17 +27,17 @@ func (r *run) pump(n *node) {
 	}
 }
 
-// report sends a report to whoever led in its term.
+// report sends a report to the leader of its term.
 func (r *run) report(n *node, rep quota.Report) {
 	r.res.Reports++
 	r.res.Entries += int64(len(rep.Entries))
 	r.res.Bytes += r.packed.report(&rep)
-	if rep.Term == 0 || int(rep.Term) > len(r.seats) {
+	if rep.Term == 0 || int(rep.Term) > len(r.terms) {
 		return
 	}
-	lead, life := r.seats[rep.Term-1].node, n.life
+	lead, life := r.terms[rep.Term-1].node, n.life
 	r.send(n, lead, func() {
-		s := r.seatOf(rep.Term)
+		s := r.leadershipOf(rep.Term)
 		switch {
 		case s == nil:
 		case r.PerEntry == 0:
@@ -48,20 +48,19 @@ func (r *run) report(n *node, rep quota.Report) {
 	})
 }
 
-// line has a report wait until a leader that needs time for each has time for it.
-func (r *run) line(s *seat, n *node, life int32, rep quota.Report) {
+// line queues a report at a leader that needs time for each entry.
+func (r *run) line(s *leadership, n *node, life int32, rep quota.Report) {
 	s.free = max(s.free, r.now).Add(time.Duration(len(rep.Entries)) * r.PerEntry)
 	r.res.Backlog = s.free.Sub(r.now)
 	r.onNode(s.free, s.node, timer, func() {
-		if s := r.seatOf(rep.Term); s != nil {
+		if s := r.leadershipOf(rep.Term); s != nil {
 			r.receive(s, n, life, rep)
 		}
 	})
 }
 
-// receive books a report and answers it, if the process that sent it is still
-// there.
-func (r *run) receive(s *seat, n *node, life int32, rep quota.Report) {
+// receive books a report and answers it if the sending process is still alive.
+func (r *run) receive(s *leadership, n *node, life int32, rep quota.Report) {
 	if r.heard != nil {
 		r.heard(n, &rep, nil)
 	}
@@ -73,7 +72,7 @@ func (r *run) receive(s *seat, n *node, life int32, rep quota.Report) {
 	if r.killed > 0 && rep.Term > r.killedTerm && !s.ledger.Learning() {
 		r.res.Learned, r.killed = r.now.Sub(r.killed), 0
 	}
-	r.hasten(s)
+	r.commitWanted(s)
 	if n.life == life {
 		r.grant(s, n, g)
 	} else {
@@ -82,8 +81,8 @@ func (r *run) receive(s *seat, n *node, life int32, rep quota.Report) {
 	r.pushed(s)
 }
 
-// pushed sends what the leader has to say to others than who reported.
-func (r *run) pushed(s *seat) {
+// pushed sends the leader's messages to members other than the reporting one.
+func (r *run) pushed(s *leadership) {
 	for _, g := range s.ledger.Pushed() {
 		for _, n := range r.nodes {
 			if n.id == g.To {
@@ -94,7 +93,7 @@ func (r *run) pushed(s *seat) {
 }
 
 // grant sends a grant to a member.
-func (r *run) grant(s *seat, n *node, g quota.Grant) {
+func (r *run) grant(s *leadership, n *node, g quota.Grant) {
 	r.res.Bytes += r.packed.grant(&g)
 	r.send(s.node, n, func() {
 		if r.heard != nil {
@@ -109,8 +108,7 @@ func (r *run) grant(s *seat, n *node, g quota.Grant) {
 	})
 }
 
-// nameless is a report as it is when it has been packed: keys that the leader has
-// numbered are not named.
+// nameless returns a report as a leader receives it: keys with a Ref have no name.
 func nameless(rep quota.Report) quota.Report {
 	rep.Entries = slices.Clone(rep.Entries)
 	for i := range rep.Entries {
@@ -121,8 +119,7 @@ func nameless(rep quota.Report) quota.Report {
 	return rep
 }
 
-// unnamed is a grant as it is when it has been packed: what answers a line of a report
-// names no key.
+// unnamed returns a grant as a member receives it: entries with Line have no key.
 func unnamed(g quota.Grant) quota.Grant {
 	g.Entries = slices.Clone(g.Entries)
 	for i := range g.Entries {
@@ -133,8 +130,7 @@ func unnamed(g quota.Grant) quota.Grant {
 	return g
 }
 
-// rouse wakes a node that slept because no key was open: what its timers would
-// have done meanwhile is done now.
+// rouse wakes a node that slept because no key was open, and does what its timers would have done.
 func (n *node) rouse() {
 	if n.asleep {
 		n.asleep = false

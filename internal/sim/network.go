@@ -7,17 +7,17 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// network is what goes wrong between nodes for a while.
+// network counts the faults of the network, to tell whether the latest one is still in effect.
 type network struct {
-	parted   int // partitions so far: the number of the last one
-	slowed   int // the same of slow links
-	refusals int // the same
+	parted   int // number of partitions
+	slowed   int // number of slow links
+	refusals int // number of refusals
 }
 
-// reorderedBy is how many delays more a reordered message takes at most.
+// reorderedBy is the largest additional delay of a reordered message, in delays.
 const reorderedBy = 4
 
-// delay is how long a message takes.
+// delay draws the delay of a message.
 func (r *run) delay(rng *rand.Rand, from, to *node) time.Duration {
 	d := r.Delay + from.slow + to.slow
 	if r.Jitter > 0 {
@@ -29,13 +29,13 @@ func (r *run) delay(rng *rand.Rand, from, to *node) time.Duration {
 	return d
 }
 
-// send delivers f at a node after the network's delay, or never, or twice.
+// send delivers f at a node after the network's delay. The message may be lost or repeated.
 func (r *run) send(from, to *node, f func()) { r.pass(from, to, true, f) }
 
-// once is send for answers to calls: they are not repeated.
+// once is send for responses, which are not repeated.
 func (r *run) once(from, to *node, f func()) { r.pass(from, to, false, f) }
 
-// announce is send for what is rare.
+// announce is send for rare messages; it draws from the given source.
 func (r *run) announce(rng *rand.Rand, from, to *node, f func()) {
 	if to.dead || !r.connected(from, to) || to.refused > 0 && from != to {
 		return
@@ -70,12 +70,11 @@ func (r *run) deliver(from, to *node, d time.Duration, f func()) {
 	r.put(event{at: r.now.Add(d), f: f, from: from, to: to, life: to.life, what: message})
 }
 
-// connected reports whether messages pass between two nodes: whether both are
-// there is another question.
+// connected reports whether messages pass between two nodes, alive or not.
 func (r *run) connected(a, b *node) bool { return a.group == b.group || a == b }
 
-// part divides the nodes into groups, by numbers from 1; those in none are in
-// one together. It ends after d, or never if that is 0.
+// part divides the nodes into groups, by numbers from 1; unlisted nodes form one group. The
+// partition ends after d, or never if d is 0.
 func (r *run) part(groups [][]int, d time.Duration) {
 	for _, n := range r.nodes {
 		n.group = 0
@@ -98,7 +97,7 @@ func (r *run) part(groups [][]int, d time.Duration) {
 	r.watch()
 }
 
-// cutOff notes who sees no majority, and who sees one again.
+// cutOff records which nodes lose and regain a majority.
 func (r *run) cutOff() {
 	for _, n := range r.nodes {
 		switch seen := r.majority(n); {
@@ -111,15 +110,15 @@ func (r *run) cutOff() {
 	}
 }
 
-// refuse has connections to these nodes refused, for d or for good. Leaders take it for
-// the end of their processes, as far as they may.
+// refuse refuses connections to nodes, for d or permanently. Leaders take that for the end of their
+// processes as far as they may.
 func (r *run) refuse(nodes []*node, d time.Duration) {
 	r.refusals++
 	this := r.refusals
 	for _, n := range nodes {
 		n.refused = this
-		for i := range r.seats {
-			r.tellSuspect(&r.seats[i], n)
+		for i := range r.terms {
+			r.tellSuspect(&r.terms[i], n)
 		}
 	}
 	if d > 0 {
@@ -141,8 +140,7 @@ func (r *run) heal() {
 	r.join()
 }
 
-// join ends all partitions. Nodes that see each other again are told who leads,
-// and who is dead.
+// join ends all partitions. Nodes that can communicate again learn who leads and who is dead.
 func (r *run) join() {
 	r.parted++
 	for _, n := range r.nodes {
@@ -150,18 +148,17 @@ func (r *run) join() {
 	}
 	r.cutOff()
 	r.watch()
-	for i := range r.seats {
-		r.herald(&r.seats[i])
+	for i := range r.terms {
+		r.beacon(&r.terms[i])
 		for _, n := range r.nodes {
 			if n.dead {
-				r.tellSuspect(&r.seats[i], n)
+				r.tellSuspect(&r.terms[i], n)
 			}
 		}
 	}
 }
 
-// slow makes all messages of these nodes take longer, for d or for good; of several
-// at one node the last one counts.
+// slow delays all messages of nodes, for d or permanently. The last call for a node counts.
 func (r *run) slow(nodes []*node, by, d time.Duration) {
 	r.slowed++
 	this := r.slowed
@@ -182,8 +179,8 @@ func (r *run) slow(nodes []*node, by, d time.Duration) {
 // beaconEvery bounds how long a lost announcement matters.
 const beaconEvery = time.Second
 
-// herald tells everybody who leads.
-func (r *run) herald(s *seat) {
+// beacon announces a leader to all nodes.
+func (r *run) beacon(s *leadership) {
 	if s.ledger == nil || s.node.dead {
 		return
 	}
@@ -192,8 +189,8 @@ func (r *run) herald(s *seat) {
 	}
 }
 
-// tell tells a node who leads in a term.
-func (r *run) tell(rng *rand.Rand, s *seat, n *node) {
+// tell announces the leader of a term to a node.
+func (r *run) tell(rng *rand.Rand, s *leadership, n *node) {
 	lead, term := s.node, s.term
 	if leaderOf(n) >= term && !r.leadsBefore(n, term) {
 		return // it would be no news
@@ -207,7 +204,7 @@ func (r *run) tell(rng *rand.Rand, s *seat, n *node) {
 	})
 }
 
-// leaderOf is the term that a node follows.
+// leaderOf returns the term of the leader that a node follows.
 func leaderOf(n *node) quota.Term {
 	_, term := n.agg.Leader(0)
 	return term

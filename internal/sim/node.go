@@ -10,48 +10,48 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// node is one process, and what comes after it when it is restarted.
+// node is a node of the cluster, across restarts of its process.
 type node struct {
-	agg    *aggregator.Aggregator // nil for a rival
+	agg    *aggregator.Aggregator // nil for a baseline
 	branch *branch.Branch         // nil without clients
 	id     quota.NodeID
 	i      int
-	life   int32 // counts restarts and deaths: events of an earlier one are void
+	life   int32 // counts restarts and deaths: events of an earlier life are void
 	inc    quota.Incarnation
 	clock  aggregator.Clock
 
 	zero  quota.Time // when the run began
-	skew  quota.Time // its clock minus the true one, at the start
-	drift int64      // what it gains in a second, in nanoseconds
+	skew  quota.Time // its clock minus the true time, at the start
+	drift int64      // gain of its clock in nanoseconds per second
 
 	journal *journal
 
 	dead, paused bool
-	removed      bool // it is no voter any more
+	removed      bool // no longer a voter
 	waiting      []event
-	waits        [3]int // how many of each class
-	group        int    // of the partition; 0 for those in none
+	waits        [3]int // number of queued events by class
+	group        int    // group of the partition; 0 for unlisted nodes
 	pausedAt     quota.Time
-	suspendedAt  quota.Time    // since when its machine stands still; 0 is that it runs
-	slept        time.Duration // how long that was so before
-	alone        quota.Time    // since when it is cut off from a majority; 0 is not
-	slow         time.Duration // longer for each message
-	slowed       int           // by which of the slow links
-	refused      int           // by which of the refusals; 0 is not
+	suspendedAt  quota.Time    // start of the current suspension of its machine; 0 if running
+	slept        time.Duration // total of earlier suspensions
+	alone        quota.Time    // since when it reaches no majority; 0 if it does
+	slow         time.Duration // additional delay of each message
+	slowed       int           // number of the slow link that applies
+	refused      int           // number of the refusal that applies; 0 for none
 
-	// What was committed between these it learned of at the end of it.
+	// The node learned at missedTo of what was committed between the two.
 	missedFrom, missedTo quota.Time
 
-	began  quota.Time // when its process did, or a little before
+	began  quota.Time // start of its process, or a little before
 	asleep bool       // no key is open: the next request wakes it
 	wakeAt quota.Time
-	look   func() // of arrive: time to look at the rate again
-	come   func() // of arrive: a request comes
+	look   func() // callback of arrive: read the rate again
+	come   func() // callback of arrive: a request arrives
 	parked []parked
 }
 
-// maxWaiting bounds what waits at a paused node, of messages and of requests
-// each: as the inbox of a real one. What comes beyond it is lost.
+// maxWaiting bounds the messages, and the requests, that wait at a paused node, like a real inbox.
+// Further ones are lost.
 const maxWaiting = 4096
 
 func (r *run) newNode(i int) *node {
@@ -69,7 +69,7 @@ func (r *run) newNode(i int) *node {
 	return n
 }
 
-// boot starts the node's process. phase is how long ago its timers began.
+// boot starts the node's process. phase is the age of its timers.
 func (r *run) boot(n *node, phase time.Duration) {
 	n.inc++
 	n.clock = r.clockOf(n)
@@ -92,7 +92,7 @@ func (r *run) boot(n *node, phase time.Duration) {
 	r.branchOf(n)
 }
 
-// every calls f for as long as the process lives.
+// every calls f periodically as long as the process lives.
 func (r *run) every(n *node, d time.Duration, f func()) {
 	var tick func()
 	tick = func() {
@@ -102,17 +102,17 @@ func (r *run) every(n *node, d time.Duration, f func()) {
 	r.onNode(r.now.Add(d-r.now.Sub(n.began)%d), n, timer, tick)
 }
 
-// local is what the clock of the node's machine shows at a true moment.
+// local returns what the machine's clock shows at a true time.
 func (n *node) local(t quota.Time) quota.Time { return t + n.skew + n.gained(t-n.zero) }
 
-// gained is what the drift makes of a stretch of time.
+// gained returns what the drift adds to a duration.
 func (n *node) gained(d quota.Time) quota.Time {
 	const second = quota.Time(time.Second)
 	return d/second*quota.Time(n.drift) + d%second*quota.Time(n.drift)/second
 }
 
-// clockOf is the clock of a process that begins now, as nodes and clients make it: of the
-// machine's monotonic one, which stands still while the machine is suspended.
+// clockOf returns the clock of a process that starts now, made as in nodes and clients: by the
+// machine's monotonic clock, which stops while the machine is suspended.
 func (r *run) clockOf(n *node) aggregator.Clock {
 	began, slept := n.local(r.now), n.sleep(r.now)
 	c := elapsed.Of(time.Time{}, func() (int64, time.Duration) {
@@ -122,7 +122,7 @@ func (r *run) clockOf(n *node) aggregator.Clock {
 	return func() quota.Time { return began.Add(c.Since()) }
 }
 
-// sleep is how long the machine has been suspended so far.
+// sleep returns how long the machine has been suspended so far.
 func (n *node) sleep(now quota.Time) time.Duration {
 	if n.suspendedAt > 0 {
 		return n.slept + now.Sub(n.suspendedAt)
@@ -130,14 +130,14 @@ func (n *node) sleep(now quota.Time) time.Duration {
 	return n.slept
 }
 
-// timeOf is the first moment at which the process's clock shows t, or a little after it, if its
-// machine is not suspended before.
+// timeOf returns the first moment, or one shortly after it, at which the process's clock shows t,
+// unless the machine is suspended before.
 func (r *run) timeOf(n *node, t quota.Time) quota.Time {
 	return n.trueTime(t + n.local(r.now) - n.clock())
 }
 
-// trueTime is the first moment at which the machine's wall clock shows t, or a little
-// after it.
+// trueTime returns the first moment, or one shortly after it, at which the machine's wall clock
+// shows t.
 func (n *node) trueTime(t quota.Time) quota.Time {
 	at := t - n.skew
 	if n.drift == 0 {
@@ -152,7 +152,7 @@ func (n *node) trueTime(t quota.Time) quota.Time {
 	return at
 }
 
-// kill ends the process, with all that it knew.
+// kill ends the process and drops its state.
 func (n *node) kill(now quota.Time) {
 	n.wake(now)
 	n.dead, n.paused = true, false
@@ -160,7 +160,7 @@ func (n *node) kill(now quota.Time) {
 	n.waiting, n.waits, n.parked = nil, [3]int{}, nil
 }
 
-// pause stops the node's process, if it lives.
+// pause stops the node's process if it is alive.
 func (r *run) pause(n *node) {
 	if !n.paused {
 		n.pausedAt = r.now
@@ -168,7 +168,7 @@ func (r *run) pause(n *node) {
 	n.paused = !n.dead
 }
 
-// suspend stops the node's machine, if its process lives.
+// suspend stops the node's machine if its process is alive.
 func (r *run) suspend(n *node) {
 	r.pause(n)
 	if n.paused && n.suspendedAt == 0 {
@@ -176,10 +176,10 @@ func (r *run) suspend(n *node) {
 	}
 }
 
-// wake ends what suspend began.
+// wake ends a suspension.
 func (n *node) wake(now quota.Time) { n.slept, n.suspendedAt = n.sleep(now), 0 }
 
-// late is by how much a timer is late because its machine was suspended.
+// late returns how late a timer is because of suspensions of its machine.
 func (e *event) late() time.Duration {
 	if e.what != timer {
 		return 0
@@ -187,13 +187,13 @@ func (e *event) late() time.Duration {
 	return e.to.slept - e.slept
 }
 
-// later lets a timer come as much later as it is late.
+// later postpones a timer by how late it is.
 func (r *run) later(e event) {
 	e.at, e.slept = e.at.Add(e.late()), e.to.slept
 	r.put(e)
 }
 
-// queue keeps what comes while the node is paused.
+// queue keeps events while the node is paused.
 func (n *node) queue(e event) {
 	if e.what != timer && n.waits[e.what] >= maxWaiting {
 		return
@@ -202,8 +202,8 @@ func (n *node) queue(e event) {
 	n.waiting = append(n.waiting, e)
 }
 
-// resume lets the node go on with what has waited: requests first, or in order.
-// Timers come last, as they do in a process that has been stopped.
+// resume processes the queued events: requests first, or in order. Timers come last, as in a
+// process that was stopped.
 func (r *run) resume(n *node) {
 	n.paused = false
 	n.missed(n.pausedAt, r.now)

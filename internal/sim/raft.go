@@ -8,40 +8,40 @@ import (
 	"github.com/quorate/quorate/leader"
 )
 
-// raft is the range's group: who leads it, and its log. All nodes vote. A leader
-// that a majority does not see for the time of an election stops, and where there
-// is a majority it has another by then.
+// raft is the range's Raft group: its leaders and its log. All nodes vote. A leader that a majority
+// cannot reach for the election timeout stops, and by then another one leads if there is a
+// majority.
 type raft struct {
 	log    *rangeLog
-	seats  []seat // one per term, the last is the newest
-	vacant bool   // an election is under way
-	watchN int    // counts what an election would have to know of
+	terms  []leadership // one per term, the last is the newest
+	vacant bool         // an election is under way
+	watchN int          // number of the latest change that cancels an election
 
-	killed     quota.Time // when the last leader was lost; 0 when its successor has learned
+	killed     quota.Time // when the last leader was lost; 0 once its successor has learned
 	killedTerm quota.Term // its term
 }
 
-// seat is the leadership of one term.
-type seat struct {
-	ledger *leader.Ledger // nil when it is over
+// leadership is the leadership of one term.
+type leadership struct {
+	ledger *leader.Ledger // nil once the term is over
 	node   *node
 	term   quota.Term
 	deaf   bool // it does not hear of its successor
 	leaves bool // it has lost its majority
 
-	booked quota.Units // admitted in accounts that the ledger has dropped since
-	last   quota.Units // admitted by the books, when the seat was over
+	booked quota.Units // admissions of keys that the ledger has dropped since
+	last   quota.Units // admissions in the books at the end of the term
 
-	free quota.Time // when it has time for the next report
+	free quota.Time // when it can process the next report
 
-	asking  []func(*seat)    // questions that wait for a commit
-	unsaved []quota.KeyLevel // proposed, and not committed yet
-	number  quota.Seq        // of unsaved in the ledger
-	busy    bool             // a proposal is under way
+	asking  []func(*leadership) // decide requests that wait for a commit
+	unsaved []quota.KeyLevel    // proposed and not yet committed
+	number  quota.Seq           // of unsaved in the ledger
+	busy    bool                // a proposal is under way
 }
 
-// elect starts a ledger on node i, or the next that can lead, and tells
-// everybody. It reports whether there is one.
+// elect starts a ledger on node i, or on the next node that can lead, and announces it. It reports
+// whether there is one.
 func (r *run) elect(i int) bool {
 	lead := r.candidate(i)
 	if lead == nil {
@@ -53,8 +53,8 @@ func (r *run) elect(i int) bool {
 	}
 	term := r.log.elect()
 	ledger := leader.New(leader.Config{Sync: r.Sync, MaxKeys: r.MaxKeys}, 0, term, lead.id, ids, r.limits, r.levels(lead), lead.clock())
-	r.seats = append(r.seats, seat{ledger: ledger, node: lead, term: term})
-	s := &r.seats[len(r.seats)-1]
+	r.terms = append(r.terms, leadership{ledger: ledger, node: lead, term: term})
+	s := &r.terms[len(r.terms)-1]
 	for _, n := range r.nodes {
 		if r.refuses(lead, n) {
 			ledger.Suspect(lead.clock(), n.id)
@@ -64,18 +64,17 @@ func (r *run) elect(i int) bool {
 	for _, n := range r.nodes {
 		r.tell(r.rng, s, n)
 	}
-	r.during(s, r.CheckpointEvery, r.tend)
-	r.during(s, beaconEvery, r.herald)
+	r.during(s, r.CheckpointEvery, r.checkpoint)
+	r.during(s, beaconEvery, r.beacon)
 	return true
 }
 
-// during calls f every d for as long as the leader serves, by a timer that began
-// with its process.
-func (r *run) during(s *seat, d time.Duration, f func(*seat)) {
+// during calls f every d as long as the leader serves, by a timer that started with its process.
+func (r *run) during(s *leadership, d time.Duration, f func(*leadership)) {
 	term, n := s.term, s.node
 	var tick func()
 	tick = func() {
-		if s := r.seatOf(term); s != nil {
+		if s := r.leadershipOf(term); s != nil {
 			f(s)
 			r.onNode(r.now.Add(d), n, timer, tick)
 		}
@@ -83,7 +82,7 @@ func (r *run) during(s *seat, d time.Duration, f func(*seat)) {
 	r.onNode(r.now.Add(d-r.now.Sub(n.began)%d), n, timer, tick)
 }
 
-// candidate is the first node from i on that a majority sees.
+// candidate returns the first node from i on that reaches a majority.
 func (r *run) candidate(i int) *node {
 	for k := range r.Nodes {
 		if n := r.nodes[(i+k)%r.Nodes]; r.canLead(n) {
@@ -95,7 +94,7 @@ func (r *run) candidate(i int) *node {
 
 func (r *run) canLead(n *node) bool { return !n.dead && !n.paused && r.majority(n) }
 
-// majority reports whether a node sees more than half of all that vote.
+// majority reports whether a node reaches more than half of the voters.
 func (r *run) majority(n *node) bool {
 	seen, voters := 0, 0
 	for _, o := range r.nodes {
@@ -109,13 +108,12 @@ func (r *run) majority(n *node) bool {
 	return 2*seen > voters
 }
 
-// newest is the seat of the newest term.
-func (r *run) newest() *seat { return &r.seats[len(r.seats)-1] }
+// newest returns the leadership of the newest term.
+func (r *run) newest() *leadership { return &r.terms[len(r.terms)-1] }
 
-// leading is the node that leads; nil if none does. A rival's leader, if it has
-// one, is the first node that lives.
+// leading returns the node that leads, or nil. The leader of a baseline is the first living node.
 func (r *run) leading() *node {
-	if r.rival == nil {
+	if r.baseline == nil {
 		if s := r.newest(); s.ledger != nil && !s.node.dead {
 			return s.node
 		}
@@ -129,18 +127,18 @@ func (r *run) leading() *node {
 	return nil
 }
 
-// seatOf returns the seat of a term; nil if it is over.
-func (r *run) seatOf(term quota.Term) *seat {
-	if term == 0 || int(term) > len(r.seats) || r.seats[term-1].ledger == nil {
+// leadershipOf returns the leadership of a term, or nil if it is over.
+func (r *run) leadershipOf(term quota.Term) *leadership {
+	if term == 0 || int(term) > len(r.terms) || r.terms[term-1].ledger == nil {
 		return nil
 	}
-	return &r.seats[term-1]
+	return &r.terms[term-1]
 }
 
-// watch looks whether somebody leads whom a majority sees; else it starts an
-// election. It is called whenever something has changed.
+// watch starts an election unless a leader that a majority reaches is in office. It is called after
+// every change.
 func (r *run) watch() {
-	if r.rival != nil || len(r.seats) == 0 {
+	if r.baseline != nil || len(r.terms) == 0 {
 		return
 	}
 	s := r.newest()
@@ -156,8 +154,8 @@ func (r *run) watch() {
 	}
 }
 
-// vacate lets the newest leader be replaced when the time of an election is
-// over. If nobody can be elected then, the next change tries again.
+// vacate replaces the newest leader after the election timeout. If no node can be elected then, the
+// next change tries again.
 func (r *run) vacate(next int) {
 	s := r.newest()
 	if r.killed == 0 {
@@ -171,23 +169,23 @@ func (r *run) vacate(next int) {
 			return
 		}
 		r.vacant = false
-		if old := r.seatOf(term); old != nil && !old.deaf {
+		if old := r.leadershipOf(term); old != nil && !old.deaf {
 			r.resign(old)
 		}
 		r.elect(next)
 	})
 }
 
-// resign ends a leader that has lost its majority, a little late if the scenario
-// says so. One that is paused does so when it wakes.
-func (r *run) resign(s *seat) {
+// resign ends a leader that has lost its majority, after Linger. A paused leader resigns when it
+// resumes.
+func (r *run) resign(s *leadership) {
 	term := s.term
 	s.leaves = true
-	r.onNode(r.now.Add(r.Linger), s.node, timer, func() { r.over(r.seatOf(term)) })
+	r.onNode(r.now.Add(r.Linger), s.node, timer, func() { r.over(r.leadershipOf(term)) })
 }
 
-// over ends a seat.
-func (r *run) over(s *seat) {
+// over ends the leadership of a term.
+func (r *run) over(s *leadership) {
 	if s == nil || s.ledger == nil {
 		return
 	}
@@ -195,10 +193,10 @@ func (r *run) over(s *seat) {
 	s.ledger, s.unsaved, s.asking = nil, nil, nil
 }
 
-// follow ends what a node leads in lower terms.
+// follow ends the leadership of a node in lower terms.
 func (r *run) follow(n *node, term quota.Term) {
-	for i := range r.seats[:term-1] {
-		if s := &r.seats[i]; s.node == n && !s.deaf {
+	for i := range r.terms[:term-1] {
+		if s := &r.terms[i]; s.node == n && !s.deaf {
 			r.over(s)
 		}
 	}
@@ -206,13 +204,12 @@ func (r *run) follow(n *node, term quota.Term) {
 
 // leadsBefore reports whether a node leads in a lower term.
 func (r *run) leadsBefore(n *node, term quota.Term) bool {
-	return slices.ContainsFunc(r.seats[:term-1], func(s seat) bool { return s.node == n && s.ledger != nil && !s.deaf })
+	return slices.ContainsFunc(r.terms[:term-1], func(s leadership) bool { return s.node == n && s.ledger != nil && !s.deaf })
 }
 
-// killSeat ends the newest leader's life, or makes it linger. Nothing happens
-// while there is none.
-func (r *run) killSeat() {
-	if r.rival != nil {
+// killLeader kills the newest leader, or makes it linger. It does nothing while there is none.
+func (r *run) killLeader() {
+	if r.baseline != nil {
 		if n := r.leading(); n != nil && r.KillMember {
 			n.kill(r.now)
 		}
@@ -231,7 +228,7 @@ func (r *run) killSeat() {
 		s.node.removed = true
 	case r.Linger > 0:
 		s.deaf = true
-		r.after(r.Linger, func() { r.over(r.seatOf(term)) })
+		r.after(r.Linger, func() { r.over(r.leadershipOf(term)) })
 	default:
 		r.over(s)
 	}
@@ -239,44 +236,43 @@ func (r *run) killSeat() {
 	r.vacate(s.node.i + 1)
 }
 
-// refuses reports whether a connection from one node to another would be refused: its
-// process has ended, or is behind something that refuses.
+// refuses reports whether a connection between two nodes would be refused, because the process has
+// ended or is behind something that refuses.
 func (r *run) refuses(from, to *node) bool {
 	return from != to && r.connected(from, to) && (to.dead || to.refused > 0)
 }
 
-// tellSuspect tells a leader that a node has probably ended: nobody takes connections there.
-func (r *run) tellSuspect(s *seat, n *node) {
+// tellSuspect tells a leader that a node has probably ended, because its connections are refused.
+func (r *run) tellSuspect(s *leadership, n *node) {
 	if s.ledger == nil || !r.connected(n, s.node) {
 		return
 	}
 	term := s.term
 	r.deliver(n, s.node, r.delay(r.side, n, s.node), func() {
-		if s := r.seatOf(term); s != nil && r.refuses(s.node, n) {
+		if s := r.leadershipOf(term); s != nil && r.refuses(s.node, n) {
 			s.ledger.Suspect(s.node.clock(), n.id)
 			r.prove(s, nil)
 		}
 	})
 }
 
-// tellGone tells a leader that the processes of a node before this one are certainly dead:
-// another one answers there.
-func (r *run) tellGone(s *seat, n *node) {
+// tellGone tells a leader that earlier processes of a node are certainly dead, because a new one
+// answers.
+func (r *run) tellGone(s *leadership, n *node) {
 	if s.ledger == nil || !r.connected(n, s.node) || n.refused > 0 {
 		return
 	}
 	term, inc := s.term, n.inc
 	r.deliver(n, s.node, r.delay(r.side, n, s.node), func() {
-		if s := r.seatOf(term); s != nil {
+		if s := r.leadershipOf(term); s != nil {
 			s.ledger.MemberGone(s.node.clock(), n.id, inc)
 			r.prove(s, nil)
 		}
 	})
 }
 
-// wall is what a node's clock differs from the wall clock of the log: its skew
-// where that is so large that only monotonic time can be meant, else nothing,
-// because nobody knows it.
+// wall returns how much a node's clock differs from the wall clock of the log. It is 0 unless the
+// skew is so large that only monotonic clocks can be meant, because nodes do not know it.
 func (r *run) wall(n *node) quota.Time {
 	if r.Skew >= time.Hour {
 		return n.clock() - r.now
@@ -284,7 +280,7 @@ func (r *run) wall(n *node) quota.Time {
 	return 0
 }
 
-// shift moves a line of the log to another clock.
+// shift converts a level of the log to another clock.
 func shift(kl *quota.KeyLevel, by quota.Time) {
 	kl.At, kl.FullAt = kl.At+by, kl.FullAt+by
 	if kl.WindowStart != 0 {

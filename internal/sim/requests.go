@@ -10,7 +10,7 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// call is a decision under way.
+// call is a decision in progress.
 type call struct {
 	aggregator.Call
 	req [1]quota.Request
@@ -24,8 +24,7 @@ type parked struct {
 	cost  int64
 }
 
-// request plays a request at a node. At a dead one there is nobody to ask; a
-// paused one sees it when it goes on.
+// request plays a request at a node. A dead node ignores it; a paused one gets it when it resumes.
 func (r *run) request(n *node, key string, cost int64) {
 	switch {
 	case n.dead:
@@ -37,8 +36,8 @@ func (r *run) request(n *node, key string, cost int64) {
 }
 
 func (r *run) play(n *node, key string, cost int64) {
-	if r.rival != nil {
-		r.count(n, key, cost, r.rival.decide(n, key, quota.FromTokens(cost)))
+	if r.baseline != nil {
+		r.count(n, key, cost, r.baseline.decide(n, key, quota.FromTokens(cost)))
 		return
 	}
 	n.rouse()
@@ -47,7 +46,7 @@ func (r *run) play(n *node, key string, cost int64) {
 	}
 }
 
-// finish counts a decision, and releases later what was acquired.
+// finish counts a decision and schedules the release of what was acquired.
 func (r *run) finish(n *node, key string, cost int64, d quota.Decision) {
 	r.count(n, key, cost, d)
 	if r.Hold == 0 || !d.Allowed {
@@ -66,8 +65,8 @@ func (r *run) finish(n *node, key string, cost int64, d quota.Decision) {
 	})
 }
 
-// check decides a request of node n, unless it waits: for a grant if it may, or
-// for the leader.
+// check decides a request at node n unless it has to wait: for a grant, if it may, or for the
+// leader.
 func (r *run) check(n *node, p parked, waits bool) (d quota.Decision, done bool) {
 	c := r.newCall(p)
 	r.decide(n, c)
@@ -115,8 +114,8 @@ func (r *run) decide(n *node, c *call) {
 // askWait is how long a node waits for the leader's answer.
 const askWait = 100 * time.Millisecond
 
-// ask puts the call's question to the leader that the node knows; a node that
-// hears nothing decides alone.
+// ask sends a decide request to the leader that the node knows. Without an answer in time the node
+// decides alone.
 func (r *run) ask(n *node, p parked, c *call) {
 	done := false
 	finish := func(f func()) {
@@ -131,9 +130,9 @@ func (r *run) ask(n *node, p parked, c *call) {
 	}
 	r.res.Asked++
 	if _, term := n.agg.Leader(0); term > 0 {
-		lead, life, first := r.seats[term-1].node, n.life, quota.Time(0)
+		lead, life, first := r.terms[term-1].node, n.life, quota.Time(0)
 		r.send(n, lead, func() {
-			s := r.seatOf(term)
+			s := r.leadershipOf(term)
 			if s == nil {
 				return
 			}
@@ -161,22 +160,21 @@ func (r *run) ask(n *node, p parked, c *call) {
 	})
 }
 
-// keepAnswered keeps when the leader had decided what a caller is told now: not all are
-// told as long after it.
+// keepAnswered records when the leader made a decision: the time until the caller is told varies.
 func (r *run) keepAnswered(at quota.Time, p parked, a *quota.Answer) {
 	if r.Check && a.Allowed {
 		r.answered = append(r.answered, answered{at, p.key, quota.FromTokens(p.cost)})
 	}
 }
 
-// answered is what a leader has admitted, and its caller was told.
+// answered is an admission by a leader that its caller was told of.
 type answered struct {
 	at   quota.Time
 	key  string
 	cost quota.Units
 }
 
-// answeredExcess is what leaders have admitted beyond the limit, by when they did.
+// answeredExcess returns the excess of the leaders' decisions, by the time when they were made.
 func (r *run) answeredExcess() float64 {
 	slices.SortStableFunc(r.answered, func(x, y answered) int { return cmp.Compare(x.at, y.at) })
 	most, keys := 0.0, map[string]*envelope{}
@@ -191,9 +189,9 @@ func (r *run) answeredExcess() float64 {
 	return most
 }
 
-// answer decides a question, or asks again when the log has what it waits for. If
-// that never comes, there is no answer.
-func (r *run) answer(s *seat, q quota.Ask, tell func(quota.Answer)) {
+// answer answers a decide request, or repeats it after the commit that it waits for. If that never
+// happens, there is no answer.
+func (r *run) answer(s *leadership, q quota.Ask, tell func(quota.Answer)) {
 	a := s.ledger.Ask(s.node.clock(), []quota.Ask{q})[0]
 	r.prove(s, nil, q.Key)
 	if !a.Unsaved {
@@ -201,15 +199,15 @@ func (r *run) answer(s *seat, q quota.Ask, tell func(quota.Answer)) {
 		return
 	}
 	if len(s.asking) < maxAsking {
-		s.asking = append(s.asking, func(s *seat) { r.answer(s, q, tell) })
+		s.asking = append(s.asking, func(s *leadership) { r.answer(s, q, tell) })
 	}
-	r.hasten(s)
+	r.commitWanted(s)
 }
 
-// maxAsking bounds the questions that wait for the log, as a real node does.
+// maxAsking bounds the requests that wait for a commit, as in a real node.
 const maxAsking = 4096
 
-// unpark decides the waiting checks of a node anew.
+// unpark decides a node's waiting checks again.
 func (r *run) unpark(n *node) {
 	waiting := n.parked
 	n.parked = nil
@@ -220,7 +218,7 @@ func (r *run) unpark(n *node) {
 	}
 }
 
-// again decides a check that has waited already, once more.
+// again decides a waiting check again.
 func (r *run) again(n *node, p parked) (quota.Decision, bool) {
 	c := r.newCall(p)
 	c.Final = r.now >= p.until

@@ -8,49 +8,44 @@ import (
 // Result compares a run with the ideal. Amounts are tokens.
 type Result struct {
 	Attempted, Admitted, Ideal int64
-	// Over and Under are what was decided otherwise than by the ideal: admitted,
-	// and refused.
+	// Over and Under are decisions that differ from the ideal's: admitted and refused.
 	Over, Under int64
-	// WrongRefusals counts the decisions among Under that were wrong by what the
-	// cluster had really admitted too: its level still covered the cost.
+	// WrongRefusals counts those decisions among Under for which the cluster's real level covered
+	// the cost, after what it had admitted.
 	WrongRefusals int64
-	// Excess is the most that was admitted beyond burst + rate x time over any
-	// stretch of the run; of a windowed limit, beyond the count of any window of
-	// any tier. Of several keys the worst.
+	// Excess is the most that was admitted beyond burst + rate x time over any interval of the run;
+	// for windowed limits, beyond the count of any window of any tier. For several keys it is that
+	// of the worst.
 	Excess float64
-	// ExcessBursts is Excess as a multiple of the burst, and WorstWindow that part
-	// of Excess which is beyond the count of a window.
+	// ExcessBursts is Excess divided by the burst; WorstWindow is the excess beyond the count of a
+	// window.
 	ExcessBursts, WorstWindow float64
-	// Waits is the sum of what callers were told to wait, and IdealWaits what the
-	// ideal would have told them.
+	// Waits is the sum of the waits of callers, and IdealWaits that of the ideal.
 	Waits, IdealWaits time.Duration
-	// Asked counts questions to the leader, and Alone those that it did not answer in
-	// time: the node decided alone.
+	// Asked counts decide requests, and Alone those without an answer in time, which the node
+	// decided alone.
 	Asked, Alone int64
-	// Reports counts those that members sent, and Bytes what they and their answers take on
-	// the wire in the packed form, without frames. Of a rival it is an estimate.
+	// Reports counts the reports of members, and Bytes their size and that of the answers on the
+	// wire in the packed form, without frames. For a baseline it is an estimate.
 	Reports, Bytes int64
 	// Entries counts the keys in those reports, and ClientReports the reports that
 	// clients sent to their nodes.
 	Entries, ClientReports int64
-	// Backlog is for how long the last report of the run waited for its leader, where
-	// leaders need time.
+	// Backlog is how long the last report of the run waited for its leader, if leaders need time.
 	Backlog time.Duration
-	// Lost is what the members admitted and no leader has booked at the end,
-	// less what was booked twice. Only runs whose load ends a few seconds
-	// before them, and without a killed leader, know it exactly.
+	// Lost is what members admitted and no leader has booked at the end, less what was booked
+	// twice. It is exact only if the load ends a few seconds before the run and no leader was
+	// killed.
 	Lost int64
-	// Learned is how long it took from the death of the last killed leader
-	// until its successor had learned.
+	// Learned is the time from the death of the last killed leader until its successor had learned.
 	Learned time.Duration
-	// Outage counts what was asked for and what was admitted from a leader's
+	// OutageAttempted and OutageAdmitted count what was attempted and admitted from a leader's
 	// death until its successor had learned.
 	OutageAttempted, OutageAdmitted int64
 
 	// PerNode is what each node admitted.
 	PerNode []int64
-	// Series is the run in steps of Each: a second, or as many as keep it to
-	// MaxSeries.
+	// Series is the run in steps of Each: a second, or more to stay within MaxSeries.
 	Series []Second
 	Each   time.Duration
 	// NodeSeconds is nodes x duration, and Steps how many events were simulated.
@@ -60,11 +55,11 @@ type Result struct {
 	Violations []string
 }
 
-// Second is a stretch of a run. Amounts are tokens.
+// Second is one step of a run, in tokens.
 type Second struct{ Attempted, Admitted, Ideal int64 }
 
 // MaxSeries bounds Result.Series.
 const MaxSeries = 3600
 
-// Error is (admitted - ideal) / ideal.
+// Error returns (admitted - ideal) / ideal.
 func (r Result) Error() float64 { return float64(r.Admitted-r.Ideal) / math.Max(1, float64(r.Ideal)) }

@@ -9,35 +9,34 @@ import (
 
 const epoch = quota.Time(1_000_000_000_000_000_000)
 
-// run is a scenario under way.
+// run is a scenario in progress.
 type run struct {
 	Scenario
-	// rng decides what the network does and when Load's requests come, side what
-	// is rare (announcements, faults, clocks), and every load has its own: so that
-	// a change of one leaves the others as they are.
+	// rng decides what the network does and when requests of Load arrive; side decides rare things
+	// (announcements, faults, clocks). Every load has its own source. So a change of one leaves the
+	// others unchanged.
 	rng, side *rand.Rand
 	now       quota.Time
 	events    events
 	n         uint64
 	nodes     []*node
 	limits    *quota.Limits
-	rival     rival // nil for Quorate
+	baseline  baseline // nil for Quorate
 	raft
 	network
 	cl clients
 	book
-	answered []answered                                       // if Check
-	call     *call                                            // free for the next decision
-	packed   packed                                           // of the last message, to be counted
-	slack    quota.Units                                      // what a limit yields while messages take longer than the fastest did
-	late     time.Duration                                    // how long after Duration what waits is decided
-	heard    func(n *node, rep *quota.Report, g *quota.Grant) // of every message that arrives, one of them; nil is nobody
+	answered []answered                                       // only with Check
+	call     *call                                            // reused for the next decision
+	packed   packed                                           // buffer for counting the bytes of messages
+	slack    quota.Units                                      // yield of the limit during the largest difference of two delays
+	late     time.Duration                                    // time after Duration in which waiting checks are decided
+	heard    func(n *node, rep *quota.Report, g *quota.Grant) // called for every arriving message, with one of the two; may be nil
 	res      Result
 }
 
-// Run plays the scenario. What it is made of has to make sense: at least one
-// node, and nodes and groups within them; see package scenario for a check. The
-// same scenario always gives the same result.
+// Run plays the scenario, which must be valid: at least one node, and nodes and groups within the
+// range; see package scenario for a check. The same scenario always has the same result.
 func Run(s Scenario) Result {
 	r := newRun(s)
 	r.start()
@@ -76,7 +75,7 @@ func newRun(s Scenario) *run {
 }
 
 func (r *run) start() {
-	r.rival = newRival(r)
+	r.baseline = newBaseline(r)
 	for i := range r.Nodes {
 		r.nodes = append(r.nodes, r.newNode(i))
 		if r.Load != nil {
@@ -87,14 +86,14 @@ func (r *run) start() {
 	for i := range r.Loads {
 		r.startLoad(i)
 	}
-	if r.rival != nil {
-		r.rival.start()
+	if r.baseline != nil {
+		r.baseline.start()
 	} else {
 		r.elect(0)
 	}
 	for _, at := range []time.Duration{r.KillLeader, r.KillAgain} {
 		if at > 0 {
-			r.after(at, r.killSeat)
+			r.after(at, r.killLeader)
 		}
 	}
 	for i := range r.Faults {
@@ -102,10 +101,10 @@ func (r *run) start() {
 	}
 }
 
-// stopped says whether the run is to end early.
+// stopped reports whether the run is to end early.
 func (r *run) stopped() bool { return r.Stopped != nil && r.Stopped() }
 
-// until plays everything up to a moment.
+// until plays all events up to a time.
 func (r *run) until(end quota.Time) {
 	for i := 1; len(r.events) > 0 && r.events[0].at <= end; i++ {
 		if i%4096 == 0 && r.stopped() {
@@ -118,8 +117,7 @@ func (r *run) until(end quota.Time) {
 	r.now = max(r.now, end)
 }
 
-// step lets an event happen, unless the network or the node is in no state for
-// it.
+// step executes an event, if the network and the node allow it.
 func (r *run) step(e event) {
 	r.res.Steps++
 	if e.to != nil {
@@ -161,12 +159,12 @@ func (r *run) replay() {
 
 func (r *run) at(t quota.Time, f func()) { r.put(event{at: t, f: f}) }
 
-// since is how long the run has been going on.
+// since returns the time since the start.
 func (r *run) since() time.Duration { return r.now.Sub(r.Start) }
 
 func (r *run) after(d time.Duration, f func()) { r.at(r.now.Add(d), f) }
 
-// onNode lets f happen at a node, unless its process dies before.
+// onNode schedules f at a node; it is dropped if the process dies before.
 func (r *run) onNode(t quota.Time, n *node, what class, f func()) {
 	r.put(event{at: t, f: f, to: n, life: n.life, what: what, slept: n.slept})
 }
@@ -175,4 +173,38 @@ func (r *run) put(e event) {
 	r.n++
 	e.n, e.at = r.n, max(e.at, r.now)
 	r.events.push(e)
+}
+
+// settle is how long a run continues event by event, after the last request and before the next:
+// long enough for the sweeps and checkpoints that remove idle keys.
+const settle = 5 * time.Second
+
+// skip skips the time until the next request if nothing happens in it but sweeps, checkpoints and
+// beacons: no node has a key open, so nothing is reported or granted, and levels follow from the
+// time alone. Timers keep their distances. It does nothing in scenarios with loads or faults.
+func (r *run) skip(next quota.Time) {
+	if r.Load != nil || len(r.Loads)+len(r.Faults) > 0 || r.KillLeader+r.KillAgain > 0 || r.baseline != nil {
+		return
+	}
+	for next.Sub(r.now) > 2*settle && !r.stopped() {
+		r.until(r.now.Add(settle))
+		if r.quiet() {
+			by := (next.Sub(r.now) - settle).Truncate(4 * r.CheckpointEvery) // what is done now and then keeps its turns
+			for i := range r.events {                                        // all by the same, so it stays a heap
+				r.events[i].at = r.events[i].at.Add(by)
+			}
+			r.now = r.now.Add(by)
+			return
+		}
+	}
+}
+
+// quiet reports whether no node has an open key.
+func (r *run) quiet() bool {
+	for _, n := range r.nodes {
+		if !n.agg.Quiet() {
+			return false
+		}
+	}
+	return true
 }

@@ -7,15 +7,15 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// Trait is something that a scenario has, to count how many have it: a kind of
-// limit, of load, of fault. A scenario has exactly one of the groups "limit",
-// "ceiling" and "nodes", and any number of the others.
+// Trait is a property of scenarios that a campaign counts: a kind of limit, load or fault. A
+// scenario has exactly one of the groups "limit", "ceiling" and "nodes", and any number of the
+// others.
 type Trait struct{ Group, Name string }
 
-// TraitGroups are all groups, in the order in which they are told.
+// TraitGroups returns all groups in the order of output.
 func TraitGroups() []string { return []string{"limit", "ceiling", "nodes", "load", "fault", "network"} }
 
-// Traits are those of a scenario that [Campaign] made, each once.
+// Traits returns the traits of a scenario of [Campaign], without duplicates.
 func Traits(s *Scenario) []Trait {
 	t := traits{seen: map[Trait]bool{}}
 	t.add("limit", limitKind(s), true)
@@ -66,7 +66,7 @@ func (t *traits) load(l *Load) {
 	t.add("load", "begins late", l.From > 0)
 }
 
-// limitKind is what a limit is called in a count of scenarios.
+// limitKind returns the name of a limit's kind in the counts of a campaign.
 func limitKind(s *Scenario) string {
 	l := &s.Limit
 	switch {

@@ -5,10 +5,8 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// What reports and grants take on the wire is counted by packing them, as nodes do, each
-// in a message of its own. The frame around a message, and TLS, are not counted.
-
-// packed is memory for messages that are only counted.
+// packed is a buffer for messages that are encoded only to count their bytes. Reports and grants
+// are encoded as nodes do, each in its own message, without frames and TLS.
 type packed []byte
 
 func (p *packed) report(r *quota.Report) int64 {
