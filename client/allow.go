@@ -10,9 +10,8 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// Allow decides whether cost tokens of namespace/limit may be taken for key, and
-// takes them if so. cost is 1 or more; 0 charges nothing, and the answer is that of
-// a cost of 1.
+// Allow decides whether cost tokens of namespace/limit may be taken for key, and takes them if so.
+// A cost of 0 charges nothing; the answer is that for a cost of 1.
 func (c *Client) Allow(ctx context.Context, namespace, limit, key string, cost int64) (Result, error) {
 	k, err := checked(namespace, limit, key, cost)
 	if err != nil {
@@ -22,7 +21,7 @@ func (c *Client) Allow(ctx context.Context, namespace, limit, key string, cost i
 	return c.allow(ctx, k, cost, nil)
 }
 
-// allow decides a check that is in order.
+// allow decides a valid check and counts it.
 func (c *Client) allow(ctx context.Context, k quota.Key, cost int64, t *taken) (Result, error) {
 	res, err := c.decide(ctx, k, cost, t)
 	if err == nil && res.Why == WhyUseAcquire {
@@ -67,7 +66,7 @@ func (c *Client) decide(ctx context.Context, k quota.Key, cost int64, t *taken) 
 	return c.resultOf(r, k, &p.out[0])
 }
 
-// resultOf is the result of a decision, or the error that there is no such limit.
+// resultOf returns the result of a decision, or an error if the limit is unknown.
 func (c *Client) resultOf(r *rules, k quota.Key, d *quota.Decision) (Result, error) {
 	if d.Limit == nil && d.Why == quota.WhyNoLimit {
 		return Result{}, c.noLimit(r, k.LimitName)
@@ -75,8 +74,7 @@ func (c *Client) resultOf(r *rules, k quota.Key, d *quota.Decision) (Result, err
 	return r.result(d), nil
 }
 
-// allowFar asks a node. While none answers, the client's own limits count, if there
-// are any.
+// allowFar asks a node. If none answers, the client's own limits decide, if one applies.
 func (c *Client) allowFar(ctx context.Context, k quota.Key, cost int64) (Result, error) {
 	var res *quoratev1.AllowResponse
 	err := c.ask(ctx, func(ctx context.Context, q quoratev1.QuotaServiceClient) (err error) {
@@ -96,7 +94,7 @@ func request(k quota.Key, cost int64) *quoratev1.AllowRequest {
 	return &quoratev1.AllowRequest{Namespace: k.Namespace, Limit: k.LimitName.Limit, Key: k.Key, Cost: &cost}
 }
 
-// checked returns the key of a check, or its fault.
+// checked returns the key of a check, or an error if the check is invalid.
 func checked(namespace, limit, key string, cost int64) (quota.Key, error) {
 	k := quota.Key{LimitName: quota.LimitName{Namespace: namespace, Limit: limit}, Key: key}
 	if err := quota.CheckName("namespace", namespace); err != nil {
@@ -108,7 +106,7 @@ func checked(namespace, limit, key string, cost int64) (quota.Key, error) {
 	return k, checkKey(&k.Key, cost)
 }
 
-// checkKey checks a key and a cost; an empty key becomes that of everybody.
+// checkKey checks a key and a cost. It replaces an empty key by quota.WholeKey.
 func checkKey(key *string, cost int64) error {
 	switch n := len(*key); {
 	case n == 0:

@@ -12,8 +12,8 @@ import (
 
 type call func(context.Context, quoratev1.QuotaServiceClient) error
 
-// ask calls f with one node after the other until one answers, unless the
-// circuit is open. What must not be carried out twice says so by [once].
+// ask calls f with one node after the other until one answers, unless the circuit is open. If f
+// must not be executed twice, it returns its error through [once].
 func (c *Client) ask(ctx context.Context, f call) error {
 	if c.closed.Load() {
 		return errClosed()
@@ -43,7 +43,7 @@ func (c *Client) ask(ctx context.Context, f call) error {
 	return err
 }
 
-// outcomeOf says whether a node has answered: an error of its own is an answer.
+// outcomeOf returns whether a node has answered. An error that the node returned is an answer.
 func outcomeOf(err error) outcome {
 	var e *Error
 	switch {
@@ -90,8 +90,8 @@ func (c *Client) askEach(ctx context.Context, f call) error {
 	return last
 }
 
-// hopeful is how many of so many nodes behind one may answer: those to which the last attempt
-// to connect has not failed. The others say so at once when they are asked, and need no time.
+// hopeful counts the nodes after at that may answer: those whose last connection attempt has not
+// failed. The others fail immediately when asked, and need no time.
 func hopeful(all []*node, at uint32, behind int) (n int) {
 	for i := range behind {
 		next := all[(int(at)+1+i)%len(all)]
@@ -102,7 +102,7 @@ func hopeful(all []*node, at uint32, behind int) (n int) {
 	return n
 }
 
-// attempt asks one node, leaving time for the others that are left.
+// attempt asks one node, and leaves time for the remaining ones.
 func attempt(ctx context.Context, left int, n *node, f call) error {
 	if deadline, ok := ctx.Deadline(); ok && left > 1 {
 		var cancel context.CancelFunc

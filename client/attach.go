@@ -12,18 +12,19 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// link is how streams to nodes are opened, and what nodes there are.
+// link opens streams to nodes and knows which nodes there are.
 type link interface {
-	// open opens a stream to the node of that address. It ends with the context.
+	// open opens a stream to the node at the address. It ends with the context.
 	open(ctx context.Context, addr string) (stream, error)
-	// addrs are the nodes to choose from, the preferred one first.
+	// addrs returns the addresses of the nodes, the preferred one first.
 	addrs() []string
-	// learned adds the addresses of further nodes; attachedTo says which one it is.
+	// learned adds addresses of further nodes.
 	learned(addrs []string)
+	// attachedTo reports the address of the node that the client is attached to.
 	attachedTo(addr string)
 }
 
-// stream is one stream to a node, as gRPC has it.
+// stream is a gRPC stream to a node.
 type stream interface {
 	Send(*quoratev1.AttachRequest) error
 	Recv() (*quoratev1.AttachResponse, error)
@@ -33,20 +34,19 @@ type stream interface {
 const (
 	// helloWait bounds how long a node may take to answer the first message.
 	helloWait = 2 * time.Second
-	// maxUnsent bounds the messages that wait to be sent; beyond it reports are
-	// dropped and made again.
+	// maxUnsent bounds the queued messages. Reports beyond it are dropped and made again.
 	maxUnsent = 64
-	// patience is how long a node may leave reports unanswered before it is given up.
+	// patience is how long a node may leave reports unanswered before the client gives it up.
 	patience = time.Second
-	// firstPause and lastPause bound the pause before all nodes are tried again:
-	// chance decides on how much of it, and it doubles each time.
+	// firstPause and lastPause bound the pause before all nodes are tried again. It doubles each
+	// time, with full jitter.
 	firstPause = 50 * time.Millisecond
 	lastPause  = 5 * time.Second
-	// lasting is how long an attachment must last for the pauses to begin anew.
+	// lasting is how long an attachment must last to reset the pause.
 	lasting = time.Second
 )
 
-// attachment is one attachment to one node, made or being made.
+// attachment is one attachment to one node, established or not.
 type attachment struct {
 	number uint64
 	addr   string
@@ -54,22 +54,22 @@ type attachment struct {
 	end    context.CancelFunc
 	out    chan *quoratev1.AttachRequest
 
-	// Of the goroutine that runs the member.
+	// The fields from here on belong to member.run's goroutine.
 	node       quota.NodeID
 	life       quota.Incarnation
 	since      quota.Time
-	unanswered quota.Time // the first report since it was last heard; 0 is none
-	shut       bool       // nothing more is sent
+	unanswered quota.Time // time of the first unanswered report; 0 is none
+	shut       bool       // out is closed
 }
 
-// retry says when to try which node next.
+// retry determines which node is tried next, and when.
 type retry struct {
 	at    quota.Time
-	order []string // still to be tried before there is a pause
-	round int      // pauses since the last lasting attachment
+	order []string // nodes to try before the next pause
+	round int      // pauses since the last attachment that lasted
 }
 
-// connect begins an attachment if there is none and it is time.
+// connect starts an attachment if there is none and it is time.
 func (m *member) connect(now quota.Time) {
 	if m.trying != nil || m.attached.Load() != nil || now < m.retry.at {
 		return
@@ -91,9 +91,9 @@ func (m *member) connect(now quota.Time) {
 	m.work.Go(func() { m.receive(at, hello) })
 }
 
-// order is the order in which nodes are tried: the preferred one first to begin
-// with; later the others by chance, so that those who lose a node spread over the
-// rest, and the one that was lost last.
+// order returns the order in which nodes are tried: at first the preferred one and then the others
+// at random; later all at random, so that the clients of a lost node spread over the others, with
+// the lost one last.
 func (m *member) order() []string {
 	addrs := m.link.addrs()
 	order := append([]string(nil), addrs...)
@@ -115,7 +115,7 @@ func (m *member) order() []string {
 	return order
 }
 
-// receive opens the stream and passes on what comes, until it ends.
+// receive opens the stream and forwards its messages until it ends.
 func (m *member) receive(at *attachment, hello *quoratev1.AttachRequest) {
 	over := event{from: at}
 	defer func() {
@@ -143,7 +143,7 @@ func (m *member) receive(at *attachment, hello *quoratev1.AttachRequest) {
 	}
 }
 
-// tell hands an event to the goroutine that runs the member.
+// tell sends an event to member.run. It returns false if that has ended.
 func (m *member) tell(e event) bool {
 	select {
 	case m.events <- e:
@@ -153,7 +153,7 @@ func (m *member) tell(e event) bool {
 	}
 }
 
-// transmit sends what is to be sent, and closes the stream after the last.
+// transmit sends queued messages, and closes the stream after the last.
 func (at *attachment) transmit(s stream) {
 	for {
 		select {
@@ -172,7 +172,7 @@ func (at *attachment) transmit(s stream) {
 	}
 }
 
-// send puts a message into the queue; false if that is full, or closed.
+// send queues a message. It returns false if the queue is full or closed.
 func (at *attachment) send(msg *quoratev1.AttachRequest) bool {
 	if at.shut {
 		return false
@@ -185,7 +185,7 @@ func (at *attachment) send(msg *quoratev1.AttachRequest) bool {
 	}
 }
 
-// shutSend says that nothing more is sent: the node hears it after the rest.
+// shutSend closes the queue: the node sees the end of the stream after the queued messages.
 func (at *attachment) shutSend() {
 	if !at.shut {
 		at.shut = true
@@ -193,7 +193,7 @@ func (at *attachment) shutSend() {
 	}
 }
 
-// expect says that the node should answer.
+// expect notes that the node has to answer.
 func (at *attachment) expect(now quota.Time) {
 	if at.unanswered == 0 {
 		at.unanswered = now
@@ -202,15 +202,15 @@ func (at *attachment) expect(now quota.Time) {
 
 func (at *attachment) heard(quota.Time) { at.unanswered = 0 }
 
-// listen gives the node up if it answers nothing.
+// listen ends the attachment if the node does not answer.
 func (at *attachment) listen(now quota.Time) {
 	if at.unanswered != 0 && now.Sub(at.unanswered) >= patience {
 		at.end()
 	}
 }
 
-// attach takes over an attachment that a node has accepted. What the one before
-// had open is parted with, and settled by way of this one.
+// attach activates an attachment that a node has accepted. The keys of the previous one are closed,
+// and settled through this one.
 func (m *member) attach(now quota.Time, at *attachment, h *quoratev1.NodeHello) {
 	m.trying = nil
 	at.node, at.life, at.since = quota.NodeID(h.GetNode()), quota.Incarnation(h.GetIncarnation()), now
@@ -235,16 +235,16 @@ func (m *member) attach(now quota.Time, at *attachment, h *quoratev1.NodeHello) 
 	m.notices.attached(at.addr)
 }
 
-// membersPerNode is how many processes are taken to use a key at every node:
-// the more, the less one of them guesses about a burst that all of them may see. With
-// 10,000 of them and 4, a surge at 3x of a limit admits half as much again; with 1000,
-// what a process does not hold it asks its node for first (internal/sim/clients.go).
+// membersPerNode is the assumed number of processes that use a key, per node. The larger it is, the
+// less one of them guesses of a burst that all of them may see. With 10,000 of them and a value of
+// 4, a surge of 3 times a limit admits half as much again; with 1000 a process first asks its node
+// for what it does not hold (internal/sim/clients.go).
 const membersPerNode = 1000
 
-// maxPeers bounds the number of clients that a node may tell of.
+// maxPeers bounds the number of clients that a node may report.
 const maxPeers = 1 << 30
 
-// config is the aggregator's, with what the node says of its times.
+// config returns the aggregator's configuration, with the intervals of the node.
 func (m *member) config(h *quoratev1.NodeHello) aggregator.Config {
 	cfg := aggregator.Config{
 		Self: m.self, Incarnation: m.incarnation, Ranges: 1, MaxKeys: m.opts.maxKeys, Overrides: &m.own, Removed: m.own.remove,
@@ -254,7 +254,7 @@ func (m *member) config(h *quoratev1.NodeHello) aggregator.Config {
 	return cfg
 }
 
-// ended notes that an attachment is over, or could not be made.
+// ended handles the end of an attachment, or of an attempt.
 func (m *member) ended(now quota.Time, at *attachment, complete bool, err error) {
 	at.end()
 	switch at {
@@ -282,7 +282,7 @@ func (m *member) ended(now quota.Time, at *attachment, complete bool, err error)
 	}
 }
 
-// pause says when to try again: the next node at once, all of them after a while.
+// pause schedules the next attempt: the next node at once, all of them after a pause.
 func (m *member) pause(now quota.Time) {
 	if len(m.retry.order) > 0 {
 		m.retry.at = now
@@ -292,8 +292,8 @@ func (m *member) pause(now quota.Time) {
 	m.retry.round++
 }
 
-// jitter is how long to wait: full jitter, as all clients of a node lose it at
-// the same moment.
+// jitter returns the pause, with full jitter because all clients of a node lose it at the same
+// moment.
 func (r *retry) jitter() time.Duration {
 	return rand.N(min(firstPause<<min(r.round, 10), lastPause)) + time.Millisecond
 }

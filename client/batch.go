@@ -10,10 +10,10 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// Check is one check of several.
+// Check is one check of a call with several.
 type Check struct {
 	Namespace, Limit, Key string
-	Cost                  int64 // 0 means 1
+	Cost                  int64 // tokens; 0 means 1
 }
 
 func (k *Check) key() (quota.Key, int64, error) {
@@ -25,10 +25,9 @@ func (k *Check) key() (quota.Key, int64, error) {
 	return key, cost, err
 }
 
-// AllowBatch decides up to MaxBatch checks; each is decided and charged on its own.
-// A check that is at fault has its error in Result.Err and leaves the others alone.
-// Those that a node has to decide go to it in one round trip, after the others. The
-// error is that of this round trip.
+// AllowBatch decides up to MaxBatch checks, each on its own. An invalid check has its error in
+// Result.Err and does not affect the others. Checks that a node has to decide are sent to one in a
+// single round trip, after the others. The returned error is that of this round trip.
 func (c *Client) AllowBatch(ctx context.Context, checks []Check) ([]Result, error) {
 	if c.closed.Load() {
 		return nil, errClosed()
@@ -63,7 +62,7 @@ func (c *Client) AllowBatch(ctx context.Context, checks []Check) ([]Result, erro
 	return out, c.batchFar(ctx, checks, asked, out)
 }
 
-// near decides a check in this process, if that can be.
+// near decides a check in this process if possible.
 func (c *Client) near(ctx context.Context, k quota.Key, cost int64) (Result, far, error) {
 	if c.member == nil {
 		return Result{}, true, nil
@@ -120,18 +119,18 @@ func (c *Client) batchFar(ctx context.Context, checks []Check, asked []int, out 
 	return nil
 }
 
-// All is the answer to checks that stand or fall together.
+// All is the answer to checks that pass or fail together.
 type All struct {
 	Allowed bool
-	// Results has one answer per check, in order. When one refuses, none is charged:
-	// those before it would have passed, and those behind it are zero.
+	// Results has one answer per check, in order. If one refuses, none is charged: those before it
+	// would have passed, those after it are zero.
 	Results []Result
-	// Wait is the longest of the results', RetryAfter when refused that of what
-	// refused; [Never] when it never can pass.
+	// Wait is the longest wait of the results. RetryAfter is that of the refusal; [Never] if it can
+	// never pass.
 	Wait, RetryAfter time.Duration
 }
 
-// AllowAll decides up to MaxAll checks as one: all pass and are charged, or none.
+// AllowAll decides up to MaxAll checks together: all pass and are charged, or none.
 func (c *Client) AllowAll(ctx context.Context, checks []Check) (All, error) {
 	if len(checks) == 0 || len(checks) > MaxAll {
 		return All{}, invalid("checks", fmt.Sprintf("checks: %d; must be 1 to %d in one call", len(checks), MaxAll))
@@ -191,7 +190,7 @@ func (c *Client) all(ctx context.Context, p *pooled) (All, error) {
 	return c.together(r, p, ok)
 }
 
-// together puts the decisions together.
+// together combines the decisions.
 func (c *Client) together(r *rules, p *pooled, ok bool) (All, error) {
 	all := All{Allowed: ok, Results: make([]Result, len(p.out))}
 	for i := range p.out {
@@ -215,8 +214,7 @@ func (a *All) add(i int, res Result) {
 	}
 }
 
-// allOwn decides by the client's own limits: one after the other, for there is
-// nothing yet that they could be taken back from.
+// allOwn decides by the client's own limits, in two passes, because they have no refund.
 func (c *Client) allOwn(reqs []quota.Request) All {
 	all := All{Allowed: true, Results: make([]Result, len(reqs))}
 	for i := range reqs {
@@ -251,7 +249,7 @@ func (c *Client) allFar(ctx context.Context, reqs []quota.Request) (All, error) 
 	return fromAll(res.Allowed, res.Results), nil
 }
 
-// fromAll is the answer of a node to several checks.
+// fromAll converts a node's answer to several checks.
 func fromAll(allowed bool, results []*quoratev1.AllowResponse) All {
 	all := All{Allowed: allowed, Results: make([]Result, len(results))}
 	for i, r := range results {

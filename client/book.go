@@ -11,9 +11,9 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// Refund gives back tokens that were taken and not used: 1 or more. The level never
-// rises above the burst. While the limit is not known nothing happens. Where a node does it and
-// its answer is lost, no other is asked: after [ErrUnavailable] it may have been done.
+// Refund gives back tokens, 1 or more, that were taken and not used. The level never rises above
+// the burst. It does nothing while the limit is unknown. If a node executes it and its answer is
+// lost, no other node is asked: after [ErrUnavailable] it may have been executed.
 func (c *Client) Refund(ctx context.Context, namespace, limit, key string, tokens int64) error {
 	k, err := c.booking(namespace, limit, key, tokens)
 	if err != nil {
@@ -22,14 +22,14 @@ func (c *Client) Refund(ctx context.Context, namespace, limit, key string, token
 	return c.refund(ctx, k, tokens, nil)
 }
 
-// taken says when tokens were taken that may be given back later, and in which windows.
+// taken records when, and in which windows, tokens were taken, for a later refund.
 type taken struct {
 	at      quota.Time
 	windows *aggregator.Taken
 	res     Result
 }
 
-// over reports whether the window has ended that a node has charged.
+// over reports whether the window that a node charged has ended.
 func (t *taken) over(now quota.Time) bool {
 	for _, p := range t.res.Policies {
 		if p.Windowed && now.Sub(t.at) >= t.res.ResetAfter {
@@ -39,7 +39,7 @@ func (t *taken) over(now quota.Time) bool {
 	return false
 }
 
-// take is Check, and says what is to be known to give the tokens back later.
+// take is Check, and also returns what a later refund needs.
 func (b *Bucket) take(ctx context.Context, n int64) (Result, *taken, error) {
 	at := b.c.clock.now()
 	t := &taken{at: at, windows: &aggregator.Taken{At: at}}
@@ -48,8 +48,8 @@ func (b *Bucket) take(ctx context.Context, n int64) (Result, *taken, error) {
 	return t.res, t, err
 }
 
-// refund gives tokens back; t is nil if they were taken just now. What was taken in a window
-// that has ended is not given back: it would raise the next one.
+// refund gives tokens back; t is nil if they were taken just now. Tokens of a window that has ended
+// are not given back, because that would raise the next one.
 func (c *Client) refund(ctx context.Context, k quota.Key, tokens int64, t *taken) error {
 	if r, asks := c.limits(k); !asks {
 		if r == nil {
@@ -76,10 +76,9 @@ func (c *Client) refund(ctx context.Context, k quota.Key, tokens int64, t *taken
 	})
 }
 
-// Report books what has been used already, 1 token or more, whatever the level is:
-// it can fall below zero, down to a bound of the limit. It returns how many tokens
-// were booked; 0 while the limit is not known. After [ErrUnavailable] it may have been booked, as
-// with Refund.
+// Report books tokens, 1 or more, that have been used already, whatever the level is. The level may
+// fall below zero, down to a bound of the limit. Report returns how many tokens it booked; 0 while
+// the limit is unknown. After [ErrUnavailable] the report may have been booked, as with Refund.
 func (c *Client) Report(ctx context.Context, namespace, limit, key string, used int64) (booked int64, err error) {
 	k, err := c.booking(namespace, limit, key, used)
 	if err != nil {
@@ -107,7 +106,7 @@ func (c *Client) report(ctx context.Context, k quota.Key, used int64) (booked in
 	return booked, err
 }
 
-// booking checks what is to be booked.
+// booking validates the arguments of a booking.
 func (c *Client) booking(namespace, limit, key string, tokens int64) (quota.Key, error) {
 	k, err := checked(namespace, limit, key, tokens)
 	if err == nil {
@@ -126,7 +125,7 @@ func (c *Client) bookable(tokens int64) error {
 	return nil
 }
 
-// limits returns the limits that this process books by; asks if a node has to.
+// limits returns the limits by which this process books, or that a node has to.
 func (c *Client) limits(k quota.Key) (r *rules, asks far) {
 	if c.member == nil {
 		return nil, true

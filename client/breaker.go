@@ -8,28 +8,27 @@ import (
 
 const (
 	defaultBreakAfter = 5
-	// firstBreak and lastBreak bound how long calls fail at once before a probe:
-	// twice as long after each probe that fails, half of it left to chance.
+	// firstBreak and lastBreak bound the time until the next probe. It doubles after each failed
+	// probe; half of it is random.
 	firstBreak = 500 * time.Millisecond
 	lastBreak  = 15 * time.Second
 )
 
-// breaker is the circuit between the client and its nodes: after so many calls in
-// a row that nobody answered it opens, and calls fail at once. After a while one
-// call is let through as a probe; it closes the circuit if it is answered. Safe
-// for concurrent use.
+// breaker is the circuit breaker for calls to nodes. After a number of consecutive unanswered calls
+// it opens, and calls fail at once. After a while one call passes as a probe; if it is answered,
+// the circuit closes. It is safe for concurrent use.
 type breaker struct {
 	after int // failures; 0 never opens
 
 	mu     sync.Mutex
-	failed int       // in a row
-	trips  int       // probes that failed, in a row
-	until  time.Time // when the next probe may go
-	probe  bool      // one is under way
-	opened uint64    // how often it has opened
+	failed int       // consecutive
+	trips  int       // consecutive failed probes
+	until  time.Time // earliest time of the next probe
+	probe  bool      // a probe is in progress
+	opened uint64    // number of times that it opened
 }
 
-// enter reports whether a call may go. What may go is to be told by leave.
+// enter reports whether a call may be made. If so, leave must be called with its outcome.
 func (b *breaker) enter() bool {
 	if b.after == 0 {
 		return true
@@ -46,16 +45,16 @@ func (b *breaker) enter() bool {
 	return true
 }
 
-// outcome of a call.
+// outcome is the result of a call.
 type outcome uint8
 
 const (
 	answered   outcome = iota
-	unanswered         // by any node
-	withdrawn          // by the caller, before there was an answer
+	unanswered         // no node answered
+	withdrawn          // the caller cancelled before an answer
 )
 
-// leave tells what became of a call, and reports whether the circuit has opened by it.
+// leave records the outcome of a call, and reports whether it opened the circuit.
 func (b *breaker) leave(o outcome) (opened bool) {
 	if b.after == 0 {
 		return false

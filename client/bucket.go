@@ -9,10 +9,9 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// Bucket is one key of one limit, for hot paths: it remembers where the key is, so
-// that a decision out of what is held is one atomic subtraction, without a map, a
-// lock, a clock or an allocation. Make it once and keep it; any number of goroutines
-// may use it.
+// Bucket is a handle of one key of one limit, for hot paths. It caches the key's entry, so that a
+// decision from held tokens is one atomic subtraction, without map, lock, clock or allocation.
+// Create it once and keep it. It is safe for concurrent use.
 type Bucket struct {
 	near    aggregator.Handle
 	granted *counter
@@ -21,24 +20,23 @@ type Bucket struct {
 	fault   error
 }
 
-// Bucket returns a handle of a key. Names or a key that cannot be make all its calls
-// fail.
+// Bucket returns a handle of a key. If a name or the key is invalid, all calls of the handle fail.
 func (c *Client) Bucket(namespace, limit, key string) *Bucket {
 	b := &Bucket{c: c, granted: c.stats.granted.of(rand.Uint64())}
 	b.key, b.fault = checked(namespace, limit, key, 1)
 	return b
 }
 
-// Allow is AllowN of one token.
+// Allow is AllowN(1).
 func (b *Bucket) Allow() bool { return b.AllowN(1) }
 
-// AllowN decides whether n tokens may be taken now, and takes them if so. It may
-// wait for a grant, where that would tell, as long as [WithGrantWait] says.
+// AllowN decides whether n tokens may be taken now, and takes them if so. It may wait for a grant
+// if that would decide, for up to [WithGrantWait].
 //
-// Where there is no decision it fails open, unless [WithFailClosed] says otherwise: the
-// client's own limits count if there are any, else it is true. That is so while nobody has
-// answered yet, if there is no such limit, of names that cannot be, and after Close. Use
-// Check to tell. A limit of what is in flight admits nothing here: see Acquire.
+// Without a decision it fails open, unless [WithFailClosed] is set: it uses the client's own
+// limits, if one applies, and otherwise returns true. This is the case before the first answer of a
+// node, for unknown limits, for invalid names, and after Close. Use Check to distinguish these. A
+// limit on what is in flight admits nothing here: see Acquire.
 func (b *Bucket) AllowN(n int64) bool {
 	if b.near.Take(n) {
 		b.granted.Add(1)
@@ -56,7 +54,7 @@ func (b *Bucket) AllowN(n int64) bool {
 	return res.Allowed && res.Wait == 0
 }
 
-// Check decides as Client.Allow does.
+// Check decides like Client.Allow.
 func (b *Bucket) Check(ctx context.Context, n int64) (Result, error) { return b.check(ctx, n, nil) }
 
 func (b *Bucket) check(ctx context.Context, n int64, t *taken) (Result, error) {
@@ -73,7 +71,7 @@ func (b *Bucket) check(ctx context.Context, n int64, t *taken) (Result, error) {
 	return res, err
 }
 
-// find remembers where the key is.
+// find looks up the key's entry.
 func (b *Bucket) find() {
 	agg, ok := b.c.decides()
 	if !ok {

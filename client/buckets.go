@@ -7,10 +7,10 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// Buckets is one limit, for hot paths that ask for many of its keys: it remembers where
-// they are, so that a decision out of what is held looks up the key and nothing else,
-// without a lock, a clock or an allocation. Make it once and keep it; any number of
-// goroutines may use it. For one key [Bucket] is faster.
+// Buckets is a handle of one limit, for hot paths that use many of its keys. It caches the limit,
+// so that a decision from held tokens costs one lookup of the key, without lock, clock or
+// allocation. Create it once and keep it. It is safe for concurrent use. For a single key, [Bucket]
+// is faster.
 type Buckets struct {
 	near  aggregator.LimitHandle
 	c     *Client
@@ -18,17 +18,17 @@ type Buckets struct {
 	fault error
 }
 
-// Buckets returns a handle of a limit. Names that cannot be make all its calls fail.
+// Buckets returns a handle of a limit. If a name is invalid, all calls of the handle fail.
 func (c *Client) Buckets(namespace, limit string) *Buckets {
 	k, err := checked(namespace, limit, quota.WholeKey, 1)
 	return &Buckets{c: c, name: k.LimitName, fault: err}
 }
 
-// Allow is AllowN of one token.
+// Allow is AllowN with one token.
 func (b *Buckets) Allow(key string) bool { return b.AllowN(key, 1) }
 
-// AllowN decides whether n tokens may be taken now for a key, and takes them if so. It
-// may wait, and fails open, as [Bucket.AllowN] does; a key that cannot be is admitted.
+// AllowN decides whether n tokens may be taken now for a key, and takes them if so. It may wait,
+// and fails open, as [Bucket.AllowN] does; an invalid key is admitted.
 func (b *Buckets) AllowN(key string, n int64) bool {
 	if b.near.Take(key, n) {
 		b.c.stats.granted.of(uint64(key[len(key)-1])).Add(1)
@@ -41,7 +41,7 @@ func (b *Buckets) AllowN(key string, n int64) bool {
 	return res.Allowed && res.Wait == 0
 }
 
-// Check decides as Client.Allow does.
+// Check decides like Client.Allow.
 func (b *Buckets) Check(ctx context.Context, key string, n int64) (Result, error) {
 	fault := b.fault
 	if fault == nil {
@@ -56,7 +56,7 @@ func (b *Buckets) Check(ctx context.Context, key string, n int64) (Result, error
 	return res, err
 }
 
-// find remembers where the limit is.
+// find looks up the limit.
 func (b *Buckets) find() {
 	agg, ok := b.c.decides()
 	if !ok {
@@ -66,7 +66,8 @@ func (b *Buckets) find() {
 	agg.FindLimit(&b.near, b.name)
 }
 
-// decides returns what decides in this process; false while, or because, nodes do.
+// decides returns the aggregator of this process; false if nodes decide, or as long as there is
+// none.
 func (c *Client) decides() (*aggregator.Aggregator, bool) {
 	if c.member == nil || c.closed.Load() {
 		return nil, false

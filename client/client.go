@@ -12,47 +12,45 @@ import (
 	"github.com/quorate/quorate/internal/elapsed"
 )
 
-// Never is RetryAfter of a check that cannot pass however long one waits: its
-// cost exceeds the burst, or the limit admits nothing.
+// Never is the RetryAfter of a check that can never pass: its cost exceeds the burst, or the limit
+// admits nothing.
 const Never = time.Duration(math.MaxInt64)
 
-// Limiter decides whether requests may pass. [Client] is one; write against
-// Limiter to be free in the choice.
+// Limiter decides whether requests may pass. [Client] implements it.
 type Limiter interface {
-	// Allow decides one check and charges it if it passes. A refusal is a
-	// Result, not an error.
+	// Allow decides one check and charges it if it passes. A refusal is a Result, not an error.
 	Allow(ctx context.Context, namespace, limit, key string, cost int64) (Result, error)
-	// AllowHTTP decides a request by its method and path, against all limits of the
-	// namespace that match it: all pass and are charged, or none is. The Result is
-	// that of the limit which refused, or of the one that has least left. When none
-	// matches it is allowed, with WhyNoLimit.
+	// AllowHTTP decides a request by its method and path, against all limits of the namespace that
+	// match it: all pass and are charged, or none. The Result is that of the limit that refused, or
+	// of the one with the least remaining. If no limit matches, the request is allowed with
+	// WhyNoLimit.
 	AllowHTTP(ctx context.Context, check HTTPCheck) (Result, error)
-	// Close ends the use of the limiter; calls after it return ErrClosed.
+	// Close ends the use of the limiter; later calls return ErrClosed.
 	Close() error
 }
 
-// Acquirer is a Limiter that also knows what is in flight. [Client] is one. Middleware asks it
-// where a limit says [ErrUseAcquire].
+// Acquirer is a Limiter that also supports limits on what is in flight. [Client] implements it.
+// Middleware uses it when a check returns [ErrUseAcquire].
 type Acquirer interface {
 	Limiter
-	// Acquire takes n places, 1 or more, for ttl, 1 ms to 24 h; 0 is the limit's lease.
-	// A refusal is a Reservation that is not OK.
+	// Acquire takes n places, 1 or more, for ttl, 1 ms to 24 h; 0 means the limit's lease. A
+	// refusal is a Reservation that is not OK.
 	Acquire(ctx context.Context, namespace, limit, key string, n int64, ttl time.Duration) (*Reservation, error)
 }
 
-// HTTPCheck is one HTTP request.
+// HTTPCheck is the check of one HTTP request.
 type HTTPCheck struct {
-	Namespace string // of the limits; "" is "slas", that of the HTTP rules of limit files
+	Namespace string // of the limits; "" means "slas", that of the HTTP rules in limit files
 	Method    string // such as GET
-	Path      string // begins with "/"; a query is not looked at
-	Key       string // what the limits are counted for; "" is one bucket for everybody
+	Path      string // begins with "/"; a query is ignored
+	Key       string // key that the limits count; "" is one bucket for all callers
 	Cost      int64  // tokens; 0 means 1
 }
 
 var _ Acquirer = (*Client)(nil)
 
-// Client decides whether requests may pass. See the package's documentation. It is
-// safe for concurrent use.
+// Client decides whether requests may pass. See the package documentation. It is safe for
+// concurrent use.
 type Client struct {
 	opts     options
 	clock    *clock
@@ -67,9 +65,9 @@ type Client struct {
 	ended    chan struct{} // closed by Close
 }
 
-// New returns a client of the nodes at the given addresses, host:port of their
-// gRPC endpoints: the first is preferred. It starts to connect and does not wait
-// for it; see [Client.Ready]. The context is used for New alone.
+// New returns a client of the nodes at the given addresses, host:port of their gRPC endpoints, the
+// preferred one first. It starts to connect without waiting; see [Client.Ready]. The context is
+// used only by New.
 func New(ctx context.Context, addrs []string, opts ...Option) (*Client, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, &Error{Kind: ErrUnavailable, Detail: "not started", cause: err}
@@ -99,7 +97,7 @@ func New(ctx context.Context, addrs []string, opts ...Option) (*Client, error) {
 	return c, nil
 }
 
-// assemble makes a client that knows no nodes yet.
+// assemble returns a client without nodes.
 func assemble(o options) (*Client, error) {
 	if o.name == "" {
 		o.name = processName()
@@ -112,16 +110,15 @@ func assemble(o options) (*Client, error) {
 	return c, err
 }
 
-// start begins to decide in this process.
+// start starts deciding in this process.
 func (c *Client) start(l link) {
 	c.member = newMember(&c.opts, c.clock, &c.stats, &c.notices, l)
 	c.member.work.Go(c.member.run)
 }
 
-// Close tells the node what was counted last, and ends all streams and
-// connections: within the time of WithTimeout, whatever nodes do. Calls that wait
-// for an answer end with ErrClosed. What is still decided while it runs may be
-// lost, so end what uses the client first.
+// Close sends the last counts to the node and closes all streams and connections, within the time
+// of WithTimeout. Pending calls return ErrClosed. Decisions made concurrently may be lost, so first
+// stop what uses the client.
 func (c *Client) Close() error {
 	if c.closed.Swap(true) {
 		return nil
@@ -136,8 +133,8 @@ func (c *Client) Close() error {
 	return err
 }
 
-// Ready is closed when the first node has told its limits; never in [Remote] mode.
-// Until then [WithDefaults] decides.
+// Ready returns a channel that is closed when the first node has sent its limits; nil in [Remote]
+// mode. Until then [WithDefaults] applies.
 func (c *Client) Ready() <-chan struct{} {
 	if c.member == nil {
 		return nil
@@ -145,11 +142,12 @@ func (c *Client) Ready() <-chan struct{} {
 	return c.member.ready
 }
 
-// FailsClosed reports whether [WithFailClosed] was given. Middleware refuses what it gets no decision about then.
+// FailsClosed reports whether [WithFailClosed] is set. Middleware then refuses requests without a
+// decision.
 func (c *Client) FailsClosed() bool { return c.opts.failClosed }
 
-// Conns returns the connections to the nodes, in the order of their addresses, for
-// other services of theirs, such as in package accounts. They end with the client.
+// Conns returns the connections to the nodes, in the order of their addresses, for other services
+// such as that of package accounts. Close closes them.
 func (c *Client) Conns() []*grpc.ClientConn {
 	all := c.nodes.all()
 	out := make([]*grpc.ClientConn, len(all))
@@ -159,7 +157,7 @@ func (c *Client) Conns() []*grpc.ClientConn {
 	return out
 }
 
-// open opens a stream to a node, to be attached to it.
+// open opens a stream to attach to a node.
 func (n *nodes) open(ctx context.Context, addr string) (stream, error) {
 	o := n.find(addr)
 	if o == nil {
@@ -172,7 +170,7 @@ func (n *nodes) open(ctx context.Context, addr string) (stream, error) {
 	return s, nil
 }
 
-// addrs are the addresses of all nodes.
+// addrs returns the addresses of all nodes.
 func (n *nodes) addrs() []string {
 	all := n.all()
 	out := make([]string, len(all))
@@ -182,12 +180,12 @@ func (n *nodes) addrs() []string {
 	return out
 }
 
-// learned adds what other nodes there are; one whose address is none is left out.
+// learned adds nodes; invalid addresses are ignored.
 func (n *nodes) learned(addrs []string) {
 	for _, a := range addrs {
 		_ = n.add(a)
 	}
 }
 
-// attachedTo makes that node the one that is asked first.
+// attachedTo makes the node the first to be asked.
 func (n *nodes) attachedTo(addr string) { n.prefer(addr) }

@@ -5,8 +5,8 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// clock is the process's time: the wall clock when it began, and from there what has
-// passed, in suspend too: leases run out meanwhile.
+// clock is the process's clock: the wall clock at the start, plus the elapsed time, including
+// suspension, because leases expire during it.
 type clock struct{ *elapsed.Clock }
 
 func newClock(passed *elapsed.Clock) *clock { return &clock{passed} }

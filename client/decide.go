@@ -9,17 +9,17 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// pooled is a call with room for one request, or a few.
+// pooled is a reusable call with its requests.
 type pooled struct {
 	aggregator.Call
 	reqs   []quota.Request
 	out    []quota.Decision
-	waited bool // for a grant; counted once
+	waited bool // has waited for a grant; counted once
 }
 
 var calls = sync.Pool{New: func() any { return new(pooled) }}
 
-// begin empties it; add adds a check.
+// begin removes all checks; add adds one.
 func (p *pooled) begin() { p.reqs, p.out, p.waited = p.reqs[:0], p.out[:0], false }
 
 func (p *pooled) add(k quota.Key, cost int64) {
@@ -34,10 +34,10 @@ func (p *pooled) free() {
 	calls.Put(p)
 }
 
-// far says that a node has to decide.
+// far reports that a node has to decide.
 type far bool
 
-// one decides one check. It is far if the node has to.
+// one decides one check, unless a node has to.
 func (m *member) one(ctx context.Context, r *rules, k quota.Key, cost int64, t *taken) (quota.Decision, far) {
 	agg := m.agg.Load()
 	if r.isFar(k.LimitName) {
@@ -61,14 +61,14 @@ func (m *member) one(ctx context.Context, r *rules, k quota.Key, cost int64, t *
 	return p.out[0], asks
 }
 
-// urge wakes the goroutine that reports if a key has asked for it.
+// urge wakes member.run if a key has asked for a report.
 func (m *member) urge(agg *aggregator.Aggregator) {
 	if agg.Urgent() {
 		m.poke()
 	}
 }
 
-// decide decides a call, waiting for a grant where that would tell.
+// decide decides a call. It waits for a grant if that would decide.
 func (m *member) decide(ctx context.Context, agg *aggregator.Aggregator, p *pooled) (ok bool, asks far) {
 	clear(p.out)
 	p.Reset(p.reqs, p.out)
@@ -84,8 +84,7 @@ func (m *member) decide(ctx context.Context, agg *aggregator.Aggregator, p *pool
 	return ok, p.Need == aggregator.Leader
 }
 
-// alone decides a call that a node should have decided and cannot be asked: by
-// each limit's when_cut_off.
+// alone decides a call of a node that does not answer, by the when_cut_off of each limit.
 func (m *member) alone(agg *aggregator.Aggregator, p *pooled) bool {
 	clear(p.out)
 	p.Reset(p.reqs, p.out)
@@ -95,8 +94,8 @@ func (m *member) alone(agg *aggregator.Aggregator, p *pooled) bool {
 	return ok
 }
 
-// awaitGrant decides again after the next grant of the key, or finally when the
-// wait is over, or there is nobody to grant anything.
+// awaitGrant decides again after the next grant of the key, or finally after the timeout or if
+// there is no node.
 func (m *member) awaitGrant(ctx context.Context, agg *aggregator.Aggregator, p *pooled, deadline quota.Time) bool {
 	left := deadline.Sub(m.clock.now())
 	var w chan struct{}

@@ -1,106 +1,98 @@
-// Package client decides whether requests may pass, in the process that asks: the
-// limits are kept by a Quorate cluster, and the decision is made in memory.
+// Package client decides whether requests may pass, in the calling process: a Quorate cluster
+// manages the limits, and decisions are made in memory.
 //
 //	c, err := client.New(ctx, []string{"127.0.0.1:7412", "127.0.0.1:7422"})
 //	...
 //	defer c.Close()
-//	<-c.Ready() // until a node has told its limits, requests pass, unless WithFailClosed is given
+//	<-c.Ready() // until a node has sent its limits, requests pass, unless WithFailClosed is set
 //	res, err := c.Allow(ctx, "web", "per_client", "203.0.113.7", 1)
 //	switch {
-//	case err != nil: // no decision: let it pass, or not; yours to say
-//	case !res.Allowed: // refuse; res.RetryAfter says when to come back
+//	case err != nil: // no decision: admit or refuse, as you choose
+//	case !res.Allowed: // refuse; retry after res.RetryAfter
 //	}
 //
-// # In the process
+// # In process
 //
-// The process is a member one level below its node: the node is to it what the
-// leader of a range is to nodes. One stream to one node carries what was counted, and
-// what may be spent next; one goroutine drives it. Decisions ask nobody. Three things
-// take longer than memory does:
+// The process is a member one level below its node: the node is to it what the leader of a range is
+// to nodes. One stream to one node carries its counts, and the grants of what it may spend; one
+// goroutine drives it. Decisions need no call, with three exceptions:
 //
-//   - a decision that would have to guess while the next grant would tell waits for
-//     that, at most 20 ms ([WithGrantWait]), as a node does;
-//   - what only a node can decide goes to it in a call: limits with decide: leader,
-//     tokens to come (max_debt), what is in flight ([Bucket.Acquire]), and what is to
-//     be given back when the process dies ([Client.Reserve]);
-//   - [Bucket.Wait] waits, since that is what it is for.
+//   - a decision that the next grant would settle waits for that grant, for at most 20 ms ([WithGrantWait]), as
+//     nodes do;
+//   - some decisions are made by a node in a call: limits with decide: leader, reservations of future tokens
+//     (max_debt), what is in flight ([Bucket.Acquire]), and reservations that outlive the process
+//     ([Client.Reserve]);
+//   - [Bucket.Wait] waits.
 //
-// [Bucket] is for hot paths: a decision out of what is held is one atomic
-// subtraction. In [Remote] mode every check is a call to a node; the interface is the
-// same ([Limiter]).
+// [Bucket] is for hot paths: a decision from held tokens is one atomic subtraction. In [Remote]
+// mode every check is a call to a node; the interface is the same ([Limiter]).
 //
 // # Without a node
 //
-// [New] waits for nobody. Until a node has told its limits, decisions follow
-// [WithDefaults]: buckets of this process alone, or refusal. Where no default fits,
-// requests pass, or with [WithFailClosed] are refused. Result.Mode says [ModeFallback]
-// then, and what passes is reported to nobody. [Client.Ready] says when that is over.
+// [New] does not wait. Until a node has sent its limits, decisions follow [WithDefaults]: buckets
+// of this process alone, or refusal. If no default applies, requests pass, or are refused with
+// [WithFailClosed]. Result.Mode is [ModeFallback] then, and what passes is not reported to any
+// node. [Client.Ready] signals the end of this phase.
 //
-// When the stream breaks, another node is attached to at once: chance decides which,
-// so that the clients of a node that died spread over the rest. While there is none,
-// every key is decided by what it holds, and when its lease is over by the limit's
-// when_cut_off ([ModeCutOff]), with exponential pauses and full jitter between
-// attempts, 5 s at most. A node that leaves reports unanswered for a second is given
-// up.
+// When the stream breaks, the client attaches to another node at once, chosen at random so that the
+// clients of a dead node spread over the others. Without any node, every key is decided from held
+// tokens and, after its lease, by the limit's when_cut_off ([ModeCutOff]). The client retries with
+// exponential backoff of at most 5 s and full jitter. It gives up a node that leaves reports
+// unanswered for a second.
 //
-// Calls to nodes are behind a circuit breaker: after five in a row that nobody
-// answered, further ones fail at once, until a probe is answered ([WithBreaker]). What
-// a node should have decided then follows the limit's when_cut_off; in Remote mode
-// WithDefaults counts where it fits, and else there is an error.
+// Calls to nodes are behind a circuit breaker: after five consecutive unanswered calls further ones
+// fail at once, until a probe is answered ([WithBreaker]). Decisions of nodes then follow the
+// limit's when_cut_off; in Remote mode WithDefaults applies, or else the call returns an error.
 //
 // # What is counted
 //
-// Counters are cumulative within an attachment, and messages are numbered, so what is
-// lost or repeated changes nothing in the end. When a stream breaks the process brings
-// its last report along to the next node, which hands it to the old one, or books what
-// that had not acknowledged if it is dead: so what the process admitted is booked
-// once. It is not where
+// Counters are cumulative within an attachment, and messages are numbered, so lost or repeated
+// messages change nothing in the end. When a stream breaks, the process sends its last report to
+// the next node, which forwards it to the old one, or books what that had not acknowledged if it is
+// dead. So admissions are booked once, except if
 //
-//   - the process dies: what it counted since its last report, some tenth of a second;
-//     what it held of a hard limit counts as used;
-//   - a node dies after it has booked a report and before it has answered: that may be
-//     booked twice. Callers are refused a little early then, never admitted too often;
-//   - more than 32,768 keys were open on a stream that broke: those with the least that
-//     is not acknowledged are left out. Stats.Dropped counts them;
-//   - no node was to be had within the time of [Client.Close].
+//   - the process dies: the counts since its last report, about a tenth of a second, are lost; what it held of a
+//     hard limit counts as used;
+//   - a node dies after booking a report and before answering it: the report may be booked twice. Callers are then
+//     refused a little early, never admitted too often;
+//   - more than 32,768 keys were open on a stream that broke: those with the fewest unacknowledged tokens are
+//     dropped. Stats.Dropped counts them;
+//   - no node could be reached within the time of [Client.Close].
 //
-// [Client.Close] tells the node what was counted last, and waits for it to be heard.
+// [Client.Close] sends the last counts to the node and waits for their acknowledgement.
 //
 // # Calls to nodes
 //
-// They go to the node that the process is attached to; in Remote mode to the first
-// address to begin with, and to the one that answered last from then on. When that
-// does not answer, the same call goes to the next: every node is asked at most once in
-// a call. A call returns within its deadline, [DefaultTimeout] if the context has none.
-// A check may be charged at two nodes if the first breaks down between taking the call
-// and answering it.
+// Calls go to the node that the process is attached to; in Remote mode first to the first address,
+// and then to the one that answered last. If that does not answer, the same call goes to the next:
+// each call asks every node at most once. A call returns within its deadline, [DefaultTimeout] if
+// the context has none. A check may be charged at two nodes if the first fails after receiving the
+// call and before answering it.
 //
 // # Errors
 //
-// A refusal is not an error. Every error is an [*Error], to be told apart with
-// errors.Is: [ErrInvalid] and [ErrNoLimit] are mistakes in the call or the limit
-// file and will not go away by themselves; [ErrUnavailable] means that no node
-// answered; [ErrNoReservation] that what is to be settled or renewed is over; [ErrClosed]
-// that the client was closed; Wait has [ErrTooLong], [ErrNever] and [ErrTooManyWaiting].
-// context.DeadlineExceeded and context.Canceled match when the context ended.
+// A refusal is not an error. Every error is an [*Error]; distinguish them with errors.Is:
+// [ErrInvalid] and [ErrNoLimit] are mistakes in the call or the limit file, and permanent;
+// [ErrUnavailable] means that no node answered; [ErrNoReservation] that the reservation has ended;
+// [ErrClosed] that the client was closed; Wait returns [ErrTooLong], [ErrNever] and
+// [ErrTooManyWaiting]. context.DeadlineExceeded and context.Canceled match if the context ended.
 //
-// # What it says
+// # Logging
 //
-// What is wrong and shows in no decision is logged ([WithLogger]), once a minute: no node
-// answers, a limit does not exist, one is asked in the wrong way. Names that do not exist are
-// also told to the node, which counts them in quorate_no_limit_total: each every five
-// seconds, one call at a time.
+// Problems that no decision shows are logged ([WithLogger]), once a minute: no node answers, a
+// limit does not exist, a limit is used in the wrong way. Unknown names are also sent to the node,
+// which counts them in quorate_no_limit_total: each every five seconds, one call at a time.
 //
 // # Bounds
 //
-// Keys (100,000, [WithMaxKeys]); keys of the client's own limits (10,000); callers that
-// wait in Wait (1000, [WithMaxWaiting]), and for a grant (1024, more are decided at
-// once), one key at most half of each; nodes (100); messages that wait to be sent (64, what does not fit is reported
-// again); streams that broke and are not settled yet (16); names of limits that do not
-// exist (100). Goroutines: one, two while attached, and one while a node is told such a name.
+// Keys (100,000, [WithMaxKeys]); keys of the client's own limits (10,000); callers in Wait (1000,
+// [WithMaxWaiting]) and callers that wait for a grant (1024, further ones are decided at once),
+// half of each at most for one key; nodes (100); queued messages (64, others are reported again);
+// broken streams that are not settled yet (16); unknown limit names (100). Goroutines: one, two
+// more while attached, and one while a node is told an unknown name.
 //
 // # Concurrency
 //
-// A [Client] is safe for concurrent use and is meant to be shared: make one per
-// process. It holds one connection per node that it has asked.
+// A [Client] is safe for concurrent use and meant to be shared: create one per process. It keeps
+// one connection to each node that it has asked.
 package client

@@ -13,35 +13,36 @@ import (
 
 // The kinds of [Error], for errors.Is.
 var (
-	// ErrInvalid: the call is wrong and will be every time; Error.Field says where.
+	// ErrInvalid reports an invalid call, which fails every time; see Error.Field.
 	ErrInvalid = errors.New("invalid call")
-	// ErrNoLimit: there is no limit of that name.
+	// ErrNoLimit reports an unknown limit.
 	ErrNoLimit = errors.New("no such limit")
-	// ErrNoReservation: there is no reservation of that handle: it was settled, it expired, or
-	// the node that kept it has died.
+	// ErrNoReservation reports an unknown handle: the reservation was settled, has expired, or its
+	// node has died.
 	ErrNoReservation = errors.New("no such reservation")
-	// ErrUseAcquire: the limit counts what is in flight, so Allow and its like admit nothing:
-	// take places with Acquire, and give them back with Cancel.
+	// ErrUseAcquire reports a check of a limit on what is in flight, which Allow never admits: take
+	// places with Acquire, and give them back with Cancel.
 	ErrUseAcquire = errors.New("the limit counts what is in flight")
-	// ErrUnavailable: no node answered in time, or the context had ended before the call.
+	// ErrUnavailable reports that no node answered in time, or that the context had ended before
+	// the call.
 	ErrUnavailable = errors.New("no node answered")
-	// ErrClosed: the client was closed.
+	// ErrClosed reports that the client is closed.
 	ErrClosed = errors.New("client closed")
-	// ErrTooLong: the context ended while waiting for tokens, or ends before there
-	// can be any.
+	// ErrTooLong reports that the context ended while waiting for tokens, or would end before there
+	// can be enough.
 	ErrTooLong = errors.New("the wait is too long")
-	// ErrNever: the tokens can never be had, however long one waits.
+	// ErrNever reports that the tokens can never be available.
 	ErrNever = errors.New("not to be had")
-	// ErrTooManyWaiting: as many callers wait as may.
+	// ErrTooManyWaiting reports that the maximum number of callers is waiting.
 	ErrTooManyWaiting = errors.New("too many wait")
 )
 
-// Error is the error of every method here; a refusal is none, but for those that wait.
+// Error is the type of all errors of this package. A refusal is an error only of methods that wait.
 type Error struct {
-	Kind   error  // one of the kinds above
-	Node   string // the last node asked, if one was
-	Field  string // the field at fault, if one is
-	Detail string // what was wrong and what would be right
+	Kind   error  // one of the errors above
+	Node   string // last node asked, if any
+	Field  string // invalid field, if any
+	Detail string // what is wrong, and what would be right
 	cause  error
 }
 
@@ -57,8 +58,7 @@ func (e *Error) Error() string {
 	return s
 }
 
-// Unwrap lets errors.Is find the kind, and the context's error where one was
-// the cause.
+// Unwrap returns the kind, and the context's error if that was the cause.
 func (e *Error) Unwrap() []error {
 	if e.cause == nil {
 		return []error{e.Kind}
@@ -66,7 +66,7 @@ func (e *Error) Unwrap() []error {
 	return []error{e.Kind, e.cause}
 }
 
-// ended is the error of a call whose context has ended before; nil if it has not.
+// ended returns an error if the context has ended.
 func ended(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return &Error{Kind: ErrUnavailable, Detail: "the context has ended (" + err.Error() + "); nothing was decided or charged", cause: err}
@@ -74,20 +74,20 @@ func ended(ctx context.Context) error {
 	return nil
 }
 
-// worthAnother says whether another node may answer what this one did not.
+// worthAnother reports whether another node may answer.
 func worthAnother(err error) bool {
 	c := status.Code(err)
 	return c == codes.Unavailable || c == codes.DeadlineExceeded
 }
 
-// countsTwice is the error of a call that may have been carried out, and would count twice if
-// another node was asked.
+// countsTwice is the error of a call that may have been executed, and would count twice at another
+// node.
 type countsTwice struct{ error }
 
 func (e *countsTwice) Unwrap() error { return e.error }
 
-// once makes a countsTwice of the error of a call that was sent and not answered: an answer of a
-// node has details.
+// once returns err as a countsTwice if the call was sent and not answered. The answer of a node has
+// details.
 func once(err error, sent *peer.Peer) error {
 	if err == nil || sent.Addr == nil || !worthAnother(err) || len(status.Convert(err).Details()) > 0 {
 		return err

@@ -11,35 +11,33 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// Default is a limit of the client's own: what counts while nobody knows the
-// cluster's. It is this process's alone, kept for every key, and what passes
-// under it is reported to nobody.
+// Default is a limit of the client's own, used while the cluster's is unknown. It belongs to this
+// process, counts every key separately, and what passes is not reported to any node.
 //
-// The most specific one that fits counts: of the limit, of its namespace, of all.
-// Where none fits, requests pass, or with [WithFailClosed] are refused.
+// The most specific one applies: that of the limit, of its namespace, of all. If none applies,
+// requests pass, or are refused with [WithFailClosed].
 type Default struct {
-	Namespace string // "" is all
-	Limit     string // "" is all of the namespace
+	Namespace string // "" means all
+	Limit     string // "" means all in the namespace
 	Rate      string // as in limit files: "100/s"
-	Burst     int64  // most that can go at once, 1 or more; 0 is what Rate yields in a second, at least 1
-	// Hard says that nothing passes before the limit is known: better refused than
-	// exceeded. Rate and Burst are not used then.
+	Burst     int64  // the most that passes at once; 0 means what Rate yields in a second, at least 1
+	// Hard refuses everything until the limit is known. Rate and Burst are ignored.
 	Hard bool
 }
 
-// maxFallbackKeys bounds the keys of the client's own limits; beyond it those that
-// are full go, and further ones pass.
+// maxFallbackKeys bounds the keys of the client's own limits. Beyond it full buckets are dropped,
+// and checks of further keys pass.
 const maxFallbackKeys = 10_000
 
 // fallback decides by the client's own limits.
 type fallback struct {
 	rules  map[quota.LimitName]*ownRule
-	closed bool // what no rule decides is refused
+	closed bool // refuses if no rule applies
 	clock  *clock
 
 	mu   sync.Mutex
 	keys map[quota.Key]*ownBucket
-	full quota.Time // when there was last looked for keys to drop
+	full quota.Time // last search for keys to drop
 }
 
 type ownRule struct {
@@ -52,7 +50,7 @@ type ownBucket struct {
 	rule *ownRule
 }
 
-// newFallback returns the client's own limits.
+// newFallback validates the client's own limits.
 func newFallback(defaults []Default, closed bool, c *clock) (*fallback, error) {
 	f := &fallback{rules: map[quota.LimitName]*ownRule{}, closed: closed, clock: c, keys: map[quota.Key]*ownBucket{}}
 	for i, d := range defaults {
@@ -112,11 +110,10 @@ func (f *fallback) find(n quota.LimitName) *ownRule {
 	return nil
 }
 
-// has reports whether a limit of the client's own fits.
+// has reports whether one of the client's own limits applies.
 func (f *fallback) has(n quota.LimitName) bool { return f.find(n) != nil }
 
-// decide decides one check. A cost of 0 charges nothing and tells whether a cost
-// of 1 would pass.
+// decide decides one check. A cost of 0 charges nothing and is decided like a cost of 1.
 func (f *fallback) decide(k quota.Key, cost int64) Result {
 	res := Result{Allowed: true, Why: WhyOpen, Mode: ModeFallback, Limit: Limit{Namespace: k.Namespace, Name: k.LimitName.Limit}}
 	r := f.find(k.LimitName)
@@ -138,8 +135,8 @@ func (f *fallback) decide(k quota.Key, cost int64) Result {
 	return res
 }
 
-// passes decides for a caller that asks for yes or no, and for whom there is an error
-// instead. fault says that the check cannot be.
+// passes decides for a caller that wants a boolean and got an error instead. fault reports that the
+// check is invalid.
 func (f *fallback) passes(k quota.Key, cost int64, fault bool, err error) bool {
 	if fault {
 		return !f.closed
@@ -176,8 +173,7 @@ func (f *fallback) charge(k quota.Key, r *ownRule, cost int64, res *Result) {
 	}
 }
 
-// dropFull drops the keys that say no more than new ones would, and reports
-// whether there is room then.
+// dropFull drops full buckets, which equal new ones, and reports whether there is room then.
 func (f *fallback) dropFull(now quota.Time) bool {
 	if now.Sub(f.full) < dropEvery {
 		return false
@@ -192,7 +188,7 @@ func (f *fallback) dropFull(now quota.Time) bool {
 	return len(f.keys) < maxFallbackKeys
 }
 
-// dropEvery bounds how often it is looked for keys to drop.
+// dropEvery is the shortest interval between searches for keys to drop.
 const dropEvery = 100 * time.Millisecond
 
 func (b *ownBucket) full(now quota.Time, burst quota.Units) bool {

@@ -10,11 +10,11 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// maxPath bounds the path of an HTTP request, in bytes.
+// maxPath bounds the path of an HTTP request in bytes.
 const maxPath = 8 << 10
 
-// AllowHTTP decides a request by its method and path. See [Limiter]. A request that
-// more than MaxAll limits match is at fault.
+// AllowHTTP decides a request by its method and path. See [Limiter]. It is an error if more than
+// MaxAll limits match.
 func (c *Client) AllowHTTP(ctx context.Context, check HTTPCheck) (Result, error) {
 	if check.Namespace == "" {
 		check.Namespace = quota.HTTPNamespace
@@ -100,8 +100,8 @@ func (c *Client) decideHTTP(ctx context.Context, check *HTTPCheck) (Result, erro
 	return r.tightest(p.out), nil
 }
 
-// tightest puts the decisions of all limits that match together: the one that
-// refused, or the one that has least left.
+// tightest combines the decisions of all matching limits: the one that refused, or the one with the
+// least remaining.
 func (r *rules) tightest(out []quota.Decision) Result {
 	var all Result
 	var policies []Policy
@@ -124,7 +124,7 @@ func (r *rules) tightest(out []quota.Decision) Result {
 	return all
 }
 
-// own is the key that the client's own limits count a request by.
+// own returns the key under which the client's own limits count a request.
 func (h *HTTPCheck) own() quota.Key {
 	return quota.Key{LimitName: quota.LimitName{Namespace: h.Namespace}, Key: h.Key}
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// member is the part of a client that decides in this process: a member one level
-// below its node. One goroutine, run, drives it; decisions come from any.
+// member is the part of a client that decides in this process, a member one level below its node.
+// One goroutine, run, drives it; any goroutine may make decisions.
 type member struct {
 	self        quota.NodeID
 	incarnation quota.Incarnation
@@ -27,40 +27,40 @@ type member struct {
 	own         overrides
 
 	agg      atomic.Pointer[aggregator.Aggregator] // nil until the first node has answered
-	known    atomic.Pointer[rules]                 // nil until it has told its limits
-	attached atomic.Pointer[attachment]            // nil while there is none
+	known    atomic.Pointer[rules]                 // nil until it has sent its limits
+	attached atomic.Pointer[attachment]            // nil while not attached
 
 	wake   chan struct{}
 	events chan event
 	ready  chan struct{}  // closed with the first limits
 	stop   chan struct{}  // closed to end run
-	done   chan struct{}  // closed when it has ended
+	done   chan struct{}  // closed when run has ended
 	work   sync.WaitGroup // goroutines of attachments
 
-	// Of the goroutine that runs it.
-	number    uint64 // of the newest attachment
+	// The fields from here on belong to run's goroutine. number is that of the newest attachment.
+	number    uint64
 	trying    *attachment
 	retry     retry
-	last      *attachment // the newest that was made: whose counters are open now
+	last      *attachment // newest established attachment, to which the current counters belong
 	unsettled settlements
 	swept     quota.Time
-	lonely    quota.Time      // since when there has been no node, while there is none
-	room      aggregator.Room // of the reports that are made
-	parting   []quota.Report  // last reports to the node that Close waits for to be answered
+	lonely    quota.Time      // start of the current time without a node
+	room      aggregator.Room // buffer for reports
+	parting   []quota.Report  // last reports whose answers Close waits for
 	closing   bool            // Close has been called
-	deadline  quota.Time      // when it waits no longer
-	stopping  <-chan struct{} // stop, until it has been seen
+	deadline  quota.Time      // end of Close's wait
+	stopping  <-chan struct{} // stop, until it has been received
 }
 
-// event is what an attachment has to tell the goroutine that runs the member.
+// event is a message from an attachment to run's goroutine.
 type event struct {
 	from     *attachment
-	msg      *quoratev1.AttachResponse // nil: it has ended
-	complete bool                      // the node has ended it, after all that was sent
-	err      error                     // why it has ended, or could not be made
+	msg      *quoratev1.AttachResponse // nil when it has ended
+	complete bool                      // the node ended it after receiving everything
+	err      error                     // why it ended, or could not be established
 }
 
-// maxEvents bounds what is told and not handled yet; whoever tells more waits.
+// maxEvents bounds the events that wait to be handled; senders of further ones block.
 const maxEvents = 256
 
 func newMember(opts *options, clk *clock, st *stats, ns *notices, l link) *member {
@@ -73,7 +73,7 @@ func newMember(opts *options, clk *clock, st *stats, ns *notices, l link) *membe
 	return m
 }
 
-// poke wakes the goroutine that runs the member, if there is anybody to report to.
+// poke wakes run's goroutine if there is a node to report to.
 func (m *member) poke() {
 	if m.attached.Load() == nil {
 		return
@@ -84,7 +84,7 @@ func (m *member) poke() {
 	}
 }
 
-// run is the one goroutine that drives the aggregator.
+// run drives the aggregator in its own goroutine.
 func (m *member) run() {
 	defer close(m.done)
 	defer m.leave()
@@ -110,7 +110,7 @@ func (m *member) run() {
 	}
 }
 
-// handleAll handles what else has been told.
+// handleAll handles the waiting events.
 func (m *member) handleAll() {
 	for range maxEvents {
 		select {
@@ -150,10 +150,10 @@ func (m *member) step(now quota.Time) {
 	}
 }
 
-// idleEvery is how often a member looks around that has nothing to do.
+// idleEvery is the longest time between two steps.
 const idleEvery = time.Second
 
-// next is when step has something to do if nobody asks before.
+// next returns when step is due, unless it is woken before.
 func (m *member) next(now quota.Time) quota.Time {
 	next := now.Add(idleEvery)
 	if at := m.attached.Load(); at == nil {
@@ -173,8 +173,7 @@ func (m *member) next(now quota.Time) quota.Time {
 	return next
 }
 
-// send delivers reports. What does not get through is reported again: counters
-// are cumulative.
+// send queues reports. Lost reports are made again, because counters are cumulative.
 func (m *member) send(now quota.Time, at *attachment, reports []quota.Report) {
 	for i := range reports {
 		m.stats.reports.Add(1)
@@ -185,11 +184,11 @@ func (m *member) send(now quota.Time, at *attachment, reports []quota.Report) {
 	}
 }
 
-// maxRefused bounds the limits of one message of refusals; nodes take no more.
+// maxRefused bounds the limits in one message of refusals, as nodes do.
 const maxRefused = 1000
 
-// tellRefused tells the node what was refused here because it costs more than can ever pass: no
-// report has it. What finds no room stays for the next time.
+// tellRefused reports refusals of costs that can never pass, which no other report contains. What
+// does not fit is sent the next time.
 func (m *member) tellRefused(at *attachment) {
 	if at == nil || at.shut || len(at.out) == cap(at.out) {
 		return
@@ -207,7 +206,7 @@ func (m *member) tellRefused(at *attachment) {
 	}
 }
 
-// handle takes what an attachment has to tell.
+// handle handles an event of an attachment.
 func (m *member) handle(e event) {
 	now := m.clock.now()
 	if e.msg == nil {
@@ -269,7 +268,7 @@ func (m *member) setLimits(now quota.Time, msg *quoratev1.ClientLimits) {
 	}
 }
 
-// override takes over what the node says of single keys.
+// override applies the node's overrides of single keys.
 func (m *member) override(now quota.Time, at *attachment, msg *quoratev1.ClientOverrides) {
 	var keys []quota.Key
 	for _, o := range msg.GetOverrides() {

@@ -15,16 +15,15 @@ import (
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 )
 
-// maxMessage bounds what a node may say at once: all limits of a file of 4 MiB are the most.
+// maxMessage bounds the messages of a node; the largest carries all limits of a file of 4 MiB.
 const maxMessage = 16 << 20
 
-// nodes are the nodes that the client knows: those it was given, and those it was
-// told of. At most MaxAddresses.
+// nodes are the known nodes: given ones and those learned from nodes. At most MaxAddresses.
 type nodes struct {
 	dial    []grpc.DialOption
-	current atomic.Uint32 // index of the node that is asked first
+	current atomic.Uint32 // index of the node to ask first
 
-	mu   sync.Mutex // while one is added
+	mu   sync.Mutex // held while a node is added
 	list atomic.Pointer[[]*node]
 	shut bool
 }
@@ -56,7 +55,7 @@ func newNodes(addrs []string, opts []grpc.DialOption) (*nodes, error) {
 
 func (n *nodes) all() []*node { return *n.list.Load() }
 
-// add adds a node unless it is known, or there are too many.
+// add adds a node unless it is known or there are too many.
 func (n *nodes) add(addr string) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -78,7 +77,7 @@ func (n *nodes) add(addr string) error {
 	return nil
 }
 
-// prefer says that the node of that address is asked first.
+// prefer makes the node at the address the first to be asked.
 func (n *nodes) prefer(addr string) {
 	for i, o := range n.all() {
 		if o.addr == addr {

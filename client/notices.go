@@ -15,21 +15,20 @@ import (
 )
 
 const (
-	// sayEvery is how often the same is said again.
+	// sayEvery is the interval at which the same problem is logged again.
 	sayEvery = time.Minute
-	// quietFor is how long there may be no node before anything is said.
+	// quietFor is how long there may be no node before that is logged.
 	quietFor = 2 * time.Second
-	// nameEvery is how often a name that is not there is told to a node, which counts it.
+	// nameEvery is the interval at which an unknown name is sent to a node, which counts it.
 	nameEvery = 5 * time.Second
-	// maxNames bounds the names that are not there and are remembered; of further ones
-	// nothing is logged.
+	// maxNames bounds the unknown names that are remembered. Further ones are not logged.
 	maxNames = 100
 )
 
-// WithLogger sets where the client says what would otherwise go unnoticed: that no node has
-// answered for two seconds, that a limit does not exist, that one is asked in the wrong way.
-// Each is said at once and then once a minute as long as it is so. The default is
-// slog.Default(), as it is then; nil says nothing.
+// WithLogger sets the logger for problems that would otherwise go unnoticed: no node has answered
+// for two seconds, a limit does not exist, a limit is used in the wrong way. Each is logged at once
+// and then every minute as long as it persists. The default is the current slog.Default(); nil
+// disables logging.
 func WithLogger(l *slog.Logger) Option {
 	if l == nil {
 		l = slog.New(slog.DiscardHandler)
@@ -37,25 +36,24 @@ func WithLogger(l *slog.Logger) Option {
 	return func(o *options) { o.logger = l }
 }
 
-// notices are what people are told of a client that does not limit as it was meant to. Safe for
-// concurrent use.
+// notices logs problems of a client that prevent limiting. It is safe for concurrent use.
 type notices struct {
-	logger *slog.Logger // nil: the default
+	logger *slog.Logger // nil means the default
 
 	mu     sync.Mutex
 	names  map[quota.LimitName]*wrongName
-	silent quota.Time // nobody answers: not said again before
-	said   bool       // that nobody answers, and not yet that somebody does
-	asking bool       // a node is being told a name
+	silent quota.Time // earliest time to log again that no node answers
+	said   bool       // logged that no node answers, not yet that one does
+	asking bool       // a name is being sent to a node
 	shut   bool
-	work   sync.WaitGroup // of the one goroutine that tells it
+	work   sync.WaitGroup // goroutine that sends it
 }
 
-// wrongName is a name that checks were made with in vain.
+// wrongName is a name that was used in the wrong way.
 type wrongName struct {
-	version   uint64 // of the limits that detail is of
+	version   uint64 // version of the limits that detail describes
 	detail    string
-	say, tell quota.Time // not before
+	say, tell quota.Time // earliest times to log it and to send it to a node
 }
 
 func (n *notices) log() *slog.Logger {
@@ -65,7 +63,7 @@ func (n *notices) log() *slog.Logger {
 	return n.logger
 }
 
-// unanswered says that no node answers, and why.
+// unanswered logs that no node answers, and why.
 func (n *notices) unanswered(now quota.Time, since time.Duration, why string) {
 	n.mu.Lock()
 	due := now >= n.silent && !n.shut
@@ -78,7 +76,7 @@ func (n *notices) unanswered(now quota.Time, since time.Duration, why string) {
 	}
 }
 
-// attached says that a node answers again, if it was said that none did.
+// attached logs that a node answers again, if it was logged that none did.
 func (n *notices) attached(addr string) {
 	n.mu.Lock()
 	said := n.said
@@ -89,8 +87,8 @@ func (n *notices) attached(addr string) {
 	}
 }
 
-// wrong returns the words for a name, made by f once for every version of the limits; and
-// whether they are to be logged, and a node is to be told, now.
+// wrong returns the description of a problem with a name, made by f once for every version of the
+// limits, and whether to log it and to send it to a node now.
 func (n *notices) wrong(now quota.Time, name quota.LimitName, version uint64, tells bool, f func() string) (detail string, say, tell bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -118,7 +116,7 @@ func (n *notices) wrong(now quota.Time, name quota.LimitName, version uint64, te
 	return w.detail, say, tell
 }
 
-// close waits for the goroutine; nothing is said from then on.
+// close waits for the goroutine; nothing is logged from then on.
 func (n *notices) close() {
 	n.mu.Lock()
 	n.shut = true
@@ -126,8 +124,8 @@ func (n *notices) close() {
 	n.work.Wait()
 }
 
-// noLimit is the error of a check whose limit is not there. It is logged, and a node is told
-// so that its metrics have it.
+// noLimit returns the error of a check of an unknown limit. It logs it and tells a node, for its
+// metrics.
 func (c *Client) noLimit(r *rules, n quota.LimitName) error {
 	detail, say, tell := c.notices.wrong(c.clock.now(), n, r.limits.Version, true, func() string { return c.explain(r, n) })
 	if say {
@@ -139,7 +137,7 @@ func (c *Client) noLimit(r *rules, n quota.LimitName) error {
 	return &Error{Kind: ErrNoLimit, Detail: detail}
 }
 
-// noRules notes that no limit of a namespace is for HTTP requests, whatever they are.
+// noRules notes that a namespace has no limits for HTTP requests.
 func (c *Client) noRules(r *rules, namespace string) {
 	n := quota.LimitName{Namespace: namespace}
 	detail, say, _ := c.notices.wrong(c.clock.now(), n, r.limits.Version, false, func() string {
@@ -150,7 +148,7 @@ func (c *Client) noRules(r *rules, namespace string) {
 	}
 }
 
-// inFlight is the error of a check of a limit that counts what is in flight. It is logged.
+// inFlight returns the error of a check of a limit on what is in flight, and logs it.
 func (c *Client) inFlight(n quota.LimitName) error {
 	detail, say, _ := c.notices.wrong(c.clock.now(), n, ^uint64(0), false, func() string {
 		return fmt.Sprintf("%v admits nothing by Allow: take a place with Acquire before the work, and give it back with the reservation's Cancel; the middleware for HTTP and gRPC does so by itself", n)
@@ -161,7 +159,7 @@ func (c *Client) inFlight(n quota.LimitName) error {
 	return &Error{Kind: ErrUseAcquire, Field: "limit", Detail: detail}
 }
 
-// explain says what was probably meant.
+// explain describes an unknown limit and what was probably meant.
 func (c *Client) explain(r *rules, n quota.LimitName) string {
 	if used := c.opts.namespaces; len(used) > 0 && !slices.Contains(used, n.Namespace) {
 		return fmt.Sprintf("%v is in no namespace that WithNamespaces names: %s", n, strings.Join(used, ", "))
@@ -169,8 +167,8 @@ func (c *Client) explain(r *rules, n quota.LimitName) string {
 	return missing.Explain(n, r.limits)
 }
 
-// tellName asks a node for a limit that is not there, without charging anything: it counts
-// that in quorate_no_limit_total. Whether it answers does not matter.
+// tellName asks a node for an unknown limit without charging anything, so that it counts that in
+// quorate_no_limit_total. The answer is ignored.
 func (c *Client) tellName(n quota.LimitName) {
 	defer func() {
 		c.notices.mu.Lock()

@@ -19,32 +19,32 @@ import (
 const (
 	// DefaultTimeout bounds a call whose context has no deadline, and Close.
 	DefaultTimeout = time.Second
-	// DefaultMaxKeys bounds the keys that a process keeps in its memory.
+	// DefaultMaxKeys bounds the keys in the memory of a process.
 	DefaultMaxKeys = 100_000
-	// DefaultMaxWaiting bounds the callers that wait in Wait.
+	// DefaultMaxWaiting bounds the callers in Wait.
 	DefaultMaxWaiting = 1000
-	// DefaultGrantWait bounds how long a decision waits for a grant that would tell.
+	// DefaultGrantWait bounds how long a decision waits for a grant.
 	DefaultGrantWait = 20 * time.Millisecond
-	// MaxBatch is the most checks in one AllowBatch.
+	// MaxBatch bounds the checks of one AllowBatch.
 	MaxBatch = 1000
-	// MaxAll is the most checks in one AllowAll, and in one Reserve.
+	// MaxAll bounds the checks of one AllowAll or Reserve.
 	MaxAll = quota.MaxRequests
-	// MaxAddresses is the most nodes that a client knows.
+	// MaxAddresses bounds the nodes that a client knows.
 	MaxAddresses = 100
 )
 
-// Mode is where a client decides.
+// Mode says where a client decides.
 type Mode uint8
 
 const (
-	// InProcess decides in the memory of this process; one stream to one node
-	// carries what it counted, and what it may spend. The default.
+	// InProcess decides in the memory of this process; one stream to one node carries counts and
+	// grants. The default.
 	InProcess Mode = iota
 	// Remote asks a node for every check.
 	Remote
 )
 
-// Option changes how a client works.
+// Option configures a client.
 type Option func(*options)
 
 type options struct {
@@ -60,9 +60,9 @@ type options struct {
 	grantWait  time.Duration
 	breakAfter int
 	tlsDir     string
-	whyRefused func(text string) string // why nodes refuse the certificate, "" for other texts; nil without TLS
+	whyRefused func(text string) string // explains why nodes refuse the certificate, "" for other texts; nil without TLS
 	tokenFile  string
-	logger     *slog.Logger // nil: the default
+	logger     *slog.Logger // nil means the default
 }
 
 func defaultOptions() options {
@@ -75,62 +75,58 @@ func defaultOptions() options {
 // WithMode sets where the client decides. The default is [InProcess].
 func WithMode(m Mode) Option { return func(o *options) { o.mode = m } }
 
-// WithTimeout sets the deadline of calls whose context has none, and how long
-// Close may take. The default is [DefaultTimeout].
+// WithTimeout sets the deadline of calls whose context has none, and the longest duration of Close.
+// The default is [DefaultTimeout].
 func WithTimeout(d time.Duration) Option { return func(o *options) { o.timeout = d } }
 
-// WithDialOptions adds gRPC dial options, such as interceptors, or transport credentials of
-// your own; they go before those of [WithTLSDir]. Without either, connections are not
-// encrypted.
+// WithDialOptions adds gRPC dial options, such as interceptors or transport credentials; they take
+// precedence over those of [WithTLSDir]. Without either, connections are not encrypted.
 func WithDialOptions(opts ...grpc.DialOption) Option {
 	return func(o *options) { o.dial = append(o.dial, opts...) }
 }
 
-// WithName names the process among all that live: 1 to 128 of a-z A-Z 0-9 . _ -.
-// By default it is made of the host's name and chance.
+// WithName sets the name of the process, which must be unique among live processes: 1 to 128 of a-z
+// A-Z 0-9 . _ -. The default is the host name with a random suffix.
 func WithName(name string) Option { return func(o *options) { o.name = name } }
 
-// WithNamespaces names the namespaces whose limits the process uses, so that it
-// is told of no others. The default is all that it may use.
+// WithNamespaces sets the namespaces whose limits the process uses; it gets no others. The default
+// is all that it has access to.
 func WithNamespaces(names ...string) Option {
 	return func(o *options) { o.namespaces = append(o.namespaces, names...) }
 }
 
-// WithDefaults sets what counts while nobody knows better: before the first node
-// has told its limits, and, of a client in [Remote] mode, while no node answers.
-// See [Default].
+// WithDefaults sets the limits that apply before the first node has sent its limits and, in
+// [Remote] mode, while no node answers. See [Default].
 func WithDefaults(defaults ...Default) Option {
 	return func(o *options) { o.defaults = append(o.defaults, defaults...) }
 }
 
-// WithFailClosed refuses what otherwise passes for want of an answer, where none of
-// [WithDefaults] fits: every check before the first node has told its limits, and, in
-// [Remote] mode, while no node answers; and what Bucket.AllowN and middleware (httplimit,
-// grpclimit) cannot decide: a limit that does not exist, names that cannot be, a closed client.
-// It is for limits that must not be exceeded. Limits that are known are decided by their own
-// when_cut_off all the same.
+// WithFailClosed refuses what would otherwise pass without a decision, if none of [WithDefaults]
+// applies: every check before the first node has sent its limits and, in [Remote] mode, while no
+// node answers; and what Bucket.AllowN and middleware (httplimit, grpclimit) cannot decide: unknown
+// limits, invalid names, a closed client. Use it for limits that must not be exceeded. Known limits
+// are decided by their own when_cut_off nevertheless.
 func WithFailClosed() Option { return func(o *options) { o.failClosed = true } }
 
-// WithMaxKeys bounds the keys in the memory of the process, 1 or more. One limit has
-// fifteen sixteenths of them at most. The keys for which there is no room share one
-// bucket of their limit, in the whole cluster: the key "@overflow". The default is
-// [DefaultMaxKeys].
+// WithMaxKeys bounds the keys in the memory of the process, 1 or more. One limit gets at most
+// fifteen sixteenths of them. Keys without room share one bucket of their limit in the whole
+// cluster: the key "@overflow". The default is [DefaultMaxKeys].
 func WithMaxKeys(n int) Option { return func(o *options) { o.maxKeys = n } }
 
-// WithMaxWaiting bounds the callers that wait in Wait at one time, of all keys;
-// further ones get ErrTooManyWaiting. One key may have as many places as are free: half of
-// them at most. The default is [DefaultMaxWaiting].
+// WithMaxWaiting bounds the callers in Wait, over all keys; further ones get ErrTooManyWaiting. One
+// key may have as many places as are free, so at most half of them. The default is
+// [DefaultMaxWaiting].
 func WithMaxWaiting(n int) Option { return func(o *options) { o.maxWaiting = n } }
 
-// WithGrantWait bounds how long a decision may wait for the next grant where that
-// would tell; 0 never waits. The default is [DefaultGrantWait].
+// WithGrantWait bounds how long a decision may wait for the next grant if that would decide; 0
+// disables waiting. The default is [DefaultGrantWait].
 func WithGrantWait(d time.Duration) Option { return func(o *options) { o.grantWait = d } }
 
-// WithBreaker sets after how many calls in a row that no node answered further
-// calls fail at once, until a probe is answered; 0 is never. The default is 5.
+// WithBreaker sets the number of consecutive unanswered calls after which further calls fail at
+// once, until a probe is answered; 0 disables the breaker. The default is 5.
 func WithBreaker(failures int) Option { return func(o *options) { o.breakAfter = failures } }
 
-// check returns the first fault of the options.
+// check returns the first error in the options.
 func (o *options) check(addrs []string) error {
 	bad := func(field, format string, args ...any) error {
 		return &Error{Kind: ErrInvalid, Field: field, Detail: field + ": " + fmt.Sprintf(format, args...)}
@@ -169,8 +165,8 @@ func (o *options) check(addrs []string) error {
 	return nil
 }
 
-// addrFault says what is wrong with an address; "" if it may be one. A target of gRPC with a
-// scheme, as dns:///quorate:7412, is taken as it is.
+// addrFault returns what is wrong with an address, or "". A gRPC target with a scheme, such as
+// dns:///quorate:7412, is accepted as it is.
 func addrFault(addr string) string {
 	if strings.Contains(addr, "/") || strings.HasPrefix(addr, "unix:") {
 		return ""
@@ -181,7 +177,7 @@ func addrFault(addr string) string {
 	return ""
 }
 
-// processName is a name that no other process has.
+// processName returns a unique name.
 func processName() string {
 	host, _ := os.Hostname()
 	host = strings.Map(func(r rune) rune {

@@ -6,20 +6,20 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// overrides are those of keys that the process has used, as its node told. At most
-// as many as there may be keys.
+// overrides are the overrides of used keys, as sent by the node. At most as many as there may be
+// keys.
 type overrides struct {
 	mu   sync.RWMutex
 	keys map[quota.Key]told
 }
 
-// told is an override and the attachment that told it last.
+// told is an override and the attachment that sent it last.
 type told struct {
 	*quota.Override
 	by uint64
 }
 
-// Override returns the override of a key; nil if there is none.
+// Override returns the override of a key, or nil.
 func (o *overrides) Override(k quota.Key) *quota.Override {
 	o.mu.RLock()
 	defer o.mu.RUnlock()
@@ -45,9 +45,8 @@ func (o *overrides) remove(k quota.Key) {
 	delete(o.keys, k)
 }
 
-// confirm returns the keys of a grant whose overrides an earlier attachment told
-// and this one has not: they have ended meanwhile. A node tells an override
-// before the first grant of its key.
+// confirm returns the keys of a grant whose overrides came from an earlier attachment and not from
+// this one: they have ended. A node sends an override before the first grant of its key.
 func (o *overrides) confirm(by uint64, g *quota.Grant) (gone []quota.Key) {
 	o.mu.RLock()
 	none := len(o.keys) == 0

@@ -13,29 +13,29 @@ import (
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 )
 
-// Reservation is tokens that have been set aside, or the refusal of that.
+// Reservation is a set of reserved tokens or acquired places, or the refusal of one.
 type Reservation struct {
 	Result
-	// Expires is when what a node keeps is given back unless it is settled, from
-	// when it was made; 0 for what this process keeps: that counts as used.
+	// Expires is the time from the reservation until a node gives it back unless it is settled; 0
+	// for one of this process, which then counts as used.
 	Expires time.Duration
 
-	b      *Bucket // of what this process keeps
+	b      *Bucket // for a reservation of this process
 	c      *Client
 	n      int64
 	taken  *taken // by this process
-	handle string // of what a node keeps
-	places bool   // they are released, not settled
+	handle string // for a reservation of a node
+	places bool   // released instead of settled
 	over   atomic.Bool
 
 	keeping sync.Mutex
 	next    *time.Timer // of Keep; nil while it does not renew
 }
 
-// OK reports whether the tokens were set aside.
+// OK reports whether the tokens were reserved.
 func (r *Reservation) OK() bool { return r.Allowed }
 
-// Delay is how long to wait before going ahead; [Never] if nothing was set aside.
+// Delay returns how long to wait before proceeding; [Never] if nothing was reserved.
 func (r *Reservation) Delay() time.Duration {
 	if !r.Allowed {
 		return Never
@@ -43,13 +43,13 @@ func (r *Reservation) Delay() time.Duration {
 	return r.Wait
 }
 
-// Cancel gives everything back. Only the first Cancel or Settle counts.
+// Cancel gives everything back. Only the first Cancel or Settle has an effect.
 func (r *Reservation) Cancel(ctx context.Context) error { return r.Settle(ctx, 0) }
 
-// Settle says how many tokens were used: the rest is given back, except to windows that have
-// ended, and what was used beyond it is booked as Report does. A reservation of several checks counts it for
-// each of them. Only the first Cancel or Settle counts; places that were acquired
-// are released, whatever was used.
+// Settle reports how many tokens were used. The rest is given back, except to windows that have
+// ended; use beyond the reservation is booked as by Report. A reservation of several checks settles
+// each of them with used. Only the first Cancel or Settle has an effect. Acquired places are
+// released, whatever was used.
 func (r *Reservation) Settle(ctx context.Context, used int64) error {
 	if used < 0 {
 		return invalid("used", fmt.Sprintf("used: %d; must be 0 or more", used))
@@ -86,8 +86,8 @@ func (r *Reservation) settleNear(ctx context.Context, used int64) (err error) {
 	return err
 }
 
-// Renew makes what a node keeps last for ttl from now, 1 ms to 24 h; 0 is as long as at first.
-// What this process keeps needs none. What has ended, by time or by Cancel, is an error.
+// Renew extends a reservation of a node to ttl from now, 1 ms to 24 h; 0 is the original duration.
+// One of this process needs no renewal. It is an error if the reservation has ended.
 func (r *Reservation) Renew(ctx context.Context, ttl time.Duration) error {
 	switch {
 	case !r.Allowed || r.over.Load():
@@ -105,9 +105,9 @@ func (r *Reservation) Renew(ctx context.Context, ttl time.Duration) error {
 	})
 }
 
-// Keep renews what a node keeps, three times within Expires, until Cancel or Settle, or until
-// ctx ends: so work may take longer than the lease, and what a process that died had is free
-// one lease later. It returns at once; nothing runs between renewals.
+// Keep renews a reservation of a node, three times within Expires, until Cancel, Settle or the end
+// of ctx. So work may take longer than the lease, and the places of a dead process are free one
+// lease later. Keep returns at once, and uses no goroutine between renewals.
 func (r *Reservation) Keep(ctx context.Context) {
 	if !r.Allowed || r.b != nil || r.Expires <= 0 {
 		return
@@ -143,10 +143,9 @@ func (r *Reservation) unkeep() {
 	}
 }
 
-// ReserveN sets n tokens aside. A limit with max_debt may set aside tokens to come:
-// then Delay says how long to wait. In this process nothing ends a reservation but
-// Cancel and Settle; one that is forgotten counts as used. Use Client.Reserve for
-// what is to be given back when the process dies.
+// ReserveN reserves n tokens. A limit with max_debt may reserve future tokens: then Delay returns
+// how long to wait. A reservation of this process ends only by Cancel and Settle; otherwise it
+// counts as used. Use Client.Reserve for reservations that are given back when the process dies.
 func (b *Bucket) ReserveN(ctx context.Context, n int64) (*Reservation, error) {
 	if b.c.member == nil && b.fault == nil {
 		return b.c.reserve(ctx, &quoratev1.ReserveRequest{Checks: []*quoratev1.AllowRequest{request(b.key, n)}}, n)
@@ -158,10 +157,10 @@ func (b *Bucket) ReserveN(ctx context.Context, n int64) (*Reservation, error) {
 	return &Reservation{Result: res, b: b, c: b.c, n: n, taken: t}, nil
 }
 
-// Reserve sets the tokens of up to MaxAll checks aside on a node, all or nothing:
-// until they are settled, or for ttl, 1 ms to 24 h; 0 is the shortest lease of the
-// limits. What is not settled in time is given back. The Result is that of the check
-// which refused, or of the first. Without a node there is an error.
+// Reserve reserves the tokens of up to MaxAll checks at a node, all or none, until they are settled
+// or for ttl, 1 ms to 24 h; 0 is the shortest lease of the limits. Reservations that are not
+// settled in time are given back. The Result is that of the check that refused, or of the first.
+// Without a node it returns an error.
 func (c *Client) Reserve(ctx context.Context, ttl time.Duration, checks ...Check) (*Reservation, error) {
 	if len(checks) == 0 || len(checks) > MaxAll {
 		return nil, invalid("checks", fmt.Sprintf("checks: %d; must be 1 to %d in one call", len(checks), MaxAll))
@@ -206,14 +205,14 @@ func (c *Client) reserve(ctx context.Context, req *quoratev1.ReserveRequest, n i
 	return out, nil
 }
 
-// Acquire is Bucket.Acquire of a key.
+// Acquire is Bucket.Acquire for a key.
 func (c *Client) Acquire(ctx context.Context, namespace, limit, key string, n int64, ttl time.Duration) (*Reservation, error) {
 	return c.Bucket(namespace, limit, key).Acquire(ctx, n, ttl)
 }
 
-// Acquire takes n places under a limit of what is in flight, for ttl, 1 ms to 24 h;
-// 0 is the limit's lease. Cancel and Settle release them; Renew and Keep make them last
-// longer. A node keeps them, so without one there is an error.
+// Acquire takes n places of a limit on what is in flight, for ttl, 1 ms to 24 h; 0 means the
+// limit's lease. Cancel and Settle release them; Renew and Keep extend them. A node manages them,
+// so without one it returns an error.
 func (b *Bucket) Acquire(ctx context.Context, n int64, ttl time.Duration) (*Reservation, error) {
 	if err := errors.Join(b.fault, b.c.bookable(n)); err != nil {
 		return nil, err

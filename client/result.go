@@ -12,106 +12,102 @@ import (
 // Result is the answer to one check.
 type Result struct {
 	Allowed bool
-	// Limit is the rule that decided: the whole cluster's, never a node's share.
+	// Limit is the deciding rule, as it applies to the whole cluster.
 	Limit Limit
 	// Remaining is the estimated number of tokens left in the whole cluster.
 	Remaining int64
-	// RetryAfter is 0 when allowed, else how long it takes at least until the same
-	// check could pass; [Never] when it never can.
+	// RetryAfter is 0 if allowed, else the shortest time after which the same check could pass;
+	// [Never] if it never can.
 	RetryAfter time.Duration
-	// Wait is how long to wait before going ahead: the tokens are reserved. Only
-	// limits with max_wait ask for it.
+	// Wait is how long to wait before proceeding, because the tokens are reserved. Only limits with
+	// max_wait use it.
 	Wait time.Duration
-	// Shadow says that it was allowed only because the limit is not enforced yet;
-	// Near that little is left.
+	// Shadow reports that the check passed only because the limit is not enforced yet; Near that
+	// little is left.
 	Shadow, Near bool
-	// Why says how it was decided, and Mode by what means.
+	// Why is the reason for the decision, and Mode where it was made.
 	Why  Why
 	Mode DecisionMode
-	// ResetAfter is when Limit would be full again if nobody asked; of a window,
-	// its end. 0 when it is full, or not known.
+	// ResetAfter is the time until Limit is full if nobody asks; for a window, until its end. 0 if
+	// it is full or unknown.
 	ResetAfter time.Duration
-	// Policies are what callers may be told of the limits that were charged, for
-	// RateLimit headers: one after Allow; after AllowHTTP one for each limit that
-	// matched, as far as they were decided, in order of their names. There is none when
-	// no limit decided, or the limit counts nothing. Shadow limits are left out.
+	// Policies describe the charged limits for RateLimit headers: one after Allow; after AllowHTTP
+	// one for each matching limit that was decided, sorted by name. There are none if no limit
+	// decided or the limit does not count. Shadow limits are omitted.
 	Policies []Policy
-	// Err is the fault of this check. Only AllowBatch sets it; the other fields
-	// are then zero.
+	// Err is the error of this check. Only AllowBatch sets it; the other fields are then zero.
 	Err error
 }
 
-// Limit is one rule: a token bucket for every key.
+// Limit describes a rule.
 type Limit struct {
 	Namespace, Name string
 	Rate            string // refill, as in limit files: "10/s", "5/m"
-	Burst           int64  // most tokens that can go at once
+	Burst           int64  // most tokens that pass at once
 	Hard            bool   // never exceeded, whatever fails
 }
 
-// Why says how a decision was made. The words are stable; new ones may come.
+// Why is the reason for a decision. Words are stable; new ones may be added.
 type Why string
 
 // The values of Why.
 const (
-	WhyHeld        Why = "held"          // admitted out of tokens that the node holds
-	WhyEstimate    Why = "estimate"      // admitted on the estimated global level
-	WhyLocal       Why = "local"         // the node is cut off and applies the whole limit
+	WhyHeld        Why = "held"          // admitted out of held tokens
+	WhyEstimate    Why = "estimate"      // admitted by the estimated global level
+	WhyLocal       Why = "local"         // cut off: the whole limit, applied locally
 	WhyOverLimit   Why = "over_limit"    // refused: the global limit is used up
-	WhyOverBurst   Why = "over_burst"    // refused for ever: the cost exceeds the burst
-	WhyNotHeld     Why = "not_held"      // refused: the node holds too little just now
-	WhyCutOff      Why = "cut_off"       // refused: the node is cut off and holds nothing
-	WhyTooManyKeys Why = "too_many_keys" // there is no room for the key, and it may share no bucket
-	WhyNoLimit     Why = "no_limit"      // there is no such limit
+	WhyOverBurst   Why = "over_burst"    // refused for good: the cost exceeds the burst
+	WhyNotHeld     Why = "not_held"      // refused: too little is held at the moment
+	WhyCutOff      Why = "cut_off"       // refused: cut off, and nothing is held
+	WhyTooManyKeys Why = "too_many_keys" // no room for the key, and it may not share a bucket
+	WhyNoLimit     Why = "no_limit"      // unknown limit
 
-	WhyReserved        Why = "reserved"          // admitted out of tokens to come: wait for Result.Wait
-	WhyWaitTooLong     Why = "wait_too_long"     // refused: it would have to wait longer than it may
-	WhyOverMaxCost     Why = "over_max_cost"     // refused for ever: the cost exceeds the limit's max_cost
+	WhyReserved        Why = "reserved"          // admitted out of future tokens: wait for Result.Wait
+	WhyWaitTooLong     Why = "wait_too_long"     // refused: the wait would be too long
+	WhyOverMaxCost     Why = "over_max_cost"     // refused for good: the cost exceeds the limit's max_cost
 	WhyUnlimited       Why = "unlimited"         // the limit, or an override of it, admits everything
 	WhyBanned          Why = "banned"            // the limit, or an override of it, refuses everything
-	WhyLeader          Why = "leader"            // decided by the leader of the key's range itself
-	WhyShare           Why = "share"             // the node is cut off: its last part of the rate
-	WhyOpen            Why = "open"              // the node is cut off: everything passes
-	WhyFixedRate       Why = "fixed_rate"        // the node is cut off: a rate of its own
+	WhyLeader          Why = "leader"            // decided by the leader of the key's range
+	WhyShare           Why = "share"             // cut off: the last share of the rate
+	WhyOpen            Why = "open"              // cut off: everything is admitted
+	WhyFixedRate       Why = "fixed_rate"        // cut off: a fixed rate
 	WhyNotEnforced     Why = "not_enforced"      // enforcement is off
 	WhyFloor           Why = "floor"             // admitted out of the floor although a parent is used up
 	WhyParentOverLimit Why = "parent_over_limit" // refused: a parent is used up
-	WhyFailover        Why = "failover"          // refused: the key's range is between two leaders; see Result.RetryAfter
-	WhyUseAcquire      Why = "use_acquire"       // refused for ever: what counts what is in flight is acquired and released
+	WhyFailover        Why = "failover"          // refused: the key's range has no leader at the moment; see Result.RetryAfter
+	WhyUseAcquire      Why = "use_acquire"       // refused for good: a limit on what is in flight is acquired and released
 
-	WhyUnknown Why = "unknown" // the node says something newer than this client
+	WhyUnknown Why = "unknown" // a reason newer than this client
 )
 
-// DecisionMode says by what means a decision was made. The words are stable; new
-// ones may come.
+// DecisionMode says where and how a decision was made. Words are stable; new ones may be added.
 type DecisionMode string
 
 // The values of DecisionMode.
 const (
-	ModeGranted  DecisionMode = "granted"  // in the process, out of what its node has granted, or refused by what it told
-	ModeSoft     DecisionMode = "soft"     // in the process, on the estimated global level of a soft limit
-	ModeCutOff   DecisionMode = "cut_off"  // in the process, cut off from all nodes: the limit's when_cut_off
-	ModeRemote   DecisionMode = "remote"   // by a node that was asked
-	ModeFallback DecisionMode = "fallback" // nobody knows the limit yet, or answers: the client's own defaults
+	ModeGranted  DecisionMode = "granted"  // in process, from the node's grants
+	ModeSoft     DecisionMode = "soft"     // in process, by the estimated global level of a soft limit
+	ModeCutOff   DecisionMode = "cut_off"  // in process, without any node: by the limit's when_cut_off
+	ModeRemote   DecisionMode = "remote"   // by a node
+	ModeFallback DecisionMode = "fallback" // the limit is unknown, or no node answers: by the client's own defaults
 )
 
-// Policy is one limit as a caller sees it.
+// Policy describes one limit to callers.
 type Policy struct {
-	// Name of the limit, without its namespace; tiers behind the first are
-	// "name-2", "name-3".
+	// Name of the limit, without its namespace. Further tiers are "name-2", "name-3".
 	Name string
-	// Quota is the most that can go at once: the burst, or a window's count.
+	// Quota is the most that passes at once: the burst, or a window's count.
 	Quota int64
-	// Window is the time that Quota is for: of a bucket what refilling it takes,
-	// of a window its length. 0 for what counts what is in flight.
+	// Window is the time that Quota applies to: for a bucket, the time to refill it; for a window,
+	// its length; 0 for what is in flight.
 	Window time.Duration
 	// Remaining is the estimated number of tokens left, 0 to Quota.
 	Remaining int64
-	// ResetAfter is when it would be full again if nobody asked; of a window its
-	// end. 0 when it is full, or not known.
+	// ResetAfter is the time until the limit is full if nobody asks; for a window, until its end. 0
+	// if it is full or unknown.
 	ResetAfter time.Duration
-	// Windowed says that nothing comes before ResetAfter; a bucket gets a token
-	// every Window/Quota.
+	// Windowed reports that nothing refills before ResetAfter; a bucket gains a token every
+	// Window/Quota.
 	Windowed bool
 }
 
@@ -142,7 +138,7 @@ func fromProto(r *quoratev1.AllowResponse) Result {
 	return out
 }
 
-// policies is the limit of an answer as a caller sees it: one, or none.
+// policies returns the policy of a node's answer: one or none.
 func policies(r *quoratev1.AllowResponse) []Policy {
 	l := r.GetLimit()
 	if l.GetName() == "" || r.GetShadow() || l.GetClass() > quoratev1.Class_CLASS_COUNTED || l.GetEnforcement() == quoratev1.Enforcement_ENFORCEMENT_OFF {
@@ -167,7 +163,7 @@ func policies(r *quoratev1.AllowResponse) []Policy {
 
 func tierName(name string, tier int) string { return name + "-" + strconv.Itoa(tier) }
 
-// windowOf is how long a rate takes for a number of tokens.
+// windowOf returns how long a rate takes to yield a number of tokens.
 func windowOf(r quota.Rate, tokens int64) time.Duration {
 	if r.Tokens <= 0 {
 		return r.Per

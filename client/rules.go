@@ -6,17 +6,17 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// rules are the limits in force, as decisions need them.
+// rules are the current limits in the form that decisions need.
 type rules struct {
 	limits *quota.Limits
-	far    map[quota.LimitName]bool  // those that a node has to decide
-	said   map[*quota.Limit]saidOnce // what callers are told of them, made once
+	far    map[quota.LimitName]bool  // limits that a node has to decide
+	said   map[*quota.Limit]saidOnce // descriptions for callers, made once
 }
 
-// saidOnce is a limit as callers see it, with a policy for each of its tiers.
+// saidOnce describes a limit to callers, with a policy for each of its tiers.
 type saidOnce struct {
 	Limit
-	policies []Policy // what remains is not set
+	policies []Policy // Remaining and ResetAfter are not set
 }
 
 func newRules(limits *quota.Limits) *rules {
@@ -34,7 +34,7 @@ func newRules(limits *quota.Limits) *rules {
 	return r
 }
 
-// isFar reports whether a node has to decide the limit of that name.
+// isFar reports whether a node has to decide the limit with that name.
 func (r *rules) isFar(n quota.LimitName) bool {
 	if len(r.far) == 0 {
 		return false
@@ -43,7 +43,7 @@ func (r *rules) isFar(n quota.LimitName) bool {
 	return l != nil && r.far[l.LimitName]
 }
 
-// say returns a limit as callers see it.
+// say describes a limit to callers.
 func say(l *quota.Limit) saidOnce {
 	out := saidOnce{Limit: Limit{
 		Namespace: l.Namespace, Name: l.LimitName.Limit, Rate: l.Rate.String(), Burst: l.Burst, Hard: l.Ceiling == quota.Hard,
@@ -66,8 +66,7 @@ func say(l *quota.Limit) saidOnce {
 	return out
 }
 
-// known returns what callers are told of a limit; of one that an override has
-// changed it is made anew.
+// known returns the description of a limit. For one changed by an override it is made anew.
 func (r *rules) known(l *quota.Limit) saidOnce {
 	if s, ok := r.said[l]; ok {
 		return s
@@ -75,7 +74,7 @@ func (r *rules) known(l *quota.Limit) saidOnce {
 	return say(l)
 }
 
-// modeOf says by what means the member has decided.
+// modeOf returns the mode of a decision in this process.
 func modeOf(w quota.Why) DecisionMode {
 	switch w {
 	case quota.WhyEstimate:
@@ -86,7 +85,7 @@ func modeOf(w quota.Why) DecisionMode {
 	return ModeGranted
 }
 
-// result is a decision as callers see it.
+// result converts a decision.
 func (r *rules) result(d *quota.Decision) Result {
 	if d.Limit == nil {
 		return Result{Allowed: d.Allowed, Why: Why(d.Why.String()), Mode: modeOf(d.Why)}
@@ -105,8 +104,7 @@ func (r *rules) result(d *quota.Decision) Result {
 	return out
 }
 
-// policy is the tier that decided; false if nothing was counted, or nothing is
-// enforced.
+// policy returns the policy of the deciding tier; false if nothing was counted or enforced.
 func (s *saidOnce) policy(d *quota.Decision) (Policy, bool) {
 	if d.Shadow || d.Limit.Class != quota.Counted || d.Limit.Enforcement == quota.Off || d.Tier > len(s.policies) {
 		return Policy{}, false

@@ -7,19 +7,18 @@ import (
 	"github.com/quorate/quorate/internal/pki"
 )
 
-// WithTLSDir secures all connections by the files in a directory, as "quorate init" and
-// "quorate cert" write them: ca.crt, and, for mutual TLS, client.crt and client.key. Any node
-// of that CA's cluster may answer, whatever its address. The files are looked at again
-// in handshakes: a certificate that is renewed needs no restart. New fails with
-// ErrInvalid when they cannot be used.
+// WithTLSDir secures all connections with the files in a directory, as written by "quorate init"
+// and "quorate cert": ca.crt and, for mutual TLS, client.crt and client.key. Any node of that CA's
+// cluster is accepted, whatever its address. The files are checked again during handshakes, so a
+// renewed certificate needs no restart. New returns ErrInvalid if they are unusable.
 func WithTLSDir(dir string) Option { return func(o *options) { o.tlsDir = dir } }
 
-// WithTokenFile sends the bearer token in a file with every call. It needs
-// [WithTLSDir], whose directory then needs ca.crt alone. A token that is
-// replaced is sent within ten seconds. New fails with ErrInvalid when there is none.
+// WithTokenFile sends the bearer token from a file with every call. It requires [WithTLSDir], whose
+// directory then needs only ca.crt. A replaced token is used within ten seconds. New returns
+// ErrInvalid if there is no token.
 func WithTokenFile(path string) Option { return func(o *options) { o.tokenFile = path } }
 
-// secure returns the dial options of the files that were named.
+// secure returns the dial options for TLS and tokens.
 func (o *options) secure() ([]grpc.DialOption, error) {
 	if o.tlsDir == "" {
 		if o.tokenFile != "" {

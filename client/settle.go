@@ -11,23 +11,23 @@ import (
 )
 
 const (
-	// maxUnsettled bounds the attachments that are not settled yet; beyond it the
-	// oldest are dropped.
+	// maxUnsettled bounds the attachments that are not settled yet; beyond it the oldest are
+	// dropped.
 	maxUnsettled = 16
-	// maxLastKeys and maxLast bound the keys of one, and their bytes: a node takes no more.
-	// Of more keys those go first that have the least to tell.
+	// maxLastKeys and maxLast bound the keys of one settlement and their bytes, as nodes do. Beyond
+	// them the keys with the fewest unreported tokens are dropped.
 	maxLastKeys = 8 * peerproto.MaxEntries
 	maxLast     = 36 << 20
-	// maxPart bounds the bytes of one part. A node reads messages of 4 MiB.
+	// maxPart bounds the bytes of one part. Nodes read messages of up to 4 MiB.
 	maxPart = 3 << 20
-	// settleAgain and settleLate bound how long an answer is waited for before a
-	// settlement is sent again: twice as long each time.
+	// settleAgain and settleLate bound how long to wait for an answer before a settlement is
+	// repeated. The time doubles with each try.
 	settleAgain = time.Second
 	settleLate  = 30 * time.Second
 )
 
-// settlements are the last reports of attachments that broke. Each is repeated, by
-// way of whatever node there is, until it is answered.
+// settlements are the last reports of broken attachments. Each is repeated, through whatever node
+// there is, until it is answered.
 type settlements struct {
 	list []*settlement // oldest first
 }
@@ -35,13 +35,13 @@ type settlements struct {
 type settlement struct {
 	attachment uint64
 	parts      []*quoratev1.Settlement // in this order
-	by         uint64                  // attachment that it was sent by last; 0 is none
+	by         uint64                  // attachment that sent it last; 0 is none
 	again      quota.Time
 	tries      int
 }
 
-// add takes over what an attachment leaves behind. It returns how many attachments
-// and keys were dropped for want of room.
+// add adds the last reports of an attachment. It returns how many attachments and keys were dropped
+// for lack of room.
 func (s *settlements) add(at *attachment, lasts []quota.Report) (dropped uint64) {
 	lasts, dropped = inParts(lasts)
 	if len(lasts) == 0 {
@@ -66,8 +66,8 @@ func (s *settlements) add(at *attachment, lasts []quota.Report) (dropped uint64)
 	return dropped
 }
 
-// inParts prepares last reports to be settled: the last of them is full, none is
-// empty, and there is no more in them than a node takes.
+// inParts prepares last reports for a settlement: the last one is Full, none is empty, and they are
+// within a node's bounds.
 func inParts(lasts []quota.Report) (parts []quota.Report, dropped uint64) {
 	keys, bytes := 0, 0
 	for i := range lasts {
@@ -84,8 +84,7 @@ func inParts(lasts []quota.Report) (parts []quota.Report, dropped uint64) {
 	return parts, dropped
 }
 
-// leastDropped makes parts of the entries that have the most to tell, as many as there is
-// room for.
+// leastDropped keeps the entries with the most unreported tokens, as many as fit, in parts.
 func leastDropped(lasts []quota.Report) (parts []quota.Report, dropped uint64) {
 	var all []quota.ReportEntry
 	for i := range lasts {
@@ -117,12 +116,12 @@ func sizeOf(entries []quota.ReportEntry) (bytes int) {
 	return bytes
 }
 
-// answered forgets the report of that attachment.
+// answered removes the settlement of an attachment.
 func (s *settlements) answered(attachment uint64) {
 	s.list = slices.DeleteFunc(s.list, func(o *settlement) bool { return o.attachment == attachment })
 }
 
-// next is when one is to be sent by that attachment.
+// next returns when a settlement is to be sent by the given attachment.
 func (s *settlements) next(by uint64) quota.Time {
 	at := quota.Time(1<<63 - 1)
 	for _, o := range s.list {
@@ -135,7 +134,7 @@ func (s *settlements) next(by uint64) quota.Time {
 	return at
 }
 
-// settle sends what is due.
+// settle sends the settlements that are due.
 func (m *member) settle(now quota.Time, at *attachment) {
 	for _, o := range m.unsettled.list {
 		if o.by == at.number && now < o.again {
@@ -155,8 +154,8 @@ func (m *member) settle(now quota.Time, at *attachment) {
 	}
 }
 
-// part begins to close: what is open is parted with, and told to the node, or to
-// the next one if there is none.
+// part starts to close: it closes all keys and reports them to the node, or to the next one if
+// there is none.
 func (m *member) part(now quota.Time) {
 	m.closing, m.deadline = true, now.Add(m.opts.timeout)
 	agg := m.agg.Load()
@@ -183,8 +182,8 @@ func (m *member) heardLast(g *quota.Grant) {
 	m.parting = slices.DeleteFunc(m.parting, func(l quota.Report) bool { return l.Seq == g.Entries[0].Ack })
 }
 
-// finished reports whether there is nothing left to tell, or to wait for. The
-// stream is ended in good order: then all that was sent has arrived.
+// finished reports whether there is nothing left to send or to wait for. It ends the stream in
+// order, so that everything sent before arrives.
 func (m *member) finished(now quota.Time) bool {
 	if now >= m.deadline {
 		return true
@@ -200,7 +199,7 @@ func (m *member) finished(now quota.Time) bool {
 	return len(m.parting) == 0
 }
 
-// leave ends what there is of attachments.
+// leave ends the attachments.
 func (m *member) leave() {
 	if n := len(m.unsettled.list) + len(m.parting); n > 0 {
 		m.stats.dropped.Add(uint64(n))

@@ -10,9 +10,9 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// stats are counted as things happen.
+// stats are the counters of a client.
 type stats struct {
-	granted  tally // admitted in the process out of what was granted, by the quick ways
+	granted  tally // admitted in process by the fast paths
 	modes    [modeCount]atomic.Uint64
 	refused  atomic.Uint64
 	errors   atomic.Uint64
@@ -28,7 +28,7 @@ type stats struct {
 	whyRefused func(text string) string // as in options
 }
 
-// refusedBy notes why an attempt to attach has failed.
+// refusedBy records why an attempt to attach failed.
 func (s *stats) refusedBy(addr string, err error) {
 	why := addr + ": no answer in time"
 	if err != nil && !errors.Is(err, context.Canceled) {
@@ -37,7 +37,7 @@ func (s *stats) refusedBy(addr string, err error) {
 	s.lastErr.Store(&why)
 }
 
-// inWords says what gRPC says of a refused certificate, and of what else it has no words for.
+// inWords explains gRPC's text for a refused certificate, and those of the function inWords.
 func (s *stats) inWords(text string) string {
 	if s.whyRefused != nil {
 		if why := s.whyRefused(text); why != "" {
@@ -47,7 +47,7 @@ func (s *stats) inWords(text string) string {
 	return inWords(text)
 }
 
-// inWords says what gRPC says of the two mistakes that it has no words for.
+// inWords explains gRPC's texts for two common mistakes.
 func inWords(text string) string {
 	has := func(part string) bool { return strings.Contains(text, part) }
 	switch {
@@ -59,7 +59,7 @@ func inWords(text string) string {
 	return text
 }
 
-// lastError is why the last attempt to attach failed.
+// lastError returns why the last attempt to attach failed.
 func (s *stats) lastError() string {
 	if why := s.lastErr.Load(); why != nil {
 		return *why
@@ -96,50 +96,46 @@ func (s *stats) count(r *Result) {
 	}
 }
 
-// Stats is what a client has done since it was made. Counts only grow.
+// Stats counts what a client has done since its creation. Counts never fall.
 type Stats struct {
-	// Decisions by the means that they were made by, refusals included.
+	// Decisions by mode, refusals included.
 	Decisions map[DecisionMode]uint64
-	// Refused is how many of them were refusals; Errors how many checks were not
-	// decided.
+	// Refused counts the refusals among them; Errors the checks without a decision.
 	Refused, Errors uint64
 
-	// Calls to nodes, how many of them nobody answered in time, and how many were
-	// not made because the circuit was open.
+	// Calls to nodes, those without an answer in time, and those not made because the circuit was
+	// open.
 	Calls, Timeouts, Broken uint64
 	CircuitOpen             bool   // now
-	CircuitOpened           uint64 // how often it has opened
+	CircuitOpened           uint64 // number of times that it opened
 
-	// Attached is whether there is a stream to a node now, and Node its address.
+	// Attached reports whether there is a stream to a node, and Node is its address.
 	Attached bool
 	Node     string
-	// LastError is why the last attempt to attach failed, with the address of the node;
-	// empty while there is a stream. It is for people.
+	// LastError is why the last attempt to attach failed, with the address of the node, for people;
+	// empty while attached.
 	LastError string
-	// Attempts to attach, how many streams broke, and how many were replaced by
-	// another.
+	// Attempts to attach, broken streams, and streams that replaced another.
 	Attempts, Lost, Reattached uint64
-	// Reports sent, those that found no room in the queue, and grants taken.
+	// Reports sent, those that did not fit into the queue, and grants applied.
 	Reports, Unsent, Grants uint64
-	// Bad is how many messages of nodes made no sense.
+	// Bad counts invalid messages of nodes.
 	Bad uint64
-	// GrantWaits is how many decisions waited for a grant.
+	// GrantWaits counts decisions that waited for a grant.
 	GrantWaits uint64
-	// Dropped is how many last reports of streams that broke reached nobody: what
-	// they counted is lost.
+	// Dropped counts last reports of broken streams that reached no node: their counts are lost.
 	Dropped uint64
-	// Keys that are in the memory of the process, and calls that wait in Wait now.
+	// Keys in the memory of the process, and calls that currently wait in Wait.
 	Keys, Waiting int
-	// WaitsRefused is how many calls to Wait found no place to wait.
+	// WaitsRefused counts calls of Wait without a place to wait.
 	WaitsRefused uint64
-	// Limits is the version of the limits in force; 0 is none yet.
+	// Limits is the version of the current limits; 0 is none yet.
 	Limits uint64
-	// Up is how long there has been the client.
+	// Up is the age of the client.
 	Up time.Duration
 }
 
-// Stats returns what the client has done so far. It is cheap enough to be called
-// every second.
+// Stats returns the client's statistics. It is cheap enough to be called every second.
 func (c *Client) Stats() Stats {
 	s := &c.stats
 	out := Stats{

@@ -2,8 +2,8 @@ package client
 
 import "sync/atomic"
 
-// tally counts what happens more often than anything else: its users are spread over
-// so many counters that those of different keys seldom meet on one cache line.
+// tally is a counter for the hottest paths, spread over cache lines so that different keys seldom
+// share one.
 type tally [tallies]counter
 
 const tallies = 64 // a power of two
@@ -13,10 +13,10 @@ type counter struct {
 	_ [56]byte // a cache line each
 }
 
-// of returns the counter of one user, by a number that is spread evenly.
+// of returns the counter of a user, by a uniformly distributed number.
 func (t *tally) of(user uint64) *counter { return &t[user%tallies] }
 
-// sum returns what was counted so far.
+// sum returns the total.
 func (t *tally) sum() uint64 {
 	n := uint64(0)
 	for i := range t {

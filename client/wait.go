@@ -10,18 +10,18 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// Wait is WaitN of one token.
+// Wait is WaitN(1).
 func (b *Bucket) Wait(ctx context.Context) error { return b.WaitN(ctx, 1) }
 
-// WaitN waits until n tokens may be taken, and takes them. Callers that wait for the
-// same key are served in the order in which they came. No more than [WithMaxWaiting]
-// wait at one time, and of one key no more than there are free places: half of them at most.
+// WaitN waits until n tokens may be taken, and takes them. Callers of the same key are served in
+// order of arrival. At most [WithMaxWaiting] callers wait at one time, and for one key at most as
+// many as there are free places, so half of them.
 //
-// It returns an error, having taken nothing, when the context ends or would end
-// before there could be enough, when the cost can never pass, when too many wait,
-// when the client is closed, and when there is no such limit. Where there are tokens
-// to come (max_wait) they are taken at once, and WaitN sleeps until they are there;
-// if the context ends meanwhile they are given back.
+// It returns an error, having taken nothing, if the context ends or would end before there are
+// enough tokens, if the cost can never pass, if too many callers wait, if the client is closed, and
+// if the limit is unknown. If the limit allows reservations of future tokens (max_wait), WaitN
+// takes them at once and sleeps until they are available; if the context ends during that time,
+// they are given back.
 func (b *Bucket) WaitN(ctx context.Context, n int64) error {
 	if b.fault != nil {
 		return b.fault
@@ -65,7 +65,7 @@ func (b *Bucket) WaitN(ctx context.Context, n int64) error {
 	}
 }
 
-// leastPause bounds how often whoever waits asks again.
+// leastPause is the shortest pause before a waiting caller asks again.
 const leastPause = time.Millisecond
 
 // sleep waits unless the context or the client ends.
@@ -86,8 +86,8 @@ func waitEnded(ctx context.Context) error {
 	return &Error{Kind: ErrTooLong, Detail: "the context ended while waiting for tokens", cause: ctx.Err()}
 }
 
-// queues are those who wait for tokens, by key: one of each key asks, the others
-// wait for their turn.
+// queues are the waiting callers by key: one caller of each key asks, the others wait for their
+// turn.
 type queues struct {
 	most    int64
 	waiting atomic.Int64
@@ -96,11 +96,11 @@ type queues struct {
 }
 
 type queue struct {
-	turn chan struct{} // has room for the one whose turn it is
-	n    int64         // callers that wait, with that one
+	turn chan struct{} // capacity 1: held by the caller whose turn it is
+	n    int64         // waiting callers, including that one
 }
 
-// any reports whether somebody waits for the key.
+// any reports whether a caller waits for the key.
 func (q *queues) any(k quota.Key) bool {
 	if q.waiting.Load() == 0 {
 		return false
@@ -138,8 +138,8 @@ func (c *Client) enter(ctx context.Context, k quota.Key) (*queue, error) {
 	return nil, err
 }
 
-// join gives a caller a place. A key may have as many as are free, so that callers of one key
-// leave some for those of others.
+// join reserves a place for a caller. A key may have as many as are free, so that callers of one
+// key leave some for other keys.
 func (q *queues) join(k quota.Key) (*queue, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
