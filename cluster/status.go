@@ -11,6 +11,7 @@ import (
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/cluster/clients"
 	"github.com/quorate/quorate/cluster/membership"
+	"github.com/quorate/quorate/cluster/raftgroup"
 	"github.com/quorate/quorate/internal/quota"
 )
 
@@ -131,4 +132,9 @@ func (n *Node) clientsOf(id quota.NodeID) (count int32) {
 		}
 	})
 	return count
+}
+
+// faults is what is wrong with this node, such as a full disk or a wrong clock.
+func (n *Node) faults() []string {
+	return append(raftgroup.FaultTexts(n.host.Health()), n.clock.Faults()...)
 }

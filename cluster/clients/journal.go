@@ -54,9 +54,9 @@ type keySlot struct {
 
 // earlierSlot is what an earlier process of the node had a slot for.
 type earlierSlot struct {
-	life  quota.Incarnation
-	key   quota.Key // as slotKey has it
-	epoch quota.Seq
+	incarnation quota.Incarnation
+	key         quota.Key // as slotKey has it
+	epoch       quota.Seq
 }
 
 // unverified is an attachment to a dead node that was inherited here: when the node
@@ -223,7 +223,7 @@ func (j *reportJournal) sweep(now quota.Time) {
 
 // booked returns what this process has booked of each entry, or an earlier one of the node; -1
 // is not known.
-func (j *reportJournal) booked(life quota.Incarnation, r *quota.Report) []int64 {
+func (j *reportJournal) booked(incarnation quota.Incarnation, r *quota.Report) []int64 {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	at := sessionID{r.From, r.Incarnation, r.Term}
@@ -232,7 +232,7 @@ func (j *reportJournal) booked(life quota.Incarnation, r *quota.Report) []int64 
 	for i := range r.Entries {
 		e := &r.Entries[i]
 		out[i] = -1
-		if u, ok := j.earlier[earlierSlot{life, slotKey(at, e.Key), e.Epoch}]; ok {
+		if u, ok := j.earlier[earlierSlot{incarnation, slotKey(at, e.Key), e.Epoch}]; ok {
 			out[i] = int64(u)
 		} else if here != nil && here.keys[e.Key].epoch == e.Epoch {
 			out[i] = int64(here.keys[e.Key].total)

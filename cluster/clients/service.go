@@ -142,7 +142,7 @@ func New(cfg Config, node Node) *Service {
 	cfg.Registry.MustRegister(s.reports, s.settlements,
 		gauge("quorate_clients", "Client processes attached to this node.", func(clients, _ int) int { return clients }),
 		gauge("quorate_client_keys", "Keys that client processes have open at this node; a key that ten of them use counts as ten.", func(_, keys int) int { return keys }))
-	s.branch = branch.New(branch.Config{Self: cfg.Self, Sync: node.Sync(), Lease: node.Lease(), MaxClients: Max, MaxKeys: cfg.MaxKeys}, trunk{cfg.Aggregator, &s.news})
+	s.branch = branch.New(branch.Config{Self: cfg.Self, Sync: node.Sync(), Lease: node.Lease(), MaxClients: Max, MaxKeys: cfg.MaxKeys}, parent{cfg.Aggregator, &s.news})
 	s.journal.open(&cfg)
 	return s
 }
@@ -160,14 +160,14 @@ func (s *Service) Close() error {
 // AddCalls adds the calls of other nodes about attachments.
 func (s *Service) AddCalls(t peercall.Table) { peercall.Handle(t, peercall.Limit, s.onClient) }
 
-// trunk is the aggregator, whose recalls the member loop collects.
-type trunk struct {
+// parent is the aggregator, whose recalls the member loop collects.
+type parent struct {
 	*aggregator.Aggregator
 	news *news
 }
 
 // Recalls implements branch.Trunk.
-func (t trunk) Recalls() []quota.Key {
+func (t parent) Recalls() []quota.Key {
 	t.news.mu.Lock()
 	defer t.news.mu.Unlock()
 	out := t.news.recalled

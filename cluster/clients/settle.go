@@ -238,7 +238,7 @@ func (s *Service) inheritNow(parts []attach.Settlement) {
 // inherit books what a dead process had not acknowledged, unless another node has
 // done so: the client may have begun to settle with that.
 func (s *Service) inherit(ctx context.Context, parts []attach.Settlement) error {
-	r, life := &parts[0].Report, parts[0].Life
+	r, incarnation := &parts[0].Report, parts[0].Life
 	done, err := s.beginInheriting(r)
 	switch {
 	case errors.Is(err, errSettled): // it is repeated
@@ -247,7 +247,7 @@ func (s *Service) inherit(ctx context.Context, parts []attach.Settlement) error 
 		return err
 	}
 	defer done()
-	ask := &peerv1.CallClient{Client: string(r.From), Incarnation: uint64(r.Incarnation), Attachment: uint64(r.Term), NodeIncarnation: uint64(life)}
+	ask := &peerv1.CallClient{Client: string(r.From), Incarnation: uint64(r.Incarnation), Attachment: uint64(r.Term), NodeIncarnation: uint64(incarnation)}
 	for _, id := range s.node.Up() {
 		settled, err := s.callClient(ctx, id, ask)
 		if err != nil {

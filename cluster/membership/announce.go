@@ -20,9 +20,9 @@ import (
 // callOutLimit is for one attempt to tell a new address.
 const callOutLimit = 500 * time.Millisecond
 
-// introduce tells the meta leader how this node is, when the membership says
+// announceSelf tells the meta leader how this node is, when the membership says
 // something else, and renews its certificate.
-func (s *Service) introduce(ctx context.Context) {
+func (s *Service) announceSelf(ctx context.Context) {
 	v := s.View()
 	have := v.Member(s.cfg.Self)
 	if have == nil {

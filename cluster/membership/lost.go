@@ -104,7 +104,7 @@ func (s *Service) openFirst(v *View) bool {
 		select {
 		case <-s.stop:
 			return false
-		case <-time.After(settleAgain):
+		case <-time.After(retryAfter):
 			s.log.Error("groups not opened", "err", err)
 		}
 	}

@@ -74,7 +74,7 @@ func (s *Service) changeNode(ctx context.Context, _ *caller, r *quoratev1.Change
 			return nil, refuse(Missing, "node %q: there is no member of that name", id)
 		}
 		m = *have
-		if err := s.changed(t, &m, r); err != nil {
+		if err := s.applyChange(t, &m, r); err != nil {
 			return nil, err
 		}
 		if m.State == have.State && m.Dead == have.Dead {
@@ -159,8 +159,8 @@ func (s *Service) redundant(t *Table, leaving quota.NodeID) error {
 		leaving, plural(after, "answering voter"), t.Replicas(), plural((after-1)/2, "node"))
 }
 
-// changed makes the change, or says why it is not to be.
-func (s *Service) changed(t *Table, m *Member, r *quoratev1.ChangeNodeRequest) error {
+// applyChange makes the change, or says why it is not to be.
+func (s *Service) applyChange(t *Table, m *Member, r *quoratev1.ChangeNodeRequest) error {
 	up := s.answers(m.ID)
 	switch r.GetChange() {
 	case quoratev1.NodeChange_NODE_CHANGE_ACTIVATE:

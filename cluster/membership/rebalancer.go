@@ -34,7 +34,7 @@ type rebalancer struct {
 	mu    sync.Mutex
 	doing map[uint32]shard.Step // step that is under way or waits, by group
 	busy  map[uint32]bool
-	done  map[uint32]settled   // groups that were as wanted
+	done  map[uint32]asWanted  // groups that were as wanted
 	tried map[uint32]time.Time // when a group could not go on, or was as wanted
 
 	read   *Table // what is wanted of the groups is of this one; of move alone
@@ -45,8 +45,8 @@ type rebalancer struct {
 	planned atomic.Uint64 // revision of the membership whose plan changed nothing
 }
 
-// settled is when a group was as wanted, and what that was.
-type settled struct {
+// asWanted is when a group was as wanted, and what that was.
+type asWanted struct {
 	at       time.Time
 	revision uint64 // of the membership
 	want     shard.Placement
@@ -54,7 +54,7 @@ type settled struct {
 
 // still says whether the same is wanted now: of the meta group, whose members are
 // all, the whole membership.
-func (s settled) still(t *Table, g uint32, want shard.Placement) bool {
+func (s asWanted) still(t *Table, g uint32, want shard.Placement) bool {
 	if g == raftgroup.MetaGroup || s.revision == t.Revision() {
 		return s.revision == t.Revision()
 	}
@@ -78,7 +78,7 @@ func (s *Service) rebalance() {
 			continue
 		case <-tick.C:
 		}
-		s.introduce(ctx)
+		s.announceSelf(ctx)
 		if !s.LeadsMeta() {
 			s.rebalancer.forget()
 			continue
@@ -91,7 +91,7 @@ func (s *Service) rebalance() {
 }
 
 func newRebalancer(s *Service) *rebalancer {
-	return &rebalancer{service: s, slots: make(chan struct{}, maxMoves), doing: map[uint32]shard.Step{}, busy: map[uint32]bool{}, done: map[uint32]settled{}, tried: map[uint32]time.Time{}, freed: make(chan struct{}, 1)}
+	return &rebalancer{service: s, slots: make(chan struct{}, maxMoves), doing: map[uint32]shard.Step{}, busy: map[uint32]bool{}, done: map[uint32]asWanted{}, tried: map[uint32]time.Time{}, freed: make(chan struct{}, 1)}
 }
 
 // wait waits for the steps that are under way.
@@ -111,7 +111,7 @@ func (r *rebalancer) forget() {
 
 // reconcile says what is done with a group, or is to be done; nothing if it was seen to be
 // as is wanted now.
-func (r *rebalancer) unsettled(t *Table, g uint32, want shard.Placement) string {
+func (r *rebalancer) pendingStep(t *Table, g uint32, want shard.Placement) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if s, ok := r.doing[g]; ok {
@@ -266,7 +266,7 @@ func (s *Service) plan(t *Table, nodes []shard.Node) ([]*raftlogv1.StoredPlaceme
 func (s *Service) dropEmpty(t *Table) *raftlogv1.ChangeMembers {
 	for _, id := range t.IDs() {
 		if id != s.cfg.Self && leaves(t, id) && !s.inMeta(id) {
-			s.bidFarewell(id)
+			s.notifyRemoval(id)
 			return &raftlogv1.ChangeMembers{Change: &raftlogv1.ChangeMembers_Drop{Drop: &raftlogv1.DropMember{Id: string(id)}}}
 		}
 	}
@@ -279,7 +279,7 @@ func leaves(t *Table, id quota.NodeID) bool {
 	return (m.State == Leaving || m.Dead) && !t.Holds(id)
 }
 
-func (s *Service) bidFarewell(id quota.NodeID) {
+func (s *Service) notifyRemoval(id quota.NodeID) {
 	if !s.node.Up(id) {
 		return
 	}
@@ -375,7 +375,7 @@ func (r *rebalancer) note(t *Table, g uint32, step shard.Step, err error, last b
 	delete(r.done, g)
 	if err == nil && step.Do == shard.Done {
 		delete(r.doing, g)
-		r.done[g] = settled{time.Now(), t.Revision(), placementOf(t, g, r.service.cfg.Ranges)}
+		r.done[g] = asWanted{time.Now(), t.Revision(), placementOf(t, g, r.service.cfg.Ranges)}
 		return
 	}
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/quorate/quorate/shard"
 )
 
-// settleAgain is the pause before what did not work is tried again.
-const settleAgain = 500 * time.Millisecond
+// retryAfter is the pause before what did not work is tried again.
+const retryAfter = 500 * time.Millisecond
 
 // wakeReconciler asks the reconciler to make this node what the view says.
 func (s *Service) wakeReconciler() {
@@ -37,7 +37,7 @@ func (s *Service) reconcileAll() {
 			if !errors.Is(err, raftgroup.ErrClosed) { // the node stops; what else is wrong is said at the next try
 				s.log.Warn("replicas of this node do not follow the placement yet", "err", err)
 			}
-			time.AfterFunc(settleAgain, s.wakeReconciler)
+			time.AfterFunc(retryAfter, s.wakeReconciler)
 		}
 	}
 }
@@ -126,7 +126,7 @@ func (s *Service) surplus(v *View) (count int) {
 func (s *Service) dropSurplus() error {
 	v := s.View()
 	if !s.node.Newest(v.Table.Revision()) {
-		time.AfterFunc(settleAgain, s.wakeReconciler)
+		time.AfterFunc(retryAfter, s.wakeReconciler)
 		return nil
 	}
 	var errs []error

@@ -78,7 +78,7 @@ func (s *Service) leaderStatus(context.Context, *caller, *quoratev1.GetStatusReq
 		}
 	}
 	for r := range quota.RangeID(s.cfg.Ranges) {
-		if step := s.rebalancer.unsettled(t, raftgroup.OfRange(r), want[r]); step != "" {
+		if step := s.rebalancer.pendingStep(t, raftgroup.OfRange(r), want[r]); step != "" {
 			out.Ranges = append(out.Ranges, &quoratev1.RangeStatus{Id: uint32(r), Step: step})
 		}
 	}

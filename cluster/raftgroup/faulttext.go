@@ -1,29 +1,24 @@
-package cluster
+package raftgroup
 
 import (
 	"fmt"
 	"strings"
-
-	"github.com/quorate/quorate/cluster/raftgroup"
 )
 
-// maxTroubles bounds what a node says is wrong with it.
-const maxTroubles = 20
+// maxTexts bounds the texts of faults.
+const maxTexts = 20
 
-// faults is what is wrong with this node, such as a full disk or a wrong clock.
-func (n *Node) faults() []string { return append(tellTroubles(n.host.Health()), n.clock.Faults()...) }
-
-// tellTroubles says once what is the same of many groups: a full disk is one trouble, and
+// FaultTexts says once what is the same of many groups: a full disk is one fault, and
 // not one for each of 256 ranges.
-func tellTroubles(all []raftgroup.Fault) (out []string) {
-	type trouble struct {
+func FaultTexts(all []Fault) (out []string) {
+	type fault struct {
 		text string
 		out  bool
 	}
-	var order []trouble
-	groups := map[trouble][]string{}
+	var order []fault
+	groups := map[fault][]string{}
 	for _, t := range all {
-		k := trouble{t.Err.Error(), t.Out}
+		k := fault{t.Err.Error(), t.Out}
 		if t.Group == "" {
 			out = append(out, k.text)
 			continue
@@ -34,7 +29,7 @@ func tellTroubles(all []raftgroup.Fault) (out []string) {
 		groups[k] = append(groups[k], t.Group)
 	}
 	for _, k := range order {
-		if len(out) >= maxTroubles {
+		if len(out) >= maxTexts {
 			return append(out, "and more")
 		}
 		text := someOf(groups[k]) + ": " + k.text

@@ -1,0 +1,41 @@
+package journal
+
+import "github.com/prometheus/client_golang/prometheus"
+
+// Register registers the metrics of a journal; nil is one that could not be opened.
+func Register(j *Journal, reg prometheus.Registerer) {
+	stats := func() Stats {
+		if j == nil {
+			return Stats{Full: true}
+		}
+		return j.Stats()
+	}
+	gauge := func(name, help string, f func(s *Stats) int) {
+		reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 {
+			st := stats()
+			return float64(f(&st))
+		}))
+	}
+	gauge("quorate_journal_slots", "Slots for durable keys in this node's journal.", func(s *Stats) int { return s.Slots })
+	gauge("quorate_journal_slots_used", "Slots of the journal in use.", func(s *Stats) int { return s.Used })
+	gauge("quorate_journal_slots_limit", "Bound on the slots of the journal.", func(*Stats) int { return MaxSlots })
+	gauge("quorate_journal_pending", "Slots with counts of earlier processes that no leader has saved yet.", func(s *Stats) int { return s.Earlier })
+	gauge("quorate_journal_incarnations", "Earlier incarnations of the process that such counts are of.", func(s *Stats) int { return s.Lives })
+	gauge("quorate_journal_failing", "1 if there is no journal, or the disk has no room for it to grow.", func(s *Stats) int {
+		if s.Full {
+			return 1
+		}
+		return 0
+	})
+	counter := func(reason string, f func(s *Stats) int64) {
+		reg.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Name: "quorate_keys_not_journalled_total", ConstLabels: prometheus.Labels{"reason": reason},
+			Help: "Durable keys that the journal had no slot for: their last second would be lost with the process.",
+		}, func() float64 {
+			st := stats()
+			return float64(f(&st))
+		}))
+	}
+	counter("too_long", func(s *Stats) int64 { return s.TooLong })
+	counter("no_room", func(s *Stats) int64 { return s.NoRoom })
+}
