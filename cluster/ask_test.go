@@ -161,39 +161,6 @@ func TestAnswerLost(t *testing.T) {
 	c.awaitRemaining(keys[1], 20-told[keys[1]])
 }
 
-// TestHotKeyLeavesQuestions: questions about one key leave places for those about others, and those
-// that have left or were given up are not counted.
-func TestHotKeyLeavesQuestions(t *testing.T) {
-	n := &Node{askers: make([]asker, 1)}
-	a := &n.askers[0]
-	ask := func(key string) (asked []*question) {
-		for {
-			p := &question{ask: quota.Ask{Key: quota.Key{Key: key}}}
-			if !a.add(p) {
-				return asked
-			}
-			asked = append(asked, p)
-		}
-	}
-	for range 2 {
-		hot, second := ask("hot"), ask("second")
-		if len(hot) != maxAsking/2 || len(second) != maxAsking/4 {
-			t.Fatalf("%d questions about one key and %d about another; want %d and %d", len(hot), len(second), maxAsking/2, maxAsking/4)
-		}
-		for len(a.queue) > len(second) {
-			a.next()
-		}
-		for _, p := range second {
-			if !p.sent {
-				_ = n.leave(0, p)
-			}
-		}
-		if len(a.next()) > 0 || len(a.keys) > 0 {
-			t.Fatalf("nobody waits, and %d keys are counted", len(a.keys))
-		}
-	}
-}
-
 // TestSilentLeader: the requests of a batch wait once for a leader that does not answer, and the
 // next batch asks it again.
 func TestSilentLeader(t *testing.T) {

@@ -91,11 +91,7 @@ func (n *Node) onBeacon(from quota.NodeID, b *peerv1.Beacon) {
 		}
 	}
 	if len(news) > 0 { // not here, where the inbox may be full: this goroutine reads Raft's frames too
-		go n.post(func(quota.Time) {
-			for r, term := range news {
-				n.agg.SetLeader(r, from, term)
-			}
-		})
+		go n.UseLeader(from, news)
 	}
 	n.leadersLost(n.routes.keepOnly(from, leads))
 	if b.Meta {
@@ -111,7 +107,7 @@ func (n *Node) onBeacon(from quota.NodeID, b *peerv1.Beacon) {
 // leadersLost tells the aggregator which ranges have lost their leaders.
 func (n *Node) leadersLost(lost []quota.RangeID) {
 	for _, r := range lost {
-		n.agg.LeaderLost(n.clock.Now(), r)
+		n.LeaderLost(r)
 	}
 }
 
@@ -140,18 +136,4 @@ func (n *Node) onPeer(id quota.NodeID, e transport.Event) {
 		n.host.PeerDead(id)
 		n.ranges.MemberGone(id, n.net.EndedBefore(id))
 	}
-}
-
-// limitsChanged applies limits that the meta group has committed. Nobody is told that they are in
-// force before this node decides by them: a request that is sent then would find no limit.
-func (n *Node) limitsChanged(limits *quota.Limits) {
-	n.ranges.SetLimits(limits)
-	n.post(func(now quota.Time) {
-		n.agg.SetLimits(now, limits)
-		n.active.Store(limits)
-		n.log.Info("limits in force", "version", limits.Version, "limits", len(limits.All()))
-		n.hub.Publish(quota.Event{At: now, Kind: quota.EventLimitsChanged})
-		n.announce()
-	})
-	n.clients.LimitsChanged()
 }

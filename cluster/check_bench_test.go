@@ -29,7 +29,11 @@ func BenchmarkCheck(b *testing.B) {
 	n.host = &raftgroup.Host{}
 	l := limit("l", quota.MaxTokens, quota.Soft)
 	setLimits(n, l)
-	n.work(<-n.inbox)
+	n.Decider.Start()
+	for n.Limits().Version == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	n.Decider.Close() // what is counted is not reported
 	names := make([]quota.Key, keys)
 	spends := make([]quota.Spend, keys)
 	for i := range names {

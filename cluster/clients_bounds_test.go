@@ -29,7 +29,7 @@ func loneSession(t testing.TB, n *Node, number quota.Term) (attach.Session, *att
 func TestClientNamesNoLimits(t *testing.T) {
 	n := loneNode()
 	setLimits(n, limit("a", 10, quota.Soft))
-	n.work(<-n.inbox)
+	run(t, n)
 	s, out := loneSession(t, n, 1)
 	const reports, each = 40, 4096
 	before := machinetest.Heap()
@@ -71,7 +71,7 @@ func TestSettlementParts(t *testing.T) {
 	} {
 		n := loneNode()
 		setLimits(n, limit("a", 10, quota.Soft))
-		n.work(<-n.inbox)
+		run(t, n)
 		loneSession(t, n, 1)
 		s, out := loneSession(t, n, 2)
 		for i, p := range c.parts {

@@ -14,7 +14,7 @@ import (
 func newClients(n *Node) *clients.Service {
 	return clients.New(clients.Config{
 		Cluster: n.cfg.Cluster, Self: n.cfg.Self, Incarnation: n.inc, Dir: n.cfg.Dir, MaxKeys: n.cfg.MaxKeys,
-		Aggregator: n.agg, Log: n.log, Registry: n.cfg.Registry,
+		Aggregator: n.Aggregator(), Log: n.log, Registry: n.cfg.Registry,
 	}, clientsNode{n})
 }
 
@@ -72,7 +72,5 @@ func (n clientsNode) Process(id quota.NodeID) clients.Process {
 func (n clientsNode) Call(ctx context.Context, to quota.NodeID, c *peerv1.Call) (*peerv1.Call, error) {
 	return n.call(ctx, to, c)
 }
-
-func (n clientsNode) Wake() { n.poke() }
 
 func (n clientsNode) ReportRefused() { n.stats.refusedReports.Inc() }

@@ -36,6 +36,3 @@ func (n storeNode) AwaitMembership(ctx context.Context, what string) error {
 }
 
 func (n storeNode) Now() quota.Time { return n.clock.Now() }
-
-// Limits returns the limits that this node decides by.
-func (n *Node) Limits() *quota.Limits { return n.active.Load() }

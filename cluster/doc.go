@@ -3,20 +3,21 @@
 // (cluster/transport).
 //
 //	             Check                      reports, grants
-//	callers ──> aggregator ──> memberLoop ──────────────────> wire ──> peers
+//	callers ──> dataplane ──> member loop ──────────────────> transport ──> peers
 //	                               ^   └─ own ranges ─┐
-//	                               └──── grants ──── replicas (one ledger per range led here)
+//	                               └──── grants ──── replica (one ledger per range led here)
 //	                                                  │ checkpoints
 //	                    limits <── meta group         └──> range groups (raftgroup)
 //
 // # Goroutines and who owns what
 //
-//   - The member loop is the only one that drives the aggregator (Collect,
-//     Apply, SetLeader, SetLimits, Sweep); everybody else puts work into its
-//     bounded inbox. Check runs on the callers' goroutines.
-//   - The replicas of ranges (package replica) have goroutines of their own that book reports
+//   - Checks run on the callers' goroutines. The member loop (package dataplane) is the only one
+//     that drives the aggregator; everybody else puts work into its bounded inbox.
+//   - The replicas of ranges (package replica) have goroutines that book reports
 //     and write checkpoints.
 //   - The beacon loop sends beacons, and waits for nothing else.
+//   - What a frame of a peer is about is handled on the goroutine that reads the connection, which
+//     waits for nothing; calls of peers have goroutines of their own.
 //
 // # Who leads
 //
@@ -95,11 +96,6 @@
 //
 // # Bounds
 //
-// Inbox: 4096 messages; a grant that finds it full is dropped, and the member
-// asks again. Reports of a member that wait to be booked: 32 MiB of frames, and as much in
-// backlogs of busy ranges; what finds no room is dropped, and reported again. A checkpoint holds at most 4096 levels and
-// 4 MiB (leader.MaxCheckpoint), a part of a range's snapshot 4096 and 16 MiB. Checks that wait for a
-// grant (at most Config.GrantWait): 1024; more do not wait.
 // Attached clients: 20,000, and as many attachments that broke.
 // Members: 256; join tokens: 1000. Groups that move at a time: 4, a step at most ten
 // seconds. A change of the cluster is tried for ten seconds.

@@ -39,11 +39,7 @@ func (n historyNode) WithLedger(r quota.RangeID, f func(l *leader.Ledger, now qu
 }
 
 func (n historyNode) Propose(ctx context.Context, r quota.RangeID, entry []byte) error {
-	if !n.Open(r) {
-		return errNotAsked
-	}
-	_, err := n.host.Group(group(r)).Apply(ctx, entry)
-	return err
+	return n.proposeRange(ctx, r, entry)
 }
 
 func (n historyNode) Leader(r quota.RangeID) quota.NodeID { return n.routes.leader(r) }
@@ -67,11 +63,9 @@ func (n historyNode) Call(ctx context.Context, to quota.NodeID, c *peerv1.Call) 
 
 func (n historyNode) Tally(all bool, add func(l quota.LimitName, admitted, refused quota.Units)) {
 	if all {
-		n.agg.TallyAll(add)
+		n.Aggregator().TallyAll(add)
 	} else {
-		n.agg.Tally(add)
+		n.Aggregator().Tally(add)
 	}
 	n.accounts.Tally(add)
 }
-
-func (n historyNode) OnMemberLoop(f func(now quota.Time)) { n.post(f) }

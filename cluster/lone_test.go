@@ -35,6 +35,18 @@ func loneNode(change ...func(*Config)) *Node {
 	return n
 }
 
+// run starts the member loop, and waits until the node decides by the limits that are committed.
+func run(t testing.TB, n *Node) {
+	t.Helper()
+	n.Decider.Start()
+	t.Cleanup(n.Decider.Close)
+	for end := time.Now().Add(patience); n.Limits().Version != n.meta.Current().Version; time.Sleep(100 * time.Microsecond) {
+		if time.Now().After(end) {
+			t.Fatal("the limits are not in force")
+		}
+	}
+}
+
 func setLimits(n *Node, limits ...quota.Limit) {
 	n.meta.Apply(1, 1, snapshotio.Encode(&raftlogv1.MetaCommand{Change: &raftlogv1.MetaCommand_SetLimits{SetLimits: control.EncodeLimits(limits, time.Now())}}))
 }
@@ -56,7 +68,7 @@ func TestLimitsInForce(t *testing.T) {
 		t.Fatalf("before the member loop has run: %+v", d)
 	}
 	tells(0)
-	n.work(<-n.inbox)
+	run(t, n)
 	if d := n.Check(k, 0); d.Why == quota.WhyNoLimit {
 		t.Errorf("after the member loop has run: %+v", d)
 	}
@@ -68,9 +80,12 @@ func TestLimitsInForce(t *testing.T) {
 func TestBeaconWaitsForNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := loneNode()
-		for range inboxSize {
-			n.post(func(quota.Time) {})
-		}
+		go func() {
+			for range 10_000 { // more than the inbox has room for
+				n.OnMemberLoop(func(quota.Time) {})
+			}
+		}()
+		synctest.Wait()
 		read := make(chan struct{})
 		go func() {
 			n.onBeacon("n2", &peerv1.Beacon{Leads: []*peerv1.Lead{{Range: 0, Term: 7}}})
@@ -82,11 +97,10 @@ func TestBeaconWaitsForNothing(t *testing.T) {
 		default:
 			t.Error("it waits for the inbox")
 		}
-		for len(n.inbox) > 0 {
-			n.work(<-n.inbox)
-			synctest.Wait()
-		}
-		if who, term := n.agg.Leader(0); who != "n2" || term != 7 {
+		n.Decider.Start()
+		defer n.Decider.Close()
+		synctest.Wait()
+		if who, term := n.Aggregator().Leader(0); who != "n2" || term != 7 {
 			t.Errorf("the member takes %q for the leader in term %d", who, term)
 		}
 	})

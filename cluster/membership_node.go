@@ -77,7 +77,7 @@ func (n memberNode) Arrange(v *membership.View) error {
 	delete(peers, n.cfg.Self)
 	n.routes.setPeers(peers)
 	err := n.net.SetPeers(peers)
-	n.post(func(quota.Time) { n.agg.SetNodes(len(v.IDs)) })
+	n.UseNodes(len(v.IDs))
 	n.ranges.SetNodes(len(v.IDs))
 	return err
 }

@@ -13,7 +13,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/quorate/quorate/aggregator"
 	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
 	raftlogv1 "github.com/quorate/quorate/api/gen/quorate/raftlog/v1"
 	"github.com/quorate/quorate/cluster/accounts"
@@ -22,6 +21,7 @@ import (
 	"github.com/quorate/quorate/cluster/clock"
 	"github.com/quorate/quorate/cluster/control"
 	"github.com/quorate/quorate/cluster/datadir"
+	"github.com/quorate/quorate/cluster/dataplane"
 	"github.com/quorate/quorate/cluster/journal"
 	"github.com/quorate/quorate/cluster/membership"
 	"github.com/quorate/quorate/cluster/peercall"
@@ -30,8 +30,6 @@ import (
 	"github.com/quorate/quorate/cluster/replica"
 	"github.com/quorate/quorate/cluster/transport"
 	"github.com/quorate/quorate/internal/elapsed"
-	"github.com/quorate/quorate/internal/events"
-	"github.com/quorate/quorate/internal/grantwait"
 	"github.com/quorate/quorate/internal/health"
 	"github.com/quorate/quorate/internal/peerproto"
 	"github.com/quorate/quorate/internal/quota"
@@ -41,14 +39,14 @@ import (
 type Node struct {
 	*control.Store     // limits, overrides, policies, access
 	*recorder.Recorder // what was asked for, and when
+	*dataplane.Decider // checks, reservations, what is known of keys here
 	cfg                Config
 	log                *slog.Logger
 	clock              *clock.Clock
 	inc                quota.Incarnation
 	first              quota.Incarnation // of the data; inc when they are new
 	prior              quota.Incarnation // of the process before this one; 0 when there was none
-	slow               slowReports
-	retired            atomic.Bool // it is about to stop
+	retired            atomic.Bool       // it is about to stop
 	lock               *datadir.Lock
 	// journal has its own locks; nil when none can be kept.
 	journal *journal.Journal
@@ -60,21 +58,9 @@ type Node struct {
 	accounts *accounts.Service
 	members  *membership.Service
 
-	agg *aggregator.Aggregator
-	// active are the limits that agg decides by: those of the meta group, a moment later.
-	active atomic.Pointer[quota.Limits]
-
 	calls peercall.Table // that this node answers
 
-	packed peerproto.Grants // of the member loop: room for those that came
-	inbox  chan func(now quota.Time)
-	wake   chan struct{}
-	wait   grantwait.Waiters
-	askers []asker // by range
-
-	reserved reservations
-	clients  *clients.Service
-	hub      events.Hub
+	clients *clients.Service
 
 	backups *backup.Service
 
@@ -90,7 +76,6 @@ type Node struct {
 
 const (
 	metaGroup = raftgroup.MetaGroup
-	inboxSize = 4096
 )
 
 // group returns the Raft group of a range.
@@ -132,7 +117,6 @@ func Start(cfg Config) (*Node, error) {
 func newNode(cfg Config, v *membership.View, stored bool, lock *datadir.Lock, s starts) *Node {
 	n := &Node{
 		cfg: cfg, log: cfg.Logger, inc: s.inc, first: s.first, prior: s.prior, lock: lock,
-		inbox: make(chan func(quota.Time), inboxSize), wake: make(chan struct{}, 1),
 		beaconNow: make(chan struct{}, 1), stop: make(chan struct{}),
 	}
 	n.clock = clock.New(clock.Config{
@@ -145,20 +129,11 @@ func newNode(cfg Config, v *membership.View, stored bool, lock *datadir.Lock, s 
 	n.meta.Reloaded, n.meta.Regrouped = n.announce, n.members.Changed
 	n.meta.Security.Changed = n.announce
 	n.Store = control.NewStore(cfg.Self, storeNode{n}, n.meta, n.log)
-	ac := aggregator.Config{
-		Self: cfg.Self, Incarnation: s.inc, Nodes: len(v.IDs), Ranges: cfg.Ranges, Sync: cfg.Sync, MaxKeys: cfg.MaxKeys, Idle: cfg.Idle,
-		Overrides: n.meta, Created: n.bucketCreated, Removed: n.bucketRemoved,
-	}
-	inherited := n.openJournal(&ac)
-	n.agg = aggregator.New(ac, n.clock.Now())
-	n.agg.Afterlife(inherited)
-	n.active.Store(n.meta.Current())
-	n.askers = make([]asker, cfg.Ranges)
 	n.stats.init(n, cfg.Registry)
 	n.ranges = n.newReplicas()
+	n.Decider = n.newDecider(v)
 	n.accounts = newAccounts(n)
 	n.backups = newBackups(n)
-	n.reserved.init()
 	n.Recorder = n.newHistory()
 	n.clients = newClients(n)
 	n.addCalls()
@@ -195,7 +170,7 @@ func (n *Node) open(v *membership.View) error {
 	n.done.Add(1)
 	go n.beaconLoop() // first: who starts now is to know what the clocks here say
 	if n.clock.Start() {
-		n.agg.SetClock(n.clock.Now())
+		n.Decider.ClockSet()
 		n.Recorder.ClockSet()
 	}
 	return n.members.Open()
@@ -206,12 +181,10 @@ func (n *Node) termStart() *raftlogv1.TermStart {
 }
 
 func (n *Node) run() {
-	n.done.Add(1)
-	n.done.Go(func() { n.clock.Run(n.stop) })
-	n.done.Go(n.expireAll)
 	n.clients.Start()
-	go n.memberLoop()
+	n.done.Go(func() { n.clock.Run(n.stop) })
 	n.ranges.Start()
+	n.Decider.Start()
 	n.Store.Start()
 	n.Recorder.Start()
 	n.members.Start()
@@ -257,6 +230,7 @@ func (n *Node) Close(ctx context.Context) error {
 		close(n.stop)
 		n.members.Close()
 		n.ranges.Close()
+		n.Decider.Close()
 		n.Store.Close()
 		n.accounts.Close()
 		n.backups.Close()
@@ -286,6 +260,7 @@ func (n *Node) Kill() error {
 		close(n.stop)
 		n.members.Close()
 		n.ranges.Close()
+		n.Decider.Close()
 		n.Store.Close()
 		n.accounts.Close()
 		n.backups.Close()

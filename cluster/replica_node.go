@@ -7,7 +7,9 @@ import (
 	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
 	"github.com/quorate/quorate/cluster/raftgroup"
 	"github.com/quorate/quorate/cluster/replica"
+	"github.com/quorate/quorate/internal/bound"
 	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/leader"
 )
 
 func (n *Node) newReplicas() *replica.Set {
@@ -40,6 +42,11 @@ func (n replicaNode) Dead() map[quota.NodeID]quota.Incarnation {
 func (n replicaNode) Suspects() []quota.NodeID { return n.routes.refusedNodes() }
 
 func (n replicaNode) Propose(ctx context.Context, r quota.RangeID, entry []byte) error {
+	return n.proposeRange(ctx, r, entry)
+}
+
+// proposeRange writes an entry to the log of a range.
+func (n *Node) proposeRange(ctx context.Context, r quota.RangeID, entry []byte) error {
 	g := n.host.Group(group(r))
 	if g == nil { // the node is closing
 		return raftgroup.ErrClosed
@@ -50,7 +57,7 @@ func (n replicaNode) Propose(ctx context.Context, r quota.RangeID, entry []byte)
 
 func (n replicaNode) Leads(r quota.RangeID, term quota.Term) {
 	n.routes.set(r, n.cfg.Self, term)
-	n.post(func(quota.Time) { n.agg.SetLeader(r, n.cfg.Self, term) })
+	n.UseLeader(n.cfg.Self, map[quota.RangeID]quota.Term{r: term})
 	n.announce()
 }
 
@@ -62,11 +69,23 @@ func (n replicaNode) LeadsNoMore(r quota.RangeID) {
 
 func (n replicaNode) Send(to quota.NodeID, f *peerv1.Frame) { n.sendFrame(to, f) }
 
-func (n replicaNode) Deliver(g *quota.Grant, wait bool) {
-	f := func(now quota.Time) { n.apply(now, g) }
-	if wait {
-		n.post(f)
-		return
+// sendFrame queues a frame of reports or grants.
+func (n *Node) sendFrame(to quota.NodeID, f *peerv1.Frame) {
+	if err := n.net.Send(to, peerv1.Lane_LANE_DATA, f); err != nil {
+		n.stats.unsent.Inc()
 	}
-	n.toMember(f)
 }
+
+// election is how long a range has no leader after a crash, as measured:
+// docs/ARCHITECTURE.md.
+const election = 600 * time.Millisecond
+
+// Bounds returns what the stated bound depends on, as it is now.
+func (n replicaNode) Bounds() bound.Cluster {
+	return bound.Cluster{
+		Nodes: len(n.members.View().IDs), Delay: n.routes.worstTrip() / 2, Sync: n.sync(), Lease: n.lease(), Election: election, CutOff: time.Minute,
+	}
+}
+
+func (n *Node) sync() time.Duration  { return leader.Config{Sync: n.cfg.Sync}.WithDefaults().Sync }
+func (n *Node) lease() time.Duration { return leader.Config{Sync: n.cfg.Sync}.WithDefaults().Lease }

@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quorate/quorate/internal/fairshare"
 	"github.com/quorate/quorate/internal/quota"
 	"github.com/quorate/quorate/internal/testspeed"
 )
@@ -181,74 +180,6 @@ func TestHandles(t *testing.T) {
 			if _, err := n.ReservedIn(t.Context(), r.Handle); !errors.Is(err, quota.ErrNoReservation) {
 				t.Fatalf("settled, on %s: %v", n.cfg.Self, err)
 			}
-		}
-	}
-}
-
-// TestReservationShares: one identity does not take all places for reservations, and what takes
-// nothing of a limit takes no place.
-func TestReservationShares(t *testing.T) {
-	n := loneNode()
-	full, shadow, flight := limit("full", quota.MaxTokens, quota.Soft), limit("shadow", 1, quota.Soft), limit("flight", 1, quota.Soft)
-	shadow.Enforcement = quota.Shadow
-	flight.Kind, flight.Rate, flight.Enforcement = quota.Concurrency, quota.Rate{}, quota.Off
-	setLimits(n, full, shadow, flight)
-	n.work(<-n.inbox)
-	n.reserved.places = fairshare.New(100, 25)
-	out := make([]quota.Decision, 1)
-	reserve := func(owner, limit string, ttl time.Duration) (quota.Reservation, error) {
-		t.Helper()
-		r, ok, err := n.Reserve(owner, []quota.Request{{Key: key("test", limit, "k"), Cost: 1}}, ttl, out)
-		if err == nil && !ok {
-			t.Fatalf("%s: refused: %v", limit, out[0].Why)
-		}
-		return r, err
-	}
-	if _, err := reserve("first", "shadow", 0); err != nil { // takes its token
-		t.Fatal(err)
-	}
-	for _, limit := range []string{"shadow", "flight"} {
-		r, err := reserve("greedy", limit, 24*time.Hour)
-		if open := n.reserved.places.Held(); err != nil || open != 1 {
-			t.Fatalf("%s: %d reservations are open, %v; want only the one that took something", limit, open, err)
-		}
-		if err := n.Settle(t.Context(), r.Handle, 5); err != nil {
-			t.Errorf("%s: settled: %v", limit, err)
-		}
-	}
-	for i := range 100 {
-		if _, err := reserve("greedy", "full", time.Hour); err != nil {
-			if !errors.Is(err, quota.ErrTooManyReservations) || i != 25 {
-				t.Fatalf("after %d: %v; want 25, and ErrTooManyReservations", i, err)
-			}
-			break
-		}
-	}
-	for _, owner := range []string{"another", ""} {
-		r, err := reserve(owner, "full", time.Hour)
-		if err != nil {
-			t.Fatalf("%q: %v", owner, err)
-		}
-		if err := n.Settle(t.Context(), r.Handle, 0); err != nil {
-			t.Fatal(err)
-		}
-	}
-	n.expire(n.clock.Now().Add(2 * time.Hour))
-	if _, err := reserve("greedy", "full", time.Hour); err != nil {
-		t.Errorf("when the others have expired: %v", err)
-	}
-}
-
-// TestUncounted: what took nothing when it was admitted gives nothing back when
-// it is settled.
-func TestUncounted(t *testing.T) {
-	for _, w := range quota.Whys() {
-		want := w == quota.WhyNotEnforced || w == quota.WhyUnlimited || w == quota.WhyOpen || w == quota.WhyTooManyKeys
-		if got := uncounted(&quota.Decision{Allowed: true, Why: w}); got != want {
-			t.Errorf("%v: uncounted %v, want %v", w, got, want)
-		}
-		if !uncounted(&quota.Decision{Allowed: true, Shadow: true, Why: w}) {
-			t.Errorf("%v in shadow: counted", w)
 		}
 	}
 }

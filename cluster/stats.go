@@ -8,9 +8,7 @@ import (
 
 // stats are the node's own metrics. None has a label per range or key.
 type stats struct {
-	reports, reportedKeys                 prometheus.Counter
-	unsent, droppedGrants, refusedReports prometheus.Counter
-	waitTimeouts, unasked, expired        prometheus.Counter
+	unsent, refusedReports prometheus.Counter
 }
 
 func (s *stats) init(n *Node, reg prometheus.Registerer) {
@@ -19,21 +17,11 @@ func (s *stats) init(n *Node, reg prometheus.Registerer) {
 		reg.MustRegister(c)
 		return c
 	}
-	s.reports = counter("quorate_reports_sent_total", "Reports that this node made, one for each range and round.")
-	s.reportedKeys = counter("quorate_reported_keys_total", "Keys in those reports.")
 	s.unsent = counter("quorate_messages_unsent_total", "Reports and grants that could not be queued to a peer; they are made again.")
-	s.droppedGrants = counter("quorate_grants_dropped_total", "Grants dropped because the inbox was full; they are asked for again.")
 	s.refusedReports = counter("quorate_reports_refused_total", "Reports of an old term, incarnation or sequence number.")
-	s.waitTimeouts = counter("quorate_grant_waits_expired_total", "Checks that waited for a grant in vain.")
-	s.unasked = counter("quorate_leader_decide_failures_total", "Checks whose leader could not be asked, or did not answer in time; they follow when_cut_off.")
-	s.expired = counter("quorate_reservations_expired_total", "Reservations that nobody settled in time.")
 	gauge := func(name, help string, f func() float64) {
 		reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, f))
 	}
-	gauge("quorate_keys", "Keys in this node's table.", func() float64 { return float64(n.agg.Len()) })
-	gauge("quorate_keys_limit", "Bound on keys in this node's table (max_keys).", func() float64 { return float64(n.cfg.MaxKeys) })
-	gauge("quorate_reservations", "Reservations open on this node.", func() float64 { return float64(n.reserved.places.Held()) })
-	gauge("quorate_limits_version", "Version of the limits in force.", func() float64 { return float64(n.Limits().Version) })
 	yes := func(is bool) float64 {
 		if is {
 			return 1

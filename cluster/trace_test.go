@@ -3,14 +3,12 @@ package cluster
 import (
 	"slices"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	sdk "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
-	"github.com/quorate/quorate/internal/quota"
 	"github.com/quorate/quorate/internal/tracing"
 )
 
@@ -64,44 +62,4 @@ func count(rec *tracetest.SpanRecorder, trace, name string) (n int) {
 		}
 	}
 	return n
-}
-
-// TestSlowReports: a report that is answered after five sync intervals has a span, from when
-// it was sent.
-func TestSlowReports(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		rec, tr := spanRecorder()
-		n := &Node{cfg: Config{Tracer: tr, Sync: 100 * time.Millisecond}}
-		report := func(seq quota.Seq) *quota.Report {
-			return &quota.Report{Range: 3, Seq: seq, Entries: make([]quota.ReportEntry, 2)}
-		}
-		grant := func(ack quota.Seq) *quota.Grant {
-			return &quota.Grant{Range: 3, From: "n2", Entries: []quota.GrantEntry{{Ack: ack}}}
-		}
-		n.slow.sent(n, "n2", report(7))
-		time.Sleep(499 * time.Millisecond)
-		n.slow.answered(n, grant(7))
-		n.slow.answered(n, grant(7)) // a second grant for the same
-		if got := spanNames(rec); len(got) != 0 {
-			t.Fatalf("in time, and there are %v", got)
-		}
-		n.slow.sent(n, "n2", report(8))
-		time.Sleep(400 * time.Millisecond)
-		n.slow.sent(n, "n2", report(9)) // the first is still waited for
-		n.slow.answered(n, grant(7))    // answers an earlier one
-		time.Sleep(200 * time.Millisecond)
-		n.slow.answered(n, grant(9))
-		ended := rec.Ended()
-		if len(ended) != 1 || ended[0].Name() != "quorate.report.slow" || ended[0].EndTime().Sub(ended[0].StartTime()) != 600*time.Millisecond {
-			t.Fatalf("%v", spanNames(rec))
-		}
-		off := &Node{cfg: Config{Sync: 100 * time.Millisecond}}
-		r, g := report(1), grant(1)
-		if n := testing.AllocsPerRun(10, func() { off.slow.sent(off, "n2", r); off.slow.answered(off, g) }); n != 0 {
-			t.Errorf("%v allocations with tracing off", n)
-		}
-		if off.slow.waiting != nil {
-			t.Error("something is kept with tracing off")
-		}
-	})
 }

@@ -16,6 +16,12 @@
 // (machine.go, levels.go) has them on all nodes that keep the range, beside the range's accounts and
 // its part of the history. From those levels the next leader makes its ledger.
 //
+// # Bounds
+//
+// Reports of a member that wait to be booked: 32 MiB of frames, and as much in backlogs of busy
+// ranges; what finds no room is dropped, and reported again. A checkpoint holds at most 4096 levels and
+// 4 MiB (leader.MaxCheckpoint), a part of a range's snapshot 4096 and 16 MiB.
+//
 // # Locks
 //
 // A ledger has a mutex of its own, Replica.mu; a checkpoint that is being written holds Replica.saving,

@@ -1,4 +1,4 @@
-package cluster
+package dataplane
 
 import (
 	"context"
@@ -63,31 +63,31 @@ var handleText = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadd
 // way. The answer is false, and there is no handle, if a limit refuses. owner is the
 // identity of the caller, empty if unknown: if it, or all callers, have as many
 // reservations open as they may, the error is quota.ErrTooManyReservations.
-func (n *Node) Reserve(owner string, reqs []quota.Request, ttl time.Duration, out []quota.Decision) (quota.Reservation, bool, error) {
-	switch n.reserved.places.Take(owner, 1) {
+func (d *Decider) Reserve(owner string, reqs []quota.Request, ttl time.Duration, out []quota.Decision) (quota.Reservation, bool, error) {
+	switch d.reserved.places.Take(owner, 1) {
 	case fairshare.Total:
 		return quota.Reservation{}, false, quota.ErrTooManyReservations
 	case fairshare.Each:
 		return quota.Reservation{}, false, fmt.Errorf("%w for %s", quota.ErrTooManyReservations, owner)
 	}
-	made := n.reserve(owner, reqs, ttl, out)
+	made := d.reserve(owner, reqs, ttl, out)
 	if made == nil || len(made.reqs) == 0 {
-		n.reserved.places.Give(owner, 1)
+		d.reserved.places.Give(owner, 1)
 	}
 	if made == nil {
 		return quota.Reservation{}, false, nil
 	}
-	return quota.Reservation{Handle: n.handleOf(n.reserved.add(made)), Expires: made.ttl}, true, nil
+	return quota.Reservation{Handle: d.handleOf(d.reserved.add(made)), Expires: made.ttl}, true, nil
 }
 
 // reserve decides the requests and returns what was taken, nil if a limit refuses.
-func (n *Node) reserve(owner string, reqs []quota.Request, ttl time.Duration, out []quota.Decision) *reserved {
-	c := calls.Get().(*pooled)
-	defer calls.Put(c)
-	since := n.clock.Now()
+func (d *Decider) reserve(owner string, reqs []quota.Request, ttl time.Duration, out []quota.Decision) *reserved {
+	c := callPool.Get().(*pooled)
+	defer callPool.Put(c)
+	since := d.now()
 	c.Reset(reqs, out)
 	c.Acquires = true
-	if !n.decide(&c.Call, nil) {
+	if !d.decide(&c.Call, nil) {
 		return nil
 	}
 	taken := c.Taken(since)
@@ -98,7 +98,7 @@ func (n *Node) reserve(owner string, reqs []quota.Request, ttl time.Duration, ou
 		}
 	}
 	ttl = min(ttl, maxLease)
-	return &reserved{owner: owner, spaces: namespaces(reqs), reqs: charged(reqs, out), taken: taken, expires: n.clock.Now().Add(ttl), ttl: ttl}
+	return &reserved{owner: owner, spaces: namespaces(reqs), reqs: charged(reqs, out), taken: taken, expires: d.now().Add(ttl), ttl: ttl}
 }
 
 func namespaces(reqs []quota.Request) (out []string) {
@@ -118,7 +118,9 @@ func charged(reqs []quota.Request, out []quota.Decision) []quota.Request {
 		if q.Cost == 0 || uncounted(&out[i]) {
 			continue
 		}
-		q.Key = key(strings.Clone(q.Key.Namespace), strings.Clone(q.Key.LimitName.Limit), strings.Clone(q.Key.Key))
+		q.Key = quota.Key{
+			LimitName: quota.LimitName{Namespace: strings.Clone(q.Key.Namespace), Limit: strings.Clone(q.Key.LimitName.Limit)}, Key: strings.Clone(q.Key.Key),
+		}
 		kept = append(kept, q)
 	}
 	return kept
@@ -188,8 +190,8 @@ func (r *reservations) expired(now quota.Time) []*reserved {
 }
 
 // handleOf names a reservation for callers: the node that has it, and its handle there.
-func (n *Node) handleOf(id handle) string {
-	return string(n.cfg.Self) + "." + handleText.EncodeToString(id[:])
+func (d *Decider) handleOf(id handle) string {
+	return string(d.cfg.Self) + "." + handleText.EncodeToString(id[:])
 }
 
 // holderOf returns the node that made a reservation, and its handle there.
@@ -206,7 +208,7 @@ func holderOf(text string) (node quota.NodeID, id handle, err error) {
 
 // ReservedIn returns the namespaces of a reservation, each once: who ends or renews it needs the
 // permission in all of them. Errors are as of Settle.
-func (n *Node) ReservedIn(ctx context.Context, handle string) ([]string, error) {
+func (d *Decider) ReservedIn(ctx context.Context, handle string) ([]string, error) {
 	node, id, err := holderOf(handle)
 	switch {
 	case err != nil:
@@ -214,14 +216,14 @@ func (n *Node) ReservedIn(ctx context.Context, handle string) ([]string, error) 
 	case id == tookNothing:
 		return nil, nil
 	}
-	if node == n.cfg.Self {
-		spaces := n.reserved.namespaces(id, n.clock.Now())
+	if node == d.cfg.Self {
+		spaces := d.reserved.namespaces(id, d.now())
 		if spaces == nil {
 			return nil, quota.ErrNoReservation
 		}
 		return spaces, nil
 	}
-	res, err := n.atHolder(ctx, node, &peerv1.CallSettle{Handle: handle, Look: true})
+	res, err := d.atHolder(ctx, node, &peerv1.CallSettle{Handle: handle, Look: true})
 	return res.GetNamespaces(), err
 }
 
@@ -230,8 +232,8 @@ func (n *Node) ReservedIn(ctx context.Context, handle string) ([]string, error) 
 // was reserved. What was acquired of limits that count what is in flight is
 // released. Any node takes the call; quota.ErrNoReservation if the handle has
 // been settled, has expired, or its node is gone.
-func (n *Node) Settle(ctx context.Context, handle string, used int64) error {
-	return n.end(ctx, &peerv1.CallSettle{Handle: handle, Used: used})
+func (d *Decider) Settle(ctx context.Context, handle string, used int64) error {
+	return d.end(ctx, &peerv1.CallSettle{Handle: handle, Used: used})
 }
 
 // asAtFirst renews for as long as the reservation lasted when it was made. No caller can name so
@@ -239,30 +241,30 @@ func (n *Node) Settle(ctx context.Context, handle string, used int64) error {
 const asAtFirst = time.Nanosecond
 
 // Renew puts the end of a reservation off to ttl from now (at most 24h; 0: as long as at first).
-func (n *Node) Renew(ctx context.Context, handle string, ttl time.Duration) error {
-	return n.end(ctx, &peerv1.CallSettle{Handle: handle, RenewNanos: int64(min(max(ttl, asAtFirst), maxLease))})
+func (d *Decider) Renew(ctx context.Context, handle string, ttl time.Duration) error {
+	return d.end(ctx, &peerv1.CallSettle{Handle: handle, RenewNanos: int64(min(max(ttl, asAtFirst), maxLease))})
 }
 
-func (n *Node) end(ctx context.Context, c *peerv1.CallSettle) error {
+func (d *Decider) end(ctx context.Context, c *peerv1.CallSettle) error {
 	node, id, err := holderOf(c.Handle)
 	switch {
 	case err != nil:
 		return err
 	case id == tookNothing:
 		return nil
-	case node == n.cfg.Self:
-		return n.settle(c)
+	case node == d.cfg.Self:
+		return d.settle(c)
 	}
-	_, err = n.atHolder(ctx, node, c)
+	_, err = d.atHolder(ctx, node, c)
 	return err
 }
 
 // atHolder has another node answer that made the reservation.
-func (n *Node) atHolder(ctx context.Context, node quota.NodeID, c *peerv1.CallSettle) (*peerv1.CallSettleResult, error) {
-	if !n.routes.up(node) {
+func (d *Decider) atHolder(ctx context.Context, node quota.NodeID, c *peerv1.CallSettle) (*peerv1.CallSettleResult, error) {
+	if !d.node.Up(node) {
 		return nil, quota.ErrNoReservation
 	}
-	res, err := n.call(ctx, node, &peerv1.Call{Body: &peerv1.Call_Settle{Settle: c}})
+	res, err := d.node.Call(ctx, node, &peerv1.Call{Body: &peerv1.Call_Settle{Settle: c}})
 	if err != nil {
 		return nil, &quota.NoLeaderError{Reason: fmt.Sprintf("the node that made the reservation did not answer: %v", err)}
 	}
@@ -273,39 +275,39 @@ func (n *Node) atHolder(ctx context.Context, node quota.NodeID, c *peerv1.CallSe
 }
 
 // onSettle answers another node.
-func (n *Node) onSettle(c *peerv1.CallSettle) *peerv1.CallSettleResult {
+func (d *Decider) onSettle(c *peerv1.CallSettle) *peerv1.CallSettleResult {
 	if !c.Look {
-		return &peerv1.CallSettleResult{Found: n.settle(c) == nil}
+		return &peerv1.CallSettleResult{Found: d.settle(c) == nil}
 	}
 	node, id, err := holderOf(c.Handle)
-	if err != nil || node != n.cfg.Self {
+	if err != nil || node != d.cfg.Self {
 		return &peerv1.CallSettleResult{}
 	}
-	spaces := n.reserved.namespaces(id, n.clock.Now())
+	spaces := d.reserved.namespaces(id, d.now())
 	return &peerv1.CallSettleResult{Found: spaces != nil, Namespaces: spaces}
 }
 
 // settle settles or renews a reservation of this node.
-func (n *Node) settle(c *peerv1.CallSettle) error {
+func (d *Decider) settle(c *peerv1.CallSettle) error {
 	node, id, err := holderOf(c.Handle)
-	if err != nil || node != n.cfg.Self {
+	if err != nil || node != d.cfg.Self {
 		return quota.ErrNoReservation
 	}
 	if c.RenewNanos > 0 {
-		return n.renew(id, time.Duration(c.RenewNanos))
+		return d.renew(id, time.Duration(c.RenewNanos))
 	}
-	v := n.reserved.take(id, n.clock.Now())
+	v := d.reserved.take(id, d.now())
 	if v == nil {
 		return quota.ErrNoReservation
 	}
-	n.book(v, c.Used)
+	d.book(v, c.Used)
 	return nil
 }
 
-func (n *Node) renew(id handle, ttl time.Duration) error {
-	n.reserved.mu.Lock()
-	defer n.reserved.mu.Unlock()
-	v, now := n.reserved.open[id], n.clock.Now()
+func (d *Decider) renew(id handle, ttl time.Duration) error {
+	d.reserved.mu.Lock()
+	defer d.reserved.mu.Unlock()
+	v, now := d.reserved.open[id], d.now()
 	if v == nil || now >= v.expires {
 		return quota.ErrNoReservation
 	}
@@ -318,42 +320,45 @@ func (n *Node) renew(id handle, ttl time.Duration) error {
 
 // book books what was used of a reservation. What was not used comes back in the windows
 // that it was taken in; what was used beyond it is charged now.
-func (n *Node) book(v *reserved, used int64) {
-	limits := n.meta.Current()
+func (d *Decider) book(v *reserved, used int64) {
+	limits := d.Limits()
 	for i := range v.reqs {
 		q := &v.reqs[i]
 		l, _ := limits.Resolve(q.Key.LimitName, q.Key.Key)
 		switch {
 		case l == nil:
 		case l.Kind == quota.Concurrency:
-			n.agg.Release(n.clock.Now, q.Key.LimitName, q.Key.Key, q.Cost)
+			d.agg.Release(d.now, q.Key.LimitName, q.Key.Key, q.Cost)
 		case used >= 0 && used < q.Cost:
-			n.agg.RefundTaken(n.clock.Now, q.Key.LimitName, q.Key.Key, q.Cost-used, v.taken)
+			d.agg.RefundTaken(d.now, q.Key.LimitName, q.Key.Key, q.Cost-used, v.taken)
 		case used > q.Cost:
-			n.agg.Charge(n.clock.Now, q.Key.LimitName, q.Key.Key, used-q.Cost)
+			d.agg.Charge(d.now, q.Key.LimitName, q.Key.Key, used-q.Cost)
 		}
 	}
-	n.poke()
+	d.Wake()
 }
 
-// expire gives back what nobody has settled in time.
-// expireAll expires reservations until the node stops.
-func (n *Node) expireAll() {
-	tick := time.NewTicker(time.Second)
+// expireEvery is how often reservations are looked at that nobody may have settled in time.
+const expireEvery = time.Second
+
+// expireLoop gives back what nobody has settled in time.
+func (d *Decider) expireLoop() {
+	tick := time.NewTicker(expireEvery)
 	defer tick.Stop()
 	for {
 		select {
-		case <-n.stop:
+		case <-d.stop:
 			return
 		case <-tick.C:
-			n.expire(n.clock.Now())
+			d.expire(d.now())
 		}
 	}
 }
 
-func (n *Node) expire(now quota.Time) {
-	for _, v := range n.reserved.expired(now) {
-		n.stats.expired.Inc()
-		n.book(v, 0)
+// expire gives back what nobody has settled in time.
+func (d *Decider) expire(now quota.Time) {
+	for _, v := range d.reserved.expired(now) {
+		d.stats.expired.Inc()
+		d.book(v, 0)
 	}
 }

@@ -1,0 +1,42 @@
+package cluster
+
+import (
+	"context"
+
+	"github.com/quorate/quorate/aggregator"
+	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
+	"github.com/quorate/quorate/cluster/dataplane"
+	"github.com/quorate/quorate/cluster/membership"
+	"github.com/quorate/quorate/internal/quota"
+)
+
+func (n *Node) newDecider(v *membership.View) *dataplane.Decider {
+	ac := aggregator.Config{
+		Self: n.cfg.Self, Incarnation: n.inc, Nodes: len(v.IDs), Ranges: n.cfg.Ranges, Sync: n.cfg.Sync, MaxKeys: n.cfg.MaxKeys, Idle: n.cfg.Idle,
+		Overrides: n.meta,
+	}
+	inherited := n.openJournal(&ac)
+	return dataplane.New(&dataplane.Config{
+		Self: n.cfg.Self, Ranges: n.cfg.Ranges, Sync: n.sync(), GrantWait: n.cfg.GrantWait, AskWait: n.cfg.AskWait, Now: n.clock.Now,
+		Aggregator: ac, Inherited: inherited, Limits: n.meta.Current(), Replicas: n.ranges,
+		Tracer: n.cfg.Tracer, Log: n.log, Registry: n.cfg.Registry,
+	}, deciderNode{n})
+}
+
+// deciderNode is the node as its Decider sees it.
+type deciderNode struct{ *Node }
+
+// Leader implements dataplane.Node, as do the methods below.
+func (n deciderNode) Leader(r quota.RangeID) quota.NodeID { return n.routes.leader(r) }
+
+func (n deciderNode) Up(id quota.NodeID) bool { return n.routes.up(id) }
+
+func (n deciderNode) Call(ctx context.Context, to quota.NodeID, c *peerv1.Call) (*peerv1.Call, error) {
+	return n.call(ctx, to, c)
+}
+
+func (n deciderNode) Send(to quota.NodeID, f *peerv1.Frame) { n.sendFrame(to, f) }
+
+func (n deciderNode) Worked() { n.clients.Collected() }
+
+func (n deciderNode) Tick(now quota.Time) { n.Recorder.Tick(now) }

@@ -1,0 +1,156 @@
+package cluster
+
+import (
+	"cmp"
+	"context"
+	"encoding/base64"
+	"slices"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
+	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/cluster/replica"
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// MaxTop bounds the keys of one answer.
+const MaxTop = replica.MaxTop
+
+// TopRates asks all leaders for the keys with the highest demand and merges
+// what they say. Nodes that do not answer in a second are left out, and the
+// answer says how many ranges it covers.
+func (n *Node) TopRates(ctx context.Context, req *quoratev1.TopRatesRequest) (*quoratev1.TopRatesResponse, error) {
+	ask := &peerv1.CallRates{
+		Top: min(max(req.Top, 1), MaxTop), Namespace: req.Namespace, Limit: req.Limit, Order: int32(req.Order), KeyPrefix: req.KeyPrefix, Label: req.Label,
+	}
+	if req.PageToken != "" {
+		after, err := base64.RawURLEncoding.DecodeString(req.PageToken)
+		if err != nil || proto.Unmarshal(after, &quoratev1.KeyRate{}) != nil {
+			return nil, status.Error(codes.InvalidArgument, "page_token: is not what an answer's next_page_token was")
+		}
+		ask.After = after
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	answers := []*peerv1.CallRatesResult{n.ranges.Rates(ask)}
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	told := map[quota.NodeID]bool{} // who was asked, and answered
+	for _, id := range n.members.View().IDs {
+		if id != n.cfg.Self {
+			told[id] = false
+		}
+	}
+	for _, id := range n.routes.upNodes() {
+		wg.Go(func() {
+			c, err := n.call(ctx, id, &peerv1.Call{Body: &peerv1.Call_Rates{Rates: ask}})
+			if err != nil {
+				return // its ranges are missing from the count
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			told[id] = true
+			answers = append(answers, c.GetRatesResult())
+		})
+	}
+	wg.Wait()
+	out := n.mergeRates(answers, ask)
+	out.Limits = mergeErrors(answers)
+	out.MembersCovered, out.MembersTotal, out.MissingMembers = int32(len(answers)), int32(len(told)+1), missing(told)
+	return out, nil
+}
+
+// missing are the nodes that did not answer, sorted.
+func missing(told map[quota.NodeID]bool) []string {
+	var out []string
+	for id, ok := range told {
+		if !ok {
+			out = append(out, string(id))
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+func (n *Node) mergeRates(answers []*peerv1.CallRatesResult, ask *peerv1.CallRates) *quoratev1.TopRatesResponse {
+	q := replica.RateQuery(ask)
+	out := &quoratev1.TopRatesResponse{RangesTotal: int32(n.cfg.Ranges), AsOf: timestamppb.Now()}
+	covered := map[uint32]bool{}
+	best := map[quota.Key]*quoratev1.KeyRate{}
+	for _, a := range answers {
+		for _, r := range a.GetRanges() {
+			covered[r] = true
+		}
+		for _, data := range a.GetKeys() {
+			k := &quoratev1.KeyRate{}
+			if proto.Unmarshal(data, k) != nil {
+				continue
+			}
+			id := key(k.Namespace, k.Limit, k.Key)
+			if have := best[id]; have == nil || have.Term < k.Term { // a deposed leader may answer too
+				best[id] = k
+			}
+		}
+	}
+	for _, k := range best {
+		if r := replica.Ranked(k); !quota.HasLabel(k.Key, q.Label) || q.After != nil && q.Order.Compare(q.After, &r) >= 0 {
+			continue // from a node of a version that does not look at these
+		}
+		out.Keys = append(out.Keys, k)
+	}
+	slices.SortFunc(out.Keys, func(a, b *quoratev1.KeyRate) int {
+		x, y := replica.Ranked(a), replica.Ranked(b)
+		return q.Order.Compare(&x, &y)
+	})
+	out.Keys = out.Keys[:min(q.Top, len(out.Keys))]
+	out.RangesCovered = int32(len(covered))
+	return out
+}
+
+// mergeErrors adds up what all nodes have measured, worst first.
+func mergeErrors(answers []*peerv1.CallRatesResult) []*quoratev1.LimitError {
+	sums := map[quota.LimitName]*quoratev1.LimitError{}
+	for _, a := range answers {
+		for _, data := range a.GetLimits() {
+			e := &quoratev1.LimitError{}
+			if proto.Unmarshal(data, e) != nil {
+				continue
+			}
+			n := quota.LimitName{Namespace: e.Namespace, Limit: e.Limit}
+			if sums[n] == nil {
+				sums[n] = e
+				continue
+			}
+			addError(sums[n], e)
+		}
+	}
+	out := make([]*quoratev1.LimitError, 0, len(sums))
+	for _, e := range sums {
+		out = append(out, e)
+	}
+	slices.SortFunc(out, func(a, b *quoratev1.LimitError) int {
+		return cmp.Or(cmp.Compare(b.OverAdmitted, a.OverAdmitted), cmp.Compare(b.NeedlessRefusals, a.NeedlessRefusals),
+			cmp.Compare(b.NeedlessRefusalsAtMost, a.NeedlessRefusalsAtMost), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Limit, b.Limit))
+	})
+	return out[:min(len(out), MaxTop)]
+}
+
+func addError(to, e *quoratev1.LimitError) {
+	to.Attempted += e.Attempted
+	to.Admitted += e.Admitted
+	to.OverAdmitted += e.OverAdmitted
+	to.OverAdmittedCutOff += e.OverAdmittedCutOff
+	to.NeedlessRefusals += e.NeedlessRefusals
+	to.NeedlessRefusalsAtMost += e.NeedlessRefusalsAtMost
+	to.WorstExcess = max(to.WorstExcess, e.WorstExcess)
+	to.WorstExcessBursts = max(to.WorstExcessBursts, e.WorstExcessBursts)
+	to.Bound = max(to.Bound, e.Bound)
+	to.LongestGap = durationpb.New(max(to.LongestGap.AsDuration(), e.LongestGap.AsDuration()))
+}
