@@ -99,7 +99,7 @@ func (s *LimitService) mayChange(ctx context.Context, c *quota.Change) error {
 		return f
 	}
 	for _, change := range diffLimits(now, c.Limits) {
-		if f := s.mayWriteIn(ctx, change.Namespace); f != nil {
+		if f := s.Require(ctx, rbac.LimitsWrite, change.Namespace); f != nil {
 			if change.Kind != quoratev1.ChangeKind_CHANGE_KIND_REMOVED || !s.hides(ctx, change.Namespace) { // else its name is not for the caller
 				return apierr.More(f, fmt.Sprintf("; the call would change limit %s/%s", change.Namespace, change.Limit))
 			}
@@ -111,17 +111,6 @@ func (s *LimitService) mayChange(ctx context.Context, c *quota.Change) error {
 	}
 	if c.Expect != expected(&version) {
 		return apierr.From(&quota.ConflictError{Expected: c.Expect, Current: version})
-	}
-	return nil
-}
-
-func (s *LimitService) mayWriteIn(ctx context.Context, namespace string) error {
-	v := CallOf(ctx)
-	if s.Guard == nil || v == nil {
-		return nil
-	}
-	if err := s.Guard.Check(v.Caller, rbac.LimitsWrite, rbac.Namespace(namespace), v.Method); err != nil {
-		return FromAuth(err)
 	}
 	return nil
 }

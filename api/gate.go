@@ -177,6 +177,18 @@ func (s *Gate) mayIn(ctx context.Context, p rbac.Permission, namespace string) b
 	return s.Guard == nil || v != nil && s.Guard.Has(v.Caller, p, rbac.Namespace(namespace))
 }
 
+// Require returns nil if the caller of ctx has a permission in a namespace, and otherwise the error to answer with.
+func (s *Gate) Require(ctx context.Context, p rbac.Permission, namespace string) error {
+	v := CallOf(ctx)
+	if s.Guard == nil || v == nil {
+		return nil
+	}
+	if err := s.Guard.Check(v.Caller, p, rbac.Namespace(namespace), v.Method); err != nil {
+		return FromAuth(err)
+	}
+	return nil
+}
+
 // IsOpen says whether a call is for whoever comes, so that nobody has to be known:
 // probes do not fail for a header that somebody has added.
 func IsOpen(method string) bool {
@@ -222,13 +234,12 @@ func (s *Gate) AuthorizeChecks(ctx context.Context, checks ...Check) error {
 
 // AuthorizeIn is admitChecks for checks in these namespaces.
 func (s *Gate) AuthorizeIn(ctx context.Context, namespaces iter.Seq[string]) error {
-	v := CallOf(ctx)
 	if s.Guard == nil || s.Everywhere(ctx, rbac.Check) {
 		return nil
 	}
 	for namespace := range namespaces {
-		if err := s.Guard.Check(v.Caller, rbac.Check, rbac.Namespace(namespace), v.Method); err != nil {
-			return FromAuth(err)
+		if err := s.Require(ctx, rbac.Check, namespace); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -97,7 +97,7 @@ func (s *LimitService) DeleteLimits(ctx context.Context, req *quoratev1.DeleteLi
 		return nil, f
 	}
 	for _, l := range req.Limits {
-		if f := s.mayWriteIn(ctx, l.GetNamespace()); f != nil {
+		if f := s.Require(ctx, rbac.LimitsWrite, l.GetNamespace()); f != nil {
 			return nil, f
 		}
 	}

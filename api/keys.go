@@ -61,14 +61,12 @@ func (s *KeyService) existing(ctx context.Context, m named, p rbac.Permission) (
 	}
 	limits := s.node.Limits()
 	l, _ := limits.Resolve(k.LimitName, k.Key)
-	switch v := CallOf(ctx); {
-	case l == nil:
+	if l == nil {
 		return k, s.noSuchLimit(k.LimitName)
-	case l.LimitName == quota.Global && s.Guard != nil && v != nil:
-		if err := s.Guard.Check(v.Caller, p, rbac.Namespace(l.Namespace), v.Method); err != nil {
-			f := FromAuth(err)
-			f.Detail += fmt.Sprintf("; %v is not there, so the default of all namespaces counts it", k.LimitName)
-			return k, f
+	}
+	if l.LimitName == quota.Global {
+		if err := s.Require(ctx, p, l.Namespace); err != nil {
+			return k, apierr.More(err, fmt.Sprintf("; %v is not there, so the default of all namespaces counts it", k.LimitName))
 		}
 	}
 	return k, nil

@@ -16,12 +16,8 @@ func Permitted(ctx context.Context, namespace string) error {
 
 // PermittedTo is Permitted for another permission than that to have requests decided.
 func PermittedTo(ctx context.Context, p rbac.Permission, namespace string) error {
-	v := CallOf(ctx)
-	if v == nil || v.Guard == nil {
-		return nil
-	}
-	if err := v.Guard.Check(v.Caller, p, rbac.Namespace(namespace), v.Method); err != nil {
-		return FromAuth(err)
+	if v := CallOf(ctx); v != nil {
+		return v.Require(ctx, p, namespace)
 	}
 	return nil
 }

@@ -126,8 +126,8 @@ func (s *QuotaService) checkHandle(ctx context.Context, p rbac.Permission, handl
 		return apierr.From(err)
 	}
 	for _, ns := range namespaces {
-		if err := v.Guard.Check(v.Caller, p, rbac.Namespace(ns), v.Method); err != nil {
-			return FromAuth(err)
+		if err := s.Require(ctx, p, ns); err != nil {
+			return err
 		}
 	}
 	return nil

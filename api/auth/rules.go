@@ -33,7 +33,12 @@ type Rule struct {
 	Control  bool // it counts against quorate/api, if there is such a limit
 	// Always is a control call that does not: with it a bad quorate/api is undone.
 	Always bool
-	About  string // where the permission is needed, in words, for the table
+	// Proxied is a check that proxies send with the headers of their clients, so that it seems to come from
+	// a page of another site.
+	Proxied bool
+	// AnyHost is a call over HTTP that may name any host: a probe, or one that proxies send as Proxied.
+	AnyHost bool
+	About   string // where the permission is needed, in words, for the table
 }
 
 // ruleOf returns the rule of a method ("/quorate.v1.QuotaService/Allow"), or of
@@ -65,10 +70,10 @@ const (
 )
 
 var rules = map[string]Rule{
-	pkg + "QuotaService/Allow":       hot(rbac.Check, byNamespace, namespace),
-	pkg + "QuotaService/AllowBatch":  hot(rbac.Check, byChecks, eachOf),
+	pkg + "QuotaService/Allow":       proxied(hot(rbac.Check, byNamespace, namespace)),
+	pkg + "QuotaService/AllowBatch":  proxied(hot(rbac.Check, byChecks, eachOf)),
 	pkg + "QuotaService/AllowStream": hot(rbac.Check, byNamespace, namespace),
-	pkg + "QuotaService/AllowAll":    hot(rbac.Check, byChecks, eachOf),
+	pkg + "QuotaService/AllowAll":    proxied(hot(rbac.Check, byChecks, eachOf)),
 	pkg + "QuotaService/Acquire":     hot(rbac.Check, byNamespace, namespace),
 	pkg + "QuotaService/Release":     hot(rbac.Check, nil, handle),
 	pkg + "QuotaService/Reserve":     hot(rbac.Report, byChecks, eachOf),
@@ -153,7 +158,7 @@ var rules = map[string]Rule{
 	"/v1/GetRateLimits":                                            hot(rbac.Check, nil, givesBack),
 	"/v1/HealthCheck":                                              {Need: Open},
 	"/v1/LiveCheck":                                                {Need: Open},
-	"/json":                                                        hot(rbac.Check, nil, "in the domain's namespace"),
+	"/json":                                                        proxied(hot(rbac.Check, nil, "in the domain's namespace")),
 
 	"/grpc.health.v1.Health/Check":                                   {Need: Open},
 	"/grpc.health.v1.Health/List":                                    {Need: Open},
@@ -161,11 +166,11 @@ var rules = map[string]Rule{
 	"/grpc.reflection.v1.ServerReflection/ServerReflectionInfo":      {Need: Known, Control: true},
 	"/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo": {Need: Known, Control: true},
 
-	"GET /v1/forward-auth":         hot(rbac.Check, nil, namespace),
-	"GET /healthz":                 {Need: Open},
-	"GET /readyz":                  {Need: Open},
-	"GET /readyz/cluster":          {Need: Open},
-	"GET /healthcheck":             {Need: Open},
+	"GET /v1/forward-auth":         anyHost(hot(rbac.Check, nil, namespace)),
+	"GET /healthz":                 anyHost(Rule{Need: Open}),
+	"GET /readyz":                  anyHost(Rule{Need: Open}),
+	"GET /readyz/cluster":          anyHost(Rule{Need: Open}),
+	"GET /healthcheck":             anyHost(Rule{Need: Open}),
 	"GET /v1/openapi.json":         {Need: Open},
 	"GET /v1/schema/limits.json":   {Need: Open},
 	"GET /v1/schema/node.json":     {Need: Open},
@@ -200,6 +205,16 @@ func inside(p rbac.Permission) Rule {
 
 func write(r Rule) Rule {
 	r.Audited = true
+	return r
+}
+
+func proxied(r Rule) Rule {
+	r.Proxied = true
+	return r
+}
+
+func anyHost(r Rule) Rule {
+	r.AnyHost = true
 	return r
 }
 

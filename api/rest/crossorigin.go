@@ -7,22 +7,19 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/quorate/quorate/api/apierr"
+	"github.com/quorate/quorate/api/auth"
 )
 
 var crossOrigin = http.NewCrossOriginProtection()
 
-// passedOn lists the checks by POST that proxies send with the headers of their clients.
-var passedOn = map[string]bool{
-	"/quorate.v1.QuotaService/Allow": true, "/quorate.v1.QuotaService/AllowBatch": true, "/quorate.v1.QuotaService/AllowAll": true, "/json": true,
-}
-
 // fromHere refuses calls that a browser makes for a page of another site, if they change something: the browser would
 // add its user's client certificate, or run where no authentication is needed. Other programs send no origin headers
-// and pass. With authentication on, the checks in passedOn are exempt; without it, the check for proxies has to
+// and pass. With authentication on, checks that are Proxied in the table of permissions are exempt; without it, the check for proxies has to
 // come from a proxy.
 func fromHere(req *http.Request, method string, guarded bool) error {
+	rule, _ := auth.RuleOf(method)
 	switch {
-	case guarded && passedOn[method]:
+	case guarded && rule.Proxied:
 		return nil
 	case !guarded && method == forwardRoute && fromOtherSite(req) && !fromProxy(req):
 	case crossOrigin.Check(req) == nil:

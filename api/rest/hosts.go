@@ -47,14 +47,10 @@ func (h *hosts) has(header string) bool {
 	return true
 }
 
-// hostFault refuses a request for another host. Probes and the check for proxies, which forward the Host
-// header of their clients, are exempt: see fromHere.
+// hostFault refuses a request for another host. What the table of permissions allows for any host (AnyHost) is
+// exempt: probes, and the check for proxies, which forward the Host header of their clients (see fromHere).
 func (r *router) hostFault(req *http.Request) error {
 	if r.Guard != nil || r.hosts.has(req.Host) {
-		return nil
-	}
-	switch req.URL.Path {
-	case "/healthz", "/readyz", clusterReadyPath, envoyHealthPath, forwardPath:
 		return nil
 	}
 	return &apierr.Error{

@@ -17,6 +17,7 @@ import (
 
 	"github.com/quorate/quorate/api"
 	"github.com/quorate/quorate/api/apierr"
+	"github.com/quorate/quorate/api/auth"
 	"github.com/quorate/quorate/internal/jsontext"
 	"github.com/quorate/quorate/internal/tracing"
 )
@@ -53,6 +54,7 @@ type handler func(http.ResponseWriter, *http.Request) int
 type served struct {
 	handler
 	route       string // what metrics call it
+	anyHost     bool   // it may name any host
 	ok, refused func() prometheus.Observer
 }
 
@@ -95,7 +97,10 @@ func newRouter(s *api.Service) *router {
 		if r.byPath[route.path] == nil {
 			r.byPath[route.path] = make(map[string]*served)
 		}
-		r.byPath[route.path][route.method] = r.served(route.method+" "+route.path, r.guardedRoute(route.name(), route.serve))
+		h := r.served(route.method+" "+route.path, r.guardedRoute(route.name(), route.serve))
+		rule, _ := auth.RuleOf(route.name())
+		h.anyHost = rule.AnyHost
+		r.byPath[route.path][route.method] = h
 	}
 	if fronts := s.Opts.Fronts; fronts != nil {
 		mount := maps.Clone(s.Opts.Mount)
@@ -119,10 +124,6 @@ func (r *router) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	start := time.Now()
 	var route string
 	var code int
-	if f := r.hostFault(req); f != nil {
-		r.Meter.Observe("http", api.OtherMethod, strconv.Itoa(writeFault(w, f)), start, "")
-		return
-	}
 	method := req.Method
 	if method == http.MethodHead {
 		method = http.MethodGet // net/http drops the body
@@ -134,6 +135,10 @@ func (r *router) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		methods, ok = r.byPath[path]
 	}
 	h := methods[method]
+	if f := r.hostFault(req); f != nil && (h == nil || !h.anyHost) {
+		r.Meter.Observe("http", api.OtherMethod, strconv.Itoa(writeFault(w, f)), start, "")
+		return
+	}
 	switch {
 	case !ok:
 		route, code = r.serveOther(w, req)
