@@ -33,7 +33,7 @@ func completeNames(root *cobra.Command) {
 			if len(args) > 0 && !many {
 				return nil, cobra.ShellCompDirectiveNoFileComp
 			}
-			return c.ask(cmd, begun, args)
+			return c.complete(cmd, begun, args)
 		}
 	}
 	flags := map[string]completer{"limit": limitNames, "namespace": namespaces}
@@ -54,7 +54,7 @@ func (c completer) onFlag(cmd *cobra.Command, flag string) {
 		return
 	}
 	if err := cmd.RegisterFlagCompletionFunc(flag, func(cmd *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
-		return c.ask(cmd, begun, nil)
+		return c.complete(cmd, begun, nil)
 	}); err != nil {
 		panic(err) // invariant: the flag is there
 	}
@@ -85,8 +85,8 @@ func completerOf(use string) (c completer, many bool) {
 	return nil, false
 }
 
-// ask returns what begins as the word does that somebody types, without what is there already.
-func (c completer) ask(cmd *cobra.Command, begun string, have []string) ([]string, cobra.ShellCompDirective) {
+// complete returns what begins as the word does that somebody types, without what is there already.
+func (c completer) complete(cmd *cobra.Command, begun string, have []string) ([]string, cobra.ShellCompDirective) {
 	ctx, cancel := context.WithTimeout(context.Background(), completeTime)
 	defer cancel()
 	var out []string

@@ -185,7 +185,7 @@ func (l *loader) drive(ctx context.Context, s *spread, messages io.Writer) {
 	calls := max(int(l.rate*l.duration.Seconds()/float64(l.batch)), 1)
 	period := float64(l.batch) / l.rate * float64(time.Second)
 	pick := l.picker()
-	stop := everySecond(func(at time.Duration) { l.stats.progress(messages, at, len(l.pace.slots)*l.batch) })
+	stop := render.Every(time.Second, func(at time.Duration) { l.stats.progress(messages, at, len(l.pace.slots)*l.batch) })
 	defer stop()
 	at := func(i int) time.Duration {
 		l.stats.draw(s.next(), l.batch, pick) // at is called once per call, in order

@@ -143,21 +143,3 @@ func (t *target) reroute() {
 	t.rerouted++
 	t.mu.Unlock()
 }
-
-// everySecond calls f once per second until stop is called.
-func everySecond(f func(since time.Duration)) (stop func()) {
-	start, ticker := time.Now(), time.NewTicker(time.Second)
-	quit, done := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(done)
-		for {
-			select {
-			case <-ticker.C:
-				f(time.Since(start))
-			case <-quit:
-				return
-			}
-		}
-	}()
-	return func() { ticker.Stop(); close(quit); <-done }
-}

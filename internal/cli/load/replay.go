@@ -238,7 +238,7 @@ func (r *replayer) play(ctx context.Context, s *spread, messages io.Writer) {
 	for i := range nodes {
 		nodes[i] = uint8(s.next())
 	}
-	stop := everySecond(func(at time.Duration) {
+	stop := render.Every(time.Second, func(at time.Duration) {
 		fmt.Fprintf(messages, "%4.0fs  sent %d of %d  admitted %d  refused %d  errors %d\n",
 			at.Seconds(), r.pace.sentSoFar(), len(reqs), r.allowed.Load(), r.refused.Load(), r.errors.Load())
 	})

@@ -20,6 +20,7 @@ import (
 	"github.com/quorate/quorate/internal/cli/exit"
 	"github.com/quorate/quorate/internal/cli/limits"
 	"github.com/quorate/quorate/internal/cli/remote"
+	"github.com/quorate/quorate/internal/cli/render"
 	"github.com/quorate/quorate/internal/quota"
 	"github.com/quorate/quorate/internal/sim"
 )
@@ -75,7 +76,7 @@ func (r *replayer) runVirtual(cmd *cobra.Command) error {
 	}
 	rep := newVirtualReport(r)
 	messages := cmd.ErrOrStderr()
-	stop := everySecond(func(at time.Duration) {
+	stop := render.Every(time.Second, func(at time.Duration) {
 		fmt.Fprintf(messages, "%4.0fs  played %d of %d\n", at.Seconds(), r.played.Load(), len(r.access.requests)*len(limits))
 	})
 	for i := range limits {

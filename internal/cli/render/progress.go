@@ -58,3 +58,21 @@ func BarText(done, total int64) string {
 	full := int(part * barWidth)
 	return fmt.Sprintf("[%s%s] %3.0f %%  ", strings.Repeat("#", full), strings.Repeat(".", barWidth-full), 100*part)
 }
+
+// Every calls f at each interval, with the time since the beginning, until stop is called, which waits for it.
+func Every(interval time.Duration, f func(since time.Duration)) (stop func()) {
+	start, ticker := time.Now(), time.NewTicker(interval)
+	quit, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			select {
+			case <-ticker.C:
+				f(time.Since(start))
+			case <-quit:
+				return
+			}
+		}
+	}()
+	return func() { ticker.Stop(); close(quit); <-done }
+}

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"hash/fnv"
-	"io"
 	"runtime"
 	"slices"
 	"sync"
@@ -161,29 +160,14 @@ func digest(seed uint64, v *sim.Verdict) uint64 {
 // showing prints how far the campaign is: on a terminal every second, elsewhere every half minute.
 func (c *campaign) showing() (stop func()) {
 	w := c.cmd.ErrOrStderr()
-	if render.OnTerminal(w) {
-		return c.saying(w, time.Second, "\r\x1b[K%s", "\r\x1b[K", c.bar)
+	if !render.OnTerminal(w) {
+		return render.Every(30*time.Second, func(time.Duration) { fmt.Fprintln(w, c.progress()) })
 	}
-	return c.saying(w, 30*time.Second, "%s\n", "", c.progress)
-}
-
-func (c *campaign) saying(w io.Writer, every time.Duration, form, last string, said func() string) (stop func()) {
-	quit := make(chan struct{})
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		tick := time.NewTicker(every)
-		defer tick.Stop()
-		for {
-			select {
-			case <-quit:
-				fmt.Fprint(w, last)
-				return
-			case <-tick.C:
-				fmt.Fprintf(w, form, said())
-			}
-		}
-	})
-	return func() { close(quit); wg.Wait() }
+	end := render.Every(time.Second, func(time.Duration) { fmt.Fprint(w, "\r\x1b[K"+c.bar()) })
+	return func() {
+		end()
+		fmt.Fprint(w, "\r\x1b[K")
+	}
 }
 
 // bar is progress with a bar, for a terminal.

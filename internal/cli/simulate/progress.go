@@ -3,7 +3,6 @@ package simulate
 import (
 	"fmt"
 	"io"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -22,25 +21,15 @@ func (s *simulator) progress(what string, total time.Duration) (watch func(time.
 
 func showProgress(w io.Writer, what string, total time.Duration) (watch func(time.Duration), stop func()) {
 	var at atomic.Int64
-	var wg sync.WaitGroup
-	quit := make(chan struct{})
-	wg.Go(func() {
-		tick := time.NewTicker(time.Second)
-		defer tick.Stop()
-		shown := false
-		for {
-			select {
-			case <-quit:
-				if shown {
-					fmt.Fprint(w, "\r\x1b[K")
-				}
-				return
-			case <-tick.C:
-				shown = true
-				done := time.Duration(at.Load())
-				fmt.Fprintf(w, "\r\x1b[K%s%s: %.1f s of %.0f s", render.BarText(int64(done), int64(total)), what, done.Seconds(), total.Seconds())
-			}
-		}
+	shown := false
+	end := render.Every(time.Second, func(time.Duration) {
+		shown = true
+		done := time.Duration(at.Load())
+		fmt.Fprintf(w, "\r\x1b[K%s%s: %.1f s of %.0f s", render.BarText(int64(done), int64(total)), what, done.Seconds(), total.Seconds())
 	})
-	return func(t time.Duration) { at.Store(int64(t)) }, func() { close(quit); wg.Wait() }
+	return func(t time.Duration) { at.Store(int64(t)) }, func() {
+		if end(); shown {
+			fmt.Fprint(w, "\r\x1b[K")
+		}
+	}
 }
