@@ -20,7 +20,7 @@ import (
 //	go test ./cluster -run xxx -bench Accounts -benchtime 3s
 func BenchmarkAccounts(b *testing.B) {
 	const ranges = 6
-	c := newTrio(b, ranges)
+	c := newThreeNodes(b, ranges)
 	fsync := fsyncTime(b, c.dir)
 	for _, bc := range []struct {
 		name    string

@@ -20,7 +20,7 @@ import (
 // in each other's way, and those of a node that wait share an attempt.
 func TestContendedTransfers(t *testing.T) {
 	testspeed.Full(t)
-	c := newTrio(t, 2)
+	c := newThreeNodes(t, 2)
 	a, b := accountIn(t, 0, 2, 0), accountIn(t, 1, 2, 0)
 	mustApply(t, c.nodes["n1"], "", create(a, 1000), create(b, 1000))
 	for _, workers := range []int{9, 30} {
@@ -71,7 +71,7 @@ func TestContendedTransfers(t *testing.T) {
 }
 
 // entries is the number of entries in the logs of the ranges so far.
-func (c *trio) entries(ranges int) (n uint64) {
+func (c *threeNodes) entries(ranges int) (n uint64) {
 	for r := range ranges {
 		most := uint64(0)
 		for _, node := range c.running() {
@@ -86,7 +86,7 @@ func (c *trio) entries(ranges int) (n uint64) {
 }
 
 // attempts is how many attempts at transactions the nodes have made so far.
-func (c *trio) attempts() (n float64) {
+func (c *threeNodes) attempts() (n float64) {
 	for _, node := range c.running() {
 		reg, ok := node.cfg.Registry.(prometheus.Gatherer)
 		if !ok {

@@ -17,7 +17,7 @@ import (
 
 // cutOff loses everything between a node and the others, without a word; healed by
 // calling what it returns.
-func (c *trio) cutOff(id quota.NodeID) (heal func()) {
+func (c *threeNodes) cutOff(id quota.NodeID) (heal func()) {
 	for _, n := range c.running() {
 		n.net.SetFault(func(to quota.NodeID, _ peerv1.Lane) transport.Fault {
 			return transport.Fault{Drop: to == id || n.cfg.Self == id}
@@ -37,7 +37,7 @@ func (c *trio) cutOff(id quota.NodeID) (heal func()) {
 func TestAccountsNeverStale(t *testing.T) {
 	testspeed.Full(t)
 	t.Parallel() // it mostly waits
-	c := newTrio(t, 1, quick)
+	c := newThreeNodes(t, 1, quick)
 	id := accountIn(t, 0, 1, 0)
 	mustApply(t, c.nodes["n1"], "", create(id, 0))
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)

@@ -21,7 +21,7 @@ import (
 // all nodes from them: nothing that was answered is lost, and all replicas are the same.
 func TestAccountsSnapshotWhileWriting(t *testing.T) {
 	testspeed.Full(t)
-	c := newTrio(t, 1)
+	c := newThreeNodes(t, 1)
 	var ids []account.ID
 	for i := range 40 {
 		ids = append(ids, accountIn(t, 0, 1, i))
@@ -67,7 +67,7 @@ func TestAccountsSnapshotWhileWriting(t *testing.T) {
 
 // sameReplicas waits until all replicas of a range have applied the same, and compares
 // their snapshots.
-func (c *trio) sameReplicas(r quota.RangeID) {
+func (c *threeNodes) sameReplicas(r quota.RangeID) {
 	c.t.Helper()
 	c.eventually(10*time.Second, "all replicas are the same", func() error {
 		var first []byte
@@ -90,7 +90,7 @@ func (c *trio) sameReplicas(r quota.RangeID) {
 // TestAccountsStale reads replicas that cannot be sure: only the stale reading answers.
 func TestAccountsStale(t *testing.T) {
 	testspeed.Full(t)
-	c := newTrio(t, 2, quick)
+	c := newThreeNodes(t, 2, quick)
 	ids := []account.ID{accountIn(t, 0, 2, 0), accountIn(t, 1, 2, 0)}
 	mustApply(t, c.nodes["n1"], "", create(ids[0], 3), create(ids[1], 4))
 	for _, n := range c.running() {
@@ -123,7 +123,7 @@ func TestAccountsStale(t *testing.T) {
 }
 
 func TestAccountsList(t *testing.T) {
-	c := newTrio(t, 5)
+	c := newThreeNodes(t, 5)
 	var ops []account.Op
 	for i := range 60 {
 		id := accountID(fmt.Sprintf("%c%02d", 'a'+i%3, i))
@@ -167,7 +167,7 @@ func TestAccountsList(t *testing.T) {
 }
 
 func TestAccountsHistoryAndPolicies(t *testing.T) {
-	c := newTrio(t, 3)
+	c := newThreeNodes(t, 3)
 	key := account.PolicyKey{Namespace: "ns", Name: "daily", Resource: "units"}
 	config, created, err := c.nodes["n1"].LoadPolicies(t.Context(), "user:op", account.ConfigID{App: "app", Realm: "realm"}, map[account.PolicyKey]account.Policy{
 		key: {Default: 10, Limit: 20, Refill: account.Refill{Units: 1, Interval: 86400}},

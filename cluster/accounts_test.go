@@ -81,7 +81,7 @@ func balances(t testing.TB, n *Node, stale bool, ids ...account.ID) []int64 {
 }
 
 func TestAccountsFromEveryNode(t *testing.T) {
-	c := newTrio(t, 4)
+	c := newThreeNodes(t, 4)
 	for r := range quota.RangeID(4) {
 		// Without a request id nobody repeats what was not answered in time: then with another account.
 		i := 0
@@ -94,7 +94,7 @@ func TestAccountsFromEveryNode(t *testing.T) {
 
 // depositEverywhere adds to a new account through every node, and reads it on every node
 // after each time. The error is an *accounts.UnavailableError.
-func (c *trio) depositEverywhere(id account.ID) error {
+func (c *threeNodes) depositEverywhere(id account.ID) error {
 	mustApply(c.t, c.nodes["n1"], "create "+id.Name, create(id, 0))
 	want := int64(0)
 	for round := range 3 {
@@ -117,7 +117,7 @@ func (c *trio) depositEverywhere(id account.ID) error {
 }
 
 func TestAccountsAcrossRanges(t *testing.T) {
-	c := newTrio(t, 4)
+	c := newThreeNodes(t, 4)
 	var ids []account.ID
 	var ops []account.Op
 	for r := range quota.RangeID(4) {
@@ -165,7 +165,7 @@ func TestAccountsAcrossRanges(t *testing.T) {
 // TestAccountsEnd ends a node while calls wait: none hangs.
 func TestAccountsEnd(t *testing.T) {
 	testspeed.Full(t)
-	c := newTrio(t, 1)
+	c := newThreeNodes(t, 1)
 	id := accountIn(t, 0, 1, 0)
 	mustApply(t, c.nodes["n1"], "", create(id, 0))
 	n := c.nodes["n1"]
@@ -208,7 +208,7 @@ func TestRangeOfGolden(t *testing.T) {
 // TestStaleReadElsewhere: a node that has no replica of an account's range answers stale reads too.
 func TestStaleReadElsewhere(t *testing.T) {
 	const ranges = 3
-	c := newTrio(t, ranges, func(cfg *Config) { cfg.Replicas = 1 })
+	c := newThreeNodes(t, ranges, func(cfg *Config) { cfg.Replicas = 1 })
 	nodes, without := c.running(), 0
 	for r := range quota.RangeID(ranges) {
 		id := accountIn(t, r, ranges, 0)

@@ -37,7 +37,7 @@ func TestAccountsCoordinatorStops(t *testing.T) {
 		{step: "forget", told: true, done: true},
 	}
 	ranges := 3 * len(stops) // each has its own
-	c := newTrio(t, ranges)
+	c := newThreeNodes(t, ranges)
 	n := c.nodes["n1"]
 	seen, over := make([]atomic.Int64, len(stops)), make([]atomic.Bool, len(stops))
 	n.accounts.StopAt(func(step string, home quota.RangeID) bool {
@@ -86,7 +86,7 @@ func TestAccountsCoordinatorStops(t *testing.T) {
 }
 
 // nothingPending returns an error while a replica knows of a transaction.
-func (c *trio) nothingPending() error {
+func (c *threeNodes) nothingPending() error {
 	for _, n := range c.running() {
 		for r, accounts := range n.ranges.Accounts() {
 			if list := accounts.View().Pending(10); len(list) > 0 {
@@ -103,9 +103,9 @@ func (c *trio) nothingPending() error {
 func TestAccountsBank(t *testing.T) {
 	testspeed.Full(t)
 	t.Parallel() // it mostly waits
-	t.Run("killed", func(t *testing.T) { bank(t, func(c *trio) { c.kill("n3") }) })
+	t.Run("killed", func(t *testing.T) { bank(t, func(c *threeNodes) { c.kill("n3") }) })
 	t.Run("cut off", func(t *testing.T) {
-		bank(t, func(c *trio) {
+		bank(t, func(c *threeNodes) {
 			for _, id := range []quota.NodeID{"n3", "n1"} {
 				heal := c.cutOff(id)
 				time.Sleep(1500 * time.Millisecond) // longer than an election
@@ -116,9 +116,9 @@ func TestAccountsBank(t *testing.T) {
 	})
 }
 
-func bank(t *testing.T, fault func(c *trio)) {
+func bank(t *testing.T, fault func(c *threeNodes)) {
 	const ranges, count, each = 4, 8, 1000
-	c := newTrio(t, ranges, quick)
+	c := newThreeNodes(t, ranges, quick)
 	var ids []account.ID
 	var ops []account.Op
 	for i := range count {
@@ -201,7 +201,7 @@ func bank(t *testing.T, fault func(c *trio)) {
 // die: each is applied once.
 func TestAccountsOnceThroughElections(t *testing.T) {
 	testspeed.Full(t)
-	c := newTrio(t, 2, quick)
+	c := newThreeNodes(t, 2, quick)
 	id := accountIn(t, 0, 2, 0)
 	far := accountIn(t, 1, 2, 0)
 	mustApply(t, c.nodes["n1"], "", create(id, 0), create(far, 0))

@@ -19,7 +19,7 @@ import (
 // is told where it was decided.
 func TestDecideLeader(t *testing.T) {
 	testspeed.Full(t)
-	c := newTrio(t, 4)
+	c := newThreeNodes(t, 4)
 	soft, hard := limit("soft", 3, quota.Soft), limit("hard", 3, quota.Hard)
 	soft.Decide, hard.Decide = quota.AtLeader, quota.AtLeader
 	c.apply(soft, hard)
@@ -76,7 +76,7 @@ func TestDecideLeader(t *testing.T) {
 
 // TestDecideAlone: the policy decides when nobody can be asked.
 func TestDecideAlone(t *testing.T) {
-	c := newTrio(t, 4, quick)
+	c := newThreeNodes(t, 4, quick)
 	soft, closed, hard := limit("soft", 3, quota.Soft), limit("closed", 3, quota.Soft), limit("hard", 3, quota.Hard)
 	for _, l := range []*quota.Limit{&soft, &closed, &hard} {
 		l.Decide = quota.AtLeader
@@ -106,7 +106,7 @@ func TestDecideAlone(t *testing.T) {
 // callers were told, once, and what they were refused is there again.
 func TestAnswerLost(t *testing.T) {
 	testspeed.Full(t)
-	c := newTrio(t, 4, func(cfg *Config) { cfg.AskWait = time.Second }) // answers that are lost take all of it
+	c := newThreeNodes(t, 4, func(cfg *Config) { cfg.AskWait = time.Second }) // answers that are lost take all of it
 	soft, hard := limit("soft", 20, quota.Soft), limit("hard", 20, quota.Hard)
 	waits := limit("waits", 20, quota.Soft)
 	waits.MaxWait, waits.MaxDebt = 24*time.Hour, 24*time.Hour
@@ -165,7 +165,7 @@ func TestAnswerLost(t *testing.T) {
 // next batch asks it again.
 func TestSilentLeader(t *testing.T) {
 	testspeed.Full(t)
-	c := newTrio(t, 2, func(cfg *Config) { cfg.AskWait = DefaultAskWait })
+	c := newThreeNodes(t, 2, func(cfg *Config) { cfg.AskWait = DefaultAskWait })
 	l := limit("soft", 20, quota.Soft)
 	l.Decide = quota.AtLeader
 	c.apply(l)
@@ -201,7 +201,7 @@ func (e errWhy) Error() string { return "decided: " + quota.Why(e).String() }
 // TestWaitForTokensToCome: callers on all nodes are given times one after
 // another, each of its own.
 func TestWaitForTokensToCome(t *testing.T) {
-	c := newTrio(t, 2)
+	c := newThreeNodes(t, 2)
 	l := quota.Limit{
 		LimitName: quota.LimitName{Namespace: "test", Limit: "waits"}, Rate: quota.Rate{Tokens: 1, Per: time.Second}, Burst: 2,
 		MaxWait: time.Minute, MaxDebt: 2 * time.Minute,
@@ -234,7 +234,7 @@ func TestWaitForTokensToCome(t *testing.T) {
 // check on every node, and the refund says what remains. One whose answer is lost counts once.
 func TestRefundToLeader(t *testing.T) {
 	testspeed.Full(t)
-	c := newTrio(t, 4, func(cfg *Config) { cfg.AskWait = time.Second }) // answers that are lost take all of it
+	c := newThreeNodes(t, 4, func(cfg *Config) { cfg.AskWait = time.Second }) // answers that are lost take all of it
 	asked, waits := limit("asked", 20, quota.Soft), limit("waits", 20, quota.Soft)
 	asked.Decide, waits.MaxWait, waits.MaxDebt = quota.AtLeader, time.Second, time.Second
 	c.apply(asked, waits)
@@ -270,7 +270,7 @@ func TestRefundToLeader(t *testing.T) {
 // TestDrawFromLeader: what several nodes draw at once of a limit that its leader decides is together
 // no more than it has.
 func TestDrawFromLeader(t *testing.T) {
-	c := newTrio(t, 2)
+	c := newThreeNodes(t, 2)
 	asked, waits := limit("asked", 20, quota.Soft), limit("waits", 20, quota.Soft)
 	asked.Decide, waits.MaxWait, waits.MaxDebt = quota.AtLeader, time.Second, time.Second
 	c.apply(asked, waits)

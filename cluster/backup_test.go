@@ -30,7 +30,7 @@ import (
 func TestBackupBank(t *testing.T) {
 	testspeed.Full(t)
 	const ranges, count, each = 8, 64, 1000
-	c := newTrio(t, ranges)
+	c := newThreeNodes(t, ranges)
 	var ids []account.ID
 	var ops []account.Op
 	for i := range count {
@@ -173,7 +173,7 @@ func settle(stores []*accounts.Replica) {
 func TestRestore(t *testing.T) {
 	testspeed.Full(t)
 	const ranges, count, each = 4, 12, 1000
-	c := newTrio(t, ranges)
+	c := newThreeNodes(t, ranges)
 	c.apply(limit("a", 10, quota.Hard), limit("b", 20, quota.Soft))
 	c.apply(limit("a", 10, quota.Hard), limit("b", 21, quota.Soft))
 	n := c.nodes["n1"]
@@ -212,7 +212,7 @@ func TestRestore(t *testing.T) {
 	c.stop()
 
 	open := func() (io.ReadCloser, error) { return os.Open(path) }
-	r := &trio{t: t, ranges: ranges, dir: t.TempDir(), addrs: map[quota.NodeID]string{"new": "127.0.0.1:0"}, nodes: map[quota.NodeID]*Node{}}
+	r := &threeNodes{t: t, ranges: ranges, dir: t.TempDir(), addrs: map[quota.NodeID]string{"new": "127.0.0.1:0"}, nodes: map[quota.NodeID]*Node{}}
 	dir := filepath.Join(r.dir, "new")
 	content, err := backup.Restore(open, backup.RestoreConfig{Dir: dir, Node: "new", Cluster: "test"})
 	if err != nil {

@@ -187,7 +187,7 @@ func (p *process) await(what string, is func(*quoratev1.AttachResponse) bool) {
 const yearly = 1_000_000
 
 // admits waits until the leaders say that so much was admitted of a key.
-func (c *trio) admits(k quota.Key, want int64) {
+func (c *threeNodes) admits(k quota.Key, want int64) {
 	c.t.Helper()
 	c.eventually(15*time.Second, fmt.Sprintf("%d admitted of %v", want, k), func() error {
 		r, err := c.rate(k)
@@ -199,7 +199,7 @@ func (c *trio) admits(k quota.Key, want int64) {
 }
 
 // leaves waits until a key has so much less than its limit allows.
-func (c *trio) leaves(k quota.Key, want int64) {
+func (c *threeNodes) leaves(k quota.Key, want int64) {
 	c.t.Helper()
 	c.eventually(15*time.Second, fmt.Sprintf("%d taken of %v", want, k), func() error {
 		r, err := c.running()[0].Key(c.t.Context(), k)
@@ -219,7 +219,7 @@ func (c *trio) leaves(k quota.Key, want int64) {
 // way: what they admitted is what the leaders know, to the token.
 func TestClients(t *testing.T) {
 	t.Parallel()
-	c := newTrio(t, 4) // leaders that stay: they count what was admitted
+	c := newThreeNodes(t, 4) // leaders that stay: they count what was admitted
 	year := quota.Window(quota.FixedWindow, yearly, 365*24*time.Hour)
 	soft := quota.Limit{LimitName: quota.LimitName{Namespace: "web", Limit: "soft"}, Durable: true}
 	soft.SetFirst(year)

@@ -18,7 +18,7 @@ import (
 func TestClockOfOneAhead(t *testing.T) {
 	for _, ahead := range []time.Duration{3 * time.Hour, -3 * time.Hour} {
 		t.Run(ahead.String(), func(t *testing.T) {
-			c := newTrio(t, 2)
+			c := newThreeNodes(t, 2)
 			c.kill("n1")
 			c.change = append(c.change, func(cfg *Config) {
 				if cfg.Self == "n1" {
@@ -70,7 +70,7 @@ func TestClockOfOneAhead(t *testing.T) {
 }
 
 // haveLead hands all ranges to a node.
-func (c *trio) haveLead(id quota.NodeID) {
+func (c *threeNodes) haveLead(id quota.NodeID) {
 	c.t.Helper()
 	for r := range quota.RangeID(c.ranges) {
 		c.eventually(patience, fmt.Sprintf("%s leads range %d", id, r), func() error {
@@ -87,7 +87,7 @@ func (c *trio) haveLead(id quota.NodeID) {
 }
 
 // noneLeads waits until a node leads no range any more.
-func (c *trio) noneLeads(id quota.NodeID) {
+func (c *threeNodes) noneLeads(id quota.NodeID) {
 	c.t.Helper()
 	c.eventually(patience, fmt.Sprintf("%s leads nothing, and others lead", id), func() error {
 		for _, n := range c.running() {
@@ -110,7 +110,7 @@ func TestClockOfTheFirstAhead(t *testing.T) {
 			if ahead < 0 {
 				testspeed.Full(t)
 			}
-			c := newTrio(t, 2, quick)
+			c := newThreeNodes(t, 2, quick)
 			id := accountIn(t, 0, 2, 0)
 			mustApply(t, c.nodes["n2"], "", create(id, 7))
 			if out := mustApply(t, c.nodes["n2"], "a request", deposit(id, 5)); out.Code != account.Done {
@@ -157,7 +157,7 @@ func TestClockOfTheFirstAhead(t *testing.T) {
 // is wrong for as long as it is.
 func TestClockSteps(t *testing.T) {
 	var step atomic.Int64
-	c := newTrio(t, 2, func(cfg *Config) {
+	c := newThreeNodes(t, 2, func(cfg *Config) {
 		if cfg.Self == "n1" {
 			cfg.wall = func() time.Time { return time.Now().Add(time.Duration(step.Load())) }
 		}

@@ -12,7 +12,7 @@ import (
 )
 
 func TestDirectoryOfAnother(t *testing.T) {
-	c := newTrio(t, 4, quick)
+	c := newThreeNodes(t, 4, quick)
 	for _, tc := range []struct {
 		name string
 		edit func(*Config)
@@ -153,7 +153,7 @@ func TestConfigFaults(t *testing.T) {
 // TestDamagedLog checks that a node with a damaged log does not start, names the file, and ends what
 // it had begun.
 func TestDamagedLog(t *testing.T) {
-	c := newTrio(t, 4, quick)
+	c := newThreeNodes(t, 4, quick)
 	c.kill("n3")
 	path := filepath.Join(c.dir, "n3", "raft", "range-000.db")
 	whole, err := os.ReadFile(path)

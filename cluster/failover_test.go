@@ -19,7 +19,7 @@ import (
 // TestKill: the survivors go on deciding, and no bucket is refilled.
 func TestKill(t *testing.T) {
 	testspeed.Full(t)
-	c := newTrio(t, 6, quick)
+	c := newThreeNodes(t, 6, quick)
 	soft, hard, busy := limit("soft", 30, quota.Soft), limit("hard", 30, quota.Hard), limit("busy", 1_000_000, quota.Soft)
 	busy.Rate = quota.Rate{Tokens: 1_000_000, Per: time.Second}
 	c.apply(soft, hard, busy)
@@ -140,7 +140,7 @@ func TestKill(t *testing.T) {
 
 // stillUsedUp checks that nothing passes. Of a soft limit a node may guess, but only when no grant
 // came in the time that checks wait for one.
-func (c *trio) stillUsedUp(n *Node, k quota.Key, when string) {
+func (c *threeNodes) stillUsedUp(n *Node, k quota.Key, when string) {
 	c.t.Helper()
 	vain := expired(c.t, n)
 	d := n.Check(k, 1)
@@ -169,7 +169,7 @@ func expired(t testing.TB, n *Node) float64 {
 // the others do without it.
 func TestCutOff(t *testing.T) {
 	testspeed.Full(t)
-	c := newTrio(t, 3, quick)
+	c := newThreeNodes(t, 3, quick)
 	lone := c.nodes["n3"]
 	cut := func(to quota.NodeID) func(quota.NodeID, peerv1.Lane) transport.Fault {
 		return func(id quota.NodeID, _ peerv1.Lane) transport.Fault {
@@ -218,7 +218,7 @@ func TestRestartAll(t *testing.T) {
 	testspeed.Full(t)
 	for _, how := range []string{"close", "kill"} {
 		t.Run(how, func(t *testing.T) {
-			c := newTrio(t, 4)
+			c := newThreeNodes(t, 4)
 			soft, hard := limit("soft", 5, quota.Soft), limit("hard", 5, quota.Hard)
 			c.apply(soft, hard)
 			var keys []quota.Key
@@ -271,7 +271,7 @@ func TestRestartAll(t *testing.T) {
 // TestCloseIsSafe closes nodes in odd moments.
 func TestCloseIsSafe(t *testing.T) {
 	testspeed.Full(t)
-	c := newTrio(t, 4)
+	c := newThreeNodes(t, 4)
 	c.apply(limit("a", 1_000_000, quota.Soft))
 	stop := make(chan struct{})
 	var wg sync.WaitGroup

@@ -46,10 +46,10 @@ func TestBeforeTheMembership(t *testing.T) {
 	}
 }
 
-// unstarted is a trio none of whose nodes runs yet: nobody listens at their ports.
-func unstarted(t testing.TB, ranges int) *trio {
+// unstarted is three nodes none of which runs yet: nobody listens at their ports.
+func unstarted(t testing.TB, ranges int) *threeNodes {
 	t.Helper()
-	c, listeners := bookTrio(t, ranges)
+	c, listeners := bookThreeNodes(t, ranges)
 	for _, l := range listeners {
 		if err := l.Close(); err != nil {
 			t.Fatal(err)

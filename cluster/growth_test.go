@@ -18,9 +18,9 @@ import (
 )
 
 // newOne starts a cluster of one node, n1.
-func newOne(t testing.TB, ranges int, change ...func(*Config)) *trio {
+func newOne(t testing.TB, ranges int, change ...func(*Config)) *threeNodes {
 	t.Helper()
-	c := &trio{t: t, ranges: ranges, dir: t.TempDir(), addrs: map[quota.NodeID]string{}, nodes: map[quota.NodeID]*Node{}, change: change}
+	c := &threeNodes{t: t, ranges: ranges, dir: t.TempDir(), addrs: map[quota.NodeID]string{}, nodes: map[quota.NodeID]*Node{}, change: change}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -39,10 +39,10 @@ func newOne(t testing.TB, ranges int, change ...func(*Config)) *trio {
 }
 
 // any is a node that runs.
-func (c *trio) any() *Node { return c.running()[0] }
+func (c *threeNodes) any() *Node { return c.running()[0] }
 
 // join starts a node that joins with a token.
-func (c *trio) join(id quota.NodeID, token string) {
+func (c *threeNodes) join(id quota.NodeID, token string) {
 	c.t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -68,7 +68,7 @@ func (c *trio) join(id quota.NodeID, token string) {
 }
 
 // settled waits until every group is as wanted, and has so many voters.
-func (c *trio) settled(within time.Duration, voters int) {
+func (c *threeNodes) settled(within time.Duration, voters int) {
 	c.t.Helper()
 	c.eventually(within, "every group as wanted", func() error {
 		res, err := c.any().ChangeCluster(c.t.Context(), "test", &quoratev1.GetPlanRequest{})
@@ -87,7 +87,7 @@ func (c *trio) settled(within time.Duration, voters int) {
 	})
 }
 
-func (c *trio) token() string {
+func (c *threeNodes) token() string {
 	c.t.Helper()
 	res, err := c.any().ChangeCluster(c.t.Context(), "test", &quoratev1.CreateJoinTokenRequest{Uses: 10})
 	if err != nil {
@@ -97,7 +97,7 @@ func (c *trio) token() string {
 }
 
 // leave lets a node leave, by force since few may be left, and closes it when it is out.
-func (c *trio) leave(id quota.NodeID) {
+func (c *threeNodes) leave(id quota.NodeID) {
 	c.t.Helper()
 	if _, err := c.any().ChangeCluster(c.t.Context(), "test", &quoratev1.ChangeNodeRequest{Node: string(id), Change: quoratev1.NodeChange_NODE_CHANGE_LEAVE, Force: true}); err != nil {
 		c.t.Fatal(err)
@@ -152,7 +152,7 @@ func TestGrowth(t *testing.T) {
 func TestRedundancy(t *testing.T) {
 	testspeed.Full(t)
 	t.Parallel()
-	c := newTrio(t, 2)
+	c := newThreeNodes(t, 2)
 	c.seeded()
 	verdict := func(word, text string, tolerates uint32) {
 		t.Helper()
@@ -226,7 +226,7 @@ func TestOutcast(t *testing.T) {
 		t.Skip("waits for half a minute; left out by -short")
 	}
 	t.Parallel() // it waits most of the time
-	c := newTrio(t, 2)
+	c := newThreeNodes(t, 2)
 	c.seeded()
 	c.join("n4", c.token())
 	c.settled(time.Minute, 3)

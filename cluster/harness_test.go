@@ -41,8 +41,8 @@ func steadyTiming() raftgroup.Timing {
 // quick is for tests that wait for elections: leaders are lost as fast as by default.
 func quick(cfg *Config) { cfg.Timing = raftgroup.DefaultTiming() }
 
-// trio is a cluster of three nodes in this process.
-type trio struct {
+// threeNodes is a cluster of three nodes in this process.
+type threeNodes struct {
 	t      testing.TB
 	ranges int
 	dir    string
@@ -51,10 +51,10 @@ type trio struct {
 	change []func(*Config)        // settings of its own
 }
 
-// newTrio starts three nodes and waits until all are ready.
-func newTrio(t testing.TB, ranges int, change ...func(*Config)) *trio {
+// newThreeNodes starts three nodes and waits until all are ready.
+func newThreeNodes(t testing.TB, ranges int, change ...func(*Config)) *threeNodes {
 	t.Helper()
-	c, listeners := bookTrio(t, ranges)
+	c, listeners := bookThreeNodes(t, ranges)
 	c.change = change
 	for _, id := range c.ids() {
 		c.start(id, listeners[id])
@@ -63,10 +63,10 @@ func newTrio(t testing.TB, ranges int, change ...func(*Config)) *trio {
 	return c
 }
 
-// bookTrio gives three nodes their addresses, and starts none.
-func bookTrio(t testing.TB, ranges int) (*trio, map[quota.NodeID]net.Listener) {
+// bookThreeNodes gives three nodes their addresses, and starts none.
+func bookThreeNodes(t testing.TB, ranges int) (*threeNodes, map[quota.NodeID]net.Listener) {
 	t.Helper()
-	c := &trio{t: t, ranges: ranges, dir: t.TempDir(), addrs: map[quota.NodeID]string{}, nodes: map[quota.NodeID]*Node{}}
+	c := &threeNodes{t: t, ranges: ranges, dir: t.TempDir(), addrs: map[quota.NodeID]string{}, nodes: map[quota.NodeID]*Node{}}
 	listeners := map[quota.NodeID]net.Listener{}
 	for _, id := range []quota.NodeID{"n1", "n2", "n3"} {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -79,10 +79,10 @@ func bookTrio(t testing.TB, ranges int) (*trio, map[quota.NodeID]net.Listener) {
 	return c, listeners
 }
 
-func (c *trio) ids() []quota.NodeID { return slices.Sorted(maps.Keys(c.addrs)) }
+func (c *threeNodes) ids() []quota.NodeID { return slices.Sorted(maps.Keys(c.addrs)) }
 
 // running returns the nodes that run, by id.
-func (c *trio) running() []*Node {
+func (c *threeNodes) running() []*Node {
 	var out []*Node
 	for _, id := range slices.Sorted(maps.Keys(c.nodes)) {
 		out = append(out, c.nodes[id])
@@ -91,7 +91,7 @@ func (c *trio) running() []*Node {
 }
 
 // config is that of a node; l is nil to listen where it did before.
-func (c *trio) config(id quota.NodeID, l net.Listener) Config {
+func (c *threeNodes) config(id quota.NodeID, l net.Listener) Config {
 	c.t.Helper()
 	for end := time.Now().Add(patience); l == nil; time.Sleep(5 * time.Millisecond) {
 		var err error
@@ -114,7 +114,7 @@ func (c *trio) config(id quota.NodeID, l net.Listener) Config {
 	return cfg
 }
 
-func (c *trio) start(id quota.NodeID, l net.Listener) {
+func (c *threeNodes) start(id quota.NodeID, l net.Listener) {
 	c.t.Helper()
 	n, err := Start(c.config(id, l))
 	if err != nil {
@@ -124,7 +124,7 @@ func (c *trio) start(id quota.NodeID, l net.Listener) {
 }
 
 // stop closes what still runs.
-func (c *trio) stop() {
+func (c *threeNodes) stop() {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	for _, n := range c.running() {
@@ -137,7 +137,7 @@ func (c *trio) stop() {
 
 // end ends a test: one node is closed, the others at once, as those that are left would wait
 // for each other.
-func (c *trio) end() {
+func (c *threeNodes) end() {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	var wg sync.WaitGroup
@@ -159,7 +159,7 @@ func (c *trio) end() {
 }
 
 // kill stops a node as a crash would.
-func (c *trio) kill(id quota.NodeID) {
+func (c *threeNodes) kill(id quota.NodeID) {
 	c.t.Helper()
 	n := c.nodes[id]
 	delete(c.nodes, id)
@@ -168,7 +168,7 @@ func (c *trio) kill(id quota.NodeID) {
 	}
 }
 
-func (c *trio) awaitReady(within time.Duration) {
+func (c *threeNodes) awaitReady(within time.Duration) {
 	c.t.Helper()
 	c.eventually(within, "all nodes are ready", func() error {
 		for _, n := range c.running() {
@@ -202,7 +202,7 @@ const patience = time.Minute
 
 // eventually polls until check returns nil, which it should within that time: for a minute at
 // least.
-func (c *trio) eventually(within time.Duration, what string, check func() error) {
+func (c *threeNodes) eventually(within time.Duration, what string, check func() error) {
 	c.t.Helper()
 	for began := time.Now(); ; time.Sleep(5 * time.Millisecond) {
 		err := check()
@@ -216,7 +216,7 @@ func (c *trio) eventually(within time.Duration, what string, check func() error)
 }
 
 // apply sets the limits through any node.
-func (c *trio) apply(limits ...quota.Limit) {
+func (c *threeNodes) apply(limits ...quota.Limit) {
 	c.t.Helper()
 	c.eventually(patience, "limits are applied", func() error {
 		_, _, err := c.running()[0].SetLimits(c.t.Context(), limits)
@@ -228,12 +228,12 @@ func (c *trio) apply(limits ...quota.Limit) {
 }
 
 // leaderOf returns the node that leads the range of a key.
-func (c *trio) leaderOf(k quota.Key) quota.NodeID {
+func (c *threeNodes) leaderOf(k quota.Key) quota.NodeID {
 	return quota.NodeID(c.running()[0].Status().Ranges[shard.Of(k, c.ranges)].Leader)
 }
 
 // keyLedBy returns a key of the limit whose range that node leads.
-func (c *trio) keyLedBy(l quota.LimitName, id quota.NodeID, prefix string) quota.Key {
+func (c *threeNodes) keyLedBy(l quota.LimitName, id quota.NodeID, prefix string) quota.Key {
 	c.t.Helper()
 	var k quota.Key
 	c.eventually(patience, fmt.Sprintf("a key is led by %s", id), func() error { // what it has lost on a busy machine comes back to it
@@ -248,7 +248,7 @@ func (c *trio) keyLedBy(l quota.LimitName, id quota.NodeID, prefix string) quota
 }
 
 // rate returns what the leaders report of a key.
-func (c *trio) rate(k quota.Key) (*quoratev1.KeyRate, error) {
+func (c *threeNodes) rate(k quota.Key) (*quoratev1.KeyRate, error) {
 	res, err := c.running()[0].TopRates(c.t.Context(), &quoratev1.TopRatesRequest{Top: MaxTop, Namespace: k.Namespace, Limit: k.Limit})
 	if err != nil {
 		return nil, err
@@ -262,7 +262,7 @@ func (c *trio) rate(k quota.Key) (*quoratev1.KeyRate, error) {
 }
 
 // awaitRemaining waits until the leader says that so much of a key is left.
-func (c *trio) awaitRemaining(k quota.Key, want int64) {
+func (c *threeNodes) awaitRemaining(k quota.Key, want int64) {
 	c.t.Helper()
 	c.eventually(30*time.Second, fmt.Sprintf("%v has %d left", k, want), func() error {
 		r, err := c.rate(k)
@@ -274,7 +274,7 @@ func (c *trio) awaitRemaining(k quota.Key, want int64) {
 }
 
 // awaitLogged waits until all nodes have in their logs that these keys are used up.
-func (c *trio) awaitLogged(keys ...quota.Key) {
+func (c *threeNodes) awaitLogged(keys ...quota.Key) {
 	c.t.Helper()
 	c.eventually(patience, "the logs have what was used", func() error {
 		for _, n := range c.running() {
@@ -290,7 +290,7 @@ func (c *trio) awaitLogged(keys ...quota.Key) {
 }
 
 // awaitAdmitted waits until the leader has booked so much of a key.
-func (c *trio) awaitAdmitted(k quota.Key, want int64) {
+func (c *threeNodes) awaitAdmitted(k quota.Key, want int64) {
 	c.t.Helper()
 	c.eventually(30*time.Second, fmt.Sprintf("%d of %v are booked", want, k), func() error {
 		r, err := c.rate(k)

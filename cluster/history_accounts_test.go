@@ -19,14 +19,14 @@ var builds = account.PolicyKey{Namespace: "ci", Name: "day", Resource: "units"}
 
 // charger charges accounts of all ranges, and knows what it was answered.
 type charger struct {
-	c      *trio
+	c      *threeNodes
 	policy account.PolicyRef
 	mu     sync.Mutex
 	calls  int
 	load   historyLoad
 }
 
-func newCharger(c *trio, limit int64) *charger {
+func newCharger(c *threeNodes, limit int64) *charger {
 	c.t.Helper()
 	n := c.nodes["n1"]
 	rule := account.Policy{Default: limit, Limit: limit, Refill: account.Refill{Units: limit, Interval: 86400}}
@@ -112,7 +112,7 @@ func (g *charger) without(id quota.NodeID) (nodes []*Node) {
 }
 
 // leading is a node that leads a range.
-func (c *trio) leading() quota.NodeID {
+func (c *threeNodes) leading() quota.NodeID {
 	for _, n := range c.running() {
 		if n.accountsLeader(0) {
 			return n.cfg.Self
@@ -130,7 +130,7 @@ func TestHistoryAccounts(t *testing.T) {
 		t.Skip("waits for blocks of ten seconds")
 	}
 	t.Parallel() // it waits most of the time
-	c := newTrio(t, 4, quick)
+	c := newThreeNodes(t, 4, quick)
 	g := newCharger(c, 3000)
 	name := g.policy.LimitName()
 	g.during(c.running(), func() {})

@@ -33,7 +33,7 @@ func TestHistoryFillHoles(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs nodes for seconds; left out by -short")
 	}
-	c := newTrio(t, 1, quick)
+	c := newThreeNodes(t, 1, quick)
 	c.awaitReady(patience)
 	n, other := c.nodes["n1"], c.nodes["n2"]
 	last := recorder.Second(n.clock.Now())/recorder.Hour*recorder.Hour - 10*recorder.Hour
@@ -74,7 +74,7 @@ func TestHistoryFill(t *testing.T) {
 		t.Skip("runs nodes for many seconds; left out by -short")
 	}
 	const ranges = 2
-	c := newTrio(t, ranges, quick)
+	c := newThreeNodes(t, ranges, quick)
 	c.seeded()
 	l := limit("old", 100, quota.Soft).LimitName
 	home := recorder.OwnerRange(l, ranges)

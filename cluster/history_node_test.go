@@ -21,7 +21,7 @@ type historyLoad struct {
 }
 
 // ask sends so many checks to every node that runs, a few at a time.
-func (h *historyLoad) ask(c *trio, l quota.LimitName, each int) {
+func (h *historyLoad) ask(c *threeNodes, l quota.LimitName, each int) {
 	for i := range each {
 		for _, n := range c.running() {
 			h.attempted += quota.Token
@@ -34,7 +34,7 @@ func (h *historyLoad) ask(c *trio, l quota.LimitName, each int) {
 }
 
 // recorded is what a node says of all that was asked since the beginning.
-func (h *historyLoad) recorded(c *trio, n *Node, l quota.LimitName, step int) (history.Point, error) {
+func (h *historyLoad) recorded(c *threeNodes, n *Node, l quota.LimitName, step int) (history.Point, error) {
 	a, err := n.History(c.t.Context(), history.Query{Limit: l, From: h.from, End: recorder.Second(n.clock.Now()) + 20, Step: step})
 	if err != nil {
 		return history.Point{}, err
@@ -52,7 +52,7 @@ func (h *historyLoad) recorded(c *trio, n *Node, l quota.LimitName, step int) (h
 }
 
 // await waits until every node tells exactly what was asked.
-func (h *historyLoad) await(c *trio, l quota.LimitName, what string) {
+func (h *historyLoad) await(c *threeNodes, l quota.LimitName, what string) {
 	c.t.Helper()
 	c.eventually(patience, what, func() error {
 		for _, n := range c.running() {
@@ -69,7 +69,7 @@ func (h *historyLoad) await(c *trio, l quota.LimitName, what string) {
 }
 
 // list has all leaders list their keys now.
-func (c *trio) list() {
+func (c *threeNodes) list() {
 	c.t.Helper()
 	for _, n := range c.running() {
 		for id := range quota.RangeID(c.ranges) {
@@ -98,7 +98,7 @@ func (c *trio) list() {
 
 // keys is what all nodes say of the keys together, and what is at most in the counts of no key: a leader that
 // was elected meanwhile does not know what its predecessor had not listed.
-func (h *historyLoad) keys(c *trio, l quota.LimitName) (listed, unattributed quota.Units) {
+func (h *historyLoad) keys(c *threeNodes, l quota.LimitName) (listed, unattributed quota.Units) {
 	c.t.Helper()
 	type answer struct{ listed, unattributed quota.Units }
 	said := map[answer]bool{}
@@ -134,7 +134,7 @@ func TestHistory(t *testing.T) {
 		t.Skip("waits for blocks of ten seconds")
 	}
 	t.Parallel() // it waits most of the time
-	c := newTrio(t, 4, quick)
+	c := newThreeNodes(t, 4, quick)
 	l := limit("told", 500, quota.Soft)
 	c.apply(l)
 	h := &historyLoad{from: recorder.Second(c.nodes["n1"].clock.Now()) - 1}
@@ -192,7 +192,7 @@ func TestHistory(t *testing.T) {
 // there are: none has to wait for a second for others.
 func TestHistoryGoodbye(t *testing.T) {
 	testspeed.Full(t)
-	c := newTrio(t, 32, quick)
+	c := newThreeNodes(t, 32, quick)
 	for _, id := range c.ids() { // a busy machine may keep one node from it, and its disk
 		n := c.nodes[id]
 		n.Recorder.Uploader.Finish(t.Context())

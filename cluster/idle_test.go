@@ -14,7 +14,7 @@ import (
 // many ranges there are. It counts for more than two leases: what is not answered is said again once a lease.
 func TestIdleNodesAreSilent(t *testing.T) {
 	testspeed.Full(t)
-	c := newTrio(t, 64)
+	c := newThreeNodes(t, 64)
 	reports := func() (sum float64) {
 		for _, n := range c.running() {
 			sum += counted(t, n, "quorate_reports_sent_total")

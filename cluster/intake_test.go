@@ -46,7 +46,7 @@ func occupy(t testing.TB, r *replica.Replica) (free func()) {
 }
 
 // otherKey returns a key that the same node leads, in another range.
-func (c *trio) otherKey(l quota.LimitName, k quota.Key, prefix string) quota.Key {
+func (c *threeNodes) otherKey(l quota.LimitName, k quota.Key, prefix string) quota.Key {
 	for i := range 10_000 {
 		other := quota.Key{LimitName: l, Key: fmt.Sprintf("%s%d", prefix, i)}
 		if c.leaderOf(other) == c.leaderOf(k) && shard.Of(other, c.ranges) != shard.Of(k, c.ranges) {
@@ -61,7 +61,7 @@ func (c *trio) otherKey(l quota.LimitName, k quota.Key, prefix string) quota.Key
 // comes over the connections on which its reports come, nor reports to other ranges, of other nodes
 // and of its own, nor beacons. What was reported meanwhile is booked when it is free.
 func TestBusyRange(t *testing.T) {
-	c := newTrio(t, 6)
+	c := newThreeNodes(t, 6)
 	l := limit("h", 1000, quota.Hard)
 	c.apply(l)
 	busy := c.keyLedBy(l.LimitName, "n1", "k")

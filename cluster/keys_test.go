@@ -14,7 +14,7 @@ import (
 // TestKeysOfALimit: a key's counters are told one by one, parents included, and
 // a reset fills its own tiers on every node, not the parents'.
 func TestKeysOfALimit(t *testing.T) {
-	c := newTrio(t, 4)
+	c := newThreeNodes(t, 4)
 	parent, l := limit("parent", 50, quota.Soft), limit("tiers", 20, quota.Soft)
 	l.Parent, l.More = "parent", []quota.Tier{{Rate: quota.Rate{Tokens: 5, Per: time.Hour}, Burst: 30}}
 	c.apply(parent, l)
@@ -58,7 +58,7 @@ func TestKeysOfALimit(t *testing.T) {
 // token then gets, at nodes that hold tokens of it and at those that hold none yet.
 func TestQuestionOfHardKey(t *testing.T) {
 	testspeed.Full(t)
-	c := newTrio(t, 2)
+	c := newThreeNodes(t, 2)
 	c.apply(limit("scarce", 12, quota.Hard))
 	nodes := c.running()
 	for i := range 9 {
@@ -87,7 +87,7 @@ func TestQuestionOfHardKey(t *testing.T) {
 func TestKeysThroughHandovers(t *testing.T) {
 	testspeed.Full(t)
 	const ranges = 2
-	c := newTrio(t, ranges)
+	c := newThreeNodes(t, ranges)
 	l := limit("moved", 20, quota.Soft)
 	c.apply(l)
 	ctx, stop := context.WithCancel(t.Context())

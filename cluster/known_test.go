@@ -18,7 +18,7 @@ func TestNewKeysAfterRestarts(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts nodes again and again; left out by -short")
 	}
-	c := newTrio(t, 4)
+	c := newThreeNodes(t, 4)
 	const burst, asked = 48, 40
 	l := quota.Limit{
 		LimitName: quota.LimitName{Namespace: "test", Limit: "slow"}, Ceiling: quota.Hard,
@@ -48,7 +48,7 @@ func TestNewKeysAfterRestarts(t *testing.T) {
 }
 
 // take asks each node in turn for a token, so many times.
-func (c *trio) take(k quota.Key, times int) (admitted int64) {
+func (c *threeNodes) take(k quota.Key, times int) (admitted int64) {
 	for i := range times {
 		if n := c.running()[i%3]; n.Check(k, 1).Allowed {
 			admitted++
@@ -58,7 +58,7 @@ func (c *trio) take(k quota.Key, times int) (admitted int64) {
 }
 
 // ends stops a node, in order or not.
-func (c *trio) ends(id quota.NodeID, killed bool) {
+func (c *threeNodes) ends(id quota.NodeID, killed bool) {
 	c.t.Helper()
 	if killed {
 		c.kill(id)

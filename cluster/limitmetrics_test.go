@@ -13,7 +13,7 @@ import (
 // TestLimitsWithoutSeries: 30 limits, of which 10 may have series of their own.
 func TestLimitsWithoutSeries(t *testing.T) {
 	reg := prometheus.NewPedanticRegistry()
-	c := newTrio(t, 3, func(cfg *Config) {
+	c := newThreeNodes(t, 3, func(cfg *Config) {
 		if cfg.Self == "n1" {
 			cfg.Series, cfg.Registry = series.New(10), reg
 		}

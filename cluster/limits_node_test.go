@@ -17,7 +17,7 @@ import (
 )
 
 // others returns the nodes that do not lead the meta group.
-func (c *trio) others() []*Node {
+func (c *threeNodes) others() []*Node {
 	return slices.DeleteFunc(c.running(), func(n *Node) bool { return string(n.cfg.Self) == n.Status().MetaLeader })
 }
 
@@ -25,7 +25,7 @@ func (c *trio) others() []*Node {
 // they have read. The history has exactly the changes that succeeded.
 func TestCompareAndSwap(t *testing.T) {
 	testspeed.Full(t)
-	c := newTrio(t, 2)
+	c := newThreeNodes(t, 2)
 	c.apply(limit("counter", 0, quota.Soft))
 	const writers, each = 6, 5
 	var mu sync.Mutex
@@ -70,7 +70,7 @@ func TestCompareAndSwap(t *testing.T) {
 
 // checkHistory compares the history of all nodes with what the writers were
 // told. The first version is the test's own.
-func (c *trio) checkHistory(made map[uint64]string, want int) {
+func (c *threeNodes) checkHistory(made map[uint64]string, want int) {
 	c.t.Helper()
 	for _, n := range c.running() {
 		c.eventually(5*time.Second, "the node has the newest version", func() error {
@@ -103,7 +103,7 @@ func (c *trio) checkHistory(made map[uint64]string, want int) {
 // again, must neither conflict with itself nor be made twice.
 func TestChangeMeetsElections(t *testing.T) {
 	testspeed.Full(t)
-	c := newTrio(t, 2, quick)
+	c := newThreeNodes(t, 2, quick)
 	c.apply(limit("counter", 0, quota.Soft))
 	stop := make(chan struct{})
 	var wg sync.WaitGroup
@@ -147,7 +147,7 @@ func TestChangeMeetsElections(t *testing.T) {
 
 // TestChangeAfterKill: the leader of the meta group dies while others propose.
 func TestChangeAfterKill(t *testing.T) {
-	c := newTrio(t, 2, quick)
+	c := newThreeNodes(t, 2, quick)
 	c.apply(limit("counter", 0, quota.Soft))
 	survivors := c.others()
 	victim := quota.NodeID(survivors[0].Status().MetaLeader)
@@ -176,7 +176,7 @@ func TestChangeAfterKill(t *testing.T) {
 }
 
 // sameVersion waits until all nodes have the same version of the limits.
-func (c *trio) sameVersion() (version uint64) {
+func (c *threeNodes) sameVersion() (version uint64) {
 	c.t.Helper()
 	c.eventually(patience, "all have the same version of the limits", func() error {
 		version = c.running()[0].Limits().Version
@@ -193,7 +193,7 @@ func (c *trio) sameVersion() (version uint64) {
 // TestChangeErrorsOverTheWire: errors are the same on a node that passes the
 // change on.
 func TestChangeErrorsOverTheWire(t *testing.T) {
-	c := newTrio(t, 2)
+	c := newThreeNodes(t, 2)
 	a, b := limit("a", 1, quota.Soft), limit("b", 2, quota.Soft)
 	for _, n := range []*Node{c.others()[0], c.nodes[quota.NodeID(c.running()[0].Status().MetaLeader)]} {
 		before := c.sameVersion()
@@ -231,7 +231,7 @@ func TestChangeErrorsOverTheWire(t *testing.T) {
 
 func TestOverridesOnNodes(t *testing.T) {
 	testspeed.Full(t)
-	c := newTrio(t, 2)
+	c := newThreeNodes(t, 2)
 	windows := limit("windows", 10, quota.Soft)
 	windows.SetFirst(quota.Window(quota.FixedWindow, 10, time.Minute))
 	c.apply(limit("a", 10, quota.Soft), windows)
@@ -293,7 +293,7 @@ func TestOverridesOnNodes(t *testing.T) {
 
 // awaitExpiry waits until an override is gone from all nodes, and so many are left. It
 // returns how long after its time that was.
-func (c *trio) awaitExpiry(o quota.Override, left int) time.Duration {
+func (c *threeNodes) awaitExpiry(o quota.Override, left int) time.Duration {
 	c.t.Helper()
 	for _, n := range c.running() {
 		c.eventually(30*time.Second, "it is gone everywhere, the others are there", func() error {
@@ -309,7 +309,7 @@ func (c *trio) awaitExpiry(o quota.Override, left int) time.Duration {
 
 func TestOverridesWithoutQuorum(t *testing.T) {
 	testspeed.Full(t)
-	c := newTrio(t, 2, quick)
+	c := newThreeNodes(t, 2, quick)
 	c.apply(limit("a", 10, quota.Soft))
 	c.kill("n2")
 	c.kill("n3")

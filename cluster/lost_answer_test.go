@@ -18,7 +18,7 @@ import (
 
 // loseAnswer makes a call at one node that another carries out, and loses the answer: the
 // connection ends between carriedOut and what is done meanwhile.
-func (c *trio) loseAnswer(from, to *Node, call func(context.Context) error, carriedOut func() error, meanwhile func()) error {
+func (c *threeNodes) loseAnswer(from, to *Node, call func(context.Context) error, carriedOut func() error, meanwhile func()) error {
 	c.t.Helper()
 	to.net.SetFault(func(peer quota.NodeID, lane peerv1.Lane) transport.Fault {
 		return transport.Fault{Drop: peer == from.cfg.Self && lane == peerv1.Lane_LANE_DATA}
@@ -36,7 +36,7 @@ func (c *trio) loseAnswer(from, to *Node, call func(context.Context) error, carr
 }
 
 // metaCallers returns a node that does not lead the meta group and the one that does, once both know the membership.
-func (c *trio) metaCallers() (other, lead *Node) {
+func (c *threeNodes) metaCallers() (other, lead *Node) {
 	c.t.Helper()
 	c.eventually(patience, "the cluster has a membership", func() error {
 		other = c.others()[0]
@@ -52,7 +52,7 @@ func (c *trio) metaCallers() (other, lead *Node) {
 // TestResetIsMadeOnce: a reset whose answer was lost is repeated, and what was used since the
 // first try stays used. A leader that does not know of the first try leaves the key alone.
 func TestResetIsMadeOnce(t *testing.T) {
-	c := newTrio(t, 2)
+	c := newThreeNodes(t, 2)
 	l := limit("l", 20, quota.Soft)
 	c.apply(l)
 	n1, n2 := c.nodes["n1"], c.nodes["n2"]
@@ -90,7 +90,7 @@ func TestResetIsMadeOnce(t *testing.T) {
 // TestJoinTokenIsMadeOnce: a call for a join token whose answer was lost is repeated, and makes no
 // second one. The token that it answers with is the one that there is.
 func TestJoinTokenIsMadeOnce(t *testing.T) {
-	c := newTrio(t, 2)
+	c := newThreeNodes(t, 2)
 	other, lead := c.metaCallers()
 	tokens := func() []*quoratev1.JoinToken {
 		res, err := lead.ChangeCluster(t.Context(), "me", &quoratev1.ListJoinTokensRequest{})
@@ -147,7 +147,7 @@ func TestRotationIsNotRepeated(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := newTrio(t, 2, func(cfg *Config) { cfg.Authority = &pair })
+	c := newThreeNodes(t, 2, func(cfg *Config) { cfg.Authority = &pair })
 	other, lead := c.metaCallers()
 	rotate := func(ctx context.Context) error {
 		_, err := other.ChangeCluster(ctx, "me", &quoratev1.RotateAuthorityRequest{})

@@ -13,7 +13,7 @@ import (
 // and goes on deciding.
 func TestMajorityLostIsSaid(t *testing.T) {
 	testspeed.Full(t)
-	c := newTrio(t, 2)
+	c := newThreeNodes(t, 2)
 	last := quota.NodeID(c.running()[0].Status().MetaLeader)
 	for _, id := range c.ids() {
 		if id != last {

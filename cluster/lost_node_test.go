@@ -66,7 +66,7 @@ func TestOrdinaryLifeWarnsOfNothing(t *testing.T) {
 func TestLeaverIsQuiet(t *testing.T) {
 	testspeed.Full(t)
 	w := &warnings{}
-	c := newTrio(t, 2, func(cfg *Config) {
+	c := newThreeNodes(t, 2, func(cfg *Config) {
 		cfg.Logger = slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: slog.LevelWarn})).With("node_here", cfg.Self)
 	})
 	c.seeded()
@@ -87,9 +87,9 @@ func TestLeaverIsQuiet(t *testing.T) {
 	}
 }
 
-func startWarned(t *testing.T, w *warnings) (*trio, []quota.NodeID) {
+func startWarned(t *testing.T, w *warnings) (*threeNodes, []quota.NodeID) {
 	t.Helper()
-	c := newTrio(t, 4, func(cfg *Config) {
+	c := newThreeNodes(t, 4, func(cfg *Config) {
 		cfg.Logger = slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: slog.LevelWarn})).With("node_here", cfg.Self)
 	})
 	c.awaitReady(10 * time.Second)
@@ -97,7 +97,7 @@ func startWarned(t *testing.T, w *warnings) (*trio, []quota.NodeID) {
 }
 
 // stopWithout stops a node, and waits until the others would have complained.
-func stopWithout(t *testing.T, c *trio, id quota.NodeID) {
+func stopWithout(t *testing.T, c *threeNodes, id quota.NodeID) {
 	t.Helper()
 	if err := c.nodes[id].Close(t.Context()); err != nil {
 		t.Fatal(err)

@@ -15,7 +15,7 @@ import (
 )
 
 // wipe kills a node and deletes all that it had.
-func (c *trio) wipe(id quota.NodeID) {
+func (c *threeNodes) wipe(id quota.NodeID) {
 	c.t.Helper()
 	c.kill(id)
 	if err := os.RemoveAll(filepath.Join(c.dir, string(id))); err != nil {
@@ -24,7 +24,7 @@ func (c *trio) wipe(id quota.NodeID) {
 }
 
 // seeded waits until all nodes know the membership.
-func (c *trio) seeded() {
+func (c *threeNodes) seeded() {
 	c.t.Helper()
 	c.eventually(20*time.Second, "all know the membership", func() error {
 		for _, n := range c.running() {
@@ -37,7 +37,7 @@ func (c *trio) seeded() {
 }
 
 // keptOut waits until a node says that it may take no part. It has made no group.
-func (c *trio) keptOut(id quota.NodeID) {
+func (c *threeNodes) keptOut(id quota.NodeID) {
 	c.t.Helper()
 	n := c.nodes[id]
 	c.eventually(20*time.Second, string(id)+" is kept out", func() error {
@@ -61,7 +61,7 @@ func TestWipedNode(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs nodes for many seconds; left out by -short")
 	}
-	c := newTrio(t, 2, quick)
+	c := newThreeNodes(t, 2, quick)
 	c.apply(limit("daily", 100, quota.Hard))
 	c.seeded()
 	for _, id := range c.ids() {
@@ -102,7 +102,7 @@ func TestTwoWipedNodes(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs nodes for many seconds; left out by -short")
 	}
-	c := newTrio(t, 2, quick)
+	c := newThreeNodes(t, 2, quick)
 	c.apply(limit("daily", 100, quota.Hard))
 	c.seeded()
 	c.wipe("n2")

@@ -19,7 +19,7 @@ import (
 // it was told, knows all leaders again as soon as the next beacons come.
 func TestNewsReachEverybody(t *testing.T) {
 	testspeed.Full(t)
-	c := newTrio(t, 16)
+	c := newThreeNodes(t, 16)
 	for round := range 3 {
 		for _, n := range c.running() {
 			for _, id := range c.ids() {
@@ -37,7 +37,7 @@ func TestNewsReachEverybody(t *testing.T) {
 // goodbye of the one before comes late.
 func TestReplacedUnderItsName(t *testing.T) {
 	testspeed.Full(t)
-	c := newTrio(t, 16, quick)
+	c := newThreeNodes(t, 16, quick)
 	for round := range 3 {
 		c.kill("n3")
 		c.start("n3", nil)
@@ -56,7 +56,7 @@ func TestReplacedUnderItsName(t *testing.T) {
 // the others look for it where the copy was.
 func TestOldDataComeBack(t *testing.T) {
 	testspeed.Full(t)
-	c := newTrio(t, 16, quick)
+	c := newThreeNodes(t, 16, quick)
 	c.eventually(time.Minute, "there is a membership on disk", func() error {
 		for _, n := range c.running() {
 			if _, err := os.Stat(filepath.Join(c.dir, string(n.cfg.Self), membership.File)); err != nil || !n.members.View().Table.Seeded() {
@@ -87,7 +87,7 @@ func TestOldDataComeBack(t *testing.T) {
 }
 
 // awaitKnown waits until every node knows all leaders, and holds all others for up.
-func (c *trio) awaitKnown(when string) {
+func (c *threeNodes) awaitKnown(when string) {
 	c.t.Helper()
 	c.eventually(10*time.Second, when+": all nodes know all leaders", func() error {
 		for _, n := range c.running() {

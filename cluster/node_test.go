@@ -20,7 +20,7 @@ import (
 
 func TestReadyAndSpread(t *testing.T) {
 	began := time.Now()
-	c := newTrio(t, 6)
+	c := newThreeNodes(t, 6)
 	t.Logf("ready after %v", time.Since(began).Round(time.Millisecond))
 	plan, err := shard.Plan(c.ids(), c.ranges, 3)
 	if err != nil {
@@ -51,7 +51,7 @@ func TestReadyAndSpread(t *testing.T) {
 // admit one burst.
 func TestGlobalLimit(t *testing.T) {
 	const burst = 300
-	c := newTrio(t, 4)
+	c := newThreeNodes(t, 4)
 	soft, hard := limit("soft", burst, quota.Soft), limit("hard", burst, quota.Hard)
 	c.apply(soft, hard)
 	for _, l := range []quota.Limit{soft, hard} {
@@ -107,7 +107,7 @@ func TestGlobalLimit(t *testing.T) {
 // grant, wherever it is made.
 func TestHardColdKey(t *testing.T) {
 	testspeed.Full(t)
-	c := newTrio(t, 4)
+	c := newThreeNodes(t, 4)
 	l := limit("hard", 10, quota.Hard)
 	c.apply(l)
 	for i, n := range c.running() {
@@ -129,7 +129,7 @@ func TestHardColdKey(t *testing.T) {
 }
 
 func TestCheckOdd(t *testing.T) {
-	c := newTrio(t, 2)
+	c := newThreeNodes(t, 2)
 	c.apply(limit("soft", 3, quota.Soft))
 	n := c.running()[0]
 	if d := n.Check(key("test", "none", "k"), 1); d.Allowed || d.Why != quota.WhyNoLimit {
@@ -141,7 +141,7 @@ func TestCheckOdd(t *testing.T) {
 }
 
 func TestSetLimits(t *testing.T) {
-	c := newTrio(t, 2)
+	c := newThreeNodes(t, 2)
 	var other *Node
 	for _, n := range c.running() {
 		if string(n.cfg.Self) != n.Status().MetaLeader {
@@ -203,7 +203,7 @@ func TestSetLimits(t *testing.T) {
 // TestLimitChangeRefillsNothing watches the level that the leader knows.
 func TestLimitChangeRefillsNothing(t *testing.T) {
 	testspeed.Full(t)
-	c := newTrio(t, 4)
+	c := newThreeNodes(t, 4)
 	for _, ceiling := range []quota.Ceiling{quota.Soft, quota.Hard} {
 		name := "for_" + ceiling.String()
 		c.apply(limit(name, 100, ceiling))
@@ -243,7 +243,7 @@ func TestLimitChangeRefillsNothing(t *testing.T) {
 // begins just then must not keep the old ones.
 func TestLimitsMeetElections(t *testing.T) {
 	testspeed.Full(t)
-	c := newTrio(t, 4, quick)
+	c := newThreeNodes(t, 4, quick)
 	stop := make(chan struct{})
 	var wg sync.WaitGroup
 	wg.Go(func() {
@@ -294,7 +294,7 @@ func TestLimitsMeetElections(t *testing.T) {
 }
 
 func TestTopRates(t *testing.T) {
-	c := newTrio(t, 6)
+	c := newThreeNodes(t, 6)
 	a, b := limit("a", 100, quota.Soft), limit("b", 100, quota.Soft)
 	c.apply(a, b)
 	const keys = 30
@@ -340,7 +340,7 @@ func TestTopRates(t *testing.T) {
 
 func TestSetLimitsWithoutQuorum(t *testing.T) {
 	testspeed.Full(t)
-	c := newTrio(t, 2, quick)
+	c := newThreeNodes(t, 2, quick)
 	c.kill("n2")
 	c.kill("n3")
 	n := c.nodes["n1"]

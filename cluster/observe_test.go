@@ -16,7 +16,7 @@ import (
 // TestFullStatus: what others know is there, whichever node is asked.
 func TestFullStatus(t *testing.T) {
 	testspeed.Full(t)
-	c := newTrio(t, 4, quick)
+	c := newThreeNodes(t, 4, quick)
 	c.eventually(20*time.Second, "lags of the ranges led here", func() error {
 		for _, n := range c.running() {
 			st := n.FullStatus(t.Context())
@@ -57,7 +57,7 @@ func TestFullStatus(t *testing.T) {
 // TestFullStatusTellsSteps: what the meta leader does is told by all. A member that never connects has it wait with
 // the ranges that it is to hold.
 func TestFullStatusTellsSteps(t *testing.T) {
-	c := newTrio(t, 4)
+	c := newThreeNodes(t, 4)
 	c.seeded()
 	l, err := net.Listen("tcp", "127.0.0.1:0") // somebody answers there, who is no node
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 // TestOverridesEndInTime: each override ends at its own moment, most of them within a tenth of a
 // second and all within one.
 func TestOverridesEndInTime(t *testing.T) {
-	c := newTrio(t, 2)
+	c := newThreeNodes(t, 2)
 	c.apply(limit("ends", 5, quota.Soft))
 	n := c.any()
 	var late []time.Duration
@@ -51,7 +51,7 @@ func TestOverridesEndInTime(t *testing.T) {
 func TestOverridesEndByTheClusterClock(t *testing.T) {
 	for _, ahead := range []time.Duration{time.Hour, -time.Hour} { // the cluster, of the machine
 		t.Run(ahead.String(), func(t *testing.T) {
-			c := newTrio(t, 1, func(cfg *Config) { cfg.wall = func() time.Time { return time.Now().Add(ahead) } })
+			c := newThreeNodes(t, 1, func(cfg *Config) { cfg.wall = func() time.Time { return time.Now().Add(ahead) } })
 			c.apply(limit("ends", 5, quota.Soft))
 			n := c.any()
 			soon, later := key("test", "ends", "soon"), key("test", "ends", "later")

@@ -19,7 +19,7 @@ import (
 	"github.com/quorate/quorate/internal/testspeed"
 )
 
-func (c *trio) loadPolicies(n *Node, version string, count int) {
+func (c *threeNodes) loadPolicies(n *Node, version string, count int) {
 	c.t.Helper()
 	id, created, err := n.LoadPolicies(c.t.Context(), "user:ops@example.com", builderConfig(version), builderPolicies(count))
 	if err != nil || !created || id != builderConfig(version) {
@@ -28,7 +28,7 @@ func (c *trio) loadPolicies(n *Node, version string, count int) {
 }
 
 // mustResolve checks that a node finds a policy without delay.
-func (c *trio) mustResolve(n *Node, version, name string) {
+func (c *threeNodes) mustResolve(n *Node, version, name string) {
 	c.t.Helper()
 	r := builderPolicy(version, name)
 	got, err := n.Resolve(c.t.Context(), []account.PolicyRef{r})
@@ -44,7 +44,7 @@ func (c *trio) mustResolve(n *Node, version, name string) {
 // the next call, time and again.
 func TestPoliciesAtOnce(t *testing.T) {
 	testspeed.Full(t)
-	c := newTrio(t, 2)
+	c := newThreeNodes(t, 2)
 	nodes := c.running()
 	for i := range 30 {
 		v := "#" + strconv.Itoa(i)
@@ -90,7 +90,7 @@ func TestPoliciesAtOnce(t *testing.T) {
 }
 
 // purgeAndLook: when a purge has answered, no node has the config.
-func (c *trio) purgeAndLook(nodes []*Node) {
+func (c *threeNodes) purgeAndLook(nodes []*Node) {
 	c.t.Helper()
 	for i := range 20 {
 		id := builderConfig("#" + strconv.Itoa(i))
@@ -115,7 +115,7 @@ func (c *trio) purgeAndLook(nodes []*Node) {
 // die; what was answered is there for ever, and after a restart of all.
 func TestPoliciesOutliveLeaders(t *testing.T) {
 	testspeed.Full(t)
-	c := newTrio(t, 2, quick)
+	c := newThreeNodes(t, 2, quick)
 	loaded := 0
 	for round := range 3 {
 		victim := quota.NodeID(c.running()[0].Status().MetaLeader)
@@ -152,7 +152,7 @@ func TestPoliciesOutliveLeaders(t *testing.T) {
 // that one's policies, at once.
 func TestLoadMeetsElections(t *testing.T) {
 	testspeed.Full(t)
-	c := newTrio(t, 2, quick)
+	c := newThreeNodes(t, 2, quick)
 	stop := make(chan struct{})
 	var mover sync.WaitGroup
 	var moved atomic.Int64
@@ -183,7 +183,7 @@ func TestLoadMeetsElections(t *testing.T) {
 }
 
 // race loads a version through all nodes at the same time.
-func (c *trio) race(version string) {
+func (c *threeNodes) race(version string) {
 	c.t.Helper()
 	nodes := c.running()
 	made := make([]bool, len(nodes))
@@ -217,7 +217,7 @@ func (c *trio) race(version string) {
 // TestPoliciesRestored: a node that was away while the log was cut takes the
 // configs from a snapshot.
 func TestPoliciesRestored(t *testing.T) {
-	c := newTrio(t, 2, quick)
+	c := newThreeNodes(t, 2, quick)
 	c.loadPolicies(c.running()[0], "#old", 3)
 	away := c.others()[0].cfg.Self
 	c.kill(away)
@@ -243,7 +243,7 @@ func TestPoliciesRestored(t *testing.T) {
 
 // TestMissingNeedsALeader: without one nothing is said to be missing.
 func TestMissingNeedsALeader(t *testing.T) {
-	c := newTrio(t, 2, quick)
+	c := newThreeNodes(t, 2, quick)
 	c.loadPolicies(c.running()[0], "#1", 3)
 	alone := c.running()[0]
 	c.mustResolve(alone, "#1", "p0")
@@ -265,7 +265,7 @@ func TestMissingNeedsALeader(t *testing.T) {
 // TestMissingIsCheap: who asks for what is not there, again and again, fills no
 // log.
 func TestMissingIsCheap(t *testing.T) {
-	c := newTrio(t, 2)
+	c := newThreeNodes(t, 2)
 	c.loadPolicies(c.running()[0], "#1", 3)
 	newest := func() uint64 {
 		index, _ := c.nodes[quota.NodeID(c.running()[0].Status().MetaLeader)].host.Group(metaGroup).Progress()
@@ -290,7 +290,7 @@ func TestMissingIsCheap(t *testing.T) {
 // TestLostAnswer: a load whose answer is lost, and that this node has applied,
 // waits for the leader.
 func TestLostAnswer(t *testing.T) {
-	c := newTrio(t, 2)
+	c := newThreeNodes(t, 2)
 	for _, n := range c.running() {
 		c.loadPolicies(n, "#"+string(n.cfg.Self), 3)
 		if err := n.LeaderHas(t.Context(), n.meta.Policies.Load().Revision); err != nil {
@@ -307,7 +307,7 @@ func TestLostAnswer(t *testing.T) {
 
 // TestLargeConfig: a config of the most policies passes the log and the way to the leader.
 func TestLargeConfig(t *testing.T) {
-	c := newTrio(t, 2)
+	c := newThreeNodes(t, 2)
 	large := map[account.PolicyKey]account.Policy{}
 	for i := range account.MaxPolicies {
 		text := fmt.Sprintf("%030d", i)

@@ -10,7 +10,7 @@ import (
 // TestEventsOfTemplates: events of a bucket that was made from a template have its name, once for all its tiers, and
 // a call that is refused for want of room for its bucket is told as refused.
 func TestEventsOfTemplates(t *testing.T) {
-	c := newTrio(t, 1)
+	c := newThreeNodes(t, 1)
 	l := limit(quota.Template, 10, quota.Soft)
 	l.MaxKeys, l.More = 2, []quota.Tier{l.First()}
 	brief := l // its buckets are full again and removed at once

@@ -72,7 +72,7 @@ func (p *proxy) end() {
 // The node spends what it was granted, so nobody else may be given it: a hard limit holds.
 func TestRefusedNodeKeepsItsRate(t *testing.T) {
 	testspeed.Full(t)
-	c, listeners := bookTrio(t, 16)
+	c, listeners := bookThreeNodes(t, 16)
 	p := proxyTo(t, c.addrs["n3"])
 	c.addrs["n3"] = p.Addr().String()
 	for _, id := range c.ids() {
@@ -138,7 +138,7 @@ func TestRefusedNodeKeepsItsRate(t *testing.T) {
 // booked: when it can be reached again, that is given back.
 func TestRefusedNodeHasBooked(t *testing.T) {
 	t.Parallel()
-	c, listeners := bookTrio(t, 4)
+	c, listeners := bookThreeNodes(t, 4)
 	behind := c.addrs["n1"]
 	p := proxyTo(t, behind)
 	c.addrs["n1"] = p.Addr().String()

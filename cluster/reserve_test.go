@@ -12,7 +12,7 @@ import (
 )
 
 // reserve sets tokens of these keys aside on a node.
-func (c *trio) reserve(n *Node, ttl time.Duration, cost int64, keys ...quota.Key) (quota.Reservation, bool) {
+func (c *threeNodes) reserve(n *Node, ttl time.Duration, cost int64, keys ...quota.Key) (quota.Reservation, bool) {
 	c.t.Helper()
 	reqs := make([]quota.Request, len(keys))
 	for i, k := range keys {
@@ -29,7 +29,7 @@ func (c *trio) reserve(n *Node, ttl time.Duration, cost int64, keys ...quota.Key
 // TestReserve: what is set aside is taken everywhere, and comes back by what was
 // not used; settled on any node, once.
 func TestReserve(t *testing.T) {
-	c := newTrio(t, 4)
+	c := newThreeNodes(t, 4)
 	shadow := limit("shadow", 10, quota.Soft)
 	shadow.Enforcement = quota.Shadow
 	open := limit("open", 10, quota.Soft)
@@ -150,7 +150,7 @@ func TestReserve(t *testing.T) {
 // TestHandles: no handle tells anything of another, and every node knows in which namespaces the
 // reservation is.
 func TestHandles(t *testing.T) {
-	c := newTrio(t, 2)
+	c := newThreeNodes(t, 2)
 	other := limit("l", 1000, quota.Soft)
 	other.Namespace = "other"
 	c.apply(limit("l", 1000, quota.Soft), other)
@@ -188,7 +188,7 @@ func TestHandles(t *testing.T) {
 // under hard kept for the lease of a node that died.
 func TestAcquire(t *testing.T) {
 	testspeed.Full(t)
-	c := newTrio(t, 2, quick)
+	c := newThreeNodes(t, 2, quick)
 	l := quota.Limit{
 		LimitName: quota.LimitName{Namespace: "test", Limit: "flight"}, Kind: quota.Concurrency, Burst: 3,
 		Ceiling: quota.Hard, Lease: 10 * time.Minute,

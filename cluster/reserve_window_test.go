@@ -14,7 +14,7 @@ import (
 // bucket, it does.
 func TestReserveInAnEndedWindow(t *testing.T) {
 	testspeed.Full(t)
-	c := newTrio(t, 2)
+	c := newThreeNodes(t, 2)
 	const per, n = 6 * time.Second, 20
 	l := quota.Limit{
 		LimitName: quota.LimitName{Namespace: "test", Limit: "w"}, Kind: quota.FixedWindow, Burst: n,

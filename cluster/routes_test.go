@@ -112,7 +112,7 @@ func TestReadyWithoutARange(t *testing.T) {
 func TestReadyThroughHandovers(t *testing.T) {
 	testspeed.Full(t)
 	const ranges = 8
-	c := newTrio(t, ranges)
+	c := newThreeNodes(t, ranges)
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	moved := make(chan int, 1)
@@ -136,7 +136,7 @@ func TestReadyThroughHandovers(t *testing.T) {
 }
 
 // handOver moves leaderships from node to node until it is told to stop, and says how many.
-func (c *trio) handOver(ctx context.Context, ranges quota.RangeID) (times int) {
+func (c *threeNodes) handOver(ctx context.Context, ranges quota.RangeID) (times int) {
 	for ; ctx.Err() == nil; time.Sleep(100 * time.Millisecond) {
 		for _, n := range c.running() {
 			for r := range ranges {

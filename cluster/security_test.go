@@ -12,7 +12,7 @@ import (
 // TestSecurityEverywhere: a change through any node is in force on all when it is
 // answered, and outlives a restart of all of them.
 func TestSecurityEverywhere(t *testing.T) {
-	c := newTrio(t, 2)
+	c := newThreeNodes(t, 2)
 	nodes := c.running()
 	binding := rbac.Binding{Identity: "client:ci", Role: "limit-writer", Scope: rbac.Namespace("web"), By: "client:admin", At: 5}
 	token := rbac.Token{ID: "t1", Name: "ci", Hash: [32]byte{1, 2}, Expires: 9, Comment: "for the builds", By: "client:admin", At: 6}

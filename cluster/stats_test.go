@@ -10,7 +10,7 @@ import (
 )
 
 func TestMetrics(t *testing.T) {
-	c := newTrio(t, 3)
+	c := newThreeNodes(t, 3)
 	c.apply(limit("a", 10, quota.Soft))
 	n := c.nodes["n1"]
 	for i := range 10 {

@@ -21,7 +21,7 @@ func spanRecorder() (*tracetest.SpanRecorder, *tracing.Tracer) {
 // ends; without a trace there are no spans.
 func TestForwardedCallsAreTraced(t *testing.T) {
 	rec, tr := spanRecorder()
-	c := newTrio(t, 3, func(cfg *Config) { cfg.Tracer = tr })
+	c := newThreeNodes(t, 3, func(cfg *Config) { cfg.Tracer = tr })
 	n := c.nodes["n1"]
 	ask := &quoratev1.TopRatesRequest{Top: 1}
 	if _, err := n.TopRates(t.Context(), ask); err != nil {

@@ -17,7 +17,7 @@ import (
 )
 
 // usedUp takes all that is left of a key, through all nodes.
-func (c *trio) usedUp(k quota.Key) {
+func (c *threeNodes) usedUp(k quota.Key) {
 	c.t.Helper()
 	for _, n := range c.running() {
 		c.eventually(10*time.Second, fmt.Sprintf("%v is used up on %s", k, n.cfg.Self), func() error {
@@ -37,7 +37,7 @@ func (c *trio) usedUp(k quota.Key) {
 // its new rate yields, and neither is filled.
 func TestTrapStickyStatus(t *testing.T) {
 	testspeed.Full(t)
-	c := newTrio(t, 4)
+	c := newThreeNodes(t, 4)
 	year := 365 * 24 * time.Hour
 	for _, ceiling := range []quota.Ceiling{quota.Soft, quota.Hard} {
 		window := limit("window_"+ceiling.String(), 0, ceiling)

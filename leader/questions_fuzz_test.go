@@ -31,8 +31,8 @@ func TestQuestions(t *testing.T) {
 	}
 }
 
-// examinee is a member that asks: what it thinks of each of its questions.
-type examinee struct {
+// askingMember is a member that asks: what it thinks of each of its questions.
+type askingMember struct {
 	id        quota.NodeID
 	seq       quota.Seq
 	open      []quota.Ask // asked, and neither told nor abandoned
@@ -40,14 +40,14 @@ type examinee struct {
 	told      quota.Units // admitted by answers that arrived
 }
 
-// exam is a game of questions about one key.
-type exam struct {
+// questionGame is a game of questions about one key.
+type questionGame struct {
 	t       *testing.T
 	l       *Ledger
 	now     quota.Time
 	names   quota.Seq
 	booked  map[quota.Seq]quota.Units // by the answer that came first
-	members [2]examinee
+	members [2]askingMember
 	// On their way; what is taken out may be put back: repeated.
 	asks    []quota.Ask
 	reports []quota.Report
@@ -69,7 +69,7 @@ func playQuestions(t *testing.T, kind uint8, s *source) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	x := &exam{t: t, now: quota.Time(time.Hour), booked: map[quota.Seq]quota.Units{}, members: [2]examinee{{id: "a"}, {id: "b"}}}
+	x := &questionGame{t: t, now: quota.Time(time.Hour), booked: map[quota.Seq]quota.Units{}, members: [2]askingMember{{id: "a"}, {id: "b"}}}
 	x.l = New(Config{}, 0, 1, "a", nil, limits, nil, x.now)
 	for len(s.data) > 0 {
 		x.now = x.now.Add(time.Duration(s.byte()/8) * time.Millisecond)
@@ -80,7 +80,7 @@ func playQuestions(t *testing.T, kind uint8, s *source) {
 }
 
 // step lets one thing happen.
-func (x *exam) step(s *source, b byte) {
+func (x *questionGame) step(s *source, b byte) {
 	m := &x.members[b%2]
 	switch {
 	case b < 80:
@@ -107,7 +107,7 @@ func (x *exam) step(s *source, b byte) {
 }
 
 // ask delivers a question. What is forced is booked as far as it can be owed.
-func (x *exam) ask(q quota.Ask) {
+func (x *questionGame) ask(q quota.Ask) {
 	x.t.Helper()
 	var before, after quota.Units
 	if a := x.l.accounts[examKey]; a != nil {
@@ -143,7 +143,7 @@ func pick[T any](s *source, from *[]T) T {
 }
 
 // tell gives a member an answer, if it still waits for one.
-func (x *exam) tell(q quota.Ask, a quota.Answer) {
+func (x *questionGame) tell(q quota.Ask, a quota.Answer) {
 	for i := range x.members {
 		m := &x.members[i]
 		for j := range m.open {
@@ -159,12 +159,12 @@ func (x *exam) tell(q quota.Ask, a quota.Answer) {
 }
 
 // report delivers a report; its answer is always lost, but in the end.
-func (x *exam) report(r quota.Report) { _, _ = x.l.Report(x.now, r) }
+func (x *questionGame) report(r quota.Report) { _, _ = x.l.Report(x.now, r) }
 
 // check compares the books with what is known. Of a question that is neither
 // told nor abandoned the leader may have booked anything up to its cost, and so
 // of one whose abandonment it has not heard of.
-func (x *exam) check() {
+func (x *questionGame) check() {
 	x.t.Helper()
 	checkBooks(x.t, x.l, x.now)
 	a := x.l.accounts[examKey]
@@ -177,7 +177,7 @@ func (x *exam) check() {
 	}
 }
 
-func (x *exam) known() (told, unknown quota.Units) {
+func (x *questionGame) known() (told, unknown quota.Units) {
 	for i := range x.members {
 		m := &x.members[i]
 		told += m.told
@@ -196,7 +196,7 @@ func (x *exam) known() (told, unknown quota.Units) {
 
 // settle abandons what is open, and delivers everything, in an order in which
 // nothing helps.
-func (x *exam) settle() {
+func (x *questionGame) settle() {
 	x.t.Helper()
 	for i := range x.members {
 		m := &x.members[i]

@@ -48,8 +48,8 @@ var alonePolicies = map[string]struct {
 	"leader": {"fixed_rate", "over_limit", 5},
 }
 
-// newIslandServers makes three nodes in network namespaces, not started.
-func newIslandServers(t *testing.T, nets *islands, ranges int) *servers {
+// newNamespacedServers makes three nodes in network namespaces, not started.
+func newNamespacedServers(t *testing.T, nets *netNamespaces, ranges int) *servers {
 	t.Helper()
 	c := &servers{t: t, dir: t.TempDir(), ranges: ranges}
 	for k := 1; k <= 3; k++ {
@@ -145,8 +145,8 @@ func whys(all []stamped) (admitted, refused []string, passed int) {
 func TestAlone(t *testing.T) {
 	testspeed.Full(t)
 	needBinary(t)
-	nets := newIslands(t)
-	c := newIslandServers(t, nets, 8)
+	nets := newNetNamespaces(t)
+	c := newNamespacedServers(t, nets, 8)
 	c.run(aloneLimits)
 	lone := c.nodes[2]
 	var names []string

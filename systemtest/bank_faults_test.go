@@ -50,8 +50,8 @@ func TestBankPartition(t *testing.T) {
 	testspeed.Full(t)
 	t.Parallel() // it mostly waits
 	needBinary(t)
-	nets := newIslands(t)
-	c := newIslandServers(t, nets, 8)
+	nets := newNetNamespaces(t)
+	c := newNamespacedServers(t, nets, 8)
 	c.run("version: 1\nnamespaces: {}\n")
 	b := openBank(t, c)
 	ctx, cancel := context.WithTimeout(t.Context(), bankFor())

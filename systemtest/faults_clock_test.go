@@ -3,7 +3,7 @@ package systemtest
 import "time"
 
 // clockJumps sets the leader's wall clock an hour ahead while it runs, and back.
-func (f *field) clockJumps() fault {
+func (f *loadedCluster) clockJumps() fault {
 	k, _ := f.leader()
 	s := f.c.nodes[k]
 	return fault{
@@ -13,7 +13,7 @@ func (f *field) clockJumps() fault {
 }
 
 // clockAhead starts the leader again with a wall clock that is an hour ahead.
-func (f *field) clockAhead() fault {
+func (f *loadedCluster) clockAhead() fault {
 	k, _ := f.leader()
 	s := f.c.nodes[k]
 	return fault{

@@ -17,7 +17,7 @@ import (
 const harmed = 2
 
 // awaitLeading waits until the node leads ranges, so that its disk matters.
-func (f *field) awaitLeading(k int) {
+func (f *loadedCluster) awaitLeading(k int) {
 	f.t.Helper()
 	eventually(f.t, 90*time.Second, f.c.nodes[k].id+" leads ranges", func() error {
 		st, err := f.c.nodes[k].status()
@@ -34,7 +34,7 @@ func (c *servers) dataDir(k int) string { return filepath.Join(c.dir, c.nodes[k]
 func smallDisk(c *servers) { mountSmall(c.t, c.dataDir(harmed), "160m") }
 
 // fullDisk fills a node's disk, and makes room again.
-func (f *field) fullDisk() fault {
+func (f *loadedCluster) fullDisk() fault {
 	hold := long(20*time.Second, 2*time.Second)
 	f.awaitLeading(harmed)
 	ballast := filepath.Join(f.c.dataDir(harmed), "ballast")
@@ -79,7 +79,7 @@ func command(c *servers, name string, args ...string) string {
 
 // readOnlyDisk has the kernel find an error in a node's file system: it goes
 // read-only under open files, and only checking and mounting it anew helps.
-func (f *field) readOnlyDisk() fault {
+func (f *loadedCluster) readOnlyDisk() fault {
 	f.awaitLeading(harmed)
 	s, dir, image := f.c.nodes[harmed], f.c.dataDir(harmed), filepath.Join(f.c.dir, "image")
 	return fault{
@@ -104,7 +104,7 @@ func (f *field) readOnlyDisk() fault {
 
 // slowSync makes every sync of the leader's disk take a second longer. So does every
 // commit of a range that it leads, and callers must not be less patient than that.
-func (f *field) slowSync() fault {
+func (f *loadedCluster) slowSync() fault {
 	k, _ := f.leader()
 	path := f.c.bentSync(f.c.nodes[k])
 	return fault{
@@ -126,7 +126,7 @@ func (f *field) slowSync() fault {
 // tornLog kills a node and leaves its logs as a crash in the middle of a commit
 // does: the page that would have named the new state is half noise, and so is the
 // end of the file.
-func (f *field) tornLog() fault {
+func (f *loadedCluster) tornLog() fault {
 	s := f.c.nodes[harmed]
 	torn := 0
 	return fault{
@@ -143,7 +143,7 @@ func (f *field) tornLog() fault {
 	}
 }
 
-func (f *field) glob(pattern string) []string {
+func (f *loadedCluster) glob(pattern string) []string {
 	f.t.Helper()
 	out, err := filepath.Glob(filepath.Join(f.c.dataDir(harmed), pattern))
 	if err != nil || len(out) == 0 {
@@ -154,7 +154,7 @@ func (f *field) glob(pattern string) []string {
 
 // tearLog harms the older of the two pages by which bbolt finds its state: the next
 // commit would have written it.
-func tearLog(f *field, path string) {
+func tearLog(f *loadedCluster, path string) {
 	f.t.Helper()
 	const page, transaction = 4096, 16 + 48 // where a page has the number of its commit
 	b, err := os.ReadFile(path)
@@ -197,7 +197,7 @@ func number(b []byte) (n uint64) {
 
 // damagedSnapshots changes some bytes in the middle of all snapshots of a node that
 // is down.
-func (f *field) damagedSnapshots() fault {
+func (f *loadedCluster) damagedSnapshots() fault {
 	const pattern = "snapshots/range-*/snapshots/*/state.bin"
 	f.banks.pause.Store(int64(5 * time.Millisecond)) // so many entries that there are some
 	eventuallyEvery(f.t, time.Second, 6*time.Minute, "there is a snapshot of a range", func() error {
@@ -215,14 +215,14 @@ func (f *field) damagedSnapshots() fault {
 	})
 }
 
-func (f *field) damagedLog() fault {
+func (f *loadedCluster) damagedLog() fault {
 	// The first two pages only say where the rest is; the second half of the file may hold nothing yet.
 	return f.damaged("log cut off", "a range's log gone but for its first two pages", "raft/range-000.db", func(b []byte) []byte { return b[:2*os.Getpagesize()] })
 }
 
 // damaged does something to files of a node that is down. It must refuse to start,
 // and say which file is damaged. Then they are put back.
-func (f *field) damaged(name, did, pattern string, harm func(b []byte) []byte) fault {
+func (f *loadedCluster) damaged(name, did, pattern string, harm func(b []byte) []byte) fault {
 	s, whole, hold := f.c.nodes[harmed], map[string][]byte{}, long(10*time.Second, time.Second)
 	return fault{
 		name: name, did: "`kill -9` of " + s.id + ", " + did + ": it refuses to start, and names the file; put back after " + hold.String(),

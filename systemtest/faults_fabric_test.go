@@ -20,8 +20,8 @@ import (
 // each node over a cable of its own, which is never harmed.
 type fabric struct {
 	t      *testing.T
-	spaces islands // names, and what to say where there can be none
-	subnet int     // of the cables: 10.214.subnet; between the nodes: 10.215.subnet
+	spaces netNamespaces // names, and what to say where there can be none
+	subnet int           // of the cables: 10.214.subnet; between the nodes: 10.215.subnet
 	ports  []*fabricPort
 	ended  chan struct{}
 
@@ -64,7 +64,7 @@ const fabricQueue = 4096
 func newFabric(t *testing.T, n int) *fabric {
 	t.Helper()
 	f := &fabric{
-		t: t, spaces: islands{t: t, name: "qf" + strconv.FormatInt(int64(os.Getpid()%46656), 36)}, subnet: os.Getpid() % 250, ended: make(chan struct{}),
+		t: t, spaces: netNamespaces{t: t, name: "qf" + strconv.FormatInt(int64(os.Getpid()%46656), 36)}, subnet: os.Getpid() % 250, ended: make(chan struct{}),
 		rng: rand.New(rand.NewPCG(1, 2)), rules: map[way]rule{}, macs: map[[6]byte]int{},
 	}
 	if reason := f.spaces.cannot(); reason != "" {

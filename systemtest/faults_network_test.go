@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-func (f *field) cutOffLeader() fault {
+func (f *loadedCluster) cutOffLeader() fault {
 	k, _ := f.leader()
 	hold := long(15*time.Second, 4*time.Second)
 	return fault{
@@ -15,7 +15,7 @@ func (f *field) cutOffLeader() fault {
 	}
 }
 
-func (f *field) deafLeader() fault {
+func (f *loadedCluster) deafLeader() fault {
 	k, _ := f.leader()
 	hold := long(15*time.Second, 4*time.Second)
 	return fault{
@@ -24,7 +24,7 @@ func (f *field) deafLeader() fault {
 	}
 }
 
-func (f *field) slowAndLossy() fault {
+func (f *loadedCluster) slowAndLossy() fault {
 	hold := long(15*time.Second, 4*time.Second)
 	return fault{
 		name: "slow and lossy", did: fmt.Sprintf("every frame 50 ms late, 10 %% lost, for %v", hold),
@@ -32,7 +32,7 @@ func (f *field) slowAndLossy() fault {
 	}
 }
 
-func (f *field) cutOffFollower() fault {
+func (f *loadedCluster) cutOffFollower() fault {
 	_, others := f.leader()
 	k := others[0]
 	return fault{
@@ -41,7 +41,7 @@ func (f *field) cutOffFollower() fault {
 	}
 }
 
-func (f *field) muteLeader() fault {
+func (f *loadedCluster) muteLeader() fault {
 	k, _ := f.leader()
 	return fault{
 		name: "leader is not heard", did: "one way only: what others send arrives, for 15s",
@@ -50,7 +50,7 @@ func (f *field) muteLeader() fault {
 }
 
 // slowTuned is slow where Raft waits long enough for it.
-func (f *field) slowTuned() fault {
+func (f *loadedCluster) slowTuned() fault {
 	ft := f.slow()
 	ft.name, ft.did, ft.calm = "slow, Raft set for it", ft.did+", with `raft: "+tunedRaft+"`", true
 	return ft
@@ -66,7 +66,7 @@ func tuned(c *servers) {
 }
 
 // flapping cuts the leader off and heals that, again and again.
-func (f *field) flapping() fault {
+func (f *loadedCluster) flapping() fault {
 	const seed, hold = 7, 30 * time.Second
 	k, _ := f.leader()
 	rng, ended := rand.New(rand.NewPCG(seed, 0)), make(chan struct{})
@@ -87,14 +87,14 @@ func (f *field) flapping() fault {
 	}
 }
 
-func (f *field) slow() fault {
+func (f *loadedCluster) slow() fault {
 	return fault{
 		name: "slow", did: "every frame between nodes 200 ms late, for 20s",
 		inject: func() { f.net.set(rule{delay: 200 * time.Millisecond}, f.net.all()...) }, heal: f.net.heal, hold: 20 * time.Second, delay: 200 * time.Millisecond,
 	}
 }
 
-func (f *field) lossy() fault {
+func (f *loadedCluster) lossy() fault {
 	return fault{
 		name: "lossy", did: "every tenth frame between nodes lost, for 20s",
 		inject: func() { f.net.set(rule{loss: 0.1}, f.net.all()...) }, heal: f.net.heal, hold: 20 * time.Second, lossy: true,

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-func (f *field) killedLeader() fault {
+func (f *loadedCluster) killedLeader() fault {
 	k, _ := f.leader()
 	s := f.c.nodes[k]
 	return fault{
@@ -16,7 +16,7 @@ func (f *field) killedLeader() fault {
 	}
 }
 
-func (f *field) pausedLeader() fault {
+func (f *loadedCluster) pausedLeader() fault {
 	k, _ := f.leader()
 	s, hold := f.c.nodes[k], long(10*time.Second, 3*time.Second)
 	return fault{
@@ -33,7 +33,7 @@ func (s *server) signal(sig syscall.Signal) {
 }
 
 // killed kills any node, leader of the keys or not.
-func (f *field) killed(k int) fault {
+func (f *loadedCluster) killed(k int) fault {
 	s := f.c.nodes[k]
 	return fault{
 		name: s.id + " killed", did: "`kill -9`, back after 2s",
@@ -41,7 +41,7 @@ func (f *field) killed(k int) fault {
 	}
 }
 
-func (f *field) killedMajority() fault {
+func (f *loadedCluster) killedMajority() fault {
 	k, others := f.leader()
 	return fault{
 		name: "majority killed", did: "`kill -9` of the leader and another, both back after 15s",
@@ -52,7 +52,7 @@ func (f *field) killedMajority() fault {
 }
 
 // restarts kills and starts one node after the other, as soon as the last is ready.
-func (f *field) restarts() fault {
+func (f *loadedCluster) restarts() fault {
 	const rounds = 100
 	began := time.Now()
 	return fault{

@@ -41,8 +41,8 @@ func long(full, short time.Duration) time.Duration {
 	return short
 }
 
-// field is a cluster under both kinds of load, to which faults are done.
-type field struct {
+// loadedCluster is a cluster under both kinds of load, to which faults are done.
+type loadedCluster struct {
 	t     *testing.T
 	net   *fabric
 	c     *servers
@@ -54,22 +54,22 @@ type field struct {
 
 // down says that a node can answer nothing from now on, up that it is back and has
 // answered again.
-func (f *field) down(k int) {
+func (f *loadedCluster) down(k int) {
 	f.banks.avoid(k)
 	f.gone[k] = append(f.gone[k], outage{time.Now(), time.Now().Add(time.Hour)})
 }
 
-func (f *field) up(k int) {
+func (f *loadedCluster) up(k int) {
 	f.banks.use(k)
 	f.gone[k][len(f.gone[k])-1].to = time.Now()
 }
 
-// newField starts three nodes and the load. before is called before they start.
-func newField(t *testing.T, before func(c *servers)) *field {
+// newLoadedCluster starts three nodes and the load. before is called before they start.
+func newLoadedCluster(t *testing.T, before func(c *servers)) *loadedCluster {
 	t.Helper()
 	needBinary(t)
 	moreFiles(t, crowdSize())
-	f := &field{t: t, net: newFabric(t, 3)}
+	f := &loadedCluster{t: t, net: newFabric(t, 3)}
 	f.c = f.net.servers(8)
 	if before != nil {
 		before(f.c)
@@ -123,11 +123,11 @@ type figures struct {
 // vitals are what a process uses.
 type vitals struct{ rss, goroutines float64 }
 
-func (f *field) vitals(s *server) vitals {
+func (f *loadedCluster) vitals(s *server) vitals {
 	return vitals{s.metric(f.t, "process_resident_memory_bytes") / (1 << 20), s.metric(f.t, "go_goroutines")}
 }
 
-func (f *field) allVitals() (out []vitals) {
+func (f *loadedCluster) allVitals() (out []vitals) {
 	for _, s := range f.c.nodes {
 		out = append(out, f.vitals(s))
 	}
@@ -135,7 +135,7 @@ func (f *field) allVitals() (out []vitals) {
 }
 
 // nodes returns all indexes but those.
-func (f *field) nodes(but ...int) (out []int) {
+func (f *loadedCluster) nodes(but ...int) (out []int) {
 	for i := range f.c.nodes {
 		if !slices.Contains(but, i) {
 			out = append(out, i)
@@ -145,13 +145,13 @@ func (f *field) nodes(but ...int) (out []int) {
 }
 
 // leader is the index of who leads the keys, and others are the rest.
-func (f *field) leader() (leader int, others []int) {
+func (f *loadedCluster) leader() (leader int, others []int) {
 	leader = slices.Index(f.c.nodes, f.c.leads(f.keys[0]))
 	return leader, f.nodes(leader)
 }
 
 // run does a fault as a test of its own, and holds its figures to the targets.
-func (f *field) run(make func() fault) {
+func (f *loadedCluster) run(make func() fault) {
 	f.t.Helper()
 	ft := make()
 	ok := f.t.Run(strings.ReplaceAll(ft.name, " ", "_"), func(t *testing.T) {
@@ -170,7 +170,7 @@ func (f *field) run(make func() fault) {
 	}
 }
 
-func (f *field) do(t *testing.T, ft *fault) *figures {
+func (f *loadedCluster) do(t *testing.T, ft *fault) *figures {
 	t.Helper()
 	fig := &figures{}
 	for _, s := range f.c.nodes {
@@ -233,7 +233,7 @@ func (f *field) do(t *testing.T, ft *fault) *figures {
 	return fig
 }
 
-func (f *field) limit(i int) *quota.Limit {
+func (f *loadedCluster) limit(i int) *quota.Limit {
 	all, err := config.ParseLimits("faults.yaml", []byte(faultLimits))
 	if err != nil {
 		f.t.Fatal(err)
@@ -243,7 +243,7 @@ func (f *field) limit(i int) *quota.Limit {
 }
 
 // terms is the sum of the terms of all ranges.
-func (f *field) terms(t *testing.T) (sum int) {
+func (f *loadedCluster) terms(t *testing.T) (sum int) {
 	t.Helper()
 	for _, r := range f.c.awaitReady(f.c.nodes[0], 20*time.Second).Ranges {
 		sum += r.Term
@@ -254,7 +254,7 @@ func (f *field) terms(t *testing.T) (sum int) {
 // awaitServed returns how long after a moment, less what this process stood still, the live nodes all were ready, had
 // leaders but those that are out, had answered checks, and had passed deposits on to
 // all ranges.
-func (f *field) awaitServed(t *testing.T, since time.Time, live, out []int, within time.Duration) time.Duration {
+func (f *loadedCluster) awaitServed(t *testing.T, since time.Time, live, out []int, within time.Duration) time.Duration {
 	t.Helper()
 	served := func() error {
 		for _, k := range live {
@@ -290,7 +290,7 @@ func (f *field) awaitServed(t *testing.T, since time.Time, live, out []int, with
 // softBound is what the soft limit's excess is held to: the bound of a failover,
 // with the time that passed without a leader here, and for each node that was alone
 // what a node may admit that is cut off.
-func (f *field) softBound(ft *fault, fig *figures, during time.Duration) (float64, string) {
+func (f *loadedCluster) softBound(ft *fault, fig *figures, during time.Duration) (float64, string) {
 	noLeader := fig.rest
 	if ft.unsteady {
 		noLeader = during
@@ -319,7 +319,7 @@ func (f *field) softBound(ft *fault, fig *figures, during time.Duration) (float6
 
 // settled waits until the processes use about what they did before, and returns
 // what they use then.
-func (f *field) settled(ft *fault, before []vitals) (now []vitals) {
+func (f *loadedCluster) settled(ft *fault, before []vitals) (now []vitals) {
 	for end := time.Now().Add(ft.want().settle); ; time.Sleep(200 * time.Millisecond) {
 		now = f.allVitals()
 		back := true
@@ -373,7 +373,7 @@ func patience() time.Duration {
 }
 
 // judge holds the figures to the targets.
-func (fig *figures) judge(t *testing.T, f *field, ft *fault) {
+func (fig *figures) judge(t *testing.T, f *loadedCluster, ft *fault) {
 	t.Helper()
 	w := ft.want()
 	check := func(ok bool, format string, args ...any) {
@@ -399,7 +399,7 @@ func (fig *figures) judge(t *testing.T, f *field, ft *fault) {
 }
 
 // row is a line of docs/faults.md.
-func (fig *figures) row(f *field, ft *fault) string {
+func (fig *figures) row(f *loadedCluster, ft *fault) string {
 	rest := "-"
 	if fig.rest > 0 {
 		rest = seconds(fig.rest)

@@ -42,7 +42,7 @@ func (s *server) ports() []port {
 
 // garbage sends nonsense to every port of all nodes, from a few connections at a
 // time, drawn from a seed.
-func (f *field) garbage() fault {
+func (f *loadedCluster) garbage() fault {
 	const atOnce, pause = 8, 30 * time.Millisecond
 	seed, each := uint64(time.Now().UnixNano()), 200
 	if longFaults() {
@@ -124,7 +124,7 @@ func crowdSize() int {
 
 // manyConnections opens thousands of connections to each port of one node, one port
 // after the other, holds them for a while, and leaves.
-func (f *field) manyConnections() fault {
+func (f *loadedCluster) manyConnections() fault {
 	count, hold := crowdSize(), long(10*time.Second, time.Second)
 	k, _ := f.leader()
 	s := f.c.nodes[k]

@@ -11,7 +11,7 @@ import (
 func TestFaults(t *testing.T) {
 	testspeed.Full(t)
 	t.Run("any", func(t *testing.T) { // the data of the third node lie on a small disk
-		f := newField(t, smallDisk)
+		f := newLoadedCluster(t, smallDisk)
 		f.run(f.fullDisk) // first, while the node leads: afterwards it does not for a minute
 		f.run(f.killedLeader)
 		f.run(f.pausedLeader)
@@ -30,17 +30,17 @@ func TestFaults(t *testing.T) {
 		return
 	}
 	t.Run("tuned", func(t *testing.T) { // other settings than the ordinary ones
-		f := newField(t, tuned)
+		f := newLoadedCluster(t, tuned)
 		f.run(f.slowTuned)
 	})
 	t.Run("disk", func(t *testing.T) { // what only an operator can mend
-		f := newField(t, mountImage)
+		f := newLoadedCluster(t, mountImage)
 		f.run(f.readOnlyDisk)
 		f.run(f.damagedSnapshots)
 	})
 	t.Run("bent", func(t *testing.T) { // clocks that are wrong, and disks that are slow
 		bends(t)
-		f := newField(t, func(c *servers) {
+		f := newLoadedCluster(t, func(c *servers) {
 			for _, s := range c.nodes {
 				c.bend(s)
 			}
@@ -52,7 +52,7 @@ func TestFaults(t *testing.T) {
 }
 
 // runLong does what needs no other cluster, only time.
-func (f *field) runLong() {
+func (f *loadedCluster) runLong() {
 	for k := range f.c.nodes {
 		f.run(func() fault { return f.killed(k) })
 	}

@@ -20,7 +20,7 @@ import (
 )
 
 // refused starts a node that must not be let in, and returns what it says at last.
-func (c *club) refused(s *server, token string, more ...string) string {
+func (c *joinedCluster) refused(s *server, token string, more ...string) string {
 	c.t.Helper()
 	file := s.dir + ".token"
 	write(c.t, file, token+"\n")
@@ -34,7 +34,7 @@ func (c *club) refused(s *server, token string, more ...string) string {
 }
 
 // members are the names of all who are in the cluster, as a node sees it.
-func (c *club) members(s *server) (out []string, err error) {
+func (c *joinedCluster) members(s *server) (out []string, err error) {
 	st, err := c.status(s)
 	for _, n := range st.GetNodes() {
 		out = append(out, n.GetId())
@@ -45,9 +45,9 @@ func (c *club) members(s *server) (out []string, err error) {
 // TestJoinRefusals: who is not let in is told why, once, and leaves no trace.
 func TestJoinRefusals(t *testing.T) {
 	testspeed.Full(t)
-	c := found(t, 4, 3)
-	other := found(t, 4, 2)
-	os.Setenv("QUORATE_TLS_DIR", filepath.Join(c.nodes[0].dir, "admin")) //nolint:usetesting // found has set it for this test
+	c := newJoinedCluster(t, 4, 3)
+	other := newJoinedCluster(t, 4, 2)
+	os.Setenv("QUORATE_TLS_DIR", filepath.Join(c.nodes[0].dir, "admin")) //nolint:usetesting // newJoinedCluster has set it for this test
 	c.begin(c.nodes[0])
 	other.begin(other.nodes[0])
 	n2, n3 := c.nodes[1], c.nodes[2]
@@ -121,7 +121,7 @@ func wrongSecret(token string) string {
 // TestJoinTroubles: joins that meet with trouble, and still come to their end.
 func TestJoinTroubles(t *testing.T) {
 	testspeed.Full(t)
-	c := found(t, 4, 4)
+	c := newJoinedCluster(t, 4, 4)
 	n1, n2, n3, n4 := c.nodes[0], c.nodes[1], c.nodes[2], c.nodes[3]
 	token := c.beginWithToken(n1, 1)
 
@@ -176,13 +176,13 @@ func TestJoinTroubles(t *testing.T) {
 }
 
 // beginWithToken begins a node, and makes a token.
-func (c *club) beginWithToken(s *server, uses int) string {
+func (c *joinedCluster) beginWithToken(s *server, uses int) string {
 	c.t.Helper()
 	c.begin(s)
 	return c.token(time.Minute, uses)
 }
 
-func (c *club) server(id string) *server {
+func (c *joinedCluster) server(id string) *server {
 	c.t.Helper()
 	for _, s := range c.nodes {
 		if s.id == id {
@@ -208,7 +208,7 @@ func said(s *server, text string) string {
 // does. And nobody names an address at which another listens.
 func TestRemovedNode(t *testing.T) {
 	testspeed.Full(t)
-	c := found(t, 1, 3)
+	c := newJoinedCluster(t, 1, 3)
 	n1, n2, n3 := c.nodes[0], c.nodes[1], c.nodes[2]
 	c.begin(n1)
 	c.join(n2)

@@ -14,9 +14,9 @@ import (
 	"github.com/quorate/quorate/internal/testspeed"
 )
 
-// growth is a club under load, of which it keeps the figures.
+// growth is a joinedCluster under load, of which it keeps the figures.
 type growth struct {
-	*club
+	*joinedCluster
 	keys  []quota.Key
 	asks  *askers
 	banks *deposits
@@ -35,7 +35,7 @@ const (
 
 func startGrowth(t *testing.T, room int) *growth {
 	t.Helper()
-	g := &growth{club: found(t, 16, room), ends: map[*server]func(){}, since: map[*server]time.Time{}}
+	g := &growth{joinedCluster: newJoinedCluster(t, 16, room), ends: map[*server]func(){}, since: map[*server]time.Time{}}
 	first := g.nodes[0]
 	g.begin(first)
 	path := g.dir + "/limits.yaml"

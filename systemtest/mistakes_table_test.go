@@ -54,7 +54,7 @@ var mistakes = []part{
 		{title: "A directory without certificates", line: "quorate status --tls-dir n1 --addr $ADDR", code: 6, names: []string{"ca.crt"}},
 		{
 			title: "A bearer token that the cluster does not know", files: map[string]string{"token": "open-sesame\n"}, line: "quorate whoami --tls-dir ca --token-file token --addr $ADDR", code: 7, names: []string{"token"},
-			after: func(d *desk) { d.must("mkdir -p ca && cp n1/admin/ca.crt ca/") },
+			after: func(d *workspace) { d.must("mkdir -p ca && cp n1/admin/ca.crt ca/") },
 		},
 	}},
 	{"Starting a node", []mistake{
@@ -80,7 +80,7 @@ var mistakes = []part{
 	{"Joining", []mistake{
 		{title: "A token file that is not there", line: join + "join.token", code: 1, names: []string{"join.token"}},
 		{title: "A token that is none", files: map[string]string{"join.token": "open sesame\n"}, line: join + "join.token", code: 1, names: []string{"token_file"}},
-		{title: "A token with a mistake in it", line: join + "wrong.token", code: 1, names: []string{"secret is wrong"}, after: func(d *desk) {
+		{title: "A token with a mistake in it", line: join + "wrong.token", code: 1, names: []string{"secret is wrong"}, after: func(d *workspace) {
 			d.must("quorate join-token create -o token --addr $ADDR > good.token")
 			b, err := os.ReadFile(filepath.Join(d.dir, "good.token"))
 			if err != nil {
@@ -88,7 +88,7 @@ var mistakes = []part{
 			}
 			write(d.t, filepath.Join(d.dir, "wrong.token"), wrongSecret(strings.TrimSpace(string(b)))+"\n")
 		}},
-		{title: "A token that is too old", line: join + "old.token", code: 1, names: []string{"expired"}, after: func(d *desk) {
+		{title: "A token that is too old", line: join + "old.token", code: 1, names: []string{"expired"}, after: func(d *workspace) {
 			d.must("quorate join-token create --ttl 1s -o token --addr $ADDR > old.token")
 			time.Sleep(1100 * time.Millisecond) // until it has expired
 		}},
@@ -127,7 +127,7 @@ var mistakes = []part{
 		{title: "A node that there is not", line: "quorate cluster drain n5 --addr $ADDR", code: 5, names: []string{"n5"}},
 		{title: "Taking out the last node", line: "quorate cluster leave n1 --addr $ADDR", code: 1, names: []string{"n1"}},
 		{title: "Removing a node that lives", line: "quorate cluster remove n1 --yes --addr $ADDR", code: 1, names: []string{"n1"}},
-		{title: "A backup that is damaged", line: "quorate restore broken.quorate --data again", code: 1, names: []string{"broken.quorate"}, after: func(d *desk) {
+		{title: "A backup that is damaged", line: "quorate restore broken.quorate --data again", code: 1, names: []string{"broken.quorate"}, after: func(d *workspace) {
 			d.must("quorate backup -o whole.quorate --addr $ADDR")
 			b, err := os.ReadFile(filepath.Join(d.dir, "whole.quorate"))
 			if err != nil {
@@ -142,7 +142,7 @@ var mistakes = []part{
 }
 
 // buildWorker makes the program of examples/worker, a service that links the client.
-func buildWorker(d *desk) {
+func buildWorker(d *workspace) {
 	d.must("mkdir -p bin")
 	out, err := exec.CommandContext(d.t.Context(), "go", "build", "-o", filepath.Join(d.dir, "bin"), "../examples/worker").CombinedOutput()
 	if err != nil {
@@ -152,7 +152,7 @@ func buildWorker(d *desk) {
 }
 
 // expired writes settings with a certificate whose time was over yesterday.
-func expired(d *desk) {
+func expired(d *workspace) {
 	then := time.Now().Add(-48 * time.Hour)
 	ca, err := pki.NewCA("prod", then, 0)
 	if err != nil {

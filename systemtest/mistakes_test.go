@@ -22,20 +22,20 @@ var rewrite = flag.Bool("rewrite", false, "rewrite docs/mistakes.md by what comm
 // mistake is something that people do wrong, and what they must be told.
 type mistake struct {
 	title string
-	line  string            // for a shell, in a directory with the cluster's; $GRPC and the like are ports
-	files map[string]string // that are there
-	after func(d *desk)     // is done before
-	code  int               // exit code; of a command that goes on until it says so: runsOn
-	names []string          // what the message must name: the field, the value, what would be right
+	line  string             // for a shell, in a directory with the cluster's; $GRPC and the like are ports
+	files map[string]string  // that are there
+	after func(d *workspace) // is done before
+	code  int                // exit code; of a command that goes on until it says so: runsOn
+	names []string           // what the message must name: the field, the value, what would be right
 }
 
 // runsOn is the exit code of a command that goes on: what it says first with one of the
 // names in it is what counts.
 const runsOn = -2
 
-// desk is where they sit: a directory with a secured cluster of one node that runs, n1, and
+// workspace is a directory with a secured cluster of one node that runs, n1, and
 // one that does not, other.
-type desk struct {
+type workspace struct {
 	t     *testing.T
 	dir   string
 	env   []string
@@ -43,10 +43,10 @@ type desk struct {
 	node  *process
 }
 
-func newDesk(t *testing.T) *desk {
+func newWorkspace(t *testing.T) *workspace {
 	t.Helper()
 	needBinary(t)
-	d := &desk{t: t, dir: t.TempDir()}
+	d := &workspace{t: t, dir: t.TempDir()}
 	var shown []string
 	base := freeBase(t)
 	for k := 1; k <= 3; k++ {
@@ -63,7 +63,7 @@ func newDesk(t *testing.T) *desk {
 }
 
 // run runs a line to its end.
-func (d *desk) run(line string) (string, int) {
+func (d *workspace) run(line string) (string, int) {
 	cmd := exec.CommandContext(d.t.Context(), "sh", "-c", line)
 	cmd.Dir, cmd.Env = d.dir, d.env
 	cmd.WaitDelay = time.Second
@@ -72,7 +72,7 @@ func (d *desk) run(line string) (string, int) {
 }
 
 // must runs what is no mistake.
-func (d *desk) must(line string) {
+func (d *workspace) must(line string) {
 	d.t.Helper()
 	if out, code := d.run(line); code != 0 {
 		d.t.Fatalf("%s: exit code %d\n%s", line, code, out)
@@ -80,7 +80,7 @@ func (d *desk) must(line string) {
 }
 
 // begins starts a line that goes on.
-func (d *desk) begins(line string) *process {
+func (d *workspace) begins(line string) *process {
 	d.t.Helper()
 	p := &process{t: d.t, cmd: exec.Command("sh", "-c", "exec "+line), ended: make(chan struct{})}
 	p.cmd.Dir, p.cmd.Env, p.cmd.Stdout, p.cmd.Stderr = d.dir, d.env, &p.stdout, &p.stderr
@@ -96,7 +96,7 @@ func (d *desk) begins(line string) *process {
 }
 
 // says runs a line until a line of its output has one of the names.
-func (d *desk) says(line string, names []string) string {
+func (d *workspace) says(line string, names []string) string {
 	d.t.Helper()
 	p := d.begins(line)
 	defer p.kill()
@@ -130,7 +130,7 @@ var moments = []struct {
 }
 
 // plain is an output as the document shows it.
-func (d *desk) plain(out string) string {
+func (d *workspace) plain(out string) string {
 	out = d.shown.Replace(out)
 	for _, m := range moments {
 		out = m.what.ReplaceAllString(out, m.with)
@@ -152,7 +152,7 @@ is its ` + "`n1/admin`" + `. Exit codes are those of ` + "`quorate exit-codes`" 
 // TestMistakes makes them all, and holds docs/mistakes.md to what is said.
 func TestMistakes(t *testing.T) {
 	testspeed.Full(t)
-	d := newDesk(t)
+	d := newWorkspace(t)
 	d.must("quorate init --data n1 --cluster prod --ranges 4 --http 127.0.0.1:$HTTP1 --grpc 127.0.0.1:$GRPC1 --peer 127.0.0.1:$PEER1")
 	d.must("quorate init --data other --cluster staging --ranges 4 --http 127.0.0.1:$HTTP3 --grpc 127.0.0.1:$GRPC3 --peer 127.0.0.1:$PEER3")
 	d.node = d.begins("quorate serve --data n1")
@@ -190,7 +190,7 @@ func TestMistakes(t *testing.T) {
 }
 
 // make makes a mistake, and returns what the document shows.
-func (d *desk) make(m *mistake) string {
+func (d *workspace) make(m *mistake) string {
 	d.t.Helper()
 	for name, text := range m.files {
 		if err := os.MkdirAll(filepath.Dir(filepath.Join(d.dir, name)), 0o700); err != nil {
@@ -226,7 +226,7 @@ func (d *desk) make(m *mistake) string {
 }
 
 // shows prints the file that the mistake is in, if there is one.
-func (d *desk) shows(m *mistake) string {
+func (d *workspace) shows(m *mistake) string {
 	if len(m.files) != 1 {
 		return ""
 	}
@@ -238,7 +238,7 @@ func (d *desk) shows(m *mistake) string {
 	return ""
 }
 
-func (d *desk) value(name string) string {
+func (d *workspace) value(name string) string {
 	for _, e := range d.env {
 		if v, ok := strings.CutPrefix(e, name+"="); ok {
 			return v
@@ -247,4 +247,4 @@ func (d *desk) value(name string) string {
 	return ""
 }
 
-func (d *desk) port(name string) string { return d.value(name) }
+func (d *workspace) port(name string) string { return d.value(name) }

@@ -24,10 +24,10 @@ namespaces:
       slow: {rate: 5/h, burst: 5, ceiling: hard}
 `
 
-// trio begins a club of three nodes, with room for more.
-func trio(t *testing.T, room int) *club {
+// threeJoined begins a cluster of three nodes, with room for more.
+func threeJoined(t *testing.T, room int) *joinedCluster {
 	t.Helper()
-	c := found(t, 8, room)
+	c := newJoinedCluster(t, 8, room)
 	c.begin(c.nodes[0])
 	path := filepath.Join(c.dir, "limits.yaml")
 	write(t, path, moveLimits)
@@ -39,7 +39,7 @@ func trio(t *testing.T, room int) *club {
 }
 
 // leads is how many ranges a node leads, and holds how many it has, as another sees it.
-func (c *club) node(via *server, id string) (*quoratev1.NodeStatus, error) {
+func (c *joinedCluster) node(via *server, id string) (*quoratev1.NodeStatus, error) {
 	st, err := c.status(via)
 	if err != nil {
 		return nil, err
@@ -54,7 +54,7 @@ func (c *club) node(via *server, id string) (*quoratev1.NodeStatus, error) {
 // TestMoves: what operators do to nodes that live.
 func TestMoves(t *testing.T) {
 	testspeed.Full(t)
-	c := trio(t, 4)
+	c := threeJoined(t, 4)
 	n1, n2, n3 := c.nodes[0], c.nodes[1], c.nodes[2]
 	c.balanced()
 	c.must(n3, quoratev1.NodeChange_NODE_CHANGE_DRAIN)
@@ -96,14 +96,14 @@ func TestMoves(t *testing.T) {
 }
 
 // most is the node that leads most.
-func (c *club) most(via *server) (*server, error) {
+func (c *joinedCluster) most(via *server) (*server, error) {
 	st, err := c.status(via)
 	best := slices.MaxFunc(st.GetNodes(), func(a, b *quoratev1.NodeStatus) int { return cmp.Compare(a.GetLeads(), b.GetLeads()) })
 	return c.server(best.GetId()), err
 }
 
 // transfer hands what a node leads to another; then the balance comes back.
-func (c *club) transfer(from, to *server) {
+func (c *joinedCluster) transfer(from, to *server) {
 	c.t.Helper()
 	var res *quoratev1.TransferLeadershipResponse
 	c.call("transfer", func(ctx context.Context, s quoratev1.ClusterServiceClient) (err error) {
@@ -116,7 +116,7 @@ func (c *club) transfer(from, to *server) {
 	c.t.Logf("%d ranges handed from %s to %s", res.GetMoved(), from.id, to.id)
 }
 
-func (c *club) must(s *server, what quoratev1.NodeChange) {
+func (c *joinedCluster) must(s *server, what quoratev1.NodeChange) {
 	c.t.Helper()
 	if err := c.change(s, what); err != nil {
 		c.t.Fatalf("%v of %s: %v", what, s.id, err)
@@ -127,7 +127,7 @@ func (c *club) must(s *server, what quoratev1.NodeChange) {
 func TestDeadNodes(t *testing.T) {
 	testspeed.Full(t)
 	t.Setenv("QUORATE_DEAD_AFTER", "5s")
-	c := trio(t, 4)
+	c := threeJoined(t, 4)
 	n1, n2, n3, n4 := c.nodes[0], c.nodes[1], c.nodes[2], c.nodes[3]
 	slow := key("api", "slow", "k")
 	c.take(n1, slow.Key, 5)
@@ -208,7 +208,7 @@ func TestDeadNodes(t *testing.T) {
 
 // notTaken starts a node that was given up: the others do not know it any more, and
 // its log says so.
-func (c *club) notTaken(s *server) {
+func (c *joinedCluster) notTaken(s *server) {
 	c.t.Helper()
 	s.process = start(c.t, nil, "serve", "--data", s.dir)
 	eventually(c.t, 20*time.Second, s.id+" says that nobody knows it", func() error {
@@ -222,7 +222,7 @@ func (c *club) notTaken(s *server) {
 }
 
 // take uses a key of api/slow up, refuses checks that it is.
-func (c *club) take(s *server, k string, tokens int) {
+func (c *joinedCluster) take(s *server, k string, tokens int) {
 	c.t.Helper()
 	unsure := 0 // checks without an answer, which may have taken one: of a machine that is slow
 	eventually(c.t, 10*time.Second, "tokens of "+k, func() error {
@@ -241,7 +241,7 @@ func (c *club) take(s *server, k string, tokens int) {
 	})
 }
 
-func (c *club) refuses(s *server, k string) {
+func (c *joinedCluster) refuses(s *server, k string) {
 	c.t.Helper()
 	if out, msg, code := quorate(c.t, "allow", "api/slow", k, "--addr", s.grpc); code != 1 {
 		c.t.Errorf("%s was used up; exit code %d: %s%s", k, code, out, msg)

@@ -23,21 +23,21 @@ namespaces:
       hard: {rate: 5/h, burst: 100, ceiling: hard}
 `
 
-// islands are three network namespaces joined by a bridge in a fourth: the
+// netNamespaces are three network namespaces joined by a bridge in a fourth: the
 // nodes talk over it. The test talks to each over a cable of its own, which is
 // never cut.
-type islands struct {
+type netNamespaces struct {
 	t    *testing.T
 	name string
 }
 
-func (n *islands) space(k int) string { return fmt.Sprintf("%s-%d", n.name, k) }
-func (n *islands) cable(k int) string { return fmt.Sprintf("%s%d", n.name, k) }
+func (n *netNamespaces) space(k int) string { return fmt.Sprintf("%s-%d", n.name, k) }
+func (n *netNamespaces) cable(k int) string { return fmt.Sprintf("%s%d", n.name, k) }
 
-// newIslands makes the namespaces, and removes them when the test ends.
-func newIslands(t *testing.T) *islands {
+// newNetNamespaces makes the namespaces, and removes them when the test ends.
+func newNetNamespaces(t *testing.T) *netNamespaces {
 	t.Helper()
-	n := &islands{t: t, name: "qr" + strconv.FormatInt(int64(os.Getpid()%46656), 36)}
+	n := &netNamespaces{t: t, name: "qr" + strconv.FormatInt(int64(os.Getpid()%46656), 36)}
 	if reason := n.cannot(); reason != "" {
 		if os.Getenv("CI") == "true" {
 			t.Fatal(reason)
@@ -72,7 +72,7 @@ func newIslands(t *testing.T) *islands {
 }
 
 // cannot says why there can be no namespaces, and what helps.
-func (n *islands) cannot() string {
+func (n *netNamespaces) cannot() string {
 	if _, err := exec.LookPath("ip"); err != nil {
 		return "needs the program ip; install the package iproute2"
 	}
@@ -86,7 +86,7 @@ func (n *islands) cannot() string {
 	return ""
 }
 
-func (n *islands) ip(args string) {
+func (n *netNamespaces) ip(args string) {
 	n.t.Helper()
 	if out, err := exec.Command("ip", strings.Fields(args)...).CombinedOutput(); err != nil {
 		n.t.Fatalf("ip %s: %v: %s", args, err, out)
@@ -95,7 +95,7 @@ func (n *islands) ip(args string) {
 
 // link cuts or heals the way of node k to the others. What is sent meanwhile
 // is lost without a word.
-func (n *islands) link(k int, state string) {
+func (n *netNamespaces) link(k int, state string) {
 	n.ip(fmt.Sprintf("-n %s link set port%d %s", n.space(0), k, state))
 }
 
@@ -103,7 +103,7 @@ func (n *islands) link(k int, state string) {
 func TestPartition(t *testing.T) {
 	testspeed.Full(t)
 	needBinary(t)
-	nets := newIslands(t)
+	nets := newNetNamespaces(t)
 	c := &servers{t: t, dir: t.TempDir(), ranges: 8}
 	for k := 1; k <= 3; k++ {
 		at := func(port int) string { return fmt.Sprintf("10.213.78.%d:%d", 4*k+2, port) }

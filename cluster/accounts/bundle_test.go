@@ -24,7 +24,7 @@ import (
 func TestBundle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const callers, rounds = 30, 5
-		c := newCrowd(t, 2)
+		c := newLeaderAndFollowers(t, 2)
 		answers := make([][]account.Result, callers*rounds)
 		call := func(node, i int, want account.Code) []account.Result {
 			mine := slices.Clone(c.ops)

@@ -17,17 +17,17 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// crowd is a node that leads all ranges, and two without replicas that pass all on to it.
-type crowd struct {
+// leaderAndFollowers is a node that leads all ranges, and two without replicas that pass all on to it.
+type leaderAndFollowers struct {
 	*world
 	nodes []*Service
 	begun atomic.Int64
 	ops   []account.Op // one on each range; each adds 1
 }
 
-func newCrowd(t *testing.T, ranges int) *crowd {
+func newLeaderAndFollowers(t *testing.T, ranges int) *leaderAndFollowers {
 	const hop, disk = 200 * time.Microsecond, 2 * time.Millisecond // of a bubble
-	c := &crowd{world: newWorldOf(t, ranges), ops: in(ranges)}
+	c := &leaderAndFollowers{world: newWorldOf(t, ranges), ops: in(ranges)}
 	c.nodes = append(c.nodes, c.Service)
 	for i := range 2 {
 		f := &follower{call: func(m *peerv1.Call) (*peerv1.Call, error) {
@@ -61,7 +61,7 @@ func newCrowd(t *testing.T, ranges int) *crowd {
 }
 
 // idle fails the test unless the calls have left nothing behind.
-func (c *crowd) idle(t *testing.T, want int64) {
+func (c *leaderAndFollowers) idle(t *testing.T, want int64) {
 	t.Helper()
 	time.Sleep(time.Second) // for the ranges to be told what was decided
 	for i := range c.ops {
@@ -81,7 +81,7 @@ func (c *crowd) idle(t *testing.T, want int64) {
 func TestTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const callers, each = 3, 10 // on a node
-		c := newCrowd(t, 2)
+		c := newLeaderAndFollowers(t, 2)
 		var mu sync.Mutex
 		var order []int // the nodes, as their calls end
 		var wg sync.WaitGroup
@@ -137,7 +137,7 @@ func TestTurns(t *testing.T) {
 // always: it is done when those before it are.
 func TestTurnOfOneRange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newCrowd(t, 2)
+		c := newLeaderAndFollowers(t, 2)
 		ctx, stop := context.WithCancel(t.Context())
 		var wg sync.WaitGroup
 		var calls atomic.Int64
@@ -176,7 +176,7 @@ func TestTurnOfOneRange(t *testing.T) {
 // are served when the turns are over.
 func TestTurnEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newCrowd(t, 2)
+		c := newLeaderAndFollowers(t, 2)
 		names := make([]turnName, 0, 2)
 		for i := range c.ops {
 			id := c.ops[i].Account

@@ -267,17 +267,17 @@ func ownCA(t *testing.T) *CA {
 	return &CA{certOf(t, p), key}
 }
 
-type corp struct {
+type ownAuthority struct {
 	t   *testing.T
 	ca  *CA
 	dir string
 }
 
-func (o corp) files() Files {
+func (o ownAuthority) files() Files {
 	return Files{filepath.Join(o.dir, "ca.pem"), filepath.Join(o.dir, "tls.crt"), filepath.Join(o.dir, "tls.key")}
 }
 
-func (o corp) write(p Pair) {
+func (o ownAuthority) write(p Pair) {
 	o.t.Helper()
 	f := o.files()
 	put(o.t, f.CA, bundleOf(o.ca))
@@ -285,7 +285,7 @@ func (o corp) write(p Pair) {
 	put(o.t, f.Key, p.KeyPEM)
 }
 
-func (o corp) named(dns ...string) Pair {
+func (o ownAuthority) named(dns ...string) Pair {
 	return custom(o.t, o.ca, func(c *x509.Certificate) { c.URIs, c.DNSNames = nil, dns })
 }
 
@@ -293,7 +293,7 @@ func (o corp) named(dns ...string) Pair {
 // together the old ones stay.
 func TestOwnFiles(t *testing.T) {
 	c := &clock{now: start}
-	o := corp{t, ownCA(t), t.TempDir()}
+	o := ownAuthority{t, ownCA(t), t.TempDir()}
 	first, then := o.named("n1"), custom(t, o.ca, func(c *x509.Certificate) { c.URIs, c.DNSNames, c.SerialNumber = nil, []string{"n1"}, serialTwo })
 	o.write(first)
 	var logged strings.Builder
@@ -332,7 +332,7 @@ func TestOwnFiles(t *testing.T) {
 }
 
 func TestOpenFilesErrors(t *testing.T) {
-	o := corp{t, ownCA(t), t.TempDir()}
+	o := ownAuthority{t, ownCA(t), t.TempDir()}
 	f := o.files()
 	wantErr(t, "missing", second(OpenFiles(f, Options{})), "ca.pem: no such file")
 	o.write(Pair{CertPEM: []byte("x"), KeyPEM: KeyPEM("y")})
@@ -347,11 +347,11 @@ func TestOwnCA(t *testing.T) {
 	c := &clock{now: start}
 	ca := ownCA(t)
 	dir := func(p Pair) *Store {
-		o := corp{t, ca, t.TempDir()}
+		o := ownAuthority{t, ca, t.TempDir()}
 		o.write(p)
 		return must[*Store](t)(OpenFiles(o.files(), Options{Cluster: "prod", Now: c.Now}))
 	}
-	o := corp{t, ca, ""}
+	o := ownAuthority{t, ca, ""}
 	uri := func(id string) Pair {
 		return custom(t, ca, func(c *x509.Certificate) { c.URIs = mustURI(t, id) })
 	}

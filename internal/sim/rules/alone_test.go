@@ -59,7 +59,7 @@ func policies() []policy {
 func TestWhenCutOff(t *testing.T) {
 	for _, p := range policies() {
 		t.Run(p.name, func(t *testing.T) {
-			g := newGang(t, 2, ruleOf("l", quota.Tier{Rate: quota.Rate{Tokens: 1, Per: time.Minute}, Burst: 20}, p.set))
+			g := newOneRange(t, 2, ruleOf("l", quota.Tier{Rate: quota.Rate{Tokens: 1, Per: time.Minute}, Burst: 20}, p.set))
 			k := key("l", "k")
 			// Both members use the key, so that each has half of the demand.
 			if n := g.drain(0, k, 5); n != 5 {
@@ -101,7 +101,7 @@ func TestWhenCutOff(t *testing.T) {
 
 // TestCutOffRateGoesOn: a rate of its own refills on the node.
 func TestCutOffRateGoesOn(t *testing.T) {
-	g := newGang(t, 1, ruleOf("l", quota.Tier{Rate: quota.Rate{Tokens: 100, Per: time.Second}, Burst: 100}, func(l *quota.Limit) {
+	g := newOneRange(t, 1, ruleOf("l", quota.Tier{Rate: quota.Rate{Tokens: 100, Per: time.Second}, Burst: 100}, func(l *quota.Limit) {
 		l.CutOff = quota.CutOff{Policy: quota.CutOffRate, Rate: quota.Rate{Tokens: 2, Per: time.Second}}
 	}))
 	k := key("l", "k")
@@ -122,7 +122,7 @@ func TestCutOffRateGoesOn(t *testing.T) {
 // TestWindowsEndWithoutALeader: who is cut off counts its windows by itself.
 func TestWindowsEndWithoutALeader(t *testing.T) {
 	for _, kind := range []quota.Kind{quota.FixedWindow, quota.PeriodicRefill, quota.SlidingWindow} {
-		g := newGang(t, 1, ruleOf("l", quota.Window(kind, 10, 10*time.Second)))
+		g := newOneRange(t, 1, ruleOf("l", quota.Window(kind, 10, 10*time.Second)))
 		k := key("l", "k")
 		g.drain(0, k, 20)
 		g.pass(500 * time.Millisecond) // the key stays open
@@ -145,7 +145,7 @@ func TestInFlightWithoutALeader(t *testing.T) {
 		why    quota.Why
 	}{{quota.CutOffLocal, 10, quota.WhyLocal}, {quota.CutOffShare, 5, quota.WhyShare}} {
 		t.Run(tc.policy.String(), func(t *testing.T) {
-			g := newGang(t, 2, ruleOf("l", quota.Tier{Kind: quota.Concurrency, Burst: 10}, cutOff(tc.policy)))
+			g := newOneRange(t, 2, ruleOf("l", quota.Tier{Kind: quota.Concurrency, Burst: 10}, cutOff(tc.policy)))
 			k := key("l", "k")
 			g.drain(1, k, 6)
 			g.drain(0, k, 2)

@@ -28,7 +28,7 @@ func TestChangedKind(t *testing.T) {
 		for to := range days {
 			for _, idle := range []time.Duration{0, 500 * time.Millisecond, 30 * time.Second} {
 				t.Run(from+" to "+to+" after "+idle.String(), func(t *testing.T) {
-					g := newGang(t, 1, ruleOf("l", days[from](10)))
+					g := newOneRange(t, 1, ruleOf("l", days[from](10)))
 					k := key("l", "k")
 					if n := g.drain(0, k, 20); n != 10 {
 						t.Fatalf("%d of 10 passed", n)
@@ -50,7 +50,7 @@ func TestChangedKind(t *testing.T) {
 func TestChangedPeriod(t *testing.T) {
 	for _, cut := range []bool{false, true} {
 		for _, idle := range []time.Duration{0, 5 * time.Second} {
-			g := newGang(t, 1, ruleOf("l", quota.Window(quota.FixedWindow, 10, 20*time.Second)))
+			g := newOneRange(t, 1, ruleOf("l", quota.Window(quota.FixedWindow, 10, 20*time.Second)))
 			g.pass(time.Second)
 			k := key("l", "k")
 			g.drain(0, k, 20)
@@ -63,7 +63,7 @@ func TestChangedPeriod(t *testing.T) {
 				t.Errorf("cut off %v, changed after %v: %d passed when the old window ended", cut, idle, n)
 			}
 
-			g = newGang(t, 1, ruleOf("l", days["bucket"](10)))
+			g = newOneRange(t, 1, ruleOf("l", days["bucket"](10)))
 			g.drain(0, k, 20)
 			g.settle()
 			g.cut = cut
@@ -99,7 +99,7 @@ func TestRaisedAndLowered(t *testing.T) {
 		{"bucket", 10, 3, 0, 10, 0},
 	} {
 		t.Run(tc.kind, func(t *testing.T) {
-			g := newGang(t, 1, ruleOf("l", days[tc.kind](10)))
+			g := newOneRange(t, 1, ruleOf("l", days[tc.kind](10)))
 			k := key("l", "k")
 			g.drain(0, k, tc.use)
 			g.settle()
@@ -121,7 +121,7 @@ func TestRaisedAndLowered(t *testing.T) {
 func TestRemovedAndBack(t *testing.T) {
 	for kind, tier := range days {
 		for _, away := range []time.Duration{0, 10 * time.Second, 3 * time.Minute} {
-			g := newGang(t, 2, ruleOf("l", tier(10), hard))
+			g := newOneRange(t, 2, ruleOf("l", tier(10), hard))
 			k := key("l", "k")
 			g.drain(0, k, 20)
 			g.settle()
@@ -144,7 +144,7 @@ func TestRemovedAndBack(t *testing.T) {
 // TestOverridesKeepWhatWasUsed raises, lowers, bans, frees and lets expire.
 func TestOverridesKeepWhatWasUsed(t *testing.T) {
 	burst := func(n int64) *quota.Override { return &quota.Override{Burst: n} }
-	g := newGang(t, 1, ruleOf("l", days["fixed"](10)))
+	g := newOneRange(t, 1, ruleOf("l", days["fixed"](10)))
 	k := key("l", "k")
 	g.drain(0, k, 4)
 	for _, tc := range []struct {
@@ -178,7 +178,7 @@ func TestOverridesKeepWhatWasUsed(t *testing.T) {
 
 // TestOverrideOfTiers multiplies all tiers, and so what can ever fit.
 func TestOverrideOfTiers(t *testing.T) {
-	g := newGang(t, 1, ruleOf("l", perHour(20), func(l *quota.Limit) { l.More = []quota.Tier{perHour(10)} }))
+	g := newOneRange(t, 1, ruleOf("l", perHour(20), func(l *quota.Limit) { l.More = []quota.Tier{perHour(10)} }))
 	k := key("l", "k")
 	g.override(k, &quota.Override{Burst: -1, Scale: 3 * quota.Million})
 	if d := g.take(0, k, 25); !d.Allowed {
@@ -235,7 +235,7 @@ func (c changes) limit() quota.Limit {
 func (c changes) run() {
 	l, k := c.limit(), key("l", "k")
 	first, largest := l.Burst, l.Burst
-	g := newGang(c.t, 3, l)
+	g := newOneRange(c.t, 3, l)
 	admitted := int64(0)
 	for range 60 {
 		for range c.rng.IntN(4) {

@@ -11,7 +11,7 @@ import (
 // waits for the log, but not for the checkpoint that comes every second.
 func TestNewEpochAtOnce(t *testing.T) {
 	const second = quota.MaxTokens / 16
-	g := newGang(t, 1, ruleOf("l", quota.Tier{Rate: quota.Rate{Tokens: second, Per: time.Second}, Burst: second}, hard))
+	g := newOneRange(t, 1, ruleOf("l", quota.Tier{Rate: quota.Rate{Tokens: second, Per: time.Second}, Burst: second}, hard))
 	k, last := key("l", "k"), g.now
 	longest := time.Duration(0)
 	for end := g.now.Add(30 * time.Second); g.now < end; g.pass(5 * time.Millisecond) {

@@ -13,7 +13,7 @@ import (
 // TestHierarchy: user in tenant in service; each is charged by its part of the
 // key, the one that refuses is told, and a refusal charges none.
 func TestHierarchy(t *testing.T) {
-	g := newGang(t, 1,
+	g := newOneRange(t, 1,
 		ruleOf("service", perHour(12)),
 		ruleOf("tenant", perHour(8), child("service")),
 		ruleOf("user", perHour(5), child("tenant")))
@@ -50,11 +50,11 @@ func TestHierarchy(t *testing.T) {
 
 // family is a parent of 20/s with two children who may each have all of it;
 // floor is what each is guaranteed, per second.
-func family(t *testing.T, floor int64) *gang {
+func family(t *testing.T, floor int64) *oneRange {
 	second := func(n int64) quota.Tier {
 		return quota.Tier{Rate: quota.Rate{Tokens: n, Per: time.Second}, Burst: n}
 	}
-	return newGang(t, 1, ruleOf("parent", second(20)), ruleOf("child", second(20), child("parent"), func(l *quota.Limit) {
+	return newOneRange(t, 1, ruleOf("parent", second(20)), ruleOf("child", second(20), child("parent"), func(l *quota.Limit) {
 		if floor > 0 {
 			l.Floor, l.FloorBurst = quota.Rate{Tokens: floor, Per: time.Second}, floor
 		}
@@ -63,7 +63,7 @@ func family(t *testing.T, floor int64) *gang {
 
 // flood lets one child ask without end for some seconds, while the other asks
 // twenty times a second, and returns what passed of each.
-func (g *gang) flood(seconds int) (flooder, other int) {
+func (g *oneRange) flood(seconds int) (flooder, other int) {
 	for range seconds * 20 {
 		flooder += g.drain(0, key("child", "p/flood"), 200)
 		other += g.drain(0, key("child", "p/quiet"), 1)
@@ -103,7 +103,7 @@ func TestFloor(t *testing.T) {
 	}
 
 	// Debt: floors overdraw the parent, which pays before anybody else gets more.
-	g = newGang(t, 1, ruleOf("parent", quota.Tier{Rate: quota.Rate{Tokens: 2, Per: time.Second}, Burst: 10}),
+	g = newOneRange(t, 1, ruleOf("parent", quota.Tier{Rate: quota.Rate{Tokens: 2, Per: time.Second}, Burst: 10}),
 		ruleOf("floored", perHour(10), child("parent"), func(l *quota.Limit) {
 			l.Floor, l.FloorBurst = quota.Rate{Tokens: 1, Per: time.Hour}, 6
 		}), ruleOf("plain", perHour(100), child("parent")))
@@ -128,7 +128,7 @@ func TestFloor(t *testing.T) {
 
 // TestFloorOfHard: the floor of a hard child is there at once, too.
 func TestFloorOfHard(t *testing.T) {
-	g := newGang(t, 1, ruleOf("parent", perHour(5)), ruleOf("l", perHour(10), hard, child("parent"), func(l *quota.Limit) {
+	g := newOneRange(t, 1, ruleOf("parent", perHour(5)), ruleOf("l", perHour(10), hard, child("parent"), func(l *quota.Limit) {
 		l.Floor, l.FloorBurst = quota.Rate{Tokens: 1, Per: time.Hour}, 3
 	}))
 	g.take(0, key("parent", quota.WholeKey), 5)
@@ -147,7 +147,7 @@ func TestFloorOfHard(t *testing.T) {
 // limit, and a check without acquire is told so.
 func TestInFlight(t *testing.T) {
 	for _, ceiling := range []quota.Ceiling{quota.Soft, quota.Hard} {
-		g := newGang(t, 2, ruleOf("l", quota.Tier{Kind: quota.Concurrency, Burst: 10}, func(l *quota.Limit) { l.Ceiling = ceiling }))
+		g := newOneRange(t, 2, ruleOf("l", quota.Tier{Kind: quota.Concurrency, Burst: 10}, func(l *quota.Limit) { l.Ceiling = ceiling }))
 		k := key("l", "k")
 		if d := g.checkNow(0, k, 1); d.Allowed || d.Why != quota.WhyUseAcquire {
 			t.Errorf("checked: allowed %v, %v", d.Allowed, d.Why)
@@ -215,7 +215,7 @@ func TestInFlightAtTheLeader(t *testing.T) {
 // TestAcquiredWhileLettingGo: what is acquired between a key's last report and
 // its answer is known to the leader.
 func TestAcquiredWhileLettingGo(t *testing.T) {
-	g := newGang(t, 1, ruleOf("l", quota.Tier{Kind: quota.Concurrency, Burst: 10}))
+	g := newOneRange(t, 1, ruleOf("l", quota.Tier{Kind: quota.Concurrency, Burst: 10}))
 	k := key("l", "k")
 	g.take(0, k, 1)
 	g.members[0].Release(g.clock, k.LimitName, k.Key, 1)

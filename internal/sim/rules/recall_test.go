@@ -15,7 +15,7 @@ func TestRecall(t *testing.T) {
 		"window": quota.Window(quota.FixedWindow, 100, 24*time.Hour),
 	} {
 		t.Run(name, func(t *testing.T) {
-			g := newGang(t, 3, ruleOf("l", tier, hard))
+			g := newOneRange(t, 3, ruleOf("l", tier, hard))
 			k := key("l", "k")
 			if n := g.drain(0, k, 10); n != 10 {
 				t.Fatalf("%d of 10 passed", n)

@@ -9,7 +9,7 @@ import (
 )
 
 // reserve takes tokens that may be given back later, and says in which windows they were taken.
-func (g *gang) reserve(m int, k quota.Key, cost int64) *aggregator.Taken {
+func (g *oneRange) reserve(m int, k quota.Key, cost int64) *aggregator.Taken {
 	g.t.Helper()
 	c := aggregator.Call{}
 	c.Reset([]quota.Request{ask(k.LimitName, k.Key, cost)}, make([]quota.Decision, 1))
@@ -42,7 +42,7 @@ func TestReserveOfLeader(t *testing.T) {
 			} {
 				t.Run(tier.Kind.String()+"/"+ceiling.String()+"/"+tc.name, func(t *testing.T) {
 					l := ruleOf("l", tier, atLeader, func(l *quota.Limit) { l.Ceiling = ceiling })
-					g := newGang(t, 2, l)
+					g := newOneRange(t, 2, l)
 					k := key("l", "k")
 					g.pass(time.Duration(quota.Time(per) - g.now%quota.Time(per)))
 					g.take(1, k, tc.before)

@@ -12,7 +12,7 @@ import (
 // TestPeekNeverCharges asks a thousand times with a cost of 0, in every way in,
 // fresh, while tokens are held, and used up: it takes nothing.
 func TestPeekNeverCharges(t *testing.T) {
-	eachSlow(t, 1, func(t *testing.T, g *gang, l quota.Limit, k quota.Key) {
+	eachSlow(t, 1, func(t *testing.T, g *oneRange, l quota.Limit, k quota.Key) {
 		peek := func() {
 			for range 250 {
 				g.members[0].TryHeld(k.LimitName, k.Key, 0)
@@ -50,14 +50,14 @@ func TestPeekNeverCharges(t *testing.T) {
 // TestPeekTellsWhatOneTokenWould: with a leader and without one, under every
 // policy and kind, a cost of 0 is answered as a cost of 1 would be.
 func TestPeekTellsWhatOneTokenWould(t *testing.T) {
-	compare := func(t *testing.T, g *gang, k quota.Key, state string) {
+	compare := func(t *testing.T, g *oneRange, k quota.Key, state string) {
 		t.Helper()
 		peek := g.take(0, k, 0)
 		if one := g.take(0, k, 1); one.Allowed != peek.Allowed {
 			t.Errorf("%s: a cost of 0 is told %v, %v; a cost of 1 %v, %v", state, peek.Allowed, peek.Why, one.Allowed, one.Why)
 		}
 	}
-	states := func(t *testing.T, g *gang, k quota.Key, use int64) {
+	states := func(t *testing.T, g *oneRange, k quota.Key, use int64) {
 		t.Helper()
 		compare(t, g, k, "new")
 		g.settle()
@@ -71,17 +71,17 @@ func TestPeekTellsWhatOneTokenWould(t *testing.T) {
 		g.pass(4 * time.Second)
 		compare(t, g, k, "cut off")
 	}
-	eachSlow(t, 1, func(t *testing.T, g *gang, _ quota.Limit, k quota.Key) { states(t, g, k, 4) })
+	eachSlow(t, 1, func(t *testing.T, g *oneRange, _ quota.Limit, k quota.Key) { states(t, g, k, 4) })
 	for _, p := range policies() {
 		for _, use := range []int64{0, 18} {
 			t.Run(fmt.Sprintf("%v, used %d", p.name, use), func(t *testing.T) {
-				g := newGang(t, 1, ruleOf("l", quota.Tier{Rate: quota.Rate{Tokens: 1, Per: time.Minute}, Burst: 20}, p.set))
+				g := newOneRange(t, 1, ruleOf("l", quota.Tier{Rate: quota.Rate{Tokens: 1, Per: time.Minute}, Burst: 20}, p.set))
 				states(t, g, key("l", "k"), use)
 			})
 		}
 	}
 	t.Run("floor, parent used up", func(t *testing.T) {
-		g := newGang(t, 1, slow()...)
+		g := newOneRange(t, 1, slow()...)
 		g.take(0, key("parent", quota.WholeKey), 100)
 		for range 6 {
 			compare(t, g, key("floored", "k"), "parent used up")
@@ -119,7 +119,7 @@ func TestCosts(t *testing.T) {
 		{"largest number there is", ruleOf("l", second), math.MaxInt64, quota.WhyOverBurst},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			g := newGang(t, 1, tc.limit)
+			g := newOneRange(t, 1, tc.limit)
 			k := key("l", "k")
 			g.drain(0, k, 40)
 			g.settle()
@@ -163,7 +163,7 @@ func TestParentsThatDoNotCount(t *testing.T) {
 		{"with a smaller max_cost", ruleOf("parent", perHour(20), func(l *quota.Limit) { l.MaxCost = 3 }), 5, false, quota.WhyOverMaxCost},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			g := newGang(t, 1, tc.parent, ruleOf("child", perHour(10), child("parent")))
+			g := newOneRange(t, 1, tc.parent, ruleOf("child", perHour(10), child("parent")))
 			d := g.take(0, key("child", "k"), tc.cost)
 			if d.Allowed != tc.allowed || d.Why != tc.why {
 				t.Errorf("allowed %v, %v; want %v, %v", d.Allowed, d.Why, tc.allowed, tc.why)
@@ -183,7 +183,7 @@ func TestParentsThatDoNotCount(t *testing.T) {
 // TestRefund: what is given back can be spent again, here at once and, after the
 // next report, by everybody; never more than the burst.
 func TestRefund(t *testing.T) {
-	eachSlow(t, 2, func(t *testing.T, g *gang, l quota.Limit, k quota.Key) {
+	eachSlow(t, 2, func(t *testing.T, g *oneRange, l quota.Limit, k quota.Key) {
 		if d := g.take(0, k, 5); !d.Allowed {
 			t.Fatalf("5 of 10: %v", d.Why)
 		}
@@ -212,7 +212,7 @@ func TestRefund(t *testing.T) {
 		}
 	})
 	t.Run("nothing", func(t *testing.T) {
-		g := newGang(t, 1, slow()...)
+		g := newOneRange(t, 1, slow()...)
 		for _, cost := range []int64{0, -5, math.MinInt64} {
 			d := g.members[0].Refund(g.clock, key("bucket", "k").LimitName, "k", cost)
 			if !d.Allowed || d.Remaining != 10 {
@@ -225,7 +225,7 @@ func TestRefund(t *testing.T) {
 		}
 	})
 	t.Run("concurrency is not raised", func(t *testing.T) {
-		g := newGang(t, 1, slow()...)
+		g := newOneRange(t, 1, slow()...)
 		k := key("flight", "k")
 		g.drain(0, k, 20)
 		g.members[0].Refund(g.clock, k.LimitName, k.Key, 5)
@@ -238,7 +238,7 @@ func TestRefund(t *testing.T) {
 // TestCharge books after the fact, down to a burst below zero (or what may be
 // reserved, if that is more) and not a token further.
 func TestCharge(t *testing.T) {
-	eachSlow(t, 1, func(t *testing.T, g *gang, l quota.Limit, k quota.Key) {
+	eachSlow(t, 1, func(t *testing.T, g *oneRange, l quota.Limit, k quota.Key) {
 		booked, _ := g.members[0].Charge(g.clock, k.LimitName, k.Key, 6)
 		g.settle()
 		if l.Kind == quota.Concurrency {
@@ -263,7 +263,7 @@ func TestCharge(t *testing.T) {
 		}
 	})
 	t.Run("every tier is bounded", func(t *testing.T) {
-		g := newGang(t, 1, ruleOf("l", quota.Tier{Rate: quota.Rate{Tokens: 100, Per: time.Second}, Burst: 100}, func(l *quota.Limit) {
+		g := newOneRange(t, 1, ruleOf("l", quota.Tier{Rate: quota.Rate{Tokens: 100, Per: time.Second}, Burst: 100}, func(l *quota.Limit) {
 			l.More = []quota.Tier{perHour(20)}
 		}))
 		booked, _ := g.members[0].Charge(g.clock, key("l", "k").LimitName, "k", 150)
@@ -273,7 +273,7 @@ func TestCharge(t *testing.T) {
 		}
 	})
 	t.Run("the parent too", func(t *testing.T) {
-		g := newGang(t, 1, ruleOf("parent", perHour(5)), ruleOf("child", perHour(50), child("parent")))
+		g := newOneRange(t, 1, ruleOf("parent", perHour(5)), ruleOf("child", perHour(50), child("parent")))
 		booked, _ := g.members[0].Charge(g.clock, key("child", "k").LimitName, "k", 30)
 		g.settle()
 		if c, p := g.level(key("child", "k")), g.level(key("parent", "*")); booked != 30 || c/tokens != 20 || p < -5*tokens {
@@ -284,7 +284,7 @@ func TestCharge(t *testing.T) {
 
 // TestChargeOfNothing answers as a peek.
 func TestChargeOfNothing(t *testing.T) {
-	g := newGang(t, 1, slow()...)
+	g := newOneRange(t, 1, slow()...)
 	for _, used := range []int64{0, -3} {
 		if booked, d := g.members[0].Charge(g.clock, key("bucket", "k").LimitName, "k", used); booked != 0 || !d.Allowed || d.Remaining != 10 {
 			t.Errorf("charge of %d: booked %d, %+v", used, booked, d)

@@ -34,7 +34,7 @@ func TestSearchOrder(t *testing.T) {
 		{"c", "other", 7, "k"},
 		{"nobody", "other", 7, "k"},
 	} {
-		g := newGang(t, 1, all...)
+		g := newOneRange(t, 1, all...)
 		n := quota.LimitName{Namespace: tc.ns, Limit: tc.name}
 		if got := g.drain(0, quota.Key{LimitName: n, Key: "k"}, 20); int64(got) != tc.burst {
 			t.Errorf("%v: %d passed, want %d", n, got, tc.burst)
@@ -48,7 +48,7 @@ func TestSearchOrder(t *testing.T) {
 			t.Errorf("%v is not counted by %q: level %d", n, tc.key, got)
 		}
 	}
-	g := newGang(t, 1, all[:6]...)
+	g := newOneRange(t, 1, all[:6]...)
 	if d := g.take(0, quota.Key{LimitName: quota.LimitName{Namespace: "nobody", Limit: "x"}, Key: "k"}, 1); d.Why != quota.WhyNoLimit {
 		t.Errorf("without a global default: %v", d.Why)
 	}
@@ -66,7 +66,7 @@ func TestMaxKeys(t *testing.T) {
 	}
 	slowest := ruleOf("slowest", perHour(10))
 	flight := quota.Limit{LimitName: quota.LimitName{Namespace: "flight", Limit: quota.Template}, Kind: quota.Concurrency, Burst: 1, MaxKeys: 3, Idle: 5 * time.Second}
-	g := newGang(t, 1, template("soft", quota.Soft), template("hard", quota.Hard), flight, slowest)
+	g := newOneRange(t, 1, template("soft", quota.Soft), template("hard", quota.Hard), flight, slowest)
 	g.take(0, key("slowest", "k"), 5) // not full again for hours, and let go first
 	g.pass(3 * time.Second)
 	name := func(ns string, i int) quota.Key {
@@ -120,7 +120,7 @@ func TestMaxKeys(t *testing.T) {
 // max_keys.
 func TestMaxKeysUnderLoad(t *testing.T) {
 	for range 20 {
-		g := newGang(t, 1, ruleOf("l", perHour(10), func(l *quota.Limit) { l.MaxKeys = 5 }))
+		g := newOneRange(t, 1, ruleOf("l", perHour(10), func(l *quota.Limit) { l.MaxKeys = 5 }))
 		var wg sync.WaitGroup
 		for c := range 8 {
 			wg.Go(func() {
@@ -142,7 +142,7 @@ func TestIdleBehindOthers(t *testing.T) {
 	long := ruleOf("long", quota.Tier{Rate: quota.Rate{Tokens: 100, Per: time.Second}, Burst: 10}, func(l *quota.Limit) { l.Idle = time.Hour })
 	short := long
 	short.LimitName.Limit, short.Idle = "short", 2*time.Second
-	g := newGang(t, 1, long, short)
+	g := newOneRange(t, 1, long, short)
 	g.take(0, key("long", "k"), 1)
 	g.pass(3 * time.Second)
 	for i := range 20 {
@@ -161,7 +161,7 @@ func TestIdleBehindOthers(t *testing.T) {
 func TestClasses(t *testing.T) {
 	free := ruleOf("free", quota.Tier{Rate: quota.Rate{Per: time.Second}}, func(l *quota.Limit) { l.Class = quota.Unlimited })
 	ban := ruleOf("ban", perHour(10), func(l *quota.Limit) { l.Class = quota.Banned })
-	g := newGang(t, 1, free, ban, ruleOf("l", perHour(2)))
+	g := newOneRange(t, 1, free, ban, ruleOf("l", perHour(2)))
 	for _, cost := range []int64{0, 1, 1 << 50} {
 		if d := g.take(0, key("free", "k"), cost); !d.Allowed || d.Why != quota.WhyUnlimited {
 			t.Errorf("unlimited, cost %d: %v", cost, d.Why)
@@ -191,7 +191,7 @@ func TestEnforcement(t *testing.T) {
 		return ruleOf("l", perHour(2), func(l *quota.Limit) { l.Enforcement, l.Fraction = e, fraction })
 	}
 	k := key("l", "k")
-	g := newGang(t, 1, with(quota.Shadow, 0))
+	g := newOneRange(t, 1, with(quota.Shadow, 0))
 	for i := range 5 {
 		if d := g.take(0, k, 1); !d.Allowed || d.Shadow != (i >= 2) || i >= 2 && d.Why != quota.WhyOverLimit {
 			t.Errorf("shadow, check %d: allowed %v, shadow %v, %v", i, d.Allowed, d.Shadow, d.Why)
@@ -201,7 +201,7 @@ func TestEnforcement(t *testing.T) {
 	if got := g.level(k); got > quota.Token/100 || got < 0 {
 		t.Errorf("shadow: level %d after 2 that fit and 3 that did not, want 0", got)
 	}
-	g = newGang(t, 1, with(quota.Off, 0))
+	g = newOneRange(t, 1, with(quota.Off, 0))
 	for range 5 {
 		if d := g.take(0, k, 100); !d.Allowed || d.Why != quota.WhyNotEnforced {
 			t.Errorf("off: %v", d.Why)
@@ -215,7 +215,7 @@ func TestEnforcement(t *testing.T) {
 	applies := func(fraction int64) func(key string) bool {
 		ban := with(quota.Enforce, fraction)
 		ban.Class = quota.Banned
-		g := newGang(t, 1, ban)
+		g := newOneRange(t, 1, ban)
 		return func(key string) bool { return !g.checkNow(0, quota.Key{LimitName: ban.LimitName, Key: key}, 1).Shadow }
 	}
 	const keys = 10_000
@@ -237,7 +237,7 @@ func TestEnforcement(t *testing.T) {
 		}
 	}
 	inFraction := applies(quota.Million / 4)
-	g = newGang(t, 1, with(quota.Enforce, quota.Million/4))
+	g = newOneRange(t, 1, with(quota.Enforce, quota.Million/4))
 	for i := range 40 {
 		k := key("l", "user-"+strconv.Itoa(i))
 		g.drain(0, k, 2)
@@ -250,7 +250,7 @@ func TestEnforcement(t *testing.T) {
 // TestNear marks decisions from 80 % used on, or from what the limit says.
 func TestNear(t *testing.T) {
 	for _, tc := range []struct{ near, from int64 }{{0, 8}, {50, 5}, {90, 9}, {100, 10}} {
-		g := newGang(t, 1, ruleOf("l", quota.Window(quota.FixedWindow, 10, day), func(l *quota.Limit) { l.Near = tc.near }))
+		g := newOneRange(t, 1, ruleOf("l", quota.Window(quota.FixedWindow, 10, day), func(l *quota.Limit) { l.Near = tc.near }))
 		for i := range int64(12) {
 			if d := g.take(0, key("l", "k"), 1); d.Near != (i+1 >= tc.from) {
 				t.Errorf("near at %d%%: use %d is marked %v", tc.near, i+1, d.Near)

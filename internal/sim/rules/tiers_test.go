@@ -13,7 +13,7 @@ import (
 )
 
 // untouched fails unless the leader says that these keys are full.
-func (g *gang) untouched(keys ...quota.Key) {
+func (g *oneRange) untouched(keys ...quota.Key) {
 	g.t.Helper()
 	g.settle()
 	for _, k := range keys {
@@ -33,7 +33,7 @@ func (g *gang) untouched(keys ...quota.Key) {
 func TestTierRefuses(t *testing.T) {
 	for refuses := range 3 {
 		for _, ceiling := range []quota.Ceiling{quota.Soft, quota.Hard} {
-			g := newGang(t, 1, ruleOf("l", perHour(10), func(l *quota.Limit) {
+			g := newOneRange(t, 1, ruleOf("l", perHour(10), func(l *quota.Limit) {
 				l.Ceiling = ceiling
 				l.More = []quota.Tier{perHour(10), quota.Window(quota.FixedWindow, 10, day)}
 			}))
@@ -86,7 +86,7 @@ func TestAllOrNothing(t *testing.T) {
 	} {
 		for at := range 3 { // where in the call the one that refuses stands
 			t.Run(name, func(t *testing.T) {
-				g := newGang(t, 1, others...)
+				g := newOneRange(t, 1, others...)
 				g.take(0, key("few", "first"), 1)
 				for _, l := range []string{"bucket", "hard", "precious-hard"} {
 					g.take(0, key(l, "used"), 1)
@@ -126,7 +126,7 @@ func TestAllOrNothing(t *testing.T) {
 // charge the others twice, nor does one in shadow.
 func TestPeekInACall(t *testing.T) {
 	for _, first := range []quota.Request{ask(key("bucket", "").LimitName, "other", 0), ask(key("shadow", "").LimitName, "other", 4)} {
-		g := newGang(t, 4, slow()...)
+		g := newOneRange(t, 4, slow()...)
 		ok, out := g.call(0, false, first, ask(key("fixed", "k").LimitName, "k", 3))
 		if !ok {
 			t.Fatalf("refused: %+v", out)
@@ -142,7 +142,7 @@ func TestPeekInACall(t *testing.T) {
 // parent, pays twice.
 func TestSameCounterTwice(t *testing.T) {
 	for _, l := range []string{"bucket", "precious", "waits", "tiers", "fixed"} {
-		g := newGang(t, 1, slow()...)
+		g := newOneRange(t, 1, slow()...)
 		k := key(l, "k")
 		if ok, _ := g.call(0, false, ask(k.LimitName, "k", 4), ask(k.LimitName, "k", 4)); !ok {
 			t.Errorf("%s: 4 and 4 of 10 refused", l)
@@ -170,7 +170,7 @@ func TestCallsTogether(t *testing.T) {
 	const callers, calls = 2, 4000
 	one := ruleOf("one", quota.Tier{Rate: quota.Rate{Tokens: 1000, Per: time.Second}, Burst: 500})
 	two := ruleOf("two", quota.Tier{Rate: quota.Rate{Tokens: 700, Per: time.Second}, Burst: 300}, hard)
-	g := newGang(t, 1, one, two)
+	g := newOneRange(t, 1, one, two)
 	var now atomic.Int64
 	now.Store(int64(g.now))
 	clock := func() quota.Time { return quota.Time(now.Load()) }

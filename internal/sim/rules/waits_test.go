@@ -10,7 +10,7 @@ import (
 // tenth is a bucket of 10/s with a burst of 5.
 var tenth = quota.Tier{Rate: quota.Rate{Tokens: 10, Per: time.Second}, Burst: 5}
 
-func (g *gang) wait(m int, k quota.Key, cost int64, most time.Duration) quota.Decision {
+func (g *oneRange) wait(m int, k quota.Key, cost int64, most time.Duration) quota.Decision {
 	g.t.Helper()
 	r := ask(k.LimitName, k.Key, cost)
 	r.MaxWait = most
@@ -22,7 +22,7 @@ func (g *gang) wait(m int, k quota.Key, cost int64, most time.Duration) quota.De
 // whichever member, to the nanosecond; with a leader, and on the estimate.
 func TestWaitsAreReservedInOrder(t *testing.T) {
 	for _, cut := range []bool{false, true} {
-		g := newGang(t, 2, ruleOf("l", tenth, waiting(6*time.Second, 10*time.Second)))
+		g := newOneRange(t, 2, ruleOf("l", tenth, waiting(6*time.Second, 10*time.Second)))
 		k := key("l", "k")
 		g.take(0, k, 0)
 		g.take(1, k, 0)
@@ -72,7 +72,7 @@ func TestRequestOnlyLowersTheWait(t *testing.T) {
 		{0, false},
 	} {
 		for _, cut := range []bool{false, true} {
-			g := newGang(t, 1, ruleOf("l", tenth, waiting(time.Second, 2*time.Second)))
+			g := newOneRange(t, 1, ruleOf("l", tenth, waiting(time.Second, 2*time.Second)))
 			k := key("l", "k")
 			g.take(0, k, 0)
 			g.pass(500 * time.Millisecond)
@@ -85,7 +85,7 @@ func TestRequestOnlyLowersTheWait(t *testing.T) {
 			}
 		}
 	}
-	g := newGang(t, 1, ruleOf("l", tenth, waiting(200*time.Millisecond, 2*time.Second)))
+	g := newOneRange(t, 1, ruleOf("l", tenth, waiting(200*time.Millisecond, 2*time.Second)))
 	g.wait(0, key("l", "k"), 10, time.Hour)
 	if d := g.wait(0, key("l", "k"), 1, time.Hour); d.Allowed {
 		t.Errorf("a request raised max_wait of 200ms to %v", d.Wait)
@@ -96,7 +96,7 @@ func TestRequestOnlyLowersTheWait(t *testing.T) {
 // refused comes back to it.
 func TestRefusedCallGivesBack(t *testing.T) {
 	for _, l := range []string{"precious", "precious-hard", "debtor"} {
-		g := newGang(t, 2, append(slow(), ruleOf("debtor", perHour(10), waiting(10*time.Hour, 10*time.Hour)))...)
+		g := newOneRange(t, 2, append(slow(), ruleOf("debtor", perHour(10), waiting(10*time.Hour, 10*time.Hour)))...)
 		k := key(l, "k")
 		cost := int64(4)
 		if l == "debtor" { // so that the leader has to be asked
@@ -122,7 +122,7 @@ func TestRefusedCallGivesBack(t *testing.T) {
 // TestDecideLeader: one place decides, to the token, whichever member is asked;
 // without it the policy does.
 func TestDecideLeader(t *testing.T) {
-	g := newGang(t, 10, ruleOf("l", perHour(3), atLeader))
+	g := newOneRange(t, 10, ruleOf("l", perHour(3), atLeader))
 	k := key("l", "k")
 	passed := 0
 	for i := range 30 {
@@ -139,7 +139,7 @@ func TestDecideLeader(t *testing.T) {
 	}
 
 	for _, p := range policies() {
-		g := newGang(t, 2, ruleOf("l", perHour(20), p.set, atLeader))
+		g := newOneRange(t, 2, ruleOf("l", perHour(20), p.set, atLeader))
 		if d := g.take(0, k, 5); !d.Allowed || d.Why != quota.WhyLeader {
 			t.Fatalf("%s: with a leader: %v", p.name, d.Why)
 		}
@@ -157,7 +157,7 @@ func TestDecideLeader(t *testing.T) {
 // one knew still learns that.
 func TestAskedBeforeTold(t *testing.T) {
 	for _, l := range []string{"precious", "waits"} {
-		g := newGang(t, 1, slow()...)
+		g := newOneRange(t, 1, slow()...)
 		k := key(l, "k")
 		g.drain(0, k, 10)
 		g.pass(300 * time.Millisecond)

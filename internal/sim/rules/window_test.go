@@ -11,10 +11,10 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// gangAt makes a gang whose clocks show that moment.
-func gangAt(t *testing.T, at time.Time, n int, limits ...quota.Limit) *gang {
+// oneRangeAt makes a range whose clocks show that moment.
+func oneRangeAt(t *testing.T, at time.Time, n int, limits ...quota.Limit) *oneRange {
 	t.Helper()
-	g := newGang(t, 0)
+	g := newOneRange(t, 0)
 	g.now = quota.Time(at.UnixNano())
 	for i := range n {
 		g.members = append(g.members, aggregator.New(aggregator.Config{
@@ -66,7 +66,7 @@ func TestWindowBoundaries(t *testing.T) {
 	} {
 		seen = append(seen, tc.tier.Kind)
 		t.Run(tc.name, func(t *testing.T) {
-			g := gangAt(t, utc(tc.begin), 2, ruleOf("l", tc.tier, hard))
+			g := oneRangeAt(t, utc(tc.begin), 2, ruleOf("l", tc.tier, hard))
 			k, end := key("l", "k"), quota.Time(utc(tc.ends).UnixNano())
 			all := func() (passed int) { // what is hard may lie with the other member for a moment
 				for range 5 {
@@ -114,7 +114,7 @@ func TestDayOverClockChange(t *testing.T) {
 	for _, month := range []time.Month{time.March, time.October} {
 		last := map[time.Month]int{time.March: 29, time.October: 25}[month]
 		from := time.Date(2026, month, last-1, 12, 0, 0, 0, berlin)
-		g := gangAt(t, from, 1, ruleOf("l", quota.Per(10, quota.Calendar{Unit: quota.Day, Zone: berlin})))
+		g := oneRangeAt(t, from, 1, ruleOf("l", quota.Per(10, quota.Calendar{Unit: quota.Day, Zone: berlin})))
 		k := key("l", "k")
 		passed := map[int]int{}
 		for now := from; now.Day() != last+2 && now.Month() == month; now = now.Add(30 * time.Minute) {
@@ -134,7 +134,7 @@ func TestDayOverClockChange(t *testing.T) {
 // TestSlidingWindow: what was used comes back in proportion over the next period,
 // so that no boundary lets twice the limit pass.
 func TestSlidingWindow(t *testing.T) {
-	g := gangAt(t, time.Unix(1_000_000_000-1_000_000_000%60, 0), 1, ruleOf("l", quota.Window(quota.SlidingWindow, 60, time.Minute)))
+	g := oneRangeAt(t, time.Unix(1_000_000_000-1_000_000_000%60, 0), 1, ruleOf("l", quota.Window(quota.SlidingWindow, 60, time.Minute)))
 	k := key("l", "k")
 	g.pass(50 * time.Second)
 	if n := g.drain(0, k, 100); n != 60 {
@@ -151,7 +151,7 @@ func TestSlidingWindow(t *testing.T) {
 }
 
 // member is m0, of that life.
-func (g *gang) member(life quota.Incarnation, j *journal) *aggregator.Aggregator {
+func (g *oneRange) member(life quota.Incarnation, j *journal) *aggregator.Aggregator {
 	cfg := aggregator.Config{Self: "m0", Incarnation: life, Nodes: len(g.members), Ranges: 1}
 	if j != nil {
 		cfg.Journal = j
@@ -203,7 +203,7 @@ func TestLateRefund(t *testing.T) {
 				"told by a journal":                         {lost: true, dies: true},
 			} {
 				t.Run(fmt.Sprintf("%v, %v, %s", tier.Kind, c, name), func(t *testing.T) {
-					g := gangAt(t, time.Unix(1_000_000_020, 0), 2, ruleOf("l", tier, func(l *quota.Limit) { l.Ceiling, l.Durable = c, true }))
+					g := oneRangeAt(t, time.Unix(1_000_000_020, 0), 2, ruleOf("l", tier, func(l *quota.Limit) { l.Ceiling, l.Durable = c, true }))
 					k, j := key("l", "k"), &journal{}
 					g.members[0] = g.member(1, j)
 					back := func(n int64) { g.members[0].Refund(g.clock, k.LimitName, k.Key, n) }
@@ -257,7 +257,7 @@ func TestLateRefund(t *testing.T) {
 // takes for the present one. Its report comes in the next one.
 func TestRefundOfUntoldWindow(t *testing.T) {
 	for late, want := range map[time.Duration]quota.Units{0: 4 * tokens, 2 * time.Second: 0} {
-		g := gangAt(t, time.Unix(1_000_000_078, 0), 2, ruleOf("l", quota.Window(quota.FixedWindow, 10, time.Minute), hard))
+		g := oneRangeAt(t, time.Unix(1_000_000_078, 0), 2, ruleOf("l", quota.Window(quota.FixedWindow, 10, time.Minute), hard))
 		k := key("l", "k")
 		if n := g.drain(1, k, 10); n != 10 {
 			t.Fatalf("%d passed", n)
@@ -284,7 +284,7 @@ func TestRefundOfUntoldWindow(t *testing.T) {
 // one, does not come back a second time beside what comes back of the window before anyway.
 func TestLateRefundSlides(t *testing.T) {
 	const most = 10
-	g := gangAt(t, time.Unix(1_000_000_020, 0), 2, ruleOf("l", quota.Window(quota.SlidingWindow, most, time.Minute), hard))
+	g := oneRangeAt(t, time.Unix(1_000_000_020, 0), 2, ruleOf("l", quota.Window(quota.SlidingWindow, most, time.Minute), hard))
 	k := key("l", "k")
 	if n := g.drain(0, k, most); n != most {
 		t.Fatalf("%d passed", n)
@@ -314,7 +314,7 @@ func TestLateReport(t *testing.T) {
 		quota.Window(quota.PeriodicRefill, 10, time.Minute),
 	} {
 		for _, after := range []int{0, 3} { // used in the new window, told in the same report
-			g := gangAt(t, time.Unix(1_000_000_020, 0), 2, ruleOf("l", tier))
+			g := oneRangeAt(t, time.Unix(1_000_000_020, 0), 2, ruleOf("l", tier))
 			k := key("l", "k")
 			g.take(0, k, 1)
 			g.pass(500 * time.Millisecond)

@@ -19,9 +19,9 @@ import (
 	"github.com/quorate/quorate/internal/pki"
 )
 
-// club is a cluster as a user makes it: with quorate init, tokens, and quorate
+// joinedCluster is a cluster as a user makes it: with quorate init, tokens, and quorate
 // serve --join, everything over TLS. Its nodes come and go.
-type club struct {
+type joinedCluster struct {
 	t     *testing.T
 	dir   string
 	nodes []*server // all that there ever will be; process is nil before the first start
@@ -29,11 +29,11 @@ type club struct {
 	calls map[*server]quoratev1.ClusterServiceClient
 }
 
-// found makes a club with room for so many nodes, whose first is n1. Nothing runs.
-func found(t *testing.T, ranges, room int) *club {
+// newJoinedCluster makes a cluster with room for so many nodes, whose first is n1. Nothing runs.
+func newJoinedCluster(t *testing.T, ranges, room int) *joinedCluster {
 	t.Helper()
 	needBinary(t)
-	c := &club{t: t, dir: t.TempDir(), calls: map[*server]quoratev1.ClusterServiceClient{}}
+	c := &joinedCluster{t: t, dir: t.TempDir(), calls: map[*server]quoratev1.ClusterServiceClient{}}
 	base := freeBaseOf(t, room)
 	for k := 1; k <= room; k++ {
 		id := fmt.Sprintf("n%d", k)
@@ -60,7 +60,7 @@ func found(t *testing.T, ranges, room int) *club {
 }
 
 // credentials are those in a directory of the first node's.
-func (c *club) credentials(name string) credentials.TransportCredentials {
+func (c *joinedCluster) credentials(name string) credentials.TransportCredentials {
 	c.t.Helper()
 	at := func(file string) string { return filepath.Join(c.nodes[0].dir, name, file) }
 	store, err := pki.OpenFiles(pki.Files{CA: at("ca.crt"), Cert: at("client.crt"), Key: at("client.key")}, pki.Options{})
@@ -78,7 +78,7 @@ func (s *server) place() []string {
 }
 
 // running are the nodes whose processes run.
-func (c *club) running() (out []*server) {
+func (c *joinedCluster) running() (out []*server) {
 	for _, s := range c.nodes {
 		if s.runs() {
 			out = append(out, s)
@@ -108,14 +108,14 @@ func addrsOf(nodes []*server) string {
 }
 
 // begin starts a node that has data, and waits until it serves.
-func (c *club) begin(s *server, more ...string) {
+func (c *joinedCluster) begin(s *server, more ...string) {
 	c.t.Helper()
 	s.process = start(c.t, nil, append([]string{"serve", "--data", s.dir}, more...)...)
 	c.serves(s)
 }
 
 // serves waits until a node is ready.
-func (c *club) serves(s *server) {
+func (c *joinedCluster) serves(s *server) {
 	c.t.Helper()
 	eventually(c.t, 30*time.Second, s.id+" is ready", func() error {
 		if !s.runs() {
@@ -130,7 +130,7 @@ func (c *club) serves(s *server) {
 }
 
 // joining starts a node that joins through members, with a token.
-func (c *club) joining(s *server, token, through string) {
+func (c *joinedCluster) joining(s *server, token, through string) {
 	c.t.Helper()
 	file := s.dir + ".token"
 	write(c.t, file, token+"\n")
@@ -138,7 +138,7 @@ func (c *club) joining(s *server, token, through string) {
 }
 
 // join takes new nodes in, at the same time, and waits until all is where it should be.
-func (c *club) join(nodes ...*server) time.Duration {
+func (c *joinedCluster) join(nodes ...*server) time.Duration {
 	c.t.Helper()
 	began := time.Now()
 	through := addrsOf(c.running())
@@ -154,7 +154,7 @@ func (c *club) join(nodes ...*server) time.Duration {
 }
 
 // token makes a join token.
-func (c *club) token(ttl time.Duration, uses int) string {
+func (c *joinedCluster) token(ttl time.Duration, uses int) string {
 	c.t.Helper()
 	var token string
 	c.call("a token", func(ctx context.Context, s quoratev1.ClusterServiceClient) error {
@@ -166,14 +166,14 @@ func (c *club) token(ttl time.Duration, uses int) string {
 }
 
 // call makes a call that must succeed, through the first node that runs.
-func (c *club) call(what string, f func(context.Context, quoratev1.ClusterServiceClient) error) {
+func (c *joinedCluster) call(what string, f func(context.Context, quoratev1.ClusterServiceClient) error) {
 	c.t.Helper()
 	if err := c.try(f); err != nil {
 		c.t.Fatalf("%s: %v", what, err)
 	}
 }
 
-func (c *club) try(f func(context.Context, quoratev1.ClusterServiceClient) error) error {
+func (c *joinedCluster) try(f func(context.Context, quoratev1.ClusterServiceClient) error) error {
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(c.t.Context(), 15*time.Second)
 	defer cancel()
@@ -181,7 +181,7 @@ func (c *club) try(f func(context.Context, quoratev1.ClusterServiceClient) error
 }
 
 // change asks for a change of a node.
-func (c *club) change(s *server, what quoratev1.NodeChange) error {
+func (c *joinedCluster) change(s *server, what quoratev1.NodeChange) error {
 	c.t.Helper()
 	return c.try(func(ctx context.Context, cs quoratev1.ClusterServiceClient) error {
 		_, err := cs.ChangeNode(ctx, &quoratev1.ChangeNodeRequest{Node: s.id, Change: what})
@@ -191,7 +191,7 @@ func (c *club) change(s *server, what quoratev1.NodeChange) error {
 
 // leave has nodes leave, and waits until their processes have ended by themselves
 // and all is where it should be.
-func (c *club) leave(nodes ...*server) time.Duration {
+func (c *joinedCluster) leave(nodes ...*server) time.Duration {
 	c.t.Helper()
 	began := time.Now()
 	for _, s := range nodes {
@@ -207,7 +207,7 @@ func (c *club) leave(nodes ...*server) time.Duration {
 }
 
 // ends waits until a process has ended by itself, without an error.
-func (c *club) ends(s *server, within time.Duration) {
+func (c *joinedCluster) ends(s *server, within time.Duration) {
 	c.t.Helper()
 	select {
 	case <-s.ended:
@@ -219,7 +219,7 @@ func (c *club) ends(s *server, within time.Duration) {
 	}
 }
 
-func (c *club) status(s *server) (*quoratev1.GetStatusResponse, error) {
+func (c *joinedCluster) status(s *server) (*quoratev1.GetStatusResponse, error) {
 	ctx, cancel := context.WithTimeout(c.t.Context(), 2*time.Second)
 	defer cancel()
 	return c.calls[s].GetStatus(ctx, &quoratev1.GetStatusRequest{})
@@ -228,12 +228,12 @@ func (c *club) status(s *server) (*quoratev1.GetStatusResponse, error) {
 // settle waits until those who run are all who are in the cluster, and every range
 // has its voters and a leader. Leaderships are shared fairly only when all nodes
 // have been there for ten seconds: balanced waits for that.
-func (c *club) settle() {
+func (c *joinedCluster) settle() {
 	c.t.Helper()
 	eventually(c.t, 60*time.Second, "all is where it should be", c.unsettled)
 }
 
-func (c *club) balanced() {
+func (c *joinedCluster) balanced() {
 	c.t.Helper()
 	eventuallyEvery(c.t, 50*time.Millisecond, 60*time.Second, "leaderships are shared fairly", func() error {
 		st, err := c.status(c.running()[0])
@@ -252,7 +252,7 @@ func (c *club) balanced() {
 }
 
 // unsettled says what is not.
-func (c *club) unsettled() error {
+func (c *joinedCluster) unsettled() error {
 	time.Sleep(50 * time.Millisecond) // asking is work
 	nodes := c.running()
 	for _, s := range nodes {
@@ -305,7 +305,7 @@ func replicasOf(nodes int) int {
 }
 
 // moved counts the steps that moved replicas, as the nodes' logs tell.
-func (c *club) moved() (steps int) {
+func (c *joinedCluster) moved() (steps int) {
 	for _, s := range c.nodes {
 		if s.process != nil {
 			steps += strings.Count(s.stderr.String(), "msg=moves")

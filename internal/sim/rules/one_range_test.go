@@ -15,9 +15,9 @@ const (
 	tokens = quota.Token
 )
 
-// gang is some members and one real ledger. What they tell each other arrives at
+// oneRange is some members and the real ledger of their range. What they tell each other arrives at
 // once, unless they are cut off.
-type gang struct {
+type oneRange struct {
 	t       *testing.T
 	now     quota.Time
 	members []*aggregator.Aggregator
@@ -38,10 +38,10 @@ type overrides map[quota.Key]*quota.Override
 
 func (o overrides) Override(k quota.Key) *quota.Override { return o[k] }
 
-// newGang returns n members that serve the limits.
-func newGang(t *testing.T, n int, limits ...quota.Limit) *gang {
+// newOneRange returns n members that serve the limits.
+func newOneRange(t *testing.T, n int, limits ...quota.Limit) *oneRange {
 	t.Helper()
-	g := &gang{t: t, now: start, over: overrides{}, logged: map[quota.Key]quota.KeyLevel{}}
+	g := &oneRange{t: t, now: start, over: overrides{}, logged: map[quota.Key]quota.KeyLevel{}}
 	for i := range n {
 		g.members = append(g.members, aggregator.New(aggregator.Config{
 			Self: quota.NodeID("m" + strconv.Itoa(i)), Incarnation: 1, Nodes: n, Ranges: 1, Overrides: g.over,
@@ -53,7 +53,7 @@ func newGang(t *testing.T, n int, limits ...quota.Limit) *gang {
 }
 
 // elect begins a new term, with the levels of a checkpoint.
-func (g *gang) elect(levels []quota.KeyLevel) {
+func (g *oneRange) elect(levels []quota.KeyLevel) {
 	g.term++
 	ids := make([]quota.NodeID, len(g.members))
 	for i := range g.members {
@@ -66,7 +66,7 @@ func (g *gang) elect(levels []quota.KeyLevel) {
 	g.sync()
 }
 
-func (g *gang) limits(list ...quota.Limit) {
+func (g *oneRange) limits(list ...quota.Limit) {
 	g.t.Helper()
 	g.version++
 	set, err := quota.NewLimits(g.version, list)
@@ -83,7 +83,7 @@ func (g *gang) limits(list ...quota.Limit) {
 }
 
 // override sets (or with nil removes) the override of a key.
-func (g *gang) override(k quota.Key, o *quota.Override) {
+func (g *oneRange) override(k quota.Key, o *quota.Override) {
 	if o == nil {
 		delete(g.over, k)
 	} else {
@@ -96,10 +96,10 @@ func (g *gang) override(k quota.Key, o *quota.Override) {
 	}
 }
 
-func (g *gang) clock() quota.Time { return g.now }
+func (g *oneRange) clock() quota.Time { return g.now }
 
 // sync delivers what there is to report, and the answers.
-func (g *gang) sync() {
+func (g *oneRange) sync() {
 	for _, m := range g.members {
 		for _, r := range m.Collect(g.now) {
 			if g.cut || m == g.silent {
@@ -118,7 +118,7 @@ func (g *gang) sync() {
 	}
 }
 
-func (g *gang) deliver(grant quota.Grant) {
+func (g *oneRange) deliver(grant quota.Grant) {
 	for i, m := range g.members {
 		if grant.To == quota.NodeID("m"+strconv.Itoa(i)) {
 			m.Apply(g.now, grant)
@@ -127,7 +127,7 @@ func (g *gang) deliver(grant quota.Grant) {
 }
 
 // write takes a checkpoint into the log.
-func (g *gang) write() {
+func (g *oneRange) write() {
 	g.wrote = g.now
 	for _, kl := range g.ledger.Checkpoint(g.now, 1000) {
 		g.logged[kl.Key] = kl
@@ -142,7 +142,7 @@ func (g *gang) write() {
 }
 
 // pass lets time go by, in steps of 10 ms at most.
-func (g *gang) pass(d time.Duration) {
+func (g *oneRange) pass(d time.Duration) {
 	for end := g.now.Add(d); g.now < end; {
 		g.now = min(end, g.now.Add(10*time.Millisecond))
 		g.sync()
@@ -151,15 +151,15 @@ func (g *gang) pass(d time.Duration) {
 
 // settle is long enough for everything to be reported: a calm member reports
 // once a second.
-func (g *gang) settle() { g.pass(1200 * time.Millisecond) }
+func (g *oneRange) settle() { g.pass(1200 * time.Millisecond) }
 
 // level is what the leader says that the cluster could still spend.
-func (g *gang) level(k quota.Key) quota.Units {
+func (g *oneRange) level(k quota.Key) quota.Units {
 	return g.ask(quota.Ask{Key: k}).Level
 }
 
 // ask asks the leader, whose answer may have to wait for the log.
-func (g *gang) ask(q quota.Ask) quota.Answer {
+func (g *oneRange) ask(q quota.Ask) quota.Answer {
 	a := g.ledger.Ask(g.now, []quota.Ask{q})[0]
 	if a.Unsaved {
 		g.write()
@@ -170,7 +170,7 @@ func (g *gang) ask(q quota.Ask) quota.Answer {
 
 // call decides a call on a member as a node does: it waits a moment for grants,
 // and asks the leader.
-func (g *gang) call(m int, acquires bool, reqs ...quota.Request) (bool, []quota.Decision) {
+func (g *oneRange) call(m int, acquires bool, reqs ...quota.Request) (bool, []quota.Decision) {
 	g.t.Helper()
 	c := aggregator.Call{}
 	out := make([]quota.Decision, len(reqs))
@@ -180,7 +180,7 @@ func (g *gang) call(m int, acquires bool, reqs ...quota.Request) (bool, []quota.
 }
 
 // checkNow decides a check on a member that neither waits nor asks.
-func (g *gang) checkNow(m int, k quota.Key, cost int64) quota.Decision {
+func (g *oneRange) checkNow(m int, k quota.Key, cost int64) quota.Decision {
 	return checkNow(g.members[m], g.clock, k, cost)
 }
 
@@ -192,7 +192,7 @@ func checkNow(a *aggregator.Aggregator, clock aggregator.Clock, k quota.Key, cos
 	return c.Out[0]
 }
 
-func (g *gang) decide(m int, c *aggregator.Call) bool {
+func (g *oneRange) decide(m int, c *aggregator.Call) bool {
 	g.t.Helper()
 	for round := 0; ; round++ {
 		ok := g.members[m].Decide(g.clock, c)
@@ -220,7 +220,7 @@ func ask(l quota.LimitName, key string, cost int64) quota.Request {
 }
 
 // take asks a member for tokens of one key.
-func (g *gang) take(m int, k quota.Key, cost int64) quota.Decision {
+func (g *oneRange) take(m int, k quota.Key, cost int64) quota.Decision {
 	g.t.Helper()
 	_, out := g.call(m, true, ask(k.LimitName, k.Key, cost))
 	return out[0]
@@ -228,7 +228,7 @@ func (g *gang) take(m int, k quota.Key, cost int64) quota.Decision {
 
 // drain takes single tokens until one is refused, at most n, and returns how many
 // passed.
-func (g *gang) drain(m int, k quota.Key, n int) (passed int) {
+func (g *oneRange) drain(m int, k quota.Key, n int) (passed int) {
 	g.t.Helper()
 	for range n {
 		if !g.take(m, k, 1).Allowed {
@@ -270,13 +270,13 @@ func key(name, k string) quota.Key {
 }
 
 // eachSlow runs a test for each limit of slow but the parent.
-func eachSlow(t *testing.T, members int, test func(t *testing.T, g *gang, l quota.Limit, k quota.Key)) {
+func eachSlow(t *testing.T, members int, test func(t *testing.T, g *oneRange, l quota.Limit, k quota.Key)) {
 	for _, l := range slow() {
 		if l.LimitName.Limit == "parent" {
 			continue
 		}
 		t.Run(l.LimitName.Limit, func(t *testing.T) {
-			test(t, newGang(t, members, slow()...), l, quota.Key{LimitName: l.LimitName, Key: "k"})
+			test(t, newOneRange(t, members, slow()...), l, quota.Key{LimitName: l.LimitName, Key: "k"})
 		})
 	}
 }
