@@ -232,7 +232,7 @@ func TestLittleSpace(t *testing.T) {
 	c.eventually(3*time.Second, "the node leads nothing", func() bool {
 		return c.allServed() && c.leader(0) != c.members[1] && c.leader(1) != c.members[1] && c.leader(2) != c.members[1]
 	})
-	if !c.members[1].ails("make room") {
+	if !c.members[1].ails("free some") {
 		t.Errorf("health: %+v", c.members[1].host.Health())
 	}
 	if err := c.members[0].groups[0].TransferTo(within(t, patience), "n1"); !errors.Is(err, ErrNotReady) {
