@@ -29,23 +29,23 @@ type accountCalls struct {
 
 // ApplyOps is AccountService.ApplyOps: the application has checked who may.
 func (s *AccountService) ApplyOps(ctx context.Context, req *quoratev1.ApplyOpsRequest) (*quoratev1.ApplyOpsResponse, error) {
-	by, ttl, ops, f := s.opsCall(ctx, req)
-	if f != nil {
-		return nil, f
+	by, ttl, ops, err := s.opsCall(ctx, req)
+	if err != nil {
+		return nil, err
 	}
 	return s.applyChecked(ctx, by, req.RequestId, ttl, ops)
 }
 
 // opsCall reads who calls for what, and validates it.
-func (s *accountCalls) opsCall(ctx context.Context, req *quoratev1.ApplyOpsRequest) (by string, ttl time.Duration, ops []account.Op, f error) {
-	if ttl, f = requestID(req); f != nil {
-		return "", 0, nil, f
+func (s *accountCalls) opsCall(ctx context.Context, req *quoratev1.ApplyOpsRequest) (by string, ttl time.Duration, ops []account.Op, err error) {
+	if ttl, err = requestID(req); err != nil {
+		return "", 0, nil, err
 	}
-	if ops, f = opsOf(req.Ops); f != nil {
-		return "", 0, nil, f
+	if ops, err = opsOf(req.Ops); err != nil {
+		return "", 0, nil, err
 	}
-	by, f = s.Identity(ctx)
-	return by, ttl, ops, f
+	by, err = s.Identity(ctx)
+	return by, ttl, ops, err
 }
 
 func (s *accountCalls) applyChecked(ctx context.Context, by, id string, ttl time.Duration, ops []account.Op) (*quoratev1.ApplyOpsResponse, error) {
@@ -130,9 +130,9 @@ func (s *accountCalls) accountIDs(req *quoratev1.GetAccountsRequest) ([]account.
 	}
 	ids := make([]account.ID, len(req.Accounts))
 	for i, p := range req.Accounts {
-		var f error
-		if ids[i], f = accountID(fmt.Sprintf("accounts[%d]", i), p); f != nil {
-			return nil, f
+		var err error
+		if ids[i], err = accountID(fmt.Sprintf("accounts[%d]", i), p); err != nil {
+			return nil, err
 		}
 	}
 	return ids, nil
@@ -140,9 +140,9 @@ func (s *accountCalls) accountIDs(req *quoratev1.GetAccountsRequest) ([]account.
 
 // GetAccounts implements quoratev1.AccountServiceServer.
 func (s *AccountService) GetAccounts(ctx context.Context, req *quoratev1.GetAccountsRequest) (*quoratev1.GetAccountsResponse, error) {
-	ids, f := s.accountIDs(req)
-	if f != nil {
-		return nil, f
+	ids, err := s.accountIDs(req)
+	if err != nil {
+		return nil, err
 	}
 	return s.readAccounts(ctx, ids, req.Stale)
 }

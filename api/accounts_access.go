@@ -22,9 +22,9 @@ const Anonymous = auth.Anonymous
 type headerIdentity struct{}
 
 func (headerIdentity) Identify(ctx context.Context) (string, error) {
-	who, f := author(ctx, "", "")
-	if f != nil {
-		return "", f
+	who, err := author(ctx, "", "")
+	if err != nil {
+		return "", err
 	}
 	if who == "" {
 		return Anonymous, nil
@@ -104,17 +104,17 @@ func (s *AccountAdminService) mayWrite(ctx context.Context, who string, ops []ac
 			continue
 		}
 		about.Absolute = false
-		if f := s.may(ctx, who, access.AccountsWrite, opAccount(i), about); f != nil {
-			return f
+		if err := s.may(ctx, who, access.AccountsWrite, opAccount(i), about); err != nil {
+			return err
 		}
 		narrow = append(narrow, i)
 	}
 	if len(narrow) == 0 {
 		return nil
 	}
-	absolute, f := s.absolute(ctx, ops, narrow)
-	if f != nil {
-		return f
+	absolute, err := s.absolute(ctx, ops, narrow)
+	if err != nil {
+		return err
 	}
 	for _, i := range narrow {
 		if !absolute[ops[i].Account] {
@@ -122,8 +122,8 @@ func (s *AccountAdminService) mayWrite(ctx context.Context, who string, ops []ac
 		}
 		about := aboutAccount(who, ops[i].Account)
 		about.Absolute = true
-		if f := s.may(ctx, who, access.AccountsWrite, opAccount(i), about); f != nil {
-			return f
+		if err := s.may(ctx, who, access.AccountsWrite, opAccount(i), about); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -139,9 +139,9 @@ func (s *AccountAdminService) absolute(ctx context.Context, ops []account.Op, so
 	configs := map[account.ConfigID]*account.Config{}
 	for _, i := range some {
 		ids = append(ids, ops[i].Account)
-		yes, f := s.setsAbsolute(ctx, ops[i].Policy, configs)
-		if f != nil {
-			return nil, f
+		yes, err := s.setsAbsolute(ctx, ops[i].Policy, configs)
+		if err != nil {
+			return nil, err
 		}
 		out[ops[i].Account] = out[ops[i].Account] || yes
 	}

@@ -19,17 +19,17 @@ type AccountAdminService struct {
 
 // GetAccounts is GetAccounts with a permission for each account.
 func (s *AccountAdminService) GetAccounts(ctx context.Context, req *quoratev1.GetAccountsRequest) (*quoratev1.GetAccountsResponse, error) {
-	ids, f := s.accountIDs(req)
-	if f != nil {
-		return nil, f
+	ids, err := s.accountIDs(req)
+	if err != nil {
+		return nil, err
 	}
-	who, f := s.Identity(ctx)
-	if f != nil {
-		return nil, f
+	who, err := s.Identity(ctx)
+	if err != nil {
+		return nil, err
 	}
 	for i, id := range ids {
-		if f := s.may(ctx, who, access.AccountsRead, fmt.Sprintf("accounts[%d]", i), aboutAccount(who, id)); f != nil {
-			return nil, f
+		if err := s.may(ctx, who, access.AccountsRead, fmt.Sprintf("accounts[%d]", i), aboutAccount(who, id)); err != nil {
+			return nil, err
 		}
 	}
 	return s.readAccounts(ctx, ids, req.Stale)
@@ -37,16 +37,16 @@ func (s *AccountAdminService) GetAccounts(ctx context.Context, req *quoratev1.Ge
 
 // GetAccountHistory implements quoratev1.AccountAdminServiceServer.
 func (s *AccountAdminService) GetAccountHistory(ctx context.Context, req *quoratev1.GetAccountHistoryRequest) (*quoratev1.GetAccountHistoryResponse, error) {
-	id, f := accountID("account_id", req.AccountId)
-	if f != nil {
-		return nil, f
+	id, err := accountID("account_id", req.AccountId)
+	if err != nil {
+		return nil, err
 	}
-	who, f := s.Identity(ctx)
-	if f != nil {
-		return nil, f
+	who, err := s.Identity(ctx)
+	if err != nil {
+		return nil, err
 	}
-	if f := s.may(ctx, who, access.AccountsRead, "account_id", aboutAccount(who, id)); f != nil {
-		return nil, f
+	if err := s.may(ctx, who, access.AccountsRead, "account_id", aboutAccount(who, id)); err != nil {
+		return nil, err
 	}
 	state, err := s.node.AccountHistory(ctx, id)
 	if err != nil {
@@ -61,24 +61,24 @@ func (s *AccountAdminService) GetAccountHistory(ctx context.Context, req *quorat
 
 // ListAccounts implements quoratev1.AccountAdminServiceServer.
 func (s *AccountAdminService) ListAccounts(ctx context.Context, req *quoratev1.ListAccountsRequest) (*quoratev1.ListAccountsResponse, error) {
-	filter, f := accountFilter(req)
-	if f != nil {
-		return nil, f
+	filter, err := accountFilter(req)
+	if err != nil {
+		return nil, err
 	}
-	size, f := accountPage(req.PageSize)
-	if f != nil {
-		return nil, f
+	size, err := accountPage(req.PageSize)
+	if err != nil {
+		return nil, err
 	}
-	after, f := parsePage(req.PageToken, filter)
-	if f != nil {
-		return nil, f
+	after, err := parsePage(req.PageToken, filter)
+	if err != nil {
+		return nil, err
 	}
-	who, f := s.Identity(ctx)
-	if f != nil {
-		return nil, f
+	who, err := s.Identity(ctx)
+	if err != nil {
+		return nil, err
 	}
-	if f := s.may(ctx, who, access.AccountsList, "", aboutList(filter)); f != nil {
-		return nil, f
+	if err := s.may(ctx, who, access.AccountsList, "", aboutList(filter)); err != nil {
+		return nil, err
 	}
 	states, err := s.node.ListAccounts(ctx, filter, after, size)
 	if err != nil {
@@ -116,16 +116,16 @@ func parsePage(token string, f account.Filter) (account.ID, error) {
 
 // ApplyOps is ApplyOps with a permission for each account.
 func (s *AccountAdminService) ApplyOps(ctx context.Context, req *quoratev1.ApplyOpsRequest) (*quoratev1.ApplyOpsResponse, error) {
-	who, ttl, ops, f := s.opsCall(ctx, req)
-	if f != nil {
-		return nil, f
+	who, ttl, ops, err := s.opsCall(ctx, req)
+	if err != nil {
+		return nil, err
 	}
-	if f := s.mayWrite(ctx, who, ops); f != nil {
-		return nil, f
+	if err := s.mayWrite(ctx, who, ops); err != nil {
+		return nil, err
 	}
-	res, f := s.applyChecked(ctx, who, req.RequestId, ttl, ops)
-	if f == nil { // names of accounts may be personal data: the history has them
+	res, err := s.applyChecked(ctx, who, req.RequestId, ttl, ops)
+	if err == nil { // names of accounts may be personal data: the history has them
 		s.Log.InfoContext(ctx, "accounts written by hand", "by", who, "request", req.RequestId, "app", ops[0].Account.App, "realm", ops[0].Account.Realm, "ops", len(ops), "applied", res.Applied, "repeated", res.Repeated)
 	}
-	return res, f
+	return res, err
 }

@@ -51,18 +51,18 @@ func policyKey(path string, p *quoratev1.PolicyKey) (account.PolicyKey, error) {
 	return k, badAt(path, k.Validate())
 }
 
-func policyRef(path string, p *quoratev1.PolicyID) (ref account.PolicyRef, f error) {
-	if ref.Config, f = configID(apierr.Join(path, "config"), p.Config); f == nil {
-		ref.Key, f = policyKey(apierr.Join(path, "key"), p.Key)
+func policyRef(path string, p *quoratev1.PolicyID) (ref account.PolicyRef, err error) {
+	if ref.Config, err = configID(apierr.Join(path, "config"), p.Config); err == nil {
+		ref.Key, err = policyKey(apierr.Join(path, "key"), p.Key)
 	}
-	return ref, f
+	return ref, err
 }
 
 // inRealm validates what else of a request is in an id: app, realm, and parts that
 // may be empty.
 func inRealm(app, realm string, more ...atom) error {
-	if f := badAt("", account.ConfigID{App: app, Realm: realm, Version: "#x"}.Validate()); f != nil {
-		return f
+	if err := badAt("", account.ConfigID{App: app, Realm: realm, Version: "#x"}.Validate()); err != nil {
+		return err
 	}
 	for _, a := range more {
 		if err := (account.PolicyKey{Namespace: a.value, Name: "x", Resource: "x"}).Validate(); err != nil {
@@ -106,24 +106,24 @@ func opsOf(list []*quoratev1.Op) ([]account.Op, error) {
 	}
 	out := make([]account.Op, len(list))
 	for i, p := range list {
-		op, f := opOf(fmt.Sprintf("ops[%d]", i), p)
-		if f != nil {
-			return nil, f
+		op, err := opOf(fmt.Sprintf("ops[%d]", i), p)
+		if err != nil {
+			return nil, err
 		}
 		out[i] = op
 	}
 	return out, nil
 }
 
-func opOf(path string, p *quoratev1.Op) (op account.Op, f error) {
+func opOf(path string, p *quoratev1.Op) (op account.Op, err error) {
 	op = account.Op{RelativeTo: account.RelativeTo(p.GetRelativeTo()), Delta: p.GetDelta(), Options: account.OpOptions(p.GetOptions())}
-	if op.Account, f = accountID(apierr.Join(path, "account_id"), p.GetAccountId()); f != nil {
-		return op, f
+	if op.Account, err = accountID(apierr.Join(path, "account_id"), p.GetAccountId()); err != nil {
+		return op, err
 	}
 	if p.PolicyId != nil {
-		ref, f := policyRef(apierr.Join(path, "policy_id"), p.PolicyId)
-		if f != nil {
-			return op, f
+		ref, err := policyRef(apierr.Join(path, "policy_id"), p.PolicyId)
+		if err != nil {
+			return op, err
 		}
 		op.Policy = &ref
 	}
@@ -162,15 +162,15 @@ func policiesOf(c *quoratev1.PolicyConfig) (map[account.PolicyKey]account.Policy
 	var faults []error
 	for i, e := range list {
 		path := fmt.Sprintf("config.policies[%d]", i)
-		k, f := policyKey(apierr.Join(path, "key"), e.GetKey())
-		if f == nil {
-			out[k], f = accountPolicy(apierr.Join(path, "policy"), e.GetPolicy())
+		k, err := policyKey(apierr.Join(path, "key"), e.GetKey())
+		if err == nil {
+			out[k], err = accountPolicy(apierr.Join(path, "policy"), e.GetPolicy())
 		}
-		if at, twice := first[k]; f == nil && twice {
-			f = apierr.Invalid(apierr.Join(path, "key"), "is that of config.policies[%d]; must be a key of its own", at)
+		if at, twice := first[k]; err == nil && twice {
+			err = apierr.Invalid(apierr.Join(path, "key"), "is that of config.policies[%d]; must be a key of its own", at)
 		}
-		if f != nil {
-			faults = append(faults, f)
+		if err != nil {
+			faults = append(faults, err)
 			continue
 		}
 		first[k] = i

@@ -87,8 +87,8 @@ func (a *attachment) serve() error {
 			if m == nil {
 				return err
 			}
-			if f := a.StillAuthorized(a.ctx, &known); f != nil {
-				return f
+			if err := a.StillAuthorized(a.ctx, &known); err != nil {
+				return err
 			}
 			if err := around(func() error { return a.stream.Send(m) }); err != nil {
 				return err
@@ -111,8 +111,8 @@ func (a *attachment) serve() error {
 
 // reads takes what the process sends, until it ends or says what is wrong.
 func (a *attachment) reads() error {
-	if f := a.begin(); f != nil {
-		return f
+	if err := a.begin(); err != nil {
+		return err
 	}
 	defer a.session.End()
 	for {
@@ -123,8 +123,8 @@ func (a *attachment) reads() error {
 		case err != nil:
 			return err
 		}
-		if f := a.take(m); f != nil {
-			return f
+		if err := a.take(m); err != nil {
+			return err
 		}
 	}
 }
@@ -144,8 +144,8 @@ func (a *attachment) begin() error {
 	if h == nil {
 		return apierr.Invalid("hello", "is missing; it must be the first message")
 	}
-	if f := a.greet(h); f != nil {
-		return f
+	if err := a.greet(h); err != nil {
+		return err
 	}
 	a.session, err = a.node.Attach(a.hello, a.out)
 	return attachFault(err)
@@ -232,14 +232,14 @@ func (a *attachment) take(m *quoratev1.AttachRequest) error {
 		case r.Incarnation != a.hello.Incarnation:
 			return apierr.Invalid("report.incarnation", "%d; that of the process is %d", r.Incarnation, a.hello.Incarnation)
 		}
-		if f := a.permit(r.Entries); f != nil {
-			return f
+		if err := a.permit(r.Entries); err != nil {
+			return err
 		}
 		a.session.Report(&r)
 	case *quoratev1.AttachRequest_Settlement:
-		s, f := a.settlement(b.Settlement)
-		if f != nil {
-			return f
+		s, err := a.settlement(b.Settlement)
+		if err != nil {
+			return err
 		}
 		a.session.Settle(s)
 	case *quoratev1.AttachRequest_Refusals:
@@ -278,8 +278,8 @@ func (a *attachment) settlement(m *quoratev1.Settlement) (*attach.Settlement, er
 		return nil, apierr.Invalid("settlement.part", "%d of %d; must be 1 to %d", part, parts, max(1, parts))
 	}
 	r.Full = part == parts
-	if f := a.permit(r.Entries); f != nil {
-		return nil, f
+	if err := a.permit(r.Entries); err != nil {
+		return nil, err
 	}
 	r.Incarnation, r.Term = a.hello.Incarnation, quota.Term(m.GetAttachment())
 	for i := range r.Entries {
@@ -315,8 +315,8 @@ func (a *attachment) refused(limits []*quoratev1.LimitRefusals) error {
 		if !a.names(l.GetNamespace()) {
 			return apierr.Invalid(field+"namespace", "%q is none that the attachment named", l.GetNamespace())
 		}
-		if f := a.has(l.GetNamespace(), rbac.Check); f != nil {
-			return f
+		if err := a.has(l.GetNamespace(), rbac.Check); err != nil {
+			return err
 		}
 	}
 	for _, l := range limits {
@@ -339,12 +339,12 @@ func (a *attachment) permit(entries []quota.ReportEntry) error {
 		if !a.names(e.Key.Namespace) {
 			return apierr.Invalid("report", "entries[%d].namespace: %q is none that the attachment named", i, e.Key.Namespace)
 		}
-		if f := a.has(e.Key.Namespace, rbac.Check); f != nil {
-			return f
+		if err := a.has(e.Key.Namespace, rbac.Check); err != nil {
+			return err
 		}
 		if e.Charged > 0 || e.Refunded > 0 {
-			if f := a.has(e.Key.Namespace, rbac.Report); f != nil {
-				return f
+			if err := a.has(e.Key.Namespace, rbac.Report); err != nil {
+				return err
 			}
 		}
 	}

@@ -23,16 +23,16 @@ type plan struct {
 
 // decideOne decides a check that is not plain.
 func (s *QuotaService) decideOne(c *Check) (quota.Decision, *Prepared, error) {
-	p, f := s.plan([]Check{*c}, false)
-	if f != nil {
-		return quota.Decision{}, nil, f
+	p, err := s.plan([]Check{*c}, false)
+	if err != nil {
+		return quota.Decision{}, nil, err
 	}
 	if len(p.reqs) == 0 {
 		return quota.Decision{Allowed: true, Why: quota.WhyNoLimit}, NoRule, nil
 	}
 	allowed := s.node.Decide(p.reqs, p.out)
-	if f := s.noLimitIn(p); f != nil {
-		return quota.Decision{}, nil, f
+	if err := s.noLimitIn(p); err != nil {
+		return quota.Decision{}, nil, err
 	}
 	d, r := s.result(p.out, allowed)
 	return d, r, nil
@@ -43,12 +43,12 @@ func (s *QuotaService) decideOne(c *Check) (quota.Decision, *Prepared, error) {
 func (s *QuotaService) plan(checks []Check, several bool) (*plan, error) {
 	p := &plan{ends: make([]int, len(checks))}
 	for i := range checks {
-		f := s.appendRequests(p, &checks[i])
-		if f != nil {
+		err := s.appendRequests(p, &checks[i])
+		if err != nil {
 			if several {
-				f = apierr.In(fmt.Sprintf("checks[%d]", i), f)
+				err = apierr.In(fmt.Sprintf("checks[%d]", i), err)
 			}
-			return nil, f
+			return nil, err
 		}
 		p.ends[i] = len(p.reqs)
 	}
@@ -60,9 +60,9 @@ func (s *QuotaService) plan(checks []Check, several bool) (*plan, error) {
 }
 
 func (s *QuotaService) appendRequests(p *plan, c *Check) error {
-	cost, f := c.validate()
-	if f != nil {
-		return f
+	cost, err := c.validate()
+	if err != nil {
+		return err
 	}
 	r := quota.Request{Key: c.Key, Cost: cost, MaxWait: quota.LimitsWait}
 	if c.Waits {
@@ -169,13 +169,13 @@ func (s *QuotaService) results(p *plan, allowed bool) (all []*quoratev1.AllowRes
 
 // AllowAll implements quoratev1.QuotaServiceServer.
 func (s *QuotaService) AllowAll(_ context.Context, req *quoratev1.AllowAllRequest) (*quoratev1.AllowAllResponse, error) {
-	p, f := s.planOf(req.Checks)
-	if f != nil {
-		return nil, f
+	p, err := s.planOf(req.Checks)
+	if err != nil {
+		return nil, err
 	}
 	allowed := len(p.reqs) == 0 || s.node.Decide(p.reqs, p.out)
-	if f := s.noLimitIn(p); f != nil {
-		return nil, f
+	if err := s.noLimitIn(p); err != nil {
+		return nil, err
 	}
 	res := &quoratev1.AllowAllResponse{Allowed: allowed}
 	res.Results, res.Wait, res.RetryAfter = s.results(p, allowed)
@@ -189,8 +189,8 @@ func (s *QuotaService) planOf(reqs []*quoratev1.AllowRequest) (*plan, error) {
 	}
 	checks := make([]Check, len(reqs))
 	for i, req := range reqs {
-		if f := checks[i].From(req); f != nil {
-			return nil, apierr.In(fmt.Sprintf("checks[%d]", i), f)
+		if err := checks[i].From(req); err != nil {
+			return nil, apierr.In(fmt.Sprintf("checks[%d]", i), err)
 		}
 	}
 	return s.plan(checks, true)
@@ -223,8 +223,8 @@ func keyOf(m named) quota.Key {
 // charged validates the key and the tokens of a call that changes a level.
 func (s *QuotaService) charged(m named, field string, n int64) (quota.Key, error) {
 	k := keyOf(m)
-	if f := checkNamed(&k); f != nil {
-		return k, f
+	if err := checkNamed(&k); err != nil {
+		return k, err
 	}
 	if n < 1 || n > quota.MaxTokens {
 		return k, apierr.Invalid(field, "%d; must be 1 to %d", n, quota.MaxTokens)
@@ -251,9 +251,9 @@ func oneOr(n *int64) int64 {
 
 // Refund implements quoratev1.QuotaServiceServer.
 func (s *QuotaService) Refund(_ context.Context, req *quoratev1.RefundRequest) (*quoratev1.RefundResponse, error) {
-	k, f := s.charged(req, "cost", oneOr(req.Cost))
-	if f != nil {
-		return nil, f
+	k, err := s.charged(req, "cost", oneOr(req.Cost))
+	if err != nil {
+		return nil, err
 	}
 	d := s.node.Refund(k, oneOr(req.Cost))
 	if d.Limit == nil {
@@ -269,9 +269,9 @@ func (s *QuotaService) missing(k quota.Key) *apierr.Error {
 
 // Report implements quoratev1.QuotaServiceServer.
 func (s *QuotaService) Report(_ context.Context, req *quoratev1.ReportRequest) (*quoratev1.ReportResponse, error) {
-	k, f := s.charged(req, "used", req.Used)
-	if f != nil {
-		return nil, f
+	k, err := s.charged(req, "used", req.Used)
+	if err != nil {
+		return nil, err
 	}
 	booked, d := s.node.Charge(k, req.Used) // not counted as a decision
 	if d.Limit == nil {

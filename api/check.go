@@ -41,9 +41,9 @@ type QuotaService struct {
 
 // Decide validates, decides, counts. The fault is nil if there is a decision.
 func (s *QuotaService) Decide(c *Check) (quota.Decision, *Prepared, error) {
-	cost, f := c.validate()
-	if f != nil {
-		return quota.Decision{}, nil, f
+	cost, err := c.validate()
+	if err != nil {
+		return quota.Decision{}, nil, err
 	}
 	if !c.plain(cost) {
 		return s.decideOne(c)
@@ -83,17 +83,17 @@ func (s *QuotaService) Seen(d *quota.Decision, times uint64) {
 	s.count(d, times)
 }
 
-func (c *Check) validate() (cost int64, f error) {
+func (c *Check) validate() (cost int64, err error) {
 	if c.Method != "" || c.Path != "" {
-		if f := c.validateHTTP(); f != nil {
-			return 0, f
+		if err := c.validateHTTP(); err != nil {
+			return 0, err
 		}
 	}
-	if f := c.ValidateNames(); f != nil {
-		return 0, f
+	if err := c.ValidateNames(); err != nil {
+		return 0, err
 	}
-	if f := apiproto.CheckKey(&c.Key.Key); f != nil {
-		return 0, f
+	if err := apiproto.CheckKey(&c.Key.Key); err != nil {
+		return 0, err
 	}
 	if c.Wait < 0 || c.Wait > quota.MaxPause {
 		return 0, apierr.Invalid("max_wait", "%v; must be 0 to %v", c.Wait, quota.MaxPause)
@@ -203,8 +203,8 @@ func (s *RateService) checkTop(req *quoratev1.TopRatesRequest) error {
 	if req.Top == 0 {
 		req.Top = apiproto.DefaultTop
 	}
-	if f := checkOrder(req); f != nil {
-		return f
+	if err := checkOrder(req); err != nil {
+		return err
 	}
 	if req.Namespace != "" {
 		if err := quota.CheckName("namespace", req.Namespace); err != nil {

@@ -50,10 +50,10 @@ func (s *ClusterService) GetStatus(ctx context.Context, _ *quoratev1.GetStatusRe
 }
 
 // operate passes a call on to the node.
-func operate[R proto.Message](ctx context.Context, s *ClusterService, req proto.Message) (res R, f error) {
-	by, f := s.Identity(ctx)
-	if f != nil {
-		return res, f
+func operate[R proto.Message](ctx context.Context, s *ClusterService, req proto.Message) (res R, err error) {
+	by, err := s.Identity(ctx)
+	if err != nil {
+		return res, err
 	}
 	out, err := s.node.ChangeCluster(ctx, by, req)
 	if err != nil {
@@ -106,14 +106,14 @@ func checkLength[T string | []byte](field string, v T, most int) error {
 
 // Join implements quoratev1.ClusterServiceServer.
 func (s *ClusterService) Join(ctx context.Context, req *quoratev1.JoinRequest) (*quoratev1.JoinResponse, error) {
-	for _, f := range []error{
+	for _, err := range []error{
 		checkLength("token", req.Token, maxJoinToken), checkLength("node", req.Node, quota.MaxNameLen),
 		checkLength("peer_address", req.PeerAddress, maxAddress), checkLength("grpc_address", req.GrpcAddress, maxAddress),
 		checkLength("http_address", req.HttpAddress, maxAddress), checkLength("zone", req.Zone, quota.MaxNameLen),
 		checkLength("version", req.Version, quota.MaxNameLen), checkLength("csr", req.Csr, maxCSR), checkLength("join_id", req.JoinId, maxJoinID),
 	} {
-		if f != nil {
-			return nil, f
+		if err != nil {
+			return nil, err
 		}
 	}
 	if err := quota.CheckName("node", req.Node); err != nil {
@@ -137,8 +137,8 @@ func (s *ClusterService) RevokeJoinToken(ctx context.Context, req *quoratev1.Rev
 	if req.Id == "" {
 		return nil, apierr.Invalid("id", "is empty; \"quorate join-token list\" prints the ids")
 	}
-	if f := checkLength("id", req.Id, quota.MaxNameLen); f != nil {
-		return nil, f
+	if err := checkLength("id", req.Id, quota.MaxNameLen); err != nil {
+		return nil, err
 	}
 	return operate[*quoratev1.RevokeJoinTokenResponse](ctx, s, req)
 }
@@ -153,8 +153,8 @@ func (s *ClusterService) GetPlan(ctx context.Context, req *quoratev1.GetPlanRequ
 
 // ChangeNode implements quoratev1.ClusterServiceServer.
 func (s *ClusterService) ChangeNode(ctx context.Context, req *quoratev1.ChangeNodeRequest) (*quoratev1.ChangeNodeResponse, error) {
-	if f := checkLength("node", req.Node, quota.MaxNameLen); f != nil {
-		return nil, f
+	if err := checkLength("node", req.Node, quota.MaxNameLen); err != nil {
+		return nil, err
 	}
 	if req.Node == "" {
 		req = &quoratev1.ChangeNodeRequest{Node: s.node.Status().GetNode(), Change: req.Change, Force: req.Force}
@@ -167,9 +167,9 @@ func (s *ClusterService) TransferLeadership(ctx context.Context, req *quoratev1.
 	if len(req.Ranges) > apiproto.MaxList {
 		return nil, apierr.Invalid("ranges", "has %d; at most %d", len(req.Ranges), apiproto.MaxList)
 	}
-	for _, f := range []error{checkLength("from", req.From, quota.MaxNameLen), checkLength("to", req.To, quota.MaxNameLen)} {
-		if f != nil {
-			return nil, f
+	for _, err := range []error{checkLength("from", req.From, quota.MaxNameLen), checkLength("to", req.To, quota.MaxNameLen)} {
+		if err != nil {
+			return nil, err
 		}
 	}
 	return operate[*quoratev1.TransferLeadershipResponse](ctx, s, req)
@@ -177,9 +177,9 @@ func (s *ClusterService) TransferLeadership(ctx context.Context, req *quoratev1.
 
 // IssueCertificate implements quoratev1.ClusterServiceServer.
 func (s *ClusterService) IssueCertificate(ctx context.Context, req *quoratev1.IssueCertificateRequest) (*quoratev1.IssueCertificateResponse, error) {
-	for _, f := range []error{checkLength("csr", req.Csr, maxCSR), checkLength("name", req.Name, quota.MaxNameLen)} {
-		if f != nil {
-			return nil, f
+	for _, err := range []error{checkLength("csr", req.Csr, maxCSR), checkLength("name", req.Name, quota.MaxNameLen)} {
+		if err != nil {
+			return nil, err
 		}
 	}
 	return operate[*quoratev1.IssueCertificateResponse](ctx, s, req)

@@ -54,9 +54,9 @@ func author(ctx context.Context, given, comment string) (string, error) {
 
 // GetLimits returns the limits in force, or those of a version.
 func (s *LimitService) GetLimits(ctx context.Context, req *quoratev1.GetLimitsRequest) (*quoratev1.GetLimitsResponse, error) {
-	version, list, f := s.limitsAt(ctx, req.Version)
-	if f != nil {
-		return nil, f
+	version, list, err := s.limitsAt(ctx, req.Version)
+	if err != nil {
+		return nil, err
 	}
 	out := &quoratev1.GetLimitsResponse{Version: version}
 	list = s.visible(ctx, list)
@@ -91,19 +91,19 @@ func (s *LimitService) mayChange(ctx context.Context, c *quota.Change) error {
 	if s.Everywhere(ctx, rbac.LimitsWrite) {
 		return nil
 	}
-	version, now, f := s.limitsAt(ctx, nil)
-	if f != nil {
-		return f
+	version, now, err := s.limitsAt(ctx, nil)
+	if err != nil {
+		return err
 	}
-	if c.Limits, f = s.withHidden(ctx, now, c.Limits); f != nil {
-		return f
+	if c.Limits, err = s.withHidden(ctx, now, c.Limits); err != nil {
+		return err
 	}
 	for _, change := range diffLimits(now, c.Limits) {
-		if f := s.Require(ctx, rbac.LimitsWrite, change.Namespace); f != nil {
+		if err := s.Require(ctx, rbac.LimitsWrite, change.Namespace); err != nil {
 			if change.Kind != quoratev1.ChangeKind_CHANGE_KIND_REMOVED || !s.hides(ctx, change.Namespace) { // else its name is not for the caller
-				return apierr.More(f, fmt.Sprintf("; the call would change limit %s/%s", change.Namespace, change.Limit))
+				return apierr.More(err, fmt.Sprintf("; the call would change limit %s/%s", change.Namespace, change.Limit))
 			}
-			return f
+			return err
 		}
 	}
 	if c.Expect == quota.AnyVersion {
@@ -140,25 +140,25 @@ func expected(v *uint64) int64 {
 
 // ApplyLimits replaces the cluster's limits by those of a limit file.
 func (s *LimitService) ApplyLimits(ctx context.Context, req *quoratev1.ApplyLimitsRequest) (*quoratev1.ApplyLimitsResponse, error) {
-	limits, f := s.parseLimits(req.Source, []byte(req.Yaml))
-	if f != nil {
-		return nil, f
+	limits, err := s.parseLimits(req.Source, []byte(req.Yaml))
+	if err != nil {
+		return nil, err
 	}
-	by, f := author(ctx, req.Author, req.Comment)
-	if f != nil {
-		return nil, f
+	by, err := author(ctx, req.Author, req.Comment)
+	if err != nil {
+		return nil, err
 	}
 	out := &quoratev1.ApplyLimitsResponse{Findings: s.lint(limits)}
 	c := quota.Change{Limits: limits, Expect: expected(req.ExpectedVersion), By: by, Comment: req.Comment}
-	if f := s.mayChange(ctx, &c); f != nil {
-		return nil, f
+	if err := s.mayChange(ctx, &c); err != nil {
+		return nil, err
 	}
 	if req.DryRun {
 		return out, s.dryRun(ctx, c.Limits, req, out)
 	}
-	v, changed, f := s.change(ctx, c)
-	if f != nil {
-		return nil, f
+	v, changed, err := s.change(ctx, c)
+	if err != nil {
+		return nil, err
 	}
 	s.Log.InfoContext(ctx, "limits applied", "source", req.Source, "version", v, "changed", changed, "limits", len(limits), "by", by)
 	out.Version, out.Changed = v, changed
@@ -166,9 +166,9 @@ func (s *LimitService) ApplyLimits(ctx context.Context, req *quoratev1.ApplyLimi
 }
 
 func (s *LimitService) dryRun(ctx context.Context, limits []quota.Limit, req *quoratev1.ApplyLimitsRequest, out *quoratev1.ApplyLimitsResponse) error {
-	version, now, f := s.limitsAt(ctx, nil)
-	if f != nil {
-		return f
+	version, now, err := s.limitsAt(ctx, nil)
+	if err != nil {
+		return err
 	}
 	if e := req.ExpectedVersion; e != nil && *e != version {
 		return apierr.From(&quota.ConflictError{Expected: expected(e), Current: version, By: s.madeBy(ctx, version)})
@@ -187,7 +187,7 @@ func (s *LimitService) madeBy(ctx context.Context, version uint64) string {
 	return last[0].By
 }
 
-func (s *LimitService) change(ctx context.Context, c quota.Change) (version uint64, changed bool, f error) {
+func (s *LimitService) change(ctx context.Context, c quota.Change) (version uint64, changed bool, err error) {
 	v, changed, err := s.node.ChangeLimits(ctx, c)
 	if err != nil {
 		return 0, false, apierr.From(err)
@@ -204,25 +204,25 @@ func (s *LimitService) lint(limits []quota.Limit) []string {
 
 // ValidateLimits answers what is wrong with a limit file.
 func (s *LimitService) ValidateLimits(_ context.Context, req *quoratev1.ValidateLimitsRequest) (*quoratev1.ValidateLimitsResponse, error) {
-	limits, f := s.parseLimits(req.Source, []byte(req.Yaml))
-	if f != nil {
-		if e := apierr.From(f); e.Reason == reasonFile {
+	limits, err := s.parseLimits(req.Source, []byte(req.Yaml))
+	if err != nil {
+		if e := apierr.From(err); e.Reason == reasonFile {
 			return &quoratev1.ValidateLimitsResponse{Faults: e.Detail}, nil
 		}
-		return nil, f
+		return nil, err
 	}
 	return &quoratev1.ValidateLimitsResponse{Valid: true, Findings: s.lint(limits), Limits: int32(len(limits))}, nil
 }
 
 // DiffLimits implements quoratev1.LimitServiceServer.
 func (s *LimitService) DiffLimits(ctx context.Context, req *quoratev1.DiffLimitsRequest) (*quoratev1.DiffLimitsResponse, error) {
-	from, f := s.sideOf(ctx, "from", req.From)
-	if f != nil {
-		return nil, f
+	from, err := s.sideOf(ctx, "from", req.From)
+	if err != nil {
+		return nil, err
 	}
-	to, f := s.sideOf(ctx, "to", req.To)
-	if f != nil {
-		return nil, f
+	to, err := s.sideOf(ctx, "to", req.To)
+	if err != nil {
+		return nil, err
 	}
 	return &quoratev1.DiffLimitsResponse{Changes: diffLimits(s.visible(ctx, from), s.visible(ctx, to))}, nil
 }
@@ -230,15 +230,15 @@ func (s *LimitService) DiffLimits(ctx context.Context, req *quoratev1.DiffLimits
 // sideOf returns one side of a comparison, sorted.
 func (s *LimitService) sideOf(ctx context.Context, field string, side *quoratev1.LimitSet) ([]quota.Limit, error) {
 	if side.GetYaml() == "" {
-		_, list, f := s.limitsAt(ctx, versionOf(side))
-		return list, f
+		_, list, err := s.limitsAt(ctx, versionOf(side))
+		return list, err
 	}
 	if side.Version != nil {
 		return nil, apierr.Invalid(field, "has version %d and a file; give one of them", *side.Version)
 	}
-	list, f := s.parseLimits(side.Source, []byte(side.Yaml))
-	if f != nil {
-		e := *apierr.From(f)
+	list, err := s.parseLimits(side.Source, []byte(side.Yaml))
+	if err != nil {
+		e := *apierr.From(err)
 		e.Field = field + ".yaml"
 		return nil, &e
 	}

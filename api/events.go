@@ -30,13 +30,13 @@ type EventService struct {
 func filterOf(req *quoratev1.WatchRequest) (quota.EventFilter, error) {
 	out := quota.EventFilter{Namespace: req.Namespace, Limit: req.Limit, Key: req.Key}
 	if req.Namespace != "" {
-		if f := apiproto.CheckLimitName(quota.LimitName{Namespace: req.Namespace, Limit: quota.Default}); f != nil && req.Namespace != quota.Global.Namespace {
-			return out, f
+		if err := apiproto.CheckLimitName(quota.LimitName{Namespace: req.Namespace, Limit: quota.Default}); err != nil && req.Namespace != quota.Global.Namespace {
+			return out, err
 		}
 	}
 	if req.Limit != "" {
-		if f := apiproto.CheckLimitName(quota.LimitName{Namespace: "any", Limit: req.Limit}); f != nil {
-			return out, f
+		if err := apiproto.CheckLimitName(quota.LimitName{Namespace: "any", Limit: req.Limit}); err != nil {
+			return out, err
 		}
 	}
 	if len(req.Key) > quota.MaxKeyLen {
@@ -59,14 +59,14 @@ func filterOf(req *quoratev1.WatchRequest) (quota.EventFilter, error) {
 // Stream sends events and signs of life until ctx ends or send fails. flush is
 // called when there is nothing more to send just now.
 func (s *EventService) Stream(ctx context.Context, req *quoratev1.WatchRequest, send func(*quoratev1.WatchResponse) error, flush func() error) error {
-	filter, f := filterOf(req)
-	if f != nil {
-		return f
+	filter, err := filterOf(req)
+	if err != nil {
+		return err
 	}
 	room := max(int64(req.Buffer), usualEventRoom)
-	give, f := takeShare(ctx, s.eventRoom, room, "watchers of events, or such large buffers of theirs,")
-	if f != nil {
-		return f
+	give, err := takeShare(ctx, s.eventRoom, room, "watchers of events, or such large buffers of theirs,")
+	if err != nil {
+		return err
 	}
 	defer give()
 	events, lost, stop := s.node.Watch(filter, int(req.Buffer))
@@ -89,8 +89,8 @@ func (s *EventService) Stream(ctx context.Context, req *quoratev1.WatchRequest, 
 			beat.Reset(s.Heartbeat)
 			next = func() error { return SendEvents(e, events, lost, send) }
 		}
-		if f := s.StillAuthorized(ctx, &known); f != nil {
-			return f
+		if err := s.StillAuthorized(ctx, &known); err != nil {
+			return err
 		}
 		err := next()
 		if err == nil {
@@ -144,8 +144,8 @@ func (s *EventService) Watch(req *quoratev1.WatchRequest, stream quoratev1.Event
 	}
 	return unlessStuck(s.Stuck, func(around func(func() error) error) error {
 		event := func(m *quoratev1.WatchResponse) error { return around(func() error { return stream.Send(m) }) }
-		if f := s.Stream(stream.Context(), req, event, send); f != nil {
-			return f
+		if err := s.Stream(stream.Context(), req, event, send); err != nil {
+			return err
 		}
 		return stream.Context().Err()
 	})

@@ -110,9 +110,9 @@ func CallOf(ctx context.Context) *Call {
 }
 
 // Ended remembers how the call ended, for the audit log.
-func (v *Call) Ended(res proto.Message, f error) {
+func (v *Call) Ended(res proto.Message, err error) {
 	if v != nil {
-		v.Res, v.Failed = res, f
+		v.Res, v.Failed = res, err
 	}
 }
 
@@ -143,8 +143,8 @@ func (s *Gate) Authorize(ctx context.Context, v *Call) (context.Context, error) 
 			return ctx, FromAuth(err)
 		}
 	}
-	if f := s.throttle(v); f != nil {
-		return ctx, f
+	if err := s.throttle(v); err != nil {
+		return ctx, err
 	}
 	return callContext{ctx, v}, nil
 }

@@ -62,15 +62,15 @@ func (s *LimitService) veil(ctx context.Context, v *quoratev1.LimitVersion) {
 // changesIn returns what a version changed of what the caller may read, and how many limits of that it has. Where
 // the version before is kept no more, nothing is known of its changes.
 func (s *LimitService) changesIn(ctx context.Context, version uint64) ([]*quoratev1.LimitChange, int) {
-	_, after, f := s.limitsAt(ctx, &version)
-	if f != nil {
+	_, after, err := s.limitsAt(ctx, &version)
+	if err != nil {
 		return nil, 0
 	}
 	after = s.visible(ctx, after)
 	var before []quota.Limit
 	if version > 1 {
 		earlier := version - 1
-		if _, before, f = s.limitsAt(ctx, &earlier); f != nil {
+		if _, before, err = s.limitsAt(ctx, &earlier); err != nil {
 			return nil, len(after)
 		}
 	}

@@ -22,9 +22,9 @@ const (
 
 // ListVersions implements quoratev1.LimitServiceServer.
 func (s *LimitService) ListVersions(ctx context.Context, req *quoratev1.ListVersionsRequest) (*quoratev1.ListVersionsResponse, error) {
-	most, f := pageSize(req.Max, defaultVersions)
-	if f != nil {
-		return nil, f
+	most, err := pageSize(req.Max, defaultVersions)
+	if err != nil {
+		return nil, err
 	}
 	list, err := s.node.LimitVersions(ctx, req.Before, most)
 	if err != nil {
@@ -63,24 +63,24 @@ func (s *LimitService) RollbackLimits(ctx context.Context, req *quoratev1.Rollba
 	if req.Version == 0 {
 		return nil, apierr.Invalid("version", "is 0; must be the version to bring back, 1 or more")
 	}
-	by, f := author(ctx, req.Author, req.Comment)
-	if f != nil {
-		return nil, f
+	by, err := author(ctx, req.Author, req.Comment)
+	if err != nil {
+		return nil, err
 	}
 	_, list, err := s.node.LimitsAt(ctx, req.Version)
 	if err != nil {
 		return nil, apierr.From(err)
 	}
 	c := quota.Change{Limits: s.shown(ctx, list), Expect: expected(req.ExpectedVersion), By: by, Comment: req.Comment, RollbackTo: req.Version}
-	if f := s.mayChange(ctx, &c); f != nil {
-		return nil, f
+	if err := s.mayChange(ctx, &c); err != nil {
+		return nil, err
 	}
 	if len(diffLimits(list, c.Limits)) > 0 { // others' limits stay as they are, so it is not that version
 		c.RollbackTo = 0
 	}
-	v, changed, f := s.change(ctx, c)
-	if f != nil {
-		return nil, f
+	v, changed, err := s.change(ctx, c)
+	if err != nil {
+		return nil, err
 	}
 	s.Log.InfoContext(ctx, "limits rolled back", "to", req.Version, "version", v, "by", by)
 	return &quoratev1.RollbackLimitsResponse{Version: v, Changed: changed}, nil
@@ -92,19 +92,19 @@ func (s *LimitService) DeleteLimits(ctx context.Context, req *quoratev1.DeleteLi
 	if n := len(req.Limits); n < 1 || n > apiproto.MaxList {
 		return nil, apierr.Invalid("limits", "%d limits; must be 1 to %d", n, apiproto.MaxList)
 	}
-	by, f := author(ctx, req.Author, req.Comment)
-	if f != nil {
-		return nil, f
+	by, err := author(ctx, req.Author, req.Comment)
+	if err != nil {
+		return nil, err
 	}
 	for _, l := range req.Limits {
-		if f := s.Require(ctx, rbac.LimitsWrite, l.GetNamespace()); f != nil {
-			return nil, f
+		if err := s.Require(ctx, rbac.LimitsWrite, l.GetNamespace()); err != nil {
+			return nil, err
 		}
 	}
 	for try := 1; ; try++ {
-		version, left, f := s.without(req.Limits)
-		if f != nil {
-			return nil, f
+		version, left, err := s.without(req.Limits)
+		if err != nil {
+			return nil, err
 		}
 		if e := req.ExpectedVersion; e != nil {
 			version = *e
@@ -144,10 +144,10 @@ func (s *LimitService) catchUp(ctx context.Context, version uint64) bool {
 }
 
 // without returns what is in force without some limits.
-func (s *LimitService) without(refs []*quoratev1.LimitRef) (version uint64, left []quota.Limit, f error) {
-	version, all, f := s.limitsAt(context.Background(), nil)
-	if f != nil {
-		return 0, nil, f
+func (s *LimitService) without(refs []*quoratev1.LimitRef) (version uint64, left []quota.Limit, err error) {
+	version, all, err := s.limitsAt(context.Background(), nil)
+	if err != nil {
+		return 0, nil, err
 	}
 	left = slices.Clone(all)
 	for i, ref := range refs {

@@ -20,9 +20,9 @@ type KeyService struct {
 
 // GetKey implements quoratev1.KeyServiceServer.
 func (s *KeyService) GetKey(ctx context.Context, req *quoratev1.GetKeyRequest) (*quoratev1.GetKeyResponse, error) {
-	k, f := s.existing(ctx, req, rbac.KeysRead)
-	if f != nil {
-		return nil, f
+	k, err := s.existing(ctx, req, rbac.KeysRead)
+	if err != nil {
+		return nil, err
 	}
 	counters, err := s.node.Key(ctx, k)
 	if err != nil {
@@ -41,9 +41,9 @@ func (s *KeyService) GetKey(ctx context.Context, req *quoratev1.GetKeyRequest) (
 
 // ResetKey implements quoratev1.KeyServiceServer.
 func (s *KeyService) ResetKey(ctx context.Context, req *quoratev1.ResetKeyRequest) (*quoratev1.ResetKeyResponse, error) {
-	k, f := s.existing(ctx, req, rbac.KeysReset)
-	if f != nil {
-		return nil, f
+	k, err := s.existing(ctx, req, rbac.KeysReset)
+	if err != nil {
+		return nil, err
 	}
 	if err := s.node.ResetKey(ctx, k); err != nil {
 		return nil, apierr.From(err)
@@ -56,8 +56,8 @@ func (s *KeyService) ResetKey(ctx context.Context, req *quoratev1.ResetKeyReques
 // what is done to that is not for who has the permission in one of them.
 func (s *KeyService) existing(ctx context.Context, m named, p rbac.Permission) (quota.Key, error) {
 	k := keyOf(m)
-	if f := apiproto.CheckLimitKey(&k); f != nil {
-		return k, f
+	if err := apiproto.CheckLimitKey(&k); err != nil {
+		return k, err
 	}
 	limits := s.node.Limits()
 	l, _ := limits.Resolve(k.LimitName, k.Key)

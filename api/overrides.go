@@ -31,9 +31,9 @@ func (s *OverrideService) SetOverrides(ctx context.Context, req *quoratev1.SetOv
 	}
 	list := make([]quota.Override, len(req.Overrides))
 	for i, p := range req.Overrides {
-		o, f := s.overrideOf(ctx, p)
-		if f != nil {
-			return nil, apierr.In(fmt.Sprintf("overrides[%d]", i), f)
+		o, err := s.overrideOf(ctx, p)
+		if err != nil {
+			return nil, apierr.In(fmt.Sprintf("overrides[%d]", i), err)
 		}
 		list[i] = o
 	}
@@ -44,13 +44,13 @@ func (s *OverrideService) SetOverrides(ctx context.Context, req *quoratev1.SetOv
 }
 
 // overrideOf reads and validates an override.
-func (s *OverrideService) overrideOf(ctx context.Context, p *quoratev1.Override) (o quota.Override, f error) {
+func (s *OverrideService) overrideOf(ctx context.Context, p *quoratev1.Override) (o quota.Override, err error) {
 	o = quota.Override{Key: keyOf(p), Burst: -1, Comment: p.GetComment(), At: quota.Time(time.Now().UnixNano())}
-	if f := apiproto.CheckLimitKey(&o.Key); f != nil {
-		return o, f
+	if err := apiproto.CheckLimitKey(&o.Key); err != nil {
+		return o, err
 	}
-	if o.By, f = author(ctx, p.Author, p.Comment); f != nil {
-		return o, f
+	if o.By, err = author(ctx, p.Author, p.Comment); err != nil {
+		return o, err
 	}
 	if p.Class < 0 || p.Class > quoratev1.Class_CLASS_BANNED {
 		return o, apierr.Invalid("class", "%d; must be counted, unlimited or banned", p.Class)
@@ -74,8 +74,8 @@ func (s *OverrideService) overrideOf(ctx context.Context, p *quoratev1.Override)
 		return o, apierr.Invalid("scale", "%v; must be 0.000001 to %d, or 0 for none", p.Scale, quota.MaxScale/quota.Million)
 	}
 	o.Scale = int64(math.Round(p.Scale * quota.Million))
-	f = s.fits(&o, p)
-	return o, f
+	err = s.fits(&o, p)
+	return o, err
 }
 
 func (s *OverrideService) fits(o *quota.Override, p *quoratev1.Override) error {
@@ -126,8 +126,8 @@ func (s *OverrideService) DeleteOverrides(ctx context.Context, req *quoratev1.De
 	keys := make([]quota.Key, len(req.Keys))
 	for i, ref := range req.Keys {
 		keys[i] = keyOf(ref)
-		if f := apiproto.CheckLimitKey(&keys[i]); f != nil {
-			return nil, apierr.In(fmt.Sprintf("keys[%d]", i), f)
+		if err := apiproto.CheckLimitKey(&keys[i]); err != nil {
+			return nil, apierr.In(fmt.Sprintf("keys[%d]", i), err)
 		}
 	}
 	n, err := s.node.DeleteOverrides(ctx, keys)
@@ -139,22 +139,22 @@ func (s *OverrideService) DeleteOverrides(ctx context.Context, req *quoratev1.De
 
 // ListOverrides implements quoratev1.OverrideServiceServer.
 func (s *OverrideService) ListOverrides(_ context.Context, req *quoratev1.ListOverridesRequest) (*quoratev1.ListOverridesResponse, error) {
-	most, f := pageSize(req.Max, defaultOverrides)
-	if f != nil {
-		return nil, f
+	most, err := pageSize(req.Max, defaultOverrides)
+	if err != nil {
+		return nil, err
 	}
 	name := quota.LimitName{Namespace: req.Namespace, Limit: req.Limit}
 	if name.Limit != "" {
-		f = apiproto.CheckLimitName(name)
+		err = apiproto.CheckLimitName(name)
 	} else if name.Namespace != "" {
-		f = apiproto.CheckLimitName(quota.LimitName{Namespace: name.Namespace, Limit: quota.Default})
+		err = apiproto.CheckLimitName(quota.LimitName{Namespace: name.Namespace, Limit: quota.Default})
 	}
-	if f != nil {
-		return nil, f
+	if err != nil {
+		return nil, err
 	}
-	after, f := parseAfter(req.After)
-	if f != nil {
-		return nil, f
+	after, err := parseAfter(req.After)
+	if err != nil {
+		return nil, err
 	}
 	list, total := s.node.ListOverrides(name, after, most)
 	out := &quoratev1.ListOverridesResponse{Total: int32(total)}
@@ -182,8 +182,8 @@ func parseAfter(s string) (quota.Key, error) {
 // GetOverride implements quoratev1.OverrideServiceServer.
 func (s *OverrideService) GetOverride(_ context.Context, req *quoratev1.GetOverrideRequest) (*quoratev1.GetOverrideResponse, error) {
 	k := keyOf(req)
-	if f := apiproto.CheckLimitKey(&k); f != nil {
-		return nil, f
+	if err := apiproto.CheckLimitKey(&k); err != nil {
+		return nil, err
 	}
 	o := s.node.Override(k)
 	if o == nil {

@@ -17,51 +17,51 @@ import (
 
 // LoadPolicies is AccountService.LoadPolicies: the application has checked who may.
 func (s *AccountService) LoadPolicies(ctx context.Context, req *quoratev1.LoadPoliciesRequest) (*quoratev1.LoadPoliciesResponse, error) {
-	id, policies, f := s.loadCall(req)
-	if f != nil {
-		return nil, f
+	id, policies, err := s.loadCall(req)
+	if err != nil {
+		return nil, err
 	}
-	by, f := s.Identity(ctx)
-	if f != nil {
-		return nil, f
+	by, err := s.Identity(ctx)
+	if err != nil {
+		return nil, err
 	}
 	return s.storePolicies(ctx, by, id, policies)
 }
 
 // WritePolicies is loadPolicies with permissions.
 func (s *AccountAdminService) WritePolicies(ctx context.Context, req *quoratev1.LoadPoliciesRequest) (*quoratev1.LoadPoliciesResponse, error) {
-	id, policies, f := s.loadCall(req)
-	if f != nil {
-		return nil, f
+	id, policies, err := s.loadCall(req)
+	if err != nil {
+		return nil, err
 	}
-	who, f := s.mayPolicies(ctx, id, access.PoliciesWrite)
-	if f == nil && id.Version != "" {
-		_, f = s.mayPolicies(ctx, id, access.PoliciesOverrideVersion)
+	who, err := s.mayPolicies(ctx, id, access.PoliciesWrite)
+	if err == nil && id.Version != "" {
+		_, err = s.mayPolicies(ctx, id, access.PoliciesOverrideVersion)
 	}
-	if f != nil {
-		return nil, f
+	if err != nil {
+		return nil, err
 	}
 	return s.storePolicies(ctx, who, id, policies)
 }
 
 // loadCall validates policies to be stored. The version of those that have a
 // hash for it is empty.
-func (s *accountCalls) loadCall(req *quoratev1.LoadPoliciesRequest) (id account.ConfigID, policies map[account.PolicyKey]account.Policy, f error) {
+func (s *accountCalls) loadCall(req *quoratev1.LoadPoliciesRequest) (id account.ConfigID, policies map[account.PolicyKey]account.Policy, err error) {
 	id = account.ConfigID{App: req.AppId, Realm: req.Realm}
-	if f := inRealm(id.App, id.Realm); f != nil {
-		return id, nil, f
+	if err := inRealm(id.App, id.Realm); err != nil {
+		return id, nil, err
 	}
 	if v := req.Version; v != "" {
 		if strings.HasPrefix(v, "$") {
 			return id, nil, apierr.Invalid("version", "is %q; a hash of the content is made of it when there is no version, any other must be without \"$\"", apierr.Clip(v))
 		}
 		id.Version = "#" + strings.TrimPrefix(v, "#")
-		if f := badAt("", id.Validate()); f != nil {
-			return id, nil, f
+		if err := badAt("", id.Validate()); err != nil {
+			return id, nil, err
 		}
 	}
-	policies, f = policiesOf(req.Config)
-	return id, policies, f
+	policies, err = policiesOf(req.Config)
+	return id, policies, err
 }
 
 func (s *accountCalls) storePolicies(ctx context.Context, by string, id account.ConfigID, policies map[account.PolicyKey]account.Policy) (*quoratev1.LoadPoliciesResponse, error) {
@@ -77,28 +77,28 @@ func (s *accountCalls) storePolicies(ctx context.Context, by string, id account.
 
 // mayPolicies returns who calls, if they have a permission for a config's realm.
 func (s *AccountAdminService) mayPolicies(ctx context.Context, id account.ConfigID, permission string) (string, error) {
-	who, f := s.Identity(ctx)
-	if f == nil {
-		f = s.may(ctx, who, permission, "", access.Subject{App: id.App, Realm: id.Realm})
+	who, err := s.Identity(ctx)
+	if err == nil {
+		err = s.may(ctx, who, permission, "", access.Subject{App: id.App, Realm: id.Realm})
 	}
-	return who, f
+	return who, err
 }
 
 // policiesCall validates a call about one config.
 func (s *AccountAdminService) policiesCall(ctx context.Context, p *quoratev1.PolicyConfigID, permission string) (account.ConfigID, string, error) {
-	id, f := configID("id", p)
-	if f != nil {
-		return id, "", f
+	id, err := configID("id", p)
+	if err != nil {
+		return id, "", err
 	}
-	who, f := s.mayPolicies(ctx, id, permission)
-	return id, who, f
+	who, err := s.mayPolicies(ctx, id, permission)
+	return id, who, err
 }
 
 // GetPolicies implements quoratev1.AccountAdminServiceServer.
 func (s *AccountAdminService) GetPolicies(ctx context.Context, req *quoratev1.GetPoliciesRequest) (*quoratev1.GetPoliciesResponse, error) {
-	id, _, f := s.policiesCall(ctx, req.Id, access.PoliciesRead)
-	if f != nil {
-		return nil, f
+	id, _, err := s.policiesCall(ctx, req.Id, access.PoliciesRead)
+	if err != nil {
+		return nil, err
 	}
 	c, err := s.node.Policies(ctx, id)
 	switch {
@@ -115,15 +115,15 @@ func (s *AccountAdminService) GetPolicies(ctx context.Context, req *quoratev1.Ge
 
 // ListPolicies implements quoratev1.AccountAdminServiceServer.
 func (s *AccountAdminService) ListPolicies(ctx context.Context, req *quoratev1.ListPoliciesRequest) (*quoratev1.ListPoliciesResponse, error) {
-	if f := inRealm(req.AppId, req.Realm, atom{"page_token", req.PageToken}); f != nil {
-		return nil, f
+	if err := inRealm(req.AppId, req.Realm, atom{"page_token", req.PageToken}); err != nil {
+		return nil, err
 	}
-	size, f := accountPage(req.PageSize)
-	if f != nil {
-		return nil, f
+	size, err := accountPage(req.PageSize)
+	if err != nil {
+		return nil, err
 	}
-	if _, f := s.mayPolicies(ctx, account.ConfigID{App: req.AppId, Realm: req.Realm}, access.PoliciesRead); f != nil {
-		return nil, f
+	if _, err := s.mayPolicies(ctx, account.ConfigID{App: req.AppId, Realm: req.Realm}, access.PoliciesRead); err != nil {
+		return nil, err
 	}
 	list, err := s.node.ListPolicies(ctx, req.AppId, req.Realm, req.PageToken, size)
 	if err != nil {
@@ -142,9 +142,9 @@ func (s *AccountAdminService) ListPolicies(ctx context.Context, req *quoratev1.L
 
 // PurgePolicies implements quoratev1.AccountAdminServiceServer.
 func (s *AccountAdminService) PurgePolicies(ctx context.Context, req *quoratev1.PurgePoliciesRequest) (*quoratev1.PurgePoliciesResponse, error) {
-	id, who, f := s.policiesCall(ctx, req.Id, access.PoliciesPurge)
-	if f != nil {
-		return nil, f
+	id, who, err := s.policiesCall(ctx, req.Id, access.PoliciesPurge)
+	if err != nil {
+		return nil, err
 	}
 	purged, err := s.node.PurgePolicies(ctx, id)
 	if err != nil {

@@ -37,11 +37,11 @@ type RateService struct {
 
 // TopRates implements quoratev1.RateServiceServer.
 func (s *RateService) TopRates(ctx context.Context, req *quoratev1.TopRatesRequest) (*quoratev1.TopRatesResponse, error) {
-	if f := s.checkTop(req); f != nil {
-		return nil, f
+	if err := s.checkTop(req); err != nil {
+		return nil, err
 	}
-	if f := checkLabels(req); f != nil {
-		return nil, f
+	if err := checkLabels(req); err != nil {
+		return nil, err
 	}
 	ask := proto.CloneOf(req)
 	ask.Top = min(req.Top+1, apiproto.MaxTop) // one more tells whether there are more
@@ -52,8 +52,8 @@ func (s *RateService) TopRates(ctx context.Context, req *quoratev1.TopRatesReque
 	if err != nil {
 		return nil, apierr.From(err)
 	}
-	if f := s.neverSeen(req, res); f != nil {
-		return nil, f
+	if err := s.neverSeen(req, res); err != nil {
+		return nil, err
 	}
 	if req.GroupBy != "" {
 		Group(res, req.GroupBy, quota.RateOrder(req.Order))
@@ -111,8 +111,8 @@ func checkLabels(req *quoratev1.TopRatesRequest) error {
 			return apierr.Invalid("label", "is %q; must be name=value, or 1=value for the first part of keys, at most %d bytes", apierr.Clip(l), maxLabel)
 		}
 	}
-	if f := checkLength("group_by", req.GroupBy, maxLabel); f != nil {
-		return f
+	if err := checkLength("group_by", req.GroupBy, maxLabel); err != nil {
+		return err
 	}
 	if strings.Contains(req.GroupBy, "=") {
 		return apierr.Invalid("group_by", "is %q; must be the name of a label, or the number of a part, without a value", apierr.Clip(req.GroupBy))
@@ -176,9 +176,9 @@ func (s *RateService) Stream(ctx context.Context, req *quoratev1.WatchRatesReque
 			return apierr.Invalid("interval", "%v; must be %v to %v", pause, minWatchPause, MaxWatchPause)
 		}
 	}
-	stop, f := takeShare(ctx, s.Watchers, 1, "watchers of rates")
-	if f != nil {
-		return f
+	stop, err := takeShare(ctx, s.Watchers, 1, "watchers of rates")
+	if err != nil {
+		return err
 	}
 	defer stop()
 	ask := &quoratev1.TopRatesRequest{
@@ -197,14 +197,14 @@ func (s *RateService) Stream(ctx context.Context, req *quoratev1.WatchRatesReque
 			return nil
 		case <-tick.C:
 		}
-		if f := s.StillAuthorized(ctx, &known); f != nil {
-			return f
+		if err := s.StillAuthorized(ctx, &known); err != nil {
+			return err
 		}
-		res, f := s.TopRates(ctx, ask)
+		res, err := s.TopRates(ctx, ask)
 		switch {
-		case f != nil && (first || apierr.From(f).Code == codes.InvalidArgument):
-			return f
-		case f != nil:
+		case err != nil && (first || apierr.From(err).Code == codes.InvalidArgument):
+			return err
+		case err != nil:
 			skipped++
 		case send(&quoratev1.WatchRatesResponse{Rates: res, Skipped: skipped}) != nil:
 			return nil // the watcher has gone
@@ -222,8 +222,8 @@ func (s *RateService) Stream(ctx context.Context, req *quoratev1.WatchRatesReque
 func (s *RateService) WatchRates(req *quoratev1.WatchRatesRequest, stream quoratev1.RateService_WatchRatesServer) error {
 	return unlessStuck(s.Stuck, func(around func(func() error) error) error {
 		send := func(m *quoratev1.WatchRatesResponse) error { return around(func() error { return stream.Send(m) }) }
-		if f := s.Stream(stream.Context(), req, send); f != nil {
-			return f
+		if err := s.Stream(stream.Context(), req, send); err != nil {
+			return err
 		}
 		return stream.Context().Err()
 	})

@@ -35,13 +35,13 @@ func ttlOf(d *durationpb.Duration) (time.Duration, error) {
 
 // Reserve implements quoratev1.QuotaServiceServer.
 func (s *QuotaService) Reserve(ctx context.Context, req *quoratev1.ReserveRequest) (*quoratev1.ReserveResponse, error) {
-	ttl, f := ttlOf(req.Ttl)
-	if f != nil {
-		return nil, f
+	ttl, err := ttlOf(req.Ttl)
+	if err != nil {
+		return nil, err
 	}
-	p, f := s.planOf(req.Checks)
-	if f != nil {
-		return nil, f
+	p, err := s.planOf(req.Checks)
+	if err != nil {
+		return nil, err
 	}
 	if len(p.reqs) == 0 {
 		return nil, apierr.Invalid("checks", "no limit is for them, so there is nothing to reserve")
@@ -51,9 +51,9 @@ func (s *QuotaService) Reserve(ctx context.Context, req *quoratev1.ReserveReques
 			return nil, apierr.Invalid("checks", "%v has cost 0; a reservation sets at least 1 aside", r.Key.LimitName)
 		}
 	}
-	made, allowed, f := s.reserved(ctx, p, ttl)
-	if f != nil {
-		return nil, f
+	made, allowed, err := s.reserved(ctx, p, ttl)
+	if err != nil {
+		return nil, err
 	}
 	res := &quoratev1.ReserveResponse{Allowed: allowed, Handle: made.Handle, ExpiresIn: apiproto.Pause(made.Expires)}
 	res.Results, res.Wait, res.RetryAfter = s.results(p, allowed)
@@ -69,8 +69,8 @@ func (s *QuotaService) reserved(ctx context.Context, p *plan, ttl time.Duration)
 	if err != nil {
 		return made, false, apierr.From(err)
 	}
-	if f := s.noLimitIn(p); f != nil {
-		return made, false, f
+	if err := s.noLimitIn(p); err != nil {
+		return made, false, err
 	}
 	if !allowed {
 		made = quota.Reservation{}
@@ -80,21 +80,21 @@ func (s *QuotaService) reserved(ctx context.Context, p *plan, ttl time.Duration)
 
 // Acquire implements quoratev1.QuotaServiceServer.
 func (s *QuotaService) Acquire(ctx context.Context, req *quoratev1.AcquireRequest) (*quoratev1.AcquireResponse, error) {
-	ttl, f := ttlOf(req.Ttl)
-	if f != nil {
-		return nil, f
+	ttl, err := ttlOf(req.Ttl)
+	if err != nil {
+		return nil, err
 	}
-	k, f := s.charged(req, "count", oneOr(req.Count))
-	if f != nil {
-		return nil, f
+	k, err := s.charged(req, "count", oneOr(req.Count))
+	if err != nil {
+		return nil, err
 	}
 	if l, _ := s.node.Limits().Resolve(k.LimitName, k.Key); l != nil && l.Class == quota.Counted && l.Kind != quota.Concurrency {
 		return nil, apierr.Invalid("limit", "%v is a %v, not a limit of what is in flight; ask for it by Allow, POST /v1/allow", k.LimitName, kindWords(l.Kind))
 	}
 	p := &plan{ends: []int{1}, reqs: []quota.Request{{Key: k, Cost: oneOr(req.Count), MaxWait: quota.LimitsWait}}, out: make([]quota.Decision, 1)}
-	made, allowed, f := s.reserved(ctx, p, ttl)
-	if f != nil {
-		return nil, f
+	made, allowed, err := s.reserved(ctx, p, ttl)
+	if err != nil {
+		return nil, err
 	}
 	d, r := s.result(p.out, allowed)
 	return &quoratev1.AcquireResponse{Allowed: allowed, Handle: made.Handle, ExpiresIn: apiproto.Pause(made.Expires), Result: r.Response(&d)}, nil
@@ -150,8 +150,8 @@ func (s *QuotaService) Release(ctx context.Context, req *quoratev1.ReleaseReques
 }
 
 func (s *QuotaService) end(ctx context.Context, p rbac.Permission, handle string, used int64) error {
-	if f := s.checkHandle(ctx, p, handle); f != nil {
-		return f
+	if err := s.checkHandle(ctx, p, handle); err != nil {
+		return err
 	}
 	if err := s.node.Settle(ctx, handle, used); err != nil {
 		return apierr.From(err)
@@ -161,12 +161,12 @@ func (s *QuotaService) end(ctx context.Context, p rbac.Permission, handle string
 
 // Renew implements quoratev1.QuotaServiceServer.
 func (s *QuotaService) Renew(ctx context.Context, req *quoratev1.RenewRequest) (*quoratev1.RenewResponse, error) {
-	if f := s.checkHandle(ctx, rbac.Report, req.Handle); f != nil {
-		return nil, f
+	if err := s.checkHandle(ctx, rbac.Report, req.Handle); err != nil {
+		return nil, err
 	}
-	ttl, f := ttlOf(req.Ttl)
-	if f != nil {
-		return nil, f
+	ttl, err := ttlOf(req.Ttl)
+	if err != nil {
+		return nil, err
 	}
 	if err := s.node.Renew(ctx, req.Handle, ttl); err != nil {
 		return nil, apierr.From(err)

@@ -30,9 +30,9 @@ type SecurityService struct {
 // WhoAmI implements quoratev1.SecurityServiceServer.
 func (s *SecurityService) WhoAmI(ctx context.Context, _ *quoratev1.WhoAmIRequest) (*quoratev1.WhoAmIResponse, error) {
 	if s.Guard == nil {
-		who, f := s.Identity(ctx)
-		if f != nil {
-			return nil, f
+		who, err := s.Identity(ctx)
+		if err != nil {
+			return nil, err
 		}
 		return &quoratev1.WhoAmIResponse{Identity: who, Credential: auth.Spoken(who).Credential.String()}, nil
 	}
@@ -61,17 +61,17 @@ func bindingProto(b *rbac.Binding, in auth.Kept) *quoratev1.Binding {
 
 // SetBinding implements quoratev1.SecurityServiceServer.
 func (s *SecurityService) SetBinding(ctx context.Context, req *quoratev1.SetBindingRequest) (*quoratev1.SetBindingResponse, error) {
-	by, f := author(ctx, "", "")
-	if f != nil {
-		return nil, f
+	by, err := author(ctx, "", "")
+	if err != nil {
+		return nil, err
 	}
 	p := req.GetBinding()
 	b := rbac.Binding{
 		Identity: p.GetIdentity(), Role: p.GetRole(), Permissions: slices.Compact(slices.Sorted(slices.Values(p.GetPermissions()))),
 		Scope: scopeOf(p.GetScope()), By: by, At: quota.Time(time.Now().UnixNano()),
 	}
-	if f := badAt("binding", b.Validate()); f != nil {
-		return nil, f
+	if err := badAt("binding", b.Validate()); err != nil {
+		return nil, err
 	}
 	if len(s.node.Security().Bindings()) >= rbac.MaxBindings {
 		return nil, storeFull("there are 10000 bindings already; give roles to groups, or take some away")
@@ -147,9 +147,9 @@ func (s *SecurityService) ListBindings(_ context.Context, req *quoratev1.ListBin
 
 // CreateToken implements quoratev1.SecurityServiceServer.
 func (s *SecurityService) CreateToken(ctx context.Context, req *quoratev1.CreateTokenRequest) (*quoratev1.CreateTokenResponse, error) {
-	by, f := author(ctx, "", "")
-	if f != nil {
-		return nil, f
+	by, err := author(ctx, "", "")
+	if err != nil {
+		return nil, err
 	}
 	now := time.Now()
 	text, id, hash := pki.NewBearer()
@@ -161,8 +161,8 @@ func (s *SecurityService) CreateToken(ctx context.Context, req *quoratev1.Create
 		}
 		t.Expires = quota.Time(now.Add(ttl).UnixNano())
 	}
-	if f := badAt("", t.Validate()); f != nil {
-		return nil, f
+	if err := badAt("", t.Validate()); err != nil {
+		return nil, err
 	}
 	if tokens := s.node.Security().Tokens(); len(tokens) >= rbac.MaxTokens && !slices.ContainsFunc(tokens, func(o rbac.Token) bool { return o.Expired(t.At) }) {
 		return nil, storeFull("there are 10000 tokens already; revoke some")

@@ -53,8 +53,8 @@ func TestTrapSeriesPerKey(t *testing.T) {
 			{LimitName: quota.LimitName{Namespace: id, Limit: id}, Key: id},
 		} {
 			cost := int64(1 + i%2)
-			if _, _, f := s.Quota.Decide(&Check{Key: k, Cost: cost, Costs: true}); f != nil {
-				t.Fatalf("%v: %v", k, f)
+			if _, _, err := s.Quota.Decide(&Check{Key: k, Cost: cost, Costs: true}); err != nil {
+				t.Fatalf("%v: %v", k, err)
 			}
 		}
 	}
@@ -88,8 +88,8 @@ func TestTrapJoinedPlaces(t *testing.T) {
 	for _, n := range []quota.LimitName{{Namespace: "a", Limit: "b"}, {Namespace: "a", Limit: quota.Template}, quota.Global} {
 		for _, key := range []string{"k", "*", "/", "a/b", "b/k", "/k", "k/", "#2", "@template/x", " ", "a\x00b"} {
 			k := quota.Key{LimitName: n, Key: key}
-			if got, f := parseAfter(k.String()); f != nil || got != k {
-				t.Errorf("%q: read as %q, %v", k, got, f)
+			if got, err := parseAfter(k.String()); err != nil || got != k {
+				t.Errorf("%q: read as %q, %v", k, got, err)
 			}
 		}
 	}

@@ -29,7 +29,7 @@ func newWatchers(total int64, guard *auth.Guard) *fairshare.Pool {
 }
 
 // takeShare takes n of a pool for the caller of ctx until stop is called. what names the resource in errors.
-func takeShare(ctx context.Context, pool *fairshare.Pool, n int64, what string) (stop func(), f error) {
+func takeShare(ctx context.Context, pool *fairshare.Pool, n int64, what string) (stop func(), err error) {
 	owner := ""
 	if v := CallOf(ctx); v != nil {
 		owner = v.Owner()

@@ -26,11 +26,11 @@ import (
 // as strictly as the hand-written decoder of checks.
 func Decode(b []byte, m proto.Message, example string) error {
 	r := NewReader(b)
-	if f := r.Start(example); f != nil {
-		return f
+	if err := r.Start(example); err != nil {
+		return err
 	}
-	if f := r.message("", m.ProtoReflect()); f != nil {
-		return f
+	if err := r.message("", m.ProtoReflect()); err != nil {
+		return err
 	}
 	return r.End()
 }
@@ -73,11 +73,11 @@ func (r *Reader) message(path string, m protoreflect.Message) error {
 		case fd.HasPresence() && r.Null():
 			return nil
 		}
-		v, f := r.value(name, fd, m.NewField(fd))
-		if f == nil {
+		v, err := r.value(name, fd, m.NewField(fd))
+		if err == nil {
 			m.Set(fd, v)
 		}
-		return f
+		return err
 	})
 }
 
@@ -97,12 +97,12 @@ func (r *Reader) value(path string, fd protoreflect.FieldDescriptor, empty proto
 	case protoreflect.MessageKind:
 		return r.inner(path, fd, empty)
 	case protoreflect.EnumKind:
-		word, f := r.Str(path)
-		if f != nil {
-			return empty, f
+		word, err := r.Str(path)
+		if err != nil {
+			return empty, err
 		}
-		n, f := enumNumber(path, fd.Enum(), word)
-		return protoreflect.ValueOfEnum(n), f
+		n, err := enumNumber(path, fd.Enum(), word)
+		return protoreflect.ValueOfEnum(n), err
 	case protoreflect.BoolKind:
 		r.peek()
 		raw := string(r.token())
@@ -112,15 +112,15 @@ func (r *Reader) value(path string, fd protoreflect.FieldDescriptor, empty proto
 		r.i += len(raw)
 		return protoreflect.ValueOfBool(raw == "true"), nil
 	case protoreflect.DoubleKind:
-		n, f := r.number(path, "a number")
-		return protoreflect.ValueOfFloat64(n), f
+		n, err := r.number(path, "a number")
+		return protoreflect.ValueOfFloat64(n), err
 	case protoreflect.StringKind:
-		s, f := r.Str(path)
-		return protoreflect.ValueOfString(s), f
+		s, err := r.Str(path)
+		return protoreflect.ValueOfString(s), err
 	case protoreflect.BytesKind:
-		s, f := r.Str(path)
-		if f != nil {
-			return empty, f
+		s, err := r.Str(path)
+		if err != nil {
+			return empty, err
 		}
 		raw, err := base64.StdEncoding.DecodeString(s)
 		if err != nil {
@@ -139,23 +139,23 @@ func (r *Reader) integer(path string, fd protoreflect.FieldDescriptor) (protoref
 	}
 	switch fd.Kind() {
 	case protoreflect.Uint32Kind:
-		n, f := r.Whole(path, 64, "from 0 to 4294967295")
-		if f == nil && (n < 0 || n > math.MaxUint32) {
-			f = apierr.Invalid(path, "is %d; must be a whole number from 0 to 4294967295", n)
+		n, err := r.Whole(path, 64, "from 0 to 4294967295")
+		if err == nil && (n < 0 || n > math.MaxUint32) {
+			err = apierr.Invalid(path, "is %d; must be a whole number from 0 to 4294967295", n)
 		}
-		return protoreflect.ValueOfUint32(uint32(n)), f
+		return protoreflect.ValueOfUint32(uint32(n)), err
 	case protoreflect.Int32Kind:
-		n, f := r.Whole(path, 32, "of 32 bits")
-		return protoreflect.ValueOfInt32(int32(n)), f
+		n, err := r.Whole(path, 32, "of 32 bits")
+		return protoreflect.ValueOfInt32(int32(n)), err
 	case protoreflect.Int64Kind:
-		n, f := r.Whole(path, 64, "of 64 bits")
-		return protoreflect.ValueOfInt64(n), f
+		n, err := r.Whole(path, 64, "of 64 bits")
+		return protoreflect.ValueOfInt64(n), err
 	case protoreflect.Uint64Kind:
-		n, f := r.Whole(path, 64, "from 0 on")
-		if f == nil && n < 0 {
-			f = apierr.Invalid(path, "is %d; must be a whole number from 0 on", n)
+		n, err := r.Whole(path, 64, "from 0 on")
+		if err == nil && n < 0 {
+			err = apierr.Invalid(path, "is %d; must be a whole number from 0 on", n)
 		}
-		return protoreflect.ValueOfUint64(uint64(max(n, 0))), f
+		return protoreflect.ValueOfUint64(uint64(max(n, 0))), err
 	}
 	// invariant: requests use no other kinds; the contract test reads every one
 	panic("api: " + fd.FullName() + " has a kind that cannot be read")
@@ -163,19 +163,19 @@ func (r *Reader) integer(path string, fd protoreflect.FieldDescriptor) (protoref
 
 // quoted reads a number in a string.
 func (r *Reader) quoted(path string, fd protoreflect.FieldDescriptor) (protoreflect.Value, error) {
-	text, f := r.Str(path)
-	if f != nil {
-		return protoreflect.Value{}, f
+	text, err := r.Str(path)
+	if err != nil {
+		return protoreflect.Value{}, err
 	}
 	in := Reader{b: []byte(text)}
 	if bytes.ContainsAny(in.b, " \t\r\n\"") || text == "" {
 		return protoreflect.Value{}, apierr.Invalid(path, "is the string %q; must be a whole number", apierr.Clip(text))
 	}
-	v, f := in.integer(path, fd)
-	if f == nil && in.End() != nil {
-		f = apierr.Invalid(path, "is the string %q; must be a whole number", apierr.Clip(text))
+	v, err := in.integer(path, fd)
+	if err == nil && in.End() != nil {
+		err = apierr.Invalid(path, "is the string %q; must be a whole number", apierr.Clip(text))
 	}
-	return v, f
+	return v, err
 }
 
 func (r *Reader) inner(path string, fd protoreflect.FieldDescriptor, empty protoreflect.Value) (protoreflect.Value, error) {
@@ -185,15 +185,15 @@ func (r *Reader) inner(path string, fd protoreflect.FieldDescriptor, empty proto
 		if fd.FullName() == "quorate.v1.Policy.lifetime" {
 			most = maxLifetime
 		}
-		d, given, f := r.Seconds(path, most)
-		if f == nil && !given {
-			f = apierr.Invalid(path, "is null; must be a number of seconds")
+		d, given, err := r.Seconds(path, most)
+		if err == nil && !given {
+			err = apierr.Invalid(path, "is null; must be a number of seconds")
 		}
-		return protoreflect.ValueOfMessage(durationpb.New(d).ProtoReflect()), f
+		return protoreflect.ValueOfMessage(durationpb.New(d).ProtoReflect()), err
 	case *timestamppb.Timestamp:
-		s, f := r.Str(path)
-		if f != nil {
-			return empty, f
+		s, err := r.Str(path)
+		if err != nil {
+			return empty, err
 		}
 		t, err := time.Parse(time.RFC3339, s)
 		if err != nil || t.Year() < 1970 || t.Year() > 2261 {
@@ -233,17 +233,17 @@ func DecodeQuery(q url.Values, m proto.Message) error {
 		}
 		text := q.Get(name)
 		if !fd.IsList() {
-			v, f := queryValue(name, fd, text)
-			if f != nil {
-				return f
+			v, err := queryValue(name, fd, text)
+			if err != nil {
+				return err
 			}
 			pm.Set(fd, v)
 			continue
 		}
 		for item := range strings.SplitSeq(text, ",") {
-			v, f := queryValue(name, fd, item)
-			if f != nil {
-				return f
+			v, err := queryValue(name, fd, item)
+			if err != nil {
+				return err
 			}
 			pm.Mutable(fd).List().Append(v)
 		}
@@ -258,8 +258,8 @@ func queryValue(name string, fd protoreflect.FieldDescriptor, text string) (prot
 	case protoreflect.StringKind:
 		return protoreflect.ValueOfString(strings.ToValidUTF8(text, "\uFFFD")), nil
 	case protoreflect.EnumKind:
-		n, f := enumNumber(name, fd.Enum(), text)
-		return protoreflect.ValueOfEnum(n), f
+		n, err := enumNumber(name, fd.Enum(), text)
+		return protoreflect.ValueOfEnum(n), err
 	case protoreflect.BoolKind:
 		if text != "true" && text != "false" {
 			return protoreflect.Value{}, apierr.Invalid(name, "is %q; must be true or false", apierr.Clip(text))

@@ -77,9 +77,9 @@ func (r *Reader) Object(path string, fields []string, read func(field int) error
 		if n >= 0 {
 			name = fields[n]
 		} else {
-			var f error
-			if name, f = r.Str(orBody(path)); f != nil {
-				return f
+			var err error
+			if name, err = r.Str(orBody(path)); err != nil {
+				return err
 			}
 			n = FieldIndex(fields, name)
 		}
@@ -94,8 +94,8 @@ func (r *Reader) Object(path string, fields []string, read func(field int) error
 			return r.expected("a colon after the field name")
 		}
 		r.i++
-		if f := read(n); f != nil {
-			return f
+		if err := read(n); err != nil {
+			return err
 		}
 	}
 }
@@ -236,7 +236,7 @@ func (r *Reader) describe() string {
 	case r.i >= len(r.b):
 		return "the end of the body"
 	case c == '"':
-		if s, f := r.Str(""); f == nil {
+		if s, err := r.Str(""); err == nil {
 			return fmt.Sprintf("the string %q", apierr.Clip(s))
 		}
 		return "a broken string"
@@ -304,14 +304,14 @@ func (r *Reader) number(field, what string) (float64, error) {
 }
 
 // Seconds reads a duration of at most so long, or null for absent.
-func (r *Reader) Seconds(field string, most time.Duration) (d time.Duration, given bool, f error) {
+func (r *Reader) Seconds(field string, most time.Duration) (d time.Duration, given bool, err error) {
 	if r.Null() {
 		return 0, false, nil
 	}
 	start := r.i
-	n, f := r.number(field, "a number of seconds, such as 0.5")
-	if f != nil {
-		return 0, false, f
+	n, err := r.number(field, "a number of seconds, such as 0.5")
+	if err != nil {
+		return 0, false, err
 	}
 	if n < 0 || n > most.Seconds() {
 		return 0, false, apierr.Invalid(field, "is %s; must be 0 to %.0f seconds", apierr.Clip(string(bytes.TrimSpace(r.b[start:r.i]))), most.Seconds())

@@ -19,18 +19,18 @@ func (s *quotaServer) serveBatch(ctx context.Context, dec func(any) error) (any,
 		return nil, err
 	}
 	start := time.Now()
-	var f error
+	var err error
 	if s.Guard != nil {
-		f = s.admitHot(ctx, methodBatch, m.namespaces)
+		err = s.admitHot(ctx, methodBatch, m.namespaces)
 	}
-	if f == nil {
-		f = api.CheckBatchSize(m.count)
+	if err == nil {
+		err = api.CheckBatchSize(m.count)
 	}
 	var out batchAnswer
-	if f == nil {
+	if err == nil {
 		out.out = m.decide(s.QuotaService)
 	}
-	return answered(ctx, s, out, methodBatch, start, f)
+	return answered(ctx, s, out, methodBatch, start, err)
 }
 
 // free gives the room of the checks back; the answers are on their way.
@@ -52,8 +52,8 @@ func (m *checkBatch) decide(s *api.QuotaService) *[]byte {
 	out := answers.Get(m.count * answerRoom)
 	b := (*out)[:0]
 	for i := range m.checks {
-		if f := m.faults[i]; f != nil {
-			b = appendResult(b, nil, f)
+		if err := m.faults[i]; err != nil {
+			b = appendResult(b, nil, err)
 			continue
 		}
 		b = appendDecided(b, s, &m.checks[i])
@@ -71,9 +71,9 @@ func (m *checkBatch) decide(s *api.QuotaService) *[]byte {
 
 // appendDecided decides one check and appends its result.
 func appendDecided(b []byte, s *api.QuotaService, c *api.Check) []byte {
-	d, r, f := s.Decide(c)
-	if f != nil {
-		return appendResult(b, nil, f)
+	d, r, err := s.Decide(c)
+	if err != nil {
+		return appendResult(b, nil, err)
 	}
 	return appendDecision(b, r, &d)
 }

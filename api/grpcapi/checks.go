@@ -61,15 +61,15 @@ func (s *quotaServer) serveAllow(ctx context.Context, dec func(any) error) (any,
 		return nil, err
 	}
 	start := time.Now()
-	var f error
+	var err error
 	if s.Guard != nil {
-		f = s.admitHot(ctx, MethodAllow, m.check.Namespaces)
+		err = s.admitHot(ctx, MethodAllow, m.check.Namespaces)
 	}
 	a := newAnswer()
-	if f == nil {
-		a.out, f = m.decide(s.QuotaService, a.out)
+	if err == nil {
+		a.out, err = m.decide(s.QuotaService, a.out)
 	}
-	return answered(ctx, s, a, MethodAllow, start, f)
+	return answered(ctx, s, a, MethodAllow, start, err)
 }
 
 // free lets go of the message.
@@ -79,13 +79,13 @@ func (m *single) free() {
 }
 
 // answered measures a call and returns what gRPC sends.
-func answered[M any](ctx context.Context, s *quotaServer, m M, method string, start time.Time, f error) (any, error) {
-	if f == nil {
+func answered[M any](ctx context.Context, s *quotaServer, m M, method string, start time.Time, err error) (any, error) {
+	if err == nil {
 		api.ObserveTraced(s.Meter.Hot(method), time.Since(start).Seconds(), TracedCall(ctx))
 		return m, nil
 	}
-	s.Meter.Observe("grpc", method, status.Code(f).String(), start, TracedCall(ctx))
-	return nil, f
+	s.Meter.Observe("grpc", method, status.Code(err).String(), start, TracedCall(ctx))
+	return nil, err
 }
 
 // decide appends the answer to the check.
@@ -93,9 +93,9 @@ func (m *single) decide(s *api.QuotaService, b []byte) ([]byte, error) {
 	if m.fault != nil {
 		return b, m.fault
 	}
-	d, r, f := s.Decide(&m.check)
-	if f != nil {
-		return b, f
+	d, r, err := s.Decide(&m.check)
+	if err != nil {
+		return b, err
 	}
 	return appendWire(b, r, &d), nil
 }
@@ -103,18 +103,18 @@ func (m *single) decide(s *api.QuotaService, b []byte) ([]byte, error) {
 // admitHot is what interceptors are for the other calls: it says who calls, and
 // whether they may. Without a guard there is nothing to ask.
 func (s *quotaServer) admitHot(ctx context.Context, method string, namespaces iter.Seq[string]) error {
-	v, f := s.server.arrive(ctx, method)
-	if f == nil {
-		ctx, f = s.Authorize(ctx, v)
+	v, err := s.server.arrive(ctx, method)
+	if err == nil {
+		ctx, err = s.Authorize(ctx, v)
 	}
-	if f == nil {
-		f = s.AuthorizeIn(ctx, namespaces)
+	if err == nil {
+		err = s.AuthorizeIn(ctx, namespaces)
 	}
-	if f != nil {
-		v.Failed = f
+	if err != nil {
+		v.Failed = err
 		s.Audit(v)
 	}
-	return f
+	return err
 }
 
 // serveStream serves AllowStream. What the caller may is asked for each check.
@@ -129,14 +129,14 @@ func (s *quotaServer) serveStream(stream grpc.ServerStream) error {
 			return err
 		}
 		if s.Guard != nil && !s.Everywhere(ctx, rbac.Check) {
-			if f := s.AuthorizeIn(ctx, m.check.Namespaces); f != nil {
-				return f
+			if err := s.AuthorizeIn(ctx, m.check.Namespaces); err != nil {
+				return err
 			}
 		}
 		a := newAnswer()
-		var f error
-		if text, f = m.decide(s.QuotaService, text[:0]); f != nil {
-			a.out = appendFault(a.out, f)
+		var err error
+		if text, err = m.decide(s.QuotaService, text[:0]); err != nil {
+			a.out = appendFault(a.out, err)
 		} else {
 			a.out = appendResponse(a.out, text)
 		}

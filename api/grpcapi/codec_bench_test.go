@@ -107,12 +107,12 @@ func BenchmarkCodec(b *testing.B) {
 // generatedAllow is Allow by the messages of the generated code.
 func generatedAllow(s *api.QuotaService, req *quoratev1.AllowRequest) (*quoratev1.AllowResponse, error) {
 	var c api.Check
-	if f := c.From(req); f != nil {
-		return nil, f
+	if err := c.From(req); err != nil {
+		return nil, err
 	}
-	d, r, f := s.Decide(&c)
-	if f != nil {
-		return nil, f
+	d, r, err := s.Decide(&c)
+	if err != nil {
+		return nil, err
 	}
 	return r.Response(&d), nil
 }

@@ -29,9 +29,9 @@ func parts(data []byte) mem.BufferSlice {
 func sameCheck(t *testing.T, got api.Check, gotFault error, req *quoratev1.AllowRequest) {
 	t.Helper()
 	var want api.Check
-	f := want.From(req)
-	if (f == nil) != (gotFault == nil) || f != nil && f.Error() != gotFault.Error() {
-		t.Fatalf("fault %v, want %v", gotFault, f)
+	err := want.From(req)
+	if (err == nil) != (gotFault == nil) || err != nil && err.Error() != gotFault.Error() {
+		t.Fatalf("fault %v, want %v", gotFault, err)
 	}
 	if !want.Costs && got.Costs { // the short form of a batch says what it is then
 		want.Cost, want.Costs = 1, true
@@ -39,7 +39,7 @@ func sameCheck(t *testing.T, got api.Check, gotFault error, req *quoratev1.Allow
 	if want.Key.Key == "" && got.Key.Key == quota.WholeKey {
 		want.Key.Key = quota.WholeKey
 	}
-	if f == nil && got != want {
+	if err == nil && got != want {
 		t.Fatalf("read %+v, want %+v", got, want)
 	}
 }

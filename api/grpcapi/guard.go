@@ -69,9 +69,9 @@ func (s *grpcServer) tapped(ctx context.Context, info *tap.Info) (context.Contex
 	case c != nil:
 		return ctx, nil
 	}
-	ctx, f := s.awaitVerification(ctx)
-	if f != nil {
-		return ctx, f
+	ctx, err = s.awaitVerification(ctx)
+	if err != nil {
+		return ctx, err
 	}
 	return ctx, nil
 }
@@ -99,8 +99,8 @@ func (s *grpcServer) arrive(ctx context.Context, method string) (*api.Call, erro
 			return v, api.FromAuth(err)
 		}
 	case s.Guard == nil:
-		who, f := s.Identity(ctx)
-		if f != nil { // the call itself will say so, if it asks
+		who, err := s.Identity(ctx)
+		if err != nil { // the call itself will say so, if it asks
 			who = ""
 		}
 		v.Caller = auth.Spoken(who)
@@ -119,17 +119,17 @@ func (s *grpcServer) guarded(ctx context.Context, req any, info *grpc.UnaryServe
 	if s.Unguarded(info.FullMethod) {
 		return next(ctx, req)
 	}
-	v, f := s.arrive(ctx, info.FullMethod)
-	if f == nil {
-		ctx, f = s.Authorize(ctx, v)
+	v, err := s.arrive(ctx, info.FullMethod)
+	if err == nil {
+		ctx, err = s.Authorize(ctx, v)
 	}
-	if m, ok := req.(proto.Message); ok && f == nil {
-		f = api.AuthorizeRequest(ctx, m)
+	if m, ok := req.(proto.Message); ok && err == nil {
+		err = api.AuthorizeRequest(ctx, m)
 	}
-	if f != nil {
-		v.Failed = f
+	if err != nil {
+		v.Failed = err
 		s.Audit(v)
-		return nil, f
+		return nil, err
 	}
 	res, err := next(ctx, req)
 	if v.Rule.Audited {
@@ -147,16 +147,16 @@ func (s *grpcServer) guardedStream(srv any, stream grpc.ServerStream, info *grpc
 		return next(srv, stream)
 	}
 	ctx := stream.Context()
-	v, f := s.arrive(ctx, info.FullMethod)
-	if f == nil {
-		ctx, f = s.Authorize(ctx, v)
+	v, err := s.arrive(ctx, info.FullMethod)
+	if err == nil {
+		ctx, err = s.Authorize(ctx, v)
 	}
-	if f != nil {
-		v.Failed = f
+	if err != nil {
+		v.Failed = err
 		s.Audit(v)
-		return f
+		return err
 	}
-	err := next(srv, &guardedStream{ServerStream: stream, ctx: ctx, grpcServer: s, known: time.Now()})
+	err = next(srv, &guardedStream{ServerStream: stream, ctx: ctx, grpcServer: s, known: time.Now()})
 	if code := status.Code(err); v.Rule.Audited || code == codes.PermissionDenied || code == codes.Unauthenticated {
 		v.Failed = err
 		s.Audit(v)
@@ -183,12 +183,12 @@ func (s *guardedStream) RecvMsg(m any) error {
 	if err := receive(m); err != nil {
 		return err
 	}
-	if f := s.StillAuthorized(s.ctx, &s.known); f != nil {
-		return f
+	if err := s.StillAuthorized(s.ctx, &s.known); err != nil {
+		return err
 	}
 	if req, ok := m.(proto.Message); ok {
-		if f := api.AuthorizeRequest(s.ctx, req); f != nil {
-			return f
+		if err := api.AuthorizeRequest(s.ctx, req); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -100,17 +100,17 @@ func appendResponse(b, answer []byte) []byte {
 }
 
 // appendFault writes the field of AllowResult that says what is wrong with a check.
-func appendFault(b []byte, f error) []byte {
-	return protowire.AppendString(protowire.AppendTag(b, fieldError, protowire.BytesType), f.Error())
+func appendFault(b []byte, err error) []byte {
+	return protowire.AppendString(protowire.AppendTag(b, fieldError, protowire.BytesType), err.Error())
 }
 
 // appendResult writes an AllowResult as one of AllowBatchResponse.
-func appendResult(b, answer []byte, f error) []byte {
-	if f != nil {
-		text := f.Error()
+func appendResult(b, answer []byte, err error) []byte {
+	if err != nil {
+		text := err.Error()
 		b = protowire.AppendTag(b, fieldResults, protowire.BytesType)
 		b = protowire.AppendVarint(b, uint64(protowire.SizeTag(fieldError)+protowire.SizeBytes(len(text))))
-		return appendFault(b, f)
+		return appendFault(b, err)
 	}
 	b = protowire.AppendTag(b, fieldResults, protowire.BytesType)
 	b = protowire.AppendVarint(b, uint64(protowire.SizeTag(fieldResponse)+protowire.SizeBytes(len(answer))))

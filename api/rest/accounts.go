@@ -51,16 +51,16 @@ func (r *router) deletePolicyConfig(w http.ResponseWriter, req *http.Request) in
 
 // ofID serves a call whose one field, an id, is the query.
 func ofID[I, R proto.Message](w http.ResponseWriter, req *http.Request, id I, field string, call func(context.Context, I) (R, error)) int {
-	if f := readQuery(req, id); f != nil {
-		return writeFault(w, f)
+	if err := readQuery(req, id); err != nil {
+		return writeFault(w, err)
 	}
-	if f := api.AuthorizeRequest(req.Context(), id); f != nil {
-		return writeFault(w, f)
+	if err := api.AuthorizeRequest(req.Context(), id); err != nil {
+		return writeFault(w, err)
 	}
-	res, f := call(authorContext(req), id)
-	api.CallOf(req.Context()).Ended(res, f)
-	if f != nil {
-		return writeFault(w, within(f, field))
+	res, err := call(authorContext(req), id)
+	api.CallOf(req.Context()).Ended(res, err)
+	if err != nil {
+		return writeFault(w, within(err, field))
 	}
 	return writeJSON(w, http.StatusOK, apijson.Format(res))
 }

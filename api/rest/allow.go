@@ -53,19 +53,19 @@ func (s *scratch) read(w http.ResponseWriter, req *http.Request, limit int64) er
 func (r *router) postAllow(w http.ResponseWriter, req *http.Request) int {
 	s := scratches.Get().(*scratch)
 	defer s.free()
-	if f := s.read(w, req, api.MaxCheckBody); f != nil {
-		return writeFault(w, f)
+	if err := s.read(w, req, api.MaxCheckBody); err != nil {
+		return writeFault(w, err)
 	}
 	var c api.Check
-	if f := decodeCheck(s.in.Bytes(), &c); f != nil {
-		return writeFault(w, f)
+	if err := decodeCheck(s.in.Bytes(), &c); err != nil {
+		return writeFault(w, err)
 	}
-	if f := r.AuthorizeChecks(req.Context(), c); f != nil {
-		return writeFault(w, f)
+	if err := r.AuthorizeChecks(req.Context(), c); err != nil {
+		return writeFault(w, err)
 	}
-	d, rule, f := r.Quota.Decide(&c)
-	if f != nil {
-		return writeFault(w, f)
+	d, rule, err := r.Quota.Decide(&c)
+	if err != nil {
+		return writeFault(w, err)
 	}
 	code := http.StatusOK
 	if !d.Allowed {
@@ -136,18 +136,18 @@ func moreAfter(t *quota.Tier, d *quota.Decision) time.Duration {
 func (r *router) postBatch(w http.ResponseWriter, req *http.Request) int {
 	s := scratches.Get().(*scratch)
 	defer s.free()
-	if f := s.read(w, req, api.MaxBatchBody); f != nil {
-		return writeFault(w, f)
+	if err := s.read(w, req, api.MaxBatchBody); err != nil {
+		return writeFault(w, err)
 	}
-	checks, f := decodeBatch(s.in.Bytes())
-	if f == nil {
-		f = api.CheckBatchSize(len(checks))
+	checks, err := decodeBatch(s.in.Bytes())
+	if err == nil {
+		err = api.CheckBatchSize(len(checks))
 	}
-	if f == nil {
-		f = r.AuthorizeChecks(req.Context(), checks...)
+	if err == nil {
+		err = r.AuthorizeChecks(req.Context(), checks...)
 	}
-	if f != nil {
-		return writeFault(w, f)
+	if err != nil {
+		return writeFault(w, err)
 	}
 	b := s.out[:0]
 	b = append(b, `{"results":[`...)
@@ -156,9 +156,9 @@ func (r *router) postBatch(w http.ResponseWriter, req *http.Request) int {
 			b = append(b, ',')
 		}
 		b = append(b, `{"response":`...)
-		d, rule, f := r.Quota.Decide(&checks[i])
-		if f != nil {
-			b = append(apijson.AppendString(append(b, `null,"error":`...), f.Error()), '}')
+		d, rule, err := r.Quota.Decide(&checks[i])
+		if err != nil {
+			b = append(apijson.AppendString(append(b, `null,"error":`...), err.Error()), '}')
 			continue
 		}
 		b = append(appendAllow(b, rule, &d), `,"error":""}`...)

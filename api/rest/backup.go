@@ -11,8 +11,8 @@ import (
 // getBackup sends the file as it is. When something fails after the first byte, the
 // connection ends before the body does; and the file says itself whether it is whole.
 func (r *router) getBackup(w http.ResponseWriter, req *http.Request) int {
-	if _, f := query(req); f != nil {
-		return writeFault(w, f)
+	if _, err := query(req); err != nil {
+		return writeFault(w, err)
 	}
 	out := &backupBody{w: w, conn: http.NewResponseController(w)}
 	b := bufio.NewWriterSize(out, api.BackupPiece)

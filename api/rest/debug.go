@@ -28,8 +28,8 @@ func NewDebug(s *api.Service) *http.Server {
 	mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
 	mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
 	h := r.guardedRoute("/debug", func(w http.ResponseWriter, req *http.Request) int {
-		if f := r.hostFault(req); f != nil {
-			return writeFault(w, f)
+		if err := r.hostFault(req); err != nil {
+			return writeFault(w, err)
 		}
 		if text := req.FormValue("seconds"); text != "" {
 			if n, err := strconv.ParseFloat(text, 64); err != nil || n <= 0 || n > maxProfile {

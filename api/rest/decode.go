@@ -15,11 +15,11 @@ const checkExample = `{"namespace":"web","limit":"per_client","key":"203.0.113.7
 // decodeCheck reads an AllowRequest and nothing after it.
 func decodeCheck(b []byte, c *api.Check) error {
 	r := apijson.NewReader(b)
-	if f := r.Start(checkExample); f != nil {
-		return f
+	if err := r.Start(checkExample); err != nil {
+		return err
 	}
-	if f := readCheck(r, "", c); f != nil {
-		return f
+	if err := readCheck(r, "", c); err != nil {
+		return err
 	}
 	return r.End()
 }
@@ -27,18 +27,18 @@ func decodeCheck(b []byte, c *api.Check) error {
 // decodeBatch reads an AllowBatchRequest and nothing after it.
 func decodeBatch(b []byte) ([]api.Check, error) {
 	r := apijson.NewReader(b)
-	if f := r.Start(`{"checks":[` + checkExample + `]}`); f != nil {
-		return nil, f
+	if err := r.Start(`{"checks":[` + checkExample + `]}`); err != nil {
+		return nil, err
 	}
 	var checks []api.Check
-	f := r.Object("", []string{"checks"}, func(int) (f error) {
-		checks, f = readChecks(r)
-		return f
+	err := r.Object("", []string{"checks"}, func(int) (err error) {
+		checks, err = readChecks(r)
+		return err
 	})
-	if f == nil {
-		f = r.End()
+	if err == nil {
+		err = r.End()
 	}
-	return checks, f
+	return checks, err
 }
 
 func readChecks(r *apijson.Reader) (checks []api.Check, err error) {
@@ -52,33 +52,33 @@ func readChecks(r *apijson.Reader) (checks []api.Check, err error) {
 var checkFields = []string{"namespace", "limit", "key", "cost", "max_wait", "method", "path"}
 
 func readCheck(r *apijson.Reader, path string, c *api.Check) error {
-	return r.Object(path, checkFields, func(field int) (f error) {
+	return r.Object(path, checkFields, func(field int) (err error) {
 		name := apierr.Join(path, checkFields[field])
 		switch field {
 		case 0:
-			c.Key.Namespace, f = r.Str(name)
+			c.Key.Namespace, err = r.Str(name)
 		case 1:
-			c.Key.LimitName.Limit, f = r.Str(name)
+			c.Key.LimitName.Limit, err = r.Str(name)
 		case 2:
-			c.Key.Key, f = r.Str(name)
+			c.Key.Key, err = r.Str(name)
 		case 3:
-			c.Cost, c.Costs, f = readCost(r, name)
+			c.Cost, c.Costs, err = readCost(r, name)
 		case 4:
-			c.Wait, c.Waits, f = r.Seconds(name, quota.MaxPause)
+			c.Wait, c.Waits, err = r.Seconds(name, quota.MaxPause)
 		case 5:
-			c.Method, f = r.Str(name)
+			c.Method, err = r.Str(name)
 		case 6:
-			c.Path, f = r.Str(name)
+			c.Path, err = r.Str(name)
 		}
-		return f
+		return err
 	})
 }
 
 // cost reads a whole number, or null for absent. Its range is checked later.
-func readCost(r *apijson.Reader, field string) (n int64, given bool, f error) {
+func readCost(r *apijson.Reader, field string) (n int64, given bool, err error) {
 	if r.Null() {
 		return 0, false, nil
 	}
-	n, f = r.Whole(field, 64, "from 0 to "+strconv.FormatInt(quota.MaxTokens, 10))
-	return n, f == nil, f
+	n, err = r.Whole(field, 64, "from 0 to "+strconv.FormatInt(quota.MaxTokens, 10))
+	return n, err == nil, err
 }

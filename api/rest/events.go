@@ -14,11 +14,11 @@ import (
 // when the caller accepts text/event-stream.
 func (r *router) getEvents(w http.ResponseWriter, req *http.Request) int {
 	watch := &quoratev1.WatchRequest{}
-	if f := readQuery(req, watch); f != nil {
-		return writeFault(w, f)
+	if err := readQuery(req, watch); err != nil {
+		return writeFault(w, err)
 	}
-	if f := api.AuthorizeRequest(req.Context(), watch); f != nil {
-		return writeFault(w, f)
+	if err := api.AuthorizeRequest(req.Context(), watch); err != nil {
+		return writeFault(w, err)
 	}
 	prefix, end, contentType := "", "\n", "application/x-ndjson"
 	if strings.Contains(req.Header.Get("Accept"), "text/event-stream") {
@@ -27,7 +27,7 @@ func (r *router) getEvents(w http.ResponseWriter, req *http.Request) int {
 	conn := http.NewResponseController(w)
 	var line []byte
 	started := false
-	f := r.Events.Stream(req.Context(), watch, func(m *quoratev1.WatchResponse) error {
+	err := r.Events.Stream(req.Context(), watch, func(m *quoratev1.WatchResponse) error {
 		line = append(apijson.AppendMessage(append(line[:0], prefix...), m.ProtoReflect()), end...)
 		_, err := w.Write(line)
 		return err
@@ -44,17 +44,17 @@ func (r *router) getEvents(w http.ResponseWriter, req *http.Request) int {
 		_ = conn.SetWriteDeadline(time.Now().Add(api.EventWriteTimeout + r.Heartbeat))
 		return conn.Flush()
 	})
-	return streamed(w, req, started, f)
+	return streamed(w, req, started, err)
 }
 
 // streamed ends a stream over HTTP. What ends one that has begun is written down; its caller is told by the next call.
-func streamed(w http.ResponseWriter, req *http.Request, started bool, f error) int {
+func streamed(w http.ResponseWriter, req *http.Request, started bool, err error) int {
 	switch {
-	case f == nil:
+	case err == nil:
 	case started:
-		api.CallOf(req.Context()).Ended(nil, f)
+		api.CallOf(req.Context()).Ended(nil, err)
 	default:
-		return writeFault(w, f)
+		return writeFault(w, err)
 	}
 	return http.StatusOK
 }

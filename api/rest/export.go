@@ -19,25 +19,25 @@ const (
 // getExport answers with the history of a limit as a file: the parameters of GET /v1/history, and format.
 func (r *router) getExport(w http.ResponseWriter, req *http.Request) int {
 	ask := &quoratev1.HistoryRequest{}
-	q, f := query(req, append(apijson.FieldsOf(ask.ProtoReflect().Descriptor()), "format")...)
-	if f == nil {
-		f = apijson.DecodeQuery(q, ask)
+	q, err := query(req, append(apijson.FieldsOf(ask.ProtoReflect().Descriptor()), "format")...)
+	if err == nil {
+		err = apijson.DecodeQuery(q, ask)
 	}
 	format := q.Get("format")
-	if f == nil && apijson.Index(planner.ExportFormats, format) < 0 {
-		f = apierr.Invalid("format", "is %q; must be one of %s", apierr.Clip(format), strings.Join(planner.ExportFormats, ", "))
+	if err == nil && apijson.Index(planner.ExportFormats, format) < 0 {
+		err = apierr.Invalid("format", "is %q; must be one of %s", apierr.Clip(format), strings.Join(planner.ExportFormats, ", "))
 	}
-	if f == nil || apierr.From(f).Field == "format" { // who may not read it is told that first
+	if err == nil || apierr.From(err).Field == "format" { // who may not read it is told that first
 		if denied := api.AuthorizeRequest(req.Context(), ask); denied != nil {
-			f = denied
+			err = denied
 		}
 	}
-	if f != nil {
-		return writeFault(w, f)
+	if err != nil {
+		return writeFault(w, err)
 	}
-	res, f := r.Rates.History(req.Context(), ask)
-	if f != nil {
-		return writeFault(w, f)
+	res, err := r.Rates.History(req.Context(), ask)
+	if err != nil {
+		return writeFault(w, err)
 	}
 	if format == "json" {
 		return writeJSON(w, http.StatusOK, apijson.Format(res))

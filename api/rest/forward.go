@@ -52,7 +52,7 @@ const (
 
 var forwardFields = []string{"namespace", "limit", "key", "key_header", "hops", "cost", "deny_status", "fail"}
 
-func readForward(q url.Values) (f forwardQuery, fa error) {
+func readForward(q url.Values) (f forwardQuery, err error) {
 	f = forwardQuery{namespace: quota.HTTPNamespace, hops: 1, cost: 1, deny: http.StatusTooManyRequests, keys: q["key_header"]}
 	for name, values := range q {
 		if !slices.Contains(forwardFields, name) {
@@ -81,19 +81,19 @@ func readForward(q url.Values) (f forwardQuery, fa error) {
 	case f.key != nil && len(f.keys) > 0:
 		return f, apierr.Invalid("key", "is given beside key_header; give either")
 	}
-	fa = f.readRest(q)
-	return f, fa
+	err = f.readRest(q)
+	return f, err
 }
 
 func (f *forwardQuery) readRest(q url.Values) error {
-	if fa := readNumber(q, "hops", &f.hops, 1, maxForwardHops); fa != nil {
-		return fa
+	if err := readNumber(q, "hops", &f.hops, 1, maxForwardHops); err != nil {
+		return err
 	}
-	if fa := readNumber(q, "cost", &f.cost, 0, quota.MaxTokens); fa != nil {
-		return fa
+	if err := readNumber(q, "cost", &f.cost, 0, quota.MaxTokens); err != nil {
+		return err
 	}
-	if fa := readNumber(q, "deny_status", &f.deny, 400, 499); fa != nil {
-		return fa
+	if err := readNumber(q, "deny_status", &f.deny, 400, 499); err != nil {
+		return err
 	}
 	switch fail := q.Get("fail"); fail {
 	case "", "open":
@@ -190,17 +190,17 @@ func (r *router) forwardAuth(w http.ResponseWriter, req *http.Request) int {
 
 // forward returns what is counted, and the status that it has answered.
 func (r *router) forward(w http.ResponseWriter, req *http.Request) (code string, status int) {
-	f, fa := readForward(req.URL.Query())
-	if fa != nil {
-		return "invalid", writeFault(w, fa)
+	f, err := readForward(req.URL.Query())
+	if err != nil {
+		return "invalid", writeFault(w, err)
 	}
 	c := f.checkOf(req)
-	if fa := r.AuthorizeChecks(req.Context(), c); fa != nil {
-		return "denied", writeFault(w, fa)
+	if err := r.AuthorizeChecks(req.Context(), c); err != nil {
+		return "denied", writeFault(w, err)
 	}
-	d, rule, fa := r.Quota.Decide(&c)
-	if fa != nil {
-		return "fault", f.undecided(w, fa)
+	d, rule, err := r.Quota.Decide(&c)
+	if err != nil {
+		return "fault", f.undecided(w, err)
 	}
 	setRateLimit(w.Header(), rule, &d)
 	setXRateLimit(w.Header(), rule, &d)
@@ -212,10 +212,10 @@ func (r *router) forward(w http.ResponseWriter, req *http.Request) (code string,
 }
 
 // undecided answers where no limit can decide.
-func (f *forwardQuery) undecided(w http.ResponseWriter, fa error) int {
-	w.Header().Set("Quorate-Fault", fa.Error())
+func (f *forwardQuery) undecided(w http.ResponseWriter, err error) int {
+	w.Header().Set("Quorate-Fault", err.Error())
 	if f.closed {
-		return writeProblem(w, f.deny, "about:blank", "The limit cannot be decided", fa.Error())
+		return writeProblem(w, f.deny, "about:blank", "The limit cannot be decided", err.Error())
 	}
 	w.WriteHeader(http.StatusOK)
 	return http.StatusOK

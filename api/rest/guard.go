@@ -22,8 +22,8 @@ func (r *route) name() string {
 func (r *router) guardedRoute(name string, next handler) handler {
 	if r.Unguarded(name) {
 		return func(w http.ResponseWriter, req *http.Request) int {
-			if f := fromHere(req, name, r.Guard != nil); f != nil && name != Console { // the console answers with a page
-				return writeFault(w, f)
+			if err := fromHere(req, name, r.Guard != nil); err != nil && name != Console { // the console answers with a page
+				return writeFault(w, err)
 			}
 			// The console reads bodies of signed-in callers only, but for the sign-in form.
 			stranger := r.Guard != nil && (name != Console || req.URL.Path == signInPath)
@@ -38,17 +38,17 @@ func (r *router) guardedRoute(name string, next handler) handler {
 		v.Identify = func(ctx context.Context) (*auth.Caller, error) {
 			return r.Guard.Identify(ctx, req.TLS, req.Header.Values("Authorization"))
 		}
-		ctx, f := r.arriveHTTP(req, v)
-		if f == nil {
-			ctx, f = r.Authorize(ctx, v)
+		ctx, err := r.arriveHTTP(req, v)
+		if err == nil {
+			ctx, err = r.Authorize(ctx, v)
 		}
-		if f == nil {
-			f = fromHere(req, name, r.Guard != nil)
+		if err == nil {
+			err = fromHere(req, name, r.Guard != nil)
 		}
-		if f != nil {
-			v.Failed = f
+		if err != nil {
+			v.Failed = err
 			r.Audit(v)
-			return writeFault(w, f)
+			return writeFault(w, err)
 		}
 		if stranger := r.Guard != nil && v.Caller.Credential == auth.None; r.bodies.counts(req, stranger) {
 			defer r.bodies.hold(w, req, v.Owner(), stranger)()
@@ -67,8 +67,8 @@ func (r *router) guardedRoute(name string, next handler) handler {
 func (r *router) arriveHTTP(req *http.Request, v *api.Call) (context.Context, error) {
 	ctx := req.Context()
 	if r.Guard == nil {
-		who, f := r.Identity(authorContext(req))
-		if f != nil {
+		who, err := r.Identity(authorContext(req))
+		if err != nil {
 			who = ""
 		}
 		v.Caller = auth.Spoken(who)

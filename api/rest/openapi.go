@@ -46,8 +46,8 @@ func describe(routes []route) []byte {
 }
 
 func (r *router) getOpenAPI(w http.ResponseWriter, req *http.Request) int {
-	if _, f := query(req); f != nil {
-		return writeFault(w, f)
+	if _, err := query(req); err != nil {
+		return writeFault(w, err)
 	}
 	return writeJSON(w, http.StatusOK, slices.Clip(r.openAPI()))
 }

@@ -33,12 +33,12 @@ func (r *router) rateRoutes() []route {
 // caller accepts text/event-stream.
 func (r *router) getRatesWatch(w http.ResponseWriter, req *http.Request) int {
 	watch := &quoratev1.WatchRatesRequest{}
-	f := readQuery(req, watch)
-	if f == nil {
-		f = api.AuthorizeRequest(req.Context(), watch)
+	err := readQuery(req, watch)
+	if err == nil {
+		err = api.AuthorizeRequest(req.Context(), watch)
 	}
-	if f != nil {
-		return writeFault(w, f)
+	if err != nil {
+		return writeFault(w, err)
 	}
 	prefix, end, contentType := "", "\n", "application/x-ndjson"
 	if strings.Contains(req.Header.Get("Accept"), "text/event-stream") {
@@ -47,7 +47,7 @@ func (r *router) getRatesWatch(w http.ResponseWriter, req *http.Request) int {
 	conn := http.NewResponseController(w)
 	var line []byte
 	started := false
-	f = r.Rates.Stream(req.Context(), watch, func(m *quoratev1.WatchRatesResponse) error {
+	err = r.Rates.Stream(req.Context(), watch, func(m *quoratev1.WatchRatesResponse) error {
 		if !started {
 			started = true
 			_ = conn.SetReadDeadline(time.Time{}) // as in getEvents
@@ -65,27 +65,27 @@ func (r *router) getRatesWatch(w http.ResponseWriter, req *http.Request) int {
 		_ = conn.SetWriteDeadline(time.Now().Add(api.EventWriteTimeout + api.MaxWatchPause))
 		return err
 	})
-	return streamed(w, req, started, f)
+	return streamed(w, req, started, err)
 }
 
 // getReport answers with the document itself when HTML or text is asked for by Accept.
 func (r *router) getReport(w http.ResponseWriter, req *http.Request) int {
 	q := &quoratev1.RateServiceReportRequest{}
-	f := readQuery(req, q)
-	if f == nil {
-		f = api.AuthorizeRequest(req.Context(), q)
+	err := readQuery(req, q)
+	if err == nil {
+		err = api.AuthorizeRequest(req.Context(), q)
 	}
-	if f != nil {
-		return writeFault(w, f)
+	if err != nil {
+		return writeFault(w, err)
 	}
 	accept := req.Header.Get("Accept")
 	page := strings.Contains(accept, "text/html")
 	if page && q.Format == 0 {
 		q.Format = quoratev1.ReportFormat_REPORT_FORMAT_HTML
 	}
-	res, f := r.Rates.Report(req.Context(), q)
-	if f != nil {
-		return writeFault(w, f)
+	res, err := r.Rates.Report(req.Context(), q)
+	if err != nil {
+		return writeFault(w, err)
 	}
 	if !page && !strings.Contains(accept, "text/plain") {
 		return writeJSON(w, http.StatusOK, apijson.Format(res))

@@ -47,13 +47,13 @@ func TestRatesGroupsAndPages(t *testing.T) {
 		"group_by: is":   {GroupBy: "a=b"},
 		"page_token: is": {PageToken: "?"},
 	} {
-		if _, f := s.TopRates(t.Context(), req); f == nil || !strings.Contains(f.Error(), want) {
-			t.Errorf("%v: %v; want %q", req, f, want)
+		if _, err := s.TopRates(t.Context(), req); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v: %v; want %q", req, err, want)
 		}
 	}
 	token := api.PageToken(res.Keys[0])
-	if _, f := s.TopRates(t.Context(), &quoratev1.TopRatesRequest{PageToken: token, Label: "1=acme"}); f != nil {
-		t.Errorf("the token of an answer: %v", f)
+	if _, err := s.TopRates(t.Context(), &quoratev1.TopRatesRequest{PageToken: token, Label: "1=acme"}); err != nil {
+		t.Errorf("the token of an answer: %v", err)
 	}
 	after := &quoratev1.KeyRate{}
 	if data, err := base64.RawURLEncoding.DecodeString(api.PageToken(res.Keys[2])); err != nil || proto.Unmarshal(data, after) != nil || after.NeedlessRefusalsAtMost != 9 {
@@ -73,9 +73,9 @@ func TestRatesEnforcement(t *testing.T) {
 		t.Fatal(err)
 	}
 	n.Errors = []*quoratev1.LimitError{{Namespace: "web", Limit: "dark"}, {Namespace: "web", Limit: "some"}, {Namespace: "web", Limit: "gone"}}
-	res, f := api.New(n, api.Options{}).Rates.TopRates(t.Context(), &quoratev1.TopRatesRequest{})
-	if f != nil {
-		t.Fatal(f)
+	res, err := api.New(n, api.Options{}).Rates.TopRates(t.Context(), &quoratev1.TopRatesRequest{})
+	if err != nil {
+		t.Fatal(err)
 	}
 	for i, want := range []string{"dark ENFORCEMENT_SHADOW 1", "some ENFORCEMENT_ENFORCE 0.25", "gone ENFORCEMENT_UNSPECIFIED 0"} {
 		if l := res.Limits[i]; fmt.Sprint(l.Limit, " ", l.Enforcement, " ", l.Fraction) != want {
@@ -94,17 +94,17 @@ func TestRatesOfNoLimit(t *testing.T) {
 	}
 	s := api.New(n, api.Options{}).Rates
 	for _, req := range []*quoratev1.TopRatesRequest{{}, {Namespace: "web"}, {Namespace: "web", Limit: "logins"}} {
-		if res, f := s.TopRates(t.Context(), req); f != nil || len(res.Keys) != 0 {
-			t.Errorf("%v: %v, %v", req, res, f)
+		if res, err := s.TopRates(t.Context(), req); err != nil || len(res.Keys) != 0 {
+			t.Errorf("%v: %v, %v", req, res, err)
 		}
 	}
-	_, f := s.TopRates(t.Context(), &quoratev1.TopRatesRequest{Namespace: "web", Limit: "login"})
-	if f == nil || apierr.From(f).Reason != "NO_SUCH_LIMIT" || !strings.Contains(f.Error(), "web/logins") {
-		t.Errorf("a mistyped limit: %v", f)
+	_, err := s.TopRates(t.Context(), &quoratev1.TopRatesRequest{Namespace: "web", Limit: "login"})
+	if err == nil || apierr.From(err).Reason != "NO_SUCH_LIMIT" || !strings.Contains(err.Error(), "web/logins") {
+		t.Errorf("a mistyped limit: %v", err)
 	}
 	n.Idle = false // leaders still have keys of a limit that was just removed
-	if _, f := s.TopRates(t.Context(), &quoratev1.TopRatesRequest{Namespace: "web", Limit: "gone"}); f != nil {
-		t.Errorf("a limit with keys: %v", f)
+	if _, err := s.TopRates(t.Context(), &quoratev1.TopRatesRequest{Namespace: "web", Limit: "gone"}); err != nil {
+		t.Errorf("a limit with keys: %v", err)
 	}
 }
 
@@ -112,22 +112,22 @@ func TestRatesOfNoLimit(t *testing.T) {
 // counted; there are only so many watchers.
 func TestWatchRates(t *testing.T) {
 	s := api.New(apitest.New(t), api.Options{}).Rates
-	if f := s.Stream(t.Context(), &quoratev1.WatchRatesRequest{Interval: durationpb.New(time.Millisecond)}, nil); f == nil || apierr.From(f).Field != "interval" {
-		t.Errorf("every millisecond: %v", f)
+	if err := s.Stream(t.Context(), &quoratev1.WatchRatesRequest{Interval: durationpb.New(time.Millisecond)}, nil); err == nil || apierr.From(err).Field != "interval" {
+		t.Errorf("every millisecond: %v", err)
 	}
 	s.Watchers.Take("", api.MaxRateWatchers)
-	if f := s.Stream(t.Context(), &quoratev1.WatchRatesRequest{}, nil); f == nil || apierr.From(f).Reason != "TOO_MANY_WATCHERS" || s.Watchers.Held() != api.MaxRateWatchers {
-		t.Errorf("one too many: %v", f)
+	if err := s.Stream(t.Context(), &quoratev1.WatchRatesRequest{}, nil); err == nil || apierr.From(err).Reason != "TOO_MANY_WATCHERS" || s.Watchers.Held() != api.MaxRateWatchers {
+		t.Errorf("one too many: %v", err)
 	}
 	s.Watchers.Give("", api.MaxRateWatchers)
-	if f := s.Stream(t.Context(), &quoratev1.WatchRatesRequest{Label: "x"}, nil); f == nil || apierr.From(f).Field != "label" || s.Watchers.Held() != 0 {
-		t.Errorf("a bad label: %v", f)
+	if err := s.Stream(t.Context(), &quoratev1.WatchRatesRequest{Label: "x"}, nil); err == nil || apierr.From(err).Field != "label" || s.Watchers.Held() != 0 {
+		t.Errorf("a bad label: %v", err)
 	}
 	synctest.Test(t, func(t *testing.T) {
 		s := api.New(apitest.New(t), api.Options{}).Rates
 		var got []*quoratev1.WatchRatesResponse
 		start := time.Now()
-		f := s.Stream(t.Context(), &quoratev1.WatchRatesRequest{Interval: durationpb.New(2 * time.Second)}, func(m *quoratev1.WatchRatesResponse) error {
+		err := s.Stream(t.Context(), &quoratev1.WatchRatesRequest{Interval: durationpb.New(2 * time.Second)}, func(m *quoratev1.WatchRatesResponse) error {
 			got = append(got, proto.CloneOf(m))
 			if len(got) == 2 {
 				time.Sleep(7 * time.Second) // a slow reader
@@ -137,8 +137,8 @@ func TestWatchRates(t *testing.T) {
 			}
 			return nil
 		})
-		if f != nil || len(got) != 4 || got[1].Skipped != 0 || got[3].Skipped != 3 || time.Since(start) != 12*time.Second {
-			t.Errorf("%v, %d answers in %v, skipped %d", f, len(got), time.Since(start), got[len(got)-1].Skipped)
+		if err != nil || len(got) != 4 || got[1].Skipped != 0 || got[3].Skipped != 3 || time.Since(start) != 12*time.Second {
+			t.Errorf("%v, %d answers in %v, skipped %d", err, len(got), time.Since(start), got[len(got)-1].Skipped)
 		}
 	})
 }

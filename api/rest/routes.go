@@ -104,16 +104,16 @@ func ordinary[Q, R any, PQ interface {
 		method: method, path: path, rpc: rpc, in: in, req: PQ(new(Q)), res: PR(new(R)),
 		serve: func(w http.ResponseWriter, req *http.Request) int {
 			q := PQ(new(Q))
-			if f := readRequest(w, req, in, q); f != nil {
-				return writeFault(w, f)
+			if err := readRequest(w, req, in, q); err != nil {
+				return writeFault(w, err)
 			}
-			res, f := PR(nil), api.AuthorizeRequest(req.Context(), q)
-			if f == nil {
-				res, f = serve(authorContext(req), q)
+			res, err := PR(nil), api.AuthorizeRequest(req.Context(), q)
+			if err == nil {
+				res, err = serve(authorContext(req), q)
 			}
-			api.CallOf(req.Context()).Ended(res, f)
-			if f != nil {
-				return writeFault(w, f)
+			api.CallOf(req.Context()).Ended(res, err)
+			if err != nil {
+				return writeFault(w, err)
 			}
 			return writeJSON(w, statusOf(w, res), apijson.Format(res))
 		},
@@ -151,29 +151,29 @@ func authorContext(req *http.Request) context.Context {
 }
 
 func readRequest(w http.ResponseWriter, req *http.Request, in bodyKind, q proto.Message) error {
-	var f error
+	var err error
 	switch in {
 	case fromQuery:
-		f = readQuery(req, q)
+		err = readQuery(req, q)
 	case fromJSON:
-		f = readJSON(w, req, q)
+		err = readJSON(w, req, q)
 	default:
-		f = readFile(w, req, q)
+		err = readFile(w, req, q)
 	}
-	if f == nil {
-		f = readIfMatch(req, q)
+	if err == nil {
+		err = readIfMatch(req, q)
 	}
-	return f
+	return err
 }
 
 func readJSON(w http.ResponseWriter, req *http.Request, q proto.Message) error {
-	if _, f := query(req); f != nil {
-		return f
+	if _, err := query(req); err != nil {
+		return err
 	}
 	s := scratches.Get().(*scratch)
 	defer s.free()
-	if f := s.read(w, req, api.MaxBatchBody); f != nil {
-		return f
+	if err := s.read(w, req, api.MaxBatchBody); err != nil {
+		return err
 	}
 	return apijson.Decode(s.in.Bytes(), q, exampleOf(q))
 }
@@ -185,12 +185,12 @@ func exampleOf(m proto.Message) string {
 
 // readFile reads a body that is a limit file.
 func readFile(w http.ResponseWriter, req *http.Request, q proto.Message) error {
-	if f := readQuery(req, q, "yaml"); f != nil {
-		return f
+	if err := readQuery(req, q, "yaml"); err != nil {
+		return err
 	}
 	var s scratch // limit files are rare and large: not pooled
-	if f := s.read(w, req, apiproto.MaxLimitsFile); f != nil {
-		return f
+	if err := s.read(w, req, apiproto.MaxLimitsFile); err != nil {
+		return err
 	}
 	if s.in.Len() == 0 {
 		return apierr.Invalid("yaml", "the body is empty; send a limit file, as curl --data-binary @limits.yaml does")
@@ -208,9 +208,9 @@ func readQuery(req *http.Request, m proto.Message, without ...string) error {
 			known = append(known, name)
 		}
 	}
-	q, f := query(req, known...)
-	if f != nil {
-		return f
+	q, err := query(req, known...)
+	if err != nil {
+		return err
 	}
 	return apijson.DecodeQuery(q, m)
 }
@@ -238,17 +238,17 @@ func readIfMatch(req *http.Request, q proto.Message) error {
 // serveLimits answers with JSON, or with the limit file when that is asked for.
 func (r *router) serveLimits(w http.ResponseWriter, req *http.Request) int {
 	q := &quoratev1.GetLimitsRequest{}
-	if f := readQuery(req, q); f != nil {
-		return writeFault(w, f)
+	if err := readQuery(req, q); err != nil {
+		return writeFault(w, err)
 	}
 	file := strings.Contains(req.Header.Get("Accept"), "yaml")
 	q.File = q.File || file
-	if f := api.AuthorizeRequest(req.Context(), q); f != nil {
-		return writeFault(w, f)
+	if err := api.AuthorizeRequest(req.Context(), q); err != nil {
+		return writeFault(w, err)
 	}
-	res, f := r.Limits.GetLimits(req.Context(), q)
-	if f != nil {
-		return writeFault(w, f)
+	res, err := r.Limits.GetLimits(req.Context(), q)
+	if err != nil {
+		return writeFault(w, err)
 	}
 	w.Header().Set("ETag", `"`+strconv.FormatUint(res.Version, 10)+`"`)
 	if !file {
@@ -263,42 +263,42 @@ var yamlType = []string{"application/yaml"}
 
 func (r *router) deleteLimit(w http.ResponseWriter, req *http.Request) int {
 	q := &quoratev1.DeleteLimitsRequest{}
-	f := readQuery(req, q, "limits")
-	if f == nil {
-		f = readIfMatch(req, q)
+	err := readQuery(req, q, "limits")
+	if err == nil {
+		err = readIfMatch(req, q)
 	}
-	if f != nil {
-		return writeFault(w, f)
+	if err != nil {
+		return writeFault(w, err)
 	}
 	namespace, limit, _ := strings.Cut(strings.TrimPrefix(req.URL.Path, "/v1/limits/"), "/")
-	if f := apiproto.CheckLimitName(quota.LimitName{Namespace: namespace, Limit: limit}); f != nil {
-		return writeFault(w, f)
+	if err := apiproto.CheckLimitName(quota.LimitName{Namespace: namespace, Limit: limit}); err != nil {
+		return writeFault(w, err)
 	}
 	q.Limits = []*quoratev1.LimitRef{{Namespace: namespace, Limit: limit}}
-	if f = api.AuthorizeRequest(req.Context(), q); f != nil {
-		return writeFault(w, f)
+	if err = api.AuthorizeRequest(req.Context(), q); err != nil {
+		return writeFault(w, err)
 	}
-	res, f := r.Limits.DeleteLimits(authorContext(req), q)
-	api.CallOf(req.Context()).Ended(res, f)
-	if f != nil {
-		return writeFault(w, f)
+	res, err := r.Limits.DeleteLimits(authorContext(req), q)
+	api.CallOf(req.Context()).Ended(res, err)
+	if err != nil {
+		return writeFault(w, err)
 	}
 	return writeJSON(w, http.StatusOK, apijson.Format(res))
 }
 
 func (r *router) deleteOverride(w http.ResponseWriter, req *http.Request) int {
 	ref := &quoratev1.KeyRef{}
-	if f := readQuery(req, ref); f != nil {
-		return writeFault(w, f)
+	if err := readQuery(req, ref); err != nil {
+		return writeFault(w, err)
 	}
 	q := &quoratev1.DeleteOverridesRequest{Keys: []*quoratev1.KeyRef{ref}}
-	if f := api.AuthorizeRequest(req.Context(), q); f != nil {
-		return writeFault(w, f)
+	if err := api.AuthorizeRequest(req.Context(), q); err != nil {
+		return writeFault(w, err)
 	}
-	res, f := r.Overrides.DeleteOverrides(req.Context(), q)
-	api.CallOf(req.Context()).Ended(res, f)
-	if f != nil {
-		return writeFault(w, within(f, "keys[0]"))
+	res, err := r.Overrides.DeleteOverrides(req.Context(), q)
+	api.CallOf(req.Context()).Ended(res, err)
+	if err != nil {
+		return writeFault(w, within(err, "keys[0]"))
 	}
 	return writeJSON(w, http.StatusOK, apijson.Format(res))
 }

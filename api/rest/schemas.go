@@ -12,8 +12,8 @@ func schemaRoutes() (out []route) {
 		out = append(out, route{
 			method: http.MethodGet, path: "/v1/schema/" + name + ".json", summary: schemaWords[name],
 			serve: func(w http.ResponseWriter, req *http.Request) int {
-				if _, f := query(req); f != nil {
-					return writeFault(w, f)
+				if _, err := query(req); err != nil {
+					return writeFault(w, err)
 				}
 				return writeJSON(w, http.StatusOK, schema.Of(name))
 			},

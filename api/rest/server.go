@@ -135,8 +135,8 @@ func (r *router) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		methods, ok = r.byPath[path]
 	}
 	h := methods[method]
-	if f := r.hostFault(req); f != nil && (h == nil || !h.anyHost) {
-		r.Meter.Observe("http", api.OtherMethod, strconv.Itoa(writeFault(w, f)), start, "")
+	if err := r.hostFault(req); err != nil && (h == nil || !h.anyHost) {
+		r.Meter.Observe("http", api.OtherMethod, strconv.Itoa(writeFault(w, err)), start, "")
 		return
 	}
 	switch {

@@ -127,8 +127,8 @@ func Pause(d time.Duration) *durationpb.Duration {
 
 // CheckLimitKey validates a bucket whose limit may be a default or a template.
 func CheckLimitKey(k *quota.Key) error {
-	if f := CheckLimitName(k.LimitName); f != nil {
-		return f
+	if err := CheckLimitName(k.LimitName); err != nil {
+		return err
 	}
 	return CheckKey(&k.Key)
 }

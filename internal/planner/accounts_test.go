@@ -36,17 +36,17 @@ func buildsPast(t *testing.T) (*apitest.Past, quota.LimitName) {
 func TestPlanAccounts(t *testing.T) {
 	p, name := buildsPast(t)
 	s := newPlannerOf(p)
-	past, f := s.History(t.Context(), &quoratev1.HistoryRequest{Namespace: name.Namespace, Limit: name.Limit, From: ago(2 * time.Hour)})
-	if f != nil || past.Total.Attempted != 28 || past.Total.Refused != 8 {
-		t.Errorf("history: %v, %v", past, f)
+	past, err := s.History(t.Context(), &quoratev1.HistoryRequest{Namespace: name.Namespace, Limit: name.Limit, From: ago(2 * time.Hour)})
+	if err != nil || past.Total.Attempted != 28 || past.Total.Refused != 8 {
+		t.Errorf("history: %v, %v", past, err)
 	}
 	for _, c := range []struct {
 		rate           string
 		likely, atMost int64
 	}{{"20/1d", 0, 8}, {"10/1d", 8, 18}, {"7/1d", 14, 21}} {
-		res, f := s.WhatIf(t.Context(), &quoratev1.WhatIfRequest{Namespace: name.Namespace, Limit: name.Limit, From: ago(2 * time.Hour), Rate: c.rate})
-		if f != nil {
-			t.Errorf("what if %s: %v", c.rate, f)
+		res, err := s.WhatIf(t.Context(), &quoratev1.WhatIfRequest{Namespace: name.Namespace, Limit: name.Limit, From: ago(2 * time.Hour), Rate: c.rate})
+		if err != nil {
+			t.Errorf("what if %s: %v", c.rate, err)
 			continue
 		}
 		o := res.Outcome
@@ -61,15 +61,15 @@ func TestPlanAccounts(t *testing.T) {
 			t.Errorf("what if %s: the course has %d to %d; want %d to %d", c.rate, least, most, o.RefusedAtLeast, o.RefusedAtMost)
 		}
 	}
-	got, f := s.Suggest(t.Context(), &quoratev1.SuggestRequest{Namespace: name.Namespace, Limit: name.Limit, From: ago(2 * time.Hour)})
-	if f != nil || got.Outcome.Rule.Rate != "14/d" || got.Now.Rule.Rate != "10/d" {
-		t.Errorf("suggested %v, %v", got, f)
+	got, err := s.Suggest(t.Context(), &quoratev1.SuggestRequest{Namespace: name.Namespace, Limit: name.Limit, From: ago(2 * time.Hour)})
+	if err != nil || got.Outcome.Rule.Rate != "14/d" || got.Now.Rule.Rate != "10/d" {
+		t.Errorf("suggested %v, %v", got, err)
 	}
-	if _, f := s.WhatIf(t.Context(), &quoratev1.WhatIfRequest{Namespace: name.Namespace, Limit: "cv~project:infra~ci~gone~builds", Rate: "1/s"}); f == nil || !strings.Contains(f.Error(), "no policy of this name is loaded") {
-		t.Errorf("of a policy that is not loaded: %v", f)
+	if _, err := s.WhatIf(t.Context(), &quoratev1.WhatIfRequest{Namespace: name.Namespace, Limit: "cv~project:infra~ci~gone~builds", Rate: "1/s"}); err == nil || !strings.Contains(err.Error(), "no policy of this name is loaded") {
+		t.Errorf("of a policy that is not loaded: %v", err)
 	}
-	if _, f := s.History(t.Context(), &quoratev1.HistoryRequest{Namespace: name.Namespace, Limit: "builds"}); f == nil || apierr.From(f).Field != "limit" {
-		t.Errorf("of no policy: %v", f)
+	if _, err := s.History(t.Context(), &quoratev1.HistoryRequest{Namespace: name.Namespace, Limit: "builds"}); err == nil || apierr.From(err).Field != "limit" {
+		t.Errorf("of no policy: %v", err)
 	}
 }
 

@@ -39,8 +39,8 @@ func (s *Planner) recorded(ctx context.Context, name quota.LimitName, t stretch)
 	if d.many {
 		d.from -= d.from % d.grain()
 	}
-	if f := s.readPoints(ctx, name, d); f != nil {
-		return nil, f
+	if err := s.readPoints(ctx, name, d); err != nil {
+		return nil, err
 	}
 	if ofAccounts(name) {
 		d.accounts = d.alike(s.ruleOf(name))
@@ -48,12 +48,12 @@ func (s *Planner) recorded(ctx context.Context, name quota.LimitName, t stretch)
 	if !d.many {
 		return d, nil
 	}
-	parts, f := s.listed(ctx, name, d, all.AsOf)
-	if f == nil {
-		d.seen, f = s.observed(ctx, name, d)
+	parts, err := s.listed(ctx, name, d, all.AsOf)
+	if err == nil {
+		d.seen, err = s.observed(ctx, name, d)
 	}
-	if f != nil {
-		return nil, f
+	if err != nil {
+		return nil, err
 	}
 	d.keyed = planning.NewKeyed(d.answer.Points, parts, d.seen)
 	return d, nil

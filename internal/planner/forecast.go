@@ -25,20 +25,20 @@ const (
 
 // Forecast implements quoratev1.RateServiceServer.
 func (s *Planner) Forecast(ctx context.Context, req *quoratev1.ForecastRequest) (*quoratev1.ForecastResponse, error) {
-	name, f := s.pastLimit(req)
-	if f != nil {
-		return nil, f
+	name, err := s.pastLimit(req)
+	if err != nil {
+		return nil, err
 	}
-	days, f := mostOf("days", req.Days, maxDays, usualDays)
-	if f == nil && days < planning.MinDays {
-		f = apierr.Invalid("days", "%d; must be 7 to %d, or 0 for %d", days, maxDays, usualDays)
+	days, err := mostOf("days", req.Days, maxDays, usualDays)
+	if err == nil && days < planning.MinDays {
+		err = apierr.Invalid("days", "%d; must be 7 to %d, or 0 for %d", days, maxDays, usualDays)
 	}
-	if f != nil {
-		return nil, f
+	if err != nil {
+		return nil, err
 	}
-	ahead, f := mostOf("ahead", req.Ahead, maxAhead, usualAhead)
-	if f != nil {
-		return nil, f
+	ahead, err := mostOf("ahead", req.Ahead, maxAhead, usualAhead)
+	if err != nil {
+		return nil, err
 	}
 	today := s.clock().UTC().Truncate(day)
 	t := stretch{history.Second(today.Add(-time.Duration(days) * day).Unix()), history.Second(today.Unix())}
@@ -49,9 +49,9 @@ func (s *Planner) Forecast(ctx context.Context, req *quoratev1.ForecastRequest) 
 	if s.neverWas(name, a.Points) {
 		return nil, s.noLimit(name)
 	}
-	k, f := s.busiest(ctx, name, t)
-	if f != nil {
-		return nil, f
+	k, err := s.busiest(ctx, name, t)
+	if err != nil {
+		return nil, err
 	}
 	l := s.ruleOf(name)
 	out := &quoratev1.ForecastResponse{Coverage: coverage(t, &a), Refill: refill(l)}

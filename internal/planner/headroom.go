@@ -24,7 +24,7 @@ type fullest struct {
 }
 
 // busiest asks what is known of a limit's busiest keys.
-func (s *Planner) busiest(ctx context.Context, name quota.LimitName, t stretch) (k fullest, f error) {
+func (s *Planner) busiest(ctx context.Context, name quota.LimitName, t stretch) (k fullest, err error) {
 	a, err := s.node.HistoryKeys(ctx, history.KeysQuery{Limit: name, From: t.from, End: t.end, Top: 2})
 	if err != nil && !apierr.IsNoLeader(err) { // as in recorded
 		return k, apierr.From(err)
@@ -38,33 +38,33 @@ func (s *Planner) busiest(ctx context.Context, name quota.LimitName, t stretch) 
 
 // Headroom implements quoratev1.RateServiceServer.
 func (s *Planner) Headroom(ctx context.Context, req *quoratev1.HeadroomRequest) (*quoratev1.HeadroomResponse, error) {
-	out, _, f := s.headroomAndUse(ctx, req)
-	return out, f
+	out, _, err := s.headroomAndUse(ctx, req)
+	return out, err
 }
 
 // headroomAndUse is headroom, and all limits that were asked for, also those that are not in the answer.
 func (s *Planner) headroomAndUse(ctx context.Context, req *quoratev1.HeadroomRequest) (*quoratev1.HeadroomResponse, []history.UsedLimit, error) {
-	top, f := mostOf("top", req.Top, maxHeadroom, usualHeadroom)
-	if f != nil {
-		return nil, nil, f
+	top, err := mostOf("top", req.Top, maxHeadroom, usualHeadroom)
+	if err != nil {
+		return nil, nil, err
 	}
 	if req.Limit != "" {
-		if _, f := s.pastLimit(req); f != nil {
-			return nil, nil, f
+		if _, err := s.pastLimit(req); err != nil {
+			return nil, nil, err
 		}
 	}
-	list, a, t, f := s.used(ctx, req.Namespace, req.From, req.To, week)
-	if f != nil {
-		return nil, nil, f
+	list, a, t, err := s.used(ctx, req.Namespace, req.From, req.To, week)
+	if err != nil {
+		return nil, nil, err
 	}
 	if req.Limit != "" {
 		list = slices.DeleteFunc(list, func(u history.UsedLimit) bool { return u.Limit.Limit != req.Limit })
 	}
 	out := &quoratev1.HeadroomResponse{Total: int32(len(list)), Coverage: usedCoverage(t, &a, list)}
 	for i := range list[:min(len(list), maxHeadroom)] {
-		h, f := s.headroomOf(ctx, &list[i], t)
-		if f != nil {
-			return nil, nil, f
+		h, err := s.headroomOf(ctx, &list[i], t)
+		if err != nil {
+			return nil, nil, err
 		}
 		out.Limits = append(out.Limits, h)
 	}
@@ -89,13 +89,13 @@ func (s *Planner) headroomOf(ctx context.Context, u *history.UsedLimit, t stretc
 		return out, nil
 	}
 	out.Rule, out.Shadow = apiproto.Limit(l), passesAll(l)
-	k, f := s.busiest(ctx, u.Limit, t)
-	if f != nil {
-		return nil, f
+	k, err := s.busiest(ctx, u.Limit, t)
+	if err != nil {
+		return nil, err
 	}
 	out.ManyKeys, out.BusiestKey = k.many, k.key.Key
-	if f := s.saturate(ctx, out, l, u, &k, t); f != nil {
-		return nil, f
+	if err := s.saturate(ctx, out, l, u, &k, t); err != nil {
+		return nil, err
 	}
 	if k.key.Key == "" && u.Attempted > 0 {
 		out.Statement += "; its keys are not recorded, so all demand was taken for one key's"
@@ -115,9 +115,9 @@ func (s *Planner) saturate(ctx context.Context, out *quoratev1.LimitHeadroom, l 
 	case k.many:
 		text = ofKeys(out, l, u, k)
 		if u.Refused() > 0 && out.Saturation < 1 { // some key was full for longer than a minute
-			fuller, f := s.ofPeriods(ctx, out, l, u, t)
-			if f != nil {
-				return f
+			fuller, err := s.ofPeriods(ctx, out, l, u, t)
+			if err != nil {
+				return err
 			}
 			text = cmp.Or(fuller, text)
 		}

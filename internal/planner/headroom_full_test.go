@@ -31,9 +31,9 @@ func TestHeadroomNeverRefusesHalfEmpty(t *testing.T) {
 		p.InForce = set
 		span := []history.Second{600, 6 * 3600, 7 * 86400}[rng.IntN(3)]
 		playShape(rng, p, &l, span)
-		res, f := newPlannerOf(p).Headroom(t.Context(), &quoratev1.HeadroomRequest{From: ago(time.Duration(span) * time.Second)})
-		if f != nil {
-			t.Fatalf("seed %d: %v", seed, f)
+		res, err := newPlannerOf(p).Headroom(t.Context(), &quoratev1.HeadroomRequest{From: ago(time.Duration(span) * time.Second)})
+		if err != nil {
+			t.Fatalf("seed %d: %v", seed, err)
 		}
 		for _, h := range res.Limits {
 			line := fmt.Sprintf("seed %d: %+v over %d s: %.0f%% full, refused %.1f%%: %s", seed, l.Tiers(), span, 100*h.Saturation, 100*h.RefusedPart, h.Statement)

@@ -22,9 +22,9 @@ func TestHeadroomRows(t *testing.T) {
 		p.Ask("web/window", "*", time.Duration(100-i)*time.Second, 1)
 		p.Ask("web/gone", "*", time.Duration(100-i)*time.Second, 1)
 	}
-	res, f := newPlannerOf(p).Headroom(t.Context(), &quoratev1.HeadroomRequest{From: ago(100 * time.Second)})
-	if f != nil {
-		t.Fatal(f)
+	res, err := newPlannerOf(p).Headroom(t.Context(), &quoratev1.HeadroomRequest{From: ago(100 * time.Second)})
+	if err != nil {
+		t.Fatal(err)
 	}
 	got := ""
 	for _, h := range res.Limits {
@@ -59,9 +59,9 @@ func TestHeadroomPeaks(t *testing.T) {
 		p.Ask("web/daily", "a", time.Duration(20-i)*hour, 40)
 		p.Ask("web/daily", "b", time.Duration(20-i)*hour, 1)
 	}
-	res, f := newPlannerOf(p).Headroom(t.Context(), &quoratev1.HeadroomRequest{From: ago(20 * hour)})
-	if f != nil {
-		t.Fatal(f)
+	res, err := newPlannerOf(p).Headroom(t.Context(), &quoratev1.HeadroomRequest{From: ago(20 * hour)})
+	if err != nil {
+		t.Fatal(err)
 	}
 	got := ""
 	for _, h := range res.Limits {
@@ -86,9 +86,9 @@ func TestHeadroomIdle(t *testing.T) {
 		for i := range int64(30) {
 			p.Ask("web/login", "*", 10*time.Minute-time.Duration(i)*time.Second, 8)
 		}
-		res, f := newPlannerOf(p).Headroom(t.Context(), &quoratev1.HeadroomRequest{From: ago(back)})
-		if f != nil {
-			t.Fatal(f)
+		res, err := newPlannerOf(p).Headroom(t.Context(), &quoratev1.HeadroomRequest{From: ago(back)})
+		if err != nil {
+			t.Fatal(err)
 		}
 		idle := 1 - 30/back.Seconds()
 		if h := res.Limits[0]; h.Saturation != .8 || h.Headroom > .21 || h.IdlePart < idle-.001 || h.IdlePart > idle+.001 || !strings.HasPrefix(h.Statement, "99 of 100 busy seconds asked for at most 80% of the refill, the highest for 80%; idle 9") {
@@ -108,9 +108,9 @@ func TestHeadroomWindows(t *testing.T) {
 		p.Ask(limit, "*", 55*time.Second, 90)
 	}
 	for _, back := range []time.Duration{10 * time.Minute, 10 * hour} {
-		res, f := newPlannerOf(p).Headroom(t.Context(), &quoratev1.HeadroomRequest{From: ago(back)})
-		if f != nil {
-			t.Fatal(f)
+		res, err := newPlannerOf(p).Headroom(t.Context(), &quoratev1.HeadroomRequest{From: ago(back)})
+		if err != nil {
+			t.Fatal(err)
 		}
 		for _, h := range res.Limits {
 			want := .9
@@ -136,9 +136,9 @@ func TestHeadroomOfDays(t *testing.T) {
 		p.Ask("web/daily", "a", time.Duration(7*24-i)*hour, tokens)
 		p.Ask("web/daily", "b", time.Duration(7*24-i)*hour, 1)
 	}
-	res, f := newPlannerOf(p).Headroom(t.Context(), &quoratev1.HeadroomRequest{From: ago(7 * 24 * hour)})
-	if f != nil {
-		t.Fatal(f)
+	res, err := newPlannerOf(p).Headroom(t.Context(), &quoratev1.HeadroomRequest{From: ago(7 * 24 * hour)})
+	if err != nil {
+		t.Fatal(err)
 	}
 	if h := res.Limits[0]; h.RefusedPart == 0 || h.Saturation < 1 || h.BusiestKey != "a" || !strings.Contains(h.Statement, "in 24h0m0s") {
 		t.Errorf("refused %.2f, %.2f full of %s: %s", h.RefusedPart, h.Saturation, h.BusiestKey, h.Statement)
@@ -165,9 +165,9 @@ func TestHeadroomReadsFew(t *testing.T) {
 					p.Ask("web/hourly", key, time.Duration(100-2*i)*hour-30*time.Minute, c.tokens)
 				}
 			}
-			res, f := newPlannerOf(p).Headroom(t.Context(), &quoratev1.HeadroomRequest{From: ago(100 * hour)})
-			if f != nil {
-				t.Fatal(f)
+			res, err := newPlannerOf(p).Headroom(t.Context(), &quoratev1.HeadroomRequest{From: ago(100 * hour)})
+			if err != nil {
+				t.Fatal(err)
 			}
 			if h := res.Limits[0]; p.Lists != c.reads || !strings.Contains(h.Statement, c.statement) {
 				t.Errorf("%d reads, want %d: %s", p.Lists, c.reads, h.Statement)

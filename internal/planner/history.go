@@ -113,21 +113,21 @@ func (s *Planner) stepFor(t stretch, most int64) int {
 
 // History implements quoratev1.RateServiceServer.
 func (s *Planner) History(ctx context.Context, req *quoratev1.HistoryRequest) (*quoratev1.HistoryResponse, error) {
-	name, f := s.pastLimit(req)
-	if f != nil {
-		return nil, f
+	name, err := s.pastLimit(req)
+	if err != nil {
+		return nil, err
 	}
-	t, f := s.stretchOf(req.From, req.To, hour)
-	if f != nil {
-		return nil, f
+	t, err := s.stretchOf(req.From, req.To, hour)
+	if err != nil {
+		return nil, err
 	}
 	out := &quoratev1.HistoryResponse{Namespace: name.Namespace, Limit: name.Limit, Key: req.Key}
 	if len(req.Key) > quota.MaxKeyLen {
 		return nil, apierr.Invalid("key", "is %d bytes; at most %d", len(req.Key), quota.MaxKeyLen)
 	}
-	step, f := s.stepOf(req, t)
-	if f != nil {
-		return nil, f
+	step, err := s.stepOf(req, t)
+	if err != nil {
+		return nil, err
 	}
 	out.Step = durationpb.New(time.Duration(step) * time.Second)
 	if req.Key != "" {
@@ -195,13 +195,13 @@ func mostOf(field string, n int32, most, usual int) (int, error) {
 
 // HistoryLimits implements quoratev1.RateServiceServer.
 func (s *Planner) HistoryLimits(ctx context.Context, req *quoratev1.HistoryLimitsRequest) (*quoratev1.HistoryLimitsResponse, error) {
-	top, f := mostOf("top", req.Top, maxLimits, maxLimits)
-	if f != nil {
-		return nil, f
+	top, err := mostOf("top", req.Top, maxLimits, maxLimits)
+	if err != nil {
+		return nil, err
 	}
-	list, a, t, f := s.used(ctx, req.Namespace, req.From, req.To, hour)
-	if f != nil {
-		return nil, f
+	list, a, t, err := s.used(ctx, req.Namespace, req.From, req.To, hour)
+	if err != nil {
+		return nil, err
 	}
 	out := &quoratev1.HistoryLimitsResponse{Total: int32(len(list)), Coverage: usedCoverage(t, &a, list)}
 	for i := range list[:min(top, len(list))] {
@@ -218,9 +218,9 @@ func (s *Planner) used(ctx context.Context, namespace string, from, to *timestam
 			return nil, history.Answer{}, stretch{}, apierr.InvalidName("namespace", err)
 		}
 	}
-	t, f := s.stretchOf(from, to, usual)
-	if f != nil {
-		return nil, history.Answer{}, t, f
+	t, err := s.stretchOf(from, to, usual)
+	if err != nil {
+		return nil, history.Answer{}, t, err
 	}
 	list, a, err := s.node.HistoryLimits(ctx, t.from, t.end)
 	if err != nil {

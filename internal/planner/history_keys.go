@@ -66,17 +66,17 @@ func (s *Planner) keyHistory(ctx context.Context, name quota.LimitName, t stretc
 
 // HistoryKeys implements quoratev1.RateServiceServer.
 func (s *Planner) HistoryKeys(ctx context.Context, req *quoratev1.HistoryKeysRequest) (*quoratev1.HistoryKeysResponse, error) {
-	name, f := s.pastLimit(req)
-	if f != nil {
-		return nil, f
+	name, err := s.pastLimit(req)
+	if err != nil {
+		return nil, err
 	}
-	t, f := s.stretchOf(req.From, req.To, hour)
-	if f != nil {
-		return nil, f
+	t, err := s.stretchOf(req.From, req.To, hour)
+	if err != nil {
+		return nil, err
 	}
-	top, f := mostOf("top", req.Top, apiproto.MaxTop, apiproto.DefaultTop)
-	if f != nil {
-		return nil, f
+	top, err := mostOf("top", req.Top, apiproto.MaxTop, apiproto.DefaultTop)
+	if err != nil {
+		return nil, err
 	}
 	a, err := s.node.HistoryKeys(ctx, history.KeysQuery{Limit: name, From: t.from, End: t.end, Top: top})
 	if err != nil {

@@ -24,9 +24,9 @@ func TestHistory(t *testing.T) {
 	p.Ask("web/login", "a", 10*time.Second, 5, 20, 0, 5)
 	p.Missing[apitest.History0(apitest.Noon.Add(-time.Minute))] = "n2"
 	s := newPlannerOf(p)
-	res, f := s.History(t.Context(), &quoratev1.HistoryRequest{Namespace: "web", Limit: "login", From: ago(10 * time.Second)})
-	if f != nil {
-		t.Fatal(f)
+	res, err := s.History(t.Context(), &quoratev1.HistoryRequest{Namespace: "web", Limit: "login", From: ago(10 * time.Second)})
+	if err != nil {
+		t.Fatal(err)
 	}
 	if len(res.Points) != 10 || res.Total.Attempted != 30 || res.Total.Refused != 10 || res.Total.Peak != 20 || res.Total.Mean != 3 || res.Step.AsDuration() != time.Second {
 		t.Errorf("%v", res)
@@ -37,13 +37,13 @@ func TestHistory(t *testing.T) {
 	if got := incomplete(res.Coverage); got != "not all of the 10s is complete: a node has not told all of it, or it began before the history; missing n2 from 11:59:50 on 2026-11-22" {
 		t.Errorf("%q", got)
 	}
-	res, f = s.History(t.Context(), &quoratev1.HistoryRequest{Namespace: "web", Limit: "login", Key: "a", From: ago(2 * time.Minute)})
-	if f != nil || len(res.Points) != 2 || res.Total.Attempted != 30 || res.Step.AsDuration() != time.Minute {
-		t.Errorf("of a key: %v, %v", res, f)
+	res, err = s.History(t.Context(), &quoratev1.HistoryRequest{Namespace: "web", Limit: "login", Key: "a", From: ago(2 * time.Minute)})
+	if err != nil || len(res.Points) != 2 || res.Total.Attempted != 30 || res.Step.AsDuration() != time.Minute {
+		t.Errorf("of a key: %v, %v", res, err)
 	}
 	for from, want := range map[time.Duration]time.Duration{25 * time.Minute: time.Second, 2 * time.Hour: time.Minute, 20 * day: time.Hour, 40 * day: time.Hour} {
-		if res, f = s.History(t.Context(), &quoratev1.HistoryRequest{Namespace: "web", Limit: "login", From: ago(from)}); f != nil || res.Step.AsDuration() != want {
-			t.Errorf("from %v: step %v, %v; want %v", from, res.GetStep().AsDuration(), f, want)
+		if res, err = s.History(t.Context(), &quoratev1.HistoryRequest{Namespace: "web", Limit: "login", From: ago(from)}); err != nil || res.Step.AsDuration() != want {
+			t.Errorf("from %v: step %v, %v; want %v", from, res.GetStep().AsDuration(), err, want)
 		}
 	}
 }
@@ -54,9 +54,9 @@ func TestHistoryBegins(t *testing.T) {
 	p.Begins = apitest.History0(apitest.Noon) - 7*60 - 20
 	s := newPlannerOf(p)
 	of := func(from time.Duration, step int64) *quoratev1.Coverage {
-		res, f := s.History(t.Context(), &quoratev1.HistoryRequest{Namespace: "web", Limit: "login", From: ago(from), Step: &durationpb.Duration{Seconds: step}})
-		if f != nil {
-			t.Fatal(f)
+		res, err := s.History(t.Context(), &quoratev1.HistoryRequest{Namespace: "web", Limit: "login", From: ago(from), Step: &durationpb.Duration{Seconds: step}})
+		if err != nil {
+			t.Fatal(err)
 		}
 		return res.Coverage
 	}
@@ -89,9 +89,9 @@ func TestHistoryOfKey(t *testing.T) {
 	p.Unlisted = apitest.History0(apitest.Noon.Add(-4 * time.Minute))
 	s := newPlannerOf(p)
 	req := &quoratev1.HistoryRequest{Namespace: "web", Limit: "login", Key: "a", From: ago(10 * time.Minute)}
-	res, f := s.History(t.Context(), req)
-	if f != nil {
-		t.Fatal(f)
+	res, err := s.History(t.Context(), req)
+	if err != nil {
+		t.Fatal(err)
 	}
 	var complete []bool
 	for _, x := range res.Points {
@@ -104,12 +104,12 @@ func TestHistoryOfKey(t *testing.T) {
 		t.Errorf("%v", c)
 	}
 	p.Err = apitest.NoLeader{}
-	if _, f = s.History(t.Context(), req); f == nil || apierr.From(f).Reason != "NO_LEADER" {
-		t.Errorf("without a replica: %v", f)
+	if _, err = s.History(t.Context(), req); err == nil || apierr.From(err).Reason != "NO_LEADER" {
+		t.Errorf("without a replica: %v", err)
 	}
 	p.Err = nil
 	req.Limit = "nonsense"
-	if _, f = s.History(t.Context(), req); f == nil {
+	if _, err = s.History(t.Context(), req); err == nil {
 		t.Error("of a limit that never was")
 	}
 }
@@ -123,9 +123,9 @@ func TestNeverWas(t *testing.T) {
 		_, keys := s.HistoryKeys(t.Context(), &quoratev1.HistoryKeysRequest{Namespace: "web", Limit: limit, From: ago(2 * day)})
 		_, noisy := s.Noisy(t.Context(), &quoratev1.NoisyRequest{Namespace: "web", Limit: limit, From: ago(2 * day)})
 		_, forecast := s.Forecast(t.Context(), &quoratev1.ForecastRequest{Namespace: "web", Limit: limit})
-		for call, f := range map[string]error{"keys": keys, "noisy": noisy} {
-			if (f != nil) != never || f != nil && !strings.Contains(f.Error(), "does not exist") {
-				t.Errorf("%s of %s: %v", call, limit, f)
+		for call, err := range map[string]error{"keys": keys, "noisy": noisy} {
+			if (err != nil) != never || err != nil && !strings.Contains(err.Error(), "does not exist") {
+				t.Errorf("%s of %s: %v", call, limit, err)
 			}
 		}
 		if forecast == nil || strings.Contains(forecast.Error(), "does not exist") != never {
@@ -139,12 +139,12 @@ func TestHistoryHourOfKey(t *testing.T) {
 	s := newPlannerOf(apitest.NewPast(t))
 	s.clock = func() time.Time { return apitest.Noon.Add(time.Minute/2 + time.Second/2) }
 	req := &quoratev1.HistoryRequest{Namespace: "web", Limit: "login", Key: "a", Step: durationpb.New(time.Minute), From: ago(time.Hour - time.Minute/2)}
-	if _, f := s.History(t.Context(), req); f != nil {
-		t.Error(f)
+	if _, err := s.History(t.Context(), req); err != nil {
+		t.Error(err)
 	}
 	req.From = ago(time.Hour + 2*time.Minute)
-	if _, f := s.History(t.Context(), req); f == nil || !strings.Contains(f.Error(), "makes 63 points; at most 61 of a key") {
-		t.Errorf("%v", f)
+	if _, err := s.History(t.Context(), req); err == nil || !strings.Contains(err.Error(), "makes 63 points; at most 61 of a key") {
+		t.Errorf("%v", err)
 	}
 }
 
@@ -164,14 +164,14 @@ func TestHistoryFaults(t *testing.T) {
 		if req.Namespace+req.Limit == "" {
 			req.Namespace, req.Limit = "web", "login"
 		}
-		if _, f := s.History(t.Context(), req); f == nil || !strings.Contains(f.Error(), want) {
-			t.Errorf("%v: %v; want %q", req, f, want)
+		if _, err := s.History(t.Context(), req); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v: %v; want %q", req, err, want)
 		}
 	}
 	p := apitest.NewPast(t)
 	p.Err = apitest.NoLeader{}
-	if _, f := newPlannerOf(p).History(t.Context(), &quoratev1.HistoryRequest{Namespace: "web", Limit: "login"}); f == nil || apierr.From(f).Reason != "NO_LEADER" {
-		t.Errorf("without a replica: %v", f)
+	if _, err := newPlannerOf(p).History(t.Context(), &quoratev1.HistoryRequest{Namespace: "web", Limit: "login"}); err == nil || apierr.From(err).Reason != "NO_LEADER" {
+		t.Errorf("without a replica: %v", err)
 	}
 }
 
@@ -183,21 +183,21 @@ func TestHistoryKeysAndLimits(t *testing.T) {
 	p.Ask("api/none", "c", time.Minute, 7)
 	p.Covered = 3
 	s := newPlannerOf(p)
-	keys, f := s.HistoryKeys(t.Context(), &quoratev1.HistoryKeysRequest{Namespace: "web", Limit: "login", Top: 1})
-	if f != nil || len(keys.Keys) != 1 || keys.Keys[0].Key != "b" || keys.Keys[0].Refused != 40 || keys.Rest != 5 || keys.Coverage.RangesCovered != 3 {
-		t.Errorf("%v, %v", keys, f)
+	keys, err := s.HistoryKeys(t.Context(), &quoratev1.HistoryKeysRequest{Namespace: "web", Limit: "login", Top: 1})
+	if err != nil || len(keys.Keys) != 1 || keys.Keys[0].Key != "b" || keys.Keys[0].Refused != 40 || keys.Rest != 5 || keys.Coverage.RangesCovered != 3 {
+		t.Errorf("%v, %v", keys, err)
 	}
-	limits, f := s.HistoryLimits(t.Context(), &quoratev1.HistoryLimitsRequest{})
-	if f != nil || len(limits.Limits) != 2 || limits.Limits[0].Limit != "login" || limits.Limits[0].Use.Attempted != 55 || limits.Total != 2 {
-		t.Errorf("%v, %v", limits, f)
+	limits, err := s.HistoryLimits(t.Context(), &quoratev1.HistoryLimitsRequest{})
+	if err != nil || len(limits.Limits) != 2 || limits.Limits[0].Limit != "login" || limits.Limits[0].Use.Attempted != 55 || limits.Total != 2 {
+		t.Errorf("%v, %v", limits, err)
 	}
 	if got := statement(limits.Coverage); got != "covers 3 of 4 ranges; complete" {
 		t.Errorf("%q", got)
 	}
-	if limits, f = s.HistoryLimits(t.Context(), &quoratev1.HistoryLimitsRequest{Namespace: "api", Top: 1}); f != nil || len(limits.Limits) != 1 || limits.Limits[0].Limit != "none" {
-		t.Errorf("%v, %v", limits, f)
+	if limits, err = s.HistoryLimits(t.Context(), &quoratev1.HistoryLimitsRequest{Namespace: "api", Top: 1}); err != nil || len(limits.Limits) != 1 || limits.Limits[0].Limit != "none" {
+		t.Errorf("%v, %v", limits, err)
 	}
-	if _, f = s.HistoryLimits(t.Context(), &quoratev1.HistoryLimitsRequest{Top: 1001}); f == nil {
+	if _, err = s.HistoryLimits(t.Context(), &quoratev1.HistoryLimitsRequest{Top: 1001}); err == nil {
 		t.Error("1001 limits")
 	}
 }

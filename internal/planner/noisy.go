@@ -20,20 +20,20 @@ const (
 
 // Noisy implements quoratev1.RateServiceServer.
 func (s *Planner) Noisy(ctx context.Context, req *quoratev1.NoisyRequest) (*quoratev1.NoisyResponse, error) {
-	name, f := s.pastLimit(req)
-	if f != nil {
-		return nil, f
+	name, err := s.pastLimit(req)
+	if err != nil {
+		return nil, err
 	}
-	times, f := mostOf("times", req.Times, maxTimes, usualTimes)
-	if f == nil && times < 2 {
-		f = apierr.Invalid("times", "%d; must be 2 to %d, or 0 for %d", times, maxTimes, usualTimes)
+	times, err := mostOf("times", req.Times, maxTimes, usualTimes)
+	if err == nil && times < 2 {
+		err = apierr.Invalid("times", "%d; must be 2 to %d, or 0 for %d", times, maxTimes, usualTimes)
 	}
-	if f != nil {
-		return nil, f
+	if err != nil {
+		return nil, err
 	}
-	t, f := s.stretchOf(req.From, req.To, day)
-	if f != nil {
-		return nil, f
+	t, err := s.stretchOf(req.From, req.To, day)
+	if err != nil {
+		return nil, err
 	}
 	return s.noisyIn(ctx, name, t, times)
 }

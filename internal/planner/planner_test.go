@@ -37,10 +37,10 @@ func TestWhatIf(t *testing.T) {
 		}
 		return s.WhatIf(t.Context(), req)
 	}
-	res, f := ask("login", func(r *quoratev1.WhatIfRequest) { b := int64(40); r.Rate, r.Burst = "20/s", &b })
-	if f != nil || res.Outcome.RefusedAtMost != 0 || !res.Outcome.Exact || res.Outcome.Rule.Rate != "20/s" || res.Now.RefusedAtLeast < 500 || res.RefusedThen != 600 ||
+	res, err := ask("login", func(r *quoratev1.WhatIfRequest) { b := int64(40); r.Rate, r.Burst = "20/s", &b })
+	if err != nil || res.Outcome.RefusedAtMost != 0 || !res.Outcome.Exact || res.Outcome.Rule.Rate != "20/s" || res.Now.RefusedAtLeast < 500 || res.RefusedThen != 600 ||
 		res.Basis != quoratev1.Basis_BASIS_SECONDS || len(res.Points) != 120 || !said(res.Statements, "exact: 0 of 1800") {
-		t.Fatalf("20/s: %v, %v", res, f)
+		t.Fatalf("20/s: %v, %v", res, err)
 	}
 	sum := int64(0)
 	for _, p := range res.Points {
@@ -49,20 +49,20 @@ func TestWhatIf(t *testing.T) {
 	if sum != 1800 {
 		t.Errorf("the course has %d of 1800", sum)
 	}
-	res, f = ask("login", func(r *quoratev1.WhatIfRequest) { b := int64(5); r.Burst = &b })
-	if f != nil || res.Outcome.RefusedAtLeast <= res.Now.RefusedAtLeast || !said(res.Statements, "between ") {
-		t.Errorf("burst 5: %v, %v", res, f)
+	res, err = ask("login", func(r *quoratev1.WhatIfRequest) { b := int64(5); r.Burst = &b })
+	if err != nil || res.Outcome.RefusedAtLeast <= res.Now.RefusedAtLeast || !said(res.Statements, "between ") {
+		t.Errorf("burst 5: %v, %v", res, err)
 	}
-	res, f = ask("window", func(r *quoratev1.WhatIfRequest) { r.Rate = "120/60s" })
-	if f != nil || !res.Outcome.Exact || res.Outcome.RefusedAtMost != 120 || res.Now.RefusedAtMost != 160 {
-		t.Errorf("a window is exact: %v, %v", res, f)
+	res, err = ask("window", func(r *quoratev1.WhatIfRequest) { r.Rate = "120/60s" })
+	if err != nil || !res.Outcome.Exact || res.Outcome.RefusedAtMost != 120 || res.Now.RefusedAtMost != 160 {
+		t.Errorf("a window is exact: %v, %v", res, err)
 	}
-	res, f = ask("login", func(r *quoratev1.WhatIfRequest) { r.Kind, r.Rate = quoratev1.Kind_KIND_FIXED, "900/1m" })
-	if f != nil || !res.Outcome.Exact || res.Outcome.RefusedAtMost != 0 || res.Outcome.Rule.Kind != quoratev1.Kind_KIND_FIXED {
-		t.Errorf("a window instead: %v, %v", res, f)
+	res, err = ask("login", func(r *quoratev1.WhatIfRequest) { r.Kind, r.Rate = quoratev1.Kind_KIND_FIXED, "900/1m" })
+	if err != nil || !res.Outcome.Exact || res.Outcome.RefusedAtMost != 0 || res.Outcome.Rule.Kind != quoratev1.Kind_KIND_FIXED {
+		t.Errorf("a window instead: %v, %v", res, err)
 	}
-	if res, f = ask("shadow", nil); f != nil || !said(res.Statements, "in shadow") {
-		t.Errorf("shadow: %v, %v", res, f)
+	if res, err = ask("shadow", nil); err != nil || !said(res.Statements, "in shadow") {
+		t.Errorf("shadow: %v, %v", res, err)
 	}
 	for want, change := range map[string]func(*quoratev1.WhatIfRequest){
 		"rate":                   func(r *quoratev1.WhatIfRequest) { r.Rate = "fast" },
@@ -72,13 +72,13 @@ func TestWhatIf(t *testing.T) {
 		"burst: is 7, and the":   func(r *quoratev1.WhatIfRequest) { b := int64(7); r.Limit, r.Rate, r.Burst = "window", "9/60s", &b },
 		"makes a rule that cann": func(r *quoratev1.WhatIfRequest) { b := int64(-7); r.Burst = &b },
 	} {
-		if _, f := ask("login", change); f == nil || !strings.Contains(f.Error(), want) {
-			t.Errorf("%v; want %q", f, want)
+		if _, err := ask("login", change); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v; want %q", err, want)
 		}
 	}
 	p.Missing[apitest.History0(apitest.Noon.Add(-time.Minute))] = "n2"
-	if res, f = ask("login", nil); f != nil || !said(res.Statements, "missing n2 from 11:59:00") {
-		t.Errorf("missing: %v, %v", res.GetStatements(), f)
+	if res, err = ask("login", nil); err != nil || !said(res.Statements, "missing n2 from 11:59:00") {
+		t.Errorf("missing: %v, %v", res.GetStatements(), err)
 	}
 }
 
@@ -91,20 +91,20 @@ func TestWhatIfByMinutes(t *testing.T) {
 		p.Ask("web/window", "*", 5*hour-time.Duration(i)*time.Second, 3)
 	}
 	req := &quoratev1.WhatIfRequest{Namespace: "web", Limit: "login", From: ago(6 * hour), To: ago(4 * hour)}
-	res, f := newPlannerOf(p).WhatIf(t.Context(), req)
-	if f != nil || res.Basis != quoratev1.Basis_BASIS_MINUTES || !res.Outcome.Estimate || !said(res.Statements, "an estimate") || !said(res.Statements, "every minute and its peak second") {
-		t.Fatalf("%v, %v", res, f)
+	res, err := newPlannerOf(p).WhatIf(t.Context(), req)
+	if err != nil || res.Basis != quoratev1.Basis_BASIS_MINUTES || !res.Outcome.Estimate || !said(res.Statements, "an estimate") || !said(res.Statements, "every minute and its peak second") {
+		t.Fatalf("%v, %v", res, err)
 	}
 	if o := res.Outcome; o.RefusedAtLeast > 3000 || o.RefusedAtMost < 2900 { // 2980 would have been refused
 		t.Errorf("%v", o)
 	}
 	req.Limit = "window"
-	if res, f = newPlannerOf(p).WhatIf(t.Context(), req); f != nil || !res.Outcome.Exact || res.Outcome.RefusedAtMost != 800 {
-		t.Errorf("windows of whole minutes stay exact: %v, %v", res, f)
+	if res, err = newPlannerOf(p).WhatIf(t.Context(), req); err != nil || !res.Outcome.Exact || res.Outcome.RefusedAtMost != 800 {
+		t.Errorf("windows of whole minutes stay exact: %v, %v", res, err)
 	}
 	req = &quoratev1.WhatIfRequest{Namespace: "web", Limit: "login", From: ago(100 * day), To: ago(90 * day)}
-	if res, f = newPlannerOf(p).WhatIf(t.Context(), req); f != nil || res.Basis != quoratev1.Basis_BASIS_HOURS || !said(res.Statements, "nothing was asked for") {
-		t.Errorf("%v, %v", res, f)
+	if res, err = newPlannerOf(p).WhatIf(t.Context(), req); err != nil || res.Basis != quoratev1.Basis_BASIS_HOURS || !said(res.Statements, "nothing was asked for") {
+		t.Errorf("%v, %v", res, err)
 	}
 }
 
@@ -139,13 +139,13 @@ func TestWhatIfByKey(t *testing.T) {
 			p.Versions = versions // without any it is not known since when the rule is in force
 			for _, rate := range []string{"", "4/s", "90/60s"} {
 				req := &quoratev1.WhatIfRequest{Namespace: "web", Limit: limit, From: ago(10 * time.Minute), Rate: rate}
-				res, f := newPlannerOf(p).WhatIf(t.Context(), req)
-				if f != nil || res.Basis != quoratev1.Basis_BASIS_KEYS || len(res.Points) != 200 || res.Points[9].Attempted == 0 || res.Points[9].RefusedAtMost != 0 || res.RefusedThen != refused {
-					t.Fatalf("%v, %v", res, f)
+				res, err := newPlannerOf(p).WhatIf(t.Context(), req)
+				if err != nil || res.Basis != quoratev1.Basis_BASIS_KEYS || len(res.Points) != 200 || res.Points[9].Attempted == 0 || res.Points[9].RefusedAtMost != 0 || res.RefusedThen != refused {
+					t.Fatalf("%v, %v", res, err)
 				}
 				rule := newPlannerOf(p).ruleOf(name)
-				if rule, f = changedRule(rule, req); f != nil {
-					t.Fatal(f)
+				if rule, err = changedRule(rule, req); err != nil {
+					t.Fatal(err)
 				}
 				truth := refusedByKey(p, name, rule.First(), false)
 				if o := res.Outcome; truth < o.RefusedAtLeast || truth > o.RefusedAtMost || o.RefusedLikely < o.RefusedAtLeast || o.RefusedLikely > o.RefusedAtMost {
@@ -162,8 +162,8 @@ func TestWhatIfByKey(t *testing.T) {
 			}
 		}
 		p.Overrides = []quota.Override{{Key: quota.Key{LimitName: name, Key: "k1"}}}
-		if res, f := newPlannerOf(p).WhatIf(t.Context(), &quoratev1.WhatIfRequest{Namespace: "web", Limit: limit, From: ago(10 * time.Minute)}); f != nil || !said(res.Statements, "it is not all that decides") {
-			t.Errorf("with an override: %q, %v", res.GetStatements(), f)
+		if res, err := newPlannerOf(p).WhatIf(t.Context(), &quoratev1.WhatIfRequest{Namespace: "web", Limit: limit, From: ago(10 * time.Minute)}); err != nil || !said(res.Statements, "it is not all that decides") {
+			t.Errorf("with an override: %q, %v", res.GetStatements(), err)
 		}
 	}
 }
@@ -185,10 +185,10 @@ func TestWhatIfByHours(t *testing.T) {
 		p.Versions = versions
 		for _, rate := range []string{"1/s", "3/s"} {
 			req := &quoratev1.WhatIfRequest{Namespace: "web", Limit: "login", From: ago(8 * hour), To: ago(2 * hour), Rate: rate}
-			res, f := newPlannerOf(p).WhatIf(t.Context(), req)
+			res, err := newPlannerOf(p).WhatIf(t.Context(), req)
 			rule, g := changedRule(newPlannerOf(p).ruleOf(name), req)
-			if f != nil || g != nil || res.Basis != quoratev1.Basis_BASIS_KEYS {
-				t.Fatalf("%v, %v, %v", res, f, g)
+			if err != nil || g != nil || res.Basis != quoratev1.Basis_BASIS_KEYS {
+				t.Fatalf("%v, %v, %v", res, err, g)
 			}
 			truth := refusedByKey(p, name, rule.First(), false)
 			if o := res.Outcome; truth < o.RefusedAtLeast || truth > o.RefusedAtMost || o.RefusedAtMost == o.Attempted && versions != nil {
@@ -248,9 +248,9 @@ func TestSuggestByKey(t *testing.T) {
 	}
 	name := quota.LimitName{Namespace: "web", Limit: "login"}
 	refusedByKey(p, name, newPlannerOf(p).ruleOf(name).First(), true)
-	res, f := newPlannerOf(p).Suggest(t.Context(), &quoratev1.SuggestRequest{Namespace: "web", Limit: "login", From: ago(10 * time.Minute), RefusedPpm: 20_000})
-	if f != nil || !said(res.Statements, "the estimate is no more than 2%; at most ") {
-		t.Fatalf("%v, %v", res, f)
+	res, err := newPlannerOf(p).Suggest(t.Context(), &quoratev1.SuggestRequest{Namespace: "web", Limit: "login", From: ago(10 * time.Minute), RefusedPpm: 20_000})
+	if err != nil || !said(res.Statements, "the estimate is no more than 2%; at most ") {
+		t.Fatalf("%v, %v", res, err)
 	}
 	next, err := quota.ParseRate(res.Outcome.Rule.Rate)
 	if err != nil {
@@ -271,16 +271,16 @@ func TestSuggestRule(t *testing.T) {
 		p.Ask("web/login", "*", time.Duration(300-i)*time.Second, 30+30*(i%10/9))
 	}
 	s := newPlannerOf(p)
-	res, f := s.Suggest(t.Context(), &quoratev1.SuggestRequest{Namespace: "web", Limit: "login", From: ago(10 * time.Minute), RefusedPpm: 10_000})
-	if f != nil || float64(res.Outcome.RefusedAtMost) > .01*float64(res.Outcome.Attempted)+1 || res.Outcome.Rule.Rate == "10/s" || res.Now.RefusedAtLeast == 0 {
-		t.Fatalf("%v, %v", res, f)
+	res, err := s.Suggest(t.Context(), &quoratev1.SuggestRequest{Namespace: "web", Limit: "login", From: ago(10 * time.Minute), RefusedPpm: 10_000})
+	if err != nil || float64(res.Outcome.RefusedAtMost) > .01*float64(res.Outcome.Attempted)+1 || res.Outcome.Rule.Rate == "10/s" || res.Now.RefusedAtLeast == 0 {
+		t.Fatalf("%v, %v", res, err)
 	}
 	for want, req := range map[string]*quoratev1.SuggestRequest{
 		"refused_ppm: is 1000000":    {Namespace: "web", Limit: "login", RefusedPpm: 1_000_000},
 		"nothing was asked of web/l": {Namespace: "web", Limit: "login", From: ago(3 * day), To: ago(2 * day)},
 	} {
-		if _, f := s.Suggest(t.Context(), req); f == nil || !strings.Contains(f.Error(), want) {
-			t.Errorf("%v; want %q", f, want)
+		if _, err := s.Suggest(t.Context(), req); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v; want %q", err, want)
 		}
 	}
 }
@@ -304,21 +304,21 @@ func TestForecastDays(t *testing.T) {
 	store := hourly{p}
 	s := newPlannerOf(store)
 	s.clock = func() time.Time { return apitest.Noon }
-	res, f := s.Forecast(t.Context(), &quoratev1.ForecastRequest{Namespace: "web", Limit: "login"})
-	if f != nil || res.DaysUsed != 30 || res.GrowthPerDay < .9 || res.GrowthPerDay > 1.1 || res.DaysUntilFull == nil || *res.DaysUntilFull < 29 || *res.DaysUntilFull > 32 || !res.Weekdays || len(res.Days) != 120 {
-		t.Fatalf("%v, %v", res.GetStatements(), f)
+	res, err := s.Forecast(t.Context(), &quoratev1.ForecastRequest{Namespace: "web", Limit: "login"})
+	if err != nil || res.DaysUsed != 30 || res.GrowthPerDay < .9 || res.GrowthPerDay > 1.1 || res.DaysUntilFull == nil || *res.DaysUntilFull < 29 || *res.DaysUntilFull > 32 || !res.Weekdays || len(res.Days) != 120 {
+		t.Fatalf("%v, %v", res.GetStatements(), err)
 	}
 	if !said(res.Statements, "expected to reach the refill of 100 tokens/s in ") {
 		t.Errorf("%q", res.Statements)
 	}
-	if res, f = s.Forecast(t.Context(), &quoratev1.ForecastRequest{Namespace: "web", Limit: "keys"}); f != nil || res.DaysUntilFull != nil || !said(res.Statements, "their sum has no limit to reach") {
-		t.Errorf("%v, %v", res.GetStatements(), f)
+	if res, err = s.Forecast(t.Context(), &quoratev1.ForecastRequest{Namespace: "web", Limit: "keys"}); err != nil || res.DaysUntilFull != nil || !said(res.Statements, "their sum has no limit to reach") {
+		t.Errorf("%v, %v", res.GetStatements(), err)
 	}
-	if _, f = s.Forecast(t.Context(), &quoratev1.ForecastRequest{Namespace: "web", Limit: "young"}); f == nil || apierr.From(f).Reason != "NOT_NOW" || !strings.Contains(apierr.From(f).Detail, "there are 3 days of history of web/young, and a forecast needs 7; ask again in 4 days, on 2026-11-26") {
-		t.Errorf("%v", f)
+	if _, err = s.Forecast(t.Context(), &quoratev1.ForecastRequest{Namespace: "web", Limit: "young"}); err == nil || apierr.From(err).Reason != "NOT_NOW" || !strings.Contains(apierr.From(err).Detail, "there are 3 days of history of web/young, and a forecast needs 7; ask again in 4 days, on 2026-11-26") {
+		t.Errorf("%v", err)
 	}
-	if _, f = s.Forecast(t.Context(), &quoratev1.ForecastRequest{Namespace: "web", Limit: "login", Days: 3}); f == nil || apierr.From(f).Field != "days" {
-		t.Errorf("%v", f)
+	if _, err = s.Forecast(t.Context(), &quoratev1.ForecastRequest{Namespace: "web", Limit: "login", Days: 3}); err == nil || apierr.From(err).Field != "days" {
+		t.Errorf("%v", err)
 	}
 }
 
@@ -348,18 +348,18 @@ func TestNoisyKeys(t *testing.T) {
 	p.Ask("web/login", "loud", time.Minute, 900)
 	p.Ask("web/own", "loud", time.Minute, 900)
 	s := newPlannerOf(p)
-	res, f := s.Noisy(t.Context(), &quoratev1.NoisyRequest{Namespace: "web", Limit: "login"})
-	if f != nil || len(res.Keys) != 1 || res.Keys[0].Use.Key != "loud" || res.Median != 12 || res.Keys[0].TimesMedian != 75 || !strings.Contains(res.Keys[0].Statement, "out of all that all share, while the others were refused 18 tokens") {
-		t.Errorf("%v, %v", res, f)
+	res, err := s.Noisy(t.Context(), &quoratev1.NoisyRequest{Namespace: "web", Limit: "login"})
+	if err != nil || len(res.Keys) != 1 || res.Keys[0].Use.Key != "loud" || res.Median != 12 || res.Keys[0].TimesMedian != 75 || !strings.Contains(res.Keys[0].Statement, "out of all that all share, while the others were refused 18 tokens") {
+		t.Errorf("%v, %v", res, err)
 	}
-	if res, f = s.Noisy(t.Context(), &quoratev1.NoisyRequest{Namespace: "web", Limit: "own"}); f != nil || !strings.Contains(res.Keys[0].Statement, "took nothing from other keys") {
-		t.Errorf("%v, %v", res, f)
+	if res, err = s.Noisy(t.Context(), &quoratev1.NoisyRequest{Namespace: "web", Limit: "own"}); err != nil || !strings.Contains(res.Keys[0].Statement, "took nothing from other keys") {
+		t.Errorf("%v, %v", res, err)
 	}
-	if res, f = s.Noisy(t.Context(), &quoratev1.NoisyRequest{Namespace: "web", Limit: "own", Times: 100}); f != nil || len(res.Keys) != 0 || !said(res.Statements, "no key was asked for 100 times") {
-		t.Errorf("%v, %v", res, f)
+	if res, err = s.Noisy(t.Context(), &quoratev1.NoisyRequest{Namespace: "web", Limit: "own", Times: 100}); err != nil || len(res.Keys) != 0 || !said(res.Statements, "no key was asked for 100 times") {
+		t.Errorf("%v, %v", res, err)
 	}
-	if _, f = s.Noisy(t.Context(), &quoratev1.NoisyRequest{Namespace: "web", Limit: "own", Times: 1}); f == nil || apierr.From(f).Field != "times" {
-		t.Errorf("%v", f)
+	if _, err = s.Noisy(t.Context(), &quoratev1.NoisyRequest{Namespace: "web", Limit: "own", Times: 1}); err == nil || apierr.From(err).Field != "times" {
+		t.Errorf("%v", err)
 	}
 }
 
@@ -370,8 +370,8 @@ func TestNoisyOfMuch(t *testing.T) {
 	for i := range 3 {
 		p.Ask("web/bytes", fmt.Sprint("k", i), time.Minute, 10_000_000_000)
 	}
-	if res, f := newPlannerOf(p).Noisy(t.Context(), &quoratev1.NoisyRequest{Namespace: "web", Limit: "bytes", Times: 1000}); f != nil || len(res.Keys) != 0 {
-		t.Errorf("keys that are alike are noisy: %v, %v", res, f)
+	if res, err := newPlannerOf(p).Noisy(t.Context(), &quoratev1.NoisyRequest{Namespace: "web", Limit: "bytes", Times: 1000}); err != nil || len(res.Keys) != 0 {
+		t.Errorf("keys that are alike are noisy: %v, %v", res, err)
 	}
 }
 
@@ -383,9 +383,9 @@ func TestWhatIfWithHoles(t *testing.T) {
 	p.Ask("web/login", "*", 2*hour, 20)
 	s := newPlannerOf(hourly{p})
 	s.clock = func() time.Time { return apitest.Noon }
-	res, f := s.WhatIf(t.Context(), &quoratev1.WhatIfRequest{Namespace: "web", Limit: "login", From: ago(501 * day)})
-	if f != nil || len(res.Points) == 0 || len(res.Points) > maxWhatIf {
-		t.Fatalf("%d points, %v", len(res.Points), f)
+	res, err := s.WhatIf(t.Context(), &quoratev1.WhatIfRequest{Namespace: "web", Limit: "login", From: ago(501 * day)})
+	if err != nil || len(res.Points) == 0 || len(res.Points) > maxWhatIf {
+		t.Fatalf("%d points, %v", len(res.Points), err)
 	}
 	if first, last := res.Points[0], res.Points[len(res.Points)-1]; first.Attempted != 20 || last.Attempted != 20 {
 		t.Errorf("%v, %v", first, last)
@@ -399,8 +399,8 @@ func TestSuggestForWhoHasGone(t *testing.T) {
 	p.Ask("web/login", "*", time.Minute, 100)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if res, f := newPlannerOf(p).Suggest(ctx, &quoratev1.SuggestRequest{Namespace: "web", Limit: "login"}); f == nil || apierr.From(f).Reason != "CANCELED" {
-		t.Errorf("%v, %v; want that it was canceled", res, f)
+	if res, err := newPlannerOf(p).Suggest(ctx, &quoratev1.SuggestRequest{Namespace: "web", Limit: "login"}); err == nil || apierr.From(err).Reason != "CANCELED" {
+		t.Errorf("%v, %v; want that it was canceled", res, err)
 	}
 }
 
@@ -427,14 +427,14 @@ func TestWhatIfWhereMinutesAreGone(t *testing.T) {
 	s.clock = func() time.Time { return apitest.Noon }
 	for _, limit := range []string{"login", "keys"} {
 		for end, want := range map[time.Duration]int64{0: 200, 48 * hour: 100} {
-			res, f := s.WhatIf(t.Context(), &quoratev1.WhatIfRequest{Namespace: "web", Limit: limit, From: ago(72 * hour), To: ago(end), Rate: "20/s"})
-			if f != nil || res.Outcome.Attempted != want || res.Coverage.SecondsKnown != int64((72*hour-end)/time.Second) {
-				t.Errorf("%s until %v ago: %v, %v; want %d", limit, end, res, f, want)
+			res, err := s.WhatIf(t.Context(), &quoratev1.WhatIfRequest{Namespace: "web", Limit: limit, From: ago(72 * hour), To: ago(end), Rate: "20/s"})
+			if err != nil || res.Outcome.Attempted != want || res.Coverage.SecondsKnown != int64((72*hour-end)/time.Second) {
+				t.Errorf("%s until %v ago: %v, %v; want %d", limit, end, res, err, want)
 			}
 		}
-		res, f := s.WhatIf(t.Context(), &quoratev1.WhatIfRequest{Namespace: "web", Limit: limit, From: ago(20 * hour), Rate: "20/s"})
-		if f != nil || res.Outcome.Attempted != 100 || limit == "login" && res.Basis != quoratev1.Basis_BASIS_MINUTES {
-			t.Errorf("%s of what minutes are kept of: %v, %v", limit, res, f)
+		res, err := s.WhatIf(t.Context(), &quoratev1.WhatIfRequest{Namespace: "web", Limit: limit, From: ago(20 * hour), Rate: "20/s"})
+		if err != nil || res.Outcome.Attempted != 100 || limit == "login" && res.Basis != quoratev1.Basis_BASIS_MINUTES {
+			t.Errorf("%s of what minutes are kept of: %v, %v", limit, res, err)
 		}
 	}
 }
@@ -455,8 +455,8 @@ func TestWhatIfOfSlowBuckets(t *testing.T) {
 	for i := range 10 {
 		ask(10*time.Minute-time.Duration(i)*time.Minute, 400, 150) // 1500 had been refilled
 	}
-	res, f := newPlannerOf(p).WhatIf(t.Context(), &quoratev1.WhatIfRequest{Namespace: "web", Limit: "slow", From: ago(10 * time.Minute), Rate: "1/60s"})
-	if f != nil || res.Outcome.Attempted != 20_000 || res.Outcome.RefusedAtLeast != 0 {
-		t.Errorf("%v, %v; want that nothing may have been refused", res, f)
+	res, err := newPlannerOf(p).WhatIf(t.Context(), &quoratev1.WhatIfRequest{Namespace: "web", Limit: "slow", From: ago(10 * time.Minute), Rate: "1/60s"})
+	if err != nil || res.Outcome.Attempted != 20_000 || res.Outcome.RefusedAtLeast != 0 {
+		t.Errorf("%v, %v; want that nothing may have been refused", res, err)
 	}
 }

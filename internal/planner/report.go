@@ -49,13 +49,13 @@ func (s *Planner) Report(ctx context.Context, req *quoratev1.RateServiceReportRe
 	if quoratev1.ReportFormat_name[int32(req.Format)] == "" {
 		return nil, apierr.Invalid("format", "%d; must be text or html", req.Format)
 	}
-	all, used, f := s.headroomAndUse(ctx, &quoratev1.HeadroomRequest{Namespace: req.Namespace, From: req.From, To: req.To, Top: maxHeadroom})
-	if f != nil {
-		return nil, f
+	all, used, err := s.headroomAndUse(ctx, &quoratev1.HeadroomRequest{Namespace: req.Namespace, From: req.From, To: req.To, Top: maxHeadroom})
+	if err != nil {
+		return nil, err
 	}
-	t, f := s.stretchOf(req.From, req.To, week)
-	if f != nil {
-		return nil, f
+	t, err := s.stretchOf(req.From, req.To, week)
+	if err != nil {
+		return nil, err
 	}
 	d := s.reportOf(req.Namespace, t, all, used)
 	s.searchedFor(ctx, &d, all.Limits, t)
@@ -134,15 +134,15 @@ func (s *Planner) searchedFor(ctx context.Context, d *reportData, limits []*quor
 	slices.SortStableFunc(busy, func(x, y *quoratev1.LimitHeadroom) int { return cmp.Compare(y.Use.Attempted, x.Use.Attempted) })
 	for _, h := range busy[:min(len(busy), reportNoisy)] {
 		name := quota.LimitName{Namespace: h.Namespace, Limit: h.Limit}
-		if n, f := s.noisyIn(ctx, name, t, usualTimes); f == nil {
+		if n, err := s.noisyIn(ctx, name, t, usualTimes); err == nil {
 			for _, k := range n.Keys[:min(3, len(n.Keys))] {
 				d.Noisy = append(d.Noisy, reportLine{name.String(), fmt.Sprintf("%q %s", apierr.Clip(k.Use.Key), k.Statement)})
 			}
 		}
-		fc, f := s.Forecast(ctx, &quoratev1.ForecastRequest{Namespace: h.Namespace, Limit: h.Limit})
-		if f == nil {
+		fc, err := s.Forecast(ctx, &quoratev1.ForecastRequest{Namespace: h.Namespace, Limit: h.Limit})
+		if err == nil {
 			d.Forecast = append(d.Forecast, reportLine{name.String(), strings.Join(fc.Statements[:min(2, len(fc.Statements))], "; ")})
-		} else if e := apierr.From(f); e.Reason == "NOT_NOW" {
+		} else if e := apierr.From(err); e.Reason == "NOT_NOW" {
 			d.Forecast = append(d.Forecast, reportLine{name.String(), e.Detail})
 		}
 	}

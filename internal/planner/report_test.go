@@ -26,9 +26,9 @@ func TestReport(t *testing.T) {
 		quoratev1.ReportFormat_REPORT_FORMAT_TEXT: {"Limits of namespace web, 2026-11-15 12:00 to 2026-11-22 12:00 UTC", "900,158 tokens", "In shadow", "<script>", "Noisy keys", "a forecast needs 7"},
 		quoratev1.ReportFormat_REPORT_FORMAT_HTML: {"<!doctype html>", "900,158 tokens", "prefers-color-scheme: dark", "&lt;script&gt;", "<h2>Noisy keys</h2>", "a forecast needs 7"},
 	} {
-		res, f := s.Report(t.Context(), &quoratev1.RateServiceReportRequest{Namespace: "web", Format: format})
-		if f != nil {
-			t.Fatal(f)
+		res, err := s.Report(t.Context(), &quoratev1.RateServiceReportRequest{Namespace: "web", Format: format})
+		if err != nil {
+			t.Fatal(err)
 		}
 		for _, w := range want {
 			if !strings.Contains(res.Content, w) {
@@ -39,7 +39,7 @@ func TestReport(t *testing.T) {
 			t.Errorf("a script, or something from elsewhere: %s", res.Content)
 		}
 	}
-	if _, f := s.Report(t.Context(), &quoratev1.RateServiceReportRequest{From: timestamppb.New(apitest.Noon)}); f == nil {
+	if _, err := s.Report(t.Context(), &quoratev1.RateServiceReportRequest{From: timestamppb.New(apitest.Noon)}); err == nil {
 		t.Error("a report on nothing")
 	}
 }
@@ -55,8 +55,8 @@ func TestReportOfMany(t *testing.T) {
 		p.Ask(fmt.Sprint("web/l", i), "*", time.Hour, 20)
 	}
 	p.Ask("web/dark", "*", time.Hour, 15)
-	res, f := newPlannerOf(p).Report(t.Context(), &quoratev1.RateServiceReportRequest{Namespace: "web"})
-	if want := "251 limits were asked for 5,015 tokens; 2,500 (49.9%) were refused."; f != nil || !strings.Contains(res.Content, want) {
-		t.Errorf("no %q: %v, %v", want, res, f)
+	res, err := newPlannerOf(p).Report(t.Context(), &quoratev1.RateServiceReportRequest{Namespace: "web"})
+	if want := "251 limits were asked for 5,015 tokens; 2,500 (49.9%) were refused."; err != nil || !strings.Contains(res.Content, want) {
+		t.Errorf("no %q: %v, %v", want, res, err)
 	}
 }

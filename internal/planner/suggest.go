@@ -12,24 +12,24 @@ import (
 
 // Suggest implements quoratev1.RateServiceServer.
 func (s *Planner) Suggest(ctx context.Context, req *quoratev1.SuggestRequest) (*quoratev1.SuggestResponse, error) {
-	name, f := s.pastLimit(req)
-	if f != nil {
-		return nil, f
+	name, err := s.pastLimit(req)
+	if err != nil {
+		return nil, err
 	}
 	if req.RefusedPpm < 0 || req.RefusedPpm >= quota.Million {
 		return nil, apierr.Invalid("refused_ppm", "is %d; must be 0 to 999999 parts per million", req.RefusedPpm)
 	}
-	now, f := s.plannedRule(name)
-	if f != nil {
-		return nil, f
+	now, err := s.plannedRule(name)
+	if err != nil {
+		return nil, err
 	}
-	t, f := s.stretchOf(req.From, req.To, hour)
-	if f != nil {
-		return nil, f
+	t, err := s.stretchOf(req.From, req.To, hour)
+	if err != nil {
+		return nil, err
 	}
-	d, f := s.recorded(ctx, name, t)
-	if f != nil {
-		return nil, f
+	d, err := s.recorded(ctx, name, t)
+	if err != nil {
+		return nil, err
 	}
 	first, ok := planning.SuggestBy(now.First(), func(t *quota.Tier) bool {
 		return ctx.Err() != nil || d.enough(d.replay([]quota.Tier{*t}), float64(req.RefusedPpm)/quota.Million)

@@ -16,25 +16,25 @@ import (
 
 // WhatIf implements quoratev1.RateServiceServer.
 func (s *Planner) WhatIf(ctx context.Context, req *quoratev1.WhatIfRequest) (*quoratev1.WhatIfResponse, error) {
-	name, f := s.pastLimit(req)
-	if f != nil {
-		return nil, f
+	name, err := s.pastLimit(req)
+	if err != nil {
+		return nil, err
 	}
-	now, f := s.plannedRule(name)
-	if f != nil {
-		return nil, f
+	now, err := s.plannedRule(name)
+	if err != nil {
+		return nil, err
 	}
-	next, f := changedRule(now, req)
-	if f != nil {
-		return nil, f
+	next, err := changedRule(now, req)
+	if err != nil {
+		return nil, err
 	}
-	t, f := s.stretchOf(req.From, req.To, hour)
-	if f != nil {
-		return nil, f
+	t, err := s.stretchOf(req.From, req.To, hour)
+	if err != nil {
+		return nil, err
 	}
-	d, f := s.recorded(ctx, name, t)
-	if f != nil {
-		return nil, f
+	d, err := s.recorded(ctx, name, t)
+	if err != nil {
+		return nil, err
 	}
 	out := &quoratev1.WhatIfResponse{
 		Outcome: outcomeProto(next, d.replay(next.Tiers())), Now: outcomeProto(now, d.replay(now.Tiers())),
