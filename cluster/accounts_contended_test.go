@@ -10,6 +10,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/quorate/quorate/cluster/raftgroup"
 	"github.com/quorate/quorate/internal/account"
 	"github.com/quorate/quorate/internal/quota"
 	"github.com/quorate/quorate/internal/testspeed"
@@ -75,7 +76,7 @@ func (c *threeNodes) entries(ranges int) (n uint64) {
 	for r := range ranges {
 		most := uint64(0)
 		for _, node := range c.running() {
-			if g := node.host.Group(group(quota.RangeID(r))); g != nil {
+			if g := node.host.Group(raftgroup.OfRange(quota.RangeID(r))); g != nil {
 				at, _ := g.Progress()
 				most = max(most, at)
 			}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
+	"github.com/quorate/quorate/cluster/raftgroup"
 	"github.com/quorate/quorate/cluster/transport"
 	"github.com/quorate/quorate/internal/account"
 	"github.com/quorate/quorate/internal/quota"
@@ -113,6 +114,6 @@ func TestAccountsNeverStale(t *testing.T) {
 
 // accountsLeader says whether this node serves a range.
 func (n *Node) accountsLeader(r quota.RangeID) bool {
-	_, _, serving := n.host.Group(group(r)).Leader()
+	_, _, serving := n.host.Group(raftgroup.OfRange(r)).Leader()
 	return serving
 }

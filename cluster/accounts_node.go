@@ -48,7 +48,7 @@ type accountsNode struct{ *Node }
 
 // Group implements accounts.Node, as do the methods below.
 func (n accountsNode) Group(r quota.RangeID) accounts.Group {
-	if g := n.host.Group(group(r)); g != nil {
+	if g := n.host.Group(raftgroup.OfRange(r)); g != nil {
 		return g
 	}
 	return nil
@@ -56,7 +56,7 @@ func (n accountsNode) Group(r quota.RangeID) accounts.Group {
 
 // Current says so of voters: a node becomes one when its replica has caught up.
 func (n accountsNode) Current(r quota.RangeID) bool {
-	g := n.host.Group(group(r))
+	g := n.host.Group(raftgroup.OfRange(r))
 	return g != nil && slices.Contains(g.Members(), raftgroup.Member{ID: n.cfg.Self, Voter: true})
 }
 

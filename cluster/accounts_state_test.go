@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/cluster/accounts"
+	"github.com/quorate/quorate/cluster/raftgroup"
 	"github.com/quorate/quorate/internal/account"
 	"github.com/quorate/quorate/internal/quota"
 	"github.com/quorate/quorate/internal/testspeed"
@@ -44,7 +45,7 @@ func TestAccountsSnapshotWhileWriting(t *testing.T) {
 	for _, n := range c.running() {
 		wg.Go(func() {
 			for ctx.Err() == nil {
-				if err := n.host.Group(group(0)).Snapshot(t.Context()); err != nil {
+				if err := n.host.Group(raftgroup.OfRange(0)).Snapshot(t.Context()); err != nil {
 					t.Errorf("snapshot on %s: %v", n.cfg.Self, err)
 				}
 			}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/cluster/accounts"
+	"github.com/quorate/quorate/cluster/raftgroup"
 	"github.com/quorate/quorate/internal/account"
 	"github.com/quorate/quorate/internal/quota"
 	"github.com/quorate/quorate/internal/testspeed"
@@ -214,7 +215,7 @@ func TestStaleReadElsewhere(t *testing.T) {
 		id := accountIn(t, r, ranges, 0)
 		mustApply(t, nodes[0], "", create(id, 7))
 		for _, n := range nodes {
-			if n.host.Group(group(r)) == nil {
+			if n.host.Group(raftgroup.OfRange(r)) == nil {
 				without++
 			}
 			for _, stale := range []bool{false, true} {

@@ -37,7 +37,7 @@ func (n backupNode) Checkpoint(ctx context.Context, r quota.RangeID) {
 }
 
 func (n backupNode) Snapshot(group uint32) (func(io.Writer) error, error) {
-	if group == metaGroup {
+	if group == raftgroup.MetaGroup {
 		return n.meta.Snapshot()
 	}
 	if r := n.ranges.Of(raftgroup.RangeOf(group)); r != nil {

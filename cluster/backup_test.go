@@ -135,7 +135,7 @@ func storesOf(t testing.TB, data []byte) (out []*accounts.Replica) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if g.Name == raftgroup.GroupName(metaGroup) {
+		if g.Name == raftgroup.GroupName(raftgroup.MetaGroup) {
 			continue
 		}
 		f := replica.NewMachine(func() time.Duration { return 0 })

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
+	"github.com/quorate/quorate/cluster/raftgroup"
 	"github.com/quorate/quorate/cluster/transport"
 	"github.com/quorate/quorate/internal/quota"
 )
@@ -39,7 +40,7 @@ func (n *Node) announce() {
 
 func (n *Node) beacon() *peerv1.Beacon {
 	b := &peerv1.Beacon{Leads: n.ranges.Leads()}
-	if g := n.host.Group(metaGroup); g != nil {
+	if g := n.host.Group(raftgroup.MetaGroup); g != nil {
 		switch id, term, serving := g.Leader(); {
 		case serving:
 			b.Meta, b.MetaTerm = true, term

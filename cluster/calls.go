@@ -2,6 +2,8 @@ package cluster
 
 import (
 	"context"
+	"fmt"
+	"strings"
 
 	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
 	"github.com/quorate/quorate/cluster/peercall"
@@ -60,10 +62,15 @@ func (n *Node) addCalls() {
 }
 
 // callSlow calls another node where the answer waits for a disk: that does not count for the round
-// trip, and ends with ctx alone.
+// trip, and ends with ctx alone. If the call is part of a trace, the other node is told.
 func (n *Node) callSlow(ctx context.Context, to quota.NodeID, c *peerv1.Call) (_ *peerv1.Call, err error) {
-	ctx, span := n.tracePart(ctx, to, c)
+	ctx, span := n.cfg.Tracer.Part(ctx, "quorate.peer.call")
 	defer func() { span.End(err) }()
+	if parent := n.cfg.Tracer.Parent(ctx); parent != "" {
+		c.TraceParent = parent
+		span.Text("quorate.to", string(to))
+		span.Text("quorate.call", strings.TrimPrefix(fmt.Sprintf("%T", c.Body), "*peerv1.Call_"))
+	}
 	f, err := n.net.Call(ctx, to, peerv1.Lane_LANE_DATA, &peerv1.Frame{Body: &peerv1.Frame_Call{Call: c}})
 	if err != nil {
 		return nil, err
@@ -72,17 +79,15 @@ func (n *Node) callSlow(ctx context.Context, to quota.NodeID, c *peerv1.Call) (_
 }
 
 // call calls another node and notes how long that took.
-func (n *Node) call(ctx context.Context, to quota.NodeID, c *peerv1.Call) (_ *peerv1.Call, err error) {
-	ctx, span := n.tracePart(ctx, to, c)
-	defer func() { span.End(err) }()
+func (n *Node) call(ctx context.Context, to quota.NodeID, c *peerv1.Call) (*peerv1.Call, error) {
 	ctx, cancel := context.WithTimeout(ctx, peercall.Limit)
 	defer cancel()
 	start := n.clock.Now()
-	f, err := n.net.Call(ctx, to, peerv1.Lane_LANE_DATA, &peerv1.Frame{Body: &peerv1.Frame_Call{Call: c}})
+	out, err := n.callSlow(ctx, to, c)
 	if err != nil {
 		return nil, err
 	}
 	took := n.clock.Now().Sub(start)
 	n.routes.peer(to, func(p *peer) { p.took(took) })
-	return f.GetCall(), nil
+	return out, nil
 }

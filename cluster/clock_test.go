@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/cluster/clock"
+	"github.com/quorate/quorate/cluster/raftgroup"
 	"github.com/quorate/quorate/internal/account"
 	"github.com/quorate/quorate/internal/quota"
 	"github.com/quorate/quorate/internal/testspeed"
@@ -79,7 +80,7 @@ func (c *threeNodes) haveLead(id quota.NodeID) {
 				return nil
 			}
 			if from := c.nodes[got]; from != nil {
-				_ = from.host.Group(group(r)).TransferTo(c.t.Context(), id)
+				_ = from.host.Group(raftgroup.OfRange(r)).TransferTo(c.t.Context(), id)
 			}
 			return fmt.Errorf("%q does", got)
 		})
@@ -140,7 +141,7 @@ func TestClockOfTheFirstAhead(t *testing.T) {
 			}
 			for r := range quota.RangeID(2) {
 				from := c.nodes[c.nodes["n2"].routes.leader(r)]
-				if err := from.host.Group(group(r)).TransferTo(t.Context(), "n1"); err == nil {
+				if err := from.host.Group(raftgroup.OfRange(r)).TransferTo(t.Context(), "n1"); err == nil {
 					t.Errorf("it is given range %d", r)
 				}
 			}

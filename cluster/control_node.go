@@ -5,6 +5,7 @@ import (
 
 	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
 	"github.com/quorate/quorate/cluster/control"
+	"github.com/quorate/quorate/cluster/raftgroup"
 	"github.com/quorate/quorate/internal/quota"
 )
 
@@ -13,7 +14,7 @@ type storeNode struct{ *Node }
 
 // MetaGroup implements control.Node, as do the methods below.
 func (n storeNode) MetaGroup() control.Group {
-	if g := n.host.Group(metaGroup); g != nil {
+	if g := n.host.Group(raftgroup.MetaGroup); g != nil {
 		return g
 	}
 	return nil
@@ -36,3 +37,20 @@ func (n storeNode) AwaitMembership(ctx context.Context, what string) error {
 }
 
 func (n storeNode) Now() quota.Time { return n.clock.Now() }
+
+// overridden is told after the overrides of keys have changed; nil stands for
+// all keys. It is called on the goroutine that applies the meta group's log,
+// under no lock.
+func (n *Node) overridden(keys []quota.Key) {
+	n.ranges.Overridden(keys)
+	n.UseOverrides(keys)
+	n.clients.Overridden(keys)
+}
+
+// limitsChanged applies limits that the meta group has committed. Nobody is told that they are in
+// force before this node decides by them: a request that is sent then would find no limit.
+func (n *Node) limitsChanged(limits *quota.Limits) {
+	n.ranges.SetLimits(limits)
+	n.UseLimits(limits, n.announce)
+	n.clients.LimitsChanged()
+}

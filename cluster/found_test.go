@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/cluster/membership"
+	"github.com/quorate/quorate/cluster/raftgroup"
 	"github.com/quorate/quorate/internal/quota"
 )
 
@@ -20,7 +21,7 @@ func TestGroupsOpenedLateAreMade(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 10 { // news of the membership may open the group in between, as one that others make
-		if err := n.host.DropGroup(group(quota.RangeID(1))); err != nil {
+		if err := n.host.DropGroup(raftgroup.OfRange(quota.RangeID(1))); err != nil {
 			t.Fatal(err)
 		}
 		c.eventually(time.Minute, "no leader of the group that is gone", func() error {

@@ -12,6 +12,7 @@ import (
 
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/cluster/membership"
+	"github.com/quorate/quorate/cluster/raftgroup"
 	"github.com/quorate/quorate/internal/health"
 	"github.com/quorate/quorate/internal/quota"
 	"github.com/quorate/quorate/internal/testspeed"
@@ -288,7 +289,7 @@ func TestStatusOfGrowth(t *testing.T) {
 
 // votersOf are the voters of a range, as its leader knows them.
 func votersOf(n *Node, r quota.RangeID) (out []string) {
-	for _, m := range n.host.Group(group(r)).Members() {
+	for _, m := range n.host.Group(raftgroup.OfRange(r)).Members() {
 		if m.Voter {
 			out = append(out, string(m.ID))
 		}

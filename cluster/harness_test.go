@@ -343,3 +343,7 @@ func use(t testing.TB, n *Node, k quota.Key, tokens int) {
 		}
 	}
 }
+
+func key(ns, limit, k string) quota.Key {
+	return quota.Key{LimitName: quota.LimitName{Namespace: ns, Limit: limit}, Key: k}
+}

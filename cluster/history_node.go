@@ -4,6 +4,7 @@ import (
 	"context"
 
 	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
+	"github.com/quorate/quorate/cluster/raftgroup"
 	"github.com/quorate/quorate/cluster/recorder"
 	"github.com/quorate/quorate/internal/history"
 	"github.com/quorate/quorate/internal/quota"
@@ -31,7 +32,7 @@ func (n historyNode) Replica(r quota.RangeID) *recorder.Replica {
 }
 
 func (n historyNode) Open(r quota.RangeID) bool {
-	return n.host != nil && n.host.Group(group(r)) != nil
+	return n.host != nil && n.host.Group(raftgroup.OfRange(r)) != nil
 }
 
 func (n historyNode) WithLedger(r quota.RangeID, f func(l *leader.Ledger, now quota.Time)) {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/cluster/control"
+	"github.com/quorate/quorate/cluster/raftgroup"
 	"github.com/quorate/quorate/internal/quota"
 	"github.com/quorate/quorate/internal/testspeed"
 )
@@ -116,7 +117,7 @@ func TestChangeMeetsElections(t *testing.T) {
 			case <-time.After(30 * time.Millisecond):
 			}
 			for _, n := range c.running() {
-				if g := n.host.Group(metaGroup); g != nil && g.TransferTo(t.Context(), c.ids()[i%3]) == nil {
+				if g := n.host.Group(raftgroup.MetaGroup); g != nil && g.TransferTo(t.Context(), c.ids()[i%3]) == nil {
 					moved.Add(1)
 				}
 			}

@@ -91,7 +91,7 @@ func (n memberNode) Dropped(r quota.RangeID) {
 func (n memberNode) OpenMeta(v *membership.View, found bool) error {
 	others := slices.DeleteFunc(slices.Clone(v.IDs), func(id quota.NodeID) bool { return slices.Contains(v.Meta.Voters, id) })
 	_, err := n.host.Open(raftgroup.GroupOptions{
-		ID: metaGroup, Name: raftgroup.GroupName(metaGroup), Voters: v.Meta.Voters, Nonvoters: others, Join: !found, FSM: n.meta, Commit: 100 * time.Millisecond,
+		ID: raftgroup.MetaGroup, Name: raftgroup.GroupName(raftgroup.MetaGroup), Voters: v.Meta.Voters, Nonvoters: others, Join: !found, FSM: n.meta, Commit: 100 * time.Millisecond,
 		FirstEntry: func(uint64) []byte {
 			return snapshotio.Encode(&raftlogv1.MetaCommand{Change: &raftlogv1.MetaCommand_TermStart{TermStart: n.termStart()}})
 		},
@@ -108,7 +108,7 @@ func (n memberNode) OpenMeta(v *membership.View, found bool) error {
 func (n memberNode) OpenRange(v *membership.View, r quota.RangeID, found bool) error {
 	at := n.ranges.Of(r)
 	_, err := n.host.Open(raftgroup.GroupOptions{
-		ID: group(r), Name: raftgroup.GroupName(group(r)), Voters: v.Ranges[r].Voters, Join: !found, FSM: at.Machine,
+		ID: raftgroup.OfRange(r), Name: raftgroup.GroupName(raftgroup.OfRange(r)), Voters: v.Ranges[r].Voters, Join: !found, FSM: at.Machine,
 		FirstEntry: func(uint64) []byte {
 			return snapshotio.Encode(&raftlogv1.RangeCommand{Change: &raftlogv1.RangeCommand_TermStart{TermStart: n.termStart()}})
 		},

@@ -74,13 +74,6 @@ type Node struct {
 	closed    sync.Once
 }
 
-const (
-	metaGroup = raftgroup.MetaGroup
-)
-
-// group returns the Raft group of a range.
-func group(r quota.RangeID) uint32 { return uint32(r) + 1 }
-
 // Start opens the node's data, connects it to its peers and starts its Raft
 // groups. It returns before the cluster has leaders: see Ready. A data
 // directory of another node, cluster or number of ranges is an error.

@@ -13,6 +13,7 @@ import (
 
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/cluster/control"
+	"github.com/quorate/quorate/cluster/raftgroup"
 	"github.com/quorate/quorate/internal/quota"
 	"github.com/quorate/quorate/internal/testspeed"
 	"github.com/quorate/quorate/shard"
@@ -255,7 +256,7 @@ func TestLimitsMeetElections(t *testing.T) {
 			}
 			for _, n := range c.running() {
 				for r := range c.ranges {
-					if g := n.host.Group(group(quota.RangeID(r))); g != nil {
+					if g := n.host.Group(raftgroup.OfRange(quota.RangeID(r))); g != nil {
 						_ = g.TransferTo(t.Context(), c.ids()[(i+r)%3])
 					}
 				}

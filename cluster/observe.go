@@ -7,6 +7,7 @@ import (
 	"time"
 
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/cluster/raftgroup"
 	"github.com/quorate/quorate/internal/health"
 	"github.com/quorate/quorate/internal/quota"
 )
@@ -111,7 +112,7 @@ func (n *Node) lags(ctx context.Context) map[quota.RangeID]int64 {
 	var wg sync.WaitGroup
 	slots := make(chan struct{}, observeCalls)
 	for r := range quota.RangeID(n.cfg.Ranges) {
-		g := n.host.Group(group(r))
+		g := n.host.Group(raftgroup.OfRange(r))
 		if g == nil || n.routes.leader(r) != n.cfg.Self {
 			continue
 		}
@@ -124,7 +125,7 @@ func (n *Node) lags(ctx context.Context) map[quota.RangeID]int64 {
 					continue
 				}
 				last, _ := g.Progress()
-				index, _, err := n.members.ReplicaProgress(ctx, id, group(r))
+				index, _, err := n.members.ReplicaProgress(ctx, id, raftgroup.OfRange(r))
 				if err != nil {
 					return
 				}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/quorate/quorate/cluster/control"
 	"github.com/quorate/quorate/cluster/peercall"
+	"github.com/quorate/quorate/cluster/raftgroup"
 	"github.com/quorate/quorate/internal/account"
 	"github.com/quorate/quorate/internal/quota"
 	"github.com/quorate/quorate/internal/testspeed"
@@ -164,7 +165,7 @@ func TestLoadMeetsElections(t *testing.T) {
 			case <-time.After(50 * time.Millisecond):
 			}
 			for _, n := range c.running() {
-				if g := n.host.Group(metaGroup); g != nil && g.TransferTo(t.Context(), c.ids()[i%3]) == nil {
+				if g := n.host.Group(raftgroup.MetaGroup); g != nil && g.TransferTo(t.Context(), c.ids()[i%3]) == nil {
 					moved.Add(1)
 				}
 			}
@@ -226,7 +227,7 @@ func TestPoliciesRestored(t *testing.T) {
 		t.Fatalf("purge: %v, %v", was, err)
 	}
 	for _, n := range c.running() {
-		if err := n.host.Group(metaGroup).Snapshot(t.Context()); err != nil {
+		if err := n.host.Group(raftgroup.MetaGroup).Snapshot(t.Context()); err != nil {
 			t.Fatalf("snapshot: %v", err)
 		}
 	}
@@ -268,7 +269,7 @@ func TestMissingIsCheap(t *testing.T) {
 	c := newThreeNodes(t, 2)
 	c.loadPolicies(c.running()[0], "#1", 3)
 	newest := func() uint64 {
-		index, _ := c.nodes[quota.NodeID(c.running()[0].Status().MetaLeader)].host.Group(metaGroup).Progress()
+		index, _ := c.nodes[quota.NodeID(c.running()[0].Status().MetaLeader)].host.Group(raftgroup.MetaGroup).Progress()
 		return index
 	}
 	// Again while the entry that spreads the commit, or another of the cluster's own, is under way.

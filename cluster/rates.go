@@ -93,7 +93,7 @@ func (n *Node) mergeRates(answers []*peerv1.CallRatesResult, ask *peerv1.CallRat
 			if proto.Unmarshal(data, k) != nil {
 				continue
 			}
-			id := key(k.Namespace, k.Limit, k.Key)
+			id := quota.Key{LimitName: quota.LimitName{Namespace: k.Namespace, Limit: k.Limit}, Key: k.Key}
 			if have := best[id]; have == nil || have.Term < k.Term { // a deposed leader may answer too
 				best[id] = k
 			}

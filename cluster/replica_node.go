@@ -47,7 +47,7 @@ func (n replicaNode) Propose(ctx context.Context, r quota.RangeID, entry []byte)
 
 // proposeRange writes an entry to the log of a range.
 func (n *Node) proposeRange(ctx context.Context, r quota.RangeID, entry []byte) error {
-	g := n.host.Group(group(r))
+	g := n.host.Group(raftgroup.OfRange(r))
 	if g == nil { // the node is closing
 		return raftgroup.ErrClosed
 	}

@@ -8,6 +8,7 @@ import (
 
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/cluster/membership"
+	"github.com/quorate/quorate/cluster/raftgroup"
 	"github.com/quorate/quorate/internal/quota"
 	"github.com/quorate/quorate/internal/testspeed"
 )
@@ -140,7 +141,7 @@ func (c *threeNodes) handOver(ctx context.Context, ranges quota.RangeID) (times 
 	for ; ctx.Err() == nil; time.Sleep(100 * time.Millisecond) {
 		for _, n := range c.running() {
 			for r := range ranges {
-				if g := n.host.Group(group(r)); g != nil && g.TransferTo(ctx, c.ids()[times%3]) == nil {
+				if g := n.host.Group(raftgroup.OfRange(r)); g != nil && g.TransferTo(ctx, c.ids()[times%3]) == nil {
 					times++
 				}
 			}
