@@ -117,7 +117,7 @@ func (m *member) book(from *member, data []byte) {
 		panic(err)
 	}
 	grants := m.report(reports)
-	answer := peerproto.PackGrants(nil, peerproto.PackedForm, pointers(grants))
+	answer := peerproto.PackGrants(nil, pointers(grants))
 	c.spent(&c.res.Leader, began)
 	m.grant(from, answer)
 	m.pushed()
@@ -175,7 +175,7 @@ func (m *member) pushed() {
 		}
 		packed := make([][]byte, len(order))
 		for i, id := range order {
-			packed[i] = peerproto.PackGrants(nil, peerproto.PackedForm, to[id])
+			packed[i] = peerproto.PackGrants(nil, to[id])
 		}
 		c.spent(&c.res.Leader, began)
 		for i, id := range order {

@@ -32,7 +32,7 @@ var packRoom = sync.Pool{New: func() any { return new([]byte) }}
 func (s *Set) sendGrants(to quota.NodeID, list []*quota.Grant) {
 	peerproto.InFrames(list, func(g *quota.Grant) int { return len(g.Entries) }, func(part []*quota.Grant) {
 		room := packRoom.Get().(*[]byte)
-		*room = peerproto.PackGrants((*room)[:0], peerproto.PackedForm, part)
+		*room = peerproto.PackGrants((*room)[:0], part)
 		s.node.Send(to, &peerv1.Frame{Body: &peerv1.Frame_PackedGrants{PackedGrants: *room}})
 		packRoom.Put(room)
 	})

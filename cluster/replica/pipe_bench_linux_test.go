@@ -263,7 +263,7 @@ func (p *pipe) lead(from quota.NodeID, data []byte) {
 			out = append(out, &g)
 		}
 	}
-	p.packed = peerproto.PackGrants(p.packed[:0], peerproto.PackedForm, out)
+	p.packed = peerproto.PackGrants(p.packed[:0], out)
 }
 
 func (p *pipe) marshal(f *peerv1.Frame) []byte {

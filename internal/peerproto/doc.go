@@ -8,12 +8,12 @@
 //
 // # The packed form
 //
-// Between nodes that have said that they read it, reports and grants are packed
+// Between nodes reports and grants are packed
 // (PackReports, PackGrants): about 20 and 24 bytes for a key in use instead of 80 and
 // 110, without an allocation for each. It is a byte with the number of the form, and
 // unsigned varints: for each entry one with a bit for each field that it has, and then
-// those. It is no Protocol Buffers message: what a later version adds is another form. The
-// second has shorter grants, whose levels and demands are rounded.
+// those. It is no Protocol Buffers message: what a later version adds is another form.
+// Levels and demands in grants are rounded.
 // Nothing is remembered between messages.
 //
 // # Bounds

@@ -8,16 +8,9 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// PackedForm is the newest packed form that this version writes and reads. A node's Hello names
-// the newest form that it reads; the sender uses at most that form, and unpacked messages if the
-// Hello names none. Reports are the same in all forms and are marked as the first.
-const PackedForm = 3
-
-// firstForm is that of reports, and of grants to nodes that read no other.
-const firstForm = 1
-
-// asideForm is the first form with GrantEntry.Aside.
-const asideForm = 3
+// PackedForm is the packed form that this version writes and reads, and the first byte of each
+// message. A node's Hello names the newest form that it reads; see docs/formats.md.
+const PackedForm = 1
 
 // MaxPacked bounds the entries of one packed message of either kind, over all its
 // reports or grants.
@@ -26,13 +19,10 @@ const MaxPacked = 4 * MaxEntries
 // errPacked says that bytes are no packed message.
 var errPacked = errors.New("not a packed message of a form that is known")
 
-// packer appends numbers. The packed forms are made of unsigned varints.
-type packer struct {
-	b    []byte
-	form uint32
-}
+// packer appends numbers. The packed form is made of unsigned varints.
+type packer struct{ b []byte }
 
-func newPacker(b []byte, form uint32) packer { return packer{append(b, byte(form)), form} }
+func newPacker(b []byte) packer { return packer{append(b, PackedForm)} }
 
 func (p *packer) uint(v uint64) { p.b = binary.AppendUvarint(p.b, v) }
 
@@ -42,31 +32,10 @@ func (p *packer) int(v int64) { p.uint(zigzag(v)) }
 // in the lowest bit, and only their number.
 func (p *packer) amount(u quota.Units) { p.uint(scaled(uint64(max(0, min(u, quota.Most))))) }
 
-// level appends an amount of either sign.
+// level appends an amount of either sign, as it is.
 func (p *packer) level(u quota.Units) {
-	if p.form > firstForm {
-		p.balance(u)
-		return
-	}
 	p.uint(scaled(uint64(max(0, min(max(u, -u), quota.Most))))<<1 | uint64(u)>>63)
 }
-
-// estimate appends an amount of 0 or more that nobody counts with: its first ten bits
-// and how many follow.
-func (p *packer) estimate(u quota.Units) {
-	if p.form > firstForm {
-		p.rough(u)
-		return
-	}
-	v := uint64(max(0, min(u, quota.Most)))
-	shift := max(0, bits.Len64(v)-estimateBits)
-	p.uint(v>>shift<<shiftBits | uint64(shift))
-}
-
-const (
-	estimateBits = 10 // of an estimate that are told: a five-hundredth of it is lost at most
-	shiftBits    = 6
-)
 
 // rough appends an amount of 0 or more that nobody counts with, in two bytes: its first
 // eight or nine bits, rounded, and how many pairs of bits follow.
@@ -124,10 +93,9 @@ func zigzag(v int64) uint64 { return uint64(v)<<1 ^ uint64(v>>63) }
 // unpacker takes numbers from b, from at on. After the first fault bad is set, and all
 // that is taken is 0.
 type unpacker struct {
-	b    []byte
-	at   int
-	bad  bool
-	form uint32
+	b   []byte
+	at  int
+	bad bool
 }
 
 func (u *unpacker) uint() uint64 {
@@ -181,9 +149,6 @@ func (u *unpacker) int() int64 {
 func (u *unpacker) amount() quota.Units { return u.unscaled(u.uint()) }
 
 func (u *unpacker) level() quota.Units {
-	if u.form > firstForm {
-		return u.balance()
-	}
 	v := u.uint()
 	amount := u.unscaled(v >> 1)
 	if v&1 != 0 {
@@ -206,15 +171,6 @@ func (u *unpacker) unscaled(v uint64) quota.Units {
 		v *= uint64(quota.Token)
 	}
 	return quota.Units(v)
-}
-
-func (u *unpacker) estimate() quota.Units {
-	if u.form > firstForm {
-		return u.rough()
-	}
-	v := u.uint()
-	shift := v & (1<<shiftBits - 1)
-	return u.shifted(v>>shiftBits, estimateBits, shift)
 }
 
 func (u *unpacker) rough() quota.Units {

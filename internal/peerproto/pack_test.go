@@ -67,31 +67,23 @@ func packedGrants(t *testing.T) []*quota.Grant {
 func TestPackGrants(t *testing.T) {
 	list := packedGrants(t)
 	var room Grants
-	for _, form := range []uint32{1, 2, PackedForm, PackedForm} { // the second time in room that was used
-		got, err := room.Unpack(list[0].From, list[0].To, PackGrants(nil, form, list))
+	for range 2 { // the second time in room that was used
+		got, err := room.Unpack(list[0].From, list[0].To, PackGrants(nil, list))
 		if err != nil || len(got) != len(list) {
 			t.Fatalf("%d grants, %v", len(got), err)
 		}
 		for i := range list {
 			want := *list[i]
 			want.From, want.To = list[0].From, list[0].To
-			want.Entries = slices.Clone(want.Entries)
-			if form > 1 {
-				want.Entries = floored(want.Entries)
-			}
-			for i := range want.Entries {
-				if form < 3 { // earlier forms do not carry it
-					want.Entries[i].Aside = 0
-				}
-			}
+			want.Entries = floored(want.Entries)
 			if !reflect.DeepEqual(got[i], want) {
-				t.Errorf("form %d, after the wire:\n%+v\nbefore:\n%+v", form, got[i], want)
+				t.Errorf("after the wire:\n%+v\nbefore:\n%+v", got[i], want)
 			}
 		}
 	}
 }
 
-// floored are the entries with the levels that the second form tells.
+// floored returns the entries with the levels that grants tell.
 func floored(entries []quota.GrantEntry) []quota.GrantEntry {
 	floor := func(u quota.Units) quota.Units {
 		rest := u % (quota.Token / 1000)
@@ -107,7 +99,7 @@ func floored(entries []quota.GrantEntry) []quota.GrantEntry {
 	return out
 }
 
-// TestBalances: the second form tells levels to a thousandth of a token, rounded down,
+// TestBalances: grants tell levels to a thousandth of a token, rounded down,
 // and whole tokens as they are.
 func TestBalances(t *testing.T) {
 	for have, want := range map[quota.Units]quota.Units{
@@ -115,38 +107,24 @@ func TestBalances(t *testing.T) {
 		7 * quota.Token: 7 * quota.Token, -quota.Token: -quota.Token, quota.Most: quota.Most, 1<<63 - 1: quota.Most,
 		-quota.Most: -quota.Most, -1 << 63: -quota.Most, 1 - quota.Most: -quota.Most, quota.Most - 1: quota.Most - 1000,
 	} {
-		p := packer{form: PackedForm}
-		p.level(have)
-		u := unpacker{b: p.b, form: PackedForm}
-		if got := u.level(); u.bad || got != want || u.left() > 0 {
+		p := packer{}
+		p.balance(have)
+		u := unpacker{b: p.b}
+		if got := u.balance(); u.bad || got != want || u.left() > 0 {
 			t.Errorf("%d became %d, want %d", have, got, want)
 		}
 	}
 }
 
-// TestRoughly: what nobody counts with is wrong by a 250th at most in the second form,
+// TestRoughly: what nobody counts with is wrong by a 250th at most,
 // and takes two bytes.
 func TestRoughly(t *testing.T) {
 	for _, want := range []quota.Units{0, 1, 511, 512, 513, 1022, 1023, 1024, 123_456_789, 1<<40 - 1, 1 << 40, quota.Most - 1, quota.Most} {
-		p := packer{form: PackedForm}
-		p.estimate(want)
-		u := unpacker{b: p.b, form: PackedForm}
-		if got := u.estimate(); u.bad || got-want > want/250 || want-got > want/250 || len(p.b) > 2 {
+		p := packer{}
+		p.rough(want)
+		u := unpacker{b: p.b}
+		if got := u.rough(); u.bad || got-want > want/250 || want-got > want/250 || len(p.b) > 2 {
 			t.Errorf("%d became %d, in %d bytes", want, got, len(p.b))
-		}
-	}
-}
-
-// TestEstimates: what nobody counts with loses a five-hundredth at most, and never grows; what is no amount
-// becomes the nearest that is.
-func TestEstimates(t *testing.T) {
-	for _, have := range []quota.Units{0, 1, 1023, 1024, 1025, 123_456_789, quota.Most - 1, quota.Most, 1<<63 - 1} {
-		p := packer{form: firstForm}
-		p.estimate(have)
-		want := min(have, quota.Most)
-		u := unpacker{b: p.b, form: firstForm}
-		if got := u.estimate(); u.bad || got > want || got < want-want/500 {
-			t.Errorf("%d became %d", want, got)
 		}
 	}
 }
@@ -163,7 +141,7 @@ func TestPackClamps(t *testing.T) {
 
 func TestUnpackRefuses(t *testing.T) {
 	reports := PackReports(nil, packedReports(t))
-	grants, earlier := PackGrants(nil, PackedForm, packedGrants(t)), PackGrants(nil, firstForm, packedGrants(t))
+	grants := PackGrants(nil, packedGrants(t))
 	for n := range reports {
 		if got, err := new(Reports).Unpack("", reports[:n]); err == nil {
 			t.Fatalf("reports cut off after %d bytes: %+v", n, got)
@@ -174,18 +152,13 @@ func TestUnpackRefuses(t *testing.T) {
 			t.Fatalf("grants cut off after %d bytes: %+v", n, got)
 		}
 	}
-	for n := range earlier {
-		if got, err := new(Grants).Unpack("", "", earlier[:n]); err == nil {
-			t.Fatalf("grants of the first form cut off after %d bytes: %+v", n, got)
-		}
-	}
 	if _, err := new(Grants).Unpack("", "", append([]byte{PackedForm + 1}, grants[1:]...)); err == nil {
 		t.Error("grants of a form to come were taken")
 	}
 	for what, data := range map[string][]byte{
 		"another form":   append([]byte{PackedForm + 1}, reports[1:]...),
 		"more behind it": append(slices.Clip(reports), 0),
-		"too many":       {firstForm, 0, 0xff, 0xff, 0xff, 0x7f},
+		"too many":       {PackedForm, 0, 0xff, 0xff, 0xff, 0x7f},
 	} {
 		if _, err := new(Reports).Unpack("", data); err == nil {
 			t.Errorf("%s was taken", what)
@@ -196,14 +169,12 @@ func TestUnpackRefuses(t *testing.T) {
 // FuzzUnpack: whatever comes, nothing panics, and what is taken is within bounds and
 // the same after another way.
 func FuzzUnpack(f *testing.F) {
-	f.Add([]byte{firstForm, 0, 0})
 	f.Add([]byte{PackedForm, 0, 0})
 	for _, r := range benchReports(3) {
 		f.Add(PackReports(nil, []*quota.Report{r}))
 	}
 	for _, g := range benchGrants(3) {
-		f.Add(PackGrants(nil, firstForm, []*quota.Grant{g}))
-		f.Add(PackGrants(nil, PackedForm, []*quota.Grant{g}))
+		f.Add(PackGrants(nil, []*quota.Grant{g}))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		var room, other Reports
@@ -233,7 +204,7 @@ func FuzzUnpack(f *testing.F) {
 				}
 				list = append(list, &got[i])
 			}
-			again, err := gother.Unpack("n", "c", PackGrants(nil, uint32(data[0]), list))
+			again, err := gother.Unpack("n", "c", PackGrants(nil, list))
 			if err != nil || !reflect.DeepEqual(again, got) {
 				t.Fatalf("%+v\nagain, %v:\n%+v", got, err, again)
 			}
@@ -303,7 +274,7 @@ func BenchmarkGrant(b *testing.B) {
 		var data []byte
 		var room Grants
 		for b.Loop() {
-			data = PackGrants(data[:0], PackedForm, list)
+			data = PackGrants(data[:0], list)
 			if _, err := room.Unpack("n2", "n1", data); err != nil {
 				b.Fatal(err)
 			}

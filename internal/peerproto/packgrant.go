@@ -30,19 +30,19 @@ const (
 	grantSaved
 	grantLife
 	hasCredit
-	hasAside // from asideForm on
+	hasAside
 
 	allOfGrant   = hasAside<<1 - 1
 	ofMostGrants = hasSkip - 1
 )
 
-// PackGrants appends grants in a packed form, that of PackedForm or an earlier one.
+// PackGrants appends grants in the packed form.
 // Sender and receiver are not in it. An entry that answers a line of a report names
 // neither key nor epoch: who reads it knows what it had reported. Lines rise. Level and
 // Free are told to a thousandth of a token, rounded down, Others and Unseen to a 250th.
 // An amount that has to be 0 to quota.Most and is not becomes the nearest that is.
-func PackGrants(b []byte, form uint32, grants []*quota.Grant) []byte {
-	p := newPacker(b, form)
+func PackGrants(b []byte, grants []*quota.Grant) []byte {
+	p := newPacker(b)
 	var n names
 	last := &quota.GrantEntry{}
 	at := quota.Time(0)
@@ -78,9 +78,6 @@ func ackOf(g *quota.Grant) quota.Seq {
 
 func (p *packer) grantEntry(e, last *quota.GrantEntry, n *names, at quota.Time, ack quota.Seq, line uint32) {
 	has := grantMask(e, last, ack, line)
-	if p.form < asideForm {
-		has &^= hasAside
-	}
 	p.uint(has)
 	if has&noLine != 0 {
 		n.pack(p, e.Key)
@@ -89,11 +86,7 @@ func (p *packer) grantEntry(e, last *quota.GrantEntry, n *names, at quota.Time, 
 	if has&hasSkip != 0 {
 		p.uint(uint64(e.Line - line))
 	}
-	if p.form == firstForm {
-		p.uint(uint64(e.Seq))
-	} else {
-		p.int(int64(e.Seq - last.Seq))
-	}
+	p.int(int64(e.Seq - last.Seq))
 	if has&hasTokens != 0 {
 		p.amount(e.Tokens)
 	}
@@ -104,16 +97,16 @@ func (p *packer) grantEntry(e, last *quota.GrantEntry, n *names, at quota.Time, 
 		p.amount(e.Cap)
 	}
 	if has&hasLevel != 0 {
-		p.level(e.Level)
+		p.balance(e.Level)
 	}
 	if has&hasFree != 0 {
-		p.level(e.Free)
+		p.balance(e.Free)
 	}
 	if has&hasOthers != 0 {
-		p.estimate(e.Others)
+		p.rough(e.Others)
 	}
 	if has&hasUnseen != 0 {
-		p.estimate(e.Unseen)
+		p.rough(e.Unseen)
 	}
 	if has&^ofMostGrants != 0 {
 		p.rareOfGrant(e, has, at)
@@ -189,14 +182,14 @@ type Grants struct {
 	entries []quota.GrantEntry
 }
 
-// Unpack returns the grants of a packed message of any form, valid until the next call.
+// Unpack returns the grants of a packed message, valid until the next call.
 // What it takes has at most MaxPacked entries, amounts within quota.Most and no duration
 // below 0; the error says that the message is no good, as a whole.
 func (gs *Grants) Unpack(from, to quota.NodeID, data []byte) ([]quota.Grant, error) {
-	if len(data) == 0 || data[0] < firstForm || data[0] > PackedForm {
+	if len(data) == 0 || data[0] != PackedForm {
 		return nil, errPacked
 	}
-	u := unpacker{b: data[1:], form: uint32(data[0])}
+	u := unpacker{b: data[1:]}
 	var n names
 	last := &quota.GrantEntry{}
 	at := quota.Time(0)
@@ -229,7 +222,7 @@ func (gs *Grants) Unpack(from, to quota.NodeID, data []byte) ([]quota.Grant, err
 
 func (u *unpacker) grantEntry(e, last *quota.GrantEntry, n *names, at quota.Time, ack quota.Seq, line uint32) {
 	has := u.uint()
-	if has > allOfGrant || has&hasAside != 0 && u.form < asideForm || has&noLine != 0 && has&hasSkip != 0 {
+	if has > allOfGrant || has&noLine != 0 && has&hasSkip != 0 {
 		u.fail()
 		return
 	}
@@ -246,11 +239,7 @@ func (u *unpacker) grantEntry(e, last *quota.GrantEntry, n *names, at quota.Time
 			e.Line = line + skip
 		}
 	}
-	if u.form == firstForm {
-		e.Seq = quota.Seq(u.uint())
-	} else {
-		e.Seq = last.Seq + quota.Seq(u.int())
-	}
+	e.Seq = last.Seq + quota.Seq(u.int())
 	if has&hasTokens != 0 {
 		e.Tokens = u.amount()
 	}
@@ -261,16 +250,16 @@ func (u *unpacker) grantEntry(e, last *quota.GrantEntry, n *names, at quota.Time
 		e.Cap = u.amount()
 	}
 	if has&hasLevel != 0 {
-		e.Level = u.level()
+		e.Level = u.balance()
 	}
 	if has&hasFree != 0 {
-		e.Free = u.level()
+		e.Free = u.balance()
 	}
 	if has&hasOthers != 0 {
-		e.Others = u.estimate()
+		e.Others = u.rough()
 	}
 	if has&hasUnseen != 0 {
-		e.Unseen = u.estimate()
+		e.Unseen = u.rough()
 	}
 	e.Unknown, e.Recall, e.Closed = has&isUnknown != 0, has&isRecall != 0, has&isClosed != 0
 	e.Lease, e.Again, e.Slope, e.Burst = last.Lease, last.Again, last.Slope, last.Burst

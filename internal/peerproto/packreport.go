@@ -50,7 +50,7 @@ const (
 // for it is not named: DecodedReports have Ref instead of Key. An amount that is not 0
 // to quota.Most becomes the nearest that is, and a time of Learn is told as it is.
 func PackReports(b []byte, reports []*quota.Report) []byte {
-	p := newPacker(b, firstForm)
+	p := newPacker(b)
 	var last quota.Report
 	var n names
 	base := baseOf(reports)
@@ -231,10 +231,10 @@ type Reports struct {
 // takes has at most MaxPacked entries, amounts of 0 to quota.Most and no duration below
 // 0; the error says that the message is no good, as a whole.
 func (rs *Reports) Unpack(from quota.NodeID, data []byte) ([]quota.Report, error) {
-	if len(data) == 0 || data[0] != firstForm {
+	if len(data) == 0 || data[0] != PackedForm {
 		return nil, errPacked
 	}
-	u := unpacker{b: data[1:], form: firstForm}
+	u := unpacker{b: data[1:]}
 	var n names
 	var last quota.Report
 	base := quota.Time(u.int())

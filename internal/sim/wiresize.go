@@ -15,6 +15,6 @@ func (p *packed) report(r *quota.Report) int64 {
 }
 
 func (p *packed) grant(g *quota.Grant) int64 {
-	*p = peerproto.PackGrants((*p)[:0], peerproto.PackedForm, []*quota.Grant{g})
+	*p = peerproto.PackGrants((*p)[:0], []*quota.Grant{g})
 	return int64(len(*p))
 }

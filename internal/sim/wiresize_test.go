@@ -22,7 +22,7 @@ func TestWireSize(t *testing.T) {
 	g := quota.Grant{Range: 3, Term: 1, At: 99, Entries: []quota.GrantEntry{{Key: e.Key, Epoch: 7, Seq: 1, Tokens: quota.Token}}}
 	pushed := p.grant(&g)
 	g.Entries[0].Line = 1
-	if answer, want := p.grant(&g), int64(len(peerproto.PackGrants(nil, peerproto.PackedForm, []*quota.Grant{&g}))); answer != want || pushed <= answer {
+	if answer, want := p.grant(&g), int64(len(peerproto.PackGrants(nil, []*quota.Grant{&g}))); answer != want || pushed <= answer {
 		t.Errorf("a grant takes %d bytes, and %d as an answer, which are %d", pushed, answer, want)
 	}
 }

@@ -359,8 +359,6 @@ type Frame struct {
 	// Types that are valid to be assigned to Body:
 	//
 	//	*Frame_Raft
-	//	*Frame_Reports
-	//	*Frame_Grants
 	//	*Frame_Beacon
 	//	*Frame_Call
 	//	*Frame_PackedReports
@@ -437,24 +435,6 @@ func (x *Frame) GetRaft() *Raft {
 	return nil
 }
 
-func (x *Frame) GetReports() *Reports {
-	if x != nil {
-		if x, ok := x.Body.(*Frame_Reports); ok {
-			return x.Reports
-		}
-	}
-	return nil
-}
-
-func (x *Frame) GetGrants() *Grants {
-	if x != nil {
-		if x, ok := x.Body.(*Frame_Grants); ok {
-			return x.Grants
-		}
-	}
-	return nil
-}
-
 func (x *Frame) GetBeacon() *Beacon {
 	if x != nil {
 		if x, ok := x.Body.(*Frame_Beacon); ok {
@@ -500,16 +480,6 @@ type Frame_Raft struct {
 	Raft *Raft `protobuf:"bytes,4,opt,name=raft,proto3,oneof"`
 }
 
-type Frame_Reports struct {
-	// Reports of one member to the ranges led by the receiver.
-	Reports *Reports `protobuf:"bytes,5,opt,name=reports,proto3,oneof"`
-}
-
-type Frame_Grants struct {
-	// Grants that answer them.
-	Grants *Grants `protobuf:"bytes,6,opt,name=grants,proto3,oneof"`
-}
-
 type Frame_Beacon struct {
 	// What the sender leads.
 	Beacon *Beacon `protobuf:"bytes,7,opt,name=beacon,proto3,oneof"`
@@ -521,20 +491,16 @@ type Frame_Call struct {
 }
 
 type Frame_PackedReports struct {
-	// Reports in the packed form; only to who reads it.
+	// Reports of one member to the ranges led by the receiver, in the packed form.
 	PackedReports []byte `protobuf:"bytes,9,opt,name=packed_reports,json=packedReports,proto3,oneof"`
 }
 
 type Frame_PackedGrants struct {
-	// Grants in the packed form; only to who reads it.
+	// Grants that answer them, in the packed form.
 	PackedGrants []byte `protobuf:"bytes,10,opt,name=packed_grants,json=packedGrants,proto3,oneof"`
 }
 
 func (*Frame_Raft) isFrame_Body() {}
-
-func (*Frame_Reports) isFrame_Body() {}
-
-func (*Frame_Grants) isFrame_Body() {}
 
 func (*Frame_Beacon) isFrame_Body() {}
 
@@ -1498,52 +1464,6 @@ func (x *InstallSnapshotResult) GetSuccess() bool {
 	return false
 }
 
-// Reports carries reports of one member for all ranges that the receiver leads.
-type Reports struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The reports.
-	Reports       []*Report `protobuf:"bytes,1,rep,name=reports,proto3" json:"reports,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *Reports) Reset() {
-	*x = Reports{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[13]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *Reports) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*Reports) ProtoMessage() {}
-
-func (x *Reports) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[13]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use Reports.ProtoReflect.Descriptor instead.
-func (*Reports) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{13}
-}
-
-func (x *Reports) GetReports() []*Report {
-	if x != nil {
-		return x.Reports
-	}
-	return nil
-}
-
 // Report is quota.Report.
 type Report struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1569,7 +1489,7 @@ type Report struct {
 
 func (x *Report) Reset() {
 	*x = Report{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[14]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1581,7 +1501,7 @@ func (x *Report) String() string {
 func (*Report) ProtoMessage() {}
 
 func (x *Report) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[14]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1594,7 +1514,7 @@ func (x *Report) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Report.ProtoReflect.Descriptor instead.
 func (*Report) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{14}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Report) GetRange() uint32 {
@@ -1714,7 +1634,7 @@ type ReportEntry struct {
 
 func (x *ReportEntry) Reset() {
 	*x = ReportEntry{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[15]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1726,7 +1646,7 @@ func (x *ReportEntry) String() string {
 func (*ReportEntry) ProtoMessage() {}
 
 func (x *ReportEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[15]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1739,7 +1659,7 @@ func (x *ReportEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportEntry.ProtoReflect.Descriptor instead.
 func (*ReportEntry) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{15}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ReportEntry) GetNamespace() string {
@@ -1940,7 +1860,7 @@ type Learn struct {
 
 func (x *Learn) Reset() {
 	*x = Learn{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[16]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1952,7 +1872,7 @@ func (x *Learn) String() string {
 func (*Learn) ProtoMessage() {}
 
 func (x *Learn) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[16]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1965,7 +1885,7 @@ func (x *Learn) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Learn.ProtoReflect.Descriptor instead.
 func (*Learn) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{16}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Learn) GetTold() bool {
@@ -2017,52 +1937,6 @@ func (x *Learn) GetWindowEnd() int64 {
 	return 0
 }
 
-// Grants carries the grants of one leader to one member.
-type Grants struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The grants.
-	Grants        []*Grant `protobuf:"bytes,1,rep,name=grants,proto3" json:"grants,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *Grants) Reset() {
-	*x = Grants{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[17]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *Grants) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*Grants) ProtoMessage() {}
-
-func (x *Grants) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[17]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use Grants.ProtoReflect.Descriptor instead.
-func (*Grants) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{17}
-}
-
-func (x *Grants) GetGrants() []*Grant {
-	if x != nil {
-		return x.Grants
-	}
-	return nil
-}
-
 // Grant is quota.Grant.
 type Grant struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2080,7 +1954,7 @@ type Grant struct {
 
 func (x *Grant) Reset() {
 	*x = Grant{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[18]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2092,7 +1966,7 @@ func (x *Grant) String() string {
 func (*Grant) ProtoMessage() {}
 
 func (x *Grant) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[18]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2105,7 +1979,7 @@ func (x *Grant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Grant.ProtoReflect.Descriptor instead.
 func (*Grant) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{18}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Grant) GetRange() uint32 {
@@ -2195,7 +2069,7 @@ type GrantEntry struct {
 
 func (x *GrantEntry) Reset() {
 	*x = GrantEntry{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[19]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2207,7 +2081,7 @@ func (x *GrantEntry) String() string {
 func (*GrantEntry) ProtoMessage() {}
 
 func (x *GrantEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[19]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2220,7 +2094,7 @@ func (x *GrantEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GrantEntry.ProtoReflect.Descriptor instead.
 func (*GrantEntry) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{19}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *GrantEntry) GetNamespace() string {
@@ -2428,7 +2302,7 @@ type Beacon struct {
 
 func (x *Beacon) Reset() {
 	*x = Beacon{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[20]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2440,7 +2314,7 @@ func (x *Beacon) String() string {
 func (*Beacon) ProtoMessage() {}
 
 func (x *Beacon) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[20]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2453,7 +2327,7 @@ func (x *Beacon) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Beacon.ProtoReflect.Descriptor instead.
 func (*Beacon) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{20}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Beacon) GetLeads() []*Lead {
@@ -2539,7 +2413,7 @@ type Lead struct {
 
 func (x *Lead) Reset() {
 	*x = Lead{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[21]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2551,7 +2425,7 @@ func (x *Lead) String() string {
 func (*Lead) ProtoMessage() {}
 
 func (x *Lead) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[21]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2564,7 +2438,7 @@ func (x *Lead) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Lead.ProtoReflect.Descriptor instead.
 func (*Lead) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{21}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Lead) GetRange() uint32 {
@@ -2643,7 +2517,7 @@ type Call struct {
 
 func (x *Call) Reset() {
 	*x = Call{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[22]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2655,7 +2529,7 @@ func (x *Call) String() string {
 func (*Call) ProtoMessage() {}
 
 func (x *Call) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[22]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2668,7 +2542,7 @@ func (x *Call) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Call.ProtoReflect.Descriptor instead.
 func (*Call) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{22}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Call) GetBody() isCall_Body {
@@ -3439,7 +3313,7 @@ type CallHistoryUpload struct {
 
 func (x *CallHistoryUpload) Reset() {
 	*x = CallHistoryUpload{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[23]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3451,7 +3325,7 @@ func (x *CallHistoryUpload) String() string {
 func (*CallHistoryUpload) ProtoMessage() {}
 
 func (x *CallHistoryUpload) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[23]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3464,7 +3338,7 @@ func (x *CallHistoryUpload) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallHistoryUpload.ProtoReflect.Descriptor instead.
 func (*CallHistoryUpload) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{23}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *CallHistoryUpload) GetIncarnation() uint64 {
@@ -3496,7 +3370,7 @@ type HistoryUpload struct {
 
 func (x *HistoryUpload) Reset() {
 	*x = HistoryUpload{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[24]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3508,7 +3382,7 @@ func (x *HistoryUpload) String() string {
 func (*HistoryUpload) ProtoMessage() {}
 
 func (x *HistoryUpload) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[24]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3521,7 +3395,7 @@ func (x *HistoryUpload) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryUpload.ProtoReflect.Descriptor instead.
 func (*HistoryUpload) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{24}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *HistoryUpload) GetRange() uint32 {
@@ -3556,7 +3430,7 @@ type CallHistoryUploadResult struct {
 
 func (x *CallHistoryUploadResult) Reset() {
 	*x = CallHistoryUploadResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[25]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3568,7 +3442,7 @@ func (x *CallHistoryUploadResult) String() string {
 func (*CallHistoryUploadResult) ProtoMessage() {}
 
 func (x *CallHistoryUploadResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[25]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3581,7 +3455,7 @@ func (x *CallHistoryUploadResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallHistoryUploadResult.ProtoReflect.Descriptor instead.
 func (*CallHistoryUploadResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{25}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *CallHistoryUploadResult) GetRanges() []*HistoryUploadResult {
@@ -3606,7 +3480,7 @@ type HistoryUploadResult struct {
 
 func (x *HistoryUploadResult) Reset() {
 	*x = HistoryUploadResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[26]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3618,7 +3492,7 @@ func (x *HistoryUploadResult) String() string {
 func (*HistoryUploadResult) ProtoMessage() {}
 
 func (x *HistoryUploadResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[26]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3631,7 +3505,7 @@ func (x *HistoryUploadResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryUploadResult.ProtoReflect.Descriptor instead.
 func (*HistoryUploadResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{26}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *HistoryUploadResult) GetAccepted() bool {
@@ -3673,7 +3547,7 @@ type CallHistoryRead struct {
 
 func (x *CallHistoryRead) Reset() {
 	*x = CallHistoryRead{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[27]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3685,7 +3559,7 @@ func (x *CallHistoryRead) String() string {
 func (*CallHistoryRead) ProtoMessage() {}
 
 func (x *CallHistoryRead) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[27]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3698,7 +3572,7 @@ func (x *CallHistoryRead) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallHistoryRead.ProtoReflect.Descriptor instead.
 func (*CallHistoryRead) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{27}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *CallHistoryRead) GetQuery() isCallHistoryRead_Query {
@@ -3799,7 +3673,7 @@ type HistoryPoints struct {
 
 func (x *HistoryPoints) Reset() {
 	*x = HistoryPoints{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[28]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3811,7 +3685,7 @@ func (x *HistoryPoints) String() string {
 func (*HistoryPoints) ProtoMessage() {}
 
 func (x *HistoryPoints) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[28]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3824,7 +3698,7 @@ func (x *HistoryPoints) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryPoints.ProtoReflect.Descriptor instead.
 func (*HistoryPoints) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{28}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *HistoryPoints) GetRanges() []uint32 {
@@ -3893,7 +3767,7 @@ type HistoryStored struct {
 
 func (x *HistoryStored) Reset() {
 	*x = HistoryStored{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[29]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3905,7 +3779,7 @@ func (x *HistoryStored) String() string {
 func (*HistoryStored) ProtoMessage() {}
 
 func (x *HistoryStored) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[29]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3918,7 +3792,7 @@ func (x *HistoryStored) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryStored.ProtoReflect.Descriptor instead.
 func (*HistoryStored) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{29}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *HistoryStored) GetRange() uint32 {
@@ -3982,7 +3856,7 @@ type CallHistoryReadResult struct {
 
 func (x *CallHistoryReadResult) Reset() {
 	*x = CallHistoryReadResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[30]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3994,7 +3868,7 @@ func (x *CallHistoryReadResult) String() string {
 func (*CallHistoryReadResult) ProtoMessage() {}
 
 func (x *CallHistoryReadResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[30]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4007,7 +3881,7 @@ func (x *CallHistoryReadResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallHistoryReadResult.ProtoReflect.Descriptor instead.
 func (*CallHistoryReadResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{30}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *CallHistoryReadResult) GetRanges() []uint32 {
@@ -4107,7 +3981,7 @@ type HistoryGap struct {
 
 func (x *HistoryGap) Reset() {
 	*x = HistoryGap{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[31]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4119,7 +3993,7 @@ func (x *HistoryGap) String() string {
 func (*HistoryGap) ProtoMessage() {}
 
 func (x *HistoryGap) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[31]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4132,7 +4006,7 @@ func (x *HistoryGap) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryGap.ProtoReflect.Descriptor instead.
 func (*HistoryGap) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{31}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *HistoryGap) GetFrom() int64 {
@@ -4164,7 +4038,7 @@ type HistoryRows struct {
 
 func (x *HistoryRows) Reset() {
 	*x = HistoryRows{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[32]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4176,7 +4050,7 @@ func (x *HistoryRows) String() string {
 func (*HistoryRows) ProtoMessage() {}
 
 func (x *HistoryRows) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[32]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4189,7 +4063,7 @@ func (x *HistoryRows) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryRows.ProtoReflect.Descriptor instead.
 func (*HistoryRows) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{32}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *HistoryRows) GetStart() int64 {
@@ -4228,7 +4102,7 @@ type HistoryRow struct {
 
 func (x *HistoryRow) Reset() {
 	*x = HistoryRow{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[33]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4240,7 +4114,7 @@ func (x *HistoryRow) String() string {
 func (*HistoryRow) ProtoMessage() {}
 
 func (x *HistoryRow) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[33]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4253,7 +4127,7 @@ func (x *HistoryRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryRow.ProtoReflect.Descriptor instead.
 func (*HistoryRow) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{33}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *HistoryRow) GetNamespace() string {
@@ -4300,7 +4174,7 @@ type HistoryPoint struct {
 
 func (x *HistoryPoint) Reset() {
 	*x = HistoryPoint{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[34]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4312,7 +4186,7 @@ func (x *HistoryPoint) String() string {
 func (*HistoryPoint) ProtoMessage() {}
 
 func (x *HistoryPoint) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[34]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4325,7 +4199,7 @@ func (x *HistoryPoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryPoint.ProtoReflect.Descriptor instead.
 func (*HistoryPoint) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{34}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *HistoryPoint) GetNamespace() string {
@@ -4394,7 +4268,7 @@ type HistoryKey struct {
 
 func (x *HistoryKey) Reset() {
 	*x = HistoryKey{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[35]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4406,7 +4280,7 @@ func (x *HistoryKey) String() string {
 func (*HistoryKey) ProtoMessage() {}
 
 func (x *HistoryKey) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[35]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4419,7 +4293,7 @@ func (x *HistoryKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryKey.ProtoReflect.Descriptor instead.
 func (*HistoryKey) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{35}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *HistoryKey) GetKey() string {
@@ -4474,7 +4348,7 @@ type CallClient struct {
 
 func (x *CallClient) Reset() {
 	*x = CallClient{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[36]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4486,7 +4360,7 @@ func (x *CallClient) String() string {
 func (*CallClient) ProtoMessage() {}
 
 func (x *CallClient) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[36]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4499,7 +4373,7 @@ func (x *CallClient) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallClient.ProtoReflect.Descriptor instead.
 func (*CallClient) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{36}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *CallClient) GetClient() string {
@@ -4558,7 +4432,7 @@ type CallClientResult struct {
 
 func (x *CallClientResult) Reset() {
 	*x = CallClientResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[37]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4570,7 +4444,7 @@ func (x *CallClientResult) String() string {
 func (*CallClientResult) ProtoMessage() {}
 
 func (x *CallClientResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[37]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4583,7 +4457,7 @@ func (x *CallClientResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallClientResult.ProtoReflect.Descriptor instead.
 func (*CallClientResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{37}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *CallClientResult) GetSettled() bool {
@@ -4611,7 +4485,7 @@ type CallSecurity struct {
 
 func (x *CallSecurity) Reset() {
 	*x = CallSecurity{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[38]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4623,7 +4497,7 @@ func (x *CallSecurity) String() string {
 func (*CallSecurity) ProtoMessage() {}
 
 func (x *CallSecurity) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[38]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4636,7 +4510,7 @@ func (x *CallSecurity) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallSecurity.ProtoReflect.Descriptor instead.
 func (*CallSecurity) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{38}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *CallSecurity) GetCommand() []byte {
@@ -4661,7 +4535,7 @@ type CallSecurityResult struct {
 
 func (x *CallSecurityResult) Reset() {
 	*x = CallSecurityResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[39]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4673,7 +4547,7 @@ func (x *CallSecurityResult) String() string {
 func (*CallSecurityResult) ProtoMessage() {}
 
 func (x *CallSecurityResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[39]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4686,7 +4560,7 @@ func (x *CallSecurityResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallSecurityResult.ProtoReflect.Descriptor instead.
 func (*CallSecurityResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{39}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *CallSecurityResult) GetChanged() bool {
@@ -4720,7 +4594,7 @@ type CallGone struct {
 
 func (x *CallGone) Reset() {
 	*x = CallGone{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[40]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4732,7 +4606,7 @@ func (x *CallGone) String() string {
 func (*CallGone) ProtoMessage() {}
 
 func (x *CallGone) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[40]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4745,7 +4619,7 @@ func (x *CallGone) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallGone.ProtoReflect.Descriptor instead.
 func (*CallGone) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{40}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{38}
 }
 
 // CallGoneResult answers CallGone.
@@ -4757,7 +4631,7 @@ type CallGoneResult struct {
 
 func (x *CallGoneResult) Reset() {
 	*x = CallGoneResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[41]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4769,7 +4643,7 @@ func (x *CallGoneResult) String() string {
 func (*CallGoneResult) ProtoMessage() {}
 
 func (x *CallGoneResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[41]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4782,7 +4656,7 @@ func (x *CallGoneResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallGoneResult.ProtoReflect.Descriptor instead.
 func (*CallGoneResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{41}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{39}
 }
 
 // CallCluster is a call of ClusterService, passed on.
@@ -4802,7 +4676,7 @@ type CallCluster struct {
 
 func (x *CallCluster) Reset() {
 	*x = CallCluster{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[42]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4814,7 +4688,7 @@ func (x *CallCluster) String() string {
 func (*CallCluster) ProtoMessage() {}
 
 func (x *CallCluster) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[42]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4827,7 +4701,7 @@ func (x *CallCluster) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallCluster.ProtoReflect.Descriptor instead.
 func (*CallCluster) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{42}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *CallCluster) GetMethod() string {
@@ -4871,7 +4745,7 @@ type CallClusterResult struct {
 
 func (x *CallClusterResult) Reset() {
 	*x = CallClusterResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[43]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4883,7 +4757,7 @@ func (x *CallClusterResult) String() string {
 func (*CallClusterResult) ProtoMessage() {}
 
 func (x *CallClusterResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[43]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4896,7 +4770,7 @@ func (x *CallClusterResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallClusterResult.ProtoReflect.Descriptor instead.
 func (*CallClusterResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{43}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *CallClusterResult) GetResponse() []byte {
@@ -4926,7 +4800,7 @@ type CallAnnounce struct {
 
 func (x *CallAnnounce) Reset() {
 	*x = CallAnnounce{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[44]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4938,7 +4812,7 @@ func (x *CallAnnounce) String() string {
 func (*CallAnnounce) ProtoMessage() {}
 
 func (x *CallAnnounce) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[44]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4951,7 +4825,7 @@ func (x *CallAnnounce) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallAnnounce.ProtoReflect.Descriptor instead.
 func (*CallAnnounce) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{44}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *CallAnnounce) GetMember() []byte {
@@ -4981,7 +4855,7 @@ type CallAnnounceResult struct {
 
 func (x *CallAnnounceResult) Reset() {
 	*x = CallAnnounceResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[45]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4993,7 +4867,7 @@ func (x *CallAnnounceResult) String() string {
 func (*CallAnnounceResult) ProtoMessage() {}
 
 func (x *CallAnnounceResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[45]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5006,7 +4880,7 @@ func (x *CallAnnounceResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallAnnounceResult.ProtoReflect.Descriptor instead.
 func (*CallAnnounceResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{45}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *CallAnnounceResult) GetCertificate() []byte {
@@ -5034,7 +4908,7 @@ type CallGroup struct {
 
 func (x *CallGroup) Reset() {
 	*x = CallGroup{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[46]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5046,7 +4920,7 @@ func (x *CallGroup) String() string {
 func (*CallGroup) ProtoMessage() {}
 
 func (x *CallGroup) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[46]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5059,7 +4933,7 @@ func (x *CallGroup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallGroup.ProtoReflect.Descriptor instead.
 func (*CallGroup) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{46}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *CallGroup) GetGroup() uint32 {
@@ -5086,7 +4960,7 @@ type CallGroupResult struct {
 
 func (x *CallGroupResult) Reset() {
 	*x = CallGroupResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[47]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5098,7 +4972,7 @@ func (x *CallGroupResult) String() string {
 func (*CallGroupResult) ProtoMessage() {}
 
 func (x *CallGroupResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[47]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5111,7 +4985,7 @@ func (x *CallGroupResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallGroupResult.ProtoReflect.Descriptor instead.
 func (*CallGroupResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{47}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *CallGroupResult) GetLeads() bool {
@@ -5157,7 +5031,7 @@ type CallStep struct {
 
 func (x *CallStep) Reset() {
 	*x = CallStep{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[48]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5169,7 +5043,7 @@ func (x *CallStep) String() string {
 func (*CallStep) ProtoMessage() {}
 
 func (x *CallStep) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[48]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5182,7 +5056,7 @@ func (x *CallStep) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallStep.ProtoReflect.Descriptor instead.
 func (*CallStep) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{48}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *CallStep) GetGroup() uint32 {
@@ -5215,7 +5089,7 @@ type CallStepResult struct {
 
 func (x *CallStepResult) Reset() {
 	*x = CallStepResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[49]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5227,7 +5101,7 @@ func (x *CallStepResult) String() string {
 func (*CallStepResult) ProtoMessage() {}
 
 func (x *CallStepResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[49]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5240,7 +5114,7 @@ func (x *CallStepResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallStepResult.ProtoReflect.Descriptor instead.
 func (*CallStepResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{49}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{47}
 }
 
 // CallSetLimits replaces the limits.
@@ -5254,7 +5128,7 @@ type CallSetLimits struct {
 
 func (x *CallSetLimits) Reset() {
 	*x = CallSetLimits{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[50]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5266,7 +5140,7 @@ func (x *CallSetLimits) String() string {
 func (*CallSetLimits) ProtoMessage() {}
 
 func (x *CallSetLimits) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[50]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5279,7 +5153,7 @@ func (x *CallSetLimits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallSetLimits.ProtoReflect.Descriptor instead.
 func (*CallSetLimits) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{50}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *CallSetLimits) GetCommand() []byte {
@@ -5310,7 +5184,7 @@ type CallSetLimitsResult struct {
 
 func (x *CallSetLimitsResult) Reset() {
 	*x = CallSetLimitsResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[51]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5322,7 +5196,7 @@ func (x *CallSetLimitsResult) String() string {
 func (*CallSetLimitsResult) ProtoMessage() {}
 
 func (x *CallSetLimitsResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[51]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5335,7 +5209,7 @@ func (x *CallSetLimitsResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallSetLimitsResult.ProtoReflect.Descriptor instead.
 func (*CallSetLimitsResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{51}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *CallSetLimitsResult) GetVersion() uint64 {
@@ -5395,7 +5269,7 @@ type LimitsConflict struct {
 
 func (x *LimitsConflict) Reset() {
 	*x = LimitsConflict{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[52]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5407,7 +5281,7 @@ func (x *LimitsConflict) String() string {
 func (*LimitsConflict) ProtoMessage() {}
 
 func (x *LimitsConflict) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[52]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5420,7 +5294,7 @@ func (x *LimitsConflict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitsConflict.ProtoReflect.Descriptor instead.
 func (*LimitsConflict) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{52}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *LimitsConflict) GetExpected() int64 {
@@ -5459,7 +5333,7 @@ type LimitsUnknown struct {
 
 func (x *LimitsUnknown) Reset() {
 	*x = LimitsUnknown{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[53]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5471,7 +5345,7 @@ func (x *LimitsUnknown) String() string {
 func (*LimitsUnknown) ProtoMessage() {}
 
 func (x *LimitsUnknown) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[53]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5484,7 +5358,7 @@ func (x *LimitsUnknown) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitsUnknown.ProtoReflect.Descriptor instead.
 func (*LimitsUnknown) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{53}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *LimitsUnknown) GetVersion() uint64 {
@@ -5531,7 +5405,7 @@ type CallRates struct {
 
 func (x *CallRates) Reset() {
 	*x = CallRates{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[54]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5543,7 +5417,7 @@ func (x *CallRates) String() string {
 func (*CallRates) ProtoMessage() {}
 
 func (x *CallRates) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[54]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5556,7 +5430,7 @@ func (x *CallRates) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallRates.ProtoReflect.Descriptor instead.
 func (*CallRates) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{54}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *CallRates) GetTop() int32 {
@@ -5623,7 +5497,7 @@ type CallRatesResult struct {
 
 func (x *CallRatesResult) Reset() {
 	*x = CallRatesResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[55]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5635,7 +5509,7 @@ func (x *CallRatesResult) String() string {
 func (*CallRatesResult) ProtoMessage() {}
 
 func (x *CallRatesResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[55]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5648,7 +5522,7 @@ func (x *CallRatesResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallRatesResult.ProtoReflect.Descriptor instead.
 func (*CallRatesResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{55}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *CallRatesResult) GetKeys() [][]byte {
@@ -5683,7 +5557,7 @@ type CallReplica struct {
 
 func (x *CallReplica) Reset() {
 	*x = CallReplica{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[56]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5695,7 +5569,7 @@ func (x *CallReplica) String() string {
 func (*CallReplica) ProtoMessage() {}
 
 func (x *CallReplica) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[56]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5708,7 +5582,7 @@ func (x *CallReplica) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallReplica.ProtoReflect.Descriptor instead.
 func (*CallReplica) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{56}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *CallReplica) GetGroup() uint32 {
@@ -5733,7 +5607,7 @@ type CallReplicaResult struct {
 
 func (x *CallReplicaResult) Reset() {
 	*x = CallReplicaResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[57]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5745,7 +5619,7 @@ func (x *CallReplicaResult) String() string {
 func (*CallReplicaResult) ProtoMessage() {}
 
 func (x *CallReplicaResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[57]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5758,7 +5632,7 @@ func (x *CallReplicaResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallReplicaResult.ProtoReflect.Descriptor instead.
 func (*CallReplicaResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{57}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *CallReplicaResult) GetLastIndex() uint64 {
@@ -5797,7 +5671,7 @@ type CallAsk struct {
 
 func (x *CallAsk) Reset() {
 	*x = CallAsk{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[58]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5809,7 +5683,7 @@ func (x *CallAsk) String() string {
 func (*CallAsk) ProtoMessage() {}
 
 func (x *CallAsk) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[58]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5822,7 +5696,7 @@ func (x *CallAsk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallAsk.ProtoReflect.Descriptor instead.
 func (*CallAsk) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{58}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *CallAsk) GetRange() uint32 {
@@ -5872,7 +5746,7 @@ type Ask struct {
 
 func (x *Ask) Reset() {
 	*x = Ask{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[59]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5884,7 +5758,7 @@ func (x *Ask) String() string {
 func (*Ask) ProtoMessage() {}
 
 func (x *Ask) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[59]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5897,7 +5771,7 @@ func (x *Ask) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ask.ProtoReflect.Descriptor instead.
 func (*Ask) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{59}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *Ask) GetNamespace() string {
@@ -5968,7 +5842,7 @@ type CallAskResult struct {
 
 func (x *CallAskResult) Reset() {
 	*x = CallAskResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[60]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5980,7 +5854,7 @@ func (x *CallAskResult) String() string {
 func (*CallAskResult) ProtoMessage() {}
 
 func (x *CallAskResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[60]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5993,7 +5867,7 @@ func (x *CallAskResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallAskResult.ProtoReflect.Descriptor instead.
 func (*CallAskResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{60}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *CallAskResult) GetAnswers() []*AskAnswer {
@@ -6030,7 +5904,7 @@ type AskAnswer struct {
 
 func (x *AskAnswer) Reset() {
 	*x = AskAnswer{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[61]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6042,7 +5916,7 @@ func (x *AskAnswer) String() string {
 func (*AskAnswer) ProtoMessage() {}
 
 func (x *AskAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[61]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6055,7 +5929,7 @@ func (x *AskAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AskAnswer.ProtoReflect.Descriptor instead.
 func (*AskAnswer) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{61}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *AskAnswer) GetAllowed() bool {
@@ -6138,7 +6012,7 @@ type CallSettle struct {
 
 func (x *CallSettle) Reset() {
 	*x = CallSettle{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[62]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6150,7 +6024,7 @@ func (x *CallSettle) String() string {
 func (*CallSettle) ProtoMessage() {}
 
 func (x *CallSettle) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[62]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6163,7 +6037,7 @@ func (x *CallSettle) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallSettle.ProtoReflect.Descriptor instead.
 func (*CallSettle) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{62}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *CallSettle) GetHandle() string {
@@ -6207,7 +6081,7 @@ type CallSettleResult struct {
 
 func (x *CallSettleResult) Reset() {
 	*x = CallSettleResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[63]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6219,7 +6093,7 @@ func (x *CallSettleResult) String() string {
 func (*CallSettleResult) ProtoMessage() {}
 
 func (x *CallSettleResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[63]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6232,7 +6106,7 @@ func (x *CallSettleResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallSettleResult.ProtoReflect.Descriptor instead.
 func (*CallSettleResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{63}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *CallSettleResult) GetFound() bool {
@@ -6260,7 +6134,7 @@ type CallOverrides struct {
 
 func (x *CallOverrides) Reset() {
 	*x = CallOverrides{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[64]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6272,7 +6146,7 @@ func (x *CallOverrides) String() string {
 func (*CallOverrides) ProtoMessage() {}
 
 func (x *CallOverrides) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[64]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6285,7 +6159,7 @@ func (x *CallOverrides) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallOverrides.ProtoReflect.Descriptor instead.
 func (*CallOverrides) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{64}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *CallOverrides) GetCommand() []byte {
@@ -6314,7 +6188,7 @@ type CallOverridesResult struct {
 
 func (x *CallOverridesResult) Reset() {
 	*x = CallOverridesResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[65]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6326,7 +6200,7 @@ func (x *CallOverridesResult) String() string {
 func (*CallOverridesResult) ProtoMessage() {}
 
 func (x *CallOverridesResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[65]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6339,7 +6213,7 @@ func (x *CallOverridesResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallOverridesResult.ProtoReflect.Descriptor instead.
 func (*CallOverridesResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{65}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *CallOverridesResult) GetCount() int64 {
@@ -6388,7 +6262,7 @@ type CallPolicies struct {
 
 func (x *CallPolicies) Reset() {
 	*x = CallPolicies{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[66]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6400,7 +6274,7 @@ func (x *CallPolicies) String() string {
 func (*CallPolicies) ProtoMessage() {}
 
 func (x *CallPolicies) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[66]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6413,7 +6287,7 @@ func (x *CallPolicies) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallPolicies.ProtoReflect.Descriptor instead.
 func (*CallPolicies) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{66}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *CallPolicies) GetCommand() []byte {
@@ -6440,7 +6314,7 @@ type CallPoliciesResult struct {
 
 func (x *CallPoliciesResult) Reset() {
 	*x = CallPoliciesResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[67]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6452,7 +6326,7 @@ func (x *CallPoliciesResult) String() string {
 func (*CallPoliciesResult) ProtoMessage() {}
 
 func (x *CallPoliciesResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[67]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6465,7 +6339,7 @@ func (x *CallPoliciesResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallPoliciesResult.ProtoReflect.Descriptor instead.
 func (*CallPoliciesResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{67}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *CallPoliciesResult) GetChanged() bool {
@@ -6506,7 +6380,7 @@ type CallPoliciesRevision struct {
 
 func (x *CallPoliciesRevision) Reset() {
 	*x = CallPoliciesRevision{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[68]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6518,7 +6392,7 @@ func (x *CallPoliciesRevision) String() string {
 func (*CallPoliciesRevision) ProtoMessage() {}
 
 func (x *CallPoliciesRevision) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[68]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6531,7 +6405,7 @@ func (x *CallPoliciesRevision) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallPoliciesRevision.ProtoReflect.Descriptor instead.
 func (*CallPoliciesRevision) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{68}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{66}
 }
 
 // CallPoliciesRevisionResult answers CallPoliciesRevision.
@@ -6546,7 +6420,7 @@ type CallPoliciesRevisionResult struct {
 
 func (x *CallPoliciesRevisionResult) Reset() {
 	*x = CallPoliciesRevisionResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[69]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6558,7 +6432,7 @@ func (x *CallPoliciesRevisionResult) String() string {
 func (*CallPoliciesRevisionResult) ProtoMessage() {}
 
 func (x *CallPoliciesRevisionResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[69]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6571,7 +6445,7 @@ func (x *CallPoliciesRevisionResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallPoliciesRevisionResult.ProtoReflect.Descriptor instead.
 func (*CallPoliciesRevisionResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{69}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *CallPoliciesRevisionResult) GetRevision() uint64 {
@@ -6598,7 +6472,7 @@ type PoliciesBound struct {
 
 func (x *PoliciesBound) Reset() {
 	*x = PoliciesBound{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[70]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6610,7 +6484,7 @@ func (x *PoliciesBound) String() string {
 func (*PoliciesBound) ProtoMessage() {}
 
 func (x *PoliciesBound) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[70]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6623,7 +6497,7 @@ func (x *PoliciesBound) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PoliciesBound.ProtoReflect.Descriptor instead.
 func (*PoliciesBound) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{70}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *PoliciesBound) GetWhat() string {
@@ -6672,7 +6546,7 @@ type CallKeys struct {
 
 func (x *CallKeys) Reset() {
 	*x = CallKeys{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[71]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6684,7 +6558,7 @@ func (x *CallKeys) String() string {
 func (*CallKeys) ProtoMessage() {}
 
 func (x *CallKeys) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[71]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6697,7 +6571,7 @@ func (x *CallKeys) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallKeys.ProtoReflect.Descriptor instead.
 func (*CallKeys) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{71}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *CallKeys) GetKeys() []*CounterKey {
@@ -6744,7 +6618,7 @@ type CounterKey struct {
 
 func (x *CounterKey) Reset() {
 	*x = CounterKey{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[72]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6756,7 +6630,7 @@ func (x *CounterKey) String() string {
 func (*CounterKey) ProtoMessage() {}
 
 func (x *CounterKey) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[72]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6769,7 +6643,7 @@ func (x *CounterKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CounterKey.ProtoReflect.Descriptor instead.
 func (*CounterKey) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{72}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *CounterKey) GetNamespace() string {
@@ -6807,7 +6681,7 @@ type CallKeysResult struct {
 
 func (x *CallKeysResult) Reset() {
 	*x = CallKeysResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[73]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6819,7 +6693,7 @@ func (x *CallKeysResult) String() string {
 func (*CallKeysResult) ProtoMessage() {}
 
 func (x *CallKeysResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[73]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6832,7 +6706,7 @@ func (x *CallKeysResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallKeysResult.ProtoReflect.Descriptor instead.
 func (*CallKeysResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{73}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *CallKeysResult) GetKeys() [][]byte {
@@ -6863,7 +6737,7 @@ type CallAccounts struct {
 
 func (x *CallAccounts) Reset() {
 	*x = CallAccounts{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[74]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6875,7 +6749,7 @@ func (x *CallAccounts) String() string {
 func (*CallAccounts) ProtoMessage() {}
 
 func (x *CallAccounts) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[74]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6888,7 +6762,7 @@ func (x *CallAccounts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallAccounts.ProtoReflect.Descriptor instead.
 func (*CallAccounts) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{74}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *CallAccounts) GetRange() uint32 {
@@ -6916,7 +6790,7 @@ type CallAccountsResult struct {
 
 func (x *CallAccountsResult) Reset() {
 	*x = CallAccountsResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[75]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6928,7 +6802,7 @@ func (x *CallAccountsResult) String() string {
 func (*CallAccountsResult) ProtoMessage() {}
 
 func (x *CallAccountsResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[75]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6941,7 +6815,7 @@ func (x *CallAccountsResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallAccountsResult.ProtoReflect.Descriptor instead.
 func (*CallAccountsResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{75}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *CallAccountsResult) GetOutcomes() []*AccountOutcome {
@@ -6976,7 +6850,7 @@ type AccountOutcome struct {
 
 func (x *AccountOutcome) Reset() {
 	*x = AccountOutcome{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[76]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6988,7 +6862,7 @@ func (x *AccountOutcome) String() string {
 func (*AccountOutcome) ProtoMessage() {}
 
 func (x *AccountOutcome) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[76]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7001,7 +6875,7 @@ func (x *AccountOutcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccountOutcome.ProtoReflect.Descriptor instead.
 func (*AccountOutcome) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{76}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *AccountOutcome) GetCode() uint32 {
@@ -7083,7 +6957,7 @@ type AccountResult struct {
 
 func (x *AccountResult) Reset() {
 	*x = AccountResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[77]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7095,7 +6969,7 @@ func (x *AccountResult) String() string {
 func (*AccountResult) ProtoMessage() {}
 
 func (x *AccountResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[77]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7108,7 +6982,7 @@ func (x *AccountResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccountResult.ProtoReflect.Descriptor instead.
 func (*AccountResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{77}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *AccountResult) GetNew() int64 {
@@ -7181,7 +7055,7 @@ type AccountName struct {
 
 func (x *AccountName) Reset() {
 	*x = AccountName{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[78]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7193,7 +7067,7 @@ func (x *AccountName) String() string {
 func (*AccountName) ProtoMessage() {}
 
 func (x *AccountName) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[78]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7206,7 +7080,7 @@ func (x *AccountName) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccountName.ProtoReflect.Descriptor instead.
 func (*AccountName) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{78}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *AccountName) GetApp() string {
@@ -7276,7 +7150,7 @@ type AccountFilter struct {
 
 func (x *AccountFilter) Reset() {
 	*x = AccountFilter{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[79]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7288,7 +7162,7 @@ func (x *AccountFilter) String() string {
 func (*AccountFilter) ProtoMessage() {}
 
 func (x *AccountFilter) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[79]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7301,7 +7175,7 @@ func (x *AccountFilter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccountFilter.ProtoReflect.Descriptor instead.
 func (*AccountFilter) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{79}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *AccountFilter) GetApp() string {
@@ -7381,7 +7255,7 @@ type CallTurn struct {
 
 func (x *CallTurn) Reset() {
 	*x = CallTurn{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[80]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7393,7 +7267,7 @@ func (x *CallTurn) String() string {
 func (*CallTurn) ProtoMessage() {}
 
 func (x *CallTurn) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[80]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7406,7 +7280,7 @@ func (x *CallTurn) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallTurn.ProtoReflect.Descriptor instead.
 func (*CallTurn) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{80}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *CallTurn) GetRange() uint32 {
@@ -7455,7 +7329,7 @@ type CallTurnResult struct {
 
 func (x *CallTurnResult) Reset() {
 	*x = CallTurnResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[81]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7467,7 +7341,7 @@ func (x *CallTurnResult) String() string {
 func (*CallTurnResult) ProtoMessage() {}
 
 func (x *CallTurnResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[81]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7480,7 +7354,7 @@ func (x *CallTurnResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallTurnResult.ProtoReflect.Descriptor instead.
 func (*CallTurnResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{81}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *CallTurnResult) GetTaken() bool {
@@ -7512,7 +7386,7 @@ type CallReadAccounts struct {
 
 func (x *CallReadAccounts) Reset() {
 	*x = CallReadAccounts{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[82]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7524,7 +7398,7 @@ func (x *CallReadAccounts) String() string {
 func (*CallReadAccounts) ProtoMessage() {}
 
 func (x *CallReadAccounts) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[82]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7537,7 +7411,7 @@ func (x *CallReadAccounts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallReadAccounts.ProtoReflect.Descriptor instead.
 func (*CallReadAccounts) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{82}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *CallReadAccounts) GetRange() uint32 {
@@ -7601,7 +7475,7 @@ type CallReadAccountsResult struct {
 
 func (x *CallReadAccountsResult) Reset() {
 	*x = CallReadAccountsResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[83]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7613,7 +7487,7 @@ func (x *CallReadAccountsResult) String() string {
 func (*CallReadAccountsResult) ProtoMessage() {}
 
 func (x *CallReadAccountsResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[83]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7626,7 +7500,7 @@ func (x *CallReadAccountsResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallReadAccountsResult.ProtoReflect.Descriptor instead.
 func (*CallReadAccountsResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{83}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *CallReadAccountsResult) GetFault() AccountFault {
@@ -7679,7 +7553,7 @@ type TransactionView struct {
 
 func (x *TransactionView) Reset() {
 	*x = TransactionView{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[84]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7691,7 +7565,7 @@ func (x *TransactionView) String() string {
 func (*TransactionView) ProtoMessage() {}
 
 func (x *TransactionView) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[84]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7704,7 +7578,7 @@ func (x *TransactionView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransactionView.ProtoReflect.Descriptor instead.
 func (*TransactionView) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{84}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *TransactionView) GetKnown() bool {
@@ -7765,7 +7639,7 @@ type AccountView struct {
 
 func (x *AccountView) Reset() {
 	*x = AccountView{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[85]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7777,7 +7651,7 @@ func (x *AccountView) String() string {
 func (*AccountView) ProtoMessage() {}
 
 func (x *AccountView) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[85]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7790,7 +7664,7 @@ func (x *AccountView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccountView.ProtoReflect.Descriptor instead.
 func (*AccountView) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{85}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *AccountView) GetId() *AccountName {
@@ -7914,7 +7788,7 @@ type AccountPolicy struct {
 
 func (x *AccountPolicy) Reset() {
 	*x = AccountPolicy{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[86]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7926,7 +7800,7 @@ func (x *AccountPolicy) String() string {
 func (*AccountPolicy) ProtoMessage() {}
 
 func (x *AccountPolicy) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[86]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7939,7 +7813,7 @@ func (x *AccountPolicy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccountPolicy.ProtoReflect.Descriptor instead.
 func (*AccountPolicy) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{86}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *AccountPolicy) GetApp() string {
@@ -8014,7 +7888,7 @@ type AccountRule struct {
 
 func (x *AccountRule) Reset() {
 	*x = AccountRule{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[87]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8026,7 +7900,7 @@ func (x *AccountRule) String() string {
 func (*AccountRule) ProtoMessage() {}
 
 func (x *AccountRule) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[87]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8039,7 +7913,7 @@ func (x *AccountRule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccountRule.ProtoReflect.Descriptor instead.
 func (*AccountRule) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{87}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *AccountRule) GetDefault() int64 {
@@ -8112,7 +7986,7 @@ type AccountChange struct {
 
 func (x *AccountChange) Reset() {
 	*x = AccountChange{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[88]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8124,7 +7998,7 @@ func (x *AccountChange) String() string {
 func (*AccountChange) ProtoMessage() {}
 
 func (x *AccountChange) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[88]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8137,7 +8011,7 @@ func (x *AccountChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccountChange.ProtoReflect.Descriptor instead.
 func (*AccountChange) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{88}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *AccountChange) GetAtUnixNanos() int64 {
@@ -8197,7 +8071,7 @@ type CallBackup struct {
 
 func (x *CallBackup) Reset() {
 	*x = CallBackup{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[89]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8209,7 +8083,7 @@ func (x *CallBackup) String() string {
 func (*CallBackup) ProtoMessage() {}
 
 func (x *CallBackup) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[89]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8222,7 +8096,7 @@ func (x *CallBackup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallBackup.ProtoReflect.Descriptor instead.
 func (*CallBackup) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{89}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *CallBackup) GetStep() BackupStep {
@@ -8257,7 +8131,7 @@ type CallBackupResult struct {
 
 func (x *CallBackupResult) Reset() {
 	*x = CallBackupResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[90]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8269,7 +8143,7 @@ func (x *CallBackupResult) String() string {
 func (*CallBackupResult) ProtoMessage() {}
 
 func (x *CallBackupResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[90]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8282,7 +8156,7 @@ func (x *CallBackupResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallBackupResult.ProtoReflect.Descriptor instead.
 func (*CallBackupResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{90}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *CallBackupResult) GetGroups() []*BackupGroup {
@@ -8307,7 +8181,7 @@ type BackupGroup struct {
 
 func (x *BackupGroup) Reset() {
 	*x = BackupGroup{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[91]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8319,7 +8193,7 @@ func (x *BackupGroup) String() string {
 func (*BackupGroup) ProtoMessage() {}
 
 func (x *BackupGroup) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[91]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8332,7 +8206,7 @@ func (x *BackupGroup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupGroup.ProtoReflect.Descriptor instead.
 func (*BackupGroup) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{91}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *BackupGroup) GetFault() string {
@@ -8372,7 +8246,7 @@ type CallBackupRead struct {
 
 func (x *CallBackupRead) Reset() {
 	*x = CallBackupRead{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[92]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8384,7 +8258,7 @@ func (x *CallBackupRead) String() string {
 func (*CallBackupRead) ProtoMessage() {}
 
 func (x *CallBackupRead) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[92]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8397,7 +8271,7 @@ func (x *CallBackupRead) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallBackupRead.ProtoReflect.Descriptor instead.
 func (*CallBackupRead) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{92}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *CallBackupRead) GetId() []byte {
@@ -8434,7 +8308,7 @@ type CallBackupReadResult struct {
 
 func (x *CallBackupReadResult) Reset() {
 	*x = CallBackupReadResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[93]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8446,7 +8320,7 @@ func (x *CallBackupReadResult) String() string {
 func (*CallBackupReadResult) ProtoMessage() {}
 
 func (x *CallBackupReadResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[93]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8459,7 +8333,7 @@ func (x *CallBackupReadResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallBackupReadResult.ProtoReflect.Descriptor instead.
 func (*CallBackupReadResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{93}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *CallBackupReadResult) GetFault() string {
@@ -8493,20 +8367,18 @@ const file_quorate_peer_v1_peer_proto_rawDesc = "" +
 	"\x05level\x18\t \x01(\rR\x05level\x12+\n" +
 	"\x11first_incarnation\x18\n" +
 	" \x01(\x04R\x10firstIncarnation\x12\x16\n" +
-	"\x06packed\x18\v \x01(\rR\x06packed\"\x93\x03\n" +
+	"\x06packed\x18\v \x01(\rR\x06packed\"\xc7\x02\n" +
 	"\x05Frame\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x16\n" +
 	"\x06answer\x18\x02 \x01(\bR\x06answer\x12\x14\n" +
 	"\x05error\x18\x03 \x01(\tR\x05error\x12+\n" +
-	"\x04raft\x18\x04 \x01(\v2\x15.quorate.peer.v1.RaftH\x00R\x04raft\x124\n" +
-	"\areports\x18\x05 \x01(\v2\x18.quorate.peer.v1.ReportsH\x00R\areports\x121\n" +
-	"\x06grants\x18\x06 \x01(\v2\x17.quorate.peer.v1.GrantsH\x00R\x06grants\x121\n" +
+	"\x04raft\x18\x04 \x01(\v2\x15.quorate.peer.v1.RaftH\x00R\x04raft\x121\n" +
 	"\x06beacon\x18\a \x01(\v2\x17.quorate.peer.v1.BeaconH\x00R\x06beacon\x12+\n" +
 	"\x04call\x18\b \x01(\v2\x15.quorate.peer.v1.CallH\x00R\x04call\x12'\n" +
 	"\x0epacked_reports\x18\t \x01(\fH\x00R\rpackedReports\x12%\n" +
 	"\rpacked_grants\x18\n" +
 	" \x01(\fH\x00R\fpackedGrantsB\x06\n" +
-	"\x04body\"\xdd\x05\n" +
+	"\x04bodyJ\x04\b\x05\x10\x06J\x04\b\x06\x10\aR\areportsR\x06grants\"\xdd\x05\n" +
 	"\x04Raft\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\rR\x05group\x12G\n" +
 	"\x0eappend_entries\x18\x02 \x01(\v2\x1e.quorate.peer.v1.AppendEntriesH\x00R\rappendEntries\x12Z\n" +
@@ -8577,9 +8449,7 @@ const file_quorate_peer_v1_peer_proto_rawDesc = "" +
 	"\x15InstallSnapshotResult\x123\n" +
 	"\x06header\x18\x01 \x01(\v2\x1b.quorate.peer.v1.RaftHeaderR\x06header\x12\x12\n" +
 	"\x04term\x18\x02 \x01(\x04R\x04term\x12\x18\n" +
-	"\asuccess\x18\x03 \x01(\bR\asuccess\"<\n" +
-	"\aReports\x121\n" +
-	"\areports\x18\x01 \x03(\v2\x17.quorate.peer.v1.ReportR\areports\"\xe5\x01\n" +
+	"\asuccess\x18\x03 \x01(\bR\asuccess\"\xe5\x01\n" +
 	"\x06Report\x12\x14\n" +
 	"\x05range\x18\x01 \x01(\rR\x05range\x12\x12\n" +
 	"\x04term\x18\x02 \x01(\x04R\x04term\x12\x10\n" +
@@ -8627,9 +8497,7 @@ const file_quorate_peer_v1_peer_proto_rawDesc = "" +
 	"\x10lease_left_nanos\x18\x05 \x01(\x03R\x0eleaseLeftNanos\x12\x10\n" +
 	"\x03cap\x18\x06 \x01(\x03R\x03cap\x12\x1d\n" +
 	"\n" +
-	"window_end\x18\a \x01(\x03R\twindowEnd\"8\n" +
-	"\x06Grants\x12.\n" +
-	"\x06grants\x18\x01 \x03(\v2\x16.quorate.peer.v1.GrantR\x06grants\"x\n" +
+	"window_end\x18\a \x01(\x03R\twindowEnd\"x\n" +
 	"\x05Grant\x12\x14\n" +
 	"\x05range\x18\x01 \x01(\rR\x05range\x12\x12\n" +
 	"\x04term\x18\x02 \x01(\x04R\x04term\x12\x0e\n" +
@@ -9136,7 +9004,7 @@ func file_quorate_peer_v1_peer_proto_rawDescGZIP() []byte {
 }
 
 var file_quorate_peer_v1_peer_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_quorate_peer_v1_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 94)
+var file_quorate_peer_v1_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 92)
 var file_quorate_peer_v1_peer_proto_goTypes = []any{
 	(Lane)(0),                          // 0: quorate.peer.v1.Lane
 	(AccountFault)(0),                  // 1: quorate.peer.v1.AccountFault
@@ -9154,207 +9022,201 @@ var file_quorate_peer_v1_peer_proto_goTypes = []any{
 	(*TimeoutNowResult)(nil),           // 13: quorate.peer.v1.TimeoutNowResult
 	(*InstallSnapshot)(nil),            // 14: quorate.peer.v1.InstallSnapshot
 	(*InstallSnapshotResult)(nil),      // 15: quorate.peer.v1.InstallSnapshotResult
-	(*Reports)(nil),                    // 16: quorate.peer.v1.Reports
-	(*Report)(nil),                     // 17: quorate.peer.v1.Report
-	(*ReportEntry)(nil),                // 18: quorate.peer.v1.ReportEntry
-	(*Learn)(nil),                      // 19: quorate.peer.v1.Learn
-	(*Grants)(nil),                     // 20: quorate.peer.v1.Grants
-	(*Grant)(nil),                      // 21: quorate.peer.v1.Grant
-	(*GrantEntry)(nil),                 // 22: quorate.peer.v1.GrantEntry
-	(*Beacon)(nil),                     // 23: quorate.peer.v1.Beacon
-	(*Lead)(nil),                       // 24: quorate.peer.v1.Lead
-	(*Call)(nil),                       // 25: quorate.peer.v1.Call
-	(*CallHistoryUpload)(nil),          // 26: quorate.peer.v1.CallHistoryUpload
-	(*HistoryUpload)(nil),              // 27: quorate.peer.v1.HistoryUpload
-	(*CallHistoryUploadResult)(nil),    // 28: quorate.peer.v1.CallHistoryUploadResult
-	(*HistoryUploadResult)(nil),        // 29: quorate.peer.v1.HistoryUploadResult
-	(*CallHistoryRead)(nil),            // 30: quorate.peer.v1.CallHistoryRead
-	(*HistoryPoints)(nil),              // 31: quorate.peer.v1.HistoryPoints
-	(*HistoryStored)(nil),              // 32: quorate.peer.v1.HistoryStored
-	(*CallHistoryReadResult)(nil),      // 33: quorate.peer.v1.CallHistoryReadResult
-	(*HistoryGap)(nil),                 // 34: quorate.peer.v1.HistoryGap
-	(*HistoryRows)(nil),                // 35: quorate.peer.v1.HistoryRows
-	(*HistoryRow)(nil),                 // 36: quorate.peer.v1.HistoryRow
-	(*HistoryPoint)(nil),               // 37: quorate.peer.v1.HistoryPoint
-	(*HistoryKey)(nil),                 // 38: quorate.peer.v1.HistoryKey
-	(*CallClient)(nil),                 // 39: quorate.peer.v1.CallClient
-	(*CallClientResult)(nil),           // 40: quorate.peer.v1.CallClientResult
-	(*CallSecurity)(nil),               // 41: quorate.peer.v1.CallSecurity
-	(*CallSecurityResult)(nil),         // 42: quorate.peer.v1.CallSecurityResult
-	(*CallGone)(nil),                   // 43: quorate.peer.v1.CallGone
-	(*CallGoneResult)(nil),             // 44: quorate.peer.v1.CallGoneResult
-	(*CallCluster)(nil),                // 45: quorate.peer.v1.CallCluster
-	(*CallClusterResult)(nil),          // 46: quorate.peer.v1.CallClusterResult
-	(*CallAnnounce)(nil),               // 47: quorate.peer.v1.CallAnnounce
-	(*CallAnnounceResult)(nil),         // 48: quorate.peer.v1.CallAnnounceResult
-	(*CallGroup)(nil),                  // 49: quorate.peer.v1.CallGroup
-	(*CallGroupResult)(nil),            // 50: quorate.peer.v1.CallGroupResult
-	(*CallStep)(nil),                   // 51: quorate.peer.v1.CallStep
-	(*CallStepResult)(nil),             // 52: quorate.peer.v1.CallStepResult
-	(*CallSetLimits)(nil),              // 53: quorate.peer.v1.CallSetLimits
-	(*CallSetLimitsResult)(nil),        // 54: quorate.peer.v1.CallSetLimitsResult
-	(*LimitsConflict)(nil),             // 55: quorate.peer.v1.LimitsConflict
-	(*LimitsUnknown)(nil),              // 56: quorate.peer.v1.LimitsUnknown
-	(*CallRates)(nil),                  // 57: quorate.peer.v1.CallRates
-	(*CallRatesResult)(nil),            // 58: quorate.peer.v1.CallRatesResult
-	(*CallReplica)(nil),                // 59: quorate.peer.v1.CallReplica
-	(*CallReplicaResult)(nil),          // 60: quorate.peer.v1.CallReplicaResult
-	(*CallAsk)(nil),                    // 61: quorate.peer.v1.CallAsk
-	(*Ask)(nil),                        // 62: quorate.peer.v1.Ask
-	(*CallAskResult)(nil),              // 63: quorate.peer.v1.CallAskResult
-	(*AskAnswer)(nil),                  // 64: quorate.peer.v1.AskAnswer
-	(*CallSettle)(nil),                 // 65: quorate.peer.v1.CallSettle
-	(*CallSettleResult)(nil),           // 66: quorate.peer.v1.CallSettleResult
-	(*CallOverrides)(nil),              // 67: quorate.peer.v1.CallOverrides
-	(*CallOverridesResult)(nil),        // 68: quorate.peer.v1.CallOverridesResult
-	(*CallPolicies)(nil),               // 69: quorate.peer.v1.CallPolicies
-	(*CallPoliciesResult)(nil),         // 70: quorate.peer.v1.CallPoliciesResult
-	(*CallPoliciesRevision)(nil),       // 71: quorate.peer.v1.CallPoliciesRevision
-	(*CallPoliciesRevisionResult)(nil), // 72: quorate.peer.v1.CallPoliciesRevisionResult
-	(*PoliciesBound)(nil),              // 73: quorate.peer.v1.PoliciesBound
-	(*CallKeys)(nil),                   // 74: quorate.peer.v1.CallKeys
-	(*CounterKey)(nil),                 // 75: quorate.peer.v1.CounterKey
-	(*CallKeysResult)(nil),             // 76: quorate.peer.v1.CallKeysResult
-	(*CallAccounts)(nil),               // 77: quorate.peer.v1.CallAccounts
-	(*CallAccountsResult)(nil),         // 78: quorate.peer.v1.CallAccountsResult
-	(*AccountOutcome)(nil),             // 79: quorate.peer.v1.AccountOutcome
-	(*AccountResult)(nil),              // 80: quorate.peer.v1.AccountResult
-	(*AccountName)(nil),                // 81: quorate.peer.v1.AccountName
-	(*AccountFilter)(nil),              // 82: quorate.peer.v1.AccountFilter
-	(*CallTurn)(nil),                   // 83: quorate.peer.v1.CallTurn
-	(*CallTurnResult)(nil),             // 84: quorate.peer.v1.CallTurnResult
-	(*CallReadAccounts)(nil),           // 85: quorate.peer.v1.CallReadAccounts
-	(*CallReadAccountsResult)(nil),     // 86: quorate.peer.v1.CallReadAccountsResult
-	(*TransactionView)(nil),            // 87: quorate.peer.v1.TransactionView
-	(*AccountView)(nil),                // 88: quorate.peer.v1.AccountView
-	(*AccountPolicy)(nil),              // 89: quorate.peer.v1.AccountPolicy
-	(*AccountRule)(nil),                // 90: quorate.peer.v1.AccountRule
-	(*AccountChange)(nil),              // 91: quorate.peer.v1.AccountChange
-	(*CallBackup)(nil),                 // 92: quorate.peer.v1.CallBackup
-	(*CallBackupResult)(nil),           // 93: quorate.peer.v1.CallBackupResult
-	(*BackupGroup)(nil),                // 94: quorate.peer.v1.BackupGroup
-	(*CallBackupRead)(nil),             // 95: quorate.peer.v1.CallBackupRead
-	(*CallBackupReadResult)(nil),       // 96: quorate.peer.v1.CallBackupReadResult
+	(*Report)(nil),                     // 16: quorate.peer.v1.Report
+	(*ReportEntry)(nil),                // 17: quorate.peer.v1.ReportEntry
+	(*Learn)(nil),                      // 18: quorate.peer.v1.Learn
+	(*Grant)(nil),                      // 19: quorate.peer.v1.Grant
+	(*GrantEntry)(nil),                 // 20: quorate.peer.v1.GrantEntry
+	(*Beacon)(nil),                     // 21: quorate.peer.v1.Beacon
+	(*Lead)(nil),                       // 22: quorate.peer.v1.Lead
+	(*Call)(nil),                       // 23: quorate.peer.v1.Call
+	(*CallHistoryUpload)(nil),          // 24: quorate.peer.v1.CallHistoryUpload
+	(*HistoryUpload)(nil),              // 25: quorate.peer.v1.HistoryUpload
+	(*CallHistoryUploadResult)(nil),    // 26: quorate.peer.v1.CallHistoryUploadResult
+	(*HistoryUploadResult)(nil),        // 27: quorate.peer.v1.HistoryUploadResult
+	(*CallHistoryRead)(nil),            // 28: quorate.peer.v1.CallHistoryRead
+	(*HistoryPoints)(nil),              // 29: quorate.peer.v1.HistoryPoints
+	(*HistoryStored)(nil),              // 30: quorate.peer.v1.HistoryStored
+	(*CallHistoryReadResult)(nil),      // 31: quorate.peer.v1.CallHistoryReadResult
+	(*HistoryGap)(nil),                 // 32: quorate.peer.v1.HistoryGap
+	(*HistoryRows)(nil),                // 33: quorate.peer.v1.HistoryRows
+	(*HistoryRow)(nil),                 // 34: quorate.peer.v1.HistoryRow
+	(*HistoryPoint)(nil),               // 35: quorate.peer.v1.HistoryPoint
+	(*HistoryKey)(nil),                 // 36: quorate.peer.v1.HistoryKey
+	(*CallClient)(nil),                 // 37: quorate.peer.v1.CallClient
+	(*CallClientResult)(nil),           // 38: quorate.peer.v1.CallClientResult
+	(*CallSecurity)(nil),               // 39: quorate.peer.v1.CallSecurity
+	(*CallSecurityResult)(nil),         // 40: quorate.peer.v1.CallSecurityResult
+	(*CallGone)(nil),                   // 41: quorate.peer.v1.CallGone
+	(*CallGoneResult)(nil),             // 42: quorate.peer.v1.CallGoneResult
+	(*CallCluster)(nil),                // 43: quorate.peer.v1.CallCluster
+	(*CallClusterResult)(nil),          // 44: quorate.peer.v1.CallClusterResult
+	(*CallAnnounce)(nil),               // 45: quorate.peer.v1.CallAnnounce
+	(*CallAnnounceResult)(nil),         // 46: quorate.peer.v1.CallAnnounceResult
+	(*CallGroup)(nil),                  // 47: quorate.peer.v1.CallGroup
+	(*CallGroupResult)(nil),            // 48: quorate.peer.v1.CallGroupResult
+	(*CallStep)(nil),                   // 49: quorate.peer.v1.CallStep
+	(*CallStepResult)(nil),             // 50: quorate.peer.v1.CallStepResult
+	(*CallSetLimits)(nil),              // 51: quorate.peer.v1.CallSetLimits
+	(*CallSetLimitsResult)(nil),        // 52: quorate.peer.v1.CallSetLimitsResult
+	(*LimitsConflict)(nil),             // 53: quorate.peer.v1.LimitsConflict
+	(*LimitsUnknown)(nil),              // 54: quorate.peer.v1.LimitsUnknown
+	(*CallRates)(nil),                  // 55: quorate.peer.v1.CallRates
+	(*CallRatesResult)(nil),            // 56: quorate.peer.v1.CallRatesResult
+	(*CallReplica)(nil),                // 57: quorate.peer.v1.CallReplica
+	(*CallReplicaResult)(nil),          // 58: quorate.peer.v1.CallReplicaResult
+	(*CallAsk)(nil),                    // 59: quorate.peer.v1.CallAsk
+	(*Ask)(nil),                        // 60: quorate.peer.v1.Ask
+	(*CallAskResult)(nil),              // 61: quorate.peer.v1.CallAskResult
+	(*AskAnswer)(nil),                  // 62: quorate.peer.v1.AskAnswer
+	(*CallSettle)(nil),                 // 63: quorate.peer.v1.CallSettle
+	(*CallSettleResult)(nil),           // 64: quorate.peer.v1.CallSettleResult
+	(*CallOverrides)(nil),              // 65: quorate.peer.v1.CallOverrides
+	(*CallOverridesResult)(nil),        // 66: quorate.peer.v1.CallOverridesResult
+	(*CallPolicies)(nil),               // 67: quorate.peer.v1.CallPolicies
+	(*CallPoliciesResult)(nil),         // 68: quorate.peer.v1.CallPoliciesResult
+	(*CallPoliciesRevision)(nil),       // 69: quorate.peer.v1.CallPoliciesRevision
+	(*CallPoliciesRevisionResult)(nil), // 70: quorate.peer.v1.CallPoliciesRevisionResult
+	(*PoliciesBound)(nil),              // 71: quorate.peer.v1.PoliciesBound
+	(*CallKeys)(nil),                   // 72: quorate.peer.v1.CallKeys
+	(*CounterKey)(nil),                 // 73: quorate.peer.v1.CounterKey
+	(*CallKeysResult)(nil),             // 74: quorate.peer.v1.CallKeysResult
+	(*CallAccounts)(nil),               // 75: quorate.peer.v1.CallAccounts
+	(*CallAccountsResult)(nil),         // 76: quorate.peer.v1.CallAccountsResult
+	(*AccountOutcome)(nil),             // 77: quorate.peer.v1.AccountOutcome
+	(*AccountResult)(nil),              // 78: quorate.peer.v1.AccountResult
+	(*AccountName)(nil),                // 79: quorate.peer.v1.AccountName
+	(*AccountFilter)(nil),              // 80: quorate.peer.v1.AccountFilter
+	(*CallTurn)(nil),                   // 81: quorate.peer.v1.CallTurn
+	(*CallTurnResult)(nil),             // 82: quorate.peer.v1.CallTurnResult
+	(*CallReadAccounts)(nil),           // 83: quorate.peer.v1.CallReadAccounts
+	(*CallReadAccountsResult)(nil),     // 84: quorate.peer.v1.CallReadAccountsResult
+	(*TransactionView)(nil),            // 85: quorate.peer.v1.TransactionView
+	(*AccountView)(nil),                // 86: quorate.peer.v1.AccountView
+	(*AccountPolicy)(nil),              // 87: quorate.peer.v1.AccountPolicy
+	(*AccountRule)(nil),                // 88: quorate.peer.v1.AccountRule
+	(*AccountChange)(nil),              // 89: quorate.peer.v1.AccountChange
+	(*CallBackup)(nil),                 // 90: quorate.peer.v1.CallBackup
+	(*CallBackupResult)(nil),           // 91: quorate.peer.v1.CallBackupResult
+	(*BackupGroup)(nil),                // 92: quorate.peer.v1.BackupGroup
+	(*CallBackupRead)(nil),             // 93: quorate.peer.v1.CallBackupRead
+	(*CallBackupReadResult)(nil),       // 94: quorate.peer.v1.CallBackupReadResult
 }
 var file_quorate_peer_v1_peer_proto_depIdxs = []int32{
 	0,   // 0: quorate.peer.v1.Hello.lane:type_name -> quorate.peer.v1.Lane
 	5,   // 1: quorate.peer.v1.Frame.raft:type_name -> quorate.peer.v1.Raft
-	16,  // 2: quorate.peer.v1.Frame.reports:type_name -> quorate.peer.v1.Reports
-	20,  // 3: quorate.peer.v1.Frame.grants:type_name -> quorate.peer.v1.Grants
-	23,  // 4: quorate.peer.v1.Frame.beacon:type_name -> quorate.peer.v1.Beacon
-	25,  // 5: quorate.peer.v1.Frame.call:type_name -> quorate.peer.v1.Call
-	8,   // 6: quorate.peer.v1.Raft.append_entries:type_name -> quorate.peer.v1.AppendEntries
-	9,   // 7: quorate.peer.v1.Raft.append_entries_result:type_name -> quorate.peer.v1.AppendEntriesResult
-	10,  // 8: quorate.peer.v1.Raft.request_vote:type_name -> quorate.peer.v1.RequestVote
-	11,  // 9: quorate.peer.v1.Raft.vote_result:type_name -> quorate.peer.v1.VoteResult
-	10,  // 10: quorate.peer.v1.Raft.request_pre_vote:type_name -> quorate.peer.v1.RequestVote
-	12,  // 11: quorate.peer.v1.Raft.timeout_now:type_name -> quorate.peer.v1.TimeoutNow
-	13,  // 12: quorate.peer.v1.Raft.timeout_now_result:type_name -> quorate.peer.v1.TimeoutNowResult
-	14,  // 13: quorate.peer.v1.Raft.install_snapshot:type_name -> quorate.peer.v1.InstallSnapshot
-	15,  // 14: quorate.peer.v1.Raft.install_snapshot_result:type_name -> quorate.peer.v1.InstallSnapshotResult
-	6,   // 15: quorate.peer.v1.AppendEntries.header:type_name -> quorate.peer.v1.RaftHeader
-	7,   // 16: quorate.peer.v1.AppendEntries.entries:type_name -> quorate.peer.v1.LogEntry
-	6,   // 17: quorate.peer.v1.AppendEntriesResult.header:type_name -> quorate.peer.v1.RaftHeader
-	6,   // 18: quorate.peer.v1.RequestVote.header:type_name -> quorate.peer.v1.RaftHeader
-	6,   // 19: quorate.peer.v1.VoteResult.header:type_name -> quorate.peer.v1.RaftHeader
-	6,   // 20: quorate.peer.v1.TimeoutNow.header:type_name -> quorate.peer.v1.RaftHeader
-	6,   // 21: quorate.peer.v1.TimeoutNowResult.header:type_name -> quorate.peer.v1.RaftHeader
-	6,   // 22: quorate.peer.v1.InstallSnapshot.header:type_name -> quorate.peer.v1.RaftHeader
-	6,   // 23: quorate.peer.v1.InstallSnapshotResult.header:type_name -> quorate.peer.v1.RaftHeader
-	17,  // 24: quorate.peer.v1.Reports.reports:type_name -> quorate.peer.v1.Report
-	18,  // 25: quorate.peer.v1.Report.entries:type_name -> quorate.peer.v1.ReportEntry
-	19,  // 26: quorate.peer.v1.ReportEntry.learn:type_name -> quorate.peer.v1.Learn
-	21,  // 27: quorate.peer.v1.Grants.grants:type_name -> quorate.peer.v1.Grant
-	22,  // 28: quorate.peer.v1.Grant.entries:type_name -> quorate.peer.v1.GrantEntry
-	24,  // 29: quorate.peer.v1.Beacon.leads:type_name -> quorate.peer.v1.Lead
-	53,  // 30: quorate.peer.v1.Call.set_limits:type_name -> quorate.peer.v1.CallSetLimits
-	54,  // 31: quorate.peer.v1.Call.set_limits_result:type_name -> quorate.peer.v1.CallSetLimitsResult
-	57,  // 32: quorate.peer.v1.Call.rates:type_name -> quorate.peer.v1.CallRates
-	58,  // 33: quorate.peer.v1.Call.rates_result:type_name -> quorate.peer.v1.CallRatesResult
-	59,  // 34: quorate.peer.v1.Call.replica:type_name -> quorate.peer.v1.CallReplica
-	60,  // 35: quorate.peer.v1.Call.replica_result:type_name -> quorate.peer.v1.CallReplicaResult
-	61,  // 36: quorate.peer.v1.Call.ask:type_name -> quorate.peer.v1.CallAsk
-	63,  // 37: quorate.peer.v1.Call.ask_result:type_name -> quorate.peer.v1.CallAskResult
-	65,  // 38: quorate.peer.v1.Call.settle:type_name -> quorate.peer.v1.CallSettle
-	66,  // 39: quorate.peer.v1.Call.settle_result:type_name -> quorate.peer.v1.CallSettleResult
-	74,  // 40: quorate.peer.v1.Call.keys:type_name -> quorate.peer.v1.CallKeys
-	76,  // 41: quorate.peer.v1.Call.keys_result:type_name -> quorate.peer.v1.CallKeysResult
-	67,  // 42: quorate.peer.v1.Call.overrides:type_name -> quorate.peer.v1.CallOverrides
-	68,  // 43: quorate.peer.v1.Call.overrides_result:type_name -> quorate.peer.v1.CallOverridesResult
-	69,  // 44: quorate.peer.v1.Call.policies:type_name -> quorate.peer.v1.CallPolicies
-	70,  // 45: quorate.peer.v1.Call.policies_result:type_name -> quorate.peer.v1.CallPoliciesResult
-	71,  // 46: quorate.peer.v1.Call.policies_revision:type_name -> quorate.peer.v1.CallPoliciesRevision
-	72,  // 47: quorate.peer.v1.Call.policies_revision_result:type_name -> quorate.peer.v1.CallPoliciesRevisionResult
-	77,  // 48: quorate.peer.v1.Call.accounts:type_name -> quorate.peer.v1.CallAccounts
-	78,  // 49: quorate.peer.v1.Call.accounts_result:type_name -> quorate.peer.v1.CallAccountsResult
-	85,  // 50: quorate.peer.v1.Call.read_accounts:type_name -> quorate.peer.v1.CallReadAccounts
-	86,  // 51: quorate.peer.v1.Call.read_accounts_result:type_name -> quorate.peer.v1.CallReadAccountsResult
-	83,  // 52: quorate.peer.v1.Call.turn:type_name -> quorate.peer.v1.CallTurn
-	84,  // 53: quorate.peer.v1.Call.turn_result:type_name -> quorate.peer.v1.CallTurnResult
-	45,  // 54: quorate.peer.v1.Call.cluster:type_name -> quorate.peer.v1.CallCluster
-	46,  // 55: quorate.peer.v1.Call.cluster_result:type_name -> quorate.peer.v1.CallClusterResult
-	47,  // 56: quorate.peer.v1.Call.announce:type_name -> quorate.peer.v1.CallAnnounce
-	48,  // 57: quorate.peer.v1.Call.announce_result:type_name -> quorate.peer.v1.CallAnnounceResult
-	49,  // 58: quorate.peer.v1.Call.group:type_name -> quorate.peer.v1.CallGroup
-	50,  // 59: quorate.peer.v1.Call.group_result:type_name -> quorate.peer.v1.CallGroupResult
-	51,  // 60: quorate.peer.v1.Call.step:type_name -> quorate.peer.v1.CallStep
-	52,  // 61: quorate.peer.v1.Call.step_result:type_name -> quorate.peer.v1.CallStepResult
-	41,  // 62: quorate.peer.v1.Call.security:type_name -> quorate.peer.v1.CallSecurity
-	42,  // 63: quorate.peer.v1.Call.security_result:type_name -> quorate.peer.v1.CallSecurityResult
-	92,  // 64: quorate.peer.v1.Call.backup:type_name -> quorate.peer.v1.CallBackup
-	93,  // 65: quorate.peer.v1.Call.backup_result:type_name -> quorate.peer.v1.CallBackupResult
-	95,  // 66: quorate.peer.v1.Call.backup_read:type_name -> quorate.peer.v1.CallBackupRead
-	96,  // 67: quorate.peer.v1.Call.backup_read_result:type_name -> quorate.peer.v1.CallBackupReadResult
-	43,  // 68: quorate.peer.v1.Call.gone:type_name -> quorate.peer.v1.CallGone
-	44,  // 69: quorate.peer.v1.Call.gone_result:type_name -> quorate.peer.v1.CallGoneResult
-	39,  // 70: quorate.peer.v1.Call.client:type_name -> quorate.peer.v1.CallClient
-	40,  // 71: quorate.peer.v1.Call.client_result:type_name -> quorate.peer.v1.CallClientResult
-	26,  // 72: quorate.peer.v1.Call.history_upload:type_name -> quorate.peer.v1.CallHistoryUpload
-	28,  // 73: quorate.peer.v1.Call.history_upload_result:type_name -> quorate.peer.v1.CallHistoryUploadResult
-	30,  // 74: quorate.peer.v1.Call.history_read:type_name -> quorate.peer.v1.CallHistoryRead
-	33,  // 75: quorate.peer.v1.Call.history_read_result:type_name -> quorate.peer.v1.CallHistoryReadResult
-	27,  // 76: quorate.peer.v1.CallHistoryUpload.ranges:type_name -> quorate.peer.v1.HistoryUpload
-	29,  // 77: quorate.peer.v1.CallHistoryUploadResult.ranges:type_name -> quorate.peer.v1.HistoryUploadResult
-	31,  // 78: quorate.peer.v1.CallHistoryRead.points:type_name -> quorate.peer.v1.HistoryPoints
-	31,  // 79: quorate.peer.v1.CallHistoryRead.keys:type_name -> quorate.peer.v1.HistoryPoints
-	31,  // 80: quorate.peer.v1.CallHistoryRead.limits:type_name -> quorate.peer.v1.HistoryPoints
-	32,  // 81: quorate.peer.v1.CallHistoryRead.stored:type_name -> quorate.peer.v1.HistoryStored
-	37,  // 82: quorate.peer.v1.CallHistoryReadResult.points:type_name -> quorate.peer.v1.HistoryPoint
-	37,  // 83: quorate.peer.v1.CallHistoryReadResult.limits:type_name -> quorate.peer.v1.HistoryPoint
-	38,  // 84: quorate.peer.v1.CallHistoryReadResult.keys:type_name -> quorate.peer.v1.HistoryKey
-	34,  // 85: quorate.peer.v1.CallHistoryReadResult.gaps:type_name -> quorate.peer.v1.HistoryGap
-	38,  // 86: quorate.peer.v1.CallHistoryReadResult.peak:type_name -> quorate.peer.v1.HistoryKey
-	36,  // 87: quorate.peer.v1.HistoryRows.rows:type_name -> quorate.peer.v1.HistoryRow
-	17,  // 88: quorate.peer.v1.CallClient.report:type_name -> quorate.peer.v1.Report
-	55,  // 89: quorate.peer.v1.CallSetLimitsResult.conflict:type_name -> quorate.peer.v1.LimitsConflict
-	56,  // 90: quorate.peer.v1.CallSetLimitsResult.unknown:type_name -> quorate.peer.v1.LimitsUnknown
-	62,  // 91: quorate.peer.v1.CallAsk.asks:type_name -> quorate.peer.v1.Ask
-	64,  // 92: quorate.peer.v1.CallAskResult.answers:type_name -> quorate.peer.v1.AskAnswer
-	73,  // 93: quorate.peer.v1.CallPoliciesResult.bound:type_name -> quorate.peer.v1.PoliciesBound
-	75,  // 94: quorate.peer.v1.CallKeys.keys:type_name -> quorate.peer.v1.CounterKey
-	79,  // 95: quorate.peer.v1.CallAccountsResult.outcomes:type_name -> quorate.peer.v1.AccountOutcome
-	80,  // 96: quorate.peer.v1.AccountOutcome.results:type_name -> quorate.peer.v1.AccountResult
-	1,   // 97: quorate.peer.v1.AccountOutcome.fault:type_name -> quorate.peer.v1.AccountFault
-	89,  // 98: quorate.peer.v1.AccountResult.under:type_name -> quorate.peer.v1.AccountPolicy
-	81,  // 99: quorate.peer.v1.AccountFilter.after:type_name -> quorate.peer.v1.AccountName
-	81,  // 100: quorate.peer.v1.CallTurn.accounts:type_name -> quorate.peer.v1.AccountName
-	81,  // 101: quorate.peer.v1.CallReadAccounts.accounts:type_name -> quorate.peer.v1.AccountName
-	82,  // 102: quorate.peer.v1.CallReadAccounts.list:type_name -> quorate.peer.v1.AccountFilter
-	1,   // 103: quorate.peer.v1.CallReadAccountsResult.fault:type_name -> quorate.peer.v1.AccountFault
-	88,  // 104: quorate.peer.v1.CallReadAccountsResult.accounts:type_name -> quorate.peer.v1.AccountView
-	87,  // 105: quorate.peer.v1.CallReadAccountsResult.transaction:type_name -> quorate.peer.v1.TransactionView
-	81,  // 106: quorate.peer.v1.AccountView.id:type_name -> quorate.peer.v1.AccountName
-	89,  // 107: quorate.peer.v1.AccountView.policy:type_name -> quorate.peer.v1.AccountPolicy
-	91,  // 108: quorate.peer.v1.AccountView.history:type_name -> quorate.peer.v1.AccountChange
-	90,  // 109: quorate.peer.v1.AccountPolicy.rule:type_name -> quorate.peer.v1.AccountRule
-	89,  // 110: quorate.peer.v1.AccountChange.policy:type_name -> quorate.peer.v1.AccountPolicy
-	2,   // 111: quorate.peer.v1.CallBackup.step:type_name -> quorate.peer.v1.BackupStep
-	94,  // 112: quorate.peer.v1.CallBackupResult.groups:type_name -> quorate.peer.v1.BackupGroup
-	113, // [113:113] is the sub-list for method output_type
-	113, // [113:113] is the sub-list for method input_type
-	113, // [113:113] is the sub-list for extension type_name
-	113, // [113:113] is the sub-list for extension extendee
-	0,   // [0:113] is the sub-list for field type_name
+	21,  // 2: quorate.peer.v1.Frame.beacon:type_name -> quorate.peer.v1.Beacon
+	23,  // 3: quorate.peer.v1.Frame.call:type_name -> quorate.peer.v1.Call
+	8,   // 4: quorate.peer.v1.Raft.append_entries:type_name -> quorate.peer.v1.AppendEntries
+	9,   // 5: quorate.peer.v1.Raft.append_entries_result:type_name -> quorate.peer.v1.AppendEntriesResult
+	10,  // 6: quorate.peer.v1.Raft.request_vote:type_name -> quorate.peer.v1.RequestVote
+	11,  // 7: quorate.peer.v1.Raft.vote_result:type_name -> quorate.peer.v1.VoteResult
+	10,  // 8: quorate.peer.v1.Raft.request_pre_vote:type_name -> quorate.peer.v1.RequestVote
+	12,  // 9: quorate.peer.v1.Raft.timeout_now:type_name -> quorate.peer.v1.TimeoutNow
+	13,  // 10: quorate.peer.v1.Raft.timeout_now_result:type_name -> quorate.peer.v1.TimeoutNowResult
+	14,  // 11: quorate.peer.v1.Raft.install_snapshot:type_name -> quorate.peer.v1.InstallSnapshot
+	15,  // 12: quorate.peer.v1.Raft.install_snapshot_result:type_name -> quorate.peer.v1.InstallSnapshotResult
+	6,   // 13: quorate.peer.v1.AppendEntries.header:type_name -> quorate.peer.v1.RaftHeader
+	7,   // 14: quorate.peer.v1.AppendEntries.entries:type_name -> quorate.peer.v1.LogEntry
+	6,   // 15: quorate.peer.v1.AppendEntriesResult.header:type_name -> quorate.peer.v1.RaftHeader
+	6,   // 16: quorate.peer.v1.RequestVote.header:type_name -> quorate.peer.v1.RaftHeader
+	6,   // 17: quorate.peer.v1.VoteResult.header:type_name -> quorate.peer.v1.RaftHeader
+	6,   // 18: quorate.peer.v1.TimeoutNow.header:type_name -> quorate.peer.v1.RaftHeader
+	6,   // 19: quorate.peer.v1.TimeoutNowResult.header:type_name -> quorate.peer.v1.RaftHeader
+	6,   // 20: quorate.peer.v1.InstallSnapshot.header:type_name -> quorate.peer.v1.RaftHeader
+	6,   // 21: quorate.peer.v1.InstallSnapshotResult.header:type_name -> quorate.peer.v1.RaftHeader
+	17,  // 22: quorate.peer.v1.Report.entries:type_name -> quorate.peer.v1.ReportEntry
+	18,  // 23: quorate.peer.v1.ReportEntry.learn:type_name -> quorate.peer.v1.Learn
+	20,  // 24: quorate.peer.v1.Grant.entries:type_name -> quorate.peer.v1.GrantEntry
+	22,  // 25: quorate.peer.v1.Beacon.leads:type_name -> quorate.peer.v1.Lead
+	51,  // 26: quorate.peer.v1.Call.set_limits:type_name -> quorate.peer.v1.CallSetLimits
+	52,  // 27: quorate.peer.v1.Call.set_limits_result:type_name -> quorate.peer.v1.CallSetLimitsResult
+	55,  // 28: quorate.peer.v1.Call.rates:type_name -> quorate.peer.v1.CallRates
+	56,  // 29: quorate.peer.v1.Call.rates_result:type_name -> quorate.peer.v1.CallRatesResult
+	57,  // 30: quorate.peer.v1.Call.replica:type_name -> quorate.peer.v1.CallReplica
+	58,  // 31: quorate.peer.v1.Call.replica_result:type_name -> quorate.peer.v1.CallReplicaResult
+	59,  // 32: quorate.peer.v1.Call.ask:type_name -> quorate.peer.v1.CallAsk
+	61,  // 33: quorate.peer.v1.Call.ask_result:type_name -> quorate.peer.v1.CallAskResult
+	63,  // 34: quorate.peer.v1.Call.settle:type_name -> quorate.peer.v1.CallSettle
+	64,  // 35: quorate.peer.v1.Call.settle_result:type_name -> quorate.peer.v1.CallSettleResult
+	72,  // 36: quorate.peer.v1.Call.keys:type_name -> quorate.peer.v1.CallKeys
+	74,  // 37: quorate.peer.v1.Call.keys_result:type_name -> quorate.peer.v1.CallKeysResult
+	65,  // 38: quorate.peer.v1.Call.overrides:type_name -> quorate.peer.v1.CallOverrides
+	66,  // 39: quorate.peer.v1.Call.overrides_result:type_name -> quorate.peer.v1.CallOverridesResult
+	67,  // 40: quorate.peer.v1.Call.policies:type_name -> quorate.peer.v1.CallPolicies
+	68,  // 41: quorate.peer.v1.Call.policies_result:type_name -> quorate.peer.v1.CallPoliciesResult
+	69,  // 42: quorate.peer.v1.Call.policies_revision:type_name -> quorate.peer.v1.CallPoliciesRevision
+	70,  // 43: quorate.peer.v1.Call.policies_revision_result:type_name -> quorate.peer.v1.CallPoliciesRevisionResult
+	75,  // 44: quorate.peer.v1.Call.accounts:type_name -> quorate.peer.v1.CallAccounts
+	76,  // 45: quorate.peer.v1.Call.accounts_result:type_name -> quorate.peer.v1.CallAccountsResult
+	83,  // 46: quorate.peer.v1.Call.read_accounts:type_name -> quorate.peer.v1.CallReadAccounts
+	84,  // 47: quorate.peer.v1.Call.read_accounts_result:type_name -> quorate.peer.v1.CallReadAccountsResult
+	81,  // 48: quorate.peer.v1.Call.turn:type_name -> quorate.peer.v1.CallTurn
+	82,  // 49: quorate.peer.v1.Call.turn_result:type_name -> quorate.peer.v1.CallTurnResult
+	43,  // 50: quorate.peer.v1.Call.cluster:type_name -> quorate.peer.v1.CallCluster
+	44,  // 51: quorate.peer.v1.Call.cluster_result:type_name -> quorate.peer.v1.CallClusterResult
+	45,  // 52: quorate.peer.v1.Call.announce:type_name -> quorate.peer.v1.CallAnnounce
+	46,  // 53: quorate.peer.v1.Call.announce_result:type_name -> quorate.peer.v1.CallAnnounceResult
+	47,  // 54: quorate.peer.v1.Call.group:type_name -> quorate.peer.v1.CallGroup
+	48,  // 55: quorate.peer.v1.Call.group_result:type_name -> quorate.peer.v1.CallGroupResult
+	49,  // 56: quorate.peer.v1.Call.step:type_name -> quorate.peer.v1.CallStep
+	50,  // 57: quorate.peer.v1.Call.step_result:type_name -> quorate.peer.v1.CallStepResult
+	39,  // 58: quorate.peer.v1.Call.security:type_name -> quorate.peer.v1.CallSecurity
+	40,  // 59: quorate.peer.v1.Call.security_result:type_name -> quorate.peer.v1.CallSecurityResult
+	90,  // 60: quorate.peer.v1.Call.backup:type_name -> quorate.peer.v1.CallBackup
+	91,  // 61: quorate.peer.v1.Call.backup_result:type_name -> quorate.peer.v1.CallBackupResult
+	93,  // 62: quorate.peer.v1.Call.backup_read:type_name -> quorate.peer.v1.CallBackupRead
+	94,  // 63: quorate.peer.v1.Call.backup_read_result:type_name -> quorate.peer.v1.CallBackupReadResult
+	41,  // 64: quorate.peer.v1.Call.gone:type_name -> quorate.peer.v1.CallGone
+	42,  // 65: quorate.peer.v1.Call.gone_result:type_name -> quorate.peer.v1.CallGoneResult
+	37,  // 66: quorate.peer.v1.Call.client:type_name -> quorate.peer.v1.CallClient
+	38,  // 67: quorate.peer.v1.Call.client_result:type_name -> quorate.peer.v1.CallClientResult
+	24,  // 68: quorate.peer.v1.Call.history_upload:type_name -> quorate.peer.v1.CallHistoryUpload
+	26,  // 69: quorate.peer.v1.Call.history_upload_result:type_name -> quorate.peer.v1.CallHistoryUploadResult
+	28,  // 70: quorate.peer.v1.Call.history_read:type_name -> quorate.peer.v1.CallHistoryRead
+	31,  // 71: quorate.peer.v1.Call.history_read_result:type_name -> quorate.peer.v1.CallHistoryReadResult
+	25,  // 72: quorate.peer.v1.CallHistoryUpload.ranges:type_name -> quorate.peer.v1.HistoryUpload
+	27,  // 73: quorate.peer.v1.CallHistoryUploadResult.ranges:type_name -> quorate.peer.v1.HistoryUploadResult
+	29,  // 74: quorate.peer.v1.CallHistoryRead.points:type_name -> quorate.peer.v1.HistoryPoints
+	29,  // 75: quorate.peer.v1.CallHistoryRead.keys:type_name -> quorate.peer.v1.HistoryPoints
+	29,  // 76: quorate.peer.v1.CallHistoryRead.limits:type_name -> quorate.peer.v1.HistoryPoints
+	30,  // 77: quorate.peer.v1.CallHistoryRead.stored:type_name -> quorate.peer.v1.HistoryStored
+	35,  // 78: quorate.peer.v1.CallHistoryReadResult.points:type_name -> quorate.peer.v1.HistoryPoint
+	35,  // 79: quorate.peer.v1.CallHistoryReadResult.limits:type_name -> quorate.peer.v1.HistoryPoint
+	36,  // 80: quorate.peer.v1.CallHistoryReadResult.keys:type_name -> quorate.peer.v1.HistoryKey
+	32,  // 81: quorate.peer.v1.CallHistoryReadResult.gaps:type_name -> quorate.peer.v1.HistoryGap
+	36,  // 82: quorate.peer.v1.CallHistoryReadResult.peak:type_name -> quorate.peer.v1.HistoryKey
+	34,  // 83: quorate.peer.v1.HistoryRows.rows:type_name -> quorate.peer.v1.HistoryRow
+	16,  // 84: quorate.peer.v1.CallClient.report:type_name -> quorate.peer.v1.Report
+	53,  // 85: quorate.peer.v1.CallSetLimitsResult.conflict:type_name -> quorate.peer.v1.LimitsConflict
+	54,  // 86: quorate.peer.v1.CallSetLimitsResult.unknown:type_name -> quorate.peer.v1.LimitsUnknown
+	60,  // 87: quorate.peer.v1.CallAsk.asks:type_name -> quorate.peer.v1.Ask
+	62,  // 88: quorate.peer.v1.CallAskResult.answers:type_name -> quorate.peer.v1.AskAnswer
+	71,  // 89: quorate.peer.v1.CallPoliciesResult.bound:type_name -> quorate.peer.v1.PoliciesBound
+	73,  // 90: quorate.peer.v1.CallKeys.keys:type_name -> quorate.peer.v1.CounterKey
+	77,  // 91: quorate.peer.v1.CallAccountsResult.outcomes:type_name -> quorate.peer.v1.AccountOutcome
+	78,  // 92: quorate.peer.v1.AccountOutcome.results:type_name -> quorate.peer.v1.AccountResult
+	1,   // 93: quorate.peer.v1.AccountOutcome.fault:type_name -> quorate.peer.v1.AccountFault
+	87,  // 94: quorate.peer.v1.AccountResult.under:type_name -> quorate.peer.v1.AccountPolicy
+	79,  // 95: quorate.peer.v1.AccountFilter.after:type_name -> quorate.peer.v1.AccountName
+	79,  // 96: quorate.peer.v1.CallTurn.accounts:type_name -> quorate.peer.v1.AccountName
+	79,  // 97: quorate.peer.v1.CallReadAccounts.accounts:type_name -> quorate.peer.v1.AccountName
+	80,  // 98: quorate.peer.v1.CallReadAccounts.list:type_name -> quorate.peer.v1.AccountFilter
+	1,   // 99: quorate.peer.v1.CallReadAccountsResult.fault:type_name -> quorate.peer.v1.AccountFault
+	86,  // 100: quorate.peer.v1.CallReadAccountsResult.accounts:type_name -> quorate.peer.v1.AccountView
+	85,  // 101: quorate.peer.v1.CallReadAccountsResult.transaction:type_name -> quorate.peer.v1.TransactionView
+	79,  // 102: quorate.peer.v1.AccountView.id:type_name -> quorate.peer.v1.AccountName
+	87,  // 103: quorate.peer.v1.AccountView.policy:type_name -> quorate.peer.v1.AccountPolicy
+	89,  // 104: quorate.peer.v1.AccountView.history:type_name -> quorate.peer.v1.AccountChange
+	88,  // 105: quorate.peer.v1.AccountPolicy.rule:type_name -> quorate.peer.v1.AccountRule
+	87,  // 106: quorate.peer.v1.AccountChange.policy:type_name -> quorate.peer.v1.AccountPolicy
+	2,   // 107: quorate.peer.v1.CallBackup.step:type_name -> quorate.peer.v1.BackupStep
+	92,  // 108: quorate.peer.v1.CallBackupResult.groups:type_name -> quorate.peer.v1.BackupGroup
+	109, // [109:109] is the sub-list for method output_type
+	109, // [109:109] is the sub-list for method input_type
+	109, // [109:109] is the sub-list for extension type_name
+	109, // [109:109] is the sub-list for extension extendee
+	0,   // [0:109] is the sub-list for field type_name
 }
 
 func init() { file_quorate_peer_v1_peer_proto_init() }
@@ -9364,8 +9226,6 @@ func file_quorate_peer_v1_peer_proto_init() {
 	}
 	file_quorate_peer_v1_peer_proto_msgTypes[1].OneofWrappers = []any{
 		(*Frame_Raft)(nil),
-		(*Frame_Reports)(nil),
-		(*Frame_Grants)(nil),
 		(*Frame_Beacon)(nil),
 		(*Frame_Call)(nil),
 		(*Frame_PackedReports)(nil),
@@ -9382,7 +9242,7 @@ func file_quorate_peer_v1_peer_proto_init() {
 		(*Raft_InstallSnapshot)(nil),
 		(*Raft_InstallSnapshotResult)(nil),
 	}
-	file_quorate_peer_v1_peer_proto_msgTypes[22].OneofWrappers = []any{
+	file_quorate_peer_v1_peer_proto_msgTypes[20].OneofWrappers = []any{
 		(*Call_SetLimits)(nil),
 		(*Call_SetLimitsResult)(nil),
 		(*Call_Rates)(nil),
@@ -9430,20 +9290,20 @@ func file_quorate_peer_v1_peer_proto_init() {
 		(*Call_HistoryRead)(nil),
 		(*Call_HistoryReadResult)(nil),
 	}
-	file_quorate_peer_v1_peer_proto_msgTypes[27].OneofWrappers = []any{
+	file_quorate_peer_v1_peer_proto_msgTypes[25].OneofWrappers = []any{
 		(*CallHistoryRead_Points)(nil),
 		(*CallHistoryRead_Keys)(nil),
 		(*CallHistoryRead_Limits)(nil),
 		(*CallHistoryRead_Stored)(nil),
 	}
-	file_quorate_peer_v1_peer_proto_msgTypes[79].OneofWrappers = []any{}
+	file_quorate_peer_v1_peer_proto_msgTypes[77].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_quorate_peer_v1_peer_proto_rawDesc), len(file_quorate_peer_v1_peer_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   94,
+			NumMessages:   92,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
