@@ -238,7 +238,7 @@ func (s *fakeStream) take(m *quoratev1.AttachRequest) bool {
 	s.n.mu.Lock()
 	out := s.n.answer(s, m)
 	s.n.mu.Unlock()
-	time.Sleep(s.n.cluster.delay)
+	time.Sleep(s.n.cluster.delay) // of a bubble
 	for _, r := range out {
 		select {
 		case s.down <- r:

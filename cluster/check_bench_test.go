@@ -30,8 +30,7 @@ func BenchmarkCheck(b *testing.B) {
 	l := limit("l", quota.MaxTokens, quota.Soft)
 	setLimits(n, l)
 	n.Decider.Start()
-	for n.Limits().Version == 0 {
-		time.Sleep(time.Millisecond)
+	for ; n.Limits().Version == 0; time.Sleep(time.Millisecond) {
 	}
 	n.Decider.Close() // what is counted is not reported
 	names := make([]quota.Key, keys)
