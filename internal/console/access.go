@@ -23,7 +23,7 @@ func accessPage() Page {
 	}
 }
 
-// accessRows is how many bindings, and tokens, are on a page.
+// accessRows is the number of bindings, and of tokens, on a page.
 const accessRows = 100
 
 type accessView struct {
@@ -40,7 +40,7 @@ type accessView struct {
 	Now                         int64
 }
 
-// permissionRow is one permission, and which roles have it.
+// permissionRow is a permission and the roles that contain it.
 type permissionRow struct {
 	Name string
 	Has  []bool
@@ -76,7 +76,8 @@ func loadAccess(r *Request) (any, error) {
 	return v, nil
 }
 
-// paged cuts a list to a page, which is numbered from 0 by the parameter of the list's name.
+// paged returns one page of a list. The page number, from 0, is in the parameter with the list's
+// name.
 func paged[T any](r *Request, list []T, name, who string) ([]T, Pager) {
 	page, _ := strconv.Atoi(r.Query(name))
 	page = min(max(page, 0), max(0, (len(list)-1)/accessRows))
@@ -102,7 +103,7 @@ func (v *accessView) permissions() {
 	}
 }
 
-// Expired says whether a token is over.
+// Expired reports whether a token has expired.
 func (v *accessView) Expired(t *quoratev1.BearerToken) bool {
 	return t.ExpiresAt != nil && t.ExpiresAt.Seconds <= v.Now
 }

@@ -15,7 +15,7 @@ import (
 
 const accountsOnPage = 50
 
-// accountPages are what owners of durable quotas look at.
+// accountPages returns the pages for owners of durable quotas.
 func accountPages() []Page {
 	return []Page{
 		{Path: "accounts", Title: "Accounts", Group: "Quotas", Template: "accounts", Need: rbac.AccountsList, Load: loadAccounts},
@@ -24,7 +24,7 @@ func accountPages() []Page {
 	}
 }
 
-// accountList is what the page of accounts shows.
+// accountList is the data of the page of accounts.
 type accountList struct {
 	App, Realm, Identity, Prefix string
 	Asked                        bool
@@ -55,12 +55,12 @@ func loadAccounts(r *Request) (any, error) {
 	return l, err
 }
 
-// accountWord is an account's id in one word, as the command line has it.
+// accountWord formats an account's ID in one word, as on the command line.
 func accountWord(id *quoratev1.AccountID) string {
 	return strings.Join([]string{id.GetAppId(), id.GetRealm(), id.GetIdentity(), id.GetNamespace(), id.GetName(), id.GetResourceType()}, "~")
 }
 
-// accountOf reads such a word.
+// accountOf parses the result of accountWord.
 func accountOf(word string) (*quoratev1.AccountID, error) {
 	p := strings.Split(word, "~")
 	if len(p) != 6 {
@@ -69,7 +69,7 @@ func accountOf(word string) (*quoratev1.AccountID, error) {
 	return &quoratev1.AccountID{AppId: p[0], Realm: p[1], Identity: p[2], Namespace: p[3], Name: p[4], ResourceType: p[5]}, nil
 }
 
-// accountPage is one account.
+// accountPage is the data of the page of one account.
 type accountPage struct {
 	Word     string
 	ID       *quoratev1.AccountID
@@ -79,10 +79,10 @@ type accountPage struct {
 	MayWrite bool
 }
 
-// Policy is the account's policy in words.
+// Policy describes the account's policy.
 func (a *accountPage) Policy() string { return policyText(a.State.GetAccount().GetPolicy()) }
 
-// Full is which part of its limit an account has, 0 to 1.
+// Full returns the balance as a fraction of the limit, 0 to 1.
 func (a *accountPage) Full() float64 {
 	limit := a.State.GetAccount().GetPolicy().GetLimit()
 	if limit == 0 {
@@ -131,7 +131,7 @@ func loadAccount(r *Request) (any, error) {
 	return a, nil
 }
 
-// applyOp applies one operation, once.
+// applyOp applies one operation once.
 var applyOp = Action{
 	Confirm: func(r *Request) (*Confirmation, error) {
 		if _, err := accountOf(r.PostForm.Get("id")); err != nil {
@@ -196,7 +196,7 @@ func doOp(r *Request) (*Result, error) {
 	return opResult(res)
 }
 
-// opResult says what became of an operation.
+// opResult describes the outcome of an operation.
 func opResult(res *quoratev1.ApplyOpsResponse) (*Result, error) {
 	if len(res.Results) == 0 {
 		return nil, &Problem{Status: http.StatusInternalServerError, Title: "Something went wrong", Detail: "The node has answered with no result."}
@@ -220,7 +220,7 @@ func opResult(res *quoratev1.ApplyOpsResponse) (*Result, error) {
 	return out, nil
 }
 
-// policyList is what the page of policies shows.
+// policyList is the data of the page of policies.
 type policyList struct {
 	App, Realm string
 	Asked      bool

@@ -15,7 +15,7 @@ func auditPage() Page {
 	return Page{Path: "audit", Title: "Audit log", Group: "Access", Template: "audit", Need: rbac.AccessRead, Load: loadAudit}
 }
 
-// auditRows is how many entries are on a page.
+// auditRows is the number of entries on a page.
 const auditRows = 50
 
 type auditView struct {
@@ -28,8 +28,8 @@ type auditView struct {
 	Incomplete, Absent bool
 }
 
-// loadAudit reads this node's audit log, which tells what others did: only those may read
-// it who may see all bindings and tokens.
+// loadAudit reads this node's audit log. Because it shows what others did, it requires the
+// permission to read all bindings and tokens.
 func loadAudit(r *Request) (any, error) {
 	v := &auditView{
 		Node: r.c.Self, Who: r.Query("who"), Method: r.Query("method"), Text: r.Query("text"), Result: r.Query("result"),
@@ -71,8 +71,8 @@ func loadAudit(r *Request) (any, error) {
 	return v, nil
 }
 
-// cursorText formats a cursor as cursorOf parses it: one place in the changes and one in the
-// attempts, such as 0.4711-1.22; x means that the chain has no older entries.
+// cursorText formats a cursor for cursorOf: one place in the changes and one in the attempts, such
+// as 0.4711-1.22; x means that the chain has no older entries.
 func cursorText(c audit.Cursor) string {
 	one := func(p *audit.Place) string {
 		if p == nil {
@@ -112,7 +112,7 @@ func (v *auditView) match(e *audit.Entry) bool {
 		(v.Text == "" || has(e.What, v.Text) || has(e.Answer, v.Text) || has(e.Detail, v.Text) || has(e.RequestID, v.Text) || has(e.Address, v.Text))
 }
 
-// auditState is how a call ended, in a word.
+// auditState returns the badge of a call's result.
 func auditState(e audit.Entry) Badge {
 	switch e.Result {
 	case audit.OK:

@@ -2,8 +2,8 @@ package console
 
 import "strings"
 
-// callWords says what each call does, for people. As what was denied or has failed stands
-// in the audit log too, it is what was to be done. TestCallWords holds it to api/auth.
+// callWords describes each call for people. It says what was to be done, because denied and failed
+// calls are in the audit log too. TestCallWords compares it with api/auth.
 var callWords = map[string]string{
 	"QuotaService/Allow":       "Check a limit",
 	"QuotaService/AllowBatch":  "Check limits, many at once",
@@ -16,14 +16,14 @@ var callWords = map[string]string{
 	"QuotaService/Renew":       "Renew a reservation",
 	"QuotaService/Refund":      "Give tokens back",
 	"QuotaService/Report":      "Report what was used",
-	"MemberService/Attach":     "Decide in a client of its own",
+	"MemberService/Attach":     "Attach a client process",
 
 	"LimitService/GetLimits":      "Read limits",
-	"LimitService/ValidateLimits": "Look for mistakes in limits",
+	"LimitService/ValidateLimits": "Validate limits",
 	"LimitService/DiffLimits":     "Compare limits",
 	"LimitService/ListVersions":   "List changes of limits",
 	"LimitService/ApplyLimits":    "Change limits",
-	"LimitService/RollbackLimits": "Take limits back to an older version",
+	"LimitService/RollbackLimits": "Roll limits back",
 	"LimitService/DeleteLimits":   "Delete limits",
 
 	"OverrideService/SetOverrides":    "Set overrides of keys",
@@ -35,13 +35,13 @@ var callWords = map[string]string{
 	"KeyService/ResetKey":       "Reset a key",
 	"RateService/TopRates":      "Read the keys with the highest demand",
 	"RateService/WatchRates":    "Watch the keys with the highest demand",
-	"RateService/History":       "Read the past of a limit",
-	"RateService/HistoryKeys":   "Read the past of a limit's keys",
-	"RateService/HistoryLimits": "List limits that have a past",
-	"RateService/Headroom":      "Read how full limits are",
-	"RateService/WhatIf":        "Try another limit on the past",
-	"RateService/Suggest":       "Ask for a limit that would fit",
-	"RateService/Forecast":      "Ask for a forecast",
+	"RateService/History":       "Read the history of a limit",
+	"RateService/HistoryKeys":   "Read the history of a limit's keys",
+	"RateService/HistoryLimits": "List limits with a history",
+	"RateService/Headroom":      "Read the headroom of limits",
+	"RateService/WhatIf":        "Try another limit on the history",
+	"RateService/Suggest":       "Suggest a limit",
+	"RateService/Forecast":      "Forecast demand",
 	"RateService/Noisy":         "Look for noisy keys",
 	"RateService/Report":        "Read the report of limits",
 	"EventService/Watch":        "Watch decisions",
@@ -53,25 +53,25 @@ var callWords = map[string]string{
 
 	"AccountAdminService/GetAccounts":       "Look at accounts, as an administrator",
 	"AccountAdminService/ListAccounts":      "List accounts",
-	"AccountAdminService/GetAccountHistory": "Read the past of an account",
+	"AccountAdminService/GetAccountHistory": "Read the history of an account",
 	"AccountAdminService/ApplyOps":          "Change accounts by hand",
 	"AccountAdminService/WritePolicies":     "Change policies of accounts",
 	"AccountAdminService/GetPolicies":       "Read policies of accounts",
 	"AccountAdminService/ListPolicies":      "List policies of accounts",
 	"AccountAdminService/PurgePolicies":     "Remove old policies of accounts",
 
-	"ClusterService/GetStatus":          "Read how the cluster is",
+	"ClusterService/GetStatus":          "Read the status of the cluster",
 	"ClusterService/GetPlan":            "Read the plan of moves",
 	"ClusterService/Join":               "Let a node join",
 	"ClusterService/CreateJoinToken":    "Make a join token",
 	"ClusterService/ListJoinTokens":     "List join tokens",
 	"ClusterService/RevokeJoinToken":    "Revoke a join token",
 	"ClusterService/ChangeNode":         "Drain, activate or remove a node",
-	"ClusterService/TransferLeadership": "Hand leadership over",
+	"ClusterService/TransferLeadership": "Transfer leadership",
 	"ClusterService/IssueCertificate":   "Issue a certificate",
 	"ClusterService/RotateAuthority":    "Rotate the certificate authority",
 
-	"SecurityService/WhoAmI":        "Ask who one is",
+	"SecurityService/WhoAmI":        "Show one's own identity",
 	"SecurityService/ListRoles":     "List roles",
 	"SecurityService/SetBinding":    "Give a role",
 	"SecurityService/DeleteBinding": "Take a role away",
@@ -84,23 +84,23 @@ var callWords = map[string]string{
 	"/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit":                   "Check limits for Envoy",
 	"/quotaservice.QuotaService/Allow":                                               "Check a limit, by the API of quotaservice",
 	"/pb.gubernator.V1/GetRateLimits":                                                "Check limits, by the API of Gubernator",
-	"/pb.gubernator.V1/HealthCheck":                                                  "Ask for health, by the API of Gubernator",
-	"/pb.gubernator.V1/LiveCheck":                                                    "Ask for life, by the API of Gubernator",
+	"/pb.gubernator.V1/HealthCheck":                                                  "Check health, by the API of Gubernator",
+	"/pb.gubernator.V1/LiveCheck":                                                    "Check liveness, by the API of Gubernator",
 	"/v1/GetRateLimits":                                                              "Check limits, by the HTTP API of Gubernator",
-	"/v1/HealthCheck":                                                                "Ask for health, by the HTTP API of Gubernator",
-	"/v1/LiveCheck":                                                                  "Ask for life, by the HTTP API of Gubernator",
+	"/v1/HealthCheck":                                                                "Check health, by the HTTP API of Gubernator",
+	"/v1/LiveCheck":                                                                  "Check liveness, by the HTTP API of Gubernator",
 	"/json":                                                                          "Check limits for Envoy, by HTTP",
-	"/grpc.health.v1.Health/Check":                                                   "Ask for health",
-	"/grpc.health.v1.Health/List":                                                    "List what has a health",
+	"/grpc.health.v1.Health/Check":                                                   "Check health",
+	"/grpc.health.v1.Health/List":                                                    "List health statuses",
 	"/grpc.health.v1.Health/Watch":                                                   "Watch health",
-	"/grpc.reflection.v1.ServerReflection/ServerReflectionInfo":                      "Ask which calls there are",
-	"/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo":                 "Ask which calls there are, by an older API",
+	"/grpc.reflection.v1.ServerReflection/ServerReflectionInfo":                      "List the calls of the API",
+	"/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo":                 "List the calls of the API, by an older API",
 
 	"GET /v1/forward-auth":         "Check a limit for a proxy",
-	"GET /healthz":                 "Ask whether the node lives",
-	"GET /readyz":                  "Ask whether the node is ready",
-	"GET /readyz/cluster":          "Ask whether the cluster is ready",
-	"GET /healthcheck":             "Ask whether the node is ready, as probes of envoyproxy/ratelimit do",
+	"GET /healthz":                 "Check that the node is alive",
+	"GET /readyz":                  "Check that the node is ready",
+	"GET /readyz/cluster":          "Check that the cluster is ready",
+	"GET /healthcheck":             "Check that the node is ready, as probes of envoyproxy/ratelimit do",
 	"GET /v1/openapi.json":         "Read the description of the HTTP API",
 	"GET /v1/schema/limits.json":   "Read the schema of limit files",
 	"GET /v1/schema/node.json":     "Read the schema of settings",
@@ -114,11 +114,11 @@ var callWords = map[string]string{
 	"console/sign-in": "Sign in to the console",
 }
 
-// callName is a method without what all have in common.
+// callName returns a method without the common prefix.
 func callName(method string) string { return strings.TrimPrefix(method, "/quorate.v1.") }
 
-// callText says in words what a call does; of one that it does not know, such as of
-// another version, its name.
+// callText describes a call. For an unknown one, such as one of another version, it returns the
+// name.
 func callText(method string) string {
 	if words, ok := callWords[callName(method)]; ok {
 		return words

@@ -7,24 +7,24 @@ import (
 	"strconv"
 )
 
-// Chart is a line chart over time. Templates show it with {{template "chart" .}}; Page.Points
-// adds to it while the page is live, by its ID.
+// Chart is a line chart over time. Templates show it with {{template "chart" .}}; Page.Points adds
+// points by ID while the page is live.
 type Chart struct {
 	ID     string   // of the element, unique on the page
 	Title  string   // what it shows
 	Unit   string   // of its values, such as "/s"
 	Series []Series // at most 6
 	Times  []int64  // unix seconds, ascending; at most 5000
-	Keep   int      // points kept while live; 0: 600
-	Height int      // pixels; 0: 220
-	// From is the address of further data in JSON (the same fields), which the script
-	// asks for when a form on the page that names the chart (data-chart-for) changes.
+	Keep   int      // points kept while live; 0 means 600
+	Height int      // pixels; 0 means 220
+	// From is the address of JSON data with the same fields, which the script requests when a form
+	// on the page that names the chart (data-chart-for) changes.
 	From string
-	// Marks are stretches that are not known in full, drawn behind the lines; at most maxMarks.
+	// Marks are intervals without complete data, drawn behind the lines; at most maxMarks.
 	Marks []Mark
 }
 
-// Mark is a stretch of time in a chart, unix seconds, that is told in part or not at all.
+// Mark is an interval in a chart, in unix seconds, whose data is incomplete or unknown.
 type Mark struct {
 	From    int64 `json:"from"`
 	To      int64 `json:"to"`
@@ -37,14 +37,14 @@ const maxMarks = 200
 type Series struct {
 	Name   string
 	Values []float64 // NaN is a gap
-	Color  int       // 1 to 6, of the tokens --c1 to --c6; 0: by its place
+	Color  int       // 1 to 6, for the tokens --c1 to --c6; 0 means by position
 	Dash   bool
 	Fill   bool
-	// Steps draws the value until the next point, for what jumps, such as limits.
+	// Steps draws the value until the next point, for values that jump, such as limits.
 	Steps bool
 }
 
-// MarshalJSON has null for gaps.
+// MarshalJSON encodes gaps as null.
 func (s Series) MarshalJSON() ([]byte, error) {
 	values := make([]*float64, len(s.Values))
 	for i := range s.Values {
@@ -62,7 +62,7 @@ func (s Series) MarshalJSON() ([]byte, error) {
 	}{s.Name, values, s.Color, s.Dash, s.Fill, s.Steps})
 }
 
-// MarshalJSON is what the script reads.
+// MarshalJSON encodes the chart for the script.
 func (c Chart) MarshalJSON() ([]byte, error) {
 	return json.Marshal(struct {
 		Unit   string   `json:"unit"`
@@ -89,13 +89,13 @@ func (c Chart) height() int {
 	return c.Height
 }
 
-// JSON is the chart for the attribute that the script reads.
+// JSON returns the chart for the attribute that the script reads.
 func (c Chart) JSON() (string, error) {
 	b, err := json.Marshal(c)
 	return string(b), err
 }
 
-// Last says in words where each line ends, for those who do not see it.
+// Last describes the last value of each line, for readers who cannot see it.
 func (c Chart) Last() []string {
 	var out []string
 	for _, s := range c.Series {

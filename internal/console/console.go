@@ -16,34 +16,34 @@ import (
 	"github.com/quorate/quorate/internal/fairshare"
 )
 
-// Root is where the console is mounted.
+// Root is the path of the console.
 const Root = "/console"
 
-// Deps are what the console needs of its node.
+// Deps are the console's dependencies.
 type Deps struct {
-	// Conn is a connection to the services of the node in this process; it asks for
-	// permissions, validates and writes the audit log as for any other caller.
+	// Conn is a connection to the services of the node in this process. It checks permissions,
+	// validates and writes the audit log as for any other caller.
 	Conn grpc.ClientConnInterface
-	// Guard says who calls; nil: authentication is off, and everybody may come in.
+	// Guard authenticates callers; nil means that authentication is off and everybody has access.
 	Guard *auth.Guard
-	// Audit takes who signed in; nil takes nothing. AuditPath is where it is written,
-	// for the page that shows it; empty for no such page.
+	// Audit logs sign-ins; may be nil. AuditPath is the path of the log for the page that shows it;
+	// empty for no such page.
 	Audit     *audit.Log
 	AuditPath string
-	// Self is the node's name, and Version that of its software.
+	// Self is the node's name, Version that of its software.
 	Self, Version string
-	// Settings are the node's settings for the page that shows them, without secrets.
+	// Settings are the node's settings, without secrets.
 	Settings []Setting
-	// Logger takes what goes wrong; nil discards it.
+	// Logger logs problems; nil discards them.
 	Logger *slog.Logger
-	// Now is the clock; nil is that of the machine.
+	// Now is the clock; nil means time.Now.
 	Now func() time.Time
 }
 
-// Setting is one setting of the node, as shown.
+// Setting is one setting of the node, for display.
 type Setting struct{ Name, Value, About string }
 
-// Console serves the pages. Its methods are safe for concurrent use.
+// Console serves the pages. It is safe for concurrent use.
 type Console struct {
 	Deps
 	api      API
@@ -54,7 +54,7 @@ type Console struct {
 	mux      *http.ServeMux
 	pages    map[string]*page
 	assets   map[string]asset
-	plain    *page // errors, sign-in
+	plain    *page // errors and sign-in
 	viewers  *fairshare.Pool
 	closing  chan struct{}
 	close    func()
@@ -90,7 +90,7 @@ func New(d Deps) *Console {
 	return c
 }
 
-// mount gives a page its paths.
+// mount registers the paths of a page.
 func (c *Console) mount(p Page) {
 	made := c.parse(p)
 	c.pages[p.Path] = made
@@ -109,7 +109,7 @@ func (c *Console) mount(p Page) {
 	}
 }
 
-// liveName is a page's name where an empty one cannot stand.
+// liveName returns a page's name in paths, where it cannot be empty.
 func liveName(p string) string {
 	if p == "" {
 		return "overview"
@@ -120,8 +120,8 @@ func liveName(p string) string {
 // Close ends live updates, so that the server can shut down.
 func (c *Console) Close() { c.close() }
 
-// policy is the Content-Security-Policy: nothing but our own files, no inline scripts or
-// styles, and no page of others may frame ours.
+// policy is the Content-Security-Policy: only our own files, no inline scripts or styles, no frames
+// in other pages.
 const policy = "default-src 'self'; base-uri 'none'; form-action 'self'; object-src 'none'; frame-ancestors 'none'"
 
 // maxForm bounds the body of a form: a limit file and its envelope.
@@ -149,7 +149,7 @@ func (c *Console) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 
 var crossOrigin = http.NewCrossOriginProtection()
 
-// known hands a request on when it is clear who makes it, and sends others to sign in.
+// known passes authenticated requests to next, and redirects others to sign in.
 func (c *Console) known(p *page, next func(http.ResponseWriter, *Request)) http.HandlerFunc {
 	return func(w http.ResponseWriter, req *http.Request) {
 		r, ok := c.enter(w, req)
@@ -165,7 +165,7 @@ func (c *Console) nothingHere(w http.ResponseWriter, req *http.Request) {
 	c.fail(w, &Request{Request: req, c: c}, &Problem{Status: http.StatusNotFound, Title: "There is no such page", Detail: "The console has nothing at " + clip(req.URL.Path, 200) + "."})
 }
 
-// clip is a text of bounded length.
+// clip cuts a text to a maximum length.
 func clip(s string, most int) string {
 	if len(s) <= most {
 		return s
@@ -173,7 +173,7 @@ func clip(s string, most int) string {
 	return strings.ToValidUTF8(s[:most], "") + "..."
 }
 
-// below says whether a path is one of the console's pages: where sign-in may lead.
+// below reports whether a path is one of the console's pages, to which sign-in may redirect.
 func below(p string) bool {
 	return strings.HasPrefix(p, Root+"/") && !strings.ContainsAny(p, "\\\r\n") && strings.HasPrefix(path.Clean(strings.SplitN(p, "?", 2)[0])+"/", Root+"/")
 }

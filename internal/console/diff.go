@@ -5,20 +5,20 @@ import (
 	"strings"
 )
 
-// Diff is what changes, line by line.
+// Diff is a line diff.
 type Diff []DiffLine
 
-// DiffLine is one line: Op is "+", "-" or " ".
+// DiffLine is one line; Op is "+", "-" or " ".
 type DiffLine struct{ Op, Text string }
 
-// maxDiff bounds the lines between the first and the last difference that are compared
-// with each other: beyond it all old lines go and all new ones come.
+// maxDiff bounds the lines between the first and the last difference that are compared. Beyond it
+// all old lines are removed and all new ones added.
 const maxDiff = 1500
 
-// around is how many lines are kept that are the same, on either side of a change.
+// around is the number of unchanged lines kept on either side of a change.
 const around = 3
 
-// Lines compares two texts. It takes memory for maxDiff x maxDiff lines at most.
+// Lines compares two texts. It needs memory for at most maxDiff x maxDiff numbers.
 func Lines(before, after string) Diff {
 	a, b := splitLines(before), splitLines(after)
 	start := 0
@@ -93,7 +93,7 @@ func replaced(out Diff, a, b []string) Diff {
 	return out
 }
 
-// Changed says whether anything differs.
+// Changed reports whether anything differs.
 func (d Diff) Changed() bool {
 	for _, l := range d {
 		if l.Op != " " {
@@ -103,7 +103,7 @@ func (d Diff) Changed() bool {
 	return false
 }
 
-// short leaves out what is the same and far from any change.
+// short omits unchanged lines far from any change.
 func (d Diff) short() Diff {
 	near := make([]bool, len(d))
 	for i := range d {

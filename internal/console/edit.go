@@ -13,11 +13,11 @@ import (
 	"github.com/quorate/quorate/internal/rbac"
 )
 
-// maxEdited bounds the text of a section that a browser is given to edit; larger ones are
-// changed by files.
+// maxEdited bounds the text of a section that can be edited in a browser; larger ones are changed
+// with files.
 const maxEdited = 256 << 10
 
-// editor is what the page of a section shows.
+// editor is the data of the page that edits a section.
 type editor struct {
 	Namespace, Limit string
 	Version          uint64
@@ -27,7 +27,7 @@ type editor struct {
 	Size             int
 }
 
-// Title says what is edited.
+// Title names the section.
 func (e *editor) Title() string {
 	switch {
 	case e.Limit != "" && e.New:
@@ -40,10 +40,10 @@ func (e *editor) Title() string {
 	return "Edit all limits"
 }
 
-// name is what names of namespaces and limits may be.
+// goodName matches valid names of namespaces and limits.
 var goodName = regexp.MustCompile(`^[a-zA-Z0-9._-]{1,128}$`)
 
-// named validates what is edited.
+// named validates the names of a section.
 func named(namespace, limit string) error {
 	switch {
 	case namespace == "" && limit != "":
@@ -78,7 +78,7 @@ func loadEdit(r *Request) (any, error) {
 	return e, nil
 }
 
-// startOf is what a new limit starts with.
+// startOf returns the initial text of a new limit.
 func startOf(namespace, limit string) string {
 	const rule = ": {rate: 10/s, burst: 20, ceiling: soft}\n"
 	switch {
@@ -92,20 +92,20 @@ func startOf(namespace, limit string) string {
 	return quoteName(limit) + rule
 }
 
-// proposal is a section as somebody would have it.
+// proposal is a new text of a section.
 type proposal struct {
 	namespace, limit, text string
-	base                   uint64 // the version that the text began as
-	version                uint64 // in force when it was looked at
+	base                   uint64 // version that the text started from
+	version                uint64 // current version when it was checked
 	section                section
 	file                   string
 	faults                 []lineFault
 	findings               []string
 	changes                []*quoratev1.LimitChange
-	theirs                 []*quoratev1.LimitChange // since base, to the same section
+	theirs                 []*quoratev1.LimitChange // since base, in the same section
 }
 
-// lineFault is one thing that is wrong with the text. Line 0 is elsewhere in the file.
+// lineFault is one error in the text. Line 0 is elsewhere in the file.
 type lineFault struct {
 	Line   int    `json:"line"`
 	Column int    `json:"column"`
@@ -119,12 +119,12 @@ func (f lineFault) String() string {
 	return fmt.Sprintf("line %d, column %d: %s", f.Line, f.Column, f.Text)
 }
 
-// editSource is what the node calls the text in faults.
+// editSource is the node's name for the text in errors.
 const editSource = "limits"
 
 var faultAt = regexp.MustCompile(`^` + editSource + `(?::(\d+):(\d+))?: (.*)$`)
 
-// look asks the node what it thinks of what was filled in. It changes nothing.
+// look has the node check the text of a form. It changes nothing.
 func look(r *Request) (*proposal, error) {
 	p := &proposal{namespace: r.PostForm.Get("namespace"), limit: r.PostForm.Get("limit"), text: r.PostForm.Get("yaml")}
 	if err := named(p.namespace, p.limit); err != nil {
@@ -163,7 +163,7 @@ func look(r *Request) (*proposal, error) {
 	return p, err
 }
 
-// place finds the lines of faults in what is edited.
+// place maps errors to lines of the edited text.
 func (p *proposal) place(text string, in *section) []lineFault {
 	var out []lineFault
 	for line := range strings.SplitSeq(text, "\n") {
@@ -190,7 +190,7 @@ func (p *proposal) place(text string, in *section) []lineFault {
 	return out
 }
 
-// others finds out what was changed of the same section since the text began.
+// others determines what was changed in the same section since base.
 func (p *proposal) others(r *Request) error {
 	if p.base >= p.version {
 		return nil
@@ -207,13 +207,13 @@ func (p *proposal) others(r *Request) error {
 	return nil
 }
 
-// seen names what was looked at, so that nothing else is applied.
+// seen identifies the checked text and version, so that nothing else is applied.
 func (p *proposal) seen() string {
 	sum := sha256.Sum256([]byte(strconv.FormatUint(p.version, 10) + "\x00" + p.text))
 	return hex.EncodeToString(sum[:12])
 }
 
-// checkEdit answers what is wrong with a text while it is being written.
+// checkEdit returns the errors in a text while it is edited.
 func checkEdit(r *Request) (any, error) {
 	if err := r.ParseForm(); err != nil {
 		return nil, &Problem{Status: http.StatusRequestEntityTooLarge, Title: "That is too much", Detail: "The text is larger than 5 MiB."}
@@ -257,7 +257,7 @@ func confirmEdit(r *Request) (*Confirmation, error) {
 	return c, nil
 }
 
-// faulty shows the text again with what is wrong, at its lines.
+// faulty shows the text again with its errors.
 func (p *proposal) faulty(r *Request, hidden []Field) (*Confirmation, error) {
 	var lines []string
 	for _, f := range p.faults {
@@ -270,7 +270,7 @@ func (p *proposal) faulty(r *Request, hidden []Field) (*Confirmation, error) {
 	return c, &Problem{Status: http.StatusUnprocessableEntity, Title: "The limits in force stay as they are", Detail: "The node has found what is listed here.", Field: "-"}
 }
 
-// conflict says what others have changed since the text began.
+// conflict describes what others have changed since base.
 func (c *Confirmation) conflict(r *Request, p *proposal) {
 	by := ""
 	if v, err := r.Limits.ListVersions(r.Context(), &quoratev1.ListVersionsRequest{Max: 1}); err == nil && len(v.Versions) > 0 {

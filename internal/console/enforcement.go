@@ -8,12 +8,11 @@ import (
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 )
 
-// enforced is the field of a limit file that says whether refusals are carried out, as
-// the API writes it.
+// enforced matches the enforcement field of a limit file, as the API writes it.
 var enforced = regexp.MustCompile(`(, )?enforcement: (\{[^}]*\}|[a-z]+)`)
 
-// withEnforcement returns a limit's text with another enforcement. ok is false if the
-// text is not of a form that the API writes.
+// withEnforcement returns a limit's text with another enforcement; false if the text does not have
+// a form that the API writes.
 func withEnforcement(text, to string) (out string, ok bool) {
 	lines := splitLines(text)
 	if len(lines) == 0 {
@@ -46,14 +45,14 @@ func withEnforcement(text, to string) (out string, ok bool) {
 	return strings.Join(kept, "\n") + "\n", true
 }
 
-// enforcementWords say what each word means for clients.
+// enforcementWords describes each enforcement to users.
 var enforcementWords = map[string]string{
 	"enforce": "Requests beyond the limit are refused from now on, for all keys.",
 	"shadow":  "Nobody is refused any more: what would have been refused is counted and reported, and passes.",
 	"off":     "Everything passes, and nothing is counted.",
 }
 
-// switchEnforcement sets whether a limit refuses.
+// switchEnforcement changes the enforcement of a limit.
 var switchEnforcement = Action{Confirm: confirmEnforcement, Do: func(r *Request) (*Result, error) {
 	file, _, err := enforcementFile(r)
 	if err != nil {
@@ -83,7 +82,8 @@ func confirmEnforcement(r *Request) (*Confirmation, error) {
 	}, nil
 }
 
-// enforcementFile is the limit file with the switch made, checked to change nothing else.
+// enforcementFile returns the limit file with another enforcement, and verifies that nothing else
+// changes.
 func enforcementFile(r *Request) (string, section, error) {
 	ns, limit, to := r.PostForm.Get("namespace"), r.PostForm.Get("limit"), r.PostForm.Get("to")
 	if enforcementWords[to] == "" {

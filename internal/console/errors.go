@@ -10,12 +10,12 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Problem is an error in words for whoever reads the page.
+// Problem is an error for the reader of a page.
 type Problem struct {
-	Status int    // of HTTP
-	Title  string // what it is, in a few words
-	Detail string // what is wrong and what would be right
-	Field  string // of the form that it is about; empty: none
+	Status int    // HTTP status
+	Title  string // a few words
+	Detail string // what is wrong, and what would be right
+	Field  string // field of the form, if any
 	Advice string // what to do
 }
 
@@ -37,7 +37,7 @@ var problems = map[codes.Code]Problem{
 	codes.Unimplemented:      {Status: http.StatusNotImplemented, Title: "This node cannot do that"},
 }
 
-// problemOf returns an error as a problem, nil for nil.
+// problemOf converts an error, nil to nil.
 func problemOf(err error) *Problem {
 	if err == nil {
 		return nil
@@ -62,13 +62,13 @@ func problemOf(err error) *Problem {
 	return &p
 }
 
-// failure is the error page's data.
+// failure is the data of the error page.
 type failure struct {
 	Kind string
 	*Problem
 }
 
-// fail answers with an error: a page, or a part of one.
+// fail answers with an error, as a page or a part of one.
 func (c *Console) fail(w http.ResponseWriter, r *Request, err error) {
 	p := problemOf(err)
 	if p.Status >= http.StatusInternalServerError {

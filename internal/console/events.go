@@ -16,13 +16,13 @@ func eventsPage() Page {
 	return Page{Path: "events", Title: "Events", Group: "Operations", Template: "events", Need: rbac.EventsRead, Load: loadEvents, Stream: streamEvents}
 }
 
-// Bounds of live events: a busy node has more than anybody reads.
+// Bounds of live events: a busy node has more than anybody can read.
 const (
-	eventsEvery = 500 * time.Millisecond // rows are sent so often
-	eventsRows  = 40                     // at most so many at a time: the newest
+	eventsEvery = 500 * time.Millisecond // interval of messages
+	eventsRows  = 40                     // rows per message: the newest
 )
 
-// eventKinds are the kinds in words.
+// eventKinds are the kinds that can be selected.
 var eventKinds = []Option{
 	{"", "all kinds"},
 	{"7", "refused"},
@@ -30,8 +30,8 @@ var eventKinds = []Option{
 	{"2", "refused: too long a wait"},
 	{"3", "refused: more than one request may take"},
 	{"4", "no such limit"},
-	{"5", "bucket made"},
-	{"6", "bucket let go"},
+	{"5", "bucket created"},
+	{"6", "bucket removed"},
 	{"8", "limits changed"},
 }
 
@@ -61,13 +61,13 @@ func (v *eventsView) request() (*quoratev1.WatchRequest, error) {
 	return req, nil
 }
 
-// eventRows are rows to send: the newest first.
+// eventRows are the rows of one message, the newest first.
 type eventRows struct {
 	Events  []*quoratev1.Event
-	Skipped uint64 // not shown, or lost because they came too fast
+	Skipped uint64 // not shown, or lost because there were too many
 }
 
-// streamEvents gathers events for a moment and sends the newest.
+// streamEvents collects events and sends the newest at each interval.
 func streamEvents(r *Request, send func(string, any) error) error {
 	data, err := loadEvents(r)
 	if err != nil {
@@ -126,7 +126,7 @@ func (e *eventRows) take(m *quoratev1.WatchResponse, lost *uint64) {
 	e.Events = append(e.Events, m.Event)
 }
 
-// receive hands on what a watch tells; the goroutine ends with ctx.
+// receive forwards the messages of a watch; the goroutine ends with ctx.
 func receive(ctx context.Context, watch interface {
 	Recv() (*quoratev1.WatchResponse, error)
 },
@@ -151,7 +151,7 @@ func receive(ctx context.Context, watch interface {
 	return got, failed
 }
 
-// eventState is what happened, in a word.
+// eventState returns the badge of an event.
 func eventState(e *quoratev1.Event) Badge {
 	switch e.GetKind() {
 	case quoratev1.EventKind_EVENT_KIND_TOKENS_SERVED:
@@ -171,9 +171,9 @@ func eventState(e *quoratev1.Event) Badge {
 	case quoratev1.EventKind_EVENT_KIND_BUCKET_MISS:
 		return Badge{"warn", "no such limit"}
 	case quoratev1.EventKind_EVENT_KIND_BUCKET_CREATED:
-		return Badge{"idle", "bucket made"}
+		return Badge{"idle", "bucket created"}
 	case quoratev1.EventKind_EVENT_KIND_BUCKET_REMOVED:
-		return Badge{"idle", "bucket let go"}
+		return Badge{"idle", "bucket removed"}
 	case quoratev1.EventKind_EVENT_KIND_LIMITS_CHANGED:
 		return Badge{"warn", "limits changed"}
 	}

@@ -8,16 +8,16 @@ import (
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 )
 
-// Bounds of the flow.
+// Bounds of a flow.
 const (
-	flowPoints = 600                    // remembered
-	flowApart  = 900 * time.Millisecond // at least, between two
-	flowGap    = 15 * time.Second       // after which a rate says nothing
+	flowPoints = 600                    // remembered points
+	flowApart  = 900 * time.Millisecond // shortest time between two points
+	flowGap    = 15 * time.Second       // longest time over which a rate is computed
 )
 
-// flow remembers what pages have seen of the cluster's totals, so that a page that is
-// opened has a past to show. It is fed by those who may read rates, and shown to them
-// alone. The zero value is ready.
+// flow remembers the totals that pages have read, so that a newly opened page has a past to show.
+// Only readers with the permission to read rates fill it, and only they see it. The zero value is
+// ready to use.
 type flow struct {
 	mu     sync.Mutex
 	points []flowPoint
@@ -26,11 +26,11 @@ type flow struct {
 type flowPoint struct {
 	at                  time.Time
 	attempted, admitted int64
-	askedRate, gaveRate float64 // since the point before; NaN: unknown
+	askedRate, gaveRate float64 // since the previous point; NaN if unknown
 }
 
-// add takes an answer, if it is not too near to the last; incomplete answers would make
-// rates that never were.
+// add adds an answer unless it is too close to the previous one. Incomplete answers are ignored,
+// because they would give wrong rates.
 func (f *flow) add(res *quoratev1.TopRatesResponse) {
 	if res.GetAsOf() == nil || res.GetRangesCovered() < res.GetRangesTotal() {
 		return
@@ -64,4 +64,45 @@ func (f *flow) recent() []flowPoint {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return append([]flowPoint(nil), f.points...)
+}
+
+// maxFlows bounds the limits with a flow: flowPoints for each, about 3 MiB in total.
+const maxFlows = 100
+
+// flows remembers the flows of limits that somebody views. It drops the oldest first. The zero
+// value is ready to use.
+type flows struct {
+	mu    sync.Mutex
+	of    map[string]*flow
+	order []string
+}
+
+// get returns the flow of a limit.
+func (f *flows) get(namespace, limit string) *flow {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	name := namespace + "/" + limit
+	if one := f.of[name]; one != nil {
+		return one
+	}
+	if f.of == nil {
+		f.of = map[string]*flow{}
+	}
+	if len(f.order) >= maxFlows {
+		delete(f.of, f.order[0])
+		f.order = f.order[1:]
+	}
+	one := &flow{}
+	f.of[name] = one
+	f.order = append(f.order, name)
+	return one
+}
+
+// say sets the newest rates if they are known more precisely than by the growth of the totals.
+func (f *flow) say(asked, gave float64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if n := len(f.points); n > 0 {
+		f.points[n-1].askedRate, f.points[n-1].gaveRate = asked, gave
+	}
 }

@@ -8,28 +8,27 @@ import (
 	"sync"
 )
 
-// Action is a change. It has two steps, with JavaScript or without: the first shows what
-// would happen, or the form to fill in; the second does it, once, however often the
-// button is pressed.
+// Action is a change in two steps, with or without JavaScript: the first shows what would happen,
+// or a form; the second makes the change, once, however often the button is pressed.
 type Action struct {
-	// Confirm looks at what was filled in (r.PostForm) and says what will happen. An
-	// error with a field is shown at that field, if the confirmation has it: so a
-	// Confirmation may be returned together with an error.
+	// Confirm reads the form (r.PostForm) and returns what will happen. It may return a
+	// Confirmation together with an error: if the error has a field of the Confirmation, it is
+	// shown there.
 	Confirm func(r *Request) (*Confirmation, error)
-	// Do does it. r.PostForm has what Confirm was given, and its fields.
+	// Do makes the change. r.PostForm contains the input of Confirm and its fields.
 	Do func(r *Request) (*Result, error)
 }
 
-// Confirmation is what is shown before a change.
+// Confirmation is shown before a change.
 type Confirmation struct {
 	Title  string
-	Will   []string // what will happen, a sentence each
-	Diff   Diff     // what changes, if that can be shown line by line
-	Fields []Field  // what is to be filled in, or comes along hidden
+	Will   []string // what will happen, in sentences
+	Diff   Diff     // line diff, if there is one
+	Fields []Field  // to fill in, or hidden
 	Button string   // such as "Drain n2"
-	Danger bool     // it cannot be undone, or clients will feel it
+	Danger bool     // cannot be undone, or affects clients
 
-	// Set by the console.
+	// The other fields are set by the console.
 	Kind, Action, Once string
 	Problem            *Problem
 }
@@ -39,15 +38,15 @@ type Field struct {
 	Name, Label, Hint string
 	Type              string // text, number, textarea, select, checkbox or hidden
 	Value             string
-	Options           []Option // of select
+	Options           []Option // for select
 	Required          bool
-	Error             string // what is wrong with it; set by the console
+	Error             string // set by the console
 }
 
-// Option is one choice of a select.
+// Option is a choice of a select.
 type Option struct{ Value, Label string }
 
-// Hidden returns fields that carry what was filled in before.
+// Hidden returns hidden fields with the current values.
 func Hidden(r *Request, names ...string) []Field {
 	var out []Field
 	for _, n := range names {
@@ -56,32 +55,32 @@ func Hidden(r *Request, names ...string) []Field {
 	return out
 }
 
-// Result is what came of a change.
+// Result is shown after a change.
 type Result struct {
 	Title string
 	Lines []string // sentences
-	// Secret is shown once, and kept nowhere; Label says what it is.
+	// Secret is shown once and not stored; Label describes it.
 	Secret, Label string
-	// Next is where the reader goes on, a path of the console; empty is the page.
+	// Next is the path of the console to continue at; empty means the page.
 	Next, NextLabel string
 
-	// Set by the console.
+	// The other fields are set by the console.
 	Kind string
 	Back string
 }
 
-// Bounds of what is remembered of changes.
+// maxOnce bounds the remembered changes.
 const maxOnce = 2000
 
-// onceStore remembers changes that were begun, so that one that is sent twice is made
-// once. At most maxOnce, the oldest go first. The zero value is ready.
+// onceStore remembers started changes, so that one that is sent twice is made once. It keeps at
+// most maxOnce and drops the oldest. The zero value is ready to use.
 type onceStore struct {
 	mu    sync.Mutex
-	done  map[string]*Result // nil: under way
+	done  map[string]*Result // nil while in progress
 	order []string
 }
 
-// begin returns false if the change was begun before, and its result if it is over.
+// begin returns false if the change was started before, and its result if it is complete.
 func (o *onceStore) begin(id string) (first bool, was *Result) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -100,7 +99,7 @@ func (o *onceStore) begin(id string) (first bool, was *Result) {
 	return true, nil
 }
 
-// end keeps a result without its secret; a change that failed may be tried again.
+// end stores a result without its secret. A failed change may be repeated.
 func (o *onceStore) end(id string, res *Result) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -125,7 +124,7 @@ func newOnce() string {
 	return hex.EncodeToString(raw[:])
 }
 
-// serveAction carries one step of a change out.
+// serveAction executes one step of a change.
 func (c *Console) serveAction(a Action) func(http.ResponseWriter, *Request) {
 	return func(w http.ResponseWriter, r *Request) {
 		if err := r.ParseForm(); err != nil {
@@ -163,7 +162,7 @@ func (c *Console) serveAction(a Action) func(http.ResponseWriter, *Request) {
 	}
 }
 
-// confirm shows what will happen, or what is wrong with what was filled in.
+// confirm shows what will happen, or what is wrong with the input.
 func (c *Console) confirm(w http.ResponseWriter, r *Request, a Action, p *Problem, once string) {
 	conf, err := a.Confirm(r)
 	if conf == nil {
@@ -186,7 +185,7 @@ func (c *Console) confirm(w http.ResponseWriter, r *Request, a Action, p *Proble
 	c.answer(w, r, code, "confirm", &shown)
 }
 
-// withErrors puts what is wrong at its field.
+// withErrors sets the error of the field that the problem names.
 func withErrors(fields []Field, p *Problem) []Field {
 	out := append([]Field(nil), fields...)
 	for i := range out {
@@ -203,7 +202,7 @@ func (c *Console) result(w http.ResponseWriter, r *Request, res *Result) {
 	c.answer(w, r, http.StatusOK, "result", &shown)
 }
 
-// answer shows a step of a change: in the dialog of a page, or as a page of its own.
+// answer shows a step of a change, in the dialog of a page or as a page.
 func (c *Console) answer(w http.ResponseWriter, r *Request, code int, name string, data any) {
 	if r.fragment() {
 		c.render(w, code, c.plain.set, name, data)

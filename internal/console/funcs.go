@@ -16,8 +16,8 @@ import (
 	"github.com/quorate/quorate/internal/health"
 )
 
-// funcs are what templates may call. All return text that is escaped, but "time", which
-// is made of escaped parts.
+// funcs returns the functions of templates. Their results are escaped, except that of "time", which
+// consists of escaped parts.
 func (c *Console) funcs() template.FuncMap {
 	return template.FuncMap{
 		"static": c.static,
@@ -50,15 +50,16 @@ func (c *Console) funcs() template.FuncMap {
 	}
 }
 
-// Act is a button that begins a change; see [Action].
+// Act is a button that starts a change; see [Action].
 type Act struct {
 	Path, Label string
-	About       string // what a screen reader says instead of the label
+	About       string // label for screen readers
 	Values      []Field
 	Danger      bool
 }
 
-// act returns the button of an action (PATH/NAME, the overview's PATH being overview) with values in pairs.
+// act returns the button of an action (PATH/NAME; the overview's PATH is overview) with values in
+// pairs.
 func act(path, label string, values ...any) (Act, error) {
 	a := Act{Path: Root + "/" + path, Label: label}
 	if len(values)%2 != 0 {
@@ -70,13 +71,13 @@ func act(path, label string, values ...any) (Act, error) {
 	return a, nil
 }
 
-// Pager leads to the pages before and after.
+// Pager links to the previous and the next page.
 type Pager struct {
-	Label, What string // what is paged, and where the reader is
-	Prev, Next  string // addresses; empty: none
+	Label, What string // what is paged, and the position in it
+	Prev, Next  string // addresses; empty for none
 }
 
-// nodeState is a node's state in a word.
+// nodeState returns the badge of a node's state.
 func nodeState(n *quoratev1.NodeStatus) Badge {
 	switch {
 	case !n.GetConnected() && n.GetState() == quoratev1.NodeState_NODE_STATE_DRAINING:
@@ -106,11 +107,11 @@ func clusterState(v health.Verdict) Badge {
 	return Badge{kind, strings.ToUpper(v.Word[:1]) + v.Word[1:]}
 }
 
-// Badge is a state: a kind of good, warn, bad or idle, which has a shape and a colour,
-// and a word. Templates show it with {{template "badge" (badge "good" "ready")}}.
+// Badge is a state: a kind (good, warn, bad or idle), which has a shape and a color, and a word.
+// Templates show it with {{template "badge" (badge "good" "ready")}}.
 type Badge struct{ Kind, Text string }
 
-// link is the address of a page, with parameters in pairs; empty ones are left out.
+// link returns the address of a page, with parameters in pairs; empty ones are omitted.
 func link(page string, params ...any) (string, error) {
 	if len(params)%2 != 0 {
 		return "", fmt.Errorf("link %s: parameters come in pairs", page)
@@ -128,7 +129,7 @@ func link(page string, params ...any) (string, error) {
 	return out, nil
 }
 
-// num is a whole number, its thousands apart.
+// num formats an integer with thousands separators.
 func num(v any) string {
 	var n int64
 	switch v := v.(type) {
@@ -158,7 +159,7 @@ func num(v any) string {
 	return sign + digits
 }
 
-// dec is a number with as many decimals as it needs to say something.
+// dec formats a number with as many decimals as are significant.
 func dec(v float64) string {
 	switch a := math.Abs(v); {
 	case math.IsNaN(v):
@@ -174,7 +175,7 @@ func dec(v float64) string {
 	}
 }
 
-// part is a part of a whole, in percent.
+// part formats a fraction in percent.
 func part(v float64) string {
 	if math.IsNaN(v) || math.IsInf(v, 0) {
 		return "–"
@@ -186,7 +187,7 @@ func part(v float64) string {
 	return strconv.FormatFloat(100*v, 'f', decimals, 64) + " %"
 }
 
-// dur is a duration, rounded to what matters.
+// dur formats a duration with reasonable precision.
 func dur(v any) string {
 	var d time.Duration
 	switch v := v.(type) {
@@ -213,7 +214,7 @@ func dur(v any) string {
 	return strconv.Itoa(int(d.Hours()/24)) + " days"
 }
 
-// moment is a time in UTC, with how long ago that was.
+// moment formats a time in UTC, with its distance from now as a tooltip.
 func moment(v any, now time.Time) template.HTML {
 	var t time.Time
 	switch v := v.(type) {

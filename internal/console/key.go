@@ -15,7 +15,7 @@ import (
 
 const keysOnPage = 50
 
-// keyPage is one key, or what the search for keys has found.
+// keyPage is the data of the page of one key, or of a search for keys.
 type keyPage struct {
 	Namespace, Limit, Key string
 	Search                string
@@ -31,11 +31,11 @@ type keyPage struct {
 // keyCounter is one bucket of a key.
 type keyCounter struct {
 	*quoratev1.KeyRate
-	Debt int64   // tokens owed
-	Full float64 // part of the burst that is left, 0 to 1
+	Debt int64   // tokens
+	Full float64 // remaining fraction of the burst, 0 to 1
 }
 
-// Own says whether the counter is of the limit itself, and not of a parent.
+// Own reports whether the counter belongs to the limit itself, not to a parent.
 func (k keyCounter) Own(limit string) bool {
 	base, _, _ := strings.Cut(k.Limit, "#")
 	return base == limit || strings.HasPrefix(limit, "@")
@@ -70,7 +70,7 @@ func loadKey(r *Request) (any, error) {
 	return k, nil
 }
 
-// find lists the keys that are asked for now, those that begin with what is searched for.
+// find lists the active keys that begin with the search text.
 func (k *keyPage) find(r *Request) {
 	res, err := r.Rates.TopRates(r.Context(), &quoratev1.TopRatesRequest{Namespace: k.Namespace, Limit: k.Limit, KeyPrefix: k.Search, Top: keysOnPage, PageToken: r.Query("after")})
 	if err != nil {
@@ -83,7 +83,7 @@ func (k *keyPage) find(r *Request) {
 	}
 }
 
-// keyName is the key as people say it.
+// keyName returns the key and its limit for people.
 func keyName(r *Request) string {
 	return clip(r.PostForm.Get("key"), 80) + " of " + limitTitle(r.PostForm.Get("namespace"), r.PostForm.Get("limit"))
 }
@@ -96,7 +96,7 @@ func keyLink(r *Request) string {
 	return to
 }
 
-// resetKey makes a key as good as new.
+// resetKey refills a key.
 var resetKey = Action{
 	Confirm: func(r *Request) (*Confirmation, error) {
 		return &Confirmation{
@@ -113,7 +113,7 @@ var resetKey = Action{
 	},
 }
 
-// setOverride gives a key a rule of its own.
+// setOverride sets an override of a key.
 var setOverride = Action{
 	Confirm: func(r *Request) (*Confirmation, error) {
 		form := func(name string) string { return r.PostForm.Get(name) }
@@ -148,7 +148,7 @@ var classWords = map[string]quoratev1.Class{
 	"unlimited": quoratev1.Class_CLASS_UNLIMITED, "banned": quoratev1.Class_CLASS_BANNED,
 }
 
-// readOverride reads the form; what the words mean is checked by the API.
+// readOverride parses the form; the API validates the values.
 func readOverride(r *Request) (*quoratev1.Override, error) {
 	form := func(name string) string { return strings.TrimSpace(r.PostForm.Get(name)) }
 	o := &quoratev1.Override{Namespace: form("namespace"), Limit: form("limit"), Key: r.PostForm.Get("key"), Class: classWords[form("class")], Rate: form("rate"), Comment: form("comment")}
@@ -176,7 +176,7 @@ func readOverride(r *Request) (*quoratev1.Override, error) {
 	return o, nil
 }
 
-// daysOr reads a duration, which may be in days.
+// daysOr parses a duration, optionally in days.
 func daysOr(text string) (time.Duration, error) {
 	if days, ok := strings.CutSuffix(text, "d"); ok {
 		n, err := strconv.ParseFloat(days, 64)
@@ -192,7 +192,7 @@ func wrongField(name, text, right string) *Problem {
 	return &Problem{Status: http.StatusBadRequest, Title: "That is not right", Detail: fmt.Sprintf("%q must be %s.", clip(text, 60), right), Field: name}
 }
 
-// clearOverride takes a key's own rule away.
+// clearOverride deletes an override of a key.
 var clearOverride = Action{
 	Confirm: func(r *Request) (*Confirmation, error) {
 		return &Confirmation{

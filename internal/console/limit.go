@@ -13,26 +13,26 @@ import (
 	"github.com/quorate/quorate/internal/rbac"
 )
 
-// Bounds of what the page of a limit lists.
+// Bounds of the page of a limit.
 const (
 	limitKeys      = 20
 	limitSummed    = 200 // keys that are added up
 	limitOverrides = 20
-	limitSeed      = 10 * time.Minute // of the live chart
+	limitSeed      = 10 * time.Minute // past in the live chart
 )
 
-// limitPage is one limit: what happens now, what happened, and what would have.
+// limitPage is the data of the page of one limit: the present, the past, and what-if.
 type limitPage struct {
 	Namespace, Limit string
-	Rule             *quoratev1.Limit // nil: there is no such limit any more
-	Accounts         bool             // it is a policy of accounts: only its past is known
+	Rule             *quoratev1.Limit // nil if the limit does not exist any more
+	Accounts         bool             // an account policy: it has only a past
 	Version          uint64
 	MayWrite         bool
 	MayKeys          bool
 
 	Rates      *quoratev1.TopRatesResponse
 	NoRates    *Problem
-	Error      *quoratev1.LimitError // nil: nobody has asked
+	Error      *quoratev1.LimitError // nil if there was no request
 	Parts      bool                  // it has tiers or a floor
 	rate       string
 	Asked      float64
@@ -47,7 +47,7 @@ type limitPage struct {
 
 func (l *limitPage) Title() string { return limitTitle(l.Namespace, l.Limit) }
 
-// Switches are the other ways that the limit may be enforced.
+// Switches returns the other ways in which the limit may be enforced.
 func (l *limitPage) Switches() []string {
 	now := enumText(l.Rule.GetEnforcement().String(), "ENFORCEMENT_")
 	var out []string
@@ -59,7 +59,7 @@ func (l *limitPage) Switches() []string {
 	return out
 }
 
-// WithinBound says whether the limit was never over-admitted by more than its bound.
+// WithinBound reports whether the limit was never over-admitted by more than its bound.
 func (l *limitPage) WithinBound() bool {
 	return l.Error == nil || !beyond(l.Error, rateOf(l.rate))
 }
@@ -71,8 +71,7 @@ func limitPageOf() Page {
 	}
 }
 
-// isLive says whether a page is loaded again for live updates: then only what changes by
-// the second is asked for.
+// isLive reports whether a page is loaded for a live update: then only volatile data is requested.
 func isLive(r *Request) bool { return strings.HasPrefix(r.URL.Path, Root+"/live/") }
 
 func loadLimit(r *Request) (any, error) {
@@ -102,7 +101,7 @@ func loadLimit(r *Request) (any, error) {
 	return l, nil
 }
 
-// loadAccounts loads what is known of a policy of accounts: its past, and what planners ask of it.
+// loadAccounts loads the past and the plan of an account policy.
 func (l *limitPage) loadAccounts(r *Request) error {
 	if isLive(r) {
 		return nil
@@ -166,7 +165,7 @@ func (l *limitPage) loadRates(r *Request) {
 	}
 }
 
-// parts notes whether the limit is several buckets, which are measured each by itself.
+// parts notes whether the limit consists of several buckets, which are measured separately.
 func (l *limitPage) parts(rule *quoratev1.Limit) {
 	if rule.GetRate() != "" {
 		l.rate = rule.Rate // also while live, when the rule itself is not asked for
@@ -174,7 +173,7 @@ func (l *limitPage) parts(rule *quoratev1.Limit) {
 	l.Parts = l.Parts || len(rule.GetTiers()) > 0 || rule.GetFloor() != nil
 }
 
-// liveChart begins with the last seconds of the history, or else with what pages have seen.
+// liveChart starts with the last minutes of the history, or else with what pages have seen.
 func (l *limitPage) liveChart(r *Request) Chart {
 	c := Chart{
 		ID: "limit", Title: "Tokens a second, all keys", Unit: "/s", Height: 200,
@@ -203,7 +202,7 @@ func (l *limitPage) liveChart(r *Request) Chart {
 	return c
 }
 
-// limitPoints adds the newest rates to the chart.
+// limitPoints returns the newest rates for the chart.
 func limitPoints(data any) map[string]Point {
 	l := data.(*limitPage)
 	if l.last.at.IsZero() || math.IsNaN(l.last.askedRate) {
@@ -212,13 +211,13 @@ func limitPoints(data any) map[string]Point {
 	return map[string]Point{"limit": {At: float64(l.last.at.Unix()), Values: []float64{l.last.askedRate, l.last.gaveRate}}}
 }
 
-// Refused is how many tokens were refused since the nodes started.
+// Refused returns the refused tokens since the nodes started.
 func (l *limitPage) Refused() int64 { return l.Error.GetAttempted() - l.Error.GetAdmitted() }
 
-// OverPart is which part of what was admitted was too much.
+// OverPart returns the fraction of the admissions that was too much.
 func (l *limitPage) OverPart() float64 {
 	return l.Error.GetOverAdmitted() / float64(max(1, l.Error.GetAdmitted()))
 }
 
-// MoreOverrides says that not all overrides are listed.
+// MoreOverrides reports whether not all overrides are listed.
 func (l *limitPage) MoreOverrides() bool { return int(l.NOverrides) > len(l.Overrides) }

@@ -9,14 +9,14 @@ import (
 	"github.com/quorate/quorate/internal/rbac"
 )
 
-// limitsOnPage is how many limits one page lists, and namespacesShown how many
-// namespaces can be chosen from.
+// limitsOnPage is the number of limits on a page, and namespacesShown that of namespaces to choose
+// from.
 const (
 	limitsOnPage    = 50
 	namespacesShown = 500
 )
 
-// limitsPages are what owners of limits look at.
+// limitsPages returns the pages for owners of limits.
 func limitsPages() []Page {
 	return []Page{
 		{Path: "limits", Title: "Limits", Group: "Limits", Template: "limits", Need: rbac.LimitsRead, Load: loadLimits, Actions: map[string]Action{"delete": deleteLimit, "enforcement": switchEnforcement}},
@@ -26,16 +26,16 @@ func limitsPages() []Page {
 	}
 }
 
-// limitsList is what the page of all limits shows.
+// limitsList is the data of the page of all limits.
 type limitsList struct {
 	Version    uint64
 	Namespaces []namespaceCount
-	More       int // namespaces that are not listed
+	More       int // namespaces not listed
 	Namespace  string
 	Search     string
 	Rows       []*quoratev1.Limit
 	Found, All int
-	From       int // number of the first row
+	From       int // index of the first row
 	Prev, Next string
 	MayWrite   bool
 }
@@ -79,7 +79,7 @@ func (l *limitsList) at(page int) string {
 	return to
 }
 
-// namespaces counts the limits of each; they are sorted.
+// namespaces counts the limits of each namespace; the limits are sorted.
 func (l *limitsList) namespaces(all []*quoratev1.Limit) {
 	for _, one := range all {
 		n := len(l.Namespaces)
@@ -94,8 +94,8 @@ func (l *limitsList) namespaces(all []*quoratev1.Limit) {
 	}
 }
 
-// matching returns the limits of the namespace that have all words of the search in their
-// names or parents.
+// matching returns the limits of the namespace whose name or parent contains all words of the
+// search.
 func (l *limitsList) matching(all []*quoratev1.Limit) []*quoratev1.Limit {
 	words := strings.Fields(strings.ToLower(l.Search))
 	if len(words) == 0 && l.Namespace == "" {
@@ -118,7 +118,7 @@ func (l *limitsList) matching(all []*quoratev1.Limit) []*quoratev1.Limit {
 	return out
 }
 
-// deleteLimit removes one limit.
+// deleteLimit deletes one limit.
 var deleteLimit = Action{
 	Confirm: func(r *Request) (*Confirmation, error) {
 		ns, limit := r.PostForm.Get("namespace"), r.PostForm.Get("limit")
@@ -147,7 +147,7 @@ var deleteLimit = Action{
 	},
 }
 
-// childrenOf says which limits have a limit as their parent.
+// childrenOf describes which limits have the limit as their parent.
 func childrenOf(r *Request, namespace, limit string) string {
 	res, err := r.Limits.GetLimits(r.Context(), &quoratev1.GetLimitsRequest{})
 	if err != nil {
@@ -165,12 +165,12 @@ func childrenOf(r *Request, namespace, limit string) string {
 	return "It is the parent of " + clip(strings.Join(names, ", "), 300) + "; the node refuses to remove it before them."
 }
 
-// commentField asks why.
+// commentField returns the field for the comment of a change.
 func commentField(r *Request) Field {
 	return Field{Name: "comment", Label: "Why", Type: "text", Value: r.PostForm.Get("comment"), Hint: "Kept in the history, at most 512 bytes."}
 }
 
-// formVersion is the version that must be in force; nil is any.
+// formVersion returns the expected current version; nil means any.
 func formVersion(r *Request, name string) *uint64 {
 	v, err := strconv.ParseUint(r.PostForm.Get(name), 10, 64)
 	if err != nil || v > math.MaxInt64 {
@@ -179,7 +179,7 @@ func formVersion(r *Request, name string) *uint64 {
 	return &v
 }
 
-// applied is the result of a change of the limits.
+// applied returns the result of a change of the limits.
 func applied(title string, version uint64, changed bool, next string) *Result {
 	res := &Result{Title: title, Next: Root + "/" + next, NextLabel: "Go on"}
 	if changed {

@@ -8,10 +8,10 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// maxShownChanges bounds the limits that a difference lists.
+// maxShownChanges bounds the limits in a diff.
 const maxShownChanges = 200
 
-// ruleText is what a limit says, in a few words.
+// ruleText describes a limit in a few words.
 func ruleText(l *quoratev1.Limit) string {
 	switch {
 	case l == nil:
@@ -48,7 +48,7 @@ func tierText(t *quoratev1.Tier) string {
 
 func kindText(k quoratev1.Kind) string { return enumText(k.String(), "KIND_") }
 
-// enumText is the word of limit files for a value of an enumeration.
+// enumText returns the limit-file word for an enum value.
 func enumText(s, prefix string) string {
 	if strings.HasSuffix(s, "_UNSPECIFIED") {
 		return ""
@@ -56,7 +56,7 @@ func enumText(s, prefix string) string {
 	return strings.ToLower(strings.ReplaceAll(strings.TrimPrefix(s, prefix), "_", " "))
 }
 
-// enforcedText says whether the limit refuses anybody.
+// enforcedText returns the badge of a limit's enforcement.
 func enforcedText(l *quoratev1.Limit) Badge {
 	switch {
 	case l == nil:
@@ -71,8 +71,7 @@ func enforcedText(l *quoratev1.Limit) Badge {
 	return Badge{"good", "enforced"}
 }
 
-// unenforcedBadge marks in tables a limit of which not all that is not admitted is refused; nil is every
-// other.
+// unenforcedBadge returns the badge of a limit that is not fully enforced; nil for others.
 func unenforcedBadge(e quoratev1.Enforcement, fraction float64) *Badge {
 	b := enforcedText(&quoratev1.Limit{Enforcement: e, Fraction: fraction})
 	if b.Kind != "warn" {
@@ -81,7 +80,7 @@ func unenforcedBadge(e quoratev1.Enforcement, fraction float64) *Badge {
 	return &b
 }
 
-// limitTitle is a limit's name as people say it.
+// limitTitle returns a limit's name for people.
 func limitTitle(namespace, limit string) string {
 	switch {
 	case namespace == globalNamespace:
@@ -92,7 +91,7 @@ func limitTitle(namespace, limit string) string {
 	return namespace + "/" + limit
 }
 
-// changesDiff shows changes of limits field by field.
+// changesDiff returns changes of limits as a diff of fields.
 func changesDiff(changes []*quoratev1.LimitChange) Diff {
 	var out Diff
 	for i, c := range changes {
@@ -120,7 +119,7 @@ func changesDiff(changes []*quoratev1.LimitChange) Diff {
 	return out
 }
 
-// changesText says how many limits change.
+// changesText returns how many limits change.
 func changesText(changes []*quoratev1.LimitChange) string {
 	var added, changed, removed int
 	for _, c := range changes {

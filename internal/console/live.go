@@ -23,15 +23,15 @@ const (
 	liveBeat        = 10 * time.Second // longest pause between messages
 )
 
-// Point is what a chart gains: a time in seconds, and a value for each series.
+// Point is a new point of a chart: a time in seconds, and a value for each series.
 type Point struct {
 	At     float64   `json:"at"`
 	Values []float64 `json:"values"`
 }
 
-// serveLive sends the parts of a page that change, as server-sent events: the event's
-// name is the part's, its data the HTML. "points" has new points of charts, and
-// "trouble" says in words why there is nothing new.
+// serveLive sends the changing parts of a page as server-sent events: the event's name is the
+// part's, its data the HTML. "points" has new points of charts, and "trouble" says why there is
+// nothing new.
 func (c *Console) serveLive(w http.ResponseWriter, r *Request) {
 	owner := ""
 	if r.Caller != nil {
@@ -73,7 +73,7 @@ func (c *Console) serveLive(w http.ResponseWriter, r *Request) {
 	}
 }
 
-// stream sends what a page's Stream sends, until the reader goes or may stay no longer.
+// stream sends the output of a page's Stream until the reader leaves or loses access.
 func (c *Console) stream(l *liveWriter, r *Request) {
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
@@ -121,7 +121,7 @@ func (c *Console) stream(l *liveWriter, r *Request) {
 	}
 }
 
-// still says whether the session, or the certificate, that a stream began with is good.
+// still reports whether the session or certificate of a stream is still valid.
 func (c *Console) still(r *Request) bool {
 	if c.Guard == nil {
 		return true
@@ -142,7 +142,7 @@ func (c *Console) still(r *Request) bool {
 	return err == nil
 }
 
-// turn sends what has changed. The error says that the reader has gone.
+// turn sends what has changed. It returns an error if the reader has left.
 func (c *Console) turn(l *liveWriter, r *Request) error {
 	data, err := r.page.Load(r)
 	if err != nil {
@@ -171,7 +171,7 @@ func (c *Console) turn(l *liveWriter, r *Request) error {
 type liveWriter struct {
 	w    http.ResponseWriter
 	conn *http.ResponseController
-	last map[string]string // what was sent of each name
+	last map[string]string // last data by name
 	out  bytes.Buffer
 	sent time.Time
 }
@@ -181,7 +181,7 @@ func newLiveWriter(w http.ResponseWriter) *liveWriter {
 	return &liveWriter{w: w, conn: http.NewResponseController(w), last: map[string]string{}}
 }
 
-// changed adds an event, if it is not what was sent last.
+// changed adds an event unless its data is the same as last time.
 func (l *liveWriter) changed(name, data string) {
 	if was, ok := l.last[name]; ok && was == data {
 		return
@@ -194,7 +194,8 @@ func (l *liveWriter) changed(name, data string) {
 	l.out.WriteByte('\n')
 }
 
-// goodbye says that the reader is signed out: the page asks no more, and leads to where to sign in.
+// goodbye tells the page that the reader is signed out: it stops updating and links to the sign-in
+// page.
 func (l *liveWriter) goodbye() {
 	l.changed("signed-out", "You are signed out: the session has ended, or its token was revoked. Load the page again to sign in.")
 	_ = l.flush() // the reader may have gone

@@ -10,19 +10,19 @@ import (
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 )
 
-// Bounds of the names that a form proposes.
+// Bounds of the names that a form suggests.
 const (
 	namesMost = 200
 	namesBack = time.Hour
-	namesWait = 500 * time.Millisecond // the page waits no longer for them
+	namesWait = 500 * time.Millisecond // longest time that the page waits for them
 )
 
-// names are what the fields of a form propose: namespaces and limits that were asked for in the last hour, the
-// busiest. Other names can be typed as well.
+// names are the suggestions for a form: the busiest namespaces and limits of the last hour. Other
+// names can be entered too.
 type names struct{ Namespaces, Limits []string }
 
-// namesFor returns the names for a form that is about a namespace, or about none yet. Who may not read what all
-// limits were asked for gets none, nor does a part of a page that is drawn again.
+// namesFor returns the suggestions for a form about a namespace, or about none yet. There are none
+// for readers who may not read the use of all limits, and in live updates.
 func namesFor(r *Request, namespace string) (out names) {
 	if isLive(r) {
 		return out

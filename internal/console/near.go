@@ -6,16 +6,16 @@ import (
 	"strings"
 )
 
-// wholeCheck is up to how many bytes all limits of a file, or of a namespace, are looked at when a
-// part of it is edited.
+// wholeCheck is the size in bytes up to which all limits of a file, or of a namespace, are checked
+// when a part of it is edited.
 const wholeCheck = 64 << 10
 
 var parentIn = regexp.MustCompile(`\bparent: "?([^",}\s]+)`)
 
-// near returns the lines of a file that what is wrong with one part of it can depend on: limits only
-// know limits of their own namespace. Of a large namespace it is the limit, those that the new text
-// names, those above and below them, and what stands in for limits that are not there. So one limit of
-// 60,000 takes hardly longer than one of ten; the node looks at all of them when they are applied.
+// near returns the lines of a file that can affect the validity of one part: limits refer only to
+// limits of their own namespace. For a large namespace that is the limit, those named in the new
+// text, their parents and children, and the default and the template. So checking one limit of
+// 60,000 takes hardly longer than one of ten; the node checks all of them when they are applied.
 func near(yaml, namespace, limit, text string) string {
 	if len(yaml) <= wholeCheck || namespace == "" || namespace == globalNamespace {
 		return yaml
@@ -40,7 +40,7 @@ func size(lines []string) (n int) {
 	return n
 }
 
-// relatives are the lines of a namespace that matter to one of its limits, and to what it is to be.
+// relatives returns the lines of a namespace that matter to one of its limits and to its new text.
 func (s section) relatives(limit string, text []string) []string {
 	out := []string{s.file[s.first]}
 	named := s.child("limits", 4, s.end)
@@ -70,7 +70,7 @@ func (s section) relatives(limit string, text []string) []string {
 	return slices.Clip(out)
 }
 
-// blocks are the lines of each field with so many spaces before it, and their order.
+// blocks returns the lines of each field at the indentation, and their order.
 func (s section) blocks(indent int) (of map[string][]string, order []string) {
 	of = map[string][]string{}
 	name := ""
@@ -84,7 +84,7 @@ func (s section) blocks(indent int) (of map[string][]string, order []string) {
 	return of, order
 }
 
-// namedIn are the limits that a text has, and their parents.
+// namedIn returns the limits in a text, and their parents.
 func namedIn(text []string) (out []string) {
 	for _, l := range text {
 		if key, ok := keyAt(l, 0); ok {

@@ -28,14 +28,14 @@ func nodesPage() Page {
 	}
 }
 
-// nodesView is what the page shows: at most 256 nodes and 256 ranges.
+// nodesView is the data of the page of nodes: at most 256 nodes and 256 ranges.
 type nodesView struct {
 	Status  *quoratev1.GetStatusResponse
 	Plan    *quoratev1.GetPlanResponse
 	NoPlan  *Problem
 	Without []string
-	May     bool // change anything
-	Done    int  // groups that are as wanted
+	May     bool // may change anything
+	Done    int  // groups with the wanted placement
 }
 
 func loadNodes(r *Request) (any, error) {
@@ -55,12 +55,12 @@ func loadNodes(r *Request) (any, error) {
 	return v, nil
 }
 
-// Active says whether a node is as a node is.
+// Active reports whether a node is in its normal state.
 func (v *nodesView) Active(n *quoratev1.NodeStatus) bool {
 	return n.State <= quoratev1.NodeState_NODE_STATE_ACTIVE
 }
 
-// changes says in words what a change of a node does.
+// changes describes what each change of a node does.
 var changes = map[quoratev1.NodeChange]struct {
 	title, button, done string
 	will                []string
@@ -84,7 +84,7 @@ var changes = map[quoratev1.NodeChange]struct {
 	},
 }
 
-// changeOf is a change of what is wanted of a node.
+// changeOf returns the action that changes the wanted state of a node.
 func changeOf(change quoratev1.NodeChange) Action {
 	words := changes[change]
 	confirm := func(r *Request) (*Confirmation, error) {
@@ -133,7 +133,7 @@ func changeOf(change quoratev1.NodeChange) Action {
 	return Action{Confirm: confirm, Do: do}
 }
 
-// moves says how many groups change when a node goes.
+// moves says how many groups change when a node leaves.
 func moves(r *Request, change quoratev1.NodeChange, id string) []string {
 	if change != quoratev1.NodeChange_NODE_CHANGE_LEAVE && change != quoratev1.NodeChange_NODE_CHANGE_REMOVE {
 		return nil
@@ -230,7 +230,7 @@ func doJoinToken(r *Request) (*Result, error) {
 	}, nil
 }
 
-// durationField reads a duration of a form, nil if it is empty.
+// durationField parses a duration of a form; nil if it is empty.
 func durationField(r *Request, name string) (*durationpb.Duration, error) {
 	text := strings.TrimSpace(r.PostForm.Get(name))
 	if text == "" {

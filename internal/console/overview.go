@@ -2,11 +2,16 @@ package console
 
 import (
 	"cmp"
+	"context"
 	"math"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/internal/health"
@@ -14,13 +19,13 @@ import (
 
 const overviewEvery = time.Second
 
-// Bounds of what the overview lists.
+// Bounds of the lists on the overview.
 const (
 	overviewKeys   = 8
 	overviewLimits = 8
 )
 
-// overview is what the page shows. What the caller may not read is left out, and said.
+// overview is the data of the overview. What the caller may not read is omitted, with a note.
 type overview struct {
 	Status     *quoratev1.GetStatusResponse
 	Rates      *quoratev1.TopRatesResponse
@@ -31,21 +36,21 @@ type overview struct {
 	Leaderless []uint32
 	Lagging    int
 	Faults     []string
-	Asked      float64 // tokens a second
+	Asked      float64 // tokens per second
 	Gave       float64
 	Chart      Chart
 	Bound      boundState
 	last       flowPoint
 }
 
-// boundState says whether the stated bound of over-admission is kept, and by what.
+// boundState says whether the stated bound of over-admission is kept, and by how much.
 type boundState struct {
 	Limits         int
 	Beyond         []*quoratev1.LimitError // worst first
-	Worst          []boundRow              // nearest to their bound first
+	Worst          []boundRow              // closest to their bound first
 	Over, Needless float64                 // tokens
-	OverPart       float64                 // of what was admitted
-	NeedlessPart   float64                 // of what was attempted, at least
+	OverPart       float64                 // fraction of the admissions
+	NeedlessPart   float64                 // fraction of the attempts, at least
 	// NeedlessPartAtMost is the upper bound of NeedlessPart.
 	NeedlessPartAtMost float64
 	CutOff             float64
@@ -122,18 +127,17 @@ func overviewPoints(data any) map[string]Point {
 	return map[string]Point{"flow": {float64(o.last.at.Unix()), []float64{o.Asked, o.Gave}}}
 }
 
-// excessSlack is what an excess may be measured wrong by, in tokens, besides what refills
-// between two reports.
+// excessSlack is the measurement error of an excess in tokens, in addition to what refills between
+// two reports.
 const excessSlack = 1
 
-// beyond says whether a limit has been further from what it says than its bound, by more
-// than it may be measured wrong by. rate is what refills in a second.
+// beyond reports whether a limit has exceeded its bound by more than the measurement error. rate is
+// the refill per second.
 func beyond(e *quoratev1.LimitError, rate float64) bool {
 	return e.WorstExcess > e.Bound+excessSlack+rate*e.LongestGap.AsDuration().Seconds()
 }
 
-// rateOf reads a rate as limits have it, such as 5/m or 100/10s, in tokens a second; 0 is
-// none.
+// rateOf parses a rate of a limit, such as 5/m or 100/10s, in tokens per second; 0 for none.
 func rateOf(text string) float64 {
 	count, per, _ := strings.Cut(text, "/")
 	n, err := strconv.ParseFloat(count, 64)
@@ -151,8 +155,7 @@ func rateOf(text string) float64 {
 	return n / (days * long.Seconds())
 }
 
-// boundOf adds up what the leaders have measured. limits, if they are known, say how true
-// it is.
+// boundOf adds up the measurements of leaders. limits, if given, determine the measurement error.
 func boundOf(list []*quoratev1.LimitError, limits []*quoratev1.Limit) (b boundState) {
 	b.Limits = len(list)
 	rates := map[string]float64{}
@@ -189,7 +192,7 @@ func boundOf(list []*quoratev1.LimitError, limits []*quoratev1.Limit) (b boundSt
 	return b
 }
 
-// boundRow is one limit, and whether it has broken its bound.
+// boundRow is a limit and whether it has exceeded its bound.
 type boundRow struct {
 	*quoratev1.LimitError
 	Beyond bool
@@ -202,10 +205,121 @@ func btoi(b bool) int {
 	return 0
 }
 
-// ofBound is how much of its bound a limit has used up.
+// ofBound returns the used fraction of a limit's bound.
 func ofBound(e *quoratev1.LimitError) float64 {
 	if e.Bound <= 0 {
 		return e.WorstExcess
 	}
 	return e.WorstExcess / e.Bound
+}
+
+// Bounds of the past in the chart of the overview. Each limit costs a read of the history, so with
+// more limits the chart starts with what pages have seen.
+const (
+	seedLimits = 20
+	seedBack   = 5 * time.Minute
+	seedWait   = time.Second // longest time that the page waits for it
+)
+
+// seedPoint is one second of the history: attempts and admissions, or NaN if one limit is unknown.
+type seedPoint struct {
+	at          int64 // unix seconds
+	asked, gave float64
+}
+
+// seed puts the last minutes of the history before the live points. These are only rates: the
+// points from which live rates are computed stay as they are. The list of limits requires a
+// permission everywhere, so readers of only some namespaces get no past.
+func (o *overview) seed(r *Request) {
+	ctx, cancel := context.WithTimeout(r.Context(), seedWait)
+	defer cancel()
+	from := r.Now().Add(-seedBack).Truncate(time.Second)
+	limits, err := r.Rates.HistoryLimits(ctx, &quoratev1.HistoryLimitsRequest{From: timestamppb.New(from), Top: seedLimits + 1})
+	if err != nil || limits.GetCoverage().GetRangesCovered() < limits.GetCoverage().GetRangesTotal() {
+		return // without it the chart begins later
+	}
+	past, ok := pastOf(ctx, r, limits.Limits, from)
+	if !ok {
+		return
+	}
+	if seed := summed(past, from.Unix(), int64(seedBack/time.Second)); len(seed) > 0 {
+		o.Chart.begin(seed)
+	}
+}
+
+// pastOf requests the past of all limits concurrently; false if one is unknown or there are too
+// many. Account policies are omitted, because live rates do not contain them.
+func pastOf(ctx context.Context, r *Request, limits []*quoratev1.LimitUse, from time.Time) (past []*quoratev1.HistoryResponse, ok bool) {
+	if len(limits) > seedLimits {
+		return nil, false
+	}
+	limits = slices.DeleteFunc(limits, func(l *quoratev1.LimitUse) bool { return l.Namespace == accountNamespace })
+	past = make([]*quoratev1.HistoryResponse, len(limits))
+	var all sync.WaitGroup
+	for i, l := range limits {
+		all.Go(func() {
+			res, err := r.Rates.History(ctx, &quoratev1.HistoryRequest{Namespace: l.Namespace, Limit: l.Limit, From: timestamppb.New(from), Step: durationpb.New(time.Second)})
+			if err == nil {
+				past[i] = res
+			}
+		})
+	}
+	all.Wait()
+	return past, !slices.Contains(past, nil)
+}
+
+// summed adds up n seconds of all limits. A second without a complete point of every limit is a
+// gap: a partial sum would show a dip that did not happen. Gaps at both ends are removed.
+func summed(past []*quoratev1.HistoryResponse, from, n int64) []seedPoint {
+	out := make([]seedPoint, n)
+	told := make([]int, n)
+	for i := range out {
+		out[i].at = from + int64(i)
+	}
+	for _, one := range past {
+		for _, p := range one.Points {
+			i := p.Start.AsTime().Unix() - from
+			if i < 0 || i >= n || !p.Complete || p.Seconds != 1 {
+				continue
+			}
+			out[i].asked += float64(p.Attempted)
+			out[i].gave += float64(p.Admitted)
+			told[i]++
+		}
+	}
+	first, end := n, int64(0)
+	for i := range n {
+		if told[i] < len(past) || len(past) == 0 {
+			out[i].asked, out[i].gave = math.NaN(), math.NaN()
+			continue
+		}
+		first, end = min(first, i), i+1
+	}
+	if first >= end {
+		return nil
+	}
+	return out[first:end]
+}
+
+// begin puts points before those that pages have seen without interruption until now. Points before
+// the interruption are dropped, because times must ascend. A run begins with a point without a
+// rate, which forms the gap between the two.
+func (c *Chart) begin(seed []seedPoint) {
+	run := 0
+	for i, v := range c.Series[0].Values {
+		if math.IsNaN(v) {
+			run = i
+		}
+	}
+	var times []int64
+	var asked, gave []float64
+	for _, p := range seed {
+		if run < len(c.Times) && p.at >= c.Times[run] {
+			break
+		}
+		times, asked, gave = append(times, p.at), append(asked, p.asked), append(gave, p.gave)
+	}
+	c.Times = append(times, c.Times[run:]...)
+	c.Series[0].Values = append(asked, c.Series[0].Values[run:]...)
+	c.Series[1].Values = append(gave, c.Series[1].Values[run:]...)
 }

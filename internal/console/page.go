@@ -15,44 +15,43 @@ import (
 	"github.com/quorate/quorate/internal/rbac"
 )
 
-// Page is one page. registry.go lists them all; see the package's text.
+// Page is one page. registry.go lists them all; see the package comment.
 type Page struct {
-	// Path is below /console/, one word; empty is the overview.
+	// Path is the path below /console/, one word; empty for the overview.
 	Path string
-	// Title is in the navigation and the browser's tab.
+	// Title is shown in the navigation and the browser's tab.
 	Title string
-	// Group is the heading above it in the navigation; pages without one are reached
-	// from others.
+	// Group is the heading in the navigation. Pages without one are linked from other pages.
 	Group string
-	// Template is the file in templates, without .html. It defines "content", and a
-	// template for each name in Live. All are given what Load returns.
+	// Template is the file in templates, without .html. It defines "content" and a template for
+	// each name in Live. All get the value of Load.
 	Template string
-	// Need is the permission that its first call asks for. Who has it nowhere does not
-	// see the page in the navigation; it is no protection: the calls are.
+	// Need is the permission that the page's first call requires. Callers who have it nowhere do
+	// not see the page in the navigation. This is no protection; the calls are.
 	Need rbac.Permission
-	// Load returns what the template shows. It is called for each view, and each turn of
-	// live updates; errors of calls are returned as they come.
+	// Load returns the data of the template. It is called for each view and each live update. It
+	// returns errors of calls unchanged.
 	Load func(r *Request) (any, error)
-	// Live names templates that are rendered again every so often, and sent to the
-	// elements data-live="NAME" of open pages when they have changed.
+	// Live names the templates that are rendered periodically, and sent to the elements
+	// data-live="NAME" of open pages when they have changed.
 	Live []string
-	// Every is how often; 2 s when 0.
+	// Every is the interval; 0 means 2 s.
 	Every time.Duration
-	// Points returns new points of charts, by chart id; see [Chart]. It is called after Load, with
-	// what that returned. nil: none.
+	// Points returns new points of charts, by chart ID; see [Chart]. It is called with the result
+	// of Load. May be nil.
 	Points func(data any) map[string]Point
-	// Stream sends rows as they come, instead of what Live does: send renders a template for
-	// the element data-stream="NAME", which shows the newest first. It returns when
-	// the context ends or send fails.
+	// Stream sends rows as they arrive, instead of Live. send renders a template for the element
+	// data-stream="NAME", which shows the newest first. Stream returns when the context ends or
+	// send fails.
 	Stream func(r *Request, send func(name string, data any) error) error
-	// Data are answers in JSON, at /console/data/PATH/NAME: for charts that change with
-	// what the reader chooses.
+	// Data are JSON answers at /console/data/PATH/NAME, for charts that depend on the reader's
+	// choices.
 	Data map[string]func(r *Request) (any, error)
 	// Actions are changes, at POST /console/PATH/NAME.
 	Actions map[string]Action
 }
 
-// API are the services of the node, as whoever reads the page.
+// API has clients of the node's services that act as the reader of the page.
 type API struct {
 	Cluster   quoratev1.ClusterServiceClient
 	Limits    quoratev1.LimitServiceClient
@@ -73,48 +72,48 @@ func newAPI(conn grpc.ClientConnInterface) API {
 	}
 }
 
-// Request is a request of a known caller. Its context carries the caller: calls on API
-// that are given it are made as the caller.
+// Request is a request of an authenticated caller. Calls of API with its context are made as the
+// caller.
 type Request struct {
 	*http.Request
 	API
-	Caller *auth.Caller // nil: authentication is off
+	Caller *auth.Caller // nil if authentication is off
 	c      *Console
 	page   *page
-	signed bool // in by a session
+	signed bool // signed in by a session
 }
 
-// Console is what serves the request.
+// Console returns the console that serves the request.
 func (r *Request) Console() *Console { return r.c }
 
-// Now is the time.
+// Now returns the current time.
 func (r *Request) Now() time.Time { return r.c.Now() }
 
 // Query returns a parameter of the address, trimmed.
 func (r *Request) Query(name string) string { return strings.TrimSpace(r.URL.Query().Get(name)) }
 
-// May says whether the caller has a permission somewhere: to leave out what would be
-// refused. The calls themselves decide.
+// May reports whether the caller has a permission anywhere, to omit what would be refused. The
+// calls themselves are checked.
 func (r *Request) May(p rbac.Permission) bool {
 	return r.c.Guard == nil || r.Caller != nil && r.c.Guard.Somewhere(r.Caller, p)
 }
 
-// mayEverywhere says whether the caller has a permission in all namespaces.
+// mayEverywhere reports whether the caller has a permission in all namespaces.
 func (r *Request) mayEverywhere(p rbac.Permission) bool {
 	return r.c.Guard == nil || r.Caller != nil && r.c.Guard.Has(r.Caller, p, rbac.Everywhere)
 }
 
-// fragment says whether htmx asks for a part of a page.
+// fragment reports whether htmx requests a part of a page.
 func (r *Request) fragment() bool { return r.Header.Get("HX-Request") == "true" }
 
-// page is a Page with its templates.
+// page is a Page with its parsed templates.
 type page struct {
 	Page
 	set *template.Template
 }
 
-// home is the first page of the navigation for who may see nothing of the overview, such as the owner of one
-// namespace; empty is the overview.
+// home returns the first page of the navigation for callers who may see nothing on the overview,
+// such as the owner of one namespace; empty for the overview.
 func (c *Console) home(r *Request) string {
 	if r.May(rbac.ClusterRead) || r.mayEverywhere(rbac.RatesRead) {
 		return ""
@@ -149,7 +148,7 @@ func (c *Console) servePage(w http.ResponseWriter, r *Request) {
 	c.show(w, r, http.StatusOK, data)
 }
 
-// partOf returns the template of the element that htmx is to fill: tag#live-NAME.
+// partOf returns the template of the element that htmx will fill: tag#live-NAME.
 func (p *page) partOf(target string) string {
 	_, id, _ := strings.Cut(target, "#")
 	name, ok := strings.CutPrefix(id, "live-")

@@ -12,13 +12,13 @@ import (
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 )
 
-// stretch is how far back a page looks.
+// stretch is a time range that a page can show.
 type stretch struct {
 	Name, Label string
 	back, step  time.Duration
 }
 
-// stretches can be chosen from; the first is shown when none is.
+// stretches are the ranges to choose from; the first is the default.
 var stretches = []stretch{
 	{"hour", "Last hour", time.Hour, time.Minute},
 	{"minutes", "Last 10 minutes, by the second", 10 * time.Minute, time.Second},
@@ -35,19 +35,19 @@ func stretchOf(r *Request) stretch {
 	return stretches[0]
 }
 
-// Bounds of what is said about a stretch.
+// Bounds of the past.
 const (
 	pastKeys  = 20
 	pastHoles = 12
-	slackEnd  = 90 * time.Second // the newest minute is still being told
+	slackEnd  = 90 * time.Second // the newest minute may be incomplete
 )
 
-// past is what happened under a limit in a stretch of time.
+// past is the history of a limit in a time range.
 type past struct {
 	Namespace, Limit string
 	Stretch          stretch
 	All              []stretch
-	Problem          *Problem // there is no answer
+	Problem          *Problem // why there is no answer
 	Total            *quoratev1.HistoryPoint
 	Coverage         *quoratev1.Coverage
 	Chart            Chart
@@ -56,14 +56,14 @@ type past struct {
 	Keys             *quoratev1.HistoryKeysResponse
 }
 
-// hole is a stretch that is not known in full.
+// hole is an interval with incomplete data.
 type hole struct {
 	From, To time.Time
-	Unknown  bool // nothing is known
+	Unknown  bool // there is no data
 	Missing  []string
 }
 
-// Text says what is missing.
+// Text describes what is missing.
 func (h hole) Text() string {
 	layout, from, to := "15:04:05", h.From.UTC(), h.To.UTC()
 	if from.Format(time.DateOnly) != to.Format(time.DateOnly) {
@@ -79,7 +79,7 @@ func (h hole) Text() string {
 	return out + strings.Join(h.Missing, ", ") + " has not told all of it"
 }
 
-// Empty says that nothing is known of the whole stretch.
+// Empty reports whether there is no data for the whole range.
 func (p *past) Empty() bool {
 	return p == nil || p.Problem != nil || p.Coverage.GetSecondsKnown() == 0 && p.Total.GetAttempted() == 0
 }
@@ -100,8 +100,7 @@ func loadPast(r *Request, namespace, limit string) *past {
 	return p
 }
 
-// draw makes the chart: every step of the stretch has its place, and what is not known is
-// a gap.
+// draw makes the chart. Every step of the range has a point; unknown ones are gaps.
 func (p *past) draw(res *quoratev1.HistoryResponse, from time.Time) {
 	step := int64(p.Stretch.step / time.Second)
 	known := make(map[int64]*quoratev1.HistoryPoint, len(res.Points))
@@ -148,7 +147,7 @@ func (p *past) draw(res *quoratev1.HistoryResponse, from time.Time) {
 	p.Chart.Marks = p.Chart.Marks[max(0, len(p.Chart.Marks)-maxMarks):]
 }
 
-// valuesOf are the values of a point in the order of the chart's lines.
+// valuesOf returns the values of a point in the order of the chart's lines.
 func valuesOf(p *quoratev1.HistoryPoint) []float64 {
 	if p == nil {
 		return []float64{math.NaN(), math.NaN(), math.NaN(), math.NaN(), math.NaN()}
@@ -156,7 +155,7 @@ func valuesOf(p *quoratev1.HistoryPoint) []float64 {
 	return []float64{p.Mean, float64(p.Refused) / float64(max(1, p.Seconds)), p.Peak, p.P99, p.P95}
 }
 
-// holeList joins neighbours.
+// holeList merges adjacent holes.
 type holeList []hole
 
 func (l *holeList) add(from, to time.Time, p *quoratev1.HistoryPoint) {
@@ -171,7 +170,7 @@ func (l *holeList) add(from, to time.Time, p *quoratev1.HistoryPoint) {
 	*l = append(*l, h)
 }
 
-// CoverageText says how much of the stretch is known.
+// CoverageText describes how much of the range is known.
 func (p *past) CoverageText() string {
 	c := p.Coverage
 	if c == nil || c.SecondsTotal == 0 {

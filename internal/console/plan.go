@@ -13,18 +13,18 @@ import (
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 )
 
-// limitPlan is what planners ask of a limit.
+// limitPlan is the data for planning a limit.
 type limitPlan struct {
 	Headroom  *quoratev1.LimitHeadroom
 	Suggested []suggestion
 	Forecast  *quoratev1.ForecastResponse
 	Days      Chart
 	NoFuture  string  // why there is no forecast
-	Slider    *slider // nil: a rule of this kind has none
+	Slider    *slider // nil for kinds of rules that have none
 	NoSlider  string
 }
 
-// suggestion is the least rate that would have refused no more than a part.
+// suggestion is the smallest rate that would have refused no more than a fraction.
 type suggestion struct {
 	Part  string
 	Rule  string
@@ -32,12 +32,12 @@ type suggestion struct {
 	Says  []string
 }
 
-// slider is where another rule is tried out.
+// slider is a form to try another rule.
 type slider struct {
 	Namespace, Limit, Range     string
-	Unit                        string // what the amount is per, such as s
+	Unit                        string // period of the amount, such as s
 	Amount, Least, Most, Step   float64
-	Burst, BurstMost, BurstJump int64 // 0: windows have none
+	Burst, BurstMost, BurstJump int64 // 0 for windows
 	Out                         map[string]string
 	Chart                       Chart
 }
@@ -121,7 +121,7 @@ func notYet(err error) string {
 
 var amountPer = regexp.MustCompile(`^([0-9]+(?:\.[0-9]+)?)/([0-9a-z]+)$`)
 
-// sliderOf makes the slider of a rule; words say why there is none.
+// sliderOf returns the slider for a rule, or why there is none.
 func sliderOf(l *quoratev1.Limit, stretch string) (*slider, string) {
 	const none = "Only rules with one bucket or window can be tried out here; quorate plan what-if says more."
 	if l.Class != quoratev1.Class_CLASS_COUNTED && l.Class != quoratev1.Class_CLASS_UNSPECIFIED || len(l.Tiers) > 0 {
@@ -149,7 +149,7 @@ func sliderOf(l *quoratev1.Limit, stretch string) (*slider, string) {
 	return s, ""
 }
 
-// whatIf is the answer to a form of the slider.
+// whatIf is the answer to the form of a slider.
 type whatIf struct {
 	Chart Chart             `json:"chart"`
 	Out   map[string]string `json:"out"`
@@ -161,7 +161,7 @@ func whatIfData(r *Request) (any, error) {
 	return s.ask(r, r.Query("amount"), r.Query("burst"))
 }
 
-// ask has a rule tried out: empty words are those in force.
+// ask tries a rule; empty values mean the current ones.
 func (s *slider) ask(r *Request, amount, burst string) (*whatIf, error) {
 	back := stretches[0].back
 	for _, one := range stretches {
@@ -192,7 +192,7 @@ func (s *slider) ask(r *Request, amount, burst string) (*whatIf, error) {
 	return w, err
 }
 
-// sentences joins statements, which have no full stops of their own.
+// sentences joins statements without full stops.
 func sentences(list []string) string {
 	var out []string
 	for _, s := range list {
@@ -220,7 +220,7 @@ func whatIfChart(res *quoratev1.WhatIfResponse) Chart {
 	return c
 }
 
-// refusedText says what a rule would have refused, and how sure that is.
+// refusedText describes what a rule would have refused, and how certain that is.
 func refusedText(o *quoratev1.WhatIfOutcome) string {
 	if o == nil {
 		return "–"

@@ -6,8 +6,8 @@ import (
 	"github.com/quorate/quorate/internal/rbac"
 )
 
-// registry lists the pages, in the order of the navigation. A new page is a line here, a
-// file with its Go and one with its template.
+// registry lists the pages in the order of the navigation. A new page needs a line here, a Go file
+// and a template.
 func registry(d Deps) []Page {
 	return slices.Concat([]Page{
 		{Path: "", Title: "Overview", Group: "Cluster", Template: "overview", Need: rbac.ClusterRead, Load: loadOverview, Live: []string{"health", "flow", "ranges", "bound"}, Every: overviewEvery, Points: overviewPoints},

@@ -12,16 +12,16 @@ import (
 	"strings"
 )
 
-// view is what the layout is given.
+// view is the data of the layout.
 type view struct {
 	Page     *page
 	Data     any
 	Nav      []navGroup
-	Who      string // the caller's identity; empty: authentication is off
+	Who      string // the caller's identity; empty if authentication is off
 	Signed   bool   // by a session, which can be ended
 	Self     string
 	Version  string
-	LiveFrom string // address of live updates; empty: none
+	LiveFrom string // address of live updates; empty for none
 	Bare     bool   // without navigation
 }
 
@@ -66,7 +66,7 @@ func (c *Console) viewOf(r *Request) *view {
 	return v
 }
 
-// render writes a template, or the error page: never half of it.
+// render executes a template completely before it writes, or writes an error.
 func (c *Console) render(w http.ResponseWriter, code int, set *template.Template, name string, data any) {
 	var b bytes.Buffer
 	if err := set.ExecuteTemplate(&b, name, data); err != nil {
@@ -79,7 +79,7 @@ func (c *Console) render(w http.ResponseWriter, code int, set *template.Template
 	w.Write(b.Bytes()) //nolint:errcheck // the reader has gone
 }
 
-// parse reads the templates of a page: the frame, the parts that all may use, its own.
+// parse parses the templates of a page: the layout, the shared parts, its own.
 func (c *Console) parse(p Page) *page {
 	set := template.New(p.Template).Funcs(c.funcs())
 	set, err := set.ParseFS(files, "templates/layout.html", "templates/parts.html", "templates/"+p.Template+".html")
@@ -89,14 +89,14 @@ func (c *Console) parse(p Page) *page {
 	return &page{p, set}
 }
 
-// asset is a file that is the same for everybody.
+// asset is a static file.
 type asset struct {
 	body    []byte
 	kind    string
-	version string // in addresses, so that browsers may keep it
+	version string // in addresses, so that browsers can cache it
 }
 
-// loadAssets reads the files; licences are not served.
+// loadAssets reads the static files; licenses are not served.
 func loadAssets() map[string]asset {
 	out := map[string]asset{}
 	list, err := fs.ReadDir(files, "static")
@@ -129,7 +129,7 @@ func kindOf(name string) string {
 	return mime.TypeByExtension(path.Ext(name))
 }
 
-// static is the address of a file.
+// static returns the address of a static file.
 func (c *Console) static(name string) string {
 	return Root + "/static/" + name + "?v=" + c.assets[name].version
 }

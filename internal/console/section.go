@@ -5,30 +5,29 @@ import (
 	"strings"
 )
 
-// Words that no user can choose: what counts in a namespace for limits that are not
-// there, what they are made from, and the limit of last resort.
+// Names that users cannot choose: the default and the template of a namespace, and the global
+// default.
 const (
 	defaultLimit    = "@default"
 	templateLimit   = "@template"
 	globalNamespace = "@global"
 
-	accountNamespace = "@accounts" // of the policies of accounts, in the history
+	accountNamespace = "@accounts" // of account policies, in the history
 )
 
-// section is a part of a limit file as the API writes it: one limit, one namespace, or
-// all of it. Editing it leaves the rest as it is. The API writes each limit one way, so
-// that lines are enough to find it by.
+// section is a part of a limit file as the API writes it: one limit, one namespace, or the whole
+// file. Editing it leaves the rest unchanged. The API writes each limit in one form, so lines are
+// sufficient to find it.
 type section struct {
 	file        []string
 	first, end  int // lines of the file, from 0; end is exclusive
 	indent      int
-	before      []string // lines that come with it when it is new
+	before      []string // headings to insert if it is new
 	beforeCount int
 }
 
-// cut finds a part of a file. A namespace and a limit name one limit, a namespace alone
-// all of it; neither is the whole file. What is not there yet is a section of no lines
-// at the place where it would be.
+// cut finds a part of a file: a limit by namespace and limit, a namespace without a limit, else the
+// whole file. A part that does not exist is an empty section at the place where it would be.
 func cut(yaml, namespace, limit string) section {
 	s := section{file: splitLines(yaml)}
 	s.end = len(s.file)
@@ -80,8 +79,8 @@ func (s section) counted() section {
 
 func (s section) empty() bool { return s.first == s.end }
 
-// child finds the lines of a field with so many spaces before it. When it is not there it has no lines, at
-// the line that is given.
+// child finds the lines of a field at the indentation. If it does not exist, the section is empty,
+// at line otherwise.
 func (s section) child(name string, indent, otherwise int) section {
 	out := section{file: s.file, indent: indent, first: otherwise, end: otherwise}
 	for i := s.first; i < s.end; i++ {
@@ -96,7 +95,7 @@ func (s section) child(name string, indent, otherwise int) section {
 	return out
 }
 
-// keyAt is the name of the field that a line begins, if it has so many spaces before it.
+// keyAt returns the name of the field that a line begins, if it has the indentation.
 func keyAt(line string, indent int) (string, bool) {
 	if spacesOf(line) != indent {
 		return "", false
@@ -107,7 +106,7 @@ func keyAt(line string, indent int) (string, bool) {
 
 func spacesOf(line string) int { return len(line) - len(strings.TrimLeft(line, " ")) }
 
-// quoteName writes a name so that YAML reads it as text.
+// quoteName writes a name so that YAML reads it as a string.
 func quoteName(name string) string {
 	c := name[0] | 0x20
 	if c < 'a' || c > 'z' || slices.Contains([]string{"null", "true", "false", "yes", "no", "on", "off", "y", "n"}, strings.ToLower(name)) {
@@ -116,7 +115,7 @@ func quoteName(name string) string {
 	return name
 }
 
-// text is the section without the spaces that all its lines have.
+// text returns the section without the common indentation.
 func (s section) text() string {
 	var b strings.Builder
 	for _, l := range s.file[s.first:s.end] {
@@ -126,7 +125,7 @@ func (s section) text() string {
 	return b.String()
 }
 
-// with returns the file with another text in the place of the section.
+// with returns the file with another text in place of the section.
 func (s section) with(text string) string {
 	out := slices.Clone(s.file[:s.first])
 	lines := splitLines(strings.ReplaceAll(text, "\r", ""))
@@ -143,8 +142,8 @@ func (s section) with(text string) string {
 	return strings.Join(out, "\n") + "\n"
 }
 
-// line is the line in the edited text of a line of the file that with made; ok is false
-// when it is elsewhere. Lines count from 1.
+// line converts a line number of the file made by with to one of the edited text; false if it is
+// elsewhere. Lines count from 1.
 func (s section) line(of int, text string) (line int, ok bool) {
 	line = of - s.first - s.beforeCount
 	return line, line >= 1 && line <= len(splitLines(text))

@@ -28,8 +28,8 @@ const (
 	maxSignIn   = 32 << 10 // bytes of the sign-in form
 )
 
-// session is one signed-in browser. It keeps the credential, which is checked for every
-// request: a token that is revoked ends the session at once.
+// session is a signed-in browser. It keeps the credential, which is checked for every request:
+// revoking the token ends the session immediately.
 type session struct {
 	credential string
 	owner      string // the identity
@@ -38,9 +38,9 @@ type session struct {
 }
 
 // sessions keeps sessions in memory, by the hash of the cookie's secret: at most maxSessions in
-// total and maxOfOne per identity. At maxOfOne it ends the identity's least recently used session; at
-// maxSessions, that of the identity with the most sessions, so that one identity cannot sign others
-// out. The zero value is ready.
+// total and maxOfOne per identity. At maxOfOne it ends the identity's least recently used session;
+// at maxSessions, that of the identity with the most sessions, so that one identity cannot sign
+// others out. The zero value is ready to use.
 type sessions struct {
 	mu   sync.Mutex
 	byID map[[sha256.Size]byte]*session
@@ -60,7 +60,7 @@ func (s *sessions) begin(credential, owner string, now time.Time) (id string) {
 	return id
 }
 
-// makeRoom makes room for one more session of an owner. Called with mu held.
+// makeRoom makes room for one more session of an owner. The caller holds mu.
 func (s *sessions) makeRoom(owner string, now time.Time) {
 	count := map[string]int{owner: 0}
 	for id, one := range s.byID {
@@ -95,8 +95,8 @@ func (s *session) over(now time.Time) bool {
 	return now.Sub(s.began) > sessionLife || now.Sub(s.used) > sessionIdle
 }
 
-// credential returns what a session was signed in with, empty if there is none. Live
-// updates do not touch it: a page that nobody looks at is no use of it.
+// credential returns the credential of a session, or "". touch marks the session as used; live
+// updates do not, because an open page is not necessarily looked at.
 func (s *sessions) credential(id string, now time.Time, touch bool) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -121,8 +121,8 @@ func (s *sessions) end(id string) {
 	delete(s.byID, sha256.Sum256([]byte(id)))
 }
 
-// cookie is the name of the session's cookie. Cookies are of a host and not of a port, so
-// nodes on one machine have names of their own.
+// cookie returns the name of the session's cookie. Cookies belong to a host, not to a port, so
+// nodes on one machine have different names.
 func (c *Console) cookie(req *http.Request) string {
 	if req.TLS != nil {
 		return "__Host-quorate-" + c.Self
@@ -136,7 +136,7 @@ func (c *Console) setCookie(w http.ResponseWriter, req *http.Request, value stri
 	})
 }
 
-// enter finds out who makes a request. Whoever is nobody is sent to sign in.
+// enter authenticates a request. It redirects unauthenticated ones to sign in.
 func (c *Console) enter(w http.ResponseWriter, req *http.Request) (*Request, bool) {
 	r := &Request{Request: req, API: c.api, c: c}
 	ctx := peer.NewContext(req.Context(), &peer.Peer{Addr: remote(req.RemoteAddr)})
@@ -163,7 +163,7 @@ func (c *Console) enter(w http.ResponseWriter, req *http.Request) (*Request, boo
 	return r, true
 }
 
-// remote is the address of the browser, for the audit log.
+// remote returns the address of the browser for the audit log.
 func remote(addr string) net.Addr {
 	a, err := net.ResolveTCPAddr("tcp", addr)
 	if err != nil {
@@ -172,7 +172,7 @@ func remote(addr string) net.Addr {
 	return a
 }
 
-// toSignIn sends a reader to the sign-in page, and from there to where they were going.
+// toSignIn redirects to the sign-in page, and from there back.
 func (c *Console) toSignIn(w http.ResponseWriter, req *http.Request) {
 	if strings.HasPrefix(req.URL.Path, Root+"/live/") { // an EventSource would take the sign-in page for a node that does not answer
 		newLiveWriter(w).goodbye()
@@ -190,7 +190,7 @@ func (c *Console) toSignIn(w http.ResponseWriter, req *http.Request) {
 	http.Redirect(w, req, to, http.StatusSeeOther)
 }
 
-// signInForm is what the sign-in page shows.
+// signInForm is the data of the sign-in page.
 type signInForm struct{ Kind, Next, Error string }
 
 func (c *Console) showSignIn(w http.ResponseWriter, req *http.Request) {
@@ -207,7 +207,7 @@ func (c *Console) signInPage(w http.ResponseWriter, code int, f signInForm) {
 	c.render(w, code, c.plain.set, "layout", v)
 }
 
-// signIn begins a session with a token of the cluster, or of the OIDC issuer.
+// signIn starts a session with a token of the cluster or of the OIDC issuer.
 func (c *Console) signIn(w http.ResponseWriter, req *http.Request) {
 	req.Body = http.MaxBytesReader(w, req.Body, maxSignIn) // the caller is not authenticated yet
 	token, next := strings.TrimSpace(req.PostFormValue("token")), req.PostFormValue("next")

@@ -9,7 +9,7 @@ import (
 
 const versionsOnPage = 30
 
-// versionList is the history of the limits, or what one version changed.
+// versionList is the data of the page of versions: the history, or the changes of one version.
 type versionList struct {
 	Current  uint64
 	Versions []*quoratev1.LimitVersion
@@ -52,7 +52,7 @@ func loadVersions(r *Request) (any, error) {
 	return v, nil
 }
 
-// loadOne shows what a version changed.
+// loadOne loads the changes of a version.
 func (v *versionList) loadOne(r *Request, number uint64) error {
 	list, err := r.Limits.ListVersions(r.Context(), &quoratev1.ListVersionsRequest{Before: number + 1, Max: 1})
 	if err != nil {
@@ -70,7 +70,7 @@ func (v *versionList) loadOne(r *Request, number uint64) error {
 	return nil
 }
 
-// versionBefore is the limits before a version: none before the first.
+// versionBefore returns the limits before a version: none before the first.
 func versionBefore(number uint64) *quoratev1.LimitSet {
 	if number <= 1 {
 		return &quoratev1.LimitSet{Yaml: "version: 1\nnamespaces: {}\n"}
@@ -79,7 +79,7 @@ func versionBefore(number uint64) *quoratev1.LimitSet {
 	return &quoratev1.LimitSet{Version: &number}
 }
 
-// rollback brings a version back.
+// rollback restores a version.
 var rollback = Action{
 	Confirm: func(r *Request) (*Confirmation, error) {
 		to := formVersion(r, "version")
