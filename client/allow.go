@@ -44,7 +44,7 @@ func (c *Client) decide(ctx context.Context, k quota.Key, cost int64, t *taken) 
 	}
 	m := c.member
 	if m == nil {
-		return c.allowFar(ctx, k, cost)
+		return c.allowRemote(ctx, k, cost)
 	}
 	r := m.known.Load()
 	if r == nil {
@@ -54,7 +54,7 @@ func (c *Client) decide(ctx context.Context, k quota.Key, cost int64, t *taken) 
 	if !asks {
 		return c.resultOf(r, k, &d)
 	}
-	res, err := c.allowFar(ctx, k, cost)
+	res, err := c.allowRemote(ctx, k, cost)
 	if err == nil || !errors.Is(err, ErrUnavailable) {
 		return res, err
 	}
@@ -74,8 +74,8 @@ func (c *Client) resultOf(r *rules, k quota.Key, d *quota.Decision) (Result, err
 	return r.result(d), nil
 }
 
-// allowFar asks a node. If none answers, the client's own limits decide, if one applies.
-func (c *Client) allowFar(ctx context.Context, k quota.Key, cost int64) (Result, error) {
+// allowRemote asks a node. If none answers, the client's own limits decide, if one applies.
+func (c *Client) allowRemote(ctx context.Context, k quota.Key, cost int64) (Result, error) {
 	var res *quoratev1.AllowResponse
 	err := c.ask(ctx, func(ctx context.Context, q quoratev1.QuotaServiceClient) (err error) {
 		res, err = q.Allow(ctx, request(k, cost))

@@ -20,7 +20,7 @@ func (c *Client) ask(ctx context.Context, f call) error {
 	}
 	if !c.breaker.enter() {
 		c.stats.broken.Add(1)
-		return &Error{Kind: ErrUnavailable, Detail: "no node has answered lately; waiting before the next is asked"}
+		return &Error{Kind: ErrUnavailable, Detail: "no node has answered recently; the circuit is open"}
 	}
 	outer := ctx
 	if _, ok := ctx.Deadline(); !ok {

@@ -120,7 +120,7 @@ func (m *member) receive(at *attachment, hello *quoratev1.AttachRequest) {
 	over := event{from: at}
 	defer func() {
 		at.end()
-		m.tell(over)
+		m.post(over)
 	}()
 	late := time.AfterFunc(helloWait, at.end)
 	defer late.Stop()
@@ -137,14 +137,14 @@ func (m *member) receive(at *attachment, hello *quoratev1.AttachRequest) {
 			return
 		}
 		late.Stop()
-		if first && msg.GetHello().GetNode() == "" || !m.tell(event{from: at, msg: msg}) {
+		if first && msg.GetHello().GetNode() == "" || !m.post(event{from: at, msg: msg}) {
 			return
 		}
 	}
 }
 
-// tell sends an event to member.run. It returns false if that has ended.
-func (m *member) tell(e event) bool {
+// post sends an event to member.run. It returns false if that has ended.
+func (m *member) post(e event) bool {
 	select {
 	case m.events <- e:
 		return true

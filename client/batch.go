@@ -43,8 +43,8 @@ func (c *Client) AllowBatch(ctx context.Context, checks []Check) ([]Result, erro
 	for i := range checks {
 		k, cost, err := checks[i].key()
 		if err == nil {
-			var asks far
-			if out[i], asks, err = c.near(ctx, k, cost); asks {
+			var asks needsNode
+			if out[i], asks, err = c.local(ctx, k, cost); asks {
 				asked = append(asked, i)
 				continue
 			}
@@ -59,11 +59,11 @@ func (c *Client) AllowBatch(ctx context.Context, checks []Check) ([]Result, erro
 	if len(asked) == 0 {
 		return out, nil
 	}
-	return out, c.batchFar(ctx, checks, asked, out)
+	return out, c.batchRemote(ctx, checks, asked, out)
 }
 
-// near decides a check in this process if possible.
-func (c *Client) near(ctx context.Context, k quota.Key, cost int64) (Result, far, error) {
+// local decides a check in this process if possible.
+func (c *Client) local(ctx context.Context, k quota.Key, cost int64) (Result, needsNode, error) {
 	if c.member == nil {
 		return Result{}, true, nil
 	}
@@ -79,8 +79,8 @@ func (c *Client) near(ctx context.Context, k quota.Key, cost int64) (Result, far
 	return res, false, err
 }
 
-// batchFar asks a node for some of the checks.
-func (c *Client) batchFar(ctx context.Context, checks []Check, asked []int, out []Result) error {
+// batchRemote asks a node for some of the checks.
+func (c *Client) batchRemote(ctx context.Context, checks []Check, asked []int, out []Result) error {
 	req := &quoratev1.AllowBatchRequest{Checks: make([]*quoratev1.AllowRequest, len(asked))}
 	for i, n := range asked {
 		k := &checks[n]
@@ -167,21 +167,21 @@ func (c *Client) all(ctx context.Context, p *pooled) (All, error) {
 	}
 	m := c.member
 	if m == nil {
-		return c.allFar(ctx, p.reqs)
+		return c.allRemote(ctx, p.reqs)
 	}
 	r := m.known.Load()
 	if r == nil {
-		return c.allOwn(p.reqs), nil
+		return c.allFallback(p.reqs), nil
 	}
-	asks, ok := far(false), false
+	asks, ok := needsNode(false), false
 	for i := range p.reqs {
-		asks = asks || far(r.isFar(p.reqs[i].Key.LimitName))
+		asks = asks || needsNode(r.needsNode(p.reqs[i].Key.LimitName))
 	}
 	if !asks {
 		ok, asks = m.decide(ctx, m.agg.Load(), p)
 	}
 	if asks {
-		all, err := c.allFar(ctx, p.reqs)
+		all, err := c.allRemote(ctx, p.reqs)
 		if err == nil || !errors.Is(err, ErrUnavailable) {
 			return all, err
 		}
@@ -214,8 +214,8 @@ func (a *All) add(i int, res Result) {
 	}
 }
 
-// allOwn decides by the client's own limits, in two passes, because they have no refund.
-func (c *Client) allOwn(reqs []quota.Request) All {
+// allFallback decides by the client's own limits, in two passes, because they have no refund.
+func (c *Client) allFallback(reqs []quota.Request) All {
 	all := All{Allowed: true, Results: make([]Result, len(reqs))}
 	for i := range reqs {
 		if res := c.fallback.decide(reqs[i].Key, 0); !res.Allowed {
@@ -232,8 +232,8 @@ func (c *Client) allOwn(reqs []quota.Request) All {
 	return all
 }
 
-// allFar asks a node.
-func (c *Client) allFar(ctx context.Context, reqs []quota.Request) (All, error) {
+// allRemote asks a node.
+func (c *Client) allRemote(ctx context.Context, reqs []quota.Request) (All, error) {
 	req := &quoratev1.AllowAllRequest{}
 	for i := range reqs {
 		req.Checks = append(req.Checks, request(reqs[i].Key, reqs[i].Cost))

@@ -62,7 +62,7 @@ func (c *Client) refund(ctx context.Context, k quota.Key, tokens int64, t *taken
 		} else {
 			d = agg.RefundTaken(c.clock.now, k.LimitName, k.Key, tokens, t.windows)
 		}
-		c.member.poke()
+		c.member.wakeRun()
 		_, err := c.resultOf(r, k, &d)
 		return err
 	}
@@ -93,7 +93,7 @@ func (c *Client) report(ctx context.Context, k quota.Key, used int64) (booked in
 			return 0, nil
 		}
 		booked, d := c.member.agg.Load().Charge(c.clock.now, k.LimitName, k.Key, used)
-		c.member.poke()
+		c.member.wakeRun()
 		_, err := c.resultOf(r, k, &d)
 		return booked, err
 	}
@@ -126,10 +126,10 @@ func (c *Client) bookable(tokens int64) error {
 }
 
 // limits returns the limits by which this process books, or that a node has to.
-func (c *Client) limits(k quota.Key) (r *rules, asks far) {
+func (c *Client) limits(k quota.Key) (r *rules, asks needsNode) {
 	if c.member == nil {
 		return nil, true
 	}
 	r = c.member.known.Load()
-	return r, far(r != nil && r.isFar(k.LimitName))
+	return r, needsNode(r != nil && r.needsNode(k.LimitName))
 }

@@ -10,6 +10,7 @@ import (
 
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/internal/elapsed"
+	"github.com/quorate/quorate/internal/quota"
 )
 
 // Never is the RetryAfter of a check that can never pass: its cost exceeds the burst, or the limit
@@ -189,3 +190,11 @@ func (n *nodes) learned(addrs []string) {
 
 // attachedTo makes the node the first to be asked.
 func (n *nodes) attachedTo(addr string) { n.prefer(addr) }
+
+// clock is the process's clock: the wall clock at the start, plus the elapsed time, including
+// suspension, because leases expire during it.
+type clock struct{ *elapsed.Clock }
+
+func newClock(passed *elapsed.Clock) *clock { return &clock{passed} }
+
+func (c *clock) now() quota.Time { return quota.Time(c.Start().UnixNano() + int64(c.Since())) }

@@ -34,13 +34,13 @@ func (p *pooled) free() {
 	calls.Put(p)
 }
 
-// far reports that a node has to decide.
-type far bool
+// needsNode reports that a node has to decide.
+type needsNode bool
 
 // one decides one check, unless a node has to.
-func (m *member) one(ctx context.Context, r *rules, k quota.Key, cost int64, t *taken) (quota.Decision, far) {
+func (m *member) one(ctx context.Context, r *rules, k quota.Key, cost int64, t *taken) (quota.Decision, needsNode) {
 	agg := m.agg.Load()
-	if r.isFar(k.LimitName) {
+	if r.needsNode(k.LimitName) {
 		return quota.Decision{}, true
 	}
 	if t == nil {
@@ -64,12 +64,12 @@ func (m *member) one(ctx context.Context, r *rules, k quota.Key, cost int64, t *
 // urge wakes member.run if a key has asked for a report.
 func (m *member) urge(agg *aggregator.Aggregator) {
 	if agg.Urgent() {
-		m.poke()
+		m.wakeRun()
 	}
 }
 
 // decide decides a call. It waits for a grant if that would decide.
-func (m *member) decide(ctx context.Context, agg *aggregator.Aggregator, p *pooled) (ok bool, asks far) {
+func (m *member) decide(ctx context.Context, agg *aggregator.Aggregator, p *pooled) (ok bool, asks needsNode) {
 	clear(p.out)
 	p.Reset(p.reqs, p.out)
 	ok = agg.Decide(m.clock.now, &p.Call)
@@ -117,7 +117,7 @@ func (m *member) awaitGrant(ctx context.Context, agg *aggregator.Aggregator, p *
 		p.waited = true
 		m.stats.grantWaits.Add(1)
 	}
-	m.poke()
+	m.wakeRun()
 	timer := time.NewTimer(left)
 	defer timer.Stop()
 	select {

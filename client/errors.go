@@ -32,9 +32,9 @@ var (
 	// can be enough.
 	ErrTooLong = errors.New("the wait is too long")
 	// ErrNever reports that the tokens can never be available.
-	ErrNever = errors.New("not to be had")
+	ErrNever = errors.New("never available")
 	// ErrTooManyWaiting reports that the maximum number of callers is waiting.
-	ErrTooManyWaiting = errors.New("too many wait")
+	ErrTooManyWaiting = errors.New("too many callers wait")
 )
 
 // Error is the type of all errors of this package. A refusal is an error only of methods that wait.

@@ -60,7 +60,7 @@ func newFallback(defaults []Default, closed bool, c *clock) (*fallback, error) {
 		}
 		n := quota.LimitName{Namespace: d.Namespace, Limit: d.Limit}
 		if f.rules[n] != nil {
-			return nil, &Error{Kind: ErrInvalid, Field: "defaults", Detail: fmt.Sprintf("defaults[%d]: %q/%q is there twice", i, d.Namespace, d.Limit)}
+			return nil, &Error{Kind: ErrInvalid, Field: "defaults", Detail: fmt.Sprintf("defaults[%d]: duplicate %q/%q", i, d.Namespace, d.Limit)}
 		}
 		f.rules[n] = r
 	}

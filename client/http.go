@@ -62,7 +62,7 @@ func (c *Client) decideHTTP(ctx context.Context, check *HTTPCheck) (Result, erro
 	}
 	m := c.member
 	if m == nil {
-		return c.httpFar(ctx, check)
+		return c.httpRemote(ctx, check)
 	}
 	r := m.known.Load()
 	if r == nil {
@@ -82,16 +82,16 @@ func (c *Client) decideHTTP(ctx context.Context, check *HTTPCheck) (Result, erro
 	p := calls.Get().(*pooled)
 	defer p.free()
 	p.begin()
-	asks := far(false)
+	asks := needsNode(false)
 	for _, l := range matching {
 		p.add(quota.Key{LimitName: l.LimitName, Key: check.Key}, check.Cost)
-		asks = asks || far(r.far[l.LimitName])
+		asks = asks || needsNode(r.remote[l.LimitName])
 	}
 	if !asks {
 		_, asks = m.decide(ctx, m.agg.Load(), p)
 	}
 	if asks {
-		res, err := c.httpFar(ctx, check)
+		res, err := c.httpRemote(ctx, check)
 		if err == nil || !errors.Is(err, ErrUnavailable) {
 			return res, err
 		}
@@ -129,8 +129,8 @@ func (h *HTTPCheck) own() quota.Key {
 	return quota.Key{LimitName: quota.LimitName{Namespace: h.Namespace}, Key: h.Key}
 }
 
-// httpFar asks a node.
-func (c *Client) httpFar(ctx context.Context, check *HTTPCheck) (Result, error) {
+// httpRemote asks a node.
+func (c *Client) httpRemote(ctx context.Context, check *HTTPCheck) (Result, error) {
 	req := &quoratev1.AllowRequest{Namespace: check.Namespace, Method: check.Method, Path: check.Path, Key: check.Key, Cost: &check.Cost}
 	var res *quoratev1.AllowResponse
 	err := c.ask(ctx, func(ctx context.Context, q quoratev1.QuotaServiceClient) (err error) {

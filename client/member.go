@@ -73,8 +73,8 @@ func newMember(opts *options, clk *clock, st *stats, ns *notices, l link) *membe
 	return m
 }
 
-// poke wakes run's goroutine if there is a node to report to.
-func (m *member) poke() {
+// wakeRun wakes run's goroutine if there is a node to report to.
+func (m *member) wakeRun() {
 	if m.attached.Load() == nil {
 		return
 	}
@@ -94,7 +94,7 @@ func (m *member) run() {
 		select {
 		case <-m.stopping:
 			m.stopping = nil
-			m.part(m.clock.now())
+			m.startClose(m.clock.now())
 		case e := <-m.events:
 			m.handle(e)
 		case <-m.wake:
@@ -146,7 +146,7 @@ func (m *member) step(now quota.Time) {
 	if now.Sub(m.swept) >= time.Second {
 		m.swept = now
 		agg.Sweep(now)
-		m.tellRefused(at)
+		m.sendRefused(at)
 	}
 }
 
@@ -187,9 +187,9 @@ func (m *member) send(now quota.Time, at *attachment, reports []quota.Report) {
 // maxRefused bounds the limits in one message of refusals, as nodes do.
 const maxRefused = 1000
 
-// tellRefused reports refusals of costs that can never pass, which no other report contains. What
+// sendRefused reports refusals of costs that can never pass, which no other report contains. What
 // does not fit is sent the next time.
-func (m *member) tellRefused(at *attachment) {
+func (m *member) sendRefused(at *attachment) {
 	if at == nil || at.shut || len(at.out) == cap(at.out) {
 		return
 	}
@@ -244,7 +244,7 @@ func (m *member) apply(now quota.Time, at *attachment, body *quoratev1.AttachRes
 		return
 	}
 	m.stats.grants.Add(1)
-	m.heardLast(&g)
+	m.acknowledged(&g)
 	agg := m.agg.Load()
 	if gone := m.own.confirm(at.number, &g); len(gone) > 0 {
 		agg.Overridden(now, gone)

@@ -132,7 +132,7 @@ func (c *Client) noLimit(r *rules, n quota.LimitName) error {
 		c.notices.log().Warn("quorate: a limit does not exist: nothing limits what asks for it", "limit", n.String(), "err", detail)
 	}
 	if tell {
-		go c.tellName(n)
+		go c.sendName(n)
 	}
 	return &Error{Kind: ErrNoLimit, Detail: detail}
 }
@@ -167,9 +167,9 @@ func (c *Client) explain(r *rules, n quota.LimitName) string {
 	return missing.Explain(n, r.limits)
 }
 
-// tellName asks a node for an unknown limit without charging anything, so that it counts that in
+// sendName asks a node for an unknown limit without charging anything, so that it counts that in
 // quorate_no_limit_total. The answer is ignored.
-func (c *Client) tellName(n quota.LimitName) {
+func (c *Client) sendName(n quota.LimitName) {
 	defer func() {
 		c.notices.mu.Lock()
 		c.notices.asking = false

@@ -10,11 +10,11 @@ import (
 // keys.
 type overrides struct {
 	mu   sync.RWMutex
-	keys map[quota.Key]told
+	keys map[quota.Key]received
 }
 
-// told is an override and the attachment that sent it last.
-type told struct {
+// received is an override and the attachment that sent it last.
+type received struct {
 	*quota.Override
 	by uint64
 }
@@ -30,12 +30,12 @@ func (o *overrides) set(v *quota.Override, by uint64, most int) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.keys == nil {
-		o.keys = map[quota.Key]told{}
+		o.keys = map[quota.Key]received{}
 	}
 	if _, known := o.keys[v.Key]; !known && len(o.keys) >= most {
 		return false
 	}
-	o.keys[v.Key] = told{v, by}
+	o.keys[v.Key] = received{v, by}
 	return true
 }
 

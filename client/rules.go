@@ -8,44 +8,44 @@ import (
 
 // rules are the current limits in the form that decisions need.
 type rules struct {
-	limits *quota.Limits
-	far    map[quota.LimitName]bool  // limits that a node has to decide
-	said   map[*quota.Limit]saidOnce // descriptions for callers, made once
+	limits       *quota.Limits
+	remote       map[quota.LimitName]bool     // limits that a node has to decide
+	descriptions map[*quota.Limit]description // descriptions for callers, made once
 }
 
-// saidOnce describes a limit to callers, with a policy for each of its tiers.
-type saidOnce struct {
+// description describes a limit to callers, with a policy for each of its tiers.
+type description struct {
 	Limit
 	policies []Policy // Remaining and ResetAfter are not set
 }
 
 func newRules(limits *quota.Limits) *rules {
-	r := &rules{limits: limits, far: map[quota.LimitName]bool{}, said: map[*quota.Limit]saidOnce{}}
+	r := &rules{limits: limits, remote: map[quota.LimitName]bool{}, descriptions: map[*quota.Limit]description{}}
 	all := limits.All()
 	for i := range all {
 		l := &all[i]
-		r.said[l] = say(l)
+		r.descriptions[l] = describe(l)
 		for _, c := range limits.Charges(l.LimitName) {
 			if c.Limit.AsksLeader() || c.Limit.Kind == quota.Concurrency {
-				r.far[l.LimitName] = true
+				r.remote[l.LimitName] = true
 			}
 		}
 	}
 	return r
 }
 
-// isFar reports whether a node has to decide the limit with that name.
-func (r *rules) isFar(n quota.LimitName) bool {
-	if len(r.far) == 0 {
+// needsNode reports whether a node has to decide the limit with that name.
+func (r *rules) needsNode(n quota.LimitName) bool {
+	if len(r.remote) == 0 {
 		return false
 	}
 	l, _ := r.limits.Resolve(n, "")
-	return l != nil && r.far[l.LimitName]
+	return l != nil && r.remote[l.LimitName]
 }
 
-// say describes a limit to callers.
-func say(l *quota.Limit) saidOnce {
-	out := saidOnce{Limit: Limit{
+// describe describes a limit to callers.
+func describe(l *quota.Limit) description {
+	out := description{Limit: Limit{
 		Namespace: l.Namespace, Name: l.LimitName.Limit, Rate: l.Rate.String(), Burst: l.Burst, Hard: l.Ceiling == quota.Hard,
 	}}
 	if l.Kind == quota.Concurrency {
@@ -67,11 +67,11 @@ func say(l *quota.Limit) saidOnce {
 }
 
 // known returns the description of a limit. For one changed by an override it is made anew.
-func (r *rules) known(l *quota.Limit) saidOnce {
-	if s, ok := r.said[l]; ok {
+func (r *rules) known(l *quota.Limit) description {
+	if s, ok := r.descriptions[l]; ok {
 		return s
 	}
-	return say(l)
+	return describe(l)
 }
 
 // modeOf returns the mode of a decision in this process.
@@ -105,7 +105,7 @@ func (r *rules) result(d *quota.Decision) Result {
 }
 
 // policy returns the policy of the deciding tier; false if nothing was counted or enforced.
-func (s *saidOnce) policy(d *quota.Decision) (Policy, bool) {
+func (s *description) policy(d *quota.Decision) (Policy, bool) {
 	if d.Shadow || d.Limit.Class != quota.Counted || d.Limit.Enforcement == quota.Off || d.Tier > len(s.policies) {
 		return Policy{}, false
 	}

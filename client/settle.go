@@ -154,9 +154,9 @@ func (m *member) settle(now quota.Time, at *attachment) {
 	}
 }
 
-// part starts to close: it closes all keys and reports them to the node, or to the next one if
+// startClose starts to close: it closes all keys and reports them to the node, or to the next one if
 // there is none.
-func (m *member) part(now quota.Time) {
+func (m *member) startClose(now quota.Time) {
 	m.closing, m.deadline = true, now.Add(m.opts.timeout)
 	agg := m.agg.Load()
 	if agg == nil {
@@ -170,12 +170,12 @@ func (m *member) part(now quota.Time) {
 		return
 	}
 	m.parting = lasts
-	m.tellRefused(at)
+	m.sendRefused(at)
 	m.send(now, at, lasts)
 }
 
-// heardLast notes that a grant answers one of the last reports.
-func (m *member) heardLast(g *quota.Grant) {
+// acknowledged notes that a grant answers one of the last reports.
+func (m *member) acknowledged(g *quota.Grant) {
 	if len(m.parting) == 0 || len(g.Entries) == 0 {
 		return
 	}

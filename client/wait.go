@@ -51,11 +51,11 @@ func (b *Bucket) WaitN(ctx context.Context, n int64) error {
 			}
 			return err
 		case res.RetryAfter == Never:
-			return &Error{Kind: ErrNever, Detail: fmt.Sprintf("%d tokens of %v can never be had: %s", n, b.key.LimitName, res.Why)}
+			return &Error{Kind: ErrNever, Detail: fmt.Sprintf("%d tokens of %v are never available: %s", n, b.key.LimitName, res.Why)}
 		}
 		if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < res.RetryAfter {
 			return &Error{
-				Kind: ErrTooLong, Detail: fmt.Sprintf("%d tokens of %v are to be had in %v, and the context ends before", n, b.key.LimitName, res.RetryAfter),
+				Kind: ErrTooLong, Detail: fmt.Sprintf("%d tokens of %v are available in %v, but the context ends before", n, b.key.LimitName, res.RetryAfter),
 				cause: context.DeadlineExceeded,
 			}
 		}
@@ -130,7 +130,7 @@ func (c *Client) enter(ctx context.Context, k quota.Key) (*queue, error) {
 	case at.turn <- struct{}{}:
 		return at, nil
 	case <-ctx.Done():
-		err = &Error{Kind: ErrTooLong, Detail: "the context ended while others were before", cause: ctx.Err()}
+		err = &Error{Kind: ErrTooLong, Detail: "the context ended while other callers were waiting", cause: ctx.Err()}
 	case <-c.ended:
 		err = errClosed()
 	}

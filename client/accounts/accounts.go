@@ -15,32 +15,32 @@ import (
 	"github.com/quorate/quorate/client"
 )
 
-// DefaultTimeout bounds a call whose context has no deadline: enough for a leader
-// to be elected.
+// DefaultTimeout bounds a call whose context has no deadline. It is long enough for the election of
+// a leader.
 const DefaultTimeout = 10 * time.Second
 
-// Options are those of an application.
+// Options configures an application.
 type Options struct {
-	// ResourceTypes are all that the application counts, as ASIs. A policy and the
-	// accounts that it is for have the same.
+	// ResourceTypes are all resource types of the application. A policy and its accounts have the
+	// same type.
 	ResourceTypes []string
-	// Timeout bounds a call whose context has no deadline; 0 is DefaultTimeout.
+	// Timeout bounds a call whose context has no deadline; 0 means DefaultTimeout.
 	Timeout time.Duration
 }
 
-// Application is a handle for one application's accounts and policies.
+// Application is a handle for the accounts and policies of one application.
 type Application struct {
 	id      string
 	types   []string
 	timeout time.Duration
 	conns   []*grpc.ClientConn
-	current atomic.Uint32 // index of the node that is asked first
+	current atomic.Uint32 // index of the node to ask first
 	pause   func(ctx context.Context, round int) error
 }
 
-// Register returns a handle that uses the connections of a client; with the client
-// it ends. It sends nothing: an application needs no registration in the cluster.
-// appID is 1 to 256 bytes of UTF-8 without "~" and control characters.
+// Register returns a handle that uses the connections of a client, until that is closed. It sends
+// nothing: an application needs no registration in the cluster. appID is 1 to 256 bytes of UTF-8
+// without "~" and control characters.
 func Register(c *client.Client, appID string, o Options) *Application {
 	a := &Application{id: appID, types: slices.Clone(o.ResourceTypes), timeout: o.Timeout, conns: c.Conns(), pause: pause}
 	if a.timeout <= 0 {
@@ -49,16 +49,16 @@ func Register(c *client.Client, appID string, o Options) *Application {
 	return a
 }
 
-// AccountID returns the id of an account of the application. Set its Identity
-// where the account is somebody's. It panics if the type is not among
-// Options.ResourceTypes: a type is a constant of the program.
+// AccountID returns the ID of an account of the application. Set its Identity if the account
+// belongs to one. It panics if the type is not among Options.ResourceTypes, because types are
+// constants of the program.
 func (a *Application) AccountID(realm, namespace, name, resourceType string) *quoratev1.AccountID {
 	a.mustHave(resourceType)
 	return &quoratev1.AccountID{AppId: a.id, Realm: realm, Namespace: namespace, Name: name, ResourceType: resourceType}
 }
 
-// PolicyID returns the id of a policy in a config, as LoadPoliciesAuto and
-// LoadPoliciesManual return it. It panics as AccountID does.
+// PolicyID returns the ID of a policy in a config that LoadPoliciesAuto or LoadPoliciesManual
+// returned. It panics as AccountID does.
 func (a *Application) PolicyID(config *quoratev1.PolicyConfigID, namespace, name, resourceType string) *quoratev1.PolicyID {
 	a.mustHave(resourceType)
 	return &quoratev1.PolicyID{
@@ -73,17 +73,17 @@ func (a *Application) mustHave(resourceType string) {
 	}
 }
 
-// LoadPoliciesAuto makes sure that the config is stored in a realm, under a
-// version that is a hash of its content, and returns its id. It changes nothing if
-// it is there, so call it whenever the application starts. All nodes know the
-// policies with the next call. A config has 1 to 10000 policies and about 4 MB.
+// LoadPoliciesAuto ensures that the config is stored in a realm, under a version that is a hash of
+// its content, and returns its ID. It changes nothing if the config exists, so call it whenever the
+// application starts. All nodes know the policies from the next call on. A config has 1 to 10000
+// policies and about 4 MB.
 func (a *Application) LoadPoliciesAuto(ctx context.Context, realm string, cfg *quoratev1.PolicyConfig) (*quoratev1.PolicyConfigID, error) {
 	return a.load(ctx, realm, "", cfg)
 }
 
-// LoadPoliciesManual is LoadPoliciesAuto under a version of your own: not empty,
-// and without "$" and "~". If there is a config of that version it returns at once,
-// without looking at the content: never use a version for other policies.
+// LoadPoliciesManual is LoadPoliciesAuto with a version of your own: not empty, and without "$" and
+// "~". If a config of that version exists it returns at once, without comparing the content: never
+// reuse a version for other policies.
 func (a *Application) LoadPoliciesManual(ctx context.Context, realm, version string, cfg *quoratev1.PolicyConfig) (*quoratev1.PolicyConfigID, error) {
 	if version == "" || strings.ContainsAny(version, "$~") {
 		return nil, invalid("version", "%q; must have something, and neither \"$\" nor \"~\"", version)
@@ -106,15 +106,14 @@ func (a *Application) load(ctx context.Context, realm, version string, cfg *quor
 	return res.GetId(), err
 }
 
-// ApplyOps applies 1 to 1000 operations in their order: all of them, or none. When
-// one fails the error is an *ApplyError, and the response has the result of each.
+// ApplyOps applies 1 to 1000 operations in order: all of them, or none. If one fails the error is
+// an *ApplyError, and the response has the result of each.
 //
-// requestID, at most 256 bytes, makes the call safe to repeat, by this package and
-// by yourself: once it has been applied, the same call is answered with the same
-// results and applied no more, for ttl (0 is 2 hours, at most 31 days). Make it out
-// of what the operations are for. A call that failed may be made again. The same
-// id with other operations is ErrMismatch. An empty one makes every call another
-// one, and the client does not repeat it.
+// requestID, at most 256 bytes, makes the call safe to repeat, by this package and by the caller:
+// once it has been applied, the same call returns the same results without being applied again, for
+// ttl (0 is 2 hours, at most 31 days). Derive it from the purpose of the operations. A failed call
+// may be made again. The same ID with other operations returns ErrMismatch. Calls with an empty ID
+// are all different, and the client does not repeat them.
 func (a *Application) ApplyOps(ctx context.Context, requestID string, ttl time.Duration, ops []*quoratev1.Op) (*quoratev1.ApplyOpsResponse, error) {
 	req := &quoratev1.ApplyOpsRequest{RequestId: requestID, Ops: ops}
 	if ttl != 0 {
@@ -134,15 +133,15 @@ func (a *Application) ApplyOps(ctx context.Context, requestID string, ttl time.D
 	return res, nil
 }
 
-// GetAccounts returns 1 to 1000 accounts as they are at one moment after the call
-// was made, in the order of the ids, with the balances that refill makes of them
-// now. It changes nothing. Account is not set of an account that does not exist.
+// GetAccounts returns 1 to 1000 accounts as they are at one moment after the call was made, in the
+// order of the IDs, with refills applied up to now. It changes nothing. Account is not set for an
+// account that does not exist.
 func (a *Application) GetAccounts(ctx context.Context, ids []*quoratev1.AccountID) (*quoratev1.GetAccountsResponse, error) {
 	return a.get(ctx, &quoratev1.GetAccountsRequest{Accounts: ids})
 }
 
-// GetAccountsStale is GetAccounts from the replicas nearest to the node that is
-// asked. It needs no leader, and may tell of the past, a second or so ago.
+// GetAccountsStale is GetAccounts from the replicas closest to the node that is asked. It needs no
+// leader, and may return a state from about a second ago.
 func (a *Application) GetAccountsStale(ctx context.Context, ids []*quoratev1.AccountID) (*quoratev1.GetAccountsResponse, error) {
 	return a.get(ctx, &quoratev1.GetAccountsRequest{Accounts: ids, Stale: true})
 }

@@ -16,20 +16,20 @@ import (
 	"github.com/quorate/quorate/client"
 )
 
-// Bounds of the pause between rounds, before half of it is left to chance.
+// Bounds of the pause between rounds; half of it is random.
 const (
 	firstPause = 50 * time.Millisecond
 	lastPause  = time.Second
 )
 
-// leastShare bounds how short a node's part of a call's time becomes.
+// leastShare is the shortest time for one node's answer.
 const leastShare = 100 * time.Millisecond
 
 type call func(context.Context, quoratev1.AccountServiceClient) error
 
-// ask makes a call at one node after the other, round after round, until one
-// answers or the context ends. A call that is not safe to repeat is made once, at a
-// node that is connected; only what was surely not carried out is made again.
+// ask calls one node after the other, round after round, until one answers or the context ends. A
+// call that is not safe to repeat is made once, at a connected node; it is made again only if it
+// was certainly not executed.
 func (a *Application) ask(ctx context.Context, safe bool, f call) error {
 	if _, ok := ctx.Deadline(); !ok {
 		var cancel context.CancelFunc
@@ -60,15 +60,15 @@ func (a *Application) ask(ctx context.Context, safe bool, f call) error {
 	}
 }
 
-// notConnected says that a call was not sent.
+// notConnected reports that a call was not sent.
 type notConnected struct{ addr string }
 
 func (e *notConnected) Error() string { return fmt.Sprintf("%s cannot be reached", e.addr) }
 
-// GRPCStatus makes it look as if the call had failed.
+// GRPCStatus returns Unavailable.
 func (e *notConnected) GRPCStatus() *status.Status { return status.New(codes.Unavailable, e.Error()) }
 
-// again says whether a call that failed is to be made once more.
+// again reports whether a failed call is to be repeated.
 func again(err error, safe bool) bool {
 	if unsent := (*notConnected)(nil); errors.As(err, &unsent) {
 		return true
@@ -82,8 +82,8 @@ func again(err error, safe bool) bool {
 	return false
 }
 
-// attempt asks one node, leaving time for the others that are left in the round. A
-// call that is not safe has all the time that is left once it is sent.
+// attempt asks one node, and leaves time for the remaining ones of the round. A call that is not
+// safe to repeat gets all remaining time once it is sent.
 func (a *Application) attempt(ctx context.Context, left int, conn *grpc.ClientConn, safe bool, f call) error {
 	share := ctx
 	if deadline, ok := ctx.Deadline(); ok && left > 1 {
@@ -100,12 +100,11 @@ func (a *Application) attempt(ctx context.Context, left int, conn *grpc.ClientCo
 	return inTime(share, f(share, quoratev1.NewAccountServiceClient(conn)))
 }
 
-// deadlineSlack is by how much a node may end a call before its deadline here.
+// deadlineSlack is how much earlier than the local deadline a node may end a call.
 const deadlineSlack = 50 * time.Millisecond
 
-// inTime makes what it is of a node's ending the call at its deadline: that may look like a
-// cancelled call, and be heard of before the context has ended, for each side has a timer of
-// its own.
+// inTime converts the error of a call that the node ended at its deadline. Because each side has
+// its own timer, it may look like a cancelled call and arrive before the local context has ended.
 func inTime(ctx context.Context, err error) error {
 	switch status.Code(err) {
 	case codes.Canceled, codes.DeadlineExceeded:
@@ -117,7 +116,7 @@ func inTime(ctx context.Context, err error) error {
 	return err
 }
 
-// connected waits until there is a connection, unless there is none to be had.
+// connected waits for a connection. It returns false if connecting has failed.
 func connected(ctx context.Context, conn *grpc.ClientConn) bool {
 	for {
 		switch s := conn.GetState(); s {

@@ -1,6 +1,5 @@
-// Package accounts keeps durable quotas, such as ten builds a day for every user,
-// on a Quorate cluster: balances that are exact, survive failures, and are never
-// charged twice.
+// Package accounts manages durable quotas, such as ten builds a day for every user, in a Quorate
+// cluster: balances that are exact, survive failures, and are never charged twice.
 //
 //	c, err := client.New(ctx, []string{"127.0.0.1:7412", "127.0.0.1:7422", "127.0.0.1:7432"})
 //	...
@@ -15,32 +14,29 @@
 //	var refused *accounts.ApplyError
 //	switch {
 //	case errors.As(err, &refused): // the quota is used up
-//	case err != nil: // nobody answered, or the call is wrong
+//	case err != nil: // no node answered, or the call is invalid
 //	}
 //
-// An [Application] is safe for concurrent use. It checks no permissions: your
-// application has done that before it asks.
+// An [Application] is safe for concurrent use. It checks no permissions: the application must do so
+// before.
 //
-// # Which calls are repeated
+// # Retries
 //
-// A call goes to one node, and stays with it as long as it answers; any node takes
-// any call. When it cannot be reached, does not answer, or has no leader to pass
-// the call to, the call goes to the next node, and after all of them begins anew
-// behind a pause: 25 to 50 ms at first, twice as long each time, 500 ms to 1 s in
-// the end. That goes on until the call's context ends, or for [DefaultTimeout] if
-// it has no deadline.
+// A call goes to one node, and further calls stay with it as long as it answers; any node accepts
+// any call. If the node cannot be reached, does not answer, or has no leader to forward the call
+// to, the call goes to the next node, and after all of them starts again after a pause: at first 25
+// to 50 ms, then twice as long each time, up to 500 ms to 1 s. This continues until the call's
+// context ends, or for [DefaultTimeout] if it has no deadline.
 //
-// So it is with calls that are safe to repeat: [Application.ApplyOps] with a
-// request id, LoadPolicies and GetAccounts. ApplyOps without a request id is sent
-// to one node that is connected, once. If it is not answered it may have been
-// applied or not, and nobody can tell. What others have prevented (ABORTED) was
-// not applied, and is repeated in any case.
+// This applies to calls that are safe to repeat: [Application.ApplyOps] with a request ID,
+// LoadPolicies and GetAccounts. ApplyOps without a request ID is sent once, to a connected node. If
+// it is not answered, it may or may not have been applied. Conflicts with other operations
+// (ABORTED) were not applied, and are always retried.
 //
 // # Errors
 //
-// An operation that fails makes an [*ApplyError] with the results of all. Every
-// other error is an [*Error], to be told apart with errors.Is: client.ErrInvalid,
-// client.ErrUnavailable, client.ErrClosed, [ErrMismatch], [ErrContended] and
-// [ErrFull]. context.DeadlineExceeded and context.Canceled match when the context
-// ended.
+// A failed operation returns an [*ApplyError] with the results of all. Every other error is an
+// [*Error]; distinguish them with errors.Is: client.ErrInvalid, client.ErrUnavailable,
+// client.ErrClosed, [ErrMismatch], [ErrContended] and [ErrFull]. context.DeadlineExceeded and
+// context.Canceled match if the context ended.
 package accounts

@@ -18,23 +18,24 @@ import (
 
 // Kinds of [Error] besides those of package client, for errors.Is.
 var (
-	// ErrMismatch: the request id was used for other operations.
+	// ErrMismatch reports that the request ID was used for other operations.
 	ErrMismatch = errors.New("the request id was used for other operations")
-	// ErrContended: others held the accounts until the time was over; nothing was
-	// applied.
+	// ErrContended reports that other operations held the accounts until the call timed out;
+	// nothing was applied.
 	ErrContended = errors.New("others hold the accounts")
-	// ErrFull: the cluster is at one of its bounds, or too busy; nothing was changed.
+	// ErrFull reports that the cluster has reached one of its bounds, or is too busy; nothing was
+	// changed.
 	ErrFull = errors.New("a bound of the cluster is reached")
 )
 
-// ApplyError says that operations failed, so that none was applied. The request id
-// was not used up: the same call may be made again.
+// ApplyError reports that operations failed, so that none was applied. The request ID is not used
+// up: the same call may be made again.
 type ApplyError struct {
 	Ops     []*quoratev1.Op
 	Results []*quoratev1.OpResult // one for each operation
 }
 
-// Error names the operations that failed, the first three at most.
+// Error describes the failed operations, at most three.
 func (e *ApplyError) Error() string {
 	const most = 3
 	var parts []string
@@ -66,7 +67,7 @@ func (e *ApplyError) describe(i int, r *quoratev1.OpResult) string {
 	return s
 }
 
-// Failed reports whether any operation failed in this way.
+// Failed reports whether any operation failed with the status.
 func (e *ApplyError) Failed(s quoratev1.OpStatus) bool {
 	for _, r := range e.Results {
 		if r.GetStatus() == s {
@@ -76,12 +77,12 @@ func (e *ApplyError) Failed(s quoratev1.OpStatus) bool {
 	return false
 }
 
-// Error is every error but an [ApplyError].
+// Error is the type of all errors except [ApplyError].
 type Error struct {
 	Kind   error  // client.ErrInvalid, client.ErrUnavailable, client.ErrClosed, ErrMismatch, ErrContended or ErrFull
-	Node   string // the last node asked, if one was
-	Field  string // the field at fault, if one is
-	Detail string // what was wrong and what would be right
+	Node   string // last node asked, if any
+	Field  string // invalid field, if any
+	Detail string // what is wrong, and what would be right
 	cause  error
 }
 
@@ -97,8 +98,8 @@ func (e *Error) Error() string {
 	return s
 }
 
-// Unwrap lets errors.Is find the kind, and the context's error where one was the
-// cause. status.Code finds the code of the node's answer.
+// Unwrap returns the kind, and the cause if there is one: the context's error, or the node's status
+// for status.Code.
 func (e *Error) Unwrap() []error {
 	if e.cause == nil {
 		return []error{e.Kind}
@@ -106,7 +107,7 @@ func (e *Error) Unwrap() []error {
 	return []error{e.Kind, e.cause}
 }
 
-// ended says that the time was over while the call waited to be made again.
+// ended records that the context ended before the next attempt.
 func (e *Error) ended(ctx context.Context) *Error {
 	e.cause = fmt.Errorf("%w: %w", ctx.Err(), e.cause)
 	return e

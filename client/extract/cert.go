@@ -9,7 +9,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// CertURI is the first URI among the names of the caller's certificate, such as
+// CertURI returns the first URI among the names in the caller's certificate, such as
 // spiffe://example.org/ns/shop/sa/cart.
 func CertURI() Key {
 	return certificate("URI in the client certificate", func(c *x509.Certificate) string {
@@ -24,7 +24,7 @@ func firstURI(uris []*url.URL) string {
 	return uris[0].String()
 }
 
-// CertDNS is the first DNS name of the caller's certificate.
+// CertDNS returns the first DNS name in the caller's certificate.
 func CertDNS() Key {
 	return certificate("DNS name in the client certificate", func(c *x509.Certificate) string {
 		if len(c.DNSNames) == 0 {
@@ -34,14 +34,14 @@ func CertDNS() Key {
 	})
 }
 
-// CertCommonName is the common name of the subject of the caller's certificate.
+// CertCommonName returns the common name of the subject of the caller's certificate.
 func CertCommonName() Key {
 	return certificate("common name in the client certificate", func(c *x509.Certificate) string {
 		return c.Subject.CommonName
 	})
 }
 
-// certificate takes a part of the certificate that the handshake has verified.
+// certificate returns a part of the certificate that the handshake verified.
 func certificate(what string, part func(*x509.Certificate) string) Key {
 	none := missing(what)
 	return func(r Request) (string, error) {
@@ -64,9 +64,9 @@ var (
 	errUnverified = &MissingError{"client certificate", "was not verified; tls.Config.ClientAuth must be VerifyClientCertIfGiven or RequireAndVerifyClientCert"}
 )
 
-// CertFingerprint is the SHA-256 of the caller's certificate, in hexadecimal. The
-// handshake proves that the caller has its key, so it need not be verified: but
-// whoever may come with any certificate may come with many.
+// CertFingerprint returns the SHA-256 of the caller's certificate in hexadecimal. The handshake
+// proves possession of its key, so the certificate need not be verified. But a caller that may use
+// any certificate may use many.
 func CertFingerprint() Key {
 	return func(r Request) (string, error) {
 		state := r.tls()
@@ -78,7 +78,7 @@ func CertFingerprint() Key {
 	}
 }
 
-// messageSize is the size of a protobuf message, without encoding it.
+// messageSize returns the size of a protobuf message without encoding it.
 func messageSize(m any) (int64, bool) {
 	if m, ok := m.(proto.Message); ok {
 		return int64(proto.Size(m)), true

@@ -8,28 +8,26 @@ import (
 	"strings"
 )
 
-// Claims returns the claims of a request's token, verified: its signature, its
-// issuer, its audience and its dates. A nil map means that it has none.
+// Claims returns the claims of a request's token after verification of its signature, issuer,
+// audience and dates. A nil map means that there are none.
 type Claims func(Request) (map[string]any, error)
 
 type claimsKey struct{}
 
-// WithClaims returns a context that carries verified claims, for
-// [ContextClaims]. What verifies tokens calls it, before the middleware.
+// WithClaims returns a context with verified claims, for [ContextClaims]. The code that verifies
+// tokens calls it, before the middleware.
 func WithClaims(ctx context.Context, claims map[string]any) context.Context {
 	return context.WithValue(ctx, claimsKey{}, claims)
 }
 
-// ContextClaims returns the claims that [WithClaims] has put into the context of
-// the request.
+// ContextClaims returns the claims that [WithClaims] put into the context of the request.
 func ContextClaims(r Request) (map[string]any, error) {
 	claims, _ := r.Context().Value(claimsKey{}).(map[string]any)
 	return claims, nil
 }
 
-// Claim is a claim of a token that verified has verified; of an object in it, by
-// the names on the way: Claim(verified, "realm", "tenant"). It is a string, a
-// whole number or a truth value.
+// Claim returns a claim of a verified token; several names lead into nested objects:
+// Claim(verified, "realm", "tenant"). The claim must be a string, an integer or a boolean.
 func Claim(verified Claims, name ...string) Key {
 	if verified == nil || len(name) == 0 {
 		panic("extract: Claim: needs a function that verifies, and a name") // invariant: the program's own text
@@ -60,8 +58,7 @@ func claimIn(claims map[string]any, name []string, none, wrong *MissingError) (s
 	return "", wrong
 }
 
-// claimText writes whole numbers without a point or an exponent: 42, however
-// they were decoded.
+// claimText formats integers without a point or an exponent, however they were decoded.
 func claimText(v any) (string, bool) {
 	switch v := v.(type) {
 	case string:
@@ -81,12 +78,12 @@ func claimText(v any) (string, bool) {
 	return "", false
 }
 
-// maxToken bounds what UnverifiedClaim decodes, in bytes.
+// maxToken bounds the bytes that UnverifiedClaim decodes.
 const maxToken = 16 << 10
 
-// UnverifiedClaim is a claim of the bearer token in Authorization, whose
-// signature NOBODY HAS VERIFIED: whoever sends it can write what they like. It
-// is for services behind a gateway that lets no other token through.
+// UnverifiedClaim returns a claim of the bearer token in Authorization, WITHOUT VERIFYING its
+// signature: the sender can write anything. It is for services behind a gateway that rejects all
+// invalid tokens.
 func UnverifiedClaim(name ...string) Key {
 	if len(name) == 0 {
 		panic("extract: UnverifiedClaim: needs a name") // invariant: the program's own text

@@ -8,12 +8,11 @@ import (
 	"unicode/utf8"
 )
 
-// MaxKey is the most bytes of a key.
+// MaxKey is the largest size of a key in bytes.
 const MaxKey = 1024
 
-// Join is several keys as one, with "|" between them: acme|GET. What is "|" or
-// "%" in a part becomes %7C or %25, so that no two lists of parts make the same
-// key. All parts have to be there.
+// Join combines several keys with "|": acme|GET. In the parts, "|" is encoded as %7C and "%" as
+// %25, so that different lists give different keys. All parts must be present.
 func Join(parts ...Key) Key {
 	if len(parts) == 0 {
 		panic("extract: Join: no keys") // invariant: the program's own text
@@ -51,9 +50,8 @@ func appendEscaped(b []byte, s string) []byte {
 	}
 }
 
-// First is the first of several keys that is there. Keys of different kinds
-// share one space: where a caller can choose one of them, put a Join with a
-// Constant around each.
+// First returns the first of several keys that is present. The keys share one name space: if a
+// caller can choose one of them, wrap each in a Join with a Constant.
 func First(keys ...Key) Key {
 	if len(keys) == 0 {
 		panic("extract: First: no keys") // invariant: the program's own text
@@ -68,7 +66,7 @@ func First(keys ...Key) Key {
 	}
 }
 
-// allMissing names all that is missing.
+// allMissing returns an error that names everything that is missing.
 func allMissing(keys []Key, r Request) error {
 	var errs []error
 	for _, key := range keys {
@@ -86,9 +84,8 @@ func allMissing(keys []Key, r Request) error {
 	return &MissingError{"no key of " + strings.Join(what, "; "), "is there"}
 }
 
-// Bound makes a key that every limiter takes: what is longer than [MaxKey], or
-// is not UTF-8, becomes "sha256:" and 64 hexadecimal digits. It is empty only if
-// key is.
+// Bound returns a key that every limiter accepts: a key longer than [MaxKey] or not in UTF-8
+// becomes "sha256:" and 64 hexadecimal digits. The result is empty only if key is.
 func Bound(key string) string {
 	if len(key) <= MaxKey && utf8.ValidString(key) {
 		return key
@@ -97,9 +94,8 @@ func Bound(key string) string {
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
-// Of returns the key of a request, bounded, after what to do where it has none:
-// err is nil, or says what is missing and that the request is to be refused.
-// With skip the request is not to be counted.
+// Of returns the key of a request, bounded, after applying m if it is missing: err says what is
+// missing and that the request is to be refused; skip says that the request is not counted.
 func (m Missing) Of(key Key, r Request) (s string, skip bool, err error) {
 	s, err = key(r)
 	if err == nil && s == "" {
@@ -120,5 +116,5 @@ func (m Missing) Of(key Key, r Request) (s string, skip bool, err error) {
 
 var errEmpty = missing("key")
 
-// IsMissing says whether err tells of a key that a request does not have.
+// IsMissing reports whether err says that a request has no key.
 func IsMissing(err error) bool { return errors.Is(err, ErrMissing) }

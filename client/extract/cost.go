@@ -7,20 +7,20 @@ import (
 	"strings"
 )
 
-// MaxCost is the most that one request may cost.
+// MaxCost is the largest cost of a request.
 const MaxCost = 1_000_000_000
 
-// Cost says what a request costs, in tokens: 1 to [MaxCost]. An error refuses
-// the request as faulty; it may be shown to the caller.
+// Cost returns the cost of a request in tokens, 1 to [MaxCost]. An error rejects the request as
+// invalid; it may be shown to the caller.
 type Cost func(Request) (int64, error)
 
-// CostError says what is wrong with the cost of a request.
+// CostError reports an invalid cost of a request.
 type CostError struct{ Detail string }
 
 // Error implements error.
 func (e *CostError) Error() string { return e.Detail }
 
-// Tokens is the same cost for all.
+// Tokens returns a constant cost.
 func Tokens(n int64) Cost {
 	if n < 1 || n > MaxCost {
 		panic(fmt.Sprintf("extract: Tokens: %d; must be 1 to %d", n, int64(MaxCost))) // invariant: the program's own text
@@ -28,9 +28,9 @@ func Tokens(n int64) Cost {
 	return func(Request) (int64, error) { return n, nil }
 }
 
-// HeaderCost is the number in a header field, or in gRPC metadata; 1 without
-// one. The caller says what it costs, so only the limit's upper end protects: a
-// number that is none, below 1 or above most is an error.
+// HeaderCost returns the number in a header field, or in gRPC metadata; 1 if it is missing. The
+// caller chooses its own cost, so only the maximum protects the limit: invalid numbers, and those
+// below 1 or above most, are errors.
 func HeaderCost(name string, most int64) Cost {
 	if most < 1 || most > MaxCost {
 		panic(fmt.Sprintf("extract: HeaderCost: at most %d; must be 1 to %d", most, int64(MaxCost))) // invariant: the program's own text
@@ -53,9 +53,8 @@ func HeaderCost(name string, most int64) Cost {
 	}
 }
 
-// ContentLength is a token for every unit bytes of the body, begun units
-// included, and at least 1. Nothing is read: a body of unknown length costs
-// unknown, which should be what the longest one would.
+// ContentLength returns one token for every started unit of bytes of the body, at least 1. It reads
+// nothing: a body of unknown length costs unknown, which should be the cost of the longest one.
 func ContentLength(unit, unknown int64) Cost {
 	if unit < 1 || unknown < 1 || unknown > MaxCost {
 		panic(fmt.Sprintf("extract: ContentLength: unit %d, unknown %d; must be 1 or more, and at most %d", unit, unknown, int64(MaxCost))) // invariant: the program's own text
@@ -73,7 +72,7 @@ func ContentLength(unit, unknown int64) Cost {
 	}
 }
 
-// contentLength of a call is the size of its message, if it tells it.
+// contentLength returns the length of the body, or the size of a call's message.
 func contentLength(r Request) (int64, bool) {
 	if r.HTTP != nil {
 		return r.HTTP.ContentLength, r.HTTP.ContentLength >= 0
@@ -84,7 +83,7 @@ func contentLength(r Request) (int64, bool) {
 	return messageSize(r.Call.Message)
 }
 
-// Of returns the cost of a request: 1 without a Cost.
+// Of returns the cost of a request; 1 for a nil Cost.
 func (c Cost) Of(r Request) (int64, error) {
 	if c == nil {
 		return 1, nil

@@ -5,10 +5,9 @@ import (
 	"strings"
 )
 
-// lastElement cuts the last element off a Forwarded field. A comma within a
-// quoted string does not end an element. It reads from the right, so that
-// nothing further left, such as a quote that the caller left open, changes what
-// a proxy has written.
+// lastElement cuts the last element off a Forwarded field. A comma within a quoted string does not
+// end an element. It reads from the right, so that nothing further left, such as an unclosed quote
+// of the caller, changes what a proxy has written.
 func lastElement(line string) (rest, element string) {
 	quoted := false
 	for i := len(line) - 1; i >= 0; i-- {
@@ -22,7 +21,7 @@ func lastElement(line string) (rest, element string) {
 	return "", trim(line)
 }
 
-// escaped reports whether an odd number of backslashes is before s[i].
+// escaped reports whether an odd number of backslashes precedes s[i].
 func escaped(s string, i int) bool {
 	n := 0
 	for n < i && s[i-1-n] == '\\' {
@@ -31,7 +30,7 @@ func escaped(s string, i int) bool {
 	return n%2 == 1
 }
 
-// parseForwarded reads the address in an element: the parameter "for", once.
+// parseForwarded parses the address in an element: the parameter "for", which must occur once.
 func parseForwarded(element string) (a netip.Addr, text string, ok bool) {
 	node, found := "", false
 	for element != "" {
@@ -57,7 +56,7 @@ func parseForwarded(element string) (a netip.Addr, text string, ok bool) {
 	return parseIP(node)
 }
 
-// cutValue cuts a token or a quoted string off, and the semicolon after it.
+// cutValue cuts off a token or a quoted string, and the following semicolon.
 func cutValue(s string) (value, rest string, ok bool) {
 	if !strings.HasPrefix(s, `"`) {
 		value, rest, _ = strings.Cut(s, ";")

@@ -9,28 +9,26 @@ import (
 	"strings"
 )
 
-// Proxies says which of the addresses in a request are to be believed. The zero
-// value believes none: the address is that of the connection.
+// Proxies says which addresses in a request to trust. The zero value trusts none: the result is the
+// address of the connection.
 //
-// Each proxy adds the address that connected to it at the right end of a header
-// field. So what your own n proxies wrote are the last n addresses, and all to
-// the left of them is what the caller sent, which may be anything. RemoteIP
-// reads from the right and never gets there.
+// Each proxy appends the address that connected to it at the right end of a header field. So the
+// last n addresses were written by your n proxies, and everything to the left is from the caller
+// and may be anything. RemoteIP reads from the right and never gets that far.
 type Proxies struct {
-	// Hops is how many proxies of yours a request passes, 0 to 16. The address is
-	// the Hops-th from the right. With Trusted it is how many may be passed over
-	// at most.
+	// Hops is the number of your proxies that a request passes, 0 to 16. The result is the Hops-th
+	// address from the right. With Trusted it is the maximum number of addresses to skip.
 	Hops int
-	// Trusted are the addresses of your proxies. The address is the first from the
-	// right that is not of one of them, beginning with the connection's own: a
-	// request that comes past the proxies gains nothing by a header field. Networks
-	// of IPv4 addresses within IPv6 (::ffff:10.0.0.0/104) count as IPv4.
+	// Trusted are the networks of your proxies. The result is the first address from the right that
+	// is not in one of them, beginning with the connection's own, so a request that bypasses the
+	// proxies cannot use the header field. IPv4-mapped networks (::ffff:10.0.0.0/104) count as
+	// IPv4.
 	Trusted []netip.Prefix
-	// Field is the header field: X-Forwarded-For if empty, Forwarded (RFC 7239), or
-	// another one that is written as X-Forwarded-For is.
+	// Field is the header field: X-Forwarded-For if empty, Forwarded (RFC 7239), or another one in
+	// the form of X-Forwarded-For.
 	Field string
-	// IPv6Prefix is how many bits of an IPv6 address count, 1 to 128: whoever has
-	// one has a whole network of them. 0 means 64.
+	// IPv6Prefix is the number of significant bits of an IPv6 address, 1 to 128, because each
+	// caller has a whole network. 0 means 64.
 	IPv6Prefix int
 }
 
@@ -40,18 +38,17 @@ const (
 	DefaultIPv6Prefix = 64
 )
 
-// RemoteIP is the address of the caller: 203.0.113.7, or the network of an IPv6
-// address, 2001:db8:1:2::/64. IPv4 addresses within IPv6 count as IPv4. A field
-// with fewer addresses than Hops, or with something else than an address where
-// one of your proxies should have written one, is a [*MissingError]. It panics
-// if p is out of range.
+// RemoteIP returns the address of the caller: 203.0.113.7, or the network of an IPv6 address,
+// 2001:db8:1:2::/64. IPv4-mapped addresses count as IPv4. It is a [*MissingError] if the field has
+// fewer addresses than Hops, or no address where one of your proxies should have written one. It
+// panics if p is invalid.
 func RemoteIP(p Proxies) Key {
 	k := newIPKey(p)
 	return k.of
 }
 
-// Validate says what is out of range. Whoever has p from a configuration asks it
-// before RemoteIP.
+// Validate returns an error if p is invalid. Call it before RemoteIP if p comes from a
+// configuration.
 func (p Proxies) Validate() error {
 	if p.Hops < 0 || p.Hops > MaxHops {
 		return fmt.Errorf("Proxies.Hops: %d; must be 0 to %d", p.Hops, MaxHops)
@@ -70,10 +67,10 @@ func (p Proxies) Validate() error {
 	return nil
 }
 
-// mappedBits come before an IPv4 address within IPv6.
+// mappedBits is the length of the prefix of IPv4-mapped addresses.
 const mappedBits = 96
 
-// unmapped are networks as addresses are looked up in them: IPv4 addresses within IPv6 are IPv4.
+// unmapped converts IPv4-mapped networks to IPv4.
 func unmapped(networks []netip.Prefix) []netip.Prefix {
 	out := slices.Clone(networks)
 	for i, n := range out {
@@ -133,8 +130,8 @@ func (k *ipKey) of(r Request) (string, error) {
 	return k.walk(addr, text, r.values(name))
 }
 
-// walk goes over the addresses from the right, beginning with the connection's
-// own, as far as they are believed.
+// walk follows the addresses from the right, beginning with the connection's own, as long as they
+// are trusted.
 func (k *ipKey) walk(addr netip.Addr, text string, lines []string) (string, error) {
 	most := MaxHops
 	if k.Hops > 0 {
@@ -160,15 +157,15 @@ func (k *ipKey) walk(addr netip.Addr, text string, lines []string) (string, erro
 	return k.key(addr, text), nil
 }
 
-// fromRight is a list over several lines of a header, from its right end. Empty
-// elements do not count.
+// fromRight iterates over a list in several lines of a header, from the right. It skips empty
+// elements.
 type fromRight struct {
 	lines []string
 	line  string
 	next  func(line string) (rest, element string)
 }
 
-// pop returns "" at the end.
+// pop returns the next element, "" at the end.
 func (l *fromRight) pop() (element string) {
 	for element == "" {
 		if l.line == "" {
@@ -191,8 +188,7 @@ func (k *ipKey) trusts(a netip.Addr) bool {
 	return false
 }
 
-// key writes an address. An IPv4 address has one form only: the text that it was
-// read from will do.
+// key formats an address. IPv4 addresses have one form only, so the parsed text is used.
 func (k *ipKey) key(a netip.Addr, text string) string {
 	switch {
 	case a.Is4():
@@ -204,8 +200,8 @@ func (k *ipKey) key(a netip.Addr, text string) string {
 	return p.String()
 }
 
-// parseIP reads an address with or without a port, and returns it without its
-// zone, and the text of it.
+// parseIP parses an address with or without a port. It returns the address without its zone, and
+// its text.
 func parseIP(s string) (a netip.Addr, text string, ok bool) {
 	switch {
 	case strings.HasPrefix(s, "["):
@@ -235,8 +231,7 @@ func parseIP(s string) (a netip.Addr, text string, ok bool) {
 	return a.WithZone(""), s, true
 }
 
-// isPort reports whether s is ":" and a port, or ":_" and a word, which RFC 7239
-// lets a proxy write in its place.
+// isPort reports whether s is ":" and a port, or ":_" and an obfuscated port as in RFC 7239.
 func isPort(s string) bool {
 	if len(s) < 2 || s[0] != ':' {
 		return false
@@ -248,8 +243,7 @@ func isPort(s string) bool {
 	return err == nil
 }
 
-// lastItem cuts the last item off a list with commas; element is "" if it is
-// empty.
+// lastItem cuts the last item off a comma-separated list; element is "" if it is empty.
 func lastItem(line string) (rest, element string) {
 	i := strings.LastIndexByte(line, ',')
 	if i < 0 {

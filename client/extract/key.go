@@ -7,18 +7,18 @@ import (
 	"strings"
 )
 
-// Key says whom a request is counted for. It returns a non-empty key or an
-// error: a [*MissingError] where the request has none.
+// Key returns the key under which a request is counted. It returns a non-empty key or an error: a
+// [*MissingError] if the request has none.
 type Key func(Request) (string, error)
 
-// ErrMissing is what every [*MissingError] is, for errors.Is.
+// ErrMissing matches every [*MissingError] with errors.Is.
 var ErrMissing = errors.New("no key")
 
-// MissingError says what a request does not have. It quotes nothing of the
-// request, so that it may be shown to the caller.
+// MissingError says what a request lacks. It contains nothing of the request, so it may be shown to
+// the caller.
 type MissingError struct {
 	What string // "header X-Tenant"
-	Why  string // "is missing", or what is wrong with it
+	Why  string // "is missing", or what is wrong
 }
 
 // Error implements error.
@@ -29,25 +29,24 @@ func (e *MissingError) Unwrap() error { return ErrMissing }
 
 func missing(what string) *MissingError { return &MissingError{what, "is missing"} }
 
-// Missing says what becomes of a request without a key.
+// Missing says what happens to a request without a key.
 type Missing uint8
 
 const (
-	// Shared counts all requests without a key together, under the key "*".
-	// The default: nobody gains by leaving the key out.
+	// Shared counts all requests without a key together, under the key "*". The default: omitting
+	// the key gains nothing.
 	Shared Missing = iota
-	// Refuse refuses them as faulty: 400, or INVALID_ARGUMENT.
+	// Refuse rejects them as invalid: 400, or INVALID_ARGUMENT.
 	Refuse
-	// Skip lets them pass uncounted. Whoever can leave the key out has no limit.
+	// Skip lets them pass without counting. A caller who can omit the key has no limit.
 	Skip
 )
 
-// SharedKey is the key of requests that have none, under [Shared].
+// SharedKey is the key of requests without one, under [Shared].
 const SharedKey = "*"
 
-// Header is the value of an HTTP header field, or of the gRPC metadata of that
-// name; the first one, without spaces around it. A proxy that sets it has to
-// replace what the caller sent, not add to it.
+// Header returns the value of an HTTP header field, or of gRPC metadata of that name: the first
+// one, trimmed. A proxy that sets it must replace the caller's value, not add to it.
 func Header(name string) Key {
 	field := http.CanonicalHeaderKey(name)
 	lower := strings.ToLower(name)
@@ -66,12 +65,11 @@ func Header(name string) Key {
 	}
 }
 
-// Metadata is [Header], in the words of gRPC.
+// Metadata is [Header] under gRPC's name.
 func Metadata(name string) Key { return Header(name) }
 
-// PathValue is a wildcard of the pattern that a http.ServeMux has found. The
-// middleware has to be inside of the mux, around the handler: outside, nothing
-// has been matched yet.
+// PathValue returns a wildcard of the pattern that http.ServeMux has matched. The middleware must
+// be inside of the mux, around the handler: outside, nothing is matched yet.
 func PathValue(name string) Key {
 	err := missing("path value {" + name + "}")
 	return func(r Request) (string, error) {
@@ -84,7 +82,7 @@ func PathValue(name string) Key {
 	}
 }
 
-// Query is the first value of a parameter in the query of an HTTP request.
+// Query returns the first value of a query parameter of an HTTP request.
 func Query(name string) Key {
 	err := missing("query parameter " + name)
 	return func(r Request) (string, error) {
@@ -98,8 +96,8 @@ func Query(name string) Key {
 	}
 }
 
-// queryValue finds a parameter without building a map of all of them. As in
-// net/url, what cannot be decoded or has a semicolon in it is passed over.
+// queryValue finds a parameter without building a map of all. As in net/url, it skips pairs that
+// contain a semicolon or cannot be decoded.
 func queryValue(query, name string) string {
 	for query != "" {
 		var pair string
@@ -118,7 +116,7 @@ func queryValue(query, name string) string {
 	return ""
 }
 
-// Method is the method of an HTTP request, or the full method of a gRPC call.
+// Method returns the method of an HTTP request, or the full method of a gRPC call.
 func Method() Key {
 	err := missing("method")
 	return func(r Request) (string, error) {
@@ -129,8 +127,8 @@ func Method() Key {
 	}
 }
 
-// Host is whom the request is for: of an HTTP request its host, of a gRPC call
-// that goes out its target. It is the key of what a client sends.
+// Host returns the destination of a request: the host of an HTTP request, or the target of an
+// outgoing gRPC call. It is the default key for clients.
 func Host() Key {
 	err := missing("host")
 	return func(r Request) (string, error) {
@@ -146,7 +144,7 @@ func Host() Key {
 	}
 }
 
-// Constant is the same key for all: one count for the whole service.
+// Constant returns the same key for all requests: one count for the whole service.
 func Constant(key string) Key {
 	if key == "" {
 		panic("extract: Constant: the key is empty") // invariant: the program's own text

@@ -10,8 +10,8 @@ import (
 	"google.golang.org/grpc/peer"
 )
 
-// Request is what keys and costs are made of: an HTTP request or a gRPC call.
-// One of the two is set.
+// Request is the input of keys and costs: an HTTP request or a gRPC call. Exactly one of the two is
+// set.
 type Request struct {
 	HTTP *http.Request
 	Call *Call
@@ -21,9 +21,9 @@ type Request struct {
 type Call struct {
 	Context context.Context // of the call
 	Method  string          // full: /package.Service/Method
-	Message any             // the request, nil when a stream opens
-	// Outgoing says that this process makes the call: its metadata is what it
-	// sends, and Target is whom it calls.
+	Message any             // the request; nil when a stream opens
+	// Outgoing means that this process makes the call: the metadata is that which it sends, and
+	// Target is the callee.
 	Outgoing bool
 	Target   string
 }
@@ -39,7 +39,7 @@ func (r Request) Context() context.Context {
 	return context.Background()
 }
 
-// metadata is that of a call, incoming or outgoing.
+// values returns the values of a header field or of metadata, incoming or outgoing.
 func (r Request) values(name string) []string {
 	switch {
 	case r.HTTP != nil:
@@ -53,7 +53,7 @@ func (r Request) values(name string) []string {
 	return metadata.ValueFromIncomingContext(r.Call.Context, name)
 }
 
-// remote is the address at the other end of the connection, host:port.
+// remote returns the remote address of the connection, host:port.
 func (r Request) remote() string {
 	if r.HTTP != nil {
 		return r.HTTP.RemoteAddr
@@ -64,7 +64,7 @@ func (r Request) remote() string {
 	return ""
 }
 
-// tls is the state of the connection, nil without TLS.
+// tls returns the TLS state of the connection; nil without TLS.
 func (r Request) tls() *tls.ConnectionState {
 	if r.HTTP != nil {
 		return r.HTTP.TLS
@@ -77,7 +77,7 @@ func (r Request) tls() *tls.ConnectionState {
 	return nil
 }
 
-// Method is the method of the request: GET, or /package.Service/Method.
+// method returns the method of the request: GET, or /package.Service/Method.
 func method(r Request) string {
 	switch {
 	case r.HTTP != nil:

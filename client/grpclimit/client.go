@@ -10,21 +10,20 @@ import (
 	"github.com/quorate/quorate/client/internal/gate"
 )
 
-// Client returns both interceptors, for grpc.NewClient.
+// Client returns both client interceptors, for grpc.NewClient.
 func Client(l client.Limiter, opts ...ClientOption) []grpc.DialOption {
 	c := newClient(l, opts)
 	return []grpc.DialOption{grpc.WithChainUnaryInterceptor(c.unaryClient), grpc.WithChainStreamInterceptor(c.streamClient)}
 }
 
-// UnaryClientInterceptor asks l before every unary call is made. What is refused
-// is not sent and ends with the same status as from a server.
+// UnaryClientInterceptor checks every unary call before it is made. A refused call is not sent; its
+// status is the same as from a server.
 func UnaryClientInterceptor(l client.Limiter, opts ...ClientOption) grpc.UnaryClientInterceptor {
 	return newClient(l, opts).unaryClient
 }
 
-// StreamClientInterceptor asks l before every stream is opened, or with
-// [PerMessage] before every message is sent. A refused message breaks the stream
-// off.
+// StreamClientInterceptor checks every stream before it is opened, or with [PerMessage] every
+// message before it is sent. A refused message cancels the stream.
 func StreamClientInterceptor(l client.Limiter, opts ...ClientOption) grpc.StreamClientInterceptor {
 	return newClient(l, opts).streamClient
 }
@@ -41,7 +40,7 @@ func newClient(l client.Limiter, opts []ClientOption) *config {
 	return c
 }
 
-// turn waits for the turn of a call or a message.
+// turn waits until a call or a message may proceed.
 func (c *config) turn(g *gate.Gate, call *extract.Call) error {
 	res, outcome, err := gate.Turn(call.Context, c.wait, func() (client.Result, gate.Outcome, error) {
 		return g.Ask(extract.Request{Call: call}, "POST", call.Method)
@@ -81,14 +80,14 @@ func (c *config) streamClient(ctx context.Context, desc *grpc.StreamDesc, cc *gr
 	return &clientStream{ClientStream: cs, config: c, gate: g, call: call, single: !desc.ServerStreams, cancel: cancel}, nil
 }
 
-// clientStream asks about each message before it is sent.
+// clientStream checks each message before it is sent.
 type clientStream struct {
 	grpc.ClientStream
 	config *config
 	gate   *gate.Gate
 	call   extract.Call
-	single bool               // one message comes back
-	cancel context.CancelFunc // called when the stream is over
+	single bool               // the response is a single message
+	cancel context.CancelFunc // called at the end of the stream
 }
 
 // SendMsg implements grpc.ClientStream.

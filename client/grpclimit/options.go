@@ -14,18 +14,16 @@ import (
 	"github.com/quorate/quorate/client/internal/gate"
 )
 
-// Option is for servers and for clients.
+// Option is an option for servers and clients.
 type Option interface {
 	ServerOption
 	ClientOption
 }
 
-// ServerOption is for [Server], [UnaryServerInterceptor] and
-// [StreamServerInterceptor].
+// ServerOption is an option for [Server], [UnaryServerInterceptor] and [StreamServerInterceptor].
 type ServerOption interface{ server(*config) }
 
-// ClientOption is for [Client], [UnaryClientInterceptor] and
-// [StreamClientInterceptor].
+// ClientOption is an option for [Client], [UnaryClientInterceptor] and [StreamClientInterceptor].
 type ClientOption interface{ client(*config) }
 
 type (
@@ -72,7 +70,7 @@ func (c *config) validate(l client.Limiter) error {
 	return c.Validate(c.rules || len(c.methods) > 0)
 }
 
-// gateOf returns the gate of a method, nil if it has none.
+// gateOf returns the gate of a method; nil if it has none.
 func (c *config) gateOf(method string) *gate.Gate {
 	for _, skip := range c.skip {
 		if skip(method) {
@@ -88,19 +86,19 @@ func (c *config) gateOf(method string) *gate.Gate {
 	return &c.Gate
 }
 
-// Limit asks for one limit, for all methods that have none of their own.
+// Limit sets the limit of all methods without one of their own.
 func Limit(namespace, limit string) Option {
 	return option(func(c *config) { c.Namespace, c.Gate.Limit, c.rules = namespace, limit, false })
 }
 
-// Rules asks for all limits of a namespace whose match is for POST and the full
-// method as path: all are charged, or none. What matches none passes. "" is the
-// namespace of the HTTP rules of limit files, "slas".
+// Rules checks all limits of a namespace whose match is for POST and the full method as path: all
+// are charged, or none. Calls that match none pass. "" means "slas", the namespace of the HTTP
+// rules in limit files.
 func Rules(namespace string) Option {
 	return option(func(c *config) { c.Namespace, c.Gate.Limit, c.rules = namespace, "", true })
 }
 
-// Method asks for one limit for one full method, /package.Service/Method.
+// Method sets the limit of one full method, /package.Service/Method.
 func Method(fullMethod, namespace, limit string) Option {
 	return option(func(c *config) {
 		if c.methods == nil {
@@ -110,17 +108,17 @@ func Method(fullMethod, namespace, limit string) Option {
 	})
 }
 
-// Key says whom a call is counted for.
+// Key sets the key of calls.
 func Key(key extract.Key) Option { return option(func(c *config) { c.Gate.Key = key }) }
 
-// Cost says what a call, or with [PerMessage] a message, costs. The default is 1.
+// Cost sets the cost of a call or, with [PerMessage], of a message. The default is 1.
 func Cost(cost extract.Cost) Option { return option(func(c *config) { c.Gate.Cost = cost }) }
 
-// MissingKey says what becomes of calls without a key. By default they are
-// counted together ([extract.Shared]).
+// MissingKey says what happens to calls without a key. By default they are counted together
+// ([extract.Shared]).
 func MissingKey(m extract.Missing) Option { return option(func(c *config) { c.Missing = m }) }
 
-// Skip lets calls of a full method pass without asking. Several are added up.
+// Skip lets calls of matching full methods pass without a check. Several Skips add up.
 func Skip(skip func(fullMethod string) bool) Option {
 	return option(func(c *config) { c.skip = append(c.skip, skip) })
 }
@@ -130,34 +128,32 @@ func SkipMethods(fullMethods ...string) Option {
 	return Skip(func(m string) bool { return slices.Contains(fullMethods, m) })
 }
 
-// Timeout bounds the time that the limiter has for its answer. By default it has
-// its own bound, such as client.WithTimeout.
+// Timeout bounds the time for the limiter's answer. The default is the limiter's own bound, such as
+// client.WithTimeout.
 func Timeout(d time.Duration) Option { return option(func(c *config) { c.Gate.Timeout = d }) }
 
-// FailClosed refuses with UNAVAILABLE when the limiter has no answer. By default
-// calls pass, unless the limiter is a client with client.WithFailClosed.
+// FailClosed refuses with UNAVAILABLE if the limiter has no answer. By default calls pass, unless
+// the limiter is a client with client.WithFailClosed.
 func FailClosed() Option { return option(func(c *config) { c.Gate.FailClosed = true }) }
 
-// OnError is called when the limiter has no answer, to log or count it. It runs
-// on the way of the call.
+// OnError sets a function to call if the limiter has no answer, for logging or counting. It runs
+// synchronously in the call.
 func OnError(f func(context.Context, error)) Option {
 	return option(func(c *config) { c.Gate.OnError = f })
 }
 
-// PerMessage asks about every message that the caller of a stream sends, in place
-// of the call.
+// PerMessage checks every message from the caller of a stream instead of the call.
 func PerMessage() Option { return option(func(c *config) { c.message = true }) }
 
-// Jitter tells refused callers to come back up to most later, at random, at most
-// 24 hours, so that those of a window do not all come at its end. By default it
-// adds nothing.
+// Jitter adds a random time, up to most and at most 24 hours, to the retry time of refused callers,
+// so that those of a window do not all retry at its end. The default is 0.
 func Jitter(most time.Duration) ServerOption {
 	return serverOption(func(c *config) { c.Gate.Jitter = most })
 }
 
-// NoMetadata leaves ratelimit and ratelimit-policy out of the metadata.
+// NoMetadata omits ratelimit and ratelimit-policy from the metadata.
 func NoMetadata() ServerOption { return serverOption(func(c *config) { c.silent = true }) }
 
-// Wait lets a client wait up to most for its turn, in all, for a call or a
-// message. By default it does not wait.
+// Wait lets a client wait for a call or a message, up to most in total. By default it does not
+// wait.
 func Wait(most time.Duration) ClientOption { return clientOption(func(c *config) { c.wait = most }) }

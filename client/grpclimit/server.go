@@ -11,21 +11,19 @@ import (
 	"github.com/quorate/quorate/client/internal/gate"
 )
 
-// Server returns both interceptors, for grpc.NewServer.
+// Server returns both server interceptors, for grpc.NewServer.
 func Server(l client.Limiter, opts ...ServerOption) []grpc.ServerOption {
 	c := newServer(l, opts)
 	return []grpc.ServerOption{grpc.ChainUnaryInterceptor(c.unaryServer), grpc.ChainStreamInterceptor(c.streamServer)}
 }
 
-// UnaryServerInterceptor asks l about every unary call. See the package's
-// documentation.
+// UnaryServerInterceptor checks every unary call. See the package documentation.
 func UnaryServerInterceptor(l client.Limiter, opts ...ServerOption) grpc.UnaryServerInterceptor {
 	return newServer(l, opts).unaryServer
 }
 
-// StreamServerInterceptor asks l about every stream, or with [PerMessage] about
-// every message that arrives on it. A refused message ends with the status that
-// RecvMsg returns: the handler should return it.
+// StreamServerInterceptor checks every stream, or with [PerMessage] every message that arrives. A
+// refused message makes RecvMsg return a status, which the handler should return.
 func StreamServerInterceptor(l client.Limiter, opts ...ServerOption) grpc.StreamServerInterceptor {
 	return newServer(l, opts).streamServer
 }
@@ -42,7 +40,7 @@ func newServer(l client.Limiter, opts []ServerOption) *config {
 	return c
 }
 
-// headers is where the metadata of a call goes: a grpc.ServerStream, or unary.
+// headers sets the metadata of a call: a grpc.ServerStream, or unary.
 type headers interface {
 	SetHeader(metadata.MD) error
 	SetTrailer(metadata.MD)
@@ -53,19 +51,19 @@ type unary struct{ ctx context.Context }
 func (u unary) SetHeader(md metadata.MD) error { return grpc.SetHeader(u.ctx, md) }
 func (u unary) SetTrailer(md metadata.MD)      { grpc.SetTrailer(u.ctx, md) } //nolint:errcheck // as a stream's
 
-// admit asks about a message, tells, and returns the status of what does not pass.
+// admit checks a message, sets the metadata, and returns the status if it does not pass.
 func (c *config) admit(g *gate.Gate, h headers, call *extract.Call) error {
 	res, outcome, err := g.Ask(extract.Request{Call: call}, "POST", call.Method)
 	return c.answer(h, &res, outcome, err)
 }
 
-// enter is admit of a call; leave is to be called when it is over, whatever became of it.
+// enter is admit for a call; leave must be called at its end, whatever the outcome.
 func (c *config) enter(g *gate.Gate, h headers, call *extract.Call) (leave func(), err error) {
 	res, leave, outcome, err := g.Enter(extract.Request{Call: call}, "POST", call.Method)
 	return leave, c.answer(h, &res, outcome, err)
 }
 
-// answer tells the caller. A header that has been sent stays as it is.
+// answer sets the metadata. A header that was sent already stays as it is.
 func (c *config) answer(h headers, res *client.Result, outcome gate.Outcome, err error) error {
 	switch outcome {
 	case gate.Pass:
@@ -106,7 +104,7 @@ func (c *config) streamServer(srv any, ss grpc.ServerStream, info *grpc.StreamSe
 	return next(srv, ss)
 }
 
-// serverStream asks about each message that arrives.
+// serverStream checks each message that arrives.
 type serverStream struct {
 	grpc.ServerStream
 	config *config

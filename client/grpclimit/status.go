@@ -16,7 +16,7 @@ import (
 	"github.com/quorate/quorate/client/internal/gate"
 )
 
-// failure is the status of a call that does not pass; nil if it does.
+// failure returns the status of a call that does not pass; nil if it does.
 func failure(res *client.Result, outcome gate.Outcome, err error) error {
 	switch outcome {
 	case gate.Pass:
@@ -51,7 +51,7 @@ func refusal(res *client.Result) error {
 	return st.Err()
 }
 
-// told is the metadata of an admitted call, nil for none.
+// told returns the metadata of an admitted call; nil for none.
 func (c *config) told(res *client.Result) metadata.MD {
 	if c.silent || len(res.Policies) == 0 {
 		return nil
@@ -63,7 +63,7 @@ func (c *config) told(res *client.Result) metadata.MD {
 	}
 }
 
-// trailer is the metadata of a refused call.
+// trailer returns the metadata of a refused call.
 func (c *config) trailer(res *client.Result) metadata.MD {
 	md := c.told(res)
 	if md == nil {

@@ -8,17 +8,16 @@ import (
 	"github.com/quorate/quorate/client/internal/fields"
 )
 
-// maxHolds is how many hosts are stayed away from at a time; of more, one is
-// forgotten.
+// maxHolds bounds the hosts to avoid; beyond it one is dropped.
 const maxHolds = 1024
 
-// holds are the hosts that have asked to be left alone, and until when.
+// holds are the hosts to avoid, and until when.
 type holds struct {
 	mu    sync.Mutex
 	until map[string]time.Time
 }
 
-// of is how long to stay away from a host.
+// of returns how long to avoid a host.
 func (h *holds) of(host string) time.Duration {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -33,7 +32,7 @@ func (h *holds) of(host string) time.Duration {
 	return d
 }
 
-// learn takes note of what an answer asks for.
+// learn records what a response asks for.
 func (h *holds) learn(host string, res *http.Response, longest time.Duration) {
 	header := res.Header
 	if res.StatusCode != http.StatusTooManyRequests && res.StatusCode != http.StatusServiceUnavailable {
@@ -62,7 +61,7 @@ func (h *holds) set(host string, until, now time.Time) {
 	}
 }
 
-// makeRoom drops what is over, or else one of them.
+// makeRoom drops expired entries, or else an arbitrary one.
 func (h *holds) makeRoom(now time.Time) {
 	for host, until := range h.until {
 		if until.Before(now) {

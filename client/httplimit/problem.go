@@ -8,11 +8,10 @@ import (
 	"github.com/quorate/quorate/client/internal/fields"
 )
 
-// QuotaExceeded is the type of the problem of a refusal, of
-// draft-ietf-httpapi-ratelimit-headers.
+// QuotaExceeded is the problem type of a refusal, from draft-ietf-httpapi-ratelimit-headers.
 const QuotaExceeded = "https://iana.org/assignments/http-problem-types#quota-exceeded"
 
-// problem is an application/problem+json (RFC 9457). It tells nothing of the key.
+// problem is an application/problem+json (RFC 9457). It contains nothing of the key.
 type problem struct {
 	Type     string   `json:"type"`
 	Title    string   `json:"title"`
@@ -43,7 +42,7 @@ func writeProblem(w http.ResponseWriter, _ *http.Request, f Refusal) {
 	w.Write(append(body, '\n')) //nolint:errcheck // the caller has gone
 }
 
-// violated names the policy that refused.
+// violated returns the name of the policy that refused.
 func violated(r *client.Result) []string {
 	if p := fields.Refuser(r); p != nil {
 		return []string{p.Name}

@@ -12,9 +12,9 @@ import (
 
 // Refusal says why a request does not pass.
 type Refusal struct {
-	Status int           // 429; 400 without a key or with a bad cost; 503 without an answer
-	Result client.Result // of 429
-	Err    error         // of 400 and 503; that of 400 may be shown
+	Status int           // 429; 400 without a key or with an invalid cost; 503 without an answer
+	Result client.Result // with 429
+	Err    error         // with 400 and 503; that of 400 may be shown
 }
 
 type handler struct {
@@ -25,8 +25,7 @@ type handler struct {
 	writer  fields.Writer
 }
 
-// New returns middleware that asks l about every request. See the package's
-// documentation.
+// New returns middleware that checks every request. See the package documentation.
 func New(l client.Limiter, opts ...Option) func(http.Handler) http.Handler {
 	h := &handler{fields: IETF, refused: writeProblem}
 	h.Limiter, h.Gate.Key = l, extract.RemoteIP(extract.Proxies{})
@@ -50,8 +49,8 @@ func New(l client.Limiter, opts ...Option) func(http.Handler) http.Handler {
 	}
 }
 
-// admit reports whether the request goes on, and what is to be called when it is over; if
-// not it has been answered.
+// admit reports whether the request may proceed, and what to call at its end. Otherwise it has been
+// answered.
 func (h *handler) admit(w http.ResponseWriter, r *http.Request) (leave func(), ok bool) {
 	res, leave, outcome, err := h.Enter(extract.Request{HTTP: r}, r.Method, r.URL.Path)
 	switch outcome {
@@ -73,8 +72,8 @@ func (h *handler) admit(w http.ResponseWriter, r *http.Request) (leave func(), o
 	return leave, false
 }
 
-// tell sets the fields. Another such middleware may have set its own: lists are
-// added to, of the others the tighter one remains.
+// tell sets the fields. If other middleware has set its own, lists are extended, and of the others
+// the stricter one remains.
 func (h *handler) tell(header http.Header, res *client.Result) {
 	if h.shadow != "" && res.Shadow {
 		header[h.shadow] = append(header[h.shadow], res.Limit.Name)

@@ -12,8 +12,7 @@ import (
 	"github.com/quorate/quorate/client/internal/gate"
 )
 
-// Transport is an http.RoundTripper that asks before it sends. Make it with
-// NewTransport.
+// Transport is an http.RoundTripper that checks before it sends. Create it with NewTransport.
 type Transport struct {
 	asking
 	base   http.RoundTripper
@@ -22,8 +21,8 @@ type Transport struct {
 	holds  holds
 }
 
-// NewTransport returns a RoundTripper that asks l, and then sends by base;
-// http.DefaultTransport if nil.
+// NewTransport returns a RoundTripper that asks l and then sends with base; nil means
+// http.DefaultTransport.
 func NewTransport(l client.Limiter, base http.RoundTripper, opts ...TransportOption) *Transport {
 	t := &Transport{base: base}
 	if base == nil {
@@ -43,14 +42,14 @@ func NewTransport(l client.Limiter, base http.RoundTripper, opts ...TransportOpt
 	return t
 }
 
-// ErrRefused is what every [*RefusedError] is, for errors.Is.
+// ErrRefused matches every [*RefusedError] with errors.Is.
 var ErrRefused = errors.New("refused by a rate limit")
 
-// RefusedError is the error of a request that was not sent.
+// RefusedError reports a request that was not sent.
 type RefusedError struct {
-	Result client.Result // of the limiter; zero if Host asked to stay away
-	Host   string        // whom the request was for
-	// RetryAfter is when to come again; client.Never if waiting does not help.
+	Result client.Result // of the limiter; zero if Host asked to be avoided
+	Host   string        // destination of the request
+	// RetryAfter is when to retry; client.Never if waiting does not help.
 	RetryAfter time.Duration
 }
 
@@ -69,9 +68,8 @@ func (e *RefusedError) Error() string {
 // Unwrap lets errors.Is find ErrRefused.
 func (e *RefusedError) Unwrap() error { return ErrRefused }
 
-// RoundTrip implements http.RoundTripper. Errors of its own are a
-// [*RefusedError], with [FailClosed] that of the limiter, and that of the
-// request's context.
+// RoundTrip implements http.RoundTripper. Its own errors are a [*RefusedError], with [FailClosed]
+// that of the limiter, and that of the request's context.
 func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if t.skips(r) {
 		return t.base.RoundTrip(r)
@@ -89,8 +87,8 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return res, err
 }
 
-// turn returns when the request may be sent. First it stays away as long as the
-// host has asked for, so that no tokens are spent for nothing.
+// turn waits until the request may be sent. It first waits for as long as the host has asked for,
+// so that no tokens are wasted.
 func (t *Transport) turn(r *http.Request) error {
 	left := t.wait
 	for t.honour > 0 {
@@ -118,7 +116,7 @@ func (t *Transport) turn(r *http.Request) error {
 	return fmt.Errorf("httplimit: %w", err)
 }
 
-// jitter spreads the return of many by up to a tenth.
+// jitter adds up to a tenth, to spread retries.
 func jitter(d time.Duration) time.Duration {
 	return d + time.Duration(rand.Int64N(int64(d/10)+1))
 }

@@ -1,12 +1,12 @@
-// Package otelclient makes OpenTelemetry metrics of what a client does.
+// Package otelclient exports a client's statistics as OpenTelemetry metrics.
 //
 //	r, err := otelclient.Register(otel.Meter("shop"), c)
 //	...
 //	defer r.Unregister()
 //
-// It is a package of its own so that the client does not need OpenTelemetry, and it
-// needs no more of that than the API of meters: which SDK reads them, and where to, is
-// the program's choice. The metrics are those of promclient, in OpenTelemetry's form.
+// It is a separate package so that the client does not depend on OpenTelemetry. It depends only on
+// the metrics API; the program chooses the SDK and the exporter. The metrics are those of
+// promclient, in OpenTelemetry's form.
 package otelclient
 
 import (
@@ -18,16 +18,16 @@ import (
 	"github.com/quorate/quorate/client"
 )
 
-// Source is what metrics are made of; *client.Client is one.
+// Source provides the statistics; *client.Client implements it.
 type Source interface{ Stats() client.Stats }
 
-// reading is one metric and where its value is.
+// reading is a metric and the function that reads its value.
 type reading struct {
 	of metric.Int64Observable
 	at func(*client.Stats) int64
 }
 
-// meters makes instruments until one cannot be made.
+// meters creates instruments until one fails.
 type meters struct {
 	meter    metric.Meter
 	readings []reading
@@ -62,9 +62,9 @@ func (m *meters) add(o metric.Int64Observable, err error, at func(*client.Stats)
 // modeKey is the attribute of quorate.client.decisions.
 const modeKey = "quorate.mode"
 
-// Register makes the metrics quorate.client.* of the client, to be read whenever the
-// meter's reader wants: one call of Stats each time. It returns the error of the meter
-// if it cannot make one of them. Unregister what it returns when the client is closed.
+// Register registers the metrics quorate.client.*. Each collection makes one call of Stats. It
+// returns an error if the meter cannot create an instrument. Unregister the result when the client
+// is closed.
 func Register(meter metric.Meter, source Source) (metric.Registration, error) {
 	m := &meters{meter: meter}
 	decisions, err := meter.Int64ObservableCounter("quorate.client.decisions", metric.WithUnit("{decision}"),

@@ -1,9 +1,9 @@
-// Package promclient makes Prometheus metrics of what a client does.
+// Package promclient exports a client's statistics as Prometheus metrics.
 //
 //	prometheus.MustRegister(promclient.New(c))
 //
-// It is a package of its own so that the client does not need Prometheus. Package
-// otelclient is the same for OpenTelemetry.
+// It is a separate package so that the client does not depend on Prometheus. Package otelclient
+// does the same for OpenTelemetry.
 package promclient
 
 import (
@@ -12,24 +12,24 @@ import (
 	"github.com/quorate/quorate/client"
 )
 
-// Source is what metrics are made of; *client.Client is one.
+// Source provides the statistics; *client.Client implements it.
 type Source interface{ Stats() client.Stats }
 
-// metric is one metric and where its values are.
+// metric is a metric and the function that reads its value.
 type metric struct {
 	desc *prometheus.Desc
 	kind prometheus.ValueType
 	of   func(*client.Stats) float64
 }
 
-// Collector is a prometheus.Collector of one client. Safe for concurrent use.
+// Collector is a prometheus.Collector for one client. It is safe for concurrent use.
 type Collector struct {
 	source    Source
 	decisions *prometheus.Desc
 	metrics   []metric
 }
 
-// New returns a collector of the client's metrics, quorate_client_*.
+// New returns a collector of the metrics quorate_client_*.
 func New(source Source) *Collector {
 	c := &Collector{source: source, decisions: prometheus.NewDesc(
 		"quorate_client_decisions_total", "Checks that were decided, refusals included, by what means: granted, soft, cut_off, remote, fallback.",

@@ -1,6 +1,5 @@
-// Package requester limits functions: one takes a token before it runs. It is the
-// small interface that services write their own limits against, on a Quorate
-// cluster.
+// Package requester limits functions: each call takes a token before it runs. It is a small
+// interface for limits of a service's own actions, backed by a Quorate cluster.
 //
 //	r := requester.New(c, "web", "per_client", "acme", requester.WithQueue(100))
 //	fetch := requester.Limit(ctx, r, func(ctx context.Context) (string, error) { ... })
@@ -18,19 +17,19 @@ import (
 	"github.com/quorate/quorate/client"
 )
 
-// TokenRequester takes tokens out of a bucket that it knows.
+// TokenRequester takes tokens from a fixed bucket.
 type TokenRequester interface {
-	// RequestToken returns nil if a token was taken, and an error if not. It is
-	// safe for concurrent use.
+	// RequestToken returns nil if it has taken a token, else an error. It is safe for concurrent
+	// use.
 	RequestToken(ctx context.Context) error
 }
 
-// Action is a function to be limited.
+// Action is a function to limit.
 type Action[T any] func(context.Context) (T, error)
 
-// Limit returns the action behind the requester: each call takes a token first, and
-// returns the requester's error if there is none. When ctx ends, so do calls of the
-// action, and further ones are refused with its error.
+// Limit returns the action limited by the requester: each call first takes a token, and returns the
+// requester's error if there is none. When ctx ends, running calls are cancelled, and further ones
+// return its error.
 func Limit[T any](ctx context.Context, r TokenRequester, action Action[T]) Action[T] {
 	return func(call context.Context) (out T, err error) {
 		if err := ctx.Err(); err != nil {
@@ -46,17 +45,18 @@ func Limit[T any](ctx context.Context, r TokenRequester, action Action[T]) Actio
 	}
 }
 
-// The kinds of errors, besides those of package client.
+// Errors in addition to those of package client.
 var (
-	// ErrRefused: the limit is used up. The error is a [*Refused].
+	// ErrRefused reports that the limit is used up. The error is a [*Refused].
 	ErrRefused = errors.New("refused")
-	// ErrQueueFull: as many calls wait as may. The error is a [*Refused], too.
+	// ErrQueueFull reports that the maximum number of calls is waiting. The error is a [*Refused],
+	// too.
 	ErrQueueFull = errors.New("too many calls wait")
 )
 
 // Refused is the error of a call that got no token.
 type Refused struct {
-	Result client.Result // how it was decided
+	Result client.Result // the decision
 	full   bool
 }
 
@@ -72,31 +72,30 @@ func (r *Refused) Error() string {
 	return fmt.Sprintf("quorate: %s/%s: %s; again in %v", r.Result.Limit.Namespace, r.Result.Limit.Name, why, r.Result.RetryAfter)
 }
 
-// Is makes errors.Is find the kinds.
+// Is implements errors.Is for ErrRefused and ErrQueueFull.
 func (r *Refused) Is(target error) bool {
 	return target == ErrRefused || r.full && target == ErrQueueFull
 }
 
-// RetryAfter is when the same call could pass if nobody else asked;
-// [client.Never] if it never can.
+// RetryAfter returns when the same call could pass if nobody else asks; [client.Never] if it never
+// can.
 func (r *Refused) RetryAfter() time.Duration { return r.Result.RetryAfter }
 
-// Option changes how a requester works.
+// Option configures a requester.
 type Option func(*bucket)
 
-// WithCost sets how many tokens a call takes, 1 or more. The default is 1.
+// WithCost sets the number of tokens of a call, 1 or more. The default is 1.
 func WithCost(tokens int64) Option { return func(b *bucket) { b.cost = tokens } }
 
-// WithQueue lets up to n calls wait for tokens, each until its context ends; without
-// it a call that is refused fails at once. Those that wait are served in the order
-// in which they came.
+// WithQueue lets up to n calls wait for tokens, each until its context ends. Without it a refused
+// call fails at once. Calls are served in order of arrival.
 func WithQueue(n int) Option { return func(b *bucket) { b.most = int64(n) } }
 
-// WithErrors makes calls fail that nobody has decided: no node answered, or there is
-// no such limit. The default is to let them pass.
+// WithErrors makes calls fail if there is no decision: no node answered, or the limit is unknown.
+// By default they pass.
 func WithErrors() Option { return func(b *bucket) { b.strict = true } }
 
-// bucket is a TokenRequester of one key.
+// bucket is a TokenRequester for one key.
 type bucket struct {
 	limiter               client.Limiter
 	namespace, limit, key string
@@ -108,8 +107,8 @@ type bucket struct {
 	turn    chan struct{}
 }
 
-// New returns a requester of tokens of one key of a limit. Tokens to come, which
-// limits with max_wait give, are waited for.
+// New returns a requester for one key of a limit. It waits for future tokens, which limits with
+// max_wait grant.
 func New(l client.Limiter, namespace, limit, key string, opts ...Option) TokenRequester {
 	b := &bucket{limiter: l, namespace: namespace, limit: limit, key: key, cost: 1, turn: make(chan struct{}, 1)}
 	for _, opt := range opts {
@@ -130,7 +129,7 @@ func (b *bucket) RequestToken(ctx context.Context) error {
 	return b.queue(ctx)
 }
 
-// ask takes the tokens, or says why not.
+// ask takes the tokens, or returns why not.
 func (b *bucket) ask(ctx context.Context) (*Refused, error) {
 	res, err := b.limiter.Allow(ctx, b.namespace, b.limit, b.key, b.cost)
 	switch {
@@ -146,7 +145,7 @@ func (b *bucket) ask(ctx context.Context) (*Refused, error) {
 	return nil, pause(ctx, res.Wait)
 }
 
-// queue waits for the call's turn, and then for the tokens.
+// queue waits for the call's turn, then for the tokens.
 func (b *bucket) queue(ctx context.Context) error {
 	if b.waiting.Add(1) > b.most {
 		b.waiting.Add(-1)

@@ -1,10 +1,10 @@
-// Package retry calls again what was refused for want of tokens, or not answered:
-// behind exponential pauses with full jitter, so that those who were refused together
-// do not come back together.
+// Package retry repeats calls that were refused for lack of tokens, or not answered, after
+// exponential backoff with full jitter, so that calls that were refused together are not repeated
+// together.
 //
 //	page, err := retry.Do(ctx, func(ctx context.Context) (string, error) { return fetch(ctx) }, retry.Times(5))
 //
-// It is a package of its own so that the client has no further dependency.
+// It is a separate package so that the client has no further dependency.
 package retry
 
 import (
@@ -22,12 +22,12 @@ import (
 
 // The defaults of [Do].
 const (
-	DefaultFirst = 100 * time.Millisecond // bound of the first pause
-	DefaultMost  = 10 * time.Second       // bound of every pause
-	DefaultTimes = 5                      // calls in all
+	DefaultFirst = 100 * time.Millisecond // maximum of the first pause
+	DefaultMost  = 10 * time.Second       // maximum of every pause
+	DefaultTimes = 5                      // calls in total
 )
 
-// Option changes how Do works.
+// Option configures Do.
 type Option func(*options)
 
 type options struct {
@@ -36,24 +36,25 @@ type options struct {
 	again       func(error) bool
 }
 
-// Times bounds the calls, the first included; below 1 counts as 1.
+// Times bounds the number of calls, including the first; below 1 means 1.
 func Times(n int) Option { return func(o *options) { o.times = max(n, 1) } }
 
-// Pauses sets what bounds the pauses: chance takes each between 0 and first, then
-// twice, four times as much, up to most. Both are more than 0, and a year at most.
+// Pauses bounds the pauses: each is random between 0 and first, then twice as much and so on, up to
+// most. Both must be positive, and are at most a year.
 func Pauses(first, most time.Duration) Option {
 	return func(o *options) { o.first, o.most = min(first, year), min(most, year) }
 }
 
 const year = 365 * 24 * time.Hour
 
-// If says which errors are worth another call; the default is [Worth].
+// If decides which errors are retried; the default is [Worth].
 func If(again func(error) bool) Option { return func(o *options) { o.again = again } }
 
-// Do calls f until it returns no error, one that is not worth another call, as often
-// as it may, or ctx ends. An error that says when to come back (a method RetryAfter,
-// or RetryInfo of gRPC) is obeyed: the pause begins there. If that is beyond the
-// deadline of ctx, or [client.Never], there is no further call, whatever If says. It returns what the last call returned.
+// Do calls f until it succeeds, returns an error that is not retried, the number of calls is
+// reached, or ctx ends. If an error says when to retry (by a method RetryAfter, or gRPC's
+// RetryInfo), the pause is at least that long. If that is beyond the deadline of ctx, or is
+// [client.Never], there is no further call, whatever If decides. Do returns the result of the last
+// call.
 func Do[T any](ctx context.Context, f func(context.Context) (T, error), opts ...Option) (T, error) {
 	o := options{first: DefaultFirst, most: DefaultMost, times: DefaultTimes, again: Worth}
 	for _, opt := range opts {
@@ -80,7 +81,7 @@ func Do[T any](ctx context.Context, f func(context.Context) (T, error), opts ...
 	return out, last
 }
 
-// jitter is how long to pause: from is what the last error asked for.
+// jitter computes the pauses; from is the minimum that the last error asked for.
 type jitter struct {
 	ctx    context.Context
 	random *backoff.ExponentialBackOff
@@ -97,8 +98,8 @@ func (j *jitter) NextBackOff() time.Duration {
 	return d
 }
 
-// Worth reports whether an error says that the same call may pass later: it was
-// refused and not for ever, no node answered, or too many were waiting.
+// Worth reports whether the same call may pass later: it was refused but not for good, no node
+// answered, or too many callers were waiting.
 func Worth(err error) bool {
 	if after, ok := After(err); ok {
 		return after != client.Never
@@ -110,7 +111,7 @@ func Worth(err error) bool {
 	return errors.Is(err, client.ErrUnavailable) || errors.Is(err, client.ErrTooManyWaiting)
 }
 
-// After returns when an error says to come back, and whether it says so.
+// After returns when an error says to retry, and whether it does.
 func After(err error) (time.Duration, bool) {
 	if err == nil {
 		return 0, false

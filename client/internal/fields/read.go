@@ -7,15 +7,15 @@ import (
 	"time"
 )
 
-// Bounds of what is read of others.
+// Bounds of input.
 const (
 	maxField = 4 << 10 // bytes of a RateLimit field
-	maxItems = 32      // of its list
+	maxItems = 32      // items of its list
 )
 
-// Wait is how long an answer asks its caller to stay away: Retry-After, else the
-// longest t of RateLimit items that have nothing left. What is malformed, and
-// RateLimit in an answer out of a cache, is ignored. now is for dates.
+// Wait returns how long a response asks its caller to stay away: Retry-After, else the longest t of
+// exhausted RateLimit items. It ignores malformed fields, and RateLimit in a response from a cache.
+// now is for dates.
 func Wait(h http.Header, now time.Time) time.Duration {
 	if v := h.Get("Retry-After"); v != "" {
 		if d, ok := parseRetryAfter(v, h.Get("Date"), now); ok {
@@ -28,8 +28,8 @@ func Wait(h http.Header, now time.Time) time.Duration {
 	return exhausted(strings.Join(h.Values("Ratelimit"), ","))
 }
 
-// parseRetryAfter reads seconds or a date. A date is compared with that of the
-// answer, so that the clocks need not agree.
+// parseRetryAfter parses seconds or a date. A date is compared with that of the response, so clocks
+// need not agree.
 func parseRetryAfter(v, date string, now time.Time) (time.Duration, bool) {
 	if n, err := strconv.ParseUint(v, 10, 63); err == nil {
 		return seconds(n), true
@@ -48,7 +48,7 @@ func seconds(n uint64) time.Duration {
 	return time.Duration(min(n, uint64(Forever/time.Second))) * time.Second
 }
 
-// exhausted is the longest t of the items with r=0.
+// exhausted returns the longest t of items with r=0.
 func exhausted(field string) time.Duration {
 	items, ok := parseList(field)
 	if !ok {
@@ -63,15 +63,14 @@ func exhausted(field string) time.Duration {
 	return longest
 }
 
-// item is one of RateLimit; -1 stands for what it does not have.
+// item is an item of RateLimit; -1 stands for a missing parameter.
 type item struct {
 	name string
 	r, t int64
 }
 
-// parseList reads RateLimit: a list of strings with parameters. What is no
-// number of ours is passed over. It is stricter than the format in that every
-// item has to be a string and to have an r.
+// parseList parses RateLimit: a list of strings with parameters. It ignores unknown parameters. It
+// is stricter than the format: every item must be a string and have an r.
 func parseList(s string) ([]item, bool) {
 	if len(s) > maxField {
 		return nil, false
@@ -157,7 +156,7 @@ func isKeyChar(c byte) bool {
 	return c >= 'a' && c <= 'z' || c >= '0' && c <= '9' || strings.IndexByte("_-.*", c) >= 0
 }
 
-// str reads a string in quotes.
+// str parses a quoted string.
 func (p *parser) str() (string, bool) {
 	if !p.take('"') {
 		return "", false
@@ -182,8 +181,8 @@ func (p *parser) str() (string, bool) {
 	return "", false
 }
 
-// bare reads the value of a parameter. Only integers are understood; of others
-// it is enough to know where they end.
+// bare parses the value of a parameter. It returns integers only; of other values it determines the
+// end.
 func (p *parser) bare() (n int64, isInt, ok bool) {
 	if p.rest == "" {
 		return 0, false, false

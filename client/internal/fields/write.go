@@ -10,10 +10,10 @@ import (
 	"github.com/quorate/quorate/client"
 )
 
-// maxInteger is the largest integer of a structured field.
+// maxInteger is the largest integer in a structured field.
 const maxInteger = 999_999_999_999_999
 
-// Seconds is d in whole seconds, rounded up; 0 for what is past.
+// Seconds returns d in whole seconds, rounded up; 0 if it is past.
 func Seconds(d time.Duration) int64 {
 	if d <= 0 {
 		return 0
@@ -21,8 +21,8 @@ func Seconds(d time.Duration) int64 {
 	return int64((d-1)/time.Second) + 1
 }
 
-// RetryAfter is the value of Retry-After: at least a second. ok is false for
-// results that were not refused, or that no waiting helps.
+// RetryAfter returns the value of Retry-After, at least a second. ok is false if the result is no
+// refusal, or waiting does not help.
 func RetryAfter(r *client.Result) (seconds int64, ok bool) {
 	if r.Allowed || r.RetryAfter == client.Never {
 		return 0, false
@@ -30,8 +30,8 @@ func RetryAfter(r *client.Result) (seconds int64, ok bool) {
 	return max(Seconds(r.RetryAfter), 1), true
 }
 
-// Writer makes RateLimit fields. Policies change seldom, so it remembers their
-// fields. Safe for concurrent use; the zero value is ready.
+// Writer makes RateLimit fields. Policies rarely change, so it caches their fields. It is safe for
+// concurrent use; the zero value is ready to use.
 type Writer struct{ seen [64]atomic.Pointer[policies] }
 
 type policies struct {
@@ -39,8 +39,8 @@ type policies struct {
 	value []string
 }
 
-// Policy is RateLimit-Policy, nil if there is nothing to tell. It is shared: not
-// to be written to, and appending to it makes a copy.
+// Policy returns RateLimit-Policy; nil if there is none. The result is shared and must not be
+// modified; appending to it makes a copy.
 func (w *Writer) Policy(r *client.Result) []string {
 	if len(r.Policies) == 0 {
 		return nil
@@ -66,7 +66,7 @@ func slotOf(ps []client.Policy) int {
 	return int(h % 64)
 }
 
-// samePolicies compares what RateLimit-Policy tells.
+// samePolicies compares the parts that RateLimit-Policy contains.
 func samePolicies(a, b []client.Policy) bool {
 	if len(a) != len(b) {
 		return false
@@ -79,8 +79,7 @@ func samePolicies(a, b []client.Policy) bool {
 	return true
 }
 
-// appendPolicies writes "name";q=20;w=2. What counts what is in flight has no
-// window.
+// appendPolicies appends "name";q=20;w=2. Limits on what is in flight have no window.
 func appendPolicies(b []byte, ps []client.Policy) []byte {
 	for i := range ps {
 		p := &ps[i]
@@ -98,8 +97,7 @@ func appendPolicies(b []byte, ps []client.Policy) []byte {
 	return b
 }
 
-// RateLimit appends the value of RateLimit, "name";r=19;t=1; nothing if there is
-// nothing to tell.
+// RateLimit appends the value of RateLimit, "name";r=19;t=1; nothing if there is none.
 func RateLimit(b []byte, r *client.Result) []byte {
 	refuser := Refuser(r)
 	for i := range r.Policies {
@@ -120,7 +118,7 @@ func RateLimit(b []byte, r *client.Result) []byte {
 	return b
 }
 
-// moreAfter is when there is more of a policy; false if nobody knows.
+// moreAfter returns when more of a policy is available; false if unknown.
 func moreAfter(p *client.Policy) (time.Duration, bool) {
 	switch {
 	case p.Window <= 0:
@@ -135,8 +133,8 @@ func moreAfter(p *client.Policy) (time.Duration, bool) {
 	return max(p.Window/time.Duration(p.Quota), 1), true
 }
 
-// Refuser is the policy that refused: of those of the limit that did, the one
-// that has least left. nil if none did, or it is not told.
+// Refuser returns the policy that refused: of those of the refusing limit, the one with the least
+// remaining; nil if there is none.
 func Refuser(r *client.Result) *client.Policy {
 	if r.Allowed {
 		return nil
@@ -152,7 +150,7 @@ func isTier(s string) bool {
 	return err == nil && n > 1
 }
 
-// Tightest is the policy that refused, or that has least left; nil if there are
+// Tightest returns the policy that refused, or the one with the least remaining; nil if there are
 // none.
 func Tightest(r *client.Result) *client.Policy {
 	if p := Refuser(r); p != nil {
@@ -171,7 +169,7 @@ func tightest(r *client.Result, is func(*client.Policy) bool) *client.Policy {
 	return out
 }
 
-// Detail says in words why a request was refused. It tells nothing of the key.
+// Detail explains why a request was refused. It contains nothing of the key.
 func Detail(r *client.Result) string {
 	s, ok := RetryAfter(r)
 	switch {
@@ -183,13 +181,12 @@ func Detail(r *client.Result) string {
 	return "the limit " + r.Limit.Name + " is used up; try again in " + strconv.FormatInt(s, 10) + " seconds"
 }
 
-// appendInt writes an integer that a structured field can hold, not below 0.
+// appendInt appends an integer within the range of structured fields, at least 0.
 func appendInt(b []byte, n int64) []byte {
 	return strconv.AppendInt(b, min(max(n, 0), maxInteger), 10)
 }
 
-// appendString writes a string of a structured field. Bytes that none can hold
-// become "?".
+// appendString appends a string of a structured field. Invalid bytes become "?".
 func appendString(b []byte, s string) []byte {
 	b = append(b, '"')
 	for i := range len(s) {
@@ -205,5 +202,5 @@ func appendString(b []byte, s string) []byte {
 	return append(b, '"')
 }
 
-// Forever is a time that no wait is longer than.
+// Forever is the longest wait.
 const Forever = time.Duration(math.MaxInt64)

@@ -1,9 +1,9 @@
-// Package gate is what middleware for HTTP and for gRPC have in common: it asks
-// the limiter about a request, and says what is to become of it.
+// Package gate is the common part of the middleware for HTTP and gRPC: it asks the limiter about a
+// request and decides what happens to it.
 //
-// Whatever a caller can put into a request either makes a valid check or makes
-// the request faulty. So an error of the limiter is never of the caller's
-// making, and letting requests pass on errors opens no way around the limit.
+// Everything that a caller can put into a request either makes a valid check or makes the request
+// invalid. So callers cannot cause errors of the limiter, and letting requests pass on errors
+// cannot be used to bypass the limit.
 package gate
 
 import (
@@ -20,47 +20,46 @@ import (
 	"github.com/quorate/quorate/client/extract"
 )
 
-// Bounds of what is asked with.
+// Bounds of a check.
 const (
 	MaxMethod = 64      // bytes of a method
 	MaxPath   = 8 << 10 // bytes of a path
 	MaxJitter = 24 * time.Hour
 )
 
-// Outcome says what is to become of a request.
+// Outcome is what happens to a request.
 type Outcome uint8
 
 const (
-	// Pass it: it was admitted, or is not to be counted. The Result is zero if
-	// nobody was asked, or nobody answered.
+	// Pass lets it through: it was admitted, or is not counted. The Result is zero if nobody was asked or answered.
 	Pass Outcome = iota
-	// Refuse it: the limit is used up.
+	// Refuse rejects it: the limit is used up.
 	Refuse
-	// Fault it: it has no key, or a bad cost. The error may be shown.
+	// Fault reports it as invalid: it has no key, or an invalid cost. The error may be shown.
 	Fault
-	// Fail it: nobody could say, and it is not to pass then.
+	// Fail reports a failure: there is no decision, and it must not pass without one.
 	Fail
-	// Drop it: whoever asked has gone, or has no time left.
+	// Drop gives it up: the caller has gone, or has no time left.
 	Drop
 )
 
-// Gate says how to ask.
+// Gate describes how to check requests.
 type Gate struct {
 	Limiter    client.Limiter
 	Namespace  string
-	Limit      string // "" for the match rules of the namespace
+	Limit      string // "" means the match rules of the namespace
 	Key        extract.Key
 	Missing    extract.Missing
-	Cost       extract.Cost  // nil for 1
-	Timeout    time.Duration // 0 leaves it to the limiter
+	Cost       extract.Cost  // nil means 1
+	Timeout    time.Duration // 0 means the limiter's own
 	FailClosed bool
-	Jitter     time.Duration                // added to RetryAfter at random, up to this
+	Jitter     time.Duration                // maximum of a random addition to RetryAfter
 	OnError    func(context.Context, error) // may be nil
 
-	inFlight *atomic.Bool // what the limit counts, as far as is known; made by Validate
+	inFlight *atomic.Bool // whether the limit is on what is in flight, as far as known; made by Validate
 }
 
-// Validate says what is wrong with g, as an error of whoever wrote the program.
+// Validate returns the program's mistake in g.
 func (g *Gate) Validate(rules bool) error {
 	switch {
 	case g.Limiter == nil:
@@ -81,16 +80,15 @@ func (g *Gate) Validate(rules bool) error {
 	return nil
 }
 
-// Ask asks about a request, by its method and path where rules decide, and waits
-// if the limit says so. A limit of what is in flight lets nothing pass.
+// Ask checks a request, by its method and path if rules decide, and waits if the limit says so. A
+// limit on what is in flight admits nothing.
 func (g *Gate) Ask(r extract.Request, method, path string) (client.Result, Outcome, error) {
 	res, _, outcome, err := g.enter(r, method, path, false)
 	return res, outcome, err
 }
 
-// Enter is Ask of a request whose end is known: of a limit of what is in flight it takes
-// places, as many as the request costs, and keeps them until leave is called. leave is never
-// nil.
+// Enter is Ask for a request whose end is known: for a limit on what is in flight it takes as many
+// places as the request costs, and keeps them until leave is called. leave is never nil.
 func (g *Gate) Enter(r extract.Request, method, path string) (res client.Result, leave func(), outcome Outcome, err error) {
 	res, place, outcome, err := g.enter(r, method, path, true)
 	if place == nil {
@@ -146,8 +144,8 @@ func (g *Gate) decide(r extract.Request, method, path string, ends bool) (client
 	return res, place, Pass, nil
 }
 
-// take asks for tokens, or for places where that is what the limit counts. Which it is it
-// learns from the answers: the limit may change.
+// take takes tokens, or places if that is what the limit counts. It learns this from the answers,
+// because the limit may change.
 func (g *Gate) take(ctx context.Context, method, path, key string, cost int64, ends bool) (client.Result, *client.Reservation, error) {
 	a, can := g.Limiter.(client.Acquirer)
 	can = can && ends && g.Limit != ""
@@ -194,7 +192,7 @@ func (g *Gate) ask(ctx context.Context, method, path, key string, cost int64) (c
 	return g.Limiter.AllowHTTP(ctx, client.HTTPCheck{Namespace: g.Namespace, Method: method, Path: path, Key: key, Cost: cost})
 }
 
-// later adds up to jitter, at random.
+// later adds up to jitter at random.
 func later(d, jitter time.Duration) time.Duration {
 	if jitter == 0 || d >= client.Never-MaxJitter {
 		return d
@@ -202,8 +200,8 @@ func later(d, jitter time.Duration) time.Duration {
 	return d + rand.N(jitter+1)
 }
 
-// failed decides without an answer. Who runs out of time while asking does not
-// pass: a caller that sets the deadline could get around the limit with it.
+// failed decides without an answer. A request whose deadline passes does not pass: otherwise
+// callers could bypass the limit with a short deadline.
 func (g *Gate) failed(ctx context.Context, err error) (client.Result, Outcome, error) {
 	if ctx.Err() != nil {
 		return client.Result{}, Drop, ctx.Err()
@@ -217,7 +215,7 @@ func (g *Gate) failed(ctx context.Context, err error) (client.Result, Outcome, e
 	return client.Result{}, Pass, err
 }
 
-// fit makes method and path such that every limiter takes them.
+// fit makes method and path valid for every limiter.
 func fit(method, path string) (string, string, error) {
 	if method == "" {
 		method = "GET" // as net/http has it
@@ -240,8 +238,8 @@ func fit(method, path string) (string, string, error) {
 	return method, path, nil
 }
 
-// Turn asks until the answer is another than Refuse, waiting no longer than most
-// in all. A context that ends meanwhile is Drop.
+// Turn asks until the answer is not Refuse, and waits for up to most in total. It returns Drop if
+// the context ends.
 func Turn(ctx context.Context, most time.Duration, ask func() (client.Result, Outcome, error)) (client.Result, Outcome, error) {
 	for {
 		res, outcome, err := ask()
@@ -259,7 +257,7 @@ func Turn(ctx context.Context, most time.Duration, ask func() (client.Result, Ou
 	}
 }
 
-// Sleep waits for d, or until ctx ends, and returns its error then.
+// Sleep waits for d, or until ctx ends, and then returns its error.
 func Sleep(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()
