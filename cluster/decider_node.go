@@ -6,6 +6,7 @@ import (
 	"github.com/quorate/quorate/aggregator"
 	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
 	"github.com/quorate/quorate/cluster/dataplane"
+	"github.com/quorate/quorate/cluster/journal"
 	"github.com/quorate/quorate/cluster/membership"
 	"github.com/quorate/quorate/internal/quota"
 )
@@ -16,6 +17,7 @@ func (n *Node) newDecider(v *membership.View) *dataplane.Decider {
 		Overrides: n.meta,
 	}
 	inherited := n.openJournal(&ac)
+	journal.Register(n.journal, n.cfg.Registry)
 	return dataplane.New(&dataplane.Config{
 		Self: n.cfg.Self, Ranges: n.cfg.Ranges, Sync: n.sync(), GrantWait: n.cfg.GrantWait, AskWait: n.cfg.AskWait, Now: n.clock.Now,
 		Aggregator: ac, Inherited: inherited, Limits: n.meta.Current(), Replicas: n.ranges,

@@ -1,10 +1,6 @@
 package cluster
 
-import (
-	"github.com/prometheus/client_golang/prometheus"
-
-	"github.com/quorate/quorate/cluster/journal"
-)
+import "github.com/prometheus/client_golang/prometheus"
 
 // stats are the node's own metrics. None has a label per range or key.
 type stats struct {
@@ -53,6 +49,5 @@ func (s *stats) init(n *Node, reg prometheus.Registerer) {
 	gauge("quorate_clock_offset_seconds", "How far this node's wall clock is ahead of those of most nodes, beyond half a second; it goes by theirs.", func() float64 {
 		return -n.clock.Correction().Seconds()
 	})
-	journal.Register(n.journal, reg)
 	gauge("quorate_peers_connected", "Peers with live connections.", func() float64 { return float64(len(n.routes.upNodes())) })
 }

@@ -6,6 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 
+	"github.com/quorate/quorate/cluster/journal"
 	"github.com/quorate/quorate/internal/quota"
 )
 
@@ -62,6 +63,7 @@ func TestMetrics(t *testing.T) {
 	}
 	for name, want := range map[string]float64{
 		"quorate_keys": 10, "quorate_keys_limit": 10_000, "quorate_ranges_led": 1, "quorate_limits_version": 1, "quorate_peers_connected": 2,
+		"quorate_journal_failing": 0, "quorate_journal_slots_limit": journal.MaxSlots,
 	} {
 		if gauges[name] != want {
 			t.Errorf("%s is %v, want %v", name, gauges[name], want)
