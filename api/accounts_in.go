@@ -178,8 +178,8 @@ func policiesOf(c *quoratev1.PolicyConfig) (map[account.PolicyKey]account.Policy
 	return out, together(faults)
 }
 
-// MaxNamed bounds the faulty policies that an error names.
-const MaxNamed = 20
+// maxNamed bounds the faulty policies that an error names.
+const maxNamed = 20
 
 // together is one fault of several fields: the first is the field at fault, and
 // the text names them all.
@@ -189,8 +189,8 @@ func together(faults []error) error {
 	}
 	f := apierr.From(faults[0])
 	for i, more := range faults[1:] {
-		if i == MaxNamed-1 {
-			f.Detail += fmt.Sprintf("; and %d more", len(faults)-MaxNamed)
+		if i == maxNamed-1 {
+			f.Detail += fmt.Sprintf("; and %d more", len(faults)-maxNamed)
 			break
 		}
 		f.Detail += "; " + more.Error()

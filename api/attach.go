@@ -131,7 +131,7 @@ func (a *attachment) reads() error {
 
 // begin takes the first message.
 func (a *attachment) begin() error {
-	late := time.AfterFunc(attachHelloWait, func() { a.out.End(Goodbye("the first message took too long")) })
+	late := time.AfterFunc(attachHelloWait, func() { a.out.End(goodbye("the first message took too long")) })
 	defer late.Stop()
 	m, err := a.stream.Recv()
 	if err != nil {
@@ -388,7 +388,7 @@ func attachFault(err error) error {
 	return &apierr.Error{Code: codes.Internal, HTTP: http.StatusInternalServerError, Reason: "INTERNAL", Detail: err.Error()}
 }
 
-// Goodbye is the last message to a process, with the reason.
-func Goodbye(reason string) *quoratev1.AttachResponse {
+// goodbye is the last message to a process, with the reason.
+func goodbye(reason string) *quoratev1.AttachResponse {
 	return &quoratev1.AttachResponse{Body: &quoratev1.AttachResponse_Goodbye{Goodbye: &quoratev1.Goodbye{Reason: reason}}}
 }

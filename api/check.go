@@ -64,7 +64,7 @@ func (s *QuotaService) CheckHeld(limit quota.LimitName, checks []quota.Spend, ou
 
 // Prepared returns the rule of a limit that has decided.
 func (s *QuotaService) Prepared(l *quota.Limit) *Prepared {
-	return s.Meter.rules.Of(l, s.node.Limits())
+	return s.Meter.rules.of(l, s.node.Limits())
 }
 
 // count counts a decision that was made some times, and returns the rule of its limit.

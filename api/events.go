@@ -15,8 +15,8 @@ import (
 const (
 	heartbeatTime     = 15 * time.Second
 	EventWriteTimeout = 30 * time.Second
-	MaxEventBuffer    = 65536
-	MaxEventBurst     = 256 // events sent before they are flushed
+	maxEventBuffer    = 65536
+	maxEventBurst     = 256 // events sent before they are flushed
 )
 
 // EventService tells what happens on the node.
@@ -42,8 +42,8 @@ func filterOf(req *quoratev1.WatchRequest) (quota.EventFilter, error) {
 	if len(req.Key) > quota.MaxKeyLen {
 		return out, apierr.Invalid("key", "is %d bytes; at most %d", len(req.Key), quota.MaxKeyLen)
 	}
-	if req.Buffer < 0 || req.Buffer > MaxEventBuffer {
-		return out, apierr.Invalid("buffer", "%d; must be 1 to %d, or 0 for the usual one", req.Buffer, MaxEventBuffer)
+	if req.Buffer < 0 || req.Buffer > maxEventBuffer {
+		return out, apierr.Invalid("buffer", "%d; must be 1 to %d, or 0 for the usual one", req.Buffer, maxEventBuffer)
 	}
 	for _, k := range req.Kinds {
 		if k < 1 || int(k) > len(quota.EventKinds()) {
@@ -87,7 +87,7 @@ func (s *EventService) Stream(ctx context.Context, req *quoratev1.WatchRequest, 
 		case <-beat.C:
 		case e := <-events:
 			beat.Reset(s.Heartbeat)
-			next = func() error { return SendEvents(e, events, lost, send) }
+			next = func() error { return sendEvents(e, events, lost, send) }
 		}
 		if err := s.StillAuthorized(ctx, &known); err != nil {
 			return err
@@ -102,9 +102,9 @@ func (s *EventService) Stream(ctx context.Context, req *quoratev1.WatchRequest, 
 	}
 }
 
-// SendEvents sends an event and those that wait behind it, up to a bound.
-func SendEvents(e quota.Event, events <-chan quota.Event, lost func() uint64, send func(*quoratev1.WatchResponse) error) error {
-	for range MaxEventBurst {
+// sendEvents sends an event and those that wait behind it, up to a bound.
+func sendEvents(e quota.Event, events <-chan quota.Event, lost func() uint64, send func(*quoratev1.WatchResponse) error) error {
+	for range maxEventBurst {
 		if err := send(&quoratev1.WatchResponse{Event: eventProto(&e), Lost: lost()}); err != nil {
 			return err
 		}

@@ -17,7 +17,7 @@ import (
 // Bounds of a page of the history, and of a change that named no version.
 const (
 	defaultVersions = 20
-	MaxConflicts    = 5 // repetitions
+	maxConflicts    = 5 // repetitions
 )
 
 // ListVersions implements quoratev1.LimitServiceServer.
@@ -111,7 +111,7 @@ func (s *LimitService) DeleteLimits(ctx context.Context, req *quoratev1.DeleteLi
 		}
 		v, _, err := s.node.ChangeLimits(ctx, quota.Change{Limits: left, Expect: expected(&version), By: by, Comment: req.Comment})
 		var conflict *quota.ConflictError
-		if errors.As(err, &conflict) && req.ExpectedVersion == nil && try < MaxConflicts {
+		if errors.As(err, &conflict) && req.ExpectedVersion == nil && try < maxConflicts {
 			if !s.catchUp(ctx, conflict.Current) {
 				return nil, apierr.From(ctx.Err())
 			}

@@ -17,7 +17,7 @@ import (
 // Meter holds the servers' metrics. It is one collector, so that the gRPC and
 // the HTTP server of a node can share it through the registry.
 type Meter struct {
-	rules     Rules
+	rules     rules
 	decisions *prometheus.Desc
 	shadow    *prometheus.Desc
 	near      *prometheus.Desc

@@ -215,7 +215,7 @@ type core struct {
 	// Clock is now, for questions about the past.
 	Clock func() time.Time
 	// watchers counts open rate watches. eventRoom counts the buffers of event watches, in events.
-	Watchers, eventRoom *fairshare.Pool
+	watchers, eventRoom *fairshare.Pool
 	// Closing ends event streams when the HTTP server shuts down.
 	Closing chan struct{}
 }
@@ -238,6 +238,6 @@ func newCore(n coreNode, o Options) *core {
 	meter := registerMeter(o)
 	return &core{
 		Gate: newGate(n, &o, meter.denied), node: n, Opts: o, Log: log, Meter: meter, Heartbeat: heartbeatTime, Clock: time.Now, Stuck: EventWriteTimeout,
-		Closing: make(chan struct{}), Watchers: newWatchers(MaxRateWatchers, o.Guard), eventRoom: newWatchers(MaxEventRoom, o.Guard),
+		Closing: make(chan struct{}), watchers: newWatchers(maxRateWatchers, o.Guard), eventRoom: newWatchers(maxEventRoom, o.Guard),
 	}
 }

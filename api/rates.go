@@ -20,7 +20,7 @@ import (
 
 // Bounds of rates.
 const (
-	MaxRateWatchers = 64
+	maxRateWatchers = 64
 	MaxWatchPause   = time.Minute
 	minWatchPause   = time.Second
 	maxLabel        = 256  // bytes of a label
@@ -56,7 +56,7 @@ func (s *RateService) TopRates(ctx context.Context, req *quoratev1.TopRatesReque
 		return nil, err
 	}
 	if req.GroupBy != "" {
-		Group(res, req.GroupBy, quota.RateOrder(req.Order))
+		group(res, req.GroupBy, quota.RateOrder(req.Order))
 	}
 	if n := len(res.Keys); n > int(req.Top) || n == apiproto.MaxTop {
 		res.Keys = res.Keys[:req.Top]
@@ -127,8 +127,8 @@ func checkLabels(req *quoratev1.TopRatesRequest) error {
 	return nil
 }
 
-// Group adds up the rates of keys by the value of a label.
-func Group(res *quoratev1.TopRatesResponse, by string, order quota.RateOrder) {
+// group adds up the rates of keys by the value of a label.
+func group(res *quoratev1.TopRatesResponse, by string, order quota.RateOrder) {
 	groups := map[string]*quoratev1.RateGroup{}
 	for _, k := range res.Keys {
 		v, _ := quota.LabelOf(k.Key, by)
@@ -176,7 +176,7 @@ func (s *RateService) Stream(ctx context.Context, req *quoratev1.WatchRatesReque
 			return apierr.Invalid("interval", "%v; must be %v to %v", pause, minWatchPause, MaxWatchPause)
 		}
 	}
-	stop, err := takeShare(ctx, s.Watchers, 1, "watchers of rates")
+	stop, err := takeShare(ctx, s.watchers, 1, "watchers of rates")
 	if err != nil {
 		return err
 	}

@@ -61,27 +61,27 @@ func (c *Counts) Add(d *quota.Decision, times uint64) {
 	}
 }
 
-// Rules finds the rule of a limit by its pointer, without a lock and without
+// rules finds the rule of a limit by its pointer, without a lock and without
 // building a key. A new set of limits starts a new generation, so that old
 // pointers are let go; the counts of limits that remain are carried over.
-type Rules struct {
-	Current atomic.Pointer[generation]
+type rules struct {
+	current atomic.Pointer[generation]
 
 	Guard *series.Guard // says which limits are counted by name; set once
 
 	mu     sync.Mutex // guards what is below, and changing current
-	ByName map[quota.LimitName]*Counts
+	byName map[quota.LimitName]*Counts
 }
 
 type generation struct {
 	limits *quota.Limits
 	byPtr  sync.Map // *quota.Limit -> *rule
-	Size   int      // of byPtr; guarded by rules.mu
+	size   int      // of byPtr; guarded by rules.mu
 }
 
-// MaxSpare is how many rules a generation keeps beyond one per limit: of
+// maxSpare is how many rules a generation keeps beyond one per limit: of
 // limits as overrides change them, for single keys. One more starts it anew.
-const MaxSpare = 10_000
+const maxSpare = 10_000
 
 // serves says whether g is for inForce or for something newer: a call that read
 // the limits just before a change must not bring the old ones back.
@@ -89,9 +89,9 @@ func (g *generation) serves(inForce *quota.Limits) bool {
 	return g != nil && (g.limits == inForce || inForce == nil || g.limits != nil && g.limits.Version > inForce.Version)
 }
 
-// Of returns the rule of l, which is in force or was until just now.
-func (r *Rules) Of(l *quota.Limit, inForce *quota.Limits) *Prepared {
-	g := r.Current.Load()
+// of returns the rule of l, which is in force or was until just now.
+func (r *rules) of(l *quota.Limit, inForce *quota.Limits) *Prepared {
+	g := r.current.Load()
 	if g.serves(inForce) {
 		if v, ok := g.byPtr.Load(l); ok {
 			return v.(*Prepared)
@@ -99,25 +99,25 @@ func (r *Rules) Of(l *quota.Limit, inForce *quota.Limits) *Prepared {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	g = r.Current.Load()
+	g = r.current.Load()
 	switch {
 	case !g.serves(inForce):
 		g = &generation{limits: inForce}
 		r.keepOnly(inForce)
-		r.Current.Store(g)
-	case g.Size >= len(g.limits.All())+MaxSpare:
+		r.current.Store(g)
+	case g.size >= len(g.limits.All())+maxSpare:
 		g = &generation{limits: g.limits}
-		r.Current.Store(g)
+		r.current.Store(g)
 	}
 	base := r.Guard.Of(counted(l))
-	c := r.ByName[base]
+	c := r.byName[base]
 	if c == nil {
 		c = &Counts{allowed: make([]atomic.Uint64, whyCount), refused: make([]atomic.Uint64, whyCount)}
-		r.ByName[base] = c
+		r.byName[base] = c
 	}
 	made := Prepare(l, c)
 	if _, there := g.byPtr.Swap(l, made); !there {
-		g.Size++
+		g.size++
 	}
 	return made
 }
@@ -136,23 +136,23 @@ func counted(l *quota.Limit) quota.LimitName {
 
 // keepOnly drops the counts of limits that are gone; what stands for several limits
 // stays. Called with mu held.
-func (r *Rules) keepOnly(limits *quota.Limits) {
-	if r.ByName == nil {
-		r.ByName = make(map[quota.LimitName]*Counts)
+func (r *rules) keepOnly(limits *quota.Limits) {
+	if r.byName == nil {
+		r.byName = make(map[quota.LimitName]*Counts)
 	}
 	r.Guard.Keep(func(n quota.LimitName) bool { _, ok := limits.Find(n); return ok })
-	for name := range r.ByName {
+	for name := range r.byName {
 		if _, ok := limits.Find(name); !ok && name.Limit[0] != '@' {
-			delete(r.ByName, name)
+			delete(r.byName, name)
 		}
 	}
 }
 
 // each calls f for every limit that has decided something, in no order.
-func (r *Rules) each(f func(quota.LimitName, *Counts)) {
+func (r *rules) each(f func(quota.LimitName, *Counts)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for name, c := range r.ByName {
+	for name, c := range r.byName {
 		f(name, c)
 	}
 }

@@ -77,8 +77,8 @@ func TestTrapSeriesPerKey(t *testing.T) {
 	if after := series(); after != before {
 		t.Errorf("%d series, %d before: a million keys and names added some", after, before)
 	}
-	if g := s.Meter.rules.Current.Load(); len(s.Meter.rules.ByName) != 3 || g.Size > len(set.All())+MaxSpare {
-		t.Errorf("counts of %d limits and %d rules are kept", len(s.Meter.rules.ByName), g.Size)
+	if g := s.Meter.rules.current.Load(); len(s.Meter.rules.byName) != 3 || g.size > len(set.All())+maxSpare {
+		t.Errorf("counts of %d limits and %d rules are kept", len(s.Meter.rules.byName), g.size)
 	}
 }
 

