@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quorate/quorate/cluster/rates"
 	"github.com/quorate/quorate/internal/quota"
 	"github.com/quorate/quorate/internal/testspeed"
 )
@@ -101,7 +102,7 @@ func TestKeysThroughHandovers(t *testing.T) {
 		if err == nil {
 			err = n.ResetKey(t.Context(), k)
 		}
-		if waited := time.Since(at); err != nil && waited < leaderWait { // a busy machine may take longer to elect
+		if waited := time.Since(at); err != nil && waited < rates.LeaderWait { // a busy machine may take longer to elect
 			t.Fatalf("key %d, after %v: %v", asked, waited, err)
 		}
 	}

@@ -26,6 +26,7 @@ import (
 	"github.com/quorate/quorate/cluster/membership"
 	"github.com/quorate/quorate/cluster/peercall"
 	"github.com/quorate/quorate/cluster/raftgroup"
+	"github.com/quorate/quorate/cluster/rates"
 	"github.com/quorate/quorate/cluster/recorder"
 	"github.com/quorate/quorate/cluster/replica"
 	"github.com/quorate/quorate/cluster/transport"
@@ -40,6 +41,7 @@ type Node struct {
 	*control.Store     // limits, overrides, policies, access
 	*recorder.Recorder // what was asked for, and when
 	*dataplane.Decider // checks, reservations, what is known of keys here
+	*rates.Reader      // what leaders know of keys
 	cfg                Config
 	log                *slog.Logger
 	clock              *clock.Clock
@@ -125,6 +127,7 @@ func newNode(cfg Config, v *membership.View, stored bool, lock *datadir.Lock, s 
 	n.stats.init(n, cfg.Registry)
 	n.ranges = n.newReplicas()
 	n.Decider = n.newDecider(v)
+	n.Reader = n.newRates()
 	n.accounts = newAccounts(n)
 	n.backups = newBackups(n)
 	n.Recorder = n.newHistory()

@@ -1,4 +1,4 @@
-package cluster
+package rates
 
 import (
 	"context"
@@ -17,9 +17,9 @@ import (
 	"github.com/quorate/quorate/shard"
 )
 
-// leaderWait is how long a question of a key waits for a leader: longer than a handover,
+// LeaderWait is how long a question of a key waits for a leader: longer than a handover,
 // and than an election after a crash as long as the machine is not busy.
-const leaderWait = 3 * time.Second
+const LeaderWait = 3 * time.Second
 
 // retryPause is the pause between two tries of what waits for a leader.
 const retryPause = 50 * time.Millisecond
@@ -28,33 +28,33 @@ const retryPause = 50 * time.Millisecond
 // check of it charges, parents included. Empty if there is no such limit; a
 // NoLeaderError if a counter's range has no leader that answers, for three seconds or
 // until ctx ends.
-func (n *Node) Key(ctx context.Context, k quota.Key) ([]*quoratev1.KeyRate, error) {
-	return n.counters(ctx, k, false)
+func (s *Reader) Key(ctx context.Context, k quota.Key) ([]*quoratev1.KeyRate, error) {
+	return s.counters(ctx, k, false)
 }
 
 // ResetKey makes a key as good as new, in all tiers of its limit, parents
 // excepted: full, without debt. What nodes hold of it stays theirs. It waits for a
 // leader as Key does; after an error some tiers may have been reset. After an UnknownError the
 // tier that it names may have been: whoever resets again forgets what was used since.
-func (n *Node) ResetKey(ctx context.Context, k quota.Key) error {
-	_, err := n.counters(ctx, k, true)
+func (s *Reader) ResetKey(ctx context.Context, k quota.Key) error {
+	_, err := s.counters(ctx, k, true)
 	return err
 }
 
-func (n *Node) counters(ctx context.Context, k quota.Key, reset bool) ([]*quoratev1.KeyRate, error) {
-	limits := n.meta.Current()
+func (s *Reader) counters(ctx context.Context, k quota.Key, reset bool) ([]*quoratev1.KeyRate, error) {
+	limits := s.node.Committed()
 	l, at := limits.Resolve(k.LimitName, k.Key)
 	if l == nil {
 		return nil, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, leaderWait)
+	ctx, cancel := context.WithTimeout(ctx, LeaderWait)
 	defer cancel()
 	var out []*quoratev1.KeyRate
 	for _, c := range limits.Charges(l.LimitName) {
 		if reset && c.Up > 0 {
 			continue
 		}
-		rate, err := n.awaitCounter(ctx, quota.Key{LimitName: c.Limit.LimitName, Key: quota.ParentKey(at, c.Up)}, reset)
+		rate, err := s.awaitCounter(ctx, quota.Key{LimitName: c.Limit.LimitName, Key: quota.ParentKey(at, c.Up)}, reset)
 		if err != nil {
 			return nil, err
 		}
@@ -65,14 +65,14 @@ func (n *Node) counters(ctx context.Context, k quota.Key, reset bool) ([]*quorat
 
 // awaitCounter asks again while the range has no leader, until ctx ends. A reset whose answer was
 // lost is asked for under the same id.
-func (n *Node) awaitCounter(ctx context.Context, k quota.Key, reset bool) (*quoratev1.KeyRate, error) {
+func (s *Reader) awaitCounter(ctx context.Context, k quota.Key, reset bool) (*quoratev1.KeyRate, error) {
 	var id replica.ResetID
 	if reset {
 		_, _ = rand.Read(id[:]) // never fails
 	}
 	lost := false
 	for {
-		rate, err := n.counter(ctx, k, &peerv1.CallKeys{
+		rate, err := s.counter(ctx, k, &peerv1.CallKeys{
 			Reset_: reset, RequestId: id[:], Repeated: lost,
 			Keys: []*peerv1.CounterKey{{Namespace: k.Namespace, Limit: k.LimitName.Limit, Key: k.Key}},
 		})
@@ -100,15 +100,15 @@ var errMaybeReset = errors.New("the outcome is not known")
 
 // counter asks the leader of one counter's range. A NoLeaderError is errMaybeReset too if the leader
 // may have done what was asked.
-func (n *Node) counter(ctx context.Context, k quota.Key, ask *peerv1.CallKeys) (*quoratev1.KeyRate, error) {
-	res := n.ranges.Counters(ask)
+func (s *Reader) counter(ctx context.Context, k quota.Key, ask *peerv1.CallKeys) (*quoratev1.KeyRate, error) {
+	res := s.cfg.Replicas.Counters(ask)
 	if len(res.Keys[0]) == 0 && !res.Unknown {
-		r := shard.Of(k, n.cfg.Ranges)
-		to := n.routes.leader(r)
-		if to == "" || to == n.cfg.Self {
+		r := shard.Of(k, s.cfg.Ranges)
+		to := s.node.Leader(r)
+		if to == "" || to == s.cfg.Self {
 			return nil, &quota.NoLeaderError{Reason: fmt.Sprintf("range %d, where %v is counted, has none just now", r, k)}
 		}
-		c, err := n.call(ctx, to, &peerv1.Call{Body: &peerv1.Call_Keys{Keys: ask}})
+		c, err := s.node.Call(ctx, to, &peerv1.Call{Body: &peerv1.Call_Keys{Keys: ask}})
 		if err != nil {
 			silent := &quota.NoLeaderError{Reason: fmt.Sprintf("%s, which leads range %d, does not answer: %v", to, r, err)}
 			if transport.Unsent(err) {

@@ -1,4 +1,4 @@
-package cluster
+package rates
 
 import (
 	"cmp"
@@ -26,7 +26,7 @@ const MaxTop = replica.MaxTop
 // TopRates asks all leaders for the keys with the highest demand and merges
 // what they say. Nodes that do not answer in a second are left out, and the
 // answer says how many ranges it covers.
-func (n *Node) TopRates(ctx context.Context, req *quoratev1.TopRatesRequest) (*quoratev1.TopRatesResponse, error) {
+func (s *Reader) TopRates(ctx context.Context, req *quoratev1.TopRatesRequest) (*quoratev1.TopRatesResponse, error) {
 	ask := &peerv1.CallRates{
 		Top: min(max(req.Top, 1), MaxTop), Namespace: req.Namespace, Limit: req.Limit, Order: int32(req.Order), KeyPrefix: req.KeyPrefix, Label: req.Label,
 	}
@@ -39,18 +39,18 @@ func (n *Node) TopRates(ctx context.Context, req *quoratev1.TopRatesRequest) (*q
 	}
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	answers := []*peerv1.CallRatesResult{n.ranges.Rates(ask)}
+	answers := []*peerv1.CallRatesResult{s.cfg.Replicas.Rates(ask)}
 	var mu sync.Mutex
 	var wg sync.WaitGroup
 	told := map[quota.NodeID]bool{} // who was asked, and answered
-	for _, id := range n.members.View().IDs {
-		if id != n.cfg.Self {
+	for _, id := range s.node.Members() {
+		if id != s.cfg.Self {
 			told[id] = false
 		}
 	}
-	for _, id := range n.routes.upNodes() {
+	for _, id := range s.node.Up() {
 		wg.Go(func() {
-			c, err := n.call(ctx, id, &peerv1.Call{Body: &peerv1.Call_Rates{Rates: ask}})
+			c, err := s.node.Call(ctx, id, &peerv1.Call{Body: &peerv1.Call_Rates{Rates: ask}})
 			if err != nil {
 				return // its ranges are missing from the count
 			}
@@ -61,7 +61,7 @@ func (n *Node) TopRates(ctx context.Context, req *quoratev1.TopRatesRequest) (*q
 		})
 	}
 	wg.Wait()
-	out := n.mergeRates(answers, ask)
+	out := s.mergeRates(answers, ask)
 	out.Limits = mergeErrors(answers)
 	out.MembersCovered, out.MembersTotal, out.MissingMembers = int32(len(answers)), int32(len(told)+1), missing(told)
 	return out, nil
@@ -79,9 +79,9 @@ func missing(told map[quota.NodeID]bool) []string {
 	return out
 }
 
-func (n *Node) mergeRates(answers []*peerv1.CallRatesResult, ask *peerv1.CallRates) *quoratev1.TopRatesResponse {
+func (s *Reader) mergeRates(answers []*peerv1.CallRatesResult, ask *peerv1.CallRates) *quoratev1.TopRatesResponse {
 	q := replica.RateQuery(ask)
-	out := &quoratev1.TopRatesResponse{RangesTotal: int32(n.cfg.Ranges), AsOf: timestamppb.Now()}
+	out := &quoratev1.TopRatesResponse{RangesTotal: int32(s.cfg.Ranges), AsOf: timestamppb.Now()}
 	covered := map[uint32]bool{}
 	best := map[quota.Key]*quoratev1.KeyRate{}
 	for _, a := range answers {

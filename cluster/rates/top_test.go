@@ -1,4 +1,4 @@
-package cluster
+package rates
 
 import (
 	"testing"
@@ -19,7 +19,7 @@ func TestMergeRates(t *testing.T) {
 		}
 		return res
 	}
-	n := &Node{cfg: Config{Ranges: 4}}
+	n := New(Config{Ranges: 4}, nil)
 	for order, want := range map[quota.RateOrder]string{quota.ByDemand: "b c ", quota.ByRemaining: "a c ", quota.ByUtilisation: "c a ", quota.ByNeedless: "c a ", 0: "b c "} {
 		res := n.mergeRates([]*peerv1.CallRatesResult{
 			answer([]uint32{0, 1}, &quoratev1.KeyRate{Key: "a", Demand: 1, Remaining: 2, Utilisation: .5, NeedlessRefusalsAtMost: 1, Term: 3}, &quoratev1.KeyRate{Key: "b", Demand: 99, Remaining: 0, Term: 1}),
@@ -41,7 +41,7 @@ func TestMergeRates(t *testing.T) {
 // TestMergeRatesPages: pages follow each other without a gap or a repetition, and what has
 // not the label is in none, whatever the version of the nodes.
 func TestMergeRatesPages(t *testing.T) {
-	n := &Node{cfg: Config{Ranges: 1}}
+	n := New(Config{Ranges: 1}, nil)
 	res := &peerv1.CallRatesResult{Ranges: []uint32{0}}
 	for i := range 10 {
 		res.Keys = append(res.Keys, snapshotio.Encode(&quoratev1.KeyRate{Key: string(rune('a'+i)) + "/" + []string{"eu", "us"}[i%2], Demand: float64(i / 4)}))
