@@ -74,7 +74,7 @@ func (b *bucket) windowed() bool { return b.slot.rule.Load().limit.Kind.Windowed
 
 // lives are what earlier processes had counted in one range.
 type lives struct {
-	list  []quota.Afterlife
+	list  []quota.RecoveredCounts
 	index map[lifeKey]int
 	at    quota.Time // when to tell them again
 	tries int        // since one was committed
@@ -89,7 +89,7 @@ type lifeKey struct {
 // Afterlife tells what earlier processes of this node had counted: what the
 // journal held at the start. It is reported to the leaders until they have
 // committed it. One goroutine at a time, as Collect.
-func (a *Aggregator) Afterlife(entries []quota.Afterlife) {
+func (a *Aggregator) Afterlife(entries []quota.RecoveredCounts) {
 	for i := range entries {
 		e := &entries[i]
 		l := &a.ranges[shard.Of(e.Key, a.cfg.Ranges)].lives

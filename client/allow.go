@@ -22,7 +22,7 @@ func (c *Client) Allow(ctx context.Context, namespace, limit, key string, cost i
 }
 
 // allow decides a valid check and counts it.
-func (c *Client) allow(ctx context.Context, k quota.Key, cost int64, t *taken) (Result, error) {
+func (c *Client) allow(ctx context.Context, k quota.Key, cost int64, t *chargeTime) (Result, error) {
 	res, err := c.decide(ctx, k, cost, t)
 	if err == nil && res.Why == WhyUseAcquire {
 		err = c.inFlight(k.LimitName)
@@ -35,7 +35,7 @@ func (c *Client) allow(ctx context.Context, k quota.Key, cost int64, t *taken) (
 	return res, nil
 }
 
-func (c *Client) decide(ctx context.Context, k quota.Key, cost int64, t *taken) (Result, error) {
+func (c *Client) decide(ctx context.Context, k quota.Key, cost int64, t *chargeTime) (Result, error) {
 	if c.closed.Load() {
 		return Result{}, errClosed()
 	}

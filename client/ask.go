@@ -13,12 +13,12 @@ import (
 type call func(context.Context, quoratev1.QuotaServiceClient) error
 
 // ask calls f with one node after the other until one answers, unless the circuit is open. If f
-// must not be executed twice, it returns its error through [once].
+// must not be executed twice, it returns its error through [markMaybeCharged].
 func (c *Client) ask(ctx context.Context, f call) error {
 	if c.closed.Load() {
 		return errClosed()
 	}
-	if !c.breaker.enter() {
+	if !c.breaker.allow() {
 		c.stats.broken.Add(1)
 		return &Error{Kind: ErrUnavailable, Detail: "no node has answered recently; the circuit is open"}
 	}
@@ -37,7 +37,7 @@ func (c *Client) ask(ctx context.Context, f call) error {
 	if o == unanswered && ctx.Err() != nil {
 		c.stats.timeouts.Add(1)
 	}
-	if c.breaker.leave(o) {
+	if c.breaker.done(o) {
 		c.notices.unanswered(c.clock.now(), 0, c.stats.inWords(err.Error()))
 	}
 	return err
@@ -65,7 +65,7 @@ func (c *Client) askEach(ctx context.Context, f call) error {
 		}
 		at := (first + uint32(i)) % uint32(len(all))
 		n := all[at]
-		err := attempt(ctx, 1+hopeful(all, at, len(all)-1-i), n, f)
+		err := attempt(ctx, 1+reachable(all, at, len(all)-1-i), n, f)
 		if err == nil {
 			if i > 0 {
 				c.nodes.current.CompareAndSwap(first, at)
@@ -76,7 +76,7 @@ func (c *Client) askEach(ctx context.Context, f call) error {
 			return fromError(err, n.addr)
 		}
 		last = fromError(err, n.addr)
-		if twice := (*countsTwice)(nil); errors.As(err, &twice) {
+		if twice := (*maybeCharged)(nil); errors.As(err, &twice) {
 			break
 		}
 		if ctx.Err() != nil {
@@ -90,9 +90,9 @@ func (c *Client) askEach(ctx context.Context, f call) error {
 	return last
 }
 
-// hopeful counts the nodes after at that may answer: those whose last connection attempt has not
+// reachable counts the nodes after at that may answer: those whose last connection attempt has not
 // failed. The others fail immediately when asked, and need no time.
-func hopeful(all []*node, at uint32, behind int) (n int) {
+func reachable(all []*node, at uint32, behind int) (n int) {
 	for i := range behind {
 		next := all[(int(at)+1+i)%len(all)]
 		if next.conn.GetState() != connectivity.TransientFailure {

@@ -42,12 +42,12 @@ const (
 	// time, with full jitter.
 	firstPause = 50 * time.Millisecond
 	lastPause  = 5 * time.Second
-	// lasting is how long an attachment must last to reset the pause.
+	// lasting is how long a session must last to reset the pause.
 	lasting = time.Second
 )
 
-// attachment is one attachment to one node, established or not.
-type attachment struct {
+// session is one session with one node, established or not.
+type session struct {
 	number uint64
 	addr   string
 	ctx    context.Context
@@ -66,10 +66,10 @@ type attachment struct {
 type retry struct {
 	at    quota.Time
 	order []string // nodes to try before the next pause
-	round int      // pauses since the last attachment that lasted
+	round int      // pauses since the last session that lasted
 }
 
-// connect starts an attachment if there is none and it is time.
+// connect starts a session if there is none and it is time.
 func (m *member) connect(now quota.Time) {
 	if m.trying != nil || m.attached.Load() != nil || now < m.retry.at {
 		return
@@ -81,7 +81,7 @@ func (m *member) connect(now quota.Time) {
 	m.retry.order = m.retry.order[1:]
 	m.number++
 	ctx, cancel := context.WithCancel(context.Background())
-	at := &attachment{number: m.number, addr: addr, ctx: ctx, end: cancel, out: make(chan *quoratev1.AttachRequest, maxUnsent)}
+	at := &session{number: m.number, addr: addr, ctx: ctx, end: cancel, out: make(chan *quoratev1.AttachRequest, maxUnsent)}
 	m.trying = at
 	m.retry.at = quota.Time(1<<63 - 1)
 	m.stats.attempts.Add(1)
@@ -116,7 +116,7 @@ func (m *member) order() []string {
 }
 
 // receive opens the stream and forwards its messages until it ends.
-func (m *member) receive(at *attachment, hello *quoratev1.AttachRequest) {
+func (m *member) receive(at *session, hello *quoratev1.AttachRequest) {
 	over := event{from: at}
 	defer func() {
 		at.end()
@@ -154,7 +154,7 @@ func (m *member) post(e event) bool {
 }
 
 // transmit sends queued messages, and closes the stream after the last.
-func (at *attachment) transmit(s stream) {
+func (at *session) transmit(s stream) {
 	for {
 		select {
 		case msg, more := <-at.out:
@@ -173,7 +173,7 @@ func (at *attachment) transmit(s stream) {
 }
 
 // send queues a message. It returns false if the queue is full or closed.
-func (at *attachment) send(msg *quoratev1.AttachRequest) bool {
+func (at *session) send(msg *quoratev1.AttachRequest) bool {
 	if at.shut {
 		return false
 	}
@@ -185,8 +185,8 @@ func (at *attachment) send(msg *quoratev1.AttachRequest) bool {
 	}
 }
 
-// shutSend closes the queue: the node sees the end of the stream after the queued messages.
-func (at *attachment) shutSend() {
+// closeSend closes the queue: the node sees the end of the stream after the queued messages.
+func (at *session) closeSend() {
 	if !at.shut {
 		at.shut = true
 		close(at.out)
@@ -194,24 +194,24 @@ func (at *attachment) shutSend() {
 }
 
 // expect notes that the node has to answer.
-func (at *attachment) expect(now quota.Time) {
+func (at *session) expect(now quota.Time) {
 	if at.unanswered == 0 {
 		at.unanswered = now
 	}
 }
 
-func (at *attachment) heard(quota.Time) { at.unanswered = 0 }
+func (at *session) noteAnswer(quota.Time) { at.unanswered = 0 }
 
-// listen ends the attachment if the node does not answer.
-func (at *attachment) listen(now quota.Time) {
+// checkAnswered ends the session if the node does not answer.
+func (at *session) checkAnswered(now quota.Time) {
 	if at.unanswered != 0 && now.Sub(at.unanswered) >= patience {
 		at.end()
 	}
 }
 
-// attach activates an attachment that a node has accepted. The keys of the previous one are closed,
+// attach activates a session that a node has accepted. The keys of the previous one are closed,
 // and settled through this one.
-func (m *member) attach(now quota.Time, at *attachment, h *quoratev1.NodeHello) {
+func (m *member) attach(now quota.Time, at *session, h *quoratev1.NodeHello) {
 	m.trying = nil
 	at.node, at.life, at.since = quota.NodeID(h.GetNode()), quota.Incarnation(h.GetIncarnation()), now
 	agg := m.agg.Load()
@@ -254,8 +254,8 @@ func (m *member) config(h *quoratev1.NodeHello) aggregator.Config {
 	return cfg
 }
 
-// ended handles the end of an attachment, or of an attempt.
-func (m *member) ended(now quota.Time, at *attachment, complete bool, err error) {
+// ended handles the end of a session, or of an attempt.
+func (m *member) ended(now quota.Time, at *session, complete bool, err error) {
 	at.end()
 	switch at {
 	case m.trying:

@@ -187,11 +187,11 @@ func (c *Client) all(ctx context.Context, p *pooled) (All, error) {
 		}
 		ok = m.alone(m.agg.Load(), p)
 	}
-	return c.together(r, p, ok)
+	return c.combine(r, p, ok)
 }
 
-// together combines the decisions.
-func (c *Client) together(r *rules, p *pooled, ok bool) (All, error) {
+// combine combines the decisions.
+func (c *Client) combine(r *rules, p *pooled, ok bool) (All, error) {
 	all := All{Allowed: ok, Results: make([]Result, len(p.out))}
 	for i := range p.out {
 		d := &p.out[i]

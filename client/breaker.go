@@ -28,8 +28,8 @@ type breaker struct {
 	opened uint64    // number of times that it opened
 }
 
-// enter reports whether a call may be made. If so, leave must be called with its outcome.
-func (b *breaker) enter() bool {
+// allow reports whether a call may be made. If so, done must be called with its outcome.
+func (b *breaker) allow() bool {
 	if b.after == 0 {
 		return true
 	}
@@ -54,8 +54,8 @@ const (
 	withdrawn          // the caller cancelled before an answer
 )
 
-// leave records the outcome of a call, and reports whether it opened the circuit.
-func (b *breaker) leave(o outcome) (opened bool) {
+// done records the outcome of a call, and reports whether it opened the circuit.
+func (b *breaker) done(o outcome) (opened bool) {
 	if b.after == 0 {
 		return false
 	}

@@ -57,7 +57,7 @@ func (b *Bucket) AllowN(n int64) bool {
 // Check decides like Client.Allow.
 func (b *Bucket) Check(ctx context.Context, n int64) (Result, error) { return b.check(ctx, n, nil) }
 
-func (b *Bucket) check(ctx context.Context, n int64, t *taken) (Result, error) {
+func (b *Bucket) check(ctx context.Context, n int64, t *chargeTime) (Result, error) {
 	if b.fault == nil && n < 0 {
 		_, err := checked(b.key.Namespace, b.key.LimitName.Limit, b.key.Key, n)
 		return Result{}, err

@@ -253,40 +253,40 @@ func TestBreaker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := breaker{after: 3}
 		for range 3 {
-			if !b.enter() {
+			if !b.allow() {
 				t.Fatal("open too early")
 			}
-			b.leave(unanswered)
+			b.done(unanswered)
 		}
-		if open, times := b.state(); !open || times != 1 || b.enter() {
+		if open, times := b.state(); !open || times != 1 || b.allow() {
 			t.Errorf("open %v, %d times, after three failures", open, times)
 		}
 		time.Sleep(firstBreak)
-		if !b.enter() || b.enter() {
+		if !b.allow() || b.allow() {
 			t.Error("one probe may go, and no second")
 		}
-		b.leave(unanswered)
+		b.done(unanswered)
 		time.Sleep(firstBreak / 2)
-		if b.enter() {
+		if b.allow() {
 			t.Error("a probe that failed makes the next wait longer")
 		}
 		time.Sleep(2 * firstBreak)
-		if !b.enter() {
+		if !b.allow() {
 			t.Error("no second probe")
 		}
-		b.leave(withdrawn)
-		if !b.enter() {
+		b.done(withdrawn)
+		if !b.allow() {
 			t.Error("a caller that hung up has proved nothing")
 		}
-		b.leave(answered)
-		if open, _ := b.state(); open || !b.enter() || !b.enter() {
+		b.done(answered)
+		if open, _ := b.state(); open || !b.allow() || !b.allow() {
 			t.Error("an answer closes the circuit")
 		}
 		off := breaker{}
 		for range 100 {
-			off.leave(unanswered)
+			off.done(unanswered)
 		}
-		if !off.enter() {
+		if !off.allow() {
 			t.Error("0 never opens")
 		}
 	})

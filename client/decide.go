@@ -38,14 +38,14 @@ func (p *pooled) free() {
 type needsNode bool
 
 // one decides one check, unless a node has to.
-func (m *member) one(ctx context.Context, r *rules, k quota.Key, cost int64, t *taken) (quota.Decision, needsNode) {
+func (m *member) one(ctx context.Context, r *rules, k quota.Key, cost int64, t *chargeTime) (quota.Decision, needsNode) {
 	agg := m.agg.Load()
 	if r.needsNode(k.LimitName) {
 		return quota.Decision{}, true
 	}
 	if t == nil {
 		d, need, simple := agg.TrySimple(m.clock.now, k.LimitName, k.Key, cost)
-		m.urge(agg)
+		m.wakeIfUrgent(agg)
 		if simple && need == aggregator.Nothing {
 			return d, false
 		}
@@ -61,8 +61,8 @@ func (m *member) one(ctx context.Context, r *rules, k quota.Key, cost int64, t *
 	return p.out[0], asks
 }
 
-// urge wakes member.run if a key has asked for a report.
-func (m *member) urge(agg *aggregator.Aggregator) {
+// wakeIfUrgent wakes member.run if a key has asked for a report.
+func (m *member) wakeIfUrgent(agg *aggregator.Aggregator) {
 	if agg.Urgent() {
 		m.wakeRun()
 	}
@@ -73,7 +73,7 @@ func (m *member) decide(ctx context.Context, agg *aggregator.Aggregator, p *pool
 	clear(p.out)
 	p.Reset(p.reqs, p.out)
 	ok = agg.Decide(m.clock.now, &p.Call)
-	m.urge(agg)
+	m.wakeIfUrgent(agg)
 	if p.Need == aggregator.Nothing {
 		return ok, false
 	}
@@ -90,7 +90,7 @@ func (m *member) alone(agg *aggregator.Aggregator, p *pooled) bool {
 	p.Reset(p.reqs, p.out)
 	p.Alone, p.Final = true, true
 	ok := agg.Decide(m.clock.now, &p.Call)
-	m.urge(agg)
+	m.wakeIfUrgent(agg)
 	return ok
 }
 

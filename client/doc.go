@@ -46,7 +46,7 @@
 //
 // # What is counted
 //
-// Counters are cumulative within an attachment, and messages are numbered, so lost or repeated
+// Counters are cumulative within a session, and messages are numbered, so lost or repeated
 // messages change nothing in the end. When a stream breaks, the process sends its last report to
 // the next node, which forwards it to the old one, or books what that had not acknowledged if it is
 // dead. So admissions are booked once, except if

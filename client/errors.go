@@ -80,19 +80,19 @@ func worthAnother(err error) bool {
 	return c == codes.Unavailable || c == codes.DeadlineExceeded
 }
 
-// countsTwice is the error of a call that may have been executed, and would count twice at another
+// maybeCharged is the error of a call that may have been executed, and would count twice at another
 // node.
-type countsTwice struct{ error }
+type maybeCharged struct{ error }
 
-func (e *countsTwice) Unwrap() error { return e.error }
+func (e *maybeCharged) Unwrap() error { return e.error }
 
-// once returns err as a countsTwice if the call was sent and not answered. The answer of a node has
+// markMaybeCharged returns err as a maybeCharged if the call was sent and not answered. The answer of a node has
 // details.
-func once(err error, sent *peer.Peer) error {
+func markMaybeCharged(err error, sent *peer.Peer) error {
 	if err == nil || sent.Addr == nil || !worthAnother(err) || len(status.Convert(err).Details()) > 0 {
 		return err
 	}
-	return &countsTwice{err}
+	return &maybeCharged{err}
 }
 
 func fromError(err error, addr string) *Error {

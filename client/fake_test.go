@@ -289,7 +289,7 @@ func (n *fakeMember) limitsMessage() *quoratev1.AttachResponse {
 	return &quoratev1.AttachResponse{Body: &quoratev1.AttachResponse_Limits{Limits: &quoratev1.ClientLimits{Version: n.version, Limits: limitproto.EncodeLimits(n.cluster.limits)}}}
 }
 
-// member1 names an attachment as a member of its own: counters begin anew with it.
+// member1 names a session as a member of its own: counters begin anew with it.
 func member1(client quota.NodeID, term quota.Term) quota.NodeID {
 	return quota.NodeID(fmt.Sprintf("%s.%d", client, term))
 }
@@ -325,7 +325,7 @@ func granted1(term quota.Term, g *quota.Grant) *quoratev1.AttachResponse {
 	return &quoratev1.AttachResponse{Body: &quoratev1.AttachResponse_Grant{Grant: peerproto.EncodeGrant(g)}}
 }
 
-// settle brings what an earlier attachment had counted to its node, or books what
+// settle brings what an earlier session had counted to its node, or books what
 // that one had not acknowledged if it is dead.
 func (n *fakeMember) settle(s *fakeStream, msg *quoratev1.Settlement) []*quoratev1.AttachResponse {
 	r, err := peerproto.ParseReport(member1(s.client, quota.Term(msg.Attachment)), msg.Report)

@@ -28,20 +28,20 @@ type member struct {
 
 	agg      atomic.Pointer[aggregator.Aggregator] // nil until the first node has answered
 	known    atomic.Pointer[rules]                 // nil until it has sent its limits
-	attached atomic.Pointer[attachment]            // nil while not attached
+	attached atomic.Pointer[session]               // nil while not attached
 
 	wake   chan struct{}
 	events chan event
 	ready  chan struct{}  // closed with the first limits
 	stop   chan struct{}  // closed to end run
 	done   chan struct{}  // closed when run has ended
-	work   sync.WaitGroup // goroutines of attachments
+	work   sync.WaitGroup // goroutines of sessions
 
-	// The fields from here on belong to run's goroutine. number is that of the newest attachment.
+	// The fields from here on belong to run's goroutine. number is that of the newest session.
 	number    uint64
-	trying    *attachment
+	trying    *session
 	retry     retry
-	last      *attachment // newest established attachment, to which the current counters belong
+	last      *session // newest established session, to which the current counters belong
 	unsettled settlements
 	swept     quota.Time
 	lonely    quota.Time      // start of the current time without a node
@@ -52,9 +52,9 @@ type member struct {
 	stopping  <-chan struct{} // stop, until it has been received
 }
 
-// event is a message from an attachment to run's goroutine.
+// event is a message from a session to run's goroutine.
 type event struct {
-	from     *attachment
+	from     *session
 	msg      *quoratev1.AttachResponse // nil when it has ended
 	complete bool                      // the node ended it after receiving everything
 	err      error                     // why it ended, or could not be established
@@ -141,7 +141,7 @@ func (m *member) step(now quota.Time) {
 	}
 	if at != nil {
 		m.settle(now, at)
-		at.listen(now)
+		at.checkAnswered(now)
 	}
 	if now.Sub(m.swept) >= time.Second {
 		m.swept = now
@@ -174,7 +174,7 @@ func (m *member) next(now quota.Time) quota.Time {
 }
 
 // send queues reports. Lost reports are made again, because counters are cumulative.
-func (m *member) send(now quota.Time, at *attachment, reports []quota.Report) {
+func (m *member) send(now quota.Time, at *session, reports []quota.Report) {
 	for i := range reports {
 		m.stats.reports.Add(1)
 		at.expect(now)
@@ -189,7 +189,7 @@ const maxRefused = 1000
 
 // sendRefused reports refusals of costs that can never pass, which no other report contains. What
 // does not fit is sent the next time.
-func (m *member) sendRefused(at *attachment) {
+func (m *member) sendRefused(at *session) {
 	if at == nil || at.shut || len(at.out) == cap(at.out) {
 		return
 	}
@@ -206,7 +206,7 @@ func (m *member) sendRefused(at *attachment) {
 	}
 }
 
-// handle handles an event of an attachment.
+// handle handles an event of a session.
 func (m *member) handle(e event) {
 	now := m.clock.now()
 	if e.msg == nil {
@@ -220,7 +220,7 @@ func (m *member) handle(e event) {
 	if e.from != m.attached.Load() {
 		return // a late word of one that has been given up
 	}
-	e.from.heard(now)
+	e.from.noteAnswer(now)
 	switch body := e.msg.GetBody().(type) {
 	case *quoratev1.AttachResponse_Grant:
 		m.apply(now, e.from, body)
@@ -237,7 +237,7 @@ func (m *member) handle(e event) {
 	}
 }
 
-func (m *member) apply(now quota.Time, at *attachment, body *quoratev1.AttachResponse_Grant) {
+func (m *member) apply(now quota.Time, at *session, body *quoratev1.AttachResponse_Grant) {
 	g, err := peerproto.ParseGrant(at.node, m.self, body.Grant)
 	if err != nil {
 		m.stats.bad.Add(1)
@@ -269,7 +269,7 @@ func (m *member) setLimits(now quota.Time, msg *quoratev1.ClientLimits) {
 }
 
 // override applies the node's overrides of single keys.
-func (m *member) override(now quota.Time, at *attachment, msg *quoratev1.ClientOverrides) {
+func (m *member) override(now quota.Time, at *session, msg *quoratev1.ClientOverrides) {
 	var keys []quota.Key
 	for _, o := range msg.GetOverrides() {
 		k := limitproto.DecodeKey(o.GetKey())

@@ -45,7 +45,7 @@ func (o *overrides) remove(k quota.Key) {
 	delete(o.keys, k)
 }
 
-// confirm returns the keys of a grant whose overrides came from an earlier attachment and not from
+// confirm returns the keys of a grant whose overrides came from an earlier session and not from
 // this one: they have ended. A node sends an override before the first grant of its key.
 func (o *overrides) confirm(by uint64, g *quota.Grant) (gone []quota.Key) {
 	o.mu.RLock()

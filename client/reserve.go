@@ -23,9 +23,9 @@ type Reservation struct {
 	b      *Bucket // for a reservation of this process
 	c      *Client
 	n      int64
-	taken  *taken // by this process
-	handle string // for a reservation of a node
-	places bool   // released instead of settled
+	taken  *chargeTime // by this process
+	handle string      // for a reservation of a node
+	places bool        // released instead of settled
 	over   atomic.Bool
 
 	keeping sync.Mutex
@@ -57,9 +57,9 @@ func (r *Reservation) Settle(ctx context.Context, used int64) error {
 	if !r.Allowed || r.over.Swap(true) {
 		return nil
 	}
-	r.unkeep()
+	r.stopRenewing()
 	if r.b != nil {
-		return r.settleNear(ctx, used)
+		return r.settleLocal(ctx, used)
 	}
 	return r.c.ask(ctx, func(ctx context.Context, q quoratev1.QuotaServiceClient) (err error) {
 		if r.places {
@@ -71,7 +71,7 @@ func (r *Reservation) Settle(ctx context.Context, used int64) error {
 	})
 }
 
-func (r *Reservation) settleNear(ctx context.Context, used int64) (err error) {
+func (r *Reservation) settleLocal(ctx context.Context, used int64) (err error) {
 	switch {
 	case r.Shadow || r.Mode == ModeFallback || r.Why == WhyUnlimited || r.Why == WhyNotEnforced || r.Why == WhyOpen || r.Why == WhyTooManyKeys:
 		return nil // nothing was taken
@@ -133,8 +133,8 @@ func (r *Reservation) Keep(ctx context.Context) {
 	r.next = next
 }
 
-// unkeep ends Keep.
-func (r *Reservation) unkeep() {
+// stopRenewing ends Keep.
+func (r *Reservation) stopRenewing() {
 	r.keeping.Lock()
 	defer r.keeping.Unlock()
 	if r.next != nil {

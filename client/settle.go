@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	// maxUnsettled bounds the attachments that are not settled yet; beyond it the oldest are
+	// maxUnsettled bounds the sessions that are not settled yet; beyond it the oldest are
 	// dropped.
 	maxUnsettled = 16
 	// maxLastKeys and maxLast bound the keys of one settlement and their bytes, as nodes do. Beyond
@@ -26,7 +26,7 @@ const (
 	settleLate  = 30 * time.Second
 )
 
-// settlements are the last reports of broken attachments. Each is repeated, through whatever node
+// settlements are the last reports of broken sessions. Each is repeated, through whatever node
 // there is, until it is answered.
 type settlements struct {
 	list []*settlement // oldest first
@@ -35,14 +35,14 @@ type settlements struct {
 type settlement struct {
 	attachment uint64
 	parts      []*quoratev1.Settlement // in this order
-	by         uint64                  // attachment that sent it last; 0 is none
+	by         uint64                  // session that sent it last; 0 is none
 	again      quota.Time
 	tries      int
 }
 
-// add adds the last reports of an attachment. It returns how many attachments and keys were dropped
+// add adds the last reports of a session. It returns how many sessions and keys were dropped
 // for lack of room.
-func (s *settlements) add(at *attachment, lasts []quota.Report) (dropped uint64) {
+func (s *settlements) add(at *session, lasts []quota.Report) (dropped uint64) {
 	lasts, dropped = inParts(lasts)
 	if len(lasts) == 0 {
 		return dropped
@@ -116,12 +116,12 @@ func sizeOf(entries []quota.ReportEntry) (bytes int) {
 	return bytes
 }
 
-// answered removes the settlement of an attachment.
+// answered removes the settlement of a session.
 func (s *settlements) answered(attachment uint64) {
 	s.list = slices.DeleteFunc(s.list, func(o *settlement) bool { return o.attachment == attachment })
 }
 
-// next returns when a settlement is to be sent by the given attachment.
+// next returns when a settlement is to be sent by the given session.
 func (s *settlements) next(by uint64) quota.Time {
 	at := quota.Time(1<<63 - 1)
 	for _, o := range s.list {
@@ -135,7 +135,7 @@ func (s *settlements) next(by uint64) quota.Time {
 }
 
 // settle sends the settlements that are due.
-func (m *member) settle(now quota.Time, at *attachment) {
+func (m *member) settle(now quota.Time, at *session) {
 	for _, o := range m.unsettled.list {
 		if o.by == at.number && now < o.again {
 			continue
@@ -195,16 +195,16 @@ func (m *member) finished(now quota.Time) bool {
 	if at == nil {
 		return len(m.parting) == 0
 	}
-	at.shutSend()
+	at.closeSend()
 	return len(m.parting) == 0
 }
 
-// leave ends the attachments.
+// leave ends the sessions.
 func (m *member) leave() {
 	if n := len(m.unsettled.list) + len(m.parting); n > 0 {
 		m.stats.dropped.Add(uint64(n))
 	}
-	for _, at := range []*attachment{m.trying, m.attached.Load()} {
+	for _, at := range []*session{m.trying, m.attached.Load()} {
 		if at != nil {
 			at.end()
 		}

@@ -68,7 +68,7 @@ func (c *Config) joined(before map[quota.NodeID]string) map[quota.NodeID]string 
 // openJournal gives the aggregator the node's journal, and returns what earlier
 // processes had counted. A node that can keep none goes on without: it says so,
 // here and in its metrics.
-func (n *Node) openJournal(ac *aggregator.Config) []quota.Afterlife {
+func (n *Node) openJournal(ac *aggregator.Config) []quota.RecoveredCounts {
 	if n.cfg.Dir == "" { // a node that is never started
 		return nil
 	}

@@ -9,25 +9,25 @@ import (
 // nodes keep the places that nobody takes.
 func (l *layout) fit() {
 	for r := range l.voters {
-		for len(l.voters[r]) > l.seats[r] {
-			l.drop(r, slices.MinFunc(l.voters[r], func(a, b int) int { return l.sooner(r, a, b) }))
+		for len(l.voters[r]) > l.wanted[r] {
+			l.drop(r, slices.MinFunc(l.voters[r], func(a, b int) int { return l.dropOrder(r, a, b) }))
 		}
 	}
 	for r := range l.voters {
-		for len(l.voters[r]) < l.seats[r] {
+		for len(l.voters[r]) < l.wanted[r] {
 			free := slices.DeleteFunc(slices.Clone(l.active), func(i int) bool { return l.held[r][i] })
 			if len(free) == 0 {
 				break
 			}
 			l.add(r, slices.MinFunc(free, func(a, b int) int { return l.better(r, a, b) }))
 		}
-		l.dead[r] = l.dead[r][:min(len(l.dead[r]), l.seats[r]-len(l.voters[r]))]
+		l.dead[r] = l.dead[r][:min(len(l.dead[r]), l.wanted[r]-len(l.voters[r]))]
 	}
 }
 
-// sooner orders the voters of a range that has too many, the first to drop first: nodes that must
+// dropOrder orders the voters of a range that has too many, the first to drop first: nodes that must
 // not lead, then those that share a zone, then those with many replicas.
-func (l *layout) sooner(r, a, b int) int {
+func (l *layout) dropOrder(r, a, b int) int {
 	return cmp.Or(
 		cmp.Compare(l.nodes[b].State, l.nodes[a].State),
 		cmp.Compare(l.inZone(r, b), l.inZone(r, a)),
@@ -99,7 +99,7 @@ func (l *layout) balance() {
 
 func (l *layout) balanceOnce() bool {
 	edges := l.moves()
-	for _, from := range mostFirst(l.active, l.load) {
+	for _, from := range byCountDescending(l.active, l.load) {
 		way := path(from, l.active, l.load, edges)
 		if way != nil && l.follow(way) {
 			return true
@@ -169,8 +169,8 @@ func (l *layout) canMove(from, to int) int {
 	return best
 }
 
-// mostFirst sorts nodes by their counts, highest first.
-func mostFirst(nodes, has []int) []int {
+// byCountDescending sorts nodes by their counts, highest first.
+func byCountDescending(nodes, has []int) []int {
 	return slices.SortedStableFunc(slices.Values(nodes), func(a, b int) int { return cmp.Compare(has[b], has[a]) })
 }
 

@@ -14,7 +14,7 @@ type layout struct {
 	nodes  []Node
 	zone   []int // zone of each node
 	active []int // nodes that take replicas
-	seats  []int // wanted number of voters of each range
+	wanted []int // wanted number of voters of each range
 	before []Placement
 	voters [][]int  // by range, without dead nodes, preferred leader first
 	held   [][]bool // by range and node: whether it is in voters
@@ -28,7 +28,7 @@ func newLayout(nodes []Node, ranges int) *layout {
 	l := &layout{
 		nodes: slices.SortedFunc(slices.Values(nodes), func(a, b Node) int { return cmp.Compare(a.ID, b.ID) }),
 		zone:  make([]int, len(nodes)), load: make([]int, len(nodes)), pairs: make([][]int, len(nodes)),
-		seats: make([]int, ranges), before: make([]Placement, ranges), voters: make([][]int, ranges), dead: make([][]int, ranges),
+		wanted: make([]int, ranges), before: make([]Placement, ranges), voters: make([][]int, ranges), dead: make([][]int, ranges),
 		held: make([][]bool, ranges), zoned: make([][]int, ranges),
 	}
 	zones := map[string]int{}
@@ -70,10 +70,10 @@ func (l *layout) keep(r int, before Placement) {
 	}
 }
 
-// setSeats decides the number of voters of a range. It is odd, or two if more than one voted before
+// setWanted decides the number of voters of a range. It is odd, or two if more than one voted before
 // and two nodes are left: a count on two nodes is safer than on one. It returns false if nobody can
 // vote except leaving and dead nodes.
-func (l *layout) setSeats(r, replicas int) bool {
+func (l *layout) setWanted(r, replicas int) bool {
 	live := len(l.active)
 	for _, i := range l.voters[r] {
 		if l.nodes[i].State == Draining {
@@ -81,9 +81,9 @@ func (l *layout) setSeats(r, replicas int) bool {
 		}
 	}
 	usable := live + len(l.dead[r])
-	l.seats[r] = max(0, min(replicas, oddBelow(usable)))
+	l.wanted[r] = max(0, min(replicas, oddBelow(usable)))
 	if usable == 2 && replicas > 1 && len(l.before[r].Voters) > 1 {
-		l.seats[r] = 2
+		l.wanted[r] = 2
 	}
 	return live > 0 || usable > 0 && !slices.ContainsFunc(l.before[r].Voters, l.leaves)
 }

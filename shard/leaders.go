@@ -61,7 +61,7 @@ func (l *layout) spreadOnce(ranges []int, place int, has []int) bool {
 			edges[l.voters[r][place]][to] = true
 		}
 	}
-	for _, from := range mostFirst(l.active, has) {
+	for _, from := range byCountDescending(l.active, has) {
 		way := path(from, l.active, has, edges)
 		if way == nil {
 			continue
@@ -84,7 +84,7 @@ func (l *layout) spreadOnce(ranges []int, place int, has []int) bool {
 // canPrefer returns the range, among those with from at place and to behind it, whose other voters
 // follow from most and to least.
 func (l *layout) canPrefer(ranges []int, place, from, to int) int {
-	less, more := l.company(ranges, place, from), l.company(ranges, place, to)
+	less, more := l.followersAt(ranges, place, from), l.followersAt(ranges, place, to)
 	best, bestRank := -1, 0
 	for _, r := range ranges {
 		voters := l.voters[r]
@@ -104,8 +104,8 @@ func (l *layout) canPrefer(ranges []int, place, from, to int) int {
 	return best
 }
 
-// company counts how often each node follows node i at a place.
-func (l *layout) company(ranges []int, place, i int) []int {
+// followersAt counts how often each node follows node i at a place.
+func (l *layout) followersAt(ranges []int, place, i int) []int {
 	n := make([]int, len(l.nodes))
 	for _, r := range ranges {
 		if voters := l.voters[r]; len(voters) > place && voters[place] == i {

@@ -70,7 +70,7 @@ func Next(want Placement, meta bool, is Actual) Step {
 	}
 	g := stepper{want, meta, is}
 	var wait *Step
-	for _, try := range []func() (Step, bool){g.promote, g.shrink, g.add, g.tidy, g.forget} {
+	for _, try := range []func() (Step, bool){g.promote, g.shrink, g.add, g.removeNonvoters, g.forget} {
 		step, ok := try()
 		if ok && step.Do != Wait {
 			return step
@@ -131,7 +131,7 @@ func (g stepper) shrink() (Step, bool) {
 	}
 	extra := g.notWanted(g.is.Voters)
 	if i := slices.IndexFunc(extra, func(n quota.NodeID) bool { return !g.is.isAlive(n) }); i >= 0 {
-		return g.takeOut(extra[i], "it is dead and not wanted"), true
+		return g.remove(extra[i], "it is dead and not wanted"), true
 	}
 	for _, n := range extra {
 		if n != g.is.Leader {
@@ -140,13 +140,13 @@ func (g stepper) shrink() (Step, bool) {
 			if ready := g.is.count(rest, g.is.isReady); !majority(ready, len(rest)) {
 				return Step{Wait, n, fmt.Sprintf("it is to go, but only %d of the other %d voters are ready", ready, len(rest))}, true
 			}
-			return g.takeOut(n, "it is not wanted as a voter"), true
+			return g.remove(n, "it is not wanted as a voter"), true
 		}
 	}
 	return g.handOver(), true
 }
 
-func (g stepper) takeOut(n quota.NodeID, why string) Step {
+func (g stepper) remove(n quota.NodeID, why string) Step {
 	if g.meta && !slices.Contains(g.want.Removed, n) {
 		return Step{Demote, n, why}
 	}
@@ -186,8 +186,8 @@ func (g stepper) add() (Step, bool) {
 	return Step{}, false
 }
 
-// tidy removes unwanted non-voters. In the meta group these are only nodes that leave the cluster.
-func (g stepper) tidy() (Step, bool) {
+// removeNonvoters removes unwanted non-voters. In the meta group these are only nodes that leave the cluster.
+func (g stepper) removeNonvoters() (Step, bool) {
 	for _, n := range g.notWanted(g.is.Nonvoters) {
 		if !g.meta || slices.Contains(g.want.Removed, n) {
 			return Step{Remove, n, "it is not wanted"}, true

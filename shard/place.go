@@ -56,7 +56,7 @@ func Place(nodes []Node, ranges, replicas int, before []Placement) ([]Placement,
 		if r < len(before) {
 			l.keep(r, before[r])
 		}
-		if !l.setSeats(r, replicas) {
+		if !l.setWanted(r, replicas) {
 			return nil, fmt.Errorf("nodes: none is active, and range %d has nowhere to go; need an active node", r)
 		}
 	}

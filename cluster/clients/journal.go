@@ -32,7 +32,7 @@ type reportJournal struct {
 	file            *journal.Journal // nil: there is none
 	sessions        map[sessionID]*sessionSlots
 	earlier         map[earlierSlot]quota.Units
-	list            []quota.Afterlife // of earlier, until it is forgotten
+	list            []quota.RecoveredCounts // of earlier, until it is forgotten
 	opened          quota.Time
 	unverified      []*unverified
 	unverifiedBytes int64

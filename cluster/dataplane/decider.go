@@ -47,7 +47,7 @@ type Config struct {
 	// Aggregator is the table of keys, but for Created and Removed. Inherited is what earlier
 	// processes of this node had counted, and no leader had saved.
 	Aggregator aggregator.Config
-	Inherited  []quota.Afterlife
+	Inherited  []quota.RecoveredCounts
 	Limits     *quota.Limits // those that it begins with
 	Replicas   *replica.Set  // of this node
 	Tracer     *tracing.Tracer

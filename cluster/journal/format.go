@@ -113,7 +113,7 @@ func (h *header) mine(cluster string, node quota.NodeID) error {
 // found is a slot in use, by its number.
 type found struct {
 	at    int
-	entry quota.Afterlife
+	entry quota.RecoveredCounts
 }
 
 // content is what a file holds.
@@ -194,8 +194,8 @@ func (s *slot) hash() uint64 {
 func (s *slot) textLen() int { return int(s.lens[0]) + int(s.lens[1]) + int(s.lens[2]) }
 
 // read returns what a slot in use says.
-func (s *slot) read() (quota.Afterlife, error) {
-	e := quota.Afterlife{Life: quota.Incarnation(s.life), Birth: quota.Seq(s.birth)}
+func (s *slot) read() (quota.RecoveredCounts, error) {
+	e := quota.RecoveredCounts{Life: quota.Incarnation(s.life), Birth: quota.Seq(s.birth)}
 	if n := s.textLen(); n > maxText || s.lens[3] != 0 {
 		return e, fmt.Errorf("its texts are %d bytes long; at most %d", n, maxText)
 	}

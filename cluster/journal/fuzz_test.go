@@ -40,7 +40,7 @@ func FuzzOpen(f *testing.F) {
 		if j == nil {
 			t.Fatal(err)
 		}
-		first := append([]quota.Afterlife(nil), j.Inherited()...)
+		first := append([]quota.RecoveredCounts(nil), j.Inherited()...)
 		j.Slot(key(3), 1).Set(quota.Counts{Total: 1})
 		j.Close()
 		if j, err = Open(config(dir, 3)); err != nil {

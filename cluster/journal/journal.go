@@ -64,7 +64,7 @@ type Journal struct {
 	full    bool // the last attempt to grow failed
 	retryAt time.Time
 
-	inherited []quota.Afterlife
+	inherited []quota.RecoveredCounts
 }
 
 var _ aggregator.Journal = (*Journal)(nil)
@@ -201,7 +201,7 @@ func (j *Journal) openFile(path string) error {
 }
 
 // restore writes what an earlier life had counted into a free slot.
-func (j *Journal) restore(e quota.Afterlife) int {
+func (j *Journal) restore(e quota.RecoveredCounts) int {
 	p := j.take(e.Key, e.Life, e.Birth)
 	p.Set(e.Counts)
 	return p.at
@@ -226,7 +226,7 @@ func (j *Journal) replace(path string) error {
 
 // Inherited returns what earlier processes of this node had counted, as of
 // Open. The caller owns it.
-func (j *Journal) Inherited() []quota.Afterlife {
+func (j *Journal) Inherited() []quota.RecoveredCounts {
 	out := j.inherited
 	j.inherited = nil
 	return out

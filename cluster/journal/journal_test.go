@@ -36,8 +36,8 @@ func open(t *testing.T, cfg Config) *Journal {
 	return j
 }
 
-func sorted(es []quota.Afterlife) []quota.Afterlife {
-	slices.SortFunc(es, func(a, b quota.Afterlife) int {
+func sorted(es []quota.RecoveredCounts) []quota.RecoveredCounts {
+	slices.SortFunc(es, func(a, b quota.RecoveredCounts) int {
 		if c := a.Key.Compare(b.Key); c != 0 {
 			return c
 		}
@@ -46,7 +46,7 @@ func sorted(es []quota.Afterlife) []quota.Afterlife {
 	return es
 }
 
-func want(t *testing.T, j *Journal, entries ...quota.Afterlife) {
+func want(t *testing.T, j *Journal, entries ...quota.RecoveredCounts) {
 	t.Helper()
 	if got := sorted(j.Inherited()); !slices.Equal(got, entries) {
 		t.Errorf("inherited\n%+v, want\n%+v", got, entries)
@@ -67,8 +67,8 @@ func TestLives(t *testing.T) {
 	c.Set(quota.Counts{Total: 1, Saved: 1, Before: 1, Back: 1, Window: 1})
 	b.Free()
 	j.Close()
-	first := quota.Afterlife{Key: key(1), Life: 1, Birth: 7, Counts: quota.Counts{Total: 40, Saved: 12, Before: 4, Back: 2, Window: 4}}
-	third := quota.Afterlife{Key: key(3), Life: 1, Birth: 9, Counts: quota.Counts{Total: 1, Saved: 1, Before: 1, Back: 1, Window: 1}}
+	first := quota.RecoveredCounts{Key: key(1), Life: 1, Birth: 7, Counts: quota.Counts{Total: 40, Saved: 12, Before: 4, Back: 2, Window: 4}}
+	third := quota.RecoveredCounts{Key: key(3), Life: 1, Birth: 9, Counts: quota.Counts{Total: 1, Saved: 1, Before: 1, Back: 1, Window: 1}}
 
 	j = open(t, config(dir, 2))
 	want(t, j, first, third)
@@ -78,7 +78,7 @@ func TestLives(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 	j.Close()
-	second := quota.Afterlife{Key: key(1), Life: 2, Birth: 1, Counts: quota.Counts{Total: 99}}
+	second := quota.RecoveredCounts{Key: key(1), Life: 2, Birth: 1, Counts: quota.Counts{Total: 99}}
 
 	j = open(t, config(dir, 3))
 	want(t, j, first, second, third)
@@ -111,7 +111,7 @@ func TestNothingCounted(t *testing.T) {
 	j := open(t, config(dir, 1))
 	j.Slot(key(1), 7)
 	j.Close()
-	want(t, open(t, config(dir, 2)), quota.Afterlife{Key: key(1), Life: 1, Birth: 7})
+	want(t, open(t, config(dir, 2)), quota.RecoveredCounts{Key: key(1), Life: 1, Birth: 7})
 }
 
 // TestTorn stops a Set after each of its stores: the slot says what it said
@@ -161,7 +161,7 @@ func TestLongKeys(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 	j.Close()
-	want(t, open(t, config(dir, 2)), quota.Afterlife{Key: k, Life: 1, Birth: 1})
+	want(t, open(t, config(dir, 2)), quota.RecoveredCounts{Key: k, Life: 1, Birth: 1})
 }
 
 // TestGrowth fills a journal to its bound, and opens it again.

@@ -96,7 +96,7 @@ func nodeState(n *quoratev1.NodeStatus) Badge {
 
 // clusterState returns the cluster's state as the answering node sees it, in the words of "quorate
 // status".
-func clusterState(v health.Verdict) Badge {
+func clusterState(v health.State) Badge {
 	kind := "warn"
 	switch v.Word {
 	case health.Healthy, health.Unreplicated, health.Changing:

@@ -31,7 +31,7 @@ type overview struct {
 	Rates      *quoratev1.TopRatesResponse
 	NoStatus   *Problem
 	NoRates    *Problem
-	Verdict    health.Verdict
+	Verdict    health.State
 	Up         int
 	Leaderless []uint32
 	Lagging    int

@@ -2,5 +2,5 @@
 // of the console.
 //
 // It is a pure function of a status: that of one node, optionally with the readiness that the
-// other nodes report of themselves (see [Said]).
+// other nodes report of themselves (see [Readiness]).
 package health

@@ -12,10 +12,10 @@ import (
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 )
 
-// Verdict is the state of a cluster: a word and one line of text.
-type Verdict struct{ Word, Text string }
+// State is the state of a cluster: a word and one line of text.
+type State struct{ Word, Text string }
 
-// The words of verdicts.
+// The words of states.
 const (
 	Healthy      = "healthy"
 	Unreplicated = "unreplicated" // healthy with replicas: 1, so that the loss of a node stops its ranges
@@ -33,42 +33,42 @@ const (
 	StepUnknown = "unknown: the leader of the meta group does not answer"
 )
 
-// Fine reports whether no operator action is needed.
-func (v Verdict) Fine() bool {
+// OK reports whether no operator action is needed.
+func (v State) OK() bool {
 	return v.Word == Healthy || v.Word == Unreplicated || v.Word == Changing
 }
 
-// Said is a node's own report of its readiness.
-type Said struct {
+// Readiness is a node's own report of its readiness.
+type Readiness struct {
 	Node       string
 	Reason     string // why it is not ready; empty if ready
 	Leaderless string // the groups without a leader, as it sees them; empty if all have one
 	Fault      string // why there is no answer; empty if it answered
 }
 
-// SaidBy returns the readiness of the node that returned the status.
-func SaidBy(st *quoratev1.GetStatusResponse) Said {
-	s := Said{Node: st.GetNode(), Reason: st.GetReason(), Leaderless: st.GetLeaderless()}
+// ReadinessOf returns the readiness of the node that returned the status.
+func ReadinessOf(st *quoratev1.GetStatusResponse) Readiness {
+	s := Readiness{Node: st.GetNode(), Reason: st.GetReason(), Leaderless: st.GetLeaderless()}
 	if !st.GetReady() && s.Reason == "" {
 		s.Reason = "it does not say why"
 	}
 	return s
 }
 
-// trouble returns why the node is not ready, or the groups without a leader; empty if neither.
-func (s *Said) trouble() string {
+// problem returns why the node is not ready, or the groups without a leader; empty if neither.
+func (s *Readiness) problem() string {
 	if s.Reason == "" && s.Leaderless != "" {
 		return s.Leaderless + ", limits go by when_cut_off there"
 	}
 	return s.Reason
 }
 
-// Of returns the verdict on a cluster: faults first, then ongoing changes. The cluster is not ready
+// Of returns the state of a cluster: faults first, then ongoing changes. The cluster is not ready
 // if every node in list is unready or sees a group without a leader. Without a list only the node
 // that returned the status counts.
-func Of(st *quoratev1.GetStatusResponse, list ...Said) Verdict {
+func Of(st *quoratev1.GetStatusResponse, list ...Readiness) State {
 	if len(list) == 0 {
-		list = []Said{SaidBy(st)}
+		list = []Readiness{ReadinessOf(st)}
 	}
 	broken := slices.Concat(brokenNodes(st), brokenRanges(st))
 	ongoing := changes(st)
@@ -77,25 +77,25 @@ func Of(st *quoratev1.GetStatusResponse, list ...Said) Verdict {
 		broken = append(broken, t)
 	}
 	if id := givesBack(st, list); len(not) > 0 && id != "" && lost == 0 {
-		return Verdict{Draining, strings.Join(slices.Concat([]string{fmt.Sprintf("node %s gives back what it leads", show(id))}, broken, ongoing), "; ")}
+		return State{Draining, strings.Join(slices.Concat([]string{fmt.Sprintf("node %s gives back what it leads", show(id))}, broken, ongoing), "; ")}
 	}
 	if ready := answered(list) - len(not); ready > 0 {
 		broken = slices.Concat(unreadyNodes(not), broken)
 	}
 	switch {
 	case len(not) > 0 && len(not) == answered(list):
-		own := SaidBy(st)
-		return Verdict{NotReady, strings.Join(slices.Concat([]string{printable(own.trouble())}, broken, ongoing), "; ")}
+		own := ReadinessOf(st)
+		return State{NotReady, strings.Join(slices.Concat([]string{printable(own.problem())}, broken, ongoing), "; ")}
 	case len(broken) > 0:
-		return Verdict{Degraded, strings.Join(append(broken, ongoing...), "; ")}
+		return State{Degraded, strings.Join(append(broken, ongoing...), "; ")}
 	case len(ongoing) > 0:
-		return Verdict{Changing, strings.Join(ongoing, "; ")}
+		return State{Changing, strings.Join(ongoing, "; ")}
 	}
 	text := fmt.Sprintf("%s, %s, %s", plural(len(st.Nodes), "node"), plural(len(st.Ranges), "range"), voters(st))
 	if st.Tolerates != nil && *st.Tolerates == 0 {
-		return Verdict{Unreplicated, text + ", as replicas: 1 asks; tolerates the loss of 0 nodes"}
+		return State{Unreplicated, text + ", as replicas: 1 asks; tolerates the loss of 0 nodes"}
 	}
-	return Verdict{Healthy, text}
+	return State{Healthy, text}
 }
 
 // tolerance returns a text if the loss of one more node would stop ranges, with the reason if there
@@ -134,7 +134,7 @@ func voters(st *quoratev1.GetStatusResponse) string {
 	return fmt.Sprintf("with %d to %s", least, plural(most, "voter"))
 }
 
-// maxNamed bounds the nodes that a verdict names one by one.
+// maxNamed bounds the nodes that a state names one by one.
 const maxNamed = 5
 
 func brokenNodes(st *quoratev1.GetStatusResponse) (out []string) {
@@ -160,19 +160,19 @@ func brokenNodes(st *quoratev1.GetStatusResponse) (out []string) {
 	return out
 }
 
-func unreadyNodes(not []Said) (out []string) {
+func unreadyNodes(not []Readiness) (out []string) {
 	for _, s := range not[:min(len(not), maxNamed)] {
 		format := "node %s is not ready: %s"
 		if s.Reason == "" {
 			format = "node %s: %s"
 		}
-		out = append(out, fmt.Sprintf(format, show(s.Node), printable(s.trouble())))
+		out = append(out, fmt.Sprintf(format, show(s.Node), printable(s.problem())))
 	}
 	return out
 }
 
 // answered counts the nodes that answered.
-func answered(list []Said) (n int) {
+func answered(list []Readiness) (n int) {
 	for _, s := range list {
 		if s.Fault == "" {
 			n++
@@ -268,9 +268,9 @@ func Odd(r *quoratev1.RangeStatus, up map[string]bool) bool {
 }
 
 // unready returns the nodes that are not ready or see a group without a leader.
-func unready(list []Said) (out []Said) {
+func unready(list []Readiness) (out []Readiness) {
 	for _, s := range list {
-		if s.trouble() != "" {
+		if s.problem() != "" {
 			out = append(out, s)
 		}
 	}
@@ -279,7 +279,7 @@ func unready(list []Said) (out []Said) {
 
 // givesBack returns a node that hands over its leaderships because it stops or is drained; empty if
 // none does. During this, ranges are briefly without a leader.
-func givesBack(st *quoratev1.GetStatusResponse, list []Said) string {
+func givesBack(st *quoratev1.GetStatusResponse, list []Readiness) string {
 	for _, s := range list {
 		if s.Reason == Stopping {
 			return s.Node

@@ -27,14 +27,14 @@ const forever = 1000 * time.Hour
 func newJournal() *journal { return &journal{slots: map[place]quota.Counts{}} }
 
 // earlier returns the counts that earlier processes left.
-func (j *journal) earlier() []quota.Afterlife {
-	var out []quota.Afterlife
+func (j *journal) earlier() []quota.RecoveredCounts {
+	var out []quota.RecoveredCounts
 	for p, c := range j.slots {
 		if p.life < j.life {
-			out = append(out, quota.Afterlife{Key: p.key, Life: p.life, Birth: p.birth, Counts: c})
+			out = append(out, quota.RecoveredCounts{Key: p.key, Life: p.life, Birth: p.birth, Counts: c})
 		}
 	}
-	slices.SortFunc(out, func(x, y quota.Afterlife) int {
+	slices.SortFunc(out, func(x, y quota.RecoveredCounts) int {
 		return cmp.Or(x.Key.Compare(y.Key), cmp.Compare(x.Life, y.Life), cmp.Compare(x.Birth, y.Birth))
 	})
 	return out

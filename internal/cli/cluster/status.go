@@ -74,7 +74,7 @@ func (o *statusFlags) run(cmd *cobra.Command) error {
 	v := health.Of(st, list...)
 	addVerdict(st, list, v)
 	err = o.output.Print(cmd, st, func(p *render.Page) { printStatus(p, render.Colours(cmd), st, list, v, o.all) })
-	if err == nil && o.check && !v.Fine() {
+	if err == nil && o.check && !v.OK() {
 		return exit.AnswerNo()
 	}
 	return err
@@ -85,7 +85,7 @@ func GetStatus(ctx context.Context, t *remote.Targets) (*quoratev1.GetStatusResp
 	return remote.Invoke(ctx, t, quoratev1.NewClusterServiceClient, quoratev1.ClusterServiceClient.GetStatus, &quoratev1.GetStatusRequest{})
 }
 
-func printStatus(w *render.Page, p render.Palette, st *quoratev1.GetStatusResponse, list []health.Said, v health.Verdict, all bool) {
+func printStatus(w *render.Page, p render.Palette, st *quoratev1.GetStatusResponse, list []health.Readiness, v health.State, all bool) {
 	fmt.Fprintf(w, "%s: %s\n\n", p.Paint(colourOf(v), v.Word), v.Text)
 	fmt.Fprintf(w, "cluster  %s, as node %s sees it (version %s)\nmeta     leader %s, limits version %d\n\n",
 		render.OrDash(st.Cluster), render.OrDash(st.Node), render.OrDash(st.Version), render.OrDash(st.MetaLeader), st.LimitsVersion)
@@ -228,7 +228,7 @@ func runs(ids []uint32) string {
 	return strings.Join(out, ", ")
 }
 
-func colourOf(v health.Verdict) string {
+func colourOf(v health.State) string {
 	switch v.Word {
 	case health.Healthy:
 		return render.Green
@@ -240,7 +240,7 @@ func colourOf(v health.Verdict) string {
 
 // addVerdict writes into a status what the table says: how the cluster is, and what each
 // node says of its own readiness.
-func addVerdict(st *quoratev1.GetStatusResponse, list []health.Said, v health.Verdict) {
+func addVerdict(st *quoratev1.GetStatusResponse, list []health.Readiness, v health.State) {
 	st.Health, st.HealthText, st.Ready = v.Word, v.Text, false
 	for _, n := range st.Nodes {
 		n.Ready, n.Reason = nil, ""

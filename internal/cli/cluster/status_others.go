@@ -24,10 +24,10 @@ type Asked struct{ Node, Addr string }
 // askOthers asks the other nodes, all at once, and adds what they know of themselves to the
 // status. It returns what each node says of its own readiness, the first one included, in
 // the order of the names.
-func askOthers(ctx context.Context, t *remote.Targets, st *quoratev1.GetStatusResponse) []health.Said {
+func askOthers(ctx context.Context, t *remote.Targets, st *quoratev1.GetStatusResponse) []health.Readiness {
 	ctx, cancel := context.WithTimeout(ctx, OthersTime)
 	defer cancel()
-	list := []health.Said{health.SaidBy(st)}
+	list := []health.Readiness{health.ReadinessOf(st)}
 	var mu sync.Mutex
 	var wg sync.WaitGroup
 	for _, a := range OtherAddresses(t, st) {
@@ -36,16 +36,16 @@ func askOthers(ctx context.Context, t *remote.Targets, st *quoratev1.GetStatusRe
 			mu.Lock()
 			defer mu.Unlock()
 			switch {
-			case err == nil && other.Cluster == st.Cluster && !slices.ContainsFunc(list, func(s health.Said) bool { return s.Node == other.Node }):
+			case err == nil && other.Cluster == st.Cluster && !slices.ContainsFunc(list, func(s health.Readiness) bool { return s.Node == other.Node }):
 				addOwn(st, other)
-				list = append(list, health.SaidBy(other))
+				list = append(list, health.ReadinessOf(other))
 			case err != nil && a.Node != "":
-				list = append(list, health.Said{Node: a.Node, Fault: "at " + a.Addr + ": " + status.Convert(err).Message()})
+				list = append(list, health.Readiness{Node: a.Node, Fault: "at " + a.Addr + ": " + status.Convert(err).Message()})
 			}
 		})
 	}
 	wg.Wait()
-	slices.SortFunc(list, func(a, b health.Said) int { return strings.Compare(a.Node, b.Node) })
+	slices.SortFunc(list, func(a, b health.Readiness) int { return strings.Compare(a.Node, b.Node) })
 	return list
 }
 

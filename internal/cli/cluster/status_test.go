@@ -40,7 +40,7 @@ func TestVerdictInJSON(t *testing.T) {
 			{Id: "a", Connected: true, Ready: new(bool)}, {Id: "b", Connected: true}, {Id: "c"},
 		}}
 	}
-	list := []health.Said{{Node: "a", Reason: "the node stops"}, {Node: "b"}, {Node: "c", Fault: "at c:1: refused"}}
+	list := []health.Readiness{{Node: "a", Reason: "the node stops"}, {Node: "b"}, {Node: "c", Fault: "at c:1: refused"}}
 	st := status()
 	addVerdict(st, list, health.Of(status(), list...))
 	if !st.Ready || st.Reason != "" || st.Health != health.Draining || !strings.HasPrefix(st.HealthText, "node a gives back what it leads") {

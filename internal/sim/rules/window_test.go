@@ -163,10 +163,10 @@ func (g *oneRange) member(life quota.Incarnation, j *journal) *aggregator.Aggreg
 }
 
 // journal keeps what the first process of a member counted.
-type journal struct{ list []quota.Afterlife }
+type journal struct{ list []quota.RecoveredCounts }
 
 func (j *journal) Slot(k quota.Key, birth quota.Seq) aggregator.JournalSlot {
-	j.list = append(j.list, quota.Afterlife{Key: k, Life: 1, Birth: birth})
+	j.list = append(j.list, quota.RecoveredCounts{Key: k, Life: 1, Birth: birth})
 	return place{j, len(j.list) - 1}
 }
 

@@ -22,15 +22,15 @@ func (c *Client) Refund(ctx context.Context, namespace, limit, key string, token
 	return c.refund(ctx, k, tokens, nil)
 }
 
-// taken records when, and in which windows, tokens were taken, for a later refund.
-type taken struct {
+// chargeTime records when, and in which windows, tokens were taken, for a later refund.
+type chargeTime struct {
 	at      quota.Time
 	windows *aggregator.Taken
 	res     Result
 }
 
 // over reports whether the window that a node charged has ended.
-func (t *taken) over(now quota.Time) bool {
+func (t *chargeTime) over(now quota.Time) bool {
 	for _, p := range t.res.Policies {
 		if p.Windowed && now.Sub(t.at) >= t.res.ResetAfter {
 			return true
@@ -40,9 +40,9 @@ func (t *taken) over(now quota.Time) bool {
 }
 
 // take is Check, and also returns what a later refund needs.
-func (b *Bucket) take(ctx context.Context, n int64) (Result, *taken, error) {
+func (b *Bucket) take(ctx context.Context, n int64) (Result, *chargeTime, error) {
 	at := b.c.clock.now()
-	t := &taken{at: at, windows: &aggregator.Taken{At: at}}
+	t := &chargeTime{at: at, windows: &aggregator.Taken{At: at}}
 	var err error
 	t.res, err = b.check(ctx, n, t)
 	return t.res, t, err
@@ -50,7 +50,7 @@ func (b *Bucket) take(ctx context.Context, n int64) (Result, *taken, error) {
 
 // refund gives tokens back; t is nil if they were taken just now. Tokens of a window that has ended
 // are not given back, because that would raise the next one.
-func (c *Client) refund(ctx context.Context, k quota.Key, tokens int64, t *taken) error {
+func (c *Client) refund(ctx context.Context, k quota.Key, tokens int64, t *chargeTime) error {
 	if r, asks := c.limits(k); !asks {
 		if r == nil {
 			return nil
@@ -72,7 +72,7 @@ func (c *Client) refund(ctx context.Context, k quota.Key, tokens int64, t *taken
 	return c.ask(ctx, func(ctx context.Context, q quoratev1.QuotaServiceClient) error {
 		var sent peer.Peer
 		_, err := q.Refund(ctx, &quoratev1.RefundRequest{Namespace: k.Namespace, Limit: k.LimitName.Limit, Key: k.Key, Cost: &tokens}, grpc.Peer(&sent))
-		return once(err, &sent)
+		return markMaybeCharged(err, &sent)
 	})
 }
 
@@ -101,7 +101,7 @@ func (c *Client) report(ctx context.Context, k quota.Key, used int64) (booked in
 		var sent peer.Peer
 		res, err := q.Report(ctx, &quoratev1.ReportRequest{Namespace: k.Namespace, Limit: k.LimitName.Limit, Key: k.Key, Used: used}, grpc.Peer(&sent))
 		booked = res.GetBooked()
-		return once(err, &sent)
+		return markMaybeCharged(err, &sent)
 	})
 	return booked, err
 }

@@ -13,10 +13,10 @@ type Counts struct {
 	Window Time  // start of the window on the leader's clock; 0 for kinds without windows
 }
 
-// Afterlife holds the counts of a durable key that a dead process of this node left in its journal.
+// RecoveredCounts holds the counts of a durable key that a dead process of this node left in its journal.
 // The node's next process reports them to the leaders, which book once what they have not booked
 // yet.
-type Afterlife struct {
+type RecoveredCounts struct {
 	Key  Key
 	Life Incarnation // the dead process
 	// Birth distinguishes openings of the key within one process; later is larger.
