@@ -7,8 +7,8 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/quorate/quorate/api/apierr"
-	"github.com/quorate/quorate/internal/missing"
 	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/internal/suggest"
 )
 
 // noLimit is the fault of a check whose limit is not there. A node that has just
@@ -29,9 +29,9 @@ func (s *core) noLimit(n quota.LimitName) *apierr.Error {
 // noSuchLimit is the fault of a call about a limit that is not there. Where callers are known it names no other
 // namespaces: who may ask in this one may not be told of those.
 func (s *core) noSuchLimit(n quota.LimitName) *apierr.Error {
-	explain := missing.Explain
+	explain := suggest.Explain
 	if s.Guard != nil {
-		explain = missing.Within
+		explain = suggest.Within
 	}
 	return &apierr.Error{
 		Code: codes.NotFound, HTTP: http.StatusNotFound, Reason: "NO_SUCH_LIMIT", Field: "limit",

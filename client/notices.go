@@ -10,8 +10,8 @@ import (
 	"time"
 
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
-	"github.com/quorate/quorate/internal/missing"
 	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/internal/suggest"
 )
 
 const (
@@ -164,7 +164,7 @@ func (c *Client) explain(r *rules, n quota.LimitName) string {
 	if used := c.opts.namespaces; len(used) > 0 && !slices.Contains(used, n.Namespace) {
 		return fmt.Sprintf("%v is in no namespace that WithNamespaces names: %s", n, strings.Join(used, ", "))
 	}
-	return missing.Explain(n, r.limits)
+	return suggest.Explain(n, r.limits)
 }
 
 // sendName asks a node for an unknown limit without charging anything, so that it counts that in

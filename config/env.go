@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/quorate/quorate/internal/nearest"
+	"github.com/quorate/quorate/internal/suggest"
 )
 
 // envPrefix begins the name of every variable that is a setting.
@@ -67,7 +67,7 @@ func (s *nodeSettings) readEnviron(environ []string) {
 // may be anyone's secret.
 func (s *nodeSettings) unknownVariable(variable string) {
 	path := join("", variable)
-	if near := nearest.Word(variable, Variables()); near != "" {
+	if near := suggest.Word(variable, Variables()); near != "" {
 		s.env.fault(0, 0, path, "unknown variable; did you mean %s?", near)
 		return
 	}

@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quorate/quorate/internal/nearest"
 	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/internal/suggest"
 )
 
 func limit(namespace, name string, tokens int64, per time.Duration, burst int64, c quota.Ceiling) quota.Limit {
@@ -172,7 +172,7 @@ func TestNearest(t *testing.T) {
 		"brust": "burst", "bursts": "burst", "rat": "rate", "Rate": "rate", "celing": "ceiling", "maxkeys": "max_keys",
 		"colour": "", "": "", "x": "", strings.Repeat("rate", 1000): "",
 	} {
-		if got := nearest.Word(s, words); got != want {
+		if got := suggest.Word(s, words); got != want {
 			t.Errorf("%.20q: %q; want %q", s, got, want)
 		}
 	}

@@ -11,8 +11,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/quorate/quorate/internal/nearest"
 	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/internal/suggest"
 )
 
 // A scalar reads one value from its text, from a file or from the environment. Its
@@ -107,7 +107,7 @@ func oneOf[T any](to *T, spell func(T) string, values ...T) scalar {
 			*to = values[i]
 			return nil
 		}
-		if s := nearest.Word(text, words); s != "" {
+		if s := suggest.Word(text, words); s != "" {
 			return fmt.Errorf("is %s; must be %s (did you mean %s?)", clip(text), want, s)
 		}
 		return Wrong(text, want)

@@ -10,8 +10,8 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
-	"github.com/quorate/quorate/internal/nearest"
 	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/internal/suggest"
 )
 
 // A Value is one value of a YAML file, and its place. All files are read through Values, those of
@@ -128,7 +128,7 @@ func (v Value) unknown(fields []Field) (meant string) {
 		v.faultAtName("%s", say)
 		return ""
 	}
-	if s := nearest.Word(v.key.Value, names); s != "" {
+	if s := suggest.Word(v.key.Value, names); s != "" {
 		v.faultAtName("unknown field; did you mean %s?", s)
 		return s
 	}

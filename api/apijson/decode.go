@@ -18,8 +18,8 @@ import (
 
 	"github.com/quorate/quorate/api/apierr"
 	"github.com/quorate/quorate/internal/account"
-	"github.com/quorate/quorate/internal/missing"
 	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/internal/suggest"
 )
 
 // Decode reads a message as FormatJSON writes it, and nothing after it,
@@ -218,7 +218,7 @@ func enumNumber(field string, d protoreflect.EnumDescriptor, word string) (proto
 		}
 		words = append(words, w)
 	}
-	return 0, apierr.Invalid(field, "is %q;%s must be one of %s", apierr.Clip(word), missing.DidYouMean(word, words, ""), strings.Join(words, ", "))
+	return 0, apierr.Invalid(field, "is %q;%s must be one of %s", apierr.Clip(word), suggest.DidYouMean(word, words, ""), strings.Join(words, ", "))
 }
 
 // DecodeQuery reads a message of plain fields from a query; lists are separated

@@ -11,7 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/quorate/quorate/api/apierr"
-	"github.com/quorate/quorate/internal/missing"
+	"github.com/quorate/quorate/internal/suggest"
 )
 
 // Reader reads the API's JSON strictly: it knows each object's fields, takes no
@@ -84,7 +84,7 @@ func (r *Reader) Object(path string, fields []string, read func(field int) error
 			n = FieldIndex(fields, name)
 		}
 		if n < 0 {
-			return apierr.Invalid(orBody(apierr.Join(path, apierr.Clip(name))), "unknown field %q;%s there are: %s", apierr.Clip(name), missing.DidYouMean(name, fields, ""), missing.List(fields, false))
+			return apierr.Invalid(orBody(apierr.Join(path, apierr.Clip(name))), "unknown field %q;%s there are: %s", apierr.Clip(name), suggest.DidYouMean(name, fields, ""), suggest.List(fields, false))
 		}
 		if seen&(1<<n) != 0 {
 			return apierr.Invalid(apierr.Join(path, name), "is there twice; give it once")

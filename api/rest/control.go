@@ -9,7 +9,7 @@ import (
 	"github.com/quorate/quorate/api/apierr"
 	"github.com/quorate/quorate/api/apijson"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
-	"github.com/quorate/quorate/internal/missing"
+	"github.com/quorate/quorate/internal/suggest"
 )
 
 func getHealth(w http.ResponseWriter, _ *http.Request) int {
@@ -79,9 +79,9 @@ func query(req *http.Request, known ...string) (url.Values, error) {
 		if i < 0 {
 			there := "none are"
 			if len(known) > 0 {
-				there = "there are: " + missing.List(known, false)
+				there = "there are: " + suggest.List(known, false)
 			}
-			return nil, apierr.Invalid(apierr.Clip(given), "unknown query parameter;%s %s", missing.DidYouMean(given, known, ""), there)
+			return nil, apierr.Invalid(apierr.Clip(given), "unknown query parameter;%s %s", suggest.DidYouMean(given, known, ""), there)
 		}
 		out[known[i]] = append(out[known[i]], values...)
 	}

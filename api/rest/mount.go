@@ -9,7 +9,7 @@ import (
 	"github.com/quorate/quorate/api"
 	"github.com/quorate/quorate/api/apierr"
 	"github.com/quorate/quorate/api/auth"
-	"github.com/quorate/quorate/internal/nearest"
+	"github.com/quorate/quorate/internal/suggest"
 )
 
 // mountedAt returns the handler of another protocol for a path, nil if there is
@@ -55,7 +55,7 @@ func (r *router) serveOther(w http.ResponseWriter, req *http.Request) (route str
 // meant, and where all are listed.
 func (r *router) nothingAt(p string) *apierr.Error {
 	detail := "there is nothing at " + apierr.Clip(p)
-	if near := cmp.Or(nearest.Word(p, r.paths), nearest.Word("/v1"+p, r.paths)); near != "" {
+	if near := cmp.Or(suggest.Word(p, r.paths), suggest.Word("/v1"+p, r.paths)); near != "" {
 		detail += "; did you mean " + near + "?"
 	}
 	return &apierr.Error{HTTP: http.StatusNotFound, Detail: detail + "; /v1/openapi.json lists all paths of the API"}

@@ -23,8 +23,8 @@ const (
 // and the failover proofs can replay them from a seed. depguard in .golangci.yml has the same list.
 var pure = []string{
 	"api/rlqs/share", "aggregator", "asi", "branch", "internal/account", "internal/bound", "internal/descriptor",
-	"internal/history", "internal/limiter", "internal/missing", "internal/nearest", "internal/plan", "internal/quota",
-	"internal/rbac", "internal/sim", "internal/sim/rules", "leader", "shard",
+	"internal/history", "internal/limiter", "internal/plan", "internal/quota",
+	"internal/rbac", "internal/sim", "internal/sim/rules", "internal/suggest", "leader", "shard",
 }
 
 // clockNames lists the functions of package time that read the machine's clock or time zone, or wait.
@@ -160,7 +160,7 @@ var linked = []struct {
 		packages: []string{"./client/..."},
 		may: []string{
 			"aggregator", "api/gen", "client", "internal/elapsed", "internal/grantwait", "internal/limiter", "internal/limitproto",
-			"internal/missing", "internal/nearest", "internal/peerproto", "internal/pki", "internal/quota", "internal/zone", "shard",
+			"internal/peerproto", "internal/pki", "internal/quota", "internal/suggest", "internal/zone", "shard",
 		},
 		never: []string{"github.com/hashicorp/", "go.etcd.io/"},
 		why:   "services link the client, so it has no server code and few dependencies",

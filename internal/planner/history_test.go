@@ -12,8 +12,8 @@ import (
 	"github.com/quorate/quorate/api/apierr"
 	"github.com/quorate/quorate/api/apitest"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
-	"github.com/quorate/quorate/internal/missing"
 	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/internal/suggest"
 )
 
 func ago(d time.Duration) *timestamppb.Timestamp { return timestamppb.New(apitest.Noon.Add(-d)) }
@@ -205,6 +205,6 @@ func TestHistoryKeysAndLimits(t *testing.T) {
 // newPlannerOf returns a planner whose clock shows noon.
 func newPlannerOf(n Node) *Planner {
 	return New(n, func(name quota.LimitName) *apierr.Error {
-		return &apierr.Error{Reason: "NO_SUCH_LIMIT", Field: "limit", Detail: missing.Explain(name, n.Limits())}
+		return &apierr.Error{Reason: "NO_SUCH_LIMIT", Field: "limit", Detail: suggest.Explain(name, n.Limits())}
 	}, func() time.Time { return apitest.Noon })
 }

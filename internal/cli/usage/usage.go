@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/quorate/quorate/internal/cli/exit"
-	"github.com/quorate/quorate/internal/nearest"
+	"github.com/quorate/quorate/internal/suggest"
 )
 
 // Group returns a command that only has others below it.
@@ -170,7 +170,7 @@ func wrongFlag(cmd *cobra.Command, err error) error {
 	if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok && unknown.GetSpecifiedShortnames() == "" {
 		var all, own []string
 		cmd.Flags().VisitAll(func(f *pflag.Flag) { all = append(all, f.Name) })
-		if near := nearest.Word(unknown.GetSpecifiedName(), all); near != "" {
+		if near := suggest.Word(unknown.GetSpecifiedName(), all); near != "" {
 			return exit.Usagef("%w; did you mean --%s?", err, near)
 		}
 		cmd.LocalNonPersistentFlags().VisitAll(func(f *pflag.Flag) {

@@ -1,4 +1,4 @@
-package missing
+package suggest
 
 import (
 	"fmt"
@@ -29,7 +29,7 @@ func TestExplain(t *testing.T) {
 		asked  quota.LimitName
 		want   string
 	}{
-		{&quota.Limits{}, quota.LimitName{Namespace: "shop", Limit: "x"}, `shop/x does not exist: there are no limits at all; apply a limit file with "quorate limits apply FILE"`},
+		{&quota.Limits{}, quota.LimitName{Namespace: "shop", Limit: "x"}, `shop/x does not exist: there are no limits; apply a limit file with "quorate limits apply FILE"`},
 		{shop, quota.LimitName{Namespace: "shop", Limit: "per_usr"}, `shop/per_usr does not exist; did you mean "shop/per_user"? namespace "shop" has: per_user`},
 		{shop, quota.LimitName{Namespace: "shop", Limit: "zzz"}, `shop/zzz does not exist; namespace "shop" has: per_user`},
 		{shop, quota.LimitName{Namespace: "shp", Limit: "per_user"}, `shp/per_user does not exist: there is no namespace "shp"; did you mean "shop"? there are: shop, web`},

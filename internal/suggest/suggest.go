@@ -1,29 +1,28 @@
-// Package missing says in words that a limit is not there, and what was probably meant, for
-// the errors of nodes and of the Go client. Its functions are pure, and their work and their
-// words are bounded.
-package missing
+// Package suggest explains unknown limits and mistyped words in error messages: what exists, and
+// what was probably meant. Its functions are pure, and their work and the length of their results are
+// bounded.
+package suggest
 
 import (
 	"fmt"
 	"sort"
 	"strings"
 
-	"github.com/quorate/quorate/internal/nearest"
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// Bounds on the work and the words spent on a limit that is not there.
+// Bounds of the work and of the text about an unknown limit.
 const (
 	maxListed   = 10   // names in the text
-	maxCompared = 1000 // names looked at for the nearest one
+	maxCompared = 1000 // names compared to find the nearest one
 )
 
-// Explain says that n is not there, what its namespace has, and what was
-// probably meant. Its work does not grow with the number of limits.
+// Explain says that n is unknown, what its namespace contains, and what was probably meant. Its
+// work does not grow with the number of limits.
 func Explain(n quota.LimitName, limits *quota.Limits) string {
 	all := limits.All()
 	if len(all) == 0 {
-		return fmt.Sprintf("%v does not exist: there are no limits at all; apply a limit file with \"quorate limits apply FILE\"", n)
+		return fmt.Sprintf("%v does not exist: there are no limits; apply a limit file with \"quorate limits apply FILE\"", n)
 	}
 	names, more := inNamespace(all, n.Namespace)
 	if len(names) == 0 {
@@ -33,7 +32,7 @@ func Explain(n quota.LimitName, limits *quota.Limits) string {
 	return among(n, names, more)
 }
 
-// Within is Explain for whoever must not be told which other namespaces there are.
+// Within is Explain for callers who must not learn the names of other namespaces.
 func Within(n quota.LimitName, limits *quota.Limits) string {
 	names, more := inNamespace(limits.All(), n.Namespace)
 	if len(names) == 0 {
@@ -42,7 +41,7 @@ func Within(n quota.LimitName, limits *quota.Limits) string {
 	return among(n, names, more)
 }
 
-// among says that n is none of the names that its namespace has.
+// among says that n is none of the names in its namespace.
 func among(n quota.LimitName, names []string, more bool) string {
 	return fmt.Sprintf("%v does not exist;%s namespace %q has: %s", n, DidYouMean(n.Limit, names, n.Namespace+"/"), n.Namespace, List(names, more))
 }
@@ -70,7 +69,7 @@ func namespaces(all []quota.Limit) (names []string, more bool) {
 	return names, false
 }
 
-// List names what there is, the first few of many; more says that there are others besides.
+// List joins the first few names; more says that there are others besides names.
 func List(names []string, more bool) string {
 	if len(names) <= maxListed && !more {
 		return strings.Join(names, ", ")
@@ -82,10 +81,50 @@ func List(names []string, more bool) string {
 	return fmt.Sprintf("%s, ... (%d%s in all)", strings.Join(names[:maxListed], ", "), len(names), plus)
 }
 
-// DidYouMean returns the nearest name behind prefix as a clause, or nothing if none is near.
+// DidYouMean returns the nearest name after prefix as a question, or "" if none is near.
 func DidYouMean(got string, names []string, prefix string) string {
-	if near := nearest.Word(got, names); near != "" {
+	if near := Word(got, names); near != "" {
 		return fmt.Sprintf(" did you mean %q?", prefix+near)
 	}
 	return ""
+}
+
+// Word returns the word that s is most likely a misspelling of, or "" if none is close: at most two
+// edits, and fewer than half of the letters.
+func Word(s string, words []string) string {
+	best, near := "", 3
+	for _, w := range words {
+		if len(s) > len(w)+2 {
+			continue
+		}
+		if n := edits(s, w); n < near && 2*n < max(len(w), len(s)) {
+			best, near = w, n
+		}
+	}
+	return best
+}
+
+// edits returns the optimal string alignment distance (after Damerau, 1964) of a and b in bytes:
+// the number of insertions, deletions, changes, and swaps of two neighbors.
+func edits(a, b string) int {
+	prev, row := make([]int, len(b)+1), make([]int, len(b)+1)
+	older := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := 1; i <= len(a); i++ {
+		older, prev, row = prev, row, older
+		row[0] = i
+		for j := 1; j <= len(b); j++ {
+			change := 1
+			if a[i-1] == b[j-1] {
+				change = 0
+			}
+			row[j] = min(prev[j]+1, row[j-1]+1, prev[j-1]+change)
+			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
+				row[j] = min(row[j], older[j-2]+1)
+			}
+		}
+	}
+	return row[len(b)]
 }
