@@ -62,12 +62,20 @@ func (h *Host) DropGroup(id uint32) error {
 	if name == "" {
 		return fmt.Errorf("raftgroup: group %d has not been opened, so its files are not known", id)
 	}
-	return errors.Join(h.CloseGroup(id), h.DropFiles(name))
+	h.files.Lock()
+	defer h.files.Unlock()
+	return errors.Join(h.CloseGroup(id), h.dropFiles(name))
 }
 
 // DropFiles deletes the log and the snapshots of a group that is not open. See
 // DropGroup. A group without files is no error.
 func (h *Host) DropFiles(name string) error {
+	h.files.Lock()
+	defer h.files.Unlock()
+	return h.dropFiles(name)
+}
+
+func (h *Host) dropFiles(name string) error {
 	if err := quota.CheckName("name", name); err != nil {
 		return fmt.Errorf("raftgroup: %w", err)
 	}

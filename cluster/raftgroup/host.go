@@ -24,6 +24,10 @@ type Host struct {
 	cancel context.CancelFunc
 	wg     sync.WaitGroup // background work, not the groups' own
 
+	// files is held shared while a group is opened, and alone while files are deleted: one
+	// that is opened meanwhile would lose them.
+	files sync.RWMutex
+
 	mu      sync.RWMutex
 	closing bool // no group is opened any more
 	closed  bool // no background work is started any more

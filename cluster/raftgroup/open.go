@@ -28,6 +28,8 @@ func (h *Host) Open(o GroupOptions) (*Group, error) {
 	} else {
 		g.SetPreferred(o.Voters[0])
 	}
+	h.files.RLock()
+	defer h.files.RUnlock()
 	h.mu.RLock()
 	closing, twice := h.closing, h.groups[o.ID] != nil
 	h.mu.RUnlock()

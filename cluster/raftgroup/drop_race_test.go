@@ -1,0 +1,41 @@
+package raftgroup
+
+import (
+	"sync"
+	"sync/atomic"
+	"testing"
+)
+
+// TestOpenBesideDrop: a group that is opened while its files are deleted has new files of its own,
+// or is not opened.
+func TestOpenBesideDrop(t *testing.T) {
+	c := newCluster(t, 1, nil)
+	m := c.members[0]
+	o := m.groups[0].opts
+	for range 20 {
+		var wg sync.WaitGroup
+		var dropped atomic.Bool
+		wg.Go(func() {
+			defer dropped.Store(true)
+			if err := m.host.DropGroup(o.ID); err != nil {
+				t.Errorf("drop: %v", err)
+			}
+		})
+		wg.Go(func() {
+			for !dropped.Load() { // it is open at first
+				if _, err := m.host.Open(o); err == nil {
+					return
+				}
+			}
+		})
+		wg.Wait()
+		if m.host.Group(o.ID) == nil {
+			if _, err := m.host.Open(o); err != nil {
+				t.Fatalf("open: %v", err)
+			}
+		}
+		if !Exists(m.host.cfg.Dir, o.Name) {
+			t.Fatal("the group is open, and has no log")
+		}
+	}
+}
