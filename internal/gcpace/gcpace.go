@@ -1,10 +1,9 @@
-// Package gcpace has a busy process collect its garbage less often.
+// Package gcpace makes a busy process collect garbage less often.
 //
-// Go's runtime collects when the heap is twice what lives. A node of some 20 MB that
-// serves 20,000 calls a second allocates that several times a second, and a tenth of its
-// processor time goes into marking the same tables again. A process that allocates much
-// gets room for up to Spare more instead; one that has little to do gets none, so that an
-// idle node stays small.
+// Go's runtime collects when the heap has doubled. A node of some 20 MB that serves 20,000 calls a
+// second allocates that several times a second, and spends a tenth of its processor time marking
+// the same tables again. A process that allocates a lot gets room for up to Spare more; an idle one
+// gets none, so that it stays small.
 package gcpace
 
 import (
@@ -17,18 +16,17 @@ import (
 )
 
 const (
-	// Spare is how many bytes of garbage a busy process may have.
+	// Spare bounds the additional garbage of a busy process in bytes.
 	Spare = 128 << 20
 
-	busy  = 32 << 20 // bytes allocated in a second
-	calm  = 10       // seconds with less, after which a process is idle
-	usual = 100      // percent: Go's default
+	busy  = 32 << 20 // bytes allocated in a second by a busy process
+	calm  = 10 // seconds below that until the process is idle
+	usual = 100 // percent, Go's default
 	most  = 1000
 )
 
-// Run paces the collector until the context ends, and then leaves it as Go does. It does
-// nothing where GOGC says what is wanted; GOMEMLIMIT holds in any case. One at a
-// time in a process.
+// Run paces the collector until the context ends, and then restores the default. It does nothing if
+// GOGC is set; GOMEMLIMIT applies in any case. A process must not call it twice at a time.
 func Run(ctx context.Context) {
 	if os.Getenv("GOGC") != "" {
 		return
@@ -53,7 +51,7 @@ func Run(ctx context.Context) {
 	}
 }
 
-// value is 0 where the runtime does not have the metric.
+// value returns 0 if the runtime does not have the metric.
 func value(s *metrics.Sample) uint64 {
 	if s.Value.Kind() != metrics.KindUint64 {
 		return 0
@@ -61,17 +59,17 @@ func value(s *metrics.Sample) uint64 {
 	return s.Value.Uint64()
 }
 
-// pacer decides once a second.
+// pacer decides once per second.
 type pacer struct {
-	allocated uint64 // in all
+	allocated uint64 // total
 	started   bool
 	quiet     int // seconds since it was busy
 	percent   int
 }
 
-// next returns the percentage for a process that has allocated so many bytes in all, of
-// which so many live. It changes by steps of an eighth, so that the collector is not
-// told anew every second.
+// next returns the percentage for a process that has allocated a total of allocated bytes, of which
+// live are in use. It changes in steps of an eighth, so that the collector is not adjusted every
+// second.
 func (p *pacer) next(allocated, live uint64) int {
 	grown := allocated - p.allocated
 	if p.allocated = allocated; !p.started {

@@ -1,7 +1,7 @@
-// Package zone loads time zones by name, from data inside the binary where the
-// machine has none, so that all nodes know the same names.
+// Package zone loads time zones by name. It falls back to data inside the binary, so that all nodes
+// know the same names.
 //
-// A name always gives the same pointer: limits with the same zone compare equal.
+// A name always returns the same pointer: limits with the same zone compare equal.
 package zone
 
 import (
@@ -14,9 +14,9 @@ import (
 
 var loaded sync.Map // name -> *time.Location
 
-// Load returns the zone of an IANA name, such as Europe/Berlin. The empty name
-// and "UTC" give nil, which package quota takes for UTC. "Local" is an error: it
-// differs between nodes. Safe for concurrent use.
+// Load returns the zone with an IANA name, such as Europe/Berlin. The empty name and "UTC" return
+// nil, which package quota treats as UTC. "Local" is an error, because it differs between nodes.
+// Load is safe for concurrent use.
 func Load(name string) (*time.Location, error) {
 	if name == "" || name == "UTC" {
 		return nil, nil
@@ -32,7 +32,7 @@ func Load(name string) (*time.Location, error) {
 	return kept.(*time.Location), nil
 }
 
-// Name returns what Load takes for the zone: "UTC" for nil.
+// Name returns the name of a zone for Load: "UTC" for nil.
 func Name(l *time.Location) string {
 	if l == nil {
 		return "UTC"
