@@ -243,8 +243,7 @@ func (s *Service) hold(ctx context.Context, g *raftgroup.Group, id string, group
 		if err := s.cfg.Accounts.Hold(raftgroup.RangeOf(group), id, holdLimit); err != nil {
 			return nil, err
 		}
-		// An entry that says nothing: what was given to the log before it is applied.
-		if _, err := g.Apply(ctx, snapshotio.Encode(&raftlogv1.RangeCommand{})); err != nil {
+		if _, err := g.Apply(ctx, snapshotio.Encode(&raftlogv1.RangeCommand{Change: &raftlogv1.RangeCommand_Barrier{Barrier: &raftlogv1.Barrier{}}})); err != nil {
 			return nil, err
 		}
 	}

@@ -56,6 +56,7 @@ func (m *Machine) Apply(_, term uint64, data []byte) any {
 		return m.Accounts.Apply(c.Accounts)
 	case *raftlogv1.RangeCommand_History:
 		return m.History.Apply(c.History)
+	case *raftlogv1.RangeCommand_Barrier: // who waits for it is answered now
 	}
 	return nil
 }

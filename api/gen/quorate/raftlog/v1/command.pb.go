@@ -1909,6 +1909,7 @@ type RangeCommand struct {
 	//	*RangeCommand_Checkpoint
 	//	*RangeCommand_Accounts
 	//	*RangeCommand_History
+	//	*RangeCommand_Barrier
 	Change        isRangeCommand_Change `protobuf_oneof:"change"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1987,6 +1988,15 @@ func (x *RangeCommand) GetHistory() *HistoryLines {
 	return nil
 }
 
+func (x *RangeCommand) GetBarrier() *Barrier {
+	if x != nil {
+		if x, ok := x.Change.(*RangeCommand_Barrier); ok {
+			return x.Barrier
+		}
+	}
+	return nil
+}
+
 type isRangeCommand_Change interface {
 	isRangeCommand_Change()
 }
@@ -2011,6 +2021,11 @@ type RangeCommand_History struct {
 	History *HistoryLines `protobuf:"bytes,4,opt,name=history,proto3,oneof"`
 }
 
+type RangeCommand_Barrier struct {
+	// Nothing: whoever has it applied has applied what was given to the log before it.
+	Barrier *Barrier `protobuf:"bytes,5,opt,name=barrier,proto3,oneof"`
+}
+
 func (*RangeCommand_TermStart) isRangeCommand_Change() {}
 
 func (*RangeCommand_Checkpoint) isRangeCommand_Change() {}
@@ -2018,6 +2033,45 @@ func (*RangeCommand_Checkpoint) isRangeCommand_Change() {}
 func (*RangeCommand_Accounts) isRangeCommand_Change() {}
 
 func (*RangeCommand_History) isRangeCommand_Change() {}
+
+func (*RangeCommand_Barrier) isRangeCommand_Change() {}
+
+// Barrier changes nothing.
+type Barrier struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Barrier) Reset() {
+	*x = Barrier{}
+	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Barrier) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Barrier) ProtoMessage() {}
+
+func (x *Barrier) ProtoReflect() protoreflect.Message {
+	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Barrier.ProtoReflect.Descriptor instead.
+func (*Barrier) Descriptor() ([]byte, []int) {
+	return file_quorate_raftlog_v1_command_proto_rawDescGZIP(), []int{23}
+}
 
 // HistoryLines is what some processes told of blocks of ten seconds.
 type HistoryLines struct {
@@ -2032,7 +2086,7 @@ type HistoryLines struct {
 
 func (x *HistoryLines) Reset() {
 	*x = HistoryLines{}
-	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[23]
+	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2044,7 +2098,7 @@ func (x *HistoryLines) String() string {
 func (*HistoryLines) ProtoMessage() {}
 
 func (x *HistoryLines) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[23]
+	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2057,7 +2111,7 @@ func (x *HistoryLines) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryLines.ProtoReflect.Descriptor instead.
 func (*HistoryLines) Descriptor() ([]byte, []int) {
-	return file_quorate_raftlog_v1_command_proto_rawDescGZIP(), []int{23}
+	return file_quorate_raftlog_v1_command_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *HistoryLines) GetLines() [][]byte {
@@ -2087,7 +2141,7 @@ type Checkpoint struct {
 
 func (x *Checkpoint) Reset() {
 	*x = Checkpoint{}
-	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[24]
+	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2099,7 +2153,7 @@ func (x *Checkpoint) String() string {
 func (*Checkpoint) ProtoMessage() {}
 
 func (x *Checkpoint) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[24]
+	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2112,7 +2166,7 @@ func (x *Checkpoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Checkpoint.ProtoReflect.Descriptor instead.
 func (*Checkpoint) Descriptor() ([]byte, []int) {
-	return file_quorate_raftlog_v1_command_proto_rawDescGZIP(), []int{24}
+	return file_quorate_raftlog_v1_command_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Checkpoint) GetAtUnixNanos() int64 {
@@ -2174,7 +2228,7 @@ type KeyLevel struct {
 
 func (x *KeyLevel) Reset() {
 	*x = KeyLevel{}
-	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[25]
+	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2186,7 +2240,7 @@ func (x *KeyLevel) String() string {
 func (*KeyLevel) ProtoMessage() {}
 
 func (x *KeyLevel) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[25]
+	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2199,7 +2253,7 @@ func (x *KeyLevel) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyLevel.ProtoReflect.Descriptor instead.
 func (*KeyLevel) Descriptor() ([]byte, []int) {
-	return file_quorate_raftlog_v1_command_proto_rawDescGZIP(), []int{25}
+	return file_quorate_raftlog_v1_command_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *KeyLevel) GetNamespace() string {
@@ -2332,7 +2386,7 @@ type Mark struct {
 
 func (x *Mark) Reset() {
 	*x = Mark{}
-	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[26]
+	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2344,7 +2398,7 @@ func (x *Mark) String() string {
 func (*Mark) ProtoMessage() {}
 
 func (x *Mark) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[26]
+	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2357,7 +2411,7 @@ func (x *Mark) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Mark.ProtoReflect.Descriptor instead.
 func (*Mark) Descriptor() ([]byte, []int) {
-	return file_quorate_raftlog_v1_command_proto_rawDescGZIP(), []int{26}
+	return file_quorate_raftlog_v1_command_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Mark) GetNode() string {
@@ -2454,7 +2508,7 @@ type MetaSnapshot struct {
 
 func (x *MetaSnapshot) Reset() {
 	*x = MetaSnapshot{}
-	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[27]
+	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2466,7 +2520,7 @@ func (x *MetaSnapshot) String() string {
 func (*MetaSnapshot) ProtoMessage() {}
 
 func (x *MetaSnapshot) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[27]
+	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2479,7 +2533,7 @@ func (x *MetaSnapshot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MetaSnapshot.ProtoReflect.Descriptor instead.
 func (*MetaSnapshot) Descriptor() ([]byte, []int) {
-	return file_quorate_raftlog_v1_command_proto_rawDescGZIP(), []int{27}
+	return file_quorate_raftlog_v1_command_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *MetaSnapshot) GetLimitsVersion() uint64 {
@@ -2525,7 +2579,7 @@ type MetaRecord struct {
 
 func (x *MetaRecord) Reset() {
 	*x = MetaRecord{}
-	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[28]
+	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2537,7 +2591,7 @@ func (x *MetaRecord) String() string {
 func (*MetaRecord) ProtoMessage() {}
 
 func (x *MetaRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[28]
+	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2550,7 +2604,7 @@ func (x *MetaRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MetaRecord.ProtoReflect.Descriptor instead.
 func (*MetaRecord) Descriptor() ([]byte, []int) {
-	return file_quorate_raftlog_v1_command_proto_rawDescGZIP(), []int{28}
+	return file_quorate_raftlog_v1_command_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *MetaRecord) GetRecord() isMetaRecord_Record {
@@ -2682,7 +2736,7 @@ type MetaEnd struct {
 
 func (x *MetaEnd) Reset() {
 	*x = MetaEnd{}
-	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[29]
+	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2694,7 +2748,7 @@ func (x *MetaEnd) String() string {
 func (*MetaEnd) ProtoMessage() {}
 
 func (x *MetaEnd) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[29]
+	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2707,7 +2761,7 @@ func (x *MetaEnd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MetaEnd.ProtoReflect.Descriptor instead.
 func (*MetaEnd) Descriptor() ([]byte, []int) {
-	return file_quorate_raftlog_v1_command_proto_rawDescGZIP(), []int{29}
+	return file_quorate_raftlog_v1_command_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *MetaEnd) GetVersions() uint64 {
@@ -2752,7 +2806,7 @@ type RangeSnapshot struct {
 
 func (x *RangeSnapshot) Reset() {
 	*x = RangeSnapshot{}
-	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[30]
+	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2764,7 +2818,7 @@ func (x *RangeSnapshot) String() string {
 func (*RangeSnapshot) ProtoMessage() {}
 
 func (x *RangeSnapshot) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[30]
+	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2777,7 +2831,7 @@ func (x *RangeSnapshot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RangeSnapshot.ProtoReflect.Descriptor instead.
 func (*RangeSnapshot) Descriptor() ([]byte, []int) {
-	return file_quorate_raftlog_v1_command_proto_rawDescGZIP(), []int{30}
+	return file_quorate_raftlog_v1_command_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *RangeSnapshot) GetLevels() []*KeyLevel {
@@ -2970,7 +3024,7 @@ const file_quorate_raftlog_v1_command_proto_rawDesc = "" +
 	" \x01(\x03R\rlifetimeNanos\"C\n" +
 	"\tTermStart\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\"\n" +
-	"\rat_unix_nanos\x18\x02 \x01(\x03R\vatUnixNanos\"\xf6\x01\n" +
+	"\rat_unix_nanos\x18\x02 \x01(\x03R\vatUnixNanos\"\xaf\x02\n" +
 	"\fRangeCommand\x12>\n" +
 	"\n" +
 	"term_start\x18\x01 \x01(\v2\x1d.quorate.raftlog.v1.TermStartH\x00R\ttermStart\x12@\n" +
@@ -2978,8 +3032,10 @@ const file_quorate_raftlog_v1_command_proto_rawDesc = "" +
 	"checkpoint\x18\x02 \x01(\v2\x1e.quorate.raftlog.v1.CheckpointH\x00R\n" +
 	"checkpoint\x12\x1c\n" +
 	"\baccounts\x18\x03 \x01(\fH\x00R\baccounts\x12<\n" +
-	"\ahistory\x18\x04 \x01(\v2 .quorate.raftlog.v1.HistoryLinesH\x00R\ahistoryB\b\n" +
-	"\x06change\"8\n" +
+	"\ahistory\x18\x04 \x01(\v2 .quorate.raftlog.v1.HistoryLinesH\x00R\ahistory\x127\n" +
+	"\abarrier\x18\x05 \x01(\v2\x1b.quorate.raftlog.v1.BarrierH\x00R\abarrierB\b\n" +
+	"\x06change\"\t\n" +
+	"\aBarrier\"8\n" +
 	"\fHistoryLines\x12\x14\n" +
 	"\x05lines\x18\x01 \x03(\fR\x05lines\x12\x12\n" +
 	"\x04keys\x18\x02 \x03(\fR\x04keys\"f\n" +
@@ -3054,7 +3110,7 @@ func file_quorate_raftlog_v1_command_proto_rawDescGZIP() []byte {
 	return file_quorate_raftlog_v1_command_proto_rawDescData
 }
 
-var file_quorate_raftlog_v1_command_proto_msgTypes = make([]protoimpl.MessageInfo, 31)
+var file_quorate_raftlog_v1_command_proto_msgTypes = make([]protoimpl.MessageInfo, 32)
 var file_quorate_raftlog_v1_command_proto_goTypes = []any{
 	(*MetaCommand)(nil),        // 0: quorate.raftlog.v1.MetaCommand
 	(*AdvanceCommit)(nil),      // 1: quorate.raftlog.v1.AdvanceCommit
@@ -3079,18 +3135,19 @@ var file_quorate_raftlog_v1_command_proto_goTypes = []any{
 	(*MetaPolicy)(nil),         // 20: quorate.raftlog.v1.MetaPolicy
 	(*TermStart)(nil),          // 21: quorate.raftlog.v1.TermStart
 	(*RangeCommand)(nil),       // 22: quorate.raftlog.v1.RangeCommand
-	(*HistoryLines)(nil),       // 23: quorate.raftlog.v1.HistoryLines
-	(*Checkpoint)(nil),         // 24: quorate.raftlog.v1.Checkpoint
-	(*KeyLevel)(nil),           // 25: quorate.raftlog.v1.KeyLevel
-	(*Mark)(nil),               // 26: quorate.raftlog.v1.Mark
-	(*MetaSnapshot)(nil),       // 27: quorate.raftlog.v1.MetaSnapshot
-	(*MetaRecord)(nil),         // 28: quorate.raftlog.v1.MetaRecord
-	(*MetaEnd)(nil),            // 29: quorate.raftlog.v1.MetaEnd
-	(*RangeSnapshot)(nil),      // 30: quorate.raftlog.v1.RangeSnapshot
-	(*ChangeMembers)(nil),      // 31: quorate.raftlog.v1.ChangeMembers
-	(*ChangeSecurity)(nil),     // 32: quorate.raftlog.v1.ChangeSecurity
-	(*Membership)(nil),         // 33: quorate.raftlog.v1.Membership
-	(*Security)(nil),           // 34: quorate.raftlog.v1.Security
+	(*Barrier)(nil),            // 23: quorate.raftlog.v1.Barrier
+	(*HistoryLines)(nil),       // 24: quorate.raftlog.v1.HistoryLines
+	(*Checkpoint)(nil),         // 25: quorate.raftlog.v1.Checkpoint
+	(*KeyLevel)(nil),           // 26: quorate.raftlog.v1.KeyLevel
+	(*Mark)(nil),               // 27: quorate.raftlog.v1.Mark
+	(*MetaSnapshot)(nil),       // 28: quorate.raftlog.v1.MetaSnapshot
+	(*MetaRecord)(nil),         // 29: quorate.raftlog.v1.MetaRecord
+	(*MetaEnd)(nil),            // 30: quorate.raftlog.v1.MetaEnd
+	(*RangeSnapshot)(nil),      // 31: quorate.raftlog.v1.RangeSnapshot
+	(*ChangeMembers)(nil),      // 32: quorate.raftlog.v1.ChangeMembers
+	(*ChangeSecurity)(nil),     // 33: quorate.raftlog.v1.ChangeSecurity
+	(*Membership)(nil),         // 34: quorate.raftlog.v1.Membership
+	(*Security)(nil),           // 35: quorate.raftlog.v1.Security
 }
 var file_quorate_raftlog_v1_command_proto_depIdxs = []int32{
 	2,  // 0: quorate.raftlog.v1.MetaCommand.set_limits:type_name -> quorate.raftlog.v1.SetLimits
@@ -3100,8 +3157,8 @@ var file_quorate_raftlog_v1_command_proto_depIdxs = []int32{
 	12, // 4: quorate.raftlog.v1.MetaCommand.purge_overrides:type_name -> quorate.raftlog.v1.PurgeOverrides
 	16, // 5: quorate.raftlog.v1.MetaCommand.load_policies:type_name -> quorate.raftlog.v1.LoadPolicies
 	17, // 6: quorate.raftlog.v1.MetaCommand.purge_policies:type_name -> quorate.raftlog.v1.PurgePolicies
-	31, // 7: quorate.raftlog.v1.MetaCommand.change_members:type_name -> quorate.raftlog.v1.ChangeMembers
-	32, // 8: quorate.raftlog.v1.MetaCommand.change_security:type_name -> quorate.raftlog.v1.ChangeSecurity
+	32, // 7: quorate.raftlog.v1.MetaCommand.change_members:type_name -> quorate.raftlog.v1.ChangeMembers
+	33, // 8: quorate.raftlog.v1.MetaCommand.change_security:type_name -> quorate.raftlog.v1.ChangeSecurity
 	1,  // 9: quorate.raftlog.v1.MetaCommand.advance_commit:type_name -> quorate.raftlog.v1.AdvanceCommit
 	3,  // 10: quorate.raftlog.v1.SetLimits.limits:type_name -> quorate.raftlog.v1.StoredLimit
 	5,  // 11: quorate.raftlog.v1.StoredLimit.more:type_name -> quorate.raftlog.v1.StoredTier
@@ -3121,22 +3178,23 @@ var file_quorate_raftlog_v1_command_proto_depIdxs = []int32{
 	18, // 25: quorate.raftlog.v1.MetaPolicyConfig.id:type_name -> quorate.raftlog.v1.MetaPolicyConfigID
 	20, // 26: quorate.raftlog.v1.MetaPolicyConfig.policies:type_name -> quorate.raftlog.v1.MetaPolicy
 	21, // 27: quorate.raftlog.v1.RangeCommand.term_start:type_name -> quorate.raftlog.v1.TermStart
-	24, // 28: quorate.raftlog.v1.RangeCommand.checkpoint:type_name -> quorate.raftlog.v1.Checkpoint
-	23, // 29: quorate.raftlog.v1.RangeCommand.history:type_name -> quorate.raftlog.v1.HistoryLines
-	25, // 30: quorate.raftlog.v1.Checkpoint.levels:type_name -> quorate.raftlog.v1.KeyLevel
-	26, // 31: quorate.raftlog.v1.KeyLevel.marks:type_name -> quorate.raftlog.v1.Mark
-	8,  // 32: quorate.raftlog.v1.MetaRecord.version:type_name -> quorate.raftlog.v1.LimitsVersion
-	14, // 33: quorate.raftlog.v1.MetaRecord.override:type_name -> quorate.raftlog.v1.StoredOverride
-	29, // 34: quorate.raftlog.v1.MetaRecord.end:type_name -> quorate.raftlog.v1.MetaEnd
-	19, // 35: quorate.raftlog.v1.MetaRecord.policies:type_name -> quorate.raftlog.v1.MetaPolicyConfig
-	33, // 36: quorate.raftlog.v1.MetaRecord.members:type_name -> quorate.raftlog.v1.Membership
-	34, // 37: quorate.raftlog.v1.MetaRecord.security:type_name -> quorate.raftlog.v1.Security
-	25, // 38: quorate.raftlog.v1.RangeSnapshot.levels:type_name -> quorate.raftlog.v1.KeyLevel
-	39, // [39:39] is the sub-list for method output_type
-	39, // [39:39] is the sub-list for method input_type
-	39, // [39:39] is the sub-list for extension type_name
-	39, // [39:39] is the sub-list for extension extendee
-	0,  // [0:39] is the sub-list for field type_name
+	25, // 28: quorate.raftlog.v1.RangeCommand.checkpoint:type_name -> quorate.raftlog.v1.Checkpoint
+	24, // 29: quorate.raftlog.v1.RangeCommand.history:type_name -> quorate.raftlog.v1.HistoryLines
+	23, // 30: quorate.raftlog.v1.RangeCommand.barrier:type_name -> quorate.raftlog.v1.Barrier
+	26, // 31: quorate.raftlog.v1.Checkpoint.levels:type_name -> quorate.raftlog.v1.KeyLevel
+	27, // 32: quorate.raftlog.v1.KeyLevel.marks:type_name -> quorate.raftlog.v1.Mark
+	8,  // 33: quorate.raftlog.v1.MetaRecord.version:type_name -> quorate.raftlog.v1.LimitsVersion
+	14, // 34: quorate.raftlog.v1.MetaRecord.override:type_name -> quorate.raftlog.v1.StoredOverride
+	30, // 35: quorate.raftlog.v1.MetaRecord.end:type_name -> quorate.raftlog.v1.MetaEnd
+	19, // 36: quorate.raftlog.v1.MetaRecord.policies:type_name -> quorate.raftlog.v1.MetaPolicyConfig
+	34, // 37: quorate.raftlog.v1.MetaRecord.members:type_name -> quorate.raftlog.v1.Membership
+	35, // 38: quorate.raftlog.v1.MetaRecord.security:type_name -> quorate.raftlog.v1.Security
+	26, // 39: quorate.raftlog.v1.RangeSnapshot.levels:type_name -> quorate.raftlog.v1.KeyLevel
+	40, // [40:40] is the sub-list for method output_type
+	40, // [40:40] is the sub-list for method input_type
+	40, // [40:40] is the sub-list for extension type_name
+	40, // [40:40] is the sub-list for extension extendee
+	0,  // [0:40] is the sub-list for field type_name
 }
 
 func init() { file_quorate_raftlog_v1_command_proto_init() }
@@ -3165,8 +3223,9 @@ func file_quorate_raftlog_v1_command_proto_init() {
 		(*RangeCommand_Checkpoint)(nil),
 		(*RangeCommand_Accounts)(nil),
 		(*RangeCommand_History)(nil),
+		(*RangeCommand_Barrier)(nil),
 	}
-	file_quorate_raftlog_v1_command_proto_msgTypes[28].OneofWrappers = []any{
+	file_quorate_raftlog_v1_command_proto_msgTypes[29].OneofWrappers = []any{
 		(*MetaRecord_Version)(nil),
 		(*MetaRecord_Override)(nil),
 		(*MetaRecord_End)(nil),
@@ -3180,7 +3239,7 @@ func file_quorate_raftlog_v1_command_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_quorate_raftlog_v1_command_proto_rawDesc), len(file_quorate_raftlog_v1_command_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   31,
+			NumMessages:   32,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
