@@ -10,7 +10,7 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// errCondemned is what raft gets after the first failed write.
+// errFailed is what raft gets after the first failed write.
 var errFailed = errors.New("an earlier write failed")
 
 // stallAfter is how many election timeouts a write may take until a leader

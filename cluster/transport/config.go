@@ -111,7 +111,7 @@ type Config struct {
 	// says; 0 if that is not known.
 	First quota.Incarnation
 	// Returns says what is wrong with a peer that comes with data of that first
-	// life; "" if nothing is. It is asked as Required is; nil takes everybody.
+	// incarnation; "" if nothing is. It is asked as Required is; nil takes everybody.
 	Returns func(id quota.NodeID, first quota.Incarnation) string
 
 	// Packed is the newest packed form of reports and grants that Handle takes, which a

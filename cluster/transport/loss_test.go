@@ -48,7 +48,7 @@ func TestLostConnectionFailsCallsAtOnce(t *testing.T) {
 }
 
 // TestRefusingPeerIsNoDeadOne: that nobody listens is told once, and is no death. Dead is a
-// life after which another one answers.
+// incarnation after which another one answers.
 func TestRefusingPeerIsNoDeadOne(t *testing.T) {
 	a, b := pair(t, nil, nil)
 	lost := time.Now()

@@ -71,7 +71,7 @@ func source(a net.Addr) netip.Prefix {
 }
 
 // unauthenticated connections is the accepted connections without a handshake, oldest first, at
-// most maxStrangers. A new one is always taken; when that is one too many, an
+// most maxUnauthenticated. A new one is always taken; when that is one too many, an
 // old one goes. So idle connections, however many, keep nobody out, and a flood
 // from one source hurts that source first.
 type unauthConns struct {

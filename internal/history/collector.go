@@ -126,7 +126,7 @@ func (c *Collector) Lines(now Second) []Line {
 		complete := c.complete(b, g)
 		switch {
 		case b < now.Slot()-MaxBehind, complete && len(g.uploads) == 0:
-			delete(c.slots, b) // Take makes it anew, for who comes late
+			delete(c.slots, b) // Add makes it anew for late uploads
 		case len(g.uploads) > 0 && (complete || b.End()+Patience <= now || c.hasLeaver(g)):
 			out = append(out, g.line(b))
 		}

@@ -101,7 +101,7 @@ func DecodeUpload(from Process, b []byte) (Upload, error) {
 	return Upload{From: from, Slot: l.Slot, Seen: l.Expected, Slices: l.Slices, Last: len(l.Ended) > 0}, err
 }
 
-// maxBlock is in the year 9999 and some.
+// maxSlot is in the year 9999 and some.
 const maxSlot = 253_402_300_800 / SlotSeconds
 
 func (d *decoder) processes() []Process {

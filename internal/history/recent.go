@@ -34,7 +34,7 @@ func newSlotSum() *slotSum {
 	return &slotSum{expected: map[Process]bool{}, from: map[Process]bool{}, ended: map[Process]bool{}, of: map[quota.LimitName][]byte{}}
 }
 
-// NewKept returns the state of a replica that has applied nothing.
+// NewRecent returns the state of a replica that has applied nothing.
 func NewRecent() *Recent { return &Recent{slots: map[Slot]*slotSum{}, ended: map[Process]Slot{}} }
 
 // Apply adds a line, and reports whether it changed something. A line with
