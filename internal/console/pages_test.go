@@ -20,7 +20,7 @@ import (
 const began = 1_800_000_000 // a full hour
 
 // pastFake is a node that knows the past of web/login: an hour by the minute, of which
-// minute 10 is not known, and minutes 20 and 21 are not told by n2.
+// minute 10 is not known, and minutes 20 and 21 are not reported by n2.
 func pastFake() *limitsFake {
 	f := newLimitsFake()
 	rule := &quoratev1.Limit{Namespace: "web", Name: "login", Rate: "5/m", Burst: 5, Kind: quoratev1.Kind_KIND_BUCKET, Class: quoratev1.Class_CLASS_COUNTED}
@@ -387,8 +387,8 @@ func TestHoleText(t *testing.T) {
 	midnight := time.Date(2026, 11, 23, 0, 0, 0, 0, time.UTC).In(zone)
 	for want, h := range map[string]hole{
 		"2026-11-22 23:50 to 2026-11-23 00:10 UTC: nothing is known":            {From: midnight.Add(-10 * time.Minute), To: midnight.Add(10 * time.Minute), Unknown: true},
-		"04:50:00 to 05:10:00 UTC: n2 has not told all of it":                   {From: midnight.Add(290 * time.Minute), To: midnight.Add(310 * time.Minute), Missing: []string{"n2"}},
-		"2026-11-23 01:00 to 2026-11-24 01:00 UTC: not all of it has been told": {From: midnight.Add(time.Hour), To: midnight.Add(25 * time.Hour)},
+		"04:50:00 to 05:10:00 UTC: n2 has not reported all of it":                   {From: midnight.Add(290 * time.Minute), To: midnight.Add(310 * time.Minute), Missing: []string{"n2"}},
+		"2026-11-23 01:00 to 2026-11-24 01:00 UTC: not all of it has been reported": {From: midnight.Add(time.Hour), To: midnight.Add(25 * time.Hour)},
 	} {
 		if got := h.Text(); got != want {
 			t.Errorf("got %q; want %q", got, want)

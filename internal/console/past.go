@@ -74,9 +74,9 @@ func (h hole) Text() string {
 	case h.Unknown:
 		return out + "nothing is known"
 	case len(h.Missing) == 0:
-		return out + "not all of it has been told"
+		return out + "not all of it has been reported"
 	}
-	return out + strings.Join(h.Missing, ", ") + " has not told all of it"
+	return out + strings.Join(h.Missing, ", ") + " has not reported all of it"
 }
 
 // Empty reports whether there is no data for the whole range.
@@ -183,7 +183,7 @@ func (p *past) CoverageText() string {
 	}
 	out := fmt.Sprintf("Complete for %s of %s seconds until %s UTC%s", num(c.SecondsComplete), num(total), c.AsOf.AsTime().UTC().Format("15:04:05"), begun)
 	if len(c.Missing) > 0 {
-		out += "; not told by " + strings.Join(c.Missing, ", ")
+		out += "; not reported by " + strings.Join(c.Missing, ", ")
 		if c.MissingSince != nil {
 			out += " since " + c.MissingSince.AsTime().UTC().Format("2006-01-02 15:04:05")
 		}

@@ -374,7 +374,7 @@ func statement(c *quoratev1.Coverage) string {
 	case c.SecondsComplete >= SinceBegun(c):
 		text += "complete"
 	case c.SecondsComplete == 0:
-		text += fmt.Sprintf("not all of the %s is complete: a node has not told all of it, or it began before the history", spanText(c.SecondsTotal))
+		text += fmt.Sprintf("not all of the %s is complete: a node has not reported all of it, or it began before the history", spanText(c.SecondsTotal))
 	default:
 		text += fmt.Sprintf("complete for %s of %s", spanText(c.SecondsComplete), spanText(SinceBegun(c)))
 	}

@@ -34,7 +34,7 @@ func TestHistory(t *testing.T) {
 	if c := res.Coverage; c.SecondsTotal != 10 || c.SecondsComplete != 0 || c.SecondsKnown != 10 || strings.Join(c.Missing, " ") != "n2" || !c.MissingSince.AsTime().Equal(apitest.Noon.Add(-10*time.Second)) {
 		t.Errorf("%v", c)
 	}
-	if got := incomplete(res.Coverage); got != "not all of the 10s is complete: a node has not told all of it, or it began before the history; missing n2 from 11:59:50 on 2026-11-22" {
+	if got := incomplete(res.Coverage); got != "not all of the 10s is complete: a node has not reported all of it, or it began before the history; missing n2 from 11:59:50 on 2026-11-22" {
 		t.Errorf("%q", got)
 	}
 	res, err = s.History(t.Context(), &quoratev1.HistoryRequest{Namespace: "web", Limit: "login", Key: "a", From: ago(2 * time.Minute)})

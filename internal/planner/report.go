@@ -77,7 +77,7 @@ func (s *Planner) reportOf(namespace string, t stretch, all *quoratev1.HeadroomR
 	at := func(sec int64) string { return time.Unix(sec, 0).UTC().Format("2006-01-02 15:04") }
 	d := reportData{
 		Title: "all namespaces", From: at(int64(t.from)), To: at(int64(t.end)), Made: s.clock().UTC().Format("2006-01-02 15:04:05") + " UTC",
-		Limits: int(all.Total), Coverage: cmp.Or(incomplete(all.Coverage), "complete: every node that lived in this time has told all of it"),
+		Limits: int(all.Total), Coverage: cmp.Or(incomplete(all.Coverage), "complete: every node that lived in this time has reported all of it"),
 	}
 	if namespace != "" {
 		d.Title = "namespace " + namespace

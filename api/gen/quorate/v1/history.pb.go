@@ -263,7 +263,7 @@ type HistoryPoint struct {
 	P95 float64 `protobuf:"fixed64,11,opt,name=p95,proto3" json:"p95,omitempty"`
 	// What 99 of 100 seconds did not exceed.
 	P99 float64 `protobuf:"fixed64,12,opt,name=p99,proto3" json:"p99,omitempty"`
-	// Whether every process that lived in these seconds has told all of it: then it is exact.
+	// Whether every process that lived in these seconds has reported all of it: then it is exact.
 	Complete bool `protobuf:"varint,13,opt,name=complete,proto3" json:"complete,omitempty"`
 	// Nodes that have not, at most 16.
 	Missing []string `protobuf:"bytes,14,rep,name=missing,proto3" json:"missing,omitempty"`
