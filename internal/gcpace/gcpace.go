@@ -20,8 +20,8 @@ const (
 	Spare = 128 << 20
 
 	busy  = 32 << 20 // bytes allocated in a second by a busy process
-	calm  = 10 // seconds below that until the process is idle
-	usual = 100 // percent, Go's default
+	calm  = 10       // seconds below that until the process is idle
+	usual = 100      // percent, Go's default
 	most  = 1000
 )
 
