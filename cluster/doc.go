@@ -79,7 +79,7 @@
 // A range's log and snapshot hold the levels of limits and the durable accounts
 // (package accounts); an entry is about the one or the other. A snapshot of both is
 // taken without copying an account, and streamed. Two entries of accounts are under way in a range at a time. A leader is
-// asked to confirm itself before it is read (raftgroup.Group.Confirm); of what is
+// asked to confirm itself before it is read (raftgroup.Group.ConfirmLeadership); of what is
 // held there for a transaction of another home, that home is asked first.
 //
 // # Clients

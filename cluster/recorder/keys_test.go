@@ -38,7 +38,7 @@ type keysWorld struct {
 type keysReplica struct {
 	*Replica
 	dir     string
-	shelf   keyStore
+	files   keyStore
 	state   []byte // a snapshot
 	applied int    // entries of the log in it
 }
@@ -65,7 +65,7 @@ func (r *keysReplica) open(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = a.Close() })
-	r.shelf = keyStore{archive: a, hours: map[hourOf]bool{}}
+	r.files = keyStore{archive: a, hours: map[hourOf]bool{}}
 }
 
 func at(s history.Second) quota.Time { return quota.Time(s) * quota.Time(time.Second) }
@@ -187,7 +187,7 @@ func (w *keysWorld) disk() {
 		if r == w.leader {
 			return
 		}
-		if err := r.shelf.archive.Close(); err != nil {
+		if err := r.files.archive.Close(); err != nil {
 			w.t.Fatal(err)
 		}
 		r.Replica = NewReplica()
@@ -212,7 +212,7 @@ func (w *keysWorld) disk() {
 
 func (w *keysWorld) store() {
 	for _, r := range w.replicas {
-		if err := r.shelf.store(0, r.Replica); err != nil {
+		if err := r.files.store(0, r.Replica); err != nil {
 			w.t.Fatal(err)
 		}
 	}
@@ -229,7 +229,7 @@ func (w *keysWorld) check(from, end history.Second, most int) (gaps []history.Ga
 		}
 	}
 	for i, r := range w.replicas {
-		sum, _, err := r.shelf.Read(0, r.Replica, keysLimit, from, end)
+		sum, _, err := r.files.Read(0, r.Replica, keysLimit, from, end)
 		if err != nil {
 			w.t.Fatal(err)
 		}

@@ -198,7 +198,7 @@ func (h *uploader) MeasureAll(at history.Second) {
 	}
 }
 
-// measure counts what a ledger has measured since the last time. Its seat is locked.
+// measure counts what a ledger has measured since the last time. The caller holds its replica's lock.
 func (h *uploader) measure(at history.Second, r quota.RangeID, l *leader.Ledger) {
 	if h.off {
 		return
@@ -224,7 +224,7 @@ func (h *uploader) measure(at history.Second, r quota.RangeID, l *leader.Ledger)
 	})
 }
 
-// ends is measure of a ledger that ends: nothing of it stays. Its seat is locked.
+// ends is measure of a ledger that ends: nothing of it stays. The caller holds its replica's lock.
 func (h *uploader) ends(at history.Second, r quota.RangeID, l *leader.Ledger) {
 	h.measure(at, r, l)
 	h.mu.Lock()
