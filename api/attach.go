@@ -123,7 +123,7 @@ func (a *attachment) reads() error {
 		case err != nil:
 			return err
 		}
-		if err := a.take(m); err != nil {
+		if err := a.receive(m); err != nil {
 			return err
 		}
 	}
@@ -219,8 +219,8 @@ func (a *attachment) denied(namespace string, p rbac.Permission) *apierr.Error {
 	return f
 }
 
-// take takes one message.
-func (a *attachment) take(m *quoratev1.AttachRequest) error {
+// receive takes one message.
+func (a *attachment) receive(m *quoratev1.AttachRequest) error {
 	switch b := m.GetBody().(type) {
 	case *quoratev1.AttachRequest_Report:
 		r, err := peerproto.ParseReport(a.hello.Client, b.Report)

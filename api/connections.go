@@ -57,7 +57,7 @@ func (l *boundListener) Accept() (net.Conn, error) {
 			return nil, err
 		}
 		from := network(c.RemoteAddr())
-		why := l.take(from)
+		why := l.add(from)
 		if why == "" {
 			return &boundConn{Conn: c, release: sync.OnceFunc(func() { l.release(from) })}, nil
 		}
@@ -66,7 +66,7 @@ func (l *boundListener) Accept() (net.Conn, error) {
 	}
 }
 
-func (l *boundListener) take(from netip.Prefix) (why string) {
+func (l *boundListener) add(from netip.Prefix) (why string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch b := l.bounds; {

@@ -39,8 +39,8 @@ func (t *chargeTime) over(now quota.Time) bool {
 	return false
 }
 
-// take is Check, and also returns what a later refund needs.
-func (b *Bucket) take(ctx context.Context, n int64) (Result, *chargeTime, error) {
+// spend is Check, and also returns what a later refund needs.
+func (b *Bucket) spend(ctx context.Context, n int64) (Result, *chargeTime, error) {
 	at := b.c.clock.now()
 	t := &chargeTime{at: at, windows: &aggregator.Taken{At: at}}
 	var err error

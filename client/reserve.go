@@ -150,7 +150,7 @@ func (b *Bucket) ReserveN(ctx context.Context, n int64) (*Reservation, error) {
 	if b.c.member == nil && b.fault == nil {
 		return b.c.reserve(ctx, &quoratev1.ReserveRequest{Checks: []*quoratev1.AllowRequest{request(b.key, n)}}, n)
 	}
-	res, t, err := b.take(ctx, n)
+	res, t, err := b.spend(ctx, n)
 	if err != nil {
 		return nil, err
 	}

@@ -39,7 +39,7 @@ func (b *Bucket) WaitN(ctx context.Context, n int64) error {
 		if ctx.Err() != nil {
 			return waitEnded(ctx)
 		}
-		res, taken, err := b.take(ctx, n)
+		res, taken, err := b.spend(ctx, n)
 		switch {
 		case err != nil:
 			return err

@@ -20,7 +20,7 @@ func (n *Node) Decide(reqs []quota.Request, out []quota.Decision) bool {
 	}
 	all := true
 	for i, r := range reqs {
-		out[i] = n.take(r.Key, max(r.Cost, 1), 0)
+		out[i] = n.spend(r.Key, max(r.Cost, 1), 0)
 		if out[i].Why == quota.WhyOverLimit && !out[i].Allowed && r.MaxWait > out[i].RetryAfter {
 			out[i].Allowed, out[i].Why, out[i].Wait, out[i].RetryAfter = true, quota.WhyReserved, out[i].RetryAfter, 0
 		}
@@ -31,7 +31,7 @@ func (n *Node) Decide(reqs []quota.Request, out []quota.Decision) bool {
 	}
 	for i, r := range reqs {
 		if all && out[i].Wait == 0 {
-			out[i] = n.take(r.Key, max(r.Cost, 1), r.Cost)
+			out[i] = n.spend(r.Key, max(r.Cost, 1), r.Cost)
 		}
 	}
 	return all

@@ -129,11 +129,11 @@ func ParseLimits(source string, data []byte) (list []quota.Limit, err error) {
 func (n *Node) Check(k quota.Key, cost int64) quota.Decision {
 	n.Mu.Lock()
 	defer n.Mu.Unlock()
-	return n.take(k, cost, cost)
+	return n.spend(k, cost, cost)
 }
 
-// take decides for cost and charges charge.
-func (n *Node) take(k quota.Key, cost, charge int64) quota.Decision {
+// spend decides for cost and charges charge.
+func (n *Node) spend(k quota.Key, cost, charge int64) quota.Decision {
 	l, key := n.InForce.Resolve(k.LimitName, k.Key)
 	if l == nil {
 		return quota.Decision{Why: quota.WhyNoLimit}

@@ -33,7 +33,7 @@ func (f *fetches) RoundTrip(req *http.Request) (*http.Response, error) {
 	if req.URL.Scheme != "https" && !loopback(req.URL.Hostname()) { // the URL of the keys, or of a redirect
 		return nil, fmt.Errorf("%s://%s: must be https: with http anybody on the way could replace the keys", req.URL.Scheme, req.URL.Host)
 	}
-	if !f.take() {
+	if !f.allow() {
 		return nil, errFetches
 	}
 	res, err := f.next.RoundTrip(req)
@@ -47,7 +47,7 @@ func (f *fetches) RoundTrip(req *http.Request) (*http.Response, error) {
 	return res, nil
 }
 
-func (f *fetches) take() bool {
+func (f *fetches) allow() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if more := int(f.now().Sub(f.since) / fetchEvery); more > 0 {

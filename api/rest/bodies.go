@@ -39,7 +39,7 @@ func (b *bodies) hold(w http.ResponseWriter, req *http.Request, owner string, st
 		body.pool = b.strangers
 		body.ReadCloser = http.MaxBytesReader(w, req.Body, maxStrangerBody)
 	}
-	body.take(baseBytes)
+	body.hold(baseBytes)
 	req.Body = body
 	return body.release
 }
@@ -54,7 +54,7 @@ type heldBody struct {
 	full  error // the pool was full; later reads return it
 }
 
-func (b *heldBody) take(n int64) {
+func (b *heldBody) hold(n int64) {
 	if full := b.pool.Take(b.owner, n); full != fairshare.NotFull {
 		b.full = api.TooManyBodies(b.owner, full)
 		return
@@ -70,7 +70,7 @@ func (b *heldBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	b.read += int64(n)
 	if more := b.read - b.held; more > 0 {
-		b.take(more)
+		b.hold(more)
 	}
 	if b.full != nil {
 		return 0, b.full

@@ -71,7 +71,7 @@ func (s *Server) read(ctx context.Context, st *stream) error {
 		if err != nil {
 			return err
 		}
-		if err := s.take(ctx, st, msg); err != nil {
+		if err := s.receive(ctx, st, msg); err != nil {
 			s.m.invalid.Inc()
 			return err
 		}
@@ -82,10 +82,10 @@ func (s *Server) read(ctx context.Context, st *stream) error {
 	}
 }
 
-// take books one message. Of its fields only those are checked that it uses: only the
+// receive books one message. Of its fields only those are checked that it uses: only the
 // first message of a stream has to say the domain, whatever the schema's own check
 // says of it.
-func (s *Server) take(ctx context.Context, st *stream, msg *pb.RateLimitQuotaUsageReports) error {
+func (s *Server) receive(ctx context.Context, st *stream, msg *pb.RateLimitQuotaUsageReports) error {
 	switch {
 	case st.domain == "":
 		if n := len(msg.GetDomain()); n == 0 || n > maxDomain {

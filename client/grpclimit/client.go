@@ -40,8 +40,8 @@ func newClient(l client.Limiter, opts []ClientOption) *config {
 	return c
 }
 
-// turn waits until a call or a message may proceed.
-func (c *config) turn(g *gate.Gate, call *extract.Call) error {
+// await waits until a call or a message may proceed.
+func (c *config) await(g *gate.Gate, call *extract.Call) error {
 	res, outcome, err := gate.Turn(call.Context, c.wait, func() (client.Result, gate.Outcome, error) {
 		return g.Ask(extract.Request{Call: call}, "POST", call.Method)
 	})
@@ -51,7 +51,7 @@ func (c *config) turn(g *gate.Gate, call *extract.Call) error {
 func (c *config) unaryClient(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, next grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 	if g := c.gateOf(method); g != nil {
 		call := &extract.Call{Context: ctx, Method: method, Message: req, Outgoing: true, Target: cc.Target()}
-		if err := c.turn(g, call); err != nil {
+		if err := c.await(g, call); err != nil {
 			return err
 		}
 	}
@@ -65,7 +65,7 @@ func (c *config) streamClient(ctx context.Context, desc *grpc.StreamDesc, cc *gr
 	}
 	call := extract.Call{Context: ctx, Method: method, Outgoing: true, Target: cc.Target()}
 	if !c.message {
-		if err := c.turn(g, &call); err != nil {
+		if err := c.await(g, &call); err != nil {
 			return nil, err
 		}
 		return next(ctx, desc, cc, method, opts...)
@@ -94,7 +94,7 @@ type clientStream struct {
 func (s *clientStream) SendMsg(m any) error {
 	call := s.call
 	call.Message = m
-	if err := s.config.turn(s.gate, &call); err != nil {
+	if err := s.config.await(s.gate, &call); err != nil {
 		s.cancel()
 		return err
 	}

@@ -55,10 +55,10 @@ func (h *handler) admit(w http.ResponseWriter, r *http.Request) (leave func(), o
 	res, leave, outcome, err := h.Enter(extract.Request{HTTP: r}, r.Method, r.URL.Path)
 	switch outcome {
 	case gate.Pass:
-		h.tell(w.Header(), &res)
+		h.setHeaders(w.Header(), &res)
 		return leave, true
 	case gate.Refuse:
-		h.tell(w.Header(), &res)
+		h.setHeaders(w.Header(), &res)
 		if s, ok := fields.RetryAfter(&res); ok {
 			w.Header()["Retry-After"] = []string{strconv.FormatInt(s, 10)}
 		}
@@ -72,9 +72,9 @@ func (h *handler) admit(w http.ResponseWriter, r *http.Request) (leave func(), o
 	return leave, false
 }
 
-// tell sets the fields. If other middleware has set its own, lists are extended, and of the others
+// setHeaders sets the fields. If other middleware has set its own, lists are extended, and of the others
 // the stricter one remains.
-func (h *handler) tell(header http.Header, res *client.Result) {
+func (h *handler) setHeaders(header http.Header, res *client.Result) {
 	if h.shadow != "" && res.Shadow {
 		header[h.shadow] = append(header[h.shadow], res.Limit.Name)
 	}

@@ -74,7 +74,7 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if t.skips(r) {
 		return t.base.RoundTrip(r)
 	}
-	if err := t.turn(r); err != nil {
+	if err := t.await(r); err != nil {
 		if r.Body != nil {
 			r.Body.Close() //nolint:errcheck // the error below is the one that matters
 		}
@@ -87,9 +87,9 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return res, err
 }
 
-// turn waits until the request may be sent. It first waits for as long as the host has asked for,
+// await waits until the request may be sent. It first waits for as long as the host has asked for,
 // so that no tokens are wasted.
-func (t *Transport) turn(r *http.Request) error {
+func (t *Transport) await(r *http.Request) error {
 	left := t.wait
 	for t.honour > 0 {
 		d := t.holds.of(r.URL.Host)

@@ -37,7 +37,7 @@ func (r *Replica) Apply(batch []byte) any {
 	out, t := r.carryOut(at, commands, batch)
 	for i := range commands {
 		if c := commands[i].Apply; t != nil && c != nil && out[i].Code == account.Done {
-			t.admit(c.Ops, out[i].Under)
+			t.count(c.Ops, out[i].Under)
 		}
 	}
 	return out

@@ -33,10 +33,10 @@ type tallied struct{ admitted, refused quota.Units }
 //   - What was refused is counted where the call is answered; what is answered by
 //     an error is not known to be refused.
 func (s *Service) Tally(add func(l quota.LimitName, admitted, refused quota.Units)) {
-	s.tally.take(add)
+	s.tally.drain(add)
 }
 
-func (t *tally) take(add func(l quota.LimitName, admitted, refused quota.Units)) {
+func (t *tally) drain(add func(l quota.LimitName, admitted, refused quota.Units)) {
 	t.mu.Lock()
 	all := t.of
 	t.of = nil
@@ -46,8 +46,8 @@ func (t *tally) take(add func(l quota.LimitName, admitted, refused quota.Units))
 	}
 }
 
-// admit counts what operations took that were applied.
-func (t *tally) admit(ops []account.Op, under []*account.PolicyRef) {
+// count counts what operations took that were applied.
+func (t *tally) count(ops []account.Op, under []*account.PolicyRef) {
 	t.each(ops, under, func(c *tallied, _ int, u quota.Units) { c.admitted = c.admitted.Plus(u) })
 }
 

@@ -189,10 +189,10 @@ func TestTallyBounds(t *testing.T) {
 	for i := range maxTallied + 5 {
 		ref := day
 		ref.Key.Name = strconv.Itoa(i)
-		ty.admit([]account.Op{takes("x", 1, &ref)}, []*account.PolicyRef{&ref})
+		ty.count([]account.Op{takes("x", 1, &ref)}, []*account.PolicyRef{&ref})
 	}
 	names, rest := 0, quota.Units(0)
-	ty.take(func(l quota.LimitName, admitted, _ quota.Units) {
+	ty.drain(func(l quota.LimitName, admitted, _ quota.Units) {
 		if names++; l == tooMany {
 			rest = admitted
 		}

@@ -42,9 +42,9 @@ type turn struct {
 // turnLimit ends a turn: the node that has taken it may have died. Longer ones do no harm.
 const turnLimit = 3 * time.Second
 
-// take waits until it is a call's turn at all of the accounts. It returns false when ctx ends first,
+// acquire waits until it is a call's turn at all of the accounts. It returns false when ctx ends first,
 // when the call has left, and when a bound of the lines is reached.
-func (t *turns) take(ctx context.Context, name turnName, ids []account.ID) bool {
+func (t *turns) acquire(ctx context.Context, name turnName, ids []account.ID) bool {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	mine := &turn{cancel: cancel, ids: ids}
@@ -151,7 +151,7 @@ func (s *Service) takeTurns(ctx context.Context, tx account.TxID, parts []part) 
 func (s *Service) takeTurn(ctx context.Context, tx account.TxID, p *part) bool {
 	leader := s.leader(p.id)
 	if leader == s.cfg.Self {
-		return s.turns.take(ctx, turnName{p.id, tx}, p.accounts())
+		return s.turns.acquire(ctx, turnName{p.id, tx}, p.accounts())
 	}
 	if leader == "" {
 		return false
@@ -213,7 +213,7 @@ func (s *Service) turnFor(c *peerv1.CallTurn) *peerv1.CallTurnResult {
 	}
 	ctx, cancel := context.WithTimeout(s.ctx, min(time.Duration(c.GetWaitMillis())*time.Millisecond, callLimit))
 	defer cancel()
-	out.Taken = s.turns.take(ctx, name, ids)
+	out.Taken = s.turns.acquire(ctx, name, ids)
 	return out
 }
 

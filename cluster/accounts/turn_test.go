@@ -181,7 +181,7 @@ func TestTurnEnds(t *testing.T) {
 		for i := range c.ops {
 			id := c.ops[i].Account
 			names = append(names, turnName{c.rangeOf(id), newTx()})
-			if !c.Service.turns.take(t.Context(), names[i], []account.ID{id}) {
+			if !c.Service.turns.acquire(t.Context(), names[i], []account.ID{id}) {
 				t.Fatal("no turn at a free account")
 			}
 		}

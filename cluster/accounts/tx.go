@@ -273,7 +273,7 @@ func (s *Service) took(parts []part) {
 		for k := range p.more {
 			ops = slices.Concat(ops, p.more[k].Ops)
 		}
-		s.tally.admit(ops, p.out.Under)
+		s.tally.count(ops, p.out.Under)
 	}
 }
 

@@ -199,7 +199,7 @@ func (b *Reader) Whole() bool { return b.whole }
 func (b *Reader) block() (kind byte, err error) {
 	b.offset = b.read
 	var head [blockHead]byte
-	if err := b.take(head[:]); err != nil {
+	if err := b.readFull(head[:]); err != nil {
 		return 0, err
 	}
 	kind = head[0]
@@ -214,12 +214,12 @@ func (b *Reader) block() (kind byte, err error) {
 	for len(b.content) < size { // in steps: the length may be wrong
 		from := len(b.content)
 		b.content = slices.Grow(b.content, min(size-from, 64<<10))[:from+min(size-from, 64<<10)]
-		if err := b.take(b.content[from:]); err != nil {
+		if err := b.readFull(b.content[from:]); err != nil {
 			return 0, err
 		}
 	}
 	var sum [blockTail]byte
-	if err := b.take(sum[:]); err != nil {
+	if err := b.readFull(sum[:]); err != nil {
 		return 0, err
 	}
 	if binary.BigEndian.Uint32(sum[:]) != checksum(b.number, head[:], b.content) {
@@ -229,8 +229,8 @@ func (b *Reader) block() (kind byte, err error) {
 	return kind, nil
 }
 
-// take reads exactly p.
-func (b *Reader) take(p []byte) error {
+// readFull reads exactly p.
+func (b *Reader) readFull(p []byte) error {
 	n, err := io.ReadFull(b.r, p)
 	b.all.Write(p[:n])
 	b.read += int64(n)

@@ -83,8 +83,8 @@ func (s *Store) joinCatchUp() *catchUp {
 	return c.next
 }
 
-// take returns the question of those who wait; nil ends the asking.
-func (c *catchUps) take() *catchUp {
+// pop returns the question of those who wait; nil ends the asking.
+func (c *catchUps) pop() *catchUp {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	q := c.next
@@ -103,7 +103,7 @@ func (s *Store) runCatchUps() {
 		case <-ctx.Done():
 		}
 	}()
-	for q := s.catchUps.take(); q != nil; q = s.catchUps.take() {
+	for q := s.catchUps.pop(); q != nil; q = s.catchUps.pop() {
 		_, q.err = s.awaitCommitted(ctx)
 		close(q.done)
 	}

@@ -163,8 +163,8 @@ func (r *reservations) namespaces(id handle, now quota.Time) []string {
 	return nil
 }
 
-// take removes and returns a reservation; nil if there is none, or no more.
-func (r *reservations) take(id handle, now quota.Time) *reserved {
+// removeOpen removes and returns a reservation; nil if there is none, or no more.
+func (r *reservations) removeOpen(id handle, now quota.Time) *reserved {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	v := r.open[id]
@@ -296,7 +296,7 @@ func (d *Decider) settle(c *peerv1.CallSettle) error {
 	if c.RenewNanos > 0 {
 		return d.renew(id, time.Duration(c.RenewNanos))
 	}
-	v := d.reserved.take(id, d.now())
+	v := d.reserved.removeOpen(id, d.now())
 	if v == nil {
 		return quota.ErrNoReservation
 	}

@@ -202,7 +202,7 @@ func (j *Journal) openFile(path string) error {
 
 // restore writes what an earlier life had counted into a free slot.
 func (j *Journal) restore(e quota.RecoveredCounts) int {
-	p := j.take(e.Key, e.Life, e.Birth)
+	p := j.claim(e.Key, e.Life, e.Birth)
 	p.Set(e.Counts)
 	return p.at
 }
@@ -247,11 +247,11 @@ func (j *Journal) Slot(k quota.Key, birth quota.Seq) aggregator.JournalSlot {
 		j.miss(&j.noRoom)
 		return nil
 	}
-	return j.take(k, j.cfg.Life, birth)
+	return j.claim(k, j.cfg.Life, birth)
 }
 
-// take uses a free slot; there is one. Locked.
-func (j *Journal) take(k quota.Key, life quota.Incarnation, birth quota.Seq) *place {
+// claim uses a free slot; there is one. Locked.
+func (j *Journal) claim(k quota.Key, life quota.Incarnation, birth quota.Seq) *place {
 	at := j.free[len(j.free)-1]
 	j.free = j.free[:len(j.free)-1]
 	s := j.at(at)

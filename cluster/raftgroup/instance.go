@@ -150,7 +150,7 @@ func (g *Group) startable(i *instance, again bool) error {
 	if err != nil {
 		return err
 	}
-	return g.snaps.settle(g.fsm.restored.Load(), last)
+	return g.snaps.checkRestored(g.fsm.restored.Load(), last)
 }
 
 // stop ends the instance and waits for all of it. Calls under way fail first,

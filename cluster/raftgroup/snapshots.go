@@ -184,11 +184,11 @@ func snapshotIndex(id string) uint64 {
 	return n
 }
 
-// settle is called when raft has started from the state at restored. Raft falls
+// checkRestored is called when raft has started from the state at restored. Raft falls
 // back to an older snapshot if it cannot read the newest, and goes on even if
 // the log does not reach as far: what was acknowledged would be forgotten. That
 // is an error here. If the log does, the unreadable one is of no use.
-func (s *snapshots) settle(restored, lastIndex uint64) error {
+func (s *snapshots) checkRestored(restored, lastIndex uint64) error {
 	ids, err := s.ids()
 	if err != nil {
 		return err

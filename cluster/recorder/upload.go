@@ -89,11 +89,11 @@ func (h *uploader) tick(now quota.Time) {
 		return
 	}
 	h.last = at
-	h.take(at-1, false)
+	h.collect(at-1, false)
 }
 
-// take adds what was decided to that second.
-func (h *uploader) take(at history.Second, all bool) {
+// collect adds what was decided to that second.
+func (h *uploader) collect(at history.Second, all bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.node.Tally(all, func(l quota.LimitName, admitted, refused quota.Units) {
@@ -374,7 +374,7 @@ func (h *uploader) Finish(ctx context.Context) {
 	defer cancel()
 	done := make(chan struct{})
 	h.node.OnMemberLoop(func(now quota.Time) {
-		h.take(Second(now), true)
+		h.collect(Second(now), true)
 		h.last = 1 << 62 // nothing is counted any more
 		close(done)
 	})

@@ -254,7 +254,7 @@ func (p *pipe) lead(from quota.NodeID, data []byte) {
 	p.answers.reset()
 	for i := range reports {
 		l := p.ledgers[reports[i].Range]
-		g, err := l.ReportInto(p.answers.take(len(reports[i].Entries)), p.now, &reports[i])
+		g, err := l.ReportInto(p.answers.alloc(len(reports[i].Entries)), p.now, &reports[i])
 		if err != nil {
 			p.b.Fatal(err)
 		}

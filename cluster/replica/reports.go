@@ -175,7 +175,7 @@ func (s *Set) bookBatch(from quota.NodeID, in *intake, reports []*quota.Report) 
 	answers.reset()
 	out := make([]*quota.Grant, 0, len(reports))
 	for _, r := range reports {
-		if g, ok := s.book(in, r, answers.take(len(r.Entries))); ok {
+		if g, ok := s.book(in, r, answers.alloc(len(r.Entries))); ok {
 			out = append(out, &g)
 		}
 	}
@@ -220,8 +220,8 @@ var answerRooms = sync.Pool{New: func() any { return &answerRoom{} }}
 // answerRoom is room for the entries of all answers to one message.
 type answerRoom struct{ entries []quota.GrantEntry }
 
-// take returns room for n entries, until the next reset.
-func (r *answerRoom) take(n int) []quota.GrantEntry {
+// alloc returns room for n entries, until the next reset.
+func (r *answerRoom) alloc(n int) []quota.GrantEntry {
 	from := len(r.entries)
 	if cap(r.entries)-from < n { // what has been taken stays where it is
 		r.entries, from = make([]quota.GrantEntry, 0, max(n, min(2*cap(r.entries), peerproto.MaxPacked))), 0
@@ -280,9 +280,9 @@ func (b *backlog) push(in *intake, r *quota.Report) (start bool) {
 	return start
 }
 
-// take returns all that waits; nil, after which the goroutine that books has to end, if there
+// drain returns all that waits; nil, after which the goroutine that books has to end, if there
 // is nothing.
-func (b *backlog) take() []waiting {
+func (b *backlog) drain() []waiting {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	all := b.reports
@@ -292,7 +292,7 @@ func (b *backlog) take() []waiting {
 
 // bookBacklog books what waits for the range, as soon as its ledger is free.
 func (r *Replica) bookBacklog() {
-	for all := r.backlog.take(); all != nil; all = r.backlog.take() {
+	for all := r.backlog.drain(); all != nil; all = r.backlog.drain() {
 		reports := make([]*quota.Report, len(all))
 		for i := range all {
 			reports[i] = all[i].report

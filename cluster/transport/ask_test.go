@@ -85,7 +85,7 @@ func TestHeldQueue(t *testing.T) {
 	if q.pause(false); !awake() || awake() {
 		t.Error("not woken once afterwards")
 	}
-	if q.take(nil); awake() {
+	if q.drain(nil); awake() {
 		t.Error("woken by what is gone")
 	}
 	if q.pause(true); awake() {

@@ -102,7 +102,7 @@ func (c *conn) writeLoop() {
 	w := bufio.NewWriterSize(c.nc, readBuffer)
 	var spare [][]byte
 	for {
-		batch := c.q.take(spare)
+		batch := c.q.drain(spare)
 		if batch == nil {
 			if w.Buffered() > 0 && !c.flush(w) {
 				return

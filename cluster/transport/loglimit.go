@@ -36,7 +36,7 @@ type logLimit struct {
 
 // warn logs a line, unless there were enough of its kind.
 func (l *logLimit) warn(log *slog.Logger, kind logKind, text string, args ...any) {
-	leftOut, ok := l.take(kind, time.Now())
+	leftOut, ok := l.allow(kind, time.Now())
 	if !ok {
 		return
 	}
@@ -46,8 +46,8 @@ func (l *logLimit) warn(log *slog.Logger, kind logKind, text string, args ...any
 	log.Warn(text, args...)
 }
 
-// take says whether a line may be logged, and how many were not before it.
-func (l *logLimit) take(kind logKind, now time.Time) (leftOut int, ok bool) {
+// allow says whether a line may be logged, and how many were not before it.
+func (l *logLimit) allow(kind logKind, now time.Time) (leftOut int, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	k := &l.kinds[kind]

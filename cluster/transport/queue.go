@@ -58,8 +58,8 @@ func (q *queue) pause(on bool) {
 	}
 }
 
-// take returns all that waits, reusing spare for what comes next.
-func (q *queue) take(spare [][]byte) [][]byte {
+// drain returns all that waits, reusing spare for what comes next.
+func (q *queue) drain(spare [][]byte) [][]byte {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if len(q.items) == 0 {

@@ -238,14 +238,14 @@ func TestLogLimit(t *testing.T) {
 	var l logLimit
 	now := time.Unix(100, 0)
 	for i := range logLines + 5 {
-		if _, ok := l.take(logTLS, now); ok != (i < logLines) {
+		if _, ok := l.allow(logTLS, now); ok != (i < logLines) {
 			t.Fatal(i, ok)
 		}
 	}
-	if _, ok := l.take(logGarbage, now); !ok {
+	if _, ok := l.allow(logGarbage, now); !ok {
 		t.Fatal("kinds are counted apart")
 	}
-	if leftOut, ok := l.take(logTLS, now.Add(logWindow)); !ok || leftOut != 5 {
+	if leftOut, ok := l.allow(logTLS, now.Add(logWindow)); !ok || leftOut != 5 {
 		t.Fatal(leftOut, ok)
 	}
 }

@@ -116,7 +116,7 @@ func sizeOf(m *quoratev1.AttachResponse) (bytes int) {
 // the context's error.
 func (o *Outbox) Next(ctx context.Context) (*quoratev1.AttachResponse, error) {
 	for {
-		if m, done, err := o.take(); m != nil || done {
+		if m, done, err := o.next(); m != nil || done {
 			return m, err
 		}
 		select {
@@ -127,7 +127,7 @@ func (o *Outbox) Next(ctx context.Context) (*quoratev1.AttachResponse, error) {
 	}
 }
 
-func (o *Outbox) take() (m *quoratev1.AttachResponse, done bool, err error) {
+func (o *Outbox) next() (m *quoratev1.AttachResponse, done bool, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if len(o.list) == 0 {

@@ -37,8 +37,8 @@ func (a *attemptBounds) init(now time.Time) {
 	a.owners = map[string]*bucket{}
 }
 
-// admit reports whether an attempt may be written, and if so charges it.
-func (a *attemptBounds) admit(e *Entry) bool {
+// allow reports whether an attempt may be written, and if so charges it.
+func (a *attemptBounds) allow(e *Entry) bool {
 	all, owner := &a.proven, "identity:"+e.Identity
 	if e.Credential == "" || e.Credential == "none" || e.Credential == "said" {
 		all, owner = &a.unproven, network(e.Address)

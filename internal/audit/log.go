@@ -143,7 +143,7 @@ func (l *Log) Write(e Entry) {
 	to := &l.done
 	if e.attempt() {
 		to = &l.attempts
-		if !l.bounds.admit(&e) {
+		if !l.bounds.allow(&e) {
 			l.skipped++
 			return
 		}

@@ -96,7 +96,7 @@ func streamEvents(r *Request, send func(string, any) error) error {
 		case err := <-failed:
 			return err
 		case m := <-got:
-			rows.take(m, &lost)
+			rows.add(m, &lost)
 		case <-tick.C:
 			name := "rows"
 			if len(rows.Events) == 0 && rows.Skipped == 0 {
@@ -111,7 +111,7 @@ func streamEvents(r *Request, send func(string, any) error) error {
 	}
 }
 
-func (e *eventRows) take(m *quoratev1.WatchResponse, lost *uint64) {
+func (e *eventRows) add(m *quoratev1.WatchResponse, lost *uint64) {
 	if m.Lost > *lost {
 		e.Skipped += m.Lost - *lost
 		*lost = m.Lost

@@ -58,7 +58,7 @@ func (c *Console) serveLive(w http.ResponseWriter, r *Request) {
 	}
 	tick := time.NewTicker(every)
 	defer tick.Stop()
-	for c.turn(l, r) == nil {
+	for c.sendChanges(l, r) == nil {
 		select {
 		case <-r.Context().Done():
 			return
@@ -142,8 +142,8 @@ func (c *Console) still(r *Request) bool {
 	return err == nil
 }
 
-// turn sends what has changed. It returns an error if the reader has left.
-func (c *Console) turn(l *liveWriter, r *Request) error {
+// sendChanges sends what has changed. It returns an error if the reader has left.
+func (c *Console) sendChanges(l *liveWriter, r *Request) error {
 	data, err := r.page.Load(r)
 	if err != nil {
 		l.changed("trouble", problemOf(err).Detail)

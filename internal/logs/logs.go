@@ -58,7 +58,7 @@ func (l *Limiter) Enabled(ctx context.Context, level slog.Level) bool {
 
 // Handle implements slog.Handler.
 func (l *Limiter) Handle(ctx context.Context, r slog.Record) error {
-	held, pass := l.take(strain{r.Level, r.Message}, r.Time)
+	held, pass := l.allow(strain{r.Level, r.Message}, r.Time)
 	if !pass {
 		l.dropped.Add(1)
 		return nil
@@ -70,8 +70,8 @@ func (l *Limiter) Handle(ctx context.Context, r slog.Record) error {
 	return l.next.Handle(ctx, r)
 }
 
-// take says whether a line is within its budget, and how many before it were not.
-func (s *shared) take(k strain, now time.Time) (held uint64, pass bool) {
+// allow says whether a line is within its budget, and how many before it were not.
+func (s *shared) allow(k strain, now time.Time) (held uint64, pass bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	b := s.lines[k]

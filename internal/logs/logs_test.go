@@ -48,7 +48,7 @@ func TestBudget(t *testing.T) {
 func TestManyMessages(t *testing.T) {
 	l := New(slog.DiscardHandler)
 	for i := range 3 * maxStrains {
-		l.take(strain{slog.LevelInfo, strconv.Itoa(i)}, time.Now())
+		l.allow(strain{slog.LevelInfo, strconv.Itoa(i)}, time.Now())
 	}
 	if len(l.lines) > maxStrains {
 		t.Errorf("%d messages are remembered; at most %d", len(l.lines), maxStrains)

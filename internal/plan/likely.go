@@ -180,7 +180,7 @@ func (l *layout) step(t *quota.Tier, cells []cell) (refused float64) {
 	m := limiter.NewMeter(t, at(cells[0].at))
 	for _, c := range cells {
 		m.Advance(at(c.at)+(at(c.at+history.Second(c.seconds))-at(c.at))/2, t)
-		refused += float64(c.u - take(&m, c.u))
+		refused += float64(c.u - spend(&m, c.u))
 	}
 	return refused
 }

@@ -148,12 +148,12 @@ func eager(m *limiter.Meter, t *quota.Tier, d *Demand) quota.Units {
 	got := quota.Units(0)
 	for s := d.At; s < d.end(); s++ {
 		m.Advance(at(s), t)
-		if got += take(m, d.Attempted-got); got == d.Attempted {
+		if got += spend(m, d.Attempted-got); got == d.Attempted {
 			break // the meter is advanced when it is looked at again
 		}
 		got += min(d.Attempted-got, within(m, t, s))
 		m.Advance(at(s+1)-1, &wide)
-		got += take(m, d.Attempted-got)
+		got += spend(m, d.Attempted-got)
 		m.Cap(t.BurstUnits())
 	}
 	return got
@@ -190,19 +190,19 @@ func evenly(m *limiter.Meter, t *quota.Tier, d *Demand) quota.Units {
 	for i := range quota.Units(slots) {
 		m.Advance(at(d.At)+quota.Time(span*(2*i+1)/(2*slots)), t)
 		if i == 0 && m.Level() >= d.Attempted {
-			return take(m, d.Attempted) // whenever it comes
+			return spend(m, d.Attempted) // whenever it comes
 		}
 		part := d.Attempted/slots*(i+1) - given
 		if i == slots-1 {
 			part = d.Attempted - given
 		}
 		given += part
-		got += take(m, part)
+		got += spend(m, part)
 	}
 	return got
 }
 
-func take(m *limiter.Meter, want quota.Units) quota.Units {
+func spend(m *limiter.Meter, want quota.Units) quota.Units {
 	got := max(0, min(want, m.Level()))
 	m.Add(-got)
 	return got

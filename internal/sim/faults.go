@@ -118,7 +118,7 @@ func (r *run) restart(n *node) {
 	for i := range r.terms {
 		if s := &r.terms[i]; s.ledger != nil && !s.node.dead {
 			r.tellGone(s, n)
-			r.tell(r.side, s, n)
+			r.announceTo(r.side, s, n)
 		}
 	}
 }

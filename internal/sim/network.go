@@ -185,12 +185,12 @@ func (r *run) beacon(s *leadership) {
 		return
 	}
 	for _, n := range r.nodes {
-		r.tell(r.side, s, n)
+		r.announceTo(r.side, s, n)
 	}
 }
 
-// tell announces the leader of a term to a node.
-func (r *run) tell(rng *rand.Rand, s *leadership, n *node) {
+// announceTo announces the leader of a term to a node.
+func (r *run) announceTo(rng *rand.Rand, s *leadership, n *node) {
 	lead, term := s.node, s.term
 	if leaderOf(n) >= term && !r.leadsBefore(n, term) {
 		return // it would be no news

@@ -62,7 +62,7 @@ func (r *run) elect(i int) bool {
 	}
 	r.follow(lead, term)
 	for _, n := range r.nodes {
-		r.tell(r.rng, s, n)
+		r.announceTo(r.rng, s, n)
 	}
 	r.during(s, r.CheckpointEvery, r.checkpoint)
 	r.during(s, beaconEvery, r.beacon)

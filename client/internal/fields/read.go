@@ -88,7 +88,7 @@ func parseList(s string) ([]item, bool) {
 		if p.rest == "" {
 			return out, true
 		}
-		if !p.take(',') {
+		if !p.accept(',') {
 			return nil, false
 		}
 		if p.space(); p.rest == "" {
@@ -102,7 +102,7 @@ type parser struct{ rest string }
 
 func (p *parser) space() { p.rest = strings.TrimLeft(p.rest, " \t") }
 
-func (p *parser) take(c byte) bool {
+func (p *parser) accept(c byte) bool {
 	if p.rest == "" || p.rest[0] != c {
 		return false
 	}
@@ -116,14 +116,14 @@ func (p *parser) item() (item, bool) {
 	if it.name, ok = p.str(); !ok {
 		return it, false
 	}
-	for p.take(';') {
+	for p.accept(';') {
 		p.rest = strings.TrimLeft(p.rest, " ")
 		key := p.while(isKeyChar)
 		if key == "" || key[0] >= '0' && key[0] <= '9' || key[0] == '-' || key[0] == '.' {
 			return it, false
 		}
 		n, isInt := int64(-1), false
-		if p.take('=') {
+		if p.accept('=') {
 			if n, isInt, ok = p.bare(); !ok {
 				return it, false
 			}
@@ -158,7 +158,7 @@ func isKeyChar(c byte) bool {
 
 // str parses a quoted string.
 func (p *parser) str() (string, bool) {
-	if !p.take('"') {
+	if !p.accept('"') {
 		return "", false
 	}
 	var b []byte

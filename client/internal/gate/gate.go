@@ -132,7 +132,7 @@ func (g *Gate) decide(r extract.Request, method, path string, ends bool) (client
 		}
 	}
 	ctx := r.Context()
-	res, place, err := g.take(ctx, method, path, key, cost, ends)
+	res, place, err := g.check(ctx, method, path, key, cost, ends)
 	if err != nil {
 		res, outcome, err := g.failed(ctx, err)
 		return res, nil, outcome, err
@@ -144,9 +144,9 @@ func (g *Gate) decide(r extract.Request, method, path string, ends bool) (client
 	return res, place, Pass, nil
 }
 
-// take takes tokens, or places if that is what the limit counts. It learns this from the answers,
+// check takes tokens, or places if that is what the limit counts. It learns this from the answers,
 // because the limit may change.
-func (g *Gate) take(ctx context.Context, method, path, key string, cost int64, ends bool) (client.Result, *client.Reservation, error) {
+func (g *Gate) check(ctx context.Context, method, path, key string, cost int64, ends bool) (client.Result, *client.Reservation, error) {
 	a, can := g.Limiter.(client.Acquirer)
 	can = can && ends && g.Limit != ""
 	if !can || !g.inFlight.Load() {
