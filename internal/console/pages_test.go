@@ -386,7 +386,7 @@ func TestHoleText(t *testing.T) {
 	zone := time.FixedZone("", -5*3600)
 	midnight := time.Date(2026, 11, 23, 0, 0, 0, 0, time.UTC).In(zone)
 	for want, h := range map[string]hole{
-		"2026-11-22 23:50 to 2026-11-23 00:10 UTC: nothing is known":            {From: midnight.Add(-10 * time.Minute), To: midnight.Add(10 * time.Minute), Unknown: true},
+		"2026-11-22 23:50 to 2026-11-23 00:10 UTC: nothing is known":                {From: midnight.Add(-10 * time.Minute), To: midnight.Add(10 * time.Minute), Unknown: true},
 		"04:50:00 to 05:10:00 UTC: n2 has not reported all of it":                   {From: midnight.Add(290 * time.Minute), To: midnight.Add(310 * time.Minute), Missing: []string{"n2"}},
 		"2026-11-23 01:00 to 2026-11-24 01:00 UTC: not all of it has been reported": {From: midnight.Add(time.Hour), To: midnight.Add(25 * time.Hour)},
 	} {
