@@ -9,16 +9,16 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// Check decides whether a request of that cost may pass, and charges it if so.
-// A cost of 0 charges nothing and tells whether a cost of 1 would pass. It
-// decides from this node's memory and waits for nobody, with two exceptions.
-// Where the leader's next grant would tell and this node does not know, it waits
-// for that, at most Config.GrantWait: when it holds too little of a hard limit
-// while the cluster seems to have enough, and when admitting on the estimate of
-// a soft limit would be a guess, because the key is in a burst that other nodes
-// may see as well. And where the limit says so (decide: leader), or tokens to
-// come are to be reserved (max_debt), it asks the leader, at most
-// Config.AskWait.
+// Check reports whether a request of the given cost may pass, and charges the cost if so. A cost of 0
+// charges nothing and tells whether a cost of 1 would pass. Check decides from this node's memory and
+// does not block, with two exceptions:
+//
+//   - It waits for the leader's next grant, at most Config.GrantWait, if the decision depends on it:
+//     when the node holds too little of a hard limit while the cluster seems to have enough, and when
+//     admitting on the estimate of a soft limit would be a guess, because the key is in a burst that
+//     other nodes may see as well.
+//   - It asks the leader, at most Config.AskWait, if the limit requires it (decide: leader) or if the
+//     check may reserve future tokens (max_debt).
 func (d *Decider) Check(k quota.Key, cost int64) quota.Decision {
 	out, need, simple := d.agg.TrySimple(d.now, k.LimitName, k.Key, cost)
 	if d.agg.Urgent() {
@@ -28,7 +28,7 @@ func (d *Decider) Check(k quota.Key, cost int64) quota.Decision {
 		c := callPool.Get().(*pooled)
 		defer callPool.Put(c)
 		c.reqs[0] = quota.Request{Key: k, Cost: cost, MaxWait: quota.LimitsWait}
-		if simple && need == aggregator.Nothing { // decided; somebody watches
+		if simple && need == aggregator.Nothing { // decided already; publish to the watchers
 			c.out[0] = out
 			d.publish(c.reqs[:], c.out[:])
 			return out
@@ -40,9 +40,9 @@ func (d *Decider) Check(k quota.Key, cost int64) quota.Decision {
 	return out
 }
 
-// CheckHeld decides, of checks of one limit, those that Check would decide by what this
-// node holds: with no lock and no wait. out, which is as long, has no limit for the others,
-// of which nothing was taken or counted. Any goroutine may call it.
+// CheckHeld decides those checks of one limit that this node can decide from the tokens it holds,
+// without a lock or a wait. For every other check it leaves Limit nil in out, and takes and counts
+// nothing. out must be as long as checks. CheckHeld is safe for concurrent use.
 func (d *Decider) CheckHeld(limit quota.LimitName, checks []quota.Spend, out []quota.Decision) {
 	if d.events.Watched() {
 		clear(out)
@@ -54,7 +54,7 @@ func (d *Decider) CheckHeld(limit quota.LimitName, checks []quota.Spend, out []q
 	}
 }
 
-// pooled is a call with room for one request.
+// pooled is a reusable call with room for one request.
 type pooled struct {
 	aggregator.Call
 	reqs [1]quota.Request
@@ -63,25 +63,24 @@ type pooled struct {
 
 var callPool = sync.Pool{New: func() any { return new(pooled) }}
 
-// Decide decides limits that must all pass: if one refuses, none is charged.
-// out has room for a decision of every request; those after the one that refused
-// are zero. It waits as Check does.
+// Decide decides limits that must all pass: if one refuses, none is charged. out must have room for one
+// decision per request; decisions after the first refusal are zero. Decide waits as Check does.
 func (d *Decider) Decide(reqs []quota.Request, out []quota.Decision) bool {
 	return d.decideIn(nil, reqs, out)
 }
 
-// Batch returns Decide for the requests of one call that are decided each for itself, one after
-// the other or concurrently. When one of them has waited for a leader in vain, the others of the
-// leader's range are decided without it.
+// Batch returns a Decide function for the independent requests of one call, which may run one after
+// another or concurrently. Once one of them fails to get an answer from a leader, the function decides
+// the others of that leader's range without asking it.
 func (d *Decider) Batch() func(reqs []quota.Request, out []quota.Decision) bool {
 	unasked := new(sync.Map)
 	return func(reqs []quota.Request, out []quota.Decision) bool { return d.decideIn(unasked, reqs, out) }
 }
 
-// decideIn decides requests. unasked, if it is not nil, has the ranges whose leaders are not asked,
-// and gets those whose leaders could not be.
+// decideIn decides requests. unasked, if not nil, is the set of ranges whose leaders must not be asked;
+// decideIn adds those whose leaders it cannot ask.
 func (d *Decider) decideIn(unasked *sync.Map, reqs []quota.Request, out []quota.Decision) bool {
-	if len(reqs) == 1 && !d.events.Watched() { // most calls: one limit, and enough is held
+	if len(reqs) == 1 && !d.events.Watched() { // the common case: one limit, and the node holds enough
 		if held, ok := d.agg.TryHeld(reqs[0].Key.LimitName, reqs[0].Key.Key, reqs[0].Cost); ok {
 			if d.agg.Urgent() {
 				d.Wake()
@@ -109,7 +108,7 @@ func (d *Decider) decide(c *aggregator.Call, unasked *sync.Map) bool {
 	return ok
 }
 
-// complete gets what the call needs until it is decided.
+// complete fetches grants and leader answers until the call is decided.
 func (d *Decider) complete(c *aggregator.Call, unasked *sync.Map) (ok bool) {
 	deadline := d.now().Add(d.cfg.GrantWait)
 	for c.Need != aggregator.Nothing {
@@ -132,8 +131,8 @@ func (d *Decider) complete(c *aggregator.Call, unasked *sync.Map) (ok bool) {
 	return ok
 }
 
-// awaitGrant decides again after the next grant of the key, or finally when the
-// wait is over.
+// awaitGrant decides again after the key's next grant. When the deadline passes it makes a final
+// decision.
 func (d *Decider) awaitGrant(c *aggregator.Call, deadline quota.Time) bool {
 	left := deadline.Sub(d.now())
 	w, waits := d.waiters.Add(c.Key)
@@ -143,7 +142,7 @@ func (d *Decider) awaitGrant(c *aggregator.Call, deadline quota.Time) bool {
 		return d.agg.Decide(d.now, c)
 	}
 	k := c.Key
-	// The grant may have come before the wait began.
+	// The grant may have arrived before the wait began.
 	if ok := d.agg.Decide(d.now, c); c.Need != aggregator.Grant || c.Key != k {
 		d.waiters.Remove(k, w)
 		return ok
@@ -163,9 +162,9 @@ func (d *Decider) awaitGrant(c *aggregator.Call, deadline quota.Time) bool {
 	return d.agg.Decide(d.now, c)
 }
 
-// Refund gives back tokens that a request took and did not use. Limit is nil in
-// the decision if there is no such limit. To a leader that decides the limit itself they go
-// at once, so that what the decision says remains is what the next check finds.
+// Refund returns tokens that a request took and did not use. The decision has a nil Limit if the limit
+// does not exist. If the leader decides the limit, Refund sends the tokens to it at once, so that the
+// next check finds what the decision reports as remaining.
 func (d *Decider) Refund(k quota.Key, cost int64) quota.Decision {
 	if out, ok := d.refundAtLeader(k, cost); ok {
 		return out
@@ -175,8 +174,8 @@ func (d *Decider) Refund(k quota.Key, cost int64) quota.Decision {
 	return out
 }
 
-// refundAtLeader returns false where the refund has to be booked here: the limit is decided
-// here, or has several counters, or no leader could be asked.
+// refundAtLeader refunds at the leader. It returns false if the refund must be booked on this node: the
+// limit is decided here or has several counters, or no leader could be asked.
 func (d *Decider) refundAtLeader(k quota.Key, cost int64) (quota.Decision, bool) {
 	limits := d.Limits()
 	l, _ := limits.Resolve(k.LimitName, k.Key)
@@ -185,7 +184,7 @@ func (d *Decider) refundAtLeader(k quota.Key, cost int64) (quota.Decision, bool)
 	}
 	c := callPool.Get().(*pooled)
 	defer callPool.Put(c)
-	c.reqs[0] = quota.Request{Key: k} // a question what remains, which carries the refund
+	c.reqs[0] = quota.Request{Key: k} // asks what remains, and carries the refund
 	clear(c.out[:])
 	c.Reset(c.reqs[:], c.out[:])
 	d.agg.Decide(d.now, &c.Call)
@@ -196,7 +195,7 @@ func (d *Decider) refundAtLeader(k quota.Key, cost int64) (quota.Decision, bool)
 	q.Cost = -quota.FromTokens(cost)
 	a, err := d.ask(q)
 	switch {
-	case errors.Is(err, errNoAnswer): // it may have been booked: it is taken back, and booked here
+	case errors.Is(err, errNoAnswer): // the leader may have booked it: take that back, and book it here
 		if !d.agg.Abandon(d.now, q) {
 			return quota.Decision{Limit: l, Why: quota.WhyUnknown}, true
 		}
@@ -209,18 +208,18 @@ func (d *Decider) refundAtLeader(k quota.Key, cost int64) (quota.Decision, bool)
 	return c.out[0], true
 }
 
-// Charge books what has been used already, however little is left, down to
-// quota.Limit.OwedUnits below zero. It returns how many tokens were booked.
+// Charge books usage that has already happened, whatever remains, down to quota.Limit.OwedUnits below
+// zero. It returns how many tokens it booked.
 func (d *Decider) Charge(k quota.Key, used int64) (int64, quota.Decision) {
 	booked, out := d.agg.Charge(d.now, k.LimitName, k.Key, used)
 	d.Wake()
 	return booked, out
 }
 
-// Draw charges up to want tokens of a key for somebody who hands them on, and
-// returns how many it got. It decides from this node's memory and waits for
-// nobody, but of a limit that its leader decides it asks the leader, at most
-// Config.AskWait. It gets no tokens to come: what is handed on is spent at once.
+// Draw charges up to want tokens of a key on behalf of a client that hands them on, and returns how many
+// it got. It decides from this node's memory without blocking, unless the limit is decided by its
+// leader: then it asks the leader, at most Config.AskWait. It never takes future tokens, because tokens
+// that are handed on are spent at once.
 func (d *Decider) Draw(k quota.Key, want int64) (got int64) {
 	if l, _ := d.Limits().Resolve(k.LimitName, k.Key); l != nil && l.AsksLeader() {
 		var out [1]quota.Decision
@@ -236,8 +235,8 @@ func (d *Decider) Draw(k quota.Key, want int64) (got int64) {
 	return got
 }
 
-// Miss counts what somebody was refused elsewhere, who spends what this node drew.
+// Miss counts tokens that a client refused elsewhere, spending what this node drew.
 func (d *Decider) Miss(k quota.Key, cost int64) { d.agg.Miss(d.now, k, cost) }
 
-// Standing tells what this node knows of a key.
+// Standing returns what this node knows about a key.
 func (d *Decider) Standing(k quota.Key) quota.Standing { return d.agg.Standing(d.now, k) }

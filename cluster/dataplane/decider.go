@@ -20,42 +20,42 @@ import (
 	"github.com/quorate/quorate/internal/tracing"
 )
 
-// Node is what decisions need of the node that they are made on. All methods are called concurrently.
+// Node is the interface of the node that a Decider runs on. Its methods must be safe for concurrent use.
 type Node interface {
-	// Leader returns the leader of a range as far as this node knows it; "" is unknown.
+	// Leader returns the leader of a range as far as this node knows; "" if unknown.
 	Leader(r quota.RangeID) quota.NodeID
 	// Up reports whether a node is connected.
 	Up(id quota.NodeID) bool
 	// Call calls another node.
 	Call(ctx context.Context, to quota.NodeID, c *peerv1.Call) (*peerv1.Call, error)
-	// Send queues a frame of reports to another node. What is lost is reported again.
+	// Send queues a frame of reports for another node. Lost reports are made again.
 	Send(to quota.NodeID, f *peerv1.Frame)
-	// Worked is called by the member loop after it has applied grants and other news.
+	// Worked is called by the member loop after it has run work from its inbox, such as applying grants.
 	Worked()
-	// Tick is called by the member loop in each of its rounds.
+	// Tick is called by the member loop once per round.
 	Tick(now quota.Time)
 }
 
-// Config is what a Decider needs to know.
+// Config configures a Decider.
 type Config struct {
 	Self      quota.NodeID
 	Ranges    int
-	Sync      time.Duration // interval of reports, and their span before a slow one is told
-	GrantWait time.Duration // how long a check waits for a grant
-	AskWait   time.Duration // how long a check waits for a leader
+	Sync      time.Duration // interval between reports; an answer that takes several of these gets a span
+	GrantWait time.Duration // limit on a check's wait for a grant
+	AskWait   time.Duration // limit on a check's wait for a leader
 	Now       func() quota.Time
-	// Aggregator is the table of keys, but for Created and Removed. Inherited is what earlier
-	// processes of this node had counted, and no leader had saved.
+	// Aggregator configures the table of keys; New sets Created and Removed. Inherited holds the
+	// counts of earlier processes of this node that no leader had saved.
 	Aggregator aggregator.Config
 	Inherited  []quota.RecoveredCounts
-	Limits     *quota.Limits // those that it begins with
+	Limits     *quota.Limits // the initial limits
 	Replicas   *replica.Set  // of this node
 	Tracer     *tracing.Tracer
 	Log        *slog.Logger
 	Registry   prometheus.Registerer
 }
 
-// Decider decides. All methods are safe for concurrent use.
+// Decider decides checks. All methods are safe for concurrent use.
 type Decider struct {
 	cfg  Config
 	node Node
@@ -63,14 +63,14 @@ type Decider struct {
 	now  func() quota.Time
 
 	agg *aggregator.Aggregator
-	// limits are those that agg decides by.
+	// limits holds the limits that agg decides by.
 	limits atomic.Pointer[quota.Limits]
 
-	inbox   chan func(now quota.Time) // of the member loop
+	inbox   chan func(now quota.Time) // work for the member loop
 	wake    chan struct{}
 	waiters grantwait.Waiters
-	grants  peerproto.Grants // of the member loop: room for those that came
-	slow    slowReports      // of the member loop
+	grants  peerproto.Grants // used by the member loop: memory for unpacked grants
+	slow    slowReports      // used by the member loop
 
 	queues   []askQueue // by range
 	reserved reservations
@@ -81,10 +81,10 @@ type Decider struct {
 	done sync.WaitGroup
 }
 
-// inboxSize bounds the work that waits for the member loop.
+// inboxSize bounds the work that waits in the member loop's inbox.
 const inboxSize = 4096
 
-// New returns a Decider that decides with what it holds: nothing, before Start.
+// New returns a Decider. Until Start it holds no tokens.
 func New(cfg *Config, node Node) *Decider {
 	d := &Decider{
 		cfg: *cfg, node: node, log: cfg.Log, now: cfg.Now, queues: make([]askQueue, cfg.Ranges),
@@ -102,33 +102,33 @@ func New(cfg *Config, node Node) *Decider {
 	return d
 }
 
-// Start reports, applies grants and gives back what is reserved too long.
+// Start starts the goroutines that report, apply grants and expire reservations.
 func (d *Decider) Start() {
 	d.done.Go(d.memberLoop)
 	d.done.Go(d.expireLoop)
 }
 
-// Close ends what Start began, if it was called, and every wait.
+// Close stops the goroutines that Start started, if any, and ends every wait.
 func (d *Decider) Close() {
 	close(d.stop)
 	d.done.Wait()
 }
 
-// AddCalls adds the calls of other nodes that a Decider answers.
+// AddCalls registers the peer calls that a Decider answers.
 func (d *Decider) AddCalls(t peercall.Table) {
 	peercall.Handle(t, peercall.Limit, func(_ context.Context, _ quota.NodeID, c *peerv1.CallSettle) (*peerv1.CallSettleResult, error) {
 		return d.onSettle(c), nil
 	})
 }
 
-// Aggregator returns the table of keys. Only Decider drives it: see package aggregator for what
-// others may call.
+// Aggregator returns the table of keys. Only the Decider drives it: package aggregator says which
+// methods others may call.
 func (d *Decider) Aggregator() *aggregator.Aggregator { return d.agg }
 
-// Limits returns the limits that this node decides by.
+// Limits returns the limits in force on this node.
 func (d *Decider) Limits() *quota.Limits { return d.limits.Load() }
 
-// UseLimits has the node decide by limits soon, and calls inForce then.
+// UseLimits puts limits into force on the member loop, and then calls inForce. It does not wait for that.
 func (d *Decider) UseLimits(limits *quota.Limits, inForce func()) {
 	d.OnMemberLoop(func(now quota.Time) {
 		d.agg.SetLimits(now, limits)
@@ -139,17 +139,17 @@ func (d *Decider) UseLimits(limits *quota.Limits, inForce func()) {
 	})
 }
 
-// UseOverrides has the node decide by overrides of keys that have changed; nil stands for all keys.
+// UseOverrides applies changed overrides of keys; nil means all keys.
 func (d *Decider) UseOverrides(keys []quota.Key) {
 	d.OnMemberLoop(func(now quota.Time) { d.agg.Overridden(now, keys) })
 }
 
-// UseNodes says how many nodes there are.
+// UseNodes sets the number of nodes in the cluster.
 func (d *Decider) UseNodes(count int) {
 	d.OnMemberLoop(func(quota.Time) { d.agg.SetNodes(count) })
 }
 
-// UseLeader has the node report to the leader of ranges, in these terms.
+// UseLeader makes the node report to id as the leader of ranges, in the given terms.
 func (d *Decider) UseLeader(id quota.NodeID, terms map[quota.RangeID]quota.Term) {
 	d.OnMemberLoop(func(quota.Time) {
 		for r, term := range terms {
@@ -158,8 +158,8 @@ func (d *Decider) UseLeader(id quota.NodeID, terms map[quota.RangeID]quota.Term)
 	})
 }
 
-// LeaderLost says that a range has no leader.
+// LeaderLost records that a range has no leader.
 func (d *Decider) LeaderLost(r quota.RangeID) { d.agg.LeaderLost(d.now(), r) }
 
-// ClockSet says that the clock was set, before anything was counted.
+// ClockSet tells the aggregator that the clock was set. Call it before anything is counted.
 func (d *Decider) ClockSet() { d.agg.SetClock(d.now()) }

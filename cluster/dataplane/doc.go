@@ -1,23 +1,24 @@
 // Package dataplane decides checks on a node: from the node's own memory, or by asking the leader of
 // the key's range.
 //
-// # The way of a check
+// # Path of a check
 //
-// Check, CheckHeld and Decide (check.go) ask the aggregator, on the caller's goroutine. Where the
-// leader's next grant would tell, and this node does not know, the call waits for that grant; where the
-// limit says so, it asks the leader (leader.go): the ledger of this node's own replica, or another
-// node, which gets what many callers ask in one message. Reservations (reserve.go) are checks that
-// are settled later.
+// Check, CheckHeld and Decide (check.go) call the aggregator on the caller's goroutine. If the decision
+// depends on the leader's next grant, the call waits for that grant. If the limit requires it, the call
+// asks the leader (leader.go): either the ledger of this node's own replica or another node, with
+// concurrent requests batched into one message. A reservation (reserve.go) is a check that is settled
+// later.
 //
-// # The way of a report
+// # Path of a report
 //
-// The member loop (member.go) is the only goroutine that drives the aggregator: it collects reports,
-// books those to ranges that this node leads in their replicas (package replica), sends the others, and
-// applies the grants that come. Everybody else puts work into its bounded inbox.
+// The member loop (member.go) is the only goroutine that drives the aggregator. It collects reports and
+// applies grants. It books reports to ranges that this node leads in their replicas (package replica),
+// and sends the others. All other goroutines queue work in its bounded inbox.
 //
 // # Bounds
 //
-// The inbox has 4096 places; a grant that finds it full is dropped, and the member asks again. Checks
-// that wait for a grant (at most Config.GrantWait): 1024; more do not wait. Decide requests that wait for
-// the leader of a range: 4096, half of them about one key. Reservations: 1,000,000, a quarter of them of one owner.
+// The inbox holds 4096 entries. A full inbox drops grants, and the member asks again. At most 1024
+// checks wait for a grant, each for at most Config.GrantWait; further checks do not wait. At most 4096
+// Decide requests wait for the leader of a range, half of them about one key. A node holds at most
+// 1,000,000 reservations, a quarter of them of one owner.
 package dataplane

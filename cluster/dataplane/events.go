@@ -2,12 +2,12 @@ package dataplane
 
 import "github.com/quorate/quorate/internal/quota"
 
-// Watch begins to watch what happens on this node; see events.Hub.
+// Watch subscribes to the events of this node; see events.Hub.
 func (d *Decider) Watch(f quota.EventFilter, buffer int) (events <-chan quota.Event, lost func() uint64, stop func()) {
 	return d.events.Watch(f, buffer)
 }
 
-// publish tells watchers of decisions.
+// publish sends decisions to the watchers.
 func (d *Decider) publish(reqs []quota.Request, out []quota.Decision) {
 	if !d.events.Watched() {
 		return
@@ -30,8 +30,8 @@ func (d *Decider) publish(reqs []quota.Request, out []quota.Decision) {
 	}
 }
 
-// bucketEvent announces the first tier's counter of a bucket. Those of its further tiers and of its floor come and go
-// with it.
+// bucketEvent publishes the creation or removal of a bucket's first-tier counter. The counters of its
+// further tiers and of its floor come and go with it.
 func (d *Decider) bucketEvent(kind quota.EventKind, k quota.Key) {
 	if _, tier := k.LimitName.Base(); tier == 1 && d.events.Watched() {
 		d.events.Publish(quota.Event{At: d.now(), Kind: kind, Key: k, Limit: k.LimitName, Dynamic: k.LimitName.Limit == quota.Template})

@@ -20,9 +20,9 @@ var (
 	errNoAnswer = errors.New("the leader did not answer in time")
 )
 
-// ask has the leader of the key's range decide: here, if this node
-// leads it, else in one hop. errNotAsked means that the leader has not booked
-// it and will not, errNoAnswer that it may have, or may yet. Nobody asks twice.
+// ask asks the leader of the key's range to decide: locally if this node leads the range, otherwise in
+// one hop. errNotAsked means that the leader has not booked the request and will not. errNoAnswer means
+// that it may have booked it, or still may. ask never repeats a request.
 func (d *Decider) ask(a quota.Ask) (quota.Answer, error) {
 	r := shard.Of(a.Key, d.cfg.Ranges)
 	if out := d.cfg.Replicas.Of(r).Decide([]quota.Ask{a}); out != nil {
@@ -49,8 +49,7 @@ func (d *Decider) ask(a quota.Ask) (quota.Answer, error) {
 	}
 }
 
-// askUnless asks unless the range is one whose leader is not to be asked, and adds it if it could
-// not be asked.
+// askUnless calls ask unless unasked contains the key's range. It adds the range if ask fails.
 func (d *Decider) askUnless(unasked *sync.Map, a quota.Ask) (quota.Answer, error) {
 	if unasked == nil {
 		return d.ask(a)
@@ -66,29 +65,29 @@ func (d *Decider) askUnless(unasked *sync.Map, a quota.Ask) (quota.Answer, error
 	return out, err
 }
 
-// maxQueue bounds the decide requests that wait for one range; half of them may be about one key.
+// maxQueue bounds the decide requests that wait for one range; at most half of them are about one key.
 const maxQueue = 4096
 
-// decideRequest waits for the leader's decision.
+// decideRequest is a request that waits for the leader's decision.
 type decideRequest struct {
 	ask    quota.Ask
-	sent   bool // it is in a message, or has been; guarded by askQueue.mu
+	sent   bool // a message carries it, or has carried it; guarded by askQueue.mu
 	answer quota.Answer
 	err    error
 	done   chan struct{}
 }
 
-// askQueue gathers the decide requests for one range. One message is under way at a
-// time: what comes meanwhile leaves together in the next.
+// askQueue batches the decide requests for one range. One message is in flight at a time; requests that
+// arrive meanwhile leave together in the next.
 type askQueue struct {
 	mu       sync.Mutex
 	requests []*decideRequest
-	keys     map[quota.Key]int // how many of them are about each
-	busy     bool              // a goroutine sends them
+	keys     map[quota.Key]int // number of queued requests per key
+	busy     bool              // a goroutine is sending
 }
 
-// add appends a request. start says that the caller has to start the goroutine that sends. A key may have
-// as many places as are free, so that one that many callers ask for leaves some for others.
+// add appends a request. start tells the caller to start the sending goroutine. A key may hold as many
+// slots as are free, so that one busy key leaves some for others.
 func (q *askQueue) add(req *decideRequest) (start, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -104,7 +103,7 @@ func (q *askQueue) add(req *decideRequest) (start, ok bool) {
 	return start, true
 }
 
-// cancel ends the wait for an answer: a request that has not been sent is not.
+// cancel stops waiting for an answer. A request that has not been sent yet leaves the queue.
 func (q *askQueue) cancel(req *decideRequest) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -116,8 +115,8 @@ func (q *askQueue) cancel(req *decideRequest) error {
 	return errNotAsked
 }
 
-// next takes the requests of the next message out of the queue; none, after which the goroutine
-// that sends has to end, if there are none.
+// next removes the requests of the next message from the queue. If it returns nil, the queue is empty
+// and the sending goroutine must end.
 func (q *askQueue) next() []*decideRequest {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -135,14 +134,14 @@ func (q *askQueue) next() []*decideRequest {
 	return batch
 }
 
-// removed notes that a request is no more in the queue. q.mu is held.
+// removed notes that a request has left the queue. The caller holds q.mu.
 func (q *askQueue) removed(req *decideRequest) {
 	if q.keys[req.ask.Key]--; q.keys[req.ask.Key] == 0 {
 		delete(q.keys, req.ask.Key)
 	}
 }
 
-// askAll sends what is queued until there is nothing left.
+// askAll sends queued requests until the queue is empty.
 func (d *Decider) askAll(r quota.RangeID, q *askQueue) {
 	for batch := q.next(); batch != nil; batch = q.next() {
 		answers, err := d.askLeader(r, batch)
@@ -177,7 +176,7 @@ func (d *Decider) askLeader(r quota.RangeID, batch []*decideRequest) ([]*peerv1.
 	switch len(answers) {
 	case len(batch):
 		return answers, nil
-	case 0: // it no longer leads the range
+	case 0: // the node no longer leads the range
 		return nil, errNotAsked
 	}
 	return nil, errNoAnswer

@@ -10,7 +10,7 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// memberLoop drives the aggregator: the only goroutine that may.
+// memberLoop drives the aggregator. No other goroutine may.
 func (d *Decider) memberLoop() {
 	timer := time.NewTimer(d.cfg.Sync)
 	defer timer.Stop()
@@ -42,16 +42,14 @@ func (d *Decider) memberLoop() {
 	}
 }
 
-// gather is how long keys that are to be reported at once wait for each other, where no
-// caller waits for the answer. Under load many come in it: one frame for each leader
-// instead of one for each key.
+// gather is how long keys that are due wait for others, unless a caller waits for the answer. Under load
+// many keys become due within it, and share one frame per leader instead of taking one each.
 const gather = time.Millisecond
 
-// gathering is when keys were last gathered.
+// gathering holds when keys were last gathered.
 type gathering struct{ last quota.Time }
 
-// left returns how long others may still join what is to be sent now; 0 says that it
-// goes now.
+// left returns how long the next frame may still wait for more keys; 0 means send now.
 func (g *gathering) left(now quota.Time, waited bool) time.Duration {
 	if more := g.last.Add(gather).Sub(now); more > 0 && g.last > 0 && !waited {
 		return more
@@ -60,7 +58,7 @@ func (g *gathering) left(now quota.Time, waited bool) time.Duration {
 	return 0
 }
 
-// work runs f and whatever else is in the inbox.
+// work runs f and all other work in the inbox.
 func (d *Decider) work(f func(quota.Time)) {
 	f(d.now())
 	for range inboxSize {
@@ -73,7 +71,7 @@ func (d *Decider) work(f func(quota.Time)) {
 	}
 }
 
-// OnMemberLoop hands work to the member loop, waiting for room.
+// OnMemberLoop runs f on the member loop. It blocks while the inbox is full.
 func (d *Decider) OnMemberLoop(f func(now quota.Time)) {
 	select {
 	case d.inbox <- f:
@@ -89,12 +87,12 @@ func (d *Decider) Wake() {
 	}
 }
 
-// packRoom is memory for packed messages: a frame that is sent is a copy.
+// packRoom pools memory for packed messages. A frame copies what it sends.
 var packRoom = sync.Pool{New: func() any { return new([]byte) }}
 
-// send delivers reports: those of ranges led here are booked at once, the
-// others leave in one frame for each leader, or as many as it takes. If one is lost
-// its keys are reported again: counters are cumulative.
+// send delivers reports. It books those to ranges led here at once, and sends the others in as few
+// frames per leader as they fit in. The keys of a lost report are reported again: counters are
+// cumulative.
 func (d *Decider) send(reports []quota.Report) {
 	var byNode map[quota.NodeID][]*quota.Report
 	for i := range reports {
@@ -124,8 +122,8 @@ func (d *Decider) send(reports []quota.Report) {
 	}
 }
 
-// OnGrants takes a frame of packed grants of another node. When the inbox is full it is
-// dropped: the reports are not answered then, and sent again.
+// OnGrants queues a frame of packed grants from another node. A full inbox drops it; the member then
+// sends the unanswered reports again.
 func (d *Decider) OnGrants(from quota.NodeID, packed []byte) {
 	d.tryMemberLoop(func(now quota.Time) {
 		grants, err := d.grants.Unpack(from, d.cfg.Self, packed)
@@ -140,7 +138,7 @@ func (d *Decider) OnGrants(from quota.NodeID, packed []byte) {
 	})
 }
 
-// Deliver takes a grant of a ledger on this node. If wait is false, and the inbox is full, it is dropped.
+// Deliver queues a grant of a ledger on this node. If the inbox is full it blocks, or without wait drops the grant.
 func (d *Decider) Deliver(g *quota.Grant, wait bool) {
 	apply := func(now quota.Time) { d.apply(now, g) }
 	if wait {
@@ -150,7 +148,7 @@ func (d *Decider) Deliver(g *quota.Grant, wait bool) {
 	}
 }
 
-// tryMemberLoop hands grants to the member loop, if there is room.
+// tryMemberLoop queues work that applies grants, or drops it if the inbox is full.
 func (d *Decider) tryMemberLoop(f func(now quota.Time)) {
 	select {
 	case d.inbox <- f:

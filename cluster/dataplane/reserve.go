@@ -16,26 +16,26 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// Bounds of reservations.
+// Bounds on reservations.
 const (
 	maxReservations      = 1_000_000 // open on one node
 	maxReservationsOfOne = maxReservations / 4
 	maxLease             = 24 * time.Hour
 )
 
-// reserved is one reservation: what a call took, until it is settled.
+// reserved is a reservation: what a call took and has not settled yet.
 type reserved struct {
 	owner   string
-	spaces  []string // the namespaces that it was asked for in, each once
+	spaces  []string // the namespaces of its requests, without duplicates
 	reqs    []quota.Request
 	taken   *aggregator.Taken
 	expires quota.Time
-	ttl     time.Duration // from when it was made
+	ttl     time.Duration // initial lifetime
 }
 
-// reservations are those that this node made. They are in its memory alone: when
-// it dies, what was reserved counts as used, and what was in flight as released
-// at once under soft, after the limit's lease under hard.
+// reservations holds the reservations that this node made. They live in its memory only. When the node
+// dies, reserved tokens count as used. Requests in flight count as released: at once under soft, after
+// the limit's lease under hard.
 type reservations struct {
 	places *fairshare.Pool
 	mu     sync.Mutex
@@ -46,23 +46,22 @@ func (r *reservations) init() {
 	r.places, r.open = fairshare.New(maxReservations, maxReservationsOfOne), map[handle]*reserved{}
 }
 
-// handle is what a reservation is known by on its node: random, so that nobody can guess
-// another's.
+// handle identifies a reservation on its node. It is random, so that callers cannot guess the handles
+// of others.
 type handle [16]byte
 
-// tookNothing is the handle of all reservations that took nothing. No node keeps those, and to
-// settle or renew one changes nothing.
+// tookNothing is the handle of every reservation that took nothing. No node stores those; settling or
+// renewing one does nothing.
 var tookNothing handle
 
-// handleText writes handles with letters and digits.
+// handleText encodes handles as letters and digits.
 var handleText = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
 
-// Reserve takes what the requests cost, all or nothing, until it is settled. One
-// that is not settled or renewed within ttl (0: the shortest lease of its
-// limits) is given back. Limits that count what is in flight are acquired this
-// way. The answer is false, and there is no handle, if a limit refuses. owner is the
-// identity of the caller, empty if unknown: if it, or all callers, have as many
-// reservations open as they may, the error is quota.ErrTooManyReservations.
+// Reserve takes the cost of all requests, or of none, until the reservation is settled. A reservation
+// that is neither settled nor renewed within ttl (0: the shortest lease of its limits) is given back.
+// Reserve is also how callers acquire limits that count requests in flight. It returns false and no
+// handle if a limit refuses. owner is the identity of the caller, empty if unknown. Reserve returns
+// quota.ErrTooManyReservations if owner, or all callers together, have the maximum number open.
 func (d *Decider) Reserve(owner string, reqs []quota.Request, ttl time.Duration, out []quota.Decision) (quota.Reservation, bool, error) {
 	switch d.reserved.places.Take(owner, 1) {
 	case fairshare.Total:
@@ -80,7 +79,7 @@ func (d *Decider) Reserve(owner string, reqs []quota.Request, ttl time.Duration,
 	return quota.Reservation{Handle: d.handleOf(d.reserved.add(made)), Expires: made.ttl}, true, nil
 }
 
-// reserve decides the requests and returns what was taken, nil if a limit refuses.
+// reserve decides the requests and returns what they took, or nil if a limit refuses.
 func (d *Decider) reserve(owner string, reqs []quota.Request, ttl time.Duration, out []quota.Decision) *reserved {
 	c := callPool.Get().(*pooled)
 	defer callPool.Put(c)
@@ -110,8 +109,7 @@ func namespaces(reqs []quota.Request) (out []string) {
 	return out
 }
 
-// charged copies the requests that were charged: limits that are not enforced
-// took nothing.
+// charged returns copies of the requests that were charged. A limit that is not enforced takes nothing.
 func charged(reqs []quota.Request, out []quota.Decision) []quota.Request {
 	var kept []quota.Request
 	for i, q := range reqs {
@@ -135,7 +133,7 @@ func uncounted(d *quota.Decision) bool {
 	return d.Shadow
 }
 
-// add keeps a reservation, unless it took nothing: there is nothing to settle.
+// add stores a reservation, unless it took nothing: then there is nothing to settle.
 func (r *reservations) add(v *reserved) (id handle) {
 	if len(v.reqs) == 0 {
 		return tookNothing
@@ -147,13 +145,13 @@ func (r *reservations) add(v *reserved) (id handle) {
 	return id
 }
 
-// remove forgets a reservation. r.mu is held.
+// remove removes a reservation. The caller holds r.mu.
 func (r *reservations) remove(id handle, v *reserved) {
 	delete(r.open, id)
 	r.places.Give(v.owner, 1)
 }
 
-// namespaces returns those of a reservation; nil if there is none, or no more.
+// namespaces returns the namespaces of an unexpired reservation, or nil.
 func (r *reservations) namespaces(id handle, now quota.Time) []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -163,19 +161,19 @@ func (r *reservations) namespaces(id handle, now quota.Time) []string {
 	return nil
 }
 
-// removeOpen removes and returns a reservation; nil if there is none, or no more.
+// removeOpen removes and returns an unexpired reservation, or nil.
 func (r *reservations) removeOpen(id handle, now quota.Time) *reserved {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	v := r.open[id]
-	if v == nil || now >= v.expires { // expired gives it back
+	if v == nil || now >= v.expires { // expired gives back what it took
 		return nil
 	}
 	r.remove(id, v)
 	return v
 }
 
-// expired removes and returns what nobody has settled.
+// expired removes and returns the reservations that have expired.
 func (r *reservations) expired(now quota.Time) []*reserved {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -189,12 +187,12 @@ func (r *reservations) expired(now quota.Time) []*reserved {
 	return out
 }
 
-// handleOf names a reservation for callers: the node that has it, and its handle there.
+// handleOf returns the public form of a handle: the node that holds the reservation, and its handle there.
 func (d *Decider) handleOf(id handle) string {
 	return string(d.cfg.Self) + "." + handleText.EncodeToString(id[:])
 }
 
-// holderOf returns the node that made a reservation, and its handle there.
+// holderOf parses a public handle into the node that made the reservation and the handle there.
 func holderOf(text string) (node quota.NodeID, id handle, err error) {
 	i := strings.LastIndexByte(text, '.')
 	if i <= 0 || len(text)-i-1 != handleText.EncodedLen(len(id)) {
@@ -206,8 +204,8 @@ func holderOf(text string) (node quota.NodeID, id handle, err error) {
 	return quota.NodeID(text[:i]), id, nil
 }
 
-// ReservedIn returns the namespaces of a reservation, each once: who ends or renews it needs the
-// permission in all of them. Errors are as of Settle.
+// ReservedIn returns the namespaces of a reservation, without duplicates. To end or renew it, a caller
+// needs the permission in all of them. It returns the same errors as Settle.
 func (d *Decider) ReservedIn(ctx context.Context, handle string) ([]string, error) {
 	node, id, err := holderOf(handle)
 	switch {
@@ -227,20 +225,19 @@ func (d *Decider) ReservedIn(ctx context.Context, handle string) ([]string, erro
 	return res.GetNamespaces(), err
 }
 
-// Settle ends a reservation and books what was really used of it: the rest is
-// given back, and what was used beyond it is charged. used below 0 is all that
-// was reserved. What was acquired of limits that count what is in flight is
-// released. Any node takes the call; quota.ErrNoReservation if the handle has
-// been settled, has expired, or its node is gone.
+// Settle ends a reservation and books the tokens that were really used: it gives back the rest, and
+// charges what was used beyond the reservation. A used below 0 means all that was reserved. Settle
+// releases what was acquired of limits that count requests in flight. Any node accepts the call. It
+// returns quota.ErrNoReservation if the handle is already settled or has expired, or its node is gone.
 func (d *Decider) Settle(ctx context.Context, handle string, used int64) error {
 	return d.end(ctx, &peerv1.CallSettle{Handle: handle, Used: used})
 }
 
-// asAtFirst renews for as long as the reservation lasted when it was made. No caller can name so
-// short a time.
+// asAtFirst renews a reservation for its initial lifetime. It is shorter than any time that a caller
+// can request.
 const asAtFirst = time.Nanosecond
 
-// Renew puts the end of a reservation off to ttl from now (at most 24h; 0: as long as at first).
+// Renew extends a reservation to ttl from now (at most 24h; 0: its initial lifetime).
 func (d *Decider) Renew(ctx context.Context, handle string, ttl time.Duration) error {
 	return d.end(ctx, &peerv1.CallSettle{Handle: handle, RenewNanos: int64(min(max(ttl, asAtFirst), maxLease))})
 }
@@ -259,7 +256,7 @@ func (d *Decider) end(ctx context.Context, c *peerv1.CallSettle) error {
 	return err
 }
 
-// atHolder has another node answer that made the reservation.
+// atHolder forwards a settle call to the node that made the reservation.
 func (d *Decider) atHolder(ctx context.Context, node quota.NodeID, c *peerv1.CallSettle) (*peerv1.CallSettleResult, error) {
 	if !d.node.Up(node) {
 		return nil, quota.ErrNoReservation
@@ -274,7 +271,7 @@ func (d *Decider) atHolder(ctx context.Context, node quota.NodeID, c *peerv1.Cal
 	return res.GetSettleResult(), nil
 }
 
-// onSettle answers another node.
+// onSettle answers a settle call from another node.
 func (d *Decider) onSettle(c *peerv1.CallSettle) *peerv1.CallSettleResult {
 	if !c.Look {
 		return &peerv1.CallSettleResult{Found: d.settle(c) == nil}
@@ -318,8 +315,8 @@ func (d *Decider) renew(id handle, ttl time.Duration) error {
 	return nil
 }
 
-// book books what was used of a reservation. What was not used comes back in the windows
-// that it was taken in; what was used beyond it is charged now.
+// book books the usage of a reservation. Unused tokens return to the windows that they were taken from;
+// tokens used beyond the reservation are charged now.
 func (d *Decider) book(v *reserved, used int64) {
 	limits := d.Limits()
 	for i := range v.reqs {
@@ -338,10 +335,10 @@ func (d *Decider) book(v *reserved, used int64) {
 	d.Wake()
 }
 
-// expireEvery is how often reservations are looked at that nobody may have settled in time.
+// expireEvery is the interval between searches for expired reservations.
 const expireEvery = time.Second
 
-// expireLoop gives back what nobody has settled in time.
+// expireLoop gives back expired reservations once per expireEvery.
 func (d *Decider) expireLoop() {
 	tick := time.NewTicker(expireEvery)
 	defer tick.Stop()
@@ -355,7 +352,7 @@ func (d *Decider) expireLoop() {
 	}
 }
 
-// expire gives back what nobody has settled in time.
+// expire gives back the reservations that have expired by now.
 func (d *Decider) expire(now quota.Time) {
 	for _, v := range d.reserved.expired(now) {
 		d.stats.expired.Inc()

@@ -7,15 +7,15 @@ import (
 	"github.com/quorate/quorate/internal/tracing"
 )
 
-// A report whose answer takes longer than so many sync intervals is slow: it gets a span.
+// slowReport is how many sync intervals a report may wait for its answer; a slower one gets a span.
 const slowReport = 5
 
-// slowReports watches how long reports wait for their answers, while there is somebody to tell
-// it. It is the member loop's alone.
+// slowReports measures how long reports wait for their answers, if there is a tracer. Only the member
+// loop uses it.
 type slowReports struct {
 	tracer  *tracing.Tracer
 	sync    time.Duration
-	waiting map[quota.RangeID]awaited // at most one of each range, the oldest
+	waiting map[quota.RangeID]awaited // the oldest unanswered report of each range
 }
 
 type awaited struct {
@@ -56,7 +56,7 @@ func (s *slowReports) answered(g *quota.Grant) {
 	span.End(nil)
 }
 
-// answers reports whether a grant answers a report, or a later one: by then the first was lost.
+// answers reports whether a grant answers the report seq, or a later one: by then seq itself was lost.
 func answers(g *quota.Grant, seq quota.Seq) bool {
 	for i := range g.Entries {
 		if g.Entries[i].Ack >= seq {

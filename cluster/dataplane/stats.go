@@ -2,7 +2,7 @@ package dataplane
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// stats are the metrics of decisions. None has a label per range or key.
+// stats holds the metrics of decisions. None has a label per range or key.
 type stats struct {
 	reports, reportedKeys, droppedGrants prometheus.Counter
 	waitTimeouts, unasked, expired       prometheus.Counter
