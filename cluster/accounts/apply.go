@@ -13,8 +13,8 @@ import (
 
 // ApplyOps applies all operations or none; see api.Accounts.
 //
-// Errors: an [*UnavailableError], which says whether the operations may have been
-// applied. A ctx without a deadline gets one of ten seconds.
+// It returns an [*UnavailableError] that says whether the operations may have been applied. If ctx
+// has no deadline, the call times out after ten seconds.
 func (s *Service) ApplyOps(ctx context.Context, by, requestID string, ttl time.Duration, ops []account.Op) (account.Outcome, error) {
 	ctx, cancel := s.limited(ctx)
 	defer cancel()
@@ -46,8 +46,7 @@ func (s *Service) applyOps(ctx context.Context, r account.Request) (account.Outc
 	return s.applyHere(ctx, &parts[0])
 }
 
-// withRules returns the operations with the content of their policies, as far as
-// these are loaded.
+// withRules returns a copy of the operations with the content of those policies that are loaded.
 func (s *Service) withRules(ctx context.Context, ops []account.Op) ([]account.Op, error) {
 	var refs []account.PolicyRef
 	place := map[account.PolicyRef]int{}
@@ -79,20 +78,20 @@ func (s *Service) withRules(ctx context.Context, ops []account.Op) ([]account.Op
 	return out, nil
 }
 
-// part is what a call wants of one range.
+// part is the part of a call that concerns one range.
 type part struct {
 	id      quota.RangeID
 	request account.Request
-	more    []account.Request // of calls on the same accounts that are committed with it
-	out     account.Outcome   // with the results of all of them in a row
+	more    []account.Request // requests of other calls on the same accounts, committed with this one
+	out     account.Outcome   // holds the results of request and then of each in more
 	err     error
-	doubt   bool // an earlier try may have been carried out, or may yet be
+	doubt   bool // an earlier try may have been applied, or may still be
 }
 
-// prepared says whether something of an attempt may be held at the part's range.
+// prepared reports whether the attempt may hold anything at the part's range.
 func (p *part) prepared() bool { return p.err != nil || p.doubt || p.out.Code == account.Done }
 
-// at is the request of one of the calls that the part is of.
+// at returns the part's request of the given call: 0 is request, the others are in more.
 func (p *part) at(call int) *account.Request {
 	if call == 0 {
 		return &p.request
@@ -100,8 +99,8 @@ func (p *part) at(call int) *account.Request {
 	return &p.more[call-1]
 }
 
-// split divides a call by ranges. The first one is that of the lowest account: the home, if there
-// are several. So calls on the same accounts have the same home.
+// split divides a call by range. If the call spans several ranges, it puts the range of the lowest
+// account first: the home. So calls on the same accounts have the same home.
 func (s *Service) split(r *account.Request) []part {
 	var parts []part
 	place := map[quota.RangeID]int{}
@@ -127,12 +126,12 @@ func (s *Service) split(r *account.Request) []part {
 	return parts
 }
 
-// applyHere applies operations on one range.
+// applyHere applies operations on a single range.
 func (s *Service) applyHere(ctx context.Context, p *part) (account.Outcome, error) {
 	cmd := account.Command{Apply: &p.request}
 	s.awaitOwn(ctx, p)
 	doubt := false
-	var tx account.TxID // of its turn
+	var tx account.TxID // names its turn
 	defer func() {
 		if tx != (account.TxID{}) {
 			s.leaveTurns(tx, []part{*p}, func(*part) bool { return true })
@@ -160,25 +159,25 @@ func (s *Service) applyHere(ctx context.Context, p *part) (account.Outcome, erro
 	}
 }
 
-// settled says whether an answer to one try is right for all earlier ones too, whenever they
-// arrive: the request's id is remembered then.
+// settled reports whether the answer to one try also holds for every earlier try, whenever that
+// arrives: with such an answer, the range remembers the request's ID.
 func settled(c account.Code) bool {
 	return c == account.Done || c == account.Repeated || c == account.Mismatched
 }
 
-// retry says after what a command is tried again. After errNotLeader it always is.
+// retry says after which errors to retry a command. After errNotLeader, it is always retried.
 type retry struct{ unknown, overloaded bool }
 
-// submit has the leader of a range carry a command out, and tries again, through
-// elections, until ctx ends. The error is an *UnavailableError, or one that no
-// repetition will mend.
+// submit sends a command to the leader of a range and retries, through elections, until ctx ends.
+// It returns an *UnavailableError, or an error that a retry cannot fix.
 func (s *Service) submit(ctx context.Context, r quota.RangeID, c *account.Command, again retry) (account.Outcome, error) {
 	out, _, err := s.submitTold(ctx, r, c, again, false)
 	return out, err
 }
 
-// submitTold also tells whether a try may have been carried out, or may yet be, besides the
-// one that was answered; before says so of those that were made earlier.
+// submitTold is like submit, and also reports as doubt whether a try other than the answered one
+// may have been applied or may still be. before carries that doubt over from the caller's earlier
+// tries.
 func (s *Service) submitTold(ctx context.Context, r quota.RangeID, c *account.Command, again retry, before bool) (out account.Outcome, doubt bool, err error) {
 	doubt = before
 	for try := 0; ; try++ {
@@ -201,7 +200,8 @@ func (s *Service) submitTold(ctx context.Context, r quota.RangeID, c *account.Co
 	}
 }
 
-// leader returns who leads a range: this node only if it can serve it.
+// leader returns the leader of a range, or "" if unknown. It returns this node only if it can serve
+// the range.
 func (s *Service) leader(r quota.RangeID) quota.NodeID {
 	if g := s.node.Group(r); g != nil {
 		id, _, serving := g.Leader()

@@ -11,15 +11,15 @@ import (
 	"github.com/quorate/quorate/internal/account"
 )
 
-// bundles are calls on several ranges that wait in line at this node for the same accounts. The first
-// one waits for all of them, and they are committed as one transaction: contended calls then are not
-// bound by two commits for each.
+// bundles groups multi-range calls that wait in line at this node for the same accounts. The first
+// call waits on behalf of all, and one transaction commits them together. So contended calls do not
+// cost two commits each.
 type bundles struct {
 	mu sync.Mutex
-	of map[string]*bundle // that take further calls, by accounts
+	of map[string]*bundle // bundles that accept further calls, by accounts
 }
 
-// bundle is the calls of one transaction.
+// bundle is a set of calls to commit in one transaction.
 type bundle struct {
 	accounts   string
 	calls      []*call
@@ -32,20 +32,20 @@ const (
 	maxBundleBytes = maxBatchBytes / 4
 )
 
-// call is one call on several ranges. What follows done is set once that is closed.
+// call is one multi-range call. The fields after done are set before done is closed.
 type call struct {
 	parts  []part
-	until  time.Time // its deadline
+	until  time.Time // the call's deadline
 	bundle *bundle
 
 	done  chan struct{}
 	out   account.Outcome
 	err   error
-	alone bool // as of bundled
+	alone bool // as bundled returns it
 }
 
-// join adds a call to the bundle that waits for the same accounts. first says that there is none with
-// room: the call begins one, and is the one to start it.
+// join adds a call to the bundle that waits for the same accounts. If there is no bundle with room,
+// the call begins one: join then returns first, and the caller must start that bundle.
 func (g *bundles) join(c *call) (first bool) {
 	ops, bytes := 0, 0
 	for i := range c.parts {
@@ -69,7 +69,7 @@ func (g *bundles) join(c *call) (first bool) {
 	return first
 }
 
-// has says whether a call of the bundle has the request's id.
+// has reports whether the bundle already contains a call with the request's ID and caller.
 func (g *bundle) has(r *account.Request) bool {
 	return r.ID != "" && slices.ContainsFunc(g.calls, func(c *call) bool {
 		other := &c.parts[0].request
@@ -77,7 +77,7 @@ func (g *bundle) has(r *account.Request) bool {
 	})
 }
 
-// accountsOf names the accounts of all parts, whatever their order.
+// accountsOf returns a key for the accounts of all parts, regardless of their order.
 func accountsOf(parts []part) string {
 	var ids []account.ID
 	for i := range parts {
@@ -93,7 +93,7 @@ func accountsOf(parts []part) string {
 	return string(name)
 }
 
-// start returns the calls of the bundle that c has begun; no further ones join it.
+// start closes the bundle that c began to further calls and returns its calls.
 func (g *bundles) start(c *call) []*call {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -105,7 +105,7 @@ func (g *bundles) start(c *call) []*call {
 	return calls
 }
 
-// leave takes a call out of its bundle; false if that has been started.
+// leave removes a call from its bundle. It returns false if the bundle has already started.
 func (g *bundles) leave(c *call) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -117,7 +117,7 @@ func (g *bundles) leave(c *call) bool {
 	return true
 }
 
-// await waits until the call's bundle is done.
+// await waits until the call's bundle is done or ctx ends.
 func (g *bundles) await(ctx context.Context, c *call) (out account.Outcome, alone bool, err error) {
 	select {
 	case <-c.done:
@@ -130,8 +130,8 @@ func (g *bundles) await(ctx context.Context, c *call) (out account.Outcome, alon
 	return out, false, givenUp(fmt.Errorf("%w: %w", errUnknown, context.Cause(ctx)), true)
 }
 
-// bundled carries a call out with those that wait for the same accounts. alone says that it is to be
-// made by itself, and nothing was done.
+// bundled carries a call out together with the calls that wait for the same accounts. It returns
+// alone if nothing was applied and the caller must carry the call out by itself.
 func (s *Service) bundled(ctx context.Context, parts []part) (out account.Outcome, alone bool, err error) {
 	until, _ := ctx.Deadline()
 	c := &call{parts: parts, until: until, done: make(chan struct{})}
@@ -150,7 +150,7 @@ func (s *Service) bundled(ctx context.Context, parts []part) (out account.Outcom
 			return s.bundles.await(ctx, c)
 		}
 	}
-	for _, other := range calls[1:] { // this one is about to fail; they need not
+	for _, other := range calls[1:] { // this call is about to fail; the others need not
 		other.alone = true
 		close(other.done)
 	}
@@ -159,8 +159,8 @@ func (s *Service) bundled(ctx context.Context, parts []part) (out account.Outcom
 	return out, false, err
 }
 
-// together commits calls as one transaction. What cannot be committed so is left to each of them, and
-// for a while no calls on these accounts are joined.
+// together commits calls as one transaction. If that cannot commit, it leaves each call to be
+// carried out alone, and for hotLimit this node joins no calls on these accounts.
 func (s *Service) together(w *attempts, calls []*call) {
 	until := calls[0].until
 	for _, c := range calls[1:] {
@@ -185,7 +185,7 @@ func (s *Service) together(w *attempts, calls []*call) {
 	}
 }
 
-// joined is the parts of all calls, which are on the same ranges.
+// joined merges the parts of all calls, which span the same ranges.
 func joined(calls []*call) []part {
 	parts := slices.Clone(calls[0].parts)
 	for i := range parts {
@@ -197,7 +197,7 @@ func joined(calls []*call) []part {
 	return parts
 }
 
-// answer is the results of one of the calls that the parts are of.
+// answer returns the results of one of the calls in the parts.
 func answer(parts []part, call int) []account.Result {
 	single := slices.Clone(parts)
 	for i := range single {

@@ -10,19 +10,18 @@ import (
 	"github.com/quorate/quorate/cluster/transport"
 )
 
-// UnavailableError says that a call was not answered in its time, and whether it may have
-// been carried out.
+// UnavailableError reports that a call got no answer in time, and whether it may have been applied.
 type UnavailableError struct {
-	// Unknown says that the call may have been carried out, or may yet be. With the
-	// same request id it can be made again; without one look at the accounts first.
-	// Otherwise nothing was done.
+	// Unknown means that the call may have been applied, or may still be. A caller that set a
+	// request ID can repeat the call with the same ID; without one, it must read the accounts
+	// first. If Unknown is false, nothing was applied.
 	Unknown bool
-	// Overloaded says that too many calls wait.
+	// Overloaded means that too many calls were waiting.
 	Overloaded bool
 	Reason     string
 }
 
-// Error says what is known.
+// Error describes the outcome as far as it is known.
 func (e *UnavailableError) Error() string {
 	switch {
 	case e.Unknown:
@@ -36,14 +35,14 @@ func (e *UnavailableError) Error() string {
 // NoLeader marks the error for package api.
 func (e *UnavailableError) NoLeader() bool { return true }
 
-// MayBeDone says for package api whether the call may have been carried out.
+// MayBeDone tells package api whether the call may have been applied.
 func (e *UnavailableError) MayBeDone() bool { return e.Unknown }
 
-// TooBusy marks for package api that too many calls wait.
+// TooBusy tells package api whether too many calls were waiting.
 func (e *UnavailableError) TooBusy() bool { return e.Overloaded }
 
-// ConflictError says that others changed or held the accounts of a reading for too
-// long. Nothing was done; try again.
+// ConflictError reports that other calls changed or held the accounts of a reading for too long.
+// Nothing was changed; the caller may retry.
 type ConflictError struct{ Reason string }
 
 func (e *ConflictError) Error() string { return "accounts: " + e.Reason }
@@ -51,8 +50,8 @@ func (e *ConflictError) Error() string { return "accounts: " + e.Reason }
 // Aborted marks the error for package api.
 func (e *ConflictError) Aborted() bool { return true }
 
-// What can become of one try. All but errRefused may be tried again; errUnknown only
-// if a repetition does no harm.
+// Outcomes of one try. Every error except errRefused is retryable, errUnknown only if a repetition
+// is safe.
 var (
 	errNotLeader  = errors.New("no leader took it, nothing was done")
 	errOverloaded = errors.New("too many commands wait, nothing was done")
@@ -62,7 +61,7 @@ var (
 	errStopped    = errors.New("the coordinator was stopped") // by a test
 )
 
-// logError says what an error of a range's group means to a command.
+// logError maps an error of a range's Raft group to the outcome of a command.
 func logError(err error) error {
 	switch {
 	case errors.Is(err, raftgroup.ErrUncertain):
@@ -73,9 +72,9 @@ func logError(err error) error {
 	return fmt.Errorf("%w: %w", errNotLeader, err)
 }
 
-// wireError says what an error of a call to another node means to a command: only what this
-// node has not sent was certainly not carried out. A fault that the other node answers with
-// proves nothing: it may be the answer itself that could not be sent.
+// wireError maps an error of a call to another node to the outcome of a command. Only a command
+// that this node did not send is certain not to have been applied. A fault in the other node's
+// reply proves nothing: it may have failed only to send the answer.
 func wireError(err error) error {
 	switch {
 	case errors.Is(err, transport.ErrUnreachable), errors.Is(err, transport.ErrBusy):
@@ -86,7 +85,7 @@ func wireError(err error) error {
 	return fmt.Errorf("%w: %w", errUnknown, err)
 }
 
-// faultOf is an error of a try as it travels.
+// faultOf encodes the error of a try for the wire.
 func faultOf(err error) (peerv1.AccountFault, string) {
 	switch {
 	case err == nil:
@@ -101,9 +100,9 @@ func faultOf(err error) (peerv1.AccountFault, string) {
 	return peerv1.AccountFault_ACCOUNT_FAULT_UNKNOWN, err.Error()
 }
 
-// faultError is the error that has travelled.
+// faultError decodes an error from the wire.
 func faultError(f peerv1.AccountFault, reason string) error {
-	kind := errUnknown // what a newer version says
+	kind := errUnknown // for a fault that only a newer version knows
 	switch f {
 	case peerv1.AccountFault_ACCOUNT_FAULT_UNSPECIFIED:
 		return nil
@@ -117,8 +116,8 @@ func faultError(f peerv1.AccountFault, reason string) error {
 	return fmt.Errorf("%w: %s", kind, reason)
 }
 
-// givenUp says what the last error of a call that has no time left means to the
-// caller. doubt is set if an earlier try may have been carried out.
+// givenUp maps the last error of a call that has run out of time to the error for the caller. doubt
+// means that an earlier try may have been applied.
 func givenUp(err error, doubt bool) error {
 	switch {
 	case errors.Is(err, errRefused):

@@ -11,8 +11,9 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// end brings an attempt to its end in the background, wherever something of it may be
-// held. If too many are under way it is left to the leaders' look at what is pending.
+// end finishes an attempt in the background, at every range that may hold part of it. If too many
+// are in flight, it leaves the attempt to the leaders, which look for pending transactions once a
+// second.
 func (s *Service) end(tx account.Tx, parts []part, commit bool) {
 	if count(parts, func(p *part) bool { return errors.Is(p.err, errStopped) }) > 0 {
 		return
@@ -42,10 +43,11 @@ func (s *Service) end(tx account.Tx, parts []part, commit bool) {
 	}
 }
 
-// learn finds out what became of a transaction whose decision was not answered, for the tally: once
-// others may abort it, so does this node. It is given up when it would not be remembered, or there is no room.
+// learn finds out, for the tally, what became of a transaction whose decision got no answer: once
+// other nodes may abort it, this node tries to abort it too. learn gives up before the home forgets
+// the transaction, and returns at once if there is no free slot.
 func (s *Service) learn(tx account.Tx, parts []part) {
-	parts = slices.Clone(parts) // the caller's may be of another attempt soon
+	parts = slices.Clone(parts) // the caller may soon reuse them for another attempt
 	select {
 	case s.learning <- struct{}{}:
 	default:
@@ -76,12 +78,12 @@ func (s *Service) learn(tx account.Tx, parts []part) {
 	}
 }
 
-// learnLimit bounds the pauses of learn: their sum, with the tries, is well below the ten minutes for
-// which a transaction is remembered.
+// learnLimit bounds the pauses of learn. The sum of the pauses and tries is well below the ten
+// minutes for which a transaction is remembered.
 const learnLimit = 2 * time.Minute
 
-// later runs f in the background, unless there is no room, or somebody here is
-// already at that end of the transaction.
+// later runs f in the background. It returns false if there is no free slot, or if another
+// goroutine of this node is already finishing the transaction at that range.
 func (s *Service) later(tx account.Tx, r quota.RangeID, f func(ctx context.Context) error) bool {
 	select {
 	case s.ending <- struct{}{}:
@@ -109,9 +111,9 @@ func (s *Service) later(tx account.Tx, r quota.RangeID, f func(ctx context.Conte
 	return started
 }
 
-// finish carries a decision out in the other ranges, and then has home forget it.
-// An abort is decided at home too; there may be nothing there to abort. finished is called before home is
-// told: the others hold nothing any more, or could not be told.
+// finish carries out a decision in the other ranges and then makes the home forget it. It records
+// an abort at the home too, which may have nothing to abort. It calls finished before it tells the
+// home: by then the other ranges hold nothing, or could not be reached.
 func (s *Service) finish(ctx context.Context, tx account.Tx, others []quota.RangeID, commit bool, finished func()) error {
 	var aborted error
 	var wg sync.WaitGroup
@@ -146,8 +148,8 @@ func (s *Service) finishAt(ctx context.Context, tx account.Tx, r quota.RangeID, 
 	return err
 }
 
-// abort decides against a transaction, unless that is decided, and returns what
-// was.
+// abort decides to abort a transaction unless it is already decided, and reports whether the
+// decision is to commit.
 func (s *Service) abort(ctx context.Context, tx account.Tx) (commit bool, err error) {
 	out, err := s.submit(ctx, tx.Home, &account.Command{Decide: &account.Decide{Tx: tx.ID}}, retry{true, true})
 	return out.Code == account.Committed, err

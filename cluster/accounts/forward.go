@@ -9,7 +9,7 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// forward has the leader of the range carry the commands out.
+// forward sends the commands to the range's leader and stores the outcomes.
 func (q *queue) forward(leader quota.NodeID, batch []*pending) {
 	s := q.service
 	data, err := account.EncodeBatch(0, q.commands(batch))
@@ -34,7 +34,7 @@ func (q *queue) forward(leader quota.NodeID, batch []*pending) {
 	}
 }
 
-// passed carries out what another node has passed on.
+// passed carries out commands that another node forwarded.
 func (s *Service) passed(ctx context.Context, c *peerv1.CallAccounts) *peerv1.CallAccountsResult {
 	out := &peerv1.CallAccountsResult{}
 	_, commands, err := account.DecodeBatch(c.GetBatch())

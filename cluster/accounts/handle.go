@@ -10,7 +10,7 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// AddCalls adds the calls that this service answers to other nodes.
+// AddCalls registers the calls that this service answers for other nodes.
 func (s *Service) AddCalls(t peercall.Table) {
 	peercall.Handle(t, tryLimit, func(ctx context.Context, _ quota.NodeID, c *peerv1.CallAccounts) (*peerv1.CallAccountsResult, error) {
 		ctx, end := s.limited(ctx)
@@ -27,7 +27,7 @@ func (s *Service) AddCalls(t peercall.Table) {
 	})
 }
 
-// readFor reads for another node.
+// readFor answers a read of another node.
 func (s *Service) readFor(ctx context.Context, c *peerv1.CallReadAccounts) *peerv1.CallReadAccountsResult {
 	out := &peerv1.CallReadAccountsResult{}
 	q := question{id: quota.RangeID(c.GetRange()), stale: c.GetStale(), history: c.GetHistory()}
@@ -36,7 +36,7 @@ func (s *Service) readFor(ctx context.Context, c *peerv1.CallReadAccounts) *peer
 		return out
 	}
 	if name := decodeTx(c.GetDecision(), c.GetRange()); name != (account.Tx{}) {
-		if r := s.cfg.Replicas[name.Home]; r != nil { // what is not known here is for the log to tell
+		if r := s.cfg.Replicas[name.Home]; r != nil { // if the replica does not know, the caller must ask the log
 			d, known := decisionIn(r.View(), name.ID)
 			out.Transaction = &peerv1.TransactionView{Known: known, Decided: d.decided, Commit: d.commit}
 		}

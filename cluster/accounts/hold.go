@@ -9,31 +9,31 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// gate is where a backup stops, at the leader of a range, the two steps of
-// transactions that must not come between the snapshots of two ranges: to decide to
-// commit, and to forget. Whoever is stopped tries again, as after an overload.
+// gate lets a backup block, at the leader of a range, the two steps of transactions that must not
+// fall between the snapshots of two ranges: the decision to commit, and Forget. A blocked command
+// is retried as after an overload.
 type gate struct {
-	passing sync.RWMutex // held for reading while an entry with such a step is under way
+	passing sync.RWMutex // held for reading while an entry with such a step is in flight
 
 	mu    sync.Mutex
-	by    string // the backup
+	by    string // names the backup
 	until time.Time
 }
 
-// held says whether a backup holds the range now: that one, or any if by is empty.
+// held reports whether a backup now holds the range: the named one, or any if by is empty.
 func (g *gate) held(by string) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.by != "" && (by == "" || by == g.by) && time.Now().Before(g.until)
 }
 
-// stopped says whether a command is such a step.
+// stopped reports whether a held gate blocks the command.
 func stopped(c *account.Command) bool {
 	return c.Decide != nil && c.Decide.Commit || c.Forget != nil
 }
 
-// enter returns the commands that may go into the log now; the others have failed,
-// and nothing was done. leave is called when they are applied.
+// enter returns the commands that may go into the log now. It fails the others with errOverloaded,
+// with nothing applied. The caller must call leave once the log has applied the commands.
 func (g *gate) enter(batch []*pending) (pass []*pending, leave func()) {
 	steps := 0
 	for _, p := range batch {
@@ -59,13 +59,13 @@ func (g *gate) enter(batch []*pending) (pass []*pending, leave func()) {
 	return pass, func() {}
 }
 
-// Hold keeps the log of a range that is led here from taking a decision to commit, or
-// to forget a transaction, for that long. When it returns, none is on its way that
-// has not been given to the log. by names the backup; an error says that another one
-// holds the range. Everything else goes on.
+// Hold keeps the log of a range that this node leads from taking decisions to commit and Forgets,
+// for the duration long. When Hold returns, every such command that passed the gate before has been
+// given to the log. by names the backup. Hold returns an error if another backup holds the range.
+// All other commands go on.
 func (s *Service) Hold(r quota.RangeID, by string, long time.Duration) error {
 	g := &s.queues[r].gate
-	g.passing.Lock() // waits for what is under way: a try at most
+	g.passing.Lock() // waits for the entries in flight: at most tryLimit
 	defer g.passing.Unlock()
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -76,10 +76,10 @@ func (s *Service) Hold(r quota.RangeID, by string, long time.Duration) error {
 	return fmt.Errorf("range %d: another backup holds it", r)
 }
 
-// Holding says whether that backup has held the range since its Hold.
+// Holding reports whether the backup has held the range without a break since its Hold.
 func (s *Service) Holding(r quota.RangeID, by string) bool { return s.queues[r].gate.held(by) }
 
-// Release ends what Hold began, if it was by that backup.
+// Release ends the backup's Hold; it does nothing if another backup holds the range.
 func (s *Service) Release(r quota.RangeID, by string) {
 	g := &s.queues[r].gate
 	g.mu.Lock()

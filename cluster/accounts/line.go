@@ -9,26 +9,26 @@ import (
 	"github.com/quorate/quorate/internal/account"
 )
 
-// lines makes calls that change the same accounts wait for each other: one of each account is under
-// way, and the others follow in the order in which they came, instead of aborting each other. A node
-// has one for the transactions that it coordinates, and one for the ranges that it leads (turns).
+// lines makes calls that change the same accounts wait for each other: each account admits one call
+// at a time and the others follow in order of arrival, instead of aborting each other. A node has
+// one for the transactions that it coordinates, and one for the ranges that it leads (turns).
 type lines struct {
 	mu      sync.Mutex
-	of      map[account.ID][]chan struct{} // the waiting calls of each account that has one under way
-	waiting int                            // in all lines
-	bytes   int                            // of the names in of
+	of      map[account.ID][]chan struct{} // waiting calls of each account that has a call under way
+	waiting int                            // calls in all lines
+	bytes   int                            // size of the names in of
 }
 
-// Bounds of the lines. Waiting in line only avoids conflicts, so a call goes on without it once a
-// bound is reached, or lineLimit is over: the call before it may wait for a range without a leader.
+// Bounds of the lines. Waiting in line only avoids conflicts, so a call goes on without it when a
+// bound is reached or after lineLimit: the call ahead may wait for a range without a leader.
 const (
 	lineLimit    = 3 * time.Second
 	maxInLine    = 4096
 	maxLineBytes = 16 << 20
 )
 
-// enter waits until it is the turn of a call at all of its accounts, for lineLimit at most.
-// leave lets the next calls go on.
+// enter waits until it is the call's turn at all of its accounts, for at most lineLimit. The caller
+// must call leave to let the next calls go on.
 func (l *lines) enter(ctx context.Context, parts []part) (leave func()) {
 	ctx, cancel := context.WithTimeout(ctx, lineLimit)
 	defer cancel()
@@ -40,7 +40,7 @@ func (l *lines) enter(ctx context.Context, parts []part) (leave func()) {
 	return leave
 }
 
-// accounts are those of the part's operations, some of them more than once.
+// accounts returns the accounts of the part's operations, possibly with duplicates.
 func (p *part) accounts() []account.ID {
 	ids := make([]account.ID, len(p.request.Ops))
 	for i := range p.request.Ops {
@@ -49,9 +49,9 @@ func (p *part) accounts() []account.ID {
 	return ids
 }
 
-// enterAll waits for one account after the other, in one order for all calls, so that no two wait
-// for each other. all is false when ctx has ended before it was the call's turn everywhere, or a
-// bound is reached; leave is to be called all the same.
+// enterAll waits for one account after the other, in the same order for all calls, so that no two
+// calls wait for each other. all is false if ctx ended or a bound was reached before it was the
+// call's turn at every account; the caller must call leave in any case.
 func (l *lines) enterAll(ctx context.Context, ids []account.ID) (leave func(), all bool) {
 	ids = slices.Clone(ids)
 	slices.SortFunc(ids, account.ID.Compare)
@@ -67,7 +67,7 @@ func (l *lines) enterAll(ctx context.Context, ids []account.ID) (leave func(), a
 	}, had == len(ids)
 }
 
-// busy says whether it is somebody's turn at the account.
+// busy reports whether a call has its turn at the account.
 func (l *lines) busy(id account.ID) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -75,7 +75,7 @@ func (l *lines) busy(id account.ID) bool {
 	return busy
 }
 
-// wait waits until the account is free. It returns false when ctx ends first, or a bound is reached.
+// wait waits until the account is free. It returns false if ctx ends first, or a bound is reached.
 func (l *lines) wait(ctx context.Context, id account.ID) bool {
 	l.mu.Lock()
 	line, busy := l.of[id]
@@ -106,14 +106,14 @@ func (l *lines) wait(ctx context.Context, id account.ID) bool {
 	line = l.of[id]
 	at := slices.Index(line, turn)
 	if at < 0 {
-		return true // its turn came just then
+		return true // its turn came just now
 	}
 	l.of[id] = slices.Delete(line, at, at+1)
 	l.waiting--
 	return false
 }
 
-// pass lets the next one of an account go on.
+// pass lets the next call in the account's line go on.
 func (l *lines) pass(id account.ID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

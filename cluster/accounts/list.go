@@ -12,9 +12,9 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// ListAccounts returns up to limit accounts behind after, of all ranges, in order of
-// their ids' parts. Each account is as some moment of the call had it; all together
-// are not of one.
+// ListAccounts returns up to limit accounts after the given one, from all ranges, ordered by the
+// parts of their IDs. Each account is as of some moment during the call; the list as a whole is not
+// as of one moment.
 func (s *Service) ListAccounts(ctx context.Context, f account.Filter, after account.ID, limit int) ([]account.State, error) {
 	ctx, cancel := s.limited(ctx)
 	defer cancel()
@@ -23,7 +23,7 @@ func (s *Service) ListAccounts(ctx context.Context, f account.Filter, after acco
 	for r := range s.cfg.Ranges {
 		asked = append(asked, question{id: quota.RangeID(r), list: &page{f, after, limit}})
 	}
-	if f.Namespace != nil && strings.HasPrefix(*f.Namespace, "@") { // all in one range
+	if f.Namespace != nil && strings.HasPrefix(*f.Namespace, "@") { // all are in one range
 		placed := s.rangeOf(account.ID{App: f.App, Realm: f.Realm, Namespace: *f.Namespace})
 		asked = asked[placed : placed+1]
 	}
@@ -39,9 +39,9 @@ func (s *Service) ListAccounts(ctx context.Context, f account.Filter, after acco
 	return out[:min(limit, len(out))], nil
 }
 
-// settled waits until the transactions that are prepared in a range for another home now
-// have ended there. One that is committed already may make accounts that nobody could
-// ask after by name.
+// settled waits until the transactions that the range has now prepared for another home have ended
+// there. One that is already committed may create accounts, whose names the caller of a list cannot
+// know.
 func (s *Service) settled(ctx context.Context, r quota.RangeID, replica *Replica) error {
 	prepared := func() map[account.Tx]bool {
 		out := map[account.Tx]bool{}

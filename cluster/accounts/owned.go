@@ -8,14 +8,14 @@ import (
 	"github.com/quorate/quorate/internal/account"
 )
 
-// owned are the accounts that transactions which this node has committed still hold
-// elsewhere. Who comes next through this node waits for that, instead of trying in vain.
+// owned tracks the accounts that transactions committed by this node still hold in other ranges.
+// Calls through this node wait until these are free, instead of trying in vain.
 type owned struct {
 	mu   sync.Mutex
 	over map[account.ID]chan struct{}
 }
 
-// own notes the parts' accounts until what it returns is called.
+// own records the parts' accounts until the caller calls over.
 func (s *Service) own(parts []part) (over func()) {
 	done := make(chan struct{})
 	s.owned.mu.Lock()
@@ -39,11 +39,11 @@ func (s *Service) own(parts []part) (over func()) {
 	}
 }
 
-// ownLimit bounds the wait for this node's own transactions: it is only a courtesy.
+// ownLimit bounds the wait for this node's own transactions: the wait is only an optimization.
 const ownLimit = 100 * time.Millisecond
 
-// awaitOwn waits until no transaction that was committed here holds an account of the
-// part.
+// awaitOwn waits until no transaction that this node committed holds an account of the part, for at
+// most ownLimit.
 func (s *Service) awaitOwn(ctx context.Context, p *part) {
 	ctx, cancel := context.WithTimeout(ctx, ownLimit)
 	defer cancel()

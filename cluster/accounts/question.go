@@ -27,8 +27,8 @@ func (s *Service) readOnce(ctx context.Context, q *question) (reading, error) {
 	return s.readThere(ctx, to, q)
 }
 
-// readHere reads this node's replica, after the range's leadership is confirmed
-// unless the question is a stale one, for which the replica must be a current one.
+// readHere reads this node's replica. It first confirms the range's leadership, unless the question
+// is stale; a stale read needs a current replica.
 func (s *Service) readHere(ctx context.Context, q *question) (reading, error) {
 	replica, g := s.cfg.Replicas[q.id], s.node.Group(q.id)
 	if replica == nil || g == nil {
@@ -86,7 +86,7 @@ func (s *Service) readThere(ctx context.Context, to quota.NodeID, q *question) (
 	return out, nil
 }
 
-// ask reads at another node.
+// ask sends a read to another node.
 func (s *Service) ask(ctx context.Context, to quota.NodeID, msg *peerv1.CallReadAccounts) (*peerv1.CallReadAccountsResult, error) {
 	ctx, cancel := context.WithTimeout(ctx, tryLimit)
 	defer cancel()

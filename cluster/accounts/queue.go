@@ -14,9 +14,9 @@ import (
 	"github.com/quorate/quorate/internal/snapshotio"
 )
 
-// queue is the commands of this node, and of others that take it for the leader, for
-// one range. Those that come while an entry is being committed, or a message is under
-// way, are in the next.
+// queue holds the commands for one range from this node and from others that take it for the
+// leader. Commands that arrive while an entry is being committed or a message is in flight go into
+// the next one.
 type queue struct {
 	service *Service
 	id      quota.RangeID
@@ -24,18 +24,18 @@ type queue struct {
 
 	mu      sync.Mutex
 	waiting []*pending
-	flying  int  // goroutines that commit
-	ripe    bool // those that hurry nobody have waited long enough
-	timer   bool // until they have
+	flying  int  // committing goroutines
+	ripe    bool // the waiting Forgets have waited long enough
+	timer   bool // runs until they have
 }
 
-// pending is one command that waits. out and err are set once done is closed.
+// pending is a waiting command. out and err are set before done is closed.
 type pending struct {
 	cmd    account.Command
-	size   int  // bytes, about
-	answer int  // bytes of the outcome, at most
-	passed bool // by another node: it is passed on no further
-	sent   bool // it is in an entry or a message; guarded by queue.mu
+	size   int  // bytes, estimated
+	answer int  // maximum bytes of the outcome
+	passed bool // forwarded by another node, so it is not forwarded again
+	sent   bool // in an entry or a message; guarded by queue.mu
 	out    account.Outcome
 	err    error
 	done   chan struct{}
@@ -47,8 +47,8 @@ func newPending(c account.Command, passed bool) *pending {
 	return p
 }
 
-// once tries once to have a command carried out. errNotLeader and errOverloaded mean
-// that it was not and will not be.
+// once tries to have a command carried out once. errNotLeader and errOverloaded mean that it was
+// not applied and never will be.
 func (q *queue) once(ctx context.Context, c *account.Command) (account.Outcome, error) {
 	p := newPending(*c, false)
 	if err := q.push(p); err != nil {
@@ -60,7 +60,7 @@ func (q *queue) once(ctx context.Context, c *account.Command) (account.Outcome, 
 	return p.out, nil
 }
 
-// await waits for the outcome of a command that was pushed.
+// await waits for the outcome of a pushed command, until ctx ends.
 func (q *queue) await(ctx context.Context, p *pending) error {
 	select {
 	case <-p.done:
@@ -89,7 +89,8 @@ func (q *queue) push(p *pending) error {
 	return nil
 }
 
-// fly has a goroutine carry out what waits, unless there are enough; false when the service is closed.
+// fly starts a goroutine for the waiting commands unless enough are running. It returns false if
+// the service is closed. The caller holds q.mu.
 func (q *queue) fly() bool {
 	if q.flying >= maxFlying {
 		return true
@@ -101,8 +102,8 @@ func (q *queue) fly() bool {
 	return true
 }
 
-// forgetPause is how long a Forget waits for other commands to go with, at most: nobody waits for it,
-// and an entry of its own costs the range as much as any other.
+// forgetPause is the longest that a Forget waits for other commands to share an entry with: no
+// caller waits for a Forget, and an entry of its own costs the range as much as any other.
 const forgetPause = 20 * time.Millisecond
 
 func (q *queue) ripen() {
@@ -111,16 +112,17 @@ func (q *queue) ripen() {
 	q.timer = false
 	if len(q.waiting) > 0 {
 		q.ripe = true
-		q.fly() // when it is closed whoever waits leaves
+		q.fly() // if the service is closed, the waiters leave by themselves
 	}
 }
 
-// hurried says whether a command waits that is to go now.
+// hurried reports whether a waiting command must go now. The caller holds q.mu.
 func (q *queue) hurried() bool {
 	return q.ripe || slices.ContainsFunc(q.waiting, func(p *pending) bool { return p.cmd.Forget == nil })
 }
 
-// leave ends the wait: a command that has not left does not.
+// leave ends the wait for a command. It removes the command from the queue unless it was already
+// sent.
 func (q *queue) leave(ctx context.Context, p *pending) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -131,7 +133,7 @@ func (q *queue) leave(ctx context.Context, p *pending) error {
 	return fmt.Errorf("%w: %w", errNotLeader, context.Cause(ctx))
 }
 
-// run carries out what waits until nothing does.
+// run carries out the waiting commands until none is left.
 func (q *queue) run() {
 	for {
 		batch := q.next()
@@ -145,8 +147,8 @@ func (q *queue) run() {
 	}
 }
 
-// next takes the commands of the next entry out of the queue; none ends the
-// goroutine.
+// next removes the commands of the next entry from the queue. It returns none if the goroutine must
+// end.
 func (q *queue) next() []*pending {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -172,8 +174,8 @@ func (q *queue) next() []*pending {
 	return batch
 }
 
-// carry puts the commands into one entry of the log, if this node leads the range,
-// else into one message to its leader, and notes the outcomes.
+// carry puts the commands into one log entry if this node leads the range, else into one message to
+// the leader, and stores the outcomes.
 func (q *queue) carry(batch []*pending) {
 	leader := q.service.leader(q.id)
 	if leader == q.service.cfg.Self {
@@ -193,7 +195,7 @@ func (q *queue) carry(batch []*pending) {
 	}
 }
 
-// fail notes one error for all.
+// fail sets the same error on all commands.
 func fail(batch []*pending, err error) {
 	for _, p := range batch {
 		p.err = err
@@ -208,8 +210,8 @@ func (q *queue) commands(batch []*pending) []account.Command {
 	return out
 }
 
-// unbarred answers those that would hold accounts at which it is the turn of others, and returns the
-// others.
+// unbarred answers Held to the commands that would hold accounts at which another call has its
+// turn, and returns the rest.
 func (q *queue) unbarred(batch []*pending) []*pending {
 	out := make([]*pending, 0, len(batch))
 	for _, p := range batch {
@@ -222,7 +224,7 @@ func (q *queue) unbarred(batch []*pending) []*pending {
 	return out
 }
 
-// propose has the log take the commands.
+// propose proposes the commands to the range's log and stores the outcomes.
 func (q *queue) propose(batch []*pending) {
 	s := q.service
 	g := s.node.Group(q.id)
@@ -266,17 +268,17 @@ func (q *queue) propose(batch []*pending) {
 	}
 }
 
-// length is the number of commands that wait.
+// length returns the number of waiting commands.
 func (q *queue) length() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return len(q.waiting)
 }
 
-// rest is the bytes of each message, beside its strings.
+// rest is the estimated size of a message in bytes, without its strings.
 const rest = 64
 
-// sizeOf is about how many bytes a command has in an entry, rather too many.
+// sizeOf estimates how many bytes a command takes in an entry; it errs on the high side.
 func sizeOf(c *account.Command) int {
 	size := rest
 	switch {
@@ -322,16 +324,16 @@ func sizeOfRequest(r *account.Request) int {
 	return size
 }
 
-// answerOf returns how many bytes the outcome of a command of so many bytes can have at most:
-// for each operation numbers, the name of the policy that it went by, which the account has and
-// the command need not name, and a message, which quotes what the command has. A repetition of a
-// transaction is answered with the numbers of all its operations by the home range.
+// answerOf returns the maximum size in bytes of the outcome of a command of the given size. For
+// each operation, the outcome has numbers, the name of the policy that applied, which is the
+// account's and need not be in the command, and a message, which quotes the command. The home range
+// answers a repeated transaction with the numbers of all its operations.
 func answerOf(c *account.Command, size int) int {
 	const (
 		numbers = 64
 		policy  = 6 * (account.MaxAtom + 4) // the parts of its name
-		result  = numbers + policy + 256    // 256: the words of a message
-		quoted  = 4                         // bytes for one that is not printable
+		result  = numbers + policy + 256    // 256: the text of a message
+		quoted  = 4                         // bytes to quote an unprintable byte
 	)
 	answer := quoted * size
 	each := func(first *account.Request, more []account.Request) {

@@ -11,7 +11,7 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// question is what to read of one range: accounts, or a page of a list.
+// question is a read of one range: accounts, or a page of a list.
 type question struct {
 	id      quota.RangeID
 	stale   bool
@@ -20,23 +20,23 @@ type question struct {
 	list    *page
 }
 
-// page is a part of a list.
+// page selects part of a list.
 type page struct {
 	filter account.Filter
 	after  account.ID
 	limit  int
 }
 
-// reading is the answer.
+// reading is the answer to a question.
 type reading struct {
 	at     quota.Time
 	states []account.State
 }
 
-// GetAccounts returns accounts in the order of ids, as of one moment: linearizable,
-// unless stale is set. Each may be named more than once.
+// GetAccounts returns the accounts in the order of ids, all as of one moment. The read is
+// linearizable unless stale is set. ids may contain duplicates.
 //
-// Errors: an [*UnavailableError]; a [*ConflictError] when others hold or change the
+// It returns an [*UnavailableError], or a [*ConflictError] if other calls hold or change the
 // accounts for too long.
 func (s *Service) GetAccounts(ctx context.Context, ids []account.ID, stale bool) ([]account.State, quota.Time, error) {
 	ctx, cancel := s.limited(ctx)
@@ -64,10 +64,10 @@ func (s *Service) GetAccounts(ctx context.Context, ids []account.ID, stale bool)
 	return nil, 0, &ConflictError{fmt.Sprintf("other calls changed the accounts during each of %d readings", maxReadings)}
 }
 
-// heldTries bounds the pause of a reader: it holds up nobody.
+// heldTries caps the pause of a reader, which blocks no other call.
 const heldTries = 2
 
-// place is where an account's state is in the readings.
+// place locates an account's state in the readings.
 type place struct{ question, index int }
 
 func (s *Service) questions(ids []account.ID, stale bool) ([]question, []place) {
@@ -98,8 +98,8 @@ func inOrder(list []reading, places []place) ([]account.State, quota.Time) {
 	return out, at
 }
 
-// sameVersions says whether nothing changed between two readings of the same: then
-// there was a moment at which all was so.
+// sameVersions reports whether nothing changed between two readings of the same accounts. If so,
+// there was a moment at which all states were as read.
 func sameVersions(a, b []reading) bool {
 	return slices.EqualFunc(a, b, func(a, b reading) bool {
 		return slices.EqualFunc(a.states, b.states, func(a, b account.State) bool {
@@ -108,9 +108,9 @@ func sameVersions(a, b []reading) bool {
 	})
 }
 
-// lookInto looks into the transactions that hold accounts for another home, and
-// reports whether there are any: what the account is may be decided already. At home
-// itself what holds an account is not decided, and the account is as it is.
+// lookInto looks into the transactions that hold accounts for another home, and reports whether
+// there are any: the home may already have decided to change the account. At its home, a
+// transaction that still holds an account is undecided, so the state there is correct.
 func (s *Service) lookInto(ctx context.Context, asked []question, list []reading) bool {
 	held := false
 	for i := range list {
@@ -124,7 +124,7 @@ func (s *Service) lookInto(ctx context.Context, asked []question, list []reading
 	return held
 }
 
-// AccountHistory returns an account with its last changes; linearizable.
+// AccountHistory returns an account with its latest changes. The read is linearizable.
 func (s *Service) AccountHistory(ctx context.Context, id account.ID) (account.State, error) {
 	ctx, cancel := s.limited(ctx)
 	defer cancel()
@@ -143,7 +143,7 @@ func (s *Service) AccountHistory(ctx context.Context, id account.ID) (account.St
 	}
 }
 
-// maxReaders bounds the questions of one call that are under way.
+// maxReaders bounds the concurrent reads of one call.
 const maxReaders = 16
 
 func (s *Service) readAll(ctx context.Context, asked []question) ([]reading, error) {
@@ -172,7 +172,7 @@ func (s *Service) readAll(ctx context.Context, asked []question) ([]reading, err
 	return out, nil
 }
 
-// read asks until there is an answer or ctx ends.
+// read retries until it gets an answer or ctx ends.
 func (s *Service) read(ctx context.Context, q *question) (reading, error) {
 	for try := 0; ; try++ {
 		r, err := s.readOnce(ctx, q)

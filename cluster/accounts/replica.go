@@ -11,24 +11,24 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// Replica is the accounts of one range, as its log has made them. Safe for
-// concurrent use; Apply and Restore one at a time.
+// Replica is the accounts of one range as of the applied log. It is safe for concurrent use, but
+// Apply and Restore must not run at the same time.
 type Replica struct {
 	mu    sync.Mutex
 	store *account.Store
-	// The log's time: it was time at seen, and runs on by what passes here. Only an entry that is later
-	// sets it.
+	// The log's time: it was time at the moment seen, and advances with this process's clock. Only
+	// a later entry sets it.
 	time     quota.Time // 0 before the first entry
 	seen     time.Time
 	proposed proposed
-	tally    *tally // nil until there is a Service
+	tally    *tally // nil until a Service sets it
 }
 
-// NewReplica returns an empty one.
+// NewReplica returns an empty Replica.
 func NewReplica() *Replica { return &Replica{store: account.New(account.Bounds{})} }
 
-// Apply carries out an encoded AccountBatch. The result is a []account.Outcome, or
-// an error when this version cannot read the batch; nothing is changed then.
+// Apply applies an encoded AccountBatch. It returns a []account.Outcome, or an error if this
+// version cannot read the batch; then nothing changes.
 func (r *Replica) Apply(batch []byte) any {
 	at, commands, err := account.DecodeBatch(batch)
 	if err != nil {
@@ -43,7 +43,8 @@ func (r *Replica) Apply(batch []byte) any {
 	return out
 }
 
-// carryOut also returns the tally that counts what was applied, if this process has proposed it.
+// carryOut also returns the tally that must count the applied operations, if this process proposed
+// the batch, or nil.
 func (r *Replica) carryOut(at quota.Time, commands []account.Command, batch []byte) (out []account.Outcome, counts *tally) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -60,9 +61,9 @@ func (r *Replica) carryOut(at quota.Time, commands []account.Command, batch []by
 	return out, counts
 }
 
-// now is the time for the next entry: the log's time, which passes also while right clocks are behind
-// it. A clock that is ahead of it counts only if it agrees with those of most nodes, or if the log has no
-// time yet: one wrong clock would move the log ahead for good.
+// now returns the time for the next entry: the log's time, which advances even while correct clocks
+// are behind it. A clock ahead of the log counts only if it agrees with those of most nodes, or if
+// the log has no time yet: otherwise one wrong clock would move the log ahead for good.
 func (r *Replica) now(clock quota.Time, agreed bool) quota.Time {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -78,8 +79,8 @@ func (r *Replica) now(clock quota.Time, agreed bool) quota.Time {
 
 func (r *Replica) logTime(now time.Time) quota.Time { return r.time.Add(now.Sub(r.seen)) }
 
-// propose notes that this process gives a batch to the log, until it is applied here or forgo
-// says that it never is.
+// propose records a batch that this process gives to the log, until the batch is applied here or
+// forgo reports that it never will be.
 func (r *Replica) propose(batch []byte) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -98,14 +99,14 @@ func (r *Replica) countInto(t *tally) {
 	r.tally = t
 }
 
-// View returns the state as it is now.
+// View returns the current state.
 func (r *Replica) View() account.View {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.store.View()
 }
 
-// Due says whether the time of something in the store is over.
+// Due reports whether anything in the store has expired.
 func (r *Replica) Due(now quota.Time) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -119,7 +120,7 @@ func (r *Replica) Stats() account.Stats {
 	return r.store.Stats()
 }
 
-// Restore replaces the state by what a View has written. An error leaves it as it was.
+// Restore replaces the state by one that a View has written. On error the state is unchanged.
 func (r *Replica) Restore(in io.Reader) error {
 	fresh := account.New(account.Bounds{})
 	if err := fresh.Restore(in); err != nil {
@@ -131,14 +132,14 @@ func (r *Replica) Restore(in io.Reader) error {
 	return nil
 }
 
-// Clear empties the state.
+// Clear removes all state.
 func (r *Replica) Clear() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.store, r.time = account.New(account.Bounds{}), 0
 }
 
-// outcomes returns what Apply has answered.
+// outcomes converts the result of Apply.
 func outcomes(result any, commands int) ([]account.Outcome, error) {
 	switch r := result.(type) {
 	case []account.Outcome:

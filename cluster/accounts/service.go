@@ -16,71 +16,70 @@ import (
 	"github.com/quorate/quorate/shard"
 )
 
-// Group is this node's replica of a range's Raft group; *raftgroup.Group is one.
+// Group is this node's replica of a range's Raft group; *raftgroup.Group implements it.
 type Group interface {
 	Apply(ctx context.Context, data []byte) (any, error)
 	ConfirmLeadership(ctx context.Context) error
 	Leader() (id quota.NodeID, term uint64, serving bool)
 }
 
-// Node is what the accounts need of the node that they are on. All methods are
-// called concurrently.
+// Node is what a Service needs from its node. Its methods must be safe for concurrent use.
 type Node interface {
-	// Group returns the replica of a range's group; nil if none is here, or it is
-	// not open.
+	// Group returns the replica of a range's group, or nil if this node has none or has not opened
+	// it.
 	Group(r quota.RangeID) Group
-	// Current reports whether a replica of the range is here that is kept up to date: not one
-	// that no leader has reached yet.
+	// Current reports whether this node has a replica of the range that is kept up to date. A
+	// replica that no leader has reached yet is not current.
 	Current(r quota.RangeID) bool
-	// Leader returns who leads a range as far as is known here; "" is unknown.
+	// Leader returns the leader of a range as far as this node knows, or "" if unknown.
 	Leader(r quota.RangeID) quota.NodeID
 	// Holders returns the nodes that have a replica of the range.
 	Holders(r quota.RangeID) []quota.NodeID
-	// Call asks another node. Its errors are those of package wire.
+	// Call sends a request to another node. It returns the errors of package wire.
 	Call(ctx context.Context, to quota.NodeID, c *peerv1.Call) (*peerv1.Call, error)
-	// Policies returns the content of policies, nil for those that are not loaded.
+	// Policies returns the content of policies, with nil for each that is not loaded.
 	Policies(ctx context.Context, refs []account.PolicyRef) ([]*account.Policy, error)
-	// Now is the node's clock.
+	// Now returns the time of the node's clock.
 	Now() quota.Time
 	// ClockAgreed reports whether that clock agrees with those of most nodes.
 	ClockAgreed() bool
 }
 
-// Config is what a Service needs to know.
+// Config configures a Service.
 type Config struct {
 	Self     quota.NodeID
 	Ranges   int
-	Replicas map[quota.RangeID]*Replica // those that are here
+	Replicas map[quota.RangeID]*Replica // the replicas on this node
 	Node     Node
 	Logger   *slog.Logger
-	Registry prometheus.Registerer // nil for none
+	Registry prometheus.Registerer // nil to register no metrics
 }
 
-// Bounds; see the package.
+// Bounds; see the package documentation.
 const (
 	maxQueue       = 4096
 	maxBatch       = 512
 	maxBatchBytes  = 1 << 20
-	maxAnswerBytes = 12 << 20 // of the outcomes of a batch, below transport.MaxFrame
+	maxAnswerBytes = 12 << 20 // for the outcomes of a batch, below transport.MaxFrame
 	maxFlying      = 2
 	maxEnding      = 256
 	maxPage        = 1000
 	maxReadings    = 10
 )
 
-// Times.
+// Durations.
 const (
-	callLimit = 10 * time.Second // of a call without a deadline
-	tryLimit  = 3 * time.Second  // of one try at one leader
+	callLimit = 10 * time.Second // for a call without a deadline
+	tryLimit  = 3 * time.Second  // for one try at one leader
 	minPause  = 4 * time.Millisecond
 	maxPause  = 250 * time.Millisecond
 	tendEvery = time.Second
-	abandoned = 3 * time.Second // an undecided transaction is aborted after so long
+	abandoned = 3 * time.Second // age at which an undecided transaction is aborted
 	endLimit  = 10 * time.Second
-	leftAlone = time.Second // what is younger is its coordinator's
+	leftAlone = time.Second // age up to which a transaction is left to its coordinator
 )
 
-// Service is the accounts on one node. All methods are safe for concurrent use.
+// Service serves the accounts on one node. All methods are safe for concurrent use.
 type Service struct {
 	cfg    Config
 	node   Node
@@ -89,13 +88,13 @@ type Service struct {
 	stats  stats
 	tally  tally
 
-	ctx      context.Context // ends with Close
+	ctx      context.Context // canceled by Close
 	cancel   context.CancelFunc
 	mu       sync.Mutex
 	closed   bool
 	wg       sync.WaitGroup
-	ending   chan struct{} // a slot per transaction that is brought to its end
-	learning chan struct{} // a slot per transaction whose decision was not answered
+	ending   chan struct{} // a slot per transaction being finished
+	learning chan struct{} // a slot per transaction whose decision got no answer
 	claims   sync.Map      // claimed -> *claim
 	owned    owned
 	lines    lines
@@ -107,9 +106,9 @@ type Service struct {
 	stopping atomic.Pointer[func(step string, home quota.RangeID) bool]
 }
 
-// StopAt is for tests. A coordinator here ends, as if its process had died, before a step
-// for which stop returns true: "begin", "prepare", "decide", "decided" (before anybody is
-// told), "finish" (each), "forget". nil is never.
+// StopAt is for tests. It makes a coordinator on this node stop, as if its process had died, before
+// each step for which stop returns true: "begin", "prepare", "decide", "decided" (before it tells
+// any other node), "finish" (each), "forget". A nil stop never stops it.
 func (s *Service) StopAt(stop func(step string, home quota.RangeID) bool) {
 	if stop == nil {
 		s.stopping.Store(nil)
@@ -123,7 +122,7 @@ func (s *Service) stopAt(step string, home quota.RangeID) bool {
 	return stop != nil && (*stop)(step, home)
 }
 
-// New returns a Service that does nothing by itself before Start.
+// New returns a Service. It does no background work before Start.
 func New(cfg Config) *Service {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
@@ -143,14 +142,14 @@ func New(cfg Config) *Service {
 	return s
 }
 
-// Start begins to look after what is left behind.
+// Start starts the once-a-second look for transactions that coordinators left behind.
 func (s *Service) Start() { s.spawn(s.tend) }
 
-// drainLook is how often Drain looks.
+// drainLook is how often Drain checks.
 const drainLook = 5 * time.Millisecond
 
-// Drain takes no more commands and waits, until ctx ends and for two seconds at most, for those that are
-// on their way into a log: what is done then is tallied. Close is to follow.
+// Drain rejects further commands and waits for those on their way into a log, until ctx ends or for
+// at most two seconds, so that the tally counts them. The caller must call Close afterwards.
 func (s *Service) Drain(ctx context.Context) {
 	s.mu.Lock()
 	s.closed = true
@@ -168,7 +167,7 @@ func (s *Service) Drain(ctx context.Context) {
 
 const drainLimit = 2 * time.Second
 
-// busy reports whether commands are on their way into a log, or wait for it.
+// busy reports whether any goroutine is carrying commands to a log.
 func (s *Service) busy() bool {
 	for i := range s.queues {
 		q := &s.queues[i]
@@ -182,8 +181,7 @@ func (s *Service) busy() bool {
 	return false
 }
 
-// Close ends all that is under way and waits for it. Calls that still come are
-// answered by an error.
+// Close cancels all work in progress and waits for it to end. Later calls fail.
 func (s *Service) Close() {
 	s.mu.Lock()
 	s.closed = true
@@ -192,7 +190,7 @@ func (s *Service) Close() {
 	s.wg.Wait()
 }
 
-// spawn runs f, which ends with s.ctx; false when the service is closed.
+// spawn runs f in a goroutine; f must end with s.ctx. It returns false if the service is closed.
 func (s *Service) spawn(f func()) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -203,7 +201,8 @@ func (s *Service) spawn(f func()) bool {
 	return true
 }
 
-// limited gives a call its deadline, and ends it with the service.
+// limited adds the default deadline to a call without one, and cancels the call when the service
+// closes.
 func (s *Service) limited(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(s.ctx, func() { cancel(errClosing) })
@@ -215,19 +214,19 @@ func (s *Service) limited(ctx context.Context) (context.Context, context.CancelF
 	return ctx, func() { release(); end() }
 }
 
-// RangeOf returns the range of an account in a cluster of that many ranges. It may
-// never change for an existing cluster.
+// RangeOf returns the range of an account in a cluster with the given number of ranges. The mapping
+// must never change for an existing cluster.
 func RangeOf(id account.ID, ranges int) quota.RangeID {
 	return shard.Of(quota.Key{LimitName: quota.LimitName{Namespace: quota.AccountNamespace}, Key: id.Placement()}, ranges)
 }
 
-// now is the time for the next entry of a replica's log, and for reads of it.
+// now returns the time for the next entry of a replica's log, and for reads of the replica.
 func (s *Service) now(r *Replica) quota.Time { return r.now(s.node.Now(), s.node.ClockAgreed()) }
 
 func (s *Service) rangeOf(id account.ID) quota.RangeID { return RangeOf(id, s.cfg.Ranges) }
 
-// pause waits before the next of several tries, longer every time and never twice
-// the same; false when ctx ends meanwhile.
+// pause waits before the next try, with exponential backoff and jitter. It returns false if ctx
+// ends first.
 func pause(ctx context.Context, try int) bool {
 	d := min(minPause<<min(try, 10), maxPause)
 	t := time.NewTimer(d/2 + rand.N(d))

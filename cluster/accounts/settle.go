@@ -9,20 +9,20 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// claimed is what this node is at: one goroutine per end of a transaction.
+// claimed identifies one end of a transaction: at most one goroutine of this node works on each.
 type claimed struct {
 	tx account.TxID
 	at quota.RangeID
 }
 
-// claim is somebody's work at an end of a transaction. ended, which is read after done is
-// closed, says that nothing is held there any more.
+// claim is the work of a goroutine on an end of a transaction. ended means that nothing is held
+// there any more; read it only after done is closed.
 type claim struct {
 	done  chan struct{}
 	ended bool
 }
 
-// claim returns the work, and whether it is the caller's, who has to release it.
+// claim returns the claim on an end of a transaction. If mine is true, the caller must release it.
 func (s *Service) claim(tx account.Tx, r quota.RangeID) (c *claim, mine bool) {
 	v, taken := s.claims.LoadOrStore(claimed{tx.ID, r}, &claim{done: make(chan struct{})})
 	c, _ = v.(*claim)
@@ -35,16 +35,16 @@ func (s *Service) release(tx account.Tx, r quota.RangeID, c *claim, ended bool) 
 	close(c.done)
 }
 
-// look is for who has met an account of range r that is held: if that transaction
-// is decided, it is carried out there, and nothing is in the way any more. If not, its
-// coordinator may be at it; the leader of the range aborts it when it is not.
+// look helps a caller that met a held account in range r. If the holding transaction is decided,
+// look carries the decision out there and returns true: the account is free. Otherwise its
+// coordinator may still be working on it; if not, the leader of the range aborts it.
 func (s *Service) look(ctx context.Context, r quota.RangeID, holder account.Tx) (ended bool) {
 	s.stats.held.Inc()
 	if holder == (account.Tx{}) || holder.Home == r {
 		return false
 	}
 	c, mine := s.claim(holder, r)
-	if !mine { // many have met it
+	if !mine { // many callers have met it
 		select {
 		case <-c.done:
 			return c.ended
@@ -71,8 +71,8 @@ func decisionIn(v account.View, id account.TxID) (d decision, known bool) {
 	return decision{p.Decided, p.Decided && p.Commit}, known
 }
 
-// decision asks a transaction's home. That it is decided is right whoever says it;
-// all else may be over already: only the log can tell.
+// decision asks a transaction's home for its decision. Any replica may report that the transaction
+// is decided; any other answer may be outdated, so only the leader can give it.
 func (s *Service) decision(ctx context.Context, tx account.Tx) (decision, error) {
 	if r := s.cfg.Replicas[tx.Home]; r != nil {
 		if d, _ := decisionIn(r.View(), tx.ID); d.decided {
@@ -86,7 +86,7 @@ func (s *Service) decision(ctx context.Context, tx account.Tx) (decision, error)
 	return s.askDecision(ctx, leader, tx)
 }
 
-// tend looks once a second at what the ranges led here have left to do.
+// tend looks once a second for unfinished work in the ranges that this node leads.
 func (s *Service) tend() {
 	tick := time.NewTicker(tendEvery)
 	defer tick.Stop()
@@ -117,10 +117,10 @@ func (s *Service) tendAll() {
 	wg.Wait()
 }
 
-// Bounds of what is deleted at a time: an entry holds up the range.
+// Bounds of one deletion: an entry blocks the range while it is applied.
 const (
-	maxCollect  = 1000 // in an entry
-	maxCollects = 16   // entries, one after the other
+	maxCollect  = 1000 // per entry
+	maxCollects = 16   // consecutive entries
 )
 
 func (s *Service) collect(r quota.RangeID, replica *Replica) {
@@ -131,14 +131,14 @@ func (s *Service) collect(r quota.RangeID, replica *Replica) {
 			return
 		}
 		if _, err := s.queues[r].once(ctx, &account.Command{Collect: &account.Collect{Max: maxCollect}}); err != nil {
-			s.log.Debug("not collected", "range", r, "err", err) // in a second again
+			s.log.Debug("not collected", "range", r, "err", err) // tend retries in a second
 			return
 		}
 	}
 }
 
-// carryOn takes up the transactions that a range led here has pending and that
-// nobody else seems to be at.
+// carryOn takes up the pending transactions of a range that this node leads, unless they are young
+// enough to be their coordinator's or another goroutine is working on them.
 func (s *Service) carryOn(r quota.RangeID, replica *Replica) {
 	now := s.now(replica)
 	for _, p := range replica.View().Pending(maxEnding) {
@@ -155,7 +155,7 @@ func (s *Service) carryOn(r quota.RangeID, replica *Replica) {
 	}
 }
 
-// carryHome brings a transaction of this home to its end.
+// carryHome finishes a transaction whose home is this range.
 func (s *Service) carryHome(ctx context.Context, p *account.Pending, age time.Duration) error {
 	commit := p.Commit
 	if !p.Decided {
@@ -171,7 +171,7 @@ func (s *Service) carryHome(ctx context.Context, p *account.Pending, age time.Du
 	return s.finish(ctx, p.Tx, p.Others, commit, func() {})
 }
 
-// carryPart brings what is prepared here, for another home, to its end.
+// carryPart finishes what this range has prepared for another home.
 func (s *Service) carryPart(ctx context.Context, tx account.Tx, r quota.RangeID, age time.Duration) error {
 	d, err := s.decision(ctx, tx)
 	if err != nil {

@@ -8,15 +8,15 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// maxTallied bounds the names that are tallied between two calls of Tally; what more there
-// are count together, as tooMany.
+// maxTallied bounds the names tallied between two calls of Tally; any further names share the count
+// of tooMany.
 const maxTallied = 10_000
 
 // tooMany is @accounts/~other.
 var tooMany = quota.LimitName{Namespace: account.Namespace, Limit: "~other"}
 
-// tally is what operations have asked of accounts, by policy, since it was last taken. Safe
-// for concurrent use.
+// tally counts the units that operations demanded from accounts, by policy, since it was last
+// drained. It is safe for concurrent use.
 type tally struct {
 	mu sync.Mutex
 	of map[quota.LimitName]*tallied
@@ -24,14 +24,15 @@ type tally struct {
 
 type tallied struct{ admitted, refused quota.Units }
 
-// Tally passes on what was taken out of accounts, and refused, since the last call, by the names that
-// policies have in the history, in millionths of a unit. Each unit is passed on once in the cluster:
+// Tally passes on the units taken from accounts and the units refused since the last call, by the
+// names that policies have in the history, in millionths of a unit. The cluster passes each unit on
+// once:
 //
-//   - What a call on one range took is counted by the node that put it into the log, when that is
-//     applied there, whoever leads the range by then and whether or not its caller learned of it.
-//   - What a transaction took is counted by its coordinator when it learns that it was committed.
-//   - What was refused is counted where the call is answered; what is answered by
-//     an error is not known to be refused.
+//   - A call on one range is counted by the node that proposed it, when that node applies it, no matter
+//     which node leads the range by then and whether the caller learned of it.
+//   - A transaction is counted by its coordinator, when it learns that the transaction was committed.
+//   - A refusal is counted where the call is answered. A call that ends in an error is not known to
+//     be refused.
 func (s *Service) Tally(add func(l quota.LimitName, admitted, refused quota.Units)) {
 	s.tally.drain(add)
 }
@@ -46,12 +47,13 @@ func (t *tally) drain(add func(l quota.LimitName, admitted, refused quota.Units)
 	}
 }
 
-// count counts what operations took that were applied.
+// count adds the units that applied operations took.
 func (t *tally) count(ops []account.Op, under []*account.PolicyRef) {
 	t.each(ops, under, func(c *tallied, _ int, u quota.Units) { c.admitted = c.admitted.Plus(u) })
 }
 
-// refuse counts what operations were refused for want of balance. Others of their call were not.
+// refuse adds the units of operations refused for lack of balance. It ignores the other operations
+// of their call.
 func (t *tally) refuse(ops []account.Op, out *account.Outcome) {
 	t.each(ops, out.Under, func(c *tallied, i int, u quota.Units) {
 		if i < len(out.Results) && out.Results[i].Status == account.Underflow {
@@ -60,8 +62,8 @@ func (t *tally) refuse(ops []account.Op, out *account.Outcome) {
 	})
 }
 
-// each passes on the operations that take something and go by a policy: that of the account, or
-// else the one that the operation sets.
+// each calls count for the operations that take units and have a policy: the account's, or else the
+// one that the operation sets.
 func (t *tally) each(ops []account.Op, under []*account.PolicyRef, count func(c *tallied, i int, u quota.Units)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -92,16 +94,17 @@ func (t *tally) at(l quota.LimitName) *tallied {
 	return c
 }
 
-// maxProposed bounds the entries of a range that are known to be this process's; those that never
-// came stay until there are so many.
+// maxProposed bounds the entries of a range recorded as proposed by this process. Entries that are
+// never applied stay until the bound evicts them.
 const maxProposed = 10_000
 
-// proposed are the entries that this process has given to a range's log and not seen applied. They are
-// in memory only: what a restart replays is nobody's, and counts no more. Guarded by Replica.mu.
+// proposed records the entries that this process has given to a range's log and not yet seen
+// applied. It is in memory only: entries that a restart replays belong to no process and are not
+// counted again. Guarded by Replica.mu.
 type proposed struct {
 	seed  maphash.Seed
-	count map[uint64]int // of each hash: two entries of one moment may be the same
-	order []uint64       // the oldest first; some are gone
+	count map[uint64]int // per hash: two entries proposed at the same moment may be equal
+	order []uint64       // oldest first; may include entries already removed
 }
 
 func (p *proposed) add(batch []byte) {
@@ -117,7 +120,7 @@ func (p *proposed) add(batch []byte) {
 	}
 }
 
-// remove reports whether the entry was there.
+// remove removes an entry and reports whether it was recorded.
 func (p *proposed) remove(batch []byte) bool {
 	if len(p.count) == 0 {
 		return false

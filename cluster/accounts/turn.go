@@ -14,10 +14,10 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// turns are the lines for the accounts of the ranges that this node leads, in which calls of all nodes
-// stand. A transaction begins nothing at accounts where it is the turn of another. They are in memory
-// only and decide nothing: what holds an account is in the range's log. When they are lost with
-// their node, transactions meet each other at the accounts.
+// turns are the lines for the accounts of the ranges that this node leads; calls from all nodes
+// wait in them. A transaction begins nothing at accounts where another one has its turn. Turns are
+// in memory only and decide nothing: the range's log determines what holds an account. If a node
+// dies and its turns are lost, transactions conflict at the accounts instead.
 type turns struct {
 	lines lines
 
@@ -25,13 +25,13 @@ type turns struct {
 	given map[turnName]*turn
 }
 
-// turnName is a call at a range.
+// turnName identifies a call at a range.
 type turnName struct {
 	r  quota.RangeID
 	tx account.TxID
 }
 
-// turn is a call in line, or whose turn it is.
+// turn is a call that waits in line or has its turn.
 type turn struct {
 	cancel context.CancelFunc // ends the wait
 	leave  func()             // nil while it waits
@@ -39,17 +39,18 @@ type turn struct {
 	over   bool
 }
 
-// turnLimit ends a turn: the node that has taken it may have died. Longer ones do no harm.
+// turnLimit ends a turn, because the node that took it may have died. It is safe for a turn to end
+// early: turns only avoid conflicts.
 const turnLimit = 3 * time.Second
 
-// acquire waits until it is a call's turn at all of the accounts. It returns false when ctx ends first,
-// when the call has left, and when a bound of the lines is reached.
+// acquire waits until it is the call's turn at all of the accounts. It returns false if ctx ends
+// first, if the call leaves, or if a bound of the lines is reached.
 func (t *turns) acquire(ctx context.Context, name turnName, ids []account.ID) bool {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	mine := &turn{cancel: cancel, ids: ids}
 	t.mu.Lock()
-	if t.given[name] != nil { // the message was doubled
+	if t.given[name] != nil { // the message was duplicated
 		t.mu.Unlock()
 		return false
 	}
@@ -72,10 +73,10 @@ func (t *turns) acquire(ctx context.Context, name turnName, ids []account.ID) bo
 	return true
 }
 
-// end ends a turn, or the wait for it, if there is one.
+// end ends a turn, or the wait for it, if it exists.
 func (t *turns) end(name turnName) { t.endOf(name, nil) }
 
-// endOf is end; if only is given, of that turn only.
+// endOf is like end, but if only is not nil, it ends no other turn.
 func (t *turns) endOf(name turnName, only *turn) {
 	t.mu.Lock()
 	mine := t.given[name]
@@ -83,7 +84,7 @@ func (t *turns) endOf(name turnName, only *turn) {
 		t.mu.Unlock()
 		return
 	}
-	if mine.leave == nil { // take sees it
+	if mine.leave == nil { // acquire checks over
 		mine.over = true
 		t.mu.Unlock()
 		mine.cancel()
@@ -94,8 +95,8 @@ func (t *turns) endOf(name turnName, only *turn) {
 	mine.leave()
 }
 
-// bars says whether it is the turn of others at an account that a command would hold. Commands that
-// hold none may go on at any time.
+// bars reports whether another call has its turn at an account that the command would hold. A
+// command that holds no account may always go on.
 func (t *turns) bars(r quota.RangeID, c *account.Command) bool {
 	var tx account.TxID
 	var request *account.Request
@@ -117,8 +118,8 @@ func (t *turns) bars(r quota.RangeID, c *account.Command) bool {
 	return slices.ContainsFunc(request.Ops, func(o account.Op) bool { return t.lines.busy(o.Account) })
 }
 
-// endWith ends the turns of transactions that commands bring to their end at a range: the next ones may
-// come, and will stand behind them in the log.
+// endWith ends the turns of the transactions that the commands finish at a range. The next
+// transactions may proceed at once, since their commands follow in the log.
 func (t *turns) endWith(r quota.RangeID, batch []*pending) {
 	for _, p := range batch {
 		switch {
@@ -130,15 +131,15 @@ func (t *turns) endWith(r quota.RangeID, batch []*pending) {
 	}
 }
 
-// newTx returns a name that nobody else uses.
+// newTx returns a unique transaction ID.
 func newTx() (id account.TxID) {
 	_, _ = rand.Read(id[:]) // never fails
 	return id
 }
 
-// takeTurns waits until it is the call's turn at the accounts of all parts. It asks one range after the
-// other, in one order for all calls, so that no two wait for each other. false: it is not, and the
-// call goes on without.
+// takeTurns waits for the call's turn at the accounts of all parts. It asks one range after the
+// other, in the same order for all calls, so that no two calls wait for each other. If it returns
+// false, the call goes on without its turn.
 func (s *Service) takeTurns(ctx context.Context, tx account.TxID, parts []part) bool {
 	all := true
 	for _, r := range ranges(parts) {
@@ -168,7 +169,7 @@ func (s *Service) takeTurn(ctx context.Context, tx account.TxID, p *part) bool {
 	return err == nil && a.GetTurnResult().GetTaken()
 }
 
-// leaveTurns ends the turns of a call, or its waits for them, at the parts that match says.
+// leaveTurns ends the turns of a call, or its waits for them, at the parts that match selects.
 func (s *Service) leaveTurns(tx account.TxID, parts []part, match func(p *part) bool) {
 	for i := range parts {
 		p := &parts[i]
@@ -187,12 +188,12 @@ func (s *Service) leaveTurns(tx account.TxID, parts []part, match func(p *part) 
 		s.spawn(func() {
 			ctx, cancel := context.WithTimeout(s.ctx, tryLimit)
 			defer cancel()
-			_, _ = s.node.Call(ctx, leader, msg) // if it is lost the turn ends by itself
+			_, _ = s.node.Call(ctx, leader, msg) // if the message is lost, turnLimit ends the turn
 		})
 	}
 }
 
-// turnFor has a call of another node stand in line.
+// turnFor takes or ends a turn for a call of another node.
 func (s *Service) turnFor(c *peerv1.CallTurn) *peerv1.CallTurnResult {
 	out := &peerv1.CallTurnResult{}
 	r := quota.RangeID(c.GetRange())
@@ -217,11 +218,12 @@ func (s *Service) turnFor(c *peerv1.CallTurn) *peerv1.CallTurnResult {
 	return out
 }
 
-// hot are accounts at which transactions of this node have lately met others: the next ones stand in line
-// at once. Two accounts may share a place: then one stands in line needlessly.
+// hot tracks the accounts at which this node's transactions recently met others: the next
+// transactions wait in line at once. Two accounts may share a slot; then one waits in line
+// needlessly.
 type hot struct{ until [1024]atomic.Int64 } // in nanoseconds since the epoch
 
-// hotLimit is how long it is remembered.
+// hotLimit is how long hot remembers an account.
 const hotLimit = 2 * time.Second
 
 var hotSeed = maphash.MakeSeed()

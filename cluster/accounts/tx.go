@@ -10,8 +10,8 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// transact applies operations on several ranges, parts[0] at home: together with other calls that
-// wait in line for the same accounts, or by themselves.
+// transact applies operations on several ranges, with parts[0] at the home. It commits them
+// together with other calls that wait in line for the same accounts, or alone.
 func (s *Service) transact(ctx context.Context, parts []part) (account.Outcome, error) {
 	if !s.apart.any(parts) {
 		if out, alone, err := s.bundled(ctx, parts); !alone {
@@ -22,10 +22,10 @@ func (s *Service) transact(ctx context.Context, parts []part) (account.Outcome, 
 	return s.carry(ctx, s.ready(ctx, parts), parts)
 }
 
-// attempts is where a transaction stands between its attempts.
+// attempts is the state of a transaction between its attempts.
 type attempts struct {
-	tx     account.Tx // of the next one
-	met    bool       // its accounts are contended: it waits for turns at the ranges
+	tx     account.Tx // of the next attempt
+	met    bool       // its accounts are contended, so it waits for turns at the ranges
 	inTurn bool
 }
 
@@ -49,8 +49,8 @@ func (s *Service) again(ctx context.Context, w *attempts, parts []part) {
 	w.inTurn = s.takeTurns(ctx, w.tx.ID, parts)
 }
 
-// carry makes attempts until one is no more in the way of others. Those that meet accounts held by
-// others are made again, under another name.
+// carry makes attempts until one is not blocked by another transaction. An attempt that meets held
+// accounts is retried under another name.
 func (s *Service) carry(ctx context.Context, w *attempts, parts []part) (account.Outcome, error) {
 	for try := 0; ; try++ {
 		out, ended, err := s.attempt(ctx, w.tx, parts)
@@ -62,7 +62,7 @@ func (s *Service) carry(ctx context.Context, w *attempts, parts []part) (account
 			return out, err
 		}
 		s.hot.note(parts)
-		if w.inTurn || ended { // what was in the way is not any more, or not for long
+		if w.inTurn || ended { // the obstacle is gone, or will be soon
 			try = 0
 		}
 		if w.met && !pause(ctx, try) {
@@ -80,14 +80,14 @@ func resultName(c account.Code, err error) string {
 	return codeName(c)
 }
 
-// attempt is one try under a name that was not used before. Held and Aborted may be tried again;
-// nothing was applied then. ended says that what held an account does not any more.
+// attempt makes one try under a new name. After Held and Aborted, nothing was applied and the
+// caller may try again. ended means that the holder of the account no longer holds it.
 func (s *Service) attempt(ctx context.Context, tx account.Tx, parts []part) (out account.Outcome, ended bool, err error) {
 	for i := range parts {
 		parts[i].doubt = false
 	}
 	s.prepareAll(ctx, tx, parts)
-	if len(parts[0].more) == 0 { // else each call that fails is made by itself
+	if len(parts[0].more) == 0 { // otherwise each call of a failed bundle is retried alone
 		s.checkAgain(ctx, tx, parts)
 	}
 	out, ready, err := conclude(parts)
@@ -102,7 +102,7 @@ func (s *Service) attempt(ctx context.Context, tx account.Tx, parts []part) (out
 	return out, false, err
 }
 
-// prepareAll begins at home and prepares the others, at the same time.
+// prepareAll sends Begin to the home and Prepare to the other ranges concurrently.
 func (s *Service) prepareAll(ctx context.Context, tx account.Tx, parts []part) {
 	var wg sync.WaitGroup
 	for i := range parts[1:] {
@@ -113,8 +113,8 @@ func (s *Service) prepareAll(ctx context.Context, tx account.Tx, parts []part) {
 	wg.Wait()
 }
 
-// prepare prepares one part; others are given at home. Repeating it does no harm,
-// since it has the name of the attempt.
+// prepare prepares one part; others is set only for the home. It is safe to repeat, since the
+// command carries the name of the attempt.
 func (s *Service) prepare(ctx context.Context, tx account.Tx, p *part, others []part) {
 	cmd, step := account.Command{Prepare: &account.Prepare{Tx: tx, Part: p.request, More: p.more}}, "prepare"
 	if others != nil {
@@ -127,12 +127,11 @@ func (s *Service) prepare(ctx context.Context, tx account.Tx, p *part, others []
 	p.out, p.doubt, p.err = s.submitTold(ctx, p.id, &cmd, retry{unknown: true}, p.doubt)
 }
 
-// checkAgain has a part that failed checked once more while the others hold, so
-// that all balances in the answer are of one moment. Of further parts that have
-// failed only the status is told.
+// checkAgain checks a failed part again while the others hold, so that all balances in the answer
+// belong to one moment. If more parts have failed, it keeps only the statuses of these.
 func (s *Service) checkAgain(ctx context.Context, tx account.Tx, parts []part) {
 	failed, held := failures(parts), holding(parts)
-	if failed == 0 || failed+held < len(parts) { // there will be another attempt
+	if failed == 0 || failed+held < len(parts) { // another attempt will follow
 		return
 	}
 	first := true
@@ -143,7 +142,7 @@ func (s *Service) checkAgain(ctx context.Context, tx account.Tx, parts []part) {
 			continue
 		case !first:
 			blank(p.out.Results)
-		case held == 0: // its balances alone are told
+		case held == 0: // the answer contains only this part's balances
 		case i == 0:
 			s.prepare(ctx, tx, p, parts[1:])
 		default:
@@ -153,7 +152,7 @@ func (s *Service) checkAgain(ctx context.Context, tx account.Tx, parts []part) {
 	}
 }
 
-// blank takes the balances out of results.
+// blank removes the balances from results.
 func blank(results []account.Result) {
 	for i := range results {
 		results[i] = account.Result{Status: results[i].Status, Message: results[i].Message}
@@ -177,8 +176,8 @@ func holding(parts []part) int {
 	return count(parts, func(p *part) bool { return p.err == nil && p.out.Code == account.Done })
 }
 
-// conclude says what the preparations come to: ready to commit, or an answer. What
-// stands first here is what the caller is told.
+// conclude combines the outcomes of the preparations: ready to commit, or an answer. The caller
+// gets the first outcome that applies in the order of the checks.
 func conclude(parts []part) (out account.Outcome, ready bool, err error) {
 	home := &parts[0]
 	if home.err == nil && home.out.Code == account.Repeated {
@@ -201,7 +200,7 @@ func conclude(parts []part) (out account.Outcome, ready bool, err error) {
 		case account.Done, account.Failed:
 		case account.Held:
 			return parts[i].out, false, nil
-		default: // aborted by somebody who thought this coordinator dead, or remembered in one range only for a moment longer
+		default: // aborted by a node that took this coordinator for dead, or remembered in one range only for a moment longer
 			return account.Outcome{Code: account.Aborted}, false, nil
 		}
 	}
@@ -211,7 +210,7 @@ func conclude(parts []part) (out account.Outcome, ready bool, err error) {
 	return account.Outcome{}, true, nil
 }
 
-// heldAt is the range of the first part that met a holder.
+// heldAt returns the range of the first part that met a holder.
 func heldAt(parts []part) quota.RangeID {
 	for i := range parts {
 		if parts[i].err == nil && parts[i].out.Code == account.Held {
@@ -221,8 +220,8 @@ func heldAt(parts []part) quota.RangeID {
 	return parts[0].id
 }
 
-// notDone takes the doubt out of an error of a preparation: only the coordinator
-// commits, and it will not.
+// notDone removes the doubt from a preparation's error: only the coordinator commits, and it will
+// not.
 func notDone(err error) error {
 	if u := (*UnavailableError)(nil); errors.As(err, &u) {
 		return &UnavailableError{Overloaded: u.Overloaded, Reason: u.Reason}
@@ -230,7 +229,7 @@ func notDone(err error) error {
 	return err
 }
 
-// merged is the results of all parts, in the order of the call.
+// merged returns the results of all parts, in the order of the call.
 func merged(parts []part) []account.Result {
 	n := 0
 	for i := range parts {
@@ -248,7 +247,8 @@ func merged(parts []part) []account.Result {
 	return out
 }
 
-// mergedUnder is the policies that the operations of all parts went by, in the order of the call.
+// mergedUnder returns the policies that applied to the operations of all parts, in the order of the
+// call.
 func mergedUnder(parts []part) []*account.PolicyRef {
 	var out []*account.PolicyRef
 	for i := range parts {
@@ -265,7 +265,7 @@ func mergedUnder(parts []part) []*account.PolicyRef {
 	return out
 }
 
-// took counts what a transaction took that was committed.
+// took adds the units that a committed transaction took to the tally.
 func (s *Service) took(parts []part) {
 	for i := range parts {
 		p := &parts[i]
@@ -277,7 +277,7 @@ func (s *Service) took(parts []part) {
 	}
 }
 
-// decide commits what all ranges have prepared.
+// decide commits a transaction that all ranges have prepared.
 func (s *Service) decide(ctx context.Context, tx account.Tx, parts []part) (account.Outcome, error) {
 	if s.stopAt("decide", tx.Home) {
 		return account.Outcome{}, &UnavailableError{Unknown: true, Reason: errStopped.Error()}
@@ -289,8 +289,8 @@ func (s *Service) decide(ctx context.Context, tx account.Tx, parts []part) (acco
 	}
 	out, doubt, err := s.submitTold(ctx, tx.Home, &cmd, retry{unknown: true, overloaded: true}, false)
 	if err != nil {
-		// The error may not say that there is a doubt: a caller that has left is told nothing.
-		if !doubt { // else who looks at the record will know
+		// err may hide the doubt: for a caller that has left, it is only context.Canceled.
+		if !doubt { // otherwise any node that looks at the record learns the decision
 			s.end(tx, parts, false)
 		} else {
 			s.learn(tx, parts)
@@ -310,7 +310,7 @@ func (s *Service) decide(ctx context.Context, tx account.Tx, parts []part) (acco
 	return out, nil
 }
 
-// ranges are those of the parts, ascending.
+// ranges returns the ranges of the parts, ascending.
 func ranges(parts []part) []quota.RangeID {
 	out := make([]quota.RangeID, len(parts))
 	for i := range parts {
