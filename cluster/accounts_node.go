@@ -12,27 +12,27 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// ApplyOps applies all operations or none, through any node. Rules of policies are
-// looked up here: those of ops are not set. by is the caller's identity. A ctx
+// ApplyOps applies all operations or none, through any node. It looks up the rules of policies;
+// the caller leaves them unset in ops. by is the caller's identity. A ctx
 // without a deadline gets one of 10 seconds. An *accounts.UnavailableError says
 // whether the operations may have been applied.
 func (n *Node) ApplyOps(ctx context.Context, by, requestID string, ttl time.Duration, ops []account.Op) (account.Outcome, error) {
 	return n.accounts.ApplyOps(ctx, by, requestID, ttl, ops)
 }
 
-// GetAccounts returns accounts in the order of ids, as of one moment; stale ones are
-// of the nearest replica, and of no one moment.
+// GetAccounts returns accounts in the order of ids, all as of the same moment. A stale read
+// uses the nearest replica, and its accounts may be of different moments.
 func (n *Node) GetAccounts(ctx context.Context, ids []account.ID, stale bool) ([]account.State, quota.Time, error) {
 	return n.accounts.GetAccounts(ctx, ids, stale)
 }
 
-// ListAccounts returns up to limit accounts behind after, of all ranges, in order of
-// their ids.
+// ListAccounts returns up to limit accounts whose ids follow after, from all ranges, sorted
+// by id.
 func (n *Node) ListAccounts(ctx context.Context, f account.Filter, after account.ID, limit int) ([]account.State, error) {
 	return n.accounts.ListAccounts(ctx, f, after, limit)
 }
 
-// AccountHistory returns an account with its last changes.
+// AccountHistory returns an account with its latest changes.
 func (n *Node) AccountHistory(ctx context.Context, id account.ID) (account.State, error) {
 	return n.accounts.AccountHistory(ctx, id)
 }
@@ -43,10 +43,10 @@ func newAccounts(n *Node) *accounts.Service {
 	})
 }
 
-// accountsNode is the node as package accounts sees it.
+// accountsNode adapts Node to accounts.Node.
 type accountsNode struct{ *Node }
 
-// Group implements accounts.Node, as do the methods below.
+// Group implements accounts.Node.
 func (n accountsNode) Group(r quota.RangeID) accounts.Group {
 	if g := n.host.Group(raftgroup.OfRange(r)); g != nil {
 		return g
@@ -54,7 +54,8 @@ func (n accountsNode) Group(r quota.RangeID) accounts.Group {
 	return nil
 }
 
-// Current says so of voters: a node becomes one when its replica has caught up.
+// Current reports whether this node votes in the range: a node becomes a voter only once its
+// replica has caught up.
 func (n accountsNode) Current(r quota.RangeID) bool {
 	g := n.host.Group(raftgroup.OfRange(r))
 	return g != nil && slices.Contains(g.Members(), raftgroup.Member{ID: n.cfg.Self, Voter: true})

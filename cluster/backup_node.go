@@ -22,10 +22,10 @@ func (n *Node) Backup(ctx context.Context, w io.Writer, progress func(done, tota
 	return n.backups.Take(ctx, w, progress)
 }
 
-// backupNode is the node as backups see it.
+// backupNode adapts Node to backup.Node.
 type backupNode struct{ *Node }
 
-// Host implements backup.Node, as do the methods below.
+// Host implements backup.Node.
 func (n backupNode) Host() *raftgroup.Host { return n.host }
 
 func (n backupNode) Leader(group uint32) quota.NodeID { return n.members.LeaderOf(group) }

@@ -9,11 +9,11 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// beaconEvery bounds how long a lost beacon matters.
+// beaconEvery is the interval of beacons. It bounds how long a lost beacon matters.
 const beaconEvery = time.Second
 
-// beaconLoop sends beacons: on every change and once a second. It waits for
-// nothing else, so that new leaders are known at once.
+// beaconLoop sends a beacon on every change and once a second. It never blocks on
+// anything else, so that peers learn of new leaders at once.
 func (n *Node) beaconLoop() {
 	defer n.done.Done()
 	tick := time.NewTicker(beaconEvery)
@@ -26,11 +26,11 @@ func (n *Node) beaconLoop() {
 		case <-tick.C:
 		}
 		n.broadcast(n.beacon())
-		n.routes.hasMeta(n.Limits().Version) // noted while there is a meta leader, whoever asks later
+		n.routes.hasMeta(n.Limits().Version) // record it while there is a meta leader, for later callers
 	}
 }
 
-// announce asks for a beacon now.
+// announce triggers a beacon. It does not block.
 func (n *Node) announce() {
 	select {
 	case n.beaconNow <- struct{}{}:
@@ -45,7 +45,9 @@ func (n *Node) beacon() *peerv1.Beacon {
 		case serving:
 			b.Meta, b.MetaTerm = true, term
 		case id == "":
-			n.routes.lostMeta(n.cfg.Self) // without its majority this node leads no more, and nobody else may be there to say who does
+			// This node has lost its majority and leads no more. Perhaps no other node
+			// is left to report a new leader.
+			n.routes.lostMeta(n.cfg.Self)
 		}
 	}
 	b.PoliciesRevision = n.meta.Policies.Load().Revision
@@ -54,8 +56,8 @@ func (n *Node) beacon() *peerv1.Beacon {
 	clients, _ := n.clients.Count()
 	b.Clients = uint32(clients)
 	b.LimitsVersion, b.WallUnixNanos = n.Limits().Version, n.clock.Wall().UnixNano()
-	// After asking who serves: a leader's limits are complete. While its own table is still to take
-	// them over it is no leader to anybody who asks for the newest.
+	// Read the limits after the leader: a serving leader has applied all limits. Until its
+	// own table has taken them over, it does not announce itself as the source of the newest limits.
 	if b.Meta && b.LimitsVersion < n.meta.Current().Version {
 		b.Meta, b.MetaTerm = false, 0
 	}
@@ -66,10 +68,10 @@ func (n *Node) beacon() *peerv1.Beacon {
 }
 
 func (n *Node) broadcast(b *peerv1.Beacon) {
-	// Also to those that do not count as up: who leads what must reach whoever can be
-	// reached, or a wrong word about a peer would leave it without leaders.
+	// Send to peers that do not count as up too: otherwise a wrong state of a peer here would
+	// leave it without leaders.
 	for _, id := range n.routes.allNodes() {
-		// An error means that the peer is not connected: it gets one when it is.
+		// An error means that the peer is not connected; it gets a beacon once it is.
 		_ = n.net.Send(id, peerv1.Lane_LANE_CONTROL, &peerv1.Frame{Body: &peerv1.Frame_Beacon{Beacon: b}})
 	}
 }
@@ -91,7 +93,7 @@ func (n *Node) onBeacon(from quota.NodeID, b *peerv1.Beacon) {
 			news[r] = term
 		}
 	}
-	if len(news) > 0 { // not here, where the inbox may be full: this goroutine reads Raft's frames too
+	if len(news) > 0 { // on another goroutine: the inbox may be full, and this one reads Raft's frames too
 		go n.UseLeader(from, news)
 	}
 	n.leadersLost(n.routes.keepOnly(from, leads))
@@ -105,14 +107,14 @@ func (n *Node) onBeacon(from quota.NodeID, b *peerv1.Beacon) {
 	})
 }
 
-// leadersLost tells the aggregator which ranges have lost their leaders.
+// leadersLost tells the aggregator which ranges have lost their leaders. It may block on the inbox.
 func (n *Node) leadersLost(lost []quota.RangeID) {
 	for _, r := range lost {
 		n.LeaderLost(r)
 	}
 }
 
-// onPeer is told when a peer comes, is lost, has probably ended, or is definitely dead.
+// onPeer handles a change of a peer's state: connected, lost, probably ended, or certainly dead.
 func (n *Node) onPeer(id quota.NodeID, e transport.Event) {
 	lost := false
 	n.routes.peer(id, func(p *peer) {
@@ -122,7 +124,7 @@ func (n *Node) onPeer(id quota.NodeID, e transport.Event) {
 		lost = p.up && e != transport.Up && !p.parting
 		p.up, p.refused, p.dead, p.parting = e == transport.Up, e == transport.Refused, e == transport.Dead, p.parting && e != transport.Up
 	})
-	if lost && !n.members.IsOut() { // nobody lets in who is out of the cluster
+	if lost && !n.members.IsOut() { // peers refuse a node that is out of the cluster: no warning then
 		n.log.Warn("a node is out of reach, and has not said that it stops", "node", id)
 	}
 	switch e {

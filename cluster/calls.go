@@ -11,7 +11,7 @@ import (
 	"github.com/quorate/quorate/internal/tracing"
 )
 
-// handle dispatches a frame of a peer. It runs on the goroutine that reads the
+// handle dispatches a frame from a peer. It runs on the goroutine that reads the
 // connection.
 func (n *Node) handle(from quota.NodeID, f *peerv1.Frame, answer func(*peerv1.Frame)) {
 	switch b := f.Body.(type) {
@@ -47,7 +47,7 @@ func (n *Node) onCall(from quota.NodeID, c *peerv1.Call, answer func(*peerv1.Fra
 	answer(&peerv1.Frame{Body: &peerv1.Frame_Call{Call: out}})
 }
 
-// addCalls fills the table of the calls that this node answers.
+// addCalls builds the table of calls that this node answers.
 func (n *Node) addCalls() {
 	t := peercall.Table{}
 	n.accounts.AddCalls(t)
@@ -61,8 +61,9 @@ func (n *Node) addCalls() {
 	n.calls = t
 }
 
-// callSlow calls another node where the answer waits for a disk: that does not count for the round
-// trip, and ends with ctx alone. If the call is part of a trace, the other node is told.
+// callSlow calls another node when the answer waits for a disk. The duration does not count towards
+// the round trip, and only ctx limits it. If the call is part of a trace, it carries the trace
+// parent.
 func (n *Node) callSlow(ctx context.Context, to quota.NodeID, c *peerv1.Call) (_ *peerv1.Call, err error) {
 	ctx, span := n.cfg.Tracer.Part(ctx, "quorate.peer.call")
 	defer func() { span.End(err) }()
@@ -78,7 +79,7 @@ func (n *Node) callSlow(ctx context.Context, to quota.NodeID, c *peerv1.Call) (_
 	return f.GetCall(), nil
 }
 
-// call calls another node and notes how long that took.
+// call calls another node, for at most peercall.Limit, and updates its round trip.
 func (n *Node) call(ctx context.Context, to quota.NodeID, c *peerv1.Call) (*peerv1.Call, error) {
 	ctx, cancel := context.WithTimeout(ctx, peercall.Limit)
 	defer cancel()

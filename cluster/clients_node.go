@@ -18,19 +18,19 @@ func newClients(n *Node) *clients.Service {
 	}, clientsNode{n})
 }
 
-// Attach begins an attachment of a client process; see attach.Host.
+// Attach starts an attachment of a client process; see attach.Host.
 func (n *Node) Attach(h *attach.Hello, out *attach.Outbox) (attach.Session, error) {
 	return n.clients.Attach(h, out)
 }
 
-// ReleaseClients tells all client processes to attach to other nodes, takes no more,
-// and waits a moment until they have gone. It is for a node that is about to stop.
+// ReleaseClients tells all client processes to attach to other nodes, accepts no more,
+// and waits briefly until they have gone. Call it on a node that is about to stop.
 func (n *Node) ReleaseClients() { n.clients.Release() }
 
-// clientsNode is the node as the clients see it.
+// clientsNode adapts Node to clients.Node.
 type clientsNode struct{ *Node }
 
-// Now implements clients.Node, as do the methods below.
+// Now implements clients.Node.
 func (n clientsNode) Now() quota.Time { return n.clock.Now() }
 
 func (n clientsNode) Sync() time.Duration { return n.sync() }

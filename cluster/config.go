@@ -21,89 +21,90 @@ import (
 	"github.com/quorate/quorate/shard"
 )
 
-// Config is what a node needs to know. Cluster, Nodes, Ranges, Replicas and
+// Config configures a node. Cluster, Nodes, Ranges, Replicas and
 // Sync must be the same on all nodes; the first two of them are checked when
 // nodes connect.
 type Config struct {
 	Cluster  string
 	Self     quota.NodeID
-	Nodes    map[quota.NodeID]string // all nodes and where their peer port is
+	Nodes    map[quota.NodeID]string // peer address of every node
 	Listener net.Listener            // of this node's peer port
-	Dir      string                  // data; made if missing
-	Ranges   int                     // 1 to 256, fixed when the cluster is made
+	Dir      string                  // data directory; created if missing
+	Ranges   int                     // 1 to 256, fixed when the cluster is created
 	Replicas int                     // 1, 3 or 5
 	Sync     time.Duration           // interval of reports, 10ms to 10s
-	MaxKeys  int                     // bound on keys of this node
-	Idle     time.Duration           // how long an unused key is remembered
+	MaxKeys  int                     // most keys that this node remembers
+	Idle     time.Duration           // how long the node remembers an unused key
 	// GrantWait is how long a check may wait for the leader's next grant, 0 to
-	// 1s; 0 never waits. It waits when this node holds too little of a hard
+	// 1s; 0 never waits. A check waits when this node holds too few tokens of a hard
 	// limit while the cluster seems to have enough, and when it would have to
-	// guess about a soft one: see docs/rfcs/20261121_grant_wait.md.
+	// guess about a soft limit: see docs/rfcs/20261121_grant_wait.md.
 	GrantWait time.Duration
-	// AskWait is how long a check waits for the leader that it asks: limits with
-	// decide: leader, and tokens to come. 10ms to 10s; 0 is DefaultAskWait.
+	// AskWait is how long a check waits for an answer of the leader, for limits with
+	// decide: leader and for future tokens. 10ms to 10s; 0 is DefaultAskWait.
 	AskWait  time.Duration
 	Timing   raftgroup.Timing
 	Logger   *slog.Logger
 	Registry prometheus.Registerer
-	// Series bounds the limits that have series of their own in the metrics; nil: as
-	// many as series.DefaultLimits.
+	// Series bounds the number of limits that have their own series in the metrics; nil allows
+	// series.DefaultLimits.
 	Series *series.Guard
-	// AwaitLimits holds readiness until the cluster has limits: whoever starts the node
-	// is about to set the first.
+	// AwaitLimits keeps the node unready until the cluster has limits. Set it if the starter of
+	// the node is about to set the first limits.
 	AwaitLimits bool
 	// TopKeys is how many of the busiest keys of the ranges led here the metrics name, 0
 	// to series.MaxTopKeys; 0 names none.
 	TopKeys int
 
-	// Tracer makes spans of joins, plans, moves, slow reports and calls that are passed
-	// on; nil is off.
+	// Tracer records spans of joins, plans, moves, slow reports and forwarded calls; nil
+	// disables tracing.
 	Tracer *tracing.Tracer
 
-	wall    func() time.Time // tests: the wall clock
+	wall    func() time.Time // the wall clock; set by tests
 	Version string
 
-	// Join says that Nodes, which names this node too, are members that have
-	// taken it in: it makes no group of its own.
+	// Join says that this node has joined an existing cluster, whose members, this node
+	// included, are Nodes. The node creates no groups.
 	Join bool
-	// JoinID is the id of the join that made this node a member; empty for one that
-	// never joined. It tells the node from earlier ones of its name.
+	// JoinID is the id of the join that made this node a member; empty for a node that
+	// never joined. It distinguishes the node from earlier nodes of the same name.
 	JoinID string
-	// Zone is a label of where the node stands; replicas are spread over zones.
+	// Zone labels the node's location; replicas are spread over zones.
 	Zone string
 	// GRPC and HTTP are the addresses at which others reach the node's APIs; the
-	// membership tells them to clients and operators.
+	// membership publishes them to clients and operators.
 	GRPC, HTTP string
-	// Certificates are nil where nodes trust each other's word.
+	// Certificates manages the node's certificate and trust; nil if the node renews no
+	// certificates itself.
 	Certificates membership.Certificates
-	// Authority signs certificates, if the cluster is to have one of its own: the
+	// Authority signs certificates if the cluster has an authority of its own: the
 	// first membership takes it over.
 	Authority *pki.Pair
-	// TLS is what the links between nodes are made with; nil is none.
+	// TLS secures the links between nodes; nil disables TLS.
 	TLS *transport.TLS
-	// DeadAfter is how long a node must have been silent before its replicas are
-	// given to others; 0 is DefaultDeadAfter, below 0 is never.
+	// DeadAfter is how long a node must have been silent before its replicas move
+	// to other nodes; 0 is DefaultDeadAfter, below 0 is never.
 	DeadAfter time.Duration
-	// BalanceAfter is how long a node must have been connected to be given leadership;
-	// 0 is 10 s.
+	// BalanceAfter is how long a node must have been connected before it receives
+	// leaderships; 0 is 10 s.
 	BalanceAfter time.Duration
-	// History is what the node does for the history of limits.
+	// History sets how much history of limits the node keeps.
 	History recorder.Retention
-	// SlowDisk is how long an append to a log may take, on average, until this node gives
-	// what it leads to others; 0 is raftgroup.DefaultSlowDisk, below 0 is never.
+	// SlowDisk is the average duration of a log append above which this node hands
+	// its leaderships over; 0 is raftgroup.DefaultSlowDisk, below 0 is never.
 	SlowDisk time.Duration
 }
 
-// DefaultDeadAfter is longer than a restart of a machine takes.
+// DefaultDeadAfter is longer than a machine takes to restart.
 const DefaultDeadAfter = 5 * time.Minute
 
-// DefaultGrantWait is a few round trips in one data centre.
+// DefaultGrantWait covers a few round trips in one data centre.
 const DefaultGrantWait = 20 * time.Millisecond
 
-// DefaultAskWait is a few hops in one region.
+// DefaultAskWait covers a few hops in one region.
 const DefaultAskWait = 250 * time.Millisecond
 
-// Validate returns every fault of c, joined.
+// Validate returns all errors of c, joined.
 func (c *Config) Validate() error {
 	var errs []error
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }

@@ -9,10 +9,10 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// storeNode is the node as the store sees it.
+// storeNode adapts Node to control.Node.
 type storeNode struct{ *Node }
 
-// MetaGroup implements control.Node, as do the methods below.
+// MetaGroup implements control.Node.
 func (n storeNode) MetaGroup() control.Group {
 	if g := n.host.Group(raftgroup.MetaGroup); g != nil {
 		return g
@@ -38,17 +38,17 @@ func (n storeNode) AwaitMembership(ctx context.Context, what string) error {
 
 func (n storeNode) Now() quota.Time { return n.clock.Now() }
 
-// overridden is told after the overrides of keys have changed; nil stands for
-// all keys. It is called on the goroutine that applies the meta group's log,
-// under no lock.
+// overridden distributes changed overrides of keys; nil stands for
+// all keys. It runs on the goroutine that applies the meta group's log, and that
+// goroutine holds no lock.
 func (n *Node) overridden(keys []quota.Key) {
 	n.ranges.Overridden(keys)
 	n.UseOverrides(keys)
 	n.clients.Overridden(keys)
 }
 
-// limitsChanged applies limits that the meta group has committed. Nobody is told that they are in
-// force before this node decides by them: a request that is sent then would find no limit.
+// limitsChanged applies limits that the meta group has committed. The node announces the new
+// version only once it decides by it: otherwise a request sent right after would find no limit.
 func (n *Node) limitsChanged(limits *quota.Limits) {
 	n.ranges.SetLimits(limits)
 	n.UseLimits(limits, n.announce)

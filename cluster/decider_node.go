@@ -25,10 +25,10 @@ func (n *Node) newDecider(v *membership.View) *dataplane.Decider {
 	}, deciderNode{n})
 }
 
-// deciderNode is the node as its Decider sees it.
+// deciderNode adapts Node to dataplane.Node.
 type deciderNode struct{ *Node }
 
-// Leader implements dataplane.Node, as do the methods below.
+// Leader implements dataplane.Node.
 func (n deciderNode) Leader(r quota.RangeID) quota.NodeID { return n.routes.leader(r) }
 
 func (n deciderNode) Up(id quota.NodeID) bool { return n.routes.up(id) }

@@ -12,12 +12,12 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// starts are incarnations: of this start, larger than every earlier one; of the
-// first with these data; and of the one before this, 0 if there was none.
+// starts holds three incarnations: inc of this start, larger than every earlier one; first of the
+// first start with this data; and prior of the start before this one, 0 if this is the first.
 type starts struct{ inc, first, prior quota.Incarnation }
 
-// openDir makes or opens a data directory, locks it, checks whose it is, and
-// returns its starts. A node that has joined stays one: cfg says so then.
+// openDir creates or opens the data directory, locks it, checks its identity, and
+// returns its starts. If an earlier start joined a cluster, openDir sets cfg.Join and cfg.Nodes.
 func openDir(cfg *Config) (*datadir.Lock, starts, error) {
 	lock, err := datadir.Open(cfg.Dir)
 	if err != nil {
@@ -46,13 +46,13 @@ func identify(cfg *Config) (starts, error) {
 	prior := quota.Incarnation(id.Incarnation)
 	id.Incarnation = max(id.Incarnation+1, uint64(time.Now().UnixNano()))
 	if !there || !raftgroup.Exists(cfg.Dir, raftgroup.GroupName(raftgroup.MetaGroup)) {
-		id.First = id.Incarnation // also when somebody has deleted the logs alone
+		id.First = id.Incarnation // even if only the logs were deleted
 	}
 	return starts{quota.Incarnation(id.Incarnation), quota.Incarnation(id.First), prior}, id.Write(cfg.Dir)
 }
 
-// joined makes cfg that of a node that joins, if this is one, and returns who was
-// there then.
+// joined returns the members at the time this node joined, or nil if it never did. If an earlier
+// start joined with the members before, joined sets c.Join and c.Nodes accordingly.
 func (c *Config) joined(before map[quota.NodeID]string) map[quota.NodeID]string {
 	switch {
 	case c.Join:
@@ -65,11 +65,11 @@ func (c *Config) joined(before map[quota.NodeID]string) map[quota.NodeID]string 
 	return before
 }
 
-// openJournal gives the aggregator the node's journal, and returns what earlier
-// processes had counted. A node that can keep none goes on without: it says so,
-// here and in its metrics.
+// openJournal opens the node's journal for the aggregator, and returns the counts of earlier
+// processes. If the journal cannot be opened, the node runs without one and says so
+// in its log and metrics.
 func (n *Node) openJournal(ac *aggregator.Config) []quota.RecoveredCounts {
-	if n.cfg.Dir == "" { // a node that is never started
+	if n.cfg.Dir == "" { // the node is never started
 		return nil
 	}
 	j, err := journal.Open(journal.Config{Dir: n.cfg.Dir, Cluster: n.cfg.Cluster, Node: n.cfg.Self, Life: n.inc, Prior: n.prior, Logger: n.log})

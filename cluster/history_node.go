@@ -18,10 +18,10 @@ func (n *Node) newHistory() *recorder.Recorder {
 	}, historyNode{n})
 }
 
-// historyNode is the node as the history sees it.
+// historyNode adapts Node to recorder.Node.
 type historyNode struct{ *Node }
 
-// Now implements history.Node, as do the methods below.
+// Now implements recorder.Node.
 func (n historyNode) Now() quota.Time { return n.clock.Now() }
 
 func (n historyNode) Replica(r quota.RangeID) *recorder.Replica {

@@ -18,7 +18,7 @@ import (
 	"github.com/quorate/quorate/internal/snapshotio"
 )
 
-// membership is the part of the settings that the membership needs.
+// membership returns the part of the settings that package membership needs.
 func (c *Config) membership(s starts) membership.Config {
 	return membership.Config{
 		Cluster: c.Cluster, Self: c.Self, Nodes: c.Nodes, Dir: c.Dir, Ranges: c.Ranges, Replicas: c.Replicas, Sync: c.Sync,
@@ -28,10 +28,10 @@ func (c *Config) membership(s starts) membership.Config {
 	}
 }
 
-// memberNode is the node as the membership sees it.
+// memberNode adapts Node to membership.Node.
 type memberNode struct{ *Node }
 
-// Now implements membership.Node, as do the methods below.
+// Now implements membership.Node.
 func (n memberNode) Now() quota.Time { return n.clock.Now() }
 
 func (n memberNode) Net() *transport.Net { return n.net }

@@ -39,28 +39,28 @@ import (
 // Node is one member of a cluster. All methods are safe for concurrent use.
 type Node struct {
 	*control.Store     // limits, overrides, policies, access
-	*recorder.Recorder // what was asked for, and when
-	*dataplane.Decider // checks, reservations, what is known of keys here
-	*rates.Reader      // what leaders know of keys
+	*recorder.Recorder // the history of demand
+	*dataplane.Decider // checks, reservations, this node's view of keys
+	*rates.Reader      // the leaders' view of keys
 	cfg                Config
 	log                *slog.Logger
 	clock              *clock.Clock
 	inc                quota.Incarnation
-	first              quota.Incarnation // of the data; inc when they are new
-	prior              quota.Incarnation // of the process before this one; 0 when there was none
-	retired            atomic.Bool       // it is about to stop
+	first              quota.Incarnation // of the data; equals inc for new data
+	prior              quota.Incarnation // of the previous process; 0 for the first
+	retired            atomic.Bool       // the node is about to stop
 	lock               *datadir.Lock
-	// journal has its own locks; nil when none can be kept.
+	// journal does its own locking. It is nil if it could not be opened.
 	journal *journal.Journal
 
 	net      *transport.Net
 	host     *raftgroup.Host
 	meta     *control.Machine
-	ranges   *replica.Set // of every range, whether its group is open here or not
+	ranges   *replica.Set // every range, even if its group is not open here
 	accounts *accounts.Service
 	members  *membership.Service
 
-	calls peercall.Table // that this node answers
+	calls peercall.Table // calls that this node answers
 
 	clients *clients.Service
 
@@ -77,7 +77,7 @@ type Node struct {
 }
 
 // Start opens the node's data, connects it to its peers and starts its Raft
-// groups. It returns before the cluster has leaders: see Ready. A data
+// groups. It returns before the cluster has leaders; Status says when the node is ready. A data
 // directory of another node, cluster or number of ranges is an error.
 func Start(cfg Config) (*Node, error) {
 	if err := cfg.Validate(); err != nil {
@@ -136,7 +136,7 @@ func newNode(cfg Config, v *membership.View, stored bool, lock *datadir.Lock, s 
 	return n
 }
 
-// open starts links and groups, in the order that lets them find each other.
+// open starts the links between nodes, then the Raft groups, which need them.
 func (n *Node) open(v *membership.View) error {
 	peers := maps.Clone(v.Nodes)
 	delete(peers, n.cfg.Self)
@@ -164,7 +164,7 @@ func (n *Node) open(v *membership.View) error {
 	}
 	n.net.Start()
 	n.done.Add(1)
-	go n.beaconLoop() // first: who starts now is to know what the clocks here say
+	go n.beaconLoop() // before the clock starts, so that nodes that start now learn our wall time
 	if n.clock.Start() {
 		n.Decider.ClockSet()
 		n.Recorder.ClockSet()
@@ -187,9 +187,9 @@ func (n *Node) run() {
 	n.accounts.Start()
 }
 
-// Retire prepares a stop: the node says that it is not ready, so that callers turn to
-// others, writes what was counted to the logs and hands its leaderships over, both as far
-// as ctx allows. It goes on deciding, and leads nothing any more. There is no way back.
+// Retire prepares the node for a stop. The node reports that it is not ready, so that callers
+// turn to other nodes, writes its counts to the logs and hands over its leaderships, both as far
+// as ctx allows. It keeps deciding but leads nothing any more. Retire cannot be undone.
 func (n *Node) Retire(ctx context.Context) {
 	n.retired.Store(true)
 	n.ranges.CheckpointAll(ctx)
@@ -197,27 +197,27 @@ func (n *Node) Retire(ctx context.Context) {
 	n.host.Retire(ctx)
 }
 
-// Out is closed when the node has left the cluster, or was removed: it is to be
-// closed, and its data is of no use any more.
+// Out returns a channel that is closed once the node has left the cluster or was removed. The
+// caller should then Close the node; its data is useless.
 func (n *Node) Out() <-chan struct{} { return n.members.Out() }
 
-// ChangeCluster carries out a call of ClusterService that the leader of the meta group has to; see
+// ChangeCluster carries out a call of ClusterService that needs the leader of the meta group; see
 // membership.Service.Change.
 func (n *Node) ChangeCluster(ctx context.Context, by string, req proto.Message) (proto.Message, error) {
 	return n.members.Change(ctx, by, req)
 }
 
-// Stopping is why a node that is about to stop is not ready, in its status.
+// Stopping is the reason in the status of a node that is about to stop.
 const Stopping = health.Stopping
 
-// Close writes what was counted to the logs and hands leaderships over, both
-// as far as ctx allows, tells the peers, and stops. The node's tokens are given
-// up; nothing that was reported is lost.
+// Close writes the node's counts to the logs and hands over its leaderships, both
+// as far as ctx allows, notifies the peers, and stops. It gives up the node's tokens and
+// loses nothing that was reported.
 func (n *Node) Close(ctx context.Context) error {
 	var errs []error
 	n.closed.Do(func() {
 		n.ReleaseClients()
-		n.accounts.Drain(ctx) // first: what it does is in the history
+		n.accounts.Drain(ctx) // before the recorder finishes: account operations are in the history
 		n.Recorder.Finish(ctx)
 		if n.host != nil {
 			n.ranges.CheckpointAll(ctx)
@@ -243,11 +243,10 @@ func (n *Node) Close(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// leaveGrace lets the goodbye leave before the connections end.
+// leaveGrace gives the leaving beacon time to be sent before the connections close.
 const leaveGrace = 20 * time.Millisecond
 
-// Kill stops the node as a crash would, without a word to its peers: for
-// tests.
+// Kill stops the node without notifying its peers, as a crash would. It is for tests.
 func (n *Node) Kill() error {
 	var errs []error
 	n.closed.Do(func() {

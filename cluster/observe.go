@@ -12,32 +12,32 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// What it costs to look further than this node.
+// Bounds of asking other nodes for their status.
 const (
-	observeLimit = 500 * time.Millisecond // for all questions together
-	observeAgain = time.Second            // what was answered holds for so long
-	observeCalls = 16                     // questions at a time
+	observeLimit = 500 * time.Millisecond // timeout of all calls together
+	observeAgain = time.Second            // how long an observation stays valid
+	observeCalls = 16                     // concurrent calls
 )
 
-// observation is what others said of the cluster.
+// observation holds the answers of other nodes about the cluster.
 type observation struct {
 	at   time.Time
-	told *quoratev1.GetStatusResponse // by the meta leader; nil if it did not answer
-	lags map[quota.RangeID]int64      // of ranges that this node leads and all of whose voters answered
+	told *quoratev1.GetStatusResponse // from the meta leader; nil if it did not answer
+	lags map[quota.RangeID]int64      // only ranges that this node leads and whose voters all answered
 }
 
-// observer keeps the last observation, so that many who ask cost no more than one.
+// observer caches the last observation, so that many callers cost no more than one.
 type observer struct {
-	asking chan struct{} // room for one
-	last   observation   // of who is asking
+	asking chan struct{} // a semaphore of one
+	last   observation   // guarded by asking
 }
 
 func newObserver() *observer { return &observer{asking: make(chan struct{}, 1)} }
 
-// FullStatus is Status, with what only others know: how long the meta leader has
-// not heard from nodes, what it does with ranges now, and how far the voters of the
-// ranges led here are behind. It asks them once a second at most, and for no longer
-// than half a second; what is not answered is not there. Safe for concurrent use.
+// FullStatus returns Status, completed with what only other nodes know: how long each node has been
+// silent towards the meta leader, the current step of each range, and how far the voters of the
+// ranges led here lag. It asks at most once a second and waits at most half a second; it
+// leaves out what was not answered. Safe for concurrent use.
 func (n *Node) FullStatus(ctx context.Context) *quoratev1.GetStatusResponse {
 	out := n.Status()
 	o, ok := n.observe(ctx, out.MembersRevision)
@@ -62,8 +62,8 @@ func (n *Node) FullStatus(ctx context.Context) *quoratev1.GetStatusResponse {
 	return out
 }
 
-// observe asks the others, or returns what they said just now of this membership or a newer
-// one: what is to be done with the ranges of an older one may be less.
+// observe asks the other nodes, or returns a recent observation of this revision of the membership
+// or a newer one: an older one may lack steps. It returns false if ctx ends first.
 func (n *Node) observe(ctx context.Context, revision uint64) (observation, bool) {
 	o := n.observer
 	select {
@@ -75,7 +75,7 @@ func (n *Node) observe(ctx context.Context, revision uint64) (observation, bool)
 	if time.Since(o.last.at) < observeAgain && o.last.told.GetMembersRevision() >= revision {
 		return o.last, true
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), observeLimit) // others use it too
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), observeLimit) // other callers share the result
 	defer cancel()
 	var wg sync.WaitGroup
 	next := observation{}
@@ -89,10 +89,11 @@ func (n *Node) observe(ctx context.Context, revision uint64) (observation, bool)
 	return next, true
 }
 
-// StepUnknown is the step of a range, in a status, of which nobody says whether it moves.
+// StepUnknown is the step that a status shows for a range if no node reports whether it moves.
 const StepUnknown = health.StepUnknown
 
-// steps are the ranges that are not as this membership wants them, or not known to be.
+// steps returns the ranges that have pending steps towards this membership; every range
+// gets StepUnknown if the meta leader has not reported on this revision.
 func (n *Node) steps(o observation, revision uint64) []*quoratev1.RangeStatus {
 	if o.told.GetMembersRevision() >= revision {
 		return o.told.GetRanges()
@@ -104,8 +105,8 @@ func (n *Node) steps(o observation, revision uint64) []*quoratev1.RangeStatus {
 	return out
 }
 
-// lags is how many entries the slowest voter of each range that this node leads is
-// behind it. Ranges with a voter that does not answer are left out.
+// lags returns, for each range that this node leads, by how many entries its slowest voter
+// lags. It leaves out ranges with a voter that does not answer.
 func (n *Node) lags(ctx context.Context) map[quota.RangeID]int64 {
 	out, v := map[quota.RangeID]int64{}, n.members.View()
 	var mu sync.Mutex

@@ -15,10 +15,10 @@ func (n *Node) newRates() *rates.Reader {
 	return rates.New(rates.Config{Self: n.cfg.Self, Ranges: n.cfg.Ranges, Replicas: n.ranges}, ratesNode{n})
 }
 
-// ratesNode is the node as its Reader of rates sees it.
+// ratesNode adapts Node to rates.Node.
 type ratesNode struct{ *Node }
 
-// Committed implements rates.Node, as do the methods below.
+// Committed implements rates.Node.
 func (n ratesNode) Committed() *quota.Limits { return n.meta.Current() }
 
 func (n ratesNode) Members() []quota.NodeID { return n.members.View().IDs }

@@ -20,10 +20,10 @@ func (n *Node) newReplicas() *replica.Set {
 	}, replicaNode{n})
 }
 
-// replicaNode is the node as its replicas see it.
+// replicaNode adapts Node to replica.Node.
 type replicaNode struct{ *Node }
 
-// Committed implements replica.Node, as do the methods below.
+// Committed implements replica.Node.
 func (n replicaNode) Committed() *quota.Limits { return n.meta.Current() }
 
 func (n replicaNode) Members(before time.Time) (ids []quota.NodeID, joined int) {
@@ -69,18 +69,18 @@ func (n replicaNode) LeadsNoMore(r quota.RangeID) {
 
 func (n replicaNode) Send(to quota.NodeID, f *peerv1.Frame) { n.sendFrame(to, f) }
 
-// sendFrame queues a frame of reports or grants.
+// sendFrame queues a frame of reports or grants, and counts it if it cannot be queued.
 func (n *Node) sendFrame(to quota.NodeID, f *peerv1.Frame) {
 	if err := n.net.Send(to, peerv1.Lane_LANE_DATA, f); err != nil {
 		n.stats.unsent.Inc()
 	}
 }
 
-// election is how long a range has no leader after a crash, as measured:
+// election is how long a range has no leader after a crash, as measured in
 // docs/ARCHITECTURE.md.
 const election = 600 * time.Millisecond
 
-// Bounds returns what the stated bound depends on, as it is now.
+// Bounds returns the current parameters of the documented bound (package bound).
 func (n replicaNode) Bounds() bound.Cluster {
 	return bound.Cluster{
 		Nodes: len(n.members.View().IDs), Delay: n.routes.worstTrip() / 2, Sync: n.sync(), Lease: n.lease(), Election: election, CutOff: time.Minute,

@@ -9,28 +9,28 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// routes is who leads what, as beacons and own elections tell, and how the
-// peers are: for status and for calls. The aggregator has its own copy.
+// routes holds the leaders, learned from beacons and this node's own elections, and the state of
+// the peers. Status and calls use it; the aggregator has its own copy.
 type routes struct {
 	mu     sync.Mutex
 	ranges []route
 	peers  map[quota.NodeID]*peer
 	meta   route
 
-	metaVersion uint64    // of the limits, as the meta leader says
-	synced      time.Time // when this node was first seen to have the meta leader's state
-	ledOnce     bool      // all ranges and the meta group have had leaders at one moment, since the start
-	metaMembers uint64    // revision of the membership, as the meta leader says
-	metaTold    bool      // it has said so in this term
+	metaVersion uint64    // the meta leader's version of the limits
+	synced      time.Time // when this node first had the meta leader's state
+	ledOnce     bool      // since the start, all ranges and the meta group had leaders at the same time
+	metaMembers uint64    // the meta leader's revision of the membership
+	metaTold    bool      // a meta leader has reported metaMembers
 }
 
 type route struct {
 	leader quota.NodeID
 	term   quota.Term
-	left   time.Time // when it was last seen to go from having a leader to none
+	left   time.Time // when the group last lost its leader
 }
 
-// leave notes that nobody leads, from now on if somebody did, and reports whether that is news.
+// leave clears the leader, stamps the time of the loss, and reports whether there was a leader.
 func (r *route) leave() bool {
 	if r.leader == "" {
 		return false
@@ -39,34 +39,34 @@ func (r *route) leave() bool {
 	return true
 }
 
-// leaderGrace is how long a range that had a leader may be without until the cluster is not
-// ready: a handover takes some milliseconds and an election a second or two, and all see them.
+// leaderGrace is how long a range may be without a leader before the cluster counts as not
+// ready. A handover takes some milliseconds and an election a second or two, and all nodes see both.
 const leaderGrace = 3 * time.Second
 
-// missing says whether the range has had no leader for longer than a change of leaders takes.
+// missing reports whether the group has had no leader for at least leaderGrace.
 func (r *route) missing() bool {
 	return r.leader == "" && time.Since(r.left) >= leaderGrace
 }
 
 type peer struct {
 	up      bool
-	refused bool   // probably its process has ended
-	dead    bool   // certainly
-	parting bool   // it has said that it stops
+	refused bool   // its process has probably ended
+	dead    bool   // its process has certainly ended
+	parting bool   // it has announced that it stops
 	version uint64 // of the limits in force there
-	// policies is how many changes of policy configs it has applied.
+	// policies is the revision of policy configs that the peer has applied.
 	policies uint64
-	// security is how many changes of who may do what it has applied.
+	// security is the revision of access rules that the peer has applied.
 	security uint64
 	trip     time.Duration
-	// members is the revision of the membership that it has applied.
+	// members is the revision of the membership that the peer has applied.
 	members uint64
-	since   time.Time // of up, or of not being so
-	clients uint32    // that are attached to it, as it says
+	since   time.Time // when up last changed
+	clients uint32    // attached clients, as the peer reports
 }
 
-// took notes how long a call took. Some wait for more than the way: a shorter one
-// counts at once, longer ones by and by.
+// took updates the round trip with the duration of a call. Some calls wait for more than the
+// network, so a shorter duration replaces the estimate and a longer one moves it by 1/16.
 func (p *peer) took(d time.Duration) {
 	if d = max(d, time.Microsecond); p.trip == 0 || d < p.trip {
 		p.trip = d
@@ -75,7 +75,7 @@ func (p *peer) took(d time.Duration) {
 	p.trip += (d - p.trip) / 16
 }
 
-// worstTrip is the longest round trip to a peer that is connected.
+// worstTrip returns the longest round trip to a connected peer.
 func (t *routes) worstTrip() (worst time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -101,7 +101,7 @@ func (t *routes) init(ranges int) {
 	t.peers = map[quota.NodeID]*peer{}
 }
 
-// setPeers says who the others are.
+// setPeers replaces the set of peers. It keeps the state of those that remain.
 func (t *routes) setPeers(ids map[quota.NodeID]string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -113,7 +113,7 @@ func (t *routes) setPeers(ids map[quota.NodeID]string) {
 	}
 }
 
-// set notes a leader and reports whether that is news.
+// set records the leader of a range and reports whether anything changed. It ignores older terms.
 func (t *routes) set(r quota.RangeID, id quota.NodeID, term quota.Term) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -126,23 +126,24 @@ func (t *routes) set(r quota.RangeID, id quota.NodeID, term quota.Term) bool {
 	return true
 }
 
-// noteLed notes whether everything has a leader now.
+// noteLed sets ledOnce if all ranges and the meta group have leaders. t.mu must be held.
 func (t *routes) noteLed() {
 	t.ledOnce = t.ledOnce || t.meta.leader != "" && !slices.ContainsFunc(t.ranges, func(r route) bool { return r.leader == "" })
 }
 
-// ledWait is how long a node that has the limits waits for leaders of all ranges until it is ready. One range without
-// a majority does not keep it from deciding all others.
+// ledWait is how long a node that has the limits waits for leaders of all ranges before it becomes
+// ready without them. One range without a majority must not keep it from deciding the others.
 const ledWait = 10 * time.Second
 
-// wasLed reports whether this node has seen leaders of everything since it started, or has waited for them long enough.
+// wasLed reports whether this node has seen leaders of all groups since it started, or has waited
+// for them for ledWait.
 func (t *routes) wasLed() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.ledOnce || !t.synced.IsZero() && time.Since(t.synced) >= ledWait
 }
 
-// clear notes that id does not lead the range any more.
+// clear removes id as leader of the range.
 func (t *routes) clear(r quota.RangeID, id quota.NodeID) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -151,16 +152,15 @@ func (t *routes) clear(r quota.RangeID, id quota.NodeID) {
 	}
 }
 
-// unknown notes that this node's replica of the range has lost its leader,
-// unless that is this node. The leader's next beacon corrects an error. It reports whether
-// that is news.
+// unknown clears the leader of a range whose replica here has lost its leader, unless this node
+// leads, and reports whether anything changed. The leader's next beacon corrects a mistake.
 func (t *routes) unknown(r quota.RangeID, self quota.NodeID) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.ranges[r].leader != self && t.ranges[r].leave()
 }
 
-// keepOnly clears the ranges of id that are not in leads, and returns them.
+// keepOnly clears id as leader of every range that is not in leads, and returns those ranges.
 func (t *routes) keepOnly(id quota.NodeID, leads map[quota.RangeID]bool) (lost []quota.RangeID) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -172,7 +172,8 @@ func (t *routes) keepOnly(id quota.NodeID, leads map[quota.RangeID]bool) (lost [
 	return lost
 }
 
-// setMeta notes the leader of the meta group and its version of the limits.
+// setMeta records the leader of the meta group, its version of the limits and its revision of the
+// membership. It ignores older terms.
 func (t *routes) setMeta(id quota.NodeID, term quota.Term, version, members uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -183,17 +184,17 @@ func (t *routes) setMeta(id quota.NodeID, term quota.Term, version, members uint
 	}
 }
 
-// hasMembers reports whether a membership of that revision is as new as that of
-// the meta leader, as it says itself.
+// hasMembers reports whether a membership of that revision is at least as new as the one that
+// the meta leader reported.
 func (t *routes) hasMembers(revision uint64) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.meta.leader != "" && t.metaTold && revision >= t.metaMembers
 }
 
-// hasMeta reports whether this node, whose limits have that version, has had
-// the meta leader's state since it started. Until then its own may be that of
-// long ago: it may have been down, and Raft tells it only now what is committed.
+// hasMeta reports whether this node, whose limits have that version, has caught up with
+// the meta leader since it started. Until then its state may be old: the node may have been
+// down, and Raft has yet to deliver what was committed meanwhile.
 func (t *routes) hasMeta(version uint64) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -209,7 +210,7 @@ func (t *routes) metaLeader() quota.NodeID {
 	return t.meta.leader
 }
 
-// peer changes what is known of a peer.
+// peer calls f with the peer's state, if the peer is known. f runs under t.mu.
 func (t *routes) peer(id quota.NodeID, f func(p *peer)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -218,13 +219,13 @@ func (t *routes) peer(id quota.NodeID, f func(p *peer)) {
 	}
 }
 
-// lost forgets everything that a dead node led, and returns the ranges.
+// lost clears id as leader of every group, and returns the ranges that it led.
 func (t *routes) lost(id quota.NodeID) []quota.RangeID {
 	t.lostMeta(id)
 	return t.keepOnly(id, nil)
 }
 
-// lostMeta notes that id does not lead the meta group any more.
+// lostMeta removes id as leader of the meta group.
 func (t *routes) lostMeta(id quota.NodeID) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -233,7 +234,7 @@ func (t *routes) lostMeta(id quota.NodeID) {
 	}
 }
 
-// silences is how long each peer that is not connected has not been.
+// silences returns how long each disconnected peer has been disconnected.
 func (t *routes) silences() map[quota.NodeID]time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -281,7 +282,7 @@ func (t *routes) snapshot() ([]route, route) {
 	return append([]route(nil), t.ranges...), t.meta
 }
 
-// leader returns who leads a range as far as is known.
+// leader returns the last known leader of a range; "" if unknown.
 func (t *routes) leader(r quota.RangeID) quota.NodeID {
 	t.mu.Lock()
 	defer t.mu.Unlock()

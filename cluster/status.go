@@ -58,7 +58,7 @@ func (n *Node) Status() *quoratev1.GetStatusResponse {
 	return out
 }
 
-// nodeStatus is what the membership knows of a node.
+// nodeStatus returns the status of a node from the membership, with its round trip and clock offset.
 func (n *Node) nodeStatus(v *membership.View, id quota.NodeID) *quoratev1.NodeStatus {
 	s := &quoratev1.NodeStatus{Id: string(id), PeerAddress: v.Nodes[id], RoundTrip: durationpb.New(n.routes.trip(id)), State: quoratev1.NodeState_NODE_STATE_ACTIVE}
 	for r := range v.Ranges {
@@ -89,10 +89,10 @@ func texts(ids []quota.NodeID) []string {
 	return out
 }
 
-// undecided says why this node does not decide, or does so without knowing what it should: ""
-// if it does. Who has started with everything goes on without leaders, by when_cut_off; who
-// has not yet may know limits and levels of long ago. With the limits it waits for leaders of all
-// ranges, but not for ever: ledWait.
+// undecided returns why this node is not ready; "" if it is. A node that has once seen the limits and
+// all leaders since its start stays ready without leaders and decides by when_cut_off. Before that,
+// its limits and levels may be old. Once it has the limits it waits for leaders of all
+// ranges, at most ledWait.
 func (n *Node) undecided(st *quoratev1.GetStatusResponse) string {
 	switch why := n.members.Barred(); {
 	case why != "":
@@ -109,7 +109,7 @@ func (n *Node) undecided(st *quoratev1.GetStatusResponse) string {
 	return ""
 }
 
-// leaderless says which groups have no leader; "" if all have.
+// leaderless describes the groups that have no leader; "" if all have one.
 func leaderless(missing, total int, meta *route) string {
 	switch {
 	case missing > 0:
@@ -120,7 +120,7 @@ func leaderless(missing, total int, meta *route) string {
 	return ""
 }
 
-// clientsOf is how many client processes are attached to a node.
+// clientsOf returns the number of client processes attached to a node; 0 for one not connected.
 func (n *Node) clientsOf(id quota.NodeID) (count int32) {
 	if id == n.cfg.Self {
 		own, _ := n.clients.Count()
@@ -134,7 +134,7 @@ func (n *Node) clientsOf(id quota.NodeID) (count int32) {
 	return count
 }
 
-// faults is what is wrong with this node, such as a full disk or a wrong clock.
+// faults lists the faults of this node, such as a full disk or a wrong clock.
 func (n *Node) faults() []string {
 	return append(raftgroup.FaultTexts(n.host.Health()), n.clock.Faults()...)
 }
