@@ -11,18 +11,18 @@ import (
 	"github.com/quorate/quorate/leader"
 )
 
-// checkpointEvery, with the time that reports and the log take, is how much of
-// what was counted a full restart may forget: about a second.
+// checkpointEvery is the interval between checkpoints of one range. Added to the time that reports and
+// the log take, it bounds the counts that a full restart may lose: about a second's worth.
 const checkpointEvery = 750 * time.Millisecond
 
-// turns is in how many parts the ranges are swept and checkpointed, one after another:
-// all at once would keep callers waiting.
+// turns is the number of groups that the ranges are divided into. The checkpointer sweeps and
+// checkpoints one group after another, because doing all at once would block callers.
 const turns = 8
 
-// atOnce is how many checkpoints each of the two checkpointers writes at a time.
+// atOnce is how many checkpoints each of the two checkpointers writes concurrently.
 const atOnce = 8
 
-// checkpointer sweeps and checkpoints each range once in checkpointEvery.
+// checkpointer sweeps and checkpoints each range once per checkpointEvery.
 func (s *Set) checkpointer() {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -44,11 +44,11 @@ func (s *Set) checkpointer() {
 	}
 }
 
-// schedule says when each range is checkpointed next.
+// schedule holds the time of each range's next checkpoint.
 type schedule map[quota.RangeID]time.Time
 
-// due reports whether a range is, and then puts it off by checkpointEvery. Ranges
-// whose turn has passed, because the disk took its time, are due together.
+// due reports whether a range's checkpoint is due, and if so postpones the next by checkpointEvery.
+// Ranges that missed their turn because the disk was slow are due together.
 func (d schedule) due(now time.Time, r quota.RangeID) bool {
 	at, known := d[r]
 	if !known {
@@ -64,16 +64,16 @@ func (d schedule) due(now time.Time, r quota.RangeID) bool {
 	return true
 }
 
-// Checkpoint writes what moved in the range to its log, if this node leads it, as far as ctx allows.
+// Checkpoint writes the range's changed levels to its log, if this node leads the range, until ctx ends.
 func (r *Replica) Checkpoint(ctx context.Context) { r.checkpoint(ctx, true) }
 
-// CheckpointAll writes what moved in all ranges that this node leads to their logs, as far as ctx allows.
+// CheckpointAll writes the changed levels of all ranges that this node leads to their logs, until ctx ends.
 func (s *Set) CheckpointAll(ctx context.Context) {
 	s.checkpointAll(ctx, func(*Replica) bool { return true })
 }
 
-// checkpointAll sweeps and checkpoints those of the ranges led here. Checkpoints of different
-// ranges go to different logs: they wait for the disk together.
+// checkpointAll sweeps and checkpoints the ranges led here that which selects. Different ranges have
+// different logs, so their checkpoints wait for the disk concurrently.
 func (s *Set) checkpointAll(ctx context.Context, which func(*Replica) bool) {
 	slots := make(chan struct{}, atOnce)
 	for _, r := range s.replicas {
@@ -86,20 +86,20 @@ func (s *Set) checkpointAll(ctx context.Context, which func(*Replica) bool) {
 			r.checkpoint(ctx, true)
 		}()
 	}
-	for range cap(slots) { // wait for the last ones
+	for range cap(slots) { // wait for the last checkpoints
 		slots <- struct{}{}
 	}
 }
 
-// requestCheckpoint has the next checkpoint written at once, once however often it is asked.
+// requestCheckpoint schedules an immediate checkpoint. Requests made before it starts are merged.
 func (r *Replica) requestCheckpoint() {
 	if r.urgent.CompareAndSwap(false, true) {
-		r.set.urgent <- r // has room for every replica
+		r.set.urgent <- r // never blocks: it has room for every replica
 	}
 }
 
-// urgentCheckpointer writes checkpoints of what members wait for, as soon as they are requested.
-// What else is wanted meanwhile is in the next one.
+// urgentCheckpointer writes requested checkpoints of what members wait for, as soon as it can. Requests
+// that arrive during a checkpoint go into the next one.
 func (s *Set) urgentCheckpointer() {
 	ctx, cancel := context.WithCancel(context.Background())
 	var busy sync.WaitGroup
@@ -121,19 +121,19 @@ func (s *Set) urgentCheckpointer() {
 	}
 }
 
-// maxCheckpoint bounds the levels in one log entry; leader.MaxCheckpoint bounds their bytes.
+// maxCheckpoint bounds the number of levels in one log entry; leader.MaxCheckpoint bounds their bytes.
 const maxCheckpoint = 4096
 
-// checkpoint writes the levels that moved to the range's log, in as many
-// entries as it takes; or only what members wait for, which goes first even where
-// everything is being written. What the log does not take is tried again at the next
-// call: a key that nobody uses moves no more.
+// checkpoint writes changed levels to the range's log, in as many entries as they need: all of them, or
+// only those that members wait for. The latter go first even while all levels are being written.
+// Levels that the log does not accept are tried again at the next call, because the level of a key
+// that is no longer used does not change again.
 func (r *Replica) checkpoint(ctx context.Context, all bool) {
 	for r.checkpointPart(ctx, all) {
 	}
 }
 
-// checkpointPart writes one entry, and reports whether there is more to write.
+// checkpointPart writes one entry, and reports whether more remain.
 func (r *Replica) checkpointPart(ctx context.Context, all bool) (more bool) {
 	r.saving.Lock()
 	defer r.saving.Unlock()
@@ -154,8 +154,8 @@ func (r *Replica) checkpointPart(ctx context.Context, all bool) (more bool) {
 	return more
 }
 
-// moved returns the next checkpoint to write, nil when there is none, and whether another is to
-// follow. What members wait for is in one of its own: the log takes that sooner than many levels.
+// moved returns the next checkpoint to write, or nil, and whether another must follow. Levels that
+// members wait for get a checkpoint of their own: the log takes a small entry sooner than a large one.
 func (r *Replica) moved(all bool) (term quota.Term, cp *raftlogv1.Checkpoint, more bool) {
 	r.With(func(l *leader.Ledger, now quota.Time) {
 		term, cp, more = l.Term(), r.unsaved, all
@@ -179,8 +179,7 @@ func (r *Replica) moved(all bool) (term quota.Term, cp *raftlogv1.Checkpoint, mo
 	return term, cp, more
 }
 
-// saved tells the ledger that its checkpoint is in the log, and delivers what
-// members had to wait for.
+// saved tells the ledger that the log has its checkpoint, and delivers the grants that waited for it.
 func (r *Replica) saved(term quota.Term) {
 	var grants []quota.Grant
 	wants := false
@@ -197,7 +196,7 @@ func (r *Replica) saved(term quota.Term) {
 		wants = l.Wants()
 	})
 	r.set.deliver(grants)
-	if wants { // somebody came while it was being written
+	if wants { // members asked for more during the write
 		r.requestCheckpoint()
 	}
 }

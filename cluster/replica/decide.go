@@ -12,7 +12,7 @@ import (
 // MaxDecide bounds the decide requests in one message.
 const MaxDecide = 512
 
-// onDecide answers another node's decide requests, if this node leads the range.
+// onDecide answers the decide requests of another node, if this node leads the range.
 func (s *Set) onDecide(from quota.NodeID, msg *peerv1.CallAsk) *peerv1.CallAskResult {
 	out := &peerv1.CallAskResult{}
 	r := s.Of(quota.RangeID(msg.Range))
@@ -30,8 +30,8 @@ func (s *Set) onDecide(from quota.NodeID, msg *peerv1.CallAsk) *peerv1.CallAskRe
 	return out
 }
 
-// Decide decides requests in the ledger; nil if this node does not lead the range. What has to be in
-// the log first waits for that, three quarters of the time that callers do.
+// Decide decides requests in the ledger. It returns nil if this node does not lead the range. A request
+// that must be in the log first waits for that, for at most three quarters of the time that callers wait.
 func (r *Replica) Decide(asks []quota.Ask) []quota.Answer {
 	out, open := make([]quota.Answer, len(asks)), make([]int, len(asks))
 	for i := range asks {

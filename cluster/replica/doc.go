@@ -1,30 +1,31 @@
-// Package replica is the replicas of ranges on a node: what a range's log has made, and where this
-// node leads the range, the ledger that divides its quota.
+// Package replica implements a node's replicas of ranges: the state that a range's log produces and,
+// while this node leads the range, the ledger that divides its quota.
 //
-// # The way of a report
+// # Path of a report
 //
-// OnReports takes a frame off the goroutine that reads the connection (reports.go). A goroutine of
-// the member unpacks it and books each report in the ledger of its range (Replica.book); where somebody
-// else has the ledger for long, the report waits in the backlog of that range. The answers to one
-// frame leave together. A decide request goes the same way to the ledger, and waits here for the
-// log where that has to know first (decide.go).
+// OnReports takes a frame off the goroutine that reads the connection (reports.go). A goroutine per
+// member unpacks it and books each report in the ledger of its range (Replica.book). If the ledger is
+// locked, the report waits in the backlog of that range. The answers to one frame leave together. A
+// decide request reaches the ledger the same way. If the log must have its result first, it waits here
+// for the log (decide.go).
 //
 // # Checkpoints
 //
-// The levels of keys that moved are written to the range's log (checkpoint.go): all of them once in
-// checkpointEvery, and what members wait for at once, in entries of its own. The log's state machine
-// (machine.go, levels.go) has them on all nodes that keep the range, beside the range's accounts and
-// its part of the history. From those levels the next leader makes its ledger.
+// Changed levels of keys are written to the range's log (checkpoint.go): all of them once per
+// checkpointEvery, and those that members wait for at once, in entries of their own. The state machine
+// of the log (machine.go, levels.go) holds them on all nodes that keep the range, next to the range's
+// accounts and its part of the history. The next leader builds its ledger from those levels.
 //
 // # Bounds
 //
-// Reports of a member that wait to be booked: 32 MiB of frames, and as much in backlogs of busy
-// ranges; what finds no room is dropped, and reported again. A checkpoint holds at most 4096 levels and
-// 4 MiB (leader.MaxCheckpoint), a part of a range's snapshot 4096 and 16 MiB.
+// Reports of a member that wait to be booked take up to 32 MiB as frames, and as much again in the
+// backlogs of busy ranges. Reports beyond that are dropped, and the member reports again. A checkpoint
+// holds at most 4096 levels and 4 MiB (leader.MaxCheckpoint); a part of a range's snapshot holds at most
+// 4096 levels and 16 MiB.
 //
 // # Locks
 //
-// A ledger has a mutex of its own, Replica.mu; a checkpoint that is being written holds Replica.saving,
-// which is locked before it. Nothing here is called by a Node under a lock of a replica, except where
-// its documentation says so.
+// Replica.mu guards the ledger. Replica.saving is held while a checkpoint is written, and is locked
+// before Replica.mu. A method of Node that is called with a replica's lock held must not call back into
+// this package, except where the documentation allows it.
 package replica

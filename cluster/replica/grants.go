@@ -8,7 +8,7 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// deliver gives grants that answer no report to their members.
+// deliver sends grants that answer no report to their members.
 func (s *Set) deliver(grants []quota.Grant) {
 	frames := map[quota.NodeID][]*quota.Grant{}
 	for i := range grants {
@@ -21,14 +21,14 @@ func (s *Set) deliver(grants []quota.Grant) {
 	}
 	for to, list := range frames {
 		s.stats.grants.Add(float64(len(list)))
-		s.sendGrants(to, list) // where one is lost the member reports that it holds too little
+		s.sendGrants(to, list) // a member whose grant is lost reports that it holds too little
 	}
 }
 
-// packRoom is memory for packed messages: a frame that is sent is a copy.
+// packRoom pools memory for packed messages. A frame copies what it sends.
 var packRoom = sync.Pool{New: func() any { return new([]byte) }}
 
-// sendGrants sends grants to a member, as many in a frame as it takes.
+// sendGrants sends grants to a member, in as few frames as they fit in.
 func (s *Set) sendGrants(to quota.NodeID, list []*quota.Grant) {
 	peerproto.InFrames(list, func(g *quota.Grant) int { return len(g.Entries) }, func(part []*quota.Grant) {
 		room := packRoom.Get().(*[]byte)

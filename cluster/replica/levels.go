@@ -11,25 +11,25 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// levels are the levels of keys that are not full, as of the last checkpoint. A new leader makes its
+// levels holds the levels of keys that are not full, as of the last checkpoint. A new leader builds its
 // ledger from them.
 type levels struct {
-	mono func() time.Duration // since the process started
+	mono func() time.Duration // time since the process started
 
 	mu    sync.Mutex
 	byKey map[quota.Key]appliedLevel
-	// now is the log's own clock: it runs on by what passes between two checkpoints of one
-	// leader, by that leader's clock. So it cannot be set: what the clocks of two leaders
-	// differ by is not in it, nor what passed while the range had none.
+	// now is the log's own clock. It advances by the time between two checkpoints of one leader, as
+	// measured by that leader's clock. So no clock can set it: it excludes the offset between the
+	// clocks of two leaders, and the time while the range had no leader.
 	now    quota.Time
-	term   uint64     // of the newest checkpoint
-	lastAt quota.Time // what that leader's clock said then
-	terms  int        // that have begun; one that a snapshot has left out counts as one
+	term   uint64     // term of the newest checkpoint
+	lastAt quota.Time // time of the newest checkpoint, by its leader's clock
+	terms  int        // number of terms begun; all terms before a restored snapshot count as one
 	prune  int        // size at which full keys are dropped next
 }
 
-// appliedLevel is a level, and when this process learned of it: of a snapshot, when
-// it was read.
+// appliedLevel is a level with the time at which this process learned it. For a level from a snapshot
+// that is when the snapshot was read.
 type appliedLevel struct {
 	quota.KeyLevel
 	at    time.Duration
@@ -40,8 +40,8 @@ func newLevels(mono func() time.Duration) *levels {
 	return &levels{mono: mono, byKey: map[quota.Key]appliedLevel{}}
 }
 
-// all returns the levels of keys that are not full again, by the log's clock. When each was applied is
-// said by a clock that shows now when the process is mono old.
+// all returns the levels of keys that are not full by the log's clock. It converts the time at which
+// each was applied to a clock that reads now when the process has been running for mono.
 func (ls *levels) all(now quota.Time, mono time.Duration) []quota.KeyLevel {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -55,14 +55,14 @@ func (ls *levels) all(now quota.Time, mono time.Duration) []quota.KeyLevel {
 	return out
 }
 
-// first reports whether no more than one term has begun: the one under way.
+// first reports whether no term has begun before the current one.
 func (ls *levels) first() bool {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	return ls.terms <= 1
 }
 
-// begin counts a term.
+// begin counts a new term.
 func (ls *levels) begin() {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -91,13 +91,13 @@ func (ls *levels) checkpoint(term uint64, cp *raftlogv1.Checkpoint) {
 	}
 }
 
-// minPrune keeps small maps from being pruned at every entry.
+// minPrune keeps small maps from being pruned at every checkpoint.
 const minPrune = 1024
 
-// parts returns the levels as of now, sorted by key, in messages of at most count levels and
-// most bytes, as KeyLevel.MaxSize counts them. One level alone may be larger. The first message
-// that has fewer than count levels and does not say that more follow ends the sequence. All but
-// the copy is made as the sequence is read.
+// parts returns the current levels, sorted by key, in messages of at most count levels and most bytes,
+// as KeyLevel.MaxSize counts them. A single level may exceed most. The sequence ends with the first
+// message that has fewer than count levels and More unset. parts copies the levels at once, and does
+// the rest of the work while the sequence is read.
 func (ls *levels) parts(count, most int) iter.Seq[*raftlogv1.RangeSnapshot] {
 	ls.mu.Lock()
 	head := &raftlogv1.RangeSnapshot{NowUnixNanos: int64(ls.now), Term: ls.term, LastUnixNanos: int64(ls.lastAt)}
@@ -130,12 +130,12 @@ func (ls *levels) parts(count, most int) iter.Seq[*raftlogv1.RangeSnapshot] {
 	}
 }
 
-// partEnds reports whether no part of a range's snapshot follows this one.
+// partEnds reports whether this is the last part of a range's snapshot.
 func partEnds(part *raftlogv1.RangeSnapshot) bool {
 	return len(part.Levels) < levelsPerPart && !part.More
 }
 
-// set replaces the state.
+// set replaces the state with a snapshot.
 func (ls *levels) set(snap *raftlogv1.RangeSnapshot) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -169,7 +169,7 @@ func EncodeLevel(kl quota.KeyLevel) *raftlogv1.KeyLevel {
 	return out
 }
 
-// DecodeLevel reads what EncodeLevel has made.
+// DecodeLevel decodes the output of EncodeLevel.
 func DecodeLevel(l *raftlogv1.KeyLevel) quota.KeyLevel {
 	out := quota.KeyLevel{
 		Key:   quota.Key{LimitName: quota.LimitName{Namespace: l.Namespace, Limit: l.Limit}, Key: l.Key},

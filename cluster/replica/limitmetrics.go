@@ -10,9 +10,9 @@ import (
 	"github.com/quorate/quorate/internal/series"
 )
 
-// limitMetrics are the live error as metrics: series for each limit in force, so that
-// what never happened reads 0. Limits beyond those that the guard has room for are one,
-// series.Other, without what cannot be added up.
+// limitMetrics exports the live error as metrics. Each limit in force has its own series, so that a
+// count of nothing reads 0. Limits that the guard has no room for share series.Other, which omits the
+// values that cannot be added up.
 type limitMetrics struct {
 	set                                    *Set
 	guard                                  *series.Guard
@@ -20,8 +20,8 @@ type limitMetrics struct {
 	worst, bound, unnamed                  *prometheus.Desc
 
 	mu   sync.Mutex
-	last map[quota.LimitName]*quota.LiveError // of those that were in Other the last time
-	gone quota.LiveError                      // of those that are no more, so that Other never falls
+	last map[quota.LimitName]*quota.LiveError // limits that were in Other at the last collection
+	gone quota.LiveError                      // sum of limits that have left Other, so that Other never falls
 }
 
 func newLimitMetrics(s *Set) *limitMetrics {
@@ -95,13 +95,13 @@ func (m *limitMetrics) counters(ch chan<- prometheus.Metric, n quota.LimitName, 
 	send(m.most, tokens(e.NeedlessAtMost))
 }
 
-// together adds up the limits without series of their own, those too that had none and
-// are gone, or have got some. It returns false if there never were any.
+// together adds up the limits without series of their own, including those that are gone or have since
+// got one. It returns false if there never were any.
 func (m *limitMetrics) together(others map[quota.LimitName]*quota.LiveError) (sum *quota.LiveError, some bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for n, was := range m.last {
-		if is := others[n]; is == nil || is.Attempted < was.Attempted { // gone, or gone and made anew
+		if is := others[n]; is == nil || is.Attempted < was.Attempted { // gone, or deleted and created again
 			m.gone.Add(was)
 		}
 	}

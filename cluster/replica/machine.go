@@ -18,8 +18,8 @@ import (
 	"github.com/quorate/quorate/internal/snapshotio"
 )
 
-// Machine is the state machine of a range's group: the levels of limits, the accounts, and the last
-// hour of the history that this range keeps.
+// Machine is the state machine of a range's group: the levels of limits, the accounts, and the last hour
+// of the history that this range keeps.
 type Machine struct {
 	levels   *levels
 	Accounts *accounts.Replica
@@ -31,7 +31,7 @@ func NewMachine(mono func() time.Duration) *Machine {
 	return &Machine{levels: newLevels(mono), Accounts: accounts.NewReplica(), History: recorder.NewReplica()}
 }
 
-// Clear empties it: the replica was given away.
+// Clear empties the machine when the replica has moved to another node.
 func (m *Machine) Clear() {
 	m.levels.set(&raftlogv1.RangeSnapshot{})
 	m.Accounts.Clear()
@@ -41,7 +41,7 @@ func (m *Machine) Clear() {
 // Levels returns the levels of keys that are not full, by the log's clock.
 func (m *Machine) Levels() []quota.KeyLevel { return m.levels.all(0, 0) }
 
-// Apply implements raftgroup.StateMachine. A command that this version cannot read, or does not know, changes nothing.
+// Apply implements raftgroup.StateMachine. A command that this version cannot read or does not know changes nothing.
 func (m *Machine) Apply(_, term uint64, data []byte) any {
 	var cmd raftlogv1.RangeCommand
 	if err := proto.Unmarshal(data, &cmd); err != nil {
@@ -56,26 +56,26 @@ func (m *Machine) Apply(_, term uint64, data []byte) any {
 		return m.Accounts.Apply(c.Accounts)
 	case *raftlogv1.RangeCommand_History:
 		return m.History.Apply(c.History)
-	case *raftlogv1.RangeCommand_Barrier: // who waits for it is answered now
+	case *raftlogv1.RangeCommand_Barrier: // applying it is enough to answer the waiting caller
 	}
 	return nil
 }
 
-// rangeMagic begins a snapshot of a range, and names its format; see docs/formats.md.
+// rangeMagic begins a snapshot of a range and identifies its format; see docs/formats.md.
 const rangeMagic = "\x00range1\n"
 
-// Bounds of a part of a snapshot.
+// Bounds on a part of a snapshot.
 const (
 	levelsPerPart = 4096
-	bytesPerPart  = 16 << 20 // unless one level is larger
+	bytesPerPart  = 16 << 20 // exceeded only by a single larger level
 )
 
-// Snapshot implements raftgroup.StateMachine. It copies no account: a view costs the
-// same however many there are.
+// Snapshot implements raftgroup.StateMachine. It copies no account: a view has constant cost, whatever
+// their number.
 //
-// The form is rangeMagic, RangeSnapshots of up to 4096 levels each behind its length
-// as a varint, of which the last has fewer and says that no more follow, the history behind its
-// length as a varint, and the accounts in their own form.
+// The format is rangeMagic; RangeSnapshots of up to 4096 levels, each preceded by its length as a
+// varint, of which the last has fewer levels and More unset; the history, preceded by its length as a
+// varint; and the accounts in their own format.
 func (m *Machine) Snapshot() (func(io.Writer) error, error) {
 	levels, view, past := m.levels.parts(levelsPerPart, bytesPerPart), m.Accounts.View(), m.History.Snapshot()
 	return func(w io.Writer) error {
@@ -98,8 +98,7 @@ func (m *Machine) Snapshot() (func(io.Writer) error, error) {
 	}, nil
 }
 
-// Restore implements raftgroup.StateMachine. A snapshot that cannot be read changes
-// nothing.
+// Restore implements raftgroup.StateMachine. A snapshot that cannot be read changes nothing.
 func (m *Machine) Restore(r io.Reader) error {
 	in := bufio.NewReaderSize(r, snapshotio.BufferSize)
 	levels, err := readLevels(in)
@@ -118,12 +117,12 @@ func (m *Machine) Restore(r io.Reader) error {
 	return nil
 }
 
-// maxHistoryPart bounds the history of a snapshot that is read, in bytes: that of 10,000 limits that
-// are all at home in one range and busy in every second takes an eighth of it. It is read as it
-// comes, so a damaged length allocates no more than there is.
+// maxHistoryPart bounds the history in a snapshot that is read, in bytes. The history of 10,000 limits
+// that all live in one range and are busy every second takes an eighth of it. readHistory allocates as
+// data arrives, so a damaged length allocates no more than the data present.
 const maxHistoryPart = 2 << 30
 
-// readHistory reads the history in a snapshot.
+// readHistory reads the history part of a snapshot.
 func readHistory(in *bufio.Reader) (*history.Recent, *history.RecentKeys, error) {
 	size, err := binary.ReadUvarint(in)
 	if err != nil {
@@ -142,7 +141,7 @@ func readHistory(in *bufio.Reader) (*history.Recent, *history.RecentKeys, error)
 	return recorder.Decode(data)
 }
 
-// readLevels reads the levels' parts of a snapshot.
+// readLevels reads the level parts of a snapshot.
 func readLevels(in *bufio.Reader) (*raftlogv1.RangeSnapshot, error) {
 	if err := snapshotio.ReadMagic(in, rangeMagic); err != nil {
 		return nil, err
@@ -161,26 +160,25 @@ func readLevels(in *bufio.Reader) (*raftlogv1.RangeSnapshot, error) {
 	}
 }
 
-// maxRangePart bounds a part that is read, so that a damaged length allocates no
-// more.
+// maxRangePart bounds a part that is read, in bytes, so that a damaged length allocates no more.
 const maxRangePart = 64 << 20
 
-// CopyForRestore copies a snapshot of a range into that of another cluster. The accounts and the history are copied as they are. Of
-// limits only the levels are: counts as they were booked. What members of the old
-// cluster held, or were promised, is free again: they will never report here, and what
-// they used of it after the backup is as unknown as all else that happened then.
+// CopyForRestore converts a snapshot of a range for use in another cluster. It copies the accounts and
+// the history unchanged, and of limits only the levels: the counts as they were booked. What members of
+// the old cluster held or were promised becomes free: they will never report here, and what they used
+// of it after the backup is as unknown as everything else that happened then.
 func CopyForRestore(w io.Writer, r io.Reader) error {
 	in, out := bufio.NewReaderSize(r, snapshotio.BufferSize), bufio.NewWriterSize(w, snapshotio.BufferSize)
 	if err := snapshotio.ReadMagic(in, rangeMagic); err != nil {
 		return fmt.Errorf("range snapshot: %w", err)
 	}
-	_, _ = out.WriteString(rangeMagic) // errors of a bufio.Writer stay until Flush
+	_, _ = out.WriteString(rangeMagic) // a bufio.Writer keeps errors until Flush
 	for n := 0; ; n++ {
 		part := &raftlogv1.RangeSnapshot{}
 		if err := (protodelim.UnmarshalOptions{MaxSize: maxRangePart}).UnmarshalFrom(in, part); err != nil {
 			return fmt.Errorf("range snapshot: levels, part %d: %w", n, snapshotio.NoEnd(err))
 		}
-		part.Term, part.LastUnixNanos = 0, 0 // terms begin anew
+		part.Term, part.LastUnixNanos = 0, 0 // terms start over
 		for _, l := range part.Levels {
 			l.Marks, l.UnloggedMicroTokens, l.AnswersMicroTokens, l.AnswersUntilUnixNanos = nil, 0, 0, 0
 		}

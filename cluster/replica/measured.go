@@ -12,16 +12,15 @@ import (
 	"github.com/quorate/quorate/leader"
 )
 
-// measured keeps what the ledgers have measured whose terms are over, so that
-// the node's counters never fall. At most one entry for each limit that there has
-// been a report of.
+// measured accumulates the measurements of ledgers whose terms are over, so that the node's counters
+// never fall. It holds at most one entry for each limit that was ever reported.
 type measured struct {
 	mu   sync.Mutex
 	past map[quota.LimitName]*quota.LiveError
-	kept int // how many ledgers
+	kept int // number of ledgers added
 }
 
-// keep takes over the counters of a ledger that ends.
+// keep adds the counters of a ledger that ends.
 func (e *measured) keep(l *leader.Ledger) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -47,8 +46,9 @@ func addAll(to map[quota.LimitName]*quota.LiveError, l *leader.Ledger) {
 	})
 }
 
-// liveErrors returns what this node has measured of each limit in force, as a leader. A
-// ledger that ends meanwhile would be counted twice, so all is read anew then.
+// liveErrors returns what this node has measured as a leader, for each limit in force. If a ledger ends
+// during the read, it would be counted twice, so liveErrors reads again. After three attempts it
+// returns nil.
 func (s *Set) liveErrors() map[quota.LimitName]*quota.LiveError {
 	for range 3 {
 		kept := s.measured.count()
@@ -58,11 +58,11 @@ func (s *Set) liveErrors() map[quota.LimitName]*quota.LiveError {
 			return out
 		}
 	}
-	return nil // leaderships move too fast; ask again
+	return nil // leaderships change too fast; ask again
 }
 
-// addPast adds what was measured in terms that are over, and forgets limits that
-// are gone. It returns false if a term has ended since there were kept of them.
+// addPast adds the measurements of terms that are over, and forgets limits that no longer exist. It
+// returns false if another ledger has ended since the caller read kept.
 func (e *measured) addPast(out map[quota.LimitName]*quota.LiveError, kept int, limits *quota.Limits) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -82,7 +82,7 @@ func (e *measured) addPast(out map[quota.LimitName]*quota.LiveError, kept int, l
 	return true
 }
 
-// errors returns what was measured of those limits, encoded for a peer.
+// errors returns the measurements of the matching limits, encoded for a peer.
 func (s *Set) errors(match func(quota.LimitName) bool) [][]byte {
 	var out [][]byte
 	limits, at := s.node.Committed(), s.node.Bounds()

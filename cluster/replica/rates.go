@@ -11,10 +11,10 @@ import (
 	"github.com/quorate/quorate/shard"
 )
 
-// MaxTop bounds the keys of one answer.
+// MaxTop bounds the number of keys in one answer.
 const MaxTop = 1000
 
-// Rates returns the rates of the ranges that this node leads, and what they have measured.
+// Rates returns the key rates and the measured errors of the ranges that this node leads.
 func (s *Set) Rates(req *peerv1.CallRates) *peerv1.CallRatesResult {
 	out := &peerv1.CallRatesResult{}
 	q := RateQuery(req)
@@ -46,13 +46,13 @@ func limitProto(l *quota.Limit) *quoratev1.Limit {
 		c = quoratev1.Ceiling_CEILING_HARD
 	}
 	out := &quoratev1.Limit{Namespace: l.Namespace, Name: l.LimitName.Limit, Burst: l.Burst, Ceiling: c}
-	if l.Rate != (quota.Rate{}) { // what counts what is in flight has none
+	if l.Rate != (quota.Rate{}) { // a limit on requests in flight has no rate
 		out.Rate = l.Rate.String()
 	}
 	return out
 }
 
-// RateQuery returns what a node asks for.
+// RateQuery converts a peer's request to a ledger query.
 func RateQuery(req *peerv1.CallRates) leader.Query {
 	q := leader.Query{
 		Order: quota.RateOrder(req.Order), Top: int(min(max(req.Top, 1), MaxTop)), Prefix: req.KeyPrefix, Label: req.Label,
@@ -68,7 +68,7 @@ func RateQuery(req *peerv1.CallRates) leader.Query {
 	return q
 }
 
-// Ranked returns what a rate is ranked by.
+// Ranked returns the values by which rates are ordered.
 func Ranked(k *quoratev1.KeyRate) quota.KeyRate {
 	return quota.KeyRate{
 		Key: keyOf(k.Namespace, k.Limit, k.Key), Rate: k.Rate, Demand: k.Demand, Utilisation: k.Utilisation,
@@ -78,8 +78,8 @@ func Ranked(k *quoratev1.KeyRate) quota.KeyRate {
 	}
 }
 
-// Counters returns the counters of keys in the ranges that this node leads, and resets them where it
-// is asked to. What is not led here is left empty.
+// Counters returns the counters of keys in the ranges that this node leads, and resets them if asked to.
+// Counters of ranges led elsewhere stay empty.
 func (s *Set) Counters(ask *peerv1.CallKeys) *peerv1.CallKeysResult {
 	out := &peerv1.CallKeysResult{Keys: make([][]byte, len(ask.Keys))}
 	if ask.Reset_ && len(ask.RequestId) != len(ResetID{}) {
@@ -108,11 +108,11 @@ func (s *Set) Counters(ask *peerv1.CallKeys) *peerv1.CallKeysResult {
 	return out
 }
 
-// ResetID names one reset of one counter.
+// ResetID identifies one reset of one counter.
 type ResetID [16]byte
 
-// recentResets are the resets that a leader has carried out: a repetition of one of them does
-// nothing. They end with its term, since nothing says then whether the log has the reset.
+// recentResets remembers the resets that a leader has carried out, so that repeating one does nothing.
+// It ends with the leader's term, because the next leader cannot tell whether the log has the reset.
 type recentResets struct {
 	seen   map[ResetID]bool
 	oldest []ResetID

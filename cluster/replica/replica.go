@@ -10,42 +10,42 @@ import (
 	"github.com/quorate/quorate/leader"
 )
 
-// Replica is this node's part of a range: what its log has made, and the ledger while this node leads it.
+// Replica is this node's copy of a range: the state that its log produces, and the ledger while this node leads it.
 type Replica struct {
 	ID      quota.RangeID
 	Machine *Machine
 	set     *Set
 
 	mu     sync.Mutex
-	ledger *leader.Ledger // nil unless this node leads
-	// unsaved is a checkpoint that the log has not taken yet, of this ledger.
+	ledger *leader.Ledger // nil unless this node leads the range
+	// unsaved is a checkpoint of this ledger that the log has not accepted yet.
 	unsaved *raftlogv1.Checkpoint
-	number  quota.Seq    // of unsaved in the ledger
-	resets  recentResets // of this ledger
+	number  quota.Seq    // the ledger's number of unsaved
+	resets  recentResets // resets carried out in this ledger
 
-	term atomic.Uint64 // of ledger, 0 without one: to be read without mu
+	term atomic.Uint64 // term of ledger, or 0 without one; readable without mu
 
-	committed chan struct{} // closed when a checkpoint is, guarded by mu; nil while nobody waits
+	committed chan struct{} // closed when a checkpoint is in the log; guarded by mu; nil while no caller waits
 
 	backlog backlog
 
-	urgent atomic.Bool // its checkpoint is wanted at once
+	urgent atomic.Bool // an immediate checkpoint is requested
 	saving sync.Mutex  // held while a checkpoint is written; locked before mu
 }
 
-// grownFor is how long after a join a new leader reckons with grants that were made before it
-// and that no checkpoint holds: a lease, a checkpoint, and the offset of two clocks.
+// grownFor is how long after a join a new leader allows for grants that were made before the join and
+// that no checkpoint holds: a lease, a checkpoint, and the offset of two clocks.
 const grownFor = 10 * time.Second
 
-// Lead takes the range over: everything committed before is applied here.
+// Lead makes this node the leader of the range. All entries committed in earlier terms are applied by then.
 func (r *Replica) Lead(term quota.Term) {
 	s := r.set
-	mono := s.cfg.Mono() // before now, so that no level seems older than it is
+	mono := s.cfg.Mono() // read before now, so that no level seems older than it is
 	now := s.cfg.Now()
 	ids, joined := s.node.Members(time.Unix(0, int64(now)).Add(-grownFor))
 	l := leader.New(leader.Config{
 		Sync: s.cfg.Sync, MaxKeys: s.cfg.MaxKeys, First: r.Machine.levels.first(), Overrides: s.cfg.Overrides,
-		Fewest: max(1, joined), // 0 would be unset
+		Fewest: max(1, joined), // 0 would mean unset
 	}, r.ID, term, s.cfg.Self, ids, s.node.Committed(), r.Machine.levels.all(now, mono), now)
 	r.mu.Lock()
 	r.end()
@@ -53,7 +53,7 @@ func (r *Replica) Lead(term quota.Term) {
 	r.term.Store(uint64(term))
 	r.mu.Unlock()
 	r.Machine.History.Lead(now, term)
-	// What changed while the ledger was made has missed it: limits, and deaths. Later ones tell it themselves.
+	// The ledger may have missed limits and deaths that changed while it was made. It gets later changes directly.
 	r.With(func(l *leader.Ledger, now quota.Time) { l.SetLimits(now, s.node.Committed()) })
 	for id, before := range s.node.Dead() {
 		r.With(func(l *leader.Ledger, now quota.Time) { l.MemberGone(now, id, before) })
@@ -63,7 +63,7 @@ func (r *Replica) Lead(term quota.Term) {
 	s.node.Leads(r.ID, term)
 }
 
-// Follow gives the range up.
+// Follow ends this node's leadership of the range.
 func (r *Replica) Follow() {
 	r.mu.Lock()
 	led := r.ledger != nil
@@ -76,7 +76,7 @@ func (r *Replica) Follow() {
 	}
 }
 
-// end drops the ledger, if there is one, with r.mu held.
+// end drops the ledger, if any. The caller holds r.mu.
 func (r *Replica) end() {
 	if r.ledger != nil {
 		r.set.measured.keep(r.ledger)
@@ -86,7 +86,7 @@ func (r *Replica) end() {
 	r.term.Store(0)
 }
 
-// With runs f on the ledger, under its lock, if this node leads the range.
+// With runs f on the ledger, under its lock, and returns true. It returns false if this node does not lead the range.
 func (r *Replica) With(f func(l *leader.Ledger, now quota.Time)) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -97,22 +97,23 @@ func (r *Replica) With(f func(l *leader.Ledger, now quota.Time)) bool {
 	return true
 }
 
-// suspect tells a ledger which members have probably ended. It is told again and again,
-// because a report that was on its way clears a suspicion.
+// suspect marks the members that have probably ended as suspects in a ledger. It runs at every sweep,
+// because a report that was still on its way clears a suspicion.
 func (s *Set) suspect(l *leader.Ledger, now quota.Time) {
 	for _, id := range s.node.Suspects() {
 		l.Suspect(now, id)
 	}
 }
 
-// report books a report. An answer without entries is no answer, except to what ends the
-// list of everything; they are in room, as far as that is enough.
+// report books a report. ok is false if the ledger does not take the report, or there is nothing to
+// answer: the grant has no entries, and the report does not end a complete list. The grant's entries use
+// room while it lasts.
 func (r *Replica) report(in *quota.Report, room []quota.GrantEntry) (g quota.Grant, ok bool) {
 	r.mu.Lock()
 	return r.reportLocked(in, room)
 }
 
-// reportLocked is report with r.mu held, which it unlocks.
+// reportLocked is report for a caller that holds r.mu; it unlocks r.mu.
 func (r *Replica) reportLocked(in *quota.Report, room []quota.GrantEntry) (g quota.Grant, ok bool) {
 	wants := false
 	var pushed []quota.Grant
@@ -129,7 +130,7 @@ func (r *Replica) reportLocked(in *quota.Report, room []quota.GrantEntry) (g quo
 		ok, wants = len(g.Entries) > 0 || in.Full, r.ledger.Wants()
 		pushed = r.ledger.Pushed()
 	}()
-	for i := range pushed { // grants that answer no report: one that does not arrive is made again
+	for i := range pushed { // grants that answer no report: a lost one is made again
 		if g := &pushed[i]; g.To == r.set.cfg.Self {
 			r.set.node.Deliver(g, false)
 		} else {

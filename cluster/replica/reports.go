@@ -8,23 +8,22 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// Reports of other members are not booked by the goroutine that reads the connection, which
-// Raft of all groups uses too. Every member has an intake, which one goroutine empties while
-// there is something in it. Where somebody else has the ledger of a range for long (Sweep,
-// MemberGone and SetLimits look at every key), the reports of that range go to its backlog, and
-// those of other ranges are booked meanwhile. The reports of one member to one range are
-// booked in the order in which they came.
+// The goroutine that reads a connection does not book reports of other members, because the Raft
+// messages of all groups use that connection too. Every member has an intake, which one goroutine
+// empties while it holds frames. Sweep, MemberGone and SetLimits look at every key, and so hold a
+// ledger for long. While they do, the reports of that range go to its backlog, and those of other
+// ranges are booked. The reports of one member to one range are booked in the order of arrival.
 
 const (
-	// maxWaiting bounds, in bytes, the frames of one member that wait to be booked, and its
-	// reports in backlogs likewise: as much as a member queues to send. What has no room is
-	// dropped, and the member reports it again.
+	// maxWaiting bounds, in bytes, the frames of one member that wait to be booked and, separately,
+	// its reports in backlogs: as much as a member queues to send. Reports beyond it are dropped, and
+	// the member reports again.
 	maxWaiting = 32 << 20
-	// maxUnpacked is how many entries are unpacked at a time, if no message alone has more.
+	// maxUnpacked bounds the entries unpacked at a time, unless a single message has more.
 	maxUnpacked = 4 * peerproto.MaxPacked
 )
 
-// intakes are the intakes of all members, this node's own among them.
+// intakes holds the intakes of all members, including this node's own.
 type intakes struct {
 	mu sync.Mutex
 	of map[quota.NodeID]*intake
@@ -47,14 +46,14 @@ func (is *intakes) get(id quota.NodeID) *intake {
 // intake holds the reports of one member that wait to be booked.
 type intake struct {
 	mu     sync.Mutex
-	frames [][]byte // of reports, packed, oldest first
-	busy   bool     // a goroutine books them
-	bytes  int      // of frames, and of those being booked
-	copied int      // bytes of its reports in backlogs
+	frames [][]byte // packed reports, oldest first
+	busy   bool     // a goroutine is booking
+	bytes  int      // size of frames, and of those being booked
+	copied int      // size of its reports in backlogs
 }
 
-// fits adds bytes to a sum that maxWaiting bounds; false if there is no room. With nothing there is
-// room for everything, so that the bound needs no relation to that of a frame.
+// fits adds bytes to a sum that maxWaiting bounds. It returns false if there is no room. An empty sum
+// takes anything, so that maxWaiting need not exceed the maximum size of a frame.
 func fits(sum *int, bytes int) bool {
 	if *sum > 0 && *sum+bytes > maxWaiting {
 		return false
@@ -63,22 +62,22 @@ func fits(sum *int, bytes int) bool {
 	return true
 }
 
-// copies takes room for a report in a backlog, or gives it back if bytes is below 0; false if
-// there is none.
+// copies reserves room for a report in a backlog, or releases it if bytes is negative. It returns false
+// if there is no room.
 func (in *intake) copies(bytes int) bool {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	return fits(&in.copied, bytes)
 }
 
-// booked gives back the room of frames.
+// booked releases the room of booked frames.
 func (in *intake) booked(bytes int) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	in.bytes -= bytes
 }
 
-// push appends a frame. start says that the caller has to start the goroutine that books.
+// push appends a frame. start tells the caller to start the booking goroutine.
 func (in *intake) push(f []byte) (start, ok bool) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -90,8 +89,8 @@ func (in *intake) push(f []byte) (start, ok bool) {
 	return start, true
 }
 
-// next returns the oldest frame; nil, after which the goroutine that books has to end, if
-// there is none.
+// next removes and returns the oldest frame. If it returns nil, the intake is empty and the booking
+// goroutine must end.
 func (in *intake) next() []byte {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -105,14 +104,14 @@ func (in *intake) next() []byte {
 	return f
 }
 
-// more reports whether another frame waits.
+// more reports whether another frame is waiting.
 func (in *intake) more() bool {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	return len(in.frames) > 0
 }
 
-// OnReports queues a frame of packed reports of another node to be booked. It never waits.
+// OnReports queues a frame of packed reports from another node. It never blocks.
 func (s *Set) OnReports(from quota.NodeID, packed []byte) {
 	in := s.intakes.get(from)
 	start, ok := in.push(packed)
@@ -125,7 +124,7 @@ func (s *Set) OnReports(from quota.NodeID, packed []byte) {
 	}
 }
 
-// batch is frames that are booked together.
+// batch holds frames that are booked together.
 type batch struct {
 	rooms   []*peerproto.Reports
 	reports []*quota.Report
@@ -133,7 +132,7 @@ type batch struct {
 	bytes   int
 }
 
-// bookIntake books what is in a member's intake until that is empty.
+// bookIntake books a member's frames until its intake is empty.
 func (s *Set) bookIntake(from quota.NodeID, in *intake) {
 	var b batch
 	for f := in.next(); f != nil; f = in.next() {
@@ -185,14 +184,14 @@ func (s *Set) bookBatch(from quota.NodeID, in *intake, reports []*quota.Report) 
 	}
 }
 
-// BookOwn books a report of this node's own member, as a report of another one; ok is false if it is
-// answered later, or not at all.
+// BookOwn books a report of this node's own member, like a report of any other. ok is false if the
+// answer comes later or never.
 func (s *Set) BookOwn(r *quota.Report) (g quota.Grant, ok bool) {
 	return s.book(s.intakes.get(s.cfg.Self), r, nil)
 }
 
-// book books a report, or puts it into the backlog of its range: then ok is false, and it is
-// answered later. The entries of the answer are in room, as far as that is enough.
+// book books a report and returns the answer, whose entries use room while it lasts. If the ledger is
+// busy, book puts the report into the backlog of its range and returns ok false; the answer comes later.
 func (s *Set) book(in *intake, report *quota.Report, room []quota.GrantEntry) (g quota.Grant, ok bool) {
 	r := s.Of(report.Range)
 	if r == nil {
@@ -211,19 +210,19 @@ func (s *Set) book(in *intake, report *quota.Report, room []quota.GrantEntry) (g
 	return g, false
 }
 
-// unpackRoom is room for reports that came, one for each goroutine that reads some.
+// unpackRoom pools memory for received reports.
 var unpackRoom = sync.Pool{New: func() any { return &peerproto.Reports{} }}
 
-// answerRooms is room for answers, one for each goroutine that makes some.
+// answerRooms pools memory for answers.
 var answerRooms = sync.Pool{New: func() any { return &answerRoom{} }}
 
-// answerRoom is room for the entries of all answers to one message.
+// answerRoom is memory for the entries of all answers to one message.
 type answerRoom struct{ entries []quota.GrantEntry }
 
-// alloc returns room for n entries, until the next reset.
+// alloc returns room for n entries, valid until the next reset.
 func (r *answerRoom) alloc(n int) []quota.GrantEntry {
 	from := len(r.entries)
-	if cap(r.entries)-from < n { // what has been taken stays where it is
+	if cap(r.entries)-from < n { // earlier allocations keep the old memory
 		r.entries, from = make([]quota.GrantEntry, 0, max(n, min(2*cap(r.entries), peerproto.MaxPacked))), 0
 	}
 	r.entries = r.entries[:from+n]
@@ -232,7 +231,7 @@ func (r *answerRoom) alloc(n int) []quota.GrantEntry {
 
 func (r *answerRoom) reset() { r.entries = r.entries[:0] }
 
-// reportBytes is what a copy of a report takes, about.
+// reportBytes returns the approximate size of a copied report, in bytes.
 func reportBytes(r *quota.Report) int {
 	size := len(r.Entries) * int(unsafe.Sizeof(quota.ReportEntry{}))
 	for i := range r.Entries {
@@ -245,33 +244,33 @@ func reportBytes(r *quota.Report) int {
 	return size
 }
 
-// copyOf returns a report whose entries are its own: those of r are in memory that is used again.
+// copyOf returns a copy of a report with its own entries, because the memory of r's entries is reused.
 func copyOf(r *quota.Report) *quota.Report {
 	own := *r
 	own.Entries = append([]quota.ReportEntry(nil), r.Entries...)
 	return &own
 }
 
-// backlog is the reports to one range that came while somebody had its ledger.
+// backlog holds the reports to one range that arrived while its ledger was locked.
 type backlog struct {
 	mu      sync.Mutex
 	reports []waiting // oldest first
-	busy    bool      // a goroutine books them: what comes now has to wait for it
+	busy    bool      // a goroutine is booking; new reports must wait for it
 }
 
 type waiting struct {
 	report *quota.Report
-	in     *intake // of the member, where its bytes count
+	in     *intake // the member's intake, which counts the report's bytes
 }
 
-// waits reports whether reports wait, or are being booked.
+// waits reports whether reports are waiting or being booked.
 func (b *backlog) waits() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.busy
 }
 
-// push appends a report. start says that the caller has to start the goroutine that books.
+// push appends a report. start tells the caller to start the booking goroutine.
 func (b *backlog) push(in *intake, r *quota.Report) (start bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -280,8 +279,8 @@ func (b *backlog) push(in *intake, r *quota.Report) (start bool) {
 	return start
 }
 
-// drain returns all that waits; nil, after which the goroutine that books has to end, if there
-// is nothing.
+// drain removes and returns all waiting reports. If it returns nil, the backlog is empty and the booking
+// goroutine must end.
 func (b *backlog) drain() []waiting {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -290,7 +289,7 @@ func (b *backlog) drain() []waiting {
 	return all
 }
 
-// bookBacklog books what waits for the range, as soon as its ledger is free.
+// bookBacklog books the waiting reports of the range when its ledger is free.
 func (r *Replica) bookBacklog() {
 	for all := r.backlog.drain(); all != nil; all = r.backlog.drain() {
 		reports := make([]*quota.Report, len(all))
@@ -310,10 +309,10 @@ func (r *Replica) bookBacklog() {
 	}
 }
 
-// newest leaves out the reports of which a later list of everything in reports says all again:
-// a member repeats that list to a new leader which does not answer in time, and a leader that is late
-// would only get later by reading all of them. The others stay in order, in the same memory. What such
-// a report alone has said is reported again, as if it had been lost.
+// newest drops the reports that a later complete list of the same member makes redundant. A member
+// sends such a list again to a new leader that does not answer in time; reading all copies would delay
+// a late leader even more. The remaining reports keep their order, in the same memory. Whatever only a
+// dropped report said is reported again, as if that report had been lost.
 func newest(reports []*quota.Report) []*quota.Report {
 	var lists map[reporter]*list
 	for i := len(reports) - 1; i >= 0; i-- {
@@ -322,7 +321,7 @@ func newest(reports []*quota.Report) []*quota.Report {
 		l := lists[from]
 		switch {
 		case l != nil && l.whole():
-			if r.Incarnation == l.first.Incarnation { // nobody repeats what another process has said
+			if r.Incarnation == l.first.Incarnation { // a process repeats only its own reports
 				reports[i] = nil
 			}
 		case r.Full:
@@ -346,21 +345,21 @@ func newest(reports []*quota.Report) []*quota.Report {
 	return out
 }
 
-// reporter is who reports to which range.
+// reporter identifies the reports of one member to one range.
 type reporter struct {
 	from quota.NodeID
 	to   quota.RangeID
 }
 
-// list is the reports of a list of everything, seen from its end.
+// list is the reports that make up one complete list of a member, read from the last one back.
 type list struct {
-	first   *quota.Report // the earliest that was seen
-	missing uint32        // so many belong before it
+	first   *quota.Report // the earliest report seen so far
+	missing uint32        // number of reports before first
 }
 
 func (l *list) whole() bool { return l.missing == 0 }
 
-// precede takes the report before the earliest one; false if it is another.
+// precede adds r in front of the earliest report. It returns false if r is not part of the list.
 func (l *list) precede(r *quota.Report) bool {
 	if r.Seq != l.first.Seq-1 || r.Term != l.first.Term || r.Incarnation != l.first.Incarnation {
 		return false

@@ -17,54 +17,54 @@ import (
 	"github.com/quorate/quorate/leader"
 )
 
-// Node is what the replicas need of the node that they are on. All methods are called concurrently.
+// Node is the interface of the node that the replicas run on. Its methods must be safe for concurrent use.
 type Node interface {
 	// Committed returns the newest limits that the meta group has committed.
 	Committed() *quota.Limits
-	// Members returns the nodes of the cluster, and how many of them had joined before a moment.
+	// Members returns the nodes of the cluster, and how many of them had joined before the given time.
 	Members(before time.Time) (ids []quota.NodeID, joined int)
-	// Dead returns the nodes whose processes have certainly ended, and before which incarnation.
+	// Dead returns the nodes with processes that have certainly ended: those before the given incarnation.
 	Dead() map[quota.NodeID]quota.Incarnation
 	// Suspects returns the nodes whose processes have probably ended.
 	Suspects() []quota.NodeID
 
 	// Propose writes an entry to the log of a range that this node leads.
 	Propose(ctx context.Context, r quota.RangeID, entry []byte) error
-	// Leads is told that this node leads a range, once its ledger is there; LeadsNoMore that it does not.
+	// Leads is called when this node leads a range and its ledger exists; LeadsNoMore when it has stopped leading it.
 	Leads(r quota.RangeID, term quota.Term)
 	LeadsNoMore(r quota.RangeID)
-	// Ended is told of a ledger before it is dropped. Its replica is locked.
+	// Ended is called before a ledger is dropped, with the lock of its replica held.
 	Ended(now quota.Time, r quota.RangeID, l *leader.Ledger)
 
-	// Send queues a frame of grants to another node. One that is lost is asked for again.
+	// Send queues a frame of grants for another node. The other node asks again for a lost one.
 	Send(to quota.NodeID, f *peerv1.Frame)
-	// Deliver hands a grant to this node's own member. If wait is false, and there is no room, it is dropped.
+	// Deliver passes a grant to this node's own member. If the member's inbox is full it blocks, or without wait drops the grant.
 	Deliver(g *quota.Grant, wait bool)
 
-	// Bounds returns what the stated bound of the error depends on, as it is now.
+	// Bounds returns the current inputs to the stated bound of the error.
 	Bounds() bound.Cluster
 }
 
-// Config is what a Set needs to know.
+// Config configures a Set.
 type Config struct {
 	Self    quota.NodeID
 	Ranges  int
-	Sync    time.Duration // interval of reports
-	MaxKeys int           // bound on keys of a ledger
+	Sync    time.Duration // interval between reports
+	MaxKeys int           // bound on the keys of a ledger
 	AskWait time.Duration // how long a caller waits for a decide request
-	// Now is the cluster's time; Mono is how long the process has been running, whatever clocks were set.
+	// Now returns the cluster's time. Mono returns how long the process has been running, independent of clock changes.
 	Now       func() quota.Time
 	Mono      func() time.Duration
 	Overrides quota.Overrides
 	Log       *slog.Logger
 	Registry  prometheus.Registerer
-	Series    *series.Guard      // bounds the limits that have series of their own; nil is the default
-	TopKeys   int                // keys that the metrics name
-	Refused   prometheus.Counter // reports that a ledger, or the clients' one, does not take
+	Series    *series.Guard      // bounds the limits that have series of their own; nil means the default
+	TopKeys   int                // number of keys that the metrics name
+	Refused   prometheus.Counter // counts reports that a ledger, or the clients' ledger, rejects
 }
 
-// Set is a Replica for each range, whether its group is open here or not. All methods are safe for
-// concurrent use.
+// Set holds a Replica for each range, whether or not its group is open on this node. All methods are
+// safe for concurrent use.
 type Set struct {
 	cfg      Config
 	node     Node
@@ -74,12 +74,12 @@ type Set struct {
 	measured measured
 	stats    stats
 
-	urgent chan *Replica // whose checkpoint is wanted at once; each at most once
+	urgent chan *Replica // replicas with a requested checkpoint, each at most once
 	stop   chan struct{}
 	done   sync.WaitGroup
 }
 
-// New returns replicas that lead nothing. Start and Close them.
+// New returns a Set that leads no range. Call Start, and Close at the end.
 func New(cfg *Config, node Node) *Set {
 	s := &Set{cfg: *cfg, node: node, log: cfg.Log, urgent: make(chan *Replica, cfg.Ranges), stop: make(chan struct{})}
 	for r := range quota.RangeID(cfg.Ranges) {
@@ -89,19 +89,19 @@ func New(cfg *Config, node Node) *Set {
 	return s
 }
 
-// Start begins to write checkpoints.
+// Start starts the goroutines that write checkpoints.
 func (s *Set) Start() {
 	s.done.Go(s.checkpointer)
 	s.done.Go(s.urgentCheckpointer)
 }
 
-// Close ends what Start began, if it was called, and every wait.
+// Close stops the goroutines that Start started, if any, and ends every wait.
 func (s *Set) Close() {
 	close(s.stop)
 	s.done.Wait()
 }
 
-// AddCalls adds the calls of other nodes that the replicas answer.
+// AddCalls registers the peer calls that the replicas answer.
 func (s *Set) AddCalls(t peercall.Table) {
 	peercall.Handle(t, peercall.Limit, func(_ context.Context, from quota.NodeID, c *peerv1.CallAsk) (*peerv1.CallAskResult, error) {
 		return s.onDecide(from, c), nil
@@ -114,7 +114,7 @@ func (s *Set) AddCalls(t peercall.Table) {
 	})
 }
 
-// Of returns the replica of a range; nil if there is no such range.
+// Of returns the replica of a range, or nil if the range does not exist.
 func (s *Set) Of(r quota.RangeID) *Replica {
 	if int(r) >= len(s.replicas) {
 		return nil
@@ -131,8 +131,8 @@ func (s *Set) Accounts() map[quota.RangeID]*accounts.Replica {
 	return out
 }
 
-// Leads returns the ranges that this node leads. It waits for no lock of a ledger: a range that is
-// busy holds up no beacon.
+// Leads returns the ranges that this node leads. It takes no ledger's lock, so that a busy range does
+// not delay a beacon.
 func (s *Set) Leads() (out []*peerv1.Lead) {
 	for _, r := range s.replicas {
 		if term := r.term.Load(); term > 0 {
@@ -142,24 +142,24 @@ func (s *Set) Leads() (out []*peerv1.Lead) {
 	return out
 }
 
-// each runs f on the ledger of each range that this node leads.
+// each runs f on the ledger of every range that this node leads.
 func (s *Set) each(f func(l *leader.Ledger, now quota.Time)) {
 	for _, r := range s.replicas {
 		r.With(f)
 	}
 }
 
-// SetLimits tells the ledgers that the limits have changed.
+// SetLimits applies changed limits to the ledgers.
 func (s *Set) SetLimits(limits *quota.Limits) {
 	s.each(func(l *leader.Ledger, now quota.Time) { l.SetLimits(now, limits) })
 }
 
-// Overridden tells the ledgers that the overrides of keys have changed; nil stands for all keys.
+// Overridden applies changed overrides of keys to the ledgers; nil means all keys.
 func (s *Set) Overridden(keys []quota.Key) {
 	s.each(func(l *leader.Ledger, now quota.Time) { l.Overridden(now, keys) })
 }
 
-// SetNodes tells the ledgers how many nodes there are.
+// SetNodes sets the number of nodes in the ledgers.
 func (s *Set) SetNodes(count int) {
 	s.each(func(l *leader.Ledger, _ quota.Time) { l.SetNodes(count) })
 }
@@ -169,7 +169,7 @@ func (s *Set) Suspect(id quota.NodeID) {
 	s.each(func(l *leader.Ledger, now quota.Time) { l.Suspect(now, id) })
 }
 
-// MemberGone tells the ledgers that the processes of a node before that incarnation have ended.
+// MemberGone tells the ledgers that a node's processes before the given incarnation have ended.
 func (s *Set) MemberGone(id quota.NodeID, before quota.Incarnation) {
 	s.each(func(l *leader.Ledger, now quota.Time) { l.MemberGone(now, id, before) })
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/quorate/quorate/leader"
 )
 
-// stats are the metrics of the replicas. None has a label per range, and none a label per key
-// but those of topMetrics, which are few and not there by default.
+// stats holds the metrics of the replicas. None has a label per range. Only topMetrics has a label per
+// key, for a few keys and only if enabled.
 type stats struct {
 	grants, droppedReports         prometheus.Counter
 	checkpoints, failedCheckpoints prometheus.Counter

@@ -12,11 +12,11 @@ import (
 	"github.com/quorate/quorate/leader"
 )
 
-// maxKeyLabel bounds a key in a label, in bytes; what is longer is cut off.
+// maxKeyLabel bounds a key in a label, in bytes. A longer key is cut off.
 const maxKeyLabel = 128
 
-// topMetrics name the busiest keys of the ranges led here: an operator has asked for so
-// many of them, knowing that keys may tell who uses the service.
+// topMetrics names the busiest keys of the ranges led here. It exists only if an operator has asked for
+// some number of keys, knowing that keys may reveal who uses the service.
 type topMetrics struct {
 	set    *Set
 	demand *prometheus.Desc
@@ -40,7 +40,7 @@ func (m *topMetrics) Collect(ch chan<- prometheus.Metric) {
 		})
 		all = busiest(all, top)
 	}
-	sum := map[quota.Key]float64{} // keys may be the same once they are cut off
+	sum := map[quota.Key]float64{} // cut-off keys may coincide
 	for _, k := range all {
 		if k.Demand > 0 {
 			k.Key.Key = keyLabel(k.Key.Key)
@@ -52,13 +52,13 @@ func (m *topMetrics) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// busiest returns the first of all by demand, and all that it returns is in all.
+// busiest sorts all by demand and returns its first most elements, in the same memory.
 func busiest(all []quota.KeyRate, most int) []quota.KeyRate {
 	slices.SortFunc(all, func(a, b quota.KeyRate) int { return cmp.Compare(b.Demand, a.Demand) })
 	return all[:min(most, len(all))]
 }
 
-// keyLabel is a key as a label can be: UTF-8 and not long.
+// keyLabel converts a key to a label value: valid UTF-8 of bounded length.
 func keyLabel(k string) string {
 	k = strings.ToValidUTF8(k, "�")
 	if len(k) > maxKeyLabel {
