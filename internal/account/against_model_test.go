@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// TestAgainstModel plays random commands on a store, on the model, and on a second store
-// that is written and restored in between.
+// TestAgainstModel plays random commands on a store, on the model, and on a second store that is
+// written and restored in between.
 func TestAgainstModel(t *testing.T) {
 	const commands = 700
 	codes, statuses := map[Code]int{}, map[Status]int{}
@@ -39,7 +39,7 @@ func playModel(t *testing.T, seed uint64, commands int, codes map[Code]int, stat
 			w.pass(time.Duration(g.Int64N(int64([]time.Duration{time.Second, time.Minute, 20 * time.Minute, 2 * time.Hour}[g.IntN(4)]))))
 		}
 		if g.IntN(50) == 0 {
-			w.now-- // a new leader's clock
+			w.now-- // as from a new leader's clock
 		}
 		c := g.command()
 		got := w.apply(w.store, c)
@@ -73,8 +73,8 @@ func playModel(t *testing.T, seed uint64, commands int, codes map[Code]int, stat
 	checkIndexes(t, w.store)
 }
 
-// same compares outcomes; nil and empty results are the same. Of policies the model knows nothing:
-// TestUnder does.
+// same compares outcomes, with nil and empty results equal. The model has no Under; TestUnder
+// covers it.
 func same(a, b Outcome) bool {
 	a.Under, b.Under = nil, nil
 	if len(a.Results) == 0 && len(b.Results) == 0 {
@@ -107,7 +107,7 @@ func compareAccounts(t *testing.T, w *world, m *model, g *random) {
 	}
 }
 
-// checkIndexes compares what the store keeps twice.
+// checkIndexes checks the store's indexes against its primary data.
 func checkIndexes(t *testing.T, s *Store) {
 	t.Helper()
 	expiring, requests := 0, 0

@@ -6,17 +6,17 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// applied is a request id that was applied, and its answer. It is never changed.
+// applied records a request id that the store applied, with its results. It is immutable.
 type applied struct {
 	key       string
 	hash      Hash
 	at        quota.Time
 	expires   quota.Time
-	elsewhere bool   // another range is home, and has the answer
+	elsewhere bool   // another range is home and keeps the results
 	results   string // packed
 }
 
-// appliedKey names a request of a caller.
+// appliedKey returns the key of a caller's request.
 func appliedKey(by, id string) string {
 	b := make([]byte, 0, len(by)+len(id)+2)
 	b = appendStrings(b, by)
@@ -30,9 +30,9 @@ func splitAppliedKey(key string) (by, id string, ok bool) {
 	return by, r.rest, !r.bad
 }
 
-// Results that were applied are packed as a flag (1: created) and what is new,
-// previous, and what was adjusted, the latter two as differences. A success has no
-// message.
+// packResults encodes results. Each is a flag byte (1: created) and three varints: New, then
+// Previous and Adjusted as differences from the value before. Applied results are successes, so
+// they carry no message.
 func packResults(list []Result) string {
 	b := make([]byte, 0, 8*len(list))
 	for i := range list {

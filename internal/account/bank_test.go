@@ -11,8 +11,8 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// bank is three ranges, and coordinators that move money between their accounts. What
-// they send is delivered late, twice, or not at all, and they die at any step.
+// bank is three ranges, and coordinators that move money between their accounts. Their messages
+// arrive late, twice, or never, and they crash at any step.
 type bank struct {
 	*rand.Rand
 	t        *testing.T
@@ -22,38 +22,38 @@ type bank struct {
 	moves    []*move
 	names    byte
 	restored int
-	joined   int // moves that were committed with another one
+	joined   int // moves that were committed together with another
 }
 
-// letter is a command on its way to a range. Nobody may be there to read the answer.
+// letter is a command on its way to a range. reply is nil if no coordinator waits for the answer.
 type letter struct {
 	to    quota.RangeID
 	c     Command
 	reply func(Outcome)
 }
 
-// move is one request of a client that repeats it until it has an answer.
+// move is one request of a client, which repeats it until it has an answer.
 type move struct {
 	id       string
-	request  [2]*Request // parts, in the order of their ranges: home first
+	request  [2]*Request // parts, in the order of their ranges, home first
 	at       [2]quota.RangeID
 	delta    map[string]int64
 	answered bool
-	attempt  *attempt // the living one
-	alone    bool     // its coordinators do not join it with others any more
+	attempt  *attempt // the current one
+	alone    bool     // later attempts do not join it with other moves
 }
 
 // attempt is one coordinator.
 type attempt struct {
 	tx       Tx
-	moves    []*move // between the same ranges
+	moves    []*move // all between the same ranges
 	at       [2]quota.RangeID
 	parts    [2]*Outcome
 	decided  bool
 	finished bool
 }
 
-const bankAccounts = 4 // in each range
+const bankAccounts = 4 // per range
 
 func bankAccount(r quota.RangeID, i int) string { return fmt.Sprintf("r%d-%d", r, i) }
 
@@ -69,7 +69,7 @@ func newBank(t *testing.T, seed uint64) *bank {
 	return b
 }
 
-// newMoves makes moves between two ranges: some go together.
+// newMoves makes one to four moves between two ranges.
 func (b *bank) newMoves() {
 	from := quota.RangeID(b.IntN(3))
 	to := (from + 1 + quota.RangeID(b.IntN(2))) % 3
@@ -92,7 +92,7 @@ func (b *bank) newMove(from, to quota.RangeID) {
 	b.moves = append(b.moves, m)
 }
 
-// start makes a new attempt at a move, and at others that can go with it.
+// start begins a new attempt at a move, and joins other waiting moves between the same ranges.
 func (b *bank) start(m *move) {
 	b.names++
 	a := &attempt{tx: Tx{ID: TxID{b.names, byte(b.Uint32()), byte(b.Uint32()), byte(b.Uint32())}, Home: m.at[0]}, moves: []*move{m}, at: m.at}
@@ -111,7 +111,7 @@ func (b *bank) start(m *move) {
 	b.send(letter{m.at[1], Command{Prepare: &Prepare{Tx: a.tx, Part: *m.request[1], More: more[1]}}, a.reply(1)})
 }
 
-// reply keeps the first answer.
+// reply keeps the first answer of a part.
 func (a *attempt) reply(part int) func(Outcome) {
 	return func(o Outcome) {
 		if a.parts[part] == nil {
@@ -120,14 +120,14 @@ func (a *attempt) reply(part int) func(Outcome) {
 	}
 }
 
-// send loses letters, and doubles them.
+// send puts a letter into the mail once, several times, or never.
 func (b *bank) send(l letter) {
 	for range []int{0, 1, 1, 1, 1, 1, 1, 1, 2, 3}[b.IntN(10)] {
 		b.mail = append(b.mail, l)
 	}
 }
 
-// deliver delivers one letter, whichever; the answer may be lost.
+// deliver delivers a random letter. The answer may be lost.
 func (b *bank) deliver() {
 	if len(b.mail) == 0 {
 		return
@@ -141,7 +141,7 @@ func (b *bank) deliver() {
 	}
 }
 
-// step lets one coordinator do what comes next.
+// step advances one coordinator.
 func (b *bank) step(a *attempt) {
 	if m := a.moves[0]; len(a.moves) == 1 && a.parts[0] != nil && a.parts[0].Code == Repeated {
 		b.checkAnswer(m, a.parts[0].Results)
@@ -187,7 +187,7 @@ func (b *bank) step(a *attempt) {
 	}})
 }
 
-// checkAnswer checks that an answer is to that move.
+// checkAnswer checks that the results match the move.
 func (b *bank) checkAnswer(m *move, results []Result) {
 	b.t.Helper()
 	for i := range results {
@@ -197,7 +197,7 @@ func (b *bank) checkAnswer(m *move, results []Result) {
 	}
 }
 
-// end finishes an attempt, and lets the client try again.
+// end finishes an attempt, so that the client can try again.
 func (b *bank) end(a *attempt, commit bool) {
 	for _, m := range a.moves {
 		if m.attempt == a {
@@ -216,7 +216,7 @@ func (b *bank) end(a *attempt, commit bool) {
 	}})
 }
 
-// look takes up what a range has pending, as its leader does.
+// look resolves a range's old pending transactions, as its leader does.
 func (b *bank) look(r quota.RangeID) {
 	for _, p := range b.ranges[r].View().Pending(3) {
 		if b.w.now.Sub(p.Since) < 3*time.Second {
@@ -236,7 +236,7 @@ func (b *bank) look(r quota.RangeID) {
 	}
 }
 
-// total adds up all accounts as they are once everything that is decided is carried out.
+// total sums all balances, as they will be when every decision is carried out.
 func (b *bank) total() int64 {
 	var sum int64
 	for r, s := range b.ranges {
@@ -251,7 +251,7 @@ func (b *bank) total() int64 {
 	return sum
 }
 
-// decidedChange is what a commit that this range has not heard of will add to an account.
+// decidedChange returns what a commit that has not reached this range yet will add to an account.
 func (b *bank) decidedChange(s *Store, h hold) int64 {
 	if p, known := b.ranges[h.tx.Home].View().Decision(h.tx.ID); !known || !p.Commit {
 		return 0
@@ -290,7 +290,7 @@ func (b *bank) turn() {
 		m := b.moves[b.IntN(len(b.moves))]
 		switch {
 		case m.attempt != nil && b.IntN(12) == 0:
-			m.attempt = nil // the coordinator dies; what it sent is under way
+			m.attempt = nil // the coordinator crashes; its messages are still under way
 		case m.attempt != nil:
 			b.step(m.attempt)
 		case !m.answered:
@@ -299,15 +299,15 @@ func (b *bank) turn() {
 	}
 }
 
-// restart takes a range from its snapshot.
+// restart restores a range from its snapshot.
 func (b *bank) restart(r quota.RangeID) {
 	data := snapshotOf(b.t, b.ranges[r].View())
 	b.ranges[r] = restored(b.t, data)
 	b.restored++
 }
 
-// TestBank moves money between three ranges: the total is right after every step, and
-// every move is made once, whatever is lost, doubled or late.
+// TestBank moves money between three ranges. The total is right after every step, and every move
+// happens once, even with lost, duplicated or late messages.
 func TestBank(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs for seconds in one goroutine; left out by -short")
@@ -324,7 +324,7 @@ func TestBank(t *testing.T) {
 	}
 }
 
-// settle brings everything to an end, and compares with the moves.
+// settle runs until nothing is pending, and compares the balances with the moves.
 func (b *bank) settle() {
 	for i := 0; !b.quiet(); i++ {
 		if i > 50_000 {

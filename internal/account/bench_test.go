@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// benchWorld has n accounts that were changed so often, each by a request with an id of
-// its own, of which the ids are forgotten.
+// benchWorld has n accounts with the given number of changes, each by a request with its own id.
+// The ids have expired.
 func benchWorld(b *testing.B, n, changes int) (*world, *PolicyRef) {
 	w := newWorld(b)
 	p := w.load("p", Policy{Default: 10, Limit: 1000, Refill: Refill{Units: 10, Interval: 86400}, Lifetime: 30 * 24 * time.Hour})
@@ -36,7 +36,7 @@ func benchRequest(w *world, p *PolicyRef, account, number int) *Request {
 	return &Request{By: "user:scheduler@example.com", ID: fmt.Sprintf("build-%d-%d", account, number), Ops: []Op{o}}
 }
 
-// BenchmarkApply is one request of one operation, among a hundred thousand accounts.
+// BenchmarkApply applies one request of one operation, among a hundred thousand accounts.
 func BenchmarkApply(b *testing.B) {
 	for _, ids := range []bool{true, false} {
 		b.Run(fmt.Sprintf("ids=%v", ids), func(b *testing.B) {
@@ -62,7 +62,7 @@ func BenchmarkApply(b *testing.B) {
 	}
 }
 
-// BenchmarkBatch is 512 requests of one operation through the codec.
+// BenchmarkBatch sends 512 requests of one operation through the codec.
 func BenchmarkBatch(b *testing.B) {
 	w, p := benchWorld(b, 10_000, 1)
 	commands := make([]Command, 512)
@@ -86,8 +86,8 @@ func BenchmarkBatch(b *testing.B) {
 	b.ReportMetric(float64(size)/512, "bytes/command")
 }
 
-// BenchmarkMillion is a million accounts that were changed once, and fewer with a whole
-// history: memory, and how long a snapshot takes to write and to restore.
+// BenchmarkMillion measures the memory of a million accounts that changed once, and of fewer with a
+// full history, and the time to write and to restore a snapshot.
 func BenchmarkMillion(b *testing.B) {
 	for _, c := range []struct{ n, changes int }{{1_000_000, 1}, {100_000, MaxHistory}} {
 		n, changes := c.n, c.changes

@@ -9,11 +9,11 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// batchVersion is the form that EncodeBatch writes.
+// batchVersion is the format version that EncodeBatch writes.
 const batchVersion = 1
 
-// EncodeBatch encodes commands as they stand in one entry of a range's log
-// (quorate.raftlog.v1.AccountBatch). An error says which command cannot be encoded.
+// EncodeBatch encodes commands as one entry of a range's log (quorate.raftlog.v1.AccountBatch). An
+// error names the command that it cannot encode.
 func EncodeBatch(at quota.Time, commands []Command) ([]byte, error) {
 	e := encoder{places: map[policyContent]uint32{}}
 	out := &raftlogv1.AccountBatch{Version: batchVersion, AtUnixNanos: int64(at)}
@@ -32,8 +32,8 @@ func EncodeBatch(at quota.Time, commands []Command) ([]byte, error) {
 	return data, nil
 }
 
-// DecodeBatch decodes what EncodeBatch has made, of this version or an earlier
-// one. An error says what is wrong; nothing of the batch is to be applied then.
+// DecodeBatch decodes the output of EncodeBatch, of this version or an earlier one. After an error
+// the caller must apply nothing of the batch.
 func DecodeBatch(data []byte) (at quota.Time, commands []Command, err error) {
 	var in raftlogv1.AccountBatch
 	if err := unmarshal(data, &in); err != nil {
@@ -55,13 +55,13 @@ func DecodeBatch(data []byte) (at quota.Time, commands []Command, err error) {
 	return quota.Time(in.GetAtUnixNanos()), commands, nil
 }
 
-// policyContent is what operations name once in a batch.
+// policyContent is the key by which a batch stores a policy once.
 type policyContent struct {
 	policy
 	loaded bool
 }
 
-// encoder collects the policies of a batch.
+// encoder collects the policies that a batch refers to.
 type encoder struct {
 	policies []*raftlogv1.StoredPolicy
 	places   map[policyContent]uint32
@@ -122,7 +122,7 @@ func (e *encoder) request(r *Request) *raftlogv1.StoredRequest {
 	return out
 }
 
-// place is the place in the batch of an operation's policy, from 1 on.
+// place returns the 1-based index in the batch of an operation's policy.
 func (e *encoder) place(o *Op) uint32 {
 	if o.Policy == nil {
 		return 0
@@ -156,7 +156,7 @@ func encodePolicy(p *policy) *raftlogv1.StoredPolicy {
 	}
 }
 
-// decodePolicy returns a nil rule if the policy is not loaded.
+// decodePolicy returns a policy and its rule; the rule is nil if the policy is not loaded.
 func decodePolicy(p *raftlogv1.StoredPolicy) (PolicyRef, *Policy) {
 	ref := PolicyRef{
 		Config: ConfigID{App: p.GetApp(), Realm: p.GetRealm(), Version: p.GetVersion()},
@@ -240,7 +240,7 @@ func decodeAnswers(list []*raftlogv1.StoredAnswer) (out [][]Result, err error) {
 	return out, nil
 }
 
-// decoder has the policies of a batch.
+// decoder holds the policies of a batch.
 type decoder struct {
 	refs  []PolicyRef
 	rules []*Policy
@@ -277,7 +277,7 @@ func (d *decoder) command(c *raftlogv1.AccountCommand) (Command, error) {
 	return Command{}, errNoChange
 }
 
-// inField puts the name of a field before an error's.
+// inField prefixes an error with the name of the field.
 func inField(name string, err error) error {
 	if err == nil {
 		return nil

@@ -9,12 +9,13 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// Namespace is that of the names under which accounts have a history. No limit can have it.
+// Namespace is the namespace of the names under which accounts have a history. No limit can use it.
 const Namespace = quota.AccountNamespace
 
-// LimitName is the name under which the history keeps what accounts with a policy were
-// asked for: @accounts/app~realm~namespace~name~type. It is that of all versions of the policy.
-// A name of more than quota.MaxNameLen bytes is cut, and ends with "~#" and 16 digits of a hash of all of it.
+// LimitName returns the name under which the history records the demand on accounts with this
+// policy: @accounts/app~realm~namespace~name~type. All versions of the policy share it. A name
+// longer than quota.MaxNameLen bytes is cut and ends with "~#" and 16 hex digits of a hash of the
+// whole name.
 func (r *PolicyRef) LimitName() quota.LimitName {
 	name := strings.Join([]string{r.Config.App, r.Config.Realm, r.Key.Namespace, r.Key.Name, r.Key.Resource}, "~")
 	return quota.LimitName{Namespace: Namespace, Limit: clipped(name)}
@@ -34,8 +35,8 @@ func clipped(name string) string {
 	return name[:cut] + end
 }
 
-// Demand is how many units an operation takes out of an account: those of a delta below 0
-// to the balance. One that sets a balance, or gives units back, takes none.
+// Demand returns how many units an operation takes out of an account: the absolute value of a
+// negative delta on the balance. It is 0 for an operation that sets a balance or gives units back.
 func (o *Op) Demand() int64 {
 	if o.RelativeTo != Balance || o.Delta >= 0 {
 		return 0
@@ -43,7 +44,7 @@ func (o *Op) Demand() int64 {
 	return -o.Delta
 }
 
-// under returns the policy that an operation goes by; nil is none.
+// under returns the policy that governs an operation, or nil.
 func (a *draft) under(o *Op) *PolicyRef {
 	switch {
 	case o.Policy != nil:
@@ -54,7 +55,7 @@ func (a *draft) under(o *Op) *PolicyRef {
 	return nil
 }
 
-// policiesOf returns the policies that the accounts of operations have in records.
+// policiesOf returns, per operation, the policy that its account has in records.
 func policiesOf(ops []Op, records []*record) []*PolicyRef {
 	out := make([]*PolicyRef, len(ops))
 	if len(ops) == 1 && len(records) == 1 {

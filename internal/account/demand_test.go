@@ -8,8 +8,8 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// TestUnder: an outcome says by which policy each operation went, also where it was refused, and
-// where the answer of a preparation is told again.
+// TestUnder checks that an outcome names the policy of each operation, also for refused operations
+// and for a repeated Prepare.
 func TestUnder(t *testing.T) {
 	ref := func(name string) *PolicyRef {
 		return &PolicyRef{Config: ConfigID{App: "cv", Realm: "p:r", Version: "#1"}, Key: PolicyKey{Namespace: "ci", Name: name, Resource: "builds"}}
@@ -73,7 +73,8 @@ func TestDemand(t *testing.T) {
 	}
 }
 
-// TestLimitName: names fit into the history whatever ids are, stay apart, and can be asked for.
+// TestLimitName checks that names fit into the history for any ids, stay distinct, and are valid in
+// queries.
 func TestLimitName(t *testing.T) {
 	long := strings.Repeat("ä", 128)
 	ref := func(app, name string) *PolicyRef {

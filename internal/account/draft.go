@@ -6,24 +6,24 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// draft is an account while the operations of one request go over it.
+// draft is a working copy of an account for the operations of one request.
 type draft struct {
 	record
-	found    bool    // in the store, or made by an operation before this one
-	before   *policy // that it had before the request
+	found    bool    // in the store, or made by an earlier operation
+	before   *policy // the policy before the request
 	previous int64   // balance before the request, after refill
-	set      bool    // an operation has changed the policy
+	set      bool    // an operation changed the policy
 }
 
-// drafts are the accounts of one request, each once, in order of first use.
+// drafts holds the accounts of one request, each once, in order of first use.
 type drafts struct {
 	list  []*draft
 	byKey map[string]*draft
-	under []*PolicyRef // of each operation
+	under []*PolicyRef // per operation
 }
 
-// open returns the draft of an account. A missing account's is empty. What the time
-// since its last change has brought is taken in, by the policy that it had.
+// open returns the draft of an account, empty if the account is missing. It applies the refills
+// since the last change, under the policy that the account had.
 func (d *drafts) open(s *Store, at quota.Time, key string) *draft {
 	if a := d.byKey[key]; a != nil {
 		return a
@@ -49,8 +49,8 @@ func (a *draft) refill(at quota.Time) {
 	}
 }
 
-// attempt carries out all operations of a request on drafts. A failed operation
-// leaves its account to the later ones as it was; ok says that none failed.
+// attempt runs all operations of a request on drafts. A failed operation leaves its draft unchanged
+// for the later ones. ok reports that none failed.
 func (s *Store) attempt(at quota.Time, r *Request) (d drafts, results []Result, ok bool) {
 	d.byKey = make(map[string]*draft, min(len(r.Ops), 64))
 	results, d.under = make([]Result, len(r.Ops)), make([]*PolicyRef, len(r.Ops))
@@ -70,7 +70,7 @@ func (s *Store) attempt(at quota.Time, r *Request) (d drafts, results []Result, 
 	return d, results, ok
 }
 
-// apply carries out one operation; a is changed only if it succeeds.
+// apply runs one operation. It changes a only if the operation succeeds.
 func (a *draft) apply(at quota.Time, o *Op) Result {
 	res := Result{Previous: a.balance, Adjusted: a.balance, Created: !a.found}
 	next := *a
@@ -101,9 +101,9 @@ func (r Result) failed(s Status, message string) Result {
 	return r
 }
 
-// setPolicy sets an operation's policy. A new account gets the policy's default; of
-// another the balance stays, except for the difference of the limits if the operation
-// asks for that: it is returned.
+// setPolicy sets an operation's policy. A new account gets the policy's default. An existing
+// account keeps its balance, plus the difference of the limits if the operation asks for that;
+// setPolicy returns the difference.
 func (a *draft) setPolicy(at quota.Time, o *Op) (added int64) {
 	if a.policy == nil || a.policy.Ref != *o.Policy {
 		if o.Options&WithPolicyLimitDelta != 0 && a.policy != nil {
@@ -122,7 +122,7 @@ func (a *draft) setPolicy(at quota.Time, o *Op) (added int64) {
 	return added
 }
 
-// propose computes the balance that an operation asks for.
+// propose computes the balance that an operation asks for, before the policy's bounds.
 func (a *draft) propose(o *Op) (int64, Status, string) {
 	switch {
 	case o.RelativeTo == Zero:
@@ -140,7 +140,7 @@ func (a *draft) propose(o *Op) (int64, Status, string) {
 	}
 }
 
-// settle returns what a proposal makes of the balance under the account's policy.
+// settle applies the bounds of the account's policy to a proposed balance.
 func (a *draft) settle(o *Op, proposed int64) (int64, Status, string) {
 	if o.Options&IgnorePolicyBounds != 0 {
 		return proposed, Success, ""
@@ -152,7 +152,7 @@ func (a *draft) settle(o *Op, proposed int64) (int64, Status, string) {
 	if o.Options&DoNotCapProposed == 0 {
 		most := limit
 		if o.RelativeTo == Balance && o.Delta >= 0 {
-			most = max(limit, a.balance) // a credit never lowers a balance that is above the limit
+			most = max(limit, a.balance) // a credit never lowers a balance above the limit
 		}
 		proposed = min(proposed, most)
 	}
@@ -166,10 +166,10 @@ func (a *draft) settle(o *Op, proposed int64) (int64, Status, string) {
 	case proposed > limit && proposed > a.balance:
 		return 0, Overflow, fmt.Sprintf("the balance would be %d; it is %d, and must not exceed the limit, %d", proposed, a.balance, limit)
 	}
-	return proposed, Success, "" // in bounds, or nearer to them
+	return proposed, Success, "" // in bounds, or closer to them
 }
 
-// within checks amounts against what can be kept at all.
+// within checks that amounts are within ±Most.
 func within(amounts ...int64) (Status, string) {
 	for _, v := range amounts {
 		if v > Most {
@@ -182,7 +182,7 @@ func within(amounts ...int64) (Status, string) {
 	return Success, ""
 }
 
-// records returns the drafts as they are to be stored; versions are given then.
+// records returns the records to store, without versions: commit assigns them.
 func (d *drafts) records(at quota.Time, r *Request) []*record {
 	list := make([]*record, len(d.list))
 	for i, a := range d.list {

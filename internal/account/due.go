@@ -2,7 +2,7 @@ package account
 
 import "github.com/quorate/quorate/internal/quota"
 
-// Due says whether a [Collect] at that time would find something to delete.
+// Due reports whether a [Collect] at that time would delete anything.
 func (s *Store) Due(at quota.Time) bool {
 	s.init()
 	at = max(at, s.now)

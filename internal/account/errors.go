@@ -2,13 +2,13 @@ package account
 
 import "fmt"
 
-// PoliciesFullError says that a policy config was not stored because of a bound on
-// what the cluster keeps. Nothing was changed.
+// PoliciesFullError reports that the cluster did not store a policy config because of a bound on
+// configs. Nothing changed.
 type PoliciesFullError struct {
 	What   string // "configs", "bytes", or "bytes in one config"
-	Have   int64  // so much there is
-	Adding int64  // so much the config would add
-	Most   int64  // so much there may be
+	Have   int64  // the current amount
+	Adding int64  // the amount that the config would add
+	Most   int64  // the bound
 }
 
 func (e *PoliciesFullError) Error() string {

@@ -10,8 +10,8 @@ import (
 	raftlogv1 "github.com/quorate/quorate/api/gen/quorate/raftlog/v1"
 )
 
-// FuzzDecodeBatch: bytes are an error, or a batch that can be applied, and that is the same
-// after another encoding.
+// FuzzDecodeBatch checks that bytes are an error, or a batch that can be applied and that survives
+// another encoding.
 func FuzzDecodeBatch(f *testing.F) {
 	w := fullWorld(f)
 	id := TxID{9}
@@ -48,12 +48,12 @@ func FuzzDecodeBatch(f *testing.F) {
 		for i := range commands {
 			s.Apply(at, &commands[i])
 		}
-		restored(t, snapshotOf(t, s.View())) // what was applied can be kept
+		restored(t, snapshotOf(t, s.View())) // a snapshot holds whatever was applied
 		checkIndexes(t, s)
 	})
 }
 
-// FuzzRestore: bytes are an error and change nothing, or a store that works.
+// FuzzRestore checks that bytes are an error that changes nothing, or give a working store.
 func FuzzRestore(f *testing.F) {
 	w := fullWorld(f)
 	data := snapshotOf(f, w.store.View())
@@ -66,7 +66,7 @@ func FuzzRestore(f *testing.F) {
 		before := snapshotOf(t, s.View())
 		err := s.Restore(bytes.NewReader(data))
 		if err != nil {
-			err = s.Restore(bytes.NewReader(sealed(data))) // what the checksum would hide
+			err = s.Restore(bytes.NewReader(sealed(data))) // past the checksum
 		}
 		if err != nil {
 			check(t, "as it was", bytes.Equal(snapshotOf(t, s.View()), before), true)
@@ -82,7 +82,7 @@ func FuzzRestore(f *testing.F) {
 	})
 }
 
-// sealed gives the records of a snapshot an end that fits them.
+// sealed gives the records of a snapshot a matching end.
 func sealed(data []byte) []byte {
 	var end raftlogv1.AccountEnd
 	at := len(snapshotMagic)
@@ -118,8 +118,8 @@ func sealed(data []byte) []byte {
 	return out
 }
 
-// FuzzValidate: an id that is valid has one key, and its parts come back; whatever is
-// said of others names a field.
+// FuzzValidate checks that a valid id has one key whose parts parse back, and that every error
+// names a field.
 func FuzzValidate(f *testing.F) {
 	f.Add("cv", "r", "", "@a|b", "n", "t", int64(3), uint32(1), byte(2))
 	f.Add("a~b", "\x00", "\x7f", "\xff", "", "\u0085", int64(-1<<62), uint32(3), byte(9))

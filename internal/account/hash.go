@@ -31,8 +31,8 @@ func appendOp(b []byte, o *Op) []byte {
 	return binary.AppendUvarint(b, uint64(o.Options))
 }
 
-// HashPolicies returns the version of a policy config that is named by its
-// content: "$" and the hash, whatever the order of the policies.
+// HashPolicies returns the version of a policy config that its content names: "$" and the hash. The
+// order of the policies does not matter.
 func HashPolicies(policies map[PolicyKey]Policy) string {
 	b := append([]byte(nil), "policies1"...)
 	for _, k := range sortedPolicyKeys(policies) {
@@ -53,8 +53,8 @@ func sortedPolicyKeys(policies map[PolicyKey]Policy) []PolicyKey {
 	return slices.SortedFunc(maps.Keys(policies), PolicyKey.Compare)
 }
 
-// appendStrings appends each string behind its length: different lists never make
-// the same bytes.
+// appendStrings appends each string with a length prefix: different lists never give the same
+// bytes.
 func appendStrings(b []byte, list ...string) []byte {
 	for _, s := range list {
 		b = binary.AppendUvarint(b, uint64(len(s)))

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// TestHashPolicies pins hashes, which were computed by another program: versions
-// of configs are stored for ever.
+// TestHashPolicies pins hashes that another program computed: versions of configs are stored for
+// ever.
 func TestHashPolicies(t *testing.T) {
 	one := map[PolicyKey]Policy{
 		{"ci", "per_user", "builds"}: {
@@ -21,7 +21,7 @@ func TestHashPolicies(t *testing.T) {
 		"$2d99d551d2e0024aec0cd798294d9550346e60057b69308d979aff8f732f247f": one,
 		"$9f11d8fd473cb2f0a0cd7dac8318344817c80a00297bce102643a5902f09c6b8": two,
 	} {
-		for range 10 { // maps have another order each time
+		for range 10 { // the order of a map differs each time
 			if got := HashPolicies(policies); got != want {
 				t.Fatalf("%d policies have the hash %s; want %s", len(policies), got, want)
 			}
@@ -29,7 +29,7 @@ func TestHashPolicies(t *testing.T) {
 	}
 }
 
-// TestHashPoliciesDiffers: whatever is changed, the hash is another.
+// TestHashPoliciesDiffers checks that any change of the content changes the hash.
 func TestHashPoliciesDiffers(t *testing.T) {
 	key := PolicyKey{"n", "m", "r"}
 	policy := Policy{Default: 1, Limit: 2, Refill: Refill{Units: 3, Interval: 4, Offset: 5}, Options: 0, Lifetime: 6}

@@ -6,27 +6,27 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// A history is packed into one string, oldest change first, since a million accounts
-// have one each:
+// A history is packed into one string, oldest change first, because a million accounts have one
+// each:
 //
-//	flags     byte     what follows
-//	at        varint   nanoseconds behind the change before
-//	by        string   with hasBy; otherwise as in the change before
+//	flags     byte     which fields follow
+//	at        varint   nanoseconds since the previous change
+//	by        string   with hasBy; otherwise as in the previous change
 //	request   string   with hasRequest
-//	previous  varint   balance before
-//	new       varint   what was added to that
+//	previous  varint   balance before the change
+//	new       varint   difference to the new balance
 //	policy    6 strings, with hasPolicy: config's app, realm, version, key's namespace, name, resource
 //
-// A string stands behind its length.
+// Each string has a length prefix.
 const (
 	hasBy byte = 1 << iota
 	hasRequest
 	hasPolicy
-	hasCurrent // the policy that it set is the one that the account has
+	hasCurrent // the change set the policy that the account has now
 )
 
-// addChange returns a packed history with one more change, and without what exceeds
-// MaxHistory. before and after are the policies that the account had and has.
+// addChange appends a change to a packed history and drops the oldest beyond MaxHistory. before and
+// after are the account's policies before and after the change.
 func addChange(packed string, before, after *policy, c Change) string {
 	var room [MaxHistory + 1]Change
 	list, _ := unpackHistory(room[:0], packed, before)
@@ -75,8 +75,8 @@ func packChange(b []byte, c *Change, current *policy, at quota.Time, by string) 
 	return b
 }
 
-// unpackHistory appends the changes, oldest first, to list. It reports whether the
-// history is sound; of one that is not, it returns what it could read.
+// unpackHistory appends the changes to list, oldest first, and reports whether the history is
+// sound. Of an unsound history it returns the changes before the fault.
 func unpackHistory(list []Change, packed string, current *policy) ([]Change, bool) {
 	r := unpacker{rest: packed}
 	var last Change
@@ -114,8 +114,8 @@ func unpackChange(r *unpacker, current *policy, last Change) Change {
 	return c
 }
 
-// unpacker reads what append made, without copying strings. After bad nothing that it
-// returned counts.
+// unpacker reads what append wrote, without copying strings. Once bad is set, the values that it
+// returned are meaningless.
 type unpacker struct {
 	rest string
 	bad  bool
@@ -144,7 +144,7 @@ func (r *unpacker) uvarint() uint64 {
 	return 0
 }
 
-// varint undoes the zigzag of [binary.AppendVarint].
+// varint reverses the zigzag encoding of [binary.AppendVarint].
 func (r *unpacker) varint() int64 {
 	u := r.uvarint()
 	return int64(u>>1) ^ -int64(u&1)

@@ -5,16 +5,16 @@ import (
 	"strings"
 )
 
-// separator stands between the parts of a key. No part may contain it, and it sorts
-// before everything that a part may contain: keys sort as the parts do.
+// separator stands between the parts of a key. No part may contain it, and it sorts before every
+// character of a part, so keys sort as their parts do.
 const separator = "\x00"
 
-// parts of the id, in the order in which keys and words have them.
+// parts returns the parts of the id, in the order of keys and words.
 func (id ID) parts() []string {
 	return []string{id.App, id.Realm, id.Identity, id.Namespace, id.Name, id.Resource}
 }
 
-// ofParts is the inverse of parts; false if there are not as many.
+// ofParts is the inverse of parts. It reports false if the number of parts is wrong.
 func ofParts(p []string) (ID, bool) {
 	if len(p) != 6 {
 		return ID{}, false
@@ -35,22 +35,21 @@ func (k PolicyKey) Compare(other PolicyKey) int {
 	return cmp.Or(cmp.Compare(k.Namespace, other.Namespace), cmp.Compare(k.Name, other.Name), cmp.Compare(k.Resource, other.Resource))
 }
 
-// Word is the id in one word: its six parts with "~" in between, which no valid part
-// contains.
+// Word returns the id as one word: its six parts joined by "~", which no valid part contains.
 func (id ID) Word() string { return strings.Join(id.parts(), "~") }
 
-// ParseWord is the inverse of Word; false if the word has not six parts. It does not
+// ParseWord is the inverse of Word. It reports false unless the word has six parts, and does not
 // validate them.
 func ParseWord(word string) (ID, bool) { return ofParts(strings.Split(word, "~")) }
 
-// key is the id as one string, in whose order accounts are kept.
+// key returns the id as one string, whose order is the order of accounts in the store.
 func (id ID) key() string { return strings.Join(id.parts(), separator) }
 
 // parseKey is the inverse of key.
 func parseKey(key string) (ID, bool) { return ofParts(strings.Split(key, separator)) }
 
-// Placement is what the range of an account is chosen by: all of its id, or, when
-// the first section of its namespace begins with "@", app, realm and that section.
+// Placement returns the string that chooses the range of an account: the whole id or, if the first
+// section of the namespace begins with "@", app, realm and that section.
 func (id ID) Placement() string {
 	if strings.HasPrefix(id.Namespace, "@") {
 		first, _, _ := strings.Cut(id.Namespace, "|")

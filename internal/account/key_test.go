@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestWords pins the bytes of words and placements: ranges are chosen by the one, pages
-// are found again by the other.
+// TestWords pins the bytes of placements, which choose ranges, and of words, from which listings
+// continue at the next page.
 func TestWords(t *testing.T) {
 	for _, tc := range []struct {
 		id              ID
@@ -36,7 +36,7 @@ func TestWords(t *testing.T) {
 	}
 }
 
-// TestCompare: ids sort by each of their parts, from the left.
+// TestCompare checks that ids sort by each of their parts, from the left.
 func TestCompare(t *testing.T) {
 	sorted := []ID{
 		{},
@@ -49,7 +49,7 @@ func TestCompare(t *testing.T) {
 		{Realm: "a"},
 		{App: "a"},
 		{App: "a", Realm: "a"},
-		{App: "a!"}, // in one word it would come before "a~"
+		{App: "a!"}, // as one word it would sort before "a~"
 	}
 	for i, a := range sorted {
 		for j, b := range sorted {

@@ -6,18 +6,18 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// Filter says what List is about. App and Realm are always looked at.
+// Filter selects accounts for List. App and Realm always apply.
 type Filter struct {
 	App, Realm          string
 	Identity, Namespace *string
 	NamePrefix          string
-	Resource            string // empty: all
+	Resource            string // empty matches all
 }
 
-// List returns up to limit accounts behind after (the zero ID: from the start), in order
-// of their ids' parts. It skips what cannot match, by the parts from the left; it looks
-// at every account only where a resource type is asked for, or a namespace of all
-// identities, and every account has a name, or an identity, of its own.
+// List returns up to limit accounts that sort after the given id (the zero ID: from the start), in
+// order of their ids' parts. It seeks past accounts that cannot match, by the parts from the left.
+// It scans every account only when the filter has a resource type, or a namespace without an
+// identity, and every account has its own name, or identity.
 func (v View) List(now quota.Time, f Filter, after ID, limit int) []State {
 	if v.accounts.none() || limit <= 0 {
 		return nil
@@ -28,7 +28,7 @@ func (v View) List(now quota.Time, f Filter, after ID, limit int) []State {
 	if after != (ID{}) {
 		from = max(from, after.key()+separator)
 	}
-	// Each round reads on from where a match may be next.
+	// Each round seeks to the next possible match and reads on from there.
 	for from != "" && len(list) < limit {
 		start := from
 		from = ""
@@ -53,9 +53,8 @@ func (v View) List(now quota.Time, f Filter, after ID, limit int) []State {
 	return list
 }
 
-// skip says where to go on from an account that does not match; done says that nothing
-// behind it can match. Neither: it matches. A key that is returned is above the
-// account's own.
+// skip returns the key to seek to from an account that does not match, always above the account's
+// own key. done means that nothing further can match. Neither means that the account matches.
 func (f *Filter) skip(id ID) (to string, done bool) {
 	realm := id.App + separator + id.Realm + separator
 	if id.App != f.App || id.Realm != f.Realm {
@@ -68,7 +67,7 @@ func (f *Filter) skip(id ID) (to string, done bool) {
 		return realm + *f.Identity + separator, false
 	}
 	identity := realm + id.Identity
-	past := behind(identity) // all of this identity
+	past := behind(identity) // beyond all of this identity
 	if f.Namespace != nil && id.Namespace != *f.Namespace {
 		if id.Namespace > *f.Namespace {
 			return past, false
@@ -92,6 +91,6 @@ func (f *Filter) skip(id ID) (to string, done bool) {
 	return "", false
 }
 
-// behind returns the key behind all those that have a part in common: no character of a
-// part, and no separator, lies between.
+// behind returns a key that sorts after every key with this prefix as whole parts: neither a
+// separator nor a character of a part lies between.
 func behind(prefix string) string { return prefix + "\x01" }

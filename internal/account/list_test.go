@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestListAgainstAll compares pages of random filters with a look at every account.
+// TestListAgainstAll compares pages of random filters with a scan of all accounts.
 func TestListAgainstAll(t *testing.T) {
 	g := rand.New(rand.NewPCG(1, 1))
 	w := newWorld(t)

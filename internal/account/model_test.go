@@ -8,8 +8,8 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// model is the store again, as slow and plain as can be: maps that are copied whole,
-// and refills by a loop over seconds.
+// model is a slow and simple implementation of the store: it copies whole maps, and refills in a
+// loop over seconds.
 type model struct {
 	now      quota.Time
 	accounts map[ID]modelAccount
@@ -40,7 +40,7 @@ type modelTx struct {
 	decided, commit bool
 	since           quota.Time
 	requests        []*Request
-	accounts        []map[ID]modelAccount // those that each request changes, as they will be
+	accounts        []map[ID]modelAccount // the accounts as each request leaves them
 	results         []Result
 }
 
@@ -71,12 +71,12 @@ func cron(balance int64, p Policy, from, to quota.Time) int64 {
 	return balance
 }
 
-// settled says that the job will change nothing any more.
+// settled reports that the job no longer changes the balance.
 func settled(balance int64, p Policy) bool {
 	return p.Refill.Units >= 0 && balance >= p.Limit || p.Refill.Units <= 0 && balance <= 0 || p.Refill.Units == 0
 }
 
-// cronAt is what the job does in one second.
+// cronAt returns the balance after the job of one second.
 func cronAt(balance int64, p Policy, s int64) int64 {
 	r := p.Refill
 	ofDay := ((s-int64(r.Offset))%86400 + 86400) % 86400
@@ -98,7 +98,7 @@ func (m *model) alive(id ID) (modelAccount, bool) {
 	return a, true
 }
 
-// try plays a request on copies.
+// try runs a request on copies.
 func (m *model) try(r *Request) (map[ID]modelAccount, []Result, bool) {
 	work, before := map[ID]modelAccount{}, map[ID]modelAccount{}
 	results := make([]Result, len(r.Ops))
@@ -131,7 +131,7 @@ func (m *model) try(r *Request) (map[ID]modelAccount, []Result, bool) {
 	return work, results, good
 }
 
-// changedPolicy says whether an operation has set another policy than the one before.
+// changedPolicy reports whether an operation set a policy other than the one before.
 func changedPolicy(ref *PolicyRef, r *Request, id ID) bool {
 	for _, o := range r.Ops {
 		if o.Account == id && o.Policy != nil && *o.Policy != *ref {
@@ -238,7 +238,7 @@ func (m *model) admit(r *Request, home bool) (Outcome, bool) {
 			return Outcome{Code: Repeated, Results: q.results, At: q.at}, false
 		}
 	}
-	for id, tx := range m.txs { // at most one answer is possible, whichever is found
+	for id, tx := range m.txs { // all matches give the same answer
 		if tx.decided {
 			continue
 		}
@@ -294,7 +294,7 @@ func (m *model) hold(id TxID, tx modelTx, requests []*Request) Outcome {
 		if !good {
 			return Outcome{Code: Failed, Results: results, At: m.now}
 		}
-		m.store(work) // for the next ones to see
+		m.store(work) // visible to the next requests
 		tx.accounts, tx.results = append(tx.accounts, work), append(tx.results, results...)
 	}
 	tx.since, tx.requests = m.now, requests

@@ -9,7 +9,7 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// random makes commands out of few names, so that they meet.
+// random makes commands from few names, so that they collide.
 type random struct {
 	*rand.Rand
 	w     *world
@@ -67,7 +67,7 @@ func (g *random) request() *Request {
 	r := g.w.request(fmt.Sprintf("user:%d", g.IntN(2)), id, ops...)
 	r.TTL = time.Duration(g.IntN(3)) * time.Hour
 	if id != "" && g.IntN(2) == 0 {
-		r.Hash = HashOps(nil) // so that some requests are the same
+		r.Hash = HashOps(nil) // so that some hashes are equal
 	}
 	return r
 }
@@ -81,7 +81,7 @@ func (g *random) tx() Tx {
 	return g.txs[from+g.IntN(len(g.txs)-from)]
 }
 
-// more makes the other calls of a transaction, mostly none.
+// more makes the other calls of a transaction, usually none.
 func (g *random) more() (list []Request) {
 	for range max(0, g.IntN(6)-2) {
 		list = append(list, *g.request())

@@ -6,8 +6,8 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// record is an account in the store. It is never changed, only replaced: views and
-// snapshots keep reading the old one.
+// record is an account in the store. It is immutable: a change replaces it, and views and snapshots
+// keep reading the old one.
 type record struct {
 	key       string
 	balance   int64 // as of updated
@@ -19,13 +19,13 @@ type record struct {
 	history   string // packed
 }
 
-// policy is a policy and its name. It is never changed.
+// policy is a policy with its name. It is immutable.
 type policy struct {
 	Ref  PolicyRef
 	Rule Policy
 }
 
-// expires is when the account is forgotten; 0 is never.
+// expires returns when the account's lifetime ends; 0 is never.
 func (r *record) expires() quota.Time {
 	if r.policy == nil || r.policy.Rule.Lifetime <= 0 {
 		return 0
@@ -38,7 +38,7 @@ func (r *record) expired(at quota.Time) bool {
 	return e != 0 && e <= at
 }
 
-// state is the account as it is at now.
+// state returns the account as of now.
 func (r *record) state(now quota.Time, id ID) State {
 	s := State{
 		ID: id, Exists: true, Balance: r.balance, Projected: r.balance,
@@ -53,13 +53,13 @@ func (r *record) state(now quota.Time, id ID) State {
 	return s
 }
 
-// String names a policy in messages.
+// String returns the policy's name for messages.
 func (r PolicyRef) String() string {
 	c, k := r.Config, r.Key
 	return strings.Join([]string{c.App, c.Realm, c.Version}, "~") + " " + strings.Join([]string{k.Namespace, k.Name, k.Resource}, "~")
 }
 
-// expiry is an entry of an index by time.
+// expiry is an entry of an index that is ordered by time.
 type expiry struct {
 	at  quota.Time
 	key string

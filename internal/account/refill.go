@@ -11,9 +11,9 @@ const second = 1_000_000_000
 // always reports whether accounts are kept full.
 func (r Refill) always() bool { return r.Interval == 0 && r.Units > 0 }
 
-// refill returns what a balance is at to that was so at from, if the policy held in
-// between. A refill never moves a balance out of 0 to limit, nor one that is outside
-// any further out. Takes the same time however long ago from is.
+// refill returns the balance at to of an account that had balance at from, if this policy applied
+// in between. A refill never moves a balance out of 0 to limit, nor a balance outside it any
+// further out. It takes constant time, however long the span.
 func (p *Policy) refill(balance int64, from, to quota.Time) int64 {
 	r := p.Refill
 	if r.always() {
@@ -30,7 +30,7 @@ func (p *Policy) refill(balance int64, from, to quota.Time) int64 {
 	}
 }
 
-// steps returns n steps of size units, but at most gap, and never less than nothing.
+// steps returns n*units, but at most gap and at least 0.
 func steps(n, units, gap int64) int64 {
 	if gap <= 0 {
 		return 0
@@ -41,7 +41,7 @@ func steps(n, units, gap int64) int64 {
 	return n * units
 }
 
-// moments counts the refills behind from, up to and including to.
+// moments counts the refills after from, up to and including to.
 func (r Refill) moments(from, to quota.Time) int64 {
 	if r.Interval == 0 || to <= from {
 		return 0
@@ -49,14 +49,13 @@ func (r Refill) moments(from, to quota.Time) int64 {
 	return r.number(to) - r.number(from)
 }
 
-// number numbers the newest refill at or before t. Intervals divide the day, so that
-// counting from the epoch is counting from every midnight.
+// number returns the sequence number of the newest refill at or before t. Intervals divide the day,
+// so counting from the epoch is the same as counting from every midnight.
 func (r Refill) number(t quota.Time) int64 {
 	return floorDiv(floorDiv(int64(t), second)-int64(r.Offset), int64(r.Interval))
 }
 
-// next returns the first refill behind t that changes a balance which is so at t; 0
-// if there is none.
+// next returns the time of the first refill after t that changes the given balance, or 0.
 func (p *Policy) next(balance int64, t quota.Time) quota.Time {
 	r := p.Refill
 	fills := r.Units > 0 && balance < p.Limit
@@ -71,7 +70,7 @@ func (p *Policy) next(balance int64, t quota.Time) quota.Time {
 	return quota.Time(s * second)
 }
 
-// floorDiv is a/b rounded down; b is above 0.
+// floorDiv returns a/b rounded down, for b above 0.
 func floorDiv(a, b int64) int64 {
 	q := a / b
 	if a%b < 0 {

@@ -9,7 +9,7 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// randomPolicy draws a valid policy, with moments that are often close to each other.
+// randomPolicy returns a valid policy, whose moments are often close to each other.
 func randomPolicy(g *rand.Rand) Policy {
 	divisors := []uint32{1, 2, 5, 60, 72, 900, 3600, 21600, 43200, 86400}
 	p := Policy{Limit: g.Int64N(1000), Refill: Refill{
@@ -28,9 +28,8 @@ func randomPolicy(g *rand.Rand) Policy {
 	return p
 }
 
-// TestRefillIsCron compares with a job that runs every second: over hours, from and to
-// any nanosecond, with switches of policies, and with looks in between that change
-// nothing.
+// TestRefillIsCron compares refills with a job that runs every second: over hours, from and to any
+// nanosecond, with policy changes, and with reads in between that change nothing.
 func TestRefillIsCron(t *testing.T) {
 	for seed := range uint64(300) {
 		g := rand.New(rand.NewPCG(seed, 3))
@@ -41,7 +40,7 @@ func TestRefillIsCron(t *testing.T) {
 			p := randomPolicy(g)
 			for range 1 + g.IntN(3) {
 				next := now.Add(time.Duration(g.Int64N(int64([]time.Duration{3 * time.Second, 10 * time.Minute, 5 * time.Hour}[g.IntN(3)]))))
-				if g.IntN(3) == 0 { // just at a second, and so perhaps at a moment
+				if g.IntN(3) == 0 { // at a full second, and so possibly at a moment
 					next = max(now, next-next%second)
 				}
 				fast = p.refill(fast, now, next)
@@ -52,7 +51,7 @@ func TestRefillIsCron(t *testing.T) {
 				now = next
 			}
 			if g.IntN(3) == 0 {
-				d := g.Int64N(400) - 200 // an operation, out of bounds too
+				d := g.Int64N(400) - 200 // an operation, possibly out of bounds
 				fast, slow = fast+d, slow+d
 			}
 		}
@@ -70,8 +69,8 @@ func everySecond(balance int64, p Policy, from, to quota.Time) int64 {
 	return balance
 }
 
-// TestRefillOverYears compares with a job that runs at the moments only, over years, and
-// around each moment to the nanosecond.
+// TestRefillOverYears compares with a job that runs only at the moments: over years, and to the
+// nanosecond around each moment.
 func TestRefillOverYears(t *testing.T) {
 	for seed := range uint64(60) {
 		g := rand.New(rand.NewPCG(seed, 4))
@@ -82,7 +81,7 @@ func TestRefillOverYears(t *testing.T) {
 		start := midnight.Add(time.Duration(g.Int64N(int64(400 * 24 * time.Hour))))
 		balance := g.Int64N(2*p.Limit+2) - p.Limit/2
 		from := int64(start) / second
-		// The first moment behind start.
+		// The first moment after start.
 		s := from + 1
 		for ((s-int64(p.Refill.Offset))%86400+86400)%86400%int64(p.Refill.Interval) != 0 {
 			s++
@@ -104,7 +103,7 @@ func TestRefillOverYears(t *testing.T) {
 	}
 }
 
-// TestRefillDoesNotOverflow: the greatest amounts and the longest times.
+// TestRefillDoesNotOverflow tries the greatest amounts and the longest times.
 func TestRefillDoesNotOverflow(t *testing.T) {
 	for _, c := range []struct {
 		name          string
@@ -126,7 +125,7 @@ func TestRefillDoesNotOverflow(t *testing.T) {
 	check(t, "a clock that went back", p.refill(0, midnight, midnight-1), 0)
 }
 
-// TestRefillIsAssociative: in one go, or with any look in between, is the same.
+// TestRefillIsAssociative checks that reads in between do not change the result.
 func TestRefillIsAssociative(t *testing.T) {
 	g := rand.New(rand.NewPCG(5, 5))
 	for range 20_000 {

@@ -14,13 +14,13 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// maxRecord bounds one record of a snapshot: a transaction of MaxOps accounts with
-// the longest ids and histories is below it.
+// maxRecord bounds one record of a snapshot, in bytes. A transaction of MaxOps accounts with the
+// longest ids and histories fits.
 const maxRecord = 64 << 20
 
-// Restore replaces the store by a snapshot. An error leaves it as it was. What comes
-// behind the snapshot's end is not looked at, but r may have been read further. The
-// bounds stay: a snapshot with more is restored, and takes nothing new.
+// Restore replaces the store with a snapshot. An error leaves the store unchanged. Restore ignores
+// what follows the snapshot's end, but may have read some of it from r. The store keeps its bounds:
+// a snapshot above them is restored, and the store then accepts nothing new.
 func (s *Store) Restore(r io.Reader) error {
 	s.init()
 	in := &recordReader{r: bufio.NewReaderSize(r, 1<<16), store: New(s.bounds)}
@@ -31,18 +31,18 @@ func (s *Store) Restore(r io.Reader) error {
 	return nil
 }
 
-// recordReader reads a snapshot into a store of its own.
+// recordReader reads a snapshot into a new store.
 type recordReader struct {
 	r        *bufio.Reader
 	sum      uint32
-	before   uint32 // checksum of what comes before the current record
+	before   uint32 // checksum before the current record
 	buf      []byte
 	store    *Store
 	policies []*policy
-	got      raftlogv1.AccountEnd // what was read so far
-	kind     int                  // of the newest record: kinds come in order
+	got      raftlogv1.AccountEnd // counts read so far
+	kind     int                  // of the newest record; kinds come in order
 	count    int                  // records read
-	lastKey  string               // of the newest record's kind
+	lastKey  string               // key of the newest record
 }
 
 func (in *recordReader) all() error {
@@ -77,7 +77,7 @@ func (in *recordReader) all() error {
 	}
 }
 
-// cut says that a snapshot ends too early.
+// cut turns an early end of file into an error that says the snapshot is cut off.
 func cut(err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return fmt.Errorf("the snapshot is cut off: %w", io.ErrUnexpectedEOF)
@@ -96,7 +96,7 @@ func (in *recordReader) message(m message) error {
 	}
 	in.buf = binary.AppendUvarint(in.buf[:0], n)
 	head := len(in.buf)
-	for rest := int(n); rest > 0; { // in pieces: the length may be a lie
+	for rest := int(n); rest > 0; { // in pieces: the length may be forged
 		piece := min(rest, 1<<16)
 		at := len(in.buf)
 		in.buf = append(in.buf, make([]byte, piece)...)
@@ -117,7 +117,7 @@ func (in *recordReader) checkEnd(end *raftlogv1.AccountEnd) error {
 	return nil
 }
 
-// The kinds of records in their order. Policies come between the others.
+// The kinds of records, in their order. Policies may come between any of them.
 const (
 	kindAccount = iota
 	kindApplied
@@ -125,7 +125,7 @@ const (
 	kindEnded
 )
 
-// next checks that records stand in order.
+// next checks the order of kinds and keys.
 func (in *recordReader) next(kind int, key string) error {
 	if kind < in.kind || kind == in.kind && in.lastKey != "" && key <= in.lastKey {
 		return fmt.Errorf("%q is out of order", key)
@@ -176,7 +176,7 @@ func (in *recordReader) account(a *raftlogv1.StoredAccount) error {
 	return nil
 }
 
-// stored returns an account as it was written, checked.
+// stored decodes and checks an account.
 func (in *recordReader) stored(a *raftlogv1.StoredAccount) (*record, error) {
 	r := &record{
 		key: string(a.GetKey()), balance: a.GetBalance(), updated: quota.Time(a.GetUpdatedUnixNanos()),
@@ -255,7 +255,7 @@ func (in *recordReader) transaction(st *raftlogv1.StoredTransaction) error {
 	return nil
 }
 
-// parts restores what is prepared of a transaction.
+// parts restores the prepared parts of a transaction.
 func (in *recordReader) parts(t *txn, st *raftlogv1.StoredTransaction) error {
 	in.store.preparing = t
 	defer func() { in.store.preparing = nil }()

@@ -41,7 +41,7 @@ func TestScenarios(t *testing.T) {
 	})
 }
 
-// arg returns an argument of a directive, or what stands for a missing one.
+// arg returns an argument of a directive, or otherwise if it is missing.
 func arg(d *datadriven.TestData, name, otherwise string) string {
 	for _, a := range d.CmdArgs {
 		if a.Key == name {
@@ -124,7 +124,7 @@ func (s *scenario) run(d *datadriven.TestData) string {
 	return ""
 }
 
-// look is the directives that change nothing.
+// look runs the directives that change nothing.
 func (s *scenario) look(d *datadriven.TestData, r quota.RangeID, store *Store, tx Tx) string {
 	var out strings.Builder
 	switch d.Cmd {
@@ -192,7 +192,7 @@ func (s *scenario) policy(d *datadriven.TestData) Policy {
 	}
 }
 
-// parse makes a request of the lines of a directive.
+// parse makes a request from the lines of a directive.
 func (s *scenario) parse(d *datadriven.TestData) *Request {
 	var ops []Op
 	for line := range strings.Lines(d.Input) {

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// again makes a request and returns what becomes of it.
+// again makes a request and returns its outcome.
 func (w *world) again(by, id string, ops ...Op) Outcome {
 	w.t.Helper()
 	return w.apply(w.store, Command{Apply: w.request(by, id, ops...)})

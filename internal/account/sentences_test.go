@@ -10,7 +10,7 @@ import (
 
 var testFunc = regexp.MustCompile(`(?m)^func (Test\w+)\(`)
 
-// testsOf returns the tests in files of this package.
+// testsOf returns the names of the tests in files of this package.
 func testsOf(t *testing.T, pattern string) map[string]bool {
 	t.Helper()
 	files, err := filepath.Glob(pattern)

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestWholeWay plays a request, a transaction on two ranges, and a snapshot, through the codec.
+// TestWholeWay sends a request, a transaction on two ranges, and a snapshot through the codec.
 func TestWholeWay(t *testing.T) {
 	ref := PolicyRef{Config: ConfigID{App: "cv", Realm: "p:@project", Version: "#1"}, Key: PolicyKey{Name: "day", Resource: "builds"}}
 	rule := Policy{Default: 5, Limit: 10, Refill: Refill{Units: 1, Interval: 60}}

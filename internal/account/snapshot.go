@@ -10,16 +10,16 @@ import (
 	raftlogv1 "github.com/quorate/quorate/api/gen/quorate/raftlog/v1"
 )
 
-// snapshotMagic begins a snapshot: no encoded message begins so.
+// snapshotMagic begins a snapshot. No encoded message begins with it.
 const snapshotMagic = "\x00acct1\n"
 
-// snapshotVersion is the form that Write writes.
+// snapshotVersion is the format version that Write writes.
 const snapshotVersion = 1
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// Write writes a snapshot: the same bytes on every replica. It needs memory for one
-// record, and takes its time while commands go on.
+// Write writes a snapshot: the same bytes on every replica. It needs memory for one record, and
+// runs while the store applies commands.
 func (v View) Write(w io.Writer) error {
 	out := &recordWriter{w: bufio.NewWriterSize(w, 1<<16), places: map[policy]uint64{}}
 	out.bytes([]byte(snapshotMagic))
@@ -46,8 +46,8 @@ type recordWriter struct {
 	w      *bufio.Writer
 	sum    uint32
 	end    raftlogv1.AccountEnd
-	places map[policy]uint64 // of policies that were written
-	last   *policy           // the one looked up last
+	places map[policy]uint64 // numbers of the policies written so far
+	last   *policy           // the last one looked up
 	place  uint64
 	buf    []byte
 	err    error
@@ -86,7 +86,7 @@ func (w *recordWriter) stored(r *record) *raftlogv1.StoredAccount {
 	}
 }
 
-// policy returns a policy's number, and writes it if it has none.
+// policy returns a policy's number, writing the policy first if it has none.
 func (w *recordWriter) policy(p *policy) uint64 {
 	if p == nil {
 		return 0

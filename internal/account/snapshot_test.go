@@ -37,7 +37,7 @@ func fullWorld(t testing.TB) *world {
 	return w
 }
 
-// TestSnapshotKeepsEverything restores a store, and goes on in both.
+// TestSnapshotKeepsEverything restores a store, and applies the same commands to both.
 func TestSnapshotKeepsEverything(t *testing.T) {
 	w := fullWorld(t)
 	data := snapshotOf(t, w.store.View())
@@ -60,7 +60,7 @@ func TestSnapshotKeepsEverything(t *testing.T) {
 	checkIndexes(t, other)
 }
 
-// TestViewStays: a view does not change with the store, also while it is written.
+// TestViewStays checks that a view does not change with the store, also while it is written.
 func TestViewStays(t *testing.T) {
 	w := fullWorld(t)
 	v := w.store.View()
@@ -80,8 +80,8 @@ func TestViewStays(t *testing.T) {
 	check(t, "the same bytes", bytes.Equal(<-done, data), true)
 }
 
-// TestRestoreRefusesDamage: what is cut off or changed anywhere is an error, and the store
-// stays as it was.
+// TestRestoreRefusesDamage cuts and changes a snapshot anywhere: each is an error that leaves the
+// store unchanged.
 func TestRestoreRefusesDamage(t *testing.T) {
 	data := snapshotOf(t, fullWorld(t).store.View())
 	w := newWorld(t)
@@ -105,7 +105,8 @@ func TestRestoreRefusesDamage(t *testing.T) {
 	check(t, "message", err.Error(), `restore accounts: record 0: begins with "somethi", not with "\x00acct1\n": not a snapshot of accounts`)
 }
 
-// TestRestoreChecksRecords: what has a right checksum, and cannot be, is an error as well.
+// TestRestoreChecksRecords checks that impossible records with a correct checksum are errors as
+// well.
 func TestRestoreChecksRecords(t *testing.T) {
 	key := func(name string) []byte { return []byte(testID(name).key()) }
 	account := func(a *raftlogv1.StoredAccount) *raftlogv1.AccountRecord {
@@ -170,7 +171,7 @@ func TestRestoreChecksRecords(t *testing.T) {
 	}
 }
 
-// TestWriteFails: an error of the writer is told.
+// TestWriteFails checks that Write returns an error of the writer.
 func TestWriteFails(t *testing.T) {
 	r, wr := io.Pipe()
 	_ = r.CloseWithError(errors.New("disk full"))

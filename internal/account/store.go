@@ -9,7 +9,7 @@ import (
 // Bounds bounds a store. The zero value of a field means its default.
 type Bounds struct {
 	MaxAccounts int // default 4,000,000
-	MaxRequests int // request ids remembered, default 2,000,000
+	MaxRequests int // remembered request ids, default 2,000,000
 	MaxTx       int // transactions under way or not yet forgotten, default 10,000
 }
 
@@ -27,14 +27,14 @@ func (b Bounds) orDefaults() Bounds {
 	}
 }
 
-// Store is the accounts of one range: a deterministic state machine. The same
-// commands at the same times make the same state on every replica, byte for byte
-// in its snapshot. The bounds decide too: they are to be the same everywhere. The zero
-// value is an empty store with default bounds. Not safe for concurrent use; a [View] is.
+// Store holds the accounts of one range: a deterministic state machine. The same commands at the
+// same times give the same state on every replica, byte for byte in its snapshot. The bounds affect
+// the outcome, so they must be the same on all replicas. The zero value is an empty store with
+// default bounds. A Store is not safe for concurrent use; a [View] is.
 type Store struct {
 	bounds  Bounds
 	now     quota.Time // newest time seen
-	changes uint64     // of accounts so far; the newest is an account's version
+	changes uint64     // number of account changes so far, the version of the newest
 
 	accounts tree[*record]
 	applied  tree[*applied]
@@ -42,19 +42,19 @@ type Store struct {
 	holds    tree[hold]
 	ended    tree[ended]
 
-	// What follows can be found out from the above, and is in no view.
+	// The fields below are derived from those above, and no view has them.
 	accountExpiry tree[expiry]
 	appliedExpiry tree[expiry]
 	endedOrder    tree[ended]
-	pending       map[string]*txn        // by request, as in applied
-	policies      map[policy]*policyUses // those that accounts have
+	pending       map[string]*txn        // by request, keyed as in applied
+	policies      map[policy]*policyUses // the policies that accounts have
 	reserved      reserved
-	preparing     *txn   // while its requests are tried: each finds what those before it have prepared
-	view          *View  // of the state as it is; nil when it must be made
+	preparing     *txn   // set while its requests are tried: each sees the accounts as those before it prepared them
+	view          *View  // of the current state; nil when stale
 	pivot         record // for look-ups
 }
 
-// reserved is what transactions that are prepared will add.
+// reserved counts what prepared transactions will add.
 type reserved struct{ accounts, requests int }
 
 type policyUses struct {
@@ -86,8 +86,8 @@ func (s *Store) init() {
 	s.policies = map[policy]*policyUses{}
 }
 
-// Apply carries out one command. at is the time in the log's entry; one that is
-// below an earlier one counts as that.
+// Apply runs one command. at is the time in the log entry; a time before an earlier entry's counts
+// as that entry's.
 func (s *Store) Apply(at quota.Time, c *Command) Outcome {
 	s.init()
 	s.view = nil
@@ -114,7 +114,7 @@ func (s *Store) Apply(at quota.Time, c *Command) Outcome {
 // Now returns the time of the newest entry.
 func (s *Store) Now() quota.Time { return s.now }
 
-// Stats are for metrics and status.
+// Stats returns the store's size, for metrics and status.
 func (s *Store) Stats() Stats {
 	s.init()
 	return Stats{Accounts: s.accounts.Len(), Requests: s.applied.Len(), Transactions: s.txs.Len()}
@@ -125,7 +125,7 @@ type Stats struct {
 	Accounts, Requests, Transactions int
 }
 
-// applyRequest applies a request that is on this range alone.
+// applyRequest applies a request that involves this range alone.
 func (s *Store) applyRequest(at quota.Time, r *Request) Outcome {
 	part, out := s.try(at, r, true)
 	if out.Code == Done {
@@ -134,9 +134,8 @@ func (s *Store) applyRequest(at quota.Time, r *Request) Outcome {
 	return out
 }
 
-// try finds out what a request, or a part of one, would do, and changes no account.
-// Anything but Done says why it cannot be done. home says that this range has the answer
-// to a repetition.
+// try computes the effect of a request, or of a part of one, without changing an account. Any code
+// but Done says why the request cannot be applied. home says that this range answers repetitions.
 func (s *Store) try(at quota.Time, r *Request, home bool) (*part, Outcome) {
 	if err := r.checkHead(); err != nil {
 		return nil, refused(at, r, err)
@@ -162,7 +161,7 @@ func (s *Store) try(at quota.Time, r *Request, home bool) (*part, Outcome) {
 	return p, Outcome{Code: Done, Results: results, Under: policiesOf(r.Ops, p.records), At: at}
 }
 
-// refused is the outcome of a request that cannot be carried out as a whole.
+// refused returns the outcome of a request that is invalid as a whole.
 func refused(at quota.Time, r *Request, err error) Outcome {
 	results := make([]Result, len(r.Ops))
 	for i := range results {
@@ -171,8 +170,8 @@ func refused(at quota.Time, r *Request, err error) Outcome {
 	return Outcome{Code: Failed, Results: results, At: at}
 }
 
-// repeated looks a request's id up. Where another range is home, that one alone knows
-// whether the time of the id is over.
+// repeated looks up a request's id. If another range is home, only that range knows whether the id
+// has expired.
 func (s *Store) repeated(at quota.Time, key string, hash Hash, home bool) (Outcome, bool) {
 	a, ok := s.applied.Get(&applied{key: key})
 	switch {
@@ -190,7 +189,7 @@ func (s *Store) repeated(at quota.Time, key string, hash Hash, home bool) (Outco
 // holder returns the transaction that a request would have to wait for, or nil.
 func (s *Store) holder(key string, r *Request) *txn {
 	if r.ID != "" {
-		if t := s.pending[key]; t != nil { // maybe the one that is being prepared
+		if t := s.pending[key]; t != nil { // possibly the one being prepared
 			return t
 		}
 	}
@@ -206,11 +205,11 @@ func (s *Store) holder(key string, r *Request) *txn {
 	return nil
 }
 
-// collectAtBound is how much a command deletes of what is over when it meets a bound.
+// collectAtBound is how many expired entries a command deletes when it meets a bound.
 const collectAtBound = 16
 
-// room counts the accounts that p adds, and returns why there is no room for what it
-// adds; empty if there is.
+// room counts the accounts that p creates. It returns why the store has no room for p, or an empty
+// string.
 func (s *Store) room(at quota.Time, p *part) string {
 	p.created = s.missing(p.records)
 	if p.created > 0 && s.accounts.Len()+s.reserved.accounts+p.created > s.bounds.MaxAccounts {
@@ -229,8 +228,8 @@ func (s *Store) room(at quota.Time, p *part) string {
 	return ""
 }
 
-// commit stores what was tried, and remembers the request. elsewhere says that another
-// range has the answer.
+// commit stores a part that try returned, and remembers the request. elsewhere says that another
+// range keeps the results.
 func (s *Store) commit(at quota.Time, p *part, results []Result, elsewhere bool) {
 	for _, r := range p.records {
 		s.changes++
@@ -248,7 +247,7 @@ func (s *Store) commit(at quota.Time, p *part, results []Result, elsewhere bool)
 	s.remember(a)
 }
 
-// missing counts the records whose accounts are not in the store.
+// missing counts the records whose accounts do not exist yet.
 func (s *Store) missing(list []*record) int {
 	n := 0
 	for _, r := range list {
@@ -259,7 +258,7 @@ func (s *Store) missing(list []*record) int {
 	return n
 }
 
-// find is an account as a request finds it.
+// find returns the account that a request sees, including prepared changes of its own transaction.
 func (s *Store) find(key string) *record {
 	if r := s.prepared(key); r != nil {
 		return r
@@ -269,7 +268,7 @@ func (s *Store) find(key string) *record {
 	return r
 }
 
-// put stores an account, and keeps the indexes right.
+// put stores an account and updates the indexes.
 func (s *Store) put(r *record) {
 	r.policy = s.use(r.policy)
 	if old, ok := s.accounts.Set(r); ok {
@@ -278,7 +277,7 @@ func (s *Store) put(r *record) {
 	s.added(r)
 }
 
-// putLast is put for an account behind all others, as a snapshot has them.
+// putLast is put for an account that sorts after all others, as in a snapshot.
 func (s *Store) putLast(r *record) {
 	r.policy = s.use(r.policy)
 	s.accounts.Load(r)
@@ -291,8 +290,8 @@ func (s *Store) added(r *record) {
 	}
 }
 
-// dropped takes out of the indexes what is no longer in the store. It comes before the
-// entries of what replaces it.
+// dropped removes a replaced or deleted record from the indexes. Call it before adding the
+// replacement's entries.
 func (s *Store) dropped(old *record) {
 	if e := old.expires(); e != 0 {
 		s.accountExpiry.Delete(expiry{at: e, key: old.key})
@@ -306,7 +305,7 @@ func (s *Store) dropped(old *record) {
 	}
 }
 
-// use returns the one copy of a policy that all accounts share, and counts one more.
+// use returns the shared copy of a policy and increments its count of uses.
 func (s *Store) use(p *policy) *policy {
 	if p == nil {
 		return nil
@@ -327,10 +326,10 @@ func (s *Store) remember(a *applied) {
 	s.appliedExpiry.Set(expiry{at: a.expires, key: a.key})
 }
 
-// maxCollect bounds one Collect.
+// maxCollect bounds what one Collect deletes, per kind.
 const maxCollect = 10_000
 
-// collect deletes accounts, request ids and ended transactions whose time is over.
+// collect deletes expired accounts, request ids and ended transactions.
 func (s *Store) collect(at quota.Time, most int) {
 	most = min(most, maxCollect)
 	s.collectAccounts(at, most)
@@ -338,7 +337,7 @@ func (s *Store) collect(at quota.Time, most int) {
 	s.collectEnded(at, most)
 }
 
-// collectAccounts passes over accounts that are held: at most as many as it deletes.
+// collectAccounts skips held accounts; they count towards most.
 func (s *Store) collectAccounts(at quota.Time, most int) {
 	var over []expiry
 	s.accountExpiry.Scan(func(e expiry) bool {

@@ -9,35 +9,35 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// rememberEnded is how long it is remembered what became of a transaction that is
-// over: at home after Forget, elsewhere after Finish. No message is delivered later
-// than this after it was sent.
+// rememberEnded is how long the store remembers the result of an ended transaction: at home after
+// Forget, elsewhere after Finish. No message is delivered later than this after it was sent.
 const rememberEnded = 10 * time.Minute
 
-// maxEnded bounds those that are remembered; the oldest go first.
+// maxEnded bounds the remembered transactions; the oldest go first.
 const maxEnded = 1 << 19
 
-// txn is a transaction that is not forgotten. It is never changed, only replaced.
+// txn is a transaction until Forget, or until Finish where another range is home. It is replaced,
+// not changed, once it is stored.
 type txn struct {
 	tx              Tx
 	atHome          bool
 	since           quota.Time
 	others          []quota.RangeID // at home
 	decided, commit bool            // at home
-	parts           []*part         // what is prepared here, in order; none once it is decided
+	parts           []*part         // the parts prepared here, in order; none once decided
 }
 
-// part is what a request does on this range.
+// part is the effect of a request on this range.
 type part struct {
 	by, id  string
 	hash    Hash
 	ttl     time.Duration
-	records []*record // the accounts as they will be, without version
+	records []*record // the new accounts, without version
 	results []Result
-	created int // of the accounts
+	created int // how many of the accounts are new
 }
 
-// lasts is how long the request's id is remembered.
+// lasts returns how long the store remembers the request's id.
 func (p *part) lasts() time.Duration {
 	if p.ttl <= 0 {
 		return DefaultTTL
@@ -45,13 +45,13 @@ func (p *part) lasts() time.Duration {
 	return p.ttl
 }
 
-// hold says that an account is part of a transaction which is not decided.
+// hold marks an account as part of an undecided transaction.
 type hold struct {
 	key string
 	tx  Tx
 }
 
-// ended is a transaction that is over.
+// ended records the result of a transaction that is over.
 type ended struct {
 	id     TxID
 	commit bool
@@ -68,7 +68,7 @@ func lessEndedOrder(a, b ended) bool {
 	return a.until < b.until || a.until == b.until && lessEnded(a, b)
 }
 
-// begin makes a record at home, and prepares what is here.
+// begin makes a record at home and prepares the home's part.
 func (s *Store) begin(at quota.Time, b *Begin) Outcome {
 	requests := inOrder(&b.Part, b.More)
 	if out, known := s.known(at, b.Tx, requests); known {
@@ -94,7 +94,7 @@ func inOrder(first *Request, more []Request) []*Request {
 	return out
 }
 
-// known answers a Begin or Prepare of a transaction that was here before.
+// known answers a Begin or Prepare of a transaction that this range has seen before.
 func (s *Store) known(at quota.Time, id TxID, requests []*Request) (Outcome, bool) {
 	if t := s.tx(id); t != nil {
 		if t.decided {
@@ -125,8 +125,8 @@ func (s *Store) tx(id TxID) *txn {
 	return t
 }
 
-// hold prepares all requests or none, so that nothing can keep them from being committed later:
-// their accounts and request ids are held, and room is reserved.
+// hold prepares all requests or none. It holds their accounts and request ids and reserves room, so
+// that nothing can prevent the commit later.
 func (s *Store) hold(at quota.Time, t *txn, requests []*Request) Outcome {
 	if n := s.txs.Len(); n >= s.bounds.MaxTx {
 		return Outcome{Code: Full, At: at, Message: fmt.Sprintf("the range has %d transactions under way: at most %d", n, s.bounds.MaxTx)}
@@ -147,8 +147,8 @@ func (s *Store) hold(at quota.Time, t *txn, requests []*Request) Outcome {
 	return all
 }
 
-// prepared is an account as the transaction that is being prepared will leave it; nil if it does not
-// change it.
+// prepared returns the account as the transaction being prepared will leave it, or nil if the
+// transaction does not change it.
 func (s *Store) prepared(key string) *record {
 	if s.preparing == nil {
 		return nil
@@ -175,7 +175,7 @@ func (s *Store) holdPart(t *txn, p *part) {
 	}
 }
 
-// release lets go of what hold has taken.
+// release frees the accounts, request ids and room that hold took.
 func (s *Store) release(t *txn) {
 	for _, p := range t.parts {
 		for _, r := range p.records {
@@ -195,7 +195,7 @@ func (s *Store) decide(at quota.Time, d *Decide) Outcome {
 	switch {
 	case t == nil:
 		return s.decideUnknown(at, d)
-	case !t.atHome: // not the home: nothing is decided here
+	case !t.atHome: // only home decides
 		return Outcome{Code: Held, Holder: t.tx, At: at}
 	case t.decided:
 		return Outcome{Code: decision(t.commit), At: at}
@@ -212,7 +212,7 @@ func (s *Store) decide(at quota.Time, d *Decide) Outcome {
 	return out
 }
 
-// of is the results of one of the calls.
+// of returns the results of one of the calls.
 func (d *Decide) of(call int) []Result {
 	switch {
 	case call == 0:
@@ -223,8 +223,8 @@ func (d *Decide) of(call int) []Result {
 	return nil
 }
 
-// decideUnknown answers for a transaction that has no record: what it was before, or
-// else it is aborted, and cannot be begun.
+// decideUnknown answers for a transaction without a record: its remembered result or, if it has
+// none, an abort that keeps it from being begun.
 func (s *Store) decideUnknown(at quota.Time, d *Decide) Outcome {
 	if e, ok := s.endedAt(at, d.Tx); ok {
 		return Outcome{Code: decision(e.commit), At: at}
@@ -236,8 +236,7 @@ func (s *Store) decideUnknown(at quota.Time, d *Decide) Outcome {
 	return Outcome{Code: Done, At: at}
 }
 
-// finish carries a decision out where another range is home. At home the decision
-// itself has done that.
+// finish carries out a decision where another range is home. At home, decide has already done so.
 func (s *Store) finish(at quota.Time, f *Finish) Outcome {
 	t := s.tx(f.Tx)
 	if t != nil && t.atHome {
@@ -270,7 +269,7 @@ func (s *Store) forget(at quota.Time, id TxID) Outcome {
 	return Outcome{Code: Done, At: at}
 }
 
-// end remembers that a transaction is over. What is known already stays as it is.
+// end remembers the result of an ended transaction, unless one is remembered already.
 func (s *Store) end(at quota.Time, id TxID, commit bool) {
 	if _, ok := s.endedAt(at, id); ok {
 		return
@@ -285,7 +284,7 @@ func (s *Store) end(at quota.Time, id TxID, commit bool) {
 	}
 }
 
-// endedAt returns what is remembered at a time.
+// endedAt returns the remembered result of a transaction, if it has not expired at that time.
 func (s *Store) endedAt(at quota.Time, id TxID) (ended, bool) {
 	e, ok := s.ended.Get(ended{id: id})
 	return e, ok && e.until > at

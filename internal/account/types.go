@@ -6,10 +6,10 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// Bounds of what one range holds and one call carries.
+// Bounds of one range's contents and of one call.
 const (
-	// Most is the greatest amount, and -Most the least: 2^53-1, so that every
-	// language's JSON can carry it.
+	// Most is the greatest amount, and -Most the least: 2^53-1, which JSON of every language can
+	// carry.
 	Most = 1<<53 - 1
 	// MostDelta is the greatest delta of one operation, and -MostDelta the least.
 	MostDelta = 9007199254740
@@ -21,21 +21,21 @@ const (
 	MaxRequestID = 256
 	// MaxPolicies bounds the policies of one config.
 	MaxPolicies = 10_000
-	// DefaultTTL is how long a request id is remembered if the caller does not say.
+	// DefaultTTL is how long the store remembers a request id by default.
 	DefaultTTL = 2 * time.Hour
-	// MaxTTL is how long it can be.
+	// MaxTTL is the longest time that the store remembers a request id.
 	MaxTTL = 31 * 24 * time.Hour
-	// MaxHistory is how many changes of an account are kept.
+	// MaxHistory is how many changes the store keeps of an account.
 	MaxHistory = 8
 )
 
-// ID names an account; see quorate.v1.AccountID for what its parts may be.
+// ID names an account. See quorate.v1.AccountID for the valid parts.
 type ID struct {
 	App, Realm, Identity, Namespace, Name, Resource string
 }
 
-// ConfigID names a policy config. Version is "$" and a hash of the content, or "#"
-// and a name that the caller has chosen.
+// ConfigID names a policy config. Version is "$" and a hash of the content, or "#" and a name that
+// the caller chose.
 type ConfigID struct{ App, Realm, Version string }
 
 // PolicyKey names a policy in its config.
@@ -53,27 +53,27 @@ type Policy struct {
 	Limit    int64 // 0 to Most
 	Refill   Refill
 	Options  PolicyOptions
-	Lifetime time.Duration // of an account after its last change; 0 is for ever
+	Lifetime time.Duration // after the account's last change; 0 is for ever
 }
 
-// Refill adds Units at every moment that is Offset seconds and a multiple of
-// Interval seconds after midnight UTC. The zero value adds nothing.
+// Refill adds Units whenever the seconds since midnight UTC are Offset plus a multiple of Interval.
+// The zero value adds nothing.
 type Refill struct {
 	Units    int64  // -Most to Most
-	Interval uint32 // seconds; divides 86400; 0 is always full, of Units above 0
+	Interval uint32 // seconds; divides 86400; 0 with Units above 0 keeps accounts full
 	Offset   uint32 // seconds; 0 to 86400
 }
 
 // PolicyOptions are bits.
 type PolicyOptions int32
 
-// AbsoluteResource says that the application alone manages what is counted.
+// AbsoluteResource says that the application alone manages the resource.
 const AbsoluteResource PolicyOptions = 1
 
-// RelativeTo is what a delta is added to; as in quorate.v1.RelativeTo.
+// RelativeTo says what a delta is added to, as in quorate.v1.RelativeTo.
 type RelativeTo uint8
 
-// What a delta may be added to.
+// The values that a delta may be added to.
 const (
 	Balance RelativeTo = iota
 	Zero
@@ -81,7 +81,7 @@ const (
 	Limit
 )
 
-// OpOptions are bits; as in quorate.v1.OpOption.
+// OpOptions are bits, as in quorate.v1.OpOption.
 type OpOptions uint32
 
 // The options of an operation.
@@ -94,8 +94,8 @@ const (
 // Op is one change of one account.
 type Op struct {
 	Account ID
-	// Policy is the one to set; nil keeps the account's. Rule is its content, which
-	// whoever proposes the operation has looked up: nil if it is not loaded.
+	// Policy is the policy to set; nil keeps the account's. Rule is its content, looked up by the
+	// proposer of the operation: nil if the policy is not loaded.
 	Policy     *PolicyRef
 	Rule       *Policy
 	RelativeTo RelativeTo
@@ -103,10 +103,10 @@ type Op struct {
 	Options    OpOptions
 }
 
-// Status is what became of an operation; as in quorate.v1.OpStatus.
+// Status is the result of an operation, as in quorate.v1.OpStatus.
 type Status uint8
 
-// What can become of an operation.
+// The possible results of an operation.
 const (
 	Success Status = iota
 	Unknown
@@ -117,7 +117,7 @@ const (
 	PolicyRequired
 )
 
-// Result is what became of an operation; see quorate.v1.OpResult.
+// Result describes the result of an operation; see quorate.v1.OpResult.
 type Result struct {
 	New, Previous, Adjusted int64
 	Created                 bool
@@ -129,22 +129,22 @@ type Result struct {
 // encoding, without the content of policies and without the TTL.
 type Hash [32]byte
 
-// Request is the operations of one call that are for one range.
+// Request holds the operations of one call that concern one range.
 type Request struct {
 	By   string        // the caller's identity
-	ID   string        // per caller; empty is not remembered
-	Hash Hash          // of all operations of the call, in whatever range
-	TTL  time.Duration // how long ID is remembered once it was applied
+	ID   string        // unique per caller; the store does not remember an empty one
+	Hash Hash          // of all operations of the call, on any range
+	TTL  time.Duration // how long the store remembers ID after applying it
 	Ops  []Op
-	// Indexes are the operations' places in the call; nil is 0, 1, 2 and so on.
+	// Indexes holds the operations' positions in the call; nil is 0, 1, 2 and so on.
 	Indexes []int32
 }
 
-// TxID names one attempt of a request on several ranges; random, never used again.
+// TxID names one attempt of a request on several ranges. It is random and never reused.
 type TxID [16]byte
 
-// Tx is a transaction on several ranges. The record in Home's log decides what
-// becomes of it; the others hold what they have prepared until they are told.
+// Tx is a transaction on several ranges. The record in Home's log decides its result; the other
+// ranges hold their prepared parts until they learn the decision.
 type Tx struct {
 	ID   TxID
 	Home quota.RangeID
@@ -154,7 +154,7 @@ type Tx struct {
 type Config struct {
 	ID       ConfigID
 	Policies map[PolicyKey]Policy
-	Count    int // of Policies, also where these are left out
+	Count    int // of Policies, even where Policies is left out
 	At       quota.Time
 	By       string
 }

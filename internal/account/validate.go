@@ -9,8 +9,8 @@ import (
 // MaxBy bounds a caller's identity, in bytes.
 const MaxBy = 1024
 
-// Validate returns nil, or an error that names the first faulty field, what it is, and
-// what would be right.
+// Validate returns an error that names the first faulty field, its value and what would be valid,
+// or nil.
 func (id ID) Validate() error {
 	for _, f := range []struct {
 		name, value string
@@ -30,7 +30,7 @@ func (id ID) Validate() error {
 	return nil
 }
 
-// Validate is as [ID.Validate].
+// Validate works as [ID.Validate].
 func (k PolicyKey) Validate() error {
 	if err := checkAtom("namespace", k.Namespace, false); err != nil {
 		return err
@@ -41,7 +41,7 @@ func (k PolicyKey) Validate() error {
 	return checkAtom("resource_type", k.Resource, true)
 }
 
-// Validate is as [ID.Validate].
+// Validate works as [ID.Validate].
 func (c ConfigID) Validate() error {
 	if err := checkAtom("app_id", c.App, true); err != nil {
 		return err
@@ -62,7 +62,7 @@ func (c ConfigID) Validate() error {
 	return nil
 }
 
-// Validate is as [ID.Validate].
+// Validate works as [ID.Validate].
 func (r PolicyRef) Validate() error {
 	if err := r.Config.Validate(); err != nil {
 		return fmt.Errorf("config.%w", err)
@@ -107,7 +107,7 @@ func checkText(field, value string) error {
 	return nil
 }
 
-// short quotes what may be very long.
+// short quotes a string, cut if it is long.
 func short(s string) string {
 	const most = 64
 	if len(s) > most {
@@ -116,7 +116,7 @@ func short(s string) string {
 	return fmt.Sprintf("%q", s)
 }
 
-// Validate is as [ID.Validate].
+// Validate works as [ID.Validate].
 func (p *Policy) Validate() error {
 	switch {
 	case p.Limit < 0 || p.Limit > Most:
@@ -136,7 +136,7 @@ func (p *Policy) Validate() error {
 
 const day = 86400
 
-// Validate is as [ID.Validate].
+// Validate works as [ID.Validate].
 func (r Refill) Validate() error {
 	switch {
 	case r.Units < -Most || r.Units > Most:
@@ -151,7 +151,7 @@ func (r Refill) Validate() error {
 	return nil
 }
 
-// Validate is as [ID.Validate]. Whether the policy is loaded is not looked at.
+// Validate works as [ID.Validate]. It does not check that the policy is loaded.
 func (o *Op) Validate() error {
 	if err := o.Account.Validate(); err != nil {
 		return fmt.Errorf("account_id.%w", err)
@@ -192,8 +192,8 @@ func (o *Op) checkPolicy() error {
 	return nil
 }
 
-// Validate is as [ID.Validate]; fields are named as in quorate.v1.ApplyOpsRequest,
-// operations by their places in the call.
+// Validate works as [ID.Validate]. Fields are named as in quorate.v1.ApplyOpsRequest, and
+// operations by their positions in the call.
 func (r *Request) Validate() error {
 	if err := r.checkHead(); err != nil {
 		return err
@@ -206,7 +206,7 @@ func (r *Request) Validate() error {
 	return nil
 }
 
-// checkHead checks all but the operations.
+// checkHead checks everything but the operations.
 func (r *Request) checkHead() error {
 	switch {
 	case len(r.By) > MaxBy || !utf8.ValidString(r.By):
@@ -223,7 +223,7 @@ func (r *Request) checkHead() error {
 	return nil
 }
 
-// place is the place in the call of the i-th operation here.
+// place returns the position in the call of the i-th operation here.
 func (r *Request) place(i int) int32 {
 	if i < len(r.Indexes) {
 		return r.Indexes[i]

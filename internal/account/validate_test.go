@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// TestFaultsAreNamed: an error names the field, the value, and what would be right.
+// TestFaultsAreNamed checks that an error names the field, the value, and what would be valid.
 func TestFaultsAreNamed(t *testing.T) {
 	id := testID("x")
 	sound := func() *Request {
@@ -51,7 +51,7 @@ func TestFaultsAreNamed(t *testing.T) {
 		if err == nil || err.Error() != want {
 			t.Errorf("got  %v\nwant %s", err, want)
 		}
-		// What was not checked before is refused by the state machine too.
+		// The state machine also refuses what no caller checked before.
 		out := New(Bounds{}).Apply(0, &Command{Apply: r})
 		check(t, want, out.Code, Failed)
 	}

@@ -7,7 +7,8 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// View is a store at one moment. Safe for concurrent use. The zero value is empty.
+// View is the state of a store at one moment. It is safe for concurrent use. The zero value is
+// empty.
 type View struct {
 	now      quota.Time
 	changes  uint64
@@ -18,8 +19,7 @@ type View struct {
 	ended    tree[ended]
 }
 
-// View returns the state as it is now, in constant time: it does not change with
-// the store.
+// View returns the current state, in constant time. Later changes of the store do not affect it.
 func (s *Store) View() View {
 	s.init()
 	if s.view == nil {
@@ -31,40 +31,40 @@ func (s *Store) View() View {
 	return *s.view
 }
 
-// State is an account as a view has it.
+// State is an account in a view.
 type State struct {
 	ID        ID
 	Exists    bool
 	Balance   int64
-	Projected int64 // with refills up to the asked time
+	Projected int64 // with refills up to the given time
 	Updated   quota.Time
 	Refilled  quota.Time // when a refill last changed the balance; 0 is never
 	Expires   quota.Time // 0 is never
-	Policy    *PolicyRef // nil: none
+	Policy    *PolicyRef // nil is none
 	Rule      *Policy
 	PolicySet quota.Time
-	Next      quota.Time // of the refill that would change it; 0 is none
-	Version   uint64     // grows with every change, and when it is made anew; 0 does not exist
-	Holder    Tx         // of the transaction that holds it; zero: nobody
-	History   []Change   // newest first; only from History
+	Next      quota.Time // time of the next refill that changes the balance; 0 is none
+	Version   uint64     // grows with every change, also when the account is made anew; 0 if it does not exist
+	Holder    Tx         // the transaction that holds the account, or zero
+	History   []Change   // newest first; only from View.History
 }
 
-// Change is what one request has done to an account.
+// Change is the effect of one request on an account.
 type Change struct {
 	At            quota.Time
 	By, RequestID string
 	Previous, New int64
-	Policy        *PolicyRef // that it set, if it did
+	Policy        *PolicyRef // the policy that the request set, if any
 }
 
-// Get returns an account as it is at now; one that has expired does not exist. A
-// time below the newest that the store has seen counts as that.
+// Get returns an account as of now; an expired one does not exist. A time before the newest that
+// the store has seen counts as that.
 func (v View) Get(now quota.Time, id ID) State {
 	s, _ := v.get(now, id)
 	return s
 }
 
-// History is Get with the last changes.
+// History returns the account as Get does, with its last changes.
 func (v View) History(now quota.Time, id ID) State {
 	s, r := v.get(now, id)
 	if r == nil {
@@ -97,12 +97,12 @@ func (v View) holder(key string) Tx {
 	return h.tx
 }
 
-// Pending is a transaction that somebody has to bring to its end.
+// Pending is a transaction that a coordinator must still end.
 type Pending struct {
 	Tx     Tx
-	Since  quota.Time      // begun or prepared
+	Since  quota.Time      // when begun or prepared
 	Others []quota.RangeID // at home
-	// Decided and Commit are known at home only.
+	// Decided and Commit are set at home only.
 	Decided, Commit bool
 	AtHome          bool
 }
@@ -125,8 +125,8 @@ func (t *txn) pending() Pending {
 	return Pending{Tx: t.tx, Since: t.since, Others: slices.Clone(t.others), Decided: t.decided, Commit: t.commit, AtHome: t.atHome}
 }
 
-// Decision returns what home knows of a transaction, also for 10 minutes after it was
-// forgotten or marked as aborted; AtHome is false then.
+// Decision returns the home's record of a transaction. For 10 minutes after the transaction was
+// forgotten or marked as aborted it still returns the decision, with AtHome false.
 func (v View) Decision(id TxID) (p Pending, known bool) {
 	if v.txs.none() {
 		return Pending{}, false

@@ -4,10 +4,10 @@ import "google.golang.org/protobuf/proto"
 
 type message = proto.Message
 
-// sizeOf is the length of what appendMessage appends.
+// sizeOf returns the length that appendMessage appends.
 func sizeOf(m message) int { return proto.MarshalOptions{Deterministic: true}.Size(m) }
 
-// appendMessage appends an encoded message to b; it fails on text that is not UTF-8.
+// appendMessage appends an encoded message to b. It fails on text that is not UTF-8.
 func appendMessage(b []byte, m message) ([]byte, error) {
 	return proto.MarshalOptions{Deterministic: true}.MarshalAppend(b, m)
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// world is one range, a clock and the policies that are loaded.
+// world is one range, a clock and the loaded policies.
 type world struct {
 	t        testing.TB
 	store    *Store
@@ -16,7 +16,7 @@ type world struct {
 	policies map[PolicyRef]Policy
 }
 
-// midnight is when the clocks of tests start.
+// midnight is the start time of the clocks of tests.
 var midnight = quota.Time(time.Date(2026, 11, 21, 0, 0, 0, 0, time.UTC).UnixNano())
 
 func newWorld(t testing.TB) *world {
@@ -39,7 +39,7 @@ func (w *world) clock(s string) {
 
 func (w *world) pass(d time.Duration) { w.now = w.now.Add(d) }
 
-// load makes a policy known under a name.
+// load loads a policy under a name.
 func (w *world) load(name string, p Policy) *PolicyRef {
 	w.t.Helper()
 	ref := testRef(name)
@@ -59,12 +59,13 @@ func testRef(name string) *PolicyRef {
 
 func (w *world) purge(ref *PolicyRef) { delete(w.policies, *ref) }
 
-// testID is the account of a name.
+// testID returns the account id for a name.
 func testID(name string) ID {
 	return ID{App: "cv", Realm: "chromium:try", Identity: "user:" + name, Namespace: "bucket|linux", Name: name, Resource: "builds"}
 }
 
-// op adds delta to an account's balance, and sets a policy unless ref is nil.
+// op returns an operation that adds delta to an account's balance, and sets a policy unless ref is
+// nil.
 func op(name string, delta int64, ref *PolicyRef) Op {
 	return Op{Account: testID(name), Delta: delta, Policy: ref}
 }
@@ -73,7 +74,7 @@ func (o Op) to(r RelativeTo) Op { o.RelativeTo = r; return o }
 
 func (o Op) with(options OpOptions) Op { o.Options = options; return o }
 
-// request makes a request as a node does: with a hash, and what is loaded.
+// request makes a request as a node does: with a hash and the loaded policies' rules.
 func (w *world) request(by, id string, ops ...Op) *Request {
 	r := &Request{By: by, ID: id, Hash: HashOps(ops), Ops: ops}
 	for i := range r.Ops {
@@ -87,7 +88,7 @@ func (w *world) request(by, id string, ops ...Op) *Request {
 	return r
 }
 
-// apply carries a command out on a store, as it comes out of the log.
+// apply encodes and decodes a command, as the log does, and applies it to a store.
 func (w *world) apply(s *Store, c Command) Outcome {
 	w.t.Helper()
 	data, err := EncodeBatch(w.now, []Command{c})
@@ -106,7 +107,7 @@ func (w *world) do(ops ...Op) Outcome {
 	return w.apply(w.store, Command{Apply: w.request("user:me", "", ops...)})
 }
 
-// must is do, and fails the test unless the operations were applied.
+// must is do, and fails the test unless all operations succeeded.
 func (w *world) must(ops ...Op) []Result {
 	w.t.Helper()
 	out := w.do(ops...)
@@ -116,7 +117,7 @@ func (w *world) must(ops ...Op) []Result {
 	return out.Results
 }
 
-// fails fails the test unless the last of the operations fails so, and nothing changes.
+// fails fails the test unless the last operation fails with this status and nothing changes.
 func (w *world) fails(want Status, ops ...Op) {
 	w.t.Helper()
 	before := w.bytes()
@@ -134,7 +135,7 @@ func (w *world) fails(want Status, ops ...Op) {
 
 func (w *world) get(name string) State { return w.store.View().History(w.now, testID(name)) }
 
-// balance fails the test unless an account has, with refills, what is wanted.
+// balance fails the test unless an account's balance, with refills, is as wanted.
 func (w *world) balance(name string, want int64) {
 	w.t.Helper()
 	if s := w.get(name); !s.Exists || s.Projected != want {
@@ -142,7 +143,8 @@ func (w *world) balance(name string, want int64) {
 	}
 }
 
-// bytes is the state but for the clock: that of an empty store that has seen the same.
+// bytes returns the state without the clock: stores that differ only in their time have equal
+// bytes.
 func (w *world) bytes() []byte {
 	w.t.Helper()
 	v := w.store.View()
