@@ -7,8 +7,8 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// TestReportAllocates: what a report costs grows by at most one allocation with each
-// key in it. A figure of counts, so that it says the same on every machine.
+// TestReportAllocates checks that each key adds at most one allocation to the cost of a report. It
+// counts allocations, which are the same on every machine.
 func TestReportAllocates(t *testing.T) {
 	report := func(keys int) *quota.Report {
 		r := &quota.Report{Term: 1, From: "a", Incarnation: 1, Seq: 1}

@@ -7,7 +7,7 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// EncodeAsk returns the message of a decide request.
+// EncodeAsk returns the message for a decide request.
 func EncodeAsk(a *quota.Ask) *peerv1.Ask {
 	return &peerv1.Ask{
 		Namespace: a.Key.Namespace, Limit: a.Key.Limit, Key: a.Key.Key,
@@ -16,7 +16,7 @@ func EncodeAsk(a *quota.Ask) *peerv1.Ask {
 	}
 }
 
-// DecodeAsk reads a decide request; the sender is not in it.
+// DecodeAsk decodes a decide request. The message does not carry the sender.
 func DecodeAsk(a *peerv1.Ask) quota.Ask {
 	return quota.Ask{
 		Key: quota.Key{LimitName: quota.LimitName{Namespace: a.GetNamespace(), Limit: a.GetLimit()}, Key: a.GetKey()}, Cost: quota.Units(a.GetCost()),
@@ -25,7 +25,7 @@ func DecodeAsk(a *peerv1.Ask) quota.Ask {
 	}
 }
 
-// EncodeAnswer returns the message of a leader's decision.
+// EncodeAnswer returns the message for a leader's decision.
 func EncodeAnswer(a quota.Answer) *peerv1.AskAnswer {
 	return &peerv1.AskAnswer{
 		Term: uint64(a.Term), Allowed: a.Allowed, Why: uint32(a.Why), WaitNanos: int64(a.Wait), Level: int64(a.Level),
@@ -33,7 +33,7 @@ func EncodeAnswer(a quota.Answer) *peerv1.AskAnswer {
 	}
 }
 
-// DecodeAnswer reads a leader's decision.
+// DecodeAnswer decodes a leader's decision.
 func DecodeAnswer(a *peerv1.AskAnswer) quota.Answer {
 	return quota.Answer{
 		Term: quota.Term(a.GetTerm()), Allowed: a.GetAllowed(), Why: quota.Why(min(a.GetWhy(), 255)), Wait: time.Duration(a.GetWaitNanos()), Level: quota.Units(a.GetLevel()),

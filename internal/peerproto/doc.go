@@ -1,25 +1,23 @@
-// Package peerproto writes reports and grants as messages and reads them back:
-// between nodes, and between a client process and its node.
+// Package peerproto encodes and decodes reports and grants, between nodes and between a client
+// process and its node.
 //
-// Encode and Decode lose nothing. They are for nodes, which trust each other: what
-// is decoded may hold any number that fits. Parse is for whoever is trusted less:
-// it decodes only what a member may say, or a leader may answer, and names the
-// field, the value and what would be right of anything else.
+// Encode and Decode lose nothing. They are for nodes, which trust each other: decoded values may
+// hold any number that fits. Parse is for less trusted senders: it accepts only what a member may
+// send or a leader may answer, and for anything else names the field, the value and what would be
+// valid.
 //
 // # The packed form
 //
-// Between nodes reports and grants are packed
-// (PackReports, PackGrants): about 20 and 24 bytes for a key in use instead of 80 and
-// 110, without an allocation for each. It is a byte with the number of the form, and
-// unsigned varints: for each entry one with a bit for each field that it has, and then
-// those. It is no Protocol Buffers message: what a later version adds is another form.
-// Levels and demands in grants are rounded.
-// Nothing is remembered between messages.
+// Between nodes, reports and grants are packed (PackReports, PackGrants): about 20 and 24 bytes for
+// a key in use instead of 80 and 110, without an allocation per key. A packed message is a byte
+// with the number of the form, followed by unsigned varints: per entry a bit mask of its fields,
+// then the fields. It is not a Protocol Buffers message, so new fields of a later version need a
+// new form. Levels and demands in grants are rounded. The encoding keeps no state between messages.
 //
 // # Bounds
 //
-// A report or a grant that is parsed has at most MaxEntries keys, each with names
-// that a counter can have, amounts of 0 to quota.Most and no duration below 0. A packed
-// message has at most MaxPacked keys, names of at most 4096 bytes, amounts within
-// quota.Most and no duration below 0; FuzzUnpack holds it to that.
+// A parsed report or grant has at most MaxEntries keys, each with names that a counter can have,
+// amounts of 0 to quota.Most and no negative duration. A packed message has at most MaxPacked keys,
+// names of at most 4096 bytes, amounts within quota.Most and no negative duration; FuzzUnpack
+// checks this.
 package peerproto

@@ -1,10 +1,10 @@
 package peerproto
 
-// maxFrameEntries bounds one frame of reports.
+// maxFrameEntries bounds the entries of one frame of reports.
 const maxFrameEntries = 16384
 
-// InFrames calls send with one part of the list after the other, each of at most
-// maxFrameEntries entries if no message alone has more.
+// InFrames splits list and calls send with one part after the other. A part has at most
+// maxFrameEntries entries, unless a single message has more.
 func InFrames[T any](list []T, entriesOf func(T) int, send func([]T)) {
 	entries, first := 0, 0
 	for i, m := range list {

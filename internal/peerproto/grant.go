@@ -7,8 +7,8 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// EncodeGrant returns the message for a grant. Sender and receiver are not in it:
-// they are known from the connection.
+// EncodeGrant returns the message for a grant. The message omits sender and receiver, which the
+// connection identifies.
 func EncodeGrant(g *quota.Grant) *peerv1.Grant {
 	out := &peerv1.Grant{
 		Range: uint32(g.Range), Term: uint64(g.Term), At: int64(g.At),
@@ -29,7 +29,7 @@ func EncodeGrant(g *quota.Grant) *peerv1.Grant {
 	return out
 }
 
-// DecodeGrant returns the grant of a message that a node sent.
+// DecodeGrant decodes a grant that a node sent.
 func DecodeGrant(from, to quota.NodeID, g *peerv1.Grant) quota.Grant {
 	out := quota.Grant{
 		Range: quota.RangeID(g.Range), Term: quota.Term(g.Term), At: quota.Time(g.At), From: from, To: to,

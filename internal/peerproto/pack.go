@@ -12,14 +12,14 @@ import (
 // message. A node's Hello names the newest form that it reads; see docs/formats.md.
 const PackedForm = 1
 
-// MaxPacked bounds the entries of one packed message of either kind, over all its
-// reports or grants.
+// MaxPacked bounds the entries of one packed message of either kind, summed over its reports or
+// grants.
 const MaxPacked = 4 * MaxEntries
 
-// errPacked says that bytes are no packed message.
+// errPacked reports bytes that are not a packed message.
 var errPacked = errors.New("not a packed message of a form that is known")
 
-// packer appends numbers. The packed form is made of unsigned varints.
+// packer appends numbers as unsigned varints.
 type packer struct{ b []byte }
 
 func newPacker(b []byte) packer { return packer{append(b, PackedForm)} }
@@ -28,35 +28,35 @@ func (p *packer) uint(v uint64) { p.b = binary.AppendUvarint(p.b, v) }
 
 func (p *packer) int(v int64) { p.uint(zigzag(v)) }
 
-// amount appends an amount of 0 to quota.Most. Most are whole tokens: then that is told
-// in the lowest bit, and only their number.
+// amount appends an amount of 0 to quota.Most. Most amounts are whole tokens; the lowest bit marks
+// these, and only their number of tokens follows.
 func (p *packer) amount(u quota.Units) { p.uint(scaled(uint64(max(0, min(u, quota.Most))))) }
 
-// level appends an amount of either sign, as it is.
+// level appends an amount of either sign, exactly.
 func (p *packer) level(u quota.Units) {
 	p.uint(scaled(uint64(max(0, min(max(u, -u), quota.Most))))<<1 | uint64(u)>>63)
 }
 
-// rough appends an amount of 0 or more that nobody counts with, in two bytes: its first
-// eight or nine bits, rounded, and how many pairs of bits follow.
+// rough appends an amount of 0 or more that no decision counts on, in two bytes: its first eight or
+// nine bits, rounded, and the number of bit pairs that follow them.
 func (p *packer) rough(u quota.Units) {
 	v := uint64(max(0, min(u, quota.Most)))
 	pairs := (max(0, bits.Len64(v)-roughBits) + 1) / 2
 	if pairs > 0 {
 		v += 1 << (2*pairs - 1)
 	}
-	if v >>= 2 * pairs; v>>roughBits != 0 { // rounded up to one bit more
+	if v >>= 2 * pairs; v>>roughBits != 0 { // rounding carried into one more bit
 		v, pairs = v>>2, pairs+1
 	}
 	p.uint(v<<pairBits | uint64(pairs))
 }
 
 const (
-	roughBits = 9 // of what is told roughly: it is wrong by a 250th at most
+	roughBits = 9 // precision of rough: within a 250th
 	pairBits  = 5
 )
 
-// balance appends an amount of either sign to a thousandth of a token, rounded down.
+// balance appends an amount of either sign, rounded down to a thousandth of a token.
 func (p *packer) balance(u quota.Units) {
 	u = max(-quota.Most, min(u, quota.Most))
 	m := int64(u) / thousandth
@@ -72,7 +72,7 @@ func (p *packer) balance(u quota.Units) {
 	p.uint(v<<1 | uint64(m)>>63)
 }
 
-// thousandth of a token, in units.
+// thousandth is a thousandth of a token, in units.
 const thousandth = int64(quota.Token) / 1000
 
 func (p *packer) text(s string) {
@@ -80,7 +80,7 @@ func (p *packer) text(s string) {
 	p.b = append(p.b, s...)
 }
 
-// scaled is twice the number of tokens, or one more than twice that of units.
+// scaled returns twice the number of tokens, or twice the number of units plus one.
 func scaled(u uint64) uint64 {
 	if u%uint64(quota.Token) == 0 {
 		return u / uint64(quota.Token) << 1
@@ -90,8 +90,8 @@ func scaled(u uint64) uint64 {
 
 func zigzag(v int64) uint64 { return uint64(v)<<1 ^ uint64(v>>63) }
 
-// unpacker takes numbers from b, from at on. After the first fault bad is set, and all
-// that is taken is 0.
+// unpacker reads numbers from b, starting at at. After the first fault, bad is set and every read
+// returns 0.
 type unpacker struct {
 	b   []byte
 	at  int
@@ -99,14 +99,14 @@ type unpacker struct {
 }
 
 func (u *unpacker) uint() uint64 {
-	if u.at < len(u.b) && u.b[u.at] < 0x80 { // most are small
+	if u.at < len(u.b) && u.b[u.at] < 0x80 { // most values are small
 		u.at++
 		return uint64(u.b[u.at-1])
 	}
 	return u.long()
 }
 
-// long is uint of what takes several bytes.
+// long is uint for values of several bytes.
 func (u *unpacker) long() (v uint64) {
 	rest := u.b[u.at:]
 	for i, c := range rest[:min(len(rest), binary.MaxVarintLen64)] {
@@ -123,10 +123,10 @@ func (u *unpacker) long() (v uint64) {
 	return 0
 }
 
-// left is how many bytes follow.
+// left returns how many bytes follow.
 func (u *unpacker) left() int { return len(u.b) - u.at }
 
-// bytes takes the next n, of which there are as many.
+// bytes reads the next n bytes. The caller has checked that n bytes are left.
 func (u *unpacker) bytes(n int) []byte {
 	u.at += n
 	return u.b[u.at-n : u.at]
@@ -157,7 +157,7 @@ func (u *unpacker) level() quota.Units {
 	return amount
 }
 
-// unscaled undoes scaled. More than quota.Most is a fault.
+// unscaled reverses scaled. A value above quota.Most is a fault.
 func (u *unpacker) unscaled(v uint64) quota.Units {
 	most := uint64(quota.Most)
 	if v&1 == 0 {
@@ -179,8 +179,8 @@ func (u *unpacker) rough() quota.Units {
 	return u.shifted(v>>pairBits, roughBits, shift)
 }
 
-// shifted is the first bits of an amount, and how many follow. More than quota.Most is a fault: no packer
-// writes it, and packed again it would be another amount.
+// shifted returns an amount from its first bits and the number of bits that follow. A value above
+// quota.Most is a fault: no packer writes it, and packing it again would give another amount.
 func (u *unpacker) shifted(v uint64, most int, follow uint64) quota.Units {
 	if v >= 1<<most || bits.Len64(v)+int(follow) > 63 || v<<follow > uint64(quota.Most) {
 		u.fail()
@@ -210,8 +210,7 @@ func (u *unpacker) balance() quota.Units {
 	return quota.Units(v) * quota.Units(thousandth)
 }
 
-// text returns the bytes of a string of at most limit bytes, valid as long as the
-// message is.
+// text returns the bytes of a string of at most limit bytes. They alias the message.
 func (u *unpacker) text(limit int) []byte {
 	n := u.uint()
 	if n > uint64(limit) || n > uint64(u.left()) {
@@ -221,7 +220,7 @@ func (u *unpacker) text(limit int) []byte {
 	return u.bytes(int(n))
 }
 
-// count returns how many things follow, of at least size bytes each.
+// count reads the number of items that follow, of at least size bytes each and at most limit.
 func (u *unpacker) count(limit, size int) int {
 	n := u.uint()
 	if n > uint64(limit) || n > uint64(u.left()/size) {
@@ -231,10 +230,10 @@ func (u *unpacker) count(limit, size int) int {
 	return int(n)
 }
 
-// fail marks the message as no good.
+// fail marks the message as invalid.
 func (u *unpacker) fail() { u.b, u.at, u.bad = nil, 0, true }
 
-// names writes keys: a limit is named once as long as the next key has the same.
+// names encodes keys. It omits the name of a limit if the previous key has the same.
 type names struct{ last quota.LimitName }
 
 func (n *names) pack(p *packer, k quota.Key) {
@@ -250,8 +249,7 @@ func (n *names) pack(p *packer, k quota.Key) {
 	p.text(k.Limit)
 }
 
-// unpack returns a key whose strings are its own; those of its limit it shares with the
-// keys before it.
+// unpack returns a key that does not alias the message. Keys of the same limit share its strings.
 func (n *names) unpack(u *unpacker) quota.Key {
 	v := u.uint()
 	size := v >> 1
@@ -272,6 +270,5 @@ func (n *names) unpack(u *unpacker) quota.Key {
 	return quota.Key{LimitName: n.last, Key: key}
 }
 
-// maxPackedName bounds a name of any part of a key in bytes: inline limits have long
-// ones.
+// maxPackedName bounds each part of a key, in bytes. Inline limits have long names.
 const maxPackedName = 4096

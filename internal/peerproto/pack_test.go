@@ -13,7 +13,7 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// packedReports are reports that the packed form tells in full.
+// packedReports returns reports that the packed form carries exactly.
 func packedReports(t *testing.T) []*quota.Report {
 	named, numbered := filltest.Filled[quota.Report](t), filltest.Filled[quota.Report](t)
 	for i := range named.Entries {
@@ -33,7 +33,7 @@ func TestPackReports(t *testing.T) {
 	list := packedReports(t)
 	data := PackReports([]byte("before"), list)
 	var room Reports
-	for range 2 { // the second time in room that was used
+	for range 2 { // the second time with used room
 		got, err := room.Unpack(list[0].From, data[len("before"):])
 		if err != nil || len(got) != len(list) {
 			t.Fatalf("%d reports, %v", len(got), err)
@@ -47,7 +47,7 @@ func TestPackReports(t *testing.T) {
 	}
 }
 
-// packedGrants are grants that the packed form tells in full.
+// packedGrants returns grants that the packed form carries exactly.
 func packedGrants(t *testing.T) []*quota.Grant {
 	answer, push := filltest.Filled[quota.Grant](t), filltest.Filled[quota.Grant](t)
 	for i := range answer.Entries {
@@ -67,7 +67,7 @@ func packedGrants(t *testing.T) []*quota.Grant {
 func TestPackGrants(t *testing.T) {
 	list := packedGrants(t)
 	var room Grants
-	for range 2 { // the second time in room that was used
+	for range 2 { // the second time with used room
 		got, err := room.Unpack(list[0].From, list[0].To, PackGrants(nil, list))
 		if err != nil || len(got) != len(list) {
 			t.Fatalf("%d grants, %v", len(got), err)
@@ -83,7 +83,7 @@ func TestPackGrants(t *testing.T) {
 	}
 }
 
-// floored returns the entries with the levels that grants tell.
+// floored returns the entries with their levels rounded as in packed grants.
 func floored(entries []quota.GrantEntry) []quota.GrantEntry {
 	floor := func(u quota.Units) quota.Units {
 		rest := u % (quota.Token / 1000)
@@ -99,8 +99,8 @@ func floored(entries []quota.GrantEntry) []quota.GrantEntry {
 	return out
 }
 
-// TestBalances: grants tell levels to a thousandth of a token, rounded down,
-// and whole tokens as they are.
+// TestBalances checks that grants carry levels rounded down to a thousandth of a token, and whole
+// tokens exactly.
 func TestBalances(t *testing.T) {
 	for have, want := range map[quota.Units]quota.Units{
 		0: 0, 1: 0, 999: 0, 1000: 1000, 1999: 1000, -1: -1000, -1000: -1000, -1001: -2000, 45_678_901: 45_678_000,
@@ -116,8 +116,7 @@ func TestBalances(t *testing.T) {
 	}
 }
 
-// TestRoughly: what nobody counts with is wrong by a 250th at most,
-// and takes two bytes.
+// TestRoughly checks that rough amounts are within a 250th, and take at most two bytes.
 func TestRoughly(t *testing.T) {
 	for _, want := range []quota.Units{0, 1, 511, 512, 513, 1022, 1023, 1024, 123_456_789, 1<<40 - 1, 1 << 40, quota.Most - 1, quota.Most} {
 		p := packer{}
@@ -129,7 +128,7 @@ func TestRoughly(t *testing.T) {
 	}
 }
 
-// TestPackClamps: amounts that no node says become some that one may.
+// TestPackClamps checks that out-of-range amounts are clamped to valid ones.
 func TestPackClamps(t *testing.T) {
 	r := quota.Report{Range: 1, Term: 1, Seq: 1, Entries: []quota.ReportEntry{{Ref: 1, Used: -1, Held: quota.Most + 1}}}
 	var room Reports
@@ -166,8 +165,8 @@ func TestUnpackRefuses(t *testing.T) {
 	}
 }
 
-// FuzzUnpack: whatever comes, nothing panics, and what is taken is within bounds and
-// the same after another way.
+// FuzzUnpack checks that no input panics, and that accepted messages are within bounds and survive
+// another encoding.
 func FuzzUnpack(f *testing.F) {
 	f.Add([]byte{PackedForm, 0, 0})
 	for _, r := range benchReports(3) {
@@ -212,7 +211,7 @@ func FuzzUnpack(f *testing.F) {
 	})
 }
 
-// benchReports is what a node tells another of n keys that are in use.
+// benchReports returns a node's reports on n keys in use.
 func benchReports(n int) []*quota.Report {
 	r := &quota.Report{Range: 3, Term: 7, Seq: 12_345, From: "n1", Incarnation: 1_700_000_000_000_000_000, Age: time.Hour}
 	for i := range n {
@@ -238,8 +237,8 @@ func benchGrants(n int) []*quota.Grant {
 	return []*quota.Grant{g}
 }
 
-// BenchmarkReport and BenchmarkGrant are one way over the wire of 1000 keys, as
-// messages and in the packed form.
+// BenchmarkReport and BenchmarkGrant measure one way over the wire of 1000 keys, as messages and in
+// the packed form.
 func BenchmarkReport(b *testing.B) {
 	list := benchReports(1000)
 	b.Run("packed", func(b *testing.B) {

@@ -6,8 +6,8 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// What a packed entry of a grant has. Lease, Again, Slope, Burst and the window are
-// told where they are not those of the entry before: keys of one limit share them.
+// The fields of a packed entry of a grant, one bit each. Lease, Again, Slope, Burst and the window
+// are present only where they differ from the previous entry: keys of one limit share them.
 const (
 	hasTokens = 1 << iota
 	hasRate
@@ -17,11 +17,11 @@ const (
 	hasOthers
 	hasUnseen
 
-	hasSkip // lines of the report that are not answered
+	hasSkip // the entry's line does not follow the last answered line
 	newTerms
 	hasRef
 	isUnknown
-	noLine // it answers no report: key and epoch are named
+	noLine // answers no line of a report, so key and epoch are present
 	isRecall
 	isClosed
 
@@ -36,11 +36,10 @@ const (
 	ofMostGrants = hasSkip - 1
 )
 
-// PackGrants appends grants in the packed form.
-// Sender and receiver are not in it. An entry that answers a line of a report names
-// neither key nor epoch: who reads it knows what it had reported. Lines rise. Level and
-// Free are told to a thousandth of a token, rounded down, Others and Unseen to a 250th.
-// An amount that has to be 0 to quota.Most and is not becomes the nearest that is.
+// PackGrants appends grants in the packed form. The form omits sender and receiver. An entry that
+// answers a line of a report names neither key nor epoch, because the receiver knows what it
+// reported. Lines must rise. Level and Free are rounded down to a thousandth of a token, Others and
+// Unseen to within a 250th. An amount outside 0 to quota.Most becomes the nearest amount within.
 func PackGrants(b []byte, grants []*quota.Grant) []byte {
 	p := newPacker(b)
 	var n names
@@ -68,7 +67,7 @@ func PackGrants(b []byte, grants []*quota.Grant) []byte {
 	return p.b
 }
 
-// ackOf is the report that most entries answer.
+// ackOf returns the report that the first entry answers; most entries answer the same.
 func ackOf(g *quota.Grant) quota.Seq {
 	if len(g.Entries) == 0 {
 		return 0
@@ -176,15 +175,15 @@ func grantMask(e, last *quota.GrantEntry, ack quota.Seq, line uint32) (has uint6
 // maxLine bounds the number of a line.
 const maxLine = 1 << 30
 
-// Grants is room for grants that are unpacked, to be used again.
+// Grants is reusable memory for unpacked grants.
 type Grants struct {
 	grants  []quota.Grant
 	entries []quota.GrantEntry
 }
 
-// Unpack returns the grants of a packed message, valid until the next call.
-// What it takes has at most MaxPacked entries, amounts within quota.Most and no duration
-// below 0; the error says that the message is no good, as a whole.
+// Unpack returns the grants of a packed message, valid until the next call. A valid message has at
+// most MaxPacked entries, amounts within quota.Most and no negative duration. An error rejects the
+// whole message.
 func (gs *Grants) Unpack(from, to quota.NodeID, data []byte) ([]quota.Grant, error) {
 	if len(data) == 0 || data[0] != PackedForm {
 		return nil, errPacked

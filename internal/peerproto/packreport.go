@@ -8,8 +8,8 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// What a packed entry of a report has: a bit is set for each field that is not 0. The
-// first seven, which are common, take one byte.
+// The fields of a packed entry of a report, one bit each, set for fields that are not 0. The first
+// seven, the common ones, fit into one byte.
 const (
 	hasUsed = 1 << iota
 	hasHeld
@@ -40,15 +40,15 @@ const (
 	allOfReport = hasAbandoned<<1 - 1
 )
 
-// What the head of a packed report says.
+// Flags of the head of a packed report.
 const (
 	isFull       = 1 << iota
-	otherProcess // incarnation and age are not those of the report before
+	otherProcess // incarnation or age differs from the previous report
 )
 
-// PackReports appends reports in the packed form. A key whose leader has told a number
-// for it is not named: DecodedReports have Ref instead of Key. An amount that is not 0
-// to quota.Most becomes the nearest that is, and a time of Learn is told as it is.
+// PackReports appends reports in the packed form. A key that its leader has numbered is not named:
+// the decoded entry has Ref instead of Key. An amount outside 0 to quota.Most becomes the nearest
+// amount within; times in Learn are kept as they are.
 func PackReports(b []byte, reports []*quota.Report) []byte {
 	p := newPacker(b)
 	var last quota.Report
@@ -68,7 +68,7 @@ func PackReports(b []byte, reports []*quota.Report) []byte {
 	return p.b
 }
 
-// baseOf is a time that those in the entries are near to.
+// baseOf returns a time close to those in the entries.
 func baseOf(reports []*quota.Report) quota.Time {
 	for _, r := range reports {
 		for i := range r.Entries {
@@ -134,7 +134,7 @@ func (p *packer) reportEntry(e *quota.ReportEntry, n *names, base quota.Time, ep
 	}
 }
 
-// rareOfReport appends the fields that few entries have.
+// rareOfReport appends the uncommon fields.
 func (p *packer) rareOfReport(e *quota.ReportEntry, has uint64, base quota.Time) {
 	if has&hasRefused != 0 {
 		p.amount(e.Refused)
@@ -221,15 +221,15 @@ func reportMask(e *quota.ReportEntry) (has uint64) {
 	return has
 }
 
-// Reports is room for reports that are unpacked, to be used again.
+// Reports is reusable memory for unpacked reports.
 type Reports struct {
 	reports []quota.Report
 	entries []quota.ReportEntry
 }
 
-// Unpack returns the reports of a packed message, valid until the next call. What it
-// takes has at most MaxPacked entries, amounts of 0 to quota.Most and no duration below
-// 0; the error says that the message is no good, as a whole.
+// Unpack returns the reports of a packed message, valid until the next call. A valid message has at
+// most MaxPacked entries, amounts of 0 to quota.Most and no negative duration. An error rejects the
+// whole message.
 func (rs *Reports) Unpack(from quota.NodeID, data []byte) ([]quota.Report, error) {
 	if len(data) == 0 || data[0] != PackedForm {
 		return nil, errPacked
@@ -281,7 +281,7 @@ func (u *unpacker) reportHead(last *quota.Report) (r quota.Report) {
 	return r
 }
 
-// duration takes one that is not below 0.
+// duration reads a duration of 0 or more.
 func (u *unpacker) duration() time.Duration {
 	v := u.uint()
 	if v > 1<<63-1 {

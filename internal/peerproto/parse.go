@@ -9,19 +9,18 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// Bounds of what is parsed.
+// Bounds of parsed messages.
 const (
-	// MaxEntries is the most keys of one report or grant.
+	// MaxEntries bounds the keys of one report or grant.
 	MaxEntries = 4096
-	// MaxKeyLen is the most bytes of a key: that of a template's bucket has the
-	// limit's name, and a slash, before it.
+	// MaxKeyLen bounds a key, in bytes. The key of a template's bucket is prefixed with the limit's
+	// name and a slash.
 	MaxKeyLen = quota.MaxNameLen + 1 + quota.MaxKeyLen
 )
 
-// ParseReport returns the report of a message that a client process sent, or the
-// first fault in it: more than MaxEntries keys, a name that no counter has, an
-// amount that is not 0 to quota.Most, a number of 0 where numbers begin with 1, or
-// something that only nodes say.
+// ParseReport decodes a report from a client process, or returns the first fault in it: more than
+// MaxEntries keys, a name that no counter has, an amount outside 0 to quota.Most, a number of 0
+// where numbers start from 1, or a field that only nodes send.
 func ParseReport(from quota.NodeID, m *peerv1.Report) (quota.Report, error) {
 	if err := checkReport(m); err != nil {
 		return quota.Report{}, err
@@ -107,9 +106,9 @@ func checkLearn(l *peerv1.Learn) error {
 	return notBelow("learn.window_end", l.WindowEnd)
 }
 
-// ParseGrant returns the grant of a message that a client process got from its
-// node, or the first fault in it: more than MaxEntries keys, a name that no counter
-// has, tokens, a rate or a cap that are not 0 to quota.Most, or a lease below 0.
+// ParseGrant decodes a grant that a client process got from its node, or returns the first fault in
+// it: more than MaxEntries keys, a name that no counter has, tokens, a rate or a cap outside 0 to
+// quota.Most, or a negative lease.
 func ParseGrant(from, to quota.NodeID, m *peerv1.Grant) (quota.Grant, error) {
 	switch {
 	case m == nil:
@@ -142,9 +141,9 @@ func checkGrantEntry(e *peerv1.GrantEntry) error {
 	return notBelow("again_nanos", e.AgainNanos)
 }
 
-// CheckKey returns an error that names the field unless k can name the bucket of a
-// counter: of a limit, one of its tiers or its floor, of a template or a default.
-// Limits that a caller brings along are none.
+// CheckKey returns an error that names the field unless k can name the bucket of a counter: of a
+// limit, of one of its tiers or its floor, of a template or of a default. Inline limits, which a
+// caller brings along, have no counter.
 func CheckKey(k quota.Key) error {
 	name, suffix, cut := strings.Cut(k.Limit, "#")
 	if cut && !counterSuffix(suffix) {

@@ -12,7 +12,7 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// wired is m after a way over the wire.
+// wired encodes m and decodes it into to.
 func wired[M proto.Message](t *testing.T, m, to M) M {
 	t.Helper()
 	data, err := proto.Marshal(m)
@@ -54,8 +54,7 @@ func TestGrant(t *testing.T) {
 	}
 }
 
-// TestNegative: a peer's learn is not trusted where it must not be
-// negative; a level may be.
+// TestNegative checks that decoding drops negative values of a peer's Learn, except in its level.
 func TestNegative(t *testing.T) {
 	e := decodeReportEntry(&peerv1.ReportEntry{Learn: &peerv1.Learn{Level: -1, AgeNanos: -1, Rate: -1, Cap: -1, LeaseLeftNanos: -1}})
 	if want := (quota.Learn{Level: -1}); *e.Learn != want {
@@ -63,18 +62,18 @@ func TestNegative(t *testing.T) {
 	}
 }
 
-// aReport is one that a client may send.
+// aReport returns a report that a client may send.
 func aReport() *peerv1.Report {
 	return &peerv1.Report{Term: 1, Seq: 1, Incarnation: 1, Entries: []*peerv1.ReportEntry{{
 		Namespace: "web", Limit: "login", Key: "alice", Epoch: 1, Used: int64(quota.Most), Learn: &peerv1.Learn{Level: -int64(quota.Most)},
 	}}}
 }
 
-// TestParseReport bends a good report in one place each time.
+// TestParseReport breaks a valid report in one place each time.
 func TestParseReport(t *testing.T) {
 	type report = peerv1.Report
 	for _, c := range []struct {
-		want string // "" is good
+		want string // "" is valid
 		bend func(r *report, e *peerv1.ReportEntry)
 	}{
 		{"", func(*report, *peerv1.ReportEntry) {}},
@@ -148,7 +147,7 @@ func TestParseReport(t *testing.T) {
 func TestParseGrant(t *testing.T) {
 	type grant = peerv1.Grant
 	for _, c := range []struct {
-		want string // "" is good
+		want string // "" is valid
 		bend func(g *grant, e *peerv1.GrantEntry)
 	}{
 		{"", func(*grant, *peerv1.GrantEntry) {}},
@@ -187,8 +186,8 @@ func TestParseGrant(t *testing.T) {
 	}
 }
 
-// FuzzParse: whatever comes, nothing panics, and what is taken is within bounds and
-// the same after another way.
+// FuzzParse checks that no input panics, and that accepted messages are within bounds and survive
+// another encoding.
 func FuzzParse(f *testing.F) {
 	good, _ := proto.Marshal(aReport())
 	f.Add(good)

@@ -7,8 +7,8 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// EncodeReport returns the message for a report. The sender is not in it: it is
-// known from the connection.
+// EncodeReport returns the message for a report. The message omits the sender, which the connection
+// identifies.
 func EncodeReport(r *quota.Report) *peerv1.Report {
 	out := &peerv1.Report{
 		Range: uint32(r.Range), Term: uint64(r.Term), Seq: uint64(r.Seq), Full: r.Full, Parts: r.Parts, Incarnation: uint64(r.Incarnation), AgeNanos: int64(r.Age),
@@ -41,7 +41,7 @@ func encodeReportEntry(e *quota.ReportEntry) *peerv1.ReportEntry {
 	return out
 }
 
-// DecodeReport returns the report of a message that a node sent.
+// DecodeReport decodes a report that a node sent.
 func DecodeReport(from quota.NodeID, r *peerv1.Report) quota.Report {
 	out := quota.Report{
 		Range: quota.RangeID(r.Range), Term: quota.Term(r.Term), Seq: quota.Seq(r.Seq), Full: r.Full, Parts: r.Parts, From: from,
