@@ -15,19 +15,21 @@ import (
 	"github.com/quorate/quorate/internal/apiproto"
 )
 
-// AccountService applies operations on accounts for applications, which have checked who may.
+// AccountService applies operations on accounts for applications. The application itself authorizes
+// its users.
 type AccountService struct {
 	quoratev1.UnimplementedAccountServiceServer
 	*accountCalls
 }
 
-// accountCalls is what AccountService and AccountAdminService have in common.
+// accountCalls holds the code that AccountService and AccountAdminService share.
 type accountCalls struct {
 	*core
 	node accountNode
 }
 
-// ApplyOps is AccountService.ApplyOps: the application has checked who may.
+// ApplyOps implements AccountService.ApplyOps. It checks no permission: the application has
+// authorized the caller.
 func (s *AccountService) ApplyOps(ctx context.Context, req *quoratev1.ApplyOpsRequest) (*quoratev1.ApplyOpsResponse, error) {
 	by, ttl, ops, err := s.opsCall(ctx, req)
 	if err != nil {
@@ -36,7 +38,8 @@ func (s *AccountService) ApplyOps(ctx context.Context, req *quoratev1.ApplyOpsRe
 	return s.applyChecked(ctx, by, req.RequestId, ttl, ops)
 }
 
-// opsCall reads who calls for what, and validates it.
+// opsCall validates an ApplyOps request, and returns the caller's identity, the time to remember
+// the request id and the operations.
 func (s *accountCalls) opsCall(ctx context.Context, req *quoratev1.ApplyOpsRequest) (by string, ttl time.Duration, ops []account.Op, err error) {
 	if ttl, err = requestID(req); err != nil {
 		return "", 0, nil, err
@@ -79,7 +82,7 @@ func heldFault(detail string) *apierr.Error {
 	return &apierr.Error{Code: codes.Aborted, HTTP: http.StatusServiceUnavailable, Reason: "ACCOUNTS_HELD", Retry: time.Second, Detail: detail}
 }
 
-// fromAccounts maps an error of Accounts or PolicyStore.
+// fromAccounts maps an error of Accounts or PolicyStore to an API error.
 func fromAccounts(err error) *apierr.Error {
 	if full, ok := errors.AsType[*account.PoliciesFullError](err); ok {
 		return storeFull(full.Error())
@@ -100,8 +103,8 @@ func fromAccounts(err error) *apierr.Error {
 	return f
 }
 
-// fromApply is fromAccounts of a change: where the outcome may be unknown, it
-// says what makes a repetition safe.
+// fromApply maps the error of a change as fromAccounts does. If the outcome may be unknown, the
+// detail says how to repeat the call safely.
 func fromApply(err error, id string) *apierr.Error {
 	f := fromAccounts(err)
 	unknown := f.Code == codes.Unavailable || f.Code == codes.DeadlineExceeded || errors.Is(err, context.Canceled)
@@ -111,19 +114,19 @@ func fromApply(err error, id string) *apierr.Error {
 	case id != "":
 		f.Detail = err.Error() + "; whether it was applied may not be known: repeat it with the same request_id, it is applied once"
 	default:
-		f.Retry = 0 // who repeats it may charge twice
+		f.Retry = 0 // a caller that repeats the call may charge twice
 		f.Detail = err.Error() + "; whether it was applied may not be known: look at the accounts before you repeat it, and give it a request_id"
 	}
 	return f
 }
 
-// asType is errors.AsType for what is no error by itself.
+// asType calls errors.As for an interface T that need not embed error, which errors.AsType rejects.
 func asType[T any](err error) (as T, ok bool) {
 	ok = errors.As(err, &as)
 	return as, ok
 }
 
-// accountIDs validates the accounts of a call.
+// accountIDs validates and returns the account ids of a call: 1 to maxAccounts.
 func (s *accountCalls) accountIDs(req *quoratev1.GetAccountsRequest) ([]account.ID, error) {
 	if n := len(req.Accounts); n < 1 || n > maxAccounts {
 		return nil, apierr.Invalid("accounts", "%d accounts; must be 1 to %d", n, maxAccounts)
@@ -155,7 +158,7 @@ func (s *accountCalls) readAccounts(ctx context.Context, ids []account.ID, stale
 	return &quoratev1.GetAccountsResponse{Accounts: statesProto(states), At: apiproto.Time(at)}, nil
 }
 
-// accountPage is the size of a page.
+// accountPage validates a page size and returns it, or the default for 0.
 func accountPage(size int32) (int, error) {
 	if size < 0 || size > maxAccounts {
 		return 0, apierr.Invalid("page_size", "%d; must be 1 to %d, or 0 for %d", size, maxAccounts, usualAccounts)

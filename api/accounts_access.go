@@ -14,11 +14,11 @@ import (
 	"github.com/quorate/quorate/internal/account"
 )
 
-// Anonymous is the identity of callers who do not say who they are.
+// Anonymous is the identity of a caller that names nobody.
 const Anonymous = auth.Anonymous
 
-// headerIdentity takes a caller at their word: the metadata or header that also
-// names the author of a change.
+// headerIdentity trusts the name that the caller gives in the metadata or header that also names
+// the author of a change.
 type headerIdentity struct{}
 
 func (headerIdentity) Identify(ctx context.Context) (string, error) {
@@ -32,7 +32,7 @@ func (headerIdentity) Identify(ctx context.Context) (string, error) {
 	return who, nil
 }
 
-// byGuard takes who the guard has found the caller to be.
+// byGuard returns the identity that the guard proved.
 type byGuard struct{}
 
 func (byGuard) Identify(ctx context.Context) (string, error) {
@@ -42,7 +42,7 @@ func (byGuard) Identify(ctx context.Context) (string, error) {
 	return Anonymous, nil
 }
 
-// Identity returns the identity of whoever makes the call.
+// Identity returns the caller's identity.
 func (s *Gate) Identity(ctx context.Context) (string, error) {
 	who, err := s.identifier.Identify(ctx)
 	if err == nil {
@@ -54,8 +54,8 @@ func (s *Gate) Identity(ctx context.Context) (string, error) {
 	return "", &apierr.Error{Code: codes.Unauthenticated, HTTP: http.StatusUnauthorized, Reason: "UNAUTHENTICATED", Detail: err.Error()}
 }
 
-// may refuses a call whose caller lacks a permission. field is what of the call
-// needs it.
+// may returns an error if who lacks a permission. The error names field, the part of the request
+// that needs the permission.
 func (s *Gate) may(ctx context.Context, who, permission, field string, about access.Subject) error {
 	err := access.Check(ctx, s.grants, who, permission, about)
 	if err == nil {
@@ -75,8 +75,8 @@ func aboutAccount(who string, id account.ID) access.Subject {
 	return access.Subject{App: id.App, Realm: id.Realm, Binding: map[string]string{access.Resource: id.Resource, access.Namespace: id.Namespace, access.Self: self}}
 }
 
-// aboutList leaves out what a list is not narrowed to: a grant for one namespace
-// is none for all of them.
+// aboutList binds only the parts that the filter names: a grant for one namespace does not allow a
+// list of all namespaces.
 func aboutList(f account.Filter) access.Subject {
 	binding := map[string]string{}
 	if f.Resource != "" {
@@ -88,13 +88,12 @@ func aboutList(f account.Filter) access.Subject {
 	return access.Subject{App: f.App, Realm: f.Realm, Binding: binding}
 }
 
-// mayWrite refuses operations on accounts that the caller may not write. Of
-// accounts whose policy, or the one to be set, is of an absolute resource, the
-// permission in the internal realm is needed.
+// mayWrite returns an error if the caller may not write an account of ops. An account needs the
+// permission in the internal realm if its policy, or the policy that an operation sets, is of an
+// absolute resource.
 //
-// What policy an account has is read before the operations are applied: an
-// application that sets an absolute policy for the first time in between may
-// find one more change by hand.
+// mayWrite reads the policies before the operations are applied. If an application sets the first
+// absolute policy in between, one more change by hand may pass.
 func (s *AccountAdminService) mayWrite(ctx context.Context, who string, ops []account.Op) error {
 	var narrow []int // operations that are allowed unless the resource is absolute
 	for i := range ops {
@@ -131,7 +130,7 @@ func (s *AccountAdminService) mayWrite(ctx context.Context, who string, ops []ac
 
 func opAccount(i int) string { return fmt.Sprintf("ops[%d].account_id", i) }
 
-// absolute returns which accounts of some operations have, or would get, a policy
+// absolute returns which accounts of the operations ops[i], i in some, have or would get a policy
 // of an absolute resource.
 func (s *AccountAdminService) absolute(ctx context.Context, ops []account.Op, some []int) (map[account.ID]bool, error) {
 	ids := make([]account.ID, 0, len(some))
@@ -157,8 +156,8 @@ func (s *AccountAdminService) absolute(ctx context.Context, ops []account.Op, so
 	return out, nil
 }
 
-// setsAbsolute says whether a policy that an operation sets is of an absolute
-// resource. One that is not there fails later, as any operation with it.
+// setsAbsolute reports whether ref names a policy of an absolute resource. It reports false for a
+// missing policy: the operation that sets it fails later.
 func (s *AccountAdminService) setsAbsolute(ctx context.Context, ref *account.PolicyRef, configs map[account.ConfigID]*account.Config) (bool, error) {
 	if ref == nil {
 		return false, nil

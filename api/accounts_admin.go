@@ -11,13 +11,15 @@ import (
 	"github.com/quorate/quorate/internal/account"
 )
 
-// AccountAdminService reads and changes accounts and policies for people, with a permission for each.
+// AccountAdminService reads and changes accounts and policies for people, and checks a permission
+// for each.
 type AccountAdminService struct {
 	quoratev1.UnimplementedAccountAdminServiceServer
 	*accountCalls
 }
 
-// GetAccounts is GetAccounts with a permission for each account.
+// GetAccounts returns accounts as AccountService.GetAccounts does, and checks a permission for
+// each.
 func (s *AccountAdminService) GetAccounts(ctx context.Context, req *quoratev1.GetAccountsRequest) (*quoratev1.GetAccountsResponse, error) {
 	ids, err := s.accountIDs(req)
 	if err != nil {
@@ -97,7 +99,7 @@ func accountFilter(req *quoratev1.ListAccountsRequest) (account.Filter, error) {
 		atom{"name_prefix", f.NamePrefix}, atom{"resource_type", f.Resource})
 }
 
-// AccountPageToken is the place behind an account: its id in one word, in base64.
+// AccountPageToken returns the token of the page that follows an account: the base64 of id.Word().
 func AccountPageToken(id account.ID) string {
 	return base64.RawURLEncoding.EncodeToString([]byte(id.Word()))
 }
@@ -114,7 +116,8 @@ func parsePage(token string, f account.Filter) (account.ID, error) {
 	return id, nil
 }
 
-// ApplyOps is ApplyOps with a permission for each account.
+// ApplyOps applies operations as AccountService.ApplyOps does, and checks a permission for each
+// account.
 func (s *AccountAdminService) ApplyOps(ctx context.Context, req *quoratev1.ApplyOpsRequest) (*quoratev1.ApplyOpsResponse, error) {
 	who, ttl, ops, err := s.opsCall(ctx, req)
 	if err != nil {
@@ -124,7 +127,7 @@ func (s *AccountAdminService) ApplyOps(ctx context.Context, req *quoratev1.Apply
 		return nil, err
 	}
 	res, err := s.applyChecked(ctx, who, req.RequestId, ttl, ops)
-	if err == nil { // names of accounts may be personal data: the history has them
+	if err == nil { // account names may be personal data: the histories have them
 		s.Log.InfoContext(ctx, "accounts written by hand", "by", who, "request", req.RequestId, "app", ops[0].Account.App, "realm", ops[0].Account.Realm, "ops", len(ops), "applied", res.Applied, "repeated", res.Repeated)
 	}
 	return res, err

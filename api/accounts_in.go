@@ -11,14 +11,14 @@ import (
 	"github.com/quorate/quorate/internal/account"
 )
 
-// Bounds that the contract names.
+// Bounds that the contract documents.
 const (
 	maxAccounts   = 1000 // in one GetAccounts, and on a page
-	usualAccounts = 100  // on a page when not said
+	usualAccounts = 100  // on a page, by default
 )
 
-// badAt turns an error of package account, which begins with the name of a field,
-// into a fault of that field below path.
+// badAt turns an error of package account, whose text begins with a field's name, into an API error
+// about that field below path.
 func badAt(path string, err error) error {
 	if err == nil {
 		return nil
@@ -58,8 +58,7 @@ func policyRef(path string, p *quoratev1.PolicyID) (ref account.PolicyRef, err e
 	return ref, err
 }
 
-// inRealm validates what else of a request is in an id: app, realm, and parts that
-// may be empty.
+// inRealm validates the other parts of an id in a request: app, realm, and parts that may be empty.
 func inRealm(app, realm string, more ...atom) error {
 	if err := badAt("", account.ConfigID{App: app, Realm: realm, Version: "#x"}.Validate()); err != nil {
 		return err
@@ -73,15 +72,15 @@ func inRealm(app, realm string, more ...atom) error {
 	return nil
 }
 
-// atom is one part of an id, by its field.
+// atom is one part of an id and the name of its field.
 type atom struct{ field, value string }
 
-// accountPolicy reads and validates a policy.
+// accountPolicy validates a policy and returns it.
 func accountPolicy(path string, p *quoratev1.Policy) (account.Policy, error) {
 	switch {
 	case p == nil:
 		return account.Policy{}, apierr.Invalid(path, "is missing; give at least a limit")
-	case p.Default > account.Most: // perhaps no int64
+	case p.Default > account.Most: // may overflow int64
 		return account.Policy{}, apierr.Invalid(apierr.Join(path, "default"), "%d; 0 to the limit, %d", p.Default, p.Limit)
 	case p.Limit > account.Most:
 		return account.Policy{}, apierr.Invalid(apierr.Join(path, "limit"), "%d; 0 to %d", p.Limit, int64(account.Most))
@@ -99,7 +98,7 @@ func accountPolicy(path string, p *quoratev1.Policy) (account.Policy, error) {
 	return out, badAt(path, out.Validate())
 }
 
-// opsOf reads and validates the operations of a call.
+// opsOf validates the operations of a call and returns them.
 func opsOf(list []*quoratev1.Op) ([]account.Op, error) {
 	if n := len(list); n < 1 || n > account.MaxOps {
 		return nil, apierr.Invalid("ops", "%d operations; must be 1 to %d", n, account.MaxOps)
@@ -127,13 +126,13 @@ func opOf(path string, p *quoratev1.Op) (op account.Op, err error) {
 		}
 		op.Policy = &ref
 	}
-	if quoratev1.RelativeTo_name[int32(p.RelativeTo)] == "" { // perhaps no uint8
+	if quoratev1.RelativeTo_name[int32(p.RelativeTo)] == "" { // may overflow uint8
 		return op, apierr.Invalid(apierr.Join(path, "relative_to"), "%d; 0 (CURRENT_BALANCE), 1 (ZERO), 2 (DEFAULT) or 3 (LIMIT)", p.RelativeTo)
 	}
 	return op, badAt(path, op.Validate())
 }
 
-// requestID validates what a call is called, and how long that is remembered.
+// requestID validates the request id, and returns how long it is remembered.
 func requestID(req *quoratev1.ApplyOpsRequest) (time.Duration, error) {
 	switch id := req.RequestId; {
 	case len(id) > account.MaxRequestID:
@@ -151,7 +150,7 @@ func requestID(req *quoratev1.ApplyOpsRequest) (time.Duration, error) {
 	return ttl, nil
 }
 
-// policiesOf reads the policies of a config; its error names all faulty ones.
+// policiesOf returns the policies of a config. Its error names all faulty policies, up to maxNamed.
 func policiesOf(c *quoratev1.PolicyConfig) (map[account.PolicyKey]account.Policy, error) {
 	list := c.GetPolicies()
 	if n := len(list); n < 1 || n > account.MaxPolicies {
@@ -178,11 +177,11 @@ func policiesOf(c *quoratev1.PolicyConfig) (map[account.PolicyKey]account.Policy
 	return out, together(faults)
 }
 
-// maxNamed bounds the faulty policies that an error names.
+// maxNamed is the largest number of faulty policies that an error names.
 const maxNamed = 20
 
-// together is one fault of several fields: the first is the field at fault, and
-// the text names them all.
+// together joins faults into one: its field is the field of the first fault, and its text names all
+// of them.
 func together(faults []error) error {
 	if len(faults) == 0 {
 		return nil

@@ -11,22 +11,22 @@ import (
 	"github.com/quorate/quorate/internal/apiproto"
 )
 
-// AccountIDProto returns an account's id.
+// AccountIDProto converts an account's id.
 func AccountIDProto(id account.ID) *quoratev1.AccountID {
 	return &quoratev1.AccountID{AppId: id.App, Realm: id.Realm, Identity: id.Identity, Namespace: id.Namespace, Name: id.Name, ResourceType: id.Resource}
 }
 
-// ConfigIDProto returns a policy config's id.
+// ConfigIDProto converts a policy config's id.
 func ConfigIDProto(id account.ConfigID) *quoratev1.PolicyConfigID {
 	return &quoratev1.PolicyConfigID{AppId: id.App, Realm: id.Realm, Version: id.Version}
 }
 
-// PolicyKeyProto returns the key of a policy in its config.
+// PolicyKeyProto converts the key of a policy within its config.
 func PolicyKeyProto(k account.PolicyKey) *quoratev1.PolicyKey {
 	return &quoratev1.PolicyKey{Namespace: k.Namespace, Name: k.Name, ResourceType: k.Resource}
 }
 
-// PolicyRefProto returns which policy of which config, nil for none.
+// PolicyRefProto converts a reference to a policy of a config; nil stays nil.
 func PolicyRefProto(r *account.PolicyRef) *quoratev1.PolicyID {
 	if r == nil {
 		return nil
@@ -89,7 +89,7 @@ func resultsProto(results []account.Result) []*quoratev1.OpResult {
 	return out
 }
 
-// ConfigProto returns a config's policies sorted by key.
+// ConfigProto converts the policies of a config, sorted by key.
 func ConfigProto(policies map[account.PolicyKey]account.Policy) *quoratev1.PolicyConfig {
 	out := &quoratev1.PolicyConfig{Policies: make([]*quoratev1.PolicyEntry, 0, len(policies))}
 	for _, k := range slices.SortedFunc(maps.Keys(policies), account.PolicyKey.Compare) {

@@ -20,45 +20,45 @@ import (
 	"github.com/quorate/quorate/internal/rbac"
 )
 
-// Bounds of attachments, besides those of package attach.
+// Bounds of attachments, in addition to the bounds in package attach.
 const (
-	// attachHelloWait is how long a process may take to say who it is.
+	// attachHelloWait is the time that a process has to send its hello.
 	attachHelloWait = 5 * time.Second
-	// attachStuck is how long a process may leave one message untaken.
+	// attachStuck is the longest time that sending one message to a process may take.
 	attachStuck = 5 * time.Second
-	// attachLinger is how long a process that is told to go may take for its last words.
+	// attachLinger is the time that a process has for its last messages after the goodbye.
 	attachLinger = 500 * time.Millisecond
-	// mayFor is how long it is believed that a process has a permission.
+	// mayFor is how long a granted permission of a process is cached.
 	mayFor = time.Second
-	// maxAttachNamespaces is how many namespaces a process may name.
+	// maxAttachNamespaces is the largest number of namespaces that a process may name.
 	maxAttachNamespaces = 1000
 )
 
-// MemberService attaches client processes, which decide by themselves.
+// MemberService attaches client processes, which decide checks themselves.
 type MemberService struct {
 	quoratev1.UnimplementedMemberServiceServer
 	*core
 	node attach.Host
 }
 
-// Attach serves one attachment. The goroutine that calls it sends; another one reads.
+// Attach serves one attachment. The calling goroutine sends; a second goroutine reads.
 func (s *MemberService) Attach(stream quoratev1.MemberService_AttachServer) error {
 	a := &attachment{MemberService: s, stream: stream, ctx: stream.Context(), read: make(chan error, 1), out: attach.NewOutbox()}
 	go func() { a.read <- a.reads() }()
 	return a.serve()
 }
 
-// attachment is one stream. What reads belongs to the goroutine that reads.
+// attachment is one stream. Only the reading goroutine uses the fields below read.
 type attachment struct {
 	*MemberService
 	stream quoratev1.MemberService_AttachServer
 	ctx    context.Context
 	out    *attach.Outbox
-	read   chan error // how reading ended; nil: the process has said all
+	read   chan error // the result of reading; nil: the process has closed its side
 
 	hello   *attach.Hello
 	session attach.Session
-	named   []string // namespaces; none: all
+	named   []string // namespaces; empty: all
 	allowed map[permitted]time.Time
 }
 
@@ -67,21 +67,21 @@ type permitted struct {
 	permission rbac.Permission
 }
 
-// serve sends what is in the outbox until either side ends the attachment.
+// serve sends the messages of the outbox until either side ends the attachment.
 func (a *attachment) serve() error {
 	ctx, cancel := context.WithCancel(a.ctx)
 	defer cancel()
 	ended := make(chan error, 1)
 	go func() {
 		err := <-a.read
-		a.out.End(nil) // what waits is still sent
+		a.out.End(nil) // messages that wait are still sent
 		ended <- err
 		if err != nil {
 			cancel()
 		}
 	}()
 	err := unlessStuck(attachStuck, func(around func(func() error) error) error {
-		known := time.Now() // by this goroutine: a process may listen and say nothing
+		known := time.Now() // checked by this goroutine: a process may listen and send nothing
 		for {
 			m, err := a.out.Next(ctx)
 			if m == nil {
@@ -109,7 +109,7 @@ func (a *attachment) serve() error {
 	return err
 }
 
-// reads takes what the process sends, until it ends or says what is wrong.
+// reads receives messages until the process closes its side, and returns the first error.
 func (a *attachment) reads() error {
 	if err := a.begin(); err != nil {
 		return err
@@ -129,7 +129,7 @@ func (a *attachment) reads() error {
 	}
 }
 
-// begin takes the first message.
+// begin receives the first message.
 func (a *attachment) begin() error {
 	late := time.AfterFunc(attachHelloWait, func() { a.out.End(goodbye("the first message took too long")) })
 	defer late.Stop()
@@ -151,7 +151,7 @@ func (a *attachment) begin() error {
 	return attachFault(err)
 }
 
-// greet checks who attaches.
+// greet validates the hello and the caller's permissions.
 func (a *attachment) greet(h *quoratev1.ClientHello) error {
 	if err := quota.CheckName("client", h.GetClient()); err != nil {
 		return apierr.InvalidName("hello.client", err)
@@ -185,8 +185,8 @@ func (a *attachment) greet(h *quoratev1.ClientHello) error {
 	return nil
 }
 
-// name is what nodes call the process: where callers are known, those of others may
-// have the same name.
+// name returns the process's name among nodes. With authentication it includes the caller's
+// identity, because processes of two callers may have the same name.
 func (a *attachment) name(client string) quota.NodeID {
 	if v := CallOf(a.ctx); a.Guard != nil && v != nil {
 		return quota.NodeID(v.Caller.Identity + "/" + client)
@@ -194,7 +194,7 @@ func (a *attachment) name(client string) quota.NodeID {
 	return quota.NodeID(client)
 }
 
-// uses says whether limits of a namespace are for the process.
+// uses reports whether the process gets the limits of a namespace.
 func (a *attachment) uses(namespace string) bool {
 	return a.names(namespace) && a.mayIn(a.ctx, rbac.Check, namespace)
 }
@@ -219,7 +219,7 @@ func (a *attachment) denied(namespace string, p rbac.Permission) *apierr.Error {
 	return f
 }
 
-// receive takes one message.
+// receive handles one message.
 func (a *attachment) receive(m *quoratev1.AttachRequest) error {
 	switch b := m.GetBody().(type) {
 	case *quoratev1.AttachRequest_Report:
@@ -252,7 +252,7 @@ func (a *attachment) receive(m *quoratev1.AttachRequest) error {
 	return nil
 }
 
-// settlement checks what an earlier attachment had counted.
+// settlement validates a settlement: the use that an earlier attachment counted.
 func (a *attachment) settlement(m *quoratev1.Settlement) (*attach.Settlement, error) {
 	r, err := peerproto.ParseReport(a.hello.Client, m.GetReport())
 	if err != nil {
@@ -293,7 +293,8 @@ func (a *attachment) settlement(m *quoratev1.Settlement) (*attach.Settlement, er
 	return &attach.Settlement{Node: quota.NodeID(m.GetNode()), Life: quota.Incarnation(m.GetNodeIncarnation()), Part: int(part), Parts: int(parts), Report: r}, nil
 }
 
-// refused takes what the process refused whatever is left: all of it, or nothing.
+// refused validates and counts the requests that the process refused because a limit leaves
+// nothing. It counts all entries or none.
 func (a *attachment) refused(limits []*quoratev1.LimitRefusals) error {
 	if n := len(limits); n > attach.MaxRefused {
 		return apierr.Invalid("refusals.limits", "%d; at most %d", n, attach.MaxRefused)
@@ -304,7 +305,7 @@ func (a *attachment) refused(limits []*quoratev1.LimitRefusals) error {
 			return apierr.Invalid(field+"refused", "%d; must be 1 to %d", u, int64(quota.Most))
 		}
 		if l.GetNamespace() == quota.Global.Namespace && l.GetLimit() == quota.Global.Limit {
-			continue // as in permit
+			continue // see permit
 		}
 		if err := quota.CheckName("limit", l.GetLimit()); err != nil {
 			return apierr.InvalidName(field+"limit", err)
@@ -325,12 +326,12 @@ func (a *attachment) refused(limits []*quoratev1.LimitRefusals) error {
 	return nil
 }
 
-// permit refuses entries of namespaces that the process has no permission in, or that
-// it has not named.
+// permit returns an error if an entry is in a namespace that the process has not named or has no
+// permission in.
 func (a *attachment) permit(entries []quota.ReportEntry) error {
 	for i := range entries {
 		e := &entries[i]
-		if e.Key.Namespace == quota.Global.Namespace { // the default of last resort is that of all namespaces
+		if e.Key.Namespace == quota.Global.Namespace { // the global default covers all namespaces
 			if (e.Charged > 0 || e.Refunded > 0) && !a.reportsSomewhere() {
 				return a.denied(e.Key.Namespace, rbac.Report)
 			}
@@ -351,13 +352,14 @@ func (a *attachment) permit(entries []quota.ReportEntry) error {
 	return nil
 }
 
-// reportsSomewhere says whether the process may report use in any namespace.
+// reportsSomewhere reports whether the process may report use in any namespace.
 func (a *attachment) reportsSomewhere() bool {
 	v := CallOf(a.ctx)
 	return a.Guard == nil || v != nil && a.Guard.Somewhere(v.Caller, rbac.Report)
 }
 
-// has asks for a permission, and believes the answer for a while.
+// has returns an error if the process lacks a permission in a namespace. It caches a granted
+// permission for mayFor.
 func (a *attachment) has(namespace string, p rbac.Permission) error {
 	if a.Guard == nil {
 		return nil
@@ -373,7 +375,7 @@ func (a *attachment) has(namespace string, p rbac.Permission) error {
 	return nil
 }
 
-// attachFault is why a node takes no attachment; nil if it does.
+// attachFault maps an error of an attachment to an API error; nil stays nil.
 func attachFault(err error) error {
 	switch {
 	case err == nil:
@@ -388,7 +390,7 @@ func attachFault(err error) error {
 	return &apierr.Error{Code: codes.Internal, HTTP: http.StatusInternalServerError, Reason: "INTERNAL", Detail: err.Error()}
 }
 
-// goodbye is the last message to a process, with the reason.
+// goodbye returns the last message to a process, with the reason.
 func goodbye(reason string) *quoratev1.AttachResponse {
 	return &quoratev1.AttachResponse{Body: &quoratev1.AttachResponse_Goodbye{Goodbye: &quoratev1.Goodbye{Reason: reason}}}
 }

@@ -19,14 +19,14 @@ import (
 	"github.com/quorate/quorate/internal/audit"
 )
 
-// Bounds of what the audit log says of a request.
+// Bounds of the summary of a request in the audit log.
 const (
 	maxWhat     = 1 << 10 // bytes in all
 	maxWhatText = 100     // bytes of one value
 	maxWhatList = 3       // items of a list
 )
 
-// Audit writes a call down: what changes something, and what was denied.
+// Audit writes a call to the audit log if it changes something or was denied.
 func (s *Gate) Audit(v *Call) {
 	e := audit.Entry{
 		Node: s.self, RequestID: v.RequestID, Identity: v.Caller.Identity, Credential: v.Caller.Credential.String(), Serial: v.Caller.Serial,
@@ -48,8 +48,8 @@ func (s *Gate) Audit(v *Call) {
 	s.audit.Write(e)
 }
 
-// mayBeDone reports whether the call has failed without proof that it changed nothing. Calls that need no
-// permission (joining) do not count, so that strangers cannot fill the log of changes.
+// mayBeDone reports whether the call failed without proof that it changed nothing. It reports false
+// for calls that need no permission (joining), so that strangers cannot fill the log of changes.
 func (v *Call) mayBeDone() bool {
 	switch FromStatus(v.Failed).Code {
 	case codes.Canceled, codes.DeadlineExceeded, codes.Unknown, codes.Unavailable, codes.Internal:
@@ -58,10 +58,10 @@ func (v *Call) mayBeDone() bool {
 	return false
 }
 
-// OtherMethod is the route of what has none, in metrics.
+// OtherMethod is the label in metrics of methods that do not exist.
 const OtherMethod = "other"
 
-// labelOf is a method in metrics: what strangers make up is none of them.
+// labelOf returns a method's label in metrics. Methods that strangers make up share one label.
 func labelOf(method string) string {
 	if _, ok := auth.RuleOf(method); ok {
 		return method
@@ -69,8 +69,8 @@ func labelOf(method string) string {
 	return OtherMethod
 }
 
-// summary is a message in short: its fields in order, without secrets and without
-// bytes, the first items of its lists.
+// summary returns a message in short form: its fields in order, without secrets and bytes, and only
+// the first items of lists.
 func summary(m proto.Message) string {
 	if m == nil || !m.ProtoReflect().IsValid() {
 		return ""
@@ -146,7 +146,7 @@ func summarizeOne(b *strings.Builder, fd protoreflect.FieldDescriptor, v protore
 			fmt.Fprintf(b, "(%d bytes)", len(text))
 			return
 		}
-		if strings.Contains(text, "quorate1.") || strings.Contains(text, "quorate1t.") { // a token where none belongs
+		if strings.Contains(text, "quorate1.") || strings.Contains(text, "quorate1t.") { // a token in a field that is not for tokens
 			b.WriteString("[secret]")
 			return
 		}
@@ -162,7 +162,7 @@ func summarizeOne(b *strings.Builder, fd protoreflect.FieldDescriptor, v protore
 	}
 }
 
-// wellKnown is a time or a duration as people write it, if m is one.
+// wellKnown formats m as people write it if m is a time or a duration.
 func wellKnown(m protoreflect.Message) (string, bool) {
 	switch v := m.Interface().(type) {
 	case *timestamppb.Timestamp:
@@ -173,7 +173,7 @@ func wellKnown(m protoreflect.Message) (string, bool) {
 	return "", false
 }
 
-// cut is a text in bounds, which does not end within a character.
+// cut shortens a text to maxWhatText bytes, and never splits a character.
 func cut(s string) string {
 	if len(s) <= maxWhatText {
 		return s
@@ -185,9 +185,8 @@ func cut(s string) string {
 	return s[:end] + "..."
 }
 
-// secret says whether a field must not be shown: it has the name of one. The option
-// debug_redact would say it too, and compilers of before 2023, as distributions have, do not
-// take protos that have it.
+// secret reports whether a field must not be shown, by its name. The option debug_redact would say
+// so too, but the compilers from before 2023 that distributions ship reject protos that use it.
 func secret(fd protoreflect.FieldDescriptor) bool {
 	switch fd.Name() {
 	case "token", "secret", "password", "handle":

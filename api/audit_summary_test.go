@@ -11,7 +11,7 @@ import (
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 )
 
-// TestSummary: in bounds, without secrets.
+// TestSummary checks that summaries stay within their bounds and show no secrets.
 func TestSummary(t *testing.T) {
 	long := strings.Repeat("é", 100)
 	req := &quoratev1.SetOverridesRequest{}

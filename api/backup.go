@@ -18,16 +18,16 @@ import (
 
 // Backuper copies the state of the cluster.
 type Backuper interface {
-	// Backup writes the state to w, and tells progress how many groups are written. An
-	// error with TooBusy() bool says that the node is making another backup. It ends
-	// with ctx, or with an error of w.
+	// Backup writes the state to w, and calls progress with the number of groups written. An error
+	// whose TooBusy() bool is true means that the node is making another backup. Backup ends when
+	// ctx ends or w returns an error.
 	Backup(ctx context.Context, w io.Writer, progress func(done, total int)) error
 }
 
 // Bounds of a backup's stream.
 const (
 	BackupPiece = 256 << 10
-	BackupStall = 30 * time.Second // a caller that takes no piece for so long is cut off
+	BackupStall = 30 * time.Second // a caller that takes no piece for this long is cut off
 )
 
 // BackupService copies the state of the cluster.
@@ -43,8 +43,9 @@ func (s *BackupService) Copy(ctx context.Context, w io.Writer) error {
 	return s.Node.Backup(ctx, w, func(int, int) {})
 }
 
-// Backup implements the service. The backup is made on a goroutine of its own, so
-// that a caller who takes nothing can be left: a Send that waits ends with the stream.
+// Backup implements quoratev1.BackupServiceServer. It makes the backup on another goroutine, so
+// that it can return while a caller receives nothing: returning ends the stream, and with it a
+// blocked Send.
 func (s *BackupService) Backup(_ *quoratev1.BackupRequest, stream quoratev1.BackupService_BackupServer) error {
 	ctx, cancel := context.WithCancel(stream.Context())
 	defer cancel()
@@ -73,10 +74,10 @@ func (s *BackupService) Backup(_ *quoratev1.BackupRequest, stream quoratev1.Back
 	}
 }
 
-// backupStream cuts what is written into messages.
+// backupStream cuts the written bytes into messages.
 type backupStream struct {
 	send        func(*quoratev1.BackupResponse) error
-	done, total int // groups; of the goroutine that makes the backup
+	done, total int // groups; used only by the goroutine that makes the backup
 	sending     atomic.Int32
 	sent        atomic.Int64 // messages
 }
@@ -87,7 +88,7 @@ func (b *backupStream) make(ctx context.Context, from Backuper) error {
 	return errors.Join(err, w.Flush())
 }
 
-// Write sends messages.
+// Write sends p in messages of at most BackupPiece bytes.
 func (b *backupStream) Write(p []byte) (n int, err error) {
 	for n < len(p) {
 		piece := p[n:min(len(p), n+BackupPiece)]
@@ -103,7 +104,7 @@ func (b *backupStream) Write(p []byte) (n int, err error) {
 	return n, nil
 }
 
-// BackupFault maps an error of a backup.
+// BackupFault maps an error of a backup to an API error.
 func BackupFault(err error) *apierr.Error {
 	var busy interface{ TooBusy() bool }
 	if errors.As(err, &busy) && busy.TooBusy() {

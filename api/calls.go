@@ -13,11 +13,11 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// plan is a call of several checks as requests to the node. A check by HTTP
-// method and path can be several requests, or none.
+// plan holds a call of several checks as requests to the node. A check by HTTP method and path
+// becomes zero or more requests.
 type plan struct {
 	reqs []quota.Request
-	ends []int // behind the requests of each check
+	ends []int // ends[i] is the end of the requests of check i
 	out  []quota.Decision
 }
 
@@ -38,8 +38,8 @@ func (s *QuotaService) decideOne(c *Check) (quota.Decision, *Prepared, error) {
 	return d, r, nil
 }
 
-// plan validates checks and makes their requests. Faults name the check if
-// there are several.
+// plan validates checks and makes their requests. If several is set, an error names the faulty
+// check.
 func (s *QuotaService) plan(checks []Check, several bool) (*plan, error) {
 	p := &plan{ends: make([]int, len(checks))}
 	for i := range checks {
@@ -86,7 +86,7 @@ func (s *QuotaService) appendRequests(p *plan, c *Check) error {
 	return nil
 }
 
-// noLimitIn returns the fault of the first request whose limit does not exist.
+// noLimitIn returns the error of the first request whose limit does not exist, or nil.
 func (s *QuotaService) noLimitIn(p *plan) error {
 	for i := range p.out {
 		if p.out[i].Limit != nil || p.out[i].Why != quota.WhyNoLimit {
@@ -106,11 +106,10 @@ func (s *QuotaService) noLimitIn(p *plan) error {
 	return nil
 }
 
-// result counts the decisions of one check and returns the one that matters
-// most: of a refusal the one that lasts longest, else the longest wait, else
-// the least that remains. Of a call that was refused, what would have passed
-// was not charged and is not counted, and what stands behind the refusal was not
-// decided.
+// result counts the decisions of one check and returns the most important one: the longest refusal,
+// else the longest wait, else the least that remains. If the call was refused, the decisions that
+// would have passed charged nothing and are not counted, and the requests after the refusal were
+// not decided.
 func (s *QuotaService) result(out []quota.Decision, allowed bool) (quota.Decision, *Prepared) {
 	if len(out) == 0 {
 		return quota.Decision{Allowed: true, Why: quota.WhyNoLimit}, NoRule
@@ -146,8 +145,8 @@ func mattersMore(a, b *quota.Decision) bool {
 	return a.Remaining < b.Remaining
 }
 
-// results returns one answer per check, the longest wait and, when refused, the
-// longest time until it could pass.
+// results returns one answer per check, the longest wait and, if the call was refused, the longest
+// time until it could pass.
 func (s *QuotaService) results(p *plan, allowed bool) (all []*quoratev1.AllowResponse, wait, retry *durationpb.Duration) {
 	var longest, last time.Duration
 	start := 0
@@ -182,7 +181,7 @@ func (s *QuotaService) AllowAll(_ context.Context, req *quoratev1.AllowAllReques
 	return res, nil
 }
 
-// planOf makes the plan of checks that stand or fall together.
+// planOf returns the plan of checks that are charged all or nothing.
 func (s *QuotaService) planOf(reqs []*quoratev1.AllowRequest) (*plan, error) {
 	if n := len(reqs); n < 1 || n > quota.MaxRequests {
 		return nil, apierr.Invalid("checks", "%d checks; must be 1 to %d that stand or fall together", n, quota.MaxRequests)
@@ -196,7 +195,7 @@ func (s *QuotaService) planOf(reqs []*quoratev1.AllowRequest) (*plan, error) {
 	return s.plan(checks, true)
 }
 
-// From reads what came in by gRPC or as one of several.
+// From reads a check from a message: a gRPC request, or one of several checks.
 func (c *Check) From(req *quoratev1.AllowRequest) error {
 	*c = Check{Cost: req.GetCost(), Costs: req.Cost != nil, Key: keyOf(req), Method: req.Method, Path: req.Path}
 	if req.MaxWait != nil {
@@ -220,7 +219,7 @@ func keyOf(m named) quota.Key {
 	return quota.Key{LimitName: quota.LimitName{Namespace: m.GetNamespace(), Limit: m.GetLimit()}, Key: m.GetKey()}
 }
 
-// charged validates the key and the tokens of a call that changes a level.
+// charged validates the key and the tokens of a call that changes a key's level.
 func (s *QuotaService) charged(m named, field string, n int64) (quota.Key, error) {
 	k := keyOf(m)
 	if err := checkNamed(&k); err != nil {

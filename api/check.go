@@ -13,23 +13,23 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// Check is one check as it came in on either wire.
+// Check is one check, as either transport received it.
 type Check struct {
 	Key          quota.Key
 	Cost         int64
 	Wait         time.Duration
 	Costs        bool // cost was given
 	Waits        bool // wait was given
-	Named        bool // namespace and limit are known to be names
+	Named        bool // the caller of this package has validated namespace and limit
 	Method, Path string
 }
 
-// plain says whether the node's shortest way decides it.
+// plain reports whether the node's fast path can decide the check.
 func (c *Check) plain(cost int64) bool {
 	return cost > 0 && !c.Waits && c.Method == "" && c.Path == ""
 }
 
-// NoRule is that of a request that no limit is for.
+// NoRule is the rule of a request that no limit applies to.
 var NoRule = &Prepared{JSON: []byte("null")}
 
 // QuotaService decides checks.
@@ -39,7 +39,7 @@ type QuotaService struct {
 	node quotaNode
 }
 
-// Decide validates, decides, counts. The fault is nil if there is a decision.
+// Decide validates, decides and counts a check. The error is nil if there is a decision.
 func (s *QuotaService) Decide(c *Check) (quota.Decision, *Prepared, error) {
 	cost, err := c.validate()
 	if err != nil {
@@ -57,24 +57,25 @@ func (s *QuotaService) Decide(c *Check) (quota.Decision, *Prepared, error) {
 	return d, r, nil
 }
 
-// CheckHeld decides checks of one limit as far as the node holds enough for them, as HeldChecker says.
+// CheckHeld decides checks of one limit as far as the node holds enough for them, as HeldChecker
+// documents.
 func (s *QuotaService) CheckHeld(limit quota.LimitName, checks []quota.Spend, out []quota.Decision) {
 	s.node.CheckHeld(limit, checks, out)
 }
 
-// Prepared returns the rule of a limit that has decided.
+// Prepared returns the rule of the limit that made a decision.
 func (s *QuotaService) Prepared(l *quota.Limit) *Prepared {
 	return s.Meter.rules.of(l, s.node.Limits())
 }
 
-// count counts a decision that was made some times, and returns the rule of its limit.
+// count counts a decision that was made times times, and returns the rule of its limit.
 func (s *QuotaService) count(d *quota.Decision, times uint64) *Prepared {
 	r := s.Prepared(d.Limit)
 	r.Counts.Add(d, times)
 	return r
 }
 
-// Seen counts a decision that another protocol made, and how many times.
+// Seen counts a decision that another protocol made times times.
 func (s *QuotaService) Seen(d *quota.Decision, times uint64) {
 	if d.Limit == nil {
 		s.Meter.noLimit.Add(float64(times))
@@ -107,8 +108,8 @@ func (c *Check) validate() (cost int64, err error) {
 	return c.Cost, nil
 }
 
-// ValidateNames validates the limit's name, unless an HTTP request chooses it, and the
-// namespace's.
+// ValidateNames validates the names of the namespace and the limit. It skips the limit if an HTTP
+// method or path chooses it.
 func (c *Check) ValidateNames() error {
 	if c.Named {
 		return nil
@@ -143,10 +144,10 @@ func (c *Check) validateHTTP() error {
 	return nil
 }
 
-// MaxPath bounds the path of an HTTP request, in bytes.
+// MaxPath is the longest path of an HTTP request, in bytes.
 const MaxPath = 8 << 10
 
-// CheckBatchSize returns the fault of a batch of n checks, if any.
+// CheckBatchSize returns an error unless a batch may have n checks.
 func CheckBatchSize(n int) error {
 	if n < 1 || n > apiproto.MaxBatch {
 		return apierr.Invalid("checks", "%d checks; must be 1 to %d in one call", n, apiproto.MaxBatch)
@@ -154,7 +155,7 @@ func CheckBatchSize(n int) error {
 	return nil
 }
 
-// Response returns a decision as an answer.
+// Response converts a decision to an answer.
 func (r *Prepared) Response(d *quota.Decision) *quoratev1.AllowResponse {
 	out := &quoratev1.AllowResponse{
 		Allowed: d.Allowed, Limit: r.PB, Remaining: d.Remaining, Why: quoratev1.Why(d.Why),
@@ -166,8 +167,7 @@ func (r *Prepared) Response(d *quota.Decision) *quoratev1.AllowResponse {
 	return out
 }
 
-// parseLimits reads a limit file that came in; the limits are valid together,
-// and sorted.
+// parseLimits parses a limit file. The limits are sorted, and valid together.
 func (s *LimitService) parseLimits(source string, data []byte) ([]quota.Limit, error) {
 	if len(data) > apiproto.MaxLimitsFile {
 		return nil, apierr.TooLarge(apiproto.MaxLimitsFile)
@@ -186,7 +186,7 @@ func (s *LimitService) parseLimits(source string, data []byte) ([]quota.Limit, e
 	return set.All(), nil
 }
 
-// reasonFile is the reason of a fault that is in a limit file.
+// reasonFile is the reason of an error in a limit file.
 const reasonFile = "INVALID_LIMIT_FILE"
 
 func invalidFile(err error) *apierr.Error {
@@ -223,7 +223,7 @@ func (s *RateService) checkTop(req *quoratev1.TopRatesRequest) error {
 	return nil
 }
 
-// checkOrder validates what a TopRates request says of keys.
+// checkOrder validates the order and the key prefix of a TopRates request.
 func checkOrder(req *quoratev1.TopRatesRequest) error {
 	if quoratev1.RateOrder_name[int32(req.Order)] == "" {
 		_, words := apijson.EnumOf(req.Order.Descriptor(), "")
@@ -235,5 +235,5 @@ func checkOrder(req *quoratev1.TopRatesRequest) error {
 	return nil
 }
 
-// Namespaces are that of the check.
+// Namespaces yields the namespace of the check.
 func (c *Check) Namespaces(yield func(string) bool) { yield(c.Key.Namespace) }

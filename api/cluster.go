@@ -17,14 +17,14 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// Operator changes who is in the cluster.
+// Operator changes the members of the cluster.
 type Operator interface {
-	// ChangeCluster carries out a call of ClusterService other than GetStatus: req is
-	// its request, what it returns its response. by is the caller's identity. A
-	// refusal is an error whose GRPCStatus says what kind it is.
+	// ChangeCluster carries out a call of ClusterService other than GetStatus: req is the request
+	// of the call, and the result is its response. by is the caller's identity. A refusal is an
+	// error whose GRPCStatus gives its kind.
 	ChangeCluster(ctx context.Context, by string, req proto.Message) (proto.Message, error)
-	// FullStatus is Status, and what only others know: it may ask them, but not for
-	// longer than a second.
+	// FullStatus returns Status with the fields that only other nodes know. It may ask them for up
+	// to one second.
 	FullStatus(ctx context.Context) *quoratev1.GetStatusResponse
 }
 
@@ -37,7 +37,7 @@ const (
 	maxMembers   = 256
 )
 
-// ClusterService changes who is in the cluster.
+// ClusterService changes the members of the cluster.
 type ClusterService struct {
 	quoratev1.UnimplementedClusterServiceServer
 	*core
@@ -49,7 +49,7 @@ func (s *ClusterService) GetStatus(ctx context.Context, _ *quoratev1.GetStatusRe
 	return s.node.FullStatus(ctx), nil
 }
 
-// operate passes a call on to the node.
+// operate passes a call to the node.
 func operate[R proto.Message](ctx context.Context, s *ClusterService, req proto.Message) (res R, err error) {
 	by, err := s.Identity(ctx)
 	if err != nil {
@@ -66,7 +66,7 @@ func operate[R proto.Message](ctx context.Context, s *ClusterService, req proto.
 	return res, nil
 }
 
-// kinds are the refusals of an Operator: what HTTP and machines call them.
+// kinds maps the code of an Operator's refusal to its HTTP status and its reason.
 var kinds = map[codes.Code]struct {
 	http   int
 	reason string
@@ -80,8 +80,8 @@ var kinds = map[codes.Code]struct {
 	codes.Aborted:            {http.StatusConflict, "NOT_YET"},
 }
 
-// fromOperator maps an error of an Operator. A refusal that begins with the name of
-// a field of the request is about that field.
+// fromOperator maps an error of an Operator. A refusal whose text begins with the name of a field
+// of req is about that field.
 func fromOperator(err error, req proto.Message) *apierr.Error {
 	st, ok := status.FromError(err)
 	kind, known := kinds[st.Code()]
@@ -96,7 +96,7 @@ func fromOperator(err error, req proto.Message) *apierr.Error {
 	return f
 }
 
-// checkLength bounds the length of a text or of bytes.
+// checkLength returns an error if v is longer than most bytes.
 func checkLength[T string | []byte](field string, v T, most int) error {
 	if len(v) > most {
 		return apierr.Invalid(field, "is %d bytes; at most %d", len(v), most)

@@ -8,16 +8,15 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// ConnectionBounds bounds the connections of a port. 0 is no bound.
+// ConnectionBounds bounds the open connections of a port. 0 means no bound.
 type ConnectionBounds struct {
 	Total      int
-	PerAddress int // of one address; of IPv6, of one network of 64 bits
+	PerAddress int // per address; for IPv6, per /64 network
 }
 
-// Bound returns a listener whose connections are bounded. One that is too many is
-// closed at once, before anything is read of it: it neither waits in a queue in
-// which others would have to wait too, nor costs a handshake. What was refused is
-// counted in reg, by the port's name.
+// Bound returns a listener that bounds its connections. It closes a connection beyond a bound at
+// once, before it reads anything: the connection neither waits in a queue that delays others, nor
+// costs a handshake. It counts refused connections in reg, by the port's name.
 func Bound(l net.Listener, port string, b ConnectionBounds, reg prometheus.Registerer) net.Listener {
 	labels := prometheus.Labels{"port": port}
 	out := &boundListener{
@@ -27,7 +26,7 @@ func Bound(l net.Listener, port string, b ConnectionBounds, reg prometheus.Regis
 		}, []string{"bound"}),
 	}
 	for _, bound := range []string{"total", "address"} {
-		out.refused.WithLabelValues(bound) // so that there is a 0 before the first
+		out.refused.WithLabelValues(bound) // exports 0 before the first refusal
 	}
 	reg.MustRegister(out.refused, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "quorate_connections", Help: "Connections open, by port.", ConstLabels: labels,
@@ -46,7 +45,7 @@ type boundListener struct {
 
 	mu   sync.Mutex
 	open int
-	by   map[netip.Prefix]int // as many as there are connections, at most
+	by   map[netip.Prefix]int // at most one entry per connection
 }
 
 // Accept implements net.Listener.
@@ -89,8 +88,7 @@ func (l *boundListener) release(from netip.Prefix) {
 	}
 }
 
-// network is where a connection comes from, as far as whoever is there can choose
-// no further addresses.
+// network returns the network of a's address in which one peer can choose any address.
 func network(a net.Addr) netip.Prefix {
 	ap, err := netip.ParseAddrPort(a.String())
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 )
 
-// TestConnections: those that are too many are closed at once, and one that ends
-// makes place.
+// TestConnections checks that connections beyond a bound are closed at once, and that a closed
+// connection frees its place.
 func TestConnections(t *testing.T) {
 	for _, c := range []struct {
 		bounds ConnectionBounds
@@ -50,7 +50,7 @@ func TestConnections(t *testing.T) {
 		if got := testutil.ToFloat64(l.(*boundListener).refused.WithLabelValues(c.why)); got != 1 {
 			t.Errorf("%s: %v refused", c.why, got)
 		}
-		_, _ = first.Close(), first.Close() // twice is once
+		_, _ = first.Close(), first.Close() // closing twice counts once
 		dial()
 		third := <-accepted
 		if _, err := dial().Read(make([]byte, 1)); err == nil {

@@ -15,20 +15,21 @@ import (
 	"github.com/quorate/quorate/internal/rbac"
 )
 
-// AuthorKeys are where the author of a change may stand besides in the call, in
-// this order: gRPC metadata, or HTTP headers.
+// AuthorKeys are the gRPC metadata or HTTP headers that may name the author of a change if the call
+// does not, in order of precedence.
 var AuthorKeys = []string{"quorate-user", "x-forwarded-user"}
 
-// LimitService keeps the limits of the cluster: what is in force, its versions, and changes of it.
+// LimitService keeps the limits of the cluster: it shows the limits in force and their versions,
+// and changes them.
 type LimitService struct {
 	quoratev1.UnimplementedLimitServiceServer
 	*core
 	node limitNode
 }
 
-// author returns who makes the call, and validates who and why.
+// author returns the caller's name, and validates the name and the comment.
 func author(ctx context.Context, given, comment string) (string, error) {
-	if c := auth.From(ctx); c != nil { // proven: what the caller says besides does not count
+	if c := auth.From(ctx); c != nil { // a proven identity overrides what the caller says
 		given = c.Identity
 	}
 	if md, ok := metadata.FromIncomingContext(ctx); ok && given == "" {
@@ -52,7 +53,7 @@ func author(ctx context.Context, given, comment string) (string, error) {
 	return given, nil
 }
 
-// GetLimits returns the limits in force, or those of a version.
+// GetLimits returns the limits in force, or the limits of a version.
 func (s *LimitService) GetLimits(ctx context.Context, req *quoratev1.GetLimitsRequest) (*quoratev1.GetLimitsResponse, error) {
 	version, list, err := s.limitsAt(ctx, req.Version)
 	if err != nil {
@@ -69,7 +70,7 @@ func (s *LimitService) GetLimits(ctx context.Context, req *quoratev1.GetLimitsRe
 	return out, nil
 }
 
-// visible returns those of some limits that the caller may read.
+// visible returns the limits of list that the caller may read.
 func (s *LimitService) visible(ctx context.Context, list []quota.Limit) []quota.Limit {
 	if s.Everywhere(ctx, rbac.LimitsRead) {
 		return list
@@ -83,10 +84,10 @@ func (s *LimitService) visible(ctx context.Context, list []quota.Limit) []quota.
 	return out
 }
 
-// mayChange refuses a change that touches namespaces which the caller may not
-// write, by their names, and completes it by what the caller cannot know of. It pins
-// the change to the version that it was compared with: what others change meanwhile
-// would be undone by somebody who may not.
+// mayChange refuses a change that touches namespaces that the caller may not write, and names them.
+// It adds the limits that the caller cannot see, and pins the change to the version that it
+// compared with. Otherwise the change could undo a concurrent change by somebody without the
+// permission to do so.
 func (s *LimitService) mayChange(ctx context.Context, c *quota.Change) error {
 	if s.Everywhere(ctx, rbac.LimitsWrite) {
 		return nil
@@ -100,7 +101,7 @@ func (s *LimitService) mayChange(ctx context.Context, c *quota.Change) error {
 	}
 	for _, change := range diffLimits(now, c.Limits) {
 		if err := s.Require(ctx, rbac.LimitsWrite, change.Namespace); err != nil {
-			if change.Kind != quoratev1.ChangeKind_CHANGE_KIND_REMOVED || !s.hides(ctx, change.Namespace) { // else its name is not for the caller
+			if change.Kind != quoratev1.ChangeKind_CHANGE_KIND_REMOVED || !s.hides(ctx, change.Namespace) { // else the caller may not learn its name
 				return apierr.More(err, fmt.Sprintf("; the call would change limit %s/%s", change.Namespace, change.Limit))
 			}
 			return err
@@ -115,7 +116,7 @@ func (s *LimitService) mayChange(ctx context.Context, c *quota.Change) error {
 	return nil
 }
 
-// limitsAt returns a version, or what is in force for nil.
+// limitsAt returns the limits of a version; nil means the version in force.
 func (s *LimitService) limitsAt(ctx context.Context, version *uint64) (uint64, []quota.Limit, error) {
 	set := s.node.Limits()
 	if set == nil {
@@ -138,7 +139,7 @@ func expected(v *uint64) int64 {
 	return int64(min(*v, 1<<62))
 }
 
-// ApplyLimits replaces the cluster's limits by those of a limit file.
+// ApplyLimits replaces the cluster's limits with the limits of a limit file.
 func (s *LimitService) ApplyLimits(ctx context.Context, req *quoratev1.ApplyLimitsRequest) (*quoratev1.ApplyLimitsResponse, error) {
 	limits, err := s.parseLimits(req.Source, []byte(req.Yaml))
 	if err != nil {
@@ -178,7 +179,7 @@ func (s *LimitService) dryRun(ctx context.Context, limits []quota.Limit, req *qu
 	return nil
 }
 
-// madeBy is who made a version, "" if that is not known.
+// madeBy returns the author of a version, or "" if unknown.
 func (s *LimitService) madeBy(ctx context.Context, version uint64) string {
 	last, err := s.node.LimitVersions(ctx, version+1, 1)
 	if err != nil || len(last) == 0 {
@@ -202,7 +203,7 @@ func (s *LimitService) lint(limits []quota.Limit) []string {
 	return s.Opts.Lint(limits)
 }
 
-// ValidateLimits answers what is wrong with a limit file.
+// ValidateLimits returns the faults of a limit file.
 func (s *LimitService) ValidateLimits(_ context.Context, req *quoratev1.ValidateLimitsRequest) (*quoratev1.ValidateLimitsResponse, error) {
 	limits, err := s.parseLimits(req.Source, []byte(req.Yaml))
 	if err != nil {

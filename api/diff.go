@@ -40,8 +40,8 @@ func diffLimits(from, to []quota.Limit) []*quoratev1.LimitChange {
 	return out
 }
 
-// alike reports whether two limits decide alike. Equal rates of buckets may be written differently,
-// such as 10/h and 240/d. For windows these differ: the period is the window.
+// alike reports whether two limits decide alike. Two spellings of one bucket rate, such as 10/h and
+// 240/d, are alike. For windows they differ: the period is the window.
 func alike(from, to *quota.Limit) bool {
 	as := *from
 	as.More = slices.Clone(as.More)
@@ -55,15 +55,14 @@ func alike(from, to *quota.Limit) bool {
 	return as.Equal(to)
 }
 
-// writtenAs has a rate of a bucket written as an equal one.
+// writtenAs replaces a bucket's rate with to, another spelling of it, if the two rates are equal.
 func writtenAs(r *quota.Rate, to quota.Rate, bucket bool) {
 	if bucket && r.Same(to) {
 		*r = to
 	}
 }
 
-// compareFirst compares the names at the beginning of two lists; a list that
-// has ended comes last.
+// compareFirst compares the first names of two lists; an empty list sorts last.
 func compareFirst(a, b []quota.Limit) int {
 	switch {
 	case len(a) == 0:
@@ -74,8 +73,8 @@ func compareFirst(a, b []quota.Limit) int {
 	return cmp.Or(cmp.Compare(a[0].Namespace, b[0].Namespace), cmp.Compare(a[0].LimitName.Limit, b[0].LimitName.Limit))
 }
 
-// changeOf lists the fields that differ. What was added or removed is compared
-// with a limit that says nothing, whose every field is shown as empty.
+// changeOf lists the fields that differ. It compares an added or removed limit with an empty limit,
+// and shows every field of that as empty.
 func changeOf(kind quoratev1.ChangeKind, from, to *quota.Limit) *quoratev1.LimitChange {
 	out := &quoratev1.LimitChange{Namespace: from.Namespace, Limit: from.LimitName.Limit, Kind: kind}
 	a, b := apiproto.Limit(from).ProtoReflect(), apiproto.Limit(to).ProtoReflect()
@@ -98,8 +97,8 @@ func changeOf(kind quoratev1.ChangeKind, from, to *quota.Limit) *quoratev1.Limit
 	return out
 }
 
-// fieldText is a field's value as in JSON, strings and words without quotes, and
-// nothing when it is not set.
+// fieldText returns a field's value as JSON, strings and enums without quotes, or "" if the field
+// is not set.
 func fieldText(m protoreflect.Message, fd protoreflect.FieldDescriptor) string {
 	if !m.Has(fd) && (fd.HasPresence() || fd.IsList() || fd.Kind() == protoreflect.EnumKind) {
 		return ""

@@ -19,14 +19,14 @@ const (
 	maxEventBurst     = 256 // events sent before they are flushed
 )
 
-// EventService tells what happens on the node.
+// EventService streams the events of the node.
 type EventService struct {
 	quoratev1.UnimplementedEventServiceServer
 	*core
 	node EventSource
 }
 
-// filterOf validates what a watcher asks for.
+// filterOf validates and returns the filter of a watch.
 func filterOf(req *quoratev1.WatchRequest) (quota.EventFilter, error) {
 	out := quota.EventFilter{Namespace: req.Namespace, Limit: req.Limit, Key: req.Key}
 	if req.Namespace != "" {
@@ -56,8 +56,8 @@ func filterOf(req *quoratev1.WatchRequest) (quota.EventFilter, error) {
 	return out, nil
 }
 
-// Stream sends events and signs of life until ctx ends or send fails. flush is
-// called when there is nothing more to send just now.
+// Stream sends events and heartbeats until ctx ends or send fails. It calls flush when it has
+// nothing more to send.
 func (s *EventService) Stream(ctx context.Context, req *quoratev1.WatchRequest, send func(*quoratev1.WatchResponse) error, flush func() error) error {
 	filter, err := filterOf(req)
 	if err != nil {
@@ -71,7 +71,7 @@ func (s *EventService) Stream(ctx context.Context, req *quoratev1.WatchRequest, 
 	defer give()
 	events, lost, stop := s.node.Watch(filter, int(req.Buffer))
 	defer stop()
-	if flush() != nil { // the headers: so that the caller knows that it watches
+	if flush() != nil { // sends the headers, so that the caller knows that the watch has begun
 		return nil
 	}
 	beat := time.NewTicker(s.Heartbeat)
@@ -102,7 +102,7 @@ func (s *EventService) Stream(ctx context.Context, req *quoratev1.WatchRequest, 
 	}
 }
 
-// sendEvents sends an event and those that wait behind it, up to a bound.
+// sendEvents sends e and the events that wait after it, up to maxEventBurst.
 func sendEvents(e quota.Event, events <-chan quota.Event, lost func() uint64, send func(*quoratev1.WatchResponse) error) error {
 	for range maxEventBurst {
 		if err := send(&quoratev1.WatchResponse{Event: eventProto(&e), Lost: lost()}); err != nil {
@@ -133,7 +133,7 @@ func eventProto(e *quota.Event) *quoratev1.Event {
 	}
 }
 
-// Watch implements the service.
+// Watch implements quoratev1.EventServiceServer.
 func (s *EventService) Watch(req *quoratev1.WatchRequest, stream quoratev1.EventService_WatchServer) error {
 	flush := func() error { return nil }
 	first := func() error { return stream.SendHeader(nil) }

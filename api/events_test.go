@@ -8,7 +8,7 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// TestSendEvents: a burst has an end, and none of what was taken is dropped.
+// TestSendEvents checks that a burst is bounded and drops no received event.
 func TestSendEvents(t *testing.T) {
 	events := make(chan quota.Event, 1000)
 	for range cap(events) {

@@ -24,7 +24,8 @@ import (
 	"github.com/quorate/quorate/internal/rbac"
 )
 
-// Gate says who makes a call and whether they may, and writes down what they did: the same for all transports.
+// Gate identifies callers, authorizes their calls and writes the audit log, in the same way for all
+// transports.
 type Gate struct {
 	Guard      *auth.Guard // nil: authentication is off
 	identifier access.Identifier
@@ -32,13 +33,13 @@ type Gate struct {
 	self       string // the node
 	audit      *audit.Log
 	denied     *prometheus.CounterVec
-	// node has the limit that the API itself is under.
+	// node decides checks of APILimit, the limit on the API itself.
 	node interface {
 		Check(k quota.Key, cost int64) quota.Decision
 		Limits() *quota.Limits
 	}
-	// Again is how long the caller of a call that lasts is remembered, and so how long the
-	// call outlives the trust in it.
+	// Again is how often the caller of a long call is authorized again, and so the longest time
+	// that the call outlives a revoked permission.
 	Again time.Duration
 }
 
@@ -56,24 +57,23 @@ func newGate(n coreNode, o *Options, denied *prometheus.CounterVec) *Gate {
 	return g
 }
 
-// Call is one call, from the moment that its caller is known. It belongs to the
-// goroutine that serves the call.
+// Call is one call whose caller is known. Only the goroutine that serves the call uses it.
 type Call struct {
 	*Gate
 	Method  string
 	Rule    auth.Rule
 	Caller  *auth.Caller
 	Address string
-	// RequestID is what the caller calls the request; empty: nothing.
+	// RequestID is the caller's id of the request; it may be empty.
 	RequestID string
-	// Identify asks again who makes the call, while it lasts; nil where whoever made it was looked at before.
+	// Identify identifies the caller again during the call; nil keeps the first answer.
 	Identify func(ctx context.Context) (*auth.Caller, error)
 	req      proto.Message
 	Res      proto.Message
 	Failed   error
 }
 
-// Owner returns the owner that the call counts for: the identity if proven, else the address.
+// Owner returns the owner to which shares are charged: the identity if proven, else the address.
 func (v *Call) Owner() string {
 	if v.Caller.Proven() {
 		return v.Caller.Identity
@@ -83,8 +83,8 @@ func (v *Call) Owner() string {
 
 type callKey struct{}
 
-// callContext carries a call, and its caller where that is proven: one value for
-// both, because every check has it.
+// callContext carries a call, and its caller if proven: one value for both, because every check
+// creates one.
 type callContext struct {
 	context.Context
 	call *Call
@@ -103,20 +103,20 @@ func (c callContext) Value(key any) any {
 	return c.Context.Value(key)
 }
 
-// CallOf returns the call that a context is of, nil outside of one.
+// CallOf returns the call of a context, or nil outside of a call.
 func CallOf(ctx context.Context) *Call {
 	v, _ := ctx.Value(callKey{}).(*Call)
 	return v
 }
 
-// Ended remembers how the call ended, for the audit log.
+// Ended records how the call ended, for the audit log.
 func (v *Call) Ended(res proto.Message, err error) {
 	if v != nil {
 		v.Res, v.Failed = res, err
 	}
 }
 
-// FromAuth maps what package auth says.
+// FromAuth maps an error of package auth to an API error.
 func FromAuth(err error) *apierr.Error {
 	if f, ok := errors.AsType[*apierr.Error](err); ok {
 		return f
@@ -134,8 +134,8 @@ func FromAuth(err error) *apierr.Error {
 	return &apierr.Error{Code: codes.Unauthenticated, HTTP: http.StatusUnauthorized, Reason: "UNAUTHENTICATED", Detail: err.Error()}
 }
 
-// Authorize lets a call in, or not: whoever has the permission nowhere is sent away
-// before the request is read. quick asks for nothing that could block.
+// Authorize lets a call in, or returns an error. It refuses a caller that has the permission
+// nowhere, before the request is read.
 func (s *Gate) Authorize(ctx context.Context, v *Call) (context.Context, error) {
 	v.Rule, _ = auth.RuleOf(v.Method)
 	if s.Guard != nil {
@@ -149,7 +149,7 @@ func (s *Gate) Authorize(ctx context.Context, v *Call) (context.Context, error) 
 	return callContext{ctx, v}, nil
 }
 
-// AuthorizeRequest looks at the request of a call that was let in.
+// AuthorizeRequest checks the request of a call that Authorize let in.
 func AuthorizeRequest(ctx context.Context, req proto.Message) error {
 	v := CallOf(ctx)
 	if v == nil {
@@ -165,19 +165,19 @@ func AuthorizeRequest(ctx context.Context, req proto.Message) error {
 	return nil
 }
 
-// Everywhere says whether the caller of ctx has a permission everywhere.
+// Everywhere reports whether the caller of ctx has a permission everywhere.
 func (s *Gate) Everywhere(ctx context.Context, p rbac.Permission) bool {
 	v := CallOf(ctx)
 	return s.Guard == nil || v != nil && s.Guard.Has(v.Caller, p, rbac.Everywhere)
 }
 
-// mayIn says whether the caller of ctx has a permission in a namespace.
+// mayIn reports whether the caller of ctx has a permission in a namespace.
 func (s *Gate) mayIn(ctx context.Context, p rbac.Permission, namespace string) bool {
 	v := CallOf(ctx)
 	return s.Guard == nil || v != nil && s.Guard.Has(v.Caller, p, rbac.Namespace(namespace))
 }
 
-// Require returns nil if the caller of ctx has a permission in a namespace, and otherwise the error to answer with.
+// Require returns an error if the caller of ctx lacks a permission in a namespace.
 func (s *Gate) Require(ctx context.Context, p rbac.Permission, namespace string) error {
 	v := CallOf(ctx)
 	if s.Guard == nil || v == nil {
@@ -189,15 +189,15 @@ func (s *Gate) Require(ctx context.Context, p rbac.Permission, namespace string)
 	return nil
 }
 
-// IsOpen says whether a call is for whoever comes, so that nobody has to be known:
-// probes do not fail for a header that somebody has added.
+// IsOpen reports whether anybody may make a call, so that its caller need not be identified: a
+// probe must not fail because of a header that a proxy added.
 func IsOpen(method string) bool {
 	r, _ := auth.RuleOf(method)
 	return r.Need == auth.Open && !r.Control
 }
 
-// Unguarded says whether a call needs no look: it is open to all; or everybody may do
-// everything, and it is neither audited nor counted against the API's own limit.
+// Unguarded reports whether a call needs no check: either it is open to all, or authentication is
+// off and the call is neither audited nor counted against the API's own limit.
 func (s *Gate) Unguarded(method string) bool {
 	if s.Guard == nil {
 		r, _ := auth.RuleOf(method)
@@ -206,7 +206,7 @@ func (s *Gate) Unguarded(method string) bool {
 	return IsOpen(method)
 }
 
-// FromStatus returns an error of gRPC as one of the API.
+// FromStatus converts a gRPC error to an API error.
 func FromStatus(err error) *apierr.Error {
 	if e, ok := errors.AsType[*apierr.Error](err); ok {
 		return e
@@ -221,7 +221,7 @@ func FromStatus(err error) *apierr.Error {
 	return f
 }
 
-// AuthorizeChecks is admit for checks that were never a message.
+// AuthorizeChecks authorizes checks that were never a message.
 func (s *Gate) AuthorizeChecks(ctx context.Context, checks ...Check) error {
 	return s.AuthorizeIn(ctx, func(yield func(string) bool) {
 		for i := range checks {
@@ -232,7 +232,7 @@ func (s *Gate) AuthorizeChecks(ctx context.Context, checks ...Check) error {
 	})
 }
 
-// AuthorizeIn is admitChecks for checks in these namespaces.
+// AuthorizeIn authorizes checks in namespaces.
 func (s *Gate) AuthorizeIn(ctx context.Context, namespaces iter.Seq[string]) error {
 	if s.Guard == nil || s.Everywhere(ctx, rbac.Check) {
 		return nil
@@ -245,7 +245,8 @@ func (s *Gate) AuthorizeIn(ctx context.Context, namespaces iter.Seq[string]) err
 	return nil
 }
 
-// TooManyBodies is the error of a call whose body is beyond what one caller, or all, may have in memory.
+// TooManyBodies returns the error of a call whose body exceeds the memory for bodies of one caller,
+// or of all callers.
 func TooManyBodies(owner string, full fairshare.Full) *apierr.Error {
 	f := &apierr.Error{Code: codes.ResourceExhausted, HTTP: http.StatusServiceUnavailable, Reason: "TOO_MUCH_UNDER_WAY", Retry: time.Second}
 	f.Detail = "this node is reading as many bytes of requests as it may; try again in a second"
@@ -255,8 +256,8 @@ func TooManyBodies(owner string, full fairshare.Full) *apierr.Error {
 	return f
 }
 
-// OwnerOf returns the owner that calls from an address without a proven identity count for: the
-// address, or its network for IPv6, where callers can choose the rest of the address.
+// OwnerOf returns the owner of calls from an address without a proven identity: the address, or for
+// IPv6 its network, in which a caller can choose the rest of the address.
 func OwnerOf(address string) string {
 	if ip, err := netip.ParseAddr(address); err == nil {
 		return "address:" + networkOf(ip).String()
@@ -264,7 +265,7 @@ func OwnerOf(address string) string {
 	return "address:" + address
 }
 
-// Host returns the host of an address, or what there is.
+// Host returns the host of addr, or addr if it has no port.
 func Host(addr string) string {
 	if h, _, err := net.SplitHostPort(addr); err == nil {
 		return h

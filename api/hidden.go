@@ -9,18 +9,18 @@ import (
 	"github.com/quorate/quorate/internal/rbac"
 )
 
-// hides says whether the caller of ctx may neither read nor write the limits of a namespace.
+// hides reports whether the caller of ctx may neither read nor write the limits of a namespace.
 func (s *LimitService) hides(ctx context.Context, namespace string) bool {
 	return !s.mayIn(ctx, rbac.LimitsRead, namespace) && !s.mayIn(ctx, rbac.LimitsWrite, namespace)
 }
 
-// shown returns those of some limits that are in no hidden namespace.
+// shown returns the limits of list that are not in a hidden namespace.
 func (s *LimitService) shown(ctx context.Context, list []quota.Limit) []quota.Limit {
 	return slices.DeleteFunc(slices.Clone(list), func(l quota.Limit) bool { return s.hides(ctx, l.Namespace) })
 }
 
-// withHidden returns what is to be in force, sorted, and what is in force in hidden namespaces of which it has
-// nothing: a caller cannot know what would have to be there, so leaving it out does not remove it.
+// withHidden returns next, sorted, and adds the limits in force in each hidden namespace that next
+// does not mention. A caller cannot know those limits, so leaving them out does not remove them.
 func (s *LimitService) withHidden(ctx context.Context, now, next []quota.Limit) ([]quota.Limit, error) {
 	named := map[string]bool{}
 	for i := range next {
@@ -39,8 +39,8 @@ func (s *LimitService) withHidden(ctx context.Context, now, next []quota.Limit) 
 	return set.All(), nil
 }
 
-// veil leaves in a version what the caller of ctx may read: how many limits changed there, and who did it and why
-// if any did.
+// veil reduces a version to the part that the caller of ctx may read: how many limits changed
+// there, and, if any did, the author and the comment.
 func (s *LimitService) veil(ctx context.Context, v *quoratev1.LimitVersion) {
 	changes, limits := s.changesIn(ctx, v.Version)
 	v.Limits, v.Added, v.Changed, v.Removed = int32(limits), 0, 0, 0
@@ -59,8 +59,8 @@ func (s *LimitService) veil(ctx context.Context, v *quoratev1.LimitVersion) {
 	}
 }
 
-// changesIn returns what a version changed of what the caller may read, and how many limits of that it has. Where
-// the version before is kept no more, nothing is known of its changes.
+// changesIn returns the changes of a version that the caller may read, and the number of its limits
+// that the caller may read. If the version before is no longer kept, the changes are unknown.
 func (s *LimitService) changesIn(ctx context.Context, version uint64) ([]*quoratev1.LimitChange, int) {
 	_, after, err := s.limitsAt(ctx, &version)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/quorate/quorate/internal/rbac"
 )
 
-// Bounds of a page of the history, and of a change that named no version.
+// Bounds of a page of versions, and of the repetitions of a change without an expected version.
 const (
 	defaultVersions = 20
 	maxConflicts    = 5 // repetitions
@@ -40,7 +40,7 @@ func (s *LimitService) ListVersions(ctx context.Context, req *quoratev1.ListVers
 	return out, nil
 }
 
-// pageSize validates how many items a list is to have.
+// pageSize validates the size of a page and returns it, or the default for 0.
 func pageSize(most int32, usual int) (int, error) {
 	if most < 0 || most > apiproto.MaxList {
 		return 0, apierr.Invalid("max", "%d; must be 1 to %d, or 0 for %d", most, apiproto.MaxList, usual)
@@ -75,7 +75,7 @@ func (s *LimitService) RollbackLimits(ctx context.Context, req *quoratev1.Rollba
 	if err := s.mayChange(ctx, &c); err != nil {
 		return nil, err
 	}
-	if len(diffLimits(list, c.Limits)) > 0 { // others' limits stay as they are, so it is not that version
+	if len(diffLimits(list, c.Limits)) > 0 { // the limits of others stay as they are, so the result differs from that version
 		c.RollbackTo = 0
 	}
 	v, changed, err := s.change(ctx, c)
@@ -86,8 +86,8 @@ func (s *LimitService) RollbackLimits(ctx context.Context, req *quoratev1.Rollba
 	return &quoratev1.RollbackLimitsResponse{Version: v, Changed: changed}, nil
 }
 
-// DeleteLimits takes limits out of what is in force. Unless a version was
-// expected, it starts again when somebody else was quicker.
+// DeleteLimits removes limits from the limits in force. Without an expected version it starts over
+// when a concurrent change wins.
 func (s *LimitService) DeleteLimits(ctx context.Context, req *quoratev1.DeleteLimitsRequest) (*quoratev1.DeleteLimitsResponse, error) {
 	if n := len(req.Limits); n < 1 || n > apiproto.MaxList {
 		return nil, apierr.Invalid("limits", "%d limits; must be 1 to %d", n, apiproto.MaxList)
@@ -124,11 +124,10 @@ func (s *LimitService) DeleteLimits(ctx context.Context, req *quoratev1.DeleteLi
 	}
 }
 
-// catchUpTime is how often this node's version is looked at while it waits for a
-// newer one.
+// catchUpTime is the interval at which catchUp polls this node's version.
 const catchUpTime = 5 * time.Millisecond
 
-// catchUp waits until this node has the version, at most a second.
+// catchUp waits up to one second for this node to reach a version, and reports whether it did.
 func (s *LimitService) catchUp(ctx context.Context, version uint64) bool {
 	for range time.Second / catchUpTime {
 		if l := s.node.Limits(); l != nil && l.Version >= version {
@@ -143,7 +142,7 @@ func (s *LimitService) catchUp(ctx context.Context, version uint64) bool {
 	return true
 }
 
-// without returns what is in force without some limits.
+// without returns the limits in force except refs, and their version.
 func (s *LimitService) without(refs []*quoratev1.LimitRef) (version uint64, left []quota.Limit, err error) {
 	version, all, err := s.limitsAt(context.Background(), nil)
 	if err != nil {

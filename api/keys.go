@@ -30,7 +30,7 @@ func (s *KeyService) GetKey(ctx context.Context, req *quoratev1.GetKeyRequest) (
 	}
 	s.completeRules(counters)
 	out := &quoratev1.GetKeyResponse{Counters: counters}
-	// Overrides are stored under the limit's name, not under the name in the request.
+	// Overrides are stored under the limit's name, which may differ from the name in the request.
 	if l, key := s.node.Limits().Resolve(k.LimitName, k.Key); l != nil {
 		if o := s.node.Override(quota.Key{LimitName: l.LimitName, Key: key}); o != nil {
 			out.Override = overrideProto(o)
@@ -52,8 +52,9 @@ func (s *KeyService) ResetKey(ctx context.Context, req *quoratev1.ResetKeyReques
 	return &quoratev1.ResetKeyResponse{}, nil
 }
 
-// existing validates the key of a limit that there is. The global default counts a key of all namespaces together, so
-// what is done to that is not for who has the permission in one of them.
+// existing validates a key whose limit exists, and the caller's permission. The global default
+// counts a key of all namespaces together, so a permission in one namespace does not suffice for
+// it.
 func (s *KeyService) existing(ctx context.Context, m named, p rbac.Permission) (quota.Key, error) {
 	k := keyOf(m)
 	if err := apiproto.CheckLimitKey(&k); err != nil {
@@ -72,8 +73,8 @@ func (s *KeyService) existing(ctx context.Context, m named, p rbac.Permission) (
 	return k, nil
 }
 
-// completeRules shows the whole rule of each key where this node knows it. Rate
-// and burst stay as the leader has them: a key can have its own.
+// completeRules adds the whole rule to each key whose limit this node knows. Rate and burst stay as
+// the leader reports them: a key can have its own.
 func (s *core) completeRules(keys []*quoratev1.KeyRate) {
 	limits := s.node.Limits()
 	for _, k := range keys {

@@ -5,12 +5,13 @@ import (
 	"time"
 )
 
-// identifyAgain is how long a token that was revoked, a certificate that is trusted no more, or a role that was
-// taken away can keep open what was begun with it.
+// identifyAgain is the longest time that a call continues after its token was revoked, its
+// certificate lost trust or its role was removed.
 const identifyAgain = 10 * time.Second
 
-// StillAuthorized returns nil while the caller of a call that lasts may go on with it. known is when that was looked at last;
-// within service.again of it the answer is believed.
+// StillAuthorized returns an error if the caller of a long call may no longer continue it. known is
+// the time of the last check; StillAuthorized repeats the check after s.Again, and then updates
+// known.
 func (s *Gate) StillAuthorized(ctx context.Context, known *time.Time) error {
 	v := CallOf(ctx)
 	if v == nil || v.Guard == nil || time.Since(*known) < s.Again {

@@ -15,8 +15,7 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// TestWordsAreTheSame: each enum of the protos has the words of limit files, in
-// their order.
+// TestWordsAreTheSame checks that each proto enum has the words of limit files, in the same order.
 func TestWordsAreTheSame(t *testing.T) {
 	same := func(d protoreflect.EnumDescriptor, first int, words ...fmt.Stringer) {
 		if d.Values().Len() != len(words)+first {
@@ -45,7 +44,7 @@ func stringers[T fmt.Stringer](list []T) (out []fmt.Stringer) {
 	return out
 }
 
-// TestLimitProtoShowsEveryField: a change of any field of a limit can be seen.
+// TestLimitProtoShowsEveryField checks that a change of any field of a limit shows in its proto.
 func TestLimitProtoShowsEveryField(t *testing.T) {
 	base := quota.Limit{LimitName: quota.LimitName{Namespace: "web", Limit: "a"}, Kind: quota.CalendarWindow, Rate: quota.Rate{Tokens: 1, Per: time.Minute}, Burst: 1, Calendar: quota.Calendar{Unit: quota.Minute}}
 	before := apiproto.Limit(&base)
@@ -79,7 +78,7 @@ func TestLimitProtoShowsEveryField(t *testing.T) {
 	}
 }
 
-// TestTiersOfOneLimit: headers are those of the tier that decided.
+// TestTiersOfOneLimit checks that the headers describe the tier that decided.
 func TestTiersOfOneLimit(t *testing.T) {
 	l := quota.Limit{LimitName: quota.LimitName{Namespace: "web", Limit: "a"}, More: []quota.Tier{quota.Window(quota.FixedWindow, 50, 10*time.Second)}}
 	l.SetFirst(quota.Window(quota.FixedWindow, 10, time.Second))
@@ -94,7 +93,8 @@ func TestTiersOfOneLimit(t *testing.T) {
 	}
 }
 
-// TestLimitProtoWithoutRate: what has no rate is told with none, and 0/0s is none.
+// TestLimitProtoWithoutRate checks that a limit without a rate has none in its proto, and that 0/0s
+// means no rate.
 func TestLimitProtoWithoutRate(t *testing.T) {
 	for _, l := range []quota.Limit{{Class: quota.Unlimited}, {Class: quota.Banned}, {Kind: quota.Concurrency, Burst: 3}} {
 		if got := apiproto.Limit(&l).Rate; got != "" {

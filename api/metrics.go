@@ -14,8 +14,8 @@ import (
 	"github.com/quorate/quorate/internal/series"
 )
 
-// Meter holds the servers' metrics. It is one collector, so that the gRPC and
-// the HTTP server of a node can share it through the registry.
+// Meter holds the servers' metrics. It is one collector, so that the gRPC and HTTP servers of a
+// node can share it through the registry.
 type Meter struct {
 	rules     rules
 	decisions *prometheus.Desc
@@ -25,13 +25,13 @@ type Meter struct {
 	Duration  *prometheus.HistogramVec
 	build     prometheus.Gauge
 	denied    *prometheus.CounterVec
-	// What most calls observe, found once.
+	// The observers of most calls, looked up once.
 	allowOK, batchOK prometheus.Observer
 }
 
 var _ prometheus.Collector = (*Meter)(nil)
 
-// registerMeter returns the meter of the registry, making it the first time.
+// registerMeter returns the registry's meter, and creates it on the first call.
 func registerMeter(o Options) *Meter {
 	m := newMeter(o.Version)
 	if m.rules.Guard = o.Series; o.Series == nil {
@@ -45,7 +45,7 @@ func registerMeter(o Options) *Meter {
 		}
 	}
 	if err != nil {
-		// invariant: nobody else names metrics as this package does
+		// invariant: only this package names metrics like this
 		panic("api: the registry has metrics of the same names: " + err.Error())
 	}
 	return m
@@ -80,7 +80,7 @@ func newMeter(version string) *Meter {
 	return m
 }
 
-// Hot returns where a check that went well, or a batch of them, is observed.
+// Hot returns the observer of a successful check, or of a successful batch.
 func (m *Meter) Hot(method string) prometheus.Observer {
 	if method == quoratev1.QuotaService_AllowBatch_FullMethodName {
 		return m.batchOK
@@ -88,7 +88,7 @@ func (m *Meter) Hot(method string) prometheus.Observer {
 	return m.allowOK
 }
 
-// Revision returns the commit that the program was built from, or "unknown".
+// Revision returns the commit of the build, or "unknown".
 func Revision() string {
 	info, _ := debug.ReadBuildInfo()
 	if info != nil {
@@ -101,7 +101,7 @@ func Revision() string {
 	return "unknown"
 }
 
-// Observe measures a call; trace is that of one that is sampled, else "".
+// Observe measures a call. trace is the id of its sampled trace, or "".
 func (m *Meter) Observe(protocol, method, code string, start time.Time, trace string) {
 	ObserveTraced(m.Duration.WithLabelValues(protocol, method, code), time.Since(start).Seconds(), trace)
 }
@@ -117,8 +117,8 @@ func (m *Meter) Describe(ch chan<- *prometheus.Desc) {
 	m.denied.Describe(ch)
 }
 
-// Collect implements prometheus.Collector. Series appear with their first
-// decision: with every why of every limit they would be twenty per limit.
+// Collect implements prometheus.Collector. A series appears with its first decision: all whys of
+// every limit would be twenty series per limit.
 func (m *Meter) Collect(ch chan<- prometheus.Metric) {
 	m.noLimit.Collect(ch)
 	m.Duration.Collect(ch)
@@ -140,10 +140,9 @@ func (m *Meter) send(ch chan<- prometheus.Metric, d *prometheus.Desc, v uint64, 
 	}
 }
 
-// SampledTrace returns the id of a traceparent that is sampled, else "". A call that its caller
-// traces, and samples, leaves the id of its trace with the time that it took (an exemplar), so that
-// a slow bucket of a dashboard leads to a trace. The header is that of W3C Trace Context; no tracing
-// has to be set up here for it.
+// SampledTrace returns the trace id of a sampled traceparent (W3C Trace Context), else "". The
+// duration of a traced and sampled call carries the trace id as an exemplar, so that a slow bucket
+// on a dashboard leads to a trace. This works without any tracing set up here.
 func SampledTrace(parent string) string {
 	const version, trace, span, end = 2, 35, 52, 55 // where each part ends
 	if len(parent) < end || parent[version] != '-' || parent[trace] != '-' || parent[span] != '-' ||
@@ -163,7 +162,7 @@ func SampledTrace(parent string) string {
 	return id
 }
 
-// hexOdd reports whether a hexadecimal digit is odd: the lowest bit of the flags says sampled.
+// hexOdd reports whether a hexadecimal digit is odd: the lowest bit of the flags means sampled.
 func hexOdd(c byte) bool {
 	switch c {
 	case '1', '3', '5', '7', '9', 'b', 'd', 'f':
@@ -172,7 +171,7 @@ func hexOdd(c byte) bool {
 	return false
 }
 
-// ObserveTraced observes a time, with the trace if there is one.
+// ObserveTraced observes a duration, with the trace id as its exemplar unless empty.
 func ObserveTraced(o prometheus.Observer, seconds float64, trace string) {
 	if e, ok := o.(prometheus.ExemplarObserver); ok && trace != "" {
 		e.ObserveWithExemplar(seconds, prometheus.Labels{"trace_id": trace})

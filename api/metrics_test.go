@@ -8,8 +8,8 @@ import (
 	"github.com/quorate/quorate/internal/series"
 )
 
-// TestCountsOutliveLimitChanges: a changed limit keeps its counter, a removed
-// one goes, and a call that still has the old limits harms neither.
+// TestCountsOutliveLimitChanges checks that a changed limit keeps its counter, that a removed limit
+// loses it, and that a call with the old limits disturbs neither.
 func TestCountsOutliveLimitChanges(t *testing.T) {
 	r := rules{Guard: series.New(0)}
 	old := apitest.MustLimits(t, 1, "web/a 1/s 1", "web/b 1/s 1")
@@ -40,7 +40,8 @@ func TestCountsOutliveLimitChanges(t *testing.T) {
 	}
 }
 
-// TestOverridesDoNotFillTheRules: every overridden key has a limit of its own.
+// TestOverridesDoNotFillTheRules checks that rules stay bounded although every overridden key has
+// its own limit.
 func TestOverridesDoNotFillTheRules(t *testing.T) {
 	r := rules{Guard: series.New(0)}
 	set := apitest.MustLimits(t, 1, "web/a 1/s 1")

@@ -11,8 +11,9 @@ import (
 	"github.com/quorate/quorate/internal/suggest"
 )
 
-// noLimit is the fault of a check whose limit is not there. A node that has just
-// joined knows none before the meta group has told it: another node does.
+// noLimit returns the error of a check whose limit does not exist. A node that has just joined
+// knows no limits until the meta group has sent them; then the error lets the caller try another
+// node.
 func (s *core) noLimit(n quota.LimitName) *apierr.Error {
 	limits := s.node.Limits()
 	if limits == nil || limits.Version == 0 {
@@ -26,8 +27,8 @@ func (s *core) noLimit(n quota.LimitName) *apierr.Error {
 	return s.noSuchLimit(n)
 }
 
-// noSuchLimit is the fault of a call about a limit that is not there. Where callers are known it names no other
-// namespaces: who may ask in this one may not be told of those.
+// noSuchLimit returns the error of a call about a limit that does not exist. With authentication it
+// names no other namespaces: a caller with a permission in this one may not learn of them.
 func (s *core) noSuchLimit(n quota.LimitName) *apierr.Error {
 	explain := suggest.Explain
 	if s.Guard != nil {

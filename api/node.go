@@ -22,7 +22,7 @@ import (
 	"github.com/quorate/quorate/internal/tracing"
 )
 
-// Node is what the servers need of a node. All methods are called concurrently.
+// Node is the part of a cluster node that the servers use. All methods are safe for concurrent use.
 type Node interface {
 	HeldChecker
 	Decider
@@ -38,10 +38,10 @@ type Node interface {
 	Backuper
 	attach.Host
 
-	// Check decides and charges one request of at least one token, with the
-	// limit's own wait. It must not block, but for a limit that its leader decides.
+	// Check decides and charges one request of at least one token, with the limit's own wait. It
+	// must not block, except for a limit that its leader decides.
 	Check(k quota.Key, cost int64) quota.Decision
-	// Limits returns the limits in force; never changed in place.
+	// Limits returns the limits in force. They are never changed in place.
 	Limits() *quota.Limits
 	// TopRates asks the leaders of all ranges. req.Top is 1 to MaxTop.
 	TopRates(ctx context.Context, req *quoratev1.TopRatesRequest) (*quoratev1.TopRatesResponse, error)
@@ -49,45 +49,46 @@ type Node interface {
 	Status() *quoratev1.GetStatusResponse
 }
 
-// HeldChecker decides many checks of one limit at once, where the node holds enough for
-// them. What it leaves is decided by Node.Check: out, which is as long as checks, has no
-// limit there, and nothing was taken or counted.
+// HeldChecker decides many checks of one limit at once, if the node holds enough for them. out is
+// as long as checks. A decision in out without a limit is undecided: nothing was taken or counted,
+// and Node.Check decides that check.
 type HeldChecker interface {
 	CheckHeld(limit quota.LimitName, checks []quota.Spend, out []quota.Decision)
 }
 
-// Decider decides what is more than one plain check. Keys name limits as the
-// caller wrote them; the node finds template and defaults. A decision whose
-// Limit is nil, and whose Why is WhyNoLimit, says that there is no such limit.
+// Decider decides what is more than one plain check. Keys name limits as the caller wrote them; the
+// node resolves templates and defaults. A decision whose Limit is nil and whose Why is WhyNoLimit
+// means that the limit does not exist.
 type Decider interface {
-	// Decide decides up to quota.MaxRequests requests, all or nothing. out has the
-	// length of reqs and receives the decision of each; those behind one that
-	// refused stay zero.
+	// Decide decides up to quota.MaxRequests requests, all or nothing. out has the length of reqs
+	// and receives their decisions; the decisions after a refusal stay zero.
 	Decide(reqs []quota.Request, out []quota.Decision) (allowed bool)
 	// Refund gives tokens back.
 	Refund(k quota.Key, cost int64) quota.Decision
-	// Charge books what was used, whatever the level is, down to a bound.
+	// Charge books used tokens whatever the key's level, down to a bound, and returns how many it
+	// booked.
 	Charge(k quota.Key, used int64) (booked int64, d quota.Decision)
-	// Reserve decides as Decide and sets aside what it charged, for ttl (0: the
-	// limits' own lease) or until settled. owner is the identity of the caller, empty
-	// if unknown. It returns quota.ErrTooManyReservations when the node holds too many,
-	// or too many of the owner.
+	// Reserve decides like Decide and sets aside the charge until it is settled or ttl ends; a ttl
+	// of 0 is the limits' own lease. owner is the caller's identity, empty if unknown. Reserve
+	// returns quota.ErrTooManyReservations if the node, or the owner, has too many reservations.
 	Reserve(owner string, reqs []quota.Request, ttl time.Duration, out []quota.Decision) (quota.Reservation, bool, error)
-	// ReservedIn returns the namespaces of a reservation, each once. It returns the errors of Settle.
+	// ReservedIn returns the namespaces of a reservation, each once. It returns the same errors as
+	// Settle.
 	ReservedIn(ctx context.Context, handle string) ([]string, error)
-	// Settle ends a reservation, of which used was used; below 0, all of it. It
-	// returns quota.ErrNoReservation when there is none.
+	// Settle ends a reservation of which used tokens were used; a negative used means all. It
+	// returns quota.ErrNoReservation if the reservation does not exist.
 	Settle(ctx context.Context, handle string, used int64) error
-	// Renew makes a reservation last ttl from now; 0 is as long as at first.
+	// Renew extends a reservation to ttl from now; a ttl of 0 repeats the first one.
 	Renew(ctx context.Context, handle string, ttl time.Duration) error
 }
 
 // LimitLife keeps the history of the cluster's limits.
 type LimitLife interface {
-	// ChangeLimits replaces the limits, or returns a *quota.ConflictError. If no leader
-	// answers, [IsNoLeader] is true of the error.
+	// ChangeLimits replaces the limits, or returns a *quota.ConflictError. If no leader answers,
+	// [IsNoLeader] is true for the error.
 	ChangeLimits(ctx context.Context, c quota.Change) (v quota.Version, changed bool, err error)
-	// LimitVersions returns up to max versions below before (0: all), newest first.
+	// LimitVersions returns up to max versions below before (0 means from the newest), newest
+	// first.
 	LimitVersions(ctx context.Context, before uint64, max int) ([]quota.Version, error)
 	// LimitsAt returns a version, or a *quota.UnknownVersionError.
 	LimitsAt(ctx context.Context, version uint64) (quota.Version, []quota.Limit, error)
@@ -97,12 +98,12 @@ type LimitLife interface {
 type OverrideStore interface {
 	// SetOverrides adds or replaces overrides, all or none.
 	SetOverrides(ctx context.Context, list []quota.Override) error
-	// DeleteOverrides returns how many there were.
+	// DeleteOverrides deletes overrides and returns how many of them existed.
 	DeleteOverrides(ctx context.Context, keys []quota.Key) (int, error)
-	// ListOverrides returns up to max overrides behind after, in order of their
-	// keys, and how many there are in all. An empty part of name is not looked at.
+	// ListOverrides returns up to max overrides after the key after, sorted by key, and the total
+	// number. An empty field of name matches everything.
 	ListOverrides(name quota.LimitName, after quota.Key, max int) (list []quota.Override, total int)
-	// Override returns the override of a key, nil if there is none.
+	// Override returns the override of a key, or nil.
 	Override(k quota.Key) *quota.Override
 }
 
@@ -110,87 +111,80 @@ type OverrideStore interface {
 type Keys interface {
 	// Key returns one entry per counter of the key: tiers, floor, parents.
 	Key(ctx context.Context, k quota.Key) ([]*quoratev1.KeyRate, error)
-	// ResetKey makes all tiers of the key full.
+	// ResetKey refills all tiers of the key.
 	ResetKey(ctx context.Context, k quota.Key) error
 }
 
-// SecurityStore keeps who may do what.
+// SecurityStore keeps role bindings and tokens.
 type SecurityStore interface {
-	// Security returns it as far as this node knows it; never changed in place.
+	// Security returns the table as far as this node knows it. It is never changed in place.
 	Security() *rbac.Table
-	// SetBinding returns whether that changed anything.
+	// SetBinding adds a binding and reports whether that changed anything.
 	SetBinding(ctx context.Context, b rbac.Binding) (bool, error)
-	// DeleteBinding returns whether there was such a binding.
+	// DeleteBinding deletes a binding and reports whether it existed.
 	DeleteBinding(ctx context.Context, b rbac.Binding) (bool, error)
 	// AddToken adds a bearer token.
 	AddToken(ctx context.Context, t rbac.Token) error
-	// RevokeToken returns whether there was such a token.
+	// RevokeToken revokes a token and reports whether it existed.
 	RevokeToken(ctx context.Context, id string) (bool, error)
 }
 
-// EventSource tells what happens on the node.
+// EventSource publishes the events of the node.
 type EventSource interface {
-	// Watch begins to watch with a buffer of that many events. lost returns how
-	// many did not fit so far; stop ends the watch.
+	// Watch starts a watch with a buffer of buffer events. lost returns how many events did not fit
+	// so far; stop ends the watch.
 	Watch(f quota.EventFilter, buffer int) (events <-chan quota.Event, lost func() uint64, stop func())
 }
 
-// Options are what the servers need besides a node.
+// Options configure the services, in addition to a node.
 type Options struct {
-	// ParseLimits reads a limit file; its error carries all faults. Required for calls that
-	// contain one.
+	// ParseLimits reads a limit file; its error lists all faults. Calls that carry a limit file
+	// need it.
 	ParseLimits func(source string, data []byte) ([]quota.Limit, error)
-	// FormatLimits writes a limit file. Required for calls that return one.
+	// FormatLimits writes a limit file. Calls that return one need it.
 	FormatLimits func(limits []quota.Limit) []byte
-	// Lint returns what is probably not meant in limits that are valid; nil finds
-	// nothing.
+	// Lint returns probable mistakes in valid limits; nil finds none.
 	Lint func(limits []quota.Limit) []string
-	// Registry takes the servers' metrics and is what GET /metrics shows. The
-	// gRPC and the HTTP server of one node share it. Nil: a private one.
+	// Registry holds the servers' metrics, which GET /metrics exports. The gRPC and HTTP servers of
+	// one node share it. Nil means a private one.
 	Registry *prometheus.Registry
-	// Series bounds the limits that are counted by name in the metrics; nil: as many as
-	// series.DefaultLimits.
+	// Series bounds how many limits the metrics count by name; nil means series.DefaultLimits.
 	Series *series.Guard
-	// Tracer makes a span of every call over HTTP, and of all over gRPC but Allow and
-	// AllowBatch; nil is off.
+	// Tracer makes a span of every call over HTTP, and of every call over gRPC except Allow and
+	// AllowBatch; nil means off.
 	Tracer *tracing.Tracer
-	// Logger takes what goes wrong inside; nil discards it.
+	// Logger logs internal errors; nil discards them.
 	Logger *slog.Logger
-	// Identifier says who calls, for permissions, request ids and histories. Nil:
-	// whoever the metadata or header quorate-user or x-forwarded-user names, else
-	// Anonymous; nothing proves it.
+	// Identifier identifies callers, for permissions, request ids and histories. Nil means the name
+	// in the metadata or header quorate-user or x-forwarded-user, else Anonymous; neither is
+	// proven.
 	Identifier access.Identifier
-	// Grants says who may do what on AccountAdminService. Nil: everybody may
-	// everything.
+	// Grants authorizes calls of AccountAdminService. Nil permits everything to everybody.
 	Grants access.Grants
-	// Guard says who calls and whether they may; it goes before Identifier and
-	// Grants. Nil: authentication is off, and everybody may do everything but what
-	// Grants says.
+	// Guard authenticates and authorizes callers; it replaces Identifier and Grants. Nil means that
+	// authentication is off: only Grants restricts calls.
 	Guard *auth.Guard
-	// Audit takes what was changed, and what was denied; nil: nothing is written.
+	// Audit logs changes and denied calls; nil logs nothing.
 	Audit *audit.Log
-	// Hosts are the names that HTTP callers may use for a node without a guard, besides
+	// Hosts are the names that HTTP callers may use for a node without a guard, in addition to
 	// addresses and names outside the public DNS; nil accepts any name.
 	Hosts []string
 	// Self is the node's id, for the audit log.
 	Self string
-	// Version of the software, for quorate_build_info.
+	// Version is the version of the software, for quorate_build_info.
 	Version string
-	// Register adds services of other protocols to the gRPC server, perhaps nil.
-	// They call seen with every decision, so that it is counted in the metrics, and
-	// how many times it was made.
+	// Register adds the services of other protocols to the gRPC server; nil adds none. They call
+	// seen with every decision and the number of times it was made, so that the metrics count it.
 	Register func(srv grpc.ServiceRegistrar, seen func(d *quota.Decision, times uint64))
-	// Mount serves paths of other protocols over HTTP: a handler has its path,
-	// such as /api, and all that is below it. Routes of this package go first.
+	// Mount serves other protocols over HTTP: each handler serves its path, such as /api, and
+	// everything below it. The routes of this package take precedence.
 	Mount map[string]http.Handler
 	// ForwardAuth serves the check for proxies, GET /v1/forward-auth.
 	ForwardAuth bool
-	// Forwarded is called with the outcome of each of these checks, concurrently:
-	// allowed, refused, invalid, denied, or fault, which is a limit that cannot be
-	// decided. Nil: nobody counts them.
+	// Forwarded is called concurrently with the outcome of each of these checks: allowed, refused,
+	// invalid, denied, or fault for a limit that cannot be decided. Nil counts nothing.
 	Forwarded func(code string)
-	// Fronts returns further ones, whose handlers call seen with every decision; nil
-	// is none.
+	// Fronts returns more handlers to mount. They call seen with every decision. Nil means none.
 	Fronts func(seen func(d *quota.Decision, times uint64)) map[string]http.Handler
 }
 
@@ -200,7 +194,7 @@ const (
 	MaxBatchBody = 4 << 20
 )
 
-// core is what all services have in common.
+// core holds what all services share.
 type core struct {
 	*Gate
 	node coreNode
@@ -210,9 +204,9 @@ type core struct {
 	Meter *Meter
 	// Heartbeat is the longest silence of an event stream.
 	Heartbeat time.Duration
-	// Stuck is how long a stream of events may take nothing.
+	// Stuck is the longest time that a caller may take nothing from an event stream.
 	Stuck time.Duration
-	// Clock is now, for questions about the past.
+	// Clock returns the current time, for questions about the past.
 	Clock func() time.Time
 	// watchers counts open rate watches. eventRoom counts the buffers of event watches, in events.
 	watchers, eventRoom *fairshare.Pool
@@ -220,7 +214,7 @@ type core struct {
 	Closing chan struct{}
 }
 
-// coreNode is what all services need of a node.
+// coreNode is the part of a node that all services use.
 type coreNode interface {
 	Check(k quota.Key, cost int64) quota.Decision
 	Limits() *quota.Limits

@@ -43,7 +43,7 @@ func (s *OverrideService) SetOverrides(ctx context.Context, req *quoratev1.SetOv
 	return &quoratev1.SetOverridesResponse{Set: int32(len(list))}, nil
 }
 
-// overrideOf reads and validates an override.
+// overrideOf validates an override and returns it.
 func (s *OverrideService) overrideOf(ctx context.Context, p *quoratev1.Override) (o quota.Override, err error) {
 	o = quota.Override{Key: keyOf(p), Burst: -1, Comment: p.GetComment(), At: quota.Time(time.Now().UnixNano())}
 	if err := apiproto.CheckLimitKey(&o.Key); err != nil {
@@ -167,7 +167,7 @@ func (s *OverrideService) ListOverrides(_ context.Context, req *quoratev1.ListOv
 	return out, nil
 }
 
-// parseAfter reads namespace/limit/key, the place in a list of overrides.
+// parseAfter parses namespace/limit/key, a position in the list of overrides.
 func parseAfter(s string) (quota.Key, error) {
 	if s == "" {
 		return quota.Key{}, nil

@@ -6,15 +6,15 @@ import (
 	"github.com/quorate/quorate/internal/rbac"
 )
 
-// Permitted returns nil if the caller of the call that ctx is of may have requests
-// decided in a namespace, and otherwise the error to answer with: over gRPC as it is,
-// over HTTP with status 401 or 403. It is for protocols whose requests do not say the
-// namespace in a field of that name; where authentication is off everybody may.
+// Permitted returns an error if the caller of ctx may not have requests decided in a namespace.
+// Over gRPC the error is the answer; over HTTP it maps to status 401 or 403. Permitted is for
+// protocols whose requests do not carry the namespace in a field of that name. With authentication
+// off it permits everybody.
 func Permitted(ctx context.Context, namespace string) error {
 	return PermittedTo(ctx, rbac.Check, namespace)
 }
 
-// PermittedTo is Permitted for another permission than that to have requests decided.
+// PermittedTo is like Permitted, for the permission p.
 func PermittedTo(ctx context.Context, p rbac.Permission, namespace string) error {
 	if v := CallOf(ctx); v != nil {
 		return v.Require(ctx, p, namespace)

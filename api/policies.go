@@ -15,7 +15,8 @@ import (
 	"github.com/quorate/quorate/internal/apiproto"
 )
 
-// LoadPolicies is AccountService.LoadPolicies: the application has checked who may.
+// LoadPolicies implements AccountService.LoadPolicies. It checks no permission: the application has
+// authorized the caller.
 func (s *AccountService) LoadPolicies(ctx context.Context, req *quoratev1.LoadPoliciesRequest) (*quoratev1.LoadPoliciesResponse, error) {
 	id, policies, err := s.loadCall(req)
 	if err != nil {
@@ -28,7 +29,7 @@ func (s *AccountService) LoadPolicies(ctx context.Context, req *quoratev1.LoadPo
 	return s.storePolicies(ctx, by, id, policies)
 }
 
-// WritePolicies is loadPolicies with permissions.
+// WritePolicies stores policies like LoadPolicies, and checks permissions.
 func (s *AccountAdminService) WritePolicies(ctx context.Context, req *quoratev1.LoadPoliciesRequest) (*quoratev1.LoadPoliciesResponse, error) {
 	id, policies, err := s.loadCall(req)
 	if err != nil {
@@ -44,8 +45,8 @@ func (s *AccountAdminService) WritePolicies(ctx context.Context, req *quoratev1.
 	return s.storePolicies(ctx, who, id, policies)
 }
 
-// loadCall validates policies to be stored. The version of those that have a
-// hash for it is empty.
+// loadCall validates policies to store. The version that it returns is empty if the version is to
+// be their hash.
 func (s *accountCalls) loadCall(req *quoratev1.LoadPoliciesRequest) (id account.ConfigID, policies map[account.PolicyKey]account.Policy, err error) {
 	id = account.ConfigID{App: req.AppId, Realm: req.Realm}
 	if err := inRealm(id.App, id.Realm); err != nil {
@@ -75,7 +76,8 @@ func (s *accountCalls) storePolicies(ctx context.Context, by string, id account.
 	return &quoratev1.LoadPoliciesResponse{Id: ConfigIDProto(stored), Created: created}, nil
 }
 
-// mayPolicies returns who calls, if they have a permission for a config's realm.
+// mayPolicies returns the caller's identity, or an error if it lacks a permission in the config's
+// realm.
 func (s *AccountAdminService) mayPolicies(ctx context.Context, id account.ConfigID, permission string) (string, error) {
 	who, err := s.Identity(ctx)
 	if err == nil {
@@ -84,7 +86,7 @@ func (s *AccountAdminService) mayPolicies(ctx context.Context, id account.Config
 	return who, err
 }
 
-// policiesCall validates a call about one config.
+// policiesCall validates a call about one config, and checks the permission.
 func (s *AccountAdminService) policiesCall(ctx context.Context, p *quoratev1.PolicyConfigID, permission string) (account.ConfigID, string, error) {
 	id, err := configID("id", p)
 	if err != nil {

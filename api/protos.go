@@ -2,7 +2,8 @@ package api
 
 import "embed"
 
-// Protos are the contract itself, for its comments: generated code has none.
+// Protos are the proto files of the contract. Their comments are needed at run time, and generated
+// code has none.
 //
 //go:embed proto/quorate/v1/*.proto
 var Protos embed.FS

@@ -27,9 +27,10 @@ const (
 	maxPageToken    = 4096 // bytes
 )
 
-// RateService tells the rates of keys and, by its Planner, the history of limits and what follows from it.
+// RateService answers questions about the rates of keys and, through its Planner, about the history
+// of limits.
 type RateService struct {
-	quoratev1.UnsafeRateServiceServer // all calls are here or of Planner
+	quoratev1.UnsafeRateServiceServer // all calls are in this package or in Planner
 	*core
 	node rateNode
 	*planner.Planner
@@ -44,7 +45,7 @@ func (s *RateService) TopRates(ctx context.Context, req *quoratev1.TopRatesReque
 		return nil, err
 	}
 	ask := proto.CloneOf(req)
-	ask.Top = min(req.Top+1, apiproto.MaxTop) // one more tells whether there are more
+	ask.Top = min(req.Top+1, apiproto.MaxTop) // one more shows whether another page follows
 	if req.GroupBy != "" {
 		ask.Top = apiproto.MaxTop
 	}
@@ -67,12 +68,12 @@ func (s *RateService) TopRates(ctx context.Context, req *quoratev1.TopRatesReque
 	return res, nil
 }
 
-// neverSeen is the fault of a question about a limit that is not in force and has no keys: it is a mistake more
-// often than a limit without traffic.
+// neverSeen returns an error if a question names a limit that is not in force and has no keys: a
+// mistake is more likely than a limit without traffic.
 func (s *RateService) neverSeen(req *quoratev1.TopRatesRequest, res *quoratev1.TopRatesResponse) error {
 	name := quota.LimitName{Namespace: req.Namespace, Limit: req.Limit}
 	limits := s.node.Limits()
-	if req.Limit == "" || len(res.Keys) > 0 || limits == nil || limits.Version == 0 { // it knows none yet
+	if req.Limit == "" || len(res.Keys) > 0 || limits == nil || limits.Version == 0 { // this node knows no limits yet
 		return nil
 	}
 	if _, there := limits.Find(name); there {
@@ -81,7 +82,7 @@ func (s *RateService) neverSeen(req *quoratev1.TopRatesRequest, res *quoratev1.T
 	return s.noSuchLimit(name)
 }
 
-// completeLimits says of each limit whether what was not admitted was refused.
+// completeLimits adds to each limit its enforcement: whether excess requests were refused.
 func (s *RateService) completeLimits(list []*quoratev1.LimitError) {
 	limits := s.node.Limits()
 	for _, e := range list {
@@ -91,7 +92,7 @@ func (s *RateService) completeLimits(list []*quoratev1.LimitError) {
 	}
 }
 
-// PageToken is the token of the page behind a key.
+// PageToken returns the token of the page that follows a key.
 func PageToken(k *quoratev1.KeyRate) string {
 	at := &quoratev1.KeyRate{
 		Namespace: k.Namespace, Limit: k.Limit, Key: k.Key, Rate: k.Rate, Demand: k.Demand, Attempted: k.Attempted, Admitted: k.Admitted, Refused: k.Refused,
@@ -99,12 +100,12 @@ func PageToken(k *quoratev1.KeyRate) string {
 	}
 	data, err := proto.Marshal(at)
 	if err != nil {
-		return "" // a key that is not UTF-8 has no place in an answer either
+		return "" // a key that is not UTF-8 is in no answer
 	}
 	return base64.RawURLEncoding.EncodeToString(data)
 }
 
-// checkLabels validates the label, what to group by, and the page token.
+// checkLabels validates the label, the group label and the page token.
 func checkLabels(req *quoratev1.TopRatesRequest) error {
 	if l := req.Label; l != "" {
 		if name, _, ok := strings.Cut(l, "="); !ok || name == "" || len(l) > maxLabel {
@@ -167,8 +168,8 @@ func rankedGroup(g *quoratev1.RateGroup) quota.KeyRate {
 	}
 }
 
-// Stream sends the rates again and again until ctx ends or send fails. What is not taken in
-// time is left out, not kept.
+// Stream sends the rates repeatedly until ctx ends or send fails. It skips the rates that a slow
+// reader is not ready for, and does not queue them.
 func (s *RateService) Stream(ctx context.Context, req *quoratev1.WatchRatesRequest, send func(*quoratev1.WatchRatesResponse) error) error {
 	pause := minWatchPause
 	if req.Interval != nil {
@@ -218,7 +219,7 @@ func (s *RateService) Stream(ctx context.Context, req *quoratev1.WatchRatesReque
 	}
 }
 
-// WatchRates implements the service.
+// WatchRates implements quoratev1.RateServiceServer.
 func (s *RateService) WatchRates(req *quoratev1.WatchRatesRequest, stream quoratev1.RateService_WatchRatesServer) error {
 	return unlessStuck(s.Stuck, func(around func(func() error) error) error {
 		send := func(m *quoratev1.WatchRatesResponse) error { return around(func() error { return stream.Send(m) }) }

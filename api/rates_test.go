@@ -18,7 +18,7 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// TestRatesGroupsAndPages: groups add up, and a page says how to get the next.
+// TestRatesGroupsAndPages checks that groups add up and that a page leads to the next.
 func TestRatesGroupsAndPages(t *testing.T) {
 	res := &quoratev1.TopRatesResponse{Keys: []*quoratev1.KeyRate{
 		{Key: "acme/eu/1", Demand: 3, Attempted: 30, Remaining: 5}, {Key: "acme/us/1", Demand: 2, Attempted: 20, Remaining: 1}, {Key: "zoo/eu/1", Demand: 4, Utilisation: .5, NeedlessRefusalsAtMost: 9}, {Key: "x", Demand: 1},
@@ -55,8 +55,8 @@ func TestRatesGroupsAndPages(t *testing.T) {
 	}
 }
 
-// TestRatesEnforcement: an answer says of which limits nobody was refused. What the node does not know it
-// says nothing of.
+// TestRatesEnforcement checks that an answer says which limits refused nobody, and says nothing
+// about limits that the node does not know.
 func TestRatesEnforcement(t *testing.T) {
 	n := apitest.New(t)
 	rate := quota.Rate{Tokens: 1, Per: time.Second}
@@ -78,7 +78,8 @@ func TestRatesEnforcement(t *testing.T) {
 	}
 }
 
-// TestRatesOfNoLimit: a limit without traffic has no rates; one that is not there is a mistake.
+// TestRatesOfNoLimit checks that a limit without traffic has no rates, and that a limit that does
+// not exist is an error.
 func TestRatesOfNoLimit(t *testing.T) {
 	n := apitest.New(t)
 	n.Idle = true
@@ -102,8 +103,8 @@ func TestRatesOfNoLimit(t *testing.T) {
 	}
 }
 
-// TestWatchRates: answers come again and again; of a reader that is late some are left out and
-// counted; there are only so many watchers.
+// TestWatchRates checks that answers repeat, that a slow reader skips some and gets their count,
+// and that the number of watchers is bounded.
 func TestWatchRates(t *testing.T) {
 	s := New(apitest.New(t), Options{}).Rates
 	if err := s.Stream(t.Context(), &quoratev1.WatchRatesRequest{Interval: durationpb.New(time.Millisecond)}, nil); err == nil || apierr.From(err).Field != "interval" {

@@ -14,14 +14,14 @@ import (
 	"github.com/quorate/quorate/internal/rbac"
 )
 
-// Bounds of the time that a reservation lasts, and of its handle.
+// Bounds of the duration of a reservation, and of its handle.
 const (
 	minTTL       = time.Millisecond
 	maxTTL       = 24 * time.Hour
 	maxHandleLen = 128
 )
 
-// ttlOf validates the time that a reservation lasts; absent is 0.
+// ttlOf validates the duration of a reservation; absent is 0.
 func ttlOf(d *durationpb.Duration) (time.Duration, error) {
 	if d == nil {
 		return 0, nil
@@ -100,7 +100,7 @@ func (s *QuotaService) Acquire(ctx context.Context, req *quoratev1.AcquireReques
 	return &quoratev1.AcquireResponse{Allowed: allowed, Handle: made.Handle, ExpiresIn: apiproto.Pause(made.Expires), Result: r.Response(&d)}, nil
 }
 
-// kindWords is a kind as people say it.
+// kindWords returns a kind's name in plain words.
 func kindWords(k quota.Kind) string {
 	if k == quota.TokenBucket {
 		return "token bucket"
@@ -108,8 +108,8 @@ func kindWords(k quota.Kind) string {
 	return k.String() + " window"
 }
 
-// checkHandle refuses malformed handles, and callers who lack the permission in a namespace of
-// the reservation.
+// checkHandle returns an error if a handle is malformed, or if the caller lacks the permission in a
+// namespace of the reservation.
 func (s *QuotaService) checkHandle(ctx context.Context, p rbac.Permission, handle string) error {
 	ok := func(c rune) bool {
 		return c < 0x80 && (c == '.' || c == '_' || c == '-' || '0' <= c && c <= '9' || 'a' <= c|0x20 && c|0x20 <= 'z')

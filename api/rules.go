@@ -20,11 +20,11 @@ import (
 // whyCount is one more than the largest Why.
 var whyCount = len(quota.Whys()) + 1
 
-// Prepared is what calls need of one limit, made once.
+// Prepared holds the forms of one limit that calls need, built once per limit.
 type Prepared struct {
 	PB     *quoratev1.Limit
-	JSON   []byte // the limit as in an answer
-	Wire   []byte // the same as a field of AllowResponse
+	JSON   []byte // the limit as JSON in an answer
+	Wire   []byte // the limit as an encoded field of AllowResponse
 	tiers  []PreparedTier
 	Quoted string // the limit's name as in the RateLimit fields
 	Counts *Counts
@@ -36,13 +36,13 @@ type PreparedTier struct {
 	Policy []string // RateLimit-Policy
 }
 
-// Counts are the decisions of one limit by name; they outlive its changes.
+// Counts are the decision counters of one limit name. They survive changes of the limit.
 type Counts struct {
 	allowed, refused []atomic.Uint64 // by Why
 	shadow, near     atomic.Uint64
 }
 
-// Add counts a decision that was made some times.
+// Add counts a decision that was made times times.
 func (c *Counts) Add(d *quota.Decision, times uint64) {
 	why := d.Why
 	if int(why) >= whyCount {
@@ -61,35 +61,36 @@ func (c *Counts) Add(d *quota.Decision, times uint64) {
 	}
 }
 
-// rules finds the rule of a limit by its pointer, without a lock and without
-// building a key. A new set of limits starts a new generation, so that old
-// pointers are let go; the counts of limits that remain are carried over.
+// rules finds the rule of a limit by its pointer, without a lock and without building a key. A new
+// set of limits starts a new generation, which frees the old pointers. The counts of limits that
+// remain are carried over.
 type rules struct {
 	current atomic.Pointer[generation]
 
 	Guard *series.Guard // says which limits are counted by name; set once
 
-	mu     sync.Mutex // guards what is below, and changing current
+	mu     sync.Mutex // guards byName, and changes of current
 	byName map[quota.LimitName]*Counts
 }
 
 type generation struct {
 	limits *quota.Limits
 	byPtr  sync.Map // *quota.Limit -> *rule
-	size   int      // of byPtr; guarded by rules.mu
+	size   int      // entries in byPtr; guarded by rules.mu
 }
 
-// maxSpare is how many rules a generation keeps beyond one per limit: of
-// limits as overrides change them, for single keys. One more starts it anew.
+// maxSpare is how many rules a generation keeps in addition to one per limit. Overrides change the
+// limits of single keys, and each changed limit has its own rule. One more rule starts a new
+// generation.
 const maxSpare = 10_000
 
-// serves says whether g is for inForce or for something newer: a call that read
-// the limits just before a change must not bring the old ones back.
+// serves reports whether g is for inForce or for a newer set: a call that read the limits just
+// before a change must not bring the old ones back.
 func (g *generation) serves(inForce *quota.Limits) bool {
 	return g != nil && (g.limits == inForce || inForce == nil || g.limits != nil && g.limits.Version > inForce.Version)
 }
 
-// of returns the rule of l, which is in force or was until just now.
+// of returns the rule of l, a limit in force or in force until just now.
 func (r *rules) of(l *quota.Limit, inForce *quota.Limits) *Prepared {
 	g := r.current.Load()
 	if g.serves(inForce) {
@@ -122,8 +123,8 @@ func (r *rules) of(l *quota.Limit, inForce *quota.Limits) *Prepared {
 	return made
 }
 
-// inline is what the limits that callers brought along are counted as, together: of
-// their names there is no end.
+// inline is the name under which all limits that callers bring along are counted together: the
+// number of their names is unbounded.
 const inline = "@inline"
 
 func counted(l *quota.Limit) quota.LimitName {
@@ -134,8 +135,8 @@ func counted(l *quota.Limit) quota.LimitName {
 	return base
 }
 
-// keepOnly drops the counts of limits that are gone; what stands for several limits
-// stays. Called with mu held.
+// keepOnly drops the counts of limits that no longer exist, and keeps names that stand for several
+// limits. The caller holds mu.
 func (r *rules) keepOnly(limits *quota.Limits) {
 	if r.byName == nil {
 		r.byName = make(map[quota.LimitName]*Counts)
@@ -148,7 +149,7 @@ func (r *rules) keepOnly(limits *quota.Limits) {
 	}
 }
 
-// each calls f for every limit that has decided something, in no order.
+// each calls f for every limit that has made a decision, in no particular order.
 func (r *rules) each(f func(quota.LimitName, *Counts)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -157,18 +158,18 @@ func (r *rules) each(f func(quota.LimitName, *Counts)) {
 	}
 }
 
-// Prepare returns the forms of a limit; its decisions are counted in c.
+// Prepare returns the forms of a limit, and counts its decisions in c.
 func Prepare(l *quota.Limit, c *Counts) *Prepared {
 	pb := shortLimit(l)
-	r := &Prepared{PB: pb, JSON: apijson.Format(pb), Wire: wireLimit(pb), Quoted: strconv.Quote(pb.Name), Counts: c} // a name has nothing to escape
+	r := &Prepared{PB: pb, JSON: apijson.Format(pb), Wire: wireLimit(pb), Quoted: strconv.Quote(pb.Name), Counts: c} // a name needs no escaping
 	for _, t := range l.Tiers() {
 		r.tiers = append(r.tiers, PreparedTier{Tier: t, Policy: []string{policyOf(r.Quoted, &t)}})
 	}
 	return r
 }
 
-// policyOf is RateLimit-Policy of one tier: what passes at most, and in which
-// time that comes back.
+// policyOf returns RateLimit-Policy of one tier: the most that passes at once, and the time in
+// which that comes back.
 func policyOf(quoted string, t *quota.Tier) string {
 	policy := quoted + ";q=" + strconv.FormatInt(t.Burst, 10)
 	w := time.Duration(0)
@@ -192,7 +193,7 @@ func (r *Prepared) Decided(d *quota.Decision) *PreparedTier {
 	return &r.tiers[0]
 }
 
-// WholeSeconds rounds up.
+// WholeSeconds returns d in seconds, rounded up.
 func WholeSeconds(d time.Duration) int64 {
 	s := int64(d / time.Second)
 	if d%time.Second > 0 {
@@ -201,8 +202,8 @@ func WholeSeconds(d time.Duration) int64 {
 	return s
 }
 
-// shortLimit is the limit as answers to checks show it: without what is as in
-// every other limit.
+// shortLimit returns a limit as answers to checks show it: without the fields that have their
+// default value.
 func shortLimit(l *quota.Limit) *quoratev1.Limit {
 	out := apiproto.Limit(l)
 	if l.Class == quota.Counted {
@@ -223,7 +224,7 @@ func shortLimit(l *quota.Limit) *quoratev1.Limit {
 	return out
 }
 
-// wireLimit is a limit as the field of an answer, made once.
+// wireLimit returns a limit as an encoded field of an answer.
 func wireLimit(l *quoratev1.Limit) []byte {
 	const limitField = 2 // of AllowResponse
 	data, err := proto.Marshal(l)

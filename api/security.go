@@ -20,7 +20,7 @@ import (
 
 const maxTokenTTL = 3650 * 24 * time.Hour
 
-// SecurityService keeps who may do what.
+// SecurityService manages role bindings and tokens.
 type SecurityService struct {
 	quoratev1.UnimplementedSecurityServiceServer
 	*core
@@ -105,7 +105,8 @@ func (s *SecurityService) DeleteBinding(ctx context.Context, req *quoratev1.Dele
 	return &quoratev1.DeleteBindingResponse{}, nil
 }
 
-// noBinding says where a binding is that the cluster does not keep.
+// noBinding returns the error for a binding that the cluster does not keep. It says where the
+// binding is kept instead, if anywhere.
 func (s *SecurityService) noBinding(b *rbac.Binding) *apierr.Error {
 	if s.Guard != nil {
 		for _, k := range s.Guard.Bindings(nil) {

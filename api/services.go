@@ -9,7 +9,8 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// Service has the services of quorate.v1 in their one implementation, which all transports serve.
+// Service bundles the single implementation of all quorate.v1 services, which every transport
+// serves.
 type Service struct {
 	*core
 
@@ -27,7 +28,7 @@ type Service struct {
 	Backup       *BackupService
 }
 
-// The parts of a node that the services see.
+// Parts of a node, one per service.
 type (
 	quotaNode interface {
 		HeldChecker

@@ -8,9 +8,8 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// unlessStuck runs serve, which sends on a stream by calling what it is given
-// around each send, and returns before it when one send takes longer than most.
-// Returning is what ends a gRPC stream, and with it the send.
+// unlessStuck runs serve, and returns before it if one send takes longer than most. serve must make
+// each send through around. Returning ends a gRPC stream, and with it the blocked send.
 func unlessStuck(most time.Duration, serve func(around func(send func() error) error) error) error {
 	stuck, done := make(chan struct{}), make(chan error, 1)
 	giveUp := sync.OnceFunc(func() { close(stuck) })

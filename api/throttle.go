@@ -11,13 +11,12 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// APILimit is the limit that the API itself is under, if there is one: control
-// calls are counted for it, per proven identity, else per address. Checks and
-// reports are not, nor are changes of limits, with which a limit that is too low
-// is undone.
+// APILimit is the limit on the API itself, if it exists. It counts control calls per proven
+// identity, else per address. It does not count checks and reports, nor changes of limits, which
+// are needed to raise a limit that is too low.
 var APILimit = quota.LimitName{Namespace: "quorate", Limit: "api"}
 
-// throttle refuses a control call that quorate/api refuses.
+// throttle returns an error if quorate/api refuses a control call.
 func (s *Gate) throttle(v *Call) error {
 	if !v.Rule.Control || v.Rule.Always {
 		return nil

@@ -12,8 +12,8 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// dynamicNode has limits that names and keys without number resolve to, and an
-// override of every key with 77 in it.
+// dynamicNode resolves any number of names and keys to its limits, and overrides every key that
+// contains 77.
 type dynamicNode struct {
 	*apitest.Node
 	set *quota.Limits
@@ -30,10 +30,9 @@ func (n *dynamicNode) Check(k quota.Key, cost int64) quota.Decision {
 	return quota.Decision{Allowed: cost == 1, Limit: l, Why: quota.WhyHeld}
 }
 
-// TestTrapSeriesPerKey: envoyproxy/ratelimit makes statistics for every value of
-// an override's descriptor, and quotaservice for every dynamic bucket, for ever.
-// Here a million keys, names and overridden keys add no series and no rule beyond
-// those of the limits that there are.
+// TestTrapSeriesPerKey checks that a million keys, names and overridden keys add no series and no
+// rules beyond those of the existing limits. envoyproxy/ratelimit keeps statistics for every value
+// of an override's descriptor forever, and quotaservice for every dynamic bucket.
 func TestTrapSeriesPerKey(t *testing.T) {
 	named := apitest.MustLimits(t, 1, "web/listed 10/s 20").All()[0]
 	template, fallback := named, named
@@ -82,8 +81,8 @@ func TestTrapSeriesPerKey(t *testing.T) {
 	}
 }
 
-// TestTrapJoinedPlaces: where a list of overrides goes on is a namespace, a limit
-// and a key in one string. Whatever the key has in it, it is read back as it was.
+// TestTrapJoinedPlaces checks that a position in the list of overrides, which joins namespace,
+// limit and key in one string, parses back whatever the key contains.
 func TestTrapJoinedPlaces(t *testing.T) {
 	for _, n := range []quota.LimitName{{Namespace: "a", Limit: "b"}, {Namespace: "a", Limit: quota.Template}, quota.Global} {
 		for _, key := range []string{"k", "*", "/", "a/b", "b/k", "/k", "k/", "#2", "@template/x", " ", "a\x00b"} {

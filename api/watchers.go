@@ -13,14 +13,15 @@ import (
 	"github.com/quorate/quorate/internal/fairshare"
 )
 
-// maxEventRoom bounds the buffered events of all watchers of a node: eight of the largest
-// buffers, or 512 of the usual ones.
+// maxEventRoom bounds the buffered events of all watchers of a node: 8 buffers of the largest size,
+// or 512 of the usual size.
 const maxEventRoom = 8 * maxEventBuffer
 
-// usualEventRoom is the minimum charge of an event watcher, in events.
+// usualEventRoom is the minimum charge of an event watch, in events.
 const usualEventRoom = 1024
 
-// newWatchers returns a pool of total. With authentication on, one caller may take at most a quarter.
+// newWatchers returns a pool of size total. With authentication, one caller may take at most a
+// quarter of it.
 func newWatchers(total int64, guard *auth.Guard) *fairshare.Pool {
 	if guard == nil {
 		return fairshare.New(total, total)
@@ -28,7 +29,8 @@ func newWatchers(total int64, guard *auth.Guard) *fairshare.Pool {
 	return fairshare.New(total, total/4)
 }
 
-// takeShare takes n of a pool for the caller of ctx until stop is called. what names the resource in errors.
+// takeShare charges n of a pool to the caller of ctx until stop is called. Errors call the resource
+// what.
 func takeShare(ctx context.Context, pool *fairshare.Pool, n int64, what string) (stop func(), err error) {
 	owner := ""
 	if v := CallOf(ctx); v != nil {
