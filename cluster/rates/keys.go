@@ -17,25 +17,24 @@ import (
 	"github.com/quorate/quorate/shard"
 )
 
-// LeaderWait is how long a question of a key waits for a leader: longer than a handover,
-// and than an election after a crash as long as the machine is not busy.
+// LeaderWait bounds how long a query for a key waits for a leader. It is longer than a handover, and
+// than an election after a crash on a machine that is not busy.
 const LeaderWait = 3 * time.Second
 
-// retryPause is the pause between two tries of what waits for a leader.
+// retryPause is the pause between two attempts to reach a leader.
 const retryPause = 50 * time.Millisecond
 
-// Key returns what the leaders know of a key: one line for each counter that a
-// check of it charges, parents included. Empty if there is no such limit; a
-// NoLeaderError if a counter's range has no leader that answers, for three seconds or
-// until ctx ends.
+// Key returns what the leaders know about a key: one entry for each counter that a check of the key
+// charges, parents included. It returns nothing if the limit does not exist, and a NoLeaderError if no
+// leader of a counter's range answers within LeaderWait or before ctx ends.
 func (s *Reader) Key(ctx context.Context, k quota.Key) ([]*quoratev1.KeyRate, error) {
 	return s.counters(ctx, k, false)
 }
 
-// ResetKey makes a key as good as new, in all tiers of its limit, parents
-// excepted: full, without debt. What nodes hold of it stays theirs. It waits for a
-// leader as Key does; after an error some tiers may have been reset. After an UnknownError the
-// tier that it names may have been: whoever resets again forgets what was used since.
+// ResetKey resets a key in all tiers of its limit, except parents: it is full again, without debt.
+// Nodes keep the tokens they hold of it. ResetKey waits for a leader as Key does. After an error, some
+// tiers may have been reset. After an UnknownOutcomeError, the tier that it names may have been reset;
+// resetting it again also discards what was used since.
 func (s *Reader) ResetKey(ctx context.Context, k quota.Key) error {
 	_, err := s.counters(ctx, k, true)
 	return err
@@ -63,8 +62,8 @@ func (s *Reader) counters(ctx context.Context, k quota.Key, reset bool) ([]*quor
 	return out, nil
 }
 
-// awaitCounter asks again while the range has no leader, until ctx ends. A reset whose answer was
-// lost is asked for under the same id.
+// awaitCounter retries while the range has no leader, until ctx ends. It repeats a reset whose answer
+// was lost under the same id.
 func (s *Reader) awaitCounter(ctx context.Context, k quota.Key, reset bool) (*quoratev1.KeyRate, error) {
 	var id replica.ResetID
 	if reset {
@@ -95,11 +94,11 @@ func resetUnknown(k quota.Key) error {
 	return &quota.UnknownOutcomeError{Reason: fmt.Sprintf("%v may have been reset; look at it before you reset it again", k)}
 }
 
-// errMaybeReset says that a leader may have reset a counter.
+// errMaybeReset means that a leader may have reset a counter.
 var errMaybeReset = errors.New("the outcome is not known")
 
-// counter asks the leader of one counter's range. A NoLeaderError is errMaybeReset too if the leader
-// may have done what was asked.
+// counter asks the leader of one counter's range. A NoLeaderError that wraps errMaybeReset means that
+// the leader may have carried out the request.
 func (s *Reader) counter(ctx context.Context, k quota.Key, ask *peerv1.CallKeys) (*quoratev1.KeyRate, error) {
 	res := s.cfg.Replicas.Counters(ask)
 	if len(res.Keys[0]) == 0 && !res.Unknown {

@@ -1,4 +1,4 @@
-// Package rates reads what the leaders of all ranges know of keys: the busiest, and one by its name.
+// Package rates reads what the leaders of all ranges know about keys: the busiest keys, or one by name.
 package rates
 
 import (
@@ -9,27 +9,27 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// Node is what a Reader needs of the node that it is on. All methods are called concurrently.
+// Node is the interface of the node that a Reader runs on. Its methods must be safe for concurrent use.
 type Node interface {
 	// Committed returns the newest limits that the meta group has committed.
 	Committed() *quota.Limits
-	// Members returns the nodes of the cluster; Up those that are connected.
+	// Members returns the nodes of the cluster; Up returns those that are connected.
 	Members() []quota.NodeID
 	Up() []quota.NodeID
-	// Leader returns the leader of a range as far as this node knows it; "" is unknown.
+	// Leader returns the leader of a range as far as this node knows; "" if unknown.
 	Leader(r quota.RangeID) quota.NodeID
 	// Call calls another node.
 	Call(ctx context.Context, to quota.NodeID, c *peerv1.Call) (*peerv1.Call, error)
 }
 
-// Config is what a Reader needs to know.
+// Config configures a Reader.
 type Config struct {
 	Self     quota.NodeID
 	Ranges   int
 	Replicas *replica.Set // of this node
 }
 
-// Reader asks the leaders. All methods are safe for concurrent use.
+// Reader queries the leaders. All methods are safe for concurrent use.
 type Reader struct {
 	cfg  Config
 	node Node

@@ -20,12 +20,11 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// MaxTop bounds the keys of one answer.
+// MaxTop bounds the number of keys in one answer.
 const MaxTop = replica.MaxTop
 
-// TopRates asks all leaders for the keys with the highest demand and merges
-// what they say. Nodes that do not answer in a second are left out, and the
-// answer says how many ranges it covers.
+// TopRates asks all leaders for the keys with the highest demand, and merges the answers. It leaves out
+// nodes that do not answer within a second; the answer says how many ranges it covers.
 func (s *Reader) TopRates(ctx context.Context, req *quoratev1.TopRatesRequest) (*quoratev1.TopRatesResponse, error) {
 	ask := &peerv1.CallRates{
 		Top: min(max(req.Top, 1), MaxTop), Namespace: req.Namespace, Limit: req.Limit, Order: int32(req.Order), KeyPrefix: req.KeyPrefix, Label: req.Label,
@@ -42,7 +41,7 @@ func (s *Reader) TopRates(ctx context.Context, req *quoratev1.TopRatesRequest) (
 	answers := []*peerv1.CallRatesResult{s.cfg.Replicas.Rates(ask)}
 	var mu sync.Mutex
 	var wg sync.WaitGroup
-	told := map[quota.NodeID]bool{} // who was asked, and answered
+	told := map[quota.NodeID]bool{} // the nodes asked, and whether they answered
 	for _, id := range s.node.Members() {
 		if id != s.cfg.Self {
 			told[id] = false
@@ -52,7 +51,7 @@ func (s *Reader) TopRates(ctx context.Context, req *quoratev1.TopRatesRequest) (
 		wg.Go(func() {
 			c, err := s.node.Call(ctx, id, &peerv1.Call{Body: &peerv1.Call_Rates{Rates: ask}})
 			if err != nil {
-				return // its ranges are missing from the count
+				return // the answer counts the node's ranges as missing
 			}
 			mu.Lock()
 			defer mu.Unlock()
@@ -67,7 +66,7 @@ func (s *Reader) TopRates(ctx context.Context, req *quoratev1.TopRatesRequest) (
 	return out, nil
 }
 
-// missing are the nodes that did not answer, sorted.
+// missing returns the nodes that did not answer, sorted.
 func missing(told map[quota.NodeID]bool) []string {
 	var out []string
 	for id, ok := range told {
@@ -94,14 +93,14 @@ func (s *Reader) mergeRates(answers []*peerv1.CallRatesResult, ask *peerv1.CallR
 				continue
 			}
 			id := quota.Key{LimitName: quota.LimitName{Namespace: k.Namespace, Limit: k.Limit}, Key: k.Key}
-			if have := best[id]; have == nil || have.Term < k.Term { // a deposed leader may answer too
+			if have := best[id]; have == nil || have.Term < k.Term { // a deposed leader may also answer
 				best[id] = k
 			}
 		}
 	}
 	for _, k := range best {
 		if r := replica.Ranked(k); !quota.HasLabel(k.Key, q.Label) || q.After != nil && q.Order.Compare(q.After, &r) >= 0 {
-			continue // from a node of a version that does not look at these
+			continue // from a node whose version ignores these parameters
 		}
 		out.Keys = append(out.Keys, k)
 	}
@@ -114,7 +113,7 @@ func (s *Reader) mergeRates(answers []*peerv1.CallRatesResult, ask *peerv1.CallR
 	return out
 }
 
-// mergeErrors adds up what all nodes have measured, worst first.
+// mergeErrors sums the measurements of all nodes, worst first.
 func mergeErrors(answers []*peerv1.CallRatesResult) []*quoratev1.LimitError {
 	sums := map[quota.LimitName]*quoratev1.LimitError{}
 	for _, a := range answers {
