@@ -30,15 +30,15 @@ namespaces:
       leader: {rate: 30/s, burst: 30, decide: leader, when_cut_off: {rate: 5/s}}
 `
 
-// alonePolicies is what a node that is cut off answers by each limit, under
-// more than its rate: why it admits and why it refuses, and the rate it admits.
-// A node whose limit is shared by three with the same demand had a third of it.
+// alonePolicies holds, per limit, what a cut-off node answers to a load above its rate: why it
+// admits, why it refuses, and the rate that it admits. Three nodes with equal demand share each
+// limit, so each had a third of it before the cut.
 var alonePolicies = map[string]struct {
 	admits, refuses string
-	rate            float64 // tokens per second; 0 is none, below 0 all
+	rate            float64 // tokens per second; 0 admits nothing, negative admits everything
 }{
 	"local":  {"local", "over_limit", 30},
-	"share":  {"share", "over_limit", 10}, // about: by what was asked where
+	"share":  {"share", "over_limit", 10}, // approximate: depends on where the load arrived before the cut
 	"hold":   {"", "cut_off", 0},
 	"open":   {"open", "", -1},
 	"closed": {"", "cut_off", 0},
@@ -48,7 +48,7 @@ var alonePolicies = map[string]struct {
 	"leader": {"fixed_rate", "over_limit", 5},
 }
 
-// newNamespacedServers makes three nodes in network namespaces, not started.
+// newNamespacedServers returns three nodes, each in a network namespace, and starts none of them.
 func newNamespacedServers(t *testing.T, nets *netNamespaces, ranges int) *servers {
 	t.Helper()
 	c := &servers{t: t, dir: t.TempDir(), ranges: ranges}
@@ -62,15 +62,15 @@ func newNamespacedServers(t *testing.T, nets *netNamespaces, ranges int) *server
 	return c
 }
 
-// flood asks for keys at all nodes until ctx ends, 60 times a second each.
+// flood checks every key at every node 60 times a second until its context ends.
 type flood struct {
 	mu  sync.Mutex
 	all map[quota.Key][]stamped
 	wg  sync.WaitGroup
 }
 
-// startFlood asks for each key by a caller of its own: one that waits for a
-// leader does not keep the others waiting.
+// startFlood runs one caller per node and key, so that a key whose leader is slow does not delay
+// the others.
 func startFlood(ctx context.Context, t *testing.T, nodes []*server, keys []quota.Key) *flood {
 	f := &flood{all: map[quota.Key][]stamped{}}
 	for _, s := range nodes {
@@ -96,7 +96,7 @@ func startFlood(ctx context.Context, t *testing.T, nodes []*server, keys []quota
 	return f
 }
 
-// between returns the answers of a node within a time.
+// between returns the answers of a node to requests sent and answered between two times.
 func (f *flood) between(k quota.Key, node string, from, to time.Time) []stamped {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -109,8 +109,8 @@ func (f *flood) between(k quota.Key, node string, from, to time.Time) []stamped 
 	return out
 }
 
-// part is which part of what was asked lately came to the node: all ask as often, but for
-// what a busy machine does.
+// part returns the fraction of the last requests for a key that went to the node. All nodes get
+// requests at the same rate, except where the machine is busy.
 func (f *flood) part(k quota.Key, node string, lately time.Duration) float64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -126,7 +126,7 @@ func (f *flood) part(k quota.Key, node string, lately time.Duration) float64 {
 	return own / all
 }
 
-// whys returns why requests were admitted and refused.
+// whys returns the reasons for which requests were admitted and refused, and how many passed.
 func whys(all []stamped) (admitted, refused []string, passed int) {
 	for _, a := range all {
 		to := &refused
@@ -141,7 +141,8 @@ func whys(all []stamped) (admitted, refused []string, passed int) {
 	return admitted, refused, passed
 }
 
-// TestAlone cuts a node off under load, by every policy for that, and heals it.
+// TestAlone checks that a node that is cut off under load follows every when_cut_off policy, and
+// that ordinary answers and exact bookings return after the cut heals.
 func TestAlone(t *testing.T) {
 	testspeed.Full(t)
 	needBinary(t)
@@ -184,7 +185,7 @@ func TestAlone(t *testing.T) {
 		t.Error("staged was never open")
 	}
 	from := time.Now()
-	time.Sleep(2 * time.Second) // checkAlone measures what it admits in a while
+	time.Sleep(2 * time.Second) // the window in which checkAlone measures the admitted rate
 	for _, k := range keys {
 		checkAlone(t, k, f.between(k, lone.id, from, time.Now()), time.Since(from).Seconds(), shares)
 	}
@@ -208,12 +209,12 @@ func TestAlone(t *testing.T) {
 	checkBooked(t, c, f, keys, before)
 }
 
-// calm is for how long nodes learn each other's demand.
+// calm is the period over which nodes learn each other's demand.
 const calm = 1500 * time.Millisecond
 
-// awaitCalm waits until nobody was elected for a while in which all nodes were asked as often,
-// and returns how the cluster was then: where the machine stood still for a moment, members
-// know of each other's demand what was true in that moment.
+// awaitCalm waits until no election has happened for the calm period and the nodes were asked
+// equally often during it, and returns the status then. After a stall of the machine, nodes still
+// go by the demand that they saw during the stall.
 func awaitCalm(t *testing.T, s *server, f *flood, k quota.Key, node string) (last status) {
 	t.Helper()
 	var since time.Time
@@ -236,7 +237,7 @@ func awaitCalm(t *testing.T, s *server, f *flood, k quota.Key, node string) (las
 	return last
 }
 
-// checkAlone compares what a node answered while it was cut off.
+// checkAlone compares the answers of a node during the cut with the policy of the limit.
 func checkAlone(t *testing.T, k quota.Key, all []stamped, seconds float64, shares map[string]float64) {
 	t.Helper()
 	p := alonePolicies[k.Limit]
@@ -257,15 +258,15 @@ func checkAlone(t *testing.T, k quota.Key, all []stamped, seconds float64, share
 	}
 }
 
-// checkBooked waits until the leaders have booked what was admitted, once: but for what
-// passed because everything does. A new leader counts from its election on: where the
-// machine was so busy that there was one, that key is left out. What nobody holds is
-// forgotten when it is full again, a second after the end: what could not be looked at
-// in time, is left out too.
+// checkBooked waits until the leaders have booked every admitted token exactly once, except those
+// admitted by an open policy. It skips a key in two cases: when its range had an election (a new
+// leader counts from its election on, and busy machines cause elections), and when the test looked
+// too late (a leader forgets a key that nobody holds once its bucket is full, a second after the
+// end).
 func checkBooked(t *testing.T, c *servers, f *flood, keys []quota.Key, before status) {
 	t.Helper()
 	began := time.Now()
-	wrong := map[quota.Key]time.Duration{} // when a count was last seen that was not what was admitted
+	wrong := map[quota.Key]time.Duration{} // when the count last differed from what was admitted
 	eventually(t, 3*time.Second, "the leaders have booked what was admitted", func() (err error) {
 		keys = slices.DeleteFunc(keys, func(k quota.Key) bool {
 			e := checkKeyBooked(t, c, f, k, before, began, wrong)

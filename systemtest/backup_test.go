@@ -27,12 +27,13 @@ namespaces:
       daily: {limit: 100, per: 1d, window: calendar, ceiling: hard}
 `
 
-// TestBackup makes a backup of three processes while money moves between accounts, kills
-// them all, and restores it: a process that starts from it has everything, and the sums
-// are right. Copies with a byte changed, or cut off, are refused.
+// TestBackup checks that a backup made while money moves between accounts is complete and
+// consistent. It backs up three processes, kills them all and restores: a process that starts from
+// the backup has all the data, and the sums are right. Truncated copies and copies with a changed
+// byte are refused.
 func TestBackup(t *testing.T) {
 	testspeed.Full(t)
-	t.Parallel() // it mostly waits
+	t.Parallel() // mostly waits
 	c := newServers(t, 8)
 	c.run(backupLimits)
 	c.apply(backupLimits + "      more: {rate: 1/s, burst: 5}\n")
@@ -48,17 +49,17 @@ func TestBackup(t *testing.T) {
 	b := openBank(t, c)
 	ctx, cancel := context.WithCancel(t.Context())
 	b.open(ctx)
-	time.Sleep(500 * time.Millisecond) // operations are under way when the backup is made
+	time.Sleep(500 * time.Millisecond) // operations are in flight when the backup starts
 	file := filepath.Join(c.dir, "monday.quorate")
 	began := time.Now()
-	for i := range 3 { // the last one is used
+	for i := range 3 { // the restore uses the last one
 		if _, msg, code := quorate(t, "backup", "-o", file, "--addr", c.nodes[i].grpc); code != 0 {
 			t.Fatalf("backup: exit code %d\n%s", code, msg)
 		}
 	}
 	took := time.Since(began) / 3
 	cancel()
-	b.judge() // nothing of it was disturbed
+	b.judge() // the backup disturbed none of the operations
 	for _, s := range c.nodes {
 		s.kill()
 	}
@@ -93,7 +94,7 @@ func TestBackup(t *testing.T) {
 	t.Logf("a backup of %d bytes took %v; after the restore %d of 70 requests of a hard daily limit were admitted", st2.Size(), took.Round(time.Millisecond), admitted)
 }
 
-// refuseDamaged verifies copies that are not as they were.
+// refuseDamaged checks that verification refuses damaged copies of a backup.
 func refuseDamaged(t *testing.T, file string) {
 	t.Helper()
 	good, err := os.ReadFile(file)
@@ -148,7 +149,7 @@ func restored(t *testing.T, file string) *server {
 	return c.nodes[0]
 }
 
-// sums holds the bank's groups to what they had.
+// sums checks that every group of the bank has the total that it began with.
 func sums(t *testing.T, s *server) {
 	t.Helper()
 	conn, err := grpc.NewClient(s.grpc, grpc.WithTransportCredentials(insecure.NewCredentials()))

@@ -10,15 +10,15 @@ import (
 	"github.com/quorate/quorate/internal/testspeed"
 )
 
-// bankFor is how long tellers work under faults.
+// bankFor returns how long tellers work under faults.
 func bankFor() time.Duration { return time.Duration(soak("SOAK_BANK_SECONDS", 8)) * time.Second }
 
-// TestBank moves money between accounts of one range and of several while nodes
-// are killed and stand still: what everybody was told is linearizable, no request
-// is charged twice, and no reading ever sees half of a transfer.
+// TestBank moves money between accounts, within one range and across ranges, while nodes are killed
+// and suspended. It checks that all answers are linearizable, that no request is charged twice, and
+// that no read sees half of a transfer.
 func TestBank(t *testing.T) {
 	testspeed.Full(t)
-	t.Parallel() // it mostly waits
+	t.Parallel() // mostly waits
 	c := newServers(t, 8)
 	c.run("version: 1\nnamespaces: {}\n")
 	b := openBank(t, c)
@@ -45,10 +45,10 @@ func TestBank(t *testing.T) {
 	t.Logf("%d kills, %d pauses", kills, pauses)
 }
 
-// TestBankPartition does so while one node after the other is cut off.
+// TestBankPartition checks the same while one node after the other is cut off.
 func TestBankPartition(t *testing.T) {
 	testspeed.Full(t)
-	t.Parallel() // it mostly waits
+	t.Parallel() // mostly waits
 	needBinary(t)
 	nets := newNetNamespaces(t)
 	c := newNamespacedServers(t, nets, 8)
@@ -67,10 +67,10 @@ func TestBankPartition(t *testing.T) {
 	b.judge()
 }
 
-// TestBankAllKilled kills all nodes at once: what was told holds.
+// TestBankAllKilled checks that every acknowledged operation survives killing all nodes at once.
 func TestBankAllKilled(t *testing.T) {
 	testspeed.Full(t)
-	t.Parallel() // it mostly waits
+	t.Parallel() // mostly waits
 	c := newServers(t, 8)
 	c.run("version: 1\nnamespaces: {}\n")
 	b := openBank(t, c)
@@ -87,13 +87,13 @@ func TestBankAllKilled(t *testing.T) {
 	b.judge()
 }
 
-// stop lets a process stand still for a while.
+// stop suspends a process for d.
 func stop(t *testing.T, s *server, d time.Duration) {
 	t.Helper()
 	if err := s.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(d) // what is tested: a process that stands still
+	time.Sleep(d) // under test: a suspended process
 	if err := s.cmd.Process.Signal(syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}

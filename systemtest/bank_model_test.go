@@ -6,7 +6,8 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// TestBankModel shows that the model refuses what must not happen.
+// TestBankModel checks that the model rejects histories that must not happen. Without it, a model
+// that accepts everything would make the bank tests pass.
 func TestBankModel(t *testing.T) {
 	moved := func(id int, call, ret, amount, from, to int64, applied bool) porcupine.Operation {
 		return porcupine.Operation{ClientId: id, Call: call, Return: ret, Input: move{from: 0, to: 1, amount: amount}, Output: told{applied: applied, from: from, to: to}}

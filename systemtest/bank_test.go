@@ -22,15 +22,14 @@ import (
 )
 
 const (
-	bankGroups = 12 // half of them lie in one range each
-	perGroup   = 4  // accounts
-	tellers    = 2  // of each group
+	bankGroups = 12 // the accounts of every second group share a range
+	perGroup   = 4  // accounts per group
+	tellers    = 2  // tellers per group
 	opening    = 100
 	bankRealm  = "project:bank"
 )
 
-// bank is accounts in groups: money moves within a group, and what everybody was
-// told is written down.
+// bank holds accounts in groups. Money moves within a group, and the bank records every answer.
 type bank struct {
 	t      *testing.T
 	nodes  []quoratev1.AccountServiceClient
@@ -41,25 +40,25 @@ type bank struct {
 	history  []porcupine.Operation
 	wg       sync.WaitGroup
 	next     atomic.Int64 // request ids
-	resent   atomic.Int64 // calls that were made again since nobody knew what became of them
-	repeated atomic.Int64 // of them, those that had been applied
-	usedUp   atomic.Int64 // and those that were refused, and were then made sure to stay so
+	resent   atomic.Int64 // calls repeated because their outcome was unknown
+	repeated atomic.Int64 // of those, calls that had been applied
+	usedUp   atomic.Int64 // of those, calls that were refused and then blocked from applying later
 }
 
-// move is what a teller asks: a transfer, or (to == from) what the group has.
+// move is the request of a teller: a transfer or, if to == from, a read of the group.
 type move struct {
 	group, from, to int
 	amount          int64
 }
 
-// told is what it was told.
+// told is the answer to a move.
 type told struct {
 	applied  bool
 	from, to int64
-	all      [perGroup]int64 // of a reading
+	all      [perGroup]int64 // balances, of a read
 }
 
-// openBank makes the accounts.
+// openBank loads the policy and opens the accounts.
 func openBank(t *testing.T, c *servers) *bank {
 	t.Helper()
 	b := &bank{t: t, began: time.Now()}
@@ -100,7 +99,7 @@ func openBank(t *testing.T, c *servers) *bank {
 	return b
 }
 
-// account is one of a group's; groups of even numbers lie together.
+// account returns account i of a group. The accounts of an even group share a range.
 func (b *bank) account(group, i int) *quoratev1.AccountID {
 	place := fmt.Sprintf("g%d", group)
 	if group%2 == 0 {
@@ -109,7 +108,7 @@ func (b *bank) account(group, i int) *quoratev1.AccountID {
 	return &quoratev1.AccountID{AppId: "bank", Realm: bankRealm, Namespace: place, Name: fmt.Sprintf("a%d", i), ResourceType: "coins"}
 }
 
-// open has tellers and an auditor work until ctx ends.
+// open runs the tellers and an auditor until ctx ends.
 func (b *bank) open(ctx context.Context) {
 	for g := range bankGroups {
 		for k := range tellers {
@@ -131,7 +130,7 @@ func (b *bank) teller(ctx context.Context, group, id int) {
 	}
 }
 
-// auditor reads all accounts in one call: the sum never changes.
+// auditor reads all accounts in one call, again and again; the sum must never change.
 func (b *bank) auditor(ctx context.Context, id int) {
 	all := make([]int, bankGroups)
 	for g := range all {
@@ -139,24 +138,23 @@ func (b *bank) auditor(ctx context.Context, id int) {
 	}
 	for n := 0; ctx.Err() == nil; n++ {
 		b.read(ctx, id, n%len(b.nodes), all)
-		time.Sleep(20 * time.Millisecond) // reads all along, and leaves the machine to the transfers
+		time.Sleep(20 * time.Millisecond) // reads continuously, but leaves the machine to the transfers
 	}
 }
 
-// transfer asks until it is told what became of it, with the same request id, so
-// that it is known in the end.
+// transfer repeats a transfer under one request id until its outcome is known.
 func (b *bank) transfer(id int, m move, rng *rand.Rand) {
 	req := &quoratev1.ApplyOpsRequest{RequestId: fmt.Sprintf("t-%d", b.next.Add(1)), Ops: []*quoratev1.Op{
 		{AccountId: b.account(m.group, m.from), Delta: -m.amount},
 		{AccountId: b.account(m.group, m.to), Delta: m.amount},
 	}}
 	called := time.Since(b.began)
-	doubt := false // an earlier try may yet arrive, from wherever it is held up
+	doubt := false // an earlier attempt may still be in flight and arrive later
 	for patience := time.Now().Add(60 * time.Second); ; {
 		res, err := b.ask(rng.IntN(len(b.nodes)), req)
 		switch {
 		case err == nil && doubt && !res.GetApplied() && !b.useUp(req, rng, patience):
-			// It has arrived: the next answer is that to the first try.
+			// The earlier attempt has arrived. The next answer repeats its result.
 		case err == nil:
 			b.answered(id, m, req, res, called)
 			if rng.IntN(20) == 0 {
@@ -172,13 +170,13 @@ func (b *bank) transfer(id int, m move, rng *rand.Rand) {
 		}
 		doubt = true
 		b.resent.Add(1)
-		time.Sleep(time.Duration(rng.IntN(50)) * time.Millisecond) // a caller that tries again pauses
+		time.Sleep(time.Duration(rng.IntN(50)) * time.Millisecond) // backoff before the next attempt
 	}
 }
 
-// useUp is what docs/durable-quotas.md tells who was refused after a try without an answer: it
-// uses the request id up for an operation that changes nothing, so that the try cannot be
-// applied later. False: it was applied before.
+// useUp applies an empty operation under the request id, so that an earlier attempt without an
+// answer cannot apply later. docs/durable-quotas.md gives this advice to callers that are refused
+// after such an attempt. useUp returns false if the earlier attempt had already been applied.
 func (b *bank) useUp(req *quoratev1.ApplyOpsRequest, rng *rand.Rand, patience time.Time) bool {
 	none := &quoratev1.ApplyOpsRequest{RequestId: req.GetRequestId(), Ops: []*quoratev1.Op{{AccountId: req.GetOps()[0].GetAccountId()}}}
 	for {
@@ -193,7 +191,7 @@ func (b *bank) useUp(req *quoratev1.ApplyOpsRequest, rng *rand.Rand, patience ti
 			b.t.Errorf("%s, to be used up: %v, %v", req.GetRequestId(), res, err)
 			return true
 		}
-		time.Sleep(time.Duration(rng.IntN(50)) * time.Millisecond) // likewise
+		time.Sleep(time.Duration(rng.IntN(50)) * time.Millisecond) // backoff before the next attempt
 	}
 }
 
@@ -203,7 +201,7 @@ func (b *bank) ask(node int, req *quoratev1.ApplyOpsRequest) (*quoratev1.ApplyOp
 	return b.nodes[node].ApplyOps(ctx, req)
 }
 
-// mayRepeat reports whether the same call may be made again.
+// mayRepeat reports whether the caller may repeat the call after err.
 func mayRepeat(err error) bool {
 	switch rpcstatus.Code(err) {
 	case codes.Unavailable, codes.DeadlineExceeded, codes.Aborted, codes.ResourceExhausted:
@@ -227,8 +225,8 @@ func (b *bank) answered(id int, m move, req *quoratev1.ApplyOpsRequest, res *quo
 	b.note(id, m, told{applied: res.GetApplied(), from: r[0].GetNewBalance(), to: r[1].GetNewBalance()}, called)
 }
 
-// again asks once more for what was applied: it gets the same answer, and other
-// operations under the same id are refused.
+// again repeats an applied request and expects the same answer. It also checks that the node
+// refuses other operations under the same request id.
 func (b *bank) again(req *quoratev1.ApplyOpsRequest, res *quoratev1.ApplyOpsResponse, rng *rand.Rand) {
 	if !res.GetApplied() {
 		return
@@ -243,7 +241,8 @@ func (b *bank) again(req *quoratev1.ApplyOpsRequest, res *quoratev1.ApplyOpsResp
 	}
 }
 
-// read asks for whole groups. One that fails says nothing.
+// read reads whole groups in one call and records the balances. A failed read proves nothing and is
+// dropped.
 func (b *bank) read(ctx context.Context, id, node int, groups []int) {
 	req := &quoratev1.GetAccountsRequest{}
 	for _, g := range groups {
@@ -279,7 +278,7 @@ func (b *bank) note(id int, m move, out told, called time.Duration) {
 	b.history = append(b.history, op)
 }
 
-// bankModel is one group, done one operation at a time.
+// bankModel is the sequential specification of one group.
 var bankModel = porcupine.Model{
 	Partition: func(history []porcupine.Operation) [][]porcupine.Operation {
 		out := make([][]porcupine.Operation, bankGroups)
@@ -318,7 +317,7 @@ var bankModel = porcupine.Model{
 	},
 }
 
-// judge waits for the tellers, and holds what they were told to the model.
+// judge waits for the tellers and checks the recorded history against the model.
 func (b *bank) judge() {
 	b.t.Helper()
 	b.wg.Wait()

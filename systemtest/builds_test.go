@@ -21,7 +21,7 @@ import (
 
 const noLimits = "version: 1\nnamespaces: {}\n"
 
-// builds runs the program of examples/builds to its end.
+// builds runs the program of examples/builds until it exits.
 func builds(t *testing.T, program string, args ...string) (out string, code int) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -36,20 +36,20 @@ func builds(t *testing.T, program string, args ...string) (out string, code int)
 	return stdout.String(), code
 }
 
-// TestBuilds plays the example: ten builds a day, through any node, none charged
-// twice, and after kill -9 of all nodes just the same.
+// TestBuilds checks the example: ten builds a day through any node, none charged twice, also after
+// kill -9 of all nodes.
 func TestBuilds(t *testing.T) {
 	testspeed.Full(t)
-	t.Parallel() // it mostly waits
+	t.Parallel() // mostly waits
 	c := newServers(t, 4)
 	program := filepath.Join(t.TempDir(), "builds")
 	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, "../examples/builds").CombinedOutput(); err != nil {
 		t.Fatalf("build: %v\n%s", err, out)
 	}
 	c.run(noLimits)
-	const user = "al|ice~" // any name will do
+	const user = "al|ice~" // any name is valid
 	midnight := time.Now().UTC().Truncate(24 * time.Hour).Add(24 * time.Hour)
-	if left := time.Until(midnight); left < 40*time.Second { // builds come back then
+	if left := time.Until(midnight); left < 40*time.Second { // the quota refills at midnight
 		time.Sleep(left)
 		midnight = midnight.Add(24 * time.Hour)
 	}
@@ -87,11 +87,11 @@ func TestBuilds(t *testing.T) {
 	}
 }
 
-// TestAccountsThroughKills charges accounts with the Go client while nodes are
-// killed one after the other: no call fails, and each is charged once.
+// TestAccountsThroughKills checks that the Go client survives the kill of one node after the other
+// while it charges accounts: no call fails, and each is charged exactly once.
 func TestAccountsThroughKills(t *testing.T) {
 	testspeed.Full(t)
-	t.Parallel() // it mostly waits
+	t.Parallel() // mostly waits
 	c := newServers(t, 4)
 	c.run(noLimits)
 	const workers, each, start = 4, 5, 1_000_000

@@ -14,9 +14,9 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// callers ask all nodes, and never ask again for what got no answer: so what
-// they were told, and what got no answer, bound what was admitted from both
-// sides.
+// callers send requests to all nodes and never repeat a request that got no answer. The number of
+// admitting answers is therefore a lower bound of what was admitted, and that number plus the
+// unanswered requests is an upper bound.
 type callers struct {
 	t     *testing.T
 	keys  []quota.Key
@@ -25,19 +25,18 @@ type callers struct {
 	wg    sync.WaitGroup
 }
 
-// caller asks one node, several at a time.
+// caller sends requests to one node, several at a time.
 type caller struct {
-	gate sync.RWMutex // held for reading by every request that is on its way
+	gate sync.RWMutex // read-locked by every request in flight
 
 	mu         sync.Mutex
-	told       map[quota.Key]int64 // may pass
-	unanswered int64               // requests, each of which asked for all keys
+	told       map[quota.Key]int64 // admitting answers
+	unanswered int64               // requests without an answer; each asked for all keys
 	answered   int64
 	why        map[string]int64
 }
 
-// startCallers sends so many requests a second to each node, each of which
-// checks all keys.
+// startCallers sends perNode requests a second to each node; each request checks all keys.
 func startCallers(t *testing.T, nodes []*server, perNode int, keys []quota.Key) *callers {
 	t.Helper()
 	const atOnce = 4
@@ -61,9 +60,10 @@ func startCallers(t *testing.T, nodes []*server, perNode int, keys []quota.Key) 
 	return cs
 }
 
-// call asks until the callers stop.
+// call sends requests until the callers stop.
 func (cs *callers) call(addr string, cl *caller, every time.Duration, body []byte) {
-	// A connection for each request: who is dead is known not to have been asked.
+	// Each request opens its own connection: if the connection is refused, the dead node certainly
+	// never saw the request.
 	h := &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
 	tick := time.NewTicker(every)
 	defer tick.Stop()
@@ -79,7 +79,7 @@ func (cs *callers) call(addr string, cl *caller, every time.Duration, body []byt
 	}
 }
 
-// ask sends one request. One that found no listener was not sent.
+// ask sends one request. A request that found no listener counts as not sent.
 func (cl *caller) ask(h *http.Client, addr string, keys []quota.Key, body []byte) {
 	a, err := send(h, addr, body)
 	cl.mu.Lock()
@@ -94,7 +94,7 @@ func (cl *caller) ask(h *http.Client, addr string, keys []quota.Key, body []byte
 	cl.answered++
 	for i, k := range keys {
 		r := a.Results[i].Response
-		if r == nil { // a node that has just started may know of no limit: nothing is charged
+		if r == nil { // a node that has just started may not know the limit yet: it charges nothing
 			cl.why[k.Limit+" error"]++
 			continue
 		}
@@ -119,11 +119,11 @@ func send(h *http.Client, addr string, body []byte) (a answer, err error) {
 	return a, json.Unmarshal(b, &a)
 }
 
-// pause returns when nothing is on its way to the node, and keeps it so.
+// pause blocks new requests to the node and returns when none is in flight.
 func (cs *callers) pause(s *server)  { cs.each[s].gate.Lock() }
 func (cs *callers) resume(s *server) { cs.each[s].gate.Unlock() }
 
-// stop waits for the last answers.
+// stop ends the load and waits for the last answers.
 func (cs *callers) stop() {
 	select {
 	case <-cs.ended:
@@ -133,8 +133,7 @@ func (cs *callers) stop() {
 	cs.wg.Wait()
 }
 
-// sums returns, for each key, how often callers were told that they may pass,
-// and how many requests got no answer.
+// sums returns, per key, the number of admitting answers and of requests without an answer.
 func (cs *callers) sums(keys []quota.Key) (told, unanswered []int64) {
 	told, unanswered = make([]int64, len(keys)), make([]int64, len(keys))
 	for _, cl := range cs.each {

@@ -14,10 +14,10 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// fields are the fields of a request, or of an item of one.
+// fields are the fields of a request or of one of its items.
 type fields map[string]any
 
-// in returns the fields that name a key, and more of them.
+// in returns the fields that name a key, plus more of them.
 func in(k quota.Key, more ...any) fields {
 	f := fields{"namespace": k.Namespace, "limit": k.Limit, "key": k.Key}
 	for i := 0; i < len(more); i += 2 {
@@ -26,13 +26,13 @@ func in(k quota.Key, more ...any) fields {
 	return f
 }
 
-// answer is what any call over HTTP answers, as far as the tests look.
+// answer holds the response fields that the tests read, for every HTTP call.
 type answer struct {
 	Allowed    bool     `json:"allowed"`
 	Why        string   `json:"why"`
 	Remaining  int64    `json:"remaining"`
 	RetryAfter *float64 `json:"retry_after"`
-	Wait       float64  `json:"wait"` // seconds; 0 also for null
+	Wait       float64  `json:"wait"` // seconds; 0 stands for null too
 	Shadow     bool     `json:"shadow"`
 	Near       bool     `json:"near"`
 	Tier       int      `json:"tier"`
@@ -58,13 +58,13 @@ type answer struct {
 	body string
 }
 
-// keenClient keeps more connections than the default one: hammers need them.
+// keenClient keeps more idle connections than the default client, because hammers need them.
 var keenClient = &http.Client{
 	Timeout:   5 * time.Second,
 	Transport: &http.Transport{MaxIdleConnsPerHost: 64},
 }
 
-// try makes a call; the error is that of the connection.
+// try makes a call. It returns an error only if the connection fails.
 func try(s *server, method, path string, body any) (a answer, err error) {
 	var b []byte
 	if body != nil {
@@ -94,7 +94,7 @@ func try(s *server, method, path string, body any) (a answer, err error) {
 	return a, nil
 }
 
-// post makes a call that is answered with 200 or, refused, with 429.
+// post makes a call that must return 200 or, if refused, 429.
 func post(t *testing.T, s *server, path string, body any) answer {
 	t.Helper()
 	a, err := try(s, http.MethodPost, path, body)
@@ -120,7 +120,7 @@ func counted(s *server, k quota.Key) (map[string]int64, error) {
 	return out, err
 }
 
-// awaitCounted waits until the leaders have booked so much on a counter.
+// awaitCounted waits until the leaders have booked want on a counter.
 func awaitCounted(t *testing.T, s *server, k quota.Key, counter string, want int64) {
 	t.Helper()
 	eventually(t, 3*time.Second, fmt.Sprintf("%d are booked on %s of %v", want, counter, k), func() error {
@@ -132,9 +132,9 @@ func awaitCounted(t *testing.T, s *server, k quota.Key, counter string, want int
 	})
 }
 
-// drain asks all nodes in turn for one token until each has refused, and
-// returns how many were admitted. The last tokens of a hard limit may lie with
-// another node for a moment: refused is who refuses again after that.
+// drain takes single tokens from the nodes in turn until every node has refused, and returns how
+// many were admitted. Another node may hold the last tokens of a hard limit for a moment, so a node
+// counts as refusing only if it refuses again after a pause.
 func drain(t *testing.T, nodes []*server, k quota.Key) (admitted int) {
 	t.Helper()
 	refused := 0
@@ -145,22 +145,22 @@ func drain(t *testing.T, nodes []*server, k quota.Key) (admitted int) {
 		}
 		refused++
 		if refused%len(nodes) == 0 {
-			time.Sleep(120 * time.Millisecond) // a report, and what comes back with the answer
+			time.Sleep(120 * time.Millisecond) // time for a report and the answer to it
 		}
 	}
 	return admitted
 }
 
-// stamped is an answer and when it was asked for and came.
+// stamped is an answer with the times of its request and its arrival.
 type stamped struct {
 	answer
 	node        string
 	sent, since time.Time
 }
 
-// hammer asks every node for the same again and again, by so many callers each
-// with a pause in between, until it is over. A caller that gets an error goes
-// on; the answers are in order of their coming.
+// hammer repeats one call at every node for d, with the given number of callers per node and a
+// pause between calls. Callers continue after an error. hammer returns the answers in order of
+// arrival.
 func hammer(nodes []*server, callers int, pause, d time.Duration, path string, body any) []stamped {
 	var mu sync.Mutex
 	var out []stamped

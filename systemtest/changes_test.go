@@ -16,9 +16,9 @@ import (
 	"github.com/quorate/quorate/shard"
 )
 
-// TestThousandChanges changes the limits 200 times (make soak: a thousand) under load,
-// raising and lowering all of them: no decision is lost, nothing is refilled, and windows
-// keep their counts.
+// TestThousandChanges changes the limits 200 times (make soak: a thousand) under load, and raises
+// and lowers all of them. It checks that no decision is lost, no change refills a bucket, and
+// windows keep their counts.
 func TestThousandChanges(t *testing.T) {
 	testspeed.Full(t)
 	const most, least = 600, 300
@@ -63,7 +63,7 @@ namespaces:
 		}
 		switch k.Limit {
 		case "soft", "sliding", "tiers":
-			slack = 1.06 // soft: 3.3 % over was seen under 1000 changes
+			slack = 1.06 // soft: 3.3 % over the limit was measured under 1000 changes
 			if r := shard.Of(k, c.ranges); after.Ranges[r].Term != before.Ranges[r].Term {
 				t.Logf("%s: range %d had an election, in which each node may admit the whole of a soft limit", k.Limit, r)
 				slack = float64(len(c.nodes))
@@ -86,8 +86,7 @@ namespaces:
 	}
 }
 
-// applyMany applies n limit files over one connection, and returns the last
-// version.
+// applyMany applies n limit files over one connection and returns the last version.
 func applyMany(ctx context.Context, t *testing.T, c *servers, n int, file func(i int) string) uint64 {
 	t.Helper()
 	conn, err := grpc.NewClient(c.nodes[1].grpc, grpc.WithTransportCredentials(insecure.NewCredentials()))
@@ -100,10 +99,10 @@ func applyMany(ctx context.Context, t *testing.T, c *servers, n int, file func(i
 	for i := range n {
 		req := &quoratev1.ApplyLimitsRequest{Yaml: file(i), Source: "test"}
 		res, err := limits.ApplyLimits(ctx, req)
-		repeated := false // on a busy machine there may be no leader for long; then the first may have been taken
+		repeated := false // a busy machine may have no leader for long; then the first attempt may have been applied
 		for end := time.Now().Add(leastPatience); rpcstatus.Code(err) == codes.Unavailable && time.Now().Before(end); repeated = true {
 			t.Logf("change %d: %v", i, err)
-			time.Sleep(time.Second) // a caller that tries again pauses
+			time.Sleep(time.Second) // backoff before the next attempt
 			res, err = limits.ApplyLimits(ctx, req)
 		}
 		if err != nil {

@@ -20,12 +20,12 @@ type cli struct {
 	dir  string
 }
 
-// run expects an exit code and returns what the command printed.
+// run runs a command, expects the exit code, and returns the output.
 func (c *cli) run(code int, args ...string) (stdout, stderr string) {
 	c.t.Helper()
 	out, msg, got := quorate(c.t, append(args, "--base-port", c.base)...)
 	for end := time.Now().Add(leastPatience); code == 0 && got == 1 && time.Now().Before(end); {
-		time.Sleep(100 * time.Millisecond) // of a hard limit a node may hold nothing for a moment; what it refuses it charges to nobody
+		time.Sleep(100 * time.Millisecond) // a node may hold nothing of a hard limit for a moment; a refusal charges nothing
 		out, msg, got = quorate(c.t, append(args, "--base-port", c.base)...)
 	}
 	if got != code {
@@ -34,7 +34,7 @@ func (c *cli) run(code int, args ...string) (stdout, stderr string) {
 	return out, msg
 }
 
-// prints expects an exit code and a text in what the command printed.
+// prints runs a command, expects the exit code and want in its output, and returns the output.
 func (c *cli) prints(code int, want string, args ...string) string {
 	c.t.Helper()
 	out, msg := c.run(code, args...)
@@ -70,7 +70,8 @@ namespaces:
       login: {rate: 1/h, burst: 2, ceiling: hard}
 `
 
-// TestCLILimits: apply, conflict, diff, history, rollback, delete.
+// TestCLILimits checks that the commands apply, diff, roll back and delete limits, show their
+// history, and report a conflict.
 func TestCLILimits(t *testing.T) {
 	c := startCLI(t, cliLimits)
 	text, _ := c.run(0, "limits", "get", "-o", "yaml")
@@ -110,8 +111,8 @@ func TestCLILimits(t *testing.T) {
 	}
 }
 
-// TestCLIKeys: an override raises a tenant, a reset makes a key new, and events
-// see refusals.
+// TestCLIKeys checks that an override raises a tenant's limit, a reset clears a key, and events
+// show refusals.
 func TestCLIKeys(t *testing.T) {
 	c := startCLI(t, cliLimits)
 	events := start(t, nil, "events", "-f", "--all-nodes", "--kind", "refused", "-o", "json", "--base-port", c.base)
@@ -131,7 +132,7 @@ func TestCLIKeys(t *testing.T) {
 	c.prints(0, "scale 3x until", "overrides", "set", "api/per_tenant", "acme", "--scale", "3x", "--expires", "1h", "--comment", "launch")
 	c.prints(0, "launch", "overrides", "get", "api/per_tenant")
 	c.prints(0, "override: scale 3x", "keys", "get", "api/per_tenant", "acme")
-	c.prints(1, "why over_limit", "allow", "api/per_tenant", "acme") // nothing is refilled by an override
+	c.prints(1, "why over_limit", "allow", "api/per_tenant", "acme") // an override refills nothing
 	c.prints(0, "acme reset", "keys", "reset", "api/per_tenant", "acme", "--yes")
 	eventually(t, 5*time.Second, "acme has three times as much", func() error {
 		if out, msg, code := quorate(t, "allow", "api/per_tenant", "acme", "--cost", "12", "--base-port", c.base); code != 0 {
@@ -171,8 +172,8 @@ func TestCLIKeys(t *testing.T) {
 	}
 }
 
-// TestCLIOverridesFile sets more overrides than fit in one call, reads them all
-// back, and applies what it read.
+// TestCLIOverridesFile checks that more overrides than fit in one call can be set, read back, and
+// applied again as read.
 func TestCLIOverridesFile(t *testing.T) {
 	c := startCLI(t, cliLimits)
 	var b bytes.Buffer
@@ -203,7 +204,7 @@ func TestCLIOverridesFile(t *testing.T) {
 	}
 }
 
-// TestCLIConvert: what convert writes can be applied, and is what counts then.
+// TestCLIConvert checks that the output of convert can be applied and takes effect.
 func TestCLIConvert(t *testing.T) {
 	c := startCLI(t, cliLimits)
 	slas := c.file("slas.yaml", "slas:\n  - id: get-product\n    match: {methods: [GET], pathPattern: /product/*}\n    tiers: [{period: 31536000, threshold: 2}]\n")
@@ -223,7 +224,7 @@ func TestCLIConvert(t *testing.T) {
 	c.run(5, "allow", "web/login", "x")
 }
 
-// TestCLICalls: reservations and what is in flight, between commands.
+// TestCLICalls checks that reservations and in-flight counts persist between commands.
 func TestCLICalls(t *testing.T) {
 	c := startCLI(t, cliLimits+"      jobs: {in_flight: 1, lease: 1m}\n")
 	out, _ := c.run(0, "reserve", "api/per_tenant", "r", "--cost", "4", "--ttl", "1m")
@@ -249,8 +250,8 @@ func TestCLICalls(t *testing.T) {
 	})
 }
 
-// TestCLILoadClient: a load through the client in process has the same report, and the
-// means that the client decided by.
+// TestCLILoadClient checks that load through the in-process client prints the same report, plus the
+// means by which the client decided.
 func TestCLILoadClient(t *testing.T) {
 	c := startCLI(t, cliLimits)
 	out, _ := c.run(0, "load", "--client", "--limit", "api/per_tenant", "--rate", "400", "--duration", "500ms", "--keys", "10", "-o", "json")

@@ -13,7 +13,7 @@ import (
 	"github.com/quorate/quorate/client/accounts"
 )
 
-// handle is an application that knows some nodes.
+// handle returns an application connected to the given nodes.
 func handle(t *testing.T, addrs ...string) *accounts.Application {
 	t.Helper()
 	c, err := client.New(t.Context(), addrs, client.WithMode(client.Remote))
@@ -30,10 +30,10 @@ func slotPolicy(limit uint64) *quoratev1.PolicyConfig {
 	}}}
 }
 
-// TestPoliciesOnAllNodes: what was loaded through one node is used through each
-// other one at once, and what was purged through one is used through none.
+// TestPoliciesOnAllNodes checks that policies loaded through one node apply at once through every
+// other node, and that policies purged through one node apply through none.
 func TestPoliciesOnAllNodes(t *testing.T) {
-	t.Parallel() // it mostly waits
+	t.Parallel() // mostly waits
 	c := newServers(t, 4)
 	c.run(noLimits)
 	const realm = "project:test"
@@ -78,9 +78,9 @@ func TestPoliciesOnAllNodes(t *testing.T) {
 	}
 }
 
-// TestAccountsClient: each answer that the Go client tells apart, from real nodes.
+// TestAccountsClient checks every answer that the Go client distinguishes, against real nodes.
 func TestAccountsClient(t *testing.T) {
-	t.Parallel() // it mostly waits
+	t.Parallel() // mostly waits
 	c := newServers(t, 4)
 	c.run(noLimits)
 	const realm = "project:test"
@@ -89,7 +89,7 @@ func TestAccountsClient(t *testing.T) {
 	if err != nil || config.Version != "#1" {
 		t.Fatalf("load: %v, %v", config, err)
 	}
-	again, err := app.LoadPoliciesManual(t.Context(), realm, "1", slotPolicy(99)) // the content is not looked at
+	again, err := app.LoadPoliciesManual(t.Context(), realm, "1", slotPolicy(99)) // the call does not compare the content
 	if err != nil || again.Version != "#1" {
 		t.Fatalf("load: %v, %v", again, err)
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/quorate/quorate/internal/testspeed"
 )
 
-// clientLimit is so large that something remains, and endures.
+// clientLimit is so large that tokens always remain, and its counts last as long as the test.
 const clientLimit = 100_000_000
 
 const clientLimits = `
@@ -24,16 +24,16 @@ namespaces:
       soft: {limit: 100000000, per: 24h, durable: true}
 `
 
-// fleet are clients that decide in this process, all the time.
+// fleet is a set of in-process clients that decide all the time.
 type fleet struct {
 	t       *testing.T
 	clients []*client.Client
-	told    atomic.Int64 // tokens that were admitted and are to be counted
+	told    atomic.Int64 // admitted tokens, which the leader must count
 	stop    chan struct{}
 	work    sync.WaitGroup
 }
 
-// newFleet attaches clients and has them use a key, each every millisecond or so.
+// newFleet attaches count clients; each uses the key about once a millisecond.
 func newFleet(t *testing.T, count int, k quota.Key, addrs func(i int) []string) *fleet {
 	t.Helper()
 	c := &fleet{t: t, stop: make(chan struct{})}
@@ -67,7 +67,7 @@ func newFleet(t *testing.T, count int, k quota.Key, addrs func(i int) []string) 
 	return c
 }
 
-// end stops the callers, and closes the clients: what they counted is told.
+// end stops the callers and closes the clients, which settle everything that they counted.
 func (c *fleet) end() {
 	c.t.Helper()
 	close(c.stop)
@@ -86,7 +86,7 @@ func (c *fleet) end() {
 	all.Wait()
 }
 
-// agree waits until the leader has counted exactly what clients were told.
+// agree waits until the leader has counted exactly what the clients admitted.
 func (c *servers) agree(f *fleet, k quota.Key) {
 	c.t.Helper()
 	var got int64
@@ -100,8 +100,8 @@ func (c *servers) agree(f *fleet, k quota.Key) {
 	c.t.Errorf("clients admitted %d, the leader counted %d (%+d)", f.told.Load(), got, got-f.told.Load())
 }
 
-// TestClientsNodeKilled: kill -9 of the node of 50 clients. They go on at the others,
-// and when the node is back every token that they admitted is counted once.
+// TestClientsNodeKilled kills -9 the node of 50 clients. It checks that they continue at the other
+// nodes, and that every token that they admitted is counted exactly once when the node is back.
 func TestClientsNodeKilled(t *testing.T) {
 	testspeed.Full(t)
 	s := newServers(t, 4)
@@ -118,7 +118,8 @@ func TestClientsNodeKilled(t *testing.T) {
 	s.agree(c, k)
 }
 
-// TestClientsStreamsBroken: connections that end in the middle, again and again.
+// TestClientsStreamsBroken checks that counts stay exact while connections break mid-stream, again
+// and again.
 func TestClientsStreamsBroken(t *testing.T) {
 	testspeed.Full(t)
 	s := newServers(t, 4)
@@ -147,11 +148,11 @@ func TestClientsStreamsBroken(t *testing.T) {
 	}
 }
 
-// cutter passes connections on to a node, and ends them when it is told to.
+// cutter is a proxy in front of a node that ends its connections on demand.
 type cutter struct {
 	net.Listener
 	mu    sync.Mutex
-	shut  bool // whoever connects is cut off at once
+	shut  bool // closes new connections at once
 	conns []net.Conn
 }
 
@@ -204,7 +205,7 @@ func pass(to, from net.Conn) {
 	}
 }
 
-// let lets connections through, or ends those that there are and all that come.
+// let lets connections through, or ends the open ones and all new ones.
 func (x *cutter) let(through bool) {
 	x.mu.Lock()
 	x.shut = !through
@@ -214,7 +215,7 @@ func (x *cutter) let(through bool) {
 	}
 }
 
-// cut ends all connections, whatever is on its way.
+// cut ends all connections, whatever is in flight.
 func (x *cutter) cut() {
 	x.mu.Lock()
 	defer x.mu.Unlock()

@@ -18,11 +18,11 @@ import (
 
 var clientProcesses = flag.Int("client-processes", 20, "how many processes TestClientProcesses runs")
 
-// clientProcessEnv, if it is set, makes this program one of those processes: the
-// addresses of the nodes, how long it asks, and the key.
+// clientProcessEnv, if set, makes this test binary run as one of the client processes. Its value
+// holds the addresses of the nodes, the duration, and the key.
 const clientProcessEnv = "QUORATE_TEST_CLIENT_PROCESS"
 
-// runAsClient is such a process: it prints how many tokens were admitted.
+// runAsClient runs a client process and prints how many tokens it admitted.
 func runAsClient(args string) int {
 	f := strings.Split(args, " ")
 	d, err := time.ParseDuration(f[1])
@@ -44,7 +44,7 @@ func runAsClient(args string) int {
 		return 1
 	}
 	fmt.Println("ready")
-	if _, err := bufio.NewReader(os.Stdin).ReadString('\n'); err != nil { // all are
+	if _, err := bufio.NewReader(os.Stdin).ReadString('\n'); err != nil { // all processes are ready
 		return 1
 	}
 	told := 0
@@ -62,9 +62,9 @@ func runAsClient(args string) int {
 	return 0
 }
 
-// TestClientProcesses runs processes that all use one key of a limit that they exceed
-// and one of a limit that they do not: of the second all is counted once, of the first
-// they get what it has, together.
+// TestClientProcesses runs processes that share one key of a limit that they exceed and one of a
+// limit that they do not. It checks that together they get exactly the first limit, and that every
+// token of the second is counted once.
 func TestClientProcesses(t *testing.T) {
 	s := newServers(t, 4)
 	s.run(clientLimits + `
@@ -88,7 +88,7 @@ func TestClientProcesses(t *testing.T) {
 	}
 }
 
-// runProcesses runs the processes, from the moment when all are ready.
+// runProcesses starts the processes, and starts their load at the moment when all are ready.
 func (c *servers) runProcesses(k quota.Key, d time.Duration) (told int64, took time.Duration) {
 	c.t.Helper()
 	type one struct {

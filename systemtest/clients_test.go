@@ -11,10 +11,9 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// TestClientsExact: a node dies under fifty clients that decide by themselves,
-// and comes back. What the clients have admitted is what
-// the leaders have counted in the end; under hard what the dead node had lent counts as
-// used besides.
+// TestClientsExact kills and restarts a node under fifty clients that decide locally. It checks
+// that in the end the leaders have counted exactly what the clients admitted; for a hard limit,
+// what the dead node had lent counts as used as well.
 func TestClientsExact(t *testing.T) {
 	needBinary(t)
 	const limit = 10_000_000
@@ -47,9 +46,9 @@ namespaces:
 		work.Go(func() { clientLoad(t, q, keys, &admitted, stop) })
 	}
 	time.Sleep(time.Second) // load before the kill
-	c.nodes[2].kill()       // it leads neither key
+	c.nodes[2].kill()       // leads neither key
 	time.Sleep(time.Second) // load while it is down
-	c.start(c.nodes[2])     // its journal tells what it had booked; what it held is free again
+	c.start(c.nodes[2])     // the journal restores its bookings; what it held is free again
 	time.Sleep(time.Second) // load with it
 	close(stop)
 	work.Wait()

@@ -21,20 +21,20 @@ namespaces:
       long:   {limit: 100000, per: 7d}
 `
 
-// TestDeathOfHolder kills the node that holds what is in flight, and
-// reservations: of keys that it leads, and of keys that another leads.
+// TestDeathOfHolder kills the node that holds in-flight places and reservations, of keys that it
+// leads and of keys that another node leads, and checks that the places come back.
 func TestDeathOfHolder(t *testing.T) {
 	testspeed.Full(t)
-	t.Parallel() // it mostly waits
+	t.Parallel() // mostly waits
 	const lease = 2 * time.Second
 	c := newServers(t, 8)
 	c.run(deathLimits)
 	victim, others := c.nodes[0], c.nodes[1:]
 	keys := append(c.keysLedBy("n1", "api/places"), c.keysLedBy("n2", "api/places")...)
 	few := c.keysLedBy("n2", "api/few")[0]
-	kept, lost := []string{}, []string{} // handles of others, of the victim
+	kept, lost := []string{}, []string{} // handles of other nodes; of the victim
 	for _, k := range keys {
-		for i := range 6 { // the victim has 4 of 6
+		for i := range 6 { // the victim takes 4 of 6
 			s := c.nodes[map[bool]int{true: 0, false: 1}[i < 4]]
 			eventuallyEvery(t, 100*time.Millisecond, 3*time.Second, fmt.Sprintf("%s acquires place %d of %v", s.id, i, k), func() error {
 				a := post(t, s, "/v1/acquire", in(k))
@@ -54,17 +54,17 @@ func TestDeathOfHolder(t *testing.T) {
 		}
 	}
 	var r answer
-	eventually(t, 3*time.Second, "the victim reserves 4", func() error { // it may hold less for a moment
+	eventually(t, 3*time.Second, "the victim reserves 4", func() error { // the victim may hold less for a moment
 		if r = post(t, victim, "/v1/reserve", fields{"checks": []fields{in(few, "cost", 4)}, "ttl": 3600}); !r.Allowed {
 			return fmt.Errorf("%s", r.body)
 		}
 		return nil
 	})
-	time.Sleep(200 * time.Millisecond) // a report, and its answer
+	time.Sleep(200 * time.Millisecond) // time for a report and its answer
 	victim.kill()
 	killed := time.Now()
 
-	free := make([]time.Duration, len(keys)) // when the victim's places are
+	free := make([]time.Duration, len(keys)) // when the places of the victim become free
 	got := make([]int, len(keys))
 	eventually(t, lease+6*time.Second, "others have the victim's places", func() error {
 		for i, k := range keys {
@@ -101,13 +101,13 @@ func TestDeathOfHolder(t *testing.T) {
 	}
 }
 
-// TestDeathOfWindow kills the leader of a hard window under load, and then all
-// nodes: the count goes on where it was. What the leader admitted itself, and had
-// told neither others nor its log, could be forgotten: so only the others are
-// asked in the second before.
+// TestDeathOfWindow kills the leader of a hard window under load, and then all nodes, and checks
+// that the count continues where it was. A leader could lose what it admitted itself and had
+// reported neither to other nodes nor to its log, so the load goes only to the other nodes in the
+// last second.
 func TestDeathOfWindow(t *testing.T) {
 	testspeed.Full(t)
-	t.Parallel() // it mostly waits
+	t.Parallel() // mostly waits
 	const most, third = 300, 100
 	c := newServers(t, 8)
 	c.run(deathLimits)
@@ -117,9 +117,9 @@ func TestDeathOfWindow(t *testing.T) {
 	for i := range third {
 		take(t, c.nodes[i%3], window, 1)
 	}
-	time.Sleep(1200 * time.Millisecond) // a checkpoint at least
+	time.Sleep(1200 * time.Millisecond) // at least one checkpoint
 	admitted, refused := third, 0
-	killed, last := false, time.Now() // when it was admitted last
+	killed, last := false, time.Now() // last: time of the last admission
 	for i := 0; refused < 6; i++ {
 		if admitted == 2*third && !killed {
 			victim.kill()
@@ -133,7 +133,7 @@ func TestDeathOfWindow(t *testing.T) {
 			time.Sleep(50 * time.Millisecond) // another node may hold the last tokens for a moment
 		case time.Since(last) > 10*time.Second:
 			t.Fatalf("admitted %d, and then for 10 s: %+v", admitted, a)
-		default: // not_held: there is no leader for a moment, or the log is slower than a check waits
+		default: // not_held: no leader for a moment, or the log takes longer than a check waits
 			time.Sleep(10 * time.Millisecond)
 		}
 	}
@@ -158,8 +158,8 @@ func TestDeathOfWindow(t *testing.T) {
 	for _, s := range c.nodes {
 		c.awaitReady(s, 15*time.Second)
 	}
-	// What was held counts as spent until the journals tell, within half a second
-	// of there being a leader, and the log has it.
+	// What was held counts as spent until the journals report it, within half a second of an
+	// election, and the log has committed it.
 	eventually(t, 4*time.Second, "what was not used comes back", func() error {
 		more := drain(t, c.nodes, window)
 		t.Logf("after the end of all processes %d more", more)
@@ -171,7 +171,7 @@ func TestDeathOfWindow(t *testing.T) {
 	if admitted > most {
 		t.Errorf("admitted %d of %d in all", admitted, most)
 	}
-	// A node that has not heard of the leader yet answers with its own estimate.
+	// A node that has not heard from the leader yet answers with its own estimate.
 	var used, asked int64
 	eventually(t, 3*time.Second, "the leader knows how much is left", func() error {
 		a := post(t, c.nodes[0], "/v1/allow", in(long))
@@ -179,7 +179,7 @@ func TestDeathOfWindow(t *testing.T) {
 			asked++
 		}
 		used = 100_000 - a.Remaining - asked
-		if forgotten := atEnd - used; forgotten > 300*3/2 { // of 300/s; a checkpoint a second, and its way to the disk
+		if forgotten := atEnd - used; forgotten > 300*3/2 { // at 300/s; one checkpoint a second, plus its write to disk
 			return fmt.Errorf("%d of %d are forgotten, more than of one second and a half: %+v", forgotten, atEnd, a)
 		}
 		return nil

@@ -18,8 +18,7 @@ import (
 	"github.com/quorate/quorate/internal/testspeed"
 )
 
-// startDev runs quorate dev until it says that it is up. Its temporary
-// directory is in tmp.
+// startDev runs quorate dev until it reports that it is up. Its temporary directory is inside tmp.
 func startDev(t *testing.T, base int, tmp string, args ...string) *process {
 	t.Helper()
 	p := start(t, []string{"env", "TMPDIR=" + tmp}, append([]string{"dev", "--base-port", strconv.Itoa(base)}, args...)...)
@@ -121,7 +120,7 @@ func TestDev(t *testing.T) {
 	}
 }
 
-// TestDevData: with --data a restart forgets neither limits nor counts.
+// TestDevData checks that a restart with --data keeps limits and counts.
 func TestDevData(t *testing.T) {
 	testspeed.Full(t)
 	needBinary(t)
@@ -134,7 +133,7 @@ func TestDevData(t *testing.T) {
 		p := startDev(t, base, t.TempDir(), "--data", data, "--limits", limits, "--ranges", "4")
 		if life == 0 {
 			take(t, &server{id: "n1", httpAddr: addr}, k, 2)
-			time.Sleep(200 * time.Millisecond) // a report at least
+			time.Sleep(200 * time.Millisecond) // at least one report
 		}
 		if d := allow(t, addr, k); d.Allowed || d.code != 429 {
 			t.Errorf("life %d: used up, but %+v", life, d)
@@ -145,9 +144,9 @@ func TestDevData(t *testing.T) {
 	}
 }
 
-// TestReplay plays the example log against a cluster, for a soft and a hard
-// limit. The bounds are wide: at 20,000 times the speed two hours go by in
-// the third of a second that a busy machine may be late.
+// TestReplay replays the example log against a cluster, for a soft and a hard limit, and checks how
+// much is admitted. The bounds are wide: at 20,000 times the speed, the third of a second by which
+// a busy machine may be late is two hours of the log.
 func TestReplay(t *testing.T) {
 	testspeed.Full(t)
 	needBinary(t)
@@ -164,8 +163,9 @@ func TestReplay(t *testing.T) {
 	}
 }
 
-// replay plays the log. False: far too little was admitted, as on a machine that has no time;
-// at half the speed less of it is needed. The last time that is an error.
+// replay replays the log. It returns false if far too little was admitted, as happens on a starved
+// machine; the caller then retries at half the speed, which needs less CPU. On the last attempt
+// this is an error.
 func replay(t *testing.T, base int, limits, ceiling, skew string, speed int, last bool) bool {
 	t.Helper()
 	out, msg, code := quorate(t, "replay", "--log", "../examples/access.log", "--limits", limits, "--limit", "web/per_client",

@@ -13,14 +13,14 @@ import (
 	"time"
 )
 
-// amounts is what the differential knows of a limit, none of which refills.
+// amounts describes a limit to the reference ledger. None of the limits refills.
 type amounts struct {
-	bursts   []int64 // of its tiers
+	bursts   []int64 // per tier
 	parent   string
 	floor    int64
-	most     int64 // of one request; 0 is what fits
+	most     int64 // largest cost of a request; 0 means whatever fits
 	shadow   bool
-	keyParts int // of a key, for the limit and its parents
+	keyParts int // components of a key, for the limit and its parents
 }
 
 // amountsYAML is amountsOf as a limit file.
@@ -54,7 +54,7 @@ var amountsOf = map[string]amounts{
 	"wide": {bursts: []int64{1 << 42}}, "large": {bursts: []int64{1000}}, "largewindow": {bursts: []int64{1000}},
 }
 
-// ledger is the reference: what is left of each tier of a limit's key, and of its floor.
+// ledger is the reference implementation: what remains of each tier of a key, and of its floor.
 type ledger map[[2]string][]int64
 
 func (l ledger) left(limit, key string) []int64 {
@@ -65,8 +65,8 @@ func (l ledger) left(limit, key string) []int64 {
 	return l[at]
 }
 
-// ask decides, and charges what passes; a cost of 0 asks for 1 and charges nothing. remains is
-// the least of what the limit and its parents have left then.
+// ask decides a request and charges it if it passes. A cost of 0 checks for 1 and charges nothing.
+// remains is the least that the limit and its parents then have left.
 func (l ledger) ask(limit, key string, cost int64) (allowed bool, remains int64) {
 	asked := max(cost, 1)
 	a := amountsOf[limit]
@@ -94,14 +94,15 @@ func (l ledger) ask(limit, key string, cost int64) (allowed bool, remains int64)
 			remains = min(remains, left[i])
 		}
 	}
-	if allowed && *floor >= asked { // what is more than it has is the parents' alone
+	if allowed && *floor >= asked { // a cost above the floor's remainder is charged to the parents alone
 		*floor -= cost
 	}
 	return allowed, remains
 }
 
-// TestDecisionsOfOneNode: one node decides requests of random costs, of limits of every form that do not
-// refill, as a ledger does that knows no more than the limits.
+// TestDecisionsOfOneNode checks one node against the ledger: for requests of random costs, and
+// limits of every form that does not refill, the node decides exactly as the ledger, which knows
+// only the limits.
 func TestDecisionsOfOneNode(t *testing.T) {
 	needBinary(t)
 	base, file := freeBase(t), filepath.Join(t.TempDir(), "limits.yaml")
@@ -133,7 +134,7 @@ func TestDecisionsOfOneNode(t *testing.T) {
 			var got answer
 			eventually(t, 5*time.Second, "it is decided", func() error {
 				got = post(t, s, "/v1/allow", map[string]any{"namespace": "p", "limit": limit, "key": key, "cost": cost})
-				if got.Why == "not_held" { // the next grant will tell
+				if got.Why == "not_held" { // the next grant decides
 					return errors.New(got.body)
 				}
 				return nil

@@ -1,6 +1,6 @@
-// Package systemtest runs the real binary: nodes as processes of their own,
-// with data on disk and ports on loopback or in network namespaces, killed,
-// restarted, cut off and driven under load. There is nothing in it but tests.
+// Package systemtest tests the real binary: nodes run as separate processes, with data on disk and
+// ports on loopback or in network namespaces, and are killed, restarted, cut off and put under
+// load. The package contains only tests.
 //
-// The binary is built once. go test -short skips all of it.
+// The binary is built once. go test -short skips the whole package.
 package systemtest

@@ -18,8 +18,8 @@ import (
 	"github.com/quorate/quorate/internal/testspeed"
 )
 
-// TestRedisRetryAfter: who waits as long as CL.THROTTLE says is let through, on three nodes,
-// however many tokens the bucket holds and the caller takes at a time.
+// TestRedisRetryAfter checks that a caller that waits as long as CL.THROTTLE says is admitted, on
+// three nodes, for every bucket size and cost.
 func TestRedisRetryAfter(t *testing.T) {
 	testspeed.Full(t)
 	needBinary(t)
@@ -47,7 +47,7 @@ func TestRedisRetryAfter(t *testing.T) {
 		}
 		return limited, retry
 	}
-	const keys = 16 // of every node's ranges
+	const keys = 16 // spread over the ranges of every node
 	for _, c := range []struct{ burst, quantity int }{{0, 1}, {1, 1}, {3, 1}, {9, 1}, {3, 4}, {4, 5}, {9, 10}, {99, 100}} {
 		var refused [keys]time.Time
 		for i := range keys {
@@ -64,7 +64,7 @@ func TestRedisRetryAfter(t *testing.T) {
 		}
 		var early []string
 		for i := range keys {
-			time.Sleep(time.Until(refused[i].Add(time.Second))) // as long as it was told to wait
+			time.Sleep(time.Until(refused[i].Add(time.Second))) // the wait that the refusal announced
 			if limited, _ := throttle(c.burst, c.quantity, i); limited != 0 {
 				early = append(early, strconv.Itoa(i))
 			}
@@ -75,8 +75,8 @@ func TestRedisRetryAfter(t *testing.T) {
 	}
 }
 
-// TestGubernatorIsExact: three nodes together admit the limit of a request of gubernator's default
-// behaviour, and RESET_REMAINING holds on all of them at once.
+// TestGubernatorIsExact checks that three nodes together admit exactly the limit of a gubernator
+// request with default behaviour, and that RESET_REMAINING takes effect on all of them at once.
 func TestGubernatorIsExact(t *testing.T) {
 	testspeed.Full(t)
 	needBinary(t)

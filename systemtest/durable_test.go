@@ -18,7 +18,7 @@ import (
 	"github.com/quorate/quorate/shard"
 )
 
-// durableLimits are windows of a length, below and above what the callers ask.
+// durableLimits returns windows of the given length, some below and some above the callers' demand.
 func durableLimits(per time.Duration, few, many int) string {
 	return fmt.Sprintf(`
 version: 1
@@ -34,8 +34,8 @@ namespaces:
 
 var durableNames = []string{"api/soft-above", "api/hard-above", "api/soft-below", "api/hard-below"}
 
-// youngWindow returns a length of windows such that one has just begun: windows
-// begin at multiples of it.
+// youngWindow returns a window length, at least least, whose current window has just begun: windows
+// begin at multiples of their length.
 func youngWindow(least time.Duration) time.Duration {
 	best, age := least, least
 	now := time.Duration(time.Now().UnixNano())
@@ -47,8 +47,7 @@ func youngWindow(least time.Duration) time.Duration {
 	return best
 }
 
-// oneLeader returns a key of each limit, all in one range, so that one node
-// leads them all.
+// oneLeader returns a key of each limit, all in one range and so led by one node.
 func (c *servers) oneLeader(limits ...string) []quota.Key {
 	c.t.Helper()
 	out := make([]quota.Key, len(limits))
@@ -68,7 +67,7 @@ func (c *servers) oneLeader(limits ...string) []quota.Key {
 	return out
 }
 
-// leads returns who leads a key's range, as the first node that knows says.
+// leads returns the leader of a key's range, by the first node that knows it.
 func (c *servers) leads(k quota.Key) *server {
 	c.t.Helper()
 	var id string
@@ -84,8 +83,8 @@ func (c *servers) leads(k quota.Key) *server {
 	return c.node(id)
 }
 
-// counted returns what the leader has counted of each key in this window. The
-// limits must be so large that something remains.
+// counted returns what the leader has counted of each key in the current window. The limits must be
+// so large that tokens remain.
 func (c *servers) counted(limit int64, keys []quota.Key) []int64 {
 	c.t.Helper()
 	out := make([]int64, len(keys))
@@ -105,8 +104,8 @@ func (c *servers) counted(limit int64, keys []quota.Key) []int64 {
 	return out
 }
 
-// judge compares what the leader has counted in the end with what callers were
-// told: every answer is counted once, and what got no answer once or not at all.
+// judge compares the final counts of the leader with the callers' answers: it counts every admitted
+// request exactly once, and a request without an answer once or not at all.
 func (c *servers) judge(callers *callers, limit int64, keys []quota.Key) {
 	c.t.Helper()
 	told, unanswered := callers.sums(keys)
@@ -136,7 +135,7 @@ func (c *servers) judge(callers *callers, limit int64, keys []quota.Key) {
 	}
 }
 
-// soak returns a number out of the environment, for longer runs.
+// soak returns the number in an environment variable, for longer runs, or otherwise.
 func soak(name string, otherwise int) int {
 	if n, err := strconv.Atoi(os.Getenv(name)); err == nil && n > 0 {
 		return n
@@ -144,12 +143,12 @@ func soak(name string, otherwise int) int {
 	return otherwise
 }
 
-// TestDurableLeaderKilled kills the leader of four windows under load, 10 times (make
-// soak: 200), and starts it again each time. In every other round nobody asks the victim in
-// the moment of its death: then every request of the round has its answer.
+// TestDurableLeaderKilled kills and restarts the leader of four windows under load, 10 times (make
+// soak: 200), and checks that the counts neither lose nor gain a request. In every other round no
+// request is in flight to the victim when it dies, so every request of that round has an answer.
 func TestDurableLeaderKilled(t *testing.T) {
 	testspeed.Full(t)
-	t.Parallel() // it mostly waits
+	t.Parallel() // mostly waits
 	const few, many, raised, perNode = 2000, 1_000_000, 2_000_000, 60
 	rounds := soak("SOAK_KILLS", 10)
 	c := newServers(t, 8)
@@ -159,9 +158,9 @@ func TestDurableLeaderKilled(t *testing.T) {
 	began := time.Now()
 	keys := c.oneLeader(durableNames...)
 	callers := startCallers(t, c.nodes, perNode, keys)
-	lost := map[bool]int64{} // unanswered, by whether the round was calm
+	lost := map[bool]int64{} // unanswered requests, by whether the round was calm
 	for round := range rounds {
-		time.Sleep(300*time.Millisecond + time.Duration(round%4)*333*time.Millisecond) // load between the kills, which come at different moments of a checkpoint
+		time.Sleep(300*time.Millisecond + time.Duration(round%4)*333*time.Millisecond) // load between the kills; the varying pause hits different moments of a checkpoint
 		victim := c.leads(keys[0])
 		calm := round%2 == 0
 		_, before := callers.sums(keys[:1])
@@ -172,7 +171,7 @@ func TestDurableLeaderKilled(t *testing.T) {
 		if calm {
 			callers.resume(victim)
 		}
-		time.Sleep(time.Duration(50*(round%5)) * time.Millisecond) // down for a longer time each round
+		time.Sleep(time.Duration(50*(round%5)) * time.Millisecond) // the victim stays down longer each round
 		c.start(victim)
 		c.awaitReady(victim, 20*time.Second)
 		_, after := callers.sums(keys[:1])
@@ -188,14 +187,15 @@ func TestDurableLeaderKilled(t *testing.T) {
 	if told[3] > few {
 		t.Errorf("%v: callers were told %d times that they may pass, of %d", keys[3], told[3], few)
 	}
-	c.apply(durableLimits(per, raised, raised)) // levels stay: what is counted can be read although it is all
+	c.apply(durableLimits(per, raised, raised)) // a change keeps levels; the raised limit lets the test read the count of a used-up window
 	c.judge(callers, raised, keys)
 }
 
-// TestDurableAllKilled kills all nodes at once under load, and starts them again.
+// TestDurableAllKilled kills all nodes at once under load, restarts them, and checks that the
+// counts neither lose nor gain a request.
 func TestDurableAllKilled(t *testing.T) {
 	testspeed.Full(t)
-	t.Parallel() // it mostly waits
+	t.Parallel() // mostly waits
 	const few, many, raised, perNode = 300, 1_000_000, 2_000_000, 60
 	per := youngWindow(time.Hour)
 	c := newServers(t, 8)
@@ -206,7 +206,7 @@ func TestDurableAllKilled(t *testing.T) {
 	for range rounds {
 		time.Sleep(1300 * time.Millisecond) // load between the kills, and a checkpoint
 		for _, s := range c.nodes {
-			_ = s.cmd.Process.Kill() // all, before any is waited for
+			_ = s.cmd.Process.Kill() // all, before waiting for any
 		}
 		for _, s := range c.nodes {
 			s.kill()
@@ -228,8 +228,8 @@ func TestDurableAllKilled(t *testing.T) {
 	c.judge(callers, raised, keys)
 }
 
-// TestDurableFullDisk: a node whose disk is full decides as before, and says that
-// new keys are not journalled.
+// TestDurableFullDisk checks that a node with a full disk decides as before and reports that it
+// does not journal new keys.
 func TestDurableFullDisk(t *testing.T) {
 	const keys, perCall = 6000, 500
 	c := newServers(t, 4)
@@ -265,18 +265,18 @@ func TestDurableFullDisk(t *testing.T) {
 		return nil
 	})
 	t.Logf("%v of %d keys are not journalled", full.metric(t, `quorate_keys_not_journalled_total{reason="no_room"}`), keys)
-	for range 20 { // it goes on
+	for range 20 { // the node continues
 		if d := allow(t, full.httpAddr, key("api", "soft-above", "before")); !d.Allowed {
 			t.Fatalf("%+v", d)
 		}
-		time.Sleep(50 * time.Millisecond) // checks all along a second
+		time.Sleep(50 * time.Millisecond) // spreads the checks over a second
 	}
 	if err := os.Remove(filepath.Join(dir, "ballast")); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// mountSmall puts a small file system at dir until the test ends.
+// mountSmall mounts a file system of the given size at dir until the test ends.
 func mountSmall(t *testing.T, dir, size string) {
 	t.Helper()
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -296,7 +296,7 @@ func mountSmall(t *testing.T, dir, size string) {
 	})
 }
 
-// fillDisk writes a file until there is no room for more.
+// fillDisk writes a file until the disk is full.
 func fillDisk(t *testing.T, path string) {
 	t.Helper()
 	f, err := os.Create(path)
@@ -312,7 +312,7 @@ func fillDisk(t *testing.T, path string) {
 	}
 }
 
-// metric returns one value of GET /metrics; -1 if there is none of that name.
+// metric returns one value of GET /metrics, or -1 if the name is missing.
 func (s *server) metric(t *testing.T, name string) float64 {
 	t.Helper()
 	res, err := httpClient.Get("http://" + s.httpAddr + "/metrics")

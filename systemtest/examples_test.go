@@ -14,8 +14,8 @@ import (
 	"github.com/quorate/quorate/internal/testspeed"
 )
 
-// TestExamples runs the programs that link the client against a cluster, as their
-// first lines say.
+// TestExamples runs the example programs that link the client against a cluster, as their first
+// lines say, and checks what they print.
 func TestExamples(t *testing.T) {
 	testspeed.Full(t)
 	needBinary(t)
@@ -38,7 +38,7 @@ func TestExamples(t *testing.T) {
 				t.Error(out)
 			}
 		}
-		// 60 mails of two workers at 20/s and a burst of 5 take 2.75 s.
+		// 60 mails of two workers at 20/s with a burst of 5 take 2.75 s.
 		if took := time.Since(began); took < 2500*time.Millisecond {
 			t.Errorf("60 mails in %v; at least 2.75 s at 20/s", took)
 		}
@@ -66,7 +66,8 @@ func TestExamples(t *testing.T) {
 				t.Error(out)
 			}
 		}
-		// 4 jobs of 1.5 s, two at a time, take 3 s; with leases of 1 s that nobody renewed, 2.5 s.
+		// 4 jobs of 1.5 s, two at a time, take 3 s; if nobody renewed the leases of 1 s, they would
+		// take 2.5 s.
 		if took := time.Since(began); took < 3*time.Second {
 			t.Errorf("4 jobs in %v; at least 3 s with two at a time", took)
 		}
@@ -79,16 +80,15 @@ func TestExamples(t *testing.T) {
 			n, _ := strconv.Atoi(m[1])
 			took += n
 		}
-		if took > 11_000 || took < 4_000 || // some come back meanwhile
+		if took > 11_000 || took < 4_000 || // some tokens refill meanwhile
 			!strings.Contains(out, "refused, ") {
 			t.Errorf("%d tokens of 10,000:\n%s", took, out)
 		}
 	})
 }
 
-// TestServices runs the services that have the middleware in front, and calls
-// them as their first lines say: each caller gets its burst and then is told when
-// to come again.
+// TestServices runs the example services with the middleware and calls them as their first lines
+// say. It checks that each caller gets its burst and is then refused with a retry time.
 func TestServices(t *testing.T) {
 	testspeed.Full(t)
 	needBinary(t)
@@ -110,7 +110,7 @@ func TestServices(t *testing.T) {
 				if err != nil {
 					return err
 				}
-				left := res.Header.Get("RateLimit") // none while it does not know the limit
+				left := res.Header.Get("RateLimit") // empty until the process knows the limit
 				if res.StatusCode == http.StatusOK && left != "" {
 					admitted++
 				}
@@ -126,7 +126,7 @@ func TestServices(t *testing.T) {
 				t.Errorf("what is skipped: %v, %v", res, err)
 			}
 		}
-		// The second process may lend itself its part before it knows of the first.
+		// The second process may lend itself its part before it hears of the first.
 		if admitted < 1 || admitted > 22 {
 			t.Errorf("%d requests were admitted, of a burst of 10", admitted)
 		}
@@ -141,8 +141,8 @@ func TestServices(t *testing.T) {
 		if m == nil {
 			t.Fatalf("got %q", out)
 		}
-		// 30 calls at 20/s and a burst of 5 take 1.25 s, in which the server's limit
-		// of 10/m yields nothing; on a slow machine, little.
+		// 30 calls at 20/s with a burst of 5 take 1.25 s. In that time the server's limit of 10/m
+		// refills nothing, or little on a slow machine.
 		if ok, _ := strconv.Atoi(m[1]); ok > 13 || ok == 0 || time.Since(began) < 1200*time.Millisecond {
 			t.Errorf("after %v: %s", time.Since(began), out)
 		}

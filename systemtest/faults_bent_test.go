@@ -15,15 +15,15 @@ import (
 	"time"
 )
 
-// A clock that is wrong, and a disk that syncs slowly, cannot be had for one process
-// alone without the kernel's help. So the same program is built a second time, on
-// bent ground: three functions of the standard library are replaced by the compiler's overlay.
-// Nothing of Quorate differs, and no hook for tests is in the product.
+// A wrong clock or a slow disk cannot be given to one process alone without help from the kernel.
+// The test therefore builds the program a second time, as a "bent" build: the compiler's overlay
+// replaces three functions of the standard library. Quorate's own code stays the same, and the
+// product needs no test hooks.
 //
-//   - time.Now is as many seconds ahead as the file $BENT_CLOCK says; monotonic time
-//     is true. The file is mapped: eight bytes, in the order of the machine.
-//   - Fsync and Fdatasync of package syscall first sleep as many milliseconds as the
-//     file $BENT_SYNC says, if there is one.
+//   - time.Now runs ahead by the number of seconds in the file $BENT_CLOCK; monotonic time stays
+//     true. The file is memory-mapped: eight bytes in native byte order.
+//   - Fsync and Fdatasync of package syscall first sleep for the number of milliseconds in the
+//     file $BENT_SYNC, if it exists.
 var bentGround = map[string][]struct{ file, old, new string }{
 	"time": {
 		{"time.go", "\tsec, nsec, mono := runtimeNow()\n\tif mono == 0 {", "\tsec, nsec, mono := runtimeNow()\n\tsec += bentSeconds()\n\tif mono == 0 {"},
@@ -90,7 +90,7 @@ func bentSync() {
 
 const zsyscall = "zsyscall_linux_" + runtime.GOARCH + ".go"
 
-// bent builds the program on bent ground, once.
+// bent builds the bent program once.
 var bent = sync.OnceValues(func() (string, error) {
 	dir := filepath.Join(filepath.Dir(binary), "bent")
 	replace := map[string]string{}
@@ -141,21 +141,22 @@ var bent = sync.OnceValues(func() (string, error) {
 	return out, nil
 })
 
-// bend lets a node that is not started yet run on bent ground.
+// bend makes a node run the bent program. The node must not have started yet.
 func (c *servers) bend(s *server) {
 	c.t.Helper()
 	program, err := bent()
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	// What starts it is told the program's name and its arguments, and leaves the name out.
+	// The process that starts the script passes the program's name and arguments; the script drops
+	// the name.
 	script := filepath.Join(c.dir, s.id+".sh")
 	write(c.t, script, fmt.Sprintf("shift\nexec env BENT_CLOCK=%s BENT_SYNC=%s %s \"$@\"\n", c.bentClock(s), c.bentSync(s), program))
 	s.prefix = append(s.prefix, "sh", script)
 	c.clock(s, 0)
 }
 
-// clock sets a node's wall clock ahead of the true time, or with 0 right again.
+// clock sets a node's wall clock ahead of the true time; 0 corrects it.
 func (c *servers) clock(s *server, ahead time.Duration) {
 	c.t.Helper()
 	f, err := os.OpenFile(c.bentClock(s), os.O_CREATE|os.O_RDWR, 0o600)
@@ -171,7 +172,7 @@ func (c *servers) clock(s *server, ahead time.Duration) {
 func (c *servers) bentClock(s *server) string { return filepath.Join(c.dir, s.id+".clock") }
 func (c *servers) bentSync(s *server) string  { return filepath.Join(c.dir, s.id+".sync") }
 
-// bends shows that bent ground bends: a fault that is none would always be survived.
+// bends checks that the overlay takes effect. Without it, every test of a bent fault would pass.
 func bends(t *testing.T) {
 	t.Helper()
 	began := time.Now()

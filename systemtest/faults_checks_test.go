@@ -12,8 +12,8 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// askers send checks at a steady pace to every node, whether or not earlier ones
-// have been answered, and remember every answer.
+// askers send checks at a steady rate to every node, whether or not earlier ones have been
+// answered, and record every answer.
 type askers struct {
 	began   time.Time
 	checks  []client.Check
@@ -31,13 +31,13 @@ type nodeShot struct {
 	shot
 }
 
-// span is a stretch of time since the load began.
+// span is a period, relative to the start of the load.
 type span struct{ from, to time.Duration }
 
-// askersWait is how many checks may wait at one node; more are not sent.
+// askersWait is the most checks in flight to one node. Above it, the asker skips checks.
 const askersWait = 256
 
-// startAskers asks every node for all keys, perNode times a second.
+// startAskers checks all keys at every node, perNode times a second.
 func startAskers(t *testing.T, nodes []*server, perNode int, keys []quota.Key) *askers {
 	t.Helper()
 	a := newAskers(t, keys)
@@ -47,7 +47,7 @@ func startAskers(t *testing.T, nodes []*server, perNode int, keys []quota.Key) *
 	return a
 }
 
-// newAskers asks nobody yet.
+// newAskers returns askers that send nothing yet.
 func newAskers(t *testing.T, keys []quota.Key) *askers {
 	t.Helper()
 	a := &askers{began: time.Now()}
@@ -60,8 +60,8 @@ func newAskers(t *testing.T, keys []quota.Key) *askers {
 	return a
 }
 
-// add asks one more, perSecond times a second, until the function that it returns
-// is called: then what is under way has been answered.
+// add sends checks through c, perSecond times a second, until end is called. end returns once all
+// checks in flight have been answered.
 func (a *askers) add(node int, c *client.Client, perSecond int) (end func()) {
 	ctx, cancel := context.WithCancel(a.running)
 	done := make(chan struct{})
@@ -118,12 +118,12 @@ func (a *askers) ask(ctx context.Context, node int, c *client.Client) {
 	a.shots = append(a.shots, s)
 }
 
-// watchStalls notes when a short sleep was much too long: then no answer is heard,
-// and that is not a node's fault.
+// watchStalls records when a short sleep took much too long. In such a stall this process could not
+// receive answers, so the silence is not the node's fault.
 func (a *askers) watchStalls(ctx context.Context) {
 	for ctx.Err() == nil {
 		due := time.Since(a.began) + nap
-		time.Sleep(nap) // what is measured is how much longer it takes
+		time.Sleep(nap) // measures the excess over the nap
 		if woke := time.Since(a.began); woke > due+nap {
 			a.mu.Lock()
 			a.stalls = append(a.stalls, span{due, woke})
@@ -132,7 +132,7 @@ func (a *askers) watchStalls(ctx context.Context) {
 	}
 }
 
-// forget drops what is older.
+// forget drops the answers from before a time.
 func (a *askers) forget(before time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -141,7 +141,7 @@ func (a *askers) forget(before time.Time) {
 	a.stalls = slices.DeleteFunc(a.stalls, func(s span) bool { return s.to < cut })
 }
 
-// all returns the answers so far, of every node.
+// all returns the answers so far, from every node.
 func (a *askers) all() (out []shot) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -151,7 +151,7 @@ func (a *askers) all() (out []shot) {
 	return out
 }
 
-// answeredSince says whether a node has answered a check sent after a moment.
+// answeredSince reports whether a node has answered a check that was sent after a moment.
 func (a *askers) answeredSince(node int, moment time.Time) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -159,9 +159,8 @@ func (a *askers) answeredSince(node int, moment time.Time) bool {
 	return slices.ContainsFunc(a.shots, func(s nodeShot) bool { return s.node == node && s.err == nil && s.sent >= cut })
 }
 
-// silence is the longest time within from and to in which a node answered nothing,
-// less what this process stood still in it, and how many checks got no answer. What
-// lies in an outage is not counted.
+// silence returns the longest time between from and to in which a node answered nothing, less the
+// stalls of this process, and the number of checks without an answer. It skips outages.
 func (a *askers) silence(node int, from, to time.Time, outages []outage) (longest time.Duration, failed int, last error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -192,7 +191,7 @@ func (a *askers) silence(node int, from, to time.Time, outages []outage) (longes
 	return longest, failed, last
 }
 
-// stalled is for how long this process got no processor between two moments.
+// stalled returns for how long this process got no processor between two moments.
 func (a *askers) stalled(from, to time.Time) (sum time.Duration) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -204,5 +203,5 @@ func (a *askers) stalled(from, to time.Time) (sum time.Duration) {
 
 func (s span) meets(o span) bool { return s.from < o.to && o.from < s.to }
 
-// outage is a time in which a node was not there to answer.
+// outage is a period in which a node could not answer because the fault took it out.
 type outage struct{ from, to time.Time }

@@ -2,7 +2,7 @@ package systemtest
 
 import "time"
 
-// clockJumps sets the leader's wall clock an hour ahead while it runs, and back.
+// clockJumps sets the leader's wall clock an hour ahead while it runs, and back again.
 func (f *loadedCluster) clockJumps() fault {
 	k, _ := f.leader()
 	s := f.c.nodes[k]
@@ -12,7 +12,7 @@ func (f *loadedCluster) clockJumps() fault {
 	}
 }
 
-// clockAhead starts the leader again with a wall clock that is an hour ahead.
+// clockAhead restarts the leader with a wall clock that is an hour ahead.
 func (f *loadedCluster) clockAhead() fault {
 	k, _ := f.leader()
 	s := f.c.nodes[k]

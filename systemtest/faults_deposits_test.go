@@ -23,33 +23,33 @@ const (
 	depositWait     = time.Second
 )
 
-// deposits put 1 into each account again and again, each with a request id that is
-// asked with until it is answered: so in the end a balance is what was answered,
-// neither more nor less.
+// deposits adds 1 to each account again and again, and repeats each request under one request id
+// until it gets an answer. In the end each balance therefore equals the number of answered
+// deposits, exactly.
 type deposits struct {
 	t      *testing.T
 	nodes  []quoratev1.AccountServiceClient
 	policy *quoratev1.PolicyID
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
-	pause  atomic.Int64 // between two deposits in an account, nanoseconds
-	wait   atomic.Int64 // how long a call may take before it is made again, nanoseconds
-	gate   sync.RWMutex // held for reading while a deposit is on its way
+	pause  atomic.Int64 // between two deposits to one account, nanoseconds
+	wait   atomic.Int64 // how long a call may take before it is repeated, nanoseconds
+	gate   sync.RWMutex // read-locked while a deposit is in flight
 
 	mu    sync.Mutex
 	done  []int64             // by account
-	last  []error             // by account: of the last call
-	acks  []ack               // those since the last forget
-	calls map[int]*depositing // by node that is in use
+	last  []error             // by account: error of the last call
+	acks  []ack               // answers since the last forget
+	calls map[int]*depositing // by node in use
 }
 
-// depositing is what ends the calls to a node that is not to be used any more.
+// depositing cancels the calls to a node that deposits must no longer use.
 type depositing struct {
 	ctx    context.Context
 	cancel context.CancelFunc
 }
 
-// ack is an answer: when the call was sent that got it, and by which node.
+// ack is an answer: when its call was sent, and which node answered.
 type ack struct {
 	account, node int
 	sent, at      time.Time
@@ -65,7 +65,7 @@ func startDeposits(t *testing.T, c *servers) *deposits {
 	return d
 }
 
-// newDeposits makes none yet, and uses no node.
+// newDeposits returns deposits that use no node and make no calls yet.
 func newDeposits(t *testing.T, nodes []*server, creds credentials.TransportCredentials) *deposits {
 	t.Helper()
 	d := &deposits{t: t, cancel: func() {}, done: make([]int64, depositAccounts), last: make([]error, depositAccounts), calls: map[int]*depositing{}}
@@ -86,7 +86,7 @@ func newDeposits(t *testing.T, nodes []*server, creds credentials.TransportCrede
 	return d
 }
 
-// start opens the accounts through the first node, and begins.
+// start opens the accounts through the first node and begins to deposit.
 func (d *deposits) start() {
 	d.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -98,13 +98,13 @@ func (d *deposits) start() {
 	d.t.Cleanup(d.stop)
 }
 
-// stop waits for the answers that are due.
+// stop stops depositing and waits for the outstanding answers.
 func (d *deposits) stop() {
 	d.cancel()
 	d.wg.Wait()
 }
 
-// use lets deposits be made through a node, avoid ends that.
+// use lets deposits go through a node; avoid stops that.
 func (d *deposits) use(node int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -127,7 +127,7 @@ func (d *deposits) account(i int) *quoratev1.AccountID {
 	return &quoratev1.AccountID{AppId: "bank", Realm: bankRealm, Namespace: fmt.Sprintf("d%d", i), Name: "a", ResourceType: "coins"}
 }
 
-// open makes the accounts, empty.
+// open creates the accounts with a balance of zero.
 func (d *deposits) open() {
 	d.t.Helper()
 	key := &quoratev1.PolicyKey{Namespace: "bank", Name: "deposit", ResourceType: "coins"}
@@ -158,8 +158,8 @@ func (d *deposits) keepDepositing(ctx context.Context, account int) {
 	}
 }
 
-// deposit asks by turns all nodes that are in use, until one answers. When the
-// test ends meanwhile nobody knows, and nobody asks.
+// deposit tries the nodes in use in turn until one answers. If the test ends first, the outcome
+// stays unknown and nobody reads it.
 func (d *deposits) deposit(ctx context.Context, account, n int) {
 	req := &quoratev1.ApplyOpsRequest{RequestId: fmt.Sprintf("d-%d-%d", account, n), Ops: []*quoratev1.Op{{AccountId: d.account(account), Delta: 1}}}
 	for try := account + n; ctx.Err() == nil; try++ {
@@ -185,7 +185,7 @@ func (d *deposits) deposit(ctx context.Context, account, n int) {
 	}
 }
 
-// note keeps the error of a call for servedSince to show.
+// note records the error of a call, which servedSince reports.
 func (d *deposits) note(account, node int, sent time.Time, err error) {
 	if err != nil && !errors.Is(err, errAvoided) {
 		err = fmt.Errorf("account %d through node %d, asked for %v: %w", account, node+1, time.Since(sent).Round(time.Millisecond), err)
@@ -195,7 +195,7 @@ func (d *deposits) note(account, node int, sent time.Time, err error) {
 	d.last[account] = err
 }
 
-// errAvoided says that a node is not in use.
+// errAvoided means that the node is not in use.
 var errAvoided = errors.New("the node is avoided")
 
 func (d *deposits) inUse(node int) bool {
@@ -222,8 +222,8 @@ func (d *deposits) forget() {
 	d.acks = nil
 }
 
-// servedSince says whether every account has taken a deposit that was sent after a
-// moment, and every one of those nodes passed one on. missing says what has not.
+// servedSince returns nil if every account has taken a deposit that was sent after a moment, and
+// every one of the nodes has passed one on. Otherwise the error says what is missing.
 func (d *deposits) servedSince(moment time.Time, nodes []int) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -244,15 +244,15 @@ func (d *deposits) servedSince(moment time.Time, nodes []int) error {
 	return nil
 }
 
-// answered is how many deposits were, since the last forget.
+// answered returns how many deposits were answered since the last forget.
 func (d *deposits) answered() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return len(d.acks)
 }
 
-// verify waits for what is on its way, and compares all balances, as each of those
-// nodes reads them, with what was answered in all.
+// verify waits for the deposits in flight, and compares every balance, as each of the nodes reads
+// it, with the number of answered deposits.
 func (d *deposits) verify(nodes []int) (err error) {
 	d.gate.Lock()
 	defer d.gate.Unlock()

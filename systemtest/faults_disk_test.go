@@ -13,10 +13,10 @@ import (
 	"time"
 )
 
-// harmed is the node whose disk is harmed.
+// harmed is the index of the node whose disk the tests damage.
 const harmed = 2
 
-// awaitLeading waits until the node leads ranges, so that its disk matters.
+// awaitLeading waits until the node leads ranges, because only then its disk matters.
 func (f *loadedCluster) awaitLeading(k int) {
 	f.t.Helper()
 	eventually(f.t, 90*time.Second, f.c.nodes[k].id+" leads ranges", func() error {
@@ -30,10 +30,10 @@ func (f *loadedCluster) awaitLeading(k int) {
 
 func (c *servers) dataDir(k int) string { return filepath.Join(c.dir, c.nodes[k].id) }
 
-// smallDisk puts a node's data on a small file system in memory.
+// smallDisk puts the data of the harmed node on a small file system in memory.
 func smallDisk(c *servers) { mountSmall(c.t, c.dataDir(harmed), "160m") }
 
-// fullDisk fills a node's disk, and makes room again.
+// fullDisk fills the disk of a node, and frees the space again.
 func (f *loadedCluster) fullDisk() fault {
 	hold := long(20*time.Second, 2*time.Second)
 	f.awaitLeading(harmed)
@@ -49,16 +49,16 @@ func (f *loadedCluster) fullDisk() fault {
 	}
 }
 
-// mountImage puts a node's data on an ext4 file system in a file, which makes itself
-// read-only when it finds an error.
+// mountImage puts a node's data on an ext4 file system in an image file. The file system remounts
+// itself read-only when it finds an error.
 func mountImage(c *servers) {
 	c.t.Helper()
 	dir, image := c.dataDir(harmed), filepath.Join(c.dir, "image")
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		c.t.Fatal(err)
 	}
-	// Nodes in network namespaces have mounts of their own: they follow those of a
-	// directory that is shared.
+	// Nodes in network namespaces have their own mounts, which follow those of a directory that is
+	// mounted shared.
 	command(c, "mount", "--bind", c.dir, c.dir)
 	c.t.Cleanup(func() { _ = exec.Command("umount", "-l", c.dir).Run() })
 	command(c, "mount", "--make-shared", c.dir)
@@ -77,8 +77,8 @@ func command(c *servers, name string, args ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// readOnlyDisk has the kernel find an error in a node's file system: it goes
-// read-only under open files, and only checking and mounting it anew helps.
+// readOnlyDisk makes the kernel find an error in a node's file system. The file system goes
+// read-only under open files, and only a check and a new mount repair it.
 func (f *loadedCluster) readOnlyDisk() fault {
 	f.awaitLeading(harmed)
 	s, dir, image := f.c.nodes[harmed], f.c.dataDir(harmed), filepath.Join(f.c.dir, "image")
@@ -93,7 +93,7 @@ func (f *loadedCluster) readOnlyDisk() fault {
 			f.down(harmed)
 			s.kill()
 			command(f.c, "umount", dir)
-			_ = exec.Command("e2fsck", "-f", "-y", image).Run() // 1: it has corrected something
+			_ = exec.Command("e2fsck", "-f", "-y", image).Run() // exit code 1: corrected something
 			command(f.c, "mount", "-o", "loop,errors=remount-ro", image, dir)
 			f.c.start(s)
 			f.c.awaitReady(s, 20*time.Second)
@@ -102,8 +102,8 @@ func (f *loadedCluster) readOnlyDisk() fault {
 	}
 }
 
-// slowSync makes every sync of the leader's disk take a second longer. So does every
-// commit of a range that it leads, and callers must not be less patient than that.
+// slowSync makes every sync of the leader's disk take a second longer. Every commit of the ranges
+// that it leads takes as much longer, so callers need more patience than that.
 func (f *loadedCluster) slowSync() fault {
 	k, _ := f.leader()
 	path := f.c.bentSync(f.c.nodes[k])
@@ -123,9 +123,8 @@ func (f *loadedCluster) slowSync() fault {
 	}
 }
 
-// tornLog kills a node and leaves its logs as a crash in the middle of a commit
-// does: the page that would have named the new state is half noise, and so is the
-// end of the file.
+// tornLog kills a node and leaves its logs as a crash in mid-commit does: half of the page that
+// would have named the new state is noise, and so is the end of the file.
 func (f *loadedCluster) tornLog() fault {
 	s := f.c.nodes[harmed]
 	torn := 0
@@ -152,11 +151,11 @@ func (f *loadedCluster) glob(pattern string) []string {
 	return out
 }
 
-// tearLog harms the older of the two pages by which bbolt finds its state: the next
-// commit would have written it.
+// tearLog damages the older of the two meta pages by which bbolt finds its state. The next commit
+// would have written that page.
 func tearLog(f *loadedCluster, path string) {
 	f.t.Helper()
-	const page, transaction = 4096, 16 + 48 // where a page has the number of its commit
+	const page, transaction = 4096, 16 + 48 // where a page stores the number of its commit
 	b, err := os.ReadFile(path)
 	if err != nil || len(b) < 2*page || hex.EncodeToString(b[16:20]) != "edda0ced" {
 		f.t.Fatalf("%s is no bbolt file of pages of %d bytes: %v", path, page, err)
@@ -195,11 +194,10 @@ func number(b []byte) (n uint64) {
 	return n
 }
 
-// damagedSnapshots changes some bytes in the middle of all snapshots of a node that
-// is down.
+// damagedSnapshots changes some bytes in the middle of every snapshot of a stopped node.
 func (f *loadedCluster) damagedSnapshots() fault {
 	const pattern = "snapshots/range-*/snapshots/*/state.bin"
-	f.banks.pause.Store(int64(5 * time.Millisecond)) // so many entries that there are some
+	f.banks.pause.Store(int64(5 * time.Millisecond)) // so many entries that snapshots exist
 	eventuallyEvery(f.t, time.Second, 6*time.Minute, "there is a snapshot of a range", func() error {
 		if all, _ := filepath.Glob(filepath.Join(f.c.dataDir(harmed), pattern)); len(all) == 0 {
 			return errors.New("none")
@@ -216,12 +214,13 @@ func (f *loadedCluster) damagedSnapshots() fault {
 }
 
 func (f *loadedCluster) damagedLog() fault {
-	// The first two pages only say where the rest is; the second half of the file may hold nothing yet.
+	// The first two pages only say where the rest is; the second half of the file may still be
+	// empty.
 	return f.damaged("log cut off", "a range's log gone but for its first two pages", "raft/range-000.db", func(b []byte) []byte { return b[:2*os.Getpagesize()] })
 }
 
-// damaged does something to files of a node that is down. It must refuse to start,
-// and say which file is damaged. Then they are put back.
+// damaged damages files of a stopped node. The node must refuse to start and name the damaged file.
+// Then damaged restores the files.
 func (f *loadedCluster) damaged(name, did, pattern string, harm func(b []byte) []byte) fault {
 	s, whole, hold := f.c.nodes[harmed], map[string][]byte{}, long(10*time.Second, time.Second)
 	return fault{

@@ -13,14 +13,14 @@ import (
 	"time"
 )
 
-// fabric joins nodes in network namespaces by a switch that is part of this
-// process: it reads each frame that a node sends to another, and passes it on,
-// late or not at all. So every direction of every link can be cut, slowed down and
-// made lossy by itself, on kernels that have no traffic shaping. The test talks to
-// each node over a cable of its own, which is never harmed.
+// fabric connects nodes in network namespaces by a switch that runs in this process. The switch
+// reads each frame that a node sends to another and delivers it on time, late or not at all. The
+// test can therefore cut, slow down or make lossy each direction of each link alone, even on
+// kernels without traffic shaping. The test reaches each node over a separate cable, which no fault
+// affects.
 type fabric struct {
 	t      *testing.T
-	spaces netNamespaces // names, and what to say where there can be none
+	spaces netNamespaces // names, and the message where namespaces are impossible
 	subnet int           // of the cables: 10.214.subnet; between the nodes: 10.215.subnet
 	ports  []*fabricPort
 	ended  chan struct{}
@@ -28,23 +28,23 @@ type fabric struct {
 	mu    sync.Mutex
 	rng   *rand.Rand
 	rules map[way]rule
-	macs  map[[6]byte]int // where a sender was seen
+	macs  map[[6]byte]int // the port where a sender was seen
 	stats struct{ passed, lost int64 }
 }
 
-// way is a direction of a link: from one node to another, counted from 1.
+// way is one direction of a link: from one node to another, numbered from 1.
 type way struct{ from, to int }
 
-// rule is what happens to frames on a way.
+// rule says what the switch does to the frames on a way.
 type rule struct {
 	cut   bool
 	delay time.Duration
-	loss  float64 // of 1
+	loss  float64 // fraction lost, from 0 to 1
 }
 
 type fabricPort struct {
 	file *os.File
-	to   map[int]chan frame // by the sender
+	to   map[int]chan frame // by sender
 }
 
 type frame struct {
@@ -52,15 +52,14 @@ type frame struct {
 	data []byte
 }
 
-// vnetHeader precedes every frame: what the kernel left undone of checksums and
-// segments, so that the next one knows.
+// vnetHeader is the length of the header before every frame. It says which checksums and segments
+// the kernel left for the receiver to do.
 const vnetHeader = 10
 
-// fabricQueue bounds the frames that are on one way; more are lost, as in a switch.
+// fabricQueue bounds the frames in flight on one way. The fabric drops more, as a switch does.
 const fabricQueue = 4096
 
-// newFabric makes the namespaces of nodes 1 to n, and removes them when the test
-// ends.
+// newFabric creates the namespaces of nodes 1 to n, and removes them when the test ends.
 func newFabric(t *testing.T, n int) *fabric {
 	t.Helper()
 	f := &fabric{
@@ -80,7 +79,7 @@ func newFabric(t *testing.T, n int) *fabric {
 		}
 		f.remove(n)
 	})
-	f.remove(n) // what a process of the same number left
+	f.remove(n) // leftovers of a process with the same number
 	for k := 1; k <= n; k++ {
 		f.plug(k)
 	}
@@ -111,8 +110,8 @@ func (f *fabric) portName(k int) string { return fmt.Sprintf("%sp%d", f.spaces.n
 func (f *fabric) peer(k int) string     { return fmt.Sprintf("10.215.%d.%d", f.subnet, k) }
 func (f *fabric) cable(k int) string    { return fmt.Sprintf("10.214.%d.%d", f.subnet, 4*k+2) }
 
-// plug makes the namespace of a node, its cable, and its port on the switch. IPv6
-// is not used: its neighbours would be looked for on the host's side too.
+// plug creates a node's namespace, its cable, and its port on the switch. It disables IPv6, whose
+// neighbour discovery would also run on the host's side.
 func (f *fabric) plug(k int) {
 	f.t.Helper()
 	ip, space, port := f.spaces.ip, f.spaces.space(k), f.portName(k)
@@ -136,7 +135,7 @@ func (f *fabric) plug(k int) {
 func openPort(t *testing.T, name string) *os.File {
 	t.Helper()
 	const (
-		allProtocols   = 0x0300 // ETH_P_ALL, in the order of the network
+		allProtocols   = 0x0300 // ETH_P_ALL, in network byte order
 		vnetHdr        = 15     // PACKET_VNET_HDR
 		ignoreOutgoing = 23     // PACKET_IGNORE_OUTGOING
 	)
@@ -162,7 +161,7 @@ func openPort(t *testing.T, name string) *os.File {
 	return os.NewFile(uintptr(fd), name)
 }
 
-// receive takes what node k sends and queues it for whom it is.
+// receive reads the frames of node k and queues each for its destination.
 func (f *fabric) receive(k int) {
 	buf := make([]byte, vnetHeader+14+64<<10)
 	for {
@@ -185,7 +184,7 @@ func (f *fabric) receive(k int) {
 	}
 }
 
-// fate says whether a frame is for that node, and gets there.
+// fate reports whether a frame goes to the destination of a way and gets there, and how late.
 func (f *fabric) fate(w way, data []byte) (delay time.Duration, pass bool) {
 	if w.from == w.to {
 		return 0, false
@@ -205,8 +204,8 @@ func (f *fabric) fate(w way, data []byte) (delay time.Duration, pass bool) {
 	return r.delay, true
 }
 
-// deliver gives node k its frames when they are due. A delay is the same for all
-// of a way, so they keep their order.
+// deliver writes the frames for node k when they are due. All frames on a way have the same delay,
+// so they keep their order.
 func (f *fabric) deliver(k int, frames chan frame) {
 	for {
 		var fr frame
@@ -216,11 +215,11 @@ func (f *fabric) deliver(k int, frames chan frame) {
 			return
 		}
 		time.Sleep(time.Until(fr.due))          // the delay of the way
-		_, _ = f.ports[k-1].file.Write(fr.data) // what cannot be sent is lost
+		_, _ = f.ports[k-1].file.Write(fr.data) // a frame that cannot be sent is lost
 	}
 }
 
-// set makes a rule for ways; heal ends all rules.
+// set adds a rule for some ways; heal removes all rules.
 func (f *fabric) set(r rule, ways ...way) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -235,7 +234,7 @@ func (f *fabric) heal() {
 	f.rules = map[way]rule{}
 }
 
-// all are both directions of all links.
+// all returns both directions of all links.
 func (f *fabric) all() (out []way) {
 	for k := 1; k <= len(f.ports); k++ {
 		out = append(out, f.into(k)...)
@@ -243,7 +242,7 @@ func (f *fabric) all() (out []way) {
 	return out
 }
 
-// into are the ways to a node, outOf those from it, around both.
+// into returns the ways to a node, outOf the ways from it, and around both.
 func (f *fabric) into(k int) (out []way) {
 	for from := 1; from <= len(f.ports); from++ {
 		if from != k {
@@ -262,7 +261,7 @@ func (f *fabric) outOf(k int) (out []way) {
 
 func (f *fabric) around(k int) []way { return append(f.into(k), f.outOf(k)...) }
 
-// servers makes nodes, not started, one in each namespace.
+// servers returns one node per namespace and starts none of them.
 func (f *fabric) servers(ranges int) *servers {
 	c := &servers{t: f.t, dir: f.t.TempDir(), ranges: ranges}
 	for k := 1; k <= len(f.ports); k++ {

@@ -49,7 +49,7 @@ func (f *loadedCluster) muteLeader() fault {
 	}
 }
 
-// slowTuned is slow where Raft waits long enough for it.
+// slowTuned is slow with Raft timeouts long enough for it.
 func (f *loadedCluster) slowTuned() fault {
 	ft := f.slow()
 	ft.name, ft.did, ft.calm = "slow, Raft set for it", ft.did+", with `raft: "+tunedRaft+"`", true
@@ -58,14 +58,14 @@ func (f *loadedCluster) slowTuned() fault {
 
 const tunedRaft = "{heartbeat: 4s, election: 4s, lease: 2s}"
 
-// tuned sets Raft's times for a slow network.
+// tuned sets Raft timeouts for a slow network.
 func tuned(c *servers) {
 	for _, s := range c.nodes {
 		s.prefix = append(s.prefix, "env", "QUORATE_RAFT_HEARTBEAT=4s", "QUORATE_RAFT_ELECTION=4s", "QUORATE_RAFT_LEASE=2s")
 	}
 }
 
-// flapping cuts the leader off and heals that, again and again.
+// flapping cuts the leader off and reconnects it, again and again.
 func (f *loadedCluster) flapping() fault {
 	const seed, hold = 7, 30 * time.Second
 	k, _ := f.leader()
@@ -77,9 +77,9 @@ func (f *loadedCluster) flapping() fault {
 				defer close(ended)
 				for end := time.Now().Add(hold); time.Now().Before(end); {
 					f.net.set(rule{cut: true}, f.net.around(k+1)...)
-					time.Sleep(time.Duration(100+rng.IntN(1400)) * time.Millisecond) // what is tested: it stays cut off for a while
+					time.Sleep(time.Duration(100+rng.IntN(1400)) * time.Millisecond) // under test: cut off for a while
 					f.net.heal()
-					time.Sleep(time.Duration(100+rng.IntN(1400)) * time.Millisecond) // and is back for a while
+					time.Sleep(time.Duration(100+rng.IntN(1400)) * time.Millisecond) // and back for a while
 				}
 			}()
 		},

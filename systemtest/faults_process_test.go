@@ -12,7 +12,7 @@ func (f *loadedCluster) killedLeader() fault {
 	return fault{
 		name: "leader killed", did: "`kill -9`, back after " + long(5*time.Second, 2*time.Second).String(),
 		inject: s.kill, heal: func() { f.c.start(s) }, hold: long(5*time.Second, 2*time.Second), silent: []int{k},
-		rest: 2 * time.Second, // as without load from outside: ARCHITECTURE.md
+		rest: 2 * time.Second, // as without external load: ARCHITECTURE.md
 	}
 }
 
@@ -32,7 +32,7 @@ func (s *server) signal(sig syscall.Signal) {
 	}
 }
 
-// killed kills any node, leader of the keys or not.
+// killed kills node k, which may or may not lead the keys.
 func (f *loadedCluster) killed(k int) fault {
 	s := f.c.nodes[k]
 	return fault{
@@ -51,7 +51,7 @@ func (f *loadedCluster) killedMajority() fault {
 	}
 }
 
-// restarts kills and starts one node after the other, as soon as the last is ready.
+// restarts kills and restarts one node after the other, each as soon as the previous one is ready.
 func (f *loadedCluster) restarts() fault {
 	const rounds = 100
 	began := time.Now()

@@ -14,8 +14,7 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// What the keys of the load may use, and what is asked for at each node: five
-// times as much in all.
+// The rates of the load's limits, and the demand at each node: in all five times the limit.
 const (
 	faultRate, faultBurst, faultAsked = 60, 60, 100
 
@@ -29,11 +28,11 @@ namespaces:
 `
 )
 
-// longFaults says whether faults take their full time: make faults does, CI has
-// none.
+// longFaults reports whether faults take their full time. make faults sets this; CI has no time for
+// it.
 func longFaults() bool { return os.Getenv("SOAK_FAULTS") != "" }
 
-// long returns the first when faults take their full time.
+// long returns full when faults take their full time, and short otherwise.
 func long(full, short time.Duration) time.Duration {
 	if longFaults() {
 		return full
@@ -41,7 +40,7 @@ func long(full, short time.Duration) time.Duration {
 	return short
 }
 
-// loadedCluster is a cluster under both kinds of load, to which faults are done.
+// loadedCluster is a cluster under both kinds of load, into which the tests inject faults.
 type loadedCluster struct {
 	t     *testing.T
 	net   *fabric
@@ -49,10 +48,10 @@ type loadedCluster struct {
 	keys  []quota.Key // soft, hard: in one range
 	asks  *askers
 	banks *deposits
-	gone  map[int][]outage // of this fault, by node
+	gone  map[int][]outage // during this fault, by node
 }
 
-// down says that a node can answer nothing from now on, up that it is back and has
+// down records that a node can answer nothing from now on; up records that it is back and has
 // answered again.
 func (f *loadedCluster) down(k int) {
 	f.banks.avoid(k)
@@ -64,7 +63,8 @@ func (f *loadedCluster) up(k int) {
 	f.gone[k][len(f.gone[k])-1].to = time.Now()
 }
 
-// newLoadedCluster starts three nodes and the load. before is called before they start.
+// newLoadedCluster starts three nodes and the load. It calls before, if set, before the nodes
+// start.
 func newLoadedCluster(t *testing.T, before func(c *servers)) *loadedCluster {
 	t.Helper()
 	needBinary(t)
@@ -82,29 +82,29 @@ func newLoadedCluster(t *testing.T, before func(c *servers)) *loadedCluster {
 	return f
 }
 
-// fault is one thing that goes wrong.
+// fault is one kind of failure.
 type fault struct {
 	name, did string
 	inject    func()
 	hold      time.Duration // between inject and heal
 	heal      func()
-	silent    []int         // nodes (indexes) that can answer nothing meanwhile
-	alone     []int         // nodes that decide by themselves meanwhile, and commit nothing
-	note      func() string // what was seen, when it is over
+	silent    []int         // node indexes that can answer nothing meanwhile
+	alone     []int         // nodes that decide alone meanwhile and commit nothing
+	note      func() string // called at the end: what the fault observed
 	sick      []int         // nodes that should not lead meanwhile
-	unsteady  bool          // who leads changes meanwhile, and is not held to
+	unsteady  bool          // leaderships move meanwhile and are not checked
 	calm      bool          // no leader should be lost
 	lossy     bool          // messages are lost: no bound is stated for soft limits
 	delay     time.Duration
 
-	// Targets; zero stands for the ordinary ones.
+	// Targets; zero selects the default.
 	gap, rest, after, settle time.Duration
 	memory                   float64 // MiB that a node may keep
 }
 
-// figures are what came of a fault.
+// figures are the measurements of one fault.
 type figures struct {
-	gap         time.Duration // longest without a decision on a node that could answer
+	gap         time.Duration // longest time without a decision on a node that could answer
 	gapNode     string
 	unanswered  int
 	lastErr     error
@@ -113,14 +113,14 @@ type figures struct {
 	boundOf     string
 	deposits    int // answered during the fault
 	durable     error
-	elections   int           // terms that began, of all ranges
-	rest, after time.Duration // until the others served all again; until all did, after healing
+	elections   int           // terms that began, over all ranges
+	rest, after time.Duration // until the others served everything again; until all nodes did, after healing
 	before, end []vitals
-	stalled     time.Duration // how long in all this process got no processor
+	stalled     time.Duration // total time in which this process got no processor
 	took        time.Duration
 }
 
-// vitals are what a process uses.
+// vitals are the resources that a process uses.
 type vitals struct{ rss, goroutines float64 }
 
 func (f *loadedCluster) vitals(s *server) vitals {
@@ -134,7 +134,7 @@ func (f *loadedCluster) allVitals() (out []vitals) {
 	return out
 }
 
-// nodes returns all indexes but those.
+// nodes returns all node indexes except but.
 func (f *loadedCluster) nodes(but ...int) (out []int) {
 	for i := range f.c.nodes {
 		if !slices.Contains(but, i) {
@@ -144,13 +144,13 @@ func (f *loadedCluster) nodes(but ...int) (out []int) {
 	return out
 }
 
-// leader is the index of who leads the keys, and others are the rest.
+// leader returns the index of the node that leads the keys, and the indexes of the others.
 func (f *loadedCluster) leader() (leader int, others []int) {
 	leader = slices.Index(f.c.nodes, f.c.leads(f.keys[0]))
 	return leader, f.nodes(leader)
 }
 
-// run does a fault as a test of its own, and holds its figures to the targets.
+// run injects a fault as a subtest and checks its figures against the targets.
 func (f *loadedCluster) run(make func() fault) {
 	f.t.Helper()
 	ft := make()
@@ -193,14 +193,14 @@ func (f *loadedCluster) do(t *testing.T, ft *fault) *figures {
 	}
 	injected := time.Now()
 	ft.inject()
-	if len(out) == 0 { // what takes its time, and nobody is lost: garbage, connections
+	if len(out) == 0 { // the fault takes its time and disables no node: garbage, connections
 		injected = time.Now()
 	}
 	end := time.Now().Add(ft.hold)
 	if live := f.nodes(out...); !ft.unsteady && 2*len(live) > len(f.c.nodes) {
 		fig.rest = f.awaitServed(t, injected, live, out, max(ft.hold, ft.want().rest))
 	}
-	time.Sleep(time.Until(end)) // the fault lasts as long as it says
+	time.Sleep(time.Until(end)) // the rest of the fault's duration
 
 	healed := time.Now()
 	ft.heal()
@@ -242,7 +242,7 @@ func (f *loadedCluster) limit(i int) *quota.Limit {
 	return &all[k]
 }
 
-// terms is the sum of the terms of all ranges.
+// terms returns the sum of the terms of all ranges.
 func (f *loadedCluster) terms(t *testing.T) (sum int) {
 	t.Helper()
 	for _, r := range f.c.awaitReady(f.c.nodes[0], 20*time.Second).Ranges {
@@ -251,9 +251,9 @@ func (f *loadedCluster) terms(t *testing.T) (sum int) {
 	return sum
 }
 
-// awaitServed returns how long after a moment, less what this process stood still, the live nodes all were ready, had
-// leaders but those that are out, had answered checks, and had passed deposits on to
-// all ranges.
+// awaitServed returns how long after a moment, less the stalls of this process, all live nodes were
+// ready, ranges were led by nodes other than out, checks were answered, and deposits to all ranges
+// succeeded through every live node.
 func (f *loadedCluster) awaitServed(t *testing.T, since time.Time, live, out []int, within time.Duration) time.Duration {
 	t.Helper()
 	served := func() error {
@@ -287,9 +287,9 @@ func (f *loadedCluster) awaitServed(t *testing.T, since time.Time, live, out []i
 	}
 }
 
-// softBound is what the soft limit's excess is held to: the bound of a failover,
-// with the time that passed without a leader here, and for each node that was alone
-// what a node may admit that is cut off.
+// softBound returns the bound for the soft limit's excess: the bound of a failover, with the
+// measured time without a leader, plus, for each node that was alone, what a cut-off node may
+// admit.
 func (f *loadedCluster) softBound(ft *fault, fig *figures, during time.Duration) (float64, string) {
 	noLeader := fig.rest
 	if ft.unsteady {
@@ -305,7 +305,7 @@ func (f *loadedCluster) softBound(ft *fault, fig *figures, during time.Duration)
 			sum, of = sum+s.Worst, append(of, s.Name)
 		case s.Name == bound.Surge && !lost:
 			sum, of = sum+s.Worst, append(of, s.Name)
-		case s.Name == bound.CutOff && minority: // no majority: who is left is alone
+		case s.Name == bound.CutOff && minority: // no majority: the remaining nodes are alone
 			sum, of = sum+s.Worst*float64(len(f.c.nodes)-len(ft.silent)), append(of, s.Name)
 		case s.Name == bound.CutOff && len(ft.alone) > 0:
 			sum, of = sum+s.Worst*float64(len(ft.alone)), append(of, s.Name)
@@ -317,8 +317,7 @@ func (f *loadedCluster) softBound(ft *fault, fig *figures, during time.Duration)
 	return sum, strings.Join(of, " + ")
 }
 
-// settled waits until the processes use about what they did before, and returns
-// what they use then.
+// settled waits until the processes use about as much as before, and returns what they use then.
 func (f *loadedCluster) settled(ft *fault, before []vitals) (now []vitals) {
 	for end := time.Now().Add(ft.want().settle); ; time.Sleep(200 * time.Millisecond) {
 		now = f.allVitals()
@@ -332,7 +331,8 @@ func (f *loadedCluster) settled(ft *fault, before []vitals) (now []vitals) {
 	}
 }
 
-// goroutines of all nodes: one that leads a range has more, and others as many fewer.
+// goroutines sums over all nodes: a node that leads a range has more, and the others fewer in
+// return.
 func goroutines(of []vitals) (sum float64) {
 	for _, v := range of {
 		sum += v.goroutines
@@ -340,11 +340,11 @@ func goroutines(of []vitals) (sum float64) {
 	return sum
 }
 
-// moreGoroutines is what all nodes may have more of than before: those of
-// connections that the test keeps open, and of calls under way.
+// moreGoroutines is how many more goroutines than before all nodes together may have: for
+// connections that the test keeps open, and for calls in flight.
 const moreGoroutines = 30
 
-// want is the fault with the ordinary targets where it names none.
+// want returns the fault with the default for every target that it leaves open.
 func (ft *fault) want() fault {
 	w := *ft
 	or := func(d *time.Duration, otherwise time.Duration) {
@@ -362,9 +362,9 @@ func (ft *fault) want() fault {
 	return w
 }
 
-// patience is how many times as long as the targets say things may take where CI
-// runs: beside others on the same machine a pause of a second says nothing of the
-// product. The campaign, make faults, and make system hold the targets themselves.
+// patience returns the factor by which things may take longer than the targets in CI. There, other
+// jobs share the machine, and a pause of a second says nothing about the product. make faults and
+// make system hold the targets themselves.
 func patience() time.Duration {
 	if longFaults() || soak("SOAK_TARGETS", 0) > 0 {
 		return 1
@@ -372,7 +372,7 @@ func patience() time.Duration {
 	return 6
 }
 
-// judge holds the figures to the targets.
+// judge checks the figures against the targets.
 func (fig *figures) judge(t *testing.T, f *loadedCluster, ft *fault) {
 	t.Helper()
 	w := ft.want()
@@ -398,7 +398,7 @@ func (fig *figures) judge(t *testing.T, f *loadedCluster, ft *fault) {
 	check(goroutines(fig.end) <= goroutines(fig.before)+moreGoroutines, "all nodes have %.0f goroutines, before they had %.0f", goroutines(fig.end), goroutines(fig.before))
 }
 
-// row is a line of docs/faults.md.
+// row formats a line of docs/faults.md.
 func (fig *figures) row(f *loadedCluster, ft *fault) string {
 	rest := "-"
 	if fig.rest > 0 {
@@ -421,7 +421,7 @@ func (fig *figures) row(f *loadedCluster, ft *fault) string {
 
 func seconds(d time.Duration) string { return fmt.Sprintf("%.2f s", d.Seconds()) }
 
-// writeRow adds a line to the file that make faults makes the table of.
+// writeRow appends a line to the file from which make faults builds the table.
 func writeRow(t *testing.T, row string) {
 	t.Helper()
 	path := os.Getenv("FAULTS_ROWS")

@@ -20,11 +20,11 @@ import (
 	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
 )
 
-// port is one of a node's ports, and how a conversation with it begins.
+// port is one of a node's ports, with the start of a valid conversation.
 type port struct {
 	name, addr string
-	begin      []byte // what a friend would send first
-	answered   bool   // a friend gets an answer to that, and the connection stays
+	begin      []byte // what a valid peer would send first
+	answered   bool   // a valid peer gets an answer to it, and the connection stays open
 }
 
 func (s *server) ports() []port {
@@ -40,8 +40,8 @@ func (s *server) ports() []port {
 	}
 }
 
-// garbage sends nonsense to every port of all nodes, from a few connections at a
-// time, drawn from a seed.
+// garbage sends nonsense to every port of all nodes, over a few connections at a time, drawn from a
+// seed.
 func (f *loadedCluster) garbage() fault {
 	const atOnce, pause = 8, 30 * time.Millisecond
 	seed, each := uint64(time.Now().UnixNano()), 200
@@ -72,8 +72,8 @@ func (f *loadedCluster) garbage() fault {
 	}
 }
 
-// babble opens a connection, sends nonsense, and leaves: at once, after the answer,
-// or when it has waited a little. It returns how many bytes it sent.
+// babble opens a connection, sends nonsense, and leaves: at once, after the answer, or after a
+// short wait. It returns how many bytes it sent.
 func babble(p port, rng *rand.Rand) int {
 	conn, err := net.DialTimeout("tcp", p.addr, 2*time.Second)
 	if err != nil {
@@ -89,9 +89,8 @@ func babble(p port, rng *rand.Rand) int {
 	return n
 }
 
-// nonsense is what may be sent to a port: noise; a good beginning, and noise; a
-// beginning with some bytes changed; a length that nothing follows; a good
-// beginning that ends in the middle.
+// nonsense returns bytes for a port: noise; a valid beginning followed by noise; a beginning with
+// some bytes changed; a length prefix that nothing follows; or a valid beginning that breaks off.
 func nonsense(p port, rng *rand.Rand) []byte {
 	noise := make([]byte, 1+rng.IntN(1<<rng.IntN(14)))
 	for i := range noise {
@@ -114,7 +113,7 @@ func nonsense(p port, rng *rand.Rand) []byte {
 	return begin[:rng.IntN(len(begin))]
 }
 
-// crowdSize is how many connections are opened to one port.
+// crowdSize returns how many connections the test opens to one port.
 func crowdSize() int {
 	if longFaults() {
 		return 10_000
@@ -122,8 +121,8 @@ func crowdSize() int {
 	return 1000
 }
 
-// manyConnections opens thousands of connections to each port of one node, one port
-// after the other, holds them for a while, and leaves.
+// manyConnections opens thousands of connections to each port of one node, one port after the
+// other, holds them for a while, and closes them.
 func (f *loadedCluster) manyConnections() fault {
 	count, hold := crowdSize(), long(10*time.Second, time.Second)
 	k, _ := f.leader()
@@ -134,7 +133,7 @@ func (f *loadedCluster) manyConnections() fault {
 		inject: func() {
 			for _, p := range s.ports() {
 				conns, open := crowd(p, count)
-				time.Sleep(hold) // what is tested: they are held for a while
+				time.Sleep(hold) // under test: the connections stay open for a while
 				notes = append(notes, fmt.Sprintf("%s: %d served, %.0f MiB then", p.name, open, f.vitals(s).rss))
 				for _, c := range conns {
 					_ = c.Close()
@@ -145,8 +144,8 @@ func (f *loadedCluster) manyConnections() fault {
 	}
 }
 
-// crowd opens connections, and returns them and how many of them were served: got
-// an answer, or, where strangers get none, were not closed.
+// crowd opens connections and returns them with the number that the node served: those that got an
+// answer or, on ports that do not answer strangers, those that stayed open.
 func crowd(p port, count int) (conns []net.Conn, served int64) {
 	var mu sync.Mutex
 	var wg sync.WaitGroup
@@ -179,8 +178,8 @@ func crowd(p port, count int) (conns []net.Conn, served int64) {
 	return conns, n.Load()
 }
 
-// moreFiles lets this process, and those that it starts from now on, have that many
-// connections and some files.
+// moreFiles raises the limit of open files of this process, and of those that it starts from now
+// on, to that many connections plus some files.
 func moreFiles(t *testing.T, connections int) {
 	t.Helper()
 	var limit syscall.Rlimit

@@ -6,13 +6,14 @@ import (
 	"github.com/quorate/quorate/internal/testspeed"
 )
 
-// TestFaults does one fault after the other to a cluster under load: those that CI
-// has time for, in short, and for make faults the rest, in full.
+// TestFaults injects one fault after the other into a cluster under load and checks that the
+// cluster serves, keeps its limits and books exactly. CI runs some of them, shortened; make faults
+// runs all, in full.
 func TestFaults(t *testing.T) {
 	testspeed.Full(t)
-	t.Run("any", func(t *testing.T) { // the data of the third node lie on a small disk
+	t.Run("any", func(t *testing.T) { // the third node's data is on a small disk
 		f := newLoadedCluster(t, smallDisk)
-		f.run(f.fullDisk) // first, while the node leads: afterwards it does not for a minute
+		f.run(f.fullDisk) // first, while the node leads: afterwards it does not lead for a minute
 		f.run(f.killedLeader)
 		f.run(f.pausedLeader)
 		f.run(f.cutOffLeader)
@@ -29,16 +30,16 @@ func TestFaults(t *testing.T) {
 	if !longFaults() {
 		return
 	}
-	t.Run("tuned", func(t *testing.T) { // other settings than the ordinary ones
+	t.Run("tuned", func(t *testing.T) { // non-default settings
 		f := newLoadedCluster(t, tuned)
 		f.run(f.slowTuned)
 	})
-	t.Run("disk", func(t *testing.T) { // what only an operator can mend
+	t.Run("disk", func(t *testing.T) { // faults that only an operator can repair
 		f := newLoadedCluster(t, mountImage)
 		f.run(f.readOnlyDisk)
 		f.run(f.damagedSnapshots)
 	})
-	t.Run("bent", func(t *testing.T) { // clocks that are wrong, and disks that are slow
+	t.Run("bent", func(t *testing.T) { // wrong clocks and slow disks
 		bends(t)
 		f := newLoadedCluster(t, func(c *servers) {
 			for _, s := range c.nodes {
@@ -51,7 +52,7 @@ func TestFaults(t *testing.T) {
 	})
 }
 
-// runLong does what needs no other cluster, only time.
+// runLong runs the faults that need no other cluster, only time.
 func (f *loadedCluster) runLong() {
 	for k := range f.c.nodes {
 		f.run(func() fault { return f.killed(k) })

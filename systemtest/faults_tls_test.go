@@ -17,16 +17,16 @@ import (
 	"github.com/quorate/quorate/internal/testspeed"
 )
 
-// intruder is somebody who tries to be let in at a port of a cluster with TLS.
+// intruder tries to get in at a port of a cluster with TLS.
 type intruder struct {
 	name  string
 	plain bool // speaks no TLS
 	shows *tls.Certificate
-	ports []string // where that must fail; elsewhere it is how callers without a certificate come
+	ports []string // ports that must refuse it; the others serve callers without a certificate
 }
 
-// TestFaultsTLS lets nobody in who has no certificate, a wrong one, or a token that
-// was used, while the cluster decides and books.
+// TestFaultsTLS checks that a cluster under load refuses everybody without a certificate, with a
+// wrong one, or with a used join token.
 func TestFaultsTLS(t *testing.T) {
 	testspeed.Full(t)
 	g := startGrowth(t, 3)
@@ -54,7 +54,7 @@ func TestFaultsTLS(t *testing.T) {
 
 	friend, intruders := g.visitors()
 	for _, p := range g.nodes[0].ports() {
-		if !letIn(p, &friend) { // or nothing would be shown by those who are not
+		if !letIn(p, &friend) { // otherwise refusals would prove nothing
 			t.Errorf("a good certificate is refused at the %s port", p.name)
 		}
 	}
@@ -77,8 +77,8 @@ func TestFaultsTLS(t *testing.T) {
 	g.judge()
 }
 
-// visitors are a friend, whose certificate is good, and intruders: they have none, or
-// one of the cluster's own CA that is not good for the port, or one of another CA.
+// visitors returns a friend with a valid certificate, and intruders: without a certificate, with a
+// certificate of the cluster's CA that is not valid for the port, or with one of another CA.
 func (g *growth) visitors() (friend intruder, intruders []intruder) {
 	g.t.Helper()
 	now := time.Now()
@@ -119,7 +119,7 @@ func (g *growth) visitors() (friend intruder, intruders []intruder) {
 		return &c
 	}
 	peer, all := []string{"peer"}, []string{"HTTP", "gRPC", "peer"}
-	defer func() { time.Sleep(time.Until(now.Add(short + 1500*time.Millisecond))) }() // until the short ones have expired
+	defer func() { time.Sleep(time.Until(now.Add(short + 1500*time.Millisecond))) }() // until the short-lived certificates have expired
 	friend = intruder{name: "friend", shows: pair(own, pki.Node, "n2", life)}
 	return friend, []intruder{
 		{name: "no TLS", plain: true, ports: all},
@@ -132,7 +132,7 @@ func (g *growth) visitors() (friend intruder, intruders []intruder) {
 	}
 }
 
-// letIn tries to talk to a port, and says whether anything came back but a refusal.
+// letIn reports whether a port answers an intruder with anything but a refusal.
 func letIn(p port, in *intruder) bool {
 	conn, err := net.DialTimeout("tcp", p.addr, 2*time.Second)
 	if err != nil {
@@ -142,7 +142,7 @@ func letIn(p port, in *intruder) bool {
 	_ = conn.SetDeadline(time.Now().Add(2 * time.Second))
 	if !in.plain {
 		conf := &tls.Config{
-			InsecureSkipVerify: true, // it is the intruder who is judged
+			InsecureSkipVerify: true, // the test judges the intruder, not the node
 			MinVersion:         tls.VersionTLS13,
 			GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
 				if in.shows == nil {
@@ -161,16 +161,16 @@ func letIn(p port, in *intruder) bool {
 		return false
 	}
 	answer, _ := io.ReadAll(io.LimitReader(conn, 64))
-	if in.plain { // an alert, or words that say that TLS is wanted
+	if in.plain { // the answer is a TLS alert, or text that says that TLS is required
 		return strings.HasPrefix(string(answer), "HTTP/1.1 200") || p.name == "gRPC" && len(answer) > 3 && answer[3] == 4
 	}
 	return len(answer) > 0
 }
 
-// survived judges the load since a moment, and writes the row.
+// survived judges the load since a moment and writes the row.
 func (g *growth) survived(t *testing.T, began time.Time, name, did string) {
 	t.Helper()
-	time.Sleep(200 * time.Millisecond) // answers to what was asked before are in
+	time.Sleep(200 * time.Millisecond) // answers to earlier requests have arrived
 	gap, failed, err := g.asks.silence(everybody, began, time.Now(), nil)
 	if gap > growGap || failed > 0 {
 		t.Errorf("%s: no answer for %v; %d checks failed: %v", name, gap, failed, err)

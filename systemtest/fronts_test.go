@@ -23,7 +23,7 @@ import (
 	gubernatorv1 "github.com/quorate/quorate/api/gen/pb/gubernator"
 )
 
-// fronted is one node that serves every protocol there is.
+// fronted is one node that serves every protocol.
 type fronted struct {
 	server
 	redis string
@@ -70,8 +70,8 @@ log: {level: warn}
 	return f
 }
 
-// TestFrontsAreMeteredAlike sends five requests through each protocol to a limit of its own that
-// lets three pass. All are in the same two metrics, and are answered alike.
+// TestFrontsAreMeteredAlike sends five requests through each protocol to a limit that lets three
+// pass. It checks that all protocols appear in the same two metrics and give equivalent answers.
 func TestFrontsAreMeteredAlike(t *testing.T) {
 	f := startFronted(t, `version: 1
 namespaces:
@@ -118,10 +118,10 @@ func (f *fronted) metrics(t *testing.T) string {
 	return string(text)
 }
 
-// sum adds up the series whose lines begin with an expression.
+// sum adds up the series whose lines match an expression.
 func sum(text, begin string) (total float64) {
 	for _, m := range regexp.MustCompile(`(?m)^`+begin+`.*\} (\S+)$`).FindAllStringSubmatch(text, -1) {
-		v, _ := strconv.ParseFloat(m[1], 64) // what is none counts nothing
+		v, _ := strconv.ParseFloat(m[1], 64) // a missing value counts as zero
 		total += v
 	}
 	return total
@@ -143,7 +143,7 @@ func (f *fronted) askRLS(t *testing.T) (allowed int) {
 	return allowed
 }
 
-// askRLQS says what a proxy has decided.
+// askRLQS returns how many requests the proxy admitted.
 func (f *fronted) askRLQS(t *testing.T) (allowed int) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()

@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// TestGateway runs examples/gateway as it is, but for the ports: the real nginx asks
-// a real node about every request.
+// TestGateway checks that examples/gateway works as it is, except for its ports: the real nginx
+// asks a real node about every request.
 func TestGateway(t *testing.T) {
 	needBinary(t)
 	nginx, err := findNginx()
@@ -35,8 +35,8 @@ func TestGateway(t *testing.T) {
 	dir := gatewayFiles(t, strings.NewReplacer(
 		"127.0.0.1:7411", fmt.Sprintf("127.0.0.1:%d", base+11), "127.0.0.1:9000", service.Listener.Addr().String(), "127.0.0.1:8080", front), "nginx.conf", "quorate.conf")
 	p := startProcess(t, []string{nginx, "-p", dir, "-c", "nginx.conf"})
-	t.Cleanup(func() { // kill -9 would leave its workers
-		_ = p.cmd.Process.Signal(syscall.SIGTERM) // it may have ended by itself
+	t.Cleanup(func() { // kill -9 would leave its workers behind
+		_ = p.cmd.Process.Signal(syscall.SIGTERM) // it may have exited already
 		<-p.ended
 	})
 	eventually(t, 10*time.Second, "nginx answers", func() error {
@@ -46,8 +46,8 @@ func TestGateway(t *testing.T) {
 	limited(t, front)
 }
 
-// limited holds what is behind a proxy to the limits of the example, and what a client
-// is told that is refused.
+// limited checks that a proxy enforces the limits of the example on what is behind it, and what it
+// tells a client that it refuses.
 func limited(t *testing.T, front string) {
 	t.Helper()
 	var passed int
@@ -74,7 +74,7 @@ func limited(t *testing.T, front string) {
 			t.Errorf("the client is refused without %s: %v", field, last)
 		}
 	}
-	for user, tries := range map[string]int{"ann": 4, "bob": 3} { // each has its own
+	for user, tries := range map[string]int{"ann": 4, "bob": 3} { // each has its own limit
 		for i := range tries {
 			want := http.StatusOK
 			if i == 3 {
@@ -97,7 +97,7 @@ func findNginx() (string, error) {
 	return "", fmt.Errorf("nginx is not here: apt-get install nginx-light")
 }
 
-// gatewayFiles are files of the example in a directory of its own, with other ports.
+// gatewayFiles copies files of the example to a separate directory, with other ports.
 func gatewayFiles(t *testing.T, ports *strings.Replacer, names ...string) string {
 	t.Helper()
 	dir := t.TempDir()

@@ -18,7 +18,7 @@ import (
 	"time"
 )
 
-var binary string // the built quorate
+var binary string // the built quorate program
 
 func TestMain(m *testing.M) { os.Exit(buildAndRun(m)) }
 
@@ -62,7 +62,7 @@ func freeBaseOf(t *testing.T, nodes int) int {
 	bases.Lock()
 	defer bases.Unlock()
 	for range 100 {
-		base := 10_000 + 100*rand.IntN(200) // below the ports that the system gives out
+		base := 10_000 + 100*rand.IntN(200) // below the ephemeral ports of the system
 		if !bases.given[base] && portsFree(base, nodes) {
 			bases.given[base] = true
 			t.Cleanup(func() {
@@ -77,7 +77,7 @@ func freeBaseOf(t *testing.T, nodes int) int {
 	return 0
 }
 
-// bases are those of tests that run, whose nodes may not have started yet.
+// bases are the base ports of running tests, whose nodes may not have started yet.
 var bases = struct {
 	sync.Mutex
 	given map[int]bool
@@ -96,7 +96,7 @@ func portsFree(base, nodes int) bool {
 	return true
 }
 
-// output is what a process prints, read while it runs.
+// output holds what a process has printed; it is safe to read while the process runs.
 type output struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -114,17 +114,17 @@ func (o *output) String() string {
 	return o.b.String()
 }
 
-// process is a quorate that runs until it is told to end.
+// process is a quorate process that runs until the test ends it.
 type process struct {
 	t      *testing.T
 	cmd    *exec.Cmd
 	stdout output
 	stderr output
 	ended  chan struct{}
-	err    error // of Wait, after ended
+	err    error // of Wait; read it after ended is closed
 }
 
-// start runs quorate; prefix is what runs it, such as ip netns exec.
+// start runs quorate. prefix is a command that runs it, such as ip netns exec.
 func start(t *testing.T, prefix []string, args ...string) *process {
 	t.Helper()
 	return startProcess(t, append(append(append([]string{}, prefix...), binary), args...))
@@ -161,8 +161,7 @@ func (p *process) kill() {
 	<-p.ended
 }
 
-// interrupt sends a signal and returns how long the process took to end, and
-// its exit code.
+// interrupt sends a signal and returns how long the process took to exit, and its exit code.
 func (p *process) interrupt(sig syscall.Signal, within time.Duration) (time.Duration, int) {
 	p.t.Helper()
 	began := time.Now()
@@ -187,7 +186,7 @@ func exitCode(err error) int {
 	return 0
 }
 
-// quorate runs a command to its end.
+// quorate runs a command until it exits.
 func quorate(t *testing.T, args ...string) (stdout, stderr string, code int) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -202,16 +201,16 @@ func quorate(t *testing.T, args ...string) (stdout, stderr string, code int) {
 	return out.String(), msg.String(), code
 }
 
-// eventually waits for what should be so within that time. Beside others on a machine a
-// node may get no processor for seconds, which says nothing of the product: so it waits for a
-// minute at least, and tells of what came late. Held to the time itself are only tests that
-// have the machine for themselves: make system.
+// eventually waits until check succeeds. On a shared machine a node may get no processor for
+// seconds, which says nothing about the product. eventually therefore waits for at least a minute
+// and logs what came late. It enforces within itself only when the tests have the machine to
+// themselves: make system.
 func eventually(t *testing.T, within time.Duration, what string, check func() error) {
 	t.Helper()
 	eventuallyEvery(t, 10*time.Millisecond, within, what, check)
 }
 
-// eventuallyEvery is eventually with a pause between two looks, for a check that is work or that
+// eventuallyEvery is eventually with a pause between checks, for a check that is expensive or that
 // uses something up.
 func eventuallyEvery(t *testing.T, pause, within time.Duration, what string, check func() error) {
 	t.Helper()

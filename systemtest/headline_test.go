@@ -16,9 +16,9 @@ import (
 	"github.com/quorate/quorate/internal/testspeed"
 )
 
-// TestHeadline plays scenarios of examples/sim twice: on three processes, and in
-// the simulator with the delay that was measured between the processes. What is
-// measured has to be what is predicted.
+// TestHeadline plays scenarios of examples/sim twice: on three processes, and in the simulator with
+// the delay that was measured between the processes. It checks that the measurement matches the
+// prediction, and so guards against a simulator that has drifted from the product.
 func TestHeadline(t *testing.T) {
 	testspeed.Full(t)
 	c := newServers(t, 16)
@@ -33,7 +33,7 @@ func TestHeadline(t *testing.T) {
 		delay := c.delay() // under this load
 		down := c.faults(v.began, all[0].Faults, leader)
 		v.wg.Wait()
-		if least := len(plan) / 4; len(v.shots) < least { // the ideal is that of those that were
+		if least := len(plan) / 4; len(v.shots) < least { // the ideal covers only the requests that were sent
 			t.Errorf("%s: only %d of %d requests were sent: the machine is too slow for this test", name, len(v.shots), len(plan))
 		}
 		stall := stalled(v.shots)
@@ -49,8 +49,8 @@ func TestHeadline(t *testing.T) {
 	t.Logf("three processes, and the simulator's prediction:\n%s", &table)
 }
 
-// headlines are files of examples/sim. The documents of one differ in the limit,
-// and are played at the same time.
+// headlines are files of examples/sim. The documents of a file differ only in the limit, and the
+// test plays them at the same time.
 var headlines = []string{"headline-even", "headline-moving", "headline-killed"}
 
 func readScenarios(t *testing.T, name string) []*scenario.Scenario {
@@ -72,7 +72,7 @@ func readScenarios(t *testing.T, name string) []*scenario.Scenario {
 	return all
 }
 
-// headlineLimits is a limit file with a limit for each scenario, of its name.
+// headlineLimits returns a limit file with one limit per scenario, named after it.
 func headlineLimits(t *testing.T) string {
 	t.Helper()
 	b := strings.Builder{}
@@ -85,7 +85,7 @@ func headlineLimits(t *testing.T) string {
 	return b.String()
 }
 
-// keysOfOneLeader returns a key for each scenario, all of one leader, and it.
+// keysOfOneLeader returns a key for each scenario, all led by one node, and that node.
 func (c *servers) keysOfOneLeader(all []*scenario.Scenario) ([]quota.Key, *server) {
 	c.t.Helper()
 	var limits []string
@@ -96,8 +96,8 @@ func (c *servers) keysOfOneLeader(all []*scenario.Scenario) ([]quota.Key, *serve
 	return c.keysLedBy(leader.id, limits...), leader
 }
 
-// delay is how long a message takes between two nodes, one way: half the median
-// of the times that calls there and back take on average.
+// delay returns the one-way delay of a message between two nodes: half the median of the average
+// round-trip times.
 func (c *servers) delay() time.Duration {
 	c.t.Helper()
 	var trips []time.Duration
@@ -108,7 +108,7 @@ func (c *servers) delay() time.Duration {
 				RoundTrip float64 `json:"round_trip"` // seconds
 			} `json:"nodes"`
 		}
-		for range 10 { // calls to all others, which they time
+		for range 10 { // calls to all other nodes, which measure the round trips
 			if err := get("http://"+s.httpAddr+"/v1/rates", &struct{}{}); err != nil {
 				c.t.Fatal(err)
 			}
@@ -129,8 +129,8 @@ func (c *servers) delay() time.Duration {
 	return trips[len(trips)/2] / 2
 }
 
-// faults plays those of a scenario that began then: a leader that is killed, and
-// started again. It returns when they are over and says how long a node was down.
+// faults injects the faults of a scenario that began at began: it kills a leader and restarts it.
+// It returns when the faults are over and says how long the node was down.
 func (c *servers) faults(began time.Time, faults []sim.Fault, leader *server) (down time.Duration) {
 	c.t.Helper()
 	for _, f := range faults {
@@ -148,8 +148,7 @@ func (c *servers) faults(began time.Time, faults []sim.Fault, leader *server) (d
 	return down
 }
 
-// prediction is what the simulator says of a scenario: the least and the most
-// over its seeds.
+// prediction is the simulator's result for a scenario: the minimum and maximum over its seeds.
 type prediction struct{ net, excess [2]float64 }
 
 func predict(s *scenario.Scenario, delay time.Duration) (p prediction) {
@@ -165,24 +164,23 @@ func predict(s *scenario.Scenario, delay time.Duration) (p prediction) {
 	return p
 }
 
-// A machine that is shared does not give every process a processor at once. What
-// the prediction is widened by was found by eleven runs, six of them beside two
-// or three processes that did nothing but compute, on two processors:
+// A shared machine does not give every process a processor at once, so the test widens the
+// prediction. The margins come from eleven runs on two processors, six of them beside two or three
+// processes that only computed:
 //
-//   - of net: 2.5 % of the ideal. The furthest from a prediction without such a
-//     process was 1.6 %, for a load that moves: what lies with the last node is
-//     not back yet when the run ends.
-//   - of the worst excess, under soft: 20 tokens, a tenth of the burst. The furthest
+//   - of net: 2.5 % of the ideal. Without such a process the largest deviation was 1.6 %, for a
+//     load that moves: what the last node holds is not back when the run ends.
+//   - of the worst excess, under soft: 20 tokens, a tenth of the burst. The largest deviation
 //     was 12.
-//   - of both, what comes back in twice the time that nodes were stalled, of which
-//     half a second counts at most: what a stalled node should admit, and what it
-//     holds meanwhile. The furthest was 8.6 % below, under hard.
-//   - of net, when a leader is killed, what comes back in 0.4 s: real elections took
-//     0.55 to 1.1 s here (docs/faults.md), and the simulator's network does not know
-//     of processes that wait for a disk. The furthest was 2.6 % below, under hard.
+//   - of both: what refills in twice the time that nodes were stalled, of which at most half a
+//     second counts. It covers what a stalled node should admit and what it holds meanwhile. The
+//     largest deviation was 8.6 % below, under hard.
+//   - of net, when a leader is killed: what refills in 0.4 s. Real elections took 0.55 to 1.1 s
+//     here (docs/faults.md), and the simulator's network does not model processes that wait for
+//     a disk. The largest deviation was 2.6 % below, under hard.
 //
-// Under hard nothing is allowed beyond the limit, ever: what is proven is held to
-// that, since moments are known only as well as callers can know them.
+// A hard limit gets no margin above the limit, ever. Only the proven excess is held to that,
+// because callers know the moments of decisions only approximately.
 const (
 	netMargin    = 2.5
 	excessMargin = 20
@@ -190,7 +188,7 @@ const (
 	election     = 400 * time.Millisecond
 )
 
-// check holds what was measured to the prediction.
+// check compares the measurement with the prediction.
 func (p *prediction) check(t *testing.T, s *scenario.Scenario, m *measured, stalled time.Duration) {
 	t.Helper()
 	perSecond := float64(s.Limit.Rate.Tokens) / s.Limit.Rate.Per.Seconds()

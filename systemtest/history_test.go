@@ -34,7 +34,7 @@ type historyPoint struct {
 	Missing   []string
 }
 
-// recorded is what a node tells of a limit's seconds since from.
+// recorded returns what a node reports about the seconds of a limit since from.
 func recorded(s *server, l quota.LimitName, from int64) ([]historyPoint, error) {
 	var a historyAnswer
 	q := url.Values{"namespace": {l.Namespace}, "limit": {l.Limit}, "step": {"1s"}, "from": {time.Unix(from, 0).UTC().Format(time.RFC3339)}}
@@ -42,14 +42,14 @@ func recorded(s *server, l quota.LimitName, from int64) ([]historyPoint, error) 
 	return a.Points, err
 }
 
-// demand is what one node was asked, by the second of the answer.
+// demand counts the requests to one node, by the second of the answer.
 type demand struct {
 	mu                  sync.Mutex
 	attempted, admitted map[int64]int64
-	unknown             int64 // may have been counted: no answer came
+	unknown             int64 // without an answer: may have been counted
 }
 
-// ask asks one node, a request every few milliseconds, until stop.
+// ask sends a request to one node every few milliseconds until stop is closed.
 func (d *demand) ask(s *server, k quota.Key, every time.Duration, stop <-chan struct{}) {
 	pause := every
 	for {
@@ -75,7 +75,7 @@ func (d *demand) ask(s *server, k quota.Key, every time.Duration, stop <-chan st
 	}
 }
 
-// since is what was asked and admitted from that second on.
+// since returns what was attempted and admitted from that second on.
 func (d *demand) since(from int64) (attempted, admitted int64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -87,18 +87,19 @@ func (d *demand) since(from int64) (attempted, admitted int64) {
 	return attempted, admitted
 }
 
-// TestHistory: load on three nodes, of which the one that leads the limit's home is killed by
-// kill -9 and comes back; then all nodes stop in order and start again, one after the other.
-// Every node tells what was sent, but for the block of the process that was killed which was under
-// way. That block names it, and no block names another.
+// TestHistory checks that the history is complete after failures. Under load on three nodes it
+// kills -9 the node that leads the limit's home range and restarts it; then it restarts all nodes
+// in order, one after the other. Every node must report everything that was sent, except the killed
+// process's part of the block in progress. That block must name the killed node, and no block may
+// name another.
 func TestHistory(t *testing.T) {
 	testspeed.Full(t)
-	t.Parallel() // it mostly waits
+	t.Parallel() // mostly waits
 	c := newServers(t, 8)
 	c.run(historyLimits)
 	name := quota.LimitName{Namespace: "api", Limit: "told"}
 	home := shard.Of(quota.Key{LimitName: name}, c.ranges)
-	leader := c.awaitReady(c.nodes[0], 10*time.Second).Ranges[home].Leader // it will be killed, and with it what it has of a key
+	leader := c.awaitReady(c.nodes[0], 10*time.Second).Ranges[home].Leader // the test kills it, and with it what it recorded of a key
 	keys := append(c.keysLedBy(leader, name.String()), c.keysLedBy(c.others(c.node(leader))[0].id, name.String())...)
 	began, stop := time.Now().Unix()-1, make(chan struct{})
 	loads := map[string]*demand{}
@@ -113,9 +114,9 @@ func TestHistory(t *testing.T) {
 	victim := c.node(c.awaitReady(c.nodes[0], 10*time.Second).Ranges[home].Leader)
 	block := time.Now().Unix() / 10 * 10
 	victim.kill()
-	lost, _ := loads[victim.id].since(block - 2) // what a key was used is counted up to two seconds later
+	lost, _ := loads[victim.id].since(block - 2) // usage of a key is counted up to two seconds later
 	t.Logf("%s killed, which led range %d, where the history of %v is", victim.id, home, name)
-	time.Sleep(2 * time.Second) // seconds of history without it
+	time.Sleep(2 * time.Second) // seconds of history without the victim
 	c.start(victim)
 	c.awaitReady(victim, 30*time.Second)
 	time.Sleep(3 * time.Second) // seconds of history with it
@@ -143,7 +144,7 @@ func TestHistory(t *testing.T) {
 				return err
 			case got > sent+unknown:
 				t.Fatalf("%s: %d recorded, %d sent and %d not answered", s.id, got, sent, unknown)
-			case !slices.Equal(missing, []string{victim.id}): // others have told nothing of the block under way
+			case !slices.Equal(missing, []string{victim.id}): // another node has not reported its part of the block in progress
 				return fmt.Errorf("missing are %v", missing)
 			}
 			return nil
@@ -157,8 +158,8 @@ func TestHistory(t *testing.T) {
 	}
 }
 
-// attributed returns an error unless what a node tells of the keys is all that was recorded, but for what it says
-// is no key's: who was killed had not listed its last minute.
+// attributed returns an error unless a node attributes everything that was recorded to the two
+// keys, except what it reports as unattributed: the killed process had not listed its last minute.
 func attributed(t *testing.T, s *server, l quota.LimitName, from, recorded, most int64) error {
 	var a struct {
 		Keys []struct {
@@ -187,7 +188,7 @@ func attributed(t *testing.T, s *server, l quota.LimitName, from, recorded, most
 	return nil
 }
 
-// awaitTold waits for the middle of a block, all before which is told and complete.
+// awaitTold waits for the middle of a block, with all earlier blocks reported and complete.
 func (c *servers) awaitTold(l quota.LimitName, from int64) {
 	c.t.Helper()
 	eventually(c.t, time.Minute, "the block that is over is told", func() error {
@@ -203,8 +204,8 @@ func (c *servers) awaitTold(l quota.LimitName, from int64) {
 	})
 }
 
-// summed adds up what a node tells of the seconds up to end, and whoever is missing in one of
-// them; an error says that it does not reach so far.
+// summed adds up what a node reports about the seconds up to end, and collects the nodes that are
+// missing in any of them. It returns an error if the report does not reach that far.
 func summed(s *server, l quota.LimitName, from, end int64) (attempted, admitted int64, missing []string, err error) {
 	all, err := recorded(s, l, from)
 	if err != nil {

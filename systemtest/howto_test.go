@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// TestHowtos does what these pages of docs/howto say, as it is written, each in a network of its
-// own, and holds what is printed to what they say. With -rewrite it writes down what was printed.
+// TestHowtos follows the pages of docs/howto as written, each in a separate network namespace, and
+// checks that the commands print what the pages say. With -rewrite it updates the printed text.
 func TestHowtos(t *testing.T) {
 	needBinary(t)
 	if _, err := findNginx(); err != nil {
@@ -21,7 +21,7 @@ func TestHowtos(t *testing.T) {
 	for _, name := range []string{"http", "nginx", "envoy", "from-quotaservice", "from-gubernator", "from-envoy-ratelimit", "from-redis"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if strings.Contains(name, "envoy") { // its limits are of a minute, in which all has to be
+			if strings.Contains(name, "envoy") { // its limits are per minute, and the whole page must fit in one minute
 				if past := time.Now().Second(); past > 40 {
 					time.Sleep(time.Duration(61-past) * time.Second) // until the next minute begins
 				}
@@ -33,7 +33,7 @@ func TestHowtos(t *testing.T) {
 	}
 }
 
-// TestExamplePage does what examples/README.md says, likewise.
+// TestExamplePage does the same with examples/README.md.
 func TestExamplePage(t *testing.T) {
 	needBinary(t)
 	if _, err := exec.LookPath("redis-cli"); err != nil {
@@ -44,7 +44,7 @@ func TestExamplePage(t *testing.T) {
 	}
 }
 
-// follow does what a page says in a directory that has the examples.
+// follow follows a page in a directory that contains the examples.
 func follow(t *testing.T, page string) (commands int) {
 	t.Helper()
 	examples, err := filepath.Abs("../examples")

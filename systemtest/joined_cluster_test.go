@@ -19,17 +19,18 @@ import (
 	"github.com/quorate/quorate/internal/pki"
 )
 
-// joinedCluster is a cluster as a user makes it: with quorate init, tokens, and quorate
-// serve --join, everything over TLS. Its nodes come and go.
+// joinedCluster is a cluster set up as a user does it: with quorate init, join tokens and quorate
+// serve --join, and TLS everywhere. Its nodes join and leave.
 type joinedCluster struct {
 	t     *testing.T
 	dir   string
-	nodes []*server // all that there ever will be; process is nil before the first start
+	nodes []*server // every node of the test; process is nil before its first start
 	creds credentials.TransportCredentials
 	calls map[*server]quoratev1.ClusterServiceClient
 }
 
-// newJoinedCluster makes a cluster with room for so many nodes, whose first is n1. Nothing runs.
+// newJoinedCluster prepares a cluster of up to room nodes, of which the first is n1. It starts
+// none.
 func newJoinedCluster(t *testing.T, ranges, room int) *joinedCluster {
 	t.Helper()
 	needBinary(t)
@@ -45,7 +46,7 @@ func newJoinedCluster(t *testing.T, ranges, room int) *joinedCluster {
 	if out, msg, code := quorate(t, args...); code != 0 {
 		t.Fatalf("init: exit code %d\n%s%s", code, out, msg)
 	}
-	t.Setenv("QUORATE_RAFT_BALANCE_AFTER", "1s") // its nodes are many, and come and go
+	t.Setenv("QUORATE_RAFT_BALANCE_AFTER", "1s") // many nodes join and leave
 	t.Setenv("QUORATE_TLS_DIR", filepath.Join(first.dir, "admin"))
 	c.creds = c.credentials("admin")
 	for _, s := range c.nodes {
@@ -59,7 +60,7 @@ func newJoinedCluster(t *testing.T, ranges, room int) *joinedCluster {
 	return c
 }
 
-// credentials are those in a directory of the first node's.
+// credentials returns the credentials in a directory of the first node.
 func (c *joinedCluster) credentials(name string) credentials.TransportCredentials {
 	c.t.Helper()
 	at := func(file string) string { return filepath.Join(c.nodes[0].dir, name, file) }
@@ -72,12 +73,12 @@ func (c *joinedCluster) credentials(name string) credentials.TransportCredential
 	return credentials.NewTLS(conf)
 }
 
-// place are the flags that say where a node is.
+// place returns the flags for the node's ID and addresses.
 func (s *server) place() []string {
 	return []string{"--node", s.id, "--http", s.httpAddr, "--grpc", s.grpc, "--peer", s.peer}
 }
 
-// running are the nodes whose processes run.
+// running returns the nodes whose processes run.
 func (c *joinedCluster) running() (out []*server) {
 	for _, s := range c.nodes {
 		if s.runs() {
@@ -107,7 +108,7 @@ func addrsOf(nodes []*server) string {
 	return strings.Join(out, ",")
 }
 
-// begin starts a node that has data, and waits until it serves.
+// begin starts a node that already has data, and waits until it serves.
 func (c *joinedCluster) begin(s *server, more ...string) {
 	c.t.Helper()
 	s.process = start(c.t, nil, append([]string{"serve", "--data", s.dir}, more...)...)
@@ -129,7 +130,7 @@ func (c *joinedCluster) serves(s *server) {
 	})
 }
 
-// joining starts a node that joins through members, with a token.
+// joining starts a node that joins through the given members with a token.
 func (c *joinedCluster) joining(s *server, token, through string) {
 	c.t.Helper()
 	file := s.dir + ".token"
@@ -137,7 +138,7 @@ func (c *joinedCluster) joining(s *server, token, through string) {
 	s.process = start(c.t, nil, append([]string{"serve", "--data", s.dir, "--join", through, "--token-file", file}, s.place()...)...)
 }
 
-// join takes new nodes in, at the same time, and waits until all is where it should be.
+// join adds new nodes, all at the same time, and waits until the cluster has settled.
 func (c *joinedCluster) join(nodes ...*server) time.Duration {
 	c.t.Helper()
 	began := time.Now()
@@ -153,7 +154,7 @@ func (c *joinedCluster) join(nodes ...*server) time.Duration {
 	return time.Since(began)
 }
 
-// token makes a join token.
+// token creates a join token.
 func (c *joinedCluster) token(ttl time.Duration, uses int) string {
 	c.t.Helper()
 	var token string
@@ -165,7 +166,7 @@ func (c *joinedCluster) token(ttl time.Duration, uses int) string {
 	return token
 }
 
-// call makes a call that must succeed, through the first node that runs.
+// call makes a call through the first running node; the call must succeed.
 func (c *joinedCluster) call(what string, f func(context.Context, quoratev1.ClusterServiceClient) error) {
 	c.t.Helper()
 	if err := c.try(f); err != nil {
@@ -180,7 +181,7 @@ func (c *joinedCluster) try(f func(context.Context, quoratev1.ClusterServiceClie
 	return f(ctx, c.calls[c.running()[0]])
 }
 
-// change asks for a change of a node.
+// change requests a change of a node.
 func (c *joinedCluster) change(s *server, what quoratev1.NodeChange) error {
 	c.t.Helper()
 	return c.try(func(ctx context.Context, cs quoratev1.ClusterServiceClient) error {
@@ -189,8 +190,8 @@ func (c *joinedCluster) change(s *server, what quoratev1.NodeChange) error {
 	})
 }
 
-// leave has nodes leave, and waits until their processes have ended by themselves
-// and all is where it should be.
+// leave makes nodes leave, and waits until their processes have exited by themselves and the
+// cluster has settled.
 func (c *joinedCluster) leave(nodes ...*server) time.Duration {
 	c.t.Helper()
 	began := time.Now()
@@ -206,7 +207,7 @@ func (c *joinedCluster) leave(nodes ...*server) time.Duration {
 	return time.Since(began)
 }
 
-// ends waits until a process has ended by itself, without an error.
+// ends waits until a process has exited by itself, without an error.
 func (c *joinedCluster) ends(s *server, within time.Duration) {
 	c.t.Helper()
 	select {
@@ -225,9 +226,9 @@ func (c *joinedCluster) status(s *server) (*quoratev1.GetStatusResponse, error) 
 	return c.calls[s].GetStatus(ctx, &quoratev1.GetStatusRequest{})
 }
 
-// settle waits until those who run are all who are in the cluster, and every range
-// has its voters and a leader. Leaderships are shared fairly only when all nodes
-// have been there for ten seconds: balanced waits for that.
+// settle waits until the members of the cluster are exactly the running nodes, and every range has
+// its voters and a leader. It does not wait for a fair share of leaderships, which takes until all
+// nodes have been members for ten seconds; balanced does.
 func (c *joinedCluster) settle() {
 	c.t.Helper()
 	eventually(c.t, 60*time.Second, "all is where it should be", c.unsettled)
@@ -251,9 +252,9 @@ func (c *joinedCluster) balanced() {
 	})
 }
 
-// unsettled says what is not.
+// unsettled returns an error that says what has not settled yet.
 func (c *joinedCluster) unsettled() error {
-	time.Sleep(50 * time.Millisecond) // asking is work
+	time.Sleep(50 * time.Millisecond) // limits the polling rate
 	nodes := c.running()
 	for _, s := range nodes {
 		st, err := c.status(s)
@@ -273,7 +274,7 @@ func (c *joinedCluster) unsettled() error {
 	})
 }
 
-// asWanted says what is wrong with a status of a cluster of exactly these nodes.
+// asWanted returns an error if the status is not that of a ready cluster of exactly these nodes.
 func asWanted(st *quoratev1.GetStatusResponse, nodes []*server) error {
 	if !st.GetReady() {
 		return errors.New(st.GetReason())
@@ -296,7 +297,7 @@ func asWanted(st *quoratev1.GetStatusResponse, nodes []*server) error {
 	return nil
 }
 
-// replicasOf is how many replicas a range has in a cluster of so many nodes.
+// replicasOf returns how many replicas a range has in a cluster of that many nodes.
 func replicasOf(nodes int) int {
 	if nodes >= 3 {
 		return 3
@@ -304,7 +305,7 @@ func replicasOf(nodes int) int {
 	return 1
 }
 
-// moved counts the steps that moved replicas, as the nodes' logs tell.
+// moved counts the steps that moved replicas, from the logs of the nodes.
 func (c *joinedCluster) moved() (steps int) {
 	for _, s := range c.nodes {
 		if s.process != nil {

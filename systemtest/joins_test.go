@@ -19,7 +19,7 @@ import (
 	"github.com/quorate/quorate/internal/testspeed"
 )
 
-// refused starts a node that must not be let in, and returns what it says at last.
+// refused starts a node that must be refused, and returns its last message.
 func (c *joinedCluster) refused(s *server, token string, more ...string) string {
 	c.t.Helper()
 	file := s.dir + ".token"
@@ -33,7 +33,7 @@ func (c *joinedCluster) refused(s *server, token string, more ...string) string 
 	return last
 }
 
-// members are the names of all who are in the cluster, as a node sees it.
+// members returns the IDs of all members, as a node sees them.
 func (c *joinedCluster) members(s *server) (out []string, err error) {
 	st, err := c.status(s)
 	for _, n := range st.GetNodes() {
@@ -42,7 +42,8 @@ func (c *joinedCluster) members(s *server) (out []string, err error) {
 	return out, err
 }
 
-// TestJoinRefusals: who is not let in is told why, once, and leaves no trace.
+// TestJoinRefusals checks that a node that must not join gets the reason, once, and leaves no trace
+// in the cluster.
 func TestJoinRefusals(t *testing.T) {
 	testspeed.Full(t)
 	c := newJoinedCluster(t, 4, 3)
@@ -56,7 +57,7 @@ func TestJoinRefusals(t *testing.T) {
 	short, made := c.token(time.Second, 1), time.Now()
 	c.joining(n2, once, c.nodes[0].grpc)
 	c.serves(n2)
-	time.Sleep(time.Until(made.Add(1100 * time.Millisecond))) // until it has expired
+	time.Sleep(time.Until(made.Add(1100 * time.Millisecond))) // until the token has expired
 	for _, r := range []struct {
 		name, token, want string
 		more              []string
@@ -99,7 +100,7 @@ func TestJoinRefusals(t *testing.T) {
 	}
 }
 
-// secretOf is the secret part of a join token.
+// secretOf returns the secret part of a join token.
 func secretOf(token string) string {
 	if parts := strings.Split(token, "."); len(parts) == 4 {
 		return parts[2]
@@ -118,14 +119,15 @@ func wrongSecret(token string) string {
 	return strings.Join(parts, ".")
 }
 
-// TestJoinTroubles: joins that meet with trouble, and still come to their end.
+// TestJoinTroubles checks that joins complete although the joiner, the members that it asks, or the
+// leader of the meta group fail meanwhile.
 func TestJoinTroubles(t *testing.T) {
 	testspeed.Full(t)
 	c := newJoinedCluster(t, 4, 4)
 	n1, n2, n3, n4 := c.nodes[0], c.nodes[1], c.nodes[2], c.nodes[3]
 	token := c.beginWithToken(n1, 1)
 
-	// The token is used up when the joiner is killed; it may come back with it.
+	// The token is used up when the joiner is killed. The joiner may come back with it.
 	c.joining(n2, token, n1.grpc)
 	eventually(t, 15*time.Second, "n2 is a member", func() error {
 		ids, err := c.members(n1)
@@ -140,13 +142,13 @@ func TestJoinTroubles(t *testing.T) {
 	c.serves(n2)
 	t.Logf("killed while it joined, and serves %v after its next start", time.Since(began).Round(10*time.Millisecond))
 
-	// The member that it asks first is down, and so is the next for a while.
+	// The first member that the joiner asks is down, and the next one is down for a while.
 	token = c.token(time.Minute, 2)
 	n1.interrupt(syscall.SIGTERM, 20*time.Second)
 	n2.kill()
 	began = time.Now()
 	c.joining(n3, token, n1.grpc+","+n2.grpc)
-	time.Sleep(1500 * time.Millisecond) // it tries several times, and says so once
+	time.Sleep(1500 * time.Millisecond) // the joiner tries several times and logs it once
 	if !n3.runs() || !strings.Contains(n3.stderr.String(), "not joined yet; tries again") {
 		t.Errorf("%s does not wait for a member:\n%s", n3.id, &n3.stderr)
 	}
@@ -175,7 +177,7 @@ func TestJoinTroubles(t *testing.T) {
 	c.settle()
 }
 
-// beginWithToken begins a node, and makes a token.
+// beginWithToken starts a cluster of one node and creates a token.
 func (c *joinedCluster) beginWithToken(s *server, uses int) string {
 	c.t.Helper()
 	c.begin(s)
@@ -193,7 +195,7 @@ func (c *joinedCluster) server(id string) *server {
 	return nil
 }
 
-// said are the lines of a node's log with a text.
+// said returns the lines of a node's log that contain a text.
 func said(s *server, text string) string {
 	var out []string
 	for line := range strings.Lines(s.stderr.String()) {
@@ -204,8 +206,9 @@ func said(s *server, text string) string {
 	return strings.Join(out, "")
 }
 
-// TestRemovedNode: a node that was removed has a certificate still, and does not come back with it; with a token it
-// does. And nobody names an address at which another listens.
+// TestRemovedNode checks that a removed node cannot come back with its certificate, which is still
+// valid, and can come back with a token. It also checks that a joiner cannot claim an address where
+// another process listens.
 func TestRemovedNode(t *testing.T) {
 	testspeed.Full(t)
 	c := newJoinedCluster(t, 1, 3)

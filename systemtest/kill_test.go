@@ -23,9 +23,9 @@ namespaces:
       slow: {rate: 5/h, burst: 5, ceiling: hard}
 `
 
-// TestKillLeader kills, under three times the limit, the node that leads both
-// keys: a soft and a hard one. Times are those of a machine that has a processor
-// for the nodes: what this process itself had to wait for one is taken off.
+// TestKillLeader kills, under three times the limit, the node that leads a soft and a hard key, and
+// checks how fast the survivors recover and how much they admit. The time limits assume a free
+// processor for the nodes, so the test subtracts the time for which this process itself got none.
 func TestKillLeader(t *testing.T) {
 	testspeed.Full(t)
 	const rate, burst = 500, 500
@@ -36,12 +36,12 @@ func TestKillLeader(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
 	defer cancel()
 	l := startLoad(ctx, t, c.nodes, rate, keys...)
-	time.Sleep(4 * time.Second) // load, by which the recovery is judged
+	time.Sleep(4 * time.Second) // load, the baseline for the recovery
 	victim := c.leaderOf(c.nodes[0], soft)
 	if other := c.leaderOf(c.nodes[0], hard); victim.id != "n2" || other != victim {
 		t.Fatalf("the keys are led by %s and %s, not by n2", victim.id, other.id)
 	}
-	time.Sleep(time.Second) // more of it
+	time.Sleep(time.Second) // more load
 	watch := watchRecovery(l, c.others(victim), victim.id)
 	killed, stalled := time.Now(), l.stall()
 	victim.kill()
@@ -61,8 +61,9 @@ func TestKillLeader(t *testing.T) {
 			t.Errorf("%s: admitted %d, which is more than %.0f", k.Limit, got.admitted, allowed)
 		}
 		least := 0.95 * most
-		// Under hard, what the dead node may have used of what the log had promised it is not given
-		// again, and its third of the rate goes to the others when its lease is over, 5 s later at most.
+		// Under hard, the survivors do not grant what the dead node may have used of the tokens
+		// that the log had promised it. Its third of the rate goes to them when its lease ends,
+		// after at most 5 s.
 		if k == hard {
 			least = most - burst - 1.5*rate - 5*rate/3
 		}
@@ -85,13 +86,12 @@ func TestKillLeader(t *testing.T) {
 	}
 }
 
-// watchRecovery polls the survivors. The function that it returns waits until
-// all of them are ready without the victim, and says how long after the kill,
-// less what the load was stalled for.
+// watchRecovery polls the survivors. The function that it returns waits until all of them are ready
+// without the victim, and reports how long after the kill, less the stalls of the load.
 func watchRecovery(l *load, nodes []*server, victim string) func(t *testing.T, killed time.Time, stalled time.Duration) map[string]time.Duration {
 	type result struct {
 		noticed, ready time.Time
-		stalled        time.Duration // of the load, when it was ready
+		stalled        time.Duration // of the load, when the node was ready
 		err            error
 	}
 	var mu sync.Mutex
@@ -134,9 +134,9 @@ func watchRecovery(l *load, nodes []*server, victim string) func(t *testing.T, k
 	}
 }
 
-// TestKillRestart: a node that was killed comes back with its data.
+// TestKillRestart checks that a killed node comes back with its data.
 func TestKillRestart(t *testing.T) {
-	t.Parallel() // it mostly waits
+	t.Parallel() // mostly waits
 	c := newServers(t, 16)
 	c.quick = true
 	c.run(killLimits)
@@ -145,10 +145,10 @@ func TestKillRestart(t *testing.T) {
 	for i := range 5 {
 		take(t, c.nodes[i%3], slow, 1)
 	}
-	time.Sleep(1200 * time.Millisecond) // a checkpoint at least
+	time.Sleep(1200 * time.Millisecond) // at least one checkpoint
 	victim := c.node("n2")
 	victim.kill()
-	c.apply(killLimits + "      late: {rate: 1/s, burst: 1}\n") // while it is down
+	c.apply(killLimits + "      late: {rate: 1/s, burst: 1}\n") // while the node is down
 	for _, s := range c.others(victim) {
 		eventually(t, 5*time.Second, s.id+" has other leaders", func() error {
 			st, err := s.status()
@@ -198,17 +198,17 @@ func TestKillRestart(t *testing.T) {
 	}
 }
 
-// TestRestartAll: limits and counts survive the end of every process, and the
-// limits that a new cluster begins with do not come back.
+// TestRestartAll checks that limits and counts survive the end of every process, and that the seed
+// limits of a new cluster do not return at the restart.
 func TestRestartAll(t *testing.T) {
 	testspeed.Full(t)
-	t.Parallel() // it mostly waits
+	t.Parallel() // mostly waits
 	c := newServers(t, 16)
 	c.seed = "version: 1\nnamespaces:\n  api:\n    limits:\n      first: {rate: 1/s, burst: 1}\n"
 	c.run(killLimits)
 	slow := c.keysLedBy("n1", "api/slow")[0]
 	take(t, c.nodes[2], slow, 5)
-	time.Sleep(1200 * time.Millisecond) // a checkpoint at least
+	time.Sleep(1200 * time.Millisecond) // at least one checkpoint
 	for _, s := range c.nodes {
 		s.kill()
 	}

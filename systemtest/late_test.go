@@ -8,15 +8,16 @@ import (
 	"github.com/quorate/quorate/internal/testspeed"
 )
 
-// TestFirstLimitsOfLateMajority starts the node that brings the first limits more than a
-// minute before the others: the cluster has these limits as soon as it has a leader.
+// TestFirstLimitsOfLateMajority starts the node with the first limits more than a minute before the
+// others, and checks that the cluster has these limits as soon as it has a leader. A node used to
+// give up after a minute.
 func TestFirstLimitsOfLateMajority(t *testing.T) {
 	testspeed.Full(t)
 	t.Parallel()
 	c := newServers(t, 4)
 	c.seed = "version: 1\nnamespaces: {shop: {limits: {orders: {rate: 10/s}}}}\n"
 	c.start(c.nodes[0])
-	time.Sleep(65 * time.Second) // what is tested: a node used to give up after a minute
+	time.Sleep(65 * time.Second) // under test: a node used to give up after a minute
 	c.seed = ""
 	c.start(c.nodes[1])
 	c.start(c.nodes[2])
@@ -31,8 +32,8 @@ func TestFirstLimitsOfLateMajority(t *testing.T) {
 	}
 }
 
-// TestReadyWithFirstLimits asks a new cluster as soon as a node says that it is ready: it decides
-// by the first limits.
+// TestReadyWithFirstLimits checks that a new cluster applies the first limits as soon as a node
+// reports that it is ready.
 func TestReadyWithFirstLimits(t *testing.T) {
 	t.Parallel()
 	c := newServers(t, 4)

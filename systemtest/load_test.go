@@ -11,50 +11,50 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// tally is what a load saw of one key: over all nodes, or on one.
+// tally counts what a load saw of one key, over all nodes or at one node.
 type tally struct {
 	admitted, refused int64
-	first             time.Time // first request sent
-	last              time.Time // last answer
+	first             time.Time // when the first request was sent
+	last              time.Time // when the last answer came
 	why               map[client.Why]int64
 }
 
-// envelope is the most that the limit admits from the first request to the last
-// answer, if the bucket was full at the first.
+// envelope returns the most that the limit admits between the first request and the last answer, if
+// the bucket was full at the first.
 func (k *tally) envelope(rate, burst int64) float64 {
 	return float64(burst) + float64(rate)*k.last.Sub(k.first).Seconds()
 }
 
-// nodeTally is how one node answered.
+// nodeTally records how one node answered.
 type nodeTally struct {
 	answers, errors int64
 	lastErr         error
 	last            time.Time
-	stalled         time.Duration // of the load, as of last
-	gap             time.Duration // longest between two answers, while the load was not stalled
+	stalled         time.Duration // of the load, up to last
+	gap             time.Duration // longest time between two answers, without the load's stalls
 	gapAt           time.Time
 }
 
-// load sends every check at a steady rate to every node, whether or not earlier
-// ones have been answered.
+// load sends every check to every node at a steady rate, whether or not earlier ones have been
+// answered.
 type load struct {
 	mu    sync.Mutex
 	keys  map[quota.Key]*tally
 	nodes map[string]*nodeTally // by gRPC address
 	wg    sync.WaitGroup
-	// stalled is for how long in all this process got no processor, up to woken:
-	// whoever does not ask hears no answer, and that is not the node's fault.
+	// stalled is the total time, up to woken, in which this process got no processor. It could not
+	// receive answers then, so the silence is not the node's fault.
 	stalled time.Duration
 	woken   time.Time
 }
 
-// nap is what watchStalls sleeps.
+// nap is how long watchStalls sleeps at a time.
 const nap = 5 * time.Millisecond
 
-// watchStalls adds up by how much a short sleep is too long, until ctx ends.
+// watchStalls adds up by how much short sleeps take too long, until ctx ends.
 func (l *load) watchStalls(ctx context.Context) {
 	for ctx.Err() == nil {
-		time.Sleep(nap) // what is measured is how much longer it takes
+		time.Sleep(nap) // measures the excess over the nap
 		l.mu.Lock()
 		now := time.Now()
 		l.stalled, l.woken = l.stalledAt(now), now
@@ -69,16 +69,16 @@ func (l *load) stall() time.Duration {
 	return l.stalledAt(time.Now())
 }
 
-// stalledAt is stalled now, with a sleep that goes on. Held by mu.
+// stalledAt returns stalled including the current sleep. The caller holds mu.
 func (l *load) stalledAt(now time.Time) time.Duration {
 	return l.stalled + max(0, now.Sub(l.woken)-2*nap)
 }
 
-// maxInFlight bounds the requests to one node that wait.
+// maxInFlight bounds the requests in flight to one node.
 const maxInFlight = 512
 
-// startLoad sends so many requests per second to each node, each of which
-// checks all keys, until ctx ends.
+// startLoad sends perNode requests a second to each node until ctx ends; each request checks all
+// keys.
 func startLoad(ctx context.Context, t *testing.T, nodes []*server, perNode int, keys ...quota.Key) *load {
 	t.Helper()
 	l := &load{keys: map[quota.Key]*tally{}, nodes: map[string]*nodeTally{}, woken: time.Now()}
@@ -120,7 +120,7 @@ func (l *load) drive(ctx context.Context, c *client.Client, addr string, perNode
 		select {
 		case slots <- struct{}{}:
 		default:
-			continue // the node does not answer: these are not sent
+			continue // the node does not answer: skip the request
 		}
 		wg.Go(func() {
 			defer func() { <-slots }()
@@ -138,7 +138,7 @@ func (l *load) answer(addr string, keys []quota.Key, sent time.Time, res []clien
 	defer l.mu.Unlock()
 	now := time.Now()
 	n := l.nodes[addr]
-	for _, k := range keys { // those that failed may have been admitted too
+	for _, k := range keys { // a failed request may have been admitted too
 		if t := l.keys[k]; t.first.IsZero() || sent.Before(t.first) {
 			t.first = sent
 		}
@@ -171,7 +171,7 @@ func (l *load) answer(addr string, keys []quota.Key, sent time.Time, res []clien
 	}
 }
 
-// wait waits for the end of the load.
+// wait waits until the load has ended.
 func (l *load) wait() { l.wg.Wait() }
 
 func (n *nodeTally) String() string {

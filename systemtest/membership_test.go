@@ -14,23 +14,23 @@ import (
 	"github.com/quorate/quorate/internal/testspeed"
 )
 
-// growth is a joinedCluster under load, of which it keeps the figures.
+// growth is a joinedCluster under load, with the figures of that load.
 type growth struct {
 	*joinedCluster
 	keys  []quota.Key
 	asks  *askers
 	banks *deposits
-	ends  map[*server]func() // of the checks at a node
+	ends  map[*server]func() // end the checks at a node
 	since map[*server]time.Time
 	moves int // before this step
 }
 
-// everybody is the asker who knows all addresses, as a service would.
+// everybody is the asker that knows all addresses, as a service would.
 const everybody = -1
 
 const (
-	growAsked = 50              // checks a second at each node, of both keys; the same by who knows all
-	growGap   = 3 * time.Second // measured: 45 ms; beside others on a machine a process may stand still for a second
+	growAsked = 50              // checks a second of both keys, at each node and from the asker that knows all
+	growGap   = 3 * time.Second // measured: 45 ms; on a shared machine a process may stall for a second
 )
 
 func startGrowth(t *testing.T, room int) *growth {
@@ -58,7 +58,7 @@ func startGrowth(t *testing.T, room int) *growth {
 	return g
 }
 
-// load begins to send checks and deposits to a node.
+// load starts to send checks and deposits to nodes.
 func (g *growth) load(nodes ...*server) {
 	g.t.Helper()
 	for i, c := range dial(g.t, nodes, grpc.WithTransportCredentials(g.creds)) {
@@ -70,7 +70,7 @@ func (g *growth) load(nodes ...*server) {
 	}
 }
 
-// grow has nodes join under load, and tells what that was like.
+// grow lets nodes join under load and logs the figures.
 func (g *growth) grow(nodes ...*server) {
 	g.t.Helper()
 	began := time.Now()
@@ -80,7 +80,7 @@ func (g *growth) grow(nodes ...*server) {
 	g.tell(began, took)
 }
 
-// shrink has nodes leave under load. They are asked until they end.
+// shrink lets nodes leave under load. They get load until they exit.
 func (g *growth) shrink(nodes ...*server) {
 	g.t.Helper()
 	began := time.Now()
@@ -100,7 +100,7 @@ func (g *growth) shrink(nodes ...*server) {
 	g.tell(began, took)
 }
 
-// tell logs the figures of a step, and checks them.
+// tell logs the figures of a step and checks them.
 func (g *growth) tell(began time.Time, took time.Duration) {
 	g.t.Helper()
 	now := time.Now()
@@ -134,7 +134,7 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// judge compares what was admitted with the limits, and balances with answers.
+// judge compares what was admitted with the limits, and balances with answered deposits.
 func (g *growth) judge() {
 	g.t.Helper()
 	g.asks.stop()
@@ -161,8 +161,8 @@ func (g *growth) judge() {
 	}
 }
 
-// TestGrow grows a cluster and makes it smaller, while it decides and books. With
-// SOAK_GROW it goes up to nine nodes.
+// TestGrow checks that a cluster that grows and shrinks under load keeps its limits, answers every
+// check and loses no deposit. With SOAK_GROW it grows to nine nodes.
 func TestGrow(t *testing.T) {
 	testspeed.Full(t)
 	sizes := []int{1, 3, 4, 3}

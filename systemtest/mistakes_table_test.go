@@ -24,7 +24,7 @@ type part struct {
 	all   []mistake
 }
 
-// settings is a file with the settings of a node n2 that has no cluster.
+// settings returns a settings file of a node n2 that belongs to no cluster.
 func settings(more string) map[string]string {
 	return map[string]string{"node.yaml": "node: n2\nnodes: [{id: n2, peer: \"127.0.0.1:7423\"}]\ntls: {mode: off}\n" + more}
 }
@@ -90,7 +90,7 @@ var mistakes = []part{
 		}},
 		{title: "A token that is too old", line: join + "old.token", code: 1, names: []string{"expired"}, after: func(d *workspace) {
 			d.must("quorate join-token create --ttl 1s -o token --addr $ADDR > old.token")
-			time.Sleep(1100 * time.Millisecond) // until it has expired
+			time.Sleep(1100 * time.Millisecond) // until the token has expired
 		}},
 		{title: "A name that is taken", line: strings.Replace(join, "--node n2", "--node n1", 1) + "good.token", code: 1, names: []string{"n1"}},
 		{title: "An address at which others do not reach it", line: "quorate serve --data n3 --node n3 --host 192.0.2.1 --join 127.0.0.1:$GRPC1 --http 127.0.0.1:$HTTP2 --grpc 127.0.0.1:$GRPC2 --peer 127.0.0.1:$PEER2 --token-file good.token", code: 1, names: []string{"192.0.2.1"}},
@@ -141,7 +141,7 @@ var mistakes = []part{
 	}},
 }
 
-// buildWorker makes the program of examples/worker, a service that links the client.
+// buildWorker builds the program of examples/worker, a service that links the client.
 func buildWorker(d *workspace) {
 	d.must("mkdir -p bin")
 	out, err := exec.CommandContext(d.t.Context(), "go", "build", "-o", filepath.Join(d.dir, "bin"), "../examples/worker").CombinedOutput()
@@ -151,7 +151,7 @@ func buildWorker(d *workspace) {
 	d.env = append(d.env, "PATH="+filepath.Join(d.dir, "bin")+":"+filepath.Dir(binary)+":"+os.Getenv("PATH"))
 }
 
-// expired writes settings with a certificate whose time was over yesterday.
+// expired writes settings with a certificate that expired yesterday.
 func expired(d *workspace) {
 	then := time.Now().Add(-48 * time.Hour)
 	ca, err := pki.NewCA("prod", then, 0)

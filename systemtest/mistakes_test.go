@@ -19,27 +19,27 @@ import (
 
 var rewrite = flag.Bool("rewrite", false, "rewrite docs/mistakes.md by what commands print")
 
-// mistake is something that people do wrong, and what they must be told.
+// mistake is something that users do wrong, and the message that they must get.
 type mistake struct {
 	title string
-	line  string             // for a shell, in a directory with the cluster's; $GRPC and the like are ports
-	files map[string]string  // that are there
-	after func(d *workspace) // is done before
-	code  int                // exit code; of a command that goes on until it says so: runsOn
-	names []string           // what the message must name: the field, the value, what would be right
+	line  string             // for a shell, in the directory of the cluster; $GRPC and the like are ports
+	files map[string]string  // files that the mistake needs
+	after func(d *workspace) // runs before the mistake
+	code  int                // exit code; runsOn for a command that keeps running
+	names []string           // what the message must name: the field, the value, the correction
 }
 
-// runsOn is the exit code of a command that goes on: what it says first with one of the
-// names in it is what counts.
+// runsOn is the exit code of a command that keeps running. The test judges its first line that
+// contains one of the names.
 const runsOn = -2
 
-// workspace is a directory with a secured cluster of one node that runs, n1, and
-// one that does not, other.
+// workspace is a directory with a secured cluster of one running node, n1, and a node other that
+// does not run.
 type workspace struct {
 	t     *testing.T
 	dir   string
 	env   []string
-	shown *strings.Replacer // what the document shows instead of this machine's ports
+	shown *strings.Replacer // replaces the ports of this machine by those in the document
 	node  *process
 }
 
@@ -62,7 +62,7 @@ func newWorkspace(t *testing.T) *workspace {
 	return d
 }
 
-// run runs a line to its end.
+// run runs a line until it exits.
 func (d *workspace) run(line string) (string, int) {
 	cmd := exec.CommandContext(d.t.Context(), "sh", "-c", line)
 	cmd.Dir, cmd.Env = d.dir, d.env
@@ -71,7 +71,7 @@ func (d *workspace) run(line string) (string, int) {
 	return string(out), exitCode(err)
 }
 
-// must runs what is no mistake.
+// must runs a line that must succeed.
 func (d *workspace) must(line string) {
 	d.t.Helper()
 	if out, code := d.run(line); code != 0 {
@@ -79,7 +79,7 @@ func (d *workspace) must(line string) {
 	}
 }
 
-// begins starts a line that goes on.
+// begins starts a line that keeps running.
 func (d *workspace) begins(line string) *process {
 	d.t.Helper()
 	p := &process{t: d.t, cmd: exec.Command("sh", "-c", "exec "+line), ended: make(chan struct{})}
@@ -95,7 +95,7 @@ func (d *workspace) begins(line string) *process {
 	return p
 }
 
-// says runs a line until a line of its output has one of the names.
+// says runs a line until its output has a line with one of the names.
 func (d *workspace) says(line string, names []string) string {
 	d.t.Helper()
 	p := d.begins(line)
@@ -113,7 +113,7 @@ func (d *workspace) says(line string, names []string) string {
 	return found
 }
 
-// moments are what is different each time.
+// moments match the parts of an output that differ each time.
 var moments = []struct {
 	what *regexp.Regexp
 	with string
@@ -125,11 +125,11 @@ var moments = []struct {
 	{regexp.MustCompile(`SERIALNUMBER=[0-9a-f]+`), "SERIALNUMBER=0123abcd"},
 	{regexp.MustCompile(`SHA-256 [0-9a-f]+`), "SHA-256 0123456789abcdef"},
 	{regexp.MustCompile(`join token [0-9a-f]{12}`), "join token 0123456789ab"},
-	{regexp.MustCompile(`server preface: [^"\n]*`), "server preface: EOF"}, // or a reset: whichever comes first
+	{regexp.MustCompile(`server preface: [^"\n]*`), "server preface: EOF"}, // or a reset, whichever comes first
 	{regexp.MustCompile(`at byte \d+(, in [a-z0-9-]+)?: the checksum of block \d+`), "at byte 951, in range-002: the checksum of block 13"},
 }
 
-// plain is an output as the document shows it.
+// plain returns an output as the document shows it.
 func (d *workspace) plain(out string) string {
 	out = d.shown.Replace(out)
 	for _, m := range moments {
@@ -149,7 +149,7 @@ In a directory with ` + "`n1`" + `, the data of a cluster of one node that runs,
 is its ` + "`n1/admin`" + `. Exit codes are those of ` + "`quorate exit-codes`" + `.
 `
 
-// TestMistakes makes them all, and holds docs/mistakes.md to what is said.
+// TestMistakes makes every mistake and checks that the messages match docs/mistakes.md.
 func TestMistakes(t *testing.T) {
 	testspeed.Full(t)
 	d := newWorkspace(t)
@@ -189,7 +189,7 @@ func TestMistakes(t *testing.T) {
 	golden.Hold(t, mistakesDoc, doc.String(), *rewrite)
 }
 
-// make makes a mistake, and returns what the document shows.
+// make makes a mistake and returns what the document shows of it.
 func (d *workspace) make(m *mistake) string {
 	d.t.Helper()
 	for name, text := range m.files {
@@ -225,7 +225,7 @@ func (d *workspace) make(m *mistake) string {
 	return out
 }
 
-// shows prints the file that the mistake is in, if there is one.
+// shows returns the file that contains the mistake, if there is exactly one and it is short.
 func (d *workspace) shows(m *mistake) string {
 	if len(m.files) != 1 {
 		return ""

@@ -19,14 +19,15 @@ import (
 	"github.com/quorate/quorate/internal/sim"
 )
 
-// arrival is a request of a scenario's load: when, and at which node, from 0.
+// arrival is a request of a scenario's load: its time, relative to the start, and its node, counted
+// from 0.
 type arrival struct {
 	at   time.Duration
 	node int
 }
 
-// arrivals draws those of loads that add up, as the simulator does: Poisson, and
-// spread evenly or at one node that moves.
+// arrivals draws the arrivals of several loads that add up. It draws as the simulator does:
+// Poisson, and spread evenly or at one node that moves.
 func arrivals(t *testing.T, loads []sim.Load, nodes int, duration time.Duration, rng *rand.Rand) (out []arrival) {
 	t.Helper()
 	for _, l := range loads {
@@ -48,33 +49,32 @@ func arrivals(t *testing.T, loads []sim.Load, nodes int, duration time.Duration,
 	return out
 }
 
-// shot is a request that was sent, and its answer: whether each key admitted it.
+// shot is a request that was sent, with its answer: whether each key admitted it.
 type shot struct {
 	sent, answered time.Duration // since the load began
 	allowed        []bool
-	err            error // there was no answer: whether it was charged is not known
+	err            error // no answer: unknown whether it was charged
 }
 
-// moment is when the node decided, as well as the caller can know.
+// moment returns the caller's best estimate of when the node decided.
 func (s *shot) moment() time.Duration { return (s.sent + s.answered) / 2 }
 
-// tooLate is how late a request may be sent, because this process got no
-// processor. What is later is not sent: all of it at once would be a burst that
-// the scenario does not have.
+// tooLate is the largest delay, from a stall of this process, at which a request is still sent.
+// Later requests are dropped: sent all at once they would be a burst that the scenario does not
+// have.
 const tooLate = 20 * time.Millisecond
 
-// volley is a load that is sent by a plan.
+// volley is a load that follows a plan.
 type volley struct {
 	began  time.Time
 	wg     sync.WaitGroup
-	unsent int // because it was too late; read it when all have ended
+	unsent int // dropped because they were too late; valid when all requests have ended
 	mu     sync.Mutex
-	shots  []shot // those that ended, in no order
+	shots  []shot // finished requests, in no order
 }
 
-// fire begins to send a request for all keys at each arrival, whether or not
-// earlier ones have been answered. That a call ends within a second bounds how
-// many wait.
+// fire starts to send a request for all keys at each arrival, whether or not earlier ones have been
+// answered. Every call ends within a second, which bounds the calls in flight.
 func fire(ctx context.Context, clients []*client.Client, keys []quota.Key, plan []arrival) *volley {
 	checks := make([]client.Check, len(keys))
 	for i, k := range keys {
@@ -108,8 +108,7 @@ func (v *volley) send(ctx context.Context, c *client.Client, checks []client.Che
 	v.shots = append(v.shots, s)
 }
 
-// dial returns a client of each node, connected, that soon finds a node again
-// which comes back.
+// dial returns a connected client of each node, which reconnects soon after its node comes back.
 func dial(t *testing.T, nodes []*server, opts ...grpc.DialOption) (out []*client.Client) {
 	t.Helper()
 	ctx := t.Context()
@@ -123,7 +122,7 @@ func dial(t *testing.T, nodes []*server, opts ...grpc.DialOption) (out []*client
 	return out
 }
 
-// keen is a client that soon finds a node again which comes back.
+// keen returns a client that reconnects soon after its nodes come back.
 func keen(t *testing.T, addrs []string, opts ...grpc.DialOption) *client.Client {
 	t.Helper()
 	soon := grpc.WithConnectParams(grpc.ConnectParams{
@@ -138,19 +137,19 @@ func keen(t *testing.T, addrs []string, opts ...grpc.DialOption) *client.Client 
 	return c
 }
 
-// measured is what one key admitted, beside one central limiter that was asked
-// for the same at the same moments.
+// measured compares what one key admitted with one central limiter that got the same requests at
+// the same moments.
 type measured struct {
 	asked, admitted, ideal int64
 	unanswered             int64
-	excess                 float64 // most tokens beyond burst + rate x time, by the moments
-	proven                 float64 // the part of it that no error of the moments explains
+	excess                 float64 // most tokens above burst + rate x time, by the estimated moments
+	proven                 float64 // the part of it that no error of the moments can explain
 }
 
 func (m *measured) net() float64 { return 100 * float64(m.admitted-m.ideal) / float64(m.ideal) }
 
-// measure judges the answers for key i, whose limit is one bucket. What got no
-// answer is left out on both sides.
+// measure judges the answers for key i, whose limit is one bucket. It leaves out unanswered
+// requests, here and for the central limiter.
 func measure(shots []shot, i int, l *quota.Limit) (m measured) {
 	slices.SortFunc(shots, func(a, b shot) int { return cmp.Compare(a.moment(), b.moment()) })
 	tier := l.First()
@@ -177,8 +176,8 @@ func measure(shots []shot, i int, l *quota.Limit) (m measured) {
 	return m
 }
 
-// stalled is for how long in all some node owed somebody an answer for longer than
-// it would take if it had a processor.
+// stalled returns the total time for which some node owed an answer for longer than a node with a
+// processor would take.
 func stalled(shots []shot) (sum time.Duration) {
 	slices.SortFunc(shots, func(a, b shot) int { return cmp.Compare(a.sent, b.sent) })
 	var until time.Duration
@@ -191,12 +190,13 @@ func stalled(shots []shot) (sum time.Duration) {
 	return sum
 }
 
-// slow is an answer that took longer: a check waits for a grant for 20 ms at most.
+// slow is the latency above which an answer counts as stalled: a check waits for a grant for at
+// most 20 ms.
 const slow = 25 * time.Millisecond
 
-// proven is the most that was admitted beyond the limit for certain: requests
-// that were sent at a or later, and answered at b or earlier, were decided
-// between a and b, whenever it was. It is 0 or more.
+// proven returns the most tokens certainly admitted above the limit. Requests sent at a or later
+// and answered at b or earlier were decided between a and b, whatever the exact moments. The result
+// is at least 0.
 func proven(shots []shot, i int, l *quota.Limit) (worst float64) {
 	var in []shot
 	for _, s := range shots {

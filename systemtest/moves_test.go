@@ -24,7 +24,7 @@ namespaces:
       slow: {rate: 5/h, burst: 5, ceiling: hard}
 `
 
-// threeJoined begins a cluster of three nodes, with room for more.
+// threeJoined starts a cluster of three nodes, with room for more.
 func threeJoined(t *testing.T, room int) *joinedCluster {
 	t.Helper()
 	c := newJoinedCluster(t, 8, room)
@@ -38,7 +38,8 @@ func threeJoined(t *testing.T, room int) *joinedCluster {
 	return c
 }
 
-// leads is how many ranges a node leads, and holds how many it has, as another sees it.
+// node returns the status of a node as another node sees it. Its Leads field says how many ranges
+// the node leads, and Holds how many it has replicas of.
 func (c *joinedCluster) node(via *server, id string) (*quoratev1.NodeStatus, error) {
 	st, err := c.status(via)
 	if err != nil {
@@ -51,7 +52,7 @@ func (c *joinedCluster) node(via *server, id string) (*quoratev1.NodeStatus, err
 	return st.Nodes[i], nil
 }
 
-// TestMoves: what operators do to nodes that live.
+// TestMoves checks the changes that operators make to live nodes.
 func TestMoves(t *testing.T) {
 	testspeed.Full(t)
 	c := threeJoined(t, 4)
@@ -72,7 +73,7 @@ func TestMoves(t *testing.T) {
 	c.settle()
 	t.Logf("active again after %v", time.Since(began).Round(10*time.Millisecond))
 
-	// Somebody else's address, and the others find it there.
+	// The node restarts at another node's address, and the others find it there.
 	free := c.nodes[3]
 	n2.interrupt(syscall.SIGTERM, 20*time.Second)
 	n2.httpAddr, n2.grpc, n2.peer = free.httpAddr, free.grpc, free.peer
@@ -95,14 +96,14 @@ func TestMoves(t *testing.T) {
 	c.transfer(lead, to)
 }
 
-// most is the node that leads most.
+// most returns the node that leads the most ranges.
 func (c *joinedCluster) most(via *server) (*server, error) {
 	st, err := c.status(via)
 	best := slices.MaxFunc(st.GetNodes(), func(a, b *quoratev1.NodeStatus) int { return cmp.Compare(a.GetLeads(), b.GetLeads()) })
 	return c.server(best.GetId()), err
 }
 
-// transfer hands what a node leads to another; then the balance comes back.
+// transfer moves all leaderships of one node to another, and waits until the balance is restored.
 func (c *joinedCluster) transfer(from, to *server) {
 	c.t.Helper()
 	var res *quoratev1.TransferLeadershipResponse
@@ -123,7 +124,8 @@ func (c *joinedCluster) must(s *server, what quoratev1.NodeChange) {
 	}
 }
 
-// TestDeadNodes: nodes that do not come back, and those that must not be given up.
+// TestDeadNodes checks that the cluster replaces nodes that do not come back, and keeps those that
+// it must not give up.
 func TestDeadNodes(t *testing.T) {
 	testspeed.Full(t)
 	t.Setenv("QUORATE_DEAD_AFTER", "5s")
@@ -132,9 +134,9 @@ func TestDeadNodes(t *testing.T) {
 	slow := key("api", "slow", "k")
 	c.take(n1, slow.Key, 5)
 
-	// Three of three replicas: nobody can take the place of the dead one.
+	// All three replicas are on the three nodes: no node can replace the dead one.
 	n3.kill()
-	for _, via := range c.running() { // a node that died a moment ago may still be told to leave
+	for _, via := range c.running() { // another node may not have noticed the death yet
 		eventually(t, 5*time.Second, fmt.Sprintf("%s sees that n3 is dead", via.id), func() error {
 			n, err := c.node(via, "n3")
 			if err == nil && n.GetConnected() {
@@ -160,7 +162,7 @@ func TestDeadNodes(t *testing.T) {
 		}
 	}
 
-	// A fourth node: the dead one is given up by itself.
+	// With a fourth node, the cluster gives the dead one up by itself.
 	token := c.token(time.Minute, 1)
 	c.joining(n4, token, addrsOf(c.running()))
 	began := time.Now()
@@ -169,7 +171,7 @@ func TestDeadNodes(t *testing.T) {
 	t.Logf("a node joined and the dead one was given up after %v", time.Since(began).Round(100*time.Millisecond))
 	c.notTaken(n3)
 
-	// kill -9 of all, and all come back.
+	// kill -9 of all nodes, and all come back.
 	for _, s := range c.running() {
 		s.kill()
 	}
@@ -184,7 +186,8 @@ func TestDeadNodes(t *testing.T) {
 	t.Logf("all killed: all as before %v after the start", time.Since(began).Round(100*time.Millisecond))
 	c.refuses(n1, slow.Key)
 
-	// A wiped disk: the name is taken, and the dead one is removed for a new one.
+	// After a wipe of its disk a node finds its name taken; the operator removes the dead node, and
+	// a new one replaces it.
 	n4.kill()
 	if err := os.RemoveAll(n4.dir); err != nil {
 		t.Fatal(err)
@@ -206,8 +209,8 @@ func TestDeadNodes(t *testing.T) {
 	c.refuses(n3, slow.Key)
 }
 
-// notTaken starts a node that was given up: the others do not know it any more, and
-// its log says so.
+// notTaken starts a node that the cluster has given up, and checks its log: the others no longer
+// know it.
 func (c *joinedCluster) notTaken(s *server) {
 	c.t.Helper()
 	s.process = start(c.t, nil, "serve", "--data", s.dir)
@@ -221,10 +224,10 @@ func (c *joinedCluster) notTaken(s *server) {
 	c.settle()
 }
 
-// take uses a key of api/slow up, refuses checks that it is.
+// take uses up tokens of a key of api/slow; refuses checks that the key is used up.
 func (c *joinedCluster) take(s *server, k string, tokens int) {
 	c.t.Helper()
-	unsure := 0 // checks without an answer, which may have taken one: of a machine that is slow
+	unsure := 0 // unanswered checks, which may have taken a token on a slow machine
 	eventually(c.t, 10*time.Second, "tokens of "+k, func() error {
 		out, msg, code := quorate(c.t, "allow", "api/slow", k, "--addr", s.grpc)
 		switch {

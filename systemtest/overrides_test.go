@@ -19,11 +19,11 @@ namespaces:
       busy: {rate: 1000/s, burst: 1000}
 `
 
-// TestOverrides sets 20,000 overrides while the cluster is busy, and looks at
-// when all nodes follow some of them.
+// TestOverrides sets 20,000 overrides in a busy cluster and checks how soon all nodes apply some of
+// them.
 func TestOverrides(t *testing.T) {
 	testspeed.Full(t)
-	t.Parallel() // it mostly waits
+	t.Parallel() // mostly waits
 	const many, batch = 20_000, 1000
 	c := newServers(t, 8)
 	c.run(overrideLimits)
@@ -70,7 +70,8 @@ func TestOverrides(t *testing.T) {
 	}
 }
 
-// overrideRaise: a tenant that has used up its limit gets more for 1.5 seconds.
+// overrideRaise checks that an override gives a tenant that has used up its limit more for 1.5
+// seconds.
 func overrideRaise(t *testing.T, c *servers, put func(*server, ...fields)) {
 	t.Helper()
 	within := 1500 * time.Millisecond
@@ -85,7 +86,7 @@ func overrideRaise(t *testing.T, c *servers, put func(*server, ...fields)) {
 	set := time.Now()
 	for _, s := range c.nodes {
 		eventually(t, time.Second, s.id+" gives what was raised", func() error {
-			if time.Now().After(ends) { // the machine was busy for longer than it lasted
+			if time.Now().After(ends) { // the machine was busy for longer than the override lasted
 				within *= 2
 				raise()
 			}
@@ -112,7 +113,7 @@ func overrideRaise(t *testing.T, c *servers, put func(*server, ...fields)) {
 	}
 }
 
-// overrideBan: what is banned is refused by all nodes within a second.
+// overrideBan checks that all nodes refuse a banned key within a second.
 func overrideBan(t *testing.T, c *servers, put func(*server, ...fields)) {
 	t.Helper()
 	k := key("api", "user", "banned")

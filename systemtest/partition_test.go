@@ -23,9 +23,8 @@ namespaces:
       hard: {rate: 5/h, burst: 100, ceiling: hard}
 `
 
-// netNamespaces are three network namespaces joined by a bridge in a fourth: the
-// nodes talk over it. The test talks to each over a cable of its own, which is
-// never cut.
+// netNamespaces are three network namespaces, connected by a bridge in a fourth, over which the
+// nodes talk. The test reaches each over a separate cable, which it never cuts.
 type netNamespaces struct {
 	t    *testing.T
 	name string
@@ -34,7 +33,7 @@ type netNamespaces struct {
 func (n *netNamespaces) space(k int) string { return fmt.Sprintf("%s-%d", n.name, k) }
 func (n *netNamespaces) cable(k int) string { return fmt.Sprintf("%s%d", n.name, k) }
 
-// newNetNamespaces makes the namespaces, and removes them when the test ends.
+// newNetNamespaces creates the namespaces, and removes them when the test ends.
 func newNetNamespaces(t *testing.T) *netNamespaces {
 	t.Helper()
 	n := &netNamespaces{t: t, name: "qr" + strconv.FormatInt(int64(os.Getpid()%46656), 36)}
@@ -46,7 +45,7 @@ func newNetNamespaces(t *testing.T) *netNamespaces {
 	}
 	t.Cleanup(func() {
 		for k := range 4 {
-			// The end of a namespace takes its cables along, but not at once.
+			// Deleting a namespace deletes its cables too, but not at once.
 			_ = exec.Command("ip", "link", "del", n.cable(k)).Run()
 			_ = exec.Command("ip", "netns", "del", n.space(k)).Run()
 		}
@@ -71,7 +70,7 @@ func newNetNamespaces(t *testing.T) *netNamespaces {
 	return n
 }
 
-// cannot says why there can be no namespaces, and what helps.
+// cannot returns why namespaces are impossible here, and what helps.
 func (n *netNamespaces) cannot() string {
 	if _, err := exec.LookPath("ip"); err != nil {
 		return "needs the program ip; install the package iproute2"
@@ -93,13 +92,15 @@ func (n *netNamespaces) ip(args string) {
 	}
 }
 
-// link cuts or heals the way of node k to the others. What is sent meanwhile
-// is lost without a word.
+// link cuts or restores the link of node k to the others. The network drops silently what is sent
+// meanwhile.
 func (n *netNamespaces) link(k int, state string) {
 	n.ip(fmt.Sprintf("-n %s link set port%d %s", n.space(0), k, state))
 }
 
-// TestPartition cuts one node off and heals the cut.
+// TestPartition cuts one node off and heals the partition. It checks that both sides continue to
+// decide, that what both admit stays within the stated bounds, and that the counts agree
+// afterwards.
 func TestPartition(t *testing.T) {
 	testspeed.Full(t)
 	needBinary(t)
@@ -115,7 +116,7 @@ func TestPartition(t *testing.T) {
 	c.run(partitionLimits)
 	lone, majority := c.nodes[2], c.nodes[:2]
 	keys := c.keysLedBy("n1", "api/soft", "api/hard")
-	soft, hard := keys[0], keys[1] // led by the majority throughout
+	soft, hard := keys[0], keys[1] // the majority leads both throughout
 	lost := c.keysLedBy("n3", "api/soft")[0]
 	for _, s := range c.nodes {
 		for _, k := range []quota.Key{soft, hard, lost} {
@@ -134,7 +135,7 @@ func TestPartition(t *testing.T) {
 		}
 		return nil
 	})
-	time.Sleep(1600 * time.Millisecond) // a checkpoint of lost; and all keys are closed: no demand is remembered
+	time.Sleep(1600 * time.Millisecond) // a checkpoint of lost; all keys close, so no demand is remembered
 
 	nets.link(3, "down")
 	cut := time.Now()
@@ -146,8 +147,8 @@ func TestPartition(t *testing.T) {
 		}
 		return d
 	}
-	// The lone node goes on with what it knows. A hard key that is used stays
-	// open, so that its lease can end.
+	// The lone node continues with what it knows. A hard key stays open while it is used, so its
+	// lease can end.
 	eventuallyEvery(t, 90*time.Millisecond, 8*time.Second, "the lone node decides locally", func() error {
 		ask(lone, hard)
 		d := ask(lone, soft)
@@ -182,7 +183,7 @@ func TestPartition(t *testing.T) {
 		})
 	}
 	t.Logf("the majority is ready %v after the cut at the latest", time.Since(cut).Round(100*time.Millisecond))
-	// Both sides use up what they think is left: of 100 both count the first 30.
+	// Both sides use up what they believe remains: of 100, both count the first 30.
 	for range 90 {
 		ask(lone, soft)
 		ask(lone, hard)
@@ -224,7 +225,7 @@ func TestPartition(t *testing.T) {
 	})
 	for _, s := range c.nodes {
 		for _, k := range []quota.Key{soft, lost} {
-			ask(s, k) // of a key that was idle here, the node learns with this
+			ask(s, k) // the node learns of a key that was idle here
 			eventuallyEvery(t, 50*time.Millisecond, time.Second, fmt.Sprintf("%s knows that %v is used up", s.id, k), func() error {
 				if d := ask(s, k); d.Allowed {
 					return fmt.Errorf("%+v", d)

@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// TestProxies is TestGateway for the other proxies of examples/gateway. CI has none of
-// them, so it is built for make proxies only.
+// TestProxies is TestGateway for the other proxies of examples/gateway. CI has none of them, so
+// only make proxies builds this test.
 func TestProxies(t *testing.T) {
 	needBinary(t)
 	for _, c := range []struct {
@@ -40,7 +40,7 @@ func TestProxies(t *testing.T) {
 				"127.0.0.1:7411", fmt.Sprintf("127.0.0.1:%d", base+11), "127.0.0.1:9000", service.Listener.Addr().String(), "127.0.0.1:8080", front), c.files...)
 			p := startProcess(t, append([]string{"env", "-C", dir, "HOME=" + dir, program}, append(c.args, c.files[0])...))
 			t.Cleanup(func() {
-				_ = p.cmd.Process.Signal(syscall.SIGTERM) // it may have ended by itself
+				_ = p.cmd.Process.Signal(syscall.SIGTERM) // it may have exited already
 				<-p.ended
 			})
 			eventually(t, 10*time.Second, c.name+" answers", func() error {
@@ -49,7 +49,7 @@ func TestProxies(t *testing.T) {
 			})
 			limited(t, front)
 
-			// Without a node, each does what docs/compat/proxies.md says.
+			// Without a node, each proxy answers as docs/compat/proxies.md says.
 			want := map[string][2]int{"Caddy": {http.StatusBadGateway, http.StatusGatewayTimeout}, "HAProxy": {http.StatusOK, http.StatusOK}}[c.name]
 			without := func(what string, want int) {
 				t.Helper()
@@ -57,7 +57,7 @@ func TestProxies(t *testing.T) {
 				if code, _, err := through(front, "/login", "ann"); err != nil || code != want {
 					t.Errorf("%s: %d, %v; want %d", what, code, err, want)
 				}
-				if took := time.Since(began); took > 500*time.Millisecond { // 50 ms, and what a busy machine adds
+				if took := time.Since(began); took > 500*time.Millisecond { // 50 ms, plus the delay of a busy machine
 					t.Errorf("%s a request waits %v", what, took)
 				}
 			}

@@ -11,11 +11,10 @@ import (
 	"github.com/quorate/quorate/internal/testspeed"
 )
 
-// TestReload changes the limits again and again under load: no request fails
-// and no change refills a bucket.
+// TestReload checks that repeated limit changes under load fail no request and refill no bucket.
 func TestReload(t *testing.T) {
 	testspeed.Full(t)
-	const changes, most, least = 10, 600, 300 // tokens, and tokens per second
+	const changes, most, least = 10, 600, 300 // tokens; tokens per second
 	file := func(n int, ceiling string) string {
 		return fmt.Sprintf("version: 1\nnamespaces:\n  api:\n    limits:\n      soft: {rate: %d/s, burst: %d}\n      hard: {rate: %d/s, burst: %d, ceiling: %s}\n", n, n, n, n, ceiling)
 	}
@@ -41,7 +40,7 @@ func TestReload(t *testing.T) {
 		if float64(got.admitted) > envelope*1.03 || k.Limit == "hard" && float64(got.admitted) > envelope {
 			t.Errorf("%s: admitted %d, more than %.0f", k.Limit, got.admitted, envelope)
 		}
-		if k.Limit == "hard" && got.why["cut_off"] > 0 { // on a busy machine there was no leader for long
+		if k.Limit == "hard" && got.why["cut_off"] > 0 { // a busy machine had no leader for long
 			lowest /= 2
 		}
 		if float64(got.admitted) < 0.9*lowest {

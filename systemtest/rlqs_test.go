@@ -18,14 +18,14 @@ import (
 
 var spot = map[string]string{"limit": "spot", "user": "ann"}
 
-// proxy is what behaves as Envoy's filter, and asks so often.
+// proxy behaves as Envoy's filter and gets rate requests a second.
 type proxy struct {
 	*rlqstest.Filter
 	rate   int
 	passed atomic.Int64
 }
 
-// assigned is the rate that the proxy may let through now.
+// assigned returns the rate that the proxy may let through now.
 func (p *proxy) assigned() float64 {
 	b, _ := p.Look(spot)
 	t := b.Strategy.GetTokenBucket()
@@ -35,7 +35,7 @@ func (p *proxy) assigned() float64 {
 	return float64(t.GetTokensPerFill().GetValue()) / t.GetFillInterval().AsDuration().Seconds()
 }
 
-// attachProxy connects a proxy to the first of the nodes that answers.
+// attachProxy connects a proxy to the first node that answers.
 func attachProxy(t *testing.T, rate int, nodes []*server) *proxy {
 	t.Helper()
 	list := manual.NewBuilderWithScheme("nodes")
@@ -53,7 +53,7 @@ func attachProxy(t *testing.T, rate int, nodes []*server) *proxy {
 	return p
 }
 
-// drive has every proxy asked at its rate until the result is called.
+// drive sends requests to every proxy at its rate until end is called.
 func drive(proxies []*proxy) (end func()) {
 	stop := make(chan struct{})
 	var wg sync.WaitGroup
@@ -78,7 +78,7 @@ func drive(proxies []*proxy) (end func()) {
 	return func() { close(stop); wg.Wait() }
 }
 
-// whole waits until what all are assigned comes to the limit.
+// whole waits until the assigned rates of all proxies add up to the limit.
 func whole(t *testing.T, proxies []*proxy, rate float64, when string) {
 	t.Helper()
 	eventually(t, 15*time.Second, "the assignments come to the limit "+when, func() error {
@@ -94,13 +94,13 @@ func whole(t *testing.T, proxies []*proxy, rate float64, when string) {
 	})
 }
 
-// passing returns what passed in a while, and how long that was.
+// passing returns how many requests passed in a period, and how long the period was.
 func passing(proxies []*proxy, d time.Duration) (each []int64, sum int64, took time.Duration) {
 	began := time.Now()
 	for _, p := range proxies {
 		each = append(each, -p.passed.Load())
 	}
-	time.Sleep(d) // what is measured is what passes in a while
+	time.Sleep(d) // the measured period
 	for i, p := range proxies {
 		each[i] += p.passed.Load()
 		sum += each[i]
@@ -108,9 +108,10 @@ func passing(proxies []*proxy, d time.Duration) (each []int64, sum int64, took t
 	return each, sum, time.Since(began)
 }
 
-// TestRLQSNodes: six proxies, two at each of three real nodes, of which one is asked eight
-// times as often as another, share one limit; when a node is killed its proxies go to
-// another, and all still share it; when the limit goes, their buckets do.
+// TestRLQSNodes checks that proxies at different nodes share one limit: six proxies, two at each of
+// three real nodes, one of which gets eight times the requests of another. When a node is killed,
+// its proxies move to another node and all still share the limit; when the limit is deleted, their
+// buckets go.
 func TestRLQSNodes(t *testing.T) {
 	testspeed.Full(t)
 	const rate = 200

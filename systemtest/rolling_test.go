@@ -28,8 +28,8 @@ namespaces:
 
 const rollingLinger = time.Second
 
-// balancer sends requests to nodes that are ready, as the service of a container platform
-// does: it asks each whether it is, and hears of a change some time later.
+// balancer sends requests to ready nodes as the Service of Kubernetes does: it probes each node and
+// learns of a change some time later.
 type balancer struct {
 	t     *testing.T
 	nodes []*server
@@ -82,7 +82,7 @@ func (b *balancer) probe(i int) {
 	})
 }
 
-// ready is what a node answers to the probe; 0 is nothing.
+// ready returns a node's answer to the readiness probe; 0 means no answer.
 func ready(s *server) (int, string) { return probed(s, "/readyz") }
 
 func probed(s *server, path string) (int, string) {
@@ -95,7 +95,7 @@ func probed(s *server, path string) (int, string) {
 	return res.StatusCode, string(body)
 }
 
-// ask asks the ready nodes in turn, each over a connection of its own.
+// ask sends requests to the ready nodes in turn, each over a new connection.
 func (b *balancer) ask(k quota.Key) {
 	once := &http.Client{Timeout: 2 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
 	body := fmt.Sprintf(`{"namespace":%q,"limit":%q,"key":%q}`, k.Namespace, k.Limit, k.Key)
@@ -122,10 +122,10 @@ func (b *balancer) ask(k quota.Key) {
 	})
 }
 
-// TestRollingRestart restarts three nodes, one after the other, with SIGTERM and under load.
-// Nobody gets an error: neither a process with the client in it, nor a client that asks nodes
-// over the network, nor callers behind a balancer that knows nodes by their probe alone. A
-// node that is told to stop is first not ready, and leads nothing while it still answers.
+// TestRollingRestart restarts three nodes, one after the other, with SIGTERM and under load, and
+// checks that no caller gets an error: neither a process with the in-process client, nor a client
+// that asks nodes over the network, nor callers behind a balancer that knows nodes only by their
+// probe. A node that stops first becomes unready, and leads nothing while it still answers.
 func TestRollingRestart(t *testing.T) {
 	testspeed.Full(t)
 	needBinary(t)
@@ -162,7 +162,7 @@ func TestRollingRestart(t *testing.T) {
 	time.Sleep(time.Second) // load after the last restart
 	close(stop)
 	work.Wait()
-	ended := time.Now() // what is under way now is broken off
+	ended := time.Now() // the end of the load cancels the requests in flight
 	remote.stop()
 	front.end()
 
@@ -182,7 +182,7 @@ func TestRollingRestart(t *testing.T) {
 	if errs > 0 || lost > 0 || soft.refused.Load() > 0 {
 		t.Errorf("in process: %d errors, %d reports lost, %d of soft refused; want none", errs, lost, soft.refused.Load())
 	}
-	// Under hard a process whose node goes holds nothing until another has lent it something.
+	// Under hard, a process whose node stops holds nothing until another node has lent it tokens.
 	if n := hard.asked.Load(); n < 1000 || hard.refused.Load() > n/50 {
 		t.Errorf("in process: %d of %d of hard refused; want at most 2 %%", hard.refused.Load(), n)
 	}
@@ -192,10 +192,10 @@ func TestRollingRestart(t *testing.T) {
 	}
 }
 
-// insideTally is what was decided on one key.
+// insideTally counts the decisions on one key.
 type insideTally struct{ asked, refused atomic.Int64 }
 
-// insideLoad asks a client in process for one token of each key, again and again.
+// insideLoad takes one token of each key through an in-process client, again and again.
 func insideLoad(t *testing.T, q *client.Client, keys []quota.Key, tallies *[2]insideTally, stop <-chan struct{}) {
 	for {
 		for i, k := range keys {

@@ -13,8 +13,8 @@ import (
 	"github.com/quorate/quorate/internal/testspeed"
 )
 
-// TestRotation replaces the authority that signs certificates while checks are
-// made: every node gets a new certificate, and no check fails.
+// TestRotation checks that the CA can be replaced under load: every node gets a new certificate,
+// and no check fails.
 func TestRotation(t *testing.T) {
 	testspeed.Full(t)
 	g := startGrowth(t, 3)
@@ -55,8 +55,8 @@ func TestRotation(t *testing.T) {
 	if now.GetLostJoinTokens() == 0 {
 		t.Error("nobody says that the join token is lost when the next authority signs")
 	}
-	write(t, filepath.Join(g.nodes[0].dir, "admin", "ca.crt"), string(now.GetTrust())) // of the clients
-	time.Sleep(2200 * time.Millisecond)                                                // they look every 2 s
+	write(t, filepath.Join(g.nodes[0].dir, "admin", "ca.crt"), string(now.GetTrust())) // the clients' copy
+	time.Sleep(2200 * time.Millisecond)                                                // the clients check it every 2 s
 	rotate(&quoratev1.RotateAuthorityRequest{})
 	until("finishing")
 	if now.GetFingerprint() == before {

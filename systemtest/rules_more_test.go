@@ -21,7 +21,7 @@ func ruleTiers(t *testing.T, c *servers) {
 			t.Errorf("2 where the first tier has 1 left: %+v", a)
 		}
 	}
-	take(t, c.nodes[2], k, 1) // the last of the first tier
+	take(t, c.nodes[2], k, 1) // the last token of the first tier
 	awaitCounted(t, c.nodes[0], k, "tiers", 5)
 	awaitCounted(t, c.nodes[0], k, "tiers#2", 5)
 }
@@ -40,7 +40,7 @@ func ruleSeveral(t *testing.T, c *servers) {
 	awaitCounted(t, c.nodes[2], place, "place", 2)
 	for _, s := range c.nodes {
 		awaitPeek(t, s, place, false)
-		awaitPeek(t, s, tenant, true) // it may never have been asked for it
+		awaitPeek(t, s, tenant, true) // the node may never have been asked for the key
 		for range 3 {
 			a := post(t, s, "/v1/allow:all", both)
 			if a.Allowed || a.code != 429 || !a.Results[0].Allowed || a.Results[1].Allowed {
@@ -52,7 +52,8 @@ func ruleSeveral(t *testing.T, c *servers) {
 	awaitCounted(t, c.nodes[1], tenant, "tenant", 2)
 }
 
-// ruleTemplate: three buckets on a node, and no room for a fourth in use.
+// ruleTemplate checks that a node has room for three buckets of a template, and for no fourth while
+// all are in use.
 func ruleTemplate(t *testing.T, c *servers) {
 	for i := range 3 {
 		k := key("visitors", fmt.Sprintf("page%d", i), "k")
@@ -64,7 +65,7 @@ func ruleTemplate(t *testing.T, c *servers) {
 	if a := post(t, c.nodes[0], "/v1/allow", in(fourth)); a.Allowed || a.Why != "too_many_keys" {
 		t.Errorf("a fourth bucket where 3 may be: %+v", a)
 	}
-	// The first use of a hard limit may find that the log is slower than a check waits.
+	// The node may refuse the first use of a hard limit: the log can commit later than a check waits.
 	take(t, c.nodes[1], fourth, 1)
 	take(t, c.nodes[0], key("api", "few", "beside"), 1)
 }
@@ -85,7 +86,7 @@ func ruleDefaults(t *testing.T, c *servers) {
 
 func ruleUncounted(t *testing.T, c *servers) {
 	for _, r := range []struct {
-		limit, first, last string // why, of the first request and the last
+		limit, first, last string // the reason of the first request and of the last
 		allowed            bool
 	}{
 		{"free", "unlimited", "unlimited", true},
@@ -108,15 +109,15 @@ func ruleUncounted(t *testing.T, c *servers) {
 	}
 }
 
-// ruleFraction: of a quarter of the keys a refusal is carried out, of the same
-// on all nodes.
+// ruleFraction checks that refusals are enforced for a quarter of the keys, the same keys on all
+// nodes.
 func ruleFraction(t *testing.T, c *servers) {
 	const keys = 400
 	var checks []fields
 	for i := range 2 * keys {
 		checks = append(checks, in(key("api", "partly", fmt.Sprintf("key%d", i/2))))
 	}
-	refused := map[int]int{} // nodes that refuse each key
+	refused := map[int]int{} // how many nodes refuse each key
 	for _, s := range c.nodes {
 		for i, r := range post(t, s, "/v1/allow:batch", fields{"checks": checks}).Results {
 			if i%2 == 0 {
@@ -141,7 +142,8 @@ func ruleFraction(t *testing.T, c *servers) {
 	}
 }
 
-// rulePaths: all rules that match are charged, the strictest refuses.
+// rulePaths checks that a request is charged to all matching rules, and that the strictest one
+// refuses.
 func rulePaths(t *testing.T, c *servers) {
 	ask := func(s *server, method, path string) answer {
 		return post(t, s, "/v1/allow", fields{"method": method, "path": path, "key": "k"})
@@ -169,10 +171,10 @@ func rulePaths(t *testing.T, c *servers) {
 	awaitCounted(t, c.nodes[0], both, "any-product", 3)
 	awaitCounted(t, c.nodes[0], one, "get-product", 3)
 	for _, s := range c.nodes {
-		refuse(s, http.MethodGet, "/product/8?x=1", "get-product") // soft: a token may lie here
+		refuse(s, http.MethodGet, "/product/8?x=1", "get-product") // soft: this node may hold a token
 	}
 	for i := range 2 {
-		pass(c.nodes[i], http.MethodPut, "/product/7/parts") // which only one rule matches
+		pass(c.nodes[i], http.MethodPut, "/product/7/parts") // only one rule matches
 	}
 	for _, s := range c.nodes {
 		refuse(s, http.MethodPut, "/product/7", "any-product")
@@ -210,8 +212,8 @@ func ruleParent(t *testing.T, c *servers) {
 	}
 }
 
-// ruleInFlight: many callers at three nodes, who release at any other node: the
-// test itself counts how many are in flight.
+// ruleInFlight runs many callers at three nodes, each of which releases at any other node. The test
+// counts how many are in flight and compares that with the limit.
 func ruleInFlight(t *testing.T, c *servers) {
 	const most, callers = 5, 12
 	k := key("api", "places", "k")
@@ -228,14 +230,14 @@ func ruleInFlight(t *testing.T, c *servers) {
 				}
 				if !a.Allowed {
 					refused.Add(1)
-					time.Sleep(5 * time.Millisecond) // a caller that was refused pauses
+					time.Sleep(5 * time.Millisecond) // a refused caller pauses
 					continue
 				}
 				acquired.Add(1)
 				at := now.Add(1)
 				for p := peak.Load(); at > p && !peak.CompareAndSwap(p, at); p = peak.Load() {
 				}
-				time.Sleep(20 * time.Millisecond) // it holds the place for a while
+				time.Sleep(20 * time.Millisecond) // holds the place for a while
 				now.Add(-1)
 				if a, err := try(c.nodes[(n+1)%3], http.MethodPost, "/v1/release", fields{"handle": a.Handle}); err != nil || a.code != 200 {
 					t.Errorf("release: %d %s, %v", a.code, a.body, err)
@@ -271,7 +273,7 @@ func ruleInFlight(t *testing.T, c *servers) {
 	}
 }
 
-// ruleHammered: one login per second by three nodes, and windows of two seconds.
+// ruleHammered checks one login per second over three nodes, and windows of two seconds.
 func ruleHammered(t *testing.T, c *servers) {
 	const length, most = 2 * time.Second, 100
 	login, aligned := key("api", "login", "k"), key("api", "aligned", "k")
@@ -310,8 +312,8 @@ func checkPerSecond(t *testing.T, logins []stamped) {
 	}
 }
 
-// checkWindows counts what was certainly admitted within each whole window, and
-// what may have been.
+// checkWindows counts, for each whole window, what was certainly admitted in it and what may have
+// been.
 func checkWindows(t *testing.T, all []stamped, began time.Time, length time.Duration, most int) {
 	t.Helper()
 	end := all[len(all)-1].sent

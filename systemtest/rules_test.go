@@ -49,7 +49,7 @@ slas:
     tiers: [{period: 1000000, threshold: 12}]
 `
 
-// TestRules asks real nodes by every rule, each step at another node.
+// TestRules checks every rule on real nodes, with each step at another node.
 func TestRules(t *testing.T) {
 	testspeed.Full(t)
 	c := newServers(t, 8)
@@ -82,14 +82,14 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// ruleWaits: callers at three nodes at once are given a queue, ten per second: of
-// each the wait is what those before it owe. Where the leader decides, the queue
-// is exact. Where each node does, one that has not asked yet may admit a caller
-// ahead of it.
+// ruleWaits checks the queue of a limit with waits. Callers at three nodes at once get ten places a
+// second, and each waits for as long as those before it owe. If the leader decides, the queue is
+// exact. If each node decides, a node that has not asked the leader yet may admit a caller ahead of
+// the queue.
 func ruleWaits(t *testing.T, c *servers) {
 	for _, q := range []struct {
 		limit string
-		loose int // how many may go ahead of the queue
+		loose int // how many callers may go ahead of the queue
 	}{{"queue", 0}, {"waits", len(c.nodes) - 1}} {
 		k := key("api", q.limit, "k")
 		began := time.Now()
@@ -109,9 +109,9 @@ func ruleWaits(t *testing.T, c *servers) {
 			ask := func() answer { return post(t, c.nodes[2], "/v1/allow", in(k, "max_wait", less)) }
 			a := ask()
 			for ahead, tries := len(waits)-12, 0; a.Allowed && ahead < q.loose && tries < q.loose; ahead, tries = ahead+1, tries+1 {
-				a = ask() // it had gone ahead of the queue
+				a = ask() // the previous caller had gone ahead of the queue
 			}
-			if late := time.Since(began) > 700*time.Millisecond; a.Allowed && late { // the queue was over: a new one
+			if late := time.Since(began) > 700*time.Millisecond; a.Allowed && late { // the queue was over: start a new one
 				began = time.Now()
 				queue(t, c.nodes, k, 24)
 				a = ask()
@@ -123,8 +123,8 @@ func ruleWaits(t *testing.T, c *servers) {
 	}
 }
 
-// queue asks n times at once, at all nodes, and returns the waits of those that
-// were admitted, shortest first. The limit's own wait is the longest.
+// queue sends n requests at once, spread over all nodes, and returns the waits of those that were
+// admitted, shortest first. The limit's own wait is the longest allowed.
 func queue(t *testing.T, nodes []*server, k quota.Key, n int) []float64 {
 	t.Helper()
 	var mu sync.Mutex
@@ -170,7 +170,7 @@ func rulePeekRefund(t *testing.T, c *servers) {
 	}
 }
 
-// ruleReport: what has been used is booked down to a burst below zero.
+// ruleReport checks that reported usage is booked, down to a burst below zero.
 func ruleReport(t *testing.T, c *servers) {
 	k := key("api", "debt", "k")
 	if a := post(t, c.nodes[0], "/v1/report", in(k, "used", 15)); a.Booked != 15 || a.Remaining != 0 {
@@ -216,12 +216,12 @@ func ruleReserve(t *testing.T, c *servers) {
 	}
 }
 
-// ruleExpire: one reservation is renewed through another node, one abandoned.
+// ruleExpire checks two reservations: one renewed through another node, and one abandoned.
 func ruleExpire(t *testing.T, c *servers) {
 	k := key("api", "few", "abandoned")
 	reserve := func(cost, ttl int) (a answer) {
 		t.Helper()
-		eventually(t, 3*time.Second, "a reservation", func() error { // on a busy machine the node may hold less for a moment
+		eventually(t, 3*time.Second, "a reservation", func() error { // a busy machine's node may hold less for a moment
 			if a = post(t, c.nodes[0], "/v1/reserve", fields{"checks": []fields{in(k, "cost", cost)}, "ttl": ttl}); !a.Allowed {
 				return fmt.Errorf("%s", a.body)
 			}
@@ -234,7 +234,7 @@ func ruleExpire(t *testing.T, c *servers) {
 	lost := reserve(3, 1)
 	expires := time.Now().Add(time.Second)
 	awaitPeek(t, c.nodes[2], k, false)
-	time.Sleep(time.Until(expires)) // before, a peek may go by a level that a report is about to change
+	time.Sleep(time.Until(expires)) // before that, a peek may read a level that a report is about to change
 	began := time.Now()
 	awaitPeek(t, c.nodes[2], k, true)
 	t.Logf("free again %v after the reservation expired", time.Since(began).Round(10*time.Millisecond))

@@ -17,13 +17,13 @@ import (
 	"github.com/quorate/quorate/shard"
 )
 
-// server is one node run by quorate serve.
+// server is one node, run by quorate serve.
 type server struct {
 	*process
 	id                   string
 	dir                  string
 	httpAddr, grpc, peer string
-	prefix               []string // what runs it
+	prefix               []string // the command that runs it
 }
 
 // servers is a cluster of processes.
@@ -32,11 +32,11 @@ type servers struct {
 	dir    string
 	ranges int
 	seed   string // first limits, if any
-	quick  bool   // who comes back leads again after a second
+	quick  bool   // a restarted node may lead again after a second
 	nodes  []*server
 }
 
-// newServers makes three nodes, not started, on ports of this machine.
+// newServers returns three nodes on ports of this machine and starts none of them.
 func newServers(t *testing.T, ranges int) *servers {
 	t.Helper()
 	needBinary(t)
@@ -49,7 +49,7 @@ func newServers(t *testing.T, ranges int) *servers {
 	return c
 }
 
-// run starts all nodes and applies the limits when they are ready.
+// run starts all nodes and applies the limits when the nodes are ready.
 func (c *servers) run(limits string) {
 	c.t.Helper()
 	for _, s := range c.nodes {
@@ -78,7 +78,7 @@ func (c *servers) start(s *server) {
 	}
 	if c.seed != "" {
 		seed := filepath.Join(c.dir, "seed.yaml")
-		if _, err := os.Stat(seed); err != nil { // once: a node may be reading it
+		if _, err := os.Stat(seed); err != nil { // write it once: a node may be reading it
 			write(c.t, seed, c.seed)
 		}
 		fmt.Fprintf(&b, "limits: %s\n", seed)
@@ -117,7 +117,7 @@ func (c *servers) addrs() string {
 	return strings.Join(out, ",")
 }
 
-// apply gives the cluster a limit file.
+// apply applies a limit file to the cluster.
 func (c *servers) apply(limits string) {
 	c.t.Helper()
 	if err := c.tryApply(c.addrs(), limits); err != nil {
@@ -125,7 +125,7 @@ func (c *servers) apply(limits string) {
 	}
 }
 
-// tryApply gives it by way of nodes of these addresses.
+// tryApply applies a limit file through the nodes at addrs.
 func (c *servers) tryApply(addrs, limits string) error {
 	path := filepath.Join(c.dir, "limits.yaml")
 	write(c.t, path, limits)
@@ -148,8 +148,8 @@ func (c *servers) awaitReady(s *server, within time.Duration) status {
 	return st
 }
 
-// leaderOf returns the node that leads the range of a key, as the rates say:
-// the key must have been used.
+// leaderOf returns the node that leads the range of a key, according to the rates. The key must
+// have been used.
 func (c *servers) leaderOf(via *server, k quota.Key) *server {
 	c.t.Helper()
 	var id string
@@ -161,8 +161,8 @@ func (c *servers) leaderOf(via *server, k quota.Key) *server {
 	return c.node(id)
 }
 
-// keysLedBy returns keys whose ranges that node leads, one for each limit. It waits until the
-// node leads any: where the machine stood still, all may have been elected away.
+// keysLedBy returns one key per limit, whose ranges the node leads. It waits until the node leads a
+// range: after a stall of the machine the node may have lost all leaderships.
 func (c *servers) keysLedBy(id string, limits ...string) (out []quota.Key) {
 	c.t.Helper()
 	var st status
@@ -186,7 +186,7 @@ func (c *servers) keysLedBy(id string, limits ...string) (out []quota.Key) {
 	return out
 }
 
-// status is what GET /v1/status answers, as far as the tests look.
+// status holds the fields of GET /v1/status that the tests read.
 type status struct {
 	Ready      bool   `json:"ready"`
 	Reason     string `json:"reason"`
@@ -199,7 +199,7 @@ type status struct {
 	} `json:"ranges"`
 }
 
-// leads says whether the node leads any range, as this status has it.
+// leads reports whether the node leads any range, according to this status.
 func (st *status) leads(id string) bool {
 	for _, r := range st.Ranges {
 		if r.Leader == id {
@@ -217,8 +217,8 @@ func (st *status) terms() (out []int) {
 	return out
 }
 
-// status asks a node. It says that the node is ready only where it knows all leaders too: a node
-// is, for some seconds, also without one that it has just lost.
+// status asks a node for its status. It reports Ready only if the node also knows all leaders: a
+// node stays ready for some seconds after it has lost sight of a leader.
 func (s *server) status() (st status, err error) {
 	err = get("http://"+s.httpAddr+"/v1/status", &st)
 	for r := range st.Ranges {
@@ -256,7 +256,7 @@ func (s *server) rate(k quota.Key) (keyRate, error) {
 	return keyRate{}, fmt.Errorf("no leader reports %v", k)
 }
 
-// decision is what POST /v1/allow answers.
+// decision is the answer of POST /v1/allow.
 type decision struct {
 	Allowed    bool    `json:"allowed"`
 	Remaining  int64   `json:"remaining"`
@@ -281,8 +281,8 @@ func allow(t *testing.T, addr string, k quota.Key) decision {
 	return d
 }
 
-// take uses tokens of a key through a node. The last tokens of a hard limit may
-// lie with another node for a moment: it asks again.
+// take uses tokens of a key through a node. It retries, because another node may hold the last
+// tokens of a hard limit for a moment.
 func take(t *testing.T, s *server, k quota.Key, tokens int) {
 	t.Helper()
 	for i := range tokens {

@@ -19,7 +19,8 @@ import (
 	"github.com/quorate/quorate/internal/testspeed"
 )
 
-// newNode starts a node in this process, a cluster of its own, and returns the address of its gRPC.
+// newNode starts a single-node cluster in this process and returns it with the address of its gRPC
+// port.
 func newNode(t *testing.T, limits ...quota.Limit) (*cluster.Node, string) {
 	t.Helper()
 	peers, err := net.Listen("tcp", "127.0.0.1:0")
@@ -49,9 +50,10 @@ func newNode(t *testing.T, limits ...quota.Limit) (*cluster.Node, string) {
 	return n, calls.Addr().String()
 }
 
-// TestClientsManyKeys: a process that has so many keys open, or such long ones, that what it has to settle takes
-// several messages loses its stream, goes on deciding for a while, and attaches again. What it admitted is what is
-// booked, of every key.
+// TestClientsManyKeys checks that no key's count is lost when a client settles more than fits into
+// one message. A process with many open keys, or with long ones, loses its stream, goes on deciding
+// for a while, and attaches again. The leader must then have booked exactly what the process
+// admitted, for every key.
 func TestClientsManyKeys(t *testing.T) {
 	testspeed.Full(t)
 	for what, c := range map[string]struct{ keys, length int }{
@@ -104,8 +106,8 @@ func TestClientsManyKeys(t *testing.T) {
 	}
 }
 
-// TestClientsMaxWait: checks of a limit whose tokens to come may be waited for go to the node at once. It lends
-// nothing of such a limit, so waiting for a grant would tell nothing.
+// TestClientsMaxWait checks that a check of a limit with max_wait goes to the node at once. The
+// node lends nothing of such a limit, so a wait for a grant would be futile.
 func TestClientsMaxWait(t *testing.T) {
 	_, addr := newNode(t, quota.Limit{
 		LimitName: quota.LimitName{Namespace: "web", Limit: "queue"}, Burst: 20, Rate: quota.Rate{Tokens: 1, Per: time.Hour}, Ceiling: quota.Soft,

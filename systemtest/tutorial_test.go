@@ -21,14 +21,14 @@ import (
 
 const tutorial = "../docs/tutorial.md"
 
-// What the tutorial's markers say: that the next block is a file that it has the reader
-// write, or that its commands are not run by the test.
+// Markers in the tutorial: the next block is a file that the reader writes, or the test does not
+// run the commands of the next block.
 var (
 	fileMarker = regexp.MustCompile(`^<!-- file: (\S+) -->$`)
 	skipMarker = "<!-- not run -->"
 )
 
-// masks are what is different each time that the tutorial is done.
+// masks match the parts of the output that differ in each run of the tutorial.
 var masks = []*regexp.Regexp{
 	regexp.MustCompile(`\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?(Z| UTC)?`),
 	regexp.MustCompile(`quorate1\.[^ ]+`),
@@ -37,7 +37,7 @@ var masks = []*regexp.Regexp{
 	regexp.MustCompile(`remaining \d+`),
 	regexp.MustCompile(`/[/\w.-]+/(n\d|shop)\b`),
 	regexp.MustCompile(`\d+(\.\d+)? ?[KMG]i?B`),
-	regexp.MustCompile(`((200|429) ?){3,}`), // on a busy machine one may be refused that waited too long for its grant
+	regexp.MustCompile(`((200|429) ?){3,}`), // on a busy machine a request that waited too long for its grant may be refused
 	regexp.MustCompile(`in \d+ seconds?`),
 	regexp.MustCompile(`(?i)retry-after: \d+`),
 	regexp.MustCompile(`;t=\d+`),
@@ -51,8 +51,8 @@ func masked(text string) string {
 	return strings.TrimSpace(text)
 }
 
-// unsaid is how what was printed differs from what the page says, but for what is masked: a line of the page
-// stands for one that differs from it only in that.
+// unsaid returns a diff between the page and the printed text that ignores masked differences: a
+// line that differs from a line of the page only in masked parts is shown as the line of the page.
 func unsaid(want, got string) string {
 	page := map[string]string{}
 	for l := range strings.SplitSeq(want, "\n") {
@@ -67,8 +67,8 @@ func unsaid(want, got string) string {
 	return cmp.Or(golden.Diff("page", want+"\n", strings.Join(lines, "\n")+"\n"), got+"\n")
 }
 
-// TestTutorial does the tutorial, as it is written, in a network of its own, and holds what
-// is printed to what it says. With -rewrite it writes down what was printed.
+// TestTutorial follows the tutorial as written, in a separate network namespace, and checks that
+// the commands print what it says. With -rewrite it updates the printed text.
 func TestTutorial(t *testing.T) {
 	testspeed.Full(t)
 	needBinary(t)
@@ -81,7 +81,7 @@ func TestTutorial(t *testing.T) {
 	}
 }
 
-// page does what a page says, and returns how many commands that were.
+// page follows a page and returns how many commands it ran.
 func (s *shell) page(name string) (commands int) {
 	t := s.t
 	t.Helper()
@@ -130,16 +130,17 @@ func (s *shell) page(name string) (commands int) {
 	return commands
 }
 
-// shell is a bash that does what a reader does, one line after another.
+// shell is a bash that runs the commands of a reader, one line after another.
 type shell struct {
 	t   *testing.T
 	dir string
-	is  string // what pages call it
+	is  string // the name of the directory in the pages
 	in  io.Writer
 	out *bufio.Reader
 }
 
-// newShell starts one in a directory that pages call so, and in a network of its own.
+// newShell starts a shell in a separate network namespace and in a temporary directory, which pages
+// call is.
 func newShell(t *testing.T, is string) *shell {
 	t.Helper()
 	for _, program := range []string{"bash", "unshare", "ip", "curl"} {
@@ -183,9 +184,9 @@ func newShell(t *testing.T, is string) *shell {
 				t.Logf("%s:\n%s", filepath.Base(l), tail(string(b), 20))
 			}
 		}
-		fmt.Fprintln(in, "kill $(jobs -p) 2>/dev/null; sleep 0.2; kill -9 $(jobs -p) 2>/dev/null; wait; exit") // nginx ends its workers only when asked to
+		fmt.Fprintln(in, "kill $(jobs -p) 2>/dev/null; sleep 0.2; kill -9 $(jobs -p) 2>/dev/null; wait; exit") // nginx stops its workers only on request
 		in.Close()
-		go io.Copy(io.Discard, pr) // so that what ends may still print
+		go io.Copy(io.Discard, pr) // lets exiting processes still print
 		select {
 		case <-ended:
 		case <-time.After(5 * time.Second): // a command still runs
@@ -197,7 +198,7 @@ func newShell(t *testing.T, is string) *shell {
 	return sh
 }
 
-// missing skips a test that cannot run here, which under CI is an error.
+// missing skips a test that cannot run here; in CI it fails the test.
 func missing(t *testing.T, why string) {
 	t.Helper()
 	if os.Getenv("CI") != "" {
@@ -206,7 +207,7 @@ func missing(t *testing.T, why string) {
 	t.Skip(why)
 }
 
-// commandTime is how long a command may take. A cluster that does not start says why after a
+// commandTime bounds the run time of a command. A cluster that does not start reports why after a
 // minute.
 const commandTime = 90 * time.Second
 
@@ -238,7 +239,7 @@ func (s *shell) run(line string) string {
 	return strings.ReplaceAll(strings.TrimRight(out.String(), "\n"), s.dir, s.is)
 }
 
-// block runs the commands of a block, and returns the block with what they printed.
+// block runs the commands of a block and returns the block with what they printed.
 func (s *shell) block(block []string) (out []string, commands int) {
 	s.t.Helper()
 	for i := 0; i < len(block); {
@@ -269,7 +270,7 @@ func (s *shell) block(block []string) (out []string, commands int) {
 	return out, commands
 }
 
-// TestUnsaid: of what a page does not say, what is masked is not shown.
+// TestUnsaid checks that a diff against the page leaves out masked differences.
 func TestUnsaid(t *testing.T) {
 	out := unsaid("took 12ms\nall well", "took 99ms\nnot well")
 	if !strings.Contains(out, "-all well\n+not well\n") || strings.Contains(out, "99ms") {

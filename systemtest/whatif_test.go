@@ -33,11 +33,11 @@ namespaces:
 `
 )
 
-// playFor is how long the load is, which is the same each time: 90 checks a second of api/one, of one key;
-// and of api/many as many of ten keys, of which the busiest asks 16 times a second.
+// playFor is the duration of the load, which is the same each time. It sends 90 checks a second of
+// one key of api/one, and as many of ten keys of api/many, of which the busiest gets 16 a second.
 const playFor = 15 * time.Second
 
-// loadOf is what is sent of a limit in each second, in its order.
+// loadOf returns the checks of a limit in each second, in order.
 func loadOf(limit string) (out []quota.Key) {
 	name := quota.LimitName{Namespace: "api", Limit: limit}
 	if limit == "one" {
@@ -56,8 +56,8 @@ func loadOf(limit string) (out []quota.Key) {
 	return out
 }
 
-// play sends the load of a limit, each check in its moment, to one node after the other, and returns how many
-// were sent, refused, and not answered.
+// play sends the load of a limit, each check at its time and to the nodes in turn. It returns how
+// many checks were sent, refused, and not answered.
 func (c *servers) play(limit string) (sent, refused, unknown int64) {
 	second := loadOf(limit)
 	var refusals, failures atomic.Int64
@@ -107,7 +107,7 @@ func (c *servers) playBoth() (refused map[string]int64) {
 	return refused
 }
 
-// whatIf is a part of quorate.v1.WhatIfResponse; int64 is text in JSON.
+// whatIf is a part of quorate.v1.WhatIfResponse; JSON writes int64 as a string.
 type whatIf struct {
 	Outcome, Now struct {
 		Attempted      int64
@@ -118,8 +118,8 @@ type whatIf struct {
 	Basis string
 }
 
-// playCalm plays both limits while nobody is elected: where a machine stands still for a moment,
-// there may be an election, in which soft limits may be exceeded. It begins again then.
+// playCalm plays both limits without an election in between, and starts again after one. A stall of
+// the machine can cause an election, in which soft limits may be exceeded.
 func (c *servers) playCalm() (from time.Time, refused map[string]int64) {
 	c.t.Helper()
 	for range 5 {
@@ -137,20 +137,19 @@ func (c *servers) playCalm() (from time.Time, refused map[string]int64) {
 	return from, refused
 }
 
-// listsOf is when the lists begin that may have what was asked for at that time: they are by
-// the minute, and have the seconds after it in which they were not written yet.
+// listsOf returns the start of the first list that may contain requests made at that time. A list
+// covers a minute, and includes the seconds after it until it is written.
 func listsOf(at time.Time) time.Time { return at.Add(-time.Minute).Truncate(time.Minute) }
 
-// awaitOtherLists waits until lists that are asked for from then on have nothing of what was.
+// awaitOtherLists waits until later requests go into lists that contain none of the earlier ones.
 func awaitOtherLists() {
 	for before := time.Now(); listsOf(time.Now().Add(-5 * time.Second)).Before(before); {
-		time.Sleep(time.Second) // lists are by the minute
+		time.Sleep(time.Second) // a list covers a minute
 	}
 }
 
-// playAndAsk plays both limits, and asks what another rule would have refused. Lists of keys
-// are those of leaders that stayed: where one was elected before they were written, it begins
-// again.
+// playAndAsk plays both limits and asks what another rule would have refused. The lists of keys
+// need leaders that stay: if an election comes before a list is written, playAndAsk starts again.
 func (c *servers) playAndAsk() (refused map[string]int64, said map[string]whatIf) {
 	c.t.Helper()
 	for try := 1; ; try++ {
@@ -169,7 +168,7 @@ func (c *servers) playAndAsk() (refused map[string]int64, said map[string]whatIf
 	}
 }
 
-// askBoth asks what other rules would have refused since then.
+// askBoth asks what other rules would have refused since from.
 func (c *servers) askBoth(from time.Time) (said map[string]whatIf, err error) {
 	said = map[string]whatIf{}
 	for limit, next := range map[string]url.Values{"one": {"rate": {"70/s"}, "burst": {"140"}}, "many": {"rate": {"7/s"}, "burst": {"14"}}} {
@@ -183,8 +182,8 @@ func (c *servers) askBoth(from time.Time) (said map[string]whatIf, err error) {
 	return said, nil
 }
 
-// awaitListed waits until all that was sent to a limit is known, and returns what another rule
-// would have done with it.
+// awaitListed waits until the history contains everything that was sent to a limit, and returns
+// what another rule would have done with it.
 func (c *servers) awaitListed(limit string, from time.Time, next url.Values) (a whatIf, err error) {
 	sent := int64(playFor/time.Second) * int64(len(loadOf(limit)))
 	began, node := time.Now(), "http://"+c.nodes[1].httpAddr
@@ -209,16 +208,17 @@ func (c *servers) awaitListed(limit string, from time.Time, next url.Values) (a 
 	return a, err
 }
 
-// TestWhatIfAgain: what three nodes say another rule would have refused of a load is what that rule
-// does refuse when the same load comes again: of a limit with one key, and of one with ten.
+// TestWhatIfAgain checks the what-if answers against reality: what three nodes say another rule
+// would have refused of a load must match what that rule refuses when the same load comes again,
+// for a limit with one key and for one with ten.
 func TestWhatIfAgain(t *testing.T) {
 	testspeed.Full(t)
-	t.Parallel() // it mostly waits
+	t.Parallel() // mostly waits
 	c := newServers(t, 4)
 	c.run(ruleThen)
 	then, said := c.playAndAsk()
 	c.apply(ruleNext)
-	time.Sleep(3 * time.Second) // all buckets are full
+	time.Sleep(3 * time.Second) // until all buckets are full
 	_, again := c.playCalm()
 	for limit, a := range said {
 		o := a.Outcome
