@@ -12,10 +12,10 @@ import (
 	"github.com/quorate/quorate/internal/rbac"
 )
 
-// security is the part of the meta group's state that says who may do what.
+// security is the access part of the meta group's state: role bindings and bearer tokens.
 type security struct {
-	table   atomic.Pointer[rbac.Table] // replaced by Apply and Restore only
-	Changed func()                     // called after every change by Apply
+	table   atomic.Pointer[rbac.Table] // replaced only by Apply and Restore
+	Changed func()                     // called after Apply changed the table
 }
 
 func newSecurity() *security {
@@ -33,33 +33,31 @@ func (s *security) apply(c *raftlogv1.ChangeSecurity) rbac.Result {
 	return res
 }
 
-// Security returns who may do what, as far as this node has applied it. It is never
-// changed in place.
+// Security returns the role bindings and tokens that this node has applied. The table is immutable.
 func (s *Store) Security() *rbac.Table { return s.machine.Security.table.Load() }
 
-// SetBinding adds a binding, or replaces the one of the same identity, role and
-// scope, and reports whether that changed anything. The caller has validated it.
-// It answers when all connected nodes have applied the change, or after two
-// seconds. The lack of a leader is a NoLeaderError, after which the change may be
-// made later nevertheless.
+// SetBinding adds a binding, or replaces the one with the same identity, role and scope, and
+// reports whether anything changed. The caller must have validated the binding. SetBinding returns
+// when all connected nodes have applied the change, or after two seconds. Without a leader it
+// returns a NoLeaderError; the change may still take effect later.
 func (s *Store) SetBinding(ctx context.Context, b rbac.Binding) (bool, error) {
 	return s.changeSecurity(ctx, &raftlogv1.ChangeSecurity{Change: &raftlogv1.ChangeSecurity_SetBinding{SetBinding: rbac.EncodeBinding(&b)}})
 }
 
-// DeleteBinding deletes the binding of that identity, role and scope, and reports
-// whether there was one. Otherwise it is as SetBinding.
+// DeleteBinding deletes the binding with the given identity, role and scope, and reports whether it
+// existed. Otherwise it behaves like SetBinding.
 func (s *Store) DeleteBinding(ctx context.Context, b rbac.Binding) (bool, error) {
 	return s.changeSecurity(ctx, &raftlogv1.ChangeSecurity{Change: &raftlogv1.ChangeSecurity_DeleteBinding{DeleteBinding: rbac.EncodeBinding(&b)}})
 }
 
-// AddToken adds a bearer token. Otherwise it is as SetBinding.
+// AddToken adds a bearer token. Otherwise it behaves like SetBinding.
 func (s *Store) AddToken(ctx context.Context, t rbac.Token) error {
 	_, err := s.changeSecurity(ctx, &raftlogv1.ChangeSecurity{Change: &raftlogv1.ChangeSecurity_AddToken{AddToken: rbac.EncodeToken(&t)}})
 	return err
 }
 
-// RevokeToken deletes a bearer token, and reports whether there was one. Otherwise
-// it is as SetBinding. A node that is cut off takes the token until it hears of it.
+// RevokeToken deletes a bearer token and reports whether it existed. Otherwise it behaves like
+// SetBinding. A node that is cut off accepts the token until it learns of the change.
 func (s *Store) RevokeToken(ctx context.Context, id string) (bool, error) {
 	return s.changeSecurity(ctx, &raftlogv1.ChangeSecurity{Change: &raftlogv1.ChangeSecurity_RevokeToken{RevokeToken: id}})
 }
@@ -99,8 +97,8 @@ func (s *Store) changeSecurity(ctx context.Context, c *raftlogv1.ChangeSecurity)
 	return res.Changed, nil
 }
 
-// securityEverywhere waits, a little, until all connected nodes have applied so
-// many changes.
+// securityEverywhere waits up to SpreadWait until all connected nodes have applied the given number
+// of changes.
 func (s *Store) securityEverywhere(ctx context.Context, revision uint64) {
 	behind := func() []quota.NodeID {
 		return s.node.Behind(func(p Progress) bool { return p.Security < revision })

@@ -16,23 +16,21 @@ import (
 	"github.com/quorate/quorate/internal/snapshotio"
 )
 
-// SetLimits is ChangeLimits whatever version is in force, by nobody.
+// SetLimits is like ChangeLimits, with any version expected and no author.
 func (s *Store) SetLimits(ctx context.Context, limits []quota.Limit) (version uint64, changed bool, err error) {
 	v, changed, err := s.ChangeLimits(ctx, quota.Change{Limits: limits, Expect: quota.AnyVersion})
 	return v.Number, changed, err
 }
 
-// ChangeLimits replaces the cluster's limits, through the leader of the meta
-// group, and waits (at most two seconds) until every connected node has them. It
-// returns the version that it made, or, if these limits were in force already,
-// that one and false. With RollbackTo the limits are those of that version, and
-// c.Limits is not looked at.
+// ChangeLimits replaces the cluster's limits through the leader of the meta group, and waits up to
+// two seconds until every connected node has them. It returns the new version and true, or, if
+// these limits are already in force, the current version and false. With RollbackTo, it restores
+// the limits of that version and ignores c.Limits.
 //
-// Nothing is changed after a ConflictError (another version than c.Expect is in
-// force), an UnknownVersionError (the history has no RollbackTo), and an error
-// that says what is wrong with the limits. Without a leader for ten seconds or
-// until ctx ends the error is a NoLeaderError; then the change may be made later
-// nevertheless.
+// Nothing changes after a ConflictError (the version in force is not c.Expect), an
+// UnknownVersionError (RollbackTo is not in the history), or an error that describes invalid
+// limits. If there is no leader for ten seconds or until ctx ends, ChangeLimits returns a
+// NoLeaderError; the change may still take effect later.
 func (s *Store) ChangeLimits(ctx context.Context, c quota.Change) (v quota.Version, changed bool, err error) {
 	p, err := limitsProposal(&c, s.node.Now())
 	if err != nil {
@@ -52,15 +50,15 @@ func (s *Store) ChangeLimits(ctx context.Context, c quota.Change) (v quota.Versi
 	return res.version, res.changed, res.err
 }
 
-// LimitVersions returns at most count versions of the limits, newest first, of
-// those with a number below before (0: of all), as far as this node has applied
-// them. The history has the newest 1000 versions, fewer if they are large.
+// LimitVersions returns at most count versions of the limits that this node has applied, newest
+// first and with numbers below before; 0 means no bound. The history has the newest 1000 versions,
+// or fewer if they are large.
 func (s *Store) LimitVersions(_ context.Context, before uint64, count int) ([]quota.Version, error) {
 	return s.machine.versions(before, count), nil
 }
 
-// LimitsAt returns one version and its limits, sorted by name, if this node has
-// applied it and the history still has it: else an UnknownVersionError.
+// LimitsAt returns a version and its limits, sorted by name. If this node has not applied the
+// version or the history no longer has it, LimitsAt returns an UnknownVersionError.
 func (s *Store) LimitsAt(_ context.Context, version uint64) (quota.Version, []quota.Limit, error) {
 	v, err := s.machine.version(version)
 	if err != nil {
@@ -70,8 +68,8 @@ func (s *Store) LimitsAt(_ context.Context, version uint64) (quota.Version, []qu
 	return v.info, limits.All(), err
 }
 
-// limitsProposal has an id of its own: repeated after its answer was lost, it
-// must not conflict with itself.
+// limitsProposal gives the proposal a random ID, so that it does not conflict with itself if it is
+// repeated after a lost answer.
 func limitsProposal(c *quota.Change, now quota.Time) (proposal, error) {
 	set, err := encodeChange(c, now)
 	if err != nil {
@@ -108,7 +106,7 @@ func encodeChange(c *quota.Change, now quota.Time) (*raftlogv1.SetLimits, error)
 	return set, nil
 }
 
-// encodeLimitsResult keeps errors that callers look for as what they are.
+// encodeLimitsResult keeps the types of the errors that callers check for.
 func encodeLimitsResult(out any) *peerv1.CallSetLimitsResult {
 	res, ok := out.(limitsResult)
 	if !ok {
@@ -135,7 +133,7 @@ func decodeLimitsResult(r *peerv1.CallSetLimitsResult) limitsResult {
 	if err := proto.Unmarshal(r.GetInfo(), &info); err != nil {
 		return limitsResult{err: fmt.Errorf("limits: answer of the meta leader: %w", err)}
 	}
-	info.Number = r.GetVersion() // all that an older node says
+	info.Number = r.GetVersion() // an older node sends only the number
 	res := limitsResult{version: decodeVersion(&info), changed: r.GetChanged()}
 	switch {
 	case r.GetConflict() != nil:
@@ -150,7 +148,7 @@ func decodeLimitsResult(r *peerv1.CallSetLimitsResult) limitsResult {
 	return res
 }
 
-// waitSpread waits until this node and all connected peers have the version.
+// waitSpread waits up to SpreadWait until this node and all connected peers have the version.
 func (s *Store) waitSpread(ctx context.Context, version uint64) {
 	behind := func() []quota.NodeID {
 		return s.node.Behind(func(p Progress) bool { return p.Limits < version })

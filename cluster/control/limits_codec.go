@@ -8,7 +8,7 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// EncodeLimits returns the change that makes these the limits at a time.
+// EncodeLimits returns the change that sets the limits at the given time.
 func EncodeLimits(limits []quota.Limit, at time.Time) *raftlogv1.SetLimits {
 	return &raftlogv1.SetLimits{AtUnixNanos: at.UnixNano(), Limits: limitproto.EncodeLimits(limits)}
 }

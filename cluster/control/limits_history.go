@@ -13,27 +13,27 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// Bounds of the history of limits: the oldest versions go first, the newest
-// stays whatever its size.
+// Bounds of the history of limits. The oldest versions are dropped first; the newest stays whatever
+// its size.
 const (
 	maxVersions     = 1000
 	maxHistoryBytes = 64 << 20 // of encoded limits
 )
 
-// pastLimits is one version of the limits. It is never changed.
+// pastLimits is one version of the limits. It is immutable.
 type pastLimits struct {
 	info   quota.Version
-	id     []byte // of the proposal that made it
+	id     []byte // of the proposal that created it
 	limits []byte // an encoded LimitList
 }
 
-// limitVersions is the newest versions of the limits, in order.
+// limitVersions is the newest versions of the limits, in ascending order.
 type limitVersions struct {
 	list  []*pastLimits
 	bytes int
 }
 
-// add appends a version and drops the oldest beyond the bounds.
+// add appends a version and drops the oldest versions beyond the bounds.
 func (h *limitVersions) add(v *pastLimits) {
 	h.list = append(h.list, v)
 	h.bytes += len(v.limits)
@@ -45,7 +45,7 @@ func (h *limitVersions) add(v *pastLimits) {
 	h.list = slices.Delete(h.list, 0, drop)
 }
 
-// newest returns the version in force; that before the first is empty.
+// newest returns the version in force, or an empty one before the first version.
 func (h *limitVersions) newest() *pastLimits {
 	if len(h.list) == 0 {
 		return &pastLimits{}
@@ -68,7 +68,7 @@ func (h *limitVersions) find(number uint64) (*pastLimits, error) {
 	return nil, e
 }
 
-// madeBy returns the version that a proposal made, nil if it made none.
+// madeBy returns the version that the proposal created, or nil.
 func (h *limitVersions) madeBy(id []byte) *pastLimits {
 	if len(id) == 0 {
 		return nil
@@ -81,8 +81,8 @@ func (h *limitVersions) madeBy(id []byte) *pastLimits {
 	return nil
 }
 
-// before returns at most count versions with lower numbers, newest first; 0 is
-// from the newest.
+// before returns at most count versions with numbers below the given one, newest first; 0 means no
+// bound.
 func (h *limitVersions) before(number uint64, count int) []quota.Version {
 	var out []quota.Version
 	for _, v := range slices.Backward(h.list) {
@@ -109,8 +109,8 @@ func (v *pastLimits) decode() (*quota.Limits, error) {
 	return limits, nil
 }
 
-// count notes how many limits the version has, and how they differ from those
-// before it. Both lists are sorted by name.
+// count records how many limits the version has and how they differ from the previous ones. Both
+// lists must be sorted by name.
 func (v *pastLimits) count(before, after []quota.Limit) {
 	v.info.Limits = len(after)
 	for len(before) > 0 || len(after) > 0 {
@@ -130,8 +130,7 @@ func (v *pastLimits) count(before, after []quota.Limit) {
 	}
 }
 
-// compareLimits orders two lists by the names at their heads; an empty list is
-// last.
+// compareLimits orders two lists by the names of their first limits; an empty list sorts last.
 func compareLimits(a, b []quota.Limit) int {
 	if len(a) == 0 || len(b) == 0 {
 		return cmp.Compare(len(b), len(a))

@@ -15,41 +15,42 @@ import (
 	"github.com/quorate/quorate/internal/snapshotio"
 )
 
-// Machine is the state of the meta group: the limits, their history, the
-// overrides, the policy configs, and who may do what. Apply uses nothing but the entry and that state, so that all
+// Machine is the state of the meta group: the limits, their history, the overrides, the policy
+// configs, access, and the membership. Apply depends only on the entry and this state, so that all
 // replicas hold the same.
 type Machine struct {
-	mu      sync.Mutex // of limits and history
+	mu      sync.Mutex // guards limits and history
 	limits  *quota.Limits
 	history limitVersions
 
-	overrides    atomic.Pointer[overrideTable] // replaced by Apply and Restore only
+	overrides    atomic.Pointer[overrideTable] // replaced only by Apply and Restore
 	maxOverrides int
 
-	Policies       atomic.Pointer[policyTable] // replaced by Apply and Restore only
+	Policies       atomic.Pointer[policyTable] // replaced only by Apply and Restore
 	maxConfigs     int
 	maxPolicyBytes int64
 
 	Security *security
 
-	// They are called under no lock, after the change.
-	changed    func(*quota.Limits)     // with every new set
-	overridden func(keys []quota.Key)  // with what Override answers otherwise now; nil is all
-	Reloaded   func()                  // the policy configs are others
-	Regrouped  func(*membership.Table) // the membership is another
+	// Callbacks, called after the change and without a lock held.
+	changed    func(*quota.Limits)     // gets every new set of limits
+	overridden func(keys []quota.Key)  // gets the keys whose Override result changed; nil means all
+	Reloaded   func()                  // the policy configs changed
+	Regrouped  func(*membership.Table) // the membership changed
 
-	Members atomic.Pointer[membership.Table] // replaced by Apply and Restore only
+	Members atomic.Pointer[membership.Table] // replaced only by Apply and Restore
 }
 
-// limitsResult is what applying a SetLimits returns.
+// limitsResult is the result of applying a SetLimits.
 type limitsResult struct {
-	version quota.Version // that the entry made; if it made none, the one in force
+	version quota.Version // created by the entry, or else the version in force
 	changed bool
 	err     error
 }
 
-// NewMachine returns an empty machine. changed is called with every new set of limits, overridden with the keys
-// whose overrides have changed (nil: all), both after the change and under no lock.
+// NewMachine returns an empty machine. It calls changed with every new set of limits, and
+// overridden with the keys whose overrides changed (nil: all), both after the change and without a
+// lock held.
 func NewMachine(changed func(*quota.Limits), overridden func(keys []quota.Key)) *Machine {
 	empty, _ := quota.NewLimits(0, nil)
 	m := &Machine{
@@ -70,8 +71,8 @@ func (m *Machine) Current() *quota.Limits {
 	return m.limits
 }
 
-// versions returns at most count versions below a number, newest first; 0 is
-// from the newest.
+// versions returns at most count versions with numbers below the given one, newest first; 0 means
+// no bound.
 func (m *Machine) versions(before uint64, count int) []quota.Version {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -114,13 +115,13 @@ func (m *Machine) Apply(_, _ uint64, data []byte) any {
 	return errUnknownCommand
 }
 
-// errUnknownCommand is the result of an entry of a kind that this version does not know. The
-// cluster's feature level keeps such entries out of the log.
+// errUnknownCommand is the result of an entry whose kind this version does not know. The cluster's
+// feature level keeps such entries out of the log.
 var errUnknownCommand = errors.New("meta command: of no kind that this version knows")
 
-// MembersResult is what applying a ChangeMembers returns.
+// MembersResult is the result of applying a ChangeMembers.
 type MembersResult struct {
-	Table *membership.Table // after it
+	Table *membership.Table // after the change
 	Err   error
 }
 
@@ -158,8 +159,8 @@ func (m *Machine) setLimits(set *raftlogv1.SetLimits) limitsResult {
 	return limitsResult{version: made.info, changed: true}
 }
 
-// makeVersion returns the version that the entry makes or has made, nil if it
-// changes nothing.
+// makeVersion returns the version that the entry creates or has already created, or nil if it
+// changes nothing. The caller holds m.mu.
 func (m *Machine) makeVersion(set *raftlogv1.SetLimits) (*pastLimits, error) {
 	if v := m.history.madeBy(set.GetRequestId()); v != nil {
 		return v, nil
@@ -178,8 +179,8 @@ func (m *Machine) makeVersion(set *raftlogv1.SetLimits) (*pastLimits, error) {
 	}}, nil
 }
 
-// limitsOf returns the entry's encoded limits: its own, or those of the version
-// that it brings back.
+// limitsOf returns the entry's encoded limits: its own, or those of the version that it restores.
+// The caller holds m.mu.
 func (m *Machine) limitsOf(set *raftlogv1.SetLimits) ([]byte, error) {
 	if set.GetRollbackTo() == 0 {
 		return snapshotio.Canonical.Marshal(&raftlogv1.LimitList{Limits: set.GetLimits()})
@@ -191,18 +192,18 @@ func (m *Machine) limitsOf(set *raftlogv1.SetLimits) ([]byte, error) {
 	return v.limits, nil
 }
 
-// install puts a version in force.
+// install puts a version in force. The caller holds m.mu.
 func (m *Machine) install(v *pastLimits, limits *quota.Limits) {
 	v.count(m.limits.All(), limits.All())
 	m.history.add(v)
 	m.limits = limits
 }
 
-// Content is what a snapshot of the meta group has.
+// Content counts the items in a snapshot of the meta group.
 type Content struct {
-	LimitsVersion uint64 // in force; 0 is none yet
+	LimitsVersion uint64 // in force; 0 before the first
 	Versions      int    // in the history
-	Limits        int    // of the version in force
+	Limits        int    // in the version in force
 	Overrides     int
 	PolicyConfigs int
 	Policies      int
@@ -210,7 +211,7 @@ type Content struct {
 	Tokens        int // bearer tokens, hashed
 }
 
-// Content counts what the machine holds.
+// Content returns the number of items that the machine holds.
 func (m *Machine) Content() Content {
 	out := Content{LimitsVersion: m.limits.Version, Versions: len(m.history.list), Limits: len(m.limits.All()), Overrides: m.overrides.Load().count}
 	for _, c := range m.Policies.Load().configs {

@@ -9,25 +9,24 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// TooManyOverridesError says that a change would make more overrides than
-// quota.MaxOverrides. Nothing of it was set.
+// TooManyOverridesError reports that a change would exceed quota.MaxOverrides. It set nothing.
 type TooManyOverridesError struct {
-	Have   int // overrides that there are
-	Adding int // that the change would add
+	Have   int // existing overrides
+	Adding int // overrides that the change would add
 }
 
 func (e *TooManyOverridesError) Error() string {
 	return fmt.Sprintf("overrides: there are %d, and %d more would be too many; at most %d", e.Have, e.Adding, quota.MaxOverrides)
 }
 
-// overridesResult is what applying a change of overrides returns.
+// overridesResult is the result of applying a change of overrides.
 type overridesResult struct {
 	count    int    // overrides set or deleted
-	revision uint64 // of the table after it
+	revision uint64 // of the table after the change
 	err      error
 }
 
-// maxTold bounds a list of changed keys; more are told as all.
+// maxTold bounds a list of changed keys; a longer one is reported as nil, meaning all.
 const maxTold = 10_000
 
 func (m *Machine) setOverrides(set *raftlogv1.SetOverrides) overridesResult {
@@ -42,7 +41,7 @@ func (m *Machine) setOverrides(set *raftlogv1.SetOverrides) overridesResult {
 	return m.editOverrides(edits)
 }
 
-// deleteOverrides passes over keys that have no override.
+// deleteOverrides skips keys that have no override.
 func (m *Machine) deleteOverrides(del *raftlogv1.DeleteOverrides) overridesResult {
 	table := m.overrides.Load()
 	var edits []overrideEdit
@@ -58,8 +57,8 @@ func (m *Machine) purgeOverrides(before quota.Time) overridesResult {
 	return m.editOverrides(m.overrides.Load().expired(before))
 }
 
-// editOverrides makes all edits or, if there would be too many overrides, none.
-// Of several for one key the last counts.
+// editOverrides applies all edits, or none if there would be too many overrides. If several edits
+// have the same key, the last one wins.
 func (m *Machine) editOverrides(edits []overrideEdit) overridesResult {
 	before := m.overrides.Load()
 	if len(edits) == 0 {
@@ -107,9 +106,9 @@ func (m *Machine) Override(k quota.Key) *quota.Override {
 	return &o
 }
 
-// listOverrides returns at most count overrides of keys after one, of one limit, of
-// one namespace (no limit) or of all (zero name), and how many such there are without
-// regard to after.
+// listOverrides returns at most count overrides with keys after the given one: those of one limit,
+// of one namespace (no limit), or all (zero name). The second result is the total number of
+// overrides that match name, regardless of after.
 func (m *Machine) listOverrides(name quota.LimitName, after quota.Key, count int) ([]quota.Override, int) {
 	t := m.overrides.Load()
 	of := func(n quota.LimitName) bool {

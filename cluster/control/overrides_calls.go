@@ -15,31 +15,29 @@ import (
 
 // Bounds of calls about overrides.
 const (
-	// MaxOverridesCall bounds the overrides of one SetOverrides, the keys of one
-	// DeleteOverrides, and the answer of one ListOverrides.
+	// MaxOverridesCall bounds the overrides of one SetOverrides, the keys of one DeleteOverrides,
+	// and the result of one ListOverrides.
 	MaxOverridesCall = 10_000
-	overridesBatch   = 1000 // in one entry of the log
-	maxFaults        = 10   // of different overrides, in one error
+	overridesBatch   = 1000 // per log entry
+	maxFaults        = 10   // faulty overrides reported in one error
 )
 
-// Override implements quota.Overrides: it returns the override of a key as far
-// as this node has applied it, nil if there is none. It takes no lock, and
-// allocates only what it returns.
+// Override implements quota.Overrides: it returns the override of a key as far as this node has
+// applied it, or nil. It takes no lock and allocates only the result.
 func (s *Store) Override(k quota.Key) *quota.Override { return s.machine.Override(k) }
 
-// SetOverrides sets at most 10,000 overrides, through the leader of the meta
-// group, and waits (at most two seconds) until this node has them; At is set to
-// now. Setting one that is there replaces it. One that expires is deleted at
-// most a second after that while the group has a leader, and mostly within a tenth of one.
+// SetOverrides sets at most 10,000 overrides through the leader of the meta group, replaces
+// existing ones, and waits up to two seconds until this node has them. It sets At to the current
+// time. While the group has a leader, an override is deleted within a second of its expiry, mostly
+// within a tenth of a second.
 //
-// All are checked before any is set, against the limits in force on this node:
-// when one is invalid, expired, there twice, or says what its limit cannot do,
-// none is set. They are set a thousand at a time in the given order; each
-// thousand is set as a whole, or not. When the group fails in between, the error
-// says how many of them were set for certain, and the call may be repeated.
+// SetOverrides first checks all overrides against the limits in force on this node: if one is
+// invalid, expired, duplicated, or not possible for its limit, it sets none. It then sets them in
+// the given order in batches of a thousand, each batch as a whole or not at all. If the group fails
+// in between, the error says how many are certain to be set; the caller may repeat the call.
 //
-// More than quota.MaxOverrides in the cluster are a TooManyOverridesError, the
-// lack of a leader is a NoLeaderError.
+// It returns a TooManyOverridesError if the cluster would have more than quota.MaxOverrides, and a
+// NoLeaderError without a leader.
 func (s *Store) SetOverrides(ctx context.Context, list []quota.Override) error {
 	now := s.node.Now()
 	if err := s.checkOverrides(list, now); err != nil {
@@ -65,11 +63,11 @@ func (s *Store) SetOverrides(ctx context.Context, list []quota.Override) error {
 	return nil
 }
 
-// DeleteOverrides deletes the overrides of at most 10,000 keys, a thousand at a
-// time, and waits (at most two seconds) until this node has done so. Keys
-// without one are passed over. It returns how many were deleted: fewer when the
-// answer of the leader was lost and the call had to be repeated. The lack of a
-// leader is a NoLeaderError, after which n have been deleted for certain.
+// DeleteOverrides deletes the overrides of at most 10,000 keys, a thousand at a time, and waits up
+// to two seconds until this node has done so. It skips keys without an override. It returns the
+// number of deleted overrides, which may be too low if the leader's answer was lost and the call
+// was repeated. Without a leader it returns a NoLeaderError and the number of overrides that are
+// certain to be deleted.
 func (s *Store) DeleteOverrides(ctx context.Context, keys []quota.Key) (deleted int, err error) {
 	if len(keys) > MaxOverridesCall {
 		return 0, fmt.Errorf("overrides: %d keys in one call; at most %d", len(keys), MaxOverridesCall)
@@ -88,15 +86,14 @@ func (s *Store) DeleteOverrides(ctx context.Context, keys []quota.Key) (deleted 
 	return deleted, nil
 }
 
-// ListOverrides returns overrides as far as this node has applied them, sorted
-// by key: at most count and at most 10,000, of keys larger than after, of one
-// limit, of one namespace (no limit) or of all (zero name). total is how many such
-// there are without regard to after.
+// ListOverrides returns the overrides that this node has applied, sorted by key: at most count and
+// at most 10,000, with keys after the given one, of one limit, of one namespace (no limit), or all
+// (zero name). total is the number of overrides that match name, regardless of after.
 func (s *Store) ListOverrides(name quota.LimitName, after quota.Key, count int) (list []quota.Override, total int) {
 	return s.machine.listOverrides(name, after, min(count, MaxOverridesCall))
 }
 
-// checkOverrides returns the faults of the first overrides that have any.
+// checkOverrides returns the faults of the first maxFaults faulty overrides.
 func (s *Store) checkOverrides(list []quota.Override, now quota.Time) error {
 	if len(list) > MaxOverridesCall {
 		return fmt.Errorf("overrides: %d in one call; at most %d", len(list), MaxOverridesCall)
@@ -128,7 +125,7 @@ func (s *Store) checkOverrides(list []quota.Override, now quota.Time) error {
 	return errors.Join(errs...)
 }
 
-// fitsNow returns what is wrong with the override besides itself.
+// fitsNow checks the override against the limits in force and the current time.
 func fitsNow(o *quota.Override, limits *quota.Limits, now quota.Time) error {
 	if o.Expires > 0 && o.Expires <= now {
 		return fmt.Errorf("expires: %s has passed", time.Unix(0, int64(o.Expires)).UTC().Format(time.RFC3339))

@@ -11,18 +11,18 @@ import (
 // never is later than every expiry.
 const never quota.Time = math.MaxInt64
 
-// overrideChunk is a few overrides of one limit, sorted by key, packed. It is
-// never changed.
+// overrideChunk is a packed list of up to maxChunk overrides of one limit, sorted by key. It is
+// immutable.
 //
-// Each record is the length of the key, the key, the expiry, and the rule; both
-// numbers are varints.
+// Each record is the length of the key, the key, the expiry, and the rule; both numbers are
+// varints.
 type overrideChunk struct {
 	data    []byte
-	starts  []uint32   // of the records
-	soonest quota.Time // expiry in it, or never
+	starts  []uint32   // offsets of the records
+	soonest quota.Time // earliest expiry, or never
 }
 
-// maxChunk bounds the records of a chunk: what a change of one of them copies.
+// maxChunk bounds the records of a chunk, and so what a change of one record copies.
 const maxChunk = 64
 
 func (c *overrideChunk) len() int { return len(c.starts) }
@@ -42,14 +42,15 @@ func (c *overrideChunk) key(i int) []byte {
 	return k
 }
 
-// splitRecord returns the key of a record and the rest.
+// splitRecord splits a record into the key and the rest.
 func splitRecord(rec []byte) (key []byte, rest packedRule) {
 	n, w := binary.Uvarint(rec)
 	end := w + int(n)
 	return rec[w:end], rec[end:]
 }
 
-// search returns the first record that is not below key, and whether it is key.
+// search returns the index of the first record whose key is not below key, and whether it equals
+// key.
 func (c *overrideChunk) search(key string) (int, bool) {
 	i := sort.Search(c.len(), func(i int) bool { return string(c.key(i)) >= key })
 	return i, i < c.len() && string(c.key(i)) == key
@@ -67,7 +68,7 @@ type overrideEdit struct {
 	rule packedRule
 }
 
-// merge appends to out what becomes of a chunk by edits, which are sorted.
+// merge applies edits, which must be sorted, to the chunk and appends the resulting chunks to out.
 func (c *overrideChunk) merge(edits []overrideEdit, out []*overrideChunk) []*overrideChunk {
 	records := make([][]byte, 0, c.len()+len(edits))
 	next := 0
@@ -89,7 +90,7 @@ func (c *overrideChunk) merge(edits []overrideEdit, out []*overrideChunk) []*ove
 	return packChunks(records, out)
 }
 
-// packChunks appends the records in chunks of about the same length.
+// packChunks appends the records to out in chunks of about equal length.
 func packChunks(records [][]byte, out []*overrideChunk) []*overrideChunk {
 	for pieces := (len(records) + maxChunk - 1) / maxChunk; pieces > 0; pieces-- {
 		n := len(records) / pieces
@@ -98,7 +99,7 @@ func packChunks(records [][]byte, out []*overrideChunk) []*overrideChunk {
 	return out
 }
 
-// packChunk copies the records into slices of just their size.
+// packChunk copies the records into slices of exactly their size.
 func packChunk(records [][]byte) *overrideChunk {
 	size := 0
 	for _, rec := range records {

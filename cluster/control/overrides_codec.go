@@ -12,8 +12,8 @@ import (
 	"github.com/quorate/quorate/internal/snapshotio"
 )
 
-// packedRule is an override without its key: the expiry as a varint, and the
-// rest as an encoded OverrideRule.
+// packedRule is an override without its key: the expiry as a varint, followed by an encoded
+// OverrideRule.
 type packedRule []byte
 
 func (p packedRule) expires() quota.Time {
@@ -21,12 +21,12 @@ func (p packedRule) expires() quota.Time {
 	return quota.Time(at)
 }
 
-// unpack returns the rule.
+// unpack decodes the rule.
 func (p packedRule) unpack() *raftlogv1.OverrideRule {
 	at, n := binary.Varint(p)
 	rule := &raftlogv1.OverrideRule{}
 	if err := proto.Unmarshal(p[n:], rule); err != nil {
-		panic(err) // invariant: packRule made it
+		panic(err) // invariant: packRule encoded it
 	}
 	rule.ExpiresUnixNanos = at
 	return rule
@@ -38,8 +38,8 @@ func packRule(o *quota.Override) (packedRule, error) {
 	return snapshotio.Canonical.MarshalAppend(binary.AppendVarint(nil, int64(o.Expires)), rule)
 }
 
-// editOf returns the edit that an entry of the log asks for, or what is wrong
-// with it.
+// editOf converts a stored override of a log entry to an edit. It returns an error if the override
+// is invalid.
 func editOf(s *raftlogv1.StoredOverride) (overrideEdit, error) {
 	o := limitproto.DecodeOverride(limitproto.DecodeKey(s.GetKey()), s.GetRule())
 	if err := limitproto.CheckOverride(&o); err != nil {

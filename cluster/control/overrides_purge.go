@@ -10,8 +10,8 @@ import (
 )
 
 // The meta leader looks for expired overrides at least every purgeEvery, and when the next one
-// expires: but not sooner than purgeGap after the last time, so that many which expire one after
-// the other share an entry of the log.
+// expires. It waits at least purgeGap between two looks, so that overrides which expire in close
+// succession share a log entry.
 const (
 	purgeEvery = 100 * time.Millisecond
 	purgeGap   = 20 * time.Millisecond
@@ -32,8 +32,8 @@ func (s *Store) purger() {
 	}
 }
 
-// nextPurge returns how long the meta leader waits when the next override expires at soonest. One
-// that should have gone already could not be deleted.
+// nextPurge returns how long the meta leader waits if the next override expires at soonest. If
+// soonest has passed, the last purge failed, and it waits purgeEvery.
 func nextPurge(soonest, now quota.Time) time.Duration {
 	if left := soonest.Sub(now); left > 0 {
 		return min(purgeEvery, max(left+time.Millisecond, purgeGap))
@@ -41,8 +41,8 @@ func nextPurge(soonest, now quota.Time) time.Duration {
 	return purgeEvery
 }
 
-// purge proposes to delete what has expired. All replicas compare with the time
-// in the entry, not with their clocks.
+// purge proposes the deletion of expired overrides, if this node leads the meta group. All replicas
+// compare with the time in the entry, not with their clocks.
 func (s *Store) purge(now quota.Time) {
 	g := s.node.MetaGroup()
 	if g == nil || s.machine.overrides.Load().soonest() > now {

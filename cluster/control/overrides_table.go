@@ -10,9 +10,9 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// overrideTable is all overrides, by limit and key. It is never changed: a
-// change makes another one that shares all but a few chunks with it, so readers
-// need no lock and a snapshot no copy.
+// overrideTable is all overrides, by limit and key. It is immutable: a change makes a new table
+// that shares all but a few chunks with the old one, so readers need no lock and a snapshot needs
+// no copy.
 type overrideTable struct {
 	limits   []*limitOverrides // sorted by name; none is empty
 	count    int
@@ -26,14 +26,15 @@ type limitOverrides struct {
 	count  int
 }
 
-// limit returns where the overrides of a limit are or would be.
+// limit returns the index at which the limit's overrides are or would be, and whether there are
+// any.
 func (t *overrideTable) limit(n quota.LimitName) (int, bool) {
 	return slices.BinarySearchFunc(t.limits, n, func(l *limitOverrides, n quota.LimitName) int {
 		return quota.Key{LimitName: l.name}.Compare(quota.Key{LimitName: n})
 	})
 }
 
-// find returns the rule of a key, nil if it has none.
+// find returns the rule of a key, or nil.
 func (t *overrideTable) find(k quota.Key) packedRule {
 	at, ok := t.limit(k.LimitName)
 	if !ok {
@@ -49,14 +50,13 @@ func (t *overrideTable) find(k quota.Key) packedRule {
 	return rule
 }
 
-// chunkOf returns the chunk that a key is or would be in.
+// chunkOf returns the index of the chunk that contains the key or would contain it.
 func (l *limitOverrides) chunkOf(key string) int {
 	later := sort.Search(len(l.chunks), func(i int) bool { return string(l.chunks[i].key(0)) > key })
 	return max(later-1, 0)
 }
 
-// with returns the table after the edits, which are sorted by key, each key
-// once.
+// with returns the table after the edits, which must be sorted by key and have each key once.
 func (t *overrideTable) with(edits []overrideEdit) *overrideTable {
 	out := &overrideTable{limits: slices.Clone(t.limits), revision: t.revision + 1, count: t.count}
 	for len(edits) > 0 {
@@ -68,7 +68,7 @@ func (t *overrideTable) with(edits []overrideEdit) *overrideTable {
 	return out
 }
 
-// edit replaces what a table under construction has of one limit.
+// edit applies the edits of one limit to a table under construction.
 func (t *overrideTable) edit(name quota.LimitName, edits []overrideEdit) {
 	at, ok := t.limit(name)
 	before := &limitOverrides{name: name}
@@ -111,7 +111,7 @@ func (l *limitOverrides) with(edits []overrideEdit) *limitOverrides {
 	return out
 }
 
-// after goes through the overrides of larger keys, in order.
+// after iterates over the overrides with keys larger than k, in order.
 func (t *overrideTable) after(k quota.Key) iter.Seq2[quota.Key, packedRule] {
 	return func(yield func(quota.Key, packedRule) bool) {
 		from, _ := t.limit(k.LimitName)
@@ -131,7 +131,7 @@ func (t *overrideTable) after(k quota.Key) iter.Seq2[quota.Key, packedRule] {
 	}
 }
 
-// walk yields the records from one on, until yield returns false.
+// walk yields the records from the given one on. It returns false if yield did.
 func (l *limitOverrides) walk(chunk, record int, yield func(quota.Key, packedRule) bool) bool {
 	for _, c := range l.chunks[chunk:] {
 		for ; record < c.len(); record++ {
@@ -156,7 +156,7 @@ func (t *overrideTable) soonest() quota.Time {
 	return first
 }
 
-// expired returns the edits that delete what expires at or before a time.
+// expired returns the edits that delete the overrides that expire at or before the given time.
 func (t *overrideTable) expired(at quota.Time) []overrideEdit {
 	var out []overrideEdit
 	for _, l := range t.limits {
@@ -175,11 +175,10 @@ func (t *overrideTable) expired(at quota.Time) []overrideEdit {
 	return out
 }
 
-// tableBuilder makes a table from overrides that come in order, without a
-// second copy of them.
+// tableBuilder builds a table from overrides that arrive in order, without a second copy of them.
 type tableBuilder struct {
 	table   overrideTable
-	records [][]byte // of the chunk to come
+	records [][]byte // of the next chunk
 	last    quota.Key
 	count   int
 }
@@ -199,7 +198,7 @@ func (b *tableBuilder) add(s *raftlogv1.StoredOverride) error {
 	b.records = append(b.records, packRecord(e.key.Key, e.rule))
 	b.last = e.key
 	b.count++
-	if len(b.records) == maxChunk*3/4 { // room for what is added later
+	if len(b.records) == maxChunk*3/4 { // leave room for later additions
 		b.flush()
 	}
 	return nil

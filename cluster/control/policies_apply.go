@@ -5,14 +5,14 @@ import (
 	"github.com/quorate/quorate/internal/account"
 )
 
-// policiesResult is what applying a change of policy configs returns.
+// policiesResult is the result of applying a change of policy configs.
 type policiesResult struct {
 	changed  bool   // something was stored or deleted
-	revision uint64 // of the table after it
+	revision uint64 // of the table after the change
 	err      error
 }
 
-// admits returns what bound a further config would exceed.
+// admits returns an error if one more config would exceed a bound.
 func (m *Machine) admits(t *policyTable, c *policyConfig) error {
 	if have := len(t.configs); have >= m.maxConfigs {
 		return &account.PoliciesFullError{What: "configs", Have: int64(have), Adding: 1, Most: int64(m.maxConfigs)}
@@ -27,9 +27,9 @@ func (m *Machine) admits(t *policyTable, c *policyConfig) error {
 	return nil
 }
 
-// loadPolicies does not look at the content of a config whose id is there. If that
-// was loaded at the same nanosecond by the same caller, it is a repetition of the
-// proposal: it has made the config.
+// loadPolicies ignores the content if the config's ID already exists. If the existing config was
+// loaded at the same nanosecond by the same caller, the entry is a repeated proposal: it reports
+// the config as changed, since the first one created it.
 func (m *Machine) loadPolicies(load *raftlogv1.LoadPolicies) policiesResult {
 	t := m.Policies.Load()
 	res := policiesResult{revision: t.Revision}

@@ -14,19 +14,18 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// maxListedPolicies bounds one answer of ListPolicies.
+// maxListedPolicies bounds the result of one ListPolicies.
 const maxListedPolicies = 1000
 
-// LoadPolicies stores a config of 1 to account.MaxPolicies policies, unless there
-// is one of its id: then it returns at once, without looking at the content. An
-// empty version is account.HashPolicies of the policies. stored is the id with
-// its version, and created whether this call has stored it. The caller has
-// checked that ids and policies are valid.
+// LoadPolicies stores a config of 1 to account.MaxPolicies policies. If a config with its ID
+// exists, it returns at once, without looking at the content. An empty version is replaced by
+// account.HashPolicies of the policies. stored is the ID with its version, and created reports
+// whether this call stored the config. The caller must have validated the ID and the policies.
 //
-// It answers when this node has the config; every other node has it as soon as
-// somebody uses it there. Too many configs in the cluster, or too large ones, are
-// an account.PoliciesFullError. The lack of a leader is a NoLeaderError, after
-// which the config may be stored later nevertheless: the call may be repeated.
+// LoadPolicies returns when this node has the config; every other node catches up on first use. It
+// returns an account.PoliciesFullError if the config or the cluster's configs would be too large or
+// too many. Without a leader it returns a NoLeaderError; the config may still be stored later, and
+// the caller may repeat the call.
 func (s *Store) LoadPolicies(ctx context.Context, by string, id account.ConfigID, policies map[account.PolicyKey]account.Policy) (stored account.ConfigID, created bool, err error) {
 	if id.Version == "" {
 		id.Version = account.HashPolicies(policies)
@@ -40,7 +39,7 @@ func (s *Store) LoadPolicies(ctx context.Context, by string, id account.ConfigID
 		return id, false, err
 	}
 	if err := s.machine.admits(t, c); err != nil {
-		return id, false, err // not worth an entry of the log
+		return id, false, err // saves an entry in the log
 	}
 	made := func() bool {
 		have := s.machine.Policies.Load().Find(id)
@@ -55,8 +54,8 @@ func (s *Store) LoadPolicies(ctx context.Context, by string, id account.ConfigID
 	return id, res.changed, err
 }
 
-// LeaderHas waits until the meta leader has applied so many changes. Its answer
-// would have said so, but was lost; and this node may have applied them first. Then
+// LeaderHas waits until the meta leader has applied the given number of changes. A caller needs it
+// when the leader's answer was lost: this node may have applied the change before the leader, and
 // other nodes, which ask the leader, would not find the config yet.
 func (s *Store) LeaderHas(ctx context.Context, revision uint64) error {
 	for {
@@ -72,10 +71,10 @@ func (s *Store) LeaderHas(ctx context.Context, revision uint64) error {
 	}
 }
 
-// PurgePolicies deletes a config, waits (at most two seconds) until all connected
-// nodes have done so, and reports whether it was there. After a lost answer of
-// the leader the deletion is repeated, and then it was not. Accounts keep their
-// copy of the policy. The lack of a leader is a NoLeaderError.
+// PurgePolicies deletes a config, waits up to two seconds until all connected nodes have done so,
+// and reports whether the config existed. If the leader's answer is lost, the deletion is repeated
+// and the result is false. Accounts keep their copy of the policy. Without a leader it returns a
+// NoLeaderError.
 func (s *Store) PurgePolicies(ctx context.Context, id account.ConfigID) (bool, error) {
 	res, err := s.changePolicies(ctx, nil, &raftlogv1.MetaCommand{Change: &raftlogv1.MetaCommand_PurgePolicies{
 		PurgePolicies: &raftlogv1.PurgePolicies{Id: encodeConfigID(id)},
@@ -93,8 +92,8 @@ func (s *Store) PurgePolicies(ctx context.Context, id account.ConfigID) (bool, e
 	return res.changed, nil
 }
 
-// Policies returns a config, or nil if there is none. Before it says that, it asks
-// the leader of the meta group; the lack of one is a NoLeaderError.
+// Policies returns a config, or nil if it does not exist. Before it returns nil, it asks the leader
+// of the meta group; without a leader it then returns a NoLeaderError.
 func (s *Store) Policies(ctx context.Context, id account.ConfigID) (*account.Config, error) {
 	c := s.machine.Policies.Load().Find(id)
 	if c == nil {
@@ -109,9 +108,9 @@ func (s *Store) Policies(ctx context.Context, id account.ConfigID) (*account.Con
 	return c.whole(), nil
 }
 
-// ListPolicies returns up to limit and up to 1000 configs of a realm behind a
-// version, without their policies, sorted by version, as far as this node has
-// applied them.
+// ListPolicies returns up to limit, and at most 1000, configs of a realm with versions after the
+// given one, as far as this node has applied them. They are sorted by version and lack their
+// policies.
 func (s *Store) ListPolicies(_ context.Context, app, realm, after string, limit int) ([]account.Config, error) {
 	return s.machine.Policies.Load().list(app, realm, after, min(limit, maxListedPolicies)), nil
 }
@@ -131,7 +130,7 @@ func (s *Store) changePolicies(ctx context.Context, made func() bool, cmd *raftl
 	if err != nil {
 		return policiesResult{}, err
 	}
-	if out == nil { // the answer was lost, and this node has applied the change
+	if out == nil { // the answer was lost, but this node has applied the change
 		return policiesResult{revision: s.machine.Policies.Load().Revision}, nil
 	}
 	res := policiesResultOf(out)
@@ -142,7 +141,7 @@ func (s *Store) changePolicies(ctx context.Context, made func() bool, cmd *raftl
 }
 
 // awaitCommitted waits until this node has applied all changes of policy configs that were
-// committed when it was called, and returns how many the meta leader had applied.
+// committed when it was called. It returns the number of changes that the meta leader had applied.
 func (s *Store) awaitCommitted(ctx context.Context) (revision uint64, err error) {
 	revision, err = untilDone(ctx, "say whether there are newer policies", func(ctx context.Context) (uint64, error) {
 		revision, err := s.policiesCommitted(ctx)
@@ -158,9 +157,9 @@ func (s *Store) awaitCommitted(ctx context.Context) (revision uint64, err error)
 	return revision, s.awaitPolicies(ctx, revision)
 }
 
-// policiesCommitted returns how many changes of policy configs this node has applied, once these
-// are all that were committed when it was called. It leaves nothing in the log. The error is
-// raftgroup.ErrNotLeader where this node does not lead the meta group.
+// policiesCommitted returns how many changes of policy configs this node has applied, after it has
+// confirmed its leadership: these include all changes committed before the call. It adds nothing to
+// the log. It returns raftgroup.ErrNotLeader if this node does not lead the meta group.
 func (s *Store) policiesCommitted(ctx context.Context) (uint64, error) {
 	g := s.node.MetaGroup()
 	if g == nil {
@@ -172,7 +171,7 @@ func (s *Store) policiesCommitted(ctx context.Context) (uint64, error) {
 	return s.machine.Policies.Load().Revision, nil
 }
 
-// awaitPolicies waits, a little, until this node has applied so many changes.
+// awaitPolicies waits up to SpreadWait until this node has applied the given number of changes.
 func (s *Store) awaitPolicies(ctx context.Context, revision uint64) error {
 	applied := func() bool { return s.machine.Policies.Load().Revision >= revision }
 	if s.waitHere(ctx, applied); !applied() {
@@ -181,7 +180,7 @@ func (s *Store) awaitPolicies(ctx context.Context, revision uint64) error {
 	return nil
 }
 
-// policiesResultOf returns the result of an entry of the log.
+// policiesResultOf converts the result of a log entry.
 func policiesResultOf(out any) policiesResult {
 	if res, ok := out.(policiesResult); ok {
 		return res

@@ -10,7 +10,7 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// newPolicyConfig sorts the policies.
+// newPolicyConfig returns a config with its policies sorted by key.
 func newPolicyConfig(id account.ConfigID, policies map[account.PolicyKey]account.Policy, at quota.Time, by string) *policyConfig {
 	c := &policyConfig{id: id, at: at, by: by, policies: make([]namedPolicy, 0, len(policies))}
 	for k, p := range policies {
@@ -43,8 +43,8 @@ func encodeConfig(c *policyConfig) *raftlogv1.MetaPolicyConfig {
 	return out
 }
 
-// decodeConfig returns what is wrong with a config as a whole. What its policies
-// say is the matter of whoever took the call.
+// decodeConfig checks a config as a whole. The node that took the call checks the content of the
+// policies.
 func decodeConfig(s *raftlogv1.MetaPolicyConfig) (*policyConfig, error) {
 	c := &policyConfig{
 		id: decodeConfigID(s.GetId()), at: quota.Time(s.GetAtUnixNanos()), by: s.GetBy(),

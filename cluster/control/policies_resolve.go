@@ -8,11 +8,11 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// Resolve returns the policies of refs, in their order, nil for those that are
-// not loaded. Nothing counts as that before this node has all that was committed
-// when it was called: a config that was loaded through any node is found. What
-// this node has costs no lock and no wait. The policies are never changed. The
-// lack of a leader, where one must be asked, is a NoLeaderError.
+// Resolve returns the policies of refs, in their order, with nil for those that are not loaded. It
+// returns nil for a policy only after this node has applied everything that was committed when
+// Resolve was called, so it finds a config that was loaded through any node. For policies that this
+// node has, it takes no lock and does not wait. The policies are immutable. If it must ask the
+// leader and there is no leader, it returns a NoLeaderError.
 func (s *Store) Resolve(ctx context.Context, refs []account.PolicyRef) ([]*account.Policy, error) {
 	found, all := s.machine.Policies.Load().resolve(refs)
 	if all {
@@ -27,7 +27,7 @@ func (s *Store) Resolve(ctx context.Context, refs []account.PolicyRef) ([]*accou
 
 func (t *policyTable) resolve(refs []account.PolicyRef) (found []*account.Policy, all bool) {
 	found, all = make([]*account.Policy, len(refs)), true
-	var last *policyConfig // operations of one call mostly have the same
+	var last *policyConfig // the operations of a call mostly share one config
 	for i := range refs {
 		if last == nil || last.id != refs[i].Config {
 			last = t.Find(refs[i].Config)
@@ -40,23 +40,22 @@ func (t *policyTable) resolve(refs []account.PolicyRef) (found []*account.Policy
 	return found, all
 }
 
-// catchUps lets all who find something missing share one question to the meta
-// leader at a time. Who comes while it is under way waits for the next: what was
-// loaded since is not in the answer.
+// catchUps lets all callers that miss something share one question to the meta leader at a time. A
+// caller that arrives while one is in flight waits for the next, because the answer does not cover
+// what was loaded since.
 type catchUps struct {
 	mu   sync.Mutex
 	busy bool
-	next *catchUp // of those who came since; nil: nobody
+	next *catchUp // of the callers that arrived since, or nil
 }
 
-// catchUp is one question.
+// catchUp is one question to the meta leader.
 type catchUp struct {
 	done chan struct{}
-	err  error // after done
+	err  error // set before done is closed
 }
 
-// catchUp waits until this node has applied all policies that were committed when
-// it was called.
+// catchUp waits until this node has applied all policies that were committed when it was called.
 func (s *Store) catchUp(ctx context.Context) error {
 	q := s.joinCatchUp()
 	select {
@@ -83,7 +82,7 @@ func (s *Store) joinCatchUp() *catchUp {
 	return c.next
 }
 
-// pop returns the question of those who wait; nil ends the asking.
+// pop returns the waiting callers' question. It returns nil, and clears busy, if no caller waits.
 func (c *catchUps) pop() *catchUp {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -92,7 +91,7 @@ func (c *catchUps) pop() *catchUp {
 	return q
 }
 
-// runCatchUps asks until nobody waits.
+// runCatchUps asks the leader until no caller waits.
 func (s *Store) runCatchUps() {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()

@@ -10,33 +10,32 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// Bounds of what the meta group keeps of policies; account.MaxPolicies is that of
-// the policies in one config. Bytes are counted by policyConfig.size: about what
-// they take of a node's memory.
+// Bounds of the policies in the meta group; account.MaxPolicies bounds the policies in one config.
+// Bytes are counted by policyConfig.size, which is about the memory that they take on a node.
 const (
 	maxConfigs     = 10_000
-	maxConfigBytes = 4 << 20 // of one config: an entry of the log that a slow disk still takes within a call
+	maxConfigBytes = 4 << 20 // per config: a log entry that even a slow disk writes within a call
 	MaxPolicyBytes = 64 << 20
 )
 
-// Sizes besides those of texts.
+// Sizes in bytes, without texts.
 const (
 	configSize = 128
 	policySize = 96
 )
 
-// policyTable is all policy configs, sorted by id. It is never changed: a change
-// makes another one, so readers need no lock and a snapshot no copy.
+// policyTable is all policy configs, sorted by ID. It is immutable: a change makes a new table, so
+// readers need no lock and a snapshot needs no copy.
 type policyTable struct {
 	configs  []*policyConfig
 	Bytes    int64
 	Revision uint64 // number of changes that led to it
 }
 
-// policyConfig is one config. It is never changed.
+// policyConfig is one config. It is immutable.
 type policyConfig struct {
 	id       account.ConfigID
-	policies []namedPolicy // sorted by key; each key once
+	policies []namedPolicy // sorted by key, without duplicates
 	at       quota.Time
 	by       string
 }
@@ -50,12 +49,12 @@ func compareConfigs(a, b account.ConfigID) int {
 	return cmp.Or(cmp.Compare(a.App, b.App), cmp.Compare(a.Realm, b.Realm), cmp.Compare(a.Version, b.Version))
 }
 
-// search returns where a config is or would be.
+// search returns the index at which the config is or would be, and whether it exists.
 func (t *policyTable) search(id account.ConfigID) (int, bool) {
 	return slices.BinarySearchFunc(t.configs, id, func(c *policyConfig, id account.ConfigID) int { return compareConfigs(c.id, id) })
 }
 
-// Find returns a config, nil if there is none.
+// Find returns a config, or nil.
 func (t *policyTable) Find(id account.ConfigID) *policyConfig {
 	if i, ok := t.search(id); ok {
 		return t.configs[i]
@@ -63,7 +62,7 @@ func (t *policyTable) Find(id account.ConfigID) *policyConfig {
 	return nil
 }
 
-// find returns a policy, nil if there is none. It is never changed.
+// find returns a policy, or nil. The policy is immutable.
 func (c *policyConfig) find(k account.PolicyKey) *account.Policy {
 	i, ok := slices.BinarySearchFunc(c.policies, k, func(p namedPolicy, k account.PolicyKey) int { return p.key.Compare(k) })
 	if !ok {
@@ -72,7 +71,8 @@ func (c *policyConfig) find(k account.PolicyKey) *account.Policy {
 	return &c.policies[i].policy
 }
 
-// size is the same on all nodes, whatever their version of the encoding.
+// size returns the config's size in bytes for the bounds. It is the same on all nodes, whatever
+// their version of the encoding.
 func (c *policyConfig) size() int64 {
 	size := configSize + len(c.id.App) + len(c.id.Realm) + len(c.id.Version) + len(c.by)
 	for i := range c.policies {
@@ -82,7 +82,7 @@ func (c *policyConfig) size() int64 {
 	return int64(size)
 }
 
-// with returns the table and a config that it does not have.
+// with returns the table plus a config that it must not contain yet.
 func (t *policyTable) with(c *policyConfig) *policyTable {
 	i, _ := t.search(c.id)
 	return &policyTable{
@@ -91,7 +91,7 @@ func (t *policyTable) with(c *policyConfig) *policyTable {
 	}
 }
 
-// without returns the table without one of its configs.
+// without returns the table without its i-th config.
 func (t *policyTable) without(i int) *policyTable {
 	return &policyTable{
 		configs: slices.Delete(slices.Clone(t.configs), i, i+1),
@@ -99,7 +99,7 @@ func (t *policyTable) without(i int) *policyTable {
 	}
 }
 
-// add appends a config to a table that nobody else has yet.
+// add appends a config to a table that is not shared yet.
 func (t *policyTable) add(s *raftlogv1.MetaPolicyConfig) error {
 	c, err := decodeConfig(s)
 	if err != nil {
@@ -112,7 +112,7 @@ func (t *policyTable) add(s *raftlogv1.MetaPolicyConfig) error {
 	return nil
 }
 
-// list returns up to limit configs of a realm behind a version, without their
+// list returns up to limit configs of a realm with versions after the given one, without their
 // policies.
 func (t *policyTable) list(app, realm, after string, limit int) []account.Config {
 	first, found := t.search(account.ConfigID{App: app, Realm: realm, Version: after})

@@ -18,24 +18,23 @@ import (
 const (
 	tryPause    = 50 * time.Millisecond
 	spreadPause = 5 * time.Millisecond
-	// SpreadWait bounds the wait for other nodes to apply a change.
-	SpreadWait     = 2 * time.Second // for others to apply what is committed
+	// SpreadWait bounds the wait for nodes to apply a committed change.
+	SpreadWait     = 2 * time.Second
 	proposeLimit   = 10 * time.Second
-	proposeTimeout = 2 * time.Second // of one try
+	proposeTimeout = 2 * time.Second // per try
 )
 
-// proposal is one change of the meta group's state, and how it is passed on to
-// the group's leader.
+// proposal is a change of the meta group's state, and how to forward it to the group's leader.
 type proposal struct {
 	command []byte
 	call    func(command []byte) *peerv1.Call
-	result  func(*peerv1.Call) any // out of the answer
-	// made, unless it is nil, says that this node has applied the change: whoever
-	// lost the answer need not send a large command again. The result is nil then.
+	result  func(*peerv1.Call) any // decodes the answer
+	// made, if not nil, reports whether this node has applied the change: if the answer was lost, a
+	// large command need not be sent again. The result is nil then.
 	made func() bool
 }
 
-// newProposal returns an error if the command cannot be encoded or is too large
+// newProposal encodes the command. It returns an error if that fails or the command is too large
 // for the log.
 func newProposal(cmd *raftlogv1.MetaCommand) (proposal, error) {
 	data, err := proto.Marshal(cmd)
@@ -48,9 +47,8 @@ func newProposal(cmd *raftlogv1.MetaCommand) (proposal, error) {
 	return proposal{command: data}, nil
 }
 
-// propose repeats the proposal until the group has taken it. Without a leader
-// for ten seconds or until ctx ends the error is a NoLeaderError; the change may
-// be taken later nevertheless.
+// propose retries the proposal until the group has accepted it. If there is no leader for ten
+// seconds or until ctx ends, it returns a NoLeaderError; the change may still take effect later.
 func (s *Store) propose(ctx context.Context, p proposal) (any, error) {
 	return untilDone(ctx, "take the change", func(ctx context.Context) (any, error) {
 		res, err := s.ApplyMeta(ctx, p.command)
@@ -67,8 +65,8 @@ func (s *Store) propose(ctx context.Context, p proposal) (any, error) {
 	})
 }
 
-// untilDone repeats a try until it succeeds. After ten seconds or when ctx ends the error
-// is a NoLeaderError; what names what the meta group did not do.
+// untilDone retries until try succeeds. After ten seconds or when ctx ends, it returns a
+// NoLeaderError, in which what names the action that the meta group did not take.
 func untilDone[T any](ctx context.Context, what string, try func(context.Context) (T, error)) (T, error) {
 	ctx, cancel := context.WithTimeout(ctx, proposeLimit)
 	defer cancel()
@@ -85,7 +83,7 @@ func untilDone[T any](ctx context.Context, what string, try func(context.Context
 	}
 }
 
-// callLeader calls the meta leader, which is another node.
+// callLeader calls the meta leader. It returns an error if there is no leader or this node is it.
 func (s *Store) callLeader(ctx context.Context, c *peerv1.Call) (*peerv1.Call, error) {
 	to := s.node.MetaLeader()
 	if to == "" || to == s.self {
@@ -94,8 +92,8 @@ func (s *Store) callLeader(ctx context.Context, c *peerv1.Call) (*peerv1.Call, e
 	return s.node.Call(ctx, to, c)
 }
 
-// ApplyMeta proposes the command here. The error is about the proposal; that
-// of the change itself is in the result.
+// ApplyMeta proposes the command on this node. The error concerns the proposal; the result contains
+// any error of the change itself.
 func (s *Store) ApplyMeta(ctx context.Context, cmd []byte) (any, error) {
 	g := s.node.MetaGroup()
 	if g == nil {
@@ -110,18 +108,18 @@ func (s *Store) ApplyMeta(ctx context.Context, cmd []byte) (any, error) {
 
 var advanceCommit = snapshotio.Encode(&raftlogv1.MetaCommand{Change: &raftlogv1.MetaCommand_AdvanceCommit{AdvanceCommit: &raftlogv1.AdvanceCommit{}}})
 
-// spreadCommit lets the others apply what was just committed: they learn of it
-// with the next entry. Without one that would take the group's commit timeout, a
-// hundred milliseconds or more.
+// spreadCommit makes the followers apply the last commit at once: they learn of it with the next
+// entry. Without such an entry, that would take the group's commit timeout of a hundred
+// milliseconds or more.
 func (s *Store) spreadCommit() {
 	ctx, cancel := context.WithTimeout(context.Background(), proposeTimeout)
 	defer cancel()
 	if g := s.node.MetaGroup(); g != nil {
-		_, _ = g.Apply(ctx, advanceCommit) // nothing depends on it
+		_, _ = g.Apply(ctx, advanceCommit) // best effort
 	}
 }
 
-// waitHere waits, a little, until this node has applied what is committed.
+// waitHere waits up to SpreadWait until applied returns true.
 func (s *Store) waitHere(ctx context.Context, applied func() bool) {
 	ctx, cancel := context.WithTimeout(ctx, SpreadWait)
 	defer cancel()

@@ -16,16 +16,16 @@ import (
 	"github.com/quorate/quorate/internal/snapshotio"
 )
 
-// MetaMagic begins a snapshot of the meta group, and names its format; see MetaSnapshot in the
+// MetaMagic starts a snapshot of the meta group and identifies its format; see MetaSnapshot in the
 // proto and docs/formats.md.
 const MetaMagic = "\x00meta1\n"
 
-// MaxMetaRecord bounds a record read from a snapshot; the largest holds the
-// limits of one log entry.
+// MaxMetaRecord is the maximum size in bytes of a record read from a snapshot; the largest record
+// holds the limits of one log entry.
 const MaxMetaRecord = 64 << 20
 
-// Snapshot implements raftgroup.StateMachine. Its bytes are the same on every
-// replica. Versions and tables are never changed, so it copies none of them.
+// Snapshot implements raftgroup.StateMachine. It writes the same bytes on every replica. Versions
+// and tables are immutable, so it does not copy them.
 func (m *Machine) Snapshot() (func(io.Writer) error, error) {
 	m.mu.Lock()
 	versions := slices.Clone(m.history.list)
@@ -84,8 +84,8 @@ func writeMeta(w *bufio.Writer, head *raftlogv1.MetaSnapshot, versions []*pastLi
 	return err
 }
 
-// Restore implements raftgroup.StateMachine. A snapshot that cannot be read
-// changes nothing.
+// Restore implements raftgroup.StateMachine. If it cannot read the snapshot, the state is
+// unchanged.
 func (m *Machine) Restore(r io.Reader) error {
 	parts, err := readMeta(bufio.NewReaderSize(r, snapshotio.BufferSize))
 	if err != nil {
@@ -109,7 +109,7 @@ func (m *Machine) Restore(r io.Reader) error {
 	return nil
 }
 
-// metaParts is what a snapshot has.
+// metaParts is the content of a snapshot.
 type metaParts struct {
 	past      limitVersions
 	overrides *overrideTable
@@ -118,7 +118,7 @@ type metaParts struct {
 	members   *membership.Table
 }
 
-// metaReader makes the parts from records that come in order.
+// metaReader builds the parts from records that arrive in order.
 type metaReader struct {
 	head     raftlogv1.MetaSnapshot
 	past     limitVersions
@@ -128,7 +128,7 @@ type metaReader struct {
 	members  *raftlogv1.Membership
 }
 
-// readMeta reads a snapshot of records, one at a time.
+// readMeta reads a snapshot record by record.
 func readMeta(in *bufio.Reader) (metaParts, error) {
 	if err := snapshotio.ReadMagic(in, MetaMagic); err != nil {
 		return metaParts{}, err
@@ -152,7 +152,7 @@ func readMeta(in *bufio.Reader) (metaParts, error) {
 	}
 }
 
-// add passes over records of kinds that it does not know.
+// add skips records of unknown kinds.
 func (r *metaReader) add(rec *raftlogv1.MetaRecord) error {
 	switch b := rec.Record.(type) {
 	case *raftlogv1.MetaRecord_Version:

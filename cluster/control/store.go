@@ -10,35 +10,35 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// Node is what the store needs of the node it runs on. All methods are called concurrently.
+// Node is what a Store needs from its node. Its methods must be safe for concurrent use.
 type Node interface {
-	// MetaGroup returns this node's replica of the meta group, nil if it is not open.
+	// MetaGroup returns this node's replica of the meta group, or nil if it is not open.
 	MetaGroup() Group
-	// MetaLeader returns the leader of the meta group as far as this node knows it; "" is unknown.
+	// MetaLeader returns the leader of the meta group as far as this node knows, or "" if unknown.
 	MetaLeader() quota.NodeID
-	// Call calls another node.
+	// Call sends a request to another node.
 	Call(ctx context.Context, to quota.NodeID, c *peerv1.Call) (*peerv1.Call, error)
-	// Behind returns the connected nodes whose progress is late.
+	// Behind returns the connected nodes for whose progress late returns true.
 	Behind(late func(Progress) bool) []quota.NodeID
-	// AwaitMembership returns nil once the cluster has a membership; what names the change that waits.
+	// AwaitMembership returns nil once the cluster has a membership; what names the waiting change.
 	AwaitMembership(ctx context.Context, what string) error
-	// Limits returns the limits that this node decides by: those of the machine, a moment later.
+	// Limits returns the limits that this node enforces: the machine's, with a short delay.
 	Limits() *quota.Limits
 	// Now returns the cluster's time.
 	Now() quota.Time
 }
 
-// Group is a replica of the meta group; *raftgroup.Group is one.
+// Group is a replica of the meta group; *raftgroup.Group implements it.
 type Group interface {
 	Apply(ctx context.Context, data []byte) (any, error)
 	ConfirmLeadership(ctx context.Context) error
 	Leader() (id quota.NodeID, term uint64, serving bool)
 }
 
-// Progress is how far a node has applied each part of the meta group's state.
+// Progress is the number of changes that a node has applied to each part of the meta group's state.
 type Progress struct{ Limits, Policies, Security uint64 }
 
-// Store changes and reads the state of the meta group, through any node. All methods are safe for
+// Store changes and reads the state of the meta group through any node. All methods are safe for
 // concurrent use.
 type Store struct {
 	self    quota.NodeID
@@ -48,24 +48,26 @@ type Store struct {
 
 	catchUps catchUps
 	stop     chan struct{}
-	done     sync.WaitGroup // of the purger
+	done     sync.WaitGroup // waits for the purger
 }
 
-// NewStore returns a store on the node's replica of the machine. Start and Close it.
+// NewStore returns a Store for the node's replica of the machine. The caller must Start and Close
+// it.
 func NewStore(self quota.NodeID, node Node, machine *Machine, log *slog.Logger) *Store {
 	return &Store{self: self, node: node, machine: machine, log: log, stop: make(chan struct{})}
 }
 
-// Start begins to delete expired overrides.
+// Start starts the deletion of expired overrides.
 func (s *Store) Start() { s.done.Go(s.purger) }
 
-// Close ends what Start began, if it was called, and every wait.
+// Close ends every wait and the deletion of expired overrides. Start need not have been called.
 func (s *Store) Close() {
 	close(s.stop)
 	s.done.Wait()
 }
 
-// AddCalls adds the calls by which other nodes change the meta group's state.
+// AddCalls registers the calls by which other nodes change the meta group's state or ask for its
+// progress.
 func (s *Store) AddCalls(t peercall.Table) {
 	peercall.Handle(t, peercall.Limit, func(ctx context.Context, _ quota.NodeID, c *peerv1.CallSetLimits) (*peerv1.CallSetLimitsResult, error) {
 		res, err := s.ApplyMeta(ctx, c.Command)
