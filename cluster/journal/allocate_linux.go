@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// allocate makes the disk keep room for part of the file; what it holds stays.
+// allocate reserves disk space for part of the file and keeps its content.
 func allocate(f *os.File, from int64, size int) error {
 	for {
 		err := unix.Fallocate(int(f.Fd()), 0, from, int64(size))

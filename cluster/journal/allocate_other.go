@@ -4,5 +4,5 @@ package journal
 
 import "os"
 
-// allocate makes the disk keep room for part of the file; what it holds stays.
+// allocate reserves disk space for part of the file and keeps its content.
 func allocate(f *os.File, from int64, size int) error { return fill(f, from, size) }

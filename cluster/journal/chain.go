@@ -8,14 +8,14 @@ import (
 	"time"
 )
 
-// Forever is what [Journal.Known] says of a node whose journal was never broken.
+// Forever is the result of [Journal.Known] on a node whose journal has always been whole.
 const Forever = 10 * 365 * 24 * time.Hour
 
-// Known is for how long before this process everything that earlier ones counted
-// on durable keys is in the journal, or was committed. It is 0 where something may be
-// missing that the last process counted: there is no file of it, or a damaged one;
-// it had no slot for a key; or the machine was started anew, and the process before
-// had not closed the journal, so that not all of it may have reached the disk.
+// Known returns the period up to now for which everything that earlier processes counted on durable
+// keys is in the journal or was committed. At Open, the period starts anew if counts of the last
+// process may be missing: because there is no file or a damaged one, because it had no slot for a
+// key, or because the machine was rebooted and the process had not closed the journal, so that
+// parts may not have reached the disk.
 func (j *Journal) Known() time.Duration {
 	if j.head.broken == 0 {
 		return Forever
@@ -23,7 +23,7 @@ func (j *Journal) Known() time.Duration {
 	return max(0, time.Since(time.Unix(0, j.head.broken)))
 }
 
-// begin makes the file that of this process, and syncs that it is not closed.
+// begin records this process in the header and syncs that the journal is not closed.
 func (j *Journal) begin(anew bool) error {
 	h, boot := j.head, bootID()
 	whole := !anew && h.life == uint64(j.cfg.Prior) && h.missed == 0 && (h.clean == 1 || h.boot != 0 && h.boot == boot)
@@ -34,13 +34,13 @@ func (j *Journal) begin(anew bool) error {
 	return j.file.Sync()
 }
 
-// miss counts a key that has no slot.
+// miss counts a key without a slot.
 func (j *Journal) miss(why *atomic.Int64) {
 	why.Add(1)
 	atomic.StoreUint64(&j.head.missed, 1)
 }
 
-// end says that all is on the disk.
+// end syncs the file and records that it is closed.
 func (j *Journal) end() error {
 	if err := j.file.Sync(); err != nil {
 		return err
@@ -49,13 +49,13 @@ func (j *Journal) end() error {
 	return j.file.Sync()
 }
 
-// bootID tells one start of the machine from the next; 0 where that is not known.
+// bootID identifies the current boot of the machine; 0 means unknown.
 func bootID() uint64 {
 	text, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil || len(strings.TrimSpace(string(text))) == 0 {
 		return 0
 	}
 	f := fnv.New64a()
-	_, _ = f.Write(text) // a hash takes everything
+	_, _ = f.Write(text) // a hash never fails
 	return f.Sum64()
 }

@@ -1,58 +1,53 @@
-// Package journal keeps what a member has counted on durable keys, and no
-// checkpoint holds yet, where the death of the process does not lose it.
+// Package journal protects the counts that a member has made on durable keys, and that no
+// checkpoint holds yet, from the death of the process.
 //
-// It is one file in the node's data directory, mapped into memory. Writing to
-// it is writing to memory: no lock, no system call, a few nanoseconds. What was
-// written is in the page cache, which is the kernel's: kill -9, a panic and the
-// out-of-memory killer lose nothing. Power loss and a crash of the kernel may
-// lose what the kernel had not written back, about the last half a minute;
-// nothing is synced.
+// The journal is one file in the node's data directory, mapped into memory. A write is a store to
+// memory: no lock, no system call, a few nanoseconds. The written data is in the page cache, which
+// belongs to the kernel: kill -9, a panic and the out-of-memory killer lose nothing. Power loss and
+// a kernel crash may lose data that the kernel had not written back, about the last half minute;
+// the journal does not sync writes.
 //
 // # File
 //
-// In the byte order of the machine, since it never leaves it.
+// The file uses the machine's byte order, since it never leaves the machine.
 //
 //	header, 4096 bytes   magic, version, sizes, cluster, node and their check;
-//	                     life of the last process that opened it, steps; start of
+//	                     life of the last process that opened it, steps; boot of
 //	                     the machine, closed, missed, and when it was last broken
-//	steps of 1024 slots  512 bytes each: who (key, life, birth) and two halves
+//	steps of 1024 slots  512 bytes each: owner (key, life, birth) and two halves
 //
-// A slot is in use if its id is not 0. The id is a hash of who the slot is for,
-// stored last when a slot is taken and cleared first when it is given back.
-// Each half holds one state of the counts, a sequence number, and a check over
-// both and the id, stored last. A write goes to the half that is not the newest:
-// whatever instruction is the last one, one half is whole. A reader takes the
-// newest whole half. So a slot in use without one is damage, never a crash.
+// A slot is in use if its ID is not 0. The ID is a hash of the slot's owner; it is stored last when
+// a slot is claimed and cleared first when it is released. Each half holds one state of the counts,
+// a sequence number, and a check over both and the ID, stored last. A write goes to the older half:
+// at whatever instruction the process dies, one half is whole. A reader takes the newest whole
+// half. So a slot in use without a whole half is damaged; a crash never causes that.
 //
 // # Lives
 //
-// A slot says in which life of the process it was counted. Open takes the slots
-// that are in use over, as they are, and gives them to the leaders again until
-// they have committed them; new counts go to free slots. Nothing is copied
-// or moved, so a process that dies while it takes over loses nothing, however
-// often: several earlier lives lie side by side in the one file.
+// A slot records the life of the process that counted it. Open takes over the slots in use as they
+// are and hands them to the leaders again until these have committed them; new counts go to free
+// slots. Nothing is copied or moved, so a process that dies during the takeover loses nothing,
+// however often that happens: several earlier lives can coexist in one file.
 //
-// # Whole or not
+// # Whole or broken
 //
-// A leader that knows nothing of a key has to set aside what a process may have used
-// of it that died before it told. [Journal.Known] says that there is no such thing:
-// the journal of the last process is here, of the same start of the machine or closed
-// in order, and had a slot for every key. The header says since when that has been so,
-// over any number of processes; it is synced at Open and at Close.
+// A leader that knows nothing about a key must set aside what a dead process may have used of it
+// without reporting it. [Journal.Known] rules that out: the journal of the last process exists,
+// dates from the same boot of the machine or was closed cleanly, and had a slot for every key. The
+// header records since when that has been so, over any number of processes; Open and Close sync it.
 //
 // # Damage
 //
-// A file that is truncated, of another node, of another version, or that fails a
-// check is moved aside as counts.journal.corrupt (one is kept, the newest). The
-// slots of it that are whole go to a new file; of another node's or version's
-// file none does. The error says what was wrong.
+// A file that is truncated, belongs to another node, has another version, or fails a check is moved
+// aside as counts.journal.corrupt (only the newest such file is kept). Its whole slots go to a new
+// file, unless it belongs to another node or has another version. The error describes what was
+// wrong.
 //
 // # Bounds
 //
-// At most MaxSlots keys, 32 MiB of disk. The file grows a step at a time, in the
-// background, before the last one is used up. Blocks are allocated, not left
-// sparse: a store to a page that the disk has no room for would end the
-// process. Without room, and beyond MaxSlots, new keys are not journalled, which
-// is counted; as are those whose namespace, limit and key are longer than 368
-// bytes together. The file never shrinks.
+// A journal holds at most MaxSlots keys and takes at most 32 MiB of disk. The file grows one step
+// at a time, in the background, before the last step is used up. Blocks are allocated, not left
+// sparse: a store to a page for which the disk has no room would kill the process. If there is no
+// room, or beyond MaxSlots, new keys are not journalled; neither are keys whose namespace, limit
+// and key have more than 368 bytes together. Both are counted. The file never shrinks.
 package journal

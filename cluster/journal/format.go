@@ -18,30 +18,31 @@ const (
 	stepSlots  = 1024
 	stepSize   = stepSlots * slotSize
 	maxText    = 368
-	// MaxSlots is how many keys a journal holds at most.
+	// MaxSlots is the maximum number of keys in a journal.
 	MaxSlots = 65_536
 	maxSteps = MaxSlots / stepSlots
 )
 
-// header is the first page of the file. What stands before check never changes.
+// header is the first page of the file. The fields before check never change once the file is
+// created.
 type header struct {
 	magic, version, slotSize, stepSlots uint64
 	cluster, node                       [quota.MaxNameLen]byte // padded with 0
 	check                               uint64
 
 	life  uint64 // of the last process that opened the file
-	steps uint64 // that are allocated
+	steps uint64 // allocated steps
 
-	boot   uint64 // of the machine, when that process opened it; 0 is not known
-	clean  uint64 // 1: that process has closed it, and synced it
-	missed uint64 // 1: it counted what it had no slot for
-	broken int64  // when something was last missing, by the wall clock in ns; 0 is never
+	boot   uint64 // boot ID of the machine when that process opened it; 0 is unknown
+	clean  uint64 // 1: that process closed and synced it
+	missed uint64 // 1: it counted on a key without a slot
+	broken int64  // when counts were last missing, wall clock in ns; 0 is never
 	_      [headerSize - 11*8 - 2*quota.MaxNameLen]byte
 }
 
-// slot is the counts of one key in one life of a process.
+// slot holds the counts of one key in one life of a process.
 type slot struct {
-	id          uint64 // hash of who it is for; 0 is free
+	id          uint64 // hash of the owner; 0 is free
 	life, birth uint64
 	lens        [4]uint16 // of namespace, limit and key in text; the last is 0
 	halves      [2]half
@@ -71,11 +72,11 @@ func newHeader(cluster string, node quota.NodeID) *header {
 
 func (h *header) sum() uint64 {
 	f := fnv.New64a()
-	_, _ = f.Write(bytesOf(h)[:unsafe.Offsetof(h.check)]) // a hash takes everything
+	_, _ = f.Write(bytesOf(h)[:unsafe.Offsetof(h.check)]) // a hash never fails
 	return f.Sum64()
 }
 
-// bytesOf is the memory of a part of the file.
+// bytesOf returns the memory of a header or slot.
 func bytesOf[T header | slot](p *T) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(p)), unsafe.Sizeof(*p))
 }
@@ -89,7 +90,7 @@ func padded(b []byte) string {
 	return string(b)
 }
 
-// mine returns why a file with this header is not the node's.
+// mine returns an error if a file with this header is damaged or not this node's.
 func (h *header) mine(cluster string, node quota.NodeID) error {
 	switch {
 	case h.magic != magic:
@@ -110,20 +111,19 @@ func (h *header) mine(cluster string, node quota.NodeID) error {
 	return nil
 }
 
-// found is a slot in use, by its number.
+// found is a slot in use and its index.
 type found struct {
 	at    int
 	entry quota.RecoveredCounts
 }
 
-// content is what a file holds.
+// content is the content of a file.
 type content struct {
 	steps int
 	used  []found
 }
 
-// decode reads a whole file. The error is all that is wrong with it; what is
-// returned beside it is whole all the same.
+// decode reads a whole file. The error lists all faults; the returned content is valid even then.
 func decode(data []byte, cluster string, node quota.NodeID) (content, error) {
 	var h header
 	if len(data) < headerSize {
@@ -173,7 +173,7 @@ func decode(data []byte, cluster string, node quota.NodeID) (content, error) {
 // maxNamed bounds the slots that an error names.
 const maxNamed = 4
 
-// write makes s the slot of a key, with counts of 0. It must be free.
+// write records the key as the owner of s. The slot must be free.
 func (s *slot) write(k quota.Key, life quota.Incarnation, birth quota.Seq) {
 	s.life, s.birth = uint64(life), uint64(birth)
 	s.lens = [4]uint16{uint16(len(k.Namespace)), uint16(len(k.Limit)), uint16(len(k.Key))}
@@ -182,18 +182,18 @@ func (s *slot) write(k quota.Key, life quota.Incarnation, birth quota.Seq) {
 	copy(s.text[n:], k.Key)
 }
 
-// hash is the id of who the slot is for; never 0.
+// hash returns the ID for the slot's owner; it is never 0.
 func (s *slot) hash() uint64 {
 	f := fnv.New64a()
 	end := unsafe.Offsetof(s.text) + uintptr(s.textLen())
-	_, _ = f.Write(bytesOf(s)[unsafe.Offsetof(s.life):unsafe.Offsetof(s.halves)]) // a hash takes everything
+	_, _ = f.Write(bytesOf(s)[unsafe.Offsetof(s.life):unsafe.Offsetof(s.halves)]) // a hash never fails
 	_, _ = f.Write(bytesOf(s)[unsafe.Offsetof(s.text):end])
 	return max(f.Sum64(), 1)
 }
 
 func (s *slot) textLen() int { return int(s.lens[0]) + int(s.lens[1]) + int(s.lens[2]) }
 
-// read returns what a slot in use says.
+// read decodes a slot in use. It returns an error if a check fails.
 func (s *slot) read() (quota.RecoveredCounts, error) {
 	e := quota.RecoveredCounts{Life: quota.Incarnation(s.life), Birth: quota.Seq(s.birth)}
 	if n := s.textLen(); n > maxText || s.lens[3] != 0 {
@@ -215,7 +215,7 @@ func (s *slot) read() (quota.RecoveredCounts, error) {
 	return e, nil
 }
 
-// newest returns the newest whole half; nil if there is none.
+// newest returns the newest whole half, or nil.
 func (s *slot) newest() *half {
 	var out *half
 	for i := range s.halves {
@@ -226,7 +226,7 @@ func (s *slot) newest() *half {
 	return out
 }
 
-// sum is the check of a half. It is made at every write: four multiplications.
+// sum returns the check of a half. Every write computes it; it takes four multiplications.
 func (h *half) sum(id uint64) uint64 {
 	a := fold(uint64(h.total)^0x9e37_79b9_7f4a_7c15, uint64(h.before)^id)
 	b := fold(uint64(h.back)^0xd1b5_4a32_d192_ed03, uint64(h.window)^bits.RotateLeft64(id, 32))

@@ -9,14 +9,14 @@ import (
 	"unsafe"
 )
 
-// ahead is how many slots are kept free: below that, the file grows.
+// ahead is the number of free slots at or below which the file grows.
 const ahead = stepSlots
 
-// retryGrow is how long a disk without room is left in peace.
+// retryGrow is the pause after a failed attempt to grow.
 const retryGrow = time.Second
 
-// fill writes what part of a file holds, zeros beyond its end, so that its
-// blocks are allocated.
+// fill rewrites part of a file with its content, and with zeros beyond its end, so that its blocks
+// are allocated.
 func fill(f *os.File, from int64, size int) error {
 	b := make([]byte, size)
 	if n, err := f.ReadAt(b, from); err != nil && err != io.EOF {
@@ -26,8 +26,8 @@ func fill(f *os.File, from int64, size int) error {
 	return err
 }
 
-// addStep allocates and maps the next step, and returns its slots. The header
-// counts it last: a step that is half made is made again.
+// addStep allocates and maps the next step, and returns its slots. It updates the header last, so
+// that the next attempt repeats an incomplete step.
 func (j *Journal) addStep() ([]slot, error) {
 	n := len(j.steps)
 	from := int64(headerSize + n*stepSize)
@@ -41,13 +41,13 @@ func (j *Journal) addStep() ([]slot, error) {
 	j.maps.add(m)
 	atomic.StoreUint64(&j.head.steps, max(j.head.steps, uint64(n+1)))
 	slots := unsafe.Slice((*slot)(unsafe.Pointer(&m[0])), stepSlots)
-	for i := range slots { // have the pages now, and not when a check needs them
+	for i := range slots { // fault the pages in now, not during a check
 		atomic.StoreUint64(&slots[i].id, atomic.LoadUint64(&slots[i].id))
 	}
 	return slots, nil
 }
 
-// growWhenAsked grows the file, off everybody's way.
+// growWhenAsked grows the file in the background, until toGrow is closed.
 func (j *Journal) growWhenAsked() {
 	defer close(j.grown)
 	for range j.toGrow {
@@ -71,21 +71,21 @@ func (j *Journal) growWhenAsked() {
 	}
 }
 
-// askToGrow is called with mu locked when few slots are free.
+// askToGrow requests growth when few slots are free. The caller holds j.mu.
 func (j *Journal) askToGrow() {
 	if j.growing || len(j.steps)*stepSlots >= j.maxSlots || j.closed.Load() || j.full && time.Now().Before(j.retryAt) {
 		return
 	}
 	j.growing = true
-	j.toGrow <- struct{}{} // has room: one at a time
+	j.toGrow <- struct{}{} // never blocks: at most one request at a time
 }
 
-// adopt makes the free slots of a step available. Locked.
+// adopt makes the free slots of a step available. The caller holds j.mu, or is Open.
 func (j *Journal) adopt(slots []slot) {
 	first := len(j.steps) * stepSlots
 	j.steps = append(j.steps, slots)
 	free := make([]int, 0, stepSlots+len(j.free))
-	for i := stepSlots - 1; i >= 0; i-- { // the first of all are used first
+	for i := stepSlots - 1; i >= 0; i-- { // lower slots are used first
 		if slots[i].id == 0 {
 			free = append(free, first+i)
 		}

@@ -17,29 +17,28 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// firstSteps is how long the file is at least: a burst of new keys finds room
-// while it grows.
+// firstSteps is the minimum length of the file in steps: it has room for a burst of new keys while
+// the file grows.
 const firstSteps = 2
 
 // FileName is the journal's name in the data directory.
 const FileName = "counts.journal"
 
-// Config says whose journal it is.
+// Config configures a journal.
 type Config struct {
 	Dir     string // exists, and is locked by this process
 	Cluster string
 	Node    quota.NodeID
-	Life    quota.Incarnation // of this process; larger than every earlier one
-	// Prior is the life of the process of this node before this one; 0 is none: the
-	// node is new.
+	Life    quota.Incarnation // of this process; larger than all earlier ones
+	// Prior is the life of the node's previous process; 0 means that the node is new.
 	Prior quota.Incarnation
-	// MaxSlots bounds the keys, 2048 to MaxSlots in steps of 1024; 0 is MaxSlots.
+	// MaxSlots bounds the keys, 2048 to MaxSlots in steps of 1024; 0 means MaxSlots.
 	MaxSlots int
-	Logger   *slog.Logger // nil is nobody
+	Logger   *slog.Logger // nil discards logs
 }
 
-// Journal is an open journal. All methods are safe for concurrent use, and
-// none blocks but Open and Close.
+// Journal is an open journal. All methods are safe for concurrent use, and only Open and Close
+// block.
 type Journal struct {
 	cfg      Config
 	log      *slog.Logger
@@ -51,7 +50,7 @@ type Journal struct {
 	closed   atomic.Bool
 	allocate func(f *os.File, from int64, size int) error
 	toGrow   chan struct{}
-	grown    chan struct{} // closed when nothing grows any more
+	grown    chan struct{} // closed when growWhenAsked has ended
 
 	tooLong, noRoom atomic.Int64
 
@@ -69,15 +68,15 @@ type Journal struct {
 
 var _ aggregator.Journal = (*Journal)(nil)
 
-// who is what a slot is for.
+// who is the owner of a slot.
 type who struct {
 	key   quota.Key
 	life  quota.Incarnation
 	birth quota.Seq
 }
 
-// maps is the mapped memory. It is given back when nobody can reach a slot any
-// more: a check that is still on its way must not find it gone.
+// maps is the mapped memory. It is unmapped only when no slot is reachable any more, because a
+// check in progress may still write to one.
 type maps struct{ all [][]byte }
 
 func (m *maps) add(b []byte) { m.all = append(m.all, b) }
@@ -88,10 +87,9 @@ func (m *maps) drop() {
 	}
 }
 
-// Open opens the node's journal, or makes one. The error beside a journal says
-// what was wrong with the file that it found, which has been moved aside. An
-// error without a journal means that none can be kept: no room, or no way to
-// map files.
+// Open opens the node's journal, or creates it. An error beside a journal describes what was wrong
+// with the existing file, which has been moved aside. An error without a journal means that none
+// can be kept: there is no room, or the system cannot map files.
 func Open(cfg Config) (*Journal, error) {
 	j := &Journal{
 		cfg: cfg, log: cfg.Logger, path: filepath.Join(cfg.Dir, FileName), maxSlots: cfg.MaxSlots, maps: &maps{}, allocate: allocate,
@@ -122,7 +120,7 @@ func Open(cfg Config) (*Journal, error) {
 	return j, fault
 }
 
-// load reads the file, if there is one.
+// load reads the file, if it exists.
 func (j *Journal) load() (c content, exists bool, err error) {
 	f, err := os.Open(j.path)
 	if errors.Is(err, os.ErrNotExist) {
@@ -139,8 +137,7 @@ func (j *Journal) load() (c content, exists bool, err error) {
 	return c, true, err
 }
 
-// start maps the file: the one that is there; or a new one, with what is whole
-// of the old.
+// start maps the existing file, or a new one that gets the whole slots of the old one.
 func (j *Journal) start(old content, anew bool) error {
 	path := j.path
 	if anew {
@@ -176,7 +173,7 @@ func (j *Journal) start(old content, anew bool) error {
 	return nil
 }
 
-// openFile opens or makes a file and maps its header.
+// openFile opens or creates a file and maps its header.
 func (j *Journal) openFile(path string) error {
 	var err error
 	if j.file, err = os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600); err != nil {
@@ -200,15 +197,16 @@ func (j *Journal) openFile(path string) error {
 	return nil
 }
 
-// restore writes what an earlier life had counted into a free slot.
+// restore writes the counts of an earlier life into a free slot.
 func (j *Journal) restore(e quota.RecoveredCounts) int {
 	p := j.claim(e.Key, e.Life, e.Birth)
 	p.Set(e.Counts)
 	return p.at
 }
 
-// replace puts the new file in the place of the old one, if there is one, which
-// it keeps under another name. At every moment one of them has the right name.
+// replace moves the new file to the place of the old one. If there is an old file, it keeps that
+// under another name. At every moment, one of them has the right name, if the file system has
+// links.
 func (j *Journal) replace(path string) error {
 	aside := j.path + ".corrupt"
 	if _, err := os.Lstat(j.path); err == nil {
@@ -224,8 +222,8 @@ func (j *Journal) replace(path string) error {
 	return os.Rename(path, j.path)
 }
 
-// Inherited returns what earlier processes of this node had counted, as of
-// Open. The caller owns it.
+// Inherited returns the counts of earlier processes of this node, as of Open. The caller owns the
+// result; later calls return nil.
 func (j *Journal) Inherited() []quota.RecoveredCounts {
 	out := j.inherited
 	j.inherited = nil
@@ -250,7 +248,7 @@ func (j *Journal) Slot(k quota.Key, birth quota.Seq) aggregator.JournalSlot {
 	return j.claim(k, j.cfg.Life, birth)
 }
 
-// claim uses a free slot; there is one. Locked.
+// claim claims a free slot, which must exist. The caller holds j.mu, or is Open.
 func (j *Journal) claim(k quota.Key, life quota.Incarnation, birth quota.Seq) *place {
 	at := j.free[len(j.free)-1]
 	j.free = j.free[:len(j.free)-1]
@@ -265,7 +263,7 @@ func (j *Journal) claim(k quota.Key, life quota.Incarnation, birth quota.Seq) *p
 
 func (j *Journal) at(i int) *slot { return &j.steps[i/stepSlots][i%stepSlots] }
 
-// release makes a slot free.
+// release frees a slot.
 func (j *Journal) release(at int) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -276,7 +274,7 @@ func (j *Journal) release(at int) {
 	j.free = append(j.free, at)
 }
 
-// Settled implements aggregator.Journal. What is not there is settled already.
+// Settled implements aggregator.Journal. It ignores unknown counts: they are already settled.
 func (j *Journal) Settled(k quota.Key, life quota.Incarnation, birth quota.Seq) {
 	j.mu.Lock()
 	w := who{k, life, birth}
@@ -293,18 +291,18 @@ func (j *Journal) Settled(k quota.Key, life quota.Incarnation, birth quota.Seq) 
 	}
 }
 
-// Stats is how a journal is used.
+// Stats describes the use of a journal.
 type Stats struct {
 	Slots   int   // allocated
-	Used    int   // of them, in use
-	Earlier int   // of those, of earlier lives that no leader has settled yet
-	Lives   int   // how many lives these are of
-	TooLong int64 // keys not journalled, since they are too long
-	NoRoom  int64 // keys not journalled, for want of slots
-	Full    bool  // the disk, or whatever else keeps the file from growing
+	Used    int   // allocated slots in use
+	Earlier int   // used slots of earlier lives that no leader has settled yet
+	Lives   int   // number of those earlier lives
+	TooLong int64 // keys not journalled because they are too long
+	NoRoom  int64 // keys not journalled because no slot was free
+	Full    bool  // the file cannot grow: the disk is full, or another error
 }
 
-// Stats returns how the journal is used.
+// Stats returns the current use of the journal.
 func (j *Journal) Stats() Stats {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -315,8 +313,8 @@ func (j *Journal) Stats() Stats {
 	}
 }
 
-// Close ends the writing. The file keeps what no leader has committed. Slots
-// may still be used, to no effect.
+// Close stops all writes and syncs the file, which keeps the counts that no leader has committed.
+// Slots remain usable afterwards, to no effect.
 func (j *Journal) Close() error {
 	j.mu.Lock()
 	if j.closed.Swap(true) {

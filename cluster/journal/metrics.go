@@ -2,7 +2,7 @@ package journal
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// Register registers the metrics of a journal; nil is one that could not be opened.
+// Register registers the metrics of a journal; j is nil if it could not be opened.
 func Register(j *Journal, reg prometheus.Registerer) {
 	stats := func() Stats {
 		if j == nil {

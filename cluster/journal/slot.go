@@ -18,9 +18,8 @@ type place struct {
 
 var _ aggregator.JournalSlot = (*place)(nil)
 
-// Set implements aggregator.JournalSlot: a few stores to memory. The check is
-// stored last, atomically, so that neither the compiler nor the processor moves
-// a store of the counts past it.
+// Set implements aggregator.JournalSlot with a few stores to memory. It stores the check last and
+// atomically, so that neither the compiler nor the processor moves a store of the counts past it.
 func (s *place) Set(c quota.Counts) {
 	if s.j.closed.Load() {
 		return
