@@ -1,5 +1,6 @@
-// Package datadir is what is at the top of a node's data directory: the lock that keeps a second
-// process out, the file that says whose data they are, and the mark of a restore that is not whole.
+// Package datadir manages the top level of a node's data directory: the lock that keeps other
+// processes out, the file that identifies the owner of the data, and the mark of an incomplete
+// restore.
 package datadir
 
 import (
@@ -15,33 +16,33 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// Format is the version of the layout of a data directory.
+// Format is the version of a data directory's layout.
 const Format = 1
 
 const (
 	identityFile = "node.json"
 	lockFile     = "LOCK"
-	// restoring is the file that is in a data directory while a backup is restored into it.
+	// restoring is the file that marks a data directory while a backup is restored into it.
 	restoring = "RESTORING"
 )
 
-// Identity is what a data directory belongs to, in node.json.
+// Identity identifies the owner of a data directory. It is stored in node.json.
 type Identity struct {
 	Format      int          `json:"format"`
 	Cluster     string       `json:"cluster"`
 	Node        quota.NodeID `json:"node"`
 	Ranges      int          `json:"ranges"`
 	Incarnation uint64       `json:"incarnation"`
-	// First is the first incarnation with these data.
+	// First is the first incarnation of the node that used these data.
 	First uint64 `json:"first"`
 
-	// Joined has the members of when this node joined, by peer address; none for
-	// one that made its cluster. A node that ends before it has a copy of the
-	// membership looks for the cluster there, and never makes one of its own.
+	// Joined maps the members at the time this node joined to their peer addresses; it is empty on
+	// a node that created its cluster. A node that stops before it has a copy of the membership
+	// looks for the cluster at these addresses, and never creates one of its own.
 	Joined map[quota.NodeID]string `json:"joined,omitempty"`
 }
 
-// Read returns the identity of a data directory; false if it has none yet.
+// Read returns the identity of a data directory. there is false if the directory has none yet.
 func Read(dir string) (id Identity, there bool, err error) {
 	path := filepath.Join(dir, identityFile)
 	data, err := os.ReadFile(path)
@@ -57,7 +58,7 @@ func Read(dir string) (id Identity, there bool, err error) {
 	return id, true, nil
 }
 
-// Write replaces the identity of a data directory.
+// Write atomically replaces the identity of a data directory.
 func (id Identity) Write(dir string) error {
 	data, err := json.MarshalIndent(id, "", "  ")
 	if err != nil {
@@ -66,7 +67,7 @@ func (id Identity) Write(dir string) error {
 	return WriteFile(filepath.Join(dir, identityFile), append(data, '\n'))
 }
 
-// Check says what of an identity is not as wanted.
+// Check returns an error that names the first difference from the wanted identity.
 func (id Identity) Check(want Identity, dir string) error {
 	switch {
 	case id.Format != want.Format:
@@ -81,14 +82,14 @@ func (id Identity) Check(want Identity, dir string) error {
 	return nil
 }
 
-// Lock keeps a second process out of a data directory.
+// Lock is the lock of a data directory. It keeps other processes out.
 type Lock struct{ f *os.File }
 
-// Close lets others in.
+// Close releases the lock.
 func (l *Lock) Close() error { return l.f.Close() }
 
-// Open makes a data directory if there is none, and locks it. One into which a backup was not
-// restored whole is an error.
+// Open locks a data directory, and creates it if it does not exist. It returns an error if a
+// restore into the directory is incomplete.
 func Open(dir string) (*Lock, error) {
 	l, err := lock(dir)
 	if err != nil {
@@ -118,7 +119,7 @@ func lock(dir string) (*Lock, error) {
 	return &Lock{f}, nil
 }
 
-// CheckEmpty says what is in the way of a restore.
+// CheckEmpty returns an error if the directory has content that rules out a restore.
 func CheckEmpty(dir string) error {
 	list, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -129,7 +130,7 @@ func CheckEmpty(dir string) error {
 	}
 	for _, e := range list {
 		switch e.Name() {
-		case "lost+found": // of the file system
+		case "lost+found": // created by the file system
 		case restoring:
 			return cutShort(dir)
 		default:
@@ -139,7 +140,7 @@ func CheckEmpty(dir string) error {
 	return nil
 }
 
-// BeginRestore makes, locks and marks a directory: no node starts with it before EndRestore.
+// BeginRestore creates, locks and marks a directory. No node starts with it before EndRestore.
 func BeginRestore(dir string) (*Lock, error) {
 	l, err := lock(dir)
 	if err != nil {
@@ -151,12 +152,13 @@ func BeginRestore(dir string) (*Lock, error) {
 	return l, nil
 }
 
-// EndRestore makes a directory one that a node starts with; subdirs are those that the restore made.
+// EndRestore makes the directory usable for a node; subdirs are the subdirectories that the restore
+// made.
 func EndRestore(dir string, id Identity, subdirs ...string) error {
 	if err := id.Write(dir); err != nil {
 		return fmt.Errorf("data directory: %w", err)
 	}
-	for _, d := range append([]string{"."}, subdirs...) { // before the mark goes
+	for _, d := range append([]string{"."}, subdirs...) { // before the mark is removed
 		if err := syncDir(filepath.Join(dir, d)); err != nil {
 			return err
 		}
@@ -167,7 +169,7 @@ func EndRestore(dir string, id Identity, subdirs ...string) error {
 	return syncDir(dir)
 }
 
-// Discard takes away what a restore has made, the mark last.
+// Discard removes everything that a restore has created, the mark last.
 func Discard(dir string, subdirs ...string) error {
 	var errs []error
 	for _, name := range append([]string{identityFile, identityFile + ".tmp"}, append(subdirs, lockFile, restoring)...) {
@@ -176,7 +178,7 @@ func Discard(dir string, subdirs ...string) error {
 	return errors.Join(errs...)
 }
 
-// syncDir puts the names in a directory on the disk. Not all file systems can.
+// syncDir syncs the names in a directory to disk. It ignores file systems that do not support this.
 func syncDir(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {
@@ -189,7 +191,7 @@ func syncDir(dir string) error {
 	return errors.Join(err, d.Close())
 }
 
-// WriteFile replaces a file in one step, so that a crash leaves the old one or the new one.
+// WriteFile atomically replaces a file: after a crash, path has either the old or the new content.
 func WriteFile(path string, data []byte) error {
 	tmp := path + ".tmp"
 	f, err := os.OpenFile(tmp, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
