@@ -1,5 +1,5 @@
-// Package peercall is the table of the calls that nodes make to each other. Each part of a node
-// adds the calls that it answers.
+// Package peercall dispatches the calls that nodes make to each other. Each part of a node
+// registers the calls that it answers.
 package peercall
 
 import (
@@ -15,14 +15,14 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// Limit bounds the work for a call that waits for no disk.
+// Limit is the timeout for calls that do not wait for a disk.
 const Limit = 2 * time.Second
 
-// ErrUnknown is the answer of every version to calls of later ones.
+// ErrUnknown is the answer to a call that only later versions know.
 var ErrUnknown = errors.New("this version does not know the call")
 
-// Table has a handler for each kind of call, by the number of its field in peerv1.Call. It is
-// filled before the node listens, and not changed later.
+// Table maps each kind of call, by its field number in peerv1.Call, to its handler. It is filled
+// before the node listens and is read-only afterwards.
 type Table map[protoreflect.FieldNumber]handler
 
 type handler struct {
@@ -32,9 +32,9 @@ type handler struct {
 
 var body = (*peerv1.Call)(nil).ProtoReflect().Descriptor().Oneofs().ByName("body")
 
-// Handle has f answer the calls with a message Q by one with a message A. The context that f gets
-// ends after within. Two handlers for a message, or a message that peerv1.Call does not have, are a
-// mistake in the program: Handle panics.
+// Handle registers f for calls with a message Q, answered by a message A. The context of f ends
+// after within. A second handler for Q, or a message that is not in peerv1.Call, is a programming
+// error: Handle panics.
 func Handle[Q, A proto.Message](t Table, within time.Duration, f func(ctx context.Context, from quota.NodeID, c Q) (A, error)) {
 	asks, answers := fieldOf[Q](), fieldOf[A]()
 	if _, twice := t[asks.Number()]; twice {
@@ -49,7 +49,8 @@ func Handle[Q, A proto.Message](t Table, within time.Duration, f func(ctx contex
 	}}
 }
 
-// fieldOf returns the field of peerv1.Call whose message is an M.
+// fieldOf returns the field of peerv1.Call with message type M. It panics if there is no such
+// field.
 func fieldOf[M proto.Message]() protoreflect.FieldDescriptor {
 	var m M
 	name := m.ProtoReflect().Descriptor().FullName()
@@ -61,7 +62,7 @@ func fieldOf[M proto.Message]() protoreflect.FieldDescriptor {
 	panic(fmt.Sprintf("peercall: no field of a call has a %s", name))
 }
 
-// Answer does what a call of another node asks for.
+// Answer runs the handler for a call of another node.
 func (t Table) Answer(ctx context.Context, from quota.NodeID, c *peerv1.Call) (*peerv1.Call, error) {
 	m := c.ProtoReflect()
 	field := m.WhichOneof(body)
