@@ -10,7 +10,7 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// maxGrants bounds the list of grants.
+// maxGrants bounds the length of the list of grants.
 const maxGrants = 1000
 
 const grantExample = `{identity: "user:ann", realm: "project:infra", permissions: [quota.accounts.read]}`
@@ -49,7 +49,8 @@ func readPermissions(v Value) (out []string) {
 	return out
 }
 
-// readConditions reads the attributes that a grant asks for, and returns where each is.
+// readConditions reads the attributes that a grant requires, and returns their values and the place
+// of each.
 func readConditions(v Value) (map[string]string, map[string]Value) {
 	out, at := map[string]string{}, map[string]Value{}
 	var fields []Field

@@ -7,11 +7,11 @@ import (
 	"github.com/quorate/quorate/internal/account"
 )
 
-// AccountIDForm is how an account's id is written in one word.
+// AccountIDForm is the form of an account's id as one word.
 const AccountIDForm = "app~realm~identity~namespace~name~type"
 
-// ParseAccountID reads an account's id in one word. The identity and the namespace
-// may be empty: cv~project:infra~~~pool~builds.
+// ParseAccountID parses an account's id from one word. The identity and the namespace may be empty:
+// cv~project:infra~~~pool~builds.
 func ParseAccountID(word string) (account.ID, error) {
 	id, ok := account.ParseWord(word)
 	if !ok {
@@ -20,14 +20,14 @@ func ParseAccountID(word string) (account.ID, error) {
 	return id, inFileWords(id.Validate())
 }
 
-// FormatAccountID writes an account's id in one word.
+// FormatAccountID formats an account's id as one word.
 func FormatAccountID(id account.ID) string { return id.Word() }
 
-// ConfigIDForm is how a policy config's id is written in one word.
+// ConfigIDForm is the form of a policy config's id as one word.
 const ConfigIDForm = "app~realm~version"
 
-// ParseConfigID reads a policy config's id in one word: app~realm~version, or the
-// version alone, which is one of near's app and realm.
+// ParseConfigID parses a policy config's id from one word: app~realm~version, or the version alone,
+// in near's app and realm.
 func ParseConfigID(word string, near account.ConfigID) (account.ConfigID, error) {
 	id := near
 	switch part := strings.Split(word, "~"); len(part) {
@@ -41,17 +41,16 @@ func ParseConfigID(word string, near account.ConfigID) (account.ConfigID, error)
 	return id, inFileWords(id.Validate())
 }
 
-// FormatConfigID writes a policy config's id in one word.
+// FormatConfigID formats a policy config's id as one word.
 func FormatConfigID(id account.ConfigID) string {
 	return strings.Join([]string{id.App, id.Realm, id.Version}, "~")
 }
 
-// PolicyForm is how a policy is named in one word.
+// PolicyForm is the form of a policy's name as one word.
 const PolicyForm = "version~namespace~name~type"
 
-// ParsePolicyRef reads a policy's name in one word: version~namespace~name~type of
-// near's app and realm, where "/" may stand for "~", or all of
-// app~realm~version~namespace~name~type.
+// ParsePolicyRef parses a policy's name from one word: version~namespace~name~type in near's app
+// and realm, where "/" may replace "~", or the full app~realm~version~namespace~name~type.
 func ParsePolicyRef(word string, near account.ConfigID) (account.PolicyRef, error) {
 	separator := "~"
 	if !strings.Contains(word, separator) {
@@ -71,8 +70,8 @@ func ParsePolicyRef(word string, near account.ConfigID) (account.PolicyRef, erro
 	return ref, inFileWords(ref.Validate())
 }
 
-// FormatPolicyRef writes a policy's name in one word, with the app and realm of its
-// config unless they are near's.
+// FormatPolicyRef formats a policy's name as one word. It includes the app and realm of the config
+// unless they are near's.
 func FormatPolicyRef(ref account.PolicyRef, near account.ConfigID) string {
 	c, k := ref.Config, ref.Key
 	word := strings.Join([]string{c.Version, k.Namespace, k.Name, k.Resource}, "~")
@@ -82,12 +81,11 @@ func FormatPolicyRef(ref account.PolicyRef, near account.ConfigID) string {
 	return c.App + "~" + c.Realm + "~" + word
 }
 
-// fileWords maps the names that package account has for the fields of ids to those of
-// files and flags.
+// fileWords maps field names that package account uses in ids to the names in files and flags.
 var fileWords = strings.NewReplacer("policy_id.key.resource_type", "type of the policy", "config.app_id", "app", "config.realm", "realm", "config.version", "version", "key.resource_type", "type",
 	"key.namespace", "namespace", "key.name", "name", "app_id", "app", "resource_type", "type")
 
-// inFileWords replaces the field name that an error begins with by that of files.
+// inFileWords replaces the field name at the start of an error with the name that files use.
 func inFileWords(err error) error {
 	if err == nil {
 		return nil

@@ -11,7 +11,7 @@ import (
 	"github.com/quorate/quorate/internal/account"
 )
 
-// TestPoliciesRoundTrip: what FormatPolicies writes is read back the same, also the
+// TestPoliciesRoundTrip checks that ParsePolicies reads back what FormatPolicies writes, also the
 // strangest names.
 func TestPoliciesRoundTrip(t *testing.T) {
 	want := map[account.PolicyKey]account.Policy{
@@ -26,7 +26,8 @@ func TestPoliciesRoundTrip(t *testing.T) {
 	}
 }
 
-// TestAccountWords: an id in one word is read back; what is wrong with one is said.
+// TestAccountWords checks that ids parse back from their words, and that errors describe what is
+// wrong.
 func TestAccountWords(t *testing.T) {
 	near := account.ConfigID{App: "cv", Realm: "r"}
 	for _, word := range []string{"cv~project:infra~user:a~ci|x~{a~builds", "cv~r~~~n~t"} {
@@ -65,7 +66,7 @@ func TestAccountWords(t *testing.T) {
 	}
 }
 
-// TestExampleAccounts: the files of examples/accounts are valid.
+// TestExampleAccounts checks that the files of examples/accounts are valid.
 func TestExampleAccounts(t *testing.T) {
 	text, err := os.ReadFile("../examples/accounts/policies.yaml")
 	if err != nil {
@@ -89,8 +90,8 @@ func TestExampleAccounts(t *testing.T) {
 	}
 }
 
-// TestDurableQuotasDoc: the policies and settings of docs/durable-quotas.md are valid,
-// and every permission and field is explained there.
+// TestDurableQuotasDoc checks that the policies and settings of docs/durable-quotas.md are valid,
+// and that it explains every permission and field.
 func TestDurableQuotasDoc(t *testing.T) {
 	text, err := os.ReadFile("../docs/durable-quotas.md")
 	if err != nil {

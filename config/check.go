@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// finish derives the settings that are not given, checks all against each other, and
-// returns them, or every fault of every layer.
+// finish derives the missing settings, checks all settings against each other, and returns them, or
+// every fault of every layer.
 func (s *nodeSettings) finish() (Node, error) {
 	s.complete(s.isGiven)
 	s.checkNode()
@@ -33,8 +33,8 @@ func (s *nodeSettings) isGiven(path string) bool {
 	return ok
 }
 
-// checkNode requires this node to be one of the nodes. Where there are others,
-// it must say which it is: two nodes must never both be the default one.
+// checkNode requires this node to be in the list of nodes. If there are others, the settings must
+// name this node: two nodes must never both use the default id.
 func (s *nodeSettings) checkNode() {
 	if !s.isGiven("nodes") {
 		return
@@ -54,7 +54,7 @@ func (s *nodeSettings) checkNode() {
 	s.conflict([]string{"nodes", "node"}, "node is missing; say which of the nodes this one is: %s", these)
 }
 
-// checkListen refuses two addresses that would take the same port.
+// checkListen refuses two addresses that need the same port.
 func (s *nodeSettings) checkListen() {
 	l := s.Listen
 	all := []struct{ path, addr string }{
@@ -76,11 +76,11 @@ func everyHost(host string) bool {
 	return host == "" || err == nil && ip.IsUnspecified()
 }
 
-// tlsFiles are the settings that name files of TLS.
+// tlsFiles lists the settings that name TLS files.
 var tlsFiles = []string{"tls.ca", "tls.cert", "tls.key", "tls.ca_key"}
 
-// checkTLS requires the files to be none, the CA with the node's certificate and its
-// key, or the CA with its key.
+// checkTLS requires no TLS files, or the CA with the node's certificate and key, or the CA with its
+// key.
 func (s *nodeSettings) checkTLS() {
 	t := s.TLS
 	if t.Mode == TLSOff {
@@ -106,7 +106,7 @@ func (s *nodeSettings) checkTLS() {
 	}
 }
 
-// checkNoFiles refuses TLS files where TLS is off, since nothing would read them.
+// checkNoFiles refuses TLS files while TLS is off, because nothing would read them.
 func (s *nodeSettings) checkNoFiles() {
 	var files []string
 	for _, path := range tlsFiles {
@@ -123,8 +123,8 @@ func (s *nodeSettings) checkNoFiles() {
 	}
 }
 
-// checkTimes requires the durations to be in the order that Raft needs, and
-// keys to live longer than it takes to report them.
+// checkTimes requires the durations to be in the order that Raft needs, and idle keys to live
+// longer than it takes to report them.
 func (s *nodeSettings) checkTimes() {
 	r := s.Raft
 	if r.Lease > r.Heartbeat {
@@ -138,8 +138,8 @@ func (s *nodeSettings) checkTimes() {
 	}
 }
 
-// conflict reports a fault between settings at the first of them that was
-// given, unless one of them was refused already.
+// conflict reports a fault between settings, at the first of them that was given, unless one of
+// them was already refused.
 func (s *nodeSettings) conflict(paths []string, format string, args ...any) {
 	for _, path := range paths {
 		if s.given[path].bad {

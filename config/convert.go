@@ -13,21 +13,21 @@ import (
 type Converted struct {
 	Limits []quota.Limit // sorted by name
 	YAML   []byte        // the same as a limit file
-	Notes  []Note        // what to know and to do, in the order of the source
+	Notes  []Note        // what to know and to do, in source order
 }
 
-// A Note names something that could not be carried over unchanged, or that callers
-// have to change.
+// A Note names something that the conversion could not carry over unchanged, or that callers have
+// to change.
 type Note struct {
-	Path string // the field in the source; empty for all of it
+	Path string // the field in the source; empty for the whole file
 	What string // what the conversion did
-	Do   string // what to do; empty for nothing
+	Do   string // what the user has to do; empty for nothing
 }
 
-// converters read the forms of others.
+// converters lists the readers of other systems' files.
 var converters = []struct {
 	from    string
-	start   string // what a file begins with
+	start   string // how the file begins
 	convert func(c *conversion, v Value)
 }{
 	{"quotaservice", "namespaces:", (*conversion).quotaservice},
@@ -78,19 +78,19 @@ func (c *conversion) note(path, do, what string, args ...any) {
 	c.notes = append(c.notes, Note{Path: path, What: fmt.Sprintf(what, args...), Do: do})
 }
 
-// noted reads a field of the source that has no counterpart.
+// noted returns a field of the source that has no counterpart and only leaves a note.
 func (c *conversion) noted(name, do, what string) Field {
 	return Field{name, "", func(v Value) { c.note(v.path, do, "%s", what) }}
 }
 
-// keep adds a limit that was made from a value of the source.
+// keep adds the limit that a value of the source became.
 func (c *conversion) keep(l quota.Limit, v Value) {
 	if c.room(v) {
 		c.add(&draft{Limit: l, value: v})
 	}
 }
 
-// slaFile converts a file that has slas and nothing else.
+// slaFile converts a file with only slas.
 func (c *conversion) slaFile(v Value) {
 	v.Fields("slas: ["+slaExample+"]", []Field{{"slas", "slas: [" + slaExample + "]", c.slas}})
 	for i := range c.limits {

@@ -20,9 +20,9 @@ const (
 	envoyMaxDepth     = descriptor.MaxEntries
 )
 
-// ParseEnvoyRateLimits reads a file of envoyproxy/ratelimit, in which every document
-// is a domain, and returns the rules that a node serves unchanged. Its error is a
-// *FileError with every fault, in which source names the file.
+// ParseEnvoyRateLimits reads a file of envoyproxy/ratelimit, where every document is a domain, and
+// returns rules that a node can serve unchanged. Its error is a *FileError with every fault, in
+// which source names the file.
 func ParseEnvoyRateLimits(source string, data []byte) ([]descriptor.Domain, error) {
 	r := &report{source: source, data: data}
 	var out []descriptor.Domain
@@ -50,8 +50,8 @@ func ParseEnvoyRateLimits(source string, data []byte) ([]descriptor.Domain, erro
 // maxEnvoyDomains bounds the domains of one file.
 const maxEnvoyDomains = 1000
 
-// envoy converts a domain and its tree of descriptors: a limit for every one
-// that has a rate_limit, and a rule.
+// envoy converts a domain and its tree of descriptors: each descriptor with a rate_limit becomes a
+// limit and a rule.
 func (c *conversion) envoy(v Value) {
 	var name string
 	var descriptors Value
@@ -126,9 +126,9 @@ func (c *conversion) envoyList(namespace string, above envoyWay, v Value) {
 	c.envoyOrder(v, patterns)
 }
 
-// envoyOne makes the rule and the limit of one descriptor. One that only has descriptors
-// below it gets neither; one that has nothing gets a limit that is off, because it takes
-// precedence over less exact descriptors.
+// envoyOne makes the rule and the limit of one descriptor. A descriptor with only nested
+// descriptors gets neither. An empty one gets a limit that is off, because it takes precedence over
+// less specific descriptors.
 func (c *conversion) envoyOne(namespace string, way envoyWay, d *envoyDescriptor, v Value) {
 	switch {
 	case d.rateLimit.node != nil:
@@ -151,7 +151,7 @@ func (c *conversion) envoyRule(r *descriptor.Rule, v Value) {
 	}
 }
 
-// envoyExact notes that only the most exact of the limits of one key counts.
+// envoyExact notes that only the most specific limit of a key applies.
 func (c *conversion) envoyExact(seen map[descriptor.Step]int, v Value) {
 	entries, open := map[string]int{}, map[string]bool{}
 	for s := range seen {
@@ -166,8 +166,8 @@ func (c *conversion) envoyExact(seen map[descriptor.Step]int, v Value) {
 	}
 }
 
-// envoyOrder notes where the order of the file decides between patterns: among
-// limits, which have none, the most literal bytes do.
+// envoyOrder notes where the file relies on the order of patterns: limits have no order, and the
+// pattern with the most literal bytes applies.
 func (c *conversion) envoyOrder(v Value, patterns *descriptor.Tree) {
 	before := patterns.Patterns()
 	patterns.Sort()
@@ -209,15 +209,15 @@ func (c *conversion) envoyFields(d *envoyDescriptor) []Field {
 	}
 }
 
-// envoyLimitName returns the name by which descriptors find the limit. Where that would
-// be too long it returns a name with a hash, which no descriptor finds.
+// envoyLimitName returns the name under which descriptors find the limit. If that name is too long,
+// it returns a name with a hash, which no descriptor finds.
 func (c *conversion) envoyLimitName(namespace string, steps []descriptor.Step, v Value) string {
 	name, err := descriptor.NameOf(steps)
 	if err == nil {
 		return name
 	}
 	sum := sha256.Sum256([]byte(descriptor.Path(steps)))
-	first := descriptor.Namespace(steps[0].Key) // of which a name can have all
+	first := descriptor.Namespace(steps[0].Key) // a limit name may contain all characters of a namespace
 	name = fmt.Sprintf("%s-%x-", first[:min(len(first), 32)], sum[:8])
 	c.note(v.path, "serve the file as it is (protocols.envoy_rls_config), or call the limit by this name",
 		"descriptors do not find the limit %s/%s by its name: the one that they look for would have more than %d bytes", namespace, name, quota.MaxNameLen)

@@ -39,7 +39,7 @@ func (c *conversion) envoyLimit(namespace string, way envoyWay, d *envoyDescript
 	if steps, ok := descriptor.Steps(l.LimitName.Limit); ok && slices.Equal(steps, way.steps) {
 		call = "Envoy finds it by its name; others call it with the key " + key
 	}
-	if strings.Contains(key, "/") { // or a/b beside c would be a beside b/c
+	if strings.Contains(key, "/") { // else a/b with c would give the same key as a with b/c
 		call += ", in which a value's % is written as %25 and its / as %2F"
 	}
 	c.note(v.path, call, "requests with %s become checks of the limit %v", request, l.LimitName)
@@ -47,7 +47,7 @@ func (c *conversion) envoyLimit(namespace string, way envoyWay, d *envoyDescript
 	c.keep(l, v)
 }
 
-// describeWay describes the requests that a path is for, and returns the form of their key.
+// describeWay describes the requests that match a path, and returns the form of their key.
 func describeWay(steps []descriptor.Step) (request, key string) {
 	var parts []string
 	for _, s := range steps {
@@ -134,8 +134,7 @@ func envoyUnit(to *int64) scalar {
 	return s
 }
 
-// envoyReplaces notes which limits a limit replaces for the requests that it
-// is for.
+// envoyReplaces notes the limits that a limit replaces for the requests that match it.
 func (c *conversion) envoyReplaces(r *descriptor.Rule, v Value) {
 	var names []string
 	ok := v.Items(quota.MaxLimits, "[{name: other}]", func(item Value) {

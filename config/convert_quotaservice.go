@@ -15,7 +15,7 @@ const (
 type qsBucket struct {
 	size, fillRate, maxTokens          int64
 	waitMillis, idleMillis, debtMillis int64
-	maxKeys                            int64 // of a template, from its namespace
+	maxKeys                            int64 // of a template; from its namespace
 }
 
 // quotaservice converts a ServiceConfig.
@@ -72,7 +72,7 @@ func (c *conversion) qsName(name string) Field {
 	return Field{name, "", func(v Value) { v.scalar(text(new(string), "a name")) }}
 }
 
-// qsBucket makes a limit of a bucket.
+// qsBucket converts a bucket to a limit.
 func (c *conversion) qsBucket(name quota.LimitName, v Value, maxKeys int64) {
 	b := qsBucket{maxKeys: maxKeys}
 	faults := len(c.faults)
@@ -98,7 +98,7 @@ func (c *conversion) qsBucketFields(b *qsBucket) []Field {
 	}
 }
 
-// withDefaults sets what is not set, as quotaservice does.
+// withDefaults fills in missing values as quotaservice does.
 func (b qsBucket) withDefaults() qsBucket {
 	set := func(to *int64, v int64) {
 		if *to == 0 {
@@ -114,7 +114,7 @@ func (b qsBucket) withDefaults() qsBucket {
 	return b
 }
 
-// qsLimit makes a limit of a bucket whose defaults are set.
+// qsLimit converts a bucket with its defaults filled in.
 func (c *conversion) qsLimit(name quota.LimitName, b qsBucket, v Value) quota.Limit {
 	l := quota.Limit{LimitName: name, MaxCost: b.maxTokens, MaxKeys: b.maxKeys}
 	l.SetFirst(quota.Tier{Rate: quota.Rate{Tokens: b.fillRate, Per: time.Second}, Burst: b.size})

@@ -11,9 +11,8 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// TestConvert reads testdata/convert/*.{good,bad}.yaml, of which the name
-// begins with the form. Beside each is a .txt: the exact error of a bad file,
-// the limit file and the notes of a good one.
+// TestConvert reads testdata/convert/*.{good,bad}.yaml, whose names begin with the form. The .txt
+// beside each has the exact error of a bad file, or the limit file and the notes of a good one.
 func TestConvert(t *testing.T) {
 	files, err := filepath.Glob("testdata/convert/*.yaml")
 	if err != nil {
@@ -52,7 +51,7 @@ func TestConvert(t *testing.T) {
 	}
 }
 
-// checkConverted requires valid limits, and a limit file that says the same.
+// checkConverted requires valid limits, and a limit file with the same limits.
 func checkConverted(t *testing.T, source string, got Converted) {
 	t.Helper()
 	if _, err := quota.NewLimits(1, got.Limits); err != nil {
@@ -85,7 +84,7 @@ func FuzzConvert(f *testing.F) {
 	})
 }
 
-// String returns path: what; do, without what is empty.
+// String returns path: what; do, without empty parts.
 func (n Note) String() string {
 	s := n.What
 	if n.Path != "" {

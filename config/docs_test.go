@@ -9,7 +9,7 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// TestDocs parses the examples of docs/limits.md, and finds all rules there.
+// TestDocs parses the examples of docs/limits.md, and requires all rules to be there.
 func TestDocs(t *testing.T) {
 	text, err := os.ReadFile("../docs/limits.md")
 	if err != nil {

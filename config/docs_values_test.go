@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestDocsNameValuesThatAre: what a manual proposes for a limit, in passing, is taken.
+// TestDocsNameValuesThatAre checks that values which the manuals propose for limits are valid.
 func TestDocsNameValuesThatAre(t *testing.T) {
 	named := regexp.MustCompile("`((?:ceiling|decide|when_cut_off|durable): [a-z]+)`")
 	files, err := filepath.Glob("../docs/*.md")

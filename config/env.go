@@ -8,13 +8,12 @@ import (
 	"github.com/quorate/quorate/internal/suggest"
 )
 
-// envPrefix begins the name of every variable that is a setting.
+// envPrefix begins the name of each variable that is a setting.
 const envPrefix = "QUORATE_"
 
-// foreignVariables begin with the prefix and are no settings: QUORATE_ADDR,
-// QUORATE_TOKEN, QUORATE_USER and QUORATE_TLS_DIR are the client commands', and
-// Kubernetes describes services whose name begins with quorate to every container
-// in the others.
+// foreignVariables matches variables with the prefix that are no settings: QUORATE_ADDR,
+// QUORATE_TOKEN, QUORATE_USER and QUORATE_TLS_DIR belong to the client commands, and with the
+// others Kubernetes describes services whose name begins with quorate to every container.
 var foreignVariables = regexp.MustCompile(`^QUORATE_(ADDR|TOKEN|USER|TLS_DIR|([A-Z0-9_]+_)?(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|PORT_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?))$`)
 
 func foreign(variable, value string) bool {
@@ -37,7 +36,7 @@ func (s setting) variable() string {
 	return envPrefix + strings.ToUpper(strings.ReplaceAll(s.path, ".", "_"))
 }
 
-// readEnviron sets the environment's layer, from a list of name=value.
+// readEnviron reads the environment's layer from a list of name=value.
 func (s *nodeSettings) readEnviron(environ []string) {
 	known := map[string]setting{}
 	for _, one := range s.settings() {
@@ -63,8 +62,7 @@ func (s *nodeSettings) readEnviron(environ []string) {
 	}
 }
 
-// unknownVariable reports a misspelt variable. It never shows the value, which
-// may be anyone's secret.
+// unknownVariable reports a misspelt variable. It never shows the value, which may be a secret.
 func (s *nodeSettings) unknownVariable(variable string) {
 	path := join("", variable)
 	if near := suggest.Word(variable, Variables()); near != "" {

@@ -10,16 +10,16 @@ import (
 // excerptWidth is how many characters of a long source line are shown.
 const excerptWidth = 100
 
-// addExcerpts sets the Excerpt of every fault that has a place, in one pass
-// over the data. The faults are sorted by line.
+// addExcerpts sets the Excerpt of every fault that has a place, in one pass over the data. The
+// faults must be sorted by line.
 func addExcerpts(data []byte, faults []Fault) {
-	var text []rune // the line that ends where data begins
+	var text []rune // the line before data
 	line := 0
 	for i := range faults {
 		f := &faults[i]
 		for line < f.Line {
 			if line > 0 && len(data) == 0 {
-				return // places past the end have no line to show
+				return // places past the end have no excerpt
 			}
 			var this []byte
 			this, data, _ = bytes.Cut(data, []byte("\n"))
@@ -55,7 +55,7 @@ func excerpt(text []rune, line, column int) string {
 		strings.Repeat(" ", len(number)) + " | " + caret
 }
 
-// printable replaces what would move the caret or speak to the terminal.
+// printable replaces characters that would move the caret or control the terminal.
 func printable(text []rune) string {
 	return strings.Map(func(r rune) rune {
 		switch {

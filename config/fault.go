@@ -10,8 +10,8 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// maxFaults bounds the faults of one source, so that a file of the wrong kind cannot
-// fill the memory.
+// maxFaults bounds the faults of one source, so that a file of the wrong kind cannot fill the
+// memory.
 const maxFaults = 1000
 
 // FileError holds every fault of one source: a file, or the environment.
@@ -24,7 +24,7 @@ type FileError struct {
 type Fault struct {
 	Line, Column int    // from 1, in characters; 0 when the fault has no place
 	Path         string // the field, such as namespaces.web.limits.login.rate
-	Message      string // what is wrong; what would be right
+	Message      string // what is wrong, and what would be right
 	Excerpt      string // the source line with a caret below, or empty
 }
 
@@ -56,10 +56,10 @@ type report struct {
 	source string
 	data   []byte
 	faults []Fault
-	more   bool // faults were left out
+	more   bool // some faults were dropped
 }
 
-// fault adds a fault at a place of the file; line 0 is no place.
+// fault adds a fault at a place in the file. Line 0 means that the fault has no place.
 func (r *report) fault(line, column int, path, format string, args ...any) {
 	if len(r.faults) == maxFaults {
 		r.more = true

@@ -9,10 +9,10 @@ import (
 	"github.com/quorate/quorate/internal/zone"
 )
 
-// FormatLimits writes limits as a limit file, sorted by name, each in one line if it
-// fits. It leaves out fields that have their default, except ceiling, and fields without
-// a meaning, such as the rate of an unlimited limit. ParseLimits reads the same limits
-// back, as long as the text stays within MaxFileBytes (some 70,000 limits).
+// FormatLimits writes limits as a limit file, sorted by name, each on one line if it fits. It
+// leaves out fields at their default, except ceiling, and fields without a meaning, such as the
+// rate of an unlimited limit. ParseLimits reads the same limits back, as long as the text stays
+// within MaxFileBytes (some 70,000 limits).
 func FormatLimits(limits []quota.Limit) []byte {
 	sorted := slices.Clone(limits)
 	slices.SortStableFunc(sorted, compareLimits)
@@ -28,21 +28,21 @@ func FormatLimits(limits []quota.Limit) []byte {
 	return root.document()
 }
 
-// newDocument returns the root of a file, with the version of the format.
+// newDocument returns the root of a file, with the format version.
 func newDocument() *node {
 	root := &node{}
 	root.add("version", strconv.Itoa(FormatVersion))
 	return root
 }
 
-// document returns the text of the file whose root is n.
+// document returns the text of the file with root n.
 func (n *node) document() []byte {
 	var b bytes.Buffer
 	n.block(&b, 0)
 	return b.Bytes()
 }
 
-// FormatLimit writes one limit as in a limit file, in one line.
+// FormatLimit writes one limit as in a limit file, on one line.
 func FormatLimit(l quota.Limit) string { return limitNode(&l).flow() }
 
 func namespacesNode(sorted []quota.Limit) *node {
@@ -103,7 +103,7 @@ func limitNode(l *quota.Limit) *node {
 	return n
 }
 
-// templateFields adds the fields that only a template has.
+// templateFields adds the fields that only templates have.
 func templateFields(n *node, l *quota.Limit) {
 	if l.MaxKeys != 0 {
 		n.add("max_keys", strconv.FormatInt(l.MaxKeys, 10))

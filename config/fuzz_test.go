@@ -30,7 +30,7 @@ func addGolden(f *testing.F, pattern string) {
 	}
 }
 
-// checkFaults requires a *FileError whose faults have sensible places.
+// checkFaults requires a *FileError whose faults have plausible places.
 func checkFaults(t *testing.T, data []byte, err error) {
 	t.Helper()
 	var fe *FileError

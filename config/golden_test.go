@@ -15,11 +15,11 @@ import (
 
 var rewrite = flag.Bool("rewrite", false, "write what the parsers say into testdata; then read the diff")
 
-// goldenNow is the clock by which golden overrides expire: 2026-11-21.
+// goldenNow is the time against which golden overrides expire: 2026-11-21.
 const goldenNow = quota.Time(1795219200e9)
 
-// TestGolden reads testdata/{limits,node,overrides,policies,ops}-*.{good,bad}.yaml. Beside each is a
-// .txt: the exact error of a bad file, what was read from a good one.
+// TestGolden reads testdata/{limits,node,overrides,policies,ops}-*.{good,bad}.yaml. The .txt beside
+// each has the exact error of a bad file, or the contents of a good one.
 func TestGolden(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.yaml")
 	if err != nil {
@@ -50,7 +50,7 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// describeFile reads a file by its name and writes what it holds.
+// describeFile reads a file, of a kind that its name gives, and writes its contents.
 func describeFile(source string, data []byte) (string, error) {
 	if strings.HasPrefix(source, "limits-") {
 		limits, err := ParseLimits(source, data)

@@ -7,7 +7,7 @@ import (
 	"regexp"
 )
 
-// maxJoins bounds the addresses to join through.
+// maxJoins bounds the list of addresses to join through.
 const maxJoins = 32
 
 const (
@@ -20,7 +20,7 @@ func readAddress(v Value, _ []string) (one string) {
 	return one
 }
 
-// addresses reads the list from a variable, separated by commas.
+// addresses reads a comma-separated list of addresses from a variable.
 func addresses(to *[]string) scalar {
 	return listWithCommas(to, maxJoins, joinWant+",10.0.0.2:7412", "addresses", func(i int, text string, _ []string) (one string, err error) {
 		if err := reachable(&one, joinWant).set(text); err != nil {
@@ -30,8 +30,8 @@ func addresses(to *[]string) scalar {
 	})
 }
 
-// hostName is a name that DNS or a hosts file may have. Its last part has a
-// letter: 10.0.0.300 and 10.0.0 are mistyped addresses, not names.
+// hostName matches names that DNS or a hosts file may have. The last part must contain a letter:
+// 10.0.0.300 and 10.0.0 are mistyped addresses, not names.
 var hostName = regexp.MustCompile(`^([A-Za-z0-9_-]{1,63}\.)*[0-9_-]{0,62}[A-Za-z][A-Za-z0-9_-]{0,62}\.?$`)
 
 // host reads the name or address of a machine, without a port.

@@ -7,8 +7,8 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// saidBy maps a field that package quota names in an error to the fields of the file
-// that the error may be about.
+// saidBy maps a field that package quota names in an error to the fields of the file that the error
+// may concern.
 var saidBy = map[string][]string{
 	"rate":        {"rate", "limit", "in_flight"},
 	"burst":       {"burst", "limit", "in_flight"},
@@ -20,8 +20,8 @@ var saidBy = map[string][]string{
 	"fraction":    {"enforcement"},
 }
 
-// locate reports an error of package quota about a limit at the field that the error
-// begins with. Joined errors are reported one by one.
+// locate reports an error of package quota at the field that the error names first. It reports
+// joined errors one by one.
 func (l *limitFile) locate(d *draft, err error) {
 	for text := range strings.SplitSeq(err.Error(), "\n") {
 		name, what, ok := strings.Cut(text, ": ")
@@ -43,8 +43,8 @@ func (l *limitFile) locate(d *draft, err error) {
 	}
 }
 
-// checkTogether reports what is wrong between limits and their parents. In a file that has other faults it
-// reports only what does not follow from those, so that one round mends all.
+// checkTogether reports faults between limits and their parents. In a file with other faults it
+// skips faults that may follow from those, so that one round of fixes suffices.
 func (l *limitFile) checkTogether() {
 	faulty := len(l.faults) > 0
 	_, err := quota.NewLimits(1, l.limits)
@@ -67,9 +67,9 @@ func (l *limitFile) checkTogether() {
 	}
 }
 
-// unsure reports whether an error between a limit and its parents may follow from a fault that has been
-// reported: a limit above it has that fault, or an entry of slas may have it. Errors that are not about
-// parents have been reported where they occur.
+// unsure reports whether an error between a limit and its parents may follow from a fault already
+// reported: a limit above it is faulty, or an entry of slas may be. For errors that do not concern
+// parents it returns true, because their own checks have reported them.
 func (l *limitFile) unsure(limit *quota.Limit, what string) bool {
 	if field, _, _ := strings.Cut(what, ": "); field != "parent" && field != "floor" || limit.Namespace == quota.HTTPNamespace {
 		return true

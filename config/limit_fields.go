@@ -7,7 +7,7 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// A draft is a limit as it stands in the file.
+// A draft is a limit as written in the file.
 type draft struct {
 	quota.Limit
 	tier  tierText
@@ -15,8 +15,8 @@ type draft struct {
 	given Given
 }
 
-// tierText is a tier as it stands in the file. Which fields have a meaning depends on
-// which are given.
+// tierText is a tier as written in the file. The meaning of a field depends on which others are
+// given.
 type tierText struct {
 	rate  quota.Rate
 	burst int64
@@ -30,7 +30,7 @@ func newTier() tierText { return tierText{kind: quota.FixedWindow} }
 
 const tierExample = "{limit: 10, per: 1s}"
 
-// tierFields returns the fields of a tier, which a limit with one tier has itself.
+// tierFields returns the fields of a tier. A limit with one tier has them itself.
 func (l *limitFile) tierFields(t *tierText) []Field {
 	return []Field{
 		{"rate", "", func(v Value) { v.scalar(rate(&t.rate)) }},
@@ -64,7 +64,7 @@ func (l *limitFile) limitFields(d *draft) []Field {
 	}...)
 }
 
-// templateFields returns the fields that a template has besides those of a limit.
+// templateFields returns the extra fields of a template.
 func (l *limitFile) templateFields(d *draft) []Field {
 	return []Field{
 		{"max_keys", "", func(v Value) { v.scalar(whole(&d.MaxKeys, 1, 1<<40)) }},
@@ -72,7 +72,7 @@ func (l *limitFile) templateFields(d *draft) []Field {
 	}
 }
 
-// text reads any text, which is checked when all fields are known.
+// text reads any text; finish checks it once all fields are known.
 func text(to *string, want string) scalar {
 	return matching(to, want, func(string) bool { return true })
 }
@@ -119,7 +119,7 @@ func (l *limitFile) enforcementFields(d *draft) []Field {
 
 const cutOffExample = "{policy: share, after: 30s, then: closed}"
 
-// cutOff reads the name of a policy, or a map with what follows it after a time.
+// cutOff reads the name of a policy, or a map that names the policy which follows after a time.
 func (l *limitFile) cutOff(c *quota.CutOff, v Value) {
 	if !v.IsMap() {
 		s := oneOf(&c.Policy, quota.CutOffPolicy.String, quota.CutOffPolicies()...)
@@ -172,7 +172,8 @@ func (l *limitFile) thenFields(c *quota.CutOff) []Field {
 	return []Field{{"rate", "rate: 1/s", func(v Value) { v.scalar(rate(&c.ThenRate)) }}}
 }
 
-// match reads which HTTP requests a limit is for; pattern is the name of the field for the path.
+// match reads which HTTP requests a limit applies to; pattern is the name of the field for the
+// path.
 func (l *limitFile) match(d *draft, v Value, pattern string) {
 	var m quota.Match
 	if _, ok := v.Fields("{methods: [GET], "+pattern+": /v1/*/items}", l.matchFields(&m, pattern)); ok {

@@ -35,8 +35,8 @@ func choices(forms []form) string {
 	return enumerate(out, "and")
 }
 
-// choose returns the form whose field comes first in the map, or nil after reporting a
-// field of another form, or that there is none.
+// choose returns the form whose field comes first in the map. If a field of another form follows,
+// or the map has no form, it reports a fault and returns nil.
 func (l *limitFile) choose(v Value, g Given, forms []form) *form {
 	var chosen *form
 	var at Value
@@ -57,7 +57,7 @@ func (l *limitFile) choose(v Value, g Given, forms []form) *form {
 	return chosen
 }
 
-// finish makes the limit out of the given fields. It returns false after a fault.
+// finish makes the limit from the given fields. It returns false after a fault.
 func (l *limitFile) finish(d *draft) bool {
 	f := l.choose(d.value, d.given, forms)
 	if f == nil {
@@ -79,7 +79,7 @@ func (l *limitFile) finish(d *draft) bool {
 		d.SetFirst(t)
 	}
 	if d.Class != quota.Counted {
-		d.Rate.Per = time.Second // a rate of nothing
+		d.Rate.Per = time.Second // a rate of 0 tokens
 		l.onlyBeside(d, f.main)
 	}
 	if d.MaxWait > 0 && !d.given.any("max_debt") {
@@ -88,7 +88,7 @@ func (l *limitFile) finish(d *draft) bool {
 	return true
 }
 
-// onlyBeside reports fields that have no meaning beside unlimited or ban.
+// onlyBeside reports fields that mean nothing beside unlimited or ban.
 func (l *limitFile) onlyBeside(d *draft, main string) {
 	for _, name := range d.given.InOrder() {
 		if !slices.Contains(notCounting, name) {

@@ -9,7 +9,7 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// FormatVersion is the version of the format, which limit files name.
+// FormatVersion is the format version that limit files declare.
 const FormatVersion = 1
 
 // LoadLimits reads a limit file. Its error is a *FileError, unless the file
@@ -30,7 +30,7 @@ func ParseLimits(source string, data []byte) ([]quota.Limit, error) {
 	return limits, err
 }
 
-// parseLimits is ParseLimits, and returns the drafts, which have the place of each limit.
+// parseLimits is ParseLimits, and also returns the drafts, which hold the place of each limit.
 func parseLimits(source string, data []byte) ([]quota.Limit, map[quota.LimitName]*draft, error) {
 	r := &report{source: source, data: data}
 	l := newLimitFile(r)
@@ -47,14 +47,14 @@ func compareLimits(a, b quota.Limit) int {
 	return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Limit, b.Limit))
 }
 
-// limitFile reads a limit file. Its methods ending in Fields are all that the form
-// has: the JSON schema is written from them.
+// limitFile reads a limit file. Its methods ending in Fields define the whole format: tests derive
+// the JSON schema from them.
 type limitFile struct {
 	*report
-	seen   int // limits so far, good or bad
+	seen   int // limits so far, valid or not
 	limits []quota.Limit
-	drafts map[quota.LimitName]*draft // the limits as they stand in the file
-	broken map[quota.LimitName]bool   // limits of the file that have a fault of their own
+	drafts map[quota.LimitName]*draft // the limits as written in the file
+	broken map[quota.LimitName]bool   // limits with a fault of their own
 }
 
 func newLimitFile(r *report) limitFile {
@@ -83,7 +83,7 @@ func (l *limitFile) fields() []Field {
 	}
 }
 
-// version reads the version of the format, of which there is one.
+// version reads the format version; only FormatVersion is valid.
 func version() scalar {
 	is := strconv.Itoa(FormatVersion)
 	return matching(new(string), is+", the version of this form", func(text string) bool { return text == is }).plain()
@@ -108,7 +108,7 @@ func (l *limitFile) namespaceFields(namespace string) []Field {
 	}
 }
 
-// room counts a limit, and reports the first that is too many.
+// room counts a limit, and reports the first one beyond the bound.
 func (l *limitFile) room(v Value) bool {
 	l.seen++
 	if l.seen == quota.MaxLimits+1 {
@@ -117,7 +117,7 @@ func (l *limitFile) room(v Value) bool {
 	return l.seen <= quota.MaxLimits
 }
 
-// limit reads one limit, and checks it by itself.
+// limit reads one limit and checks it on its own.
 func (l *limitFile) limit(name quota.LimitName, v Value) {
 	l.broken[name] = true // until it is added
 	if !l.room(v) {
@@ -139,16 +139,16 @@ func (l *limitFile) limit(name quota.LimitName, v Value) {
 	l.add(d)
 }
 
-// add checks a finished limit by itself, and keeps it.
+// add checks a finished limit on its own, and keeps it.
 func (l *limitFile) add(d *draft) {
 	unnamed := d.Limit
-	unnamed.LimitName = quota.Global // names are checked where they are read
+	unnamed.LimitName = quota.Global // names are checked when read
 	if err := unnamed.Validate(); err != nil {
 		l.locate(d, err)
 		return
 	}
 	if first, twice := l.drafts[d.LimitName]; twice {
-		if first.value.path != d.value.path { // of one path a key is set twice, which has been told
+		if first.value.path != d.value.path { // equal paths mean a duplicate key, which is already reported
 			d.value.faultAtName("%v is there twice, first in line %d; remove one", d.LimitName, first.value.Line())
 		}
 		return

@@ -65,7 +65,7 @@ func TestExamples(t *testing.T) {
 	}
 }
 
-// TestExampleOfAll wants every field of the form in examples/limits-all.yaml.
+// TestExampleOfAll requires examples/limits-all.yaml to have every field.
 func TestExampleOfAll(t *testing.T) {
 	data, err := os.ReadFile("../examples/limits-all.yaml")
 	if err != nil {
@@ -87,7 +87,7 @@ func TestExampleOfAll(t *testing.T) {
 	}
 }
 
-// exact writes rates as tokens per period, in lowest decimal terms.
+// exact formats rates as tokens per period, in lowest decimal terms.
 func exact(limits []quota.Limit) []string {
 	var out []string
 	for _, l := range limits {
@@ -136,7 +136,7 @@ func TestTooMuch(t *testing.T) {
 	wantFault(t, []byte(strings.Repeat("[", 1<<20)), 1, "f:1:10001: is not valid YAML")
 }
 
-// wantFault expects ParseLimits to find so many faults, and to say want.
+// wantFault requires ParseLimits to find this many faults, and to report want.
 func wantFault(t *testing.T, data []byte, faults int, want string) {
 	t.Helper()
 	_, err := ParseLimits("f", data)

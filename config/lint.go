@@ -9,16 +9,16 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// A Finding is a warning: the limit is valid, but probably not what was meant.
+// A Finding is a warning: the limit is valid, but probably not what the author meant.
 type Finding struct {
 	Limit quota.LimitName
-	Rule  string // its name in docs/limits.md
-	Text  string // what happens; what to do
-	// Line and Column are where the limit is in its file, from 1; 0 without one.
+	Rule  string // the rule's name in docs/limits.md
+	Text  string // what happens, and what to do
+	// Line and Column locate the limit in its file, from 1; 0 without a file.
 	Line, Column int
 }
 
-// String returns line:column: limit: text (rule), without what is not known.
+// String returns line:column: limit: text (rule), without the parts that are unknown.
 func (f Finding) String() string {
 	at := ""
 	if f.Line > 0 {
@@ -27,8 +27,8 @@ func (f Finding) String() string {
 	return fmt.Sprintf("%s%v: %s (%s)", at, f.Limit, f.Text, f.Rule)
 }
 
-// LintFile parses a limit file and returns what Lint finds in it, with places.
-// Its error is that of ParseLimits.
+// LintFile parses a limit file and returns Lint's findings with their places. Its error is that of
+// ParseLimits.
 func LintFile(source string, data []byte) ([]Finding, error) {
 	limits, drafts, err := parseLimits(source, data)
 	if err != nil {
@@ -68,17 +68,17 @@ func Lint(limits []quota.Limit) []Finding {
 	return in.found
 }
 
-// lint is what the rules see.
+// lint is the input of the rules.
 type lint struct {
 	limits []quota.Limit
 	named  map[quota.LimitName]*quota.Limit
-	plain  map[quota.LimitName]quota.LimitName // the first of each plain name
+	plain  map[quota.LimitName]quota.LimitName // the first name of each plainName
 	found  []Finding
 }
 
 type say func(format string, args ...any)
 
-// lintRules are checked for each limit; counted ones only where it counts.
+// lintRules lists the rules. Rules for counted limits run only on limits that count.
 var lintRules = []struct {
 	name    string
 	counted bool

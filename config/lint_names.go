@@ -39,8 +39,7 @@ func (in *lint) template(l *quota.Limit) *quota.Limit {
 	return in.named[quota.LimitName{Namespace: l.Namespace, Limit: quota.Template}]
 }
 
-// lintTemplateShadows finds limits that a slip in their name turns into a
-// looser one.
+// lintTemplateShadows finds limits whose misspelt name would match a looser template.
 func lintTemplateShadows(in *lint, l *quota.Limit, say say) {
 	t := in.template(l)
 	if t == nil || l.Limit == quota.Template || l.Limit == quota.Default {
@@ -51,7 +50,7 @@ func lintTemplateShadows(in *lint, l *quota.Limit, say say) {
 	}
 }
 
-// looser says how a template is looser than a limit, or nothing.
+// looser describes how a template is looser than a limit, or returns an empty string.
 func looser(t, l *quota.Limit) string {
 	switch {
 	case l.Class == quota.Unlimited || t.Class == quota.Banned || l.Enforcement != quota.Enforce:
@@ -74,7 +73,7 @@ func looser(t, l *quota.Limit) string {
 	return ""
 }
 
-// plainName is a name without what people mix up.
+// plainName returns a name in lower case and without punctuation, which people mix up.
 func plainName(s string) string {
 	return strings.NewReplacer("_", "", "-", "", ".", "").Replace(strings.ToLower(s))
 }
@@ -90,13 +89,12 @@ func lintSimilarNames(in *lint, l *quota.Limit, say say) {
 
 const ruleHidden = "hidden-by-match"
 
-// maxMatched bounds the limits for HTTP requests that are compared, each with
-// each.
+// maxMatched bounds the limits for HTTP requests that hidden compares pairwise.
 const maxMatched = 2000
 
-// hidden finds limits for HTTP requests that mean nothing, because another of
-// their namespace matches the same requests: all that match are charged. Beyond
-// maxMatched it does not look.
+// hidden finds limits for HTTP requests that have no effect, because another limit of their
+// namespace matches the same requests: a request is charged to all matching limits. It does nothing
+// beyond maxMatched limits.
 func (in *lint) hidden() {
 	var matched []*quota.Limit
 	for i := range in.limits {
@@ -118,9 +116,8 @@ func (in *lint) hidden() {
 	}
 }
 
-// hides says how a limit leaves another, all of whose requests it counts too,
-// without effect, or nothing. Of two that come to the same only the later one
-// is hidden.
+// hides describes how limit wide, which matches every request that l matches, makes l ineffective,
+// or returns an empty string. Of two equivalent limits only the later one is hidden.
 func hides(wide, l *quota.Limit, later bool) string {
 	if wide.Class == quota.Unlimited || wide.Enforcement != quota.Enforce || wide.Fraction != 0 && wide.Fraction != quota.Million {
 		return ""
@@ -157,24 +154,24 @@ func covers(a, b *quota.Match) bool {
 
 func segments(path string) []string { return strings.Split(strings.TrimSuffix(path, "/"), "/") }
 
-// coversPath compares paths segment by segment; ** is any number of them.
+// coversPath compares paths segment by segment; ** matches any number of segments.
 func coversPath(a, b []string) bool {
 	return wildcard(len(a), len(b), func(i int) bool { return a[i] == "**" }, func(i, j int) bool {
-		alone := a[i] == "*" && b[j] == "" // a lone * is a segment with something in it
+		alone := a[i] == "*" && b[j] == "" // a lone * does not match an empty segment
 		return b[j] != "**" && !alone && coversSegment(a[i], b[j])
 	})
 }
 
-// coversSegment matches the segment b, in which * is an unknown text.
+// coversSegment matches a against the segment b, in which * is an unknown text.
 func coversSegment(a, b string) bool {
 	return wildcard(len(a), len(b), func(i int) bool { return a[i] == '*' }, func(i, j int) bool { return a[i] == b[j] })
 }
 
-// wildcard matches m things with a pattern of n, of which some are stars for
-// any number of things. It takes at most n*m steps.
+// wildcard matches m items with a pattern of n items, some of which are stars for any number of
+// items. It takes at most n*m steps.
 func wildcard(n, m int, star func(i int) bool, same func(i, j int) bool) bool {
 	i, j := 0, 0
-	back, from := -1, 0 // the last star, and where what follows it was tried
+	back, from := -1, 0 // the last star, and the position at which the pattern after it was last tried
 	for j < m {
 		switch {
 		case i < n && star(i):

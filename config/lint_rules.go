@@ -24,7 +24,7 @@ func lintDebt(_ *lint, l *quota.Limit, say say) {
 	}
 }
 
-// aboutPause writes a duration in whole seconds if it has some.
+// aboutPause formats a duration, rounded to whole seconds if it is at least one.
 func aboutPause(d time.Duration) string {
 	if d > quota.MaxPause {
 		return "more than a year"
@@ -69,7 +69,7 @@ func lintCutOffRate(_ *lint, l *quota.Limit, say say) {
 	}
 }
 
-// faster compares rates exactly where they can be.
+// faster compares rates, exactly where possible.
 func faster(a, b quota.Rate) bool { return compareRates(a, b, 1) > 0 }
 
 func lintZeroBurst(_ *lint, l *quota.Limit, say say) {

@@ -13,8 +13,8 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// lintCases has for each rule limits that it warns of, and the corrected ones.
-// They are the limits of namespace n, unless they begin with another key.
+// lintCases holds, for each rule, limits that trigger it, and corrected ones. They are the limits
+// of namespace n, unless they begin with another key.
 var lintCases = []struct{ rule, bad, good string }{
 	{"above-parent", "{t: {rate: 10/s, burst: 10}, u: {limit: 100, per: 1s, parent: t}}", "{t: {rate: 10/s, burst: 10}, u: {limit: 5, per: 1s, parent: t}}"},
 	{"boundary-burst", "{a: {limit: 2, per: 1h, ceiling: hard}}", "{a: {limit: 2, per: 1h, window: sliding, ceiling: hard}}"},
@@ -51,7 +51,7 @@ var lintCases = []struct{ rule, bad, good string }{
 	{"zero-burst", "{a: {in_flight: 0}}", "{a: {in_flight: 1}}"},
 }
 
-// lintSource makes a file of a case.
+// lintSource makes a file from a case.
 func lintSource(text string) []byte {
 	if !strings.HasPrefix(text, "namespaces:") {
 		text = "namespaces: {n: {limits: " + text + "}}"
@@ -85,8 +85,8 @@ func TestLintRules(t *testing.T) {
 	}
 }
 
-// TestLintSeeds holds the findings on the limits that well-known texts on rate
-// limiting give as their examples, written in our form.
+// TestLintSeeds pins the findings on example limits from well-known texts on rate limiting, written
+// in our form.
 func TestLintSeeds(t *testing.T) {
 	files, err := filepath.Glob("testdata/lint/*.yaml")
 	if err != nil || len(files) < 5 {
@@ -113,7 +113,7 @@ func writeFindings(found []Finding) string {
 	return b.String()
 }
 
-// TestLintExamples wants our own examples to be what we advise.
+// TestLintExamples requires our own examples to follow our advice.
 func TestLintExamples(t *testing.T) {
 	for _, file := range []string{"limits.yaml", "limits-all.yaml"} {
 		data, err := os.ReadFile(filepath.Join("../examples", file))

@@ -21,8 +21,8 @@ func lintRepeatedTier(_ *lint, l *quota.Limit, say say) {
 	}
 }
 
-// lintUnreachableTier finds tiers that never refuse anything, because another
-// does so before.
+// lintUnreachableTier finds tiers that never refuse anything, because another tier of the limit
+// always refuses first.
 func lintUnreachableTier(_ *lint, l *quota.Limit, say say) {
 	tiers := l.Tiers()
 	for i := range tiers {
@@ -31,7 +31,7 @@ func lintUnreachableTier(_ *lint, l *quota.Limit, say say) {
 				continue
 			}
 			if j > i && within(&tiers[i], &tiers[j]) {
-				continue // they come to the same: the later one is reported
+				continue // equivalent: only the later one is reported
 			}
 			say("tier %d (%s) is never reached, because tier %d (%s) admits no more; remove one of them, or change it",
 				i+1, describeTier(&tiers[i]), j+1, describeTier(&tiers[j]))
@@ -40,8 +40,7 @@ func lintUnreachableTier(_ *lint, l *quota.Limit, say say) {
 	}
 }
 
-// lintAboveParent finds tiers that never refuse anything, because the parent
-// does so before.
+// lintAboveParent finds tiers that never refuse anything, because the parent always refuses first.
 func lintAboveParent(in *lint, l *quota.Limit, say say) {
 	parent := in.named[quota.LimitName{Namespace: l.Namespace, Limit: l.Parent}]
 	if l.Parent == "" || parent == nil || parent.Class != quota.Counted || parent.Enforcement != quota.Enforce {
@@ -59,7 +58,7 @@ func lintAboveParent(in *lint, l *quota.Limit, say say) {
 	}
 }
 
-// within reports whether what a admits can never be more than b admits.
+// within reports whether a never admits more than b would.
 func within(a, b *quota.Tier) bool {
 	if a.Kind == quota.Concurrency || b.Kind == quota.Concurrency {
 		return false
@@ -70,7 +69,7 @@ func within(a, b *quota.Tier) bool {
 	return mostIn(a, b) <= b.Burst
 }
 
-// atOnce is the most that a tier admits in a moment. Two windows meet in one.
+// atOnce returns the most that a tier admits at one instant. Two fixed windows can meet in it.
 func atOnce(t *quota.Tier) int64 {
 	if t.Kind.Windowed() && t.Kind != quota.SlidingWindow {
 		return 2 * t.Burst
@@ -78,7 +77,7 @@ func atOnce(t *quota.Tier) int64 {
 	return t.Burst
 }
 
-// mostIn is the most that a tier admits during one window of another.
+// mostIn returns the most that t admits during one window of the other tier.
 func mostIn(t, window *quota.Tier) int64 {
 	_, longest := lengths(window)
 	if t.Kind == quota.TokenBucket {
@@ -87,14 +86,14 @@ func mostIn(t, window *quota.Tier) int64 {
 		}
 		return plus(t.Burst, quota.MulDiv(t.Rate.Tokens, int64(longest), int64(t.Rate.Per)))
 	}
-	if aligned(t, window) { // with room for the longest day and month
+	if aligned(t, window) { // longest includes the longest day and month
 		return quota.MulDiv(t.Burst, int64(longest/t.Rate.Per), 1)
 	}
 	shortest, _ := lengths(t)
 	return quota.MulDiv(t.Burst, int64((longest+shortest-1)/shortest)+1, 1)
 }
 
-// aligned reports whether windows of t never lie across the ends of the other's.
+// aligned reports whether windows of t never span a boundary of the other's windows.
 func aligned(t, window *quota.Tier) bool {
 	if t.Kind == quota.CalendarWindow && window.Kind == quota.CalendarWindow {
 		weeks := t.Calendar.Unit == quota.Week && window.Calendar.Unit != quota.Week
@@ -103,7 +102,7 @@ func aligned(t, window *quota.Tier) bool {
 	return t.Kind == quota.FixedWindow && window.Kind == quota.FixedWindow && window.Rate.Per%t.Rate.Per == 0
 }
 
-// lengths are the shortest and the longest that a tier's window can be.
+// lengths returns the shortest and the longest length of a tier's window.
 func lengths(t *quota.Tier) (shortest, longest time.Duration) {
 	per, hour, day := t.Rate.Per, time.Hour, 24*time.Hour
 	if t.Kind != quota.CalendarWindow {
@@ -111,7 +110,7 @@ func lengths(t *quota.Tier) (shortest, longest time.Duration) {
 	}
 	switch t.Calendar.Unit {
 	case quota.Day, quota.Week:
-		return per - hour, per + hour // summer time begins and ends
+		return per - hour, per + hour // clocks change for daylight saving time
 	case quota.Month:
 		return 28*day - hour, 31*day + hour
 	case quota.Year:
@@ -127,7 +126,7 @@ func plus(a, b int64) int64 {
 	return a + b
 }
 
-// compareRates compares a with b times n, exactly.
+// compareRates compares a with n times b, exactly.
 func compareRates(a, b quota.Rate, n int64) int {
 	if a.Per <= 0 || b.Per <= 0 {
 		return 0
@@ -143,7 +142,7 @@ func compareRates(a, b quota.Rate, n int64) int {
 	return 1
 }
 
-// describeTier writes a tier as people say it: 10 per 1s, 5/s up to 9.
+// describeTier formats a tier for messages: 10 per 1s, 5/s up to 9.
 func describeTier(t *quota.Tier) string {
 	burst := strconv.FormatInt(t.Burst, 10)
 	switch t.Kind {

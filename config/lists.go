@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// readList returns a function that reads a list of at most most items, and sets it if it has no
-// fault. read is given the items before its own. If empty is true, the list may have no items.
+// readList returns a function that reads a list of at most most items, and sets it unless it has a
+// fault. read receives the items before its own. The list may be empty only if empty is true.
 func readList[T any](to *[]T, most int, empty bool, example string, read func(v Value, before []T) T) func(Value) bool {
 	return func(v Value) bool {
 		faults := v.Faults()
@@ -23,7 +23,7 @@ func readList[T any](to *[]T, most int, empty bool, example string, read func(v 
 	}
 }
 
-// listAsYAML reads from a variable, as YAML, the list that read reads from a file.
+// listAsYAML reads a list from a variable, as YAML, with the function that reads it from a file.
 func listAsYAML(name, example string, read func(Value) bool) scalar {
 	example = "[" + example + "]"
 	return scalar{want: "a list, such as " + example, set: func(text string) error {
@@ -43,11 +43,12 @@ func listAsYAML(name, example string, read func(Value) bool) scalar {
 	}}
 }
 
-// errMust is returned by the read of listWithCommas where the list as a whole is not in the right form.
+// errMust says that a list of listWithCommas as a whole has the wrong form; its read functions
+// return it.
 var errMust = errors.New("is not what it must be")
 
-// listWithCommas reads a list of at most most items, separated by commas, from a variable. what is the
-// plural noun for the items in errors; read is given the items before its own.
+// listWithCommas reads a comma-separated list of at most most items from a variable. what is the
+// plural noun for the items in errors; read receives the items before its own.
 func listWithCommas[T any](to *[]T, most int, want, what string, read func(i int, text string, before []T) (T, error)) scalar {
 	return scalar{want: want, set: func(text string) error {
 		items := strings.Split(text, ",")

@@ -12,97 +12,95 @@ import (
 	"github.com/quorate/quorate/internal/series"
 )
 
-// Node is the settings of one node: what `quorate serve --config` reads.
+// Node holds the settings of one node, which `quorate serve --config` reads.
 type Node struct {
 	// Cluster is the name that all nodes of a cluster share. A node never
 	// joins a cluster of another name.
 	Cluster string
 	// Node is this node's id, unique in the cluster.
 	Node quota.NodeID
-	// Data is the directory for everything durable; data/<node> by default.
+	// Data is the directory for all durable data; data/<node> by default.
 	Data string
-	// Nodes are the nodes that the cluster is made of, this one included; the
-	// same list on every node. By default it is this node alone.
+	// Nodes lists all nodes of the cluster, including this one; the list must be the same on every
+	// node. The default is this node alone.
 	Nodes []Peer
 	// Listen is where this node serves.
 	Listen Listen
-	// Limits is a limit file, loaded when the cluster has no limits yet; empty
-	// for none.
+	// Limits is the path of a limit file that the node loads if the cluster has no limits yet;
+	// empty for none.
 	Limits string
-	// Ranges is how many ranges the keys are split into, 1 to 256. It is fixed
-	// when the cluster is made.
+	// Ranges is the number of ranges that the keys are split into, 1 to 256. It is fixed when the
+	// cluster is created.
 	Ranges int
-	// Replicas is how many nodes keep each range: 1, 3 or 5. A cluster of
-	// fewer nodes keeps every range on each of them.
+	// Replicas is the number of nodes that keep each range: 1, 3 or 5. A smaller cluster keeps
+	// every range on each of its nodes.
 	Replicas int
 	// Sync is how often a member reports to the leaders, 10ms to 10s.
 	Sync time.Duration
-	// MaxKeys bounds the keys that this node counts at the same time.
+	// MaxKeys bounds the keys that this node counts at once.
 	MaxKeys int
-	// Idle is how long a key may be unused before it is dropped.
+	// Idle is how long a key may stay unused before the node drops it.
 	Idle time.Duration
 	Log  Log
 	Raft Raft
-	// Debug is the address where profiles are served, for admins; empty for none.
+	// Debug is the address that serves profiles to admins; empty for none.
 	Debug string
-	// Redis is the address where the Redis protocol is served; empty for none.
+	// Redis is the address that serves the Redis protocol; empty for none.
 	Redis string
 	// Hosts are the names that HTTP callers may use for the node, besides addresses, localhost
 	// and names outside the public DNS. They apply while authentication is off, against DNS
 	// rebinding: another site could otherwise point its own name at this node.
 	Hosts []string
-	// Protocols are the protocols of others that are served.
+	// Protocols are the protocols of other systems that the node serves.
 	Protocols Protocols
-	// Connections bounds the connections of each of the HTTP and the gRPC port.
+	// Connections bounds the connections of the HTTP port and of the gRPC port, each.
 	Connections Connections
-	// Metrics bounds what GET /metrics shows.
+	// Metrics bounds the contents of GET /metrics.
 	Metrics Metrics
-	// History says what is kept of what was asked of every limit.
+	// History configures the history of demand on every limit.
 	History History
-	// Auth is how callers of the API are known.
+	// Auth configures the authentication of API callers.
 	Auth Auth
-	// Access is who may do what.
+	// Access configures authorization.
 	Access Access
-	// Join are addresses (gRPC, host:port) of members through which a node without
-	// data joins. A host name that stands for several addresses is tried at each.
+	// Join lists addresses (gRPC, host:port) of members through which a node without data joins.
+	// The node tries every address that a host name resolves to.
 	Join []string
-	// TokenFile holds the join token; empty when a node certificate lets it in.
+	// TokenFile holds the join token; empty if a node certificate authenticates the node.
 	TokenFile string
-	// Bootstrap names the node that makes the cluster when it has no data and no
-	// member answers at Join; empty for none.
+	// Bootstrap names the node that creates the cluster if it has no data and no member answers at
+	// Join; empty for none.
 	Bootstrap string
-	// Zone is a label of where the node stands: replicas are spread over zones.
+	// Zone labels the node's location. Replicas are spread over zones.
 	Zone string
-	// Advertise is the host at which others reach this node, with the ports of
-	// Listen; the hosts of Listen by default.
+	// Advertise is the host at which others reach this node, with the ports of Listen. The default
+	// is the hosts of Listen.
 	Advertise string
-	// DeadAfter is how long a node must have been silent before its replicas are
-	// given to others; 0 is never.
+	// DeadAfter is how long a node must be silent before its replicas move to others; 0 is never.
 	DeadAfter time.Duration
-	// Linger is how long a node that is told to stop goes on answering, not ready and
-	// leading nothing, so that load balancers and proxies notice; 0 to 1m.
+	// Linger is how long a stopping node keeps answering, not ready and without leaderships, so
+	// that load balancers and proxies notice; 0 to 1m.
 	Linger time.Duration
 	TLS    TLS
 }
 
-// Protocols are the protocols of others that a node serves, on its ports for gRPC and
-// HTTP.
+// Protocols are the protocols of other systems that a node serves on its gRPC and HTTP ports.
 type Protocols struct {
-	// EnvoyRLS is envoy.service.ratelimit.v3, and POST /json.
+	// EnvoyRLS enables envoy.service.ratelimit.v3 and POST /json.
 	EnvoyRLS bool
-	// EnvoyRLSConfig is a configuration of envoyproxy/ratelimit, a file or a directory of
-	// them, that is served as it is; empty for none.
+	// EnvoyRLSConfig is the path of an envoyproxy/ratelimit configuration, a file or a directory of
+	// files, that the node serves unchanged; empty for none.
 	EnvoyRLSConfig string
-	// EnvoyRLSHeaders are the fields that Envoy is to add to its answers: one of
-	// HeadersIETF, HeadersLegacy, HeadersBoth and HeadersNone.
+	// EnvoyRLSHeaders selects the fields that the node asks Envoy to add to its answers:
+	// HeadersIETF, HeadersLegacy, HeadersBoth or HeadersNone.
 	EnvoyRLSHeaders string
-	// EnvoyRLSOverrides lets callers of it bring limits along.
+	// EnvoyRLSOverrides lets callers of EnvoyRLS send limits with their requests.
 	EnvoyRLSOverrides bool
-	// EnvoyRLQS is envoy.service.rate_limit_quota.v3.
+	// EnvoyRLQS enables envoy.service.rate_limit_quota.v3.
 	EnvoyRLQS bool
-	// Gubernator is pb.gubernator.V1, and its HTTP paths.
+	// Gubernator enables pb.gubernator.V1 and its HTTP paths.
 	Gubernator bool
-	// ForwardAuth is the HTTP check for proxies.
+	// ForwardAuth enables the HTTP check for proxies.
 	ForwardAuth bool
 }
 
@@ -114,16 +112,16 @@ const (
 	HeadersNone   = "none"
 )
 
-// TLS is how connections are secured.
+// TLS configures the security of connections.
 type TLS struct {
-	// Mode is auto: by the certificates in Data/pki, which "quorate init" and
-	// joining put there, or by the operator's files below; or off.
+	// Mode is auto or off. Auto uses the certificates in Data/pki, which "quorate init" and joining
+	// put there, or the operator's files below.
 	Mode string
-	// CA, Cert and Key are certificates of the operator's own: what is trusted,
-	// and what this node shows. They are read again when they change.
+	// CA, Cert and Key are files of the operator's own: the trusted CA, and the certificate and key
+	// of this node. The node reads them again when they change.
 	CA, Cert, Key string
-	// CAKey is the key of CA: with it, and without Cert, the node signs its own
-	// certificate, and the cluster signs those of others.
+	// CAKey is the key of CA. With it and without Cert, the node signs its own certificate, and the
+	// cluster signs those of other nodes.
 	CAKey string
 }
 
@@ -135,67 +133,66 @@ const (
 
 // Values of Auth.Mode.
 const (
-	AuthAuto = "auto" // on where the API ports have TLS
+	AuthAuto = "auto" // on if the API ports have TLS
 	AuthOn   = "on"
 	AuthOff  = "off"
 )
 
-// Auth is how callers of the API are known.
+// Auth configures the authentication of API callers.
 type Auth struct {
 	Mode string // AuthAuto, AuthOn or AuthOff
-	OIDC OIDC   // whose JWTs are taken; without an issuer, nobody's
+	OIDC OIDC   // the accepted JWTs; without an issuer, none
 }
 
 // OIDC is an OpenID Connect issuer.
 type OIDC struct {
 	Issuer, Audience           string
-	IdentityClaim, GroupsClaim string // empty for the usual ones
+	IdentityClaim, GroupsClaim string // empty for the usual claims
 }
 
-// Access is who may do what, besides what the cluster keeps itself.
+// Access configures authorization, in addition to what the cluster stores.
 type Access struct {
-	// Bindings give roles and permissions on this node, where authentication is on.
+	// Bindings grant roles and permissions on this node while authentication is on.
 	Bindings []rbac.Binding
-	// Grants is all that is granted on the administration service of durable
-	// quotas; nil is everything, to everybody, where authentication is off.
+	// Grants lists all grants on the administration service of durable quotas while authentication
+	// is off; nil grants everything to everybody.
 	Grants []access.Grant
 }
 
-// Peer is one node of the cluster, and where the others reach it.
+// Peer is one node of the cluster, and the address at which the others reach it.
 type Peer struct {
 	ID   quota.NodeID
 	Peer string // host:port
 }
 
-// Listen is the addresses that a node serves on, host:port each. Port 0 takes
-// any free port.
+// Listen holds the addresses that a node serves on, host:port each. Port 0 takes any free port.
 type Listen struct {
 	HTTP string
 	GRPC string
-	Peer string // from other nodes; this node's address in Nodes by default
+	Peer string // for other nodes; this node's address in Nodes by default
 }
 
 // Connections bounds the connections of a port.
 type Connections struct {
 	Total      int
-	PerAddress int // of one client address among them
+	PerAddress int // from one client address
 }
 
 // Metrics bounds what the metrics of a node name.
 type Metrics struct {
-	Limits  int // limits with series of their own; the others are counted together
-	TopKeys int // busiest keys that are named; 0 is none
+	Limits  int // limits with their own series; the others are counted together
+	TopKeys int // how many of the busiest keys are named; 0 is none
 }
 
-// History says what a node keeps of the history of limits.
+// History configures the history of limits that a node keeps.
 type History struct {
-	Keep    bool          // the same on all nodes
-	Minutes time.Duration // how long points of a minute are kept
-	Hours   time.Duration // how long points of an hour are kept
-	MaxMiB  int           // of its files on this node; the oldest days go first
+	Keep    bool          // must be the same on all nodes
+	Minutes time.Duration // how long minute points are kept
+	Hours   time.Duration // how long hour points are kept
+	MaxMiB  int           // of the history files on this node; the oldest days are deleted first
 }
 
-// Log is how the node writes its log.
+// Log configures the node's log.
 type Log struct {
 	Level  slog.Level
 	Format string // text or json
@@ -203,22 +200,22 @@ type Log struct {
 
 // Raft is the timing of the Raft groups.
 type Raft struct {
-	Heartbeat time.Duration // without one for so long, a follower stands for election
+	Heartbeat time.Duration // a follower that hears no heartbeat for this long becomes a candidate
 	Election  time.Duration // how long a candidate waits for votes; at least Heartbeat
-	Lease     time.Duration // how long a leader leads without its quorum; at most Heartbeat
+	Lease     time.Duration // how long a leader stays leader without contact to a quorum; at most Heartbeat
 
-	BalanceAfter time.Duration // how long a node must have been connected to be given leadership
-	SlowDisk     time.Duration // appends that take so long, on average, make it give leadership away
+	BalanceAfter time.Duration // how long a node must be connected before leaderships are transferred to it
+	SlowDisk     time.Duration // a node hands over its leaderships if appends take this long on average
 }
 
-// Default returns the settings of a node that is given none: a cluster of one.
+// Default returns the settings of a node without any configuration: a cluster of one.
 func Default() Node {
 	n := defaults()
 	n.complete(func(string) bool { return false })
 	return n
 }
 
-// defaults returns the settings before those that follow from others.
+// defaults returns the defaults, without the settings that complete derives.
 func defaults() Node {
 	return Node{
 		Cluster:     "quorate",
@@ -241,7 +238,7 @@ func defaults() Node {
 	}
 }
 
-// complete derives what is not given from what is.
+// complete derives missing settings from the given ones.
 func (n *Node) complete(given func(path string) bool) {
 	if n.Data == "" {
 		n.Data = filepath.Join("data", string(n.Node))
@@ -279,8 +276,8 @@ func loadNode(path string, environ []string) (Node, error) {
 	return s.finish()
 }
 
-// LoadNodeText is LoadNode for a text instead of a file. source names it in errors;
-// relative paths in it start from the directory of source.
+// LoadNodeText is LoadNode for a text instead of a file. source names the text in errors; relative
+// paths in it start from the directory of source.
 func LoadNodeText(source string, data []byte) (Node, error) {
 	s := newSettings(source, data)
 	s.readFile()

@@ -24,7 +24,7 @@ import (
 	"github.com/quorate/quorate/internal/rbac"
 )
 
-// A jsonObject is a part of a schema; its fields are written in the order of the alphabet.
+// A jsonObject is a part of a schema. Its fields are written in alphabetical order.
 type jsonObject = map[string]any
 
 const (
@@ -34,7 +34,7 @@ const (
 	reachForm    = `^[^ /@]+:[0-9]{1,5}$`
 )
 
-// schemaOfLists are the schemas of settings that are more than a scalar in a file.
+// schemaOfLists holds the schemas of settings that are not scalars in a file.
 var schemaOfLists = map[string]jsonObject{
 	"nodes": listSchema(maxNodes, 1, closed(jsonObject{
 		"id":   jsonObject{"type": "string", "pattern": nameForm},
@@ -79,7 +79,7 @@ const (
 	perForm   = `^(minute|hour|day|week|month|year|[0-9]+[dw]|1mo|1y|([0-9]*\.?[0-9]*(ns|us|µs|μs|ms|s|m|h))+)$`
 )
 
-// patterns are the forms of scalars, by what their errors say that they must be.
+// patterns holds the patterns of scalars, by their want texts.
 var patterns = map[string]string{
 	name(new(string)).want:             nameForm,
 	listening(new(string)).want:        listenForm,
@@ -92,7 +92,7 @@ var patterns = map[string]string{
 	percent(new(int64)).want:           `^[0-9]+(\.[0-9]{1,4})?%$`,
 }
 
-// wantSchema is the schema of a scalar, by what its errors say that it must be.
+// wantSchema returns the schema of a scalar, derived from its want text.
 func wantSchema(t *testing.T, name, want string, numbers bool) jsonObject {
 	t.Helper()
 	number := func(s string) int {
@@ -150,7 +150,7 @@ func words(want string, numbers bool) (out []any) {
 	return out
 }
 
-// makeNodeSchema makes the schema of all settings, with the words of docs/settings.md.
+// makeNodeSchema makes the schema of all settings, with the descriptions of docs/settings.md.
 func makeNodeSchema(t *testing.T) string {
 	t.Helper()
 	about := settingsRows(t)
@@ -200,7 +200,8 @@ func encodeSchema(t *testing.T, schema jsonObject) string {
 	return b.String()
 }
 
-// settingsRows are the words of docs/settings.md for each setting, without marks and links.
+// settingsRows returns the description of each setting in docs/settings.md, without markup and
+// links.
 func settingsRows(t *testing.T) map[string]string {
 	t.Helper()
 	data, err := os.ReadFile("../docs/settings.md")
@@ -216,7 +217,7 @@ func settingsRows(t *testing.T) map[string]string {
 	return out
 }
 
-// TestNodeSchema holds docs/schema/node.json to the settings.
+// TestNodeSchema checks docs/schema/node.json against the settings.
 func TestNodeSchema(t *testing.T) {
 	golden.Hold(t, "../docs/schema/node.json", makeNodeSchema(t), *rewrite)
 }
@@ -238,7 +239,7 @@ func compileSchema(t *testing.T, name string) *jsonschema.Schema {
 	return s
 }
 
-// validateFile returns what the schema says of a YAML file.
+// validateFile validates a YAML file against the schema.
 func validateFile(t *testing.T, s *jsonschema.Schema, file string) error {
 	t.Helper()
 	data, err := os.ReadFile(file)
@@ -252,7 +253,7 @@ func validateFile(t *testing.T, s *jsonschema.Schema, file string) error {
 	return s.Validate(plainJSON(t, doc.Content[0]))
 }
 
-// plainJSON is a value of YAML as JSON has it: names are texts, whatever they look like.
+// plainJSON converts a YAML value to JSON: names become texts, whatever they look like.
 func plainJSON(t *testing.T, n *yaml.Node) any {
 	t.Helper()
 	switch n.Kind {
@@ -276,8 +277,8 @@ func plainJSON(t *testing.T, n *yaml.Node) any {
 	return v
 }
 
-// nodeFaultsBetween are the bad files whose faults no schema can express: what two settings
-// say of each other, and what is of YAML itself. The text has the first fault of a file.
+// nodeFaultsBetween lists the bad files whose faults no schema can express: faults between two
+// settings, and of the YAML itself. The text is the first fault of a file.
 var nodeFaultsBetween = regexp.MustCompile(`empty|same-port|debug-port|stranger|times|tls-(both|ca-alone|ca-key-no-ca|cert-alone|key-alone|no-ca|off|off-file)\.|twice|which`)
 
 // TestNodeSchemaAgrees checks the golden files and the examples against the schema.

@@ -20,7 +20,7 @@ func TestDefault(t *testing.T) {
 	if n.Data != "data/n1" || !slices.Equal(n.Nodes, []Peer{{"n1", "127.0.0.1:7413"}}) {
 		t.Errorf("a cluster of one: %+v", n)
 	}
-	// Every default is a value that its own setting accepts.
+	// Every setting accepts its own default.
 	environ := []string{
 		"QUORATE_CLUSTER=quorate", "QUORATE_NODE=n1", "QUORATE_DATA=data/n1", "QUORATE_NODES=n1=127.0.0.1:7413",
 		"QUORATE_LISTEN_HTTP=127.0.0.1:7411", "QUORATE_LISTEN_GRPC=127.0.0.1:7412", "QUORATE_LISTEN_PEER=127.0.0.1:7413",
@@ -54,8 +54,8 @@ func TestDefault(t *testing.T) {
 	}
 }
 
-// TestEverySetting holds the table of settings to the fields of Node: each
-// field can be set, and no two settings are the same field.
+// TestEverySetting checks the table of settings against the fields of Node: each field can be set,
+// and no two settings set the same field.
 func TestEverySetting(t *testing.T) {
 	values := map[string]string{
 		"nodes": "n7=a:1", "ranges": "7", "replicas": "5", "max_keys": "7", "log.level": "debug", "log.format": "json",
@@ -109,7 +109,8 @@ func writeFile(t *testing.T, text string) string {
 	return file
 }
 
-// TestNoGrantsIsNotNone: without a list everybody may, with an empty one nobody.
+// TestNoGrantsIsNotNone checks that a missing list grants everything to everybody, and an empty
+// list nothing to anybody.
 func TestNoGrantsIsNotNone(t *testing.T) {
 	for text, want := range map[string]bool{"node: n1\n": true, "node: n1\naccess: {grants: []}\n": false} {
 		n, err := ParseNode("node.yaml", []byte(text))
@@ -119,7 +120,7 @@ func TestNoGrantsIsNotNone(t *testing.T) {
 	}
 }
 
-// TestDeadAfter: 0 is never, and is not the default.
+// TestDeadAfter checks that 0 means never, and is not the default.
 func TestDeadAfter(t *testing.T) {
 	for text, want := range map[string]time.Duration{
 		"node: n1\n": 5 * time.Minute, "dead_after: 0\n": 0, "dead_after: 0s\n": 0, "dead_after: 1s\n": time.Second, "dead_after: 720h\n": 720 * time.Hour,
@@ -131,7 +132,7 @@ func TestDeadAfter(t *testing.T) {
 	}
 }
 
-// TestPaths: files are named from where the settings are.
+// TestPaths checks that relative paths start from the place of the settings.
 func TestPaths(t *testing.T) {
 	n, err := ParseNode("etc/node.yaml", []byte("data: d\nlimits: l\ntoken_file: t\ntls: {ca: a, cert: pki/c, key: /k}\n"))
 	got := []string{n.Data, n.Limits, n.TokenFile, n.TLS.CA, n.TLS.Cert, n.TLS.Key, n.TLS.CAKey}

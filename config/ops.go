@@ -15,14 +15,14 @@ const (
 
 // Ops holds the operations of a file.
 type Ops struct {
-	RequestID string        // empty when not said
-	TTL       time.Duration // 0 when not said
+	RequestID string        // empty if the file has none
+	TTL       time.Duration // 0 if the file has none
 	Ops       []account.Op
 }
 
-// ParseOps reads a file of operations on accounts. Accounts and policies that name
-// no app or realm are of near's. Its error is a *FileError with every fault, in
-// which source names the file.
+// ParseOps reads a file of operations on accounts. near supplies missing apps and realms of
+// accounts and policies. Its error is a *FileError with every fault, in which source names the
+// file.
 func ParseOps(source string, data []byte, near account.ConfigID) (Ops, error) {
 	f := opsFile{near: near}
 	err := ReadDocuments(source, data, "ops:", 1, func(v Value) {
@@ -69,7 +69,7 @@ func (f *opsFile) op(v Value) {
 	f.out.Ops = append(f.out.Ops, one)
 }
 
-// account reads an id in one word, or as a map.
+// account reads an id, either as one word or as a map.
 func (f *opsFile) account(v Value, to *account.ID) {
 	if !v.IsMap() {
 		want := "an id, " + AccountIDForm + ", or a map of these"
@@ -97,7 +97,7 @@ func (f *opsFile) account(v Value, to *account.ID) {
 	}
 }
 
-// policyRef reads the name of a policy, by default of the account's app and realm.
+// policyRef reads the name of a policy. The app and realm default to the account's.
 func (f *opsFile) policyRef(v Value, op *account.Op) {
 	near := f.near
 	if near.App == "" {
@@ -125,7 +125,7 @@ var opOptions = []struct {
 	{"with_policy_limit_delta", account.WithPolicyLimitDelta},
 }
 
-// OpOption returns the option of a word; its error says which words there are.
+// OpOption returns the option with that name; its error lists the valid names.
 func OpOption(word string) (account.OpOptions, error) {
 	var bit account.OpOptions
 	var words []account.OpOptions
@@ -157,7 +157,7 @@ func (f *opsFile) options(v Value, to *account.OpOptions) {
 
 var relatives = []account.RelativeTo{account.Balance, account.Zero, account.Default, account.Limit}
 
-// RelativeToWord returns the word for what a delta is added to.
+// RelativeToWord returns the word for a value of RelativeTo.
 func RelativeToWord(r account.RelativeTo) string {
 	words := []string{"current_balance", "zero", "default", "limit"}
 	if int(r) < len(words) {
@@ -166,13 +166,13 @@ func RelativeToWord(r account.RelativeTo) string {
 	return strconv.Itoa(int(r))
 }
 
-// ParseRelativeTo reads such a word; its error says which there are.
+// ParseRelativeTo parses the word for a value of RelativeTo; its error lists the valid words.
 func ParseRelativeTo(word string) (r account.RelativeTo, err error) {
 	err = oneOf(&r, RelativeToWord, relatives...).set(strings.ReplaceAll(word, "-", "_"))
 	return r, err
 }
 
-// ttl reads how long a request id is remembered.
+// ttl reads the lifetime of a request id.
 func ttl(to *time.Duration) scalar {
 	return parsed(to, "a duration with its unit, 1s to 31d", func(text string) (time.Duration, bool) {
 		d, err := parsePause(text)

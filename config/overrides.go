@@ -15,10 +15,10 @@ const (
 	overridesExample = "[" + overrideExample + "]"
 )
 
-// ParseOverrides reads a file of overrides and returns them sorted by key. An
-// expiry that is written as a duration counts from now, a wall clock. Its error
-// is a *FileError with every fault, in which source names the file. It does not
-// check whether the limits exist and can be overridden in this way.
+// ParseOverrides reads a file of overrides and returns them sorted by key. An expiry given as a
+// duration counts from now, a wall clock time. Its error is a *FileError with every fault, in which
+// source names the file. ParseOverrides does not check whether the limits exist and allow such
+// overrides.
 func ParseOverrides(source string, data []byte, now quota.Time) ([]quota.Override, error) {
 	o := overrideFile{now: now, lines: map[quota.Key]int{}}
 	err := ReadDocuments(source, data, "overrides:", 1, func(v Value) { v.Fields("overrides: "+overridesExample, o.fields()) })
@@ -120,27 +120,27 @@ func (o *overrideFile) overrideFields(one *quota.Override, unlimited, ban *bool)
 	}
 }
 
-// namespaceName reads a namespace, or that of the global default.
+// namespaceName reads a namespace, including that of the global default.
 func namespaceName(to *string) scalar {
 	return matching(to, "the name of a namespace: "+nameWant, func(text string) bool {
 		return text == quota.Global.Namespace || quota.CheckName("", text) == nil
 	})
 }
 
-// overriddenName reads the name of a limit, or of a namespace's template or default.
+// overriddenName reads the name of a limit, including a namespace's template or default.
 func overriddenName(to *string) scalar {
 	return matching(to, "the name of a limit, or "+quota.Template+" or "+quota.Default, func(text string) bool {
 		return text == quota.Template || text == quota.Default || quota.CheckName("", text) == nil
 	})
 }
 
-// bounded reads a text of so many bytes.
+// bounded reads a text of low to high bytes.
 func bounded(to *string, low, high int) scalar {
 	want := "a text of " + strconv.Itoa(low) + " to " + strconv.Itoa(high) + " bytes"
 	return matching(to, want, func(text string) bool { return len(text) >= low && len(text) <= high })
 }
 
-// expires reads a moment, or a duration from now.
+// expires reads a time, or a duration from now.
 func expires(to *quota.Time, now quota.Time) scalar {
 	const want = "a moment after now, such as 2027-01-31T18:00:00Z, or a time from now, such as 72h or 7d"
 	return parsed(to, want, func(text string) (at quota.Time, ok bool) {
@@ -153,8 +153,8 @@ func expires(to *quota.Time, now quota.Time) scalar {
 	})
 }
 
-// FormatOverrides writes overrides as a file, sorted by key. ParseOverrides reads the
-// same back while none has expired, without who set them and when.
+// FormatOverrides writes overrides as a file, sorted by key. Until one expires, ParseOverrides
+// reads the same overrides back, without their authors and times.
 func FormatOverrides(overrides []quota.Override) []byte {
 	sorted := slices.Clone(overrides)
 	slices.SortStableFunc(sorted, compareOverrides)

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// maxNodes bounds the list of nodes.
+// maxNodes bounds the length of the list of nodes.
 const maxNodes = 256
 
 const peerExample = "{id: n1, peer: 127.0.0.1:7413}"
@@ -21,7 +21,7 @@ func readPeer(v Value, before []Peer) (one Peer) {
 	return one
 }
 
-// repeated returns an error if a node has the id or the address of another.
+// repeated returns an error if a node in peers has the same id or address as one.
 func repeated(peers []Peer, one Peer) error {
 	for i, p := range peers {
 		switch {
@@ -34,7 +34,7 @@ func repeated(peers []Peer, one Peer) error {
 	return nil
 }
 
-// peers reads the list of nodes from a variable, as id=host:port separated by commas.
+// peers reads the list of nodes from a variable, as comma-separated id=host:port.
 func peers(to *[]Peer) scalar {
 	const want = "id=host:port of every node, such as n1=10.0.0.1:7413,n2=10.0.0.2:7413"
 	return listWithCommas(to, maxNodes, want, "nodes", func(i int, text string, before []Peer) (one Peer, err error) {

@@ -57,7 +57,7 @@ func (f *policyFile) policy(v Value) {
 	f.lines[k], f.policies[k] = v.Line(), one
 }
 
-// invalid reports an error of package account about a policy at the field that it names.
+// invalid reports an error of package account about a policy, at the field that the error names.
 func (f *policyFile) invalid(v Value, g Given, err error) {
 	name, detail, _ := strings.Cut(inFileWords(err).Error(), ": ")
 	outer, inner, nested := strings.Cut(name, ".")
@@ -116,7 +116,7 @@ func (f *policyFile) options(v Value, to *account.PolicyOptions) {
 
 func divides(d time.Duration) bool { return d == 0 || 24*time.Hour%d == 0 }
 
-// ofDay reads a duration of whole seconds, at most a day, that right accepts.
+// ofDay reads a duration of whole seconds, at most a day, that passes right.
 func ofDay(to *uint32, want string, right func(time.Duration) bool) scalar {
 	return parsed(to, want, func(text string) (uint32, bool) {
 		d, err := parsePause(text)
@@ -134,7 +134,7 @@ func lifetime(to *time.Duration) scalar {
 	})
 }
 
-// formatLong writes a duration in whole days if it has them, and as Go does otherwise.
+// formatLong formats a duration in days if it is whole days, otherwise as Go does.
 func formatLong(d time.Duration) string {
 	if days := d / (24 * time.Hour); d > 0 && d%(24*time.Hour) == 0 {
 		return strconv.FormatInt(int64(days), 10) + "d"
@@ -142,8 +142,8 @@ func formatLong(d time.Duration) string {
 	return short(d)
 }
 
-// FormatPolicies writes policies as a file, sorted by key. ParsePolicies reads the
-// same back.
+// FormatPolicies writes policies as a file, sorted by key. ParsePolicies reads the same policies
+// back.
 func FormatPolicies(policies map[account.PolicyKey]account.Policy) []byte {
 	keys := make([]account.PolicyKey, 0, len(policies))
 	for k := range policies {

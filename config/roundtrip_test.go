@@ -11,8 +11,8 @@ import (
 	"github.com/quorate/quorate/internal/zone"
 )
 
-// TestFormatAnyLimits writes random limits of every form, such as the API can
-// make them, and reads the same back.
+// TestFormatAnyLimits writes random limits of every form, as the API can make them, and reads them
+// back.
 func TestFormatAnyLimits(t *testing.T) {
 	const seed = 20261121
 	rng := rand.New(rand.NewPCG(seed, 0))
@@ -39,12 +39,12 @@ func TestFormatAnyLimits(t *testing.T) {
 			t.Errorf("only %d of %s; seed %d", n, kind, seed)
 		}
 	}
-	if want := len(quota.Kinds()) + len(tierKinds()) + 2; len(forms) < want { // and unlimited and banned
+	if want := len(quota.Kinds()) + len(tierKinds()) + 2; len(forms) < want { // and unlimited and ban
 		t.Errorf("only the forms %v; seed %d", forms, seed)
 	}
 }
 
-// tierKinds are those that a tier may have: all but what is in flight.
+// tierKinds returns the kinds that a tier may have: all but Concurrency.
 func tierKinds() []quota.Kind {
 	return slices.DeleteFunc(quota.Kinds(), func(k quota.Kind) bool { return k == quota.Concurrency })
 }
@@ -61,7 +61,7 @@ func anyTier(rng *rand.Rand, berlin *time.Location) quota.Tier {
 	}
 }
 
-// anyLimit makes a limit that is often, not always, valid.
+// anyLimit makes a limit that is usually valid.
 func anyLimit(rng *rand.Rand, berlin *time.Location) quota.Limit {
 	l := quota.Limit{
 		LimitName:   quota.LimitName{Namespace: pick(rng, "web", "7", "off"), Limit: pick(rng, "a", "-", "null", quota.Default, quota.Template)},

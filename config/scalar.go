@@ -15,16 +15,16 @@ import (
 	"github.com/quorate/quorate/internal/suggest"
 )
 
-// A scalar reads one value from its text, from a file or from the environment. Its
-// errors say what is wrong and what would be right.
+// A scalar reads one value from its text, from a file or from the environment. Its errors say what
+// is wrong and what would be right.
 type scalar struct {
 	set    func(text string) error
 	want   string  // what would be right, after "must be"
-	number bool    // whether a file has it without quotes
-	file   *string // the target, if it is the path of a file or directory; else nil
+	number bool    // a file must have it without quotes
+	file   *string // the target if it is the path of a file or directory, otherwise nil
 }
 
-// parsed returns a scalar that sets the result of parse; want says what would be right.
+// parsed returns a scalar that stores the result of parse; want says what would be right.
 func parsed[T any](to *T, want string, parse func(text string) (T, bool)) scalar {
 	return scalar{want: want, set: func(text string) error {
 		v, ok := parse(text)
@@ -36,18 +36,18 @@ func parsed[T any](to *T, want string, parse func(text string) (T, bool)) scalar
 	}}
 }
 
-// matching returns a scalar that sets the text itself, if it is right.
+// matching returns a scalar that stores the text itself if it passes right.
 func matching[T ~string](to *T, want string, right func(text string) bool) scalar {
 	return parsed(to, want, func(text string) (T, bool) { return T(text), right(text) })
 }
 
-// plain returns the scalar that a file must have without quotes.
+// plain returns the scalar with the requirement that a file has it without quotes.
 func (s scalar) plain() scalar {
 	s.number = true
 	return s
 }
 
-// Wrong returns the error for a text that is not what was wanted.
+// Wrong returns the error for a text that is not as wanted.
 func Wrong(text, want string) error {
 	return fmt.Errorf("is %s; must be %s", clip(text), want)
 }
@@ -82,7 +82,7 @@ func durationOrNever(to *time.Duration, low, high time.Duration) scalar {
 	})
 }
 
-// short writes a duration without its zero parts: 10m, not 10m0s.
+// short formats a duration without zero parts: 10m, not 10m0s.
 func short(v time.Duration) string { return trimZeros(v.String()) }
 
 func trimZeros(s string) string {
@@ -95,7 +95,7 @@ func trimZeros(s string) string {
 	return s
 }
 
-// oneOf reads one of the values by the word that spell gives it.
+// oneOf reads one of the values by its word, as spell returns it.
 func oneOf[T any](to *T, spell func(T) string, values ...T) scalar {
 	words := make([]string, len(values))
 	for i, v := range values {
@@ -114,7 +114,7 @@ func oneOf[T any](to *T, spell func(T) string, values ...T) scalar {
 	}}
 }
 
-// enumerate writes words as a sentence does: a, b and c.
+// enumerate joins words as in a sentence: a, b and c.
 func enumerate(words []string, and string) string {
 	last := len(words) - 1
 	if last == 0 {
@@ -123,11 +123,11 @@ func enumerate(words []string, and string) string {
 	return strings.Join(words[:last], ", ") + " " + and + " " + words[last]
 }
 
-// numberOf reads one of the numbers.
+// numberOf reads one of the given numbers.
 func numberOf(to *int, values ...int) scalar { return oneOf(to, strconv.Itoa, values...).plain() }
 
-// name reads the name of a cluster or a node. It begins with a letter or digit, so that
-// it can be a directory.
+// name reads the name of a cluster or a node. It must begin with a letter or digit, so that it can
+// name a directory.
 func name[T ~string](to *T) scalar {
 	return matching(to, nameWant+" that begin with a letter or digit", func(text string) bool {
 		return quota.CheckName("", text) == nil && strings.IndexByte("._-", text[0]) < 0
@@ -156,13 +156,13 @@ func filePath(to *string) scalar {
 	return s
 }
 
-// listening reads host:port to listen on. The host may be left out (every
-// interface) and the port may be 0 (any).
+// listening reads host:port to listen on. The host may be missing (all interfaces), and the port
+// may be 0 (any).
 func listening(to *string) scalar {
 	return hostPort(to, "host:port, such as 127.0.0.1:7411 or :7411", true)
 }
 
-// reachable reads host:port at which others reach a node.
+// reachable reads the host:port at which others reach a node.
 func reachable(to *string, want string) scalar { return hostPort(to, want, false) }
 
 const peerWant = "host:port that the other nodes can reach, such as 10.0.0.1:7413"
@@ -177,7 +177,7 @@ func hostPort(to *string, want string, listen bool) scalar {
 	})
 }
 
-// numberForm is a decimal number: neither hexadecimal nor infinite.
+// numberForm matches a decimal number; it excludes hexadecimal and infinite ones.
 var numberForm = regexp.MustCompile(`^-?[0-9]{1,18}(\.[0-9]{1,18})?$`)
 
 // number reads a decimal number from low to high.

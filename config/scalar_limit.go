@@ -14,7 +14,7 @@ import (
 	"github.com/quorate/quorate/internal/zone"
 )
 
-// These scalars occur in limit files, and not in node settings.
+// The scalars below occur in limit files, but not in node settings.
 
 // rate reads tokens per period.
 func rate(to *quota.Rate) scalar {
@@ -36,7 +36,7 @@ func rate(to *quota.Rate) scalar {
 	}}
 }
 
-// pause reads a duration that may be in days or weeks: 10s, 1h30m, 1d, 2w.
+// pause reads a duration, optionally in days or weeks: 10s, 1h30m, 1d, 2w.
 func pause(to *time.Duration, low time.Duration) scalar {
 	want := fmt.Sprintf("a duration such as 10s, 90m, 1d or 1w, from %s to %s", formatPause(low), formatPause(quota.MaxPause))
 	return parsed(to, want, func(text string) (time.Duration, bool) {
@@ -61,7 +61,7 @@ func parsePause(text string) (time.Duration, error) {
 	return time.ParseDuration(text)
 }
 
-// formatPause writes a duration for parsePause, in the largest unit of which it is a multiple.
+// formatPause formats a duration for parsePause, in the largest unit that divides it.
 func formatPause(d time.Duration) string {
 	day := 24 * time.Hour
 	switch {
@@ -80,7 +80,7 @@ func boolean(to *bool) scalar {
 	}).plain()
 }
 
-// yes reads a field that must be true if it is there.
+// yes reads a field whose only valid value is true.
 func yes() scalar {
 	return matching(new(string), "true, or left out", func(text string) bool { return text == "true" }).plain()
 }
@@ -88,7 +88,7 @@ func yes() scalar {
 // decimal matches a number with up to six decimal places.
 var decimal = regexp.MustCompile(`^([0-9]{1,12})(?:\.([0-9]{1,6}))?$`)
 
-// parts parses a decimal number and returns it times one, if that is a whole number.
+// parts parses a decimal number and returns its product with one, if that is a whole number.
 func parts(text string, one int64) (int64, bool) {
 	m := decimal.FindStringSubmatch(text)
 	if m == nil {
@@ -104,7 +104,7 @@ func parts(text string, one int64) (int64, bool) {
 	return n / (quota.Million / one), true
 }
 
-// formatParts writes n/one as a decimal number.
+// formatParts formats n/one as a decimal number.
 func formatParts(n, one int64) string {
 	s := strconv.FormatInt(n/one, 10)
 	if rest := n % one; rest > 0 {
@@ -131,7 +131,7 @@ func percent(to *int64) scalar {
 	}}
 }
 
-// near reads the percentage of use from which a limit is nearly used up.
+// near reads the percentage of use at which a limit counts as nearly used up.
 func near(to *int64) scalar {
 	return parsed(to, "a whole percentage from 1% to 100%, such as 90%", func(text string) (n int64, ok bool) {
 		digits, percent := strings.CutSuffix(text, "%")

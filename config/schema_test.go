@@ -15,7 +15,8 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// loadLimitsSchema returns docs/schema/limits.json, of which people write the structure and the words.
+// loadLimitsSchema returns docs/schema/limits.json, whose structure and descriptions are written by
+// hand.
 func loadLimitsSchema(t *testing.T) jsonObject {
 	t.Helper()
 	var s jsonObject
@@ -25,7 +26,7 @@ func loadLimitsSchema(t *testing.T) jsonObject {
 	return s
 }
 
-// at returns what is at a path of names in a schema.
+// at returns the value at a path of names in a schema.
 func at(t *testing.T, s jsonObject, path ...string) jsonObject {
 	t.Helper()
 	for i, name := range path {
@@ -38,8 +39,8 @@ func at(t *testing.T, s jsonObject, path ...string) jsonObject {
 	return s
 }
 
-// TestLimitsSchema holds docs/schema/limits.json to the parser: its fields, which of them must be there, and what
-// their values may be. What a field is for is written there by hand.
+// TestLimitsSchema checks docs/schema/limits.json against the parser: its fields, the required
+// ones, and their valid values. The descriptions of fields are written by hand.
 func TestLimitsSchema(t *testing.T) {
 	s := loadLimitsSchema(t)
 	l := newLimitFile(&report{})
@@ -85,8 +86,8 @@ func TestLimitsSchema(t *testing.T) {
 	golden.Hold(t, "../docs/schema/limits.json", encodeSchema(t, s), *rewrite)
 }
 
-// describeField writes into a field's schema what its parser takes, if that is a scalar or a list: what it says of an
-// empty list.
+// describeField writes into a field's schema what its parser accepts, if that is a scalar or a
+// list. It learns this from the parser's error for an empty list.
 func describeField(t *testing.T, root, schema jsonObject, f Field) {
 	t.Helper()
 	if ref, ok := schema["$ref"].(string); ok {
@@ -115,7 +116,7 @@ func describeField(t *testing.T, root, schema jsonObject, f Field) {
 	}
 }
 
-// seenByParserOnly are the bad files whose faults no schema can express.
+// seenByParserOnly lists the bad files whose faults no schema can express.
 var seenByParserOnly = regexp.MustCompile(`duplicate-keys|second-document|anchors|tags|syntax|tabs|latin1|utf16|control|deep|empty|comment|null|directive|together`)
 
 // TestSchemaAgrees checks the golden files and examples against the schema.

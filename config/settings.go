@@ -12,12 +12,12 @@ import (
 
 const maxIssuer = 512 // bytes
 
-// A setting is one value of Node: its path in the file, which is also its
-// variable's name, and how to read it.
+// A setting is one value of Node: its path in the file, which also determines its variable's name,
+// and its reader.
 type setting struct {
 	path string
 	scalar
-	read func(Value) bool // reads it from a file, if it is more than a scalar there
+	read func(Value) bool // reads it from a file, unless it is a scalar there
 }
 
 // settings returns every setting, in the order of docs/settings.md.
@@ -89,19 +89,19 @@ func itself(s string) string { return s }
 
 func levelWord(l slog.Level) string { return strings.ToLower(l.String()) }
 
-// nodeSettings collects the layers of a node's settings, and their faults.
+// nodeSettings collects the layers of a node's settings and their faults.
 type nodeSettings struct {
 	Node
 	file  report
 	env   report
-	given map[string]origin // the settings of the file and the environment, by path
+	given map[string]origin // settings given in the file and the environment, by path
 }
 
-// An origin is where a setting was last set: in the file, or by a variable.
+// An origin is the last place where a setting was set: in the file, or in a variable.
 type origin struct {
 	value    Value
 	variable string
-	bad      bool // the value was refused: faults that follow from it are not reported
+	bad      bool // the value was refused; faults that follow from it are not reported
 }
 
 func newSettings(source string, data []byte) *nodeSettings {
@@ -113,12 +113,12 @@ func newSettings(source string, data []byte) *nodeSettings {
 	}
 }
 
-// readFile decodes the file's layer.
+// readFile reads the file's layer.
 func (s *nodeSettings) readFile() {
 	s.file.documents("settings, such as node: n1", 1, func(v Value) { v.Fields("{node: n1}", s.below("")) })
 }
 
-// below returns the fields of the group whose path, with a dot at its end, is given; of "", all.
+// below returns the fields of the group with the given path, which ends with a dot; "" returns all.
 func (s *nodeSettings) below(path string) []Field {
 	var out []Field
 	seen := map[string]bool{}
@@ -141,13 +141,13 @@ func (s *nodeSettings) below(path string) []Field {
 	return out
 }
 
-// groupExamples has a value of the first field of each group, for errors.
+// groupExamples maps each group to a value of its first field, for errors.
 var groupExamples = map[string]string{
 	"listen": "127.0.0.1:7411", "log": "info", "raft": "1s", "access": "[" + bindingExample + "]",
 	"auth": "on", "protocols": "on", "connections": "20000", "metrics": "1000", "history": "on", "tls": "auto", "auth.oidc": "https://login.example.org",
 }
 
-// reader reads one setting from the file, and notes that it was given.
+// reader returns a function that reads one setting from the file and records its origin.
 func (s *nodeSettings) reader(one setting) func(Value) {
 	return func(v Value) {
 		ok := false

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestSettingsDoc holds docs/settings.md to the settings: all are there, in their
-// order, with what they may be and their defaults, and the examples are valid.
+// TestSettingsDoc checks docs/settings.md against the settings: it has all of them in order, with
+// their valid values and defaults, and its examples are valid.
 func TestSettingsDoc(t *testing.T) {
 	data, err := os.ReadFile("../docs/settings.md")
 	if err != nil {
@@ -40,7 +40,7 @@ func TestSettingsDoc(t *testing.T) {
 		}
 	}
 	eachField(reflect.ValueOf(Default()), "Node", func(path string, v reflect.Value) {
-		if v.IsZero() && v.Kind() != reflect.Bool && v.Type() != reflect.TypeFor[slog.Level]() { // of which 0 is off, and info
+		if v.IsZero() && v.Kind() != reflect.Bool && v.Type() != reflect.TypeFor[slog.Level]() { // the zero values of bool and Level mean off and info
 			without--
 		}
 	})

@@ -12,8 +12,8 @@ const (
 	slaTierExample = "{period: 10, threshold: 1000}"
 )
 
-// sla is one entry of slas: limits for HTTP requests, all of whose tiers count
-// in fixed windows of whole seconds.
+// sla is one entry of slas: limits for HTTP requests, whose tiers all count in fixed windows of
+// whole seconds.
 type sla struct {
 	draft
 	id      string

@@ -11,19 +11,19 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// MaxFileBytes is the largest file that is read.
+// MaxFileBytes bounds the size of a file.
 const MaxFileBytes = 4 << 20
 
 const byteOrderMark = "\ufeff"
 
-// readFile returns the file, or its first MaxFileBytes+1 bytes, which
+// readFile returns the file. Of a larger file it returns the first MaxFileBytes+1 bytes, which
 // [report.documents] then refuses.
 func readFile(path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = f.Close() }() // it was only read
+	defer func() { _ = f.Close() }() // read only
 	data, err := io.ReadAll(io.LimitReader(f, MaxFileBytes+1))
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
@@ -31,8 +31,8 @@ func readFile(path string) ([]byte, error) {
 	return data, nil
 }
 
-// documents calls read with the top value of each YAML document in the report's data, of which there
-// are 1 to most, or reports why there is none. What follows a mistake in the YAML is not read.
+// documents calls read with the top value of each YAML document in the report's data, which must
+// have 1 to most. It reports why there is none, and reads nothing after a YAML error.
 func (r *report) documents(startWith string, most int, read func(Value)) {
 	if len(r.data) > MaxFileBytes {
 		r.data = nil // no excerpts
@@ -78,9 +78,9 @@ func empty(doc *yaml.Node) bool {
 	return len(doc.Content) == 0 || isNull(doc.Content[0])
 }
 
-// checkBytes reports every byte and character that these files never need and
-// that YAML, editors and terminals disagree about. After it, a line ends with
-// LF or CRLF, and columns count characters.
+// checkBytes reports bytes and characters that these files never need and that YAML, editors and
+// terminals treat differently. Once it passes, lines end with LF or CRLF, and columns count
+// characters.
 func (r *report) checkBytes() bool {
 	before := len(r.faults)
 	rest := bytes.TrimPrefix(r.data, []byte(byteOrderMark))

@@ -9,7 +9,7 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// syntaxHints say what would be right, for the most common errors of the YAML parser.
+// syntaxHints maps the most common errors of the YAML parser to what would be right.
 var syntaxHints = []struct{ complaint, hint string }{
 	{"cannot start any token", "put the text in quotes"},
 	{"mapping values are not allowed", "check the indentation, and put text that has ': ' in quotes"},
@@ -24,7 +24,7 @@ var syntaxHints = []struct{ complaint, hint string }{
 	{"expected node content", "write a value, and close every bracket"},
 }
 
-// syntax reports where the YAML parser gave up. It reads nothing beyond that place.
+// syntax reports where the YAML parser failed. It reads nothing after that place.
 func (r *report) syntax(err error) {
 	var le *yaml.LoadError
 	if !errors.As(err, &le) {
@@ -33,7 +33,7 @@ func (r *report) syntax(err error) {
 	}
 	at, begun := le.Mark, le.ContextMark
 	if at.Line > bytes.Count(r.data, []byte("\n")) && begun.Line > 0 {
-		at = begun // what is never closed says more than the end of the file
+		at = begun // the opening bracket or quote helps more than the end of the file
 	}
 	message := le.Message
 	if le.ContextMsg != "" {

@@ -9,7 +9,7 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// makeTier makes a tier out of the fields of a bucket or a window.
+// makeTier makes a tier from the fields of a bucket or a window.
 func (l *limitFile) makeTier(v Value, g Given, t *tierText, f *form) (quota.Tier, bool) {
 	if f.main == "rate" {
 		return l.makeBucket(v, g, t)
@@ -43,7 +43,7 @@ func (l *limitFile) makeBucket(v Value, g Given, t *tierText) (quota.Tier, bool)
 	return out, true
 }
 
-// burstFor returns the burst of a rate that has none in the file.
+// burstFor returns the default burst of a rate whose limit has none in the file.
 func (l *limitFile) burstFor(v Value, r quota.Rate) int64 {
 	if r.Tokens == 0 {
 		v.Missing("burst", "is missing, and a rate of 0 suggests none; write burst: 0 to refuse everything")
@@ -53,12 +53,12 @@ func (l *limitFile) burstFor(v Value, r quota.Rate) int64 {
 
 const perWant = "a duration such as 10s, 90m, 1d or 1w, or for calendar windows minute, hour, day, week, month or year"
 
-// calendarShort are the short forms of quota.CalendarUnits, in the same order.
+// calendarShort holds the short forms of quota.CalendarUnits, in the same order.
 var calendarShort = []string{"1m", "1h", "1d", "1w", "1mo", "1y"}
 
 func (l *limitFile) makeWindow(per Value, t *tierText) (quota.Tier, bool) {
 	if per.node.Kind != yaml.ScalarNode {
-		return quota.Tier{}, false // said already
+		return quota.Tier{}, false // already reported
 	}
 	unit := quota.NoUnit
 	for i, u := range quota.CalendarUnits() {
@@ -85,7 +85,7 @@ func (l *limitFile) makeWindow(per Value, t *tierText) (quota.Tier, bool) {
 	return quota.Window(t.kind, t.limit, d), true
 }
 
-// tiers reads the tiers of a limit that has several.
+// tiers reads the tiers of a limit with several tiers.
 func (l *limitFile) tiers(d *draft, v Value) {
 	v.Items(quota.MaxTiers, "["+tierExample+", {limit: 50, per: 10s}]", func(item Value) {
 		text, faults := newTier(), len(l.faults)
@@ -113,8 +113,8 @@ func (d *draft) addTier(t quota.Tier, first bool) {
 	d.More = append(d.More, t)
 }
 
-// DefaultBurst returns the burst of a limit that names none: one second's worth of
-// tokens, rounded up, and at least 1.
+// DefaultBurst returns the burst of a limit without one: one second's worth of tokens, rounded up,
+// and at least 1.
 func DefaultBurst(r quota.Rate) int64 {
 	if r.Tokens <= 0 || r.Per <= 0 {
 		return 1

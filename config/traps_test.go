@@ -5,9 +5,9 @@ import (
 	"testing"
 )
 
-// TestTrapIgnoredFields: gubernator takes MULTI_REGION and does nothing; values
-// of envoyproxy/ratelimit's rules are lost where fields meet. A limit that says
-// what we do not do is refused, by the field's name.
+// TestTrapIgnoredFields: gubernator accepts MULTI_REGION and ignores it, and envoyproxy/ratelimit
+// drops some values of its rules where fields meet. We refuse a limit with a field that we do not
+// support, and name the field.
 func TestTrapIgnoredFields(t *testing.T) {
 	for _, f := range []string{
 		"behavior: MULTI_REGION", "behavior: [GLOBAL, MULTI_REGION]", "multi_region: true", "regions: [eu, us]", "algorithm: LEAKY_BUCKET",
@@ -27,9 +27,9 @@ func TestTrapIgnoredFields(t *testing.T) {
 	}
 }
 
-// TestTrapSaysWhatIsLost: what a rule of envoyproxy/ratelimit has and a limit has
-// not is noted by its field, and so is that values with a "/" are to be written
-// so that no two of them make one key.
+// TestTrapSaysWhatIsLost checks that the conversion of an envoyproxy/ratelimit rule notes each
+// field that a limit lacks, and that values with a "/" must be escaped so that no two of them give
+// the same key.
 func TestTrapSaysWhatIsLost(t *testing.T) {
 	file := `
 domain: d

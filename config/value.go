@@ -14,36 +14,36 @@ import (
 	"github.com/quorate/quorate/internal/suggest"
 )
 
-// A Value is one value of a YAML file, and its place. All files are read through Values, those of
-// other packages too: a fault is reported with its place, and reading goes on. A Value must only be
-// used within the call that it is given to, by one goroutine.
+// A Value is one value of a YAML file, and its place. All files, also those of other packages, are
+// read through Values: a fault is reported with its place, and reading continues. Use a Value only
+// within the call that receives it, and from one goroutine.
 type Value struct {
 	in   *report
 	path string
-	key  *yaml.Node // the name before the value; nil at the top and in lists
+	key  *yaml.Node // the name of the value; nil at the top and in lists
 	node *yaml.Node
 }
 
-// A Field is one name that a map may have.
+// A Field is one name that a map may contain.
 type Field struct {
 	Name string
-	Must string // what to write when it is missing; empty when it may be
+	Must string // what to write if it is missing; empty if it is optional
 	Read func(Value)
 }
 
-// Given are the fields that a map has, by name; misspelt ones by the name that was meant.
+// Given holds the fields of a map by name; misspelt fields are under the name that was meant.
 type Given map[string]Value
 
-// ReadDocuments calls read for each YAML document of a file, which has 1 to most. What
-// has been read is valid only if the error, a *FileError with every fault, is nil.
-// source names the file in errors; startWith is what they suggest for an empty one.
+// ReadDocuments calls read for each YAML document of a file, which must have 1 to most. What read
+// collects is valid only if the returned error, a *FileError with every fault, is nil. source names
+// the file in errors; startWith is what errors suggest for an empty file.
 func ReadDocuments(source string, data []byte, startWith string, most int, read func(Value)) error {
 	r := &report{source: source, data: data}
 	r.documents(startWith, most, read)
 	return r.err()
 }
 
-// at returns the node that a fault about something missing points at.
+// at returns the node to which a fault about something missing refers.
 func (v Value) at() *yaml.Node {
 	if v.key != nil {
 		return v.key
@@ -67,14 +67,14 @@ func (v Value) isNull() bool { return isNull(v.node) }
 
 func isNull(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.Tag == "!!null" }
 
-// Faults returns how many faults of the whole file have been reported so far.
+// Faults returns the number of faults reported so far in the whole file.
 func (v Value) Faults() int { return len(v.in.faults) }
 
-// Fault reports a fault of the value. The format says what is wrong and what would be
-// right; in the error it follows the value's path.
+// Fault reports a fault of the value. The format says what is wrong and what would be right; the
+// error puts the value's path before it.
 func (v Value) Fault(format string, args ...any) { v.in.faultAt(v.node, v.path, format, args...) }
 
-// faultAtName is Fault, but points at the name before the value.
+// faultAtName is Fault, but refers to the name of the value.
 func (v Value) faultAtName(format string, args ...any) { v.in.faultAt(v.at(), v.path, format, args...) }
 
 // Missing reports that the value, a map, lacks a field.
@@ -82,8 +82,8 @@ func (v Value) Missing(name, format string, args ...any) {
 	v.in.faultAt(v.at(), join(v.path, name), format, args...)
 }
 
-// Fields reads a map of known fields in the order of the file, and returns those
-// that are there, or false if the value is not a map. The example says what would be right.
+// Fields reads a map of known fields in file order and returns the fields present, or false if the
+// value is not a map. The example says what would be right.
 func (v Value) Fields(example string, fields []Field) (Given, bool) {
 	given := Given{}
 	ok := v.pairs(example, func(name string, item Value) {
@@ -108,13 +108,13 @@ func (v Value) Fields(example string, fields []Field) (Given, bool) {
 	return given, true
 }
 
-// elsewhere says where fields belong that many expect in every limit.
+// elsewhere says where fields belong that users often expect in every limit.
 var elsewhere = map[string]string{
 	"max_keys": "is only for a namespace's template; move it there",
 	"idle":     "is only for a namespace's template; move it there",
 }
 
-// unknown reports a value whose name is not a field, and returns the field that was meant.
+// unknown reports a value with an unknown name, and returns the field that was probably meant.
 func (v Value) unknown(fields []Field) (meant string) {
 	names := make([]string, len(fields))
 	for i, f := range fields {
@@ -136,12 +136,12 @@ func (v Value) unknown(fields []Field) (meant string) {
 	return ""
 }
 
-// any reports whether one of the fields is there.
+// any reports whether the map has one of the fields.
 func (g Given) any(names ...string) bool {
 	return slices.ContainsFunc(names, func(name string) bool { _, ok := g[name]; return ok })
 }
 
-// InOrder returns the names in the order of the file.
+// InOrder returns the names in file order.
 func (g Given) InOrder() []string {
 	return slices.SortedFunc(maps.Keys(g), func(a, b string) int {
 		x, y := g[a].at(), g[b].at()
@@ -149,7 +149,7 @@ func (g Given) InOrder() []string {
 	})
 }
 
-// named reads a map whose names are the user's own.
+// named reads a map whose names the user chooses.
 func (v Value) named(example string, visit func(name string, item Value)) {
 	v.pairs(example, func(name string, item Value) {
 		if quota.CheckName("", name) != nil {
@@ -184,8 +184,8 @@ func (v Value) pairs(example string, visit func(string, Value)) bool {
 	return true
 }
 
-// Items calls read for each item of a list of 1 to most. It returns false if the value is
-// not such a list.
+// Items calls read for each item of a list of 1 to most items. It returns false if the value is not
+// such a list.
 func (v Value) Items(most int, example string, read func(Value)) bool {
 	if !v.IsList() {
 		v.wrongKind("a list, such as " + example)
@@ -218,7 +218,7 @@ func (v Value) scalar(s scalar) bool {
 	return true
 }
 
-// wrongKind reports a value of another kind. plainOnly has reported aliases.
+// wrongKind reports a value of the wrong kind. plainOnly has already reported aliases.
 func (v Value) wrongKind(want string) {
 	switch {
 	case v.node.Kind == yaml.AliasNode:
@@ -274,11 +274,11 @@ func (v Value) Number(to *float64, low, high float64) bool { return v.scalar(num
 // Bool reads true or false.
 func (v Value) Bool(to *bool) bool { return v.scalar(boolean(to)) }
 
-// OneOf reads one of the words, of which there are two or more.
+// OneOf reads one of two or more words.
 func (v Value) OneOf(to *string, words ...string) bool { return v.scalar(oneOf(to, itself, words...)) }
 
-// Limit reads a limit in the form of a limit file, gives it the name, and checks it. It
-// returns false if the limit is not valid.
+// Limit reads a limit in the form of a limit file, sets its name, and checks it. It returns false
+// if the limit is not valid.
 func (v Value) Limit(name quota.LimitName) (quota.Limit, bool) {
 	l := newLimitFile(v.in)
 	l.limit(name, v)

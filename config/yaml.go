@@ -8,13 +8,13 @@ import (
 	"strings"
 )
 
-// A node is a piece of YAML to be written: a text, a map, or a list.
+// A node is a piece of YAML output: a text, a map, or a list.
 type node struct {
-	text   string // of a scalar, as YAML has it
+	text   string // of a scalar, in YAML syntax
 	fields []pair
 	items  []*node
-	list   bool // a list even when it is empty
-	open   bool // always one line for each field
+	list   bool // a list, even if empty
+	open   bool // always one line per field
 }
 
 type pair struct {
@@ -22,17 +22,17 @@ type pair struct {
 	value *node
 }
 
-// add adds a field whose text is YAML already.
+// add adds a field whose text is already YAML.
 func (n *node) add(name, text string) { n.set(name, &node{text: text}) }
 
 func (n *node) set(name string, value *node) {
 	n.fields = append(n.fields, pair{yamlText(name), value})
 }
 
-// lineWidth is how long a line may be before a map in it is broken up.
+// lineWidth is the longest line in which a map is written on one line.
 const lineWidth = 120
 
-// block writes the fields of a map, or the items of a list, one in a line.
+// block writes the fields of a map, or the items of a list, one per line.
 func (n *node) block(b *bytes.Buffer, indent int) {
 	for _, f := range n.fields {
 		f.value.after(b, indent, f.name+":")
@@ -42,7 +42,7 @@ func (n *node) block(b *bytes.Buffer, indent int) {
 	}
 }
 
-// after writes the value behind its name, in the same line if it fits, else below.
+// after writes the value after its name, on the same line if it fits, otherwise below.
 func (n *node) after(b *bytes.Buffer, indent int, name string) {
 	b.WriteString(strings.Repeat(" ", indent) + name)
 	if !n.open {
@@ -52,7 +52,7 @@ func (n *node) after(b *bytes.Buffer, indent int, name string) {
 			return
 		}
 	}
-	if name == "-" { // the first field stands beside it
+	if name == "-" { // the first field is on the same line
 		var below bytes.Buffer
 		n.block(&below, indent+2)
 		b.WriteString(" " + strings.TrimLeft(below.String(), " "))
@@ -62,7 +62,7 @@ func (n *node) after(b *bytes.Buffer, indent int, name string) {
 	n.block(b, indent+2)
 }
 
-// flow writes the value in one line.
+// flow writes the value on one line.
 func (n *node) flow() string {
 	if n.text != "" {
 		return n.text
@@ -81,13 +81,13 @@ func (n *node) flow() string {
 	return "{" + text + "}"
 }
 
-// yamlWords are texts that some YAML readers take for another kind of value.
+// yamlWords lists texts that some YAML readers take for another kind of value.
 var yamlWords = []string{"null", "true", "false", "yes", "no", "on", "off", "y", "n"}
 
-// plainText is what needs no quotes anywhere, also within brackets.
+// plainText matches texts that never need quotes, even within brackets.
 var plainText = regexp.MustCompile(`^[A-Za-z/][A-Za-z0-9._/*+%-]*$`)
 
-// yamlText quotes a text where YAML might take it for something else.
+// yamlText quotes a text that YAML might take for something else.
 func yamlText(s string) string {
 	if !plainText.MatchString(s) || slices.Contains(yamlWords, strings.ToLower(s)) {
 		return strconv.Quote(s)
