@@ -18,37 +18,37 @@ import (
 	"github.com/quorate/quorate/internal/snapshotio"
 )
 
-// Pace and bounds of what replicas fetch from each other.
+// Intervals and bounds of what replicas fetch from each other.
 const (
 	backfillEvery = 20 * time.Second
-	backfillAgain = 2 * time.Hour // until others are asked again: for what has become old enough, or they did not have
+	backfillAgain = 2 * time.Hour // until other replicas are asked again, for data that is now old enough or that they lacked
 	backfillPause = 50 * time.Millisecond
-	backfillBytes = 256 << 10 // of an answer, unless one time has more
-	BackfillHoles = 64        // of a range and resolution, in one turn
+	backfillBytes = 256 << 10 // per answer, unless a single time has more
+	BackfillHoles = 64        // per turn, of a range and resolution
 )
 
-// Backfill fetches what other replicas of a range have on their disks and this one does not: it is
-// new, or was away for longer than logs remember. What is missing says how far it is, so that it goes
-// on where it ended, after whatever.
+// Backfill fetches what other replicas of a range have on their disks and this one lacks, because it is
+// new or was away for longer than logs reach back. The holes on disk record the progress, so a backfill
+// resumes after any interruption.
 type Backfill struct {
 	Service  *Recorder
 	Progress map[BackfillSource]BackfillProgress
 }
 
-// BackfillSource is another replica and what it is asked for.
+// BackfillSource is another replica, and what it is asked for.
 type BackfillSource struct {
 	Range      quota.RangeID
 	Resolution archive.Resolution
 	From       quota.NodeID
 }
 
-// BackfillProgress is how far it has been asked.
+// BackfillProgress is the progress with one source.
 type BackfillProgress struct {
-	Complete time.Time      // when for all that was missing; 0 is that there is more
-	before   history.Second // what is older than this it has not been asked for; 0 is that it has for nothing
+	Complete time.Time      // when all that was missing had been requested; zero if more remains
+	before   history.Second // nothing older has been requested yet; 0 if nothing has been requested at all
 }
 
-// run looks for holes.
+// run fills holes once per backfillEvery.
 func (f *Backfill) run() {
 	s := f.Service
 	defer s.done.Done()
@@ -72,7 +72,7 @@ func (f *Backfill) run() {
 	}
 }
 
-// Round fills the holes of all ranges with a replica here.
+// Round fills the holes of all ranges that have a replica on this node.
 func (f *Backfill) Round(ctx context.Context, now history.Second) {
 	s := f.Service
 	for r := range quota.RangeID(s.cfg.Ranges) {
@@ -109,10 +109,10 @@ func (f *Backfill) stopped() bool {
 	}
 }
 
-// fill asks a replica for what is missing here, the newest first. What it has no part of either stays missing:
-// so the next round goes on behind what this one has asked for.
+// fill asks a replica for what is missing here, newest first. What that replica lacks too stays missing,
+// so the next round continues with older holes than this round requested.
 func (f *Backfill) fill(ctx context.Context, of BackfillSource, now history.Second) error {
-	s, end := f.Service, now-2*Hour // what is younger is in the logs' state, and stored by itself
+	s, end := f.Service, now-2*Hour // younger data is in the logs' state, and gets stored from there
 	if at := f.Progress[of].before; at > 0 {
 		end = min(end, at)
 	}
@@ -140,7 +140,7 @@ func (f *Backfill) fill(ctx context.Context, of BackfillSource, now history.Seco
 	return nil
 }
 
-// fetch asks a replica for what it has in a hole, part by part.
+// fetch fetches what a replica has of a hole, part by part.
 func (f *Backfill) fetch(ctx context.Context, of BackfillSource, h history.Gap) (kept int, err error) {
 	s := f.Service
 	for h.From > 0 && h.From < h.End && s.node.Open(of.Range) {
@@ -172,7 +172,7 @@ var (
 	errStopped = errors.New("the node stops")
 )
 
-// fetchStored asks a replica for a part of what it has on its disk.
+// fetchStored fetches one part of what a replica has on its disk.
 func (s *Recorder) fetchStored(ctx context.Context, of BackfillSource, h history.Gap) (out []archive.Rows, next history.Second, err error) {
 	res, err := s.readHistoryOf(ctx, of.From, &peerv1.CallHistoryRead{Query: &peerv1.CallHistoryRead_Stored{Stored: &peerv1.HistoryStored{
 		Range: uint32(of.Range), Resolution: uint32(of.Resolution), From: int64(h.From), End: int64(h.End),
@@ -204,7 +204,7 @@ func (s *Recorder) fetchStored(ctx context.Context, of BackfillSource, h history
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// onStored answers from this node's disk.
+// onStored answers fetchStored from this node's disk.
 func (s *Recorder) onStored(q *peerv1.HistoryStored) (*peerv1.CallHistoryReadResult, error) {
 	of := BackfillSource{Range: quota.RangeID(q.Range), Resolution: archive.Resolution(min(q.Resolution, 255))}
 	if !slices.Contains(archive.Resolutions, of.Resolution) || s.Files.Archive == nil || !s.node.Open(of.Range) {

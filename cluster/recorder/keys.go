@@ -11,14 +11,14 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// keyStore has the keys of limits on disk: of each minute what the lists of its range say, of each
-// hour what its minutes say together. One goroutine at a time.
+// keyStore stores the keys of limits on disk: for each minute what the lists of its range say, and for
+// each hour the sum of its minutes. It is not safe for concurrent use.
 type keyStore struct {
 	archive *archive.Archive
-	hours   map[hourOf]bool // not stored as they are
+	hours   map[hourOf]bool // hours that changed since they were stored
 }
 
-// store stores what is over and not stored, of one range.
+// store stores the finished minutes and hours of one range that are not on disk yet.
 func (s *keyStore) store(id quota.RangeID, r *Replica) error {
 	taken, entries := r.takeKeys(id)
 	if err := s.archive.PutKeys(archive.KeyMinutes, entries); err != nil {
@@ -45,13 +45,13 @@ func (s *keyStore) store(id quota.RangeID, r *Replica) error {
 	return nil
 }
 
-// hour adds up the minutes of an hour that are on disk.
+// hour sums the minutes of an hour that are on disk.
 func (s *keyStore) hour(h hourOf) (archive.KeysEntry, error) {
 	limits, err := s.archive.Limits(archive.KeyMinutes, h.r, h.at, h.at+Hour)
 	if err != nil {
 		return archive.KeysEntry{}, err
 	}
-	limits[history.Other] = true // so that there is a span if there is no limit
+	limits[history.Other] = true // ensures that there is a span even without a limit
 	e := archive.KeysEntry{Range: h.r, Start: h.at}
 	for _, l := range slices.SortedFunc(maps.Keys(limits), compareLimitNames) {
 		var sum history.KeysSum
@@ -61,13 +61,13 @@ func (s *keyStore) hour(h hourOf) (archive.KeysEntry, error) {
 		if t := sum.Top(l, history.KeysHour); len(t.Keys) > 0 || t.Rest > 0 {
 			e.Lists = append(e.Lists, t)
 		}
-		e.KeysSpan = sum.Span() // the same of each limit
+		e.KeysSpan = sum.Span() // the same for every limit
 	}
 	return e, nil
 }
 
-// takeKeys returns the minutes whose keys have changed and are over, as entries of an archive.
-// They count as stored from then on.
+// takeKeys returns the finished minutes whose keys have changed, as archive entries, and marks them as
+// stored.
 func (r *Replica) takeKeys(id quota.RangeID) (taken []history.Minute, out []archive.KeysEntry) {
 	r.Mu.Lock()
 	defer r.Mu.Unlock()
@@ -78,7 +78,7 @@ func (r *Replica) takeKeys(id quota.RangeID) (taken []history.Minute, out []arch
 			continue
 		}
 		delete(r.changedKeys, m)
-		if m < first { // or what is on disk is more complete
+		if m < first { // the disk has a more complete copy
 			continue
 		}
 		e := archive.KeysEntry{Range: id, Start: m.Start()}
@@ -93,7 +93,7 @@ func (r *Replica) takeKeys(id quota.RangeID) (taken []history.Minute, out []arch
 	return taken, out
 }
 
-// returnKeys has the keys of minutes stored again.
+// returnKeys marks the keys of minutes as not stored.
 func (r *Replica) returnKeys(all []history.Minute) {
 	r.Mu.Lock()
 	defer r.Mu.Unlock()
@@ -109,8 +109,8 @@ func (r *Replica) newestKeys() history.Minute {
 	return newest
 }
 
-// Top adds what the lists in memory say of a limit, and returns until when lists reach; 0 is
-// that there are none.
+// Top adds the lists in memory of a limit to sum. It returns the time that lists reach, or 0 if there
+// are no lists.
 func (r *Replica) Top(l quota.LimitName, from, end history.Second, sum *history.KeysSum) history.Second {
 	r.Mu.Lock()
 	defer r.Mu.Unlock()
@@ -126,7 +126,7 @@ func (r *Replica) Top(l quota.LimitName, from, end history.Second, sum *history.
 	return (newest + 1).Start()
 }
 
-// keysSince is from when on the lists of keys are in memory; end if there are none.
+// keysSince returns the time from which on lists of keys are in memory, or end if there are none.
 func (r *Replica) keysSince(end history.Second) history.Second {
 	r.Mu.Lock()
 	defer r.Mu.Unlock()
@@ -137,8 +137,9 @@ func (r *Replica) keysSince(end history.Second) history.Second {
 	return first.Start()
 }
 
-// Read returns what is known of the keys of a limit in the minutes that from and end are in; of more than longStretch,
-// and where no minutes are kept any more, what is not in memory, in the hours. asOf is until when lists reach.
+// Read returns what is known about the keys of a limit in the minutes that contain from and end. It uses
+// whole hours for what is not in memory if the stretch exceeds longStretch, or if its minutes are no
+// longer kept. asOf is the time that lists reach.
 func (s *keyStore) Read(id quota.RangeID, r *Replica, l quota.LimitName, from, end history.Second) (sum history.KeysSum, asOf history.Second, err error) {
 	long := end-from > longStretch
 	from, end = from-from%60, end+(60-end%60)%60
@@ -160,7 +161,7 @@ func (s *keyStore) readMinutes(id quota.RangeID, l quota.LimitName, from, end hi
 	return s.archive.ReadKeys(archive.KeyMinutes, id, l, from, end, func(p history.KeysPart) { sum.Add(&p) })
 }
 
-// readLong adds hours, and the minutes of those that are not stored, or not whole in the stretch.
+// readLong adds stored hours, and the minutes of hours that are not stored or only partly in the stretch.
 func (s *keyStore) readLong(id quota.RangeID, l quota.LimitName, from, end history.Second, sum *history.KeysSum) error {
 	whole := end - end%Hour
 	var hours []history.KeysPart
@@ -177,15 +178,15 @@ func (s *keyStore) readLong(id quota.RangeID, l quota.LimitName, from, end histo
 	return s.readMinutes(id, l, from, end, sum)
 }
 
-// unattributed returns what was asked of a limit in gaps, as far as its history has it: it is the
-// most that is in no list of keys.
+// unattributed returns how much of a limit was asked for during gaps, as far as its history says: an
+// upper bound on what no list of keys contains.
 func (s *Recorder) unattributed(ctx context.Context, l quota.LimitName, gaps []history.Gap) (quota.Units, error) {
 	return askedIn(gaps, Second(s.node.Now()), func(g history.Gap, step history.Second) (history.Answer, error) {
 		return s.History(ctx, history.Query{Limit: l, From: g.From, End: g.End, Step: int(step)})
 	})
 }
 
-// askedIn adds up what was asked for in gaps, which are in order. A point that several gaps are in counts once.
+// askedIn sums what was asked for in gaps, which must be in order. A point within several gaps counts once.
 func askedIn(gaps []history.Gap, now history.Second, read func(g history.Gap, step history.Second) (history.Answer, error)) (sum quota.Units, err error) {
 	upto := history.Second(0)
 	for _, g := range gaps {
@@ -211,7 +212,7 @@ func askedIn(gaps []history.Gap, now history.Second, read func(g history.Gap, st
 	return sum, nil
 }
 
-// bookedLate is for how many seconds what was asked of a key can be on its way to its leader.
+// bookedLate is the number of seconds that a request for a key may take to reach its leader.
 const bookedLate = 2
 
 func compareLimitNames(a, b quota.LimitName) int {

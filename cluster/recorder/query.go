@@ -16,19 +16,19 @@ import (
 	"github.com/quorate/quorate/shard"
 )
 
-// maxHistoryPoints bounds the points of one answer: a day of seconds would fit, two months of
-// minutes, ten years of hours.
+// maxHistoryPoints bounds the points of one answer: more than a day of seconds, two months of minutes or
+// ten years of hours.
 const maxHistoryPoints = 100_000
 
 const (
-	maxKeys   = 1000 // of one answer
-	askAtOnce = 16   // ranges that are asked at a time
+	maxKeys   = 1000 // in one answer
+	askAtOnce = 16   // ranges asked concurrently
 )
 
-// History returns the history of a limit, from any node: the leader of the range that
-// keeps it is asked, or a replica if there is no leader. A limit that nobody asked for has
-// points of zeros as far as the log reaches. A query that makes no sense is a
-// membership.Error of kind Invalid; a NoLeaderError says that no replica answers.
+// History returns the history of a limit, on any node. It asks the leader of the range that keeps the
+// limit, or another replica if there is no leader. A limit that nobody used has points of zeros as far
+// as the log reaches. History returns a membership.Error of kind Invalid for an invalid query, and a
+// NoLeaderError if no replica answers.
 func (s *Recorder) History(ctx context.Context, q history.Query) (history.Answer, error) {
 	if err := checkHistoryQuery(q); err != nil {
 		return history.Answer{}, err
@@ -51,9 +51,10 @@ func (s *Recorder) History(ctx context.Context, q history.Query) (history.Answer
 	return out, nil
 }
 
-// HistoryKeys returns the keys of a limit that were asked for most, from any node: of the minutes
-// that From and End are in, and of more than six hours, what is older than an hour, by whole hours. The range that a key is in keeps
-// its minutes. Ranges none of whose replicas answers are missing. Errors are those of History.
+// HistoryKeys returns the most requested keys of a limit, on any node. It covers the minutes that contain
+// From and End; of a stretch beyond six hours, it covers what is older than an hour in whole hours. Each key's
+// range keeps the key's minutes. The answer lacks ranges without a replica that answers. Errors are as
+// for History.
 func (s *Recorder) HistoryKeys(ctx context.Context, q history.KeysQuery) (history.KeysAnswer, error) {
 	if err := checkStretch(q.From, q.End); err != nil {
 		return history.KeysAnswer{}, err
@@ -70,7 +71,7 @@ func (s *Recorder) HistoryKeys(ctx context.Context, q history.KeysQuery) (histor
 		}}}
 	}, func(res *peerv1.CallHistoryReadResult) {
 		out.RangesCovered++
-		out.AsOf = max(out.AsOf, history.Second(res.AsOf)) // a range that has no leader writes no list
+		out.AsOf = max(out.AsOf, history.Second(res.AsOf)) // a range without a leader writes no list
 		if p := (history.KeyPeak{Key: res.GetPeak().GetKey(), Attempted: quota.Units(res.GetPeak().GetAttempted()), Seconds: history.Second(res.PeakSeconds)}); p.Above(&out.Peak) {
 			out.Peak = p
 		}
@@ -93,11 +94,11 @@ func (s *Recorder) HistoryKeys(ctx context.Context, q history.KeysQuery) (histor
 	return out, err
 }
 
-// maxGapsAnswered bounds the gaps of an answer; of each the history is asked.
+// maxGapsAnswered bounds the gaps in an answer. Each gap costs a history query.
 const maxGapsAnswered = 20
 
-// eachRange asks a replica of every range, some at a time, and passes on what is answered, one
-// answer after the other.
+// eachRange asks a replica of every range, askAtOnce ranges at a time, and calls f with one answer after
+// another.
 func (s *Recorder) eachRange(ctx context.Context, ask func(quota.RangeID) *peerv1.CallHistoryRead, f func(*peerv1.CallHistoryReadResult)) {
 	var mu sync.Mutex
 	var wg sync.WaitGroup
@@ -108,7 +109,7 @@ func (s *Recorder) eachRange(ctx context.Context, ask func(quota.RangeID) *peerv
 			defer func() { <-slots }()
 			res, err := s.readHistory(ctx, r, ask(r))
 			if err != nil {
-				return // it is missing from the count
+				return // the count of covered ranges leaves it out
 			}
 			mu.Lock()
 			defer mu.Unlock()
@@ -118,9 +119,9 @@ func (s *Recorder) eachRange(ctx context.Context, ask func(quota.RangeID) *peerv
 	wg.Wait()
 }
 
-// HistoryLimits returns every limit that was asked for from from to before end, the one that was
-// asked for most first, and how many ranges said so; the answer has no points. Ranges none
-// of whose replicas answers are missing. Errors are those of History.
+// HistoryLimits returns every limit that was used from from until before end, most requested first, and
+// how many ranges answered; the answer has no points. It lacks ranges without a replica that answers.
+// Errors are as for History.
 func (s *Recorder) HistoryLimits(ctx context.Context, from, end history.Second) ([]history.UsedLimit, history.Answer, error) {
 	if err := checkStretch(from, end); err != nil {
 		return nil, history.Answer{}, err
@@ -151,7 +152,7 @@ func (s *Recorder) HistoryLimits(ctx context.Context, from, end history.Second) 
 	return all, out, nil
 }
 
-// readHistory asks the leader of a range, or who else has a replica of it.
+// readHistory asks the leader of a range, or else its other replicas in turn.
 func (s *Recorder) readHistory(ctx context.Context, r quota.RangeID, ask *peerv1.CallHistoryRead) (*peerv1.CallHistoryReadResult, error) {
 	to := s.node.Leader(r)
 	all := []quota.NodeID{to}
@@ -196,10 +197,10 @@ func (s *Recorder) readHistoryOf(ctx context.Context, id quota.NodeID, ask *peer
 	return res.GetHistoryReadResult(), nil
 }
 
-// historyReadLimit is how long one replica may take: it reads its disk.
+// historyReadLimit bounds the time that one replica may take: it reads its disk.
 const historyReadLimit = 5 * time.Second
 
-// onHistoryRead answers from this node's replica of a range.
+// onHistoryRead answers a query from this node's replica of a range.
 func (s *Recorder) onHistoryRead(ctx context.Context, ask *peerv1.CallHistoryRead) (*peerv1.CallHistoryReadResult, error) {
 	if q := ask.GetStored(); q != nil {
 		return s.onStored(q)
@@ -244,7 +245,7 @@ func (s *Recorder) onHistoryRead(ctx context.Context, ask *peerv1.CallHistoryRea
 	return out, err
 }
 
-// localKeys answers from this node's replica of the range.
+// localKeys answers a query for keys from this node's replica of the range.
 func (s *Recorder) localKeys(r quota.RangeID, q *peerv1.HistoryPoints, out *peerv1.CallHistoryReadResult) error {
 	l := quota.LimitName{Namespace: q.Namespace, Limit: q.Limit}
 	sum, asOf, err := s.Files.Keys.Read(r, s.node.Replica(r), l, history.Second(q.From), history.Second(q.End))

@@ -9,8 +9,8 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// localPoints answers from this node's replica of the range. asOf is until when its log
-// reaches.
+// localPoints answers a query for points from this node's replica of the range. asOf is the time that
+// its log reaches.
 func (s *Recorder) localPoints(r quota.RangeID, q history.Query) (points []history.Point, asOf history.Second, err error) {
 	rep := s.node.Replica(r)
 	step := history.Second(q.Step)
@@ -34,8 +34,8 @@ func (s *Recorder) localPoints(r quota.RangeID, q history.Query) (points []histo
 	return append(older, points...), asOf, err
 }
 
-// fillHours makes the hours that are not on disk out of minutes that are. The others are not looked at: of a month they are
-// sixty times as many.
+// fillHours adds the hours that are not on disk, computed from the minutes that are. It does not read the
+// minutes of stored hours: there are sixty times as many.
 func (s *Recorder) fillHours(r quota.RangeID, l quota.LimitName, from, end history.Second, have []history.Point) ([]history.Point, error) {
 	var out []history.Point
 	for i := range have {
@@ -71,7 +71,7 @@ func (r *Replica) asOf() history.Second {
 	return newest.End()
 }
 
-// seconds returns a point for each second that is in memory.
+// seconds returns a point for each second in memory.
 func (r *Replica) seconds(l quota.LimitName, from, end history.Second) ([]history.Point, history.Second) {
 	r.Mu.Lock()
 	defer r.Mu.Unlock()
@@ -82,8 +82,8 @@ func (r *Replica) seconds(l quota.LimitName, from, end history.Second) ([]histor
 	return r.Recent.Seconds(l, max(from, first.First()), min(end, r.asOf())), r.asOf()
 }
 
-// Points returns the points that begin in memory, from since on. The last one may be under way:
-// it has as many seconds as the log reaches, and is not complete.
+// Points returns the points that begin in memory, at or after since. The last point may be unfinished:
+// then it covers the seconds that the log reaches, and is not complete.
 func (r *Replica) Points(l quota.LimitName, from, end, step history.Second) (out []history.Point, since, asOf history.Second) {
 	r.Mu.Lock()
 	defer r.Mu.Unlock()
@@ -104,7 +104,7 @@ func (r *Replica) Points(l quota.LimitName, from, end, step history.Second) (out
 	return out, since, asOf
 }
 
-// localLimits returns the limits that were asked for, each with a point of the whole stretch.
+// localLimits returns the limits that were used, each with one point for the whole stretch.
 func (s *Recorder) localLimits(ctx context.Context, r quota.RangeID, from, end history.Second) ([]history.UsedLimit, history.Second, error) {
 	rep := s.node.Replica(r)
 	all, step, err := s.limitsOf(r, from, end)
@@ -116,7 +116,7 @@ func (s *Recorder) localLimits(ctx context.Context, r quota.RangeID, from, end h
 	rep.Mu.Unlock()
 	out := make([]history.UsedLimit, 0, len(all))
 	for l := range all {
-		if ctx.Err() != nil { // there may be thousands
+		if ctx.Err() != nil { // there may be thousands of limits
 			return nil, 0, ctx.Err()
 		}
 		p, err := s.whole(r, l, from, end, step)
@@ -130,11 +130,11 @@ func (s *Recorder) localLimits(ctx context.Context, r quota.RangeID, from, end h
 	return out, asOf, nil
 }
 
-// longStretch is from when on limits are summed up by hours.
+// longStretch is the length beyond which a stretch is summed by hours.
 const longStretch = 6 * Hour
 
-// limitsOf returns the limits, and the seconds of points that they are known by: hours, of long times and where no minutes
-// are kept any more.
+// limitsOf returns the limits, and the step in seconds of the points to read for them: hours for long
+// stretches and where minutes are no longer kept, else minutes.
 func (s *Recorder) limitsOf(r quota.RangeID, from, end history.Second) (all map[quota.LimitName]bool, step int, err error) {
 	rep, all, step := s.node.Replica(r), map[quota.LimitName]bool{}, 60
 	rep.Mu.Lock()
@@ -156,8 +156,8 @@ func (s *Recorder) limitsOf(r quota.RangeID, from, end history.Second) (all map[
 	return all, step, err
 }
 
-// whole is a point of a whole stretch: exact where it is in memory, else out of minutes or hours,
-// and of the first and last of them as far as they are in it or not.
+// whole returns one point for a whole stretch: exact if the stretch is in memory, else merged from
+// minutes or hours, of which the first and last may lie partly outside the stretch.
 func (s *Recorder) whole(r quota.RangeID, l quota.LimitName, from, end history.Second, step int) (history.Point, error) {
 	rep := s.node.Replica(r)
 	rep.Mu.Lock()

@@ -16,52 +16,52 @@ import (
 	"github.com/quorate/quorate/leader"
 )
 
-// Node is what the history needs of the node it runs on. All methods are called concurrently.
+// Node is the interface of the node that a Recorder runs on. Its methods must be safe for concurrent use.
 type Node interface {
 	// Now returns the cluster's time.
 	Now() quota.Time
-	// Replica returns the history of a range as its log has made it here, nil for an unknown range.
+	// Replica returns the history that a range's log has produced on this node, or nil for an unknown range.
 	Replica(r quota.RangeID) *Replica
 	// Open reports whether this node has a replica of the range's log.
 	Open(r quota.RangeID) bool
-	// WithLedger calls f with the ledger of a range that this node leads, under its lock.
+	// WithLedger calls f with the ledger of a range, under its lock, if this node leads the range.
 	WithLedger(r quota.RangeID, f func(l *leader.Ledger, now quota.Time))
 	// Propose writes an entry to the log of a range that this node leads.
 	Propose(ctx context.Context, r quota.RangeID, entry []byte) error
-	// Leader returns the leader of a range as far as this node knows it; "" is unknown.
+	// Leader returns the leader of a range as far as this node knows; "" if unknown.
 	Leader(r quota.RangeID) quota.NodeID
 	// Voters returns the nodes that keep a range.
 	Voters(r quota.RangeID) []quota.NodeID
 	// Up reports whether a node is connected.
 	Up(id quota.NodeID) bool
-	// Peers returns the processes that are connected.
+	// Peers returns the connected processes.
 	Peers() []history.Process
 	// Call calls another node.
 	Call(ctx context.Context, to quota.NodeID, c *peerv1.Call) (*peerv1.Call, error)
-	// Tally passes on what was decided here, and forgets it: of seconds that are over, or of all.
+	// Tally reports the decisions of ended seconds, or of all seconds if all is set, and forgets them.
 	Tally(all bool, add func(l quota.LimitName, admitted, refused quota.Units))
-	// OnMemberLoop calls f soon, on the goroutine that calls Tick.
+	// OnMemberLoop schedules f on the goroutine that calls Tick.
 	OnMemberLoop(f func(now quota.Time))
 }
 
-// Config says who counts, and where the history is stored.
+// Config configures a Recorder.
 type Config struct {
 	Self   history.Process
 	Ranges int
 	Dir    string // the node's data directory; "" stores nothing
 	Keep   Retention
 	Log    *slog.Logger
-	// Registry takes the metrics.
+	// Registry receives the metrics.
 	Registry prometheus.Registerer
 }
 
-// Recorder counts what this node decides, uploads it to the leaders of the ranges that keep it,
+// Recorder counts what this node decides, and uploads it to the leaders of the ranges that keep it. It
 // stores what their logs say, and answers queries about it. All methods are safe for concurrent use.
 type Recorder struct {
 	cfg  Config
 	node Node
 	log  *slog.Logger
-	// failures counts what could not be stored.
+	// failures counts failed writes to disk.
 	failures prometheus.Counter
 
 	Uploader uploader
@@ -73,7 +73,7 @@ type Recorder struct {
 	done    sync.WaitGroup
 }
 
-// New returns a service that counts. Start makes it upload and store.
+// New returns a Recorder that counts. Start makes it upload and store.
 func New(cfg *Config, node Node) *Recorder {
 	s := &Recorder{
 		cfg: *cfg, node: node, log: cfg.Log, stop: make(chan struct{}),
@@ -91,7 +91,7 @@ func New(cfg *Config, node Node) *Recorder {
 	return s
 }
 
-// Start uploads, stores and fetches until Close.
+// Start starts the goroutines that upload, store and fetch until Close.
 func (s *Recorder) Start() {
 	s.started.Store(true)
 	s.done.Add(3)
@@ -100,42 +100,42 @@ func (s *Recorder) Start() {
 	go s.backfill.run()
 }
 
-// Close ends what Start began, if it was called, and closes the files.
+// Close stops the goroutines that Start started, if any, and closes the files.
 func (s *Recorder) Close() error {
 	close(s.stop)
 	s.done.Wait()
 	return s.Files.close()
 }
 
-// Tick takes what was decided in the second that is over. The member loop calls it.
+// Tick counts the decisions of the second that has ended. The member loop calls it.
 func (s *Recorder) Tick(now quota.Time) { s.Uploader.tick(now) }
 
-// ClockSet begins again, before anything was counted: the clock was set.
+// ClockSet restarts the count after the clock was set. Call it before anything is counted.
 func (s *Recorder) ClockSet() { s.Uploader.reset() }
 
-// Ended counts what a ledger has measured since the last time, before it is dropped. Its range is locked.
+// Ended counts the last measurements of a ledger that is about to be dropped. The caller holds the lock of its replica.
 func (s *Recorder) Ended(now quota.Time, r quota.RangeID, l *leader.Ledger) {
 	s.Uploader.ends(Second(now), r, l)
 }
 
-// HandOver writes the lists of keys before ranges go to other leaders, as far as ctx allows.
+// HandOver writes the lists of keys before ranges move to other leaders, until ctx ends.
 func (s *Recorder) HandOver(ctx context.Context) {
 	if s.started.Load() {
 		s.Uploader.handOver(ctx)
 	}
 }
 
-// Finish uploads all that was counted, as far as ctx allows, before the node stops.
+// Finish uploads all counts before the node stops, until ctx ends.
 func (s *Recorder) Finish(ctx context.Context) {
 	if s.started.Load() {
 		s.Uploader.Finish(ctx)
 	}
 }
 
-// Forget deletes what is stored of a range that other nodes keep now.
+// Forget deletes the stored history of a range that this node no longer keeps.
 func (s *Recorder) Forget(r quota.RangeID) { s.Files.drop(r) }
 
-// AddCalls adds the calls of other nodes about the history.
+// AddCalls registers the peer calls about the history.
 func (s *Recorder) AddCalls(t peercall.Table) {
 	peercall.Handle(t, peercall.Limit, func(_ context.Context, from quota.NodeID, c *peerv1.CallHistoryUpload) (*peerv1.CallHistoryUploadResult, error) {
 		return s.Uploader.onUpload(from, c), nil
@@ -145,11 +145,11 @@ func (s *Recorder) AddCalls(t peercall.Table) {
 	})
 }
 
-// Retention says what is kept of the history of limits. Off must be the same on all nodes: who
-// keeps none is missing in that of the others. Zeros are the defaults.
+// Retention configures how much history is kept. Off must be the same on all nodes: the history of the
+// others lacks a node that keeps none. Zero values mean the defaults.
 type Retention struct {
 	Off      bool
-	Minutes  time.Duration // how long points of a minute are kept; 30 days
-	Hours    time.Duration // how long points of an hour are kept; 2 years
-	MaxBytes int64         // of this node's files; 4 GiB
+	Minutes  time.Duration // how long one-minute points are kept; default 30 days
+	Hours    time.Duration // how long one-hour points are kept; default 2 years
+	MaxBytes int64         // bound on the size of this node's files; default 4 GiB
 }

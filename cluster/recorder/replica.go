@@ -11,25 +11,25 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// Replica is a range's part of the history, as its log has made it; and, while
-// this node leads the range, the uploads that it collects. Safe for concurrent use.
+// Replica holds a range's part of the history, as its log has produced it, and the uploads that it
+// collects while this node leads the range. All methods are safe for concurrent use.
 type Replica struct {
 	Mu     sync.Mutex
 	Recent *history.Recent
 	keys   *history.RecentKeys
-	// changed are the minutes whose lines have changed since they were last stored, at most
-	// those that Recent has.
+	// changed holds the minutes with lines that have changed since they were last stored. It never
+	// exceeds the minutes in Recent.
 	changed map[history.Minute]bool
-	// changedKeys are those whose lists of keys have.
+	// changedKeys holds the minutes with lists of keys that have changed since they were last stored.
 	changedKeys map[history.Minute]bool
 
-	Collector *history.Collector // nil unless this node leads
+	Collector *history.Collector // nil unless this node leads the range
 	term      quota.Term
-	idleSince history.Second // since when lines without any counts wait for others; 0 is none
+	idleSince history.Second // since when lines without counts have been waiting for others; 0 if none wait
 	writing   bool
-	Lists     [][]byte       // of keys, to be written: mostly one, and one of a leader that hands over
-	listing   int            // how many of them are on their way into the log
-	Listed    history.Minute // the last one that was listed in this term
+	Lists     [][]byte       // lists of keys to be written: usually one, plus one from a leader that hands over
+	listing   int            // how many of Lists are on their way into the log
+	Listed    history.Minute // the last minute listed in this term
 	since     quota.Time     // when the last list was made, or the term began
 }
 
@@ -38,8 +38,8 @@ func NewReplica() *Replica {
 	return &Replica{Recent: history.NewRecent(), keys: history.NewRecentKeys(), changed: map[history.Minute]bool{}, changedKeys: map[history.Minute]bool{}}
 }
 
-// Apply adds lines of the log. One that this version cannot read changes nothing, and the
-// others count.
+// Apply applies lines from the log. It skips lines that this version cannot read, and returns an error
+// for them.
 func (r *Replica) Apply(msg *raftlogv1.HistoryLines) error {
 	r.Mu.Lock()
 	defer r.Mu.Unlock()
@@ -67,7 +67,7 @@ func (r *Replica) Apply(msg *raftlogv1.HistoryLines) error {
 	return errors.Join(errs...)
 }
 
-// Snapshot returns the state.
+// Snapshot returns the encoded state.
 func (r *Replica) Snapshot() []byte {
 	r.Mu.Lock()
 	defer r.Mu.Unlock()
@@ -75,7 +75,7 @@ func (r *Replica) Snapshot() []byte {
 	return r.keys.Append(append(binary.AppendUvarint(nil, uint64(len(kept))), kept...))
 }
 
-// Decode reads a snapshot.
+// Decode decodes a snapshot.
 func Decode(data []byte) (*history.Recent, *history.RecentKeys, error) {
 	size, n := binary.Uvarint(data)
 	if n <= 0 || size > uint64(len(data)-n) {
@@ -89,7 +89,7 @@ func Decode(data []byte) (*history.Recent, *history.RecentKeys, error) {
 	return kept, keys, err
 }
 
-// Restore replaces the state. What its minutes are on disk may be less than what it says.
+// Restore replaces the state. It marks every minute as changed, because the disk may have less.
 func (r *Replica) Restore(k *history.Recent, keys *history.RecentKeys) {
 	r.Mu.Lock()
 	defer r.Mu.Unlock()
@@ -108,7 +108,7 @@ func (r *Replica) Restore(k *history.Recent, keys *history.RecentKeys) {
 	}
 }
 
-// Lead begins to collect uploads: all lines of earlier leaders are applied here.
+// Lead starts collecting uploads. All lines of earlier leaders are applied by then.
 func (r *Replica) Lead(at quota.Time, term quota.Term) {
 	now := Second(at)
 	r.Mu.Lock()
@@ -116,26 +116,26 @@ func (r *Replica) Lead(at quota.Time, term quota.Term) {
 	r.Collector, r.term, r.idleSince, r.writing = history.NewCollector(now, r.Recent), term, 0, false
 	r.Lists, r.listing, r.Listed, r.since = nil, 0, now.Slot().Minute()-1, at
 	if _, any := r.keys.Newest(); !any {
-		r.Listed-- // the first leader lists at once, so that what it does not list is missed
+		r.Listed-- // the first leader lists at once, so that a gap shows what it does not list
 	}
 }
 
-// unlisted reports whether a list that was made here is not in the log yet.
+// unlisted reports whether a list made on this node is not in the log yet.
 func (r *Replica) unlisted() bool {
 	r.Mu.Lock()
 	defer r.Mu.Unlock()
 	return r.Collector != nil && len(r.Lists) > 0
 }
 
-// Follow ends that. What was uploaded and not written will be uploaded to the next leader.
+// Follow stops collecting. Uploads that were not written are uploaded to the next leader.
 func (r *Replica) Follow() {
 	r.Mu.Lock()
 	defer r.Mu.Unlock()
 	r.Collector = nil
 }
 
-// Accept adds the uploads of a process, whose slots it numbers from first on. It returns the
-// first slot that the log does not have.
+// Accept adds the uploads of a process, which counts its slots from first on. It returns the first slot
+// that the log does not have.
 func (r *Replica) Accept(now history.Second, from history.Process, first history.Slot, all []history.Upload) (next history.Slot, term quota.Term, ok bool) {
 	r.Mu.Lock()
 	defer r.Mu.Unlock()
@@ -143,22 +143,22 @@ func (r *Replica) Accept(now history.Second, from history.Process, first history
 		return 0, 0, false
 	}
 	r.Collector.Add(now, all)
-	// What is closed the log has, for all it matters: a sender whose clock is years behind is not counted through.
+	// A closed slot counts as logged, so a sender whose clock is years behind costs no long loop.
 	for next = max(first, min(r.Recent.Open(), now.Slot()+1)); next <= now.Slot() && r.Recent.Has(from, next); {
 		next++
 	}
 	return next, r.term, true
 }
 
-// Bounds of lines that are written.
+// Bounds on lines to be written.
 const (
-	maxHistoryEntry = 1 << 20 // bytes of an entry of the log, unless one line is larger
-	MaxIdle         = 60      // seconds for which lines without any counts wait for others
-	maxLists        = 4       // lists of keys that wait for the log
+	maxHistoryEntry = 1 << 20 // bytes in a log entry, unless a single line is larger
+	MaxIdle         = 60      // seconds that lines without counts wait for others
+	maxLists        = 4       // lists of keys waiting for the log
 )
 
-// Lines notes who is alive, and returns the lines to be written now, with their slots. It
-// returns none while some are being written.
+// Lines records which processes are alive, and returns the lines to be written now, with their slots.
+// It returns nil while earlier lines are being written.
 func (r *Replica) Lines(now history.Second, alive []history.Process) (out *raftlogv1.HistoryLines, slots []history.Slot, term quota.Term) {
 	r.Mu.Lock()
 	defer r.Mu.Unlock()
@@ -171,7 +171,7 @@ func (r *Replica) Lines(now history.Second, alive []history.Process) (out *raftl
 	}
 	all := r.Collector.Lines(now)
 	if len(r.Lists) > 0 {
-		r.idleSince = 0 // all goes with the list
+		r.idleSince = 0 // everything goes with the list
 	} else if r.idle(now, all) {
 		for i := range all {
 			r.Collector.Written(all[i].Slot, false)
@@ -183,7 +183,7 @@ func (r *Replica) Lines(now history.Second, alive []history.Process) (out *raftl
 	r.listing = len(r.Lists)
 	for i := range all {
 		if size >= maxHistoryEntry {
-			r.Collector.Written(all[i].Slot, false) // in the next round
+			r.Collector.Written(all[i].Slot, false) // left for the next round
 			continue
 		}
 		data := all[i].Append(nil)
@@ -196,9 +196,8 @@ func (r *Replica) Lines(now history.Second, alive []history.Process) (out *raftl
 	return out, slots, r.term
 }
 
-// idle reports whether the lines can wait: a range that owns no limit in use
-// writes once a minute. What was counted does not wait, nor who completes a slot of which
-// something was.
+// idle reports whether the lines can wait. A range that owns no limit in use writes once a minute. Lines
+// with counts do not wait, and neither do lines that complete a slot with counts.
 func (r *Replica) idle(now history.Second, all []history.Line) bool {
 	for i := range all {
 		if len(all[i].Slices) > 0 || all[i].Slot.End() > now || r.Recent.Used(all[i].Slot) {
@@ -219,7 +218,7 @@ func (r *Replica) idle(now history.Second, all []history.Line) bool {
 	return false
 }
 
-// Written reports the outcome of lines of that term.
+// Written records whether the lines of the given term reached the log.
 func (r *Replica) Written(term quota.Term, slots []history.Slot, ok bool) {
 	r.Mu.Lock()
 	defer r.Mu.Unlock()
@@ -235,8 +234,8 @@ func (r *Replica) Written(term quota.Term, slots []history.Slot, ok bool) {
 	r.writing, r.listing = false, 0
 }
 
-// wantsList returns the minute whose keys are to be listed now; false if none is. Ranges have
-// their turn in different seconds.
+// wantsList returns the minute whose keys must be listed now; false if none. Ranges take turns in
+// different seconds.
 func (r *Replica) wantsList(now history.Second, id quota.RangeID) (history.Minute, bool) {
 	r.Mu.Lock()
 	defer r.Mu.Unlock()
@@ -244,15 +243,15 @@ func (r *Replica) wantsList(now history.Second, id quota.RangeID) (history.Minut
 	return m, r.Collector != nil && len(r.Lists) == 0 && m > r.Listed && now%60 >= history.Second(id%10)
 }
 
-// setList has the keys of a minute written. Empty lists are too: they say that there is nothing
-// to list. Of a leader that hands over, ends says that this is the last.
+// setList queues the keys of a minute for the log. Empty lists are queued too: they say that there is
+// nothing to list. ends marks the last list of a leader that hands over or stops.
 func (r *Replica) setList(now quota.Time, term quota.Term, m history.Minute, lists []history.TopKeys, ends bool) {
 	r.Mu.Lock()
 	defer r.Mu.Unlock()
 	if r.Collector == nil || r.term != term {
 		return
 	}
-	if len(r.Lists) >= maxLists { // there will be a gap
+	if len(r.Lists) >= maxLists { // leaves a gap
 		r.since = now
 		return
 	}

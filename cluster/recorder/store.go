@@ -10,42 +10,42 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// Pace of what is stored.
+// Intervals of storing.
 const (
 	storeEvery  = 10 * time.Second
 	retainEvery = time.Hour
 	warnEvery   = time.Minute
-	// storeAfter is how many slots after a minute's end it is stored: most of what comes late
-	// has come, and the newest are read from memory anyway.
+	// storeAfter is how many slots after a minute's end the minute is stored. By then most late uploads
+	// have arrived; the newest minutes are read from memory anyway.
 	storeAfter = history.Patience/history.SlotSeconds + 1
-	// hourAfter is the same of an hour.
+	// hourAfter is the same for an hour.
 	hourAfter = 12
 )
 
-// historyDir is in the data directory.
+// historyDir is the directory of the history in the data directory.
 const historyDir = "history"
 
-// store is what of the history is on this node's disk, and what keeps it there. Its loop
-// stores; the backfill adds what other replicas have.
+// store keeps the history on this node's disk. Its loop stores what logs say, and the backfill adds what
+// other replicas have.
 type store struct {
 	service *Recorder
-	Archive *archive.Archive // nil if history is off, or the directory cannot be made
+	Archive *archive.Archive // nil if history is off, or the directory cannot be created
 	Keys    keyStore
-	hours   map[hourOf]bool // not stored as they are
+	hours   map[hourOf]bool // hours that changed since they were stored
 	warned  time.Time
 	retired time.Time
 }
 
-// hourOf is an hour of a range, by its first second.
+// hourOf is an hour of a range, identified by its first second.
 type hourOf struct {
 	r  quota.RangeID
 	at history.Second
 }
 
-// Hour is the length of the longest points.
+// Hour is the length of the longest points, in seconds.
 const Hour = history.Second(3600)
 
-// open opens the archive. A node without one counts and uploads all the same.
+// open opens the archive. A node without one still counts and uploads.
 func (s *store) open(h *Recorder) {
 	s.service, s.hours = h, map[hourOf]bool{}
 	if h.cfg.Keep.Off || h.cfg.Dir == "" { // a node that is never started
@@ -67,7 +67,7 @@ func (s *store) open(h *Recorder) {
 	s.Keys = keyStore{archive: a, hours: map[hourOf]bool{}}
 }
 
-// bytes is what its files take.
+// bytes returns the size of the archive's files.
 func (s *store) bytes() float64 {
 	if s.Archive == nil {
 		return 0
@@ -86,7 +86,7 @@ func (s *store) close() error {
 	return s.Archive.Close()
 }
 
-// run stores what is over.
+// run stores what has ended, once per storeEvery.
 func (s *store) run() {
 	defer s.service.done.Done()
 	if s.Archive == nil {
@@ -104,8 +104,8 @@ func (s *store) run() {
 	}
 }
 
-// round stores what is over, and removes what is too old: also while nothing can be written, as it may be what
-// fills the disk.
+// round stores what has ended, and removes what is too old. It removes even if nothing can be written,
+// because old files may be what fills the disk.
 func (s *store) round(now history.Second) {
 	s.storeAll()
 	if time.Since(s.retired) < retainEvery {
@@ -121,7 +121,7 @@ func (s *store) round(now history.Second) {
 	}
 }
 
-// storeAll stores what is over and was not stored.
+// storeAll stores the minutes and hours that have ended and are not stored yet.
 func (s *store) storeAll() {
 	minutes, undo := s.minutes()
 	if err := s.Archive.Put(archive.Minutes, minutes); err != nil {
@@ -137,7 +137,7 @@ func (s *store) storeAll() {
 	}
 }
 
-// failed says that the disk does not take it. It is tried again: decisions do not wait.
+// failed records that a write to disk failed. The write is tried again; decisions do not wait for it.
 func (s *store) failed(err error) {
 	s.service.failures.Inc()
 	if time.Since(s.warned) >= warnEvery {
@@ -146,7 +146,7 @@ func (s *store) failed(err error) {
 	}
 }
 
-// minutes returns what is over and not stored, of all ranges. undo makes it so again.
+// minutes takes the finished minutes to be stored, of all ranges. undo marks them as not stored again.
 func (s *store) minutes() (out []archive.Entry, undo func()) {
 	taken := map[*Replica][]history.Minute{}
 	for id := range quota.RangeID(s.service.cfg.Ranges) {
@@ -167,8 +167,8 @@ func (s *store) minutes() (out []archive.Entry, undo func()) {
 	}
 }
 
-// takeMinutes returns the minutes that have changed and are over, as entries of an archive. They
-// count as stored from then on.
+// takeMinutes returns the finished minutes that have changed, as archive entries, and marks them as
+// stored.
 func (r *Replica) takeMinutes(id quota.RangeID) (taken []history.Minute, out []archive.Entry) {
 	r.Mu.Lock()
 	defer r.Mu.Unlock()
@@ -180,7 +180,7 @@ func (r *Replica) takeMinutes(id quota.RangeID) (taken []history.Minute, out []a
 			continue
 		}
 		delete(r.changed, m)
-		if from >= first && r.Recent.Any(from, end) { // or what is on disk is more complete
+		if from >= first && r.Recent.Any(from, end) { // otherwise the disk has a more complete copy
 			taken = append(taken, m)
 			out = append(out, r.entry(id, from, end))
 		}
@@ -188,7 +188,7 @@ func (r *Replica) takeMinutes(id quota.RangeID) (taken []history.Minute, out []a
 	return taken, out
 }
 
-// returnMinutes has minutes stored again.
+// returnMinutes marks minutes as not stored.
 func (r *Replica) returnMinutes(all []history.Minute) {
 	r.Mu.Lock()
 	defer r.Mu.Unlock()
@@ -197,7 +197,7 @@ func (r *Replica) returnMinutes(all []history.Minute) {
 	}
 }
 
-// entry is what is kept of some slots. Held by r.mu.
+// entry returns the stored form of some slots. The caller holds r.Mu.
 func (r *Replica) entry(id quota.RangeID, from, end history.Slot) archive.Entry {
 	cover := r.Recent.Covered(from, end)
 	e := archive.Entry{Range: id, Coverage: archive.Coverage{Start: from.First(), Complete: cover.Complete, Missing: cover.Missing}}
@@ -209,8 +209,8 @@ func (r *Replica) entry(id quota.RangeID, from, end history.Slot) archive.Entry 
 	return e
 }
 
-// storeHours stores the hours that are over and have changed: from memory, exactly, as
-// long as all of it is there, else out of the minutes on disk.
+// storeHours stores the finished hours that have changed: exactly, from memory, if all of the hour is
+// there, else from the minutes on disk.
 func (s *store) storeHours() {
 	var out []archive.Entry
 	var done []hourOf
@@ -239,7 +239,7 @@ func (s *store) hour(h hourOf) (archive.Entry, bool) {
 		s.failed(err)
 		return archive.Entry{}, false
 	}
-	limits[history.Other] = true // so that there is a coverage if there is no limit
+	limits[history.Other] = true // ensures that there is a coverage even without a limit
 	e := archive.Entry{Range: h.r, Coverage: archive.Coverage{Start: h.at}}
 	for l := range limits {
 		p, err := s.merged(h.r, l, h.at, h.at+Hour)
@@ -255,7 +255,8 @@ func (s *store) hour(h hourOf) (archive.Entry, bool) {
 	return e, true
 }
 
-// hour is what is kept of an hour: whether it is over, and whether all of it is there.
+// hour returns the stored form of an hour from memory. over reports whether the hour has ended, and
+// there whether all of it is in memory.
 func (r *Replica) hour(id quota.RangeID, from, end history.Slot) (e archive.Entry, over, there bool) {
 	r.Mu.Lock()
 	defer r.Mu.Unlock()
@@ -270,7 +271,7 @@ func (r *Replica) hour(id quota.RangeID, from, end history.Slot) (e archive.Entr
 	return r.entry(id, from, end), true, true
 }
 
-// merged is a point out of the minutes on disk.
+// merged returns a point computed from the minutes on disk.
 func (s *store) merged(r quota.RangeID, l quota.LimitName, from, end history.Second) (history.Point, error) {
 	var parts []history.Point
 	err := s.Archive.Read(archive.Minutes, r, l, from, end, func(p history.Point) bool {
@@ -280,7 +281,7 @@ func (s *store) merged(r quota.RangeID, l quota.LimitName, from, end history.Sec
 	return history.Merge(from, int(end-from), parts), err
 }
 
-// Read adds the points of a limit that are on disk.
+// Read returns the points of a limit that are on disk, at most maxHistoryPoints and one more.
 func (s *store) Read(res archive.Resolution, r quota.RangeID, l quota.LimitName, from, end history.Second) ([]history.Point, error) {
 	if s.Archive == nil || from >= end {
 		return nil, nil
@@ -293,7 +294,7 @@ func (s *store) Read(res archive.Resolution, r quota.RangeID, l quota.LimitName,
 	return out, err
 }
 
-// drop forgets a range that this node has no replica of any more.
+// drop deletes a range that this node no longer has a replica of.
 func (s *store) drop(r quota.RangeID) {
 	if s.Archive == nil {
 		return

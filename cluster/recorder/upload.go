@@ -16,17 +16,17 @@ import (
 	"github.com/quorate/quorate/leader"
 )
 
-// Bounds of uploads.
+// Bounds on uploads.
 const (
-	maxUploadSlots = 6       // of a range, in one message
-	maxUploadBytes = 4 << 20 // of a message, unless one slot is larger
+	maxUploadSlots = 6       // per range and message
+	maxUploadBytes = 4 << 20 // per message, unless a single slot is larger
 	uploadAgain    = 2 * history.Patience
-	maxWriting     = 4 // entries on their way into logs at a time; those of other ranges wait for them
-	measureEvery   = 5 // seconds between looks at the live error
+	maxWriting     = 4 // entries on their way into logs; other ranges wait
+	measureEvery   = 5 // seconds between reads of the live error
 	writeLimit     = 5 * time.Second
 )
 
-// uploader is what this node counts for the history, and how it gets to the logs: see
+// uploader counts this node's decisions for the history, and brings the counts into the logs: see
 // docs/rfcs/20261122_history.md.
 type uploader struct {
 	node   Node
@@ -36,26 +36,26 @@ type uploader struct {
 	done   *sync.WaitGroup
 	Self   history.Process
 	off    bool
-	last   history.Second // in which the member loop has tallied
+	last   history.Second // the second of the member loop's last tally
 
 	mu      sync.Mutex
 	tally   *history.Tally
 	seen    map[quota.NodeID]quota.Incarnation
 	ranges  []progress
-	busy    map[quota.NodeID]bool // with a message on its way
+	busy    map[quota.NodeID]bool // nodes with a message in flight
 	live    map[quota.RangeID]*measured
 	writing chan struct{}
 }
 
-// progress is how far this node is with uploads to one range.
+// progress is the state of this node's uploads to one range.
 type progress struct {
-	term       quota.Term     // of the leader that accepted it; 0 is none
+	term       quota.Term     // term of the leader that accepted them; 0 if none
 	from       quota.NodeID   // that leader
-	acceptedTo history.Slot   // all before it have been accepted
-	at         history.Second // when
+	acceptedTo history.Slot   // all earlier slots have been accepted
+	at         history.Second // when they were accepted
 }
 
-// measured is what of a ledger's live errors has been counted.
+// measured holds the live errors of a ledger that have been counted already.
 type measured struct {
 	ledger *leader.Ledger
 	of     map[quota.LimitName]quota.LiveError
@@ -68,7 +68,7 @@ func (h *uploader) init(s *Recorder) {
 	h.ranges, h.writing = make([]progress, h.ranged), make(chan struct{}, maxWriting)
 }
 
-// reset begins again, before anything was counted: the clock was set.
+// reset restarts the count after the clock was set, before anything is counted.
 func (h *uploader) reset() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -79,10 +79,10 @@ func (h *uploader) newTally() *history.Tally {
 	return history.NewTally(h.Self, Second(h.node.Now()), h.ranged, func(l quota.LimitName) quota.RangeID { return OwnerRange(l, h.ranged) })
 }
 
-// Second returns the second that a time is in.
+// Second returns the second that contains t.
 func Second(t quota.Time) history.Second { return history.Second(int64(t) / int64(time.Second)) }
 
-// tick takes what was decided in the second that is over. Of the member loop.
+// tick counts the decisions of the second that has ended. The member loop calls it.
 func (h *uploader) tick(now quota.Time) {
 	at := Second(now)
 	if h.off || at <= h.last {
@@ -92,7 +92,7 @@ func (h *uploader) tick(now quota.Time) {
 	h.collect(at-1, false)
 }
 
-// collect adds what was decided to that second.
+// collect adds the decisions since the last call to the second at.
 func (h *uploader) collect(at history.Second, all bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -128,7 +128,7 @@ func (h *uploader) round(now history.Second) {
 	h.upload(now)
 }
 
-// connected notes who is connected for the first time, and returns who is.
+// connected returns the connected processes, and records those seen for the first time.
 func (h *uploader) connected(now history.Second) []history.Process {
 	all := append([]history.Process{h.Self}, h.node.Peers()...)
 	h.mu.Lock()
@@ -143,7 +143,7 @@ func (h *uploader) connected(now history.Second) []history.Process {
 	return all
 }
 
-// gather has the ranges that are led here write what was uploaded to them.
+// gather starts writing the uploads collected by the ranges led here.
 func (h *uploader) gather(now history.Second, alive []history.Process) {
 	for r := range quota.RangeID(h.ranged) {
 		h.listKeys(r, now)
@@ -155,7 +155,8 @@ func (h *uploader) gather(now history.Second, alive []history.Process) {
 	}
 }
 
-// write has lines written, with those of a few other ranges. Of a range there is one at a time.
+// write writes lines to a range's log. It runs for up to maxWriting ranges at a time, and at most once
+// per range.
 func (h *uploader) write(r quota.RangeID, lines *raftlogv1.HistoryLines, slots []history.Slot, term quota.Term) {
 	h.writing <- struct{}{}
 	defer func() { <-h.writing }()
@@ -168,15 +169,15 @@ func (h *uploader) write(r quota.RangeID, lines *raftlogv1.HistoryLines, slots [
 	}
 }
 
-// listKeys has the keys of the last minute that were asked for most written.
+// listKeys queues the last minute's most requested keys for the log, if the range's turn has come.
 func (h *uploader) listKeys(r quota.RangeID, now history.Second) {
 	if m, due := h.node.Replica(r).wantsList(now, r); due {
 		h.list(r, m, false)
 	}
 }
 
-// list has the keys that were asked for most since the last list written as those of a minute. ends
-// says that the range is handed over, or the node stops.
+// list queues the most requested keys since the last list for the log, as the list of a minute. ends
+// says that the range is handed over, or that the node stops.
 func (h *uploader) list(r quota.RangeID, m history.Minute, ends bool) {
 	h.node.WithLedger(r, func(l *leader.Ledger, now quota.Time) {
 		var out []history.TopKeys
@@ -191,14 +192,14 @@ func (h *uploader) list(r quota.RangeID, m history.Minute, ends bool) {
 	})
 }
 
-// MeasureAll counts what the ledgers led here have measured since the last time.
+// MeasureAll counts what the ledgers led here have measured since the last call.
 func (h *uploader) MeasureAll(at history.Second) {
 	for r := range quota.RangeID(h.ranged) {
 		h.node.WithLedger(r, func(l *leader.Ledger, _ quota.Time) { h.measure(at, r, l) })
 	}
 }
 
-// measure counts what a ledger has measured since the last time. The caller holds its replica's lock.
+// measure counts what a ledger has measured since the last call. The caller holds its replica's lock.
 func (h *uploader) measure(at history.Second, r quota.RangeID, l *leader.Ledger) {
 	if h.off {
 		return
@@ -224,7 +225,7 @@ func (h *uploader) measure(at history.Second, r quota.RangeID, l *leader.Ledger)
 	})
 }
 
-// ends is measure of a ledger that ends: nothing of it stays. The caller holds its replica's lock.
+// ends is measure for a ledger that ends: it also forgets the ledger. The caller holds its replica's lock.
 func (h *uploader) ends(at history.Second, r quota.RangeID, l *leader.Ledger) {
 	h.measure(at, r, l)
 	h.mu.Lock()
@@ -232,14 +233,14 @@ func (h *uploader) ends(at history.Second, r quota.RangeID, l *leader.Ledger) {
 	delete(h.live, r)
 }
 
-// message is what one node is sent.
+// message is an upload to one node.
 type message struct {
 	size   int
 	ranges []*peerv1.HistoryUpload
 	to     []history.Slot
 }
 
-// upload sends leaders what they do not have.
+// upload sends leaders the slots that they lack.
 func (h *uploader) upload(now history.Second) {
 	h.mu.Lock()
 	out := map[quota.NodeID]*message{}
@@ -266,7 +267,7 @@ func (h *uploader) upload(now history.Second) {
 	}
 }
 
-// add adds the upload to one range, or the question how far its log is. The caller holds h.mu.
+// add adds to m the upload to one range, or a query for how far its log reaches. The caller holds h.mu.
 func (h *uploader) add(now history.Second, r quota.RangeID, to quota.NodeID, m *message) {
 	first, due := h.tally.First(now, r)
 	if !due || m.size >= maxUploadBytes {
@@ -289,7 +290,7 @@ func (h *uploader) add(now history.Second, r quota.RangeID, to quota.NodeID, m *
 	m.ranges, m.to = append(m.ranges, out), append(m.to, upto)
 }
 
-// send sends a message and notes the answer.
+// send sends a message and processes the answer.
 func (h *uploader) send(to quota.NodeID, m *message) {
 	res := h.deliver(to, &peerv1.CallHistoryUpload{Incarnation: uint64(h.Self.Incarnation), Ranges: m.ranges})
 	h.mu.Lock()
@@ -309,7 +310,7 @@ func (h *uploader) send(to quota.NodeID, m *message) {
 		if len(t.Slots) > 0 {
 			*st = progress{term: quota.Term(result.Term), from: to, acceptedTo: m.to[i], at: now}
 		} else if st.term != quota.Term(result.Term) {
-			*st = progress{} // another term of the same leader: what it had is gone
+			*st = progress{} // a new term of the same leader: it lost what it had
 		}
 		h.tally.Acknowledge(quota.RangeID(t.Range), history.Slot(result.Next))
 	}
@@ -328,7 +329,7 @@ func (h *uploader) deliver(to quota.NodeID, c *peerv1.CallHistoryUpload) *peerv1
 	return res.GetHistoryUploadResult()
 }
 
-// onUpload accepts the uploads of a process to the ranges that are led here.
+// onUpload accepts the uploads of a process to the ranges that this node leads.
 func (h *uploader) onUpload(from quota.NodeID, c *peerv1.CallHistoryUpload) *peerv1.CallHistoryUploadResult {
 	out := &peerv1.CallHistoryUploadResult{}
 	sender := history.Process{Node: from, Incarnation: quota.Incarnation(c.Incarnation)}
@@ -363,9 +364,8 @@ func decodeUploads(from history.Process, all [][]byte) ([]history.Upload, error)
 	return out, nil
 }
 
-// Finish uploads all that was counted, the current second included, and waits until the
-// logs have it, as far as ctx allows and for two seconds at most: a process that stops in
-// order leaves no slot incomplete.
+// Finish uploads all counts, including the current second, and waits until the logs have them, for at
+// most FinishLimit or until ctx ends. A process that stops in order thus leaves no slot incomplete.
 func (h *uploader) Finish(ctx context.Context) {
 	if h.off {
 		return
@@ -404,8 +404,8 @@ func (h *uploader) Finish(ctx context.Context) {
 // FinishLimit bounds the last upload of a node that stops.
 const FinishLimit = 2 * time.Second
 
-// handOver has the keys that were asked for since the last lists written, before the ranges go to
-// other leaders: as far as ctx allows, and for no longer than FinishLimit.
+// handOver writes the keys requested since the last lists before the ranges move to other leaders. It
+// waits until ctx ends, at most FinishLimit.
 func (h *uploader) handOver(ctx context.Context) {
 	if h.off {
 		return
@@ -434,7 +434,7 @@ func (h *uploader) handOver(ctx context.Context) {
 	}
 }
 
-// Behind reports whether a range that has a leader lacks uploads.
+// Behind reports whether any range that has a leader lacks uploads.
 func (h *uploader) Behind() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
