@@ -13,7 +13,7 @@ import (
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 )
 
-// accountRoutes are those of durable quotas.
+// accountRoutes returns the routes of durable quotas.
 func (r *router) accountRoutes() []route {
 	const get, post, put, del = http.MethodGet, http.MethodPost, http.MethodPut, http.MethodDelete
 	return []route{
@@ -49,7 +49,7 @@ func (r *router) deletePolicyConfig(w http.ResponseWriter, req *http.Request) in
 	})
 }
 
-// ofID serves a call whose one field, an id, is the query.
+// ofID serves a call whose only field is an id, given by the query.
 func ofID[I, R proto.Message](w http.ResponseWriter, req *http.Request, id I, field string, call func(context.Context, I) (R, error)) int {
 	if err := readQuery(req, id); err != nil {
 		return writeFault(w, err)
@@ -65,8 +65,7 @@ func ofID[I, R proto.Message](w http.ResponseWriter, req *http.Request, id I, fi
 	return writeJSON(w, http.StatusOK, apijson.Format(res))
 }
 
-// within names a fault's field as the query has it, where the query is one field
-// of the call.
+// within renames an error's field for a query that holds only this field of the call.
 func within(err error, field string) error {
 	e := *apierr.From(err)
 	if e.Field == field {

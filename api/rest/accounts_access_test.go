@@ -24,11 +24,11 @@ import (
 
 const ann = "user:ann"
 
-// adminCall is a call of AccountAdminService and what it needs.
+// adminCall is a call of AccountAdminService and the permissions that it needs.
 type adminCall struct {
 	name    string
 	needs   []string
-	binding map[string]string // besides app_id
+	binding map[string]string // in addition to app_id
 	call    func(context.Context, quoratev1.AccountAdminServiceClient) error
 }
 
@@ -61,7 +61,7 @@ func listing(req *quoratev1.ListAccountsRequest) func(context.Context, quoratev1
 	}
 }
 
-// adminCalls are all calls of the service.
+// adminCalls returns all calls of the service.
 func adminCalls() []adminCall {
 	type client = quoratev1.AccountAdminServiceClient
 	ns := "ci"
@@ -127,10 +127,10 @@ func denied(t *testing.T, err error, permission, realm, who string) {
 	t.Errorf("the details do not say what is missing: %v", st.Details())
 }
 
-// TestAccessPermissionChecksRequireTheRealmOrInternal: "Permission checks require
-// one of: hasPermission(perm, operation_realm) OR hasPermission(perm,
-// "@internal:<service-app-id>")." Every call, with each permission that it needs
-// missing in turn, granted in the realm, and in the internal realm.
+// TestAccessPermissionChecksRequireTheRealmOrInternal: "Permission checks require one of:
+// hasPermission(perm, operation_realm) OR hasPermission(perm, "@internal:<service-app-id>")." It
+// makes every call with each required permission missing in turn, granted in the realm, and granted
+// in the internal realm.
 func TestAccessPermissionChecksRequireTheRealmOrInternal(t *testing.T) {
 	for _, c := range adminCalls() {
 		t.Run(c.name, func(t *testing.T) {
@@ -154,8 +154,8 @@ func TestAccessPermissionChecksRequireTheRealmOrInternal(t *testing.T) {
 	}
 }
 
-// TestAccessBindingContext: "Binding context: {app_id, resource_type, namespace,
-// self}", as each permission has it.
+// TestAccessBindingContext checks "Binding context: {app_id, resource_type, namespace, self}" for
+// each permission.
 func TestAccessBindingContext(t *testing.T) {
 	for _, c := range adminCalls() {
 		t.Run(c.name, func(t *testing.T) {
@@ -180,7 +180,7 @@ func TestAccessBindingContext(t *testing.T) {
 	}
 }
 
-// seenGrants grants everything and remembers what it was asked.
+// seenGrants grants everything and records the questions.
 type seenGrants struct {
 	mu          sync.Mutex
 	permissions []string
@@ -207,7 +207,7 @@ func TestAccessSelf(t *testing.T) {
 		}
 		denied(t, c.try(t, ann, own), c.needs[0], "project:infra", ann)
 	}
-	// Nobody's account is not that of who does not say who they are.
+	// An account without an identity does not belong to a caller without an identity.
 	read := adminCall{call: func(ctx context.Context, c quoratev1.AccountAdminServiceClient) error {
 		_, err := c.GetAccounts(ctx, &quoratev1.GetAccountsRequest{Accounts: []*quoratev1.AccountID{api.AccountIDProto(apitest.Nobody)}})
 		return err
@@ -215,8 +215,8 @@ func TestAccessSelf(t *testing.T) {
 	denied(t, read.try(t, "", own), access.AccountsRead, "project:infra", api.Anonymous)
 }
 
-// TestAccessListIsNarrowed: a grant for one namespace, or one type, lists nothing
-// else; also not all of them.
+// TestAccessListIsNarrowed checks that a grant for one namespace, or one type, lists nothing else,
+// and does not allow a list of everything.
 func TestAccessListIsNarrowed(t *testing.T) {
 	ci, other, empty := "ci", "other", ""
 	for _, c := range []struct {
@@ -250,7 +250,7 @@ func TestAccessAbsoluteResource(t *testing.T) {
 	loseAbsolute := &quoratev1.Op{AccountId: api.AccountIDProto(apitest.Slots), PolicyId: api.PolicyRefProto(&account.PolicyRef{Config: apitest.CvConfig, Key: account.PolicyKey{Name: "unknown", Resource: "slots"}})}
 	for name, c := range map[string]struct {
 		ops   []*quoratev1.Op
-		realm bool // the realm's permission is enough
+		realm bool // the permission in the realm suffices
 	}{
 		"an ordinary account":                      {[]*quoratev1.Op{opOn(apitest.Alice)}, true},
 		"one that does not exist":                  {[]*quoratev1.Op{opOn(apitest.Nobody)}, true},
@@ -280,8 +280,8 @@ func TestAccessAbsoluteResource(t *testing.T) {
 }
 
 // TestAccessOverrideVersionOnlyTogetherWithWrite: "If granted in conjunction with
-// quota.policies.write, allows writing new manually-versioned policy configs", and
-// write alone those that are named by their content.
+// quota.policies.write, allows writing new manually-versioned policy configs". The permission write
+// alone allows configs that are named by the hash of their content.
 func TestAccessOverrideVersionOnlyTogetherWithWrite(t *testing.T) {
 	content, own := adminCall{call: loading("")}, adminCall{call: loading("v7")}
 	write, override := grant("project:infra", access.PoliciesWrite), grant("project:infra", access.PoliciesOverrideVersion)
@@ -299,8 +299,8 @@ func TestAccessOverrideVersionOnlyTogetherWithWrite(t *testing.T) {
 	}
 }
 
-// TestAccessReadsOnlyWhatItMust: who has the permission in the internal realm costs
-// no reading before, and a refused call reaches nothing.
+// TestAccessReadsOnlyWhatItMust checks that a caller with the permission in the internal realm
+// causes no extra read, and that a refused call does not reach the node.
 func TestAccessReadsOnlyWhatItMust(t *testing.T) {
 	for _, c := range []struct {
 		realm string
@@ -310,15 +310,15 @@ func TestAccessReadsOnlyWhatItMust(t *testing.T) {
 		n := apitest.New(t).WithAccounts()
 		client := quoratev1.NewAccountAdminServiceClient(dialGRPC(t, n, api.Options{Grants: access.List{grant(c.realm, access.AccountsWrite)}}))
 		ctx := metadata.AppendToOutgoingContext(t.Context(), "quorate-user", ann)
-		_, _ = client.ApplyOps(ctx, &quoratev1.ApplyOpsRequest{Ops: []*quoratev1.Op{opOn(apitest.Alice), opOn(apitest.Alice)}}) // the fake says what came of it
+		_, _ = client.ApplyOps(ctx, &quoratev1.ApplyOpsRequest{Ops: []*quoratev1.Op{opOn(apitest.Alice), opOn(apitest.Alice)}}) // the fake records the outcome
 		if n.Accounts.Reads != c.reads || (n.Accounts.Ops != nil) != c.ops {
 			t.Errorf("%s: %d reads, operations %v", c.realm, n.Accounts.Reads, n.Accounts.Ops)
 		}
 	}
 }
 
-// TestAccessRefusesWhatItCannotCheck: while nobody knows what policy an account has,
-// or would get, nothing is written.
+// TestAccessRefusesWhatItCannotCheck checks that nothing is written while the policy that an
+// account has, or would get, is unknown.
 func TestAccessRefusesWhatItCannotCheck(t *testing.T) {
 	ref := &account.PolicyRef{Config: apitest.CvConfig, Key: apitest.BuildKey}
 	for name, op := range map[string]*quoratev1.Op{"account": opOn(apitest.Alice), "policy": {AccountId: api.AccountIDProto(apitest.Alice), PolicyId: api.PolicyRefProto(ref)}} {
@@ -348,7 +348,7 @@ func TestAccessOnlyTheAdminServiceChecks(t *testing.T) {
 	}
 }
 
-// TestAccessOverHTTP: the same, with the identity in a header.
+// TestAccessOverHTTP checks the same over HTTP, with the identity in a header.
 func TestAccessOverHTTP(t *testing.T) {
 	s := api.New(apitest.New(t).WithAccounts(), api.Options{Grants: access.List{{Identity: api.Anonymous, Realm: "project:infra", Permissions: []string{access.AccountsRead}}}})
 	walkRouter(t, s, []step{
@@ -361,7 +361,7 @@ func TestAccessOverHTTP(t *testing.T) {
 	})
 }
 
-// TestIdentifier: who calls can be found out in another way, which may refuse.
+// TestIdentifier checks that Options can replace the identifier, which may refuse a call.
 func TestIdentifier(t *testing.T) {
 	n := apitest.New(t).WithAccounts()
 	for _, c := range []struct {
@@ -386,7 +386,7 @@ func TestIdentifier(t *testing.T) {
 	}
 }
 
-// callsOf are all calls that need to know who makes them.
+// callsOf returns all calls that need the caller's identity.
 func callsOf(conn *grpc.ClientConn) map[string]func(context.Context) error {
 	out := map[string]func(context.Context) error{}
 	admin, app := quoratev1.NewAccountAdminServiceClient(conn), quoratev1.NewAccountServiceClient(conn)

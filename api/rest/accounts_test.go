@@ -21,7 +21,7 @@ import (
 	"github.com/quorate/quorate/internal/account"
 )
 
-// What the calls of these tests are about, as JSON and as a query.
+// The subjects of the calls in these tests, as JSON and as a query.
 const (
 	aliceJSON  = `{"app_id":"cv","realm":"project:infra","identity":"user:alice","namespace":"ci","name":"alice","resource_type":"builds"}`
 	nobodyJSON = `{"app_id":"cv","realm":"project:infra","name":"nobody","resource_type":"builds"}`
@@ -34,7 +34,7 @@ const (
 		`"projected_balance":10,"next_refill_at":"2027-01-16T00:00:00Z"}`
 )
 
-// TestAccountsOverHTTP has one row per call and way to ask it.
+// TestAccountsOverHTTP has one row per call and form of its request.
 func TestAccountsOverHTTP(t *testing.T) {
 	n := apitest.New(t).WithAccounts()
 	const failed = `{"results":[{"new_balance":6,"previous_balance":7,"account_status":"already_exists","status":"success","status_msg":"","previous_balance_adjusted":7}],"originally_set":"2027-01-15T08:00:00Z","applied":true,"repeated":false}`
@@ -59,7 +59,7 @@ func TestAccountsOverHTTP(t *testing.T) {
 	})
 }
 
-// TestApplyOpsHandsOn: all that a call says reaches the node, and who makes it.
+// TestApplyOpsHandsOn checks that the node gets every field of a call, and the caller.
 func TestApplyOpsHandsOn(t *testing.T) {
 	n := apitest.New(t).WithAccounts()
 	srv := serveHTTP(t, n)
@@ -109,7 +109,7 @@ func TestApplyOpsHandsOn(t *testing.T) {
 	}
 }
 
-// TestListHandsOn: an identity and a namespace that are given empty are looked at.
+// TestListHandsOn checks that an identity and a namespace that are given as empty still filter.
 func TestListHandsOn(t *testing.T) {
 	n := apitest.New(t).WithAccounts()
 	srv := serveHTTP(t, n)
@@ -124,7 +124,7 @@ func TestListHandsOn(t *testing.T) {
 	}
 }
 
-// TestAccountFaults has one row per way to get a call wrong, and what is said.
+// TestAccountFaults has one row per invalid call, with its error.
 func TestAccountFaults(t *testing.T) {
 	op := func(s string) string { return `{"ops":[` + buildOp + `,{"account_id":` + aliceJSON + s + `}]}` }
 	id := func(s string) string { return `{"accounts":[` + nobodyJSON + `,` + s + `]}` }
@@ -209,7 +209,7 @@ func TestAccountFaults(t *testing.T) {
 	}
 }
 
-// TestOutcomes: what became of a call is one code on each wire.
+// TestOutcomes checks that each outcome of a call has one code on each wire.
 func TestOutcomes(t *testing.T) {
 	results := []account.Result{{Status: account.Underflow, Message: "balance 0, delta -1", Previous: 0}}
 	for _, c := range []struct {
@@ -260,7 +260,7 @@ func TestOutcomes(t *testing.T) {
 	}
 }
 
-// nodeError is an error as the nodes of a cluster return them.
+// nodeError is an error as the nodes of a cluster return it.
 type nodeError struct {
 	what                 string
 	maybe, busy, aborted bool
@@ -272,7 +272,7 @@ func (e nodeError) MayBeDone() bool { return e.maybe }
 func (e nodeError) TooBusy() bool   { return e.busy }
 func (e nodeError) Aborted() bool   { return e.aborted }
 
-// TestReadsSayWhatIsWrong: errors of the node reach the caller of every read.
+// TestReadsSayWhatIsWrong checks that errors of the node reach the caller of every read.
 func TestReadsSayWhatIsWrong(t *testing.T) {
 	n := apitest.New(t).WithAccounts()
 	n.Accounts.Err = apitest.NoLeader{}
@@ -291,7 +291,7 @@ func TestReadsSayWhatIsWrong(t *testing.T) {
 	walk(t, n, steps)
 }
 
-// TestFieldsOverGRPC: the faulty field is also a detail.
+// TestFieldsOverGRPC checks that the error's details name the faulty field.
 func TestFieldsOverGRPC(t *testing.T) {
 	c := quoratev1.NewAccountServiceClient(dialGRPC(t, apitest.New(t).WithAccounts(), api.Options{}))
 	_, err := c.ApplyOps(t.Context(), &quoratev1.ApplyOpsRequest{Ops: []*quoratev1.Op{{AccountId: api.AccountIDProto(apitest.Alice)}, {AccountId: api.AccountIDProto(apitest.Alice), RelativeTo: 4}}})

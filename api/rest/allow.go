@@ -15,7 +15,7 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// scratch are the buffers of one call.
+// scratch holds the buffers of one call.
 type scratch struct {
 	in  bytes.Buffer
 	out []byte
@@ -23,7 +23,7 @@ type scratch struct {
 
 var scratches = sync.Pool{New: func() any { return new(scratch) }}
 
-// maxPooled is the largest buffer worth keeping.
+// maxPooled is the largest buffer that goes back to the pool, in bytes.
 const maxPooled = 64 << 10
 
 func (s *scratch) free() {
@@ -32,8 +32,7 @@ func (s *scratch) free() {
 	}
 }
 
-// read takes the whole body, whatever its content type says: curl -d sends JSON
-// as a form.
+// read reads the whole body of any content type: curl -d sends JSON as a form.
 func (s *scratch) read(w http.ResponseWriter, req *http.Request, limit int64) error {
 	s.in.Reset()
 	_, err := s.in.ReadFrom(http.MaxBytesReader(w, req.Body, limit))
@@ -79,10 +78,9 @@ func (r *router) postAllow(w http.ResponseWriter, req *http.Request) int {
 	return code
 }
 
-// setRateLimit sets the RateLimit fields of draft-ietf-httpapi-ratelimit-headers
-// and, on a refusal that ends, Retry-After. Both count whole seconds, rounded
-// up; t is when more quota is there: of a window, its end. What counts nothing
-// has no such fields.
+// setRateLimit sets the RateLimit fields of draft-ietf-httpapi-ratelimit-headers and, on a refusal
+// that ends, Retry-After. Both are in whole seconds, rounded up. t is the time until more quota is
+// available; for a window, until its end. Only limits that count set these fields.
 func setRateLimit(h http.Header, r *api.Prepared, d *quota.Decision) {
 	if d.Limit == nil || d.Limit.Class != quota.Counted {
 		return
@@ -102,8 +100,8 @@ func setRateLimit(h http.Header, r *api.Prepared, d *quota.Decision) {
 	h["Ratelimit"] = []string{string(b)}
 }
 
-// setXRateLimit sets the X-RateLimit headers, which many older clients behind proxies read: limit, remaining
-// tokens, and seconds until the next token.
+// setXRateLimit sets the X-RateLimit headers, which many older clients behind proxies read: limit,
+// remaining tokens, and seconds until the next token.
 func setXRateLimit(h http.Header, r *api.Prepared, d *quota.Decision) {
 	if d.Limit == nil || d.Limit.Class != quota.Counted {
 		return
@@ -116,7 +114,7 @@ func setXRateLimit(h http.Header, r *api.Prepared, d *quota.Decision) {
 	}
 }
 
-// moreAfter is when there is more quota; never if nobody knows.
+// moreAfter returns the time until more quota is available, or apiproto.Never if unknown.
 func moreAfter(t *quota.Tier, d *quota.Decision) time.Duration {
 	switch {
 	case !d.Allowed:
@@ -131,8 +129,7 @@ func moreAfter(t *quota.Tier, d *quota.Decision) time.Duration {
 	return t.Rate.TimeFor(quota.Token)
 }
 
-// postBatch answers 200 with one result per check; a fault of one check is in
-// its result.
+// postBatch answers 200 with one result per check. The error of a check is in its result.
 func (r *router) postBatch(w http.ResponseWriter, req *http.Request) int {
 	s := scratches.Get().(*scratch)
 	defer s.free()

@@ -16,7 +16,7 @@ import (
 	"github.com/quorate/quorate/internal/rbac"
 )
 
-// TestAllowStream: checks are answered in their order, whatever is wrong with one.
+// TestAllowStream checks that a stream answers checks in order, even if one is invalid.
 func TestAllowStream(t *testing.T) {
 	n := apitest.New(t).With(t, "web/login 5/m 2")
 	stream, err := quoratev1.NewQuotaServiceClient(dialGRPC(t, n, api.Options{})).AllowStream(t.Context())
@@ -53,8 +53,8 @@ func TestAllowStream(t *testing.T) {
 	}
 }
 
-// TestAllowStreamAsksForEachCheck: a caller of one namespace ends with the first check
-// in another.
+// TestAllowStreamAsksForEachCheck checks that the stream of a caller with one namespace ends at the
+// first check in another.
 func TestAllowStreamAsksForEachCheck(t *testing.T) {
 	s := newSecured(t, map[string]rbac.Binding{"ci": {Role: "checker", Scope: rbac.Namespace("web")}})
 	c := quoratev1.NewQuotaServiceClient(dialGRPC(t, s, s.opts))

@@ -19,7 +19,7 @@ import (
 	"github.com/quorate/quorate/internal/rbac"
 )
 
-// securedHost is a node with authentication that takes attachments.
+// securedHost is a node with authentication that accepts attachments.
 type securedHost struct {
 	*secured
 	host *fakeHost
@@ -29,8 +29,8 @@ func (h securedHost) Attach(hello *attach.Hello, out *attach.Outbox) (attach.Ses
 	return h.host.Attach(hello, out)
 }
 
-// TestAttachAuth: who may check in a namespace attaches for it, and is told the limits
-// of no other; who may not is told what is missing.
+// TestAttachAuth checks that a caller attaches for the namespaces in which it may check, receives
+// no limits of other namespaces, and learns which permission is missing.
 func TestAttachAuth(t *testing.T) {
 	web := rbac.Binding{Permissions: []string{rbac.Check.String()}, Scope: rbac.Namespace("web")}
 	for _, c := range []struct {
@@ -40,7 +40,7 @@ func TestAttachAuth(t *testing.T) {
 		want       string
 	}{
 		{"shop", []string{"web"}, codes.OK, ""},
-		{"shop", nil, codes.OK, ""}, // of all that it may
+		{"shop", nil, codes.OK, ""}, // every namespace in which it may check
 		{"shop", []string{"web", "pay"}, codes.PermissionDenied, "no permission " + rbac.Check.String() + " in " + string(rbac.Namespace("pay"))},
 		{"stranger", []string{"web"}, codes.PermissionDenied, rbac.Check.String()},
 		{nobodyAtAll, []string{"web"}, codes.Unauthenticated, ""},
@@ -53,7 +53,7 @@ func TestAttachAuth(t *testing.T) {
 			}
 			hello := clientHello()
 			hello.Namespaces = c.namespaces
-			_ = stream.Send(asks(hello)) // Recv says why not
+			_ = stream.Send(asks(hello)) // Recv returns the error
 			m, err := stream.Recv()
 			if status.Code(err) != c.code || err != nil && !strings.Contains(err.Error(), c.want) {
 				t.Fatalf("got %v, %v; want %v, %q", m, err, c.code, c.want)
@@ -109,8 +109,9 @@ func TestAttachGlobal(t *testing.T) {
 	}
 }
 
-// TestAttachSlow: a process that takes nothing neither blocks the node nor fills it: its
-// attachment ends. The messages are large, so that they do not hide in a connection.
+// TestAttachSlow checks that a process that receives nothing neither blocks the node nor fills its
+// memory: its attachment ends. The messages are large, so that the connection's buffers cannot hold
+// them.
 func TestAttachSlow(t *testing.T) {
 	t.Parallel() // it takes attachStuck
 	h := newFakeHost(t)
@@ -139,7 +140,7 @@ func TestAttachSlow(t *testing.T) {
 			t.Fatalf("after a minute not yet: %s", what)
 		}
 	}
-	for err == nil { // what was on its way
+	for err == nil { // messages that were already sent
 		_, err = stream.Recv()
 	}
 	if status.Code(err) != codes.ResourceExhausted {

@@ -21,7 +21,7 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// fakeHost takes attachments, and remembers what came.
+// fakeHost accepts attachments and records what it receives.
 type fakeHost struct {
 	*apitest.Node
 	err error
@@ -102,8 +102,8 @@ func asks(body any) *quoratev1.AttachRequest {
 	return &quoratev1.AttachRequest{}
 }
 
-// TestAttach: what a process says reaches the node, and what that has for it the
-// process; a goodbye ends the stream.
+// TestAttach checks that messages of a process reach the node and messages of the node reach the
+// process, and that a goodbye ends the stream.
 func TestAttach(t *testing.T) {
 	h := newFakeHost(t)
 	stream, err := quoratev1.NewMemberServiceClient(dialGRPC(t, h, api.Options{})).Attach(t.Context())
@@ -192,8 +192,8 @@ func TestAttachParts(t *testing.T) {
 	}
 }
 
-// TestAttachRefused: everything that a process must not say ends the stream, and the
-// error names it.
+// TestAttachRefused checks that every forbidden message ends the stream, with an error that names
+// the fault.
 func TestAttachRefused(t *testing.T) {
 	bent := func(bend func(*quoratev1.ClientHello)) *quoratev1.ClientHello { h := clientHello(); bend(h); return h }
 	report := func(bend func(*peerv1.Report)) *peerv1.Report { r := clientReport(); bend(r); return r }

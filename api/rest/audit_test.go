@@ -17,7 +17,7 @@ import (
 	"github.com/quorate/quorate/internal/rbac"
 )
 
-// lostAnswers carries out what it is asked, and answers that it does not know.
+// lostAnswers carries out each change, and answers that the outcome is unknown.
 type lostAnswers struct{ *secured }
 
 func (n lostAnswers) SetBinding(ctx context.Context, b rbac.Binding) (bool, error) {
@@ -30,8 +30,8 @@ func (lostAnswers) Backup(_ context.Context, w io.Writer, _ func(done, total int
 	return errors.New("a node was lost")
 }
 
-// TestAuditOfLostAnswers checks that a call which may have changed something is written with the changes,
-// however many failed calls of the same caller were not written before it.
+// TestAuditOfLostAnswers checks that the audit log has a call which may have changed something
+// among the changes, however many failed calls of the same caller were dropped before it.
 func TestAuditOfLostAnswers(t *testing.T) {
 	path := t.TempDir() + "/audit.log"
 	log, err := audit.Open(audit.Options{Path: path})

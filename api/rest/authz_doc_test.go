@@ -16,7 +16,7 @@ import (
 
 var rewriteDoc = flag.Bool("rewrite", false, "write docs/authorization.md and docs/openapi.json; then read the diff")
 
-// TestAuthorizationDoc holds docs/authorization.md to the table.
+// TestAuthorizationDoc compares docs/authorization.md with the table.
 func TestAuthorizationDoc(t *testing.T) {
 	golden.Hold(t, "../../docs/authorization.md", authorizationDoc(t), *rewriteDoc)
 }

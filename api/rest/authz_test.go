@@ -28,7 +28,7 @@ import (
 	"github.com/quorate/quorate/internal/rbac"
 )
 
-// grpcMethods are all methods that a server has, and which are streams.
+// grpcMethods returns all methods of a server, and whether each is a stream.
 func grpcMethods(t testing.TB, s *secured) map[string]bool {
 	t.Helper()
 	out := map[string]bool{}
@@ -42,9 +42,8 @@ func grpcMethods(t testing.TB, s *secured) map[string]bool {
 	return out
 }
 
-// TestEveryCallHasARule: every method of every service that is registered, every
-// route and every method of the contract is in the table; and the table has nothing
-// that is none of them.
+// TestEveryCallHasARule checks that every registered method, every route and every method of the
+// contract is in the table, and that the table has nothing else.
 func TestEveryCallHasARule(t *testing.T) {
 	s := newSecured(t, nil)
 	want := map[string]bool{"/api": true, "/api/stats": true, "/debug": true, Console: true}
@@ -82,8 +81,8 @@ func TestEveryCallHasARule(t *testing.T) {
 	}
 }
 
-// sample is a request of a method, in the namespace web or the realm
-// project:infra, that reaches what Inside checks.
+// sample returns a request of a method, in the namespace web or the realm project:infra, that
+// reaches the checks of Inside.
 func sample(t testing.TB, method string) proto.Message {
 	t.Helper()
 	web := []*quoratev1.AllowRequest{{Namespace: "web", Limit: "per_client", Key: "k"}}
@@ -151,7 +150,7 @@ func outputOf(t testing.TB, method string) proto.Message {
 	return mt.New().Interface()
 }
 
-// may says whether a role should be let in.
+// may reports whether a role should be let in.
 func may(role string, r auth.Rule) bool {
 	switch {
 	case r.Need == auth.Open:
@@ -165,8 +164,8 @@ func may(role string, r auth.Rule) bool {
 	return ok && def.Permissions.Has(r.Permission)
 }
 
-// TestMatrix really calls every method with every role over gRPC: those who may are
-// let in, whatever the call says then, and the others are not.
+// TestMatrix calls every method with every role over gRPC, and checks that exactly the permitted
+// callers are let in, whatever the call then returns.
 func TestMatrix(t *testing.T) {
 	roles := everyRole()
 	s := newSecured(t, roles)
@@ -188,8 +187,8 @@ func TestMatrix(t *testing.T) {
 	}
 }
 
-// namesWhatIsMissing: an error of a caller who is known names permission and
-// identity in its details and in its words.
+// namesWhatIsMissing checks that the error of a known caller names permission and identity in its
+// details and in its text.
 func namesWhatIsMissing(t *testing.T, err error, role string, rule auth.Rule) {
 	t.Helper()
 	st := status.Convert(err)
@@ -210,7 +209,7 @@ func namesWhatIsMissing(t *testing.T, err error, role string, rule auth.Rule) {
 	}
 }
 
-// TestMatrixOverHTTP does the same with every route, and with what is mounted.
+// TestMatrixOverHTTP does the same with every route and with the mounted handlers.
 func TestMatrixOverHTTP(t *testing.T) {
 	roles := everyRole()
 	s := newSecured(t, roles)
@@ -223,7 +222,7 @@ func TestMatrixOverHTTP(t *testing.T) {
 			name = strings.TrimSuffix(r.path, "/web")
 		}
 		rule, _ := auth.RuleOf(name)
-		if rule.Need == auth.Inside || r.path == "/v1/events" || r.path == "/v1/rates/watch" { // they have tests of their own
+		if rule.Need == auth.Inside || r.path == "/v1/events" || r.path == "/v1/rates/watch" { // these have their own tests
 			continue
 		}
 		for _, role := range append(slices.Sorted(maps.Keys(roles)), nobodyAtAll) {
@@ -264,8 +263,8 @@ func bodyOf(t *testing.T, r *route) string {
 	return string(apijson.Format(sample(t, r.name())))
 }
 
-// TestScopes: with a permission in one namespace, the same calls in it and in
-// another one, on both wires.
+// TestScopes makes the same calls in the namespace of a permission and in another namespace, on
+// both wires.
 func TestScopes(t *testing.T) {
 	s := newSecured(t, map[string]rbac.Binding{
 		"in":  {Permissions: []string{"check", "report", "limits.read", "limits.write", "keys.read", "keys.reset", "rates.read", "events.read"}, Scope: rbac.Namespace("web")},
@@ -275,7 +274,7 @@ func TestScopes(t *testing.T) {
 	found := 0
 	for method, stream := range grpcMethods(t, s) {
 		rule, _ := auth.RuleOf(method)
-		if rule.Scopes == nil || strings.Contains(method, "Account") || strings.Contains(method, "gubernator") { // whose namespace is its own
+		if rule.Scopes == nil || strings.Contains(method, "Account") || strings.Contains(method, "gubernator") { // accounts and gubernator have namespaces of their own
 			continue
 		}
 		found++
@@ -315,8 +314,8 @@ func TestScopes(t *testing.T) {
 	}
 }
 
-// TestLimitsPerNamespace: a writer of one namespace changes that one alone, by
-// whatever call, and reads no other.
+// TestLimitsPerNamespace checks that a writer of one namespace changes only that namespace, by any
+// call, and reads no other.
 func TestLimitsPerNamespace(t *testing.T) {
 	s := newSecured(t, map[string]rbac.Binding{
 		"web": {Role: "limit-writer", Scope: rbac.Namespace("web")},
@@ -361,7 +360,7 @@ func TestLimitsPerNamespace(t *testing.T) {
 	if _, err = c.RollbackLimits(as("all"), &quoratev1.RollbackLimitsRequest{Version: 8}); err != nil {
 		t.Error(err)
 	}
-	// What somebody else changes between comparing and committing is not undone.
+	// A change by somebody else between the comparison and the commit is not undone.
 	s.Rivals = 1
 	if err := apply("api/x 1/s 1\nweb/a 3/s 3", false); status.Code(err) != codes.Aborted {
 		t.Errorf("a rival was quicker: %v", err)
@@ -376,8 +375,8 @@ func TestLimitsPerNamespace(t *testing.T) {
 	}
 }
 
-// TestBadCredentials: none of them is taken for nothing, not even where nothing is
-// needed.
+// TestBadCredentials checks that a bad credential is never treated as no credential, even for calls
+// that need none.
 func TestBadCredentials(t *testing.T) {
 	s := newSecured(t, everyRole())
 	s.table, _ = s.table.Apply(setBindingChange(&rbac.Binding{Identity: rbac.Anybody, Role: "checker"}))
@@ -396,7 +395,7 @@ func TestBadCredentials(t *testing.T) {
 	for _, path := range []string{"/healthz", "/v1/whoami", "/v1/openapi.json", "/metrics", "/api"} {
 		w := s.do(srv.Handler, "bad", "GET", path, "")
 		if path == "/healthz" || path == "/v1/openapi.json" {
-			continue // open to whatever calls: probes must not fail for a header
+			continue // open to everybody: a probe must not fail because of a header
 		}
 		if w.Code != http.StatusUnauthorized || strings.Contains(w.Body.String(), "AAAA") {
 			t.Errorf("%s: %d %s", path, w.Code, w.Body)

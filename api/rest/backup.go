@@ -8,8 +8,8 @@ import (
 	"github.com/quorate/quorate/api"
 )
 
-// getBackup sends the file as it is. When something fails after the first byte, the
-// connection ends before the body does; and the file says itself whether it is whole.
+// getBackup sends the backup file. If an error occurs after the first byte, it closes the
+// connection before the end of the body. The file itself also shows whether it is complete.
 func (r *router) getBackup(w http.ResponseWriter, req *http.Request) int {
 	if _, err := query(req); err != nil {
 		return writeFault(w, err)
@@ -31,7 +31,7 @@ func (r *router) getBackup(w http.ResponseWriter, req *http.Request) int {
 	return http.StatusOK
 }
 
-// backupBody is a body of any length, each piece of which must leave in its time.
+// backupBody writes a body of any length, with a deadline for each piece.
 type backupBody struct {
 	w     http.ResponseWriter
 	conn  *http.ResponseController
@@ -41,7 +41,7 @@ type backupBody struct {
 func (b *backupBody) Write(p []byte) (int, error) {
 	if !b.begun {
 		b.begun = true
-		_ = b.conn.SetReadDeadline(time.Time{}) // a recorder in tests has none
+		_ = b.conn.SetReadDeadline(time.Time{}) // a recorder in tests has no deadlines
 		b.w.Header().Set("Content-Type", "application/octet-stream")
 		b.w.Header().Set("Cache-Control", "no-store")
 	}

@@ -22,7 +22,7 @@ import (
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 )
 
-// backedUp is a node whose backup is what a test says.
+// backedUp is a node whose backup the test defines.
 type backedUp struct {
 	*apitest.Node
 	backup func(ctx context.Context, w io.Writer, progress func(done, total int)) error

@@ -30,7 +30,7 @@ import (
 	"github.com/quorate/quorate/internal/rbac"
 )
 
-// TestSlowWatcher: a watcher that reads nothing is ended over gRPC as over HTTP.
+// TestSlowWatcher checks that a watcher that reads nothing is ended, over gRPC and over HTTP.
 func TestSlowWatcher(t *testing.T) {
 	n := apitest.New(t)
 	s := api.New(n, api.Options{})
@@ -73,7 +73,7 @@ func TestSlowWatcher(t *testing.T) {
 	}
 }
 
-// TestHeadersAreBounded: on both wires.
+// TestHeadersAreBounded checks the bound of headers on both wires.
 func TestHeadersAreBounded(t *testing.T) {
 	srv := httptest.NewUnstartedServer(nil)
 	srv.Config = New(api.New(apitest.New(t), api.Options{}))
@@ -96,7 +96,8 @@ func TestHeadersAreBounded(t *testing.T) {
 	}
 }
 
-// TestMessagesAreBounded: over gRPC; bodies over HTTP are in TestRequestFaults.
+// TestMessagesAreBounded checks the bound of messages over gRPC; TestRequestFaults covers bodies
+// over HTTP.
 func TestMessagesAreBounded(t *testing.T) {
 	c := quoratev1.NewLimitServiceClient(dialGRPC(t, apitest.New(t), api.Options{}))
 	_, err := c.ApplyLimits(t.Context(), &quoratev1.ApplyLimitsRequest{Yaml: strings.Repeat("x", grpcapi.MaxGRPCMessage)})
@@ -105,9 +106,8 @@ func TestMessagesAreBounded(t *testing.T) {
 	}
 }
 
-// TestAPILimit: the API is under a limit of its own, if there is one: by identity,
-// or by address of those who prove nothing; not for checks; and what changes limits
-// goes on.
+// TestAPILimit checks that the limit on the API, if it exists, counts by proven identity, else by
+// address, that it does not count checks, and that changes of limits still work.
 func TestAPILimit(t *testing.T) {
 	s := newSecured(t, everyRole())
 	s.Node.With(t, "quorate/api 1/s 2", "web/per_client 10/s 20")
@@ -151,8 +151,8 @@ func TestAPILimit(t *testing.T) {
 	}
 }
 
-// TestAPILimitWithoutAuth: callers who are taken at their word are counted by
-// address: a name costs nothing.
+// TestAPILimitWithoutAuth checks that callers with an unproven name are counted by address: a name
+// costs nothing.
 func TestAPILimitWithoutAuth(t *testing.T) {
 	n := apitest.New(t).With(t, "quorate/api 1/s 2")
 	h := New(api.New(n, api.Options{})).Handler
@@ -169,7 +169,7 @@ func TestAPILimitWithoutAuth(t *testing.T) {
 	}
 }
 
-// TestDebug: profiles are for admins, and in bounds.
+// TestDebug checks that only admins get profiles, within bounds.
 func TestDebug(t *testing.T) {
 	s := newSecured(t, everyRole())
 	h := NewDebug(api.New(s, s.opts)).Handler
@@ -197,8 +197,8 @@ func TestDebug(t *testing.T) {
 	}
 }
 
-// TestAudit: one line for what changes something and for what was denied, on both
-// wires, with who, what and how it ended, and without secrets; none for the rest.
+// TestAudit checks that each change and each denied call has one line in the audit log, on both
+// wires, with caller, subject and outcome and without secrets, and that other calls have none.
 func TestAudit(t *testing.T) {
 	path := t.TempDir() + "/audit.log"
 	log, err := audit.Open(audit.Options{Path: path})
@@ -263,7 +263,7 @@ func mapValues(m map[string]string) (out []string) {
 	return out
 }
 
-// readAudit returns the lines of an audit log, changes and attempts, in order of time.
+// readAudit returns the lines of an audit log, changes and attempts, sorted by time.
 func readAudit(t *testing.T, path string) (lines []string) {
 	t.Helper()
 	for _, p := range []string{path, audit.AttemptsPath(path)} {
@@ -286,8 +286,8 @@ func readAudit(t *testing.T, path string) (lines []string) {
 	return lines
 }
 
-// TestStrangersDoNotEraseTheAuditLog checks that failed calls, many and with long texts, leave the entries of changes
-// in the log.
+// TestStrangersDoNotEraseTheAuditLog checks that many failed calls with long texts leave the
+// entries of changes in the log.
 func TestStrangersDoNotEraseTheAuditLog(t *testing.T) {
 	path := t.TempDir() + "/audit.log"
 	log, err := audit.Open(audit.Options{Path: path, MaxBytes: 4 << 10, Keep: 1})
@@ -322,8 +322,8 @@ func TestStrangersDoNotEraseTheAuditLog(t *testing.T) {
 	}
 }
 
-// TestSecurityService: bindings and tokens by both wires; a token works when it is
-// made, and no more when it is revoked.
+// TestSecurityService checks bindings and tokens on both wires; a token works once it is created,
+// and no longer after it is revoked.
 func TestSecurityService(t *testing.T) {
 	s := newSecured(t, everyRole())
 	guard, err := auth.New(auth.Config{Table: s.Security, Bindings: []rbac.Binding{{Identity: "user:x", Role: "planner"}}})

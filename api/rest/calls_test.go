@@ -16,7 +16,7 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// step is one HTTP call and what is expected of it.
+// step is one HTTP call and its expected answer.
 type step struct {
 	method, path, body string
 	code               int
@@ -54,7 +54,7 @@ func TestPeekWaitAndWholeKey(t *testing.T) {
 	walk(t, n, []step{
 		{"POST", "/v1/allow", `{"namespace":"web","limit":"a","cost":0}`, 200, `"allowed":true`, `RateLimit: "a";r=2;t=0`},
 		{"POST", "/v1/allow", `{"namespace":"web","limit":"a","cost":2}`, 200, `"remaining":0`, `RateLimit-Policy: "a";q=2;w=1`},
-		// A question has the status that a request would have got.
+		// A question gets the status that a request would get.
 		{"POST", "/v1/allow", `{"namespace":"web","limit":"a","cost":0}`, 429, `"why":"over_limit"`, "Retry-After: 2"},
 		{"POST", "/v1/allow", `{"namespace":"web","limit":"a","key":"*"}`, 429, `"why":"over_limit"`, ""},
 		{"POST", "/v1/allow", `{"namespace":"web","limit":"a","max_wait":0}`, 429, `"why":"over_limit"`, ""},
@@ -132,8 +132,7 @@ func TestRefundAndReport(t *testing.T) {
 	})
 }
 
-// TestReportsAreNoDecisions: what was used anyway is not in the metrics of what
-// was asked.
+// TestReportsAreNoDecisions checks that reported use is not in the metrics of decisions.
 func TestReportsAreNoDecisions(t *testing.T) {
 	n := apitest.New(t)
 	srv := serveHTTP(t, n)

@@ -2,7 +2,7 @@ package rest
 
 import "net/http"
 
-// clusterRoutes are those of who is in the cluster.
+// clusterRoutes returns the routes of cluster membership.
 func (r *router) clusterRoutes() []route {
 	const get, post, del = http.MethodGet, http.MethodPost, http.MethodDelete
 	return []route{

@@ -20,8 +20,7 @@ import (
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 )
 
-// operated is a node that answers calls about the cluster with what a test says, and
-// remembers them.
+// operated is a node that answers calls about the cluster as the test defines, and records them.
 type operated struct {
 	*apitest.Node
 	res proto.Message
@@ -43,8 +42,7 @@ func (o *operated) FullStatus(context.Context) *quoratev1.GetStatusResponse {
 	return st
 }
 
-// clusterCalls are a call of each route, what the node is asked for, and what it
-// answers.
+// clusterCalls has one call per route, the request that the node should get, and its answer.
 var clusterCalls = []struct {
 	method, path, body string
 	asked, res         proto.Message
@@ -75,7 +73,7 @@ var clusterCalls = []struct {
 		&quoratev1.ChangeNodeResponse{State: quoratev1.NodeState_NODE_STATE_LEAVING, Moves: 9}, `{"state":"leaving","moves":9,"warning":""}`,
 	},
 	{
-		"POST", "/v1/cluster/nodes:change", `{"change":"drain"}`, // the node that is asked
+		"POST", "/v1/cluster/nodes:change", `{"change":"drain"}`, // the node that answers the call
 		&quoratev1.ChangeNodeRequest{Node: "n1", Change: quoratev1.NodeChange_NODE_CHANGE_DRAIN},
 		&quoratev1.ChangeNodeResponse{State: quoratev1.NodeState_NODE_STATE_DRAINING}, `{"state":"draining","moves":0,"warning":""}`,
 	},
@@ -109,7 +107,7 @@ func TestClusterRoutes(t *testing.T) {
 	}
 }
 
-// TestClusterOverGRPC: every call reaches the node, with who made it.
+// TestClusterOverGRPC checks that every call reaches the node, with the caller's identity.
 func TestClusterOverGRPC(t *testing.T) {
 	for _, c := range clusterCalls {
 		n := &operated{Node: apitest.New(t), res: c.res}
@@ -126,7 +124,7 @@ func TestClusterOverGRPC(t *testing.T) {
 	}
 }
 
-// TestClusterRefusals: a refusal keeps its kind on both wires, and names its field.
+// TestClusterRefusals checks that a refusal keeps its kind on both wires and names its field.
 func TestClusterRefusals(t *testing.T) {
 	refuse := func(c codes.Code, text string) error { return status.Error(c, text) }
 	for _, c := range []struct {
@@ -155,13 +153,13 @@ func TestClusterRefusals(t *testing.T) {
 			t.Errorf("%v: over gRPC %v", c.err, err)
 		}
 	}
-	n := &operated{Node: apitest.New(t), res: &quoratev1.GetPlanResponse{}} // another call's answer
+	n := &operated{Node: apitest.New(t), res: &quoratev1.GetPlanResponse{}} // the answer of another call
 	if a := call(t, "GET", serveHTTP(t, n).URL+"/v1/cluster/join-tokens", ""); a.code != 500 {
 		t.Errorf("%d %s", a.code, a.body)
 	}
 }
 
-// TestClusterBounds: what is too long does not reach the node.
+// TestClusterBounds checks that fields that are too long do not reach the node.
 func TestClusterBounds(t *testing.T) {
 	long := strings.Repeat("x", 2000)
 	var steps []step

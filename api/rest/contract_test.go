@@ -21,7 +21,7 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// TestDecoderKnowsTheProtosFields holds the hand-written decoder to the protos.
+// TestDecoderKnowsTheProtosFields compares the hand-written decoder with the protos.
 func TestDecoderKnowsTheProtosFields(t *testing.T) {
 	var names []string
 	fields := (&quoratev1.AllowRequest{}).ProtoReflect().Descriptor().Fields()
@@ -39,7 +39,7 @@ func TestDecoderKnowsTheProtosFields(t *testing.T) {
 	}
 }
 
-// TestAppendAllowEqualsFormatJSON holds the hand-written encoder to the protos.
+// TestAppendAllowEqualsFormatJSON compares the hand-written encoder with the protos.
 func TestAppendAllowEqualsFormatJSON(t *testing.T) {
 	limits := apitest.MustLimits(t, 1, "web/per_client 10/s 20", "web/login 5/m 5 hard")
 	if got, want := string(appendAllow(nil, api.NoRule, &quota.Decision{Allowed: true, Why: quota.WhyNoLimit})), `{"allowed":true,"limit":null,"remaining":0,"retry_after":0,"why":"no_limit",`; !strings.HasPrefix(got, want) {
@@ -75,8 +75,8 @@ func TestAppendAllowEqualsFormatJSON(t *testing.T) {
 	}
 }
 
-// FuzzDecodeCheck: never panics, never accepts what encoding/json refuses, and
-// reads the same values.
+// FuzzDecodeCheck checks that the decoder never panics, never accepts what encoding/json refuses,
+// and reads the same values.
 func FuzzDecodeCheck(f *testing.F) {
 	for _, s := range []string{
 		`{"namespace":"web","limit":"per_client","key":"203.0.113.7"}`, `{"namespace":"a\u0062","limit":"\"","key":"\ud83d\ude00","cost":12}`,

@@ -47,7 +47,7 @@ func writeReady(w http.ResponseWriter, what, why string) int {
 	return http.StatusOK
 }
 
-// clusterReadyPath is the readiness probe of the cluster; /readyz is that of the node.
+// clusterReadyPath is the readiness probe of the cluster; /readyz probes the node.
 const clusterReadyPath = "/readyz/cluster"
 
 // envoyHealthPath is the path of envoyproxy/ratelimit's health check.

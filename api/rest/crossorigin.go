@@ -12,10 +12,11 @@ import (
 
 var crossOrigin = http.NewCrossOriginProtection()
 
-// fromHere refuses calls that a browser makes for a page of another site, if they change something: the browser would
-// add its user's client certificate, or run where no authentication is needed. Other programs send no origin headers
-// and pass. With authentication on, checks that are Proxied in the table of permissions are exempt; without it, the check for proxies has to
-// come from a proxy.
+// fromHere refuses calls that change something and that a browser makes for a page of another site:
+// the browser would add its user's client certificate, or reach a node that requires no
+// authentication. Other programs send no origin headers and pass. With authentication, the checks
+// that the table of permissions marks Proxied are exempt; without authentication, the check for
+// proxies must come from a proxy.
 func fromHere(req *http.Request, method string, guarded bool) error {
 	rule, _ := auth.RuleOf(method)
 	switch {
@@ -39,8 +40,8 @@ func fromOtherSite(req *http.Request) bool {
 	return site == "cross-site" || site == "same-site"
 }
 
-// fromProxy reports whether a request has a header of proxies. A page cannot have a browser add one without asking
-// the node first (CORS), which it answers to nobody.
+// fromProxy reports whether a request has a header that proxies add. A page cannot make a browser
+// add one without asking the node first (CORS), and the node answers no such request.
 func fromProxy(req *http.Request) bool {
 	for name := range req.Header {
 		if strings.HasPrefix(name, "X-Forwarded-") || strings.HasPrefix(name, "X-Original-") || name == "X-Real-Ip" {

@@ -11,8 +11,9 @@ import (
 	"github.com/quorate/quorate/internal/rbac"
 )
 
-// TestFromOtherSites: a page of another site cannot have a browser make a change, whoever its reader is; programs,
-// pages of the node's own address and checks that a proxy passes on are let through.
+// TestFromOtherSites checks that a page of another site cannot make a browser change anything,
+// whoever its user is, and that programs, pages of the node's own address and checks that a proxy
+// forwards are let through.
 func TestFromOtherSites(t *testing.T) {
 	s := newSecured(t, map[string]rbac.Binding{"all": {Role: "admin", Scope: rbac.Everywhere}})
 	open := apitest.New(t)
@@ -38,7 +39,7 @@ func TestFromOtherSites(t *testing.T) {
 	} {
 		for name, h := range map[string]http.Handler{"secured": New(api.New(s, s.opts)).Handler, "open": New(api.New(open, api.Options{Mount: s.opts.Mount})).Handler} {
 			if name == "open" && c.path == "/v1/tokens" {
-				continue // it keeps none
+				continue // it stores nothing
 			}
 			want := c.want
 			if name == "open" && c.site == "cross-site" { // a page could use up the limits of others

@@ -15,10 +15,10 @@ const (
 	debugWriteTimeout = 90 * time.Second
 )
 
-// NewDebug returns a server of profiles, for a private address. Where there is a
-// guard, only callers with debug.read everywhere are served; without one the
-// caller of NewDebug sees to it that strangers cannot reach it. A profile may hold
-// what was in memory: nothing else is served here, and nothing of it anywhere else.
+// NewDebug returns a server of profiles, for a private address. With a guard, it serves only
+// callers with debug.read everywhere. Without one, the caller of NewDebug must keep strangers from
+// reaching it. A profile may contain data from memory, so this server serves nothing else, and no
+// other server serves profiles.
 func NewDebug(s *api.Service) *http.Server {
 	r := &router{Service: s, bodies: newBodies()}
 	r.hosts.names = s.Opts.Hosts

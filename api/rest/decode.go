@@ -12,7 +12,7 @@ import (
 
 const checkExample = `{"namespace":"web","limit":"per_client","key":"203.0.113.7"}`
 
-// decodeCheck reads an AllowRequest and nothing after it.
+// decodeCheck decodes an AllowRequest, and refuses trailing data.
 func decodeCheck(b []byte, c *api.Check) error {
 	r := apijson.NewReader(b)
 	if err := r.Start(checkExample); err != nil {
@@ -24,7 +24,7 @@ func decodeCheck(b []byte, c *api.Check) error {
 	return r.End()
 }
 
-// decodeBatch reads an AllowBatchRequest and nothing after it.
+// decodeBatch decodes an AllowBatchRequest, and refuses trailing data.
 func decodeBatch(b []byte) ([]api.Check, error) {
 	r := apijson.NewReader(b)
 	if err := r.Start(`{"checks":[` + checkExample + `]}`); err != nil {
@@ -74,7 +74,7 @@ func readCheck(r *apijson.Reader, path string, c *api.Check) error {
 	})
 }
 
-// cost reads a whole number, or null for absent. Its range is checked later.
+// readCost reads an integer, or null for absent. The caller checks the range.
 func readCost(r *apijson.Reader, field string) (n int64, given bool, err error) {
 	if r.Null() {
 		return 0, false, nil

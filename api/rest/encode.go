@@ -9,8 +9,8 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// appendAllow writes an AllowResponse as FormatJSON would, without building one.
-// The difference is retry_after: 0 when allowed, null when it can never pass.
+// appendAllow writes an AllowResponse as apijson.Format would, without building a message. The only
+// difference is retry_after: 0 if allowed, null if the request can never pass.
 func appendAllow(b []byte, r *api.Prepared, d *quota.Decision) []byte {
 	b = append(b, `{"allowed":`...)
 	b = strconv.AppendBool(b, d.Allowed)
@@ -34,7 +34,7 @@ func appendAllow(b []byte, r *api.Prepared, d *quota.Decision) []byte {
 	return append(b, '}')
 }
 
-// appendPause writes a duration that is absent when it is none.
+// appendPause writes a duration, or null for zero, a negative duration or apiproto.Never.
 func appendPause(b []byte, d time.Duration) []byte {
 	if d <= 0 || d == apiproto.Never {
 		return append(b, "null"...)

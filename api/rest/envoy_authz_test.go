@@ -17,8 +17,8 @@ import (
 	"github.com/quorate/quorate/internal/rbac"
 )
 
-// TestEnvoyNeedsCheckInTheDomain: over gRPC and as JSON, a caller may ask about the
-// domains whose namespaces it has the permission in, and about no others.
+// TestEnvoyNeedsCheckInTheDomain checks that a caller may ask, over gRPC and as JSON, only about
+// domains whose namespaces it may check.
 func TestEnvoyNeedsCheckInTheDomain(t *testing.T) {
 	s := newSecured(t, map[string]rbac.Binding{
 		"everywhere": {Role: "checker", Scope: rbac.Everywhere},

@@ -10,8 +10,8 @@ import (
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 )
 
-// getEvents streams events: one JSON object per line, or as server-sent events
-// when the caller accepts text/event-stream.
+// getEvents streams events: one JSON object per line, or server-sent events if the caller accepts
+// text/event-stream.
 func (r *router) getEvents(w http.ResponseWriter, req *http.Request) int {
 	watch := &quoratev1.WatchRequest{}
 	if err := readQuery(req, watch); err != nil {
@@ -34,8 +34,8 @@ func (r *router) getEvents(w http.ResponseWriter, req *http.Request) int {
 	}, func() error {
 		if !started {
 			started = true
-			// The stream has no end of its own, so the times of ordinary calls do not
-			// count; a caller that takes nothing for long is cut off all the same.
+			// The stream has no end of its own, so the deadlines of ordinary calls do not apply. A
+			// caller that takes nothing for too long is still cut off.
 			_ = conn.SetReadDeadline(time.Time{}) // a recorder in tests has none
 			w.Header().Set("Content-Type", contentType)
 			w.Header().Set("Cache-Control", "no-store")
@@ -47,7 +47,8 @@ func (r *router) getEvents(w http.ResponseWriter, req *http.Request) int {
 	return streamed(w, req, started, err)
 }
 
-// streamed ends a stream over HTTP. What ends one that has begun is written down; its caller is told by the next call.
+// streamed ends a stream over HTTP. It logs the error of a stream that has begun; its caller learns
+// the error from its next call.
 func streamed(w http.ResponseWriter, req *http.Request, started bool, err error) int {
 	switch {
 	case err == nil:

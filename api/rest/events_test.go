@@ -109,8 +109,8 @@ func TestEventsOverGRPC(t *testing.T) {
 	waitFor(t, "the watch ends with its caller", n.Stopped)
 }
 
-// TestEventsOutliveTimeouts: heartbeats come, and the times of ordinary calls
-// do not end a stream; a shutdown does.
+// TestEventsOutliveTimeouts checks that heartbeats arrive, that the timeouts of ordinary calls do
+// not end a stream, and that a shutdown does.
 func TestEventsOutliveTimeouts(t *testing.T) {
 	n := apitest.New(t)
 	s := api.New(n, api.Options{})

@@ -22,7 +22,7 @@ func TestSampledTrace(t *testing.T) {
 	for parent, want := range map[string]string{
 		"":                                            "",
 		"00-" + traced + span + "01":                  traced,
-		"00-" + traced + span + "0b":                  traced, // further flags
+		"00-" + traced + span + "0b":                  traced, // more flags
 		"00-" + traced + span + "00":                  "",
 		"00-" + traced + span + "0a":                  "",
 		"01-" + traced + span + "01-new":              traced, // a later version has more at its end
@@ -42,8 +42,8 @@ func TestSampledTrace(t *testing.T) {
 	}
 }
 
-// TestExemplars: the trace of a sampled call is in /metrics for those who ask for
-// OpenMetrics, over both protocols.
+// TestExemplars checks that /metrics shows the trace of a sampled call to readers of OpenMetrics,
+// for both protocols.
 func TestExemplars(t *testing.T) {
 	n := apitest.New(t).With(t, "web/s 1/s 9")
 	reg := prometheus.NewRegistry()
@@ -75,7 +75,7 @@ func TestExemplars(t *testing.T) {
 	}
 }
 
-// TestNoTraceCostsNothing: a call without a trace allocates nothing for it.
+// TestNoTraceCostsNothing checks that a call without a trace allocates nothing for traces.
 func TestNoTraceCostsNothing(t *testing.T) {
 	s := api.New(apitest.New(t), api.Options{})
 	ctx := metadata.NewIncomingContext(t.Context(), metadata.Pairs("user-agent", "x", "quorate-user", "ann"))

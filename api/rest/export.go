@@ -16,7 +16,8 @@ const (
 	exportPath = "/v1/history/export"
 )
 
-// getExport answers with the history of a limit as a file: the parameters of GET /v1/history, and format.
+// getExport answers with the history of a limit as a file. It takes the parameters of GET
+// /v1/history, and format.
 func (r *router) getExport(w http.ResponseWriter, req *http.Request) int {
 	ask := &quoratev1.HistoryRequest{}
 	q, err := query(req, append(apijson.FieldsOf(ask.ProtoReflect().Descriptor()), "format")...)
@@ -27,7 +28,7 @@ func (r *router) getExport(w http.ResponseWriter, req *http.Request) int {
 	if err == nil && apijson.Index(planner.ExportFormats, format) < 0 {
 		err = apierr.Invalid("format", "is %q; must be one of %s", apierr.Clip(format), strings.Join(planner.ExportFormats, ", "))
 	}
-	if err == nil || apierr.From(err).Field == "format" { // who may not read it is told that first
+	if err == nil || apierr.From(err).Field == "format" { // a missing permission takes precedence over a bad format
 		if denied := api.AuthorizeRequest(req.Context(), ask); denied != nil {
 			err = denied
 		}

@@ -17,10 +17,10 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// forwardPath is the check for proxies that ask before they pass a request on: nginx
-// auth_request, Caddy forward_auth, Traefik ForwardAuth, HAProxy. The query says what is
-// checked, so that it is in the proxy's configuration and no client can choose it; the
-// headers are those of the client's request, as the proxy passes them on.
+// forwardPath is the check for proxies that ask before they forward a request: nginx auth_request,
+// Caddy forward_auth, Traefik ForwardAuth, HAProxy. The query says what to check, so that it comes
+// from the proxy's configuration and no client can choose it. The headers come from the client's
+// request, as the proxy forwards them.
 const forwardPath = "/v1/forward-auth"
 
 func (r *router) forwardRoutes() []route {
@@ -33,15 +33,15 @@ func (r *router) forwardRoutes() []route {
 	}}
 }
 
-// forwardQuery is what the query says.
+// forwardQuery holds the parsed query.
 type forwardQuery struct {
 	namespace, limit string
-	keys             []string // headers that the key is made of; none is the client's address
-	key              *string  // or this
-	hops             int      // the client's address is that many from the end of X-Forwarded-For
+	keys             []string // headers that make up the key; empty: the client's address
+	key              *string  // replaces keys
+	hops             int      // position of the client's address from the end of X-Forwarded-For
 	cost             int64
 	deny             int
-	closed           bool // what cannot be decided is denied
+	closed           bool // deny if the limit cannot be decided
 }
 
 // Bounds of a check for proxies.
@@ -121,8 +121,8 @@ func isToken(s string) bool {
 	return s != "" && len(s) <= quota.MaxNameLen && strings.Trim(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_") == ""
 }
 
-// checkOf is the check of a client's request. Nothing that a client writes makes a
-// fault of it, which would let the client pass where what cannot be decided passes.
+// checkOf returns the check of a client's request. No input of a client makes the check invalid: if
+// undecided checks pass, an invalid check would let the client pass.
 func (f *forwardQuery) checkOf(req *http.Request) api.Check {
 	c := api.Check{Key: quota.Key{LimitName: quota.LimitName{Namespace: f.namespace, Limit: f.limit}, Key: f.keyOf(req)}, Cost: f.cost, Costs: true}
 	if f.key == nil && (len(c.Key.Key) > quota.MaxKeyLen || !utf8.ValidString(c.Key.Key)) {
@@ -139,8 +139,8 @@ func (f *forwardQuery) checkOf(req *http.Request) api.Check {
 	return c
 }
 
-// keyOf joins headers with "/". What is in them is escaped, so that no client can make
-// the key of another. A header that is missing is empty.
+// keyOf joins headers with "/". It escapes their values, so that no client can forge the key of
+// another. A missing header is empty.
 func (f *forwardQuery) keyOf(req *http.Request) string {
 	switch {
 	case f.key != nil:
@@ -157,9 +157,9 @@ func (f *forwardQuery) keyOf(req *http.Request) string {
 	return strings.Join(parts, "/")
 }
 
-// address is the client's: what the proxy that asks has added to X-Forwarded-For, or
-// one before it has (hops 2), and so on. What is further left the client may have
-// written itself. Without that header, it is whoever asks.
+// address returns the client's address: the last entry of X-Forwarded-For, which the asking proxy
+// added, or with hops 2 the entry before, and so on. The client may have written the entries
+// further left itself. Without the header, address returns the peer's address.
 func (f *forwardQuery) address(req *http.Request) string {
 	all := strings.Join(req.Header[textproto.CanonicalMIMEHeaderKey("X-Forwarded-For")], ",")
 	if all == "" {
@@ -178,8 +178,8 @@ func headerOr(req *http.Request, or string, names ...string) string {
 	return or
 }
 
-// forwardAuth answers 200 or the status that a proxy understands as no. What is wrong
-// with the query is 400, whatever happens to the request then: it is wrong every time.
+// forwardAuth answers 200, or a status that makes the proxy deny the request. A bad query is always
+// 400, whatever the proxy makes of it: it is bad for every request.
 func (r *router) forwardAuth(w http.ResponseWriter, req *http.Request) int {
 	code, status := r.forward(w, req)
 	if count := r.Opts.Forwarded; count != nil {
@@ -188,7 +188,7 @@ func (r *router) forwardAuth(w http.ResponseWriter, req *http.Request) int {
 	return status
 }
 
-// forward returns what is counted, and the status that it has answered.
+// forward returns the outcome to count and the status that it sent.
 func (r *router) forward(w http.ResponseWriter, req *http.Request) (code string, status int) {
 	f, err := readForward(req.URL.Query())
 	if err != nil {
@@ -211,7 +211,7 @@ func (r *router) forward(w http.ResponseWriter, req *http.Request) (code string,
 	return "refused", writeProblem(w, f.deny, quotaExceeded, "Too many requests", fmt.Sprintf("%s is used up (%s)", d.Limit.LimitName, d.Why))
 }
 
-// undecided answers where no limit can decide.
+// undecided answers a check that no limit can decide.
 func (f *forwardQuery) undecided(w http.ResponseWriter, err error) int {
 	w.Header().Set("Quorate-Fault", err.Error())
 	if f.closed {
@@ -224,7 +224,7 @@ func (f *forwardQuery) undecided(w http.ResponseWriter, err error) int {
 // quotaExceeded is the problem type of draft-ietf-httpapi-ratelimit-headers.
 const quotaExceeded = "https://iana.org/assignments/http-problem-types#quota-exceeded"
 
-// writeProblem answers in the form of RFC 9457.
+// writeProblem answers with an RFC 9457 problem.
 func writeProblem(w http.ResponseWriter, status int, kind, title, detail string) int {
 	b := apijson.AppendString([]byte(`{"type":`), kind)
 	b = apijson.AppendString(append(b, `,"title":`...), title)

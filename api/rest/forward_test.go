@@ -38,7 +38,7 @@ func forward(t *testing.T, url string, headers ...string) *http.Response {
 	return res
 }
 
-// TestForwardKeys: whom a request is counted for.
+// TestForwardKeys checks the key that a request is counted for.
 func TestForwardKeys(t *testing.T) {
 	n := apitest.New(t)
 	srv := forwardServer(t, n)
@@ -79,7 +79,7 @@ func TestForwardKeys(t *testing.T) {
 	}
 }
 
-// TestForwardAnswers: what the proxy is told.
+// TestForwardAnswers checks the answers to the proxy.
 func TestForwardAnswers(t *testing.T) {
 	n := apitest.New(t)
 	var mu sync.Mutex
@@ -104,7 +104,7 @@ func TestForwardAnswers(t *testing.T) {
 		{"namespace=web&limit=missing", 200, []string{"Quorate-Fault"}},
 		{"namespace=web&limit=missing&fail=closed", 429, []string{"Quorate-Fault"}},
 		{"namespace=web&limit=missing&fail=closed&deny_status=403", 403, nil},
-		{"", 200, []string{"Quorate-Fault"}}, // no slas
+		{"", 200, []string{"Quorate-Fault"}}, // the limit slas does not exist
 		{"limits=x", 400, nil},
 		{"namespace=web&limit=login&limit=x", 400, nil},
 		{"fail=maybe", 400, nil},
@@ -134,8 +134,8 @@ func TestForwardAnswers(t *testing.T) {
 	}
 }
 
-// TestForwardMatch: without a limit, the method and path of the client's request
-// choose it.
+// TestForwardMatch checks that, without a limit, the method and path of the client's request choose
+// it.
 func TestForwardMatch(t *testing.T) {
 	n := apitest.New(t)
 	list := slices.Clone(n.InForce.All())

@@ -147,7 +147,7 @@ func TestGRPCHealth(t *testing.T) {
 	}
 }
 
-// TestServersShareARegistry: both servers of a node count into one family.
+// TestServersShareARegistry checks that both servers of a node count into one metric family.
 func TestServersShareARegistry(t *testing.T) {
 	n, reg := apitest.New(t), prometheus.NewRegistry()
 	c := quoratev1.NewQuotaServiceClient(dialGRPC(t, n, api.Options{Registry: reg, Version: "v"}))

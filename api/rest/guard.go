@@ -10,7 +10,7 @@ import (
 	"github.com/quorate/quorate/api/auth"
 )
 
-// name is a route's name in the table of permissions.
+// name returns a route's name in the table of permissions.
 func (r *route) name() string {
 	if r.rpc != "" {
 		return "/quorate.v1." + strings.Replace(r.rpc, ".", "/", 1)
@@ -18,14 +18,15 @@ func (r *route) name() string {
 	return r.method + " " + r.path
 }
 
-// guardedRoute is what interceptors are for gRPC.
+// guardedRoute wraps a handler with authentication, authorization and audit, as the interceptors do
+// for gRPC.
 func (r *router) guardedRoute(name string, next handler) handler {
 	if r.Unguarded(name) {
 		return func(w http.ResponseWriter, req *http.Request) int {
 			if err := fromHere(req, name, r.Guard != nil); err != nil && name != Console { // the console answers with a page
 				return writeFault(w, err)
 			}
-			// The console reads bodies of signed-in callers only, but for the sign-in form.
+			// Except for the sign-in form, the console reads bodies of signed-in callers only.
 			stranger := r.Guard != nil && (name != Console || req.URL.Path == signInPath)
 			if r.bodies.counts(req, stranger) {
 				defer r.bodies.hold(w, req, api.OwnerOf(api.Host(req.RemoteAddr)), stranger)()
@@ -55,7 +56,7 @@ func (r *router) guardedRoute(name string, next handler) handler {
 		}
 		code := next(w, req.WithContext(ctx))
 		if code >= http.StatusBadRequest && v.Failed == nil {
-			v.Failed = &apierr.Error{HTTP: code, Reason: http.StatusText(code)} // the call was not made: those that are say how they ended
+			v.Failed = &apierr.Error{HTTP: code, Reason: http.StatusText(code)} // the handler made no call: a call would have set how it ended
 		}
 		if v.Rule.Audited || v.Failed != nil && api.FromStatus(v.Failed).Denied() {
 			r.Audit(v)

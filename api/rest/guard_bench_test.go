@@ -13,8 +13,8 @@ import (
 	"github.com/quorate/quorate/internal/rbac"
 )
 
-// BenchmarkGuard is what authentication by a bearer token costs a check: through the
-// whole of gRPC on a pipe, and through the HTTP handler alone.
+// BenchmarkGuard measures the cost of authentication by a bearer token for a check: through all of
+// gRPC on a pipe, and through the HTTP handler alone.
 func BenchmarkGuard(b *testing.B) {
 	for _, mode := range []string{"off", "on"} {
 		s := newSecured(b, map[string]rbac.Binding{"ci": {Role: "checker", Scope: rbac.Namespace("web")}})

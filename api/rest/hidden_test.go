@@ -17,8 +17,9 @@ import (
 	"github.com/quorate/quorate/internal/rbac"
 )
 
-// TestHiddenStays: what a caller may not read is not removed by a file that does not have it, nor brought back by a
-// rollback; so what was read can be changed and applied.
+// TestHiddenStays checks that limits which a caller may not read are neither removed by a file
+// without them nor restored by a rollback, so that the caller can change and apply what it has
+// read.
 func TestHiddenStays(t *testing.T) {
 	s := newSecured(t, map[string]rbac.Binding{
 		"web":    {Role: "limit-writer", Scope: rbac.Namespace("web")},
@@ -58,7 +59,7 @@ func TestHiddenStays(t *testing.T) {
 	if v := s.Versions[0]; v.RollbackTo != 0 {
 		t.Errorf("the history says that all of version %d is back", v.RollbackTo)
 	}
-	// Who may read what may not be written has to give it, as it is.
+	// A caller that may read but not write limits must include them unchanged.
 	s.table, _ = s.table.Apply(setBindingChange(&rbac.Binding{Identity: "token:web", Role: "limit-reader", Scope: rbac.Everywhere}))
 	_, err = c.ApplyLimits(as("web"), &quoratev1.ApplyLimitsRequest{Yaml: "web/a 1/s 1"})
 	if status.Code(err) != codes.PermissionDenied || !strings.Contains(err.Error(), "the call would change limit api/x") {
@@ -66,7 +67,8 @@ func TestHiddenStays(t *testing.T) {
 	}
 }
 
-// TestVersionsPerNamespace: versions say nothing of changes in namespaces that the caller may not read.
+// TestVersionsPerNamespace checks that versions show no changes in namespaces that the caller may
+// not read.
 func TestVersionsPerNamespace(t *testing.T) {
 	s := newSecured(t, map[string]rbac.Binding{"web": {Role: "limit-reader", Scope: rbac.Namespace("web")}, "all": {Role: "limit-writer", Scope: rbac.Everywhere}})
 	c := quoratev1.NewLimitServiceClient(dialGRPC(t, s, s.opts))
@@ -77,7 +79,7 @@ func TestVersionsPerNamespace(t *testing.T) {
 		}
 	}
 	res, err := c.ListVersions(s.as(t.Context(), "web"), &quoratev1.ListVersionsRequest{})
-	if err != nil || len(res.Versions) < 3 { // the fake has one besides
+	if err != nil || len(res.Versions) < 3 { // the fake has one more
 		t.Fatalf("%v, %v", res, err)
 	}
 	for i, want := range []string{"3 token:all more: 2, +1 ~1 -0", "2  : 1, +0 ~0 -0", "1 token:all begin: 1, +1 ~0 -0"} {
@@ -88,8 +90,8 @@ func TestVersionsPerNamespace(t *testing.T) {
 	}
 }
 
-// TestGlobalKeys: the global default counts all namespaces together, so a key of it is neither shown to nor reset by
-// who may do that in one.
+// TestGlobalKeys checks that a permission in one namespace does not allow a caller to read or reset
+// a key of the global default, which counts all namespaces together.
 func TestGlobalKeys(t *testing.T) {
 	s := newSecured(t, map[string]rbac.Binding{"web": {Role: "limit-writer", Scope: rbac.Namespace("web")}, "all": {Role: "limit-writer", Scope: rbac.Everywhere}})
 	set, err := quota.NewLimits(8, []quota.Limit{{LimitName: quota.Global, Rate: quota.Rate{Tokens: 1, Per: 1e9}, Burst: 1}})
@@ -112,7 +114,7 @@ func TestGlobalKeys(t *testing.T) {
 	}
 }
 
-// TestMissingPerNamespace: a limit that is not there leads to no namespace of others.
+// TestMissingPerNamespace checks that the error for a missing limit names no namespaces of others.
 func TestMissingPerNamespace(t *testing.T) {
 	s := newSecured(t, map[string]rbac.Binding{"new": {Role: "limit-writer", Scope: rbac.Namespace("new")}, "check": {Role: "checker", Scope: rbac.Namespace("new")}})
 	s.With(t, "hidden/x 1/s 1")

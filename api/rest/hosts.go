@@ -14,8 +14,8 @@ import (
 )
 
 // hosts decides which names in the header Host belong to this node. It protects nodes without
-// authentication from DNS rebinding: a page of another site points its own name at the node's address, and
-// a user's browser then treats the node as the page's own origin.
+// authentication from DNS rebinding: a page of another site points its own name at the node's
+// address, and a user's browser then treats the node as the page's own origin.
 type hosts struct {
 	names []string // nil: accept any name
 	last  atomic.Pointer[string]
@@ -47,8 +47,9 @@ func (h *hosts) has(header string) bool {
 	return true
 }
 
-// hostFault refuses a request for another host. What the table of permissions allows for any host (AnyHost) is
-// exempt: probes, and the check for proxies, which forward the Host header of their clients (see fromHere).
+// hostFault returns an error if a request names another host. It exempts the routes that the table
+// of permissions marks AnyHost: probes, and the check for proxies, which forward the Host header of
+// their clients (see fromHere).
 func (r *router) hostFault(req *http.Request) error {
 	if r.Guard != nil || r.hosts.has(req.Host) {
 		return nil

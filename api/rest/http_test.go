@@ -42,7 +42,7 @@ func call(t testing.TB, method, url, body string) answer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	req.Header.Set("Content-Type", "application/x-www-form-urlencoded") // as curl -d
+	req.Header.Set("Content-Type", "application/x-www-form-urlencoded") // as curl -d does
 	res, err := http.DefaultClient.Do(req)
 	if err != nil {
 		t.Fatal(err)
@@ -61,8 +61,8 @@ func call(t testing.TB, method, url, body string) answer {
 	return a
 }
 
-// restOfLimit is what a limit shows that is only a bucket: in answers to checks,
-// and restInList where limits are listed.
+// restOfLimit are the remaining fields of a plain bucket limit in answers to checks, restInList
+// those in lists of limits.
 const (
 	restOfLimit = `,"kind":"bucket"}`
 	restInList  = `,"kind":"bucket","class":"counted","enforcement":"enforce","fraction":1,"near":80,"decide":"local"}`
@@ -98,7 +98,7 @@ func TestAllowAdmitsThenRefuses(t *testing.T) {
 	}
 }
 
-// TestRequestFaults has one row per way to get a call wrong.
+// TestRequestFaults has one row per invalid call.
 func TestRequestFaults(t *testing.T) {
 	srv := serveHTTP(t, apitest.New(t))
 	long := strings.Repeat("x", quota.MaxKeyLen+1)
@@ -287,15 +287,15 @@ func TestSlowHeaderIsCutOff(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	io.WriteString(conn, "POST /v1/allow HTTP/1.1\r\nHost: x\r\nX-Slow: ") // the read below tells
+	io.WriteString(conn, "POST /v1/allow HTTP/1.1\r\nHost: x\r\nX-Slow: ") // the read below shows errors
 	conn.SetReadDeadline(time.Now().Add(5 * time.Second))                  // as above
 	if _, err := io.ReadAll(conn); err != nil {
 		t.Errorf("the connection was not closed: %v", err)
 	}
 }
 
-// TestNotReady: a node that has just joined knows no limits; that is no word on
-// whether there are any.
+// TestNotReady checks that a node that has just joined, and knows no limits yet, does not say that
+// a limit does not exist.
 func TestNotReady(t *testing.T) {
 	n := apitest.New(t)
 	n.InForce, n.Reason = apitest.MustLimits(t, 0), "the limits of the meta group have not arrived yet"

@@ -19,7 +19,8 @@ import (
 	"github.com/quorate/quorate/internal/rbac"
 )
 
-// lasting is a node on which ann may watch web, until what it returns takes away her token or her role.
+// lasting returns a node on which ann may watch web, and a function that removes her token or her
+// role.
 func lasting(t *testing.T, take string) (*secured, func()) {
 	t.Helper()
 	s := newSecured(t, map[string]rbac.Binding{"ann": {Permissions: []string{"check", "rates.read", "events.read"}, Scope: rbac.Namespace("web")}})
@@ -38,7 +39,8 @@ func lasting(t *testing.T, take string) (*secured, func()) {
 	}
 }
 
-// TestLastingCalls: a stream does not outlive the token or the role that it began with, on either wire.
+// TestLastingCalls checks that a stream does not outlive the token or the role that it began with,
+// on either wire.
 func TestLastingCalls(t *testing.T) {
 	for take, want := range map[string]codes.Code{"token": codes.Unauthenticated, "role": codes.PermissionDenied} {
 		for _, what := range []string{"events", "rates"} {
@@ -73,7 +75,8 @@ func TestLastingCalls(t *testing.T) {
 	}
 }
 
-// TestLastingAttachment: a process that says nothing is told nothing once its token is revoked.
+// TestLastingAttachment checks that a silent process receives nothing more once its token is
+// revoked.
 func TestLastingAttachment(t *testing.T) {
 	s, gone := lasting(t, "token")
 	h := newFakeHost(t)
@@ -85,7 +88,7 @@ func TestLastingAttachment(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_ = stream.Send(asks(clientHello())) // Recv says why not
+	_ = stream.Send(asks(clientHello())) // Recv returns the error
 	if m, err := stream.Recv(); err != nil {
 		t.Fatalf("%v, %v", m, err)
 	}
@@ -136,9 +139,9 @@ func watchOverHTTP(t *testing.T, token, url string) func() error {
 	}
 }
 
-// ends receives until that fails, and returns how.
+// ends receives until an error, and returns that.
 func ends(recv func() error) error {
-	for range 30 { // what was on its way
+	for range 30 { // messages that were already sent
 		if err := recv(); err != nil {
 			return err
 		}

@@ -75,7 +75,8 @@ func TestValidateLimits(t *testing.T) {
 	}
 }
 
-// TestDeleteStartsAgain: somebody else was quicker, and no version was asked for.
+// TestDeleteStartsAgain checks that a delete without an expected version starts over when a
+// concurrent change wins.
 func TestDeleteStartsAgain(t *testing.T) {
 	n := apitest.New(t).With(t, "web/a 1/s 1", "web/b 1/s 1", "web/c 1/s 1 parent=b")
 	c := quoratev1.NewLimitServiceClient(dialGRPC(t, n, api.Options{}))
@@ -123,8 +124,8 @@ func TestConflictOverGRPC(t *testing.T) {
 	}
 }
 
-// TestHeaders: the author and the expected version may come as headers, and a
-// limit file is what is asked for with Accept.
+// TestHeaders checks that headers may carry the author and the expected version, and that Accept
+// may ask for a limit file.
 func TestHeaders(t *testing.T) {
 	n := apitest.New(t).With(t, "web/a 1/s 1")
 	srv := serveHTTP(t, n)

@@ -21,8 +21,8 @@ import (
 	"github.com/quorate/quorate/internal/rbac"
 )
 
-// TestLocal: a call within the process is held to the rules of those from outside: who may,
-// what is right, and the audit log.
+// TestLocal checks that a call within the process follows the rules of calls from outside:
+// permissions, validation, and the audit log.
 func TestLocal(t *testing.T) {
 	s := newSecured(t, map[string]rbac.Binding{"reader": {Role: "limit-reader", Scope: rbac.Everywhere}, "boss": {Role: "admin", Scope: rbac.Everywhere}})
 	path := t.TempDir() + "/audit.log"
@@ -74,7 +74,8 @@ func TestLocal(t *testing.T) {
 	}
 }
 
-// TestLocalStream: a stream of answers ends with its context, and with an error for whoever may not.
+// TestLocalStream checks that a stream of answers ends with its context, and with an error for a
+// caller without the permission.
 func TestLocalStream(t *testing.T) {
 	n := apitest.New(t)
 	conn := grpcapi.NewLocal(api.New(n, api.Options{}))

@@ -20,7 +20,7 @@ func post(h http.Handler, path, body string) *httptest.ResponseRecorder {
 	return w
 }
 
-// checkMetrics expects one gRPC check of web/login before.
+// checkMetrics expects one earlier gRPC check of web/login.
 func checkMetrics(t *testing.T, reg *prometheus.Registry, h http.Handler) {
 	t.Helper()
 	post(h, "/v1/allow", `{"namespace":"web","limit":"login","key":"secret-tenant","cost":4}`)
@@ -57,7 +57,8 @@ func checkMetrics(t *testing.T, reg *prometheus.Registry, h http.Handler) {
 	}
 }
 
-// TestShadowAndNearAreCounted by limit, and those of a tier under its limit.
+// TestShadowAndNearAreCounted checks the counts per limit; the counts of a tier belong to its
+// limit.
 func TestShadowAndNearAreCounted(t *testing.T) {
 	n := apitest.New(t).With(t, "web/s 1/s 1 shadow", "web/waits 1/s 3")
 	reg := prometheus.NewRegistry()

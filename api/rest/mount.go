@@ -12,8 +12,8 @@ import (
 	"github.com/quorate/quorate/internal/suggest"
 )
 
-// mountedAt returns the handler of another protocol for a path, nil if there is
-// none, and where it is mounted: the longest path that fits.
+// mountedAt returns the handler mounted at the longest prefix of a path, and that prefix; nil if
+// none fits.
 func (r *router) mountedAt(p string) (h http.Handler, at string) {
 	for prefix, handler := range r.Opts.Mount {
 		below, ok := strings.CutPrefix(p, prefix)
@@ -27,8 +27,8 @@ func (r *router) mountedAt(p string) (h http.Handler, at string) {
 // strictTransport makes browsers return over TLS only.
 var strictTransport = []string{"max-age=31536000"}
 
-// serveOther serves what is no route of ours. It returns what metrics call it,
-// and the status it sent.
+// serveOther serves a request that matches no route of this package. It returns the route's name in
+// metrics and the status that it sent.
 func (r *router) serveOther(w http.ResponseWriter, req *http.Request) (route string, code int) {
 	if req.TLS != nil { // routes for browsers are served here
 		w.Header()["Strict-Transport-Security"] = strictTransport
@@ -41,7 +41,7 @@ func (r *router) serveOther(w http.ResponseWriter, req *http.Request) (route str
 		return api.OtherMethod, writeFault(w, r.nothingAt(req.URL.Path))
 	}
 	if p := req.URL.Path; r.Guard != nil && path.Clean(p) != strings.TrimSuffix(p, "/") {
-		// What it leads to would depend on who reads it.
+		// Programs disagree on where such a path leads.
 		return api.OtherMethod, writeFault(w, &apierr.Error{HTTP: http.StatusNotFound, Detail: "there is nothing at " + apierr.Clip(p) + "; use a path without // and dots"})
 	}
 	return at, r.guardedRoute(mountRule(at, req.URL.Path), func(w http.ResponseWriter, req *http.Request) int {
@@ -51,8 +51,8 @@ func (r *router) serveOther(w http.ResponseWriter, req *http.Request) (route str
 	})(w, req)
 }
 
-// nothingAt is the fault of a path that leads nowhere: it names the one that was most likely
-// meant, and where all are listed.
+// nothingAt returns the error of a path that does not exist. It names the most similar path, and
+// the list of all paths.
 func (r *router) nothingAt(p string) *apierr.Error {
 	detail := "there is nothing at " + apierr.Clip(p)
 	if near := cmp.Or(suggest.Word(p, r.paths), suggest.Word("/v1"+p, r.paths)); near != "" {
@@ -61,13 +61,13 @@ func (r *router) nothingAt(p string) *apierr.Error {
 	return &apierr.Error{HTTP: http.StatusNotFound, Detail: detail + "; /v1/openapi.json lists all paths of the API"}
 }
 
-// Where the console is mounted, and its form for callers who are not known yet.
+// Paths of the console and its sign-in form for unknown callers.
 const (
 	Console    = "/console"
 	signInPath = Console + "/sign-in"
 )
 
-// toConsole sends whoever opens the root in a browser to the console, where there is one.
+// toConsole redirects a browser that opens the root to the console, if it is mounted.
 func (r *router) toConsole(w http.ResponseWriter, req *http.Request) bool {
 	read := req.Method == http.MethodGet || req.Method == http.MethodHead
 	if !read || req.URL.Path != "/" || r.Opts.Mount[Console] == nil || !strings.Contains(req.Header.Get("Accept"), "text/html") {
@@ -77,7 +77,8 @@ func (r *router) toConsole(w http.ResponseWriter, req *http.Request) bool {
 	return true
 }
 
-// mountRule is the name of the rule for a path below a mount: the longest that fits.
+// mountRule returns the name of the rule for a path below a mount: the longest prefix that has a
+// rule.
 func mountRule(at, p string) string {
 	for p = strings.TrimSuffix(p, "/"); len(p) > len(at); p = p[:strings.LastIndexByte(p, '/')] {
 		if _, ok := auth.RuleOf(p); ok {
@@ -98,5 +99,5 @@ func (w *statusRecorder) WriteHeader(code int) {
 	w.ResponseWriter.WriteHeader(code)
 }
 
-// Unwrap gives http.ResponseController the connection's own writer.
+// Unwrap gives http.ResponseController access to the connection's own writer.
 func (w *statusRecorder) Unwrap() http.ResponseWriter { return w.ResponseWriter }

@@ -15,8 +15,8 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// TestOtherProtocols: what is mounted gets its paths and no others, what is
-// registered is asked for, and both are in the metrics.
+// TestOtherProtocols checks that mounted handlers get their paths and no others, that registered
+// services get their calls, and that both are in the metrics.
 func TestOtherProtocols(t *testing.T) {
 	n := apitest.New(t)
 	says := func(text string) http.Handler {

@@ -13,8 +13,8 @@ import (
 	"github.com/quorate/quorate/internal/planner"
 )
 
-// describe returns the description of the HTTP API, made from the routes, the
-// protos' descriptors and the comments in the protos.
+// describe returns the OpenAPI document of the HTTP API, built from the routes, the protos'
+// descriptors and the comments in the protos.
 func describe(routes []route) []byte {
 	d := document{words: comments(), schemas: object{}}
 	paths := object{}
@@ -40,7 +40,7 @@ func describe(routes []route) []byte {
 		"security":   anyWayIn,
 	})
 	if err != nil {
-		panic(err) // invariant: maps of strings have a JSON form
+		panic(err) // invariant: maps of strings encode as JSON
 	}
 	return out
 }
@@ -54,8 +54,8 @@ func (r *router) getOpenAPI(w http.ResponseWriter, req *http.Request) int {
 
 type object = map[string]any
 
-// waysIn are how callers say who they are, and anyWayIn that one of them does, or
-// none where a cluster asks for none.
+// waysIn are the security schemes. anyWayIn requires one of them, or none, because a cluster may
+// run without authentication.
 var (
 	waysIn = object{
 		"token":       object{"type": "http", "scheme": "bearer", "description": "A bearer token of the cluster, or a JWT of an issuer that it trusts."},
@@ -154,7 +154,7 @@ func (d *document) responses(r *route) object {
 	return out
 }
 
-// parameters are those in the path, and the fields that come in the query.
+// parameters returns the parameters in the path, and the fields that the query carries.
 func (d *document) parameters(r *route) []object {
 	var out []object
 	for rest := r.path; ; {
@@ -192,7 +192,7 @@ func (d *document) comment(fd protoreflect.FieldDescriptor) string {
 	return d.words[string(fd.Parent().Name())+"."+string(fd.Name())]
 }
 
-// ref returns a reference to a message's schema, making it the first time.
+// ref returns a reference to a message's schema, and creates the schema on first use.
 func (d *document) ref(m protoreflect.MessageDescriptor) object {
 	name := string(m.Name())
 	if _, there := d.schemas[name]; !there {
@@ -210,7 +210,7 @@ func (d *document) ref(m protoreflect.MessageDescriptor) object {
 	return object{"$ref": "#/components/schemas/" + name}
 }
 
-// field is the schema of a field as it stands in a message.
+// field returns the schema of a field within a message.
 func (d *document) field(fd protoreflect.FieldDescriptor) object {
 	var s object
 	if !fd.IsMap() {
@@ -230,7 +230,7 @@ func (d *document) field(fd protoreflect.FieldDescriptor) object {
 	return s
 }
 
-// plain is the schema of one value.
+// plain returns the schema of one value.
 func (d *document) plain(fd protoreflect.FieldDescriptor) object {
 	switch fd.Kind() {
 	case protoreflect.MessageKind:
@@ -260,17 +260,17 @@ func (d *document) plain(fd protoreflect.FieldDescriptor) object {
 	case protoreflect.Int32Kind:
 		return object{"type": "integer", "format": "int32"}
 	}
-	return object{"type": "integer", "format": "int64"} // without it generated clients take 32 bits
+	return object{"type": "integer", "format": "int64"} // without it, generated clients use 32 bits
 }
 
-// comments reads the comments of all messages, fields, services and calls, by
-// name: "Limit", "Limit.rate", "QuotaService.Allow". The protos are formatted
-// and every element has a comment above it: other checks hold them to that.
+// comments returns the comments of all messages, fields, services and calls by name: "Limit",
+// "Limit.rate", "QuotaService.Allow". It relies on the format of the protos and on a comment above
+// every element, which other checks enforce.
 func comments() map[string]string {
 	out := map[string]string{}
 	files, err := api.Protos.ReadDir("proto/quorate/v1")
 	if err != nil {
-		panic(err) // invariant: they are built in
+		panic(err) // invariant: they are embedded
 	}
 	for _, file := range files {
 		text, err := api.Protos.ReadFile("proto/quorate/v1/" + file.Name())

@@ -32,7 +32,7 @@ func loadOpenAPI(t *testing.T) *openapi3.T {
 	return doc
 }
 
-// TestOpenAPI: the document is valid, and has every route and no other.
+// TestOpenAPI checks that the document is valid, and has every route and no other.
 func TestOpenAPI(t *testing.T) {
 	doc := loadOpenAPI(t)
 	if err := doc.Validate(t.Context(), openapi3.EnableSchemaFormatValidation()); err != nil {
@@ -60,8 +60,8 @@ func TestOpenAPI(t *testing.T) {
 	}
 }
 
-// TestOpenAPIForGenerators: what clients are generated from says how wide numbers are, and how a
-// credential is given.
+// TestOpenAPIForGenerators checks that the document tells client generators how wide numbers are
+// and how to give a credential.
 func TestOpenAPIForGenerators(t *testing.T) {
 	doc := loadOpenAPI(t)
 	for name, s := range doc.Components.Schemas {
@@ -86,7 +86,7 @@ func TestOpenAPIForGenerators(t *testing.T) {
 	}
 }
 
-// TestOpenAPIDescribesAnswers holds real answers against the schemas.
+// TestOpenAPIDescribesAnswers validates real answers against the schemas.
 func TestOpenAPIDescribesAnswers(t *testing.T) {
 	doc := loadOpenAPI(t)
 	srv := serveHTTP(t, apitest.New(t).WithAccounts())
@@ -125,7 +125,7 @@ func TestOpenAPIDescribesAnswers(t *testing.T) {
 	}
 }
 
-// TestEveryElementHasAComment holds the reader of comments to the descriptors.
+// TestEveryElementHasAComment compares the parsed comments with the descriptors.
 func TestEveryElementHasAComment(t *testing.T) {
 	words, n := comments(), 0
 	see := func(name string) {
@@ -159,8 +159,8 @@ func TestEveryElementHasAComment(t *testing.T) {
 	}
 }
 
-// TestEveryCallIsOnBothWires: a call of a service has a route, and a route of
-// plain fields can be read.
+// TestEveryCallIsOnBothWires checks that every call of a service has a route, and that the route of
+// a call with plain fields can be read.
 func TestEveryCallIsOnBothWires(t *testing.T) {
 	routed := map[string]bool{}
 	for _, r := range newRouter(api.New(apitest.New(t), api.Options{})).routes() {
@@ -182,7 +182,7 @@ func TestEveryCallIsOnBothWires(t *testing.T) {
 			for j := range s.Methods().Len() {
 				m := s.Methods().Get(j)
 				if m.IsStreamingClient() {
-					continue // messages both ways are gRPC's alone
+					continue // only gRPC has streams in both directions
 				}
 				if name := string(s.Name()) + "." + string(m.Name()); !routed[name] {
 					t.Errorf("%s has no HTTP route", name)
@@ -193,8 +193,8 @@ func TestEveryCallIsOnBothWires(t *testing.T) {
 	})
 }
 
-// FuzzDecodeProto: never panics, accepts only JSON, and reads back what
-// FormatJSON writes.
+// FuzzDecodeProto checks that the decoder never panics, accepts only JSON, and reads back what
+// apijson.Format writes.
 func FuzzDecodeProto(f *testing.F) {
 	for _, s := range []string{
 		`{"checks":[{"namespace":"web","limit":"a","key":"k","cost":1,"max_wait":0.5,"method":"","path":""}],"ttl":30}`,
@@ -221,7 +221,7 @@ func FuzzDecodeProto(f *testing.F) {
 			}
 			text := string(apijson.Format(m))
 			if strings.Contains(text, `"unknown"`) {
-				continue // an enum that is not set has no word to be read
+				continue // an unset enum has no word to read
 			}
 			m.Reset()
 			if fault := apijson.Decode([]byte(text), m, "{}"); fault != nil {
@@ -234,7 +234,7 @@ func FuzzDecodeProto(f *testing.F) {
 	})
 }
 
-// TestOpenAPIPublished: docs/openapi.json is what a node serves.
+// TestOpenAPIPublished checks that docs/openapi.json is the document that a node serves.
 func TestOpenAPIPublished(t *testing.T) {
 	const file = "../../docs/openapi.json"
 	var b bytes.Buffer
@@ -244,7 +244,7 @@ func TestOpenAPIPublished(t *testing.T) {
 	golden.Hold(t, file, b.String(), *rewriteDoc)
 }
 
-// TestSchemasServed: every published schema of a file is served, as it is.
+// TestSchemasServed checks that every published schema of a file is served unchanged.
 func TestSchemasServed(t *testing.T) {
 	url := serveHTTP(t, apitest.New(t)).URL
 	for _, name := range schema.Names() {

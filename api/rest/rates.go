@@ -10,7 +10,7 @@ import (
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 )
 
-// rateRoutes are the routes of rates, history and planning.
+// rateRoutes returns the routes of rates, history and planning.
 func (r *router) rateRoutes() []route {
 	const get = http.MethodGet
 	return []route{
@@ -29,8 +29,8 @@ func (r *router) rateRoutes() []route {
 	}
 }
 
-// getRatesWatch streams rates: one JSON object per line, or as server-sent events when the
-// caller accepts text/event-stream.
+// getRatesWatch streams rates: one JSON object per line, or server-sent events if the caller
+// accepts text/event-stream.
 func (r *router) getRatesWatch(w http.ResponseWriter, req *http.Request) int {
 	watch := &quoratev1.WatchRatesRequest{}
 	err := readQuery(req, watch)
@@ -68,7 +68,7 @@ func (r *router) getRatesWatch(w http.ResponseWriter, req *http.Request) int {
 	return streamed(w, req, started, err)
 }
 
-// getReport answers with the document itself when HTML or text is asked for by Accept.
+// getReport answers with the document itself if Accept asks for HTML or text.
 func (r *router) getReport(w http.ResponseWriter, req *http.Request) int {
 	q := &quoratev1.RateServiceReportRequest{}
 	err := readQuery(req, q)

@@ -14,7 +14,8 @@ import (
 	"github.com/quorate/quorate/api/apitest"
 )
 
-// TestExport: each form of the file has its type and all points; others are named.
+// TestExport checks that each form of the file has its type and all points, and that an unknown
+// form is an error that names the forms.
 func TestExport(t *testing.T) {
 	p := apitest.NewPast(t)
 	p.Ask("web/login", "a", 10*time.Second, 5, 20, 0, 5)
@@ -44,7 +45,7 @@ func TestExport(t *testing.T) {
 	}
 }
 
-// TestRatesOverHTTP: times, durations and streams in the forms that a query has.
+// TestRatesOverHTTP checks times, durations and streams in the forms that a query has.
 func TestRatesOverHTTP(t *testing.T) {
 	s := pastService(apitest.NewPast(t))
 	srv := httptest.NewServer(New(s).Handler)

@@ -20,27 +20,27 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// bodyKind is where a route reads its request from.
+// bodyKind says where a route reads its request from.
 type bodyKind uint8
 
 const (
 	fromQuery bodyKind = iota // the query
 	fromJSON                  // a JSON body
-	fromFile                  // the body is field yaml, the query has the rest
+	fromFile                  // the body is the field yaml; the query has the other fields
 )
 
-// route is one method of one path, with what its description needs.
+// route is one method of one path, with the data for its description.
 type route struct {
 	method, path string
-	rpc          string // its words in the protos, such as QuotaService.Allow
-	summary      string // instead of rpc
+	rpc          string // the call whose proto comments describe the route, such as QuotaService.Allow
+	summary      string // describes the route instead of rpc
 	in           bodyKind
 	req, res     proto.Message // nil: none; res nil: text
-	without      string        // field of req that does not come with it
+	without      string        // field of req that the request does not carry
 	serve        handler
 }
 
-// routes are all routes; the one description of them is made from these.
+// routes returns all routes. The OpenAPI document is built from them.
 func (r *router) routes() []route {
 	const get, post, put, del = http.MethodGet, http.MethodPost, http.MethodPut, http.MethodDelete
 	return append(slices.Concat(r.accountRoutes(), r.securityRoutes(), r.clusterRoutes(), r.rateRoutes(), r.forwardRoutes(), schemaRoutes()), []route{
@@ -80,10 +80,10 @@ func (r *router) routes() []route {
 	}...)
 }
 
-// limitPath is the one path with names in it.
+// limitPath is the only path with parameters.
 const limitPath = "/v1/limits/{namespace}/{limit}"
 
-// pathOf returns the path of a route that a request is for.
+// pathOf returns the path of the route that a request's path matches.
 func pathOf(path string) string {
 	if rest, ok := strings.CutPrefix(path, "/v1/limits/"); ok && strings.Count(rest, "/") == 1 {
 		return limitPath
@@ -91,7 +91,7 @@ func pathOf(path string) string {
 	return path
 }
 
-// ordinary makes the route of an ordinary call.
+// ordinary returns the route of an ordinary call.
 func ordinary[Q, R any, PQ interface {
 	*Q
 	proto.Message
@@ -120,8 +120,8 @@ func ordinary[Q, R any, PQ interface {
 	}
 }
 
-// statusOf is 429 for a refusal, which also says when to come again, and 409 for
-// operations that were not applied.
+// statusOf returns 429 for a refusal, and sets Retry-After; it returns 409 for operations that were
+// not applied.
 func statusOf(w http.ResponseWriter, res proto.Message) int {
 	if ops, ok := res.(*quoratev1.ApplyOpsResponse); ok && !ops.Applied {
 		return http.StatusConflict
@@ -140,7 +140,7 @@ func statusOf(w http.ResponseWriter, res proto.Message) int {
 	return http.StatusTooManyRequests
 }
 
-// authorContext hands on the headers that may name the author of a change.
+// authorContext passes on the headers that may name the author of a change.
 func authorContext(req *http.Request) context.Context {
 	for _, key := range api.AuthorKeys {
 		if who := req.Header.Get(key); who != "" {
@@ -200,7 +200,7 @@ func readFile(w http.ResponseWriter, req *http.Request, q proto.Message) error {
 	return nil
 }
 
-// readQuery reads a message from the query, but for some of its fields.
+// readQuery reads a message from the query, except the fields without.
 func readQuery(req *http.Request, m proto.Message, without ...string) error {
 	var known []string
 	for _, name := range apijson.FieldsOf(m.ProtoReflect().Descriptor()) {
@@ -215,8 +215,8 @@ func readQuery(req *http.Request, m proto.Message, without ...string) error {
 	return apijson.DecodeQuery(q, m)
 }
 
-// readIfMatch takes the header If-Match as expected_version: a version, in
-// quotes as in ETag or without, or * for any.
+// readIfMatch reads expected_version from the header If-Match: a version, with or without the
+// quotes of an ETag, or * for any.
 func readIfMatch(req *http.Request, q proto.Message) error {
 	text := req.Header.Get("If-Match")
 	m := q.ProtoReflect()
@@ -235,7 +235,7 @@ func readIfMatch(req *http.Request, q proto.Message) error {
 	return nil
 }
 
-// serveLimits answers with JSON, or with the limit file when that is asked for.
+// serveLimits answers with JSON, or with the limit file if the request asks for it.
 func (r *router) serveLimits(w http.ResponseWriter, req *http.Request) int {
 	q := &quoratev1.GetLimitsRequest{}
 	if err := readQuery(req, q); err != nil {

@@ -6,7 +6,7 @@ import (
 	"github.com/quorate/quorate/docs/schema"
 )
 
-// schemaRoutes serve the JSON schemas of files, for editors.
+// schemaRoutes returns the routes of the JSON schemas of files, for editors.
 func schemaRoutes() (out []route) {
 	for _, name := range schema.Names() {
 		out = append(out, route{
@@ -22,7 +22,7 @@ func schemaRoutes() (out []route) {
 	return out
 }
 
-// schemaWords are what the API's description says of each.
+// schemaWords are the summaries of the schemas in the API's description.
 var schemaWords = map[string]string{
 	"limits":   "The JSON schema of the limit file, for editors.",
 	"node":     "The JSON schema of a node's settings, for editors.",

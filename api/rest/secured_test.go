@@ -27,7 +27,7 @@ import (
 	"github.com/quorate/quorate/internal/rbac"
 )
 
-// securedNode keeps bindings and tokens, besides what a fakeNode does.
+// securedNode keeps bindings and tokens, in addition to what a fakeNode does.
 type securedNode struct {
 	*apitest.Node
 	mu       sync.Mutex
@@ -82,15 +82,15 @@ func (n *securedNode) RevokeToken(_ context.Context, id string) (bool, error) {
 	return len(n.tokens) < before, nil
 }
 
-// secured is a node with authentication on, and a token for each of some callers.
+// secured is a node with authentication, and a token for each of some callers.
 type secured struct {
 	*securedNode
 	opts   api.Options
-	tokens map[string]string // by the name that a token has
-	table  *rbac.Table       // remembered, as a node does
+	tokens map[string]string // by the token's name
+	table  *rbac.Table       // cached, as on a node
 }
 
-// newSecured binds each name's identity, token:NAME, as the bindings say.
+// newSecured binds the identity token:NAME of each name as bindings says.
 func newSecured(t testing.TB, bindings map[string]rbac.Binding) *secured {
 	t.Helper()
 	s := &secured{securedNode: &securedNode{Node: apitest.New(t).WithAccounts()}, tokens: map[string]string{}}
@@ -117,7 +117,7 @@ func newSecured(t testing.TB, bindings map[string]rbac.Binding) *secured {
 	return s
 }
 
-// as returns a context in which a name calls; "" is nobody.
+// as returns a context in which a name calls; "" means no credential.
 func (s *secured) as(ctx context.Context, name string) context.Context {
 	if name == "" {
 		return ctx
@@ -138,7 +138,7 @@ func (s *secured) do(h http.Handler, name, method, path, body string) *httptest.
 
 const nobodyAtAll = "" // a caller without a credential
 
-// everyRole is one caller for each role, one who has none, and nobody.
+// everyRole has one caller per role, one caller without roles, and nobodyAtAll.
 func everyRole() map[string]rbac.Binding {
 	out := map[string]rbac.Binding{"stranger": {}}
 	for _, r := range rbac.Roles() {
@@ -158,9 +158,9 @@ func (s *secured) try(t *testing.T, conn *grpc.ClientConn, role, method string, 
 	if err != nil {
 		return err
 	}
-	_ = cs.SendMsg(sample(t, method)) // what is wrong with it, the answer says
+	_ = cs.SendMsg(sample(t, method)) // the answer has the error
 	_ = cs.CloseSend()
-	if strings.HasSuffix(method, "EventService/Watch") { // nothing happens; but whoever is let in has headers at once
+	if strings.HasSuffix(method, "EventService/Watch") { // nothing happens, but a caller who is let in gets headers at once
 		if md, err := cs.Header(); err != nil || md != nil {
 			return err
 		}

@@ -2,7 +2,7 @@ package rest
 
 import "net/http"
 
-// securityRoutes are those of who may do what.
+// securityRoutes returns the routes of role bindings and tokens.
 func (r *router) securityRoutes() []route {
 	const get, post, put, del = http.MethodGet, http.MethodPost, http.MethodPut, http.MethodDelete
 	return []route{

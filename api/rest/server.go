@@ -31,8 +31,8 @@ const (
 	maxHTTPHeader     = 16 << 10
 )
 
-// New returns a server of the HTTP/JSON API. The caller serves it on a
-// listener and shuts it down, which ends streams of events.
+// New returns a server of the HTTP/JSON API. The caller serves it on a listener and shuts it down;
+// shutting down ends streams of events.
 func New(s *api.Service) *http.Server {
 	srv := &http.Server{
 		Handler:           newRouter(s),
@@ -47,14 +47,14 @@ func New(s *api.Service) *http.Server {
 	return srv
 }
 
-// handler serves one method of one path and returns the status it sent.
+// handler serves one method of one path and returns the status that it sent.
 type handler func(http.ResponseWriter, *http.Request) int
 
-// served is a handler, and where its commonest answers are observed.
+// served is a handler with the observers of its most frequent statuses.
 type served struct {
 	handler
-	route       string // what metrics call it
-	anyHost     bool   // it may name any host
+	route       string // its name in metrics
+	anyHost     bool   // accepts any name in the header Host
 	ok, refused func() prometheus.Observer
 }
 
@@ -65,7 +65,7 @@ func (r *router) served(route string, h handler) *served {
 	return &served{handler: h, route: route, ok: of(http.StatusOK), refused: of(http.StatusTooManyRequests)}
 }
 
-// observe measures a call that sent a status.
+// observe records a call and the status that it sent.
 func (s *served) observe(m *api.Meter, code int, start time.Time, trace string) {
 	switch code {
 	case http.StatusOK:
@@ -84,7 +84,7 @@ type router struct {
 	bodies  *bodies
 	byPath  map[string]map[string]*served // path, method
 	paths   []string
-	openAPI func() []byte // made when it is first asked for
+	openAPI func() []byte // built on first use
 }
 
 func newRouter(s *api.Service) *router {
@@ -184,15 +184,16 @@ type problem struct {
 	Detail string `json:"detail"`
 	Reason string `json:"reason,omitempty"`
 	Field  string `json:"field,omitempty"`
-	// Of refusals for want of a permission.
+	// Only in refusals for a missing permission.
 	Permission string `json:"permission,omitempty"`
 	Scope      string `json:"scope,omitempty"`
 	Identity   string `json:"identity,omitempty"`
-	// How a credential is given, of calls that have none, or none that is good.
+	// How to give a credential; only in answers to calls with no valid credential.
 	Help string `json:"help,omitempty"`
 }
 
-// credentialHelp is for who has not read the manual: over HTTP nothing else leads there.
+// credentialHelp tells callers that have not read the manual how to authenticate: over HTTP nothing
+// else leads there.
 const credentialHelp = `give a credential: the header "authorization: Bearer TOKEN" (quorate tokens create), or a client certificate (quorate cert issue; curl --cert, --key): ` +
 	"https://github.com/quorate/quorate/blob/main/docs/security.md#how-callers-are-known"
 
@@ -208,7 +209,7 @@ func writeFault(w http.ResponseWriter, err error) int {
 	}
 	body, err := json.Marshal(p)
 	if err != nil {
-		panic(err) // invariant: strings and an int have a JSON form
+		panic(err) // invariant: strings and an int encode as JSON
 	}
 	h := w.Header()
 	h["Content-Type"] = problemType

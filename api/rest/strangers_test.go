@@ -36,7 +36,7 @@ import (
 )
 
 // begin sends the head of a request and a part of its announced body. It returns the status of the
-// answer; 0 if the server waits for the rest of the body.
+// answer, or 0 if the server waits for the rest of the body.
 func begin(t *testing.T, srv *httptest.Server, head string, announced, sent int) int {
 	t.Helper()
 	conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", srv.Listener.Addr().String())
@@ -143,8 +143,8 @@ func TestBodiesUnderWay(t *testing.T) {
 	}
 }
 
-// TestSmallBodies checks which small bodies are charged, and to whom: strangers' always, those of known
-// callers over HTTP/2, where a connection carries many.
+// TestSmallBodies checks which small bodies are charged, and to whom: bodies of strangers always,
+// bodies of known callers over HTTP/2, where one connection carries many.
 func TestSmallBodies(t *testing.T) {
 	s := newSecured(t, everyRole())
 	s.opts.Mount[Console] = http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) { _, _ = io.ReadAll(req.Body) })
@@ -170,7 +170,7 @@ func TestSmallBodies(t *testing.T) {
 		}
 		done := make(chan struct{})
 		go func() { h.ServeHTTP(httptest.NewRecorder(), req); close(done) }()
-		if _, err := feed.Write(make([]byte, api.MaxCheckBody-1)); err != nil { // returns when it was read
+		if _, err := feed.Write(make([]byte, api.MaxCheckBody-1)); err != nil { // returns after the server has read it
 			t.Fatal(err)
 		}
 		if strangers, callers := h.bodies.strangers.Held() > 0, h.bodies.callers.Held() > 0; strangers != c.strangers || callers != c.callers {
@@ -214,8 +214,8 @@ func TestStrangersMessages(t *testing.T) {
 	}
 }
 
-// TestNobodyIsNotRead checks that the node reads no message of a caller who may not make the call, with or
-// without a credential, and little of a call that every caller with a credential may make.
+// TestNobodyIsNotRead checks that the node reads no message of a caller who may not make the call,
+// with or without a credential, and little of a call that every caller with a credential may make.
 func TestNobodyIsNotRead(t *testing.T) {
 	s := newSecured(t, everyRole())
 	conn := dialGRPC(t, s, s.opts)
@@ -330,7 +330,7 @@ func newKeyIssuer(t *testing.T) *keyIssuer {
 	return i
 }
 
-// jwt returns a JWT of a user that is good for an hour.
+// jwt returns a JWT of a user that is valid for an hour.
 func (i *keyIssuer) jwt(t *testing.T, user string) string {
 	t.Helper()
 	part := func(text string) string { return base64.RawURLEncoding.EncodeToString([]byte(text)) }
@@ -343,9 +343,9 @@ func (i *keyIssuer) jwt(t *testing.T, user string) string {
 	return signed + "." + base64.RawURLEncoding.EncodeToString(append(r.FillBytes(make([]byte, 32)), s.FillBytes(make([]byte, 32))...))
 }
 
-// TestKnownJWTs checks that a JWT that was good before is not charged as unverified when it has to be
-// verified again: 100 calls of one address are open at once, and all are served. A call that its user
-// may not make is refused before its message is read.
+// TestKnownJWTs checks that a JWT that was valid before is not charged as unverified when it must
+// be verified again: 100 calls of one address are open at once, and all are served. A call that its
+// user may not make is refused before its message is read.
 func TestKnownJWTs(t *testing.T) {
 	issuer := newKeyIssuer(t)
 	s := newSecured(t, everyRole())
