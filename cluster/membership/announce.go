@@ -17,16 +17,16 @@ import (
 	"github.com/quorate/quorate/internal/snapshotio"
 )
 
-// callOutLimit is for one attempt to tell a new address.
+// callOutLimit bounds one attempt to announce a new address.
 const callOutLimit = 500 * time.Millisecond
 
-// announceSelf tells the meta leader how this node is, when the membership says
-// something else, and renews its certificate.
+// announceSelf sends this node's state to the meta leader if it differs from the membership,
+// and renews the node's certificate. It also takes over the trusted authorities.
 func (s *Service) announceSelf(ctx context.Context) {
 	v := s.View()
 	have := v.Member(s.cfg.Self)
 	if have == nil {
-		return // nobody is a member yet
+		return // there is no membership yet
 	}
 	if err := s.takeTrust(s.node.Table()); err != nil {
 		s.log.Error("trusted certificates not taken over", "err", err)
@@ -48,10 +48,10 @@ func (s *Service) announceSelf(ctx context.Context) {
 	}
 }
 
-// announceToAll tells every node where this one is: it hears of no leader, which may be because
-// they look for it elsewhere. Its own copy of the membership may be older than the address
-// that they have, so it tells its own also where that seems to be known. The leader takes
-// it over, whether or not its answer arrives.
+// announceToAll sends this node's state to every node. The node knows no leader, perhaps because
+// the others use an old address for it. Its copy of the membership may be older than theirs, so it
+// sends its address even if that copy already has it. The leader applies the announcement, whether
+// or not its answer arrives.
 func (s *Service) announceToAll(ctx context.Context, self *Member) {
 	ctx, cancel := context.WithTimeout(ctx, callOutLimit)
 	defer cancel()
@@ -59,13 +59,13 @@ func (s *Service) announceToAll(ctx context.Context, self *Member) {
 	var wg sync.WaitGroup
 	for _, id := range s.View().IDs {
 		if id != s.cfg.Self {
-			wg.Go(func() { _, _ = s.node.Call(ctx, id, msg) }) // without an answer, as said
+			wg.Go(func() { _, _ = s.node.Call(ctx, id, msg) }) // the answer may not arrive: see above
 		}
 	}
 	wg.Wait()
 }
 
-// selfMember is this node as it is, for the membership.
+// selfMember returns this node's current state for the membership.
 func (s *Service) selfMember(have *Member) *Member {
 	self := *have
 	self.Version, self.Level = s.cfg.Version, Level
@@ -91,8 +91,8 @@ func sameMember(a, b *Member) bool {
 		slices.Equal(a.Trusts, b.Trusts) && a.SignedBy == b.SignedBy && a.First == b.First
 }
 
-// wantCertificate asks for another certificate when this one ends soon, or is of an
-// authority that signs no more.
+// wantCertificate returns a certificate request if this node's certificate expires soon or its
+// authority no longer signs, and nil otherwise.
 func (s *Service) wantCertificate() ([]byte, error) {
 	c, a := s.cfg.Certificates, s.node.Table().Authority()
 	if c == nil || a == nil || !c.NeedsRenewal(time.Now()) && c.Signer() == fingerprint(a.GetCertificate()) {
@@ -129,7 +129,7 @@ func (s *Service) tellLeader(ctx context.Context, self *Member, csr []byte) erro
 	return nil
 }
 
-// announced takes over what a node says of itself.
+// announced applies a node's announcement of itself, and signs its certificate request, if any.
 func (s *Service) announced(ctx context.Context, from quota.NodeID, c *peerv1.CallAnnounce) (*peerv1.CallAnnounceResult, error) {
 	pb := &raftlogv1.StoredMember{}
 	if err := proto.Unmarshal(c.GetMember(), pb); err != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// Apply returns the membership after a change, or an error: ErrStale, or an
-// *Error. Table and change stay as they are.
+// Apply returns the membership after a change, or an error: ErrStale or an
+// *Error. It modifies neither the table nor the change.
 func (t *Table) Apply(c *raftlogv1.ChangeMembers) (*Table, error) {
 	if c.GetRevision() != t.Revision() {
 		return nil, ErrStale
@@ -99,7 +99,7 @@ func (t *Table) add(next *raftlogv1.Membership, add *raftlogv1.AddMember, at int
 	}
 	if have := t.byID[quota.NodeID(m.GetId())]; have != nil {
 		if have.JoinID != "" && have.JoinID == string(m.GetJoinId()) {
-			return nil // the same join, repeated
+			return nil // a repetition of the same join
 		}
 		if have.State == Leaving {
 			return refuse(Later, "node %q: a node of that name is on its way out of the cluster; when it is out the name is free", m.GetId())
@@ -142,7 +142,7 @@ func (t *Table) useToken(next *raftlogv1.Membership, id string, at int64) error 
 }
 
 func addToken(next *raftlogv1.Membership, token *raftlogv1.StoredJoinToken, at int64) error {
-	// Those that have expired make room; nothing else deletes them.
+	// Delete expired tokens to make room; nothing else deletes them.
 	next.Tokens = slices.DeleteFunc(next.Tokens, func(o *raftlogv1.StoredJoinToken) bool { return o.ExpiresUnixNanos <= at })
 	if err := checkToken(token); err != nil {
 		return err
@@ -185,7 +185,7 @@ func (t *Table) drop(next *raftlogv1.Membership, id string, at int64) error {
 		return refuse(Forbidden, "node %q: is the last member", id)
 	}
 	next.Members = slices.DeleteFunc(next.Members, func(m *raftlogv1.StoredMember) bool { return m.Id == id })
-	for len(next.Removed) >= MaxRemoved { // the one that was removed first
+	for len(next.Removed) >= MaxRemoved { // forget the oldest removal
 		oldest := slices.MinFunc(next.Removed, func(a, b *raftlogv1.RemovedMember) int { return cmp.Compare(a.AtUnixNanos, b.AtUnixNanos) })
 		next.Removed = slices.DeleteFunc(next.Removed, func(r *raftlogv1.RemovedMember) bool { return r == oldest })
 	}

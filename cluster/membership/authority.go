@@ -15,37 +15,37 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// Certificates are this node's certificate and what it trusts, where the links
-// and servers look them up. Nil when the cluster has no authority of its own: the
-// operator then renews certificates, or there are none.
+// Certificates holds this node's certificate and its trusted authorities, for the links
+// and servers. It is nil when the cluster has no authority of its own: the
+// operator then renews certificates, or the cluster uses none.
 type Certificates interface {
-	// NeedsRenewal says whether the certificate is to be replaced soon.
+	// NeedsRenewal reports whether the certificate is due for renewal.
 	NeedsRenewal(now time.Time) bool
-	// Signer is the fingerprint of the authority that signed the certificate.
+	// Signer returns the fingerprint of the authority that signed the certificate.
 	Signer() string
-	// Trusts are the fingerprints of the authorities that are trusted.
+	// Trusts returns the fingerprints of the trusted authorities.
 	Trusts() []string
-	// Request makes a key and asks for its certificate, in DER. The key is used
-	// once the certificate is installed.
+	// Request generates a key and returns a certificate request for it, in DER. The key comes
+	// into use once the certificate is installed.
 	Request() (csr []byte, err error)
-	// Install begins to use the certificate of the last request, in PEM.
+	// Install puts the certificate for the last request, in PEM, into use.
 	Install(certificate []byte) error
-	// SetTrust replaces what is trusted, in PEM.
+	// SetTrust replaces the trusted authorities, in PEM.
 	SetTrust(bundle []byte) error
-	// Seen are the certificates of callers that were good here, at most pki.MaxSeen.
+	// Seen returns the certificates of callers that this node accepted, at most pki.MaxSeen.
 	Seen() []pki.Seen
 }
 
-// certificateTTL is how long a node's certificate is valid; it is renewed after
+// certificateTTL is the lifetime of a node's certificate. The node renews it after
 // two thirds of that.
 const certificateTTL = 30 * 24 * time.Hour
 
-// trustOf are the authorities to trust, in PEM.
+// trustOf returns the authorities to trust, in PEM: the current, the next and the last one.
 func trustOf(a *raftlogv1.StoredAuthority) []byte {
 	return bytes.Join([][]byte{a.GetCertificate(), a.GetNextCertificate(), a.GetLastCertificate()}, nil)
 }
 
-// takeTrust has this node trust what the membership says.
+// takeTrust makes this node trust the authorities in the membership.
 func (s *Service) takeTrust(t *Table) error {
 	if s.cfg.Certificates == nil || t.Authority() == nil {
 		return nil
@@ -53,7 +53,7 @@ func (s *Service) takeTrust(t *Table) error {
 	return s.cfg.Certificates.SetTrust(trustOf(t.Authority()))
 }
 
-// sign signs the certificate of a node, or of a client.
+// sign signs the certificate of a node or a client with the cluster's authority.
 func (s *Service) sign(t *Table, csr []byte, id pki.Identity, hosts []string, ttl time.Duration) ([]byte, error) {
 	a := t.Authority()
 	if a == nil {
@@ -79,7 +79,7 @@ func fingerprint(certPEM []byte) string {
 	return pki.Fingerprint(certs[0]).String()
 }
 
-// lateMembers are those that are not dead and of which it does not hold.
+// lateMembers returns the living members for which holds returns false.
 func lateMembers(t *Table, holds func(*Member) bool) (late []quota.NodeID) {
 	for _, id := range t.IDs() {
 		if m := t.Member(id); !m.Dead && !holds(m) {
@@ -115,10 +115,10 @@ func (s *Service) issueCertificate(_ context.Context, _ *caller, r *quoratev1.Is
 	return &quoratev1.IssueCertificateResponse{Certificate: cert, Trust: trustOf(t.Authority())}, nil
 }
 
-// authorityTTL is how long an authority signs and is trusted.
+// authorityTTL is the lifetime of an authority's certificate.
 const authorityTTL = 10 * 365 * 24 * time.Hour
 
-// rotateAuthority begins a rotation, ends one, or tells how far it is.
+// rotateAuthority starts, advances or finishes a rotation of the authority, and returns its phase.
 func (s *Service) rotateAuthority(ctx context.Context, _ *caller, r *quoratev1.RotateAuthorityRequest) (*quoratev1.RotateAuthorityResponse, error) {
 	t, err := s.amend(ctx, func(t *Table) (*raftlogv1.ChangeMembers, error) {
 		a := t.Authority()
@@ -136,7 +136,7 @@ func (s *Service) rotateAuthority(ctx context.Context, _ *caller, r *quoratev1.R
 		case phase == "trusted":
 			return putAuthority(&raftlogv1.StoredAuthority{Certificate: a.NextCertificate, Key: a.NextKey, LastCertificate: a.Certificate}), nil
 		case phase != "steady":
-			return nil, nil // under way already
+			return nil, nil // already in progress
 		}
 		ca, err := pki.NewCA(s.cfg.Cluster, time.Now(), authorityTTL)
 		if err != nil {
@@ -156,7 +156,7 @@ func (s *Service) rotateAuthority(ctx context.Context, _ *caller, r *quoratev1.R
 	return out, nil
 }
 
-// rotation is how far a rotation is, and what it waits for.
+// rotation returns the phase of a rotation, and what it waits for.
 func rotation(t *Table) (phase, waits string) {
 	a := t.Authority()
 	if len(a.GetNextCertificate()) > 0 {
@@ -176,8 +176,8 @@ func rotation(t *Table) (phase, waits string) {
 	return "finishing", "an operator, who renews the clients' certificates and then ends the trust in the earlier authority"
 }
 
-// addSeen adds to an answer about the authority whose certificates this node has seen, and
-// members that are dead: those did not renew theirs. Each node knows its own callers alone.
+// addSeen adds the client certificates that this node has seen to an answer about the authority,
+// and the dead members, which have not renewed theirs. Each node knows only its own callers.
 func (s *Service) addSeen(r *quoratev1.RotateAuthorityResponse) {
 	if s.cfg.Certificates == nil {
 		return
@@ -195,7 +195,7 @@ func (s *Service) addSeen(r *quoratev1.RotateAuthorityResponse) {
 	}
 }
 
-// callerName is how roles are bound to an identity.
+// callerName returns the name by which roles are bound to an identity.
 func callerName(id pki.Identity) string {
 	if id.Foreign() {
 		return id.Name

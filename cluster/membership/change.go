@@ -23,14 +23,14 @@ import (
 	"github.com/quorate/quorate/internal/snapshotio"
 )
 
-// changeLimit bounds a call of Change without a deadline of its own.
+// changeLimit bounds a call of Change.
 const changeLimit = 10 * time.Second
 
-// Change carries out a call of ClusterService that the leader of the meta
-// group has to: req is its request, what it returns is its response. by is the
-// caller's identity. A refusal is a *Error, the lack of a leader a
-// NoLeaderError, an answer that was lost may be an UnknownError. It tries again until ctx ends,
-// for at most ten seconds; what a repetition would do twice it does not repeat.
+// Change carries out a call of ClusterService that needs the leader of the meta
+// group. It takes the request of the call and returns its response. by is the
+// caller's identity. A refusal is an *Error, a missing leader a *quota.NoLeaderError, and a lost
+// answer may be a *quota.UnknownOutcomeError. Change retries until ctx ends,
+// for at most ten seconds, except calls that a retry would carry out twice.
 func (s *Service) Change(ctx context.Context, by string, req proto.Message) (proto.Message, error) {
 	ctx, cancel := context.WithTimeout(ctx, changeLimit)
 	defer cancel()
@@ -45,7 +45,7 @@ func (s *Service) Change(ctx context.Context, by string, req proto.Message) (pro
 		}
 		refusal := (*Error)(nil)
 		if errors.As(err, &refusal) && refusal.Kind == Missing && doubt {
-			if _, revokes := req.(*quoratev1.RevokeJoinTokenRequest); revokes { // by the try whose answer was lost
+			if _, revokes := req.(*quoratev1.RevokeJoinTokenRequest); revokes { // the try whose answer was lost revoked it
 				return &quoratev1.RevokeJoinTokenResponse{}, nil
 			}
 		}
@@ -53,7 +53,7 @@ func (s *Service) Change(ctx context.Context, by string, req proto.Message) (pro
 			return res, err
 		}
 		doubt = doubt || errors.Is(err, errInDoubt)
-		if r, rotates := req.(*quoratev1.RotateAuthorityRequest); rotates && !r.GetAsk() && doubt { // a repetition may be the next step
+		if r, rotates := req.(*quoratev1.RotateAuthorityRequest); rotates && !r.GetAsk() && doubt { // a retry might take the next step
 			return nil, &quota.UnknownOutcomeError{Reason: fmt.Sprintf("the authority may have been rotated on; look how far it is before you go on: %v", err)}
 		}
 		select {
@@ -67,10 +67,10 @@ func (s *Service) Change(ctx context.Context, by string, req proto.Message) (pro
 	}
 }
 
-// errInDoubt says that a change of the cluster may have been made.
+// errInDoubt means that a change of the cluster may have been made.
 var errInDoubt = errors.New("the outcome is not known")
 
-// changeOnce makes one try. After errInDoubt it may have been carried out, or may yet be.
+// changeOnce makes one try. After errInDoubt the change may have been carried out, or may be later.
 func (s *Service) changeOnce(ctx context.Context, c *caller, req proto.Message) (proto.Message, error) {
 	if s.LeadsMeta() {
 		res, err := s.carryOutChange(ctx, c, req)
@@ -94,21 +94,21 @@ func (s *Service) changeOnce(ctx context.Context, c *caller, req proto.Message) 
 	return s.decodeChange(res.GetClusterResult(), req)
 }
 
-// methodOf is the method whose request it is.
+// methodOf returns the method of ClusterService to which a request belongs.
 func methodOf(req proto.Message) string {
 	return strings.TrimSuffix(string(req.ProtoReflect().Descriptor().Name()), "Request")
 }
 
-// change is a call of ClusterService that the leader of the meta group has to carry out.
+// change describes a call of ClusterService that the leader of the meta group carries out.
 type change struct {
-	request, response proto.Message // empty ones
+	request, response proto.Message // empty messages, to create others from
 	carryOut          func(ctx context.Context, c *caller, req proto.Message) (proto.Message, error)
 }
 
-// caller is who asks for a change, and what it has of its own.
+// caller is the origin of a change, with the parameters that a retry reuses.
 type caller struct {
-	by   string   // its identity
-	seed pki.Seed // of a secret that the change makes: a repetition makes the same
+	by   string   // identity
+	seed pki.Seed // of a secret that the change creates; a retry creates the same secret
 }
 
 func (s *Service) addChanges() {
@@ -134,7 +134,7 @@ func addChange[Q, A proto.Message](s *Service, f func(ctx context.Context, c *ca
 	}
 }
 
-// onCluster carries out what another node passed on.
+// onCluster carries out a change that another node forwarded.
 func (s *Service) onCluster(ctx context.Context, c *peerv1.CallCluster) *peerv1.CallClusterResult {
 	m, ok := s.changes[c.GetMethod()]
 	if !ok {
@@ -158,8 +158,9 @@ func (s *Service) onCluster(ctx context.Context, c *peerv1.CallCluster) *peerv1.
 	return &peerv1.CallClusterResult{Response: snapshotio.Encode(res)}
 }
 
-// failedChange keeps a refusal what it is; anything else is worth another try, if a repetition does
-// no harm: it says whether nothing was done for certain.
+// failedChange encodes the error of a change. A refusal keeps its code. Any other error can be
+// retried if a retry does no harm: Unavailable means that nothing was done, Unknown that the change
+// may have been made.
 func failedChange(err error) *peerv1.CallClusterResult {
 	st := &spb.Status{Code: int32(codes.Unavailable), Message: err.Error()}
 	if errors.Is(err, raftgroup.ErrUncertain) {
@@ -189,9 +190,9 @@ func (s *Service) decodeChange(r *peerv1.CallClusterResult, req proto.Message) (
 	return res, proto.Unmarshal(r.GetResponse(), res)
 }
 
-// carryOutChange carries a call out as the leader of the meta group.
+// carryOutChange carries out a call as the leader of the meta group.
 func (s *Service) carryOutChange(ctx context.Context, c *caller, req proto.Message) (proto.Message, error) {
-	if _, asks := req.(*quoratev1.GetStatusRequest); !asks && !s.node.Table().Seeded() { // a moment after the first start
+	if _, asks := req.(*quoratev1.GetStatusRequest); !asks && !s.node.Table().Seeded() { // only briefly after the first start
 		return nil, errors.New("the cluster has no membership yet: it makes one once all its nodes are connected")
 	}
 	m, ok := s.changes[methodOf(req)]
@@ -201,8 +202,8 @@ func (s *Service) carryOutChange(ctx context.Context, c *caller, req proto.Messa
 	return m.carryOut(ctx, c, req)
 }
 
-// amend makes a change from the newest membership, again while others make theirs.
-// A nil change is none.
+// amend builds a change from the newest membership and commits it. It builds the change
+// again whenever another one came first. If make returns nil, amend commits nothing.
 func (s *Service) amend(ctx context.Context, make func(t *Table) (*raftlogv1.ChangeMembers, error)) (*Table, error) {
 	for {
 		t := s.node.Table()
@@ -221,13 +222,13 @@ func (s *Service) amend(ctx context.Context, make func(t *Table) (*raftlogv1.Cha
 }
 
 // membershipWait bounds how long a change waits for the membership of a cluster that has just
-// started: the meta leader makes it within moveEvery once all nodes are connected.
+// started. The meta leader creates it within moveEvery once all nodes are connected.
 const membershipWait = 3 * time.Second
 
-// retryPause is the pause between two tries of what waits for a leader or a membership.
+// retryPause is the pause between two tries of a call that waits for a leader or a membership.
 const retryPause = 50 * time.Millisecond
 
-// Await returns nil once the cluster has a membership. Until then the error names the
+// Await waits for the cluster to have a membership, for at most membershipWait. Its error names the
 // nodes that have not connected yet, or says that the meta group has no leader.
 func (s *Service) Await(ctx context.Context, what string) error {
 	ctx, cancel := context.WithTimeout(ctx, membershipWait)

@@ -11,7 +11,7 @@ import (
 	"github.com/quorate/quorate/shard"
 )
 
-// check returns what is wrong with a member.
+// check validates a member.
 func check(m *raftlogv1.StoredMember) error {
 	if err := quota.CheckName("node", m.GetId()); err != nil {
 		return refuse(Invalid, "%s", err)
@@ -46,7 +46,7 @@ func check(m *raftlogv1.StoredMember) error {
 	return nil
 }
 
-// checkPlacement returns what is wrong with what is wanted of a group.
+// checkPlacement validates the placement of a group.
 func checkPlacement(in *raftlogv1.Membership, p *raftlogv1.StoredPlacement) error {
 	if p.GetGroup() > shard.MaxRanges {
 		return refuse(Invalid, "group %d: must be 0 to %d", p.GetGroup(), shard.MaxRanges)
@@ -66,7 +66,7 @@ func checkPlacement(in *raftlogv1.Membership, p *raftlogv1.StoredPlacement) erro
 	return nil
 }
 
-// checkToken returns what is wrong with a join token.
+// checkToken validates a join token.
 func checkToken(token *raftlogv1.StoredJoinToken) error {
 	if token.GetId() == "" || len(token.GetHash()) == 0 || token.GetUsesLeft() == 0 {
 		return refuse(Invalid, "join token: id, hash and uses must be set")
@@ -83,7 +83,7 @@ func checkToken(token *raftlogv1.StoredJoinToken) error {
 	return nil
 }
 
-// clip shortens what strangers send, for errors.
+// clip shortens untrusted text for error messages.
 func clip(s string) string {
 	const most = 80
 	if len(s) <= most {

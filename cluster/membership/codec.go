@@ -24,7 +24,7 @@ func (m *Member) Encode() *raftlogv1.StoredMember {
 	return pb
 }
 
-// DecodeMember returns a member out of its stored form.
+// DecodeMember returns a member from its stored form.
 func DecodeMember(pb *raftlogv1.StoredMember) *Member { return decodeMember(pb) }
 
 func decodeMember(pb *raftlogv1.StoredMember) *Member {
@@ -39,12 +39,12 @@ func decodeMember(pb *raftlogv1.StoredMember) *Member {
 	return m
 }
 
-// EncodePlacement returns the stored form of what is wanted of a group.
+// EncodePlacement returns the stored form of a group's placement.
 func EncodePlacement(group uint32, p shard.Placement) *raftlogv1.StoredPlacement {
 	return &raftlogv1.StoredPlacement{Group: group, Voters: texts(p.Voters), Removed: texts(p.Removed)}
 }
 
-// DecodePlacement returns what is wanted of a group out of its stored form.
+// DecodePlacement returns a group's placement from its stored form.
 func DecodePlacement(pb *raftlogv1.StoredPlacement) shard.Placement {
 	return shard.Placement{Voters: names(pb.GetVoters()), Removed: names(pb.GetRemoved())}
 }

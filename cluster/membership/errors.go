@@ -8,40 +8,40 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// ErrStale says that the membership has changed since the proposer looked:
-// decide anew.
+// ErrStale means that the membership has changed since the proposer read it. The proposer
+// must decide again.
 var ErrStale = errors.New("the membership has changed meanwhile")
 
-// Error is a refusal that whoever asked should see.
+// Error is a refusal to show to the caller.
 type Error struct {
 	Kind Kind
 	Text string
 }
 
-// Kind is what sort of refusal.
+// Kind classifies a refusal.
 type Kind uint8
 
 // The kinds of refusals.
 const (
-	Invalid   Kind = iota // the request is wrong
-	Denied                // the token does not open the door
-	Exists                // there is one already
-	Missing               // there is none
-	Forbidden             // not in the present state
+	Invalid   Kind = iota // the request is invalid
+	Denied                // the token or certificate does not admit the node
+	Exists                // it exists already
+	Missing               // it does not exist
+	Forbidden             // the present state does not allow it
 	Full                  // a bound is reached
-	Later                 // not yet: ask again
+	Later                 // not yet: try again
 )
 
-// kindCodes are the gRPC codes of the kinds.
+// kindCodes maps kinds to gRPC codes.
 var kindCodes = [...]codes.Code{
 	Invalid: codes.InvalidArgument, Denied: codes.PermissionDenied, Exists: codes.AlreadyExists, Missing: codes.NotFound,
 	Forbidden: codes.FailedPrecondition, Full: codes.ResourceExhausted, Later: codes.Aborted,
 }
 
-// Code is the gRPC code of the kind.
+// Code returns the gRPC code of the kind.
 func (k Kind) Code() codes.Code { return kindCodes[k] }
 
-// KindOf is the kind of a gRPC code; Forbidden for one that is of none.
+// KindOf returns the kind of a gRPC code; Forbidden for a code without a kind.
 func KindOf(c codes.Code) Kind {
 	for k, code := range kindCodes {
 		if code == c {
@@ -54,7 +54,7 @@ func KindOf(c codes.Code) Kind {
 // Error implements error.
 func (e *Error) Error() string { return e.Text }
 
-// GRPCStatus is how the refusal travels to callers.
+// GRPCStatus returns the gRPC status that callers receive.
 func (e *Error) GRPCStatus() *status.Status { return status.New(e.Kind.Code(), e.Text) }
 
 func refuse(k Kind, format string, args ...any) error {

@@ -16,7 +16,7 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// join takes a node in.
+// join adds a node to the cluster, if it is authorized and answers at its address.
 func (s *Service) join(ctx context.Context, c *caller, r *quoratev1.JoinRequest) (_ *quoratev1.JoinResponse, err error) {
 	ctx, span := s.cfg.Tracer.Start(ctx, "quorate.cluster.join")
 	defer func() { span.End(err) }()
@@ -33,9 +33,9 @@ func (s *Service) join(ctx context.Context, c *caller, r *quoratev1.JoinRequest)
 			return nil, err
 		}
 		if have := t.Member(m.ID); have != nil && have.JoinID == m.JoinID && m.JoinID != "" {
-			return nil, nil // the same join, repeated
+			return nil, nil // a repetition of the same join
 		}
-		if !reached { // not while others wait for the log
+		if !reached { // once, even if amend tries again: no proposal waits for it
 			if err := s.reach(ctx, m, r.GetCsr()); err != nil {
 				return nil, err
 			}
@@ -50,7 +50,7 @@ func (s *Service) join(ctx context.Context, c *caller, r *quoratev1.JoinRequest)
 	return s.welcome(t, r)
 }
 
-// welcome is what a new member needs.
+// welcome returns the settings, address book, trust and certificate that a new member needs.
 func (s *Service) welcome(t *Table, r *quoratev1.JoinRequest) (*quoratev1.JoinResponse, error) {
 	out := &quoratev1.JoinResponse{
 		Cluster: s.cfg.Cluster, Ranges: uint32(s.cfg.Ranges), Replicas: uint32(t.Replicas()), Sync: durationpb.New(s.cfg.Sync),
@@ -67,7 +67,7 @@ func (s *Service) welcome(t *Table, r *quoratev1.JoinRequest) (*quoratev1.JoinRe
 	return out, err
 }
 
-// hostsOf are the hosts of addresses, for a certificate.
+// hostsOf returns the hosts of addresses, for a certificate.
 func hostsOf(addrs ...string) (hosts []string) {
 	for _, a := range addrs {
 		if host, _, err := net.SplitHostPort(a); err == nil && host != "" {
@@ -77,8 +77,9 @@ func hostsOf(addrs ...string) (hosts []string) {
 	return hosts
 }
 
-// admit says whether a node may join, and the id of the token that lets it in;
-// none for one that shows a node certificate of its name.
+// authorizeJoin checks whether a node may join, and returns the id of the token that admits it. The
+// id is empty for a node that authenticates with a node certificate of its name, and for a repetition
+// of a join that used up its token.
 func authorizeJoin(t *Table, by string, r *quoratev1.JoinRequest, now time.Time) (token string, err error) {
 	if r.GetLevel() < t.Level() {
 		return "", refuse(Forbidden, "version %q of the new node has feature level %d; the cluster needs %d: use the cluster's version", r.GetVersion(), r.GetLevel(), t.Level())
@@ -96,7 +97,7 @@ func authorizeJoin(t *Table, by string, r *quoratev1.JoinRequest, now time.Time)
 	have := t.Token(given.ID)
 	if have == nil {
 		if m := t.Member(quota.NodeID(r.GetNode())); m != nil && m.JoinID == string(r.GetJoinId()) && m.JoinID != "" && now.Sub(m.Joined) < joinAgain {
-			return "", nil // its last use was this join, whose answer was lost
+			return "", nil // this join used the token up, and its answer was lost
 		}
 		return "", refuse(Denied, "join token %s: this cluster does not know it: it is used up, has expired, was revoked, or is another cluster's; \"quorate join-token create\" makes a new one", given.ID)
 	}
@@ -110,13 +111,13 @@ func authorizeJoin(t *Table, by string, r *quoratev1.JoinRequest, now time.Time)
 	return given.ID, nil
 }
 
-// joinAgain is how long a join whose answer was lost may be repeated with a token
-// that is used up: its id is no secret for longer.
+// joinAgain is how long a join whose answer was lost may be repeated with a used-up
+// token. The join id does not count as secret for longer.
 const joinAgain = 10 * time.Minute
 
-// reach refuses an address at which the new node does not answer itself: nobody else would
-// be a member that others can talk to, and what an address names is not the caller's to choose. Without TLS
-// anybody who listens will do.
+// reach refuses a peer address at which the new node itself does not answer: the others could not
+// talk to such a member, and a caller must not make the cluster use an arbitrary address. Without
+// TLS any listener is accepted.
 func (s *Service) reach(ctx context.Context, m *Member, csr []byte) error {
 	if _, port, err := net.SplitHostPort(m.Peer); err != nil || port == "" {
 		return refuse(Invalid, "peer_address %q: must be host:port that the other nodes reach", m.Peer)
@@ -143,7 +144,7 @@ func (s *Service) reach(ctx context.Context, m *Member, csr []byte) error {
 	return nil
 }
 
-// reachLimit bounds the look at an address.
+// reachLimit bounds the check of an address.
 const reachLimit = 2 * time.Second
 
 // Bounds of join tokens.
@@ -152,7 +153,8 @@ const (
 	maxTokenTTL     = 30 * 24 * time.Hour
 )
 
-// createToken makes the token of a seed, unless it is there: a call that is repeated makes one.
+// createToken creates the join token that the caller's seed determines, unless it exists: a repeated
+// call creates a single token.
 func (s *Service) createToken(ctx context.Context, c *caller, r *quoratev1.CreateJoinTokenRequest) (*quoratev1.CreateJoinTokenResponse, error) {
 	ttl := defaultTokenTTL
 	if r.Ttl != nil {
@@ -173,7 +175,7 @@ func (s *Service) createToken(ctx context.Context, c *caller, r *quoratev1.Creat
 		if t.Authority() != nil && err != nil {
 			return nil, err
 		}
-		ca := &x509.Certificate{} // the hash of nothing: the joiner has no authority to check
+		ca := &x509.Certificate{} // the token then has the hash of nothing: the joining node has no authority to check
 		if len(certs) > 0 {
 			ca = certs[0]
 		}
@@ -211,14 +213,14 @@ func publicToken(in *Table, t *raftlogv1.StoredJoinToken) *quoratev1.JoinToken {
 	return out
 }
 
-// namesAuthority says whether a join token names the authority that signs: who joins with
-// it trusts no other.
+// namesAuthority reports whether a join token names the signing authority. A node that joins with
+// the token trusts no other.
 func namesAuthority(a *raftlogv1.StoredAuthority, t *raftlogv1.StoredJoinToken) bool {
 	return t.GetAuthority() == fingerprint(a.GetCertificate())
 }
 
-// lostTokens counts the join tokens that name another authority than the one that signs, or
-// is going to.
+// lostTokens counts the unexpired join tokens that a rotation has made unusable or will: all of them
+// while there is a next authority, otherwise those that do not name the signing one.
 func lostTokens(t *Table) (lost uint32) {
 	a := t.Authority()
 	for _, token := range t.Tokens() {

@@ -10,36 +10,36 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// A node that was a member and comes back without its data must not take part: it
-// has forgotten for whom it voted and what it promised to keep, and with other such
-// nodes it would begin a second history beside the first. So data have a name, the
-// incarnation of the first process that had them. The membership knows that of each
-// member, and whoever comes with another one is refused.
+// A member that comes back without its data must not take part: it
+// has forgotten its votes and the entries that it acknowledged, and several such
+// nodes could start a second history beside the first. So data have an identity, the
+// incarnation of the first process that used them. The membership records the identity of each
+// member's data, and the others refuse a node that comes back with another identity.
 //
-// A node that the settings name, and that has no data, would make groups. It makes
+// A node that the settings name and that has no data would create groups. It creates
 // none until it has asked the others.
 
-// LostData begins the refusal of a node that has lost its data.
+// LostData is the prefix of the refusal of a node that has lost its data.
 const LostData = "data: "
 
-// foundAfter is how long a node without data waits for the rest, once a majority is
-// here and has nothing against it. Whoever is up answers within milliseconds.
+// foundAfter is how long a node without data waits for the remaining nodes once a majority is
+// connected and has not refused it. Nodes that are up answer within milliseconds.
 const foundAfter = time.Second
 
-// Lost says what is wrong with a node that comes with data of that first life; "" if
-// nothing is, or if nobody can tell.
+// Lost returns the refusal of a node whose data have the identity first, if the membership
+// has another one for it; "" if they match or the identity is unknown.
 func (s *Service) Lost(id quota.NodeID, first quota.Incarnation) string {
 	m := s.View().Member(id)
 	switch {
 	case m == nil || first == 0 || m.First == first:
 		return ""
 	case m.First == 0 && !m.Joined.IsZero():
-		return "" // it has joined just now
+		return "" // it has just joined
 	}
 	return fmt.Sprintf(LostData+"node %q was a member with data and comes back without: remove it and join it under a new name", id)
 }
 
-// firstOf is the first life with the data of a node, as it said.
+// firstOf returns the identity of a node's data, as the node reported it.
 func (s *Service) firstOf(id quota.NodeID) quota.Incarnation {
 	if id == s.cfg.Self {
 		return s.cfg.First
@@ -47,24 +47,23 @@ func (s *Service) firstOf(id quota.NodeID) quota.Incarnation {
 	return s.node.Net().FirstIncarnationOf(id)
 }
 
-// founds says whether groups that are not there yet are made here: by the nodes
-// that the settings name, before there is a membership. v is the view in which
-// their opening began: with a slow disk there is a membership before the last is
-// open, and nobody else would make it.
+// founds reports whether this node creates missing groups: the nodes that the settings name do so
+// before there is a membership. v must be the view with which opening the groups began: with a slow
+// disk, the membership may exist before the last group is open, and no other node would create it.
 func (s *Service) founds(v *View) bool { return !s.stored && !s.cfg.Join && !v.Table.Seeded() }
 
-// unsure says whether this node has to ask others before it makes groups.
+// unsure reports whether this node has to ask the others before it creates groups.
 func (s *Service) unsure(v *View) bool {
 	return s.founds(v) && s.cfg.First == s.cfg.Incarnation && len(v.IDs) > 1
 }
 
-// found asks the others, and makes the groups when nobody knows this node from
-// before: as soon as all are here, or a majority has been for a while. False if it
-// may not.
+// found creates the groups if no other node knows this one from before: as soon as all nodes are
+// connected, or a majority has been for foundAfter. It returns false if this node is refused
+// or stops.
 func (s *Service) found(v *View) bool {
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
-	var since time.Time // a majority has been here
+	var since time.Time // when a majority was first connected; zero if there is no majority
 	for {
 		select {
 		case <-s.stop:
@@ -87,7 +86,8 @@ func (s *Service) found(v *View) bool {
 	}
 }
 
-// openFirst opens the groups, again until that works: a disk may be full for a while.
+// openFirst opens the groups and retries until it succeeds: a disk may be full for a while.
+// It returns false if the service stops.
 func (s *Service) openFirst(v *View) bool {
 	for {
 		err := error(nil)
@@ -110,7 +110,7 @@ func (s *Service) openFirst(v *View) bool {
 	}
 }
 
-// refusedBy is what a node says that knows this one from before.
+// refusedBy returns the refusal of a node that knows this one from before; "" if no node does.
 func (s *Service) refusedBy(v *View) string {
 	for _, id := range v.IDs {
 		if text := s.node.Net().Refusal(id); strings.HasPrefix(text, LostData) {
@@ -120,7 +120,7 @@ func (s *Service) refusedBy(v *View) string {
 	return ""
 }
 
-// here counts the nodes that are connected, and this one.
+// here counts the connected nodes and this one.
 func (s *Service) here(v *View) (count int) {
 	for _, id := range v.IDs {
 		if id == s.cfg.Self || s.node.Net().Connected(id) {
@@ -130,14 +130,14 @@ func (s *Service) here(v *View) (count int) {
 	return count
 }
 
-// RemovedAfter is for how long most others have to say that they do not know this node
-// until it believes that it was removed while it did not run. Who has just joined is
-// unknown for as long as the others take to hear of it.
+// RemovedAfter is how long most others must not know this node before it concludes that
+// it was removed while it was down. A node that has just joined is unknown to the others until
+// they hear of it.
 const RemovedAfter = 30 * time.Second
 
-// watchRemoval says that this node is out of the cluster when most of the others do not know
-// it any more: it was removed, or has left, and was started again with its data. From the
-// log it cannot learn that, since nobody lets it in.
+// watchRemoval marks this node as out of the cluster when most of the others no longer know
+// it: it left or was removed, and was started again with its data. It cannot learn that from the
+// log, because the others refuse its connections.
 func (s *Service) watchRemoval() {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
@@ -160,7 +160,7 @@ func (s *Service) watchRemoval() {
 	}
 }
 
-// unknown reports whether more than half of the others say that they do not know this node.
+// unknown reports whether more than half of the others refuse this node as an unknown sender.
 func (s *Service) unknown() bool {
 	others, unknown := 0, 0
 	for _, id := range s.View().IDs {

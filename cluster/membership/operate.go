@@ -14,7 +14,8 @@ import (
 	"github.com/quorate/quorate/shard"
 )
 
-// getPlan tells what is not as wanted, or would not be without some nodes.
+// getPlan returns the groups that differ from their desired placement, or that would if the nodes in
+// r.Without left.
 func (s *Service) getPlan(ctx context.Context, _ *caller, r *quoratev1.GetPlanRequest) (_ *quoratev1.GetPlanResponse, err error) {
 	ctx, span := s.cfg.Tracer.Start(ctx, "quorate.cluster.plan")
 	defer func() { span.End(err) }()
@@ -45,7 +46,7 @@ func (s *Service) getPlan(ctx context.Context, _ *caller, r *quoratev1.GetPlanRe
 	return out, nil
 }
 
-// groupPlan is what happens to a group, nil when it is as wanted.
+// groupPlan returns the steps ahead of a group; nil if it matches its placement.
 func (s *Service) groupPlan(ctx context.Context, t *Table, g uint32, want shard.Placement) *quoratev1.GroupPlan {
 	is, err := s.actual(ctx, t, g)
 	out := &quoratev1.GroupPlan{Group: raftgroup.GroupName(g), Voters: texts(is.Voters), Wanted: texts(want.Voters)}
@@ -64,7 +65,7 @@ func (s *Service) groupPlan(ctx context.Context, t *Table, g uint32, want shard.
 	return out
 }
 
-// changeNode changes what is wanted of a node.
+// changeNode changes the desired state of a node.
 func (s *Service) changeNode(ctx context.Context, _ *caller, r *quoratev1.ChangeNodeRequest) (*quoratev1.ChangeNodeResponse, error) {
 	id := quota.NodeID(r.GetNode())
 	var m Member
@@ -92,7 +93,7 @@ func (s *Service) changeNode(ctx context.Context, _ *caller, r *quoratev1.Change
 	return out, nil
 }
 
-// warning is what an operator should know after a change of a node.
+// warning returns what an operator should know after changing a node.
 func (s *Service) warning(t *Table, change quoratev1.NodeChange, id quota.NodeID) string {
 	switch change { //nolint:exhaustive // the others are no loss
 	case quoratev1.NodeChange_NODE_CHANGE_LEAVE, quoratev1.NodeChange_NODE_CHANGE_REMOVE:
@@ -115,7 +116,8 @@ func plural(n int, what string) string {
 	return fmt.Sprintf("%d %s", n, what)
 }
 
-// fewestVoters is how many voters the range with the fewest would have with those of the nodes that answer.
+// fewestVoters returns the number of voters of the smallest range, if ranges were placed on those of
+// the nodes that answer.
 func (s *Service) fewestVoters(t *Table, nodes []shard.Node) (int, error) {
 	nodes = slices.Clone(nodes)
 	for i := range nodes {
@@ -135,7 +137,7 @@ func (s *Service) fewestVoters(t *Table, nodes []shard.Node) (int, error) {
 	return fewest, nil
 }
 
-// redundant refuses that a node leaves if ranges would then have fewer voters than now, and
+// redundant refuses to let a node leave if ranges would then have fewer voters than now, and
 // fewer than replicas asks for.
 func (s *Service) redundant(t *Table, leaving quota.NodeID) error {
 	nodes := t.Nodes()
@@ -159,7 +161,7 @@ func (s *Service) redundant(t *Table, leaving quota.NodeID) error {
 		leaving, plural(after, "answering voter"), t.Replicas(), plural((after-1)/2, "node"))
 }
 
-// applyChange makes the change, or says why it is not to be.
+// applyChange applies the change to m, or returns why it is refused.
 func (s *Service) applyChange(t *Table, m *Member, r *quoratev1.ChangeNodeRequest) error {
 	up := s.answers(m.ID)
 	switch r.GetChange() {
@@ -192,8 +194,8 @@ func (s *Service) applyChange(t *Table, m *Member, r *quoratev1.ChangeNodeReques
 	return s.enough(t, m)
 }
 
-// enough refuses a change after which no active node would be left, or which would
-// leave the meta group without a majority that lives.
+// enough refuses a change that leaves no active node, or none that answers, apart from
+// the changed one.
 func (s *Service) enough(t *Table, changed *Member) error {
 	active, live := 0, 0
 	for _, id := range t.IDs() {
@@ -215,7 +217,7 @@ func (s *Service) enough(t *Table, changed *Member) error {
 	return nil
 }
 
-// transferLeadership hands ranges over, one after the other.
+// transferLeadership hands over ranges, one after the other.
 func (s *Service) transferLeadership(ctx context.Context, _ *caller, r *quoratev1.TransferLeadershipRequest) (*quoratev1.TransferLeadershipResponse, error) {
 	v := s.View()
 	if len(r.GetRanges()) == 0 && r.GetFrom() == "" {
@@ -259,7 +261,7 @@ func (s *Service) rangesToMove(r *quoratev1.TransferLeadershipRequest) (out []qu
 	return out
 }
 
-// moveLeader hands one range over to a node, or to any other of its voters.
+// moveLeader hands over one range to a node; if to is "", to any other of its voters.
 func (s *Service) moveLeader(ctx context.Context, v *View, r quota.RangeID, to quota.NodeID) error {
 	from := s.node.Leader(r)
 	switch {

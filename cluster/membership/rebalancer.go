@@ -15,45 +15,45 @@ import (
 	"github.com/quorate/quorate/shard"
 )
 
-// What the rebalancer does at a time.
+// Pace of the rebalancer.
 const (
-	moveEvery = 200 * time.Millisecond // how often it looks
+	moveEvery = 200 * time.Millisecond // interval of checks
 	maxMoves  = 4                      // groups that change at a time
-	stepLimit = 10 * time.Second       // for one step
-	lookAgain = 15 * time.Second       // at groups that were as wanted
+	stepLimit = 10 * time.Second       // timeout of one step
+	lookAgain = 15 * time.Second       // interval of checks of groups that matched their placement
 )
 
-// rebalancer makes the groups what is wanted of them, while this node leads the meta
-// group. What is wanted is in the meta group; what is, is in each group's Raft
-// configuration: so it holds nothing that a crash could lose, and does nothing
-// twice that it should not. Every node has one; those of others do nothing.
+// rebalancer moves the groups towards their desired placement while this node leads the meta
+// group. The desired state is in the meta group and the actual state in each group's Raft
+// configuration, so a crash of the rebalancer loses nothing, and it repeats nothing
+// that must happen once. Every node has a rebalancer; only the meta leader's is active.
 type rebalancer struct {
 	service *Service
 	slots   chan struct{}
 
 	mu    sync.Mutex
-	doing map[uint32]shard.Step // step that is under way or waits, by group
+	doing map[uint32]shard.Step // step in progress or waiting, by group
 	busy  map[uint32]bool
-	done  map[uint32]asWanted  // groups that were as wanted
-	tried map[uint32]time.Time // when a group could not go on, or was as wanted
+	done  map[uint32]asWanted  // groups that matched their placement
+	tried map[uint32]time.Time // when a group was blocked, or matched its placement
 
-	read   *Table // what is wanted of the groups is of this one; of move alone
+	read   *Table // source of meta and ranges; used only by move
 	meta   shard.Placement
 	ranges []shard.Placement
 
-	freed   chan struct{} // a slot is free
-	planned atomic.Uint64 // revision of the membership whose plan changed nothing
+	freed   chan struct{} // signals a free slot
+	planned atomic.Uint64 // latest revision of the membership whose plan changed nothing
 }
 
-// asWanted is when a group was as wanted, and what that was.
+// asWanted records when a group matched its placement, and that placement.
 type asWanted struct {
 	at       time.Time
 	revision uint64 // of the membership
 	want     shard.Placement
 }
 
-// still says whether the same is wanted now: of the meta group, whose members are
-// all, the whole membership.
+// still reports whether the group's desired placement is unchanged. For the meta group, of which all
+// members have a replica, the whole membership must be unchanged.
 func (s asWanted) still(t *Table, g uint32, want shard.Placement) bool {
 	if g == raftgroup.MetaGroup || s.revision == t.Revision() {
 		return s.revision == t.Revision()
@@ -94,14 +94,14 @@ func newRebalancer(s *Service) *rebalancer {
 	return &rebalancer{service: s, slots: make(chan struct{}, maxMoves), doing: map[uint32]shard.Step{}, busy: map[uint32]bool{}, done: map[uint32]asWanted{}, tried: map[uint32]time.Time{}, freed: make(chan struct{}, 1)}
 }
 
-// wait waits for the steps that are under way.
+// wait waits for the steps in progress. It keeps their slots.
 func (r *rebalancer) wait() {
 	for range maxMoves {
 		r.slots <- struct{}{}
 	}
 }
 
-// forget is for whoever does not lead any more.
+// forget drops the progress of groups, on a node that does not lead the meta group.
 func (r *rebalancer) forget() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -109,8 +109,8 @@ func (r *rebalancer) forget() {
 	clear(r.done)
 }
 
-// reconcile says what is done with a group, or is to be done; nothing if it was seen to be
-// as is wanted now.
+// pendingStep describes the step of a group that is in progress or pending; "" if the group was
+// seen to match its present placement.
 func (r *rebalancer) pendingStep(t *Table, g uint32, want shard.Placement) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -133,8 +133,9 @@ func (s *Service) LeadsMeta() bool {
 	return serving
 }
 
-// maintain keeps the membership: makes the first one, gives up nodes that are
-// dead for long, plans, and takes out who holds nothing more. One change at a time.
+// maintain makes at most one change of the membership: it creates the first one, raises the feature
+// level, gives up nodes that have been silent for long, updates placements, or removes a leaving
+// member that holds nothing.
 func (s *Service) maintain(ctx context.Context) error {
 	t := s.node.Table()
 	if !t.Seeded() {
@@ -150,16 +151,16 @@ func (s *Service) maintain(ctx context.Context) error {
 	return nil
 }
 
-// commitMembers proposes a change that was made from t. The error of the change
-// itself is an *Error, or ErrStale.
+// commitMembers proposes a change that is based on t. If the change itself is refused, the error
+// is an *Error or ErrStale.
 func (s *Service) commitMembers(ctx context.Context, t *Table, c *raftlogv1.ChangeMembers) (*Table, error) {
 	c.Revision, c.AtUnixNanos = t.Revision(), int64(s.node.Now())
 	return s.node.Commit(ctx, c)
 }
 
-// seed makes the first membership out of the settings, once every node is connected and of
-// this version's feature level or higher: a node that does not understand an entry of the log
-// would have another state than the rest.
+// seed creates the first membership from the settings, once every node is connected and has
+// this version's feature level or a higher one: a node that does not understand a log entry
+// would diverge from the others.
 func (s *Service) seed(ctx context.Context, t *Table) error {
 	v := s.View()
 	seed := &raftlogv1.Membership{Level: Level, Replicas: uint32(s.cfg.Replicas)}
@@ -181,9 +182,9 @@ func (s *Service) seed(ctx context.Context, t *Table) error {
 	return err
 }
 
-// giveUpSilent gives up a member that has been silent for DeadAfter, if what remains is
-// enough to hold every replica that is wanted, and a majority of all is here: a
-// leader that is cut off gives up nobody.
+// giveUpSilent marks a member as dead that has been silent for DeadAfter, if the remaining active
+// members can hold all replicas and are a majority of all members: a
+// leader that is cut off gives up no node.
 func (s *Service) giveUpSilent(t *Table) *raftlogv1.ChangeMembers {
 	after := s.cfg.DeadAfter
 	if after < 0 {
@@ -207,7 +208,7 @@ func (s *Service) giveUpSilent(t *Table) *raftlogv1.ChangeMembers {
 	for _, id := range silent {
 		if m := t.Member(id); m != nil && !m.Dead {
 			dead := *m
-			dead.Dead = true // not Leaving: a range is never made smaller by itself
+			dead.Dead = true // not Leaving: a range never loses voters automatically
 			s.log.Warn("a dead node is given up: its replicas move to others", "node", id, "silent_for", after)
 			return putMember(&dead)
 		}
@@ -219,7 +220,7 @@ func putMember(m *Member) *raftlogv1.ChangeMembers {
 	return &raftlogv1.ChangeMembers{Change: &raftlogv1.ChangeMembers_Put{Put: m.Encode()}}
 }
 
-// planned puts down what is wanted of the groups, where that has changed.
+// placeChanged returns the change that stores the placements that the plan changes; nil if none.
 func (s *Service) placeChanged(t *Table) *raftlogv1.ChangeMembers {
 	if s.rebalancer.planned.Load() == t.Revision() {
 		return nil
@@ -240,7 +241,7 @@ func (s *Service) placeChanged(t *Table) *raftlogv1.ChangeMembers {
 	return &raftlogv1.ChangeMembers{Change: &raftlogv1.ChangeMembers_Place{Place: &raftlogv1.PutPlacements{Placements: list}}}
 }
 
-// plan returns the placements that are to change for these nodes.
+// plan returns the placements that change if the cluster has these nodes.
 func (s *Service) plan(t *Table, nodes []shard.Node) ([]*raftlogv1.StoredPlacement, error) {
 	meta, before := t.Placements(s.cfg.Ranges)
 	wanted, err := shard.Place(nodes, s.cfg.Ranges, t.Replicas(), before)
@@ -261,8 +262,8 @@ func (s *Service) plan(t *Table, nodes []shard.Node) ([]*raftlogv1.StoredPlaceme
 	return out, nil
 }
 
-// dropped takes a member out that leaves and holds nothing more. Who still answers
-// is told first: once it is no member, nobody talks to it.
+// dropEmpty returns the change that removes a leaving or dead member that holds nothing; nil if there
+// is no such member. It notifies the member first: once removed, it gets no connections.
 func (s *Service) dropEmpty(t *Table) *raftlogv1.ChangeMembers {
 	for _, id := range t.IDs() {
 		if id != s.cfg.Self && leaves(t, id) && !s.inMeta(id) {
@@ -273,7 +274,7 @@ func (s *Service) dropEmpty(t *Table) *raftlogv1.ChangeMembers {
 	return nil
 }
 
-// leaves says whether a member is on its way out and holds no range any more.
+// leaves reports whether a member is leaving or dead and is named by no placement.
 func leaves(t *Table, id quota.NodeID) bool {
 	m := t.Member(id)
 	return (m.State == Leaving || m.Dead) && !t.Holds(id)
@@ -295,14 +296,14 @@ func (s *Service) inMeta(id quota.NodeID) bool {
 	return g != nil && slices.ContainsFunc(g.Members(), func(m raftgroup.Member) bool { return m.ID == id })
 }
 
-// move begins the next step of groups that are not as wanted, a few at a time.
+// move starts the next step of groups that differ from their placement, at most maxMoves at a time.
 func (r *rebalancer) move(ctx context.Context) {
 	s := r.service
 	t := s.node.Table()
 	if !t.Seeded() {
 		return
 	}
-	if r.read != t { // it changes seldom, and is asked for many times a second
+	if r.read != t { // the table changes seldom, and move runs many times a second
 		r.read = t
 		r.meta, r.ranges = t.Placements(s.cfg.Ranges)
 	}
@@ -312,8 +313,8 @@ func (r *rebalancer) move(ctx context.Context) {
 	}
 }
 
-// begin begins the next step of a group, unless one is under way, it was as wanted
-// just now, or enough others are moving.
+// begin starts the next step of a group, unless a step is in progress, the group recently matched its
+// placement or was blocked, or maxMoves groups are moving.
 func (r *rebalancer) begin(ctx context.Context, t *Table, g uint32, want shard.Placement) {
 	r.mu.Lock()
 	last, ok := r.done[g]
@@ -340,7 +341,7 @@ func (r *rebalancer) begin(ctx context.Context, t *Table, g uint32, want shard.P
 	}()
 }
 
-// advance takes a group as far as it goes now.
+// advance carries out steps of a group until it matches its placement or cannot proceed.
 func (r *rebalancer) advance(ctx context.Context, g uint32) {
 	s := r.service
 	for {
@@ -364,7 +365,7 @@ func placementOf(t *Table, g uint32, ranges int) shard.Placement {
 	return each[g-1]
 }
 
-// note keeps what came of a step, the last one for now.
+// note records the outcome of a step. last means that no step follows for now.
 func (r *rebalancer) note(t *Table, g uint32, step shard.Step, err error, last bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -384,8 +385,8 @@ func (r *rebalancer) note(t *Table, g uint32, step shard.Step, err error, last b
 	r.doing[g] = step
 }
 
-// raiseLevel returns the change that raises the cluster's feature level to the lowest of its living
-// members, nil if the cluster has that level. own is the level of this node's software.
+// raiseLevel returns the change that raises the cluster's feature level to the lowest level of its
+// living members and own, which is the level of this node's software; nil if the cluster has that level.
 func raiseLevel(t *Table, own uint32) *raftlogv1.ChangeMembers {
 	low := own
 	for _, id := range t.IDs() {

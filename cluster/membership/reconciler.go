@@ -10,10 +10,10 @@ import (
 	"github.com/quorate/quorate/shard"
 )
 
-// retryAfter is the pause before what did not work is tried again.
+// retryAfter is the pause before the reconciler retries.
 const retryAfter = 500 * time.Millisecond
 
-// wakeReconciler asks the reconciler to make this node what the view says.
+// wakeReconciler makes the reconciler apply the view. It does not block.
 func (s *Service) wakeReconciler() {
 	select {
 	case s.reconcile <- struct{}{}:
@@ -21,8 +21,8 @@ func (s *Service) wakeReconciler() {
 	}
 }
 
-// reconciler makes this node what the view says: whom it is connected to, and which
-// groups are open here.
+// reconcileAll applies the view to this node whenever it changes, until the service stops: it connects
+// to the peers in the view and opens the groups that the view places on this node.
 func (s *Service) reconcileAll() {
 	if v := s.View(); s.unsure(v) && !s.found(v) {
 		return
@@ -34,7 +34,7 @@ func (s *Service) reconcileAll() {
 		case <-s.reconcile:
 		}
 		if err := s.place(s.View()); err != nil {
-			if !errors.Is(err, raftgroup.ErrClosed) { // the node stops; what else is wrong is said at the next try
+			if !errors.Is(err, raftgroup.ErrClosed) { // the node is stopping; the next try logs other errors
 				s.log.Warn("replicas of this node do not follow the placement yet", "err", err)
 			}
 			time.AfterFunc(retryAfter, s.wakeReconciler)
@@ -42,7 +42,7 @@ func (s *Service) reconcileAll() {
 	}
 }
 
-// place carries a view out. What it undoes it undoes last, and only when the
+// place applies a view. It deletes surplus replicas last, and only if the
 // view is certainly the newest.
 func (s *Service) place(v *View) error {
 	errs := []error{s.node.Arrange(v), s.saveView(v), s.OpenMissing(v)}
@@ -53,9 +53,9 @@ func (s *Service) place(v *View) error {
 	return errors.Join(errs...)
 }
 
-// OpenMissing opens the groups that should have a replica here, a few at a time:
-// most of it is waiting for the disk. Callers wait for each other: a group is made
-// once.
+// OpenMissing opens the groups that should have a replica here, up to 8 at a time, since
+// opening mostly waits for the disk. It holds s.opening, so that concurrent calls create a group
+// only once.
 func (s *Service) OpenMissing(v *View) error {
 	s.opening.Lock()
 	defer s.opening.Unlock()
@@ -82,7 +82,7 @@ func (s *Service) OpenMissing(v *View) error {
 	return errors.Join(errs...)
 }
 
-// prefer tells the groups who should lead them.
+// setPreferred sets the preferred leader of each group, and the nodes excluded from leading.
 func (s *Service) setPreferred(v *View) {
 	excluded := map[quota.NodeID]bool{}
 	for _, id := range v.IDs {
@@ -101,7 +101,7 @@ func (s *Service) setPreferred(v *View) {
 	}
 }
 
-// preferred is the first voter that may lead; nobody, if none may.
+// preferred returns the first voter that may lead; "" if none may.
 func preferred(p shard.Placement, excluded map[quota.NodeID]bool) quota.NodeID {
 	for _, id := range p.Voters {
 		if !excluded[id] {
@@ -111,7 +111,7 @@ func preferred(p shard.Placement, excluded map[quota.NodeID]bool) quota.NodeID {
 	return ""
 }
 
-// surplus counts the groups that are open here and should not be.
+// surplus counts the open groups that the view does not place on this node.
 func (s *Service) surplus(v *View) (count int) {
 	for r := range v.Ranges {
 		if s.node.Host().Group(raftgroup.OfRange(quota.RangeID(r))) != nil && !Names(v.Ranges[r], s.cfg.Self) {
@@ -121,8 +121,8 @@ func (s *Service) surplus(v *View) (count int) {
 	return count
 }
 
-// dropSurplus deletes replicas that this node is not to have. A node that starts
-// replays old placements: only one that has all that is committed knows.
+// dropSurplus deletes the replicas that the view does not place on this node. A node that starts
+// replays old placements, so it deletes only when its table is as new as the meta leader's.
 func (s *Service) dropSurplus() error {
 	v := s.View()
 	if !s.node.Newest(v.Table.Revision()) {

@@ -18,45 +18,47 @@ import (
 	"github.com/quorate/quorate/shard"
 )
 
-// Node is what the membership needs of the node it runs on. All methods are called concurrently.
+// Node is what Service needs from the node on which it runs. Methods must be safe for concurrent use.
 type Node interface {
 	// Now returns the cluster's time.
 	Now() quota.Time
-	// Net returns the connections to the other nodes, Host the Raft groups of this one.
+	// Net returns the connections to the other nodes; Host returns the Raft groups of this one.
 	Net() *transport.Net
 	Host() *raftgroup.Host
 
-	// MetaLeader and Leader return who leads the meta group and a range as far as is known; "" is unknown.
+	// MetaLeader and Leader return the last known leader of the meta group and of a range; "" if unknown.
 	MetaLeader() quota.NodeID
 	Leader(r quota.RangeID) quota.NodeID
 	// Up reports whether a node is connected.
 	Up(id quota.NodeID) bool
-	// Silences returns for how long each node that is not connected has not been.
+	// Silences returns how long each disconnected node has been disconnected.
 	Silences() map[quota.NodeID]time.Duration
-	// Newest reports whether a table of that revision is as new as the meta leader's.
+	// Newest reports whether a table of that revision is at least as new as the meta leader's.
 	Newest(revision uint64) bool
 
-	// Call calls another node. CallSlow does too, where the answer waits for a disk.
+	// Call calls another node. CallSlow does too; it is for answers that wait for a disk.
 	Call(ctx context.Context, to quota.NodeID, c *peerv1.Call) (*peerv1.Call, error)
 	CallSlow(ctx context.Context, to quota.NodeID, c *peerv1.Call) (*peerv1.Call, error)
 
-	// Table returns the membership that the meta group has.
+	// Table returns the membership in the meta group.
 	Table() *Table
-	// Commit has the meta group change it. The error of the change itself is an *Error, or ErrStale.
+	// Commit proposes a change to the meta group. If the change itself is refused, the error is an
+	// *Error or ErrStale.
 	Commit(ctx context.Context, c *raftlogv1.ChangeMembers) (*Table, error)
 
-	// OpenMeta opens the meta group, OpenRange the group of a range; found makes one that is not there.
+	// OpenMeta opens the meta group, and OpenRange the group of a range. With found they create a
+	// group that does not exist.
 	OpenMeta(v *View, found bool) error
 	OpenRange(v *View, r quota.RangeID, found bool) error
-	// Dropped forgets what there is of a range whose replica was deleted.
+	// Dropped clears the state of a range whose replica was deleted.
 	Dropped(r quota.RangeID)
-	// Arrange tells everybody on this node who is in the cluster.
+	// Arrange distributes the list of members to the components of this node.
 	Arrange(v *View) error
-	// Announce tells the other nodes soon what this one knows.
+	// Announce triggers a beacon to the other nodes.
 	Announce()
 }
 
-// Config is what a node is told about itself and its cluster. The fields are those of cluster.Config.
+// Config describes a node and its cluster. cluster.Config documents the fields.
 type Config struct {
 	Cluster      string
 	Self         quota.NodeID
@@ -75,26 +77,27 @@ type Config struct {
 	TLS          *transport.TLS
 	DeadAfter    time.Duration // below 0 is never
 	Incarnation  quota.Incarnation
-	First        quota.Incarnation // of the data; Incarnation when they are new
+	First        quota.Incarnation // identity of the data; equals Incarnation for new data
 	Tracer       *tracing.Tracer
 	Log          *slog.Logger
 }
 
-// Service keeps a node what the membership says of it, and the membership, where the meta group is
-// led here, what operators want and nodes can give. All methods are safe for concurrent use.
+// Service keeps a node in line with the membership. On the leader of the meta group it also keeps the
+// membership in line with the wishes of operators and the state of nodes. All methods are safe for
+// concurrent use.
 type Service struct {
 	cfg  Config
 	node Node
 	log  *slog.Logger
 
 	view   atomic.Pointer[View]
-	stored bool // the node has been here before
+	stored bool // the data directory has a membership from an earlier start
 
-	reconcile chan struct{} // the view is to be carried out
+	reconcile chan struct{} // wakes the reconciler
 	opening   sync.Mutex    // held while missing groups are opened
 	left      sync.Once
 	out       chan struct{}          // closed when the node is out of the cluster
-	barred    atomic.Pointer[string] // why this node takes no part, if it may not
+	barred    atomic.Pointer[string] // why this node may take no part; nil if it may
 
 	changes    map[string]change // by method
 	rebalancer *rebalancer
@@ -103,7 +106,7 @@ type Service struct {
 	done sync.WaitGroup
 }
 
-// NewService returns a service that begins with a view; see FirstView. Open and Start it.
+// NewService returns a service with a first view; see FirstView. Call Open, then Start.
 func NewService(cfg Config, v *View, stored bool, node Node) *Service {
 	s := &Service{
 		cfg: cfg, node: node, log: cfg.Log, stored: stored,
@@ -115,8 +118,8 @@ func NewService(cfg Config, v *View, stored bool, node Node) *Service {
 	return s
 }
 
-// Open opens the groups that this node starts with. One that does not know whether the cluster
-// knows it from before leaves that to the reconciler.
+// Open opens the groups that this node starts with. If the node must first ask the others
+// whether they know it from before, Open leaves the groups to the reconciler.
 func (s *Service) Open() error {
 	v := s.View()
 	if s.unsure(v) {
@@ -132,14 +135,14 @@ func (s *Service) Open() error {
 	return nil
 }
 
-// Start runs the reconciler and the rebalancer until Close.
+// Start runs the reconciler, the rebalancer and the watch for this node's removal until Close.
 func (s *Service) Start() {
 	s.done.Go(s.reconcileAll)
 	s.done.Go(s.rebalance)
 	s.done.Go(s.watchRemoval)
 }
 
-// Close ends what Start began, if it was called.
+// Close stops the goroutines of Start, if any, and waits for them.
 func (s *Service) Close() {
 	close(s.stop)
 	s.done.Wait()
@@ -153,7 +156,7 @@ func (s *Service) Barred() string {
 	return ""
 }
 
-// AddCalls adds the calls of other nodes about members and the groups that they hold.
+// AddCalls adds the handlers of calls about members and the groups that they hold.
 func (s *Service) AddCalls(t peercall.Table) {
 	peercall.Handle(t, peercall.Limit, func(_ context.Context, _ quota.NodeID, c *peerv1.CallReplica) (*peerv1.CallReplicaResult, error) {
 		return s.replica(c.GetGroup()), nil
@@ -169,7 +172,7 @@ func (s *Service) AddCalls(t peercall.Table) {
 		return &peerv1.CallStepResult{}, s.carryOut(ctx, c.GetGroup(), shard.Action(c.GetAction()), quota.NodeID(c.GetNode()))
 	})
 	peercall.Handle(t, peercall.Limit, func(context.Context, quota.NodeID, *peerv1.CallGone) (*peerv1.CallGoneResult, error) {
-		s.leave("its replicas are with others: it has left") // to stop takes longer than the answer
+		s.leave("its replicas are with others: it has left") // the answer is sent before the node stops
 		return &peerv1.CallGoneResult{}, nil
 	})
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// Replicas returns how many nodes are to keep each range.
+// Replicas returns the desired number of replicas of each range.
 func (s *Service) Replicas() int {
 	if t := s.View().Table; t.Seeded() {
 		return t.Replicas()
@@ -19,9 +19,9 @@ func (s *Service) Replicas() int {
 	return s.cfg.Replicas
 }
 
-// Tolerates returns how many more nodes may be lost, whichever they are, until some group
-// is without a majority of voters that answer. A leader knows who votes; of groups that
-// others lead it is who is wanted to, which may not be so yet.
+// Tolerates returns how many more nodes, whichever they are, may be lost before some group
+// lacks a majority of voters that answer. For groups that this node leads it uses the actual voters,
+// for others the desired ones, which may not be in place yet.
 func (s *Service) Tolerates() int {
 	v := s.View()
 	least := len(v.IDs)
@@ -50,10 +50,11 @@ func (s *Service) Tolerates() int {
 	return least
 }
 
-// answers reports whether a node is this one, or connected.
+// answers reports whether a node is this one or connected.
 func (s *Service) answers(id quota.NodeID) bool { return id == s.cfg.Self || s.node.Up(id) }
 
-// LeaderStatus asks the leader of the meta group what it alone knows; nil if it does not answer.
+// LeaderStatus asks the leader of the meta group for the status that only it has; nil if it does not
+// answer.
 func (s *Service) LeaderStatus(ctx context.Context) *quoratev1.GetStatusResponse {
 	res, err := s.changeOnce(ctx, &caller{}, &quoratev1.GetStatusRequest{})
 	if err != nil {
@@ -63,8 +64,8 @@ func (s *Service) LeaderStatus(ctx context.Context) *quoratev1.GetStatusResponse
 	return out
 }
 
-// leaderStatus is what this node knows of the cluster because it leads the meta
-// group: nodes that are silent, and ranges that are not as wanted.
+// leaderStatus returns the status that only the leader of the meta group has: how long nodes
+// have been silent, and the steps of ranges that differ from their placement.
 func (s *Service) leaderStatus(context.Context, *caller, *quoratev1.GetStatusRequest) (*quoratev1.GetStatusResponse, error) {
 	t := s.node.Table()
 	out := &quoratev1.GetStatusResponse{MembersRevision: t.Revision()}
@@ -85,14 +86,14 @@ func (s *Service) leaderStatus(context.Context, *caller, *quoratev1.GetStatusReq
 	return out, nil
 }
 
-// toPlan is what the membership is going to want of groups and does not yet: the rebalancer plans a moment after a change.
+// toPlan returns the placements that the rebalancer has yet to store: it plans a moment after a change.
 func (s *Service) toPlan(t *Table) []*raftlogv1.StoredPlacement {
 	if !t.Seeded() || s.rebalancer.planned.Load() == t.Revision() {
 		return nil
 	}
 	list, err := s.plan(t, t.Nodes())
 	if err != nil {
-		return nil // the rebalancer says so
+		return nil // the rebalancer logs the error
 	}
 	return list
 }

@@ -44,8 +44,8 @@ func (s *Service) advance(ctx context.Context, t *Table, g uint32, want shard.Pl
 	return step, err
 }
 
-// next is the next step of a group. Every member has a replica of the meta group,
-// from its first moment to its last.
+// next returns the next step of a group. Every member has a replica of the meta group for
+// as long as it is a member.
 func next(t *Table, g uint32, want shard.Placement, is shard.Actual) shard.Step {
 	if g != raftgroup.MetaGroup {
 		return shard.Next(want, false, is)
@@ -65,13 +65,13 @@ func next(t *Table, g uint32, want shard.Placement, is shard.Actual) shard.Step 
 		}
 	}
 	step := shard.Next(want, true, is)
-	if step.Do == shard.Done && late != "" { // else nobody looks again soon, and without it a new member learns of nothing
+	if step.Do == shard.Done && late != "" { // Done would delay the next check, and without a replica the new member learns nothing
 		return shard.Step{Do: shard.Wait, Node: late, Why: "a new member, it is not connected yet"}
 	}
 	return step
 }
 
-// actual is what a group is now, as its leader tells.
+// actual returns the present state of a group, as its leader reports it.
 func (s *Service) actual(ctx context.Context, t *Table, g uint32) (shard.Actual, error) {
 	is := shard.Actual{Ready: map[quota.NodeID]bool{}, Alive: map[quota.NodeID]bool{}}
 	for _, id := range t.IDs() {
@@ -100,7 +100,7 @@ func (s *Service) actual(ctx context.Context, t *Table, g uint32) (shard.Actual,
 	return is, nil
 }
 
-// LeaderOf returns who leads a group as far as is known; "" is unknown.
+// LeaderOf returns the last known leader of a group; "" if unknown.
 func (s *Service) LeaderOf(g uint32) quota.NodeID {
 	if g == raftgroup.MetaGroup {
 		return s.node.MetaLeader()
@@ -108,7 +108,7 @@ func (s *Service) LeaderOf(g uint32) quota.NodeID {
 	return s.node.Leader(quota.RangeID(g - 1))
 }
 
-// replica is how far this node's replica of a group is.
+// replica returns the progress of this node's replica of a group.
 func (s *Service) replica(id uint32) *peerv1.CallReplicaResult {
 	g := s.node.Host().Group(id)
 	if g == nil {
@@ -119,7 +119,8 @@ func (s *Service) replica(id uint32) *peerv1.CallReplicaResult {
 	return &peerv1.CallReplicaResult{LastIndex: index, LastContactMillis: contact.Milliseconds(), Leader: string(lead)}
 }
 
-// ReplicaProgress asks a node how far its replica of a group is, and how long ago it heard the leader.
+// ReplicaProgress asks a node for the last index of its replica of a group, and how long ago the
+// replica heard from the leader.
 func (s *Service) ReplicaProgress(ctx context.Context, node quota.NodeID, group uint32) (uint64, time.Duration, error) {
 	c, err := s.node.Call(ctx, node, &peerv1.Call{Body: &peerv1.Call_Replica{Replica: &peerv1.CallReplica{Group: group}}})
 	if err != nil {
@@ -129,7 +130,7 @@ func (s *Service) ReplicaProgress(ctx context.Context, node quota.NodeID, group 
 	return r.GetLastIndex(), time.Duration(r.GetLastContactMillis()) * time.Millisecond, nil
 }
 
-// groupState is what a group is, if this node leads it.
+// groupState returns the members of a group and which of them are ready, if this node leads the group.
 func (s *Service) groupState(ctx context.Context, id uint32) *peerv1.CallGroupResult {
 	out := &peerv1.CallGroupResult{}
 	g := s.node.Host().Group(id)
@@ -153,7 +154,8 @@ func (s *Service) groupState(ctx context.Context, id uint32) *peerv1.CallGroupRe
 	return out
 }
 
-// A replica is ready when it has nearly all of the log and hears the leader.
+// A replica is ready when it lags the leader's log by at most readyEntries, and heard from the leader
+// less than readyContact ago.
 const (
 	readyEntries = 128
 	readyContact = 2 * time.Second
@@ -169,18 +171,18 @@ func (s *Service) caughtUp(ctx context.Context, id quota.NodeID, group uint32, l
 	return err == nil && contact < readyContact && index+readyEntries >= last
 }
 
-// order has the leader of a group carry a step out.
+// order makes the leader of a group carry out a step.
 func (s *Service) order(ctx context.Context, leader quota.NodeID, g uint32, step shard.Step) error {
 	if leader == s.cfg.Self {
 		return s.carryOut(ctx, g, step.Do, step.Node)
 	}
 	f := &peerv1.Call{Body: &peerv1.Call_Step{Step: &peerv1.CallStep{Group: g, Action: uint32(step.Do), Node: string(step.Node)}}}
-	_, err := s.node.CallSlow(ctx, leader, f) // waits for a disk: not for the round trip
+	_, err := s.node.CallSlow(ctx, leader, f) // the answer waits for a disk
 	return err
 }
 
-// carryOut carries a step out as the group's leader. It changes nothing when the
-// group is so already.
+// carryOut carries out a step as the group's leader. It changes nothing if the
+// group is in the desired state already.
 func (s *Service) carryOut(ctx context.Context, id uint32, do shard.Action, node quota.NodeID) error {
 	g := s.node.Host().Group(id)
 	if g == nil {

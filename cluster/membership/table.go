@@ -16,28 +16,28 @@ import (
 const (
 	MaxMembers  = 256
 	MaxTokens   = 1000
-	MaxRemoved  = 1024 // nodes that were removed, of which that is remembered
+	MaxRemoved  = 1024 // removed nodes to remember
 	MaxAddress  = 255 + len(":65535")
 	MaxJoinID   = 64   // bytes
 	MaxTrusts   = 64   // certificates of a trust bundle
-	MaxIdentity = 1024 // bytes of who made a join token
+	MaxIdentity = 1024 // bytes of the identity that created a join token
 )
 
-// Level is the feature level of this software: what it understands. Log entries
-// of kinds that a level brings are proposed once every member has it.
+// Level is the feature level of this software. Nodes propose the log entries that a level
+// introduces once every member has that level.
 const Level = 1
 
-// State is what operators want of a member.
+// State is the state of a member that operators ask for.
 type State uint8
 
 // The states, with the numbers of quorate.v1.NodeState.
 const (
 	Active   State = 1 // holds replicas and leads
 	Draining State = 2 // keeps its replicas and leads nothing
-	Leaving  State = 3 // gives its replicas away, and is out then
+	Leaving  State = 3 // gives its replicas away, then leaves the cluster
 )
 
-// String returns the word that users see.
+// String returns the word that users see for the state.
 func (s State) String() string {
 	switch s {
 	case Active:
@@ -58,13 +58,13 @@ type Member struct {
 	Version          string // of its software
 	Level            uint32
 	State            State
-	Dead             bool      // nothing waits for it; its replicas go to others, if there are any
-	Joined           time.Time // zero if it was there from the first
+	Dead             bool      // nothing waits for it; its replicas move to other nodes, if there are any
+	Joined           time.Time // zero for a member of the first membership
 	JoinID           string    // of the join that made it a member
 	Trusts           []string  // fingerprints of authorities that it trusts
-	SignedBy         string    // fingerprint of the one that signed its certificate
-	// First is the first life of a process with its data; 0 for data from before that
-	// was said, and for a member that has joined and not been heard of.
+	SignedBy         string    // fingerprint of the authority that signed its certificate
+	// First identifies the member's data by the incarnation of the first process that used them. It
+	// is 0 for data older than this field, and for a joined member that has not announced itself.
 	First quota.Incarnation
 }
 
@@ -82,15 +82,15 @@ func (m *Member) Node() shard.Node {
 	return n
 }
 
-// Table is a membership. It is never changed; the zero value is the one before
-// there was any.
+// Table is an immutable membership. The zero value is the state before the cluster has
+// a membership.
 type Table struct {
 	pb    raftlogv1.Membership
 	byID  map[quota.NodeID]*Member
 	order []quota.NodeID
 }
 
-// New returns the table of a stored membership, which it takes over.
+// New returns the table of a stored membership. It takes ownership of pb.
 func New(pb *raftlogv1.Membership) *Table {
 	t := &Table{byID: make(map[quota.NodeID]*Member, len(pb.GetMembers()))}
 	proto.Merge(&t.pb, pb)
@@ -101,26 +101,25 @@ func New(pb *raftlogv1.Membership) *Table {
 	return t
 }
 
-// Proto returns the stored form, which is not to be changed.
+// Proto returns the stored form. The caller must not modify it.
 func (t *Table) Proto() *raftlogv1.Membership { return &t.pb }
 
-// Revision is how many changes there were.
+// Revision returns the number of changes so far.
 func (t *Table) Revision() uint64 { return t.pb.Revision }
 
-// Seeded says whether there is a membership.
+// Seeded reports whether there is a membership.
 func (t *Table) Seeded() bool { return len(t.byID) > 0 }
 
-// Level is the cluster's feature level.
+// Level returns the cluster's feature level.
 func (t *Table) Level() uint32 { return t.pb.Level }
 
-// Replicas is how many are wanted of each range.
+// Replicas returns the desired number of replicas of each range.
 func (t *Table) Replicas() int { return int(t.pb.Replicas) }
 
-// IDs returns the names of all members, sorted. It is not to be changed.
+// IDs returns the names of all members, sorted. The caller must not modify the slice.
 func (t *Table) IDs() []quota.NodeID { return t.order }
 
-// Member returns a member, nil if there is none of that name. It is not to be
-// changed.
+// Member returns the member of a name, or nil. The caller must not modify it.
 func (t *Table) Member(id quota.NodeID) *Member { return t.byID[id] }
 
 // Nodes returns the members as the planner of placements sees them.
@@ -132,7 +131,7 @@ func (t *Table) Nodes() []shard.Node {
 	return out
 }
 
-// Placements returns what is wanted of the groups: of the meta group, and of
+// Placements returns the desired placements of the meta group and of
 // each range.
 func (t *Table) Placements(ranges int) (meta shard.Placement, each []shard.Placement) {
 	each = make([]shard.Placement, ranges)
@@ -147,7 +146,7 @@ func (t *Table) Placements(ranges int) (meta shard.Placement, each []shard.Place
 	return meta, each
 }
 
-// JoinedBefore returns how many members there are that had joined before a moment.
+// JoinedBefore returns the number of members that joined before at.
 func (t *Table) JoinedBefore(at time.Time) (count int) {
 	for _, m := range t.byID {
 		if m.Joined.Before(at) {
@@ -157,15 +156,15 @@ func (t *Table) JoinedBefore(at time.Time) (count int) {
 	return count
 }
 
-// Holds says whether a member is named by any placement.
+// Holds reports whether any placement names a member.
 func (t *Table) Holds(id quota.NodeID) bool {
 	return slices.ContainsFunc(t.pb.Placements, func(p *raftlogv1.StoredPlacement) bool {
 		return slices.Contains(p.Voters, string(id)) || slices.Contains(p.Removed, string(id))
 	})
 }
 
-// NeedsToken returns an error if a node was removed: what it had then, a certificate among it, does
-// not let it in again.
+// NeedsToken returns an error if a node of that name was removed: its old credentials, such as a
+// certificate, no longer admit it.
 func (t *Table) NeedsToken(id quota.NodeID) error {
 	for _, r := range t.pb.Removed {
 		if r.Id == string(id) {
@@ -176,8 +175,7 @@ func (t *Table) NeedsToken(id quota.NodeID) error {
 	return nil
 }
 
-// Token returns a join token, nil if there is none of that id. It is not to be
-// changed.
+// Token returns the join token of an id, or nil. The caller must not modify it.
 func (t *Table) Token(id string) *raftlogv1.StoredJoinToken {
 	i, ok := t.findToken(id)
 	if !ok {
@@ -198,14 +196,14 @@ func (t *Table) findToken(id string) (int, bool) {
 	})
 }
 
-// Tokens returns the join tokens by id. They are not to be changed.
+// Tokens returns the join tokens, sorted by id. The caller must not modify them.
 func (t *Table) Tokens() []*raftlogv1.StoredJoinToken { return t.pb.Tokens }
 
-// Authority returns what signs certificates, nil if the cluster has none of its
-// own. It is not to be changed.
+// Authority returns the authority that signs certificates, or nil if the cluster has none of its
+// own. The caller must not modify it.
 func (t *Table) Authority() *raftlogv1.StoredAuthority { return t.pb.Authority }
 
-// Public returns the stored form without secrets: for a node's own copy of the
+// Public returns the stored form without secrets, for a node's own copy of the
 // address book and the placements.
 func (t *Table) Public() *raftlogv1.Membership {
 	list := make([]*raftlogv1.StoredMember, len(t.pb.Members))

@@ -16,32 +16,31 @@ import (
 	"github.com/quorate/quorate/shard"
 )
 
-// View is who is in the cluster and who holds what, as this node knows it. It is
-// never changed.
+// View is this node's immutable view of the members and the placements.
 //
-// It comes from the settings until the meta group has a membership, then from
-// there. A copy of it in the data directory is what a node starts with: it finds
-// its peers, and the groups that it holds, before Raft has told it anything.
+// It comes from the settings until the meta group has a membership, then from that
+// membership. A node starts with the copy of it in the data directory, which names
+// its peers and the groups that it holds before Raft has delivered anything.
 type View struct {
 	Table  *Table
-	Nodes  map[quota.NodeID]string // peer addresses, this node's too
-	IDs    []quota.NodeID          // the same, sorted
+	Nodes  map[quota.NodeID]string // peer addresses, including this node's
+	IDs    []quota.NodeID          // the keys of Nodes, sorted
 	Meta   shard.Placement
 	Ranges []shard.Placement
 }
 
-// View returns who is in the cluster as this node knows it now.
+// View returns this node's current view of the cluster.
 func (s *Service) View() *View { return s.view.Load() }
 
-// Member returns what is stored of a node, nil when that is nothing.
+// Member returns the stored member of a name, or nil.
 func (v *View) Member(id quota.NodeID) *Member { return v.Table.Member(id) }
 
-// Names reports whether a placement is of a node.
+// Names reports whether a placement names a node, as a voter or as removed.
 func Names(p shard.Placement, id quota.NodeID) bool {
 	return slices.Contains(p.Voters, id) || slices.Contains(p.Removed, id)
 }
 
-// SettingsView returns the view out of the settings. A node that joins holds nothing
+// SettingsView returns the view that the settings define. A joining node holds nothing
 // until the meta group says so.
 func SettingsView(cfg *Config) (*View, error) {
 	v := &View{Table: New(nil), Nodes: maps.Clone(cfg.Nodes), IDs: slices.Sorted(maps.Keys(cfg.Nodes)), Ranges: make([]shard.Placement, cfg.Ranges)}
@@ -59,7 +58,7 @@ func SettingsView(cfg *Config) (*View, error) {
 	return v, nil
 }
 
-// ViewOf returns the view out of a membership.
+// ViewOf returns the view of a membership.
 func ViewOf(t *Table, ranges int) *View {
 	v := &View{Table: t, Nodes: make(map[quota.NodeID]string, len(t.IDs())), IDs: t.IDs()}
 	for _, id := range v.IDs {
@@ -69,14 +68,14 @@ func ViewOf(t *Table, ranges int) *View {
 	return v
 }
 
-// metaVoters is the most nodes that vote in the meta group.
+// metaVoters is the maximum number of voters in the meta group.
 const metaVoters = 3
 
 // File is the node's copy of the membership in its data directory, without its secrets.
 const File = "members.json"
 
-// FirstView returns what the node starts with. stored says that it has been here
-// before: its groups are on disk, and none is to be made.
+// FirstView returns the view with which the node starts. stored reports that the view comes from
+// the data directory: the node's groups are on disk then, and it must create none.
 func FirstView(cfg *Config) (v *View, stored bool, err error) {
 	path := filepath.Join(cfg.Dir, File)
 	data, err := os.ReadFile(path)
@@ -98,8 +97,8 @@ func FirstView(cfg *Config) (v *View, stored bool, err error) {
 	return v, true, nil
 }
 
-// Changed takes a membership over that the meta group has committed, or
-// replays: what is older than the node's own copy is history.
+// Changed applies a membership that the meta group has committed or
+// replays. It ignores one that is not newer than the node's own copy.
 func (s *Service) Changed(t *Table) {
 	have := s.View()
 	if !t.Seeded() || t.Revision() <= have.Table.Revision() {
@@ -109,7 +108,7 @@ func (s *Service) Changed(t *Table) {
 		if have.Member(s.cfg.Self) != nil {
 			s.leave("another node has joined under its name")
 		}
-		return // replayed: from before this one joined
+		return // replayed from before this node joined
 	}
 	v := ViewOf(t, s.cfg.Ranges)
 	if v.Nodes[s.cfg.Self] == "" {
@@ -123,7 +122,7 @@ func (s *Service) Changed(t *Table) {
 	s.node.Announce()
 }
 
-// isAnother says whether a member of this node's name came in by another join.
+// isAnother reports whether a member of this node's name came from another join.
 func (s *Service) isAnother(m *Member) bool {
 	return m != nil && s.cfg.JoinID != "" && m.JoinID != s.cfg.JoinID
 }
@@ -137,7 +136,7 @@ func (s *Service) saveView(v *View) error {
 	return datadir.WriteFile(filepath.Join(s.cfg.Dir, File), append(data, '\n'))
 }
 
-// leave says, once, that this node is out of the cluster: whoever runs it stops it.
+// leave marks this node as out of the cluster, once, by closing the channel of Out.
 func (s *Service) leave(why string) {
 	s.left.Do(func() {
 		s.log.Warn("this node is out of the cluster", "why", why)
@@ -145,8 +144,8 @@ func (s *Service) leave(why string) {
 	})
 }
 
-// Out is closed when the node has left the cluster, or was removed: it is to be
-// closed, and its data is of no use any more.
+// Out returns a channel that is closed once the node has left the cluster or was removed. The node
+// should then be closed; its data is useless.
 func (s *Service) Out() <-chan struct{} { return s.out }
 
 // IsOut reports whether Out is closed.
