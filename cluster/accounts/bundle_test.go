@@ -19,8 +19,9 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// TestBundle has many callers of three nodes change the same accounts of two ranges: those of a node that wait
-// share an attempt, and each has an answer of its own, which a repetition at another node has too.
+// TestBundle has many callers on three nodes change the same accounts of two ranges. Waiting
+// callers of one node share an attempt, and each gets its own answer, also if it repeats its call
+// at another node.
 func TestBundle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const callers, rounds = 30, 5
@@ -65,8 +66,9 @@ func TestBundle(t *testing.T) {
 	})
 }
 
-// TestBundleModel has callers take units of the same accounts until there are none, while entries are lost, or
-// written and not answered: each request is carried out once in all ranges or refused, and tallied so.
+// TestBundleModel has callers take units from the same accounts until none are left, while entries
+// are lost, or written without an answer. Each request is applied exactly once in all ranges or
+// refused, and tallied accordingly.
 func TestBundleModel(t *testing.T) {
 	for seed := range uint64(20) {
 		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
@@ -94,7 +96,7 @@ func bundleModel(t *testing.T, seed uint64) {
 		}
 		return nil, false
 	}
-	w.meet = func(quota.RangeID, *account.Command) { time.Sleep(time.Millisecond) } // as a disk takes
+	w.meet = func(quota.RangeID, *account.Command) { time.Sleep(time.Millisecond) } // as long as a disk takes
 	var bundled atomic.Int64
 	w.logged = func(batch []byte) {
 		_, commands, _ := account.DecodeBatch(batch)
@@ -114,7 +116,7 @@ func bundleModel(t *testing.T, seed uint64) {
 	for c := range callers {
 		wg.Go(func() {
 			for i := range each {
-				for { // until it is answered
+				for { // until it gets an answer
 					ctx, cancel := context.WithTimeout(t.Context(), time.Duration(1+c)*100*time.Millisecond)
 					out, err := w.ApplyOps(ctx, "me", fmt.Sprint(c, " ", i), 0, ops)
 					cancel()
@@ -131,7 +133,7 @@ func bundleModel(t *testing.T, seed uint64) {
 		})
 	}
 	wg.Wait()
-	time.Sleep(time.Minute) // whatever is under way ends
+	time.Sleep(time.Minute) // for all work in progress to end
 	for i := range ops {
 		v := w.replicas[w.rangeOf(ops[i].Account)].View()
 		if got := limit - v.Get(w.Now(), ops[i].Account).Balance; got != done.Load() || len(v.Pending(1)) > 0 {
@@ -150,10 +152,10 @@ func bundleModel(t *testing.T, seed uint64) {
 func TestBundleLeft(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
-		leaves  int // of the three callers behind the one under way; the first one waits for all
+		leaves  int // index among the three callers behind the one under way; the first one waits for all
 		when    string
 		unknown bool
-		want    int64 // calls that are carried out
+		want    int64 // calls that are applied
 	}{
 		{"first in line", 0, "waits", false, 3},
 		{"another in line", 1, "waits", false, 3},
@@ -219,7 +221,7 @@ func TestBundleLeft(t *testing.T) {
 						t.Errorf("call %d: %v", i, err)
 					}
 				}
-				time.Sleep(time.Minute) // whatever is under way ends
+				time.Sleep(time.Minute) // for all work in progress to end
 				for i := range ops {
 					if got := w.replicas[w.rangeOf(ops[i].Account)].View().Get(w.Now(), ops[i].Account).Balance; got != 1+tc.want {
 						t.Errorf("account %d has %d, want %d", i, got, 1+tc.want)

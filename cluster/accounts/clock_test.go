@@ -10,15 +10,16 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// TestLogTime: the log's time is that of its latest entry and what has passed since. A clock that is ahead
-// of it sets it only if it agrees with those of most nodes; entries that come late do not slow it.
+// TestLogTime: the log's time is that of its latest entry plus the time that has passed since. A
+// clock ahead of it sets it only if it agrees with those of most nodes; entries that arrive late do
+// not slow it.
 func TestLogTime(t *testing.T) {
 	const right = quota.Time(1_700_000_000_000_000_000)
 	type step struct {
 		wait   time.Duration
 		clock  time.Duration // ahead of right
 		agreed bool
-		commit time.Duration // how long the entry takes until it is applied
+		commit time.Duration // time until the entry is applied
 		want   time.Duration // of the entry, ahead of right
 	}
 	for name, steps := range map[string][]step{
@@ -30,30 +31,30 @@ func TestLogTime(t *testing.T) {
 		"a clock ahead": {
 			{want: 0, agreed: true},
 			{wait: time.Second, clock: 3 * time.Hour, want: time.Second},
-			{clock: 3 * time.Hour, want: time.Second}, // however many entries
+			{clock: 3 * time.Hour, want: time.Second}, // however many entries follow
 			{wait: time.Minute, clock: 3 * time.Hour, want: time.Minute + time.Second},
-			{wait: time.Second, clock: time.Minute + 2*time.Second, agreed: true, want: time.Minute + 2*time.Second}, // of another leader
+			{wait: time.Second, clock: time.Minute + 2*time.Second, agreed: true, want: time.Minute + 2*time.Second}, // another leader's clock
 		},
-		"a log that is ahead goes on": { // its first entry was
+		"a log that is ahead goes on": { // its first entry was ahead
 			{clock: 3 * time.Hour, want: 3 * time.Hour},
 			{wait: time.Second, clock: time.Second, agreed: true, want: 3*time.Hour + time.Second},
 			{wait: time.Hour, clock: 4 * time.Hour, agreed: true, want: 4*time.Hour + time.Second},
 			{wait: time.Second, clock: 5 * time.Hour, agreed: true, want: 5 * time.Hour},
 		},
 		"entries one after the other": {
-			{want: 0, agreed: true, commit: time.Second}, {want: 0, commit: time.Second}, // as old as the first was when it came
+			{want: 0, agreed: true, commit: time.Second}, {want: 0, commit: time.Second}, // no later than the first, which was a second old when applied
 			{want: time.Second, commit: time.Second}, {want: 2 * time.Second, clock: -time.Hour, agreed: true},
 		},
 	} {
-		for _, restored := range []bool{false, true} { // after each entry, from a snapshot
+		for _, restored := range []bool{false, true} { // from a snapshot after each entry
 			synctest.Test(t, func(t *testing.T) {
 				r := NewReplica()
-				restore(t, r) // of nothing
+				restore(t, r) // of an empty replica
 				for i, s := range steps {
 					time.Sleep(s.wait)
 					at := r.now(right.Add(s.clock), s.agreed)
 					if restored && s.commit > 0 {
-						return // a snapshot does not say how old its time is
+						return // a snapshot does not record the age of its time
 					}
 					if at != right.Add(s.want) {
 						t.Fatalf("%s, restored %v: entry %d is of %v; want %v", name, restored, i, time.Duration(at-right), s.want)
@@ -73,7 +74,7 @@ func TestLogTime(t *testing.T) {
 	}
 }
 
-// restore has a replica read its own snapshot.
+// restore makes a replica restore its own snapshot.
 func restore(t *testing.T, r *Replica) {
 	t.Helper()
 	var out bytes.Buffer
@@ -85,9 +86,9 @@ func restore(t *testing.T, r *Replica) {
 	}
 }
 
-// TestClockOfTheLeaderAhead: while a leader's clock is hours ahead and nothing confirms it, a request that
-// is repeated is not applied again, refills come as time passes, and no account's lifetime ends. When
-// most clocks agree on a later time, after an outage, what was due meanwhile comes at once.
+// TestClockOfTheLeaderAhead: while a leader's clock is hours ahead and not confirmed, a repeated
+// request is not applied again, refills follow the time that passes, and no account expires. When
+// most clocks agree on a later time, after an outage, everything that has come due happens at once.
 func TestClockOfTheLeaderAhead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

@@ -14,7 +14,7 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// in returns operations that add to an account of each range.
+// in returns operations that add to one account in each range.
 func in(ranges int) (ops []account.Op) {
 	for r := range quota.RangeID(ranges) {
 		for i := 0; ; i++ {
@@ -28,9 +28,9 @@ func in(ranges int) (ops []account.Op) {
 	return ops
 }
 
-// TestCallerLeaves ends the call at every step of a transaction, while that is on its way
-// into the log, as a caller does that hangs up or has no time left: what is decided in the
-// end is done in all ranges or in none.
+// TestCallerLeaves ends the call at every step of a transaction while that step is on its way into
+// the log, like a caller that hangs up or runs out of time. In the end, the transaction is applied
+// in all ranges or in none.
 func TestCallerLeaves(t *testing.T) {
 	type step = func(*account.Command) bool
 	steps := map[string]struct {
@@ -60,7 +60,7 @@ func TestCallerLeaves(t *testing.T) {
 							leave()
 						}
 						<-left
-						time.Sleep(time.Millisecond) // what the coordinator does then comes first where it can
+						time.Sleep(time.Millisecond) // let the coordinator act first, where it can
 					}
 					ops := in(ranges)
 					out, err := w.ApplyOps(ctx, "me", "r1", 0, ops)
@@ -68,7 +68,7 @@ func TestCallerLeaves(t *testing.T) {
 					if !met.Load() || err == nil {
 						t.Fatalf("met %v: %+v, %v", met.Load(), out, err)
 					}
-					time.Sleep(10 * time.Second) // longer than what is undecided is left alone
+					time.Sleep(10 * time.Second) // longer than an undecided transaction is left alone
 					for i := range ops {
 						r := quota.RangeID(i)
 						v := w.replicas[r].View()
@@ -82,19 +82,19 @@ func TestCallerLeaves(t *testing.T) {
 	}
 }
 
-// TestRefusedInDoubt: who asks once is not told that nothing was done while an earlier try
-// of the node may still be carried out.
+// TestRefusedInDoubt: the answer to a single call does not claim that nothing was done while an
+// earlier try of the node may still be applied.
 func TestRefusedInDoubt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		w.fail = func(entry int) (error, bool) { // the first is under way for longer than anybody waits
+		w.fail = func(entry int) (error, bool) { // the first entry is in flight for longer than any caller waits
 			if entry == 0 {
 				return raftgroup.ErrUncertain, false
 			}
 			return nil, false
 		}
 		ops := add("x")
-		ops[0].RelativeTo = account.Balance // there is none
+		ops[0].RelativeTo = account.Balance // the account does not exist
 		out, err := w.ApplyOps(t.Context(), "me", "r1", 0, ops)
 		var u *UnavailableError
 		if !errors.As(err, &u) || !u.Unknown {

@@ -17,7 +17,7 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// follower is a node without replicas: it passes all on to n1, which is another world.
+// follower is a node without replicas: it forwards everything to n1, the node of another world.
 type follower struct {
 	world
 	call func(c *peerv1.Call) (*peerv1.Call, error)
@@ -29,15 +29,15 @@ func (f *follower) Call(_ context.Context, _ quota.NodeID, c *peerv1.Call) (*pee
 	return f.call(c)
 }
 
-// handled has the service of a world answer a call of another node.
+// handled runs the handler of a world's service for a call of another node.
 func handled(w *world, c *peerv1.Call) (*peerv1.Call, error) {
 	t := peercall.Table{}
 	w.AddCalls(t)
 	return t.Answer(context.Background(), "n2", c)
 }
 
-// TestAnswerLost has a leader carry out what it is passed, and its answer come to grief on the
-// way: nobody is told that nothing was done, and nothing is done twice.
+// TestAnswerLost has a leader apply a forwarded command and then loses its answer: no caller gets
+// the answer that nothing was done, and nothing is done twice.
 func TestAnswerLost(t *testing.T) {
 	for name, fault := range map[string]error{
 		"answer cannot be sent": &transport.RemoteError{Peer: "n1", Text: "frame too large: 17000000 bytes"},
@@ -80,8 +80,8 @@ func TestAnswerLost(t *testing.T) {
 	}
 }
 
-// TestLargeAnswers passes on calls whose answers are many times as large as they are, since the
-// accounts have policies with long names: each answer fits into a frame, and all are carried out.
+// TestLargeAnswers forwards calls whose answers are many times as large as they are, because the
+// accounts have policies with long names. Each answer fits into a frame, and all calls are applied.
 func TestLargeAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

@@ -9,8 +9,8 @@ import (
 	"github.com/quorate/quorate/internal/account"
 )
 
-// TestHold: a backup stops decisions to commit and what is to be forgotten, and
-// nothing else, until it releases the range, or its time is over.
+// TestHold: a backup blocks decisions to commit and Forgets, and nothing else, until it releases
+// the range or its time runs out.
 func TestHold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &Service{queues: make([]queue, 1)}
@@ -68,7 +68,7 @@ func TestHold(t *testing.T) {
 	})
 }
 
-// TestHoldWaits: Hold cannot come in while a step is under way.
+// TestHoldWaits: Hold waits while a step is in flight.
 func TestHoldWaits(t *testing.T) {
 	s := &Service{queues: make([]queue, 1)}
 	g := &s.queues[0].gate

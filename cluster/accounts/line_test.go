@@ -14,7 +14,8 @@ import (
 )
 
 // TestLine has many callers of one node change the same accounts of several ranges at a time, in
-// any order, and one of their own: they wait for each other, so each needs one attempt, and all are done.
+// any order, and one account of their own. They wait for each other, so each needs one attempt, and
+// all succeed.
 func TestLine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const calls, ranges = 30, 3
@@ -24,7 +25,7 @@ func TestLine(t *testing.T) {
 			if c.Begin != nil {
 				begun.Add(1)
 			}
-			time.Sleep(time.Millisecond) // as a disk takes
+			time.Sleep(time.Millisecond) // as long as a disk takes
 		}
 		ops := in(ranges)
 		for i := range ops {
@@ -56,7 +57,7 @@ func TestLine(t *testing.T) {
 		if begun.Load() != calls {
 			t.Errorf("%d attempts of %d calls", begun.Load(), calls)
 		}
-		time.Sleep(time.Second) // for the others to be told
+		time.Sleep(time.Second) // for the other ranges to learn the decisions
 		for i := range ops {
 			if got := w.replicas[w.rangeOf(ops[i].Account)].View().Get(w.Now(), ops[i].Account).Balance; got != calls {
 				t.Errorf("account %d has %d, want %d", i, got, calls)

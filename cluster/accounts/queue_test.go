@@ -18,24 +18,24 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// world is a node with all ranges, whose logs tests hold up and break.
+// world is a node with all ranges, whose logs tests can hold up and break.
 type world struct {
 	*Service
 	replica  *Replica // of range 0
 	replicas map[quota.RangeID]*Replica
-	turns    map[quota.RangeID]chan struct{}       // one entry after the other, as in a log
+	turns    map[quota.RangeID]chan struct{}       // one entry at a time, as in a log
 	rule     *account.Policy                       // of every policy
-	meet     func(quota.RangeID, *account.Command) // before a command is applied; may wait
+	meet     func(quota.RangeID, *account.Command) // called before a command is applied; may wait
 
 	logged func(batch []byte)
 
 	ahead  time.Duration // of its clock
-	unsure bool          // nobody confirms its clock
+	unsure bool          // its clock is not confirmed
 
 	mu      sync.Mutex
 	hold    chan struct{} // entries wait here while it is set
 	fail    func(entry int) (err error, applied bool)
-	entries []int // commands in each
+	entries []int // commands per entry
 }
 
 func (w *world) Leader(quota.RangeID) quota.NodeID { return "" }
@@ -57,7 +57,8 @@ func (w *world) Policies(_ context.Context, refs []account.PolicyRef) ([]*accoun
 	return out, nil
 }
 
-// group is the replica's Raft group. It is another type than the node since both have a
+// group is the replica's Raft group. It is a separate type because both it and the node have a
+// method Leader.
 // method Leader.
 type group struct {
 	*world
@@ -132,8 +133,8 @@ func add(name string) []account.Op {
 	}}
 }
 
-// TestQueueBound fills the queue while the log stands still: what is beyond the bound is
-// refused at once, and nothing of it is done; the rest is done in few entries.
+// TestQueueBound fills the queue while the log stands still. Commands beyond the bound are refused
+// at once and never applied; the others are applied in a few entries.
 func TestQueueBound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -211,7 +212,7 @@ func TestQueueBytes(t *testing.T) {
 	})
 }
 
-// TestOutcomeNotKnown loses the leadership while an entry is under way.
+// TestOutcomeNotKnown loses the leadership while an entry is in flight.
 func TestOutcomeNotKnown(t *testing.T) {
 	for _, applied := range []bool{false, true} {
 		for _, id := range []string{"", "r1"} {
@@ -252,7 +253,7 @@ func TestNothingDoneIsRepeated(t *testing.T) {
 		if out, err := w.ApplyOps(t.Context(), "me", "", 0, add("x")); err != nil || out.Code != account.Done {
 			t.Errorf("%+v, %v", out, err)
 		}
-		start = start.Add(time.Hour) // never again
+		start = start.Add(time.Hour) // never succeeds again
 		called := time.Now()
 		_, err := w.ApplyOps(t.Context(), "me", "", 0, add("x"))
 		var u *UnavailableError
@@ -265,7 +266,7 @@ func TestNothingDoneIsRepeated(t *testing.T) {
 	})
 }
 
-// TestLeaving takes a caller that does not wait any more out of the queue.
+// TestLeaving removes the command of a caller that stops waiting from the queue.
 func TestLeaving(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

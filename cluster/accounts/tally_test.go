@@ -18,12 +18,12 @@ import (
 // day is the policy of tallied accounts.
 var day = account.PolicyRef{Config: account.ConfigID{App: "a", Realm: "r", Version: "#1"}, Key: account.PolicyKey{Namespace: "ns", Name: "day", Resource: "u"}}
 
-// takes is an operation that takes so many of an account that has or gets that policy.
+// takes returns an operation that takes n units from an account, which has the policy or gets it.
 func takes(name string, units int64, policy *account.PolicyRef) account.Op {
 	return account.Op{Account: account.ID{App: "a", Realm: "r", Name: name, Resource: "u"}, Policy: policy, Delta: -units}
 }
 
-// taken is all that was tallied since it was asked the last time.
+// taken returns everything tallied since the last call.
 func (w *world) taken(t *testing.T) (admitted, refused int64) {
 	t.Helper()
 	w.Tally(func(l quota.LimitName, a, r quota.Units) {
@@ -35,7 +35,7 @@ func (w *world) taken(t *testing.T) (admitted, refused int64) {
 	return admitted, refused
 }
 
-// TestTally: each unit is tallied once, whatever becomes of the entries and answers.
+// TestTally: each unit is tallied once, whatever happens to the entries and answers.
 func TestTally(t *testing.T) {
 	for _, tc := range []struct {
 		name              string
@@ -66,8 +66,8 @@ func TestTally(t *testing.T) {
 		}, func(ask func(string, ...account.Op)) { ask("1", takes("x", 3, &day)) }, 3, 0},
 		{"what else operations do", nil, func(ask func(string, ...account.Op)) {
 			ask("1", takes("x", -3, &day))                   // gives back
-			ask("2", takes("x", 0, nil))                     // looks
-			ask("3", takes("y", 3, nil))                     // there is none
+			ask("2", takes("x", 0, nil))                     // only looks
+			ask("3", takes("y", 3, nil))                     // no such account
 			ask("4", takes("x", 2, nil), takes("x", 9, nil)) // the second is refused, the first is not
 		}, 0, 9},
 	} {
@@ -91,8 +91,8 @@ func TestTally(t *testing.T) {
 	}
 }
 
-// TestTallyReplay: an entry that comes long after nobody waits for it counts once, and what a log
-// replays, here or in another life, counts no more.
+// TestTallyReplay: an entry that is applied long after its caller has left counts once, and an
+// entry that a log replays, in this process or another one, does not count again.
 func TestTallyReplay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -125,8 +125,8 @@ func TestTallyReplay(t *testing.T) {
 	})
 }
 
-// TestTallyModel: random calls on several ranges, whose entries are lost, or written and not answered: what is
-// tallied is what accounts have lost, and what callers were refused.
+// TestTallyModel makes random calls on several ranges, whose entries are lost, or written without
+// an answer. The tally matches what accounts have lost and what callers were refused.
 func TestTallyModel(t *testing.T) {
 	for seed := range uint64(30) {
 		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
@@ -155,7 +155,7 @@ func TestTallyModel(t *testing.T) {
 					for range 1 + rng.IntN(3) {
 						ops = append(ops, takes(fmt.Sprint("x", rng.IntN(names)), rng.Int64N(120), &day))
 					}
-					for range 1 + rng.IntN(2) { // some come again
+					for range 1 + rng.IntN(2) { // some calls are repeated
 						out, err := w.ApplyOps(t.Context(), "me", strconv.Itoa(i), 0, ops)
 						if err != nil {
 							doubts++
@@ -167,7 +167,7 @@ func TestTallyModel(t *testing.T) {
 						}
 					}
 				}
-				time.Sleep(time.Minute) // whatever is under way ends
+				time.Sleep(time.Minute) // for all work in progress to end
 				left := int64(0)
 				for i := range names {
 					id := takes(fmt.Sprint("x", i), 0, nil).Account
@@ -183,7 +183,7 @@ func TestTallyModel(t *testing.T) {
 	}
 }
 
-// TestTallyBounds: names beyond the bound count together.
+// TestTallyBounds: names beyond the bound share one count.
 func TestTallyBounds(t *testing.T) {
 	var ty tally
 	for i := range maxTallied + 5 {
@@ -209,7 +209,7 @@ func TestTallyBounds(t *testing.T) {
 	}
 }
 
-// TestTallyInDoubt: a transaction that is committed after its caller has left is tallied, and one that
+// TestTallyInDoubt: a transaction that is committed after its caller has left is tallied; one that
 // was aborted meanwhile is not.
 func TestTallyInDoubt(t *testing.T) {
 	for _, committed := range []bool{true, false} {

@@ -17,7 +17,8 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// leaderAndFollowers is a node that leads all ranges, and two without replicas that pass all on to it.
+// leaderAndFollowers is a node that leads all ranges, and two without replicas that forward
+// everything to it.
 type leaderAndFollowers struct {
 	*world
 	nodes []*Service
@@ -26,7 +27,7 @@ type leaderAndFollowers struct {
 }
 
 func newLeaderAndFollowers(t *testing.T, ranges int) *leaderAndFollowers {
-	const hop, disk = 200 * time.Microsecond, 2 * time.Millisecond // of a bubble
+	const hop, disk = 200 * time.Microsecond, 2 * time.Millisecond // fake time of the synctest bubble
 	c := &leaderAndFollowers{world: newWorldOf(t, ranges), ops: in(ranges)}
 	c.nodes = append(c.nodes, c.Service)
 	for i := range 2 {
@@ -60,10 +61,10 @@ func newLeaderAndFollowers(t *testing.T, ranges int) *leaderAndFollowers {
 	return c
 }
 
-// idle fails the test unless the calls have left nothing behind.
+// idle fails the test if the calls have left anything behind.
 func (c *leaderAndFollowers) idle(t *testing.T, want int64) {
 	t.Helper()
-	time.Sleep(time.Second) // for the ranges to be told what was decided
+	time.Sleep(time.Second) // for the ranges to learn the decisions
 	for i := range c.ops {
 		if got := c.replicas[c.rangeOf(c.ops[i].Account)].View().Get(c.Now(), c.ops[i].Account).Balance; got != want {
 			t.Errorf("account %d has %d, want %d", i, got, want)
@@ -76,14 +77,15 @@ func (c *leaderAndFollowers) idle(t *testing.T, want int64) {
 	}
 }
 
-// TestTurns has callers of three nodes change the same accounts of two ranges, in both orders, and one of
-// their own, so that they do not go together: they stand in line at the leader instead of aborting each other, and each node has its share.
+// TestTurns has callers on three nodes change the same accounts of two ranges, in both orders, and
+// one account of their own, so that no bundle joins them. They wait in line at the leader instead
+// of aborting each other, and each node gets its share.
 func TestTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const callers, each = 3, 10 // on a node
+		const callers, each = 3, 10 // per node
 		c := newLeaderAndFollowers(t, 2)
 		var mu sync.Mutex
-		var order []int // the nodes, as their calls end
+		var order []int // the nodes, in the order in which their calls end
 		var wg sync.WaitGroup
 		began := time.Now()
 		for w := range 3 * callers {
@@ -133,8 +135,8 @@ func TestTurns(t *testing.T) {
 	})
 }
 
-// TestTurnOfOneRange has a call on one account wait in line among transactions that hold the account nearly
-// always: it is done when those before it are.
+// TestTurnOfOneRange has a single-range call wait in line among transactions that hold its account
+// nearly all the time: it completes after the calls ahead of it.
 func TestTurnOfOneRange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newLeaderAndFollowers(t, 2)
@@ -160,7 +162,8 @@ func TestTurnOfOneRange(t *testing.T) {
 				if err != nil || out.Code != account.Done {
 					t.Errorf("%+v, %v", out, err)
 				}
-				// Those of all callers, and one more bundle of a node while the call learns that it has to wait.
+				// One per caller, and one more bundle per node while the call finds out that it
+				// must wait.
 				if passed := calls.Load() - before; passed > 9+3 {
 					t.Errorf("%d transactions of 9 callers went before a call through node %d", passed, n)
 				}
@@ -172,8 +175,8 @@ func TestTurnOfOneRange(t *testing.T) {
 	})
 }
 
-// TestTurnEnds has nodes take turns and never come back, and callers leave the line: the others
-// are served when the turns are over.
+// TestTurnEnds has nodes take turns and never come back, and has callers leave the line: the others
+// proceed when the turns are over.
 func TestTurnEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newLeaderAndFollowers(t, 2)
@@ -218,7 +221,7 @@ func TestTurnEnds(t *testing.T) {
 		if took := time.Since(began); failed != 3 || took > turnLimit+time.Second {
 			t.Errorf("%d calls failed, the others took %v; want that the 3 which left fail, and %v", failed, took, turnLimit)
 		}
-		time.Sleep(time.Second) // for the ranges to learn what was decided
+		time.Sleep(time.Second) // for the ranges to learn the decisions
 		done := c.replicas[c.rangeOf(c.ops[0].Account)].View().Get(c.Now(), c.ops[0].Account).Balance
 		if done < calls-3 || done > calls-3+unknown {
 			t.Errorf("%d calls were done; want %d, and of %d that left with an unknown outcome any: %v", done, calls-3, unknown, errs)
