@@ -13,8 +13,8 @@ import (
 	"github.com/quorate/quorate/internal/snapshotio"
 )
 
-// TestSecurityInSnapshots: a snapshot has it all; one from before there was any has
-// none.
+// TestSecurityInSnapshots: a snapshot has all bindings and tokens; one from before there were any
+// has none.
 func TestSecurityInSnapshots(t *testing.T) {
 	m := quietMeta()
 	old := machinetest.Snapshot(t, m)

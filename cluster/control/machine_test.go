@@ -18,12 +18,12 @@ import (
 	"github.com/quorate/quorate/internal/snapshotio"
 )
 
-// result is a result that can be compared.
+// result formats a result of Apply for comparison.
 func result(v any) string {
 	switch r := v.(type) {
 	case limitsResult:
 		return fmt.Sprintf("%+v %v %v", r.version, r.changed, r.err)
-	case MembersResult: // the table is in the snapshots
+	case MembersResult: // the snapshots contain the table
 		return fmt.Sprint(r.Err)
 	case overridesResult:
 		return fmt.Sprint(r.count, r.revision, r.err)
@@ -56,7 +56,8 @@ func TestMetaMachine(t *testing.T) {
 	}
 }
 
-// TestNoChange: entries that change nothing have no result, and those that say nothing have an error.
+// TestNoChange: entries that change nothing have no result, and entries of no known kind have an
+// error.
 func TestNoChange(t *testing.T) {
 	m := NewMachine(func(*quota.Limits) { t.Error("the limits changed") }, func([]quota.Key) { t.Error("overrides changed") })
 	for _, cmd := range []*raftlogv1.MetaCommand{
@@ -75,7 +76,7 @@ func TestNoChange(t *testing.T) {
 	}
 }
 
-// randomCommand is a command of any kind, right or wrong.
+// randomCommand returns a valid or invalid command of any kind.
 func randomCommand(rng *rand.Rand) *raftlogv1.MetaCommand {
 	switch rng.IntN(14) {
 	case 0, 1, 2:
@@ -106,8 +107,8 @@ func randomLimits(rng *rand.Rand) *raftlogv1.SetLimits {
 	if rng.IntN(9) == 0 {
 		set.Limits = append(set.Limits, &raftlogv1.StoredLimit{Namespace: "bad name", Burst: -1})
 	}
-	if rng.IntN(9) > 0 { // else an entry of an old version
-		set.RequestId = []byte{1, byte(rng.IntN(100))} // sometimes the same again
+	if rng.IntN(9) > 0 { // otherwise an entry of an old version
+		set.RequestId = []byte{1, byte(rng.IntN(100))} // sometimes repeated
 		set.By, set.Comment = fmt.Sprintf("user%d", rng.IntN(3)), "why"
 	}
 	if rng.IntN(4) == 0 {
@@ -153,9 +154,9 @@ func purgeCommand(before quota.Time) *raftlogv1.MetaCommand {
 	}}
 }
 
-// FuzzMetaApply feeds two replicas the same entries: random ones from a seed,
-// and one that the fuzzer writes. They never panic and never differ, and a
-// replica restored from a snapshot is like them.
+// FuzzMetaApply feeds two replicas the same entries: random ones from a seed, and one from the
+// fuzzer. The replicas never panic and never differ, and a replica restored from a snapshot equals
+// them.
 func FuzzMetaApply(f *testing.F) {
 	f.Add(uint64(1), []byte{})
 	f.Add(uint64(2), snapshotio.Encode(setOverridesCommand(quota.Override{Key: testKey("n", "l", "\xff"), Class: quota.Banned, Burst: -1})))
@@ -172,8 +173,8 @@ func FuzzMetaApply(f *testing.F) {
 	})
 }
 
-// FuzzMetaRestore reads what is no snapshot: an error changes nothing, and what
-// is read without one is written again the same way.
+// FuzzMetaRestore restores arbitrary bytes. If that fails, the state is unchanged; if it succeeds,
+// the state survives another snapshot and restore unchanged.
 func FuzzMetaRestore(f *testing.F) {
 	m := NewMachine(func(*quota.Limits) {}, func([]quota.Key) {})
 	rng := rand.New(rand.NewPCG(7, 7))

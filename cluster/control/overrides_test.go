@@ -30,13 +30,13 @@ func (m *Machine) change(t testing.TB, entry []byte) overridesResult {
 	return res
 }
 
-// TestOverridesModel compares the table with a map, through random changes.
+// TestOverridesModel compares the table with a map through random changes.
 func TestOverridesModel(t *testing.T) {
 	testspeed.Full(t)
 	for seed := range machinetest.Seeds(4) {
 		rng := rand.New(rand.NewPCG(seed, 5))
 		m, model := quietMeta(), map[quota.Key]quota.Override{}
-		span := []int{20, 2000, 2000, 20000}[seed] // keys: chunks stay few, split, empty again
+		span := []int{20, 2000, 2000, 20000}[seed] // keys: few chunks, splitting chunks, chunks that become empty
 		randomKey := func() quota.Key {
 			return testKey("n", fmt.Sprintf("l%d", rng.IntN(3)), strconv.Itoa(rng.IntN(span)))
 		}
@@ -118,7 +118,7 @@ func sameOverrides(t *testing.T, m *Machine, model map[quota.Key]quota.Override,
 
 func TestOverrideRoundtrip(t *testing.T) {
 	want := filltest.Filled[quota.Override](t)
-	want.Key = testKey("n", "l", "\xff\x00/\n") // any bytes
+	want.Key = testKey("n", "l", "\xff\x00/\n") // arbitrary bytes
 	m := quietMeta()
 	if r := m.change(t, snapshotio.Encode(setOverridesCommand(want))); r.err != nil || r.count != 1 {
 		t.Fatalf("%+v", r)
@@ -140,13 +140,13 @@ func TestOverrideRoundtrip(t *testing.T) {
 	}
 }
 
-// TestOverridesAreToldAndWhole: who is told of what, and that a wrong entry
-// changes nothing.
+// TestOverridesAreToldAndWhole: the callback gets the changed keys, and an invalid entry changes
+// nothing.
 func TestOverridesAreToldAndWhole(t *testing.T) {
 	m := quietMeta()
 	var told [][]quota.Key
 	m.overridden = func(keys []quota.Key) {
-		m.Current() // under no lock
+		m.Current() // deadlocks if called under the lock
 		told = append(told, keys)
 	}
 	a, b, c := testKey("n", "l", "a"), testKey("n", "l", "b"), testKey("n", "m", "c")
@@ -154,7 +154,7 @@ func TestOverridesAreToldAndWhole(t *testing.T) {
 		return quota.Override{Key: k, Class: quota.Unlimited, Burst: -1, Expires: expires}
 	}
 	m.change(t, snapshotio.Encode(setOverridesCommand(good(b, 5), good(a, 9))))
-	m.change(t, snapshotio.Encode(setOverridesCommand(good(c, 0), quota.Override{Key: a, Burst: -1}))) // the second says nothing
+	m.change(t, snapshotio.Encode(setOverridesCommand(good(c, 0), quota.Override{Key: a, Burst: -1}))) // the second one sets nothing
 	m.change(t, snapshotio.Encode(deleteOverridesCommand(c)))
 	m.change(t, snapshotio.Encode(purgeCommand(4)))
 	if r := m.change(t, snapshotio.Encode(purgeCommand(5))); r.count != 1 || r.revision != 2 {
@@ -196,14 +196,14 @@ func TestTooManyOverrides(t *testing.T) {
 	if err := set("a", "b", "c"); err != nil {
 		t.Errorf("up to the bound: %v", err)
 	}
-	m.maxOverrides = 1 // as of a later version
+	m.maxOverrides = 1 // as set by a later version
 	if err := set("a", "b"); err != nil {
 		t.Errorf("what is there may be changed beyond the bound: %v", err)
 	}
 }
 
-// TestTooManyToPropose: a call that cannot fit as a whole sets nothing, however
-// many entries of the log it would be.
+// TestTooManyToPropose: a call that does not fit as a whole sets nothing, however many log entries
+// it would take.
 func TestTooManyToPropose(t *testing.T) {
 	m := quietMeta()
 	m.maxOverrides = overridesBatch + 1
@@ -223,8 +223,7 @@ func TestTooManyToPropose(t *testing.T) {
 	}
 }
 
-// TestOverridesReadWhileChanged is for the race detector: readers see a whole
-// table.
+// TestOverridesReadWhileChanged is for the race detector: readers see a consistent table.
 func TestOverridesReadWhileChanged(t *testing.T) {
 	testspeed.Full(t)
 	m := quietMeta()
@@ -264,14 +263,14 @@ func TestOverridesReadWhileChanged(t *testing.T) {
 	wg.Wait()
 }
 
-// manyOverrides is a thousand entries of the log, or fewer, in an order that
-// touches all chunks.
+// manyOverrides yields log entries of up to a thousand overrides, in an order that touches all
+// chunks.
 func manyOverrides(count int) func(yield func([]byte) bool) {
 	return func(yield func([]byte) bool) {
 		for from := 0; from < count; from += overridesBatch {
 			var list []quota.Override
 			for i := from; i < min(from+overridesBatch, count); i++ {
-				mixed := uint64(i) * 0x9e3779b97f4a7c15 // no two are the same
+				mixed := uint64(i) * 0x9e3779b97f4a7c15 // all are different
 				list = append(list, quota.Override{
 					Key: testKey("api", fmt.Sprintf("per_tenant_%d", i%5), fmt.Sprintf("tenant-%016x", mixed)), Burst: -1,
 					Scale: 2 * quota.Million, Expires: quota.Time(1 + i), At: 1763712000000000000,
@@ -285,8 +284,8 @@ func manyOverrides(count int) func(yield func([]byte) bool) {
 	}
 }
 
-// TestMillionOverrides: so many cost less than 200 MB, restore to the same
-// snapshot, and go away when they expire.
+// TestMillionOverrides: a million overrides take less than 200 MB, restore to the same snapshot,
+// and are deleted when they expire.
 func TestMillionOverrides(t *testing.T) {
 	testspeed.Full(t)
 	count := 1_000_000
@@ -365,7 +364,8 @@ func BenchmarkOverrides(b *testing.B) {
 	})
 }
 
-// TestOddKeys finds the override of each key, whatever characters its parts have, and no other's.
+// TestOddKeys finds the override of each key, whatever characters its parts have, and no other
+// key's.
 func TestOddKeys(t *testing.T) {
 	m := quietMeta()
 	var keys []quota.Key
@@ -390,7 +390,7 @@ func TestOddKeys(t *testing.T) {
 	}
 	for i, k := range keys {
 		_, tier := k.Base()
-		counter := tier != 1 // which has no override of its own
+		counter := tier != 1 // a counter has no override of its own
 		if o := m.Override(k); (o == nil) != counter || o != nil && (o.Burst != int64(i) || o.Key != k) {
 			t.Errorf("%q: found the override %+v, want that of burst %d", k, o, i)
 		}
@@ -400,9 +400,9 @@ func TestOddKeys(t *testing.T) {
 func TestNextPurge(t *testing.T) {
 	const now = quota.Time(time.Hour)
 	for soonest, want := range map[quota.Time]time.Duration{
-		now.Add(-time.Second):          purgeEvery, // it could not be deleted
+		now.Add(-time.Second):          purgeEvery, // the last purge failed
 		now:                            purgeEvery,
-		now.Add(time.Millisecond):      purgeGap, // with those that expire soon after it
+		now.Add(time.Millisecond):      purgeGap, // together with those that expire soon after it
 		now.Add(50 * time.Millisecond): 51 * time.Millisecond,
 		now.Add(time.Second):           purgeEvery,
 		never:                          purgeEvery,

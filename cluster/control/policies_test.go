@@ -23,12 +23,12 @@ import (
 	"github.com/quorate/quorate/internal/testspeed"
 )
 
-// configID is of a config in the tests' realm.
+// configID returns the ID of a config in the tests' realm.
 func configID(version string) account.ConfigID {
 	return account.ConfigID{App: "builds", Realm: "project:test", Version: version}
 }
 
-// somePolicies are count policies that are all different.
+// somePolicies returns count different policies.
 func somePolicies(count int) map[account.PolicyKey]account.Policy {
 	out := map[account.PolicyKey]account.Policy{}
 	for i := range count {
@@ -40,7 +40,7 @@ func somePolicies(count int) map[account.PolicyKey]account.Policy {
 	return out
 }
 
-// policies is a config of count policies.
+// policies returns a config of count policies.
 func policies(version string, count int) *policyConfig {
 	return newPolicyConfig(configID(version), somePolicies(count), 1763712000000000000, "user:ops@example.com")
 }
@@ -53,7 +53,7 @@ func purgePoliciesCommand(id account.ConfigID) *raftlogv1.MetaCommand {
 	return &raftlogv1.MetaCommand{Change: &raftlogv1.MetaCommand_PurgePolicies{PurgePolicies: &raftlogv1.PurgePolicies{Id: encodeConfigID(id)}}}
 }
 
-// randomConfig is sometimes one that must not be stored.
+// randomConfig returns a config that is sometimes invalid.
 func randomConfig(rng *rand.Rand) *policyConfig {
 	c := newPolicyConfig(configID("#"+strconv.Itoa(rng.IntN(9))), somePolicies(rng.IntN(8)), quota.Time(rng.IntN(3)), "somebody")
 	switch rng.IntN(9) {
@@ -85,8 +85,8 @@ func TestLoadPurgePolicies(t *testing.T) {
 		revision uint64
 	}{
 		{loadCommand(policies("#1", 2)), true, 1},
-		{loadCommand(policies("#1", 2)), true, 1},         // the same proposal once more
-		{loadCommand(other(policies("#1", 3))), false, 1}, // somebody else's
+		{loadCommand(policies("#1", 2)), true, 1},         // the same proposal again
+		{loadCommand(other(policies("#1", 3))), false, 1}, // another caller's
 		{loadCommand(policies("$abc", 1)), true, 2},
 		{purgePoliciesCommand(configID("#2")), false, 2},
 		{purgePoliciesCommand(configID("#1")), true, 3},
@@ -111,7 +111,7 @@ func TestLoadPurgePolicies(t *testing.T) {
 	}
 }
 
-// TestPolicyRoundtrip: no field is forgotten.
+// TestPolicyRoundtrip: the encoding keeps all fields.
 func TestPolicyRoundtrip(t *testing.T) {
 	all := map[account.PolicyKey]account.Policy{filltest.Filled[account.PolicyKey](t): filltest.Filled[account.Policy](t)}
 	want := newPolicyConfig(configID("#f"), all, 1, "x")
@@ -120,7 +120,7 @@ func TestPolicyRoundtrip(t *testing.T) {
 	}
 }
 
-// TestPoliciesRefused: what is refused says why, and changes nothing.
+// TestPoliciesRefused: a refused config changes nothing, and the error says why.
 func TestPoliciesRefused(t *testing.T) {
 	m := quietMeta()
 	m.maxConfigs, m.maxPolicyBytes = 2, 3*policies("#1", 5).size()
@@ -180,7 +180,7 @@ func TestListPolicies(t *testing.T) {
 		stranger.id.Realm = "project:tes" // sorts right before
 		m.applyPolicies(t, loadCommand(stranger))
 		stranger = policies(v, 1)
-		stranger.id.App = "buildt" // and right behind
+		stranger.id.App = "buildt" // and right after
 		m.applyPolicies(t, loadCommand(stranger))
 	}
 	n := NewStore("n1", nil, m, slog.New(slog.DiscardHandler))
@@ -209,12 +209,12 @@ func ref(version, name string) account.PolicyRef {
 	return account.PolicyRef{Config: configID(version), Key: account.PolicyKey{Namespace: "ns", Name: name, Resource: "builds"}}
 }
 
-// TestResolveHere: what a node has costs it no question.
+// TestResolveHere: a node resolves policies that it has without asking the leader.
 func TestResolveHere(t *testing.T) {
 	m := quietMeta()
 	m.applyPolicies(t, loadCommand(policies("#1", 3)))
 	m.applyPolicies(t, loadCommand(policies("#2", 2)))
-	n := NewStore("n1", nil, m, slog.New(slog.DiscardHandler)) // that could not ask
+	n := NewStore("n1", nil, m, slog.New(slog.DiscardHandler)) // without a node: it cannot ask
 	refs := []account.PolicyRef{ref("#1", "p2"), ref("#2", "p1"), ref("#2", "p0"), ref("#1", "p2")}
 	got, err := n.Resolve(t.Context(), refs)
 	if err != nil {
@@ -233,8 +233,8 @@ func TestResolveHere(t *testing.T) {
 	}
 }
 
-// TestPoliciesReadWhileChanged is for the race detector: readers see a whole
-// table, and what they found stays as it was.
+// TestPoliciesReadWhileChanged is for the race detector: readers see a consistent table, and the
+// policies that they found do not change.
 func TestPoliciesReadWhileChanged(t *testing.T) {
 	m := quietMeta()
 	stop := make(chan struct{})
@@ -267,8 +267,8 @@ func TestPoliciesReadWhileChanged(t *testing.T) {
 	wg.Wait()
 }
 
-// TestPoliciesToTheBound: as many bytes as may be are about what they take of
-// memory, and restore to the same snapshot.
+// TestPoliciesToTheBound: policies up to the bound on bytes take about that much memory, and
+// restore to the same snapshot.
 func TestPoliciesToTheBound(t *testing.T) {
 	testspeed.Full(t)
 	m := quietMeta()

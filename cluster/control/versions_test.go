@@ -20,7 +20,7 @@ import (
 
 func quietMeta() *Machine { return NewMachine(func(*quota.Limits) {}, func([]quota.Key) {}) }
 
-// change is an entry that replaces the limits; id is that of the proposal.
+// change returns an entry that replaces the limits; id is the proposal's ID.
 func change(id string, expect int64, limits ...quota.Limit) *raftlogv1.SetLimits {
 	set := EncodeLimits(limits, time.Unix(0, int64(len(id))))
 	set.RequestId, set.By, set.Comment = []byte(id), "by "+id, "for "+id
@@ -78,7 +78,7 @@ func TestVersions(t *testing.T) {
 	}
 }
 
-// TestVersionErrors: nothing but the answer tells of a change that is refused.
+// TestVersionErrors: a refused change leaves no trace but its answer.
 func TestVersionErrors(t *testing.T) {
 	m := quietMeta()
 	a, b := testLimit("a", 1, quota.Soft), testLimit("b", 2, quota.Soft)
@@ -99,7 +99,7 @@ func TestVersionErrors(t *testing.T) {
 		if r.changed || fmt.Sprintf("%#v", r.err) == "" || r.err == nil || r.err.Error() != c.want.Error() || r.version.Number != 1 {
 			t.Errorf("%s: %+v; want %v", name, r, c.want)
 		}
-		// The error is the same after the way from the leader to another node.
+		// The error is the same after the leader has sent it to another node.
 		if over := decodeLimitsResult(encodeLimitsResult(r)); fmt.Sprintf("%T %v", over.err, over.err) != fmt.Sprintf("%T %v", c.want, c.want) {
 			t.Errorf("%s: over the wire %T %v", name, over.err, over.err)
 		}
@@ -126,7 +126,7 @@ func TestLimitsResultOverTheWire(t *testing.T) {
 	}
 }
 
-// TestRetry: the answer of a proposal is lost, and it is made again.
+// TestRetry repeats a proposal whose answer was lost.
 func TestRetry(t *testing.T) {
 	m := quietMeta()
 	calls := 0
@@ -169,7 +169,8 @@ func TestHistoryBounds(t *testing.T) {
 	}
 }
 
-// TestOtherFormat: a snapshot of another format is refused, the error names both, and nothing changes.
+// TestOtherFormat: a snapshot of another format is refused, the error names both formats, and
+// nothing changes.
 func TestOtherFormat(t *testing.T) {
 	meta := quietMeta()
 	meta.take(t, EncodeLimits([]quota.Limit{testLimit("a", 1, quota.Soft)}, time.Unix(1, 0)))
@@ -191,8 +192,8 @@ func TestOtherFormat(t *testing.T) {
 	}
 }
 
-// TestStoredNumbers: choices are stored as numbers, for ever. Later kinds have the number of
-// the proto's Kind less one (TestWordsAreTheSame), which cannot change.
+// TestStoredNumbers: enum values are stored as numbers, so they must never change. Later kinds have
+// the number of the proto's Kind minus one (TestWordsAreTheSame), which cannot change.
 func TestStoredNumbers(t *testing.T) {
 	for name, c := range map[string]struct {
 		got  fmt.Stringer
@@ -247,7 +248,7 @@ func TestBrokenSnapshots(t *testing.T) {
 	}
 }
 
-// testLimit is a limit of namespace test that hardly refills.
+// testLimit returns a limit in namespace test that hardly refills.
 func testLimit(name string, burst int64, ceiling quota.Ceiling) quota.Limit {
 	return quota.Limit{
 		LimitName: quota.LimitName{Namespace: "test", Limit: name},
