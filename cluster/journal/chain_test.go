@@ -11,10 +11,10 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// TestKnown: what earlier processes counted is known through any number of processes
-// that were killed or closed, until one of them leaves something out.
+// TestKnown: the counts of earlier processes are known across any number of killed or closed
+// processes, until one of them misses something.
 func TestKnown(t *testing.T) {
-	bootAnew := func(t *testing.T, dir string) { // as after a loss of power
+	bootAnew := func(t *testing.T, dir string) { // as after a power loss
 		t.Helper()
 		f, err := os.OpenFile(filepath.Join(dir, FileName), os.O_RDWR, 0)
 		if err != nil {
@@ -30,11 +30,11 @@ func TestKnown(t *testing.T) {
 		if bootID() == 0 {
 			t.Skip("nothing tells starts of the machine apart here")
 		}
-		j.closed.Store(true) // nothing else is done by one that is killed
+		j.closed.Store(true) // a killed process does nothing else
 	}
 	for name, c := range map[string]struct {
 		between func(t *testing.T, dir string, j *Journal)
-		prior   quota.Incarnation // of the second process
+		prior   quota.Incarnation // prior life that the second process is given
 		want    bool
 	}{
 		"closed":              {func(_ *testing.T, _ string, j *Journal) { j.Close() }, 1, true},
@@ -61,7 +61,7 @@ func TestKnown(t *testing.T) {
 				if cfg.Prior = c.prior; life == 4 {
 					cfg.Prior = 3
 				}
-				j, _ := Open(cfg) // of the damaged file it says so
+				j, _ := Open(cfg) // the error reports a damaged file
 				if got := j.Known(); (got == Forever) != c.want || !c.want && got > time.Minute {
 					t.Errorf("process %d knows %v; want all: %v", life, got, c.want)
 				}

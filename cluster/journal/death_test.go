@@ -13,7 +13,7 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// deathDir, in the environment, makes this test binary the process that dies.
+// deathDir is the environment variable that turns this test binary into the process that dies.
 const deathDir = "QUORATE_TEST_JOURNAL"
 
 func TestMain(m *testing.M) {
@@ -23,8 +23,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// countForEver counts four keys, each as its Total and all else as functions of
-// it, and prints now and then how far it is.
+// countForEver counts on four keys, with all other fields as functions of Total, and prints its
+// progress now and then.
 func countForEver(dir string) {
 	j, err := Open(config(dir, 1))
 	if err != nil {
@@ -47,9 +47,9 @@ func counted(n quota.Units) quota.Counts {
 	return quota.Counts{Total: n, Saved: n / 2, Before: n / 3, Back: ^n, Window: quota.Time(7 * n)}
 }
 
-// TestDeath kills a process that does nothing but write, again and again: no
-// slot is torn, and nothing that it has said it wrote is lost. The first lives end a
-// while after their start, wherever they are then; the others after they have counted.
+// TestDeath repeatedly kills a process that does nothing but write: no slot is torn, and no write
+// that the process has reported is lost. The first processes die a fixed time after their start,
+// wherever they are by then; the others after they have reported some counts.
 func TestDeath(t *testing.T) {
 	exe, err := os.Executable()
 	if err != nil {
@@ -69,7 +69,7 @@ func TestDeath(t *testing.T) {
 		}
 		life := 20*time.Millisecond + time.Duration(round)*1237*time.Microsecond
 		if round >= 5 {
-			life += time.Minute // unless it says something
+			life += time.Minute // unless it reports progress
 		}
 		kill := time.AfterFunc(life, func() { _ = cmd.Process.Kill() })
 		said := quota.Units(0)

@@ -8,8 +8,8 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// FuzzOpen opens whatever a disk may hold. It never panics, and what it takes
-// for whole, the next life finds again.
+// FuzzOpen opens arbitrary file content. Open never panics, and the next life finds again whatever
+// it accepts as whole.
 func FuzzOpen(f *testing.F) {
 	dir := f.TempDir()
 	j, err := Open(config(dir, 1))

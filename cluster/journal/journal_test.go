@@ -53,8 +53,8 @@ func want(t *testing.T, j *Journal, entries ...quota.RecoveredCounts) {
 	}
 }
 
-// TestLives: what no leader has settled is told again, of as many lives as it
-// takes; what was freed or settled is not.
+// TestLives: Open returns the counts that no leader has settled, over any number of lives, and no
+// counts that were freed or settled.
 func TestLives(t *testing.T) {
 	dir := t.TempDir()
 	j := open(t, config(dir, 1))
@@ -99,13 +99,13 @@ func TestLives(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 	j.Close()
-	d.Set(quota.Counts{Total: 1}) // to no effect, and no harm
+	d.Set(quota.Counts{Total: 1}) // without effect or harm
 	d.Free()
 	want(t, open(t, config(dir, 5)))
 }
 
-// TestNothingCounted: a slot that was taken tells of its key, also where nothing was counted: the
-// process may have died on its way to what a leader gave it.
+// TestNothingCounted: a claimed slot reports its key even if nothing was counted on it: the process
+// may have died before it used what a leader gave it.
 func TestNothingCounted(t *testing.T) {
 	dir := t.TempDir()
 	j := open(t, config(dir, 1))
@@ -114,12 +114,12 @@ func TestNothingCounted(t *testing.T) {
 	want(t, open(t, config(dir, 2)), quota.RecoveredCounts{Key: key(1), Life: 1, Birth: 7})
 }
 
-// TestTorn stops a Set after each of its stores: the slot says what it said
-// before, until the last.
+// TestTorn stops a Set after each of its stores: the slot keeps its old content until the last
+// store.
 func TestTorn(t *testing.T) {
 	j := open(t, config(t.TempDir(), 1))
 	p := j.Slot(key(1), 1).(*place)
-	for round := range 3 { // both halves
+	for round := range 3 { // for both halves
 		p.Set(quota.Counts{Total: 1, Saved: 2, Before: 3, Back: 4, Window: quota.Time(5 + round)})
 		before := *p.p
 		old, err := before.read()
@@ -134,7 +134,7 @@ func TestTorn(t *testing.T) {
 		}
 		torn := before
 		from := int(unsafe.Offsetof(torn.halves)) + int(p.seq&1)*int(unsafe.Sizeof(half{}))
-		for i := range int(unsafe.Sizeof(half{})) { // byte by byte, which is finer than it happens
+		for i := range int(unsafe.Sizeof(half{})) { // byte by byte: finer than real stores
 			if got, err := torn.read(); err != nil || got != old {
 				t.Fatalf("after %d bytes: %+v, %v; want %+v", i, got, err, old)
 			}
@@ -164,7 +164,7 @@ func TestLongKeys(t *testing.T) {
 	want(t, open(t, config(dir, 2)), quota.RecoveredCounts{Key: k, Life: 1, Birth: 1})
 }
 
-// TestGrowth fills a journal to its bound, and opens it again.
+// TestGrowth fills a journal to its bound and reopens it.
 func TestGrowth(t *testing.T) {
 	const most = 4 * stepSlots
 	cfg := config(t.TempDir(), 1)
@@ -204,8 +204,8 @@ func TestGrowth(t *testing.T) {
 	}
 }
 
-// TestFullDisk: without room to grow, what has a slot keeps it, new keys get
-// none and are counted, and the log says so once; with room again it grows.
+// TestFullDisk: without room to grow, existing slots stay, new keys get no slot and are counted,
+// and the log reports it once. When there is room again, the journal grows.
 func TestFullDisk(t *testing.T) {
 	var log output
 	cfg := config(t.TempDir(), 1)
@@ -235,7 +235,7 @@ func TestFullDisk(t *testing.T) {
 			t.Fatalf("does not grow again: %+v", j.Stats())
 		}
 	}
-	// By more than a step where the first is soon used: what is free stays above a step.
+	// By more than one step if the first is soon used: more than a step's slots stay free.
 	await(t, j, "larger", func(s Stats) bool { return !s.Full && s.Slots >= room+stepSlots })
 	j.Close()
 	if said := log.String(); strings.Count(said, "cannot grow") != 1 || strings.Count(said, "grows again") != 1 || !strings.Contains(said, j.path) {
@@ -252,7 +252,7 @@ func await(t *testing.T, j *Journal, what string, is func(Stats) bool) {
 	}
 }
 
-// output is a log that is read while it is written.
+// output is a log that can be read while it is written.
 type output struct {
 	mu sync.Mutex
 	b  strings.Builder
@@ -270,8 +270,7 @@ func (o *output) String() string {
 	return o.b.String()
 }
 
-// TestDamage: what is wrong is said, the file is kept aside, and what is whole
-// is there.
+// TestDamage: the error describes the damage, the file is kept aside, and all whole slots survive.
 func TestDamage(t *testing.T) {
 	slotAt := func(i int) int { return headerSize + i*slotSize }
 	for _, c := range []struct {
@@ -373,7 +372,7 @@ func TestNoDirectory(t *testing.T) {
 	}
 }
 
-// TestConcurrent uses, frees and counts from several goroutines.
+// TestConcurrent claims, frees and counts from several goroutines.
 func TestConcurrent(t *testing.T) {
 	dir := t.TempDir()
 	j := open(t, config(dir, 1))
@@ -409,7 +408,7 @@ func TestConcurrent(t *testing.T) {
 	}
 }
 
-// TestAllocations: Set is on the way of a request.
+// TestAllocations: Set does not allocate, because it is on the request path.
 func TestAllocations(t *testing.T) {
 	j := open(t, config(t.TempDir(), 1))
 	s := j.Slot(key(1), 1)
