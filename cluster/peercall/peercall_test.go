@@ -10,7 +10,7 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// TestAnswer finds the handler of a call, passes its error on, and refuses calls that have none.
+// TestAnswer finds the handler of a call, returns its error, and rejects calls without a handler.
 func TestAnswer(t *testing.T) {
 	failure := errors.New("failed")
 	table := Table{}
