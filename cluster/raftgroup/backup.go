@@ -16,13 +16,12 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// Backup returns the group's state as this replica holds it, leader or not: the
-// newest snapshot, taken now if anything has been applied since the last one.
-// index and term are those of the last entry in it, size is in bytes. Its
-// checksum has been verified. The caller must close r, and may take its time:
-// the snapshot stays readable when newer ones replace it. For all that was
-// acknowledged before, call ConfirmLeadership on the leader first. ErrNotReady when
-// nothing has been applied here yet.
+// Backup returns the group's state on this replica, leader or not. It reads the newest snapshot,
+// and takes one first if any entry has been applied since the last. index and term belong to the
+// last entry in the snapshot; size is in bytes. The snapshot's checksum has been verified. The
+// caller must close r but need not hurry: the snapshot stays readable when newer ones replace it.
+// To back up everything acknowledged so far, call ConfirmLeadership on the leader first. Backup
+// returns ErrNotReady if this replica has applied nothing yet.
 func (g *Group) Backup(ctx context.Context) (index, term uint64, size int64, r io.ReadCloser, err error) {
 	for range snapshotTries {
 		meta, err := g.newest(ctx)
@@ -32,14 +31,14 @@ func (g *Group) Backup(ctx context.Context) (index, term uint64, size int64, r i
 		if _, r, err = g.snaps.Open(meta.ID); err == nil {
 			return meta.Index, meta.Term, meta.Size, r, nil
 		}
-		if !errors.Is(err, fs.ErrNotExist) { // else newer ones have replaced it
+		if !errors.Is(err, fs.ErrNotExist) { // otherwise newer snapshots have replaced this one
 			return 0, 0, 0, nil, fmt.Errorf("backup of group %s: snapshot %s: %w", g.opts.Name, meta.ID, err)
 		}
 	}
 	return 0, 0, 0, nil, fmt.Errorf("%w: snapshots of group %s are replaced faster than they are opened", ErrNotReady, g.opts.Name)
 }
 
-// newest returns a snapshot that holds all that is applied now.
+// newest returns a snapshot that holds every entry applied so far. It takes one if needed.
 func (g *Group) newest(ctx context.Context) (*raft.SnapshotMeta, error) {
 	applied := g.fsm.index.Load()
 	for _, take := range []bool{false, true} {
@@ -59,12 +58,11 @@ func (g *Group) newest(ctx context.Context) (*raft.SnapshotMeta, error) {
 	return nil, fmt.Errorf("%w: group %s has nothing to back up here", ErrNotReady, g.opts.Name)
 }
 
-// SeedGroup writes the files of a group whose state is a snapshot and whose only
-// voter is this node: what a restored cluster begins with. dir is the Config.Dir
-// of a host that does not run; index and term are those that Backup returned,
-// both at least 1, so that what follows counts on from there. It refuses when
-// the group has files already. Cut short, it leaves files that Open refuses and
-// DropFiles deletes.
+// SeedGroup writes the files of a group that starts from a snapshot, with this node as its only
+// voter. A restored cluster begins this way. dir is the Config.Dir of a host that is not running.
+// index and term are the values that Backup returned, both at least 1; the new group counts on
+// from them. SeedGroup fails if the group already has files. If it is interrupted, it leaves
+// files that Open rejects and DropFiles deletes.
 func SeedGroup(dir, name string, self quota.NodeID, index, term uint64, data io.Reader) error {
 	if err := seedGroup(dir, name, self, index, term, data); err != nil {
 		return fmt.Errorf("raftgroup: seed group %s: %w", name, err)
@@ -93,7 +91,7 @@ func seedGroup(dir, name string, self quota.NodeID, index, term uint64, data io.
 	if err := seedSnapshot(snapDir, self, index, term, data); err != nil {
 		return err
 	}
-	// Raft goes on from the term that it finds: the next leader's is higher.
+	// Raft continues from the stored term: the next leader's term is higher.
 	store, err := createStore(path, func(s *raftboltdb.BoltStore) error { return s.SetUint64(currentTerm, term) })
 	if err != nil {
 		return err

@@ -9,14 +9,13 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// saveAgain is the pause before a snapshot that could not be written is tried
-// again.
+// saveAgain is the pause before retrying a snapshot that could not be written.
 const saveAgain = 10 * time.Second
 
-// balance gives leadership back to preferred leaders, and looks after the size
-// of logs, until the host closes.
+// balance returns leadership to preferred leaders and bounds the size of the logs until the host
+// closes.
 func (h *Host) balance() {
-	since := map[quota.NodeID]time.Time{} // connected since, as seen here
+	since := map[quota.NodeID]time.Time{} // when this host first saw each node connected
 	led := tenures{}
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -29,7 +28,7 @@ func (h *Host) balance() {
 		h.expire(now)
 		h.mu.Unlock()
 		before := led
-		led = tenures{} // without groups that are gone
+		led = tenures{} // drops groups that no longer exist
 		for _, g := range h.all() {
 			g.snapshotIfLarge(&wg)
 			long := led.note(before, g, now) >= h.cfg.BalanceAfter
@@ -46,14 +45,14 @@ func (h *Host) balance() {
 					g.transferToOne(to)
 					<-slots
 				})
-			default: // at the next look
+			default: // retry on the next tick
 			}
 		}
 	}
 }
 
-// tenures are since when this node leads groups. Who has just been given a group keeps it for a while, or what an
-// operator hands over would be back before anybody has seen it.
+// tenures records since when this node has led each group. The balancer leaves a new leader in
+// place for a while; otherwise it would undo an operator's transfer before anybody saw it.
 type tenures map[*Group]tenure
 
 type tenure struct {
@@ -61,7 +60,8 @@ type tenure struct {
 	since time.Time
 }
 
-// note returns for how long this node has led the group, after what was noted before.
+// note returns how long this node has led the group, based on the tenures recorded before, and
+// records the current one. It returns 0 if this node is not serving as leader.
 func (t tenures) note(before tenures, g *Group, now time.Time) time.Duration {
 	_, term, serving := g.Leader()
 	if !serving {
@@ -75,7 +75,7 @@ func (t tenures) note(before tenures, g *Group, now time.Time) time.Duration {
 	return now.Sub(one.since)
 }
 
-// settled says whether a node has been connected for long enough.
+// settled reports whether a node has been connected for at least BalanceAfter.
 func (h *Host) settled(since map[quota.NodeID]time.Time, id quota.NodeID, now time.Time) bool {
 	if !h.cfg.Net.Connected(id) {
 		delete(since, id)
@@ -87,10 +87,10 @@ func (h *Host) settled(since map[quota.NodeID]time.Time, id quota.NodeID, now ti
 	return now.Sub(since[id]) >= h.cfg.BalanceAfter
 }
 
-// transferTargets are whom this node should give the group's leadership to, the best
-// first: the preferred leader, or when this node must not lead anybody who may. A
-// node that must give it away neither spares the group a second move nor rests long
-// after one that failed, nor waits until others have been connected for long.
+// transferTargets returns the nodes that should take over the group's leadership, best first: the
+// preferred leader, or any eligible voter if this node must not lead. If must is true, the caller
+// skips the limits on repeated transfers and the rest after a failed one, and targets need not
+// have been connected for BalanceAfter.
 func (g *Group) transferTargets(settled func(quota.NodeID) bool) (to []quota.NodeID, must bool) {
 	h := g.host
 	must = h.mustNotLead()
@@ -109,7 +109,7 @@ func (g *Group) transferTargets(settled func(quota.NodeID) bool) (to []quota.Nod
 	return to, false
 }
 
-// transferToOne gives leadership to the first that is ready for it.
+// transferToOne transfers leadership to the first target that is ready.
 func (g *Group) transferToOne(to []quota.NodeID) {
 	ctx, cancel := context.WithTimeout(g.host.ctx, 2*g.host.cfg.Timing.rpcTimeout())
 	defer cancel()

@@ -10,23 +10,22 @@ import (
 	"os"
 )
 
-// A bbolt file is checked before bbolt opens it, since bbolt ends the process,
-// from a goroutine of its own, when it meets what cannot be. This reads all
-// pages in use and looks at what bbolt relies on: both the checksum of the
-// current meta page, and that every page is reached once, of the right kind,
-// with elements inside it and keys in order. The values are not looked at.
+// The check runs before bbolt opens a file: on corrupt data bbolt ends the process, from its own
+// goroutine. It reads every page in use and verifies what bbolt relies on: the checksum of the
+// current meta page, and that every page is reached once, has the right kind, contains its
+// elements and keeps its keys in order. It does not inspect values.
 const (
 	boltMagic   = 0xED0CDAED
 	boltVersion = 2
 	boltBranch  = 0x01
 	boltLeaf    = 0x02
-	boltHeader  = 16 // of a page; an element is as large
-	boltBucket  = 1  // flag of a leaf element
+	boltHeader  = 16 // bytes in a page header, and in an element header
+	boltBucket  = 1  // flag that marks a leaf element as a bucket
 
 	maxBoltDepth = 32
 )
 
-// boltMeta is what a meta page says.
+// boltMeta holds the fields of a meta page.
 type boltMeta struct {
 	pageSize, root, pages, txid uint64
 }
@@ -38,11 +37,11 @@ type boltCheck struct {
 	seen map[uint64]bool
 }
 
-// CheckBolt returns why a file is no sound bbolt file, or nil: what is to be known before bbolt
-// opens it, which ends the process when it meets what cannot be.
+// CheckBolt returns nil if the file is a sound bbolt file, otherwise the reason why not. Call it
+// before bbolt opens the file: bbolt ends the process on corrupt data.
 func CheckBolt(path string) error { return checkBolt(path) }
 
-// checkBolt returns why a file is no sound bbolt file, or nil.
+// checkBolt implements CheckBolt.
 func checkBolt(path string) error {
 	f, err := os.Open(path)
 	if err != nil {
@@ -64,15 +63,15 @@ func checkBolt(path string) error {
 	return c.tree(m.root, nil, nil, 0)
 }
 
-// newestMeta returns the meta page that bbolt would use: of two that alternate,
-// the newer one that is whole.
+// newestMeta returns the meta page that bbolt would use: the newer valid one of the two
+// alternating pages.
 func (c *boltCheck) newestMeta() (best boltMeta, err error) {
 	if c.size == 0 {
 		return best, errors.New("empty")
 	}
 	first, err := c.metaAt(0)
 	size := int64(first.pageSize)
-	if err != nil { // the second is at the end of a first page of unknown size
+	if err != nil { // the second page follows a first page of unknown size
 		size = int64(os.Getpagesize())
 	} else {
 		best = first
@@ -109,7 +108,7 @@ func (c *boltCheck) metaAt(at int64) (m boltMeta, err error) {
 	return m, nil
 }
 
-// page reads a page with all that it overflows into, once.
+// page reads a page together with its overflow pages. It fails if it has read any of them before.
 func (c *boltCheck) page(id uint64) ([]byte, error) {
 	if id < 2 || id >= c.meta.pages {
 		return nil, fmt.Errorf("page %d: out of bounds, %d in use", id, c.meta.pages)
@@ -138,8 +137,7 @@ func (c *boltCheck) page(id uint64) ([]byte, error) {
 	return b, nil
 }
 
-// tree checks the pages under one whose keys are from low on, below high; nil
-// is no bound.
+// tree checks the subtree at page id. Its keys must be in [low, high); nil means no bound.
 func (c *boltCheck) tree(id uint64, low, high []byte, depth int) error {
 	b, err := c.page(id)
 	if err != nil {
@@ -154,7 +152,8 @@ func (c *boltCheck) tree(id uint64, low, high []byte, depth int) error {
 	return nil
 }
 
-// element is where an element of a page says that its parts are.
+// element returns the parts of element k of a page: key and value, and the flags of a leaf
+// element or the child page of a branch element.
 func element(b []byte, k int, leaf bool) (key, value []byte, flags uint32, child uint64, err error) {
 	e, at := binary.NativeEndian, boltHeader+16*k
 	h := b[at : at+16]
@@ -172,7 +171,7 @@ func element(b []byte, k int, leaf bool) (key, value []byte, flags uint32, child
 	return b[from : from+ksize], b[from+ksize : from+ksize+vsize], flags, child, nil
 }
 
-// elements checks one page, and what is below it.
+// elements checks one page and the pages below it.
 func (c *boltCheck) elements(b, low, high []byte, depth int) error {
 	flags, count := binary.NativeEndian.Uint16(b[8:]), int(binary.NativeEndian.Uint16(b[10:]))
 	leaf := flags == boltLeaf
@@ -221,7 +220,7 @@ func (c *boltCheck) elements(b, low, high []byte, depth int) error {
 	return nil
 }
 
-// bucket checks a bucket inside a bucket: its own tree, or a page in place.
+// bucket checks a nested bucket: its own tree or its inline page.
 func (c *boltCheck) bucket(value []byte, depth int) error {
 	if len(value) < 16 || depth > maxBoltDepth {
 		return errors.New("a bucket without a root")

@@ -6,16 +6,16 @@ import (
 )
 
 const (
-	// lateAfter is how long those before a voter have to be away until it founds a
+	// lateAfter is how long the voters listed before a node must be away before the node founds a
 	// fresh group in their place.
 	lateAfter = 5 * time.Second
 	pollFound = 200 * time.Millisecond
 )
 
-// bootstrapLate bootstraps a fresh group whose preferred leader is not there: a cluster
-// that is started while one of its machines is late does not wait for it. The entry
-// is the one that the preferred leader would write, so both may: the first election
-// decides. Nobody is elected whose log is shorter than that of a majority.
+// bootstrapLate bootstraps a fresh group whose preferred leader is absent, so that a starting
+// cluster does not wait for a late machine. It writes the same entry as the preferred leader
+// would, so both may bootstrap, and the first election decides. No candidate wins whose log is
+// shorter than those of a majority.
 func (g *Group) bootstrapLate(i *instance) {
 	since := time.Now()
 	for i.raft.LastIndex() == 0 {
@@ -37,8 +37,8 @@ func (g *Group) bootstrapLate(i *instance) {
 	}
 }
 
-// isFounder reports whether this node is the first of the voters that is there, with a
-// majority of them.
+// isFounder reports whether this node is the first connected voter in order and a majority of the
+// voters is connected.
 func (g *Group) isFounder() bool {
 	me, there := slices.Index(g.opts.Voters, g.host.cfg.Self), 1
 	for at, id := range g.opts.Voters {

@@ -17,7 +17,7 @@ func headerIn(h *peerv1.RaftHeader) raft.RPCHeader {
 	return raft.RPCHeader{ProtocolVersion: raft.ProtocolVersion(h.GetProtocol()), ID: h.GetId(), Addr: h.GetAddress()}
 }
 
-// isHeartbeat tells the heartbeat proper, which touches no log, from an append
+// isHeartbeat distinguishes a plain heartbeat, which does not touch the log, from an append
 // without entries, which carries the commit index and does.
 func isHeartbeat(r *raft.AppendEntriesRequest) bool {
 	return len(r.Entries) == 0 && r.PrevLogEntry == 0 && r.PrevLogTerm == 0 && r.LeaderCommitIndex == 0
@@ -52,7 +52,7 @@ func appendIn(m *peerv1.AppendEntries) *raft.AppendEntriesRequest {
 	return r
 }
 
-// commandIn returns the request of a message as raft knows it.
+// commandIn converts a message to the raft request it carries.
 func commandIn(m *peerv1.Raft) (any, error) {
 	switch x := m.GetMessage().(type) {
 	case *peerv1.Raft_AppendEntries:
@@ -81,7 +81,7 @@ func commandIn(m *peerv1.Raft) (any, error) {
 	return nil, fmt.Errorf("unknown raft message %T", m.GetMessage())
 }
 
-// resultOut returns raft's answer as a frame.
+// resultOut converts raft's response to a frame.
 func resultOut(group uint32, response any) *peerv1.Frame {
 	m := &peerv1.Raft{Group: group}
 	switch r := response.(type) {

@@ -12,75 +12,74 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// MaxEntry bounds the data of one log entry in bytes: a frame must hold it.
+// MaxEntry is the maximum size of one log entry's data in bytes. It keeps the entry within one
+// frame.
 const MaxEntry = 12 << 20
 
-// Errors of Apply, TransferTo and changes of members. All but ErrClosed and
-// ErrTooLarge may be tried again, ErrNotLeader elsewhere.
+// Errors of Apply, TransferTo and membership changes. All but ErrClosed and ErrTooLarge are
+// retryable; retry ErrNotLeader on another node.
 var (
-	// ErrNotLeader says that this replica does not lead. Nothing happened; ask
-	// the leader.
+	// ErrNotLeader means that this replica is not the leader. Nothing happened; ask the leader.
 	ErrNotLeader = errors.New("not the leader")
-	// ErrTransferring says that leadership is being handed over. Nothing
-	// happened; try again in a few milliseconds, likely elsewhere.
+	// ErrTransferring means that a leadership transfer is in progress. Nothing happened; retry in
+	// a few milliseconds, probably on another node.
 	ErrTransferring = errors.New("leadership is being transferred")
-	// ErrOverloaded says that the log did not take the entry in time. Nothing
-	// happened.
+	// ErrOverloaded means that the log did not accept the entry in time. Nothing happened.
 	ErrOverloaded = errors.New("log is overloaded")
-	// ErrUncertain says that leadership, the time or the process ended while
-	// the entry was under way: it may yet be committed, or not. Repeat it only
-	// if applying it twice does no harm.
+	// ErrUncertain means that this replica lost leadership, the deadline passed or the process
+	// stopped while the entry was in flight. The entry may or may not be committed later. Retry
+	// only if applying it twice is harmless.
 	ErrUncertain = errors.New("outcome unknown: the entry may be committed later")
-	// ErrTooLarge says that the data exceeds MaxEntry.
+	// ErrTooLarge means that the data exceeds MaxEntry.
 	ErrTooLarge = errors.New("entry too large")
-	// ErrNotReady says why leadership or a vote is not given to a replica now.
+	// ErrNotReady means that a replica cannot be given leadership or a vote now. The error text
+	// says why.
 	ErrNotReady = errors.New("replica is not ready")
-	// ErrBusy says that another change of the members is under way. Nothing
-	// happened; try again in a moment.
+	// ErrBusy means that another membership change is in progress. Nothing happened; retry in a
+	// moment.
 	ErrBusy = errors.New("another change of the members is under way")
-	// ErrQuorum says that a change of the members would risk the quorum.
-	// Nothing happened; try again when more voters answer.
+	// ErrQuorum means that a membership change would risk the quorum. Nothing happened; retry
+	// when more voters respond.
 	ErrQuorum = errors.New("the change would risk the quorum")
-	// ErrLeads says that the replica to be removed leads the group. Nothing
-	// happened; transfer leadership first.
+	// ErrLeads means that the replica to remove is the leader. Nothing happened; transfer
+	// leadership first.
 	ErrLeads = errors.New("the replica leads the group")
-	// ErrClosed says that the host or the group is closed.
+	// ErrClosed means that the host or the group is closed.
 	ErrClosed = errors.New("closed")
 )
 
-// StateMachine is what a group replicates. Its methods are called one at a
-// time, except for the function that Snapshot returns.
+// StateMachine is the state that a group replicates. Raft calls its methods one at a time, except
+// for the function that Snapshot returns.
 //
-// It must be empty when the group is opened: what it held is restored from the
-// group's own files. It must be deterministic, and it must not fail: an error
-// that users should see is a result.
+// It must be empty when the group is opened: the group restores it from its own files. It must be
+// deterministic, and it must not fail: return errors meant for users as results.
 type StateMachine interface {
-	// Apply applies a committed entry. The result is what Group.Apply returns
-	// on the node that proposed it.
+	// Apply applies a committed entry. Group.Apply returns its result on the node that proposed
+	// the entry.
 	Apply(index, term uint64, data []byte) any
-	// Snapshot returns a function that writes the state as of now. It runs
-	// while further entries are applied, so it needs a copy.
+	// Snapshot returns a function that writes the state as of this call. Raft applies further
+	// entries while the function runs, so it must work on a copy.
 	Snapshot() (func(w io.Writer) error, error)
-	// Restore replaces the state with one written by a snapshot. After an
-	// error the group cannot go on, and the process ends.
+	// Restore replaces the state with one that a snapshot function wrote. If it fails, the group
+	// cannot continue and the process ends.
 	Restore(r io.Reader) error
 }
 
-// Timing is how fast leaders are lost and found.
+// Timing sets how fast a group detects a lost leader and elects a new one.
 type Timing struct {
-	Heartbeat time.Duration // followers wait so long for a leader
-	Election  time.Duration // candidates wait so long for votes
-	Lease     time.Duration // leaders step down without a quorum for so long
-	Commit    time.Duration // idle leaders tell the commit index so often
+	Heartbeat time.Duration // how long a follower waits to hear from a leader
+	Election  time.Duration // how long a candidate waits for votes
+	Lease     time.Duration // how long a leader without a quorum keeps leading
+	Commit    time.Duration // how often an idle leader sends the commit index
 }
 
-// DefaultTiming suits one data centre: 64 idle groups cost a node about 3 % of
-// a core, and a leader whose death is seen is replaced in about 0.6 s.
+// DefaultTiming suits one data center: 64 idle groups use about 3 % of one core on a node, and a
+// leader that is known to be dead is replaced in about 0.6 s.
 func DefaultTiming() Timing {
 	return Timing{Heartbeat: time.Second, Election: time.Second, Lease: 500 * time.Millisecond, Commit: time.Second}
 }
 
-// Validate returns every fault, joined.
+// Validate returns all errors, joined.
 func (t Timing) Validate() error {
 	var errs []error
 	if t.Heartbeat < 500*time.Millisecond {
@@ -101,14 +100,15 @@ func (t Timing) Validate() error {
 	return errors.Join(errs...)
 }
 
-// rpcTimeout bounds every call of Raft. More than twice the election timeout
-// lets a hanging transfer block a later leader for ever.
+// rpcTimeout is the timeout of every Raft call. If it were more than twice the election timeout,
+// a hanging transfer could block a later leader forever.
 func (t Timing) rpcTimeout() time.Duration { return 2 * t.Election }
 
-// DefaultSlowDisk is when a disk counts as slow: half of what a leader may be silent for.
+// DefaultSlowDisk is the mean append duration from which a disk counts as slow: half the time
+// that a leader may be silent.
 const DefaultSlowDisk = 500 * time.Millisecond
 
-// Config is what a Host needs to know.
+// Config configures a Host.
 type Config struct {
 	Self   quota.NodeID
 	Dir    string // holds raft/ and snapshots/
@@ -116,26 +116,27 @@ type Config struct {
 	Timing Timing // DefaultTiming when zero
 	Logger *slog.Logger
 
-	// ReplicaProgress asks another node how far its replica of a group is: the
-	// answer of Group.Progress there. Without it no leadership is handed over.
+	// ReplicaProgress asks another node how far its replica of a group has got; the node answers
+	// with its Group.Progress. If it is nil, this node transfers no leadership.
 	ReplicaProgress func(ctx context.Context, node quota.NodeID, group uint32) (lastIndex uint64, lastContact time.Duration, err error)
 
-	// MinFree is the free space on the disk of Dir, in bytes, under which this
-	// node gives up what it leads, and without which a replica that could not
-	// write does not come back. DefaultMinFree when zero; below zero is never.
+	// MinFree is the minimum free space, in bytes, on the disk of Dir. With less, this node gives
+	// up the groups it leads, and a replica whose writes failed stays out of service. Zero means
+	// DefaultMinFree; a negative value disables the check.
 	MinFree int64
 
-	// SlowDisk is how long an append to the logs may take, on average of the last few,
-	// until this node gives what it leads to others whose disks are faster, and takes
-	// nothing until its own has been for a minute. 500ms when zero; below zero is never.
+	// SlowDisk is the limit on the mean duration of the last few log appends. At or above it,
+	// this node transfers its groups to nodes with faster disks, and accepts no leadership until
+	// its disk has been fast for a minute. Zero means 500ms; a negative value disables the check.
 	SlowDisk time.Duration
 
-	// Unfit says that this node should lead nothing now. It gives what it leads, or wins, to
-	// others that are not unfit, and takes nothing. Nil is never.
+	// Unfit reports that this node should not lead now. An unfit node transfers the groups that
+	// it leads or wins to nodes that are not unfit, and accepts no leadership. Nil means always
+	// fit.
 	Unfit func() bool
 
-	BalanceEvery time.Duration // how often the balancer looks; 1s when zero
-	BalanceAfter time.Duration // a node must be up, and another have led, so long before it is given leadership; 10s when zero
+	BalanceEvery time.Duration // interval of the balancer; 1s when zero
+	BalanceAfter time.Duration // how long a node must be connected, and the current leader have led, before the node gets leadership; 10s when zero
 }
 
 func (c *Config) fill() {
@@ -170,37 +171,37 @@ func (c *Config) validate() error {
 	return errors.Join(errs...)
 }
 
-// GroupOptions describe one group on this node.
+// GroupOptions configures one group on this node.
 type GroupOptions struct {
 	ID   uint32 // in messages
-	Name string // of its files: raft/<name>.db and snapshots/<name>/
+	Name string // file name: raft/<name>.db and snapshots/<name>/
 
-	// Voters and Nonvoters are what a fresh group begins with, preferred leader
-	// first, the same everywhere. The first of them bootstraps the group if it
-	// finds no state. Later the group's own log says who votes: see Members.
+	// Voters and Nonvoters are the members of a fresh group, preferred leader first. Every node
+	// must use the same lists. The first voter bootstraps the group if it finds no state. After
+	// that, the group's own log defines who votes: see Members.
 	Voters    []quota.NodeID
 	Nonvoters []quota.NodeID
-	// Join says that the group exists elsewhere: this replica never bootstraps,
-	// it waits for the leader to add it. Voters may be empty then.
+	// Join means that the group already exists on other nodes: this replica never bootstraps but
+	// waits for the leader to add it. Voters may be empty then.
 	Join bool
 
 	FSM    StateMachine
-	Commit time.Duration // instead of Timing.Commit
+	Commit time.Duration // overrides Timing.Commit
 
-	// The callbacks are called one at a time per group, in order, and must not
-	// block: the next change waits for them. They must not call Close.
+	// The group calls its callbacks one at a time, in order. They must not block, because the
+	// next change waits for them, and must not call Close.
 
-	// FirstEntry returns the first entry of a term, the barrier. The leader proposes it before
-	// it serves; nil proposes a barrier instead.
+	// FirstEntry returns the first entry of a term, which serves as the barrier. The leader
+	// proposes it before it serves. If FirstEntry is nil, the leader proposes a raft barrier.
 	FirstEntry func(term uint64) []byte
-	// OnLeading says that the barrier of that term is applied here.
+	// OnLeading is called when this replica has applied the barrier of that term.
 	OnLeading func(term uint64)
-	// OnFollowing says that leadership is lost, or was won and lost again
-	// before the barrier was applied.
+	// OnFollowing is called when this replica loses leadership, or when it won and lost
+	// leadership before it applied the barrier.
 	OnFollowing func()
-	// OnLeader says that this replica sees another leader now; "" is unknown,
-	// which it also says once if no leader has reached it for two heartbeat
-	// timeouts after its start.
+	// OnLeader is called when this replica sees a different leader; "" means unknown. It is also
+	// called once with "" if no leader has reached this replica within two heartbeat timeouts of
+	// its start.
 	OnLeader func(leader quota.NodeID)
 }
 

@@ -11,8 +11,8 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// Demote takes a member's vote and leaves it the log. It is refused as Remove is.
-// See AddNonvoter for the rest.
+// Demote turns a voter into a nonvoter that still receives the log. It fails under the same
+// conditions as Remove. See AddNonvoter for the rest.
 func (g *Group) Demote(ctx context.Context, id quota.NodeID) error {
 	return g.change(ctx, func(c *change) error {
 		if !slices.Contains(c.voters, id) {

@@ -10,38 +10,37 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// errFailed is what raft gets after the first failed write.
+// errFailed is returned to raft for every write after the first one that failed.
 var errFailed = errors.New("an earlier write failed")
 
-// stallAfter is how many election timeouts a write may take until a leader
-// stops its heartbeats, so that others lead.
+// stallAfter is how many election timeouts a write may take before a leader stops its heartbeats
+// so that another replica takes over.
 const stallAfter = 4
 
 var currentTerm = []byte("CurrentTerm") // raft's key
 
-// disk is what one raft instance writes to. Raft panics when it cannot save its
-// term, and goes on with a wrong idea of its log when an append fails after it
-// has cut the log's end. So the first write that fails ends the instance: its
-// connections are cut first, then it gets an answer that keeps it from panicking, and
-// nothing more is written or applied until it has been ended and, when the disk
-// takes writes again, replaced (see fault.go). Nothing that it does meanwhile
-// leaves the process.
+// disk is the storage of one raft instance. Raft panics when it cannot save its term, and
+// continues with a wrong view of its log when an append fails after it truncated the log's end.
+// Therefore the first failed write ends the instance. write first cuts the instance's
+// connections, then returns a result that keeps raft from panicking. Nothing more is written or
+// applied until the instance has stopped and, once the disk accepts writes again, been replaced
+// (see fault.go). Nothing that the failed instance does in the meantime leaves the process.
 type disk struct {
 	logs    raft.LogStore
 	stable  raft.StableStore
 	trans   *raftTransport
 	fsm     *fsm
-	onFail  func(error)  // called once, on the goroutine that wrote
-	latency *diskLatency // of the node's disk
+	onFail  func(error)  // called once, on the writing goroutine
+	latency *diskLatency // shared by all groups of the node
 
 	failed atomic.Bool
-	torn   atomic.Uint64 // first index of an append that failed; 0 is none
-	since  atomic.Int64  // when the write under way began, unix nanoseconds; 0 is none
+	torn   atomic.Uint64 // first index of a failed append; 0 if none failed
+	since  atomic.Int64  // start of the current write in Unix nanoseconds; 0 if none is running
 
-	newest atomic.Pointer[raft.Log] // a copy of the last entry, if it is small; nil if that is not known
+	newest atomic.Pointer[raft.Log] // copy of the last entry if it is small; nil if unknown
 }
 
-// maxNewest bounds the data of the entry that is kept in memory, in bytes.
+// maxNewest is the maximum size in bytes of the entry that disk keeps in memory.
 const maxNewest = 4 << 10
 
 var (
@@ -49,7 +48,8 @@ var (
 	_ raft.StableStore = (*disk)(nil)
 )
 
-// write runs one write.
+// write runs f. On the first failure it cuts the instance's connections, halts the state machine
+// and calls onFail; after that it fails without running f.
 func (d *disk) write(what string, f func() error) error {
 	if d.failed.Load() {
 		return errFailed
@@ -58,7 +58,7 @@ func (d *disk) write(what string, f func() error) error {
 	if err == nil {
 		return nil
 	}
-	d.trans.cancel() // before anything that follows could be sent
+	d.trans.cancel() // before raft can send anything based on this write
 	d.fsm.halted.Store(true)
 	if !d.failed.Swap(true) {
 		d.onFail(fmt.Errorf("%s: %w", what, err))
@@ -66,14 +66,14 @@ func (d *disk) write(what string, f func() error) error {
 	return err
 }
 
-// timed runs a write that raft's own goroutine waits for.
+// timed runs a write on which raft's own goroutine blocks, and records its start for stalled.
 func (d *disk) timed(f func() error) error {
 	d.since.Store(time.Now().UnixNano())
 	defer d.since.Store(0)
 	return f()
 }
 
-// stalled says for how long the write under way has lasted.
+// stalled returns how long the current write has been running, or 0.
 func (d *disk) stalled() time.Duration {
 	if at := d.since.Load(); at != 0 {
 		return time.Since(time.Unix(0, at))
@@ -84,7 +84,7 @@ func (d *disk) stalled() time.Duration {
 // StoreLog implements raft.LogStore, as do the methods up to DeleteRange.
 func (d *disk) StoreLog(l *raft.Log) error { return d.StoreLogs([]*raft.Log{l}) }
 
-// StoreLogs appends.
+// StoreLogs appends entries.
 func (d *disk) StoreLogs(l []*raft.Log) error {
 	d.newest.Store(nil)
 	err := d.write("append to the log", func() error {
@@ -102,8 +102,7 @@ func (d *disk) StoreLogs(l []*raft.Log) error {
 	return err
 }
 
-// keep remembers the newest entry: a leader that has nothing to say names it in what it
-// sends to each follower, again and again.
+// keep caches the newest entry. An idle leader reads it for every message to every follower.
 func (d *disk) keep(newest *raft.Log) {
 	if len(newest.Data)+len(newest.Extensions) <= maxNewest {
 		c := *newest
@@ -112,20 +111,20 @@ func (d *disk) keep(newest *raft.Log) {
 	d.trans.stored(newest.Index)
 }
 
-// DeleteRange deletes.
+// DeleteRange deletes entries from through to.
 func (d *disk) DeleteRange(from, to uint64) error {
 	d.newest.Store(nil)
 	return d.write("delete from the log", func() error { return d.logs.DeleteRange(from, to) })
 }
 
-// FirstIndex reads.
+// FirstIndex returns the index of the first entry.
 func (d *disk) FirstIndex() (uint64, error) { return d.logs.FirstIndex() }
 
-// LastIndex reads.
+// LastIndex returns the index of the last entry.
 func (d *disk) LastIndex() (uint64, error) { return d.logs.LastIndex() }
 
-// GetLog reads. Raft panics if a committed entry is missing, as it may be after
-// a failed write; the entry of no effect that it gets instead goes nowhere.
+// GetLog reads an entry. Raft panics if a committed entry is missing, which can happen after a
+// failed write. In that case GetLog returns a no-op entry, which never leaves this instance.
 func (d *disk) GetLog(index uint64, l *raft.Log) error {
 	if last := d.newest.Load(); last != nil && last.Index == index {
 		*l = *last
@@ -146,15 +145,15 @@ func (d *disk) Set(k, v []byte) error {
 	}))
 }
 
-// SetUint64 saves.
+// SetUint64 saves a term.
 func (d *disk) SetUint64(k []byte, v uint64) error {
 	return d.saved(k, d.write("save the term", func() error {
 		return d.timed(func() error { return d.stable.SetUint64(k, v) })
 	}))
 }
 
-// saved keeps raft from panicking over its term. It cannot win with it: its own
-// vote is refused after that, and it is not heard.
+// saved hides an error of saving the term, because raft would panic on it. Hiding it cannot win
+// an election: saving the candidate's own vote fails next, and its connections are cut.
 func (d *disk) saved(k []byte, err error) error {
 	if bytes.Equal(k, currentTerm) {
 		return nil
@@ -162,8 +161,8 @@ func (d *disk) saved(k []byte, err error) error {
 	return err
 }
 
-// Get reads.
+// Get reads a value.
 func (d *disk) Get(k []byte) ([]byte, error) { return d.stable.Get(k) }
 
-// GetUint64 reads.
+// GetUint64 reads a number.
 func (d *disk) GetUint64(k []byte) (uint64, error) { return d.stable.GetUint64(k) }

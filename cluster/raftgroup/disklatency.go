@@ -7,21 +7,21 @@ import (
 	"time"
 )
 
-// diskLatency measures how long appends to the logs of this node take. A leader
-// whose disk is slow answers, so nothing calls it dead, and every commit of its groups
-// waits for it although the others would be done: it is better led elsewhere.
+// diskLatency measures how long appends to this node's logs take. A leader with a slow disk still
+// answers, so nothing declares it dead, yet every commit of its groups waits for its disk
+// although the other replicas are done. Another node should lead those groups.
 type diskLatency struct {
-	limit time.Duration // of the mean; 0 is none
+	limit time.Duration // upper bound of the mean; the check is off if not positive
 
 	mu   sync.Mutex
-	mean time.Duration // of the last few appends, the newest counting a quarter
-	at   time.Time     // of the newest
-	slow time.Time     // since when it is; zero is not
-	fast time.Time     // since when the mean is well below the limit again
-	most time.Duration // that the mean has been while slow
+	mean time.Duration // weighted mean of recent appends; the newest has weight 1/4
+	at   time.Time     // time of the newest append
+	slow time.Time     // when the disk became slow; zero if it is not
+	fast time.Time     // when the mean fell below half the limit; zero otherwise
+	most time.Duration // highest mean while slow
 }
 
-// note takes an append that has ended.
+// note records a finished append.
 func (p *diskLatency) note(now time.Time, took time.Duration) {
 	if p.limit <= 0 {
 		return
@@ -42,20 +42,20 @@ func (p *diskLatency) note(now time.Time, took time.Duration) {
 		p.fast = time.Time{}
 	case p.fast.IsZero():
 		p.fast = now
-	case now.Sub(p.fast) >= recoveredAfter: // or leadership would come and go
+	case now.Sub(p.fast) >= recoveredAfter: // hysteresis: otherwise leadership would flap
 		p.slow, p.fast = time.Time{}, time.Time{}
 	}
 }
 
-// idle says that a slow disk has not been written to of late: whether it is still slow
-// can be known by trying only.
+// idle reports that the disk is slow and has had no recent append. Only a probe can tell whether
+// it is still slow.
 func (p *diskLatency) idle(now time.Time) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return !p.slow.IsZero() && now.Sub(p.at) >= saveAgain
 }
 
-// fault is what is wrong; nil when nothing is.
+// fault returns the current fault, or nil.
 func (p *diskLatency) fault() *fault {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -65,7 +65,8 @@ func (p *diskLatency) fault() *fault {
 	return &fault{errors.New(p.text()), p.slow}
 }
 
-// text says how slow the disk is, or was: leadership stays away for a while after it.
+// text describes how slow the disk is, or was: leadership stays away for a while afterwards. The
+// caller holds mu.
 func (p *diskLatency) text() string {
 	mean := p.mean.Round(time.Millisecond)
 	if p.mean >= p.limit {

@@ -10,25 +10,25 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// request is one request of a peer and the means to answer it.
+// request is a peer's request with its answer callback.
 type request struct {
 	command any
 	answer  func(*peerv1.Frame)
 }
 
-// What a node answers for a group without a replica here that works.
+// Error texts for a group without a working replica on this node.
 const (
 	noGroup      = "no such group here"
 	stoppedGroup = "group is stopped"
 )
 
-// errStopped answers a peer that asks while the group stops.
+// errStopped is returned to a peer whose request arrives while the group stops.
 var errStopped = errors.New(stoppedGroup)
 
 func errorFrame(text string) *peerv1.Frame { return &peerv1.Frame{Error: text} }
 
-// HandleFrame passes a Raft message to its group and answers it, now or later.
-// It does not block.
+// HandleFrame passes a Raft message to its group, which answers it now or later. It does not
+// block.
 func (h *Host) HandleFrame(from quota.NodeID, f *peerv1.Frame, answer func(*peerv1.Frame)) {
 	m := f.GetRaft()
 	if m == nil {
@@ -77,8 +77,8 @@ func senderOf(command any) string {
 	return ""
 }
 
-// answerHeartbeat answers a heartbeat of the current term in place, since it touches no
-// disk then. Any other must pass through raft's own loop.
+// answerHeartbeat answers a heartbeat of the current term in place, because that touches no disk.
+// It returns false for any other message, which must go through raft's own loop.
 func (i *instance) answerHeartbeat(command any, answer func(*peerv1.Frame)) bool {
 	a, ok := command.(*raft.AppendEntriesRequest)
 	handler := i.trans.onHeartbeat.Load()
@@ -96,7 +96,7 @@ func (i *instance) answerHeartbeat(command any, answer func(*peerv1.Frame)) bool
 	return true
 }
 
-// pump passes the queued requests to raft, one after the other.
+// pump passes queued requests to raft, one at a time.
 func (i *instance) pump() {
 	for {
 		select {
@@ -111,7 +111,7 @@ func (i *instance) pump() {
 	}
 }
 
-// ask has raft process one request.
+// ask passes one request to raft and returns the response.
 func (i *instance) ask(command any, body io.Reader) raft.RPCResponse {
 	reply := make(chan raft.RPCResponse, 1)
 	select {
@@ -132,15 +132,14 @@ func (i *instance) reply(r raft.RPCResponse, answer func(*peerv1.Frame)) {
 	case r.Error != nil:
 		answer(errorFrame(r.Error.Error()))
 		return
-	case i.disk.failed.Load(): // after the answer was made: it may rest on a failed write
+	case i.disk.failed.Load(): // checked after raft answered: the answer may rest on a failed write
 		answer(errorFrame(stoppedGroup))
 		return
 	}
 	answer(resultOut(i.group.opts.ID, r.Response))
 }
 
-// HandleSnapshot installs a snapshot that a leader sends. It returns when that
-// is done.
+// HandleSnapshot installs a snapshot that a leader sends, and returns when raft has answered.
 func (h *Host) HandleSnapshot(from quota.NodeID, header *peerv1.Frame, body io.Reader) *peerv1.Frame {
 	m := header.GetRaft()
 	g := h.Group(m.GetGroup())

@@ -11,14 +11,14 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// droppedSuffix marks groups whose files are being deleted. The mark is made
-// first and removed last, so a deletion that a crash has cut short is completed
-// at the next start, and the group never opens with half of its files.
+// droppedSuffix marks groups whose files are being deleted. DropFiles creates the mark first and
+// removes it last. The next start therefore completes a deletion that a crash interrupted, and a
+// group never opens with only part of its files.
 const droppedSuffix = ".dropped"
 
 func logFile(dir, name string) string { return filepath.Join(dir, "raft", name+".db") }
 
-// Exists says whether a directory has the log of a group.
+// Exists reports whether a directory contains the log of a group.
 func Exists(dir, name string) bool {
 	_, err := os.Stat(logFile(dir, name))
 	return err == nil
@@ -26,9 +26,9 @@ func Exists(dir, name string) bool {
 
 func snapshotDir(dir, name string) string { return filepath.Join(dir, "snapshots", name) }
 
-// CloseGroup stops this node's replica of a group and keeps its files: a later
-// Open goes on where it stopped. Leadership is not handed over. A group that is
-// not open is no error. The group's callbacks must not call it.
+// CloseGroup stops this node's replica of a group and keeps its files; a later Open continues
+// from them. It does not transfer leadership. Closing a group that is not open is not an error.
+// The group's callbacks must not call it.
 func (h *Host) CloseGroup(id uint32) error {
 	g := h.Group(id)
 	if g == nil {
@@ -49,12 +49,11 @@ func (h *Host) CloseGroup(id uint32) error {
 	return err
 }
 
-// DropGroup closes a group and deletes its log and its snapshots, for good. Use
-// it on a replica that has been removed from its group: a voter that forgets
-// its votes may vote twice. It works for a group that has been opened since the
-// start; see DropFiles for others. A crash meanwhile is made up for by the next
-// New. Afterwards the group may be opened again, with Join and an empty state
-// machine.
+// DropGroup closes a group and permanently deletes its log and snapshots. Use it on a replica
+// that has been removed from its group: a voter that forgets its votes may vote twice. The group
+// must have been opened since the host started; use DropFiles otherwise. After a crash, the next
+// New completes the deletion. The group may be opened again afterwards, with Join and an empty
+// state machine.
 func (h *Host) DropGroup(id uint32) error {
 	h.mu.RLock()
 	name := h.names[id]
@@ -67,8 +66,8 @@ func (h *Host) DropGroup(id uint32) error {
 	return errors.Join(h.CloseGroup(id), h.dropFiles(name))
 }
 
-// DropFiles deletes the log and the snapshots of a group that is not open. See
-// DropGroup. A group without files is no error.
+// DropFiles deletes the log and the snapshots of a group that is not open. See DropGroup. A group
+// without files is not an error.
 func (h *Host) DropFiles(name string) error {
 	h.files.Lock()
 	defer h.files.Unlock()
@@ -97,7 +96,7 @@ func (h *Host) dropFiles(name string) error {
 	return h.sweep(name)
 }
 
-// sweep deletes what a mark says.
+// sweep deletes the files of a marked group, then the mark.
 func (h *Host) sweep(name string) error {
 	err := errors.Join(os.RemoveAll(logFile(h.cfg.Dir, name)), os.RemoveAll(logFile(h.cfg.Dir, name)+".new"), os.RemoveAll(snapshotDir(h.cfg.Dir, name)))
 	if err == nil {
@@ -109,7 +108,7 @@ func (h *Host) sweep(name string) error {
 	return nil
 }
 
-// sweepAll completes deletions that were cut short.
+// sweepAll completes interrupted deletions.
 func (h *Host) sweepAll() error {
 	entries, err := os.ReadDir(filepath.Join(h.cfg.Dir, "raft"))
 	if errors.Is(err, os.ErrNotExist) {
@@ -125,8 +124,7 @@ func (h *Host) sweepAll() error {
 	return errors.Join(errs...)
 }
 
-// Names returns the names of the groups that have files here, open or not,
-// sorted.
+// Names returns the sorted names of the groups with files on this node, open or not.
 func (h *Host) Names() ([]string, error) {
 	entries, err := os.ReadDir(filepath.Join(h.cfg.Dir, "raft"))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {

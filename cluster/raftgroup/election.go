@@ -9,29 +9,29 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// Steps of forced elections.
+// Timing of forced elections.
 const (
-	rankStep    = 30 * time.Millisecond // between one survivor and the next
-	forceLength = time.Second           // how long timeouts stay lowered
+	rankStep    = 30 * time.Millisecond // delay between consecutive survivors
+	forceLength = time.Second           // how long the timeouts stay lowered
 	pollPeers   = 5 * time.Millisecond
-	waitPeers   = 10 * time.Second       // then the ordinary timers decide
-	waitOthers  = 100 * time.Millisecond // for the rest, once a quorum is there
+	waitPeers   = 10 * time.Second       // after that, ordinary timers decide
+	waitOthers  = 100 * time.Millisecond // extra wait for the remaining voters once a quorum is connected
 )
 
-// forceElection makes a follower campaign now instead of at its timeout, if it has not
-// heard from a leader for a lease. Lowering the timeout fires raft's timer.
+// forceElection makes a follower campaign now, rather than at its timeout, if it has not heard
+// from a leader for the lease duration. Lowering the timeout fires raft's timer.
 func (i *instance) forceElection() {
 	i.reloading.Lock()
 	defer i.reloading.Unlock()
 	fast := i.base
 	fast.HeartbeatTimeout, fast.ElectionTimeout = i.group.host.cfg.Timing.Lease, i.group.host.cfg.Timing.Lease
-	i.reloadBase() // only a change fires the timer
+	i.reloadBase() // raft fires the timer only on a change
 	if err := i.raft.ReloadConfig(fast); err != nil {
 		i.group.log.Error("cannot force an election", "err", err)
 	}
 }
 
-// resetTimeouts restores the timeouts.
+// resetTimeouts restores the regular timeouts.
 func (i *instance) resetTimeouts() {
 	i.reloading.Lock()
 	defer i.reloading.Unlock()
@@ -44,8 +44,8 @@ func (i *instance) reloadBase() {
 	}
 }
 
-// campaignFirst is the preferred leader's first election in this incarnation of the
-// process: as soon as a quorum is connected, and nobody leads yet.
+// campaignFirst runs the preferred leader's first election after the process starts. It campaigns
+// as soon as a quorum is connected, unless there is a leader.
 func (g *Group) campaignFirst(i *instance) {
 	if i == nil || !g.awaitQuorum(i) {
 		return
@@ -55,8 +55,9 @@ func (g *Group) campaignFirst(i *instance) {
 	i.resetTimeouts()
 }
 
-// awaitQuorum waits until a quorum of voters is connected, and a moment longer
-// for all of them. False when there is a leader, or the time is over.
+// awaitQuorum waits until a quorum of voters is connected, and a little longer for all of them.
+// It returns false if there is a leader, this node is not a voter, the host closes or the wait
+// times out.
 func (g *Group) awaitQuorum(i *instance) bool {
 	end, quorumAt := time.Now().Add(waitPeers), time.Time{}
 	for time.Now().Before(end) {
@@ -90,15 +91,16 @@ func (g *Group) awaitQuorum(i *instance) bool {
 	return false
 }
 
-// PeerDead says that a node's process is gone, or probably is: the groups that it led
-// elect new leaders now. Call it on transport.Dead and transport.Refused; where the process lives
-// after all, leaders move and nothing is lost. A timeout is no death.
+// PeerDead makes the groups that the given node led elect new leaders now. Call it on
+// transport.Dead and transport.Refused, when the node's process is gone or probably gone. If the
+// process is alive after all, leaders move and nothing is lost. A timeout alone does not prove
+// death.
 func (h *Host) PeerDead(id quota.NodeID) {
 	h.spawn(func() { h.forceElections(id) })
 }
 
-// forceElections forces the elections of the groups led by the dead node, after its
-// lease has certainly ended, one rank of survivors after the other.
+// forceElections forces elections in the groups that the dead node led. It waits until the dead
+// node's lease has certainly expired, then lets one rank of survivors campaign after the other.
 func (h *Host) forceElections(dead quota.NodeID) {
 	plan := h.electionRanks(dead)
 	if len(plan) == 0 || !h.sleep(h.cfg.Timing.Lease*105/100) {
@@ -127,7 +129,7 @@ func (h *Host) forceElections(dead quota.NodeID) {
 	}
 }
 
-// electionRanks returns the groups led by the dead node, by this node's rank among the
+// electionRanks returns the groups that the dead node led, indexed by this node's rank among the
 // surviving voters.
 func (h *Host) electionRanks(dead quota.NodeID) [][]*Group {
 	var plan [][]*Group
@@ -141,7 +143,7 @@ func (h *Host) electionRanks(dead quota.NodeID) [][]*Group {
 		}
 		rank := slices.Index(g.successors(dead), h.cfg.Self)
 		if rank < 0 {
-			continue // removed a moment ago
+			continue // this node was removed a moment ago
 		}
 		for len(plan) <= rank {
 			plan = append(plan, nil)

@@ -16,31 +16,29 @@ import (
 // Pauses between attempts to restart a replica.
 const (
 	restartAfter   = time.Second
-	restartMax     = 30 * time.Second // when it fails again and again
-	recoveredAfter = time.Minute      // in service for so long, it has recovered
+	restartMax     = 30 * time.Second // upper bound after repeated failures
+	recoveredAfter = time.Minute      // a replica in service for this long has recovered
 )
 
-// DefaultMinFree is the free space under which a node stops leading, in bytes.
+// DefaultMinFree is the free space, in bytes, below which a node stops leading.
 const DefaultMinFree = 32 << 20
 
-// fault is what is wrong, and since when.
+// fault is an error and the time since which it has persisted.
 type fault struct {
 	err   error
 	since time.Time
 }
 
-// Fault is something that keeps a node or one of its groups from working as
-// it should.
+// Fault is a condition that keeps a node or one of its groups from working properly.
 type Fault struct {
-	Group string // name of the group; "" concerns the whole node
+	Group string // name of the group; "" for the whole node
 	Err   error
 	Since time.Time
-	Out   bool // the group's replica here is out of service; it comes back by itself
+	Out   bool // the group's replica on this node is out of service; it recovers by itself
 }
 
-// Health returns all that is wrong here now: first the node's own faults, then
-// that of its groups, by id. Empty is healthy. It is cheap, and safe to call at
-// any time.
+// Health returns the current faults: those of the node first, then those of its groups, by id. An
+// empty result means healthy. Health is cheap and safe for concurrent use.
 func (h *Host) Health() []Fault {
 	var out []Fault
 	if t := h.lowSpace.Load(); t != nil {
@@ -67,8 +65,7 @@ func (h *Host) Health() []Fault {
 
 func (g *Group) stallLimit() time.Duration { return stallAfter * g.host.cfg.Timing.Election }
 
-// fail ends an instance when one of its writes has failed. It is called on raft's own
-// goroutine.
+// fail ends an instance after one of its writes failed. It is called on raft's own goroutine.
 func (g *Group) fail(i *instance, err error) {
 	r := i.started.Load()
 	led := r != nil && r.State() == raft.Leader
@@ -76,8 +73,8 @@ func (g *Group) fail(i *instance, err error) {
 	g.host.spawn(func() { g.suspend(i, led, err) })
 }
 
-// suspend ends an instance that has failed, has another replica lead if this one did,
-// and restarts the replica when the disk takes writes again.
+// suspend ends a failed instance, makes another replica take over if this one led, and restarts
+// the replica when the disk accepts writes again.
 func (g *Group) suspend(i *instance, led bool, cause error) {
 	if pass, held := g.host.limit.pass("disk fault", time.Now()); pass {
 		g.log.Error("the disk does not take writes; this replica is out of service until it does", "err", cause, "repeated", held)
@@ -99,9 +96,9 @@ func (g *Group) suspend(i *instance, led bool, cause error) {
 	}
 }
 
-// stepDown asks the replica with the longest log to hold an election at once: the
-// others would wait for their timers. Raft itself can transfer leadership only
-// while it leads, and has stepped down already.
+// stepDown asks the replica with the longest log to hold an election immediately: the others
+// would wait for their timers. Raft itself transfers leadership only while it leads, and it has
+// already stepped down.
 func (g *Group) stepDown(i *instance) {
 	ask := g.host.cfg.ReplicaProgress
 	if ask == nil {
@@ -127,8 +124,8 @@ func (g *Group) stepDown(i *instance) {
 	i.group.log.Info("gave leadership up", "to", successor, "err", err)
 }
 
-// restart starts a replica again as soon as the disk takes writes. Each time that
-// it fails soon after, it waits twice as long.
+// restart restarts a replica once the disk accepts writes. The pause doubles after each restart
+// that fails again soon, up to restartMax.
 func (g *Group) restart() {
 	if g.sinceRestart() > recoveredAfter {
 		g.pause = restartAfter
@@ -139,10 +136,10 @@ func (g *Group) restart() {
 	}
 }
 
-// sinceRestart is how long ago the replica was restarted; very long if never.
+// sinceRestart returns the time since the last restart; very long if the replica never restarted.
 func (g *Group) sinceRestart() time.Duration { return time.Since(time.Unix(0, g.restarted.Load())) }
 
-// tryRestart is one attempt; true when there is no more to do.
+// tryRestart makes one attempt. It returns true when no further attempt is needed.
 func (g *Group) tryRestart() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -176,9 +173,9 @@ func (g *Group) tryRestart() bool {
 	return true
 }
 
-// reopen opens the log anew: a file that has seen a failed write is not trusted
-// as it is in memory. What the failed append may have left is cut off. Nobody
-// was told that it was stored, and it may not be, even if it can be read.
+// reopen reopens the log, because the in-memory state of a file that saw a failed write cannot be
+// trusted. It truncates what the failed append may have left: that append was never acknowledged,
+// and its entries may not be durable even if they can be read.
 func (g *Group) reopen() error {
 	_ = g.store.Close()
 	s, err := openStore(logFile(g.host.cfg.Dir, g.opts.Name), false)
@@ -200,20 +197,20 @@ func (g *Group) reopen() error {
 	return err
 }
 
-// writable tries whether the disk has room and takes a write.
+// writable checks that the disk has room and accepts a write.
 func (h *Host) writable() error {
 	if err := h.space(); err != nil {
 		return err
 	}
 	h.probing.Lock()
 	defer h.probing.Unlock()
-	if time.Since(h.probed) > restartAfter/2 { // many groups ask
+	if time.Since(h.probed) > restartAfter/2 { // shared: many groups ask at once
 		h.probeErr, h.probed = probe(filepath.Join(h.cfg.Dir, "raft")), time.Now()
 	}
 	return h.probeErr
 }
 
-// probe writes a small file durably, and deletes it.
+// probe durably writes a small file and deletes it.
 func probe(dir string) error {
 	f, err := os.CreateTemp(dir, "probe")
 	if err != nil {
@@ -226,22 +223,22 @@ func probe(dir string) error {
 	return errors.Join(err, f.Close(), os.Remove(f.Name()))
 }
 
-// space says that less than MinFree is free. On systems where it cannot be
-// asked there is always enough.
+// space returns an error if less than MinFree is free. It returns nil where the system cannot
+// report free space.
 func (h *Host) space() error {
 	if h.cfg.MinFree < 0 {
 		return nil
 	}
 	free, err := freeSpace(h.cfg.Dir)
 	if err != nil || free >= uint64(h.cfg.MinFree) {
-		return nil // an error of the question is none of the disk
+		return nil // failing to query free space is not a disk fault
 	}
 	return fmt.Errorf("disk of %s: %d MiB free, at least %d needed; free some", h.cfg.Dir, free>>20, h.cfg.MinFree>>20)
 }
 
-// watchSpace is called every now and then. With little space left this node
-// gives up what it leads while the disk still takes the writes that it needs
-// for that, and is given nothing to lead; it goes on as a follower.
+// watchSpace checks the free space; the balancer calls it periodically. When space runs low, this
+// node transfers its groups while the disk still accepts the writes needed for that, and accepts
+// no leadership. It continues as a follower.
 func (h *Host) watchSpace() {
 	err, old := h.space(), h.lowSpace.Load()
 	switch {
@@ -256,17 +253,17 @@ func (h *Host) watchSpace() {
 	}
 }
 
-// mustNotLead says that this node has to give up what it leads: it is excluded, or takes no
+// mustNotLead reports that this node must give up the groups it leads: it is excluded or declines
 // leadership.
 func (h *Host) mustNotLead() bool { return h.isExcluded(h.cfg.Self) || h.declines() }
 
-// declines says that this node should be given no leadership: it is about to stop, its disk is
-// nearly full or slow, or it is unfit.
+// declines reports that this node should not be given leadership: it is about to stop, its disk
+// is nearly full or slow, or it is unfit.
 func (h *Host) declines() bool {
 	return h.retired.Load() || h.lowSpace.Load() != nil || h.latency.fault() != nil || h.cfg.Unfit()
 }
 
-// watchLatency tries a slow disk to which nothing is written any more.
+// watchLatency probes a slow disk that has had no recent writes.
 func (h *Host) watchLatency() {
 	if !h.latency.idle(time.Now()) || !h.probingLatency.CompareAndSwap(false, true) {
 		return

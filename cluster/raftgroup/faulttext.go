@@ -5,10 +5,10 @@ import (
 	"strings"
 )
 
-// maxTexts bounds the texts of faults.
+// maxTexts bounds the number of fault texts.
 const maxTexts = 20
 
-// FaultTexts says once what is the same of many groups: a full disk is one fault, and
+// FaultTexts merges identical faults of several groups into one text: a full disk is one fault,
 // not one for each of 256 ranges.
 func FaultTexts(all []Fault) (out []string) {
 	type fault struct {
@@ -44,7 +44,7 @@ func FaultTexts(all []Fault) (out []string) {
 	return out
 }
 
-// someOf names a few, and how many others there are.
+// someOf returns up to three names, or two and the number of the others.
 func someOf(names []string) string {
 	if len(names) <= 3 {
 		return strings.Join(names, ", ")

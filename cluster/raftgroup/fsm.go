@@ -8,34 +8,33 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// fsm passes what raft commits to a StateMachine.
+// fsm passes the entries that raft commits to a StateMachine.
 type fsm struct {
 	machine StateMachine
-	index   atomic.Uint64 // newest entry applied, or in the snapshot restored
-	bytes   atomic.Int64  // applied since the last snapshot
-	entries atomic.Int64  // the same
+	index   atomic.Uint64 // index of the newest entry applied or restored
+	bytes   atomic.Int64  // bytes applied since the last snapshot
+	entries atomic.Int64  // entries applied since the last snapshot
 
-	restored atomic.Uint64 // index of the snapshot restored last; 0 is none
+	restored atomic.Uint64 // index of the last snapshot restored; 0 if none
 
-	// conf is the newest committed configuration that this replica knows; nil
-	// before the first.
+	// conf is the newest committed configuration known to this replica; nil before the first.
 	conf atomic.Pointer[committed]
 
-	// halted is set when the instance above has failed: what it applies from
-	// then on is left for the next one, which finds it in the log again.
+	// halted is set when the instance above has failed. fsm then ignores what that instance
+	// applies; the next instance finds those entries in the log.
 	halted atomic.Bool
 
-	// skipTo is set when raft is restarted above a living state machine: it
-	// replays entries that the machine holds already. seen is how far it got.
+	// skipTo is set when raft restarts above a live state machine: raft then replays entries that
+	// the machine already holds. seen is the index of the last entry replayed or applied.
 	skipTo, seen uint64
 }
 
-// errReplaying keeps raft from saving a state under the index of an entry that
-// it replays: the state is newer.
+// errReplaying prevents raft from saving a snapshot under the index of a replayed entry: the
+// state is newer than that entry.
 var errReplaying = errors.New("still replaying the log after a restart")
 
-// applied is what Apply returns to raft: the machine's result and the term of
-// the entry, which raft does not give the proposer.
+// applied is the value that Apply returns to raft: the machine's result and the entry's term,
+// which raft does not report to the proposer.
 type applied struct {
 	term   uint64
 	result any
@@ -57,7 +56,7 @@ func (f *fsm) Apply(l *raft.Log) any {
 	return r
 }
 
-// committed is a configuration and the index of its entry.
+// committed is a committed configuration and the index of its entry.
 type committed struct {
 	index   uint64
 	servers []raft.Server
@@ -65,9 +64,9 @@ type committed struct {
 
 var _ raft.ConfigurationStore = (*fsm)(nil)
 
-// StoreConfiguration implements raft.ConfigurationStore: it gets every
-// configuration that is committed. Raft itself passes the index to nobody else, which a
-// change must name.
+// StoreConfiguration implements raft.ConfigurationStore: raft calls it with every committed
+// configuration. This is the only place where raft reveals the index that a membership change
+// must name.
 func (f *fsm) StoreConfiguration(index uint64, c raft.Configuration) {
 	if f.halted.Load() {
 		return
@@ -79,7 +78,7 @@ func (f *fsm) StoreConfiguration(index uint64, c raft.Configuration) {
 	f.learn(index, c)
 }
 
-// learn keeps a committed configuration unless a newer one is known.
+// learn stores a committed configuration unless a newer one is known.
 func (f *fsm) learn(index uint64, c raft.Configuration) {
 	for {
 		old := f.conf.Load()
@@ -108,7 +107,7 @@ func (f *fsm) Snapshot() (raft.FSMSnapshot, error) {
 
 // Restore implements raft.FSM.
 func (f *fsm) Restore(r io.ReadCloser) error {
-	f.skipTo = 0 // what follows is new to the restored state
+	f.skipTo = 0 // later entries are new to the restored state
 	f.bytes.Store(0)
 	f.entries.Store(0)
 	if err := f.machine.Restore(r); err != nil {

@@ -24,36 +24,36 @@ type Group struct {
 	store *raftboltdb.BoltStore
 	snaps *snapshots
 
-	mu     sync.Mutex // held while the instance or the store changes
+	mu     sync.Mutex // held while replacing the instance or the store
 	closed atomic.Bool
 	cur    atomic.Pointer[instance]
 
-	fault     atomic.Pointer[fault] // out of service
-	unsaved   atomic.Pointer[fault] // the last snapshot could not be written
-	saved     atomic.Int64          // bytes of the newest snapshot
-	torn      uint64                // where an append failed; guarded by mu
-	restarted atomic.Int64          // last return to service, unix nanoseconds; 0 is never
-	pause     time.Duration         // before the next attempt; touched by restart alone
-	retried   time.Time             // last try to save again; touched by the balancer alone
+	fault     atomic.Pointer[fault] // set while this replica is out of service
+	unsaved   atomic.Pointer[fault] // set if the last snapshot could not be written
+	saved     atomic.Int64          // size of the newest snapshot in bytes
+	torn      uint64                // index of a failed append; guarded by mu
+	restarted atomic.Int64          // last return to service in Unix nanoseconds; 0 if never
+	pause     time.Duration         // pause before the next restart attempt; used by restart only
+	retried   time.Time             // last snapshot retry; used by the balancer only
 
 	preferred atomic.Pointer[quota.NodeID] // never nil
-	changing  atomic.Bool                  // a change of the members is under way
+	changing  atomic.Bool                  // a membership change is in progress
 
-	serving   atomic.Uint64 // term whose barrier is applied here; 0 when not leading
-	inflight  atomic.Int64  // Applies that wait for raft
+	serving   atomic.Uint64 // term whose barrier this replica has applied; 0 when not leading
+	inflight  atomic.Int64  // Apply calls that wait for raft
 	readIndex readIndex
 	watch     watchdog
 	transfers transfers
 }
 
-// These let tests put a faulty store in front of the real one.
+// Tests replace these to put a faulty store in front of the real one.
 var (
 	wrapLogStore    = func(_ quota.NodeID, s raft.LogStore) raft.LogStore { return s }
 	wrapStableStore = func(_ quota.NodeID, s raft.StableStore) raft.StableStore { return s }
 )
 
-// Apply proposes data and waits until it is applied here. The result is the
-// state machine's. See the errors for which of them leave the outcome open.
+// Apply proposes data and waits until this replica has applied it. It returns the state machine's
+// result. The errors document which of them leave the outcome open.
 func (g *Group) Apply(ctx context.Context, data []byte) (any, error) {
 	a, err := g.apply(ctx, data)
 	return a.result, err
@@ -63,7 +63,7 @@ func (g *Group) apply(ctx context.Context, data []byte) (applied, error) {
 	if len(data) > MaxEntry {
 		return applied{}, fmt.Errorf("%w: %d bytes; at most %d", ErrTooLarge, len(data), MaxEntry)
 	}
-	g.inflight.Add(1) // before closed is read: close waits for those it does not stop
+	g.inflight.Add(1) // before reading closed: close waits for the proposals that it does not stop
 	defer g.inflight.Add(-1)
 	i := g.cur.Load()
 	if i == nil || g.closed.Load() {
@@ -85,8 +85,8 @@ func (g *Group) apply(ctx context.Context, data []byte) (applied, error) {
 	return a, nil
 }
 
-// absent says why there is no instance: the group is closed, or this replica
-// is out of service for now and others lead.
+// absent returns why there is no instance: the group is closed, or this replica is out of service
+// for now and others lead.
 func (g *Group) absent() error {
 	if g.closed.Load() {
 		return ErrClosed
@@ -94,7 +94,7 @@ func (g *Group) absent() error {
 	return fmt.Errorf("%w: group %s is out of service here", ErrNotLeader, g.opts.Name)
 }
 
-// enqueueLimit is how long raft may leave an entry waiting in front of the log.
+// enqueueLimit returns how long raft may keep an entry waiting to enter the log.
 func (g *Group) enqueueLimit(ctx context.Context) time.Duration {
 	limit := g.host.cfg.Timing.rpcTimeout()
 	if end, ok := ctx.Deadline(); ok {
@@ -103,7 +103,7 @@ func (g *Group) enqueueLimit(ctx context.Context) time.Duration {
 	return limit
 }
 
-// publicError says what raft's error means to the proposer.
+// publicError converts raft's error to one of this package's errors for the proposer.
 func publicError(err error) error {
 	switch {
 	case errors.Is(err, raft.ErrNotLeader):
@@ -118,8 +118,8 @@ func publicError(err error) error {
 	return fmt.Errorf("%w: %w", ErrUncertain, err) // leadership lost, shut down, log not written
 }
 
-// Leader returns the leader as this replica sees it ("" unknown), the term, and
-// whether this replica leads and has applied its barrier in that term.
+// Leader returns the leader known to this replica ("" if unknown), the term, and whether this
+// replica leads and has applied its barrier in that term.
 func (g *Group) Leader() (id quota.NodeID, term uint64, serving bool) {
 	i := g.cur.Load()
 	if i == nil {
@@ -131,16 +131,16 @@ func (g *Group) Leader() (id quota.NodeID, term uint64, serving bool) {
 	return quota.NodeID(leader), term, serving
 }
 
-// leads says whether raft holds this replica for the leader.
+// leads reports whether raft considers this replica the leader.
 func (g *Group) leads() bool {
 	i := g.cur.Load()
 	return i != nil && i.raft.State() == raft.Leader
 }
 
-// Progress returns the last index in this replica's log, and how long ago it
-// heard from the leader: 0 on the leader itself; an hour if never, or if this
-// replica should be given neither leadership nor a vote, because the node is about
-// to stop or unfit, or its disk is full, slow, or failed less than a minute ago.
+// Progress returns the last index in this replica's log and the time since it heard from the
+// leader. That time is 0 on the leader itself. It is an hour if the replica never heard from a
+// leader, or should get neither leadership nor a vote because the node is about to stop or unfit,
+// or its disk is full, slow, or failed less than a minute ago.
 func (g *Group) Progress() (lastIndex uint64, lastContact time.Duration) {
 	i := g.cur.Load()
 	if i == nil {

@@ -12,25 +12,23 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// batchSlack is by how much the timers of raft may be late, as a part of the
-// heartbeat timeout: a heartbeat that waits for others waits so much longer than
-// raft would.
+// batchSlack is the divisor of the heartbeat timeout that gives the slack for late raft timers: a
+// batched heartbeat waits that much longer than it would in raft.
 const batchSlack = 200
 
-// heartbeatBatcher sends the heartbeats of all groups to a node together. Each group's
-// raft sends one every tenth to fifth of the heartbeat timeout after the last was
-// answered, as chance has it: with 64 groups that would be hundreds of writes a
-// second, and as many times that two processes are woken. Here each waits until the
-// first of them must go, which is a fifth after its last answer: no group's
-// heartbeats are further apart than raft itself may have them. As all are answered
-// together, they fall into step.
+// heartbeatBatcher sends the heartbeats of all groups to a node together. The raft instance of
+// each group sends a heartbeat at a random time between a tenth and a fifth of the heartbeat
+// timeout after the last answer. With 64 groups that would be hundreds of writes a second, each
+// of which wakes two processes. Here each heartbeat waits until the first one of the batch must
+// go, a fifth of the timeout after its last answer. No group's heartbeats are further apart than
+// raft itself allows. Because all are answered together, they fall into step.
 //
-// What must not wait goes at once, and takes the others along: the first of a term,
-// one after a failure, and all that a round of readIndex needs. Appends without entries,
-// which carry the commit index when nothing is written, go with heartbeats.
+// Urgent heartbeats leave at once and take the rest of the batch along: the first of a term, one
+// after a failure, and all that a readIndex round needs. Appends without entries, which carry the
+// commit index when nothing is written, travel with the heartbeats.
 //
-// At most two wait for each group and node, and for as long those of an instance that has
-// just ended.
+// At most two messages wait per group and node, plus, until the next flush, those of an instance
+// that has just ended.
 type heartbeatBatcher struct {
 	ask func(to quota.NodeID, lane peerv1.Lane, frames ...*peerv1.Frame) []transport.Asked
 
@@ -38,24 +36,24 @@ type heartbeatBatcher struct {
 	batches map[quota.NodeID]*heartbeatBatch
 }
 
-// heartbeatBatch is the heartbeats that wait to be sent to one node.
+// heartbeatBatch holds the heartbeats that wait to be sent to one node.
 type heartbeatBatch struct {
 	at    time.Time
 	timer *time.Timer
 	all   []*queuedHeartbeat
 }
 
-// queuedHeartbeat is one heartbeat.
+// queuedHeartbeat is one heartbeat, or one append without entries.
 type queuedHeartbeat struct {
 	trans  *raftTransport
 	frame  *peerv1.Frame
-	sent   chan struct{}    // closed when it is sent; what follows is set then
-	prev   uint64           // last entry of the log when it was made; 0 in a heartbeat
-	number uint64           // round of readIndex in which it was sent
-	asked  *transport.Asked // nil if it never did: its instance has ended
+	sent   chan struct{}    // closed when it is sent or dropped; number and asked are set by then
+	prev   uint64           // last log entry when it was made; 0 in a heartbeat
+	number uint64           // readIndex round in which it was sent
+	asked  *transport.Asked // nil if it was dropped because its instance ended
 }
 
-// countWaiting counts what waits and holds up entries.
+// countWaiting adjusts the count of waiting appends, which hold up entries.
 func (x *queuedHeartbeat) countWaiting(by int32) {
 	if x.prev > 0 {
 		x.trans.commitsWaiting.Add(by)
@@ -66,7 +64,7 @@ func newHeartbeatBatcher(net *transport.Net) *heartbeatBatcher {
 	return &heartbeatBatcher{ask: net.Ask, batches: map[quota.NodeID]*heartbeatBatch{}}
 }
 
-// add has a heartbeat sent, at the time given or before.
+// add queues a heartbeat to be sent no later than the given time.
 func (b *heartbeatBatcher) add(id quota.NodeID, x *queuedHeartbeat, at time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -93,16 +91,16 @@ func (b *heartbeatBatcher) add(id quota.NodeID, x *queuedHeartbeat, at time.Time
 	}
 }
 
-// flushDue is called when the first of a batch is due.
+// flushDue sends a batch whose first heartbeat is due.
 func (b *heartbeatBatcher) flushDue(id quota.NodeID, d *heartbeatBatch) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.batches[id] == d { // has not left
+	if b.batches[id] == d { // not sent yet
 		b.flush(id, d)
 	}
 }
 
-// flushAll sends all that wait.
+// flushAll sends all waiting heartbeats.
 func (b *heartbeatBatcher) flushAll() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -111,7 +109,7 @@ func (b *heartbeatBatcher) flushAll() {
 	}
 }
 
-// flush sends what waits for a node, with mu held.
+// flush sends the batch for one node. The caller holds mu.
 func (b *heartbeatBatcher) flush(id quota.NodeID, d *heartbeatBatch) {
 	delete(b.batches, id)
 	if d.timer != nil {
@@ -120,11 +118,11 @@ func (b *heartbeatBatcher) flush(id quota.NodeID, d *heartbeatBatch) {
 	live, frames := d.all[:0], make([]*peerv1.Frame, 0, len(d.all))
 	for _, x := range d.all {
 		x.countWaiting(-1)
-		if x.trans.ctx.Err() != nil { // nothing leaves a replica that has failed
+		if x.trans.ctx.Err() != nil { // a failed replica sends nothing
 			close(x.sent)
 			continue
 		}
-		x.number = x.trans.readIndex.round() // before it is sent
+		x.number = x.trans.readIndex.round() // read before sending
 		live, frames = append(live, x), append(frames, x.frame)
 	}
 	asked := b.ask(id, peerv1.Lane_LANE_CONTROL, frames...)
@@ -134,8 +132,8 @@ func (b *heartbeatBatcher) flush(id quota.NodeID, d *heartbeatBatch) {
 	}
 }
 
-// heartbeat sends a heartbeat with those of other groups, and waits for the answer.
-// A lost one must not hold back the next for long.
+// heartbeat sends a heartbeat, batched with those of other groups, and waits for the answer. Its
+// timeout is short, so a lost heartbeat does not delay the next for long.
 func (t *raftTransport) heartbeat(id raft.ServerID, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
 	err := t.sendBatched(id, args, resp, t.latest(id, args.Term), t.timing.Heartbeat)
 	if err == nil && resp.Success {
@@ -144,17 +142,18 @@ func (t *raftTransport) heartbeat(id raft.ServerID, args *raft.AppendEntriesRequ
 	return err
 }
 
-// latest is when a follower has to hear of this leader again: a fifth of the heartbeat
-// timeout after its last answer. Whoever has not answered since waits for nothing.
+// latest returns the time by which a follower must hear from this leader again: a fifth of the
+// heartbeat timeout after its last answer. For a follower without a recent answer that time has
+// passed, so its heartbeat leaves at once.
 func (t *raftTransport) latest(id raft.ServerID, term uint64) time.Time {
 	every := t.timing.Heartbeat
 	return t.readIndex.answered(quota.NodeID(id), term).Add(every/5 + every/batchSlack)
 }
 
-// triggerHeartbeats has raft hand over its next heartbeats at once, which wait here then, instead
-// of when a timer of each of them fires: that would wake the process for every one. Raft
-// does so when it is asked whether it leads; the answer is of no interest. Where nobody
-// asks, its timers do it.
+// triggerHeartbeats makes raft hand over its next heartbeats now; they then wait in the batcher.
+// Otherwise each group's own timer would fire and wake the process. Raft sends heartbeats when it
+// is asked to verify its leadership; the answer is ignored. Without this call, raft's timers send
+// them.
 func (t *raftTransport) triggerHeartbeats() {
 	ask, now, last := t.leads.Load(), time.Now().UnixNano(), t.triggered.Load()
 	if ask == nil || t.readIndex.urgent() || now-last < int64(t.timing.Heartbeat/10) || !t.triggered.CompareAndSwap(last, now) {
@@ -163,9 +162,9 @@ func (t *raftTransport) triggerHeartbeats() {
 	(*ask)()
 }
 
-// sendCommitIndex sends an append without entries, which carries the commit index, likewise.
-// Raft sends this follower no entries before that is answered, so it leaves as soon
-// as there are any.
+// sendCommitIndex sends an append without entries, which carries the commit index, in a batch.
+// Raft sends this follower no entries until it is answered, so it leaves as soon as there are
+// any.
 func (t *raftTransport) sendCommitIndex(id raft.ServerID, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
 	at, late := time.Now().Add(t.idle/5), t.latest(id, args.Term)
 	if late.Before(at) {
@@ -174,8 +173,8 @@ func (t *raftTransport) sendCommitIndex(id raft.ServerID, args *raft.AppendEntri
 	return t.sendBatched(id, args, resp, at, t.timing.rpcTimeout())
 }
 
-// stored says that the log ends there now: what carries the commit index to followers
-// has to go, and all else that waits goes with it.
+// stored records the index of the last log entry. If appends that carry the commit index are
+// waiting, it sends them, and with them everything else in the batches.
 func (t *raftTransport) stored(last uint64) {
 	t.last.Store(last)
 	if t.commitsWaiting.Load() > 0 {
@@ -183,13 +182,13 @@ func (t *raftTransport) stored(last uint64) {
 	}
 }
 
-// sendBatched sends an append without entries at the time given, or before, with what
-// else waits to go there, and waits for the answer until the limit.
+// sendBatched sends an append without entries no later than the given time, together with
+// whatever else waits for that node, and then waits up to limit for the answer.
 func (t *raftTransport) sendBatched(id raft.ServerID, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse, at time.Time, limit time.Duration) error {
 	m := &peerv1.Raft{Group: t.group, Message: &peerv1.Raft_AppendEntries{AppendEntries: appendOut(args)}}
 	x := &queuedHeartbeat{trans: t, frame: &peerv1.Frame{Body: &peerv1.Frame_Raft{Raft: m}}, sent: make(chan struct{}), prev: args.PrevLogEntry}
 	t.batcher.add(quota.NodeID(id), x, at)
-	<-x.sent // soon: see Close
+	<-x.sent // soon: Close flushes
 	if x.asked == nil {
 		return t.ctx.Err()
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// Host is all groups of this node.
+// Host runs all groups of this node.
 type Host struct {
 	cfg     Config
 	log     *slog.Logger
@@ -22,32 +22,32 @@ type Host struct {
 
 	ctx    context.Context // ends when the host closes
 	cancel context.CancelFunc
-	wg     sync.WaitGroup // background work, not the groups' own
+	wg     sync.WaitGroup // background work, except that of the groups
 
-	// files is held shared while a group is opened, and alone while files are deleted: one
-	// that is opened meanwhile would lose them.
+	// files is held shared while opening a group, and exclusively while deleting files: a group
+	// opened in between would lose its files.
 	files sync.RWMutex
 
 	mu      sync.RWMutex
-	closing bool // no group is opened any more
-	closed  bool // no background work is started any more
+	closing bool // no more groups may be opened
+	closed  bool // no more background work may start
 	groups  map[uint32]*Group
 	parked  map[uint32][]parked
-	gone    map[uint32]bool   // groups closed again: nothing is parked for them
-	names   map[uint32]string // of the groups opened so far
+	gone    map[uint32]bool   // closed groups: park nothing for them
+	names   map[uint32]string // names of the groups opened so far
 
 	probing  sync.Mutex
-	probed   time.Time // last probe of the disk, and what came of it
+	probed   time.Time // time of the last disk probe; its result follows
 	probeErr error
 
 	latency        diskLatency
-	probingLatency atomic.Bool                           // a slow disk is being tried
+	probingLatency atomic.Bool                           // a probe of a slow disk is running
 	retired        atomic.Bool                           // see Retire
-	lowSpace       atomic.Pointer[fault]                 // little space is left
+	lowSpace       atomic.Pointer[fault]                 // set while little space is left
 	excluded       atomic.Pointer[map[quota.NodeID]bool] // see SetExcluded
 }
 
-// New returns a host without groups. Its Net need not be started.
+// New returns a host without groups. Its Net need not be started yet.
 func New(cfg Config) (*Host, error) {
 	cfg.fill()
 	if err := cfg.validate(); err != nil {
@@ -67,7 +67,8 @@ func New(cfg Config) (*Host, error) {
 	return h, nil
 }
 
-// spawn runs f until the host is closed; false when it is already.
+// spawn runs f in the background; Kill waits for it. It returns false if the host is already
+// closed.
 func (h *Host) spawn(f func()) bool {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
@@ -78,7 +79,7 @@ func (h *Host) spawn(f func()) bool {
 	return true
 }
 
-// sleep waits; false when the host closes meanwhile.
+// sleep waits for d. It returns false if the host closes first.
 func (h *Host) sleep(d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -97,7 +98,7 @@ func (h *Host) Group(id uint32) *Group {
 	return h.groups[id]
 }
 
-// all returns the open groups, by id.
+// all returns the open groups, ordered by id.
 func (h *Host) all() []*Group {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
@@ -108,18 +109,18 @@ func (h *Host) all() []*Group {
 	return list
 }
 
-// Retire hands the leadership of every group led here to a replica that is ready for it,
-// as far as the context allows. From then on this node leads nothing: others give it no
-// leadership, and what it should win it gives away. It votes and keeps its logs as before.
-// It is for a node that is about to stop, and there is no way back. Safe for concurrent use.
+// Retire transfers the leadership of every group led by this node to a ready replica, as far as
+// the context allows. From then on this node does not lead: other nodes give it no leadership,
+// and it gives away what it wins. It still votes and keeps its logs. Call it on a node that is
+// about to stop; it cannot be undone. Retire is safe for concurrent use.
 func (h *Host) Retire(ctx context.Context) {
 	h.retired.Store(true)
 	h.transferAll(ctx)
 }
 
-// Close hands the leadership of every group led here to a replica that is
-// ready for it, as far as the context allows, then stops everything and closes
-// the files. The Net must still be open; it is left open.
+// Close transfers the leadership of every group led by this node to a ready replica, as far as
+// the context allows, then stops everything and closes the files. The Net must still be open;
+// Close leaves it open.
 func (h *Host) Close(ctx context.Context) error {
 	h.mu.Lock()
 	h.closing = true
@@ -128,8 +129,8 @@ func (h *Host) Close(ctx context.Context) error {
 	return h.Kill()
 }
 
-// Kill stops everything without handing leadership over, as a crash would, but
-// leaves no goroutine and no open file behind.
+// Kill stops everything without transferring leadership, like a crash, but leaves no goroutine
+// and no open file behind.
 func (h *Host) Kill() error {
 	h.mu.Lock()
 	h.closing, h.closed = true, true
@@ -155,7 +156,7 @@ func (h *Host) Kill() error {
 	return nil
 }
 
-// transferAll transfers all led groups away, a few at a time.
+// transferAll transfers all groups that this node leads, at most maxTransfers at a time.
 func (h *Host) transferAll(ctx context.Context) {
 	slots := make(chan struct{}, maxTransfers)
 	var wg sync.WaitGroup
@@ -175,7 +176,7 @@ func (h *Host) transferAll(ctx context.Context) {
 	wg.Wait()
 }
 
-// transferAway transfers leadership to the first replica that takes it.
+// transferAway transfers leadership to the first replica that accepts it.
 func (g *Group) transferAway(ctx context.Context) {
 	for _, id := range g.successors(g.host.cfg.Self) {
 		if ctx.Err() != nil {

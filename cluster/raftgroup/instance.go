@@ -13,15 +13,15 @@ import (
 
 // Bounds of one instance.
 const (
-	queueLen         = 64 // requests of peers that wait for raft
-	notifyLen        = 16 // changes of leadership that wait for the group
+	queueLen         = 64 // peer requests that wait for raft
+	notifyLen        = 16 // leadership changes that wait for the group
 	snapshotEntries  = 2048
 	snapshotInterval = time.Minute
 	maxAppendEntries = 64
 )
 
-// instance is one run of raft in a group. The watchdog may end it and start
-// another above the same files and state machine.
+// instance is one run of raft in a group. The watchdog may end it and start another on the same
+// files and state machine.
 type instance struct {
 	group  *Group
 	raft   *raft.Raft
@@ -33,16 +33,16 @@ type instance struct {
 	ended  chan struct{} // closed when raft has stopped
 	wg     sync.WaitGroup
 
-	reloading sync.Mutex            // held while the configuration changes
-	base      raft.ReloadableConfig // without a forced election
+	reloading sync.Mutex            // held while reloading raft's configuration
+	base      raft.ReloadableConfig // the configuration outside forced elections
 
-	started atomic.Pointer[raft.Raft] // raft, for what may run before it is set
-	waiting atomic.Int64              // futures that raft has not answered yet
+	started atomic.Pointer[raft.Raft] // raft, for code that may run before the raft field is set
+	waiting atomic.Int64              // futures that raft has not completed yet
 }
 
 func (g *Group) raftLogger() *logger { return newLogger(g.log, g.host.limit) }
 
-// raftConfig is the configuration of every instance of the group.
+// raftConfig returns the configuration of every instance of the group.
 func (g *Group) raftConfig(notify chan<- bool) *raft.Config {
 	c, t := raft.DefaultConfig(), g.host.cfg.Timing
 	c.LocalID = raft.ServerID(g.host.cfg.Self)
@@ -58,8 +58,8 @@ func (g *Group) raftConfig(notify chan<- bool) *raft.Config {
 	return c
 }
 
-// start starts an instance. again says that the state machine already holds
-// what it has applied: snapshots are not restored and its entries skipped.
+// start starts an instance. again means that the state machine already holds what it has applied:
+// raft then restores no snapshot and skips the entries the machine holds. The caller holds mu.
 func (g *Group) start(again bool) error {
 	i := &instance{
 		group: g, trans: newTransport(g.host.cfg.Net, g.host.batcher, g.host.cfg.Self, g.opts.ID, g.host.cfg.Timing),
@@ -102,8 +102,7 @@ func (g *Group) newDisk(i *instance) *disk {
 	return d
 }
 
-// newRaft starts raft. What it panics about when it finds files that it cannot
-// use is an error here.
+// newRaft starts raft. It converts raft's panics about unusable files to errors.
 func (g *Group) newRaft(i *instance, again bool) (r *raft.Raft, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -112,8 +111,8 @@ func (g *Group) newRaft(i *instance, again bool) (r *raft.Raft, err error) {
 	}()
 	c := g.raftConfig(i.notify)
 	if again {
-		// A snapshot that was installed, but not restored when its instance ended,
-		// is newer than the state.
+		// A snapshot that was installed but not restored before its instance ended is newer than
+		// the state.
 		list, err := g.snaps.List()
 		if err != nil {
 			return nil, err
@@ -134,7 +133,7 @@ func (g *Group) newRaft(i *instance, again bool) (r *raft.Raft, err error) {
 	return r, nil
 }
 
-// startable says why an instance that has just started must not go on.
+// startable returns why an instance that has just started must not continue, or nil.
 func (g *Group) startable(i *instance, again bool) error {
 	if i.disk.failed.Load() {
 		err := errFailed
@@ -153,8 +152,8 @@ func (g *Group) startable(i *instance, again bool) error {
 	return g.snaps.checkRestored(g.fsm.restored.Load(), last)
 }
 
-// stop ends the instance and waits for all of it. Calls under way fail first,
-// so raft does not wait for peers, and a leader cannot commit any more.
+// stop ends the instance and waits for all of its goroutines. It fails calls in flight first, so
+// raft does not wait for peers and a leader cannot commit any more.
 func (i *instance) stop() {
 	_ = i.trans.Close()
 	i.drain()
@@ -163,9 +162,9 @@ func (i *instance) stop() {
 	i.wg.Wait()
 }
 
-// drain lets the proposals under way come to an end, which a leader cut off
-// from its followers brings about within its lease. Raft would forget to answer
-// those that it is just applying when it shuts down.
+// drain waits for the proposals in flight to complete. A leader that is cut off from its
+// followers fails them within its lease. Without drain, raft would shut down without answering
+// the proposals that it is just applying.
 func (i *instance) drain() {
 	end := time.Now().Add(i.group.host.cfg.Timing.Lease + 200*time.Millisecond)
 	for i.group.inflight.Load()+i.waiting.Load() > 0 && time.Now().Before(end) {
@@ -173,7 +172,7 @@ func (i *instance) drain() {
 	}
 }
 
-// wait waits for a future of raft.
+// wait waits for a raft future, the context or the end of the instance.
 func (i *instance) wait(ctx context.Context, f raft.Future) error {
 	done := make(chan error, 1)
 	i.waiting.Add(1)

@@ -11,17 +11,17 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// barrierRetry is the pause before a barrier that failed is proposed again.
+// barrierRetry is the pause before proposing a failed barrier again.
 const barrierRetry = 10 * time.Millisecond
 
 var errOtherTerm = errors.New("barrier was applied in another term")
 
-// watchLeadership reports every change of leadership, in order, until raft has stopped.
-// It is the only goroutine that calls the group's callbacks.
+// watchLeadership reports every leadership change, in order, until raft has stopped. It is the
+// only goroutine that calls the group's callbacks.
 func (i *instance) watchLeadership() {
 	var leader quota.NodeID
 	leading := false
-	// A replica that no leader reaches says so once: elsewhere one may be known.
+	// A replica that no leader reaches reports so once: other nodes may know a leader.
 	lonely := time.NewTimer(2 * i.group.host.cfg.Timing.Heartbeat)
 	defer lonely.Stop()
 	for {
@@ -38,7 +38,7 @@ func (i *instance) watchLeadership() {
 			if _, id := i.raft.LeaderWithID(); id == "" && leader == "" {
 				i.group.opts.OnLeader("")
 			}
-		case <-i.seen: // only a hint: the view is read below
+		case <-i.seen: // only a hint: the code below reads the leader
 		case <-i.ended:
 			if leading {
 				i.stopLeading()
@@ -55,8 +55,8 @@ func (i *instance) watchLeadership() {
 	}
 }
 
-// startLeading applies the barrier of the term and says so, unless leadership changes meanwhile. An unfit node first tries to
-// hand the group over.
+// startLeading applies the barrier of the term and then calls OnLeading, unless leadership
+// changes in the meantime. An unfit node first tries to transfer the group.
 func (i *instance) startLeading() {
 	g := i.group
 	if g.host.cfg.Unfit() {
@@ -89,8 +89,8 @@ func (i *instance) stopLeading() {
 	i.group.opts.OnFollowing()
 }
 
-// barrier proves that this replica leads in the term, and has applied all that
-// was committed before it.
+// barrier proves that this replica leads in the term and has applied everything committed before
+// it.
 func (i *instance) barrier(term uint64) error {
 	ctx, cancel := context.WithTimeout(i.trans.ctx, 10*i.group.host.cfg.Timing.Election)
 	defer cancel()

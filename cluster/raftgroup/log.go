@@ -16,11 +16,11 @@ import (
 	"github.com/quorate/quorate/cluster/transport"
 )
 
-// repeatEvery is how often one kind of line about unreachable peers is logged.
+// repeatEvery is the minimum interval between log lines of one kind about unreachable peers.
 const repeatEvery = 10 * time.Second
 
-// unreachable are the lines that raft repeats for every group and every try
-// while a peer is away. One per kind and interval says as much.
+// unreachable lists the lines that raft repeats for every group and every attempt while a peer is
+// away. One line per kind and interval is enough.
 var unreachable = map[string]bool{
 	"failed to heartbeat to":                        true,
 	"failed to appendEntries to":                    true,
@@ -31,8 +31,8 @@ var unreachable = map[string]bool{
 	"Election timeout reached, restarting election": true,
 }
 
-// ordinary are lines that sound like a fault and are none: what they say instead, at debug.
-// They come with every start, join, transfer of leadership and stop.
+// ordinary maps lines that sound like a fault but are not one to the text to log instead, at
+// debug. They occur with every start, join, leadership transfer and stop.
 var ordinary = map[string]string{
 	"failed to get previous log":                                 "the log here ends before what the leader took it to have; the leader sends the rest",
 	"appendEntries rejected, sending older logs":                 "the log of a follower ends before what this leader took it to have; it is sent the rest",
@@ -44,18 +44,18 @@ var ordinary = map[string]string{
 	"rejecting pre-vote request since our last term is greater":  "does not vote for a candidate whose log is older",
 	"rejecting vote request since our last index is greater":     "does not vote for a candidate whose log is shorter",
 	"rejecting pre-vote request since our last index is greater": "does not vote for a candidate whose log is shorter",
-	"failed to contact":                                          "a voter does not answer", // who is out of reach, the cluster says once
+	"failed to contact":                                          "a voter does not answer", // the cluster logs once which node is unreachable
 	"heartbeat timeout reached, not part of a stable configuration or a non-voter, not triggering a leader election": "waits to be a voter",
 }
 
-// loggedElsewhere are errors of lines about a peer that say what is logged elsewhere, once: that it is
-// away or went, that it has not opened a group yet, or that this node stops.
+// loggedElsewhere lists errors, in lines about a peer, whose cause is logged once elsewhere: the
+// peer is away or has left, it has not opened a group yet, or this node is stopping.
 var loggedElsewhere = []string{transport.ErrUnreachable.Error(), transport.ErrLost.Error(), noGroup, stoppedGroup, context.Canceled.Error()}
 
-// isOrdinary says whether a line tells of nothing that is wrong, for what goes with it.
+// isOrdinary reports whether a line with these arguments describes normal operation.
 func isOrdinary(msg string, args []any) bool {
 	if msg == "heartbeat timeout reached, starting election" {
-		return text(args, "last-leader-id") == "" // it starts, and has heard of none
+		return text(args, "last-leader-id") == "" // just started, no leader seen yet
 	}
 	if !unreachable[msg] {
 		return false
@@ -64,7 +64,7 @@ func isOrdinary(msg string, args []any) bool {
 	return slices.ContainsFunc(loggedElsewhere, func(end string) bool { return strings.HasSuffix(err, end) })
 }
 
-// text is a value of a line, "" if there is none of that name.
+// text returns the value of a log argument, or "" if there is none of that name.
 func text(args []any, name string) string {
 	for i := 0; i+1 < len(args); i += 2 {
 		if args[i] == name {
@@ -74,14 +74,14 @@ func text(args []any, name string) string {
 	return ""
 }
 
-// limiter lets one line of a kind pass per interval, for all groups together.
+// limiter lets one line of each kind pass per interval, across all groups.
 type limiter struct {
 	mu   sync.Mutex
 	last map[string]time.Time
 	held map[string]int
 }
 
-// pass says whether to log, and how many were held back since the last.
+// pass reports whether to log, and how many lines it held back since the last.
 func (l *limiter) pass(kind string, now time.Time) (bool, int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -94,8 +94,8 @@ func (l *limiter) pass(kind string, now time.Time) (bool, int) {
 	return true, held
 }
 
-// logger is raft's logger on top of slog. What raft calls INFO is our DEBUG:
-// with many groups it is noise. Below that nothing is logged.
+// logger adapts slog to raft's logger. It logs raft's INFO at debug, because with many groups it
+// is noise, and drops everything below INFO.
 type logger struct {
 	out   *slog.Logger
 	limit *limiter
@@ -139,7 +139,7 @@ func (l *logger) Log(level hclog.Level, msg string, args ...any) {
 	if l.out.Enabled(context.Background(), to) {
 		if i := slices.Index(args, any("error")); i >= 0 && i%2 == 0 {
 			args = slices.Clone(args)
-			args[i] = "err" // as everywhere else
+			args[i] = "err" // the key used elsewhere
 		}
 		l.out.Log(context.Background(), to, "raft: "+msg, args...)
 	}

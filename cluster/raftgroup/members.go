@@ -13,10 +13,10 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// Guards of changes of members.
+// Guards of membership changes.
 const (
-	voteLag    = 128             // entries that a replica may lack when it is given a vote
-	changeWait = 2 * time.Second // for raft to take a change
+	voteLag    = 128             // maximum entries that a replica may lack to get a vote
+	changeWait = 2 * time.Second // maximum wait for raft to accept a change
 )
 
 // Member is one replica of a group.
@@ -25,9 +25,9 @@ type Member struct {
 	Voter bool
 }
 
-// Members returns who has a replica of the group, in the order of the group's
-// own configuration: the latest that this replica knows, which may not be
-// committed yet. It is empty on a replica that no leader has reached.
+// Members returns the members of the group in the order of its configuration, the latest known to
+// this replica, which may not be committed yet. It is empty on a replica that no leader has
+// reached.
 func (g *Group) Members() []Member {
 	i := g.cur.Load()
 	if i == nil {
@@ -40,10 +40,10 @@ func (g *Group) Members() []Member {
 	return out
 }
 
-// servers is raft's latest configuration. It must not be changed.
+// servers returns raft's latest configuration. The caller must not modify it.
 func servers(r *raft.Raft) []raft.Server { return r.GetConfiguration().Configuration().Servers }
 
-// voters returns who votes, as this replica knows.
+// voters returns the voters known to this replica.
 func (g *Group) voters() []quota.NodeID {
 	var out []quota.NodeID
 	for _, m := range g.Members() {
@@ -54,18 +54,17 @@ func (g *Group) voters() []quota.NodeID {
 	return out
 }
 
-// isVoter says whether a node votes in the group.
+// isVoter reports whether a node votes in the group.
 func (g *Group) isVoter(id quota.NodeID) bool { return slices.Contains(g.voters(), id) }
 
-// SetPreferred says whom the balancer gives the leadership of this group to; ""
-// is nobody: whoever leads stays. It is the first of GroupOptions.Voters at
-// first, or nobody with Join. It is not stored.
+// SetPreferred sets the node to which the balancer gives the leadership of this group. "" means
+// no preference: the current leader stays. Initially it is the first of GroupOptions.Voters, or
+// "" with Join. It is not stored.
 func (g *Group) SetPreferred(id quota.NodeID) { g.preferred.Store(&id) }
 
-// SetExcluded says which nodes should lead nothing, such as those that are being
-// drained: this node gives leadership to them only if nobody else takes it, and
-// the balancer of a excluded node gives away what it leads. The map must not be
-// changed afterwards. It is not stored.
+// SetExcluded sets the nodes that should not lead, such as nodes being drained. This node gives
+// them leadership only if no other node takes it, and the balancer of an excluded node gives away
+// what it leads. The caller must not modify the map afterwards. It is not stored.
 func (h *Host) SetExcluded(nodes map[quota.NodeID]bool) { h.excluded.Store(&nodes) }
 
 func (h *Host) isExcluded(id quota.NodeID) bool {
@@ -73,8 +72,8 @@ func (h *Host) isExcluded(id quota.NodeID) bool {
 	return m != nil && (*m)[id]
 }
 
-// successors returns the voters without one, in the order in which they should lead:
-// the preferred one first, the excluded ones last, else as configured.
+// successors returns the voters except one, in the order in which they should lead: the preferred
+// one first, excluded ones last, the rest in configuration order.
 func (g *Group) successors(without quota.NodeID) []quota.NodeID {
 	list := slices.DeleteFunc(g.voters(), func(id quota.NodeID) bool { return id == without })
 	first := *g.preferred.Load()
@@ -91,15 +90,13 @@ func (g *Group) successors(without quota.NodeID) []quota.NodeID {
 	return list
 }
 
-// AddNonvoter makes a node a member that gets the log and has no vote. The node
-// must open the group with Join; it may do so later. Adding a member, voter or
-// not, changes nothing.
+// AddNonvoter adds a node as a member that receives the log and has no vote. The node must open
+// the group with Join; it may do so later. Adding an existing member, voter or not, does nothing.
 //
-// This and the other changes of members work on a leader that serves
-// (ErrNotLeader elsewhere), one at a time (ErrBusy), and only when the latest
-// configuration is committed (ErrBusy). A change that was decided on under an
-// older configuration changes nothing. After ErrUncertain the change may yet
-// happen; ask again, since what has happened already is no error.
+// All membership changes need a serving leader (ErrNotLeader elsewhere). Only one runs at a time
+// (ErrBusy), and only when the latest configuration is committed (ErrBusy). A change that was
+// decided under an older configuration has no effect. After ErrUncertain the change may still
+// happen; retry it, since a change that has already happened is not an error.
 func (g *Group) AddNonvoter(ctx context.Context, id quota.NodeID) error {
 	return g.change(ctx, func(c *change) error {
 		if c.has(id) {
@@ -112,11 +109,10 @@ func (g *Group) AddNonvoter(ctx context.Context, id quota.NodeID) error {
 	})
 }
 
-// Promote gives a member a vote. It is refused with ErrNotReady unless the
-// replica itself reports that it lacks at most 128 entries and has heard this
-// leader within a heartbeat timeout, and with ErrQuorum unless this leader has
-// heard a majority of all voters, the new one included, in that time: raft
-// would give the vote at once, and a voter that lags holds up every commit. See
+// Promote gives a member a vote. It returns ErrNotReady unless the replica itself reports that it
+// lacks at most 128 entries and has heard from this leader within a heartbeat timeout. It returns
+// ErrQuorum unless this leader has heard from a majority of all voters, including the new one, in
+// that time: raft would grant the vote at once, and a lagging voter delays every commit. See
 // AddNonvoter for the rest.
 func (g *Group) Promote(ctx context.Context, id quota.NodeID) error {
 	return g.change(ctx, func(c *change) error {
@@ -136,12 +132,11 @@ func (g *Group) Promote(ctx context.Context, id quota.NodeID) error {
 	})
 }
 
-// Remove ends a node's membership, with or without a vote. It is refused with
-// ErrQuorum unless this leader has heard a majority of the voters that remain
-// within a heartbeat timeout, so that removing a living voter while another is
-// dead loses no quorum, and the last voter stays; and with ErrLeads for this
-// replica itself. The removed replica goes on without a part in anything until
-// its node closes it. See AddNonvoter for the rest.
+// Remove ends a node's membership, voter or not. It returns ErrQuorum unless this leader has
+// heard from a majority of the remaining voters within a heartbeat timeout. Thus removing a live
+// voter while another is dead loses no quorum, and the last voter stays. It returns ErrLeads for
+// this replica itself. The removed replica keeps running without effect until its node closes it.
+// See AddNonvoter for the rest.
 func (g *Group) Remove(ctx context.Context, id quota.NodeID) error {
 	return g.change(ctx, func(c *change) error {
 		if !c.has(id) {
@@ -157,22 +152,21 @@ func (g *Group) Remove(ctx context.Context, id quota.NodeID) error {
 	})
 }
 
-// change is one change of the members, from the look at the configuration until
-// raft has taken it.
+// change is one membership change, from reading the configuration until raft accepts it.
 type change struct {
 	*instance
 	term    uint64
 	members []raft.Server
 	voters  []quota.NodeID
-	submit  func(prev uint64, wait time.Duration) raft.IndexFuture // nil: nothing to do
+	submit  func(prev uint64, wait time.Duration) raft.IndexFuture // nil if there is nothing to do
 }
 
 func (c *change) has(id quota.NodeID) bool {
 	return slices.ContainsFunc(c.members, func(s raft.Server) bool { return s.ID == raft.ServerID(id) })
 }
 
-// keepsQuorum checks that a majority of those voters has been heard of late.
-// A promoted one has been asked itself, and answered.
+// keepsQuorum returns ErrQuorum unless this leader has recently heard from a majority of the
+// given voters. Promote has also asked the new voter itself for its progress.
 func (c *change) keepsQuorum(voters []quota.NodeID) error {
 	g, heard := c.group, 0
 	var silent []string
@@ -189,7 +183,7 @@ func (c *change) keepsQuorum(voters []quota.NodeID) error {
 	return nil
 }
 
-// change holds one change. plan decides what to do, or that nothing is.
+// change makes one membership change. plan decides what to do, if anything.
 func (g *Group) change(ctx context.Context, plan func(*change) error) error {
 	i := g.cur.Load()
 	if i == nil || g.closed.Load() {
@@ -203,7 +197,7 @@ func (g *Group) change(ctx context.Context, plan func(*change) error) error {
 		return ErrBusy
 	}
 	defer g.changing.Store(false)
-	conf := g.fsm.conf.Load() // before the latest: a change in between makes it stale
+	conf := g.fsm.conf.Load() // read before the latest configuration: a change in between makes it stale
 	c := &change{instance: i, term: term, members: servers(i.raft), voters: g.voters()}
 	if conf == nil || !slices.Equal(conf.servers, c.members) {
 		return fmt.Errorf("%w: the latest configuration of group %s is not committed", ErrBusy, g.opts.Name)
@@ -218,13 +212,14 @@ func (g *Group) change(ctx context.Context, plan func(*change) error) error {
 	return changeError(i.wait(ctx, c.submit(conf.index, wait)))
 }
 
-// changeError says what raft's error means to who asked for a change.
+// changeError converts raft's error to one of this package's errors for the caller of a
+// membership change.
 func changeError(err error) error {
 	switch {
 	case err == nil:
 		return nil
 	case errors.Is(err, raft.ErrEnqueueTimeout):
-		return ErrBusy // raft takes none before the latest is committed
+		return ErrBusy // raft accepts no change before the latest is committed
 	case strings.HasPrefix(err.Error(), "configuration changed since"):
 		return fmt.Errorf("%w: %s", ErrBusy, err.Error())
 	}

@@ -6,16 +6,16 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// MetaGroup is the number of the meta group. The groups of ranges follow it.
+// MetaGroup is the number of the meta group. The groups of the ranges follow it.
 const MetaGroup = 0
 
-// OfRange returns the number of a range's group.
+// OfRange returns the number of the group of a range.
 func OfRange(r quota.RangeID) uint32 { return uint32(r) + 1 }
 
-// RangeOf returns the range of a group other than the meta group.
+// RangeOf returns the range of a group, which must not be the meta group.
 func RangeOf(group uint32) quota.RangeID { return quota.RangeID(group - 1) }
 
-// GroupName returns what users and files call a group.
+// GroupName returns the name of a group, as shown to users and used for files.
 func GroupName(group uint32) string {
 	if group == MetaGroup {
 		return "meta"

@@ -15,8 +15,8 @@ import (
 // keepSnapshots is how many snapshots a group keeps on disk.
 const keepSnapshots = 2
 
-// Open opens the group's files and starts its replica. A group without any
-// state is bootstrapped by its preferred leader.
+// Open opens the group's files and starts its replica. The preferred leader bootstraps a group
+// that has no state.
 func (h *Host) Open(o GroupOptions) (*Group, error) {
 	if err := o.validate(); err != nil {
 		return nil, fmt.Errorf("raftgroup: %w", err)
@@ -42,7 +42,7 @@ func (h *Host) Open(o GroupOptions) (*Group, error) {
 	if err := g.openFiles(); err != nil {
 		return nil, fmt.Errorf("raftgroup: group %s: %w", o.Name, err)
 	}
-	g.mu.Lock() // a disk that fails at once is dealt with when this is done
+	g.mu.Lock() // a disk failure during start is handled after this
 	err := g.start(false)
 	g.mu.Unlock()
 	if err != nil {
@@ -52,7 +52,7 @@ func (h *Host) Open(o GroupOptions) (*Group, error) {
 	return g, h.adopt(g)
 }
 
-// adopt makes the group known and gives it the votes that came too early.
+// adopt registers the group and passes it the messages that were parked for it.
 func (h *Host) adopt(g *Group) error {
 	h.mu.Lock()
 	ok := !h.closing && h.groups[g.opts.ID] == nil
@@ -98,8 +98,8 @@ func (g *Group) openFiles() error {
 	return nil
 }
 
-// bootstrap writes the first configuration, on the preferred leader only: the
-// others learn it from there, so it wins the first election uncontested.
+// bootstrap writes the first configuration, on the preferred leader only. The other replicas
+// learn it from that leader, so it wins the first election unopposed.
 func (g *Group) bootstrap() error {
 	if g.opts.Join || g.opts.Voters[0] != g.host.cfg.Self {
 		return nil
@@ -116,7 +116,7 @@ func (g *Group) bootstrap() error {
 	return nil
 }
 
-// bootstrapConfig is what a fresh group begins with, the same on every node.
+// bootstrapConfig returns the initial configuration of a fresh group, the same on every node.
 func (g *Group) bootstrapConfig() (c raft.Configuration) {
 	add := func(ids []quota.NodeID, s raft.ServerSuffrage) {
 		for _, id := range ids {

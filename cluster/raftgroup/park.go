@@ -9,10 +9,10 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// Bounds on what is kept for groups that are not open yet.
+// Bounds of the messages kept for groups that are not open yet.
 const (
 	maxParked  = 1024
-	parkedMax  = 64 << 10 // bytes of one of them
+	parkedMax  = 64 << 10 // maximum size of one message in bytes
 	parkedLife = 2 * time.Second
 )
 
@@ -24,9 +24,9 @@ type parked struct {
 	at     time.Time
 }
 
-// park keeps votes and the first entries for a group that may be opened in a
-// moment: when a node starts, its peers are often faster than its disk, and
-// whoever fails them makes them wait.
+// park keeps vote requests and first entries for a group that may open in a moment, and reports
+// whether it did. When a node starts, its peers are often faster than its disk, and a failed
+// request would make the sender wait before retrying.
 func (h *Host) park(from quota.NodeID, f *peerv1.Frame, answer func(*peerv1.Frame)) bool {
 	switch m := f.GetRaft().GetMessage().(type) {
 	case *peerv1.Raft_RequestVote, *peerv1.Raft_RequestPreVote:
@@ -41,7 +41,7 @@ func (h *Host) park(from quota.NodeID, f *peerv1.Frame, answer func(*peerv1.Fram
 	defer h.mu.Unlock()
 	id := f.GetRaft().GetGroup()
 	if h.closing || h.gone[id] || h.groups[id] != nil {
-		return false // the candidate asks again
+		return false // the sender retries
 	}
 	now := time.Now()
 	if h.expire(now) >= maxParked {
@@ -51,8 +51,8 @@ func (h *Host) park(from quota.NodeID, f *peerv1.Frame, answer func(*peerv1.Fram
 	return true
 }
 
-// expire forgets what has been parked for too long, with h.mu held, and returns
-// how much is left. Nobody waits for an answer to the rest any more.
+// expire drops messages that have been parked too long and returns how many remain. Their senders
+// no longer wait for an answer. The caller holds h.mu.
 func (h *Host) expire(now time.Time) (left int) {
 	for id, list := range h.parked {
 		for len(list) > 0 && now.Sub(list[0].at) > parkedLife {
@@ -66,7 +66,7 @@ func (h *Host) expire(now time.Time) (left int) {
 	return left
 }
 
-// unpark gives a group what came before it was open.
+// unpark passes a group the messages that arrived before it was open.
 func (h *Host) unpark(g *Group) {
 	h.mu.Lock()
 	list := h.parked[g.opts.ID]
@@ -77,7 +77,7 @@ func (h *Host) unpark(g *Group) {
 	}
 }
 
-// unparkAll answers what no group will.
+// unparkAll answers all parked messages with an error, because the node is stopping.
 func (h *Host) unparkAll() {
 	h.mu.Lock()
 	all := h.parked

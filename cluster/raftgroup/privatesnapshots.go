@@ -9,8 +9,8 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// privateSnapshotStore keeps snapshots in files that their owner alone reads, also where somebody moves
-// them out of their directory. The library makes them readable for all.
+// privateSnapshotStore keeps snapshots in files that only their owner can read, even if somebody
+// moves them out of their directory. The library makes them world-readable.
 type privateSnapshotStore struct {
 	*raft.FileSnapshotStore
 	dir string
@@ -22,10 +22,10 @@ func newPrivateSnapshots(dir string, log hclog.Logger) (*privateSnapshotStore, e
 		return nil, err
 	}
 	s := &privateSnapshotStore{store, filepath.Join(dir, "snapshots")}
-	return s, errors.Join(os.Chmod(s.dir, 0o700), s.restrict("*")) // those of an earlier version too
+	return s, errors.Join(os.Chmod(s.dir, 0o700), s.restrict("*")) // includes snapshots of earlier versions
 }
 
-// restrict takes the files of some snapshots from everybody else.
+// restrict makes the files of the matching snapshots accessible to their owner only.
 func (s *privateSnapshotStore) restrict(id string) error {
 	var errs []error
 	for mode, pattern := range map[os.FileMode]string{0o700: id, 0o600: filepath.Join(id, "*")} {
@@ -44,7 +44,7 @@ func (s *privateSnapshotStore) Create(version raft.SnapshotVersion, index, term 
 	if err != nil {
 		return nil, err
 	}
-	if err := s.restrict(sink.ID() + ".tmp"); err != nil { // files that are written again keep their modes
+	if err := s.restrict(sink.ID() + ".tmp"); err != nil { // rewritten files keep their mode
 		return nil, errors.Join(err, sink.Cancel())
 	}
 	return sink, nil

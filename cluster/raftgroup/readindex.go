@@ -10,35 +10,35 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// readIndex shares one round to a quorum between all that wait for it, and
-// remembers which follower has answered what was sent in which round.
+// readIndex shares one round to a quorum among all callers that wait for it, and records for each
+// follower the round in which it last answered.
 //
-// Raft's own VerifyLeader is not enough: it counts any answer that arrives after
-// the question, also one to a heartbeat of long before. A leader that was stopped
-// finds such answers when it goes on, while others have elected another.
+// Raft's own VerifyLeader is not enough: it counts every answer that arrives after the call, even
+// one to a much older heartbeat. A leader process that was suspended finds such answers when it
+// resumes, while the others have elected a new leader.
 type readIndex struct {
-	sent    atomic.Uint64 // newest round; what is sent to followers is of this one
-	running atomic.Bool   // one is under way: heartbeats wait for nothing
+	sent    atomic.Uint64 // newest round; messages sent to followers belong to it
+	running atomic.Bool   // a round is in progress: heartbeats do not wait
 	answers sync.Map      // quota.NodeID -> ack
 
 	mu   sync.Mutex
-	next *round // the one that forms; nil if nobody waits for it
-	busy bool   // one is under way
+	next *round // the next round; nil if nobody waits for it
+	busy bool   // a goroutine runs rounds
 }
 
-// roundAnswer is what a follower has answered last with success.
+// roundAnswer is a follower's last successful answer.
 type roundAnswer struct {
 	term, round uint64
 	at          time.Time
 }
 
-// round is one exchange with a quorum, shared by the callers that came before it began.
+// round is one exchange with a quorum, shared by the callers that arrived before it began.
 type round struct {
 	done chan struct{}
 	err  error
 }
 
-// round is that of what is sent now.
+// round returns the current round, to which messages sent now belong.
 func (c *readIndex) round() uint64 {
 	if c == nil { // a transport outside a group
 		return 0
@@ -46,25 +46,25 @@ func (c *readIndex) round() uint64 {
 	return c.sent.Load()
 }
 
-// noteAnswer keeps an answer: the follower held this replica for the leader of that
-// term at some time after the round had begun.
+// noteAnswer records an answer. It proves that the follower accepted this replica as the leader
+// of that term at some time after the round began.
 func (c *readIndex) noteAnswer(id quota.NodeID, term, number uint64) {
 	if c != nil {
 		c.answers.Store(id, roundAnswer{term, number, time.Now()})
 	}
 }
 
-// recent says whether the follower has answered this leader of late.
+// recent reports whether the follower has answered this leader within the given time.
 func (c *readIndex) recent(id quota.NodeID, term uint64, within time.Duration) bool {
 	v, _ := c.answers.Load(id)
 	a, _ := v.(roundAnswer)
 	return a.term == term && time.Since(a.at) < within
 }
 
-// urgent says that a round waits for heartbeats.
+// urgent reports that a round waits for heartbeats.
 func (c *readIndex) urgent() bool { return c != nil && c.running.Load() }
 
-// answered is when the follower answered this leader last; zero if it never did.
+// answered returns when the follower last answered this leader; zero if it never did.
 func (c *readIndex) answered(id quota.NodeID, term uint64) time.Time {
 	if c == nil {
 		return time.Time{}
@@ -77,7 +77,7 @@ func (c *readIndex) answered(id quota.NodeID, term uint64) time.Time {
 	return time.Time{}
 }
 
-// hasAnswered says whether the follower has answered in that round or a later one.
+// hasAnswered reports whether the follower has answered in that round or a later one.
 func (c *readIndex) hasAnswered(id quota.NodeID, term, number uint64) bool {
 	v, ok := c.answers.Load(id)
 	if !ok {
@@ -87,13 +87,14 @@ func (c *readIndex) hasAnswered(id quota.NodeID, term, number uint64) bool {
 	return a.term == term && a.round >= number
 }
 
-// ConfirmLeadership is the first half of a read by Raft's read index. It returns nil when
-// this replica led at a moment after the call began: what its state machine holds then is
-// linearizable. For every write that was answered before the
-// call is in it: those of this term are answered after they are applied here, and those of
-// earlier terms lie before the barrier, without which this replica does not serve. Writes
-// that are committed and not answered yet may be missing. It costs a round to a quorum, which all calls that wait
-// share, and nothing in the log. Errors: ErrNotLeader, ErrClosed, the context's.
+// ConfirmLeadership implements the first half of a linearizable read by Raft's read index. It
+// returns nil if this replica led at some moment after the call began; a read of its state
+// machine is then linearizable. The state includes every write that was acknowledged before the
+// call: writes of this term are acknowledged after this replica applies them, and those of
+// earlier terms precede the barrier, without which this replica does not serve. Writes that are
+// committed but not acknowledged yet may be missing. The call costs one round to a quorum, shared
+// by all waiting calls, and writes nothing to the log. Errors: ErrNotLeader, ErrClosed and the
+// context's error.
 func (g *Group) ConfirmLeadership(ctx context.Context) error {
 	c := &g.readIndex
 	c.mu.Lock()
@@ -115,7 +116,7 @@ func (g *Group) ConfirmLeadership(ctx context.Context) error {
 	}
 }
 
-// runRounds holds rounds as long as somebody waits for one.
+// runRounds runs rounds as long as a caller waits for one.
 func (g *Group) runRounds() {
 	c := &g.readIndex
 	for {
@@ -132,8 +133,8 @@ func (g *Group) runRounds() {
 	}
 }
 
-// runRound holds one round. Raft is asked to send heartbeats now; whether these
-// have been answered is looked up in what the transport has seen.
+// runRound runs one round. It makes raft send heartbeats now, then checks in the answers recorded
+// by the transport whether a quorum has answered this round.
 func (g *Group) runRound(number uint64) error {
 	i := g.cur.Load()
 	if i == nil || g.closed.Load() {
@@ -141,7 +142,7 @@ func (g *Group) runRound(number uint64) error {
 	}
 	ctx, cancel := context.WithTimeout(i.trans.ctx, g.host.cfg.Timing.rpcTimeout())
 	defer cancel()
-	g.readIndex.running.Store(true) // before those that wait are sent off
+	g.readIndex.running.Store(true) // before flushing the waiting heartbeats
 	defer g.readIndex.running.Store(false)
 	g.host.batcher.flushAll()
 	for {
@@ -150,7 +151,7 @@ func (g *Group) runRound(number uint64) error {
 			return ErrNotLeader
 		}
 		if err := i.wait(ctx, i.raft.VerifyLeader()); err != nil {
-			return fmt.Errorf("%w: %s", ErrNotLeader, err.Error()) // not wrapped: nothing was asked of the log, so nothing is uncertain
+			return fmt.Errorf("%w: %s", ErrNotLeader, err.Error()) // not wrapped: nothing was proposed, so nothing is uncertain
 		}
 		if g.quorum(term, number) {
 			if _, now, serving := g.Leader(); !serving || now != term {
@@ -161,8 +162,8 @@ func (g *Group) runRound(number uint64) error {
 	}
 }
 
-// quorum says whether enough voters have answered in that round, this one
-// included.
+// quorum reports whether a majority of the voters, including this replica, has answered in that
+// round.
 func (g *Group) quorum(term, number uint64) bool {
 	votes, voters := 0, g.voters()
 	for _, id := range voters {

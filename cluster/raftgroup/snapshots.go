@@ -16,11 +16,11 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// tempSuffix is raft's, of snapshots that are being written.
+// tempSuffix is the suffix that raft gives to snapshots being written.
 const tempSuffix = ".tmp"
 
-// snapshots are a group's snapshots on disk: raft's own store, which leaves
-// behind what it could not write to the end, and skips what it cannot read.
+// snapshots wraps raft's store of a group's snapshots on disk. It adds the removal of incomplete
+// snapshots, which raft leaves behind, and the record of unreadable ones, which raft skips.
 type snapshots struct {
 	raft.SnapshotStore
 	dir   string // holds a directory per snapshot
@@ -28,7 +28,7 @@ type snapshots struct {
 
 	mu      sync.Mutex
 	writing map[string]bool  // by id
-	bad     map[string]error // by id: found unreadable
+	bad     map[string]error // by id: why a snapshot is unreadable
 }
 
 func newSnapshots(s raft.SnapshotStore, dir string, g *Group) (*snapshots, error) {
@@ -46,7 +46,7 @@ func newSnapshots(s raft.SnapshotStore, dir string, g *Group) (*snapshots, error
 	return out, err
 }
 
-// ids returns the snapshots on disk, readable or not.
+// ids returns the ids of the snapshots on disk, readable or not.
 func (s *snapshots) ids() (ids []string, err error) {
 	entries, err := os.ReadDir(s.dir)
 	for _, e := range entries {
@@ -57,8 +57,8 @@ func (s *snapshots) ids() (ids []string, err error) {
 	return ids, err
 }
 
-// readable looks at a snapshot as far as it costs nothing; raft verifies the
-// checksum of the one that it restores.
+// readable checks a snapshot as far as that is cheap. Raft verifies the checksum of the snapshot
+// that it restores.
 func (s *snapshots) readable(id string) error {
 	var meta raft.SnapshotMeta
 	b, err := os.ReadFile(filepath.Join(s.dir, id, "meta.json"))
@@ -78,7 +78,7 @@ func (s *snapshots) readable(id string) error {
 	return nil
 }
 
-// sweep deletes what nobody is writing any more.
+// sweep deletes incomplete snapshots that are no longer being written.
 func (s *snapshots) sweep() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -104,7 +104,7 @@ func (s *snapshots) Create(v raft.SnapshotVersion, index, term uint64, c raft.Co
 	return &sink{SnapshotSink: k, store: s}, nil
 }
 
-// note keeps the outcome of writing a snapshot for Health.
+// note records the outcome of writing a snapshot for Health.
 func (s *snapshots) note(err error) {
 	if err == nil {
 		s.group.unsaved.Store(nil)
@@ -113,7 +113,7 @@ func (s *snapshots) note(err error) {
 	s.group.unsaved.CompareAndSwap(nil, &fault{fmt.Errorf("snapshot: %w", err), time.Now()})
 }
 
-// sink is one snapshot that is being written.
+// sink is one snapshot being written.
 type sink struct {
 	raft.SnapshotSink
 	store *snapshots
@@ -142,7 +142,7 @@ func (k *sink) Close() error {
 // Cancel implements raft.SnapshotSink.
 func (k *sink) Cancel() error { return k.end(k.SnapshotSink.Cancel()) }
 
-// end removes what raft leaves of a snapshot that did not become one.
+// end removes what raft leaves behind of a failed snapshot.
 func (k *sink) end(err error) error {
 	k.store.mu.Lock()
 	delete(k.store.writing, k.ID())
@@ -153,7 +153,7 @@ func (k *sink) end(err error) error {
 	return err
 }
 
-// opened is a snapshot that is read.
+// opened is a snapshot open for reading.
 type opened struct {
 	io.ReadCloser
 	index uint64
@@ -164,7 +164,7 @@ func (s *snapshots) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, error) {
 	meta, r, err := s.SnapshotStore.Open(id)
 	if err != nil {
 		s.mu.Lock()
-		if s.bad[id] == nil { // else the reason is known better
+		if s.bad[id] == nil { // otherwise a more precise reason is known
 			s.bad[id] = err
 		}
 		s.mu.Unlock()
@@ -174,7 +174,7 @@ func (s *snapshots) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, error) {
 	return meta, &opened{r, meta.Index}, nil
 }
 
-// snapshotIndex is the index in an id, which is term-index-time.
+// snapshotIndex returns the index in a snapshot id, which has the form term-index-time.
 func snapshotIndex(id string) uint64 {
 	parts := strings.Split(id, "-")
 	if len(parts) < 2 {
@@ -184,10 +184,11 @@ func snapshotIndex(id string) uint64 {
 	return n
 }
 
-// checkRestored is called when raft has started from the state at restored. Raft falls
-// back to an older snapshot if it cannot read the newest, and goes on even if
-// the log does not reach as far: what was acknowledged would be forgotten. That
-// is an error here. If the log does, the unreadable one is of no use.
+// checkRestored checks, after raft has started from the snapshot at index restored, that no
+// acknowledged entry was lost. If raft cannot read the newest snapshot, it falls back to an older
+// one and continues even if the log does not reach the newest one's index, which would lose
+// acknowledged entries. checkRestored returns an error in that case. If the log reaches that far,
+// checkRestored deletes the unreadable snapshot, which is no longer needed.
 func (s *snapshots) checkRestored(restored, lastIndex uint64) error {
 	ids, err := s.ids()
 	if err != nil {
@@ -215,8 +216,7 @@ func (s *snapshots) checkRestored(restored, lastIndex uint64) error {
 	return nil
 }
 
-// blame names the unreadable snapshots, if any, in an error of a start that
-// failed.
+// blame adds an unreadable snapshot, if there is one, to the error of a failed start.
 func (s *snapshots) blame(err error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -226,15 +226,15 @@ func (s *snapshots) blame(err error) error {
 	return err
 }
 
-// snapshotRetry is the pause before a snapshot that was not possible just then
-// is tried again, and snapshotTries how often.
+// snapshotRetry is the pause before retrying a snapshot that raft could not take at that moment,
+// and snapshotTries the maximum number of attempts.
 const (
 	snapshotRetry = 10 * time.Millisecond
 	snapshotTries = 200
 )
 
-// Snapshot saves the state machine now, and drops most of the log before it. It
-// does nothing if nothing has been applied at all.
+// Snapshot saves the state machine now and drops most of the log before it. It does nothing if
+// nothing has been applied.
 func (g *Group) Snapshot(ctx context.Context) error {
 	for try := 1; ; try++ {
 		i := g.cur.Load()
@@ -256,13 +256,13 @@ func (g *Group) Snapshot(ctx context.Context) error {
 	}
 }
 
-// later says whether a snapshot is possible in a moment: when a configuration
-// that is committed is applied, or a transfer of leadership is over.
+// later reports whether raft can take the snapshot in a moment: once it has applied a committed
+// configuration, or once a leadership transfer is over.
 func later(err error) bool {
 	return errors.Is(err, raft.ErrLeadershipTransferInProgress) || strings.HasPrefix(err.Error(), "cannot take snapshot now")
 }
 
-// any says whether there are snapshots, readable or not.
+// any reports whether there are snapshots, readable or not. It returns true if it cannot tell.
 func (s *snapshots) any() bool {
 	ids, err := s.ids()
 	return err != nil || len(ids) > 0

@@ -4,8 +4,8 @@ package raftgroup
 
 import "syscall"
 
-// freeSpace returns the bytes that are free to this process. A variable, so that
-// tests may fill the disk.
+// freeSpace returns the bytes available to this process. It is a variable so that tests can
+// simulate a full disk.
 var freeSpace = func(dir string) (uint64, error) {
 	var s syscall.Statfs_t
 	if err := syscall.Statfs(dir, &s); err != nil {

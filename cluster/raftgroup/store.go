@@ -12,18 +12,18 @@ import (
 	"go.etcd.io/bbolt"
 )
 
-// ErrDamaged says that a group's files cannot be used as they are. The error
-// names the file and what helps; trying again does not.
+// ErrDamaged means that a group's files cannot be used as they are. The error names the file and
+// the remedy; retrying does not help.
 var ErrDamaged = errors.New("damaged")
 
-// damaged makes an error that an operator can act on.
+// damaged returns an error that an operator can act on.
 func damaged(path string, why error) error {
 	return fmt.Errorf("%s is %w: %w. Nothing was changed. If the group has other replicas, remove this node from the cluster, empty its data directory "+
 		"and join it again; if not, restore a backup", path, ErrDamaged, why)
 }
 
-// openStore opens a group's log, or makes an empty one if there is none and
-// fresh allows it.
+// openStore opens a group's log. If there is none, it creates an empty one, or fails if fresh is
+// false.
 func openStore(path string, fresh bool) (*raftboltdb.BoltStore, error) {
 	_, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -37,16 +37,15 @@ func openStore(path string, fresh bool) (*raftboltdb.BoltStore, error) {
 	}
 	if err := checkBolt(path); err != nil {
 		if _, ok := errors.AsType[*fs.PathError](err); ok {
-			return nil, err // the disk, not what is on it
+			return nil, err // an I/O error, not damage
 		}
 		return nil, damaged(path, err)
 	}
 	return openBolt(path)
 }
 
-// createStore makes a log under another name and moves it into place when it is
-// filled. So an empty file in its place is damage, never a crash at
-// the first start.
+// createStore creates a log under a temporary name, fills it and moves it into place. An empty
+// file in its place is therefore always damage, never the trace of a crash at the first start.
 func createStore(path string, fill func(*raftboltdb.BoltStore) error) (*raftboltdb.BoltStore, error) {
 	temp := path + ".new"
 	if err := os.RemoveAll(temp); err != nil {
@@ -56,7 +55,7 @@ func createStore(path string, fill func(*raftboltdb.BoltStore) error) (*raftbolt
 	if err != nil {
 		return nil, err
 	}
-	// It is closed under that name: bbolt's errors name the file as it was opened.
+	// Close it before the rename and reopen it: bbolt's errors name the file as it was opened.
 	if err := errors.Join(fill(s), s.Close()); err != nil {
 		return nil, err
 	}
@@ -69,8 +68,8 @@ func createStore(path string, fill func(*raftboltdb.BoltStore) error) (*raftbolt
 	return openBolt(path)
 }
 
-// openBolt opens a file that is sound. What the check has missed is an error
-// all the same, as long as bbolt meets it on this goroutine.
+// openBolt opens a file that has passed checkBolt. If bbolt panics on this goroutine over
+// something the check missed, openBolt returns an error.
 func openBolt(path string) (s *raftboltdb.BoltStore, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -79,7 +78,7 @@ func openBolt(path string) (s *raftboltdb.BoltStore, err error) {
 	}()
 	s, err = raftboltdb.New(raftboltdb.Options{
 		Path: path,
-		// The freelist is rebuilt at start instead of written on every commit.
+		// bbolt rebuilds the freelist at start instead of writing it on every commit.
 		BoltOptions: &bbolt.Options{NoFreelistSync: true, FreelistType: bbolt.FreelistMapType, Timeout: 2 * time.Second},
 	})
 	if err != nil {

@@ -11,25 +11,24 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// Guards of transfers; see the package comment for why they are needed.
+// Guards of transfers; the package comment explains why they are needed.
 const (
-	maxLag       = 64 // entries that the target may lack
-	maxTransfers = 4  // at once, per node
+	maxLag       = 64 // maximum entries that the target may lack
+	maxTransfers = 4  // concurrent transfers per node
 	moveEvery    = time.Minute
-	restAfter    = 5 * time.Minute // after a failed transfer, for the balancer
+	restAfter    = 5 * time.Minute // the balancer's rest after a failed transfer
 )
 
-// transfers remembers the group's transfers.
+// transfers tracks the group's leadership transfers.
 type transfers struct {
 	mu     sync.Mutex
 	busy   bool
-	last   time.Time // last transfer begun
-	failed time.Time // last one that failed after it had begun
+	last   time.Time // start of the last transfer
+	failed time.Time // last failure of a transfer that had begun
 }
 
-// begin reserves the group's one transfer. A transfer that failed may still
-// hang inside raft until its calls time out: a second one then is what wedges
-// raft.
+// begin reserves the group's only transfer slot. A failed transfer may still hang inside raft
+// until its calls time out; a second one during that time would wedge raft.
 func (m *transfers) begin(rest time.Duration) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -52,17 +51,17 @@ func (m *transfers) end(err error) {
 	}
 }
 
-// due says whether the balancer may move the group.
+// due reports whether the balancer may move the group.
 func (m *transfers) due(now time.Time) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return !m.busy && now.Sub(m.last) >= moveEvery && (m.failed.IsZero() || now.Sub(m.failed) >= restAfter)
 }
 
-// TransferTo hands leadership to another voter. It is refused with ErrNotReady,
-// and nothing happens, unless that voter is connected, caught up and hears this
-// leader: raft itself would try, and may never recover from it. Until it is
-// done, a few milliseconds, Apply fails with ErrTransferring.
+// TransferTo transfers leadership to another voter. It returns ErrNotReady, and does nothing,
+// unless that voter is connected, caught up and hears this leader: raft itself would try, and may
+// never recover from it. During the transfer, a few milliseconds, Apply fails with
+// ErrTransferring.
 func (g *Group) TransferTo(ctx context.Context, id quota.NodeID) error {
 	i := g.cur.Load()
 	if i == nil {
@@ -85,7 +84,7 @@ func (g *Group) TransferTo(ctx context.Context, id quota.NodeID) error {
 	return nil
 }
 
-// ready checks that a replica can take over at once.
+// ready checks that a replica can take over immediately.
 func (g *Group) ready(ctx context.Context, i *instance, id quota.NodeID) error {
 	cfg := &g.host.cfg
 	if id == cfg.Self || !g.isVoter(id) {
@@ -94,8 +93,8 @@ func (g *Group) ready(ctx context.Context, i *instance, id quota.NodeID) error {
 	return g.upToDate(ctx, i, id, maxLag, cfg.Timing.Heartbeat/2)
 }
 
-// upToDate asks a replica whether it lacks few entries and has heard this
-// leader of late.
+// upToDate asks a replica for its progress. It returns ErrNotReady unless the replica lacks at
+// most lag entries and has heard from this leader within fresh.
 func (g *Group) upToDate(ctx context.Context, i *instance, id quota.NodeID, lag uint64, fresh time.Duration) error {
 	cfg := &g.host.cfg
 	switch {

@@ -15,25 +15,24 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// maxAppendBytes is how much of entries one append carries, unless a single
-// entry is larger. What does not fit follows in the next.
+// maxAppendBytes is the maximum size of the entries in one append, unless a single entry is
+// larger. The rest follows in the next append.
 const maxAppendBytes = 4 << 20
 
-// awayFirst is the first pause before a node without a replica that works is
-// asked again: at a start it opens it in a moment. Later ones are longer, up to
-// leadCheck.
+// awayFirst is the first pause before retrying a node that has no working replica: a node that is
+// starting opens it in a moment. Later pauses are longer, up to leadCheck.
 const awayFirst = 10 * time.Millisecond
 
-// errStalled keeps a leader that cannot write from holding on to its followers.
+// errStalled fails the appends of a leader that cannot write, so that it loses its followers.
 var errStalled = errors.New("the own disk has not ended a write for too long")
 
-// leadCheck is how often a transport that waits for a peer looks whether this
-// replica still leads.
+// leadCheck is how often a transport that waits for a peer checks whether this replica still
+// leads.
 const leadCheck = 250 * time.Millisecond
 
-// raftTransport is raft's way out of one group, over the links that all groups
-// share. Node ids serve as addresses, so a node may move to another machine
-// address without any group noticing.
+// raftTransport is raft's transport for one group, over the links that all groups share. Node ids
+// serve as raft addresses, so a node may move to another machine address without any group
+// noticing.
 type raftTransport struct {
 	net         *transport.Net
 	self        quota.NodeID
@@ -43,16 +42,16 @@ type raftTransport struct {
 	in          chan raft.RPC
 	onHeartbeat atomic.Pointer[func(raft.RPC)]
 
-	idle           time.Duration          // how often a leader without entries sends the commit index
-	last           atomic.Uint64          // index of the entry that was stored last; 0 if none was
-	commitsWaiting atomic.Int32           // appends without entries that wait to leave
-	triggered      atomic.Int64           // when heartbeats were asked for last, unix nanoseconds
-	leads          atomic.Pointer[func()] // asks raft whether it leads
+	idle           time.Duration          // interval at which an idle leader sends the commit index
+	last           atomic.Uint64          // index of the last entry stored; 0 if none
+	commitsWaiting atomic.Int32           // appends without entries that wait to be sent
+	triggered      atomic.Int64           // when heartbeats were last triggered, in Unix nanoseconds
+	leads          atomic.Pointer[func()] // makes raft verify its leadership
 
-	stalled   func() bool // whether the own disk hangs; nil for never
-	readIndex *readIndex  // notes every answer; nil for nobody
+	stalled   func() bool // reports whether this node's disk hangs; nil means never
+	readIndex *readIndex  // records every answer; nil outside a group
 
-	// wanted says whether raft still leads in that term, with that member.
+	// wanted reports whether raft still leads in that term with that member.
 	wanted atomic.Pointer[func(id raft.ServerID, term uint64) bool]
 
 	ctx    context.Context // ends with the raft instance
@@ -61,7 +60,7 @@ type raftTransport struct {
 
 var (
 	_ raft.Transport   = (*raftTransport)(nil)
-	_ raft.WithPreVote = (*raftTransport)(nil) // without it raft holds no pre-votes, and says nothing
+	_ raft.WithPreVote = (*raftTransport)(nil) // without it raft silently skips pre-votes
 	_ raft.WithClose   = (*raftTransport)(nil)
 )
 
@@ -88,15 +87,15 @@ func (t *raftTransport) DecodePeer(b []byte) raft.ServerAddress { return raft.Se
 // SetHeartbeatHandler implements raft.Transport.
 func (t *raftTransport) SetHeartbeatHandler(f func(raft.RPC)) { t.onHeartbeat.Store(&f) }
 
-// Close fails the calls under way and those to come.
+// Close fails calls in flight and all later ones.
 func (t *raftTransport) Close() error {
 	t.cancel()
-	t.batcher.flushAll() // so that no heartbeat keeps raft from ending
+	t.batcher.flushAll() // so that no waiting heartbeat delays raft's shutdown
 	return nil
 }
 
-// AppendEntriesPipeline implements raft.Transport. Pipelining wedges a follower
-// for ever after one failed append, so there is none.
+// AppendEntriesPipeline implements raft.Transport. It always fails, because with pipelining one
+// failed append wedges a follower forever.
 func (t *raftTransport) AppendEntriesPipeline(raft.ServerID, raft.ServerAddress) (raft.AppendPipeline, error) {
 	return nil, raft.ErrPipelineReplicationNotSupported
 }
@@ -118,10 +117,10 @@ func (t *raftTransport) AppendEntries(id raft.ServerID, _ raft.ServerAddress, ar
 	return t.append(id, args, resp)
 }
 
-// append sends entries, again and again as long as the follower opens its replica.
+// append sends entries, and retries while the follower has no working replica.
 func (t *raftTransport) append(id raft.ServerID, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
 	trim(args)
-	number, limit := t.readIndex.round(), t.timing.rpcTimeout() // before it is sent
+	number, limit := t.readIndex.round(), t.timing.rpcTimeout() // read before sending
 	m := &peerv1.Raft{Message: &peerv1.Raft_AppendEntries{AppendEntries: appendOut(args)}}
 	a, err := t.call(id, peerv1.Lane_LANE_DATA, limit, m)
 	for again := awayFirst; isAway(err) && t.pause(again, id, args.Term); again = min(2*again, leadCheck) {
@@ -133,7 +132,7 @@ func (t *raftTransport) append(id raft.ServerID, args *raft.AppendEntriesRequest
 	return t.appended(id, args, resp, a, number)
 }
 
-// appended takes the answer to what was sent in that round of readIndex.
+// appended processes the answer to an append that was sent in the given readIndex round.
 func (t *raftTransport) appended(id raft.ServerID, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse, a *peerv1.Raft, number uint64) error {
 	r := a.GetAppendEntriesResult()
 	if r == nil {
@@ -148,8 +147,8 @@ func (t *raftTransport) appended(id raft.ServerID, args *raft.AppendEntriesReque
 	return nil
 }
 
-// trim drops entries that would make the frame too large. Raft counts as sent
-// what it finds in args afterwards, and sends the rest next.
+// trim drops entries that would make the frame too large. Raft counts what remains in args as
+// sent and sends the rest next.
 func trim(args *raft.AppendEntriesRequest) {
 	bytes := 0
 	for i, e := range args.Entries {
@@ -213,8 +212,8 @@ func (t *raftTransport) TimeoutNow(id raft.ServerID, _ raft.ServerAddress, args 
 	return nil
 }
 
-// InstallSnapshot implements raft.Transport. It is bounded by progress, not by
-// time: a large state takes long.
+// InstallSnapshot implements raft.Transport. Progress bounds it, not total time: a large state
+// takes long to send.
 func (t *raftTransport) InstallSnapshot(id raft.ServerID, _ raft.ServerAddress, args *raft.InstallSnapshotRequest, resp *raft.InstallSnapshotResponse, body io.Reader) error {
 	m := &peerv1.Raft{Group: t.group, Message: &peerv1.Raft_InstallSnapshot{InstallSnapshot: &peerv1.InstallSnapshot{
 		Header: headerOut(args.RPCHeader), SnapshotVersion: int32(args.SnapshotVersion), Term: args.Term,
@@ -236,10 +235,10 @@ func (t *raftTransport) InstallSnapshot(id raft.ServerID, _ raft.ServerAddress, 
 	return nil
 }
 
-// await holds back replication to a peer that is not connected, as long as
-// this replica leads in the term and the peer is a member. If it failed instead, raft would wait longer
-// after every failure, up to ten seconds, and would go on waiting when the peer
-// is back. Heartbeats are not held back: raft's lease depends on their failing.
+// await blocks replication to a peer that is not connected, as long as this replica leads in the
+// term and the peer is a member. If it failed instead, raft would back off, up to ten seconds,
+// and keep waiting after the peer returns. Heartbeats do not wait here: raft's lease depends on
+// their failures.
 func (t *raftTransport) await(id raft.ServerID, term uint64) error {
 	for !t.net.Connected(quota.NodeID(id)) {
 		if wanted := t.wanted.Load(); wanted == nil || !(*wanted)(id, term) {
@@ -248,7 +247,7 @@ func (t *raftTransport) await(id raft.ServerID, term uint64) error {
 		ctx, cancel := context.WithTimeout(t.ctx, leadCheck)
 		err := t.net.WaitConnected(ctx, quota.NodeID(id))
 		if errors.Is(err, transport.ErrUnreachable) {
-			<-ctx.Done() // its address is not known here yet
+			<-ctx.Done() // this node does not know its address yet
 			err = ctx.Err()
 		}
 		cancel()
@@ -259,15 +258,14 @@ func (t *raftTransport) await(id raft.ServerID, term uint64) error {
 	return nil
 }
 
-// isAway says whether a node answered that it has no replica of the group that
-// works just now.
+// isAway reports whether a node answered that it has no working replica of the group now.
 func isAway(err error) bool {
 	var remote *transport.RemoteError
 	return errors.As(err, &remote) && (remote.Text == noGroup || remote.Text == stoppedGroup)
 }
 
-// pause waits before such a node is asked again, for the same reason as await;
-// false when it is not to be.
+// pause waits before retrying such a node, for the same reason as await. It returns false if the
+// caller should give up.
 func (t *raftTransport) pause(d time.Duration, id raft.ServerID, term uint64) bool {
 	select {
 	case <-time.After(d):
@@ -278,11 +276,11 @@ func (t *raftTransport) pause(d time.Duration, id raft.ServerID, term uint64) bo
 	return wanted != nil && (*wanted)(id, term)
 }
 
-// call asks the group's replica on another node. The answer is a message of
-// its own, so a late one never writes into what raft has moved on from.
+// call sends a request to the group's replica on another node. It decodes the answer into a
+// message of its own, so a late answer never writes into memory that raft has moved on from.
 func (t *raftTransport) call(id raft.ServerID, lane peerv1.Lane, limit time.Duration, m *peerv1.Raft) (*peerv1.Raft, error) {
 	if err := t.ctx.Err(); err != nil {
-		return nil, err // nothing leaves a replica that has failed
+		return nil, err // a failed replica sends nothing
 	}
 	m.Group = t.group
 	ctx, cancel := context.WithTimeout(t.ctx, limit)

@@ -8,15 +8,15 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// watchdog finds a raft instance in which a transfer never ends: it leads, and
-// refuses every proposal for ever (hashicorp/raft#696). Nothing but a new
-// instance helps.
+// watchdog detects a raft instance in which a transfer never ends: it leads and refuses every
+// proposal forever (hashicorp/raft#696). Only a new instance helps.
 type watchdog struct {
 	mu    sync.Mutex
-	since time.Time // of the first refusal in an unbroken row
+	since time.Time // time of the first refusal in an unbroken series
 }
 
-// note takes the outcome of a proposal.
+// note records the outcome of a proposal. If refusals last longer than two election timeouts, it
+// replaces the instance.
 func (w *watchdog) note(g *Group, i *instance, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -36,7 +36,7 @@ func (w *watchdog) note(g *Group, i *instance, err error) {
 	}
 }
 
-// replace replaces an instance by a new one above the same files and state.
+// replace replaces an instance with a new one on the same files and state.
 func (g *Group) replace(old *instance) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
