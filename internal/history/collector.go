@@ -7,27 +7,27 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// Patience is for how many seconds after a slot's end a collector waits for
-// processes that were alive in it. What comes later makes a line of its own.
+// Patience is how many seconds after a slot's end a collector waits for processes that were alive in the
+// slot. Later uploads get a line of their own.
 const Patience = 3 * SlotSeconds
 
-// Collector collects uploads at the leader of a range and makes lines of them. It lasts
-// for the leader's term, and is not safe for concurrent use.
+// Collector collects uploads at the leader of a range and turns them into lines. It lasts for the
+// leader's term. It is not safe for concurrent use.
 type Collector struct {
-	recent *Recent // of this replica, which has applied all lines of earlier leaders
+	recent *Recent // this replica's state, with all lines of earlier leaders applied
 	slots  map[Slot]*openSlot
 	ended  map[Process]Slot // the last slot of processes that announced their end
-	began  Slot             // before it, the log and others say who was alive
+	began  Slot             // for slots up to it, the log and other processes say who was alive
 }
 
-// openSlot is a slot of which not all is in the log.
+// openSlot is a slot that the log has only in part.
 type openSlot struct {
 	alive    map[Process]bool
 	uploads  map[Process]*Upload
-	inFlight []Process // in a line that is on its way into the log
+	inFlight []Process // in a line on its way into the log
 }
 
-// NewCollector returns the collector of a leader that begins in that second.
+// NewCollector returns a collector for a leader whose term begins at now.
 func NewCollector(now Second, recent *Recent) *Collector {
 	return &Collector{recent: recent, slots: map[Slot]*openSlot{}, ended: map[Process]Slot{}, began: now.Slot()}
 }
@@ -44,8 +44,8 @@ func (c *Collector) slot(b Slot) *openSlot {
 	return g
 }
 
-// Alive notes who is alive. To be called every second, so that every slot has
-// seen who lived in it.
+// Alive records the processes that are alive. Call it every second, so that every slot records the
+// processes that lived in it.
 func (c *Collector) Alive(now Second, all []Process) {
 	c.slot(now.Slot())
 	for _, p := range all {
@@ -53,8 +53,8 @@ func (c *Collector) Alive(now Second, all []Process) {
 	}
 }
 
-// markAlive notes that a process lived in a slot, unless it has stopped before: its connections may
-// end a little later.
+// markAlive records that a process lived in a slot, unless it stopped before: its connections may end a
+// little later than it does.
 func (c *Collector) markAlive(b Slot, p Process) {
 	if last, ended := c.ended[p]; ended && last < b || c.recent.stopped(p, b) {
 		return
@@ -62,7 +62,7 @@ func (c *Collector) markAlive(b Slot, p Process) {
 	c.slot(b).alive[p] = true
 }
 
-// markEnded notes that a process uploads no later slot.
+// markEnded records that a process uploads no slot after last.
 func (c *Collector) markEnded(p Process, last Slot) {
 	c.ended[p] = last
 	for b, g := range c.slots {
@@ -72,10 +72,9 @@ func (c *Collector) markEnded(p Process, last Slot) {
 	}
 }
 
-// Add adds uploads of a process, oldest slot first. It returns how many of the first ones
-// are in the log already, or come too late to be added, so that the process need not
-// repeat them. Uploads of a slot that has not begun are not added: the clock of the
-// process is ahead.
+// Add adds uploads of a process, oldest slot first. It returns how many of the first uploads are already
+// in the log, or too late to be added, so that the process need not repeat them. It skips slots that
+// have not begun: the clock of the process is ahead.
 func (c *Collector) Add(now Second, all []Upload) (done int) {
 	for i := range all {
 		t := &all[i]
@@ -95,7 +94,7 @@ func (c *Collector) Add(now Second, all []Upload) (done int) {
 	return done
 }
 
-// expectSeen expects the processes that others saw before this leader could.
+// expectSeen expects uploads from the processes that others saw before this leader could see them.
 func (c *Collector) expectSeen(t *Upload) {
 	for _, p := range t.Seen {
 		for b := t.Slot; b <= max(c.began, t.Slot); b++ {
@@ -104,10 +103,9 @@ func (c *Collector) expectSeen(t *Upload) {
 	}
 }
 
-// Lines returns the lines to be written now, oldest slot first: of slots that all live
-// processes have uploaded, or that have been waited for long enough; and of the current
-// slot the uploads of processes that stop. A line is not returned again until Written
-// reports its outcome.
+// Lines returns the lines to be written now, oldest slot first: those of slots that all live processes
+// have uploaded, or whose Patience is over, and for the current slot the uploads of processes that stop.
+// It does not return a line again until Written reports its outcome.
 func (c *Collector) Lines(now Second) []Line {
 	var out []Line
 	maps.DeleteFunc(c.ended, func(_ Process, last Slot) bool { return last < now.Slot()-MaxBehind })
@@ -126,7 +124,7 @@ func (c *Collector) Lines(now Second) []Line {
 		complete := c.complete(b, g)
 		switch {
 		case b < now.Slot()-MaxBehind, complete && len(g.uploads) == 0:
-			delete(c.slots, b) // Add makes it anew for late uploads
+			delete(c.slots, b) // Add recreates it for late uploads
 		case len(g.uploads) > 0 && (complete || b.End()+Patience <= now || c.hasLeaver(g)):
 			out = append(out, g.line(b))
 		}
@@ -134,7 +132,7 @@ func (c *Collector) Lines(now Second) []Line {
 	return out
 }
 
-// hasLeaver reports whether a process that has uploaded the slot is stopping: it waits for the log.
+// hasLeaver reports whether a process that uploaded the slot is stopping: it waits for the log.
 func (c *Collector) hasLeaver(g *openSlot) bool {
 	for p := range g.uploads {
 		if _, ended := c.ended[p]; ended {
@@ -144,12 +142,12 @@ func (c *Collector) hasLeaver(g *openSlot) bool {
 	return false
 }
 
-// drop forgets what the log has got meanwhile, from an earlier line.
+// drop forgets uploads that the log has since received in an earlier line.
 func (c *Collector) drop(b Slot, g *openSlot) {
 	maps.DeleteFunc(g.uploads, func(p Process, _ *Upload) bool { return c.recent.Has(p, b) })
 }
 
-// complete reports whether all processes that were alive have uploaded the slot.
+// complete reports whether all processes that were alive in the slot have uploaded it.
 func (c *Collector) complete(b Slot, g *openSlot) bool {
 	for p := range g.alive {
 		if _, ok := g.uploads[p]; !ok && !c.recent.Has(p, b) {
@@ -184,8 +182,8 @@ func (g *openSlot) line(b Slot) Line {
 
 func sorted(all func(func(Process) bool)) []Process { return slices.SortedFunc(all, compareProcesses) }
 
-// Written reports the outcome of the line of a slot: it is in the log and applied here,
-// or it is not and will be made again.
+// Written records the outcome of a slot's line: either it is in the log and applied here, or it is not
+// and will be made again.
 func (c *Collector) Written(b Slot, ok bool) {
 	g := c.slots[b]
 	if g == nil {

@@ -9,7 +9,7 @@ import (
 
 var errShort = errors.New("history: cut off")
 
-// decoder reads what was packed. After a failure it reads zeros.
+// decoder decodes packed values. After an error it returns zeros.
 type decoder struct {
 	b   []byte
 	err error
@@ -22,7 +22,7 @@ func (d *decoder) fail(err error) {
 	d.b = nil
 }
 
-// uint reads a number of at most most.
+// uint reads a number from 0 to most.
 func (d *decoder) uint(most uint64) uint64 {
 	n, size := binary.Uvarint(d.b)
 	if size <= 0 || n > most {
@@ -33,7 +33,7 @@ func (d *decoder) uint(most uint64) uint64 {
 	return n
 }
 
-// units reads an amount between -most and most.
+// units reads an amount from -most to most.
 func (d *decoder) units(most quota.Units) quota.Units {
 	n, size := binary.Varint(d.b)
 	if size <= 0 || n > int64(most) || n < -int64(most) {

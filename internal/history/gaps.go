@@ -6,15 +6,14 @@ import (
 	"slices"
 )
 
-// Gap is a stretch of time: from From to before End.
+// Gap is a stretch of time, from From until before End.
 type Gap struct{ From, End Second }
 
-// MaxGaps bounds the gaps of a stretch of time; beyond it, those that are nearest to each other
-// count as one.
+// MaxGaps bounds the gaps of a stretch of time. Beyond it, the gaps nearest to each other are merged.
 const MaxGaps = 60
 
-// Gaps returns stretches in order, what overlaps or touches as one, at most most of them: then what
-// is between the nearest counts too. It may change all.
+// Gaps returns the gaps in order, with overlapping and touching ones merged. If more than most remain, it
+// also merges those nearest to each other, including the time between them. It may modify all.
 func Gaps(all []Gap, most int) []Gap {
 	slices.SortFunc(all, func(a, b Gap) int { return cmp.Compare(a.From, b.From) })
 	out := all[:0]
@@ -40,7 +39,7 @@ func Gaps(all []Gap, most int) []Gap {
 	return out
 }
 
-// GapSeconds is how long gaps are that do not overlap.
+// GapSeconds returns the total length of gaps that do not overlap.
 func GapSeconds(all []Gap) (sum Second) {
 	for _, g := range all {
 		sum += g.End - g.From

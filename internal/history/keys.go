@@ -10,41 +10,41 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// Bounds of keys.
+// Bounds on keys.
 const (
-	// KeysEach is how many keys of a limit a range's leader writes once a minute, KeysAll how
-	// many in all.
+	// KeysEach is how many keys of a limit a range's leader writes once a minute; KeysAll is how many
+	// it writes in total.
 	KeysEach = 20
 	KeysAll  = 256
-	// KeysMinutes is for how many minutes replicas keep them in memory and in snapshots.
+	// KeysMinutes is how many minutes of keys replicas keep in memory and in snapshots.
 	KeysMinutes = 60
-	// KeysHour is how many keys of a limit are kept of an hour.
+	// KeysHour is how many keys of a limit are kept for an hour.
 	KeysHour = 100
 
 	maxKeyLen = 1024
-	maxTop    = 4 * KeysAll // keys of a limit and minute, when leaders have changed
+	maxTop    = 4 * KeysAll // keys of a limit and minute, after leader changes
 )
 
-// TopKeys is what is known of the keys of a limit in a stretch of time: those of which most was
-// asked, and the most that any other can have had.
+// TopKeys holds what is known about the keys of a limit during some time: the most requested ones, and an
+// upper bound for every other key.
 type TopKeys struct {
 	Limit quota.LimitName
-	Keys  []KeyTotal // each once; what a leader lists has no Error
+	Keys  []KeyTotal // without duplicates; a leader's list has no Error
 	Rest  quota.Units
 }
 
-// KeysLine is an entry of a range's log: what was asked of the range's keys in a minute. A key is
-// in one range, so lists of ranges have no key in common. Lists of a term join: each says
-// what was asked since the one before it.
+// KeysLine is an entry of a range's log: how much of the range's keys was requested in a minute. A key
+// belongs to one range, so the lists of different ranges share no key. The lists of one term follow on
+// from each other: each covers the time since the one before it.
 type KeysLine struct {
 	Minute Minute
-	By     Lister     // whose list it is: one that is there twice is the same
-	Since  quota.Time // what was asked from then on is in it
-	Ends   bool       // the leader hands the range over: there is nothing to list after it
-	Lists  []TopKeys  // none if nothing was asked
+	By     Lister     // identifies the list; a list with the same Lister is a repetition
+	Since  quota.Time // the list covers requests from then on
+	Ends   bool       // the leader hands the range over; nothing follows in its term
+	Lists  []TopKeys  // empty if nothing was requested
 }
 
-// Lister names a list: by the leader's term, and when it was made.
+// Lister identifies a list by the leader's term and the time when it was made.
 type Lister struct {
 	Term uint64
 	At   quota.Time
@@ -52,10 +52,10 @@ type Lister struct {
 
 var errKeys = errors.New("history: damaged keys")
 
-// keysForm begins an encoded line of keys. The one before did not say since when they are.
+// keysForm begins an encoded line of keys. The earlier form had neither Since nor Ends.
 const keysForm = 2
 
-// Append appends the line. DecodeKeysLine is its inverse.
+// Append appends the encoded line to b. DecodeKeysLine is its inverse.
 func (l *KeysLine) Append(b []byte) []byte {
 	b = binary.AppendUvarint(append(b, keysForm), uint64(l.Minute))
 	b = l.By.append(b)
@@ -98,7 +98,7 @@ func appendTop(b []byte, all []TopKeys) []byte {
 	return b
 }
 
-// DecodeKeysLine reads a line.
+// DecodeKeysLine decodes a line of keys.
 func DecodeKeysLine(b []byte) (KeysLine, error) {
 	if len(b) == 0 || b[0] == 0 || b[0] > keysForm {
 		return KeysLine{}, fmt.Errorf("%w: of another form", errKeys)
@@ -133,8 +133,8 @@ func (d *decoder) top() []TopKeys {
 	return out
 }
 
-// TopOf returns the first keys of lists that have none in common, the one that was asked for most
-// first, and the most that any other can have had.
+// TopOf returns the most requested keys of lists that share no key, in descending order, with an upper
+// bound for every other key.
 func TopOf(limit quota.LimitName, lists []TopKeys, most int) TopKeys {
 	out := TopKeys{Limit: limit}
 	for i := range lists {

@@ -6,49 +6,49 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// KeysPart is what a range knows of the keys of a limit in a minute or an hour.
+// KeysPart holds what a range knows about the keys of a limit in a minute or an hour.
 type KeysPart struct {
 	Start   Second
 	Seconds Second
 	KeysSpan
-	Top TopKeys // nothing, if nothing was asked
+	Top TopKeys // empty if nothing was requested
 }
 
-// KeysSpan is what the lists of a range in a minute or an hour are of: leaders list a little after a
-// minute is over, or later.
+// KeysSpan says which time the lists of a range in a minute or an hour cover. Leaders list a little after
+// a minute has ended, or later.
 type KeysSpan struct {
-	From Second // when the list before was made, or, if there is none, since when the first one is
-	Upto Second // when the last one was made
-	Gaps []Gap  // of which there is no list, in order, at most MaxGaps
+	From Second // when the list before was made, or without one, when the time of the first list begins
+	Upto Second // when the last list was made
+	Gaps []Gap  // time that no list covers, in order, at most MaxGaps
 }
 
-// KeysSum adds up parts that follow each other. Of a key that is in some of them the others say
-// at most their rest: that becomes its error, as in merged summaries of heavy hitters.
+// KeysSum sums consecutive parts. For a key that only some of them list, the other parts bound its count
+// by their rest. That becomes its error, as in merged summaries of heavy hitters.
 type KeysSum struct {
 	totals keyTotals
 	span   KeysSpan
 	peak   KeyPeak
 }
 
-// KeyPeak is the most that one key was asked for in a part: in a minute, or in an hour where that is
-// all that is kept. Keys below the lists count for nothing.
+// KeyPeak is the highest count of one key in a part: in a minute, or in an hour where only hours are kept.
+// Keys that no list contains are ignored.
 type KeyPeak struct {
 	Key       string
 	Attempted quota.Units
-	Seconds   Second // of which the list is: more than a minute, if the leader listed late
+	Seconds   Second // length of the list: more than a minute if the leader listed late
 }
 
-// Above reports whether it is more a second than another.
+// Above reports whether p is more per second than o.
 func (p *KeyPeak) Above(o *KeyPeak) bool {
 	return p.Seconds > 0 && (o.Seconds == 0 || float64(p.Attempted)*float64(o.Seconds) > float64(o.Attempted)*float64(p.Seconds))
 }
 
-// KeysSummed is how many keys, at least, are distinguished in a sum; of the others, those that were asked
-// for least so far, nothing is kept but the bound.
+// KeysSummed is how many keys, at least, a sum distinguishes. Of the least requested others it keeps only
+// the bound.
 const KeysSummed = 10 * maxTop
 
-// Add adds a part. Parts come in the order of time; one that does not join the one before leaves
-// a gap.
+// Add adds a part. Parts must be added in order of time. A part that does not join the one before it
+// leaves a gap.
 func (s *KeysSum) Add(p *KeysPart) {
 	if s.totals.keys == nil {
 		s.totals.keys, s.span.From = map[string]KeyTotal{}, p.From
@@ -74,22 +74,22 @@ func (s *KeysSum) Add(p *KeysPart) {
 	s.span.Upto = max(s.span.Upto, p.Upto)
 }
 
-// Span returns what lists there are of.
+// Span returns the time that the lists of the sum cover.
 func (s *KeysSum) Span() KeysSpan {
 	s.span.Gaps = Gaps(s.span.Gaps, MaxGaps)
 	return s.span
 }
 
-// Peak returns the key that was asked for most in one part, per second; nothing if there is none.
+// Peak returns the key with the most requests per second in one part, or a zero KeyPeak.
 func (s *KeysSum) Peak() KeyPeak { return s.peak }
 
-// Top returns the most keys that were asked for most, in the order of TopOf.
+// Top returns the most requested keys, at most most of them, in the order of TopOf.
 func (s *KeysSum) Top(limit quota.LimitName, most int) TopKeys {
 	return TopOf(limit, []TopKeys{*s.totals.list(limit)}, most)
 }
 
-// AppendStored appends what is stored of the keys of a limit, but for its name. DecodeStored is its
-// inverse.
+// AppendStored appends the stored form of the keys of a limit, without the limit's name. DecodeStored is
+// its inverse.
 func (t *TopKeys) AppendStored(b []byte) []byte {
 	b = binary.AppendUvarint(binary.AppendUvarint(b, uint64(t.Rest)), uint64(len(t.Keys)))
 	for i := range t.Keys {
@@ -102,7 +102,7 @@ func (t *TopKeys) AppendStored(b []byte) []byte {
 	return b
 }
 
-// DecodeStored reads what AppendStored wrote.
+// DecodeStored decodes the output of AppendStored.
 func DecodeStored(limit quota.LimitName, b []byte) (TopKeys, error) {
 	d := &decoder{b: b}
 	units := func() quota.Units { return quota.Units(d.uint(1<<63 - 1)) }
@@ -119,7 +119,7 @@ func DecodeStored(limit quota.LimitName, b []byte) (TopKeys, error) {
 	return t, d.err
 }
 
-// Append appends the span. DecodeSpan is its inverse.
+// Append appends the encoded span to b. DecodeSpan is its inverse.
 func (s *KeysSpan) Append(b []byte) []byte {
 	b = binary.AppendUvarint(binary.AppendUvarint(b, uint64(s.From)), uint64(s.Upto))
 	return appendGaps(b, s.Gaps)
@@ -129,7 +129,7 @@ func (d *decoder) span() KeysSpan {
 	return KeysSpan{From: Second(d.uint(maxSecond)), Upto: Second(d.uint(maxSecond)), Gaps: d.gaps()}
 }
 
-// DecodeSpan reads a span, and fails if something else follows.
+// DecodeSpan decodes a span. It fails if anything follows.
 func DecodeSpan(b []byte) (KeysSpan, error) {
 	d := &decoder{b: b}
 	out := d.span()

@@ -8,27 +8,27 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// Line is an entry of a range's log: the uploads of some processes of a slot, added up.
+// Line is an entry of a range's log: the sum of the uploads that some processes made of a slot.
 type Line struct {
 	Slot     Slot
-	Expected []Process // that the leader holds to have lived in the slot, ordered, each once
-	From     []Process // whose upload is in it, ordered, each once
-	Ended    []Process // of From those that upload no later slot, ordered, each once
-	Slices   []Slice   // ordered by limit, each once
+	Expected []Process // processes that lived in the slot, as far as the leader knows; ordered, without duplicates
+	From     []Process // processes with an upload in the line; ordered, without duplicates
+	Ended    []Process // processes in From that upload no later slot; ordered, without duplicates
+	Slices   []Slice   // ordered by limit, without duplicates
 }
 
-// Bounds of an encoded line.
+// Bounds on an encoded line.
 const (
 	maxProcesses = 10_000
 	maxName      = quota.MaxNameLen
 )
 
-// lineForm begins an encoded line. It distinguishes it from later forms.
+// lineForm begins an encoded line and identifies its form.
 const lineForm = 1
 
 var errLine = errors.New("history: damaged line")
 
-// Append appends the encoded line. Decode is its inverse.
+// Append appends the encoded line to b. DecodeLine is its inverse.
 func (l *Line) Append(b []byte) []byte {
 	b = binary.AppendUvarint(append(b, lineForm), uint64(l.Slot))
 	b = appendProcesses(b, l.Expected)
@@ -60,8 +60,7 @@ func appendSlices(b []byte, all []Slice) []byte {
 	return b
 }
 
-// DecodeLine reads an encoded line. It fails if the line is damaged or larger than
-// a leader makes one.
+// DecodeLine decodes a line. It fails if the line is damaged, or larger than any line that a leader makes.
 func DecodeLine(b []byte) (Line, error) {
 	if len(b) == 0 || b[0] != lineForm {
 		return Line{}, fmt.Errorf("%w: of another form", errLine)
@@ -82,7 +81,7 @@ func DecodeLine(b []byte) (Line, error) {
 	return l, nil
 }
 
-// Append appends the upload without its process, which the message names. DecodeUpload is
+// Append appends the encoded upload to b, without its process, which the message names. DecodeUpload is
 // its inverse.
 func (t *Upload) Append(b []byte) []byte {
 	l := Line{Slot: t.Slot, Expected: t.Seen, Slices: t.Slices}
@@ -92,7 +91,7 @@ func (t *Upload) Append(b []byte) []byte {
 	return l.Append(b)
 }
 
-// DecodeUpload reads an upload of that process. It fails as DecodeLine does.
+// DecodeUpload decodes an upload of the process from. It fails as DecodeLine does.
 func DecodeUpload(from Process, b []byte) (Upload, error) {
 	l, err := DecodeLine(b)
 	if err == nil && len(l.From) > 0 {
@@ -101,7 +100,7 @@ func DecodeUpload(from Process, b []byte) (Upload, error) {
 	return Upload{From: from, Slot: l.Slot, Seen: l.Expected, Slices: l.Slices, Last: len(l.Ended) > 0}, err
 }
 
-// maxSlot is in the year 9999 and some.
+// maxSlot is the first slot of the year 10000.
 const maxSlot = 253_402_300_800 / SlotSeconds
 
 func (d *decoder) processes() []Process {
@@ -132,8 +131,8 @@ func (d *decoder) slices() []Slice {
 	return out
 }
 
-// check returns an error unless all is ordered and there once, so that equal lines
-// have equal bytes.
+// check returns an error unless every list is ordered and free of duplicates, so that equal lines have
+// equal bytes.
 func (l *Line) check() error {
 	for _, all := range [][]Process{l.Expected, l.From, l.Ended} {
 		if !ordered(all, compareProcesses) {
@@ -146,7 +145,7 @@ func (l *Line) check() error {
 	return nil
 }
 
-// ordered reports whether each element comes after the one before it.
+// ordered reports whether each element is greater than the one before it.
 func ordered[T any](all []T, compare func(a, b T) int) bool {
 	for i := 1; i < len(all); i++ {
 		if compare(all[i-1], all[i]) >= 0 {

@@ -7,10 +7,9 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// Merge returns one point for points that follow each other: of an hour out of minutes. Sums,
-// the peak and the mean are exact; percentiles are at most too high: those of the parts say
-// what so many of their seconds did not exceed, and no more. It is complete if all of the
-// seconds are in points that are.
+// Merge merges consecutive points into one, such as minutes into an hour. Sums, the peak and the mean are
+// exact. Percentiles may be too high, never too low, because a part's percentiles only bound the demand
+// of its seconds from above. The point is complete if complete parts cover all of its seconds.
 func Merge(start Second, seconds int, parts []Point) Point {
 	p := Point{Start: start, Seconds: seconds, Complete: true}
 	known := 0
@@ -35,7 +34,7 @@ func Merge(start Second, seconds int, parts []Point) Point {
 	return p
 }
 
-// weighted is a demand that so many hundredths of a second did not exceed.
+// weighted is an upper bound on demand, with the number of hundredths of a second that it holds for.
 type weighted struct {
 	demand quota.Units
 	weight int
@@ -59,7 +58,7 @@ func percentiles(all []weighted) (p50, p95, p99 quota.Units) {
 	return at(50), at(95), at(99)
 }
 
-// Exactly returns one point for a stretch out of a point for each of its seconds.
+// Exactly returns one point for a stretch, computed from the points of its seconds.
 func Exactly(from, end Second, all []Point) Point {
 	p := Point{Start: from, Seconds: int(end - from), Complete: Second(len(all)) == end-from}
 	demand := make([]quota.Units, 0, p.Seconds)

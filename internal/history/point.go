@@ -6,20 +6,20 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// Point is what happened under a limit in some seconds: a minute, or an hour. Demand is
-// what was asked for in a second; amounts are in millionths of a token.
+// Point holds what happened under a limit in some seconds, such as a minute or an hour. Demand is what was
+// requested in one second. Amounts are in millionths of a token.
 type Point struct {
 	Start   Second
 	Seconds int
-	Counts              // sums
-	Peak    quota.Units // the highest demand of a second
-	Mean    quota.Units // of demand, rounded down
-	P50     quota.Units // percentiles of demand: the least that so many seconds did not exceed
+	Counts              // sums over all seconds
+	Peak    quota.Units // highest demand of any second
+	Mean    quota.Units // mean demand, rounded down
+	P50     quota.Units // percentiles of demand: the least amount that that share of seconds did not exceed
 	P95     quota.Units
 	P99     quota.Units
-	// Missing are the processes that lived in these seconds and have not uploaded all of
-	// it, ordered; at most MaxMissing. Without any, and if every slot was written,
-	// the point is Complete: it is exact.
+	// Missing holds the processes that lived in these seconds and have not uploaded all of them,
+	// ordered; at most MaxMissing. If it is empty and every slot was written, the point is Complete,
+	// that is, exact.
 	Missing  []Process
 	Complete bool
 }
@@ -27,7 +27,7 @@ type Point struct {
 // MaxMissing bounds Point.Missing.
 const MaxMissing = 16
 
-// Point returns what is kept of a limit in the slots from from to before end.
+// Point returns the point of a limit for the slots from from until before end.
 func (k *Recent) Point(limit quota.LimitName, from, end Slot) Point {
 	p := Point{Start: from.First(), Seconds: int(end-from) * SlotSeconds, Complete: end > from}
 	demand := make([]quota.Units, 0, p.Seconds)
@@ -49,7 +49,7 @@ func (k *Recent) Point(limit quota.LimitName, from, end Slot) Point {
 	return p
 }
 
-// addMissing notes processes that have not uploaded a slot.
+// addMissing adds processes that have not uploaded a slot.
 func (p *Point) addMissing(all []Process) {
 	for _, m := range all {
 		p.Complete = false
@@ -60,7 +60,7 @@ func (p *Point) addMissing(all []Process) {
 	}
 }
 
-// rank orders the demand of all seconds.
+// rank sets the percentiles, peak and mean from the demand of all seconds. It sorts demand.
 func (p *Point) rank(demand []quota.Units) {
 	n := len(demand)
 	if n == 0 {

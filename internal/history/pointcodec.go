@@ -8,8 +8,8 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// Append appends the point's amounts. Its time, and whether it is complete, are kept
-// beside it: they are the same for all limits of a range.
+// Append appends the point's amounts to b. Its time and completeness are stored separately: they are the
+// same for all limits of a range.
 func (p *Point) Append(b []byte) []byte {
 	for _, u := range p.amounts() {
 		b = binary.AppendVarint(b, int64(*u))
@@ -23,7 +23,7 @@ func (p *Point) amounts() [10]*quota.Units {
 
 var errPoint = errors.New("history: damaged point")
 
-// DecodePoint reads what Append wrote.
+// DecodePoint decodes the output of Append.
 func DecodePoint(b []byte) (Point, error) {
 	d, p := &decoder{b: b}, Point{}
 	for _, u := range p.amounts() {
@@ -38,10 +38,10 @@ func DecodePoint(b []byte) (Point, error) {
 	return p, nil
 }
 
-// AppendProcesses appends processes. DecodeProcesses is its inverse.
+// AppendProcesses appends encoded processes to b. DecodeProcesses is its inverse.
 func AppendProcesses(b []byte, all []Process) []byte { return appendProcesses(b, all) }
 
-// DecodeProcesses reads processes, and fails if something else follows.
+// DecodeProcesses decodes processes. It fails if anything follows.
 func DecodeProcesses(b []byte) ([]Process, error) {
 	d := &decoder{b: b}
 	out := d.processes()

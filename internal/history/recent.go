@@ -12,17 +12,16 @@ func compareProcesses(a, b Process) int {
 	return cmp.Or(cmp.Compare(a.Node, b.Node), cmp.Compare(a.Incarnation, b.Incarnation))
 }
 
-// Recent is what a replica of a range holds of the last slots: the sum of the lines of
-// its log. Replicas that have applied the same lines are equal. It is not safe for
-// concurrent use.
+// Recent holds a replica's recent slots: the sum of the lines in its range's log. Replicas that have
+// applied the same lines are equal. It is not safe for concurrent use.
 type Recent struct {
 	slots  map[Slot]*slotSum
 	ended  map[Process]Slot // the last slot of processes that stopped in order
-	oldest Slot             // lines of slots before it change nothing
+	oldest Slot             // Apply ignores lines of earlier slots
 	newest Slot
 }
 
-// slotSum is what is known of a slot.
+// slotSum holds what is known about a slot.
 type slotSum struct {
 	expected map[Process]bool
 	from     map[Process]bool
@@ -34,12 +33,11 @@ func newSlotSum() *slotSum {
 	return &slotSum{expected: map[Process]bool{}, from: map[Process]bool{}, ended: map[Process]bool{}, of: map[quota.LimitName][]byte{}}
 }
 
-// NewRecent returns the state of a replica that has applied nothing.
+// NewRecent returns the state of a replica that has applied no line.
 func NewRecent() *Recent { return &Recent{slots: map[Slot]*slotSum{}, ended: map[Process]Slot{}} }
 
-// Apply adds a line, and reports whether it changed something. A line with
-// an upload that is there already, or of a slot that is closed to additions, changes
-// nothing.
+// Apply applies a line, and reports whether it changed anything. It ignores a line that contains an upload
+// already present, or a slot that is closed to additions.
 func (k *Recent) Apply(l *Line) bool {
 	if l.Slot < k.oldest {
 		return false
@@ -92,8 +90,7 @@ func (s *slotSum) vector(l quota.LimitName) Vector {
 	return (&decoder{b: packed}).vector()
 }
 
-// Has reports whether the process's upload of the slot is there, or is too late to be
-// added.
+// Has reports whether the process's upload of the slot is present or would be too late.
 func (k *Recent) Has(p Process, b Slot) bool {
 	if b < k.oldest {
 		return true
@@ -102,10 +99,10 @@ func (k *Recent) Has(p Process, b Slot) bool {
 	return s != nil && s.from[p]
 }
 
-// Open returns the first slot that can still be added to.
+// Open returns the first slot that is open to additions.
 func (k *Recent) Open() Slot { return k.oldest }
 
-// missing returns the processes that lived in the slot and have not uploaded it, ordered.
+// missing returns the processes that lived in the slot and have not uploaded it, in order.
 func (k *Recent) missing(b Slot, s *slotSum) []Process {
 	var out []Process
 	for p := range s.expected {
@@ -117,9 +114,9 @@ func (k *Recent) missing(b Slot, s *slotSum) []Process {
 	return out
 }
 
-// replaced reports whether a later process of the same node has uploaded the slot and the
-// one before it: then this one was dead. A leader that goes by lines of before the whole cluster
-// stopped expects those that lived then.
+// replaced reports whether a later process of the same node has uploaded both the slot and the one before
+// it: then p was dead in the slot. A leader that relies on lines from before a stop of the whole cluster
+// expects the processes that lived then.
 func (k *Recent) replaced(p Process, b Slot) bool {
 	s, before := k.slots[b], k.slots[b-1]
 	if s == nil || before == nil {
@@ -133,12 +130,12 @@ func (k *Recent) replaced(p Process, b Slot) bool {
 	return false
 }
 
-// MaxGrace is for how many slots more what is no longer open to additions can be read: so
-// that of an hour that is over a point can be made.
+// MaxGrace is how many more slots remain readable after they are closed to additions, so that a point of
+// a finished hour can still be made.
 const MaxGrace = 300 / SlotSeconds
 
-// trim closes slots to additions, and drops those closed long enough. It goes by the log
-// alone, so that replicas stay equal.
+// trim closes slots to additions, and drops slots that have been closed for MaxGrace. It depends only on
+// the log, so that replicas stay equal.
 func (k *Recent) trim(oldest Slot) {
 	if oldest <= k.oldest {
 		return
@@ -148,11 +145,11 @@ func (k *Recent) trim(oldest Slot) {
 	maps.DeleteFunc(k.ended, func(_ Process, b Slot) bool { return b < oldest-MaxGrace })
 }
 
-// Newest returns the newest slot that there is a line of; false if there is none.
+// Newest returns the newest slot that has a line; false if none has.
 func (k *Recent) Newest() (Slot, bool) { return k.newest, len(k.slots) > 0 }
 
-// First returns the slot from which on nothing has been dropped; false if there is none. It is at
-// the beginning of an hour where nothing was dropped of that hour, or was ever uploaded.
+// First returns the first slot from which on nothing has been dropped; false if there are no slots. If no
+// slot of its hour was dropped it is the beginning of the hour, even if nothing of that was ever uploaded.
 func (k *Recent) First() (Slot, bool) {
 	if len(k.slots) == 0 {
 		return 0, false
@@ -166,7 +163,7 @@ func (k *Recent) First() (Slot, bool) {
 
 const slotsPerHour = 3600 / SlotSeconds
 
-// Any reports whether there is a line of a slot from from to before end.
+// Any reports whether any slot from from until before end has a line.
 func (k *Recent) Any(from, end Slot) bool {
 	for b := from; b < end; b++ {
 		if k.slots[b] != nil {
@@ -176,13 +173,13 @@ func (k *Recent) Any(from, end Slot) bool {
 	return false
 }
 
-// Used reports whether something was counted in the slot.
+// Used reports whether anything was counted in the slot.
 func (k *Recent) Used(b Slot) bool {
 	s := k.slots[b]
 	return s != nil && len(s.of) > 0
 }
 
-// Limits adds the limits that were asked for from from to before end.
+// Limits adds to out the limits that were used from from until before end.
 func (k *Recent) Limits(from, end Slot, out map[quota.LimitName]bool) {
 	for b, s := range k.slots {
 		if b < from || b >= end {
@@ -194,8 +191,8 @@ func (k *Recent) Limits(from, end Slot, out map[quota.LimitName]bool) {
 	}
 }
 
-// Covered returns whether every slot from from to before end is complete, and who is
-// missing in them.
+// Covered returns a point that says whether every slot from from until before end is complete, and which
+// processes are missing in them.
 func (k *Recent) Covered(from, end Slot) Point {
 	p := Point{Start: from.First(), Seconds: int(end-from) * SlotSeconds, Complete: end > from}
 	for b := from; b < end; b++ {
@@ -208,7 +205,7 @@ func (k *Recent) Covered(from, end Slot) Point {
 	return p
 }
 
-// Seconds returns a point for each second from from to before end that the log reaches.
+// Seconds returns a point for each second from from until before end that the log covers.
 func (k *Recent) Seconds(limit quota.LimitName, from, end Second) []Point {
 	var out []Point
 	for b := from.Slot(); b.First() < end; b++ {
@@ -231,8 +228,8 @@ func (k *Recent) Seconds(limit quota.LimitName, from, end Second) []Point {
 	return out
 }
 
-// addExpected adds who was expected in the slot, or in the last one before it that the log
-// has: of those who have not ended since, and have no later incarnation.
+// addExpected adds to out the processes expected in the slot, or in the last earlier slot that the log
+// has: there only those that have not ended since and have no later incarnation.
 func (k *Recent) addExpected(b Slot, out map[Process]bool) {
 	if s := k.slots[b]; s != nil {
 		maps.Copy(out, s.expected)
@@ -256,7 +253,7 @@ func (k *Recent) addExpected(b Slot, out map[Process]bool) {
 	}
 }
 
-// stopped reports whether a process has stopped in order before the slot.
+// stopped reports whether a process stopped in order before the slot.
 func (k *Recent) stopped(p Process, b Slot) bool {
 	last, ended := k.ended[p]
 	return ended && last < b

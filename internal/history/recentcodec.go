@@ -10,17 +10,17 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// recentForm begins an encoded state.
+// recentForm begins an encoded state and identifies its form.
 const recentForm = 1
 
-// maxRecentLimits bounds the limits of a slot that is read: a slot has several lines at
-// most when processes come late, and then few have limits that no other line has.
+// maxRecentLimits bounds the limits of a decoded slot. A slot has several lines only when processes
+// upload late, and then few lines have limits that no other line has.
 const maxRecentLimits = 64 * MaxLimits
 
 var errKept = errors.New("history: damaged state")
 
-// Append appends the state: the same bytes on every replica that has applied the same lines.
-// DecodeRecent is its inverse.
+// Append appends the encoded state to b. All replicas that have applied the same lines produce the same
+// bytes. DecodeRecent is its inverse.
 func (k *Recent) Append(b []byte) []byte {
 	b = append(b, recentForm)
 	for _, n := range []uint64{uint64(k.oldest), uint64(k.newest), uint64(len(k.slots))} {
@@ -41,7 +41,7 @@ func (k *Recent) Append(b []byte) []byte {
 	return b
 }
 
-// DecodeRecent reads a state.
+// DecodeRecent decodes a state.
 func DecodeRecent(b []byte) (*Recent, error) {
 	if len(b) == 0 || b[0] != recentForm {
 		return nil, fmt.Errorf("%w: of another form", errKept)

@@ -10,32 +10,32 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// RecentKeys is what a replica of a range holds of the last hour's keys: what the lines of its log
-// say. Replicas that have applied the same lines are equal. One goroutine at a time.
+// RecentKeys holds a replica's keys of the last hour: what the lines of its range's log say. Replicas that
+// have applied the same lines are equal. It is not safe for concurrent use.
 type RecentKeys struct {
 	minutes map[Minute]*keysOf
 	newest  Minute
-	last    Lister // of the newest list
-	ended   bool   // and there was nothing to list after it in its term
+	last    Lister // identifies the newest list
+	ended   bool   // the newest list ended its term in order
 }
 
 type keysOf struct {
-	by   []Lister // whose lines are in it, in their order
+	by   []Lister // identify the lines applied, in their order
 	span KeysSpan
 	of   map[quota.LimitName]*keyTotals
 }
 
-// keyTotals adds up lists.
+// keyTotals sums lists.
 type keyTotals struct {
-	keys map[string]KeyTotal // Error is less by rest: so a list adds to that of all the keys that it does not have
+	keys map[string]KeyTotal // Error is stored minus rest, so that a list adds to the error of all keys that it lacks
 	rest quota.Units
 }
 
-// NewRecentKeys returns the state of a replica that has applied nothing.
+// NewRecentKeys returns the state of a replica that has applied no line.
 func NewRecentKeys() *RecentKeys { return &RecentKeys{minutes: map[Minute]*keysOf{}} }
 
-// Apply adds a line, and reports whether it changed something. One that is there already, or
-// too old, does not.
+// Apply applies a line, and reports whether it changed anything. It ignores a line that is already
+// present or too old.
 func (k *RecentKeys) Apply(l *KeysLine) bool {
 	if l.Minute <= k.newest-KeysMinutes {
 		return false
@@ -58,9 +58,9 @@ func (k *RecentKeys) Apply(l *KeysLine) bool {
 	return true
 }
 
-// join notes what the lists of a minute cover, and what none does: from the last one of a leader that
-// did not end in order, to the beginning of the next. Of a term between two there may have been
-// a leader that did not list at all.
+// join records the time that the lists of a minute cover, and the gaps. A gap runs from the last list of
+// a leader that did not end in order to the beginning of the next list. If a term lies between the two,
+// a leader may have made no list at all.
 func (k *RecentKeys) join(m *keysOf, l *KeysLine) {
 	since, ended := k.last.At, k.ended && l.By.Term <= k.last.Term+1
 	switch {
@@ -87,8 +87,8 @@ func (m *keysOf) add(t *TopKeys) {
 	m.of[t.Limit].add(t)
 }
 
-// add adds what one list says: of a key that is in only one of two, the other one says at most
-// its rest.
+// add adds a list. For a key that only one of two lists contains, the other list bounds its count by its
+// rest.
 func (s *keyTotals) add(t *TopKeys) {
 	for _, x := range t.Keys {
 		was := s.keys[x.Key]
@@ -110,17 +110,17 @@ func totalsOf(t *TopKeys) *keyTotals {
 	return s
 }
 
-// Newest returns the newest minute that there is a line of; false if there is none.
+// Newest returns the newest minute that has a line; false if none has.
 func (k *RecentKeys) Newest() (Minute, bool) { return k.newest, len(k.minutes) > 0 }
 
-// First returns the first minute whose lines are all here, unless they were made before there was
-// a replica; false if there is none.
+// First returns the first minute of which all lines are here, except lines from before the replica
+// existed; false if there are no lines.
 func (k *RecentKeys) First() (Minute, bool) { return k.newest - KeysMinutes + 1, len(k.minutes) > 0 }
 
-// Minutes returns the minutes that there are lines of, the oldest first.
+// Minutes returns the minutes that have lines, oldest first.
 func (k *RecentKeys) Minutes() []Minute { return slices.Sorted(maps.Keys(k.minutes)) }
 
-// Limits returns the limits that the lines of a minute have, in order.
+// Limits returns the limits in the lines of a minute, in order.
 func (k *RecentKeys) Limits(at Minute) []quota.LimitName {
 	if m := k.minutes[at]; m != nil {
 		return slices.SortedFunc(maps.Keys(m.of), compareLimits)
@@ -128,8 +128,8 @@ func (k *RecentKeys) Limits(at Minute) []quota.LimitName {
 	return nil
 }
 
-// Minute returns what the lines of a minute say of a limit, with the error of each key where several
-// leaders listed; false if there is no line of the minute.
+// Minute returns what the lines of a minute say about a limit, with the error of each key if several
+// leaders listed; false if the minute has no line.
 func (k *RecentKeys) Minute(limit quota.LimitName, at Minute) (KeysPart, bool) {
 	m := k.minutes[at]
 	if m == nil {
@@ -152,10 +152,11 @@ func (s *keyTotals) list(limit quota.LimitName) *TopKeys {
 	return t
 }
 
-// recentKeysForm begins an encoded state. The one before did not say what there is no list of.
+// recentKeysForm begins an encoded state. The earlier form had no spans.
 const recentKeysForm = 2
 
-// Append appends the state, the same bytes on equal replicas. DecodeRecentKeys is its inverse.
+// Append appends the encoded state to b. Equal replicas produce the same bytes. DecodeRecentKeys is its
+// inverse.
 func (k *RecentKeys) Append(b []byte) []byte {
 	b = binary.AppendUvarint(append(b, recentKeysForm), uint64(k.newest))
 	b = appendBool(k.last.append(b), k.ended)
@@ -182,7 +183,7 @@ func (k *RecentKeys) Append(b []byte) []byte {
 	return b
 }
 
-// DecodeRecentKeys reads a state.
+// DecodeRecentKeys decodes a state.
 func DecodeRecentKeys(b []byte) (*RecentKeys, error) {
 	if len(b) == 0 || b[0] == 0 || b[0] > recentKeysForm {
 		return nil, fmt.Errorf("%w: of another form", errKeys)

@@ -7,33 +7,33 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// Bounds of a Tally.
+// Bounds on a Tally.
 const (
-	// MaxBehind is how many slots a process holds that no leader has accepted: an hour.
+	// MaxBehind is how many unaccepted slots a process holds: an hour.
 	MaxBehind = 3600 / SlotSeconds
-	// MaxSlices is how many slices it keeps in all: some 60 MB at the very most.
+	// MaxSlices is how many slices a Tally holds in total: some 60 MB at most.
 	MaxSlices = 100_000
-	// MaxLimits is how many limits a slot of a range has; those that are used less
-	// count together, as Other.
+	// MaxLimits is how many limits a slot of a range has. Less used limits are counted together as
+	// Other.
 	MaxLimits = 2000
 )
 
-// Other names what was counted of limits beyond MaxLimits.
+// Other is the name under which limits beyond MaxLimits are counted.
 var Other = quota.LimitName{Namespace: "@other", Limit: "@other"}
 
-// Tally counts what happened in a process, by slot and limit, until the logs of the
-// owner ranges have it. At its bounds it drops the oldest slot (Dropped), which then
-// stays incomplete for ever. It is not safe for concurrent use.
+// Tally counts what happened in a process, by slot and limit, until the logs of the owner ranges have it.
+// At its bounds it drops the oldest slot (Dropped), which then stays incomplete forever. It is not safe
+// for concurrent use.
 type Tally struct {
 	self  Process
 	owner func(quota.LimitName) quota.RangeID
 
-	ended Second // -1 while it goes on
+	ended Second // the second of End; -1 before
 
 	slots        map[Slot]*slotTally
-	first        Slot   // the oldest that is kept
-	acknowledged []Slot // by range: its log has all before it
-	uploaded     []Slot // by range: all before it have been uploaded, and stay as they are
+	first        Slot   // the oldest slot held
+	acknowledged []Slot // by range: the log has all earlier slots
+	uploaded     []Slot // by range: all earlier slots have been uploaded, and no longer change
 	slices       int
 	dropped      int64
 }
@@ -43,8 +43,8 @@ type slotTally struct {
 	seen []Process
 }
 
-// NewTally returns an empty tally of a process that starts at now. owner returns the
-// range that stores a limit's history, below ranges.
+// NewTally returns an empty tally for a process that starts at now. owner returns the range that stores a
+// limit's history; it must be less than ranges.
 func NewTally(self Process, now Second, ranges int, owner func(quota.LimitName) quota.RangeID) *Tally {
 	t := &Tally{
 		self: self, owner: owner, ended: -1,
@@ -56,8 +56,8 @@ func NewTally(self Process, now Second, ranges int, owner func(quota.LimitName) 
 	return t
 }
 
-// Add counts what happened in a second. If its slot has been uploaded already, because
-// the count is late or the clock was set back, it counts in the first second after.
+// Add counts what happened in a second. If the second's slot has already been uploaded, because the count
+// is late or the clock was set back, it counts in the first second after the uploaded slots.
 func (t *Tally) Add(at Second, limit quota.LimitName, c Counts) {
 	if c == (Counts{}) {
 		return
@@ -82,8 +82,7 @@ func (t *Tally) slot(at Slot) *slotTally {
 	return p
 }
 
-// Saw notes that a process was seen for the first time. Leaders that begin later know by
-// it whom to wait for.
+// Saw records the first sight of a process. It tells leaders that begin later which processes to wait for.
 func (t *Tally) Saw(now Second, p Process) {
 	at := t.slot(max(now.Slot(), slices.Max(t.uploaded)))
 	i, there := slices.BinarySearchFunc(at.seen, p, compareProcesses)
@@ -92,12 +91,11 @@ func (t *Tally) Saw(now Second, p Process) {
 	}
 }
 
-// End ends the tally: nothing is counted any more, and Pending returns the slot of now
-// too.
+// End ends the tally at now. Nothing may be counted after it, and Pending also returns the slot of now.
 func (t *Tally) End(now Second) { t.ended = now }
 
-// Pending returns what is to be uploaded to the leader of the range: its slots that are
-// over and not acknowledged, oldest first, at most that many.
+// Pending returns what to upload to the leader of the range: at most most of the slots that have ended
+// and are not acknowledged, oldest first.
 func (t *Tally) Pending(now Second, r quota.RangeID, most int) []Upload {
 	var out []Upload
 	for at := max(t.acknowledged[r], t.first); t.isOver(at, now) && len(out) < most; at++ {
@@ -107,13 +105,13 @@ func (t *Tally) Pending(now Second, r quota.RangeID, most int) []Upload {
 	return out
 }
 
-// First returns the first slot that Pending returns; false if it returns none.
+// First returns the first slot that Pending would return; false if it would return none.
 func (t *Tally) First(now Second, r quota.RangeID) (Slot, bool) {
 	at := max(t.acknowledged[r], t.first)
 	return at, t.isOver(at, now)
 }
 
-// Last returns the last slot that is over.
+// Last returns the last slot that has ended.
 func (t *Tally) Last(now Second) Slot {
 	if t.ended >= 0 {
 		return t.ended.Slot()
@@ -144,7 +142,7 @@ func (t *Tally) upload(at Slot, r quota.RangeID) Upload {
 	return out
 }
 
-// capLimits leaves the MaxLimits limits that were used most, and counts the rest as Other.
+// capLimits keeps the MaxLimits most used limits, and counts the others as Other.
 func capLimits(all []Slice) []Slice {
 	if len(all) <= MaxLimits {
 		return all
@@ -168,18 +166,18 @@ func capLimits(all []Slice) []Slice {
 	return all
 }
 
-// compareLimits orders limits by namespace and name.
+// compareLimits orders limits by namespace, then by name.
 func compareLimits(a, b quota.LimitName) int {
 	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Limit, b.Limit))
 }
 
-// Acknowledge notes that the log of the range has all of this process's slots before next.
+// Acknowledge records that the range's log has all of this process's slots before next.
 func (t *Tally) Acknowledge(r quota.RangeID, next Slot) {
 	t.acknowledged[r] = max(t.acknowledged[r], min(next, t.uploaded[r]))
 	t.release()
 }
 
-// Expire drops what is too old to be held for leaders that cannot be reached.
+// Expire drops the oldest slots beyond MaxBehind and MaxSlices, which the Tally holds for unreachable leaders.
 func (t *Tally) Expire(now Second) {
 	oldest := now.Slot() - MaxBehind
 	for t.first < oldest || t.slices > MaxSlices && t.first < now.Slot() {
@@ -193,7 +191,7 @@ func (t *Tally) Expire(now Second) {
 	}
 }
 
-// Dropped returns how many slots, one for each range, no leader accepted in time.
+// Dropped returns how many slots no leader accepted in time, counted once per range.
 func (t *Tally) Dropped() int64 { return t.dropped }
 
 // release frees the slots that the logs of all ranges have.

@@ -1,24 +1,24 @@
 package history
 
-// SlotSeconds is the length of a time slot: what is uploaded and stored together. A
-// process that is killed loses what it counted in its last slot.
+// SlotSeconds is the length of a time slot, the unit of upload and storage. A killed process loses what
+// it counted in its last slot.
 const SlotSeconds = 10
 
-// Second is a second of true time: since the Unix epoch.
+// Second is a second of true time, counted since the Unix epoch.
 type Second int64
 
-// Slot is a stretch of SlotSeconds seconds, numbered since the Unix epoch.
+// Slot is a period of SlotSeconds seconds, numbered since the Unix epoch.
 type Slot int64
 
-// Minute is sixty seconds, numbered since the Unix epoch.
+// Minute is a period of sixty seconds, numbered since the Unix epoch.
 type Minute int64
 
 const slotsPerMinute = 60 / SlotSeconds
 
-// Slot returns the slot that the second is in.
+// Slot returns the slot that contains the second.
 func (s Second) Slot() Slot { return Slot(floorDiv(int64(s), SlotSeconds)) }
 
-// in returns which second of its slot it is.
+// in returns the second's position in its slot, from 0.
 func (s Second) in() int { return int(s - s.Slot().First()) }
 
 // First returns the slot's first second.
@@ -27,7 +27,7 @@ func (b Slot) First() Second { return Second(b) * SlotSeconds }
 // End returns the first second after the slot.
 func (b Slot) End() Second { return (b + 1).First() }
 
-// Minute returns the minute that the slot is in.
+// Minute returns the minute that contains the slot.
 func (b Slot) Minute() Minute { return Minute(floorDiv(int64(b), slotsPerMinute)) }
 
 // First returns the minute's first slot.

@@ -8,9 +8,9 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// A packed vector begins with a number of flags: the seconds with counts, those that also have Over,
-// Needless or NeedlessAtMost, and whether all amounts are whole tokens (the usual case). For
-// each second with counts follow the amount attempted and the part of it not admitted; then, if
+// A packed vector begins with a number that holds flags: the seconds with counts, the seconds that also
+// have Over, Needless or NeedlessAtMost, and whether all amounts are whole tokens (the usual case). For
+// each second with counts, the amount attempted and the part of it not admitted follow; then, if
 // flagged, the other three.
 const (
 	extraShift = SlotSeconds
@@ -20,8 +20,8 @@ const (
 
 var errVector = errors.New("history: damaged vector")
 
-// appendVector appends the packed vector: a byte or two for each second with
-// small counts, and nothing for those without.
+// appendVector appends the packed vector to b: one or two bytes for each second with small counts, and
+// none for seconds without counts.
 func appendVector(b []byte, v *Vector) []byte {
 	head, unit := uint64(0), quota.Token
 	for i := range v {
@@ -57,7 +57,7 @@ func appendVector(b []byte, v *Vector) []byte {
 	return b
 }
 
-// vector reads a packed vector. Amounts below 0 are damage.
+// vector reads a packed vector. It treats negative amounts as damage.
 func (d *decoder) vector() Vector {
 	var v Vector
 	head := d.uint(headEnd - 1)
