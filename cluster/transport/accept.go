@@ -10,8 +10,8 @@ import (
 	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
 )
 
-// accept takes connections until the listener is closed. How many may wait for
-// their handshake is bounded: see unauthConns.
+// accept accepts connections until the listener is closed. unauthConns bounds how many may wait
+// for their handshake.
 func (n *Net) accept() {
 	for {
 		nc, err := n.cfg.Listener.Accept()
@@ -20,7 +20,7 @@ func (n *Net) accept() {
 				return
 			}
 			n.logs.warn(n.log, logAccept, "accept failed", "err", err)
-			select { // out of files: do not spin
+			select { // out of file descriptors: do not spin
 			case <-time.After(50 * time.Millisecond):
 			case <-n.ctx.Done():
 				return
@@ -36,8 +36,8 @@ func (n *Net) accept() {
 	}
 }
 
-// admit takes an accepted connection into its handshake, and evicts another one if there
-// are too many.
+// admit starts the handshake of an accepted connection, and evicts another one if there are too
+// many.
 func (n *Net) admit(nc net.Conn) {
 	s := newUnauthConn(nc, time.Now())
 	if old := n.unauthenticated.add(s); old != nil {
@@ -48,7 +48,7 @@ func (n *Net) admit(nc net.Conn) {
 	n.wg.Go(func() { n.serveAccepted(s) })
 }
 
-// serveAccepted does the handshake and serves what the connection is for.
+// serveAccepted runs the handshake and then serves the connection according to its lane.
 func (n *Net) serveAccepted(s *unauthConn) {
 	c := n.authenticate(s)
 	<-n.handshakes
@@ -69,8 +69,8 @@ func (n *Net) serveAccepted(s *unauthConn) {
 	n.forget(c)
 }
 
-// authenticate returns the tracked connection of a peer, or nil when it is of no peer. It
-// is closed then.
+// authenticate returns the tracked connection of a peer. If the handshake fails, it closes the
+// connection and returns nil.
 func (n *Net) authenticate(s *unauthConn) *conn {
 	defer n.unauthenticated.remove(s)
 	if !n.track(s) {
@@ -89,8 +89,8 @@ func (n *Net) authenticate(s *unauthConn) *conn {
 	return c
 }
 
-// logRefused logs why an unauthenticated connection is refused. A probe that says nothing,
-// and a node that is not known yet, are logged at debug.
+// logRefused logs why an unauthenticated connection is refused. It logs probes that send nothing,
+// and nodes that are not known yet, at debug.
 func (n *Net) logRefused(s *unauthConn, err error) {
 	var r *refusedError
 	var t *tlsError
@@ -114,8 +114,8 @@ func (n *Net) logRefused(s *unauthConn, err error) {
 	}
 }
 
-// replace makes c the one accepted connection of its peer and lane: a peer that
-// dials again has given up on the earlier one. That bounds their number.
+// replace makes c the only accepted connection of its peer and lane, which bounds their number. A
+// peer that dials again has given up on the earlier connection.
 func (n *Net) replace(c *conn) {
 	n.mu.Lock()
 	old := n.accepted[inKey{c.peer, c.lane}]
@@ -134,7 +134,8 @@ func (n *Net) forget(c *conn) {
 	n.mu.Unlock()
 }
 
-// handleAll handles a frame. Answers to heartbeats that came together leave together.
+// handleAll handles a frame. On the control lane it holds back answers while more frames are
+// buffered, so that answers to heartbeats that arrived together leave together.
 func (n *Net) handleAll(c *conn, f *peerv1.Frame) {
 	if c.lane == peerv1.Lane_LANE_CONTROL {
 		c.q.pause(true)
@@ -143,10 +144,10 @@ func (n *Net) handleAll(c *conn, f *peerv1.Frame) {
 	n.handle(c, f)
 }
 
-// handle passes a frame on, with the means to answer it.
+// handle passes a frame to Config.Handle, with a function that answers it.
 func (n *Net) handle(c *conn, f *peerv1.Frame) {
 	if f.Answer {
-		return // this side asked nothing here
+		return // this side sends no requests on accepted connections
 	}
 	if b := f.GetBeacon(); b != nil && !n.acceptsBeacon(c, b.Leaving) {
 		return
@@ -160,22 +161,23 @@ func (n *Net) handle(c *conn, f *peerv1.Frame) {
 	n.cfg.Handle(c.peer, f, func(a *peerv1.Frame) { once.Do(func() { c.answer(a, id) }) })
 }
 
-// acceptsBeacon says whether a beacon counts. What an earlier incarnation of the peer has left behind in a
-// connection does not: its goodbye would be taken for that of the process which is here now.
+// acceptsBeacon reports whether to handle a beacon. It rejects beacons that an earlier
+// incarnation of the peer left behind in a connection: a goodbye of that incarnation would be
+// attributed to the current process.
 func (n *Net) acceptsBeacon(c *conn, leaving bool) bool {
 	p := n.peer(c.peer)
 	return p != nil && p.acceptsBeacon(c.incarnation, leaving)
 }
 
-// answer sends an answer. When even that finds no room, the peer reads nothing:
-// ending the connection fails its calls at once instead of by timeout.
+// answer sends an answer. If even an answer finds no room in the queue, the peer reads nothing:
+// closing the connection fails the peer's calls at once instead of by timeout.
 func (c *conn) answer(a *peerv1.Frame, id uint64) {
 	err := c.send(a, id, true)
 	switch {
 	case err == nil, errors.Is(err, ErrUnreachable):
 	case errors.Is(err, ErrBusy):
 		c.close(err)
-	default: // cannot be encoded: the caller must know
+	default: // the answer cannot be encoded: report that to the caller
 		_ = c.send(&peerv1.Frame{Error: err.Error()}, id, true)
 	}
 }

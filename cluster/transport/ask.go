@@ -8,18 +8,18 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// Asked is a call under way. Whoever has it must call Wait, once.
+// Asked is a call in flight. Its owner must call Wait exactly once.
 type Asked struct {
 	to  quota.NodeID
 	c   *conn
 	id  uint64
 	ch  chan *peerv1.Frame
-	err error // why it was not sent
+	err error // why it was not sent; nil if it was
 }
 
-// Ask sends frames and returns at once, with a call for each, in order. They leave
-// together: the peer reads them at a time, and so its answers. Each may fail on its
-// own, which its Wait says.
+// Ask sends frames and returns at once, with one call per frame, in order. The frames leave
+// together, so the peer reads them together, and its answers return together. Each call may fail
+// on its own; its Wait returns the error.
 func (n *Net) Ask(to quota.NodeID, lane peerv1.Lane, frames ...*peerv1.Frame) []Asked {
 	asked := make([]Asked, len(frames))
 	c, err := n.connTo(to, lane)
@@ -42,9 +42,8 @@ func (n *Net) Ask(to quota.NodeID, lane peerv1.Lane, frames ...*peerv1.Frame) []
 	return asked
 }
 
-// Wait returns the answer. Besides the errors of Send it returns ErrLost as soon as
-// the connection ends, the context's error, and a *RemoteError when the peer
-// answered with a fault.
+// Wait returns the answer. Besides the errors of Send it returns ErrLost as soon as the
+// connection ends, the context's error, and a *RemoteError if the peer answered with an error.
 func (a *Asked) Wait(ctx context.Context) (*peerv1.Frame, error) {
 	if a.c != nil {
 		defer a.c.forget(a.id)
@@ -65,12 +64,12 @@ func (a *Asked) Wait(ctx context.Context) (*peerv1.Frame, error) {
 	}
 }
 
-// Call sends a frame and waits for its answer: Ask and Wait.
+// Call sends a frame and waits for its answer. It combines Ask and Wait.
 func (n *Net) Call(ctx context.Context, to quota.NodeID, lane peerv1.Lane, f *peerv1.Frame) (*peerv1.Frame, error) {
 	return n.Ask(to, lane, f)[0].Wait(ctx)
 }
 
-// expect has answers handed to those that wait for them; false after close.
+// expect registers the calls so that their answers reach them. It returns false after close.
 func (c *conn) expect(asked []Asked) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -83,7 +82,7 @@ func (c *conn) expect(asked []Asked) bool {
 	return true
 }
 
-// ask queues all frames at a time. Nothing is sent after close.
+// ask queues all frames in one step. It sends nothing after close.
 func (c *conn) ask(asked []Asked, frames []*peerv1.Frame) {
 	batch, sent := make([][]byte, 0, len(frames)), make([]*Asked, 0, len(frames))
 	for i, f := range frames {
@@ -111,8 +110,9 @@ func (c *conn) forget(id uint64) {
 	c.mu.Unlock()
 }
 
-// Unsent says of the error of a call to another node that the call was not sent. Any other error
-// proves nothing: what the other node answers with may be about an answer that it could not send.
+// Unsent reports whether the error of a call to another node proves that the call was not sent.
+// Other errors prove nothing: even an error answered by the other node may mean only that it
+// could not send its answer.
 func Unsent(err error) bool {
 	return errors.Is(err, ErrUnreachable) || errors.Is(err, ErrBusy) || errors.Is(err, ErrTooLarge)
 }

@@ -13,70 +13,70 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// Protocol is the version spoken, checked in every handshake.
+// Protocol is the protocol version, checked in every handshake.
 const Protocol = 1
 
-// MaxFrame bounds one frame in bytes. Larger messages are a fault of the
-// sender and are refused there.
+// MaxFrame is the maximum size of one frame in bytes. Larger messages are an error of the sender,
+// which rejects them itself.
 const MaxFrame = 16 << 20
 
 // Bounds that protect a node from its peers and from unauthenticated connections.
 const (
-	maxHello           = 16 << 10               // bytes of the first frame
+	maxHello           = 16 << 10               // maximum size of the first frame in bytes
 	maxQueueBytes      = 32 << 20               // waiting on one connection
 	maxQueueFrames     = 16 << 10               // waiting on one connection
 	maxUnauthenticated = 256                    // accepted connections before their handshake
-	maxAdmitting       = 2 * maxUnauthenticated // of those and the ones just evicted: their goroutines
+	maxAdmitting       = 2 * maxUnauthenticated // those and the ones just evicted: bounds their goroutines
 	maxSnapshots       = 8                      // accepted snapshot connections
 	handshakeLimit     = 5 * time.Second        // from accept or dial to the end of the handshake, TLS included
 	hearLimit          = 2 * time.Second        // from accept to the first byte
-	lingerLimit        = time.Second / 4        // for a fault of TLS to reach the other side
-	writeLimit         = 10 * time.Second       // one flush: a peer that reads nothing is gone
+	lingerLimit        = time.Second / 4        // time for a TLS error to reach the other side
+	writeLimit         = 10 * time.Second       // one flush: a peer that takes longer to read is gone
 	minBackoff         = 10 * time.Millisecond
 	maxBackoff         = time.Second
-	settledAfter       = time.Second // a connection that lived so long resets the backoff
-	maxRefusalTexts    = 16          // distinct refusals remembered per link
+	settledAfter       = time.Second // a connection that lived this long resets the backoff
+	maxRefusalTexts    = 16          // distinct refusals logged per link
 )
 
 // Errors of Send, Call and Snapshot.
 var (
-	// ErrUnreachable says that there is no connection to the peer now. The
-	// frame was not sent; retry after Up.
+	// ErrUnreachable means that the peer is not connected now. The frame was not sent; retry
+	// after Up.
 	ErrUnreachable = errors.New("peer is not connected")
-	// ErrBusy says that the queue to the peer is full. The frame was not sent.
+	// ErrBusy means that the queue to the peer is full. The frame was not sent.
 	ErrBusy = errors.New("queue to peer is full")
-	// ErrLost says that the connection ended before the answer came. The peer
-	// may or may not have acted on the call.
+	// ErrLost means that the connection ended before the answer arrived. The peer may or may not
+	// have acted on the call.
 	ErrLost = errors.New("connection lost before the answer")
-	// ErrTooLarge says that a frame exceeds MaxFrame.
+	// ErrTooLarge means that a frame exceeds MaxFrame.
 	ErrTooLarge = errors.New("frame too large")
-	// ErrClosed says that Close was called.
+	// ErrClosed means that Close was called.
 	ErrClosed = errors.New("transport is closed")
 )
 
-// RemoteError is the fault that a peer answered with. It does not say that the peer did
-// nothing: an answer that cannot be encoded becomes one, too.
+// RemoteError is an error that a peer answered with. It does not prove that the peer did nothing:
+// the peer also answers with an error when it cannot encode its real answer.
 type RemoteError struct {
 	Peer quota.NodeID
 	Text string
 }
 
-// Error returns the peer's words and its name.
+// Error returns the peer's name and its error text.
 func (e *RemoteError) Error() string { return fmt.Sprintf("%s answered: %s", e.Peer, e.Text) }
 
-// Event is a change in what is known of a peer.
+// Event is a change in the known state of a peer.
 type Event int
 
 // The events.
 const (
-	Up      Event = iota + 1 // both connections stand
-	Down                     // a connection is lost; the peer may live
-	Refused                  // and new ones are refused where it was: it has probably ended, unless what refuses is before it
-	Dead                     // all incarnations before [Net.EndedBefore] are definitely over
-	Removed                  // it is no peer any more; whether its process has ended is another question
+	Up      Event = iota + 1 // both connections are established
+	Down                     // a connection is lost; the peer may be alive
+	Refused                  // in addition, its address refuses new connections: it has probably ended, unless something in front of it refuses
+	Dead                     // all incarnations before [Net.EndedBefore] have certainly ended
+	Removed                  // it is no longer a peer; its process may or may not have ended
 )
 
-// String returns the word used in logs.
+// String returns the text used in logs.
 func (e Event) String() string {
 	switch e {
 	case Up:
@@ -93,52 +93,51 @@ func (e Event) String() string {
 	return "unknown"
 }
 
-// Config is what a Net needs to know.
+// Config configures a Net.
 type Config struct {
-	Cluster     string            // name; nodes of another cluster are refused
+	Cluster     string            // name; nodes of other clusters are refused
 	Self        quota.NodeID      // this node
 	Incarnation quota.Incarnation // this incarnation of the process
 	Ranges      uint32            // number of ranges; must be equal everywhere
 
-	// Level is the feature level of this node: what it can do.
+	// Level is the feature level of this node.
 	Level uint32
-	// Required returns the level of the cluster: who can do less is refused. It
-	// is asked in every handshake, from any goroutine, and must not block; nil
-	// is 0. Connections that stand stay when it rises.
+	// Required returns the feature level of the cluster; nodes below it are refused. It is called
+	// in every handshake, from any goroutine, and must not block. Nil means 0. Established
+	// connections stay when the level rises.
 	Required func() uint32
 
-	// First is the first incarnation of a process with this node's data, which a Hello
-	// says; 0 if that is not known.
+	// First is the first incarnation of a process with this node's data, as sent in its Hello; 0
+	// if unknown.
 	First quota.Incarnation
-	// Returns says what is wrong with a peer that comes with data of that first
-	// incarnation; "" if nothing is. It is asked as Required is; nil takes everybody.
+	// Returns returns what is wrong with a peer whose data has that first incarnation, or "". It
+	// is called like Required. Nil accepts every peer.
 	Returns func(id quota.NodeID, first quota.Incarnation) string
 
-	// Packed is the newest packed form of reports and grants that Handle takes, which a
-	// Hello says; 0 is none.
+	// Packed is the newest packed form of reports and grants that Handle reads, as sent in the
+	// Hello; 0 means none.
 	Packed uint32
 
-	// Listener accepts peers; it is listening already and is closed by Close.
+	// Listener accepts peers. It must be listening already; Close closes it.
 	Listener net.Listener
-	// Peers are the other nodes and where they listen, to begin with; at most
-	// [MaxPeers]. SetPeers changes them.
+	// Peers are the initial other nodes and the addresses where they listen; at most [MaxPeers].
+	// SetPeers changes them.
 	Peers map[quota.NodeID]string
 
-	// Handle is called for every frame that is no answer, on the goroutine
-	// that reads the connection: it must not block. answer sends the answer;
-	// it may be called later, from any goroutine, and only the first call
-	// counts. It does nothing when the sender expects no answer.
+	// Handle is called for every frame that is not an answer, on the goroutine that reads the
+	// connection, so it must not block. answer sends the answer; it may be called later, from any
+	// goroutine, and only the first call counts. It does nothing if the sender expects no answer.
 	Handle func(from quota.NodeID, f *peerv1.Frame, answer func(*peerv1.Frame))
-	// HandleSnapshot is called for every snapshot, on a goroutine of its own.
-	// body ends after the bytes that the sender announced.
+	// HandleSnapshot is called for every snapshot, on a goroutine of its own. body ends after the
+	// number of bytes that the sender announced.
 	HandleSnapshot func(from quota.NodeID, header *peerv1.Frame, body io.Reader) *peerv1.Frame
-	// OnPeer is told of every event, in order, one at a time.
+	// OnPeer is called with every event, in order, one at a time.
 	OnPeer func(id quota.NodeID, e Event)
 
-	// TLS is nil for connections in the clear: then whoever reaches the port may
-	// say to be a peer.
+	// TLS secures the connections. If it is nil they are in the clear, and anybody who reaches
+	// the port can claim to be a peer.
 	TLS *TLS
-	// Dial connects to a peer, below TLS; a net.Dialer when nil.
+	// Dial connects to a peer, below TLS. Nil means a net.Dialer.
 	Dial   func(ctx context.Context, addr string) (net.Conn, error)
 	Logger *slog.Logger
 }

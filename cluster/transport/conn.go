@@ -12,7 +12,7 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// conn is one connection after its handshake, either way.
+// conn is one connection after its handshake, dialed or accepted.
 type conn struct {
 	net         *Net
 	nc          net.Conn
@@ -24,14 +24,14 @@ type conn struct {
 
 	done chan struct{} // closed by close
 	once sync.Once
-	err  error // why, set before done is closed
+	err  error // why it closed; set before done is closed
 
 	lastID  atomic.Uint64
 	mu      sync.Mutex
 	pending map[uint64]chan *peerv1.Frame // nil after close
 }
 
-// newConn wraps a connection whose other side sent h.
+// newConn wraps a connection whose other side sent the Hello h.
 func newConn(n *Net, nc net.Conn, fr *frameReader, h *peerv1.Hello) *conn {
 	tune(nc)
 	return &conn{
@@ -45,7 +45,7 @@ func newConn(n *Net, nc net.Conn, fr *frameReader, h *peerv1.Hello) *conn {
 func (c *conn) close(err error) {
 	c.once.Do(func() {
 		c.err = err
-		_ = lowest(c.nc).Close() // of TLS a goodbye could block
+		_ = lowest(c.nc).Close() // below TLS, whose close message could block
 		c.mu.Lock()
 		c.pending = nil
 		c.mu.Unlock()
@@ -53,7 +53,7 @@ func (c *conn) close(err error) {
 	})
 }
 
-// send queues a frame. Nothing is sent after close.
+// send queues a frame. It sends nothing after close.
 func (c *conn) send(f *peerv1.Frame, id uint64, answer bool) error {
 	b, err := encodeFrame(f, id, answer)
 	if err != nil {
@@ -70,8 +70,8 @@ func (c *conn) send(f *peerv1.Frame, id uint64, answer bool) error {
 	}
 }
 
-// answered hands an answer to the call that waits for it. Nobody waits for a
-// late one any more: it is dropped.
+// answered passes an answer to the call that waits for it, and drops an answer that arrives too
+// late.
 func (c *conn) answered(f *peerv1.Frame) {
 	c.mu.Lock()
 	ch := c.pending[f.Id]
@@ -82,7 +82,7 @@ func (c *conn) answered(f *peerv1.Frame) {
 	}
 }
 
-// readLoop reads until the connection ends.
+// readLoop reads frames until the connection ends.
 func (c *conn) readLoop(handle func(*peerv1.Frame)) {
 	for {
 		f, err := c.fr.frame()
@@ -97,7 +97,7 @@ func (c *conn) readLoop(handle func(*peerv1.Frame)) {
 	}
 }
 
-// writeLoop writes what is queued and flushes whenever nothing more waits.
+// writeLoop writes queued frames and flushes whenever the queue is empty.
 func (c *conn) writeLoop() {
 	w := bufio.NewWriterSize(c.nc, readBuffer)
 	var spare [][]byte

@@ -6,8 +6,8 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// eventQueue passes events from the links, which hold locks, to OnPeer, which
-// may call back. It needs no bound: a link makes at most two per connection.
+// eventQueue passes events from the links, which hold locks, to OnPeer, which may call back. It
+// needs no bound, because a link makes at most two events per connection.
 type eventQueue struct {
 	wake chan struct{}
 	mu   sync.Mutex

@@ -8,23 +8,23 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// Fault is what happens to frames on their way to a peer. It is for tests, but
-// compiled in, so that what is tested is what runs.
+// Fault describes what happens to frames on their way to a peer. It is for tests, but compiled
+// into the product so that the tested code is the code that runs.
 type Fault struct {
-	// Drop loses every frame silently while the connections stand: a black
-	// hole, one way. Answers to the peer's questions are lost as well.
+	// Drop silently loses every frame while the connections stay established: a one-way black
+	// hole. It also loses answers to the peer's requests.
 	Drop bool
-	// Delay holds every frame back so long before it is written.
+	// Delay holds back every frame for this long before it is written.
 	Delay time.Duration
-	// Cut ends this node's connections to the peer and lets no new one come
-	// about: Down, never Dead. The peer's own connections to this node stand.
+	// Cut ends this node's connections to the peer and prevents new ones: Down, never Dead. The
+	// peer's own connections to this node stay established.
 	Cut bool
 }
 
 var errCut = errors.New("cut by a fault")
 
-// SetFault installs what decides on faults, asked for every frame, dial and
-// handshake; nil heals. Connections that the new faults cut end at once.
+// SetFault installs a function that decides on faults, called for every frame, dial and
+// handshake; nil removes all faults. Connections that the new faults cut end at once.
 func (n *Net) SetFault(f func(to quota.NodeID, lane peerv1.Lane) Fault) {
 	if f == nil {
 		n.fault.Store(nil)

@@ -18,7 +18,7 @@ const lengthBytes = 4
 // keepBuffer is the largest read buffer kept between frames.
 const keepBuffer = 256 << 10
 
-// encode returns a message with its length in front.
+// encode returns a message with its length as a prefix.
 func encode(m proto.Message) ([]byte, error) {
 	b, err := proto.MarshalOptions{}.MarshalAppend(make([]byte, lengthBytes, 256), m)
 	if err != nil {
@@ -27,11 +27,11 @@ func encode(m proto.Message) ([]byte, error) {
 	return seal(b)
 }
 
-// encodeFrame returns a frame under the given id.
+// encodeFrame returns an encoded frame with the given id.
 //
-// The id is appended to the encoded frame instead of being set in it: the last
-// value of a field wins, and the caller's frame stays untouched, so that one
-// frame may be sent to several peers at once.
+// It appends the id to the encoded frame instead of setting it in f. The last value of a field
+// wins, and the caller's frame stays unmodified, so one frame may be sent to several peers at
+// once.
 func encodeFrame(f *peerv1.Frame, id uint64, answer bool) ([]byte, error) {
 	b, err := proto.MarshalOptions{}.MarshalAppend(make([]byte, lengthBytes, 256), f)
 	if err != nil {
@@ -59,8 +59,8 @@ type frameReader struct {
 	buf []byte
 }
 
-// next returns the next payload, valid until the next call. A length over
-// limit is refused before anything is allocated for it.
+// next returns the next payload, valid until the next call. It rejects a length over limit before
+// it allocates anything.
 func (fr *frameReader) next(limit int) ([]byte, error) {
 	var head [lengthBytes]byte
 	if _, err := io.ReadFull(fr.r, head[:]); err != nil {
@@ -80,7 +80,7 @@ func (fr *frameReader) next(limit int) ([]byte, error) {
 	return fr.buf, nil
 }
 
-// more says that another frame has been read as a whole: the next does not wait.
+// more reports that another complete frame is buffered: reading it does not wait.
 func (fr *frameReader) more() bool {
 	have := fr.r.Buffered()
 	if have < lengthBytes {

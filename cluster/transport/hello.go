@@ -18,24 +18,24 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// readBuffer is the size of a connection's read buffer, and of its write
-// buffer: what a few hundred heartbeats need.
+// readBuffer is the size in bytes of a connection's read buffer, and of its write buffer: enough
+// for a few hundred heartbeats.
 const readBuffer = 32 << 10
 
-// refusedError is a definite refusal: trying again soon is of no use.
+// refusedError is a definite refusal: retrying soon is useless.
 type refusedError struct{ text string }
 
 func (e *refusedError) Error() string { return "refused: " + e.text }
 
-// unknownSender begins the refusal of a node that is not in the peer set.
+// unknownSender is the prefix of the refusal sent to a node that is not in the peer set.
 const unknownSender = "sender: "
 
-// UnknownSender reports whether a refusal, as [Net.Refusal] tells it, says that the peer
-// does not know this node.
+// UnknownSender reports whether a refusal, as [Net.Refusal] returns it, means that the peer does
+// not know this node.
 func UnknownSender(refusal string) bool { return strings.HasPrefix(refusal, unknownSender) }
 
-// logLevel is below Error for a node that is not known: for a moment that is so
-// whenever one joins.
+// logLevel returns a level below Error for a node that is not known: that happens briefly
+// whenever a node joins.
 func (e *refusedError) logLevel() slog.Level {
 	if strings.HasPrefix(e.text, unknownSender) {
 		return slog.LevelWarn
@@ -43,7 +43,7 @@ func (e *refusedError) logLevel() slog.Level {
 	return slog.LevelError
 }
 
-// hello returns this side's first frame.
+// hello returns this side's Hello.
 func (n *Net) hello(to quota.NodeID, lane peerv1.Lane) *peerv1.Hello {
 	return &peerv1.Hello{
 		Protocol: Protocol, Cluster: n.cfg.Cluster, From: string(n.cfg.Self), To: string(to),
@@ -53,7 +53,7 @@ func (n *Net) hello(to quota.NodeID, lane peerv1.Lane) *peerv1.Hello {
 	}
 }
 
-// dialHandshake is the dialer's side of the handshake.
+// dialHandshake runs the dialing side of the handshake.
 func (n *Net) dialHandshake(ctx context.Context, nc net.Conn, to quota.NodeID, lane peerv1.Lane) (*conn, error) {
 	_ = nc.SetDeadline(time.Now().Add(handshakeLimit))
 	sh, err := n.cfg.TLS.dial(ctx, nc, to)
@@ -88,8 +88,8 @@ func (n *Net) dialHandshake(ctx context.Context, nc net.Conn, to quota.NodeID, l
 	return newConn(n, sh.Conn, fr, answer), nil
 }
 
-// acceptHandshake is the acceptor's side of the handshake. Garbage is not answered; a
-// Hello that does not fit is answered with what is wrong.
+// acceptHandshake runs the accepting side of the handshake. It does not answer garbage; it
+// answers a Hello that does not fit with the reason.
 func (n *Net) acceptHandshake(s *unauthConn) (*conn, error) {
 	sh, err := n.cfg.TLS.accept(n.ctx, s)
 	if err != nil {
@@ -117,7 +117,7 @@ func (n *Net) acceptHandshake(s *unauthConn) (*conn, error) {
 	return newConn(n, sh.Conn, fr, h), nil
 }
 
-// mismatch says what in the other side's Hello does not fit, or "".
+// mismatch returns what in the other side's Hello does not fit, or "".
 func (n *Net) mismatch(h *peerv1.Hello) string {
 	c := &n.cfg
 	switch {
@@ -139,8 +139,9 @@ func (n *Net) mismatch(h *peerv1.Hello) string {
 	return c.Returns(quota.NodeID(h.From), quota.Incarnation(h.FirstIncarnation))
 }
 
-// outdated says that a later process of the sender's name has been connected, or "". This one
-// has been taken for ended since; without a word it would try for ever.
+// outdated returns a refusal if a later process with the sender's name has been connected, or "".
+// This node considers the sender's process ended; without the refusal that process would retry
+// forever.
 func (n *Net) outdated(h *peerv1.Hello) string {
 	p := n.peer(quota.NodeID(h.From))
 	if p == nil {
@@ -153,9 +154,9 @@ func (n *Net) outdated(h *peerv1.Hello) string {
 		clip(h.From), n.cfg.Self)
 }
 
-// duplicate says that another process of the sender's name is connected, or "". Whoever was
-// there first stays: a copied data directory would vote twice. A process that has
-// died is not connected any more, as soon as its machine or TCP's timeout says so.
+// duplicate returns a refusal if another process with the sender's name is connected, or "". The
+// process that connected first stays: a copied data directory would vote twice. A process that
+// has died stays connected only until its machine or TCP's timeout reports it.
 func (n *Net) duplicate(h *peerv1.Hello) string {
 	p := n.peer(quota.NodeID(h.From))
 	if p == nil {
@@ -169,14 +170,14 @@ func (n *Net) duplicate(h *peerv1.Hello) string {
 		clip(h.From), addr, n.cfg.Self)
 }
 
-// noteHello remembers what a Hello that fits says of its sender.
+// noteHello records what an accepted Hello says about its sender.
 func (n *Net) noteHello(h *peerv1.Hello) {
 	if p := n.peer(quota.NodeID(h.From)); p != nil {
 		p.noteHello(h)
 	}
 }
 
-// Bounds, in bytes, of what is repeated of the other side's words.
+// Bounds, in bytes, of quoted text from the other side.
 const (
 	maxName     = 128
 	maxSentence = 1024
@@ -186,7 +187,7 @@ func clip(s string) string { return cut(s, maxName) }
 
 func cut(s string, most int) string { return s[:min(len(s), most)] }
 
-// tlsRecord begins a TLS handshake. As the length of a hello it is too large.
+// tlsRecord is the start of a TLS handshake. Read as the length of a Hello, it is too large.
 var tlsRecord = []byte{22, 3}
 
 func readHello(fr *frameReader) (*peerv1.Hello, error) {

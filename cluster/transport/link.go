@@ -14,25 +14,25 @@ import (
 
 var errRestarted = errors.New("the peer has restarted")
 
-// link keeps one connection to a peer standing: dial, handshake, serve, again.
+// link keeps one connection to a peer established: it dials, runs the handshake, serves the
+// connection and starts again.
 type link struct {
 	peer *peer
 	slot int
 	lane peerv1.Lane
-	conn atomic.Pointer[conn] // nil while none stands
-	wake chan struct{}        // try again now
+	conn atomic.Pointer[conn] // nil while not connected
+	wake chan struct{}        // retry now
 
-	giveUp atomic.Pointer[context.CancelFunc] // ends the attempt under way
+	giveUp atomic.Pointer[context.CancelFunc] // cancels the current attempt
 
 	logged       map[string]bool // refusals already logged
 	unknownSince time.Time       // when the peer first did not know this node; zero if it does
 	logs         logLimit
 }
 
-// run dials until the context ends. The first redial after a loss is
-// immediate: it distinguishes a process that has probably ended (refused) from a broken path (timeout). A
-// peer that takes connections and drops them at once is tried more and more
-// slowly.
+// run dials until the context ends. The first redial after a loss is immediate: it distinguishes
+// a process that has probably ended (refused) from a broken path (timeout). A peer that accepts
+// connections and drops them at once is retried more and more slowly.
 func (l *link) run(ctx context.Context) {
 	for attempt := 0; ctx.Err() == nil; attempt++ {
 		if attempt > 0 && !l.wait(ctx, attempt-1) {
@@ -51,7 +51,8 @@ func (l *link) run(ctx context.Context) {
 	}
 }
 
-// wait sleeps between 0 and a bound that doubles with every attempt.
+// wait sleeps for a random time up to a bound that doubles with every attempt. It returns false
+// if the context ends.
 func (l *link) wait(ctx context.Context, attempt int) bool {
 	bound := min(maxBackoff, minBackoff<<min(attempt, 10))
 	t := time.NewTimer(rand.N(bound) + time.Millisecond)
@@ -65,7 +66,7 @@ func (l *link) wait(ctx context.Context, attempt int) bool {
 	return true
 }
 
-// connect makes one attempt, and says at which address.
+// connect makes one attempt, and also returns the address that it dialed.
 func (l *link) connect(ctx context.Context) (addr string, c *conn, err error) {
 	n := l.peer.net
 	ctx, cancel := l.attempt(ctx)
@@ -78,7 +79,7 @@ func (l *link) connect(ctx context.Context) (addr string, c *conn, err error) {
 	if err != nil {
 		return addr, nil, err
 	}
-	// The handshake must end when the attempt does, not only at its own deadline.
+	// The handshake must end with the attempt, not only at its own deadline.
 	stop := context.AfterFunc(ctx, func() { _ = nc.Close() })
 	defer stop()
 	c, err = n.dialHandshake(ctx, nc, l.peer.id, l.lane)
@@ -88,7 +89,7 @@ func (l *link) connect(ctx context.Context) (addr string, c *conn, err error) {
 	return addr, c, err
 }
 
-// redialNow makes the link try again at once.
+// redialNow makes the link retry immediately.
 func (l *link) redialNow() {
 	select {
 	case l.wake <- struct{}{}:
@@ -96,7 +97,7 @@ func (l *link) redialNow() {
 	}
 }
 
-// failed says Refused when nobody listens, and logs a refusal once per text.
+// failed reports Refused when the address refuses connections, and logs each refusal text once.
 func (l *link) failed(addr string, err error) {
 	if errors.Is(err, syscall.ECONNREFUSED) {
 		l.peer.refused(addr)
@@ -124,11 +125,12 @@ func (l *link) failed(addr string, err error) {
 	l.peer.net.log.Debug("no connection", "peer", l.peer.id, "addr", addr, "lane", l.lane, "err", err)
 }
 
-// unknownGrace is how long a peer may refuse a node that it does not know before that is
-// worth a warning: a node that joins may dial before the peer has heard of it.
+// unknownGrace is how long a peer may refuse this node as unknown before the link logs a warning:
+// a joining node may dial before the peer has heard of it.
 const unknownGrace = 2 * time.Second
 
-// mayBeJoining says whether a refusal may be that of a peer that will know this node in a moment.
+// mayBeJoining reports whether the refusal may come from a peer that will know this node in a
+// moment.
 func (l *link) mayBeJoining(r *refusedError) bool {
 	if !strings.HasPrefix(r.text, unknownSender) {
 		return false

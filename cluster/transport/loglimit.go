@@ -6,26 +6,26 @@ import (
 	"time"
 )
 
-// Strangers decide how often some things happen: of each kind so many lines are
-// logged in so long, and the next says how many were left out.
+// Unauthenticated parties control how often some events occur. Therefore at most logLines lines
+// of each kind are logged per logWindow; the next line reports how many were left out.
 const (
 	logLines  = 3
 	logWindow = 10 * time.Second
 )
 
-// logKind is a kind of line that is logged with a limit.
+// logKind is a kind of rate-limited log line.
 type logKind int
 
 const (
-	logAccept   logKind = iota // accepting fails
-	logEvicted                 // too many unauthenticated connections
-	logTLS                     // TLS fails
-	logGarbage                 // no hello comes
-	logMismatch                // the hello does not fit
-	logKinds                   // how many there are
+	logAccept   logKind = iota // accept failed
+	logEvicted                 // a connection was evicted: too many unauthenticated
+	logTLS                     // TLS failed
+	logGarbage                 // no Hello arrived
+	logMismatch                // the Hello does not fit
+	logKinds                   // the number of kinds
 )
 
-// logLimit counts lines. Its zero value is ready for use.
+// logLimit limits log lines per kind. Its zero value is ready for use.
 type logLimit struct {
 	mu    sync.Mutex
 	kinds [logKinds]struct {
@@ -34,7 +34,7 @@ type logLimit struct {
 	}
 }
 
-// warn logs a line, unless there were enough of its kind.
+// warn logs a line unless the limit of its kind is reached.
 func (l *logLimit) warn(log *slog.Logger, kind logKind, text string, args ...any) {
 	leftOut, ok := l.allow(kind, time.Now())
 	if !ok {
@@ -46,7 +46,7 @@ func (l *logLimit) warn(log *slog.Logger, kind logKind, text string, args ...any
 	log.Warn(text, args...)
 }
 
-// allow says whether a line may be logged, and how many were not before it.
+// allow reports whether a line may be logged, and how many were left out before it.
 func (l *logLimit) allow(kind logKind, now time.Time) (leftOut int, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -11,7 +11,7 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// Net is this node's end of all links.
+// Net is this node's side of all links.
 type Net struct {
 	cfg   Config
 	log   *slog.Logger
@@ -23,14 +23,14 @@ type Net struct {
 	wg     sync.WaitGroup
 
 	unauthenticated unauthConns   // accepted connections without a handshake
-	handshakes      chan struct{} // a slot per goroutine that serves one
+	handshakes      chan struct{} // a slot per goroutine that runs a handshake
 	snapshots       chan struct{} // a slot per accepted snapshot
 	logs            logLimit
 
 	mu       sync.Mutex
 	started  bool
 	closed   bool
-	conns    map[closer]struct{} // all that Close must end
+	conns    map[closer]struct{} // everything that Close must end
 	accepted map[inKey]*conn     // newest accepted connection per peer and lane
 
 	events eventQueue
@@ -43,8 +43,8 @@ type inKey struct {
 	lane peerv1.Lane
 }
 
-// New returns a Net that neither dials nor accepts before Start, so that the
-// handlers may be wired to what is built on top of it.
+// New returns a Net that neither dials nor accepts before Start, so that callers can connect the
+// handlers to what they build on top of it.
 func New(cfg Config) (*Net, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, fmt.Errorf("transport: %w", err)
@@ -65,7 +65,7 @@ func New(cfg Config) (*Net, error) {
 	return n, nil
 }
 
-// Start accepts and dials. Only the first call counts.
+// Start begins to accept and dial. Only the first call has an effect.
 func (n *Net) Start() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -80,8 +80,8 @@ func (n *Net) Start() {
 	}
 }
 
-// Close ends all connections without a goodbye and waits for every goroutine,
-// so also for handlers that still run. It makes no events.
+// Close ends all connections without a goodbye and waits for every goroutine, including handlers
+// that still run. It causes no events.
 func (n *Net) Close() error {
 	n.mu.Lock()
 	first := !n.closed
@@ -103,8 +103,8 @@ func (n *Net) Close() error {
 	return err
 }
 
-// track makes Close end c, and the removal of its peer. False when that has
-// happened already: c is closed then.
+// track registers c so that Close, or the removal of its peer, ends it. If either has already
+// happened, track closes c and returns false.
 func (n *Net) track(c closer) bool {
 	err := n.add(c)
 	if err != nil {
@@ -148,9 +148,9 @@ func (n *Net) connTo(to quota.NodeID, lane peerv1.Lane) (*conn, error) {
 	return c, nil
 }
 
-// Send queues a frame that expects no answer. It never blocks: ErrUnreachable
-// when the peer is not connected, ErrBusy when the queue is full. A frame that
-// was queued may still be lost with the connection.
+// Send queues a frame that expects no answer. It never blocks: it returns ErrUnreachable if the
+// peer is not connected and ErrBusy if the queue is full. A queued frame may still be lost with
+// the connection.
 func (n *Net) Send(to quota.NodeID, lane peerv1.Lane, f *peerv1.Frame) error {
 	c, err := n.connTo(to, lane)
 	if err != nil {
@@ -159,15 +159,15 @@ func (n *Net) Send(to quota.NodeID, lane peerv1.Lane, f *peerv1.Frame) error {
 	return c.send(f, 0, false)
 }
 
-// Connected says whether the peer is Up.
+// Connected reports whether the peer is Up.
 func (n *Net) Connected(id quota.NodeID) bool {
 	p := n.peer(id)
 	return p != nil && p.connected()
 }
 
-// LevelOf returns the feature level that the peer said in its last handshake,
-// whoever dialed; 0 for a peer that has not connected in this incarnation of this process, and
-// one that is not known.
+// LevelOf returns the feature level from the peer's last handshake, whichever side dialed. It
+// returns 0 for a peer that has not connected since this process started, and for an unknown
+// peer.
 func (n *Net) LevelOf(id quota.NodeID) uint32 {
 	if p := n.peer(id); p != nil {
 		level, _ := p.levelAndFirst()
@@ -176,8 +176,8 @@ func (n *Net) LevelOf(id quota.NodeID) uint32 {
 	return 0
 }
 
-// PackedOf returns the packed form that the peer reads, as it said in its last
-// handshake; 0 where LevelOf is.
+// PackedOf returns the packed form that the peer reads, from its last handshake; 0 where LevelOf
+// returns 0.
 func (n *Net) PackedOf(id quota.NodeID) uint32 {
 	if p := n.peer(id); p != nil {
 		return p.packed.Load()
@@ -185,8 +185,8 @@ func (n *Net) PackedOf(id quota.NodeID) uint32 {
 	return 0
 }
 
-// FirstIncarnationOf returns the first incarnation of a process with the peer's data, as it said in
-// its last handshake; 0 where LevelOf is.
+// FirstIncarnationOf returns the first incarnation of a process with the peer's data, from its
+// last handshake; 0 where LevelOf returns 0.
 func (n *Net) FirstIncarnationOf(id quota.NodeID) quota.Incarnation {
 	if p := n.peer(id); p != nil {
 		_, first := p.levelAndFirst()
@@ -195,7 +195,8 @@ func (n *Net) FirstIncarnationOf(id quota.NodeID) quota.Incarnation {
 	return 0
 }
 
-// IncarnationOf returns the peer's incarnation, as it said in its last handshake; 0 where LevelOf is.
+// IncarnationOf returns the peer's incarnation, from its last handshake; 0 where LevelOf returns
+// 0.
 func (n *Net) IncarnationOf(id quota.NodeID) quota.Incarnation {
 	if p := n.peer(id); p != nil {
 		return p.lastIncarnation()
@@ -203,8 +204,8 @@ func (n *Net) IncarnationOf(id quota.NodeID) quota.Incarnation {
 	return 0
 }
 
-// Refusal returns why the peer did not take a connection of this node, the last time
-// that it refused one; "" if it never did.
+// Refusal returns the reason of the peer's last refusal of a connection from this node; "" if it
+// has not refused since the last successful one.
 func (n *Net) Refusal(id quota.NodeID) string {
 	if p := n.peer(id); p != nil {
 		return p.lastRefusal()
@@ -212,8 +213,8 @@ func (n *Net) Refusal(id quota.NodeID) string {
 	return ""
 }
 
-// WaitConnected returns nil once the peer is Up, the context's error, ErrClosed,
-// or ErrUnreachable when the peer is not known or is removed meanwhile.
+// WaitConnected waits until the peer is Up. It returns the context's error, ErrClosed, or
+// ErrUnreachable if the peer is unknown or is removed in the meantime.
 func (n *Net) WaitConnected(ctx context.Context, id quota.NodeID) error {
 	p := n.peer(id)
 	if p == nil {
@@ -232,9 +233,9 @@ func (n *Net) WaitConnected(ctx context.Context, id quota.NodeID) error {
 	}
 }
 
-// EndedBefore returns the first incarnation of the peer that may still go on: all before it are
-// definitely over, because a later one answered or the peer announced its end. 0 is
-// that none is known to be, and for a peer that is not known.
+// EndedBefore returns the first incarnation of the peer that may still be running. All earlier
+// ones have certainly ended, because a later one answered or the peer announced its end. It
+// returns 0 if no incarnation is known to have ended, and for an unknown peer.
 func (n *Net) EndedBefore(id quota.NodeID) quota.Incarnation {
 	p := n.peer(id)
 	if p == nil {
@@ -245,10 +246,10 @@ func (n *Net) EndedBefore(id quota.NodeID) quota.Incarnation {
 	return p.endedBefore
 }
 
-// MarkDead says that the peer announced its end. Dead is told once; the connections
-// themselves are left alone. The
-// peer counts as not connected until it has been lost and has come back, or a beacon of
-// the life that is connected shows that the word was wrong.
+// MarkDead records that the peer announced its end. It causes one Dead event and leaves the
+// connections alone. The peer counts as not connected until its connections are lost and
+// established again, or until a beacon from the connected incarnation proves the announcement
+// wrong.
 func (n *Net) MarkDead(id quota.NodeID) {
 	if p := n.peer(id); p != nil {
 		p.markDead()

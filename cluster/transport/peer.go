@@ -9,8 +9,8 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// peer is what is known of one other node. Its state is made of what its two
-// links say; every change that matters becomes an event.
+// peer is the known state of one other node. Its two links determine that state; every relevant
+// change becomes an event.
 type peer struct {
 	net   *Net
 	id    quota.NodeID
@@ -22,20 +22,20 @@ type peer struct {
 
 	mu               sync.Mutex
 	standing         [2]bool // per link
-	up               bool    // both stand, and not marked dead
-	seen             bool    // was up in the life that is known
-	refusing         bool    // Refused was told and it has not been up since
-	dead             bool    // Dead was told and it has not been up since
+	up               bool    // both links are established, and the peer is not marked dead
+	seen             bool    // was up in the known incarnation
+	refusing         bool    // Refused was reported and it has not been up since
+	dead             bool    // Dead was reported and it has not been up since
 	endedBefore      quota.Incarnation
 	upCh             chan struct{} // closed while up
 	incarnation      quota.Incarnation
-	lastAddr         string // at which it was connected last
-	removed          bool   // nothing more is told
-	level            uint32 // said in its last handshake
+	lastAddr         string // address of its last connection
+	removed          bool   // no more events
+	level            uint32 // from its last handshake
 	first            quota.Incarnation
-	helloIncarnation quota.Incarnation // that said so
-	packed           atomic.Uint32     // form that it reads, likewise
-	refusal          string            // why a connection was not taken, the last time
+	helloIncarnation quota.Incarnation // incarnation in that handshake
+	packed           atomic.Uint32     // packed form that it reads, from the same handshake
+	refusal          string            // reason of its last refusal
 }
 
 func newPeer(n *Net, id quota.NodeID, addr string) *peer {
@@ -47,7 +47,7 @@ func newPeer(n *Net, id quota.NodeID, addr string) *peer {
 	return p
 }
 
-// link returns the link of a lane, nil for a lane that has none.
+// link returns the link of a lane, or nil for a lane without one.
 func (p *peer) link(lane peerv1.Lane) *link {
 	switch lane {
 	case peerv1.Lane_LANE_CONTROL:
@@ -58,9 +58,9 @@ func (p *peer) link(lane peerv1.Lane) *link {
 	return nil
 }
 
-// linkUp says that a link stands, to the given incarnation of the peer, at an address.
-// The error says that it must not: this incarnation is known to be over, or the peer
-// has been removed.
+// linkUp records that a link to the given incarnation of the peer is established, at an address.
+// It returns an error if the link must be closed: this incarnation has ended, or the peer has
+// been removed.
 func (p *peer) linkUp(slot int, incarnation quota.Incarnation, addr string) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -79,8 +79,8 @@ func (p *peer) linkUp(slot int, incarnation quota.Incarnation, addr string) erro
 	return nil
 }
 
-// restarted ends the earlier incarnation: its process is definitely gone, and so is the
-// other link, whatever the kernel still thinks of it.
+// restarted ends the earlier incarnation. Its process has certainly ended, and so has the other
+// link, whatever the kernel still reports. The caller holds mu.
 func (p *peer) restarted(slot int, incarnation quota.Incarnation) {
 	p.endedBefore = max(p.endedBefore, incarnation)
 	if p.seen {
@@ -95,12 +95,12 @@ func (p *peer) restarted(slot int, incarnation quota.Incarnation) {
 	}
 }
 
-// linkDown says that a link to the given incarnation of the peer is lost.
+// linkDown records that a link to the given incarnation of the peer is lost.
 func (p *peer) linkDown(slot int, incarnation quota.Incarnation) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if incarnation != p.incarnation {
-		return // of an earlier incarnation, which is over already
+		return // an earlier incarnation, which has already ended
 	}
 	p.standing[slot] = false
 	if p.setNotUp() && !p.removed {
@@ -108,8 +108,7 @@ func (p *peer) linkDown(slot int, incarnation quota.Incarnation) {
 	}
 }
 
-// setNotUp takes back that the peer is up; false when it was not. The caller
-// holds mu.
+// setNotUp marks the peer as not up, and reports whether it was up. The caller holds mu.
 func (p *peer) setNotUp() bool {
 	was := p.up
 	if was {
@@ -119,10 +118,10 @@ func (p *peer) setNotUp() bool {
 	return was
 }
 
-// refused says that the machine at addr refuses connections: nobody listens.
-// That tells something of the peer only where it was before. It is no proof that
-// the process has ended: a proxy or a firewall before a living one refuses in the
-// same way.
+// refused records that the machine at addr refuses connections because nothing listens there.
+// This says something about the peer only at the address of its last connection. It does not
+// prove that the process has ended: a proxy or a firewall in front of a live process refuses in
+// the same way.
 func (p *peer) refused(addr string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -152,8 +151,9 @@ func (p *peer) markDead() {
 	p.setDead()
 }
 
-// acceptsBeacon says whether what that incarnation says counts. An incarnation that goes on speaking after it was
-// taken for dead is up, as both connections to it stand: nothing else would tell.
+// acceptsBeacon reports whether to accept a beacon from that incarnation. An incarnation that was
+// marked dead but still sends beacons is Up again if both connections to it are established.
+// Nothing else would reveal that.
 func (p *peer) acceptsBeacon(incarnation quota.Incarnation, leaving bool) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -166,10 +166,11 @@ func (p *peer) acceptsBeacon(incarnation quota.Incarnation, leaving bool) bool {
 	return true
 }
 
-// newest is the newest incarnation of the peer that has shaken hands, whoever dialed. The caller holds mu.
+// newest returns the newest incarnation of the peer that has completed a handshake, whichever
+// side dialed. The caller holds mu.
 func (p *peer) newest() quota.Incarnation { return max(p.incarnation, p.helloIncarnation) }
 
-// setUpIfStanding reports Up when both links stand. The caller holds mu.
+// setUpIfStanding reports Up when both links are established. The caller holds mu.
 func (p *peer) setUpIfStanding() {
 	if p.standing[0] && p.standing[1] && !p.up && !p.removed {
 		p.up, p.seen, p.refusing, p.dead = true, true, false, false
@@ -178,7 +179,7 @@ func (p *peer) setUpIfStanding() {
 	}
 }
 
-// noteHello remembers what the newest incarnation that has shaken hands says of itself.
+// noteHello records the Hello of the newest incarnation that has completed a handshake.
 func (p *peer) noteHello(h *peerv1.Hello) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -212,7 +213,7 @@ func (p *peer) lastRefusal() string {
 	return p.refusal
 }
 
-// current returns which incarnation of the peer is connected, and where.
+// current returns the known incarnation of the peer, its address, and whether it is up.
 func (p *peer) current() (incarnation quota.Incarnation, addr string, up bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -232,8 +233,7 @@ func (p *peer) whenUp() <-chan struct{} {
 	return p.upCh
 }
 
-// redialNow makes the links try again at once: the peer has just shown that it
-// is there.
+// redialNow makes the links retry immediately, because the peer has just shown that it is there.
 func (p *peer) redialNow() {
 	for _, l := range p.links {
 		l.redialNow()

@@ -8,19 +8,18 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// MaxPeers bounds the peers of a node.
+// MaxPeers is the maximum number of peers of a node.
 const MaxPeers = 256
 
 var errRemoved = errors.New("the peer has been removed")
 
-// peerSet is the peers that are known. It is never changed: whoever has loaded it
-// may read it without a lock.
+// peerSet maps ids to the known peers. It is immutable once stored, so readers need no lock.
 type peerSet map[quota.NodeID]*peer
 
-// peer returns a peer, nil when it is not known.
+// peer returns a peer, or nil if it is unknown.
 func (n *Net) peer(id quota.NodeID) *peer { return (*n.peers.Load())[id] }
 
-// checkPeers says what is wrong with a set of peers, all of it.
+// checkPeers returns all errors in a set of peers, joined.
 func checkPeers(self quota.NodeID, peers map[quota.NodeID]string) error {
 	var errs []error
 	if len(peers) > MaxPeers {
@@ -37,7 +36,7 @@ func checkPeers(self quota.NodeID, peers map[quota.NodeID]string) error {
 	return errors.Join(errs...)
 }
 
-// Peers returns a copy of the peers and where they are dialed.
+// Peers returns a copy of the peers and the addresses at which they are dialed.
 func (n *Net) Peers() map[quota.NodeID]string {
 	peers := map[quota.NodeID]string{}
 	for id, p := range *n.peers.Load() {
@@ -46,20 +45,19 @@ func (n *Net) Peers() map[quota.NodeID]string {
 	return peers
 }
 
-// SetPeers replaces the peers: all other nodes, without this one, and where
-// they listen; at most [MaxPeers]. It may be called before Start and after it,
-// from any goroutine, and does not wait for the network.
+// SetPeers replaces the peers: all other nodes, without this one, and the addresses where they
+// listen; at most [MaxPeers]. It may be called before and after Start, from any goroutine, and
+// does not wait for the network.
 //
-//   - A peer that is new is dialed at once, and may connect from now on.
-//   - A peer whose address has changed is dialed there from now on, at once if
-//     it is not connected, even when an attempt at the old address is under way.
-//     Connections that stand are left alone.
-//   - A peer that is missing is removed: its connections are closed both ways,
-//     calls that wait for it end with ErrLost, WaitConnected with
-//     ErrUnreachable. The last event of it is Removed, so that whoever
-//     listens forgets it; whether its process has ended is another question.
+//   - A new peer is dialed at once and may connect from now on.
+//   - A peer whose address has changed is dialed at the new address from now on, at once if it is
+//     not connected, even if an attempt at the old address is in progress. Established
+//     connections stay.
+//   - A missing peer is removed: its connections are closed in both directions, calls that wait
+//     for it fail with ErrLost, and WaitConnected fails with ErrUnreachable. Its last event is
+//     Removed, so that listeners forget it; its process may or may not have ended.
 //
-// The error names what is wrong with the set, or is ErrClosed; then nothing has
+// The error names what is wrong with the set, or is ErrClosed. In either case nothing has
 // changed.
 func (n *Net) SetPeers(peers map[quota.NodeID]string) error {
 	if err := checkPeers(n.cfg.Self, peers); err != nil {
@@ -72,9 +70,8 @@ func (n *Net) SetPeers(peers map[quota.NodeID]string) error {
 	return err
 }
 
-// swapPeers puts a new peer set in force. It returns the connections of those that
-// are not in it. All that happens under the lock, so that a peer that is removed
-// and added again is Removed before it is Up.
+// swapPeers installs a new peer set and returns the connections of peers that are not in it. It
+// holds mu throughout, so a peer that is removed and added again is Removed before it is Up.
 func (n *Net) swapPeers(peers map[quota.NodeID]string) ([]*conn, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -110,18 +107,17 @@ func (n *Net) swapPeers(peers map[quota.NodeID]string) ([]*conn, error) {
 	return lost, nil
 }
 
-// dial keeps the links of a peer standing. The caller holds mu, and the Net is
-// not closed.
+// dial starts the links of a peer. The caller holds mu, and the Net is not closed.
 func (n *Net) dial(p *peer) {
 	for _, l := range p.links {
 		n.wg.Go(func() { l.run(p.ctx) })
 	}
 }
 
-// address is where the peer is dialed.
+// address returns the address at which the peer is dialed.
 func (p *peer) address() string { return *p.addr.Load() }
 
-// move changes where the peer is dialed.
+// move changes the address at which the peer is dialed.
 func (p *peer) move(addr string) {
 	if p.address() == addr {
 		return
@@ -132,7 +128,7 @@ func (p *peer) move(addr string) {
 	}
 }
 
-// remove ends the links, and makes the last event.
+// remove ends the links and reports Removed, the peer's last event.
 func (p *peer) remove() {
 	p.mu.Lock()
 	p.setNotUp()
@@ -144,16 +140,15 @@ func (p *peer) remove() {
 	p.cancel()
 }
 
-// attempt returns the context of one attempt to connect, which redial ends.
+// attempt returns the context of one connection attempt, which abortAttempt cancels.
 func (l *link) attempt(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithTimeout(ctx, handshakeLimit)
 	l.giveUp.Store(&cancel)
 	return ctx, cancel
 }
 
-// abortAttempt makes the link try again at once, at the address of now, if it has no
-// connection. The address has been stored before: an attempt either reads the
-// new one, or is ended here.
+// abortAttempt makes an unconnected link retry immediately at the current address. The caller has
+// already stored that address, so an attempt either reads the new one or is canceled here.
 func (l *link) abortAttempt() {
 	if l.conn.Load() != nil {
 		return

@@ -2,24 +2,22 @@ package transport
 
 import "sync"
 
-// queue holds encoded frames for the one goroutine that writes them. What has
-// been taken but not yet written still counts, so the bound covers a peer that
-// reads slowly.
+// queue holds encoded frames for the single goroutine that writes them. Frames that were taken
+// but not yet written still count, so the bound also covers a peer that reads slowly.
 type queue struct {
-	wake chan struct{} // a token when items came or the queue was closed
+	wake chan struct{} // holds a token after frames arrived
 
 	mu     sync.Mutex
 	items  [][]byte
-	paused bool // the writer is not woken yet
-	frames int  // items and those being written
+	paused bool // new frames do not wake the writer
+	frames int  // queued frames and those being written
 	bytes  int
 }
 
 func newQueue() *queue { return &queue{wake: make(chan struct{}, 1)} }
 
-// push appends frames, wakes the writer once, and returns how many there was room
-// for. A frame is always taken by an empty queue, so that MaxFrame needs no relation
-// to the bounds.
+// push appends frames, wakes the writer once, and returns how many frames fit. An empty queue
+// always accepts a frame, so MaxFrame may exceed the queue's bounds.
 func (q *queue) push(batch ...[]byte) (taken int) {
 	q.mu.Lock()
 	for _, b := range batch {
@@ -46,7 +44,7 @@ func (q *queue) wakeWriter() {
 	}
 }
 
-// pause keeps frames from waking the writer until it is taken back.
+// pause(true) keeps new frames from waking the writer; pause(false) ends that.
 func (q *queue) pause(on bool) {
 	q.mu.Lock()
 	was := q.paused
@@ -58,7 +56,7 @@ func (q *queue) pause(on bool) {
 	}
 }
 
-// drain returns all that waits, reusing spare for what comes next.
+// drain returns all queued frames, or nil. It reuses spare for later ones.
 func (q *queue) drain(spare [][]byte) [][]byte {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -70,7 +68,7 @@ func (q *queue) drain(spare [][]byte) [][]byte {
 	return batch
 }
 
-// written says that a frame of so many bytes has left.
+// written records that a frame of that many bytes has been written.
 func (q *queue) written(bytes int) {
 	q.mu.Lock()
 	q.frames--

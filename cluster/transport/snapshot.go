@@ -15,9 +15,8 @@ import (
 
 var errReplaced = errors.New("replaced by a newer connection")
 
-// Snapshot sends size bytes of body on a connection of its own, behind header,
-// and waits for the answer. It is bounded by the context, and by progress:
-// every chunk must leave within ten seconds.
+// Snapshot sends header and size bytes of body on a connection of its own, and waits for the
+// answer. The context bounds it, and so does progress: every chunk must leave within ten seconds.
 func (n *Net) Snapshot(ctx context.Context, to quota.NodeID, header *peerv1.Frame, size int64, body io.Reader) (*peerv1.Frame, error) {
 	p := n.peer(to)
 	if p == nil {
@@ -68,8 +67,8 @@ func (c *conn) writeSnapshot(header *peerv1.Frame, size int64, body io.Reader) e
 	return w.Flush()
 }
 
-// progressWriter and progressReader put a deadline on every step instead of
-// the whole: a snapshot may be large, but it must move.
+// progressWriter and progressReader set a deadline on every step instead of the whole: a snapshot
+// may be large, but it must make progress.
 type progressWriter struct{ c *conn }
 
 func (w progressWriter) Write(b []byte) (int, error) {
@@ -92,7 +91,7 @@ func (r progressReader) Read(b []byte) (int, error) {
 	return r.c.fr.r.Read(b)
 }
 
-// admitSnapshot takes one snapshot and answers it.
+// admitSnapshot receives one snapshot and answers it.
 func (n *Net) admitSnapshot(c *conn) {
 	defer c.close(ErrClosed)
 	select {
@@ -118,7 +117,7 @@ func (n *Net) admitSnapshot(c *conn) {
 	c.answerNow(n.cfg.HandleSnapshot(c.peer, header, io.LimitReader(progressReader{c}, int64(length))))
 }
 
-// answerNow writes the one answer of a snapshot connection.
+// answerNow writes the only answer of a snapshot connection.
 func (c *conn) answerNow(f *peerv1.Frame) {
 	if f == nil {
 		return

@@ -11,37 +11,36 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// TLS makes all connections TLS 1.3 with a certificate on both sides. The
-// functions are asked in every handshake, from many goroutines at a time, and
-// must not block: what they return may change at run time. Sessions are never
-// resumed, so a certificate or CA that is no longer good is found out with the
-// next connection.
+// TLS makes all connections TLS 1.3 with a certificate on both sides. Its functions are called in
+// every handshake, concurrently, and must not block; their results may change at run time.
+// Sessions are never resumed, so the next connection detects a certificate or CA that is no
+// longer valid.
 //
-// A configuration says which certificates are trusted: by its ClientCAs on the
-// server's side, and its RootCAs on the client's, against which the chain is
-// verified, and no host name; or by a VerifyConnection or VerifyPeerCertificate
-// that does all of that, with RequireAnyClientCert on the server's side, and
-// InsecureSkipVerify on the client's. One that says neither is an error.
-// GetConfigForClient is not asked. The configurations are cloned, never changed.
+// A configuration must say which certificates it trusts. It may set ClientCAs on the server side
+// and RootCAs on the client side; the chain is verified against them, but no host name. Or it may
+// set a VerifyConnection or VerifyPeerCertificate that does all of that, with
+// RequireAnyClientCert on the server side and InsecureSkipVerify on the client side. A
+// configuration with neither is an error. GetConfigForClient is ignored. The configurations are
+// cloned, never modified.
 type TLS struct {
-	// Server returns the configuration for a connection that is accepted.
+	// Server returns the configuration for an accepted connection.
 	Server func() *tls.Config
-	// Client returns the configuration for a connection that is dialed.
+	// Client returns the configuration for a dialed connection.
 	Client func(to quota.NodeID) *tls.Config
-	// NodeID says whose certificate the other side has shown; the error is why
-	// it is no node's. It must be the node that the other side says it is.
+	// NodeID returns the node of the other side's certificate, or an error that says why it
+	// belongs to no node. The result must equal the node that the other side claims to be.
 	NodeID func(tls.ConnectionState) (quota.NodeID, error)
-	// IsNode, if set, is asked instead of NodeID: for certificates that may be
-	// those of several nodes. The error is why the certificate is not id's.
+	// IsNode, if set, is called instead of NodeID, for certificates that may belong to several
+	// nodes. The error says why the certificate is not id's.
 	IsNode func(cs tls.ConnectionState, id quota.NodeID) error
-	// Explain, if set, puts faults of TLS in better words for the log.
+	// Explain, if set, rewords TLS errors for the log.
 	Explain func(error) error
 }
 
-// tlsError is a fault of TLS: in the handshake, or the alert that comes after it.
+// tlsError is a TLS error: in the handshake, or an alert that follows it.
 type tlsError struct {
 	err error
-	own bool // this side's configuration is at fault, whoever is at the other
+	own bool // this side's configuration is at fault, whatever the other side is
 }
 
 func (e *tlsError) Error() string { return "TLS: " + e.err.Error() }
@@ -54,7 +53,7 @@ func (t *TLS) validate() error {
 	return errors.New("tls: Server, Client, and one of NodeID and IsNode must be set")
 }
 
-// fault makes a tlsError.
+// fault wraps err in a tlsError.
 func (t *TLS) fault(err error) error {
 	var record tls.RecordHeaderError
 	switch {
@@ -66,20 +65,20 @@ func (t *TLS) fault(err error) error {
 	return &tlsError{err, false}
 }
 
-// isAlert says whether an error is the other side's word that it refuses TLS.
-// Since TLS 1.3 that may come with the first read after the handshake.
+// isAlert reports whether an error is a TLS alert from the other side. Since TLS 1.3 the alert
+// may arrive with the first read after the handshake.
 func isAlert(err error) bool {
 	var op *net.OpError
 	return errors.As(err, &op) && op.Op == "remote error"
 }
 
-// secureConn is a connection that TLS has been agreed on, if there is to be any.
+// secureConn is a connection after its TLS handshake, or a plain one without TLS.
 type secureConn struct {
 	net.Conn
 	tls *TLS // nil: plain
 }
 
-// accept does the server's side of the TLS handshake.
+// accept runs the server side of the TLS handshake.
 func (t *TLS) accept(ctx context.Context, nc net.Conn) (secureConn, error) {
 	if t == nil {
 		return secureConn{nc, nil}, nil
@@ -91,7 +90,7 @@ func (t *TLS) accept(ctx context.Context, nc net.Conn) (secureConn, error) {
 	return t.handshake(ctx, tls.Server(nc, cfg))
 }
 
-// dial does the client's side of it.
+// dial runs the client side of the TLS handshake.
 func (t *TLS) dial(ctx context.Context, nc net.Conn, to quota.NodeID) (secureConn, error) {
 	if t == nil {
 		return secureConn{nc, nil}, nil
@@ -108,14 +107,14 @@ func (t *TLS) handshake(ctx context.Context, nc *tls.Conn) (secureConn, error) {
 	switch {
 	case err == nil:
 		return secureConn{nc, t}, nil
-	case ctx.Err() != nil: // ended by this side
+	case ctx.Err() != nil: // canceled by this side
 		return secureConn{}, ctx.Err()
 	}
 	return secureConn{}, t.fault(err)
 }
 
-// belongsTo returns an error unless the other side has shown the certificate of
-// the node id, which is said to be so by whom.
+// belongsTo returns an error unless the other side has shown the certificate of node id. whom
+// says where id comes from, for the error text.
 func (s secureConn) belongsTo(id quota.NodeID, whom string) error {
 	if s.tls == nil {
 		return nil
@@ -137,13 +136,13 @@ func (s secureConn) belongsTo(id quota.NodeID, whom string) error {
 	return nil
 }
 
-// serverConfig makes sure of what every server must ask for.
+// serverConfig returns a copy of c with the settings that every server needs.
 func serverConfig(c *tls.Config) (*tls.Config, error) {
 	if c == nil {
 		return nil, errors.New("there is no configuration for the server's side")
 	}
 	c = strict(c)
-	c.GetConfigForClient = nil // would bring one that is not strict
+	c.GetConfigForClient = nil // its configuration might not be strict
 	switch {
 	case c.ClientCAs != nil:
 		c.ClientAuth = tls.RequireAndVerifyClientCert
@@ -154,7 +153,7 @@ func serverConfig(c *tls.Config) (*tls.Config, error) {
 	return c, nil
 }
 
-// clientConfig makes sure of what every client must ask for.
+// clientConfig returns a copy of c with the settings that every client needs.
 func clientConfig(c *tls.Config) (*tls.Config, error) {
 	if c == nil {
 		return nil, errors.New("there is no configuration for the client's side")
@@ -167,8 +166,8 @@ func clientConfig(c *tls.Config) (*tls.Config, error) {
 	default:
 		return nil, errors.New("the configuration for the client's side has neither RootCAs nor InsecureSkipVerify with VerifyConnection")
 	}
-	// Nodes are known by their ids, wherever they listen: the chain is verified
-	// here, and whose certificate it is by belongsTo.
+	// Nodes are identified by their ids, wherever they listen: verifyServer checks the chain, and
+	// belongsTo checks whose certificate it is.
 	inner := c.VerifyConnection
 	c.InsecureSkipVerify = true
 	c.VerifyConnection = func(cs tls.ConnectionState) error {
@@ -180,9 +179,9 @@ func clientConfig(c *tls.Config) (*tls.Config, error) {
 	return c, nil
 }
 
-// verifyServer is what crypto/tls does, but for the host name.
+// verifyServer verifies the chain as crypto/tls does, but without the host name.
 func verifyServer(c *tls.Config, cs tls.ConnectionState) error {
-	o := x509.VerifyOptions{Roots: c.RootCAs, Intermediates: x509.NewCertPool()} // for servers, when no usage is named
+	o := x509.VerifyOptions{Roots: c.RootCAs, Intermediates: x509.NewCertPool()} // KeyUsages defaults to server authentication
 	if c.Time != nil {
 		o.CurrentTime = c.Time()
 	}

@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// tune sets the socket options of a connection, through TLS if need be. A path
-// that loses everything is noticed in about ten seconds, whether there is
-// traffic (unacknowledged data) or not (keepalive).
+// tune sets the socket options of a connection, through TLS if needed. They detect a path that
+// loses everything in about ten seconds, both with traffic (unacknowledged data) and without
+// (keepalive).
 func tune(nc net.Conn) {
 	tcp, ok := lowest(nc).(*net.TCPConn)
 	if !ok {

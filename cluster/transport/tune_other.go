@@ -7,5 +7,5 @@ import (
 	"time"
 )
 
-// setUserTimeout does nothing where there is no such option.
+// setUserTimeout does nothing: this system has no such option.
 func setUserTimeout(*net.TCPConn, time.Duration) {}

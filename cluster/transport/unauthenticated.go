@@ -10,11 +10,11 @@ import (
 	"time"
 )
 
-// unauthConn is an accepted connection until its handshake is done. It must say
-// something within hearLimit; only then it gets handshakeLimit for the rest.
+// unauthConn is an accepted connection until its handshake is done. It must send something within
+// hearLimit; only then does it get handshakeLimit for the rest.
 type unauthConn struct {
 	net.Conn
-	from    netip.Prefix // its source
+	from    netip.Prefix // address or network it comes from
 	until   time.Time    // end of handshakeLimit
 	heard   atomic.Bool
 	evicted atomic.Bool
@@ -27,7 +27,7 @@ func newUnauthConn(nc net.Conn, now time.Time) *unauthConn {
 	return s
 }
 
-// Read moves the deadline when the first bytes come. One goroutine reads.
+// Read extends the deadline when the first bytes arrive. Only one goroutine reads.
 func (s *unauthConn) Read(b []byte) (int, error) {
 	n, err := s.Conn.Read(b)
 	if n > 0 && !s.heard.Load() {
@@ -37,14 +37,14 @@ func (s *unauthConn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// NetConn returns the connection below.
+// NetConn returns the underlying connection.
 func (s *unauthConn) NetConn() net.Conn { return s.Conn }
 
-// close is for Net.Close.
+// close implements closer for Net.Close.
 func (s *unauthConn) close(error) { _ = s.Conn.Close() }
 
-// linger lets the other side read why TLS failed: closing with bytes unread
-// would reset the connection, and the alert with it.
+// linger gives the other side time to read why TLS failed: closing with unread bytes would reset
+// the connection and lose the alert.
 func (s *unauthConn) linger() {
 	tcp, ok := s.Conn.(*net.TCPConn)
 	if !ok || tcp.CloseWrite() != nil {
@@ -54,8 +54,8 @@ func (s *unauthConn) linger() {
 	_, _ = io.CopyN(io.Discard, tcp, maxHello)
 }
 
-// source is what they are counted by: an address, or the network that one
-// subscriber has of IPv6.
+// source returns the unit by which connections are counted: an IPv4 address, or the /64 network
+// that one IPv6 subscriber has.
 func source(a net.Addr) netip.Prefix {
 	tcp, ok := a.(*net.TCPAddr)
 	if !ok {
@@ -70,17 +70,17 @@ func source(a net.Addr) netip.Prefix {
 	return p
 }
 
-// unauthenticated connections is the accepted connections without a handshake, oldest first, at
-// most maxUnauthenticated. A new one is always taken; when that is one too many, an
-// old one goes. So idle connections, however many, keep nobody out, and a flood
-// from one source hurts that source first.
+// unauthConns holds the accepted connections without a handshake, oldest first, at most
+// maxUnauthenticated. It always accepts a new one; if that is one too many, an old one goes. Thus
+// idle connections, however many, lock nobody out, and a flood from one source hurts that source
+// first.
 type unauthConns struct {
 	mu      sync.Mutex
 	list    []*unauthConn
-	sources map[netip.Prefix]int // how many in the list
+	sources map[netip.Prefix]int // connections in the list per source
 }
 
-// add adds a connection. It returns the one that must be closed for it, if any.
+// add adds a connection. It returns the one that must be closed to make room, if any.
 func (t *unauthConns) add(s *unauthConn) (victim *unauthConn) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -96,7 +96,7 @@ func (t *unauthConns) add(s *unauthConn) (victim *unauthConn) {
 	return victim
 }
 
-// pick chooses of the source that has most: its oldest that has said nothing,
+// pick returns a connection of the source that has most: its oldest one that has sent nothing, or
 // else its oldest.
 func (t *unauthConns) pick() *unauthConn {
 	most := 0
