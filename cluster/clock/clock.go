@@ -1,5 +1,5 @@
-// Package clock is a node's time: the wall clock's, corrected by those of the other nodes, and
-// steady.
+// Package clock provides a node's time: its wall clock, corrected by the clocks of the other
+// nodes, and steady.
 package clock
 
 import (
@@ -12,39 +12,39 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// Clock is the node's time: it starts with the wall clock, runs with the
-// monotonic one, and is steered towards the wall clock, which windows are made
-// of. Once the node decides it never stands still or runs back: while it is
-// wrong it runs up to maxSteer faster or slower. It leaps by the time in which the
-// machine was suspended: leases have run out meanwhile.
+// Clock is the node's time. It starts at the wall clock's time, runs with the monotonic clock,
+// and is steered towards the wall clock, because windows follow wall-clock time. Once the node
+// decides, the clock never stands still or runs backwards: while it is off, it runs up to
+// maxSteer faster or slower. It jumps ahead by the time for which the machine was suspended,
+// because leases expired in the meantime.
 //
-// A wall clock that most nodes contradict is corrected by what theirs say. At the start,
-// before the node opens its groups, the clock is set at once.
+// If most nodes contradict the wall clock, Clock corrects it by theirs. At the start, before the
+// node opens its groups, it is set at once.
 type Clock struct {
 	cfg        Config
 	passed     *elapsed.Clock
 	segment    atomic.Pointer[segment]
-	correction atomic.Int64 // what the wall clock is behind most nodes', in nanoseconds; 0 if they agree
+	correction atomic.Int64 // how far the wall clock is behind most nodes' clocks, in nanoseconds; 0 if they agree
 
 	comparing sync.Mutex
 	agreed    atomic.Bool // most members agree on the time
 	peersMu   sync.Mutex
-	peers     map[quota.NodeID]quota.Time // when this process started by the wall clocks of others, as they said last
+	peers     map[quota.NodeID]quota.Time // when this process started, by the last known wall clock of each other node
 }
 
-// Config is what a clock needs to know.
+// Config configures a Clock.
 type Config struct {
-	Wall    func() time.Time // nil is time.Now
-	Members func() int       // how many nodes the cluster has
+	Wall    func() time.Time // the wall clock; time.Now when nil
+	Members func() int       // number of nodes in the cluster
 	Up      func() []quota.NodeID
 	Log     *slog.Logger
 }
 
-// segment is a stretch of time in which the clock runs evenly.
+// segment is a period in which the clock runs at a constant rate.
 type segment struct {
-	from time.Duration // since start
-	at   quota.Time    // what the clock said then
-	ppm  int64         // how much faster than the monotonic clock it runs
+	from time.Duration // start of the segment, since the process started
+	at   quota.Time    // the clock's time at from
+	ppm  int64         // rate relative to the monotonic clock, in parts per million; positive is faster
 }
 
 const (
@@ -52,7 +52,8 @@ const (
 	steerEvery = time.Second
 )
 
-// New returns a clock that says what the wall clock says; passed is how long the process runs.
+// New returns a clock set to the wall clock. passed measures how long the process has been
+// running.
 func New(cfg Config, passed *elapsed.Clock) *Clock {
 	if cfg.Wall == nil {
 		cfg.Wall = time.Now
@@ -62,35 +63,35 @@ func New(cfg Config, passed *elapsed.Clock) *Clock {
 	return c
 }
 
-// Set has the clock say what the wall clock says, corrected.
+// Set sets the clock to the corrected wall clock.
 func (c *Clock) Set() {
 	c.segment.Store(&segment{from: c.Mono(), at: c.corrected()})
 }
 
-// Wall returns what the wall clock says, right or wrong.
+// Wall returns the wall clock's time, right or wrong.
 func (c *Clock) Wall() time.Time { return c.cfg.Wall() }
 
 func (c *Clock) corrected() quota.Time {
 	return quota.Time(c.Wall().UnixNano() + c.correction.Load())
 }
 
-// off is how far the clock is ahead of the corrected wall clock.
+// off returns how far the clock is ahead of the corrected wall clock.
 func (c *Clock) off() time.Duration { return time.Duration(c.Now() - c.corrected()) }
 
-// Now returns the time.
+// Now returns the clock's time.
 func (c *Clock) Now() quota.Time { return c.segment.Load().now(c.Mono()) }
 
-// Mono is how long the process has been running or suspended, whatever the wall clock did.
+// Mono returns how long the process has been running or suspended, independent of the wall clock.
 func (c *Clock) Mono() time.Duration { return c.passed.Since() }
 
-// now is the time when mono has passed since the start.
+// now returns the clock's time at mono after the start.
 func (s *segment) now(mono time.Duration) quota.Time {
 	d := int64(mono - s.from)
 	return s.at + quota.Time(d+d/1_000_000*s.ppm+d%1_000_000*s.ppm/1_000_000)
 }
 
-// steer begins a segment that takes the clock towards the wall clock within
-// steerEvery, or as far as it may.
+// steer begins a segment that brings the clock to the corrected wall clock within steerEvery, or
+// as close as maxSteer allows.
 func (c *Clock) steer() {
 	c.segment.Store(c.segment.Load().towards(c.Mono(), c.corrected()))
 }

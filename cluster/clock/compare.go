@@ -10,11 +10,12 @@ import (
 	"github.com/quorate/quorate/leader"
 )
 
-// Bound is the most that the wall clocks of two nodes may differ before somebody has to see
-// to it, and before a clock counts as wrong.
+// Bound is the maximum difference between the wall clocks of two nodes before an operator must
+// act and before a clock counts as wrong.
 const Bound = leader.MaxOffset
 
-// Peer notes what the wall clock of another node said half a round trip ago, and compares.
+// Peer records the wall clock of another node as of half a round trip ago, and compares the
+// clocks.
 func (c *Clock) Peer(id quota.NodeID, wall quota.Time, trip time.Duration) {
 	c.peersMu.Lock()
 	c.peers[id] = wall.Add(-c.Mono()).Add(trip / 2)
@@ -22,8 +23,8 @@ func (c *Clock) Peer(id quota.NodeID, wall quota.Time, trip time.Duration) {
 	c.compare()
 }
 
-// Offsets returns how far the wall clocks of connected peers are ahead of this node's, also of one
-// that was set a moment ago.
+// Offsets returns how far the wall clock of each connected peer is ahead of this node's wall
+// clock. It reflects a change of this node's wall clock at once.
 func (c *Clock) Offsets() map[quota.NodeID]time.Duration {
 	began := quota.Time(c.Wall().UnixNano()).Add(-c.Mono())
 	out := map[quota.NodeID]time.Duration{}
@@ -38,10 +39,11 @@ func (c *Clock) Offsets() map[quota.NodeID]time.Duration {
 	return out
 }
 
-// Correction returns what the wall clock is behind most nodes'; 0 if they agree.
+// Correction returns how far the wall clock is behind those of most nodes; 0 if they agree.
 func (c *Clock) Correction() time.Duration { return time.Duration(c.correction.Load()) }
 
-// Correct goes by another time than the wall clock's from now on, by and by.
+// Correct adds by to the wall clock from now on; the clock is steered there gradually. It logs
+// when a correction begins or ends.
 func (c *Clock) Correct(by time.Duration) {
 	was := time.Duration(c.correction.Swap(int64(by)))
 	if (was == 0) == (by == 0) {
@@ -54,8 +56,9 @@ func (c *Clock) Correct(by time.Duration) {
 	}
 }
 
-// compare corrects the clock if most members agree on another time, and by nothing if most
-// agree on this one. It returns false if there is no such majority: then the correction stays.
+// compare corrects the clock if most members agree on another time, and clears the correction if
+// most agree with this node. It returns false, and keeps the correction, if there is no such
+// majority.
 func (c *Clock) compare() bool {
 	c.comparing.Lock()
 	defer c.comparing.Unlock()
@@ -66,7 +69,7 @@ func (c *Clock) compare() bool {
 	slices.Sort(all)
 	most := c.cfg.Members()/2 + 1
 	var found []time.Duration
-	for i := 0; i+most <= len(all); i++ { // the majority whose clocks are closest together
+	for i := 0; i+most <= len(all); i++ { // find the majority with the smallest spread
 		if part := all[i : i+most]; len(found) == 0 || part[most-1]-part[0] < found[most-1]-found[0] {
 			found = part
 		}
@@ -77,14 +80,15 @@ func (c *Clock) compare() bool {
 		return false
 	}
 	correction := time.Duration(0)
-	if found[0] > Bound/2 || found[most-1] < -Bound/2 { // this node is not one of them
+	if found[0] > Bound/2 || found[most-1] < -Bound/2 { // this node is outside the majority
 		correction = found[most/2]
 	}
 	c.Correct(correction)
 	return true
 }
 
-// Run compares the clock with those of others, and steers it, until stop is closed.
+// Run periodically compares the clock with those of other nodes and steers it, until stop is
+// closed.
 func (c *Clock) Run(stop <-chan struct{}) {
 	tick := time.NewTicker(steerEvery * 3 / 4)
 	defer tick.Stop()
@@ -99,24 +103,24 @@ func (c *Clock) Run(stop <-chan struct{}) {
 	}
 }
 
-// Agreed reports whether most members agreed on the time at the last look, and this node's clock
-// shows it.
+// Agreed reports whether most members agreed on the time at the last comparison and this node's
+// clock is within Bound of it.
 func (c *Clock) Agreed() bool { return c.agreed.Load() && c.off().Abs() <= Bound }
 
-// TooFarOff reports whether this node's clock is too far off to lead: windows go by the leader's. Only a
-// new process can set its clock at once.
+// TooFarOff compares the clocks and reports whether this node's clock is too far off to lead,
+// because windows follow the leader's clock. Only a new process can set its clock at once.
 func (c *Clock) TooFarOff() bool {
 	c.compare()
 	return c.off().Abs() > Bound
 }
 
-// startWait is how long a start waits for what the clocks of others say. Peers that run are here
-// much sooner; the first node of a cluster waits in vain.
+// startWait is how long Start waits for the clocks of other nodes. Running peers report much
+// sooner; the first node of a cluster waits in vain.
 const startWait = 100 * time.Millisecond
 
-// Start sets a clock that is wrong at the start, before anything in this process goes by it, and
-// reports whether it was. Later it
-// can only be steered, an hour in more than eight days, and others lead: see TooFarOff.
+// Start sets the clock if it is wrong, before anything in this process uses it, and reports
+// whether it did. Later the clock can only be steered, by an hour in more than eight days, and
+// other nodes lead: see TooFarOff.
 func (c *Clock) Start() (set bool) {
 	end := time.Now().Add(startWait)
 	for ; !c.compare() && time.Now().Before(end); time.Sleep(time.Millisecond) {
@@ -128,7 +132,7 @@ func (c *Clock) Start() (set bool) {
 	return true
 }
 
-// Faults says what is wrong with this node's wall clock.
+// Faults returns what is wrong with this node's clocks, as texts for operators.
 func (c *Clock) Faults() (out []string) {
 	agreed := c.compare()
 	if off := c.off(); off.Abs() > Bound {
