@@ -6,24 +6,24 @@ import (
 	"slices"
 )
 
-// MinDays is how many days a forecast needs at least.
+// MinDays is the minimum number of days that a forecast needs.
 const MinDays = 7
 
-// ErrTooFewDays says that there is too little history.
+// ErrTooFewDays means that there is too little history for a forecast.
 var ErrTooFewDays = errors.New("plan: a forecast needs at least 7 days of history")
 
-// Forecast is a trend by day, with the part of the weekday.
+// Forecast is a daily trend with a part for each weekday.
 type Forecast struct {
-	Days    int     // that it is made of
-	Level   float64 // at day 0
+	Days    int     // number of days it is based on
+	Level   float64 // level at day 0
 	Slope   float64 // per day
 	Weekday [7]float64
-	// Low and High are what a day was below and above that, in the 10 days of 100 that
-	// were furthest off on either side.
+	// Low and High are the 10th and 90th percentiles of how far days were off that: 10 of 100 days
+	// were lower, and 10 of 100 were higher.
 	Low, High float64
 }
 
-// Fit makes a forecast of one number for each day, which may have gaps (NaN): day 0 first.
+// Fit fits a forecast to one number per day, from day 0 on. NaN marks a day without data.
 func Fit(days []float64) (Forecast, error) {
 	f := Forecast{}
 	var x, y []float64
@@ -52,7 +52,7 @@ func Fit(days []float64) (Forecast, error) {
 	return f, nil
 }
 
-// slope is the median of the slopes between all pairs: at most 730 days have 266,000.
+// slope returns the median of the slopes between all pairs of days: 266,000 for the maximum of 730 days.
 func slope(x, y []float64) float64 {
 	var all []float64
 	for i := range x {
@@ -77,13 +77,13 @@ func (f *Forecast) weekdays(x, rest []float64) {
 	}
 }
 
-// At returns the forecast of a day; day 0 is the first of the history.
+// At returns the forecast for a day. Day 0 is the first of the history.
 func (f *Forecast) At(day int) float64 {
 	return f.Level + f.Slope*float64(day) + f.Weekday[((day%7)+7)%7]
 }
 
-// Reaches returns the first day from from on at which the forecast is at least limit, and
-// the first at which it may be, by its upper end; -1 if not within within days.
+// Reaches returns the first day, of the within days from from on, whose forecast is at least limit, and the
+// first whose upper end is. It returns -1 for a day that does not exist.
 func (f *Forecast) Reaches(limit float64, from, within int) (expected, earliest int) {
 	expected, earliest = -1, -1
 	for day := from; day < from+within && expected < 0; day++ {
@@ -104,7 +104,7 @@ func median(all []float64) float64 {
 	return quantile(s, 0.5)
 }
 
-// quantile interpolates between the values of a sorted list.
+// quantile returns a quantile of a sorted list, interpolating between values.
 func quantile(sorted []float64, q float64) float64 {
 	if len(sorted) == 0 {
 		return 0

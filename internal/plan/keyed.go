@@ -9,48 +9,48 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// Late is for how many seconds after a part its list may still have counted: leaders list their
-// keys one after the other, in the first seconds of the next minute.
+// Late is how many seconds after a part its list may still count requests. Leaders list their keys one
+// after another, in the first seconds of the next minute.
 const Late = 15
 
-// Part is what the busiest keys of a limit were asked for in some seconds, or up to Late
-// seconds after them.
+// Part holds what was requested of the busiest keys of a limit in some seconds, or up to Late seconds
+// after them.
 type Part struct {
 	At      history.Second
 	Seconds int
 	Keys    []history.KeyTotal
-	Rest    quota.Units // the most that a key which is not listed had
+	Rest    quota.Units // upper bound for a key that is not listed
 }
 
 func (p *Part) end() history.Second { return p.At + history.Second(p.Seconds) }
 
-// Keyed is what is recorded of a limit that is counted for many keys: of all keys together by
-// the second, or coarser; of the busiest ones by the part. Use NewKeyed.
+// Keyed holds what is recorded of a limit that counts many keys: the demand of all keys together by the
+// second or coarser, and that of the busiest keys by the part. Create it with NewKeyed.
 type Keyed struct {
 	points []history.Point
 	parts  []Part
 	seen   *Observed
 
 	names  []string
-	keys   map[string][]portion // of each key its parts, in their order
-	all    quota.Units          // asked for
-	others quota.Units          // of it what no list has
-	busy   quota.Units          // what the busiest key was asked for
-	rests  quota.Units          // the most that keys which are in some lists had while they were not
+	keys   map[string][]portion // the portions of each key, in order
+	all    quota.Units          // total demand
+	others quota.Units          // the part of all that no list contains
+	busy   quota.Units          // demand of the busiest key
+	rests  quota.Units          // upper bound on what listed keys had while they were not listed
 	rest   quota.Units          // the largest Rest
-	bars   [][]bar              // of each part its seconds, those first in which most can be refused; nil when seconds are not known
-	even   *layout              // nil when no list is known
+	bars   [][]bar              // the seconds of each part, those in which most can be refused first; nil if seconds are not known
+	even   *layout              // nil if there are no lists
 	likely *layout
 }
 
-// portion is what one key was asked for in one part.
+// portion is the demand of one key in one part.
 type portion struct {
 	part int
 	u    quota.Units
 }
 
-// NewKeyed returns what Replay needs. The points are whole and ordered by time, and so are the parts; a
-// part whose list may reach beyond the last point is left out. seen may be nil.
+// NewKeyed returns a Keyed for Replay. Points and parts must be whole and ordered by time. NewKeyed leaves
+// out parts whose list may reach beyond the last point. seen may be nil.
 func NewKeyed(points []history.Point, parts []Part, seen *Observed) *Keyed {
 	k := &Keyed{points: points, seen: seen, keys: map[string][]portion{}}
 	for i := range points {
@@ -85,7 +85,7 @@ func NewKeyed(points []history.Point, parts []Part, seen *Observed) *Keyed {
 	return k
 }
 
-// sum finds the busiest key, and what keys had while they were not listed.
+// sum computes the demand of the busiest key, and bounds what keys had while they were not listed.
 func (k *Keyed) sum() {
 	whole := quota.Units(0)
 	for i := range k.parts {
@@ -101,8 +101,8 @@ func (k *Keyed) sum() {
 	}
 }
 
-// bar is a second that a key can have been asked in. Two parts may share it: of what a bucket refills in it
-// each is then given half.
+// bar is a second in which a key can have been requested. Two parts may share a second; each then gets
+// half of what a bucket refills in it.
 type bar struct {
 	demand quota.Units
 	shared bool
@@ -115,7 +115,7 @@ func (b bar) weight() float64 {
 	return 1
 }
 
-// arrange orders the seconds of each part.
+// arrange orders the seconds of each part by how much can be refused in them.
 func (k *Keyed) arrange() {
 	first := k.points[0].Start
 	for i := range k.parts {
@@ -133,16 +133,16 @@ func (k *Keyed) arrange() {
 	}
 }
 
-// Parts returns of how many parts lists are known.
+// Parts returns the number of parts with known lists.
 func (k *Keyed) Parts() int { return len(k.parts) }
 
-// Calibrated reports whether Outcome.Likely is made so that the rule which was in force
-// refuses what it did refuse.
+// Calibrated reports whether Outcome.Likely is calibrated so that the rule in force refuses what it
+// really refused.
 func (k *Keyed) Calibrated() bool { return k.seen != nil && k.likely != nil }
 
-// Replay returns what tiers would have refused. What follows from the demand of keys, what follows
-// from that of all of them together, and what follows from what another rule did refuse of it are three
-// pairs of bounds: the narrowest holds.
+// Replay returns what tiers would have refused. Three pairs of bounds follow from the demand of each key,
+// from the demand of all keys together, and from what another rule really refused of it. The narrowest
+// bounds hold.
 func (k *Keyed) Replay(tiers []quota.Tier) Outcome {
 	out := Outcome{Attempted: k.all}
 	for i := range tiers {
@@ -171,7 +171,7 @@ func (k *Keyed) Replay(tiers []quota.Tier) Outcome {
 	return out
 }
 
-// byKey is what follows from what each key was asked for.
+// byKey returns the bounds that follow from the demand of each key.
 func (k *Keyed) byKey(t *quota.Tier) (least, most quota.Units) {
 	for _, name := range k.names {
 		portions := k.keys[name]
@@ -185,7 +185,7 @@ func (k *Keyed) byKey(t *quota.Tier) (least, most quota.Units) {
 	return least, min(most.Plus(unlisted), k.all)
 }
 
-// unlisted is what was asked for in seconds that no list is of for certain.
+// unlisted returns what was requested in seconds that no list covers for certain.
 func (k *Keyed) unlisted() (sum quota.Units) {
 	j := 0
 	for i := range k.points {
@@ -205,10 +205,10 @@ func (k *Keyed) unlisted() (sum quota.Units) {
 	return sum
 }
 
-// together is what follows from all demand as if it were one key's: keys with a bucket each are
-// refused no more than that. Where one key was asked for nearly all of it, they are refused hardly less.
+// together applies the bounds that follow from treating all demand as one key's. Keys with a bucket each
+// are refused no more than that, and hardly less if one key had nearly all of the demand.
 func (k *Keyed) together(t *quota.Tier, out *Outcome) {
-	if len(k.points) == 0 || k.points[0].Seconds > 1 && !fits(t, k.points) { // then it is no more than an estimate
+	if len(k.points) == 0 || k.points[0].Seconds > 1 && !fits(t, k.points) { // coarser points would yield only an estimate
 		return
 	}
 	one := Replay(t, Whole(k.points))

@@ -10,27 +10,27 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// layout says when each key may have come: a likeness, not a record. Of a key's part it gives each point
-// of the limit's course a share, at random, by how much the limit was asked for in it.
+// layout says when the requests of each key may have come. It is a model, not a record. It deals the
+// demand of a key's part to the points of the limit's course at random, weighted by the demand of each.
 type layout struct {
 	keys   [][]cell
-	clump  quota.Units // so many tokens come together; 0 is evenly
+	clump  quota.Units // tokens that come together; 0 means evenly
 	listed quota.Units
 	all    quota.Units
 }
 
-// cell is what a key is asked for from a second on.
+// cell is the demand of a key in some seconds, starting at a second.
 type cell struct {
 	at      history.Second
 	seconds int32
 	u       quota.Units
 }
 
-// maxClump is the most requests of a key that are tried as coming together.
+// maxClump is the largest number of a key's requests that calibrate assumes to come together.
 const maxClump = 4096
 
-// calibrate returns the likeness of which the rule that was in force refuses what it did refuse. If that is
-// not known, requests are taken to come by themselves.
+// calibrate returns the layout for which the rule in force refuses closest to what it really refused. If
+// that is not known, it assumes that requests come individually.
 func (k *Keyed) calibrate() *layout {
 	if k.seen == nil {
 		return k.layout(quota.Token)
@@ -53,7 +53,7 @@ func (k *Keyed) calibrate() *layout {
 	return best
 }
 
-// layout lays out all keys.
+// layout lays out the demand of all keys.
 func (k *Keyed) layout(clump quota.Units) *layout {
 	l := &layout{clump: clump, listed: k.all - k.others, all: k.all}
 	grids := k.grids()
@@ -71,7 +71,7 @@ func (k *Keyed) layout(clump quota.Units) *layout {
 // grid is the course of the limit in one part.
 type grid struct {
 	points []history.Point
-	sums   []float64 // of all points up to this one
+	sums   []float64 // cumulative demand, up to and including each point
 }
 
 func (k *Keyed) grids() []grid {
@@ -93,7 +93,7 @@ func (k *Keyed) grids() []grid {
 	return out
 }
 
-// deal gives each point its share.
+// deal distributes the demand u to the points.
 func (g *grid) deal(out []cell, u, clump quota.Units, rng *rand.Rand) []cell {
 	total := 0.0
 	if len(g.sums) > 0 {
@@ -123,7 +123,7 @@ func (g *grid) deal(out []cell, u, clump quota.Units, rng *rand.Rand) []cell {
 	return out
 }
 
-// dealFew gives a few clumps each a point.
+// dealFew assigns a small number of clumps to one point each.
 func (g *grid) dealFew(out []cell, u, clump quota.Units, rng *rand.Rand) []cell {
 	shares := make([]quota.Units, len(g.points))
 	for left := u; left > 0; left -= clump {
@@ -138,7 +138,7 @@ func (g *grid) dealFew(out []cell, u, clump quota.Units, rng *rand.Rand) []cell 
 	return out
 }
 
-// refused is what a tier would have refused. What no list has is refused in the same part as the rest.
+// refused returns what a tier would have refused. It assumes that unlisted demand is refused in the same proportion.
 func (l *layout) refused(t *quota.Tier) quota.Units {
 	if l == nil || l.listed <= 0 {
 		return 0
@@ -154,7 +154,7 @@ func (l *layout) refused(t *quota.Tier) quota.Units {
 	return quota.Units(sum * float64(l.all) / float64(l.listed))
 }
 
-// flow is what a bucket refuses of demand that comes evenly within each cell, in clumps.
+// flow returns what a bucket refuses of demand that comes evenly within each cell, in clumps.
 func (l *layout) flow(t *quota.Tier, cells []cell) (refused float64) {
 	burst, rate := float64(t.BurstUnits()), perSecond(t)
 	level, free := burst, history.Second(0)
@@ -172,7 +172,7 @@ func (l *layout) flow(t *quota.Tier, cells []cell) (refused float64) {
 	return refused
 }
 
-// step is what a window refuses of demand that comes in the middle of each cell.
+// step returns what a window refuses of demand that comes in the middle of each cell.
 func (l *layout) step(t *quota.Tier, cells []cell) (refused float64) {
 	if len(cells) == 0 {
 		return 0

@@ -2,23 +2,23 @@ package plan
 
 import "github.com/quorate/quorate/internal/quota"
 
-// Observed is what a rule that was in force all the time let pass of the demand.
+// Observed holds what a rule that was in force all the time admitted of the demand.
 type Observed struct {
 	Rule                quota.Tier
 	Attempted, Admitted quota.Units
-	// Over was admitted beyond the rule. Needless is the upper bound of refusals despite room.
+	// Over was admitted beyond the rule. Needless is an upper bound on refusals despite room.
 	Over, Needless quota.Units
-	// Before was admitted while what it took may not have been refilled when the demand began.
+	// Before was admitted earlier, but may not have been refilled when the demand began.
 	Before quota.Units
 }
 
-// Refused is what the rule refused.
+// Refused returns what the rule refused.
 func (o *Observed) Refused() quota.Units { return max(0, o.Attempted-o.Admitted) }
 
-// narrow brings bounds nearer by what is known of another rule. A bucket lets pass as many requests
-// of one token as can pass together. Of what the rule in force let pass, a part with a smaller
-// rate and burst in the same proportion can pass the smaller rule; so the smaller rule lets pass
-// at least that part. It is the same the other way round, and whatever the number of keys.
+// narrow narrows the bounds of out by what is known about another rule. A bucket admits the largest number
+// of one-token requests that can pass together. If another rule's rate and burst are smaller by some
+// proportion, that proportion of what the rule in force admitted can pass the other rule, which therefore
+// admits at least as much. The same holds the other way round, and for any number of keys.
 func (o *Observed) narrow(t *quota.Tier, out *Outcome) {
 	if o == nil || !o.compares(t) {
 		return
@@ -33,7 +33,7 @@ func (o *Observed) narrow(t *quota.Tier, out *Outcome) {
 	out.RefusedAtLeast = min(out.RefusedAtLeast, out.RefusedAtMost)
 }
 
-// compares reports whether the rule and another one are of one kind, with the same windows.
+// compares reports whether the rule and t have the same kind and the same windows.
 func (o *Observed) compares(t *quota.Tier) bool {
 	switch r := &o.Rule; t.Kind {
 	case quota.TokenBucket:
@@ -44,8 +44,8 @@ func (o *Observed) compares(t *quota.Tier) bool {
 	return false
 }
 
-// proportion is the part of what passes from which also passes to. Tokens are whole: a part of a
-// burst may be one token larger than the burst's part.
+// proportion returns the part of what from admits that to also admits. Tokens are whole: a part of a burst
+// may be one token larger than the same part of the burst's size.
 func proportion(from, to *quota.Tier) float64 {
 	part := 1.0
 	if a, b := perSecond(from), perSecond(to); b < a {

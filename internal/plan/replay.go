@@ -10,12 +10,12 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// Demand is what one key was asked for in a second, or in some seconds of which no
-// more is known. What is without demand is left out.
+// Demand is what was requested of one key in a second, or in some seconds if nothing finer is known.
+// Seconds without demand are left out.
 type Demand struct {
 	At        history.Second
 	Attempted quota.Units
-	Seconds   int // 0 is one
+	Seconds   int // 0 means 1
 }
 
 func (d *Demand) end() history.Second { return d.At + history.Second(max(1, d.Seconds)) }
@@ -23,35 +23,35 @@ func (d *Demand) end() history.Second { return d.At + history.Second(max(1, d.Se
 // Outcome is what a limit would have done with demand.
 type Outcome struct {
 	Attempted quota.Units
-	// What would have been refused is between these two.
+	// RefusedAtLeast and RefusedAtMost enclose what would have been refused.
 	RefusedAtLeast, RefusedAtMost quota.Units
-	// RefusedIfEven is what would have been refused of demand that came evenly.
+	// RefusedIfEven is what would have been refused if demand had come evenly.
 	RefusedIfEven quota.Units
-	// Likely is the best single number there is, between the two: RefusedIfEven of one key, of
-	// many what a likeness of their demand is refused.
+	// Likely is the best single estimate between the two: RefusedIfEven for one key, and for many keys
+	// what a model of their demand is refused.
 	Likely quota.Units
-	// Estimate says that these two are no bounds, only near the truth: what a sliding
-	// window gives back, and when a periodic one begins, depends on the moments.
+	// Estimate means that RefusedAtLeast and RefusedAtMost are not bounds but approximations: what a
+	// sliding window gives back, and when a periodic window begins, depends on the exact moments.
 	Estimate bool
-	// Seconds in which something would have been refused, in the worst case.
+	// Seconds counts the seconds in which something would have been refused, in the worst case.
 	Seconds int
 }
 
-// Exact reports whether there is no doubt.
+// Exact reports whether the refused amount is known exactly.
 func (o *Outcome) Exact() bool { return !o.Estimate && o.RefusedAtLeast == o.RefusedAtMost }
 
-// Replayable returns whether demand by the second says what the tier would have
-// done: not what is in flight at a time.
+// Replayable reports whether demand by the second determines what the tier would have done. It does not
+// for a tier that limits requests in flight.
 func Replayable(t *quota.Tier) bool { return t.Kind != quota.Concurrency }
 
-// estimated reports whether the tier's past beyond the demand matters: what it
-// counted before the first second, or when its window began.
+// estimated reports whether the outcome depends on the tier's state beyond the demand: on what it counted
+// before the first second, or on when its window began.
 func estimated(t *quota.Tier) bool {
 	return t.Kind != quota.TokenBucket && t.Kind != quota.FixedWindow && t.Kind != quota.CalendarWindow
 }
 
-// Replay returns what a tier, full at the first second, would have refused of the demand,
-// which is ordered by time.
+// Replay returns what a tier that is full at the first second would have refused of the demand, which must
+// be ordered by time.
 func Replay(t *quota.Tier, demand []Demand) Outcome {
 	return replay(t, slices.Values(demand))
 }
@@ -60,8 +60,8 @@ func replay(t *quota.Tier, demand iter.Seq[Demand]) Outcome {
 	return ReplayEach(t, demand, func(Demand, quota.Units, quota.Units) {})
 }
 
-// ReplayEach is Replay, which also tells what would have been refused of each demand:
-// about least and most, as what is refused in all lies between their sums.
+// ReplayEach is Replay with a callback for each demand. least and most only approximate what would have
+// been refused of a single demand; their sums enclose the total.
 func ReplayEach(t *quota.Tier, demand iter.Seq[Demand], each func(d Demand, least, most quota.Units)) Outcome {
 	out := Outcome{Estimate: estimated(t)}
 	var best, worst, even limiter.Meter
@@ -87,9 +87,8 @@ func ReplayEach(t *quota.Tier, demand iter.Seq[Demand], each func(d Demand, leas
 	return out
 }
 
-// ReplayAll returns what tiers that all have to let a token pass, and of which none is
-// charged when one refuses, would have refused: no less than each by itself, and no
-// more than all of them by themselves.
+// ReplayAll returns what tiers would have refused that must all admit a token, and of which none is charged
+// if one refuses. They refuse no less than each tier alone, and no more than the sum of all tiers alone.
 func ReplayAll(tiers []quota.Tier, demand []Demand) Outcome {
 	var out Outcome
 	for i := range tiers {
@@ -98,7 +97,7 @@ func ReplayAll(tiers []quota.Tier, demand []Demand) Outcome {
 	return out
 }
 
-// join adds a tier that has to let pass as well.
+// join adds a tier that must admit as well.
 func (o *Outcome) join(t Outcome) {
 	if o.Attempted == 0 {
 		*o = t
@@ -112,7 +111,7 @@ func (o *Outcome) join(t Outcome) {
 	o.Seconds = max(o.Seconds, t.Seconds)
 }
 
-// Add adds what happened to other keys at the same time.
+// Add adds the outcome for other keys in the same time.
 func (o *Outcome) Add(k *Outcome) {
 	o.Attempted = o.Attempted.Plus(k.Attempted)
 	o.RefusedAtLeast = o.RefusedAtLeast.Plus(k.RefusedAtLeast)
@@ -123,7 +122,7 @@ func (o *Outcome) Add(k *Outcome) {
 	o.Seconds = max(o.Seconds, k.Seconds)
 }
 
-// round allows for parts of tokens: the meter takes a part, a request does not.
+// round allows for fractions of tokens: a meter can take a fraction, but a request cannot.
 func (o *Outcome) round(t *quota.Tier) {
 	if t.Kind == quota.TokenBucket && o.RefusedAtMost > 0 {
 		o.RefusedAtMost = min(o.Attempted, o.RefusedAtMost+parts)
@@ -132,24 +131,24 @@ func (o *Outcome) round(t *quota.Tier) {
 	o.Likely = o.RefusedIfEven
 }
 
-// parts is what is left of tokens that nobody can take, at most: one at the end, and one
-// of the moment when the other meter had it whole.
+// parts bounds the fractions of tokens that cannot be taken: one at the end, and one for the moment when
+// the other meter had a whole token.
 const parts = 2 * quota.Token
 
 func at(s history.Second) quota.Time { return quota.Time(s) * quota.Time(time.Second) }
 
-// eager takes what there is when each second begins, and the rest out of what the second
-// brings: nothing overflows that somebody wanted.
+// eager takes what the meter has when each second begins, and the rest from what the second refills, so
+// that nothing that was requested overflows.
 func eager(m *limiter.Meter, t *quota.Tier, d *Demand) quota.Units {
 	wide := *t
 	if t.Kind == quota.TokenBucket {
-		wide.Burst = quota.MaxTokens // what is taken as it comes may be more than the burst
+		wide.Burst = quota.MaxTokens // the amount taken as it comes may exceed the burst
 	}
 	got := quota.Units(0)
 	for s := d.At; s < d.end(); s++ {
 		m.Advance(at(s), t)
 		if got += spend(m, d.Attempted-got); got == d.Attempted {
-			break // the meter is advanced when it is looked at again
+			break // the next use advances the meter
 		}
 		got += min(d.Attempted-got, within(m, t, s))
 		m.Advance(at(s+1)-1, &wide)
@@ -159,7 +158,7 @@ func eager(m *limiter.Meter, t *quota.Tier, d *Demand) quota.Units {
 	return got
 }
 
-// within is what the windows let pass that begin and end within a second, after the one that the meter is in.
+// within returns what is admitted by the windows that begin and end within a second, after the meter's current window.
 func within(m *limiter.Meter, t *quota.Tier, s history.Second) quota.Units {
 	if t.Kind != quota.FixedWindow || t.Rate.Per >= time.Second {
 		return 0
@@ -169,8 +168,8 @@ func within(m *limiter.Meter, t *quota.Tier, s history.Second) quota.Units {
 	return quota.Units(quota.MulDiv(int64(t.BurstUnits()), int64(last.Sub(end)), int64(t.Rate.Per)))
 }
 
-// lazy takes no more than there is when the demand begins, and takes it when it
-// ends, after what did not fit has overflowed.
+// lazy takes no more than the meter has when the demand begins. It takes it when the demand ends, after
+// what did not fit has overflowed.
 func lazy(m *limiter.Meter, t *quota.Tier, d *Demand) quota.Units {
 	m.Advance(at(d.At), t)
 	got := max(0, min(d.Attempted, m.Level()))
@@ -179,7 +178,7 @@ func lazy(m *limiter.Meter, t *quota.Tier, d *Demand) quota.Units {
 	return got
 }
 
-// slots is how many parts even demand comes in.
+// slots is the number of parts that evenly divides demand into.
 const slots = 20
 
 // evenly takes the demand in equal parts.
@@ -190,7 +189,7 @@ func evenly(m *limiter.Meter, t *quota.Tier, d *Demand) quota.Units {
 	for i := range quota.Units(slots) {
 		m.Advance(at(d.At)+quota.Time(span*(2*i+1)/(2*slots)), t)
 		if i == 0 && m.Level() >= d.Attempted {
-			return spend(m, d.Attempted) // whenever it comes
+			return spend(m, d.Attempted) // it passes whenever it comes
 		}
 		part := d.Attempted/slots*(i+1) - given
 		if i == slots-1 {
@@ -208,10 +207,9 @@ func spend(m *limiter.Meter, want quota.Units) quota.Units {
 	return got
 }
 
-// Suggest returns the least rate, by the tier's own period, of which the demand would
-// have been refused at most that part, even in the worst case. The burst stays in
-// proportion to the rate, at least one token. It returns false if the largest possible
-// rate refuses more.
+// Suggest returns the lowest rate, in the tier's own period, that refuses at most the given part of the
+// demand, even in the worst case. The burst stays in proportion to the rate, and is at least one token.
+// Suggest returns false if even the largest possible rate refuses more.
 func Suggest(t quota.Tier, demand []Demand, refused float64) (quota.Tier, bool) {
 	return SuggestBy(t, func(next *quota.Tier) bool {
 		o := Replay(next, demand)
@@ -219,13 +217,13 @@ func Suggest(t quota.Tier, demand []Demand, refused float64) (quota.Tier, bool) 
 	})
 }
 
-// SuggestBy is Suggest by another measure of what is enough; if a tier is, larger ones are.
+// SuggestBy is Suggest with another criterion. If enough accepts a tier, it must accept all larger ones.
 func SuggestBy(t quota.Tier, enough func(*quota.Tier) bool) (quota.Tier, bool) {
 	does := func(tokens int64) bool {
 		next := scaled(t, tokens)
 		return enough(&next)
 	}
-	low, high := int64(0), int64(1) // low refuses too much
+	low, high := int64(0), int64(1) // low always refuses too much
 	for ; high < quota.MaxTokens && !does(high); high *= 2 {
 		low = high
 	}
@@ -243,7 +241,7 @@ func SuggestBy(t quota.Tier, enough func(*quota.Tier) bool) (quota.Tier, bool) {
 	return scaled(t, high), true
 }
 
-// scaled is a tier with another number of tokens per period, and a burst in proportion.
+// scaled returns a tier with another number of tokens per period, and a burst in proportion.
 func scaled(t quota.Tier, tokens int64) quota.Tier {
 	burst := min(max(1, quota.MulDiv(t.Burst, tokens, max(1, t.Rate.Tokens))), quota.MaxTokens)
 	if t.Kind != quota.TokenBucket {

@@ -10,18 +10,18 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// Order is how seconds are put that are only known by how many there were of each size.
+// Order is the order of seconds of which only the distribution of sizes is known.
 type Order uint8
 
-// The orders.
+// Orders of seconds.
 const (
-	Apart    Order = iota // the busiest ones far from each other: the least is refused
-	Together              // the busiest ones next to each other: the most is refused
+	Apart    Order = iota // the busiest seconds are far from each other: the least is refused
+	Together              // the busiest seconds are next to each other: the most is refused
 )
 
-// Seconds makes demand by the second out of points of a minute or an hour: as many seconds
-// of each size as their percentiles and their peak say, with the points' sums. It is a
-// likeness, not a record. One point after the other is made: all seconds of two years are too many to keep.
+// Seconds returns demand by the second, made from points of a minute or an hour. Its seconds match the
+// percentiles, the peak and the sum of each point. It is a model, not a record. The sequence makes one
+// point at a time, because all seconds of two years are too many to keep.
 func Seconds(points []history.Point, order Order) iter.Seq[Demand] {
 	return func(yield func(Demand) bool) {
 		for i := range points {
@@ -42,8 +42,8 @@ func Seconds(points []history.Point, order Order) iter.Seq[Demand] {
 	}
 }
 
-// stride walks through n places so that neighbours end up far apart, and has no
-// divisor in common with n.
+// stride returns a step that has no common divisor with n, and puts neighbours far apart when walking
+// through n places.
 func stride(n int) int {
 	for step := max(1, n*618/1000); ; step++ {
 		if gcd(step, n) == 1 {
@@ -59,7 +59,7 @@ func gcd(a, b int) int {
 	return a
 }
 
-// sizes are the seconds of a point, the busiest first.
+// sizes returns the demand of a point's seconds, busiest first.
 func sizes(p *history.Point) []quota.Units {
 	n := p.Seconds
 	if n == 1 {
@@ -86,7 +86,7 @@ func sizes(p *history.Point) []quota.Units {
 	return out
 }
 
-// fit makes seconds, ordered by size, add up to sum, and leaves the last one, the peak, alone.
+// fit scales seconds that are ordered by size so that they add up to sum. It keeps the last one, the peak.
 func fit(out []quota.Units, sum quota.Units) {
 	left := sum - out[len(out)-1]
 	have := quota.Units(0)
@@ -105,12 +105,12 @@ func fit(out []quota.Units, sum quota.Units) {
 		low[i] = quota.Units(float64(low[i]) * (float64(max(0, left)) / float64(have)))
 		given += low[i]
 	}
-	low[len(low)-1] += max(0, left) - given // what rounding has left
+	low[len(low)-1] += max(0, left) - given // the rounding error
 }
 
-// ReplayPoints replays tiers on points of more than a second. Of windows that begin and
-// end with points it is what Replay says; of all else an estimate, between the
-// likeness in which least is refused and that in which most is.
+// ReplayPoints replays tiers on points of more than a second. For windows that begin and end with points
+// the outcome is that of Replay. Otherwise it is an estimate, between the order of seconds in which least
+// is refused and the order in which most is.
 func ReplayPoints(tiers []quota.Tier, points []history.Point) Outcome {
 	var whole []Demand
 	var out Outcome
@@ -130,7 +130,7 @@ func ReplayPoints(tiers []quota.Tier, points []history.Point) Outcome {
 	return out
 }
 
-// Whole is the demand of points, of each together at its first second.
+// Whole returns the demand of each point as a single demand at its first second.
 func Whole(points []history.Point) []Demand {
 	var out []Demand
 	for i := range points {
@@ -141,8 +141,8 @@ func Whole(points []history.Point) []Demand {
 	return out
 }
 
-// fits reports whether a tier's windows begin and end with points: then it does not matter
-// when within a point demand came.
+// fits reports whether a tier's windows begin and end with points. If so, the moment of demand within a
+// point does not matter.
 func fits(t *quota.Tier, points []history.Point) bool {
 	n := int64(1)
 	for i := range points {
@@ -157,7 +157,8 @@ func fits(t *quota.Tier, points []history.Point) bool {
 	return false
 }
 
-// Fullest is the most that was asked for in one window of a tier; known is false where points do not tell windows apart.
+// Fullest returns the highest demand in one window of a tier. known is false if the points do not tell
+// windows apart.
 func Fullest(t *quota.Tier, points []history.Point) (most quota.Units, known bool) {
 	if !fits(t, points) {
 		return 0, false
