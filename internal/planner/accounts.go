@@ -17,20 +17,20 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// ofAccounts reports whether a name is that of accounts with a policy.
+// ofAccounts reports whether a name is the name of accounts with a policy.
 func ofAccounts(name quota.LimitName) bool { return name.Namespace == quota.AccountNamespace }
 
-// lookedAtConfigs bounds the configs of which the newest that has a policy is looked for.
+// lookedAtConfigs bounds the newest configs that are searched for a policy.
 const lookedAtConfigs = 16
 
-// accountRule returns what one account may take by a policy, as a limit; nil if none of that name is loaded that
-// refills. Of the versions that are loaded it is the newest.
+// accountRule returns what one account may take by a policy, as a limit. It uses the newest loaded version.
+// It returns nil if no policy of that name that refills is loaded.
 func (s *Planner) accountRule(name quota.LimitName) *quota.Limit {
 	parts := strings.Split(name.Limit, "~")
 	if len(parts) != 5 {
 		return nil
 	}
-	ctx := context.Background() // what is loaded is on this node
+	ctx := context.Background() // loaded policies are on this node
 	configs, err := s.node.ListPolicies(ctx, parts[0], parts[1], "", apiproto.MaxList)
 	if err != nil {
 		return nil
@@ -48,8 +48,8 @@ func (s *Planner) accountRule(name quota.LimitName) *quota.Limit {
 	return nil
 }
 
-// accountLimit is a policy as a limit: a window from midnight UTC where each refill fills the account up, else a
-// bucket. The offset of the refill is left out.
+// accountLimit converts a policy to a limit: a window that begins at midnight UTC if each refill fills the
+// account up, otherwise a bucket. It ignores the offset of the refill.
 func accountLimit(name quota.LimitName, p *account.Policy) *quota.Limit {
 	r := p.Refill
 	if r.Units <= 0 || r.Interval == 0 || p.Limit <= 0 {
@@ -64,8 +64,9 @@ func accountLimit(name quota.LimitName, p *account.Policy) *quota.Limit {
 	return l
 }
 
-// accountHeadroom says how full accounts with a policy were. How much each was asked for is not recorded: if all
-// together were asked for less than one may take, none was fuller than that; if one was refused, it was used up.
+// accountHeadroom computes how full accounts with a policy were. The demand of each account is not recorded.
+// If the demand of all together was less than what one may take, no account was fuller than that. If
+// anything was refused, at least one account was used up.
 func accountHeadroom(out *quoratev1.LimitHeadroom, l *quota.Limit, u *history.UsedLimit) {
 	if l == nil {
 		out.Statement = "no policy of this name is loaded that refills by time; " + refusedText(out)
@@ -88,8 +89,8 @@ func accountHeadroom(out *quoratev1.LimitHeadroom, l *quota.Limit, u *history.Us
 	out.Statement = text + "; what each was asked for is not recorded; " + refusedText(out)
 }
 
-// capacity is what one key or account may take in a stretch: what is refilled, and in a short one what it can
-// hold; of several tiers, the least.
+// capacity returns what one key or account may take in a stretch: the refill, or in a short stretch the
+// burst. Of several tiers it returns the least.
 func capacity(l *quota.Limit, seconds int) float64 {
 	least := math.Inf(1)
 	for _, t := range l.Tiers() {
@@ -98,20 +99,20 @@ func capacity(l *quota.Limit, seconds int) float64 {
 	return least
 }
 
-// passes is what one tier lets pass in a stretch.
+// passes returns what one tier admits in a stretch.
 func passes(t *quota.Tier, seconds int) float64 {
 	return max(float64(t.Burst), float64(t.Rate.Tokens)/max(t.Rate.Per.Seconds(), 1e-9)*float64(seconds))
 }
 
-// alike is of how many accounts, each asked for the same, a rule would have refused no more than was refused: the least
-// such number. 0 says that there is no rule.
+// alike returns the least number of accounts with equal demand of which the rule would have refused no more
+// than was really refused; 0 if there is no rule.
 func (d *demand) alike(now *quota.Limit) int64 {
 	if now == nil {
 		return 0
 	}
 	total := totalOf(d.answer.Points)
 	t := now.First()
-	few, enough := int64(0), total.Attempted.Tokens()/t.Burst+1 // of so many no refill is needed
+	few, enough := int64(0), total.Attempted.Tokens()/t.Burst+1 // this many accounts need no refill
 	for enough-few > 1 {
 		n := few + (enough-few)/2
 		if o := d.replayOne([]quota.Tier{times(t, n)}); o.RefusedAtMost > total.Refused() {
@@ -123,14 +124,14 @@ func (d *demand) alike(now *quota.Limit) int64 {
 	return enough
 }
 
-// times is what so many accounts may take together.
+// times returns what n accounts may take together.
 func times(t quota.Tier, n int64) quota.Tier {
 	t.Rate.Tokens, t.Burst = t.Rate.Tokens*n, t.Burst*n
 	return t
 }
 
-// replayAccounts returns what tiers would have done with the demand of accounts: at most what they would have done with that of
-// one, and likely what with that of d.accounts, each asked for the same.
+// replayAccounts returns what tiers would have done with the demand of accounts: at most what they would do
+// with the demand of one account, and likely what they would do with d.accounts of equal demand.
 func (d *demand) replayAccounts(tiers []quota.Tier) planning.Outcome {
 	out := d.replayOne(tiers)
 	all := make([]quota.Tier, len(tiers))
@@ -142,7 +143,7 @@ func (d *demand) replayAccounts(tiers []quota.Tier) planning.Outcome {
 	return out
 }
 
-// sureOfAccounts says how sure an outcome is.
+// sureOfAccounts states how certain an outcome is.
 func (d *demand) sureOfAccounts(o *quoratev1.WhatIfOutcome) string {
 	return fmt.Sprintf("about %d of %d units would have been refused (%s), if %d accounts were asked for the same each: of so many the rule in force refuses what was refused; at most %d, if one was asked for all",
 		o.RefusedLikely, o.Attempted, partText(o.RefusedLikely, o.Attempted), d.accounts, o.RefusedAtMost)

@@ -12,26 +12,27 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// demand is what is recorded of a limit in a stretch.
+// demand holds what is recorded of a limit in a stretch.
 type demand struct {
 	stretch
 	answer history.Answer
 	step   int
-	// Of a limit that is counted for many keys.
+	// For a limit that counts many keys.
 	keyed   *planning.Keyed
-	part    history.Second     // of which keys are listed
-	seen    *planning.Observed // nil: the rule has not been in force all the time, or refuses by more than itself
+	part    history.Second     // length of the parts for which keys are listed
+	seen    *planning.Observed // nil if the rule was not in force all the time, or does not alone decide on refusals
 	many    bool
-	unknown bool // nobody knows of keys
-	// Of accounts it is not known what each was asked for: as if there were so many alike. 0: it is a limit.
+	unknown bool // no keys are recorded
+	// accounts is the assumed number of accounts with equal demand, because the demand of each is not
+	// recorded; 0 for a limit.
 	accounts int64
 }
 
-// recorded reads the demand of a limit.
+// recorded reads the recorded demand of a limit.
 func (s *Planner) recorded(ctx context.Context, name quota.LimitName, t stretch) (*demand, error) {
 	d := &demand{stretch: t, step: s.stepFor(t, MaxPoints)}
 	all, err := s.node.HistoryKeys(ctx, history.KeysQuery{Limit: name, From: t.from, End: t.end, Top: 2})
-	if err != nil && !apierr.IsNoLeader(err) { // without the keys there is something to say all the same
+	if err != nil && !apierr.IsNoLeader(err) { // an answer is possible without the keys
 		return nil, apierr.From(err)
 	}
 	d.unknown = len(all.Keys) == 0 || ofAccounts(name)
@@ -59,7 +60,7 @@ func (s *Planner) recorded(ctx context.Context, name quota.LimitName, t stretch)
 	return d, nil
 }
 
-// readPoints reads the points of the step. Where minutes are not kept as long as they usually are, it reads hours.
+// readPoints reads points of d.step. If minutes are kept for less time than usual, it reads hours instead.
 func (s *Planner) readPoints(ctx context.Context, name quota.LimitName, d *demand) error {
 	q := history.Query{Limit: name, From: d.from, End: d.end, Step: d.step}
 	var err error
@@ -80,7 +81,7 @@ func (s *Planner) readPoints(ctx context.Context, name quota.LimitName, d *deman
 	return nil
 }
 
-// begins is from when on something is known.
+// begins returns the second from which on demand is known.
 func (d *demand) begins() history.Second {
 	if len(d.answer.Points) == 0 {
 		return d.end
@@ -88,7 +89,7 @@ func (d *demand) begins() history.Second {
 	return d.answer.Points[0].Start
 }
 
-// grain is by how many seconds keys are listed.
+// grain returns the interval in seconds at which keys are listed.
 func (d *demand) grain() history.Second {
 	if d.step == 1 {
 		return 60
@@ -96,8 +97,8 @@ func (d *demand) grain() history.Second {
 	return 3600
 }
 
-// listed reads what the busiest keys were asked for in each minute, or in at most maxKeyPoints times some
-// hours. What came later than a list of minutes can tell is left out, as long as it is little.
+// listed reads the demand of the busiest keys by the minute, or in at most maxKeyPoints parts of whole
+// hours. It drops demand that is too recent for lists of minutes, as long as it is little.
 func (s *Planner) listed(ctx context.Context, name quota.LimitName, d *demand, asOf history.Second) ([]planning.Part, error) {
 	end := min(d.end, d.answer.AsOf)
 	if rest := end - asOf - planning.Late; asOf > 0 && rest > 0 && rest <= 180 && d.step == 1 {
@@ -121,7 +122,7 @@ func (s *Planner) listed(ctx context.Context, name quota.LimitName, d *demand, a
 	return out, nil
 }
 
-// observed is what the rule in force did with the demand, if it alone decided on it.
+// observed returns what the rule in force did with the demand, or nil if it did not decide alone.
 func (s *Planner) observed(ctx context.Context, name quota.LimitName, d *demand) (*planning.Observed, error) {
 	now := s.ruleOf(name)
 	total := totalOf(d.answer.Points)
@@ -144,11 +145,11 @@ func (s *Planner) observed(ctx context.Context, name quota.LimitName, d *demand)
 	}, nil
 }
 
-// seenVersions is how many versions are looked at to find out whether a rule has changed.
+// seenVersions bounds the versions that are examined for changes of a rule.
 const seenVersions = 8
 
-// unchanged reports whether a rule was in force all the time since a moment, or nothing, and no key had
-// another one. What cannot be found out counts as a change.
+// unchanged reports whether since from only this rule, or none, was in force, and no key had another rule.
+// If that cannot be determined, it returns false.
 func (s *Planner) unchanged(ctx context.Context, now *quota.Limit, from history.Second) bool {
 	if list, _ := s.node.ListOverrides(now.LimitName, quota.Key{}, 1); len(list) > 0 {
 		return false
@@ -169,7 +170,8 @@ func (s *Planner) unchanged(ctx context.Context, now *quota.Limit, from history.
 	return false
 }
 
-// sameRule reports whether limits have one with the same rule, or none, nor any that would stand in for it.
+// sameRule reports whether limits contain the same rule for the limit, or none and nothing that would
+// stand in for it.
 func sameRule(list []quota.Limit, now *quota.Limit) bool {
 	for i := range list {
 		l := &list[i]
@@ -183,7 +185,7 @@ func sameRule(list []quota.Limit, now *quota.Limit) bool {
 	return true
 }
 
-// basis is what answers on this demand are made of.
+// basis returns the kind of data that answers on this demand rest on.
 func (d *demand) basis() quoratev1.Basis {
 	switch {
 	case d.many:
@@ -207,7 +209,7 @@ func (d *demand) replay(tiers []quota.Tier) planning.Outcome {
 	return d.replayOne(tiers)
 }
 
-// replayOne is replay for one key.
+// replayOne is replay for the demand of one key.
 func (d *demand) replayOne(tiers []quota.Tier) planning.Outcome {
 	if d.step == 1 {
 		return planning.ReplayAll(tiers, planning.Whole(d.answer.Points))

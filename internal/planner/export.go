@@ -11,7 +11,7 @@ import (
 // ParquetMedia is the media type of Parquet files.
 const ParquetMedia = "application/vnd.apache.parquet"
 
-// ExportForms are the forms of an export. JSON is that of all answers.
+// ExportForms maps each export format to its media type and writer. JSON is missing: it is the form of all answers.
 var ExportForms = map[string]struct {
 	Media string
 	write func(io.Writer, []export.Row) error
@@ -22,11 +22,11 @@ var ExportForms = map[string]struct {
 	"openmetrics": {"application/openmetrics-text; version=1.0.0; charset=utf-8", export.OpenMetrics},
 }
 
-// ExportFormats are the words of the parameter format.
+// ExportFormats lists the values of the parameter format.
 var ExportFormats = []string{"csv", "csv_raw", "json", "parquet", "openmetrics"}
 
-// Export writes a history as a file of other programs: csv, parquet or openmetrics. It
-// reports false if there is no such format.
+// Export writes a history in the format of other programs: csv, csv_raw, parquet or openmetrics. It returns
+// false if the format does not exist.
 func Export(w io.Writer, format string, res *quoratev1.HistoryResponse) (bool, error) {
 	form, ok := ExportForms[format]
 	if !ok {

@@ -14,13 +14,13 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// Bounds of forecasts.
+// Bounds on forecasts.
 const (
 	usualDays  = 56
 	maxDays    = 730
 	usualAhead = 90
 	maxAhead   = 365
-	dayHours   = 12 // hours that have to be known of a day, for it to count
+	dayHours   = 12 // minimum known hours for a day to count
 )
 
 // Forecast implements quoratev1.RateServiceServer.
@@ -63,7 +63,7 @@ func (s *Planner) Forecast(ctx context.Context, req *quoratev1.ForecastRequest) 
 	return s.fit(out, byDay(a.Points, t.from, days, whole), ahead, name, k.many, &k.key)
 }
 
-// byDay is one number of each day; days of which too little is known are NaN.
+// byDay returns one number per day, or NaN for a day with fewer than dayHours known hours.
 func byDay(points []history.Point, from history.Second, days int, mean bool) []float64 {
 	out, hours := make([]float64, days), make([]int, days)
 	for i := range points {
@@ -87,9 +87,9 @@ func byDay(points []history.Point, from history.Second, days int, mean bool) []f
 	return out
 }
 
-// fit forecasts days to come.
+// fit computes the forecast for the coming days.
 func (s *Planner) fit(out *quoratev1.ForecastResponse, days []float64, ahead int, name quota.LimitName, many bool, key *history.KeyTotal) (*quoratev1.ForecastResponse, error) {
-	first := 0 // the first day with demand: what came before it is no gap, and no trend
+	first := 0 // the first day with demand: earlier days are neither a gap nor a trend
 	for first < len(days) && (math.IsNaN(days[first]) || days[first] == 0) {
 		first++
 	}
@@ -133,7 +133,7 @@ func (s *Planner) fit(out *quoratev1.ForecastResponse, days []float64, ahead int
 	return out, nil
 }
 
-// reach says when demand is more than what is refilled.
+// reach states when demand exceeds the refill.
 func reach(out *quoratev1.ForecastResponse, fc *planning.Forecast, today, ahead int) {
 	expected, earliest := fc.Reaches(out.Refill, today, ahead)
 	days := func(d int) *int32 {

@@ -16,14 +16,14 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// fullest is what is known of a limit's busiest keys.
+// fullest holds what is known about a limit's busiest keys.
 type fullest struct {
-	key  history.KeyTotal // of the whole stretch
-	peak history.KeyPeak  // of one minute or hour; maybe another key
-	many bool             // there are others
+	key  history.KeyTotal // over the whole stretch
+	peak history.KeyPeak  // in one minute or hour; possibly another key
+	many bool             // there are other keys
 }
 
-// busiest asks what is known of a limit's busiest keys.
+// busiest reads what is known about a limit's busiest keys.
 func (s *Planner) busiest(ctx context.Context, name quota.LimitName, t stretch) (k fullest, err error) {
 	a, err := s.node.HistoryKeys(ctx, history.KeysQuery{Limit: name, From: t.from, End: t.end, Top: 2})
 	if err != nil && !apierr.IsNoLeader(err) { // as in recorded
@@ -42,7 +42,7 @@ func (s *Planner) Headroom(ctx context.Context, req *quoratev1.HeadroomRequest) 
 	return out, err
 }
 
-// headroomAndUse is headroom, and all limits that were asked for, also those that are not in the answer.
+// headroomAndUse is Headroom, and also returns all limits that were used, even those not in the response.
 func (s *Planner) headroomAndUse(ctx context.Context, req *quoratev1.HeadroomRequest) (*quoratev1.HeadroomResponse, []history.UsedLimit, error) {
 	top, err := mostOf("top", req.Top, maxHeadroom, usualHeadroom)
 	if err != nil {
@@ -103,10 +103,10 @@ func (s *Planner) headroomOf(ctx context.Context, u *history.UsedLimit, t stretc
 	return out, nil
 }
 
-// passesAll reports whether what a limit refuses passes all the same.
+// passesAll reports whether the limit's refusals are not enforced.
 func passesAll(l *quota.Limit) bool { return l != nil && l.Enforcement != quota.Enforce }
 
-// saturate compares demand with what the rule lets pass, and says so.
+// saturate compares the demand with what the rule admits, and sets the statement.
 func (s *Planner) saturate(ctx context.Context, out *quoratev1.LimitHeadroom, l *quota.Limit, u *history.UsedLimit, k *fullest, t stretch) error {
 	text := ""
 	switch {
@@ -141,8 +141,8 @@ func (s *Planner) saturate(ctx context.Context, out *quoratev1.LimitHeadroom, l 
 	return nil
 }
 
-// ofKeys goes by the key that was asked for most in a minute, or in an hour where that is all that is kept; by the
-// busiest of the whole stretch where that is more, as of windows of a day.
+// ofKeys uses the most requested key of any minute, or of any hour where only hours are kept. It uses the
+// busiest key of the whole stretch if that is fuller, as with windows of a day.
 func ofKeys(out *quoratev1.LimitHeadroom, l *quota.Limit, u *history.UsedLimit, k *fullest) string {
 	out.Saturation = inTokens(k.key.Attempted) / capacity(l, max(1, u.Seconds))
 	peak := 0.0
@@ -160,7 +160,7 @@ func ofKeys(out *quoratev1.LimitHeadroom, l *quota.Limit, u *history.UsedLimit, 
 	return fmt.Sprintf("its key %q was asked for %.0f%% of what it may take in the busiest %s", apierr.Clip(out.BusiestKey), 100*peak, part)
 }
 
-// maxPeriods bounds the periods of a tier that headroom examines individually: each is one read of every range.
+// maxPeriods bounds the periods of a tier that ofPeriods examines one by one: each takes a read of every range.
 const maxPeriods = 5
 
 // ofPeriods raises out.Saturation to that of the busiest key in one period of the limit, such as a day. It examines
@@ -233,8 +233,8 @@ func fullIfRefused(out *quoratev1.LimitHeadroom, text string) string {
 	return "it was full at times: what it refused came faster than is recorded, above its burst, to keys with a rule of their own, or it was refused without need; " + text
 }
 
-// ofWindows goes by the fullest window. Where points do not tell windows apart, or windows slide, it goes by the points
-// that follow each other and are as long as one, or by one that is longer.
+// ofWindows uses the fullest window. If points do not tell windows apart, or windows slide, it uses
+// consecutive points of a window's length, or a single point that is longer.
 func ofWindows(out *quoratev1.LimitHeadroom, l *quota.Limit, u *history.UsedLimit, points []history.Point, step int) string {
 	for _, t := range l.Tiers() {
 		most, known := planning.Fullest(&t, points)
@@ -247,7 +247,7 @@ func ofWindows(out *quoratev1.LimitHeadroom, l *quota.Limit, u *history.UsedLimi
 	return fmt.Sprintf("its fullest window was asked for %.0f%% of what it lets pass, on the average %.0f%%", 100*out.Saturation, 100*inTokens(u.Mean)/out.Refill)
 }
 
-// mostOfRun is the most that points within so many seconds have together.
+// mostOfRun returns the highest total of points within span seconds.
 func mostOfRun(points []history.Point, span history.Second) (most quota.Units) {
 	sum, first := quota.Units(0), 0
 	for i := range points {
@@ -259,8 +259,8 @@ func mostOfRun(points []history.Point, span history.Second) (most quota.Units) {
 	return most
 }
 
-// ofSeconds goes by the second that 99 of 100 busy ones did not exceed. Of seconds that are not kept it is as exact
-// as the percentiles of points are.
+// ofSeconds uses the demand that 99 of 100 busy seconds did not exceed. For seconds that are not kept it is
+// as exact as the percentiles of points are.
 func ofSeconds(out *quoratev1.LimitHeadroom, u *history.UsedLimit, points []history.Point) string {
 	out.IdlePart, u.P99 = busySeconds(points)
 	out.Saturation, out.PeakSaturation = inTokens(u.P99)/out.Refill, inTokens(u.Peak)/out.Refill
@@ -270,7 +270,8 @@ func ofSeconds(out *quoratev1.LimitHeadroom, u *history.UsedLimit, points []hist
 	return fmt.Sprintf("99 of 100 busy seconds asked for at most %.0f%% of the refill, the highest for %.0f%%; idle %.4g%% of the time", 100*out.Saturation, 100*out.PeakSaturation, 100*out.IdlePart)
 }
 
-// busySeconds takes a point for four sizes of seconds: half of them as its median, and so on.
+// busySeconds treats a point as four sizes of seconds: half of them as its median, and so on. It returns
+// the idle part of the time, and the 99th percentile of the others.
 func busySeconds(points []history.Point) (idle float64, p99 quota.Units) {
 	type size struct {
 		u       quota.Units

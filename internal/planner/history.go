@@ -18,29 +18,29 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// History looks back. All methods may ask other nodes, and return an error for
-// which [IsNoLeader] is true when no replica that keeps the history answers.
+// History reads the past. All methods may ask other nodes. If no replica that keeps the history answers,
+// they return an error for which [IsNoLeader] is true.
 type History interface {
 	// History returns the points of a limit.
 	History(ctx context.Context, q history.Query) (history.Answer, error)
-	// HistoryKeys returns the keys of a limit that were asked for most.
+	// HistoryKeys returns the most requested keys of a limit.
 	HistoryKeys(ctx context.Context, q history.KeysQuery) (history.KeysAnswer, error)
-	// HistoryLimits returns all limits that were asked for. Points of the answer is empty.
+	// HistoryLimits returns all limits that were used. The answer has no points.
 	HistoryLimits(ctx context.Context, from, end history.Second) ([]history.UsedLimit, history.Answer, error)
 }
 
-// Bounds of questions about the past.
+// Bounds on queries about the past.
 const (
-	MaxPoints    = 20_000           // of an answer
-	maxKeyPoints = 60               // of one key: each is a question of its own
-	mostOfKey    = maxKeyPoints + 1 // the first and the last may be parts
-	usualPoints  = 1500             // an answer has at most, when the step is not said
+	MaxPoints    = 20_000           // in one answer
+	maxKeyPoints = 60               // for one key: each is a query of its own
+	mostOfKey    = maxKeyPoints + 1 // the first and the last may be partial
+	usualPoints  = 1500             // maximum in an answer without a requested step
 	maxLimits    = 1000             // limits in an answer
 
 	hour = time.Hour
 	day  = 24 * hour
 	week = 7 * day
-	// longest is how far back a question may begin: longer than anything is kept.
+	// longest is how far back a query may begin: longer than anything is kept.
 	longest = 3 * 366 * day
 )
 
@@ -49,13 +49,13 @@ type stretch struct{ from, end history.Second }
 
 func (t stretch) seconds() int64 { return int64(t.end - t.from) }
 
-// points is how many points of so many seconds it is in.
+// points returns the number of points of step seconds that the stretch touches.
 func (t stretch) points(step int) int64 {
 	n := int64(step)
 	return (int64(t.end)+n-1)/n - int64(t.from)/n
 }
 
-// stretchOf validates from and to. usual is how long it is when from is not said.
+// stretchOf validates from and to. usual is the length of the stretch if from is missing.
 func (s *Planner) stretchOf(from, to *timestamppb.Timestamp, usual time.Duration) (stretch, error) {
 	now := s.clock()
 	end := now
@@ -77,7 +77,7 @@ func (s *Planner) stretchOf(from, to *timestamppb.Timestamp, usual time.Duration
 
 func shortTime(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
-// pastLimit validates which limit's past is asked for. The limit need not exist any more.
+// pastLimit validates the limit of a query about the past. The limit need not exist any more.
 func (s *Planner) pastLimit(m interface {
 	GetNamespace() string
 	GetLimit() string
@@ -93,7 +93,7 @@ func (s *Planner) pastLimit(m interface {
 	return name, nil
 }
 
-// pointStep is how long points can be, and how far back there are such.
+// pointStep is a length of points, with how far back such points are kept.
 type pointStep struct {
 	seconds int
 	back    time.Duration
@@ -101,7 +101,7 @@ type pointStep struct {
 
 var steps = []pointStep{{1, hour}, {60, 30 * day}, {3600, longest}}
 
-// stepFor is the finest step that is kept of a stretch and has at most so many points.
+// stepFor returns the finest step that is kept for a stretch and yields at most most points.
 func (s *Planner) stepFor(t stretch, most int64) int {
 	for _, step := range steps {
 		if s.clock().Sub(time.Unix(int64(t.from), 0)) <= step.back+time.Minute && t.seconds()/int64(step.seconds) <= most {
@@ -147,7 +147,7 @@ func (s *Planner) History(ctx context.Context, req *quoratev1.HistoryRequest) (*
 	return out, nil
 }
 
-// neverWas reports whether a limit is not in force, nor anything known of one that was.
+// neverWas reports whether a limit is not in force and nothing is known of an earlier one.
 func (s *Planner) neverWas(name quota.LimitName, points []history.Point) bool {
 	return totalOf(points).Attempted == 0 && !s.inForce(name)
 }
@@ -161,7 +161,7 @@ func (s *Planner) inForce(name quota.LimitName) bool {
 	return ok
 }
 
-// stepOf validates the step, or chooses one.
+// stepOf validates the requested step, or chooses one.
 func (s *Planner) stepOf(req *quoratev1.HistoryRequest, t stretch) (int, error) {
 	if req.Step == nil {
 		if req.Key != "" {
@@ -185,7 +185,7 @@ func (s *Planner) stepOf(req *quoratev1.HistoryRequest, t stretch) (int, error) 
 	return steps[i].seconds, nil
 }
 
-// mostOf validates how many things an answer is to have.
+// mostOf validates the requested number of entries in an answer.
 func mostOf(field string, n int32, most, usual int) (int, error) {
 	if n < 0 || int(n) > most {
 		return 0, apierr.Invalid(field, "%d; must be 1 to %d, or 0 for %d", n, most, usual)
@@ -211,7 +211,7 @@ func (s *Planner) HistoryLimits(ctx context.Context, req *quoratev1.HistoryLimit
 	return out, nil
 }
 
-// used returns the limits of a namespace that were asked for, most first.
+// used returns the limits of a namespace that were used, most requested first.
 func (s *Planner) used(ctx context.Context, namespace string, from, to *timestamppb.Timestamp, usual time.Duration) ([]history.UsedLimit, history.Answer, stretch, error) {
 	if namespace != "" && namespace != quota.AccountNamespace {
 		if err := quota.CheckName("namespace", namespace); err != nil {
@@ -233,7 +233,7 @@ func (s *Planner) used(ctx context.Context, namespace string, from, to *timestam
 	return list, a, t, nil
 }
 
-// usedCoverage is complete as far as all limits are.
+// usedCoverage returns the coverage of a list of limits. It is complete only if all limits are.
 func usedCoverage(t stretch, a *history.Answer, list []history.UsedLimit) *quoratev1.Coverage {
 	out := coverage(t, a)
 	if len(list) == 0 {
@@ -251,7 +251,7 @@ func usedCoverage(t stretch, a *history.Answer, list []history.UsedLimit) *quora
 	return out
 }
 
-// coverage says how complete an answer is.
+// coverage returns how complete an answer is.
 func coverage(t stretch, a *history.Answer) *quoratev1.Coverage {
 	out := &quoratev1.Coverage{RangesCovered: int32(a.RangesCovered), RangesTotal: int32(a.RangesTotal), SecondsTotal: max(0, int64(min(t.end, a.AsOf)-t.from))}
 	if a.AsOf > 0 {
@@ -275,8 +275,8 @@ func coverage(t stretch, a *history.Answer) *quoratev1.Coverage {
 	return out
 }
 
-// firstKnown is when the points begin to be whole, if the first begins later than was asked for.
-// One that is not complete although nobody is missing began before the history did.
+// firstKnown returns when the points begin to be whole, if the first begins later than the stretch. A first
+// point that is incomplete although no process is missing began before the history did.
 func firstKnown(t stretch, a *history.Answer) history.Second {
 	if len(a.Points) == 0 || a.Points[0].Start <= t.from {
 		return t.from
@@ -288,7 +288,7 @@ func firstKnown(t stretch, a *history.Answer) history.Second {
 	return p.Start
 }
 
-// SinceBegun is how many seconds are known of what was asked for: those since Begins, if it is set.
+// SinceBegun returns how many of the requested seconds are known: those since Begins, if it is set.
 func SinceBegun(c *quoratev1.Coverage) int64 {
 	if c.Begins == nil || c.AsOf == nil {
 		return c.SecondsTotal
@@ -296,7 +296,7 @@ func SinceBegun(c *quoratev1.Coverage) int64 {
 	return max(0, min(c.SecondsTotal, c.AsOf.Seconds-c.Begins.Seconds))
 }
 
-// BegunText says that nothing is known of before; empty when something is.
+// BegunText states before when nothing is known; it is empty if Begins is not set.
 func BegunText(c *quoratev1.Coverage) string {
 	if c.GetBegins() == nil {
 		return ""
@@ -304,7 +304,7 @@ func BegunText(c *quoratev1.Coverage) string {
 	return "nothing is known of before " + c.Begins.AsTime().UTC().Format("2006-01-02 15:04:05")
 }
 
-// withNames adds the names of processes' nodes, each once.
+// withNames adds the names of the processes' nodes, without duplicates.
 func withNames(names []string, missing []history.Process) []string {
 	for _, m := range missing {
 		if n := string(m.Node); len(names) < history.MaxMissing && !slices.Contains(names, n) {
@@ -319,7 +319,7 @@ func secondProto(s history.Second) *timestamppb.Timestamp {
 	return &timestamppb.Timestamp{Seconds: int64(s)}
 }
 
-// inTokens is an amount in tokens.
+// inTokens converts units to tokens.
 func inTokens(u quota.Units) float64 { return float64(u) / float64(quota.Token) }
 
 func pointProto(p *history.Point) *quoratev1.HistoryPoint {
@@ -332,8 +332,8 @@ func pointProto(p *history.Point) *quoratev1.HistoryPoint {
 	}
 }
 
-// totalOf adds points up. Percentiles are exact of points of one second; of others they are
-// the highest of a point.
+// totalOf sums points. Percentiles are exact for points of one second; for others they are the highest of
+// any point.
 func totalOf(points []history.Point) *history.Point {
 	if len(points) == 0 {
 		return &history.Point{}
@@ -362,7 +362,7 @@ func totalOf(points []history.Point) *history.Point {
 	return out
 }
 
-// statement says how complete an answer is, in words.
+// statement describes in words how complete an answer is.
 func statement(c *quoratev1.Coverage) string {
 	text := ""
 	if c.RangesCovered < c.RangesTotal {

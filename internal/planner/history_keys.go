@@ -12,8 +12,8 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// keyHistory asks for each point of a key by itself. A point is as complete as that of the limit is; of what
-// nothing is known of the limit there is none.
+// keyHistory queries each point of a key separately. A point is as complete as the limit's point. Where
+// nothing is known of the limit, there is no point.
 func (s *Planner) keyHistory(ctx context.Context, name quota.LimitName, t stretch, step int, out *quoratev1.HistoryResponse) (*quoratev1.HistoryResponse, error) {
 	if n := t.points(step); n > mostOfKey {
 		return nil, apierr.Invalid("from", "makes %d points of %v; at most %d of a key: ask for a shorter time", n, time.Duration(step)*time.Second, mostOfKey)
@@ -23,7 +23,7 @@ func (s *Planner) keyHistory(ctx context.Context, name quota.LimitName, t stretc
 		return nil, apierr.From(err)
 	}
 	merged := history.Answer{AsOf: all.AsOf, RangesCovered: all.RangesCovered, RangesTotal: all.RangesTotal}
-	var gaps []history.Gap // a list says of which time before it there is none
+	var gaps []history.Gap // a list names the time before it that no list covers
 	var more []int64
 	for i := range all.Points {
 		of := &all.Points[i]
@@ -36,7 +36,7 @@ func (s *Planner) keyHistory(ctx context.Context, name quota.LimitName, t stretc
 		if of.Start >= a.AsOf {
 			break
 		}
-		u := history.KeyTotal{Key: out.Key, Error: a.Rest} // not in the list: at most this
+		u := history.KeyTotal{Key: out.Key, Error: a.Rest} // for a key that is not in the list: at most this
 		if i := slices.IndexFunc(a.Keys, func(k history.KeyTotal) bool { return k.Key == out.Key }); i >= 0 {
 			u = a.Keys[i]
 		}

@@ -12,9 +12,9 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// Bounds of what is noisy.
+// Bounds on noisy keys.
 const (
-	usualTimes = 10 // the median
+	usualTimes = 10 // times the median
 	maxTimes   = 1000
 )
 
@@ -78,7 +78,7 @@ func (s *Planner) noisyIn(ctx context.Context, name quota.LimitName, t stretch, 
 	return out, nil
 }
 
-// medianOf is the median of what keys, the most first, were asked for: of an even number the lower one.
+// medianOf returns the median demand of keys; of an even number it returns the lower one.
 func medianOf(keys []history.KeyTotal) quota.Units {
 	if len(keys) == 0 {
 		return 0

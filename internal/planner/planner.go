@@ -1,6 +1,6 @@
-// Package planner answers questions about the past of limits and what follows from it: their
-// history, how full they were, what another rule would have refused, which rule would do, when
-// demand reaches it, and which keys are noisy. The arithmetic is in package plan.
+// Package planner answers questions about the past of limits and what follows from it: their history,
+// how full they were, what another rule would have refused, which rule would suffice, when demand reaches
+// it, and which keys are noisy. Package plan holds the arithmetic.
 package planner
 
 import (
@@ -14,15 +14,15 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// Bounds of planning.
+// Bounds on planning.
 const (
-	maxHeadroom   = 200 // limits in an answer: each is asked for its busiest key
-	plannedKeys   = 200 // keys of a limit that are replayed one by one
+	maxHeadroom   = 200 // limits in an answer: each takes a query for its busiest key
+	plannedKeys   = 200 // keys of a limit that are replayed individually
 	maxWhatIf     = 240 // points of a course
 	usualHeadroom = 20
 )
 
-// Node is what a Planner needs of a node.
+// Node is the interface of the node that a Planner runs on.
 type Node interface {
 	History
 	Limits() *quota.Limits
@@ -33,20 +33,20 @@ type Node interface {
 	ListPolicies(ctx context.Context, app, realm, after string, limit int) ([]account.Config, error)
 }
 
-// Planner answers questions about the past of limits, and what follows from it.
+// Planner answers questions about the past of limits, and about what follows from it.
 type Planner struct {
 	node    Node
 	noLimit func(quota.LimitName) *apierr.Error
 	clock   func() time.Time
 }
 
-// New returns a planner. noLimit returns the error of a question about a limit that is not there.
+// New returns a Planner. noLimit returns the error for a limit that does not exist.
 func New(n Node, noLimit func(quota.LimitName) *apierr.Error, clock func() time.Time) *Planner {
 	return &Planner{node: n, noLimit: noLimit, clock: clock}
 }
 
-// ruleOf returns the rule in force of a limit, nil if there is none. A template's and a
-// default's limit is what they make of the name.
+// ruleOf returns the rule in force for a limit, or nil. For a name that only a template or a default covers, it
+// is the limit that they yield for the name.
 func (s *Planner) ruleOf(name quota.LimitName) *quota.Limit {
 	if ofAccounts(name) {
 		return s.accountRule(name)
@@ -62,7 +62,8 @@ func (s *Planner) ruleOf(name quota.LimitName) *quota.Limit {
 	return l
 }
 
-// plannedRule returns the rule in force of a limit whose demand is to be replayed.
+// plannedRule returns the rule in force for a limit whose demand is to be replayed, or an error if it
+// cannot be replayed.
 func (s *Planner) plannedRule(name quota.LimitName) (*quota.Limit, error) {
 	l := s.ruleOf(name)
 	switch {
@@ -78,7 +79,7 @@ func (s *Planner) plannedRule(name quota.LimitName) (*quota.Limit, error) {
 	return l, nil
 }
 
-// refill is what a limit refills in a second for one key: of several tiers, the least.
+// refill returns what a limit refills per second for one key; of several tiers, the least.
 func refill(l *quota.Limit) float64 {
 	if l == nil || l.Class != quota.Counted || l.Kind == quota.Concurrency {
 		return 0
@@ -92,8 +93,8 @@ func refill(l *quota.Limit) float64 {
 	return least
 }
 
-// slow reports whether a limit looks at longer times than seconds: then what is asked for in
-// one second says nothing of how full it is.
+// slow reports whether a limit has windows longer than a second: then the demand of one second says nothing
+// about how full the limit is.
 func slow(l *quota.Limit) bool {
 	return slices.ContainsFunc(l.Tiers(), func(t quota.Tier) bool { return t.Kind.Windowed() && t.Rate.Per > time.Second })
 }

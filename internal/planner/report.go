@@ -17,10 +17,10 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// Bounds of a report.
+// Bounds on a report.
 const (
-	reportLimits = 20 // in a table
-	reportNoisy  = 5  // limits that are searched for noisy keys, and forecast
+	reportLimits = 20 // per table
+	reportNoisy  = 5  // limits to search for noisy keys and to forecast
 )
 
 //go:embed report.html
@@ -28,7 +28,7 @@ var reportHTML string
 
 var reportTemplate = template.Must(template.New("report").Parse(reportHTML))
 
-// reportData is what a report says.
+// reportData is the content of a report.
 type reportData struct {
 	Title, From, To, Made, Coverage string
 	Limits                          int
@@ -39,7 +39,7 @@ type reportData struct {
 
 type reportRow struct {
 	Limit, Rule, Asked, Peak, Refused, Full, Statement string
-	Width                                              int // of a bar, 0 to 100
+	Width                                              int // width of a bar, 0 to 100
 }
 
 type reportLine struct{ Limit, Text string }
@@ -103,7 +103,7 @@ func (s *Planner) reportOf(namespace string, t stretch, all *quoratev1.HeadroomR
 	return d
 }
 
-// sums are the tokens that limits were asked for, and what they refused indeed.
+// sums returns the tokens requested of limits, and the tokens really refused.
 func (s *Planner) sums(used []history.UsedLimit) (attempted, refused int64) {
 	for i := range used {
 		u := &used[i]
@@ -127,8 +127,8 @@ func rowOf(h *quoratev1.LimitHeadroom) reportRow {
 	}
 }
 
-// searchedFor adds noisy keys and forecasts of the limits that were asked for most. What cannot be
-// said of one of them is left out: a report is made of what there is.
+// searchedFor adds noisy keys and forecasts of the most requested limits. It omits what cannot be computed
+// for one of them: a report shows what is available.
 func (s *Planner) searchedFor(ctx context.Context, d *reportData, limits []*quoratev1.LimitHeadroom, t stretch) {
 	busy := slices.Clone(limits)
 	slices.SortStableFunc(busy, func(x, y *quoratev1.LimitHeadroom) int { return cmp.Compare(y.Use.Attempted, x.Use.Attempted) })
@@ -148,7 +148,7 @@ func (s *Planner) searchedFor(ctx context.Context, d *reportData, limits []*quor
 	}
 }
 
-// grouped is a whole number with its thousands apart.
+// grouped formats an integer with thousands separators.
 func grouped(n int64) string {
 	text := strconv.FormatInt(n, 10)
 	for i := len(text) - 3; i > 0 && text[i-1] != '-'; i -= 3 {
@@ -157,7 +157,7 @@ func grouped(n int64) string {
 	return text
 }
 
-// Asked says how many limits were asked.
+// Asked states how many limits were asked.
 func (d *reportData) Asked() string {
 	if d.Limits == 1 {
 		return "1 limit was asked"
@@ -165,7 +165,7 @@ func (d *reportData) Asked() string {
 	return fmt.Sprintf("%d limits were asked", d.Limits)
 }
 
-// text writes the report for a terminal or a mail.
+// text writes the report as plain text, for a terminal or a mail.
 func (d *reportData) text(b *strings.Builder) {
 	fmt.Fprintf(b, "Limits of %s, %s to %s UTC\n\n", d.Title, d.From, d.To)
 	fmt.Fprintf(b, "%s for %s tokens; %s were refused.\n%s\n", d.Asked(), d.Attempted, d.Refused, d.Coverage)

@@ -58,8 +58,8 @@ func (s *Planner) Suggest(ctx context.Context, req *quoratev1.SuggestRequest) (*
 	return out, nil
 }
 
-// enough reports whether so little is refused: of many keys by the best estimate, as their bounds are
-// wide; else even in the worst case.
+// enough reports whether at most the given part is refused: by the best estimate for many keys or accounts,
+// because their bounds are wide, otherwise even in the worst case.
 func (d *demand) enough(o planning.Outcome, part float64) bool {
 	refused := o.RefusedAtMost
 	if d.many || d.accounts > 0 {

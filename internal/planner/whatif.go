@@ -44,7 +44,7 @@ func (s *Planner) WhatIf(ctx context.Context, req *quoratev1.WhatIfRequest) (*qu
 	return out, nil
 }
 
-// changedRule is the rule in force with what a request changes of its first tier.
+// changedRule returns the rule in force with the request's changes to its first tier.
 func changedRule(now *quota.Limit, req *quoratev1.WhatIfRequest) (*quota.Limit, error) {
 	next := *now
 	t := next.First()
@@ -76,7 +76,7 @@ func changedRule(now *quota.Limit, req *quoratev1.WhatIfRequest) (*quota.Limit, 
 	}
 	next.SetFirst(t)
 	valid := next
-	if ofAccounts(next.LimitName) { // which is the name of no limit
+	if ofAccounts(next.LimitName) { // no limit has this name
 		valid.LimitName = quota.LimitName{Namespace: "accounts", Limit: "policy"}
 	}
 	if err := valid.Validate(); err != nil {
@@ -93,7 +93,7 @@ func outcomeProto(l *quota.Limit, o planning.Outcome) *quoratev1.WhatIfOutcome {
 	}
 }
 
-// course is what the first tier would have refused over time.
+// course returns what the first tier would have refused over time.
 func (d *demand) course(l *quota.Limit) []*quoratev1.WhatIfPoint {
 	points := d.answer.Points
 	if len(points) == 0 {
@@ -114,7 +114,7 @@ func (d *demand) course(l *quota.Limit) []*quoratev1.WhatIfPoint {
 		p.Attempted += points[i].Attempted.Tokens()
 		p.Refused += points[i].Refused().Tokens()
 	}
-	if d.many { // when each key came is not known
+	if d.many { // it is not known when each key was requested
 		return out
 	}
 	t := l.First()
@@ -129,7 +129,7 @@ func (d *demand) course(l *quota.Limit) []*quoratev1.WhatIfPoint {
 		planning.ReplayEach(&t, planning.Seconds(points, planning.Apart), func(d planning.Demand, x, _ quota.Units) { add(least, d, x) })
 		planning.ReplayEach(&t, planning.Seconds(points, planning.Together), func(d planning.Demand, _, y quota.Units) { add(most, d, y) })
 	}
-	if d.accounts > 0 { // at most if one was asked for all, at least nothing
+	if d.accounts > 0 { // at most if one account had all demand; at least nothing
 		clear(least)
 	}
 	for i := range out {

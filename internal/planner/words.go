@@ -9,7 +9,7 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// statements say what an answer rests on.
+// statements returns what an answer rests on, in words.
 func (d *demand) statements(now, next *quota.Limit, o *quoratev1.WhatIfOutcome, c *quoratev1.Coverage) []string {
 	out := []string{d.sure(o), d.source()}
 	if d.many {
@@ -33,7 +33,7 @@ func (d *demand) statements(now, next *quota.Limit, o *quoratev1.WhatIfOutcome, 
 	return append(out, "requests are taken to ask for one token each; of larger ones up to one more is refused in each second in which something is")
 }
 
-// sure says how sure an outcome is.
+// sure states how certain an outcome is.
 func (d *demand) sure(o *quoratev1.WhatIfOutcome) string {
 	switch {
 	case o.Attempted == 0:
@@ -62,7 +62,7 @@ func partText(part, of int64) string {
 	return fmt.Sprintf("%.3g%%", 100*float64(part)/float64(of))
 }
 
-// likeness says what the estimate for many keys is made of.
+// likeness states how the estimate for many keys is made.
 func (d *demand) likeness() string {
 	if d.seen == nil {
 		return "the estimate takes each key's requests to come at random, where the limit was busy; that the rule in force refused so much cannot help: it was changed meanwhile, or it is not all that decides"
@@ -70,7 +70,7 @@ func (d *demand) likeness() string {
 	return fmt.Sprintf("the estimate is made so that the rule in force refuses about the %d tokens that it did refuse; the bounds rest on that, too", d.seen.Refused().Tokens())
 }
 
-// source says what demand was looked at.
+// source states which demand an answer is based on.
 func (d *demand) source() string {
 	switch d.basis() {
 	case quoratev1.Basis_BASIS_KEYS:
@@ -83,7 +83,7 @@ func (d *demand) source() string {
 	return "from the demand of every hour and its peak second: minutes are not kept for so long"
 }
 
-// incomplete says who is missing, and since when; empty when nothing is.
+// incomplete states what is missing, and since when; empty if nothing is.
 func incomplete(c *quoratev1.Coverage) string {
 	if c.RangesCovered >= c.RangesTotal && c.SecondsComplete >= c.SecondsTotal && c.SecondsTotal > 0 {
 		return ""
