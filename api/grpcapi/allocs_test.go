@@ -8,9 +8,9 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// TestChecksAllocate: what a check over gRPC allocates beyond gRPC itself, from the bytes
-// that come to those that go, without the decision. A call: its text, its answer, and
-// gRPC's view of it. A batch: as little, however many checks it has.
+// TestChecksAllocate checks what a check over gRPC allocates in addition to gRPC itself, from the
+// received bytes to the sent bytes, without the decision. A call allocates its text, its answer,
+// and gRPC's view of the answer. A batch allocates as little, however many checks it has.
 func TestChecksAllocate(t *testing.T) {
 	s := benchServer(t)
 	ctx, c := context.Background(), newCodec()

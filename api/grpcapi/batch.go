@@ -9,7 +9,7 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// batches are kept for their room.
+// batches is a pool of checkBatches, for their slices.
 var batches = sync.Pool{New: func() any { return new(checkBatch) }}
 
 func (s *quotaServer) serveBatch(ctx context.Context, dec func(any) error) (any, error) {
@@ -33,21 +33,22 @@ func (s *quotaServer) serveBatch(ctx context.Context, dec func(any) error) (any,
 	return answered(ctx, s, out, methodBatch, start, err)
 }
 
-// free gives the room of the checks back; the answers are on their way.
+// free puts m back into the pool without references to the message. The answers have their own
+// buffer.
 func (m *checkBatch) free() {
 	m.plain.forget()
 	m.checks, m.faults, m.held = nil, nil, heldChecks{}
 	batches.Put(m)
 }
 
-// forget lets go of the message, which all strings are parts of.
+// forget drops all references to the message, of which every string here is a substring.
 func (p *plainBatch) forget() {
 	clear(p.spends)
 	clear(p.runs)
 	p.spends, p.runs = p.spends[:0], p.runs[:0]
 }
 
-// decide turns the checks into their answers.
+// decide decides the checks and returns their encoded answers.
 func (m *checkBatch) decide(s *api.QuotaService) *[]byte {
 	out := answers.Get(m.count * answerRoom)
 	b := (*out)[:0]
@@ -78,19 +79,19 @@ func appendDecided(b []byte, s *api.QuotaService, c *api.Check) []byte {
 	return appendDecision(b, r, &d)
 }
 
-// heldAtOnce is how many checks of a batch are decided before they are answered.
+// heldAtOnce is how many checks of a batch are decided in one call of the node.
 const heldAtOnce = 32
 
-// heldChecks decides the checks of a batch by what the node holds for them.
+// heldChecks decides the checks of a batch from the tokens that the node holds.
 type heldChecks struct {
 	decisions [heldAtOnce]quota.Decision
 	rule      *api.Prepared // of the last limit
 	limit     *quota.Limit
-	passed    uint64 // decisions of that limit that are not counted yet
+	passed    uint64 // admissions of that limit that are not counted yet
 }
 
-// appendRun decides checks of one limit and appends their results. What is not held is
-// decided by itself.
+// appendRun decides checks of one limit and appends their results. It decides a check that the node
+// does not hold enough for on its own.
 func (h *heldChecks) appendRun(b []byte, s *api.QuotaService, n quota.LimitName, spends []quota.Spend) []byte {
 	first := api.Check{Key: quota.Key{LimitName: n}}
 	known := first.ValidateNames() == nil
@@ -127,7 +128,7 @@ func (h *heldChecks) of(s *api.QuotaService, l *quota.Limit) *api.Prepared {
 	return h.rule
 }
 
-// count counts what was decided of the last limit.
+// count counts the admissions of the last limit.
 func (h *heldChecks) count() {
 	if h.passed > 0 {
 		h.rule.Counts.Add(&quota.Decision{Allowed: true, Why: quota.WhyHeld}, h.passed)

@@ -17,14 +17,14 @@ import (
 	"github.com/quorate/quorate/internal/rbac"
 )
 
-// The calls that everybody makes all the time have handlers of their own, which need no
-// message of the generated code, and no interceptor (codec).
+// The most frequent calls have their own handlers, which need no generated message and no
+// interceptor (see codec).
 const (
 	MethodAllow = quoratev1.QuotaService_Allow_FullMethodName
 	methodBatch = quoratev1.QuotaService_AllowBatch_FullMethodName
 )
 
-// quotaDesc is QuotaService with these handlers in it.
+// quotaDesc returns the description of QuotaService with these handlers.
 func quotaDesc() *grpc.ServiceDesc {
 	d := quoratev1.QuotaService_ServiceDesc
 	d.Methods, d.Streams = slices.Clone(d.Methods), slices.Clone(d.Streams)
@@ -48,10 +48,10 @@ func quotaDesc() *grpc.ServiceDesc {
 	return &d
 }
 
-// answerRoom is more than most answers have, in bytes.
+// answerRoom is larger than most answers, in bytes.
 const answerRoom = 96
 
-// singles are kept for the next call.
+// singles is a pool.
 var singles = sync.Pool{New: func() any { return new(single) }}
 
 func (s *quotaServer) serveAllow(ctx context.Context, dec func(any) error) (any, error) {
@@ -72,7 +72,7 @@ func (s *quotaServer) serveAllow(ctx context.Context, dec func(any) error) (any,
 	return answered(ctx, s, a, MethodAllow, start, err)
 }
 
-// free lets go of the message.
+// free drops the references to the message and puts m back into the pool.
 func (m *single) free() {
 	*m = single{}
 	singles.Put(m)
@@ -100,8 +100,8 @@ func (m *single) decide(s *api.QuotaService, b []byte) ([]byte, error) {
 	return appendWire(b, r, &d), nil
 }
 
-// admitHot is what interceptors are for the other calls: it says who calls, and
-// whether they may. Without a guard there is nothing to ask.
+// admitHot identifies and authorizes the caller, as the interceptors do for other calls. Without a
+// guard there is nothing to check.
 func (s *quotaServer) admitHot(ctx context.Context, method string, namespaces iter.Seq[string]) error {
 	v, err := s.server.arrive(ctx, method)
 	if err == nil {
@@ -117,7 +117,7 @@ func (s *quotaServer) admitHot(ctx context.Context, method string, namespaces it
 	return err
 }
 
-// serveStream serves AllowStream. What the caller may is asked for each check.
+// serveStream serves AllowStream. It authorizes each check.
 func (s *quotaServer) serveStream(stream grpc.ServerStream) error {
 	m, ctx := new(single), stream.Context()
 	text := make([]byte, 0, answerRoom)

@@ -14,9 +14,9 @@ import (
 	"github.com/quorate/quorate/internal/apiproto"
 )
 
-// codec is gRPC's own, but for checks: those are read into what decides them, and
-// answers are written from it, without the messages between (single, checkBatch). What the
-// short way does not know, the long way reads: there is one meaning of the bytes.
+// codec is gRPC's own codec, except for checks: it decodes them into the values that decide them,
+// and encodes answers from those values, without the messages in between (single, checkBatch). The
+// generated code decodes whatever the fast path does not handle, so the bytes have one meaning.
 type codec struct{ encoding.CodecV2 }
 
 func newCodec() codec { return codec{encoding.GetCodecV2(protocodec.Name)} }
@@ -44,16 +44,16 @@ func (c codec) Marshal(v any) (mem.BufferSlice, error) {
 	return c.CodecV2.Marshal(v)
 }
 
-// single is one check that came over gRPC.
+// single is one check that arrived over gRPC.
 type single struct {
 	check api.Check
-	fault error // of the check, seen when it was read
+	fault error // invalid check, found while decoding
 }
 
-// singleAnswer is that to one check. It is new each time: it is sent when whoever wrote it has
-// gone on.
+// singleAnswer is the answer to one check. Each call allocates a new one, because gRPC sends it
+// after the handler has returned.
 type singleAnswer struct {
-	out   []byte // room, as far as that is enough
+	out   []byte // uses room while it is large enough
 	parts [1]mem.Buffer
 	room  [answerRoom]byte
 }
@@ -64,7 +64,7 @@ func newAnswer() *singleAnswer {
 	return a
 }
 
-// textOf copies a message into one string, of which all that is read from it is a part.
+// textOf copies a message into one string. All strings decoded from it are substrings.
 func textOf(data mem.BufferSlice) string {
 	var b strings.Builder
 	b.Grow(data.Len())
@@ -87,16 +87,16 @@ func (m *single) read(data mem.BufferSlice, long encoding.CodecV2) error {
 	return nil
 }
 
-// checkBatch is the checks of one call, in the short form or in the long one.
+// checkBatch holds the checks of one call, in the short form or in the long form.
 type checkBatch struct {
 	plain  plainBatch
-	checks []api.Check // the long form; nil: it is in the short one
-	faults []error     // of the checks of the long form, seen when they were read
-	count  int         // of the checks that came; more than a call may have are not kept
+	checks []api.Check // the long form; nil: the short form
+	faults []error     // invalid checks of the long form, found while decoding
+	count  int         // of the checks received; checks beyond the bound of a call are dropped
 	held   heldChecks
 }
 
-// namespaces calls yield with those that the checks are in, until it returns false.
+// namespaces calls yield with the namespaces of the checks until yield returns false.
 func (m *checkBatch) namespaces(yield func(string) bool) {
 	for i := range m.plain.runs {
 		if !yield(m.plain.runs[i].name.Namespace) {
@@ -130,11 +130,11 @@ func (m *checkBatch) read(data mem.BufferSlice, long encoding.CodecV2) error {
 	return nil
 }
 
-// batchAnswer is the answers to a batch as they are sent.
+// batchAnswer holds the encoded answers to a batch.
 type batchAnswer struct{ out *[]byte }
 
-// answerBuffers holds the room of the answers to batches. Unlike gRPC's own it does not
-// write zeros over what will be written over.
+// answerBuffers is a pool of buffers for the answers to batches. Unlike gRPC's pool it does not
+// zero a buffer that will be overwritten.
 type answerBuffers struct{ pool sync.Pool }
 
 var (
@@ -149,7 +149,7 @@ func (p *answerBuffers) Get(length int) *[]byte {
 	return b
 }
 
-// Put implements mem.BufferPool. Room beyond that of the largest usual batch is let go.
+// Put implements mem.BufferPool. It drops buffers larger than the largest usual batch.
 func (p *answerBuffers) Put(b *[]byte) {
 	if cap(*b) <= 4*apiproto.MaxBatch*answerRoom {
 		p.pool.Put(b)

@@ -15,7 +15,7 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// yes is a node that admits at once.
+// yes is a node that admits everything at once.
 type yes struct {
 	*apitest.Node
 	limit *quota.Limit
@@ -52,8 +52,8 @@ func benchBatch() *quoratev1.AllowBatchRequest {
 	return out
 }
 
-// BenchmarkCodec is what a node adds to gRPC, from bytes to bytes, without the decision:
-// by the generated code, and by the codec. ns/op is of a call; batches have 1000 checks.
+// BenchmarkCodec measures what a node adds to gRPC, from bytes to bytes, without the decision: with
+// the generated code, and with the codec. ns/op is per call; batches have 1000 checks.
 func BenchmarkCodec(b *testing.B) {
 	s, one, all := benchServer(b), benchCheck(), benchBatch()
 	c := newCodec()
@@ -104,7 +104,7 @@ func BenchmarkCodec(b *testing.B) {
 	run("batch/codec", all, func(dec func(any) error) (any, error) { return s.serveBatch(ctx, dec) })
 }
 
-// generatedAllow is Allow by the messages of the generated code.
+// generatedAllow is Allow with the generated messages.
 func generatedAllow(s *api.QuotaService, req *quoratev1.AllowRequest) (*quoratev1.AllowResponse, error) {
 	var c api.Check
 	if err := c.From(req); err != nil {

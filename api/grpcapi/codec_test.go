@@ -25,7 +25,7 @@ func parts(data []byte) mem.BufferSlice {
 	return mem.BufferSlice{mem.SliceBuffer(data[:half]), mem.SliceBuffer(data[half:])}
 }
 
-// sameCheck holds what was read to what the generated code reads.
+// sameCheck compares a decoded check with the result of the generated code.
 func sameCheck(t *testing.T, got api.Check, gotFault error, req *quoratev1.AllowRequest) {
 	t.Helper()
 	var want api.Check
@@ -33,7 +33,7 @@ func sameCheck(t *testing.T, got api.Check, gotFault error, req *quoratev1.Allow
 	if (err == nil) != (gotFault == nil) || err != nil && err.Error() != gotFault.Error() {
 		t.Fatalf("fault %v, want %v", gotFault, err)
 	}
-	if !want.Costs && got.Costs { // the short form of a batch says what it is then
+	if !want.Costs && got.Costs { // the short form of a batch sets the default explicitly
 		want.Cost, want.Costs = 1, true
 	}
 	if want.Key.Key == "" && got.Key.Key == quota.WholeKey {
@@ -44,7 +44,7 @@ func sameCheck(t *testing.T, got api.Check, gotFault error, req *quoratev1.Allow
 	}
 }
 
-// FuzzReadCheck: whatever comes, a check is read as the generated code reads it.
+// FuzzReadCheck checks that any bytes decode as with the generated code.
 func FuzzReadCheck(f *testing.F) {
 	for _, req := range []*quoratev1.AllowRequest{
 		{},
@@ -76,7 +76,7 @@ func FuzzReadCheck(f *testing.F) {
 	})
 }
 
-// FuzzReadBatch: as FuzzReadCheck, for all checks of a batch.
+// FuzzReadBatch does the same for all checks of a batch.
 func FuzzReadBatch(f *testing.F) {
 	ok := &quoratev1.AllowRequest{Namespace: "web", Limit: "per_client", Key: "203.0.113.7"}
 	for _, checks := range [][]*quoratev1.AllowRequest{
@@ -117,7 +117,7 @@ func FuzzReadBatch(f *testing.F) {
 	})
 }
 
-// all returns the checks of a batch, in whichever form it is.
+// all returns the checks of a batch, in either form.
 func all(m *checkBatch) []api.Check {
 	out, spends := m.checks, m.plain.spends
 	for _, r := range m.plain.runs {
@@ -144,7 +144,7 @@ func TestBatchOfTooMany(t *testing.T) {
 	}
 }
 
-// TestAnswersOnTheWire: answers are the bytes that the generated code writes.
+// TestAnswersOnTheWire checks that answers equal the bytes of the generated code.
 func TestAnswersOnTheWire(t *testing.T) {
 	rng := rand.New(rand.NewPCG(8, 22))
 	long := strings.Repeat("n", quota.MaxNameLen)

@@ -24,7 +24,7 @@ import (
 type grpcServer struct {
 	*api.Service
 	strangers *strangers
-	// local says that whoever makes a call has been looked at already, as pages do.
+	// local says that the context already carries an authenticated caller, as for pages.
 	local bool
 }
 
@@ -42,9 +42,10 @@ func (s *grpcServer) measure(ctx context.Context, req any, info *grpc.UnaryServe
 	return res, err
 }
 
-// tapped establishes who calls when the headers of a gRPC call have come, so that whoever may not make
-// the call cannot make the node read its message. A JWT that has to be verified is left for the
-// interceptors, because nothing may wait here: its call is charged, unless the JWT was good before.
+// tapped identifies the caller once the headers of a gRPC call have arrived, so that a caller
+// without the permission cannot make the node read its message. It leaves a JWT that has to be
+// verified to the interceptors, because nothing may block here; such a call is charged, unless the
+// JWT was verified before.
 func (s *grpcServer) tapped(ctx context.Context, info *tap.Info) (context.Context, error) {
 	if api.IsOpen(info.FullMethodName) {
 		return ctx, nil
@@ -83,7 +84,7 @@ func orAnonymous(c *auth.Caller) *auth.Caller {
 	return c
 }
 
-// arrive makes the call info of a gRPC call.
+// arrive creates the Call of a gRPC call.
 func (s *grpcServer) arrive(ctx context.Context, method string) (*api.Call, error) {
 	v := &api.Call{Gate: s.Gate, Method: method, Caller: auth.From(ctx), Address: addressOf(ctx)}
 	if !s.local {
@@ -100,7 +101,7 @@ func (s *grpcServer) arrive(ctx context.Context, method string) (*api.Call, erro
 		}
 	case s.Guard == nil:
 		who, err := s.Identity(ctx)
-		if err != nil { // the call itself will say so, if it asks
+		if err != nil { // the call itself returns the error if it needs an identity
 			who = ""
 		}
 		v.Caller = auth.Spoken(who)
@@ -108,7 +109,7 @@ func (s *grpcServer) arrive(ctx context.Context, method string) (*api.Call, erro
 	return v, nil
 }
 
-// identify asks the guard who makes a call.
+// identify asks the guard for the caller.
 func (s *grpcServer) identify(ctx context.Context) (*auth.Caller, error) {
 	md, _ := metadata.FromIncomingContext(ctx)
 	return s.Guard.Identify(ctx, tlsState(ctx), md.Get("authorization"))
@@ -168,13 +169,13 @@ type guardedStream struct {
 	grpc.ServerStream
 	ctx context.Context
 	*grpcServer
-	known time.Time // when it was looked at who calls
+	known time.Time // last check of the caller
 }
 
 // Context implements grpc.ServerStream.
 func (s *guardedStream) Context() context.Context { return s.ctx }
 
-// RecvMsg implements grpc.ServerStream. Every request of the stream is looked at.
+// RecvMsg implements grpc.ServerStream. It authorizes every request of the stream.
 func (s *guardedStream) RecvMsg(m any) error {
 	receive := s.ServerStream.RecvMsg
 	if api.CallOf(s.ctx).Rule.Need == auth.Known {
@@ -211,7 +212,7 @@ func addressOf(ctx context.Context) string {
 	return ""
 }
 
-// ownerOfCall returns the owner of a gRPC call and its connection.
+// ownerOfCall returns the owner of a gRPC call, and its connection.
 func ownerOfCall(ctx context.Context) (owner, connection string) {
 	addr := peerAddr(ctx)
 	if addr == nil {
@@ -220,7 +221,7 @@ func ownerOfCall(ctx context.Context) (owner, connection string) {
 	return api.OwnerOf(api.Host(addr.String())), addr.String()
 }
 
-// parentOf returns the traceparent of a gRPC call, "" if it has none.
+// parentOf returns the traceparent of a gRPC call, or "".
 func parentOf(ctx context.Context) string {
 	if v := metadata.ValueFromIncomingContext(ctx, tracing.Header); len(v) > 0 {
 		return v[0]
@@ -228,5 +229,5 @@ func parentOf(ctx context.Context) string {
 	return ""
 }
 
-// TracedCall returns the id of the sampled trace that a gRPC call is part of, else "".
+// TracedCall returns the id of the sampled trace of a gRPC call, or "".
 func TracedCall(ctx context.Context) string { return api.SampledTrace(parentOf(ctx)) }

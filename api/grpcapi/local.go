@@ -16,12 +16,11 @@ import (
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 )
 
-// Local is a connection to the services of a node in its own process, for pages that the
-// node serves. A call on it is let in, written down in the audit log, validated and
-// counted against quorate/api as one that comes by gRPC. Whoever calls is in the context
-// (auth.With); nobody else may be, so whoever makes a context has asked the guard first.
-// It has the services that pages are made of: not QuotaService and MemberService.
-// Methods are safe for concurrent use.
+// Local is a connection to the services of a node in the same process, for pages that the node
+// serves. It authorizes, audits, validates and counts a call against quorate/api as if the call
+// came over gRPC. The context carries the caller (auth.With). Nothing else proves the caller, so
+// whoever creates the context must ask the guard first. Local has the services that pages need: all
+// but QuotaService and MemberService. Its methods are safe for concurrent use.
 type Local struct {
 	server  *grpcServer
 	unary   map[string]localMethod
@@ -50,7 +49,7 @@ func NewLocal(s *api.Service) *Local {
 	return l
 }
 
-// registerControl registers what operators call, at a server or at a Local.
+// registerControl registers the services for operators, at a server or at a Local.
 func registerControl(srv grpc.ServiceRegistrar, s *api.Service) {
 	quoratev1.RegisterLimitServiceServer(srv, s.Limits)
 	quoratev1.RegisterRateServiceServer(srv, s.Rates)
@@ -72,8 +71,8 @@ func (l *Local) RegisterService(desc *grpc.ServiceDesc, impl any) {
 	}
 }
 
-// Invoke implements grpc.ClientConnInterface. Messages are copied, so that neither side
-// sees what the other does with its own afterwards.
+// Invoke implements grpc.ClientConnInterface. It copies messages, so that neither side sees later
+// changes of the other.
 func (l *Local) Invoke(ctx context.Context, method string, args, reply any, _ ...grpc.CallOption) error {
 	m, ok := l.unary[method]
 	if !ok {
@@ -93,7 +92,7 @@ func (l *Local) intercept(impl any, method string) grpc.UnaryServerInterceptor {
 	}
 }
 
-// asStatus is what a server of gRPC makes of an error.
+// asStatus converts an error as a gRPC server does.
 func asStatus(err error) error {
 	if st, ok := status.FromError(err); ok {
 		return st.Err()
@@ -114,7 +113,7 @@ func copyMessage(to, from any) error {
 	return nil
 }
 
-// NewStream implements grpc.ClientConnInterface, for calls whose answers are a stream.
+// NewStream implements grpc.ClientConnInterface, for calls that return a stream of answers.
 func (l *Local) NewStream(ctx context.Context, _ *grpc.StreamDesc, method string, _ ...grpc.CallOption) (grpc.ClientStream, error) {
 	s, ok := l.streams[method]
 	if !ok || s.desc.ClientStreams {
@@ -129,21 +128,21 @@ func (l *Local) NewStream(ctx context.Context, _ *grpc.StreamDesc, method string
 	return p, nil
 }
 
-// pipe is a stream of answers, seen by who asked. It holds one message of each direction
-// at most; the sender of an answer waits until it is taken or ctx ends.
+// pipe is the client's end of a stream of answers. It holds at most one message in each direction;
+// SendMsg of an answer blocks until the client receives it or ctx ends.
 type pipe struct {
 	ctx     context.Context
 	asked   chan any
 	answers chan any
 	ended   chan struct{}
-	err     error // after ended
+	err     error // valid once ended is closed
 	once    sync.Once
 }
 
-// Header implements grpc.ClientStream; there is none.
+// Header implements grpc.ClientStream; headers are not supported.
 func (*pipe) Header() (metadata.MD, error) { return nil, nil }
 
-// Trailer implements grpc.ClientStream; there is none.
+// Trailer implements grpc.ClientStream; trailers are not supported.
 func (*pipe) Trailer() metadata.MD { return nil }
 
 // CloseSend implements grpc.ClientStream.
@@ -155,7 +154,7 @@ func (p *pipe) CloseSend() error {
 // Context implements grpc.ClientStream.
 func (p *pipe) Context() context.Context { return p.ctx }
 
-// SendMsg implements grpc.ClientStream, for the one request.
+// SendMsg implements grpc.ClientStream, for the only request.
 func (p *pipe) SendMsg(m any) error {
 	p.asked <- m
 	return nil
@@ -174,7 +173,7 @@ func (p *pipe) RecvMsg(m any) error {
 	}
 }
 
-// serverEnd is a pipe, seen by who answers.
+// serverEnd is the server's end of a pipe.
 type serverEnd struct{ p *pipe }
 
 func (serverEnd) SetHeader(metadata.MD) error  { return nil }
@@ -182,7 +181,7 @@ func (serverEnd) SendHeader(metadata.MD) error { return nil }
 func (serverEnd) SetTrailer(metadata.MD)       {}
 func (e serverEnd) Context() context.Context   { return e.p.ctx }
 
-// SendMsg copies: the sender may use its message again.
+// SendMsg copies the message, because the sender may reuse it.
 func (e serverEnd) SendMsg(m any) error {
 	from, ok := m.(proto.Message)
 	if !ok {

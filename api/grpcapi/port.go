@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// PointToHTTP returns the listener of a gRPC port without TLS that answers callers of HTTP/1
-// with status 400 and where HTTP is. Who speaks HTTP/2 notices nothing: what a connection
-// begins with is read once, before the first byte is written on it, and handed on.
+// PointToHTTP returns a listener for a gRPC port without TLS. It answers HTTP/1 callers with status
+// 400 and the address of HTTP. HTTP/2 callers see no difference: the listener reads the first bytes
+// of a connection once, before the first write, and passes them on.
 func PointToHTTP(l net.Listener, httpAddr string) net.Listener {
 	return &pointingListener{Listener: l, httpAddr: httpAddr}
 }
@@ -21,7 +21,7 @@ type pointingListener struct {
 	httpAddr string
 }
 
-// Accept implements net.Listener. It does not wait for what the caller sends.
+// Accept implements net.Listener. It does not wait for bytes from the caller.
 func (l *pointingListener) Accept() (net.Conn, error) {
 	c, err := l.Listener.Accept()
 	if err != nil {
@@ -30,23 +30,23 @@ func (l *pointingListener) Accept() (net.Conn, error) {
 	return &pointingConn{Conn: c, httpAddr: l.httpAddr}, nil
 }
 
-// Bounds of the farewell to a caller of HTTP/1: it has sent its request already.
+// Bounds of the answer to an HTTP/1 caller, which has already sent its request.
 const (
 	farewellTime  = time.Second
 	farewellBytes = 64 << 10
 )
 
-// errHTTP1 ends a connection that was answered.
+// errHTTP1 ends a connection after the answer.
 var errHTTP1 = errors.New("speaks HTTP/1; this is the gRPC port")
 
-// pointingConn looks at the first bytes of a connection. Reads and writes may be concurrent,
-// as of any connection.
+// pointingConn inspects the first bytes of a connection. Reads and writes may be concurrent, as on
+// any connection.
 type pointingConn struct {
 	net.Conn
 	httpAddr string
 	once     sync.Once
-	head     []byte // read, and not handed on yet; of the reader, after once
-	err      error  // of the look
+	head     []byte // read, but not passed on yet; used by the reader, after once
+	err      error  // of look
 }
 
 // Read implements net.Conn.
@@ -63,9 +63,9 @@ func (c *pointingConn) Read(p []byte) (int, error) {
 	return c.Conn.Read(p)
 }
 
-// Write implements net.Conn. HTTP/2 lets a server speak first, and its words would be
-// gibberish in HTTP/1: so the first write waits for what the caller begins with, which
-// callers send as soon as they are connected.
+// Write implements net.Conn. HTTP/2 lets a server send first, and HTTP/1 callers cannot read that.
+// The first write therefore waits for the caller's first bytes, which callers send as soon as they
+// connect.
 func (c *pointingConn) Write(p []byte) (int, error) {
 	c.once.Do(c.look)
 	if c.err != nil {
@@ -74,7 +74,7 @@ func (c *pointingConn) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-// look reads the first bytes. The server's deadline for a handshake bounds it.
+// look reads the first bytes. The server's handshake deadline bounds it.
 func (c *pointingConn) look() {
 	head := make([]byte, 3)
 	n, err := io.ReadFull(c.Conn, head)
@@ -85,7 +85,7 @@ func (c *pointingConn) look() {
 	}
 }
 
-// isHTTP1 says whether bytes begin a method of HTTP/1; HTTP/2 begins with PRI.
+// isHTTP1 reports whether the first three bytes begin an HTTP/1 method; HTTP/2 begins with PRI.
 func isHTTP1(head string) bool {
 	switch head {
 	case "GET", "HEA", "POS", "PUT", "PAT", "DEL", "OPT":
@@ -94,13 +94,13 @@ func isHTTP1(head string) bool {
 	return false
 }
 
-// farewell answers, and lets the caller hang up first: what it sent and nobody read would
-// make the answer be lost.
+// farewell sends the answer and lets the caller close the connection first: closing it with unread
+// bytes would reset it and could lose the answer.
 func (c *pointingConn) farewell() {
 	text := fmt.Sprintf("this is the gRPC port; HTTP is at %s\n", c.httpAddr)
 	_ = c.SetDeadline(time.Now().Add(farewellTime))
 	if _, err := fmt.Fprintf(c.Conn, "HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s", len(text), text); err != nil {
 		return
 	}
-	_, _ = io.CopyN(io.Discard, c.Conn, farewellBytes) // until it hangs up, or the deadline
+	_, _ = io.CopyN(io.Discard, c.Conn, farewellBytes) // until the caller closes, or the deadline
 }

@@ -15,7 +15,7 @@ import (
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 )
 
-// TestPointToHTTP: on the gRPC port, HTTP/1 is told where HTTP is, and gRPC is served.
+// TestPointToHTTP checks that the gRPC port tells HTTP/1 callers where HTTP is, and serves gRPC.
 func TestPointToHTTP(t *testing.T) {
 	var lc net.ListenConfig
 	l, err := lc.Listen(t.Context(), "tcp", "127.0.0.1:0")

@@ -2,5 +2,5 @@
 
 package grpcapi
 
-// raced: the race detector is built in, under which an atomic operation is a call.
+// raced reports that the race detector is on, under which an atomic operation is a call.
 const raced = true

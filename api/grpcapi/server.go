@@ -19,7 +19,7 @@ import (
 // Bounds of the gRPC server.
 const (
 	MaxGRPCMessage   = apiproto.MaxLimitsFile + 64<<10 // a limit file and its envelope
-	maxGRPCStreams   = 1024                            // calls open on one connection
+	maxGRPCStreams   = 1024                            // open calls per connection
 	grpcStreamWindow = 64 << 10
 	grpcConnWindow   = 1 << 20
 	minKeepalive     = 5 * time.Second // shortest allowed interval of client pings
@@ -27,11 +27,11 @@ const (
 	keepaliveTimeout = 5 * time.Second
 	connectTimeout   = 5 * time.Second
 	MaxGRPCHeader    = 16 << 10
-	maxGRPCIdle      = 15 * time.Minute // without a call; clients connect again when they need to
+	maxGRPCIdle      = 15 * time.Minute // without a call; clients reconnect when they need to
 
-	// streamWorkers is how many goroutines for each processor wait for calls. Each has a stack
-	// that has grown already: a new one grows twice in a call, which costs as much as all that
-	// a check does. Calls beyond them get new ones.
+	// streamWorkers is the number of goroutines per processor that wait for calls. Their stacks
+	// have already grown; the stack of a new goroutine grows twice in a call, which costs as much
+	// as all the work of a check. Calls beyond them start new goroutines.
 	streamWorkers = 32
 )
 
@@ -39,16 +39,16 @@ const (
 // /readyz. The empty name is SERVING while the process runs.
 const HealthReady = "ready"
 
-// HealthCluster is SERVING while the node can decide and all ranges have leaders, like GET
-// /readyz/cluster.
+// HealthCluster is the health service name that is SERVING while the node can decide and all ranges
+// have leaders, like GET /readyz/cluster.
 const HealthCluster = "cluster"
 
-// HealthRateLimit equals HealthReady under the name that probes of envoyproxy/ratelimit use.
+// HealthRateLimit equals HealthReady, under the name that probes of envoyproxy/ratelimit use.
 const HealthRateLimit = "ratelimit"
 
-// New returns a server of all services of quorate.v1, health and reflection. The caller serves and stops it; extra
-// options, such as credentials, come last and win. Interceptors among them see all calls but
-// Allow and AllowBatch, which have none.
+// New returns a server of all services of quorate.v1, health and reflection. The caller serves and
+// stops it. Extra options, such as credentials, come last and take precedence. Interceptors among
+// them see all calls except Allow and AllowBatch, which have none.
 func New(svc *api.Service, extra ...grpc.ServerOption) *grpc.Server {
 	s := &grpcServer{Service: svc, strangers: newStrangers()}
 	options := []grpc.ServerOption{
@@ -83,7 +83,7 @@ func New(svc *api.Service, extra ...grpc.ServerOption) *grpc.Server {
 	return server
 }
 
-// quotaServer serves the checks that everybody makes all the time by its own handlers.
+// quotaServer serves the most frequent checks with its own handlers.
 type quotaServer struct {
 	*api.QuotaService
 	server *grpcServer

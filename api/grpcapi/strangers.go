@@ -24,8 +24,8 @@ import (
 	"github.com/quorate/quorate/internal/fairshare"
 )
 
-// Limits of gRPC calls that need no permission (health, joining, whoami, roles, reflection), and of calls
-// with a JWT that was never verified on this node.
+// Bounds of gRPC calls that need no permission (health, joining, whoami, roles, reflection), and of
+// calls with a JWT that was never verified on this node.
 const (
 	MaxStrangerMessage  = 32 << 10
 	strangerMessageTime = 5 * time.Second // for the whole message
@@ -48,9 +48,10 @@ func newStrangers() *strangers {
 	}
 }
 
-// openCalls registers services so that callers without a permission can send only small messages. gRPC
-// reads the message of a unary call, up to the bound of all methods, before any code of the method runs.
-// openCalls therefore serves a unary method that needs no permission as a stream of one message.
+// openCalls registers services so that callers without a permission can send only small messages.
+// gRPC reads the message of a unary call, up to the bound of all methods, before any code of the
+// method runs. openCalls therefore serves a unary method that needs no permission as a stream of
+// one message.
 type openCalls struct {
 	grpc.ServiceRegistrar
 	*grpcServer
@@ -92,8 +93,8 @@ func forEverybody(method string) bool {
 	return r.Need == auth.Open
 }
 
-// asStranger serves a call that needs no permission. If its caller is unknown, the call counts towards the
-// limits of such calls.
+// asStranger serves a call that needs no permission. If its caller is unknown, the call counts
+// towards the bounds of such calls.
 func (s *grpcServer) asStranger(stream grpc.ServerStream, serve func() error) error {
 	ctx := stream.Context()
 	if s.isKnown(ctx) {
@@ -151,8 +152,9 @@ type messageReader interface {
 	Read(n int) (mem.BufferSlice, error)
 }
 
-// receiveSmall receives a message of at most maxStrangerMessage bytes within a time; 0 waits as long as the
-// call lasts. It refuses a longer message before reading it. The call must end after an error.
+// receiveSmall receives a message of at most MaxStrangerMessage bytes within a time; 0 waits as
+// long as the call lasts. It refuses a longer message before reading it. The call must end after an
+// error.
 func receiveSmall(stream grpc.ServerStream, to any, within time.Duration) error {
 	from, ok := grpc.ServerTransportStreamFromContext(stream.Context()).(messageReader)
 	message, isProto := to.(proto.Message)
@@ -209,8 +211,9 @@ func readSmall(from messageReader) ([]byte, error) {
 	return data.Materialize(), nil
 }
 
-// unverified marks a call whose JWT was never verified on this node. Its message is read before, so it is charged
-// to the address of the caller and must arrive within unverifiedTime.
+// unverified marks a call whose JWT was never verified on this node. gRPC reads its message before
+// the JWT is verified, so the call is charged to the caller's address, and the message must arrive
+// within unverifiedTime.
 type unverified struct{ verified func() }
 
 type unverifiedKey struct{}

@@ -11,7 +11,7 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// Tags of the fields of AllowRequest, and of AllowBatchRequest.
+// Tags of the fields of AllowRequest and AllowBatchRequest.
 const (
 	tagNamespace = 1<<3 | byte(protowire.BytesType)
 	tagLimit     = 2<<3 | byte(protowire.BytesType)
@@ -20,8 +20,8 @@ const (
 	tagChecks    = 1<<3 | byte(protowire.BytesType)
 )
 
-// readWire reads an AllowRequest. It returns false for what it leaves to the generated
-// code: bytes that are wrong, and fields that few checks have.
+// readWire decodes an AllowRequest. It returns false if the generated code must decode the message:
+// malformed bytes, and fields that few checks have.
 func readWire(c *api.Check, s string) bool {
 	for len(s) > 0 {
 		tag := s[0]
@@ -56,7 +56,7 @@ func readWire(c *api.Check, s string) bool {
 	return true
 }
 
-// varint reads a number. size is 0 if there is none.
+// varint decodes a number. size is 0 if s does not begin with one.
 func varint(s string) (n uint64, size int) {
 	if len(s) > 0 && s[0] < 0x80 {
 		return uint64(s[0]), 1
@@ -73,20 +73,20 @@ func varint(s string) (n uint64, size int) {
 	return 0, 0
 }
 
-// plainBatch is an AllowBatchRequest of checks that only name a limit, a key and a cost, as
-// nearly all are. Its strings are parts of the message's.
+// plainBatch is an AllowBatchRequest whose checks name only a limit, a key and a cost, as nearly
+// all do. Its strings are substrings of the message.
 type plainBatch struct {
 	spends []quota.Spend
 	runs   []run
 }
 
-// run is checks that follow each other and name the same limit, so that it is looked at once.
+// run is a group of consecutive checks that name the same limit, which is looked up once.
 type run struct {
 	name  quota.LimitName
 	count int // of the checks
 }
 
-// read reads a batch, or returns false as readWire does; so it does for more checks than a
+// read decodes a batch. It returns false in the same cases as readWire, and for more checks than a
 // call may have.
 func (p *plainBatch) read(s string) bool {
 	p.spends, p.runs = p.spends[:0], p.runs[:0]
@@ -117,7 +117,7 @@ func (p *plainBatch) read(s string) bool {
 	return true
 }
 
-// namesOf returns the fields that name the limit, as far as a check begins with them.
+// namesOf returns the leading fields of a check that name its limit.
 func namesOf(s string) string {
 	at := 0
 	for at < len(s) && (s[at] == tagNamespace || s[at] == tagLimit) {
@@ -130,8 +130,8 @@ func namesOf(s string) string {
 	return s[:at]
 }
 
-// readSpend reads what follows the names of a check: its key, that of everybody if it has
-// none, and its cost, else 1. False is for all else.
+// readSpend decodes the fields after the names of a check: its key, by default the empty key that
+// everybody shares, and its cost, by default 1. It returns false for any other field.
 func readSpend(to *quota.Spend, s string, ascii bool) bool {
 	to.Key, to.Cost = "", 1
 	for len(s) > 0 {
@@ -159,7 +159,7 @@ func readSpend(to *quota.Spend, s string, ascii bool) bool {
 	return true
 }
 
-// isASCII says whether all bytes are, which then is so of every part of them.
+// isASCII reports whether all bytes of s, and so of all its substrings, are ASCII.
 func isASCII(s string) bool {
 	const high = 0x8080808080808080
 	for ; len(s) >= 8; s = s[8:] {

@@ -11,7 +11,7 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// Numbers of the fields of AllowResponse and AllowResult.
+// Field numbers of AllowResponse and AllowResult.
 const (
 	fieldAllowed    = 1
 	fieldRemaining  = 3
@@ -29,7 +29,7 @@ const (
 	fieldResults = 1 // of AllowBatchResponse
 )
 
-// appendWire writes what the generated code makes of r.response(d), byte for byte.
+// appendWire encodes r.Response(d) exactly as the generated code does, byte for byte.
 func appendWire(b []byte, r *api.Prepared, d *quota.Decision) []byte {
 	if d.Allowed {
 		b = wireNumber(b, fieldAllowed, 1)
@@ -61,7 +61,8 @@ func wireNumber(b []byte, field protowire.Number, n uint64) []byte {
 	return protowire.AppendVarint(protowire.AppendTag(b, field, protowire.VarintType), n)
 }
 
-// wirePause is pause.
+// wirePause encodes a duration as apiproto.Pause does: only if it is positive and not
+// apiproto.Never.
 func wirePause(b []byte, field protowire.Number, d time.Duration) []byte {
 	if d <= 0 || d == apiproto.Never {
 		return b
@@ -81,30 +82,30 @@ func wireDuration(b []byte, field protowire.Number, d time.Duration) []byte {
 	return wireNumber(wireNumber(b, 1, seconds), 2, nanos)
 }
 
-// appendDecision writes an answer as an AllowResult of AllowBatchResponse.
+// appendDecision encodes an answer as an AllowResult of AllowBatchResponse.
 func appendDecision(b []byte, r *api.Prepared, d *quota.Decision) []byte {
 	at := len(b)
 	b = append(b, fieldResults<<3|byte(protowire.BytesType), 0, fieldResponse<<3|byte(protowire.BytesType), 0)
 	b = appendWire(b, r, d)
 	n := len(b) - at - 4
-	if n+2 >= 0x80 { // the lengths are of several bytes
+	if n+2 >= 0x80 { // the lengths take several bytes
 		return appendResult(b[:at], bytes.Clone(b[at+4:]), nil)
 	}
 	b[at+1], b[at+3] = byte(n+2), byte(n)
 	return b
 }
 
-// appendResponse writes the field of AllowResult that an answer is.
+// appendResponse encodes an answer as a field of AllowResult.
 func appendResponse(b, answer []byte) []byte {
 	return protowire.AppendBytes(protowire.AppendTag(b, fieldResponse, protowire.BytesType), answer)
 }
 
-// appendFault writes the field of AllowResult that says what is wrong with a check.
+// appendFault encodes the error of a check as a field of AllowResult.
 func appendFault(b []byte, err error) []byte {
 	return protowire.AppendString(protowire.AppendTag(b, fieldError, protowire.BytesType), err.Error())
 }
 
-// appendResult writes an AllowResult as one of AllowBatchResponse.
+// appendResult encodes an AllowResult as a field of AllowBatchResponse.
 func appendResult(b, answer []byte, err error) []byte {
 	if err != nil {
 		text := err.Error()
