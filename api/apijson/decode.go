@@ -22,8 +22,8 @@ import (
 	"github.com/quorate/quorate/internal/suggest"
 )
 
-// Decode reads a message as FormatJSON writes it, and nothing after it,
-// as strictly as the hand-written decoder of checks.
+// Decode decodes a message in the form that Format writes, and refuses trailing data. It is as
+// strict as the hand-written decoder of checks.
 func Decode(b []byte, m proto.Message, example string) error {
 	r := NewReader(b)
 	if err := r.Start(example); err != nil {
@@ -38,7 +38,7 @@ func Decode(b []byte, m proto.Message, example string) error {
 // maxListItems bounds every list of a message but one.
 const maxListItems = 1000
 
-// maxLifetime bounds how long policies say that accounts last unused, in JSON.
+// maxLifetime bounds the lifetime of unused accounts in policies, in JSON.
 const maxLifetime = 36500 * 24 * time.Hour
 
 func mostItems(fd protoreflect.FieldDescriptor) int {
@@ -91,7 +91,7 @@ func (r *Reader) list(path string, list protoreflect.List, fd protoreflect.Field
 	})
 }
 
-// value reads one value; empty is a new one of its type.
+// value reads one value; empty is a new value of its type.
 func (r *Reader) value(path string, fd protoreflect.FieldDescriptor, empty protoreflect.Value) (protoreflect.Value, error) {
 	switch fd.Kind() {
 	case protoreflect.MessageKind:
@@ -131,8 +131,7 @@ func (r *Reader) value(path string, fd protoreflect.FieldDescriptor, empty proto
 	return r.integer(path, fd)
 }
 
-// integer reads a number, or its digits in a string: so libraries for protos write
-// those of 64 bits.
+// integer reads a number, or a string of digits, as protobuf libraries write 64-bit numbers.
 func (r *Reader) integer(path string, fd protoreflect.FieldDescriptor) (protoreflect.Value, error) {
 	if long := fd.Kind() == protoreflect.Int64Kind || fd.Kind() == protoreflect.Uint64Kind; long && r.peek() == '"' {
 		return r.quoted(path, fd)
@@ -204,7 +203,7 @@ func (r *Reader) inner(path string, fd protoreflect.FieldDescriptor, empty proto
 	return empty, r.message(path, empty.Message())
 }
 
-// enumNumber parses an enum value as FormatJSON writes it, or its name in the proto.
+// enumNumber parses an enum value as Format writes it, or its name in the proto.
 func enumNumber(field string, d protoreflect.EnumDescriptor, word string) (protoreflect.EnumNumber, error) {
 	var words []string
 	for i := range d.Values().Len() {
@@ -221,8 +220,8 @@ func enumNumber(field string, d protoreflect.EnumDescriptor, word string) (proto
 	return 0, apierr.Invalid(field, "is %q;%s must be one of %s", apierr.Clip(word), suggest.DidYouMean(word, words, ""), strings.Join(words, ", "))
 }
 
-// DecodeQuery reads a message of plain fields from a query; lists are separated
-// by commas. Names that the message does not have are passed over.
+// DecodeQuery decodes a message of plain fields from a query; commas separate list items. It
+// ignores names that are not fields of the message.
 func DecodeQuery(q url.Values, m proto.Message) error {
 	pm := m.ProtoReflect()
 	for i := range pm.Descriptor().Fields().Len() {
@@ -286,7 +285,7 @@ func queryValue(name string, fd protoreflect.FieldDescriptor, text string) (prot
 	panic(fmt.Sprintf("api: %s cannot be in a query", fd.FullName()))
 }
 
-// queryMessage reads a time, or a duration: in seconds, or as 1m30s.
+// queryMessage parses a time, or a duration in seconds or in the form 1m30s.
 func queryMessage(name string, fd protoreflect.FieldDescriptor, text string) (protoreflect.Value, error) {
 	switch fd.Message().FullName() {
 	case "google.protobuf.Timestamp":

@@ -10,8 +10,8 @@ import (
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 )
 
-// TestJSONHasTheProtosFields fills every answer's every field and compares the
-// JSON's names with the descriptors', all the way down.
+// TestJSONHasTheProtosFields sets every field of every answer and compares the names in JSON with
+// the descriptors, recursively.
 func TestJSONHasTheProtosFields(t *testing.T) {
 	for _, m := range []proto.Message{
 		&quoratev1.AllowResponse{}, &quoratev1.AllowBatchResponse{}, &quoratev1.GetLimitsResponse{},
@@ -56,7 +56,7 @@ func fill(m protoreflect.Message) {
 	}
 }
 
-// something is a value of a scalar field that is not its zero.
+// something returns a non-zero value of a scalar field.
 func something(fd protoreflect.FieldDescriptor) protoreflect.Value {
 	switch fd.Kind() {
 	case protoreflect.StringKind:

@@ -1,6 +1,6 @@
-// Package apijson reads and writes the messages of the API as HTTP has them: the fields' proto
-// names, numbers as JSON numbers, enums as lower-case words, durations in seconds. It reads
-// strictly: an error names the field, its value, and what would be right.
+// Package apijson reads and writes the messages of the API in the form that HTTP uses: fields under
+// their proto names, numbers as JSON numbers, enums as lower-case words, durations in seconds. It
+// reads strictly: an error names the field, its value, and what would be right.
 package apijson
 
 import (
@@ -21,16 +21,15 @@ import (
 	"github.com/quorate/quorate/internal/jsontext"
 )
 
-// Format returns m as the HTTP API shows it: every field under its proto
-// name, in the proto's order; numbers as numbers, enums as lower-case words
-// without prefix, durations as seconds, times in the form of RFC 3339, bytes in base64, what is
-// not set as null, 0, "" or []. Enums that are not set are "unknown". Of a limit
-// only the first fields are always there: most limits say nothing of the others.
+// Format returns m as the HTTP API shows it: every field under its proto name, in the proto's
+// order; numbers as numbers, enums as lower-case words without prefix, durations in seconds, times
+// as RFC 3339, bytes as base64. An unset field is null, 0, "" or [], and an unset enum is
+// "unknown". A limit always shows only its first fields: most limits do not set the others.
 func Format(m proto.Message) []byte {
 	return AppendMessage(nil, m.ProtoReflect())
 }
 
-// AppendMessage appends a message as Format returns it.
+// AppendMessage appends a message in the form of Format.
 func AppendMessage(b []byte, m protoreflect.Message) []byte {
 	if d, ok := m.Interface().(*durationpb.Duration); ok {
 		return strconv.AppendFloat(b, d.AsDuration().Seconds(), 'f', -1, 64)
@@ -54,7 +53,7 @@ func AppendMessage(b []byte, m protoreflect.Message) []byte {
 	return append(b, '}')
 }
 
-// sparse fields are left out where they are not set.
+// sparse reports whether a field is omitted when unset.
 func sparse(fd protoreflect.FieldDescriptor) bool {
 	return fd.Number() > lastPlainLimitField && fd.ContainingMessage().Name() == "Limit"
 }
@@ -82,7 +81,7 @@ func AppendField(b []byte, m protoreflect.Message, fd protoreflect.FieldDescript
 	return appendValue(b, fd, m.Get(fd))
 }
 
-// appendMap writes a map from strings, by key.
+// appendMap appends a map with string keys, sorted by key.
 func appendMap(b []byte, fd protoreflect.FieldDescriptor, m protoreflect.Map) []byte {
 	keys := make([]string, 0, m.Len())
 	m.Range(func(k protoreflect.MapKey, _ protoreflect.Value) bool {
@@ -124,11 +123,10 @@ func appendValue(b []byte, fd protoreflect.FieldDescriptor, v protoreflect.Value
 	panic("api: " + fd.FullName() + " has a kind without a JSON form")
 }
 
-// EnumWord returns a value of an enum as FormatJSON writes it.
+// EnumWord returns the word that Format writes for an enum value.
 func EnumWord(e protoreflect.Enum) string { return Word(e.Descriptor(), e.Number()) }
 
-// EnumOf finds a word, as EnumWord prints it, among those of an enum: 0 if it is none.
-// It returns all words, in their order.
+// EnumOf returns the enum value whose word is text, or 0, and all words of the enum in order.
 func EnumOf(d protoreflect.EnumDescriptor, text string) (n protoreflect.EnumNumber, words []string) {
 	for i := range d.Values().Len() {
 		v := d.Values().Get(i)
@@ -144,7 +142,7 @@ func EnumOf(d protoreflect.EnumDescriptor, text string) (n protoreflect.EnumNumb
 	return n, words
 }
 
-// Word turns WHY_OVER_LIMIT of enum Why into over_limit.
+// Word returns the word of an enum value: over_limit for WHY_OVER_LIMIT of enum Why.
 func Word(d protoreflect.EnumDescriptor, n protoreflect.EnumNumber) string {
 	v := d.Values().ByNumber(n)
 	if v == nil || n == 0 && !zeroIsWord(d) {
@@ -153,14 +151,14 @@ func Word(d protoreflect.EnumDescriptor, n protoreflect.EnumNumber) string {
 	return strings.ToLower(strings.TrimPrefix(string(v.Name()), enumPrefix(d)))
 }
 
-// zeroIsWord says whether an enum's 0 means something, as SUCCESS of OpStatus.
+// zeroIsWord reports whether the value 0 of an enum has a meaning, as SUCCESS of OpStatus does.
 func zeroIsWord(d protoreflect.EnumDescriptor) bool {
 	return !strings.HasSuffix(string(d.Values().ByNumber(0).Name()), unspecified)
 }
 
 const unspecified = "_UNSPECIFIED"
 
-// enumPrefix is what all names of an enum begin with: WHY_ of enum Why.
+// enumPrefix returns the common prefix of an enum's names: WHY_ for enum Why.
 func enumPrefix(d protoreflect.EnumDescriptor) string {
 	if !zeroIsWord(d) {
 		return strings.TrimSuffix(string(d.Values().ByNumber(0).Name()), unspecified[1:])
@@ -175,7 +173,7 @@ func enumPrefix(d protoreflect.EnumDescriptor) string {
 	return b.String() + "_"
 }
 
-// AppendString appends a text in quotes.
+// AppendString appends a quoted string.
 func AppendString(b []byte, s string) []byte {
 	quoted, err := json.Marshal(s)
 	if err != nil {

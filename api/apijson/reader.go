@@ -14,8 +14,8 @@ import (
 	"github.com/quorate/quorate/internal/suggest"
 )
 
-// Reader reads the API's JSON strictly: it knows each object's fields, takes no
-// field twice, and stops at the first fault.
+// Reader reads the API's JSON strictly: it knows the fields of each object, refuses repeated
+// fields, and stops at the first error.
 type Reader struct {
 	b []byte
 	i int
@@ -24,7 +24,7 @@ type Reader struct {
 // NewReader returns a reader of a body.
 func NewReader(b []byte) *Reader { return &Reader{b: b} }
 
-// Array reads an array of at most that many items; item reads the one that has a path.
+// Array reads an array of at most most items; item reads the item at a path.
 func (r *Reader) Array(path string, most int, item func(path string) error) error {
 	if r.peek() != '[' {
 		return apierr.Invalid(path, "is %s; must be an array", r.describe())
@@ -53,7 +53,7 @@ func (r *Reader) Array(path string, most int, item func(path string) error) erro
 	}
 }
 
-// Object reads an object of the given fields; read takes one field's value.
+// Object reads an object with the given fields; read reads the value of one field.
 func (r *Reader) Object(path string, fields []string, read func(field int) error) error {
 	if r.peek() != '{' {
 		return apierr.Invalid(orBody(path), "is %s; must be an object", r.describe())
@@ -100,7 +100,7 @@ func (r *Reader) Object(path string, fields []string, read func(field int) error
 	}
 }
 
-// FieldIndex is index, and finds a field by its protobuf JSON form too.
+// FieldIndex is like Index, and also finds a field by its protobuf JSON form.
 func FieldIndex(fields []string, name string) int {
 	if n := Index(fields, name); n >= 0 {
 		return n
@@ -108,8 +108,7 @@ func FieldIndex(fields []string, name string) int {
 	return slices.IndexFunc(fields, func(f string) bool { return isCamel(f, name) })
 }
 
-// isCamel reports whether name is the protobuf JSON form of a field, such as maxWait for
-// max_wait.
+// isCamel reports whether name is the protobuf JSON form of a field, such as maxWait for max_wait.
 func isCamel(field, name string) bool {
 	i, upper := 0, false
 	for _, c := range []byte(field) {
@@ -128,8 +127,8 @@ func isCamel(field, name string) bool {
 	return i == len(name)
 }
 
-// known takes a name that is one of fields, as it stands there. It returns -1, and
-// takes nothing, if it is anything else.
+// known consumes a name that is one of fields, unescaped. For anything else it consumes nothing and
+// returns -1.
 func (r *Reader) known(fields []string) int {
 	rest := r.b[r.i+1:]
 	for n, f := range fields {
@@ -141,7 +140,7 @@ func (r *Reader) known(fields []string) int {
 	return -1
 }
 
-// Str reads a string, copying it out of the body.
+// Str reads a string, and copies it out of the body.
 func (r *Reader) Str(field string) (string, error) {
 	if r.peek() != '"' {
 		return "", apierr.Invalid(field, "is %s; must be a string", r.describe())
@@ -176,7 +175,7 @@ func (r *Reader) Str(field string) (string, error) {
 	return s, nil
 }
 
-// Start refuses a body that is empty or no object with an example of what belongs there.
+// Start refuses an empty body and a body that is not an object; the error shows an example.
 func (r *Reader) Start(example string) error {
 	switch r.peek() {
 	case '{':
@@ -187,7 +186,7 @@ func (r *Reader) Start(example string) error {
 	return apierr.Invalid("body", "is %s; must be an object, such as %s", r.describe(), example)
 }
 
-// End refuses what is behind the object.
+// End refuses data after the object.
 func (r *Reader) End() error {
 	if r.peek(); r.i < len(r.b) {
 		return apierr.Invalid("body", "has more after the object, at %s: %s; send one object", r.place(r.i), r.describe())
@@ -195,7 +194,7 @@ func (r *Reader) End() error {
 	return nil
 }
 
-// peek skips blanks and returns the next byte, 0 at the end.
+// peek skips white space and returns the next byte, or 0 at the end.
 func (r *Reader) peek() byte {
 	for ; r.i < len(r.b); r.i++ {
 		switch c := r.b[r.i]; c {
@@ -207,7 +206,8 @@ func (r *Reader) peek() byte {
 	return 0
 }
 
-// place says where byte i of the body is: of a body of several lines also in which.
+// place returns the position of byte i of the body, with its line if the body has several lines
+// before it.
 func (r *Reader) place(i int) string {
 	before := r.b[:i]
 	line := bytes.Count(before, []byte("\n"))
@@ -217,7 +217,7 @@ func (r *Reader) place(i int) string {
 	return fmt.Sprintf("byte %d (line %d, column %d)", i, line+1, i-bytes.LastIndexByte(before, '\n'))
 }
 
-// token returns the number or word at the reader, without taking it.
+// token returns the number or word at the reader, without consuming it.
 func (r *Reader) token() []byte {
 	rest := r.b[r.i:]
 	if n := bytes.IndexAny(rest, ",]}: \t\r\n\"[{"); n >= 0 {
@@ -230,7 +230,7 @@ func (r *Reader) expected(what string) *apierr.Error {
 	return apierr.Invalid("body", "at %s: %s, where %s belongs", r.place(r.i), r.describe(), what)
 }
 
-// describe says in a few words what comes next.
+// describe describes the next value in a few words.
 func (r *Reader) describe() string {
 	switch c := r.peek(); {
 	case r.i >= len(r.b):
@@ -259,7 +259,7 @@ func orBody(path string) string {
 	return path
 }
 
-// Index returns where a name is among fields, -1 if it is not.
+// Index returns the index of a name in fields, or -1.
 func Index(fields []string, name string) int {
 	for i, f := range fields {
 		if f == name {
@@ -269,7 +269,7 @@ func Index(fields []string, name string) int {
 	return -1
 }
 
-// Null takes a null, if it comes next.
+// Null consumes a null if it comes next, and reports whether it did.
 func (r *Reader) Null() bool {
 	r.peek()
 	if string(r.token()) != "null" {
@@ -279,7 +279,7 @@ func (r *Reader) Null() bool {
 	return true
 }
 
-// Whole reads a whole number of that many bits.
+// Whole reads an integer of at most bits bits.
 func (r *Reader) Whole(field string, bits int, what string) (int64, error) {
 	r.peek()
 	raw := r.token()
@@ -303,7 +303,7 @@ func (r *Reader) number(field, what string) (float64, error) {
 	return f, nil
 }
 
-// Seconds reads a duration of at most so long, or null for absent.
+// Seconds reads a duration of at most most, or null for absent.
 func (r *Reader) Seconds(field string, most time.Duration) (d time.Duration, given bool, err error) {
 	if r.Null() {
 		return 0, false, nil
