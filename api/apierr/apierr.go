@@ -1,6 +1,5 @@
-// Package apierr is the error of a call of the API, the same for all transports: a status
-// of gRPC with details (BadRequest, ErrorInfo, RetryInfo), and over HTTP a status and a
-// problem in the form of RFC 9457.
+// Package apierr defines the error of an API call for all transports: over gRPC a status with
+// details (BadRequest, ErrorInfo, RetryInfo), and over HTTP a status with an RFC 9457 problem.
 package apierr
 
 import (
@@ -26,13 +25,13 @@ import (
 // domain is the domain of ErrorInfo details.
 const domain = "quorate"
 
-// Error is why a call was not served.
+// Error explains why a call was not served.
 type Error struct {
 	Code   codes.Code        // over gRPC
 	HTTP   int               // status over HTTP
-	Reason string            // UPPER_SNAKE, for machines
-	Field  string            // the field at fault, if one is
-	Detail string            // what, why, what to do
+	Reason string            // UPPER_SNAKE, for programs
+	Field  string            // the field at fault, if any
+	Detail string            // the fault, its cause and its remedy
 	Meta   map[string]string // of ErrorInfo
 	Retry  time.Duration     // when to try again; 0 for never or unknown
 }
@@ -63,22 +62,22 @@ func (e *Error) GRPCStatus() *status.Status {
 	return st
 }
 
-// Denied reports whether the caller may not make the call, or is not who they say.
+// Denied reports whether the caller lacks a permission or a valid credential.
 func (e *Error) Denied() bool {
 	return e.Code == codes.PermissionDenied || e.Code == codes.Unauthenticated || e.HTTP == http.StatusForbidden || e.HTTP == http.StatusUnauthorized
 }
 
-// Invalid returns the error of one field; the detail says its value and what is right.
+// Invalid returns the error of one field. The detail gives its value and what would be right.
 func Invalid(field, format string, args ...any) *Error {
 	return &Error{Code: codes.InvalidArgument, HTTP: http.StatusBadRequest, Reason: "INVALID_FIELD", Field: field, Detail: fmt.Sprintf(format, args...)}
 }
 
-// InvalidName turns an error of quota.CheckName into one of that field.
+// InvalidName converts an error of quota.CheckName into an error of the field.
 func InvalidName(field string, err error) *Error {
 	return Invalid(field, "%s", strings.TrimPrefix(err.Error(), field+": "))
 }
 
-// TooLarge returns the error of a body above a limit of bytes.
+// TooLarge returns the error of a body of more than limit bytes.
 func TooLarge(limit int64) *Error {
 	return &Error{
 		Code: codes.ResourceExhausted, HTTP: http.StatusRequestEntityTooLarge, Reason: "BODY_TOO_LARGE",
@@ -91,26 +90,26 @@ func NotNow(format string, args ...any) *Error {
 	return &Error{Code: codes.FailedPrecondition, HTTP: http.StatusConflict, Reason: "NOT_NOW", Detail: fmt.Sprintf(format, args...)}
 }
 
-// Internal returns the error of a call that failed for no fault of its caller.
+// Internal returns the error of a call that failed through no fault of its caller.
 func Internal(detail string) *Error {
 	return &Error{Code: codes.Internal, HTTP: http.StatusInternalServerError, Reason: "INTERNAL", Detail: detail}
 }
 
-// In returns err, which is not nil, with its field below a path.
+// In returns a copy of err, which must not be nil, with its field below a path.
 func In(path string, err error) *Error {
 	e := *From(err)
 	e.Field = Join(path, e.Field)
 	return &e
 }
 
-// More returns err, which is not nil, with more behind its detail.
+// More returns a copy of err, which must not be nil, with text appended to its detail.
 func More(err error, text string) *Error {
 	e := *From(err)
 	e.Detail += text
 	return &e
 }
 
-// From maps an error of a node to one of the API.
+// From converts an error of a node to an API error.
 func From(err error) *Error {
 	var conflict *quota.ConflictError
 	var unknown *quota.UnknownVersionError
@@ -151,14 +150,15 @@ func From(err error) *Error {
 	return Internal(err.Error())
 }
 
-// outcomeUnknown says of an error that the call may have been carried out, and that a repetition could
-// do it twice. Those of accounts have a request id, and are NO_LEADER.
+// outcomeUnknown reports whether the call of an error may have been carried out, so that repeating
+// it could carry it out twice. Calls on accounts have a request id; their error is NO_LEADER
+// instead.
 func outcomeUnknown(err error) bool {
 	var e interface{ MayBeDone() bool }
 	return errors.As(err, &e) && e.MayBeDone() && !IsNoLeader(err)
 }
 
-// Clip shortens what others sent before it goes into a message.
+// Clip shortens foreign text for a message, and replaces invalid UTF-8.
 func Clip(s string) string {
 	const most = 40
 	s = string(bytes.ToValidUTF8([]byte(s), []byte("?")))
@@ -186,9 +186,9 @@ func Join(path, field string) string {
 	return path + "." + field
 }
 
-// IsNoLeader says whether err means that a leader is missing just now, so that
-// the call is worth repeating: it has a method NoLeader() bool that says so, or
-// carries the gRPC code UNAVAILABLE.
+// IsNoLeader reports whether err means that a leader is missing at the moment, so that the call is
+// worth repeating: err has a method NoLeader() bool that returns true, or carries the gRPC code
+// UNAVAILABLE.
 func IsNoLeader(err error) bool {
 	var e interface{ NoLeader() bool }
 	if errors.As(err, &e) {
