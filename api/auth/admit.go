@@ -7,9 +7,8 @@ import (
 	"github.com/quorate/quorate/internal/rbac"
 )
 
-// Enter says whether a caller may make a call at all, before its request is read:
-// whoever has the permission nowhere may not. A call that is let in is looked at
-// again by Admit, with its request.
+// Enter returns an error if a caller may not make a call at all, before the request is read: if it
+// has the permission nowhere. Admit then checks the request of a call that Enter let in.
 func (g *Guard) Enter(c *Caller, method string) error {
 	r, ok := ruleOf(method)
 	switch {
@@ -38,7 +37,7 @@ func (g *Guard) Enter(c *Caller, method string) error {
 	return g.denied(c, r, method, "")
 }
 
-// granted reports whether the grants in the settings name the caller.
+// granted reports whether the grants in the settings may apply to the caller.
 func (g *Guard) granted(c *Caller) bool {
 	if list, ok := g.cfg.Grants.(access.List); ok {
 		return list.Knows(c.Identity)
@@ -50,7 +49,7 @@ func (g *Guard) denied(c *Caller, r Rule, method string, in rbac.Scope) error {
 	return &DeniedError{Caller: c, Permission: r.Permission.String(), Scope: in, Method: method}
 }
 
-// Admit says whether a caller whom Enter has let in may make a call with a request.
+// Admit returns an error if a caller that Enter let in may not make a call with its request.
 func (g *Guard) Admit(c *Caller, method string, req proto.Message) error {
 	r, ok := ruleOf(method)
 	if !ok {
@@ -70,7 +69,8 @@ func (g *Guard) Admit(c *Caller, method string, req proto.Message) error {
 	return nil
 }
 
-// deniedIn says besides where the caller has the permission, if a call would have to name that.
+// deniedIn returns a DeniedError. If the permission is needed everywhere, the error also says where
+// the caller has it, so that the call can name such a scope.
 func (g *Guard) deniedIn(c *Caller, r Rule, method string, in rbac.Scope) error {
 	e := &DeniedError{Caller: c, Permission: r.Permission.String(), Scope: in, Method: method}
 	if in == rbac.Everywhere {
@@ -81,8 +81,7 @@ func (g *Guard) deniedIn(c *Caller, r Rule, method string, in rbac.Scope) error 
 	return e
 }
 
-// Check returns nil if a caller has a permission in a scope, and a *DeniedError if
-// not.
+// Check returns a *DeniedError if a caller lacks a permission in a scope, else nil.
 func (g *Guard) Check(c *Caller, p rbac.Permission, in rbac.Scope, method string) error {
 	if g.Has(c, p, in) {
 		return nil

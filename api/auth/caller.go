@@ -8,13 +8,13 @@ import (
 	"github.com/quorate/quorate/internal/rbac"
 )
 
-// Credential is what proves who a caller is.
+// Credential is the kind of proof of a caller's identity.
 type Credential uint8
 
-// The credentials.
+// Kinds of credentials.
 const (
 	None        Credential = iota // nothing: the caller is Anonymous
-	Said                          // the caller's word, where authentication is off
+	Said                          // the caller's own claim, with authentication off
 	Certificate                   // a client certificate
 	Token                         // a bearer token of the cluster
 	JWT                           // a token of an OIDC issuer
@@ -25,23 +25,23 @@ func (c Credential) String() string {
 	return [...]string{"none", "said", "certificate", "token", "jwt"}[c]
 }
 
-// Anonymous is the identity of callers who do not say who they are.
+// Anonymous is the identity of a caller that names nobody.
 const Anonymous = "anonymous:anonymous"
 
-// Admin is the identity that has the role admin from the first.
+// Admin is the identity with the built-in role admin.
 const Admin = "client:admin"
 
-// Caller is who makes a call. It is never changed.
+// Caller is the caller of a call. It is immutable.
 type Caller struct {
 	Identity   string
 	Credential Credential
-	Groups     []string // of a JWT, each with "group:" before it
-	Serial     string   // which credential: the id of a token; empty for others
+	Groups     []string // of a JWT, each with the prefix "group:"
+	Serial     string   // the id of a token; empty for other credentials
 
-	names []string // by which bindings may mean the caller
+	names []string // the names that bindings may use for the caller
 }
 
-// newCaller returns an error if the identity cannot be one.
+// newCaller returns a caller, or an error if the identity is malformed.
 func newCaller(identity string, c Credential, groups []string) (*Caller, error) {
 	if err := rbac.CheckIdentity("identity", identity); err != nil {
 		return nil, err
@@ -59,8 +59,7 @@ func (c *Caller) Proven() bool { return c.Credential != None && c.Credential != 
 
 var anonymous = &Caller{Identity: Anonymous, names: []string{Anonymous, rbac.Anybody}}
 
-// Spoken returns a caller who is taken at their word: for nodes that do not check
-// who calls.
+// Spoken returns a caller with an unproven identity, for nodes without authentication.
 func Spoken(identity string) *Caller {
 	if identity == "" || identity == Anonymous {
 		return anonymous
@@ -76,7 +75,7 @@ func identityOf(id pki.Identity) string {
 	return id.Kind.String() + ":" + id.Name
 }
 
-// Key is under what a context has its caller.
+// Key is the context key of the caller.
 type Key struct{}
 
 // With returns a context that carries a caller.
@@ -84,13 +83,14 @@ func With(ctx context.Context, c *Caller) context.Context {
 	return context.WithValue(ctx, Key{}, c)
 }
 
-// From returns the caller whom a context carries, nil if none.
+// From returns the caller that a context carries, or nil.
 func From(ctx context.Context) *Caller {
 	c, _ := ctx.Value(Key{}).(*Caller)
 	return c
 }
 
-// CredentialError says what is wrong with a credential. It never has any of it.
+// CredentialError says what is wrong with a credential. It never contains any part of the
+// credential.
 type CredentialError struct{ Detail string }
 
 // Error implements error.
@@ -106,10 +106,10 @@ type DeniedError struct {
 	Permission string // empty if any credential would do
 	Scope      rbac.Scope
 	Method     string
-	Has        []rbac.Scope // where the caller has it, of a call that could have named one of these
+	Has        []rbac.Scope // where the caller has it, for a call that could have named one of these scopes
 }
 
-// Error says what would have to be bound to whom.
+// Error says what to bind to whom.
 func (e *DeniedError) Error() string {
 	who := fmt.Sprintf("%q", e.Caller.Identity)
 	if e.Caller.Credential == None {
@@ -127,7 +127,7 @@ func (e *DeniedError) Error() string {
 	return fmt.Sprintf("%s needs %s %s", who, e.Permission, in(e.Scope)) + e.instead()
 }
 
-// instead leads to what the caller may ask.
+// instead suggests scopes in which the caller has the permission.
 func (e *DeniedError) instead() string {
 	switch n := len(e.Has); n {
 	case 0:
@@ -139,7 +139,7 @@ func (e *DeniedError) instead() string {
 	}
 }
 
-// unlisted stands for the permission of methods that the table does not have.
+// unlisted replaces the permission of a method that is not in the table.
 const unlisted = "unlisted"
 
 func in(s rbac.Scope) string {

@@ -9,14 +9,14 @@ import (
 	"time"
 )
 
-// fetches bounds what is asked of an issuer, and what it may answer.
+// fetches bounds the requests to an issuer, and the size of its answers.
 type fetches struct {
 	next http.RoundTripper
 	now  func() time.Time
 
 	mu    sync.Mutex
 	left  int
-	since time.Time // when left was right
+	since time.Time // when left was computed
 }
 
 func newFetches(next http.RoundTripper, now func() time.Time) *fetches {

@@ -16,30 +16,29 @@ import (
 	"github.com/quorate/quorate/internal/rbac"
 )
 
-// Config is what a guard needs.
+// Config configures a guard.
 type Config struct {
-	// Table returns what the cluster keeps of bindings and tokens; it is called for
-	// every call, concurrently.
+	// Table returns the cluster's bindings and tokens. The guard calls it for every call,
+	// concurrently.
 	Table func() *rbac.Table
-	// Bindings are those of the node's settings.
+	// Bindings are the bindings in the node's settings.
 	Bindings []rbac.Binding
-	// Grants are those of the settings, for AccountAdminService; nil are none.
+	// Grants are the grants in the settings, for AccountAdminService; nil means none.
 	Grants access.Grants
-	// Certificate returns whom a verified connection's certificate names, false if
-	// it showed none, an error if it is good no more; nil: certificates are not
-	// looked at.
+	// Certificate returns the identity in the certificate of a verified connection. It returns
+	// false if the connection has no certificate, and an error if the certificate is no longer
+	// valid. A nil Certificate ignores certificates.
 	Certificate func(tls.ConnectionState) (pki.Identity, bool, error)
-	// OIDC is whose JWTs are taken; nil: nobody's.
+	// OIDC is the issuer whose JWTs are accepted; nil means none.
 	OIDC *OIDC
-	// Now is the clock; nil is that of the machine.
+	// Now is the clock; nil means the system clock.
 	Now func() time.Time
-	// Logger takes what goes wrong with the issuer; nil discards it.
+	// Logger logs errors of the issuer; nil discards them.
 	Logger *slog.Logger
 }
 
-// ByStore returns a Config.Certificate that checks each connection again as the
-// store's handshakes do, so that a dropped CA and an expired certificate end what
-// they stood for.
+// ByStore returns a Config.Certificate that checks each connection again as the store's handshakes
+// do, so that a removed CA and an expired certificate also end open connections.
 func ByStore(s *pki.Store) func(tls.ConnectionState) (pki.Identity, bool, error) {
 	return func(cs tls.ConnectionState) (pki.Identity, bool, error) {
 		if err := s.CheckCaller(pki.APIPort, cs); err != nil {
@@ -49,8 +48,8 @@ func ByStore(s *pki.Store) func(tls.ConnectionState) (pki.Identity, bool, error)
 	}
 }
 
-// Guard says who calls and whether they may. Its methods are safe for concurrent
-// use. A nil Guard lets everybody do everything: authentication is off.
+// Guard identifies and authorizes callers. Its methods are safe for concurrent use. A nil Guard
+// means that authentication is off and everybody may do everything.
 type Guard struct {
 	cfg      Config
 	settings *rbac.Table
@@ -91,13 +90,13 @@ func New(c Config) (*Guard, error) {
 	return g, nil
 }
 
-// certAgain is how long a certificate's owner is remembered, and so how long an
-// open connection outlives the trust in it.
+// certAgain is how long the owner of a certificate is cached, and so the longest time that an open
+// connection outlives the trust in its certificate.
 const certAgain = 10 * time.Second
 
-// Quick says who calls, without waiting for anything. state is of the connection,
-// nil without TLS; authorization is the header of that name. It returns nil and no
-// error if a JWT has to be looked at: ask Identify.
+// Quick identifies the caller without blocking. state describes the connection, nil without TLS;
+// authorization holds the header of that name. Quick returns nil and no error if a JWT has to be
+// verified: call Identify.
 func (g *Guard) Quick(state *tls.ConnectionState, authorization []string) (*Caller, error) {
 	token, err := bearerOf(authorization)
 	switch {
@@ -113,8 +112,8 @@ func (g *Guard) Quick(state *tls.ConnectionState, authorization []string) (*Call
 	return g.jwts.get(sha256.Sum256([]byte(token)), g.cfg.Now()), nil
 }
 
-// Before returns whom a JWT named when it was last verified, nil if that is not known or the JWT has expired.
-// It proves nothing now: ask Identify.
+// Before returns the caller of a JWT when it was last verified, or nil if unknown or if the JWT has
+// expired. The result proves nothing at present: call Identify for that.
 func (g *Guard) Before(authorization []string) *Caller {
 	token, err := bearerOf(authorization)
 	if err != nil {
@@ -123,7 +122,7 @@ func (g *Guard) Before(authorization []string) *Caller {
 	return g.past.get(sha256.Sum256([]byte(token)), g.cfg.Now())
 }
 
-// Identify is Quick, but waits for the keys of a JWT's issuer where it must.
+// Identify is like Quick, but waits for the keys of a JWT's issuer if it must.
 func (g *Guard) Identify(ctx context.Context, state *tls.ConnectionState, authorization []string) (*Caller, error) {
 	c, err := g.Quick(state, authorization)
 	if c != nil || err != nil {
@@ -146,7 +145,7 @@ func (g *Guard) Identify(ctx context.Context, state *tls.ConnectionState, author
 	return c, nil
 }
 
-// bearerOf returns the token of a header, empty if there is none.
+// bearerOf returns the token of a header, or "".
 func bearerOf(authorization []string) (string, error) {
 	switch len(authorization) {
 	case 0:
@@ -191,7 +190,7 @@ func (g *Guard) byToken(text string) (*Caller, error) {
 		return nil, bad("authorization: %v", err)
 	}
 	t := g.cfg.Table().Token(given.ID)
-	var want pki.Hash // of no secret that anybody has
+	var want pki.Hash // matches no existing secret
 	if t != nil {
 		want = t.Hash
 	}
@@ -214,34 +213,33 @@ func (g *Guard) byToken(text string) (*Caller, error) {
 	return c, nil
 }
 
-// Has says whether a caller has a permission in a scope.
+// Has reports whether a caller has a permission in a scope.
 func (g *Guard) Has(c *Caller, p rbac.Permission, in rbac.Scope) bool {
 	return g.cfg.Table().Has(c.names, p, in) || g.settings.Has(c.names, p, in) || g.builtIn.Has(c.names, p, in)
 }
 
-// Somewhere says whether a caller has a permission in any scope.
+// Somewhere reports whether a caller has a permission in any scope.
 func (g *Guard) Somewhere(c *Caller, p rbac.Permission) bool {
 	return g.cfg.Table().Somewhere(c.names, p) || g.settings.Somewhere(c.names, p) || g.builtIn.Somewhere(c.names, p)
 }
 
-// Kept says where a binding is kept.
+// Kept says where a binding is stored.
 type Kept string
 
-// The places.
+// Places of bindings.
 const (
 	InCluster  Kept = "cluster"
 	InSettings Kept = "settings"
 	BuiltIn    Kept = "built_in"
 )
 
-// KeptBinding is a binding and where it is kept.
+// KeptBinding is a binding and the place where it is stored.
 type KeptBinding struct {
 	rbac.Binding
 	In Kept
 }
 
-// Bindings returns all bindings that count on this node; of a caller alone if c is
-// not nil.
+// Bindings returns all bindings in force on this node, or only the caller's if c is not nil.
 func (g *Guard) Bindings(c *Caller) (out []KeptBinding) {
 	for _, t := range []struct {
 		table *rbac.Table
@@ -258,14 +256,14 @@ func (g *Guard) Bindings(c *Caller) (out []KeptBinding) {
 	return out
 }
 
-// Grants returns what callers have been given on AccountAdminService, by bindings
-// and by the settings' own grants.
+// Grants returns the permissions of callers on AccountAdminService, from bindings and from the
+// grants in the settings.
 func (g *Guard) Grants() access.Grants { return grants{g} }
 
 type grants struct{ g *Guard }
 
-// Has implements [access.Grants]. The identity is that of the caller whom ctx
-// carries.
+// Has implements [access.Grants]. Bindings apply only if identity is the identity of the caller in
+// ctx.
 func (s grants) Has(ctx context.Context, identity, permission, realm string, attributes map[string]string) bool {
 	if c := From(ctx); c != nil && c.Identity == identity {
 		if p, ok := rbac.ParsePermission(permission); ok && s.g.Has(c, p, rbac.Realm(realm)) {

@@ -16,7 +16,7 @@ import (
 	"github.com/quorate/quorate/internal/rbac"
 )
 
-// world is a guard on a clock, and what the cluster keeps.
+// world holds a guard with its clock, and the state that the cluster keeps.
 type world struct {
 	*Guard
 	now   time.Time
@@ -94,7 +94,7 @@ func TestTokens(t *testing.T) {
 		"of zero secrets": {[]string{"Bearer quorate1t.000000000000.AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"}, "not known"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			// A certificate does not help: what is there must be good.
+			// A certificate does not help: a credential that is present must be valid.
 			got, err := w.Quick(state(), c.headers)
 			refused(t, got, err, c.want, text, forged, "swordfish", "eyJzdWIiOiJhIn0")
 		})
@@ -103,7 +103,7 @@ func TestTokens(t *testing.T) {
 	c, err = w.Quick(nil, []string{"Bearer " + text})
 	refused(t, c, err, "the bearer token of token:ci expired at 2027-01-15T09:00:00Z", text)
 	c, err = w.Quick(nil, []string{"Bearer " + forged})
-	refused(t, c, err, "not known", text) // whoever has no secret learns nothing of the token
+	refused(t, c, err, "not known", text) // a caller without the secret learns nothing of the token
 }
 
 func refused(t *testing.T, c *Caller, err error, want string, secrets ...string) {
@@ -140,12 +140,12 @@ func TestCertificates(t *testing.T) {
 			t.Errorf("%v: %+v %v", id, c, err)
 		}
 	}
-	// A call's own credential goes before the connection's.
+	// The credential of a call takes precedence over the connection's.
 	text, _ := w.token(t, "ci", time.Time{})
 	if c, err := w.Quick(s, []string{"Bearer " + text}); err != nil || c.Identity != "token:ci" {
 		t.Errorf("%+v %v", c, err)
 	}
-	// What a connection's certificate was good for is asked again after a while.
+	// The certificate of a connection is checked again after a while.
 	first := w.asked
 	for range 5 {
 		_, _ = w.Quick(s, nil)
@@ -167,7 +167,7 @@ func TestCertificates(t *testing.T) {
 	refused(t, c, err, "identity: is 209 bytes; must be 1 to 128")
 }
 
-// TestRemembered checks that at the bound a new certificate displaces one, and not all.
+// TestRemembered checks that a new certificate in a full memory replaces one other, and not all.
 func TestRemembered(t *testing.T) {
 	w := newWorld(t, Config{})
 	var all []*tls.ConnectionState
@@ -196,9 +196,9 @@ func TestNobody(t *testing.T) {
 	}
 }
 
-// TestEnterAndAdmit: whoever has a permission nowhere is sent away without a look
-// at the request; whoever has it in some place, by the request; and the error says
-// what is missing, where, and to whom.
+// TestEnterAndAdmit checks that a caller with a permission nowhere is refused before the request is
+// read, that a caller with it somewhere is admitted by the request, and that the error says what is
+// missing, where, and to whom.
 func TestEnterAndAdmit(t *testing.T) {
 	w := newWorld(t, Config{Bindings: []rbac.Binding{
 		{Identity: "client:ci", Role: "limit-writer", Scope: rbac.Namespace("web")},
@@ -218,7 +218,7 @@ func TestEnterAndAdmit(t *testing.T) {
 		who    *Caller
 		method string
 		req    proto.Message
-		want   string // of the error; empty: may
+		want   string // of the error; empty: permitted
 	}{
 		{ci, "QuotaService/Allow", allow("web"), ""},
 		{ci, "QuotaService/Allow", allow("api"), `"client:ci" needs check in namespace "api"`},
@@ -230,7 +230,7 @@ func TestEnterAndAdmit(t *testing.T) {
 		{ci, "RateService/TopRates", &quoratev1.TopRatesRequest{}, `"client:ci" needs rates.read everywhere; it has it in namespace "web": ask for that one alone`},
 		{ci, "OverrideService/SetOverrides", &quoratev1.SetOverridesRequest{Overrides: []*quoratev1.Override{{Namespace: "web"}, {Namespace: "api"}}}, `limits.write in namespace "api"`},
 		{ci, "OverrideService/DeleteOverrides", &quoratev1.DeleteOverridesRequest{Keys: []*quoratev1.KeyRef{{Namespace: "web"}}}, ""},
-		{ci, "LimitService/ApplyLimits", &quoratev1.ApplyLimitsRequest{}, ""}, // looks closer itself
+		{ci, "LimitService/ApplyLimits", &quoratev1.ApplyLimitsRequest{}, ""}, // checks again itself
 		{ci, "ClusterService/GetStatus", &quoratev1.GetStatusRequest{}, `"client:ci" needs cluster.read everywhere`},
 		{ci, "SecurityService/CreateToken", &quoratev1.CreateTokenRequest{}, `needs access.admin everywhere`},
 		{ci, "SecurityService/ListRoles", &quoratev1.ListRolesRequest{}, ""},
@@ -254,7 +254,7 @@ func TestEnterAndAdmit(t *testing.T) {
 			t.Errorf("%s %s %v: %v; want %q", c.who.Identity, c.method, c.req, err, c.want)
 		}
 	}
-	// A message of another kind than the table expects asks for the most.
+	// A message of an unexpected type requires the permission everywhere.
 	for _, m := range []string{"QuotaService/AllowBatch", "OverrideService/SetOverrides", "OverrideService/DeleteOverrides"} {
 		if w.Admit(ci, pkg+m, &quoratev1.WhoAmIRequest{}) == nil {
 			t.Errorf("%s takes any message", m)
@@ -262,7 +262,8 @@ func TestEnterAndAdmit(t *testing.T) {
 	}
 }
 
-// TestBindingsOfAllPlaces: those of settings, of the cluster, and what is built in.
+// TestBindingsOfAllPlaces checks the bindings of the settings, of the cluster, and the built-in
+// one.
 func TestBindingsOfAllPlaces(t *testing.T) {
 	w := newWorld(t, Config{Bindings: []rbac.Binding{{Identity: "client:*", Role: "planner"}}})
 	w.table, _ = w.table.Apply(setBinding(&rbac.Binding{Identity: "client:admin", Role: "checker"}))

@@ -15,36 +15,36 @@ import (
 	"github.com/coreos/go-oidc/v3/oidc"
 )
 
-// OIDC is whose JWTs are taken.
+// OIDC configures an issuer whose JWTs are accepted.
 type OIDC struct {
-	// Issuer is its URL, https, or http on this machine; its keys are found below
-	// it, at /.well-known/openid-configuration.
+	// Issuer is the URL of the issuer: https, or http on this machine. Its keys are found through
+	// /.well-known/openid-configuration below the URL.
 	Issuer string
-	// Audience must be among those of a JWT.
+	// Audience must be among the audiences of a JWT.
 	Audience string
-	// IdentityClaim names the claim with the user's name; empty: sub, which the issuer never
+	// IdentityClaim names the claim with the user's name; empty means sub, which the issuer never
 	// gives to two users. An email counts only if the claim email_verified is true.
 	IdentityClaim string
-	// GroupsClaim names the claim that lists groups; empty: groups.
+	// GroupsClaim names the claim that lists groups; empty means groups.
 	GroupsClaim string
-	// Client fetches the keys; nil: one that waits five seconds at most.
+	// Client fetches the keys; nil means a client with a timeout of five seconds.
 	Client *http.Client
 }
 
 // Bounds.
 const (
 	maxJWT       = 12 << 10        // bytes
-	maxGroups    = 256             // of one JWT; those behind them do not count
-	jwtAgain     = 5 * time.Minute // how long a JWT is remembered, at most
-	issuerAgain  = time.Hour       // how often the issuer is asked where its keys are
+	maxGroups    = 256             // of one JWT; further groups are ignored
+	jwtAgain     = 5 * time.Minute // the longest time that a JWT is cached
+	issuerAgain  = time.Hour       // how often the issuer is asked for the location of its keys
 	fetchTimeout = 5 * time.Second
 	fetchBurst   = 4 // requests to the issuer that may go at once, and then
 	fetchEvery   = 5 * time.Second
 	maxKeys      = 1 << 20 // bytes of an answer of the issuer
 )
 
-// algorithms are those of public keys. With HS256 whoever knows the public key
-// could sign; with none, anybody.
+// algorithms lists the accepted algorithms, all with public keys. With HS256, anybody who knows the
+// public key could sign; with none, anybody at all.
 var algorithms = []string{
 	oidc.RS256, oidc.RS384, oidc.RS512, oidc.ES256, oidc.ES384, oidc.ES512, oidc.PS256, oidc.PS384, oidc.PS512, oidc.EdDSA,
 }
@@ -58,8 +58,8 @@ type issuer struct {
 	mu       sync.Mutex // held while the issuer is asked for the first time
 	verifier *oidc.IDTokenVerifier
 	asked    time.Time
-	failed   error     // what the last question came to
-	failedAt time.Time // and when, so that callers do not queue for it
+	failed   error     // error of the last request
+	failedAt time.Time // time of that error, so that callers do not queue for another
 }
 
 func newIssuer(o OIDC, now func() time.Time, log *slog.Logger) (*issuer, error) {
@@ -91,7 +91,7 @@ func loopback(host string) bool {
 	return host == "localhost" || err == nil && ip.Unmap().IsLoopback()
 }
 
-// verify returns whose a JWT is, and when it expires.
+// verify returns the caller of a JWT, and when the JWT expires.
 func (s *issuer) verify(ctx context.Context, token string) (*Caller, time.Time, error) {
 	if len(token) > maxJWT {
 		return nil, time.Time{}, bad("authorization: the JWT is %d bytes; at most %d", len(token), maxJWT)
@@ -113,7 +113,7 @@ func (s *issuer) verify(ctx context.Context, token string) (*Caller, time.Time, 
 	return c, id.Expiry, err
 }
 
-// refusal says what is wrong with a JWT.
+// refusal returns the error for an invalid JWT.
 func (s *issuer) refusal(err error, token string) error {
 	if expired, ok := errors.AsType[*oidc.TokenExpiredError](err); ok {
 		return bad("authorization: the JWT expired at %s; get a new one", expired.Expiry.UTC().Format(time.RFC3339))
@@ -121,7 +121,7 @@ func (s *issuer) refusal(err error, token string) error {
 	return bad("authorization: the JWT is not good: %s", within(err, token))
 }
 
-// within is an error's text in bounds and without any part of a token.
+// within returns an error's text, shortened and without any part of the token.
 func within(err error, token string) string {
 	text := strings.TrimPrefix(err.Error(), "oidc: ")
 	for part := range strings.SplitSeq(token, ".") {
@@ -135,9 +135,10 @@ func within(err error, token string) string {
 	return strings.ToValidUTF8(text, "?")
 }
 
-// provider asks the issuer where its keys are, the first time and once an hour. All calls wait for the
-// first answer, and one call for each later one; the others use the last answer meanwhile, and so do all
-// if the issuer does not answer.
+// provider returns a verifier with the location of the issuer's keys, which it asks for on the
+// first call and once an hour. All calls wait for the first answer, but only one call waits for
+// each later answer. Meanwhile the others use the last answer, and so do all if the issuer does not
+// answer.
 func (s *issuer) provider(ctx context.Context) (*oidc.IDTokenVerifier, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -169,7 +170,7 @@ func (s *issuer) provider(ctx context.Context) (*oidc.IDTokenVerifier, error) {
 	return s.verifier, nil
 }
 
-// caller returns who the claims name.
+// caller returns the caller that the claims name.
 func (s *issuer) caller(id *oidc.IDToken) (*Caller, error) {
 	claims := map[string]any{}
 	if err := id.Claims(&claims); err != nil {
@@ -181,7 +182,8 @@ func (s *issuer) caller(id *oidc.IDToken) (*Caller, error) {
 			return nil, bad("authorization: the JWT has no claim %s, which auth.oidc.identity_claim asks for", s.IdentityClaim)
 		}
 	}
-	// Only true counts: otherwise a user who can set any address in their issuer profile could impersonate others.
+	// Only true counts: otherwise a user who can set any address in their issuer profile could
+	// impersonate others.
 	if s.IdentityClaim == "email" && claims["email_verified"] != true {
 		return nil, bad("authorization: the email of the JWT is not verified (its claim email_verified is not true), and auth.oidc.identity_claim asks for the email")
 	}
@@ -192,7 +194,7 @@ func (s *issuer) caller(id *oidc.IDToken) (*Caller, error) {
 	return c, nil
 }
 
-// groupsOf reads a claim that is a list of names, or one name.
+// groupsOf parses a claim that is a list of names, or one name.
 func groupsOf(claim any) (out []string) {
 	list, _ := claim.([]any)
 	if one, ok := claim.(string); ok {

@@ -144,7 +144,7 @@ func (w *world) identify(t *testing.T, token string) (*Caller, error) {
 	return w.Identify(t.Context(), nil, []string{"Bearer " + token})
 }
 
-// TestClaims: who a JWT names.
+// TestClaims checks the caller that a JWT names.
 func TestClaims(t *testing.T) {
 	w, f := oidcWorld(t, OIDC{})
 	named, g := oidcWorld(t, OIDC{IdentityClaim: "preferred_username", GroupsClaim: "roles"})
@@ -182,7 +182,8 @@ func TestClaims(t *testing.T) {
 	refused(t, c, err, "identity: is 205 bytes")
 }
 
-// TestBadJWTs: each is refused with what is wrong with it, and without any of it.
+// TestBadJWTs checks that each is refused with its fault, and that the error contains no part of
+// the JWT.
 func TestBadJWTs(t *testing.T) {
 	w, f := oidcWorld(t, OIDC{})
 	stranger := newFakeIssuer(t)
@@ -225,8 +226,8 @@ func TestBadJWTs(t *testing.T) {
 	}
 }
 
-// TestKeysRotate: a new key is fetched when a JWT names it; what an old one signed
-// is good until it is no longer remembered.
+// TestKeysRotate checks that a new key is fetched when a JWT names it, and that a JWT with an old
+// key is valid as long as it is cached.
 func TestKeysRotate(t *testing.T) {
 	w, f := oidcWorld(t, OIDC{})
 	if f.asked.Load() != 0 {
@@ -245,9 +246,9 @@ func TestKeysRotate(t *testing.T) {
 		t.Errorf("it is not remembered: %v", err)
 	}
 	f.rotate(t, "k2")
-	// Whoever waits for keys is answered a moment before they count: until then the first to
-	// come with the new key may be told what the fetch before has brought, and an old JWT is
-	// still judged by the old keys.
+	// The key set answers its waiting callers a moment before it stores the new keys. Until then
+	// the first JWT with the new key may be verified with the result of the fetch before, and an
+	// old JWT with the old keys.
 	var c *Caller
 	var err error
 	eventually(t, "the new key is fetched", func() bool {
@@ -268,7 +269,7 @@ func TestKeysRotate(t *testing.T) {
 	refused(t, c, err, "expired")
 }
 
-// eventually fails the test if is does not hold within a minute.
+// eventually fails the test unless is holds within a minute.
 func eventually(t *testing.T, what string, is func() bool) {
 	t.Helper()
 	for end := time.Now().Add(time.Minute); !is(); time.Sleep(time.Millisecond) {
@@ -278,7 +279,7 @@ func eventually(t *testing.T, what string, is func() bool) {
 	}
 }
 
-// TestIssuerIsNotHammered: strangers with JWTs that name keys which nobody has.
+// TestIssuerIsNotHammered sends JWTs of strangers that name unknown keys.
 func TestIssuerIsNotHammered(t *testing.T) {
 	w, f := oidcWorld(t, OIDC{})
 	stranger := newFakeIssuer(t)
@@ -297,8 +298,8 @@ func TestIssuerIsNotHammered(t *testing.T) {
 	}
 }
 
-// TestIssuerDown: calls without a JWT do not notice; those with one are told, and
-// do not queue.
+// TestIssuerDown checks that calls without a JWT succeed, and that calls with one fail without
+// queueing.
 func TestIssuerDown(t *testing.T) {
 	w, f := oidcWorld(t, OIDC{})
 	f.down.Store(true)
@@ -319,7 +320,7 @@ func TestIssuerDown(t *testing.T) {
 	if _, err := w.identify(t, good); err != nil {
 		t.Errorf("it is back: %v", err)
 	}
-	w.now = w.now.Add(issuerAgain - jwtAgain) // remembered place of the keys, forgotten JWT
+	w.now = w.now.Add(issuerAgain - jwtAgain) // the location of the keys is cached, the JWT is not
 	f.down.Store(true)
 	w.now = w.now.Add(jwtAgain)
 	if _, err := w.identify(t, f.jwt(t, w.claims(f, map[string]any{"sub": "c"}))); err != nil {
@@ -332,7 +333,8 @@ func TestIssuerDown(t *testing.T) {
 	}
 }
 
-// TestIssuerIsSlow checks that while the issuer is asked again where its keys are, only one call waits.
+// TestIssuerIsSlow checks that only one call waits while the issuer is asked again for the location
+// of its keys.
 func TestIssuerIsSlow(t *testing.T) {
 	f := newFakeIssuer(t)
 	var log strings.Builder
@@ -379,7 +381,8 @@ func TestOIDCSettings(t *testing.T) {
 	}
 }
 
-// TestEmailIsVerified checks that an email identifies the caller only if email_verified is the JSON value true.
+// TestEmailIsVerified checks that an email identifies the caller only if email_verified is the JSON
+// value true.
 func TestEmailIsVerified(t *testing.T) {
 	w, f := oidcWorld(t, OIDC{IdentityClaim: "email"})
 	for _, verified := range []any{nil, false, "false", 0, 1, "true", "", []any{true}, map[string]any{}} {

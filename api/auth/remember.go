@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-// maxRemembered bounds each memory. At the bound a new entry displaces an arbitrary one, so that callers
-// are not all verified again at once.
+// maxRemembered is the size of each memory. A new entry in a full memory replaces an arbitrary one,
+// so that the callers need not all be verified again at once.
 const maxRemembered = 4096
 
-// memory remembers callers by what proved them, each until a time.
+// memory caches callers by their credential, each until a deadline.
 type memory[K comparable] struct {
 	mu   sync.RWMutex
 	have map[K]remembered

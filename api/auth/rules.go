@@ -9,49 +9,49 @@ import (
 	"github.com/quorate/quorate/internal/rbac"
 )
 
-// Need is what a call needs of its caller.
+// Need is the requirement of a call on its caller.
 type Need uint8
 
-// The needs.
+// Kinds of needs.
 const (
 	Open   Need = iota + 1 // nothing
-	Known                  // any good credential
+	Known                  // any valid credential
 	Permit                 // a permission in the scopes of the call
-	Inside                 // a permission that the call itself asks for, as it depends on what the call is about
+	Inside                 // a permission that the call checks itself, because it depends on the call's subject
 )
 
 // Rule says who may make a call.
 type Rule struct {
 	Need       Need
-	Permission rbac.Permission // of Permit; of Inside, the one that is asked for most
-	// Scopes returns where the permission is needed, of a request; nil: everywhere.
+	Permission rbac.Permission // for Permit; for Inside, the one that is checked most often
+	// Scopes returns the scopes in which a request needs the permission; nil means everywhere.
 	Scopes func(proto.Message) []rbac.Scope
-	// AnyScope says that the permission in any scope lets a call in, which then
-	// looks closer, or shows only what the caller may see.
+	// AnyScope says that the permission in any scope lets a call in. The call then checks again, or
+	// shows only what the caller may see.
 	AnyScope bool
 	Audited  bool // it changes something that lasts
-	Control  bool // it counts against quorate/api, if there is such a limit
-	// Always is a control call that does not: with it a bad quorate/api is undone.
+	Control  bool // it counts against quorate/api, if that limit exists
+	// Always exempts a control call from quorate/api, so that it can repair a bad limit.
 	Always bool
-	// Proxied is a check that proxies send with the headers of their clients, so that it seems to come from
-	// a page of another site.
+	// Proxied marks a check that proxies send with the headers of their clients, so that it seems
+	// to come from a page of another site.
 	Proxied bool
-	// AnyHost is a call over HTTP that may name any host: a probe, or one that proxies send as Proxied.
+	// AnyHost marks a call over HTTP that may name any host: a probe, or a Proxied check.
 	AnyHost bool
-	About   string // where the permission is needed, in words, for the table
+	About   string // where the permission is needed, in words, for the documented table
 }
 
-// ruleOf returns the rule of a method ("/quorate.v1.QuotaService/Allow"), or of
-// a route that is none ("GET /metrics").
+// ruleOf returns the rule of a method ("/quorate.v1.QuotaService/Allow"), or of a route that is not
+// a method ("GET /metrics").
 func ruleOf(method string) (Rule, bool) {
 	r, ok := rules[method]
 	return r, ok
 }
 
-// RuleOf is for those who serve calls.
+// RuleOf returns the rule of a method or route, for servers.
 func RuleOf(method string) (Rule, bool) { return ruleOf(method) }
 
-// Methods returns all that the table has, sorted.
+// Methods returns all methods and routes in the table, sorted.
 func Methods() []string { return slices.Sorted(maps.Keys(rules)) }
 
 const (
@@ -84,7 +84,7 @@ var rules = map[string]Rule{
 
 	pkg + "MemberService/Attach": hot(rbac.Check, nil, anywhere),
 
-	// The first report of the stream says the namespace; package rlqs asks for it there.
+	// The first report of the stream names the namespace; package rlqs checks the permission then.
 	"/envoy.service.rate_limit_quota.v3.RateLimitQuotaService/StreamRateLimitQuotas": hot(rbac.Check, nil, domain),
 
 	pkg + "LimitService/GetLimits":      some(rbac.LimitsRead, shown),
@@ -182,7 +182,7 @@ var rules = map[string]Rule{
 	"/debug":                       write(everywhere(rbac.DebugRead)),
 }
 
-// hot is the rule of a call that services make all the time.
+// hot returns the rule of a call that services make all the time.
 func hot(p rbac.Permission, scopes func(proto.Message) []rbac.Scope, about string) Rule {
 	return Rule{Need: Permit, Permission: p, Scopes: scopes, AnyScope: scopes == nil, About: about}
 }

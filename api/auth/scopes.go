@@ -8,8 +8,8 @@ import (
 	"github.com/quorate/quorate/internal/rbac"
 )
 
-// The functions of this file return the scopes of a request. Of a message that is
-// not what they expect they return everywhere, which is the most to ask for.
+// The functions of this file return the scopes of a request. For a message of an unexpected type
+// they return everywhere, the strictest requirement.
 
 func byNamespace(m proto.Message) []rbac.Scope {
 	if r, ok := m.(interface{ GetNamespace() string }); ok {
@@ -18,7 +18,7 @@ func byNamespace(m proto.Message) []rbac.Scope {
 	return []rbac.Scope{rbac.Everywhere}
 }
 
-// byDomain is of the rate limit service of Envoy, whose domains are namespaces.
+// byDomain is for Envoy's rate limit service, whose domains are namespaces.
 func byDomain(m proto.Message) []rbac.Scope {
 	if r, ok := m.(interface{ GetDomain() string }); ok {
 		return []rbac.Scope{rbac.Namespace(descriptor.Namespace(r.GetDomain()))}
@@ -26,7 +26,7 @@ func byDomain(m proto.Message) []rbac.Scope {
 	return []rbac.Scope{rbac.Everywhere}
 }
 
-// byNamespaceOrAll is of requests in which no namespace stands for all.
+// byNamespaceOrAll is for requests in which an empty namespace means all namespaces.
 func byNamespaceOrAll(m proto.Message) []rbac.Scope {
 	if r, ok := m.(interface{ GetNamespace() string }); ok && r.GetNamespace() != "" {
 		return []rbac.Scope{rbac.Namespace(r.GetNamespace())}
@@ -78,8 +78,8 @@ func byRealm(m proto.Message) []rbac.Scope {
 	return []rbac.Scope{rbac.Everywhere}
 }
 
-// each returns the scopes of a list, those that follow each other once. An empty
-// list is refused by the call itself.
+// each returns the scopes of a list, without consecutive repetitions. The call itself refuses an
+// empty list.
 func each[T any](list []T, scope func(T) rbac.Scope) (out []rbac.Scope) {
 	for _, one := range list {
 		if s := scope(one); len(out) == 0 || out[len(out)-1] != s {
@@ -89,5 +89,5 @@ func each[T any](list []T, scope func(T) rbac.Scope) (out []rbac.Scope) {
 	return out
 }
 
-// inGubernator is of gubernator's API, whose limits are all in one namespace.
+// inGubernator is for gubernator's API, whose limits are all in one namespace.
 func inGubernator(proto.Message) []rbac.Scope { return []rbac.Scope{rbac.Namespace("gubernator")} }
