@@ -7,14 +7,14 @@ import (
 	"slices"
 )
 
-// The permissions, by the names that grants and errors have for them.
+// Permissions, under the names that grants and errors use.
 const (
 	AccountsRead            = "quota.accounts.read"            // look at single accounts
 	AccountsList            = "quota.accounts.list"            // list accounts
 	AccountsWrite           = "quota.accounts.write"           // apply operations
 	PoliciesRead            = "quota.policies.read"            // look at policy configs
 	PoliciesWrite           = "quota.policies.write"           // store configs named by their content
-	PoliciesOverrideVersion = "quota.policies.overrideVersion" // with write: store configs under a name of one's own
+	PoliciesOverrideVersion = "quota.policies.overrideVersion" // with write: store configs under a chosen version
 	PoliciesPurge           = "quota.policies.purge"           // delete policy configs
 )
 
@@ -23,7 +23,7 @@ func Permissions() []string {
 	return []string{AccountsRead, AccountsList, AccountsWrite, PoliciesRead, PoliciesWrite, PoliciesOverrideVersion, PoliciesPurge}
 }
 
-// The attributes of what a call is about, on which a grant may depend.
+// Attributes of a call's subject, which a grant may require.
 const (
 	App       = "app_id"
 	Resource  = "resource_type"
@@ -31,9 +31,8 @@ const (
 	Self      = "self" // "1" if the account is the caller's own, "0" if not
 )
 
-// Attributes returns those that calls which need a permission come with, nil if
-// there is no such permission. Of accounts.list, Resource and Namespace are left
-// out where a call asks for all of them.
+// Attributes returns the attributes of calls that need a permission, or nil for an unknown
+// permission. A call of accounts.list omits Resource and Namespace if it asks for all of them.
 func Attributes(permission string) []string {
 	switch permission {
 	case AccountsRead, AccountsWrite:
@@ -46,35 +45,34 @@ func Attributes(permission string) []string {
 	return nil
 }
 
-// Internal returns the realm of whoever runs an application.
+// Internal returns the realm of an application's operators.
 func Internal(app string) string { return "@internal:" + app }
 
-// Identifier says who makes a call.
+// Identifier identifies callers.
 type Identifier interface {
-	// Identify returns the caller's identity, never empty, such as "user:ann". An
-	// error refuses the call. It is called concurrently.
+	// Identify returns the caller's identity, such as "user:ann", which is never empty. An error
+	// refuses the call. Identify is called concurrently.
 	Identify(ctx context.Context) (identity string, err error)
 }
 
-// Grants says what callers have been given.
+// Grants says which permissions callers have.
 type Grants interface {
-	// Has says whether an identity has a permission in a realm, for what has the
-	// attributes of binding. It is called concurrently, does not block for long, and
-	// does not change binding.
+	// Has reports whether an identity has a permission in a realm, for a subject with the
+	// attributes of binding. It is called concurrently, must not block for long, and must not
+	// change binding.
 	Has(ctx context.Context, identity, permission, realm string, binding map[string]string) bool
 }
 
-// Subject is what a call is about.
+// Subject is the subject of a call.
 type Subject struct {
 	App, Realm string
 	Binding    map[string]string // see Attributes; App is added
-	// Absolute says that the resource is managed by the application alone: only
-	// the permission in its internal realm counts.
+	// Absolute says that only the application manages the resource: only the permission in its
+	// internal realm counts.
 	Absolute bool
 }
 
-// Check returns nil if an identity may do on a subject what needs a permission,
-// and a *DeniedError if it may not.
+// Check returns nil if an identity has a permission for a subject, else a *DeniedError.
 func Check(ctx context.Context, g Grants, identity, permission string, s Subject) error {
 	binding := make(map[string]string, 4)
 	maps.Copy(binding, s.Binding)
@@ -95,7 +93,7 @@ type DeniedError struct {
 	Absolute             bool
 }
 
-// Error says what would have to be granted.
+// Error says what to grant.
 func (e *DeniedError) Error() string {
 	if e.Absolute {
 		return fmt.Sprintf("%q needs %s in realm %q: the resource is absolute, which the same permission in realm %q does not cover",
@@ -110,7 +108,7 @@ type Everybody struct{}
 // Has implements [Grants].
 func (Everybody) Has(context.Context, string, string, string, map[string]string) bool { return true }
 
-// Anybody is whoever calls, as the identity of a grant.
+// Anybody is the identity of a grant that applies to every caller.
 const Anybody = "*"
 
 // Grant gives permissions in one realm to one identity.
@@ -118,10 +116,10 @@ type Grant struct {
 	Identity    string            // or Anybody
 	Realm       string            // such as "project:infra", or "@internal:APP"
 	Permissions []string          // one or more
-	When        map[string]string // attributes that must be so; one that a call does not come with is not so
+	When        map[string]string // required attribute values; an attribute that the call lacks never matches
 }
 
-// List is grants that do not change. The empty list gives nothing to anybody.
+// List is an immutable list of grants. The empty list grants nothing.
 type List []Grant
 
 // Has implements [Grants].

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestPermissionInTheRealmOrInInternal is the rule for every permission: in the
-// thing's realm, in the app's internal realm, elsewhere, and of absolute resources.
+// TestPermissionInTheRealmOrInInternal checks the rule for every permission: in the subject's
+// realm, in the app's internal realm, elsewhere, and for absolute resources.
 func TestPermissionInTheRealmOrInInternal(t *testing.T) {
 	const app, realm, who = "cv", "project:infra", "user:ann"
 	for _, permission := range Permissions() {
@@ -46,8 +46,8 @@ func TestPermissionInTheRealmOrInInternal(t *testing.T) {
 	}
 }
 
-// TestConditions: all of them must hold, and one on an attribute that the call
-// leaves out never does, whatever value it names.
+// TestConditions checks that all conditions must hold, and that a condition on an attribute that
+// the call omits never holds, whatever its value.
 func TestConditions(t *testing.T) {
 	for _, c := range []struct {
 		when, binding map[string]string
@@ -66,15 +66,15 @@ func TestConditions(t *testing.T) {
 			t.Errorf("when %v, with %v: %v", c.when, c.binding, got)
 		}
 	}
-	// What a call says of itself cannot make it another app's.
+	// The binding of a call cannot claim another app.
 	l := List{{Identity: Anybody, Realm: "r", Permissions: []string{PoliciesRead}, When: map[string]string{App: "a"}}}
 	if Check(t.Context(), l, "x", PoliciesRead, Subject{App: "b", Realm: "r", Binding: map[string]string{App: "a"}}) == nil {
 		t.Error("another app was allowed")
 	}
 }
 
-// TestDeniedNamesPermissionRealmAndIdentity: the error is all that whoever grants
-// has to know.
+// TestDeniedNamesPermissionRealmAndIdentity checks that the error tells an administrator everything
+// that a grant needs.
 func TestDeniedNamesPermissionRealmAndIdentity(t *testing.T) {
 	for _, absolute := range []bool{false, true} {
 		err := Check(t.Context(), List{}, "user:ann", AccountsWrite, Subject{App: "cv", Realm: "project:infra", Absolute: absolute})
@@ -93,7 +93,7 @@ func TestDeniedNamesPermissionRealmAndIdentity(t *testing.T) {
 	}
 }
 
-// TestEverybody: without grants there is nothing that is refused.
+// TestEverybody checks that nothing is refused without grants.
 func TestEverybody(t *testing.T) {
 	for _, p := range Permissions() {
 		if err := Check(t.Context(), Everybody{}, "anonymous:anonymous", p, Subject{App: "a", Realm: "r", Absolute: true}); err != nil {

@@ -1,11 +1,11 @@
-// Package access says who may administer durable quotas: permissions in realms,
-// as LUCI's server/quota has them.
+// Package access authorizes the administration of durable quotas: permissions in realms, as in
+// LUCI's server/quota.
 //
-// A call on AccountAdminService is about something that belongs to an app and to
-// a realm. It is allowed if the caller has the permission for it in that realm,
-// or in "@internal:APP", the realm of whoever runs the application. The second
-// ignores that an account's resource is absolute; the first does not.
+// The subject of a call on AccountAdminService belongs to an app and to a realm. The call is
+// allowed if the caller has the permission in that realm or in "@internal:APP", the realm of the
+// application's operators. The internal realm also covers absolute resources; the subject's realm
+// does not.
 //
-// Who the caller is says an [Identifier]; what callers have been given, [Grants].
-// This package only puts the two together. It keeps no state.
+// An [Identifier] identifies the caller, and [Grants] hold the permissions of callers. This package
+// only combines the two. It keeps no state.
 package access
