@@ -1,8 +1,7 @@
-// Package front is what the protocols of others have in common on a node: how their
-// requests are counted, and how Envoy's find their limits.
+// Package front holds the code that the protocols of others share on a node: counting their
+// requests, and finding the limits of Envoy's descriptors.
 //
-// Each protocol is a package beside this one. It turns its requests into
-// quota.Requests, asks the node through the small interface that it declares, and
-// turns the quota.Decisions into its answers; so all of them go through the same
-// local decision, and the same metrics (seen).
+// Each protocol is a package beside this one. It converts its requests to quota.Requests, asks the
+// node through its own small interface, and converts the quota.Decisions to its answers. So all
+// protocols share the same local decision and the same metrics (seen).
 package front

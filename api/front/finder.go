@@ -8,12 +8,12 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// Finder finds limits for the descriptors of Envoy's protocols. Its index is made when
-// the first question after a change of the limits comes. The zero value is ready to
-// use, concurrently.
+// Finder finds limits for the descriptors of Envoy's protocols. It builds its index on the first
+// request after a change of the limits. The zero value is ready to use. Methods are safe for
+// concurrent use.
 type Finder struct {
 	current atomic.Pointer[descriptor.Index]
-	mu      sync.Mutex // held while an index is made
+	mu      sync.Mutex // held while an index is built
 }
 
 // Of returns the index of the limits in force.
