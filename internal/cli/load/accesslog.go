@@ -18,7 +18,7 @@ import (
 
 // Bounds on an access log.
 const (
-	maxLogLine     = 64 << 10 // bytes; longer lines are bad
+	maxLogLine     = 64 << 10 // bytes; longer lines are invalid
 	maxLogRequests = 5_000_000
 	maxBadShown    = 3
 )
@@ -30,7 +30,7 @@ type hit struct {
 	status                            string
 }
 
-// keyOf are what a key can be made of.
+// keyOf holds the fields that a key can be made from.
 var keyOf = map[string]func(*hit) string{
 	"ip":         func(h *hit) string { return h.ip },
 	"path":       func(h *hit) string { return h.path },
@@ -40,28 +40,28 @@ var keyOf = map[string]func(*hit) string{
 	"user_agent": func(h *hit) string { return h.userAgent },
 }
 
-// request is what a replay needs of a line.
+// request is the part of a line that a replay needs.
 type request struct {
 	at    time.Time
 	key   int32 // index in accessLog.keys
-	route int32 // index in accessLog.routes, if those are kept
+	route int32 // index in accessLog.routes, if routes are kept
 }
 
-// route is what a limit for HTTP requests looks at.
+// route is the part of a request that limits for HTTP requests match.
 type route struct{ method, path string }
 
-// accessLog is a whole log, sorted by time.
+// accessLog is a whole access log, sorted by time.
 type accessLog struct {
 	requests []request
 	keys     []string
 	routes   []route
 	byRoute  map[route]int32 // nil if routes are not kept
 	bad      int
-	badShown []string // the first few bad lines: number and reason
+	badShown []string // number and error of the first few invalid lines
 }
 
-// read adds a log in combined format. Bad lines are counted and left out. The order
-// of lines of the same second is kept.
+// read adds a log in combined format. It counts and skips invalid lines, and keeps the order of
+// lines within the same second.
 func (l *accessLog) read(in io.Reader, key func(*hit) string, prefix string) error {
 	index := make(map[string]int32)
 	r, err := plainLog(in)
@@ -103,7 +103,7 @@ func (l *accessLog) read(in io.Reader, key func(*hit) string, prefix string) err
 // plainLog returns a reader of the log's text: it decompresses gzip and skips a byte order mark.
 func plainLog(in io.Reader) (*bufio.Reader, error) {
 	r := bufio.NewReaderSize(in, maxLogLine)
-	head, _ := r.Peek(6) // a shorter file has no magic number
+	head, _ := r.Peek(6) // a shorter file is not gzip
 	for magic, name := range map[string]string{"\x28\xb5\x2f\xfd": "zstd", "BZh": "bzip2", "\xfd7zXZ\x00": "xz", "PK\x03\x04": "zip"} {
 		if strings.HasPrefix(string(head), magic) {
 			return nil, fmt.Errorf("is packed with %s; unpack it, only gzip is read as it is", name)
@@ -128,8 +128,8 @@ func plainLog(in io.Reader) (*bufio.Reader, error) {
 // earliest is the first time that plausible accepts. The first web server ran in 1990.
 var earliest = time.Date(1990, time.January, 1, 0, 0, 0, 0, time.UTC)
 
-// plausible rejects times before earliest (a clock that was not set) and after latest. A single
-// such line would stretch the whole replay.
+// plausible rejects times before earliest (from a clock that was not set) and after latest. A
+// single such line would stretch the whole replay.
 func plausible(at, latest time.Time) error {
 	switch {
 	case at.Before(earliest):
@@ -147,7 +147,7 @@ func (l *accessLog) add(index map[string]int32, h *hit, key string) error {
 	i, ok := index[key]
 	if !ok {
 		i = int32(len(l.keys))
-		key = strings.Clone(key) // not the line that it is cut from
+		key = strings.Clone(key) // do not keep the whole line in memory
 		index[key] = i
 		l.keys = append(l.keys, key)
 	}
@@ -162,7 +162,7 @@ func (l *accessLog) routeOf(h *hit) int32 {
 	r := route{h.method, h.path}
 	i, ok := l.byRoute[r]
 	if !ok {
-		r = route{strings.Clone(r.method), strings.Clone(r.path)} // not the line that they are cut from
+		r = route{strings.Clone(r.method), strings.Clone(r.path)} // do not keep the whole line in memory
 		i = int32(len(l.routes))
 		l.byRoute[r] = i
 		l.routes = append(l.routes, r)
@@ -177,8 +177,8 @@ func (l *accessLog) addBad(line int, err error) {
 	}
 }
 
-// fitKey makes any text a valid key: not empty, UTF-8, not too long. Different
-// texts stay different.
+// fitKey turns any text into a valid key: not empty, UTF-8, not too long. Different texts give
+// different keys.
 func fitKey(s string) string {
 	if !utf8.ValidString(s) {
 		s = strconv.QuoteToASCII(s)
@@ -197,7 +197,7 @@ func fitKey(s string) string {
 
 const logTime = "02/Jan/2006:15:04:05 -0700"
 
-// parseHit reads one line of Apache's and nginx's combined format:
+// parseHit parses one line of the combined format of Apache and nginx:
 //
 //	host ident user [time] "request" status bytes "referer" "user agent"
 func parseHit(line string) (h hit, err error) {
@@ -228,8 +228,8 @@ func parseHit(line string) (h hit, err error) {
 	return h, nil
 }
 
-// splitRequest returns method and path (without query) of a request line; what
-// is no request line, as servers log of broken clients, is "-".
+// splitRequest returns method and path (without query) of a request line. For text that is no
+// request line, which servers log for broken clients, it returns "-".
 func splitRequest(s string) (method, path string) {
 	f := strings.Split(s, " ")
 	if len(f) != 3 || f[0] == "" || f[1] == "" || !strings.HasPrefix(f[2], "HTTP/") {
@@ -251,7 +251,7 @@ func digits(s string) bool {
 	return s != ""
 }
 
-// lineParser takes fields off the front of a line, until the first error.
+// lineParser reads fields from the front of a line, until the first error.
 type lineParser struct {
 	rest string
 	err  error
@@ -269,8 +269,8 @@ func (p *lineParser) word(name string) string {
 	return w
 }
 
-// enclosed takes a field between two marks; a backslash protects what follows
-// it, and is kept.
+// enclosed reads a field between two marks. A backslash escapes the next character, and stays in
+// the field.
 func (p *lineParser) enclosed(name string, from, to byte) string {
 	if p.err != nil {
 		return ""

@@ -77,7 +77,7 @@ func TestReadLog(t *testing.T) {
 	}
 }
 
-// TestExampleLog: the log that comes with the repository can be played.
+// TestExampleLog checks that a replay can read the log in the repository.
 func TestExampleLog(t *testing.T) {
 	f, err := os.Open("../../../examples/access.log")
 	if os.IsNotExist(err) {
@@ -109,8 +109,8 @@ func TestFitKey(t *testing.T) {
 	}
 }
 
-// FuzzParseHit: what is accepted can be put together again from its parts, and
-// every key made of it is valid.
+// FuzzParseHit checks that an accepted line can be rebuilt from its parts, and that every key made
+// from it is valid.
 func FuzzParseHit(f *testing.F) {
 	f.Add(goodLine)
 	f.Add(`::1 - - [17/May/2015:10:05:03 +0000] "-" 408 - "-" "-"`)

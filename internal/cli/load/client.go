@@ -15,16 +15,16 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// inProcess has clients that decide in this process: as many for each node as there
-// would be connections. Safe for concurrent use.
+// inProcess holds clients that decide in this process: per node as many as there would be
+// connections. It is safe for concurrent use.
 type inProcess struct {
 	byNode [][]*client.Client
 	turn   atomic.Uint32
 	whys   map[client.Why]quoratev1.Why
 }
 
-// newInProcess attaches the clients, each to its node, and waits until all have heard
-// their limits. The other nodes are there for when that is down.
+// newInProcess attaches each client to its node and waits until all have received their limits. A
+// client uses the other nodes while its own is down.
 func newInProcess(ctx context.Context, l *loader) (*inProcess, error) {
 	c := &inProcess{whys: map[client.Why]quoratev1.Why{}}
 	for _, w := range quota.Whys() {
@@ -50,7 +50,7 @@ func newInProcess(ctx context.Context, l *loader) (*inProcess, error) {
 	return c, err
 }
 
-// await waits until all know their limits.
+// await waits until all clients have received their limits.
 func (c *inProcess) await(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, remote.ControlTimeout)
 	defer cancel()
@@ -64,7 +64,7 @@ func (c *inProcess) await(ctx context.Context) error {
 	return nil
 }
 
-// close has the clients report what they have counted.
+// close closes the clients, which report their remaining counts.
 func (c *inProcess) close() (err error) {
 	for _, one := range slices.Concat(c.byNode...) {
 		err = errors.Join(err, one.Close())
@@ -72,7 +72,7 @@ func (c *inProcess) close() (err error) {
 	return err
 }
 
-// modes counts the decisions by how they were made.
+// modes counts the decisions by the way in which they were made.
 func (c *inProcess) modes() map[string]int64 {
 	out := map[string]int64{}
 	for _, one := range slices.Concat(c.byNode...) {
@@ -85,7 +85,7 @@ func (c *inProcess) modes() map[string]int64 {
 	return out
 }
 
-// ask decides the checks of a call, one after the other.
+// ask decides the checks of a call in order.
 func (c *inProcess) ask(ctx context.Context, node int, checks []*quoratev1.AllowRequest) []*quoratev1.AllowResult {
 	of := c.byNode[node]
 	one := of[int(c.turn.Add(1))%len(of)]

@@ -11,41 +11,40 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// decision is what a cluster answered to one request.
+// decision is the cluster's answer to one request.
 type decision struct {
 	key     int32
-	moment  time.Duration // since the start; halfway between asking and answer
+	moment  time.Duration // since the start; halfway between request and answer
 	cost    int64
 	allowed bool
 	why     quota.Why
-	tier    int16 // which tier decided, from 1; 0 is not known
-	valid   bool  // there was an answer
+	tier    int16 // the tier that decided, from 1; 0 is unknown
+	valid   bool  // the request was answered
 }
 
-// comparison is the difference between a cluster and one ideal bucket per key.
-// The ideal buckets are a world of their own: they go on by what they
-// themselves admit, not by what the cluster did.
+// comparison is the difference between a cluster and one ideal limiter per key. The ideal limiters
+// run independently: they continue from what they admit themselves, not from what the cluster
+// admitted.
 type comparison struct {
 	Admitted      int64 // tokens
 	IdealAdmitted int64
-	Over          int64 // admitted, where the ideal refused
-	Under         int64 // refused, where the ideal admitted
-	// WorstExcess is the most that the cluster admitted beyond burst + rate x
-	// time over any stretch of time, for any key; WorstKey is that key.
+	Over          int64 // admitted, while the ideal refused
+	Under         int64 // refused, while the ideal admitted
+	// WorstExcess is the most that the cluster admitted beyond burst + rate x time, over any span
+	// of time and any key. WorstKey is that key.
 	WorstExcess int64
 	WorstKey    int32
 	IdealByKey  []int64 // tokens that the ideal admitted, per key
 	ByKey       []int64 // tokens that the cluster admitted, per key
 }
 
-// world has one key's ideal bucket, and the bucket that the cluster's admissions are charged to, which is
-// below 0 where they exceed the envelope. Both have a meter for each tier.
+// world holds one key's ideal meters, and the meters that the cluster's admissions are charged to,
+// which fall below 0 where the admissions exceed the limit. Both have one meter per tier.
 type world struct{ ideal, owed []limiter.Meter }
 
-// compare feeds the decisions to ideal limiters of one limit, which may have
-// tiers of any kind but concurrency, and is charged without its parents. They are
-// ordered by their moments, counted from start, which only windows care about.
-// It sorts decisions in place.
+// compare replays the decisions through ideal limiters of one limit, without its parents. The limit
+// may have tiers of any kind but concurrency. The decisions are ordered by moment; start, the
+// origin of the moments, only matters to windows. compare sorts decisions in place.
 func compare(decisions []decision, keys int, l *quota.Limit, start quota.Time) comparison {
 	slices.SortStableFunc(decisions, func(a, b decision) int { return cmp.Compare(a.moment, b.moment) })
 	tiers := l.Tiers()
@@ -90,7 +89,7 @@ func compare(decisions []decision, keys int, l *quota.Limit, start quota.Time) c
 	return c
 }
 
-// admits charges all tiers of the ideal, or none.
+// admits charges all tiers of the ideal limiter, or none.
 func (w *world) admits(now quota.Time, l *quota.Limit, tiers []quota.Tier, cost quota.Units) bool {
 	if l.MaxDebt > 0 {
 		return w.ideal[0].Take(now, l, cost, quota.LimitsWait).Allowed
@@ -107,8 +106,8 @@ func (w *world) admits(now quota.Time, l *quota.Limit, tiers []quota.Tier, cost 
 	return true
 }
 
-// charge books what the cluster has admitted, and returns the excess: the debt beyond what callers that
-// wait may reserve.
+// charge charges an admission of the cluster, and returns the excess: the debt beyond what waiting
+// callers may reserve.
 func (w *world) charge(now quota.Time, l *quota.Limit, tiers []quota.Tier, cost quota.Units) (excess quota.Units) {
 	for i := range tiers {
 		w.owed[i].Advance(now, &tiers[i])
@@ -118,9 +117,9 @@ func (w *world) charge(now quota.Time, l *quota.Limit, tiers []quota.Tier, cost 
 	return excess
 }
 
-// byKey returns what keys got beyond and short of what the ideal gave them. It
-// does not see two decisions on a key that only changed places, as they do when
-// their moments are closer than a round trip.
+// byKey returns what keys got more and less than from the ideal limiter. It does not see two
+// decisions on a key that only swapped places, which happens when their moments are closer than a
+// round trip.
 func (c *comparison) byKey() (over, under int64) {
 	for i, ideal := range c.IdealByKey {
 		over += max(c.ByKey[i]-ideal, 0)
@@ -129,8 +128,8 @@ func (c *comparison) byKey() (over, under int64) {
 	return over, under
 }
 
-// idealReport is what was admitted beside what one ideal limiter per key would have
-// admitted of the same requests.
+// idealReport compares what was admitted with what one ideal limiter per key would have admitted of
+// the same requests.
 type idealReport struct {
 	IdealAdmitted int64   `json:"ideal_admitted"`
 	OverTokens    int64   `json:"over_tokens"`
@@ -139,7 +138,7 @@ type idealReport struct {
 	OverPct       float64 `json:"over_pct"`
 	UnderPct      float64 `json:"under_pct"`
 	NetPct        float64 `json:"net_pct"`
-	KeysOver      int64   `json:"keys_over_tokens"` // as over, but of each key's total
+	KeysOver      int64   `json:"keys_over_tokens"` // like over, but from each key's total
 	KeysUnder     int64   `json:"keys_under_tokens"`
 	WorstExcess   int64   `json:"worst_excess_tokens"`
 	WorstKey      string  `json:"worst_excess_key,omitempty"`
@@ -159,7 +158,7 @@ func newIdealReport(c *comparison, name func(i int32) string) idealReport {
 	return r
 }
 
-// table adds the report to a page. excess says what the worst excess exceeds.
+// table adds the report to a page. excess says what the worst excess is measured against.
 func (r *idealReport) table(p *render.Page, excess string) {
 	tbl := render.NewTable("", "TOKENS", "OF IDEAL", "")
 	share := func(n int64) string { return fmt.Sprintf("%.2f%%", render.Percent(n, r.IdealAdmitted)) }

@@ -19,7 +19,7 @@ func rate(t testing.TB, s string) quota.Rate {
 	return r
 }
 
-// decisions reads "moment:answer" with + for admitted, - refused, ? no answer.
+// decisions parses "moment:answer" with + for admitted, - for refused and ? for no answer.
 func decisions(t testing.TB, s string) (out []decision) {
 	t.Helper()
 	for f := range strings.FieldsSeq(s) {
@@ -44,7 +44,7 @@ func TestCompare(t *testing.T) {
 		{"too few", "0s:+ 0s:- 0s:- 0s:-", 1, 2, 0, 1, 0},
 		{"order is by moment", "1s:+ 0s:+ 0s:+ 0s:-", 3, 3, 0, 0, 0},
 		{"no answer is nothing", "0s:+ 0s:? 0s:+ 0s:?", 2, 2, 0, 0, 0},
-		// The ideal is not told that the cluster owes a token: at 1 s it admits.
+		// The ideal limiter does not know that the cluster owes a token: at 1 s it admits.
 		{"parallel worlds", "0s:+ 0s:+ 0s:+ 1s:-", 3, 3, 1, 1, 1},
 		{"no fraction is lost", "0s:+ 0s:+ 500ms:- 1s:+ 1500ms:- 1999999999ns:- 2s:+", 4, 4, 0, 0, 0},
 		{"a burst does not grow", "0s:+ 100s:+ 100s:+ 100s:-", 3, 3, 0, 0, 0},
@@ -68,7 +68,7 @@ func TestCompareByKey(t *testing.T) {
 	}
 }
 
-// TestCompareWithItself: a cluster that is the ideal has no error, whatever the
+// TestCompareWithItself checks that a cluster which decides like the ideal has no error, for any
 // traffic.
 func TestCompareWithItself(t *testing.T) {
 	const seed = 7
@@ -105,7 +105,7 @@ func TestSpread(t *testing.T) {
 		got := make([]int, 3)
 		for i := range c.n {
 			got[s.next()]++
-			// Never more than one request away from the exact share.
+			// Each node is at most one request away from its exact share.
 			for k, n := range got {
 				if d := float64(n) - float64((i+1)*s.weights[k])/float64(s.total); d > 1 || d < -1 {
 					t.Fatalf("%s: after %d requests node %d has %d", c.spread, i+1, k, n)

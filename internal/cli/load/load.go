@@ -47,7 +47,7 @@ type loader struct {
 	addrs []string
 	rule  quota.Limit
 	pool  *pool
-	local *inProcess // nil: nodes are asked
+	local *inProcess // nil: ask the nodes
 	pace  *pacer
 	stats *loadStats
 }
@@ -164,7 +164,7 @@ func (l *loader) run(cmd *cobra.Command) error {
 	return err
 }
 
-// connect gets ready to ask nodes, or to decide here.
+// connect prepares to ask nodes, or to decide in this process.
 func (l *loader) connect(ctx context.Context) (err error) {
 	conns := l.conns
 	if l.client {
@@ -179,7 +179,7 @@ func (l *loader) connect(ctx context.Context) (err error) {
 	return err
 }
 
-// drive sends the load.
+// drive runs the load.
 func (l *loader) drive(ctx context.Context, s *spread, messages io.Writer) {
 	l.stats, l.pace = newLoadStats(l.keys), newPacer()
 	calls := max(int(l.rate*l.duration.Seconds()/float64(l.batch)), 1)
@@ -188,7 +188,7 @@ func (l *loader) drive(ctx context.Context, s *spread, messages io.Writer) {
 	stop := render.Every(time.Second, func(at time.Duration) { l.stats.progress(messages, at, len(l.pace.slots)*l.batch) })
 	defer stop()
 	at := func(i int) time.Duration {
-		l.stats.draw(s.next(), l.batch, pick) // at is called once per call, in order
+		l.stats.draw(s.next(), l.batch, pick) // the pacer calls at once per call, in order
 		return time.Duration(float64(i) * period)
 	}
 	l.pace.run(ctx, calls, at, func(_ int, scheduled time.Time) { l.send(ctx, scheduled) })
@@ -206,7 +206,7 @@ func (l *loader) picker() func() int32 {
 
 func (l *loader) keyName(k int32) string { return l.prefix + strconv.Itoa(int(k)) }
 
-// send makes one call for the oldest draw that has not been sent.
+// send makes one call for the oldest unsent draw.
 func (l *loader) send(ctx context.Context, scheduled time.Time) {
 	d := <-l.stats.drawn
 	req := &quoratev1.AllowBatchRequest{}
@@ -239,7 +239,7 @@ func (l *loader) send(ctx context.Context, scheduled time.Time) {
 	l.stats.answered(d, results, scheduled, e.answered)
 }
 
-// findLimit reads the limit as the cluster has it.
+// findLimit fetches the limit from the cluster.
 func findLimit(ctx context.Context, t *remote.Targets, name quota.LimitName, to *quota.Limit) error {
 	res, err := limits.GetLimits(ctx, t, nil)
 	if err != nil {
@@ -265,7 +265,7 @@ func findLimit(ctx context.Context, t *remote.Targets, name quota.LimitName, to 
 	return exit.NotFoundf("limit %v: the cluster has no such limit; it has %d: %s", name, len(list), strings.Join(names, ", "))
 }
 
-// measurable says whether the ideal that a run is compared with knows the limit.
+// measurable returns an error unless the ideal limiter supports the limit.
 func measurable(l *quota.Limit) error {
 	if l.Class != quota.Counted || l.Kind != quota.TokenBucket || len(l.More) > 0 {
 		return exit.Usagef("limit %v: is no token bucket with a single tier; only those can be compared with the ideal", l.LimitName)
@@ -273,7 +273,7 @@ func measurable(l *quota.Limit) error {
 	return nil
 }
 
-// warnUnready says that what follows measures a cluster that is not ready.
+// warnUnready warns if the cluster is not ready, since that affects the measurements.
 func warnUnready(ctx context.Context, t *remote.Targets, messages io.Writer) {
 	if st, err := cluster.GetStatus(ctx, t); err == nil && (!st.Ready || st.Leaderless != "") {
 		fmt.Fprintf(messages, "quorate: the cluster is not ready: %s\n", cmp.Or(st.Reason, st.Leaderless))

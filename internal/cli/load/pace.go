@@ -11,11 +11,11 @@ import (
 	"github.com/quorate/quorate/internal/cli/render"
 )
 
-// maxInFlight bounds the requests that wait for an answer. A sender that
-// reaches it falls behind its schedule, and says so.
+// maxInFlight bounds the requests in flight. A sender that reaches it falls behind its schedule,
+// and reports so.
 const maxInFlight = 4096
 
-// pacer sends on a schedule that does not depend on the answers (open loop).
+// pacer sends on a schedule that is independent of the answers (open loop).
 type pacer struct {
 	start time.Time
 	slots chan struct{}
@@ -26,17 +26,16 @@ type pacer struct {
 	late int64 // sent more than lateAfter behind schedule
 }
 
-// lateAfter is how far behind schedule a request may be sent before the report
-// says that the sender could not keep up.
+// lateAfter is how far behind schedule a request may be sent before the report says that the sender
+// could not keep up.
 const lateAfter = 20 * time.Millisecond
 
 func newPacer() *pacer {
 	return &pacer{slots: make(chan struct{}, maxInFlight), lag: hdrhistogram.New(1, 3600_000_000, 3)}
 }
 
-// run calls send(i, moment) in a goroutine of its own at start+at(i), for i from
-// 0 up to n, in order, until the context ends; at must not decrease. It returns
-// when all calls have returned.
+// run calls send(i, moment), each in its own goroutine, at start+at(i), for i from 0 up to n, in
+// order, until the context ends; at must not decrease. It returns when all calls have returned.
 func (p *pacer) run(ctx context.Context, n int, at func(int) time.Duration, send func(i int, scheduled time.Time)) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -87,7 +86,7 @@ func record(h *hdrhistogram.Histogram, d time.Duration) {
 	}
 }
 
-// senderReport says how well the schedule was kept.
+// senderReport describes how well the sender kept its schedule.
 type senderReport struct {
 	LagP50MS float64 `json:"lag_p50_ms"`
 	LagP99MS float64 `json:"lag_p99_ms"`

@@ -13,8 +13,7 @@ import (
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 )
 
-// pool sends requests to given nodes and, while one is down, to the next that
-// is not.
+// pool sends requests to given nodes or, while a node is down, to the next one that is up.
 type pool struct {
 	nodes   []*target
 	timeout time.Duration
@@ -30,15 +29,15 @@ type target struct {
 	mu       sync.Mutex
 	calls    int64
 	errors   int64
-	rerouted int64 // calls that were meant for this node and went elsewhere
+	rerouted int64 // calls for this node that went to another
 	first    time.Time
 	last     time.Time
 	gap      time.Duration // longest time between two successive answers
-	gapAt    time.Time     // when it began
+	gapAt    time.Time     // start of that time
 }
 
-// How long a node is left alone after it failed: a refused connection costs
-// nothing to try again, a node that hangs costs a whole timeout.
+// How long the pool avoids a node after a failure. A refused connection is cheap to retry; a node
+// that hangs costs a whole timeout.
 const (
 	downAfterRefusal = 50 * time.Millisecond
 	downAfterTimeout = time.Second
@@ -65,12 +64,12 @@ func newPool(dial func(addr string) (*grpc.ClientConn, error), addrs []string, c
 func (p *pool) close() {
 	for _, t := range p.nodes {
 		for _, c := range t.conns {
-			c.Close() //nolint:errcheck // nothing is lost with it
+			c.Close() //nolint:errcheck // nothing is lost
 		}
 	}
 }
 
-// exchange is when the answering node was asked, and when it had answered.
+// exchange holds the times when the answering node was asked and when it answered.
 type exchange struct{ asked, answered time.Time }
 
 // ask sends a request to the node, or to the next one that is up.
@@ -106,7 +105,7 @@ func (t *target) ask(ctx context.Context, timeout time.Duration, f func(context.
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if err != nil && ctx.Err() != nil {
-		return e, err // given up, not failed
+		return e, err // cancelled, not failed
 	}
 	if err != nil {
 		t.errors++
@@ -123,8 +122,8 @@ func (t *target) ask(ctx context.Context, timeout time.Duration, f func(context.
 	return e, nil
 }
 
-// answered notes the moment of an answer. Called with mu held; moments may come
-// slightly out of order.
+// answered records the time of an answer. The caller holds mu. Times may arrive slightly out of
+// order.
 func (t *target) answered(now time.Time) {
 	if t.first.IsZero() {
 		t.first, t.last = now, now

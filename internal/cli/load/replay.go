@@ -182,7 +182,7 @@ func (r *replayer) check() (s *spread, err error) {
 	return parseSpread("skew", r.skew, len(r.addrs))
 }
 
-// runPrefix makes the keys of this run its own.
+// runPrefix returns a prefix that makes the keys of this run distinct.
 func runPrefix() string { return fmt.Sprintf("r%d-", time.Now().Unix()) }
 
 func checkLimitFlag(s string) (quota.LimitName, error) {
@@ -196,7 +196,7 @@ func checkLimitFlag(s string) (quota.LimitName, error) {
 	return n, nil
 }
 
-// read reads the log. Standard input may never end, so read returns when ctx ends.
+// read reads the log. Standard input may never end, so read also returns when ctx ends.
 func (r *replayer) read(ctx context.Context, stdin io.Reader) error {
 	in := stdin
 	if r.log != "-" {
@@ -204,7 +204,7 @@ func (r *replayer) read(ctx context.Context, stdin io.Reader) error {
 		if err != nil {
 			return err
 		}
-		defer f.Close() //nolint:errcheck // only read
+		defer f.Close() //nolint:errcheck // read only
 		in = f
 	}
 	done := make(chan error, 1)
@@ -229,7 +229,7 @@ func (r *replayer) read(ctx context.Context, stdin io.Reader) error {
 	return nil
 }
 
-// play sends the requests and notes the decisions.
+// play sends the requests and records the decisions.
 func (r *replayer) play(ctx context.Context, s *spread, messages io.Writer) {
 	reqs := r.access.requests
 	r.decisions = make([]decision, len(reqs))

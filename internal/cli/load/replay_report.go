@@ -11,11 +11,10 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// topRefused is how many of the most refused keys a report shows unless told.
+// topRefused is how many of the most refused keys a report shows by default.
 const topRefused = 10
 
-// replayReport is what "quorate replay -o json" prints. Fields are added, never
-// renamed.
+// replayReport is the output of "quorate replay -o json". Fields may be added, but not renamed.
 type replayReport struct {
 	Limit    ruleReport `json:"limit"`
 	Nodes    int        `json:"nodes"`

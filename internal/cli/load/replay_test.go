@@ -11,7 +11,8 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// TestMoments: in their seconds, in the log's order, and the same again.
+// TestMoments checks that moments fall into the seconds of the log, in its order, and are
+// reproducible.
 func TestMoments(t *testing.T) {
 	start := time.Date(2015, 5, 17, 10, 5, 3, 0, time.UTC)
 	var reqs []request
@@ -29,7 +30,7 @@ func TestMoments(t *testing.T) {
 	}
 }
 
-// TestHours: one bar for each hour, in proportion to the most.
+// TestHours checks that each hour has one bar, in proportion to the highest.
 func TestHours(t *testing.T) {
 	at := func(day, hour int, attempted, refused int64) hourReport {
 		return hourReport{time.Date(2015, 5, day, hour, 0, 0, 0, time.UTC), attempted, refused}

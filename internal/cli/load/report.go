@@ -13,8 +13,7 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// loadReport is what "quorate load -o json" prints. Fields are added, never
-// renamed.
+// loadReport is the output of "quorate load -o json". Fields may be added, but not renamed.
 type loadReport struct {
 	Limit    ruleReport `json:"limit"`
 	Rate     float64    `json:"rate"`
@@ -25,18 +24,18 @@ type loadReport struct {
 	Prefix   string     `json:"key_prefix"`
 	Batch    int        `json:"batch"`
 	Seconds  float64    `json:"seconds"`
-	Offered  int64      `json:"offered"` // checks that the schedule has until the end
+	Offered  int64      `json:"offered"` // checks on the schedule until the end
 	Sent     int64      `json:"sent"`
 	Answered int64      `json:"answered"`
 	Allowed  int64      `json:"allowed"`
 	Refused  int64      `json:"refused"`
 	Errors   int64      `json:"errors"` // checks without an answer
 	LastErr  string     `json:"last_error,omitempty"`
-	Rerouted int64      `json:"rerouted"` // calls that went to another node than meant
+	Rerouted int64      `json:"rerouted"` // calls that went to another node than intended
 
 	Throughput float64          `json:"throughput"` // answers per second
 	Why        map[string]int64 `json:"why"`
-	Modes      map[string]int64 `json:"modes,omitempty"` // with --client: by what the decisions were made
+	Modes      map[string]int64 `json:"modes,omitempty"` // with --client: decisions by the way in which they were made
 	Latency    latencyReport    `json:"latency_ms"`
 	Sender     senderReport     `json:"sender"`
 	Admission  admissionReport  `json:"admission"`
@@ -51,12 +50,12 @@ type latencyReport struct {
 	Max  float64 `json:"max"`
 }
 
-// admissionReport compares what was admitted with what the limit admits.
+// admissionReport compares the admitted tokens with what the limit admits.
 type admissionReport struct {
 	Tokens      int64   `json:"tokens"`       // admitted
-	LimitTokens int64   `json:"limit_tokens"` // burst + rate x elapsed, at most what was asked for, over all keys
+	LimitTokens int64   `json:"limit_tokens"` // burst + rate x elapsed, at most what was asked for, summed over all keys
 	Pct         float64 `json:"pct"`          // of limit_tokens
-	OverTokens  int64   `json:"over_tokens"`  // beyond the limit, over all keys
+	OverTokens  int64   `json:"over_tokens"`  // beyond the limit, summed over all keys
 	WorstKey    string  `json:"worst_key,omitempty"`
 	WorstOver   int64   `json:"worst_over_tokens"`
 	WorstPct    float64 `json:"worst_over_pct"` // of that key's limit
@@ -116,7 +115,7 @@ func newLatencyReport(h *hdrhistogram.Histogram) latencyReport {
 	}
 }
 
-// admission compares every key with its limit. Called with stats.mu held.
+// admission compares every key with its limit. The caller holds stats.mu.
 func (l *loader) admission() (a admissionReport) {
 	for i := range l.stats.keys {
 		k := &l.stats.keys[i]

@@ -7,9 +7,9 @@ import (
 	"github.com/quorate/quorate/internal/cli/exit"
 )
 
-// spread says which node each request goes to: by weights, in a fixed sequence
-// that is as even as the weights allow at every moment, so that two runs send
-// the same requests to the same nodes. It is not safe for concurrent use.
+// spread assigns requests to nodes by weights. The sequence is fixed and always as even as the
+// weights allow, so two runs send the same requests to the same nodes. It is not safe for
+// concurrent use.
 type spread struct {
 	weights []int
 	credit  []int

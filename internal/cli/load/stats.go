@@ -13,13 +13,13 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// draw is one call to be made.
+// draw is one call to make.
 type draw struct {
 	node int
 	keys []int32
 }
 
-// loadStats counts what a load did.
+// loadStats counts the calls of a load and their results.
 type loadStats struct {
 	drawn chan draw
 
@@ -35,7 +35,7 @@ type loadStats struct {
 
 type loadTotals struct{ sent, answered, allowed, refused, errors int64 }
 
-// keyLoad is one key's part; moments are Unix nanoseconds.
+// keyLoad holds the counts of one key; times are Unix nanoseconds.
 type keyLoad struct {
 	attempted, allowed int64
 	first, last        int64
@@ -49,7 +49,7 @@ func newLoadStats(keys int) *loadStats {
 	}
 }
 
-// draw decides where the next call goes and what for.
+// draw chooses the node and the keys of the next call.
 func (s *loadStats) draw(node, batch int, pick func() int32) {
 	d := draw{node: node, keys: make([]int32, batch)}
 	for i := range d.keys {
@@ -102,7 +102,7 @@ func (s *loadStats) answered(d draw, results []*quoratev1.AllowResult, scheduled
 	}
 }
 
-// progress prints what happened since the last call.
+// progress prints the counts since the last call.
 func (s *loadStats) progress(w io.Writer, at time.Duration, inFlight int) {
 	s.mu.Lock()
 	t, was := s.totals, s.shown

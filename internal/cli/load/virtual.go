@@ -25,7 +25,7 @@ import (
 	"github.com/quorate/quorate/internal/sim"
 )
 
-// virtual is what "quorate replay --virtual" asks for beyond a replay.
+// virtual holds the options that "quorate replay --virtual" adds to a replay.
 type virtual struct {
 	on                     bool
 	sync, delay, grantWait time.Duration
@@ -34,7 +34,7 @@ type virtual struct {
 	played atomic.Int64
 }
 
-// Which flags of a replay are only for one of both ways.
+// Flags of a replay that apply only with --virtual, or only without.
 var (
 	virtualOnly = []string{"sync", "delay", "grant-wait", "seed"}
 	liveOnly    = []string{"speed", "timeout", "key-prefix", "addr", "base-port"}
@@ -49,7 +49,7 @@ func (v *virtual) addVirtualFlags(cmd *cobra.Command) {
 	f.Uint64Var(&v.seed, "seed", 1, "with --virtual: what is drawn follows from it")
 }
 
-// onlyWith refuses flags that mean nothing here.
+// onlyWith refuses flags that have no effect here.
 func onlyWith(cmd *cobra.Command, when string, flags ...string) error {
 	for _, name := range flags {
 		if cmd.Flags().Changed(name) {
@@ -59,7 +59,7 @@ func onlyWith(cmd *cobra.Command, when string, flags ...string) error {
 	return nil
 }
 
-// runVirtual plays the log through the simulator, once for each limit.
+// runVirtual plays the log in the simulator, once per limit.
 func (r *replayer) runVirtual(cmd *cobra.Command) error {
 	if err := r.checkVirtual(cmd); err != nil {
 		return err
@@ -116,8 +116,7 @@ func (r *replayer) checkVirtual(cmd *cobra.Command) error {
 	return err
 }
 
-// readLimits returns the limits to play: the one that is named, or all that say
-// which HTTP requests they are for.
+// readLimits returns the limits to play: the named one, or all limits for HTTP requests.
 func (r *replayer) readLimits(stdin io.Reader) ([]quota.Limit, error) {
 	data, err := limits.ReadInput(r.limits, stdin, apiproto.MaxLimitsFile)
 	if err != nil {
@@ -161,7 +160,7 @@ func namesOf(all []quota.Limit) string {
 	return strings.Join(names, ", ")
 }
 
-// playable says whether an access log can say what a limit would have done.
+// playable returns an error if an access log cannot show what the limit would have done.
 func playable(l *quota.Limit) error {
 	switch {
 	case l.Class != quota.Counted:
@@ -174,8 +173,8 @@ func playable(l *quota.Limit) error {
 	return nil
 }
 
-// simulate plays a limit and returns the decisions in their order. Shadow limits, and those that are off, count as if they
-// were enforced: that is the question.
+// simulate plays a limit and returns the decisions in order. It treats limits in shadow or off as
+// enforced, because the question is what they would refuse.
 func (r *replayer) simulate(ctx context.Context, l *quota.Limit) (out []decision) {
 	enforced := *l
 	enforced.Enforcement, enforced.Fraction = quota.Enforce, 0
@@ -186,7 +185,7 @@ func (r *replayer) simulate(ctx context.Context, l *quota.Limit) (out []decision
 	first, _ := r.span()
 	sim.Run(sim.Scenario{
 		Seed: r.seed, Nodes: r.Nodes, Sync: r.sync, Delay: r.delay, Limit: enforced, Hop: r.grantWait,
-		Start: quota.Time(first.UnixNano()), Skew: -1, // windows are those of the log's own time
+		Start: quota.Time(first.UnixNano()), Skew: -1, // windows follow the times of the log
 		Requests: r.arrivals(ctx, l), Stopped: func() bool { return ctx.Err() != nil },
 		Decided: func(at time.Duration, _ int, key string, d quota.Decision, _ bool) {
 			out = append(out, decision{key: keys[key], moment: at, cost: 1, allowed: d.Allowed, why: d.Why, tier: int16(d.Tier), valid: true})
@@ -201,10 +200,10 @@ func (r *replayer) span() (first, last time.Time) {
 	return reqs[0].at, reqs[len(reqs)-1].at
 }
 
-// moments returns when each request is played, since the first's second began: in
-// its second, as the log says, and at a moment of it that is drawn, since the log
-// says no more; in the log's order. Were it the second's edge, windows would end,
-// and tokens come back, at the very moments of requests.
+// moments returns the time of each request since the start of the first request's second. Within
+// the logged second the time is random, since the log is no more precise, but it keeps the log's
+// order. At the edges of seconds, windows would end and tokens would refill exactly at the moments
+// of requests.
 func moments(reqs []request, seed uint64) []time.Duration {
 	rng := rand.New(rand.NewPCG(seed, 1))
 	at := make([]time.Duration, len(reqs))
@@ -218,11 +217,11 @@ func moments(reqs []request, seed uint64) []time.Duration {
 	return at
 }
 
-// arrivals returns the requests that a limit is for, spread over the nodes as a live
-// replay does it. They end early with ctx.
+// arrivals returns the requests that a limit applies to, spread over the nodes as in a live replay.
+// The sequence ends early when ctx ends.
 func (r *replayer) arrivals(ctx context.Context, l *quota.Limit) iter.Seq[sim.Request] {
 	return func(yield func(sim.Request) bool) {
-		nodes, _ := parseSpread("skew", r.skew, r.Nodes) // has been checked
+		nodes, _ := parseSpread("skew", r.skew, r.Nodes) // already validated
 		meant := r.meant(l)
 		at := moments(r.access.requests, r.seed)
 		for i, q := range r.access.requests {
@@ -235,7 +234,8 @@ func (r *replayer) arrivals(ctx context.Context, l *quota.Limit) iter.Seq[sim.Re
 	}
 }
 
-// meant says which requests a limit is for: all, if it was named.
+// meant returns a function that reports whether a limit applies to a request. A limit that the user
+// named applies to all.
 func (r *replayer) meant(l *quota.Limit) func(request) bool {
 	if r.limit != "" {
 		return func(request) bool { return true }

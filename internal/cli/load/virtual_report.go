@@ -12,8 +12,8 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// VirtualReport is what "quorate replay --virtual -o json" prints. Fields are
-// added, never renamed. Times are the log's.
+// VirtualReport is the output of "quorate replay --virtual -o json". Fields may be added, but not
+// renamed. Times are those of the log.
 type VirtualReport struct {
 	File     string          `json:"limits_file"`
 	Nodes    int             `json:"nodes"`
@@ -31,7 +31,8 @@ type VirtualReport struct {
 	Limits   []virtualResult `json:"limits"`
 }
 
-// virtualResult is what one limit would have done. Attempted is what it is for.
+// virtualResult is what one limit would have done. Attempted counts the requests that it applies
+// to.
 type virtualResult struct {
 	Limit     ruleReport       `json:"limit"`
 	Attempted int64            `json:"attempted"`
@@ -39,31 +40,31 @@ type virtualResult struct {
 	Refused   int64            `json:"refused"`
 	Why       map[string]int64 `json:"why"`
 	KeysSeen  int              `json:"keys"`
-	KeysCut   int              `json:"keys_refused"` // keys that were refused at least once
+	KeysCut   int              `json:"keys_refused"` // keys with at least one refusal
 
 	idealReport
 
 	Tiers       []tierReport `json:"tiers"`
-	Hours       []hourReport `json:"hours"` // those with requests
+	Hours       []hourReport `json:"hours"` // hours with requests
 	MostRefused []whomReport `json:"most_refused"`
 }
 
-// tierReport is what one tier of a limit refused.
+// tierReport counts the refusals of one tier of a limit.
 type tierReport struct {
 	Tier    int    `json:"tier"` // from 1
 	Text    string `json:"text"`
 	Refused int64  `json:"refused"`
 }
 
-// hourReport is an hour of the log, UTC.
+// hourReport covers one hour of the log, in UTC.
 type hourReport struct {
 	From      time.Time `json:"from"`
 	Attempted int64     `json:"attempted"`
 	Refused   int64     `json:"refused"`
 }
 
-// whomReport is one key. By names the limit, and the tier if it has several, that
-// refused it first.
+// whomReport describes one key. By names the limit that refused it first, with the tier if the
+// limit has several.
 type whomReport struct {
 	Key           string    `json:"key"`
 	Attempted     int64     `json:"attempted"`
@@ -85,7 +86,7 @@ func newVirtualReport(r *replayer) *VirtualReport {
 	}
 }
 
-// add sums up the decisions about one limit.
+// add sums up the decisions of one limit.
 func (v *VirtualReport) add(r *replayer, l *quota.Limit, decisions []decision) {
 	res := virtualResult{Limit: newRuleReport(l), Why: map[string]int64{}}
 	for i, t := range l.Tiers() {
@@ -132,7 +133,7 @@ func (res *virtualResult) count(k *whomReport, at time.Time, d decision) {
 	res.Refused++
 }
 
-// rank lists the keys that were refused most, and counts all.
+// rank lists the most refused keys, and counts all.
 func (res *virtualResult) rank(keys []whomReport, top int) {
 	for i := range keys {
 		if keys[i].Attempted > 0 {
@@ -199,14 +200,14 @@ func (res *virtualResult) print(p *render.Page) {
 	p.Table(tbl)
 }
 
-// maxChartDays bounds the lines of a chart.
+// maxChartDays bounds the number of lines in a chart.
 const maxChartDays = 31
 
-// hourBars are an hour's refusals: none, then up to the most of any hour.
+// hourBars are the bars for an hour's refusals: none, then up to the maximum of all hours.
 var hourBars = []rune("·▁▂▃▄▅▆▇█")
 
-// writeHours draws refusals: a line for each day of the log that has requests, a
-// column for each hour. Hours are in order of time.
+// writeHours draws refusals: one line per day of the log with requests, and one column per hour.
+// The hours must be in order of time.
 func writeHours(w io.Writer, hours []hourReport) {
 	most, at := int64(0), time.Time{}
 	for _, h := range hours {

@@ -10,8 +10,8 @@ import (
 	"github.com/quorate/quorate/internal/console"
 )
 
-// shownSettings returns the settings that a node runs with, as the console shows them: no
-// secrets, and no more of files than where they are.
+// shownSettings returns the node's settings for the console: no secrets, and of files only their
+// paths.
 func shownSettings(cfg *cluster.Config, who *callers, sec *security, ports *listeners) []console.Setting {
 	number := func(n int) string { return given(n != 0, strconv.Itoa(n)) }
 	lasting := func(d time.Duration) string { return given(d != 0, d.String()) }
@@ -70,7 +70,8 @@ func onOff(on bool) string {
 	return "off"
 }
 
-// given returns the text of a setting, if it is not left to its default: in quorate dev alone.
+// given returns the text of a setting, or an empty one if the setting has its default, which only
+// happens in quorate dev.
 func given(is bool, text string) string {
 	if is {
 		return text
@@ -78,7 +79,7 @@ func given(is bool, text string) string {
 	return "default"
 }
 
-// consoleURL returns where a browser on this machine finds the console.
+// consoleURL returns the URL of the console for a browser on this machine.
 func consoleURL(addr string, secured bool) string {
 	scheme := "http"
 	if secured {

@@ -10,7 +10,7 @@ import (
 	"github.com/quorate/quorate/internal/series"
 )
 
-// notShown are the settings that the console's page leaves out, and why.
+// notShown maps settings that the console's page leaves out to the reasons.
 var notShown = map[string]string{
 	"limits": "counts only while a cluster has none", "nodes": "the membership is what counts", "join": "counts once", "token_file": "counts once", "bootstrap": "counts once",
 	"advertise": "the membership has it", "listen.hosts": "a detail of listening", "linger": "counts when the node stops", "log.level": "is in the log", "log.format": "is in the log",
@@ -20,8 +20,8 @@ var notShown = map[string]string{
 	"access.bindings": "the page of access has them", "access.grants": "the page of access has them",
 }
 
-// TestShownSettings: the console shows every setting, under its own name, but for those
-// that are left out with a reason.
+// TestShownSettings checks that the console shows every setting under its own name, except those
+// left out with a reason.
 func TestShownSettings(t *testing.T) {
 	ports, err := listen(t.Context(), "127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0")
 	if err != nil {

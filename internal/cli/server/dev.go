@@ -67,7 +67,8 @@ the first node serves the Redis protocol on + 5.`,
 	return cmd
 }
 
-// redisPort is the port of the Redis protocol, among the ten of the first node.
+// redisPort is the offset of the port for the Redis protocol, among the ten ports of the first
+// node.
 const redisPort = 5
 
 func (o *devOptions) validate() error {
@@ -130,7 +131,7 @@ func (o *devOptions) loadLimits() ([]quota.Limit, string, error) {
 	return limits, o.limits, err
 }
 
-// dir returns where the data goes and what to do with it at the end.
+// dir returns the data directory and a function that cleans it up at the end.
 func (o *devOptions) dir() (string, func() error, error) {
 	if o.data != "" {
 		return o.data, func() error { return nil }, nil
@@ -148,8 +149,8 @@ func (o *devOptions) addr(k, port int) string {
 	return fmt.Sprintf("127.0.0.1:%d", o.basePort+10*k+port)
 }
 
-// start opens all ports first, so that a taken one is found before any data is
-// written, and then starts the nodes.
+// start first opens all ports, so that a port in use fails before any data is written, and then
+// starts the nodes.
 func (o *devOptions) start(ctx context.Context, dir string, awaitLimits bool, log *slog.Logger) ([]*instance, error) {
 	nodes := map[quota.NodeID]string{}
 	ports := make([]listeners, o.nodes)
@@ -188,11 +189,11 @@ func (o *devOptions) start(ctx context.Context, dir string, awaitLimits bool, lo
 	return ins, nil
 }
 
-// devProtocols are all that there are.
+// devProtocols enables all protocols.
 var devProtocols = config.Protocols{EnvoyRLS: true, EnvoyRLQS: true, Gubernator: true, ForwardAuth: true}
 
-// ready sets the limits unless the data has some, and waits for all leaders. It
-// reports whether it set them.
+// ready sets the limits unless the data has some, and waits for all leaders. It reports whether it
+// set them.
 func (o *devOptions) ready(ctx context.Context, ins []*instance, source string, limits []quota.Limit) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, readyTime)
 	defer cancel()
@@ -205,13 +206,13 @@ func (o *devOptions) ready(ctx context.Context, ins []*instance, source string, 
 			return false, err
 		}
 	}
-	return first || o.data == "", nil // nobody else had this data: an answer was lost
+	return first || o.data == "", nil // the data is new, so no one else set limits: an answer was lost
 }
 
-// readyTime bounds the wait for leaders and limits: elections take about a second.
+// readyTime bounds the wait for leaders and limits. Elections take about a second.
 const readyTime = time.Minute
 
-// waitReady waits until the node decides by limits in force.
+// waitReady waits until the node decides by the limits in force.
 func waitReady(ctx context.Context, n *cluster.Node) error {
 	for {
 		st := n.Status()
@@ -257,8 +258,8 @@ Ctrl-C stops the cluster.
 	return err
 }
 
-// export returns a shell command that lets the other commands find nodes that are not where they
-// look by themselves.
+// export returns a shell command that points the other commands at the nodes, if these are not at
+// the default addresses.
 func (o *devOptions) export() string {
 	if o.basePort == remote.DefaultBasePort && o.nodes == remote.DefaultNodes {
 		return ""
@@ -270,15 +271,14 @@ func (o *devOptions) export() string {
 	return fmt.Sprintf("For the other commands:\n  export %s=%s\n", remote.AddrVariable, strings.Join(addrs, ","))
 }
 
-// tryLimit returns a line that asks about a limit that is in force, web/per_client if
-// that is one.
+// tryLimit returns a command line that asks about a limit in force, preferably web/per_client.
 func (o *devOptions) tryLimit(limits []quota.Limit) string {
 	const ask = "  curl -d '{\"namespace\":\"%s\",\"limit\":\"%s\",\"key\":\"%s\"}' localhost:%d/v1/%s\n"
 	var found *quota.Limit
 	for i := range limits {
 		l := &limits[i]
 		if l.LimitName.Limit == quota.Default || l.LimitName.Limit == quota.Template || l.LimitName == quota.Global {
-			continue // it stands for limits of other names
+			continue // it stands for limits with other names
 		}
 		if l.LimitName == (quota.LimitName{Namespace: "web", Limit: "per_client"}) {
 			return fmt.Sprintf(ask, "web", "per_client", "203.0.113.7", o.basePort+11, "allow")
@@ -341,7 +341,7 @@ func (o *devOptions) watch(ctx context.Context, ins []*instance, w io.Writer) er
 	}
 }
 
-// printFlow writes one line, or none when nothing flows.
+// printFlow writes one line, or nothing if there is no traffic.
 func printFlow(w io.Writer, now time.Time, r *quoratev1.TopRatesResponse) {
 	var demand, rate float64
 	active := 0

@@ -10,7 +10,7 @@ import (
 	"github.com/quorate/quorate/config"
 )
 
-// TestDevTry: what dev proposes to ask is in force, and of the right call.
+// TestDevTry checks that the call which dev suggests fits a limit in force.
 func TestDevTry(t *testing.T) {
 	for name, c := range map[string]struct{ limits, want string }{
 		"built in":    {"web: {limits: {a: {rate: 1/s}, per_client: {rate: 1/s}}}", `"limit":"per_client","key":"203.0.113.7"}' localhost:27411/v1/allow`},
@@ -31,7 +31,8 @@ func TestDevTry(t *testing.T) {
 	}
 }
 
-// TestDevExport: who is not where commands look is told what to say.
+// TestDevExport checks that dev prints the export command when the nodes are not at the default
+// addresses.
 func TestDevExport(t *testing.T) {
 	for want, o := range map[string]devOptions{
 		"": {basePort: 7400, nodes: 3},

@@ -1,3 +1,3 @@
-// Package server has the commands that run nodes: serve, dev, init and restore. It joins packages
-// cluster, api and config.
+// Package server implements the commands that run nodes: serve, dev, init and restore. It combines
+// packages cluster, api and config.
 package server

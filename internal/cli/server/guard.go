@@ -23,10 +23,10 @@ import (
 	"github.com/quorate/quorate/internal/rbac"
 )
 
-// AuditFile is the audit log, in a node's data directory.
+// AuditFile is the name of the audit log in a node's data directory.
 const AuditFile = "audit.log"
 
-// callers has the settings about who calls the API.
+// callers holds the settings about callers of the API.
 type callers struct {
 	auth        config.Auth
 	access      config.Access
@@ -34,19 +34,19 @@ type callers struct {
 	debug       string
 	redis       string
 	protocols   config.Protocols
-	hosts       []string // names under which HTTP callers reach the node
+	hosts       []string // names by which HTTP callers may address the node
 }
 
 func callersOf(s *config.Node) callers {
 	return callers{auth: s.Auth, access: s.Access, connections: s.Connections, debug: s.Debug, redis: s.Redis, protocols: s.Protocols, hosts: append(hostsOf(s.Addresses()), s.Hosts...)}
 }
 
-// known reports whether callers have to prove who they are.
+// known reports whether callers must authenticate.
 func (c *callers) known(sec *security) bool {
 	return c.auth.Mode == config.AuthOn || c.auth.Mode != config.AuthOff && sec.on()
 }
 
-// warnOpen logs a warning if ports that other machines can reach have no TLS or no authentication.
+// warnOpen logs a warning if ports that other machines can reach lack TLS or authentication.
 func (c *callers) warnOpen(ports *listeners, sec *security, log *slog.Logger) {
 	var open []string
 	for _, l := range []struct {
@@ -71,12 +71,12 @@ func (c *callers) warnOpen(ports *listeners, sec *security, log *slog.Logger) {
 	}
 }
 
-// guard returns what authenticates and authorizes calls; nil where authentication is off. table returns the
-// bindings at the time of a call.
+// guard returns the guard that authenticates and authorizes calls, nil while authentication is off.
+// table returns the bindings at the time of a call.
 func (c *callers) guard(table func() *rbac.Table, sec *security, log *slog.Logger) (*auth.Guard, error) {
 	if !c.known(sec) {
 		log.Info("authentication is off: callers are taken at their word, and everybody may do everything but what access.grants says", "grants", len(c.access.Grants))
-		return nil, nil //nolint:nilnil // a nil guard is none
+		return nil, nil //nolint:nilnil // nil means no guard
 	}
 	cfg := auth.Config{Table: table, Bindings: c.access.Bindings, Grants: access.List(c.access.Grants), Logger: log}
 	if sec.on() {
@@ -90,7 +90,7 @@ func (c *callers) guard(table func() *rbac.Table, sec *security, log *slog.Logge
 	return auth.New(cfg)
 }
 
-// openAudit opens the audit log of a node, whose losses are a metric.
+// openAudit opens a node's audit log and registers a metric of lost entries.
 func openAudit(dir string, reg prometheus.Registerer, log *slog.Logger) (*audit.Log, error) {
 	l, err := audit.Open(audit.Options{Path: filepath.Join(dir, AuditFile), Logger: log})
 	if err != nil {
@@ -102,13 +102,13 @@ func openAudit(dir string, reg prometheus.Registerer, log *slog.Logger) (*audit.
 	return l, nil
 }
 
-// bound bounds the connections of the API ports.
+// bound limits the connections of the API ports.
 func (c *callers) bound(ports *listeners, reg prometheus.Registerer) {
 	b := api.ConnectionBounds{Total: c.connections.Total, PerAddress: c.connections.PerAddress}
 	ports.http, ports.grpc = api.Bound(ports.http, "http", b, reg), api.Bound(ports.grpc, "grpc", b, reg)
 }
 
-// debugServer opens the private port for profiles, nil if there is to be none.
+// debugServer opens the private port for profiles. It returns nil if the settings have none.
 func (c *callers) debugServer(ctx context.Context, n api.Node, opts api.Options, sec *security) (*http.Server, net.Listener, error) {
 	if c.debug == "" {
 		return nil, nil, nil
@@ -129,7 +129,7 @@ func (c *callers) debugServer(ctx context.Context, n api.Node, opts api.Options,
 	return rest.NewDebug(api.New(n, opts)), l, nil
 }
 
-// serveDebug serves profiles, if they are asked for.
+// serveDebug serves profiles if the settings ask for it.
 func (in *instance) serveDebug(ctx context.Context, c *callers, opts api.Options, sec *security) error {
 	srv, l, err := c.debugServer(ctx, in.node, opts, sec)
 	if srv == nil || err != nil {

@@ -30,7 +30,7 @@ func TestWarnOpen(t *testing.T) {
 	} {
 		ports, err := listen(t.Context(), c.host, c.host, "127.0.0.1:0")
 		if err != nil {
-			t.Skip(err) // a machine without IPv6
+			t.Skip(err) // the machine has no IPv6
 		}
 		var out bytes.Buffer
 		c.who.warnOpen(&ports, c.sec, slog.New(slog.NewTextHandler(&out, nil)))

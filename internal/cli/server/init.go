@@ -18,11 +18,11 @@ import (
 	"github.com/quorate/quorate/internal/pki"
 )
 
-// SettingsFile is a node's settings in its data directory, which init and joining
+// SettingsFile is the name of a node's settings in its data directory, which init and joining
 // write.
 const SettingsFile = "node.yaml"
 
-// adminDir has the certificate of the first administrator.
+// adminDir is the directory of the first administrator's certificate.
 const adminDir = "admin"
 
 // initOptions are the flags of init.
@@ -73,7 +73,7 @@ func (o *initOptions) run(out io.Writer) error {
 	return o.report(out, &s)
 }
 
-// prepare returns the node's settings, and their text; nothing is made yet.
+// prepare returns the node's settings and their text. It writes nothing.
 func (o *initOptions) prepare() (s config.Node, text string, err error) {
 	if o.data == "" {
 		return s, "", exit.Usagef("--data: say in which directory the node keeps its data")
@@ -94,7 +94,7 @@ func (o *initOptions) prepare() (s config.Node, text string, err error) {
 	return s, text, err
 }
 
-// make makes the authority and the file of settings.
+// make creates the authority and the settings file.
 func (o *initOptions) make(s *config.Node, text string) error {
 	if !o.plain {
 		if err := makeAuthority(s); err != nil {
@@ -104,7 +104,7 @@ func (o *initOptions) make(s *config.Node, text string) error {
 	return WriteNew(filepath.Join(o.data, SettingsFile), []byte(text))
 }
 
-// report says what there is now, and how to go on.
+// report prints what init created, and the next steps.
 func (o *initOptions) report(out io.Writer, s *config.Node) error {
 	at := s.Addresses()
 	var b strings.Builder
@@ -122,7 +122,7 @@ func (o *initOptions) report(out io.Writer, s *config.Node) error {
 	return err
 }
 
-// makeAuthority makes the CA, the node's certificate and the administrator's.
+// makeAuthority creates the CA, the node's certificate and the administrator's.
 func makeAuthority(s *config.Node) error {
 	ca, err := pki.NewCA(s.Cluster, time.Now(), 10*365*24*time.Hour)
 	if err != nil {
@@ -157,7 +157,7 @@ const (
 	ClientKeyFile = pki.CallerKey
 )
 
-// writeCredentials writes what a client needs into a directory.
+// writeCredentials writes a client's credentials into a directory.
 func writeCredentials(dir string, trust []byte, pair pki.Pair) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
@@ -169,7 +169,7 @@ func writeCredentials(dir string, trust []byte, pair pki.Pair) error {
 	)
 }
 
-// emptyDir makes a directory that nothing is in.
+// emptyDir creates a directory, which must be empty if it exists.
 func emptyDir(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("data: %w", err)
@@ -184,13 +184,13 @@ func emptyDir(dir string) error {
 	return nil
 }
 
-// WriteNew writes a file that must not be there yet, for its owner's eyes. A process that
-// is killed meanwhile leaves none.
+// WriteNew writes a file that must not exist yet, readable by its owner alone. A process that is
+// killed meanwhile leaves no partial file.
 func WriteNew(path string, data []byte) error {
 	if _, err := os.Lstat(path); err == nil {
 		return &fs.PathError{Op: "create", Path: path, Err: fs.ErrExist}
 	}
-	temp := path + ".tmp" // perhaps of a process that was killed
+	temp := path + ".tmp" // possibly left by a killed process
 	f, err := os.OpenFile(temp, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
@@ -202,7 +202,7 @@ func WriteNew(path string, data []byte) error {
 	return os.Rename(temp, path)
 }
 
-// placeFlags say where a node is, and where its data.
+// placeFlags hold the addresses of a node and its data directory.
 type placeFlags struct {
 	data, node, host, zone string
 	http, grpc, peer       string
@@ -221,7 +221,7 @@ func (p *placeFlags) add(cmd *cobra.Command) {
 	f.StringVar(&p.peer, "peer", ":7413", "where to listen for other nodes")
 }
 
-// over puts the flags that were given over settings that the node has already.
+// over applies the given flags to existing settings.
 func (p *placeFlags) over(s *config.Node) error {
 	if p.given("node") && p.node != string(s.Node) {
 		return exit.Usagef("--node %s: the node here is %s; a node keeps its name", p.node, s.Node)
@@ -243,8 +243,8 @@ func (p *placeFlags) over(s *config.Node) error {
 	return nil
 }
 
-// move changes an address, where its flag or --host says another one. A host that
-// is not given stays.
+// move changes an address if its flag or --host gives another. If neither gives a host, the address
+// keeps its own.
 func (p *placeFlags) move(name, flag string, addr *string) error {
 	host, port, err := net.SplitHostPort(*addr)
 	if err != nil {
@@ -266,11 +266,11 @@ func (p *placeFlags) move(name, flag string, addr *string) error {
 	return nil
 }
 
-// nodeSchemaURL is where editors find the schema of a node's settings; a node serves it
-// too, at GET /v1/schema/node.json.
+// nodeSchemaURL is the URL of the schema of a node's settings, for editors. A node also serves the
+// schema, at GET /v1/schema/node.json.
 const nodeSchemaURL = "https://raw.githubusercontent.com/quorate/quorate/main/docs/schema/node.json"
 
-// settings returns the flags as settings of a node.
+// settings returns the text of a node's settings, from the flags.
 func (p *placeFlags) settings(cluster string) string {
 	at := func(addr string) string {
 		if strings.HasPrefix(addr, ":") {

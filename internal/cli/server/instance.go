@@ -35,7 +35,7 @@ import (
 // listeners are the three ports of a node.
 type listeners struct{ http, grpc, peer net.Listener }
 
-// listen opens the ports, or none of them.
+// listen opens all ports, or none.
 func listen(ctx context.Context, httpAddr, grpcAddr, peerAddr string) (l listeners, err error) {
 	var lc net.ListenConfig
 	for _, p := range []struct {
@@ -71,16 +71,16 @@ type instance struct {
 	grpc  *grpc.Server
 	http  *http.Server
 	ports listeners
-	debug *http.Server // nil: none
-	redis *resp.Server // nil: none
+	debug *http.Server // nil if off
+	redis *resp.Server // nil if off
 	audit *audit.Log
-	fault chan error // a server ended by itself
+	fault chan error // receives the error of a server that ended on its own
 
 	others  *protocols
 	console *console.Console
 }
 
-// LintLimits returns what is probably not meant in limits, as text.
+// LintLimits returns the linter's warnings about limits, as text.
 func LintLimits(limits []quota.Limit) []string {
 	var out []string
 	for _, f := range config.Lint(limits) {
@@ -89,7 +89,7 @@ func LintLimits(limits []quota.Limit) []string {
 	return out
 }
 
-// startInstance starts a node and its servers. It takes the listeners over.
+// startInstance starts a node and its servers. It takes over the listeners.
 func startInstance(cfg cluster.Config, who callers, ports listeners, sec *security, log *slog.Logger) (*instance, error) {
 	reg := prometheus.NewRegistry()
 	reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
@@ -157,7 +157,7 @@ func startInstance(cfg cluster.Config, who callers, ports listeners, sec *securi
 	return in, nil
 }
 
-// secure says who may do what, writes down who did, and serves profiles.
+// secure sets up authorization and the audit log, and serves profiles.
 func (in *instance) secure(opts *api.Options, who *callers, sec *security, dir string) (err error) {
 	if opts.Guard, err = who.guard(in.node.Security, sec, opts.Logger); err != nil {
 		return err
@@ -172,7 +172,7 @@ func (in *instance) secure(opts *api.Options, who *callers, sec *security, dir s
 	return in.serveDebug(context.Background(), who, *opts, sec)
 }
 
-// mountConsole puts the console on the HTTP port.
+// mountConsole serves the console on the HTTP port.
 func (in *instance) mountConsole(opts *api.Options, settings []console.Setting, auditPath string) {
 	in.console = console.New(console.Deps{
 		Conn: grpcapi.NewLocal(api.New(in.node, *opts)), Guard: opts.Guard, Audit: in.audit, AuditPath: auditPath, Self: opts.Self, Version: opts.Version, Logger: opts.Logger, Settings: settings,
@@ -180,8 +180,8 @@ func (in *instance) mountConsole(opts *api.Options, settings []console.Setting, 
 	opts.Mount = map[string]http.Handler{rest.Console: in.console}
 }
 
-// retire makes the node report that it is not ready and hand over its leaderships, while it goes
-// on answering. It returns when both are done and linger is over.
+// retire makes the node report that it is not ready and hand over its leaderships, while it keeps
+// answering. It returns when both are done and linger is over.
 func (in *instance) retire(linger time.Duration) {
 	heard := time.After(linger)
 	ctx, cancel := context.WithTimeout(context.Background(), stopTime)
@@ -190,12 +190,12 @@ func (in *instance) retire(linger time.Duration) {
 	<-heard
 }
 
-// stopTime bounds a clean stop: draining calls and handing over leaderships.
+// stopTime bounds a clean stop, which drains calls and hands over leaderships.
 const stopTime = 10 * time.Second
 
-// stop drains the servers, hands leaderships over and stops the node.
+// stop drains the servers, hands over leaderships and stops the node.
 func (in *instance) stop(ctx context.Context) error {
-	in.node.ReleaseClients() // before the streams end by themselves
+	in.node.ReleaseClients() // before the streams end
 	in.others.close()
 	in.console.Close()
 	drained := make(chan struct{})

@@ -33,15 +33,15 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// How a node that is not let in tries again.
+// How a node retries to join.
 const (
-	joinPause    = 500 * time.Millisecond // at first; doubled until
+	joinPause    = 500 * time.Millisecond // initial; doubles after each round
 	maxJoinPause = 10 * time.Second
-	joinLimit    = 15 * time.Second // for one member's answer
-	lonelyRounds = 5                // without any answer, before Bootstrap makes a cluster
+	joinLimit    = 15 * time.Second // for the answer of one member
+	lonelyRounds = 5                // rounds without any answer before the Bootstrap node creates the cluster
 )
 
-// joiner lets a node without data into a cluster.
+// joiner joins a node without data to a cluster.
 type joiner struct {
 	settings *config.Node
 	strict   bool // the settings name the cluster
@@ -49,14 +49,14 @@ type joiner struct {
 	token    string
 	log      *slog.Logger
 	here     *presence
-	logged   map[string]string // what was logged last, by address
+	logged   map[string]string // the last logged text, by address
 }
 
-// errAlone says that no member answered, and that the node is to make the cluster.
+// errAlone says that no member answers, and that this node must create the cluster.
 var errAlone = errors.New("no member answers, and this node is to make the cluster")
 
-// run asks the members, one after the other and for ever, until one takes the node
-// in or refuses it for good.
+// run asks the members in turn until one accepts the node or refuses it permanently. If no member
+// answers for lonelyRounds, the Bootstrap node gets errAlone.
 func (j *joiner) run(ctx context.Context) (*quoratev1.JoinResponse, error) {
 	pause := joinPause
 	for round := 1; ; round++ {
@@ -85,14 +85,14 @@ func (j *joiner) run(ctx context.Context) (*quoratev1.JoinResponse, error) {
 	}
 }
 
-// away ends at once every connection to a port that is open and not served yet, so
-// that others who look for a member do not wait for this node. stop gives the port
-// back.
+// away closes every connection to a port that is open but not served yet, so that other joining
+// nodes do not wait for this one. stop leaves the port open for other use.
 func away(l net.Listener) (stop func()) {
 	return serveUntil(l, func(c net.Conn) { _ = c.Close() })
 }
 
-// serveUntil accepts connections and passes them to serve. stop ends that and leaves l open for other use.
+// serveUntil accepts connections and passes them to serve. stop ends this and leaves l open for
+// other use.
 func serveUntil(l net.Listener, serve func(net.Conn)) (stop func()) {
 	var done sync.WaitGroup
 	done.Go(func() {
@@ -140,7 +140,7 @@ func (p *presence) answer(c net.Conn) {
 		config = &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{*cert}}
 	}
 	if config != nil {
-		_ = tls.Server(c, config).HandshakeContext(ctx) // the client sees a failure too
+		_ = tls.Server(c, config).HandshakeContext(ctx) // the client sees the failure too
 	}
 	_ = c.Close()
 }
@@ -167,7 +167,8 @@ func (p *presence) present(l net.Listener) (stop func()) {
 	})
 }
 
-// logOnce logs why the node is not in yet, once per address and reason.
+// logOnce logs why the node has not joined yet: as a warning if the reason changed since the last
+// one for the address, otherwise at debug level.
 func (j *joiner) logOnce(addr string, err error) {
 	text := joinFault(err)
 	level := slog.LevelDebug
@@ -181,7 +182,8 @@ func (j *joiner) logOnce(addr string, err error) {
 	j.log.Log(context.Background(), level, "not joined yet; tries again", "through", addr, "err", text)
 }
 
-// joinFault says why a member did not answer, and of what is none which port is right.
+// joinFault describes why a member did not answer. If the address is no gRPC port, it names the
+// right port.
 func joinFault(err error) string {
 	text := status.Convert(err).Message()
 	const right = "join wants a member's gRPC port, which is 7412 unless set otherwise"
@@ -196,7 +198,7 @@ func joinFault(err error) string {
 	return text
 }
 
-// permanent reports whether trying again is of no use.
+// permanent reports whether a retry is pointless.
 func permanent(err error) bool {
 	switch status.Code(err) {
 	case codes.PermissionDenied, codes.Unauthenticated, codes.AlreadyExists, codes.InvalidArgument, codes.FailedPrecondition, codes.ResourceExhausted:
@@ -206,8 +208,8 @@ func permanent(err error) bool {
 	return errors.As(err, &wrong)
 }
 
-// resolve returns the addresses of members: a name may stand for many, as that of
-// a headless service does. This node's own are left out.
+// resolve returns the addresses of members, without this node's own. A name may resolve to many, as
+// that of a headless service does.
 func (j *joiner) resolve(ctx context.Context) (out []string) {
 	self := j.settings.Addresses().GRPC
 	for _, addr := range j.settings.Join {
@@ -231,7 +233,7 @@ func (j *joiner) resolve(ctx context.Context) (out []string) {
 	return out
 }
 
-// ask asks one member.
+// ask sends a join request to one member.
 func (j *joiner) ask(ctx context.Context, addr string) (*quoratev1.JoinResponse, error) {
 	ctx, cancel := context.WithTimeout(ctx, joinLimit)
 	defer cancel()
@@ -265,7 +267,7 @@ func (j *joiner) ask(ctx context.Context, addr string) (*quoratev1.JoinResponse,
 	if err != nil {
 		return nil, err
 	}
-	defer conn.Close() //nolint:errcheck // nothing is lost with it
+	defer conn.Close() //nolint:errcheck // nothing is lost
 	res, err := quoratev1.NewClusterServiceClient(conn).Join(ctx, req)
 	if err != nil {
 		return nil, err
@@ -273,7 +275,7 @@ func (j *joiner) ask(ctx context.Context, addr string) (*quoratev1.JoinResponse,
 	return res, j.keep(res, key)
 }
 
-// keep stores what the cluster has given.
+// keep stores the certificate and the trust bundle that the cluster returned.
 func (j *joiner) keep(res *quoratev1.JoinResponse, key pki.KeyPEM) error {
 	if key == nil {
 		return nil
@@ -287,9 +289,9 @@ func (j *joiner) keep(res *quoratev1.JoinResponse, key pki.KeyPEM) error {
 	return j.sec.store.Install(res.Certificate, key)
 }
 
-// credentials returns those for a connection to a member of which nothing is known but the
-// token's hash of its authority, or the authority itself. It returns the name of
-// the cluster that answered too.
+// credentials returns the credentials for a connection to a member, verified by the hash of the
+// authority in the token, or by the authority itself if the node has it. It also returns the name
+// of the cluster that answered.
 func (j *joiner) credentials(ctx context.Context, addr string) (credentials.TransportCredentials, string, error) {
 	if !j.sec.on() {
 		return insecure.NewCredentials(), j.settings.Cluster, nil
@@ -308,7 +310,7 @@ func (j *joiner) credentials(ctx context.Context, addr string) (credentials.Tran
 	if err != nil {
 		return nil, "", j.dialError(err)
 	}
-	defer conn.Close() //nolint:errcheck // it only asked who is there
+	defer conn.Close() //nolint:errcheck // the connection only identified the server
 	who, err := pki.CheckPinned(conn.(*tls.Conn).ConnectionState(), token.CAHash, time.Now())
 	if err != nil {
 		return nil, "", status.Error(codes.PermissionDenied, err.Error())
@@ -316,7 +318,7 @@ func (j *joiner) credentials(ctx context.Context, addr string) (credentials.Tran
 	return credentials.NewTLS(c), who.Node.Cluster, nil
 }
 
-// dialError tells a member that is not there from one that is of another cluster.
+// dialError distinguishes an unreachable member from a member of another cluster.
 func (j *joiner) dialError(err error) error {
 	if wrong, ok := errors.AsType[*pki.Error](err); ok {
 		return status.Error(codes.PermissionDenied, "the token is another cluster's: "+wrong.Error())
@@ -324,10 +326,10 @@ func (j *joiner) dialError(err error) error {
 	return status.Error(codes.Unavailable, pki.Explain(err).Error())
 }
 
-// joinIDFile has what tells a repeated join from that of another node.
+// joinIDFile stores the id that distinguishes a repeated join from the join of another node.
 const joinIDFile = "join.id"
 
-// joinID returns the id of this node's join, the same after a restart.
+// joinID returns the id of this node's join, which stays the same after a restart.
 func joinID(dir string) ([]byte, error) {
 	path := filepath.Join(dir, joinIDFile)
 	text, err := os.ReadFile(path)
@@ -345,7 +347,7 @@ func joinID(dir string) ([]byte, error) {
 	return id, WriteNew(path, []byte(hex.EncodeToString(id)+"\n"))
 }
 
-// ownJoinID returns the id of the join by which this node came in; empty if it did not.
+// ownJoinID returns the id with which this node joined, or an empty string if it did not join.
 func ownJoinID(dir string) (string, error) {
 	if _, err := os.Stat(filepath.Join(dir, joinIDFile)); errors.Is(err, fs.ErrNotExist) {
 		return "", nil
@@ -377,8 +379,8 @@ func readToken(path string) (string, error) {
 	return text, nil
 }
 
-// takeOver puts what the cluster has told into the node's settings. What the
-// settings say otherwise is an error: nodes of one cluster must agree.
+// takeOver copies the cluster's settings into the node's. If strict, settings that differ are an
+// error: nodes of one cluster must agree.
 func takeOver(s *config.Node, cfg *cluster.Config, res *quoratev1.JoinResponse, strict bool) error {
 	if strict {
 		var errs []error

@@ -15,7 +15,7 @@ import (
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 )
 
-// TestJoinAtAnotherPort: who joins at a port that is no gRPC is told what answers there, and
+// TestJoinAtAnotherPort checks that joining at a port without gRPC reports what answers there, and
 // which port is right.
 func TestJoinAtAnotherPort(t *testing.T) {
 	h := http.NotFoundHandler()
@@ -45,7 +45,7 @@ func TestJoinAtAnotherPort(t *testing.T) {
 			var log strings.Builder
 			j := joiner{log: slog.New(slog.NewTextHandler(&log, nil))}
 			j.logOnce("x", err)
-			j.logOnce("x", err) // once
+			j.logOnce("x", err) // logs at debug level only
 			if text := log.String(); strings.Count(text, tt.want) != 1 || !strings.Contains(text, "7412") {
 				t.Errorf("%s: %v", text, err)
 			}

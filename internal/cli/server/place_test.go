@@ -9,8 +9,7 @@ import (
 	"github.com/quorate/quorate/config"
 )
 
-// TestPlaceOver: flags of a node that has settings already change what they name,
-// and nothing else.
+// TestPlaceOver checks that flags change the existing settings that they name, and nothing else.
 func TestPlaceOver(t *testing.T) {
 	had := config.Listen{HTTP: "10.0.0.1:1", GRPC: "10.0.0.1:2", Peer: "10.0.0.1:3"}
 	for name, c := range map[string]struct {

@@ -32,8 +32,7 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// protocols serves the protocols of others on a node's ports, each in a function of
-// its own.
+// protocols serves the protocols of other systems on a node's ports, each in its own function.
 type protocols struct {
 	config.Protocols
 	node  *cluster.Node
@@ -47,12 +46,12 @@ type protocols struct {
 	closers []func()
 }
 
-// seen counts a decision that was made some times.
+// seen counts a decision that was made the given number of times.
 type seen func(d *quota.Decision, times uint64)
 
 func (s seen) once(d *quota.Decision) { s(d, 1) }
 
-// register adds those that are gRPC.
+// register adds the gRPC protocols.
 func (p *protocols) register(srv grpc.ServiceRegistrar, count func(*quota.Decision, uint64)) {
 	p.seen = count
 	quotaservice.Register(srv, p.node, p.seen.once)
@@ -65,7 +64,7 @@ func (p *protocols) register(srv grpc.ServiceRegistrar, count func(*quota.Decisi
 	}
 }
 
-// rlqs serves Envoy's rate limit quota service. Its decisions are made by the proxies.
+// rlqs serves Envoy's rate limit quota service, where the proxies make the decisions.
 func (p *protocols) rlqs(srv grpc.ServiceRegistrar) {
 	if p.EnvoyRLQS {
 		s := rlqs.Register(srv, p.node, rlqs.Options{Permitted: api.Permitted, Meter: p.meter, Registry: p.reg, Seen: p.seen})
@@ -73,17 +72,17 @@ func (p *protocols) rlqs(srv grpc.ServiceRegistrar) {
 	}
 }
 
-// forwarded counts checks for proxies.
+// forwarded counts the checks of proxies.
 func (p *protocols) forwarded(code string) { p.meter.Of("forward_auth", code).Inc() }
 
-// close ends what lasts longer than a call; before the node stops.
+// close ends what outlives a call. Call it before the node stops.
 func (p *protocols) close() {
 	for _, c := range p.closers {
 		c()
 	}
 }
 
-// gubernator returns what serves gubernator's API, nil if it is off.
+// gubernator returns the server of gubernator's API, nil if it is off.
 func (p *protocols) gubernator(count seen) *gubernator.Server {
 	if !p.Gubernator {
 		return nil
@@ -94,7 +93,7 @@ func (p *protocols) gubernator(count seen) *gubernator.Server {
 	})
 }
 
-// mount returns those that are HTTP, by their paths.
+// mount returns the HTTP protocols by their paths.
 func (p *protocols) mount(count func(*quota.Decision, uint64)) map[string]http.Handler {
 	out := map[string]http.Handler{quotaservice.Root: quotaservice.Handler(p.node)}
 	if p.EnvoyRLS {
@@ -106,14 +105,14 @@ func (p *protocols) mount(count func(*quota.Decision, uint64)) map[string]http.H
 	return out
 }
 
-// envoyFiles are rules of envoyproxy/ratelimit that are served as they are.
+// envoyFiles are rules of envoyproxy/ratelimit that the node serves unchanged.
 type envoyFiles struct {
-	rules *envoy.Source // nil: none
+	rules *envoy.Source // nil without rules
 	hits  *envoy.Hits
 }
 
-// openEnvoy reads the rules, and goes on reading them when they change or the
-// process gets SIGHUP, until close.
+// openEnvoy reads the rules. Until close it reads them again when they change or the process gets
+// SIGHUP.
 func (p *protocols) openEnvoy() (err error) {
 	if !p.EnvoyRLS || p.EnvoyRLSConfig == "" {
 		return nil
@@ -153,7 +152,7 @@ func (p *protocols) envoyRLS(count seen) *envoy.Server {
 	return envoy.New(p.node, o)
 }
 
-// serveRedis serves the Redis protocol, if it is asked for.
+// serveRedis serves the Redis protocol if the settings ask for it.
 func (in *instance) serveRedis(ctx context.Context, c *callers, p *protocols, opts *api.Options, sec *security) error {
 	if c.redis == "" {
 		return nil
@@ -187,7 +186,7 @@ func (p *protocols) redisCounter() func(code string) {
 	return func(code string) { by[code].Inc() }
 }
 
-// deniedRedis writes down what was refused to its caller, as the API does.
+// deniedRedis returns a function that audits refused callers, as the API does.
 func (in *instance) deniedRedis(self string) func(string, *auth.Caller, string, error) {
 	return func(command string, c *auth.Caller, address string, err error) {
 		e := audit.Entry{

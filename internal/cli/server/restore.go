@@ -48,7 +48,7 @@ different clusters never talk to each other.`,
 	return cmd
 }
 
-// restore makes the first node of a cluster from a backup.
+// restore creates the first node of a cluster from a backup.
 func (o *initOptions) restore(file string, stdout, stderr io.Writer) error {
 	head, err := backupHead(file)
 	if err != nil {
@@ -83,7 +83,7 @@ func (o *initOptions) restore(file string, stdout, stderr io.Writer) error {
 	return err
 }
 
-// restoredText says what there is again.
+// restoredText describes what was restored.
 func restoredText(c *backup.Content) string {
 	accounts := 0
 	for i := range c.Ranges {
@@ -93,7 +93,7 @@ func restoredText(c *backup.Content) string {
 		render.Plural(c.Meta.Overrides, "override"), render.Plural(accounts, "account"), render.Plural(c.Head.Ranges, "range"))
 }
 
-// backupHead reads whose backup it is; the rest is not checked.
+// backupHead reads the head of a backup, without checking the rest.
 func backupHead(file string) (head backup.Head, err error) {
 	f, err := os.Open(file)
 	if err != nil {

@@ -18,22 +18,22 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// Files of a node's certificates, in its data directory.
+// Files of certificates in a node's data directory.
 const (
 	pkiDir    = "pki"
 	caKeyFile = "ca.key"
 )
 
-// security is what a node shows and trusts. Its zero value is none.
+// security holds the certificates that a node presents and trusts. The zero value is no TLS.
 type security struct {
 	store     *pki.Store
-	authority *pki.Pair // what the cluster is to sign with, if this node makes it
-	own       bool      // certificates are the operator's, who renews them
+	authority *pki.Pair // for the cluster to sign with, if this node creates it
+	own       bool      // the operator provides and renews the certificates
 }
 
-// openSecurity opens the certificates that the settings name. A node that has
-// none yet, and is to join, gets an empty store. cluster is the name that
-// certificates must be of; empty when joining tells.
+// openSecurity opens the certificates that the settings name. A node without certificates that is
+// to join gets an empty store. cluster is the name that the certificates must carry; it is empty if
+// the node learns the name by joining.
 func openSecurity(s *config.Node, cluster string, log *slog.Logger) (*security, error) {
 	switch {
 	case s.TLS.Mode == config.TLSOff:
@@ -56,7 +56,8 @@ func openSecurity(s *config.Node, cluster string, log *slog.Logger) (*security, 
 		if s.TLS.CAKey != "" || !hasRun(s.Data) {
 			return nil, err
 		}
-		// "quorate init" put the key there; since then the cluster keeps its authority itself, and a rotation replaces the certificate alone.
+		// "quorate init" put the key there. Since then the cluster keeps its authority itself, and
+		// a rotation replaces only the certificate.
 		log.Warn("the key of an earlier CA is left over from the making of the cluster; nothing needs it, delete it", "file", caKey, "err", err)
 		err = nil
 	}
@@ -66,17 +67,17 @@ func openSecurity(s *config.Node, cluster string, log *slog.Logger) (*security, 
 	return sec, err
 }
 
-// hasRun reports whether a node with that data has been started before.
+// hasRun reports whether a node has been started with that data before.
 func hasRun(data string) bool {
 	_, err := os.Stat(filepath.Join(data, "raft"))
 	return err == nil
 }
 
-// readAuthority reads what signs certificates; nil without a key.
+// readAuthority reads the authority that signs certificates. It returns nil without a key.
 func readAuthority(certFile, keyFile string) (*pki.Pair, error) {
 	key, err := os.ReadFile(keyFile)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil //nolint:nilnil // none is no fault
+		return nil, nil //nolint:nilnil // no key is not an error
 	}
 	if err != nil {
 		return nil, fmt.Errorf("key of the CA: %w", err)
@@ -91,11 +92,10 @@ func readAuthority(certFile, keyFile string) (*pki.Pair, error) {
 	return &pki.Pair{CertPEM: cert, KeyPEM: pki.KeyPEM(key)}, nil
 }
 
-// certificateTTL is how long a node's first certificate is valid; the cluster
-// renews it.
+// certificateTTL is the lifetime of a node's first certificate. The cluster renews it.
 const certificateTTL = 30 * 24 * time.Hour
 
-// issueOwn signs this node's certificate with the authority that it was given.
+// issueOwn signs this node's certificate with the given authority.
 func (sec *security) issueOwn(s *config.Node) error {
 	ca, err := pki.ParseCA(sec.authority.CertPEM, sec.authority.KeyPEM, time.Now())
 	if err != nil {
@@ -125,10 +125,10 @@ func hostsOf(l config.Listen) []string {
 	return append(out, "localhost")
 }
 
-// on reports whether connections are secured.
+// on reports whether TLS is on.
 func (sec *security) on() bool { return sec.store != nil }
 
-// links returns the TLS of connections between nodes, nil without TLS.
+// links returns the TLS configuration of connections between nodes, nil without TLS.
 func (sec *security) links() *transport.TLS {
 	if !sec.on() {
 		return nil
@@ -154,8 +154,8 @@ func (sec *security) serverConfig(protocols ...string) *tls.Config {
 	return c
 }
 
-// renewer returns what the cluster renews certificates and trust through; nil when
-// they are the operator's own.
+// renewer returns the interface through which the cluster renews certificates and trust, nil if the
+// operator provides them.
 func (sec *security) renewer(s *config.Node) *renewer {
 	if !sec.on() || sec.own {
 		return nil
@@ -199,7 +199,7 @@ func (r *renewer) Seen() []pki.Seen { return r.sec.store.Seen() }
 
 func (r *renewer) SetTrust(bundle []byte) error { return r.sec.store.SetBundle(bundle) }
 
-// ready refuses to start a node that is to be secured and has no certificate.
+// ready returns an error if the node needs a certificate and has none.
 func (sec *security) ready(s *config.Node) error {
 	if !sec.on() || !sec.store.Empty() {
 		return nil
@@ -211,12 +211,12 @@ func (sec *security) ready(s *config.Node) error {
   tls: {mode: off}                    in the settings secures nothing, for a network that you trust`, s.Node, filepath.Join(s.Data, pkiDir))
 }
 
-// certificateLook is how often a node looks at its certificates, and says again what is
-// wrong with them.
+// certificateLook is the interval at which a node checks its certificates, and repeats its warnings
+// about them.
 const certificateLook = time.Hour
 
-// watch says what about the certificates works but should not stay, at once and every
-// hour, until the context ends: they expire while the node runs.
+// watch warns about certificate problems that are not failures yet, at once and every hour until
+// the context ends: certificates expire while the node runs.
 func (sec *security) watch(ctx context.Context, log *slog.Logger) {
 	if !sec.on() {
 		return

@@ -13,7 +13,8 @@ import (
 )
 
 // TestStartAfterRotation: the first node has the key of the cluster's first CA and the certificate
-// of the newest. It starts, once it has been a member; before, a pair that does not fit is a fault.
+// of the newest. It starts if it has been a member; before that, a pair that does not match is an
+// error.
 func TestStartAfterRotation(t *testing.T) {
 	data := t.TempDir()
 	dir := filepath.Join(data, pkiDir)

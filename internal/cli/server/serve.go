@@ -77,8 +77,8 @@ restarts of the members, unless the cluster refuses it for good.`,
 	return cmd
 }
 
-// load returns the node's settings. strict says that they are the operator's own
-// file, which a cluster that is joined must not contradict.
+// load returns the node's settings. strict says that they are the operator's own file, which must
+// agree with the cluster that the node joins.
 func (o *serveOptions) load() (s config.Node, strict bool, err error) {
 	kept := filepath.Join(o.data, SettingsFile)
 	switch _, missing := os.Stat(kept); {
@@ -116,8 +116,8 @@ func (o *serveOptions) loadNew(kept string, s *config.Node) (err error) {
 	return o.overlay(s)
 }
 
-// clusterName returns the cluster's name; empty for a node that is told it by the
-// cluster that it joins.
+// clusterName returns the cluster's name, or an empty string for a node that learns the name from
+// the cluster that it joins.
 func (o *serveOptions) clusterName(s *config.Node, strict bool) string {
 	if _, err := os.Stat(filepath.Join(o.data, SettingsFile)); strict || err == nil {
 		return s.Cluster
@@ -125,7 +125,7 @@ func (o *serveOptions) clusterName(s *config.Node, strict bool) string {
 	return ""
 }
 
-// overlay puts the flags that were given over the settings.
+// overlay applies the given flags to the settings.
 func (o *serveOptions) overlay(s *config.Node) error {
 	if len(o.join) > 0 {
 		s.Join = o.join
@@ -209,12 +209,12 @@ func (o *serveOptions) run(ctx context.Context, stdout, stderr io.Writer) error 
 	return errors.Join(err, in.stop(stopCtx))
 }
 
-// enter lets a node in that has no data yet: it joins, if the settings say where,
-// and otherwise makes the cluster.
+// enter brings a node without data into a cluster: it joins if the settings say where, and
+// otherwise creates the cluster.
 func (o *serveOptions) enter(ctx context.Context, s *config.Node, strict bool, sec *security, cfg *cluster.Config, peers net.Listener, log *slog.Logger) error {
 	_, err := os.Stat(filepath.Join(s.Data, "node.json"))
 	switch {
-	case err == nil || len(s.Join) == 0: // it has been here before, or makes the cluster
+	case err == nil || len(s.Join) == 0: // the node has data, or creates the cluster
 		return sec.ready(s)
 	case !errors.Is(err, fs.ErrNotExist):
 		return fmt.Errorf("data: %w", err)
@@ -258,7 +258,7 @@ func (o *serveOptions) remember(s *config.Node) error {
 	var b strings.Builder
 	b.WriteString(o.settings(s.Cluster))
 	fmt.Fprintf(&b, "ranges: %d\nreplicas: %d\nsync: %s\n", s.Ranges, s.Replicas, s.Sync)
-	fmt.Fprintf(&b, "join: [%q", s.Join[0]) // a node that ends before it has anything joins again
+	fmt.Fprintf(&b, "join: [%q", s.Join[0]) // a node that stops before it has data joins again
 	for _, addr := range s.Join[1:] {
 		fmt.Fprintf(&b, ", %q", addr)
 	}
@@ -308,8 +308,8 @@ func loadSeedLimits(path string) ([]quota.Limit, error) {
 	return config.LoadLimits(path)
 }
 
-// seedLimits gives the cluster its first limits as soon as it has a leader, unless
-// it has some. All nodes may try, while somebody applies others: only the first counts.
+// seedLimits sets the cluster's first limits as soon as it has a leader, unless it has limits. All
+// nodes may try this, even while a user applies other limits: only the first set counts.
 func seedLimits(ctx context.Context, n *cluster.Node, s config.Node, limits []quota.Limit, log *slog.Logger) {
 	if limits == nil || n.Limits().Version > 0 {
 		return
@@ -319,9 +319,8 @@ func seedLimits(ctx context.Context, n *cluster.Node, s config.Node, limits []qu
 	}
 }
 
-// firstLimits sets the limits of a cluster that never had any, and reports
-// whether it was one. It waits for a leader until ctx ends: the other nodes may
-// start much later than this one.
+// firstLimits sets the limits of a cluster that never had any, and reports whether it did. It waits
+// for a leader until ctx ends, because the other nodes may start much later than this one.
 func firstLimits(ctx context.Context, n *cluster.Node, by, source string, limits []quota.Limit) (bool, error) {
 	comment := "first limits, from " + source
 	if len(comment) > quota.MaxCommentLen || !utf8.ValidString(comment) {

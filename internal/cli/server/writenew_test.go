@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestWriteNew: a file appears whole, for its owner's eyes, whatever a process that was
-// killed has left, and never takes the place of another.
+// TestWriteNew checks that a file appears whole and private to its owner, whatever a killed process
+// has left, and never replaces another file.
 func TestWriteNew(t *testing.T) {
 	path := filepath.Join(t.TempDir(), SettingsFile)
 	if err := os.WriteFile(path+".tmp", []byte("node: n1, and then it was killed, long before the end"), 0o600); err != nil {
