@@ -15,15 +15,15 @@ import (
 	"github.com/quorate/quorate/internal/cli/remote"
 )
 
-// completeTime bounds what a shell waits for when somebody presses Tab.
+// completeTime bounds how long a shell waits when the user presses Tab.
 const completeTime = time.Second
 
-// completer returns what may stand somewhere, as the cluster knows it.
+// completer returns the valid words at some place, from the cluster.
 type completer func(ctx context.Context, t *remote.Targets) []string
 
-// completeNames has all commands complete names: of limits, namespaces and nodes, where their
-// usage says that such a name stands, and for flags that are called so. A cluster that does
-// not answer at once has nothing to say.
+// completeNames makes all commands complete the names of limits, namespaces and nodes, where their
+// usage shows such a name, and for flags of that name. A cluster that does not answer at once
+// contributes nothing.
 func completeNames(root *cobra.Command) {
 	for _, c := range root.Commands() {
 		completeNames(c)
@@ -45,7 +45,7 @@ func completeNames(root *cobra.Command) {
 	}
 }
 
-// onFlag completes a flag, if the command has it and completes it in no way of its own.
+// onFlag completes a flag, if the command has it without a completion of its own.
 func (c completer) onFlag(cmd *cobra.Command, flag string) {
 	if cmd.LocalNonPersistentFlags().Lookup(flag) == nil {
 		return
@@ -56,11 +56,12 @@ func (c completer) onFlag(cmd *cobra.Command, flag string) {
 	if err := cmd.RegisterFlagCompletionFunc(flag, func(cmd *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
 		return c.complete(cmd, begun, nil)
 	}); err != nil {
-		panic(err) // invariant: the flag is there
+		panic(err) // invariant: the flag exists
 	}
 }
 
-// completerOf reads a command's usage: what its first argument names, and whether all do.
+// completerOf derives from a command's usage what its first argument names, and whether all
+// arguments do.
 func completerOf(use string) (c completer, many bool) {
 	words := strings.Fields(use)
 	if len(words) < 2 {
@@ -76,7 +77,7 @@ func completerOf(use string) (c completer, many bool) {
 	case "NAMESPACE[/LIMIT":
 		return limitsAndNamespaces, many
 	case "NAME":
-		if strings.HasPrefix(use, "get") || strings.HasPrefix(use, "delete") { // of limits; others make a name
+		if strings.HasPrefix(use, "get") || strings.HasPrefix(use, "delete") { // of limits; other commands make a new name
 			return limitsAndNamespaces, many
 		}
 	case "NODE":
@@ -85,7 +86,7 @@ func completerOf(use string) (c completer, many bool) {
 	return nil, false
 }
 
-// complete returns what begins as the word does that somebody types, without what is there already.
+// complete returns the words that begin with what the user typed, without those already present.
 func (c completer) complete(cmd *cobra.Command, begun string, have []string) ([]string, cobra.ShellCompDirective) {
 	ctx, cancel := context.WithTimeout(context.Background(), completeTime)
 	defer cancel()
@@ -99,7 +100,7 @@ func (c completer) complete(cmd *cobra.Command, begun string, have []string) ([]
 	return slices.Compact(out), cobra.ShellCompDirectiveNoFileComp
 }
 
-// targetsOf returns the nodes that the flags typed so far name.
+// targetsOf returns the nodes that the flags so far name.
 func targetsOf(cmd *cobra.Command) *remote.Targets {
 	var t remote.Targets
 	own := &cobra.Command{}
@@ -111,7 +112,7 @@ func targetsOf(cmd *cobra.Command) *remote.Targets {
 		case f.Name == "addr":
 			t.Addrs, _ = cmd.Flags().GetStringSlice(f.Name)
 		default:
-			_ = own.Flags().Set(f.Name, given.Value.String()) // it was read from the same words
+			_ = own.Flags().Set(f.Name, given.Value.String()) // already parsed from the same words
 		}
 	})
 	return &t

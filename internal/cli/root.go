@@ -29,7 +29,7 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
-	root.InitDefaultCompletionCmd(args...) // it prints to where the output goes now
+	root.InitDefaultCompletionCmd(args...) // it captures the current output
 	usage.Explain(root)
 	started := false
 	root.PersistentPreRun = func(*cobra.Command, []string) { started = true }

@@ -1,2 +1,2 @@
-// Package build has the version of the software, and what a binary says it was built from.
+// Package build holds the version of the software, and the build information of a binary.
 package build

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Bill is a bill of materials in the form of CycloneDX 1.5, as far as a Go binary can tell.
-// It has no time and no number of its own, so that it is the same for the same binary.
+// Bill is a bill of materials in the form of CycloneDX 1.5, as far as a Go binary records it. It
+// has neither a time nor a serial number, so the same binary always gives the same bill.
 type Bill struct {
 	Schema     string     `json:"$schema"`
 	Format     string     `json:"bomFormat"`
@@ -44,7 +44,7 @@ type materialHash struct {
 	Content string `json:"content"`
 }
 
-// materials lists what is in a binary.
+// materials lists the modules of a binary.
 func materials(info *debug.BuildInfo, version string) Bill {
 	own := moduleMaterial("application", info.Main.Path, version, "")
 	own.Licenses = make([]licence, 1)
@@ -63,7 +63,8 @@ func materials(info *debug.BuildInfo, version string) Bill {
 	return out
 }
 
-// moduleMaterial returns the entry of a module. sum is as in go.sum: a SHA-256 over its files.
+// moduleMaterial returns the entry of a module. sum is as in go.sum: a SHA-256 over the module's
+// files.
 func moduleMaterial(kind, path, version, sum string) Material {
 	purl := "pkg:golang/" + path + "@" + version
 	m := Material{Type: kind, Ref: purl, Name: path, Version: version, Purl: purl}

@@ -14,19 +14,18 @@ import (
 // Version of the software; releases set it with -ldflags "-X github.com/quorate/quorate/internal/cli/build.Version=...".
 var Version = "0.1.0-dev"
 
-// Info is what a binary says of its making. What is not known is "unknown", and
-// Modified false.
+// Info is the build information of a binary. Unknown texts are "unknown", and Modified is false.
 type Info struct {
 	Version      string `json:"version"`
 	Revision     string `json:"revision"`      // of the source
 	RevisionTime string `json:"revision_time"` // when it was committed, RFC 3339
-	Modified     bool   `json:"modified"`      // whether the source had changes that were not committed
+	Modified     bool   `json:"modified"`      // whether the source had uncommitted changes
 	GoVersion    string `json:"goversion"`
 	Platform     string `json:"platform"` // such as linux/amd64
 	Static       bool   `json:"static"`   // without C libraries
 }
 
-// buildOf reads what the toolchain has put into a binary.
+// buildOf extracts what the toolchain recorded in a binary.
 func buildOf(info *debug.BuildInfo) Info {
 	said := map[string]string{"vcs.revision": "unknown", "vcs.time": "unknown"}
 	for _, s := range info.Settings {
@@ -38,7 +37,7 @@ func buildOf(info *debug.BuildInfo) Info {
 	}
 }
 
-// readBuild reads it of a file, or of this process.
+// readBuild reads the build information of a file, or of this process.
 func readBuild(file string) (*debug.BuildInfo, error) {
 	if file != "" {
 		return buildinfo.ReadFile(file)

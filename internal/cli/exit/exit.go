@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// Exit codes. Scripts rely on them: they are added to, never changed.
+// Exit codes. Scripts rely on them: codes may be added, but not changed.
 const (
 	OK          = 0
 	No          = 1
@@ -47,7 +47,8 @@ Results go to standard output, everything else to standard error.`,
 	}
 }
 
-// exitError ends the program with a code of its own. A nil err prints nothing: the output has said it.
+// exitError ends the program with its own code. A nil err prints nothing, because the output has
+// said it.
 type exitError struct {
 	err  error
 	code int

@@ -1,2 +1,3 @@
-// Package planning has the commands about the past and the future of limits: history and plan.
+// Package planning implements the commands about the past and the future of limits: history and
+// plan.
 package planning

@@ -18,7 +18,7 @@ import (
 	"github.com/quorate/quorate/internal/planner"
 )
 
-// looking has the flags of commands that look back.
+// looking holds the flags of commands that query the past.
 type looking struct {
 	remote.Targets
 	output   render.Output
@@ -31,10 +31,10 @@ func (o *looking) addFlags(cmd *cobra.Command, usual string) {
 	cmd.Flags().StringVar(&o.to, "to", "", "until when, likewise (default: now)")
 }
 
-// moment parses a time, or how long ago it is; empty is nil.
+// moment parses a time, or how long ago it is. An empty text gives nil.
 func moment(flag, text string, now time.Time) (*timestamppb.Timestamp, error) {
 	if text == "" {
-		return nil, nil //nolint:nilnil // no time is an answer
+		return nil, nil //nolint:nilnil // no time is a valid answer
 	}
 	if t, err := time.Parse(time.RFC3339, text); err == nil {
 		return timestamppb.New(t), nil
@@ -74,7 +74,7 @@ func (o *looking) stretch() (from, to *timestamppb.Timestamp, err error) {
 	return from, to, err
 }
 
-// ask makes a call of RateService and prints its answer.
+// ask calls RateService and prints the answer.
 func ask[Request, Response any](cmd *cobra.Command, o *looking, method rateMethod[Request, Response], req *Request, page func(*render.Page, *Response)) error {
 	res, err := fetch(cmd, o, method, req)
 	if err != nil {
@@ -85,7 +85,7 @@ func ask[Request, Response any](cmd *cobra.Command, o *looking, method rateMetho
 
 type rateMethod[Request, Response any] = remote.Method[quoratev1.RateServiceClient, Request, Response]
 
-// fetch makes a call of RateService, and says on standard error what its answer lacks.
+// fetch calls RateService, and prints to standard error what the answer lacks.
 func fetch[Request, Response any](cmd *cobra.Command, o *looking, method rateMethod[Request, Response], req *Request) (*Response, error) {
 	res, err := remote.Invoke(cmd.Context(), &o.Targets, quoratev1.NewRateServiceClient, method, req)
 	if err != nil {
@@ -104,7 +104,7 @@ func fetch[Request, Response any](cmd *cobra.Command, o *looking, method rateMet
 	return res, nil
 }
 
-// incompleteText says what an answer lacks; empty when nothing.
+// incompleteText describes what an answer lacks. It is empty if the answer is complete.
 func incompleteText(c *quoratev1.Coverage) string {
 	var parts []string
 	if c == nil {
@@ -178,7 +178,7 @@ func (o *pastOptions) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	if len(args) == 0 || !strings.Contains(args[0], "/") { // no limit is named
+	if len(args) == 0 || !strings.Contains(args[0], "/") { // no limit named
 		namespace := ""
 		if len(args) > 0 {
 			namespace = args[0]
@@ -278,7 +278,7 @@ func printHistory(p *render.Page, res *quoratev1.HistoryResponse) {
 		return
 	}
 	of, most := res.Namespace+"/"+res.Limit, fmt.Sprintf(", at most %s in a second", render.TokenRate(res.Total.Peak))
-	if res.Key != "" { // its seconds are not recorded
+	if res.Key != "" { // seconds of keys are not recorded
 		of, most = of+", key "+render.Show(res.Key), ""
 	}
 	demand, refused := make([]float64, len(res.Points)), make([]float64, len(res.Points))
@@ -296,10 +296,10 @@ func printHistory(p *render.Page, res *quoratev1.HistoryResponse) {
 	p.Table(pointsTable(shown, res.Key != ""))
 }
 
-// maxShown is how many points a table has; more are in the chart, and in the other forms.
+// maxShown bounds the points in a table. The chart and the other output formats show all.
 const maxShown = 60
 
-// pointsTable has a row for each point. Of a key there is no more than sums, and what is not in them.
+// pointsTable has a row per point. Points of a key only have sums, and what the sums lack.
 func pointsTable(points []*quoratev1.HistoryPoint, key bool) *render.Table {
 	tbl := render.NewTable("TIME", "SECONDS", "ATTEMPTED", "ADMITTED", "REFUSED", "PEAK", "MEAN", "P50", "P95", "P99", "OVER", "NEEDLESS", "COMPLETE")
 	if key {
@@ -317,10 +317,11 @@ func pointsTable(points []*quoratev1.HistoryPoint, key bool) *render.Table {
 	return tbl
 }
 
-// chartWide is how many characters a line of a chart has.
+// chartWide is the number of characters in a line of a chart.
 const chartWide = 60
 
-// sparkline draws values as a line of blocks, at most so many: of values that share one, the highest.
+// sparkline draws values as a line of at most wide blocks. If several values share a block, it
+// shows the highest.
 func sparkline(values []float64, wide int) string {
 	blocks := []rune("▁▂▃▄▅▆▇█")
 	if len(values) == 0 {
@@ -345,7 +346,7 @@ func sparkline(values []float64, wide int) string {
 	return b.String()
 }
 
-// share formats a part of a whole in per cent.
+// share formats a fraction as a percentage.
 func share(part, of int64) string {
 	if of == 0 {
 		return "0%"

@@ -34,7 +34,7 @@ and which ranges and nodes it lacks.`,
 	return cmd
 }
 
-// planned parses the limit that a command is about, and its times.
+// planned parses the limit of a command, and its times.
 func planned(args []string, o *looking) (quota.LimitName, *quoratev1.HistoryRequest, error) {
 	name, err := limits.ParseRecorded(args[0])
 	if err != nil {
@@ -89,7 +89,7 @@ func printHeadroom(p *render.Page, res *quoratev1.HeadroomResponse) {
 	p.TableOr(tbl, "no limit was asked for")
 }
 
-// bar draws a part of one as ten characters.
+// bar draws a fraction of 1 as ten characters.
 func bar(part float64) string {
 	full := min(10, max(0, int(part*10+.5)))
 	return strings.Repeat("█", full) + strings.Repeat("░", 10-full)
@@ -170,7 +170,7 @@ func printWhatIf(p *render.Page, res *quoratev1.WhatIfResponse, csv bool) {
 	bullets(p, res.Statements)
 }
 
-// outcomes prints what the rule in force and another one make of the same demand.
+// outcomes prints the outcomes of the current rule and of another one for the same demand.
 func outcomes(p *render.Page, now, next *quoratev1.WhatIfOutcome, name string) {
 	tbl := render.NewTable("", "RULE", "ASKED FOR", "WOULD BE REFUSED", "LIKELY", "SURE")
 	for _, r := range []struct {
@@ -191,7 +191,7 @@ func outcomes(p *render.Page, now, next *quoratev1.WhatIfOutcome, name string) {
 	p.Table(tbl)
 }
 
-// bullets prints what there is to say about an answer.
+// bullets prints remarks about an answer.
 func bullets(p *render.Page, all []string) {
 	fmt.Fprintln(p)
 	for _, s := range all {
@@ -232,7 +232,7 @@ most is beside it. The burst stays in proportion to the rate.`,
 	return cmd
 }
 
-// suggestCSV has the columns of an outcome, as numbers.
+// suggestCSV fills the columns of an outcome, as numbers.
 func suggestCSV(p *render.Page, res *quoratev1.SuggestResponse) {
 	tbl := render.NewTable("OF", "RULE", "RATE", "BURST", "ATTEMPTED", "REFUSED_AT_LEAST", "REFUSED_AT_MOST", "REFUSED_LIKELY", "EXACT", "ESTIMATE")
 	row := func(of string, o *quoratev1.WhatIfOutcome) {
@@ -244,7 +244,7 @@ func suggestCSV(p *render.Page, res *quoratev1.SuggestResponse) {
 	p.Table(tbl)
 }
 
-// portion is a part of a whole on the command line: 1% or 0.01.
+// portion is a fraction on the command line: 1% or 0.01.
 type portion float64
 
 func (p *portion) String() string { return strconv.FormatFloat(100*float64(*p), 'g', 6, 64) + "%" }
@@ -345,7 +345,7 @@ func printNoisy(p *render.Page, res *quoratev1.NoisyResponse) {
 		tbl.Row(render.Name(k.Use.GetKey()), k.Use.GetAttempted(), k.Use.GetRefused(), render.Part(k.DemandPart), render.Part(k.RefusedPart), render.Exact(fmt.Sprintf("%.0f", k.TimesMedian), k.TimesMedian), k.Statement)
 	}
 	p.TableOr(tbl, "")
-	if res.Known > 2 { // else a statement says how few there are
+	if res.Known > 2 { // otherwise a remark says how few there are
 		fmt.Fprintf(p, "%d keys are known, the median was asked for %d tokens\n", res.Known, res.Median)
 	}
 	if len(res.Statements) > 0 {

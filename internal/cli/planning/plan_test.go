@@ -34,7 +34,7 @@ func minutes(n int) (out []*quoratev1.HistoryPoint) {
 	return out
 }
 
-// TestPlanTables holds what people read to testdata.
+// TestPlanTables compares the printed tables with testdata.
 func TestPlanTables(t *testing.T) {
 	points := minutes(3)
 	points[2].Missing = []string{"n2"}
@@ -99,7 +99,7 @@ func TestPlanTables(t *testing.T) {
 	}
 }
 
-// TestMoment: times and how long ago.
+// TestMoment parses times, and how long ago they are.
 func TestMoment(t *testing.T) {
 	now := noon.AsTime()
 	for text, want := range map[string]time.Duration{"90m": 90 * time.Minute, "7d": 168 * time.Hour, "1d12h": 36 * time.Hour, "2026-11-22T11:00:00Z": time.Hour, "0s": 0} {
@@ -130,7 +130,8 @@ func TestSparkline(t *testing.T) {
 	}
 }
 
-// TestKeyHistory: of a key nothing is said of seconds, which are not recorded, but how much more it can have had.
+// TestKeyHistory checks that the history of a key mentions no seconds, which are not recorded, but
+// how much more the key may have got.
 func TestKeyHistory(t *testing.T) {
 	var b bytes.Buffer
 	p := &quoratev1.HistoryPoint{Start: &timestamppb.Timestamp{}, Seconds: 60, Attempted: 120, Admitted: 90, Refused: 30, Mean: 2, Error: 7, Complete: true}

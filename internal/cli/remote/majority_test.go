@@ -11,7 +11,8 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// TestMajorityLost: what the node that is left says goes before that the others are not there.
+// TestMajorityLost checks that the answer of the remaining node takes precedence over errors of the
+// unreachable ones.
 func TestMajorityLost(t *testing.T) {
 	none, err := status.New(codes.Unavailable, "no leader: the change was not made").WithDetails(&errdetails.ErrorInfo{Reason: "NO_LEADER"})
 	if err != nil {

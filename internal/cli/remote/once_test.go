@@ -12,7 +12,7 @@ import (
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 )
 
-// resetter is a node that resets keys. Where lose is set it ends before it answers.
+// resetter is a node that resets keys. If lose is set, it exits before it answers.
 type resetter struct {
 	quoratev1.UnimplementedKeyServiceServer
 	resets *atomic.Int64 // of all nodes
@@ -28,8 +28,8 @@ func (r *resetter) ResetKey(ctx context.Context, _ *quoratev1.ResetKeyRequest) (
 	return &quoratev1.ResetKeyResponse{}, nil
 }
 
-// TestResetIsAskedOnce: a reset that a node got and did not answer is not asked of the next node. One that
-// cannot be sent is.
+// TestResetIsAskedOnce checks that a reset which a node received and did not answer is not sent to
+// the next node, and that one which could not be sent is.
 func TestResetIsAskedOnce(t *testing.T) {
 	var resets atomic.Int64
 	listen := func(loses bool) string {
@@ -43,7 +43,7 @@ func TestResetIsAskedOnce(t *testing.T) {
 			node.lose = func() { go srv.Stop() }
 		}
 		quoratev1.RegisterKeyServiceServer(srv, node)
-		go srv.Serve(l) // ends with Stop
+		go srv.Serve(l) // until Stop
 		t.Cleanup(srv.Stop)
 		return l.Addr().String()
 	}

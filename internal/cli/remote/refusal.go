@@ -14,8 +14,8 @@ import (
 	"github.com/quorate/quorate/internal/cli/render"
 )
 
-// denied says what to do about a credential that is missing, or that may too little, and about
-// a majority that is lost; it adds to what the node said.
+// denied returns advice to add to a node's refusal: about a credential that is missing or lacks a
+// permission, and about a lost majority.
 func denied(st *status.Status, identity string) string {
 	switch {
 	case st.Code() == codes.Unauthenticated && strings.Contains(st.Message(), "carries no credential"):
@@ -37,8 +37,7 @@ func deniedIdentity(message string) string {
 	return render.Show(who[1 : len(who)-1])
 }
 
-// Refusal turns what a node answered into an error of ours, without gRPC's
-// wrapping.
+// Refusal turns the answer of a node into an error of our own, without gRPC's wrapping.
 func Refusal(err error) error {
 	st := status.Convert(err)
 	code := exit.Fault
@@ -67,7 +66,7 @@ func Refusal(err error) error {
 	return exit.With(code, errors.New(Explain(st)+denied(st, deniedIdentity(st.Message()))))
 }
 
-// reasonOf returns a node's word for what is wrong, for machines.
+// reasonOf returns the machine-readable reason that a node gave.
 func reasonOf(st *status.Status) string {
 	for _, d := range st.Details() {
 		if info, ok := d.(*errdetails.ErrorInfo); ok {
@@ -77,7 +76,7 @@ func reasonOf(st *status.Status) string {
 	return ""
 }
 
-// Explain returns what a node said was wrong.
+// Explain returns the problem that a node reported.
 func Explain(st *status.Status) string {
 	for _, d := range st.Details() {
 		switch d := d.(type) {
@@ -85,7 +84,7 @@ func Explain(st *status.Status) string {
 			if len(d.FieldViolations) == 0 {
 				continue
 			}
-			// The text of a file: its faults name their own places.
+			// The text of a file needs no field: its faults have their own places.
 			if field := d.FieldViolations[0].GetField(); field == "yaml" || strings.HasSuffix(field, ".yaml") {
 				return d.FieldViolations[0].GetDescription()
 			}
@@ -107,18 +106,17 @@ func conflict(meta map[string]string) string {
 		meta["expected"], meta["current"], by, meta["expected"], meta["current"])
 }
 
-// WithH2 has a TLS configuration offer HTTP/2, as gRPC needs it.
+// WithH2 makes a TLS configuration offer HTTP/2, which gRPC needs.
 func WithH2(c *tls.Config) *tls.Config {
 	c.NextProtos = []string{"h2"}
 	return c
 }
 
-// firstCertificate says where credentials come from, to somebody who has none: the way must
-// not need any.
+// firstCertificate explains how to get the first credentials. The steps must not need any.
 const firstCertificate = `"quorate init" puts the first administrator's into DATA/admin of the machine on which it makes the cluster;
 whoever has those makes others: quorate cert issue --name NAME --out DIR`
 
-// NoneAnswers says why no node could be reached, and what to try next.
+// NoneAnswers explains why no node could be reached, and what to try next.
 func (t *Targets) NoneAnswers(addrs []string, last error) error {
 	text, list := status.Convert(last).Message(), strings.Join(addrs, ", ")
 	has := func(part string) bool { return strings.Contains(text, part) }

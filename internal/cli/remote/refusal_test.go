@@ -8,8 +8,8 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// TestAdviceLeadsOn: what is said to somebody without a good credential is a step that needs
-// none of those that are missing.
+// TestAdviceLeadsOn checks that the advice to a caller without a valid credential does not need one
+// of the missing ones.
 func TestAdviceLeadsOn(t *testing.T) {
 	t.Setenv("QUORATE_TLS_DIR", "")
 	addrs := []string{"n1:7412"}

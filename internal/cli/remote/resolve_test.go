@@ -8,7 +8,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// TestTargets: flags say where the nodes are, then the environment, then this machine's ports.
+// TestTargets checks the precedence of addresses: flags, then the environment, then this machine's
+// default ports.
 func TestTargets(t *testing.T) {
 	at7400 := []string{"127.0.0.1:7412", "127.0.0.1:7422", "127.0.0.1:7432"}
 	for name, c := range map[string]struct {

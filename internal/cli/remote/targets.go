@@ -24,14 +24,14 @@ import (
 	"github.com/quorate/quorate/internal/pki"
 )
 
-// Where nodes listen: node k, from 1, serves HTTP at base+10k+1, gRPC at
-// base+10k+2, peers at base+10k+3.
+// Ports of nodes: node k, from 1, serves HTTP at base+10k+1, gRPC at base+10k+2, and peers at
+// base+10k+3.
 const (
 	DefaultBasePort = 7400
 	DefaultNodes    = 3
 	MaxNodes        = 100
 	maxAnswer       = 64 << 20         // bytes of one answer, such as all limits
-	ControlTimeout  = 12 * time.Second // more than the ten seconds for which a node looks for a leader: it says so then
+	ControlTimeout  = 12 * time.Second // longer than the ten seconds in which a node looks for a leader, so that its answer arrives
 )
 
 // GRPCPort returns the gRPC port of a node, counted from 1.
@@ -43,13 +43,13 @@ type Targets struct {
 	basePort int
 	Nodes    int
 	flags    *pflag.FlagSet
-	kept     map[string]*grpc.ClientConn // see keep
+	kept     map[string]*grpc.ClientConn // see Keep
 
 	TlsDir, TokenFile string
 	store             atomic.Pointer[pki.Store] // of the last connection; nil without TLS
 }
 
-// AddFlags adds the flags that say where the nodes are, and with which credentials.
+// AddFlags adds the flags for the nodes' addresses and the credentials.
 func (t *Targets) AddFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	t.flags = f
@@ -60,11 +60,11 @@ func (t *Targets) AddFlags(cmd *cobra.Command) {
 	f.StringVar(&t.TokenFile, "token-file", "", "`file` with a bearer token (default: $QUORATE_TOKEN_FILE)")
 }
 
-// AddrVariable says where the nodes are when no flag does.
+// AddrVariable is the variable with the nodes' addresses, used if no flag gives them.
 const AddrVariable = "QUORATE_ADDR"
 
-// named returns the addresses that --addr names or, if no flag says where the
-// nodes are, those of the environment; from is which of the two it was.
+// named returns the addresses in --addr or, if no flag gives any, those in the environment; from is
+// the source.
 func (t *Targets) named() (addrs []string, from string) {
 	env := os.Getenv(AddrVariable)
 	if len(t.Addrs) > 0 || env == "" || t.flags != nil && (t.flags.Changed("base-port") || t.flags.Changed("nodes")) {
@@ -116,8 +116,8 @@ func (t *Targets) Dial(addr string) (*grpc.ClientConn, error) {
 		}))...)
 }
 
-// Call makes a control call to the first node that can be reached and, if the
-// call needs one, knows a leader.
+// Call makes a control call to the first node that is reachable and, if the call needs a leader,
+// knows one.
 func (t *Targets) Call(ctx context.Context, f func(context.Context, *grpc.ClientConn) error) error {
 	addrs, err := t.Resolve()
 	if err != nil {
@@ -137,7 +137,7 @@ func (t *Targets) Call(ctx context.Context, f func(context.Context, *grpc.Client
 		}
 	}
 	if last != nil && Unreachable(last) && said != nil {
-		last = said // what a node answers tells more than that the next is not there
+		last = said // a node's answer helps more than the next one's absence
 	}
 	switch {
 	case last == nil:
@@ -162,25 +162,25 @@ func Invoke[Client, Request, Response any](ctx context.Context, t *Targets, clie
 	return res, err
 }
 
-// SpeaksHTTP reports whether an HTTP server without gRPC answered: most likely the node's HTTP port.
+// SpeaksHTTP reports whether an HTTP server without gRPC answered, which is most likely the node's
+// HTTP port.
 func SpeaksHTTP(err error) bool {
 	text := status.Convert(err).Message()
 	return strings.Contains(text, "unexpected HTTP status code") || strings.Contains(text, "unexpected content-type")
 }
 
-// Keep keeps connections open from one call to the next, until the returned
-// function closes them.
+// Keep makes calls reuse connections until the returned function closes them.
 func (t *Targets) Keep() (drop func()) {
 	t.kept = map[string]*grpc.ClientConn{}
 	return func() {
 		for _, c := range t.kept {
-			_ = c.Close() // nothing is lost with it
+			_ = c.Close() // nothing is lost
 		}
 		t.kept = nil
 	}
 }
 
-// CallOne calls one of the nodes.
+// CallOne calls one node.
 func (t *Targets) CallOne(ctx context.Context, addr string, f func(context.Context, *grpc.ClientConn) error) error {
 	if t.kept == nil {
 		return t.callAlone(ctx, addr, f)
@@ -197,7 +197,7 @@ func (t *Targets) CallOne(ctx context.Context, addr string, f func(context.Conte
 	return f(ctx, t.kept[addr])
 }
 
-// callAlone calls one of the nodes over a connection of its own.
+// callAlone calls one node over its own connection.
 func (t *Targets) callAlone(ctx context.Context, addr string, f func(context.Context, *grpc.ClientConn) error) error {
 	ctx, cancel := context.WithTimeout(ctx, ControlTimeout)
 	defer cancel()
@@ -205,12 +205,12 @@ func (t *Targets) callAlone(ctx context.Context, addr string, f func(context.Con
 	if err != nil {
 		return err
 	}
-	defer conn.Close() //nolint:errcheck // nothing is lost with it
+	defer conn.Close() //nolint:errcheck // nothing is lost
 	return f(ctx, conn)
 }
 
-// Unreachable reports whether the node did not answer; a node that answers that
-// it knows no leader did.
+// Unreachable reports whether the node did not answer. An answer that the node knows no leader
+// counts as one.
 func Unreachable(err error) bool {
 	st := status.Convert(err)
 	if st.Code() == codes.DeadlineExceeded {
@@ -227,12 +227,12 @@ func Unreachable(err error) bool {
 	return true
 }
 
-// errMayBeDone says that a call was sent and not answered, and is not made at another node, since that
-// could do it twice.
+// errMayBeDone says that a node received a call and did not answer. The call is not repeated at
+// another node, because that could execute it twice.
 var errMayBeDone = errors.New("it may have been carried out; look before you repeat it")
 
-// doneTwice are the calls whose repetition does more: a reset forgets what was used meanwhile, a token
-// is one too many, a rotation goes on to its next step.
+// doneTwice lists the calls with further effects when repeated: a reset would forget what was used
+// meanwhile, a token would be one too many, and a rotation would continue to its next step.
 var doneTwice = map[string]bool{
 	quoratev1.KeyService_ResetKey_FullMethodName:            true,
 	quoratev1.SecurityService_CreateToken_FullMethodName:    true,
@@ -240,7 +240,7 @@ var doneTwice = map[string]bool{
 	quoratev1.ClusterService_RotateAuthority_FullMethodName: true,
 }
 
-// noteSent marks the error of such a call if a node got it.
+// noteSent marks the error of such a call if a node may have received it.
 func noteSent(ctx context.Context, method string, req, res any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 	var sent peer.Peer
 	err := invoke(ctx, method, req, res, conn, append(opts, grpc.Peer(&sent))...)
@@ -250,7 +250,7 @@ func noteSent(ctx context.Context, method string, req, res any, conn *grpc.Clien
 	return err
 }
 
-// AwaitLimits waits until every node that can be reached has the version.
+// AwaitLimits waits until every reachable node has the version.
 func (t *Targets) AwaitLimits(ctx context.Context, addrs []string, version uint64) error {
 	ctx, cancel := context.WithTimeout(ctx, ControlTimeout)
 	defer cancel()

@@ -1,7 +1,7 @@
-// Package render prints what commands answer. An answer has two forms: data, which is printed as JSON or
-// YAML, and a page for people of text and tables, of which the tables are also printed as CSV. A Printer
-// knows one format, and Output gives a command the one that -o names.
+// Package render prints the answers of commands. An answer has two forms: data, which is printed as
+// JSON or YAML, and a page for people with text and tables, whose tables can also be printed as
+// CSV. A Printer handles one format, and Output gives a command the printer that -o names.
 //
-// It has the words for amounts, times and names in pages too, the flags that many commands share, colours
-// and progress.
+// The package also formats amounts, times and names for pages, and has flags shared by many
+// commands, colours and progress.
 package render

@@ -19,7 +19,7 @@ func ColourFlag(root *cobra.Command) {
 	CompleteWords(root, "color", modes...)
 }
 
-// oneWord is a flag whose value is one of a few words.
+// oneWord is a flag that takes one of a few words.
 type oneWord struct {
 	word string
 	of   []string
@@ -45,7 +45,7 @@ func YesFlag(cmd *cobra.Command, to *bool) {
 	cmd.Flags().BoolVarP(to, "yes", "y", false, "do not ask")
 }
 
-// Change is who makes a change, and why.
+// Change holds the author of a change, and a comment.
 type Change struct{ Author, Comment string }
 
 // AddFlags adds --comment and --author.
@@ -69,7 +69,7 @@ func (c *Change) Who() string {
 	return name
 }
 
-// ExpectFlag adds --expected-version; the function returns nil if it was not given.
+// ExpectFlag adds --expected-version. The returned function returns nil if the flag was not given.
 func ExpectFlag(cmd *cobra.Command) func() *uint64 {
 	v := cmd.Flags().Uint64("expected-version", 0, "change nothing unless this version is in force (0: none yet)")
 	return func() *uint64 {
@@ -80,9 +80,9 @@ func ExpectFlag(cmd *cobra.Command) func() *uint64 {
 	}
 }
 
-// CompleteWords completes a flag that takes one of some words.
+// CompleteWords completes a flag that takes one of the given words.
 func CompleteWords(cmd *cobra.Command, flag string, words ...string) {
 	if err := cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp)); err != nil {
-		panic(err) // invariant: the flag is there
+		panic(err) // invariant: the flag exists
 	}
 }

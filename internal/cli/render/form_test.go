@@ -61,7 +61,8 @@ func TestYAML(t *testing.T) {
 	}
 }
 
-// TestCSV: tables alone, keys whole, numbers exact, several tables apart.
+// TestCSV checks that CSV has only tables, with whole keys and exact numbers, and separates several
+// tables.
 func TestCSV(t *testing.T) {
 	long := strings.Repeat("k", 100) + "\n\"x"
 	named := func(title string, cells ...any) *Table {
@@ -117,7 +118,7 @@ func TestCSV(t *testing.T) {
 	}
 }
 
-// TestList: a list that arrives in parts is one answer in every format.
+// TestList checks that a list that arrives in parts is one answer in every format.
 func TestList(t *testing.T) {
 	for format, want := range map[string]string{
 		FormatTable: "KEY      N  TEXT\nlonger   -  -\na       10  -\nb        5  x\n",
@@ -165,8 +166,8 @@ func TestBarText(t *testing.T) {
 	}
 }
 
-// TestProgressIsForTerminals: nothing in a file or a pipe, nor where a line cannot be written
-// over; on a terminal a line that is gone in the end.
+// TestProgressIsForTerminals checks that progress is not shown in a file or a pipe, nor on a
+// terminal that cannot overwrite a line, and that elsewhere it is cleared at the end.
 func TestProgressIsForTerminals(t *testing.T) {
 	var b bytes.Buffer
 	p := NewProgress(&b)

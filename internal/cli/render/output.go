@@ -10,8 +10,8 @@ import (
 	"github.com/quorate/quorate/internal/cli/exit"
 )
 
-// Formats of what a command prints. A command has a page for people, which is text or tables, and
-// data; a command may have further formats of its own.
+// Output formats. Every command has a page for people, text or tables, and data; a command may have
+// further formats of its own.
 const (
 	FormatText  = "text"
 	FormatTable = "table"
@@ -20,16 +20,17 @@ const (
 	FormatCSV   = "csv"
 )
 
-// Output is how a command prints its answers: the flags -o and --raw. The zero value prints pages.
+// Output holds the flags -o and --raw, which select how a command prints its answers. The zero
+// value prints pages.
 type Output struct {
-	Format string // as -o says
-	Raw    bool   // CSV without escaping of formulas
+	Format string // the value of -o
+	Raw    bool   // CSV without escaped formulas
 
 	printer Printer
 }
 
-// AddFlags adds -o with the given formats, the first being the default. Who prints JSON
-// prints YAML too, and who prints a table, CSV.
+// AddFlags adds -o with the given formats; the first is the default. JSON implies YAML, and a table
+// implies CSV.
 func (o *Output) AddFlags(cmd *cobra.Command, formats ...string) {
 	if slices.Contains(formats, FormatTable) && !slices.Contains(formats, FormatCSV) {
 		formats = append(formats, FormatCSV)
@@ -53,10 +54,10 @@ func (o *Output) AddFlags(cmd *cobra.Command, formats ...string) {
 	}
 }
 
-// ForPeople reports whether pages are printed, whole or their tables.
+// ForPeople reports whether the format prints pages, whole or only their tables.
 func (o *Output) ForPeople() bool { return o.Format != FormatJSON && o.Format != FormatYAML }
 
-// Printer returns the printer of the format, which goes on where it was.
+// Printer returns the printer of the format, which continues where it stopped.
 func (o *Output) Printer(cmd *cobra.Command) Printer {
 	if o.printer == nil {
 		o.printer = NewPrinter(o.Format, o.Raw, cmd.OutOrStdout())
@@ -64,17 +65,18 @@ func (o *Output) Printer(cmd *cobra.Command) Printer {
 	return o.printer
 }
 
-// Print prints an answer in the format that -o says: data, or what page writes for people.
+// Print prints an answer in the format of -o: data, or the page that page writes.
 func (o *Output) Print(cmd *cobra.Command, data any, page func(*Page)) error {
 	return o.Printer(cmd).Print(data, page)
 }
 
-// Printf prints an answer whose page is a line of text.
+// Printf prints an answer whose page is one line of text.
 func (o *Output) Printf(cmd *cobra.Command, data any, format string, args ...any) error {
 	return o.Print(cmd, data, func(p *Page) { fmt.Fprintf(p, format+"\n", args...) })
 }
 
-// List begins an answer that is a list and arrives in parts. In data it is the field of that name.
+// List begins an answer that is a list and arrives in parts. In data, it is the field with the
+// given name.
 func (o *Output) List(cmd *cobra.Command, name string, table *Table) *List {
 	return &List{printer: o.Printer(cmd), name: name, table: table}
 }

@@ -23,8 +23,8 @@ type Printer interface {
 	end(l *List, fields string) error
 }
 
-// NewPrinter returns the printer of a format. Formats that only one command has are printed as
-// their pages are.
+// NewPrinter returns the printer of a format. Formats that only one command has are printed like
+// pages.
 func NewPrinter(format string, raw bool, w io.Writer) Printer {
 	switch format {
 	case FormatJSON:
@@ -37,14 +37,14 @@ func NewPrinter(format string, raw bool, w io.Writer) Printer {
 	return pagePrinter{w}
 }
 
-// Page is an answer as people read it: text and tables, in order.
+// Page is an answer for people: text and tables, in order.
 type Page struct{ parts []part }
 
 // part is a text or a table.
 type part struct {
 	text  []byte
 	table *Table
-	or    bool   // the table is left out if it has no rows, with none in its place
+	or    bool   // if the table has no rows, print none instead
 	none  string // may be empty
 }
 
@@ -57,8 +57,8 @@ func (p *Page) Write(text []byte) (int, error) {
 // Table adds a table.
 func (p *Page) Table(t *Table) { p.parts = append(p.parts, part{table: t}) }
 
-// TableOr adds a table, or when it has no rows, a sentence in its place, which may be empty. CSV has
-// the table all the same.
+// TableOr adds a table. If the table has no rows, a page shows the sentence none instead, which may
+// be empty; CSV still has the table.
 func (p *Page) TableOr(t *Table, none string) {
 	if none != "" {
 		none += "\n"
@@ -69,7 +69,7 @@ func (p *Page) TableOr(t *Table, none string) {
 // WritePage writes a page for people.
 func WritePage(w io.Writer, page func(*Page)) error { return pagePrinter{w}.Print(nil, page) }
 
-// pagePrinter prints pages whole.
+// pagePrinter prints whole pages.
 type pagePrinter struct{ w io.Writer }
 
 // Print implements Printer.
@@ -93,7 +93,7 @@ func (p pagePrinter) Print(_ any, page func(*Page)) error {
 	return nil
 }
 
-// csvPrinter prints the tables of pages, with an empty line between them.
+// csvPrinter prints the tables of pages, separated by empty lines.
 type csvPrinter struct {
 	w   io.Writer
 	raw bool
@@ -121,7 +121,7 @@ func (c *csvPrinter) Print(_ any, page func(*Page)) error {
 	return nil
 }
 
-// jsonPrinter prints data, one value after the other.
+// jsonPrinter prints data, one value after another.
 type jsonPrinter struct{ w io.Writer }
 
 // Print implements Printer.
@@ -133,7 +133,7 @@ func (j jsonPrinter) Print(data any, _ func(*Page)) error {
 	return err
 }
 
-// jsonText returns data as JSON: messages as the API has them, in one line, and JSON as it is.
+// jsonText returns data as JSON: messages in the API's form on one line, and JSON unchanged.
 func jsonText(data any) ([]byte, error) {
 	switch d := data.(type) {
 	case json.RawMessage:
@@ -165,7 +165,7 @@ func (y *yamlPrinter) Print(data any, _ func(*Page)) error {
 	if err != nil {
 		return err
 	}
-	text = jsontext.Escape(text) // inLines double-quotes such strings, and YAML has the same escapes there
+	text = jsontext.Escape(text) // inLines double-quotes such strings, and YAML has the same escapes in double quotes
 	if y.any {
 		text = append([]byte("---\n"), text...)
 	}
@@ -174,11 +174,11 @@ func (y *yamlPrinter) Print(data any, _ func(*Page)) error {
 	return err
 }
 
-// notText11 are texts that readers of YAML 1.1, as most languages have, take for a boolean, a
-// number or a time; to YAML 1.2 they are text without quotes.
+// notText11 matches texts that YAML 1.1 readers, which most languages use, take for a boolean, a
+// number or a time. YAML 1.2 would not quote them.
 var notText11 = regexp.MustCompile(`^(?i:y|n|yes|no|on|off|true|false|null|~|=|<<|[-+.0-9][-+.:_0-9a-fxotz ]*)$`)
 
-// inLines has a value written in lines of its own, with quotes where they are needed.
+// inLines makes a value print in block style, with quotes where needed.
 func inLines(n *yaml.Node) {
 	if len(n.Content) > 0 || n.Kind == yaml.ScalarNode {
 		n.Style = 0
@@ -194,17 +194,17 @@ func inLines(n *yaml.Node) {
 // List prints a list that arrives in parts as one answer.
 type List struct {
 	printer Printer
-	name    string // of the field, in data
+	name    string // the name of the field in data
 	table   *Table
 	begun   bool
 	items   int
-	data    []byte // that is to be printed as a whole
+	data    []byte // data to print as a whole
 }
 
-// Add prints a part: the rows that were added to the table since the last one, or the same items as data.
+// Add prints a part: the rows added to the table since the last part, or the same items as data.
 func (l *List) Add(items []proto.Message) error { return l.printer.add(l, items) }
 
-// End ends the list. Data gets further fields, such as `"total":3`, or none.
+// End ends the list. fields are further fields of data, such as `"total":3`, or empty.
 func (l *List) End(fields string) error { return l.printer.end(l, fields) }
 
 // jsonPart returns the items as a piece of JSON.

@@ -8,23 +8,23 @@ import (
 	"time"
 )
 
-// Progress is a line on a terminal that is written over, and nothing anywhere else.
+// Progress is a line on a terminal that each update overwrites. Elsewhere it prints nothing.
 type Progress struct {
-	w     io.Writer // nil: nobody looks
+	w     io.Writer // nil: not shown
 	last  time.Time
 	shown bool
 }
 
-// NewProgress returns the progress of a command, shown on w if that is a terminal which can
-// write a line over.
+// NewProgress returns the progress of a command, shown on w if that is a terminal that can
+// overwrite a line.
 func NewProgress(w io.Writer) *Progress {
 	if !OnTerminal(w) || os.Getenv("TERM") == "dumb" {
 		return &Progress{}
 	}
-	return &Progress{w: w, last: time.Now()} // nothing for what is done at once
+	return &Progress{w: w, last: time.Now()} // short operations show nothing
 }
 
-// show writes the line, at most five times a second.
+// show updates the line, at most five times a second.
 func (p *Progress) show(format string, args ...any) {
 	if p.w == nil || time.Since(p.last) < 200*time.Millisecond {
 		return
@@ -33,8 +33,7 @@ func (p *Progress) show(format string, args ...any) {
 	fmt.Fprintf(p.w, "\r\x1b[K"+format, args...)
 }
 
-// Bar is show with how much of the whole is done before it; a total that is not known, 0, has
-// no bar.
+// Bar is show with a bar of the completed part in front, unless the total is unknown, 0.
 func (p *Progress) Bar(done, total int64, format string, args ...any) {
 	p.show("%s%s", BarText(done, total), fmt.Sprintf(format, args...))
 }
@@ -46,10 +45,10 @@ func (p *Progress) End() {
 	}
 }
 
-// barWidth is how many characters are the whole.
+// barWidth is the width of a full bar, in characters.
 const barWidth = 24
 
-// BarText draws how much of the whole is done: [######......]  50 %.
+// BarText draws the completed part of a total: [######......]  50 %.
 func BarText(done, total int64) string {
 	if total <= 0 {
 		return ""
@@ -59,7 +58,8 @@ func BarText(done, total int64) string {
 	return fmt.Sprintf("[%s%s] %3.0f %%  ", strings.Repeat("#", full), strings.Repeat(".", barWidth-full), 100*part)
 }
 
-// Every calls f at each interval, with the time since the beginning, until stop is called, which waits for it.
+// Every calls f at each interval, with the time since the start, until stop is called; stop waits
+// for f.
 func Every(interval time.Duration, f func(since time.Duration)) (stop func()) {
 	start, ticker := time.Now(), time.NewTicker(interval)
 	quit, done := make(chan struct{}), make(chan struct{})

@@ -12,13 +12,14 @@ import (
 	"github.com/quorate/quorate/internal/history/export"
 )
 
-// Cell is a cell of a table: what people see, and the value that programs get.
+// Cell is a cell of a table: the text for people, and the value for programs.
 type Cell struct{ Human, Machine string }
 
-// Nothing is a cell in which there is nothing to say; to programs it is empty.
+// Nothing is the text of an empty cell. For programs the cell is empty.
 const Nothing = "-"
 
-// Name returns a cell with what others chose, such as a key: people see it cut short and safe for a terminal.
+// Name returns a cell with a text that a user chose, such as a key. People see it shortened and
+// safe for a terminal.
 func Name(s string) Cell { return Cell{Show(s), s} }
 
 // NameOrNothing returns Name(s), or a cell with Nothing if s is empty.
@@ -34,20 +35,20 @@ func Exact(human string, v float64) Cell {
 	return Cell{human, strconv.FormatFloat(v, 'f', -1, 64)}
 }
 
-// Part returns a cell with a part of a whole, which people see in per cent.
+// Part returns a cell with a fraction, which people see as a percentage.
 func Part(part float64) Cell { return Exact(fmt.Sprintf("%.0f%%", 100*part), part) }
 
-// Table has columns, which are two blanks apart; a column whose cells all look like numbers is
-// aligned to the right.
+// Table has columns two blanks apart. A column whose cells all look like numbers is aligned to the
+// right.
 type Table struct {
 	titles, csvTitles []string
-	onlyCSV           []bool // of columns that people do not see
+	onlyCSV           []bool // columns hidden from people
 	rows              [][]Cell
-	width             []int // of the parts that have been written
+	width             []int // of the columns, once a part has been written
 	begun             bool  // an earlier part has been written, with the titles
 }
 
-// NewTable returns a table with these titles. In CSV they are in lower case, with underscores.
+// NewTable returns a table with the given titles. In CSV they are in lower case, with underscores.
 func NewTable(titles ...string) *Table {
 	t := &Table{titles: titles, width: make([]int, len(titles)), onlyCSV: make([]bool, len(titles))}
 	for _, s := range titles {
@@ -56,14 +57,14 @@ func NewTable(titles ...string) *Table {
 	return t
 }
 
-// CSVTitle gives the column of a title another title in CSV.
+// CSVTitle gives a column another title in CSV.
 func (t *Table) CSVTitle(title, inCSV string) { t.csvTitles[slices.Index(t.titles, title)] = inCSV }
 
-// OnlyCSV leaves the column of a title out of what people see.
+// OnlyCSV hides a column from people.
 func (t *Table) OnlyCSV(title string) { t.onlyCSV[slices.Index(t.titles, title)] = true }
 
 // Row adds a row. A cell is a Cell, or a value that is the same for people and programs; the text
-// [Nothing] is empty to programs.
+// [Nothing] is empty for programs.
 func (t *Table) Row(cells ...any) {
 	row := make([]Cell, len(cells))
 	for i, v := range cells {
@@ -80,10 +81,10 @@ func (t *Table) Row(cells ...any) {
 	t.rows = append(t.rows, row)
 }
 
-// Len returns how many rows the table has.
+// Len returns the number of rows.
 func (t *Table) Len() int { return len(t.rows) }
 
-// next forgets the rows, which have been written: what follows has no titles, and is as wide.
+// next drops the rows, which have been written. Later rows keep the widths and have no titles.
 func (t *Table) next() { t.rows, t.begun = nil, true }
 
 // Write writes the table for people.
@@ -92,7 +93,7 @@ func (t *Table) Write(w io.Writer) error {
 	if !t.begun && strings.Join(t.titles, "") != "" {
 		lines = append(lines, t.titles)
 	}
-	right := make([]bool, len(t.titles)) // some cell is a number, and none is anything else
+	right := make([]bool, len(t.titles)) // some cell is a number, and no cell is anything else
 	text := make([]bool, len(t.titles))
 	for _, row := range t.rows {
 		line := make([]string, len(row))
@@ -132,12 +133,12 @@ func (t *Table) Write(w io.Writer) error {
 	return err
 }
 
-// writeCSV writes the table for other programs (RFC 4180). Unless raw, what a spreadsheet would
-// run as a formula, such as a key that begins with =, is escaped.
+// writeCSV writes the table for other programs (RFC 4180). Unless raw, it escapes what a
+// spreadsheet would run as a formula, such as a key that begins with =.
 func (t *Table) writeCSV(w io.Writer, raw bool) error {
 	out := csv.NewWriter(w)
 	if !t.begun {
-		_ = out.Write(t.csvTitles) // its error stays for Error
+		_ = out.Write(t.csvTitles) // Error returns its error
 	}
 	for _, row := range t.rows {
 		line := make([]string, len(row))

@@ -12,17 +12,17 @@ import (
 	"github.com/quorate/quorate/internal/cli/exit"
 )
 
-// OnTerminal reports whether a stream is a terminal that somebody looks at.
+// OnTerminal reports whether a stream is a terminal.
 func OnTerminal(stream any) bool {
 	f, ok := stream.(*os.File)
 	return ok && term.IsTerminal(f.Fd())
 }
 
-// Palette colours text, or leaves it alone.
+// Palette colours text if true, and leaves it alone if false.
 type Palette bool
 
-// Colours returns the palette for the command's output: as --color says, and by default
-// colours are for terminals, and for nobody who set NO_COLOR.
+// Colours returns the palette for the command's output, as --color says. By default colours are for
+// terminals, unless NO_COLOR is set.
 func Colours(cmd *cobra.Command) Palette {
 	switch f := cmd.Flag("color"); {
 	case f != nil && f.Value.String() == "always":
@@ -48,7 +48,7 @@ func (p Palette) Paint(colour, s string) string {
 	return "\x1b[" + colour + "m" + s + "\x1b[0m"
 }
 
-// Confirm asks on the terminal. Where there is none, --yes has to say it.
+// Confirm asks for confirmation on the terminal. Without a terminal, --yes is required.
 func Confirm(cmd *cobra.Command, yes bool, question string) error {
 	if yes {
 		return nil
@@ -57,7 +57,7 @@ func Confirm(cmd *cobra.Command, yes bool, question string) error {
 		return exit.Usagef("--yes is missing: %s It cannot be asked, because standard input is not a terminal", question)
 	}
 	fmt.Fprintf(cmd.ErrOrStderr(), "%s [y/N] ", question)
-	answer, _ := bufio.NewReader(cmd.InOrStdin()).ReadString('\n') // no answer is no
+	answer, _ := bufio.NewReader(cmd.InOrStdin()).ReadString('\n') // no answer means no
 	if a := strings.ToLower(strings.TrimSpace(answer)); a != "y" && a != "yes" {
 		return exit.Errorf(exit.No, "nothing was changed")
 	}

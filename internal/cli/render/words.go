@@ -19,7 +19,7 @@ import (
 	"github.com/quorate/quorate/api/apijson"
 )
 
-// BytesText prints a number of bytes, such as 1.5 MiB.
+// BytesText formats a number of bytes, such as 1.5 MiB.
 func BytesText(n int64) string {
 	switch {
 	case n < 10_000:
@@ -32,7 +32,7 @@ func BytesText(n int64) string {
 	return fmt.Sprintf("%.1f GB", float64(n)/1e9)
 }
 
-// FileSize returns the size of a regular file, 0 of anything else.
+// FileSize returns the size of a regular file, or 0.
 func FileSize(name string) int64 {
 	st, err := os.Stat(name)
 	if err != nil || !st.Mode().IsRegular() {
@@ -49,13 +49,13 @@ func TokenRate(v float64) string {
 	return fmt.Sprintf("%.2f", v)
 }
 
-// Percent returns part in percent of whole; of 1 if the whole is nothing, so
-// that the figure stays a number.
+// Percent returns part in percent of whole. If whole is 0 it divides by 1, so that the result stays
+// a number.
 func Percent(part, whole int64) float64 {
 	return 100 * float64(part) / float64(max(whole, 1))
 }
 
-// Plural prints a count with its noun, such as "1 file" or "2 files".
+// Plural formats a count with its noun, such as "1 file" or "2 files".
 func Plural(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun
@@ -66,8 +66,8 @@ func Plural(n int, noun string) string {
 // Millis converts microseconds to milliseconds.
 func Millis(us int64) float64 { return float64(us) / 1000 }
 
-// NeedlessText prints needless refusals as a range: leaders do not see every moment, so only a lower and
-// an upper bound are known.
+// NeedlessText formats needless refusals as a range: leaders do not see every moment, so only a
+// lower and an upper bound are known.
 func NeedlessText(r Refusals) string {
 	least, most := r.GetNeedlessRefusals(), r.GetNeedlessRefusalsAtMost()
 	if most <= least {
@@ -76,7 +76,7 @@ func NeedlessText(r Refusals) string {
 	return TokenRate(least) + " to " + TokenRate(most)
 }
 
-// Words prints counts by word, largest first.
+// Words formats counts by word, largest first.
 func Words(m map[string]int64) string {
 	type count struct {
 		word string
@@ -97,7 +97,7 @@ func Words(m map[string]int64) string {
 	return strings.Join(parts, ", ")
 }
 
-// Names prints node ids.
+// Names formats node ids.
 func Names(ids []string) string {
 	if len(ids) == 0 {
 		return "-"
@@ -117,8 +117,8 @@ func OrDash(s string) string {
 	return Show(s)
 }
 
-// Show makes what others chose, such as a key, safe for a terminal and short
-// enough for a table.
+// Show makes a text that a user chose, such as a key, safe for a terminal and short enough for a
+// table.
 func Show(s string) string {
 	const most = 64
 	s = Printable(s)
@@ -128,7 +128,7 @@ func Show(s string) string {
 	return s
 }
 
-// Printable makes what others chose safe for a terminal.
+// Printable makes a text that a user chose safe for a terminal.
 func Printable(s string) string {
 	for _, r := range s {
 		if !unicode.IsPrint(r) || r == utf8.RuneError {
@@ -138,8 +138,8 @@ func Printable(s string) string {
 	return s
 }
 
-// Refusals has what was refused without need, in tokens: leaders do not see every moment, so it is
-// between two bounds.
+// Refusals returns bounds on the needless refusals, in tokens. Leaders do not see every moment, so
+// only two bounds are known.
 type Refusals interface {
 	GetNeedlessRefusals() float64
 	GetNeedlessRefusalsAtMost() float64
@@ -148,7 +148,7 @@ type Refusals interface {
 // Word returns an enum's word in limit files and JSON, such as soft for CEILING_SOFT.
 func Word(e protoreflect.Enum) string { return apijson.EnumWord(e) }
 
-// When prints a moment in UTC, to the second.
+// When formats a moment in UTC, to the second.
 func When(t *timestamppb.Timestamp) string {
 	if t == nil {
 		return "-"
@@ -156,10 +156,10 @@ func When(t *timestamppb.Timestamp) string {
 	return t.AsTime().UTC().Format("2006-01-02T15:04:05Z")
 }
 
-// Pause prints a duration of an answer as span does.
+// Pause formats a duration of an answer as Span does.
 func Pause(d *durationpb.Duration) string { return Span(d.AsDuration()) }
 
-// Span prints a duration without needless parts: 1h30m, 2.5s.
+// Span formats a duration without zero parts: 1h30m, 2.5s.
 func Span(d time.Duration) string {
 	s := d.Round(time.Millisecond).String()
 	if strings.HasSuffix(s, "m0s") {

@@ -69,7 +69,7 @@ func (p *auditPrinter) run(ctx context.Context, path string, follow bool) error 
 	if err != nil {
 		return exit.Invalid(fmt.Errorf("--data: there is no audit log: %w", err))
 	}
-	_ = first.Close() // opened only to check that it exists
+	_ = first.Close() // only checks that the file exists
 	var chains [2]*auditChain
 	for i, name := range [2]string{path, audit.AttemptsPath(path)} {
 		chains[i] = &auditChain{path: name, follow: follow, lines: make(chan []byte)}
@@ -100,7 +100,7 @@ func (p *auditPrinter) run(ctx context.Context, path string, follow bool) error 
 	}
 }
 
-// follow prints new lines as they are written.
+// follow prints new lines as they appear.
 func (p *auditPrinter) follow(chains [2]*auditChain) error {
 	done, attempts := chains[0].lines, chains[1].lines
 	for done != nil || attempts != nil {
@@ -125,7 +125,7 @@ func (p *auditPrinter) follow(chains [2]*auditChain) error {
 
 func auditTime(line []byte) time.Time {
 	var e struct{ Time time.Time }
-	_ = json.Unmarshal(line, &e) // a line that is no entry has the zero time and sorts first
+	_ = json.Unmarshal(line, &e) // an invalid line has the zero time and sorts first
 	return e.Time
 }
 
@@ -173,7 +173,7 @@ func (c *auditChain) read(ctx context.Context) {
 	}
 }
 
-// tail reads a file to its end. With follow it goes on until rotation replaces the file.
+// tail reads a file to its end. With follow it continues until rotation replaces the file.
 func (c *auditChain) tail(ctx context.Context, r *bufio.Reader, f *os.File) error {
 	for {
 		now, err := os.Stat(c.path)
@@ -189,7 +189,7 @@ func (c *auditChain) tail(ctx context.Context, r *bufio.Reader, f *os.File) erro
 	}
 }
 
-// pause sleeps for auditPoll. Its first call sends the nil line before.
+// pause sleeps for auditPoll. The first call sends the nil line before it sleeps.
 func (c *auditChain) pause(ctx context.Context) error {
 	if !c.newer {
 		c.newer = true

@@ -115,8 +115,8 @@ func rotate(cmd *cobra.Command, t *remote.Targets, who accounts.Identity, output
 	return printAuthority(cmd, output, trustOut, res, func(*render.Page) {})
 }
 
-// printAuthority prints how far a rotation is, and for people more, and writes what is trusted to a file
-// if it has a name.
+// printAuthority prints the progress of a rotation, and calls more for pages. It writes the trusted
+// certificates to trustOut unless that is empty.
 func printAuthority(cmd *cobra.Command, output *render.Output, trustOut string, res *quoratev1.RotateAuthorityResponse, more func(*render.Page)) error {
 	if trustOut != "" {
 		if err := replaceFile(trustOut, res.Trust); err != nil {
@@ -217,7 +217,7 @@ func (o *certFlags) run(cmd *cobra.Command) error {
 	return err
 }
 
-// write writes the files, each of them whole or not at all.
+// write writes the files, each whole or not at all.
 func (o *certFlags) write(res *quoratev1.IssueCertificateResponse, key pki.KeyPEM) error {
 	if err := os.MkdirAll(o.out, 0o700); err != nil {
 		return err
@@ -235,7 +235,7 @@ func (o *certFlags) write(res *quoratev1.IssueCertificateResponse, key pki.KeyPE
 
 // replaceFile writes a file whole or not at all.
 func replaceFile(path string, data []byte) error {
-	_ = os.Remove(path + ".new") // of an attempt that was cut off
+	_ = os.Remove(path + ".new") // left by an interrupted attempt
 	if err := server.WriteNew(path+".new", data); err != nil {
 		return err
 	}

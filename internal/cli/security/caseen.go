@@ -21,11 +21,11 @@ import (
 	"github.com/quorate/quorate/internal/pki"
 )
 
-// maxShownSeen bounds the certificates that are printed one by one.
+// maxShownSeen bounds the certificates in the output.
 const maxShownSeen = 50
 
-// askAuthority asks how far a rotation is, and every node whose certificates it has seen.
-// silent are the nodes that did not say; err is that nobody has answered.
+// askAuthority asks the cluster for the progress of a rotation, and every node for the certificates
+// that it has seen. silent are the nodes that did not answer; err means that no node answered.
 func askAuthority(ctx context.Context, t *remote.Targets, who accounts.Identity) (res *quoratev1.RotateAuthorityResponse, silent []string, err error) {
 	req := &quoratev1.RotateAuthorityRequest{Ask: true}
 	res, err = cluster.CallCluster(ctx, t, who, quoratev1.ClusterServiceClient.RotateAuthority, req)
@@ -69,7 +69,7 @@ func rotating(r *quoratev1.RotateAuthorityResponse) bool {
 	return r.Phase == "signing" || r.Phase == "finishing"
 }
 
-// latest keeps what was seen last of each owner's certificate of each authority.
+// latest keeps the last sighting of each owner's certificate of each authority.
 func latest(list []*quoratev1.SeenCertificate) []*quoratev1.SeenCertificate {
 	slices.SortStableFunc(list, func(a, b *quoratev1.SeenCertificate) int {
 		if c := strings.Compare(a.Identity+"\x00"+a.Authority, b.Identity+"\x00"+b.Authority); c != 0 {
@@ -82,8 +82,8 @@ func latest(list []*quoratev1.SeenCertificate) []*quoratev1.SeenCertificate {
 	})
 }
 
-// ofEarlier returns the certificates of an earlier authority. renewed has their owners that were seen with
-// a newer one since; these come last.
+// ofEarlier returns the certificates of an earlier authority. renewed holds those of their owners
+// that have since been seen with a newer one; these come last.
 func ofEarlier(r *quoratev1.RotateAuthorityResponse) (out []*quoratev1.SeenCertificate, renewed map[string]bool) {
 	renewed = map[string]bool{}
 	for _, s := range r.Seen {
@@ -107,7 +107,7 @@ func ofEarlier(r *quoratev1.RotateAuthorityResponse) (out []*quoratev1.SeenCerti
 	return out, renewed
 }
 
-// printSeen prints who is shut out when the earlier authority is trusted no more.
+// printSeen prints the callers that lose access when the earlier authority is no longer trusted.
 func printSeen(w *render.Page, r *quoratev1.RotateAuthorityResponse, silent []string) {
 	if !rotating(r) {
 		return
@@ -138,8 +138,8 @@ func lastSeen(s *quoratev1.SeenCertificate) string {
 	return render.Span(max(0, time.Since(s.At.AsTime())).Round(time.Second)) + " ago"
 }
 
-// confirmFinish says whom the end of the trust in the earlier authority shuts out, and asks.
-// It refuses where that is the caller itself, who could not mend it afterwards.
+// confirmFinish prints the callers that lose access when trust in the earlier authority ends, and
+// asks. It refuses if the caller itself is one, because it could not undo this afterwards.
 func confirmFinish(cmd *cobra.Command, t *remote.Targets, who accounts.Identity, yes bool) error {
 	res, silent, err := askAuthority(cmd.Context(), t, who)
 	if err != nil {

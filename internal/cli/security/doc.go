@@ -1,2 +1,2 @@
-// Package security has the commands for roles, tokens, certificates and the audit log.
+// Package security implements the commands for roles, tokens, certificates and the audit log.
 package security

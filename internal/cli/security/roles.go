@@ -21,7 +21,7 @@ or in one realm of durable quotas. What nobody was given, nobody may do.`,
 		newRolesBindCommand(), newRolesUnbindCommand(), newRolesListCommand(), newRolesShowCommand())
 }
 
-// scopeFlags say where a binding counts.
+// scopeFlags limit a binding to a namespace or a realm.
 type scopeFlags struct{ namespace, realm string }
 
 func (s *scopeFlags) addFlags(cmd *cobra.Command) {
@@ -41,7 +41,7 @@ func (s *scopeFlags) scope() (string, error) {
 	return "*", nil
 }
 
-// inScope formats a scope as the end of a sentence.
+// inScope formats a scope for the end of a sentence.
 func inScope(scope string) string {
 	if scope == "*" || scope == "" {
 		return "everywhere"

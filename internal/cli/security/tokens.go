@@ -13,7 +13,7 @@ import (
 	"github.com/quorate/quorate/internal/cli/usage"
 )
 
-// callSecurity calls the service that says who may do what.
+// callSecurity calls SecurityService.
 func callSecurity[Request, Response any](ctx context.Context, t *remote.Targets, method remote.Method[quoratev1.SecurityServiceClient, Request, Response], req *Request) (*Response, error) {
 	return remote.Invoke(ctx, t, quoratev1.NewSecurityServiceClient, method, req)
 }

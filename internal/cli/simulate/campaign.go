@@ -15,36 +15,36 @@ import (
 	"github.com/quorate/quorate/internal/sim"
 )
 
-// maxCampaign is the most scenarios of one campaign.
+// maxCampaign bounds the scenarios of one campaign.
 const maxCampaign = 10_000_000
 
-// campaign is "quorate sim --campaign": random scenarios, several at once.
+// campaign is one run of "quorate sim --campaign": random scenarios, several in parallel.
 type campaign struct {
 	*simulator
 	mu     sync.Mutex
-	next   uint64 // seed to play
+	next   uint64 // next seed to play
 	played int
-	counts map[sim.Trait]campaignCount // of properties too, in the group "property"
+	counts map[sim.Trait]campaignCount // also of properties, in the group "property"
 	broken []campaignFault
 	node   float64 // node-seconds
-	// digest is a sum over all that was played, so that it does not depend on the order.
+	// digest is a sum over all played scenarios, so that it does not depend on their order.
 	digest uint64
-	// Of all scenarios in which a hard ceiling is exact the worst excess, in tokens;
-	// of those in which clocks or the way of an answer leave it room, and of those
-	// held to soft_bound, the largest part of that room.
+	// hardest is the worst excess, in tokens, of all scenarios in which a hard ceiling is exact.
+	// loosest is the largest part of the allowed room that was used, of those in which clocks or
+	// the delay of an answer leave some; nearest the same, of those held to soft_bound.
 	hardest, loosest, nearest campaignWorst
 	began                     time.Time
-	stopped                   bool // before all was played, by somebody
+	stopped                   bool // by the user, before all were played
 }
 
-// campaignCount is how many scenarios had something, and how many of these failed.
+// campaignCount counts the scenarios with some trait, and those of them that failed.
 type campaignCount struct {
 	Scenarios int `json:"scenarios"`
 	Failed    int `json:"failed"`
 }
 
-// campaignWorst is the seed in which something was largest, of how many. Of equal
-// ones it is the lowest.
+// campaignWorst is the largest value of a measure, its seed, and how many scenarios it was taken
+// from. Of equal values the lowest seed wins.
 type campaignWorst struct {
 	Scenarios int     `json:"scenarios"`
 	Value     float64 `json:"value"`
@@ -58,7 +58,7 @@ func (w *campaignWorst) see(value float64, seed uint64) {
 	w.Scenarios++
 }
 
-// campaignFault is a seed with what did not hold in it. Fields are added, never renamed.
+// campaignFault is a seed and what failed in its scenario. Fields may be added, but not renamed.
 type campaignFault struct {
 	Seed   uint64       `json:"seed"`
 	Broken []sim.Breach `json:"broken"`
@@ -90,8 +90,8 @@ func (s *simulator) runCampaign(ctx context.Context, args []string) error {
 	return c.report()
 }
 
-// play plays scenarios on all processors until there are enough, or time is up.
-// What is under way then is played to its end, so that the seeds are without a gap.
+// play plays scenarios on all processors until there are enough, or time is up. It finishes the
+// scenarios under way, so that the played seeds have no gap.
 func (c *campaign) play(ctx context.Context) {
 	var wg sync.WaitGroup
 	stop := c.showing()
@@ -157,7 +157,8 @@ func digest(seed uint64, v *sim.Verdict) uint64 {
 	return h.Sum64()
 }
 
-// showing prints how far the campaign is: on a terminal every second, elsewhere every half minute.
+// showing prints the progress of the campaign: every second on a terminal, every half minute
+// elsewhere.
 func (c *campaign) showing() (stop func()) {
 	w := c.cmd.ErrOrStderr()
 	if !render.OnTerminal(w) {
@@ -170,7 +171,7 @@ func (c *campaign) showing() (stop func()) {
 	}
 }
 
-// bar is progress with a bar, for a terminal.
+// bar returns the progress with a bar, for a terminal.
 func (c *campaign) bar() string {
 	text := c.progress()
 	c.mu.Lock()
@@ -178,7 +179,7 @@ func (c *campaign) bar() string {
 	return render.BarText(int64(c.played), int64(c.campaign)) + text
 }
 
-// progress says how far the campaign is, and how long the rest may take.
+// progress returns the progress of the campaign, and an estimate of the remaining time.
 func (c *campaign) progress() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -190,7 +191,7 @@ func (c *campaign) progress() string {
 	return s
 }
 
-// failed is the exit code.
+// failed returns the error with the exit code.
 func (c *campaign) failed() error {
 	switch {
 	case len(c.broken) > 0:

@@ -16,8 +16,8 @@ import (
 	"github.com/quorate/quorate/internal/sim/scenario"
 )
 
-// CampaignLine is what "quorate sim --campaign --json" prints. Fields are added,
-// never renamed.
+// CampaignLine is the output of "quorate sim --campaign --json". Fields may be added, but not
+// renamed.
 type CampaignLine struct {
 	Scenarios   int                                 `json:"scenarios"`
 	From        uint64                              `json:"from"`
@@ -36,7 +36,8 @@ type CampaignLine struct {
 	Counts      map[string]map[string]campaignCount `json:"counts"`
 }
 
-// report prints what came of the campaign. Of one scenario also the file.
+// report prints the results of the campaign. If it played a single scenario, report also prints its
+// file.
 func (c *campaign) report() error {
 	out := c.cmd.OutOrStdout()
 	if c.json {
@@ -83,7 +84,7 @@ func (c *campaign) line() CampaignLine {
 
 func (c *campaign) fingerprint() string { return fmt.Sprintf("%016x", c.digest) }
 
-// headline can be quoted: what was played, by what, and what came of it.
+// headline returns a summary that can be quoted: what was played, by which program, and the result.
 func (c *campaign) headline() string {
 	outcome := "all clean"
 	if n := len(c.broken); n > 0 {
@@ -100,7 +101,7 @@ func (c *campaign) headline() string {
 		c.played, of, noun, c.seed, outcome, c.node, time.Since(c.began).Seconds(), build.Version, sim.Draws, c.fingerprint())
 }
 
-// writeCounts prints how many scenarios there were of everything.
+// writeCounts prints the number of scenarios per trait.
 func (c *campaign) writeCounts(out io.Writer) error {
 	for _, group := range append([]string{inProperties}, sim.TraitGroups()...) {
 		t := render.NewTable(strings.ToUpper(group), "SCENARIOS", "FAILED")
@@ -119,7 +120,8 @@ func (c *campaign) writeCounts(out io.Writer) error {
 	return nil
 }
 
-// names returns the names of a group: all properties in their order; numbers by size; others by count.
+// names returns the names of a group: properties in their order, numbers by size, and others by
+// count.
 func (c *campaign) names(group string) (names []string) {
 	if group == inProperties {
 		for _, p := range sim.Properties() {
@@ -144,7 +146,7 @@ func (c *campaign) names(group string) (names []string) {
 	return names
 }
 
-// writeNearest says how near to what is promised it came.
+// writeNearest prints how close the campaign came to the guarantees.
 func (c *campaign) writeNearest(out io.Writer) {
 	for i, w := range []struct {
 		of   *campaignWorst

@@ -13,12 +13,11 @@ import (
 	"github.com/quorate/quorate/internal/sim/scenario"
 )
 
-// A chart draws a run over time: what was attempted, what the ideal admitted,
-// what was admitted, and where faults were.
+// A chart draws a run over time: the attempted, ideal and admitted rates, and the faults.
 type chart struct {
 	render.Palette
 	blocks []rune // from the lowest to a full cell
-	up     rune   // more was admitted than by the ideal
+	up     rune   // more was admitted than the ideal admits
 	down   rune
 	even   rune
 	frame  rune
@@ -30,7 +29,8 @@ const (
 	chartLabel = 9
 )
 
-// newChart draws with blocks, or with ASCII where the locale has no others.
+// newChart returns a chart that draws with block characters, or with ASCII if the locale is not
+// UTF-8.
 func newChart(p render.Palette) chart {
 	if unicodeLocale() {
 		return chart{p, []rune("▁▂▃▄▅▆▇█"), '▲', '▼', '·', '│'}
@@ -38,8 +38,8 @@ func newChart(p render.Palette) chart {
 	return chart{p, []rune(".:#"), '^', 'v', '-', '|'}
 }
 
-// unicodeLocale reports whether the first locale that is set is one of UTF-8; where
-// none is set, terminals are.
+// unicodeLocale reports whether the first locale variable that is set names UTF-8. If none is set,
+// it assumes that the terminal supports UTF-8.
 func unicodeLocale() bool {
 	if os.Getenv("TERM") == "dumb" {
 		return false
@@ -52,7 +52,7 @@ func unicodeLocale() bool {
 	return true
 }
 
-// column is a stretch of a chart, in tokens per second.
+// column is one time span of a chart, in tokens per second.
 type column struct{ attempted, ideal, admitted float64 }
 
 func (c chart) draw(sc *scenario.Scenario, o *scenario.Outcome) string {
@@ -77,7 +77,7 @@ func (c chart) draw(sc *scenario.Scenario, o *scenario.Outcome) string {
 	return b.String()
 }
 
-// columns makes at most chartWidth of a series.
+// columns groups a series into at most chartWidth columns.
 func columns(series []sim.Second, each time.Duration) ([]column, time.Duration) {
 	if each <= 0 {
 		each = time.Second
@@ -105,7 +105,7 @@ func highest(values []float64) (most float64) {
 	return most
 }
 
-// panel draws bars some cells high, with the highest value at the top.
+// panel draws bars that are up to high cells tall, with the highest value at the top.
 func (c chart) panel(b *strings.Builder, name string, values []float64, most float64, high, wide int, colour string) {
 	for row := high - 1; row >= 0; row-- {
 		label, scale := "", ""
@@ -141,11 +141,10 @@ func (c chart) cell(v, most float64, row, high int) rune {
 	}
 }
 
-// differs is from what difference on, as a part of the highest bar, a column
-// counts as one.
+// differs is the smallest difference that counts, as a fraction of the highest bar.
 const differs = .01
 
-// difference marks where more or less was admitted than by the ideal.
+// difference marks the columns in which more or less was admitted than the ideal admits.
 func (c chart) difference(b *strings.Builder, cols []column, most float64, wide int) {
 	var line strings.Builder
 	for _, p := range cols {
@@ -161,7 +160,7 @@ func (c chart) difference(b *strings.Builder, cols []column, most float64, wide 
 	fmt.Fprintf(b, "%*s %c%s%c\n", chartLabel, "net", c.frame, line.String(), c.frame)
 }
 
-// axis writes five moments under the chart.
+// axis writes five times under the chart.
 func (c chart) axis(b *strings.Builder, width int, total time.Duration) {
 	line := []rune(strings.Repeat(" ", width+8))
 	for i := range 5 {
@@ -178,12 +177,12 @@ func axisTime(d time.Duration) string {
 	return simPause(d.Round(10 * time.Millisecond))
 }
 
-// marks writes a letter where a fault begins, and below what it is.
+// marks writes a letter where a fault begins, and explains the letters below.
 func (c chart) marks(b *strings.Builder, sc *scenario.Scenario, width int, total time.Duration) {
 	if len(sc.Faults) == 0 {
 		return
 	}
-	const most = 20 // are explained
+	const most = 20 // faults explained
 	line := []rune(strings.Repeat(" ", width))
 	var legend []string
 	for i, f := range sc.Faults[:min(len(sc.Faults), most)] {
@@ -201,7 +200,7 @@ func (c chart) marks(b *strings.Builder, sc *scenario.Scenario, width int, total
 	fmt.Fprintf(b, "%*s  %s\n%s\n", chartLabel, "faults", strings.TrimRight(string(line), " "), strings.Join(legend, "\n"))
 }
 
-// faultText says what happens, when and to whom.
+// faultText describes a fault: what happens, when and to whom.
 func faultText(f sim.Fault) string {
 	text := fmt.Sprintf("%v %s", f.At, f.Kind)
 	switch {

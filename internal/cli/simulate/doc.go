@@ -1,2 +1,2 @@
-// Package simulate has the command sim: it plays scenarios and campaigns in virtual time.
+// Package simulate implements the command sim, which plays scenarios and campaigns in virtual time.
 package simulate

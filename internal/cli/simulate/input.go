@@ -15,7 +15,7 @@ import (
 	"github.com/quorate/quorate/internal/sim/scenario"
 )
 
-// examplePrefix names a built-in scenario file where a file could stand.
+// examplePrefix marks an argument as the name of a built-in scenario file.
 const examplePrefix = "example:"
 
 func exampleNames() (names []string) {
@@ -37,8 +37,7 @@ func readExample(name string) ([]byte, error) {
 	return data, nil
 }
 
-// wrapNames writes a list into lines of 80 columns, the first of which begins at
-// a column.
+// wrapNames breaks a list into lines of 80 columns. The first line begins at the given column.
 func wrapNames(names []string, column int) string {
 	var b strings.Builder
 	for i, n := range names {
@@ -69,7 +68,7 @@ func (s *simulator) printExample(args []string) error {
 	return err
 }
 
-// read returns the scenarios of all files, as the flags change them.
+// read returns the scenarios of all files, with the overrides from flags applied.
 func (s *simulator) read(args []string) ([]*scenario.Scenario, error) {
 	if len(args) == 0 {
 		return nil, exit.Usagef(`say which scenario to play: a file, or a built-in example, such as "quorate sim example:headline".
@@ -103,8 +102,8 @@ func (s *simulator) read(args []string) ([]*scenario.Scenario, error) {
 	return all, nil
 }
 
-// sourceName returns the name of an argument in errors; a scenario without a name
-// is called after it.
+// sourceName returns the name of an argument in errors, which also names a scenario without a name
+// of its own.
 func sourceName(arg string) string {
 	if name, ok := strings.CutPrefix(arg, examplePrefix); ok {
 		return name
@@ -122,7 +121,7 @@ func (s *simulator) input(arg string) ([]byte, error) {
 	return limits.ReadInput(arg, s.cmd.InOrStdin(), config.MaxFileBytes)
 }
 
-// override changes a scenario as the flags say.
+// override applies the flags to a scenario.
 func (s *simulator) override(sc *scenario.Scenario) error {
 	f := s.cmd.Flags()
 	if f.Changed("nodes") {
@@ -175,7 +174,7 @@ func (s *simulator) overrideAlgorithms(sc *scenario.Scenario) error {
 	return nil
 }
 
-// replay returns the command line that plays a scenario again, without its seed.
+// replay returns the command line that plays a scenario again, without the seed.
 func (s *simulator) replay(sc *scenario.Scenario, a sim.Algorithm) string {
 	words := []string{"quorate sim", sc.Source}
 	if sc.Of > 1 {

@@ -9,9 +9,8 @@ import (
 	"github.com/quorate/quorate/internal/cli/render"
 )
 
-// progress tells people on a terminal how far a run is that takes longer than a
-// second. Watch is for the simulator, and nil if nobody looks; stop ends it, and
-// leaves no trace on the screen.
+// progress shows the progress of runs longer than a second, on a terminal. watch is for the
+// simulator, and nil without a terminal; stop ends the display and clears it.
 func (s *simulator) progress(what string, total time.Duration) (watch func(time.Duration), stop func()) {
 	if w := s.cmd.ErrOrStderr(); render.OnTerminal(w) {
 		return showProgress(w, what, total)

@@ -16,7 +16,7 @@ import (
 	"github.com/quorate/quorate/internal/sim/scenario"
 )
 
-// simResult is what came of one scenario with one algorithm.
+// simResult is the result of one scenario with one algorithm.
 type simResult struct {
 	scenario  *scenario.Scenario
 	algorithm sim.Algorithm
@@ -28,7 +28,7 @@ type simResult struct {
 	broken []scenario.Breach
 }
 
-// finish judges the runs. What a file expects, it expects of Quorate.
+// finish judges the runs. The expectations of a file apply to Quorate only.
 func (r *simResult) finish() {
 	r.worst = scenario.Worst(r.runs)
 	if r.algorithm == sim.Quorate {
@@ -37,7 +37,7 @@ func (r *simResult) finish() {
 	r.replay = r.again(r.worst.Seed)
 }
 
-// simLine is a line of "quorate sim --json". Fields are added, never renamed.
+// simLine is a line of "quorate sim --json". Fields may be added, but not renamed.
 type simLine struct {
 	Scenario  string  `json:"scenario"`
 	File      string  `json:"file"`
@@ -89,8 +89,8 @@ func simLimit(l *quota.Limit) string {
 
 func simPause(d time.Duration) string { return render.Pause(durationpb.New(d)) }
 
-// writeText prints a scenario: what came of it and what was played, a table with
-// a column for each algorithm, a chart of the first, and what was not expected.
+// writeText prints a scenario: its result and what was played, a table with one column per
+// algorithm, a chart of the first algorithm, and the failed expectations.
 func (s *simulator) writeText(sc *scenario.Scenario, rs []*simResult) error {
 	var b strings.Builder
 	p := render.Colours(s.cmd)
@@ -109,7 +109,7 @@ func (s *simulator) writeText(sc *scenario.Scenario, rs []*simResult) error {
 	return err
 }
 
-// runWorst returns the run whose counts are those of the summary.
+// runWorst returns the run whose counts are in the summary.
 func (r *simResult) runWorst() *scenario.Outcome {
 	for i := range r.runs {
 		if r.runs[i].Seed == r.worst.Seed {
@@ -142,7 +142,7 @@ func seedWords(r *simResult) string {
 	return fmt.Sprintf("the worst of %d seeds, %d to %d", len(r.runs), r.runs[0].Seed, r.runs[len(r.runs)-1].Seed)
 }
 
-// simTable prints the measures, one in a row, with a column for each algorithm.
+// simTable prints one row per measure, with one column per algorithm.
 func simTable(b *strings.Builder, sc *scenario.Scenario, rs []*simResult) error {
 	header := []string{""}
 	for _, r := range rs {
@@ -193,7 +193,7 @@ func windowed(l *quota.Limit) bool {
 	return false
 }
 
-// summary prints a line for each scenario and algorithm, and how many came out as expected.
+// summary prints a line per scenario and algorithm, and how many met their expectations.
 func (s *simulator) summary() error {
 	out := s.cmd.OutOrStdout()
 	fmt.Fprintln(out)
@@ -220,7 +220,7 @@ func (r *simResult) kept() string {
 	return "yes"
 }
 
-// lead returns the first lines of a report: the scenario, its outcome, and what was played.
+// lead returns the first lines of a report: the scenario, its result, and what was played.
 func (s *simulator) lead(sc *scenario.Scenario, rs []*simResult) string {
 	name := sc.Name
 	if sc.Description != "" {
@@ -235,7 +235,8 @@ func (s *simulator) lead(sc *scenario.Scenario, rs []*simResult) string {
 		simPause(sc.Duration), render.Plural(sc.Nodes, "node"), faults, seedWords(r), simLimit(&sc.Limit), sc.Sync, sc.Network.Delay, networkWords(sc.Network))
 }
 
-// outcome says in a few words whether all was as expected. It is empty for an algorithm of which nothing is expected.
+// outcome says in a few words whether all expectations were met. It is empty for an algorithm
+// without expectations.
 func (r *simResult) outcome(p render.Palette) string {
 	switch n := len(r.scenario.Expect); {
 	case r.algorithm != sim.Quorate:
@@ -259,11 +260,11 @@ func netWords(pct float64) string {
 	}
 }
 
-// again returns the command line that plays a seed again.
+// again returns the command line that replays a seed.
 func (r *simResult) again(seed uint64) string { return fmt.Sprintf("%s --seed %d", r.command, seed) }
 
-// writeVerdict says what was not kept, each with the command of its seed, and otherwise how to see the
-// worst seed again.
+// writeVerdict prints each failed expectation with the command that replays its seed. If none
+// failed, it prints the command that replays the worst seed.
 func (r *simResult) writeVerdict(b *strings.Builder, p render.Palette) {
 	for _, v := range r.worst.Violations[:min(len(r.worst.Violations), 3)] {
 		b.WriteString(p.Paint(render.Red, "violation") + fmt.Sprintf(": %s\n", render.Printable(v)))
@@ -276,7 +277,7 @@ func (r *simResult) writeVerdict(b *strings.Builder, p render.Palette) {
 	}
 }
 
-// tally returns how many of several scenarios came out as expected.
+// tally returns how many of several scenarios met their expectations.
 func (s *simulator) tally() string {
 	kept, broken, none := 0, 0, 0
 	for _, r := range s.results {

@@ -14,7 +14,7 @@ import (
 	"github.com/quorate/quorate/internal/sim/scenario"
 )
 
-// simulator is "quorate sim": its flags, and what it has found.
+// simulator is one run of "quorate sim": its flags and results.
 type simulator struct {
 	seed       uint64
 	seeds      int
@@ -133,7 +133,7 @@ func (s *simulator) run(ctx context.Context, args []string) error {
 	return s.failed()
 }
 
-// play runs one scenario with all its algorithms, and prints what came of it.
+// play runs one scenario with all its algorithms, and prints the results.
 func (s *simulator) play(ctx context.Context, sc *scenario.Scenario, first bool) error {
 	var rs []*simResult
 	for _, a := range sc.Algorithms {
@@ -159,7 +159,7 @@ func (s *simulator) play(ctx context.Context, sc *scenario.Scenario, first bool)
 	return s.writeText(sc, rs)
 }
 
-// once plays one seed. Interrupted, it leaves the run behind: the program ends.
+// once plays one seed. On an interrupt it abandons the run, because the program ends.
 func (s *simulator) once(ctx context.Context, sc *scenario.Scenario, a sim.Algorithm, seed uint64, what string) (scenario.Outcome, error) {
 	if ctx.Err() != nil {
 		return scenario.Outcome{}, errInterrupted
@@ -184,8 +184,8 @@ func (s *simulator) once(ctx context.Context, sc *scenario.Scenario, a sim.Algor
 
 var errInterrupted = errors.New("interrupted; only scenarios that had ended are printed")
 
-// failed is the exit code: a broken expectation is a no. The lines say it in
-// the form of an error, since output may be JSON.
+// failed returns the error with the exit code: a failed expectation counts as a no. The text lines
+// have the form of errors, since the output may be JSON.
 func (s *simulator) failed() error {
 	var lines []string
 	for _, r := range s.results {

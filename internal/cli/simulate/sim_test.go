@@ -17,7 +17,7 @@ import (
 	"github.com/quorate/quorate/internal/sim/scenario"
 )
 
-// simFixture is a result of two seeds, the second of which is worse.
+// simFixture returns a result of two seeds, of which the second is worse.
 func simFixture() *simResult {
 	sc := &scenario.Scenario{
 		Source: "s.yaml", Name: "fixture", Base: "fixture", Description: "a fixture", Of: 1, Seeds: []uint64{1, 2}, Algorithms: []sim.Algorithm{sim.Quorate},
@@ -57,7 +57,7 @@ func simFixture() *simResult {
 	}}
 }
 
-// simOutput is what a simulator prints of a result.
+// simOutput returns what a simulator prints for a result.
 func simOutput(t *testing.T, s *simulator, print func(*simResult) error) string {
 	t.Helper()
 	var b strings.Builder
@@ -102,7 +102,7 @@ func TestSimLines(t *testing.T) {
 	golden.Hold(t, "testdata/sim.json.golden", string(indented)+"\n", *rewrite)
 }
 
-// TestSimMarkdown: two files make two sections; what is missed is said first.
+// TestSimMarkdown checks that two files make two sections, and that missed targets come first.
 func TestSimMarkdown(t *testing.T) {
 	s := &simulator{}
 	golden.Hold(t, "testdata/sim-table.golden", simOutput(t, s, func(r *simResult) error {
@@ -120,8 +120,8 @@ func TestSimMarkdown(t *testing.T) {
 	}), *rewrite)
 }
 
-// TestChartSizes: a chart of any length is as wide as the others, and never
-// panics; the sums are kept.
+// TestChartSizes checks that charts of any length have the same width, keep the sums, and never
+// panic.
 func TestChartSizes(t *testing.T) {
 	for n := range 200 {
 		series := make([]sim.Second, n)
@@ -167,13 +167,14 @@ func TestUnicodeLocale(t *testing.T) {
 	}
 }
 
-// TestSimProgress: a run of more than a second is seen, and leaves no trace.
+// TestSimProgress checks that a run of more than a second shows its progress, and leaves nothing on
+// the screen.
 func TestSimProgress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var b strings.Builder
 		watch, stop := showProgress(&b, "a, quorate, seed 1 (1 of 1)", time.Minute)
 		watch(30 * time.Second)
-		time.Sleep(1500 * time.Millisecond) // of the bubble
+		time.Sleep(1500 * time.Millisecond) // in the bubble's time
 		stop()
 		if got, want := b.String(), "\r\x1b[K[############............]  50 %  a, quorate, seed 1 (1 of 1): 30.0 s of 60 s\r\x1b[K"; got != want {
 			t.Errorf("%q, want %q", got, want)

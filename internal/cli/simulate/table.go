@@ -17,9 +17,9 @@ import (
 	"github.com/quorate/quorate/internal/sim/scenario"
 )
 
-// table plays all scenarios, as many runs at a time as there are processors, and
-// prints them as Markdown: a section for each file, a row for each scenario. The
-// same files and program print the same bytes.
+// table plays all scenarios, as many runs in parallel as there are processors, and prints them as
+// Markdown: a section per file and a row per scenario. The same files and program give the same
+// bytes.
 func (s *simulator) table(ctx context.Context, all []*scenario.Scenario) error {
 	for _, sc := range all {
 		r := &simResult{scenario: sc, algorithm: sim.Quorate, command: s.replay(sc, sim.Quorate), runs: make([]scenario.Outcome, len(sc.Seeds))}
@@ -37,8 +37,8 @@ func (s *simulator) table(ctx context.Context, all []*scenario.Scenario) error {
 	return s.failed()
 }
 
-// playAll fills in the runs of all results. Interrupted, it leaves those behind
-// that have begun: the program ends.
+// playAll fills in the runs of all results. On an interrupt it abandons the runs under way, because
+// the program ends.
 func (s *simulator) playAll(ctx context.Context) error {
 	type job struct{ r, run int }
 	jobs := make(chan job)
@@ -105,7 +105,7 @@ func writeTable(w io.Writer, rs []*simResult) error {
 	return err
 }
 
-// files returns the results of each file, in the order in which they were named.
+// files groups the results by file, in the order of the command line.
 func files(rs []*simResult) (out [][]*simResult) {
 	for _, r := range rs {
 		if n := len(out); n > 0 && out[n-1][0].scenario.Source == r.scenario.Source {
@@ -117,8 +117,7 @@ func files(rs []*simResult) (out [][]*simResult) {
 	return out
 }
 
-// inOrder puts what was swept by several documents of one name together: by nodes,
-// then clumps.
+// inOrder groups the sweeps of several documents with the same name, ordered by nodes, then clumps.
 func inOrder(rs []*simResult) []*simResult {
 	first := map[string]int{}
 	for i, r := range rs {
@@ -165,8 +164,8 @@ func (r *simResult) tableRow(first bool) string {
 		o.ReportsPerNodeSecond, learning, len(r.runs), boundWords(r.aims()), met)
 }
 
-// aims returns the targets of a scenario, and what it is held to of measures that have
-// none: because they reach it, or because nothing is aimed at.
+// aims returns the targets of a scenario, and its expectations for measures without a target:
+// because the scenario already meets the target, or because it has none.
 func (r *simResult) aims() []scenario.Bound {
 	list := slices.Clone(r.scenario.Target)
 	for _, b := range r.scenario.Expect {
@@ -178,8 +177,7 @@ func (r *simResult) aims() []scenario.Bound {
 	return list
 }
 
-// missed returns the aims that a run did not reach, in words, and what must hold at
-// every step and did not.
+// missed describes the aims that a run did not reach, and the violated invariants.
 func (r *simResult) missed() (list []string) {
 	for _, b := range r.aims() {
 		if m, missed := b.Broken(r.runs); missed {
@@ -192,7 +190,7 @@ func (r *simResult) missed() (list []string) {
 	return list
 }
 
-// byFile sums up how many scenarios of each file reach all that is aimed at.
+// byFile summarizes per file how many scenarios reach all their aims.
 func byFile(b *strings.Builder, rs []*simResult) {
 	met, runs := 0, 0
 	var rows strings.Builder
@@ -211,7 +209,7 @@ func byFile(b *strings.Builder, rs []*simResult) {
 		render.Plural(len(rs), "scenario"), render.Plural(runs, "run"), met, len(rs)-met, rows.String())
 }
 
-// clumpWords formats how many requests come at one moment, of all loads.
+// clumpWords formats how many requests of each load arrive at one moment.
 func clumpWords(sc *scenario.Scenario) string {
 	var list []string
 	for _, l := range sc.Loads {
@@ -241,8 +239,8 @@ func measureWords(name string) string {
 	return strings.NewReplacer("net pct", "net", "excess.", "excess ", "reports per node second", "reports", "learning ms", "learning").Replace(name)
 }
 
-// shortfalls lists what is not reached: of the scenarios of one name the worst, and
-// how many of those that aim at the same miss it.
+// shortfalls lists the missed targets: the worst of the scenarios with the same name, and how many
+// of those with the same target miss it.
 func shortfalls(b *strings.Builder, rs []*simResult) {
 	type line struct {
 		r         *simResult

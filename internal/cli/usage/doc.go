@@ -1,2 +1,2 @@
-// Package usage explains command lines that are wrong: it names the nearest command, flag or argument.
+// Package usage explains invalid command lines: it names the nearest command, flag or argument.
 package usage

@@ -14,7 +14,7 @@ import (
 	"github.com/quorate/quorate/internal/suggest"
 )
 
-// Group returns a command that only has others below it.
+// Group returns a command that only groups subcommands.
 func Group(use, short, long string, commands ...*cobra.Command) *cobra.Command {
 	var names []string
 	for _, c := range commands {
@@ -42,13 +42,13 @@ func Group(use, short, long string, commands ...*cobra.Command) *cobra.Command {
 		}
 		return exit.Usagef("%s: unknown command %q; did you mean %s?", use, args[0], right)
 	}
-	// A command that there is not is told before a flag that it would have.
+	// Report an unknown command before an unknown flag.
 	cmd.FParseErrWhitelist.UnknownFlags = true
 	cmd.AddCommand(commands...)
 	return cmd
 }
 
-// Explain has all commands say of a command line that is wrong what would be right.
+// Explain makes all commands answer an invalid command line with what would be right.
 func Explain(root *cobra.Command) {
 	root.SetFlagErrorFunc(wrongFlag)
 	explainArguments(root)
@@ -82,7 +82,7 @@ func explainArguments(cmd *cobra.Command) {
 	}
 }
 
-// needlessArgument is the error of an argument of a command that takes none.
+// needlessArgument returns the error for an argument to a command that takes none.
 func needlessArgument(cmd *cobra.Command, arg string) error {
 	if right := withLimit(cmd, arg); right != "" {
 		return exit.Usagef("unknown argument %q; did you mean %s?", arg, right)
@@ -100,7 +100,7 @@ func needlessArgument(cmd *cobra.Command, arg string) error {
 	return exit.Usagef("%s: unknown command %q; must be %s", cmd.CommandPath(), arg, strings.Join(names, ", "))
 }
 
-// suggestion returns the name of the command below cmd that was most likely meant, or "".
+// suggestion returns the name of the subcommand of cmd that was most likely meant, or "".
 func suggestion(cmd *cobra.Command, typed string) string {
 	cmd.SuggestionsMinimumDistance = 2
 	if near := cmd.SuggestionsFor(typed); len(near) > 0 {
@@ -111,11 +111,11 @@ func suggestion(cmd *cobra.Command, typed string) string {
 
 var (
 	brackets      = strings.NewReplacer("[", "", "]", "")
-	limitArgument = regexp.MustCompile(`(NAMESPACE/)?LIMIT`) // in the use of a command
+	limitArgument = regexp.MustCompile(`(NAMESPACE/)?LIMIT`) // in the usage of a command
 )
 
-// withLimit returns what was meant by the name of a limit where a command takes none: its flag, or
-// the commands below it that are about a limit. It is empty where there are none.
+// withLimit suggests what was meant by a limit's name where the command takes none: its flag, or
+// its subcommands for a limit. It returns an empty string if there is neither.
 func withLimit(cmd *cobra.Command, arg string) string {
 	if !strings.Contains(arg, "/") {
 		return ""
@@ -132,8 +132,7 @@ func withLimit(cmd *cobra.Command, arg string) string {
 	return strings.Join(ways, " or ")
 }
 
-// commandsNamed returns the commands, of whatever group, that have a name, with or without its
-// hyphens: the first few.
+// commandsNamed lists the first few commands of any group with a name, compared without hyphens.
 func commandsNamed(root *cobra.Command, name string) string {
 	const most = 3
 	var paths []string
@@ -151,10 +150,11 @@ func commandsNamed(root *cobra.Command, name string) string {
 	return strings.Join(paths[:min(len(paths), most)], " or ")
 }
 
-// rootCommand is the library's text for a word that is none of the commands below the root.
+// rootCommand matches the library's error for an unknown command below the root.
 var rootCommand = regexp.MustCompile(`^unknown command "(.+)" for "quorate"`)
 
-// Text returns the text of an error, and for an unknown command which group has one of that name.
+// Text returns the text of an error. For an unknown command it adds which group has one of that
+// name.
 func Text(root *cobra.Command, err error) string {
 	text := strings.ReplaceAll(err.Error(), "\n\n", "\n")
 	if m := rootCommand.FindStringSubmatch(text); m != nil {
@@ -165,7 +165,8 @@ func Text(root *cobra.Command, err error) string {
 	return text
 }
 
-// wrongFlag says of a flag that there is not which was meant, or which there are, and of a value what it must be.
+// wrongFlag explains an unknown flag by the one that was meant or by the valid ones, and an invalid
+// value by what would be valid.
 func wrongFlag(cmd *cobra.Command, err error) error {
 	if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok && unknown.GetSpecifiedShortnames() == "" {
 		var all, own []string
@@ -178,7 +179,7 @@ func wrongFlag(cmd *cobra.Command, err error) error {
 				own = append(own, "--"+f.Name)
 			}
 		})
-		if len(own) > 0 && len(own) <= 9 { // more are not read
+		if len(own) > 0 && len(own) <= 9 { // longer lists help nobody
 			return exit.Usagef("%w; %s has %s", err, cmd.CommandPath(), strings.Join(own, ", "))
 		}
 	}
@@ -190,7 +191,7 @@ func wrongFlag(cmd *cobra.Command, err error) error {
 		case kind == "duration":
 			must = "a duration with its unit, such as 500ms or 1h30m"
 		case !number:
-			return err // the flag's own words
+			return err // keep the flag's own words
 		case kind == "bool":
 			must = "true or false"
 		case strings.HasPrefix(kind, "float"):
