@@ -14,7 +14,7 @@ import (
 	"github.com/quorate/quorate/internal/testspeed"
 )
 
-// backupOf reads a whole backup.
+// backupOf reads a complete backup.
 func backupOf(t *testing.T, g *Group) (index, term uint64, data []byte) {
 	t.Helper()
 	index, term, size, r, err := g.Backup(within(t, patience))
@@ -28,7 +28,7 @@ func backupOf(t *testing.T, g *Group) (index, term uint64, data []byte) {
 	return index, term, data
 }
 
-// TestBackupAndSeed: what a leader or a follower backs up starts a new cluster
+// TestBackupAndSeed checks that a backup taken on a leader or a follower can start a new cluster
 // of one node, which others can join.
 func TestBackupAndSeed(t *testing.T) {
 	testspeed.Full(t)
@@ -102,8 +102,8 @@ type brokenReader struct{}
 
 func (*brokenReader) Read([]byte) (int, error) { return 0, errors.New("injected: the file ends here") }
 
-// TestDiskUseIsBounded: the log and the snapshots of a group that takes 10,000
-// entries of 1 KiB stay small.
+// TestDiskUseIsBounded checks that the log and the snapshots of a group stay small after 10,000
+// entries of 1 KiB.
 func TestDiskUseIsBounded(t *testing.T) {
 	t.Parallel() // it mostly waits
 	if testing.Short() {
@@ -147,7 +147,8 @@ func TestDiskUseIsBounded(t *testing.T) {
 	t.Logf("the log file has %d KiB", info.Size()>>10)
 }
 
-// Checkpoints of many keys are large: then fewer stay behind a snapshot.
+// TestTrailing checks how many entries stay behind a snapshot. Checkpoints of many keys are large
+// entries, so fewer of them stay.
 func TestTrailing(t *testing.T) {
 	for _, c := range []struct {
 		share, bytes, entries int64
@@ -165,7 +166,7 @@ func TestTrailing(t *testing.T) {
 	}
 }
 
-// TestLargeEntriesStayFew: a log of large entries is cut by bytes, on every replica.
+// TestLargeEntriesStayFew checks that every replica truncates a log of large entries by bytes.
 func TestLargeEntriesStayFew(t *testing.T) {
 	t.Parallel() // it mostly waits
 	if testing.Short() {

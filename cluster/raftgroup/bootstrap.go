@@ -15,7 +15,7 @@ const (
 // bootstrapLate bootstraps a fresh group whose preferred leader is absent, so that a starting
 // cluster does not wait for a late machine. It writes the same entry as the preferred leader
 // would, so both may bootstrap, and the first election decides. No candidate wins whose log is
-// shorter than those of a majority.
+// shorter than the logs of a majority.
 func (g *Group) bootstrapLate(i *instance) {
 	since := time.Now()
 	for i.raft.LastIndex() == 0 {

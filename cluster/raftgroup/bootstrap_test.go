@@ -7,8 +7,8 @@ import (
 	"github.com/quorate/quorate/internal/testspeed"
 )
 
-// TestFoundLate: of three nodes that are started for the first time, one is late. The
-// groups that it should found are led by others, and it takes its place when it comes.
+// TestFoundLate checks a first start of three nodes of which one is late. Other nodes lead the
+// groups that it should found, and it takes its place when it arrives.
 func TestFoundLate(t *testing.T) {
 	testspeed.Full(t)
 	if testing.Short() {

@@ -9,8 +9,8 @@ import (
 	"github.com/quorate/quorate/internal/testspeed"
 )
 
-// TestCloseDuringTrouble: groups are closed and dropped while their disk fails
-// and while they are being brought back; nothing hangs, nothing is left.
+// TestCloseDuringTrouble closes and drops groups while their disk fails and while they restart.
+// Nothing hangs and nothing is left behind.
 func TestCloseDuringTrouble(t *testing.T) {
 	disk := withFullDisk(t, "n2")
 	c := newCluster(t, 6, nil)
@@ -20,7 +20,7 @@ func TestCloseDuringTrouble(t *testing.T) {
 	var wg sync.WaitGroup
 	for g := range 6 {
 		wg.Go(func() {
-			if g%3 == 2 { // led by the node whose disk fails
+			if g%3 == 2 { // the node whose disk fails leads it
 				_, _ = m.groups[g].Apply(within(t, patience), []byte("x"))
 				return
 			}
@@ -29,7 +29,7 @@ func TestCloseDuringTrouble(t *testing.T) {
 	}
 	for g := range 3 {
 		wg.Go(func() {
-			time.Sleep(time.Duration(g) * 20 * time.Millisecond) // one after the other
+			time.Sleep(time.Duration(g) * 20 * time.Millisecond) // stagger the closes
 			if err := m.host.DropGroup(uint32(g)); err != nil {
 				t.Error(err)
 			}
@@ -45,7 +45,7 @@ func TestCloseDuringTrouble(t *testing.T) {
 	if _, err := m.groups[5].Apply(within(t, patience), nil); !errors.Is(err, ErrNotLeader) {
 		t.Errorf("a group out of service answers %v", err)
 	}
-	c.apply(5, 20) // through another leader
+	c.apply(5, 20) // the leader has changed
 	if names, err := m.host.Names(); err != nil || len(names) != 3 {
 		t.Errorf("files of %v (%v)", names, err)
 	}
@@ -55,8 +55,7 @@ func TestCloseDuringTrouble(t *testing.T) {
 	})
 }
 
-// TestJoinAndLeaveInALoop: a node is given a group and loses it again, many
-// times, under load.
+// TestJoinAndLeaveInALoop adds a group to a node and removes it again, many times, under load.
 func TestJoinAndLeaveInALoop(t *testing.T) {
 	testspeed.Full(t)
 	t.Parallel()

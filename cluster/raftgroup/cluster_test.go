@@ -24,7 +24,7 @@ func TestLeadersAreWhereTheyShouldBe(t *testing.T) {
 			c.eventually(5*time.Second, "all groups are served by their preferred leaders", c.preferred)
 			took := time.Since(start)
 			t.Logf("%d groups served after %v, %v of it opening", groups, took.Round(time.Millisecond), opened.Round(time.Millisecond))
-			if took -= opened; groups <= 16 && took > slow { // how fast files are made is the disk's
+			if took -= opened; groups <= 16 && took > slow { // the disk determines how fast files are created
 				t.Errorf("took %v beside the opening", took)
 			}
 			c.eventually(5*time.Second, "all replicas see the leaders", func() bool { return c.viewsAreRight() })
@@ -66,7 +66,7 @@ func TestApplyReplicates(t *testing.T) {
 func TestCrashedLeaderIsReplaced(t *testing.T) {
 	t.Parallel() // it mostly waits
 	groups := 48
-	if testing.Short() { // beside other packages
+	if testing.Short() { // other packages run in parallel
 		groups = 12
 	}
 	c := newCluster(t, groups, nil)
@@ -75,7 +75,7 @@ func TestCrashedLeaderIsReplaced(t *testing.T) {
 		c.apply(g, 5)
 	}
 	killed := time.Now()
-	go c.members[0].net.Close() // what peers see of a crash; the rest is cleaning up
+	go c.members[0].net.Close() // all that peers see of a crash; the rest is cleanup
 	c.eventually(4*time.Second, "new leaders", func() bool {
 		for g := 0; g < groups; g += 3 {
 			if !c.servedByOthers(g, c.members[0]) {
@@ -180,14 +180,14 @@ func TestBalancerGivesLeadershipBack(t *testing.T) {
 	t.Logf("leaders back %v after the start of the node", took.Round(time.Millisecond))
 }
 
-// TestHandedOverStays: a group that is handed over by hand is not given back before its leader has led for as long
-// as a node must be up to be given one.
+// TestHandedOverStays checks that the balancer does not return a manually transferred group
+// before its new leader has led for BalanceAfter.
 func TestHandedOverStays(t *testing.T) {
 	t.Parallel() // it mostly waits
 	const stays = time.Second
 	c := newCluster(t, 1, func(c *Config) { c.BalanceEvery, c.BalanceAfter = 50*time.Millisecond, stays })
 	c.awaitPreferred()
-	time.Sleep(2 * stays) // all are settled: the balancer could give it back at once
+	time.Sleep(2 * stays) // all nodes are settled: the balancer could return it at once
 	if err := c.members[0].groups[0].TransferTo(within(t, patience), "n1"); err != nil {
 		t.Fatal(err)
 	}

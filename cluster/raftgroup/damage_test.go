@@ -15,8 +15,8 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// damagedNode runs a node with one group alone, lets it write two snapshots and
-// a log, and ends it. It returns the node and its log and snapshot directory.
+// damagedNode runs a node with a single group until it has written two snapshots and a log, then
+// stops it. It returns the node and its log and snapshot directory.
 func damagedNode(t *testing.T) (c *cluster, m *member, log, snaps string) {
 	t.Helper()
 	c = newGrowing(t, 1, nil)
@@ -36,7 +36,7 @@ func damagedNode(t *testing.T) (c *cluster, m *member, log, snaps string) {
 	return c, m, logFile(m.dir, "g0"), filepath.Join(snapshotDir(m.dir, "g0"), "snapshots")
 }
 
-// reopenAlone opens the group of a node that has ended, without links to others.
+// reopenAlone opens the group of a stopped node, without links to other nodes.
 func reopenAlone(t *testing.T, m *member) (*machine, error) {
 	t.Helper()
 	h, err := New(Config{Self: m.id, Dir: m.dir, Net: m.net})
@@ -60,7 +60,7 @@ func reopenAlone(t *testing.T, m *member) (*machine, error) {
 	return sm, err
 }
 
-// TestDamageIsRefused: files that cannot be used are an error that names them.
+// TestDamageIsRefused checks that unusable files cause an error that names them.
 func TestDamageIsRefused(t *testing.T) {
 	t.Parallel()
 	truncate := func(size int64) func(string) error {
@@ -81,7 +81,7 @@ func TestDamageIsRefused(t *testing.T) {
 	for _, tc := range []struct {
 		name      string
 		log, snap func(string) error
-		names     string // in the error; "" is none, and the state is whole
+		names     string // expected in the error; "" means no error and complete state
 	}{
 		{name: "empty log", log: truncate(0), names: "g0.db"},
 		{name: "half a page of log", log: truncate(2048), names: "g0.db"},
@@ -135,7 +135,7 @@ func flip(path string) error {
 	return os.WriteFile(path, b, 0o600)
 }
 
-// emptyLog replaces the log by one that ends before the snapshots.
+// emptyLog replaces the log with one that ends before the snapshots.
 func emptyLog(path string) error {
 	s, err := openBolt(path)
 	if err != nil {
@@ -144,8 +144,8 @@ func emptyLog(path string) error {
 	return errors.Join(s.DeleteRange(1, 1<<40), s.Close())
 }
 
-// TestRandomDamageNeverPanics: bytes changed at random places of the log, and
-// logs cut at random, are an error or are not noticed, but end no process.
+// TestRandomDamageNeverPanics changes random bytes of the log and truncates logs at random. The
+// damage causes an error or goes unnoticed, but never ends the process.
 func TestRandomDamageNeverPanics(t *testing.T) {
 	t.Parallel()
 	_, m, log, _ := damagedNode(t)

@@ -17,14 +17,13 @@ import (
 	"github.com/quorate/quorate/internal/testspeed"
 )
 
-// fullDisk is the disk of one node, which can be told to take no writes, or to
-// hang.
+// fullDisk is the disk of one node. Tests can make it reject writes or hang.
 type fullDisk struct {
 	full atomic.Bool
-	torn atomic.Bool // an append that fails has been written all the same
+	torn atomic.Bool // failed appends are written all the same
 	hang atomic.Pointer[chan struct{}]
 
-	delay atomic.Int64 // nanoseconds that an append takes longer
+	delay atomic.Int64 // extra nanoseconds per append
 }
 
 func (d *fullDisk) err() error {
@@ -45,7 +44,7 @@ type fullLog struct {
 func (l fullLog) StoreLog(e *raft.Log) error { return l.StoreLogs([]*raft.Log{e}) }
 
 func (l fullLog) StoreLogs(e []*raft.Log) error {
-	time.Sleep(time.Duration(l.disk.delay.Load())) // what the disk takes
+	time.Sleep(time.Duration(l.disk.delay.Load())) // the simulated disk's latency
 	err := l.disk.err()
 	if err == nil || l.disk.torn.Load() {
 		return errors.Join(err, l.LogStore.StoreLogs(e))
@@ -76,7 +75,7 @@ func (s fullStable) SetUint64(k []byte, v uint64) error {
 	return s.StableStore.SetUint64(k, v)
 }
 
-// withFullDisk puts a disk under a node. Call it before the cluster begins.
+// withFullDisk puts a fullDisk under a node. Call it before the cluster starts.
 func withFullDisk(t *testing.T, id quota.NodeID) *fullDisk {
 	t.Helper()
 	d := &fullDisk{}
@@ -97,7 +96,7 @@ func withFullDisk(t *testing.T, id quota.NodeID) *fullDisk {
 	return d
 }
 
-// ails says whether a node reports trouble with that word in it.
+// ails reports whether a node reports a fault whose text contains that word.
 func (m *member) ails(word string) bool {
 	for _, t := range m.host.Health() {
 		if strings.Contains(t.Err.Error(), word) {
@@ -107,8 +106,8 @@ func (m *member) ails(word string) bool {
 	return false
 }
 
-// TestLeaderWithFullDisk: its writes fail, others lead at once, nothing that was
-// acknowledged is lost, and it is back by itself when writes succeed again.
+// TestLeaderWithFullDisk checks that when a leader's writes fail, other nodes lead at once, no
+// acknowledged entry is lost, and the replica recovers by itself when writes succeed again.
 func TestLeaderWithFullDisk(t *testing.T) {
 	testspeed.Full(t)
 	for name, torn := range map[string]bool{"nothing written": false, "written all the same": true} {
@@ -130,14 +129,14 @@ func TestLeaderWithFullDisk(t *testing.T) {
 			if took > sick.host.cfg.Timing.Lease {
 				t.Errorf("took %v: nobody was asked to lead", took)
 			}
-			c.apply(1, 20) // the sick one follows here: this makes it fail there too
+			c.apply(1, 20) // the faulty node is a follower here: this makes it fail in this group too
 			c.apply(0, 20)
 			c.eventually(3*time.Second, "it says so", func() bool { return sick.ails("no space left") })
 			if h := sick.host.Health(); !h[0].Out || h[0].Group != "g0" || h[0].Since.IsZero() {
 				t.Errorf("health: %+v", h)
 			}
 			if !torn {
-				time.Sleep(1500 * time.Millisecond) // attempts to come back fail, and end nothing
+				time.Sleep(1500 * time.Millisecond) // restart attempts fail and cause no crash
 			}
 			if !sick.ails("no space left") && !sick.ails(errFailed.Error()) {
 				t.Errorf("health: %+v", sick.host.Health())
@@ -153,8 +152,8 @@ func TestLeaderWithFullDisk(t *testing.T) {
 	}
 }
 
-// TestVoterWithFullDisk: a vote and a term that cannot be saved end no process,
-// and are not given: with one of three nodes dead there is no leader.
+// TestVoterWithFullDisk checks that a vote or term that cannot be saved neither ends the process
+// nor counts: with one of three nodes dead there is no leader.
 func TestVoterWithFullDisk(t *testing.T) {
 	testspeed.Full(t)
 	disk := withFullDisk(t, "n1")
@@ -173,7 +172,7 @@ func TestVoterWithFullDisk(t *testing.T) {
 	c.eventually(10*time.Second, "both hold all", func() bool { return c.equal(0, 25) })
 }
 
-// TestHangingDisk: a leader whose write does not end lets others lead.
+// TestHangingDisk checks that other nodes take over from a leader whose write hangs.
 func TestHangingDisk(t *testing.T) {
 	testspeed.Full(t)
 	if testing.Short() {
@@ -205,15 +204,15 @@ func TestHangingDisk(t *testing.T) {
 	c.eventually(10*time.Second, "it holds what the others hold", func() bool { return c.equal(0, n+10) })
 }
 
-// TestLittleSpace: a node whose disk is nearly full gives its groups away while
-// it still can, and is given them back when there is room.
+// TestLittleSpace checks that a node whose disk is nearly full gives its groups away while it
+// still can, and gets its own group back when there is room.
 func TestLittleSpace(t *testing.T) {
 	testspeed.Full(t)
 	var tight atomic.Bool
 	_ = withFullDisk(t, "nobody")
 	real := freeSpace
 	freeSpace = func(dir string) (uint64, error) {
-		if tight.Load() && filepath.Base(dir) == "002" { // the second directory of the test is n1's; its parent may have any digits
+		if tight.Load() && filepath.Base(dir) == "002" { // n1 uses the test's second directory; its parent may have any digits
 			return 1 << 20, nil
 		}
 		return real(dir)
@@ -226,7 +225,8 @@ func TestLittleSpace(t *testing.T) {
 	for g := range 3 {
 		c.apply(g, 5)
 	}
-	// A transfer that came to nothing on a busy machine: the balancer rests for minutes, a full disk does not.
+	// Simulate a transfer that failed on a busy machine: the balancer rests for minutes after it,
+	// but a full disk does not wait.
 	c.members[1].groups[1].transfers.end(errors.New("it failed"))
 	tight.Store(true)
 	c.eventually(3*time.Second, "the node leads nothing", func() bool {
@@ -239,21 +239,21 @@ func TestLittleSpace(t *testing.T) {
 		t.Errorf("a group is given to it: %v", err)
 	}
 	for g := range 3 {
-		c.apply(g, 5) // it goes on as a follower
+		c.apply(g, 5) // it continues as a follower
 		c.eventually(5*time.Second, "all replicas are equal", func() bool { return c.equal(g, 10) })
 	}
 	tight.Store(false)
 	c.eventually(3*time.Second, "it says no more", func() bool { return len(c.members[1].host.Health()) == 0 })
 	c.eventually(10*time.Second, "it is given its group back", func() bool {
-		if m := c.leader(1); m != nil && m != c.members[1] { // the balancer would wait for a minute
+		if m := c.leader(1); m != nil && m != c.members[1] { // do not wait for the balancer, which waits a minute
 			_ = m.groups[1].TransferTo(within(t, patience), "n1")
 		}
 		return c.leader(1) == c.members[1]
 	})
 }
 
-// TestSnapshotThatCannotBeWritten leaves nothing behind, is reported, and is no
-// trouble any more when one has been written.
+// TestSnapshotThatCannotBeWritten checks that a failed snapshot leaves nothing behind and is
+// reported, and that the fault clears when a later snapshot succeeds.
 func TestSnapshotThatCannotBeWritten(t *testing.T) {
 	t.Parallel() // it mostly waits
 	c := newGrowing(t, 1, nil)
@@ -267,7 +267,7 @@ func TestSnapshotThatCannotBeWritten(t *testing.T) {
 	if _, err := io.WriteString(k, "half of it"); err != nil {
 		t.Fatal(err)
 	}
-	s.sweep() // it is being written: not touched
+	s.sweep() // must not touch the snapshot being written
 	if err := os.RemoveAll(filepath.Join(s.dir, k.ID()+tempSuffix)); err != nil {
 		t.Fatal(err)
 	}

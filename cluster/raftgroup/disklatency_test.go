@@ -9,8 +9,8 @@ import (
 	"github.com/quorate/quorate/internal/testspeed"
 )
 
-// TestPace: one slow append is none, several are; and it takes a minute of fast ones
-// until a disk counts as fast again.
+// TestPace checks that one slow append does not make the disk slow, but several do, and that the
+// disk counts as fast again only after a minute of fast appends.
 func TestPace(t *testing.T) {
 	p := diskLatency{limit: 500 * time.Millisecond}
 	now := time.Unix(1000, 0)
@@ -58,15 +58,15 @@ func TestPace(t *testing.T) {
 	}
 }
 
-// set makes a disk slow since then; not slow when that is zero.
+// set marks the disk as slow since the given time; zero marks it as not slow.
 func (p *diskLatency) set(since time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.slow, p.at = since, time.Now()
 }
 
-// TestSlowDisk: a leader whose disk has become slow has another lead, says why, is given
-// nothing back, and keeps what it has when the others are no better.
+// TestSlowDisk checks that a leader whose disk has become slow hands over leadership, reports why
+// and gets nothing back, and that it keeps its groups when the other disks are no faster.
 func TestSlowDisk(t *testing.T) {
 	disk := withFullDisk(t, "n0")
 	c := newCluster(t, 2, func(c *Config) {
@@ -76,11 +76,11 @@ func TestSlowDisk(t *testing.T) {
 	c.apply(0, 5)
 	sick := c.members[0]
 	for _, m := range c.members[1:] {
-		m.host.latency.set(time.Now()) // as if theirs were slow too
+		m.host.latency.set(time.Now()) // pretend that their disks are slow too
 	}
 	disk.delay.Store(int64(200 * time.Millisecond))
 	applied := 5
-	c.eventually(patience, "it says that its disk is slow", func() bool { // some appends, of one entry or more each
+	c.eventually(patience, "it says that its disk is slow", func() bool { // takes several appends, of one entry or more each
 		c.apply(0, 1)
 		applied++
 		return sick.ails("slow disk")
@@ -89,7 +89,7 @@ func TestSlowDisk(t *testing.T) {
 		t.Error("leadership went to a node whose disk is no faster")
 	}
 	c.eventually(5*time.Second, "the one whose disk is fast leads", func() bool {
-		c.members[2].host.latency.set(time.Time{}) // however slow the machine is
+		c.members[2].host.latency.set(time.Time{}) // even if the machine itself is slow
 		return c.leader(0) == c.members[2]
 	})
 	disk.delay.Store(0)
@@ -100,14 +100,15 @@ func TestSlowDisk(t *testing.T) {
 	c.eventually(10*time.Second, "all replicas are equal", func() bool { return c.equal(0, uint64(applied+20)) })
 }
 
-// TestUnfit: an unfit leader has another lead, although that has just connected. It is given nothing, and
-// hands over what it wins before it serves; it leads what nobody fitter can.
+// TestUnfit checks that an unfit leader hands over leadership, even to a node that has just
+// connected. It gets no leadership, and hands over what it wins before it serves; it leads when
+// no fitter node can.
 func TestUnfit(t *testing.T) {
 	testspeed.Full(t)
 	unfit := map[quota.NodeID]*atomic.Bool{"n0": {}, "n1": {}, "n2": {}}
-	unfit["n0"].Store(true) // it is preferred, and wins first
+	unfit["n0"].Store(true) // it is the preferred leader and wins first
 	c := newCluster(t, 1, func(c *Config) {
-		c.BalanceEvery, c.BalanceAfter, c.Unfit = 50*time.Millisecond, time.Hour, unfit[c.Self].Load // nobody has been connected for long
+		c.BalanceEvery, c.BalanceAfter, c.Unfit = 50*time.Millisecond, time.Hour, unfit[c.Self].Load // no node reaches BalanceAfter
 	})
 	leads := func(n int) func() bool { return func() bool { return c.leader(0) == c.members[n] } }
 	c.eventually(patience, "another leads", func() bool { return leads(1)() || leads(2)() })

@@ -10,8 +10,9 @@ import (
 	"github.com/quorate/quorate/cluster/transport"
 )
 
-// TestAskedWhileItStops: a peer whose message comes while a group stops is told so, whether raft has
-// taken it or not. It waits then, and warns of nothing.
+// TestAskedWhileItStops checks the answer to a peer whose message arrives while a group stops,
+// whether or not raft has taken the message. The answer makes the peer wait and retry without
+// logging a warning.
 func TestAskedWhileItStops(t *testing.T) {
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()

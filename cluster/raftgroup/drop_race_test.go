@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestOpenBesideDrop: a group that is opened while its files are deleted has new files of its own,
-// or is not opened.
+// TestOpenBesideDrop checks that a group opened while its files are being deleted either gets new
+// files of its own or fails to open.
 func TestOpenBesideDrop(t *testing.T) {
 	c := newCluster(t, 1, nil)
 	m := c.members[0]
@@ -22,7 +22,7 @@ func TestOpenBesideDrop(t *testing.T) {
 			}
 		})
 		wg.Go(func() {
-			for !dropped.Load() { // it is open at first
+			for !dropped.Load() { // fails while it is still open
 				if _, err := m.host.Open(o); err == nil {
 					return
 				}

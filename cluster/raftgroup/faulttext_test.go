@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// A full disk is one line and not one for each range; what concerns one group is told of it.
+// TestFaultTexts checks that a full disk yields one line rather than one for each range, and that
+// a fault of a single group names that group.
 func TestFaultTexts(t *testing.T) {
 	full, stuck := errors.New("disk of d3: 0 MiB free"), errors.New("a write has not ended for 9s")
 	all := []Fault{{Err: full}, {Group: "meta", Err: full, Out: true}}

@@ -22,11 +22,11 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// Tests run side by side that mostly wait. Alone run those that measure time, that
-// hold to who leads, or that change what all hosts use, as withFullDisk does.
+// Tests that mostly wait run in parallel. Tests that measure time, that depend on which node
+// leads, or that change what all hosts share (such as withFullDisk) run alone.
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// machine counts what it applies and notices anything applied twice.
+// machine counts the entries that it applies and detects an entry applied twice.
 type machine struct {
 	mu    sync.Mutex
 	state machineState
@@ -35,7 +35,7 @@ type machine struct {
 
 type machineState struct {
 	Last, Count uint64
-	Hash        uint64 // of all data, in order
+	Hash        uint64 // over all data, in order
 }
 
 func (m *machine) Apply(index, term uint64, data []byte) any {
@@ -72,7 +72,7 @@ func (m *machine) get() machineState {
 	return m.state
 }
 
-// member is one node of a test cluster, over all its lives.
+// member is one node of a test cluster, across all its restarts.
 type member struct {
 	id       quota.NodeID
 	dir      string
@@ -80,13 +80,13 @@ type member struct {
 	life     quota.Incarnation
 	net      *transport.Net
 	host     *Host
-	groups   []*Group // nil for those that are not open here
+	groups   []*Group // nil for groups that are not open here
 	machines []*machine
 	joined   bool         // opens its groups with Join
-	served   atomic.Int64 // how often it began to serve a group
+	served   atomic.Int64 // how often it started to serve a group
 
 	mu      sync.Mutex
-	leading map[uint32]time.Time // since when it serves a group
+	leading map[uint32]time.Time // when it started to serve each group
 	views   map[uint32]quota.NodeID
 }
 
@@ -96,33 +96,33 @@ type cluster struct {
 	members []*member
 	edit    func(*Config)
 	before  func(*cluster) // called before the first node starts
-	founded []int          // the nodes that have all groups from the start; nil is all
-	late    []int          // the nodes that are not started at first
-	unsure  []atomic.Int64 // by group: entries that may be there or not
+	founded []int          // nodes that have all groups from the start; nil means all
+	late    []int          // nodes that do not start at first
+	unsure  []atomic.Int64 // by group: number of entries with unknown outcome
 }
 
-// steadyTiming is for tests that are not about elections: a busy machine that leaves a node
-// without a core for a second or more costs no leader. The first election waits for none of it.
+// steadyTiming is for tests that are not about elections: a leader survives if a busy machine
+// leaves a node without a core for a second or more. It does not delay the first election.
 func steadyTiming() Timing {
 	return Timing{Heartbeat: 2500 * time.Millisecond, Election: 2500 * time.Millisecond, Lease: 2 * time.Second, Commit: time.Second}
 }
 
-// quick is for tests that wait for elections: leaders are lost as fast as by default.
+// quick sets the default timing, for tests that wait for elections.
 func quick(c *Config) { c.Timing = DefaultTiming() }
 
-// waitless is for tests that hold to it that nobody waits for an election: on a busy machine
-// that is seen when one takes long.
+// waitless is for tests that check that nothing waits for an election. Its long timeouts make
+// such a wait visible even on a busy machine.
 func waitless(c *Config) {
 	c.Timing = Timing{Heartbeat: 8 * time.Second, Election: 8 * time.Second, Lease: 6 * time.Second, Commit: time.Second}
 }
 
-// newCluster starts three nodes with so many groups; group g prefers node g%3.
+// newCluster starts three nodes with the given number of groups; group g prefers node g%3.
 func newCluster(t *testing.T, groups int, edit func(*Config)) *cluster {
 	t.Helper()
 	return (&cluster{t: t, groups: groups, edit: edit}).begin(3)
 }
 
-// newGrowing starts so many nodes with one group, which only the first has; the
+// newGrowing starts the given number of nodes with one group that only the first node has; the
 // others may join it.
 func newGrowing(t *testing.T, nodes int, edit func(*Config)) *cluster {
 	t.Helper()
@@ -158,7 +158,7 @@ func (c *cluster) begin(nodes int) *cluster {
 	return c
 }
 
-// start begins a life of a node; l is nil to listen where it did before.
+// start starts a node. If l is nil, it listens at its previous address.
 func (c *cluster) start(n int, l net.Listener) {
 	c.t.Helper()
 	m := c.members[n]
@@ -289,7 +289,7 @@ func askProgress(n *transport.Net) func(context.Context, quota.NodeID, uint32) (
 	}
 }
 
-// crash ends a node without a goodbye: its connections and its listener first.
+// crash stops a node without a goodbye: its connections and its listener first.
 func (c *cluster) crash(n int) {
 	m := c.members[n]
 	if m.host == nil {
@@ -313,7 +313,7 @@ func (c *cluster) stop() {
 	}
 }
 
-// leader returns the node that serves a group, nil if none or several do.
+// leader returns the node that serves a group, or nil if none or several do.
 func (c *cluster) leader(g int) *member {
 	var found *member
 	for _, m := range c.members {
@@ -330,7 +330,7 @@ func (c *cluster) leader(g int) *member {
 	return found
 }
 
-// allServed says whether every group has a leader that serves.
+// allServed reports whether every group has a serving leader.
 func (c *cluster) allServed() bool {
 	for g := range c.groups {
 		if c.leader(g) == nil {
@@ -340,7 +340,7 @@ func (c *cluster) allServed() bool {
 	return true
 }
 
-// preferred says whether every group is served by its preferred leader.
+// preferred reports whether every group is served by its preferred leader.
 func (c *cluster) preferred() bool {
 	for g := range c.groups {
 		if m := c.leader(g); m == nil || m != c.members[g%3] {
@@ -350,8 +350,9 @@ func (c *cluster) preferred() bool {
 	return true
 }
 
-// awaitPreferred waits until every group is served by its preferred leader. A busy machine may
-// begin with others, and the balancer takes its time: then leadership is handed over.
+// awaitPreferred waits until every group is served by its preferred leader. On a busy machine
+// other nodes may win first, and the balancer takes its time, so awaitPreferred transfers
+// leadership itself after two seconds.
 func (c *cluster) awaitPreferred() {
 	c.t.Helper()
 	began := time.Now()
@@ -365,8 +366,8 @@ func (c *cluster) awaitPreferred() {
 	})
 }
 
-// equal says whether all living replicas of a group hold the same, so much, less what may
-// have been lost on the way.
+// equal reports whether all live replicas of a group have the same state with count entries,
+// allowing for entries with unknown outcome.
 func (c *cluster) equal(g int, count uint64) bool {
 	var states []machineState
 	for _, m := range c.members {
@@ -383,9 +384,9 @@ func (c *cluster) equal(g int, count uint64) bool {
 	return true
 }
 
-// apply applies n entries to a group through its leader, some at once. A busy machine may
-// cost the group its leader meanwhile: what was not taken is given to the next, and of few
-// entries nobody may know whether they were taken.
+// apply applies n entries to a group through its leader, some concurrently. A busy machine may
+// cost the group its leader meanwhile: apply retries rejected entries on the next leader, and
+// tolerates a few entries with unknown outcome.
 func (c *cluster) apply(g, n int) {
 	c.t.Helper()
 	slots := make(chan struct{}, 64)
@@ -410,7 +411,7 @@ func (c *cluster) apply(g, n int) {
 	}
 }
 
-// applyOne gives an entry to the leader of a group until one takes it.
+// applyOne proposes an entry to the leader of a group until one accepts it.
 func (c *cluster) applyOne(g int, data []byte) error {
 	for end := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
 		err := ErrNotLeader
@@ -424,14 +425,14 @@ func (c *cluster) applyOne(g int, data []byte) error {
 	}
 }
 
-// patience is for what should come at once: a busy machine only takes longer.
+// patience bounds waits for events that should happen at once but take longer on a busy machine.
 const patience = time.Minute
 
-// slow is what an election may take here, beside others on a machine. That it takes two
-// seconds at most is held by make system.
+// slow bounds an election in these tests, which share a machine with others. make system checks
+// the real bound of two seconds.
 const slow = 30 * time.Second
 
-// eventually waits for what should be so after d, a minute at least, and returns how long it
+// eventually waits until ok returns true, for d or at least a minute, and returns how long that
 // took.
 func (c *cluster) eventually(d time.Duration, what string, ok func() bool) time.Duration {
 	c.t.Helper()

@@ -132,8 +132,8 @@ func (b *heartbeatBatcher) flush(id quota.NodeID, d *heartbeatBatch) {
 	}
 }
 
-// heartbeat sends a heartbeat, batched with those of other groups, and waits for the answer. Its
-// timeout is short, so a lost heartbeat does not delay the next for long.
+// heartbeat sends a heartbeat in a batch with other groups' heartbeats and waits for the answer.
+// Its timeout is short, so a lost heartbeat does not delay the next for long.
 func (t *raftTransport) heartbeat(id raft.ServerID, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
 	err := t.sendBatched(id, args, resp, t.latest(id, args.Term), t.timing.Heartbeat)
 	if err == nil && resp.Success {

@@ -14,7 +14,8 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// departures is a beats whose heartbeats go nowhere, and how many left together.
+// departures returns a batcher that sends nothing and records how many heartbeats left in each
+// batch.
 func departures() (*heartbeatBatcher, *[]int) {
 	var left []int
 	return &heartbeatBatcher{batches: map[quota.NodeID]*heartbeatBatch{}, ask: func(_ quota.NodeID, _ peerv1.Lane, frames ...*peerv1.Frame) []transport.Asked {
@@ -39,7 +40,7 @@ func (x *queuedHeartbeat) left() bool {
 	}
 }
 
-// TestHeartbeatsFallIntoStep plays the heartbeats of many groups, whose timers fire as raft's
+// TestHeartbeatsFallIntoStep simulates the heartbeats of many groups. Their timers fire as raft's
 // do: each a tenth to a fifth of the timeout after the last answer.
 func TestHeartbeatsFallIntoStep(t *testing.T) {
 	const groups, length, trip = 21, 20 * time.Second, time.Millisecond
@@ -67,7 +68,7 @@ func TestHeartbeatsFallIntoStep(t *testing.T) {
 		}
 		<-ctx.Done()
 		time.Sleep(time.Second)
-		b.mu.Lock() // the last of them took it
+		b.mu.Lock() // synchronizes with the last flush
 		defer b.mu.Unlock()
 		beats := 0
 		for _, n := range *left {
@@ -81,7 +82,7 @@ func TestHeartbeatsFallIntoStep(t *testing.T) {
 
 func TestHeartbeatsThatMustGo(t *testing.T) {
 	for name, c := range map[string]struct {
-		at   time.Duration // when the second must go; the first waits for a second
+		at   time.Duration // when the second must go; the first can wait for a second
 		edit func(x *queuedHeartbeat)
 		act  func(b *heartbeatBatcher, first *queuedHeartbeat)
 		goes bool
@@ -127,7 +128,8 @@ func TestHeartbeatsThatMustGo(t *testing.T) {
 	}
 }
 
-// TestCondemnedHeartbeat: nothing leaves an instance that has ended, and nobody waits for it.
+// TestCondemnedHeartbeat checks that an instance that has ended sends nothing, and that its
+// waiting heartbeats return.
 func TestCondemnedHeartbeat(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, left := departures()
@@ -149,7 +151,7 @@ func TestCondemnedHeartbeat(t *testing.T) {
 	})
 }
 
-// reads counts what is read of a log.
+// reads counts the entries read from a log.
 type reads struct {
 	raft.LogStore
 	n int
@@ -200,8 +202,9 @@ func TestNewestEntryIsKept(t *testing.T) {
 	}
 }
 
-// TestWaitsOnlyForWhoAnswers: what goes to a follower waits for a fifth of the heartbeat
-// timeout after its last answer to this leader, and for nothing if there is none.
+// TestWaitsOnlyForWhoAnswers checks that a message to a follower waits for a fifth of the
+// heartbeat timeout after the follower's last answer to this leader, and leaves at once if there
+// is no such answer.
 func TestWaitsOnlyForWhoAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, _ := departures()

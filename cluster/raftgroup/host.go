@@ -22,7 +22,7 @@ type Host struct {
 
 	ctx    context.Context // ends when the host closes
 	cancel context.CancelFunc
-	wg     sync.WaitGroup // background work, except that of the groups
+	wg     sync.WaitGroup // background work of the host itself, not of its groups
 
 	// files is held shared while opening a group, and exclusively while deleting files: a group
 	// opened in between would lose its files.

@@ -13,7 +13,8 @@ import (
 	"github.com/quorate/quorate/cluster/transport"
 )
 
-// TestOrdinaryLines: what raft warns of whenever a replica joins is no warning.
+// TestOrdinaryLines checks that lines that raft logs as warnings whenever a replica joins are not
+// logged as warnings.
 func TestOrdinaryLines(t *testing.T) {
 	for level, want := range map[slog.Level]string{slog.LevelInfo: "", slog.LevelDebug: "the leader sends the rest"} {
 		var b strings.Builder
@@ -25,7 +26,8 @@ func TestOrdinaryLines(t *testing.T) {
 	}
 }
 
-// TestOrdinaryLinesByWhatTheySay: the same line is a warning or none, by what goes with it.
+// TestOrdinaryLinesByWhatTheySay checks that the arguments of a line decide whether it is a
+// warning.
 func TestOrdinaryLinesByWhatTheySay(t *testing.T) {
 	const election, append = "heartbeat timeout reached, starting election", "failed to appendEntries to"
 	for _, c := range []struct {

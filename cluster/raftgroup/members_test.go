@@ -16,8 +16,8 @@ import (
 	"github.com/quorate/quorate/internal/testspeed"
 )
 
-// join opens the group on a node and makes it a voter, as an operator's plan
-// would: step by step, each step until it is done.
+// join opens the group on a node and makes it a voter, as an operator's plan would: it completes
+// each step before the next.
 func (c *cluster) join(n int) {
 	c.t.Helper()
 	m := c.members[n]
@@ -29,7 +29,7 @@ func (c *cluster) join(n int) {
 	c.step(fmt.Sprintf("promote %s", m.id), func(ctx context.Context, g *Group) error { return g.Promote(ctx, m.id) })
 }
 
-// leave takes a node out of the group and deletes its files.
+// leave removes a node from the group and deletes its files.
 func (c *cluster) leave(n int) {
 	c.t.Helper()
 	m := c.members[n]
@@ -49,7 +49,7 @@ func (c *cluster) leave(n int) {
 	m.groups[0], m.machines[0], m.joined = nil, nil, false
 }
 
-// step repeats a step on whoever leads until it is done.
+// step repeats a step on the current leader until it succeeds.
 func (c *cluster) step(what string, do func(context.Context, *Group) error) {
 	c.t.Helper()
 	var last error
@@ -70,8 +70,8 @@ func (c *cluster) step(what string, do func(context.Context, *Group) error) {
 
 func (m *member) voters() []quota.NodeID { return m.groups[0].voters() }
 
-// TestGrowAndShrink: 1 -> 3 -> 5 -> 3 other nodes -> 1 while entries are
-// applied; none that was acknowledged is lost, and groups left behind are gone.
+// TestGrowAndShrink changes the members 1 -> 3 -> 5 -> 3 other nodes -> 1 while entries are
+// applied. No acknowledged entry is lost, and nodes that left keep no files.
 func TestGrowAndShrink(t *testing.T) {
 	t.Parallel()
 	c := newGrowing(t, 5, nil)
@@ -92,7 +92,7 @@ func TestGrowAndShrink(t *testing.T) {
 					}
 				}
 			}
-			time.Sleep(time.Millisecond) // the load's rate
+			time.Sleep(time.Millisecond) // sets the load's rate
 		}
 	}()
 	for n := 1; n < 5; n++ {
@@ -110,7 +110,7 @@ func TestGrowAndShrink(t *testing.T) {
 	if m := c.leader(0); m != last || !slices.Equal(last.voters(), []quota.NodeID{"n4"}) {
 		t.Fatalf("voters %v", last.voters())
 	}
-	// An entry whose proposer was told "unknown" may be there as well.
+	// The group may also hold entries whose proposer got ErrUncertain.
 	if got := last.machines[0].get().Count; got < acked || acked == 0 {
 		t.Errorf("%d entries acknowledged, %d held", acked, got)
 	}
@@ -119,7 +119,7 @@ func TestGrowAndShrink(t *testing.T) {
 			t.Errorf("%s has files of %v (%v)", m.id, names, err)
 		}
 	}
-	c.join(0) // given the group again, with an empty disk
+	c.join(0) // gets the group again
 	c.apply(0, 10)
 	c.eventually(5*time.Second, "both hold the same", func() bool { return c.equal(0, last.machines[0].get().Count) })
 }
@@ -132,7 +132,7 @@ func TestChangesAreGuarded(t *testing.T) {
 	if err := first.Promote(ctx, "n1"); !errors.Is(err, ErrNotReady) {
 		t.Errorf("promotion of an unknown node: %v", err)
 	}
-	if err := first.AddNonvoter(ctx, "n3"); err != nil { // n3 has not opened it
+	if err := first.AddNonvoter(ctx, "n3"); err != nil { // n3 has not opened the group
 		t.Fatal(err)
 	}
 	if err := first.Promote(ctx, "n3"); !errors.Is(err, ErrNotReady) {
@@ -143,7 +143,7 @@ func TestChangesAreGuarded(t *testing.T) {
 	}
 	c.join(1)
 	c.join(2)
-	for range 2 { // what has happened already is no error
+	for range 2 { // repeating a change is not an error
 		for _, err := range []error{first.AddNonvoter(ctx, "n1"), first.Promote(ctx, "n1"), first.Remove(ctx, "n9")} {
 			if err != nil {
 				t.Error(err)
@@ -163,7 +163,7 @@ func TestChangesAreGuarded(t *testing.T) {
 	first.changing.Store(false)
 	c.staleChangeIsRefused(first)
 
-	// One of three is dead. The other two must both stay; the dead one may go.
+	// One of three is dead. The other two must both stay; the dead one may be removed.
 	c.crash(2)
 	c.eventually(5*time.Second, "the dead one is missed", func() bool {
 		_, term, _ := first.Leader()
@@ -176,7 +176,7 @@ func TestChangesAreGuarded(t *testing.T) {
 	c.apply(0, 5)
 }
 
-// staleChangeIsRefused: a decision under an older configuration changes nothing.
+// staleChangeIsRefused checks that a change decided under an older configuration has no effect.
 func (c *cluster) staleChangeIsRefused(g *Group) {
 	c.t.Helper()
 	now := g.fsm.conf.Load()
@@ -191,8 +191,8 @@ func (c *cluster) staleChangeIsRefused(g *Group) {
 	g.fsm.conf.Store(now)
 }
 
-// TestRemovedReplicaIsQuiet: a replica that was removed while it could not be
-// reached, and is still open, deposes nobody when it is back.
+// TestRemovedReplicaIsQuiet checks a replica that was removed while unreachable and is still
+// open: it deposes no leader when it returns.
 func TestRemovedReplicaIsQuiet(t *testing.T) {
 	testspeed.Full(t)
 	t.Parallel() // it mostly waits
@@ -216,10 +216,10 @@ func TestRemovedReplicaIsQuiet(t *testing.T) {
 	for _, m := range c.members {
 		m.net.SetFault(nil)
 	}
-	end := time.Now().Add(leader.host.cfg.Timing.Heartbeat * 5 / 2) // two of its timeouts
+	end := time.Now().Add(leader.host.cfg.Timing.Heartbeat * 5 / 2) // at least two of its timeouts
 	for time.Now().Before(end) {
 		c.apply(0, 1)
-		time.Sleep(20 * time.Millisecond) // the load's rate
+		time.Sleep(20 * time.Millisecond) // sets the load's rate
 	}
 	if _, now, serving := leader.groups[0].Leader(); !serving || now != term {
 		t.Errorf("the removed replica moved the leader: term %d -> %d", term, now)
@@ -233,8 +233,7 @@ func TestRemovedReplicaIsQuiet(t *testing.T) {
 	alone.groups[0], alone.machines[0] = nil, nil
 }
 
-// TestConfigurationSurvivesRestart: who votes is what the log says, not what
-// the options say.
+// TestConfigurationSurvivesRestart checks that the log, not the options, defines the voters.
 func TestConfigurationSurvivesRestart(t *testing.T) {
 	testspeed.Full(t)
 	t.Parallel()
@@ -249,7 +248,7 @@ func TestConfigurationSurvivesRestart(t *testing.T) {
 		c.crash(n)
 	}
 	for n := range c.members {
-		c.start(n, nil) // n0 with itself as the only voter in its options
+		c.start(n, nil) // n0's options name itself as the only voter
 	}
 	c.eventually(8*time.Second, "a leader", c.allServed)
 	for _, m := range c.members {
@@ -258,7 +257,7 @@ func TestConfigurationSurvivesRestart(t *testing.T) {
 	c.apply(0, 10)
 	c.eventually(5*time.Second, "all replicas are equal", func() bool { return c.equal(0, 20) })
 	if c.leader(0) == c.members[0] {
-		c.crash(0) // an election needs the others' votes, and gets them
+		c.crash(0) // an election needs, and gets, the votes of the others
 		c.apply(0, 1)
 		return
 	}
@@ -296,8 +295,8 @@ func TestPreferredAndShunned(t *testing.T) {
 	}
 }
 
-// TestCloseAndDrop: a closed replica comes back with its state, a dropped one
-// without, and a deletion that a crash has cut short is completed.
+// TestCloseAndDrop checks that a closed replica returns with its state and a dropped one without,
+// and that a deletion interrupted by a crash is completed.
 func TestCloseAndDrop(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 2, nil)
@@ -331,7 +330,7 @@ func TestCloseAndDrop(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.crash(2)
-	// A crash in the middle of a deletion: marked, and the log is gone.
+	// A crash during a deletion: the mark exists and the log is gone.
 	if err := os.WriteFile(filepath.Join(m.dir, "raft", "g1.dropped"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/quorate/quorate/internal/testspeed"
 )
 
-// faultyStore fails to store entries while told to.
+// faultyStore fails to store entries while failing is set.
 type faultyStore struct {
 	raft.LogStore
 	failing *atomic.Bool
@@ -32,8 +32,8 @@ func (s faultyStore) StoreLogs(l []*raft.Log) error {
 // StoreLog must not bypass the fault.
 func (s faultyStore) StoreLog(l *raft.Log) error { return s.StoreLogs([]*raft.Log{l}) }
 
-// TestFailedAppendDoesNotWedge: hashicorp/raft#612. With pipelining, a follower
-// that fails one append gets no entry ever again, while heartbeats go on.
+// TestFailedAppendDoesNotWedge covers hashicorp/raft#612: with pipelining, a follower that fails
+// one append never gets an entry again, while heartbeats continue.
 func TestFailedAppendDoesNotWedge(t *testing.T) {
 	testspeed.Full(t)
 	var failing atomic.Bool
@@ -47,7 +47,7 @@ func TestFailedAppendDoesNotWedge(t *testing.T) {
 	t.Cleanup(func() { wrapLogStore = func(_ quota.NodeID, s raft.LogStore) raft.LogStore { return s } })
 	c := newCluster(t, 1, nil)
 	c.awaitPreferred()
-	c.apply(0, 100) // long enough for raft to want a pipeline
+	c.apply(0, 100) // enough entries for raft to try a pipeline
 	for round := range 3 {
 		failing.Store(true)
 		c.apply(0, 50)
@@ -58,7 +58,7 @@ func TestFailedAppendDoesNotWedge(t *testing.T) {
 	}
 }
 
-// TestLostAppendsAreSentAgain: the same, with the link at fault.
+// TestLostAppendsAreSentAgain covers the same case with a faulty link.
 func TestLostAppendsAreSentAgain(t *testing.T) {
 	testspeed.Full(t)
 	t.Parallel() // it mostly waits
@@ -69,7 +69,7 @@ func TestLostAppendsAreSentAgain(t *testing.T) {
 		return transport.Fault{Drop: to == "n2" && lane == peerv1.Lane_LANE_DATA}
 	})
 	c.apply(0, 50)
-	time.Sleep(100 * time.Millisecond) // time in which they would have come
+	time.Sleep(100 * time.Millisecond) // time in which they would have arrived
 	if got := c.members[2].machines[0].get().Count; got > 50 {
 		t.Fatalf("the fault does not work: %d entries", got)
 	}
@@ -81,8 +81,8 @@ func TestLostAppendsAreSentAgain(t *testing.T) {
 	}
 }
 
-// TestTransferToSilentPeerIsRefused: hashicorp/raft#696. Transfers to a peer
-// that does not answer, then a step-down, made a node refuse every later write.
+// TestTransferToSilentPeerIsRefused covers hashicorp/raft#696: transfers to a peer that does not
+// answer, followed by a step-down, made a node refuse every later write.
 func TestTransferToSilentPeerIsRefused(t *testing.T) {
 	testspeed.Full(t)
 	t.Parallel() // it mostly waits
@@ -126,7 +126,7 @@ func TestTransfer(t *testing.T) {
 	c := newCluster(t, 1, nil)
 	c.awaitPreferred()
 	c.apply(0, 10)
-	time.Sleep(300 * time.Millisecond) // a heartbeat has come
+	time.Sleep(300 * time.Millisecond) // wait for a heartbeat
 	start := time.Now()
 	if err := c.members[0].groups[0].TransferTo(within(t, patience), "n1"); err != nil {
 		t.Fatal(err)
@@ -143,8 +143,8 @@ func TestTransfer(t *testing.T) {
 	}
 }
 
-// TestWatchdogRestartsReplica: a leader that refuses everything because of a
-// transfer gets a new raft instance, and applies nothing twice.
+// TestWatchdogRestartsReplica checks that a leader that refuses everything because of a transfer
+// gets a new raft instance and applies nothing twice.
 func TestWatchdogRestartsReplica(t *testing.T) {
 	testspeed.Full(t)
 	t.Parallel()
@@ -158,7 +158,7 @@ func TestWatchdogRestartsReplica(t *testing.T) {
 	c.apply(0, 40)
 	old := g.cur.Load()
 	g.watch.note(g, old, raft.ErrLeadershipTransferInProgress)
-	g.watch.note(g, old, nil) // the row is broken
+	g.watch.note(g, old, nil) // interrupts the series of refusals
 	g.watch.since = time.Now().Add(-time.Hour)
 	g.watch.note(g, old, raft.ErrLeadershipTransferInProgress)
 	c.eventually(5*time.Second, "a new instance", func() bool { i := g.cur.Load(); return i != nil && i != old })
@@ -167,8 +167,8 @@ func TestWatchdogRestartsReplica(t *testing.T) {
 	c.eventually(5*time.Second, "all replicas are equal", func() bool { return c.equal(0, 120) })
 }
 
-// TestRestartOfFollowerReplaysNothing: entries applied before several restarts, without any
-// snapshot, are not applied again.
+// TestRestartOfFollowerReplaysNothing checks that entries applied before several restarts,
+// without any snapshot, are not applied again.
 func TestRestartOfFollowerReplaysNothing(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 1, nil)

@@ -10,8 +10,8 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// TestSnapshotsArePrivate: of those that are made and of those that were there before, while they are
-// written and after.
+// TestSnapshotsArePrivate checks that only the owner can read new and existing snapshots, while
+// they are being written and afterwards.
 func TestSnapshotsArePrivate(t *testing.T) {
 	dir := t.TempDir()
 	before := filepath.Join(dir, "snapshots", "1-1-1")

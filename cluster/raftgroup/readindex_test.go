@@ -11,9 +11,9 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// TestConfirmCountsOnlyNewAnswers delays what followers answer. An answer to a heartbeat
-// from before the question says nothing about now: every confirmation takes at least
-// one whole way there and back.
+// TestConfirmCountsOnlyNewAnswers delays the answers of followers. An answer to a heartbeat sent
+// before the call proves nothing about the present: every confirmation takes at least one full
+// round trip.
 func TestConfirmCountsOnlyNewAnswers(t *testing.T) {
 	t.Parallel() // it mostly waits
 	const delay = 150 * time.Millisecond
@@ -29,7 +29,7 @@ func TestConfirmCountsOnlyNewAnswers(t *testing.T) {
 		}
 	}
 	for i := range 12 {
-		time.Sleep(time.Duration(i) * 7 * time.Millisecond) // somewhere between two heartbeats
+		time.Sleep(time.Duration(i) * 7 * time.Millisecond) // start at different times between two heartbeats
 		start := time.Now()
 		if err := lead.groups[0].ConfirmLeadership(within(t, patience)); err != nil {
 			t.Fatal(err)
@@ -54,7 +54,7 @@ func TestConfirmNeedsAQuorum(t *testing.T) {
 		}
 		defer c.crash(n)
 	}
-	// Answers of followers are lost: nobody can tell who leads.
+	// The followers' answers are lost: no node can confirm its leadership.
 	for _, m := range c.members {
 		if m != lead {
 			m.net.SetFault(func(quota.NodeID, peerv1.Lane) transport.Fault { return transport.Fault{Drop: true} })
@@ -73,7 +73,7 @@ func TestConfirmNeedsAQuorum(t *testing.T) {
 	})
 }
 
-// TestConfirmIsShared asks from many sides at once: they share rounds.
+// TestConfirmIsShared confirms leadership from many goroutines at once: they share rounds.
 func TestConfirmIsShared(t *testing.T) {
 	t.Parallel() // it mostly waits
 	c := newCluster(t, 1, nil)
