@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// counted counts the writes to a connection.
+// counted counts writes to a connection.
 type counted struct {
 	net.Conn
 	writes *atomic.Int64
@@ -50,7 +50,7 @@ func TestAskFails(t *testing.T) {
 		}
 	}
 	_ = b.Close()
-	eventually(t, "b is gone, on this lane too", func() bool { // each lane learns it by itself; until then an answer is lost
+	eventually(t, "b is gone, on this lane too", func() bool { // each lane detects it on its own; until then an answer is lost
 		_, err := a.connTo("b", data)
 		return !a.Connected("b") && err != nil
 	})
@@ -65,7 +65,8 @@ func TestAskFails(t *testing.T) {
 	}
 }
 
-// TestHeldQueue: what is pushed meanwhile wakes the writer once, when it is over.
+// TestHeldQueue checks that frames pushed during a pause wake the writer once, when the pause
+// ends.
 func TestHeldQueue(t *testing.T) {
 	q := newQueue()
 	awake := func() bool {

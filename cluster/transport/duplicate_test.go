@@ -8,8 +8,8 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// TestTwin: a second process of a node, started out of a copy of its data directory,
-// is not taken while the first is connected; when that one ends it is.
+// TestTwin checks that a second process of a node, started from a copy of its data directory, is
+// refused while the first is connected, and accepted when the first has ended.
 func TestTwin(t *testing.T) {
 	a, b := pair(t, nil, nil)
 	duplicate := start(t, listen(t, "127.0.0.1:0"), "b", map[quota.NodeID]string{"a": a.addr}, func(c *Config) { c.Incarnation = 2 })
@@ -30,8 +30,8 @@ func TestTwin(t *testing.T) {
 	eventually(t, "the duplicate is taken when the first has ended", func() bool { return duplicate.Connected("a") && a.Connected("b") })
 }
 
-// TestGoodbyeOfAnEarlierLife: what a process has left behind in a connection when the next
-// one of its node was already there does not make that one dead.
+// TestGoodbyeOfAnEarlierLife checks that a goodbye that an earlier process of a node left in a
+// connection does not mark the node's current process as dead.
 func TestGoodbyeOfAnEarlierLife(t *testing.T) {
 	var a *node
 	mark := func(c *Config) {
@@ -53,8 +53,8 @@ func TestGoodbyeOfAnEarlierLife(t *testing.T) {
 	}
 }
 
-// TestDeadThatSpeaks: a peer that was taken for dead, and whose connections stand, is up
-// again with its next beacon.
+// TestDeadThatSpeaks checks that a peer that was marked dead but whose connections are
+// established is up again with its next beacon.
 func TestDeadThatSpeaks(t *testing.T) {
 	a, b := pair(t, nil, nil)
 	a.MarkDead("b")
@@ -64,8 +64,8 @@ func TestDeadThatSpeaks(t *testing.T) {
 	eventually(t, "b is up again", func() bool { return a.Connected("b") && a.seen("b", Up) == 2 })
 }
 
-// TestEarlierLife: a process that goes on while a later one of its node has been connected
-// is told so, by whoever dials.
+// TestEarlierLife checks that a process that is still running after a later one of its node has
+// connected is refused with that reason, whichever side dials.
 func TestEarlierLife(t *testing.T) {
 	a, b := pair(t, nil, func(c *Config) { c.Incarnation = 2 })
 	if err := b.Close(); err != nil {

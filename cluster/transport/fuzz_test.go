@@ -16,8 +16,8 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// accepting returns a Net that answers each frame with itself, and takes
-// connections by hand.
+// accepting returns a Net that answers each frame with the same frame. The tests hand it
+// connections directly.
 func accepting(t testing.TB, secure *TLS) *Net {
 	t.Helper()
 	n, err := New(Config{
@@ -33,7 +33,7 @@ func accepting(t testing.TB, secure *TLS) *Net {
 }
 
 // exchange sends raw to a Net as an unauthenticated connection would, hangs up, and returns what
-// came back. It fails when the Net does not let go of the connection.
+// came back. It fails the test if the Net does not release the connection.
 func exchange(t *testing.T, n *Net, raw []byte) []byte {
 	t.Helper()
 	mine, theirs := net.Pipe()
@@ -41,7 +41,7 @@ func exchange(t *testing.T, n *Net, raw []byte) []byte {
 	n.admit(theirs)
 	go func() {
 		_, _ = mine.Write(raw)
-		time.Sleep(time.Millisecond) // an answer may be on its way
+		time.Sleep(time.Millisecond) // an answer may be in flight
 		_ = mine.Close()
 	}()
 	back, err := io.ReadAll(mine)
@@ -57,7 +57,7 @@ func exchange(t *testing.T, n *Net, raw []byte) []byte {
 	return back
 }
 
-// seeds are what peers say, and what comes near it.
+// seeds returns what peers send, and near misses.
 func seeds() [][]byte {
 	hello, _ := encode(goodHello())
 	short := goodHello()
@@ -77,7 +77,7 @@ func seeds() [][]byte {
 	}
 }
 
-// FuzzAccept: whatever comes in at the port, the node lets go of it, and says
+// FuzzAccept checks that the node releases the connection whatever arrives at its port, and sends
 // only what a peer could read: first a Hello, then frames.
 func FuzzAccept(f *testing.F) {
 	for _, raw := range seeds() {
@@ -88,7 +88,7 @@ func FuzzAccept(f *testing.F) {
 		back := exchange(t, n, raw)
 		for i := 0; len(back) > 0; i++ {
 			if len(back) < lengthBytes {
-				return // cut off in the middle
+				return // truncated frame
 			}
 			length := int(back[0])<<24 | int(back[1])<<16 | int(back[2])<<8 | int(back[3])
 			if len(back)-lengthBytes < length {
@@ -106,8 +106,8 @@ func FuzzAccept(f *testing.F) {
 	})
 }
 
-// FuzzAcceptTLS: the same with TLS, where bytes without a certificate never get
-// as far as a Hello: what comes back is an alert at most.
+// FuzzAcceptTLS does the same with TLS. Bytes without a certificate never reach the Hello: at
+// most an alert comes back.
 func FuzzAcceptTLS(f *testing.F) {
 	for _, raw := range seeds() {
 		f.Add(raw)
@@ -123,8 +123,8 @@ func FuzzAcceptTLS(f *testing.F) {
 	})
 }
 
-// FuzzGreet: whatever answers a dial, the dialer ends the attempt, and takes
-// nobody for a peer but who says to be it.
+// FuzzGreet checks that the dialer ends the attempt whatever answers, and accepts only a peer
+// that claims to be the dialed node.
 func FuzzGreet(f *testing.F) {
 	for _, raw := range seeds() {
 		f.Add(raw)

@@ -61,7 +61,7 @@ func TestHandshakeRefusals(t *testing.T) {
 	}
 }
 
-// closedSoon checks that the other side ends the connection by itself.
+// closedSoon checks that the other side closes the connection on its own.
 func closedSoon(t *testing.T, nc net.Conn) {
 	t.Helper()
 	_ = nc.SetReadDeadline(time.Now().Add(8 * time.Second))
@@ -128,8 +128,8 @@ func (l *lockedBuffer) String() string {
 	return l.b.String()
 }
 
-// FuzzFrameReader: whatever comes in, the reader neither panics nor returns
-// more than announced, and what it takes for a frame encodes to that frame.
+// FuzzFrameReader checks that the reader, whatever arrives, neither panics nor returns more than
+// announced, and that each frame it accepts encodes to the same frame.
 func FuzzFrameReader(f *testing.F) {
 	good, _ := encodeFrame(frame(3), 9, true)
 	f.Add(good)

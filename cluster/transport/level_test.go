@@ -27,7 +27,7 @@ func TestLevels(t *testing.T) {
 	if _, err := a.Call(within(t, patience), "b", data, frame(1)); err != nil {
 		t.Fatalf("what stands stays: %v", err)
 	}
-	// Lose the connections: now neither side can make new ones.
+	// Drop the connections: neither side can establish new ones now.
 	for _, n := range []*node{a, b} {
 		n.SetFault(func(quota.NodeID, peerv1.Lane) Fault { return Fault{Cut: true} })
 	}
@@ -45,8 +45,8 @@ func TestLevels(t *testing.T) {
 	}
 }
 
-// TestReturns: who comes with data of another first incarnation is refused by whoever knows,
-// and is told why.
+// TestReturns checks that a peer is refused, with the reason, if Config.Returns objects to the
+// first incarnation of its data.
 func TestReturns(t *testing.T) {
 	const why = `data: "b" had others`
 	knows := func(c *Config) {

@@ -16,8 +16,8 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// silent never answers. It says when a call has arrived: a connection that ends before
-// says that nothing was sent.
+// silent returns a configuration edit that makes a node never answer, and a channel that receives
+// when a call has arrived. If a connection ends before that, the call counts as not sent.
 func silent() (edit func(*Config), arrived chan struct{}) {
 	arrived = make(chan struct{}, 1)
 	return func(c *Config) {
@@ -47,8 +47,8 @@ func TestLostConnectionFailsCallsAtOnce(t *testing.T) {
 	}
 }
 
-// TestRefusingPeerIsNoDeadOne: that nobody listens is told once, and is no death. Dead is a
-// incarnation after which another one answers.
+// TestRefusingPeerIsNoDeadOne checks that refused connections are reported once and do not make a
+// peer Dead. An incarnation is Dead only when a later one answers.
 func TestRefusingPeerIsNoDeadOne(t *testing.T) {
 	a, b := pair(t, nil, nil)
 	lost := time.Now()
@@ -59,7 +59,7 @@ func TestRefusingPeerIsNoDeadOne(t *testing.T) {
 	if n := a.seen("b", Refused); n != 1 || a.seen("b", Dead) != 0 || a.EndedBefore("b") != 1 {
 		t.Fatalf("told Refused %d times, Dead %d times, lives ended before %d", n, a.seen("b", Dead), a.EndedBefore("b"))
 	}
-	// The same node comes back as a new incarnation, and ends again.
+	// The same node returns with a new incarnation and ends again.
 	b2 := start(t, listen(t, b.addr), "b", map[quota.NodeID]string{"a": a.addr}, func(c *Config) { c.Incarnation = 2 })
 	eventually(t, "b is up again", func() bool { return a.Connected("b") && b2.Connected("a") })
 	if a.seen("b", Dead) != 1 || a.EndedBefore("b") != 2 {
@@ -69,8 +69,8 @@ func TestRefusingPeerIsNoDeadOne(t *testing.T) {
 	eventually(t, "b refuses again", func() bool { return a.seen("b", Refused) == 2 })
 }
 
-// TestLivingPeerBehindRefusal: what is between two nodes refuses connections while both live.
-// The peer is up again without having been dead.
+// TestLivingPeerBehindRefusal checks that if something between two live nodes refuses
+// connections, the peer comes up again without having been Dead.
 func TestLivingPeerBehindRefusal(t *testing.T) {
 	la, lb := listen(t, "127.0.0.1:0"), listen(t, "127.0.0.1:0")
 	var refuse atomic.Bool
@@ -151,8 +151,8 @@ func TestLateAnswerIsDropped(t *testing.T) {
 	}
 	answer := <-late
 	answer(frame(99))
-	answer(frame(100)) // only the first counts
-	late <- nil        // from now on answered at once
+	answer(frame(100)) // only the first answer counts
+	late <- nil        // from now on, answers are immediate
 	got, err := a.Call(within(t, patience), "b", data, frame(2))
 	if err != nil || got.GetBeacon().GetLimitsVersion() != 2 {
 		t.Fatal(got, err)

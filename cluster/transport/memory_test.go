@@ -10,7 +10,7 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// memory is a network within a test, for virtual time.
+// memory is an in-memory network for tests with virtual time.
 type memory struct {
 	mu        sync.Mutex
 	listeners map[string]*memoryListener
@@ -26,7 +26,7 @@ type memoryListener struct {
 
 func newMemory() *memory { return &memory{listeners: map[string]*memoryListener{}} }
 
-// listen listens at an address that is any name.
+// listen listens at an address, which may be any name.
 func (m *memory) listen(name string) net.Listener {
 	l := &memoryListener{of: m, name: name, in: make(chan net.Conn), done: make(chan struct{})}
 	m.mu.Lock()
@@ -56,7 +56,7 @@ func (l *memoryListener) Close() error {
 
 func (l *memoryListener) Addr() net.Addr { return &net.UnixAddr{Name: l.name, Net: "memory"} }
 
-// dial refuses where nobody listens.
+// dial fails if nothing listens at the address.
 func (m *memory) dial(ctx context.Context, addr string) (net.Conn, error) {
 	m.mu.Lock()
 	l := m.listeners[addr]
@@ -75,7 +75,7 @@ func (m *memory) dial(ctx context.Context, addr string) (net.Conn, error) {
 	}
 }
 
-// start makes a node that listens at its own name.
+// start creates a node that listens at its own name.
 func (m *memory) start(t *testing.T, id quota.NodeID, peers map[quota.NodeID]string, edit func(*Config)) *node {
 	t.Helper()
 	return start(t, m.listen(string(id)), id, peers, func(c *Config) {

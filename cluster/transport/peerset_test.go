@@ -14,7 +14,7 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// bookOf returns the addresses of nodes.
+// bookOf returns the addresses of the given nodes.
 func bookOf(nodes ...*node) map[quota.NodeID]string {
 	m := map[quota.NodeID]string{}
 	for _, n := range nodes {
@@ -30,12 +30,12 @@ func setPeers(t *testing.T, n *node, peers map[quota.NodeID]string) {
 	}
 }
 
-// TestJoiningNodeIsTakenSoon: a node that dials before it is known is refused,
-// which is no error. Once it is known it is connected at once where it can be
-// dialed, and else with its next attempt.
+// TestJoiningNodeIsTakenSoon checks that a node that dials before it is known is refused, without
+// an error in the log. Once it is known, it is connected at once where it can be dialed, and
+// otherwise with its next attempt.
 func TestJoiningNodeIsTakenSoon(t *testing.T) {
 	for name, c := range map[string]struct {
-		addr   string // of a, as b knows it
+		addr   string // a's address as known to b
 		within time.Duration
 	}{
 		"dialed back": {"a", 10 * time.Millisecond},
@@ -101,7 +101,7 @@ func TestRemovalEndsWaiting(t *testing.T) {
 	a := start(t, listen(t, "127.0.0.1:0"), "a", map[quota.NodeID]string{"b": deaf(t)}, nil)
 	waited := make(chan error, 1)
 	go func() { waited <- a.WaitConnected(context.Background(), "b") }()
-	time.Sleep(10 * time.Millisecond) // for it to wait: that cannot be seen
+	time.Sleep(10 * time.Millisecond) // let it start to wait, which the test cannot observe
 	setPeers(t, a, nil)
 	if err := <-waited; !errors.Is(err, ErrUnreachable) {
 		t.Fatal(err)
@@ -109,7 +109,7 @@ func TestRemovalEndsWaiting(t *testing.T) {
 	eventually(t, "the last event is Removed", func() bool { return a.seen("b", Removed) == 1 })
 }
 
-// deaf is the address of a machine that takes connections and says nothing.
+// deaf returns the address of a machine that accepts connections and sends nothing.
 func deaf(t *testing.T) string {
 	t.Helper()
 	l := listen(t, "127.0.0.1:0")
@@ -117,14 +117,14 @@ func deaf(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// TestMovedPeer: an attempt at the old address does not hold up the new one, and
-// connections that stand are left alone.
+// TestMovedPeer checks that an attempt at the old address does not delay the new one, and that
+// established connections stay.
 func TestMovedPeer(t *testing.T) {
 	lb := listen(t, "127.0.0.1:0")
 	silent := listen(t, "127.0.0.1:0")
 	defer silent.Close()
 	a := start(t, listen(t, "127.0.0.1:0"), "a", map[quota.NodeID]string{"b": silent.Addr().String()}, nil)
-	for range 2 { // both links wait for an answer, for seconds
+	for range 2 { // both links wait seconds for an answer
 		conn, err := silent.Accept()
 		if err != nil {
 			t.Fatal(err)
@@ -148,7 +148,7 @@ func TestMovedPeer(t *testing.T) {
 	}
 	before.close(errCut)
 	eventually(t, "b is down", func() bool { return a.seen("b", Down) == 1 })
-	time.Sleep(50 * time.Millisecond) // dials of the new address are refused
+	time.Sleep(50 * time.Millisecond) // dials at the new address are refused
 	if a.seen("b", Refused) != 0 || a.seen("b", Dead) != 0 {
 		t.Fatal("who was never at that address has not ended because nobody listens there")
 	}
@@ -198,8 +198,8 @@ func TestSetPeersRefusals(t *testing.T) {
 	}
 }
 
-// TestPeersComeAndGo changes the peer set of one node while all talk, and checks
-// that every change is told in order and nothing is left behind.
+// TestPeersComeAndGo changes the peer set of one node while all nodes communicate. It checks that
+// every change is reported in order and nothing is left behind.
 func TestPeersComeAndGo(t *testing.T) {
 	a, b := pair(t, nil, nil)
 	var wg sync.WaitGroup
@@ -238,14 +238,14 @@ func TestPeersComeAndGo(t *testing.T) {
 	a.inOrder(t)
 }
 
-// holds counts the accepted connections that are kept.
+// holds returns the number of accepted connections kept.
 func (n *node) holds() int {
 	n.Net.mu.Lock()
 	defer n.Net.mu.Unlock()
 	return len(n.accepted)
 }
 
-// inOrder checks that Up is told once for each time that the peer was up.
+// inOrder checks that Up is reported once for each time that the peer was up.
 func (n *node) inOrder(t *testing.T) {
 	t.Helper()
 	n.mu.Lock()

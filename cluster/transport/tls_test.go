@@ -23,7 +23,7 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// authority is a CA of tests.
+// authority is a test CA.
 type authority struct {
 	t    testing.TB
 	cert *x509.Certificate
@@ -62,8 +62,8 @@ func (ca *authority) sign(c *x509.Certificate) (*ecdsa.PrivateKey, *x509.Certifi
 	return key, cert
 }
 
-// issue makes a certificate for a URI of this cluster, such as node/a, that is
-// good for so long from now.
+// issue creates a certificate for a URI of this cluster, such as node/a, valid for the given time
+// from now.
 func (ca *authority) issue(name string, valid time.Duration) *tls.Certificate {
 	ca.t.Helper()
 	key, cert := ca.sign(&x509.Certificate{
@@ -81,7 +81,8 @@ func (ca *authority) pool() *x509.CertPool {
 	return p
 }
 
-// trusting is TLS that shows what show returns and trusts what trust returns.
+// trusting returns a TLS that presents the certificate that show returns and trusts what trust
+// returns.
 func trusting(trust func() *x509.CertPool, show func() *tls.Certificate) *TLS {
 	return &TLS{
 		Server: func() *tls.Config {
@@ -127,8 +128,8 @@ func TestTLS(t *testing.T) {
 	t.Logf("refused after %v", time.Since(lost).Round(time.Microsecond))
 }
 
-// TestTLSRefusals: who has not the certificate of the node that it says it is
-// gets nowhere, and the logs say why. Node a dials b, which does not dial back.
+// TestTLSRefusals checks that a node without the certificate of the node that it claims to be
+// cannot connect, and that the logs say why. Node a dials b, which does not dial back.
 func TestTLSRefusals(t *testing.T) {
 	ca, other := newAuthority(t), newAuthority(t)
 	goodA, goodB := ca.issue("node/a", time.Hour), ca.issue("node/b", time.Hour)
@@ -138,7 +139,7 @@ func TestTLSRefusals(t *testing.T) {
 	}
 	cases := map[string]struct {
 		a, b       *TLS
-		logA, logB string // what the logs must say; "" is nothing
+		logA, logB string // expected in the logs; "" means no line
 	}{
 		"fits": {shows(goodA), shows(goodB), "", ""},
 		"other node dials": {
@@ -160,7 +161,7 @@ func TestTLSRefusals(t *testing.T) {
 		"trusts another CA":  {trusts(other.pool()), shows(goodB), "signed by unknown authority", "remote error: tls: "},
 		"trusts nobody":      {trusts(nil), shows(goodB), "neither RootCAs nor", ""},
 		"accepts anybody":    {shows(goodA), trusts(nil), "", "neither ClientCAs nor"},
-		"has only TLS 1.2":   {old(shows(goodA)), shows(goodB), "", ""}, // made strict
+		"has only TLS 1.2":   {old(shows(goodA)), shows(goodB), "", ""}, // strict raises it to TLS 1.3
 		"no configuration":   {&TLS{Server: none, Client: noneFor, NodeID: shows(goodA).NodeID}, shows(goodB), "there is no configuration", ""},
 		"plain dials TLS":    {nil, shows(goodB), "", "TLS: the other side speaks without it"},
 		"TLS dials plain":    {shows(goodA), nil, "TLS: ", "what came is TLS, and this node speaks without it"},
@@ -179,7 +180,7 @@ func TestTLSRefusals(t *testing.T) {
 			}
 			eventually(t, fmt.Sprintf("a logs %q", c.logA), func() bool { return strings.Contains(unquoted(&logA), c.logA) })
 			eventually(t, fmt.Sprintf("b logs %q", c.logB), func() bool { return strings.Contains(unquoted(&logB), c.logB) })
-			time.Sleep(200 * time.Millisecond) // and goes on failing
+			time.Sleep(200 * time.Millisecond) // and keeps failing
 			if n := strings.Count(logB.String(), "connection not taken"); n > logLines {
 				t.Errorf("b has logged it %d times:\n%s", n, logB.String())
 			}
@@ -200,7 +201,7 @@ func unquoted(b *lockedBuffer) string { return strings.ReplaceAll(b.String(), `\
 func none() *tls.Config                { return nil }
 func noneFor(quota.NodeID) *tls.Config { return nil }
 
-// old asks for what is too old.
+// old requests an outdated TLS version.
 func old(t *TLS) *TLS {
 	edit := func(c *tls.Config) *tls.Config {
 		c.MinVersion, c.MaxVersion = tls.VersionTLS12, tls.VersionTLS12
@@ -213,8 +214,7 @@ func old(t *TLS) *TLS {
 	}
 }
 
-// anyOf takes any certificate for those of the ids, and does the verifying
-// itself.
+// anyOf accepts any certificate for the given ids and does the verification itself.
 func anyOf(t *TLS, ids ...quota.NodeID) *TLS {
 	return &TLS{
 		Server: func() *tls.Config {
@@ -257,8 +257,8 @@ func TestExplain(t *testing.T) {
 	eventually(t, "b explains", func() bool { return strings.Contains(log.String(), "TLS: in better words: ") })
 }
 
-// TestRotation: certificates and CAs are those of the moment of each handshake,
-// and what stands stays.
+// TestRotation checks that every handshake uses the current certificates and CAs, and that
+// established connections stay.
 func TestRotation(t *testing.T) {
 	first, second := newAuthority(t), newAuthority(t)
 	both := func() *x509.CertPool {
@@ -309,7 +309,7 @@ func TestRotation(t *testing.T) {
 	}
 }
 
-// TestGarbageOnTLS: whatever comes is closed soon, with a line in the log, and
+// TestGarbageOnTLS checks that garbage soon closes the connection, with a line in the log, and
 // leaves nothing behind.
 func TestGarbageOnTLS(t *testing.T) {
 	ca := newAuthority(t)

@@ -15,15 +15,16 @@ import (
 	"github.com/quorate/quorate/internal/testspeed"
 )
 
-// TestNewestStrangerIsTaken: when all places are taken, the oldest that has said
-// nothing goes at once, and whoever speaks is served, however slowly.
+// TestNewestStrangerIsTaken checks that when all places are taken, the oldest connection that has
+// sent nothing is closed at once, and that a connection that sends something is served, however
+// slowly.
 func TestNewestStrangerIsTaken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMemory()
 		m.start(t, "b", map[quota.NodeID]string{"x": "x"}, nil)
 		hello, _ := encode(goodHello())
 		speaker := m.unauthenticated(t, "b")
-		_, _ = speaker.Write(hello[:1]) // a slow hello, older than all others
+		_, _ = speaker.Write(hello[:1]) // a slow Hello, older than all others
 		silentOnes := make([]net.Conn, maxUnauthenticated)
 		for i := range silentOnes {
 			silentOnes[i] = m.unauthenticated(t, "b")
@@ -46,7 +47,7 @@ func TestNewestStrangerIsTaken(t *testing.T) {
 	})
 }
 
-// unauthenticated dials and says nothing yet.
+// unauthenticated dials without sending anything yet.
 func (m *memory) unauthenticated(t *testing.T, addr string) net.Conn {
 	t.Helper()
 	nc, err := m.dial(t.Context(), addr)
@@ -57,12 +58,12 @@ func (m *memory) unauthenticated(t *testing.T, addr string) net.Conn {
 	return nc
 }
 
-// TestTenThousandConnections: peers find each other while connections flood the
-// port, and after it nothing is left of them.
+// TestTenThousandConnections checks that peers connect while a flood of connections hits the
+// port, and that nothing is left of the flood afterwards.
 func TestTenThousandConnections(t *testing.T) {
 	testspeed.Full(t)
 	plain, tls := 10_000, 3_000
-	if testing.Short() { // races show in fewer, of which the detector makes less work
+	if testing.Short() { // fewer connections suffice to show races, and are less work for the detector
 		plain, tls = 1_000, 300
 	}
 	t.Run("plain", func(t *testing.T) { flood(t, plain, func(*Config) {}) })
@@ -115,8 +116,8 @@ func flood(t *testing.T, count int, edit func(*Config)) {
 	eventually(t, "all strangers are gone", func() bool { return b.unauthenticated.len() == 0 && len(b.handshakes) == 0 })
 }
 
-// TestStrangersDeadlines: silence ends after hearLimit, a slow hello after
-// handshakeLimit, both counted from the accept.
+// TestStrangersDeadlines checks that a silent connection ends after hearLimit and a slow Hello
+// after handshakeLimit, both counted from the accept.
 func TestStrangersDeadlines(t *testing.T) {
 	for name, c := range map[string]struct {
 		every time.Duration // between bytes; 0 sends none
@@ -159,7 +160,7 @@ func TestStrangersDeadlines(t *testing.T) {
 	}
 }
 
-// noListener is one that is never asked.
+// noListener is a listener that is never used.
 type noListener struct{ net.Listener }
 
 func (noListener) Close() error { return nil }
@@ -180,7 +181,8 @@ func strangerFrom(addr string, heard bool) *unauthConn {
 	return s
 }
 
-// TestWhoIsEvicted: of the source that has most, the oldest that is silent.
+// TestWhoIsEvicted checks that the oldest silent connection of the source with the most
+// connections is evicted.
 func TestWhoIsEvicted(t *testing.T) {
 	flood := func(first ...*unauthConn) []*unauthConn {
 		for len(first) < maxUnauthenticated {

@@ -56,7 +56,7 @@ func listen(t *testing.T, addr string) net.Listener {
 	return l
 }
 
-// countingListener counts the connections that come.
+// countingListener counts the accepted connections.
 type countingListener struct {
 	net.Listener
 	conns atomic.Int64
@@ -70,7 +70,7 @@ func (l *countingListener) Accept() (net.Conn, error) {
 	return conn, err
 }
 
-// start makes a node; edit may change its configuration.
+// start creates a node; edit may change its configuration.
 func start(t *testing.T, l net.Listener, id quota.NodeID, peers map[quota.NodeID]string, edit func(*Config)) *node {
 	t.Helper()
 	n := &node{id: id, addr: l.Addr().String()}
@@ -96,7 +96,7 @@ func start(t *testing.T, l net.Listener, id quota.NodeID, peers map[quota.NodeID
 	return n
 }
 
-// pair makes two connected nodes, a and b.
+// pair creates two connected nodes, a and b.
 func pair(t *testing.T, editA, editB func(*Config)) (a, b *node) {
 	t.Helper()
 	la, lb := listen(t, "127.0.0.1:0"), listen(t, "127.0.0.1:0")
@@ -106,7 +106,7 @@ func pair(t *testing.T, editA, editB func(*Config)) (a, b *node) {
 	return a, b
 }
 
-// patience is for what should come at once: a busy machine only takes longer.
+// patience bounds waits for events that should happen at once but take longer on a busy machine.
 const patience = time.Minute
 
 func eventually(t testing.TB, what string, ok func() bool) {
@@ -123,7 +123,7 @@ func frame(version uint64) *peerv1.Frame {
 	return &peerv1.Frame{Body: &peerv1.Frame_Beacon{Beacon: &peerv1.Beacon{LimitsVersion: version}}}
 }
 
-// big returns a frame of about so many bytes.
+// big returns a frame of about the given number of bytes.
 func big(bytes int) *peerv1.Frame {
 	return &peerv1.Frame{Body: &peerv1.Frame_Call{Call: &peerv1.Call{Body: &peerv1.Call_SetLimits{
 		SetLimits: &peerv1.CallSetLimits{Command: make([]byte, bytes)},
@@ -140,7 +140,7 @@ func within(t *testing.T, d time.Duration) context.Context {
 func TestCallsAreAnswered(t *testing.T) {
 	a, b := pair(t, nil, nil)
 	var wg sync.WaitGroup
-	shared := big(1000) // one frame sent by many at once: Call must not touch it
+	shared := big(1000) // one frame sent by many goroutines at once: Call must not modify it
 	for i := range 200 {
 		from, to := a, b.id
 		if i%2 == 1 {
@@ -167,7 +167,7 @@ func TestSendArrivesInOrder(t *testing.T) {
 			mu.Lock()
 			got = append(got, f.GetBeacon().GetLimitsVersion())
 			mu.Unlock()
-			answer(f) // nobody asked: must do nothing
+			answer(f) // no request was made: this must do nothing
 		}
 	})
 	for i := range 1000 {
