@@ -8,12 +8,12 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// TestClockFollowsTheWall: a wall clock that was set, or that runs unevenly, is
-// followed without ever running back or jumping.
+// TestClockFollowsTheWall checks that the clock follows a wall clock that was set or runs
+// unevenly, without ever running backwards or jumping.
 func TestClockFollowsTheWall(t *testing.T) {
 	for name, tc := range map[string]struct {
 		wall   func(mono time.Duration) time.Duration // how far the wall clock is ahead
-		within time.Duration                          // at the end
+		within time.Duration                          // maximum difference at the end
 	}{
 		"right":                    {func(time.Duration) time.Duration { return 0 }, 0},
 		"drifts by 100 ppm":        {func(m time.Duration) time.Duration { return m / 10_000 }, 200 * time.Microsecond},
@@ -45,8 +45,8 @@ func TestClockFollowsTheWall(t *testing.T) {
 	}
 }
 
-// TestClockInSuspend: the clock leaps by the time in which the machine was suspended, and the wall clock
-// has no say in that.
+// TestClockInSuspend checks that the clock jumps ahead by the time for which the machine was
+// suspended, regardless of the wall clock.
 func TestClockInSuspend(t *testing.T) {
 	wall, mono, boot := 1000*time.Hour, time.Duration(0), 7*time.Hour
 	c := New(Config{Wall: func() time.Time { return time.Unix(0, int64(wall)) }}, elapsed.Of(time.Time{},
