@@ -7,9 +7,9 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// TestSuspendedMachine: a machine stands still for longer than a lease, and is out of reach when it
-// goes on. A process that takes its lease for younger than it is spends what others have been given
-// meanwhile.
+// TestSuspendedMachine checks that a machine that sleeps for longer than a lease, and wakes up cut
+// off, does not overspend. A process that underestimates the age of its lease would spend tokens
+// that others have been granted meanwhile.
 func TestSuspendedMachine(t *testing.T) {
 	for seed := range uint64(10) {
 		s := Scenario{
@@ -26,8 +26,8 @@ func TestSuspendedMachine(t *testing.T) {
 	}
 }
 
-// TestTimersSuspended: a timer of a process goes on where it stood when its machine does, and the
-// process's clock says how late it is.
+// TestTimersSuspended checks that timers of a process stop while its machine sleeps and continue
+// where they stood, and that the clock of the process shows how late they are.
 func TestTimersSuspended(t *testing.T) {
 	s := calm()
 	s.Loads, s.Faults = nil, []Fault{{At: time.Second, Kind: Suspend, Nodes: []int{2}, For: 3 * time.Second}}
@@ -52,9 +52,10 @@ func TestTimersSuspended(t *testing.T) {
 	}
 }
 
-// TestSuspectedIsCountedOnce: connections to a living node are refused, so it hears of no answer and
-// tells in every report what it has told already. The leader takes it for dead again and again, and
-// books nothing twice, also of a soft limit, whose rates it gives to others at once.
+// TestSuspectedIsCountedOnce checks that the leader books nothing twice for a live node whose
+// connections are refused. The node hears no answers and repeats everything in each report, and the
+// leader suspects it dead again and again. This holds for soft limits too, whose rates the leader
+// gives to others at once.
 func TestSuspectedIsCountedOnce(t *testing.T) {
 	flight := limit(5, 5, quota.Soft)
 	flight.SetFirst(quota.Tier{Kind: quota.Concurrency, Burst: 5})
@@ -72,8 +73,8 @@ func TestSuspectedIsCountedOnce(t *testing.T) {
 	}
 }
 
-// TestPartsLost: nodes tell a new leader of many keys in several reports, of which some are lost. It
-// grants again what they hold only when it has heard all of them.
+// TestPartsLost checks that a new leader grants again what nodes hold only when it has heard all of
+// their reports. Nodes tell it about many keys in several reports, some of which are lost.
 func TestPartsLost(t *testing.T) {
 	for seed := range uint64(20) {
 		s := Scenario{
@@ -86,9 +87,10 @@ func TestPartsLost(t *testing.T) {
 	}
 }
 
-// TestPartsLostBeforeRush: nodes hold tokens of keys that are little used when the leader dies, and
-// all callers come when there is the next one. It is told of the keys in several reports, of which
-// some are lost: it grants nothing of what a lost one would have told to be held.
+// TestPartsLostBeforeRush checks the same when all callers arrive at the new leader at once. Nodes
+// hold tokens of rarely used keys when the leader dies, and tell the next one in several reports,
+// some of which are lost. The new leader must not grant what a lost report would have declared as
+// held.
 func TestPartsLostBeforeRush(t *testing.T) {
 	for seed := range uint64(20) {
 		s := Scenario{

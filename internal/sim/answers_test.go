@@ -7,8 +7,8 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// TestAnswersOutliveLeaders: what leaders decide themselves stays within a hard
-// limit, whatever fails: the next one knows what may have been answered.
+// TestAnswersOutliveLeaders checks that the decisions of leaders stay within a hard limit whatever
+// fails: the next leader knows what its predecessor may have answered.
 func TestAnswersOutliveLeaders(t *testing.T) {
 	if testing.Short() {
 		t.Skip("plays for seconds in one goroutine")

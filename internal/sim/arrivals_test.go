@@ -11,14 +11,14 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// TestLoads counts what arrives where and when.
+// TestLoads checks how many requests arrive at each node, and when.
 func TestLoads(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
 		load  Load
-		nodes []float64 // part of each
+		nodes []float64 // fraction of the requests at each node
 		total float64
-		when  func(time.Duration) bool // only then
+		when  func(time.Duration) bool // if set, all requests arrive at times for which it is true
 	}{
 		{"even", Load{Rate: 1000}, []float64{.25, .25, .25, .25}, 10_000, nil},
 		{"for a while", Load{Rate: 1000, From: 2 * time.Second, To: 5 * time.Second}, []float64{.25, .25, .25, .25}, 3000, func(d time.Duration) bool { return d >= 2*time.Second && d < 5*time.Second }},
@@ -52,8 +52,8 @@ func TestLoads(t *testing.T) {
 	}
 }
 
-// TestLoadsAreTheSame: whatever decides, and whatever the network does, the same
-// requests arrive.
+// TestLoadsAreTheSame checks that the same requests arrive for every algorithm and on every
+// network.
 func TestLoadsAreTheSame(t *testing.T) {
 	arrivals := func(a Algorithm, loss float64) (out []time.Duration) {
 		Run(Scenario{
@@ -74,7 +74,7 @@ func TestLoadsAreTheSame(t *testing.T) {
 	}
 }
 
-// TestZipf compares what is drawn with the weights k^-e.
+// TestZipf compares the drawn keys with the weights k^-e.
 func TestZipf(t *testing.T) {
 	const n, draws = 50, 200_000
 	for _, e := range []float64{0, .5, 1, 1.1, 2} {
@@ -96,8 +96,7 @@ func TestZipf(t *testing.T) {
 	}
 }
 
-// TestManyKeys: each key has its own limit, and only keys that are used take
-// room.
+// TestManyKeys checks that each key has its own limit, and that only keys in use take memory.
 func TestManyKeys(t *testing.T) {
 	res := map[string]int{}
 	s := Scenario{
@@ -124,7 +123,7 @@ func TestManyKeys(t *testing.T) {
 	}
 }
 
-// TestManyKeysAreBounded: tallies of keys that are full again are dropped.
+// TestManyKeysAreBounded checks that tallies of keys that are full again are dropped.
 func TestManyKeysAreBounded(t *testing.T) {
 	s := calm()
 	s.Loads, s.Limit = nil, limit(1000, 1, quota.Soft)
@@ -138,8 +137,8 @@ func TestManyKeysAreBounded(t *testing.T) {
 	}
 }
 
-// TestReplay plays requests of a log: at their time, at their node, with their
-// cost; and says what a limit would have done.
+// TestReplay checks that requests of a log arrive at their time and node and with their cost, and
+// that the result says what a limit would have done.
 func TestReplay(t *testing.T) {
 	log := func(yield func(Request) bool) {
 		for i := range 100 {
@@ -171,7 +170,7 @@ func TestReplay(t *testing.T) {
 	}
 }
 
-// TestSeries: the steps add up to the whole, and so do the nodes.
+// TestSeries checks that the seconds of a series add up to the total, and so do the nodes.
 func TestSeries(t *testing.T) {
 	for _, d := range []time.Duration{10 * time.Second, 2*MaxSeries*time.Second - time.Second} {
 		s := calm()

@@ -7,7 +7,7 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// TestShareOf: N nodes together have the limit, or a token each if that is more.
+// TestShareOf checks that N nodes together have the limit, or one token each if that is more.
 func TestShareOf(t *testing.T) {
 	l := limit(10, 20, quota.Soft)
 	l.More = []quota.Tier{quota.Window(quota.FixedWindow, 100, time.Minute), quota.Window(quota.SlidingWindow, 2, time.Hour)}
@@ -28,7 +28,7 @@ func TestShareOf(t *testing.T) {
 	}
 }
 
-// TestFits: what an algorithm cannot play is refused with the reason.
+// TestFits checks that an algorithm refuses a scenario that it cannot play, with the reason.
 func TestFits(t *testing.T) {
 	l := limit(10, 20, quota.Soft)
 	counts, waits := l, l
@@ -45,8 +45,8 @@ func TestFits(t *testing.T) {
 	}
 }
 
-// TestAlone: one node is the central bucket, whatever nodes would tell each
-// other; only a drop ratio is not, which has no bucket.
+// TestAlone checks that one node alone decides as the central bucket does, whatever nodes exchange.
+// The drop ratio is the exception: it has no bucket.
 func TestAlone(t *testing.T) {
 	for _, a := range []Algorithm{CountSync, CountSyncDebt, EqualShares} {
 		s := Scenario{Seed: 1, Nodes: 1, Duration: 5 * time.Second, Limit: limit(100, 50, quota.Soft), Algorithm: a}
@@ -57,8 +57,8 @@ func TestAlone(t *testing.T) {
 	}
 }
 
-// TestBaselineNetwork: what is lost on the way is not counted, so that more
-// passes (count-sync lets nearly all pass anyway); and a rerun is the same.
+// TestBaselineNetwork checks that lost messages are not counted, so more passes (count-sync admits
+// nearly all anyway), and that a rerun gives the same result.
 func TestBaselineNetwork(t *testing.T) {
 	for _, a := range []Algorithm{CountSync, CountSyncDebt, DropRatio} {
 		s := Scenario{Seed: 1, Nodes: 5, Duration: 10 * time.Second, Limit: limit(1000, 100, quota.Soft), Delay: time.Millisecond, Algorithm: a}

@@ -9,7 +9,7 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// BenchmarkRun is one key at three times its limit of 1000/s, for ten seconds.
+// BenchmarkRun plays one key at three times its limit of 1000/s for ten seconds.
 func BenchmarkRun(b *testing.B) {
 	for _, nodes := range []int{3, 10, 200} {
 		for _, c := range []quota.Ceiling{quota.Soft, quota.Hard} {
@@ -32,8 +32,8 @@ func BenchmarkRun(b *testing.B) {
 	}
 }
 
-// cpu is what the process has used so far, in seconds: on a shared machine that
-// says more than the time that passed.
+// cpu returns the CPU seconds that the process has used so far. On a shared machine they say more
+// than elapsed time.
 func cpu() float64 {
 	var u syscall.Rusage
 	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {

@@ -19,7 +19,7 @@ func until(d time.Duration, load func(int, time.Duration) float64) func(int, tim
 	}
 }
 
-// stop ends all loads at the end of the scenario, which may then go on without them.
+// stop ends all loads at the end of the scenario, which may then continue without load.
 func stop(s *Scenario) {
 	s.Load = until(s.Duration, s.Load)
 	for i := range s.Loads {
@@ -27,9 +27,8 @@ func stop(s *Scenario) {
 	}
 }
 
-// TestNothingLost stops the load of random scenarios: a few seconds later the
-// leader has booked what the members admitted, to the token, whatever was lost,
-// repeated or reordered on the way.
+// TestNothingLost stops the load of random scenarios and checks that a few seconds later the leader
+// has booked exactly what the members admitted, whatever the network lost, repeated or reordered.
 func TestNothingLost(t *testing.T) {
 	long(t)
 	t.Parallel()
@@ -46,10 +45,10 @@ func TestNothingLost(t *testing.T) {
 	}
 }
 
-// TestNothingAskedTwice plays a limit that its leader decides, and one whose
-// callers wait for tokens to come, while questions and answers are lost, repeated
-// and late. A member that hears nothing decides alone; in the end the leader has
-// booked what the members were told and what they decided, once.
+// TestNothingAskedTwice plays a limit that its leader decides, and one with waits, while the
+// network loses, repeats and delays questions and answers. A member that hears nothing decides
+// alone. In the end the leader must have booked, exactly once, what members were told and what they
+// decided alone.
 func TestNothingAskedTwice(t *testing.T) {
 	testspeed.Full(t)
 	long(t)
@@ -74,8 +73,7 @@ func TestNothingAskedTwice(t *testing.T) {
 				t.Errorf("seed %d, %v %v debt %v, loss %.2f, jitter %v: %d of %d admitted tokens are not in the books; %d asked",
 					seed, l.Ceiling, l.Decide, l.MaxDebt, s.Loss, s.Jitter, res.Lost, res.Admitted, res.Asked)
 			}
-			// Callers are told a while after the leader has decided, and not all of
-			// them as long after it.
+			// The answers reach the callers after the leader has decided, with varying delays.
 			late := float64(l.Rate.Tokens) * s.Jitter.Seconds()
 			if l.Ceiling == quota.Hard && res.Excess >= allowed(s)+late {
 				t.Errorf("seed %d, hard, loss %.2f, jitter %v: %.2f tokens beyond the ceiling", seed, s.Loss, s.Jitter, res.Excess)
@@ -87,14 +85,14 @@ func TestNothingAskedTwice(t *testing.T) {
 	}
 }
 
-// TestLeaderKilled overloads a limit three times and kills the leader, with and
-// without its member. Decisions go on meanwhile, and nothing is admitted twice.
+// TestLeaderKilled overloads a limit three times and kills the leader, with and without its member.
+// It checks that decisions continue meanwhile, and that nothing is admitted twice.
 func TestLeaderKilled(t *testing.T) {
 	long(t)
 	t.Parallel()
 	const (
-		grows   = .05 // worst excess, in bursts, beyond that of the run without a kill
-		outage  = .9  // of the limit is admitted while nobody leads
+		grows   = .05 // allowed growth of the worst excess, in bursts, over the run without a kill
+		outage  = .9  // least fraction of the limit to admit while there is no leader
 		learned = 20 * time.Millisecond
 	)
 	for _, w := range []way{soft, hard} {
@@ -130,7 +128,7 @@ func TestLeaderKilled(t *testing.T) {
 	}
 }
 
-// TestQuietKeys bounds what a key costs that is far below its limit.
+// TestQuietKeys bounds the cost of a key whose use stays far below its limit.
 func TestQuietKeys(t *testing.T) {
 	reports := func(perNode float64, load time.Duration) (during, after float64) {
 		s := Scenario{
@@ -151,7 +149,7 @@ func TestQuietKeys(t *testing.T) {
 	}
 }
 
-// TestRunRepeats plays the same scenario twice.
+// TestRunRepeats checks that the same scenario gives the same result twice.
 func TestRunRepeats(t *testing.T) {
 	for seed := range uint64(20) {
 		s, line := random(seed, quota.Soft)

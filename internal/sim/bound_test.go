@@ -8,9 +8,9 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// TestBound plays random scenarios of soft limits, with leaders that die and
-// without, with and without a hop, of which no message is lost: what is admitted
-// beyond the envelope stays below the stated bound of the situation.
+// TestBound plays random scenarios of soft limits without message loss, with and without leaders
+// that die, with and without a hop. It checks that the excess over the envelope stays below the
+// bound stated for the situation.
 func TestBound(t *testing.T) {
 	long(t)
 	t.Parallel()
@@ -24,10 +24,10 @@ func TestBound(t *testing.T) {
 		s.Loss, s.Repeat = 0, 0
 		name := stated.Surge
 		if s.Nodes == 1 {
-			s.KillLeader, s.Delay, s.Jitter = 0, 0, 0 // it leads itself, and nobody takes over
+			s.KillLeader, s.Delay, s.Jitter = 0, 0, 0 // one node leads itself, and nobody takes over
 		}
 		if s.KillLeader > 0 {
-			// One leader dies, and there is another before the leases are over.
+			// One leader dies, and the next is elected before the leases end.
 			name, s.KillAgain, s.Linger = stated.Failover, 0, 0
 			s.Election = min(s.Election, 2*time.Second)
 		}

@@ -7,10 +7,9 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// TestBurstOnAllNodes shows what a soft limit does with bursts that reach all
-// nodes within a few round trips, and that waiting a hop makes it better: fifty
-// requests in ten milliseconds, every two seconds, against 10/s and a burst of
-// twenty.
+// TestBurstOnAllNodes shows how a soft limit handles bursts that reach all nodes within a few round
+// trips, and checks that waiting for a hop improves it: fifty requests in ten milliseconds, every
+// two seconds, against 10/s with a burst of twenty.
 func TestBurstOnAllNodes(t *testing.T) {
 	burst := func(_ int, t time.Duration) float64 {
 		if t%(2*time.Second) < 10*time.Millisecond {

@@ -7,9 +7,9 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// TestNewLeaderIsNotOverrun: a leader that is more than half busy dies, and its successor needs longer
-// to hear of everything than members used to wait before they told it again. It catches up, because they
-// wait longer each time.
+// TestNewLeaderIsNotOverrun checks that a new leader catches up after a leader with a load above
+// one half dies. The new leader needs longer to hear all reports than members used to wait before
+// they repeated them; members now wait longer each time.
 func TestNewLeaderIsNotOverrun(t *testing.T) {
 	for _, tc := range []struct {
 		name string
@@ -32,8 +32,8 @@ func TestNewLeaderIsNotOverrun(t *testing.T) {
 	}
 }
 
-// TestAnswersThatTakeLong: where a report and its answer take longer than members wait at first before
-// they say it again, answers count nevertheless, and what is said twice is little.
+// TestAnswersThatTakeLong checks that answers still count, and that little is sent twice, where a
+// report and its answer take longer than members wait at first before they repeat the report.
 func TestAnswersThatTakeLong(t *testing.T) {
 	play := func(delay time.Duration) Result {
 		return Run(Scenario{

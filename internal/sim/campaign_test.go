@@ -7,8 +7,8 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// TestCampaign is a short campaign, of seeds that "quorate sim --campaign" plays
-// first: in each what must hold does, and every property is asked for.
+// TestCampaign plays the first seeds of "quorate sim --campaign" and checks that all invariants
+// hold and that the scenarios together exercise every property.
 func TestCampaign(t *testing.T) {
 	t.Parallel()
 	seeds := uint64(300)
@@ -33,8 +33,8 @@ func TestCampaign(t *testing.T) {
 	}
 }
 
-// TestCampaignDraws: a seed is always the same scenario, valid, and the seeds are
-// of all kinds.
+// TestCampaignDraws checks that a seed always draws the same scenario, that every scenario is
+// valid, and that the seeds cover all kinds.
 func TestCampaignDraws(t *testing.T) {
 	kinds, faults := map[quota.Kind]int{}, map[FaultKind]int{}
 	for seed := range uint64(1000) {
@@ -55,11 +55,11 @@ func TestCampaignDraws(t *testing.T) {
 	}
 }
 
-// TestJudge: what does not hold is found, and a panic is a verdict.
+// TestJudge checks that the judge finds violations, and that a panic is a verdict too.
 func TestJudge(t *testing.T) {
 	s := calm()
 	s.Limit.Ceiling = quota.Hard
-	s.Algorithm = CountSync // keeps no ceiling
+	s.Algorithm = CountSync // enforces no ceiling
 	s.Loads[0].Rate = 3000
 	broken := map[Property]bool{}
 	for _, b := range Judge(s).Broken {

@@ -17,12 +17,12 @@ func clientScenario(c quota.Ceiling, clients int, loads ...Load) Scenario {
 	}
 }
 
-// TestClients: processes one level below the nodes share the limit, and what leaders
-// hear does not depend on how many there are. examples/sim/clients has 10,000.
+// TestClients checks that client processes one level below the nodes share the limit, and that the
+// traffic to leaders does not depend on their number. examples/sim/clients has 10,000 of them.
 func TestClients(t *testing.T) {
 	loads := map[string]struct {
 		load       Load
-		soft, hard float64 // the most that is admitted too little
+		soft, hard float64 // bound on needless refusals
 	}{
 		"even":   {Load{Rate: 1500}, 0.04, 0.08},
 		"skewed": {Load{Rate: 1500, Spread: Spread{Skew: 0.9}}, 0.02, 0.08},
@@ -57,8 +57,8 @@ func TestClients(t *testing.T) {
 	}
 }
 
-// TestClientsCountedOnce: streams break all the time, and what clients admitted is in
-// the leader's books once.
+// TestClientsCountedOnce checks that the leader books exactly once what clients admitted while
+// their streams break all the time.
 func TestClientsCountedOnce(t *testing.T) {
 	for seed := range uint64(2) {
 		for _, c := range []quota.Ceiling{quota.Soft, quota.Hard} {
@@ -75,9 +75,10 @@ func TestClientsCountedOnce(t *testing.T) {
 	}
 }
 
-// TestClientsOfDeadNode: a node dies under its clients. Hard is not exceeded, and what
-// its clients had counted and it had not heard is booked by others. The others have the
-// dead node's rate within a second under soft, and when its lease is over under hard.
+// TestClientsOfDeadNode kills a node under its clients. It checks that a hard limit is not
+// exceeded, and that other nodes book what the clients had counted and the dead node had not heard.
+// The other nodes must get the dead node's rate within a second under soft, and at the end of its
+// lease under hard.
 func TestClientsOfDeadNode(t *testing.T) {
 	for seed := range uint64(2) {
 		for _, c := range []quota.Ceiling{quota.Soft, quota.Hard} {
@@ -97,9 +98,9 @@ func TestClientsOfDeadNode(t *testing.T) {
 	}
 }
 
-// TestClientsOfLateNodes: all clients meet the same surge, and their nodes answer later
-// than decisions wait. What they guess meanwhile is bounded; guesses that are not would
-// admit some fifteen bursts too much.
+// TestClientsOfLateNodes gives all clients the same surge while their nodes answer later than
+// decisions wait, and checks that the clients' guesses stay bounded. Unbounded guesses would admit
+// some fifteen bursts too many.
 func TestClientsOfLateNodes(t *testing.T) {
 	for _, clients := range []int{20, 200} {
 		for _, delay := range []time.Duration{20 * time.Millisecond, 100 * time.Millisecond} {

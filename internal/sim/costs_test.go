@@ -11,10 +11,10 @@ import (
 	"github.com/quorate/quorate/internal/testspeed"
 )
 
-// TestMixedCosts plays, on one node, on which nothing fails, requests of middling cost, then one
-// for all that is left, then single tokens, of a bucket that never refills: what is admitted stays
-// within the bound that is stated for one node, also where a client decides. A request for
-// more than the node holds at the moment must not leave what it holds to be spent after it.
+// TestMixedCosts plays, on one node without failures, requests of medium cost, then one for all
+// that is left, then single tokens, from a bucket that never refills. It checks that the admissions
+// stay within the bound stated for one node, also where a client decides. A request for more than
+// the node holds must not leave the held tokens to be spent after it.
 func TestMixedCosts(t *testing.T) {
 	for _, clients := range []int{0, 1} {
 		for _, left := range []int64{100, 310, 400, 520, 610, 700, 1000} {
@@ -32,8 +32,8 @@ func TestMixedCosts(t *testing.T) {
 	}
 }
 
-// mixed is a scenario of one node: 30 tokens each 10 ms until left remain of 1000, then these
-// at once, then 2000 times one token.
+// mixed is a scenario of one node: 30 tokens every 10 ms until left of 1000 remain, then left at
+// once, then 2000 times one token.
 func mixed(left int64) Scenario {
 	l := quota.Limit{LimitName: quota.LimitName{Namespace: "n", Limit: "l"}}
 	l.SetFirst(quota.Tier{Rate: quota.Rate{Per: time.Second}, Burst: 1000})
@@ -62,9 +62,9 @@ func mixed(left int64) Scenario {
 	}
 }
 
-// TestMixedCostsOfClients plays random requests, of one token to a whole burst, at the clients
-// of one node, on which nothing fails: what is admitted stays within the bound that is stated
-// for so many clients. What one client was lent must not be overdrawn by another.
+// TestMixedCostsOfClients plays random requests, of one token to a whole burst, at the clients of
+// one node without failures. It checks that the admissions stay within the bound stated for that
+// many clients: one client must not overdraw what another was lent.
 func TestMixedCostsOfClients(t *testing.T) {
 	t.Parallel()
 	seeds := uint64(60)
@@ -79,7 +79,7 @@ func TestMixedCostsOfClients(t *testing.T) {
 		if r.Excess > most || len(r.Violations) > 0 {
 			t.Errorf("%s: %.1f beyond the burst of %d, at most %.1f; %v", line, r.Excess, s.Limit.Burst, most, r.Violations)
 		}
-		// A request that takes all that is left is asked of clients in parts.
+		// A request that takes all that is left is charged to clients in parts.
 		if r.Admitted < s.Limit.Burst*9/10 {
 			t.Errorf("%s: %d of %d admitted", line, r.Admitted, s.Limit.Burst)
 		}

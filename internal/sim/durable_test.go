@@ -8,9 +8,9 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// TestDurableCounts kills leaders, with the member beside them and its restart,
-// again and again while a long window is counted: in the end what the newest
-// leader has booked is what callers were told, exactly.
+// TestDurableCounts kills and restarts leaders and their members again and again while a long
+// window is counted. It checks that in the end the newest leader has booked exactly what callers
+// were told.
 func TestDurableCounts(t *testing.T) {
 	t.Parallel()
 	seeds := uint64(1000)
@@ -57,9 +57,9 @@ func TestDurableCounts(t *testing.T) {
 	t.Logf("%d runs, %d kills, %d admitted", seeds, kills, told)
 }
 
-// TestGrantedAfterDeath kills a node while its first report about a key is on its way: what it is
-// granted then, it cannot have used. Its journal knows of the key before anybody else does, so the
-// next process of the node tells that nothing was counted, and all of it comes back.
+// TestGrantedAfterDeath kills a node while its first report about a key is in flight. The node
+// cannot have used what it is granted then. Its journal recorded the key before anybody else heard
+// of it, so the node's next process reports a count of zero, and all granted tokens must come back.
 func TestGrantedAfterDeath(t *testing.T) {
 	l := limit(1, 1, quota.Hard)
 	l.SetFirst(quota.Window(quota.FixedWindow, 200, 24*time.Hour))

@@ -9,7 +9,7 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// played makes a run and plays it for a while.
+// played creates a run and plays it for d.
 func played(s Scenario, d time.Duration) *run {
 	r := newRun(s)
 	r.start()
@@ -17,7 +17,7 @@ func played(s Scenario, d time.Duration) *run {
 	return r
 }
 
-// calm is three nodes at three times a limit of 100/s, and nothing wrong.
+// calm is three nodes at three times a limit of 100/s, without faults.
 func calm() Scenario {
 	return Scenario{
 		Seed: 1, Nodes: 3, Duration: 10 * time.Second, Limit: limit(100, 100, quota.Soft), Delay: time.Millisecond,
@@ -25,14 +25,14 @@ func calm() Scenario {
 	}
 }
 
-// TestNetwork measures what becomes of a hundred thousand messages.
+// TestNetwork checks the loss, repetition, delay and order of a hundred thousand messages.
 func TestNetwork(t *testing.T) {
 	for _, tc := range []struct {
 		name              string
 		change            func(*Scenario)
-		arrived           float64 // of what was sent
+		arrived           float64 // fraction of the sent messages
 		fastest, slowest  time.Duration
-		late              float64 // part that is later than Delay + Jitter
+		late              float64 // fraction later than Delay + Jitter
 		overtaken, within bool
 	}{
 		{"calm", func(*Scenario) {}, 1, time.Millisecond, time.Millisecond, 0, false, true},
@@ -77,8 +77,8 @@ func TestNetwork(t *testing.T) {
 	}
 }
 
-// TestPartitionStopsMessages: none passes between groups, all do within one, and
-// of those that are on their way when it begins about half arrive.
+// TestPartitionStopsMessages checks that no message passes between groups, all pass within a group,
+// and about half of those in flight when the partition begins arrive.
 func TestPartitionStopsMessages(t *testing.T) {
 	s := calm()
 	s.Loads, s.Nodes, s.Delay = nil, 3, 10*time.Millisecond
@@ -111,8 +111,9 @@ func TestPartitionStopsMessages(t *testing.T) {
 	}
 }
 
-// TestPartitionOfTheLeader: it serves for the time of an election, the majority
-// then has another, the minority none, and after it all follow that.
+// TestPartitionOfTheLeader checks that a cut-off leader serves for the time of an election, that
+// the majority then has another leader and the minority none, and that all follow the new one
+// afterwards.
 func TestPartitionOfTheLeader(t *testing.T) {
 	r := played(calm(), time.Second)
 	r.fault(&Fault{Kind: Partition, Leader: true})
@@ -137,8 +138,7 @@ func TestPartitionOfTheLeader(t *testing.T) {
 	}
 }
 
-// TestNoMajority: where nobody sees more than half, nobody leads, until somebody
-// does.
+// TestNoMajority checks that nobody leads while no node sees a majority.
 func TestNoMajority(t *testing.T) {
 	s := calm()
 	s.Nodes = 4
@@ -155,7 +155,8 @@ func TestNoMajority(t *testing.T) {
 	}
 }
 
-// TestLostAnnouncement: who does not hear of a leader hears of it a second later.
+// TestLostAnnouncement checks that a node that misses the announcement of a leader learns of it a
+// second later.
 func TestLostAnnouncement(t *testing.T) {
 	s := calm()
 	s.Loss = 1
@@ -172,8 +173,8 @@ func TestLostAnnouncement(t *testing.T) {
 	}
 }
 
-// TestPauseQueues: nothing happens at a paused node, its clock goes on, and what
-// came meanwhile happens then, requests before timers.
+// TestPauseQueues checks that nothing happens at a paused node while its clock goes on, and that
+// afterwards it handles what arrived meanwhile, requests before timers.
 func TestPauseQueues(t *testing.T) {
 	for seed := range uint64(10) {
 		s := calm()
@@ -209,7 +210,7 @@ func TestPauseQueues(t *testing.T) {
 	}
 }
 
-// TestPauseIsBounded: what a paused node cannot take is lost.
+// TestPauseIsBounded checks that a paused node drops what exceeds its queue.
 func TestPauseIsBounded(t *testing.T) {
 	r := played(calm(), time.Second)
 	n := r.nodes[2]
@@ -222,8 +223,8 @@ func TestPauseIsBounded(t *testing.T) {
 	}
 }
 
-// TestPauseOfTheLeader: another is elected, and the first gives up when it hears
-// of it, not before.
+// TestPauseOfTheLeader checks that a paused leader is replaced, and that it steps down when it
+// hears of the new leader and not before.
 func TestPauseOfTheLeader(t *testing.T) {
 	r := played(calm(), time.Second)
 	r.fault(&Fault{Kind: Pause, Leader: true, For: 2 * time.Second})
@@ -237,8 +238,8 @@ func TestPauseOfTheLeader(t *testing.T) {
 	}
 }
 
-// TestKillForgets: what a process held is gone, its leader is told, and the next
-// process of the node begins anew and takes part.
+// TestKillForgets checks that a killed process loses what it held, that its leader hears of the
+// death, and that the node's next process starts empty and takes part.
 func TestKillForgets(t *testing.T) {
 	s := calm()
 	s.Loads[0].Rate = 60
@@ -267,8 +268,8 @@ func TestKillForgets(t *testing.T) {
 	}
 }
 
-// TestKillOfTheLeader: another follows, from what is in the log, and the node
-// follows it when it comes back.
+// TestKillOfTheLeader checks that a new leader continues from the log, and that the killed node
+// follows it after its return.
 func TestKillOfTheLeader(t *testing.T) {
 	s := calm()
 	s.Limit = limit(1, 1000, quota.Soft)
@@ -289,7 +290,7 @@ func TestKillOfTheLeader(t *testing.T) {
 	}
 }
 
-// TestSlow: what nodes send and get takes longer, for as long as it is said.
+// TestSlow checks that messages to and from slow nodes take longer, for the stated time only.
 func TestSlow(t *testing.T) {
 	s := calm()
 	s.Loads = nil
@@ -310,8 +311,8 @@ func TestSlow(t *testing.T) {
 	}
 }
 
-// TestSlowEnds: each slow link has its own end, and that of a partition is none of
-// them; to heal ends all.
+// TestSlowEnds checks that each slow link ends at its own time, independently of a partition, and
+// that Heal ends all faults.
 func TestSlowEnds(t *testing.T) {
 	s := calm()
 	const ms, second = time.Millisecond, time.Second
@@ -334,8 +335,8 @@ func TestSlowEnds(t *testing.T) {
 	}
 }
 
-// TestDrift: clocks part by what the scenario says at most, and a node wakes when
-// its own clock says so.
+// TestDrift checks that clocks drift apart by at most the scenario's bound, and that a node wakes
+// by its own clock.
 func TestDrift(t *testing.T) {
 	s := calm()
 	s.Nodes, s.Drift, s.Loads = 20, 1e-3, nil
@@ -355,8 +356,8 @@ func TestDrift(t *testing.T) {
 	}
 }
 
-// TestLog: entries are taken in the newest term only, the last line of a key
-// counts, and keys that are full again are dropped in the end.
+// TestLog checks that the log takes entries of the newest term only, keeps the last entry of a key,
+// and eventually drops keys that are full again.
 func TestLog(t *testing.T) {
 	l := newRangeLog()
 	line := func(key string, level quota.Units, at, full quota.Time) []quota.KeyLevel {
@@ -382,8 +383,8 @@ func TestLog(t *testing.T) {
 	}
 }
 
-// TestProposals: a leader writes its levels while a majority sees it, again if
-// that was in vain, and not in an old term.
+// TestProposals checks that a leader proposes its levels while it sees a majority, retries a failed
+// proposal, and proposes nothing in an old term.
 func TestProposals(t *testing.T) {
 	s := calm()
 	s.Limit = limit(1, 10_000, quota.Soft)
@@ -413,13 +414,13 @@ func TestProposals(t *testing.T) {
 	}
 }
 
-// TestStepsOfALeaderAreProved: Check finds a book that does not add up.
+// TestStepsOfALeaderAreProved checks that Check detects books that do not add up.
 func TestStepsOfALeaderAreProved(t *testing.T) {
 	r := played(calm(), time.Second)
 	if len(r.res.Violations) != 0 {
 		t.Fatalf("violations of a calm run: %q", r.res.Violations)
 	}
-	r.res.Admitted -= 1000 // as if the books had counted as much twice
+	r.res.Admitted -= 1000 // as if the books had counted that much twice
 	r.until(epoch.Add(20 * time.Second))
 	if n := len(r.res.Violations); n == 0 || n > maxViolations {
 		t.Errorf("%d violations noted, want 1 to %d", n, maxViolations)

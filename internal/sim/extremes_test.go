@@ -9,10 +9,11 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// TestLargestAmounts asks limits of all kinds, of the largest amounts that a limit may have, for
-// parts of the burst, all of it, and much more than it between two reports, as limits of bytes
-// meet it: no counter overflows, so the key is answered, and keeps what its ceiling promises.
-// In the end it is asked for little, of which there is enough, and has to admit that.
+// TestLargestAmounts checks limits of all kinds with the largest amounts that a limit may have.
+// Between two reports the load asks for parts of the burst, for all of it, and for much more, as
+// limits of bytes see it. No counter may overflow: the key must be answered and keep the promise of
+// its ceiling. In the end the load asks for little, of which there is enough, and the limit must
+// admit it.
 func TestLargestAmounts(t *testing.T) {
 	const most = quota.MaxTokens
 	for i, tier := range []quota.Tier{
@@ -53,7 +54,7 @@ func TestLargestAmounts(t *testing.T) {
 	}
 }
 
-// largest are two seconds of requests of any size, then a rest, then small ones.
+// largest yields two seconds of requests of any size, then a pause, then small ones.
 func largest(seed uint64, burst int64) func(func(Request) bool) {
 	return func(yield func(Request) bool) {
 		rng := rand.New(rand.NewPCG(seed, 17))

@@ -7,8 +7,8 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// shares plays a scenario and returns what each node asked for and got between two
-// moments, per second.
+// shares plays a scenario and returns what each node asked for and got between two moments, per
+// second.
 func shares(s Scenario, from, to time.Duration) (tried, got []float64) {
 	w := &watch{}
 	s.Decided = w.decided
@@ -22,7 +22,7 @@ func shares(s Scenario, from, to time.Duration) (tried, got []float64) {
 	return tried, got
 }
 
-// crowd is a node for each rate, in Poisson arrivals, under a limit of 200/s.
+// crowd has one node per rate, with Poisson arrivals, under a limit of 200/s.
 func crowd(seed uint64, c quota.Ceiling, rates ...float64) Scenario {
 	s := Scenario{
 		Seed: seed, Nodes: len(rates), Duration: 8 * time.Second, Limit: limit(200, 200, c), Delay: time.Millisecond,
@@ -36,10 +36,10 @@ func crowd(seed uint64, c quota.Ceiling, rates ...float64) Scenario {
 
 var ceilings = []quota.Ceiling{quota.Soft, quota.Hard}
 
-// TestMaxMin: a node that asks for less than an equal part gets most of what it
-// asks for, and the others share the rest equally. It should be all: its rate is its
-// demand, as estimated. Under soft what it has missed is made up for; under hard there
-// is hardly any room for chance.
+// TestMaxMin checks max-min fairness: a node that asks for less than an equal share gets most of
+// what it asks for, and the others share the rest equally. Ideally that node would get all of it,
+// because its rate is its estimated demand. A soft limit lets it catch up on what it missed; a hard
+// limit leaves hardly any room for random variation.
 func TestMaxMin(t *testing.T) {
 	for c, least := range map[quota.Ceiling]float64{quota.Soft: .72, quota.Hard: .5} {
 		for seed := range uint64(5) {
@@ -58,15 +58,15 @@ func TestMaxMin(t *testing.T) {
 	}
 }
 
-// TestFloodEarnsLittle: a node that asks for fifty times the limit does not get it.
-// It should be no more than an equal part, and what others leave: it is first at
-// what returns to the pool, an eighth of a part under soft and a sixth under hard.
+// TestFloodEarnsLittle checks that a node that asks for fifty times the limit gets hardly more than
+// its share. Ideally it would get an equal share and what others leave. In fact it is first to take
+// tokens that return to the pool: an eighth of a share more under soft, a sixth under hard.
 func TestFloodEarnsLittle(t *testing.T) {
 	for c, most := range map[quota.Ceiling]float64{quota.Soft: 1.15, quota.Hard: 1.2} {
 		for seed := range uint64(2) {
 			s := crowd(seed, c, 10_000, 60, 60, 60)
 			s.Duration = 5 * time.Second
-			s.Hop = 0 // who floods does not wait
+			s.Hop = 0 // a flooding caller does not wait
 			tried, got := shares(s, 2*time.Second, 5*time.Second)
 			t.Logf("%v, seed %d: asked for %.0f/s, got %.1f/s", c, seed, tried, got)
 			if got[0] > most*50 {
@@ -81,12 +81,12 @@ func TestFloodEarnsLittle(t *testing.T) {
 	}
 }
 
-// TestNewcomer: while a limit is contended, a node that begins to ask has its share
-// two sync intervals and a round trip later: nearly, under soft.
+// TestNewcomer checks that a node that starts to use a contended limit has its share after two sync
+// intervals and a round trip, or nearly so under soft.
 func TestNewcomer(t *testing.T) {
 	const begins, has = 4 * time.Second, 4*time.Second + 200*time.Millisecond + 2*time.Millisecond
 	for _, c := range ceilings {
-		sum, seeds := 0.0, uint64(100) // of 20 the mean strays by one, of 400 it is 43.0 and 50.1
+		sum, seeds := 0.0, uint64(100) // the mean of 20 seeds varies by one; of 400 seeds it is 43.0 and 50.1
 		for seed := range seeds {
 			s := crowd(seed, c, 150, 150, 150, 150)
 			s.Duration = 5 * time.Second
@@ -102,7 +102,7 @@ func TestNewcomer(t *testing.T) {
 	}
 }
 
-// TestShare: water filling, by hand.
+// TestShare checks max-min sharing (water filling) against results computed by hand.
 func TestShare(t *testing.T) {
 	for _, tc := range []struct {
 		demand []float64

@@ -11,9 +11,8 @@ import (
 	"github.com/quorate/quorate/internal/testspeed"
 )
 
-// stormy makes a scenario out of a seed in which nodes die, come back, stand
-// still and lose sight of each other, with clocks that drift, over many keys or
-// one.
+// stormy draws a scenario from a seed in which nodes die, return, pause and are partitioned, with
+// clocks that drift, over one key or many.
 func stormy(seed uint64) Scenario {
 	rng := rand.New(rand.NewPCG(seed, 5))
 	pick := func(v ...int64) int64 { return v[rng.IntN(len(v))] }
@@ -60,8 +59,8 @@ func anyFault(rng *rand.Rand, s Scenario) Fault {
 	return f
 }
 
-// TestStormsRepeat: the same scenario gives the same result, whatever goes wrong
-// in it, and another seed another.
+// TestStormsRepeat checks that a scenario gives the same result each time, whatever fails in it,
+// and that another seed gives another.
 func TestStormsRepeat(t *testing.T) {
 	long(t)
 	t.Parallel()
@@ -78,10 +77,10 @@ func TestStormsRepeat(t *testing.T) {
 	}
 }
 
-// TestStormsKeepBooks: in no storm do a leader's books hold a token twice, and a
-// hard limit is kept. While one leader serves it is kept exactly; a leader that is
-// lost may have booked for its own member what nobody else knows: part of a burst.
-// (Of the first thousand seeds it has in 411, half a burst, and 797, two tokens.)
+// TestStormsKeepBooks checks that in no storm a leader books a token twice, and that hard limits
+// hold. A hard limit holds exactly while one leader serves. A lost leader may have booked for its
+// own member what nobody else knows, up to a burst. (Of the first thousand seeds that happens in
+// 411, half a burst, and 797, two tokens.)
 func TestStormsKeepBooks(t *testing.T) {
 	testspeed.Full(t)
 	long(t)
@@ -112,8 +111,9 @@ func describe(s Scenario) string {
 		s.Seed, s.Nodes, s.Limit.Rate, s.Limit.Burst, s.Limit.Ceiling, s.Duration, s.Delay, s.Jitter, s.Loss, s.Repeat, s.Reorder, s.Drift, s.Near, s.Hop, s.Keys, s.Faults)
 }
 
-// TestRefusalIsNoDeath: connections to living nodes are refused for a while, again and again. They
-// go on spending what they were granted until their lease is over, so nobody else may get it.
+// TestRefusalIsNoDeath checks that refused connections to live nodes, again and again, do not
+// release the nodes' tokens. The nodes go on spending their grants until their lease ends, so
+// nobody else may get them.
 func TestRefusalIsNoDeath(t *testing.T) {
 	for seed := range uint64(10) {
 		s := Scenario{

@@ -7,9 +7,8 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// TestInFlight: at most so many are in flight at a time, over all nodes; what is
-// released can be acquired again anywhere, and what a dead node had in flight is
-// free again.
+// TestInFlight checks that the number in flight over all nodes stays within the limit, that a
+// released place can be acquired at any node, and that the places of a dead node become free.
 func TestInFlight(t *testing.T) {
 	long(t)
 	t.Parallel()
@@ -18,8 +17,8 @@ func TestInFlight(t *testing.T) {
 		nodes int
 		load  float64 // acquisitions a second, held for 100 ms on average
 		way   way
-		error float64 // of what is admitted
-		over  float64 // beyond the limit, in flight
+		error float64 // allowed deviation from the ideal, as a fraction of the admissions
+		over  float64 // allowed excess over the limit, in places
 	}{
 		{100, 3, 500, soft, .02, 5},
 		{100, 3, 3000, soft, .05, 35},
@@ -41,9 +40,9 @@ func TestInFlight(t *testing.T) {
 			t.Logf("%3d in flight, %2d nodes, %v/s, %s, kill %v: %+.1f%%, at most %+.0f beyond it", tc.burst, tc.nodes, tc.load, tc.way.name, kill, 100*res.Error(), res.Excess)
 			bound := tc.error
 			if kill > 0 {
-				bound += .12 // one node is gone for most of the time, with its callers
+				bound += .12 // one node is dead most of the time, and so are its callers
 				if tc.way.ceiling == quota.Hard {
-					bound += .08 // and its part is nobody's until its lease is over
+					bound += .08 // and nobody has its share until its lease ends
 				}
 			}
 			if res.Error() < -bound || res.Error() > bound || kill == 0 && res.Excess > tc.over {

@@ -16,21 +16,21 @@ type kind struct {
 	limit func(quota.Ceiling) quota.Limit
 }
 
-// bound is what the kind is held to. Tiers are refused by the strictest, so
-// their excess is that of the largest, in bursts of the first. A periodic window
-// begins with the first use that the leader hears of, not with the first use: its
-// windows are not quite the ideal's.
+// bound returns the allowed deviation of a kind. The strictest tier refuses, so the excess of tiers
+// is that of the largest one, in bursts of the first. A periodic window begins with the first use
+// that the leader hears of, and so differs a little from the window of the ideal, which begins with
+// the first use.
 func (k kind) bound(c quota.Ceiling) bound {
 	l := k.limit(c)
 	switch {
 	case l.Kind == quota.PeriodicRefill:
 		return bound{12, 3.2, .07}
-	case c == quota.Hard && len(l.More) > 0: // two counters may have to be waited for
+	case c == quota.Hard && len(l.More) > 0: // a check may have to wait for two counters
 		return bound{5.5, .001, rounding / float64(l.Burst)}
 	case c == quota.Hard:
 		return bound{3.5, .001, rounding / float64(l.Burst)}
 	case len(l.More) > 0:
-		return bound{3.5, 3, .75} // of 60 seeds the worst is 0.7
+		return bound{3.5, 3, .75} // the worst of 60 seeds is 0.7
 	}
 	return bound{4, 3.3, .08}
 }
@@ -56,7 +56,7 @@ var kinds = withOthers([]kind{
 	}},
 })
 
-// withOthers adds the kinds of windows that are not among them.
+// withOthers adds the remaining kinds of windows.
 func withOthers(kinds []kind) []kind {
 	for _, k := range quota.WindowKinds() {
 		if !slices.ContainsFunc(kinds, func(c kind) bool { return c.limit(quota.Soft).Kind == k }) {
@@ -72,8 +72,8 @@ func tiered(c quota.Ceiling, tiers ...quota.Tier) quota.Limit {
 	return l
 }
 
-// TestKinds compares limits of every kind with the ideal, on three and ten
-// nodes, under loads from below the limit to three times of it.
+// TestKinds compares limits of every kind with the ideal, on three and ten nodes, under loads from
+// below the limit to three times the limit.
 func TestKinds(t *testing.T) {
 	testspeed.Full(t)
 	long(t)
@@ -96,8 +96,8 @@ func TestKinds(t *testing.T) {
 	}
 }
 
-// TestHardWindows plays random scenarios with faults on limits of every kind:
-// whatever fails, no window of a hard limit admits more than its count.
+// TestHardWindows plays random scenarios with faults on limits of every kind, and checks that no
+// window of a hard limit admits more than its count, whatever fails.
 func TestHardWindows(t *testing.T) {
 	t.Parallel()
 	seeds := uint64(300)
@@ -108,7 +108,7 @@ func TestHardWindows(t *testing.T) {
 		s, line := random(seed, quota.Hard)
 		k := kinds[seed%uint64(len(kinds))]
 		if k.limit(quota.Hard).Kind == quota.PeriodicRefill {
-			continue // its windows are not the ideal's
+			continue // its windows differ from those of the ideal
 		}
 		s.Limit, s.Skew = k.limit(quota.Hard), -1
 		s.Load = patterns[seed%uint64(len(patterns))].on(s.Nodes, 100)
@@ -118,8 +118,8 @@ func TestHardWindows(t *testing.T) {
 	}
 }
 
-// TestSkewedWindows: clocks that differ by up to 300 ms move the windows, and
-// cost no more than what passes in that time.
+// TestSkewedWindows checks that clocks that differ by up to 300 ms shift the windows, and cost no
+// more than what passes in that time.
 func TestSkewedWindows(t *testing.T) {
 	for _, k := range kinds {
 		l := k.limit(quota.Soft)
@@ -133,9 +133,9 @@ func TestSkewedWindows(t *testing.T) {
 	}
 }
 
-// TestKilledAtWindowEnd: a leader that dies shortly before a window ends costs nothing of the
-// next one. Members used to tell the next leader the level of the window before as that of
-// the new one, all of which was lost.
+// TestKilledAtWindowEnd checks that a leader that dies shortly before a window ends costs nothing
+// of the next window. Members used to report the level of the old window to the next leader as that
+// of the new one, and all of it was lost.
 func TestKilledAtWindowEnd(t *testing.T) {
 	for _, k := range kinds {
 		l := k.limit(quota.Soft)
@@ -146,7 +146,7 @@ func TestKilledAtWindowEnd(t *testing.T) {
 			}
 			least := -.05
 			if l.Kind == quota.SlidingWindow || len(l.More) > 0 {
-				least = -.07 // what a sliding window gives back is not told to the next leader
+				least = -.07 // members do not tell the next leader what a sliding window gives back
 			}
 			if res := Run(s); res.Error() < least || res.Error() > .10 {
 				t.Errorf("%s, killed after %v: %+.2f%% (%d admitted, ideal %d)", k.name, kill, 100*res.Error(), res.Admitted, res.Ideal)
@@ -155,8 +155,8 @@ func TestKilledAtWindowEnd(t *testing.T) {
 	}
 }
 
-// TestWaiting: what callers are told to wait is what one central limiter would
-// have told them, and as many are admitted, at whatever node they ask.
+// TestWaiting checks that callers at any node are told the waits of one central limiter, and that
+// as many are admitted.
 func TestWaiting(t *testing.T) {
 	for _, nodes := range []int{1, 3, 10} {
 		l := limit(100, 50, quota.Soft)
@@ -177,8 +177,8 @@ func TestWaiting(t *testing.T) {
 	}
 }
 
-// TestDecideLeader: one login a second over ten nodes is exact when the leader
-// decides, and goes on when the leader is gone.
+// TestDecideLeader checks that one login a second over ten nodes is exact when the leader decides,
+// and continues without the leader.
 func TestDecideLeader(t *testing.T) {
 	for _, c := range []quota.Ceiling{quota.Soft, quota.Hard} {
 		l := limit(1, 1, c)
@@ -196,9 +196,9 @@ func TestDecideLeader(t *testing.T) {
 	}
 }
 
-// TestOneNode: a member alone with its leader admits as much as the central
-// limiter, whatever the kind. (Single decisions may change places: a token that
-// is there a microsecond earlier goes to another request.)
+// TestOneNode checks that a member alone with its leader admits as much as the central limiter, for
+// every kind. (Single decisions may differ: a token that is there a microsecond earlier goes to
+// another request.)
 func TestOneNode(t *testing.T) {
 	long(t)
 	t.Parallel()
@@ -224,8 +224,8 @@ func TestOneNode(t *testing.T) {
 	}
 }
 
-// TestHardPeriodic plays random scenarios without leaders that die on a hard periodic limit:
-// windows of its count explain what was admitted.
+// TestHardPeriodic plays random scenarios, in which no leader dies, on a hard periodic limit. It
+// checks that some sequence of windows with its count explains the admissions.
 func TestHardPeriodic(t *testing.T) {
 	t.Parallel()
 	seeds := uint64(100)
@@ -249,11 +249,11 @@ func TestHardPeriodic(t *testing.T) {
 	}
 }
 
-// explained reports whether there are periods in each of which no more than the count was
-// admitted. From its first use each lasts least or longer: it begins with a grant, which takes a
-// while to arrive, and again with the first use that its leader hears of.
+// explained reports whether the uses can be split into periods that each admit at most count. A
+// period begins with its first use and lasts for least or longer: it really begins with a grant,
+// which takes a while to arrive, and begins again with the first use that its leader hears of.
 func explained(uses []time.Duration, count int64, least time.Duration) bool {
-	begins := make([]bool, len(uses)) // a period may begin with this use
+	begins := make([]bool, len(uses)) // whether a period may begin with this use
 	for i, first := range uses {
 		if i > 0 && !begins[i] {
 			continue

@@ -10,18 +10,18 @@ import (
 	"github.com/quorate/quorate/internal/testspeed"
 )
 
-// truth measures, at the moment of every decision about one key of a limit with
-// one tier, what leaders measure from reports: see liveKey of package leader.
+// truth measures, at every decision about one key of a limit with one tier, what leaders estimate
+// from reports: see liveKey of package leader.
 type truth struct {
 	tier           quota.Tier
 	sync           time.Duration
-	all            limiter.Meter // charged with what was admitted
-	both           limiter.Meter // and with what was refused needlessly
+	all            limiter.Meter // charged with every admission
+	both           limiter.Meter // and with every needless refusal
 	over, needless quota.Units
-	debts          int         // how often there was a new debt
-	peak           quota.Units // how deep it has been
-	clear          quota.Units // the level from which there is none
-	fine           quota.Time  // since when there is none
+	debts          int         // how many debts began
+	peak           quota.Units // the deepest level of the current debt
+	clear          quota.Units // at this level or above there is no debt
+	fine           quota.Time  // start of the current time without debt
 }
 
 func newTruth(s *Scenario) *truth {
@@ -53,7 +53,7 @@ func (t *truth) decided(now quota.Time, allowed bool) {
 	t.paid(now)
 }
 
-// paid is what it is in package leader.
+// paid does the same as in package leader.
 func (t *truth) paid(now quota.Time) {
 	switch {
 	case t.all.Level() < t.clear:
@@ -65,7 +65,7 @@ func (t *truth) paid(now quota.Time) {
 	}
 }
 
-// live plays a scenario and returns what happened, and what its leaders measured.
+// live plays a scenario and returns what really happened and what its leaders measured.
 func live(s Scenario) (*truth, Result, quota.LiveError) {
 	what := newTruth(&s)
 	s.Decided = func(at time.Duration, _ int, _ string, d quota.Decision, _ bool) {
@@ -87,10 +87,10 @@ func live(s Scenario) (*truth, Result, quota.LiveError) {
 
 func tokens(u quota.Units) float64 { return float64(u) / float64(quota.Token) }
 
-// TestLiveError holds what leaders measure to what really happened, which only
-// the simulator sees. Refusals that were needless lie between the two counts, to a
-// token. Over-admission is measured to what is refilled between an admission and
-// its report. The load ends a while before the run, so that all is reported.
+// TestLiveError compares what leaders measure with what really happened, which only the simulator
+// sees. The true number of needless refusals must lie between the two measured counts, to a token.
+// The over-admission must be exact up to what refills between an admission and its report. The load
+// ends before the run, so that everything is reported.
 func TestLiveError(t *testing.T) {
 	testspeed.Full(t)
 	long(t)
@@ -104,7 +104,7 @@ func TestLiveError(t *testing.T) {
 		for _, c := range []quota.Ceiling{quota.Soft, quota.Hard} {
 			s, line := random(seed, c)
 			s.KillLeader, s.KillAgain = 0, 0
-			s.Loads = nil // a report says how much was refused, not of which costs: whether these would have fitted is not known
+			s.Loads = nil // reports give the refused total without the single costs, so whether those would have fitted is unknown
 			stop(&s)
 			s.Duration += 5 * time.Second
 			what, res, l := live(s)
@@ -129,7 +129,7 @@ func checkLive(t *testing.T, s *Scenario, what *truth, res Result, l quota.LiveE
 	if w := tokens(l.Worst); math.Abs(w-res.Excess) > late {
 		t.Errorf("%s\n\tworst excess %.2f, measured %.2f; must be within %.2f", line, res.Excess, w, late)
 	}
-	all := late * float64(2*max(1, what.debts)) // one may look like two, if its middle is reported late
+	all := late * float64(2*max(1, what.debts)) // one debt may look like two if its middle is reported late
 	if o := tokens(l.OverAdmitted); math.Abs(o-tokens(what.over)) > all {
 		t.Errorf("%s\n\tover-admitted %.2f in %d debts, measured %.2f; must be within %.2f", line, tokens(what.over), what.debts, o, all)
 	}
@@ -138,11 +138,11 @@ func checkLive(t *testing.T, s *Scenario, what *truth, res Result, l quota.LiveE
 	}
 }
 
-// TestLiveErrorThroughElections kills the leader, twice. What members used while
-// there was none is reported to the next one all at once, and must not be taken
-// for too much: of a hard limit hardly more than one round trip refills. Of a soft
-// one that is so in most runs: a member that opened a key meanwhile was told
-// nothing yet, so it can't say when it used it.
+// TestLiveErrorThroughElections kills the leader twice. Members report to the next leader all at
+// once what they used in between, and the leader must not measure that as over-admission: for a
+// hard limit hardly more than one round trip refills. For a soft limit this holds in most runs
+// only: a member that opened a key meanwhile has no grant yet, so it cannot say when it used the
+// key.
 func TestLiveErrorThroughElections(t *testing.T) {
 	testspeed.Full(t)
 	long(t)
@@ -162,7 +162,7 @@ func TestLiveErrorThroughElections(t *testing.T) {
 			stop(&s)
 			s.Duration += 5 * time.Second
 			_, res, l := live(s)
-			largest := int64(1) // of the requests
+			largest := int64(1) // largest cost of a request
 			for _, l := range s.Loads {
 				largest = max(largest, l.Cost)
 			}

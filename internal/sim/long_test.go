@@ -2,8 +2,8 @@ package sim
 
 import "testing"
 
-// long leaves a test out of -short runs: those of the race detector, which makes it ten times as
-// long and has nothing to find in one goroutine.
+// long skips a test in -short runs. The race detector, which uses them, makes such a test ten times
+// as slow and finds nothing in one goroutine.
 func long(t *testing.T) {
 	t.Helper()
 	if testing.Short() {

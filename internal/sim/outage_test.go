@@ -7,9 +7,9 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// TestNoDebtAfterStandstill: nodes stand still or are dead for ten seconds, and their clients decide
-// alone meanwhile. What they admitted below the limit is no debt when the nodes go on: in the two seconds
-// after that callers get what one ideal limiter gives them, to a tenth.
+// TestNoDebtAfterStandstill pauses or kills nodes for ten seconds, while their clients decide
+// alone. It checks that the clients' admissions below the limit are no debt afterwards: in the two
+// seconds after the nodes return, callers get what one ideal limiter admits, within a tenth.
 func TestNoDebtAfterStandstill(t *testing.T) {
 	for _, tc := range []struct {
 		name  string

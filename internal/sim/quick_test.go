@@ -9,11 +9,11 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// quick is a limit that hardly refills, of which one node is asked for a part in quick calls, then
-// another for the rest, up to nine tenths of the burst: every call fits.
+// quick is a limit that hardly refills. One node gets quick calls for a part of the burst, then
+// another node gets the rest, up to nine tenths of the burst, so every call fits.
 type quick struct {
-	nodes, first, then int // the second node is asked after the first
-	burst, part        int // of the first, in tokens
+	nodes, first, then int // nodes: how many; then: the node asked after first
+	burst, part        int // in tokens; part: the calls at the first node
 	every, gap, delay  time.Duration
 }
 
@@ -36,8 +36,9 @@ func (q quick) run(seed uint64) Result {
 	})
 }
 
-// TestQuickCalls: ten calls a millisecond apart at one node of three are no surge: of the eighty
-// that follow at another, one by one, none is refused. The first node leads.
+// TestQuickCalls checks that ten calls a millisecond apart at one node of three are not taken for a
+// surge: none of the eighty single calls that follow at another node is refused. The first node
+// leads.
 func TestQuickCalls(t *testing.T) {
 	for _, gap := range []time.Duration{5, 15, 50} {
 		for _, at := range [][2]int{{2, 3}, {2, 1}, {1, 2}} {
@@ -53,9 +54,10 @@ func TestQuickCalls(t *testing.T) {
 	}
 }
 
-// TestQuickBursts plays bursts of all sizes and speeds, up to half of what there is at once, before
-// calls at another node. What cannot be known within the wait for a grant is still guessed: a call in
-// five hundred is refused at most, and one in fifty was, before members whose use is presumed were asked.
+// TestQuickBursts plays bursts of all sizes and speeds, up to half of the whole burst at once,
+// before calls at another node. What nodes cannot learn within the wait for a grant they still
+// guess: the test allows one refusal in five hundred calls. It was one in fifty before leaders
+// asked the members whose use they presume.
 func TestQuickBursts(t *testing.T) {
 	var refused, asked int64
 	for seed := range uint64(600) {

@@ -9,8 +9,8 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// random makes a scenario out of a seed: everything that can go wrong, in
-// shapes from one token a second to tens of thousands.
+// random draws a scenario from a seed: with every fault, and limits from one token a second to tens
+// of thousands.
 func random(seed uint64, c quota.Ceiling) (Scenario, string) {
 	rng := rand.New(rand.NewPCG(seed, 2))
 	pick := func(v ...int64) int64 { return v[rng.IntN(len(v))] }
@@ -44,15 +44,15 @@ func random(seed uint64, c quota.Ceiling) (Scenario, string) {
 		s.KillLeader, s.KillAgain, s.KillMember, s.Linger, s.Election, s.Hop, s.Duration, s.Loads)
 }
 
-// rounding is the excess, in tokens, that counts as none: micro-units that
-// were rounded up for nobody.
+// rounding is the excess, in tokens, that counts as zero: micro-units that were rounded up for
+// nobody.
 const rounding = 0.01
 
-// allowed is how far a scenario may exceed a hard ceiling: not at all.
+// allowed returns how far a scenario may exceed a hard ceiling: not at all, except for rounding.
 func allowed(Scenario) float64 { return rounding }
 
-// TestHardCeiling plays random scenarios: whatever fails, a hard limit never
-// admits more than burst + rate x time, over any stretch of time.
+// TestHardCeiling plays random scenarios and checks that a hard limit never admits more than burst
+// + rate x time over any stretch of time, whatever fails.
 func TestHardCeiling(t *testing.T) {
 	long(t)
 	t.Parallel()
@@ -73,9 +73,8 @@ func checkCeiling(t *testing.T, seed uint64) {
 	}
 }
 
-// TestHardStorms is TestHardCeiling with nodes that die, come back, stand still
-// and lose sight of each other, and with clocks that drift by up to a thousandth.
-// Seed 252 is a leader that slept, with the member beside it.
+// TestHardStorms is TestHardCeiling with nodes that die, return, pause and are partitioned, and
+// with clocks that drift by up to a thousandth. In seed 252 a leader and its member sleep.
 func TestHardStorms(t *testing.T) {
 	long(t)
 	t.Parallel()

@@ -19,7 +19,7 @@ func limit(rate, burst int64, c quota.Ceiling) quota.Limit {
 type pattern struct {
 	name   string
 	load   func(i, n int, r float64, t time.Duration) float64
-	surges bool // from less than the limit to ten times of it and more at once
+	surges bool // from below the limit to ten times the limit or more at once
 }
 
 // on returns the pattern's load on n nodes, in multiples of rate.
@@ -64,7 +64,7 @@ var patterns = []pattern{
 	}},
 }
 
-// way is how a limit is enforced; hop lets a hard check wait for a grant.
+// way is a way to enforce a limit; hop lets a hard check wait for a grant.
 type way struct {
 	name    string
 	ceiling quota.Ceiling
@@ -77,16 +77,15 @@ var (
 	hardHop = way{"hard, 20 ms hop", quota.Hard, 20 * time.Millisecond}
 )
 
-// bound is how far a run may be from the ideal: admitted in percent below and
-// above it, and the worst excess over the envelope, in bursts.
+// bound is the allowed deviation of a run from the ideal: admissions below and above it, in
+// percent, and the worst excess over the envelope, in bursts.
 type bound struct{ under, over, excess float64 }
 
-// scattered is what is known to be bad: a hard limit of few tokens a second without
-// a hop, where the token lies at the wrong node. The worst of ten seeds is 47.
+// scattered is the bound for a known weakness: a hard limit of few tokens a second without a hop,
+// where the token is often held by the wrong node. The worst of ten seeds is 47.
 const scattered = 55
 
-// TestAccuracy compares every pattern with the ideal central bucket, the worst
-// of several seeds against the bound.
+// TestAccuracy compares the worst of several seeds of every pattern with the ideal central bucket.
 func TestAccuracy(t *testing.T) {
 	testspeed.Full(t)
 	long(t)
@@ -121,8 +120,8 @@ func TestAccuracy(t *testing.T) {
 	}
 }
 
-// clusterSizes and seedsEach are fewer with -short, as under the race detector:
-// there is nothing concurrent here to find.
+// clusterSizes and seedsEach return less with -short, which the race detector uses: nothing here
+// runs concurrently, so it has nothing to find.
 func clusterSizes() []int {
 	if testing.Short() {
 		return []int{3}

@@ -12,8 +12,7 @@ import (
 	"github.com/quorate/quorate/internal/testspeed"
 )
 
-// sparse are bursts of requests for a few keys, between them nothing for up to
-// hours.
+// sparse yields bursts of requests for a few keys, with nothing in between for up to hours.
 func sparse(seed uint64) iter.Seq[Request] {
 	rng := rand.New(rand.NewPCG(seed, 9))
 	gaps := []time.Duration{3 * time.Second, 9 * time.Second, 12 * time.Second, time.Minute, 10 * time.Minute, 3 * time.Hour}
@@ -29,8 +28,7 @@ func sparse(seed uint64) iter.Seq[Request] {
 	return slices.Values(all)
 }
 
-// TestSkip: time in which nothing happens can be passed over, and every decision
-// stays what it was.
+// TestSkip checks that skipping idle time leaves every decision the same.
 func TestSkip(t *testing.T) {
 	testspeed.Full(t)
 	long(t)
@@ -51,7 +49,7 @@ func TestSkip(t *testing.T) {
 				return res, all
 			}
 			skipped, got := play()
-			whole, want := play(Fault{At: 1e6 * time.Hour, Kind: Heal}) // never comes, and nothing is skipped
+			whole, want := play(Fault{At: 1e6 * time.Hour, Kind: Heal}) // never happens, and prevents skipping
 			if len(got) == 0 || !slices.Equal(got, want) {
 				t.Errorf("%s, seed %d: %d decisions, %d of them differ", name, seed, len(got), differ(t, got, want))
 			}
@@ -73,7 +71,7 @@ func differ(t *testing.T, got, want []string) (n int) {
 	return n
 }
 
-// TestStart: windows are those of the time that clocks show.
+// TestStart checks that windows follow the time that clocks show.
 func TestStart(t *testing.T) {
 	l := limit(1, 1, quota.Hard)
 	l.SetFirst(quota.Window(quota.FixedWindow, 1, time.Hour))
@@ -93,7 +91,7 @@ func TestStart(t *testing.T) {
 	}
 }
 
-// TestStopped: a run that has no end in sight ends when it is told to.
+// TestStopped checks that a run without an end in sight stops on request.
 func TestStopped(t *testing.T) {
 	asked := 0
 	res := Run(Scenario{

@@ -11,28 +11,27 @@ import (
 	"github.com/quorate/quorate/internal/testspeed"
 )
 
-// designRow is a row of the table that the design began with: one key, 1000/s,
-// burst 1000, sync 100 ms, one-way delay 1 ms, 20 s. What it says of an algorithm
-// comes from a prototype that was thrown away.
+// designRow is a row of the table that the design started from: one key, 1000/s, burst 1000, sync
+// 100 ms, one-way delay 1 ms, 20 s. Its figures for the algorithms come from a discarded prototype.
 type designRow struct {
 	pattern            string
 	load               Load
 	nodes              int
 	naive, debt        figure // count-sync without and with debt
 	hard, soft         figure // a first version of the division
-	hardMost, softMost figure // what the real code may be off at most
+	hardMost, softMost figure // the most by which the real code may be off
 }
 
-// figure is what was admitted against the ideal, in percent, and the worst
-// excess over the envelope, in bursts.
+// figure compares admissions with the ideal, in percent, and gives the worst excess over the
+// envelope, in bursts.
 type figure struct{ pct, excess float64 }
 
 func (f figure) String() string { return fmt.Sprintf("%+7.1f%% %6.2f", f.pct, f.excess) }
 
-// The bounds are a little above the worst of ten seeds. What is still known: a hard
-// limit that is turned on and off over 50 nodes admits 3 % less than the ideal, and a
-// hot spot that moves 1.5 %, since no check waits for a grant here; and a surge over
-// 50 idle nodes has an excess of a tenth of a burst under soft.
+// The bounds are a little above the worst of ten seeds. Known weaknesses remain, because no check
+// here waits for a grant: a hard limit under an on/off load over 50 nodes admits 3 % less than the
+// ideal, and under a moving hot spot 1.5 % less. A surge over 50 idle nodes has an excess of a
+// tenth of a burst under soft.
 var designRows = []designRow{
 	{"even 3x", Load{Rate: 3000}, 10, figure{178, 37}, figure{.8, .25}, figure{-.1, 0}, figure{0, .01}, figure{.7, none}, figure{.3, .06}},
 	{"even 20x", Load{Rate: 20_000}, 10, figure{828, 170}, figure{1.2, 1.8}, figure{0, 0}, figure{1.3, .29}, figure{.3, none}, figure{.3, .1}},
@@ -42,7 +41,7 @@ var designRows = []designRow{
 	{"surge 10x", Load{Rate: 10_000, From: 5 * time.Second}, 50, figure{823, 130}, figure{.9, .93}, figure{-.2, 0}, figure{0, .07}, figure{.5, none}, figure{.5, .15}},
 }
 
-// none is no excess, but for what rounding may make of a token.
+// none is no excess, except for the rounding of a token.
 const none = rounding / 1000
 
 // play returns the figure of an algorithm, the worst of the seeds in both parts.
@@ -61,7 +60,8 @@ func (row designRow) play(a Algorithm, c quota.Ceiling) figure {
 	return worst
 }
 
-// TestDesignTable replays the table of the design for all algorithms.
+// TestDesignTable replays the table of the design for all algorithms, and guards against a loss of
+// accuracy.
 func TestDesignTable(t *testing.T) {
 	testspeed.Full(t)
 	long(t)

@@ -8,9 +8,8 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// TestTimeline prints every message and what was decided between them, of a
-// surge on three nodes: run it with -v. docs/accuracy.md has the output. What it
-// checks is what that page says of it.
+// TestTimeline prints every message, and the decisions in between, of a surge on three nodes: run
+// it with -v. docs/accuracy.md shows the output, and the test checks what that page says about it.
 func TestTimeline(t *testing.T) {
 	r := newRun(Scenario{
 		Seed: 1, Nodes: 3, Duration: 450 * time.Millisecond, Limit: limit(1000, 1000, quota.Soft), Skew: -1,

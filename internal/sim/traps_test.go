@@ -45,7 +45,7 @@ func (p *pair) elect(term quota.Term, limits *quota.Limits, levels []quota.KeyLe
 	p.agg.SetLeader(0, "a", term)
 }
 
-// pass lets time pass, with every report answered at once.
+// pass advances time and answers every report at once.
 func (p *pair) pass(d time.Duration) {
 	for end := p.now.Add(d); ; p.now = p.now.Add(10 * time.Millisecond) {
 		for _, rep := range p.agg.Collect(p.now) {
@@ -62,7 +62,7 @@ func (p *pair) pass(d time.Duration) {
 	}
 }
 
-// write takes a checkpoint into the log.
+// write commits a checkpoint to the log.
 func (p *pair) write() {
 	p.logged = p.now
 	for _, kl := range p.ledger.Checkpoint(p.now, 1000) {
@@ -73,7 +73,7 @@ func (p *pair) write() {
 	}
 }
 
-// take asks for one token, waiting for a grant as a node does.
+// take asks for one token and, like a node, waits for a grant.
 func (p *pair) take(n quota.LimitName, key string) quota.Decision {
 	clock := func() quota.Time { return p.now }
 	var c aggregator.Call
@@ -86,11 +86,10 @@ func (p *pair) take(n quota.LimitName, key string) quota.Decision {
 	return c.Out[0]
 }
 
-// TestTrapEviction: gubernator's cache drops the least used keys when it is full,
-// expired or not, and a dropped key is full again. Here a node that needs room
-// lets go of keys that are idle, though they are not full: their level is with
-// the leader, and counts again with the next use. Keys in use stay, and new keys
-// for which there is no room share one bucket.
+// TestTrapEviction guards against a fault of gubernator: its full cache drops the least used keys,
+// expired or not, and a dropped key is full again. Here a node that needs room drops idle keys even
+// if they are not full, because the leader has their level, which counts again at the next use.
+// Keys in use stay, and new keys without room share one bucket.
 func TestTrapEviction(t *testing.T) {
 	const most, burst = 64, 60
 	for _, ceiling := range []quota.Ceiling{quota.Soft, quota.Hard} {
@@ -100,11 +99,11 @@ func TestTrapEviction(t *testing.T) {
 		p := newPair(t, most, l)
 		for p.take(l.LimitName, "hot").Allowed {
 		}
-		p.pass(3 * time.Second) // it is idle now, and used up
+		p.pass(3 * time.Second) // the key is now idle and used up
 		for i := range most - 1 {
 			p.take(l.LimitName, strconv.Itoa(i))
 		}
-		passed := 0 // of keys for which there is no room, and which share one bucket
+		passed := 0 // of the keys without room, which share one bucket
 		for i := range 2 * burst {
 			if p.take(l.LimitName, fmt.Sprint("one more", i)).Allowed {
 				passed++
@@ -126,7 +125,7 @@ func TestTrapEviction(t *testing.T) {
 			}
 			p.pass(100 * time.Millisecond)
 		}
-		if bound := burst / 6; passed > bound || ceiling == quota.Hard && passed > 0 { // soft guesses at most its part of a half
+		if bound := burst / 6; passed > bound || ceiling == quota.Hard && passed > 0 { // under soft it guesses at most its part of a half
 			t.Errorf("%v: %d of a key that is used up passed after it was dropped", ceiling, passed)
 		}
 		p.pass(3 * time.Second)
@@ -137,10 +136,10 @@ func TestTrapEviction(t *testing.T) {
 	}
 }
 
-// TestTrapRehash: gubernator moves keys to other peers when peers come or go, and
-// leaves their state behind: they are full again. Ranges here are fixed; what
-// moves is who leads one. The next leader knows a used-up key from the range's
-// log even if no member has it open any more, and from the member if it has.
+// TestTrapRehash guards against a fault of gubernator: when peers come or go, keys move to other
+// peers without their state, and are full again. Ranges here are fixed, and only their leader
+// moves. The next leader knows a used-up key from the range's log, even if no member has it open,
+// and from the member if one has.
 func TestTrapRehash(t *testing.T) {
 	for _, ceiling := range []quota.Ceiling{quota.Soft, quota.Hard} {
 		for _, open := range []bool{false, true} {
@@ -169,9 +168,9 @@ func TestTrapRehash(t *testing.T) {
 	}
 }
 
-// TestTrapLostReports: what gubernator could not send to a key's owner is logged
-// and forgotten. Counters here are cumulative: with seven reports and grants of
-// ten lost for the whole run, all that was admitted is in the books in the end.
+// TestTrapLostReports guards against a fault of gubernator: what it cannot send to a key's owner it
+// logs and forgets. Counters here are cumulative: with seven of ten reports and grants lost for the
+// whole run, the leader must still book all admissions in the end.
 func TestTrapLostReports(t *testing.T) {
 	for _, ceiling := range []quota.Ceiling{quota.Soft, quota.Hard} {
 		for seed := range uint64(5) {

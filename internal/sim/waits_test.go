@@ -9,12 +9,12 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// promised is a bucket that promises tokens to come, by the arithmetic that quotaservice and
-// Guava's RateLimiter describe: tokens accumulate up to the burst; who asks for more than there
-// are goes ahead once what was promised before is paid back, and the next ones wait for it.
+// promised is a bucket that promises future tokens, by the arithmetic of quotaservice and Guava's
+// RateLimiter: tokens accumulate up to the burst; a request for more than there are proceeds once
+// earlier promises are repaid, and later requests wait for it.
 type promised struct {
 	rate, burst, stored float64
-	next                time.Duration // until then all tokens are promised
+	next                time.Duration // all tokens up to this time are promised
 }
 
 func (p *promised) ask(at time.Duration, cost int64, l *quota.Limit) (ok bool, wait time.Duration) {
@@ -33,9 +33,9 @@ func (p *promised) ask(at time.Duration, cost int64, l *quota.Limit) (ok bool, w
 	return true, wait
 }
 
-// TestWaitsOfTheSource plays limits with max_wait and requests of random costs, on one node and on
-// three, against the arithmetic of the source: the same requests pass, and each is told the same
-// wait.
+// TestWaitsOfTheSource compares limits with max_wait, under requests of random costs on one node
+// and on three, with the arithmetic of the source: the same requests must pass, with the same
+// waits.
 func TestWaitsOfTheSource(t *testing.T) {
 	for seed := range uint64(100) {
 		rng := rand.New(rand.NewPCG(seed, 9))

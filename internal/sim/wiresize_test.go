@@ -7,8 +7,8 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// TestWireSize: what is counted is what a node would send, and the second time a key that
-// the leader has numbered takes less.
+// TestWireSize checks that the counted size is that of the message a node would send, and that a
+// key takes less the second time, after the leader has numbered it.
 func TestWireSize(t *testing.T) {
 	var p packed
 	e := quota.ReportEntry{Key: quota.Key{LimitName: quota.LimitName{Namespace: "web", Limit: "per_client"}, Key: "10.1.2.3"}, Epoch: 7, Used: quota.Token}

@@ -10,8 +10,8 @@ import (
 type policy struct {
 	name string
 	set  func(*quota.Limit)
-	// Of 20, how many pass at once on a node that is cut off since a lease and had
-	// used 5, and why; and why the next is refused.
+	// Results on a node that was cut off a lease ago and had used 5 of 20: how many requests pass
+	// at once, why they pass, and why the next is refused.
 	passes  int
 	why, no quota.Why
 }
@@ -20,7 +20,7 @@ func cutOff(p quota.CutOffPolicy) func(*quota.Limit) {
 	return func(l *quota.Limit) { l.CutOff.Policy = p }
 }
 
-// policies are all words of when_cut_off, for a limit of 1/m with a burst of 20.
+// policies returns every value of when_cut_off, for a limit of 1/m with a burst of 20.
 func policies() []policy {
 	rate := func(l *quota.Limit) {
 		l.CutOff = quota.CutOff{Policy: quota.CutOffRate, Rate: quota.Rate{Tokens: 30, Per: time.Hour}}
@@ -54,14 +54,14 @@ func policies() []policy {
 	}
 }
 
-// TestWhenCutOff: every policy does what it says, says that it did, and what was
-// admitted alone is booked once when the leader is back.
+// TestWhenCutOff checks that every policy does what it promises and reports it, and that the
+// admissions of the cut-off time are booked exactly once when the leader is back.
 func TestWhenCutOff(t *testing.T) {
 	for _, p := range policies() {
 		t.Run(p.name, func(t *testing.T) {
 			g := newOneRange(t, 2, ruleOf("l", quota.Tier{Rate: quota.Rate{Tokens: 1, Per: time.Minute}, Burst: 20}, p.set))
 			k := key("l", "k")
-			// Both members use the key, so that each has half of the demand.
+			// Both members use the key, so each has half of the demand.
 			if n := g.drain(0, k, 5); n != 5 {
 				t.Fatalf("%d of 5 passed with a leader", n)
 			}
@@ -86,7 +86,7 @@ func TestWhenCutOff(t *testing.T) {
 			}
 			g.cut = false
 			want := 15 - int64(passed)
-			if p.why == quota.WhyOpen { // what nobody counts is nobody's debt
+			if p.why == quota.WhyOpen { // admissions that nobody counts are nobody's debt
 				want = 15
 			}
 			for range 3 {
@@ -99,7 +99,7 @@ func TestWhenCutOff(t *testing.T) {
 	}
 }
 
-// TestCutOffRateGoesOn: a rate of its own refills on the node.
+// TestCutOffRateGoesOn checks that the rate of when_cut_off refills on the node.
 func TestCutOffRateGoesOn(t *testing.T) {
 	g := newOneRange(t, 1, ruleOf("l", quota.Tier{Rate: quota.Rate{Tokens: 100, Per: time.Second}, Burst: 100}, func(l *quota.Limit) {
 		l.CutOff = quota.CutOff{Policy: quota.CutOffRate, Rate: quota.Rate{Tokens: 2, Per: time.Second}}
@@ -119,7 +119,7 @@ func TestCutOffRateGoesOn(t *testing.T) {
 	}
 }
 
-// TestWindowsEndWithoutALeader: who is cut off counts its windows by itself.
+// TestWindowsEndWithoutALeader checks that a cut-off node ends its windows by its own clock.
 func TestWindowsEndWithoutALeader(t *testing.T) {
 	for _, kind := range []quota.Kind{quota.FixedWindow, quota.PeriodicRefill, quota.SlidingWindow} {
 		g := newOneRange(t, 1, ruleOf("l", quota.Window(kind, 10, 10*time.Second)))
@@ -136,7 +136,7 @@ func TestWindowsEndWithoutALeader(t *testing.T) {
 	}
 }
 
-// TestInFlightWithoutALeader: releases count while cut off, and "local" is the
+// TestInFlightWithoutALeader checks that releases count during a cut, and that "local" allows the
 // whole limit on this node.
 func TestInFlightWithoutALeader(t *testing.T) {
 	for _, tc := range []struct {

@@ -10,8 +10,7 @@ import (
 
 const day = 24 * time.Hour
 
-// days are kinds that give 10 (or as many as said) at once, and next to nothing
-// during a test.
+// days are kinds that admit burst at once, and next to nothing more during a test.
 var days = map[string]func(burst int64) quota.Tier{
 	"bucket":   perHour,
 	"fixed":    func(n int64) quota.Tier { return quota.Window(quota.FixedWindow, n, day) },
@@ -21,8 +20,8 @@ var days = map[string]func(burst int64) quota.Tier{
 	"calendar": func(n int64) quota.Tier { return quota.Per(n, quota.Calendar{Unit: quota.Year}) },
 }
 
-// TestChangedKind: a limit that is used up and becomes another kind stays used
-// up, while the key is open and after it has been let go.
+// TestChangedKind checks that a used-up limit that changes its kind stays used up, both while the
+// key is open and after it has been closed.
 func TestChangedKind(t *testing.T) {
 	for from := range days {
 		for to := range days {
@@ -35,7 +34,7 @@ func TestChangedKind(t *testing.T) {
 					}
 					g.pass(idle)
 					g.limits(ruleOf("l", days[to](10)))
-					d, _, _ := g.members[0].TrySimple(g.clock, k.LimitName, k.Key, 1) // on what it knows itself
+					d, _, _ := g.members[0].TrySimple(g.clock, k.LimitName, k.Key, 1) // from local knowledge only
 					if n := g.drain(0, k, 20); n != 0 || d.Allowed && idle > 0 {
 						t.Errorf("%d passed after the change (%v)", n, d.Why)
 					}
@@ -45,8 +44,8 @@ func TestChangedKind(t *testing.T) {
 	}
 }
 
-// TestChangedPeriod: the window that a limit had before the change says nothing
-// any more; with a leader and without one.
+// TestChangedPeriod checks that a limit's window from before a change no longer counts, with a
+// leader and without one.
 func TestChangedPeriod(t *testing.T) {
 	for _, cut := range []bool{false, true} {
 		for _, idle := range []time.Duration{0, 5 * time.Second} {
@@ -77,15 +76,15 @@ func TestChangedPeriod(t *testing.T) {
 	}
 }
 
-// TestRaisedAndLowered: a window gives the difference, a bucket only what its
-// rate brings; at once, also to who asks in the same moment.
+// TestRaisedAndLowered checks that a raised window admits the difference and a raised bucket only
+// what its rate refills, at once and for requests at the same moment too.
 func TestRaisedAndLowered(t *testing.T) {
 	for _, tc := range []struct {
 		kind     string
 		use      int
 		to       int64
 		passes   int
-		back     int64 // and changed again to this
+		back     int64 // the limit then changes to this
 		andAgain int
 	}{
 		{"fixed", 10, 15, 5, 10, 0},
@@ -117,7 +116,7 @@ func TestRaisedAndLowered(t *testing.T) {
 	}
 }
 
-// TestRemovedAndBack: a limit that is taken out and put back has not forgotten.
+// TestRemovedAndBack checks that a limit that is removed and restored keeps its counts.
 func TestRemovedAndBack(t *testing.T) {
 	for kind, tier := range days {
 		for _, away := range []time.Duration{0, 10 * time.Second, 3 * time.Minute} {
@@ -141,7 +140,8 @@ func TestRemovedAndBack(t *testing.T) {
 	}
 }
 
-// TestOverridesKeepWhatWasUsed raises, lowers, bans, frees and lets expire.
+// TestOverridesKeepWhatWasUsed checks that usage survives overrides that raise, lower, ban, lift
+// the ban and expire.
 func TestOverridesKeepWhatWasUsed(t *testing.T) {
 	burst := func(n int64) *quota.Override { return &quota.Override{Burst: n} }
 	g := newOneRange(t, 1, ruleOf("l", days["fixed"](10)))
@@ -176,7 +176,8 @@ func TestOverridesKeepWhatWasUsed(t *testing.T) {
 	}
 }
 
-// TestOverrideOfTiers multiplies all tiers, and so what can ever fit.
+// TestOverrideOfTiers checks that an override scales all tiers, and with them the largest cost that
+// can ever fit.
 func TestOverrideOfTiers(t *testing.T) {
 	g := newOneRange(t, 1, ruleOf("l", perHour(20), func(l *quota.Limit) { l.More = []quota.Tier{perHour(10)} }))
 	k := key("l", "k")
@@ -197,10 +198,10 @@ func TestOverrideOfTiers(t *testing.T) {
 	}
 }
 
-// TestChangesNeverRefill changes limits at random under random use of three
-// members. A change never raises a level by more than the burst grew, and not
-// at all between buckets; windows of a day admit together no more than the
-// largest ever said, buckets no more than the first.
+// TestChangesNeverRefill changes limits at random while three members use them at random. A change
+// must never raise a level by more than the burst grew, and between buckets not at all. In total,
+// windows of a day may admit at most the largest burst that was ever set, and buckets at most the
+// first.
 func TestChangesNeverRefill(t *testing.T) {
 	families := map[string][]string{
 		"windows": {"fixed", "weekly", "calendar"},
@@ -245,7 +246,7 @@ func (c changes) run() {
 			}
 		}
 		g.pass(time.Duration(c.rng.IntN(200)) * time.Millisecond)
-		g.settle() // so that the leader knows all that was used
+		g.settle() // the leader then knows all usage
 		before, old := g.level(k), l
 		l = c.limit()
 		if c.ceiling == quota.Hard && c.rng.IntN(8) == 0 { // soft: every member guesses about a new key
@@ -267,7 +268,7 @@ func (c changes) run() {
 		bound = first
 	}
 	if c.ceiling == quota.Soft {
-		bound += 3 // what the members overdraw while they cannot know better
+		bound += 3 // what members overdraw before they can know better
 	}
 	if c.name != "all" && admitted > bound {
 		c.t.Errorf("%s %v, seed %d: %d admitted, want at most %d", c.name, c.ceiling, c.seed, admitted, bound)

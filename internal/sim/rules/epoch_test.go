@@ -7,8 +7,8 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// TestNewEpochAtOnce: a key whose counters are nearly full begins a new epoch. Where counts endure it
-// waits for the log, but not for the checkpoint that comes every second.
+// TestNewEpochAtOnce checks that a key whose counters are nearly full starts a new epoch. Durable
+// counts wait for the log to commit, but not for the checkpoint that comes every second.
 func TestNewEpochAtOnce(t *testing.T) {
 	const second = quota.MaxTokens / 16
 	g := newOneRange(t, 1, ruleOf("l", quota.Tier{Rate: quota.Rate{Tokens: second, Per: time.Second}, Burst: second}, hard))

@@ -10,8 +10,8 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// TestHierarchy: user in tenant in service; each is charged by its part of the
-// key, the one that refuses is told, and a refusal charges none.
+// TestHierarchy checks user in tenant in service: each level is charged by its part of the key, the
+// decision names the level that refuses, and a refusal charges none.
 func TestHierarchy(t *testing.T) {
 	g := newOneRange(t, 1,
 		ruleOf("service", perHour(12)),
@@ -25,7 +25,7 @@ func TestHierarchy(t *testing.T) {
 		why     quota.Why
 	}{
 		{"t1/a", 4, true, 0},
-		{"t1/a", 2, false, quota.WhyOverLimit}, // its own
+		{"t1/a", 2, false, quota.WhyOverLimit}, // its own limit
 		{"t1/b", 4, true, 0},
 		{"t1/c", 1, false, quota.WhyParentOverLimit}, // t1 has 8
 		{"t2/a", 4, true, 0},
@@ -48,8 +48,8 @@ func TestHierarchy(t *testing.T) {
 	}
 }
 
-// family is a parent of 20/s with two children who may each have all of it;
-// floor is what each is guaranteed, per second.
+// family is a parent of 20/s with two children, each of which may use all of it. floor is the
+// guarantee of each child, per second.
 func family(t *testing.T, floor int64) *oneRange {
 	second := func(n int64) quota.Tier {
 		return quota.Tier{Rate: quota.Rate{Tokens: n, Per: time.Second}, Burst: n}
@@ -61,8 +61,8 @@ func family(t *testing.T, floor int64) *oneRange {
 	}))
 }
 
-// flood lets one child ask without end for some seconds, while the other asks
-// twenty times a second, and returns what passed of each.
+// flood lets one child ask without pause for some seconds while the other asks twenty times a
+// second, and returns how many requests of each passed.
 func (g *oneRange) flood(seconds int) (flooder, other int) {
 	for range seconds * 20 {
 		flooder += g.drain(0, key("child", "p/flood"), 200)
@@ -72,8 +72,8 @@ func (g *oneRange) flood(seconds int) (flooder, other int) {
 	return flooder, other
 }
 
-// TestFloor: a child that floods takes what its sibling leaves, and without a
-// floor all of it; a floor is guaranteed, and the parent repays what it overdrew.
+// TestFloor checks that a flooding child takes what its sibling leaves, and without a floor
+// everything; that a floor is guaranteed; and that the parent repays what floors overdraw.
 func TestFloor(t *testing.T) {
 	g := family(t, 0)
 	if _, other := g.flood(10); other > 20 {
@@ -91,7 +91,7 @@ func TestFloor(t *testing.T) {
 		t.Errorf("%d of the flooder passed: it gets what is left, about 15/s", flooder)
 	}
 
-	// Borrowing: alone, a child has the whole parent.
+	// Borrowing: alone, a child gets the whole parent.
 	g = family(t, 5)
 	alone := 0
 	for range 100 {
@@ -102,7 +102,7 @@ func TestFloor(t *testing.T) {
 		t.Errorf("%d passed alone in 5s, the parent has 20/s", alone)
 	}
 
-	// Debt: floors overdraw the parent, which pays before anybody else gets more.
+	// Debt: floors overdraw the parent, which must repay before anybody else gets more.
 	g = newOneRange(t, 1, ruleOf("parent", quota.Tier{Rate: quota.Rate{Tokens: 2, Per: time.Second}, Burst: 10}),
 		ruleOf("floored", perHour(10), child("parent"), func(l *quota.Limit) {
 			l.Floor, l.FloorBurst = quota.Rate{Tokens: 1, Per: time.Hour}, 6
@@ -116,7 +116,7 @@ func TestFloor(t *testing.T) {
 	if d := g.take(0, key("floored", "k"), 1); d.Allowed || d.Why != quota.WhyParentOverLimit {
 		t.Errorf("beyond the floor: allowed %v, %v", d.Allowed, d.Why)
 	}
-	g.pass(2 * time.Second) // 4 of 6 are paid
+	g.pass(2 * time.Second) // 4 of 6 are repaid
 	if d := g.take(0, key("plain", "x"), 1); d.Allowed {
 		t.Error("passed before the parent's debt was paid")
 	}
@@ -126,7 +126,7 @@ func TestFloor(t *testing.T) {
 	}
 }
 
-// TestFloorOfHard: the floor of a hard child is there at once, too.
+// TestFloorOfHard checks that the floor of a hard child is available at once too.
 func TestFloorOfHard(t *testing.T) {
 	g := newOneRange(t, 1, ruleOf("parent", perHour(5)), ruleOf("l", perHour(10), hard, child("parent"), func(l *quota.Limit) {
 		l.Floor, l.FloorBurst = quota.Rate{Tokens: 1, Per: time.Hour}, 3
@@ -143,8 +143,8 @@ func TestFloorOfHard(t *testing.T) {
 	}
 }
 
-// TestInFlight: acquired and released, on two members together no more than the
-// limit, and a check without acquire is told so.
+// TestInFlight checks that two members together never have more in flight than the limit, through
+// acquires and releases, and that a check without acquire is refused with that reason.
 func TestInFlight(t *testing.T) {
 	for _, ceiling := range []quota.Ceiling{quota.Soft, quota.Hard} {
 		g := newOneRange(t, 2, ruleOf("l", quota.Tier{Kind: quota.Concurrency, Burst: 10}, func(l *quota.Limit) { l.Ceiling = ceiling }))
@@ -158,7 +158,7 @@ func TestInFlight(t *testing.T) {
 			held[m] += g.drain(m, k, 4)
 			g.pass(150 * time.Millisecond)
 			most := 10
-			if ceiling == quota.Soft { // each may guess a quarter of the limit before it hears
+			if ceiling == quota.Soft { // each may guess a quarter of the limit before the first grant
 				most += 4
 			}
 			if sum := held[0] + held[1]; sum > most {
@@ -171,13 +171,13 @@ func TestInFlight(t *testing.T) {
 			g.pass(150 * time.Millisecond)
 		}
 		for m := range held {
-			g.members[m].Release(g.clock, k.LimitName, k.Key, 1000) // more than there is
+			g.members[m].Release(g.clock, k.LimitName, k.Key, 1000) // more than is in flight
 		}
 		g.settle()
 		if got := g.level(k); got != 10*tokens {
 			t.Errorf("%v: level %d when all are released, want 10 tokens", ceiling, got)
 		}
-		// It lasts however long, and is known to the leader all the while.
+		// Places stay taken for any time, and the leader knows of them all the while.
 		g.drain(0, k, 4)
 		for range 30 {
 			g.pass(time.Second)
@@ -190,7 +190,7 @@ func TestInFlight(t *testing.T) {
 		// The holder dies.
 		g.ledger.MemberGone(g.now, "m0", math.MaxUint64)
 		at := 10 * tokens
-		if ceiling == quota.Hard { // its work may go on without it, for a lease
+		if ceiling == quota.Hard { // the work of the dead holder may go on for a lease
 			at = 6 * tokens
 		}
 		if got := g.level(k); got != at {
@@ -203,8 +203,8 @@ func TestInFlight(t *testing.T) {
 	}
 }
 
-// TestInFlightAtTheLeader: a leader that is asked cannot know of releases, so
-// the two do not go together.
+// TestInFlightAtTheLeader checks that in-flight limits do not combine with decide: leader, because
+// a leader that decides cannot know of releases.
 func TestInFlightAtTheLeader(t *testing.T) {
 	l := ruleOf("l", quota.Tier{Kind: quota.Concurrency, Burst: 3}, atLeader)
 	if err := l.Validate(); err == nil || !strings.HasPrefix(err.Error(), "decide: ") {
@@ -212,8 +212,8 @@ func TestInFlightAtTheLeader(t *testing.T) {
 	}
 }
 
-// TestAcquiredWhileLettingGo: what is acquired between a key's last report and
-// its answer is known to the leader.
+// TestAcquiredWhileLettingGo checks that the leader learns of what is acquired between a key's last
+// report and its answer.
 func TestAcquiredWhileLettingGo(t *testing.T) {
 	g := newOneRange(t, 1, ruleOf("l", quota.Tier{Kind: quota.Concurrency, Burst: 10}))
 	k := key("l", "k")

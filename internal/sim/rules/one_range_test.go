@@ -15,8 +15,8 @@ const (
 	tokens = quota.Token
 )
 
-// oneRange is some members and the real ledger of their range. What they tell each other arrives at
-// once, unless they are cut off.
+// oneRange connects some members with the real ledger of their range. Messages arrive at once,
+// except while the connection is cut.
 type oneRange struct {
 	t       *testing.T
 	now     quota.Time
@@ -26,8 +26,8 @@ type oneRange struct {
 	over    overrides
 	term    quota.Term
 	version uint64
-	cut     bool                   // nothing arrives, nobody can be asked
-	silent  *aggregator.Aggregator // nothing of this member arrives
+	cut     bool                   // nothing arrives, and the leader cannot be asked
+	silent  *aggregator.Aggregator // messages of this member are lost
 	logged  map[quota.Key]quota.KeyLevel
 	asked   int // questions to the leader
 	wrote   quota.Time
@@ -82,7 +82,7 @@ func (g *oneRange) limits(list ...quota.Limit) {
 	}
 }
 
-// override sets (or with nil removes) the override of a key.
+// override sets the override of a key, or deletes it if o is nil.
 func (g *oneRange) override(k quota.Key, o *quota.Override) {
 	if o == nil {
 		delete(g.over, k)
@@ -98,7 +98,7 @@ func (g *oneRange) override(k quota.Key, o *quota.Override) {
 
 func (g *oneRange) clock() quota.Time { return g.now }
 
-// sync delivers what there is to report, and the answers.
+// sync delivers all due reports and their answers.
 func (g *oneRange) sync() {
 	for _, m := range g.members {
 		for _, r := range m.Collect(g.now) {
@@ -126,7 +126,7 @@ func (g *oneRange) deliver(grant quota.Grant) {
 	}
 }
 
-// write takes a checkpoint into the log.
+// write commits a checkpoint to the log.
 func (g *oneRange) write() {
 	g.wrote = g.now
 	for _, kl := range g.ledger.Checkpoint(g.now, 1000) {
@@ -141,7 +141,7 @@ func (g *oneRange) write() {
 	}
 }
 
-// pass lets time go by, in steps of 10 ms at most.
+// pass advances time in steps of at most 10 ms.
 func (g *oneRange) pass(d time.Duration) {
 	for end := g.now.Add(d); g.now < end; {
 		g.now = min(end, g.now.Add(10*time.Millisecond))
@@ -149,16 +149,15 @@ func (g *oneRange) pass(d time.Duration) {
 	}
 }
 
-// settle is long enough for everything to be reported: a calm member reports
-// once a second.
+// settle passes enough time for everything to be reported: a calm member reports once a second.
 func (g *oneRange) settle() { g.pass(1200 * time.Millisecond) }
 
-// level is what the leader says that the cluster could still spend.
+// level returns what the cluster could still spend, according to the leader.
 func (g *oneRange) level(k quota.Key) quota.Units {
 	return g.ask(quota.Ask{Key: k}).Level
 }
 
-// ask asks the leader, whose answer may have to wait for the log.
+// ask asks the leader, whose answer may wait for the log to commit.
 func (g *oneRange) ask(q quota.Ask) quota.Answer {
 	a := g.ledger.Ask(g.now, []quota.Ask{q})[0]
 	if a.Unsaved {
@@ -168,8 +167,8 @@ func (g *oneRange) ask(q quota.Ask) quota.Answer {
 	return a
 }
 
-// call decides a call on a member as a node does: it waits a moment for grants,
-// and asks the leader.
+// call decides a call on a member as a node does: it waits a moment for grants and then asks the
+// leader.
 func (g *oneRange) call(m int, acquires bool, reqs ...quota.Request) (bool, []quota.Decision) {
 	g.t.Helper()
 	c := aggregator.Call{}
@@ -179,7 +178,7 @@ func (g *oneRange) call(m int, acquires bool, reqs ...quota.Request) (bool, []qu
 	return g.decide(m, &c), out
 }
 
-// checkNow decides a check on a member that neither waits nor asks.
+// checkNow decides a check on a member without waiting and without asking the leader.
 func (g *oneRange) checkNow(m int, k quota.Key, cost int64) quota.Decision {
 	return checkNow(g.members[m], g.clock, k, cost)
 }
@@ -219,15 +218,14 @@ func ask(l quota.LimitName, key string, cost int64) quota.Request {
 	return quota.Request{Key: quota.Key{LimitName: l, Key: key}, Cost: cost, MaxWait: quota.LimitsWait}
 }
 
-// take asks a member for tokens of one key.
+// take requests tokens of one key from a member.
 func (g *oneRange) take(m int, k quota.Key, cost int64) quota.Decision {
 	g.t.Helper()
 	_, out := g.call(m, true, ask(k.LimitName, k.Key, cost))
 	return out[0]
 }
 
-// drain takes single tokens until one is refused, at most n, and returns how many
-// passed.
+// drain takes single tokens, at most n, until one is refused, and returns how many passed.
 func (g *oneRange) drain(m int, k quota.Key, n int) (passed int) {
 	g.t.Helper()
 	for range n {
@@ -239,7 +237,7 @@ func (g *oneRange) drain(m int, k quota.Key, n int) (passed int) {
 	return passed
 }
 
-// ruleOf makes a limit n/l of one tier.
+// ruleOf returns a limit n/l with one tier.
 func ruleOf(name string, tier quota.Tier, set ...func(*quota.Limit)) quota.Limit {
 	l := quota.Limit{LimitName: quota.LimitName{Namespace: "n", Limit: name}}
 	l.SetFirst(tier)
@@ -249,7 +247,7 @@ func ruleOf(name string, tier quota.Tier, set ...func(*quota.Limit)) quota.Limit
 	return l
 }
 
-// perHour is a bucket that yields next to nothing during a test.
+// perHour is a bucket that refills next to nothing during a test.
 func perHour(burst int64) quota.Tier {
 	return quota.Tier{Rate: quota.Rate{Tokens: 1, Per: time.Hour}, Burst: burst}
 }
@@ -269,7 +267,7 @@ func key(name, k string) quota.Key {
 	return quota.Key{LimitName: quota.LimitName{Namespace: "n", Limit: name}, Key: k}
 }
 
-// eachSlow runs a test for each limit of slow but the parent.
+// eachSlow runs a test for each limit of slow except the parent.
 func eachSlow(t *testing.T, members int, test func(t *testing.T, g *oneRange, l quota.Limit, k quota.Key)) {
 	for _, l := range slow() {
 		if l.LimitName.Limit == "parent" {
@@ -281,8 +279,7 @@ func eachSlow(t *testing.T, members int, test func(t *testing.T, g *oneRange, l 
 	}
 }
 
-// slow are limits of all kinds that admit 10 at once and yield nothing while a
-// test runs.
+// slow returns limits of all kinds that admit 10 at once and nothing more while a test runs.
 func slow() []quota.Limit {
 	return []quota.Limit{
 		ruleOf("bucket", perHour(10)),

@@ -7,8 +7,8 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// TestRecall: what lies at a member that does not use it goes to the one whose
-// callers want it, while they wait.
+// TestRecall checks that tokens held by an idle member move to the member whose callers want them,
+// while those callers wait.
 func TestRecall(t *testing.T) {
 	for name, tier := range map[string]quota.Tier{
 		"bucket": perHour(100),
@@ -20,11 +20,11 @@ func TestRecall(t *testing.T) {
 			if n := g.drain(0, k, 10); n != 10 {
 				t.Fatalf("%d of 10 passed", n)
 			}
-			g.pass(400 * time.Millisecond) // a lull, but the key stays open
+			g.pass(400 * time.Millisecond) // a pause, but the key stays open
 			if n := g.drain(1, k, 60); n != 60 {
 				t.Errorf("%d of 60 passed at the second member", n)
 			}
-			g.pass(400 * time.Millisecond) // right after its burst the second keeps what it may need for the next
+			g.pass(400 * time.Millisecond) // right after its burst the second member keeps what the next one may need
 			if n := g.drain(2, k, 100); n != 30 {
 				t.Errorf("%d of 30 passed at the third", n)
 			}

@@ -8,7 +8,8 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// reserve takes tokens that may be given back later, and says in which windows they were taken.
+// reserve takes tokens that can be returned later, and returns the windows from which they were
+// taken.
 func (g *oneRange) reserve(m int, k quota.Key, cost int64) *aggregator.Taken {
 	g.t.Helper()
 	c := aggregator.Call{}
@@ -20,18 +21,19 @@ func (g *oneRange) reserve(m int, k quota.Key, cost int64) *aggregator.Taken {
 	return c.Taken(since)
 }
 
-// TestReserveOfLeader: of a window that leaders decide, what a reservation gives back comes back in the
-// window that it was taken in, and in no later one, also on a member that has only heard the answers: a
-// periodic window begins with a use that it may know nothing of.
+// TestReserveOfLeader checks that, for windows that leaders decide, a settled reservation returns
+// its tokens to the window that they came from and to no later one. This must hold on a member that
+// has only heard the answers too: a periodic window begins with a use that the member may not know
+// of.
 func TestReserveOfLeader(t *testing.T) {
 	const per = time.Minute
 	for _, tier := range []quota.Tier{quota.Window(quota.FixedWindow, 20, per), quota.Window(quota.PeriodicRefill, 20, per)} {
 		for _, ceiling := range []quota.Ceiling{quota.Soft, quota.Hard} {
 			for _, tc := range []struct {
 				name          string
-				before, first int64         // used by another member at the start, and by the same one just before
-				at, rest      time.Duration // of the reservation, and until it is settled
-				want          int           // of what can be used then
+				before, first int64         // used at the start by another member; used by the same member just before
+				at, rest      time.Duration // time of the reservation; time until it is settled
+				want          int           // how many can be used then
 			}{
 				{"in its window, of a new key", 0, 0, 50 * time.Second, time.Second, 20},
 				{"in its window, of one that others use", 5, 0, 50 * time.Second, time.Second, 15},

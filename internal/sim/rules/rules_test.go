@@ -9,8 +9,8 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// TestPeekNeverCharges asks a thousand times with a cost of 0, in every way in,
-// fresh, while tokens are held, and used up: it takes nothing.
+// TestPeekNeverCharges asks a thousand times with cost 0 through every entry point: on a fresh key,
+// while tokens are held, and on a used-up key. It checks that nothing is charged.
 func TestPeekNeverCharges(t *testing.T) {
 	eachSlow(t, 1, func(t *testing.T, g *oneRange, l quota.Limit, k quota.Key) {
 		peek := func() {
@@ -47,8 +47,8 @@ func TestPeekNeverCharges(t *testing.T) {
 	})
 }
 
-// TestPeekTellsWhatOneTokenWould: with a leader and without one, under every
-// policy and kind, a cost of 0 is answered as a cost of 1 would be.
+// TestPeekTellsWhatOneTokenWould checks that cost 0 gets the answer of cost 1, for every policy and
+// kind, with and without a leader.
 func TestPeekTellsWhatOneTokenWould(t *testing.T) {
 	compare := func(t *testing.T, g *oneRange, k quota.Key, state string) {
 		t.Helper()
@@ -89,8 +89,8 @@ func TestPeekTellsWhatOneTokenWould(t *testing.T) {
 	})
 }
 
-// TestCosts: what can never pass is told apart from what can later, and later
-// is when it says.
+// TestCosts checks that decisions distinguish a cost that can never pass from one that can pass
+// later, and that the later one passes at the announced time.
 func TestCosts(t *testing.T) {
 	second := quota.Tier{Rate: quota.Rate{Tokens: 10, Per: time.Second}, Burst: 20}
 	tiers := func(l *quota.Limit) {
@@ -101,7 +101,7 @@ func TestCosts(t *testing.T) {
 		name  string
 		limit quota.Limit
 		cost  int64
-		why   quota.Why // of a key that is used up
+		why   quota.Why // of a used-up key
 	}{
 		{"later", ruleOf("l", second), 20, quota.WhyOverLimit},
 		{"more than the burst", ruleOf("l", second), 21, quota.WhyOverBurst},
@@ -145,8 +145,9 @@ func TestCosts(t *testing.T) {
 	}
 }
 
-// TestParentsCosts: what never fits a parent is as final as what never fits the
-// limit itself; parents that do not count are not asked, banned ones refuse.
+// TestParentsThatDoNotCount checks that a cost that never fits a parent is refused as finally as
+// one that never fits the limit itself, that parents that do not count are not asked, and that
+// banned ones refuse.
 func TestParentsThatDoNotCount(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
@@ -180,8 +181,8 @@ func TestParentsThatDoNotCount(t *testing.T) {
 	}
 }
 
-// TestRefund: what is given back can be spent again, here at once and, after the
-// next report, by everybody; never more than the burst.
+// TestRefund checks that refunded tokens can be spent again, here at once and elsewhere after the
+// next report, and never beyond the burst.
 func TestRefund(t *testing.T) {
 	eachSlow(t, 2, func(t *testing.T, g *oneRange, l quota.Limit, k quota.Key) {
 		if d := g.take(0, k, 5); !d.Allowed {
@@ -235,8 +236,8 @@ func TestRefund(t *testing.T) {
 	})
 }
 
-// TestCharge books after the fact, down to a burst below zero (or what may be
-// reserved, if that is more) and not a token further.
+// TestCharge checks that a charge books after the fact, down to a burst below zero (or to the
+// largest possible reservation, if that is more) and not a token further.
 func TestCharge(t *testing.T) {
 	eachSlow(t, 1, func(t *testing.T, g *oneRange, l quota.Limit, k quota.Key) {
 		booked, _ := g.members[0].Charge(g.clock, k.LimitName, k.Key, 6)
@@ -282,7 +283,7 @@ func TestCharge(t *testing.T) {
 	})
 }
 
-// TestChargeOfNothing answers as a peek.
+// TestChargeOfNothing checks that a charge of zero answers like a peek.
 func TestChargeOfNothing(t *testing.T) {
 	g := newOneRange(t, 1, slow()...)
 	for _, used := range []int64{0, -3} {

@@ -10,8 +10,8 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// TestSearchOrder is quotaservice's: the limit, the namespace's template, its
-// default, the global default; and what a key is counted by.
+// TestSearchOrder checks quotaservice's search order: the limit, the namespace's template, its
+// default, the global default. It also checks which name a key is counted under.
 func TestSearchOrder(t *testing.T) {
 	burst := func(ns, name string, n int64) quota.Limit {
 		return quota.Limit{LimitName: quota.LimitName{Namespace: ns, Limit: name}, Rate: quota.Rate{Tokens: 1, Per: time.Hour}, Burst: n}
@@ -54,9 +54,9 @@ func TestSearchOrder(t *testing.T) {
 	}
 }
 
-// TestMaxKeys bounds what a template makes, each limit by itself. Further keys of a soft one share
-// a bucket, except what is in flight, and unless they need one of their own; idle ones make room,
-// also while others stay.
+// TestMaxKeys checks that max_keys bounds the keys of a template, for each limit separately.
+// Further keys of a soft limit share a bucket, except in-flight keys and keys that need their own
+// bucket. Idle keys make room, also while others stay.
 func TestMaxKeys(t *testing.T) {
 	template := func(ns string, ceiling quota.Ceiling) quota.Limit {
 		return quota.Limit{
@@ -67,7 +67,7 @@ func TestMaxKeys(t *testing.T) {
 	slowest := ruleOf("slowest", perHour(10))
 	flight := quota.Limit{LimitName: quota.LimitName{Namespace: "flight", Limit: quota.Template}, Kind: quota.Concurrency, Burst: 1, MaxKeys: 3, Idle: 5 * time.Second}
 	g := newOneRange(t, 1, template("soft", quota.Soft), template("hard", quota.Hard), flight, slowest)
-	g.take(0, key("slowest", "k"), 5) // not full again for hours, and let go first
+	g.take(0, key("slowest", "k"), 5) // not full again for hours, and closed first
 	g.pass(3 * time.Second)
 	name := func(ns string, i int) quota.Key {
 		return quota.Key{LimitName: quota.LimitName{Namespace: ns, Limit: "l" + strconv.Itoa(i)}, Key: "k"}
@@ -88,13 +88,13 @@ func TestMaxKeys(t *testing.T) {
 		t.Errorf("soft, the fourth, which needs a bucket: allowed %v, %v", ok, out[0].Why)
 	}
 	passed := 0
-	for i := range 100 { // the burst of one bucket, and what refills
+	for i := range 100 { // the burst of one bucket, plus its refill
 		passed += g.drain(0, name("soft", 3+i), 1)
 	}
 	if passed < 10 || passed > 30 {
 		t.Errorf("soft, of 100 more keys %d pass; want the burst of one, 10", passed)
 	}
-	for i := range 10 { // each has places of its own, which are given back by its name
+	for i := range 10 { // each key has its own places, which are returned by its name
 		if d := g.take(0, name("flight", i), 1); !d.Allowed || (d.Why == quota.WhyTooManyKeys) != (i >= 3) {
 			t.Errorf("in flight, key %d: allowed %v, %v", i, d.Allowed, d.Why)
 		}
@@ -116,8 +116,7 @@ func TestMaxKeys(t *testing.T) {
 	}
 }
 
-// TestMaxKeysUnderLoad: many callers with new keys at once make no more than
-// max_keys.
+// TestMaxKeysUnderLoad checks that many concurrent callers with new keys create at most max_keys.
 func TestMaxKeysUnderLoad(t *testing.T) {
 	for range 20 {
 		g := newOneRange(t, 1, ruleOf("l", perHour(10), func(l *quota.Limit) { l.MaxKeys = 5 }))
@@ -136,8 +135,8 @@ func TestMaxKeysUnderLoad(t *testing.T) {
 	}
 }
 
-// TestIdleBehindOthers: keys of a short idle time go although one with a long one
-// was let go of before them.
+// TestIdleBehindOthers checks that keys with a short idle time are dropped although a key with a
+// long one was closed before them.
 func TestIdleBehindOthers(t *testing.T) {
 	long := ruleOf("long", quota.Tier{Rate: quota.Rate{Tokens: 100, Per: time.Second}, Burst: 10}, func(l *quota.Limit) { l.Idle = time.Hour })
 	short := long
@@ -157,7 +156,7 @@ func TestIdleBehindOthers(t *testing.T) {
 	}
 }
 
-// TestClasses: unlimited and banned limits, and overrides of both kinds.
+// TestClasses checks unlimited and banned limits, and overrides of both kinds.
 func TestClasses(t *testing.T) {
 	free := ruleOf("free", quota.Tier{Rate: quota.Rate{Per: time.Second}}, func(l *quota.Limit) { l.Class = quota.Unlimited })
 	ban := ruleOf("ban", perHour(10), func(l *quota.Limit) { l.Class = quota.Banned })
@@ -184,8 +183,8 @@ func TestClasses(t *testing.T) {
 	}
 }
 
-// TestEnforcement: shadow decides, counts and lets pass; off does not count; the
-// fraction is always the same keys, and more of them as it grows.
+// TestEnforcement checks that shadow decides, counts and admits; that off does not count; and that
+// a fraction always selects the same keys, and more of them as it grows.
 func TestEnforcement(t *testing.T) {
 	with := func(e quota.Enforcement, fraction int64) quota.Limit {
 		return ruleOf("l", perHour(2), func(l *quota.Limit) { l.Enforcement, l.Fraction = e, fraction })
@@ -211,7 +210,7 @@ func TestEnforcement(t *testing.T) {
 		t.Error("off: counted")
 	}
 
-	// A ban asks nothing but whether it applies to the key.
+	// A ban only asks whether it applies to the key.
 	applies := func(fraction int64) func(key string) bool {
 		ban := with(quota.Enforce, fraction)
 		ban.Class = quota.Banned
@@ -247,7 +246,7 @@ func TestEnforcement(t *testing.T) {
 	}
 }
 
-// TestNear marks decisions from 80 % used on, or from what the limit says.
+// TestNear checks that decisions are marked from 80 % usage on, or from the limit's own threshold.
 func TestNear(t *testing.T) {
 	for _, tc := range []struct{ near, from int64 }{{0, 8}, {50, 5}, {90, 9}, {100, 10}} {
 		g := newOneRange(t, 1, ruleOf("l", quota.Window(quota.FixedWindow, 10, day), func(l *quota.Limit) { l.Near = tc.near }))

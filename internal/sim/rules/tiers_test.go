@@ -12,7 +12,7 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// untouched fails unless the leader says that these keys are full.
+// untouched fails the test unless the leader reports these keys as full.
 func (g *oneRange) untouched(keys ...quota.Key) {
 	g.t.Helper()
 	g.settle()
@@ -29,7 +29,7 @@ func (g *oneRange) untouched(keys ...quota.Key) {
 	}
 }
 
-// TestTierRefuses: a refusal by whichever tier charges none.
+// TestTierRefuses checks that a refusal by any tier charges none.
 func TestTierRefuses(t *testing.T) {
 	for refuses := range 3 {
 		for _, ceiling := range []quota.Ceiling{quota.Soft, quota.Hard} {
@@ -64,8 +64,8 @@ func TestTierRefuses(t *testing.T) {
 	}
 }
 
-// TestAllOrNothing names several limits in one call: if one refuses, for
-// whatever reason, none of the others is charged.
+// TestAllOrNothing checks calls with several limits: if one refuses, for whatever reason, no other
+// is charged.
 func TestAllOrNothing(t *testing.T) {
 	banned := ruleOf("banned", perHour(10), func(l *quota.Limit) { l.Class = quota.Banned })
 	few := ruleOf("few", perHour(10), hard, func(l *quota.Limit) { l.MaxKeys = 1 })
@@ -84,7 +84,7 @@ func TestAllOrNothing(t *testing.T) {
 		"never":          {ask(key("fixed", "").LimitName, "used", 11), quota.WhyOverBurst},
 		"negative":       {ask(key("fixed", "").LimitName, "used", -1), quota.WhyUnknown},
 	} {
-		for at := range 3 { // where in the call the one that refuses stands
+		for at := range 3 { // position of the refusing limit in the call
 			t.Run(name, func(t *testing.T) {
 				g := newOneRange(t, 1, others...)
 				g.take(0, key("few", "first"), 1)
@@ -122,8 +122,8 @@ func TestAllOrNothing(t *testing.T) {
 	}
 }
 
-// TestPeekInACall: a request of cost 0 that has to wait for a grant does not
-// charge the others twice, nor does one in shadow.
+// TestPeekInACall checks that a request of cost 0, or in shadow, that waits for a grant does not
+// charge the others twice.
 func TestPeekInACall(t *testing.T) {
 	for _, first := range []quota.Request{ask(key("bucket", "").LimitName, "other", 0), ask(key("shadow", "").LimitName, "other", 4)} {
 		g := newOneRange(t, 4, slow()...)
@@ -138,8 +138,8 @@ func TestPeekInACall(t *testing.T) {
 	}
 }
 
-// TestSameCounterTwice: a call that names a key twice, or two children of one
-// parent, pays twice.
+// TestSameCounterTwice checks that a call that names a key twice, or two children of one parent,
+// pays twice.
 func TestSameCounterTwice(t *testing.T) {
 	for _, l := range []string{"bucket", "precious", "waits", "tiers", "fixed"} {
 		g := newOneRange(t, 1, slow()...)
@@ -164,8 +164,8 @@ func TestSameCounterTwice(t *testing.T) {
 	}
 }
 
-// TestCallsTogether: callers of two limits at once, of which one refuses now and
-// then, while grants come: in the end what was let pass is what was booked.
+// TestCallsTogether runs concurrent calls of two limits, one of which refuses now and then, while
+// grants arrive. It checks that in the end exactly what passed was booked.
 func TestCallsTogether(t *testing.T) {
 	const callers, calls = 2, 4000
 	one := ruleOf("one", quota.Tier{Rate: quota.Rate{Tokens: 1000, Per: time.Second}, Burst: 500})
@@ -200,8 +200,8 @@ func TestCallsTogether(t *testing.T) {
 	go func() { wg.Wait(); close(done) }()
 	spent := map[quota.Key]map[quota.Seq]quota.Units{}
 	step := 100 * time.Microsecond
-	// The key is let go when a second passes without a use. A caller that gets no
-	// processor between a charge and its undo keeps time from passing for so long.
+	// The member closes the key after a second without use. keepUp therefore stops time while a
+	// caller has no processor between a charge and its undo.
 	var last [callers]int64
 	steps := 0
 	keepUp := func() {

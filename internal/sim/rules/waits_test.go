@@ -18,8 +18,8 @@ func (g *oneRange) wait(m int, k quota.Key, cost int64, most time.Duration) quot
 	return out[0]
 }
 
-// TestWaitsAreReservedInOrder: who comes later waits for those before, on
-// whichever member, to the nanosecond; with a leader, and on the estimate.
+// TestWaitsAreReservedInOrder checks that later callers wait behind earlier ones at any member, to
+// the nanosecond, with a leader and on the estimate.
 func TestWaitsAreReservedInOrder(t *testing.T) {
 	for _, cut := range []bool{false, true} {
 		g := newOneRange(t, 2, ruleOf("l", tenth, waiting(6*time.Second, 10*time.Second)))
@@ -35,7 +35,7 @@ func TestWaitsAreReservedInOrder(t *testing.T) {
 			t.Fatalf("cut off %v: the first: allowed %v (%v), waits %v", cut, d.Allowed, d.Why, d.Wait)
 		}
 		if !cut {
-			m = 1 // which asks, because it knows of 5
+			m = 1 // this member asks the leader, because it knows of only 5
 		}
 		if d := g.wait(m, k, 6, quota.LimitsWait); !d.Allowed || d.Wait != 4400*time.Millisecond-g.now.Sub(began) {
 			t.Fatalf("cut off %v: the second: allowed %v (%v), waits %v", cut, d.Allowed, d.Why, d.Wait)
@@ -58,7 +58,8 @@ func TestWaitsAreReservedInOrder(t *testing.T) {
 	}
 }
 
-// TestRequestOnlyLowersTheWait: a longer wait than the limit's is the limit's.
+// TestRequestOnlyLowersTheWait checks that a request with a longer wait than the limit's gets the
+// limit's.
 func TestRequestOnlyLowersTheWait(t *testing.T) {
 	for _, tc := range []struct {
 		most    time.Duration
@@ -92,14 +93,14 @@ func TestRequestOnlyLowersTheWait(t *testing.T) {
 	}
 }
 
-// TestRefusedCallGivesBack: what a leader admitted for a call that another limit
-// refused comes back to it.
+// TestRefusedCallGivesBack checks that the leader gets back what it admitted for a call that
+// another limit then refused.
 func TestRefusedCallGivesBack(t *testing.T) {
 	for _, l := range []string{"precious", "precious-hard", "debtor"} {
 		g := newOneRange(t, 2, append(slow(), ruleOf("debtor", perHour(10), waiting(10*time.Hour, 10*time.Hour)))...)
 		k := key(l, "k")
 		cost := int64(4)
-		if l == "debtor" { // so that the leader has to be asked
+		if l == "debtor" { // so that the leader must be asked
 			g.take(0, k, 9)
 			g.settle()
 		}
@@ -119,8 +120,8 @@ func TestRefusedCallGivesBack(t *testing.T) {
 	}
 }
 
-// TestDecideLeader: one place decides, to the token, whichever member is asked;
-// without it the policy does.
+// TestDecideLeader checks that with decide: leader the limit is exact at every member, and that
+// without a leader the policy decides.
 func TestDecideLeader(t *testing.T) {
 	g := newOneRange(t, 10, ruleOf("l", perHour(3), atLeader))
 	k := key("l", "k")
@@ -153,15 +154,15 @@ func TestDecideLeader(t *testing.T) {
 	}
 }
 
-// TestAskedBeforeTold: a new leader that is asked before it is told what the last
-// one knew still learns that.
+// TestAskedBeforeTold checks that a new leader that gets a question before it has the members'
+// reports still learns what its predecessor knew.
 func TestAskedBeforeTold(t *testing.T) {
 	for _, l := range []string{"precious", "waits"} {
 		g := newOneRange(t, 1, slow()...)
 		k := key(l, "k")
 		g.drain(0, k, 10)
 		g.pass(300 * time.Millisecond)
-		g.cut = true // what is told to the new leader is lost; its log knows nothing
+		g.cut = true // reports to the new leader are lost; its log is empty
 		g.elect(nil)
 		g.cut = false
 		g.take(0, k, 1)

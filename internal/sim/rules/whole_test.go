@@ -11,9 +11,10 @@ import (
 	"github.com/quorate/quorate/leader"
 )
 
-// TestListWithoutAPart: a member with more keys than a report holds tells a new leader of them in
-// several. One is lost, and the last one arrives, which says that this was all. The leader must not hold
-// that the member has nothing of the keys that it did not hear of, and the member tells everything again.
+// TestListWithoutAPart guards against a new leader that takes a partial list for complete. A member
+// with more keys than fit in a report tells the leader about them in several. One is lost, and the
+// last one, which says that the list is complete, arrives. The leader must not conclude that the
+// member holds nothing of the missing keys, and the member must tell everything again.
 func TestListWithoutAPart(t *testing.T) {
 	const burst, keys = 30, 5000
 	const year = 365 * 24 * time.Hour
@@ -25,7 +26,7 @@ func TestListWithoutAPart(t *testing.T) {
 		t.Fatal(err)
 	}
 	ids := []quota.NodeID{"a", "b", "c"}
-	for lost := range 3 { // the first part, the last one, none
+	for lost := range 3 { // the first part, the last part, none
 		t.Run(fmt.Sprintf("part %d of 2 is lost", lost+1), func(t *testing.T) {
 			now := quota.Time(year)
 			clock := func() quota.Time { return now }
@@ -60,7 +61,7 @@ func TestListWithoutAPart(t *testing.T) {
 				report(first, -1)
 				now = now.Add(5 * time.Millisecond)
 			}
-			// The leader dies before its first checkpoint, so the log has nothing, and c leads.
+			// The leader dies before its first checkpoint, so the log is empty, and c leads.
 			now = now.Add(600 * time.Millisecond)
 			next := leader.New(leader.Config{}, 0, 2, "c", ids, limits, nil, now)
 			agg.SetLeader(0, "c", 2)
@@ -75,7 +76,8 @@ func TestListWithoutAPart(t *testing.T) {
 			if next.Learning() != (lost < 2) {
 				t.Errorf("the leader is learning: %v", next.Learning())
 			}
-			// c's callers ask for all of a key that was in what is lost, and then a's do.
+			// The callers of c ask for all of a key from the lost part, and then the callers of a
+			// do.
 			k, most := "", quota.Units(-1)
 			for i := range keys {
 				name := strconv.Itoa(i)
@@ -113,7 +115,7 @@ func TestListWithoutAPart(t *testing.T) {
 			if total := used[k] + spent.Tokens(); total > burst {
 				t.Errorf("a hard bucket of %d that hardly refills admitted %d: %d at a, %d at c", burst, total, used[k], spent.Tokens())
 			}
-			// It is told everything again, and has heard of it then.
+			// The member tells everything again, and the leader then knows all keys.
 			for range 200 {
 				now = now.Add(5 * time.Millisecond)
 				report(next, -1)

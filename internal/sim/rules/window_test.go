@@ -11,7 +11,7 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// oneRangeAt makes a range whose clocks show that moment.
+// oneRangeAt returns a range whose clocks show that moment.
 func oneRangeAt(t *testing.T, at time.Time, n int, limits ...quota.Limit) *oneRange {
 	t.Helper()
 	g := newOneRange(t, 0)
@@ -27,10 +27,9 @@ func oneRangeAt(t *testing.T, at time.Time, n int, limits ...quota.Limit) *oneRa
 	return g
 }
 
-// TestWindowBoundaries: just before its window ends a key that is used up is
-// refused and told when that is; at the end it is full, once, for all members
-// together. Calendar days follow the zone's clock, 23 and 25 hours long when that
-// changes.
+// TestWindowBoundaries checks that a used-up key is refused until just before its window ends, with
+// the end as retry time, and is full at the end, once for all members together. Calendar days
+// follow the zone's clock and last 23 or 25 hours at a clock change.
 func TestWindowBoundaries(t *testing.T) {
 	berlin, err := time.LoadLocation("Europe/Berlin")
 	if err != nil {
@@ -68,7 +67,7 @@ func TestWindowBoundaries(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			g := oneRangeAt(t, utc(tc.begin), 2, ruleOf("l", tc.tier, hard))
 			k, end := key("l", "k"), quota.Time(utc(tc.ends).UnixNano())
-			all := func() (passed int) { // what is hard may lie with the other member for a moment
+			all := func() (passed int) { // the other member may hold hard tokens for a moment
 				for range 5 {
 					passed += g.drain(0, k, 6-min(passed, 5)) + g.drain(1, k, 20)
 					g.pass(300 * time.Millisecond)
@@ -104,8 +103,8 @@ func TestWindowBoundaries(t *testing.T) {
 	}
 }
 
-// TestDayOverClockChange drives the clock through the night of a change, hour by
-// hour: one day's count each.
+// TestDayOverClockChange steps through the night of a clock change, hour by hour, and checks that
+// each day has one day's count.
 func TestDayOverClockChange(t *testing.T) {
 	berlin, err := time.LoadLocation("Europe/Berlin")
 	if err != nil {
@@ -131,8 +130,8 @@ func TestDayOverClockChange(t *testing.T) {
 	}
 }
 
-// TestSlidingWindow: what was used comes back in proportion over the next period,
-// so that no boundary lets twice the limit pass.
+// TestSlidingWindow checks that used tokens return in proportion over the next period, so that no
+// boundary admits twice the limit.
 func TestSlidingWindow(t *testing.T) {
 	g := oneRangeAt(t, time.Unix(1_000_000_000-1_000_000_000%60, 0), 1, ruleOf("l", quota.Window(quota.SlidingWindow, 60, time.Minute)))
 	k := key("l", "k")
@@ -150,7 +149,7 @@ func TestSlidingWindow(t *testing.T) {
 	}
 }
 
-// member is m0, of that life.
+// member returns m0 in the given incarnation.
 func (g *oneRange) member(life quota.Incarnation, j *journal) *aggregator.Aggregator {
 	cfg := aggregator.Config{Self: "m0", Incarnation: life, Nodes: len(g.members), Ranges: 1}
 	if j != nil {
@@ -180,8 +179,9 @@ type place struct {
 func (p place) Set(c quota.Counts) { p.list[p.at].Counts = c }
 func (place) Free()                {}
 
-// TestLateRefund: what is given back before the end of a window counts in that window alone, whoever
-// hears of it when: a hard window is not exceeded, and a soft one is not told to have more.
+// TestLateRefund checks that a refund before the end of a window counts in that window alone, no
+// matter who hears of it when: a hard window must not be exceeded, and a soft one must not report
+// more.
 func TestLateRefund(t *testing.T) {
 	const most = 10
 	for _, tier := range []quota.Tier{
@@ -191,10 +191,10 @@ func TestLateRefund(t *testing.T) {
 	} {
 		for _, c := range []quota.Ceiling{quota.Hard, quota.Soft} {
 			for name, tc := range map[string]struct {
-				lost    bool  // its reports are, from then on until the window has ended
-				elected bool  // the leader that heard of it is dead, and the log does not say it
-				dies    bool  // then its process ends, and its journal tells
-				more    int64 // given back in the next window, too
+				lost    bool  // reports of the refund are lost until the window has ended
+				elected bool  // the leader that heard of it dies before the log has it
+				dies    bool  // then the member's process ends, and its journal reports
+				more    int64 // refunded in the next window as well
 			}{
 				"lost until the next window":                {lost: true},
 				"lost, and more is given back in the next":  {lost: true, more: 3},
@@ -225,7 +225,7 @@ func TestLateRefund(t *testing.T) {
 					}
 					g.pass(end.Sub(g.now) + 10*time.Millisecond)
 					passed := int64(0)
-					for range 20 { // a new leader first waits for those it has not heard
+					for range 20 { // a new leader first waits for members that it has not heard
 						passed += int64(g.drain(1, k, most))
 						g.pass(300 * time.Millisecond)
 					}
@@ -253,8 +253,8 @@ func TestLateRefund(t *testing.T) {
 	}
 }
 
-// TestRefundOfUntoldWindow: a member that no leader has told of a key gives back in the window that it
-// takes for the present one. Its report comes in the next one.
+// TestRefundOfUntoldWindow checks that a member without a grant for a key refunds into the window
+// that it takes for the current one: a report that arrives in the next window adds nothing there.
 func TestRefundOfUntoldWindow(t *testing.T) {
 	for late, want := range map[time.Duration]quota.Units{0: 4 * tokens, 2 * time.Second: 0} {
 		g := oneRangeAt(t, time.Unix(1_000_000_078, 0), 2, ruleOf("l", quota.Window(quota.FixedWindow, 10, time.Minute), hard))
@@ -280,8 +280,8 @@ func TestRefundOfUntoldWindow(t *testing.T) {
 	}
 }
 
-// TestLateRefundSlides: what is given back before the end of a sliding window, and heard of in the next
-// one, does not come back a second time beside what comes back of the window before anyway.
+// TestLateRefundSlides checks that a refund before the end of a sliding window that is heard in the
+// next one does not return a second time, beside what slides back from the old window anyway.
 func TestLateRefundSlides(t *testing.T) {
 	const most = 10
 	g := oneRangeAt(t, time.Unix(1_000_000_020, 0), 2, ruleOf("l", quota.Window(quota.SlidingWindow, most, time.Minute), hard))
@@ -305,15 +305,15 @@ func TestLateRefundSlides(t *testing.T) {
 	}
 }
 
-// TestLateReport: what was used before the end of a window and is told after it
-// is not charged to the next one.
+// TestLateReport checks that usage before the end of a window that is reported after it is not
+// charged to the next window.
 func TestLateReport(t *testing.T) {
 	for _, tier := range []quota.Tier{
 		quota.Window(quota.FixedWindow, 10, time.Minute),
 		quota.Per(10, quota.Calendar{Unit: quota.Minute}),
 		quota.Window(quota.PeriodicRefill, 10, time.Minute),
 	} {
-		for _, after := range []int{0, 3} { // used in the new window, told in the same report
+		for _, after := range []int{0, 3} { // used in the new window, in the same report
 			g := oneRangeAt(t, time.Unix(1_000_000_020, 0), 2, ruleOf("l", tier))
 			k := key("l", "k")
 			g.take(0, k, 1)
