@@ -1,19 +1,20 @@
-// Package clients has the client processes that are attached to a node.
+// Package clients serves the client processes that are attached to a node.
 //
-// What a process counts is booked in the branch (package branch) on the goroutine that reads its
-// stream, and settled into the node's aggregator. A goroutine of the [Service] sends what answers no
-// report: grants that came later, recalls, limits and overrides.
+// The goroutine that reads a process's stream books the process's counts in the branch (package
+// branch) and settles them into the node's aggregator. A goroutine of the [Service] sends the messages
+// that answer no report: late grants, recalls, limits and overrides.
 //
-// # A stream that breaks
+// # Broken streams
 //
-// The process brings the final report of the attachment that broke to whatever node it attaches to
-// next. It is booked there if the attachment was to that node, sent to the node that it was to if that
-// one lives, and otherwise inherited: what the dead process had not acknowledged is booked at the
-// new node. Which reports a node had booked is in a journal of its own, so that, when it comes back,
-// what was booked there and inherited elsewhere is given back once.
+// When a stream breaks, the process brings the final report of that attachment to the node to which
+// it attaches next. If the attachment was to that node, the node books the report. If the attachment
+// was to another node that lives, the node relays the report to it. Otherwise it inherits the
+// attachment: it books what the dead node had not acknowledged. Each node journals the
+// reports that it has booked. When a dead node comes back, counts that were booked there and
+// inherited elsewhere are given back once.
 //
 // # Bounds
 //
-// [Max] processes, and as many attachments that broke; seven eighths of the free places for one
-// identity. 512 MiB of final reports that wait, 64 MiB of one process.
+// [Max] processes, and as many broken attachments. One identity gets at most seven eighths of the
+// places that it finds free. Pending final reports take at most 512 MiB, and 64 MiB per process.
 package clients

@@ -17,50 +17,50 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// reportJournal says of each attachment what this process has booked of keys whose
-// counts endure, where its death does not lose it. A process that dies after it has
-// booked a report, and before the client has heard of that, leaves behind what the
-// client takes for not booked: whoever inherits the attachment books it again. The
-// next process of the node can tell what of it was there twice, and then it is given
-// back. So can a process that lives and could not be reached, for slotsFor.
+// reportJournal records, for each attachment, what this process has booked of keys whose
+// counts endure (quota.Limit.Endures), and survives the process. If a process dies after it has
+// booked a report and before the client learns of that, the client takes the report as not booked,
+// and the node that inherits the attachment books it again. The next process of the
+// dead node finds in the journal what was booked twice, and that is given back.
+// A process that lives but could not be reached knows it too, for slotsFor.
 //
-// It is a journal as that of the node (package journal), in a directory of its own:
-// a slot for each key of each attachment, 65,536 in all. What has no slot is taken
-// for what the client says.
+// The journal has the format of the node's own (package journal), in a separate directory,
+// with a slot for each key of each attachment, 65,536 in all. For a key without a slot
+// the client's word counts.
 type reportJournal struct {
 	mu              sync.Mutex
-	file            *journal.Journal // nil: there is none
+	file            *journal.Journal // nil if it could not be opened, or is closed
 	sessions        map[sessionID]*sessionSlots
 	earlier         map[earlierSlot]quota.Units
-	list            []quota.RecoveredCounts // of earlier, until it is forgotten
+	list            []quota.RecoveredCounts // the source of earlier, until sweep forgets both
 	opened          quota.Time
 	unverified      []*unverified
 	unverifiedBytes int64
 	askAt           quota.Time
 }
 
-// sessionSlots are those of one attachment.
+// sessionSlots holds the slots of one attachment.
 type sessionSlots struct {
 	keys map[quota.Key]keySlot
-	last quota.Time // when something was noted
+	last quota.Time // of the last report noted
 }
 
 type keySlot struct {
 	aggregator.JournalSlot
 	epoch quota.Seq
 	total quota.Units
-	ended quota.Time // when the client let go of the key; 0 while it has it
+	ended quota.Time // when the client closed the key; 0 while it is open
 }
 
-// earlierSlot is what an earlier process of the node had a slot for.
+// earlierSlot identifies a slot of an earlier process of the node.
 type earlierSlot struct {
 	incarnation quota.Incarnation
-	key         quota.Key // as slotKey has it
+	key         quota.Key // from slotKey
 	epoch       quota.Seq
 }
 
-// unverified is an attachment to a dead node that was inherited here: when the node
-// is back it is asked what it had booked.
+// unverified is an attachment to a dead node that was inherited here. When the node
+// comes back, this node asks it what it had booked.
 type unverified struct {
 	node quota.NodeID
 	attach.Settlement
@@ -69,20 +69,21 @@ type unverified struct {
 }
 
 const (
-	// maxUnverified bounds those, maxUnverifiedBytes their bytes, and verifyFor how long the node is waited for.
+	// maxUnverified bounds the unverified attachments, maxUnverifiedBytes their bytes, and verifyFor
+	// how long they wait for their node to come back.
 	maxUnverified      = 4096
 	maxUnverifiedBytes = 64 << 20
 	verifyFor          = 10 * time.Minute
-	// slotsFor is how long what was noted of an attachment is kept after the last
-	// report of it; longer than a broken one waits to be settled. Of a key that was
-	// let go of it is endedFor.
+	// slotsFor is how long the slots of an attachment are kept after its last report, which is
+	// longer than a broken attachment waits to be settled. endedFor is the same for a
+	// closed key, after it was closed.
 	slotsFor = 2 * time.Minute
 	endedFor = 10 * time.Second
 )
 
 func (j *reportJournal) open(cfg *Config) {
 	j.sessions, j.earlier = map[sessionID]*sessionSlots{}, map[earlierSlot]quota.Units{}
-	if cfg.Dir == "" { // a node that is never started
+	if cfg.Dir == "" { // the node is never started
 		return
 	}
 	dir := filepath.Join(cfg.Dir, "clients")
@@ -114,14 +115,14 @@ func (j *reportJournal) close() error {
 	return file.Close()
 }
 
-// slotKey is what a slot is for.
+// slotKey encodes an attachment and a key of it as the key of a slot.
 func slotKey(at sessionID, k quota.Key) quota.Key {
 	return quota.Key{
 		LimitName: quota.LimitName{Namespace: string(at.client), Limit: strconv.FormatUint(uint64(at.inc), 36) + "." + strconv.FormatUint(uint64(at.term), 36)}, Key: k.String(),
 	}
 }
 
-// note writes down what a report said, as far as it was booked: the grant answers it.
+// note journals the entries of a report that were booked: those that the grant answers.
 func (j *reportJournal) note(now quota.Time, limits *quota.Limits, r *quota.Report, g *quota.Grant) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -152,7 +153,7 @@ func (j *reportJournal) set(now quota.Time, at sessionID, e *quota.ReportEntry) 
 	}
 	p.last = now
 	have, ok := p.keys[e.Key]
-	if !ok || have.epoch < e.Epoch { // what there was of an earlier opening the client knows
+	if !ok || have.epoch < e.Epoch { // the client knows the outcome of earlier epochs
 		have.free()
 		have = keySlot{JournalSlot: j.file.Slot(slotKey(at, e.Key), e.Epoch), epoch: e.Epoch}
 	}
@@ -173,7 +174,7 @@ func (p keySlot) free() {
 	}
 }
 
-// drop forgets an attachment that is settled.
+// drop forgets an attachment that has been settled.
 func (j *reportJournal) drop(at sessionID) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -194,7 +195,7 @@ func (j *reportJournal) forget(at sessionID) {
 	}
 }
 
-// sweep forgets what is too old to be asked for.
+// sweep forgets slots that are too old to be asked for.
 func (j *reportJournal) sweep(now quota.Time) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -221,8 +222,8 @@ func (j *reportJournal) sweep(now quota.Time) {
 	}
 }
 
-// booked returns what this process has booked of each entry, or an earlier one of the node; -1
-// is not known.
+// booked returns, for each entry of a report, what this process or the node's earlier process of that
+// incarnation has booked; -1 if unknown.
 func (j *reportJournal) booked(incarnation quota.Incarnation, r *quota.Report) []int64 {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -241,7 +242,8 @@ func (j *reportJournal) booked(incarnation quota.Incarnation, r *quota.Report) [
 	return out
 }
 
-// correctUnreported corrects what was not acknowledged by what the journal has.
+// correctUnreported sets the unacknowledged use of each entry from the journal, if the
+// journal has the entry.
 func (j *reportJournal) correctUnreported(m *attach.Settlement) {
 	for i, u := range j.booked(m.Life, &m.Report) {
 		e := &m.Report.Entries[i]
@@ -251,14 +253,14 @@ func (j *reportJournal) correctUnreported(m *attach.Settlement) {
 	}
 }
 
-// inherited notes an attachment that was inherited of a node that is not back.
+// inherited records an attachment inherited from a node that has not come back.
 func (j *reportJournal) inherited(now quota.Time, m *attach.Settlement) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.addUnverified(&unverified{node: m.Node, Settlement: *m, since: now, size: settlementSize(&m.Report)})
 }
 
-// addUnverified adds one if there is room. mu is held.
+// addUnverified adds an attachment if there is room. mu must be held.
 func (j *reportJournal) addUnverified(d *unverified) {
 	if len(j.unverified) < maxUnverified && j.unverifiedBytes+d.size <= maxUnverifiedBytes {
 		j.unverifiedBytes += d.size
@@ -266,7 +268,8 @@ func (j *reportJournal) addUnverified(d *unverified) {
 	}
 }
 
-// verifiable are the attachments to nodes that are back; the others are kept for a while.
+// verifiable removes and returns the attachments to nodes that are back. It drops those that have
+// waited for verifyFor, and returns nothing if it was called less than 100 ms ago.
 func (j *reportJournal) verifiable(now quota.Time, present func(quota.NodeID) bool) (out []*unverified) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -290,8 +293,8 @@ func (j *reportJournal) verifiable(now quota.Time, present func(quota.NodeID) bo
 	return out
 }
 
-// verify asks nodes that are back what they had booked of attachments that were
-// inherited here, and gives back what was booked twice.
+// verify asks nodes that have come back what they had booked of the attachments
+// inherited here, and gives back what was booked twice. It does so on a goroutine of its own.
 func (s *Service) verify() {
 	now := s.node.Now()
 	back := s.journal.verifiable(now, func(id quota.NodeID) bool { return s.node.Process(id) == Connected })
@@ -343,7 +346,7 @@ func (s *Service) verifyOne(ctx context.Context, d *unverified) error {
 	return nil
 }
 
-// windowOver says whether what an entry tells was for a window that has ended.
+// windowOver reports whether an entry counts for a window that has ended.
 func (s *Service) windowOver(e *quota.ReportEntry) bool {
 	loan := s.cfg.Aggregator.Lend(s.node.Now, e.Key, aggregator.Wish{Look: true})
 	return e.Window != 0 && e.Window < loan.Window

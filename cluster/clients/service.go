@@ -20,84 +20,84 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// Max is the most client processes that attach to one node.
+// Max is the maximum number of client processes attached to one node.
 const Max = 20_000
 
-// maxMessage bounds one message to a client in bytes, its limits apart: clients of earlier
-// versions read 4 MiB.
+// maxMessage bounds one message to a client, in bytes, except messages of limits. Clients of earlier
+// versions read at most 4 MiB.
 const maxMessage = 3 << 20
 
-// releaseWait bounds how long a node that stops waits for its clients to take up with
-// another one, and settle what they had here.
+// releaseWait bounds how long a stopping node waits for its clients to attach to
+// another node and settle their attachments here.
 const releaseWait = 500 * time.Millisecond
 
-// Node is what the clients need of the node that they are attached to. All methods are called concurrently.
+// Node is what Service needs from its node. Methods must be safe for concurrent use.
 type Node interface {
 	// Now returns the cluster's time.
 	Now() quota.Time
-	// Sync and Lease return the interval of reports and how long tokens may be used without one.
+	// Sync returns the interval of reports; Lease returns how long tokens are valid without a report.
 	Sync() time.Duration
 	Lease() time.Duration
-	// Limits returns the limits that the meta group has; Override what it has for a key, nil for nothing.
+	// Limits returns the limits in the meta group; Override returns its override of a key, or nil.
 	Limits() *quota.Limits
 	Override(k quota.Key) *quota.Override
-	// Members returns how many nodes there are, and where clients reach the others.
+	// Members returns the number of nodes, and the gRPC addresses of the others.
 	Members() (count int, others []string)
-	// Up returns the other nodes that are connected.
+	// Up returns the connected nodes other than this one.
 	Up() []quota.NodeID
-	// Process returns what is known of another node's process.
+	// Process returns the state of another node's process, as far as this node knows it.
 	Process(id quota.NodeID) Process
 	// Call calls another node.
 	Call(ctx context.Context, to quota.NodeID, c *peerv1.Call) (*peerv1.Call, error)
-	// Wake has the node report to the leaders at once.
+	// Wake makes the node report to the leaders at once.
 	Wake()
 	// ReportRefused counts a report of an old attachment.
 	ReportRefused()
 }
 
-// Process is what a node knows of another one's process.
+// Process is the state of another node's process.
 type Process uint8
 
-// What may be known of a process.
+// The states of a process.
 const (
 	Connected Process = iota
-	Away              // not connected; it may live
-	Ended             // it has ended, or is out of reach for longer than a lease and refuses connections
+	Away              // not connected, but perhaps alive
+	Ended             // ended, or refusing connections for at least a lease
 	NoMember
 )
 
-// Config says who the clients are attached to.
+// Config configures a Service.
 type Config struct {
 	Cluster     string
 	Self        quota.NodeID
 	Incarnation quota.Incarnation
-	Dir         string // the node's data directory; "" for a node that is never started
+	Dir         string // the node's data directory; "" if the node is never started
 	MaxKeys     int
 	Aggregator  *aggregator.Aggregator
 	Log         *slog.Logger
 	Registry    prometheus.Registerer
 }
 
-// Service has the client processes that are attached to this node. Reports are booked on the
-// goroutines that read them, under one mutex: that is about a microsecond a key. What
-// answers no report is sent by a goroutine of its own. All methods are safe for concurrent use.
+// Service serves the client processes that are attached to this node. The goroutines that read
+// reports book them under one mutex, which takes about a microsecond a key. A separate goroutine
+// sends what answers no report. All methods are safe for concurrent use.
 type Service struct {
 	cfg  Config
 	node Node
 	wake chan struct{}
 
-	mu       sync.Mutex // also of the branch; taken before that of a session
+	mu       sync.Mutex // guards the branch too; locked before session.keysMu
 	branch   *branch.Branch
 	sessions map[quota.NodeID]*session
-	owners   map[string]int // sessions of each identity that is known
+	owners   map[string]int // number of sessions by identity
 	stopping bool
-	// inheriting are the attachments of dead nodes that are being settled here.
+	// inheriting holds the attachments to dead nodes that are being settled here.
 	inheriting map[sessionID]struct{}
 	ended      chan struct{} // closed when the last session ends while the node stops
 
-	waiting atomic.Int64 // bytes of settlements that wait
+	waiting atomic.Int64 // bytes of pending settlements
 
-	peers   int // as all sessions were told
+	peers   int // last number of clients sent to all sessions
 	news    news
 	journal reportJournal
 
@@ -108,7 +108,7 @@ type Service struct {
 	done sync.WaitGroup
 }
 
-// news is what the sessions have to be told, and what leaders want back.
+// news collects pending notifications to the sessions, and keys that leaders recall.
 type news struct {
 	mu       sync.Mutex
 	limits   bool
@@ -117,10 +117,10 @@ type news struct {
 	recalled []quota.Key
 }
 
-// maxNews bounds the keys of overrides that wait to be told; beyond it all are looked at.
+// maxNews bounds the keys whose changed overrides await sending. Beyond it all overrides are compared.
 const maxNews = 4096
 
-// New returns a service without clients. Start it, and Close it.
+// New returns a service without clients. Call Start to run it and Close to end it.
 func New(cfg Config, node Node) *Service {
 	s := &Service{
 		cfg: cfg, node: node, wake: make(chan struct{}, 1), stop: make(chan struct{}),
@@ -147,20 +147,20 @@ func New(cfg Config, node Node) *Service {
 	return s
 }
 
-// Start sends clients what answers no report, until Close.
+// Start runs, until Close, the goroutine that sends what answers no report.
 func (s *Service) Start() { s.done.Go(s.run) }
 
-// Close ends what Start began, if it was called, and closes the journal.
+// Close stops the goroutines, waits for them, and closes the journal.
 func (s *Service) Close() error {
 	close(s.stop)
 	s.done.Wait()
 	return s.journal.close()
 }
 
-// AddCalls adds the calls of other nodes about attachments.
+// AddCalls adds the handler of calls about attachments.
 func (s *Service) AddCalls(t peercall.Table) { peercall.Handle(t, peercall.Limit, s.onClient) }
 
-// parent is the aggregator, whose recalls the member loop collects.
+// parent is the aggregator as the branch's trunk. The member loop collects its recalls.
 type parent struct {
 	*aggregator.Aggregator
 	news *news
@@ -175,7 +175,7 @@ func (t parent) Recalls() []quota.Key {
 	return out
 }
 
-// Collected is called by the member loop after it has applied grants.
+// Collected takes over the aggregator's recalls. The member loop calls it after it has applied grants.
 func (s *Service) Collected() {
 	if keys := s.cfg.Aggregator.Recalls(); len(keys) > 0 {
 		s.news.mu.Lock()
@@ -194,14 +194,14 @@ func (s *Service) wakeUp() {
 	}
 }
 
-// Count is how many are attached, and how many keys they have open.
+// Count returns the number of attached clients, and of the keys that they have open.
 func (s *Service) Count() (clients, keys int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.branch.Len(), s.branch.Keys()
 }
 
-// Attach begins an attachment of a client process; see attach.Host.
+// Attach starts an attachment of a client process; see attach.Host.
 func (s *Service) Attach(h *attach.Hello, out *attach.Outbox) (attach.Session, error) {
 	c := &session{Service: s, id: h.Client, owner: h.Owner, inc: h.Incarnation, term: h.Attachment, may: h.May, out: out, open: map[quota.Key]sentOverride{}}
 	c.settling.init(&s.waiting)
@@ -236,11 +236,12 @@ func (s *Service) Attach(h *attach.Hello, out *attach.Outbox) (attach.Session, e
 	return c, nil
 }
 
-// sharePerFree is how many clients one identity may have at a node for each place that is free: so it
-// has seven eighths of them at most, and however many identities take what they can, one more finds places.
+// sharePerFree is how many clients one identity may have at a node for each free place. An identity
+// thus gets at most seven eighths of the places that it finds, and one more identity always finds
+// some, however many others take all they can.
 const sharePerFree = 7
 
-// mayOwn says whether an identity may have one more client here. s.mu is held.
+// mayOwn reports whether an identity may have one more client here. s.mu must be held.
 func (s *Service) mayOwn(owner string) bool {
 	return owner == "" || s.owners[owner] < sharePerFree*(Max-len(s.sessions))
 }
@@ -251,15 +252,15 @@ func (s *Service) disown(owner string) {
 	}
 }
 
-// guessPeers is how many clients the cluster has if each node has as many as this one.
-// s.mu is held.
+// guessPeers estimates the number of clients of the cluster, assuming that each node has as many as
+// this one. s.mu must be held.
 func (s *Service) guessPeers() int {
 	count, _ := s.node.Members()
 	return s.branch.Len() * max(1, count)
 }
 
-// sendPeers tells all sessions how many clients there are when they know of no more than
-// half as many: so a session is told of twenty thousand in fifteen messages. s.mu is held.
+// sendPeers sends all sessions the number of clients once it is at least twice the number last
+// sent: a growth to twenty thousand takes fifteen messages to a session. s.mu must be held.
 func (s *Service) sendPeers() {
 	peers := s.guessPeers()
 	if peers < 2*s.peers {
@@ -276,8 +277,8 @@ func goodbye(reason string) *quoratev1.AttachResponse {
 	return &quoratev1.AttachResponse{Body: &quoratev1.AttachResponse_Goodbye{Goodbye: &quoratev1.Goodbye{Reason: reason}}}
 }
 
-// run sends what answers no report: grants that came for clients who wait,
-// recalls, limits and overrides that changed.
+// run sends what answers no report: grants for waiting clients,
+// recalls, changed limits and overrides.
 func (s *Service) run() {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -299,7 +300,7 @@ func (s *Service) run() {
 		s.push(now)
 		pause := s.node.Sync() / 2
 		if s.branch.Len() == 0 {
-			pause = time.Second // whoever attaches wakes it
+			pause = time.Second // the next Attach wakes the loop
 		}
 		s.mu.Unlock()
 		s.verify()
@@ -310,21 +311,22 @@ func (s *Service) run() {
 	}
 }
 
-// Sweep forgets what is too old at that time.
+// Sweep removes expired state from the branch and the journal.
 func (s *Service) Sweep(now quota.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.sweep(now)
 }
 
-// sweep is Sweep with s.mu held.
+// sweep is Sweep for callers that hold s.mu.
 func (s *Service) sweep(now quota.Time) {
 	s.branch.Sweep(now)
 	s.journal.sweep(now)
-	s.peers = min(s.peers, s.guessPeers()) // those that attach next know
+	s.peers = min(s.peers, s.guessPeers()) // clients that attach next get the new number
 }
 
-// push sends what the branch has for clients, one message to each. s.mu is held.
+// push sends the branch's pending grants, merged into one message per client where they fit. s.mu must be
+// held.
 func (s *Service) push(now quota.Time) {
 	pushed := s.branch.Push(now)
 	if len(pushed) == 0 {
@@ -356,7 +358,7 @@ func (s *Service) push(now quota.Time) {
 	}
 }
 
-// send puts a grant into the outbox of its client. s.mu is held.
+// send puts a grant into the outbox of its client, if that attachment is current. s.mu must be held.
 func (s *Service) send(g *quota.Grant) {
 	if g == nil {
 		return
@@ -370,8 +372,8 @@ func grantMessage(g *quota.Grant) *quoratev1.AttachResponse {
 	return &quoratev1.AttachResponse{Body: &quoratev1.AttachResponse_Grant{Grant: peerproto.EncodeGrant(g)}}
 }
 
-// Release tells all client processes to attach to other nodes, takes no more,
-// and waits a moment until they have gone. It is for a node that is about to stop.
+// Release tells all client processes to attach to other nodes, accepts no more,
+// and waits briefly until they have gone. Call it on a node that is about to stop.
 func (s *Service) Release() {
 	s.mu.Lock()
 	s.stopping = true
@@ -391,12 +393,12 @@ func (s *Service) Release() {
 	defer timer.Stop()
 	select {
 	case <-ended:
-		time.Sleep(releaseWait / 4) // they settle by way of others
+		time.Sleep(releaseWait / 4) // clients now settle here through other nodes
 	case <-timer.C:
 	}
 }
 
-// Cut ends all streams without a word.
+// Cut ends all streams without a goodbye, and accepts no more clients.
 func (s *Service) Cut() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -14,15 +14,15 @@ type session struct {
 	owner string
 	inc   quota.Incarnation
 	term  quota.Term
-	may   func(namespace string) bool // nil: all
+	may   func(namespace string) bool // nil allows all
 	out   *attach.Outbox
 
-	version  uint64 // of the limits that were told; guarded by Service.mu
+	version  uint64 // of the limits last sent; guarded by Service.mu
 	settling settling
 
-	keysMu sync.Mutex                 // taken last
-	open   map[quota.Key]sentOverride // keys that the branch has open, and those of parted
-	parted []quota.Key                // keys let go of whose overrides the client may still have, oldest first
+	keysMu sync.Mutex                 // always locked last
+	open   map[quota.Key]sentOverride // keys open in the branch, and the keys in parted
+	parted []quota.Key                // closed keys whose overrides the client may still have, oldest first
 }
 
 // Report implements attach.Session.
@@ -34,7 +34,7 @@ func (s *session) Report(r *quota.Report) {
 	if err == nil {
 		s.journal.note(now, s.node.Limits(), r, &g)
 		s.sendOverrides(r, &g)
-		s.out.Put(grantMessage(&g)) // under the lock: grants are in order
+		s.out.Put(grantMessage(&g)) // under the lock, to keep grants in order
 		s.push(now)
 	}
 	s.mu.Unlock()

@@ -16,17 +16,17 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// settling are the settlements of one session that are under way: one goroutine
-// makes them, one after the other.
+// settling holds the pending settlements of one session. One goroutine
+// carries them out, one after the other.
 type settling struct {
 	ctx    context.Context // ends with the session
 	cancel context.CancelFunc
 	all    *atomic.Int64 // bytes of all sessions
 
 	mu    sync.Mutex
-	list  []*finalReport // complete; the first is under way
-	begun *finalReport   // whose last part has not come
-	bytes int64          // of all of them
+	list  []*finalReport // complete; the first is being settled
+	begun *finalReport   // its last part has not arrived
+	bytes int64          // of list and begun
 }
 
 // finalReport is the last report of an attachment.
@@ -34,11 +34,11 @@ type finalReport struct {
 	term       quota.Term
 	parts      []attach.Settlement // in order
 	bytes      int64
-	incomplete bool // a part is missing, or had no room: what follows is dropped too
+	incomplete bool // a part is missing or found no room; the following parts are dropped too
 }
 
-// Bounds of settlements that wait, in bytes: those of one session, and of all. What finds no
-// room is repeated by the process.
+// Bounds of pending settlements in bytes, of one session and of all. The process repeats a
+// settlement that finds no room.
 const (
 	maxSettling    = 64 << 20
 	maxAllSettling = 512 << 20
@@ -49,12 +49,12 @@ func (q *settling) init(all *atomic.Int64) {
 	q.ctx, q.cancel = context.WithCancel(context.Background())
 }
 
-// add takes a part, and reports whether somebody has to begin with the list.
+// add adds a part, and reports whether the caller has to start a goroutine for the list.
 func (q *settling) add(m *attach.Settlement) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	r, l := &m.Report, q.begun
-	if m.Part == 1 { // maybe again, from the first
+	if m.Part == 1 { // a new settlement, or a repetition
 		q.free(l)
 		l = &finalReport{term: r.Term}
 		q.begun = l
@@ -80,7 +80,7 @@ func (q *settling) add(m *attach.Settlement) bool {
 	return len(q.list) == 1
 }
 
-// settlementSize is about what a part takes in memory.
+// settlementSize estimates the memory of a part, in bytes.
 func settlementSize(r *quota.Report) int64 {
 	size := 1 << 10
 	for i := range r.Entries {
@@ -89,7 +89,7 @@ func settlementSize(r *quota.Report) int64 {
 	return int64(size)
 }
 
-// book counts the bytes of a part; false if there is no room. mu is held.
+// book counts the bytes of a part, or returns false if there is no room. mu must be held.
 func (q *settling) book(l *finalReport, size int64) bool {
 	if q.bytes+size > maxSettling {
 		return false
@@ -102,7 +102,7 @@ func (q *settling) book(l *finalReport, size int64) bool {
 	return true
 }
 
-// free drops what there is of a settlement. mu is held.
+// free drops the parts of a settlement and their bytes. mu must be held.
 func (q *settling) free(l *finalReport) {
 	if l == nil {
 		return
@@ -112,8 +112,7 @@ func (q *settling) free(l *finalReport) {
 	l.parts, l.bytes = nil, 0
 }
 
-// next takes the first off the list, and returns the one that follows; nil if there
-// is none.
+// next removes the first settlement from the list, and returns the following one, or nil.
 func (q *settling) next() *finalReport {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -124,8 +123,8 @@ func (q *settling) next() *finalReport {
 	return q.list[0]
 }
 
-// end says that no more parts come. What is complete is still settled, as far as it is
-// under way.
+// end cancels ctx, and drops the settlement whose last part has not arrived. Complete settlements
+// still run, as far as they need no more calls to other nodes.
 func (q *settling) end() {
 	q.cancel()
 	q.mu.Lock()
@@ -141,7 +140,7 @@ func (s *session) Settle(m *attach.Settlement) {
 	}
 }
 
-// settleAll makes the settlements on the list.
+// settleAll carries out the settlements on the list, until it is empty.
 func (s *session) settleAll() {
 	q := &s.settling
 	q.mu.Lock()
@@ -149,7 +148,7 @@ func (s *session) settleAll() {
 	q.mu.Unlock()
 	for ; l != nil; l = q.next() {
 		node := l.parts[0].Node
-		if node != s.cfg.Self { // it may take a while: say that it is being worked on
+		if node != s.cfg.Self { // it may take a while: an empty message shows progress
 			s.out.Put(&quoratev1.AttachResponse{Body: &quoratev1.AttachResponse_Overrides{Overrides: &quoratev1.ClientOverrides{}}})
 		}
 		outcome, err := s.settle(q.ctx, l.parts)
@@ -164,10 +163,10 @@ func (s *session) settleAll() {
 	}
 }
 
-// settle books the last report of an attachment, once: at the node that it was
-// to if that process lives, or at a later process of that node; else here, as far as
-// the client does not know it to be acknowledged. An error says that nobody knows yet
-// which it is, or that a part is not booked: repeated, what is booked changes nothing.
+// settle books the last report of an attachment exactly once: at the attachment's node, if that
+// process or a later one of the node lives, and otherwise here, as far as
+// the client does not know it to be acknowledged. On an error the outcome is undecided,
+// or a part is not booked. Repeating the settlement books nothing twice.
 func (s *Service) settle(ctx context.Context, parts []attach.Settlement) (outcome string, err error) {
 	node := parts[0].Node
 	if node == s.cfg.Self {
@@ -188,9 +187,9 @@ func (s *Service) settle(ctx context.Context, parts []attach.Settlement) (outcom
 	}
 }
 
-// settleOwn settles an attachment to this node, which may have been to an earlier process.
-// One that this process should know and does not never was: nothing is booked then, and
-// there is nothing more to settle.
+// settleOwn settles an attachment to this node, perhaps to an earlier process of it.
+// If the attachment names this process and the branch does not know it, it never existed, and
+// settleOwn books nothing.
 func (s *Service) settleOwn(ctx context.Context, parts []attach.Settlement) error {
 	for i := range parts {
 		m := &parts[i]
@@ -236,12 +235,12 @@ func (s *Service) inheritNow(parts []attach.Settlement) {
 }
 
 // inherit books what a dead process had not acknowledged, unless another node has
-// done so: the client may have begun to settle with that.
+// done so: the client may have started the settlement there.
 func (s *Service) inherit(ctx context.Context, parts []attach.Settlement) error {
 	r, incarnation := &parts[0].Report, parts[0].Life
 	done, err := s.beginInheriting(r)
 	switch {
-	case errors.Is(err, errSettled): // it is repeated
+	case errors.Is(err, errSettled): // a repetition
 		return nil
 	case err != nil:
 		return err
@@ -269,7 +268,7 @@ func (s *Service) inherit(ctx context.Context, parts []attach.Settlement) error 
 	return nil
 }
 
-// sessionID names an attachment of a client process.
+// sessionID identifies an attachment of a client process.
 type sessionID struct {
 	client quota.NodeID
 	inc    quota.Incarnation
@@ -281,8 +280,8 @@ var (
 	errSettled    = errors.New("it has been settled here")
 )
 
-// beginInheriting sees to it that an attachment is inherited once at a time: others
-// that ask are told so. It ends with done.
+// beginInheriting reserves the inheritance of an attachment until done is called. Meanwhile other
+// attempts get errInheriting; afterwards they get errSettled if it was settled here.
 func (s *Service) beginInheriting(r *quota.Report) (done func(), err error) {
 	key := sessionID{r.From, r.Incarnation, r.Term}
 	s.mu.Lock()
@@ -301,7 +300,7 @@ func (s *Service) beginInheriting(r *quota.Report) (done func(), err error) {
 	}, nil
 }
 
-// relaySettlement has another node settle an attachment that was to it.
+// relaySettlement makes another node settle a part of an attachment to that node.
 func (s *Service) relaySettlement(ctx context.Context, m *attach.Settlement) error {
 	c := &peerv1.CallClient{
 		Client: string(m.Report.From), Incarnation: uint64(m.Report.Incarnation), Attachment: uint64(m.Report.Term),
@@ -319,7 +318,8 @@ func (s *Service) callClient(ctx context.Context, to quota.NodeID, c *peerv1.Cal
 	return res.GetClientResult().GetSettled(), err
 }
 
-// onClient answers another node about an attachment.
+// onClient answers another node's call about an attachment: whether it was settled here, what was
+// booked of a report, or a relayed settlement.
 func (s *Service) onClient(ctx context.Context, _ quota.NodeID, c *peerv1.CallClient) (*peerv1.CallClientResult, error) {
 	at := quota.Report{From: quota.NodeID(c.GetClient()), Incarnation: quota.Incarnation(c.GetIncarnation()), Term: quota.Term(c.GetAttachment())}
 	if c.GetReport() == nil {
@@ -335,7 +335,7 @@ func (s *Service) onClient(ctx context.Context, _ quota.NodeID, c *peerv1.CallCl
 	return &peerv1.CallClientResult{Settled: err == nil}, err
 }
 
-// hasSettled says whether an attachment to another node was settled here.
+// hasSettled reports whether an attachment to another node was settled here.
 func (s *Service) hasSettled(at *quota.Report) (bool, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

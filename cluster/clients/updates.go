@@ -13,7 +13,7 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// LimitsChanged has all sessions told of the limits in force.
+// LimitsChanged schedules sending the limits in force to all sessions.
 func (s *Service) LimitsChanged() {
 	s.news.mu.Lock()
 	s.news.limits = true
@@ -21,7 +21,7 @@ func (s *Service) LimitsChanged() {
 	s.wakeUp()
 }
 
-// Overridden has sessions told of overrides of keys; nil stands for all keys.
+// Overridden schedules sending the overrides of keys to the sessions; nil stands for all keys.
 func (s *Service) Overridden(keys []quota.Key) {
 	s.news.mu.Lock()
 	if keys == nil || len(s.news.keys)+len(keys) > maxNews {
@@ -33,7 +33,7 @@ func (s *Service) Overridden(keys []quota.Key) {
 	s.wakeUp()
 }
 
-// sendNews tells the sessions what has changed.
+// sendNews sends the sessions the pending changes of limits and overrides.
 func (s *Service) sendNews() {
 	s.news.mu.Lock()
 	limits, keys, all := s.news.limits, s.news.keys, s.news.allKeys
@@ -55,12 +55,12 @@ func (s *Service) sendNews() {
 	}
 }
 
-// limitsCache has the messages for all sets of namespaces that sessions use, of one
+// limitsCache caches the message of limits for each set of namespaces that sessions use, for one
 // version of the limits.
 type limitsCache map[string]*quoratev1.AttachResponse
 
-// sendLimits sends the limits of the namespaces that the client uses. Service.mu is
-// held.
+// sendLimits sends the limits of the namespaces that the client uses, unless the client has that
+// version. Service.mu must be held.
 func (s *session) sendLimits(limits *quota.Limits, cache limitsCache) {
 	if s.version >= limits.Version && s.version != 0 {
 		return
@@ -82,8 +82,8 @@ func (s *session) sendLimits(limits *quota.Limits, cache limitsCache) {
 	s.out.Put(m)
 }
 
-// namespaces says which of the limits' namespaces the session uses, and gives that
-// choice a name.
+// namespaces returns a predicate for the limits' namespaces that the session uses, and a cache key
+// for that set.
 func (s *session) namespaces(limits *quota.Limits) (uses func(string) bool, key string) {
 	if s.may == nil {
 		return func(string) bool { return true }, "*"
@@ -102,18 +102,18 @@ func (s *session) namespaces(limits *quota.Limits) (uses func(string) bool, key 
 	return func(ns string) bool { _, ok := slices.BinarySearch(names, ns); return ok }, strings.Join(names, "/")
 }
 
-// sentOverride is what a client was told of the override of a key that it has open.
+// sentOverride is the override of a key as last sent to the client.
 type sentOverride struct {
-	override *quota.Override // nil: there is none
-	parted   bool            // the client has let go of the key since, and may have forgotten
+	override *quota.Override // nil if the key has none
+	parted   bool            // the client has closed the key since, and may have forgotten the override
 }
 
-// maxParted bounds the keys of a session that it let go of and had overrides.
+// maxParted bounds the closed keys with overrides of one session.
 const maxParted = 4096
 
-// sendOverrides tells the overrides of keys that the client has opened, before their
-// first grant. Of a key that the branch has not opened nothing is kept: r is what the
-// client said, g what the branch answers. Service.mu is held.
+// sendOverrides sends the overrides of keys that the client has opened, before their
+// first grant. r is the client's report and g the branch's answer: sendOverrides keeps nothing of
+// keys that the branch has not opened. Service.mu must be held.
 func (s *session) sendOverrides(r *quota.Report, g *quota.Grant) {
 	s.keysMu.Lock()
 	defer s.keysMu.Unlock()
@@ -139,7 +139,7 @@ func (s *session) sendOverrides(r *quota.Report, g *quota.Grant) {
 	s.sendList(list)
 }
 
-// learn looks an override up, and adds it to the list if there is one. keysMu is held.
+// learn records the override of a key, and adds it to the list if there is one. keysMu must be held.
 func (s *session) learn(list []*quoratev1.ClientOverride, k quota.Key) []*quoratev1.ClientOverride {
 	o := s.node.Override(k)
 	s.open[k] = sentOverride{override: o}
@@ -149,8 +149,9 @@ func (s *session) learn(list []*quoratev1.ClientOverride, k quota.Key) []*quorat
 	return append(list, clientOverride(k, o))
 }
 
-// part keeps the override of a key that the client has let go of. Where there are too many, that of
-// the oldest ends for the client: it learns it again with the key. keysMu is held.
+// part keeps the override of a key that the client has closed. If there are more than maxParted,
+// it revokes the override of the oldest at the client, which gets it again when it opens the key.
+// keysMu must be held.
 func (s *session) part(list []*quoratev1.ClientOverride, k quota.Key, have sentOverride) []*quoratev1.ClientOverride {
 	have.parted = true
 	s.open[k] = have
@@ -166,7 +167,7 @@ func (s *session) part(list []*quoratev1.ClientOverride, k quota.Key, have sentO
 	return append(list, clientOverride(oldest, nil))
 }
 
-// overridden tells what has changed of keys, or of all that the client has.
+// overridden sends the changed overrides of keys, or of all keys that the client has.
 func (s *session) overridden(keys []quota.Key, all bool) {
 	s.keysMu.Lock()
 	defer s.keysMu.Unlock()
@@ -184,7 +185,7 @@ func (s *session) overridden(keys []quota.Key, all bool) {
 	s.sendList(list)
 }
 
-// compare adds what the client does not know of a key's override yet. keysMu is held.
+// compare adds a key's override to the list if it differs from the one last sent. keysMu must be held.
 func (s *session) compare(list []*quoratev1.ClientOverride, k quota.Key, have sentOverride) []*quoratev1.ClientOverride {
 	o := s.node.Override(k)
 	switch {
@@ -200,7 +201,7 @@ func (s *session) compare(list []*quoratev1.ClientOverride, k quota.Key, have se
 	return append(list, clientOverride(k, o))
 }
 
-// sendList sends overrides, in messages of bounded size.
+// sendList sends overrides in messages of bounded size.
 func (s *session) sendList(list []*quoratev1.ClientOverride) {
 	for len(list) > 0 {
 		n, size := 0, 0
@@ -223,7 +224,7 @@ func clientOverride(k quota.Key, o *quota.Override) *quoratev1.ClientOverride {
 	return out
 }
 
-// overrideKey is the key that an override of a counter's key has.
+// overrideKey returns the key under which the override of a counter's key is stored.
 func overrideKey(k quota.Key) quota.Key {
 	k.LimitName, _ = k.Base()
 	return k
