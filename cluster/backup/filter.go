@@ -13,19 +13,19 @@ import (
 	"github.com/quorate/quorate/internal/snapshotio"
 )
 
-// restoredMeta copies a snapshot of the meta group but for what belongs to the one
-// cluster that it was made by: its members, where they are, how nodes join it, and
-// the authority with its key. The rest is copied as it is, also what this version does not
-// know. It needs memory for one record.
+// restoredMeta copies a snapshot of the meta group without the state that belongs only to the
+// original cluster: its members, their placement, the join tokens, and
+// the authority with its key. It copies everything else unchanged, including records that this
+// version does not know. It needs memory for one record.
 //
-// A backup is made through it, so that it has no key with which somebody could make
-// certificates, and a restore too, so that this holds of any file.
+// Taking a backup uses it, so that no backup contains a key that can sign certificates.
+// Restoring uses it too, so that this holds for any file.
 func restoredMeta(w io.Writer, r io.Reader) error {
 	in, out := bufio.NewReaderSize(r, snapshotio.BufferSize), bufio.NewWriterSize(w, snapshotio.BufferSize)
 	if err := snapshotio.ReadMagic(in, control.MetaMagic); err != nil {
 		return fmt.Errorf("meta snapshot: %w", err)
 	}
-	_, _ = out.WriteString(control.MetaMagic) // errors of a bufio.Writer stay until Flush
+	_, _ = out.WriteString(control.MetaMagic) // Flush returns the first error of a bufio.Writer
 	from, to := protodelim.UnmarshalOptions{MaxSize: control.MaxMetaRecord}, protodelim.MarshalOptions{MarshalOptions: snapshotio.Canonical}
 	head := &raftlogv1.MetaSnapshot{}
 	if err := from.UnmarshalFrom(in, head); err != nil {
@@ -51,7 +51,7 @@ func restoredMeta(w io.Writer, r io.Reader) error {
 	}
 }
 
-// withoutMembers is a snapshot that is written through restoredMeta.
+// withoutMembers wraps the function that writes a snapshot so that it writes through restoredMeta.
 func withoutMembers(write func(io.Writer) error) func(io.Writer) error {
 	return func(w io.Writer) error {
 		from, to := io.Pipe()
@@ -62,7 +62,7 @@ func withoutMembers(write func(io.Writer) error) func(io.Writer) error {
 	}
 }
 
-// nothingLeft says that something follows the end.
+// nothingLeft returns an error unless the input has ended.
 func nothingLeft(in *bufio.Reader) error {
 	if _, err := in.ReadByte(); !errors.Is(err, io.EOF) {
 		return errors.New("something follows its end")

@@ -7,16 +7,16 @@ import (
 	"time"
 )
 
-// Magic begins every backup.
+// Magic is the first line of every backup.
 const Magic = "quorate backup\n"
 
-// Format is the version of the form that this package writes, and the only one that
+// Format is the version of the format that this package writes, and the only one that
 // it reads.
 const Format = 1
 
 // Bounds of a file.
 const (
-	MaxPiece  = 256 << 10 // bytes of a block of data
+	MaxPiece  = 256 << 10 // bytes of content of a data block
 	MaxRanges = 1 << 12
 	maxJSON   = 1 << 20
 	maxName   = 1 << 10 // bytes of a name in the head
@@ -34,7 +34,7 @@ const (
 	kindSeal     = 'S'
 )
 
-// kindName is what an error calls a kind.
+// kindName returns the name of a kind of block for errors.
 func kindName(kind byte) string {
 	switch kind {
 	case kindHead:
@@ -53,13 +53,13 @@ func kindName(kind byte) string {
 	return fmt.Sprintf("a block of kind %q", kind)
 }
 
-// Head says whose backup it is.
+// Head describes the cluster and the moment of a backup.
 type Head struct {
-	Format   int       `json:"format"`   // Format
-	Cluster  string    `json:"cluster"`  // whose state it is
-	Software string    `json:"software"` // version of the node that made it
-	Level    int       `json:"level"`    // feature level of the cluster: an older node cannot read what is in it
-	At       time.Time `json:"at"`       // when it began, UTC: all that was acknowledged before is in it
+	Format   int       `json:"format"`   // the constant Format
+	Cluster  string    `json:"cluster"`  // name of the cluster
+	Software string    `json:"software"` // version of the node that took the backup
+	Level    int       `json:"level"`    // feature level of the cluster; nodes of a lower level cannot read the content
+	At       time.Time `json:"at"`       // start of the backup, UTC; it contains all that was acknowledged before
 	Ranges   int       `json:"ranges"`   // 1 to MaxRanges
 }
 
@@ -82,19 +82,19 @@ func (h *Head) check() error {
 // Group is one snapshot in a backup.
 type Group struct {
 	Name   string `json:"name"`
-	Index  uint64 `json:"index"` // every entry of the group's log up to this one is in the snapshot
-	Term   uint64 `json:"term"`  // of the leader that it was taken from
+	Index  uint64 `json:"index"` // the snapshot contains every log entry up to this one
+	Term   uint64 `json:"term"`  // of the leader from which it was taken
 	Size   int64  `json:"size"`  // bytes
 	SHA256 string `json:"sha256"`
 }
 
-// Manifest is what is in a backup.
+// Manifest lists the groups of a backup.
 type Manifest struct {
 	Head
 	Groups []Group `json:"groups"`
 }
 
-// Size is the bytes of all snapshots.
+// Size returns the total size of all snapshots in bytes.
 func (m *Manifest) Size() (n int64) {
 	for i := range m.Groups {
 		n += m.Groups[i].Size
@@ -102,7 +102,7 @@ func (m *Manifest) Size() (n int64) {
 	return n
 }
 
-// beginning and ending are what stands around a group's pieces.
+// beginning and ending are the contents of the blocks around a group's pieces.
 type beginning struct {
 	Name  string `json:"name"`
 	Index uint64 `json:"index"`
@@ -116,7 +116,7 @@ type ending struct {
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// checksum is that of a block; head is its kind and length.
+// checksum returns the checksum of a block; head is its kind and length.
 func checksum(number uint64, head, content []byte) uint32 {
 	var n [8]byte
 	binary.BigEndian.PutUint64(n[:], number)
@@ -125,10 +125,10 @@ func checksum(number uint64, head, content []byte) uint32 {
 
 // FormatError says why a file is not a whole backup.
 type FormatError struct {
-	Offset int64  // bytes before the block at fault
-	Group  string // in which that is; empty outside of groups
+	Offset int64  // of the faulty block, in bytes
+	Group  string // that contains the block; empty outside of groups
 	Reason string
-	Err    error // perhaps nil
+	Err    error // the cause; may be nil
 }
 
 func (e *FormatError) Error() string {

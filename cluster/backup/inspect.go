@@ -13,24 +13,24 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// Content is what is in a backup.
+// Content describes the content of a backup.
 type Content struct {
 	Manifest
 	Meta   control.Content
 	Ranges []RangeContent
 }
 
-// RangeContent is what a snapshot of a range has.
+// RangeContent counts the content of a range's snapshot.
 type RangeContent struct {
-	Levels       int // keys whose level was not full
+	Levels       int // keys whose level is not full
 	Accounts     int
 	Requests     int // request ids
-	Transactions int // under way
+	Transactions int // in progress
 }
 
-// Inspect reads a backup whole: its checksums, and all that is in it as a node
-// would that starts from it. It needs memory for the largest range. progress is told
-// how many bytes were read. The error has the place and the reason.
+// Inspect reads a whole backup. It verifies the checksums, and decodes the content as a node
+// that starts from it would. It needs memory for the largest range. It calls progress with
+// the number of bytes read so far. Errors contain the place and the reason.
 func Inspect(r io.Reader, progress func(bytes int64)) (*Content, error) {
 	in, err := NewReader(r)
 	if err != nil {
@@ -52,7 +52,7 @@ func Inspect(r io.Reader, progress func(bytes int64)) (*Content, error) {
 		}
 		progress(in.Offset())
 		if err := out.add(g.Name, in); err != nil {
-			if _, damaged := io.Copy(io.Discard, in); damaged != nil { // what a decoder makes of a damaged file says less
+			if _, damaged := io.Copy(io.Discard, in); damaged != nil { // says more than a decoder's error on a damaged file
 				return nil, damaged
 			}
 			return nil, fmt.Errorf("%s, before byte %d: the checksums fit, but the content cannot be read: %w", g.Name, in.Offset(), err)
@@ -88,7 +88,7 @@ func readBackupRange(r io.Reader) (*replica.Machine, error) {
 	return f, decodeAll(f, r)
 }
 
-// decodeAll reads a snapshot, and the rest of its group: nothing may follow.
+// decodeAll restores m from a snapshot, and reads its group to the end, which verifies it.
 func decodeAll(m interface{ Restore(r io.Reader) error }, r io.Reader) error {
 	if err := m.Restore(r); err != nil {
 		return err

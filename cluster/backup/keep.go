@@ -15,38 +15,38 @@ import (
 	"github.com/quorate/quorate/internal/snapshotio"
 )
 
-// Bounds of what a node keeps for backups.
+// Bounds of the states that a node keeps for backups.
 const (
 	maxKept   = 2                // backups
-	keptIdle  = 30 * time.Second // one that nobody asks for is dropped
-	holdLimit = 2 * time.Second  // transactions wait no longer than this for one try of a cut
+	keptIdle  = 30 * time.Second // a backup that is not asked for is dropped after this
+	holdLimit = 2 * time.Second  // how long transactions wait at most for one try of a cut
 )
 
-// keeps are the states that this node, as the leader of groups, keeps for backups.
+// keeps holds the states that this node, as the leader of groups, keeps for backups.
 type keeps struct {
 	mu     sync.Mutex
 	byID   map[string]*kept
 	closed bool
-	done   sync.WaitGroup // of those who write states into pipes
+	done   sync.WaitGroup // of the goroutines that write states into pipes
 }
 
-// kept is the states for one backup.
+// kept holds the states for one backup.
 type kept struct {
 	idle *time.Timer
 
-	reading sync.Mutex // held by who reads: one at a time
+	reading sync.Mutex // held while a piece is read
 
 	mu      sync.Mutex
 	dropped bool
 	groups  map[uint32]*keptGroup
-	last    piece // the one read last: its answer may have been lost
+	last    piece // the piece read last; it is sent again if its answer was lost
 }
 
-// keptGroup is one state. Trees that are shared with the living state take no copy;
-// memory is needed for what changes meanwhile.
+// keptGroup is the state of one group. It shares the trees of the live state instead of copying
+// them, and needs memory only for what changes meanwhile.
 type keptGroup struct {
 	term  uint64
-	write func(io.Writer) error // nil when it is being read
+	write func(io.Writer) error // nil before the state is taken, and once reading starts
 	from  *io.PipeReader
 	read  uint64
 }
@@ -60,7 +60,8 @@ type piece struct {
 
 var errDropped = errors.New("the backup is not known here (any more): it took longer than 30 seconds to be asked for, or the node was restarted")
 
-// of returns the states for a backup; made says that there may be none yet.
+// of returns the states for a backup, and postpones their expiry. If there are none, it creates them
+// if made is set, and otherwise returns errDropped.
 func (k *keeps) of(id string, made bool) (*kept, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -105,7 +106,7 @@ func (k *keeps) drop(id string) {
 	b.groups = nil
 }
 
-// close drops everything and waits for those who write.
+// close drops all states and waits for the goroutines that write them.
 func (k *keeps) close() {
 	k.mu.Lock()
 	k.closed = true
@@ -120,7 +121,7 @@ func (k *keeps) close() {
 	k.done.Wait()
 }
 
-// add keeps a state.
+// add stores the state of a group, unless the backup has been dropped.
 func (b *kept) add(group uint32, g *keptGroup) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -137,7 +138,8 @@ func (b *kept) group(id uint32) *keptGroup {
 	return b.groups[id]
 }
 
-// next returns the piece of a state at an offset; empty at its end.
+// next returns the piece of a state at an offset, which must follow the last piece or repeat it; empty
+// at the end.
 func (b *kept) next(k *keeps, group uint32, offset uint64) ([]byte, error) {
 	b.reading.Lock()
 	defer b.reading.Unlock()
@@ -168,7 +170,7 @@ func (b *kept) next(k *keeps, group uint32, offset uint64) ([]byte, error) {
 	return data[:n], nil
 }
 
-// start has the state written as it is read.
+// start starts a goroutine that writes the state into a pipe as it is read.
 func (g *keptGroup) start(k *keeps) {
 	from, to := io.Pipe()
 	write := g.write
@@ -176,7 +178,7 @@ func (g *keptGroup) start(k *keeps) {
 	k.done.Go(func() { _ = to.CloseWithError(write(to)) })
 }
 
-// carryOut carries one step out, for all groups at the same time.
+// carryOut carries out one step for several groups, at most 16 at a time.
 func (s *Service) carryOut(ctx context.Context, c *peerv1.CallBackup) *peerv1.CallBackupResult {
 	id := string(c.GetId())
 	out := &peerv1.CallBackupResult{Groups: make([]*peerv1.BackupGroup, len(c.GetGroups()))}
@@ -227,8 +229,8 @@ func (s *Service) step(ctx context.Context, step peerv1.BackupStep, id string, g
 	return nil, errors.New("this version does not know the step")
 }
 
-// hold begins the time in which nothing is decided. What leaders count is
-// written to the log before, so that the backup has it.
+// hold starts the hold of a range, during which it decides no transactions. It first checkpoints
+// the counts of the leader, so that the backup contains them.
 func (s *Service) hold(ctx context.Context, g *raftgroup.Group, id string, group uint32) (*peerv1.BackupGroup, error) {
 	b, err := s.keeps.of(id, true)
 	if err != nil {
@@ -250,8 +252,8 @@ func (s *Service) hold(ctx context.Context, g *raftgroup.Group, id string, group
 	return &peerv1.BackupGroup{Term: term}, b.add(group, &keptGroup{term: term})
 }
 
-// ledSince confirms that this node has led the group, and held it, since it was told
-// to hold it.
+// ledSince confirms that this node has led and held the group without interruption since
+// the hold step.
 func (s *Service) ledSince(ctx context.Context, g *raftgroup.Group, id string, group uint32) (*keptGroup, *kept, error) {
 	b, err := s.keeps.of(id, false)
 	if err != nil {
@@ -281,7 +283,7 @@ func (s *Service) keep(ctx context.Context, g *raftgroup.Group, id string, group
 	if slow := s.slow.Load(); slow != nil {
 		(*slow)(group)
 	}
-	index := g.Applied() // before the state is taken: that has at least as much
+	index := g.Applied() // read before taking the state, which then contains at least this entry
 	write, err := s.node.Snapshot(group)
 	if err != nil {
 		return nil, err
@@ -303,7 +305,7 @@ func (s *Service) goOn(ctx context.Context, g *raftgroup.Group, id string, group
 	return &peerv1.BackupGroup{Term: k.term}, nil
 }
 
-// next answers with the next piece.
+// next answers a peer's request for a piece.
 func (s *Service) next(c *peerv1.CallBackupRead) *peerv1.CallBackupReadResult {
 	b, err := s.keeps.of(string(c.GetId()), false)
 	if err != nil {

@@ -16,8 +16,8 @@ import (
 	"github.com/quorate/quorate/cluster/raftgroup"
 )
 
-// Reader reads a backup and checks all of it. It reads ahead. After an error that
-// one is returned for ever. Not safe for concurrent use.
+// Reader reads and verifies a backup. It reads ahead. After an error, all calls return
+// that error. Not safe for concurrent use.
 type Reader struct {
 	r        *bufio.Reader
 	all      hash.Hash // of all bytes read
@@ -25,14 +25,14 @@ type Reader struct {
 	read     int64     // bytes read
 	number   uint64
 	manifest Manifest
-	whole    bool // up to the seal
+	whole    bool // the seal was read and fits
 	content  []byte
-	piece    []byte    // what is left of the block of data
-	group    hash.Hash // of the group under way; nil outside
+	piece    []byte    // the unread rest of the data block
+	group    hash.Hash // of the current group; nil outside of groups
 	err      error
 }
 
-// NewReader reads the head. The error is a *FormatError, or that of r.
+// NewReader reads the head of a backup. Its error is a *FormatError or wraps an error of r.
 func NewReader(r io.Reader) (*Reader, error) {
 	b := &Reader{r: bufio.NewReaderSize(r, 64<<10), all: sha256.New()}
 	magic := make([]byte, len(Magic))
@@ -63,17 +63,17 @@ func NewReader(r io.Reader) (*Reader, error) {
 	return b, nil
 }
 
-// Head says whose backup it is. That it is whole is not known yet.
+// Head returns the head. It is available before the backup is known to be whole.
 func (b *Reader) Head() Head { return b.manifest.Head }
 
-// Manifest is what was read so far; whole after io.EOF.
+// Manifest returns what has been read so far. It is complete after Next has returned io.EOF.
 func (b *Reader) Manifest() *Manifest { return &b.manifest }
 
-// Offset is the number of bytes read and checked so far.
+// Offset returns the number of bytes read and verified so far.
 func (b *Reader) Offset() int64 { return b.read }
 
-// Next goes on to the next group, past what was not read of the last one. It returns
-// io.EOF when the backup has ended and is whole.
+// Next advances to the next group and skips the unread rest of the current one. It returns
+// io.EOF at the end of a backup that is whole.
 func (b *Reader) Next() (*Group, error) {
 	if b.group != nil && b.err == nil {
 		if _, err := io.Copy(io.Discard, b); err != nil {
@@ -117,7 +117,8 @@ func (b *Reader) next() error {
 	return nil
 }
 
-// Read reads of the group's snapshot, up to its end; then it is known to be whole.
+// Read reads from the snapshot of the current group. When it returns io.EOF, the snapshot is known
+// to be whole.
 func (b *Reader) Read(p []byte) (int, error) {
 	for len(b.piece) == 0 {
 		switch {
@@ -133,7 +134,7 @@ func (b *Reader) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// more reads the next piece, or the group's end.
+// more reads the next piece of the group or its end, which it verifies.
 func (b *Reader) more() error {
 	kind, err := b.block()
 	if err != nil {
@@ -163,7 +164,7 @@ func (b *Reader) more() error {
 	return nil
 }
 
-// end checks the manifest, the seal, and that nothing follows.
+// end verifies the manifest and the seal, and that the file ends there. It then returns io.EOF.
 func (b *Reader) end() error {
 	var m Manifest
 	if err := b.json(&m, true); err != nil {
@@ -192,10 +193,10 @@ func (b *Reader) end() error {
 	return io.EOF
 }
 
-// Whole says whether all was read and is whole.
+// Whole reports whether the backup was read to its end and is whole.
 func (b *Reader) Whole() bool { return b.whole }
 
-// block reads the next block into b.content and checks it.
+// block reads the next block into b.content and verifies its checksum.
 func (b *Reader) block() (kind byte, err error) {
 	b.offset = b.read
 	var head [blockHead]byte
@@ -211,7 +212,7 @@ func (b *Reader) block() (kind byte, err error) {
 		return 0, b.bad("a block of %d bytes; at most %d: the file is damaged here", size, most)
 	}
 	b.content = b.content[:0]
-	for len(b.content) < size { // in steps: the length may be wrong
+	for len(b.content) < size { // allocate in steps: a damaged length may be too large
 		from := len(b.content)
 		b.content = slices.Grow(b.content, min(size-from, 64<<10))[:from+min(size-from, 64<<10)]
 		if err := b.readFull(b.content[from:]); err != nil {
@@ -247,7 +248,7 @@ func (b *Reader) readFull(p []byte) error {
 
 func isEnd(err error) bool { return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) }
 
-// json decodes the block. Strictly, a field that this version does not know is an
+// json decodes the content of the block into v. If strict, an unknown field is an
 // error.
 func (b *Reader) json(v any, strict bool) error {
 	d := json.NewDecoder(bytes.NewReader(b.content))
@@ -268,7 +269,7 @@ func (b *Reader) expected(what string, kind byte) error {
 	return b.bad("%s stands where %s must be", kindName(kind), what)
 }
 
-// bad is a fault of the block being read.
+// bad returns an error about the block being read.
 func (b *Reader) bad(format string, args ...any) *FormatError {
 	e := &FormatError{Offset: b.offset, Reason: fmt.Sprintf(format, args...)}
 	if b.group != nil {

@@ -12,26 +12,27 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// restoredDirs are the directories of groups' files.
+// restoredDirs are the directories that contain the files of groups.
 var restoredDirs = []string{"raft", "snapshots"}
 
-// RestoreConfig says what becomes of a backup.
+// RestoreConfig configures Restore.
 type RestoreConfig struct {
-	Dir     string       // data directory; empty, or made
-	Node    quota.NodeID // whose it will be
-	Cluster string       // name of the new cluster; empty is that of the old one
-	// Progress is told how many bytes were read, of which reading; nil is nobody.
+	Dir     string       // data directory; must be empty or missing
+	Node    quota.NodeID // name of the new node
+	Cluster string       // name of the new cluster; empty keeps the old name
+	// Progress is called with the pass ("checked" or "restored") and the bytes that it has read so far.
+	// It may be nil.
 	Progress func(what string, bytes int64)
 }
 
-// Restore makes the data directory of a new cluster of one node, which begins
-// with the state in a backup. Others can join it then.
+// Restore creates the data directory of a new cluster of one node, which starts
+// with the state in a backup. Other nodes can then join it.
 //
-// The file is read twice: first it is checked whole, as Inspect does, and
-// nothing is made unless it is sound. What is not restored, from no file: members,
-// placement, join tokens and the authority of the old cluster, and what its nodes
-// held of limits. An error leaves the directory as it was, empty; so does the end of
-// the process, but for files that no node starts with.
+// Restore reads the file twice. It first verifies the whole file, as Inspect does, and
+// creates nothing unless the file is sound. It never restores the members,
+// placement, join tokens and authority of the old cluster, nor the tokens of limits that its nodes
+// held, even if the file contains them. An error leaves the directory empty, as it was. If the process
+// ends early, only files remain with which no node starts.
 func Restore(open func() (io.ReadCloser, error), cfg RestoreConfig) (c *Content, err error) {
 	if cfg.Progress == nil {
 		cfg.Progress = func(string, int64) {}
@@ -60,7 +61,7 @@ func Restore(open func() (io.ReadCloser, error), cfg RestoreConfig) (c *Content,
 	return c, errors.Join(err, lock.Close())
 }
 
-// checkRestore returns all faults, before anything is read.
+// checkRestore returns all errors of the configuration, joined, before anything is read.
 func checkRestore(cfg *RestoreConfig) error {
 	var errs []error
 	if cfg.Cluster != "" {
@@ -79,7 +80,7 @@ func checkBackup(open func() (io.ReadCloser, error), cfg *RestoreConfig) (*Conte
 	return Inspect(in, func(n int64) { cfg.Progress("checked", n) })
 }
 
-// restoreGroups reads the backup again and makes the groups' files.
+// restoreGroups reads the backup a second time and creates the files of the groups.
 func restoreGroups(open func() (io.ReadCloser, error), c *Content, cfg *RestoreConfig) error {
 	file, err := open()
 	if err != nil {

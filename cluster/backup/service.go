@@ -14,24 +14,24 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// Node is what backups need of the node that makes them, or is asked for its part of one. All methods
-// are called concurrently.
+// Node is what Service needs from its node, whether it takes a backup or contributes to one. Methods
+// must be safe for concurrent use.
 type Node interface {
 	// Host returns the Raft groups of this node.
 	Host() *raftgroup.Host
-	// Leader returns who leads a group as far as is known; "" is unknown.
+	// Leader returns the last known leader of a group; "" if unknown.
 	Leader(group uint32) quota.NodeID
 	// Level returns the feature level of the cluster.
 	Level() uint32
-	// Checkpoint writes what the leader of a range here has counted to its log.
+	// Checkpoint writes the counts of a range that this node leads to the range's log.
 	Checkpoint(ctx context.Context, r quota.RangeID)
-	// Snapshot returns a view of a group's state, and writes it when it is called.
+	// Snapshot takes a view of a group's state, and returns a function that writes it.
 	Snapshot(group uint32) (func(io.Writer) error, error)
-	// Call calls another node, whose answer waits for a disk.
+	// Call calls another node; its answer may wait for a disk.
 	Call(ctx context.Context, to quota.NodeID, c *peerv1.Call) (*peerv1.Call, error)
 }
 
-// Config says whose backups are made.
+// Config configures a Service.
 type Config struct {
 	Cluster  string
 	Self     quota.NodeID
@@ -41,26 +41,26 @@ type Config struct {
 	Log      *slog.Logger
 }
 
-// Service makes backups, and keeps copies of the groups led here for those of other nodes. All
-// methods are safe for concurrent use.
+// Service takes backups, and keeps copies of the groups led here for backups that it or other nodes
+// take. All methods are safe for concurrent use.
 type Service struct {
 	cfg    Config
 	node   Node
-	taking sync.Mutex // held while one is made
+	taking sync.Mutex // held while Take runs
 	keeps  keeps
 	slow   atomic.Pointer[func(group uint32)]
 }
 
-// New returns a service. Close it.
+// New returns a service. Call Close to release it.
 func New(cfg Config, node Node) *Service { return &Service{cfg: cfg, node: node} }
 
-// Close drops what is kept.
+// Close drops the kept states.
 func (s *Service) Close() { s.keeps.close() }
 
-// SlowDown is for tests: f is called before the copy of a group is taken.
+// SlowDown makes the service call f before it copies a group. It is for tests.
 func (s *Service) SlowDown(f func(group uint32)) { s.slow.Store(&f) }
 
-// AddCalls adds the steps of a backup that another node makes.
+// AddCalls adds the handlers of the calls of a node that takes a backup.
 func (s *Service) AddCalls(t peercall.Table) {
 	peercall.Handle(t, peercall.Limit, func(ctx context.Context, _ quota.NodeID, c *peerv1.CallBackup) (*peerv1.CallBackupResult, error) {
 		return s.carryOut(ctx, c), nil

@@ -16,62 +16,62 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// Times of a backup.
+// Time limits and intervals of a backup.
 const (
-	maxBackup     = time.Hour             // all of it
-	cutLimit      = 15 * time.Second      // until all groups have been kept at once
+	maxBackup     = time.Hour             // the whole backup
+	cutLimit      = 15 * time.Second      // until all groups are kept as of one moment
 	cutPause      = 50 * time.Millisecond // before another try
 	cutStep       = holdLimit             // one step
 	readLimit     = 10 * time.Second      // one piece
 	readTries     = 3
 	stayEvery     = keptIdle / 3
-	backupRelease = 2 * time.Second // telling all that it is over
+	backupRelease = 2 * time.Second // releasing the states at all nodes
 )
 
-// BusyError says that this node is making a backup already.
+// BusyError means that this node is taking a backup already.
 type BusyError struct{}
 
 func (*BusyError) Error() string {
 	return "this node is making a backup already: wait for that one, or ask another node"
 }
 
-// TooBusy marks the error for package api.
+// TooBusy marks the error as a lack of capacity for package api.
 func (*BusyError) TooBusy() bool { return true }
 
-// Take writes a backup, the durable state of the cluster, to w: limits, overrides, policies, accounts, and the levels of limits as
-// they were checkpointed. Members, placement, join tokens and the authority are not in
-// it. All that was acknowledged before the call is in it, and of each transaction all
-// or nothing. progress is told how many of the groups are written.
+// Take writes a backup of the durable state of the cluster to w: limits, overrides, policies,
+// accounts, and the checkpointed levels of limits. The backup does not contain members, placement,
+// join tokens and the authority. It contains all that was acknowledged before the call, and each
+// transaction entirely or not at all. Take calls progress with the number of groups written.
 //
-// A node makes one backup at a time, another call gets a *BusyError; while a node
-// of an earlier version is connected the error is a *membership.Error that names it. It takes an
-// hour at most; for as long the leaders keep a view of what they hold, which costs
-// memory for what changes meanwhile. An error is that of w or ctx, a NoLeaderError
-// when there was no moment of 15 seconds at which all groups had a leader, or says which
-// node was lost on the way; what was written is not whole then.
+// A node takes one backup at a time, and other calls get a *BusyError. If a connected node has a
+// version that cannot take part in backups, the error names that node. A backup takes at most an
+// hour. Meanwhile the leaders keep a view of their state, which costs
+// memory for what changes. An error is from w or ctx, a *quota.NoLeaderError
+// if within 15 seconds there was no moment at which all groups could be copied, or names the
+// node that was lost. On an error the file is incomplete.
 //
-// # Why it is consistent
+// # Why the backup is consistent
 //
-// Groups are not copied at the same moment, and of a transaction over two ranges the
-// one might have committed in the copy and the other not. No order of copying helps:
-// every range is home of some transactions and takes part in others. So the leaders of
-// all ranges stop two kinds of entries for the moment in which the copies are taken:
-// the home's decision to commit, and its forgetting. A copy is a view that shares the
-// trees of what it copies, so that moment is two rounds to the leaders: some
-// milliseconds, 2 seconds at most, then the attempt has failed. Everything else goes on,
-// and who is stopped waits and tries again.
+// Groups are not copied at exactly the same time. Of a transaction over two ranges, one copy
+// could contain the commit and the other not. No order of copying prevents that:
+// every range is the home of some transactions and takes part in others. So, while the copies are
+// taken, the leaders of all ranges hold back two kinds of entries:
+// the home's decision to commit, and the home's forgetting of a transaction. A copy is a view that
+// shares the trees of the original, so the hold lasts two rounds to the leaders: some
+// milliseconds, and 2 seconds at most, after which the attempt fails. All other entries proceed,
+// and those held back wait and retry.
 //
-// Let the stop be from S, when the last leader has stopped and applied what was in its
-// log, to G, when the first goes on; all copies are taken between. A transaction that
-// was decided before S has been prepared at all its ranges before S: in the copies each
-// has it, prepared or finished, and home has it, unless it was forgotten, which means that all had
-// finished before S. One that is decided after G is in the copies prepared
-// at some ranges, or none, and decided at none. So who restores the copies finds of each transaction either a decision, which
-// the ranges carry out as after a crash, or none, and aborts it. That no
-// leader was deposed meanwhile, and another had taken a decision, is confirmed by a
-// round to each group's quorum at G, in the same term as at S.
+// Let the hold last from S, when the last leader holds and has applied its
+// log, to G, when the first leader releases. All copies are taken in between. A transaction that
+// was decided before S was prepared at all its ranges before S. Every copy has
+// it, prepared or finished, and the home has it too, unless the home has forgotten it, which means
+// that all ranges had finished before S. A transaction that is decided after G is prepared in some
+// of the copies or in none, and decided in none. After a restore, each transaction therefore either
+// has a decision, which the ranges carry out as after a crash, or has none and is aborted. A round
+// to each group's quorum at G, in the same term as at S, confirms that no leader was deposed
+// meanwhile, whose successor could have decided.
 //
-// Meta is copied last: it has every policy that an account in the copies was given.
+// The meta group is copied last, so that it has every policy that an account in the copies uses.
 func (s *Service) Take(ctx context.Context, w io.Writer, progress func(done, total int)) error {
 	if !s.taking.TryLock() {
 		return &BusyError{}
@@ -92,21 +92,21 @@ func (s *Service) Take(ctx context.Context, w io.Writer, progress func(done, tot
 	return c.write(ctx, w, began, progress)
 }
 
-// collector makes one backup.
+// collector takes one backup.
 type collector struct {
 	*Service
 	id     []byte
 	groups []source
-	asked  map[quota.NodeID]bool // who may keep something
+	asked  map[quota.NodeID]bool // nodes that may keep states
 }
 
-// source is who has kept a group.
+// source is the node that keeps a group's state, with its log position.
 type source struct {
 	at          quota.NodeID
 	index, term uint64
 }
 
-// cut has all groups kept as of one moment.
+// cut makes the leaders keep all groups as of one moment. It retries for cutLimit.
 func (c *collector) cut(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, cutLimit)
 	defer cancel()
@@ -145,7 +145,7 @@ func (c *collector) cutOnce(ctx context.Context) error {
 	return nil
 }
 
-// step has the leaders of groups carry out a step, all at the same time.
+// step makes the leaders of groups carry out a step, all concurrently.
 func (c *collector) step(ctx context.Context, step peerv1.BackupStep, groups []uint32) error {
 	by := map[quota.NodeID][]uint32{}
 	for _, g := range groups {
@@ -178,7 +178,7 @@ func (c *collector) step(ctx context.Context, step peerv1.BackupStep, groups []u
 	return errors.Join(errs...)
 }
 
-// note keeps what a node has answered to a step.
+// note records a node's answer to a step, or returns the fault in it.
 func (c *collector) note(at quota.NodeID, groups []uint32, out *peerv1.CallBackupResult) error {
 	if len(out.GetGroups()) != len(groups) {
 		return fmt.Errorf("node %s: answered for %d of %d groups", at, len(out.GetGroups()), len(groups))
@@ -203,7 +203,7 @@ func (c *collector) ask(ctx context.Context, at quota.NodeID, m *peerv1.CallBack
 	return out.GetBackupResult(), err
 }
 
-// stay keeps what is kept from being dropped while other groups are read.
+// stay keeps the states at other nodes from expiring while groups are read.
 func (c *collector) stay(ctx context.Context) {
 	tick := time.NewTicker(stayEvery)
 	defer tick.Stop()
@@ -214,12 +214,12 @@ func (c *collector) stay(ctx context.Context) {
 		case <-tick.C:
 		}
 		for at := range c.asked {
-			_, _ = c.ask(ctx, at, &peerv1.CallBackup{Step: peerv1.BackupStep_BACKUP_STEP_STAY, Id: c.id}) // a node that is lost is noticed when it is read
+			_, _ = c.ask(ctx, at, &peerv1.CallBackup{Step: peerv1.BackupStep_BACKUP_STEP_STAY, Id: c.id}) // reading notices a lost node
 		}
 	}
 }
 
-// drop tells all that it is over, also when the caller has gone.
+// drop releases the states at all nodes, even if the caller's context has ended.
 func (c *collector) drop() {
 	ctx, cancel := context.WithTimeout(context.Background(), backupRelease)
 	defer cancel()
@@ -232,7 +232,7 @@ func (c *collector) drop() {
 			}
 		}
 		wg.Go(func() {
-			_, _ = c.ask(ctx, at, &peerv1.CallBackup{Step: peerv1.BackupStep_BACKUP_STEP_DROP, Id: c.id, Groups: groups}) // else it ends by itself
+			_, _ = c.ask(ctx, at, &peerv1.CallBackup{Step: peerv1.BackupStep_BACKUP_STEP_DROP, Id: c.id, Groups: groups}) // on an error the states expire
 		})
 	}
 	wg.Wait()
@@ -260,7 +260,7 @@ func (c *collector) write(ctx context.Context, w io.Writer, began time.Time, pro
 	return out.Close()
 }
 
-// copy writes one snapshot.
+// copy writes the snapshot of one group to w.
 func (c *collector) copy(ctx context.Context, w io.Writer, group uint32) error {
 	for offset := uint64(0); ; {
 		data, err := c.read(ctx, group, offset)
@@ -274,7 +274,7 @@ func (c *collector) copy(ctx context.Context, w io.Writer, group uint32) error {
 	}
 }
 
-// read reads the next piece. One whose answer was lost is asked for again.
+// read reads the next piece, and retries when an answer is lost, for readTries tries in all.
 func (c *collector) read(ctx context.Context, group uint32, offset uint64) ([]byte, error) {
 	m := &peerv1.CallBackupRead{Id: c.id, Group: group, Offset: offset}
 	for try := 1; ; try++ {
@@ -309,7 +309,7 @@ func (c *collector) readOnce(ctx context.Context, at quota.NodeID, m *peerv1.Cal
 	return out.GetBackupReadResult(), err
 }
 
-// call calls another node; a version that makes no backups is named.
+// call calls another node. If that node's version does not know backups, the error says so.
 func (s *Service) call(ctx context.Context, to quota.NodeID, c *peerv1.Call) (*peerv1.Call, error) {
 	out, err := s.node.Call(ctx, to, c)
 	if remote := (*transport.RemoteError)(nil); errors.As(err, &remote) && strings.Contains(remote.Text, "does not know") {
@@ -318,7 +318,7 @@ func (s *Service) call(ctx context.Context, to quota.NodeID, c *peerv1.Call) (*p
 	return out, err
 }
 
-// leaderOf returns who leads a group; this node only if it can serve it.
+// leaderOf returns the leader of a group; this node only if it serves the group, "" if unknown.
 func (s *Service) leaderOf(group uint32) quota.NodeID {
 	if g := s.node.Host().Group(group); g != nil {
 		id, _, serving := g.Leader()

@@ -13,8 +13,8 @@ import (
 	"github.com/quorate/quorate/cluster/raftgroup"
 )
 
-// Writer writes a backup. It buffers one piece. After an error nothing more is
-// written, and all that follows returns that error: the file is not whole. Not safe
+// Writer writes a backup. It buffers one piece. After an error it writes nothing
+// more, and all calls return that error: the file is not whole. Not safe
 // for concurrent use.
 type Writer struct {
 	w        io.Writer
@@ -22,11 +22,12 @@ type Writer struct {
 	number   uint64
 	manifest Manifest
 	piece    []byte
-	group    hash.Hash // of the group under way; nil outside
+	group    hash.Hash // of the current group; nil outside of groups
 	err      error
 }
 
-// NewWriter begins a backup. The head's format and time zone are set here.
+// NewWriter writes the beginning of a backup. It sets the format of the head and converts its time
+// to UTC.
 func NewWriter(w io.Writer, h Head) (*Writer, error) {
 	h.Format, h.At = Format, h.At.UTC()
 	if err := h.check(); err != nil {
@@ -38,7 +39,7 @@ func NewWriter(w io.Writer, h Head) (*Writer, error) {
 	return b, b.err
 }
 
-// Begin begins the next group, which must be GroupName of its place.
+// Begin starts the next group. name must be the raftgroup.GroupName of its place.
 func (b *Writer) Begin(name string, index, term uint64) error {
 	place := len(b.manifest.Groups)
 	switch {
@@ -55,7 +56,7 @@ func (b *Writer) Begin(name string, index, term uint64) error {
 	return b.err
 }
 
-// Write writes a part of the group's snapshot.
+// Write writes a part of the current group's snapshot.
 func (b *Writer) Write(p []byte) (int, error) {
 	if b.err == nil && b.group == nil {
 		b.err = errors.New("backup: data outside of a group")
@@ -81,7 +82,7 @@ func (b *Writer) flush() {
 	b.piece = b.piece[:0]
 }
 
-// End ends the group.
+// End ends the current group.
 func (b *Writer) End() error {
 	if b.err == nil && b.group == nil {
 		b.err = errors.New("backup: the end of no group")
@@ -96,7 +97,7 @@ func (b *Writer) End() error {
 	return b.err
 }
 
-// Close ends the backup; only then it is whole. It does not close the writer below.
+// Close completes the backup, which is not whole before. It does not close the underlying writer.
 func (b *Writer) Close() error {
 	if b.err == nil && (b.group != nil || len(b.manifest.Groups) != b.manifest.Ranges+1) {
 		b.err = fmt.Errorf("backup: it has %d of %d groups", len(b.manifest.Groups), b.manifest.Ranges+1)
