@@ -6,8 +6,8 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// TestHotKeyLeavesPlaces: decide requests about one key leave places for those about others, and those
-// that have left or were given up are not counted.
+// TestHotKeyLeavesPlaces checks that decide requests about one key leave slots for other keys, and that
+// requests that were sent or canceled no longer take a slot.
 func TestHotKeyLeavesPlaces(t *testing.T) {
 	q := &askQueue{}
 	ask := func(key string) (asked []*decideRequest) {

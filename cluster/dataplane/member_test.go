@@ -7,8 +7,8 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// TestGathering: the first key goes at once, those of the next millisecond together, and
-// none waits while a caller does.
+// TestGathering checks that the first key leaves at once, that those of the next millisecond leave
+// together, and that no key waits while a caller does.
 func TestGathering(t *testing.T) {
 	const start = quota.Time(time.Hour)
 	var g gathering

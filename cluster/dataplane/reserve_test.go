@@ -15,7 +15,7 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// noNode is a node that knows no other.
+// noNode is a node without any peers.
 type noNode struct{}
 
 func (noNode) Leader(quota.RangeID) quota.NodeID { return "" }
@@ -27,7 +27,7 @@ func (noNode) Send(quota.NodeID, *peerv1.Frame) {}
 func (noNode) Worked()                          {}
 func (noNode) Tick(quota.Time)                  {}
 
-// limit is one that yields nothing while a test runs.
+// limit returns a limit that refills nothing while a test runs.
 func limit(name string, burst int64, ceiling quota.Ceiling) quota.Limit {
 	return quota.Limit{
 		LimitName: quota.LimitName{Namespace: "test", Limit: name},
@@ -35,7 +35,7 @@ func limit(name string, burst int64, ceiling quota.Ceiling) quota.Limit {
 	}
 }
 
-// alone returns a Decider that decides by these limits, and of which nothing runs.
+// alone returns a Decider with the given limits that has not been started.
 func alone(t testing.TB, limits ...quota.Limit) *Decider {
 	t.Helper()
 	all, err := quota.NewLimits(1, limits)
@@ -51,8 +51,8 @@ func alone(t testing.TB, limits ...quota.Limit) *Decider {
 	return d
 }
 
-// TestReservationShares: one identity does not take all places for reservations, and what takes
-// nothing of a limit takes no place.
+// TestReservationShares checks that one identity cannot take all slots for reservations, and that a
+// reservation that takes nothing of a limit takes no slot.
 func TestReservationShares(t *testing.T) {
 	full, shadow, flight := limit("full", quota.MaxTokens, quota.Soft), limit("shadow", 1, quota.Soft), limit("flight", 1, quota.Soft)
 	shadow.Enforcement = quota.Shadow
@@ -103,8 +103,7 @@ func TestReservationShares(t *testing.T) {
 	}
 }
 
-// TestUncounted: what took nothing when it was admitted gives nothing back when
-// it is settled.
+// TestUncounted checks that a reservation that took nothing gives nothing back when it is settled.
 func TestUncounted(t *testing.T) {
 	for _, w := range quota.Whys() {
 		want := w == quota.WhyNotEnforced || w == quota.WhyUnlimited || w == quota.WhyOpen || w == quota.WhyTooManyKeys

@@ -12,8 +12,8 @@ import (
 	"github.com/quorate/quorate/internal/tracing"
 )
 
-// TestSlowReports: a report that is answered after five sync intervals has a span, from when
-// it was sent.
+// TestSlowReports checks that a report answered after more than five sync intervals gets a span, which
+// begins when the report was sent.
 func TestSlowReports(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rec := tracetest.NewSpanRecorder()
@@ -29,14 +29,14 @@ func TestSlowReports(t *testing.T) {
 		slow.sent("n2", report(7))
 		time.Sleep(499 * time.Millisecond)
 		slow.answered(grant(7))
-		slow.answered(grant(7)) // a second grant for the same
+		slow.answered(grant(7)) // a second grant for the same report
 		if got := rec.Ended(); len(got) != 0 {
 			t.Fatalf("in time, and there are %v", got)
 		}
 		slow.sent("n2", report(8))
 		time.Sleep(400 * time.Millisecond)
-		slow.sent("n2", report(9)) // the first is still waited for
-		slow.answered(grant(7))    // answers an earlier one
+		slow.sent("n2", report(9)) // report 8 still waits
+		slow.answered(grant(7))    // answers an earlier report
 		time.Sleep(200 * time.Millisecond)
 		slow.answered(grant(9))
 		ended := rec.Ended()
