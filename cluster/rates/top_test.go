@@ -9,8 +9,8 @@ import (
 	"github.com/quorate/quorate/internal/snapshotio"
 )
 
-// TestMergeRates: of two leaders' answers the newer one of a key counts, and the order is
-// that which was asked for, over all of them.
+// TestMergeRates checks that of two leaders' answers about a key the newer one counts, and that the
+// requested order holds across all answers.
 func TestMergeRates(t *testing.T) {
 	answer := func(ranges []uint32, keys ...*quoratev1.KeyRate) *peerv1.CallRatesResult {
 		res := &peerv1.CallRatesResult{Ranges: ranges}
@@ -38,8 +38,8 @@ func TestMergeRates(t *testing.T) {
 	}
 }
 
-// TestMergeRatesPages: pages follow each other without a gap or a repetition, and what has
-// not the label is in none, whatever the version of the nodes.
+// TestMergeRatesPages checks that pages follow each other without gap or repetition, and that keys without
+// the label are in none, whatever the version of the nodes.
 func TestMergeRatesPages(t *testing.T) {
 	n := New(Config{Ranges: 1}, nil)
 	res := &peerv1.CallRatesResult{Ranges: []uint32{0}}
