@@ -16,8 +16,8 @@ import (
 	"github.com/quorate/quorate/internal/testspeed"
 )
 
-// hoursWorld plays three nodes with a replica of one range each, for hours of a time of its own: they count, tell
-// the one that leads, store, and start again from a snapshot, the log and their files.
+// hoursWorld simulates three nodes, each with a replica of one range, for hours of simulated time. They
+// count, upload to the leader, store, and restart from a snapshot, the log and their files.
 type hoursWorld struct {
 	t      *testing.T
 	rng    *rand.Rand
@@ -51,7 +51,7 @@ func newHoursWorld(t *testing.T, seed uint64) *hoursWorld {
 	return w
 }
 
-// open is the start of a node: of what it had in memory nothing is left, but what was counted.
+// open restarts a node: it loses its memory, except its tally.
 func (n *hoursNode) open(t *testing.T) {
 	n.rep = NewReplica()
 	n.Recorder = &Recorder{
@@ -68,7 +68,7 @@ func (n *hoursNode) open(t *testing.T) {
 
 func (n *hoursNode) replica() *Replica { return n.rep }
 
-// hoursOnly is a node that has one range, and nothing else.
+// hoursOnly is a Node that only has one range.
 type hoursOnly struct {
 	Node
 	n *hoursNode
@@ -82,12 +82,12 @@ func (w *hoursWorld) move(to int) {
 	w.nodes[to].replica().Lead(at(w.now), w.term)
 }
 
-// second plays one second.
+// second simulates one second.
 func (w *hoursWorld) second() {
 	alive := make([]history.Process, 0, 3)
 	for _, n := range w.nodes {
 		alive = append(alive, n.self)
-		if w.now/600%5 == 3 || w.rng.IntN(3) > 0 { // ten minutes of an hour nothing is asked
+		if w.now/600%5 == 3 || w.rng.IntN(3) > 0 { // in ten minutes of every fifty, nothing is requested
 			continue
 		}
 		admitted := quota.Units(w.rng.IntN(1000)) * quota.Token
@@ -101,7 +101,7 @@ func (w *hoursWorld) second() {
 	r := w.nodes[w.leader].replica()
 	for _, n := range w.nodes {
 		first, due := n.tally.First(w.now, 0)
-		if !due || w.rng.IntN(3) == 0 { // or it is lost
+		if !due || w.rng.IntN(3) == 0 { // some uploads are lost
 			continue
 		}
 		if next, _, ok := r.Accept(w.now, n.self, first, n.tally.Pending(w.now, 0, maxUploadSlots)); ok {
@@ -121,7 +121,7 @@ func (w *hoursWorld) second() {
 	r.Written(term, slots, true)
 }
 
-// disk has a node start again, take a snapshot, or another one lead; and all store.
+// disk restarts a node, takes a snapshot or changes the leader; then all nodes store.
 func (w *hoursWorld) disk() {
 	i := w.rng.IntN(3)
 	n := w.nodes[i]
@@ -156,7 +156,7 @@ func (w *hoursWorld) disk() {
 	}
 }
 
-// check holds all points of a step, of every node, to what was counted.
+// check compares all points of a step, of every node, with what was counted.
 func (w *hoursWorld) check(from, end history.Second, step int) {
 	for _, n := range w.nodes {
 		points, asOf, err := n.localPoints(0, history.Query{Limit: keysLimit, From: from, End: end, Step: step})
@@ -188,8 +188,8 @@ func (w *hoursWorld) check(from, end history.Second, step int) {
 	}
 }
 
-// TestHistoryHours: over six hours, minutes and hours of every node are exactly what was counted, from memory
-// and from disk, whoever led and whatever started again.
+// TestHistoryHours checks over six hours that the minutes and hours of every node are exactly what was
+// counted, from memory and from disk, whichever node leads or restarts.
 func TestHistoryHours(t *testing.T) {
 	testspeed.Full(t)
 	for seed := range uint64(2) {
@@ -204,7 +204,7 @@ func TestHistoryHours(t *testing.T) {
 				w.check(begin, w.now, 60)
 			}
 		}
-		for range 3 { // what is late comes
+		for range 3 { // late uploads arrive
 			for range 60 {
 				w.second()
 			}

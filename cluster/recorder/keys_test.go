@@ -15,24 +15,24 @@ import (
 	"github.com/quorate/quorate/internal/testspeed"
 )
 
-// keysWorld plays a range whose leaders list keys: leaders are killed, or hand over in order; entries of the
-// log are lost or written after all; replicas start again from a snapshot and the log, and with
-// them the files that they store into.
+// keysWorld simulates a range whose leaders list keys. Leaders are killed or hand over in order. Log
+// entries are lost, or written after all. Replicas restart from a snapshot and the log, together with the
+// files that they store into.
 type keysWorld struct {
 	t        *testing.T
 	rng      *rand.Rand
 	now      history.Second
 	replicas []*keysReplica
-	leader   *keysReplica // nil for some seconds after it was killed
+	leader   *keysReplica // nil for some seconds after a leader was killed
 	term     quota.Term
 	log      []*raftlogv1.HistoryLines
-	counts   map[string]quota.Units // that the leader has booked since its last list
-	waiting  map[string]quota.Units // that nobody has
+	counts   map[string]quota.Units // booked by the leader since its last list
+	waiting  map[string]quota.Units // not booked by any leader yet
 	booked   map[history.Second]bool
 	carried  map[string]quota.Units // in lists that are not in the log
-	under    history.Minute         // of those
+	under    history.Minute         // minute of those lists
 	truth    map[history.Minute]map[string]quota.Units
-	lost     map[history.Second]bool // in which something was booked that is in no list
+	lost     map[history.Second]bool // seconds with a booking that is in no list
 }
 
 type keysReplica struct {
@@ -40,7 +40,7 @@ type keysReplica struct {
 	dir     string
 	files   keyStore
 	state   []byte // a snapshot
-	applied int    // entries of the log in it
+	applied int    // number of log entries in state
 }
 
 var keysLimit = quota.LimitName{Namespace: "n", Limit: "l"}
@@ -85,7 +85,7 @@ func (w *keysWorld) count(key string, n quota.Units) {
 	w.booked[w.now] = true
 }
 
-// second plays one second.
+// second simulates one second.
 func (w *keysWorld) second(kills bool) {
 	for range w.rng.IntN(4) {
 		key, n := fmt.Sprint("k", int(w.rng.ExpFloat64()*15)), quota.Units(1+w.rng.IntN(1000))
@@ -130,7 +130,7 @@ func (w *keysWorld) kill() {
 	w.leader = nil
 }
 
-// list does what Ledger.TopSince does.
+// list does the same as Ledger.TopSince.
 func (w *keysWorld) list(m history.Minute, ends bool) {
 	t := history.TopKeys{Limit: keysLimit}
 	for key, n := range w.counts {
@@ -149,7 +149,7 @@ func (w *keysWorld) list(m history.Minute, ends bool) {
 	w.leader.setList(at(w.now), w.term, m, []history.TopKeys{t}, ends)
 }
 
-// write has the leader's lines written, which may fail, or be said to have failed.
+// write writes the leader's lines. The write may fail, or succeed and be reported as failed.
 func (w *keysWorld) write() {
 	lines, slots, term := w.leader.Lines(w.now, nil)
 	if lines == nil {
@@ -179,7 +179,7 @@ func (w *keysWorld) written() {
 	clear(w.booked)
 }
 
-// disk stores, takes a snapshot, or has a replica start again.
+// disk stores, takes a snapshot or restarts a replica.
 func (w *keysWorld) disk() {
 	r := w.replicas[w.rng.IntN(2)]
 	switch w.rng.IntN(3) {
@@ -218,7 +218,8 @@ func (w *keysWorld) store() {
 	}
 }
 
-// check asks every replica for the minutes from from to before end, and holds what it says to the truth.
+// check asks every replica for the minutes from from until before end, and compares the answers with the
+// truth.
 func (w *keysWorld) check(from, end history.Second, most int) (gaps []history.Gap) {
 	truth := map[string]quota.Units{}
 	for m, of := range w.truth {
@@ -250,9 +251,9 @@ func (w *keysWorld) check(from, end history.Second, most int) (gaps []history.Ga
 	return gaps
 }
 
-// TestHistoryKeysModel: what is said of keys over minutes and hours holds for what was asked of them, from
-// memory and from disk, whatever starts again and whoever leads; and what a leader that was
-// killed had not listed is in a gap.
+// TestHistoryKeysModel checks that answers about keys hold over minutes and hours, from memory and from
+// disk, whichever replica restarts or leads. It also checks that a gap covers what a killed leader had
+// not listed.
 func TestHistoryKeysModel(t *testing.T) {
 	testspeed.Full(t)
 	for seed := range uint64(8) {
@@ -290,10 +291,10 @@ func TestHistoryKeysModel(t *testing.T) {
 	}
 }
 
-// TestAskedInGaps: what was asked for in a minute that several gaps are in is not in each of them.
+// TestAskedInGaps checks that the demand of a minute within several gaps counts once.
 func TestAskedInGaps(t *testing.T) {
 	const now = 100 * Hour
-	asked := func(g history.Gap, step history.Second) (a history.Answer, err error) { // a token a second
+	asked := func(g history.Gap, step history.Second) (a history.Answer, err error) { // one token per second
 		for at := g.From - g.From%step; at < g.End; at += step {
 			a.Points = append(a.Points, history.Point{Start: at, Seconds: int(step), Counts: history.Counts{Attempted: quota.Units(step) * quota.Token}})
 		}

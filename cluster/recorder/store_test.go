@@ -13,8 +13,8 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// TestHistoryRetainsOnFullDisk: what is too old is removed also while nothing can be written: it may be what
-// fills the disk.
+// TestHistoryRetainsOnFullDisk checks that old files are removed even if nothing can be written: they may
+// be what fills the disk.
 func TestHistoryRetainsOnFullDisk(t *testing.T) {
 	w := newHoursWorld(t, 1)
 	for range 300 {
@@ -34,7 +34,7 @@ func TestHistoryRetainsOnFullDisk(t *testing.T) {
 	file := func(at history.Second) string {
 		return filepath.Join(dir, time.Unix(int64(at), 0).UTC().Format("minutes-20060102.db"))
 	}
-	if err := os.Mkdir(file(w.now), 0o700); err != nil { // no file can be there
+	if err := os.Mkdir(file(w.now), 0o700); err != nil { // prevents a file at this path
 		t.Fatal(err)
 	}
 	n.Files.Archive = a
@@ -44,7 +44,7 @@ func TestHistoryRetainsOnFullDisk(t *testing.T) {
 	}
 }
 
-// TestHistoryIdleHour: what comes late makes an hour complete in which nothing was asked for, as any other.
+// TestHistoryIdleHour checks that late uploads complete an hour without any demand like any other hour.
 func TestHistoryIdleHour(t *testing.T) {
 	w := newHoursWorld(t, 1)
 	n := w.nodes[0]
@@ -78,7 +78,7 @@ func TestHistoryIdleHour(t *testing.T) {
 	}
 }
 
-// TestHistoryOldTeller: a process whose clock is at 1970 is answered in a moment: entries of the log wait meanwhile.
+// TestHistoryOldTeller checks that a process whose clock is at 1970 gets a fast answer: log entries wait meanwhile.
 func TestHistoryOldTeller(t *testing.T) {
 	w := newHoursWorld(t, 1)
 	for range 300 {
@@ -97,7 +97,7 @@ func TestHistoryOldTeller(t *testing.T) {
 	}
 }
 
-// TestHistoryOfHours: an hour that is on disk is not made of its minutes as well; one that is not, is.
+// TestHistoryOfHours checks that an hour on disk is not also made from its minutes, and that a missing hour is.
 func TestHistoryOfHours(t *testing.T) {
 	n := newHoursWorld(t, 1).nodes[0]
 	begin := history.Second(500_000) * Hour
@@ -133,8 +133,8 @@ func TestHistoryOfHours(t *testing.T) {
 	}
 }
 
-// TestHistoryOfShortTimesLongAgo: of a few hours of which no minutes are kept any more, limits and keys are known by the
-// hour.
+// TestHistoryOfShortTimesLongAgo checks that a few hours whose minutes are no longer kept yield limits and
+// keys by the hour.
 func TestHistoryOfShortTimesLongAgo(t *testing.T) {
 	w := newHoursWorld(t, 1)
 	for range 300 {
