@@ -12,8 +12,8 @@ import (
 	"github.com/quorate/quorate/internal/testspeed"
 )
 
-// TestLargeCheckpoint: what moves between two checkpoints may be more than an entry of the log may
-// have. All of it gets into the log.
+// TestLargeCheckpoint checks that all levels that change between two checkpoints reach the log, even if
+// they exceed one log entry.
 func TestLargeCheckpoint(t *testing.T) {
 	testspeed.Full(t)
 	const keys, members = 4096, 40
@@ -25,7 +25,7 @@ func TestLargeCheckpoint(t *testing.T) {
 	r.Lead(1)
 	s.SetNodes(members)
 	long := strings.Repeat("k", quota.MaxKeyLen-10)
-	r.saving.Lock() // the disk takes a moment
+	r.saving.Lock() // simulates a slow disk
 	for m := range members {
 		in := quota.Report{Term: 1, From: quota.NodeID(fmt.Sprintf("member-%03d", m)), Incarnation: 1_790_000_000_000_000_000, Seq: 1}
 		for k := range keys {
@@ -52,19 +52,19 @@ func TestLargeCheckpoint(t *testing.T) {
 	}
 }
 
-// TestPromiseBeforeBulk: what a member waits for is in the log before all that moved besides, also
-// where that is being written already: after the entry that is under way.
+// TestPromiseBeforeBulk checks that levels that members wait for reach the log before all other changed
+// levels. If those are already being written, they follow the entry that is in progress.
 func TestPromiseBeforeBulk(t *testing.T) {
 	const parts = 10
 	s, n := newSet(t, 1, func(cfg *Config) { cfg.MaxKeys = 100_000 })
 	soft, hard := limit("s", 1000, quota.Soft), limit("h", 30, quota.Hard)
-	hard.Kind, hard.Rate.Tokens = quota.FixedWindow, hard.Burst // of a window nothing is granted before it is in the log
+	hard.Kind, hard.Rate.Tokens = quota.FixedWindow, hard.Burst // a window grants nothing before the log has it
 	n.setLimits(t, soft, hard)
 	s.Start()
 	r := s.Of(0)
 	r.Lead(1)
 	levels := r.Machine.levels
-	levels.mu.Lock() // the log takes nothing for now
+	levels.mu.Lock() // blocks the log for now
 	for seq := range quota.Seq(parts) {
 		in := quota.Report{Term: 1, From: "a", Incarnation: 1, Seq: 1 + seq}
 		for i := range maxCheckpoint {

@@ -19,14 +19,14 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// fakeNode is a node whose logs take what they are given at once, and whose messages nobody gets.
+// fakeNode is a node whose logs accept entries at once, and whose messages are dropped.
 type fakeNode struct {
 	set    *Set
 	limits atomic.Pointer[quota.Limits]
-	closed bool // the logs take nothing
+	closed bool // the logs reject everything
 }
 
-// newSet returns the replicas of a node alone, which are closed with the test.
+// newSet returns the replicas of a single node. It closes them when the test ends.
 func newSet(t testing.TB, ranges int, change ...func(*Config)) (*Set, *fakeNode) {
 	t.Helper()
 	n := &fakeNode{}
@@ -79,7 +79,7 @@ func (n *fakeNode) Send(quota.NodeID, *peerv1.Frame)                {}
 func (n *fakeNode) Deliver(*quota.Grant, bool)                      {}
 func (n *fakeNode) Bounds() bound.Cluster                           { return bound.Cluster{} }
 
-// eventually polls until check returns nil, for a minute at most.
+// eventually polls until check returns nil, for at most a minute.
 func eventually(t testing.TB, what string, check func() error) {
 	t.Helper()
 	for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
@@ -93,7 +93,7 @@ func eventually(t testing.TB, what string, check func() error) {
 	}
 }
 
-// limit is one that yields nothing while a test runs.
+// limit returns a limit that refills nothing while a test runs.
 func limit(name string, burst int64, ceiling quota.Ceiling) quota.Limit {
 	return quota.Limit{
 		LimitName: quota.LimitName{Namespace: "test", Limit: name},
@@ -101,7 +101,7 @@ func limit(name string, burst int64, ceiling quota.Ceiling) quota.Limit {
 	}
 }
 
-// opens reports a first use of a key and says whether the ledger knows its limit.
+// opens reports a first use of a key, and returns whether the ledger knows the key's limit.
 func (r *Replica) opens(term quota.Term, seq quota.Seq, k quota.Key) bool {
 	_, ok := r.report(&quota.Report{
 		Range: r.ID, Term: term, From: "n1", Incarnation: 1, Seq: seq,
@@ -110,8 +110,8 @@ func (r *Replica) opens(term quota.Term, seq quota.Seq, k quota.Key) bool {
 	return ok
 }
 
-// occupy has the range's ledger until the test ends or free is called, as Sweep does for a part of
-// a second where there are many keys.
+// occupy locks the range's ledger until the test ends or free is called. Sweep does the same for part of a
+// second when there are many keys.
 func (r *Replica) occupy(t testing.TB) (free func()) {
 	t.Helper()
 	has, end := make(chan struct{}), make(chan struct{})

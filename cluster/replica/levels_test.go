@@ -15,14 +15,14 @@ import (
 func TestConvertLevel(t *testing.T) {
 	want := filltest.Filled[quota.KeyLevel](t)
 	got := DecodeLevel(EncodeLevel(want))
-	got.At = want.At // an entry's time is that of its checkpoint
-	want.Applied = 0 // every replica has its own
+	got.At = want.At // an entry has the time of its checkpoint
+	want.Applied = 0 // every replica sets its own
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("stored:\n%+v\nbefore:\n%+v", got, want)
 	}
 }
 
-// TestMaxSize: no line is larger, encoded, than it is counted when checkpoints and snapshots are cut.
+// TestMaxSize checks that no encoded level exceeds the size assumed when checkpoints and snapshots are cut.
 func TestMaxSize(t *testing.T) {
 	kl := filltest.Filled[quota.KeyLevel](t)
 	for _, value := range []int64{-1, math.MaxInt64} { // the longest varints

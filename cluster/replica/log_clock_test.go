@@ -12,8 +12,8 @@ import (
 	"github.com/quorate/quorate/leader"
 )
 
-// TestCheckpointOfClockAhead: what a leader whose clock is hours ahead has written makes no replica
-// forget what leaders with right clocks write after it: a window of a hard limit is given out once.
+// TestCheckpointOfClockAhead checks that the entries of a leader whose clock is hours ahead make no replica
+// forget what leaders with correct clocks write later: a window of a hard limit is granted once.
 func TestCheckpointOfClockAhead(t *testing.T) {
 	l := quota.Limit{
 		LimitName: quota.LimitName{Namespace: "test", Limit: "w"}, Kind: quota.FixedWindow, Burst: 1000,
@@ -24,7 +24,7 @@ func TestCheckpointOfClockAhead(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, ahead := range []time.Duration{0, time.Hour, 48 * time.Hour, -time.Hour} {
-		for _, restored := range []bool{false, true} { // after each leader, from a snapshot
+		for _, restored := range []bool{false, true} { // restore from a snapshot after each leader
 			var f *Machine
 			at := quota.Time(1_700_000_000_000_000_000)
 			at -= at % quota.Time(10*time.Minute)
@@ -49,7 +49,7 @@ func TestCheckpointOfClockAhead(t *testing.T) {
 				}
 				return led
 			}
-			// use has a member use what it is granted, and wants so much.
+			// use makes a member use what it is granted, until it has used want.
 			use := func(led *leader.Ledger, at *quota.Time, from quota.NodeID, key string, want quota.Units) (used quota.Units) {
 				held, applied := quota.Units(0), quota.Seq(0)
 				for seq := quota.Seq(2); seq < 100 && used < want; seq++ {
@@ -76,7 +76,7 @@ func TestCheckpointOfClockAhead(t *testing.T) {
 			}
 			wrong := at.Add(ahead)
 			use(lead(1, "a", wrong), &wrong, "a", "another", quota.Token)
-			at = at.Add(time.Second) // from here on clocks are right
+			at = at.Add(time.Second) // clocks are correct from here on
 			first := use(lead(2, "b", at), &at, "c", "k", 1000*quota.Token)
 			at = at.Add(2 * time.Minute)
 			later := use(lead(3, "a", at), &at, "b", "k", 1000*quota.Token)
@@ -87,8 +87,8 @@ func TestCheckpointOfClockAhead(t *testing.T) {
 	}
 }
 
-// TestLogClock: a level is kept in the log until its bucket is full again, and is dropped then, by
-// what passes while there is a leader.
+// TestLogClock checks that the log keeps a level until its bucket is full again, measured in time during
+// which there is a leader, and then drops it.
 func TestLogClock(t *testing.T) {
 	f := newTestRange()
 	at := quota.Time(1_700_000_000_000_000_000)
@@ -111,7 +111,7 @@ func TestLogClock(t *testing.T) {
 		{2, 5 * time.Hour, nil, 2},                          // another leader, whose clock is hours ahead
 		{2, 5*time.Hour + 29*time.Second, nil, 2},           //
 		{2, 5*time.Hour + 31*time.Second, []string{"c"}, 2}, // a is full
-		{3, time.Minute, nil, 2},                            // one whose clock is right
+		{3, time.Minute, nil, 2},                            // a leader whose clock is correct
 		{3, time.Minute + 29*time.Second, nil, 1},           // b is full
 		{3, 2*time.Minute + 5*time.Second, nil, 0},
 	} {
@@ -121,7 +121,7 @@ func TestLogClock(t *testing.T) {
 	}
 }
 
-// reread restores a state from a snapshot.
+// reread restores a state from its own snapshot.
 func reread(t *testing.T, f *Machine, data []byte) {
 	t.Helper()
 	if err := f.Restore(bytes.NewReader(data)); err != nil {

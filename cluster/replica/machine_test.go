@@ -66,11 +66,11 @@ func TestLevelsMachineForgets(t *testing.T) {
 	}
 }
 
-// noTime is the clock of a process in which none passes.
+// noTime is the clock of a process in which no time passes.
 func noTime() time.Duration { return 0 }
 
-// TestLevelsAppliedAt: what a replica saw being committed it dates by its own
-// monotonic clock, what it has read from a snapshot by when it read it.
+// TestLevelsAppliedAt checks that a replica dates committed levels by its own monotonic clock, and levels
+// from a snapshot by the time when it read the snapshot.
 func TestLevelsAppliedAt(t *testing.T) {
 	mono := 10 * time.Second
 	r := NewMachine(func() time.Duration { return mono })
@@ -82,7 +82,7 @@ func TestLevelsAppliedAt(t *testing.T) {
 		t.Errorf("applied %v before now, want 2s", now.Sub(got))
 	}
 	data := machinetest.Snapshot(t, r)
-	mono = time.Second // of the next process
+	mono = time.Second // the clock of the next process
 	if err := r.Restore(bytes.NewReader(data)); err != nil {
 		t.Fatal(err)
 	}
@@ -91,7 +91,7 @@ func TestLevelsAppliedAt(t *testing.T) {
 	}
 }
 
-// TestOtherRangeFormat refuses snapshots that are not of this format, and keeps the state.
+// TestOtherRangeFormat checks that snapshots of another format are refused, and that the state stays.
 func TestOtherRangeFormat(t *testing.T) {
 	for name, tt := range map[string]struct{ data, want string }{
 		"a newer one":           {"\x00range2\nmore", `range snapshot: format: begins with "\x00range2\n"; this version of quorate reads "\x00range1\n"`},
@@ -122,7 +122,7 @@ func rangeSnapshot(t *testing.T, f *Machine) []byte {
 	return b.Bytes()
 }
 
-// historyEntry is an entry of the log with a line and a list of keys.
+// historyEntry returns a log entry with a line and a list of keys.
 func historyEntry(block history.Slot) []byte {
 	p := history.Process{Node: "n1", Incarnation: 7}
 	l := history.Line{Slot: block, Expected: []history.Process{p}, From: []history.Process{p}, Slices: []history.Slice{{Limit: quota.LimitName{Namespace: "n", Limit: "l"}}}}
@@ -135,8 +135,8 @@ func historyEntry(block history.Slot) []byte {
 	return snapshotio.Encode(&raftlogv1.RangeCommand{Change: &raftlogv1.RangeCommand_History{History: &raftlogv1.HistoryLines{Lines: [][]byte{l.Append(nil)}, Keys: [][]byte{k.Append(nil)}}}})
 }
 
-// TestHistorySnapshot: a range's state comes back from its snapshot, of which an earlier version reads
-// the form as long as there is no line; an entry that is applied twice counts once; damage changes nothing.
+// TestHistorySnapshot checks that a range's state survives its snapshot, which an earlier version can read
+// as long as there is no line, that an entry applied twice counts once, and that damage changes nothing.
 func TestHistorySnapshot(t *testing.T) {
 	mono := func() time.Duration { return 0 }
 	f := NewMachine(mono)
@@ -186,8 +186,8 @@ func TestHistorySnapshot(t *testing.T) {
 	}
 }
 
-// TestHistoryWaits: of a range nothing is asked of, lines are written once a minute; what completes a
-// block of which something was counted is not held back with them.
+// TestHistoryWaits checks that a range without demand writes lines once a minute, and that lines that
+// complete a slot with counts are not delayed with them.
 func TestHistoryWaits(t *testing.T) {
 	mono := func() time.Duration { return 0 }
 	f := NewMachine(mono)
@@ -215,7 +215,7 @@ func TestHistoryWaits(t *testing.T) {
 		return blocks
 	}
 	turn(begin)
-	tell(one, 1000, 5, true) // it stops: its line does not wait for the other
+	tell(one, 1000, 5, true) // the process stops, so its line does not wait for the other
 	if got := turn(begin + 10); !slices.Equal(got, []history.Slot{1000}) {
 		t.Fatalf("%v are written; want the block in which a process stopped", got)
 	}
@@ -241,7 +241,7 @@ func TestHistoryWaits(t *testing.T) {
 
 func newTestRange() *Machine { return NewMachine(func() time.Duration { return 0 }) }
 
-// accountEntry is an entry of a range's log.
+// accountEntry returns an entry of a range's log.
 func accountEntry(t testing.TB, at quota.Time, commands ...account.Command) []byte {
 	t.Helper()
 	batch, err := account.EncodeBatch(at, commands)
@@ -259,8 +259,8 @@ func levelEntry(rng *rand.Rand, at int64) []byte {
 	return snapshotio.Encode(&raftlogv1.RangeCommand{Change: &raftlogv1.RangeCommand_Checkpoint{Checkpoint: cp}})
 }
 
-// TestRangeMachine plays levels and accounts into two replicas, of which one is restored
-// from a snapshot again and again: they never differ.
+// TestRangeMachine applies levels and accounts to two replicas, and restores one of them from a snapshot
+// again and again. It checks that they never differ.
 func TestRangeMachine(t *testing.T) {
 	rng := rand.New(rand.NewPCG(4, 4))
 	var log [][]byte
@@ -299,8 +299,8 @@ func randomAccountCommand(rng *rand.Rand, i int) account.Command {
 	return account.Command{Apply: &request}
 }
 
-// FuzzRangeRestore reads what is no snapshot: an error changes nothing, and what is read
-// without one is written again the same way.
+// FuzzRangeRestore restores arbitrary bytes. An error must change nothing, and what is read without an
+// error must be written the same way.
 func FuzzRangeRestore(f *testing.F) {
 	rng := rand.New(rand.NewPCG(6, 6))
 	m := newTestRange()
@@ -328,8 +328,8 @@ func FuzzRangeRestore(f *testing.F) {
 	})
 }
 
-// TestSnapshotBeyondBuffer: a snapshot whose levels take more than the reader's buffer, and that has
-// a history, is read.
+// TestSnapshotBeyondBuffer checks that a snapshot with a history can be read if its levels exceed the
+// reader's buffer.
 func TestSnapshotBeyondBuffer(t *testing.T) {
 	f := newTestRange()
 	cp := &raftlogv1.Checkpoint{AtUnixNanos: 1}
@@ -349,8 +349,8 @@ func TestSnapshotBeyondBuffer(t *testing.T) {
 	}
 }
 
-// TestLargeSnapshot: a replica, and a backup, can read what a replica has written, however large its
-// levels are.
+// TestLargeSnapshot checks that replicas and backups can read any snapshot that a replica has written,
+// however large its levels are.
 func TestLargeSnapshot(t *testing.T) {
 	testspeed.Full(t)
 	const keys, marks = 4096 + 100, 220
@@ -398,7 +398,7 @@ func TestLargeSnapshot(t *testing.T) {
 	}
 }
 
-// TestRestoredRange: of levels the members' part is gone; accounts are as they were.
+// TestRestoredRange checks that levels lose the members' part, and that accounts stay as they were.
 func TestRestoredRange(t *testing.T) {
 	f := NewMachine(func() time.Duration { return 0 })
 	level := &raftlogv1.KeyLevel{
@@ -439,7 +439,7 @@ func TestRestoredRange(t *testing.T) {
 	}
 }
 
-// readRange reads a snapshot, and that nothing follows it.
+// readRange reads a snapshot, and checks that nothing follows it.
 func readRange(r io.Reader) (*Machine, error) {
 	m := newTestRange()
 	if err := m.Restore(r); err != nil {
@@ -453,12 +453,12 @@ func accountID(name string) account.ID {
 	return account.ID{App: "app", Realm: "realm", Namespace: "ns", Name: name, Resource: "units"}
 }
 
-// deposit adds to an account, which is made if it is missing, without any bounds.
+// deposit adds to an account without any bounds, and creates the account if it is missing.
 func deposit(id account.ID, delta int64) account.Op {
 	return account.Op{Account: id, RelativeTo: account.Balance, Delta: delta, Options: account.IgnorePolicyBounds}
 }
 
-// create makes an account with a balance.
+// create creates an account with a balance.
 func create(id account.ID, balance int64) account.Op {
 	return account.Op{Account: id, RelativeTo: account.Zero, Delta: balance, Options: account.IgnorePolicyBounds}
 }

@@ -6,8 +6,8 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// TestOtherNeverFalls: what limits together have counted stays when one is gone, gets
-// series of its own, or is made anew.
+// TestOtherNeverFalls checks that the shared count keeps what a limit counted when the limit is deleted,
+// gets series of its own, or is created again.
 func TestOtherNeverFalls(t *testing.T) {
 	m := &limitMetrics{}
 	name := func(s string) quota.LimitName { return quota.LimitName{Namespace: "test", Limit: s} }
@@ -19,8 +19,8 @@ func TestOtherNeverFalls(t *testing.T) {
 		{map[string]int64{"a": 5, "b": 7}, 12},
 		{map[string]int64{"a": 6, "b": 7}, 13},
 		{map[string]int64{"b": 8}, 14},          // a is gone
-		{map[string]int64{"b": 8, "a": 2}, 16},  // and comes back
-		{map[string]int64{"b": 1, "a": 2}, 17},  // b was made anew meanwhile
+		{map[string]int64{"b": 8, "a": 2}, 16},  // a comes back
+		{map[string]int64{"b": 1, "a": 2}, 17},  // b was created again meanwhile
 		{map[string]int64{"b": 1, "c": 10}, 27}, // a is gone again
 		{nil, 27},
 	} {

@@ -17,21 +17,20 @@ import (
 	"github.com/quorate/quorate/leader"
 )
 
-// BenchmarkPipe is the whole way of a count in one process: the members collect,
-// encode, the leader decodes, books, divides, encodes, and the members decode and
-// apply. Every key changes at every member in every interval. It tells what that
-// costs for each reported key, in processor time, and the bytes of reports and of
-// grants:
+// BenchmarkPipe measures the whole path of a count in one process: the members collect and encode; the
+// leader decodes, books, divides and encodes; the members decode and apply. Every key changes at every
+// member in every interval. The benchmark reports the processor time per reported key, and the bytes of
+// reports and of grants:
 //
-//	count   the requests, which are nobody's part of the pipe
+//	count   the requests, which are not part of the pipe
 //	member  collect, encode, decode, apply
 //	leader  decode, book, divide, encode
-//	wire    what the transport makes of a frame: a message with a copy of the bytes, there
-//	        and back, allocated each time
-//	gc      of the garbage of all of them, with the members, the leader and the keys of
-//	        the load in one heap. Collections are made between the stages, whenever the heap
-//	        has doubled, as they would be made by themselves: else they would be charged
-//	        to whoever runs at that moment
+//	wire    what the transport makes of a frame: a message with a copy of the bytes, in both
+//	        directions, allocated each time
+//	gc      collecting the garbage of all of them, with the members, the leader and the keys
+//	        of the load in one heap. Collections run between the stages whenever the heap has
+//	        doubled, as often as automatic ones would. An automatic collection would be
+//	        charged to the stage that happens to run
 //
 //	go test ./cluster/replica -run xxx -bench Pipe -cpu 1
 func BenchmarkPipe(b *testing.B) {
@@ -39,7 +38,7 @@ func BenchmarkPipe(b *testing.B) {
 		name          string
 		keys, members int
 		limit         quota.Limit
-		cost          int64 // what a member takes in each interval
+		cost          int64 // what a member uses in each interval
 	}{
 		{"soft/3members", 10_000, 3, quota.Limit{Rate: quota.Rate{Tokens: 100, Per: time.Second}, Burst: 100}, 3},
 		{"hard/3members", 10_000, 3, quota.Limit{Rate: quota.Rate{Tokens: 100, Per: time.Second}, Burst: 100, Ceiling: quota.Hard}, 3},
@@ -64,7 +63,7 @@ func BenchmarkPipe(b *testing.B) {
 	}
 }
 
-// pipeSum is what the stages have taken.
+// pipeSum holds what the stages have used.
 type pipeSum struct {
 	count, member, leader, wire, gc time.Duration
 
@@ -87,7 +86,7 @@ func (s *pipeSum) report(b *testing.B) {
 	b.ReportMetric(0, "B/op")
 }
 
-// pipe is members and a leader, with nothing between them but bytes.
+// pipe is members and a leader that exchange only bytes.
 type pipe struct {
 	b       *testing.B
 	now     quota.Time
@@ -96,7 +95,7 @@ type pipe struct {
 	ledgers []*leader.Ledger
 	reports peerproto.Reports
 	packed  []byte
-	live    uint64 // bytes of the heap after the last collection
+	live    uint64 // heap size in bytes after the last collection
 	answers answerRoom
 	sum     pipeSum
 }
@@ -143,8 +142,8 @@ func newPipe(b *testing.B, keys, members int, limit quota.Limit) *pipe {
 	return p
 }
 
-// spent is the processor time of the process: unlike the clock's it says the same on a
-// busy machine.
+// spent returns the processor time of the process. Unlike elapsed time it does not depend on how busy the
+// machine is.
 func spent() time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
@@ -160,7 +159,7 @@ func took(sum *time.Duration, f func()) {
 	*sum += spent() - began
 }
 
-// interval has every member use every key, one after the other.
+// interval makes every member use every key, one member after another.
 func (p *pipe) interval(cost int64) {
 	clock := func() quota.Time { return p.now }
 	for _, m := range p.members {
@@ -178,7 +177,7 @@ func (p *pipe) interval(cost int64) {
 	}
 }
 
-// collectGarbage does so if there is as much as of what is in use.
+// collectGarbage collects garbage if there is at least as much of it as of live memory.
 func (p *pipe) collectGarbage() {
 	var mem runtime.MemStats
 	if runtime.ReadMemStats(&mem); mem.HeapAlloc < 2*p.live {
@@ -189,13 +188,13 @@ func (p *pipe) collectGarbage() {
 	p.live = mem.HeapAlloc
 }
 
-// exchange carries what a member has to tell to the leader, and the answer back.
+// exchange carries a member's reports to the leader, and the answers back.
 func (p *pipe) exchange(m *pipeMember) {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	var reports []quota.Report
 	took(&p.sum.member, func() { reports = m.agg.CollectInto(p.now, &m.room) })
-	for len(reports) > 0 { // in messages of what one may hold, as a node sends them
+	for len(reports) > 0 { // split into messages as a node does
 		n, entries := 0, 0
 		for n < len(reports) && entries+len(reports[n].Entries) <= peerproto.MaxPacked {
 			entries += len(reports[n].Entries)
@@ -208,7 +207,7 @@ func (p *pipe) exchange(m *pipeMember) {
 	p.sum.mallocs += after.Mallocs - before.Mallocs
 }
 
-// carry takes one message there and its answer back.
+// carry carries one message to the leader, and its answer back.
 func (p *pipe) carry(m *pipeMember, reports []quota.Report) {
 	list := make([]*quota.Report, len(reports))
 	for i := range reports {
@@ -244,7 +243,7 @@ func (p *pipe) carry(m *pipeMember, reports []quota.Report) {
 	})
 }
 
-// lead is the leader's part: its answer is in p.packed.
+// lead does the leader's part, and leaves the answer in p.packed.
 func (p *pipe) lead(from quota.NodeID, data []byte) {
 	reports, err := p.reports.Unpack(from, data)
 	if err != nil {
@@ -282,7 +281,7 @@ func (p *pipe) unmarshal(data []byte) *peerv1.Frame {
 	return f
 }
 
-// decideAlone decides one request, with neither a grant nor a leader.
+// decideAlone decides one request without a grant or a leader.
 func decideAlone(a *aggregator.Aggregator, clock aggregator.Clock, k quota.Key, cost int64) quota.Decision {
 	var c aggregator.Call
 	c.Reset([]quota.Request{{Key: k, Cost: cost, MaxWait: quota.LimitsWait}}, make([]quota.Decision, 1))

@@ -6,7 +6,7 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// TestRuleWithoutRate: of what counts what is in flight no rate is told, and 0/0s is none.
+// TestRuleWithoutRate checks that a limit on requests in flight has no rate in answers, and that 0/0s is no rate.
 func TestRuleWithoutRate(t *testing.T) {
 	l := limit("a", 3, quota.Soft)
 	l.Kind, l.Rate = quota.Concurrency, quota.Rate{}

@@ -7,18 +7,17 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// TestLimitsChangeWhileLeading: limits that are committed while a ledger is
-// being made reach it.
+// TestLimitsChangeWhileLeading checks that limits committed while a ledger is being made reach the ledger.
 func TestLimitsChangeWhileLeading(t *testing.T) {
 	s, n := newSet(t, 1)
 	r := s.Of(0)
-	r.Machine.levels.mu.Lock() // the ledger is made from the levels: it waits here
+	r.Machine.levels.mu.Lock() // blocks the ledger from being made from the levels
 	led := make(chan struct{})
 	go func() {
 		r.Lead(2)
 		close(led)
 	}()
-	time.Sleep(50 * time.Millisecond) // for it to wait there: who waits for a lock cannot be seen
+	time.Sleep(50 * time.Millisecond) // lets Lead reach the lock, which cannot be observed
 	l := limit("a", 10, quota.Soft)
 	n.setLimits(t, l)
 	r.Machine.levels.mu.Unlock()
@@ -28,8 +27,8 @@ func TestLimitsChangeWhileLeading(t *testing.T) {
 	}
 }
 
-// TestCheckpointWithoutGroup: the groups may be closed while a checkpoint is
-// being made, and it is made again if the log did not take it.
+// TestCheckpointWithoutGroup checks that groups may be closed during a checkpoint, and that a checkpoint
+// is made again if the log did not accept it.
 func TestCheckpointWithoutGroup(t *testing.T) {
 	s, n := newSet(t, 1)
 	n.closed = true

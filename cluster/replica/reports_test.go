@@ -13,15 +13,15 @@ import (
 	"github.com/quorate/quorate/shard"
 )
 
-// room is what the intake takes of its bounds.
+// room returns what the intake uses of its bounds.
 func (in *intake) room() (frames, copied int) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	return in.bytes, in.copied
 }
 
-// TestReportsWait: reports that come while the range is busy wait in order, in bounded memory, those
-// of other members and ranges in room of their own. None is refused for its number.
+// TestReportsWait checks that reports to a busy range wait in order and in bounded memory, separately from
+// those of other members and ranges, and that none is rejected for its sequence number.
 func TestReportsWait(t *testing.T) {
 	const keys = 4096
 	s, n := newSet(t, 2, func(cfg *Config) { cfg.MaxKeys = 10_000 })
@@ -80,7 +80,7 @@ func TestReportsWait(t *testing.T) {
 		return nil
 	})
 	free()
-	want := int64(last - 1 + 1) // what each has counted; a's last one was dropped
+	want := int64(last - 1 + 1) // the count of each key; the last report of a was dropped
 	eventually(t, "what waited is booked", func() error {
 		if got := booked(names[0][9]); got != want {
 			return fmt.Errorf("%d are, want %d", got, want)
@@ -100,19 +100,19 @@ func TestReportsWait(t *testing.T) {
 	}
 }
 
-// TestNewestList: of the lists of everything that wait, the newest is booked, and what comes after
-// it. Nothing is left out for a list that is not whole, or of another process or range.
+// TestNewestList checks that of several waiting complete lists, only the newest and what follows it is
+// booked, and that an incomplete list, or one of another process or range, drops nothing.
 func TestNewestList(t *testing.T) {
 	type part struct {
 		seq   quota.Seq
-		parts uint32 // 0: it ends no list
+		parts uint32 // 0: does not end a list
 		from  quota.NodeID
 		rng   quota.RangeID
 		inc   quota.Incarnation
 	}
 	for name, tc := range map[string]struct {
 		reports []part
-		want    []int // of reports
+		want    []int // indexes of reports
 	}{
 		"no list":                     {[]part{{seq: 1}, {seq: 2}}, []int{0, 1}},
 		"one list":                    {[]part{{seq: 1}, {seq: 2}, {seq: 3, parts: 2}, {seq: 4}}, []int{1, 2, 3}},
