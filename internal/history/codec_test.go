@@ -45,7 +45,7 @@ func sampleCounts(rng *rand.Rand) Counts {
 	return c
 }
 
-// TestLineThereAndBack: a line is read as it was written.
+// TestLineThereAndBack checks that decoding an encoded line returns the same line.
 func TestLineThereAndBack(t *testing.T) {
 	for seed := range uint64(2000) {
 		l := sampleLine(rand.New(rand.NewPCG(seed, 3)))
@@ -56,7 +56,7 @@ func TestLineThereAndBack(t *testing.T) {
 	}
 }
 
-// TestVectorSize: a vector costs what docs/rfcs/20261122_history.md says.
+// TestVectorSize checks the size of vectors against docs/rfcs/20261122_history.md.
 func TestVectorSize(t *testing.T) {
 	var quiet, busy, mixed Vector
 	for i := range busy {
@@ -76,7 +76,7 @@ func TestVectorSize(t *testing.T) {
 	}
 }
 
-// TestDamagedLine: what no leader writes is refused, whatever it is.
+// TestDamagedLine checks that lines that no leader writes are rejected.
 func TestDamagedLine(t *testing.T) {
 	l := Line{Slot: 7, Expected: []Process{{"a", 1}, {"b", 2}}, From: []Process{{"a", 1}}, Slices: []Slice{{Limit: modelLimits[0]}, {Limit: modelLimits[1]}}}
 	l.Slices[0].Counts[3] = Counts{Attempted: quota.Token}
@@ -100,7 +100,7 @@ func TestDamagedLine(t *testing.T) {
 	}
 }
 
-// FuzzLine: no bytes do harm, and what is read is written as the same line.
+// FuzzLine checks that no bytes do harm, and that a decoded line is encoded as the same line.
 func FuzzLine(f *testing.F) {
 	for seed := range uint64(20) {
 		l := sampleLine(rand.New(rand.NewPCG(seed, 3)))
@@ -123,22 +123,22 @@ func FuzzLine(f *testing.F) {
 			k.Point(l.Slices[i].Limit, l.Slot, l.Slot+1)
 		}
 		l.From = nil
-		k.Apply(&l) // of others, who counted as much
+		k.Apply(&l) // of other processes with the same counts
 		if _, err := DecodeRecent(k.Append(nil)); err != nil {
 			t.Fatal(err)
 		}
 	})
 }
 
-// TestSumsSaturate: what is too large to add up stays the largest, and everybody reads it: leaders what
-// processes tell, and replicas lines and snapshots.
+// TestSumsSaturate checks that a sum that is too large stays at the maximum, and that it can be decoded in
+// uploads, lines and snapshots.
 func TestSumsSaturate(t *testing.T) {
 	limit := modelLimits[0]
 	once := Counts{Attempted: quota.Most, Admitted: quota.Most, Over: quota.Most, Needless: quota.Most, NeedlessAtMost: quota.Most}
 	want := Counts{Attempted: math.MaxInt64, Admitted: math.MaxInt64, Over: math.MaxInt64, Needless: math.MaxInt64, NeedlessAtMost: math.MaxInt64}
 	at := Slot(100)
 	var nodes []Process
-	for _, times := range []int{1, 2, 3} { // in lines of their own
+	for _, times := range []int{1, 2, 3} { // each in a line of its own
 		nodes = append(nodes, Process{quota.NodeID(string(rune('a' + times))), 1})
 	}
 	kept := NewRecent()

@@ -12,8 +12,8 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// TestKeys: what is said of a key, and of one that is not named, holds for what was asked of it:
-// over minutes, leaders that change within one, and lines that are there twice.
+// TestKeys checks that what is said of listed and unlisted keys holds for their real demand, over several
+// minutes, with leaders that change within a minute and lines that are applied twice.
 func TestKeys(t *testing.T) {
 	limit := modelLimits[0]
 	for seed := range uint64(300) {
@@ -64,7 +64,7 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// topOf is what is kept of all minutes together, each stored and read again.
+// topOf returns the top keys of all minutes together, after each minute was encoded and decoded.
 func topOf(t *testing.T, k *RecentKeys, limit quota.LimitName, most int) TopKeys {
 	t.Helper()
 	var sum KeysSum
@@ -80,21 +80,21 @@ func topOf(t *testing.T, k *RecentKeys, limit quota.LimitName, most int) TopKeys
 	return sum.Top(limit, most)
 }
 
-// TestKeysGaps: lists of a term join; what a leader that did not end in order had not listed is
-// a gap, which is in the state too.
+// TestKeysGaps checks that the lists of a term join, and that a gap covers what a leader that did not end in
+// order had not listed. Gaps must survive encoding.
 func TestKeysGaps(t *testing.T) {
 	second := quota.Time(time.Second)
 	k := NewRecentKeys()
 	for _, l := range []KeysLine{
 		{Minute: 10, By: Lister{1, 665 * second}, Since: 600 * second},
 		{Minute: 11, By: Lister{1, 725 * second}, Since: 665 * second},
-		{Minute: 12, By: Lister{2, 785 * second}, Since: 770 * second}, // the other was killed
+		{Minute: 12, By: Lister{2, 785 * second}, Since: 770 * second}, // the leader of term 1 was killed
 		{Minute: 12, By: Lister{2, 785 * second}, Since: 770 * second},
 		{Minute: 13, By: Lister{2, 790 * second}, Since: 785 * second, Ends: true},
 		{Minute: 14, By: Lister{3, 905 * second}, Since: 891 * second},
 		{Minute: 15, By: Lister{4, 965*second + 1}, Since: 906*second + 1},
 		{Minute: 16, By: Lister{4, 1025 * second}, Since: 965*second + 1, Ends: true},
-		{Minute: 17, By: Lister{6, 1080 * second}, Since: 1070 * second}, // of 5 nothing was listed
+		{Minute: 17, By: Lister{6, 1080 * second}, Since: 1070 * second}, // the leader of term 5 listed nothing
 	} {
 		read, err := DecodeKeysLine(l.Append(nil))
 		if err != nil || !reflect.DeepEqual(read, l) {
@@ -111,7 +111,7 @@ func TestKeysGaps(t *testing.T) {
 		}
 	}
 	var sum KeysSum
-	for _, at := range []Minute{10, 12, 13, 14} { // 11 was lost
+	for _, at := range []Minute{10, 12, 13, 14} { // minute 11 was lost
 		p, _ := k.Minute(modelLimits[0], at)
 		sum.Add(&p)
 	}
@@ -120,7 +120,7 @@ func TestKeysGaps(t *testing.T) {
 	}
 }
 
-// TestKeyPeak: the peak is the key that was asked for most a second, by how long each list is of.
+// TestKeyPeak checks that the peak is the key with the most requests per second of its list's length.
 func TestKeyPeak(t *testing.T) {
 	part := func(from, upto, seconds Second, keys ...KeyTotal) KeysPart {
 		return KeysPart{Start: from, Seconds: seconds, KeysSpan: KeysSpan{From: from, Upto: upto}, Top: TopKeys{Keys: keys}}
@@ -146,7 +146,7 @@ func TestKeyPeak(t *testing.T) {
 	}
 }
 
-// TestGapsBound: of too many gaps the nearest become one, and none is lost.
+// TestGapsBound checks that beyond the bound the nearest gaps are merged, and that none is lost.
 func TestGapsBound(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for range 200 {
@@ -177,7 +177,7 @@ func TestGapsBound(t *testing.T) {
 	}
 }
 
-// FuzzKeys: no bytes do harm.
+// FuzzKeys checks that no bytes do harm.
 func FuzzKeys(f *testing.F) {
 	l := KeysLine{Minute: 7, By: Lister{Term: 3, At: 60}, Lists: []TopKeys{{Limit: modelLimits[0], Rest: 4, Keys: []KeyTotal{{Key: "k", Attempted: 5, Admitted: 2}}}}}
 	k := NewRecentKeys()

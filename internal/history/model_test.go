@@ -13,9 +13,9 @@ import (
 
 var modelSeeds = flag.Int("history-seeds", 15, "seeds of TestModel")
 
-// world plays processes, two ranges with leaders and replicas, and what is between
-// them: messages that are lost, late or uploaded twice, leaders that change, lines that
-// are lost with their leader or written after all, and processes that are killed.
+// world simulates processes, two ranges with leaders and replicas, and the network between them. Messages
+// are lost, late or repeated. Leaders change. Lines are lost with their leader, or written after all.
+// Processes are killed.
 type world struct {
 	t      *testing.T
 	rng    *rand.Rand
@@ -23,19 +23,19 @@ type world struct {
 	nodes  []*node
 	ranges []*rangeGroup
 	truth  map[Slot]map[quota.LimitName]*Vector
-	killed map[Process]Slot // the last slot of processes that were killed
-	faults fault            // that happen now
+	killed map[Process]Slot // the last slot of each killed process
+	faults fault            // faults that can happen now
 }
 
-// fault is a set of what goes wrong.
+// fault is a set of kinds of faults.
 type fault uint8
 
 const (
-	loss  fault = 1 << iota // of messages, answers and lines
-	cuts                    // of nodes, for up to 100 s
-	kills                   // of nodes, which start again at once
-	moves                   // of leaders
-	stops                   // of nodes, in order; they start again when all they counted is in the logs
+	loss  fault = 1 << iota // messages, answers and lines are lost
+	cuts                    // nodes are cut off, for up to 100 s
+	kills                   // nodes are killed, and restart at once
+	moves                   // leaders move
+	stops                   // nodes stop in order, and restart when the logs have all their counts
 	all   = loss | cuts | kills | moves | stops
 )
 
@@ -44,8 +44,8 @@ func (w *world) is(f fault, oneIn int) bool { return w.faults&f != 0 && w.rng.In
 type node struct {
 	self  Process
 	tally *Tally
-	cut   Second // no message until then
-	ends  bool   // it counts no more, and stops when the logs have all
+	cut   Second // the node exchanges no message until then
+	ends  bool   // the node no longer counts, and stops when the logs have everything
 }
 
 type rangeGroup struct {
@@ -87,14 +87,14 @@ func (w *world) start(id quota.NodeID, inc quota.Incarnation) *node {
 	return &node{self: p, tally: NewTally(p, w.now, 2, homeOf)}
 }
 
-// seen lets all others see a process.
+// seen makes all nodes see a process.
 func (w *world) seen(p *node) {
 	for _, n := range w.nodes {
 		n.tally.Saw(w.now, p.self)
 	}
 }
 
-// second plays one second.
+// second simulates one second.
 func (w *world) second() {
 	for _, n := range w.nodes {
 		w.count(n)
@@ -109,7 +109,7 @@ func (w *world) second() {
 			if !lost || w.is(loss, 2) {
 				g.write(w.t, l)
 			}
-			g.collector.Written(l.Slot, !lost) // a line that was held for lost may be there all the same
+			g.collector.Written(l.Slot, !lost) // a line reported as lost may have been written
 		}
 	}
 }
@@ -148,8 +148,8 @@ func (w *world) fault() {
 		n := w.nodes[w.rng.IntN(len(w.nodes))]
 		n.cut = w.now + Second(w.rng.IntN(100))
 	}
-	if w.is(kills, 60) { // kill -9, and start again
-		i := 1 + w.rng.IntN(len(w.nodes)-1) // one stays, and knows who lived
+	if w.is(kills, 60) { // kill -9 and restart
+		i := 1 + w.rng.IntN(len(w.nodes)-1) // node 0 survives, and knows which processes lived
 		old := w.nodes[i]
 		w.killed[old.self] = w.now.Slot()
 		w.nodes[i] = w.start(old.self.Node, old.self.Incarnation+1)
@@ -165,7 +165,7 @@ func (w *world) fault() {
 			w.seen(w.nodes[i])
 		}
 	}
-	if w.is(moves, 30) { // a new leader: the other replica, which has applied the log
+	if w.is(moves, 30) { // the other replica, which has applied the log, becomes leader
 		g := w.ranges[w.rng.IntN(len(w.ranges))]
 		g.replicas[0], g.replicas[1] = g.replicas[1], g.replicas[0]
 		g.collector = NewCollector(w.now, g.replicas[0])
@@ -206,7 +206,7 @@ func (g *rangeGroup) write(t *testing.T, l Line) {
 	g.log = append(g.log, l)
 }
 
-// check compares every slot that is called complete with the truth.
+// check compares every complete slot with the truth.
 func (w *world) check(from, end Slot) (complete, incomplete int) {
 	for b := from; b < end; b++ {
 		for _, limit := range modelLimits {
@@ -234,8 +234,8 @@ func (w *world) check(from, end Slot) (complete, incomplete int) {
 	return complete, incomplete
 }
 
-// excused fails unless a slot is incomplete because of processes that were killed: in
-// it, or before they could tell, or before a new leader that held them to live on.
+// excused fails unless a slot is incomplete because of killed processes: killed in the slot, or before they
+// could upload it, or before a new leader that assumed them to be alive.
 func (w *world) excused(b Slot, missing []Process) {
 	if len(missing) == 0 {
 		w.t.Fatalf("slot %d was not written, and nobody is missing", b)
@@ -247,8 +247,8 @@ func (w *world) excused(b Slot, missing []Process) {
 	}
 }
 
-// play runs 600 s of what goes wrong and 200 s of peace, and counts the slots of the
-// former that are complete and not.
+// play runs 600 s with faults and 200 s without, and counts the complete and incomplete slots of the first
+// 600 s.
 func play(t *testing.T, seed uint64, faults fault) (complete, incomplete, killed int) {
 	w := newWorld(t, seed)
 	begin := w.now.Slot()
@@ -265,8 +265,8 @@ func play(t *testing.T, seed uint64, faults fault) (complete, incomplete, killed
 	return complete, incomplete, len(w.killed)
 }
 
-// TestModel: what is called complete is exact, nothing is ever counted twice, replicas are
-// equal, and what is incomplete is so for a process that was killed.
+// TestModel checks that complete slots are exact, that nothing is counted twice, that replicas are equal,
+// and that slots are incomplete only because of killed processes.
 func TestModel(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs for seconds in one goroutine; left out by -short")
@@ -281,8 +281,8 @@ func TestModel(t *testing.T) {
 	}
 }
 
-// TestNothingMissing: as long as nobody is killed everything becomes complete, whatever is
-// lost and whoever leads.
+// TestNothingMissing checks that everything becomes complete as long as no process is killed, whatever is
+// lost and whichever node leads.
 func TestNothingMissing(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs for seconds in one goroutine; left out by -short")
@@ -294,8 +294,8 @@ func TestNothingMissing(t *testing.T) {
 	}
 }
 
-// TestKilled: a process that is killed leaves two slots incomplete at most: the one under
-// way, and the one before, of which it uploaded in the next second.
+// TestKilled checks that a killed process leaves at most two slots incomplete: the current one, and the one
+// before it, which it would have uploaded in the next second.
 func TestKilled(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs for seconds in one goroutine; left out by -short")
@@ -307,7 +307,7 @@ func TestKilled(t *testing.T) {
 	}
 }
 
-// TestOneLineEach: with nothing wrong every slot is one line.
+// TestOneLineEach checks that without faults every slot takes one line.
 func TestOneLineEach(t *testing.T) {
 	w := newWorld(t, 1)
 	begin := w.now.Slot()

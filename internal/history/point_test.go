@@ -7,7 +7,7 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// TestPoint: a minute with a burst of one second shows it as a burst, not as a mean.
+// TestPoint checks that a minute with a burst of one second shows a burst, not just a mean.
 func TestPoint(t *testing.T) {
 	limit, self := modelLimits[0], Process{"a", 1}
 	k := NewRecent()
@@ -41,8 +41,8 @@ func TestPoint(t *testing.T) {
 	}
 }
 
-// TestTallyBounds: a tally that no leader takes from forgets its oldest slots, and tells
-// the others as they were.
+// TestTallyBounds checks that a tally without a leader drops its oldest slots, and returns the others
+// unchanged.
 func TestTallyBounds(t *testing.T) {
 	b := NewTally(Process{"a", 1}, 0, 2, homeOf)
 	for s := range Second((MaxBehind + 5) * SlotSeconds) {
@@ -58,8 +58,8 @@ func TestTallyBounds(t *testing.T) {
 	}
 }
 
-// TestUploadsStay: what has been uploaded is uploaded again the same; what is counted late counts in
-// the first second that has not been uploaded.
+// TestUploadsStay checks that a repeated upload is unchanged, and that late counts go to the first second
+// that has not been uploaded.
 func TestUploadsStay(t *testing.T) {
 	b := NewTally(Process{"a", 1}, 5, 2, homeOf)
 	b.Add(5, modelLimits[0], Counts{Attempted: 1})
@@ -74,7 +74,7 @@ func TestUploadsStay(t *testing.T) {
 	}
 }
 
-// TestFewLimits: beyond MaxLimits those used least count together, and nothing is lost.
+// TestFewLimits checks that the least used limits beyond MaxLimits are counted together, without loss.
 func TestFewLimits(t *testing.T) {
 	b := NewTally(Process{"a", 1}, 0, 1, func(quota.LimitName) quota.RangeID { return 0 })
 	total := quota.Units(0)
@@ -101,7 +101,7 @@ func TestFewLimits(t *testing.T) {
 	}
 }
 
-// TestFewLimitsOfSeveral: a line of tellings that count limits together can be read, and nothing is lost in it.
+// TestFewLimitsOfSeveral checks that a line of several uploads that count limits together can be decoded, without loss.
 func TestFewLimitsOfSeveral(t *testing.T) {
 	total := quota.Units(0)
 	c := NewCollector(0, NewRecent())

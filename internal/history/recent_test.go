@@ -2,8 +2,9 @@ package history
 
 import "testing"
 
-// TestReplaced: a process that died with the whole cluster, before the log had its last slot, is missing in the
-// slot in which the next one of its node began, and in none behind it, whatever a leader expected.
+// TestReplaced checks a process that died with the whole cluster before the log had its last slot. It must
+// be missing in the slot in which the next process of its node began, and in no later slot, whatever a
+// leader expected.
 func TestReplaced(t *testing.T) {
 	k := NewRecent()
 	old, next, other := Process{"n3", 1}, Process{"n3", 2}, Process{"n1", 2}

@@ -8,8 +8,8 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// TestKeysSumLong: months of hours whose busiest keys are mostly others each time take little memory, and what is said
-// of each key holds.
+// TestKeysSumLong checks that a sum over months of hours with mostly different busiest keys takes little
+// memory, and that what it says of each key holds.
 func TestKeysSumLong(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs for seconds in one goroutine; left out by -short")
@@ -20,7 +20,7 @@ func TestKeysSumLong(t *testing.T) {
 		at := Second(h) * 3600
 		p := KeysPart{Start: at, Seconds: 3600, KeysSpan: KeysSpan{From: at, Upto: at + 3600}, Top: TopKeys{Rest: 10}}
 		for i := range KeysHour {
-			key := strconv.Itoa(h*KeysHour + i) // of one hour only
+			key := strconv.Itoa(h*KeysHour + i) // listed in one hour only
 			switch {
 			case i == 0:
 				key = "always"
@@ -39,7 +39,7 @@ func TestKeysSumLong(t *testing.T) {
 	if !slices.Equal(top.Keys, want) {
 		t.Fatalf("%+v; want %+v", top.Keys, want)
 	}
-	if least := quota.Units(22 + 10*(hours-1)); top.Rest < least { // of a key that is named once
+	if least := quota.Units(22 + 10*(hours-1)); top.Rest < least { // the bound for a key that is listed once
 		t.Fatalf("others had at most %d; want at least %d", top.Rest, least)
 	}
 }
