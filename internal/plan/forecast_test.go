@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestForecast: a trend with weekends and noise is found, some wild days notwithstanding.
+// TestForecast checks that Fit finds a trend with weekends and noise, despite some wild days.
 func TestForecast(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	var days []float64
@@ -40,7 +40,7 @@ func TestForecast(t *testing.T) {
 	}
 }
 
-// TestTooFewDays: from six days nothing is foretold.
+// TestTooFewDays checks that six days yield no forecast.
 func TestTooFewDays(t *testing.T) {
 	if _, err := Fit([]float64{1, 2, math.NaN(), 4, 5, 6, 7}); !errors.Is(err, ErrTooFewDays) {
 		t.Fatal(err)

@@ -15,12 +15,12 @@ import (
 	"github.com/quorate/quorate/internal/zone"
 )
 
-// crowd is demand of some keys, of each the moments.
+// crowd maps keys to the moments of their requests.
 type crowd map[string][]quota.Time
 
 const crowdStart = history.Second(1_000_020)
 
-// newCrowd makes keys of very different size, which come by themselves, in clumps, or in turns with silence.
+// newCrowd makes keys of very different size, whose requests come individually, in clumps, or with pauses.
 func newCrowd(rng *rand.Rand, minutes int) crowd {
 	c := crowd{}
 	keys := 2 + rng.IntN(14)
@@ -46,7 +46,7 @@ func newCrowd(rng *rand.Rand, minutes int) crowd {
 	return c
 }
 
-// refused is what a tier refuses of each key.
+// refused returns what a tier refuses of each key.
 func (c crowd) refused(t *quota.Tier) map[string]quota.Units {
 	out := map[string]quota.Units{}
 	for name, moments := range c {
@@ -70,7 +70,7 @@ func total(m map[string]quota.Units) (sum quota.Units) {
 	return sum
 }
 
-// recorded is what a node keeps of it: the limit's seconds, and the busiest keys of about each minute.
+// recorded returns what a node records of c: the limit's seconds, and the busiest keys of about each minute.
 func (c crowd) recorded(rng *rand.Rand, minutes, top int) ([]history.Point, []Part) {
 	points := make([]history.Point, 60*minutes)
 	for i := range points {
@@ -108,8 +108,8 @@ func (c crowd) recorded(rng *rand.Rand, minutes, top int) ([]history.Point, []Pa
 	return points, parts
 }
 
-// TestKeyed: whenever keys came, what a real meter of each refuses lies between the bounds of
-// every rule, and the bounds are not so wide as to say nothing.
+// TestKeyed checks that what real meters refuse of each key lies within the bounds for every rule, whenever
+// requests came, and that the bounds are narrow enough to be useful.
 func TestKeyed(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs for seconds in one goroutine; left out by -short")
@@ -152,7 +152,7 @@ func TestKeyed(t *testing.T) {
 			}
 		}
 	}
-	for name, most := range map[string][2]float64{ // of the demand: the bounds are so wide, and the estimate so far off, at the median
+	for name, most := range map[string][2]float64{ // medians, as parts of the demand: the width of the bounds, and the error of the estimate
 		"bucket, known true ": {.16, .01}, "bucket, known false": {.65, .04},
 		"fixed, known true ": {.12, .01}, "fixed, known false": {.5, .02},
 		"long, known true ": {.12, .01}, "long, known false": {.4, .02},
@@ -168,7 +168,7 @@ func TestKeyed(t *testing.T) {
 	}
 }
 
-// manyParts is a limit of n keys in 60 parts of so many hours.
+// manyParts returns the points and parts of a limit with n keys, in 60 parts of the given number of hours.
 func manyParts(n int, hours history.Second, u quota.Units) ([]history.Point, []Part) {
 	const begin = history.Second(1_790_208_000) // 24 September 2026
 	var points []history.Point
@@ -186,7 +186,7 @@ func manyParts(n int, hours history.Second, u quota.Units) ([]history.Point, []P
 	return points, parts
 }
 
-// TestKeyedOfShortWindows: how many windows there are in two years makes no difference.
+// TestKeyedOfShortWindows checks that the number of windows in two years does not slow down Replay.
 func TestKeyedOfShortWindows(t *testing.T) {
 	points, parts := manyParts(20, 12*24, 1000*quota.Token)
 	k := NewKeyed(points, parts, nil)
@@ -201,8 +201,9 @@ func TestKeyedOfShortWindows(t *testing.T) {
 	}
 }
 
-// TestKeyedOfDaysInNewZealand: days there begin at noon UTC, and from 27 September on an hour earlier. A key that was
-// asked for as much as a day lets pass, on the last day of winter and on the first of summer, was refused nothing.
+// TestKeyedOfDaysInNewZealand checks days that begin at noon UTC and, from 27 September, an hour earlier. A
+// key that was requested for a day's allowance on the last day of winter and on the first day of summer
+// was refused nothing.
 func TestKeyedOfDaysInNewZealand(t *testing.T) {
 	z, err := zone.Load("Pacific/Auckland")
 	if err != nil {
@@ -211,7 +212,7 @@ func TestKeyedOfDaysInNewZealand(t *testing.T) {
 	for _, unit := range []quota.CalendarUnit{quota.Day, quota.Week} {
 		tier := quota.Per(1000, quota.Calendar{Unit: unit, Zone: z})
 		points, parts := manyParts(2, 12, 0)
-		for _, part := range parts[5:7] { // until noon UTC on the 27th: of the second one, after eleven
+		for _, part := range parts[5:7] { // until noon UTC on the 27th; in the second part, after eleven
 			for j := range part.Keys {
 				part.Keys[j].Attempted = 1000 * quota.Token
 			}

@@ -23,14 +23,14 @@ func tiers(rng *rand.Rand) []quota.Tier {
 	return append(out, quota.Tier{Kind: quota.CalendarWindow, Rate: quota.Rate{Tokens: 100, Per: time.Minute}, Burst: 100, Calendar: quota.Calendar{Unit: quota.Minute}})
 }
 
-// TestBetween: whatever the moments within its seconds at which demand came, what is
-// refused one by one is between what Replay says; and of windows it is just that.
+// TestBetween checks that what a meter refuses request by request lies between the bounds of Replay,
+// whatever the moments of the demand within its seconds, and that the bounds of windows are exact.
 func TestBetween(t *testing.T) {
 	for seed := range uint64(*seeds) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		for _, tier := range tiers(rng) {
 			start := history.Second(1_000_000 + rng.IntN(100))
-			length := []int{1, 1, 5, 60}[rng.IntN(4)] // seconds that are known together
+			length := []int{1, 1, 5, 60}[rng.IntN(4)] // length of a demand in seconds
 			var events []quota.Time
 			for s := range history.Second(60) {
 				for range rng.IntN(1 + rng.IntN(30)) {
@@ -88,7 +88,7 @@ func oneByOne(t *quota.Tier, start history.Second, events []quota.Time) (refused
 	return refused
 }
 
-// TestReplayWidth: the two ends are not so far apart as to say nothing.
+// TestReplayWidth checks that the two bounds are close enough to be useful.
 func TestReplayWidth(t *testing.T) {
 	tier := quota.Tier{Kind: quota.TokenBucket, Rate: quota.Rate{Tokens: 100, Per: time.Second}, Burst: 200}
 	var demand []Demand
@@ -101,8 +101,8 @@ func TestReplayWidth(t *testing.T) {
 	}
 }
 
-// TestSuggest: the suggested rate refuses no more than was asked for, and one token less
-// refuses more.
+// TestSuggest checks that the suggested rate refuses no more than the requested part, and that one token
+// less refuses more.
 func TestSuggest(t *testing.T) {
 	tier := quota.Tier{Kind: quota.TokenBucket, Rate: quota.Rate{Tokens: 10, Per: time.Second}, Burst: 20}
 	var demand []Demand
@@ -122,7 +122,7 @@ func TestSuggest(t *testing.T) {
 	}
 }
 
-// TestBetweenAll: the same of several tiers, of which none is charged when one refuses.
+// TestBetweenAll is TestBetween for several tiers, none of which is charged if one refuses.
 func TestBetweenAll(t *testing.T) {
 	for seed := range uint64(*seeds) {
 		rng := rand.New(rand.NewPCG(seed, 2))
@@ -161,8 +161,8 @@ func TestBetweenAll(t *testing.T) {
 	}
 }
 
-// TestWindowsWithinSeconds: what comes evenly, and fits each of the windows of a tenth of a second, is not said to
-// be refused; nor is it when windows do not begin with seconds.
+// TestWindowsWithinSeconds checks windows of a tenth of a second. Demand that comes evenly and fits each
+// window must not count as refused, even if windows do not begin with seconds.
 func TestWindowsWithinSeconds(t *testing.T) {
 	for _, per := range []time.Duration{10 * time.Millisecond, 100 * time.Millisecond, 600 * time.Millisecond, time.Second, 1100 * time.Millisecond} {
 		tier := quota.Window(quota.FixedWindow, 10, per)
@@ -177,7 +177,7 @@ func TestWindowsWithinSeconds(t *testing.T) {
 	}
 }
 
-// TestScaled: a burst in proportion does not wrap around.
+// TestScaled checks that a burst in proportion does not overflow.
 func TestScaled(t *testing.T) {
 	got := scaled(quota.Tier{Kind: quota.TokenBucket, Rate: quota.Rate{Tokens: 1, Per: time.Second}, Burst: quota.MaxTokens / 2}, quota.MaxTokens/2)
 	if got.Burst != quota.MaxTokens {

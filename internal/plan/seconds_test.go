@@ -12,7 +12,7 @@ import (
 	"github.com/quorate/quorate/internal/zone"
 )
 
-// pointOf is what is kept of some seconds.
+// pointOf returns the point recorded for some seconds.
 func pointOf(start history.Second, seconds []quota.Units) history.Point {
 	p := history.Point{Start: start, Seconds: len(seconds)}
 	s := slices.Clone(seconds)
@@ -43,7 +43,7 @@ func someMinutes(rng *rand.Rand, minutes, per int) (points []history.Point, real
 	return points, real
 }
 
-// TestSeconds: a likeness has the points' sums and peaks, and the real second's sizes nearly.
+// TestSeconds checks that modelled seconds have the points' sums and peaks, and nearly the real sizes.
 func TestSeconds(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 1))
 	points, _ := someMinutes(rng, 10, 60)
@@ -69,8 +69,8 @@ func TestSeconds(t *testing.T) {
 	}
 }
 
-// TestReplayPoints: windows of minutes are exact on minutes, and buckets not far from
-// the truth.
+// TestReplayPoints checks that windows of a minute are exact on minutes, and that buckets are close to the
+// truth.
 func TestReplayPoints(t *testing.T) {
 	rng := rand.New(rand.NewPCG(2, 2))
 	for range 20 {
@@ -89,8 +89,8 @@ func TestReplayPoints(t *testing.T) {
 	}
 }
 
-// TestWindowsBesidePoints: what minutes say of windows that do not begin and end with them is an estimate: of
-// windows of parts of a second, too.
+// TestWindowsBesidePoints checks that minutes yield only an estimate for windows that do not begin and end
+// with them, including windows of less than a second.
 func TestWindowsBesidePoints(t *testing.T) {
 	points := []history.Point{{Start: 1200, Seconds: 60, Counts: history.Counts{Attempted: quota.FromTokens(60)}, Peak: quota.Token, P50: quota.Token, P95: quota.Token, P99: quota.Token}}
 	for per, exact := range map[time.Duration]bool{500 * time.Millisecond: false, 60500 * time.Millisecond: false, 90 * time.Second: false, time.Minute: true, 2 * time.Minute: true} {
@@ -104,7 +104,7 @@ func TestWindowsBesidePoints(t *testing.T) {
 	}
 }
 
-// TestHugePoints: a likeness of amounts near the largest has the point's sum and peak.
+// TestHugePoints checks that modelled seconds of amounts near the maximum have the point's sum and peak.
 func TestHugePoints(t *testing.T) {
 	u := quota.FromTokens(quota.MaxTokens) / 8
 	p := history.Point{Start: 3600, Seconds: 3600, Counts: history.Counts{Attempted: 2 * u}, Peak: u, P50: 0, P95: 0, P99: 0}
@@ -117,7 +117,7 @@ func TestHugePoints(t *testing.T) {
 	}
 }
 
-// TestReplayOfTwoYears: what is replayed by the second is not kept by the second.
+// TestReplayOfTwoYears checks that a replay by the second does not keep every second in memory.
 func TestReplayOfTwoYears(t *testing.T) {
 	points := make([]history.Point, 100)
 	for h := range points {
@@ -136,14 +136,15 @@ func TestReplayOfTwoYears(t *testing.T) {
 	}
 }
 
-// TestFullest: days are those of the clock, also when it is set back; and what of them is not told apart is not known.
+// TestFullest checks that days follow the local clock, even when it is set back, and that windows that
+// points do not tell apart are unknown.
 func TestFullest(t *testing.T) {
 	z, err := zone.Load("Europe/Berlin")
 	if err != nil {
 		t.Fatal(err)
 	}
 	day := quota.Per(100, quota.Calendar{Unit: quota.Day, Zone: z})
-	begin := history.Second(time.Date(2026, 10, 24, 22, 0, 0, 0, time.UTC).Unix()) // 25 October, which has 25 hours
+	begin := history.Second(time.Date(2026, 10, 24, 22, 0, 0, 0, time.UTC).Unix()) // 25 October has 25 hours
 	var points []history.Point
 	for m := range history.Second(49 * 60) {
 		points = append(points, history.Point{Start: begin + m*60, Seconds: 60, Counts: history.Counts{Attempted: quota.Token}})
