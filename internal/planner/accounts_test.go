@@ -14,7 +14,7 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// buildsPast is the past of two accounts that were asked for 14 units each; of each, 10 may be taken a day.
+// buildsPast returns the past of two accounts with a demand of 14 units each, of which each may take 10 a day.
 func buildsPast(t *testing.T) (*apitest.Past, quota.LimitName) {
 	t.Helper()
 	p := apitest.NewPast(t)
@@ -32,7 +32,8 @@ func buildsPast(t *testing.T) (*apitest.Past, quota.LimitName) {
 	return p, name
 }
 
-// TestPlanAccounts: planners are told of the policies of accounts what is known, and that it is not known of each account.
+// TestPlanAccounts checks that planners report what is known of accounts with a policy, and that the demand
+// of each account is not known.
 func TestPlanAccounts(t *testing.T) {
 	p, name := buildsPast(t)
 	s := newPlannerOf(p)
@@ -73,7 +74,7 @@ func TestPlanAccounts(t *testing.T) {
 	}
 }
 
-// TestHeadroomAccounts: how full accounts were, as far as it is known of all together.
+// TestHeadroomAccounts checks how full accounts are reported, as far as the demand of all together tells.
 func TestHeadroomAccounts(t *testing.T) {
 	daily := &quota.Limit{}
 	daily.SetFirst(quota.Tier{Kind: quota.FixedWindow, Rate: quota.Rate{Tokens: 10, Per: 24 * time.Hour}, Burst: 10})
@@ -113,7 +114,7 @@ func TestAccountLimit(t *testing.T) {
 		{refill(10, 0), "none"}, // always full
 		{refill(-1, 60), "none"},
 		{refill(0, 0), "none"},
-		{&account.Policy{Refill: account.Refill{Units: 1, Interval: 60}}, "none"}, // there is nothing to take
+		{&account.Policy{Refill: account.Refill{Units: 1, Interval: 60}}, "none"}, // nothing to take
 	} {
 		got := "none"
 		if l := accountLimit(quota.LimitName{}, c.policy); l != nil {

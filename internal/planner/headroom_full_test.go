@@ -133,7 +133,7 @@ func second(s history.Second) quota.Time { return quota.Time(s) * quota.Time(tim
 func passShape(meters []limiter.Meter, tiers []quota.Tier, inFlight *int64, now quota.Time, cost int64) bool {
 	if tiers[0].Kind == quota.Concurrency {
 		if *inFlight+cost > tiers[0].Burst {
-			*inFlight /= 2 // half of the others end
+			*inFlight /= 2 // half of the other requests end
 			return false
 		}
 		*inFlight += cost

@@ -10,7 +10,7 @@ import (
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 )
 
-// TestHeadroomRows: the fullest first, each by what its rule is about.
+// TestHeadroomRows checks that the fullest limit comes first, each measured according to its rule.
 func TestHeadroomRows(t *testing.T) {
 	p := apitest.NewPast(t)
 	p.With(t, "web/login 10/s 20", "web/keys 10/s 20", "web/window 100/60s 100 fixed", "web/shadow 10/s 20 shadow")
@@ -41,8 +41,9 @@ gone 0.00 0.00 there is no such limit any more; 0% was refused
 	}
 }
 
-// TestHeadroomPeaks: a limit of many keys, and a window, that are idle most of a day are as full as their fullest
-// minute and window; a rule that looks at longer times than a minute, as what came in all of its time.
+// TestHeadroomPeaks checks limits that are idle for most of a day. A limit with many keys is as full as its
+// fullest minute, and a window as its fullest window. A rule that spans more than a minute is as full as
+// the demand of its whole span.
 func TestHeadroomPeaks(t *testing.T) {
 	p := apitest.NewPast(t)
 	p.Admits = true
@@ -77,8 +78,8 @@ slow 0.60 once: its key "once" was asked for 60% of what it may take in the busi
 	}
 }
 
-// TestHeadroomIdle: a limit that is idle most of the time is as full as its busy seconds, and it is said how
-// many there are.
+// TestHeadroomIdle checks that a limit that is idle most of the time is as full as its busy seconds, and
+// that the statement says how many there are.
 func TestHeadroomIdle(t *testing.T) {
 	for _, back := range []time.Duration{30 * time.Minute, 20 * hour} {
 		p := apitest.NewPast(t)
@@ -97,8 +98,8 @@ func TestHeadroomIdle(t *testing.T) {
 	}
 }
 
-// TestHeadroomWindows: a window is as full as it was, and not as what came at the end of one and at the beginning of the
-// next together; a sliding one is.
+// TestHeadroomWindows checks that demand at the end of one window and at the beginning of the next does not
+// add up for a fixed window, but does for a sliding one.
 func TestHeadroomWindows(t *testing.T) {
 	p := apitest.NewPast(t)
 	p.Admits = true
@@ -149,7 +150,7 @@ func TestHeadroomOfDays(t *testing.T) {
 func TestHeadroomReadsFew(t *testing.T) {
 	for _, c := range []struct {
 		name      string
-		tokens    int64 // of each key, twice in every other hour
+		tokens    int64 // demand of each key, doubled in every other hour
 		reads     int
 		statement string
 	}{

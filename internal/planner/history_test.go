@@ -18,7 +18,7 @@ import (
 
 func ago(d time.Duration) *timestamppb.Timestamp { return timestamppb.New(apitest.Noon.Add(-d)) }
 
-// TestHistory: points, their total and how complete it is.
+// TestHistory checks points, their total and their coverage.
 func TestHistory(t *testing.T) {
 	p := apitest.NewPast(t)
 	p.Ask("web/login", "a", 10*time.Second, 5, 20, 0, 5)
@@ -48,7 +48,7 @@ func TestHistory(t *testing.T) {
 	}
 }
 
-// TestHistoryBegins: time before there was a cluster, or a history of it, is not incomplete.
+// TestHistoryBegins checks that time before the cluster, or its history, began does not count as incomplete.
 func TestHistoryBegins(t *testing.T) {
 	p := apitest.NewPast(t)
 	p.Begins = apitest.History0(apitest.Noon) - 7*60 - 20
@@ -79,8 +79,8 @@ func TestHistoryBegins(t *testing.T) {
 	}
 }
 
-// TestHistoryOfKey: a point of a key is as complete as that of its limit and as the lists of keys are; of a time
-// that nothing is known of there is none.
+// TestHistoryOfKey checks that a point of a key is as complete as the limit's point and the lists of keys,
+// and that times of which nothing is known have no point.
 func TestHistoryOfKey(t *testing.T) {
 	p := apitest.NewPast(t)
 	p.Ask("web/login", "a", 5*time.Minute, 5, 20)
@@ -114,10 +114,10 @@ func TestHistoryOfKey(t *testing.T) {
 	}
 }
 
-// TestNeverWas: of a limit that never was nothing is told but that, whatever is asked of its past.
+// TestNeverWas checks that every query about the past of a limit that never existed returns that error.
 func TestNeverWas(t *testing.T) {
 	p := apitest.NewPast(t)
-	p.Ask("web/gone", "a", 26*time.Hour, 5) // it is not in force any more
+	p.Ask("web/gone", "a", 26*time.Hour, 5) // no longer in force
 	s := newPlannerOf(p)
 	for limit, never := range map[string]bool{"nonsense": true, "gone": false} {
 		_, keys := s.HistoryKeys(t.Context(), &quoratev1.HistoryKeysRequest{Namespace: "web", Limit: limit, From: ago(2 * day)})
@@ -134,7 +134,7 @@ func TestNeverWas(t *testing.T) {
 	}
 }
 
-// TestHistoryHourOfKey: an hour of minutes is not too much of a key, whenever it is asked for.
+// TestHistoryHourOfKey checks that a key's history accepts an hour of minutes, at whatever time it is requested.
 func TestHistoryHourOfKey(t *testing.T) {
 	s := newPlannerOf(apitest.NewPast(t))
 	s.clock = func() time.Time { return apitest.Noon.Add(time.Minute/2 + time.Second/2) }
@@ -148,7 +148,7 @@ func TestHistoryHourOfKey(t *testing.T) {
 	}
 }
 
-// TestHistoryFaults: what is wrong names the field, the value and what is right.
+// TestHistoryFaults checks that errors name the field, its value and what is valid.
 func TestHistoryFaults(t *testing.T) {
 	s := newPlannerOf(apitest.NewPast(t))
 	for want, req := range map[string]*quoratev1.HistoryRequest{
@@ -175,7 +175,7 @@ func TestHistoryFaults(t *testing.T) {
 	}
 }
 
-// TestHistoryKeysAndLimits: the most first, and the rest is bounded.
+// TestHistoryKeysAndLimits checks that the most requested come first, and that the rest is bounded.
 func TestHistoryKeysAndLimits(t *testing.T) {
 	p := apitest.NewPast(t)
 	p.Ask("web/login", "a", time.Minute, 5)

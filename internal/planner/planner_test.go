@@ -20,7 +20,7 @@ import (
 
 func said(all []string, want string) bool { return strings.Contains(strings.Join(all, "\n"), want) }
 
-// TestWhatIf: another rule on the same demand, and what the answer says of itself.
+// TestWhatIf checks another rule on the same demand, and what the answer says about itself.
 func TestWhatIf(t *testing.T) {
 	p := apitest.NewPast(t)
 	p.With(t, "web/login 10/s 20", "web/window 100/60s 100 fixed", "web/flight 1/s 5 inflight", "web/shadow 10/s 10 shadow")
@@ -82,7 +82,7 @@ func TestWhatIf(t *testing.T) {
 	}
 }
 
-// TestWhatIfByMinutes: of older demand only minutes are known, which the answer says.
+// TestWhatIfByMinutes checks that the answer on older demand says that only minutes are known.
 func TestWhatIfByMinutes(t *testing.T) {
 	p := apitest.NewPast(t)
 	p.With(t, "web/login 10/s 20", "web/window 100/60s 100 fixed")
@@ -95,7 +95,7 @@ func TestWhatIfByMinutes(t *testing.T) {
 	if err != nil || res.Basis != quoratev1.Basis_BASIS_MINUTES || !res.Outcome.Estimate || !said(res.Statements, "an estimate") || !said(res.Statements, "every minute and its peak second") {
 		t.Fatalf("%v, %v", res, err)
 	}
-	if o := res.Outcome; o.RefusedAtLeast > 3000 || o.RefusedAtMost < 2900 { // 2980 would have been refused
+	if o := res.Outcome; o.RefusedAtLeast > 3000 || o.RefusedAtMost < 2900 { // a meter would have refused 2980
 		t.Errorf("%v", o)
 	}
 	req.Limit = "window"
@@ -108,9 +108,9 @@ func TestWhatIfByMinutes(t *testing.T) {
 	}
 }
 
-// TestWhatIfByKey: of a limit with many keys, what each would really have been refused lies
-// within the bounds, of the rule in force and of others; and what the rule in force did
-// refuse makes them narrower, unless it has changed.
+// TestWhatIfByKey checks that for a limit with many keys the real refusals lie within the bounds, for the
+// rule in force and for others, and that the refusals of the rule in force narrow the bounds unless the
+// rule has changed.
 func TestWhatIfByKey(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs for seconds in one goroutine; left out by -short")
@@ -127,7 +127,7 @@ func TestWhatIfByKey(t *testing.T) {
 				}
 			}
 		}
-		for k := range 300 { // more than are looked at one by one
+		for k := range 300 { // more keys than are replayed individually
 			p.Ask("web/"+limit, fmt.Sprint("small", k), time.Duration(1+rng.IntN(599))*time.Second, 1)
 		}
 		slices.SortStableFunc(p.All, func(a, b apitest.Asked) int { return cmp.Compare(a.At, b.At) })
@@ -136,7 +136,7 @@ func TestWhatIfByKey(t *testing.T) {
 		refused := refusedByKey(p, name, now, true)
 		width := int64(0)
 		for _, versions := range [][]quota.Version{nil, {{Number: 7}}} {
-			p.Versions = versions // without any it is not known since when the rule is in force
+			p.Versions = versions // without versions it is not known since when the rule is in force
 			for _, rate := range []string{"", "4/s", "90/60s"} {
 				req := &quoratev1.WhatIfRequest{Namespace: "web", Limit: limit, From: ago(10 * time.Minute), Rate: rate}
 				res, err := newPlannerOf(p).WhatIf(t.Context(), req)
@@ -168,8 +168,8 @@ func TestWhatIfByKey(t *testing.T) {
 	}
 }
 
-// TestWhatIfByHours: of many keys in older times, of which lists by the hour are kept, the truth lies
-// within the bounds as well.
+// TestWhatIfByHours checks that the real refusals also lie within the bounds for many keys in older times,
+// of which lists by the hour are kept.
 func TestWhatIfByHours(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 5))
 	p := apitest.NewPast(t)
@@ -201,8 +201,8 @@ func TestWhatIfByHours(t *testing.T) {
 	}
 }
 
-// refusedByKey is what a rule refuses of demand whose tokens come one by one, evenly over their seconds; if
-// it is the one in force, that is what is recorded.
+// refusedByKey returns what a rule refuses of demand whose tokens come one by one, evenly over their
+// seconds. With record set, as for the rule in force, it also records the outcome.
 func refusedByKey(p *apitest.Past, limit quota.LimitName, rule quota.Tier, record bool) (refused int64) {
 	meters := map[string]*limiter.Meter{}
 	for j := range p.All {
@@ -234,8 +234,8 @@ func refusedByKey(p *apitest.Past, limit quota.LimitName, rule quota.Tier, recor
 	return refused
 }
 
-// TestSuggestByKey: of many keys the suggested rate is that of the estimate, and what may be refused
-// at most is said beside it.
+// TestSuggestByKey checks that for many keys the suggested rate follows the estimate, and that the answer
+// also states how much may be refused at most.
 func TestSuggestByKey(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 9))
 	p := apitest.NewPast(t)
@@ -263,7 +263,7 @@ func TestSuggestByKey(t *testing.T) {
 	}
 }
 
-// TestSuggestRule: the suggested rule refuses no more than was asked for.
+// TestSuggestRule checks that the suggested rule refuses no more than the requested part.
 func TestSuggestRule(t *testing.T) {
 	p := apitest.NewPast(t)
 	p.With(t, "web/login 10/s 20")
@@ -285,7 +285,7 @@ func TestSuggestRule(t *testing.T) {
 	}
 }
 
-// TestForecastDays: growth is found, and what there is too little of is said.
+// TestForecastDays checks that growth is found, and that the answer says what there is too little data for.
 func TestForecastDays(t *testing.T) {
 	p := apitest.NewPast(t)
 	p.With(t, "web/login 100/s 200", "web/keys 5/s 5", "web/young 5/s 5")
@@ -322,7 +322,7 @@ func TestForecastDays(t *testing.T) {
 	}
 }
 
-// hourly is a past of whose hours only those are known in which something was asked for.
+// hourly is a past in which only hours with demand are known.
 type hourly struct{ *apitest.Past }
 
 func (p hourly) History(_ context.Context, q history.Query) (history.Answer, error) {
@@ -336,7 +336,7 @@ func (p hourly) History(_ context.Context, q history.Query) (history.Answer, err
 	return out, nil
 }
 
-// TestNoisyKeys: a key far above the median is named, with what it cost others.
+// TestNoisyKeys checks that a key far above the median is named, with what it cost the others.
 func TestNoisyKeys(t *testing.T) {
 	p := apitest.NewPast(t)
 	p.With(t, "web/all 100/s 100", "web/login 10/s 20 parent=all", "web/own 10/s 20")
@@ -363,7 +363,7 @@ func TestNoisyKeys(t *testing.T) {
 	}
 }
 
-// TestNoisyOfMuch: what keys of bytes are asked for, times a thousand, is more than fits into a number.
+// TestNoisyOfMuch checks demand that overflows when multiplied by a thousand, as with keys that count bytes.
 func TestNoisyOfMuch(t *testing.T) {
 	p := apitest.NewPast(t)
 	p.With(t, "web/bytes 1000/s 1000")
@@ -375,7 +375,8 @@ func TestNoisyOfMuch(t *testing.T) {
 	}
 }
 
-// TestWhatIfWithHoles: a course has no more points than it may, however much is not known between them.
+// TestWhatIfWithHoles checks that a course has no more points than allowed, however large the gaps between
+// known points are.
 func TestWhatIfWithHoles(t *testing.T) {
 	p := apitest.NewPast(t)
 	p.With(t, "web/login 10/s 20")
@@ -392,7 +393,7 @@ func TestWhatIfWithHoles(t *testing.T) {
 	}
 }
 
-// TestSuggestForWhoHasGone: no rate is looked for when nobody waits for it any more.
+// TestSuggestForWhoHasGone checks that the search for a rate ends when the caller has gone.
 func TestSuggestForWhoHasGone(t *testing.T) {
 	p := apitest.NewPast(t)
 	p.With(t, "web/login 10/s 20")
@@ -414,7 +415,7 @@ func (p forgetful) History(ctx context.Context, q history.Query) (history.Answer
 	return p.Past.History(ctx, q)
 }
 
-// TestWhatIfWhereMinutesAreGone: where minutes are kept for a shorter time than is asked for, hours are looked at.
+// TestWhatIfWhereMinutesAreGone checks that hours are used if minutes are kept for less than the requested time.
 func TestWhatIfWhereMinutesAreGone(t *testing.T) {
 	p := apitest.NewPast(t)
 	p.With(t, "web/login 10/s 20", "web/keys 10/s 20")
@@ -439,8 +440,8 @@ func TestWhatIfWhereMinutesAreGone(t *testing.T) {
 	}
 }
 
-// TestWhatIfOfSlowBuckets: what a bucket that refills for days let pass more than a day before is not what it would refuse
-// of a key that begins with a full one.
+// TestWhatIfOfSlowBuckets checks a bucket that takes days to refill. What it admitted more than a day before
+// must not count as refused for a key that begins with a full bucket.
 func TestWhatIfOfSlowBuckets(t *testing.T) {
 	p := apitest.NewPast(t)
 	p.With(t, "web/slow 1/60s 10000")

@@ -12,7 +12,7 @@ import (
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 )
 
-// TestReport: both forms say the same; nothing that others chose is markup.
+// TestReport checks that both forms say the same, and that input from others never becomes markup.
 func TestReport(t *testing.T) {
 	p := apitest.NewPast(t)
 	p.With(t, "web/login 10/s 20", "web/shadow 10/s 20 shadow")
@@ -44,7 +44,7 @@ func TestReport(t *testing.T) {
 	}
 }
 
-// TestReportOfMany: the sums of a report are those of all limits that it counts.
+// TestReportOfMany checks that a report's sums cover all limits that it counts.
 func TestReportOfMany(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs for seconds in one goroutine; left out by -short")
