@@ -13,8 +13,8 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// benchClient is a client whose keys hold as many tokens as there may be, without
-// the goroutine that reports.
+// benchClient returns a client whose keys hold as many tokens as possible, without the reporting
+// goroutine.
 func benchClient(tb testing.TB, keys ...string) *Client {
 	tb.Helper()
 	o := defaultOptions()
@@ -54,8 +54,8 @@ func benchClient(tb testing.TB, keys ...string) *Client {
 	return c
 }
 
-// BenchmarkAllow compares decisions in the process with golang.org/x/time/rate in
-// the same run: read of-ref, the ratio, and not the nanoseconds.
+// BenchmarkAllow compares decisions in the process with golang.org/x/time/rate in the same run.
+// Read of-ref, the ratio, not the nanoseconds.
 func BenchmarkAllow(b *testing.B) {
 	c := benchClient(b, "k")
 	ctx := b.Context()
@@ -76,8 +76,8 @@ func BenchmarkAllow(b *testing.B) {
 	})
 }
 
-// BenchmarkMillionKeys compares with a limiter of golang.org/x/time/rate for each key
-// in a concurrent map. Keys have 24 bytes.
+// BenchmarkMillionKeys compares with one golang.org/x/time/rate limiter per key in a concurrent
+// map. Keys have 24 bytes.
 func BenchmarkMillionKeys(b *testing.B) {
 	keys := make([]string, 1_000_000)
 	limiters := xsync.NewMap[string, *rate.Limiter]()
@@ -105,7 +105,7 @@ func BenchmarkMillionKeys(b *testing.B) {
 	}
 }
 
-// passes is a loop of decisions that all pass.
+// passes returns a loop of decisions, all of which pass.
 func passes(b *testing.B, f func(i int) bool) benchtest.Loop {
 	return func(from, n int) {
 		for i := from; i < from+n; i++ {
@@ -117,7 +117,7 @@ func passes(b *testing.B, f func(i int) bool) benchtest.Loop {
 	}
 }
 
-// TestHotPathAllocates: a decision out of what is held allocates nothing.
+// TestHotPathAllocates checks that a decision from held tokens allocates nothing.
 func TestHotPathAllocates(t *testing.T) {
 	c := benchClient(t, "k")
 	b := c.Bucket("web", "l", "k")

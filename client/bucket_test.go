@@ -12,8 +12,8 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// TestWait: callers wait in the order in which they came, at the limit's rate, no
-// longer than their contexts, and no more of them than may.
+// TestWait checks that callers wait in order of arrival, at the limit's rate, no longer than their
+// contexts, and not more of them than allowed.
 func TestWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cl := newCluster(t, []string{"a"}, bucketLimit("l", "10/s", 2, quota.Soft), bucketLimit("none", "0/s", 0, quota.Soft))
@@ -81,7 +81,8 @@ func TestWait(t *testing.T) {
 	})
 }
 
-// TestHotKeyLeavesPlaces: callers that wait for one key leave places for those of others.
+// TestHotKeyLeavesPlaces checks that callers that wait for one key leave places for callers of
+// other keys.
 func TestHotKeyLeavesPlaces(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cl := newCluster(t, []string{"a"}, bucketLimit("l", "1/h", 1, quota.Soft))
@@ -118,8 +119,8 @@ func TestHotKeyLeavesPlaces(t *testing.T) {
 	})
 }
 
-// TestReserve: what is reserved and not used comes back, what is used beyond it is
-// booked; and of both only once.
+// TestReserve checks that unused reserved tokens return and that excess usage is booked, each only
+// once.
 func TestReserve(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := bucketLimit("l", "1/h", 100, quota.Soft)
@@ -176,8 +177,8 @@ func TestReserve(t *testing.T) {
 	})
 }
 
-// TestAllOrNothing: of checks that stand or fall together, and of a request that
-// several limits match, none is charged if one refuses.
+// TestAllOrNothing checks that no check is charged if one refuses, for checks that succeed or fail
+// together, and for a request that several limits match.
 func TestAllOrNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		wide, narrow, post := bucketLimit("wide", "1/h", 100, quota.Soft), bucketLimit("narrow", "1/h", 3, quota.Soft), bucketLimit("post", "1/h", 1, quota.Soft)
@@ -227,7 +228,7 @@ func TestAllOrNothing(t *testing.T) {
 	})
 }
 
-// TestOverride: an override counts while the node says so.
+// TestOverride checks that an override applies for as long as the node says.
 func TestOverride(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := bucketLimit("l", "1/h", 100, quota.Soft)
@@ -247,8 +248,8 @@ func TestOverride(t *testing.T) {
 	})
 }
 
-// TestBreaker: after failures in a row calls fail at once; a probe that is answered
-// closes the circuit.
+// TestBreaker checks that calls fail at once after several failures in a row, and that a successful
+// probe closes the circuit.
 func TestBreaker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := breaker{after: 3}
@@ -292,8 +293,8 @@ func TestBreaker(t *testing.T) {
 	})
 }
 
-// TestRemoteFallback: in Remote mode the client's own limits count while no node
-// answers, where there are any.
+// TestRemoteFallback checks that in Remote mode the client's own limits, if any, apply while no
+// node answers.
 func TestRemoteFallback(t *testing.T) {
 	n := answering(admit)
 	addr, stop := serve(t, n)
@@ -320,7 +321,7 @@ func TestRemoteFallback(t *testing.T) {
 	}
 }
 
-// TestStress: callers of all kinds, while nodes come and go; for the race detector.
+// TestStress runs callers of all kinds while nodes come and go, for the race detector.
 func TestStress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := bucketLimit("l", "2000/s", 500, quota.Soft)
@@ -350,7 +351,7 @@ func TestStress(t *testing.T) {
 						}
 					case 3:
 						if r, err := b.ReserveN(ctx, 3); err == nil && r.OK() {
-							r.Settle(ctx, 1) // a refund, which nodes count by itself
+							r.Settle(ctx, 1) // a refund, which nodes count separately
 							gross.Add(3)
 						}
 					case 4:

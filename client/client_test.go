@@ -74,12 +74,12 @@ func serve(t *testing.T, n quoratev1.QuotaServiceServer) (addr string, stop func
 	}
 	srv := grpc.NewServer()
 	quoratev1.RegisterQuotaServiceServer(srv, n)
-	go srv.Serve(l) // ends with Stop
+	go srv.Serve(l) // returns after Stop
 	t.Cleanup(srv.Stop)
 	return l.Addr().String(), srv.Stop
 }
 
-// testPatience is for what should be answered at once: a busy machine only takes longer.
+// testPatience bounds what should finish at once, and so allows for a busy machine.
 const testPatience = time.Minute
 
 func newClient(t *testing.T, addrs []string, opts ...Option) *Client {
@@ -136,8 +136,8 @@ func TestAllowBatch(t *testing.T) {
 	}
 }
 
-// TestStaysAndFailsOver: one node is asked until it dies; then, within the same
-// call, the next, and the client stays there when the first comes back.
+// TestStaysAndFailsOver checks that the client asks one node until it dies, then the next one
+// within the same call, and stays there when the first one returns.
 func TestStaysAndFailsOver(t *testing.T) {
 	a, b := answering(admit), answering(admit)
 	addrA, stopA := serve(t, a)
@@ -186,7 +186,7 @@ func TestHangingNodeCostsOneCall(t *testing.T) {
 		return nil
 	}
 	var err error
-	for timeout := 200 * time.Millisecond; timeout < testPatience; timeout *= 4 { // one that suits the machine
+	for timeout := 200 * time.Millisecond; timeout < testPatience; timeout *= 4 { // a timeout that suits the machine
 		if err = ask(timeout); err == nil {
 			return
 		}
@@ -194,12 +194,13 @@ func TestHangingNodeCostsOneCall(t *testing.T) {
 	t.Error(err)
 }
 
-// TestSlowNodeAmongDeadOnes: nodes that cannot be reached leave their time to the one that can.
+// TestSlowNodeAmongDeadOnes checks that unreachable nodes leave their share of the timeout to a
+// reachable one.
 func TestSlowNodeAmongDeadOnes(t *testing.T) {
 	ask := func(timeout time.Duration) error {
 		slow := answering(func(ctx context.Context, req *quoratev1.AllowRequest) (*quoratev1.AllowResponse, error) {
 			select {
-			case <-time.After(timeout / 2): // with the others it would have a quarter
+			case <-time.After(timeout / 2): // if the dead nodes had their share, it would have a quarter
 			case <-ctx.Done():
 			}
 			return admit(ctx, req)
@@ -212,12 +213,12 @@ func TestSlowNodeAmongDeadOnes(t *testing.T) {
 			addrs = append(addrs, dead)
 		}
 		c := newClient(t, addrs, WithTimeout(timeout))
-		_, _ = c.Allow(t.Context(), "web", "per_client", "k", 1) // that they are dead is seen by asking them
+		_, _ = c.Allow(t.Context(), "web", "per_client", "k", 1) // the client learns that nodes are dead by asking them
 		_, err := c.Allow(t.Context(), "web", "per_client", "k", 1)
 		return err
 	}
 	var err error
-	for timeout := 200 * time.Millisecond; timeout < testPatience; timeout *= 4 { // one that suits the machine
+	for timeout := 200 * time.Millisecond; timeout < testPatience; timeout *= 4 { // a timeout that suits the machine
 		if err = ask(timeout); err == nil {
 			return
 		}
@@ -270,7 +271,7 @@ func TestErrors(t *testing.T) {
 	expect("timeout", err, ErrInvalid)
 }
 
-// TestConcurrentFailover: many callers, one dying node, no error reaches them.
+// TestConcurrentFailover checks that no error reaches many concurrent callers when a node dies.
 func TestConcurrentFailover(t *testing.T) {
 	a, b := answering(admit), answering(admit)
 	addrA, stopA := serve(t, a)
@@ -296,7 +297,7 @@ func TestConcurrentFailover(t *testing.T) {
 	}
 }
 
-// TestWhyWords: every word of the proto has its constant here.
+// TestWhyWords checks that every value of the proto enum has a constant here.
 func TestWhyWords(t *testing.T) {
 	known := map[Why]bool{
 		WhyHeld: true, WhyEstimate: true, WhyLocal: true, WhyOverLimit: true, WhyOverBurst: true, WhyNotHeld: true, WhyCutOff: true, WhyTooManyKeys: true, WhyNoLimit: true,

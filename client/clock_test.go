@@ -7,7 +7,8 @@ import (
 	"github.com/quorate/quorate/internal/elapsed"
 )
 
-// TestClockInSuspend: the clock leaps by the time in which the machine was suspended.
+// TestClockInSuspend checks that the clock advances by the time for which the machine was
+// suspended.
 func TestClockInSuspend(t *testing.T) {
 	wall, mono, boot := 1000*time.Hour, time.Duration(0), 7*time.Hour
 	c := newClock(elapsed.Of(time.Unix(1_700_000_000, 0),

@@ -9,8 +9,9 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// TestFailClosed: with WithFailClosed nothing passes that nobody can decide: before a node has told its limits, for a
-// limit that does not exist, for names that cannot be, and after Close. A default that fits counts.
+// TestFailClosed checks that with WithFailClosed nothing passes without a decision: before a node
+// has sent its limits, for an unknown limit, for invalid names, and after Close. A matching default
+// still applies.
 func TestFailClosed(t *testing.T) {
 	for _, closed := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -49,7 +50,8 @@ func TestFailClosed(t *testing.T) {
 	}
 }
 
-// TestEndedContext: a check whose context has ended charges nothing, and says why.
+// TestEndedContext checks that a check whose context has ended charges nothing and reports the
+// reason.
 func TestEndedContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nodes := newCluster(t, []string{"n1"}, bucketLimit("known", "1/h", 1, quota.Hard))

@@ -11,7 +11,7 @@ import (
 	"github.com/quorate/quorate/client"
 )
 
-// A service decides before it works, and lets requests pass when nobody knows.
+// A service decides before it works, and lets requests pass when there is no decision.
 func Example() {
 	c, err := client.New(context.Background(), []string{"127.0.0.1:7412", "127.0.0.1:7422", "127.0.0.1:7432"}, client.WithTimeout(50*time.Millisecond))
 	if err != nil {
@@ -34,7 +34,7 @@ func Example() {
 	})
 }
 
-// Checks that belong together go in one round trip.
+// Checks that belong together take one round trip.
 func ExampleClient_AllowBatch() {
 	ctx := context.Background()
 	c, err := client.New(ctx, []string{"127.0.0.1:7412"})
@@ -55,7 +55,7 @@ func ExampleClient_AllowBatch() {
 	}
 }
 
-// A hot path keeps a handle: a decision costs some nanoseconds and allocates nothing.
+// A hot path keeps a handle: a decision takes some nanoseconds and allocates nothing.
 func ExampleClient_Bucket() {
 	c, err := client.New(context.Background(), []string{"127.0.0.1:7412"})
 	if err != nil {
@@ -89,8 +89,7 @@ func ExampleBucket_Wait() {
 	}
 }
 
-// What a call will take is known when it is over: reserve the most, settle what was
-// used.
+// The cost of a call is known only when it is over: reserve the maximum, then settle what was used.
 func ExampleBucket_ReserveN() {
 	ctx := context.Background()
 	c, err := client.New(ctx, []string{"127.0.0.1:7412"})
@@ -103,13 +102,13 @@ func ExampleBucket_ReserveN() {
 	if err != nil || !r.OK() {
 		return
 	}
-	used := int64(1234) // of the answer
+	used := int64(1234) // from the answer
 	if err := r.Settle(ctx, used); err != nil {
 		log.Print(err)
 	}
 }
 
-// Before the first node has answered the client's own limits count.
+// The client's own limits apply until the first node has answered.
 func ExampleWithDefaults() {
 	c, err := client.New(context.Background(), []string{"127.0.0.1:7412"}, client.WithDefaults(
 		client.Default{Namespace: "web", Rate: "100/s", Burst: 200},
@@ -121,7 +120,7 @@ func ExampleWithDefaults() {
 	defer c.Close()
 }
 
-// A request that two limits have to admit is charged to both, or to none.
+// A request that two limits must admit is charged to both or to none.
 func ExampleClient_AllowAll() {
 	ctx := context.Background()
 	c, err := client.New(ctx, []string{"127.0.0.1:7412"})
@@ -139,7 +138,7 @@ func ExampleClient_AllowAll() {
 	}
 }
 
-// One limit, asked for many keys. No node answers here: the client's own default counts.
+// One limit, checked for many keys. No node answers here, so the client's own default applies.
 func ExampleClient_Buckets() {
 	c, err := client.New(context.Background(), []string{"127.0.0.1:1"}, client.WithLogger(nil),
 		client.WithDefaults(client.Default{Namespace: "web", Limit: "per_client", Rate: "1/m", Burst: 2}))
@@ -156,8 +155,8 @@ func ExampleClient_Buckets() {
 	// true
 }
 
-// Tokens are set aside before the work, and only what was used is charged: what is not
-// settled within a minute comes back.
+// Reserve sets tokens aside before the work, and only what was used is charged: a reservation that
+// is not settled within a minute comes back.
 func ExampleClient_Reserve() {
 	ctx := context.Background()
 	c, err := client.New(ctx, []string{"127.0.0.1:7412"})
@@ -175,7 +174,7 @@ func ExampleClient_Reserve() {
 		log.Printf("come back in %v", r.RetryAfter)
 		return
 	}
-	const used = 1200 // by the answer
+	const used = 1200 // from the answer
 	if err := r.Settle(ctx, used); err != nil {
 		log.Print(err)
 	}

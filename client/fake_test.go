@@ -20,9 +20,9 @@ import (
 	"github.com/quorate/quorate/leader"
 )
 
-// fakeCluster is nodes that live in this process: each divides limits of its own
-// among its clients with a real ledger, so what a client has counted can be held to
-// what its nodes have booked. It is a link.
+// fakeCluster is a link to nodes in this process. Each node divides separate limits among its
+// clients with a real ledger, so a test can compare what clients counted with what the nodes
+// booked.
 type fakeCluster struct {
 	t      *testing.T
 	delay  time.Duration // one way
@@ -35,7 +35,7 @@ type fakeCluster struct {
 	attached string
 }
 
-// fakeMember is the side of one node of MemberService.
+// fakeMember is one node's side of MemberService.
 type fakeMember struct {
 	cluster *fakeCluster
 	name    string
@@ -44,15 +44,15 @@ type fakeMember struct {
 
 	mu        sync.Mutex
 	up        bool // the node answers
-	dead      bool // and never will again
-	deaf      bool // it takes streams and answers nothing
-	full      bool // it takes no more streams, and says so
+	dead      bool // never answers again
+	deaf      bool // accepts streams and answers nothing
+	full      bool // refuses new streams with that reason
 	refused   map[string]int64
-	peers     uint64      // as it says to each new client
+	peers     uint64      // as reported to each new client
 	taken     quota.Units // booked for nodes that are dead
 	settled   map[string]bool
 	streams   map[*fakeStream]bool
-	overrides []*quoratev1.ClientOverride // told to each new client
+	overrides []*quoratev1.ClientOverride // sent to each new client
 }
 
 func newCluster(t *testing.T, names []string, limits ...quota.Limit) *fakeCluster {
@@ -113,7 +113,7 @@ func (c *fakeCluster) open(ctx context.Context, addr string) (stream, error) {
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.full { // as gRPC has it, this comes with the first answer; the client does the same
+	if n.full { // with gRPC this error comes with the first answer; the client treats both alike
 		return nil, status.Error(codes.ResourceExhausted, attach.ErrFull.Error())
 	}
 	if !n.up {
@@ -125,7 +125,7 @@ func (c *fakeCluster) open(ctx context.Context, addr string) (stream, error) {
 	return s, nil
 }
 
-// booked is what all nodes have booked of a limit.
+// booked returns what all nodes have booked of a limit.
 func (c *fakeCluster) booked(n quota.LimitName) quota.Units {
 	var sum quota.Units
 	for _, name := range c.addrs() {
@@ -137,7 +137,7 @@ func (c *fakeCluster) booked(n quota.LimitName) quota.Units {
 	return sum
 }
 
-// set starts or stops the node: it answers, or its streams break.
+// set starts or stops the node: a started node answers, a stopped one breaks its streams.
 func (n *fakeMember) set(up bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -149,7 +149,7 @@ func (n *fakeMember) set(up bool) {
 	}
 }
 
-// kill ends the node for good.
+// kill stops the node for good.
 func (n *fakeMember) kill() {
 	n.mu.Lock()
 	n.dead = true
@@ -209,7 +209,7 @@ func (s *fakeStream) Recv() (*quoratev1.AttachResponse, error) {
 	}
 }
 
-// serve is the node's side.
+// serve runs the node's side.
 func (s *fakeStream) serve() {
 	defer func() {
 		s.n.mu.Lock()
@@ -231,14 +231,14 @@ func (s *fakeStream) serve() {
 	}
 }
 
-// take handles one message, a one-way delay after it was sent; the answers take
-// another.
+// take handles one message a one-way delay after it was sent. Its answers take another one-way
+// delay.
 func (s *fakeStream) take(m *quoratev1.AttachRequest) bool {
-	time.Sleep(s.n.cluster.delay) // of a bubble
+	time.Sleep(s.n.cluster.delay) // in the time of the bubble
 	s.n.mu.Lock()
 	out := s.n.answer(s, m)
 	s.n.mu.Unlock()
-	time.Sleep(s.n.cluster.delay) // of a bubble
+	time.Sleep(s.n.cluster.delay) // in the time of the bubble
 	for _, r := range out {
 		select {
 		case s.down <- r:
@@ -289,7 +289,7 @@ func (n *fakeMember) limitsMessage() *quoratev1.AttachResponse {
 	return &quoratev1.AttachResponse{Body: &quoratev1.AttachResponse_Limits{Limits: &quoratev1.ClientLimits{Version: n.version, Limits: limitproto.EncodeLimits(n.cluster.limits)}}}
 }
 
-// member1 names a session as a member of its own: counters begin anew with it.
+// member1 names a session as a separate member, with which counters begin anew.
 func member1(client quota.NodeID, term quota.Term) quota.NodeID {
 	return quota.NodeID(fmt.Sprintf("%s.%d", client, term))
 }
@@ -314,7 +314,7 @@ func (n *fakeMember) book(term quota.Term, r quota.Report) []*quoratev1.AttachRe
 	return out
 }
 
-// log commits everything to a log that is never slow.
+// log commits everything to a log without delay.
 func (n *fakeMember) log() []quota.Grant {
 	n.ledger.Checkpoint(wall(), 4096)
 	return n.ledger.Saved(wall(), n.ledger.Written())
@@ -325,8 +325,8 @@ func granted1(term quota.Term, g *quota.Grant) *quoratev1.AttachResponse {
 	return &quoratev1.AttachResponse{Body: &quoratev1.AttachResponse_Grant{Grant: peerproto.EncodeGrant(g)}}
 }
 
-// settle brings what an earlier session had counted to its node, or books what
-// that one had not acknowledged if it is dead.
+// settle passes what an earlier session had counted to that session's node. If that node is dead,
+// settle books what it had not acknowledged.
 func (n *fakeMember) settle(s *fakeStream, msg *quoratev1.Settlement) []*quoratev1.AttachResponse {
 	r, err := peerproto.ParseReport(member1(s.client, quota.Term(msg.Attachment)), msg.Report)
 	if err != nil || len(msg.Acknowledged) != len(r.Entries) {
@@ -335,7 +335,7 @@ func (n *fakeMember) settle(s *fakeStream, msg *quoratev1.Settlement) []*quorate
 	}
 	old := n.cluster.node(msg.Node)
 	if old != n {
-		n.mu.Unlock() // the other's clients may be settled here at the same time
+		n.mu.Unlock() // the other node may settle a client here at the same time
 		old.mu.Lock()
 		defer func() {
 			old.mu.Unlock()
@@ -355,7 +355,7 @@ func (n *fakeMember) settle(s *fakeStream, msg *quoratev1.Settlement) []*quorate
 	return []*quoratev1.AttachResponse{{Body: &quoratev1.AttachResponse_Settled{Settled: &quoratev1.Settled{Attachment: msg.Attachment}}}}
 }
 
-// attachTo returns a client in process of a fake cluster.
+// attachTo returns an in-process client of a fake cluster.
 func attachTo(t *testing.T, c *fakeCluster, opts ...Option) *Client {
 	t.Helper()
 	o := defaultOptions()
@@ -373,7 +373,7 @@ func attachTo(t *testing.T, c *fakeCluster, opts ...Option) *Client {
 	return cl
 }
 
-// bucketLimit is a token bucket.
+// bucketLimit returns a token bucket.
 func bucketLimit(name, rate string, burst int64, ceiling quota.Ceiling) quota.Limit {
 	r, err := quota.ParseRate(rate)
 	if err != nil {
@@ -382,7 +382,7 @@ func bucketLimit(name, rate string, burst int64, ceiling quota.Ceiling) quota.Li
 	return quota.Limit{LimitName: quota.LimitName{Namespace: "web", Limit: name}, Rate: r, Burst: burst, Ceiling: ceiling}
 }
 
-// bannedKey is an override that refuses everything.
+// bannedKey returns an override that refuses everything.
 func bannedKey(n quota.LimitName, key string) *quoratev1.ClientOverride {
 	o := quota.Override{Key: quota.Key{LimitName: n, Key: key}, Class: quota.Banned, Burst: -1}
 	return &quoratev1.ClientOverride{Key: limitproto.EncodeKey(o.Key), Override: limitproto.EncodeOverride(&o)}

@@ -41,7 +41,7 @@ func (m *memberServer) Attach(g grpc.BidiStreamingServer[quoratev1.AttachRequest
 	for {
 		msg, err := s.Recv()
 		if err != nil {
-			return nil // in good order, unless the client has gone
+			return nil // a normal end, unless the client has gone
 		}
 		if err := g.Send(msg); err != nil {
 			return err
@@ -49,8 +49,8 @@ func (m *memberServer) Attach(g grpc.BidiStreamingServer[quoratev1.AttachRequest
 	}
 }
 
-// TestOverGRPC: one client, one node, a real connection; all that was admitted is
-// booked when Close returns, and no goroutine is left.
+// TestOverGRPC runs one client and one node over a real connection. It checks that all admissions
+// are booked when Close returns, and that no goroutine is left.
 func TestOverGRPC(t *testing.T) {
 	soft, far := bucketLimit("l", "1000/s", 500, quota.Soft), bucketLimit("far", "1/s", 1, quota.Soft)
 	far.Decide = quota.AtLeader
@@ -63,7 +63,7 @@ func TestOverGRPC(t *testing.T) {
 	srv := grpc.NewServer()
 	quoratev1.RegisterMemberServiceServer(srv, &memberServer{n: cl.node("a")})
 	quoratev1.RegisterQuotaServiceServer(srv, node)
-	go srv.Serve(l) // ends with Stop
+	go srv.Serve(l) // returns after Stop
 	t.Cleanup(srv.Stop)
 
 	c, err := New(t.Context(), []string{l.Addr().String()}, WithTimeout(testPatience))

@@ -17,12 +17,12 @@ import (
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 )
 
-// placesNode has one place, which lasts 30 ms.
+// placesNode has one place, which expires after 30 ms.
 type placesNode struct {
 	*fakeNode
 	taken   atomic.Bool
 	renewed chan string
-	gone    atomic.Bool // it knows nothing of what it gave out
+	gone    atomic.Bool // the node has forgotten all places
 }
 
 func newPlacesNode() *placesNode {
@@ -52,8 +52,8 @@ func (n *placesNode) Release(context.Context, *quoratev1.ReleaseRequest) (*quora
 	return &quoratev1.ReleaseResponse{}, nil
 }
 
-// TestUseAcquire: whoever asks a limit of what is in flight by Allow is told the call to use, and is
-// not let through.
+// TestUseAcquire checks that Allow on an in-flight limit is refused, and that the error names the
+// call to use.
 func TestUseAcquire(t *testing.T) {
 	addr, _ := serve(t, newPlacesNode())
 	var h heard
@@ -77,7 +77,7 @@ func TestUseAcquire(t *testing.T) {
 	}
 }
 
-// TestKeep: what is kept is renewed until it is given back, or nobody knows of it.
+// TestKeep checks that Keep renews a reservation until it is returned or no node knows it.
 func TestKeep(t *testing.T) {
 	n := newPlacesNode()
 	addr, _ := serve(t, n)
@@ -92,7 +92,7 @@ func TestKeep(t *testing.T) {
 	}
 	r := take()
 	r.Keep(t.Context())
-	r.Keep(t.Context()) // once is enough
+	r.Keep(t.Context()) // a second call changes nothing
 	for range 5 {
 		if got := <-n.renewed; got != "h1" {
 			t.Errorf("renewed %q", got)

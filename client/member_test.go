@@ -23,8 +23,8 @@ func ready(t *testing.T, c *Client) {
 	}
 }
 
-// TestLocal: what is decided in the process follows the limits, and what it counts
-// is what its node books.
+// TestLocal checks that decisions in the process follow the limits, and that the node books what
+// the process counts.
 func TestLocal(t *testing.T) {
 	for _, ceiling := range []quota.Ceiling{quota.Soft, quota.Hard} {
 		t.Run(ceiling.String(), func(t *testing.T) {
@@ -55,8 +55,8 @@ func TestLocal(t *testing.T) {
 	}
 }
 
-// TestTellsHopeless: what a process refuses by itself since it costs more than the burst is told to
-// its node once, also what was refused while there was no node.
+// TestTellsHopeless checks that the client reports to its node, exactly once, what it refused alone
+// because the cost exceeds the burst, including what it refused while there was no node.
 func TestTellsHopeless(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cl := newCluster(t, []string{"a"}, bucketLimit("l", "100/s", 50, quota.Soft), bucketLimit("m", "100/s", 50, quota.Hard))
@@ -87,7 +87,7 @@ func TestTellsHopeless(t *testing.T) {
 		refuse("m", 100)
 		time.Sleep(3 * time.Second)
 		cl.node("a").set(true)
-		time.Sleep(10 * time.Second) // it looks for a node after a pause
+		time.Sleep(10 * time.Second) // the client looks for a node after a pause
 		want := map[string]int64{"web/l": int64(quota.FromTokens(111)), "web/m": int64(quota.FromTokens(500))}
 		told(want)
 		told(want)
@@ -98,8 +98,8 @@ func TestTellsHopeless(t *testing.T) {
 	})
 }
 
-// TestStartsBeforeTheCluster: until the limits are there the client's own count;
-// New waits for nobody.
+// TestStartsBeforeTheCluster checks that New does not wait for a node, and that the client's own
+// defaults apply until the limits arrive.
 func TestStartsBeforeTheCluster(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cl := newCluster(t, []string{"a", "b"}, bucketLimit("l", "1/h", 5, quota.Soft))
@@ -155,8 +155,8 @@ func TestStartsBeforeTheCluster(t *testing.T) {
 	})
 }
 
-// TestSurvivesTheCluster: without any node the limit's when_cut_off decides, once
-// the lease is over.
+// TestSurvivesTheCluster checks that without any node the limit's when_cut_off decides once the
+// lease has expired.
 func TestSurvivesTheCluster(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		local, open, hard := bucketLimit("local", "10/s", 10, quota.Soft), bucketLimit("open", "1/h", 1, quota.Soft), bucketLimit("hard", "10/s", 10, quota.Hard)
@@ -196,7 +196,7 @@ func TestSurvivesTheCluster(t *testing.T) {
 			}
 		}
 		cl.node("a").set(true)
-		time.Sleep(10 * time.Second) // it looks for a node after a pause
+		time.Sleep(10 * time.Second) // the client looks for a node after a pause
 		time.Sleep(lastPause + time.Second)
 		c.Allow(t.Context(), "web", "hard", "k", 1)
 		time.Sleep(100 * time.Millisecond)
@@ -206,8 +206,8 @@ func TestSurvivesTheCluster(t *testing.T) {
 	})
 }
 
-// TestExactOverBrokenStreams: streams break all the time, nodes go down and come
-// back, and one dies; what clients admitted is what nodes booked in the end.
+// TestExactOverBrokenStreams checks that in the end the nodes have booked exactly what the clients
+// admitted, although streams break all the time, nodes stop and return, and one dies.
 func TestExactOverBrokenStreams(t *testing.T) {
 	for seed := range uint64(4) {
 		synctest.Test(t, func(t *testing.T) { exactOverBrokenStreams(t, seed) })
@@ -250,9 +250,9 @@ func exactOverBrokenStreams(t *testing.T, seed uint64) {
 	for range 8 {
 		n := cl.node([]string{"a", "b", "c"}[rnd.IntN(3)])
 		n.set(false)
-		time.Sleep(time.Duration(rnd.IntN(700)) * time.Millisecond) // down for a while of the bubble
+		time.Sleep(time.Duration(rnd.IntN(700)) * time.Millisecond) // stopped for a while, in the time of the bubble
 		n.set(true)
-		time.Sleep(time.Duration(rnd.IntN(900)) * time.Millisecond) // and up for a while
+		time.Sleep(time.Duration(rnd.IntN(900)) * time.Millisecond) // running for a while
 	}
 	close(stop)
 	work.Wait()
@@ -274,7 +274,7 @@ func exactOverBrokenStreams(t *testing.T, seed uint64) {
 	}
 }
 
-// TestNodeDies: what a dead node had not acknowledged is booked by the next.
+// TestNodeDies checks that the next node books what a dead node had not acknowledged.
 func TestNodeDies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := bucketLimit("l", "1/h", 1000, quota.Soft)
@@ -289,7 +289,7 @@ func TestNodeDies(t *testing.T) {
 			}
 		}
 		allow(20)
-		time.Sleep(time.Second) // all of it is acknowledged
+		time.Sleep(time.Second) // everything is acknowledged
 		cl.node("a").kill()
 		allow(30)
 		time.Sleep(time.Second)
@@ -304,7 +304,7 @@ func TestNodeDies(t *testing.T) {
 	})
 }
 
-// TestDeafNode: a node that takes streams and answers nothing is given up.
+// TestDeafNode checks that the client leaves a node that accepts streams and answers nothing.
 func TestDeafNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cl := newCluster(t, []string{"a", "b"}, bucketLimit("l", "100/s", 100, quota.Soft))
@@ -325,8 +325,8 @@ func TestDeafNode(t *testing.T) {
 	})
 }
 
-// TestClosesInTime: with nobody to tell anything, Close takes no longer than it may,
-// and says what was lost.
+// TestClosesInTime checks that Close returns within its time limit when no node answers, and
+// reports what was lost.
 func TestClosesInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cl := newCluster(t, []string{"a"}, bucketLimit("l", "1/h", 100, quota.Soft))
@@ -349,8 +349,8 @@ func TestClosesInTime(t *testing.T) {
 	})
 }
 
-// TestGrantWait: of a hard limit that this process holds nothing of, a decision
-// waits for the grant; a caller whose context has ended does not, and has no decision.
+// TestGrantWait checks that a decision about a hard limit waits for a grant if the process holds
+// nothing, and that a caller whose context has ended neither waits nor gets a decision.
 func TestGrantWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cl := newCluster(t, []string{"a"}, bucketLimit("l", "1/s", 100, quota.Hard))

@@ -18,7 +18,7 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// heard is a logger's output, without times.
+// heard holds the output of a logger, without times.
 type heard struct {
 	mu  sync.Mutex
 	buf bytes.Buffer
@@ -46,7 +46,7 @@ func (h *heard) logger() *slog.Logger {
 	}}))
 }
 
-// TestAddresses: an address that cannot be one is refused by New, in words.
+// TestAddresses checks that New refuses an invalid address with a clear error.
 func TestAddresses(t *testing.T) {
 	for addr, ok := range map[string]bool{
 		"localhost": false, "127.0.0.1": false, "::1": false, "": false, "localhost:": false,
@@ -63,8 +63,8 @@ func TestAddresses(t *testing.T) {
 	}
 }
 
-// TestNobodyThere: that no node answers is said after two seconds, then once a minute; and
-// that one answers again once.
+// TestNobodyThere checks that the client logs after two seconds that no node answers, then once a
+// minute, and logs once that a node answers again.
 func TestNobodyThere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cl := newCluster(t, []string{"a"}, bucketLimit("l", "10/s", 10, quota.Soft))
@@ -100,8 +100,8 @@ func TestNobodyThere(t *testing.T) {
 	})
 }
 
-// TestWrongName: a limit that is not there is said once a minute, with what was probably
-// meant, as the error of each check is; whatever way it is asked.
+// TestWrongName checks that the client logs an unknown limit once a minute, with the probable
+// correction as in the error of each check, whichever call names it.
 func TestWrongName(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cl := newCluster(t, []string{"a"}, bucketLimit("per_client", "10/s", 10, quota.Soft))
@@ -132,7 +132,7 @@ func TestWrongName(t *testing.T) {
 		if got := h.take(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "has a match") {
 			t.Errorf("rules: %s", got)
 		}
-		for i := range 2 * maxNames { // more names than are remembered
+		for i := range 2 * maxNames { // more names than the client remembers
 			if _, err := c.Allow(t.Context(), "web", strings.Repeat("x", i+1)[:min(i+1, 128)], "k", 1); !errors.Is(err, ErrNoLimit) {
 				t.Fatal(err)
 			}
@@ -143,8 +143,8 @@ func TestWrongName(t *testing.T) {
 	})
 }
 
-// TestOtherNamespace: a limit of a namespace that the client has not named is not said to be
-// missing from the cluster.
+// TestOtherNamespace checks that the client does not report a limit as missing from the cluster if
+// it belongs to a namespace that the client has not named.
 func TestOtherNamespace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := attachTo(t, newCluster(t, []string{"a"}, bucketLimit("l", "10/s", 10, quota.Soft)), WithNamespaces("web", "mail"), WithLogger(nil))
@@ -156,8 +156,8 @@ func TestOtherNamespace(t *testing.T) {
 	})
 }
 
-// TestNodeIsToldNames: a node is asked for a name that is not there, charging nothing, so that
-// it counts it: every few seconds and not at every check.
+// TestNodeIsToldNames checks that the client asks a node for an unknown name without charging
+// anything, so that the node counts the name: every few seconds, not at every check.
 func TestNodeIsToldNames(t *testing.T) {
 	var costs []int64
 	n := answering(func(_ context.Context, req *quoratev1.AllowRequest) (*quoratev1.AllowResponse, error) {
@@ -182,7 +182,7 @@ func TestNodeIsToldNames(t *testing.T) {
 	}
 }
 
-// TestCircuitIsSaid: calls that no node answers are said when the circuit opens.
+// TestCircuitIsSaid checks that the client logs unanswered calls when the circuit opens.
 func TestCircuitIsSaid(t *testing.T) {
 	addr, stop := serve(t, answering(admit))
 	stop()

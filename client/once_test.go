@@ -12,10 +12,10 @@ import (
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 )
 
-// booker counts what it is told to book. Its answers are lost if lose is set: it ends all connections.
+// booker counts what it books. If lose is set, it ends all connections instead of answering.
 type booker struct {
 	quoratev1.UnimplementedQuotaServiceServer
-	booked *atomic.Int64 // of all nodes
+	booked *atomic.Int64 // over all nodes
 	lose   func()
 }
 
@@ -37,8 +37,9 @@ func (n *booker) Report(ctx context.Context, req *quoratev1.ReportRequest) (*quo
 	return &quoratev1.ReportResponse{Booked: req.Used}, n.book(ctx, req.Used)
 }
 
-// TestCountsOnce: a refund, and a report, that a node has booked and not answered is not made again at
-// another node: tokens would be given back twice, also those of others. One that no node has got is.
+// TestCountsOnce checks that the client does not repeat, at another node, a refund or report that a
+// node has booked without answering: a repeated refund would return tokens twice, those of other
+// callers too. A call that reached no node is repeated.
 func TestCountsOnce(t *testing.T) {
 	for name, call := range map[string]func(*Client) error{
 		"refund": func(c *Client) error { return c.Refund(t.Context(), "n", "l", "k", 5) },
@@ -52,14 +53,14 @@ func TestCountsOnce(t *testing.T) {
 			}
 			srv := grpc.NewServer()
 			quoratev1.RegisterQuotaServiceServer(srv, &booker{booked: &booked, lose: func() { go srv.Stop() }})
-			go srv.Serve(l) // ends with Stop
+			go srv.Serve(l) // returns after Stop
 			t.Cleanup(srv.Stop)
 			next, _ := serve(t, &booker{booked: &booked})
 			c := newClient(t, []string{l.Addr().String(), next})
 			if err := call(c); !errors.Is(err, ErrUnavailable) || booked.Load() != 5 {
 				t.Errorf("the answer was lost: %v, and %d tokens are booked; want ErrUnavailable, 5", err, booked.Load())
 			}
-			if err := call(c); err != nil || booked.Load() != 10 { // the first node is gone: that is known before anything is sent
+			if err := call(c); err != nil || booked.Load() != 10 { // the first node is gone, which the client learns before it sends anything
 				t.Errorf("the node was gone: %v, and %d tokens are booked; want none, 10", err, booked.Load())
 			}
 		})

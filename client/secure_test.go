@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestSecureRefusals: files that cannot be used are told of by New, by field.
+// TestSecureRefusals checks that New refuses unusable files and names the field.
 func TestSecureRefusals(t *testing.T) {
 	for _, c := range []struct {
 		field, want string

@@ -10,8 +10,8 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// TestFullNodes: a node that has as many clients as it may is passed over. While all
-// have, the process goes on by itself, tries again, and says why.
+// TestFullNodes checks that the client skips a node that has as many clients as allowed. While all
+// nodes are full, the process decides alone, retries, and reports the reason.
 func TestFullNodes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cl := newCluster(t, []string{"a", "b"}, bucketLimit("soft", "10/s", 10, quota.Soft), bucketLimit("hard", "10/s", 10, quota.Hard))
@@ -56,8 +56,8 @@ func TestFullNodes(t *testing.T) {
 	})
 }
 
-// TestSlowNode: what a process guesses while its node is late is bounded by its share of
-// all that may do the same; one that is alone goes on.
+// TestSlowNode checks that, while its node is late, a process guesses at most its share among all
+// processes that may do the same, and that a process that is alone continues.
 func TestSlowNode(t *testing.T) {
 	for _, c := range []struct {
 		peers       uint64

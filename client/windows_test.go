@@ -8,13 +8,13 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// TestSettleAcrossWindows: what was reserved comes back in the window that it was taken in, and
-// never in a later one, which would admit more than the limit has.
+// TestSettleAcrossWindows checks that reserved tokens return to the window that they were taken
+// from. In a later window they would let the limit admit too much.
 func TestSettleAcrossWindows(t *testing.T) {
 	const full, per = 20, time.Hour
 	for kind, most := range map[quota.Kind]int{ // in the seconds after the reservation's window
 		quota.FixedWindow: full, quota.CalendarWindow: full, quota.PeriodicRefill: full,
-		quota.SlidingWindow: 1, // what was used comes back over the whole of the next
+		quota.SlidingWindow: 1, // used tokens return over the whole next window
 	} {
 		for _, ceiling := range []quota.Ceiling{quota.Soft, quota.Hard} {
 			t.Run(kind.String()+" "+ceiling.String(), func(t *testing.T) {
@@ -56,7 +56,7 @@ func TestSettleAcrossWindows(t *testing.T) {
 						}
 					}
 					settle(reserve(full), 5)
-					late := reserve(full - 5) // it is there only if the rest came back
+					late := reserve(full - 5) // succeeds only if the rest has come back
 					time.Sleep(per)
 					admitted := take()
 					settle(late, 0)

@@ -21,7 +21,7 @@ import (
 	"github.com/quorate/quorate/client"
 )
 
-// fakeNode answers as it is told, and remembers what it was asked.
+// fakeNode gives the answers that the test sets, and records the requests.
 type fakeNode struct {
 	quoratev1.UnimplementedAccountServiceServer
 	mu     sync.Mutex
@@ -85,8 +85,8 @@ func hang(ctx context.Context, _ int) error {
 	return ctx.Err()
 }
 
-// serve starts a node for each fake, none where it is nil, and returns an
-// application that knows them in this order and pauses for no time.
+// serve starts a node for each fake, and leaves the address of a nil one dead. It returns an
+// application that knows the nodes in this order and does not pause between attempts.
 func serve(t *testing.T, nodes ...*fakeNode) (*Application, *client.Client) {
 	t.Helper()
 	var addrs []string
@@ -97,12 +97,12 @@ func serve(t *testing.T, nodes ...*fakeNode) (*Application, *client.Client) {
 		}
 		addrs = append(addrs, l.Addr().String())
 		if n == nil {
-			_ = l.Close() // nobody listens there
+			_ = l.Close() // nothing listens there
 			continue
 		}
 		srv := grpc.NewServer()
 		quoratev1.RegisterAccountServiceServer(srv, n)
-		go srv.Serve(l) // ends with Stop
+		go srv.Serve(l) // returns after Stop
 		t.Cleanup(srv.Stop)
 	}
 	c, err := client.New(t.Context(), addrs)
@@ -123,7 +123,7 @@ func (a *Application) someOps() []*quoratev1.Op {
 	}}
 }
 
-// same compares what a node was asked with what it should have been.
+// same compares a node's request with the expected one.
 func same(t *testing.T, got, want proto.Message) {
 	t.Helper()
 	if !proto.Equal(got, want) {
@@ -171,7 +171,7 @@ func TestCalls(t *testing.T) {
 	same(t, a.AccountID("r", "s", "n", "disk"), &quoratev1.AccountID{AppId: "builds", Realm: "r", Namespace: "s", Name: "n", ResourceType: "disk"})
 }
 
-// TestUnregistered: types that the program has not named do not reach the cluster.
+// TestUnregistered checks that types that the program has not registered do not reach the cluster.
 func TestUnregistered(t *testing.T) {
 	n := &fakeNode{}
 	a, _ := serve(t, n)
@@ -231,8 +231,8 @@ func TestApplyError(t *testing.T) {
 	}
 }
 
-// TestRepeats: which calls are made again after which answer, and where. The first
-// node answers with the code, the second with success.
+// TestRepeats checks which calls are repeated after which code, and where. The first node answers
+// with the code, the second with success.
 func TestRepeats(t *testing.T) {
 	read := func(ctx context.Context, a *Application) error {
 		_, err := a.GetAccounts(ctx, nil)
@@ -279,7 +279,7 @@ func TestRepeats(t *testing.T) {
 			if second.calls() > 0 != c.again || first.calls() != 1 {
 				t.Errorf("the nodes were asked %d and %d times", first.calls(), second.calls())
 			}
-			if c.again { // it stays with who answers
+			if c.again { // the client stays with the node that answered
 				if err := c.call(t.Context(), a); err != nil || first.calls() != 1 {
 					t.Errorf("then: %v, the first node was asked %d times", err, first.calls())
 				}
@@ -292,8 +292,8 @@ func TestRepeats(t *testing.T) {
 	}
 }
 
-// TestUnsafeGoesWhereItArrives: a call that must not be repeated is not lost
-// because the first node is down.
+// TestUnsafeGoesWhereItArrives checks that a call that must not be repeated is not lost because the
+// first node is down.
 func TestUnsafeGoesWhereItArrives(t *testing.T) {
 	up := &fakeNode{}
 	a, _ := serve(t, nil, up)
@@ -310,7 +310,7 @@ func TestUnsafeGoesWhereItArrives(t *testing.T) {
 	}
 }
 
-// TestRounds: an election, in which every node says that there is no leader.
+// TestRounds simulates an election, in which every node reports that there is no leader.
 func TestRounds(t *testing.T) {
 	const election = 4
 	answer := func(_ context.Context, call int) error {
@@ -340,7 +340,7 @@ func TestRounds(t *testing.T) {
 func TestHang(t *testing.T) {
 	stuck, good := &fakeNode{answer: hang}, &fakeNode{}
 	a, _ := serve(t, stuck, good)
-	for a.timeout = 600 * time.Millisecond; ; a.timeout *= 2 { // what is left for the good node suits the machine
+	for a.timeout = 600 * time.Millisecond; ; a.timeout *= 2 { // the good node's remaining time must suit the machine
 		before := good.calls()
 		_, err := a.GetAccounts(t.Context(), nil)
 		if err == nil && good.calls() == before+1 {
@@ -362,8 +362,8 @@ func TestHang(t *testing.T) {
 	}
 }
 
-// TestInTime: what a node says at the deadline is heard as the deadline, whichever side's timer
-// was first; what it says earlier is its own.
+// TestInTime checks that an error of the node at the deadline is reported as the deadline,
+// whichever side's timer fired first, and that an earlier error is reported as the node's own.
 func TestInTime(t *testing.T) {
 	for _, code := range []codes.Code{codes.Canceled, codes.DeadlineExceeded} {
 		synctest.Test(t, func(t *testing.T) {

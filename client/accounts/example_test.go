@@ -46,14 +46,14 @@ func Example() {
 	case errors.As(err, &refused) && refused.Failed(quoratev1.OpStatus_OP_STATUS_ERR_UNDERFLOW):
 		fmt.Println("alice has had her ten builds today")
 	case err != nil:
-		log.Fatal(err) // the build is charged or not; asking again with its id tells
+		log.Fatal(err) // unknown whether the build is charged; repeating the call with its ID tells
 	default:
 		fmt.Println("build 8137 may start")
 	}
 }
 
-// Two accounts are changed together or not at all. The first section of their
-// namespace begins with "@": they lie in one place, so that this is as fast as one.
+// Two accounts change together or not at all. The first section of their namespace begins with "@",
+// so they share a range and the call is as fast as for one account.
 func ExampleApplication_ApplyOps() {
 	ctx := context.Background()
 	c, err := client.New(ctx, []string{"127.0.0.1:7412"})

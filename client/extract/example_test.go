@@ -20,29 +20,28 @@ func request() extract.Request {
 	return extract.Request{HTTP: r}
 }
 
-// A count for each tenant and method.
+// A count per tenant and method.
 func ExampleJoin() {
 	key := extract.Join(extract.Header("X-Tenant"), extract.Method())
 	fmt.Println(key(request()))
 	// Output: acme|GET <nil>
 }
 
-// One proxy of yours stands before the service: the last address in the field is what
-// it wrote.
+// One trusted proxy stands before the service: it wrote the last address in the field.
 func ExampleRemoteIP() {
 	key := extract.RemoteIP(extract.Proxies{Hops: 1})
 	fmt.Println(key(request()))
 	// Output: 203.0.113.7 <nil>
 }
 
-// The first key that is there counts.
+// The first key that exists counts.
 func ExampleFirst() {
 	key := extract.First(extract.Header("X-Service"), extract.RemoteIP(extract.Proxies{Hops: 1}))
 	fmt.Println(key(request()))
 	// Output: 203.0.113.7 <nil>
 }
 
-// The caller says what a request costs, up to 10.
+// The caller states the cost of a request, up to 10.
 func ExampleHeaderCost() {
 	cost := extract.HeaderCost("X-Cost", 10)
 	fmt.Println(cost(request()))

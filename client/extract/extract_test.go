@@ -24,7 +24,7 @@ import (
 	"github.com/quorate/quorate/client/extract"
 )
 
-// httpRequest is one with something for every key.
+// httpRequest returns a request with a value for every key.
 func httpRequest(t *testing.T) extract.Request {
 	t.Helper()
 	r := httptest.NewRequest(http.MethodPost, "http://api.example/v1/tenants/acme?user=b%20ob&user=eve&empty=&x=%zz&a;user=no", strings.NewReader("twelve bytes"))
@@ -55,7 +55,7 @@ func connection(verified bool) *tls.ConnectionState {
 	return s
 }
 
-// call is the same as a gRPC call.
+// call returns the same as a gRPC call.
 func call(outgoing bool) extract.Request {
 	md := metadata.Pairs("x-tenant", "acme", "x-cost", "7", "x-forwarded-for", "6.6.6.6, 203.0.113.7")
 	ctx := context.Background()
@@ -138,7 +138,7 @@ func TestKeys(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			got, err := tc.key(tc.r)
 			if tc.name == "fingerprint" && len(got) == 64 {
-				got = raw // the length will do: the sum is the standard library's
+				got = raw // compare the length only: the standard library computes the sum
 			}
 			if got != tc.want {
 				t.Errorf("got %q (%v), want %q", got, err, tc.want)
@@ -232,7 +232,7 @@ func TestMissingPolicies(t *testing.T) {
 	}
 }
 
-// FuzzJoin: different parts make different keys, and every key is fit to send.
+// FuzzJoin checks that different parts make different keys, and that every key is valid to send.
 func FuzzJoin(f *testing.F) {
 	f.Add("a", "b", "a|b", "c")
 	f.Add("a|", "b", "a", "|b")

@@ -18,7 +18,7 @@ func prefixes(s ...string) (out []netip.Prefix) {
 	return out
 }
 
-// remoteIP asks a key for a request from peer with the lines of a header field.
+// remoteIP returns the key for a request from peer with the given lines of a header field.
 func remoteIP(p extract.Proxies, peer string, lines ...string) (string, error) {
 	r := httptest.NewRequest(http.MethodGet, "/", nil)
 	r.RemoteAddr = peer
@@ -44,7 +44,7 @@ func TestRemoteIP(t *testing.T) {
 		want    string
 		missing string
 	}{
-		// The zero value believes nothing.
+		// The zero value trusts no header.
 		{"connection", extract.Proxies{}, "192.0.2.1:80", []string{"6.6.6.6"}, "192.0.2.1", ""},
 		{"connection, v6", extract.Proxies{}, "[2001:db8:1:2:3:4:5:6]:80", nil, "2001:db8:1:2::/64", ""},
 		{"connection, v6 whole", extract.Proxies{IPv6Prefix: 128}, "[2001:db8:0:0:0:0:0:6]:80", nil, "2001:db8::6", ""},
@@ -130,8 +130,8 @@ func TestRemoteIPRefusesBadProxies(t *testing.T) {
 	}
 }
 
-// FuzzForwardedFor: whatever the caller sends, the address is the one that the
-// proxy wrote behind it.
+// FuzzForwardedFor checks that a caller cannot forge its address: whatever it sends, the key is the
+// address that the proxy appended.
 func FuzzForwardedFor(f *testing.F) {
 	for _, s := range []string{"", "6.6.6.6", "6.6.6.6,", `"`, "a,,b", ", ,", "[::1", "\x00\xff"} {
 		f.Add(s)
@@ -149,7 +149,7 @@ func FuzzForwardedFor(f *testing.F) {
 	})
 }
 
-// FuzzForwarded is the same for RFC 7239.
+// FuzzForwarded checks the same for RFC 7239.
 func FuzzForwarded(f *testing.F) {
 	for _, s := range []string{"", "for=6.6.6.6", `for="`, `for="\`, `for="[::1]:8"`, `host="a\", for=9.9.9.9"`, `for=a;for=b`, `="`, ";;"} {
 		f.Add(s)
@@ -169,7 +169,7 @@ func FuzzForwarded(f *testing.F) {
 	})
 }
 
-// wellFormed: what comes out is an address or a network, or an error.
+// wellFormed checks that the result is an address, a network, or an error.
 func wellFormed(t *testing.T, p extract.Proxies, line string) {
 	got, err := remoteIP(p, "10.0.0.9:1", line)
 	if err != nil {

@@ -22,7 +22,7 @@ func (i *instant) AllowHTTP(context.Context, client.HTTPCheck) (client.Result, e
 }
 func (i *instant) Close() error { return nil }
 
-// BenchmarkCall is a unary call over loopback with and without the interceptor.
+// BenchmarkCall measures a unary call over loopback with and without the interceptor.
 func BenchmarkCall(b *testing.B) {
 	for _, bc := range []struct {
 		name   string
@@ -45,7 +45,7 @@ func BenchmarkCall(b *testing.B) {
 	}
 }
 
-// BenchmarkInterceptor is the interceptor alone.
+// BenchmarkInterceptor measures the interceptor alone.
 func BenchmarkInterceptor(b *testing.B) {
 	f := grpclimit.UnaryServerInterceptor(&instant{passed(19)}, calls, grpclimit.NoMetadata())
 	info := &grpc.UnaryServerInfo{FullMethod: unaryCall}

@@ -24,8 +24,7 @@ func Example() {
 	defer s.Stop()
 }
 
-// Callers are known by their certificates; one method has a limit of its own, and
-// health checks have none.
+// Certificates identify the callers. One method has its own limit, and health checks have none.
 func ExampleMethod() {
 	var c client.Limiter // client.New
 
@@ -39,7 +38,7 @@ func ExampleMethod() {
 	defer s.Stop()
 }
 
-// A client that waits up to a second for its turn, in the name of this service.
+// A client waits up to a second for its turn, under the name of this service.
 func ExampleClient() {
 	var c client.Limiter // client.New
 

@@ -17,12 +17,12 @@ import (
 	"github.com/quorate/quorate/client/grpclimit"
 )
 
-// fake answers what the test says and remembers what it was asked.
+// fake gives the answers that the test sets, and records the checks.
 type fake struct {
 	answer func(client.HTTPCheck) (client.Result, error)
 
 	mu    sync.Mutex
-	asked []client.HTTPCheck // Path is the limit's name where one was named
+	asked []client.HTTPCheck // Path is the name of the limit, if one was named
 }
 
 func (f *fake) AllowHTTP(ctx context.Context, c client.HTTPCheck) (client.Result, error) {
@@ -83,7 +83,7 @@ func broken(err error) *fake {
 	return &fake{answer: func(client.HTTPCheck) (client.Result, error) { return client.Result{}, err }}
 }
 
-// service echoes.
+// service echoes messages.
 type service struct {
 	pb.UnimplementedTestServiceServer
 }
@@ -123,7 +123,7 @@ func (service) StreamingInputCall(s grpc.ClientStreamingServer[pb.StreamingInput
 	}
 }
 
-// serve returns a client of a server with the given interceptors on both sides.
+// serve returns a client of a server, with the given interceptors on both sides.
 func serve(t testing.TB, server []grpc.ServerOption, dial []grpc.DialOption) (pb.TestServiceClient, string) {
 	t.Helper()
 	lis, err := net.Listen("tcp", "127.0.0.1:0")

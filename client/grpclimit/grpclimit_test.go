@@ -30,7 +30,7 @@ const (
 	streamIn   = "/grpc.testing.TestService/StreamingInputCall"
 )
 
-// TestUnary: what becomes of a result on the way to the caller.
+// TestUnary checks how each result reaches the caller.
 func TestUnary(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
@@ -74,7 +74,7 @@ func TestUnary(t *testing.T) {
 	}
 }
 
-// TestDetails: what a refusal says to programs, on both sides alike.
+// TestDetails checks that a refusal carries the same machine-readable details on both sides.
 func TestDetails(t *testing.T) {
 	server, _ := serve(t, grpclimit.Server(always(refused(1500*time.Millisecond)), calls), nil)
 	own, _ := serve(t, nil, grpclimit.Client(always(refused(1500*time.Millisecond)), calls))
@@ -104,7 +104,7 @@ func TestDetails(t *testing.T) {
 	}
 }
 
-// TestAsked: what the limiter is asked, by server and client, for which method.
+// TestAsked checks what server and client ask the limiter, for which method.
 func TestAsked(t *testing.T) {
 	check := func(limit, key string, cost int64) []client.HTTPCheck {
 		return []client.HTTPCheck{{Namespace: "shop", Path: limit, Key: key, Cost: cost}}
@@ -146,7 +146,7 @@ func TestAsked(t *testing.T) {
 					}
 					got := l.take()
 					for i := range got {
-						got[i].Key = strings.ReplaceAll(got[i].Key, addr, ip) // whom a client calls
+						got[i].Key = strings.ReplaceAll(got[i].Key, addr, ip) // the address that a client calls
 					}
 					if err != nil || !reflect.DeepEqual(got, want) {
 						t.Errorf("%s, %s: asked %+v (%v), want %+v", side, method, got, err, want)
@@ -157,7 +157,7 @@ func TestAsked(t *testing.T) {
 	}
 }
 
-// exchange sends n messages and says how many came back, and the status.
+// exchange sends n messages and returns how many came back, and the status.
 func exchange(t *testing.T, c pb.TestServiceClient, n int) (back int, code codes.Code) {
 	t.Helper()
 	s, err := c.FullDuplexCall(t.Context())
@@ -183,7 +183,7 @@ func exchange(t *testing.T, c pb.TestServiceClient, n int) (back int, code codes
 	return back, codes.OK
 }
 
-// TestStreams: streams are counted when they open, or by their messages.
+// TestStreams checks that streams count when they open, or by their messages.
 func TestStreams(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
@@ -230,8 +230,8 @@ func TestStreams(t *testing.T) {
 	}
 }
 
-// TestStreamMetadata: a stream's header tells as a unary call's does, by the
-// first message at the latest.
+// TestStreamMetadata checks that a stream's header carries what a unary call's does, with the first
+// message at the latest.
 func TestStreamMetadata(t *testing.T) {
 	for _, opts := range [][]grpclimit.ServerOption{{calls}, {calls, grpclimit.PerMessage()}} {
 		c, _ := serve(t, grpclimit.Server(&fake{}, opts...), nil)
@@ -254,7 +254,7 @@ func TestStreamMetadata(t *testing.T) {
 	}
 }
 
-// TestClientStreamOfOneAnswer: a client's stream counts its messages and ends.
+// TestClientStreamOfOneAnswer checks that a client stream counts its messages and ends.
 func TestClientStreamOfOneAnswer(t *testing.T) {
 	l := &fake{}
 	c, _ := serve(t, nil, grpclimit.Client(l, calls, grpclimit.PerMessage()))
@@ -273,7 +273,7 @@ func TestClientStreamOfOneAnswer(t *testing.T) {
 	}
 }
 
-// TestClientWaits: a client waits for its turn, and not longer than it may.
+// TestClientWaits checks that a client waits for its turn, and no longer than allowed.
 func TestClientWaits(t *testing.T) {
 	n := 0
 	l := &fake{answer: func(client.HTTPCheck) (client.Result, error) {
@@ -300,8 +300,8 @@ func TestClientWaits(t *testing.T) {
 	}
 }
 
-// TestRetryPushback: a client whose retry policy has RESOURCE_EXHAUSTED comes
-// back when the limit said, and does not where no waiting helps.
+// TestRetryPushback checks that a client with a retry policy for RESOURCE_EXHAUSTED retries at the
+// time that the limit gives, and does not retry where no wait helps.
 func TestRetryPushback(t *testing.T) {
 	const policy = `{"methodConfig":[{"name":[{}],"retryPolicy":{"maxAttempts":3,"initialBackoff":"60s","maxBackoff":"60s","backoffMultiplier":1,"retryableStatusCodes":["RESOURCE_EXHAUSTED"]}}]}`
 	n := 0
@@ -323,8 +323,8 @@ func TestRetryPushback(t *testing.T) {
 	}
 }
 
-// TestNoTimeLeft: a caller whose deadline ends while the limiter is asked does
-// not get through, even where errors let calls pass.
+// TestNoTimeLeft checks that a caller whose deadline passes while the limiter is asked does not get
+// through, even where errors let calls pass.
 func TestNoTimeLeft(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
 	defer cancel()

@@ -12,7 +12,7 @@ import (
 	"github.com/quorate/quorate/client/httplimit"
 )
 
-// instant answers without any work: what is measured is the middleware.
+// instant answers without any work, so the benchmark measures the middleware.
 type instant struct{ r client.Result }
 
 func (i *instant) Allow(context.Context, string, string, string, int64) (client.Result, error) {
@@ -24,15 +24,15 @@ func (i *instant) AllowHTTP(context.Context, client.HTTPCheck) (client.Result, e
 }
 func (i *instant) Close() error { return nil }
 
-// nowhere is a ResponseWriter that keeps nothing.
+// nowhere is a ResponseWriter that discards everything.
 type nowhere struct{ h http.Header }
 
 func (w *nowhere) Header() http.Header         { return w.h }
 func (w *nowhere) Write(b []byte) (int, error) { return len(b), nil }
 func (w *nowhere) WriteHeader(int)             {}
 
-// BenchmarkServer is the cost of the middleware for a request, beside the bare
-// handler; the limiter takes no time.
+// BenchmarkServer measures the middleware's cost per request beside the bare handler. The limiter
+// takes no time.
 func BenchmarkServer(b *testing.B) {
 	bare := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) })
 	limit := httplimit.Limit("web", "per_client")

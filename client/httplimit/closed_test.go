@@ -22,7 +22,8 @@ func (noLimits) Allow(context.Context, *quoratev1.AllowRequest) (*quoratev1.Allo
 	return nil, status.Error(codes.NotFound, "limit: web/mistyped does not exist")
 }
 
-// TestClientFailsClosed: a limit that does not exist lets nothing pass if the client or the middleware fails closed.
+// TestClientFailsClosed checks that an unknown limit admits nothing if the client or the middleware
+// fails closed.
 func TestClientFailsClosed(t *testing.T) {
 	for name, c := range map[string]struct {
 		client []client.Option

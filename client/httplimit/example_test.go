@@ -25,8 +25,8 @@ func Example() {
 	log.Print(http.ListenAndServe(":8080", limited))
 }
 
-// The limit file says which requests count; the key is the caller's address as
-// two proxies in 10.0.0.0/8 tell it.
+// The limit file says which requests count. The key is the caller's address, as two proxies in
+// 10.0.0.0/8 report it.
 func ExampleRules() {
 	var c client.Limiter // client.New
 
@@ -42,7 +42,7 @@ func ExampleRules() {
 	http.Handle("/", limited(http.FileServer(http.Dir("."))))
 }
 
-// Tenants are known from verified tokens; who has none is counted by address.
+// Verified tokens identify the tenants; callers without one count by address.
 func ExampleKey() {
 	var c client.Limiter // client.New
 
@@ -50,16 +50,16 @@ func ExampleKey() {
 	address := extract.Join(extract.Constant("ip"), extract.RemoteIP(extract.Proxies{Hops: 1}))
 	limited := httplimit.New(c, httplimit.Limit("api", "per_tenant"), httplimit.Key(extract.First(tenant, address)))
 
-	verify := func(next http.Handler) http.Handler { // what you have
+	verify := func(next http.Handler) http.Handler { // your existing verification
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			claims := map[string]any{"tenant": "acme"} // of the token, verified
+			claims := map[string]any{"tenant": "acme"} // from the verified token
 			next.ServeHTTP(w, r.WithContext(extract.WithClaims(r.Context(), claims)))
 		})
 	}
 	http.Handle("/", verify(limited(http.NotFoundHandler())))
 }
 
-// A client that waits for its turn, and stays away as long as it is asked to.
+// A client waits for its turn, and stays away for as long as a server asks it to.
 func ExampleNewTransport() {
 	var c client.Limiter // client.New
 

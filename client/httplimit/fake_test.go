@@ -8,12 +8,12 @@ import (
 	"github.com/quorate/quorate/client"
 )
 
-// fake answers what the test says and remembers what it was asked.
+// fake gives the answers that the test sets, and records the checks.
 type fake struct {
 	answer func(client.HTTPCheck) (client.Result, error)
 
 	mu    sync.Mutex
-	asked []client.HTTPCheck // Path is the limit's name where one was named
+	asked []client.HTTPCheck // Path is the name of the limit, if one was named
 }
 
 func (f *fake) AllowHTTP(ctx context.Context, c client.HTTPCheck) (client.Result, error) {
@@ -50,7 +50,7 @@ func (f *fake) times() int {
 	return len(f.asked)
 }
 
-// result is that of a bucket of 20 that refills with 10/s.
+// result returns the result of a bucket of 20 that refills at 10/s.
 func result(left int64) client.Result {
 	return client.Result{
 		Remaining: left, Limit: client.Limit{Namespace: "web", Name: "per_client", Rate: "10/s", Burst: 20},
@@ -78,7 +78,7 @@ func broken(err error) *fake {
 	return &fake{answer: func(client.HTTPCheck) (client.Result, error) { return client.Result{}, err }}
 }
 
-// bucket is a limiter of its own, in the time of the test.
+// bucket is a separate limiter, in the time of the test.
 type bucket struct {
 	burst, left int64
 	every       time.Duration

@@ -20,7 +20,7 @@ import (
 	"github.com/quorate/quorate/client/httplimit"
 )
 
-// places is a node with a limit of so many in flight, or of a rate that admits all.
+// places is a node with an in-flight limit, or with a rate that admits everything.
 type places struct {
 	quoratev1.UnimplementedQuotaServiceServer
 	mu               sync.Mutex
@@ -69,7 +69,7 @@ func attachTo(t *testing.T, node quoratev1.QuotaServiceServer, opts ...client.Op
 	}
 	srv := grpc.NewServer()
 	quoratev1.RegisterQuotaServiceServer(srv, node)
-	go srv.Serve(l) // ends with Stop
+	go srv.Serve(l) // returns after Stop
 	t.Cleanup(srv.Stop)
 	opts = append(opts, client.WithMode(client.Remote), client.WithTimeout(time.Minute), client.WithLogger(nil))
 	c, err := client.New(t.Context(), []string{l.Addr().String()}, opts...)
@@ -80,8 +80,9 @@ func attachTo(t *testing.T, node quoratev1.QuotaServiceServer, opts ...client.Op
 	return c
 }
 
-// TestInFlight: under a limit of what is in flight a request has a place until its handler has
-// returned, or panics; who finds none is refused; and the limit may become one of a rate.
+// TestInFlight checks that under an in-flight limit a request holds a place until its handler
+// returns or panics, that a request without a place is refused, and that the limit may change into
+// a rate.
 func TestInFlight(t *testing.T) {
 	p := &places{free: 1}
 	within, again := make(chan struct{}), make(chan struct{})
@@ -125,7 +126,8 @@ func TestInFlight(t *testing.T) {
 	}
 }
 
-// TestInFlightOfRules: where no place can be taken nothing passes, and it is said why.
+// TestInFlightOfRules checks that nothing passes, and the reason is given, where no place can be
+// taken.
 func TestInFlightOfRules(t *testing.T) {
 	var told error
 	c := attachTo(t, &places{free: 1})

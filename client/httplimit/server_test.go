@@ -40,7 +40,7 @@ func get(target string, header ...string) *http.Request {
 	return r
 }
 
-// TestAnswers: what becomes of a result.
+// TestAnswers checks the response to each result.
 func TestAnswers(t *testing.T) {
 	shadow := client.Result{Allowed: true, Shadow: true, Limit: client.Limit{Name: "new_limit"}}
 	gone := errors.New("no node answered")
@@ -50,7 +50,7 @@ func TestAnswers(t *testing.T) {
 		r       *http.Request
 		opts    []httplimit.Option
 		status  int
-		header  map[string]string // "" for none
+		header  map[string]string // "" means absent
 		problem string
 	}{
 		{"passes", always(passed(19)), get("/"), nil, 200, map[string]string{"RateLimit": `"per_client";r=19;t=1`, "RateLimit-Policy": `"per_client";q=20;w=2`, "Retry-After": "", "X-RateLimit-Limit": ""}, ""},
@@ -117,7 +117,7 @@ func checkProblem(t *testing.T, w *httptest.ResponseRecorder, status int, detail
 	}
 }
 
-// TestAsked: what the limiter is asked.
+// TestAsked checks what the middleware asks the limiter.
 func TestAsked(t *testing.T) {
 	tenant := httplimit.Key(extract.Header("X-Tenant"))
 	for _, tc := range []struct {
@@ -164,7 +164,7 @@ func TestPathValueInsideOfTheMux(t *testing.T) {
 	}
 }
 
-// TestTwo: middleware around middleware tells of both limits.
+// TestTwo checks that nested middleware reports both limits.
 func TestTwo(t *testing.T) {
 	outer, inner := passed(3), passed(7)
 	inner.Limit.Name, inner.Policies[0].Name = "per_tenant", "per_tenant"
@@ -200,8 +200,8 @@ func TestOnRefusedAndOnError(t *testing.T) {
 	}
 }
 
-// TestDeadContext: a request whose context has ended does not reach the handler,
-// even where errors let requests pass.
+// TestDeadContext checks that a request whose context has ended does not reach the handler, even
+// where errors let requests pass.
 func TestDeadContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -210,8 +210,8 @@ func TestDeadContext(t *testing.T) {
 	}
 }
 
-// TestReserved: a limit that reserves tokens to come lets the request wait, and
-// not longer than it lives.
+// TestReserved checks that a limit that reserves future tokens delays the request, but not beyond
+// its lifetime.
 func TestReserved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := passed(0)
@@ -229,7 +229,7 @@ func TestReserved(t *testing.T) {
 	})
 }
 
-// TestTimeout: a limiter that hangs costs the time that was set.
+// TestTimeout checks that a limiter that hangs costs only the configured timeout.
 func TestTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := hanging{&fake{}}
@@ -248,8 +248,8 @@ func (hanging) Allow(ctx context.Context, _, _, _ string, _ int64) (client.Resul
 	return client.Result{}, ctx.Err()
 }
 
-// TestJitter: refused callers come back at different times, never too early, and
-// both fields say the same.
+// TestJitter checks that refused callers return at different times, never too early, and that both
+// fields agree.
 func TestJitter(t *testing.T) {
 	seen := map[string]bool{}
 	for range 200 {
@@ -294,8 +294,8 @@ func TestMistakes(t *testing.T) {
 	}
 }
 
-// TestServer is the middleware in a real server: what passes streams both ways
-// and is not touched, and what is refused is answered.
+// TestServer runs the middleware in a real server. It checks that admitted requests stream both
+// ways unchanged, and that refused ones get an answer.
 func TestServer(t *testing.T) {
 	b := &bucket{burst: 2, every: time.Hour}
 	l := &fake{answer: b.take}

@@ -18,7 +18,7 @@ import (
 	"github.com/quorate/quorate/client/httplimit"
 )
 
-// answers is a server as a RoundTripper.
+// answers is a server in the form of a RoundTripper.
 type answers func(*http.Request) *http.Response
 
 func (f answers) RoundTrip(r *http.Request) (*http.Response, error) { return f(r), nil }
@@ -35,7 +35,7 @@ func answer(status int, header ...string) *http.Response {
 
 var out = httplimit.Limit("out", "to_shop")
 
-// body notes that it was closed.
+// body records that it was closed.
 type body struct {
 	io.Reader
 	closed bool
@@ -43,7 +43,7 @@ type body struct {
 
 func (b *body) Close() error { b.closed = true; return nil }
 
-// send makes a request of its own and says how long it took.
+// send makes a separate request and returns how long it took.
 func send(ctx context.Context, t http.RoundTripper, url string) (status int, took time.Duration, err error) {
 	r, _ := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	start := time.Now()
@@ -54,7 +54,7 @@ func send(ctx context.Context, t http.RoundTripper, url string) (status int, too
 	return status, time.Since(start), err
 }
 
-// TestTransportWaits: a client that waits sends at the rate of the limit.
+// TestTransportWaits checks that a waiting client sends at the rate of the limit.
 func TestTransportWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &bucket{burst: 2, every: time.Second}
@@ -128,14 +128,14 @@ func TestTransportContext(t *testing.T) {
 	})
 }
 
-// TestHonour: who is asked to stay away stays away, from that host, as long as
-// was asked, and no longer than it believes.
+// TestHonour checks that a client that a host asks to stay away does so, for that host only, for as
+// long as asked, but no longer than its own maximum.
 func TestHonour(t *testing.T) {
 	const most = time.Minute
 	for _, tc := range []struct {
 		name   string
 		first  *http.Response
-		least  time.Duration // until the next request is sent
+		least  time.Duration // until the client sends the next request
 		atMost time.Duration
 	}{
 		{"nothing", answer(200), 0, 0},
@@ -188,8 +188,8 @@ func TestHonourRefuses(t *testing.T) {
 	})
 }
 
-// TestHonourIsBounded: many hosts do not fill the memory, and the ones that are
-// remembered are the ones still to be left alone.
+// TestHonourIsBounded checks that many hosts do not fill the memory, and that the client remembers
+// those that it must still leave alone.
 func TestHonourIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tr := httplimit.NewTransport(&fake{}, answers(func(r *http.Request) *http.Response {
@@ -213,8 +213,8 @@ func TestHonourIsBounded(t *testing.T) {
 	})
 }
 
-// TestClientAndServer: a client that honours the answers of the middleware is
-// refused once.
+// TestClientAndServer checks that a client that honours the middleware's answers is refused only
+// once.
 func TestClientAndServer(t *testing.T) {
 	b := &bucket{burst: 1, every: 500 * time.Millisecond}
 	l := &fake{answer: b.take}
@@ -232,7 +232,7 @@ func TestClientAndServer(t *testing.T) {
 		got = append(got, res.Status[:3])
 		res.Body.Close()
 	}
-	// The first empties the bucket, which its answer tells.
+	// The first request empties the bucket, and its answer says so.
 	if want := "[200 true true true]"; fmt.Sprint(got) != want {
 		t.Errorf("got %v, want %s", got, want)
 	}

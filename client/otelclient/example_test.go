@@ -11,7 +11,7 @@ import (
 	"github.com/quorate/quorate/client/otelclient"
 )
 
-// The meter is that of the SDK which the program uses; this one measures nothing.
+// Use the meter of the program's SDK; the meter here measures nothing.
 func ExampleRegister() {
 	c, err := client.New(context.Background(), []string{"127.0.0.1:7412"}, client.WithLogger(nil))
 	if err != nil {

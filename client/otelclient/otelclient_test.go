@@ -17,11 +17,11 @@ type fixed client.Stats
 
 func (f fixed) Stats() client.Stats { return client.Stats(f) }
 
-// meter keeps what is registered, and reads it as an SDK would.
+// meter records registrations and reads them as an SDK would.
 type meter struct {
 	noop.Meter
 	names    []string
-	bad      string // the instrument that cannot be made
+	bad      string // the instrument whose creation fails
 	callback metric.Callback
 }
 
@@ -82,7 +82,7 @@ func (r *readings) ObserveInt64(o metric.Int64Observable, v int64, opts ...metri
 	r.values[name] = v
 }
 
-// TestMetrics: every field of the stats that counts something is in one of the metrics.
+// TestMetrics checks that every counter in the stats has a metric.
 func TestMetrics(t *testing.T) {
 	s := client.Stats{Decisions: map[client.DecisionMode]uint64{client.ModeGranted: 11, client.ModeFallback: 12}, Attached: true}
 	v := reflect.ValueOf(&s).Elem()
@@ -126,7 +126,7 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
-// TestMeterFails: what the meter cannot make is told.
+// TestMeterFails checks that errors of the meter are returned.
 func TestMeterFails(t *testing.T) {
 	for _, bad := range []string{"quorate.client.decisions", "quorate.client.grants", "quorate.client.keys"} {
 		if _, err := Register(&meter{bad: bad}, fixed{}); !errors.Is(err, errBad) {

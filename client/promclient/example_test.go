@@ -11,7 +11,7 @@ import (
 	"github.com/quorate/quorate/client/promclient"
 )
 
-// The client's metrics are served with the program's own.
+// The program serves the client's metrics with its own.
 func ExampleNew() {
 	c, err := client.New(context.Background(), []string{"127.0.0.1:7412"}, client.WithLogger(nil))
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/quorate/quorate/client/retry"
 )
 
-// A function is limited, and called again when it was refused.
+// Limit a function, and call it again after a refusal.
 func Example() {
 	ctx := context.Background()
 	c, err := client.New(ctx, []string{"127.0.0.1:7412"})

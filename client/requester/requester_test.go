@@ -14,7 +14,7 @@ import (
 	"github.com/quorate/quorate/client"
 )
 
-// local is a Limiter of this process.
+// local is a Limiter in this process.
 type local struct {
 	l   *rate.Limiter
 	err error
@@ -42,7 +42,7 @@ func (l *local) AllowHTTP(context.Context, client.HTTPCheck) (client.Result, err
 }
 func (l *local) Close() error { return nil }
 
-// TestLimit: a function limited to two calls a second, called five times a second.
+// TestLimit calls a function five times a second under a limit of two a second.
 func TestLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := New(&local{l: rate.NewLimiter(2, 2)}, "web", "l", "k")
@@ -67,7 +67,7 @@ func TestLimit(t *testing.T) {
 	})
 }
 
-// TestLimitEnds: the context that the function was limited under ends its calls.
+// TestLimitEnds checks that the context of the limited function ends its calls.
 func TestLimitEnds(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	gone := errors.New("gone")
@@ -85,7 +85,8 @@ func TestLimitEnds(t *testing.T) {
 	}
 }
 
-// TestQueue: calls wait, no more of them than may, no longer than their contexts.
+// TestQueue checks that calls wait no longer than their contexts, and not more of them than
+// allowed.
 func TestQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := New(&local{l: rate.NewLimiter(10, 1)}, "web", "l", "k", WithQueue(5))
@@ -128,7 +129,7 @@ func TestQueue(t *testing.T) {
 	})
 }
 
-// TestUndecided: without a decision calls pass, unless they shall not.
+// TestUndecided checks that calls without a decision pass, unless configured otherwise.
 func TestUndecided(t *testing.T) {
 	l := &local{err: client.ErrUnavailable}
 	if err := New(l, "web", "l", "k").RequestToken(t.Context()); err != nil {

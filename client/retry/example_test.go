@@ -9,7 +9,7 @@ import (
 	"github.com/quorate/quorate/client/retry"
 )
 
-// A call that no node answered at first is made again.
+// Do repeats a call that no node answered at first.
 func ExampleDo() {
 	calls := 0
 	fetch := func(context.Context) (string, error) {

@@ -70,7 +70,8 @@ func TestDo(t *testing.T) {
 	}
 }
 
-// TestNever: who says never is not called again at once, nor who says to come back in centuries.
+// TestNever checks that Do does not retry at once an error that says never, nor one that says to
+// come back in centuries.
 func TestNever(t *testing.T) {
 	always := If(func(error) bool { return true })
 	for _, after := range []time.Duration{client.Never, client.Never - 1} {
@@ -86,7 +87,7 @@ func TestNever(t *testing.T) {
 	}
 }
 
-// TestFullJitter: pauses are anything from 0 to the bound, which doubles.
+// TestFullJitter checks that pauses lie anywhere between 0 and a bound that doubles.
 func TestFullJitter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var short, long, sum time.Duration = time.Hour, 0, 0

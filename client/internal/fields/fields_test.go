@@ -26,7 +26,7 @@ func TestSeconds(t *testing.T) {
 	}
 }
 
-// TestFields: what a result becomes.
+// TestFields checks the header fields for each result.
 func TestFields(t *testing.T) {
 	bucket := func(left int64) client.Policy {
 		return client.Policy{Name: "login", Quota: 20, Window: 2 * second, Remaining: left, ResetAfter: time.Duration(20-left) * 100 * time.Millisecond}
@@ -37,7 +37,7 @@ func TestFields(t *testing.T) {
 		name              string
 		r                 client.Result
 		policy, rateLimit string
-		retry             int64 // 0 for none
+		retry             int64 // 0 means none
 		tightest          string
 	}{
 		{"nothing", client.Result{Allowed: true}, "", "", 0, ""},
@@ -85,8 +85,8 @@ func TestFields(t *testing.T) {
 	}
 }
 
-// TestPolicyIsRemembered: the same policies make the same field, others another,
-// whatever slot they share.
+// TestPolicyIsRemembered checks that the same policies give the same field and others a different
+// one, whichever cache slot they share.
 func TestPolicyIsRemembered(t *testing.T) {
 	var w Writer
 	result := func(quota int64) *client.Result {
@@ -122,7 +122,7 @@ func TestDetail(t *testing.T) {
 	}
 }
 
-// TestWait: what answers ask their callers for.
+// TestWait checks the waits that answers request from callers.
 func TestWait(t *testing.T) {
 	now := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 	for _, tc := range []struct {
@@ -166,8 +166,8 @@ func TestWait(t *testing.T) {
 	}
 }
 
-// FuzzWrite: any name and any numbers make a list that a parser of structured
-// fields reads back.
+// FuzzWrite checks that any name and numbers make a list that a structured-fields parser reads
+// back.
 func FuzzWrite(f *testing.F) {
 	f.Add("login", int64(20), int64(2e9), int64(19), int64(1e8), false, true)
 	f.Add("a\"\\\x00\xff", int64(-1), int64(-1), int64(1)<<62, int64(-5), true, false)
@@ -195,7 +195,7 @@ func FuzzWrite(f *testing.F) {
 	})
 }
 
-// FuzzRead: what is read, a parser of structured fields reads just so.
+// FuzzRead checks that a structured-fields parser agrees with every list that this package reads.
 func FuzzRead(f *testing.F) {
 	f.Add(`"a";r=0;t=9, "b";r=1`)
 	f.Add(`"c";t=6;r=0;pk=:YQ==:;x;y="\"";z=1.5;u=?1;v=tok`)
@@ -207,7 +207,7 @@ func FuzzRead(f *testing.F) {
 		}
 		list, err := httpsfv.UnmarshalList([]string{field})
 		if err != nil {
-			// Only values that are none of ours are read less strictly.
+			// Only values that are not ours are read less strictly.
 			if !strings.ContainsAny(field, "=;") {
 				t.Fatalf("%q: read as %v, but %v", field, items, err)
 			}

@@ -12,8 +12,7 @@ import (
 	"github.com/quorate/quorate/client"
 )
 
-// TestFit: whatever a caller sends as method and path, the limiter takes it, or
-// the request is faulty.
+// TestFit checks that for any method and path the limiter accepts the request or calls it faulty.
 func TestFit(t *testing.T) {
 	for _, tc := range []struct{ method, path, wantMethod, wantPath, err string }{
 		{"GET", "/a", "GET", "/a", ""},
