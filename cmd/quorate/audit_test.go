@@ -14,8 +14,8 @@ import (
 	"github.com/quorate/quorate/internal/cli/server"
 )
 
-// TestAuditIsFollowed: all files in order, then what is written, also into the file
-// that comes after a rotation.
+// TestAuditIsFollowed checks that all files are printed in order, then what is appended, including
+// what goes into the next file after a rotation.
 func TestAuditIsFollowed(t *testing.T) {
 	dir := t.TempDir()
 	log, err := audit.Open(audit.Options{Path: filepath.Join(dir, server.AuditFile), MaxBytes: 600, Keep: 5})
@@ -64,7 +64,7 @@ func TestAuditIsFollowed(t *testing.T) {
 	}
 }
 
-// identities are the last letters of all identities, in order.
+// identities returns the last letter of every identity, in order.
 func identities(text string) string {
 	var b strings.Builder
 	for _, part := range strings.Split(text, "client:")[1:] {

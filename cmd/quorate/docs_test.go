@@ -20,7 +20,7 @@ const (
 	codeMarker = "<!-- exit codes -->\n"
 )
 
-// TestDoc holds docs/cli.md to what the commands say of themselves.
+// TestDoc checks that docs/cli.md matches the help of the commands.
 func TestDoc(t *testing.T) {
 	b, err := os.ReadFile(cliDoc)
 	if err != nil {
@@ -36,12 +36,12 @@ func TestDoc(t *testing.T) {
 	golden.Hold(t, cliDoc, want, *rewrite)
 }
 
-// helpTexts is --help of all commands.
+// helpTexts returns the --help output of all commands.
 func helpTexts(t *testing.T) string {
 	var b strings.Builder
 	everyCommand(cli.New(), func(cmd *cobra.Command) {
 		if cmd.HasSubCommands() && (cmd.Example == "" || !cmd.HasParent()) || cmd.Name() == "exit-codes" {
-			return // only lists what has a part of its own
+			return // it only lists commands that have their own part
 		}
 		var out bytes.Buffer
 		if code := cli.Run(t.Context(), append(strings.Fields(cmd.CommandPath())[1:], "--help"), &out, &out); code != exit.OK {
@@ -64,8 +64,8 @@ func everyCommand(cmd *cobra.Command, f func(*cobra.Command)) {
 	}
 }
 
-// TestExamples: every command says what it does in 80 columns, with examples
-// whose arguments and flags it takes.
+// TestExamples checks that every command describes itself within 80 columns, with examples whose
+// arguments and flags it accepts.
 func TestExamples(t *testing.T) {
 	everyCommand(cli.New(), func(cmd *cobra.Command) {
 		if cmd.Name() == "exit-codes" || cmd.Name() == "quorate" {
@@ -92,7 +92,7 @@ func TestExamples(t *testing.T) {
 	})
 }
 
-// checkExample parses what a shell would give to the command.
+// checkExample parses what a shell would pass to the command.
 func checkExample(t *testing.T, path, line string) {
 	_, rest, ok := strings.Cut(line, "quorate ")
 	if !ok || strings.Contains(line, "curl") {
@@ -120,7 +120,7 @@ func checkExample(t *testing.T, path, line string) {
 	}
 }
 
-// shellWords splits a command up to a pipe, a redirection or a semicolon.
+// shellWords splits a command line up to a pipe, a redirection or a semicolon.
 func shellWords(s string) []string {
 	var words []string
 	var word strings.Builder

@@ -17,7 +17,7 @@ import (
 	"github.com/quorate/quorate/internal/cli/exit"
 )
 
-// lines is what a command prints while it runs.
+// lines holds what a command prints while it runs.
 type lines struct {
 	mu sync.Mutex
 	b  strings.Builder
@@ -49,7 +49,7 @@ func serveAt(t *testing.T, addr string) (*grpc.Server, string) {
 		}
 	}
 	srv := grpcapi.New(api.New(newFakeCluster(), api.Options{}))
-	go srv.Serve(l) // ends with Stop
+	go srv.Serve(l) // returns after Stop
 	t.Cleanup(srv.Stop)
 	return srv, l.Addr().String()
 }
@@ -63,8 +63,8 @@ func awaitCount(t *testing.T, l *lines, text string, want int) {
 	}
 }
 
-// TestEventsReconnect: a watch that loses its node goes on with the next, and
-// with the same when there is no other; Ctrl-C is no error.
+// TestEventsReconnect checks that a watch that loses its node continues at the next one, or at the
+// same one if there is no other, and that Ctrl-C is no error.
 func TestEventsReconnect(t *testing.T) {
 	first, firstAddr := serveAt(t, "127.0.0.1:0")
 	second, secondAddr := serveAt(t, "127.0.0.1:0")
@@ -91,7 +91,7 @@ func TestEventsReconnect(t *testing.T) {
 	}
 }
 
-// TestEventsOutputGone: events end when nobody reads them any more.
+// TestEventsOutputGone checks that events ends when nothing reads its output any more.
 func TestEventsOutputGone(t *testing.T) {
 	_, addr := serveAt(t, "127.0.0.1:0")
 	var messages lines

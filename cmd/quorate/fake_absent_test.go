@@ -40,5 +40,5 @@ func (absent) HistoryLimits(context.Context, history.Second, history.Second) ([]
 	return nil, history.Answer{}, errAbsent
 }
 
-// CheckHeld leaves all checks to Check.
+// CheckHeld decides nothing, and so leaves all checks to Check.
 func (absent) CheckHeld(quota.LimitName, []quota.Spend, []quota.Decision) {}

@@ -12,9 +12,9 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// fakeAccounts is one range behind every node: the real state machine, at a time
-// that does not go on. An operation on an account named "nobody-leads" finds no
-// leader; one on "held" accounts that others hold.
+// fakeAccounts is one range behind every node: the real state machine, at a fixed time. An
+// operation on an account named "nobody-leads" finds no leader; one on "held" finds accounts that
+// others hold.
 type fakeAccounts struct {
 	mu      sync.Mutex
 	store   *account.Store
@@ -89,7 +89,7 @@ func (a *fakeAccounts) Policies(_ context.Context, id account.ConfigID) (*accoun
 	if c, ok := a.configs[id]; ok {
 		return &c, nil
 	}
-	return nil, nil //nolint:nilnil // as the interface says
+	return nil, nil //nolint:nilnil // as the interface requires
 }
 
 func (a *fakeAccounts) ListPolicies(_ context.Context, app, realm, after string, limit int) (out []account.Config, err error) {

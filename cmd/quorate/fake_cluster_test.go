@@ -19,8 +19,8 @@ import (
 	"github.com/quorate/quorate/internal/pki"
 )
 
-// fakeMembers is a cluster of three nodes once somebody has changed something; until
-// then it is what fakeCluster.Status says. Whoever looks makes moves go on.
+// fakeMembers is a cluster of three nodes from the first change on; before that, fakeCluster.Status
+// describes it. Every read advances the pending moves.
 type fakeMembers struct {
 	mu       sync.Mutex
 	nodes    map[string]*quoratev1.NodeStatus // nil before the first change
@@ -33,7 +33,7 @@ var atTime = time.Unix(0, int64(at))
 
 var _ api.Operator = (*fakeCluster)(nil)
 
-// fakeToken has a secret and a hash of no authority.
+// fakeToken has a made-up secret and CA hash.
 var fakeToken = "quorate1.5d1fa2c07b3e." + strings.Repeat("s", 42) + "A.e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 
 func (f *fakeMembers) begin() {

@@ -11,7 +11,7 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// at is when everything happens in the fake cluster.
+// at is the time of every event in the fake cluster.
 const at = quota.Time(1_800_000_000e9)
 
 func (c *fakeCluster) ChangeLimits(_ context.Context, ch quota.Change) (quota.Version, bool, error) {
@@ -127,8 +127,8 @@ func (c *fakeCluster) ResetKey(_ context.Context, k quota.Key) error {
 	return nil
 }
 
-// Watch tells one event of each kind, and that a watcher of a buffer of one
-// lost seven.
+// Watch sends one event of each kind, and reports seven lost events to a watcher with a buffer of
+// one.
 func (c *fakeCluster) Watch(f quota.EventFilter, buffer int) (<-chan quota.Event, func() uint64, func()) {
 	events := make(chan quota.Event, 16)
 	for i, kind := range quota.EventKinds() {

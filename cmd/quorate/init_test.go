@@ -13,8 +13,8 @@ import (
 	"github.com/quorate/quorate/internal/cli/server"
 )
 
-// TestInitNamesTheSchema: the settings that init writes name the schema that is published
-// from this repository.
+// TestInitNamesTheSchema checks that the settings that init writes name the schema that this
+// repository publishes.
 func TestInitNamesTheSchema(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "n1")
 	var said strings.Builder

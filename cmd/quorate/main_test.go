@@ -22,8 +22,8 @@ func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"quorate": main})
 }
 
-// TestScripts runs the real command line against a fake cluster of three nodes.
-// In a script, "exits N command" runs the command and expects exit code N.
+// TestScripts runs the real command line against a fake cluster of three nodes. In a script, "exits
+// N command" runs the command and expects exit code N.
 func TestScripts(t *testing.T) {
 	if testing.Short() {
 		t.Skip("every command is a process of its own; left out by -short")
@@ -78,7 +78,7 @@ func startFake() (base int, stop func(), err error) {
 				break
 			}
 			srv := grpcapi.New(api.New(c, api.Options{ParseLimits: config.ParseLimits, FormatLimits: config.FormatLimits, Lint: server.LintLimits, Grants: fakeGrants{}}))
-			go srv.Serve(l) // ends with Stop
+			go srv.Serve(l) // returns after Stop
 			stops = append(stops, srv.Stop)
 		}
 		if err == nil {
@@ -88,7 +88,7 @@ func startFake() (base int, stop func(), err error) {
 	return 0, nil, err
 }
 
-// freeBase returns a base port of whose nodes the first two are free just now.
+// freeBase returns a base port at which the ports of the first two nodes are probably free.
 func freeBase() int {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

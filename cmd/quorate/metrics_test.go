@@ -37,8 +37,8 @@ descriptors:
     rate_limit: {unit: second, requests_per_unit: 1}
 `
 
-// TestMetricsDoc holds docs/metrics.md to what a real node shows, with all that there can
-// be made to happen.
+// TestMetricsDoc checks that docs/metrics.md matches the metrics of a real node, with everything
+// that the test can trigger.
 func TestMetricsDoc(t *testing.T) {
 	dir := t.TempDir()
 	file := func(name, text string) string {
@@ -68,7 +68,7 @@ func TestMetricsDoc(t *testing.T) {
 	s.rls(`{"domain":"shop","descriptors":[{"entries":[{"key":"user","value":"ann"}]}]}`)
 	text := ""
 	for end := time.Now().Add(time.Minute); !strings.Contains(text, "quorate_top_key_demand_tokens{") && time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
-		text = strings.TrimPrefix(s.get(s.http, "/metrics", "", true), "200 ") // once the key was reported
+		text = strings.TrimPrefix(s.get(s.http, "/metrics", "", true), "200 ") // until the key has been reported
 	}
 	for _, want := range []string{`quorate_decisions_total{limit="@other",namespace="@other"`, "quorate_limits_without_series 1\n"} {
 		if !strings.Contains(text, want) {
@@ -97,7 +97,7 @@ func TestMetricsDoc(t *testing.T) {
 	golden.Hold(t, page, catalogue.WithHelp(help), *rewrite)
 }
 
-// rls asks in the form of envoyproxy/ratelimit.
+// rls sends a request in the form of envoyproxy/ratelimit.
 func (s *secured) rls(body string) {
 	s.t.Helper()
 	files := pki.Files{CA: filepath.Join(s.dir, "admin", "ca.crt"), Cert: filepath.Join(s.dir, "admin", "client.crt"), Key: filepath.Join(s.dir, "admin", "client.key")}
@@ -121,7 +121,8 @@ func (s *secured) rls(body string) {
 	}
 }
 
-// checkCatalogue holds families to their lines: type, labels, and how many series.
+// checkCatalogue compares metric families with their catalogue lines: type, labels, and number of
+// series.
 func checkCatalogue(t *testing.T, catalogue *monitor.Catalogue, families map[string]*dto.MetricFamily) {
 	t.Helper()
 	for _, f := range catalogue.Metrics {

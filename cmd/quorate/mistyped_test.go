@@ -9,7 +9,7 @@ import (
 	"github.com/quorate/quorate/internal/cli/exit"
 )
 
-// TestMistyped: what is typed wrong is named, and what would be right.
+// TestMistyped checks that the error for a mistyped word names the word and the correction.
 func TestMistyped(t *testing.T) {
 	for line, want := range map[string]string{
 		"allow api/x":                             `the command must be "quorate allow NAMESPACE/LIMIT KEY"; got 1 argument`,

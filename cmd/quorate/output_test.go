@@ -11,7 +11,7 @@ import (
 	"github.com/quorate/quorate/internal/cli/render"
 )
 
-// noForm are the commands whose output has no form to choose, and why.
+// noForm lists the commands without a choice of output format, with the reason.
 var noForm = map[string]string{
 	"quorate dev":             "runs",
 	"quorate serve":           "runs",
@@ -26,8 +26,8 @@ var noForm = map[string]string{
 	"quorate help exit-codes": "is a page of the manual",
 }
 
-// TestEveryCommandHasForms walks all commands: what prints something prints it as JSON and YAML
-// too, and a table as CSV.
+// TestEveryCommandHasForms walks all commands and checks that each one that prints something can
+// print JSON and YAML too, and a table also as CSV.
 func TestEveryCommandHasForms(t *testing.T) {
 	used := map[string]bool{}
 	var walk func(c *cobra.Command)

@@ -10,7 +10,7 @@ import (
 	"github.com/quorate/quorate/internal/cli/exit"
 )
 
-// TestCompletionScripts: the shells that are here read what is for them.
+// TestCompletionScripts checks that the shells installed here can read their completion scripts.
 func TestCompletionScripts(t *testing.T) {
 	for shell, args := range map[string][]string{"bash": {"-n"}, "zsh": {"-n"}, "fish": {"--no-execute"}} {
 		t.Run(shell, func(t *testing.T) {
@@ -20,7 +20,7 @@ func TestCompletionScripts(t *testing.T) {
 			}
 			path, err := exec.LookPath(shell)
 			if err != nil {
-				return // its script is the library's, and was made
+				return // cobra generates the script, and it exists
 			}
 			cmd := exec.CommandContext(t.Context(), path, args...)
 			cmd.Stdin = &b

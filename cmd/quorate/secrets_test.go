@@ -21,7 +21,7 @@ import (
 	"github.com/quorate/quorate/internal/pki"
 )
 
-// transcript is what a process prints, from several goroutines.
+// transcript collects what a process prints, from several goroutines.
 type transcript struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -39,7 +39,7 @@ func (t *transcript) String() string {
 	return t.b.String()
 }
 
-// freePorts returns addresses that nobody listens on just now.
+// freePorts returns addresses on which nothing listens at the moment.
 func freePorts(t *testing.T, n int) (out []string) {
 	t.Helper()
 	var lc net.ListenConfig
@@ -54,13 +54,13 @@ func freePorts(t *testing.T, n int) (out []string) {
 	return out
 }
 
-// secured is a node that a test runs, made by "quorate init".
+// secured is a node made by "quorate init" that the test runs.
 type secured struct {
 	t                 *testing.T
 	dir               string
 	http, grpc, debug string
-	log               transcript // all that the node prints
-	said              transcript // all that commands print, except what shows a secret on purpose
+	log               transcript // everything that the node prints
+	said              transcript // everything that commands print, except what shows a secret on purpose
 }
 
 func newSecured(t *testing.T) *secured {
@@ -127,9 +127,9 @@ func (s *secured) get(addr, path, token string, admin bool) string {
 	return fmt.Sprint(res.StatusCode, " ", string(body))
 }
 
-// TestNoSecretIsShown runs a node with TLS, makes and misuses credentials, and then
-// looks for every secret in all that the node and the commands printed: log at level
-// debug, audit log, metrics, profiles, errors.
+// TestNoSecretIsShown guards against leaked secrets. It runs a node with TLS, creates and misuses
+// credentials, and then searches for every secret in the output of the node and the commands: log
+// at level debug, audit log, metrics, profiles, errors.
 func TestNoSecretIsShown(t *testing.T) {
 	s := newSecured(t)
 	var shown bytes.Buffer // on purpose, once

@@ -10,7 +10,7 @@ import (
 	"github.com/quorate/quorate/internal/cli/exit"
 )
 
-// TestSimTableInterrupted: Ctrl-C ends a table also when its last runs have begun.
+// TestSimTableInterrupted checks that Ctrl-C ends a table even after its last runs have begun.
 func TestSimTableInterrupted(t *testing.T) {
 	ctx, interrupt := context.WithCancel(t.Context())
 	interrupt()

@@ -14,8 +14,8 @@ import (
 	"github.com/quorate/quorate/internal/sim"
 )
 
-// campaignSize is how many scenarios are played. Each is a simulation of one
-// goroutine: for the race detector those suffice that keep all processors busy.
+// campaignSize returns how many scenarios the test plays. Each is a simulation in one goroutine, so
+// the race detector needs only as many as keep all processors busy.
 func campaignSize() int {
 	if testing.Short() {
 		return 12
@@ -23,7 +23,7 @@ func campaignSize() int {
 	return 60
 }
 
-// playCampaign returns what a campaign of that size prints.
+// playCampaign returns the output of a campaign of that size.
 func playCampaign(ctx context.Context, t *testing.T, more ...string) (string, string, int) {
 	t.Helper()
 	var out, errs bytes.Buffer
@@ -31,9 +31,9 @@ func playCampaign(ctx context.Context, t *testing.T, more ...string) (string, st
 	return out.String(), errs.String(), code
 }
 
-// TestCampaignCounts: every scenario has one kind of limit, what is printed can be
-// quoted, and the same seeds give the same fingerprint, whatever order the
-// processors played them in.
+// TestCampaignCounts checks that every scenario has one kind of limit, that the output can be
+// quoted, and that the same seeds give the same fingerprint in whatever order the processors played
+// them.
 func TestCampaignCounts(t *testing.T) {
 	var lines [2]simulate.CampaignLine
 	for i := range lines {
@@ -72,7 +72,8 @@ func TestCampaignCounts(t *testing.T) {
 	}
 }
 
-// TestCampaignInterrupted: what was played is printed, and it is no success.
+// TestCampaignInterrupted checks that an interrupted campaign prints what it has played, and does
+// not succeed.
 func TestCampaignInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

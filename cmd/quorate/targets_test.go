@@ -10,7 +10,7 @@ import (
 	"github.com/quorate/quorate/internal/cli/remote"
 )
 
-// TestTargetsEverywhere: every command that has --addr says what stands for it.
+// TestTargetsEverywhere checks that every command with --addr says what applies without it.
 func TestTargetsEverywhere(t *testing.T) {
 	everyCommand(cli.New(), func(cmd *cobra.Command) {
 		if f := cmd.Flags().Lookup("addr"); f != nil && !strings.Contains(f.Usage, "$"+remote.AddrVariable) {

@@ -23,7 +23,7 @@ func versionSays(t *testing.T, args ...string) string {
 	return out.String()
 }
 
-// TestVersion: a binary says what it is, of itself and of another.
+// TestVersion checks that a binary reports its version, and that of another binary.
 func TestVersion(t *testing.T) {
 	if got := versionSays(t); !regexp.MustCompile(`^quorate \S+ \(\S+(, with changes)?, go1\.\S+, \w+/\w+\)\n$`).MatchString(got) {
 		t.Errorf("%q", got)
@@ -47,8 +47,8 @@ func TestVersion(t *testing.T) {
 	}
 }
 
-// TestMaterials: the bill has every module that go.mod requires and the binary links, with
-// version and checksum, and is the same each time.
+// TestMaterials checks that the bill of materials lists every module that go.mod requires and the
+// binary links, with version and checksum, and that it is the same each time.
 func TestMaterials(t *testing.T) {
 	text := versionSays(t, "-o", "cyclonedx")
 	if text != versionSays(t, "-o", "cyclonedx") {

@@ -27,8 +27,8 @@ func virtually(t *testing.T, flags string) (out, messages string, code int) {
 	return stdout.String(), stderr.String(), code
 }
 
-// TestVirtual: what the example log would have met with limits of every kind. On
-// one node, so that it does not depend on how nodes share.
+// TestVirtual checks what the example log would have met with limits of every kind. It uses one
+// node, so the result does not depend on how nodes share.
 func TestVirtual(t *testing.T) {
 	if testing.Short() {
 		t.Skip("one goroutine plays for long; left out by -short, where TestVirtualJSON plays the same once")
@@ -49,8 +49,8 @@ func TestVirtual(t *testing.T) {
 	}
 }
 
-// TestVirtualNodes: a hard limit is never exceeded, and a soft one not by much,
-// although pages arrive on several nodes within an instant.
+// TestVirtualNodes checks that a hard limit is never exceeded, and a soft one not by much, although
+// pages arrive at several nodes within an instant.
 func TestVirtualNodes(t *testing.T) {
 	if testing.Short() {
 		t.Skip("one goroutine plays for long; left out by -short")
@@ -73,7 +73,7 @@ func TestVirtualNodes(t *testing.T) {
 	}
 }
 
-// TestVirtualJSON: the parts add up, and a second run is the same.
+// TestVirtualJSON checks that the parts add up to the total, and that a second run is the same.
 func TestVirtualJSON(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs for seconds in one goroutine; left out by -short")
@@ -115,7 +115,7 @@ func TestVirtualJSON(t *testing.T) {
 	golden.HasFields(t, res, "attempted", "admitted", "refused", "ideal_admitted", "over_pct", "under_pct", "net_pct", "hours", "tiers", "most_refused")
 }
 
-// TestVirtualAlone: one node that decides by itself is the ideal.
+// TestVirtualAlone checks that one node that decides alone equals the ideal.
 func TestVirtualAlone(t *testing.T) {
 	out, _, _ := virtually(t, "--log "+exampleLog+" --limits testdata/virtual.yaml --limit web/pages_hard --nodes 1 -o json")
 	var rep load.VirtualReport
@@ -127,8 +127,8 @@ func TestVirtualAlone(t *testing.T) {
 	}
 }
 
-// TestVirtualInterrupted: Ctrl-C ends a replay, and what is left of the log is not
-// simulated: of these decades it would be hours.
+// TestVirtualInterrupted checks that Ctrl-C ends a replay without simulating the rest of the log:
+// for these decades that would take hours.
 func TestVirtualInterrupted(t *testing.T) {
 	const line = `192.0.2.1 - - [01/Jan/%d:00:00:00 +0000] "GET / HTTP/1.1" 200 1 "-" "-"` + "\n"
 	file := filepath.Join(t.TempDir(), "access.log")
