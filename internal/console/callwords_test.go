@@ -8,8 +8,8 @@ import (
 	"github.com/quorate/quorate/internal/audit"
 )
 
-// TestCallWords: every call that there is has words of its own, and no words are left of
-// a call that is gone.
+// TestCallWords checks that every call has a description, and that no description is left of a
+// removed call.
 func TestCallWords(t *testing.T) {
 	methods := append(auth.Methods(), "console/sign-in")
 	names, said := []string{}, map[string]string{}
@@ -36,7 +36,8 @@ func TestCallWords(t *testing.T) {
 	}
 }
 
-// TestAuditFindsCalls: by their words and by their names, in any case.
+// TestAuditFindsCalls checks that the audit filter finds calls by description and by name, in any
+// case.
 func TestAuditFindsCalls(t *testing.T) {
 	e := &audit.Entry{Method: "/quorate.v1.KeyService/ResetKey", Result: audit.OK}
 	for text, want := range map[string]bool{"": true, "reset a": true, "RESETKEY": true, "/quorate.v1.KeyService": true, "limits": false} {

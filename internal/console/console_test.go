@@ -34,7 +34,7 @@ import (
 // fakeConn answers calls by the last part of their names.
 type fakeConn struct {
 	answer map[string]func(ctx context.Context, req any) (proto.Message, error)
-	mu     sync.Mutex // pages may ask for several things at once
+	mu     sync.Mutex // pages may make concurrent calls
 	calls  map[string]int
 }
 
@@ -98,7 +98,7 @@ func post(path string, form url.Values) *http.Request {
 	return req
 }
 
-// TestVendored: what others wrote is as npm has it, htmx.org 4.0.1 and uplot 1.6.32.
+// TestVendored checks that vendored files equal those in npm: htmx.org 4.0.1 and uplot 1.6.32.
 func TestVendored(t *testing.T) {
 	for name, want := range map[string]string{
 		"htmx-4.0.1.min.js":    "a0abb04f2f45a1f89d1d4844023245537e5e6014c87b144553e0607b4cc32130",
@@ -115,10 +115,12 @@ func TestVendored(t *testing.T) {
 	}
 }
 
-// inline is what the Content-Security-Policy forbids: scripts, styles and handlers in the page.
+// inline matches what the Content-Security-Policy forbids: scripts, styles and handlers in the
+// page.
 var inline = regexp.MustCompile(`(?i)<style|<script>|<script [^>]*>[^<]|\sstyle=|\son[a-z]+=|hx-on|javascript:|(src|href)="(https?:)?//`)
 
-// TestOverviewShadow: the tables of the overview mark limits of which not all that is not admitted is refused.
+// TestOverviewShadow checks that the overview's tables mark limits that do not enforce every
+// refusal.
 func TestOverviewShadow(t *testing.T) {
 	f := newFake()
 	f.answer["TopRates"] = func(context.Context, any) (proto.Message, error) {
@@ -141,8 +143,8 @@ func TestOverviewShadow(t *testing.T) {
 	}
 }
 
-// TestPages: every page is shown with strict headers, asks nobody else for anything, and
-// has what comes from outside escaped.
+// TestPages checks that every page has strict headers, loads nothing from other hosts, and escapes
+// external text.
 func TestPages(t *testing.T) {
 	c := New(Deps{Conn: newFake(), Self: "n1"})
 	for _, p := range registry(c.Deps) {
@@ -194,13 +196,14 @@ func TestStatic(t *testing.T) {
 	}
 }
 
-// guarded returns a console that asks who comes, a token of a viewer, and a func that revokes it.
+// guarded returns a console that authenticates callers, a token of a viewer, and a func that
+// revokes it.
 func guarded(t *testing.T, f *fakeConn, now func() time.Time) (c *Console, token string, revoke func()) {
 	t.Helper()
 	return guardedAs(t, f, now, rbac.Binding{Role: "planner", Scope: rbac.Everywhere})
 }
 
-// guardedAs is guarded with another role of the viewer.
+// guardedAs is guarded with another role for the viewer.
 func guardedAs(t *testing.T, f *fakeConn, now func() time.Time, b rbac.Binding) (c *Console, token string, revoke func()) {
 	t.Helper()
 	text, id, hash := pki.NewBearer()
@@ -218,8 +221,9 @@ func guardedAs(t *testing.T, f *fakeConn, now func() time.Time, b rbac.Binding) 
 	return New(Deps{Conn: f, Guard: guard, Self: "n1", Now: now}), text, func() { table = empty }
 }
 
-// TestSignIn: nobody comes in without a good token; the session ends when it is signed out,
-// is over, or its token is revoked; calls carry the caller; and sign-in leads nowhere else.
+// TestSignIn checks that nobody gets in without a valid token; that sign-out, expiry and revocation
+// of the token end a session; that calls carry the caller's identity; and that sign-in is no open
+// redirect.
 func TestSignIn(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
 	f := newFake()
@@ -283,8 +287,8 @@ func TestSignIn(t *testing.T) {
 	}
 }
 
-// TestHome: who may see nothing of the overview begins with the first page of the navigation; and is told what a
-// rollback leaves alone.
+// TestHome checks that a user who may see nothing of the overview starts on the first page of the
+// navigation, and sees what a rollback leaves alone.
 func TestHome(t *testing.T) {
 	f := newFake()
 	for _, name := range []string{"GetLimits", "ListVersions", "DiffLimits"} {
@@ -374,7 +378,7 @@ func viewersAreShared(t *testing.T) {
 	}
 }
 
-// TestFromOtherSites: a page of another site cannot make a change.
+// TestFromOtherSites checks that a page of another site cannot make a change.
 func TestFromOtherSites(t *testing.T) {
 	c := New(Deps{Conn: newFake()})
 	req := post("/console/sign-out", nil)
@@ -402,8 +406,9 @@ func TestLines(t *testing.T) {
 	}
 }
 
-// TestChange: the first step says what will happen and changes nothing, the second does
-// it once, what is wrong stands at its field, and a change that failed may be tried again.
+// TestChange checks that the first step shows the effect and changes nothing, that the second step
+// makes the change once, that errors appear at their fields, and that a failed change may be
+// retried.
 func TestChange(t *testing.T) {
 	f := newFake()
 	c := New(Deps{Conn: f, Self: "n1"})
@@ -441,7 +446,8 @@ func TestChange(t *testing.T) {
 	}
 }
 
-// TestOnceIsBounded: the oldest changes are forgotten, and a secret is kept of none.
+// TestOnceIsBounded checks that the oldest changes are forgotten, and that no secret of a change is
+// kept.
 func TestOnceIsBounded(t *testing.T) {
 	var o onceStore
 	for i := range maxOnce + 5 {
@@ -460,7 +466,8 @@ func TestOnceIsBounded(t *testing.T) {
 	}
 }
 
-// TestAuditPage: only those who may see all of it see it, filtered, in pages, escaped.
+// TestAuditPage checks that only users who may see the whole audit log see it, filtered, in pages,
+// escaped.
 func TestAuditPage(t *testing.T) {
 	path := t.TempDir() + "/audit.log"
 	l, err := audit.Open(audit.Options{Path: path})
@@ -496,7 +503,7 @@ func TestAuditPage(t *testing.T) {
 	}
 }
 
-// TestManyTokens: lists are cut to pages.
+// TestManyTokens checks that long lists are split into pages.
 func TestManyTokens(t *testing.T) {
 	f := newFake()
 	f.answer["WhoAmI"] = func(context.Context, any) (proto.Message, error) {
@@ -518,7 +525,8 @@ func TestManyTokens(t *testing.T) {
 	}
 }
 
-// TestBeyond: a limit has broken its bound when it is further off than it can be measured wrong by.
+// TestBeyond checks that a limit counts as beyond its bound only if the excess is larger than the
+// possible measurement error.
 func TestBeyond(t *testing.T) {
 	for text, want := range map[string]float64{"10/s": 10, "6/m": .1, "2.5/s": 2.5, "100/10s": 10, "24/1d": 1. / 3600, "48/2d": 1. / 3600, "": 0, "x/s": 0, "1/x": 0, "5/0s": 0} {
 		if got := rateOf(text); got != want {

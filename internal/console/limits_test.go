@@ -16,8 +16,8 @@ import (
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 )
 
-// limitsFake is a node with a limit file: valid is what it says of files, and applied
-// what it was sent.
+// limitsFake is a node with a limit file. It calls a file valid unless faults is set, and records in
+// applied the requests to apply one.
 type limitsFake struct {
 	*fakeConn
 	version uint64
@@ -79,7 +79,7 @@ func TestLimitsList(t *testing.T) {
 	}
 }
 
-// TestManyLimits: a page of 100,000 limits has 50 of them, and comes at once.
+// TestManyLimits checks that a page of 100,000 limits shows 50 of them and loads at once.
 func TestManyLimits(t *testing.T) {
 	f := newLimitsFake()
 	f.limits = nil
@@ -113,7 +113,7 @@ func editForm(more ...string) url.Values {
 	return form
 }
 
-// fieldOf is the value of a field of a form in a page.
+// fieldOf returns the value of a form field in a page.
 func fieldOf(t *testing.T, body, name string) string {
 	t.Helper()
 	_, rest, ok := strings.Cut(body, `name="`+name+`" value="`)
@@ -124,8 +124,8 @@ func fieldOf(t *testing.T, body, name string) string {
 	return value
 }
 
-// TestEdit: faults are shown at their lines, what changes is shown before it is applied,
-// and only what was shown is applied, to the version that it was shown for.
+// TestEdit checks that faults appear at their lines, that the page shows changes before it applies
+// them, and that it applies only what it showed, to the version for which it showed it.
 func TestEdit(t *testing.T) {
 	f := newLimitsFake()
 	c := New(Deps{Conn: f})
@@ -164,13 +164,13 @@ func TestEdit(t *testing.T) {
 	}
 }
 
-// TestEditConflict: what others have done meanwhile is shown, and the text is kept.
+// TestEditConflict checks that a conflict shows what others have changed, and keeps the text.
 func TestEditConflict(t *testing.T) {
 	f := newLimitsFake()
 	c := New(Deps{Conn: f})
 	_, body := do(c, post("/console/edit/apply", editForm()))
 	once, seen := fieldOf(t, body, "once"), fieldOf(t, body, "seen")
-	f.version = 9 // somebody else
+	f.version = 9 // another user's change
 	res, body := do(c, post("/console/edit/apply", editForm("once", once, "seen", seen)))
 	for _, want := range []string{"Somebody changed the same limits", "You began with version 7; version 9 by", "They changed web/login: burst 5 → 9", "over version 9"} {
 		if res.StatusCode != http.StatusConflict || !strings.Contains(body, want) {
@@ -230,7 +230,7 @@ func TestVersions(t *testing.T) {
 	}
 }
 
-// TestWithEnforcement: the switch changes that one field, in both forms of a limit.
+// TestWithEnforcement checks that the switch changes only that field, in both forms of a limit.
 func TestWithEnforcement(t *testing.T) {
 	const long = "search:\n  tiers:\n    - {limit: 10, per: 1s}\n  enforcement:\n    mode: shadow\n  near: 90%\n"
 	for _, tc := range []struct{ text, to, want string }{
@@ -249,7 +249,7 @@ func TestWithEnforcement(t *testing.T) {
 	}
 }
 
-// TestSwitchEnforcement: a switch that would change anything else is not made.
+// TestSwitchEnforcement checks that a switch that would change anything else is refused.
 func TestSwitchEnforcement(t *testing.T) {
 	f := newLimitsFake()
 	c := New(Deps{Conn: f})
@@ -270,7 +270,8 @@ func TestSwitchEnforcement(t *testing.T) {
 	}
 }
 
-// TestTierText: the console says of every kind how it counts: none is taken for a bucket.
+// TestTierText checks that the console describes how every kind counts, each with its own text, so
+// that none passes for a bucket.
 func TestTierText(t *testing.T) {
 	words := map[string]quoratev1.Kind{}
 	for n := range len(quoratev1.Kind_name) - 1 {

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// TestLive: a part is sent when it has changed, and not else.
+// TestLive checks that a part is sent when it has changed, and only then.
 func TestLive(t *testing.T) {
 	f := newFake()
 	c := New(Deps{Conn: f, Self: "n1"})
@@ -32,8 +32,8 @@ func TestLive(t *testing.T) {
 	}
 }
 
-// TestLiveSignedOut: a page that is open is told that its session is over, at once and when it asks again: not that
-// the node does not answer.
+// TestLiveSignedOut checks that an open page learns that its session is over, at once and at its
+// next request, instead of hearing that the node does not answer.
 func TestLiveSignedOut(t *testing.T) {
 	c, token, _ := guarded(t, newFake(), time.Now)
 	srv := httptest.NewServer(c)

@@ -16,7 +16,7 @@ import (
 
 var proposed = regexp.MustCompile(`<datalist id="(\w+)">(.*?)</datalist>`)
 
-// lists are the names that the forms of a page propose.
+// lists returns the names that the forms of a page propose.
 func lists(body string) string {
 	var out []string
 	for _, m := range proposed.FindAllStringSubmatch(body, -1) {
@@ -26,8 +26,8 @@ func lists(body string) string {
 	return strings.Join(out, "; ")
 }
 
-// TestNames: forms propose names that were asked for, each once; a part of a page that is drawn again asks for none,
-// and who may not read them can type.
+// TestNames checks that forms propose the requested names, each once; that a redrawn part of a page
+// requests none; and that users who may not read names can still type them.
 func TestNames(t *testing.T) {
 	f := newFake()
 	f.answer["HistoryLimits"] = func(_ context.Context, req any) (proto.Message, error) {
@@ -54,7 +54,7 @@ func TestNames(t *testing.T) {
 	if res, body := get(c, "/console/key"); res.StatusCode != http.StatusOK || lists(body) != "namespaces:; limits:" || strings.Contains(body, "not for you") {
 		t.Errorf("without a right: %d, %s", res.StatusCode, lists(body))
 	}
-	c.Close() // after the first turn
+	c.Close() // after the first round
 	before := f.calls["HistoryLimits"]
 	if _, body := get(c, "/console/live/key?namespace=web&limit=login&key=k"); f.calls["HistoryLimits"] != before {
 		t.Errorf("a live part asks for names: %s", body)

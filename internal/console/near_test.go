@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// bigFile is a file of two large namespaces, as the API writes it.
+// bigFile returns a file of two large namespaces, as the API writes it.
 func bigFile(limits int) string {
 	var b strings.Builder
 	b.WriteString("version: 1\nglobal_default: {rate: 9/s, burst: 9, ceiling: soft}\nnamespaces:\n")
@@ -27,8 +27,8 @@ func bigFile(limits int) string {
 	return b.String()
 }
 
-// TestNear: of a large file only what one limit can depend on is looked at: its parents, its children, and
-// the namespace's default; of a small one all.
+// TestNear checks that in a large file only what one limit can depend on is parsed: its parents,
+// its children, and the namespace's default. A small file is parsed whole.
 func TestNear(t *testing.T) {
 	const head = "version: 1\nnamespaces:\n  web:\n    default: {rate: 1/s, burst: 1, ceiling: soft}\n    limits:\n"
 	one := func(n, parent string) string {

@@ -20,8 +20,9 @@ import (
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 )
 
-// seedFake is a node that knows ten seconds of limits, until five seconds before now: each
-// was asked for 10 a second and admitted 8. Second 4 of the last is not complete, and nothing is known of second 6.
+// seedFake is a node that knows ten seconds of each limit, up to five seconds before now, with 10
+// requests a second of which 8 were admitted. For the last limit, second 4 is incomplete and second
+// 6 is unknown.
 func seedFake(now time.Time, limits int) *fakeConn {
 	f := newFake()
 	f.answer["TopRates"] = func(context.Context, any) (proto.Message, error) {
@@ -51,7 +52,8 @@ func seedFake(now time.Time, limits int) *fakeConn {
 
 var flowSpec = regexp.MustCompile(`id="chart-flow" data-chart="([^"]*)"`)
 
-// drawn is what the overview's chart begins with: times from now, and what was asked for and admitted.
+// drawn returns what the overview's chart begins with: times relative to now, with requests and
+// admissions.
 func drawn(t *testing.T, c http.Handler, now time.Time) string {
 	t.Helper()
 	_, body := get(c, "/console/")
@@ -78,8 +80,9 @@ func drawn(t *testing.T, c http.Handler, now time.Time) string {
 	return strings.TrimSpace(out.String())
 }
 
-// TestOverviewSeed: the chart begins with the sum of all limits, with gaps where one is not complete, and
-// then has the first live point, which has no rate: the past is not what live rates are made from.
+// TestOverviewSeed checks that the chart begins with the sum of all limits, with a gap where one is
+// incomplete, followed by the first live point without a rate: live rates must not be computed from
+// the seeded past.
 func TestOverviewSeed(t *testing.T) {
 	now := time.Unix(began, 0)
 	c := New(Deps{Conn: seedFake(now, 2), Now: func() time.Time { return now }})
@@ -92,7 +95,8 @@ func TestOverviewSeed(t *testing.T) {
 	}
 }
 
-// TestOverviewSeedAfterAPause: what a page saw long ago does not keep the past away, and times ascend.
+// TestOverviewSeedAfterAPause checks that points that a page saw long ago do not displace the
+// seeded past, and that times ascend.
 func TestOverviewSeedAfterAPause(t *testing.T) {
 	now := time.Unix(began, 0)
 	c := New(Deps{Conn: seedFake(now, 1), Now: func() time.Time { return now }})
@@ -104,8 +108,8 @@ func TestOverviewSeedAfterAPause(t *testing.T) {
 	}
 }
 
-// TestOverviewUnseeded: with more limits than the bound, or when the past of one is not known or who asks may
-// not read it, the chart begins with what pages have seen.
+// TestOverviewUnseeded checks that the chart begins with what pages have seen if there are more
+// limits than the bound, or if the history of one is unknown or the user may not read it.
 func TestOverviewUnseeded(t *testing.T) {
 	now := time.Unix(began, 0)
 	refuse := func(context.Context, any) (proto.Message, error) { return nil, errors.New("no") }
@@ -125,7 +129,8 @@ func TestOverviewUnseeded(t *testing.T) {
 	}
 }
 
-// TestOverviewSlowSeed: a history that does not answer holds up the page for a second at most.
+// TestOverviewSlowSeed checks that a history that does not answer delays the page by at most a
+// second.
 func TestOverviewSlowSeed(t *testing.T) {
 	now := time.Unix(began, 0)
 	f := seedFake(now, 1)
@@ -141,7 +146,7 @@ func TestOverviewSlowSeed(t *testing.T) {
 	}
 }
 
-// TestOverviewLiveUnseeded: live updates do not read the history.
+// TestOverviewLiveUnseeded checks that live updates do not read the history.
 func TestOverviewLiveUnseeded(t *testing.T) {
 	f := seedFake(time.Unix(began, 0), 1)
 	c := New(Deps{Conn: f})

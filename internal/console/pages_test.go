@@ -19,8 +19,8 @@ import (
 
 const began = 1_800_000_000 // a full hour
 
-// pastFake is a node that knows the past of web/login: an hour by the minute, of which
-// minute 10 is not known, and minutes 20 and 21 are not reported by n2.
+// pastFake is a node that knows an hour of web/login by the minute. Minute 10 is unknown, and n2
+// has not reported minutes 20 and 21.
 func pastFake() *limitsFake {
 	f := newLimitsFake()
 	rule := &quoratev1.Limit{Namespace: "web", Name: "login", Rate: "5/m", Burst: 5, Kind: quoratev1.Kind_KIND_BUCKET, Class: quoratev1.Class_CLASS_COUNTED}
@@ -75,8 +75,8 @@ func pastConsole(f *limitsFake) *Console {
 	return New(Deps{Conn: f, Now: func() time.Time { return time.Unix(began+3600, 0) }})
 }
 
-// TestLimitPage: the past has its gaps, each by its name, keys have their errors, and the
-// slider says between what the truth lies.
+// TestLimitPage checks that the history shows its gaps, each by name, that keys show their errors,
+// and that the slider shows the range in which the true value lies.
 func TestLimitPage(t *testing.T) {
 	res, body := get(pastConsole(pastFake()), "/console/limit?namespace=web&limit=login")
 	for _, want := range []string{
@@ -93,7 +93,8 @@ func TestLimitPage(t *testing.T) {
 	}
 }
 
-// TestPolicyPast: the policy of accounts has a past like a limit's, and nothing that only limits have.
+// TestPolicyPast checks that an account policy has a history like a limit, and nothing that only
+// limits have.
 func TestPolicyPast(t *testing.T) {
 	f := pastFake()
 	f.answer["Headroom"] = func(context.Context, any) (proto.Message, error) {
@@ -118,7 +119,8 @@ func TestPolicyPast(t *testing.T) {
 	}
 }
 
-// TestLimitWithoutPast: a node that keeps none, or has none yet, shows the rest.
+// TestLimitWithoutPast checks that the page of a node without history, or without any yet, shows
+// the rest.
 func TestLimitWithoutPast(t *testing.T) {
 	f := pastFake()
 	c := pastConsole(f)
@@ -143,12 +145,12 @@ func TestLimitWithoutPast(t *testing.T) {
 	}
 }
 
-// TestLimitLive: live updates ask for rates alone.
+// TestLimitLive checks that live updates request only rates.
 func TestLimitLive(t *testing.T) {
 	f := pastFake()
 	c := pastConsole(f)
 	ctx, cancel := context.WithCancel(t.Context())
-	c.Close() // after the first turn
+	c.Close() // after the first round
 	req := mustRequest(ctx, "/console/live/limit?namespace=web&limit=login")
 	_, body := do(c, req)
 	cancel()
@@ -248,7 +250,8 @@ func TestKeyPage(t *testing.T) {
 	}
 }
 
-// TestKeyChanges: reset, override and clear ask first, and make the API's calls.
+// TestKeyChanges checks that reset, override and clear ask for confirmation and make the API's
+// calls.
 func TestKeyChanges(t *testing.T) {
 	f := keyFake()
 	var set *quoratev1.Override
@@ -342,8 +345,8 @@ func TestAccounts(t *testing.T) {
 	}
 }
 
-// TestApplyOp: an operation has a request id that stays while the form is mended, and
-// what failed says so at its field.
+// TestApplyOp checks that an operation keeps its request ID while the user corrects the form, and
+// that an error appears at its field.
 func TestApplyOp(t *testing.T) {
 	f := accountsFake()
 	var sent []*quoratev1.ApplyOpsRequest
@@ -381,7 +384,8 @@ func TestApplyOp(t *testing.T) {
 	}
 }
 
-// TestHoleText: the day is told of a hole that goes over midnight UTC, whatever the node's own zone is.
+// TestHoleText checks that a gap across midnight UTC shows its dates, whatever the node's own zone
+// is.
 func TestHoleText(t *testing.T) {
 	zone := time.FixedZone("", -5*3600)
 	midnight := time.Date(2026, 11, 23, 0, 0, 0, 0, time.UTC).In(zone)

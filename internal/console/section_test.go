@@ -22,8 +22,8 @@ namespaces:
       login: {rate: 5/m, burst: 5, ceiling: hard}
 `
 
-// TestCut: what is edited is the part that is asked for, put back it is the file, and
-// what is new stands where the parser looks for it.
+// TestCut checks that the editor shows exactly the requested part, that putting it back restores
+// the file, and that new text goes where the parser expects it.
 func TestCut(t *testing.T) {
 	for _, tc := range []struct{ name, namespace, limit, want string }{
 		{"file", "", "", sampleFile},
@@ -66,7 +66,7 @@ func TestCutNew(t *testing.T) {
 	}
 }
 
-// TestSectionLine: a fault is shown at the line of what is edited, not of the file.
+// TestSectionLine checks that a fault appears at the line of the edited section, not of the file.
 func TestSectionLine(t *testing.T) {
 	s := cut(sampleFile, "api", "42")
 	for of, want := range map[int]int{8: 1, 12: 5} {

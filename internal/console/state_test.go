@@ -11,8 +11,8 @@ import (
 	"github.com/quorate/quorate/internal/health"
 )
 
-// TestDrainingIsNoFault: what is drained or stops on purpose is not shown as broken, and what
-// is broken meanwhile is.
+// TestDrainingIsNoFault checks that what is drained or stopped on purpose is not shown as broken,
+// and that what breaks meanwhile is.
 func TestDrainingIsNoFault(t *testing.T) {
 	node := func(up bool, s quoratev1.NodeState, leads int32) *quoratev1.NodeStatus {
 		return &quoratev1.NodeStatus{Id: "b", Connected: up, State: s, Leads: leads}
@@ -48,7 +48,8 @@ func TestDrainingIsNoFault(t *testing.T) {
 	}
 }
 
-// TestForgottenKey: of a key of which the leader holds nothing, no counts of zero are shown.
+// TestForgottenKey checks that the page shows no zero counts for a key of which the leader holds
+// nothing.
 func TestForgottenKey(t *testing.T) {
 	f := newFake()
 	for attempted, want := range map[int64]string{0: "is forgotten", 5: "2 admitted, 3 refused of 5"} {
