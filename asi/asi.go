@@ -1,19 +1,17 @@
-// Package asi puts several texts together into one application-specific
-// identifier (ASI), and takes them apart again. Namespaces, names and types of
-// resources of accounts and policies are ASIs.
+// Package asi joins several texts into one application-specific identifier (ASI) and splits it
+// again. The namespaces, names and resource types of accounts and policies are ASIs.
 //
-// The sections of an identifier stand behind each other with "|" in between.
-// Whatever cannot stand in an identifier as it is is written as "{" and its
-// ascii85 encoding, which has none of "{", "|" and "~": sections that contain "|",
-// "~", a control character or what is not UTF-8, and those that begin with "{".
-// People can read all others.
+// An identifier contains its sections, separated by "|". A section that cannot appear literally is
+// written as "{" and its ascii85 encoding, which contains none of "{", "|" and "~". That applies to
+// sections that contain "|", "~", a control character or invalid UTF-8, and to those that begin
+// with "{". All other sections stay readable.
 //
 //	asi.Join("infra", "linux|x64", "ci")  // infra|{Ch[d0G^O`o1]|ci
 //
-// An identifier that was made otherwise is good too, as long as it has no "~" and
-// no control character; [Split] takes any text.
+// An identifier from another source is valid too if it has no "~" and no control character; [Split]
+// accepts any text.
 //
-// Nothing here keeps state: all functions are safe for concurrent use.
+// The package keeps no state: all functions are safe for concurrent use.
 package asi
 
 import (
@@ -28,16 +26,16 @@ const (
 	encoded   = "{"
 )
 
-// Join returns the identifier that has these sections. Any bytes are allowed in a
-// section, and it may be empty; what is encoded grows by a quarter. The same
-// sections always make the same identifier, and other sections another one, except
-// that no section at all makes what one empty section makes: "".
+// Join returns the identifier with these sections. A section may contain any bytes and may be
+// empty; encoding makes it a quarter longer. The same sections always give the same identifier, and
+// different sections a different one, with one exception: no section and one empty section both
+// give "".
 //
-// An identifier has no "~" and no control character, and is UTF-8. It can be too
-// long for the cluster, which takes 256 bytes.
+// An identifier is valid UTF-8 without "~" and control characters. It can be too long for the
+// cluster, which accepts 256 bytes.
 //
-// A first section that begins with "@" places the accounts of a namespace
-// together, but only if it need not be encoded.
+// A first section that begins with "@" places the accounts of a namespace in one range, but only if
+// it needs no encoding.
 func Join(sections ...string) string {
 	var b strings.Builder
 	for i, s := range sections {
@@ -54,12 +52,11 @@ func Join(sections ...string) string {
 	return b.String()
 }
 
-// Split returns the sections of an identifier, at least one. For everything that
-// [Join] has made, except of no section at all, they are what it was made of.
+// Split returns the sections of an identifier, at least one. For every result of [Join] they are
+// the sections that Join was given, except that Split("") returns one empty section.
 //
-// A section that begins with "{" and is not the ascii85 encoding of anything is
-// returned as it is, with the "{". So is one that encodes what it does otherwise
-// than Join does, with white space for example.
+// Split returns a section that begins with "{" unchanged, with the "{", if the rest is not a valid
+// ascii85 encoding or not the one that Join writes, for example because it contains white space.
 func Split(id string) []string {
 	sections := strings.Split(id, separator)
 	for i, s := range sections {
@@ -72,7 +69,7 @@ func Split(id string) []string {
 	return sections
 }
 
-// plain reports whether a section can stand in an identifier as it is.
+// plain reports whether a section can appear in an identifier literally.
 func plain(s string) bool {
 	return !strings.HasPrefix(s, encoded) && !strings.ContainsAny(s, "|~") &&
 		utf8.ValidString(s) && strings.IndexFunc(s, unicode.IsControl) < 0
@@ -83,10 +80,10 @@ func encode(s string) string {
 	return string(out[:ascii85.Encode(out, []byte(s))])
 }
 
-// decode takes nothing but what encode makes: the decoder also passes over white
-// space, and lets groups overflow.
+// decode accepts only what encode produces: the ascii85 decoder also skips white space and lets
+// groups overflow.
 func decode(text string) (string, bool) {
-	out := make([]byte, 4*len(text)) // a "z" is four bytes
+	out := make([]byte, 4*len(text)) // a "z" stands for four bytes
 	n, _, err := ascii85.Decode(out, []byte(text), true)
 	if err != nil {
 		return "", false

@@ -45,19 +45,19 @@ func TestSplit(t *testing.T) {
 	for id, want := range map[string][]string{
 		"":          {""},
 		"|":         {"", ""},
-		"{":         {""}, // nothing, encoded
+		"{":         {""}, // empty, encoded
 		"{z":        {"\x00\x00\x00\x00"},
 		"{z|{":      {"\x00\x00\x00\x00", ""},
 		"{!":        {"{!"}, // half a byte
 		"{zz!":      {"{zz!"},
 		"{uuuuu":    {"{uuuuu"}, // beyond 32 bits
-		"{!!!!!":    {"{!!!!!"}, // is written z
+		"{!!!!!":    {"{!!!!!"}, // Join writes z
 		"{@= 2M":    {"{@= 2M"}, // white space
-		"{{@=2M":    {"{{@=2M"}, // encoded twice is not a thing
+		"{{@=2M":    {"{{@=2M"}, // double encoding does not exist
 		"{@=2M|{~|": {"a|b", "{~", ""},
 		"{ä":        {"{ä"},
 		"a~b\n":     {"a~b\n"},
-		"{87cUR":    {"Hell"}, // it need not have been encoded
+		"{87cUR":    {"Hell"}, // needed no encoding
 	} {
 		if got := Split(id); !slices.Equal(got, want) {
 			t.Errorf("Split(%q) is %q; want %q", id, got, want)
@@ -65,8 +65,8 @@ func TestSplit(t *testing.T) {
 	}
 }
 
-// FuzzJoin: any sections come back, and the identifier is one that an account may
-// have.
+// FuzzJoin checks that Split returns any joined sections, and that the identifier is valid for an
+// account.
 func FuzzJoin(f *testing.F) {
 	f.Add("a", "b", "c")
 	f.Add("{", "|", "~")
@@ -88,7 +88,7 @@ func FuzzJoin(f *testing.F) {
 	})
 }
 
-// FuzzSplit: any identifier has sections, and they make one that has the same.
+// FuzzSplit checks that the sections of any identifier, joined and split again, stay the same.
 func FuzzSplit(f *testing.F) {
 	for _, id := range []string{"", "a|b", "{z|{", "{!", "{@=2M|{uuuuu", "{87cUR|", "{\t"} {
 		f.Add(id)

@@ -6,7 +6,7 @@ import (
 	"github.com/quorate/quorate/asi"
 )
 
-// A namespace of a project and a bucket, and a name that happens to have a "|".
+// A namespace of a project and a bucket, and a name that contains a "|".
 func ExampleJoin() {
 	fmt.Println(asi.Join("infra", "ci"))
 	fmt.Println(asi.Join("infra", "linux|x64", "ci"))

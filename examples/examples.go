@@ -1,4 +1,4 @@
-// Package examples holds what the examples folder has for the binary itself.
+// Package examples embeds the files of the examples folder that the binary needs.
 package examples
 
 import "embed"
@@ -8,8 +8,7 @@ import "embed"
 //go:embed limits.yaml
 var Limits []byte
 
-// Scenarios are the files of the simulator, sim/*.yaml, which "quorate sim
-// example:NAME" plays.
+// Scenarios holds the files of the simulator, sim/*.yaml, which "quorate sim example:NAME" plays.
 //
 //go:embed sim/*.yaml
 var Scenarios embed.FS

@@ -1,11 +1,11 @@
-// Command builds asks a Quorate cluster whether a user may start a build: ten a
-// day, exactly, whatever fails, and no build is charged twice.
+// Command builds asks a Quorate cluster whether a user may start a build: exactly ten a day,
+// whatever fails, and no build is charged twice.
 //
 //	go run ./examples/builds alice 8137
 //
-// It exits with 0 if the build may start, with 3 if the user has none left, and
-// with 1 if nobody knows: then run it again. Asked again for the same build, it
-// gives the same answer and charges nothing.
+// It exits with 0 if the build may start, with 3 if the user has none left, and with 1 if the
+// outcome is unknown: then run it again. A second run for the same build gives the same answer and
+// charges nothing.
 package main
 
 import (
@@ -33,8 +33,8 @@ const (
 	perDay   = 10
 )
 
-// policies is what every user may do: ten builds, filled up at midnight UTC.
-// Accounts that nobody has used for a month are forgotten.
+// policies allows each user ten builds, refilled at midnight UTC. The cluster drops accounts that
+// were not used for a month.
 var policies = &quoratev1.PolicyConfig{Policies: []*quoratev1.PolicyEntry{{
 	Key: &quoratev1.PolicyKey{Name: perUser, ResourceType: resource},
 	Policy: &quoratev1.Policy{
@@ -70,12 +70,12 @@ func run(ctx context.Context, nodes []string, user, build string, out io.Writer)
 	}
 	defer func() { _ = c.Close() }()
 	app := accounts.Register(c, "builds", accounts.Options{ResourceTypes: []string{resource}})
-	// This changes nothing when the policies are there. A service does it once, when it starts.
+	// This changes nothing if the policies exist. A service does it once, when it starts.
 	config, err := app.LoadPoliciesAuto(ctx, realm, policies)
 	if err != nil {
 		return err
 	}
-	// Users may have any names: asi.Join writes them so that they can be one.
+	// User names may be any text: asi.Join encodes them into valid account names.
 	account := app.AccountID(realm, "", asi.Join(user), resource)
 	res, err := app.ApplyOps(ctx, asi.Join("build", user, build), 24*time.Hour, []*quoratev1.Op{{
 		AccountId: account, PolicyId: app.PolicyID(config, "", perUser, resource), Delta: -1,
@@ -98,7 +98,7 @@ func run(ctx context.Context, nodes []string, user, build string, out io.Writer)
 	return err
 }
 
-// refuse says when there will be more.
+// refuse prints when the user will have more builds.
 func refuse(ctx context.Context, app *accounts.Application, account *quoratev1.AccountID, user string, out io.Writer) error {
 	res, err := app.GetAccounts(ctx, []*quoratev1.AccountID{account})
 	if err != nil {

@@ -1,7 +1,6 @@
-// Command grpc-service is a gRPC server with a limit for each of its callers, by
-// what they say in the metadata, or else by address. It has the one service that
-// every gRPC library knows, grpc.health.v1; yours goes beside it. With -call it is
-// a client that makes calls one after the other, and waits for its turn.
+// Command grpc-service is a gRPC server with a limit per caller, identified by its metadata or else
+// by its address. It serves grpc.health.v1, which every gRPC library knows; your own services go
+// beside it. With -call it is a client that makes calls one after the other and waits for its turn.
 //
 //	quorate dev --limits examples/clients.yaml
 //	go run ./examples/grpc-service
@@ -66,7 +65,7 @@ func serve(c *client.Client, listen string) error {
 }
 
 func call(c *client.Client, addr string, n int) error {
-	<-c.Ready() // or the first calls would go out without a limit
+	<-c.Ready() // otherwise the first calls would go out without a limit
 	cc, err := grpc.NewClient(addr, append(
 		grpclimit.Client(c, grpclimit.Limit("out", "to_shop"), grpclimit.Key(extract.Constant("example")), grpclimit.Wait(time.Minute)),
 		grpc.WithTransportCredentials(insecure.NewCredentials()))...)

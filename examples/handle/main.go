@@ -1,5 +1,5 @@
-// Command handle asks as the hot path of a service does: with a handle of the key, which decides
-// in this process out of what its node has lent it, in nanoseconds.
+// Command handle decides as the hot path of a service does: with a handle of the key, in this
+// process, from what its node has lent it, in nanoseconds.
 //
 //	quorate dev --limits examples/clients.yaml
 //	go run ./examples/handle 203.0.113.7 15
@@ -41,7 +41,7 @@ func run(ctx context.Context, nodes []string, address string, count int) error {
 	}
 	defer c.Close() //nolint:errcheck // nothing is left to do about it
 	select {
-	case <-c.Ready(): // or the first requests would pass without a limit
+	case <-c.Ready(): // otherwise the first requests would pass without a limit
 	case <-ctx.Done():
 		return ctx.Err()
 	}

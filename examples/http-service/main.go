@@ -1,11 +1,11 @@
-// Command http-service is a web service with a limit for each of its callers, by
-// address: all its processes together keep it.
+// Command http-service is a web service with a limit per caller address, which all its processes
+// enforce together.
 //
 //	quorate dev --limits examples/clients.yaml
 //	go run ./examples/http-service
 //	curl -i localhost:8080
 //
-// With -tls-dir it works with a cluster that is secured: see docs/tutorial.md.
+// With -tls-dir it connects to a secured cluster: see docs/tutorial.md.
 package main
 
 import (

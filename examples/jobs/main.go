@@ -1,5 +1,5 @@
-// Command jobs runs jobs, no more at a time than all its processes together may: each job
-// has a place while it runs. Start it several times beside each other.
+// Command jobs runs jobs, with a limit on how many run at a time over all its processes: each job
+// holds a place while it runs. Start it several times in parallel.
 //
 //	quorate dev --limits examples/clients.yaml
 //	go run ./examples/jobs 6
@@ -63,11 +63,11 @@ func job(ctx context.Context, places *client.Bucket, takes time.Duration) error 
 	if err != nil {
 		return err
 	}
-	time.Sleep(takes) // what there is to do: longer than the lease of the limit, which Keep renews
+	time.Sleep(takes) // the work; it takes longer than the lease of the limit, which Keep renews
 	return place.Cancel(context.WithoutCancel(ctx))
 }
 
-// take waits for a place. If this process dies, it is free one lease later.
+// take waits for a place. If this process dies, the place is free one lease later.
 func take(ctx context.Context, places *client.Bucket) (*client.Reservation, error) {
 	for {
 		place, err := places.Acquire(ctx, 1, 0)

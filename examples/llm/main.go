@@ -1,6 +1,5 @@
-// Command llm accounts for the tokens of a language model, of which nobody knows
-// before a call how many it takes: reserve what it may take at most, make the call,
-// settle what it took.
+// Command llm accounts for the tokens of a language model. How many tokens a call takes is unknown
+// before the call, so it reserves the maximum, makes the call, and settles what the call took.
 //
 //	quorate dev --limits examples/clients.yaml
 //	go run ./examples/llm acme 6
@@ -18,7 +17,7 @@ import (
 	"github.com/quorate/quorate/client"
 )
 
-// most is what one call may take: what the caller sets as its maximum.
+// most is the maximum of one call, which the caller passes to the model.
 const most = 4000
 
 func main() {
@@ -43,7 +42,7 @@ func run(ctx context.Context, nodes []string, tenant string, calls int) error {
 	defer c.Close() //nolint:errcheck // what it could not tell in time comes back by itself
 	tokens := client.Check{Namespace: "llm", Limit: "tokens", Key: tenant, Cost: most}
 	for i := range calls {
-		// A node keeps the reservation: if this process dies, it comes back by itself.
+		// A node keeps the reservation. If this process dies, the tokens come back by themselves.
 		r, err := c.Reserve(ctx, time.Minute, tokens)
 		if err != nil {
 			return err
@@ -61,5 +60,5 @@ func run(ctx context.Context, nodes []string, tenant string, calls int) error {
 	return nil
 }
 
-// model stands for a call to a model: it returns how many tokens that took.
+// model simulates a call to a model and returns how many tokens it took.
 func model(call int) int64 { return int64(1500 + 100*call) }

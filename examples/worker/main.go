@@ -1,5 +1,5 @@
-// Command worker sends mails, no more in a second than all workers together may:
-// each takes its turn with Wait. Start it several times beside each other.
+// Command worker sends mails, with a limit on how many all workers together send a second: each
+// takes its turn with Wait. Start it several times in parallel.
 //
 //	quorate dev --limits examples/clients.yaml
 //	go run ./examples/worker 60
@@ -43,7 +43,7 @@ func run(ctx context.Context, nodes []string, tlsDir string, count int) error {
 	}
 	defer c.Close() //nolint:errcheck // nothing is left to do about it
 	select {
-	case <-c.Ready(): // or the first mails would go out without a limit
+	case <-c.Ready(): // otherwise the first mails would go out without a limit
 	case <-ctx.Done():
 		return ctx.Err()
 	}
