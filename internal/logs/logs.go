@@ -1,5 +1,5 @@
-// Package logs keeps a node's log within a budget: a line that is repeated a thousand times a
-// second tells no more than ten of them, and fills a disk.
+// Package logs keeps a node's log within a budget. A thousand repetitions of a line per second say
+// no more than ten, and fill a disk.
 package logs
 
 import (
@@ -13,13 +13,13 @@ import (
 // The budget of one message at one level.
 const (
 	burst      = 20               // lines at once
-	every      = time.Second      // after that one in this time
-	maxStrains = 1000             // messages that are remembered; beyond them the oldest round is forgotten
-	forgetful  = 10 * time.Minute // without a line, as if there never had been one
+	every      = time.Second      // then one line per this time
+	maxStrains = 1000             // remembered messages; at the bound all are forgotten
+	forgetful  = 10 * time.Minute // a message without a line for this long starts anew
 )
 
-// Limiter is a slog.Handler that passes on what is within the budget. The next line of a message
-// that was held back says how many of them were: dropped=7. Safe for concurrent use.
+// Limiter is a slog.Handler that passes on the lines within the budget. The next line that passes
+// after dropped ones reports their number: dropped=7. It is safe for concurrent use.
 type Limiter struct {
 	next slog.Handler
 	*shared
@@ -40,7 +40,7 @@ type strain struct {
 type budget struct {
 	tokens float64
 	at     time.Time
-	held   uint64 // back, since the last that passed
+	held   uint64 // lines dropped since the last that passed
 }
 
 // New returns a limiter in front of a handler.
@@ -48,7 +48,7 @@ func New(next slog.Handler) *Limiter {
 	return &Limiter{next, &shared{lines: map[strain]*budget{}}}
 }
 
-// Dropped returns how many lines were held back since the start.
+// Dropped returns how many lines were dropped since the start.
 func (l *Limiter) Dropped() uint64 { return l.dropped.Load() }
 
 // Enabled implements slog.Handler.
@@ -70,7 +70,7 @@ func (l *Limiter) Handle(ctx context.Context, r slog.Record) error {
 	return l.next.Handle(ctx, r)
 }
 
-// allow says whether a line is within its budget, and how many before it were not.
+// allow reports whether a line is within its budget, and how many were dropped before it.
 func (s *shared) allow(k strain, now time.Time) (held uint64, pass bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// TestBudget: of a flood come a burst and then a line a second, each message for itself, and
-// the next says how many were held back.
+// TestBudget checks that a flood of lines passes as a burst and then a line a second, separately
+// per message, and that the next line reports how many were dropped.
 func TestBudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var b bytes.Buffer
@@ -44,7 +44,7 @@ func TestBudget(t *testing.T) {
 	})
 }
 
-// TestManyMessages: what is remembered has a bound.
+// TestManyMessages checks the bound on remembered messages.
 func TestManyMessages(t *testing.T) {
 	l := New(slog.DiscardHandler)
 	for i := range 3 * maxStrains {

@@ -1,3 +1,3 @@
-// Package snapshotio has what all snapshots and log entries share: their encoding, and the bytes that
-// name a snapshot's format.
+// Package snapshotio holds what all snapshots and log entries share: their encoding, and the magic
+// bytes that identify a snapshot's format.
 package snapshotio

@@ -9,15 +9,14 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Canonical writes equal messages as equal bytes, on all nodes of one version
-// of the program.
+// Canonical encodes equal messages as equal bytes, on all nodes that run the same version of the
+// program.
 var Canonical = proto.MarshalOptions{Deterministic: true}
 
-// BufferSize is how much of a snapshot is written and read at a time.
+// BufferSize is the size of a snapshot's read and write buffers, in bytes.
 const BufferSize = 64 << 10
 
-// ReadMagic reads the first bytes of a snapshot. The error says so where they are those of another
-// format.
+// ReadMagic reads the magic bytes of a snapshot. If they are another format's, the error says so.
 func ReadMagic(in *bufio.Reader, want string) error {
 	head := make([]byte, len(want))
 	if _, err := io.ReadFull(in, head); err != nil {
@@ -29,7 +28,7 @@ func ReadMagic(in *bufio.Reader, want string) error {
 	return nil
 }
 
-// NoEnd names an end of the data between records, where there must be another.
+// NoEnd turns an end of file where another record must follow into io.ErrUnexpectedEOF.
 func NoEnd(err error) error {
 	if errors.Is(err, io.EOF) {
 		return io.ErrUnexpectedEOF
