@@ -1,3 +1,3 @@
-// Package inprocess measures decisions that are made in the memory of the caller:
-// one key that everybody asks for, a million keys, and what a key takes.
+// Package inprocess measures decisions in the caller's memory: on one hot key, on a million keys,
+// and the memory that a key takes.
 package inprocess

@@ -12,15 +12,15 @@ import (
 	"google.golang.org/grpc"
 )
 
-// generous stands for a node that answers every report at once with more than
-// anybody can spend. What a client then does is spend it: that is the row "tokens
-// held". What a node gives, and when it is spent, is in the rows of attached clients.
+// generous is a node that answers every report at once with more tokens than a client can spend.
+// The client then only spends them: that is the row "tokens held". The rows of attached clients
+// include how a node grants tokens, and when they are spent.
 type generous struct {
 	quoratev1.UnimplementedMemberServiceServer
 	limits *quota.Limits
 }
 
-// serveGenerous returns the address of one and what ends it.
+// serveGenerous returns the address of a generous node and a function that stops it.
 func serveGenerous(ctx context.Context) (addr string, stop func() error, err error) {
 	limits, err := quota.NewLimits(1, []quota.Limit{{
 		LimitName: limitOf, Rate: quota.Rate{Tokens: 1, Per: time.Hour}, Burst: quota.MaxTokens,
@@ -34,11 +34,11 @@ func serveGenerous(ctx context.Context) (addr string, stop func() error, err err
 	}
 	s := grpc.NewServer()
 	quoratev1.RegisterMemberServiceServer(s, &generous{limits: limits})
-	go func() { _ = s.Serve(l) }() // it ends with Stop
+	go func() { _ = s.Serve(l) }() // until Stop
 	return l.Addr().String(), func() error { s.Stop(); return nil }, nil
 }
 
-// Attach answers what one client says.
+// Attach answers one client.
 func (g *generous) Attach(s grpc.BidiStreamingServer[quoratev1.AttachRequest, quoratev1.AttachResponse]) error {
 	var term uint64
 	for {
@@ -69,7 +69,7 @@ func (g *generous) welcome(s grpc.BidiStreamingServer[quoratev1.AttachRequest, q
 	}})
 }
 
-// give answers a report: plenty once, and again only in an hour.
+// give answers a report with plenty of tokens, to be renewed only after an hour.
 func give(term uint64, r *peerv1.Report) *peerv1.Grant {
 	out := &peerv1.Grant{Range: r.Range, Term: term, At: int64(now())}
 	for _, e := range r.Entries {

@@ -7,7 +7,7 @@ import (
 	"github.com/quorate/quorate/bench/suite"
 )
 
-// Groups are the tables of this package, those of many keys with as many keys.
+// Groups returns the tables of this package; those of many keys have the given number.
 func Groups(keys int) []suite.Group {
 	var out []suite.Group
 	for _, procs := range []int{1, 2} {

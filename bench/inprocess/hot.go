@@ -12,8 +12,8 @@ import (
 
 const timeRate = "x/time/rate"
 
-// hotPeers are those with one key, asked again and again. What is counted is the
-// decision of that kind.
+// hotPeers returns the peers with one key, checked again and again. They count decisions of the
+// given kind.
 func hotPeers(k kind) []suite.Subject {
 	subjects := []suite.Subject{subject(timeRate, timeRateHot(k)), subject("GCRA, compare and swap", gcraHot(k))}
 	if k == enough {
@@ -27,7 +27,7 @@ func hotPeers(k kind) []suite.Subject {
 	)
 }
 
-// atomicAdd is what counting alone costs: no refill, no clock.
+// atomicAdd is the cost of counting alone: no refill, no clock.
 func atomicAdd() (loop, error) {
 	var used atomic.Int64
 	return func(_, n int) (ok int) {
@@ -64,7 +64,7 @@ func gcraHot(k kind) func() (loop, error) {
 	}
 }
 
-// uberHot is of a limiter that waits instead of refusing; at this rate it never does.
+// uberHot measures a limiter that waits instead of refusing. At this rate it never waits.
 func uberHot() (loop, error) {
 	l := ratelimit.New(1e9)
 	return func(_, n int) (ok int) {
@@ -104,7 +104,7 @@ func storeHot(k kind, open func() (store, error)) func() (loop, error) {
 	}
 }
 
-// hotOurs are Quorate's: a client asked by a handle and by name, and a node's table.
+// hotOurs returns Quorate's subjects: a client checked by a handle and by name, and a node's table.
 func hotOurs(k kind, targets ...suite.Target) []suite.Subject {
 	table := func(context.Context) (suite.Runner, error) {
 		l, err := storeHot(k, func() (store, error) { return newTable(k, []string{"k"}) })()
@@ -125,7 +125,7 @@ func hotOurs(k kind, targets ...suite.Target) []suite.Subject {
 	}
 }
 
-// way is how a client is asked for a key.
+// way is one way to check a key with a client.
 type way func(ctx context.Context, a attached, k kind) loop
 
 func byHandle(_ context.Context, a attached, k kind) loop {
@@ -149,8 +149,7 @@ func byName(ctx context.Context, a attached, k kind) loop {
 	}
 }
 
-// warm is how long a client is asked before the first round: its node learns what is
-// wanted.
+// warm is how long a client is checked before the first round, so that its node learns the demand.
 const warm = time.Second
 
 func clientHot(k kind, to source, how way) func(ctx context.Context) (suite.Runner, error) {

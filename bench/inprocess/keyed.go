@@ -31,8 +31,8 @@ func keyNames(n int) []string {
 	return keys
 }
 
-// sequence draws requests beforehand. Their bytes are not those of the keys in the
-// table, as those of a request are not.
+// sequence draws requests in advance. Their strings do not share memory with the keys in the table,
+// as in real requests.
 func sequence(keys []string, dist string) []string {
 	rng := rand.New(rand.NewPCG(1, 2))
 	z := rand.NewZipf(rng, skew, 1, uint64(len(keys)-1))
@@ -47,7 +47,7 @@ func sequence(keys []string, dist string) []string {
 	return out
 }
 
-// keyedSubjects are tables of many keys, all of them open before the first round.
+// keyedSubjects returns tables of many keys, all of them open before the first round.
 func keyedSubjects(manyKeys int, dist string, targets ...suite.Target) []suite.Subject {
 	keys := keyNames(manyKeys)
 	seq := sequence(keys, dist)
@@ -78,7 +78,7 @@ func keyedSubjects(manyKeys int, dist string, targets ...suite.Target) []suite.S
 	}
 }
 
-// clientSubjects are apart from the tables, for they take gigabytes while they open.
+// clientSubjects are separate from the tables, because they need gigabytes while they open.
 func clientSubjects(manyKeys int, dist string, targets ...suite.Target) []suite.Subject {
 	keys := keyNames(manyKeys)
 	seq := sequence(keys, dist)
@@ -115,7 +115,7 @@ func walk(s store, seq []string) loop {
 	}
 }
 
-// clientStore asks a client.
+// clientStore checks keys with a client.
 type clientStore struct {
 	ctx context.Context
 	c   *client.Client
@@ -126,11 +126,11 @@ func (s clientStore) allow(key string) bool {
 	return err == nil && res.Allowed
 }
 
-// openTime bounds how long a client may take to have its grants. Where the machine is
-// so slow that keys are let go before they are asked for again, it never has them all.
+// openTime bounds how long a client may take to get its grants. On a machine so slow that keys are
+// dropped before they are checked again, it never gets them all.
 const openTime = 20 * time.Second
 
-// heldKeyed is a client that holds plenty of every key.
+// heldKeyed measures a client that holds plenty of tokens for every key.
 func heldKeyed(keys, seq []string) func(ctx context.Context) (suite.Runner, error) {
 	return func(ctx context.Context) (suite.Runner, error) {
 		a, err := attach(ctx, serveGenerous)
@@ -145,7 +145,7 @@ func heldKeyed(keys, seq []string) func(ctx context.Context) (suite.Runner, erro
 		for began := time.Now(); time.Since(began) < openTime; time.Sleep(time.Second) {
 			was := a.Stats().Decisions[client.ModeGranted]
 			if f(0, draws); a.Stats().Decisions[client.ModeGranted]-was > draws-draws/100 {
-				break // nearly every key that is asked for has its grant
+				break // nearly every checked key has its grant
 			}
 		}
 		a.Func = runner(f)
@@ -153,8 +153,8 @@ func heldKeyed(keys, seq []string) func(ctx context.Context) (suite.Runner, erro
 	}
 }
 
-// flatOutKeyed is a client of a real node: what it holds is of the keys of the last
-// seconds, and what nobody asks for is let go.
+// flatOutKeyed measures a client of a real node: it holds tokens for the keys of the last seconds,
+// and drops unused keys.
 func flatOutKeyed(seq []string) func(ctx context.Context) (suite.Runner, error) {
 	return func(ctx context.Context) (suite.Runner, error) {
 		a, err := attach(ctx, realNode)

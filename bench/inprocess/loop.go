@@ -12,25 +12,25 @@ import (
 	"github.com/quorate/quorate/bench/suite"
 )
 
-// loop makes n decisions, of which the first is number i, and returns how many came
-// out as the group wants it. Each subject has one of its own, so that none pays for
-// a call through a function value.
+// loop makes n decisions, starting with number i, and returns how many had the result that the
+// group wants. Each subject has its own loop, so that none pays for a call through a function
+// value.
 type loop func(i, n int) int
 
-// stride is how many decisions are made between two looks at the clock.
+// stride is the number of decisions between two readings of the clock.
 const stride = 2048
 
 // Measures of a loop.
 const (
 	cpuTime  = "CPU"  // of the callers' threads, per decision
-	allTime  = "all"  // of the process, with what works in the background
-	wallTime = "wall" // what passes, per decision
+	allTime  = "all"  // of the process, including background work
+	wallTime = "wall" // elapsed time, per decision
 	allocs   = "allocs"
 )
 
 var loopMeasures = []suite.Measure{{Name: cpuTime, Unit: "ns"}, {Name: wallTime, Unit: "ns"}, {Name: allTime, Unit: "ns"}, {Name: allocs}}
 
-// runner plays a loop in as many goroutines as there are processors for it.
+// runner runs a loop in one goroutine per processor.
 func runner(f loop) suite.Func {
 	return func(ctx context.Context, d time.Duration) (suite.Sample, error) {
 		workers := runtime.GOMAXPROCS(0)
@@ -50,7 +50,7 @@ func runner(f loop) suite.Func {
 	}
 }
 
-// work is what one goroutine did.
+// work is the result of one goroutine.
 type work struct {
 	n, ok int
 	cpu   time.Duration
@@ -67,14 +67,14 @@ func sample(done []work, wall, all time.Duration, mallocs uint64) (suite.Sample,
 	n := float64(sum.n)
 	perOp := float64(mallocs) / n
 	if perOp < 0.01 {
-		perOp = 0 // the runtime's own, now and then
+		perOp = 0 // occasional allocations of the runtime itself
 	}
 	return suite.Sample{
 		cpuTime: float64(sum.cpu) / n, wallTime: float64(wall) / n, allTime: float64(all) / n, allocs: perOp,
 	}, nil
 }
 
-// play keeps one thread for itself, so that its time is the loop's.
+// play locks its thread, so that the thread's processor time is the loop's.
 func play(ctx context.Context, f loop, i int, d time.Duration) work {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -96,7 +96,7 @@ func clock(id int32) time.Duration {
 	return time.Duration(ts.Nano())
 }
 
-// subject is a loop without anything to start or end.
+// subject is a loop without a start or an end.
 func subject(name string, f func() (loop, error)) suite.Subject {
 	return suite.Subject{Name: name, Start: func(context.Context) (suite.Runner, error) {
 		l, err := f()
@@ -107,7 +107,7 @@ func subject(name string, f func() (loop, error)) suite.Subject {
 	}}
 }
 
-// count is 1 for true; the compiler makes no jump of it.
+// count returns 1 for true. The compiler turns it into code without a branch.
 func count(ok bool) int {
 	if ok {
 		return 1

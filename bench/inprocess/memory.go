@@ -18,17 +18,17 @@ import (
 	"github.com/quorate/quorate/bench/suite"
 )
 
-// A store is filled in a process of its own: what is in this one would be in its
+// Each store is filled in its own process, because what is already in this one would distort its
 // figures.
 
 const memoryRole = "memory"
 
 func init() { process.Roles[memoryRole] = measureMemory }
 
-// reporters is how many members report every key to the leader.
+// reporters is the number of members that report every key to the leader.
 const reporters = 10
 
-// stores are what memory measures, by the rows' names. Each is filled with the keys.
+// stores maps the rows of the memory table to functions that fill a store with keys.
 var stores = map[string]func(keys []string) (any, error){
 	"Quorate, a member":         func(keys []string) (any, error) { return newTable(enough, keys) },
 	leaderRow:                   newLedger,
@@ -56,8 +56,8 @@ func fill(open func() (store, error)) func(keys []string) (any, error) {
 	}
 }
 
-// newLedger is a range's ledger to which members have reported all keys, each with
-// strings of its own, as they come off the wire.
+// newLedger returns a range's ledger to which members have reported all keys. Each report has its
+// own strings, as if read from the wire.
 func newLedger(keys []string) (any, error) {
 	limits, err := quota.NewLimits(1, []quota.Limit{{
 		LimitName: limitOf, Rate: quota.Rate{Tokens: 1_000_000, Per: time.Second}, Burst: 1_000_000,
@@ -95,7 +95,7 @@ func newLedger(keys []string) (any, error) {
 	return l, nil
 }
 
-// measureMemory fills one store with fresh keys and prints what it takes.
+// measureMemory fills one store with fresh keys and prints its memory.
 func measureMemory(args []string) error {
 	if len(args) != 2 || stores[args[0]] == nil {
 		return fmt.Errorf("%q: want the name of a store and a number of keys", args)

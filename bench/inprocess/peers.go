@@ -17,16 +17,16 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// plenty is a burst that no run uses up.
+// plenty is a burst that no run exhausts.
 const plenty = 1 << 40
 
 const day = 24 * time.Hour
 
-// store is a limiter of many keys. Keys are opened when they first come.
+// store is a limiter of many keys. It opens a key at its first check.
 type store interface{ allow(key string) bool }
 
-// never is a limit that, once used up, stays so for a run; enough is one that is not
-// used up. Peers are made with one of the two.
+// kind is the limit of a peer. never is a limit that, once exhausted, stays so for the run; enough
+// is one that the run does not exhaust.
 type kind bool
 
 const (
@@ -41,8 +41,8 @@ func (k kind) burst() int {
 	return 1
 }
 
-// gcra is the generic cell rate algorithm in one word: the moment at which the
-// bucket is full again. One read of the clock, one compare-and-swap.
+// gcra is the generic cell rate algorithm in one word: the moment at which the bucket is full
+// again. A decision takes one reading of the clock and one compare-and-swap.
 type gcra struct{ full atomic.Int64 }
 
 var began = time.Now()
@@ -72,7 +72,7 @@ func timeRateOf(k kind) *rate.Limiter {
 	return rate.NewLimiter(rate.Every(day), 1)
 }
 
-// shards is the plain way to many keys: maps with a lock each, the state in the map.
+// shards is the plain solution for many keys: maps with a lock each, which hold the state.
 type shards [256]struct {
 	sync.Mutex
 	m map[string]int64

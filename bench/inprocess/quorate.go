@@ -23,8 +23,8 @@ const (
 
 var limitOf = quota.LimitName{Namespace: namespace, Limit: limitName}
 
-// table is what a node decides with: every key holds as many tokens as it may, or
-// none. No network, and nobody reports.
+// table is what a node decides with: every key holds as many tokens as it may, or none. There is no
+// network, and nothing reports.
 type table struct{ a *aggregator.Aggregator }
 
 func now() quota.Time { return quota.Time(time.Since(began)) + 1 }
@@ -52,7 +52,7 @@ func newTable(k kind, keys []string) (store, error) {
 	return table{a}, nil
 }
 
-// hold answers every key that is due with a grant of plenty.
+// hold answers every due key with a grant of plenty.
 func hold(a *aggregator.Aggregator) {
 	for _, r := range a.Collect(now()) {
 		g := quota.Grant{Range: r.Range, Term: r.Term, From: "a", To: "a", At: now()}
@@ -72,14 +72,14 @@ func (t table) allow(key string) bool {
 	return d.Allowed
 }
 
-// node is a real one that clients of this package are attached to; it runs while any is.
+// node is the real node that the clients of this package attach to. It runs while any client does.
 var node struct {
 	sync.Mutex
 	c     *process.Cluster
 	users int
 }
 
-// limits are one that nobody uses up and one that a single token uses up.
+// limits has one limit that no run exhausts, and one that a single token exhausts.
 const limits = `version: 1
 namespaces:
   bench:
@@ -90,8 +90,8 @@ namespaces:
       l: {rate: 1/24h, burst: 1}
 `
 
-// realNode returns the address of the node, which it starts for the first, and what
-// ends it after the last.
+// realNode returns the address of the node and a function that releases it. The first call starts
+// the node, and the last release stops it.
 func realNode(ctx context.Context) (addr string, stop func() error, err error) {
 	node.Lock()
 	defer node.Unlock()
@@ -124,17 +124,17 @@ func namespaceOf(k kind) string {
 	return namespace + "-never"
 }
 
-// source is a node to attach to: realNode or serveGenerous.
+// source returns a node to attach to: realNode or serveGenerous.
 type source func(ctx context.Context) (addr string, stop func() error, err error)
 
-// attached is a client as a service has it, and a runner that asks it.
+// attached is a client as a service has it, and a runner that checks it.
 type attached struct {
 	suite.Func
 	*client.Client
 	stop func() error
 }
 
-// attach returns a client that a node has told its limits.
+// attach returns a client that has received its limits from a node.
 func attach(ctx context.Context, to source) (a attached, err error) {
 	addr, stop, err := to(ctx)
 	if err != nil {
@@ -153,5 +153,5 @@ func attach(ctx context.Context, to source) (a attached, err error) {
 	}
 }
 
-// Close ends the client, and the node if nobody else uses it.
+// Close closes the client, and stops the node if no other client uses it.
 func (a attached) Close() error { return errors.Join(a.Client.Close(), a.stop()) }

@@ -15,14 +15,14 @@ import (
 	"github.com/quorate/quorate/bench/suite"
 )
 
-// What linking the client adds to a service, in a process of its own.
+// The memory that linking the client adds to a service, measured in its own process.
 
 const residentRole = "resident"
 
 func init() { process.Roles[residentRole] = measureResident }
 
-// measureResident opens keys through a client of the node at an address and prints by
-// how much what is resident has grown since before there was a client.
+// measureResident uses keys through a client of the node at an address, and prints the growth of
+// resident memory since before the client existed.
 func measureResident(args []string) error {
 	if len(args) != 2 {
 		return fmt.Errorf("%q: want an address and a number of keys", args)
@@ -50,7 +50,7 @@ func measureResident(args []string) error {
 	}
 	s := clientStore{ctx, c}
 	for began := time.Now(); time.Since(began) < 2*time.Second; {
-		for _, k := range keys { // again and again, so that all are in use and have grants
+		for _, k := range keys { // again and again, so that all keys stay in use and get grants
 			s.allow(k)
 		}
 	}
@@ -61,10 +61,10 @@ func measureResident(args []string) error {
 	return json.NewEncoder(os.Stdout).Encode(suite.Sample{"RSS": float64(after-before) / (1 << 20)})
 }
 
-// resident is what this process has in memory that it still needs.
+// resident returns the resident memory of this process after a garbage collection.
 func resident() (int64, error) {
 	debug.FreeOSMemory()
-	debug.FreeOSMemory() // what the first has made unreachable
+	debug.FreeOSMemory() // a second time for what the first made unreachable
 	all, _, err := process.RSS(os.Getpid())
 	return all, err
 }

@@ -15,14 +15,14 @@ import (
 	"time"
 )
 
-// Process is a child that runs until it is closed.
+// Process is a child process that runs until it is closed.
 type Process struct {
 	cmd   *exec.Cmd
 	out   output
 	ended chan struct{}
 }
 
-// output is the last of what a child printed.
+// output keeps the end of a child's output.
 type output struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -61,16 +61,16 @@ func Start(name string, args ...string) (*Process, error) {
 	return p, nil
 }
 
-// PID of the child.
+// PID returns the process id of the child.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
-// Kill ends it with kill -9.
+// Kill kills the child with SIGKILL.
 func (p *Process) Kill() {
 	_ = p.cmd.Process.Kill()
 	<-p.ended
 }
 
-// Close ends it with SIGTERM, and after ten seconds with kill -9.
+// Close stops the child with SIGTERM, and after ten seconds with SIGKILL.
 func (p *Process) Close() error {
 	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return err
@@ -83,10 +83,10 @@ func (p *Process) Close() error {
 	return nil
 }
 
-// Output is the last of what it printed.
+// Output returns the end of the child's output.
 func (p *Process) Output() string { return p.out.String() }
 
-// Await asks until f has no error, for half a minute at most.
+// Await calls f until it returns no error, for at most half a minute.
 func (p *Process) Await(ctx context.Context, what string, f func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
@@ -105,7 +105,7 @@ func (p *Process) Await(ctx context.Context, what string, f func(context.Context
 	}
 }
 
-// AwaitPort waits until something listens there.
+// AwaitPort waits until the address accepts connections.
 func (p *Process) AwaitPort(ctx context.Context, addr string) error {
 	return p.Await(ctx, addr, func(ctx context.Context) error {
 		c, err := (&net.Dialer{}).DialContext(ctx, "tcp", addr)
@@ -116,7 +116,7 @@ func (p *Process) AwaitPort(ctx context.Context, addr string) error {
 	})
 }
 
-// FreePort returns a port of 127.0.0.1 on which nothing listens.
+// FreePort returns an unused port of 127.0.0.1.
 func FreePort() (int, error) {
 	l, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -125,10 +125,10 @@ func FreePort() (int, error) {
 	return l.Addr().(*net.TCPAddr).Port, l.Close()
 }
 
-// ErrNotFound is that of Find.
+// ErrNotFound is the error of Find for a missing program.
 var ErrNotFound = errors.New("not installed")
 
-// Find returns where a program is; an error says which package of Debian has it.
+// Find returns the path of a program. Its error names the Debian package of the program.
 func Find(program, pkg string) (string, error) {
 	at, err := exec.LookPath(program)
 	if err != nil {
@@ -137,8 +137,8 @@ func Find(program, pkg string) (string, error) {
 	return at, nil
 }
 
-// CPU is the processor time that the processes have used so far, all threads, user
-// and system, in clock ticks of 10 ms.
+// CPU returns the processor time that the processes have used so far, over all threads, user and
+// system, in clock ticks of 10 ms.
 func CPU(ps ...*Process) (time.Duration, error) {
 	var all time.Duration
 	for _, p := range ps {
@@ -156,7 +156,7 @@ func stat(pid int) (time.Duration, error) {
 	if err != nil {
 		return 0, err
 	}
-	// The name, in parentheses, may hold blanks.
+	// The name, in parentheses, may contain blanks.
 	fields := strings.Fields(string(data[bytes.LastIndexByte(data, ')')+1:]))
 	var ticks int64
 	for _, at := range []int{11, 12} {
@@ -169,8 +169,8 @@ func stat(pid int) (time.Duration, error) {
 	return time.Duration(ticks) * 10 * time.Millisecond, nil
 }
 
-// RSS is how many bytes a process has resident, and how many of them are files that it has
-// mapped: its own binary, and its logs.
+// RSS returns the resident bytes of a process, and how many of them are mapped files: its own
+// binary, and its logs.
 func RSS(pid int) (all, files int64, err error) {
 	data, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/statm")
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"sync"
 )
 
-// built is the program of this checkout, built once.
+// built builds the program of this checkout once and returns its path.
 var built = sync.OnceValues(func() (string, error) {
 	if given := os.Getenv("QUORATE"); given != "" {
 		return given, nil
@@ -22,7 +22,7 @@ var built = sync.OnceValues(func() (string, error) {
 		return "", err
 	}
 	out := filepath.Join(dir, "quorate")
-	// Built by its own go.mod, so that it is what users get.
+	// Build it with its own go.mod, so that it is the program that users get.
 	root, err := exec.CommandContext(context.Background(), "go", "list", "-m", "-f", "{{.Dir}}", "github.com/quorate/quorate").Output()
 	if err != nil {
 		return "", fmt.Errorf("go list -m, which must run in the module bench: %w", err)
@@ -35,18 +35,18 @@ var built = sync.OnceValues(func() (string, error) {
 	return out, nil
 })
 
-// Quorate is the path of the program, built from this checkout unless the environment
-// names one.
+// Quorate returns the path of the program, built from this checkout unless the environment names
+// one.
 func Quorate() (string, error) { return built() }
 
-// Cleanup removes what was built.
+// Cleanup removes the built program.
 func Cleanup() {
 	if out, err := built(); err == nil && os.Getenv("QUORATE") == "" {
 		_ = os.RemoveAll(filepath.Dir(out))
 	}
 }
 
-// Node is one "quorate serve".
+// Node is one "quorate serve" process.
 type Node struct {
 	*Process
 	ID               string
@@ -56,17 +56,17 @@ type Node struct {
 	config           string
 }
 
-// Cluster is nodes of Quorate on loopback, without TLS, that know each other.
+// Cluster is a cluster of Quorate nodes on loopback, without TLS.
 type Cluster struct {
 	Nodes []*Node
 	dir   string
 }
 
-// Options of a cluster.
+// Options configures a cluster.
 type Options struct {
 	Nodes  int
-	Ranges int    // 0 is 16
-	Limits string // a limit file's text
+	Ranges int    // 0 means 16
+	Limits string // text of a limit file
 	More   string // further lines of each node's settings
 }
 
@@ -124,7 +124,7 @@ func (c *Cluster) settings(n *Node, o Options) string {
 	return b.String()
 }
 
-// Start runs the node; it was stopped, or never ran.
+// Start starts the node, which must not be running.
 func (n *Node) Start() error {
 	program, err := Quorate()
 	if err != nil {
@@ -153,7 +153,7 @@ func (n *Node) Ready(ctx context.Context) error {
 	})
 }
 
-// Apply gives the cluster a limit file.
+// Apply applies a limit file to the cluster.
 func (c *Cluster) Apply(ctx context.Context, limits string) error {
 	if limits == "" {
 		return nil
@@ -166,7 +166,7 @@ func (c *Cluster) Apply(ctx context.Context, limits string) error {
 	return err
 }
 
-// Command runs the program to its end and returns what it printed.
+// Command runs the program to its end and returns its output.
 func (c *Cluster) Command(ctx context.Context, args ...string) (string, error) {
 	program, err := Quorate()
 	if err != nil {
@@ -179,7 +179,7 @@ func (c *Cluster) Command(ctx context.Context, args ...string) (string, error) {
 	return string(text), err
 }
 
-// Addrs are the gRPC addresses of all nodes.
+// Addrs returns the gRPC addresses of all nodes.
 func (c *Cluster) Addrs() []string {
 	out := make([]string, len(c.Nodes))
 	for i, n := range c.Nodes {
@@ -188,7 +188,7 @@ func (c *Cluster) Addrs() []string {
 	return out
 }
 
-// Processes of the cluster, for [CPU].
+// Processes returns the processes of the cluster, for [CPU].
 func (c *Cluster) Processes() []*Process {
 	out := make([]*Process, len(c.Nodes))
 	for i, n := range c.Nodes {
@@ -197,7 +197,7 @@ func (c *Cluster) Processes() []*Process {
 	return out
 }
 
-// Close ends the nodes and removes their data.
+// Close stops the nodes and removes their data.
 func (c *Cluster) Close() error {
 	var errs []error
 	for _, n := range c.Nodes {

@@ -8,14 +8,14 @@ import (
 	"os/exec"
 )
 
-// Roles of this program: what it does when it was started by [Role]. A package adds
-// its own in init, and nothing else writes here.
+// Roles maps the roles of this program to what it does when [Role] starts it. Packages add their
+// roles in init; nothing else writes here.
 var Roles = map[string]func(args []string) error{}
 
-// roleFlag comes first among the arguments of a program in a role.
+// roleFlag is the first argument of a program in a role.
 const roleFlag = "-role"
 
-// Role starts this program again, to play one of [Roles] with those arguments.
+// Role starts this program again, in one of [Roles], with the given arguments.
 func Role(name string, args ...string) (*Process, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -24,8 +24,7 @@ func Role(name string, args ...string) (*Process, error) {
 	return Start(self, append([]string{roleFlag, name}, args...)...)
 }
 
-// Play plays the role that the program was started for, if it was; main calls it
-// before anything else.
+// Play plays the role that the program was started for, if any. main calls it first.
 func Play() (played bool, err error) {
 	if len(os.Args) < 3 || os.Args[1] != roleFlag {
 		return false, nil
@@ -37,7 +36,7 @@ func Play() (played bool, err error) {
 	return true, f(os.Args[3:])
 }
 
-// RunRole plays a role to its end and returns what it printed.
+// RunRole plays a role to its end and returns its output.
 func RunRole(ctx context.Context, name string, args ...string) ([]byte, error) {
 	self, err := os.Executable()
 	if err != nil {

@@ -11,22 +11,22 @@ import (
 	"github.com/quorate/quorate/leader"
 )
 
-// Shape is a cluster and its traffic.
+// Shape describes a cluster and its traffic.
 type Shape struct {
 	Nodes  int
-	Ranges int     // 1 to 256; each is led by a node of its own as long as there are nodes
-	Keys   int     // to choose from, of 24 bytes
-	Zipf   float64 // their exponent, above 1
+	Ranges int     // 1 to 256; each has its own leader as long as there are enough nodes
+	Keys   int     // number of keys, of 24 bytes each
+	Zipf   float64 // exponent of the distribution of keys, above 1
 	Rate   float64 // requests per second at each node, Poisson
 	Limit  quota.Limit
 	Sync   time.Duration
 	Delay  time.Duration // of a message between two nodes
-	// WarmUp is played before Duration, and not counted.
+	// WarmUp comes before Duration, and is not counted.
 	WarmUp, Duration time.Duration
 	Seed             uint64
 }
 
-// cluster is a shape under way.
+// cluster is a running simulation of a shape.
 type cluster struct {
 	Shape
 	now     quota.Time
@@ -37,16 +37,16 @@ type cluster struct {
 	names   []string
 	members []*member
 	index   map[quota.NodeID]*member
-	leaders []*member // of the ranges
+	leaders []*member // by range
 	clock   aggregator.Clock
 	res     Result
-	over    time.Duration // what reading the processor's clock takes
+	over    time.Duration // the cost of reading the processor's clock
 }
 
 const epoch = quota.Time(1_000_000_000_000_000_000)
 
-// Play plays the shape. The same shape gives the same counts; times are measured. It
-// must be called from a thread that nothing else runs on: see runtime.LockOSThread.
+// Play simulates the shape. The same shape gives the same counts; times are measured. The caller
+// must lock its goroutine to a thread, see runtime.LockOSThread.
 func Play(s Shape) Result {
 	c := &cluster{
 		Shape: s, now: epoch, rng: rand.New(rand.NewPCG(s.Seed, 1)), pick: newZipf(s.Keys, s.Zipf),
@@ -66,7 +66,7 @@ func Play(s Shape) Result {
 func (c *cluster) start() {
 	limits, err := quota.NewLimits(1, []quota.Limit{c.Limit})
 	if err != nil {
-		panic(err) // of who wrote the shape
+		panic(err) // an invalid shape
 	}
 	ids := make([]quota.NodeID, c.Nodes)
 	for i := range ids {
@@ -92,14 +92,15 @@ func (c *cluster) start() {
 	c.arrive()
 }
 
-// spread is a moment of the next second: timers of processes are not in step.
+// spread returns a moment within the next second, because timers of different processes are not in
+// step.
 func (c *cluster) spread(i int) quota.Time {
-	const step = 0.618034 // the golden section keeps them apart
+	const step = 0.618034 // the golden ratio spreads them evenly
 	part := math.Mod(float64(i+1)*step, 1)
 	return c.now.Add(time.Duration(part * float64(time.Second)))
 }
 
-// arrive plays the requests: one Poisson process over all nodes.
+// arrive generates the requests: one Poisson process over all nodes.
 func (c *cluster) arrive() {
 	gap := time.Duration(c.rng.ExpFloat64() / (c.Rate * float64(c.Nodes)) * float64(time.Second))
 	c.at(c.now.Add(gap), func() {

@@ -7,7 +7,7 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// event is something that happens at a moment; n makes the order of those of one moment.
+// event happens at a moment; n orders the events of the same moment.
 type event struct {
 	at quota.Time
 	n  uint64
@@ -16,7 +16,7 @@ type event struct {
 
 func (e *event) before(o *event) bool { return e.at < o.at || e.at == o.at && e.n < o.n }
 
-// events is a heap with the earliest first.
+// events is a heap with the earliest event first.
 type events struct {
 	heap []event
 	n    uint64
@@ -58,7 +58,7 @@ func (e *events) pop() event {
 	return top
 }
 
-// zipf draws numbers from 1 to n, k as often as k^-e, by a table of the sums.
+// zipf draws numbers from 1 to n, k with a frequency of k^-e, from a table of the sums.
 type zipf struct{ sums []float64 }
 
 func newZipf(n int, e float64) *zipf {
@@ -84,19 +84,19 @@ func (z *zipf) draw(rng *rand.Rand) int {
 	return low + 1
 }
 
-// open is how long a key stays open that nobody asks for any more.
+// open is how long an unused key stays open, in seconds.
 const open = 1.0
 
-// Entries is what the cost model foresees for a node in a second: an entry for each interval
-// in which a key was asked for, and two for each time that it opens, of which the other is
-// told when it closes.
+// Entries returns how many entries a second the cost model predicts for a node: one for each
+// interval in which a key was used, and two for each time that a key opens, of which the second is
+// sent when it closes.
 func (s *Shape) Entries() float64 {
 	used, opened := s.parts()
 	return used + 2*opened
 }
 
-// Frames is how many frames of reports a node sends in a second: a key that opens does not
-// wait, and all else of one leader that is due in one interval shares one.
+// Frames returns how many frames of reports a second the cost model predicts for a node: a key that
+// opens is sent at once, and all other entries for the same leader in one interval share a frame.
 func (s *Shape) Frames() float64 {
 	used, opened := s.parts()
 	leaders := float64(min(s.Nodes, s.Ranges))
@@ -112,8 +112,8 @@ func (s *Shape) parts() (used, opened float64) {
 	return used, opened
 }
 
-// Holders is how many nodes have the key of an entry open, on average over entries: those
-// at which it was asked for within the second for which a key stays open.
+// Holders returns the number of nodes that have the key of an entry open, averaged over entries:
+// the nodes that used the key within the time for which it stays open.
 func (s *Shape) Holders() float64 {
 	sum, entries := 0.0, 0.0
 	s.each(func(rate float64) {

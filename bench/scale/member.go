@@ -7,7 +7,7 @@ import (
 	"github.com/quorate/quorate/leader"
 )
 
-// member is a node: it reports, and leads ranges.
+// member is a node, which reports and leads ranges.
 type member struct {
 	c       *cluster
 	id      quota.NodeID
@@ -20,7 +20,7 @@ type member struct {
 	grants  peerproto.Grants
 }
 
-// maxLines is how much of a checkpoint is made at a time, as on a node.
+// maxLines bounds the lines of a checkpoint made at a time, as on a node.
 const maxLines = 4096
 
 func (m *member) request(key string) {
@@ -41,7 +41,7 @@ func (m *member) request(key string) {
 	}
 }
 
-// decide decides as a node does that waits for no grant.
+// decide decides as a node does, without waiting for a grant.
 func (m *member) decide(key string) quota.Decision {
 	d, need, simple := m.agg.TrySimple(m.c.clock, m.c.Limit.LimitName, key, 1)
 	if simple && need == aggregator.Nothing {
@@ -54,7 +54,7 @@ func (m *member) decide(key string) quota.Decision {
 	return out[0]
 }
 
-// pump sends what is due, one frame for each leader, and comes back when more is.
+// pump sends the due reports, one frame per leader, and sets the timer for the next.
 func (m *member) pump() {
 	c := m.c
 	began := cpu()
@@ -89,7 +89,7 @@ func (m *member) pump() {
 	m.sleep()
 }
 
-// sleep sets the timer for what is due next; none while no key is open.
+// sleep sets the timer for the next due report, or none while no key is open.
 func (m *member) sleep() {
 	if m.asleep = m.agg.Quiet(); m.asleep {
 		m.wakeAt = 0
@@ -108,7 +108,7 @@ func (m *member) sleep() {
 	})
 }
 
-// book is a leader that gets a frame of reports and answers it.
+// book handles a frame of reports at a leader and answers it.
 func (m *member) book(from *member, data []byte) {
 	c := m.c
 	began := cpu()
@@ -134,7 +134,7 @@ func (m *member) report(reports []quota.Report) []quota.Grant {
 	return grants
 }
 
-// bookOwn books what the member beside the leader reports: nothing is sent.
+// bookOwn books the reports of the leader's own member. It sends nothing.
 func (m *member) bookOwn(own []*quota.Report) {
 	if len(own) == 0 {
 		return
@@ -155,7 +155,7 @@ func (m *member) bookOwn(own []*quota.Report) {
 	m.pushed()
 }
 
-// pushed sends what the leader says to others than who reported.
+// pushed sends the grants that answer no report, to other members than the reporting one.
 func (m *member) pushed() {
 	c := m.c
 	for _, l := range m.ledgers {
@@ -217,8 +217,8 @@ func (m *member) sweep() {
 	c.at(c.now.Add(sweepEvery), m.sweep)
 }
 
-// tend is what a leader does once a second: it drops what is full again and nobody
-// uses, and writes the levels that moved.
+// tend does a leader's work of once a second: it drops accounts that are full again and unused, and
+// writes the levels that changed.
 func (m *member) tend(r quota.RangeID) {
 	c := m.c
 	l := m.ledgers[r]

@@ -9,19 +9,19 @@ import (
 
 const sweepEvery = time.Second
 
-// Result is what a cluster did in the time that counts.
+// Result holds the counts of a cluster, without the warm-up.
 type Result struct {
 	Requests, Admitted      int64
-	Entries                 int64 // of reports, those of the leaders' own members too
-	Booked                  int64 // of them, at leaders
-	Frames, Grants, Pushed  int64 // of reports, and of grants; of those, that answer none
-	ReportBytes, GrantBytes int64 // packed, without frames, TLS and TCP
+	Entries                 int64 // of reports, including those of the leaders' own members
+	Booked                  int64 // of these, booked at leaders
+	Frames, Grants, Pushed  int64 // of reports, and of grants; grants that answer no report
+	ReportBytes, GrantBytes int64 // packed, without the overhead of frames, TLS and TCP
 	Lines                   int64 // of checkpoints
-	// Member and Leader are processor time; Tend is what leaders do once a second, and
-	// Decide what the requests took, which is no cost of being a member.
+	// Member and Leader are processor time. Tend is the leaders' work of once a second. Decide is
+	// the time of the requests, which is not a cost of being a member.
 	Member, Leader, Tend, Decide time.Duration
 
-	Open, Accounts int // at the end: keys of all members, and of all ledgers
+	Open, Accounts int // at the end: keys of all members, and accounts of all ledgers
 }
 
 func (c *cluster) finish() {
@@ -33,12 +33,12 @@ func (c *cluster) finish() {
 	}
 }
 
-// spent adds what has been used of the processor since.
+// spent adds the processor time used since the given reading.
 func (c *cluster) spent(on *time.Duration, since time.Duration) {
 	*on += max(0, cpu()-since-c.over)
 }
 
-// cpu is what this thread has used of the processor.
+// cpu returns the processor time of this thread.
 func cpu() time.Duration {
 	var ts unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &ts); err != nil {
@@ -47,7 +47,7 @@ func cpu() time.Duration {
 	return time.Duration(ts.Nano())
 }
 
-// readingTakes is the median of what two readings are apart.
+// readingTakes returns the median difference of two consecutive readings.
 func readingTakes() time.Duration {
 	all := make([]time.Duration, 10_001)
 	for i := range all {

@@ -27,9 +27,9 @@ func play(t *testing.T, s Shape) Result {
 	return Play(s)
 }
 
-// TestModel: what members say is what the cost model foresees, or up to a quarter less where
-// no key comes near its limit, as here, however many leaders there are. All of it is booked
-// but for what is on its way.
+// TestModel compares the reports of members with the cost model. They may be up to a quarter fewer
+// where, as here, no key comes near its limit, for any number of leaders. All entries are booked
+// except those in flight.
 func TestModel(t *testing.T) {
 	for _, ranges := range []int{1, 4, 16} {
 		s := shape(ranges)
@@ -50,7 +50,7 @@ func TestModel(t *testing.T) {
 	}
 }
 
-// TestSame: the same shape gives the same counts.
+// TestSame checks that the same shape gives the same counts.
 func TestSame(t *testing.T) {
 	a, b := play(t, shape(4)), play(t, shape(4))
 	for _, r := range []*Result{&a, &b} {

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// tally is what many callers did together.
+// tally sums up the results of many callers.
 type tally struct {
 	mu   sync.Mutex
 	took []time.Duration
@@ -22,7 +22,7 @@ func (t *tally) add(took []time.Duration, err error) {
 	t.took, t.errs = append(t.took, took...), append(t.errs, err)
 }
 
-// crowd runs callers for a while. begin makes one of them; a call is that many
+// crowd runs callers for some time. begin makes one caller; a call is the given number of
 // operations.
 func crowd(callers int, length time.Duration, begin func(i int, rng *rand.Rand) (call func() error, err error), operations int) (int, []time.Duration, error) {
 	var stop atomic.Bool
@@ -46,8 +46,8 @@ func crowd(callers int, length time.Duration, begin func(i int, rng *rand.Rand) 
 	return len(all.took) * operations, all.took, errors.Join(all.errs...)
 }
 
-// halfOfMaximum is an open loop at half of what the slowest of several servers can do. A
-// server tells what that is when it is loaded first, which is before any is measured.
+// halfOfMaximum is an open loop at half the capacity of the slowest of several servers. The first
+// load on each server measures its capacity, before any server is measured.
 type halfOfMaximum struct{ slowest float64 }
 
 func (h *halfOfMaximum) load(d *dialled) load {
@@ -58,7 +58,7 @@ func (h *halfOfMaximum) load(d *dialled) load {
 		}
 		told = true
 		closed := d.closed(unaryCallers, allowMethod, reqs, 1)
-		if _, _, err := closed(ctx, length); err != nil { // buckets are opened, pools filled
+		if _, _, err := closed(ctx, length); err != nil { // opens buckets and fills pools
 			return 0, nil, err
 		}
 		start := time.Now()
@@ -70,14 +70,14 @@ func (h *halfOfMaximum) load(d *dialled) load {
 	}
 }
 
-// paceEvery is how often calls that are due are let go.
+// paceEvery is the interval at which due calls are sent.
 const paceEvery = 200 * time.Microsecond
 
-// paced calls at a rate, whether answers come or not. Times count from when a call
-// was due, so that what waits for a slow server is counted too.
+// paced makes calls at a fixed rate, whether or not answers arrive. Latency counts from when a call
+// was due, so it includes the wait for a slow server.
 func (d *dialled) paced(perSecond float64, reqs []*raw) load {
 	return func(ctx context.Context, length time.Duration) (int, []time.Duration, error) {
-		due := make(chan time.Time, int(perSecond)+1) // a second behind: then the pace is the server's
+		due := make(chan time.Time, int(perSecond)+1) // a second's worth; beyond, the server sets the pace
 		go func() {
 			defer close(due)
 			start, n := time.Now(), 0
@@ -96,7 +96,7 @@ func (d *dialled) paced(perSecond float64, reqs []*raw) load {
 				var err error
 				for at := range due {
 					if e := call(); e != nil {
-						err = e // the pace is kept to the end
+						err = e // keeps the pace to the end
 						continue
 					}
 					took = append(took, time.Since(at))

@@ -17,8 +17,8 @@ import (
 	"github.com/quorate/quorate/bench/suite"
 )
 
-// The role in which this program is the empty server: at an address for gRPC, one
-// for HTTP and one for profiles, with so many goroutines for calls.
+// emptyRole is the role in which this program is the empty server. Its arguments are the addresses
+// for gRPC, HTTP and profiles, and the number of goroutines for calls.
 const emptyRole = "empty"
 
 func init() {
@@ -31,13 +31,13 @@ func init() {
 	}
 }
 
-// raw is a message that is not looked at.
+// raw is a message that is kept as bytes.
 type raw struct{ data []byte }
 
 // ignored is a message that is not even copied.
 type ignored struct{}
 
-// rawCodec passes messages on as they are, under the name of the usual codec.
+// rawCodec passes on messages unchanged, under the name of the default codec.
 type rawCodec struct{}
 
 var _ encoding.CodecV2 = rawCodec{}
@@ -48,7 +48,7 @@ func (rawCodec) Marshal(v any) (mem.BufferSlice, error) {
 	return mem.BufferSlice{mem.SliceBuffer(v.(*raw).data)}, nil
 }
 
-// Unmarshal keeps the bytes where they fit, so that it allocates nothing.
+// Unmarshal reuses the buffer if the bytes fit, so that it does not allocate.
 func (rawCodec) Unmarshal(data mem.BufferSlice, v any) error {
 	r, ok := v.(*raw)
 	if !ok {
@@ -111,17 +111,17 @@ func serveEmpty(grpcAddr, httpAddr, debugAddr string, workers int) error {
 	return <-failed
 }
 
-// streamWorkers is how many goroutines for each processor the empty server has for calls:
-// as many as a node, for whoever runs it could have them too.
+// streamWorkers is the number of goroutines for calls per processor in the empty server: as many as
+// in a node, because any gRPC server can have them.
 const streamWorkers = 32
 
-// emptyServer is the empty server under the load that on makes of its addresses.
+// emptyServer is the empty server under the load that on makes from its addresses.
 func emptyServer(name string, on func(r *runner, grpcAddr, httpAddr string) error) suite.Subject {
 	return emptyOf(name, streamWorkers*runtime.GOMAXPROCS(0), on)
 }
 
-// emptyOf is the empty server with so many goroutines for calls; 0 is gRPC's own way, a new
-// one for each.
+// emptyOf is the empty server with the given number of goroutines for calls; 0 is gRPC's default, a
+// new goroutine per call.
 func emptyOf(name string, workers int, on func(r *runner, grpcAddr, httpAddr string) error) suite.Subject {
 	return suite.Subject{Name: name, Start: func(ctx context.Context) (suite.Runner, error) {
 		return begin(ctx, func(r *runner) error {
@@ -149,7 +149,7 @@ func emptyGRPC(load func(*dialled) load) suite.Subject {
 	return emptyServer(empty, func(r *runner, addr, _ string) error { return r.dial([]string{addr}, load) })
 }
 
-// emptyDefault is the empty server as gRPC makes it when nothing is asked for.
+// emptyDefault is the empty server with gRPC's default options.
 func emptyDefault(load func(*dialled) load) suite.Subject {
 	return emptyOf(empty+", gRPC's defaults", 0, func(r *runner, addr, _ string) error { return r.dial([]string{addr}, load) })
 }

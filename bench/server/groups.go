@@ -6,7 +6,7 @@ import (
 	"github.com/quorate/quorate/bench/suite"
 )
 
-// What the loads are, as the table of targets has them.
+// Names of the loads, as in the table of targets.
 const (
 	unaryCallers  = 64
 	batchCallers  = 16
@@ -17,7 +17,7 @@ const (
 	redisPipeline = 16
 )
 
-// Measures of all tables here.
+// Measures of all tables in this package.
 const (
 	cpu  = "CPU"
 	rate = "rate"
@@ -37,7 +37,7 @@ const (
 	quorate = "Quorate"
 )
 
-// Groups are the tables of this package.
+// Groups returns the tables of this package.
 func Groups() []suite.Group {
 	return []suite.Group{unary(), batch(), streamed(), open(), web(), redis(), idle()}
 }

@@ -11,20 +11,20 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 )
 
-// Methods that are called.
+// The methods that are called.
 const (
 	allowMethod  = "/quorate.v1.QuotaService/Allow"
 	batchMethod  = "/quorate.v1.QuotaService/AllowBatch"
 	streamMethod = "/quorate.v1.QuotaService/AllowStream"
 )
 
-// dialled is the connections to a server, or to the nodes of a cluster by turns.
+// dialled holds the connections to a server, or in turn to the nodes of a cluster.
 type dialled struct{ conns []*grpc.ClientConn }
 
-// mostAnswer is more bytes than any batch has.
+// mostAnswer is larger than the answer to any batch, in bytes.
 const mostAnswer = 64 << 20
 
-// dial opens as many connections to a cluster as to a node, and one to each at least.
+// dial opens as many connections to a cluster as to a node, but at least one per node.
 func dial(addrs []string) (*dialled, error) {
 	d := &dialled{}
 	for i := range max(grpcConns, len(addrs)) {
@@ -46,8 +46,8 @@ func (d *dialled) close() error {
 	return errors.Join(errs...)
 }
 
-// admitted says whether an answer begins as an admission: of one check, of one on a
-// stream, or of many.
+// admitted returns an error unless an answer begins like an admission: of one check, of one on a
+// stream, or of a batch.
 func admitted(answer []byte, checks int) error {
 	if len(answer) > 2 && answer[0] == 1<<3|2 && checks == 1 {
 		answer = answer[2:]
@@ -58,7 +58,7 @@ func admitted(answer []byte, checks int) error {
 	return nil
 }
 
-// caller returns a function that makes a call on a connection, again and again.
+// caller returns a function that makes one call on a connection, for repeated use.
 func caller(ctx context.Context, conn *grpc.ClientConn, rng *rand.Rand, method string, reqs []*raw, checks int) func() error {
 	out := new(raw)
 	return func() error {
@@ -69,7 +69,7 @@ func caller(ctx context.Context, conn *grpc.ClientConn, rng *rand.Rand, method s
 	}
 }
 
-// closed is callers that call again as soon as they are answered.
+// closed is a closed loop: callers call again as soon as they get the answer.
 func (d *dialled) closed(callers int, method string, reqs []*raw, checks int) load {
 	return func(ctx context.Context, length time.Duration) (int, []time.Duration, error) {
 		return crowd(callers, length, func(i int, rng *rand.Rand) (func() error, error) {
@@ -78,7 +78,7 @@ func (d *dialled) closed(callers int, method string, reqs []*raw, checks int) lo
 	}
 }
 
-// streamed is streams with one check in flight on each.
+// streamed keeps one check in flight on each of count streams.
 func (d *dialled) streamed(count int, reqs []*raw) load {
 	return func(ctx context.Context, length time.Duration) (int, []time.Duration, error) {
 		ctx, cancel := context.WithCancel(ctx)

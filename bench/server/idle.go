@@ -9,11 +9,11 @@ import (
 	"github.com/quorate/quorate/bench/suite"
 )
 
-// settle is how long nodes are left alone before they count as idle: leaders are where
-// they should be, and nothing of the start is under way.
+// settle is how long nodes rest before they count as idle: leaders are in their places, and the
+// work of starting is done.
 const settle = 5 * time.Second
 
-// idle is three nodes that nobody asks anything.
+// idle measures three nodes without any calls.
 func idle() suite.Group {
 	return suite.Group{
 		Name: "idle", Title: "Three nodes that nobody asks",

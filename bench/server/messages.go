@@ -8,7 +8,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// keys is how many there are. Each has 24 bytes.
+// keys is the number of keys. Each has 24 bytes.
 const keys = 10_000
 
 func key(i int) string { return fmt.Sprintf("customer-%015d", i) }
@@ -20,7 +20,7 @@ func checkOf(i int) *quoratev1.AllowRequest {
 func encoded(m proto.Message) *raw {
 	data, err := proto.Marshal(m)
 	if err != nil {
-		panic(err) // invariant: it is ASCII
+		panic(err) // invariant: ASCII
 	}
 	return &raw{data}
 }
@@ -34,7 +34,7 @@ func singles() []*raw {
 	return out
 }
 
-// batches returns a few calls of checks of keys drawn evenly.
+// batches returns a few calls, each with checks of keys drawn uniformly.
 func batches() []*raw {
 	rng := rand.New(rand.NewPCG(1, 2))
 	out := make([]*raw, 64)
@@ -48,7 +48,7 @@ func batches() []*raw {
 	return out
 }
 
-// answer is as Quorate's.
+// answer returns an answer like Quorate's.
 func answer() *quoratev1.AllowResponse {
 	return &quoratev1.AllowResponse{
 		Allowed: true, Remaining: 999_990, Why: quoratev1.Why_WHY_HELD, Tier: 1,

@@ -15,10 +15,10 @@ import (
 
 var _ suite.Profiler = (*runner)(nil)
 
-// profileTime is how long a load is profiled.
+// profileTime is the length of a profile.
 const profileTime = 8 * time.Second
 
-// Profile implements suite.Profiler. Of several nodes the first is profiled.
+// Profile implements suite.Profiler. It profiles the first of several nodes.
 func (r *runner) Profile(ctx context.Context, prefix string) error {
 	if len(r.debug) == 0 {
 		return nil
@@ -54,7 +54,7 @@ func download(ctx context.Context, url, file string) (err error) {
 	return errors.Join(err, out.Close())
 }
 
-// profiles are served by the empty server as by a node.
+// profiles returns a handler that serves profiles as a node does.
 func profiles() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /debug/pprof/", pprof.Index)

@@ -19,8 +19,8 @@ const (
 	script = "redis-server, a bucket in Lua"
 )
 
-// bucketScript is a token bucket as people write it for Redis: two numbers in a hash,
-// the time of the server, and an end of its life.
+// bucketScript is a token bucket as commonly written for Redis: two numbers in a hash, the server's
+// time, and an expiry.
 const bucketScript = `
 local at = redis.call('TIME')
 local now = at[1] + at[2] / 1000000
@@ -55,7 +55,7 @@ func overRedis(name string, cmd func(key string) []byte) suite.Subject {
 	}, atLeast(rate, .8, incr), atLeast(rate, 5, script))
 }
 
-// pipeline is a load of commands.
+// pipeline holds the commands of a load.
 type pipeline [][]byte
 
 func pipelineOf(cmd func(key string) []byte) pipeline {
@@ -70,7 +70,7 @@ func (p pipeline) to(addr string) load {
 	return (&wire{addr: addr, conns: redisConns, pipeline: redisPipeline, requests: p, read: readRESP}).run
 }
 
-// redisServer is redis-server under a load that is made when it runs.
+// redisServer is redis-server under a load that is made once it runs.
 func redisServer(name string, make func(net.Conn) (pipeline, error)) suite.Subject {
 	return suite.Subject{Name: name, Start: func(ctx context.Context) (suite.Runner, error) {
 		path, err := process.Find("redis-server", "redis-server")
@@ -104,7 +104,7 @@ func redisServer(name string, make func(net.Conn) (pipeline, error)) suite.Subje
 	}}
 }
 
-// command is a command of the Redis protocol.
+// command encodes a command in the Redis protocol.
 func command(args ...string) []byte {
 	out := fmt.Appendf(nil, "*%d\r\n", len(args))
 	for _, a := range args {
@@ -113,7 +113,7 @@ func command(args ...string) []byte {
 	return out
 }
 
-// ask returns the string that a command is answered with.
+// ask sends a command and returns the string that answers it.
 func ask(c net.Conn, cmd []byte) (string, error) {
 	if _, err := c.Write(cmd); err != nil {
 		return "", err
@@ -129,7 +129,7 @@ func ask(c net.Conn, cmd []byte) (string, error) {
 	return strings.TrimSpace(line), err
 }
 
-// readRESP reads one answer, and arrays of plain ones.
+// readRESP reads one answer, or an array of simple ones.
 func readRESP(in *bufio.Reader) error {
 	line, err := in.ReadSlice('\n')
 	if err != nil {

@@ -10,11 +10,11 @@ import (
 	"github.com/quorate/quorate/bench/suite"
 )
 
-// load works for about that long. It returns how many operations were done, and how
-// long the calls took.
+// load works for about the given time. It returns the number of operations, and the duration of the
+// calls.
 type load func(ctx context.Context, d time.Duration) (done int, took []time.Duration, err error)
 
-// runner is servers under a load.
+// runner holds servers under a load.
 type runner struct {
 	load    load
 	servers []*process.Process
@@ -50,7 +50,7 @@ func (r *runner) Round(ctx context.Context, d time.Duration) (suite.Sample, erro
 
 func micros(d time.Duration) float64 { return d.Seconds() * 1e6 }
 
-// Close implements suite.Runner. What was opened last is closed first.
+// Close implements suite.Runner. It closes in reverse order of opening.
 func (r *runner) Close() error {
 	var errs []error
 	for _, c := range slices.Backward(r.closers) {
@@ -59,10 +59,10 @@ func (r *runner) Close() error {
 	return errors.Join(errs...)
 }
 
-// warmUp is how long a load runs before it counts: buckets are opened, pools filled.
+// warmUp is how long a load runs before it counts, to open buckets and fill pools.
 const warmUp = 500 * time.Millisecond
 
-// begin warms a runner that build has put together, or closes what there is of it.
+// begin warms up a runner that build has set up. If build fails, it closes what build opened.
 func begin(ctx context.Context, build func(r *runner) error) (suite.Runner, error) {
 	r := &runner{}
 	err := build(r)
@@ -75,7 +75,7 @@ func begin(ctx context.Context, build func(r *runner) error) (suite.Runner, erro
 	return r, nil
 }
 
-// limits are never reached by anything here.
+// limits are never exhausted by these loads.
 const limits = `version: 1
 namespaces:
   bench:
@@ -83,7 +83,7 @@ namespaces:
       check: {rate: 1000000/s, burst: 1000000}
 `
 
-// ours is Quorate's nodes under the load that on makes of them.
+// ours is a number of Quorate nodes under the load that on makes from them.
 func ours(name string, nodes int, on func(r *runner, c *process.Cluster) error, targets ...suite.Target) suite.Subject {
 	return suite.Subject{Name: name, Ours: true, Targets: targets, Start: func(ctx context.Context) (suite.Runner, error) {
 		return begin(ctx, func(r *runner) error {
@@ -101,7 +101,7 @@ func ours(name string, nodes int, on func(r *runner, c *process.Cluster) error, 
 	}}
 }
 
-// overGRPC dials all nodes, by turns.
+// overGRPC dials all nodes.
 func overGRPC(load func(*dialled) load) func(*runner, *process.Cluster) error {
 	return func(r *runner, c *process.Cluster) error { return r.dial(c.Addrs(), load) }
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/quorate/quorate/bench/suite"
 )
 
-// freeAddrs returns addresses of loopback on which nothing listens.
+// freeAddrs returns unused addresses on loopback.
 func freeAddrs(n int) (out []string, err error) {
 	for range n {
 		port, err := process.FreePort()
@@ -27,8 +27,7 @@ func freeAddrs(n int) (out []string, err error) {
 	return out, nil
 }
 
-// wire is a load of bytes: requests that are there already, and answers of which
-// little is looked at.
+// wire is a load of raw bytes: requests encoded in advance, and answers that are barely parsed.
 type wire struct {
 	addr     string
 	conns    int
@@ -44,7 +43,7 @@ func (w *wire) run(ctx context.Context, length time.Duration) (int, []time.Durat
 		if err != nil {
 			return 0, nil, err
 		}
-		defer func() { _ = c.Close() }() //nolint:gocritic // all of them at the end
+		defer func() { _ = c.Close() }() //nolint:gocritic // all of them, at the end
 		open[i] = c
 	}
 	return crowd(w.conns, length, func(i int, rng *rand.Rand) (func() error, error) {
@@ -68,7 +67,7 @@ func (w *wire) run(ctx context.Context, length time.Duration) (int, []time.Durat
 	}, w.pipeline)
 }
 
-// readHTTP reads an answer that is 200 and says how long it is.
+// readHTTP reads an answer with status 200 and a content length.
 func readHTTP(in *bufio.Reader) error {
 	line, err := in.ReadSlice('\n')
 	if err != nil {
@@ -98,7 +97,7 @@ func readHTTP(in *bufio.Reader) error {
 	return err
 }
 
-// posts are checks of all keys as requests of HTTP.
+// posts returns a check of each key as an HTTP request.
 func posts() [][]byte {
 	out := make([][]byte, keys)
 	for i := range out {

@@ -14,8 +14,8 @@ const (
 	chartRow, chartTop              = 24, 52
 )
 
-// Chart is the first measure of all rows as bars of a logarithmic scale, in SVG:
-// what a table shows lies factors apart. The line in a bar spans its spread.
+// Chart draws the first measure of all rows as bars on a logarithmic scale, in SVG, because the
+// values of a table differ by factors. The line in a bar spans its spread.
 func (t *Table) Chart() []byte {
 	m := t.Measures[0]
 	var b bytes.Buffer
@@ -40,7 +40,7 @@ func (t *Table) Chart() []byte {
 	return b.Bytes()
 }
 
-// span is from the least to the most of the medians.
+// span returns the lowest and the highest median.
 func (t *Table) span(measure string) (low, high float64) {
 	low, high = math.Inf(1), 0
 	for _, r := range t.Rows {

@@ -1,12 +1,10 @@
-// Package suite measures several subjects beside each other and says how they
-// compare.
+// Package suite measures several subjects side by side and compares them.
 //
-// A [Group] is a table: subjects that do the same work. They run in rounds, each
-// subject once in every round and for a short time, so that what disturbs the
-// machine disturbs all of them. A ratio is taken within a round, between subjects
-// that ran within a second or so of each other, and the median of the rounds is
-// shown: it moves far less than the figures that it is made of.
+// A [Group] is a table: subjects that do the same work. They run in rounds, each subject once per
+// round and for a short time, so that a disturbance of the machine affects all of them. Ratios are
+// taken within a round, between subjects that ran within a second or so of each other, and the
+// tables show the median over the rounds: it varies far less than the figures behind it.
 //
-// A [Target] is what Quorate promises of a measure: a multiple of another subject's
-// of the same run, or, for sizes, a plain number.
+// A [Target] is a promise about a measure of Quorate: a multiple of another subject's measure in
+// the same run or, for sizes, a plain number.
 package suite

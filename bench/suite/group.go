@@ -9,18 +9,18 @@ import (
 type Measure struct {
 	Name string // as in Sample, such as "CPU"
 	Unit string // such as "ns"; "" is a count
-	More bool   // more is better
+	More bool   // higher is better
 }
 
-// Sample is what one round of a subject gave, by the measure's name.
+// Sample holds the results of a subject in one round, by the measure's name.
 type Sample map[string]float64
 
 // Runner is a subject that is ready to run.
 type Runner interface {
-	// Round works for about that long and says what it measured. It fails when the
-	// work was not what the group is about, such as a refusal among what is allowed.
+	// Round works for about the given time and returns its measurements. It fails if the work had
+	// the wrong result, such as a refusal in a group of admissions.
 	Round(ctx context.Context, d time.Duration) (Sample, error)
-	// Close ends it and whatever was started for it.
+	// Close stops the subject and everything that was started for it.
 	Close() error
 }
 
@@ -32,27 +32,26 @@ type Subject struct {
 	Targets []Target
 }
 
-// Target is what a subject's measure is to stay below or above. One of AtMost and
-// AtLeast is set.
+// Target is a bound on a measure of a subject. One of AtMost and AtLeast is set.
 type Target struct {
 	Measure         string
 	AtMost, AtLeast float64
-	Times           string // the subject of whose measure it is a multiple; "" is a plain number
+	Times           string // the subject whose measure the bound multiplies; "" means a plain number
 }
 
 // Group is one table: subjects that do the same work.
 type Group struct {
 	Name      string // for -only, such as "hot-1cpu"
 	Title     string
-	Note      string // what the work is, in a sentence or two
+	Note      string // describes the work in a sentence or two
 	Measures  []Measure
-	Reference string // the subject that ratios of the first measure are taken to
+	Reference string // the subject to which ratios of the first measure refer
 	Subjects  []Subject
-	// Full and Quick are how long a subject runs in a round, in either mode.
+	// Full and Quick are how long a subject runs in a round, in each mode.
 	Full, Quick time.Duration
-	// Rounds and QuickRounds are how often; 0 is 7 and 3.
+	// Rounds and QuickRounds are the numbers of rounds; 0 means 7 and 3.
 	Rounds, QuickRounds int
-	// Procs is GOMAXPROCS while the group runs; 0 leaves it.
+	// Procs is GOMAXPROCS while the group runs; 0 keeps the current value.
 	Procs int
 }
 
@@ -80,7 +79,7 @@ func (g *Group) each(quick bool) time.Duration {
 	return g.Full
 }
 
-// Func is a Runner without an end of its own.
+// Func is a Runner with nothing to close.
 type Func func(ctx context.Context, d time.Duration) (Sample, error)
 
 // Round calls f.

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// WriteMarkdown writes a table, and its chart below: median and spread of each measure, the
-// ratio to the reference, and the targets.
+// WriteMarkdown writes a table and its chart: median and spread of each measure, the ratio to the
+// reference, and the targets.
 func (t *Table) WriteMarkdown(w io.Writer) {
 	fmt.Fprintf(w, "### %s\n\n%s Measured %s, load of the machine at the end %s.\n\n", t.Title, t.Note, t.Time.Format(time.RFC3339), cmp.Or(t.Load, "not noted"))
 	head, line := "|", "|---|"
@@ -62,7 +62,7 @@ func (t *Table) line(r Row, ratios bool) string {
 	return "| " + strings.Join(cells, " | ") + " |"
 }
 
-// cell is the median, and the spread where there is one to be seen.
+// cell formats the median, and the spread if it is visible.
 func cell(f Figure, ok bool) string {
 	if !ok {
 		return ""
@@ -111,7 +111,7 @@ func (v *Verdict) word() string {
 	return "**no**"
 }
 
-// writeTargets writes what was aimed at in all tables, and what came of it.
+// writeTargets writes the targets of all tables with their results.
 func (r *Results) writeTargets(w io.Writer) {
 	fmt.Fprint(w, "### Targets\n\n| path | who | target | measured | met |\n|---|---|---|---|---|\n")
 	for i := range r.Tables {
@@ -126,7 +126,7 @@ func (r *Results) writeTargets(w io.Writer) {
 	fmt.Fprintln(w)
 }
 
-// Number is a figure with three digits that count.
+// Number formats a figure with three significant digits.
 func Number(x float64) string {
 	if x == 0 || math.IsInf(x, 0) || math.IsNaN(x) {
 		return strconv.FormatFloat(x, 'f', -1, 64)

@@ -24,7 +24,7 @@ type Results struct {
 	Tables []Table   `json:"tables"`
 }
 
-// NewResults adds where and when to the tables.
+// NewResults adds the time and the machine to the tables.
 func NewResults(tables []Table, quick bool) *Results {
 	return &Results{
 		Time: time.Now().UTC().Truncate(time.Second), Go: runtime.Version(), CPU: model(), CPUs: runtime.NumCPU(),
@@ -32,7 +32,7 @@ func NewResults(tables []Table, quick bool) *Results {
 	}
 }
 
-// model is what the machine's processors are called.
+// model returns the model name of the machine's processors.
 func model() string {
 	data, err := os.ReadFile("/proc/cpuinfo")
 	if err != nil {
@@ -55,7 +55,7 @@ func load() string {
 	return strings.Join(fields[:min(3, len(fields))], " ")
 }
 
-// WriteMarkdown writes all tables, and before them where they were measured.
+// WriteMarkdown writes the machine, then all tables.
 func (r *Results) WriteMarkdown(w io.Writer) {
 	mode := "full"
 	if r.Quick {
@@ -68,9 +68,8 @@ func (r *Results) WriteMarkdown(w io.Writer) {
 	}
 }
 
-// Write writes results.md, results.json and a chart for each table into the
-// directory. Tables that are there already, of groups that did not run, stay; each says
-// when it was measured.
+// Write writes results.md, results.json and a chart per table into the directory. It keeps existing
+// tables of groups that did not run; each table says when it was measured.
 func (r *Results) Write(dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
@@ -96,7 +95,7 @@ func (r *Results) Write(dir string) error {
 	return errors.Join(errs...)
 }
 
-// keep takes over the tables of a file that are not in r, in their places.
+// keep takes over the tables of a file that are missing in r, at their positions.
 func (r *Results) keep(path string) error {
 	data, err := os.ReadFile(path)
 	if errors.Is(err, os.ErrNotExist) {

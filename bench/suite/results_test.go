@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// TestTablesStay: a run of some groups replaces their tables, and leaves the others as
-// they were, in their order.
+// TestTablesStay checks that a run of some groups replaces their tables, and leaves the others
+// unchanged and in order.
 func TestTablesStay(t *testing.T) {
 	dir := t.TempDir()
 	write := func(at int64, names ...string) {

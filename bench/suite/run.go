@@ -12,22 +12,21 @@ import (
 	"time"
 )
 
-// Options say how a group is run.
+// Options configures the run of a group.
 type Options struct {
 	Quick    bool
 	Progress io.Writer
-	Profiles string // a directory for profiles of what ran, made after the rounds; "" makes none
+	Profiles string // directory for profiles, made after the rounds; "" for none
 }
 
 // Profiler is a Runner whose work can be profiled.
 type Profiler interface {
-	// Profile does the work once more and writes profiles of it to files whose names begin with
-	// prefix.
+	// Profile repeats the work and writes its profiles to files whose names begin with prefix.
 	Profile(ctx context.Context, prefix string) error
 }
 
-// Run plays the rounds of a group. Somebody else's subject that does not start, or fails in
-// a round, is a row without figures that says why; where one of ours does, that is an error.
+// Run runs the rounds of a group. If a subject of others fails to start, or in a round, its row has
+// no figures and says why; a failure of one of ours is an error.
 func Run(ctx context.Context, g Group, o Options) (table Table, err error) {
 	if g.Procs > 0 {
 		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(g.Procs))
@@ -45,11 +44,11 @@ func Run(ctx context.Context, g Group, o Options) (table Table, err error) {
 			absent[i], runners[i] = err.Error(), nil
 		}
 	}
-	runtime.GC() // what was garbage of the start is no matter of the rounds
+	runtime.GC() // so that garbage of the start does not disturb the rounds
 	for round := range g.rounds(o.Quick) {
 		fmt.Fprintf(o.Progress, "%s: round %d of %d\n", g.Name, round+1, g.rounds(o.Quick))
 		for n := range g.Subjects {
-			i := (n + round) % len(g.Subjects) // nobody is always first
+			i := (n + round) % len(g.Subjects) // rotates the order, so that no subject is always first
 			if runners[i] == nil {
 				continue
 			}
@@ -75,7 +74,7 @@ func Run(ctx context.Context, g Group, o Options) (table Table, err error) {
 	return table, profile(ctx, g, runners, o)
 }
 
-// profile is of what can be profiled, one after another.
+// profile profiles the runners that support it, one after another.
 func profile(ctx context.Context, g Group, runners []Runner, o Options) error {
 	if o.Profiles == "" {
 		return nil

@@ -5,14 +5,14 @@ import (
 	"time"
 )
 
-// Figure is a measure over all rounds.
+// Figure is the distribution of a measure over all rounds.
 type Figure struct {
 	Median float64 `json:"median"`
-	Low    float64 `json:"low"`  // a quarter of the rounds are below
-	High   float64 `json:"high"` // a quarter of the rounds are above
+	Low    float64 `json:"low"`  // first quartile
+	High   float64 `json:"high"` // third quartile
 }
 
-// Row is a subject's figures.
+// Row holds the figures of a subject.
 type Row struct {
 	Name    string            `json:"name"`
 	Ours    bool              `json:"ours"`
@@ -22,7 +22,7 @@ type Row struct {
 	Verdict []Verdict         `json:"verdicts,omitempty"`
 }
 
-// Verdict is a target and what was measured.
+// Verdict is a target and the measured value.
 type Verdict struct {
 	Measure string  `json:"measure"`
 	AtMost  float64 `json:"at_most,omitempty"`
@@ -32,10 +32,10 @@ type Verdict struct {
 	Met     bool    `json:"met"`
 }
 
-// Table is what a group gave.
+// Table is the result of a group.
 type Table struct {
-	Time      time.Time `json:"time"` // when its rounds were over
-	Load      string    `json:"load"` // of the machine then, for who reads the spread
+	Time      time.Time `json:"time"` // when its rounds ended
+	Load      string    `json:"load"` // of the machine at that time, to judge the spread
 	Name      string    `json:"name"`
 	Title     string    `json:"title"`
 	Note      string    `json:"note"`
@@ -45,7 +45,7 @@ type Table struct {
 	Rows      []Row     `json:"rows"`
 }
 
-// tabulate makes the table of the samples: by subject, then by round.
+// tabulate makes the table from the samples, which are by subject, then by round.
 func tabulate(g Group, samples [][]Sample, absent []string) Table {
 	t := Table{Name: g.Name, Title: g.Title, Note: g.Note, Measures: g.Measures, Reference: g.Reference}
 	of := func(name string) []Sample {
@@ -92,7 +92,7 @@ func column(samples []Sample, name string) []float64 {
 	return values
 }
 
-// ratio is that of two subjects, round by round.
+// ratio returns the distribution of the ratio of two subjects, round by round.
 func ratio(of, to []Sample, measure string) (Figure, bool) {
 	var values []float64
 	for i := range min(len(of), len(to)) {
@@ -108,7 +108,7 @@ func ratio(of, to []Sample, measure string) (Figure, bool) {
 	return figure(values), true
 }
 
-// judge compares with a target; without figures there is no verdict.
+// judge compares with a target. Without figures it returns no verdict.
 func judge(t Target, of, to []Sample) []Verdict {
 	v := Verdict{Measure: t.Measure, AtMost: t.AtMost, AtLeast: t.AtLeast, Times: t.Times}
 	if t.Times == "" {
@@ -133,7 +133,7 @@ func figure(values []float64) Figure {
 	return Figure{Median: quantile(values, 0.5), Low: quantile(values, 0.25), High: quantile(values, 0.75)}
 }
 
-// quantile of sorted values, between two of them where it falls there.
+// quantile returns a quantile of sorted values, interpolated between two of them.
 func quantile(sorted []float64, q float64) float64 {
 	at := q * float64(len(sorted)-1)
 	i := int(at)

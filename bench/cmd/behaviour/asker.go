@@ -12,19 +12,19 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 )
 
-// tally is what became of checks.
+// tally counts the results of checks.
 type tally struct{ asked, admitted, errors int64 }
 
 func (t *tally) add(o tally) {
 	t.asked, t.admitted, t.errors = t.asked+o.asked, t.admitted+o.admitted, t.errors+o.errors
 }
 
-// print writes a row; most is what may be admitted.
+// print writes a row; most is the number that may be admitted.
 func (t *tally) print(what string, most int64) {
 	fmt.Printf("| %s | %d | %d | %d | %d | %d |\n", what, most, t.asked, t.admitted, max(t.admitted-most, 0), t.errors)
 }
 
-// asker has a connection to each node.
+// asker holds a connection to each node.
 type asker struct{ conns []*grpc.ClientConn }
 
 func newAsker(addrs []string) (*asker, error) {
@@ -47,10 +47,10 @@ func (a *asker) close() error {
 	return errors.Join(errs...)
 }
 
-// atOnce is how many checks are under way.
+// atOnce is the number of concurrent checks.
 const atOnce = 64
 
-// many makes n checks on the nodes by turns.
+// many makes n checks, on the nodes in turn.
 func (a *asker) many(ctx context.Context, n int, nodes []int, of func(i int) *quoratev1.AllowRequest) tally {
 	var sum tally
 	var mu sync.Mutex
@@ -84,14 +84,14 @@ func (a *asker) one(ctx context.Context, node int, req *quoratev1.AllowRequest) 
 	return t
 }
 
-// burst asks for one key as fast as it can.
+// burst checks one key as fast as it can.
 func (a *asker) burst(ctx context.Context, limit, key string, n int, nodes []int) tally {
 	return a.many(ctx, n, nodes, func(int) *quoratev1.AllowRequest {
 		return &quoratev1.AllowRequest{Namespace: "b", Limit: limit, Key: key}
 	})
 }
 
-// drain asks for each of n keys so many times.
+// drain checks each of n keys the given number of times.
 func (a *asker) drain(ctx context.Context, n, times int, nodes []int) tally {
 	return a.many(ctx, n*times, nodes, func(i int) *quoratev1.AllowRequest {
 		return &quoratev1.AllowRequest{Namespace: "b", Limit: "counted", Key: fmt.Sprintf("account:%d", i/times)}

@@ -1,6 +1,6 @@
-// Command behaviour does to three real nodes what is known to upset distributed
-// limiters, and prints what was admitted: a burst on a key that nobody has asked for,
-// the death of a node, its return, and a further node.
+// Command behaviour exposes three real nodes to what is known to upset distributed limiters, and
+// prints what was admitted: a burst on a fresh key, the death of a node, its return, and a fourth
+// node.
 //
 //	go run ./cmd/behaviour
 package main
@@ -44,8 +44,7 @@ func run(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, c.Close()) }()
-	// The fourth node hands its ranges to the others and goes; when it comes, ranges
-	// move to it.
+	// The fourth node hands its ranges to the others and leaves. When it joins, ranges move to it.
 	if err := c.Nodes[3].Close(); err != nil {
 		return err
 	}
@@ -70,12 +69,12 @@ func run(ctx context.Context) (err error) {
 
 const keys = 400
 
-// deaths drains keys, kills a node, brings it back, and starts another.
+// deaths drains keys, kills a node, restarts it, and starts another.
 func deaths(ctx context.Context, c *process.Cluster, a *asker, three []int) error {
 	most := int64(10 * keys)
 	sum := a.drain(ctx, keys, 15, three)
 	sum.print("400 keys of 10 an hour, each asked 15 times on 3 nodes", most)
-	time.Sleep(2 * time.Second) // a checkpoint is written once a second
+	time.Sleep(2 * time.Second) // nodes write a checkpoint once a second
 	c.Nodes[0].Kill()
 	killed := time.Now()
 	last := killed

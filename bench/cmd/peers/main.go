@@ -1,6 +1,5 @@
-// Command peers runs Quorate beside its peers and beside the floor of each path, in
-// interleaved rounds of one run, and writes the tables as Markdown and JSON and the
-// charts as SVG.
+// Command peers measures Quorate, comparable limiters, and the minimal cost of each path, in
+// interleaved rounds of one run. It writes the tables as Markdown and JSON and the charts as SVG.
 //
 //	go run ./cmd/peers -quick
 //	go run ./cmd/peers -only 'hot|keyed' -out ../docs/performance
@@ -26,7 +25,7 @@ func main() {
 	played, err := process.Play()
 	if !played {
 		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-		context.AfterFunc(ctx, stop) // a second signal ends it at once
+		context.AfterFunc(ctx, stop) // a second signal kills the process
 		err = run(ctx)
 		stop()
 	}

@@ -19,11 +19,11 @@ const (
 	realRanges = 16
 	realKeys   = 10_000
 	realLimits = "version: 1\nnamespaces:\n  api:\n    limits:\n      per_tenant: {rate: 1000/s, burst: 1000}\n"
-	quiet      = 5 * time.Second // until leaders are where they should be
+	quiet      = 5 * time.Second // until leaders are in their places
 )
 
-// playReal starts clusters of real nodes, each a process, that double from 3 on, and prints
-// what a node takes while nobody asks, and while each is asked at a rate.
+// playReal starts clusters of real nodes, each a process, that double in size from 3 on, and prints
+// the resources of a node while it is idle, and while each node gets checks at a fixed rate.
 func playReal(ctx context.Context, most int, rate float64, d time.Duration) error {
 	defer process.Cleanup()
 	fmt.Printf("%d ranges, %d keys, Zipf 1.1; each node is asked %s times a second over gRPC, for %v.\n\n", realRanges, realKeys, suite.Number(rate), d)
@@ -64,8 +64,8 @@ func playCluster(ctx context.Context, nodes int, rate float64, d time.Duration) 
 	return nil
 }
 
-// watch returns which part of a core a node used on average while f ran, in percent, and
-// what was resident after it.
+// watch returns the processor time of a node on average while f ran, in percent of a core, and its
+// resident memory after it.
 func watch(c *process.Cluster, f func() error) (core, rss float64, err error) {
 	began := time.Now()
 	before, err := process.CPU(c.Processes()...)
@@ -91,7 +91,7 @@ func watch(c *process.Cluster, f func() error) (core, rss float64, err error) {
 	return core, rss, nil
 }
 
-// ask asks all nodes by turns, each at the rate, one after another from a few callers.
+// ask sends checks to all nodes in turn, to each at the given rate, from a few concurrent callers.
 func ask(ctx context.Context, c *process.Cluster, rate float64, d time.Duration) (asked, failed int64, err error) {
 	var clients []quoratev1.QuotaServiceClient
 	for _, addr := range c.Addrs() {
@@ -105,7 +105,7 @@ func ask(ctx context.Context, c *process.Cluster, rate float64, d time.Duration)
 	rng := rand.New(rand.NewPCG(1, 2))
 	z := rand.NewZipf(rng, 1.1, 1, realKeys-1)
 	results := make(chan error, 1024)
-	slots := make(chan struct{}, 64) // bounds what is under way
+	slots := make(chan struct{}, 64) // bounds the calls in flight
 	began, gap := time.Now(), time.Duration(float64(time.Second)/rate/float64(len(clients)))
 	go func() {
 		defer close(results)

@@ -15,10 +15,10 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 )
 
-// callers is how many checks may be under way.
+// callers bounds the checks in flight.
 const callers = 64
 
-// load asks all nodes by turns.
+// load sends checks to all nodes in turn.
 type load struct {
 	conns []*grpc.ClientConn
 	keys  int
@@ -46,8 +46,8 @@ func (l *load) close() error {
 	return errors.Join(errs...)
 }
 
-// first is the number of the oldest key that is asked for; it rises so that each is
-// asked for over its life.
+// first returns the number of the oldest key in use. It rises so that each key is in use for its
+// life.
 func (l *load) first() int {
 	return int(time.Since(l.began).Seconds() / l.life.Seconds() * float64(l.keys))
 }
@@ -60,7 +60,7 @@ func (l *load) ask(ctx context.Context, i int) error {
 	return err
 }
 
-// maximum is how many checks per second are answered to callers that never rest.
+// maximum returns the checks per second that the nodes answer to callers in a closed loop.
 func (l *load) maximum(ctx context.Context, d time.Duration) (float64, error) {
 	var done, failed atomic.Int64
 	until := time.Now().Add(d)
@@ -86,8 +86,8 @@ func each(f func(w int)) {
 	wg.Wait()
 }
 
-// window asks at a rate whether or not answers come; latency is from the moment at
-// which a check was due.
+// window sends checks at a fixed rate, whether or not answers arrive. Latency counts from the
+// moment at which a check was due.
 func (l *load) window(ctx context.Context, rate float64, d time.Duration) (row, error) {
 	var next, failed atomic.Int64
 	took := make([][]time.Duration, callers)

@@ -1,5 +1,5 @@
-// Command soak drives three real nodes for a long time at 70 % of what they can do,
-// while keys come and go, and says whether memory, goroutines and latency stay flat.
+// Command soak loads three real nodes for a long time at 70 % of their capacity, while keys come
+// and go, and judges whether memory, goroutines and latency stay flat.
 //
 //	go run ./cmd/soak -duration 30m
 //	go run ./cmd/soak -duration 2m
@@ -19,8 +19,8 @@ import (
 	"github.com/quorate/quorate/bench/suite"
 )
 
-// windows is into how many parts a soak is cut. The first are the start, while keys
-// are opened and none has been idle for long enough to be dropped, and are not judged.
+// windows is the number of parts of a soak. The first ones, the start, are not judged: keys are
+// still being opened, and none has been idle for long enough to be dropped.
 const (
 	windows = 16
 	start   = 4
@@ -55,8 +55,8 @@ func run(ctx context.Context) (flat bool, err error) {
 	profiles := flag.String("profiles", "", "existing `directory` for heap profiles of the nodes, of the first window that is judged and of the last")
 	latency := flag.Bool("latency", true, "judge latency too; on a machine that others use it says nothing")
 	flag.Parse()
-	// A key is asked for until another takes its place, and dropped when it has been
-	// idle as long again: so the nodes are full before the start is over.
+	// A key is in use until another takes its place, and dropped after the same time again. So the
+	// nodes are full before the start is over.
 	life := max(min(*duration/windows, time.Minute), time.Second)
 	if *lives > 0 {
 		life = max(*lives, time.Second)

@@ -23,13 +23,13 @@ type row struct {
 	rate             float64
 	errors           int64
 	keys             int
-	own, files       float64 // resident bytes of all nodes: of their own, and of mapped files
-	heap, goroutines float64 // of all nodes; heap is what lives after a collection
+	own, files       float64 // resident bytes of all nodes: their own, and mapped files
+	heap, goroutines float64 // of all nodes; heap is what survives a collection
 	held             float64 // keys in the tables of all nodes
 	accounts         float64 // keys in their ledgers
 }
 
-// look adds what the nodes take now.
+// look adds the current resources of the nodes.
 func (r *row) look(ctx context.Context, c *process.Cluster) error {
 	for _, n := range c.Nodes {
 		rss, files, err := process.RSS(n.PID())
@@ -38,7 +38,7 @@ func (r *row) look(ctx context.Context, c *process.Cluster) error {
 		}
 		r.own += float64(rss - files)
 		r.files += float64(files)
-		if err := collect(ctx, n.Debug); err != nil { // or the heap is what it is between two collections
+		if err := collect(ctx, n.Debug); err != nil { // otherwise the heap includes garbage
 			return err
 		}
 		m, err := metrics(ctx, n.HTTP)
@@ -53,7 +53,7 @@ func (r *row) look(ctx context.Context, c *process.Cluster) error {
 	return nil
 }
 
-// collect makes a node collect its garbage.
+// collect makes a node run its garbage collector.
 func collect(ctx context.Context, debug string) error { return heapTo(ctx, debug, io.Discard) }
 
 // keepHeaps writes a heap profile of each node.
@@ -70,7 +70,7 @@ func keepHeaps(ctx context.Context, c *process.Cluster, dir string, window int) 
 	return nil
 }
 
-// heapTo writes the heap profile of a node, after a collection.
+// heapTo runs a node's garbage collector and writes its heap profile.
 func heapTo(ctx context.Context, debug string, w io.Writer) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+debug+"/debug/pprof/heap?gc=1", http.NoBody)
 	if err != nil {
@@ -84,7 +84,7 @@ func heapTo(ctx context.Context, debug string, w io.Writer) error {
 	return errors.Join(err, res.Body.Close())
 }
 
-// metrics are those of a node that have no labels.
+// metrics returns a node's metrics without labels.
 func metrics(ctx context.Context, addr string) (map[string]float64, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+addr+"/metrics", http.NoBody)
 	if err != nil {
@@ -114,24 +114,24 @@ func (r *row) print() {
 		n(float64(r.keys)), n(r.held), n(r.accounts), n(r.own/(1<<20)), n(r.files/(1<<20)), n(r.heap/(1<<20)), n(r.goroutines))
 }
 
-// What counts as flat: the last third of the windows against the first.
+// Flat compares the last third of the windows with the first, within these bounds.
 const (
 	mostMemory     = 1.2
 	mostLatency    = 1.5
 	mostGoroutines = 1.1
 )
 
-// mostHeld is how many times the keys that are asked for at a time a node may have in its
-// table: each stays for its life, until it has been idle for as long, and a little until the
-// next sweep.
+// mostHeld bounds the keys in a node's table, as a multiple of the keys in use at a time: a key
+// stays for its life, until it has been idle for as long again, and a little longer until the next
+// sweep.
 const mostHeld = 3
 
-// mostFiles is how many MB of files a node may have mapped: its binary, and logs, which grow
-// to 64 MB of entries, half as many behind snapshots, and what bbolt leaves unused.
+// mostFiles bounds the mapped files of a node, in MB: its binary, and logs, which grow to 64 MB of
+// entries, half as many behind snapshots, and the unused space of bbolt.
 const mostFiles = 200
 
-// judge prints a verdict for each and returns whether all are flat. keys are asked for at a
-// time, at each of the nodes.
+// judge prints the verdicts, and returns whether all values stayed flat. keys is the number of keys
+// in use at a time, at each node.
 func judge(rows []row, keys, nodes int, latency bool) bool {
 	third := max(len(rows)/3, 1)
 	flat := true
@@ -161,14 +161,14 @@ func judge(rows []row, keys, nodes int, latency bool) bool {
 	atMost("errors", float64(failed), 0)
 	atMost("mapped files of a node at the end, MB", last.files/float64(nodes)/(1<<20), mostFiles)
 	atMost("keys in a node's table at the end", last.held/float64(nodes), float64(mostHeld*keys))
-	// Else nothing was dropped that could have stayed.
+	// Otherwise the run was too short for keys to be dropped.
 	replaced := last.keys >= 2*mostHeld*keys
 	fmt.Printf("| keys so far | | %s | | at least %s | %v |\n", suite.Number(float64(last.keys)), suite.Number(float64(2*mostHeld*keys)), replaced)
 	return flat && replaced
 }
 
-// least is that of the quietest window: what grows, grows there too, and what a
-// neighbour of the machine did in a moment is left out.
+// least returns the value of the quietest window: growth shows there too, while disturbances by
+// other processes on the machine do not.
 func least(rows []row, of func(*row) float64) float64 {
 	v := of(&rows[0])
 	for i := range rows {
