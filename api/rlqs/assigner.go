@@ -15,8 +15,8 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// assigner owns the division: streams bring reports to it and fetch assignments. Its
-// goroutine runs while there is anything to divide.
+// assigner owns the division of limits among proxies: streams pass reports to it and fetch
+// assignments from it. Its goroutine runs while there is anything to divide.
 type assigner struct {
 	opts   Options
 	node   Node
@@ -34,8 +34,8 @@ type assigner struct {
 	done    sync.WaitGroup
 }
 
-// stream is the stream of one proxy. domain belongs to the goroutine that reads; the rest
-// is guarded by assigner.mu.
+// stream is the stream of one proxy. Only the reading goroutine uses domain; assigner.mu guards
+// subs and the fields below it.
 type stream struct {
 	grpc   pb.RateLimitQuotaService_StreamRateLimitQuotasServer
 	cancel context.CancelCauseFunc
@@ -43,14 +43,15 @@ type stream struct {
 	domain string // empty until the first message
 
 	subs  map[string]*subscription
-	queue []*subscription // have something to be sent, each once
-	since time.Time       // of the oldest that waits, or is being sent; zero: none
+	queue []*subscription // have an assignment to send, each once
+	since time.Time       // when the oldest assignment began to wait or to be sent; zero: none
 	wake  chan struct{}
 
-	dropped map[string]time.Time // abandoned, by name
+	dropped map[string]time.Time // abandoned buckets, by name
 }
 
-// drop notes what was abandoned: the last few, up to a bound.
+// drop records the name of an abandoned bucket. It forgets all earlier names when it has most of
+// them.
 func (st *stream) drop(name string, most int) {
 	if st.dropped == nil || len(st.dropped) >= most {
 		st.dropped = map[string]time.Time{}
@@ -69,14 +70,14 @@ type subscription struct {
 	due    *share.Assignment // to be sent: the newest only
 }
 
-// tokenSource is the node as the division needs it.
+// tokenSource adapts the node to the division.
 type tokenSource struct{ Node }
 
 // Refund implements share.TokenSource.
 func (p tokenSource) Refund(k quota.Key, cost int64) { p.Node.Refund(k, cost) }
 
-// Standing implements share.TokenSource: of a key without a limit there is nothing to tell,
-// whatever defaults there are for names.
+// Standing implements share.TokenSource. A key without a limit has no standing, even if the
+// namespace has defaults for names.
 func (p tokenSource) Standing(k quota.Key) quota.Standing {
 	if !named(k) {
 		return quota.Standing{}
@@ -94,10 +95,10 @@ func newAssigner(n Node, opts Options, m *metrics) *assigner {
 	return d
 }
 
-// settleTime is how long an assignment is given to be in force.
+// settleTime is the time that an assignment has to take effect at the proxy.
 const settleTime = 500 * time.Millisecond
 
-// now is the clock of the division: it only moves forward.
+// now returns the monotonic time of the division.
 func (s *assigner) now() quota.Time { return quota.Time(s.began.UnixNano()).Add(time.Since(s.began)) }
 
 func (s *assigner) join(st *stream) error {
@@ -115,7 +116,7 @@ func (s *assigner) join(st *stream) error {
 
 var errClosing = status.Error(codes.Unavailable, "the node is stopping")
 
-// leave forgets a stream. What it was assigned stays its own until that expires.
+// leave removes a stream. Its assignments stay charged until they expire.
 func (s *assigner) leave(st *stream) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -126,8 +127,8 @@ func (s *assigner) leave(st *stream) {
 	}
 }
 
-// report books what a stream says of one bucket. A bucket that cannot be counted is
-// not assigned: the proxy does with it what it does without an assignment.
+// report books a stream's report of one bucket. A bucket that cannot be counted gets no assignment:
+// the proxy treats it as before any assignment.
 func (s *assigner) report(st *stream, u *pb.RateLimitQuotaUsageReports_BucketQuotaUsage) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -153,8 +154,9 @@ func (s *assigner) report(st *stream, u *pb.RateLimitQuotaUsageReports_BucketQuo
 	s.run()
 }
 
-// countDecisions counts what a proxy has decided: it admits out of what it is assigned, and
-// refuses what that does not cover. Before its first assignment it does as it likes.
+// countDecisions counts the decisions of a proxy. The proxy admits from its assignment, and refuses
+// requests that the assignment does not cover. Before its first assignment it follows its own
+// configuration.
 func (s *assigner) countDecisions(sub *subscription, u share.Usage) {
 	l, _ := sub.limits.Find(sub.key.LimitName)
 	why := [2]quota.Why{quota.WhyHeld, quota.WhyOverLimit}
@@ -177,12 +179,13 @@ func (s *assigner) countDecisions(sub *subscription, u share.Usage) {
 	}
 }
 
-// clamp bounds a count to what a limit can be.
+// clamp bounds a count to the largest number of tokens.
 func clamp(n uint64) int64 { return int64(min(n, uint64(quota.MaxTokens), math.MaxInt64)) }
 
-// subscribe returns the subscription of a bucket id, a new one if there is none; nil if
-// there can be none. A report without requests of what has just been abandoned is an
-// old one: the proxy will not know what it would be answered.
+// subscribe returns the subscription of a bucket id, and creates it if needed; nil if the id is
+// invalid or the stream has too many buckets. It also returns nil for a report without requests of
+// a bucket that was just abandoned: the report is old, and the proxy would not recognize the
+// answer.
 func (s *assigner) subscribe(st *stream, id *pb.BucketId, used bool) *subscription {
 	name := ""
 	if checkID(id.GetBucket()) == nil {
@@ -209,7 +212,7 @@ func (s *assigner) subscribe(st *stream, id *pb.BucketId, used bool) *subscripti
 	return sub
 }
 
-// addMember finds what a bucket is counted by, and makes it a member of that.
+// addMember finds the key that a bucket is counted by, and makes the bucket a member of that key.
 func (s *assigner) addMember(sub *subscription, limits *quota.Limits) {
 	sub.key, sub.limits = keyOf(s.finder.Of(limits), sub.stream.domain, sub.id.GetBucket()), limits
 	s.next++
@@ -217,8 +220,8 @@ func (s *assigner) addMember(sub *subscription, limits *quota.Limits) {
 	s.subs[sub.member] = sub
 }
 
-// relocate looks again when the limits have changed: another one may be for the bucket
-// now. What it was assigned of the last stays its own until that expires.
+// relocate finds the key again if the limits have changed: another limit may apply to the bucket
+// now. Its assignment from the last key stays charged until it expires.
 func (s *assigner) relocate(sub *subscription) {
 	limits := s.node.Limits()
 	if limits == sub.limits {
@@ -238,7 +241,7 @@ func (s *assigner) forget(sub *subscription) {
 	delete(s.subs, sub.member)
 }
 
-// queueAssignment puts an assignment where the stream's writer finds it.
+// queueAssignment queues an assignment for the stream's writer.
 func (s *assigner) queueAssignment(sub *subscription, a share.Assignment) {
 	st := sub.stream
 	if sub.due == nil {
@@ -254,10 +257,10 @@ func (s *assigner) queueAssignment(sub *subscription, a share.Assignment) {
 	}
 }
 
-// maxActions is how many assignments go in one message.
+// maxActions is the largest number of assignments in one message.
 const maxActions = 1000
 
-// takeQueued takes what is to be sent now.
+// takeQueued removes and returns the assignments to send now.
 func (s *assigner) takeQueued(st *stream) (out []waiting) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -276,7 +279,7 @@ func (s *assigner) takeQueued(st *stream) (out []waiting) {
 	return out
 }
 
-// sent says that a message has gone.
+// sent records that a message was sent.
 func (s *assigner) sent(st *stream) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -286,7 +289,7 @@ func (s *assigner) sent(st *stream) {
 	}
 }
 
-// run starts the goroutine if it does not run. The caller holds s.mu.
+// run starts the goroutine unless it is running. The caller holds s.mu.
 func (s *assigner) run() {
 	if s.running || s.closed {
 		return
@@ -303,7 +306,7 @@ func (s *assigner) run() {
 	})
 }
 
-// tick brings the division up to now, and reports whether there is any.
+// tick brings the division up to date, and reports whether there is anything to divide.
 func (s *assigner) tick() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

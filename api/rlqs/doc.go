@@ -1,57 +1,56 @@
-// Package rlqs serves envoy.service.rate_limit_quota.v3.RateLimitQuotaService, the
-// protocol of Envoy's rate limit quota filter ("RLQS v3"): proxies decide by
-// themselves, by an assignment for each bucket, and report what they did.
-// docs/compat/envoy-rlqs.md has every field and behaviour, with its test.
+// Package rlqs serves envoy.service.rate_limit_quota.v3.RateLimitQuotaService, the protocol of
+// Envoy's rate limit quota filter ("RLQS v3"): proxies decide locally with an assignment for each
+// bucket, and report their decisions. docs/compat/envoy-rlqs.md lists every field and behaviour,
+// with its test.
 //
 //	reports --names.go--> key --assigner.go--> package share --encode.go--> assignments
 //	                                            |
 //	                                    the node: Draw, Miss, Refund, Standing
 //
-// A bucket of a stream is a member one level below the node. What the node gets of a
-// limit package share divides among them; what a node gets its range's leader has
-// decided, by what all nodes ask for. So the assignments of all proxies on all nodes
-// come out of one limit. The division, what it promises and what was measured is in
-// [the RFC](docs/rfcs/20261122_rlqs.md) and in package share.
+// A bucket of a stream is a member one level below the node. Package share divides the node's
+// tokens of a limit among its members. The leader of the range decides how many tokens each node
+// gets, by the demand of all nodes. So the assignments of all proxies on all nodes come out of one
+// limit. [The RFC](docs/rfcs/20261122_rlqs.md) and package share describe the division, its
+// guarantees and its measurements.
 //
 // # Which limit
 //
-// A bucket id is a descriptor whose entries are in the order of their keys; its limit is
-// found as that of any other of Envoy's descriptors, by descriptor.Index. When limits
-// change it is found anew with the bucket's next report.
+// A bucket id is a descriptor whose entries are sorted by key. descriptor.Index finds its limit as
+// for any other of Envoy's descriptors. After a change of the limits, the bucket's next report
+// finds the limit again.
 //
 // # What Envoy makes of it
 //
-// The schema allows more than Envoy does with it, so that this package sends and
-// expects only what works with both:
+// The schema allows more than Envoy implements. This package sends and expects only what works with
+// both:
 //
-//   - the time that a report is about is in whole seconds: reports are timed here;
-//   - a fill interval of less than a second would be a division by zero there, and one
-//     of other seconds is not seen as a change: intervals are 1s to 1h, and buckets that
-//     differ in nothing else are made to differ by a token;
-//   - a time to live counts in whole seconds, and none at all ends at once: there is
-//     always one;
-//   - requests_per_time_unit and an assignment without a strategy are not understood:
-//     token buckets and blanket rules are sent;
-//   - a bucket that is replaced is full again: what that costs is counted, see share;
-//   - the domain is in every report: it may be, and later ones may lack it. The check
-//     that is generated from the schema asks for it in all, so it is not used.
+//   - Envoy reports the time since the last report in whole seconds, so the node measures it;
+//   - Envoy divides by zero for a fill interval of less than a second, and does not notice a change
+//     of the other seconds: intervals are 1s to 1h, and two buckets that differ in nothing else are
+//     made to differ by a token;
+//   - Envoy counts a time to live in whole seconds, and ends an assignment without one at once:
+//     every assignment has one;
+//   - Envoy does not understand requests_per_time_unit or an assignment without a strategy: the node
+//     sends token buckets and blanket rules;
+//   - Envoy fills a bucket that it replaces: share counts the cost;
+//   - Envoy sends the domain in every report, but later reports may omit it. The validation
+//     generated from the schema requires it in all reports, so this package does not use it.
 //
 // # Deviations
 //
-//   - A bucket without a limit is abandoned once. If it is used all the same it is
-//     let through, because a filter without the bucket reports every request of it.
-//   - A bucket that is not valid, or one too many, is not answered and counted in
-//     metrics: the proxy does with it what it does without an assignment. To end the
-//     stream would end all others.
-//   - Limits that count what is in flight let everything pass (soft) or nothing (hard):
-//     the protocol releases nothing. Costs other than 1 cannot be said.
-//   - decide: leader is asked by the node for all its proxies, twenty times a second.
+//   - A bucket without a limit is abandoned once. If the proxy still uses it, the node lets it
+//     through, because a filter without the bucket would report every request of it.
+//   - An invalid bucket, or a bucket beyond a bound, gets no answer and is counted in metrics: the
+//     proxy treats it as before any assignment. Ending the stream would end its other buckets too.
+//   - Concurrency limits let everything pass (soft) or nothing (hard): the protocol has no release.
+//     The protocol has no costs other than 1.
+//   - For a limit with decide: leader, the node asks on behalf of all its proxies, 20 times a second.
 //
 // # Bounds
 //
-// 4096 streams of a node, 1000 buckets of a stream, 100,000 of all; 4096 buckets and
-// the server's 4 MiB in a message; 32 keys in a bucket id with 512 bytes in each key
-// and value; 200 messages in a second and 2000 at once, then the stream is read more
-// slowly. What waits to be sent is one assignment for each bucket, the newest. A
-// stream whose proxy has not read it for 2s is ended.
+// A node has at most 4096 streams, 1000 buckets per stream and 100,000 buckets in all. A message
+// has at most 4096 buckets and the server's 4 MiB; a bucket id has at most 32 keys with 512 bytes
+// per key and value. A stream may send 200 messages per second with a burst of 2000; beyond that
+// the node reads it more slowly. One assignment per bucket waits to be sent, the newest. The node
+// ends a stream whose proxy has not read for 2s.
 package rlqs

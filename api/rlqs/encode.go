@@ -11,7 +11,7 @@ import (
 	"github.com/quorate/quorate/api/rlqs/share"
 )
 
-// actionOf says an assignment in the words of the protocol.
+// actionOf converts an assignment to the protocol's message.
 func actionOf(id *pb.BucketId, a share.Assignment) *pb.RateLimitQuotaResponse_BucketAction {
 	out := &pb.RateLimitQuotaResponse_BucketAction{BucketId: id}
 	if a.Action == share.Abandon {

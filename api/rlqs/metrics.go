@@ -6,7 +6,7 @@ import (
 	"github.com/quorate/quorate/api/rlqs/share"
 )
 
-// protocol is what metrics call it.
+// protocol is its name in metrics.
 const protocol = "envoy_rlqs"
 
 type metrics struct {
@@ -51,7 +51,7 @@ func (m *metrics) sent(a share.Action) {
 	}
 }
 
-// watch shows how much there is.
+// watch exports the numbers of streams and buckets.
 func (m *metrics) watch(s *assigner) {
 	gauge := func(name, help string, f func() int) {
 		m.reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 {

@@ -17,9 +17,9 @@ const (
 	maxValue = 512 // bytes of a key or a value of it
 )
 
-// keyOf returns what a bucket id of a domain is counted by: the limit that package
-// descriptor finds for it, as for any descriptor. Where there is none the key has no
-// limit's name, and what tells the bucket from all others.
+// keyOf returns the key that a bucket id of a domain is counted by: the limit that package
+// descriptor finds, as for any descriptor. If no limit applies, the key has no limit name, and
+// identifies the bucket uniquely.
 func keyOf(x *descriptor.Index, domain string, id map[string]string) quota.Key {
 	entries := descriptor.Sorted(id)
 	if r := x.Match(domain, entries); r != nil {
@@ -28,7 +28,7 @@ func keyOf(x *descriptor.Index, domain string, id map[string]string) quota.Key {
 	return quota.Key{LimitName: quota.LimitName{Namespace: descriptor.Namespace(domain)}, Key: descriptor.FullKey(entries)}
 }
 
-// named reports whether a key is of a limit.
+// named reports whether a key belongs to a limit.
 func named(k quota.Key) bool { return k.Limit != "" }
 
 func checkID(id map[string]string) error {
@@ -46,7 +46,7 @@ func checkID(id map[string]string) error {
 	return nil
 }
 
-// canonical is the same string for the same bucket id, and no other.
+// canonical returns a unique string for a bucket id.
 func canonical(id map[string]string) string {
 	var b strings.Builder
 	for _, k := range slices.Sorted(maps.Keys(id)) {

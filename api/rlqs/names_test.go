@@ -36,8 +36,8 @@ func TestCheckID(t *testing.T) {
 	}
 }
 
-// FuzzKeyOf: whatever comes in is no bucket id, or counted by a key that a node takes;
-// and a canonical form is that of one id only.
+// FuzzKeyOf checks that any input is either not a bucket id or is counted by a key that a node
+// accepts, and that a canonical form belongs to one id only.
 func FuzzKeyOf(f *testing.F) {
 	f.Add("web", "limit", "a", "user", "b")
 	f.Add("web", "1:", "a", "", "b/")

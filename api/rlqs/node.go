@@ -10,43 +10,43 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// Node is what this package needs of a node. All methods are called concurrently.
+// Node is the part of a cluster node that this package uses. All methods are called concurrently.
 type Node interface {
 	// Draw charges up to want tokens of a key and returns how many it got.
 	Draw(k quota.Key, want int64) (got int64)
-	// Miss counts what somebody was refused elsewhere: demand, and nothing else.
+	// Miss counts demand that was refused elsewhere, and nothing else.
 	Miss(k quota.Key, cost int64)
-	// Refund gives back tokens that were drawn.
+	// Refund gives back drawn tokens.
 	Refund(k quota.Key, cost int64) quota.Decision
-	// Standing tells what the node knows of a key.
+	// Standing returns what the node knows of a key.
 	Standing(k quota.Key) quota.Standing
-	// Limits returns the limits in force, nil if there are none yet.
+	// Limits returns the limits in force, or nil before the first.
 	Limits() *quota.Limits
 }
 
 // Options of a server. The zero value of a field means its default.
 type Options struct {
-	// Permitted says whether the caller of the stream may have requests of a
-	// namespace decided: nil, or the error to end the stream with. Nil: everybody may.
+	// Permitted returns an error if the caller of the stream may not have requests of a namespace
+	// decided; the error ends the stream. Nil permits everybody.
 	Permitted func(ctx context.Context, namespace string) error
-	// Meter counts messages and buckets, as protocol "envoy_rlqs"; nil: nobody.
+	// Meter counts messages and buckets, as protocol "envoy_rlqs"; nil counts nothing.
 	Meter *front.Meter
-	// Seen is called with what proxies report that they decided, and how many times,
-	// concurrently; nil: nobody.
+	// Seen is called concurrently with each reported decision and the number of times it was made;
+	// nil ignores them.
 	Seen func(d *quota.Decision, times uint64)
-	// Registry takes the other metrics; nil: nobody.
+	// Registry holds the other metrics; nil exports none.
 	Registry prometheus.Registerer
 
-	// TTL is how long an assignment lasts, in whole seconds; it is sent again when
-	// half of that is over. Default 10s.
+	// TTL is the lifetime of an assignment in whole seconds; the assignment is sent again after
+	// half of it. The default is 10s.
 	TTL time.Duration
-	// Slow is how long an assignment may wait to be sent, until the stream is ended;
-	// default 2s.
+	// Slow is the longest time that an assignment may wait to be sent before the stream is ended.
+	// The default is 2s.
 	Slow time.Duration
-	// Idle is after how long without a request a bucket is abandoned; default 60s.
+	// Idle is the time without requests after which a bucket is abandoned. The default is 60s.
 	Idle time.Duration
-	// MaxStreams, default 4096; MaxBuckets of all, default 100,000; MaxPerStream,
-	// default 1000.
+	// MaxStreams defaults to 4096, MaxBuckets (of all streams) to 100,000, and MaxPerStream to 1000
+	// buckets.
 	MaxStreams, MaxBuckets, MaxPerStream int
 }
 
@@ -77,13 +77,13 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Bounds of what a stream may send.
+// Bounds on the messages of a stream.
 const (
 	maxDomain = 1024 // bytes
 	maxUsages = 4096 // buckets in one message
-	perSecond = 200  // messages; more are read later
-	atOnce    = 2000 // messages: a proxy reports every new bucket by itself
+	perSecond = 200  // messages; the node reads further ones later
+	atOnce    = 2000 // messages: a proxy reports every new bucket in a message of its own
 )
 
-// tickInterval is how often the division is looked at while there is anything to divide.
+// tickInterval is how often the division is updated while there is anything to divide.
 const tickInterval = 50 * time.Millisecond

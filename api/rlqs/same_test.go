@@ -17,8 +17,8 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// TestOneName: a descriptor and a bucket id that say the same are counted by the same
-// limit and key, whichever of Envoy's protocols brings them.
+// TestOneName checks that an equivalent descriptor and bucket id are counted by the same limit and
+// key, in either of Envoy's protocols.
 func TestOneName(t *testing.T) {
 	var limits []quota.Limit
 	for _, name := range []string{
@@ -45,16 +45,16 @@ func TestOneName(t *testing.T) {
 		{"web", id{"database": "users"}, "web/database--users/*"},
 		{"web", id{"database": "other"}, ""},
 		{"web", id{":path": "x"}, "web/-.3apath/x"},
-		{"web", id{"a": "1", "b": "2"}, ""}, // another namespace's
+		{"web", id{"a": "1", "b": "2"}, ""}, // belongs to another namespace
 		{"my domain", id{"a": "1", "b": "2"}, "my-domain/a.b/1/2"},
 		{"web", id{"limit": "per_client", "user": "ann"}, "web/per_client/ann"},
 		{"web", id{"name": "per_client"}, "web/per_client/*"},
 		{"web", id{"limit": "per_client", "name": "user"}, "web/per_client/user"},
-		{"web", id{"limit": "gold", "user": "ann"}, "web/limit--gold.user/ann"}, // the name of a limit goes first
+		{"web", id{"limit": "gold", "user": "ann"}, "web/limit--gold.user/ann"}, // the name of a limit takes precedence
 		{"web", id{"limit": "none", "name": "per_client"}, ""},
 		{"web", id{"name": quota.Default}, ""},
 		{"web", id{"name": "@inline.bucket.soft.1.60000000000.1"}, ""},
-		{"web", id{"what": "ever"}, ""}, // not for the namespace's default
+		{"web", id{"what": "ever"}, ""}, // does not use the namespace's default
 	} {
 		n := newFake(t, limits...)
 		if got := askedAsDescriptor(t, n, c.domain, c.pairs); got != c.want {
@@ -66,7 +66,7 @@ func TestOneName(t *testing.T) {
 	}
 }
 
-// checked is a node that notes what is checked.
+// checked is a node that records its checks.
 type checked struct {
 	*fakeNode
 	keys []quota.Key
@@ -136,7 +136,7 @@ func report(domain string, bucket id, allowed uint64) *quotav3.RateLimitQuotaUsa
 	}}
 }
 
-// A bucket goes to the limit that is for it now, when limits have changed.
+// After a change of the limits, a bucket moves to the limit that applies now.
 func TestLimitsChange(t *testing.T) {
 	n := newFake(t, limit("per_client", 100, nil))
 	s, err := quotav3.NewRateLimitQuotaServiceClient(serve(t, n, rlqs.Options{})).StreamRateLimitQuotas(t.Context())
@@ -173,7 +173,7 @@ func TestLimitsChange(t *testing.T) {
 	next("limit--per_client.user")
 }
 
-// What proxies decide is seen: how often, of which limit, and why.
+// Seen gets the decisions of proxies: how many, of which limit, and why.
 func TestSeen(t *testing.T) {
 	n := newFake(
 		t, limit("soft", 100, nil), limit("hard", 100, func(l *quota.Limit) { l.Ceiling = quota.Hard }),

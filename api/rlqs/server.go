@@ -35,10 +35,10 @@ func Register(srv grpc.ServiceRegistrar, n Node, opts Options) *Server {
 	return s
 }
 
-// Close ends all streams and gives back what nobody was assigned.
+// Close ends all streams and gives back the tokens that are not assigned.
 func (s *Server) Close() { s.assigner.close() }
 
-// StreamRateLimitQuotas is one proxy's stream.
+// StreamRateLimitQuotas serves the stream of one proxy.
 func (s *Server) StreamRateLimitQuotas(g pb.RateLimitQuotaService_StreamRateLimitQuotasServer) error {
 	ctx, cancel := context.WithCancelCause(g.Context())
 	defer cancel(nil)
@@ -48,7 +48,7 @@ func (s *Server) StreamRateLimitQuotas(g pb.RateLimitQuotaService_StreamRateLimi
 		return err
 	}
 	defer s.assigner.leave(st)
-	// Both may wait for the proxy; they end when this returns, which ends the stream.
+	// Both may block on the proxy. They end when this function returns, which ends the stream.
 	ended := make(chan error, 2)
 	go func() { ended <- s.read(ctx, st) }()
 	go func() { ended <- s.write(ctx, st) }()
@@ -60,7 +60,7 @@ func (s *Server) StreamRateLimitQuotas(g pb.RateLimitQuotaService_StreamRateLimi
 	}
 }
 
-// read takes what the proxy says until it ends the stream.
+// read receives messages of the proxy until the proxy ends the stream.
 func (s *Server) read(ctx context.Context, st *stream) error {
 	pace := rate.NewLimiter(perSecond, atOnce)
 	for {
@@ -82,9 +82,8 @@ func (s *Server) read(ctx context.Context, st *stream) error {
 	}
 }
 
-// receive books one message. Of its fields only those are checked that it uses: only the
-// first message of a stream has to say the domain, whatever the schema's own check
-// says of it.
+// receive books one message. It validates only the fields that it uses: only the first message of a
+// stream must name the domain, although the schema's own validation requires it in all.
 func (s *Server) receive(ctx context.Context, st *stream, msg *pb.RateLimitQuotaUsageReports) error {
 	switch {
 	case st.domain == "":
@@ -107,7 +106,7 @@ func (s *Server) receive(ctx context.Context, st *stream, msg *pb.RateLimitQuota
 	return nil
 }
 
-// write sends what there is, as soon as there is something.
+// write sends assignments as soon as there are any.
 func (s *Server) write(ctx context.Context, st *stream) error {
 	for {
 		select {
@@ -131,8 +130,8 @@ func (s *Server) write(ctx context.Context, st *stream) error {
 	}
 }
 
-// originOf says who is at the other end, as far as it outlives a stream: the metadata
-// quorate-member, or the host.
+// originOf identifies the peer beyond the lifetime of a stream: by the metadata quorate-member, or
+// by the host.
 func originOf(ctx context.Context) string {
 	if md, ok := metadata.FromIncomingContext(ctx); ok {
 		if v := md.Get("quorate-member"); len(v) == 1 && v[0] != "" && len(v[0]) <= maxValue {
@@ -150,7 +149,7 @@ func originOf(ctx context.Context) string {
 	return "h " + host
 }
 
-// waiting is an assignment on its way out.
+// waiting is an assignment that is about to be sent.
 type waiting struct {
 	sub *subscription
 	a   share.Assignment

@@ -101,7 +101,7 @@ func serve(t *testing.T, n rlqs.Node, opts rlqs.Options) *grpc.ClientConn {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		_ = conn.Close() // nothing is left to say
+		_ = conn.Close() // nothing is left to send
 		s.Close()
 		srv.Stop()
 	})
@@ -119,7 +119,7 @@ func eventually(t *testing.T, what string, ok func() bool) {
 
 type id = map[string]string
 
-// What a proxy is told of every kind of limit.
+// The assignments of every kind of limit.
 func TestActions(t *testing.T) {
 	n := newFake(
 		t, limit("counted", 100, nil),
@@ -185,8 +185,8 @@ func gauge(t *testing.T, reg *prometheus.Registry, name string) float64 {
 	return 0
 }
 
-// A bucket without a limit is abandoned; one that is used all the same is let through,
-// so that the proxy does not subscribe with every request.
+// A bucket without a limit is abandoned. A bucket that the proxy still uses is let through, so that
+// the proxy does not subscribe with every request.
 func TestUnknown(t *testing.T) {
 	conn := serve(t, newFake(t), rlqs.Options{})
 	f := rlqstest.New(conn, rlqstest.Config{Domain: "web", Interval: 30 * time.Millisecond})
@@ -201,7 +201,7 @@ func TestUnknown(t *testing.T) {
 	})
 }
 
-// A bucket that nobody asks for is abandoned.
+// A bucket without requests is abandoned.
 func TestIdle(t *testing.T) {
 	conn := serve(t, newFake(t, limit("l", 100, nil)), rlqs.Options{Idle: 150 * time.Millisecond})
 	f := rlqstest.New(conn, rlqstest.Config{Domain: "web", Interval: 20 * time.Millisecond})
@@ -214,8 +214,8 @@ func TestIdle(t *testing.T) {
 	eventually(t, "it is assigned again", func() bool { got, _ := f.Look(b); return got.Strategy != nil })
 }
 
-// An assignment is sent again before it ends, and is then the same bucket; when the
-// server is gone it ends, and the fallback follows.
+// An assignment is sent again before it expires, and is then the same bucket. When the server is
+// gone, the assignment expires and the fallback follows.
 func TestExpiry(t *testing.T) {
 	l := bufconn.Listen(1 << 16)
 	srv := grpc.NewServer()
@@ -246,7 +246,7 @@ func TestExpiry(t *testing.T) {
 	eventually(t, "the fallback", func() bool { return !f.Request(b) })
 }
 
-// What ends a stream, and what does not.
+// Messages that end a stream, and messages that do not.
 func TestProtocol(t *testing.T) {
 	usage := func(ids ...id) (out []*pb.RateLimitQuotaUsageReports_BucketQuotaUsage) {
 		for _, i := range ids {
@@ -290,7 +290,7 @@ func TestProtocol(t *testing.T) {
 			}
 			for _, m := range c.msgs {
 				if err := s.Send(m); err != nil {
-					break // Recv tells why
+					break // Recv returns the error
 				}
 			}
 			got := map[string]bool{}
@@ -318,7 +318,7 @@ func TestProtocol(t *testing.T) {
 	}
 }
 
-// A proxy that does not read what it is sent is cut off, and streams are bounded.
+// A proxy that does not read is cut off, and the number of streams is bounded.
 func TestBounds(t *testing.T) {
 	conn := serve(t, newFake(t, limit("l", 100, nil)), rlqs.Options{MaxStreams: 1, Slow: 100 * time.Millisecond, TTL: time.Second})
 	c := pb.NewRateLimitQuotaServiceClient(conn)
@@ -326,14 +326,14 @@ func TestBounds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Every answer brings the id along, so that a window of 64 KiB is soon full.
+	// Every answer contains the id, so that a window of 64 KiB is soon full.
 	long := strings.Repeat("x", 500)
 	send := func(i int) error {
 		u := &pb.RateLimitQuotaUsageReports_BucketQuotaUsage{BucketId: &pb.BucketId{Bucket: id{"limit": "l", "u": fmt.Sprint(i, long)}}, NumRequestsAllowed: 1}
 		return s.Send(&pb.RateLimitQuotaUsageReports{Domain: "web", BucketQuotaUsages: []*pb.RateLimitQuotaUsageReports_BucketQuotaUsage{u}})
 	}
 	if err = send(0); err == nil {
-		_, err = s.Recv() // now it is there
+		_, err = s.Recv() // now it is open
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -345,7 +345,7 @@ func TestBounds(t *testing.T) {
 	if _, err := second.Recv(); status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "use another node") {
 		t.Errorf("a second stream: %v", err)
 	}
-	go func() { // once the stream is cut off nobody reads what is sent, until its answers are read
+	go func() { // once the stream is cut off, nobody reads the reports until the answers are read
 		for i := 1; i < 900 && send(i) == nil; i++ {
 		}
 	}()
