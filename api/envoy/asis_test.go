@@ -19,7 +19,7 @@ import (
 
 type client = ratelimitv3.RateLimitServiceClient
 
-// rulesOf reads files of envoyproxy/ratelimit.
+// rulesOf parses files of envoyproxy/ratelimit.
 func rulesOf(t testing.TB, text string) *Rules {
 	t.Helper()
 	domains, err := config.ParseEnvoyRateLimits("test.yaml", []byte(text))
@@ -33,7 +33,7 @@ func rulesOf(t testing.TB, text string) *Rules {
 	return rules
 }
 
-// asIs serves rules as they are on a node without limits.
+// asIs serves unchanged rules on a node without limits.
 func asIs(t testing.TB, text string, options ...func(*Options)) (client, *loneNode) {
 	t.Helper()
 	rules := rulesOf(t, text)
@@ -45,10 +45,10 @@ func asIs(t testing.TB, text string, options ...func(*Options)) (client, *loneNo
 	return dial(t, New(n, o)), n
 }
 
-// step is one request and what is told.
+// step is one request and its expected answer.
 type step struct {
 	hits        uint32
-	descriptors string // with " ; " between them
+	descriptors string // separated by " ; "
 	want        string
 }
 
@@ -119,7 +119,7 @@ func TestMostSpecific(t *testing.T) {
 	play(t, c, "edge",
 		step{0, "remote_address=1.2.3.4", "OK: | OK  3/MINUTE 2"},
 		step{0, "remote_address=50.0.0.5", "OVER_LIMIT: | OVER_LIMIT  0/MINUTE 0"},
-		step{0, "remote_address=127.0.0.1", "OK: | OK 0"},  // let pass for good
+		step{0, "remote_address=127.0.0.1", "OK: | OK 0"},  // always passes
 		step{0, "path=/api/7/users", "OK: | OK  4/HOUR 3"}, // the first in the file
 		step{0, "path=/other", "OK: | OK 0"},
 	)
@@ -141,15 +141,15 @@ func TestOwnCounts(t *testing.T) {
 		step{0, "to_number=1", "OK: | OK numbers 3/DAY 2"},
 		step{0, "to_number=2", "OK: | OK numbers 3/DAY 2"},
 		step{0, "message_type=marketing, to_number=1", "OK: | OK  2/DAY 1"},
-		step{0, "path=/api/a", "OK: | OK  4/HOUR 3"}, // each value by itself
+		step{0, "path=/api/a", "OK: | OK  4/HOUR 3"}, // each value separately
 		step{0, "path=/api/b", "OK: | OK  4/HOUR 3"},
 	)
 	n.pass(24 * time.Hour)
 	play(t, c, "edge", step{0, "to_number=1", "OK: | OK numbers 3/DAY 2"})
 }
 
-// TestOverChargesOthers: each descriptor is decided by itself, and a limit that is
-// used up keeps no other from being charged.
+// TestOverChargesOthers checks that each descriptor is decided on its own, and that a limit that is
+// used up does not keep the others from being charged.
 func TestOverChargesOthers(t *testing.T) {
 	c, _ := asIs(t, readme)
 	play(t, c, "edge",
@@ -168,7 +168,7 @@ func TestHitsAddend(t *testing.T) {
 		step{2, "remote_address=b", "OK: | OK  3/MINUTE 1"},
 		step{2, "remote_address=b", "OVER_LIMIT: | OVER_LIMIT  3/MINUTE 1"}, // a refusal charges nothing
 		step{0, "remote_address=b", "OK: | OK  3/MINUTE 0"},
-		step{3, "remote_address=c #1", "OK: | OK  3/MINUTE 2"}, // the descriptor's own goes first
+		step{3, "remote_address=c #1", "OK: | OK  3/MINUTE 2"}, // the descriptor's own takes precedence
 		step{0, "remote_address=c #2", "OK: | OK  3/MINUTE 0"},
 		step{3, "remote_address=d #1 ; path=/api/", "OK: | OK  3/MINUTE 2 | OK  4/HOUR 1"},
 	)
@@ -184,8 +184,8 @@ func TestHitsZero(t *testing.T) {
 	)
 }
 
-// TestHitsAfterTheFact: what a descriptor says has been used already counts although
-// it is more than what is left, so that asking before and telling after holds a limit.
+// TestHitsAfterTheFact checks that use that a descriptor reports afterwards counts although it is
+// more than what is left, so that asking before and reporting after keeps a limit.
 func TestHitsAfterTheFact(t *testing.T) {
 	c, n := asIs(t, readme)
 	play(t, c, "edge",
@@ -252,7 +252,7 @@ func TestInvalid(t *testing.T) {
 	}
 }
 
-// TestLongValues: a value of any length is counted, by itself.
+// TestLongValues checks that a value of any length is counted, separately from others.
 func TestLongValues(t *testing.T) {
 	c, _ := asIs(t, readme)
 	long := strings.Repeat("v", 60<<10)
@@ -294,8 +294,8 @@ descriptors:
 	}
 }
 
-// TestUntilReset: a window's end is told in whole seconds, also before its first
-// hit, and of a limit of 0.
+// TestUntilReset checks that the end of a window is given in whole seconds, also before its first
+// hit and for a limit of 0.
 func TestUntilReset(t *testing.T) {
 	c, n := asIs(t, readme)
 	n.now = quota.Time(time.Date(2026, 11, 22, 12, 0, 17, 600e6, time.UTC).UnixNano())
@@ -372,7 +372,7 @@ descriptors:
 		step{0, "key_1=value_1, user=bkthomps", "OK: | OK specific_limit 5/MINUTE 4"},
 		step{0, "key_1=value_1, user=bkthomps ; key_2=value_2, user=bkthomps", "OK: | OK 0 | OK  10/MINUTE 9"},
 		step{0, "key_1=value_1, user=bkthomps ; open=1", "OK: | OK 0 | OK 4294967295"},
-		step{0, "open=1 ; close=1", "OK: | OK 4294967295 | OK  1/MINUTE 0"}, // what is unlimited stays so
+		step{0, "open=1 ; close=1", "OK: | OK 4294967295 | OK  1/MINUTE 0"}, // an unlimited descriptor stays unlimited
 		step{0, "key_1=value_1, user=bkthomps", "OK: | OK specific_limit 5/MINUTE 3"},
 	)
 }
@@ -429,7 +429,7 @@ func TestOverrides(t *testing.T) {
 		{"edge", override("remote_address=a", 2, minute, wrapperspb.UInt32(10)), "OK: | OK  2/10MINUTE 1"},
 		{"edge", override("remote_address=a", 2, minute, wrapperspb.UInt32(60)), "OK: | OK  2/HOUR 1"},
 		{"edge", override("what=ever", 2, typev3.RateLimitUnit_YEAR, wrapperspb.UInt32(1)), "OK: | OK  2/YEAR 1"},
-		{"nowhere", override("what=ever", 2, minute, nil), "OK: | OK 0"}, // as there: the domain has to be known
+		{"nowhere", override("what=ever", 2, minute, nil), "OK: | OK 0"}, // as in envoyproxy/ratelimit, the domain must be known
 		{"edge", override("a=b", 2, typev3.RateLimitUnit_UNKNOWN, nil), "rpc error: code = InvalidArgument desc = descriptors[0].limit.unit: is UNKNOWN; must be one of SECOND, MINUTE, HOUR, DAY, MONTH, YEAR"},
 		{"edge", override("a=b", 2, 99, nil), "rpc error: code = InvalidArgument desc = descriptors[0].limit.unit: is 99; must be one of SECOND, MINUTE, HOUR, DAY, MONTH, YEAR"},
 		{"edge", override("a=b", 2, minute, wrapperspb.UInt32(0)), "rpc error: code = InvalidArgument desc = descriptors[0].limit.unit_multiplier: is 0; must be 1 to 527040 with this unit"},
@@ -440,7 +440,7 @@ func TestOverrides(t *testing.T) {
 	expect(t, "without it, the rule", ask(t, c, "edge", 0, "remote_address=a"), "OK: | OK  3/MINUTE 2")
 }
 
-// TestOverridesOff: what a caller brings along is passed over unless it is allowed.
+// TestOverridesOff checks that a caller's own limit is ignored unless the settings allow it.
 func TestOverridesOff(t *testing.T) {
 	c, _ := asIs(t, readme)
 	res, err := c.ShouldRateLimit(t.Context(), &request{Domain: "edge", Descriptors: []*commonv3.RateLimitDescriptor{override("remote_address=a", 7, typev3.RateLimitUnit_DAY, nil)}})
@@ -450,7 +450,7 @@ func TestOverridesOff(t *testing.T) {
 	expect(t, "an override", told(res), "OK: | OK  3/MINUTE 2")
 }
 
-// TestNoJoinedKeys: descriptors that are joined to the same text are different.
+// TestNoJoinedKeys checks that descriptors that would join to the same text are different.
 func TestNoJoinedKeys(t *testing.T) {
 	c, _ := asIs(t, `
 domain: d

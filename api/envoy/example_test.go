@@ -26,9 +26,8 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// TestExample reads examples/envoy/envoy.yaml as Envoy does, with its types and
-// their constraints, and holds both forms of its limits to the descriptors that it
-// makes.
+// TestExample reads examples/envoy/envoy.yaml as Envoy does, with its types and their constraints,
+// and compares both forms of its limits with the descriptors that it makes.
 func TestExample(t *testing.T) {
 	b := bootstrap(t, "../../examples/envoy/envoy.yaml")
 	var manager managerv3.HttpConnectionManager
@@ -74,9 +73,9 @@ func TestExample(t *testing.T) {
 	}
 }
 
-// TestExampleOfQuotas reads examples/envoy-rlqs/envoy.yaml, which is the parts that Envoy's quota
-// filter takes, likewise, and finds in it what Quorate needs: a namespace, a limit, and a report
-// every few seconds.
+// TestExampleOfQuotas reads examples/envoy-rlqs/envoy.yaml in the same way, which has the parts
+// that Envoy's quota filter uses. It checks for what Quorate needs: a namespace, a limit, and a
+// report every few seconds.
 func TestExampleOfQuotas(t *testing.T) {
 	parts := readYAML(t, "../../examples/envoy-rlqs/envoy.yaml")
 	cluster := &clusterv3.Cluster{Name: "quorate"}
@@ -95,7 +94,7 @@ func TestExampleOfQuotas(t *testing.T) {
 	}
 }
 
-// readYAML is a file of Envoy's as a map.
+// readYAML parses a file of Envoy as a map.
 func readYAML(t *testing.T, path string) (out map[string]any) {
 	t.Helper()
 	data, err := os.ReadFile(path)
@@ -108,7 +107,7 @@ func readYAML(t *testing.T, path string) (out map[string]any) {
 	return out
 }
 
-// fromJSON makes a message of what YAML has said, with Envoy's constraints.
+// fromJSON converts parsed YAML to a message, with Envoy's constraints.
 func fromJSON(t *testing.T, from any, to interface {
 	proto.Message
 	ValidateAll() error
@@ -155,7 +154,7 @@ func clustersOf(b *bootstrapv3.Bootstrap) (out []string) {
 	return out
 }
 
-// entriesOfActions are the entries that Envoy makes of a request from 1.2.3.4.
+// entriesOfActions returns the entries that Envoy makes of a request from 1.2.3.4.
 func entriesOfActions(t *testing.T, r *routev3.RateLimit) (out []descriptor.Entry) {
 	t.Helper()
 	for _, a := range r.Actions {

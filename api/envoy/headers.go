@@ -12,32 +12,32 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// Headers says which fields the proxy is to add to its answers.
+// Headers selects the fields that the proxy adds to its answers.
 type Headers uint8
 
-// The choices.
+// Choices of fields.
 const (
-	// HeadersIETF are RateLimit and RateLimit-Policy of draft-ietf-httpapi-ratelimit-
-	// headers, with all limits of the request, and Retry-After on refusals.
+	// HeadersIETF selects RateLimit and RateLimit-Policy of draft-ietf-httpapi-ratelimit-headers,
+	// with all limits of the request, and Retry-After on refusals.
 	HeadersIETF Headers = iota
-	// HeadersLegacy are RateLimit-Limit, RateLimit-Remaining and RateLimit-Reset of
-	// the limit that envoyproxy/ratelimit chooses: the last one that refused, else the one
-	// with the least remaining.
+	// HeadersLegacy selects RateLimit-Limit, RateLimit-Remaining and RateLimit-Reset of the limit
+	// that envoyproxy/ratelimit chooses: the last limit that refused, else the limit with the least
+	// remaining.
 	HeadersLegacy
 	HeadersBoth
 	HeadersNone
 )
 
-// maxPolicies bounds the limits in the RateLimit fields: the tightest go first.
+// maxPolicies bounds the limits in the RateLimit fields: the tightest come first.
 const maxPolicies = 16
 
-// headers gathers what the fields tell.
+// headers collects the limits that the fields describe.
 type headers struct{ list []policy }
 
 type policy struct {
 	name      string
 	burst     int64
-	window    time.Duration // 0: not told
+	window    time.Duration // 0: omitted
 	remaining int64
 	after     time.Duration
 	refused   bool
@@ -62,8 +62,8 @@ func (h *headers) add(t *target, d *quota.Decision, now time.Time) {
 	h.list = append(h.list, p)
 }
 
-// policyName is what a limit is called towards whoever calls the proxy. Values of
-// requests are not in it.
+// policyName returns a limit's name for the clients of the proxy. It contains no values of
+// requests.
 func (t *target) policyName(d *quota.Decision) string {
 	if name := t.limitName(d); name != "" {
 		return name
@@ -75,7 +75,7 @@ func (t *target) policyName(d *quota.Decision) string {
 	return strings.Join(keys, ".")
 }
 
-// fields returns the header fields; code is what the request is answered with.
+// fields returns the header fields; code is the code of the answer.
 func (h *headers) fields(which Headers, code statusCode) (out []*corev3.HeaderValue) {
 	if which == HeadersNone || len(h.list) == 0 {
 		return nil
@@ -99,8 +99,7 @@ func (h *headers) fields(which Headers, code statusCode) (out []*corev3.HeaderVa
 	return out
 }
 
-// legacy returns the limit for the legacy fields. The list must be in the order of the
-// request.
+// legacy returns the limit for the legacy fields. The list must be in the order of the request.
 func (h *headers) legacy() policy {
 	first := h.list[0]
 	for _, p := range h.list {
@@ -112,7 +111,7 @@ func (h *headers) legacy() policy {
 	return first
 }
 
-// tighter orders refusals first, then what has the least left.
+// tighter compares two policies: refusals come first, then the policy with the least remaining.
 func tighter(a, b policy) int {
 	if a.refused != b.refused {
 		if a.refused {
@@ -123,7 +122,7 @@ func tighter(a, b policy) int {
 	return cmp.Compare(a.remaining, b.remaining)
 }
 
-// longest is when the last of the limits that refused has more.
+// longest returns the time until every limit that refused has more.
 func (h *headers) longest() (wait time.Duration) {
 	for i := range h.list {
 		if p := &h.list[i]; p.refused {
@@ -133,7 +132,7 @@ func (h *headers) longest() (wait time.Duration) {
 	return wait
 }
 
-// ietf writes the two fields, each limit once.
+// ietf returns the two fields, with each limit once.
 func (h *headers) ietf() (policies, state string) {
 	var ps, ss []string
 	var names []string
@@ -154,7 +153,7 @@ func (h *headers) ietf() (policies, state string) {
 	return strings.Join(ps, ", "), strings.Join(ss, ", ")
 }
 
-// fieldString writes a String of RFC 9651. What it cannot have becomes "?".
+// fieldString returns s as a String of RFC 9651. Characters that it cannot contain become "?".
 func fieldString(s string) string {
 	var b strings.Builder
 	b.WriteByte('"')

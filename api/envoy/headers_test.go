@@ -23,7 +23,7 @@ func TestHeaders(t *testing.T) {
 		{HeadersIETF, "ip=1 ; path=/, ip=1", `RateLimit-Policy: "ip";q=3;w=60, "path.ip";q=2;w=60 | RateLimit: "ip";r=1;t=60, "path.ip";r=1;t=60`},
 		{HeadersIETF, "ip=7 ; ip=8", `RateLimit-Policy: "ip";q=3;w=60 | RateLimit: "ip";r=2;t=60`}, // a limit once
 		{HeadersIETF, "bucket=1", `RateLimit-Policy: "bucket";q=20;w=2 | RateLimit: "bucket";r=19;t=1`},
-		{HeadersIETF, "nobody=1 ; free=1 ; off=1", ""}, // what counts nothing tells nothing
+		{HeadersIETF, "nobody=1 ; free=1 ; off=1", ""}, // limits that do not count have no fields
 		{HeadersIETF, "ip=10.0.0.1 #5 ; bucket=1", `RateLimit-Policy: "ip--10..0..0..1";q=1;w=60, "bucket";q=20;w=2 | RateLimit: "ip--10..0..0..1";r=0;t=60, "bucket";r=18;t=1 | Retry-After: 60`},
 		{HeadersLegacy, "ip=1 ; bucket=2", "RateLimit-Limit: 3 | RateLimit-Remaining: 0 | RateLimit-Reset: 60"}, // of the tightest
 		{HeadersLegacy, "ip=1 ; bucket=2", "RateLimit-Limit: 3 | RateLimit-Remaining: 0 | RateLimit-Reset: 60 | Retry-After: 60"},
@@ -79,8 +79,8 @@ descriptors:
 	}
 }
 
-// TestHeaderNames: a rule that is served as it is is called by its name, or by its
-// keys, never by values; and no name breaks out of its field.
+// TestHeaderNames checks that a rule that is used unchanged has its name, or its keys and never
+// values, and that no name breaks out of its field.
 func TestHeaderNames(t *testing.T) {
 	n := newNode(t)
 	rules := rulesOf(t, `
@@ -94,7 +94,7 @@ descriptors:
 	expect(t, "names", got, `RateLimit-Policy: "a";q=5;w=86400, "say \"hi\"\\, ?";q=6;w=86400 | RateLimit: "a";r=4;t=39600, "say \"hi\"\\, ?";r=5;t=39600`)
 }
 
-// TestManyPolicies: the fields tell of the tightest limits, and stay short.
+// TestManyPolicies checks that the fields describe the tightest limits and stay short.
 func TestManyPolicies(t *testing.T) {
 	var limits []quota.Limit
 	req := &request{Domain: "web"}

@@ -10,15 +10,14 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// Bounds of the rules in metrics. What would be one more is counted by its rule
-// alone, and a longer text is cut off.
+// Bounds of the rules in metrics. A set of values beyond maxDetailed is counted by its rule alone,
+// and a longer label is cut off.
 const (
 	maxDetailed = 1000
 	maxLabel    = 200 // bytes
 )
 
-// Hits counts what the rules that are served as they are were asked for. A nil Hits
-// counts nothing.
+// Hits counts the hits of rules that are used unchanged. A nil Hits counts nothing.
 type Hits struct {
 	total *prometheus.CounterVec
 
@@ -26,7 +25,7 @@ type Hits struct {
 	detailed map[string]bool
 }
 
-// NewHits makes the metric and adds it to a registry.
+// NewHits creates the metric and registers it.
 func NewHits(reg prometheus.Registerer) *Hits {
 	h := &Hits{detailed: map[string]bool{}, total: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "quorate_envoy_rls_hits_total",
@@ -52,7 +51,7 @@ func (h *Hits) add(t *target, d *quota.Decision) {
 	h.total.WithLabelValues(t.key.Namespace, h.label(t), result).Add(float64(t.n))
 }
 
-// label is the rule, or, where it says so and there is room, the values too.
+// label returns the rule, with the request's values if the rule asks for them and there is room.
 func (h *Hits) label(t *target) string {
 	plain := ruleLabel(t, false)
 	told := ruleLabel(t, true)
@@ -70,8 +69,8 @@ func (h *Hits) label(t *target) string {
 	return told
 }
 
-// ruleLabel writes the steps of a rule, with the values that metrics tell if told.
-// A shared value is always its pattern.
+// ruleLabel joins the steps of a rule. If told is set, it includes the values that the rule has in
+// metrics. A shared value is always its pattern.
 func ruleLabel(t *target, told bool) string {
 	r := t.rule
 	words := make([]string, len(r.Steps))

@@ -14,17 +14,16 @@ import (
 	"github.com/quorate/quorate/internal/jsontext"
 )
 
-// JSONPath is where the JSON form of ShouldRateLimit is served.
+// JSONPath is the path of the JSON form of ShouldRateLimit.
 const JSONPath = "/json"
 
 // MaxBody is the largest body of a request in JSON.
 const MaxBody = 4 << 20
 
-// Handler serves POST [JSONPath]: a RateLimitRequest in the JSON form of protobuf is
-// answered with a RateLimitResponse, and 200 for OK or 429 for OVER_LIMIT. What is
-// wrong with a request is 400, 405 or 413, what the limits make impossible 500.
-// permitted, if it is not nil, says whether the caller may have requests decided in a
-// namespace; its error is a gRPC status, and answered with 401 or 403.
+// Handler serves POST [JSONPath]: it answers a RateLimitRequest in protobuf's JSON form with a
+// RateLimitResponse, and status 200 for OK or 429 for OVER_LIMIT. An invalid request gets 400, 405
+// or 413; a request that the limits make impossible gets 500. permitted, unless nil, returns a gRPC
+// status error if the caller may not have requests decided in a namespace; that gets 401 or 403.
 func (s *Server) Handler(permitted func(ctx context.Context, namespace string) error) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.serveJSON(w, r, permitted) })
 }
@@ -86,7 +85,7 @@ func readJSON(w http.ResponseWriter, r *http.Request) (*request, int, error) {
 func writeJSON(w http.ResponseWriter, res *response) {
 	data, err := protojson.Marshal(res)
 	if err != nil {
-		panic(err) // invariant: what we answer has a JSON form
+		panic(err) // invariant: every answer encodes as JSON
 	}
 	for _, h := range res.ResponseHeadersToAdd {
 		w.Header().Set(h.Key, h.Value)

@@ -52,7 +52,7 @@ func TestJSON(t *testing.T) {
 	}
 }
 
-// TestJSONOnTerminals checks that controls of a terminal in a rule's name are escaped.
+// TestJSONOnTerminals checks that terminal control characters in a rule's name are escaped.
 func TestJSONOnTerminals(t *testing.T) {
 	n := newNode(t)
 	rules := rulesOf(t, `
@@ -68,7 +68,7 @@ descriptors:
 	}
 }
 
-// compact takes the spaces out that the JSON form of protobuf has or has not.
+// compact removes spaces, which protobuf's JSON form adds at random.
 func compact(s string) string {
 	var v json.RawMessage
 	if json.Unmarshal([]byte(s), &v) != nil {

@@ -2,16 +2,14 @@ package envoy
 
 import "github.com/quorate/quorate/internal/quota"
 
-// Node is what this package needs of a node. All methods are called
-// concurrently.
+// Node is the part of a cluster node that this package uses. All methods are called concurrently.
 type Node interface {
 	// Decide decides requests, all or nothing. out has the length of reqs.
 	Decide(reqs []quota.Request, out []quota.Decision) (allowed bool)
-	// Charge books what has been used already, however little is left, down to
-	// quota.Limit.OwedUnits below zero.
+	// Charge books used tokens, however little is left, down to quota.Limit.OwedUnits below zero.
 	Charge(k quota.Key, used int64) (booked int64, d quota.Decision)
 	// Refund gives back tokens that a request took and did not use.
 	Refund(k quota.Key, cost int64) quota.Decision
-	// Limits returns the limits in force, nil if there are none yet.
+	// Limits returns the limits in force, or nil before the first.
 	Limits() *quota.Limits
 }

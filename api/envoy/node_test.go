@@ -9,8 +9,8 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// loneNode is a node's own table of keys, without leaders: it counts all limits by
-// itself, in virtual time.
+// loneNode is a node's own table of keys, without leaders: it counts all limits itself, in virtual
+// time.
 type loneNode struct {
 	mu     sync.Mutex
 	agg    *aggregator.Aggregator
@@ -19,7 +19,7 @@ type loneNode struct {
 	asked  []quota.Request
 }
 
-// noon is a moment at which a minute, an hour and half a day begin.
+// noon is the start of a minute, an hour and half a day.
 var noon = quota.Time(time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC).UnixNano())
 
 func newNode(t testing.TB, limits ...quota.Limit) *loneNode {

@@ -11,9 +11,8 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// Bounds of a request. The bytes are more than the headers that a proxy takes, many
-// times over: who calls through a proxy that fails open must not get past by a long
-// header.
+// Bounds of a request. MaxBytes is many times the size of the headers that a proxy accepts: a
+// client of a proxy that fails open must not get past the limit with a long header.
 const (
 	MaxDescriptors = 128
 	MaxBytes       = 2 << 20 // of all keys and values
@@ -24,7 +23,7 @@ func invalid(format string, args ...any) error {
 	return status.Errorf(codes.InvalidArgument, format, args...)
 }
 
-// check returns what is wrong with a request.
+// check returns the error of an invalid request, or nil.
 func check(req *request) error {
 	n := len(req.Descriptors)
 	switch {
@@ -66,7 +65,7 @@ func checkDescriptor(i int, d *commonv3.RateLimitDescriptor) (bytes int, err err
 	return bytes, nil
 }
 
-// units are the lengths of the protocol's units, by the names of both of its enums.
+// units are the lengths of the protocol's units, by the names in both of its enums.
 var units = map[string]time.Duration{
 	"SECOND": time.Second, "MINUTE": time.Minute, "HOUR": time.Hour, "DAY": day,
 	"WEEK": 7 * day, "MONTH": 30 * day, "YEAR": 365 * day,
@@ -90,19 +89,18 @@ func periodOf(l *commonv3.RateLimitDescriptor_RateLimitOverride) (time.Duration,
 	return n * unit, nil
 }
 
-// hits are what a descriptor adds.
+// hits are the hits that a descriptor adds.
 type hits struct {
 	n        int64
 	negative bool
-	// told says that the number is the descriptor's own, so that it may be of
-	// what is over already.
+	// told says that the number is the descriptor's own, so that it may report use after the fact.
 	told bool
 }
 
 func hitsOf(req *request, d *commonv3.RateLimitDescriptor) hits {
 	h := hits{n: max(int64(req.HitsAddend), 1), negative: d.GetIsNegativeHits()}
 	if d.GetHitsAddend() != nil {
-		// What nobody could ever pass stays so.
+		// A number that could never pass stays that large.
 		h.n, h.told = int64(min(d.HitsAddend.Value, uint64(quota.MaxTokens))), true
 	}
 	return h

@@ -19,7 +19,7 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// perMinute is a limit in windows, as those of the original are.
+// perMinute returns a limit in windows, as in envoyproxy/ratelimit.
 func perMinute(namespace, name string, n int64) quota.Limit {
 	l := quota.Limit{LimitName: quota.LimitName{Namespace: namespace, Limit: name}}
 	l.SetFirst(quota.Window(quota.FixedWindow, n, time.Minute))
@@ -43,8 +43,8 @@ func dial(t testing.TB, s *Server) ratelimitv3.RateLimitServiceClient {
 	return ratelimitv3.NewRateLimitServiceClient(conn)
 }
 
-// desc reads "database=users, to_number=1 #3": entries, and hits_addend if it is
-// there; #-3 are negative hits.
+// desc parses "database=users, to_number=1 #3": entries, and hits_addend if present; #-3 means
+// negative hits.
 func desc(text string) *commonv3.RateLimitDescriptor {
 	d := &commonv3.RateLimitDescriptor{}
 	text, hits, ok := strings.Cut(text, " #")
@@ -63,7 +63,7 @@ func desc(text string) *commonv3.RateLimitDescriptor {
 	return d
 }
 
-// ask asks about descriptors, and returns what matters in one line each.
+// ask sends descriptors and returns the important parts of the answer, one line each.
 func ask(t testing.TB, c ratelimitv3.RateLimitServiceClient, domain string, hits uint32, descriptors ...string) string {
 	t.Helper()
 	req := &request{Domain: domain, HitsAddend: hits}
@@ -77,8 +77,7 @@ func ask(t testing.TB, c ratelimitv3.RateLimitServiceClient, domain string, hits
 	return told(res)
 }
 
-// told writes a response: the code, and of every descriptor its code, its limit and
-// what remains.
+// told formats a response: its code, and for every descriptor its code, its limit and what remains.
 func told(res *response) string {
 	words := []string{res.OverallCode.String() + ":"}
 	for _, s := range res.Statuses {
@@ -102,7 +101,7 @@ func expect(t testing.TB, what, got, want string) {
 	}
 }
 
-// nativeLimits are limits of every sort that descriptors find by name.
+// nativeLimits are limits of every kind that descriptors find by name.
 func nativeLimits() []quota.Limit {
 	in := func(name string) quota.Limit {
 		return quota.Limit{LimitName: quota.LimitName{Namespace: "web", Limit: name}, Rate: quota.Rate{Tokens: 10, Per: time.Second}, Burst: 20}
@@ -147,7 +146,7 @@ func TestNative(t *testing.T) {
 	expect(t, "a domain that is no name", ask(t, c, "no where", 0, "ip=1.1.1.1"), "OK: | OK 0")
 }
 
-// TestNativeChange has limits found, and not found, as soon as they change.
+// TestNativeChange checks that a change of the limits takes effect at once for finding them.
 func TestNativeChange(t *testing.T) {
 	n := newNode(t)
 	c := dial(t, New(n, Options{}))

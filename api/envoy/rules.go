@@ -6,12 +6,11 @@ import (
 	"github.com/quorate/quorate/internal/descriptor"
 )
 
-// Rules are domains by the namespace that they are counted in. They are never
-// changed.
+// Rules maps namespaces to domains. It is immutable.
 type Rules struct{ domains map[string]*descriptor.Domain }
 
-// NewRules returns the rules of some domains. The error names two that would be
-// counted in one namespace, and their files.
+// NewRules returns the rules of domains. If two domains map to one namespace, the error names them
+// and their files.
 func NewRules(domains []descriptor.Domain) (*Rules, error) {
 	r := &Rules{domains: make(map[string]*descriptor.Domain, len(domains))}
 	for i := range domains {
@@ -25,7 +24,7 @@ func NewRules(domains []descriptor.Domain) (*Rules, error) {
 	return r, nil
 }
 
-// tree returns the rules of a domain, false if it is none of these.
+// tree returns the rules of a domain, or false if it has none.
 func (r *Rules) tree(domain string) (*descriptor.Tree, bool) {
 	if r == nil {
 		return nil, false

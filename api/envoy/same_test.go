@@ -34,8 +34,8 @@ descriptors:
       - {key: b, rate_limit: {unit: year, requests_per_unit: 6}}
 `
 
-// TestConvertedDecidesTheSame plays requests to rules that are served as they are, and
-// to the limits that "quorate convert" makes of them.
+// TestConvertedDecidesTheSame sends requests to unchanged rules and to the limits that "quorate
+// convert" makes of them.
 func TestConvertedDecidesTheSame(t *testing.T) {
 	example, err := os.ReadFile("../../examples/envoy/ratelimit.yaml")
 	if err != nil {
@@ -100,7 +100,7 @@ func playBoth(t *testing.T, text string, seed uint64, count int) (met int) {
 	return met
 }
 
-// some makes a descriptor that a rule may fit, or almost.
+// some returns a random descriptor that matches a rule, or almost does.
 func some(r *rand.Rand, rules []*descriptor.Rule) *commonv3.RateLimitDescriptor {
 	d := &commonv3.RateLimitDescriptor{}
 	values := []string{"x", "", "x.y-z", "y/1", "y/zz", "y/z", "%", "*", "-", "a/b"}
@@ -121,7 +121,7 @@ func some(r *rand.Rand, rules []*descriptor.Rule) *commonv3.RateLimitDescriptor 
 	return d
 }
 
-// plainly is what must be the same: all but the names of limits.
+// plainly returns the part that must be the same: everything but the names of limits.
 func plainly(res *response) string {
 	for _, st := range res.Statuses {
 		if st.CurrentLimit != nil {
@@ -138,8 +138,8 @@ func reset(res *response) (out string) {
 	return out
 }
 
-// FuzzConverted is TestConvertedDecidesTheSame for whatever a file may say, unless its
-// notes say that it is not the same.
+// FuzzConverted is TestConvertedDecidesTheSame for any file, unless the notes of the conversion say
+// that the result differs.
 func FuzzConverted(f *testing.F) {
 	f.Add(nested, uint64(1))
 	f.Add(readme, uint64(2))
@@ -161,8 +161,8 @@ func FuzzConverted(f *testing.F) {
 	})
 }
 
-// FuzzRequest decides whatever comes over the wire: statuses are one per descriptor,
-// the overall code follows from them, and no key is longer than keys may be.
+// FuzzRequest decides any message from the wire and checks that there is one status per descriptor,
+// that the overall code follows from them, and that no key is longer than keys may be.
 func FuzzRequest(f *testing.F) {
 	for _, req := range []*request{
 		{Domain: "edge", Descriptors: []*commonv3.RateLimitDescriptor{desc("database=users"), desc("path=/api/1 #7")}},

@@ -13,7 +13,7 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// The short names of what the protocol calls at length.
+// Short names for the generated types.
 type (
 	request    = ratelimitv3.RateLimitRequest
 	response   = ratelimitv3.RateLimitResponse
@@ -28,26 +28,25 @@ const (
 	overCode = ratelimitv3.RateLimitResponse_OVER_LIMIT
 )
 
-// Options are what a Server may have beside its node.
+// Options configure a Server.
 type Options struct {
-	// Rules returns the rules that are served as they are; nil, or nil rules: none.
-	// It is called for every request, concurrently.
+	// Rules returns the rules that are used unchanged; a nil function, or nil rules, means none. It
+	// is called for every request, concurrently.
 	Rules func() *Rules
-	// Overrides lets callers bring their own limits along, in a descriptor's limit, in
+	// Overrides permits callers to bring their own limits along, in a descriptor's limit, in
 	// domains that have rules or limits.
 	Overrides bool
-	// Headers says which fields are added to what the proxy answers.
+	// Headers selects the fields that the proxy adds to its answers.
 	Headers Headers
-	// Seen is called with every decision, one for each descriptor that a limit is for,
-	// perhaps concurrently; nil: nobody.
+	// Seen is called with every decision, one for each descriptor with a limit, possibly
+	// concurrently; nil ignores them.
 	Seen func(*quota.Decision)
-	// Ended is called with the outcome of every request: ok, over_limit, or the
-	// name of a gRPC code; nil: nobody.
+	// Ended is called with the outcome of every request: ok, over_limit, or the name of a gRPC
+	// code; nil ignores it.
 	Ended func(code string)
-	// Now is the clock by which windows end of which nothing is used; nil is that of
-	// the machine.
+	// Now is the clock for the ends of unused windows; nil means the system clock.
 	Now func() time.Time
-	// Hits counts by the rules that are served as they are; nil: nobody does.
+	// Hits counts the hits of rules that are used unchanged; nil counts nothing.
 	Hits *Hits
 }
 
@@ -81,10 +80,9 @@ func (s *Server) Register(srv grpc.ServiceRegistrar) {
 	ratelimitv3.RegisterRateLimitServiceServer(srv, s)
 }
 
-// ShouldRateLimit decides every descriptor by itself: one that is over its limit
-// does not keep the others from being charged. A request that says something
-// impossible is INVALID_ARGUMENT, a limit that cannot be decided this way
-// FAILED_PRECONDITION, and neither charges anything.
+// ShouldRateLimit decides every descriptor on its own: a descriptor over its limit does not keep
+// the others from being charged. It returns INVALID_ARGUMENT for an invalid request, and
+// FAILED_PRECONDITION for a limit that cannot be decided this way; neither charges anything.
 func (s *Server) ShouldRateLimit(_ context.Context, req *request) (*response, error) {
 	res, err := s.decide(req)
 	switch {
@@ -116,7 +114,7 @@ func (s *Server) decide(req *request) (*response, error) {
 		res.Statuses[i] = t.status(code, d, now)
 		total.add(t, code)
 		if d != nil {
-			if !t.negative { // what gives back decides nothing
+			if !t.negative { // a refund decides nothing
 				s.o.Seen(d)
 			}
 			s.o.Hits.add(t, d)
@@ -128,7 +126,7 @@ func (s *Server) decide(req *request) (*response, error) {
 	return res, nil
 }
 
-// overall is what all descriptors together say.
+// overall combines the codes of all descriptors.
 type overall struct{ over, quota, quotaOver int }
 
 func (o *overall) add(t *target, code statusCode) {
@@ -143,8 +141,7 @@ func (o *overall) add(t *target, code statusCode) {
 	}
 }
 
-// code is OVER_LIMIT if one descriptor is over, or all of those that have quota
-// mode.
+// code returns OVER_LIMIT if one descriptor is over, or if all descriptors in quota mode are.
 func (o *overall) code() statusCode {
 	if o.over > 0 || o.quota > 0 && o.quota == o.quotaOver {
 		return overCode
@@ -152,7 +149,7 @@ func (o *overall) code() statusCode {
 	return okCode
 }
 
-// codeWord is a gRPC code as metrics have it.
+// codeWord returns the name of a gRPC code in metrics.
 func codeWord(c codes.Code) string {
 	switch c {
 	case codes.InvalidArgument:

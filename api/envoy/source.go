@@ -20,16 +20,16 @@ import (
 	"github.com/quorate/quorate/internal/descriptor"
 )
 
-// Bounds of what is read, and how often.
+// Bounds of the files, and how often they are read.
 const (
 	maxFiles  = 1000
-	maxFile   = 4 << 20         // bytes; the most that the parser takes
+	maxFile   = 4 << 20         // bytes; the most that the parser accepts
 	maxBytes  = 64 << 20        // of all files
-	readAgain = 5 * time.Second // a mounted volume changes without a new time
+	readAgain = 5 * time.Second // a mounted volume may change without a new modification time
 )
 
-// Source is a file of rules that are served as they are, or a directory of them:
-// of that, what ends in .yaml or .yml. Its methods are safe for concurrent use.
+// Source is a file of rules that are used unchanged, or a directory of such files that end in .yaml
+// or .yml. Its methods are safe for concurrent use.
 type Source struct {
 	path  string
 	parse func(source string, data []byte) ([]descriptor.Domain, error)
@@ -37,11 +37,11 @@ type Source struct {
 	loads *prometheus.CounterVec
 
 	mu  sync.Mutex
-	sum [sha256.Size]byte // of what was read last, good or bad
+	sum [sha256.Size]byte // of the files last read, valid or not
 }
 
-// NewSource reads the rules for the first time. parse reads one file; its error
-// names the lines at fault.
+// NewSource reads the rules for the first time. parse parses one file; its error names the lines at
+// fault.
 func NewSource(path string, reg prometheus.Registerer, parse func(string, []byte) ([]descriptor.Domain, error)) (*Source, error) {
 	s := &Source{path: path, parse: parse, loads: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "quorate_envoy_rls_config_loads_total",
@@ -55,8 +55,8 @@ func NewSource(path string, reg prometheus.Registerer, parse func(string, []byte
 // Rules returns the rules in force.
 func (s *Source) Rules() *Rules { return s.rules.Load() }
 
-// Reload reads the rules again if they have changed. After an error those before
-// stay in force.
+// Reload reads the rules again if they have changed. After an error the previous rules stay in
+// force.
 func (s *Source) Reload() (changed bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -93,8 +93,8 @@ func (s *Source) read(files []file) (*Rules, error) {
 	return NewRules(domains)
 }
 
-// Run reads the rules again whenever they change, and at once when asked to, until
-// ctx is done. A change, and why there is none, is logged.
+// Run reads the rules again whenever they change, and at once when asked, until ctx is done. It
+// logs each change, and why it refused one.
 func (s *Source) Run(ctx context.Context, asked <-chan os.Signal, log *slog.Logger) {
 	tick := time.NewTicker(readAgain)
 	defer tick.Stop()
@@ -114,7 +114,7 @@ func (s *Source) Run(ctx context.Context, asked <-chan os.Signal, log *slog.Logg
 		case err != nil && !gone:
 			log.Error("rules of envoyproxy/ratelimit were refused; those before stay in force", "path", s.path, "err", err)
 		}
-		// What is not there is told once; what is bad, once for every change.
+		// A missing file is logged once, and bad content once per change.
 		gone = err != nil && errors.As(err, new(*os.PathError))
 	}
 }
@@ -134,7 +134,7 @@ func sumOf(files []file) (sum [sha256.Size]byte) {
 	return sum
 }
 
-// readFiles reads a file, or those of a directory in the order of their names.
+// readFiles reads a file, or the files of a directory sorted by name.
 func readFiles(path string) ([]file, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -170,7 +170,8 @@ func readFiles(path string) ([]file, error) {
 	return out, nil
 }
 
-// readFile reads at most one byte too many, which the parser refuses.
+// readFile reads at most one byte more than the parser accepts, so that the parser refuses a larger
+// file.
 func readFile(path string) (file, error) {
 	in, err := os.Open(path)
 	if err != nil {

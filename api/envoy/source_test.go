@@ -55,12 +55,12 @@ func TestSource(t *testing.T) {
 		text    string
 		changed bool
 		want    string // the error
-		rules   int    // in force then
+		rules   int    // in force afterwards
 	}{
 		{goodRules, false, "", 1},
 		{goodRules + "  - {key: b}\n", true, "", 2},
 		{badRules, false, "unit: is \"dya\"", 2},
-		{badRules, false, "", 2}, // told once
+		{badRules, false, "", 2}, // logged once
 		{goodRules + "---\n" + goodRules, false, "is the namespace d, as that of line 1 is", 2},
 		{goodRules + "---\ndomain: e\n", true, "", 1},
 	} {
@@ -101,8 +101,8 @@ func TestSourceDirectory(t *testing.T) {
 	}
 }
 
-// TestSourceRun: what changes is read within some seconds, or at once when asked;
-// what is wrong is told, and told once.
+// TestSourceRun checks that a change is read within some seconds, or at once when asked, and that
+// an error is logged once.
 func TestSourceRun(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "rules.yaml")
 	write(t, path, goodRules)
@@ -179,7 +179,7 @@ quorate_envoy_rls_hits_total{domain="d",result="within",rule="route=r, user"} 1
 	}
 }
 
-// TestHitsAreBounded: values of requests cannot make series without end.
+// TestHitsAreBounded checks that values of requests cannot create an unbounded number of series.
 func TestHitsAreBounded(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	hits := NewHits(reg)

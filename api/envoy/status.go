@@ -11,7 +11,7 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// status says what became of a target. What nothing limits is OK and no more.
+// status returns the status of a target. A target without a limit is OK, and has no other fields.
 func (t *target) status(code statusCode, d *quota.Decision, now time.Time) *statusOf {
 	st := &statusOf{Code: code}
 	switch {
@@ -29,8 +29,8 @@ func (t *target) status(code statusCode, d *quota.Decision, now time.Time) *stat
 	return st
 }
 
-// limitName is what a status calls its limit: what the rule is called, if it is
-// served as it is.
+// limitName returns the name of a status's limit; for a rule that is used unchanged, the rule's
+// name.
 func (t *target) limitName(d *quota.Decision) string {
 	switch {
 	case t.asIs:
@@ -55,8 +55,8 @@ func tierOf(d *quota.Decision) quota.Tier {
 
 const never = time.Duration(math.MaxInt64)
 
-// againAfter is when there is more: for a window, its end, also where nothing has
-// been used of it, or nothing ever passes.
+// againAfter returns the time until more is available. For a fixed window this is the time to its
+// end, even if it is unused or nothing ever passes.
 func againAfter(d *quota.Decision, now time.Time) time.Duration {
 	if !d.Allowed && d.RetryAfter > 0 && d.RetryAfter < never {
 		return d.RetryAfter
@@ -67,7 +67,7 @@ func againAfter(d *quota.Decision, now time.Time) time.Duration {
 	return max(d.ResetAfter, 0)
 }
 
-// wholeSeconds rounds up: whoever comes again then must not be too early.
+// wholeSeconds rounds up, so that a caller that returns after that time is not too early.
 func wholeSeconds(d time.Duration) int64 {
 	s := int64(d / time.Second)
 	if d%time.Second > 0 {
@@ -76,8 +76,8 @@ func wholeSeconds(d time.Duration) int64 {
 	return s
 }
 
-// byLength are the units of answers, longest first. A month and a year are told as
-// such only if they are whole.
+// byLength lists the units of answers, longest first. Months and years are used only for whole
+// multiples.
 var byLength = []unitOf{
 	ratelimitv3.RateLimitResponse_RateLimit_YEAR, ratelimitv3.RateLimitResponse_RateLimit_MONTH,
 	ratelimitv3.RateLimitResponse_RateLimit_WEEK, ratelimitv3.RateLimitResponse_RateLimit_DAY,
@@ -85,9 +85,9 @@ var byLength = []unitOf{
 	ratelimitv3.RateLimitResponse_RateLimit_SECOND,
 }
 
-// currentLimit says a tier in requests per unit: of a bucket its rate, and not its
-// burst. A period is told with the longest unit of which it is a multiple; one that
-// is no whole second as the requests of one second, rounded down.
+// currentLimit returns a tier in requests per unit; for a bucket, its rate and not its burst. It
+// uses the longest unit that divides the period. A period that is not whole seconds becomes the
+// requests of one second, rounded down.
 func currentLimit(t quota.Tier) *limitOf {
 	n, per := t.Rate.Tokens, t.Rate.Per
 	if t.Kind.Windowed() {

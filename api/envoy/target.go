@@ -17,16 +17,16 @@ func badf(format string, args ...any) error { return fmt.Errorf(format, args...)
 
 var errAcquired = errors.New("counts what is in flight, which a proxy cannot give back; use a rate for it")
 
-// target is what one descriptor of a request is counted by.
+// target is the key that one descriptor of a request is counted by.
 type target struct {
 	entries []descriptor.Entry
-	rule    *descriptor.Rule // nil: none; of a limit that the caller brought, too
-	asIs    bool             // the rule is of Options.Rules
+	rule    *descriptor.Rule // nil: none, or a limit that the caller brought along
+	asIs    bool             // the rule is from Options.Rules
 	key     quota.Key        // empty: nothing is counted
 	hits
 }
 
-// targets finds what every descriptor is counted by.
+// targets finds the target of every descriptor.
 func (s *Server) targets(req *request) ([]target, error) {
 	tree, asIs := s.o.Rules().tree(req.Domain)
 	namespace := descriptor.Namespace(req.Domain)
@@ -67,12 +67,12 @@ func entriesOf(d *commonv3.RateLimitDescriptor) []descriptor.Entry {
 	return out
 }
 
-// named reports whether there are entries, and each has a key.
+// named reports whether there are entries and each has a key.
 func (t *target) named() bool {
 	return len(t.entries) > 0 && !slices.ContainsFunc(t.entries, func(e descriptor.Entry) bool { return e.Key == "" })
 }
 
-// follow counts by a rule, if there is one.
+// follow sets the key by a rule, if r is not nil.
 func (t *target) follow(r *descriptor.Rule) {
 	t.rule = r
 	if r == nil || r.Unlimited || r.Limit == (quota.LimitName{}) {
@@ -86,7 +86,7 @@ func (t *target) follow(r *descriptor.Rule) {
 	}
 }
 
-// bring counts by a limit that the caller brings along.
+// bring sets the key by a limit that the caller brings along.
 func (t *target) bring(namespace string, l *commonv3.RateLimitDescriptor_RateLimitOverride) error {
 	per, err := periodOf(l)
 	if err != nil {
@@ -100,7 +100,7 @@ func (t *target) bring(namespace string, l *commonv3.RateLimitDescriptor_RateLim
 	return nil
 }
 
-// replace drops those that another target of the request stands for.
+// replace clears the targets whose rules another target of the request replaces.
 func replace(targets []target) {
 	var names []string
 	for i := range targets {
@@ -131,19 +131,19 @@ func (s *Server) charge(t *target) (statusCode, *quota.Decision) {
 	}
 	if t.negative {
 		d := s.node.Refund(t.key, t.n)
-		d.Allowed = true // it took nothing
+		d.Allowed = true // a refund refuses nothing
 		return okCode, &d
 	}
 	reqs := [1]quota.Request{{Key: t.key, Cost: t.n}}
 	var out [1]quota.Decision
 	s.node.Decide(reqs[:], out[:])
 	d := out[0]
-	if d.Limit == nil { // it has gone since, or there is no room for one more
+	if d.Limit == nil { // the limit was deleted, or no memory is left for one more
 		d.Allowed = true
 		return okCode, &d
 	}
 	if t.told && t.n > 1 && (!d.Allowed || d.Shadow) {
-		// It may be of what is over already, which counts, however much it is.
+		// The hits may be use after the fact, which counts however much it is.
 		_, after := s.node.Charge(t.key, t.n)
 		d.Remaining, d.ResetAfter = after.Remaining, after.ResetAfter
 	}
