@@ -36,6 +36,8 @@ func startDev(t *testing.T, base int, tmp string, args ...string) *process {
 	return p
 }
 
+// TestDev checks that quorate dev starts three nodes that share the default limits over HTTP and
+// gRPC, refuses a taken port with its number, and leaves no temporary directory after Ctrl-C.
 func TestDev(t *testing.T) {
 	needBinary(t)
 	base, tmp := freeBase(t), t.TempDir()
