@@ -79,7 +79,7 @@ func TestMixedCostsOfClients(t *testing.T) {
 		if r.Excess > most || len(r.Violations) > 0 {
 			t.Errorf("%s: %.1f beyond the burst of %d, at most %.1f; %v", line, r.Excess, s.Limit.Burst, most, r.Violations)
 		}
-		// A request that takes all that is left is charged to clients in parts.
+		// The node must recall tokens from the clients, in parts, for a request that takes all that is left.
 		if r.Admitted < s.Limit.Burst*9/10 {
 			t.Errorf("%s: %d of %d admitted", line, r.Admitted, s.Limit.Burst)
 		}

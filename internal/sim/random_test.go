@@ -97,6 +97,7 @@ func TestHardStorms(t *testing.T) {
 	t.Logf("%d storms", played)
 }
 
+// FuzzHardCeiling checks TestHardCeiling's property for any seed.
 func FuzzHardCeiling(f *testing.F) {
 	f.Add(uint64(1))
 	f.Add(uint64(1 << 60))
