@@ -92,6 +92,8 @@ func newClient(t *testing.T, addrs []string, opts ...Option) *Client {
 	return c
 }
 
+// TestAllow checks how a node's answer becomes a Result, including an unknown reason and a refusal
+// without a retry time.
 func TestAllow(t *testing.T) {
 	n := answering(admit)
 	addr, _ := serve(t, n)
@@ -118,6 +120,8 @@ func TestAllow(t *testing.T) {
 	}
 }
 
+// TestAllowBatch checks that one failed check of a batch does not fail the others, and that a cost
+// of zero is not sent.
 func TestAllowBatch(t *testing.T) {
 	n := answering(func(ctx context.Context, req *quoratev1.AllowRequest) (*quoratev1.AllowResponse, error) {
 		if req.Key == "bad" {
@@ -169,6 +173,8 @@ func TestStaysAndFailsOver(t *testing.T) {
 	}
 }
 
+// TestHangingNodeCostsOneCall checks that only one call waits for a node that hangs: the client
+// then stays with the next node.
 func TestHangingNodeCostsOneCall(t *testing.T) {
 	ask := func(timeout time.Duration) error {
 		a, b := answering(hang), answering(admit)
@@ -226,6 +232,7 @@ func TestSlowNodeAmongDeadOnes(t *testing.T) {
 	t.Error(err)
 }
 
+// TestErrors checks the kind and details of the error for each way in which a call can fail.
 func TestErrors(t *testing.T) {
 	n := answering(hang)
 	addr, stop := serve(t, n)

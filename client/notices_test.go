@@ -196,6 +196,8 @@ func TestCircuitIsSaid(t *testing.T) {
 	}
 }
 
+// TestInWords checks that the client explains errors that a wrong port or certificate causes, and
+// leaves others as they are.
 func TestInWords(t *testing.T) {
 	refused := stats{whyRefused: func(text string) string {
 		if strings.Contains(text, "bad certificate") {

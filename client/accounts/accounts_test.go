@@ -131,6 +131,7 @@ func same(t *testing.T, got, want proto.Message) {
 	}
 }
 
+// TestCalls checks the request that each method sends.
 func TestCalls(t *testing.T) {
 	n := &fakeNode{}
 	a, _ := serve(t, n)
@@ -206,6 +207,8 @@ func TestUnregistered(t *testing.T) {
 	}
 }
 
+// TestApplyError checks that the error of a refused call lists the failed operations, and at most
+// three of them in its text.
 func TestApplyError(t *testing.T) {
 	n := &fakeNode{res: &quoratev1.ApplyOpsResponse{Results: []*quoratev1.OpResult{
 		{Status: quoratev1.OpStatus_OP_STATUS_ERR_UNDERFLOW, StatusMsg: "10 left"},
@@ -337,6 +340,8 @@ func TestRounds(t *testing.T) {
 	}
 }
 
+// TestHang checks that a read goes to the next node when one hangs, that a call that must not be
+// repeated does not, and that the next call avoids the node that hung.
 func TestHang(t *testing.T) {
 	stuck, good := &fakeNode{answer: hang}, &fakeNode{}
 	a, _ := serve(t, stuck, good)
@@ -381,6 +386,8 @@ func TestInTime(t *testing.T) {
 	}
 }
 
+// TestErrorDetails checks that errors name the field and the node, and distinguish a canceled
+// context and a closed client.
 func TestErrorDetails(t *testing.T) {
 	st, err := status.New(codes.InvalidArgument, "ops[0].delta: 0; must be more").WithDetails(&errdetails.BadRequest{
 		FieldViolations: []*errdetails.BadRequest_FieldViolation{{Field: "ops[0].delta"}},
@@ -409,6 +416,8 @@ func TestErrorDetails(t *testing.T) {
 	}
 }
 
+// TestPause checks the jitter and the growth of pauses up to a second, and that an ended context
+// ends a pause.
 func TestPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for round, most := range map[int]time.Duration{0: 50, 1: 100, 2: 200, 3: 400, 4: 800, 5: 1000, 70: 1000} {

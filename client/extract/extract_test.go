@@ -69,6 +69,8 @@ func call(outgoing bool) extract.Request {
 	return extract.Request{Call: &extract.Call{Context: ctx, Method: "/shop.Cart/Add", Message: wrapperspb.String("0123456789"), Outgoing: outgoing, Target: "cart:443"}}
 }
 
+// TestKeys checks every key extractor on HTTP requests and on gRPC calls, with the error for a
+// missing value.
 func TestKeys(t *testing.T) {
 	web, rpc, out := httpRequest(t), call(false), call(true)
 	claim := func(name ...string) extract.Key { return extract.Claim(extract.ContextClaims, name...) }
@@ -150,6 +152,7 @@ func TestKeys(t *testing.T) {
 	}
 }
 
+// TestTokensThatAreNone checks that malformed tokens count as missing.
 func TestTokensThatAreNone(t *testing.T) {
 	for _, auth := range []string{"", "Bearer", "Bearer a.b", "Bearer a.b.c.d", "Bearer a.!!.c", "Bearer a." + base64.RawURLEncoding.EncodeToString([]byte("[1]")) + ".c", "Bearer " + strings.Repeat("a", 20_000) + ".e30.c"} {
 		r := extract.Request{HTTP: httptest.NewRequest(http.MethodGet, "/", nil)}
@@ -209,6 +212,7 @@ func TestCosts(t *testing.T) {
 	}
 }
 
+// TestMissingPolicies checks what each policy does with a request without a key.
 func TestMissingPolicies(t *testing.T) {
 	r := httpRequest(t)
 	for _, tc := range []struct {

@@ -32,6 +32,8 @@ func remoteIP(p extract.Proxies, peer string, lines ...string) (string, error) {
 	return extract.RemoteIP(p)(extract.Request{HTTP: r})
 }
 
+// TestRemoteIP checks the address that each trust setting finds in the headers, and guards against
+// headers that a caller forged.
 func TestRemoteIP(t *testing.T) {
 	const peer = "10.0.0.9:4711"
 	lan := prefixes("10.0.0.0/8", "fd00::/8")
@@ -111,6 +113,8 @@ func TestRemoteIP(t *testing.T) {
 	}
 }
 
+// TestRemoteIPRefusesBadProxies checks that RemoteIP panics on invalid settings and names the
+// field.
 func TestRemoteIPRefusesBadProxies(t *testing.T) {
 	for want, p := range map[string]extract.Proxies{
 		"extract: RemoteIP: Proxies.Hops: 17; must be 0 to 16":                                                                  {Hops: 17},

@@ -342,6 +342,7 @@ func TestNoTimeLeft(t *testing.T) {
 	}
 }
 
+// TestMistakes checks that invalid options panic at construction and name the mistake.
 func TestMistakes(t *testing.T) {
 	for want, f := range map[string]func(){
 		"grpclimit: the limiter is nil; must be a client.Limiter":                                  func() { grpclimit.Server(nil, calls) },

@@ -152,6 +152,8 @@ func TestAsked(t *testing.T) {
 	}
 }
 
+// TestPathValueInsideOfTheMux checks that middleware inside of a ServeMux can use its path values
+// as keys.
 func TestPathValueInsideOfTheMux(t *testing.T) {
 	l := &fake{}
 	limited := httplimit.New(l, httplimit.Limit("api", "per_tenant"), httplimit.Key(extract.PathValue("tenant")), httplimit.MissingKey(extract.Refuse))
@@ -180,6 +182,7 @@ func TestTwo(t *testing.T) {
 	}
 }
 
+// TestOnRefusedAndOnError checks when both callbacks run, and what they receive.
 func TestOnRefusedAndOnError(t *testing.T) {
 	var seen []string
 	note := httplimit.OnRefused(func(w http.ResponseWriter, _ *http.Request, f httplimit.Refusal) {
@@ -273,6 +276,7 @@ func TestJitter(t *testing.T) {
 	}
 }
 
+// TestMistakes checks that invalid options panic at construction and name the mistake.
 func TestMistakes(t *testing.T) {
 	for want, f := range map[string]func(){
 		"httplimit: New: the limiter is nil; must be a client.Limiter":                                  func() { httplimit.New(nil, httplimit.Limit("a", "b")) },

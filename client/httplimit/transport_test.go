@@ -75,6 +75,8 @@ func TestTransportWaits(t *testing.T) {
 	})
 }
 
+// TestTransportRefuses checks the error of a request that the transport does not send, and how
+// long it waits before.
 func TestTransportRefuses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, tc := range []struct {
@@ -106,6 +108,8 @@ func TestTransportRefuses(t *testing.T) {
 	})
 }
 
+// TestTransportPasses checks that requests pass without a decision unless the transport fails
+// closed, and that skipped paths always pass.
 func TestTransportPasses(t *testing.T) {
 	l := broken(client.ErrUnavailable)
 	if status, _, err := send(t.Context(), httplimit.NewTransport(l, answers(ok), out), "http://shop/"); status != 200 {
@@ -117,6 +121,7 @@ func TestTransportPasses(t *testing.T) {
 	}
 }
 
+// TestTransportContext checks that the request's context ends the wait.
 func TestTransportContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tr := httplimit.NewTransport(always(refused(time.Minute)), answers(ok), out, httplimit.Wait(time.Hour))
@@ -173,6 +178,8 @@ func TestHonour(t *testing.T) {
 	}
 }
 
+// TestHonourRefuses checks the error for a host that asked the client to stay away, and that such
+// a request spends no tokens.
 func TestHonourRefuses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &fake{}

@@ -28,6 +28,7 @@ func info(d time.Duration) error {
 	return st.Err()
 }
 
+// TestDo checks which errors Do retries, how often, and how long it waits.
 func TestDo(t *testing.T) {
 	broken := errors.New("broken")
 	for name, c := range map[string]struct {

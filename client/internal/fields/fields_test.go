@@ -16,6 +16,7 @@ const (
 	day    = 24 * time.Hour
 )
 
+// TestSeconds checks that durations round up to seconds, so that no caller returns too early.
 func TestSeconds(t *testing.T) {
 	for d, want := range map[time.Duration]int64{
 		-second: 0, 0: 0, 1: 1, second: 1, second + 1: 2, 90 * second: 90, client.Never: 9223372037,

@@ -31,6 +31,7 @@ func TestFit(t *testing.T) {
 	}
 }
 
+// FuzzFit checks that whatever fit returns is valid for the limiter.
 func FuzzFit(f *testing.F) {
 	f.Add("GET", "/a")
 	f.Add("\xff", "*\xff")
@@ -42,6 +43,7 @@ func FuzzFit(f *testing.F) {
 	})
 }
 
+// TestTurn checks how long a caller waits for its turn, and when it gives up.
 func TestTurn(t *testing.T) {
 	refused := func(d time.Duration) client.Result { return client.Result{RetryAfter: d} }
 	for _, tc := range []struct {
