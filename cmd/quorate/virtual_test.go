@@ -145,6 +145,7 @@ func TestVirtualInterrupted(t *testing.T) {
 	}
 }
 
+// TestVirtualFaults checks the exit code and the message for each wrong flag or file.
 func TestVirtualFaults(t *testing.T) {
 	const limits, log = " --limits testdata/virtual.yaml ", "--log " + exampleLog
 	for _, c := range []struct {
