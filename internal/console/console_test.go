@@ -167,6 +167,8 @@ func TestPages(t *testing.T) {
 	}
 }
 
+// TestOverview checks that the overview shows faults, and shows the rest when the user may not
+// read rates.
 func TestOverview(t *testing.T) {
 	f := newFake()
 	c := New(Deps{Conn: f, Self: "n1"})
@@ -183,6 +185,7 @@ func TestOverview(t *testing.T) {
 	}
 }
 
+// TestStatic checks that static files may be cached forever, and that no other file is served.
 func TestStatic(t *testing.T) {
 	c := New(Deps{Conn: newFake()})
 	res, _ := get(c, c.static("app.js"))
@@ -388,6 +391,7 @@ func TestFromOtherSites(t *testing.T) {
 	}
 }
 
+// TestLines checks the line diff and the context that it keeps.
 func TestLines(t *testing.T) {
 	for _, tc := range []struct{ before, after, want string }{
 		{"a\nb\nc\n", "a\nx\nc\n", " a|-b|+x| c"},

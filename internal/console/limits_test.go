@@ -186,6 +186,7 @@ func TestEditConflict(t *testing.T) {
 	}
 }
 
+// TestEditNames checks which names of namespaces and limits the editor accepts.
 func TestEditNames(t *testing.T) {
 	c := New(Deps{Conn: newLimitsFake()})
 	for query, want := range map[string]int{
@@ -198,6 +199,8 @@ func TestEditNames(t *testing.T) {
 	}
 }
 
+// TestVersions checks the list of versions, and that a rollback applies only after confirmation
+// and to the version that the page showed.
 func TestVersions(t *testing.T) {
 	f := newLimitsFake()
 	f.answer["RollbackLimits"] = func(_ context.Context, req any) (proto.Message, error) {

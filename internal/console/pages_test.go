@@ -167,6 +167,8 @@ func mustRequest(ctx context.Context, path string) *http.Request {
 	return req
 }
 
+// TestWhatIfData checks the request and the chart for a position of the slider, and that invalid
+// positions are refused.
 func TestWhatIfData(t *testing.T) {
 	f := pastFake()
 	asked := &quoratev1.WhatIfRequest{}
@@ -193,6 +195,7 @@ func TestWhatIfData(t *testing.T) {
 	}
 }
 
+// TestSliderOf checks the step and the range of the slider for limits of several sizes.
 func TestSliderOf(t *testing.T) {
 	bucket, window := quoratev1.Kind_KIND_BUCKET, quoratev1.Kind_KIND_SLIDING
 	for _, tc := range []struct {
@@ -234,6 +237,7 @@ func keyFake() *limitsFake {
 	return f
 }
 
+// TestKeyPage checks what the page of a key shows, and that it escapes the key.
 func TestKeyPage(t *testing.T) {
 	c := New(Deps{Conn: keyFake()})
 	res, body := get(c, "/console/key?namespace=web&limit=login&key="+url.QueryEscape(evil))
@@ -321,6 +325,7 @@ func accountsFake() *fakeConn {
 	return f
 }
 
+// TestAccounts checks what the pages of accounts and policies show, and that they escape names.
 func TestAccounts(t *testing.T) {
 	c := New(Deps{Conn: accountsFake()})
 	for path, wants := range map[string][]string{
