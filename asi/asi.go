@@ -34,8 +34,8 @@ const (
 // An identifier is valid UTF-8 without "~" and control characters. It can be too long for the
 // cluster, which accepts 256 bytes.
 //
-// A first section that begins with "@" places the accounts of a namespace in one range, but only if
-// it needs no encoding.
+// A first section of a namespace that begins with "@" places all accounts of one application, realm
+// and first section in one range, but only if it needs no encoding.
 func Join(sections ...string) string {
 	var b strings.Builder
 	for i, s := range sections {
