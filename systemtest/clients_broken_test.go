@@ -13,7 +13,7 @@ import (
 	"github.com/quorate/quorate/internal/testspeed"
 )
 
-// clientLimit is so large that tokens always remain, and its counts last as long as the test.
+// clientLimit is the count of a durable limit, so large that tokens always remain.
 const clientLimit = 100_000_000
 
 const clientLimits = `
