@@ -28,7 +28,7 @@ app~realm~identity~namespace~name~type. Identity and namespace may be empty.`,
 		newAccountsApplyCommand(), newAccountsGetCommand(), newAccountsListCommand(), newAccountsHistoryCommand())
 }
 
-// Identity is who calls, for permissions, histories and request ids.
+// Identity identifies the caller, for permissions, histories and request ids.
 type Identity struct{ render.Change }
 
 // AddFlags adds --author.
@@ -36,7 +36,7 @@ func (c *Identity) AddFlags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&c.Author, "author", "", "who, for permissions and the history (default: $QUORATE_USER, or who is logged in)")
 }
 
-// Named returns a context whose calls say who makes them.
+// Named returns a context whose calls carry the caller's identity.
 func (c *Identity) Named(ctx context.Context) (context.Context, error) {
 	name := c.Who()
 	if strings.ContainsFunc(name, func(r rune) bool { return r < ' ' || r > '~' }) {
@@ -48,7 +48,7 @@ func (c *Identity) Named(ctx context.Context) (context.Context, error) {
 	return metadata.AppendToOutgoingContext(ctx, "quorate-user", name), nil
 }
 
-// callAdmin calls the administration service of accounts.
+// callAdmin calls AccountAdminService.
 func callAdmin[Request, Response any](ctx context.Context, t *remote.Targets, who Identity, method remote.Method[quoratev1.AccountAdminServiceClient, Request, Response], req *Request) (*Response, error) {
 	ctx, err := who.Named(ctx)
 	if err != nil {
@@ -57,7 +57,7 @@ func callAdmin[Request, Response any](ctx context.Context, t *remote.Targets, wh
 	return remote.Invoke(ctx, t, quoratev1.NewAccountAdminServiceClient, method, req)
 }
 
-// realmFlags say what application and realm a command is about.
+// realmFlags select an application and a realm.
 type realmFlags struct{ app, realm string }
 
 func (r *realmFlags) addFlags(cmd *cobra.Command) {
@@ -78,7 +78,7 @@ func (r *realmFlags) need() error {
 
 func (r *realmFlags) near() account.ConfigID { return account.ConfigID{App: r.app, Realm: r.realm} }
 
-// accountFlags name one account.
+// accountFlags identify one account.
 type accountFlags struct {
 	realmFlags
 	identity, namespace, name, resource string
@@ -92,10 +92,10 @@ func (a *accountFlags) addFlags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&a.resource, "type", "", "what it counts, such as builds")
 }
 
-// partFlags name the parts of an account that its one-word form has too.
+// partFlags are the flags for the parts of an account's one-word form.
 var partFlags = []string{"identity", "namespace", "name", "type"}
 
-// ids parses accounts written as one word each or, without words, takes the account that flags name.
+// ids parses accounts, one word each. Without words it uses the account that the flags identify.
 func (a *accountFlags) ids(cmd *cobra.Command, words []string) ([]account.ID, error) {
 	if len(words) == 0 {
 		if err := a.need(); err != nil {
@@ -125,7 +125,7 @@ func (a *accountFlags) ids(cmd *cobra.Command, words []string) ([]account.ID, er
 	return ids, nil
 }
 
-// flagWords names the field of an error as the flags do.
+// flagWords replaces the field in an error with the name of its flag.
 func flagWords(err error) error {
 	field, detail, _ := strings.Cut(err.Error(), ": ")
 	return exit.Usagef("%s: %s", strings.NewReplacer("policy_id.key.resource_type", "policy", "app_id", "app", "resource_type", "type").Replace(field), detail)
@@ -135,7 +135,7 @@ func accountProto(id account.ID) *quoratev1.AccountID {
 	return &quoratev1.AccountID{AppId: id.App, Realm: id.Realm, Identity: id.Identity, Namespace: id.Namespace, Name: id.Name, ResourceType: id.Resource}
 }
 
-// accountWord formats an id as one word, for a terminal.
+// accountWord formats an id as one word that is safe for a terminal.
 func accountWord(p *quoratev1.AccountID) string {
 	return render.Printable(config.FormatAccountID(account.ID{App: p.GetAppId(), Realm: p.GetRealm(), Identity: p.GetIdentity(), Namespace: p.GetNamespace(), Name: p.GetName(), Resource: p.GetResourceType()}))
 }
@@ -148,7 +148,7 @@ func policyOf(p *quoratev1.PolicyID) account.PolicyRef {
 	}
 }
 
-// policyWord formats a policy as one word, for a table; hashes are cut short.
+// policyWord formats a policy as one word for a table, with shortened hashes.
 func policyWord(p *quoratev1.PolicyID, near *quoratev1.AccountID) string {
 	if p == nil {
 		return "-"

@@ -19,7 +19,7 @@ import (
 	"github.com/quorate/quorate/internal/cli/render"
 )
 
-// applyFlags are what "accounts apply" does, as it was typed.
+// applyFlags holds the flags of "accounts apply" as typed.
 type applyFlags struct {
 	accountFlags
 	policy, policyRealm, relativeTo string
@@ -88,12 +88,13 @@ Exit code 0 says applied, 1 not: the output says which operation failed and why.
 	return cmd
 }
 
-// nothingDone reports whether a node said that nothing was applied.
+// nothingDone reports whether a node's error says that it applied nothing.
 func nothingDone(err error) bool {
 	return strings.Contains(err.Error(), "nothing was applied") || strings.Contains(err.Error(), "nothing was done")
 }
 
-// request reads arguments, flags and file; made says that its id was made up.
+// request makes a request from arguments, flags and file; made reports that request generated its
+// id.
 func (a *applyFlags) request(cmd *cobra.Command, args []string) (req *quoratev1.ApplyOpsRequest, made bool, err error) {
 	var ops config.Ops
 	if a.file != "" {

@@ -1,2 +1,2 @@
-// Package accounts has the commands for durable quotas: accounts and policies.
+// Package accounts implements the commands for durable quotas: accounts and policies.
 package accounts

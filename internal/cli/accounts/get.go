@@ -16,7 +16,7 @@ import (
 	"github.com/quorate/quorate/internal/cli/render"
 )
 
-// accountsShown is how many accounts are printed unless more are asked for.
+// accountsShown bounds the accounts in the output by default.
 const accountsShown = 100
 
 func newAccountsGetCommand() *cobra.Command {
@@ -140,7 +140,7 @@ instead, 0 all of them; they are fetched and printed in pages.`,
 	return cmd
 }
 
-// listAccounts fetches and prints page by page.
+// listAccounts fetches and prints accounts page by page.
 func listAccounts(cmd *cobra.Command, t *remote.Targets, who Identity, req *quoratev1.ListAccountsRequest, most int, output *render.Output) error {
 	defer t.Keep()()
 	tbl := render.NewTable("IDENTITY", "NAMESPACE", "NAME", "TYPE", "BALANCE", "PROJECTED", "NEXT REFILL", "LIMIT", "POLICY", "UPDATED")
@@ -161,8 +161,8 @@ func listAccounts(cmd *cobra.Command, t *remote.Targets, who Identity, req *quor
 	})
 }
 
-// printPages fetches pages of a list and prints them as one whole, at most so many items, 0 being all. fetch
-// returns a page, of which it has added the rows, and the token of the next.
+// printPages fetches the pages of a list and prints at most most items as one list, 0 meaning all.
+// fetch adds the rows of a page, and returns the page and the token of the next.
 func printPages(cmd *cobra.Command, pages *render.List, most int, fetch func(size int32) ([]proto.Message, string, error)) error {
 	for shown := 0; ; {
 		size := apiproto.MaxList

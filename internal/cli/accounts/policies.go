@@ -98,8 +98,8 @@ func countPolicies(n int) string {
 	return fmt.Sprintf("%d policies", n)
 }
 
-// sameContent returns a conflict if the caller's own version was loaded before with other policies. It is
-// not checked for callers that may not read policies.
+// sameContent returns a conflict if the caller's own version was loaded before with other policies.
+// It skips the check for callers without permission to read policies.
 func sameContent(cmd *cobra.Command, t *remote.Targets, who Identity, req *quoratev1.LoadPoliciesRequest, res *quoratev1.LoadPoliciesResponse) error {
 	if res.Created || req.Version == "" {
 		return nil
@@ -137,7 +137,7 @@ func policiesProto(policies map[account.PolicyKey]account.Policy) *quoratev1.Pol
 	return out
 }
 
-// policiesFrom converts policies that a node sent.
+// policiesFrom converts policies from a node.
 func policiesFrom(c *quoratev1.PolicyConfig) map[account.PolicyKey]account.Policy {
 	out := map[account.PolicyKey]account.Policy{}
 	for _, e := range c.GetPolicies() {
@@ -156,7 +156,7 @@ func configWord(p *quoratev1.PolicyConfigID) string {
 	return render.Printable(config.FormatConfigID(account.ConfigID{App: p.GetAppId(), Realm: p.GetRealm(), Version: p.GetVersion()}))
 }
 
-// configID parses a config's id; the flags complete a version alone.
+// configID parses a config's id. If it is only a version, the flags supply app and realm.
 func (r *realmFlags) configID(word string) (*quoratev1.PolicyConfigID, error) {
 	if !strings.Contains(word, "~") {
 		if err := r.need(); err != nil {

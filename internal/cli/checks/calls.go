@@ -17,7 +17,7 @@ import (
 	"github.com/quorate/quorate/internal/cli/render"
 )
 
-// caller has the flags of commands that make one call of QuotaService.
+// caller holds the flags of commands that make one call of QuotaService.
 type caller struct {
 	remote.Targets
 	output  render.Output
@@ -27,7 +27,7 @@ type caller struct {
 	peek    bool
 }
 
-// callQuota calls the service of decisions.
+// callQuota calls QuotaService.
 func callQuota[Request, Response any](ctx context.Context, t *remote.Targets, method remote.Method[quoratev1.QuotaServiceClient, Request, Response], req *Request) (*Response, error) {
 	return remote.Invoke(ctx, t, quoratev1.NewQuotaServiceClient, method, req)
 }
@@ -41,7 +41,7 @@ func (c *caller) ttlFlag(cmd *cobra.Command) {
 	cmd.Flags().DurationVar(&c.ttl, "ttl", 0, "how long it lasts unless renewed, 1ms to 24h (default: the limit's lease)")
 }
 
-// check makes a check of arguments and flags.
+// check makes a check from arguments and flags.
 func (c *caller) check(cmd *cobra.Command, args []string) (*quoratev1.AllowRequest, error) {
 	k, err := limits.ParseKey(args[0], args[1])
 	if err != nil {
@@ -76,7 +76,7 @@ func (c *caller) lifetime() (*durationpb.Duration, error) {
 	return durationpb.New(c.ttl), nil
 }
 
-// print prints the answer; a refusal ends with exit code 1.
+// print prints the answer. A refusal gives exit code 1.
 func (c *caller) print(cmd *cobra.Command, res proto.Message, allowed bool, text string) error {
 	err := c.output.Printf(cmd, res, "%s", text)
 	if err == nil && !allowed {
@@ -85,7 +85,7 @@ func (c *caller) print(cmd *cobra.Command, res proto.Message, allowed bool, text
 	return err
 }
 
-// answerText formats a decision as one line.
+// answerText formats a decision on one line.
 func answerText(r *quoratev1.AllowResponse) string {
 	l := r.GetLimit()
 	parts := []string{"allowed"}

@@ -1,3 +1,3 @@
-// Package checks has the commands that ask a cluster as a caller would (allow, reserve, acquire) and
-// those that look at single keys, rates and events.
+// Package checks implements the commands that check like a caller (allow, reserve, acquire), and
+// those that show single keys, rates and events.
 package checks

@@ -22,7 +22,7 @@ import (
 	"github.com/quorate/quorate/internal/cli/render"
 )
 
-// watchAgain is the pause before a lost connection is tried again.
+// watchAgain is the pause before reconnecting after a lost connection.
 const watchAgain = time.Second
 
 // watcher prints the events of nodes.
@@ -114,7 +114,7 @@ func (e *watcher) request(args []string) (err error) {
 	return nil
 }
 
-// run watches until the context or the time ends.
+// run watches until the context or the time span ends.
 func (e *watcher) run(ctx context.Context, addrs []string) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -142,7 +142,7 @@ func (e *watcher) run(ctx context.Context, addrs []string) error {
 		}
 		failed++
 		if exit.CodeOf(err) != exit.Unreachable {
-			cancel() // what one node refuses, all refuse
+			cancel() // if one node refuses, all do
 		} else if e.all {
 			fmt.Fprintf(e.messages, "quorate: not watched: %v\n", err)
 		}
@@ -159,9 +159,8 @@ func (e *watcher) run(ctx context.Context, addrs []string) error {
 	return nil
 }
 
-// follow watches the first of the nodes that can be reached, and the next when
-// that one is lost. It ends with an error when none was ever reached, or when
-// one refuses.
+// follow watches the first reachable node and, when it loses that one, the next. It returns an
+// error if it never reached any node, or if one refuses.
 func (e *watcher) follow(ctx context.Context, addrs []string) error {
 	for reached := false; ; {
 		var last error
@@ -192,14 +191,14 @@ func (e *watcher) follow(ctx context.Context, addrs []string) error {
 	}
 }
 
-// watch prints the events of one node until the connection ends, and says
-// whether there was one.
+// watch prints the events of one node until the connection ends, and reports whether it was
+// connected.
 func (e *watcher) watch(ctx context.Context, addr string) (reached bool, err error) {
 	conn, err := e.Dial(addr)
 	if err != nil {
 		return false, err
 	}
-	defer conn.Close() //nolint:errcheck // nothing is lost with it
+	defer conn.Close() //nolint:errcheck // nothing is lost
 	stream, err := quoratev1.NewEventServiceClient(conn).Watch(ctx, e.req)
 	if err != nil {
 		return false, err
@@ -240,7 +239,7 @@ func (e *watcher) print(addr string, res *quoratev1.WatchResponse) bool {
 	})
 	if err != nil {
 		e.err = err
-		e.end() // nobody reads any more
+		e.end() // the reader of the output is gone
 		return false
 	}
 	return true

@@ -11,7 +11,8 @@ import (
 	"github.com/quorate/quorate/internal/cli/render"
 )
 
-// TestRatesUnrefused: beside the groups it is said which limits did not refuse all that they did not admit.
+// TestRatesUnrefused checks that the output for groups names the limits that did not refuse
+// everything that they did not admit.
 func TestRatesUnrefused(t *testing.T) {
 	res := &quoratev1.TopRatesResponse{
 		Groups: []*quoratev1.RateGroup{{Value: "eu", Keys: 1, Refused: 9}},
@@ -38,7 +39,7 @@ func TestRatesUnrefused(t *testing.T) {
 	}
 }
 
-// TestGroupsTable shows groups as people read them and as CSV.
+// TestGroupsTable checks the table of groups for people and as CSV.
 func TestGroupsTable(t *testing.T) {
 	groups := &quoratev1.TopRatesResponse{Groups: []*quoratev1.RateGroup{{Value: "eu", Keys: 2, Rate: 9, Demand: 12.25, Attempted: 100, Admitted: 90, Refused: 10, Utilisation: .5, Remaining: 3}, {Keys: 1}}, KeysGrouped: 1000, GroupsPartial: true}
 	var table, csv bytes.Buffer

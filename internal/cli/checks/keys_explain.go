@@ -16,8 +16,8 @@ import (
 	"github.com/quorate/quorate/internal/cli/render"
 )
 
-// whyText says in words what a decision's why says in one. docs/vocabulary.md has the
-// same table, and a test holds the two together.
+// whyText explains each why code in words. docs/vocabulary.md has the same table, and a test
+// compares the two.
 var whyText = map[string]string{
 	"unknown":           `it was made by a newer version whose word this one does not know; never written by a node itself`,
 	"held":              `admitted, out of tokens that the node held`,
@@ -72,7 +72,7 @@ prints those to come, each with its reason.`,
 					return err
 				}
 				e.now, err = quoratev1.NewQuotaServiceClient(conn).Allow(ctx, &quoratev1.AllowRequest{Namespace: k.Namespace, Limit: k.LimitName.Limit, Key: k.Key, Cost: new(int64)})
-				if exit.CodeOf(remote.Refusal(err)) == exit.Denied { // who may read a key need not be one who may ask
+				if exit.CodeOf(remote.Refusal(err)) == exit.Denied { // permission to read a key does not imply permission to check it
 					err = nil
 				}
 				return err
@@ -92,8 +92,8 @@ prints those to come, each with its reason.`,
 	return cmd
 }
 
-// keyStanding has what the leaders know of a key, and what a node would answer now; now is nil if the
-// caller may not ask.
+// keyStanding holds what the leaders know about a key, and what a node would answer now; now is nil
+// if the caller may not check.
 type keyStanding struct {
 	key *quoratev1.GetKeyResponse
 	now *quoratev1.AllowResponse
@@ -129,7 +129,7 @@ func (e *keyStanding) print(p *render.Page, limit, key string) {
 	}
 }
 
-// printNow says what one node would answer.
+// printNow prints what one node would answer.
 func (e *keyStanding) printNow(line func(name, format string, args ...any)) {
 	answer := "allowed"
 	switch {
@@ -155,7 +155,7 @@ func (e *keyStanding) printNow(line func(name, format string, args ...any)) {
 	}
 }
 
-// levelText returns what is left of a counter in the whole cluster.
+// levelText returns the remaining tokens of a counter in the whole cluster.
 func levelText(k *quoratev1.KeyRate) string {
 	by := ", reported by " + render.Plural(int(k.Members), "node")
 	if k.Remaining < 0 {
@@ -164,7 +164,8 @@ func levelText(k *quoratev1.KeyRate) string {
 	return fmt.Sprintf("%d of %d left%s", k.Remaining, max(k.Rule.GetBurst(), k.Rule.GetInFlight()), by)
 }
 
-// shadowMark marks in tables a rule whose refusals are counted, and refuse nobody, or not all keys.
+// shadowMark marks a rule in tables that counts refusals without refusing, for all keys or for
+// some.
 func shadowMark(l *quoratev1.Limit) string {
 	switch f := l.GetFraction(); {
 	case l.GetEnforcement() == quoratev1.Enforcement_ENFORCEMENT_SHADOW:
@@ -177,7 +178,7 @@ func shadowMark(l *quoratev1.Limit) string {
 	return ""
 }
 
-// ceilingText returns the rule's ceiling as text; empty for rules that do not count.
+// ceilingText formats the rule's ceiling. It is empty for rules that do not count.
 func ceilingText(l *quoratev1.Limit) string {
 	if l.GetClass() == quoratev1.Class_CLASS_UNLIMITED || l.GetClass() == quoratev1.Class_CLASS_BANNED || l.GetCeiling() == quoratev1.Ceiling_CEILING_UNSPECIFIED {
 		return ""
@@ -185,7 +186,7 @@ func ceilingText(l *quoratev1.Limit) string {
 	return ", ceiling: " + render.Word(l.GetCeiling())
 }
 
-// unenforced marks a rule that refuses nobody.
+// unenforced marks a rule that refuses nothing.
 func unenforced(l *quoratev1.Limit) string {
 	switch l.GetEnforcement() {
 	case quoratev1.Enforcement_ENFORCEMENT_SHADOW:

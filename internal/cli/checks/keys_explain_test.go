@@ -13,7 +13,7 @@ import (
 	"github.com/quorate/quorate/internal/cli/render"
 )
 
-// TestWhyText: every why has the words that docs/vocabulary.md has for it.
+// TestWhyText compares whyText with docs/vocabulary.md.
 func TestWhyText(t *testing.T) {
 	b, err := os.ReadFile("../../../docs/vocabulary.md")
 	if err != nil {
@@ -38,7 +38,7 @@ func TestWhyText(t *testing.T) {
 	}
 }
 
-// TestShadowMark: refusals that refused nobody are told from the others.
+// TestShadowMark checks that shadow refusals are marked.
 func TestShadowMark(t *testing.T) {
 	for mode, want := range map[quoratev1.Enforcement]bool{quoratev1.Enforcement_ENFORCEMENT_UNSPECIFIED: false, quoratev1.Enforcement_ENFORCEMENT_ENFORCE: false, quoratev1.Enforcement_ENFORCEMENT_SHADOW: true} {
 		rule := &quoratev1.Limit{Rate: "10/s", Burst: 20, Kind: quoratev1.Kind_KIND_BUCKET, Enforcement: mode}
@@ -55,7 +55,7 @@ func TestShadowMark(t *testing.T) {
 	}
 }
 
-// TestKeyStanding: what explain says of keys that are refused, owe, or would be.
+// TestKeyStanding checks the explanation of keys that are refused, owe, or would be refused.
 func TestKeyStanding(t *testing.T) {
 	rule := &quoratev1.Limit{Rate: "10/s", Burst: 20, Kind: quoratev1.Kind_KIND_BUCKET}
 	shadow := &quoratev1.Limit{Rate: "10/s", Burst: 20, Kind: quoratev1.Kind_KIND_BUCKET, Enforcement: quoratev1.Enforcement_ENFORCEMENT_SHADOW}

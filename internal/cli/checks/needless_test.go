@@ -9,12 +9,12 @@ import (
 	"github.com/quorate/quorate/internal/cli/render"
 )
 
-// TestNeedlessColumn: tables of keys and groups say how much was refused without need, between two bounds,
-// and have no such column where nothing was; CSV has both bounds always.
+// TestNeedlessColumn checks that tables of keys and groups show needless refusals between two
+// bounds, and omit the column if there are none, while CSV always has both bounds.
 func TestNeedlessColumn(t *testing.T) {
 	for name, tt := range map[string]struct {
 		least, most float64
-		want        string // none: no column
+		want        string // empty: no column
 		csv         string
 	}{
 		"nothing":    {0, 0, "", "0,0"},

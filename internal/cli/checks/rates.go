@@ -20,7 +20,7 @@ import (
 	"github.com/quorate/quorate/internal/cli/render"
 )
 
-// ratesOptions are the flags of "rates" and "keys top".
+// ratesOptions holds the flags of "rates" and "keys top".
 type ratesOptions struct {
 	remote.Targets
 	output render.Output
@@ -88,7 +88,7 @@ func (r *ratesOptions) run(cmd *cobra.Command) error {
 	return r.print(cmd, res, false)
 }
 
-// follow prints rates again and again, from the first node that answers.
+// follow prints rates repeatedly, from the first node that answers.
 func (r *ratesOptions) follow(cmd *cobra.Command, req *quoratev1.TopRatesRequest) error {
 	if r.watch < time.Second || r.watch > time.Minute {
 		return exit.Usagef("--watch %v: must be 1s to 1m", r.watch)
@@ -121,7 +121,7 @@ func (r *ratesOptions) followOne(cmd *cobra.Command, addr string, watch *quorate
 	if err != nil {
 		return err
 	}
-	defer conn.Close() //nolint:errcheck // nothing is lost with it
+	defer conn.Close() //nolint:errcheck // nothing is lost
 	stream, err := quoratev1.NewRateServiceClient(conn).WatchRates(cmd.Context(), watch)
 	var skipped uint64
 	for err == nil {
@@ -141,7 +141,7 @@ func (r *ratesOptions) followOne(cmd *cobra.Command, addr string, watch *quorate
 	return err
 }
 
-// print prints one answer; again says that it replaces the one before on the screen.
+// print prints one answer; again means that it replaces the previous one on the screen.
 func (r *ratesOptions) print(cmd *cobra.Command, res *quoratev1.TopRatesResponse, again bool) error {
 	if res.RangesCovered < res.RangesTotal {
 		text := ""
@@ -185,7 +185,8 @@ func printGroups(p *render.Page, res *quoratev1.TopRatesResponse) {
 	}
 }
 
-// unrefused names the limits that are not enforced, or not for all keys: they do not refuse all that they do not admit.
+// unrefused names the limits that are not enforced, at least for some keys, so that they do not
+// refuse everything that they do not admit.
 func unrefused(limits []*quoratev1.LimitError) string {
 	var names []string
 	for _, l := range limits {
@@ -210,13 +211,14 @@ func printRates(p *render.Page, res *quoratev1.TopRatesResponse) {
 	p.TableOr(tbl, "no traffic")
 }
 
-// Columns about needless refusals, of which two bounds are known: CSV has both, and people see a range.
+// Columns of needless refusals, for which two bounds are known: CSV has both, and people see a
+// range.
 const (
 	needless       = "NEEDLESS"
 	needlessAtMost = "NEEDLESS AT MOST"
 )
 
-// hideNeedless hides the second bound from people, and the first too if it would have zeros only.
+// hideNeedless hides the second bound from people, and also the first if all values are zero.
 func hideNeedless[T render.Refusals](tbl *render.Table, rows []T) {
 	tbl.OnlyCSV(needlessAtMost)
 	if !slices.ContainsFunc(rows, func(r T) bool { return r.GetNeedlessRefusalsAtMost() > 0 }) {

@@ -56,7 +56,7 @@ code, and "quorate backup verify", for whether it is whole.`,
 	return cmd
 }
 
-// run asks one node after the other, until one has begun to answer.
+// run asks the nodes in turn until one begins to answer.
 func (b *backupper) run(ctx context.Context, stdout, stderr io.Writer) error {
 	addrs, err := b.Resolve()
 	if err != nil {
@@ -81,7 +81,7 @@ func (b *backupper) run(ctx context.Context, stdout, stderr io.Writer) error {
 	return remote.Refusal(last)
 }
 
-// from makes a backup through one node; begun says that it sent something.
+// from makes a backup through one node; begun reports that the node sent something.
 func (b *backupper) from(ctx context.Context, addr string, stdout, stderr io.Writer) (begun bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -89,13 +89,13 @@ func (b *backupper) from(ctx context.Context, addr string, stdout, stderr io.Wri
 	if err != nil {
 		return false, err
 	}
-	defer conn.Close() //nolint:errcheck // nothing is lost with it
+	defer conn.Close() //nolint:errcheck // nothing is lost
 	stream, err := quoratev1.NewBackupServiceClient(conn).Backup(ctx, &quoratev1.BackupRequest{})
 	if err != nil {
 		return false, err
 	}
 	in := &backupInput{stream: stream, progress: render.NewProgress(stderr)}
-	if err := in.fill(); err != nil { // before a file is made
+	if err := in.fill(); err != nil { // before creating a file
 		return false, err
 	}
 	m, name, err := b.save(in, stdout)
@@ -107,7 +107,7 @@ func (b *backupper) from(ctx context.Context, addr string, stdout, stderr io.Wri
 	return true, nil
 }
 
-// save reads a backup, which checks it, and writes it away at the same time.
+// save reads a backup, which checks it, and writes it at the same time.
 func (b *backupper) save(in io.Reader, stdout io.Writer) (*backup.Manifest, string, error) {
 	if b.out == "-" {
 		m, err := copyBackup(stdout, in)
@@ -127,7 +127,7 @@ func (b *backupper) save(in io.Reader, stdout io.Writer) (*backup.Manifest, stri
 	if err != nil {
 		return nil, "", fmt.Errorf("backup: %w", err)
 	}
-	defer os.Remove(f.Name()) //nolint:errcheck // it is not there when all went well
+	defer os.Remove(f.Name()) //nolint:errcheck // after a success it no longer exists
 	m, err := copyBackup(f, in)
 	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
 		return nil, "", fmt.Errorf("%w\nno file was left", err)
@@ -142,7 +142,8 @@ func (b *backupper) save(in io.Reader, stdout io.Writer) (*backup.Manifest, stri
 	return m, name, syncDir(dir)
 }
 
-// saveInto writes to what is no file, such as a pipe: it is not replaced.
+// saveInto writes to something that is not a regular file, such as a pipe, and must not be
+// replaced.
 func saveInto(name string, in io.Reader) (*backup.Manifest, string, error) {
 	f, err := os.OpenFile(name, os.O_WRONLY, 0)
 	if err != nil {
@@ -161,13 +162,13 @@ func copyBackup(w io.Writer, in io.Reader) (*backup.Manifest, error) {
 	if errors.Is(err, io.EOF) && r != nil && r.Whole() {
 		return r.Manifest(), nil
 	}
-	if disk, ok := errors.AsType[*fs.PathError](err); ok { // of writing, in the midst of reading
+	if disk, ok := errors.AsType[*fs.PathError](err); ok { // an error of the writer, returned by the reader
 		err = disk
 	}
 	return nil, err
 }
 
-// syncDir puts the names in a directory on the disk.
+// syncDir flushes the entries of a directory to disk.
 func syncDir(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {
@@ -176,7 +177,7 @@ func syncDir(dir string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// backupInput is what a node sends, as a reader.
+// backupInput is the stream from a node as a reader.
 type backupInput struct {
 	stream   quoratev1.BackupService_BackupClient
 	progress *render.Progress
@@ -184,7 +185,7 @@ type backupInput struct {
 	total    int64
 }
 
-// fill waits for the next piece.
+// fill waits for the next piece of the stream.
 func (b *backupInput) fill() error {
 	m, err := b.stream.Recv()
 	if err != nil {

@@ -30,7 +30,7 @@ it is cut off, damaged, or no backup; the error says where and why.`,
 			if err != nil {
 				return err
 			}
-			defer in.Close() //nolint:errcheck // it was only read
+			defer in.Close() //nolint:errcheck // read only
 			c, err := inspectBackup(in, name, cmd.ErrOrStderr())
 			if err != nil {
 				return err
@@ -46,7 +46,8 @@ it is cut off, damaged, or no backup; the error says where and why.`,
 	return cmd
 }
 
-// backupJSON is what "quorate backup verify -o json" prints. Fields are added, never renamed.
+// backupJSON is the output of "quorate backup verify -o json". Fields may be added, but not
+// renamed.
 type backupJSON struct {
 	Cluster  string    `json:"cluster"`
 	Ranges   int       `json:"ranges"`
@@ -106,7 +107,7 @@ func openBackup(cmd *cobra.Command, path string) (in io.ReadCloser, name string,
 	return f, path, exit.Invalid(err)
 }
 
-// inspectBackup reads a backup whole. The error names it.
+// inspectBackup reads a whole backup. Its error names the backup.
 func inspectBackup(in io.Reader, name string, stderr io.Writer) (*backup.Content, error) {
 	p := render.NewProgress(stderr)
 	c, err := backup.Inspect(in, func(n int64) { p.Bar(n, render.FileSize(name), "%s: %s read", name, render.BytesText(n)) })

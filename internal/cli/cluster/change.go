@@ -13,7 +13,7 @@ import (
 	"github.com/quorate/quorate/internal/cli/render"
 )
 
-// nodeChange changes what is wanted of a node.
+// nodeChange changes the desired state of a node.
 type nodeChange struct {
 	remote.Targets
 	who    accounts.Identity
@@ -21,7 +21,7 @@ type nodeChange struct {
 	wait   bool
 }
 
-// addFlags adds the flags; what says when waiting is over.
+// addFlags adds the flags; what describes the condition to wait for.
 func (o *nodeChange) addFlags(cmd *cobra.Command, what string) {
 	o.Targets.AddFlags(cmd)
 	o.who.AddFlags(cmd)
@@ -36,7 +36,7 @@ func (o *nodeChange) waits(cmd *cobra.Command) bool {
 	return render.OnTerminal(cmd.ErrOrStderr())
 }
 
-// run makes the change and waits until done is true of the cluster's status.
+// run makes the change and waits for w.
 func (o *nodeChange) run(cmd *cobra.Command, req *quoratev1.ChangeNodeRequest, text func(*quoratev1.ChangeNodeResponse) string, w waiting) error {
 	res, err := CallCluster(cmd.Context(), &o.Targets, o.who, quoratev1.ClusterServiceClient.ChangeNode, req)
 	if err != nil {
@@ -146,7 +146,7 @@ func goes(id string) waiting {
 	}
 }
 
-// nodeOf returns the id of the node that is named or, without a name, of the only one at --addr.
+// nodeOf returns the id of the named node or, without a name, of the only node at --addr.
 func (o *nodeChange) nodeOf(ctx context.Context, args []string) (string, error) {
 	if len(args) == 1 {
 		return args[0], nil

@@ -1,2 +1,3 @@
-// Package cluster has the commands for operators: status, membership, join tokens and backups.
+// Package cluster implements the commands for operators: status, membership, join tokens and
+// backups.
 package cluster

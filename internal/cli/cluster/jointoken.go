@@ -26,7 +26,8 @@ it is used up, expires, or is revoked. The cluster keeps a hash of it alone.`,
 		newJoinTokenCreateCommand(), newJoinTokenListCommand(), newJoinTokenRevokeCommand())
 }
 
-// NewTokenCommand returns join-token under its earlier name, which works and is hidden from help.
+// NewTokenCommand returns join-token under its former name, which still works but is hidden from
+// help.
 func NewTokenCommand() *cobra.Command {
 	cmd := NewJoinTokenCommand()
 	cmd.Use, cmd.Hidden = "token", true
@@ -84,14 +85,13 @@ and start the node there, with a name and an address of its own:
   %s`, render.Show(res.Info.GetId()), render.Plural(int(res.Info.GetUsesLeft()), "node"), render.When(res.Info.GetExpiresAt()), render.Printable(res.Token), joinCommand(t, res))
 }
 
-// maxJoinAddresses is how many members a join command names: it needs one that
-// answers.
+// maxJoinAddresses bounds the members in a join command. A node needs one that answers.
 const maxJoinAddresses = 3
 
 // joinCommand returns the command line that starts a new node.
 func joinCommand(t *remote.Targets, res *quoratev1.CreateJoinTokenResponse) string {
 	addrs := res.Addresses
-	if len(addrs) == 0 { // members do not say where they serve: then where they were just reached
+	if len(addrs) == 0 { // members do not publish their addresses: use those just reached
 		addrs, _ = t.Resolve()
 	}
 	text := fmt.Sprintf("quorate serve --data /var/lib/quorate --node NAME --host ADDRESS \\\n    --join %s --token-file join.token",
@@ -102,7 +102,7 @@ func joinCommand(t *remote.Targets, res *quoratev1.CreateJoinTokenResponse) stri
 	return text
 }
 
-// withoutTLS reports whether a token is of a cluster that has no authority.
+// withoutTLS reports whether a token belongs to a cluster without an authority.
 func withoutTLS(token string) bool {
 	parsed, err := pki.ParseJoinToken(token)
 	return err == nil && parsed.CAHash == pki.Fingerprint(&x509.Certificate{})

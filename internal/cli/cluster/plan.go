@@ -24,7 +24,7 @@ elections. To add a node see "quorate join-token create --help".`,
 		newClusterLeaveCommand(), newClusterRemoveCommand(), newClusterTransferCommand())
 }
 
-// CallCluster calls the service of the cluster, in somebody's name.
+// CallCluster calls ClusterService with the caller's identity.
 func CallCluster[Request, Response any](ctx context.Context, t *remote.Targets, who accounts.Identity, method remote.Method[quoratev1.ClusterServiceClient, Request, Response], req *Request) (*Response, error) {
 	ctx, err := who.Named(ctx)
 	if err != nil {

@@ -18,14 +18,15 @@ import (
 	"github.com/quorate/quorate/internal/health"
 )
 
-// statusFlags are the flags of status.
+// statusFlags holds the flags of status.
 type statusFlags struct {
 	remote.Targets
 	output     render.Output
 	all, check bool
 }
 
-// NewStatusCommand returns "quorate status" or "quorate cluster status"; path is which, for the examples.
+// NewStatusCommand returns "quorate status" or "quorate cluster status"; path is the one for the
+// examples.
 func NewStatusCommand(path string) *cobra.Command {
 	var o statusFlags
 	cmd := &cobra.Command{
@@ -94,7 +95,7 @@ func printStatus(w *render.Page, p render.Palette, st *quoratev1.GetStatusRespon
 		nodes.Row(render.Name(n.Id), stateWord(n), render.NameOrNothing(n.Zone), render.NameOrNothing(n.Version), render.NameOrNothing(n.PeerAddress), answers(n), n.Replicas, n.Leads, n.Clients, roundTrip(n, st.Node))
 	}
 	w.Table(nodes)
-	for _, s := range list { // a line for each node that is not ready, sees a group without a leader, or does not answer
+	for _, s := range list { // a line per node that is not ready, sees a group without a leader, or does not answer
 		switch {
 		case s.Fault != "":
 			fmt.Fprintf(w, "%s: does not answer %s\n", render.Show(s.Node), render.Printable(s.Fault))
@@ -112,7 +113,7 @@ func printStatus(w *render.Page, p render.Palette, st *quoratev1.GetStatusRespon
 	printRanges(w, st, all)
 }
 
-// stateWord returns the desired state of a node; active while the membership is unknown.
+// stateWord returns the desired state of a node, active while the membership is unknown.
 func stateWord(n *quoratev1.NodeStatus) string {
 	if n.State == quoratev1.NodeState_NODE_STATE_UNSPECIFIED {
 		return render.Word(quoratev1.NodeState_NODE_STATE_ACTIVE)
@@ -138,11 +139,11 @@ func roundTrip(n *quoratev1.NodeStatus, self string) any {
 }
 
 const (
-	fewRanges = 8 // up to so many ranges with a trouble are printed one by one; more, in a line for each trouble
-	maxRuns   = 5 // runs of numbers in such a line
+	fewRanges = 8 // up to this many ranges with a problem are printed one by one; more, on a line per problem
+	maxRuns   = 5 // bounds the runs of numbers on such a line
 )
 
-// printRanges prints the ranges that are not as they should be, or all of them.
+// printRanges prints the ranges with a problem, or all of them.
 func printRanges(p *render.Page, st *quoratev1.GetStatusResponse, all bool) {
 	up := health.Connected(st)
 	var list []*quoratev1.RangeStatus
@@ -170,7 +171,7 @@ func printRanges(p *render.Page, st *quoratev1.GetStatusResponse, all bool) {
 	p.Table(t)
 }
 
-// sumRanges prints a line for each trouble: what it is, and which ranges have it.
+// sumRanges prints a line per problem, with the ranges that have it.
 func sumRanges(w io.Writer, list []*quoratev1.RangeStatus, up map[string]bool) {
 	var kinds []string
 	of := map[string][]uint32{}
@@ -188,7 +189,7 @@ func sumRanges(w io.Writer, list []*quoratev1.RangeStatus, up map[string]bool) {
 	fmt.Fprintln(w, "--ranges prints them one by one")
 }
 
-// trouble returns what is wrong with a range: the first that applies.
+// trouble describes the most important problem of a range.
 func trouble(r *quoratev1.RangeStatus, up map[string]bool) string {
 	var away []string
 	for _, id := range r.Replicas {
@@ -207,7 +208,7 @@ func trouble(r *quoratev1.RangeStatus, up map[string]bool) string {
 	return fmt.Sprintf("with a voter more than %d entries behind", health.MuchLag)
 }
 
-// runs formats rising numbers, such as "0-15, 17 and 3 more".
+// runs formats ascending numbers, such as "0-15, 17 and 3 more".
 func runs(ids []uint32) string {
 	var out []string
 	for i := 0; i < len(ids); {
@@ -238,8 +239,8 @@ func colourOf(v health.State) string {
 	return render.Yellow
 }
 
-// addVerdict writes into a status what the table says: how the cluster is, and what each
-// node says of its own readiness.
+// addVerdict writes into a status what the table shows: the state of the cluster, and the readiness
+// that each node reports of itself.
 func addVerdict(st *quoratev1.GetStatusResponse, list []health.Readiness, v health.State) {
 	st.Health, st.HealthText, st.Ready = v.Word, v.Text, false
 	for _, n := range st.Nodes {

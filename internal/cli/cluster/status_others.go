@@ -15,15 +15,15 @@ import (
 	"github.com/quorate/quorate/internal/health"
 )
 
-// OthersTime bounds the wait for what other nodes know.
+// OthersTime bounds the wait for the answers of other nodes.
 const OthersTime = time.Second
 
-// Asked is a node to ask; node is "" if its id is not known before it answers.
+// Asked is a node to ask. Node is "" if its id is unknown until it answers.
 type Asked struct{ Node, Addr string }
 
-// askOthers asks the other nodes, all at once, and adds what they know of themselves to the
-// status. It returns what each node says of its own readiness, the first one included, in
-// the order of the names.
+// askOthers asks all other nodes concurrently, and adds what they report of themselves to the
+// status. It returns the readiness that each node reports, including the first one, in order of
+// their names.
 func askOthers(ctx context.Context, t *remote.Targets, st *quoratev1.GetStatusResponse) []health.Readiness {
 	ctx, cancel := context.WithTimeout(ctx, OthersTime)
 	defer cancel()
@@ -57,8 +57,8 @@ func statusAt(ctx context.Context, t *remote.Targets, addr string) (st *quoratev
 	return st, err
 }
 
-// OtherAddresses returns the other nodes that the node which answered knows, connected or not: those that
-// are not may know why.
+// OtherAddresses returns the other nodes that the answering node knows, connected or not: a
+// disconnected one may know why it is.
 func OtherAddresses(t *remote.Targets, st *quoratev1.GetStatusResponse) []Asked {
 	var out []Asked
 	for _, n := range st.Nodes {
@@ -67,15 +67,16 @@ func OtherAddresses(t *remote.Targets, st *quoratev1.GetStatusResponse) []Asked 
 		}
 	}
 	if addrs, err := t.Resolve(); err == nil && len(out) == 0 && len(addrs) > 1 {
-		for _, a := range addrs { // nodes that have not told each other where they serve
+		for _, a := range addrs { // nodes that have not exchanged their addresses
 			out = append(out, Asked{"", a})
 		}
 	}
 	return out[:min(len(out), remote.MaxNodes)]
 }
 
-// addOwn adds what another node says of itself. How many more nodes may be lost is the least that any of them says: a
-// leader knows best who votes. A node that misses leaders may be cut off, and see fewer nodes than there are.
+// addOwn adds what another node reports of itself. The tolerance of the cluster is the lowest that
+// any node reports, because a leader knows best who votes. It ignores a node that misses leaders,
+// which may be cut off and see fewer nodes than exist.
 func addOwn(st, other *quoratev1.GetStatusResponse) {
 	if other.Tolerates != nil && other.Leaderless == "" && (st.Tolerates == nil || *other.Tolerates < *st.Tolerates) {
 		st.Tolerates = other.Tolerates

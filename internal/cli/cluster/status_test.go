@@ -9,7 +9,7 @@ import (
 	"github.com/quorate/quorate/internal/health"
 )
 
-// TestManyRanges: one dead node is a line and not a row for each range.
+// TestManyRanges checks that one dead node gives one line, not a row per range.
 func TestManyRanges(t *testing.T) {
 	st := &quoratev1.GetStatusResponse{Nodes: []*quoratev1.NodeStatus{{Id: "a", Connected: true}, {Id: "b", Connected: true}, {Id: "c"}}}
 	for id := range uint32(64) {
@@ -32,8 +32,8 @@ func TestManyRanges(t *testing.T) {
 	}
 }
 
-// TestVerdictInJSON: what is printed for programs says of the cluster what the table does, and
-// of each node what it says itself, whichever answered first.
+// TestVerdictInJSON checks that the output for programs has the same state of the cluster as the
+// table, and each node's own report, whichever node answered first.
 func TestVerdictInJSON(t *testing.T) {
 	status := func() *quoratev1.GetStatusResponse {
 		return &quoratev1.GetStatusResponse{Node: "a", Reason: "the node stops", Nodes: []*quoratev1.NodeStatus{
@@ -61,11 +61,12 @@ func TestVerdictInJSON(t *testing.T) {
 	}
 }
 
-// TestToleranceOfAll: the status says the least number of losses that any node with leaders says is tolerated.
+// TestToleranceOfAll checks that the status has the lowest tolerance that any node with leaders
+// reports.
 func TestToleranceOfAll(t *testing.T) {
 	for name, c := range map[string]struct {
 		first, other *uint32
-		leaderless   string // of the other
+		leaderless   string // of the other node
 		want         uint32
 	}{
 		"the other leads the smaller range": {new(uint32(1)), new(uint32(0)), "", 0},

@@ -15,22 +15,22 @@ import (
 
 const (
 	waitEvery   = 300 * time.Millisecond
-	maxUnseen   = 30 * time.Second // without an answer of any node
-	maxStill    = 5 * time.Minute  // without a move
-	settledFor  = 2                // polls in a row without anything left: at the first the plan may not have been made
+	maxUnseen   = 30 * time.Second // without an answer from any node
+	maxStill    = 5 * time.Minute  // without progress
+	settledFor  = 2                // polls in a row with nothing left: at the first, the plan may not exist yet
 	notTheMoves = "the moves go on without this command"
 )
 
-// waiting describes what a command waits for.
+// waiting describes the end of a command's wait.
 type waiting struct {
 	node string
 	what string // what is counted, such as "replicas moved"
-	done string // what is printed in the end
+	done string // printed at the end
 	left func(st *quoratev1.GetStatusResponse, n *quoratev1.NodeStatus) int
-	gone bool // wait until the node is no member
+	gone bool // wait until the node is no longer a member
 }
 
-// run polls until nothing is left, and shows progress on a terminal.
+// run polls until nothing is left. It shows progress on a terminal.
 func (w *waiting) run(cmd *cobra.Command, t *remote.Targets) error {
 	progress := render.NewProgress(cmd.ErrOrStderr())
 	defer progress.End()
@@ -45,7 +45,7 @@ func (w *waiting) run(cmd *cobra.Command, t *remote.Targets) error {
 			return err
 		case err == nil:
 			seen = time.Now()
-			left, over := 0, true // where the node is no member
+			left, over := 0, true // if the node is not a member
 			if i := slices.IndexFunc(st.Nodes, func(n *quoratev1.NodeStatus) bool { return n.Id == w.node }); i >= 0 {
 				left = w.left(st, st.Nodes[i])
 				over = left == 0 && !w.gone
@@ -79,7 +79,7 @@ func (w *waiting) run(cmd *cobra.Command, t *remote.Targets) error {
 	}
 }
 
-// leadsLeft counts the meta group too.
+// leadsLeft returns how many groups a node leads, including the meta group.
 func leadsLeft(st *quoratev1.GetStatusResponse, n *quoratev1.NodeStatus) int {
 	if st.MetaLeader == n.Id {
 		return int(n.Leads) + 1
@@ -96,7 +96,7 @@ func unsettledRanges(st *quoratev1.GetStatusResponse, _ *quoratev1.NodeStatus) (
 	return left
 }
 
-// stepOf returns the step under way in the first range that has one.
+// stepOf returns the current step of the first range that has one.
 func stepOf(st *quoratev1.GetStatusResponse) string {
 	for _, r := range st.Ranges {
 		if r.Step != "" {

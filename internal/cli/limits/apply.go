@@ -76,15 +76,14 @@ conflict, exit code 3. Findings of the linter are printed as warnings.`,
 	return cmd
 }
 
-// applyTries bounds how often a file is compared and applied anew because
-// somebody else changed the limits in between.
+// applyTries bounds the attempts to compare and apply a file while other users change the limits.
 const (
 	applyTries = 3
-	applyPause = 100 * time.Millisecond // the time in which a node hears of a new version
+	applyPause = 100 * time.Millisecond // lets a node learn of a new version
 )
 
-// applyAsked applies a file, and asks first if that removes limits. What it asked
-// about is what it applies to: a version that came in between is asked about anew.
+// applyAsked applies a file, and asks for confirmation before it removes limits. It applies only to
+// the version that it compared with; if that changes meanwhile, it asks again.
 func applyAsked(cmd *cobra.Command, t *remote.Targets, req *quoratev1.ApplyLimitsRequest) (*quoratev1.ApplyLimitsResponse, error) {
 	ctx, named := cmd.Context(), req.ExpectedVersion
 	for try := 1; ; try++ {
@@ -109,7 +108,7 @@ func applyAsked(cmd *cobra.Command, t *remote.Targets, req *quoratev1.ApplyLimit
 	}
 }
 
-// confirmRemoval asks whether the limits that a file does not have may go.
+// confirmRemoval asks for confirmation to remove the limits that are not in the file.
 func confirmRemoval(cmd *cobra.Command, source string, plan *quoratev1.ApplyLimitsResponse) error {
 	var gone []string
 	for _, c := range plan.Changes {
@@ -158,12 +157,12 @@ func printApplied(p *render.Page, cmd *cobra.Command, t *remote.Targets, res *qu
 	fmt.Fprintf(p, "limits %s: version %d%s\n", word, res.Version, sum)
 }
 
-// changesOf compares a version with the one before. What was applied is
-// applied: that the comparison failed is not worth an error.
+// changesOf compares a version with its predecessor. It returns nil if the comparison fails,
+// because the version is applied anyway.
 func changesOf(ctx context.Context, t *remote.Targets, version uint64) []*quoratev1.LimitChange {
 	before := version - 1
 	from := &quoratev1.LimitSet{Version: &before}
-	if before == 0 { // what the cluster had before the first limits
+	if before == 0 { // the state before the first limits
 		from = &quoratev1.LimitSet{Yaml: string(config.FormatLimits(nil)), Source: "no limits"}
 	}
 	res, err := diffLimits(ctx, t, from, &quoratev1.LimitSet{Version: &version})

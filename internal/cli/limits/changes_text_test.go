@@ -7,7 +7,7 @@ import (
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 )
 
-// TestColours: with colours, and without them, the words are the same.
+// TestColours checks that colours do not change the words.
 func TestColours(t *testing.T) {
 	changes := []*quoratev1.LimitChange{
 		{Namespace: "web", Limit: "new", Kind: quoratev1.ChangeKind_CHANGE_KIND_ADDED, Fields: []*quoratev1.FieldChange{{Field: "rate", After: "10/s"}}},

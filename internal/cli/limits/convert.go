@@ -80,7 +80,8 @@ func printNotes(w io.Writer, notes []config.Note) {
 	}
 }
 
-// wrap breaks a text between words; all lines are indented as the first.
+// wrap breaks a text between words. The first line starts with begin, and the others are indented
+// by its length.
 func wrap(begin, s string) string {
 	var b strings.Builder
 	line := begin

@@ -72,7 +72,7 @@ something does, 2 and more that they could not be compared.`,
 	return cmd
 }
 
-// sides parses what to compare; nil stands for what is in force.
+// sides parses what to compare; nil means the limits in force.
 func sides(args []string, against *uint64, stdin io.Reader) (from, to *quoratev1.LimitSet, err error) {
 	var numbers []*quoratev1.LimitSet
 	for _, a := range args {
@@ -102,14 +102,14 @@ func diffLimits(ctx context.Context, t *remote.Targets, from, to *quoratev1.Limi
 	return res, err
 }
 
-// signs are how each kind of change is printed.
+// signs holds the output of each kind of change.
 var signs = map[quoratev1.ChangeKind]struct{ sign, colour, word string }{
 	quoratev1.ChangeKind_CHANGE_KIND_ADDED:   {"+", render.Green, "added"},
 	quoratev1.ChangeKind_CHANGE_KIND_CHANGED: {"~", render.Yellow, "changed"},
 	quoratev1.ChangeKind_CHANGE_KIND_REMOVED: {"-", render.Red, "removed"},
 }
 
-// printChanges writes one paragraph per limit.
+// printChanges writes a paragraph per limit.
 func printChanges(w io.Writer, p render.Palette, changes []*quoratev1.LimitChange) {
 	for _, c := range changes {
 		s := signs[c.Kind]
@@ -126,8 +126,7 @@ func printChanges(w io.Writer, p render.Palette, changes []*quoratev1.LimitChang
 	}
 }
 
-// printBriefly writes one line per limit: what changed in it, or only that it
-// came or went.
+// printBriefly writes a line per limit: the changes in it, or only that it was added or removed.
 func printBriefly(w io.Writer, p render.Palette, changes []*quoratev1.LimitChange) {
 	for _, c := range changes {
 		s := signs[c.Kind]
@@ -145,7 +144,7 @@ func printBriefly(w io.Writer, p render.Palette, changes []*quoratev1.LimitChang
 	}
 }
 
-// changeText formats what became of a field; it is empty if the field was never set.
+// changeText formats the change of a field. It is empty if the field was never set.
 func changeText(p render.Palette, kind quoratev1.ChangeKind, f *quoratev1.FieldChange) string {
 	before, after := fieldText(f.Field, f.Before), fieldText(f.Field, f.After)
 	if kind != quoratev1.ChangeKind_CHANGE_KIND_CHANGED {
@@ -167,7 +166,7 @@ func changeText(p render.Palette, kind quoratev1.ChangeKind, f *quoratev1.FieldC
 	return text
 }
 
-// fieldText formats a field's value, which is JSON, for people.
+// fieldText formats a field's JSON value for people.
 func fieldText(field, value string) string {
 	if fd := (&quoratev1.Limit{}).ProtoReflect().Descriptor().Fields().ByName(protoreflect.Name(field)); fd != nil && fd.Message() != nil &&
 		fd.Message().FullName() == (&durationpb.Duration{}).ProtoReflect().Descriptor().FullName() {
@@ -183,7 +182,7 @@ func fieldText(field, value string) string {
 	return render.Printable(value)
 }
 
-// tidy formats a JSON value without quotes and empty values.
+// tidy formats a JSON value, leaving out quotes and empty values.
 func tidy(d *json.Decoder) (string, error) {
 	t, err := d.Token()
 	if err != nil {

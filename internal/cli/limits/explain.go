@@ -29,11 +29,11 @@ type explainOptions struct {
 	delay, sync time.Duration
 }
 
-// What is assumed of a cluster that is not there, or does not say.
+// Assumptions for a missing cluster, or for values that it does not report.
 const (
 	assumedDelay = time.Millisecond
 	assumedSync  = 100 * time.Millisecond
-	election     = 600 * time.Millisecond // measured: docs/ARCHITECTURE.md
+	election     = 600 * time.Millisecond // measured; see docs/ARCHITECTURE.md
 )
 
 func newLimitsExplainCommand() *cobra.Command {
@@ -98,7 +98,7 @@ func (o *explainOptions) check() error {
 	return nil
 }
 
-// find reads the limit and the cluster that it is in.
+// find fetches the limit and the properties of its cluster.
 func (o *explainOptions) find(cmd *cobra.Command, name quota.LimitName, e *explanation) (*quota.Limit, error) {
 	e.c = bound.Cluster{Nodes: o.Nodes, Delay: o.delay, Sync: o.sync, Election: election, CutOff: time.Minute}
 	var list []quota.Limit
@@ -138,8 +138,8 @@ func (o *explainOptions) read(cmd *cobra.Command) ([]quota.Limit, error) {
 	return list, exit.Invalid(err)
 }
 
-// ask asks the cluster for everything. Answering about rates makes the node measure the round trips to its
-// peers, which the status then has.
+// ask fetches everything from the cluster. A call about rates makes the node measure the round
+// trips to its peers, which the status then includes.
 func (o *explainOptions) ask(cmd *cobra.Command, name quota.LimitName, e *explanation) ([]quota.Limit, error) {
 	ctx := cmd.Context()
 	res, err := GetLimits(ctx, &o.Targets, nil)
@@ -175,7 +175,7 @@ func (o *explainOptions) ask(cmd *cobra.Command, name quota.LimitName, e *explan
 	return list, nil
 }
 
-// known takes over what the status says, unless flags say otherwise.
+// known takes over values from the status, unless flags give others.
 func (e *explanation) known(st *quoratev1.GetStatusResponse, delayGiven bool) {
 	e.c.Nodes = len(st.Nodes)
 	for _, n := range st.Nodes {
@@ -197,7 +197,7 @@ func (e *explanation) known(st *quoratev1.GetStatusResponse, delayGiven bool) {
 	}
 }
 
-// explanation is the answer of "limits explain". Amounts are in tokens, times in seconds.
+// explanation is the output of "limits explain". Amounts are in tokens, times in seconds.
 type explanation struct {
 	Limit      string          `json:"limit"`
 	Rule       string          `json:"rule"`
@@ -219,7 +219,7 @@ type explanation struct {
 type situationJSON struct {
 	Name    string   `json:"name"`
 	When    string   `json:"when"`
-	Worst   *float64 `json:"worst"` // null: without bound
+	Worst   *float64 `json:"worst"` // null: no bound
 	Typical float64  `json:"typical"`
 	Formula string   `json:"formula"`
 	Numbers string   `json:"numbers"`
@@ -310,7 +310,7 @@ func tierWords(t *quota.Tier) string {
 	return fmt.Sprintf("%s in each %s", n, render.Span(t.Rate.Per))
 }
 
-// tighter lists what would lower the bound, and what that costs.
+// tighter lists ways to lower the bound, with their costs.
 func tighter(l *quota.Limit, c bound.Cluster) []string {
 	if l.Class != quota.Counted || l.Enforcement == quota.Off {
 		return nil
@@ -375,7 +375,7 @@ func (e *explanation) printSituations(p *render.Page) {
 	}
 }
 
-// printReasons prints each formula once, with the situations that it is for.
+// printReasons prints each formula once, with the situations that it applies to.
 func (e *explanation) printReasons(p *render.Page) {
 	var others, ages bool
 	for i := 0; i < len(e.Situations); {
@@ -430,7 +430,7 @@ Measured by the leaders since their nodes started, tokens of all keys:
 		amount(m.Needless), amount(m.NeedlessAtMost), time.Duration(m.LongestGap*float64(time.Second)).Round(time.Millisecond))
 }
 
-// amount formats tokens: whole ones from ten on.
+// amount formats tokens, as whole numbers from ten on.
 func amount(v float64) string {
 	if v >= 10 || v == math.Trunc(v) {
 		return strconv.FormatFloat(v, 'f', 0, 64)

@@ -9,8 +9,8 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// TestExplainWhoDecides: a limit with max_wait is decided by its leader, as one with decide: leader.
-// So it is explained as that, and decide: leader is not offered as a gain.
+// TestExplainWhoDecides: the leader decides a limit with max_wait, as one with decide: leader. So
+// explain must describe it as such, and must not suggest decide: leader.
 func TestExplainWhoDecides(t *testing.T) {
 	bucket := quota.Limit{Rate: quota.Rate{Tokens: 100, Per: time.Second}, Burst: 100}
 	asked, waits := bucket, bucket
@@ -38,7 +38,7 @@ func TestExplainWhoDecides(t *testing.T) {
 	}
 }
 
-// TestTierWords checks that no two kinds of limits are described in the same words.
+// TestTierWords checks that different kinds of limits have different descriptions.
 func TestTierWords(t *testing.T) {
 	words := map[string]quota.Kind{}
 	for _, k := range quota.Kinds() {

@@ -63,7 +63,7 @@ replaces all limits, so apply what was printed without NAME.`,
 	return cmd
 }
 
-// writeLimitFile writes the limits that are named as a limit file.
+// writeLimitFile writes the named limits as a limit file.
 func writeLimitFile(w io.Writer, res *quoratev1.GetLimitsResponse, names choice) error {
 	text := []byte(res.Yaml)
 	if len(names) > 0 {
@@ -108,7 +108,7 @@ func addLimit(t *render.Table, l *quoratev1.Limit, wide bool) {
 	}
 }
 
-// rateText formats what a tier refills in which time.
+// rateText formats how much a tier refills in which time.
 func rateText(t *quoratev1.Tier) string {
 	switch t.Kind {
 	case quoratev1.Kind_KIND_CONCURRENCY:
@@ -131,7 +131,7 @@ func enforcementText(l *quoratev1.Limit) string {
 	return s
 }
 
-// detailsText lists what is not at its default, in the words of limit files.
+// detailsText lists the fields that differ from their defaults, in the words of limit files.
 func detailsText(l *quoratev1.Limit) string {
 	var out []string
 	add := func(name, value string) {

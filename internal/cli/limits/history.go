@@ -150,8 +150,8 @@ changed the limits meanwhile (exit code 3).`,
 	return cmd
 }
 
-// confirmDelete shows what would go, and makes the version that it showed the
-// one that must still be in force.
+// confirmDelete shows the limits to delete and asks for confirmation. It makes the request expect
+// the version that it showed.
 func confirmDelete(cmd *cobra.Command, t *remote.Targets, req *quoratev1.DeleteLimitsRequest, names choice, yes bool) error {
 	if len(names) > apiproto.MaxList {
 		return exit.Usagef("%d limits: at most %d in one call", len(names), apiproto.MaxList)

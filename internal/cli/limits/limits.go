@@ -33,18 +33,18 @@ refills a bucket.`,
 		newLimitsExplainCommand(), newLimitsHistoryCommand(), newLimitsRollbackCommand(), newLimitsDeleteCommand())
 }
 
-// callLimits calls the service of limits.
+// callLimits calls LimitService.
 func callLimits[Request, Response any](ctx context.Context, t *remote.Targets, method remote.Method[quoratev1.LimitServiceClient, Request, Response], req *Request) (*Response, error) {
 	return remote.Invoke(ctx, t, quoratev1.NewLimitServiceClient, method, req)
 }
 
-// GetLimits returns the limits in force, as a file too, or those of a version.
+// GetLimits returns the limits in force, also as a file, or those of a version.
 func GetLimits(ctx context.Context, t *remote.Targets, version *uint64) (*quoratev1.GetLimitsResponse, error) {
 	res, err := callLimits(ctx, t, quoratev1.LimitServiceClient.GetLimits, &quoratev1.GetLimitsRequest{Version: version, File: true})
 	return res, err
 }
 
-// ParseAnswer reads the limits that a node sent.
+// ParseAnswer converts the limits from a node.
 func ParseAnswer(res *quoratev1.GetLimitsResponse) ([]quota.Limit, error) {
 	list, err := config.ParseLimits("answer of the cluster", []byte(res.Yaml))
 	if err != nil {
@@ -61,7 +61,7 @@ func ReadInput(path string, stdin io.Reader, most int) ([]byte, error) {
 		if err != nil {
 			return nil, exit.Invalid(err)
 		}
-		defer f.Close() //nolint:errcheck // only read
+		defer f.Close() //nolint:errcheck // read only
 		in = f
 	}
 	data, err := io.ReadAll(io.LimitReader(in, int64(most)+1))
@@ -105,7 +105,7 @@ func parseName(s string) (quota.LimitName, error) {
 	return n, nil
 }
 
-// ParseRecorded parses a name in the history: a limit, or a policy of accounts.
+// ParseRecorded parses a name in the history: of a limit, or of a policy of accounts.
 func ParseRecorded(s string) (quota.LimitName, error) {
 	if !strings.HasPrefix(s, quota.AccountNamespace+"/") {
 		return parseName(s)
@@ -129,7 +129,7 @@ func ParseRecordedScope(s string) (namespace, limit string, err error) {
 	return ParseScope(s)
 }
 
-// ParseScope parses a namespace, or namespace/limit; the empty text stands for all.
+// ParseScope parses a namespace, or namespace/limit. The empty text means all.
 func ParseScope(s string) (namespace, limit string, err error) {
 	if strings.Contains(s, "/") {
 		n, err := parseName(s)
@@ -143,7 +143,7 @@ func ParseScope(s string) (namespace, limit string, err error) {
 	return s, "", nil
 }
 
-// choice are the limits that a command line names, by namespace or one by one.
+// choice holds the limits that a command line names, by namespace or individually.
 type choice []string
 
 func (c choice) check() error {
@@ -159,7 +159,7 @@ func (c choice) has(namespace, limit string) bool {
 	return len(c) == 0 || slices.Contains(c, namespace) || slices.Contains(c, namespace+"/"+limit)
 }
 
-// missing returns an error for what names no limit.
+// missing returns an error for names that match no limit.
 func (c choice) missing(limits []*quoratev1.Limit) error {
 	for _, s := range c {
 		one := choice{s}
@@ -223,12 +223,11 @@ func OverrideText(o *quoratev1.Override) string {
 	return s[:max(len(s)-1, 0)]
 }
 
-// openInput opens a file that can be read twice; standard input is copied to a
-// temporary one.
+// openInput opens a file that can be read twice. It copies standard input to a temporary file.
 func openInput(path string, stdin io.Reader) (*os.File, func(), error) {
 	if path != "-" {
 		f, err := os.Open(path)
-		return f, func() { _ = f.Close() }, err // only read
+		return f, func() { _ = f.Close() }, err // read only
 	}
 	f, err := os.CreateTemp("", "quorate-overrides-")
 	if err != nil {

@@ -31,12 +31,12 @@ lasts until it expires or is deleted.`,
 		newOverridesGetCommand(), newOverridesSetCommand(), newOverridesDeleteCommand(), newOverridesApplyCommand())
 }
 
-// callOverrides calls the service of overrides.
+// callOverrides calls OverrideService.
 func callOverrides[Request, Response any](ctx context.Context, t *remote.Targets, method remote.Method[quoratev1.OverrideServiceClient, Request, Response], req *Request) (*Response, error) {
 	return remote.Invoke(ctx, t, quoratev1.NewOverrideServiceClient, method, req)
 }
 
-// overrideFlags are what "overrides set" changes, as they were typed.
+// overrideFlags holds the flags of "overrides set" as typed.
 type overrideFlags struct {
 	rate, scale, expires string
 	burst                int64
@@ -88,8 +88,8 @@ NAMESPACE/@template and the name as the first part of the key.`,
 	return cmd
 }
 
-// override reads the flags as a file of overrides is read, so that both say the
-// same of the same mistake.
+// override parses the flags with the reader of override files, so that both report the same mistake
+// in the same words.
 func (o *overrideFlags) override(cmd *cobra.Command, k quota.Key) (*quoratev1.Override, error) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "overrides:\n  - namespace: %q\n    limit: %q\n    key: %s\n", k.Namespace, k.LimitName.Limit, strconv.Quote(k.Key))
@@ -143,7 +143,7 @@ func overrideProto(o *quota.Override, author string) *quoratev1.Override {
 	return out
 }
 
-// overrideOf converts an override that a node sent.
+// overrideOf converts an override from a node.
 func overrideOf(p *quoratev1.Override) (quota.Override, error) {
 	o := quota.Override{
 		Key:   quota.Key{LimitName: quota.LimitName{Namespace: p.Namespace, Limit: p.Limit}, Key: p.Key},
@@ -170,7 +170,7 @@ func setOverrides(ctx context.Context, t *remote.Targets, list []*quoratev1.Over
 	if err == nil {
 		return nil
 	}
-	// Name the key instead of its place in the call.
+	// Name the key instead of its index in the call.
 	var i int
 	if _, scan := fmt.Sscanf(err.Error(), "overrides[%d]", &i); scan == nil && i >= 0 && i < len(list) {
 		o := list[i]

@@ -117,8 +117,8 @@ func (a *overrideApply) send(ctx context.Context, t *remote.Targets, list []quot
 	return nil
 }
 
-// read parses the file from its beginning: at once if it is small enough, else
-// in parts of up to 1000 overrides.
+// read parses the file from its start: at once if it is small enough, otherwise in parts of up to
+// 1000 overrides.
 func (a *overrideApply) read(f *os.File, use func([]quota.Override) error) error {
 	st, err := f.Stat()
 	if err == nil {
@@ -141,12 +141,12 @@ func (a *overrideApply) read(f *os.File, use func([]quota.Override) error) error
 	return use(list)
 }
 
-// part is some overrides of a file, with the lines before the first of all.
+// part holds some overrides of a file, with the lines before the first override.
 type part struct {
 	head, items bytes.Buffer
 	begin       int // line of the first item
 	count       int
-	before      int // items of earlier parts
+	before      int // number of items in earlier parts
 }
 
 // parts splits a file at the lines that begin an override.
@@ -191,7 +191,7 @@ func (a *overrideApply) parts(f io.Reader, use func([]quota.Override) error) err
 	}
 }
 
-// renumber makes the indexes of a part those of the file.
+// renumber adds the items of earlier parts to the indexes in an error.
 func renumber(err error, before int) {
 	faults, ok := errors.AsType[*config.FileError](err)
 	if !ok {
@@ -207,8 +207,8 @@ func renumber(err error, before int) {
 	}
 }
 
-// parse reads one part. A fault is found again with as many empty lines before
-// it as there are in the file, so that it has the right place.
+// parse parses one part. On a fault it parses the part again after as many empty lines as the file
+// has before it, so that the fault has the right line.
 func (a *overrideApply) parse(p *part, use func([]quota.Override) error) error {
 	text := append(bytes.Clone(p.head.Bytes()), p.items.Bytes()...)
 	list, err := config.ParseOverrides(a.source, text, a.now)

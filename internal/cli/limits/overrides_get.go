@@ -17,7 +17,7 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// overridesShown is how many overrides are printed unless more are asked for.
+// overridesShown bounds the overrides in the output by default.
 const overridesShown = 100
 
 func newOverridesGetCommand() *cobra.Command {
@@ -78,7 +78,7 @@ func getOverride(cmd *cobra.Command, t *remote.Targets, limit, key string, outpu
 	})
 }
 
-// listOverrides fetches and prints page by page.
+// listOverrides fetches and prints overrides page by page.
 func listOverrides(cmd *cobra.Command, t *remote.Targets, req *quoratev1.ListOverridesRequest, most int, output *render.Output) error {
 	defer t.Keep()()
 	tbl := newOverrideTable()
@@ -131,7 +131,7 @@ func addOverrides(tbl *render.Table, list []*quoratev1.Override) {
 	}
 }
 
-// writeOverrideFile writes overrides as a file for "overrides apply", or as a piece that is not its first.
+// writeOverrideFile writes overrides as a file for "overrides apply", or as a later piece of one.
 func writeOverrideFile(w io.Writer, list []*quoratev1.Override, first bool) error {
 	out := make([]quota.Override, len(list))
 	for i, o := range list {

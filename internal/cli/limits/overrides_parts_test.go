@@ -11,7 +11,7 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// oneReader skips what one goroutine does for long, where only races are looked for.
+// oneReader skips slow single-goroutine tests with -short, which runs that look only for races use.
 func oneReader(t *testing.T) {
 	t.Helper()
 	if testing.Short() {
@@ -19,7 +19,7 @@ func oneReader(t *testing.T) {
 	}
 }
 
-// bigFile writes n overrides in more than 4 MiB, changed by edit.
+// bigFile writes n overrides into a file of more than 4 MiB; edit changes their lines.
 func bigFile(t *testing.T, n int, edit func(i int, line string) string) *os.File {
 	t.Helper()
 	var b strings.Builder
@@ -46,8 +46,8 @@ func bigFile(t *testing.T, n int, edit func(i int, line string) string) *os.File
 	return f
 }
 
-// TestOverrideParts: a file too large to be read at once is read in parts, of
-// which each override comes once and in order.
+// TestOverrideParts checks that a file too large to be read at once is read in parts, with each
+// override once and in order.
 func TestOverrideParts(t *testing.T) {
 	oneReader(t)
 	const n = 20_345
@@ -77,7 +77,7 @@ func TestOverrideParts(t *testing.T) {
 	}
 }
 
-// TestOverridePartsFaults: faults have the place that they have in the file.
+// TestOverridePartsFaults checks that faults have their places in the whole file.
 func TestOverridePartsFaults(t *testing.T) {
 	oneReader(t)
 	for name, c := range map[string]struct {

@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// TestRecordedNames: what the history has a name for can be asked for: limits, and policies of accounts; other commands know limits alone.
+// TestRecordedNames checks that history commands accept the names of limits and of policies of
+// accounts, and other commands only limits.
 func TestRecordedNames(t *testing.T) {
 	const policy = "@accounts/cv~project:infra~ci~default~builds"
 	for _, c := range []struct{ name, namespace, limit string }{

@@ -43,7 +43,7 @@ type findingJSON struct {
 	Text   string `json:"text"`
 }
 
-// serverJSON is what the cluster says of the file.
+// serverJSON is the cluster's verdict on the file.
 type serverJSON struct {
 	Valid    bool     `json:"valid"`
 	Faults   string   `json:"faults"`
@@ -155,7 +155,7 @@ func (v *validation) print(w io.Writer) {
 	}
 }
 
-// judge returns the error that has the exit code.
+// judge returns the error with the exit code.
 func judge(all []*validation, strict bool) error {
 	var bad []string
 	found := 0

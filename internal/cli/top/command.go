@@ -20,14 +20,14 @@ import (
 	"github.com/quorate/quorate/internal/cli/render"
 )
 
-// flags are those of "top".
+// flags holds the flags of "top".
 type flags struct {
 	remote.Targets
 	by    string
 	every time.Duration
 	once  bool
 
-	asking sync.Mutex // a poll may begin while another is under way
+	asking sync.Mutex // a poll may start while another is running
 }
 
 // Bounds of --every.
@@ -88,7 +88,7 @@ func (o *flags) run(cmd *cobra.Command) error {
 	if !render.OnTerminal(cmd.OutOrStdout()) || !render.OnTerminal(cmd.InOrStdin()) || os.Getenv("TERM") == "dumb" {
 		return exit.Usagef("top needs a terminal; --once prints one screen, and \"quorate rates\" prints tables for programs")
 	}
-	if _, _, err := o.ask(cmd.Context(), &quoratev1.TopRatesRequest{Top: 1}); err != nil { // say so before the screen is taken
+	if _, _, err := o.ask(cmd.Context(), &quoratev1.TopRatesRequest{Top: 1}); err != nil { // report errors before taking over the screen
 		return err
 	}
 	_, err := tea.NewProgram(screen, tea.WithContext(cmd.Context()), tea.WithInput(cmd.InOrStdin()), tea.WithOutput(cmd.OutOrStdout())).Run()
@@ -98,7 +98,7 @@ func (o *flags) run(cmd *cobra.Command) error {
 	return err
 }
 
-// ask asks one node for both. Safe for concurrent use.
+// ask asks one node for status and rates. It is safe for concurrent use.
 func (o *flags) ask(ctx context.Context, req *quoratev1.TopRatesRequest) (st *quoratev1.GetStatusResponse, res *quoratev1.TopRatesResponse, err error) {
 	o.asking.Lock()
 	defer o.asking.Unlock()

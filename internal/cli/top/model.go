@@ -10,18 +10,18 @@ import (
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 )
 
-// askFunc asks the cluster for its status, and for the rates that match.
+// askFunc asks the cluster for its status and the matching rates.
 type askFunc func(ctx context.Context, req *quoratev1.TopRatesRequest) (*quoratev1.GetStatusResponse, *quoratev1.TopRatesResponse, error)
 
 // options of the screen.
 type options struct {
-	Every time.Duration // between two polls
+	Every time.Duration // the interval between polls
 	Plain bool          // no colours
-	// Order is by what keys are ranked at first.
+	// Order is the initial order of keys.
 	Order quoratev1.RateOrder
 }
 
-// keysAsked is how many keys are asked for: more than a screen has.
+// keysAsked is the number of keys requested: more than fit on a screen.
 const keysAsked = 500
 
 // model is the screen. It implements tea.Model.
@@ -30,24 +30,24 @@ type model struct {
 	opt options
 
 	width, height int
-	limit         string // namespace/limit whose keys are shown; empty is all limits
+	limit         string // namespace/limit whose keys are shown; empty shows all limits
 	prefix        string // of keys, or of limits
-	typing        bool   // the prefix is being typed
+	typing        bool   // the user is typing the prefix
 	help, paused  bool
 	order         quoratev1.RateOrder
-	column        int // by which limits are sorted
-	cursor, from  int // of rows
+	column        int // sorts the limits
+	cursor, from  int // in rows
 
-	poll   int // number of the poll whose answer is wanted
+	poll   int // number of the latest poll; answers to others are dropped
 	status *quoratev1.GetStatusResponse
 	rates  *quoratev1.TopRatesResponse
-	before *quoratev1.TopRatesResponse // for what limits gained since
+	before *quoratev1.TopRatesResponse // for the increase of each limit since
 	err    error
 	closed bool
 	still  bool // printed once: no marks, no help
 }
 
-// newModel returns the screen, which asks as soon as it runs.
+// newModel returns the screen, which sends its first request when it runs.
 func newModel(ask askFunc, opt options) *model {
 	if opt.Every <= 0 {
 		opt.Every = time.Second
@@ -65,13 +65,13 @@ type (
 		rates  *quoratev1.TopRatesResponse
 		err    error
 	}
-	tick int // after the poll of that number
+	tick int // fires after the poll of that number
 )
 
 // Init implements tea.Model.
 func (m *model) Init() tea.Cmd { return m.fetch() }
 
-// fetch asks for what the screen shows now.
+// fetch requests the data for the current screen.
 func (m *model) fetch() tea.Cmd {
 	m.poll++
 	poll, req := m.poll, &quoratev1.TopRatesRequest{Top: 1}
@@ -108,7 +108,7 @@ func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	return m, nil
 }
 
-// answered shows an answer, unless it is of an earlier poll.
+// answered shows an answer, unless it belongs to an earlier poll.
 func (m *model) answered(a answer) tea.Cmd {
 	if a.poll != m.poll {
 		return nil
@@ -121,8 +121,9 @@ func (m *model) answered(a answer) tea.Cmd {
 	return tea.Tick(m.opt.Every, func(time.Time) tea.Msg { return tick(poll) })
 }
 
-// since returns the last answer that covers no fewer ranges than a new one, or nil: a node that did not answer before
-// reports all that it counted since it started.
+// since returns the latest answer that covers at least as many ranges as the new one, or nil.
+// Otherwise the rates would include everything that a node which did not answer before has counted
+// since it started.
 func (m *model) since(next *quoratev1.TopRatesResponse) *quoratev1.TopRatesResponse {
 	for _, had := range []*quoratev1.TopRatesResponse{m.rates, m.before} {
 		if had != nil && had.RangesCovered >= next.GetRangesCovered() {
@@ -132,8 +133,7 @@ func (m *model) since(next *quoratev1.TopRatesResponse) *quoratev1.TopRatesRespo
 	return nil
 }
 
-// Once asks twice, that far apart, and returns the screen without colours: for a
-// terminal that nobody looks at.
+// Once asks twice, one interval apart, and returns the screen as text without colours.
 func (m *model) Once(width, height int) (string, error) {
 	m.width, m.height, m.still = width, height, true
 	for range 2 {

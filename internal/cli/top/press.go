@@ -8,7 +8,7 @@ import (
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 )
 
-// maxPrefix bounds what can be typed, as the API does.
+// maxPrefix bounds the typed prefix, as the API does.
 const maxPrefix = 255
 
 // press handles a key.
@@ -61,7 +61,7 @@ func (m *model) press(k tea.KeyPressMsg) tea.Cmd {
 	return nil
 }
 
-// type_ handles a key while the prefix is typed.
+// type_ handles a key while the user types the prefix.
 func (m *model) type_(key, text string) tea.Cmd {
 	switch {
 	case key == "enter":
@@ -103,7 +103,7 @@ func (m *model) anew() tea.Cmd {
 	return m.fetch()
 }
 
-// sort takes the next column, or the one before.
+// sort selects another column, by positions to the right.
 func (m *model) sort(by int) tea.Cmd {
 	if m.limit == "" {
 		n := len(limitColumns)
@@ -129,7 +129,7 @@ func orderColumn(o quoratev1.RateOrder) int {
 	return 1
 }
 
-// clamp keeps the cursor on a row, and the row on the screen.
+// clamp keeps the cursor on a row, and that row on the screen.
 func (m *model) clamp() {
 	n := len(m.table().rows)
 	m.cursor = max(0, min(m.cursor, n-1))

@@ -10,7 +10,7 @@ import (
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 )
 
-// column of a table: what it is called, and by what the cluster orders it.
+// column is a column of a table: its title, and the cluster's order for it.
 type column struct {
 	title string
 	order quoratev1.RateOrder
@@ -43,19 +43,19 @@ var keyColumns = []column{
 
 type row struct {
 	name  string
-	mark  string // behind the first cell, also where that is cut
+	mark  string // after the first cell, even if that is cut
 	cells []string
-	sort  []float64 // of limits: by column; the first is not looked at
-	alarm bool      // refuses, or is beyond its bound
+	sort  []float64 // of limits: by column; the first is unused
+	alarm bool      // refuses, or exceeds its bound
 }
 
 type table struct {
 	columns []column
-	sorted  int // which column is
+	sorted  int // index of the sorted column
 	rows    []row
 }
 
-// table returns what is shown now.
+// table returns the table on the screen.
 func (m *model) table() table {
 	if m.limit == "" {
 		return m.limits()
@@ -77,7 +77,8 @@ func (m *model) table() table {
 	return t
 }
 
-// keyNeedlessColumn is where a table of keys says what was refused without need, if anything was.
+// keyNeedlessColumn is the index of the column with needless refusals in a table of keys, if there
+// are any.
 const keyNeedlessColumn = 8
 
 // needlessCell formats needless refusals: one figure, or two bounds.
@@ -100,7 +101,7 @@ func keyRow(k *quoratev1.KeyRate) row {
 	}
 }
 
-// limits returns the table of limits, with their rates since the answer before.
+// limits returns the table of limits, with their rates since the previous answer.
 func (m *model) limits() table {
 	t := table{columns: limitColumns, sorted: m.column}
 	before := map[string]*quoratev1.LimitError{}
@@ -122,8 +123,8 @@ func (m *model) limits() table {
 	return t
 }
 
-// needlessColumn is the index of the limits column with needless refusals. They are shown as a range:
-// a leader does not see every moment.
+// needlessColumn is the index of the column with needless refusals in the table of limits. The
+// column shows a range, because a leader does not see every moment.
 const needlessColumn = 6
 
 func limitRow(name string, l, before *quoratev1.LimitError, dt time.Duration) row {
@@ -143,7 +144,7 @@ func limitRow(name string, l, before *quoratev1.LimitError, dt time.Duration) ro
 	return r
 }
 
-// mark says that not all that a limit does not admit is refused.
+// mark marks a limit that does not refuse everything that it does not admit.
 func mark(e quoratev1.Enforcement, fraction float64) string {
 	switch {
 	case e == quoratev1.Enforcement_ENFORCEMENT_SHADOW:
@@ -156,7 +157,7 @@ func mark(e quoratev1.Enforcement, fraction float64) string {
 	return ""
 }
 
-// number prints an amount in five places or so: 1234, 12.3k, 4.56M.
+// number formats an amount in about five characters: 1234, 12.3k, 4.56M.
 func number(v float64) string {
 	if v < 10_000 && v > -10_000 {
 		return scaled(v, "")
@@ -169,7 +170,7 @@ func number(v float64) string {
 	return scaled(v/1000, "T")
 }
 
-// scaled prints three digits, or whole numbers.
+// scaled formats three digits, or whole numbers.
 func scaled(v float64, unit string) string {
 	switch a := max(v, -v); {
 	case a >= 100 || v == float64(int64(v)):

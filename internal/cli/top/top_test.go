@@ -16,13 +16,13 @@ import (
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 )
 
-// cluster answers for a cluster of two limits that gains 100 attempts a second, of which
-// 60 are admitted.
+// cluster answers for a cluster with two limits that get 100 attempts a second, of which 60 are
+// admitted.
 type cluster struct {
 	asked []*quoratev1.TopRatesRequest
 	n     int64
 	err   error
-	away  bool // one of two nodes does not answer: what it counted, and its ranges, are missing
+	away  bool // one of two nodes does not answer: its counts and its ranges are missing
 
 	enforcement quoratev1.Enforcement // of b/busy
 	fraction    float64
@@ -54,7 +54,7 @@ func (c *cluster) ask(_ context.Context, req *quoratev1.TopRatesRequest) (*quora
 	return st, res, nil
 }
 
-// play runs a screen: each step is a key, or "" for the next answer.
+// play runs a screen. Each step is a key, or "" for the next answer.
 func play(t *testing.T, c *cluster, keys ...string) *model {
 	t.Helper()
 	m := newModel(c.ask, options{Every: time.Second, Plain: true})
@@ -91,8 +91,8 @@ func screen(m *model) string {
 	return m.text()
 }
 
-// TestLimits: rates are what limits gained from one answer to the next, highest first, and
-// what is wrong is said.
+// TestLimits checks that rates are the increases from one answer to the next, highest first, and
+// that problems are shown.
 func TestLimits(t *testing.T) {
 	got := strings.Split(screen(play(t, &cluster{}, "")), "\n")
 	for i, want := range []string{"nodes 1 of 2  ranges 15 of 16  limits version 7", "all limits", "DEMAND/s", "b/busy", "a/quiet"} {
@@ -105,7 +105,8 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// TestNodeComesBack: what a node has counted in its life is not what was asked for since it answers again.
+// TestNodeComesBack checks that a node's count over its life does not show as a rate once the node
+// answers again.
 func TestNodeComesBack(t *testing.T) {
 	c := &cluster{n: 1000}
 	m := play(t, c, "", "")
@@ -122,8 +123,8 @@ func TestNodeComesBack(t *testing.T) {
 	}
 }
 
-// TestShadow: of a limit in shadow what is not admitted is not refused: it is marked, also where its name
-// is cut, and above its keys.
+// TestShadow checks that what a limit in shadow does not admit does not count as refused: the limit
+// is marked, even if its name is cut, and so is the table of its keys.
 func TestShadow(t *testing.T) {
 	c := &cluster{enforcement: quoratev1.Enforcement_ENFORCEMENT_SHADOW, fraction: 1}
 	if got := screen(play(t, c, "")); !strings.Contains(got, "b/busy shadow ") || strings.Contains(got, "quiet shadow") {
@@ -143,8 +144,8 @@ func TestShadow(t *testing.T) {
 	}
 }
 
-// TestKeys: enter shows the keys of the limit under the cursor, in the order that is
-// asked for; a key cannot move the cursor of the terminal; esc goes back.
+// TestKeys checks that enter shows the keys of the limit under the cursor in the requested order,
+// that a key cannot move the terminal's cursor, and that esc goes back.
 func TestKeys(t *testing.T) {
 	c := &cluster{}
 	m := play(t, c, "", "enter")
@@ -168,7 +169,7 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// TestOrdersTurn: < and > go through all orders that the cluster knows, and round.
+// TestOrdersTurn checks that < and > cycle through all orders that the cluster knows.
 func TestOrdersTurn(t *testing.T) {
 	c := &cluster{}
 	m := play(t, c, "", "enter")
@@ -182,7 +183,7 @@ func TestOrdersTurn(t *testing.T) {
 	}
 }
 
-// TestFind: a prefix is typed, edited, and asked for.
+// TestFind checks that a prefix can be typed and edited, and is sent in the request.
 func TestFind(t *testing.T) {
 	c := &cluster{}
 	m := play(t, c, "", "enter", "/", "k", "é", "backspace", "q", "enter")
@@ -197,8 +198,8 @@ func TestFind(t *testing.T) {
 	}
 }
 
-// TestStale: an answer to an earlier question is not shown, and a failure is, beside what was
-// known.
+// TestStale checks that an answer to an earlier request is not shown, and that a failure is shown
+// beside the last data.
 func TestStale(t *testing.T) {
 	c := &cluster{}
 	m := play(t, c, "")
@@ -216,7 +217,7 @@ func TestStale(t *testing.T) {
 	}
 }
 
-// TestPaused: nothing is asked while it is paused.
+// TestPaused checks that a paused screen sends no requests.
 func TestPaused(t *testing.T) {
 	c := &cluster{}
 	m := play(t, c, "", "p")
@@ -229,7 +230,7 @@ func TestPaused(t *testing.T) {
 	}
 }
 
-// TestOnce: one screen of what happens in the time, without marks.
+// TestOnce checks that one screen shows the rates of the interval, without marks.
 func TestOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		got, err := newModel((&cluster{}).ask, options{Every: 2 * time.Second}).Once(120, 40)
@@ -242,7 +243,7 @@ func TestOnce(t *testing.T) {
 	}
 }
 
-// TestNarrow: whatever the size, nothing is wider or higher than it.
+// TestNarrow checks that nothing exceeds the screen, whatever its size.
 func TestNarrow(t *testing.T) {
 	for _, size := range [][2]int{{1, 1}, {20, 3}, {40, 10}, {300, 100}} {
 		m := play(t, &cluster{}, "", "enter", "")
@@ -259,7 +260,7 @@ func TestNarrow(t *testing.T) {
 	}
 }
 
-// TestNumber: five places or so.
+// TestNumber checks amounts of about five characters.
 func TestNumber(t *testing.T) {
 	for v, want := range map[float64]string{0: "0", 1.5: "1.50", 12.34: "12.3", 9999: "9999", 12345: "12.3k", 1e6: "1M", 4.56e6: "4.56M", -2e9: "-2G", 3e13: "30T"} {
 		if got := number(v); got != want {
@@ -268,8 +269,8 @@ func TestNumber(t *testing.T) {
 	}
 }
 
-// TestNeedlessColumn: a table of keys has a column for what was refused without need, between two bounds,
-// where there is any.
+// TestNeedlessColumn checks that a table of keys has a column of needless refusals, between two
+// bounds, if there are any.
 func TestNeedlessColumn(t *testing.T) {
 	key := &quoratev1.KeyRate{Key: "k", Leader: "n1"}
 	m := &model{limit: "n/l", order: quoratev1.RateOrder_RATE_ORDER_NEEDLESS_REFUSALS, rates: &quoratev1.TopRatesResponse{Keys: []*quoratev1.KeyRate{key}}}

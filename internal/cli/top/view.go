@@ -19,9 +19,9 @@ func (m *model) View() tea.View {
 	return v
 }
 
-const around = 4 // lines beside the rows: two above, the titles, one below
+const around = 4 // lines around the rows: two above, the titles, one below
 
-// visibleRows returns how many rows fit.
+// visibleRows returns the number of rows that fit.
 func (m *model) visibleRows() int { return max(1, m.height-around) }
 
 func (m *model) text() string {
@@ -41,7 +41,7 @@ func (m *model) text() string {
 	return m.lines(append(lines, m.footer()))
 }
 
-// lines cuts what does not fit.
+// lines cuts the text to the screen.
 func (m *model) lines(all []string) string {
 	for i := range all {
 		all[i] = strings.TrimRight(ansi.Truncate(all[i], m.width, ""), " ")
@@ -71,7 +71,7 @@ func (m *model) clusterLine() string {
 		m.style(bold, st.Cluster), state, up, len(st.Nodes), m.coverage(), st.LimitsVersion)
 }
 
-// coverage says how many ranges the answer covers.
+// coverage describes how many ranges the answer covers.
 func (m *model) coverage() string {
 	r := m.rates
 	text := fmt.Sprintf("%d of %d", r.GetRangesCovered(), r.GetRangesTotal())
@@ -105,7 +105,8 @@ func (m *model) whatLine() string {
 	return what
 }
 
-// unenforced says that the limit whose keys are shown lets pass what it refuses.
+// unenforced describes that the limit of the shown keys does not enforce its refusals, or not for
+// all keys.
 func (m *model) unenforced() string {
 	for _, l := range m.rates.GetLimits() {
 		if l.Namespace+"/"+l.Limit != m.limit {
@@ -123,8 +124,8 @@ func (m *model) unenforced() string {
 
 func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
 
-// widthsOf returns how wide columns are. The first takes what is left, at most what it
-// needs.
+// widthsOf returns the widths of columns. The first column gets the remaining width, up to its
+// content.
 func widthsOf(t *table, width int) []int {
 	out := make([]int, len(t.columns))
 	for i, c := range t.columns {
@@ -176,7 +177,7 @@ func (m *model) row(r *row, widths []int, chosen bool) string {
 	return line
 }
 
-// align fills or cuts a cell: a cut one ends with dots.
+// align pads or cuts a cell. A cut cell ends with dots.
 func align(s string, width int, left bool) string {
 	s = ansi.Truncate(s, width, "…")
 	blanks := strings.Repeat(" ", max(0, width-ansi.StringWidth(s)))
@@ -186,7 +187,7 @@ func align(s string, width int, left bool) string {
 	return blanks + s
 }
 
-// printable replaces what would move the cursor: keys are anything.
+// printable replaces characters that would move the cursor, since keys may contain any.
 func printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f || r >= 0x80 && r < 0xa0 {
@@ -221,7 +222,7 @@ Of keys: USED is what is asked for as a part of what is refilled; LEFT, what can
 
 Any key goes back.`
 
-// What text may look like.
+// Styles of text.
 const (
 	bold    = "1"
 	dim     = "2"
@@ -231,7 +232,7 @@ const (
 	yellow  = "33"
 )
 
-// style marks text. Without colours the cursor is still seen; a still screen has no marks.
+// style marks text. Without colours it still shows the cursor; a still screen has no marks.
 func (m *model) style(code, s string) string {
 	if m.still || m.opt.Plain && len(code) > 1 {
 		return s
