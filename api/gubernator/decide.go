@@ -12,7 +12,7 @@ import (
 	"github.com/quorate/quorate/internal/rbac"
 )
 
-// decide answers one request. The error is what its answer says.
+// decide decides one request. The error becomes the error of its answer.
 func (c *call) decide(r *pb.RateLimitReq) (*pb.RateLimitResp, error) {
 	if err := c.ctx.Err(); err != nil {
 		return nil, fmt.Errorf("not decided: %w", err)
@@ -34,24 +34,24 @@ func (c *call) decide(r *pb.RateLimitReq) (*pb.RateLimitResp, error) {
 		return nil, err
 	}
 	res := c.response(&a, d)
-	if d.Why == quota.WhyOverBurst { // which is said without a look at what is left
+	if d.Why == quota.WhyOverBurst { // decided without a look at what is left
 		if d, err = c.ask(&a, 0); err != nil {
 			return nil, err
 		}
 		res.Remaining, res.ResetTime = d.Remaining, c.resetTime(&a, d)
 	}
 	if r.Behavior&drain != 0 && a.hits > 0 && res.Status == pb.Status_OVER_LIMIT && d.Remaining > 0 {
-		// It is refused all the same: this is no decision.
+		// The request stays refused: this takes the rest, and is not its decision.
 		if d, err = c.ask(&a, d.Remaining); err != nil {
 			return nil, err
 		}
-		// What others took meanwhile is theirs.
+		// What other callers took in between is not drained.
 		res.Remaining, res.ResetTime = d.Remaining, c.resetTime(&a, d)
 	}
 	return res, nil
 }
 
-// ask has hits decided. The decision is valid until the next one.
+// ask decides hits. The decision is valid until the next call.
 func (c *call) ask(a *asked, hits int64) (*quota.Decision, error) {
 	c.req[0] = quota.Request{Key: a.key, Cost: hits}
 	c.at = c.opts.Now()
@@ -60,7 +60,7 @@ func (c *call) ask(a *asked, hits int64) (*quota.Decision, error) {
 	return d, decided(a, d)
 }
 
-// decided returns why a decision is none.
+// decided returns an error if a decision decided nothing.
 func decided(a *asked, d *quota.Decision) error {
 	switch {
 	case d.Why == quota.WhyUnknown:
@@ -73,7 +73,7 @@ func decided(a *asked, d *quota.Decision) error {
 	return nil
 }
 
-// unremembered answers for a limit that lasts no time, or lets nothing pass.
+// unremembered answers for a limit that lasts no time or lets nothing pass.
 func (c *call) unremembered(a *asked) *pb.RateLimitResp {
 	res := &pb.RateLimitResp{Limit: a.limit, Remaining: a.capacity, ResetTime: c.opts.Now().UnixMilli()}
 	if a.capacity == 0 || a.hits > a.capacity {
@@ -85,7 +85,7 @@ func (c *call) unremembered(a *asked) *pb.RateLimitResp {
 	return res
 }
 
-// response says a decision in their words.
+// response converts a decision to an answer.
 func (c *call) response(a *asked, d *quota.Decision) *pb.RateLimitResp {
 	res := &pb.RateLimitResp{Limit: c.limitOf(a, d), Remaining: d.Remaining, ResetTime: c.resetTime(a, d)}
 	if d.Allowed {
@@ -103,7 +103,7 @@ func (c *call) response(a *asked, d *quota.Decision) *pb.RateLimitResp {
 	return res
 }
 
-// limitOf is what the answer calls the limit: of ours, what fits at once.
+// limitOf returns the limit of an answer: for a limit of the namespace, its burst.
 func (c *call) limitOf(a *asked, d *quota.Decision) int64 {
 	if !a.ours {
 		return a.limit
@@ -114,12 +114,12 @@ func (c *call) limitOf(a *asked, d *quota.Decision) int64 {
 	return d.Limit.Burst
 }
 
-// resetTime is in milliseconds since 1970: when the window ends, or the bucket is full. It
-// counts from just before the decision: counted from behind it, the end of a month would be
-// a millisecond late.
+// resetTime returns when the window ends or the bucket is full, in Unix milliseconds. It counts
+// from just before the decision: counted from after it, the end of a month would be a millisecond
+// late.
 //
-// Of a LEAKY_BUCKET that the caller brings along it is when limit would remain, reckoned from
-// whole hits as its own server does: in the past where burst lets more remain.
+// For a LEAKY_BUCKET that the caller brings along it returns when limit would remain, computed from
+// whole hits as gubernator does. The result is in the past if burst lets more remain.
 func (c *call) resetTime(a *asked, d *quota.Decision) int64 {
 	now := time.Duration(c.at.UnixNano())
 	if a.leak > 0 {
@@ -131,7 +131,7 @@ func (c *call) resetTime(a *asked, d *quota.Decision) int64 {
 	return millisUp(now + d.ResetAfter)
 }
 
-// giveBack answers for hits below 0.
+// giveBack answers a request with negative hits.
 func (c *call) giveBack(a *asked) (*pb.RateLimitResp, error) {
 	if err := c.opts.May(c.ctx, rbac.Report, Namespace); err != nil {
 		return nil, fmt.Errorf("hits: %d: %w", a.hits, err)
@@ -147,7 +147,7 @@ func (c *call) giveBack(a *asked) (*pb.RateLimitResp, error) {
 	return &pb.RateLimitResp{Limit: c.limitOf(a, &d), Remaining: d.Remaining, ResetTime: c.resetTime(a, &d)}, nil
 }
 
-// reset answers for RESET_REMAINING.
+// reset answers a request with RESET_REMAINING.
 func (c *call) reset(a *asked) (*pb.RateLimitResp, error) {
 	if err := c.opts.May(c.ctx, rbac.KeysReset, Namespace); err != nil {
 		return nil, fmt.Errorf("behavior: RESET_REMAINING: %w", err)
@@ -167,8 +167,8 @@ func (c *call) reset(a *asked) (*pb.RateLimitResp, error) {
 	return &pb.RateLimitResp{Limit: a.limit, Remaining: a.capacity}, nil
 }
 
-// millisUp returns whole milliseconds, rounded up: rounded down, callers would
-// come too early.
+// millisUp returns whole milliseconds, rounded up: after a rounded down time, callers would be too
+// early.
 func millisUp(d time.Duration) int64 {
 	ms := d.Milliseconds()
 	if d > time.Duration(ms)*time.Millisecond {

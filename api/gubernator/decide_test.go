@@ -24,7 +24,7 @@ const (
 	minute       = 60_000
 )
 
-// step is one request of a conversation, and what it is answered.
+// step is one request of a conversation, and its expected answer.
 type step struct {
 	after time.Duration // since the step before
 	hits  int64
@@ -34,7 +34,7 @@ type step struct {
 	why   string
 }
 
-// TestConversations plays requests on one key, one after the other.
+// TestConversations sends requests on one key, one after the other.
 func TestConversations(t *testing.T) {
 	for _, c := range []struct {
 		what  string
@@ -109,8 +109,9 @@ func TestConversations(t *testing.T) {
 	}
 }
 
-// TestDecidedByTheLeader: nodes of a cluster answer alike, one hop each, unless a request is
-// GLOBAL. What one gives back or resets the others know with their next request.
+// TestDecidedByTheLeader checks that the nodes of a cluster answer alike, with one hop each, unless
+// a request is GLOBAL, and that one node's refund or reset counts in the next request at the
+// others.
 func TestDecidedByTheLeader(t *testing.T) {
 	for _, behavior := range []pb.Behavior{pb.Behavior_BATCHING, pb.Behavior_NO_BATCHING, pb.Behavior_MULTI_REGION} {
 		for _, algorithm := range []pb.Algorithm{token, leaky} {
@@ -153,8 +154,8 @@ func TestDecidedByTheLeader(t *testing.T) {
 	}
 }
 
-// TestBatch: requests of a call are decided side by side, at most 64 at a time, those of one name and
-// key in their order.
+// TestBatch checks that requests of a call are decided concurrently, at most 64 at a time, and
+// requests of one name and key in order.
 func TestBatch(t *testing.T) {
 	for what, r := range map[string]func(i int) *pb.RateLimitReq{
 		"many keys":  func(i int) *pb.RateLimitReq { return &pb.RateLimitReq{Name: "n", UniqueKey: strconv.Itoa(i)} },
@@ -197,8 +198,7 @@ func one(t testing.TB, s *Server, r *pb.RateLimitReq) *pb.RateLimitResp {
 	return res.Responses[0]
 }
 
-// TestKeys: no two pairs of a name and a key share a bucket, nor do different
-// limits.
+// TestKeys checks that no two pairs of name and key share a bucket, and no two limits.
 func TestKeys(t *testing.T) {
 	n := newSole(t)
 	s := New(n, n.options())
@@ -228,7 +228,7 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// TestOurs: a limit of the namespace decides instead of what the caller says.
+// TestOurs checks that a limit of the namespace replaces the caller's limit.
 func TestOurs(t *testing.T) {
 	ours := quota.Limit{LimitName: quota.LimitName{Namespace: Namespace, Limit: "login"}, Burst: 2, Rate: quota.Rate{Tokens: 1, Per: time.Second}}
 	template := quota.Limit{LimitName: quota.LimitName{Namespace: Namespace, Limit: quota.Template}, Burst: 1, Rate: quota.Rate{Tokens: 1, Per: time.Second}}
@@ -247,7 +247,7 @@ func TestOurs(t *testing.T) {
 	if k := n.asked[0].Key; k != (quota.Key{LimitName: ours.LimitName, Key: "ann"}) {
 		t.Errorf("counted by %v", k)
 	}
-	// A name that the namespace does not list has nothing to do with its template.
+	// The namespace's template does not apply to a name that the namespace does not list.
 	other := &pb.RateLimitReq{Name: "other", UniqueKey: "ann", Hits: 50, Limit: 99, Duration: minute}
 	if got := one(t, s, other); got.Limit != 99 || got.Remaining != 49 {
 		t.Error(got)
@@ -261,7 +261,7 @@ func TestOurs(t *testing.T) {
 	}
 }
 
-// TestReset: RESET_REMAINING makes the bucket full and looks at no hits.
+// TestReset checks that RESET_REMAINING fills the bucket and ignores hits.
 func TestReset(t *testing.T) {
 	n := newSole(t)
 	s := New(n, n.options())
@@ -283,8 +283,8 @@ func TestReset(t *testing.T) {
 	}
 }
 
-// TestErrors: what is wrong with one request is told in its answer, with the field,
-// and nothing is charged.
+// TestErrors checks that an invalid request gets an error in its own answer, which names the field,
+// and charges nothing.
 func TestErrors(t *testing.T) {
 	for _, c := range []struct {
 		want string
@@ -329,7 +329,7 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// TestCall: the bounds of a whole call.
+// TestCall checks the bounds of a whole call.
 func TestCall(t *testing.T) {
 	n := newSole(t)
 	s := New(n, n.options())
@@ -355,7 +355,7 @@ func TestCall(t *testing.T) {
 	}
 }
 
-// TestMay: giving back and resetting need permissions of their own.
+// TestMay checks that refunds and resets need their own permissions.
 func TestMay(t *testing.T) {
 	n := newSole(t)
 	var had []rbac.Permission

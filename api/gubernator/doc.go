@@ -1,72 +1,71 @@
-// Package gubernator serves the wire protocol of gubernator: pb.gubernator.V1 over
-// gRPC, and the JSON form of its gateway. Its clients in any language reach Quorate
-// by a change of address. docs/compat/gubernator.md tells users what differs; this
-// text is the design.
+// Package gubernator serves the wire protocol of gubernator: pb.gubernator.V1 over gRPC, and the
+// JSON form of its gateway. Its clients in any language only need to change an address to use
+// Quorate. docs/compat/gubernator.md lists the differences for users; this text describes the
+// design.
 //
 //	RateLimitReq --limit.go--> asked --node--> quota.Decision --decide.go--> RateLimitResp
 //
 // # Which limit
 //
-// There the caller says in each request how large the limit is. Here that is a
-// quota.Inline in the namespace "gubernator", out of which every node makes the same
-// limit; it is counted for name/unique_key. TOKEN_BUCKET is quota.PeriodicRefill,
-// with DURATION_IS_GREGORIAN quota.CalendarWindow; LEAKY_BUCKET is quota.TokenBucket.
+// In gubernator the caller gives the limit in each request. Here that limit is a quota.Inline in
+// the namespace "gubernator", from which every node derives the same limit, and it is counted for
+// name/unique_key. TOKEN_BUCKET is quota.PeriodicRefill, or quota.CalendarWindow with
+// DURATION_IS_GREGORIAN; LEAKY_BUCKET is quota.TokenBucket.
 //
-// Such a limit is decided by the leader of the key's range (quota.AtLeader), as there the
-// key's owner decides: callers count on it that all servers together admit the limit. Only
-// GLOBAL, which there lets every server answer by what it knows, is decided by the node
-// that is asked. The two are different limits, with buckets of their own.
+// The leader of the key's range decides such a limit (quota.AtLeader), as the key's owner does in
+// gubernator: callers rely on all servers together admitting the limit. Only with GLOBAL, for which
+// any gubernator server answers from what it knows, the node that is asked decides. The two are
+// different limits with separate buckets.
 //
-// When the namespace has a limit of the request's name, that limit decides, counted
-// for unique_key, and what the request says of algorithm, limit, duration and burst
-// does not count, nor is it looked at. So a limit moves from the callers to its
-// owners without a change of the callers, name by name. Templates and defaults of the
-// namespace are not looked at: a caller would get a limit that nobody meant for it.
+// If the namespace has a limit of the request's name, that limit decides, counted for unique_key,
+// and the request's algorithm, limit, duration and burst are ignored without validation. So limits
+// move from the callers to their owners name by name, without a change of the callers. Templates
+// and defaults of the namespace are ignored: they would give a caller a limit that was not meant
+// for it.
 //
-// # What is not theirs
+// # Differences from gubernator
 //
-// What is written there of the protocol counts, and of its server's doings what
-// callers can rely on. Where they differ from request to request, the simpler holds.
+// The documented protocol counts, and the behaviour of gubernator's server on which callers can
+// rely. Where that behaviour differs from request to request, this package follows the simpler one.
 //
-//   - A limit that is asked for with other numbers is another limit, and its bucket
-//     is full. There it is the same bucket, which gets the difference (TOKEN_BUCKET),
-//     or another rate (LEAKY_BUCKET); but a bucket that had refused says OVER_LIMIT to
-//     whoever only asks, after its limit was raised too. Numbers that change belong
-//     into a limit file, where a change refills nothing.
-//   - Whoever asks with 0 hits is told OVER_LIMIT exactly when one hit would be
-//     refused. There it is what the last request but one left behind.
-//   - limit 0 refuses all with both algorithms. There LEAKY_BUCKET divides by it.
-//   - Hits that could never fit are OVER_LIMIT with why over_burst, without
-//     retry_after_ms. There only a reset_time is told, which looks as if it helped.
-//   - Negative hits fill the bucket up to its capacity. There it can hold more.
-//   - RESET_REMAINING does not look at hits, as is written there. There it does,
-//     where the bucket is new or leaks.
-//   - created_at is not looked at: with it one caller's clock would refill the
-//     bucket of all. The nodes' clocks count.
-//   - Gregorian durations are of UTC on all nodes, not of each node's own zone, and
-//     weeks are served. The rate of a LEAKY_BUCKET per month or year is that of 30 or
-//     365 days, in place of what its server computes from the end of the interval.
-//   - Names and keys are not joined by "_", where ("a_b", "c") and ("a", "b_c") are
-//     one bucket.
-//   - A rehash, a full cache or a batch that was lost resets nothing, because there
-//     is none of them; a bucket that is forgotten is full.
-//   - BATCHING and NO_BATCHING are the same: what is asked of a leader while a message to
-//     it is under way leaves together in the next, and nothing waits for more. There is
-//     one region, so that MULTI_REGION is the same too.
-//   - The metadata of an answer has no owner, as there is none.
+//   - A request with other numbers uses another limit, whose bucket is full. In gubernator it uses
+//     the same bucket, which gets the difference (TOKEN_BUCKET) or another rate (LEAKY_BUCKET); but a
+//     bucket that has refused answers questions with OVER_LIMIT even after its limit was raised.
+//     Numbers that change belong in a limit file, where a change refills nothing.
+//   - A question with 0 hits is OVER_LIMIT exactly if one hit would be refused. In gubernator it is
+//     what the last request but one left behind.
+//   - limit 0 refuses everything with both algorithms. In gubernator LEAKY_BUCKET divides by it.
+//   - Hits that can never fit are OVER_LIMIT with why over_burst, without retry_after_ms. gubernator
+//     returns only a reset_time, which suggests that waiting helps.
+//   - Negative hits fill the bucket up to its capacity. In gubernator it can hold more.
+//   - RESET_REMAINING ignores hits, as documented. gubernator counts them if the bucket is new or
+//     leaks.
+//   - created_at is ignored: with it, the clock of one caller would refill everybody's bucket. The
+//     nodes' clocks count.
+//   - Gregorian durations are in UTC on all nodes, not in each node's time zone, and weeks work. The
+//     rate of a LEAKY_BUCKET per month or year assumes 30 or 365 days; gubernator computes it from
+//     the end of the interval.
+//   - Names and keys are not joined by "_". In gubernator ("a_b", "c") and ("a", "b_c") are one
+//     bucket.
+//   - There are no rehashes, full caches or lost batches that reset a bucket; a bucket that is
+//     forgotten is full.
+//   - BATCHING and NO_BATCHING are the same: questions to a leader that arrive while a message to it
+//     is in flight leave together in the next message, and no question waits for more. There is one
+//     region, so MULTI_REGION is the same too.
+//   - The metadata of an answer has no owner, because keys have none.
 //
-// # Who calls
+// # Permissions
 //
-// GetRateLimits needs the permission check in the namespace "gubernator", giving hits
-// back report, and RESET_REMAINING keys.reset; who lacks one of the last two reads so
-// in the answer of that request. The health calls need nothing, and tell addresses only where authentication is off: there
-// GetStatus tells them to everybody too.
+// GetRateLimits needs the permission check in the namespace "gubernator", giving back hits needs
+// report, and RESET_REMAINING needs keys.reset. If one of the last two is missing, the answer of
+// that request says so. The health calls need no permission, and show addresses only with
+// authentication off: GetStatus then also shows them to everybody.
 //
 // # Bounds
 //
-// 1000 requests in a call; names with keys as long as any key here; limits and hits up
-// to quota.MaxTokens; durations up to 366 days. A node follows a bounded number of
-// limits that callers describe: one more is an error of its request. Up to 64 requests of
-// a call are decided at a time, those of one key in their order; those that are left when
-// its time is over are errors, and charged nothing.
+// A call has at most 1000 requests. Names with keys are as long as any key of Quorate, limits and
+// hits are at most quota.MaxTokens, durations at most 366 days. A node keeps a bounded number of
+// limits that callers describe; one more is an error of its request. A call decides up to 64
+// requests at a time, and the requests of one key in order. Requests that are left when the call's
+// time is over are errors, and charge nothing.
 package gubernator

@@ -12,9 +12,9 @@ import (
 	"github.com/quorate/quorate/leader"
 )
 
-// soleNode decides by the real aggregator of a node and the real ledger of the leader that it
-// asks, on a clock that tests move. What the node decides itself it decides alone: no
-// report reaches the leader.
+// soleNode decides with the real aggregator of a node and the real ledger of the leader that it
+// asks, on a clock that tests advance. Decisions of the node itself stay local: no report reaches
+// the leader.
 type soleNode struct {
 	mu     sync.Mutex
 	agg    *aggregator.Aggregator
@@ -22,16 +22,16 @@ type soleNode struct {
 	limits *quota.Limits
 	now    quota.Time
 	asked  []quota.Request
-	takes  time.Duration // that a decision takes, on the clock of a bubble
-	busy   int           // decisions under way
-	most   int           // of them at a time
+	takes  time.Duration // duration of a decision, on the clock of a synctest bubble
+	busy   int           // decisions in progress
+	most   int           // the largest number of them at a time
 	hops   int           // questions to the leader
 	resets []quota.Key
 	err    error // of ResetKey
 	status *quoratev1.GetStatusResponse
 }
 
-// epoch is when tests begin: at the turn of a year, a month and a day.
+// epoch is the start of the tests: the first moment of a year.
 var epoch = time.Date(2027, time.January, 1, 0, 0, 0, 0, time.UTC)
 
 func newSole(t testing.TB, limits ...quota.Limit) *soleNode {
@@ -41,7 +41,7 @@ func newSole(t testing.TB, limits ...quota.Limit) *soleNode {
 	if n.limits, err = quota.NewLimits(1, limits); err != nil {
 		t.Fatal(err)
 	}
-	before := n.now.Add(-time.Minute) // so long without a leader, it counts by itself
+	before := n.now.Add(-time.Minute) // without a leader for so long, it counts by itself
 	n.agg = aggregator.New(aggregator.Config{Self: "n1", Ranges: 1}, before)
 	n.agg.SetLimits(before, n.limits)
 	n.ledger = leader.New(leader.Config{First: true}, 0, 1, "n1", []quota.NodeID{"n1"}, n.limits, nil, before)
@@ -68,7 +68,7 @@ func (n *soleNode) Decide(reqs []quota.Request, out []quota.Decision) bool {
 		n.busy++
 		n.most = max(n.most, n.busy)
 		n.mu.Unlock()
-		time.Sleep(n.takes) // of a bubble
+		time.Sleep(n.takes) // in a synctest bubble
 		n.mu.Lock()
 		n.busy--
 	}

@@ -24,18 +24,17 @@ const (
 	PathLiveCheck     = "/v1/LiveCheck"
 )
 
-// maxBody bounds the JSON of a call.
+// maxBody is the largest JSON body of a call, in bytes.
 const maxBody = 4 << 20
 
-// The JSON is what its gateway speaks: field names as in the proto file, 64-bit
-// numbers as strings, fields that are empty too; fields that nobody knows are
-// passed over.
+// The JSON is the form of gubernator's gateway: field names as in the proto file, 64-bit numbers as
+// strings, and empty fields included. Unknown fields are ignored.
 var (
 	toJSON   = protojson.MarshalOptions{UseProtoNames: true, EmitUnpopulated: true}
 	fromJSON = protojson.UnmarshalOptions{DiscardUnknown: true}
 )
 
-// Handlers returns the HTTP form by its paths.
+// Handlers returns the handlers of the HTTP form by path.
 func (s *Server) Handlers() map[string]http.Handler {
 	return map[string]http.Handler{
 		PathGetRateLimits: s.handler(PathGetRateLimits, http.MethodPost, s.postRateLimits),
@@ -85,18 +84,18 @@ func (s *Server) postRateLimits(r *http.Request) (proto.Message, error) {
 	return s.GetRateLimits(r.Context(), req)
 }
 
-// httpCodes are those of gRPC in HTTP, where it is not 500.
+// httpCodes maps gRPC codes to HTTP statuses. Other codes are 500.
 var httpCodes = map[codes.Code]int{
 	codes.OK: http.StatusOK, codes.InvalidArgument: http.StatusBadRequest, codes.OutOfRange: http.StatusBadRequest,
 	codes.PermissionDenied: http.StatusForbidden, codes.Unauthenticated: http.StatusUnauthorized,
 	codes.NotFound: http.StatusNotFound, codes.Unimplemented: http.StatusMethodNotAllowed, codes.Unavailable: http.StatusServiceUnavailable,
 }
 
-// write answers with a message, or with what is wrong.
+// write answers with a message, or with an error.
 func write(w http.ResponseWriter, res proto.Message, err error) {
 	st := status.Convert(err)
 	if err != nil {
-		// What is wrong with JSON is told with a piece of it, which may be no text.
+		// An error about JSON quotes a part of it, which may be invalid UTF-8.
 		res = &statuspb.Status{Code: int32(st.Code()), Message: strings.ToValidUTF8(st.Message(), "?")}
 	}
 	code, ok := httpCodes[st.Code()]
@@ -104,7 +103,7 @@ func write(w http.ResponseWriter, res proto.Message, err error) {
 		code = http.StatusInternalServerError
 	}
 	data, err := toJSON.Marshal(res)
-	if err != nil { // invariant: texts that were read are UTF-8, and so are ours
+	if err != nil { // invariant: parsed texts are UTF-8, and so are the others
 		code, data = http.StatusInternalServerError, []byte(`{"code":13,"message":"the answer has no JSON form","details":[]}`)
 	}
 	w.Header().Set("Content-Type", "application/json")

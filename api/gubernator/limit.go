@@ -18,39 +18,37 @@ const (
 	known     = pb.Behavior_NO_BATCHING | pb.Behavior_GLOBAL | gregorian | reset | pb.Behavior_MULTI_REGION | drain
 )
 
-// What its own servers say, in the same words: programs compare them. Its name was called
-// namespace once.
+// These errors have the exact words of gubernator's servers, because programs compare them. The
+// name was once called namespace.
 var (
 	errNoName = errors.New("field 'namespace' cannot be empty")
 	errNoKey  = errors.New("field 'unique_key' cannot be empty")
 )
 
-// central reports whether the leader of the key's range decides a limit that the request
-// brings along. It does where gubernator asks the key's owner: unless the request says
-// that every server may answer by what it knows.
+// central reports whether the leader of the key's range decides a limit that the request brings
+// along. It does so where gubernator asks the key's owner: unless the request lets every server
+// answer from what it knows.
 func central(r *pb.RateLimitReq) bool {
 	return r.GetBehavior()&pb.Behavior_GLOBAL == 0
 }
 
-// asked is a request that has been read.
+// asked is a parsed request.
 type asked struct {
 	key  quota.Key
 	hits int64
-	// ours says that a limit of the namespace decides, and what the caller says of
-	// one does not count.
+	// ours says that a limit of the namespace decides, and the caller's limit is ignored.
 	ours bool
-	// capacity is the most that the caller's limit lets pass at once, and limit what
-	// the answer calls it.
+	// capacity is the most that the caller's limit lets pass at once, and limit is the number in
+	// the answer.
 	capacity, limit int64
-	// leak is how many milliseconds a hit takes to come back, of the caller's LEAKY_BUCKET.
+	// leak is the time in which one hit comes back, in milliseconds, for the caller's LEAKY_BUCKET.
 	leak float64
-	// forgets says that the caller's limit remembers nothing: it lasts no time, or
-	// lets nothing pass.
+	// forgets says that the caller's limit remembers nothing: it lasts no time, or lets nothing
+	// pass.
 	forgets bool
 }
 
-// read checks a request and finds the limit that it is for. The error names the
-// field.
+// read validates a request and finds its limit. The error names the field.
 func (s *Server) read(r *pb.RateLimitReq) (a asked, err error) {
 	switch {
 	case r.GetUniqueKey() == "":
@@ -78,7 +76,7 @@ func (s *Server) read(r *pb.RateLimitReq) (a asked, err error) {
 	return a, nil
 }
 
-// brought reads the limit that the caller brings along.
+// brought sets the limit that the caller brings along.
 func (a *asked) brought(r *pb.RateLimitReq) error {
 	a.limit, a.capacity = r.Limit, r.Limit
 	if r.Algorithm == pb.Algorithm_LEAKY_BUCKET && r.Burst != 0 {
@@ -113,10 +111,10 @@ func (a *asked) brought(r *pb.RateLimitReq) error {
 	return nil
 }
 
-// units are what a Gregorian duration counts.
+// units are the units of Gregorian durations.
 var units = quota.CalendarUnits()
 
-// inline is the limit that a request describes.
+// inline returns the limit that a request describes.
 func inline(r *pb.RateLimitReq, capacity int64) (in quota.Inline, err error) {
 	in = quota.Inline{Burst: capacity, Rate: quota.Rate{Tokens: r.Limit}}
 	if central(r) {
@@ -148,5 +146,5 @@ func inline(r *pb.RateLimitReq, capacity int64) (in quota.Inline, err error) {
 
 var escaper = strings.NewReplacer("%", "%25", "/", "%2F")
 
-// keyOf joins a name and a key so that no two pairs meet.
+// keyOf joins a name and a key so that no two pairs collide.
 func keyOf(name, key string) string { return escaper.Replace(name) + "/" + key }

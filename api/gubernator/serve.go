@@ -16,27 +16,26 @@ import (
 	"github.com/quorate/quorate/internal/rbac"
 )
 
-// Namespace is the one that all limits of this protocol are in: whoever may check
-// there may call.
+// Namespace is the namespace of all limits of this protocol. Calls need the permission check in it.
 const Namespace = "gubernator"
 
-// maxRequests bounds the requests of one call.
+// maxRequests is the largest number of requests in one call.
 const maxRequests = 1000
 
-// Options are what a server needs besides a node. The zero value will do.
+// Options configure a server. The zero value is valid.
 type Options struct {
-	// Seen is called with every decision, concurrently, for whoever counts them.
+	// Seen is called concurrently with every decision, for metrics.
 	Seen func(*quota.Decision)
-	// Ended is called with the code of every request and of every call that was
-	// none, concurrently: see Codes.
+	// Ended is called concurrently with the code of every request, and of every call that was
+	// refused as a whole: see Codes.
 	Ended func(code string)
-	// May returns nil if the caller of the call that ctx is of has a permission in a
-	// namespace, or a status error. Nil: everybody may everything.
+	// May returns a status error if the caller of ctx lacks a permission in a namespace. Nil
+	// permits everything to everybody.
 	May func(ctx context.Context, p rbac.Permission, namespace string) error
-	// Addresses has the health check list the addresses of all nodes. Only for a node without
-	// authentication: the call is open to everybody.
+	// Addresses makes the health check list the addresses of all nodes. Only nodes without
+	// authentication should set it: the call is open to everybody.
 	Addresses bool
-	// Now is the clock; nil is that of the machine.
+	// Now is the clock; nil means the system clock.
 	Now func() time.Time
 }
 
@@ -46,7 +45,7 @@ const (
 	codeOver    = "over_limit"
 	codeError   = "error"   // of one request
 	codeInvalid = "invalid" // of a whole call
-	codeDenied  = "denied"  // likewise
+	codeDenied  = "denied"  // of a whole call
 )
 
 // Server serves the protocol. Its methods are safe for concurrent use.
@@ -56,7 +55,7 @@ type Server struct {
 	opts Options
 }
 
-// New returns a server that answers from a node.
+// New returns a server for a node.
 func New(n Node, o Options) *Server {
 	if o.Seen == nil {
 		o.Seen = func(*quota.Decision) {}
@@ -73,11 +72,11 @@ func New(n Node, o Options) *Server {
 	return &Server{node: n, opts: o}
 }
 
-// Register adds the service to a gRPC server, which has to see to it that callers
-// of GetRateLimits may check in Namespace.
+// Register adds the service to a gRPC server. That server must ensure that callers of GetRateLimits
+// have the permission check in Namespace.
 func (s *Server) Register(srv grpc.ServiceRegistrar) { pb.RegisterV1Server(srv, s) }
 
-// GetRateLimits decides each request for itself.
+// GetRateLimits decides each request on its own.
 func (s *Server) GetRateLimits(ctx context.Context, req *pb.GetRateLimitsReq) (*pb.GetRateLimitsResp, error) {
 	if n := len(req.Requests); n > maxRequests {
 		s.opts.Ended(codeInvalid)
@@ -92,8 +91,8 @@ func (s *Server) GetRateLimits(ctx context.Context, req *pb.GetRateLimitsReq) (*
 		}
 		return out, nil
 	}
-	// Those that leaders decide go to them side by side, so that a call takes one hop and
-	// not one for each request: but in their order where they are for the same name and key.
+	// Requests that leaders decide are sent concurrently, so that a call takes one hop instead of
+	// one hop per request. Requests with the same name and key keep their order.
 	var parts [maxBeside][]int
 	for i, r := range req.Requests {
 		p := maphash.Comparable(seed, [2]string{r.GetName(), r.GetUniqueKey()}) % maxBeside
@@ -119,7 +118,7 @@ const maxBeside = 64
 
 var seed = maphash.MakeSeed()
 
-// call decides requests of one call, one after the other.
+// call decides requests of one call sequentially.
 type call struct {
 	*Server
 	ctx   context.Context
@@ -144,7 +143,7 @@ func (c *call) answer(r *pb.RateLimitReq) *pb.RateLimitResp {
 	return res
 }
 
-// HealthCheck says whether the node decides, as /readyz.
+// HealthCheck reports whether the node can decide, like /readyz.
 func (s *Server) HealthCheck(context.Context, *pb.HealthCheckReq) (*pb.HealthCheckResp, error) {
 	st := s.node.Status()
 	out := &pb.HealthCheckResp{Status: "healthy", PeerCount: int32(len(st.GetNodes()))}
@@ -162,7 +161,7 @@ func (s *Server) HealthCheck(context.Context, *pb.HealthCheckReq) (*pb.HealthChe
 	return out, nil
 }
 
-// LiveCheck answers.
+// LiveCheck always answers.
 func (s *Server) LiveCheck(context.Context, *pb.LiveCheckReq) (*pb.LiveCheckResp, error) {
 	return &pb.LiveCheckResp{}, nil
 }

@@ -21,7 +21,7 @@ import (
 	"github.com/quorate/quorate/internal/rbac"
 )
 
-// rawCodec sends bytes as they are.
+// rawCodec sends bytes unchanged.
 type rawCodec struct{}
 
 func (rawCodec) Marshal(v any) ([]byte, error)      { return *v.(*[]byte), nil }
@@ -47,8 +47,8 @@ func invoke(t *testing.T, s *Server, method string, req []byte) ([]byte, error) 
 	return res, err
 }
 
-// TestWire speaks the protocol by its numbers, without generated code: a change of
-// the proto file, even with all of our code changed with it, fails here.
+// TestWire uses the protocol's field numbers directly, without generated code: it fails for an
+// incompatible change of the proto file, even if all our code changed with it.
 func TestWire(t *testing.T) {
 	str := func(b []byte, n protowire.Number, v string) []byte {
 		return protowire.AppendString(protowire.AppendTag(b, n, protowire.BytesType), v)
@@ -57,8 +57,8 @@ func TestWire(t *testing.T) {
 		return protowire.AppendVarint(protowire.AppendTag(b, n, protowire.VarintType), v)
 	}
 	at := uint64(epoch.Add(57 * time.Second).UnixMilli()) // 3 of 60 remain
-	// Every field: name, unique_key, hits, limit, duration, algorithm, behavior,
-	// burst, metadata, created_at, and one of a newer client.
+	// Every field: name, unique_key, hits, limit, duration, algorithm, behavior, burst, metadata,
+	// created_at, and one of a newer client.
 	full := num(num(num(num(num(num(str(str(nil, 1, "login"), 2, "ann"), 3, 2), 4, 60), 5, 60_000), 6, 1), 7, 2), 8, 5)
 	full = num(num(str(full, 9, string(str(str(nil, 1, "trace"), 2, "x"))), 10, 1), 99, 7)
 	over := num(num(num(num(str(str(nil, 1, "login"), 2, "bob"), 3, 6), 4, 5), 5, 60_000), 7, 32)
@@ -84,7 +84,7 @@ func TestWire(t *testing.T) {
 	}
 }
 
-// TestHTTP holds the JSON form to what its gateway speaks.
+// TestHTTP compares the JSON form with that of gubernator's gateway.
 func TestHTTP(t *testing.T) {
 	n := newSole(t)
 	n.status = &quoratev1.GetStatusResponse{Ready: true, Nodes: make([]*quoratev1.NodeStatus, 3)}
@@ -122,7 +122,7 @@ func TestHTTP(t *testing.T) {
 		w := httptest.NewRecorder()
 		path := strings.TrimSuffix(c.path, "/x")
 		New(n, n.options()).Handlers()[path].ServeHTTP(w, httptest.NewRequest(c.method, c.path, strings.NewReader(c.body)))
-		got := strings.NewReplacer(`": `, `":`, `, "`, `,"`, `}, {`, `},{`).Replace(w.Body.String()) // protojson puts spaces at random
+		got := strings.NewReplacer(`": `, `":`, `, "`, `,"`, `}, {`, `},{`).Replace(w.Body.String()) // protojson adds spaces at random
 		if w.Code != c.code || !strings.HasPrefix(got, c.want) || w.Header().Get("Content-Type") != "application/json" || strings.ContainsFunc(got, jsontext.Obeyed) {
 			t.Errorf("%s: %d %s; want %d %s", c.what, w.Code, got, c.code, c.want)
 		}
@@ -139,8 +139,8 @@ func TestHTTP(t *testing.T) {
 	}
 }
 
-// TestAddresses: where everybody may read the cluster's status, the health check lists its nodes,
-// as gubernator's does; elsewhere it tells no address.
+// TestAddresses checks that the health check lists the nodes, as gubernator does, if everybody may
+// read the cluster's status, and otherwise shows no address.
 func TestAddresses(t *testing.T) {
 	n := newSole(t)
 	n.status = &quoratev1.GetStatusResponse{Ready: true, Node: "n2", Nodes: []*quoratev1.NodeStatus{{Id: "n1", GrpcAddress: "h1:7412"}, {Id: "n2", GrpcAddress: "h2:7412"}}}
@@ -161,7 +161,7 @@ func TestAddresses(t *testing.T) {
 	}
 }
 
-// FuzzHTTP: whatever is posted, the answer is JSON of a known status.
+// FuzzHTTP checks that any posted body gets a JSON answer with a known status.
 func FuzzHTTP(f *testing.F) {
 	for _, s := range []string{
 		`{"requests":[{"name":"a","unique_key":"k","hits":1,"limit":5,"duration":60000}]}`, `{"requests":[{"name":"a","unique_key":"k","hits":-1,"limit":5,"duration":4,"behavior":44,"algorithm":1,"burst":9}]}`, `{"requests":null}`, `[]`,
