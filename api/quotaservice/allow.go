@@ -10,8 +10,8 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// Register adds QuotaService to a gRPC server. seen, if it is not nil, is called
-// with every decision, perhaps concurrently, for whoever counts them.
+// Register adds QuotaService to a gRPC server. seen, unless nil, is called with every decision,
+// possibly concurrently, for metrics.
 func Register(srv grpc.ServiceRegistrar, n Node, seen func(*quota.Decision)) {
 	if seen == nil {
 		seen = func(*quota.Decision) {}
@@ -25,7 +25,7 @@ type server struct {
 	seen func(*quota.Decision)
 }
 
-// Allow never returns an error: clients know refusals as statuses.
+// Allow never returns an error: clients expect refusals as statuses.
 func (s *server) Allow(_ context.Context, req *pb.AllowRequest) (*pb.AllowResponse, error) {
 	cost, st := costOf(req)
 	if st != pb.AllowResponse_OK {
@@ -39,12 +39,12 @@ func (s *server) Allow(_ context.Context, req *pb.AllowRequest) (*pb.AllowRespon
 		d = out[0]
 	}
 	res := answer(&d, cost)
-	d.Allowed = res.Status == pb.AllowResponse_OK // what the caller is told is what counts
+	d.Allowed = res.Status == pb.AllowResponse_OK // count what the caller was told
 	s.seen(&d)
 	return res, nil
 }
 
-// costOf checks a request and returns its cost.
+// costOf validates a request and returns its cost.
 func costOf(req *pb.AllowRequest) (int64, pb.AllowResponse_Status) {
 	n := req.TokensRequested
 	switch {
@@ -56,8 +56,8 @@ func costOf(req *pb.AllowRequest) (int64, pb.AllowResponse_Status) {
 	return max(n, 1), pb.AllowResponse_OK
 }
 
-// waitOf returns the longest wait that the caller accepts. The node takes the
-// limit's own if that is shorter.
+// waitOf returns the longest wait that the caller accepts. The node uses the limit's own wait if
+// that is shorter.
 func waitOf(req *pb.AllowRequest) time.Duration {
 	if !req.MaxWaitTimeOverride {
 		return quota.LimitsWait

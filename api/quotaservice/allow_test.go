@@ -21,8 +21,8 @@ func allow(t testing.TB, n Node, req *pb.AllowRequest) *pb.AllowResponse {
 	return res
 }
 
-// TestNames holds the search to theirs: what they find, and by which key it is
-// counted.
+// TestNames compares the search for buckets with quotaservice: which limit it finds, and the key
+// that counts.
 func TestNames(t *testing.T) {
 	long := strings.Repeat("n", quota.MaxNameLen+1)
 	key := func(ns, limit, key string) quota.Key {
@@ -31,7 +31,7 @@ func TestNames(t *testing.T) {
 	global := key(quota.Global.Namespace, quota.Global.Limit, "*")
 	for _, c := range []struct {
 		namespace, bucket string
-		asked             quota.Key // none: no bucket
+		asked             quota.Key // empty: no bucket
 		counted           quota.Key
 	}{
 		{"named", "one", key("named", "one", "*"), key("named", "one", "*")},
@@ -49,7 +49,7 @@ func TestNames(t *testing.T) {
 		{"nowhere", "x", key("nowhere", "x", "*"), global},
 		{"no where", "x", global, global},
 		{"@global", "@default", global, global},
-		// A name never reaches what only we name: counters of tiers, and templates.
+		// A bucket name never reaches reserved names: counters of tiers, and templates.
 		{"dynamic", "@template", key("dynamic", "@template", "@template/*"), key("dynamic", "@template", "@template/*")},
 		{"named", "one#2", global, global},
 	} {
@@ -173,7 +173,7 @@ func TestStatuses(t *testing.T) {
 		{quota.Decision{Allowed: true, Why: quota.WhyTooManyKeys, Limit: &template}, ok, 0}, // the node's own bound, soft
 		{quota.Decision{Allowed: true, Why: quota.WhyTooManyKeys, Limit: &bounded}, buckets, 0},
 		{quota.Decision{Allowed: true, Why: quota.WhyTooManyKeys, Limit: &shadow}, ok, 0},
-		// What was not decided, and refusals for reasons to pass, are our fault:
+		// Requests that were not decided, and refusals with a reason to pass, are server faults and
 		// never OK.
 		{quota.Decision{}, fault, 0},
 		{quota.Decision{Allowed: true}, fault, 0},
@@ -200,8 +200,7 @@ func TestStatuses(t *testing.T) {
 	}
 }
 
-// TestEveryRefusalHasAStatus fails for a new word of Why until somebody says
-// what it is called there.
+// TestEveryRefusalHasAStatus fails for a new Why until refusals has its status.
 func TestEveryRefusalHasAStatus(t *testing.T) {
 	admits := map[quota.Why]bool{quota.WhyUnlimited: true, quota.WhyOpen: true, quota.WhyNotEnforced: true}
 	for _, w := range quota.Whys() {

@@ -6,8 +6,8 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// Their forms. The order of the fields is that of their JSON. Numbers of a
-// bucket are shown also when they are 0, which there stands for a default.
+// The JSON forms of quotaservice. The fields keep its order. The numbers of a bucket are included
+// even if 0, which in quotaservice means a default.
 
 type bucketConfig struct {
 	Name                string `json:"name,omitempty"`
@@ -36,10 +36,9 @@ type serviceConfig struct {
 	Date                int64                       `json:"date,omitempty"` // Unix seconds
 }
 
-// bucket says a limit as a bucket. Of several tiers it is the first; a window of
-// n per period is a bucket of size n that is filled in a period; what is
-// counted in flight has no fill rate. A limit that admits everything has the
-// largest numbers, one that refuses everything has zeros.
+// bucket converts a limit to a bucket. It uses the first of several tiers. A window of n per period
+// becomes a bucket of size n that fills in a period, and a concurrency limit has no fill rate. A
+// limit that admits everything has the largest numbers; a limit that refuses everything has zeros.
 func bucket(l *quota.Limit) *bucketConfig {
 	b := &bucketConfig{
 		Name: l.LimitName.Limit, Namespace: l.Namespace,
@@ -66,7 +65,7 @@ func bucket(l *quota.Limit) *bucketConfig {
 	return b
 }
 
-// perSecond rounds to the nearest whole number, but no rate down to none.
+// perSecond returns the rate, rounded to an integer but never down to 0.
 func perSecond(l *quota.Limit) int64 {
 	if l.Kind == quota.Concurrency || l.Rate.Tokens == 0 {
 		return 0
@@ -74,7 +73,7 @@ func perSecond(l *quota.Limit) int64 {
 	return max((l.Rate.PerSecond() + quota.Token/2).Tokens(), 1)
 }
 
-// service says limits, sorted by name, as a configuration.
+// service converts limits, sorted by name, to a configuration.
 func service(v quota.Version, limits []quota.Limit) *serviceConfig {
 	s := &serviceConfig{Version: int32(min(v.Number, math.MaxInt32)), User: v.By, Date: int64(v.At) / 1e9}
 	for i := range limits {

@@ -8,7 +8,8 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// TestRounding holds what their form cannot say to what bucket.go promises.
+// TestRounding checks that limits which the form of quotaservice cannot express are rounded as
+// bucket.go says.
 func TestRounding(t *testing.T) {
 	with := func(change func(*quota.Limit)) quota.Limit {
 		l := perSec("ns", "b", 10, 20)
@@ -85,8 +86,8 @@ func TestRounding(t *testing.T) {
 	}
 }
 
-// TestDefaultAndTemplate: their server panics at a namespace with both. Here
-// the template goes first, and both are shown.
+// TestDefaultAndTemplate checks that the template takes precedence and that both are shown. The
+// quotaservice server panics at a namespace with both.
 func TestDefaultAndTemplate(t *testing.T) {
 	limits := set(t, 1, usual()...)
 	both := service(quota.Version{}, limits.All()).Namespaces["both"]

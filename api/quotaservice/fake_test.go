@@ -11,14 +11,14 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// fakeNode decides as it is told, and remembers what it was asked.
+// fakeNode returns the decisions that a test sets, and records the requests.
 type fakeNode struct {
 	limits   *quota.Limits
 	decision quota.Decision
 	history  []quota.Version // newest first
 	past     map[uint64][]quota.Limit
 	rates    []*quoratev1.KeyRate
-	err      error // of all that asks others
+	err      error // of every method that asks other nodes
 
 	mu    sync.Mutex
 	asked []quota.Request
@@ -67,7 +67,7 @@ func (n *fakeNode) Key(_ context.Context, k quota.Key) ([]*quoratev1.KeyRate, er
 
 var errNoLeader = errors.New("range 3 has no leader just now")
 
-// perSec is a limit of so many tokens per second.
+// perSec returns a limit of some tokens per second.
 func perSec(namespace, name string, rate, burst int64) quota.Limit {
 	return quota.Limit{
 		LimitName: quota.LimitName{Namespace: namespace, Limit: name},
@@ -84,7 +84,7 @@ func set(t testing.TB, version uint64, limits ...quota.Limit) *quota.Limits {
 	return s
 }
 
-// usual are limits of every sort that names resolve to.
+// usual has limits of every kind that names resolve to.
 func usual() []quota.Limit {
 	return []quota.Limit{
 		perSec("named", "one", 10, 20),
@@ -98,7 +98,7 @@ func withGlobal(limits []quota.Limit) []quota.Limit {
 	return append(limits, perSec(quota.Global.Namespace, quota.Global.Limit, 50, 100))
 }
 
-// quiet is a fakeNode that remembers nothing, for many callers at once.
+// quiet is a fakeNode that records nothing, for many concurrent callers.
 type quiet struct{ *fakeNode }
 
 func (n *quiet) TopRates(context.Context, *quoratev1.TopRatesRequest) (*quoratev1.TopRatesResponse, error) {

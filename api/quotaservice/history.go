@@ -10,14 +10,14 @@ import (
 // Bounds of a history.
 const (
 	maxVersions      = 100
-	maxHistoryLimits = 100_000 // of all its versions; the newest is always there
+	maxHistoryLimits = 100_000 // of all its versions; the newest is always included
 )
 
 type configsResponse struct {
 	Configs []*serviceConfig `json:"configs"`
 }
 
-// history shows the newest versions, newest first.
+// history returns the newest versions, newest first.
 func (h *handler) history(r *http.Request) (any, *fault) {
 	versions, err := h.node.LimitVersions(r.Context(), 0, maxVersions)
 	if err != nil {
@@ -31,7 +31,7 @@ func (h *handler) history(r *http.Request) (any, *fault) {
 		}
 		v, limits, err := h.node.LimitsAt(r.Context(), v.Number)
 		if _, gone := errors.AsType[*quota.UnknownVersionError](err); gone {
-			break // the history has moved on since it was listed, and what is older is gone too
+			break // the history has moved on since the listing, so older versions are gone too
 		}
 		if err != nil {
 			return nil, unavailable(err)

@@ -11,10 +11,10 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// Root is the path that Handler serves, with all that is below it.
+// Root is the path that Handler serves, with everything below it.
 const Root = "/api"
 
-// Handler returns the admin API for reading:
+// Handler returns the read-only admin API:
 //
 //	GET /api                          all limits, as a ServiceConfig
 //	GET /api/{namespace}              its NamespaceConfig
@@ -23,9 +23,8 @@ const Root = "/api"
 //	GET /api/stats/{namespace}        its buckets with the most hits and misses
 //	GET /api/stats/{namespace}/{bucket}
 //
-// As there, namespaces called configs and stats are shown only in GET /api. A
-// request with a header Version is answered with 409 unless that is the version
-// in force. What changes limits is answered with 405.
+// As in quotaservice, namespaces called configs and stats appear only in GET /api. A request whose
+// header Version differs from the version in force gets 409. A request to change limits gets 405.
 func Handler(n Node) http.Handler { return &handler{n} }
 
 type handler struct{ node Node }
@@ -42,14 +41,14 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	data, err := json.Marshal(body)
 	if err != nil {
-		panic(err) // invariant: strings and numbers have a JSON form
+		panic(err) // invariant: strings and numbers encode as JSON
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
 	w.Write(jsontext.Escape(data)) //nolint:errcheck // the caller has gone; nobody is left to tell
 }
 
-// fault is what an error is answered with.
+// fault is an error answer.
 type fault struct {
 	code int
 	text string
@@ -83,8 +82,7 @@ func (h *handler) serve(r *http.Request) (any, *fault) {
 	return h.bucket(first, rest)
 }
 
-// checkVersion compares the header Version, if there is one, with the version in
-// force.
+// checkVersion compares the header Version, if present, with the version in force.
 func (h *handler) checkVersion(r *http.Request) *fault {
 	header := r.Header.Get("Version")
 	if header == "" {
@@ -107,7 +105,7 @@ func version(s *quota.Limits) uint64 {
 	return s.Version
 }
 
-// inForce shows all limits.
+// inForce returns all limits.
 func (h *handler) inForce(r *http.Request) (any, *fault) {
 	limits := h.node.Limits()
 	v := quota.Version{Number: version(limits)}
@@ -130,7 +128,7 @@ func (h *handler) namespace(name string) (any, *fault) {
 	return nil, faultf(http.StatusNotFound, "there is no namespace %q", name)
 }
 
-// namespaceNamed returns nil if there is no such namespace.
+// namespaceNamed returns nil if the namespace does not exist.
 func (h *handler) namespaceNamed(name string) *namespaceConfig {
 	var only []quota.Limit
 	for _, l := range h.node.Limits().All() {

@@ -30,8 +30,8 @@ func do(n Node, method, path string, header ...string) *httptest.ResponseRecorde
 	return w
 }
 
-// fromTheirs are limits converted from a configuration of quotaservice, of
-// which there have been three versions.
+// fromTheirs returns a node with limits converted from a configuration of quotaservice, in three
+// versions.
 func fromTheirs(t *testing.T) *fakeNode {
 	t.Helper()
 	data, err := os.ReadFile("testdata/theirs.yaml")
@@ -63,8 +63,8 @@ func fromTheirs(t *testing.T) *fakeNode {
 	return n
 }
 
-// TestGolden shows what every path answers. The files are what their server
-// writes for the same configuration, but for the texts of errors.
+// TestGolden checks the answer of every path. The files are the answers of the quotaservice server
+// for the same configuration, except for the texts of errors.
 func TestGolden(t *testing.T) {
 	n := fromTheirs(t)
 	for file, c := range map[string]struct {
@@ -129,7 +129,7 @@ func TestVersionHeader(t *testing.T) {
 	}
 }
 
-// TestReadOnly: whoever tries to change limits is told how.
+// TestReadOnly checks that a request to change limits is told how to do so.
 func TestReadOnly(t *testing.T) {
 	n := fromTheirs(t)
 	for _, method := range []string{http.MethodPost, http.MethodPut, http.MethodDelete, http.MethodPatch} {
@@ -171,8 +171,8 @@ func TestNoLeader(t *testing.T) {
 	}
 }
 
-// TestHistoryIsBounded: large versions are cut to the newest, and one that is
-// gone since it was listed is no error.
+// TestHistoryIsBounded checks that a history of large versions is cut to the newest, and that a
+// version that was dropped since the listing is not an error.
 func TestHistoryIsBounded(t *testing.T) {
 	count := func(n *fakeNode) int {
 		var body struct{ Configs []map[string]any }
@@ -211,7 +211,7 @@ func TestStats(t *testing.T) {
 	if len(body.TopHits) != 10 || body.TopHits[0].Bucket != "b29" || body.TopHits[0].Value != 29 {
 		t.Errorf("hits: %v; want the 10 largest, b29 first", body.TopHits)
 	}
-	// What was refused is a miss, not only what has no bucket.
+	// A refusal is a miss, not only a missing bucket.
 	if len(body.TopMisses) != 10 || body.TopMisses[0].Bucket != "b0" || body.TopMisses[0].Value != 100 {
 		t.Errorf("misses: %v; want the 10 largest, b0 first", body.TopMisses)
 	}
@@ -220,8 +220,8 @@ func TestStats(t *testing.T) {
 	}
 }
 
-// TestStatsOfOneBucket: a bucket shows counts of its own or none, never those
-// of a default that it shares.
+// TestStatsOfOneBucket checks that a bucket shows its own counts or none, and never those of a
+// default that it shares.
 func TestStatsOfOneBucket(t *testing.T) {
 	for path, want := range map[string]string{
 		"dynamic/user:42": `{"user:42":{"hits":5,"misses":6}}`,
@@ -229,7 +229,7 @@ func TestStatsOfOneBucket(t *testing.T) {
 		"named/one":       `{"one":{"hits":5,"misses":6}}`,
 		"named/other":     `{"other":{"hits":0,"misses":0}}`,
 		"fallback/x":      `{"x":{"hits":0,"misses":0}}`,
-		// Controls of a terminal, and a mark that turns text round, are escaped.
+		// Terminal control characters, and a mark that reverses the text direction, are escaped.
 		"dynamic/%C2%9B31m%E2%80%AE": `{"\u009b31m\u202e":{"hits":5,"misses":6}}`,
 	} {
 		n := &fakeNode{limits: set(t, 1, withGlobal(usual())...), rates: []*quoratev1.KeyRate{{Admitted: 5, Refused: 6}, {Admitted: 99}}}
@@ -239,7 +239,8 @@ func TestStatsOfOneBucket(t *testing.T) {
 	}
 }
 
-// TestConcurrentStats: their maps were written without a lock. Run with -race.
+// TestConcurrentStats reads stats concurrently: quotaservice wrote its maps without a lock. Run it
+// with -race.
 func TestConcurrentStats(t *testing.T) {
 	n := fromTheirs(t)
 	h := Handler(&quiet{n})

@@ -6,26 +6,24 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// What the other side calls its special buckets.
+// The names of special buckets in quotaservice.
 const (
 	globalNamespace = "___GLOBAL___"
 	defaultBucket   = "___DEFAULT_BUCKET___"
 	templateBucket  = "___DYNAMIC_BUCKET_TPL___"
 )
 
-// wholeSuffix ends the key of a dynamic bucket, behind the bucket's name.
+// wholeSuffix ends the key of a dynamic bucket, after the bucket's name.
 const wholeSuffix = "/" + quota.WholeKey
 
-// escape begins the key of a dynamic bucket whose name would otherwise read as
-// the name of a limit and a key of it: "a/b". No key that Resolve makes begins
-// so, because names are not empty.
+// escape begins the key of a dynamic bucket whose name would otherwise read as a limit's name and a
+// key: "a/b". Resolve never makes a key that begins like this, because names are not empty.
 const escape = "/"
 
 // maxName is the longest bucket name, in bytes, that is a key of a template.
 const maxName = quota.MaxKeyLen - len(escape) - len(wholeSuffix)
 
-// dynamicKey returns the key under a template of a bucket whose name no limit
-// can have.
+// dynamicKey returns the key, under a template, of a bucket whose name no limit can have.
 func dynamicKey(bucket string) string {
 	first, _, divided := strings.Cut(bucket, "/")
 	if divided && (first == "" || quota.CheckName("", first) == nil) {
@@ -34,16 +32,14 @@ func dynamicKey(bucket string) string {
 	return bucket + wholeSuffix
 }
 
-// keyOf returns the key that a bucket is counted by; false if there is no limit
-// for it.
+// keyOf returns the key that a bucket is counted by, or false if no limit applies.
 func keyOf(limits *quota.Limits, namespace, bucket string) (quota.Key, bool) {
 	name := quota.LimitName{Namespace: namespace, Limit: bucket}
 	if quota.CheckName("", namespace) == nil && quota.CheckName("", bucket) == nil {
 		l, _ := limits.Resolve(name, quota.WholeKey)
 		return quota.Key{LimitName: name, Key: quota.WholeKey}, l != nil
 	}
-	// No limit can have this name: the rest of Resolve's order, by names that
-	// only we give.
+	// No limit can have this name: try the rest of Resolve's order, with reserved names.
 	for _, k := range []quota.Key{
 		{LimitName: quota.LimitName{Namespace: namespace, Limit: quota.Template}, Key: dynamicKey(bucket)},
 		{LimitName: quota.LimitName{Namespace: namespace, Limit: quota.Default}, Key: quota.WholeKey},
@@ -59,8 +55,8 @@ func keyOf(limits *quota.Limits, namespace, bucket string) (quota.Key, bool) {
 	return quota.Key{}, false
 }
 
-// bucketOf returns the bucket that a counted key belongs to, false for those
-// that are not buckets of their own there: further tiers and floors.
+// bucketOf returns the bucket that a counted key belongs to, or false for further tiers and floors,
+// which are not buckets in quotaservice.
 func bucketOf(name quota.LimitName, key string) (string, bool) {
 	base, tier := name.Base()
 	switch {

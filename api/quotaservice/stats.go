@@ -12,7 +12,7 @@ import (
 
 const (
 	topBuckets = 10   // in one list
-	topKeys    = 1000 // that the leaders are asked for
+	topKeys    = 1000 // requested from the leaders
 )
 
 type namespaceStats struct {
@@ -31,9 +31,8 @@ type bucketScores struct {
 	Misses int64 `json:"misses"`
 }
 
-// stats shows what the leaders have counted: hits are tokens that were admitted,
-// misses tokens that were refused, in the whole cluster, since a key's leader
-// first saw it.
+// stats returns the counts of the leaders: hits are admitted tokens and misses are refused tokens,
+// in the whole cluster, since a key's leader first saw the key.
 func (h *handler) stats(r *http.Request, path string) (any, *fault) {
 	namespace, bucket, one := strings.Cut(path, "/")
 	if namespace == "" {
@@ -59,7 +58,7 @@ func (h *handler) stats(r *http.Request, path string) (any, *fault) {
 	return namespaceStats{namespace, top(hits), top(misses)}, nil
 }
 
-// top lists the buckets with the largest counts, largest first; 0 is left out.
+// top returns the buckets with the largest counts, largest first, without zeros.
 func top(counts map[string]int64) []bucketScore {
 	list := []bucketScore{}
 	for bucket, n := range counts {
@@ -73,8 +72,8 @@ func top(counts map[string]int64) []bucketScore {
 	return list[:min(len(list), topBuckets)]
 }
 
-// bucketStats shows one bucket. One that is counted by a default is not counted
-// by itself: its counts are 0.
+// bucketStats returns the counts of one bucket. A bucket that is counted by a default has no own
+// counts: they are 0.
 func (h *handler) bucketStats(r *http.Request, namespace, bucket string) (any, *fault) {
 	var scores bucketScores
 	limits := h.node.Limits()
@@ -90,7 +89,7 @@ func (h *handler) bucketStats(r *http.Request, namespace, bucket string) (any, *
 	return map[string]bucketScores{bucket: scores}, nil
 }
 
-// ownCount reports whether a key is counted apart from those of other buckets.
+// ownCount reports whether a key is counted separately from other buckets.
 func ownCount(limits *quota.Limits, k quota.Key) bool {
 	l, _ := limits.Resolve(k.LimitName, k.Key)
 	return l != nil && l.LimitName.Limit != quota.Default

@@ -7,8 +7,8 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// refusals says what each reason of a refusal is called there. What is missing
-// is a fault of ours: REJECTED_SERVER_ERROR.
+// refusals maps each reason of a refusal to its status in quotaservice. A missing reason is a
+// server fault: REJECTED_SERVER_ERROR.
 var refusals = map[quota.Why]pb.AllowResponse_Status{
 	quota.WhyNoLimit:     pb.AllowResponse_REJECTED_NO_BUCKET,
 	quota.WhyTooManyKeys: pb.AllowResponse_REJECTED_TOO_MANY_BUCKETS,
@@ -19,9 +19,8 @@ var refusals = map[quota.Why]pb.AllowResponse_Status{
 	quota.WhyBanned:      pb.AllowResponse_REJECTED_TOO_MANY_TOKENS_REQUESTED,
 	quota.WhyUseAcquire:  pb.AllowResponse_REJECTED_INVALID_REQUEST,
 
-	// Later, but not within the longest wait. A node that is cut off says the
-	// same: it has no tokens to give, and clients take a server error for a
-	// reason to go ahead.
+	// A later request may pass, but not within the longest wait. A node without a leader answers
+	// the same: it has no tokens to give, and clients go ahead after a server error.
 	quota.WhyOverLimit:       pb.AllowResponse_REJECTED_TIMEOUT,
 	quota.WhyWaitTooLong:     pb.AllowResponse_REJECTED_TIMEOUT,
 	quota.WhyParentOverLimit: pb.AllowResponse_REJECTED_TIMEOUT,
@@ -38,8 +37,8 @@ var refusals = map[quota.Why]pb.AllowResponse_Status{
 	quota.WhyFloor:           pb.AllowResponse_REJECTED_TIMEOUT,
 }
 
-// answer says a decision in their words. What was not decided is a server
-// error, whatever else the decision says.
+// answer converts a decision to an answer. A request that was not decided is a server error,
+// whatever the other fields of the decision are.
 func answer(d *quota.Decision, cost int64) *pb.AllowResponse {
 	if d.Why == quota.WhyUnknown {
 		return refuse(pb.AllowResponse_REJECTED_SERVER_ERROR)
@@ -57,9 +56,9 @@ func answer(d *quota.Decision, cost int64) *pb.AllowResponse {
 	return refuse(st)
 }
 
-// overMaxKeys says whether a bucket was not made because its template has
-// max_keys of them. To a soft limit of ours that is no reason to refuse, but to
-// max_dynamic_buckets it is the one purpose. Nothing has been charged.
+// overMaxKeys reports whether a bucket was not created because its template already has max_keys
+// buckets. A soft limit of Quorate does not refuse for that reason, but refusing is the only
+// purpose of max_dynamic_buckets. Nothing was charged.
 func overMaxKeys(d *quota.Decision) bool {
 	l := d.Limit
 	return d.Why == quota.WhyTooManyKeys && l != nil && l.MaxKeys > 0 && l.Enforcement == quota.Enforce && l.Fraction == 0
@@ -67,8 +66,8 @@ func overMaxKeys(d *quota.Decision) bool {
 
 func refuse(st pb.AllowResponse_Status) *pb.AllowResponse { return &pb.AllowResponse{Status: st} }
 
-// millisUp returns whole milliseconds, rounded up: rounded down, callers would
-// go ahead before their tokens are there.
+// millisUp returns whole milliseconds, rounded up: after a rounded down wait, callers would go
+// ahead before their tokens exist.
 func millisUp(d time.Duration) int64 {
 	ms := d.Milliseconds()
 	if d > time.Duration(ms)*time.Millisecond {

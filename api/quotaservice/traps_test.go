@@ -7,9 +7,9 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// TestTrapJoinedKeys: bucket names of this protocol may have a "/", which our own
-// keys under a template are joined with. No bucket meets another, nor a key that
-// somebody counts through our own protocol under another name.
+// TestTrapJoinedKeys checks that bucket names with "/", the separator of Quorate's keys under a
+// template, collide neither with each other nor with a key that is counted through Quorate's own
+// protocol under another name.
 func TestTrapJoinedKeys(t *testing.T) {
 	names := []string{"a", "b", "a_b", "10.0.0.0", "x-y"}
 	odd := []string{

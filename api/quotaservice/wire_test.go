@@ -15,7 +15,7 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// rawCodec sends bytes as they are.
+// rawCodec sends bytes unchanged.
 type rawCodec struct{}
 
 func (rawCodec) Marshal(v any) ([]byte, error)      { return *v.(*[]byte), nil }
@@ -38,8 +38,8 @@ func dial(t *testing.T, n Node) *grpc.ClientConn {
 	return conn
 }
 
-// TestWire speaks the protocol by its numbers, without generated code: a change
-// of the proto file, even with all of our code changed with it, fails here.
+// TestWire uses the protocol's field numbers directly, without generated code: it fails for an
+// incompatible change of the proto file, even if all our code changed with it.
 func TestWire(t *testing.T) {
 	str := func(b []byte, n protowire.Number, v string) []byte {
 		return protowire.AppendString(protowire.AppendTag(b, n, protowire.BytesType), v)
