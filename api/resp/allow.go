@@ -9,10 +9,9 @@ import (
 
 const allowName = "quorate.allow"
 
-// allow answers QUORATE.ALLOW namespace limit key [cost] with six values: 1 if it
-// is allowed, what remains, in how many milliseconds to try again (0 if it passed,
-// -1 if it never will), in how many the tier that decided is full, why, and which
-// limit decided.
+// allow answers QUORATE.ALLOW namespace limit key [cost] with six values: 1 if allowed, what
+// remains, the milliseconds until a retry can pass (0 if it passed, -1 for never), the milliseconds
+// until the tier that decided is full, the reason, and the limit that decided.
 func (c *conn) allow(args [][]byte) {
 	cost, ok := int64(1), true
 	if len(args) == 4 {
@@ -43,8 +42,8 @@ func (c *conn) allow(args [][]byte) {
 	c.text(base.Limit)
 }
 
-// named makes c.last the limit that a call names, or answers what is wrong. What
-// the call before named is not made again.
+// named sets c.last to the limit that a call names, or answers with an error. It does not build the
+// name again if the call before had the same one.
 func (c *conn) named(namespace, limit []byte) bool {
 	if string(namespace) == c.last.Namespace && string(limit) == c.last.Limit {
 		return true
@@ -60,7 +59,7 @@ func (c *conn) named(namespace, limit []byte) bool {
 	return true
 }
 
-// goodKey says whether a key is one, or answers what is wrong.
+// goodKey reports whether a key is valid; if not, it answers with an error.
 func (c *conn) goodKey(key []byte) bool {
 	switch {
 	case len(key) == 0:
@@ -75,9 +74,8 @@ func (c *conn) goodKey(key []byte) bool {
 	return false
 }
 
-// decide asks the node, without a wait: the protocol has no words for going ahead
-// later. It returns nil after an answer of its own. The decision is valid until
-// the next one.
+// decide asks the node, without a wait: the protocol cannot tell a caller to go ahead later. It
+// returns nil if it has answered with an error itself. The decision is valid until the next call.
 func (c *conn) decide(k quota.Key, cost int64) *quota.Decision {
 	c.req[0] = quota.Request{Key: k, Cost: cost}
 	c.node.Decide(c.req[:], c.dec[:])

@@ -17,7 +17,7 @@ import (
 	"github.com/quorate/quorate/internal/rbac"
 )
 
-// guarded is a server that asks who calls.
+// guarded is a server with authentication.
 type guarded struct {
 	*Server
 	node   *fakeNode
@@ -67,7 +67,7 @@ func (g *guarded) bind(t testing.TB, identity, role string, scope rbac.Scope) {
 	g.apply(t, &raftlogv1.ChangeSecurity{Change: &raftlogv1.ChangeSecurity_SetBinding{SetBinding: rbac.EncodeBinding(&rbac.Binding{Identity: identity, Role: role, Scope: scope})}})
 }
 
-// token makes one, which is good for that long.
+// token creates a token that is valid for a duration.
 func (g *guarded) token(t testing.TB, name string, ttl time.Duration) string {
 	t.Helper()
 	text, id, hash := pki.NewBearer()
@@ -105,7 +105,7 @@ func (k *talk) ask(words ...string) string {
 	return strings.TrimSuffix(line, "\r\n")
 }
 
-// TestAuth: who may what, by the token that the connection gave.
+// TestAuth checks the permissions of the token that a connection gave.
 func TestAuth(t *testing.T) {
 	g := newGuarded(t)
 	web, redis := g.token(t, "web", time.Hour), g.token(t, "redis", time.Minute)
@@ -129,7 +129,7 @@ func TestAuth(t *testing.T) {
 		{throttle, "*5"},
 		{allow, `-NOPERM "token:redis" needs check in namespace "web"`},
 		{[]string{"AUTH", "quorate1t.0123456789ab.AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAB"}, "-WRONGPASS authorization: "},
-		{throttle, "*5"}, // what was good stays good
+		{throttle, "*5"}, // the previous credential stays
 		{[]string{"HELLO", "3", "AUTH", "x", "y"}, "-WRONGPASS authorization: "},
 	} {
 		if got := k.ask(c.words...); !strings.HasPrefix(got, c.want) {
@@ -147,7 +147,7 @@ func TestAuth(t *testing.T) {
 	}
 }
 
-// TestAuthEnds: a connection does not outlive its token, nor a binding.
+// TestAuthEnds checks that a connection outlives neither its token nor a binding.
 func TestAuthEnds(t *testing.T) {
 	g := newGuarded(t)
 	token := g.token(t, "web", 30*time.Second)
@@ -179,7 +179,8 @@ func TestAuthEnds(t *testing.T) {
 	}
 }
 
-// TestAnybody: where everybody may check, no token is needed; a bad one is bad.
+// TestAnybody checks that no token is needed if everybody has the permission check, and that a bad
+// token is still an error.
 func TestAnybody(t *testing.T) {
 	g := newGuarded(t)
 	g.bind(t, rbac.Anybody, "checker", rbac.Namespace("web"))

@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// command is one that the server knows.
+// command is a command that the server knows.
 type command struct {
 	name    string // in lower case
 	least   int    // arguments, without the name
@@ -19,7 +19,7 @@ type command struct {
 	serve   func(c *conn, args [][]byte)
 }
 
-// commands is the list of all, sorted by name; made once, as commands list it.
+// commands lists all commands, sorted by name. It is built once, because some commands list it.
 var commands []*command
 
 var byName = map[string]*command{}
@@ -49,7 +49,7 @@ func init() {
 	}
 }
 
-// lookup finds a command by its name in any case; nil if there is none.
+// lookup finds a command by its name in any case, or returns nil.
 func lookup(name []byte) *command {
 	var low [16]byte
 	if len(name) > len(low) {
@@ -64,16 +64,16 @@ func lookup(name []byte) *command {
 	return byName[string(low[:len(name)])]
 }
 
-// codes of answers, for metrics.
+// Codes of answers, for metrics.
 const (
 	codeOK          = "ok"
 	codeAllowed     = "allowed"
 	codeRefused     = "refused"
-	codeInvalid     = "invalid"     // a fault of the call
-	codeDenied      = "denied"      // the caller may not, or is not who they say
-	codeNoLimit     = "no_limit"    // there is no limit of that name
-	codeUnavailable = "unavailable" // a fault of ours
-	codeProtocol    = "protocol"    // bytes that are no command
+	codeInvalid     = "invalid"     // an error of the caller
+	codeDenied      = "denied"      // the caller lacks a permission or a valid credential
+	codeNoLimit     = "no_limit"    // the limit does not exist
+	codeUnavailable = "unavailable" // an error of the node
+	codeProtocol    = "protocol"    // bytes that are not a command
 )
 
 // Codes returns all codes that Options.Count is called with.
@@ -81,8 +81,8 @@ func Codes() []string {
 	return []string{codeOK, codeAllowed, codeRefused, codeInvalid, codeDenied, codeNoLimit, codeUnavailable, codeProtocol}
 }
 
-// answer serves one command, or queues it for EXEC. Each command is counted once: when it runs or
-// is refused.
+// answer runs one command, or queues it for EXEC. It counts each command once: when the command
+// runs or is refused.
 func (c *conn) answer(args [][]byte) {
 	c.code = codeOK
 	cmd := lookup(args[0])
@@ -90,8 +90,8 @@ func (c *conn) answer(args [][]byte) {
 	case cmd == nil:
 		c.spoil()
 		c.invalid("ERR unknown command '%s'; there are: %s", clip(args[0]), names())
-		// What was typed and is no command comes from something that speaks another
-		// protocol, such as HTTP: what follows is not for us.
+		// A typed line that is not a command comes from another protocol, such as HTTP: the rest is
+		// not meant for this server.
 		c.done = c.done || c.in.line
 	case n < cmd.least || n > cmd.most:
 		c.spoil()
@@ -123,7 +123,7 @@ func (c *conn) failed(code, format string, args ...any) {
 
 func (c *conn) invalid(format string, args ...any) { c.failed(codeInvalid, format, args...) }
 
-// clip shortens what a caller sent for an error message.
+// clip shortens a caller's text for an error message.
 func clip(text []byte) string {
 	const most = 64
 	if len(text) <= most {
@@ -138,7 +138,7 @@ func clip(text []byte) string {
 
 var errNumber = errors.New("not a number")
 
-// number reads a whole number of at most 18 digits.
+// number parses an integer of at most 18 digits.
 func number(text []byte) (int64, error) {
 	digits, negative := text, false
 	if len(digits) > 0 && digits[0] == '-' {
@@ -160,8 +160,7 @@ func number(text []byte) (int64, error) {
 	return n, nil
 }
 
-// numberIn reads argument field, which must be low to high, or answers with what
-// is wrong.
+// numberIn parses argument field, which must be low to high, or answers with an error.
 func (c *conn) numberIn(field string, text []byte, low, high int64) (int64, bool) {
 	n, err := number(text)
 	if err != nil || n < low || n > high {

@@ -10,11 +10,11 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// flushAt is from how many bytes on answers are sent although more commands are
-// at hand: what a pipeline costs in memory.
+// flushAt is the size of buffered answers, in bytes, at which they are sent even if more commands
+// wait. It bounds the memory of a pipeline.
 const flushAt = 16 << 10
 
-// conn is one connection. It belongs to the goroutine that serves it.
+// conn is one connection. Only the goroutine that serves it uses it.
 type conn struct {
 	*Server
 	reply
@@ -22,24 +22,24 @@ type conn struct {
 	tls     *tls.ConnectionState
 	id      int64
 	in      reader
-	hurried bool   // a part of a command has a deadline
-	name    string // as CLIENT SETNAME says
+	hurried bool   // a partial command has a deadline
+	name    string // set by CLIENT SETNAME
 
-	header   []string // the credential that AUTH gave, as a header of HTTP
+	header   []string // the credential of AUTH, as an HTTP header
 	caller   *auth.Caller
 	known    time.Time // when caller was looked up
 	failures int       // of AUTH
 	code     string    // of the answer, for metrics
-	done     bool      // close when what is answered is sent
+	done     bool      // close once the answers are sent
 
 	tx      transaction
 	inlined inlined
-	last    quota.LimitName // that QUORATE.ALLOW named
+	last    quota.LimitName // last limit of QUORATE.ALLOW
 	req     [1]quota.Request
 	dec     [1]quota.Decision
 }
 
-// run answers commands, in their order, until the connection ends.
+// run answers commands in order until the connection ends.
 func (c *conn) run() {
 	defer c.forget()
 	for !c.done {
@@ -70,20 +70,20 @@ func (c *conn) read() bool {
 	case !partial:
 		c.hurried = false
 		c.deadline(idleTime)
-	case !c.hurried: // what has begun has to end in its time, however many reads it takes
+	case !c.hurried: // one deadline for the whole command, however many reads it takes
 		c.hurried = true
 		c.deadline(commandTime)
 	}
-	if c.stopping.Load() { // looked at behind the deadline, which would undo Shutdown's
+	if c.stopping.Load() { // checked after setting the deadline, which would undo Shutdown's
 		return false
 	}
 	return c.in.fill() == nil
 }
 
-// deadline bounds the reads to come. An error of it is one of the next read too.
+// deadline sets the deadline of the next reads. If that fails, the next read fails too.
 func (c *conn) deadline(d time.Duration) { _ = c.raw.SetReadDeadline(time.Now().Add(d)) }
 
-// flush sends what has been answered.
+// flush sends the buffered answers.
 func (c *conn) flush() bool {
 	if len(c.out) == 0 {
 		return true

@@ -2,7 +2,7 @@ package resp
 
 import "strings"
 
-// info answers INFO with what libraries look at, whatever section they ask for.
+// info answers INFO with the fields that libraries use, for any section.
 func (c *conn) info([][]byte) {
 	c.text("# Server\r\nredis_version:" + redisVersion + "\r\nredis_mode:standalone\r\nserver_name:" + serverName +
 		"\r\n\r\n# Replication\r\nrole:master\r\nconnected_slaves:0\r\n\r\n# Cluster\r\ncluster_enabled:0\r\n")
@@ -36,8 +36,8 @@ func (c *conn) command(args [][]byte) {
 	}
 }
 
-// describe is a command's entry: its name, its number of arguments with itself
-// (below 0: at least so many), flags, and where its keys are.
+// describe writes a command's entry: its name, its arity including the name (negative: at least
+// that many), flags, and the positions of its keys.
 func (c *conn) describe(cmd *command) {
 	if cmd == nil {
 		c.noArray()

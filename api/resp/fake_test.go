@@ -10,7 +10,7 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// fakeNode decides as it is told, and remembers what it was asked.
+// fakeNode returns the decisions that a test sets, and records the requests.
 type fakeNode struct {
 	limits   *quota.Limits
 	decision quota.Decision
@@ -41,7 +41,7 @@ func set(t testing.TB, limits ...quota.Limit) *quota.Limits {
 	return s
 }
 
-// counted counts what the server was told to count.
+// counted records what the server counts.
 type counted struct {
 	mu    sync.Mutex
 	codes []string
@@ -64,12 +64,12 @@ func connect(t testing.TB, s *Server) net.Conn {
 	return ours
 }
 
-// say sends bytes and returns all that comes until the server closes: what is
-// sent has to end with QUIT, or with what closes.
+// say sends bytes and returns all answers until the server closes the connection: the bytes must
+// end with QUIT, or with something else that closes.
 func say(t testing.TB, s *Server, in string) string {
 	t.Helper()
 	c := connect(t, s)
-	go func() { _, _ = io.WriteString(c, in) }() // what is behind QUIT is not read
+	go func() { _, _ = io.WriteString(c, in) }() // the server does not read what follows QUIT
 	out, err := io.ReadAll(c)
 	if err != nil {
 		t.Fatal(err)
@@ -77,7 +77,7 @@ func say(t testing.TB, s *Server, in string) string {
 	return string(out)
 }
 
-// array writes a command as clients do.
+// array encodes a command as clients do.
 func array(words ...string) string {
 	var b strings.Builder
 	r := reply{}

@@ -6,7 +6,7 @@ import (
 	"github.com/quorate/quorate/internal/rbac"
 )
 
-// Limits of queued commands in memory between MULTI and EXEC, in bytes on the wire. maxQueued
+// Bounds of the queued commands in memory between MULTI and EXEC, in bytes on the wire. maxQueued
 // holds about 8000 calls of CL.THROTTLE.
 const (
 	maxQueued    = 512 << 10 // per connection
@@ -21,8 +21,8 @@ type transaction struct {
 	count   int
 }
 
-// multi answers MULTI. With authentication on, only callers with the permission check in some namespace
-// can make the server queue commands.
+// multi answers MULTI. With authentication on, only callers with the permission check in some
+// namespace can make the server queue commands.
 func (c *conn) multi([][]byte) {
 	if c.tx.open {
 		c.invalid("ERR MULTI calls can not be nested")
@@ -85,8 +85,8 @@ func (c *conn) forget() {
 	c.tx = transaction{}
 }
 
-// exec answers EXEC with an array of the queued commands' answers. They run in order, each
-// decided by itself: after a refusal or an error the later ones still run.
+// exec answers EXEC with an array of the queued commands' answers. They run in order, each decided
+// on its own: after a refusal or an error the later ones still run.
 func (c *conn) exec([][]byte) {
 	t := c.tx
 	switch {

@@ -2,8 +2,7 @@ package resp
 
 import "github.com/quorate/quorate/internal/quota"
 
-// Node is what this package needs of a node. All methods are called
-// concurrently.
+// Node is the part of a cluster node that this package uses. All methods are called concurrently.
 type Node interface {
 	// Decide decides requests, all or nothing. out has the length of reqs.
 	Decide(reqs []quota.Request, out []quota.Decision) (allowed bool)

@@ -7,9 +7,8 @@ import (
 	"io"
 )
 
-// Bounds of what a caller sends. Together they bound the memory of a connection:
-// what is read ahead is one buffer of maxCommand at most, however long the
-// pipeline is.
+// Bounds of what a caller sends. Together they bound the memory of a connection: the reader has one
+// buffer of at most 2*maxCommand bytes, however long the pipeline is.
 const (
 	maxArgs    = 64
 	maxArg     = 16 << 10 // bytes: a JWT of AUTH
@@ -18,8 +17,7 @@ const (
 	firstRead  = 4 << 10
 )
 
-// protocolError says what is wrong with the bytes; nothing behind them can be
-// understood.
+// protocolError describes malformed bytes. Nothing after them can be parsed.
 type protocolError string
 
 // Error implements error.
@@ -29,12 +27,12 @@ func malformed(format string, args ...any) error {
 	return protocolError(fmt.Sprintf(format, args...))
 }
 
-// errMore says that the command is not whole yet.
+// errMore says that the command is incomplete.
 var errMore = errors.New("incomplete")
 
-// parse reads the command at the beginning of data: an array of strings, or a
-// line. args are slices of data, appended to those given. n is how many bytes it
-// has; line says that it was typed. The error is errMore or a protocolError.
+// parse parses the command at the beginning of data: an array of strings, or a line. args are
+// slices of data, appended to the given args. n is the length of the command in bytes; line says
+// that it was typed as a line. The error is errMore or a protocolError.
 func parse(data []byte, args [][]byte) (out [][]byte, n int, line bool, err error) {
 	if len(data) == 0 {
 		return args, 0, false, errMore
@@ -57,7 +55,7 @@ func parse(data []byte, args [][]byte) (out [][]byte, n int, line bool, err erro
 	return args, n, false, nil
 }
 
-// parseString reads $length, and as many bytes, from data[at:].
+// parseString parses $length, and that many bytes, from data[at:].
 func parseString(data []byte, at int) (arg []byte, next int, err error) {
 	if at >= len(data) {
 		return nil, 0, errMore
@@ -82,8 +80,8 @@ func parseString(data []byte, at int) (arg []byte, next int, err error) {
 	return data[at : at+size : at+size], next, nil
 }
 
-// parseNumber reads digits and the end of their line from data[at:]. Signs,
-// leading zeros and anything above most are refused.
+// parseNumber parses digits and the end of their line from data[at:]. It refuses signs, leading
+// zeros and numbers above most.
 func parseNumber(data []byte, at, most int, what string) (value, next int, err error) {
 	begin := at
 	for ; at < len(data) && data[at] != '\r'; at++ {
@@ -104,8 +102,8 @@ func parseNumber(data []byte, at, most int, what string) (value, next int, err e
 	return value, at + 2, nil
 }
 
-// parseLine reads words up to the end of the line. There are no quotes: an
-// argument with a space has to be sent as an array.
+// parseLine parses words up to the end of the line. It has no quotes: an argument with a space must
+// be sent as an array.
 func parseLine(data []byte, args [][]byte) (out [][]byte, n int, err error) {
 	end := bytes.IndexByte(data[:min(len(data), maxLine)], '\n')
 	switch {
@@ -126,17 +124,17 @@ func parseLine(data []byte, args [][]byte) (out [][]byte, n int, err error) {
 	return append(args, words...), end + 1, nil
 }
 
-// reader finds commands in what a connection reads.
+// reader splits the bytes of a connection into commands.
 type reader struct {
 	src  io.Reader
-	buf  []byte // what has been read
-	at   int    // how much of it has been handed out
+	buf  []byte // the bytes read
+	at   int    // how many of them next has consumed
 	args [][]byte
-	line bool // the last command was typed
+	line bool // the last command was typed as a line
 }
 
-// next returns the next command, valid until fill is called; errMore if that has
-// to be called first, or a protocolError. An empty command is none.
+// next returns the next command, which is valid until fill is called. It returns errMore if fill
+// must be called first, or a protocolError. It skips empty commands.
 func (r *reader) next() ([][]byte, error) {
 	for {
 		args, n, line, err := parse(r.buf[r.at:], r.args[:0])
@@ -151,19 +149,19 @@ func (r *reader) next() ([][]byte, error) {
 	}
 }
 
-// partial says whether a part of a command has been read.
+// partial reports whether a part of a command has been read.
 func (r *reader) partial() bool { return r.at < len(r.buf) }
 
-// fill reads more.
+// fill reads more bytes.
 func (r *reader) fill() error {
 	r.buf = append(r.buf[:0], r.buf[r.at:]...)
 	r.at = 0
 	switch {
 	case len(r.buf) == 0 && cap(r.buf) > firstRead:
-		r.buf = nil // a large command is rare: its room is not kept
+		r.buf = nil // a large command is rare: its buffer is not kept
 		fallthrough
 	case cap(r.buf)-len(r.buf) < firstRead/2:
-		// No command that parse would still wait for is larger.
+		// No command for which parse still needs more bytes is larger.
 		grown := make([]byte, len(r.buf), min(max(firstRead, 2*cap(r.buf)), 2*maxCommand))
 		copy(grown, r.buf)
 		r.buf = grown

@@ -14,30 +14,30 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// Bounds in time. How many connections there may be is the listener's bound.
+// Bounds in time. The listener bounds the number of connections.
 const (
 	handshakeTime = 5 * time.Second  // TLS, from the first byte to the last
 	commandTime   = 10 * time.Second // of a command, from its first byte to its last
-	writeTime     = 10 * time.Second // until the caller has taken what is answered
+	writeTime     = 10 * time.Second // until the caller has received the answers
 	idleTime      = 5 * time.Minute  // without a command
-	identifyTime  = 5 * time.Second  // until an issuer of JWTs has told its keys
+	identifyTime  = 5 * time.Second  // until an issuer of JWTs has sent its keys
 	acceptPause   = 50 * time.Millisecond
 )
 
-// Options are what a server needs besides a node. The zero value will do.
+// Options configure a server. The zero value is valid.
 type Options struct {
-	// Guard says who calls and whether they may. Nil: authentication is off.
+	// Guard identifies and authorizes callers. Nil means that authentication is off.
 	Guard *auth.Guard
-	// Seen is called with every decision, concurrently, for whoever counts them.
+	// Seen is called concurrently with every decision, for metrics.
 	Seen func(*quota.Decision)
-	// Count is called with the code of every answer, concurrently: see Codes.
+	// Count is called concurrently with the code of every answer: see Codes.
 	Count func(code string)
-	// Denied is called with every call that was refused to its caller, from an
-	// address; caller is nil if it is not known who that is.
+	// Denied is called with every call that was denied to its caller at an address; caller is nil
+	// if unknown.
 	Denied func(command string, caller *auth.Caller, address string, err error)
-	// Logger takes what goes wrong; nil discards it.
+	// Logger logs errors; nil discards them.
 	Logger *slog.Logger
-	// Now is the clock; nil is that of the machine.
+	// Now is the clock; nil means the system clock.
 	Now func() time.Time
 }
 
@@ -51,12 +51,12 @@ type Server struct {
 	ids      atomic.Int64
 	queued   atomic.Int64 // bytes of commands that wait for EXEC
 
-	mu        sync.Mutex // guards what is below
+	mu        sync.Mutex // guards the fields below
 	listeners map[net.Listener]struct{}
 	open      map[net.Conn]struct{}
 }
 
-// New returns a server that answers from a node.
+// New returns a server for a node.
 func New(n Node, o Options) *Server {
 	if o.Seen == nil {
 		o.Seen = func(*quota.Decision) {}
@@ -76,11 +76,11 @@ func New(n Node, o Options) *Server {
 	return &Server{node: n, opts: o, listeners: map[net.Listener]struct{}{}, open: map[net.Conn]struct{}{}}
 }
 
-// ErrStopped is what Serve returns after Shutdown.
+// ErrStopped is the error of Serve after Shutdown.
 var ErrStopped = errors.New("resp: the server was stopped")
 
-// Serve serves the connections of a listener, which it closes in the end, until
-// Shutdown or until accepting fails for good.
+// Serve serves the connections of a listener until Shutdown, or until accepting fails permanently.
+// It closes the listener at the end.
 func (s *Server) Serve(l net.Listener) error {
 	if !s.listen(l) {
 		return errors.Join(ErrStopped, l.Close())
@@ -99,7 +99,7 @@ func (s *Server) Serve(l net.Listener) error {
 			return ErrStopped
 		case errors.Is(err, net.ErrClosed):
 			return err
-		default: // as when the process has too many files open
+		default: // as when the process has too many open files
 			s.opts.Logger.Warn("redis port: a connection could not be accepted", "err", err)
 			time.Sleep(acceptPause)
 		}
@@ -131,13 +131,13 @@ func (s *Server) accepted(c net.Conn) {
 }
 
 func (s *Server) closed(c net.Conn) {
-	_ = c.Close() // what was to be sent is sent
+	_ = c.Close() // all answers are sent
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.open, c)
 }
 
-// serve does the handshake of TLS, if there is one, and then what comes.
+// serve does the TLS handshake, if any, and then serves the connection.
 func (s *Server) serve(raw net.Conn) {
 	c := &conn{Server: s, raw: raw, id: s.ids.Add(1), in: reader{src: raw}}
 	if t, ok := raw.(*tls.Conn); ok {
@@ -153,12 +153,12 @@ func (s *Server) serve(raw net.Conn) {
 	c.run()
 }
 
-// Shutdown stops the server: it takes no new connections, answers the commands
-// that have come, and closes. When ctx ends first, it closes at once and returns
-// the error of ctx.
+// Shutdown stops the server: it accepts no new connections, answers the commands that have arrived,
+// and closes the connections. If ctx ends first, it closes them at once and returns the error of
+// ctx.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.stop(func(c net.Conn) {
-		_ = c.SetReadDeadline(time.Unix(1, 0)) // wakes who reads; else it is broken, and found so
+		_ = c.SetReadDeadline(time.Unix(1, 0)) // wakes a blocked read; if it fails, the connection is broken and reads fail anyway
 	})
 	done := make(chan struct{})
 	go func() {
@@ -180,7 +180,7 @@ func (s *Server) stop(each func(net.Conn)) {
 	defer s.mu.Unlock()
 	s.stopping.Store(true)
 	for l := range s.listeners {
-		_ = l.Close() // nobody is accepted any more, whatever it says
+		_ = l.Close() // whatever the error, no connection is accepted any more
 	}
 	for c := range s.open {
 		each(c)

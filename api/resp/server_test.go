@@ -15,8 +15,8 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// TestGarbage: what is no command is answered with an error, and the connection
-// is closed. What came before is answered first.
+// TestGarbage checks that bytes that are not a command get an error and close the connection, after
+// the answers to earlier commands.
 func TestGarbage(t *testing.T) {
 	for _, c := range [][2]string{
 		{"*1\r\n#4\r\nPING\r\n", "expected '$', got '#'"},
@@ -45,8 +45,8 @@ func TestGarbage(t *testing.T) {
 			t.Errorf("%q:\ngot  %q, %v\nwant %q", c[0], got, n.codes, want)
 		}
 	}
-	// What was typed and is no command ends the connection: a page in a browser
-	// cannot hide commands in a form that it posts here.
+	// An unknown command typed as a line ends the connection: a page in a browser cannot hide
+	// commands in a form that it posts here.
 	in := "POST / HTTP/1.1\r\nHost: 127.0.0.1:7415\r\n\r\nCL.THROTTLE k 1 1 1\r\n"
 	n := &fakeNode{}
 	if got := say(t, New(n, Options{}), in); !strings.HasPrefix(got, "-ERR unknown command 'POST'") || strings.Count(got, "\n") != 1 || len(n.asked) > 0 {
@@ -54,7 +54,7 @@ func TestGarbage(t *testing.T) {
 	}
 }
 
-// TestPipeline: a long pipeline is answered in its order, in bounded pieces.
+// TestPipeline checks that a long pipeline is answered in order, in bounded pieces.
 func TestPipeline(t *testing.T) {
 	var in, want strings.Builder
 	for i := range 3000 {
@@ -71,8 +71,8 @@ func TestPipeline(t *testing.T) {
 	}
 }
 
-// TestSlow: each connection that does not go on ends: one that says nothing, one
-// that does not end its command, one that does not read.
+// TestSlow checks that a connection that makes no progress ends: one that sends nothing, one that
+// does not finish its command, and one that does not read.
 func TestSlow(t *testing.T) {
 	for _, c := range []struct {
 		what string
@@ -89,7 +89,7 @@ func TestSlow(t *testing.T) {
 				if _, err := c.Write([]byte{b}); err != nil {
 					return
 				}
-				time.Sleep(3 * time.Second) // of the bubble
+				time.Sleep(3 * time.Second) // in the synctest bubble
 			}
 		}, commandTime},
 		{"does not read", func(c net.Conn) { _, _ = io.WriteString(c, strings.Repeat("PING\r\n", 9999)) }, writeTime},
@@ -113,7 +113,7 @@ func TestSlow(t *testing.T) {
 	}
 }
 
-// TestMemory: the buffers of a connection stay small, whatever it sends.
+// TestMemory checks that the buffers of a connection stay small, whatever it sends.
 func TestMemory(t *testing.T) {
 	r := &reader{src: strings.NewReader(strings.Repeat(array("ECHO", strings.Repeat("x", maxArg-4), strings.Repeat("y", maxArg-99)), 50) + array("PING"))}
 	n, largest := 0, 0
@@ -147,7 +147,7 @@ func TestMemory(t *testing.T) {
 	}
 }
 
-// discard is a connection that takes everything.
+// discard is a connection that accepts everything.
 type discard struct{ net.Conn }
 
 func (discard) Write(b []byte) (int, error)      { return len(b), nil }
@@ -166,7 +166,8 @@ func listening(t *testing.T, s *Server) (addr string, ended chan error) {
 	return l.Addr().String(), ended
 }
 
-// TestShutdown: what has come is answered, then connections end, busy or not.
+// TestShutdown checks that commands that have arrived are answered and that connections then end,
+// busy or not.
 func TestShutdown(t *testing.T) {
 	hold := make(chan struct{})
 	s := New(holding{hold}, Options{})
@@ -212,7 +213,7 @@ func listener(t *testing.T) net.Listener {
 	return l
 }
 
-// holding is a node that says when it begins to decide, and waits to be let on.
+// holding is a node that signals when a decision begins, and then waits to continue.
 type holding struct{ hold chan struct{} }
 
 func (n holding) Decide(_ []quota.Request, out []quota.Decision) bool {
@@ -222,7 +223,8 @@ func (n holding) Decide(_ []quota.Request, out []quota.Decision) bool {
 	return true
 }
 
-// TestShutdownInTime: who holds on to a connection does not hold up the end.
+// TestShutdownInTime checks that a caller that blocks its connection does not delay the shutdown
+// beyond its context.
 func TestShutdownInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := New(&fakeNode{}, Options{})
@@ -239,8 +241,7 @@ func TestShutdownInTime(t *testing.T) {
 	})
 }
 
-// FuzzConn: whatever comes, the answers are well-formed, and so many that there is
-// one for each command.
+// FuzzConn checks that any bytes get well-formed answers, one for each command.
 func FuzzConn(f *testing.F) {
 	for _, s := range []string{
 		"PING\r\n", array("HELLO", "3") + array("COMMAND") + array("COMMAND", "DOCS"), array("CL.THROTTLE", "k", "1", "1", "1", "0"),
@@ -346,8 +347,8 @@ func readReply(r *bufio.Reader, depth int) error {
 	return nil
 }
 
-// FuzzParse: a command is the same however its bytes arrive, within its bounds,
-// and what is written of it again is read as the same.
+// FuzzParse checks that a command is the same however its bytes arrive, is within its bounds, and
+// parses to the same when written again.
 func FuzzParse(f *testing.F) {
 	for _, s := range []string{"PING\r\n", array("ECHO", "a\r\nb"), "*1\r\n$0\r\n\r\n", "*0\r\n", "\n", "*2\r\n$1\r\na\r\n$1", "$1\r\na\r\n"} {
 		f.Add([]byte(s))

@@ -12,8 +12,8 @@ import (
 	"github.com/quorate/quorate/internal/rbac"
 )
 
-// Versions that the server says it has: of itself, and of the Redis whose
-// handshake it speaks, which is what client libraries look at.
+// The versions that the server reports: its own, and the Redis version whose handshake it
+// implements, which client libraries check.
 const (
 	serverName   = "quorate"
 	redisVersion = "7.2.0"
@@ -22,7 +22,7 @@ const (
 const (
 	maxFailures = 3   // of AUTH, until the connection is closed
 	maxName     = 128 // bytes of CLIENT SETNAME
-	// again is how long a caller is remembered, and so how long an open connection
+	// again is how long a caller is cached, and so the longest time that an open connection
 	// outlives the trust in it.
 	again = 10 * time.Second
 )
@@ -102,15 +102,15 @@ func (c *conn) greet() {
 	c.array(0)
 }
 
-// auth answers AUTH [user] token. The token says who calls, whatever user says.
+// auth answers AUTH [user] token. The token identifies the caller, whatever user is.
 func (c *conn) auth(args [][]byte) {
 	if c.authenticate(args[len(args)-1]) {
 		c.simple("OK")
 	}
 }
 
-// authenticate takes a credential for the connection, or answers why not. A
-// connection that had a good one keeps it then.
+// authenticate sets the credential of the connection, or answers with an error. After an error the
+// connection keeps its previous credential.
 func (c *conn) authenticate(token []byte) bool {
 	if c.opts.Guard == nil {
 		c.invalid("ERR AUTH: authentication is off on this node; leave the token out, or turn it on (auth.mode)")
@@ -135,8 +135,8 @@ func (c *conn) identify(header []string) (*auth.Caller, error) {
 	return c.opts.Guard.Identify(ctx, c.tls, header)
 }
 
-// may says whether the caller may make a command of a namespace, or answers why
-// not.
+// may reports whether the caller may run a command in a namespace; if not, it answers with an
+// error.
 func (c *conn) may(command, namespace string) bool {
 	if c.opts.Guard == nil {
 		return true
@@ -157,8 +157,8 @@ func (c *conn) may(command, namespace string) bool {
 	return false
 }
 
-// identified sets c.caller, and looks it up again every 10 s. If the caller is unknown it answers with the
-// error and returns false.
+// identified sets c.caller, and identifies the caller again every 10 s. If the caller is unknown,
+// it answers with the error and returns false.
 func (c *conn) identified(command string) bool {
 	now := c.opts.Now()
 	if c.caller != nil && now.Sub(c.known) < again {
@@ -182,7 +182,7 @@ func (c *conn) address() string {
 	return text
 }
 
-// goodName says whether a connection may have a name, as CLIENT SETNAME has it.
+// goodName reports whether CLIENT SETNAME accepts a name.
 func goodName(name []byte) bool {
 	for _, b := range name {
 		if b <= ' ' || b > '~' {
@@ -192,7 +192,7 @@ func goodName(name []byte) bool {
 	return len(name) <= maxName
 }
 
-// client answers what libraries say of themselves when they connect.
+// client answers CLIENT, by which libraries describe themselves when they connect.
 func (c *conn) client(args [][]byte) {
 	what := strings.ToUpper(string(args[0]))
 	switch args = args[1:]; {
@@ -207,7 +207,7 @@ func (c *conn) client(args [][]byte) {
 		c.simple("OK")
 	case what == "SETNAME" && len(args) == 1:
 		c.invalid("ERR CLIENT SETNAME: a name has at most %d bytes, and no spaces", maxName)
-	case what == "SETINFO" && len(args) == 2: // of no use here
+	case what == "SETINFO" && len(args) == 2: // not used here
 		c.simple("OK")
 	case what == "INFO" && len(args) == 0:
 		c.text("id=" + strconv.FormatInt(c.id, 10) + " addr=" + c.raw.RemoteAddr().String() + " name=" + c.name + " db=0\n")

@@ -9,28 +9,29 @@ import (
 
 const throttleName = "cl.throttle"
 
-// Namespace is the one that buckets of CL.THROTTLE are in: whoever may check
-// there may use it.
+// Namespace is the namespace of the buckets of CL.THROTTLE. The command needs the permission check
+// in it.
 const Namespace = "redis"
 
 // maxPeriod is the longest period in seconds.
 const maxPeriod = int64(quota.MaxPause / time.Second)
 
-// inlined remembers the limits that a connection's calls described lately, so
-// that their names are not made again for each call.
+// inlined caches the names of the limits that a connection's calls described recently, so that they
+// are not built again for each call.
 type inlined struct {
 	names map[description]quota.LimitName
 }
 
-// maxInlined bounds them; one more forgets all.
+// maxInlined is the size of the cache. One more entry empties it first.
 const maxInlined = 64
 
-// description is how CL.THROTTLE describes a bucket.
+// description is a bucket as CL.THROTTLE describes it.
 type description struct{ maxBurst, count, period int64 }
 
-// inline is the limit: a bucket that holds one token more than max_burst, and gets count back per
-// period. The leader of the key's range decides it. A node reports the first use of a full bucket up
-// to a sync interval late, so that what nodes decide refills that much later than the answers say.
+// inline returns the limit: a bucket that holds max_burst+1 tokens and refills by count per period.
+// The leader of the key's range decides it: a node reports the first use of a full bucket up to a
+// sync interval late, so a bucket that nodes decide would refill that much later than the answers
+// say.
 func (d description) inline() quota.Inline {
 	return quota.Inline{
 		Kind: quota.TokenBucket, Burst: d.maxBurst + 1, Rate: quota.Rate{Tokens: d.count, Per: time.Duration(d.period) * time.Second},
@@ -53,10 +54,9 @@ func (i *inlined) name(d description) (quota.LimitName, error) {
 	return n, nil
 }
 
-// throttle answers CL.THROTTLE key max_burst count_per_period period [quantity]
-// with five numbers: 1 if it is limited, the limit, what remains, in how many
-// seconds to try again (-1 if it passed, or never will), and in how many the
-// bucket is full.
+// throttle answers CL.THROTTLE key max_burst count_per_period period [quantity] with five numbers:
+// 1 if limited, the limit, what remains, the seconds until a retry can pass (-1 if it passed, or
+// for never), and the seconds until the bucket is full.
 func (c *conn) throttle(args [][]byte) {
 	d, quantity, ok := c.described(args[1:])
 	if !ok || !c.goodKey(args[0]) || !c.may("CL.THROTTLE", Namespace) {
@@ -83,7 +83,7 @@ func (c *conn) throttle(args [][]byte) {
 	c.int(max(seconds(dec.ResetAfter), 0))
 }
 
-// described reads max_burst count_per_period period [quantity].
+// described parses max_burst count_per_period period [quantity].
 func (c *conn) described(args [][]byte) (d description, quantity int64, ok bool) {
 	quantity = 1
 	for i, f := range [...]struct {

@@ -14,10 +14,10 @@ import (
 	"github.com/quorate/quorate/internal/rbac"
 )
 
-// TestTLS: on a port with TLS a certificate says who calls, and who does not speak TLS is
-// answered nothing.
+// TestTLS checks that a certificate identifies the caller on a port with TLS, and that a caller
+// without TLS gets no answer.
 func TestTLS(t *testing.T) {
-	web := httptest.NewTLSServer(nil) // for its certificate, and for those who trust it
+	web := httptest.NewTLSServer(nil) // for its certificate, and for clients that trust it
 	defer web.Close()
 	roots := web.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs
 	g := newGuarded(t)
@@ -46,7 +46,7 @@ func TestTLS(t *testing.T) {
 		if got := k.ask("QUORATE.ALLOW", "web", "api", "k"); !strings.HasPrefix(got, c.want) {
 			t.Errorf("%s: %s; want %s", c.name, got, c.want)
 		}
-		_ = conn.Close() // all is said
+		_ = conn.Close() // the conversation is over
 	}
 	plain, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", l.Addr().String())
 	if err != nil {
@@ -55,10 +55,10 @@ func TestTLS(t *testing.T) {
 	if _, err := io.WriteString(plain, array("PING")); err != nil {
 		t.Fatal(err)
 	}
-	if got, _ := io.ReadAll(plain); strings.Contains(string(got), "PONG") { // an alert of TLS, or a reset
+	if got, _ := io.ReadAll(plain); strings.Contains(string(got), "PONG") { // a TLS alert, or a reset
 		t.Errorf("without TLS: %q", got)
 	}
-	_ = plain.Close() // the server has
+	_ = plain.Close() // the server has closed it
 	if err := g.Shutdown(t.Context()); err != nil {
 		t.Error(err)
 	}

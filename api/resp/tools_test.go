@@ -15,7 +15,7 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// tool returns a program of the package redis-tools.
+// tool returns the path of a program of the package redis-tools.
 func tool(t *testing.T, name string) string {
 	t.Helper()
 	path, err := exec.LookPath(name)
@@ -30,7 +30,7 @@ func tool(t *testing.T, name string) string {
 	return ""
 }
 
-// soleNode decides by the real aggregator, of a node that is alone, at one moment.
+// soleNode decides with the real aggregator of a node without leaders, at one moment.
 type soleNode struct {
 	mu  sync.Mutex
 	agg *aggregator.Aggregator
@@ -53,7 +53,7 @@ func (n *soleNode) Decide(reqs []quota.Request, out []quota.Decision) bool {
 	return n.agg.Decide(func() quota.Time { return n.now }, &c)
 }
 
-// run returns what a program prints.
+// run returns the output of a program.
 func run(t *testing.T, program, addr, stdin string, args ...string) string {
 	t.Helper()
 	host, port, _ := net.SplitHostPort(addr)
@@ -68,7 +68,7 @@ func run(t *testing.T, program, addr, stdin string, args ...string) string {
 	return string(out)
 }
 
-// TestRedisCLI: the command line of Redis, in both versions of the protocol.
+// TestRedisCLI runs redis-cli in both versions of the protocol.
 func TestRedisCLI(t *testing.T) {
 	cli := tool(t, "redis-cli")
 	few := quota.Limit{LimitName: quota.LimitName{Namespace: "web", Limit: "few"}, Burst: 2, Rate: quota.Rate{Tokens: 1, Per: time.Second}}
@@ -111,8 +111,8 @@ func TestRedisCLI(t *testing.T) {
 	}
 }
 
-// TestRedisBenchmark: its pipelines over many connections are answered without an
-// error, and each is counted once.
+// TestRedisBenchmark checks that the pipelines of redis-benchmark over many connections are
+// answered without an error, and that each command is counted once.
 func TestRedisBenchmark(t *testing.T) {
 	bench := tool(t, "redis-benchmark")
 	var n counted

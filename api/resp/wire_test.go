@@ -8,7 +8,7 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// TestWire holds the bytes of every command to what clients of Redis read.
+// TestWire compares the bytes of every answer with what Redis clients read.
 func TestWire(t *testing.T) {
 	const hello2 = "*14\r\n$6\r\nserver\r\n$7\r\nquorate\r\n$7\r\nversion\r\n$5\r\n7.2.0\r\n$5\r\nproto\r\n:2\r\n$2\r\nid\r\n:1\r\n$4\r\nmode\r\n$10\r\nstandalone\r\n$4\r\nrole\r\n$6\r\nmaster\r\n$7\r\nmodules\r\n*0\r\n"
 	hello3 := strings.NewReplacer("*14", "%7", ":2", ":3").Replace(hello2)
@@ -59,7 +59,7 @@ func TestWire(t *testing.T) {
 	}
 }
 
-// TestAllow holds QUORATE.ALLOW to its six values.
+// TestAllow checks the six values of QUORATE.ALLOW.
 func TestAllow(t *testing.T) {
 	limits := set(t, quota.Limit{
 		LimitName: quota.LimitName{Namespace: "web", Limit: "api"}, Burst: 5, Rate: quota.Rate{Tokens: 1, Per: time.Second},
@@ -110,8 +110,8 @@ func TestAllow(t *testing.T) {
 	}
 }
 
-// TestThrottle holds CL.THROTTLE to the five numbers that redis-cell documents, and
-// to the bucket that it describes.
+// TestThrottle checks that CL.THROTTLE answers the five numbers that redis-cell documents, for the
+// bucket that it describes.
 func TestThrottle(t *testing.T) {
 	for _, c := range []struct {
 		what string

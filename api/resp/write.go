@@ -2,8 +2,7 @@ package resp
 
 import "strconv"
 
-// reply collects answers in the version of the protocol that its connection
-// speaks: RESP2, or RESP3 after HELLO 3.
+// reply buffers answers in the protocol version of its connection: RESP2, or RESP3 after HELLO 3.
 type reply struct {
 	out   []byte
 	three bool
@@ -17,11 +16,11 @@ func (r *reply) number(kind byte, n int64) {
 	r.out = append(strconv.AppendInt(append(r.out, kind), n, 10), '\r', '\n')
 }
 
-// simple writes a status without line ends.
+// simple writes a status, which must not contain line ends.
 func (r *reply) simple(text string) { r.line('+', text) }
 
-// fail writes an error: a code in capitals, a space, and words. Whatever would end
-// the line is replaced.
+// fail writes an error: a code in capitals, a space, and a text. It replaces characters that would
+// end the line.
 func (r *reply) fail(text string) {
 	r.out = append(r.out, '-')
 	for i := range len(text) {
@@ -49,7 +48,7 @@ func (r *reply) bytes(s []byte) {
 // array begins an array of n answers.
 func (r *reply) array(n int) { r.number('*', int64(n)) }
 
-// mapping begins n pairs: a map, which RESP2 has as an array.
+// mapping begins a map of n pairs, which RESP2 represents as an array.
 func (r *reply) mapping(n int) {
 	if r.three {
 		r.number('%', int64(n))
@@ -66,7 +65,7 @@ func (r *reply) null() {
 	r.line('$', "-1")
 }
 
-// noArray stands where an array would be.
+// noArray writes a null in place of an array.
 func (r *reply) noArray() {
 	if r.three {
 		r.null()
