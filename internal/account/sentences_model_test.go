@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// The tests in this file and its neighbours are sentences of the description of the
-// model, one each; docs/durable-quotas-sentences.md is the list.
+// Each test in this file and its neighbours covers one sentence of the description of the model,
+// which its comment paraphrases; docs/durable-quotas-sentences.md is the list.
 
 // TestPoliciesAndAccounts: there are 2 types of entities, policies (in configs) and
 // accounts.
@@ -50,7 +50,7 @@ func TestIdentityIsMadeOfAtoms(t *testing.T) {
 	}
 }
 
-// TestAtomsMayHaveStructure: some atoms need structure, which is the application's.
+// TestAtomsMayHaveStructure: some atoms need structure, which the application defines.
 func TestAtomsMayHaveStructure(t *testing.T) {
 	w := newWorld(t)
 	id := testID("x")
@@ -101,8 +101,8 @@ func TestRealmsOfAccountsAndConfigsDiffer(t *testing.T) {
 	check(t, "balance", w.must(op("a", -1, p))[0].New, 3)
 }
 
-// TestRealmsAreGlobal: a realm names its project: realms of the same name in two
-// projects have different accounts.
+// TestRealmsAreGlobal: a realm names its project, so realms of the same name in two projects have
+// different accounts.
 func TestRealmsAreGlobal(t *testing.T) {
 	w := newWorld(t)
 	one, two := testID("a"), testID("a")
@@ -187,8 +187,8 @@ func TestConfigIDIsAppRealmVersion(t *testing.T) {
 	w.must(op("a", 0, &base))
 }
 
-// TestVersionsAreHashesOrNames: the version is a content hash ("$") or a name that was
-// supplied ("#").
+// TestVersionsAreHashesOrNames: the version is a content hash ("$") or a name from the caller
+// ("#").
 func TestVersionsAreHashesOrNames(t *testing.T) {
 	for version, ok := range map[string]bool{
 		"$0123abcd": true, "#v1": true, "#a|b": true, "#1f2e": true,
@@ -243,8 +243,8 @@ func TestManualVersionsAreFree(t *testing.T) {
 	check(t, "version", w.get("a").Policy.Config.Version, "#8a4f0c3e2b")
 }
 
-// TestPurgedPolicyStaysInAccounts: operations without a new policy go on by the copy
-// that the account has.
+// TestPurgedPolicyStaysInAccounts: operations without a new policy continue with the copy in the
+// account.
 func TestPurgedPolicyStaysInAccounts(t *testing.T) {
 	w := newWorld(t)
 	p := w.load("p", Policy{Default: 4, Limit: 6, Refill: Refill{Units: 1, Interval: 3600}})
@@ -255,8 +255,8 @@ func TestPurgedPolicyStaysInAccounts(t *testing.T) {
 	check(t, "to the limit", w.must(op("a", 100, nil))[0].New, 6)
 }
 
-// TestNewPolicyMustExist: operations that supply a policy need it to exist, and it
-// replaces the one in the account.
+// TestNewPolicyMustExist: an operation with a policy needs that policy to exist, and it replaces
+// the one in the account.
 func TestNewPolicyMustExist(t *testing.T) {
 	w := newWorld(t)
 	p, q := w.load("p", Policy{Default: 4, Limit: 6}), w.load("q", Policy{Default: 1, Limit: 8})
@@ -290,7 +290,7 @@ func TestPolicyHasFourNumbers(t *testing.T) {
 	check(t, "policy", *w.get("a").Rule, p)
 }
 
-// TestDefaultIsOfNewAccounts: the default is set when an account is first accessed.
+// TestDefaultIsOfNewAccounts: the default is the balance of an account at its first access.
 func TestDefaultIsOfNewAccounts(t *testing.T) {
 	w := newWorld(t)
 	p := w.load("p", Policy{Default: 4, Limit: 9})
@@ -311,7 +311,7 @@ func TestLimitIsTheMost(t *testing.T) {
 	check(t, "a default above", bad.Validate() == nil, false)
 }
 
-// TestOptionsAreBits: options are a bit field, of which there is one, ABSOLUTE_RESOURCE.
+// TestOptionsAreBits: options are a bit field with a single option, ABSOLUTE_RESOURCE.
 func TestOptionsAreBits(t *testing.T) {
 	for options, ok := range map[PolicyOptions]bool{0: true, AbsoluteResource: true, 2: false, 3: false, -1: false} {
 		p := Policy{Options: options}
@@ -322,7 +322,7 @@ func TestOptionsAreBits(t *testing.T) {
 	check(t, "in the account", w.get("a").Rule.Options, AbsoluteResource)
 }
 
-// TestLifetimeCollects: an account is collected its lifetime after its last update.
+// TestLifetimeCollects: an account is deleted when its lifetime since the last update ends.
 func TestLifetimeCollects(t *testing.T) {
 	w := newWorld(t)
 	p := w.load("p", Policy{Default: 4, Limit: 9, Lifetime: 10 * time.Second})
@@ -339,7 +339,7 @@ func TestLifetimeCollects(t *testing.T) {
 	check(t, "due afterwards", w.store.Due(w.now), false)
 }
 
-// TestLifetimeIsRefreshed: each write of the account begins its lifetime anew.
+// TestLifetimeIsRefreshed: each write of the account restarts its lifetime.
 func TestLifetimeIsRefreshed(t *testing.T) {
 	w := newWorld(t)
 	w.must(op("a", 0, w.load("p", Policy{Default: 4, Limit: 9, Lifetime: 10 * time.Second})))
@@ -353,8 +353,8 @@ func TestLifetimeIsRefreshed(t *testing.T) {
 	check(t, "exists", w.get("a").Exists, false)
 }
 
-// TestAccountIDIsFiveAtoms: app_id ~ realm ~ namespace ~ name ~ resource_type, and
-// whose it is.
+// TestAccountIDIsFiveAtoms: app_id ~ realm ~ namespace ~ name ~ resource_type, and the account's
+// identity.
 func TestAccountIDIsFiveAtoms(t *testing.T) {
 	id := ID{App: "a", Realm: "b", Identity: "c", Namespace: "d", Name: "e", Resource: "f"}
 	back, ok := parseKey(id.key())
@@ -403,7 +403,7 @@ func TestLastUpdate(t *testing.T) {
 	check(t, "read later", w.get("a").Updated, at)
 }
 
-// TestLastRefill: when the account was last refilled, never behind the last update.
+// TestLastRefill: when the account was last refilled, never after the last update.
 func TestLastRefill(t *testing.T) {
 	w := newWorld(t)
 	w.must(op("a", 0, w.load("p", Policy{Limit: 5, Refill: Refill{Units: 1, Interval: 3600}})))
@@ -419,7 +419,7 @@ func TestLastRefill(t *testing.T) {
 	check(t, "not behind the update", s.Refilled <= s.Updated, true)
 }
 
-// TestLastPolicyChange: when the policy that the account has was first set.
+// TestLastPolicyChange: when the account's current policy was first set.
 func TestLastPolicyChange(t *testing.T) {
 	w := newWorld(t)
 	p := w.load("p", Policy{Limit: 5})

@@ -93,8 +93,8 @@ func TestApplyingCreates(t *testing.T) {
 	check(t, "policy set", s.PolicySet, w.now)
 }
 
-// TestApplyingRefills: what the time has brought to an existing account is applied
-// under the account's existing policy.
+// TestApplyingRefills: the refills since the last update of an existing account are applied, under
+// the account's existing policy.
 func TestApplyingRefills(t *testing.T) {
 	w := newWorld(t)
 	p := w.load("p", Policy{Default: 1, Limit: 50, Refill: Refill{Units: 1, Interval: 3600}})
@@ -117,8 +117,8 @@ func TestApplyingSetsPolicy(t *testing.T) {
 	check(t, "balance stays", s.Balance, 1)
 }
 
-// TestApplyingChecksNewPolicy: the new balance is checked against the bounds of the
-// current policy, or of the new one.
+// TestApplyingChecksNewPolicy: the new balance is checked against the bounds of the current policy,
+// or of the new one.
 func TestApplyingChecksNewPolicy(t *testing.T) {
 	w := newWorld(t)
 	p, q := w.load("p", Policy{Default: 1, Limit: 5}), w.load("q", Policy{Default: 2, Limit: 8})
@@ -127,7 +127,7 @@ func TestApplyingChecksNewPolicy(t *testing.T) {
 	check(t, "within the new", w.must(op("a", 6, q).with(DoNotCapProposed))[0].New, 7)
 }
 
-// TestApplyingSaves: balance, policy, and a lifetime that begins anew.
+// TestApplyingSaves: the balance, the policy, and a restarted lifetime are saved.
 func TestApplyingSaves(t *testing.T) {
 	w := newWorld(t)
 	p := w.load("p", Policy{Default: 1, Limit: 5, Lifetime: time.Hour})
@@ -140,8 +140,8 @@ func TestApplyingSaves(t *testing.T) {
 	check(t, "expires", s.Expires, w.now.Add(time.Hour))
 }
 
-// TestOperationsFailTyped: an operation can fail in these ways, of which each has a
-// status, and changes nothing.
+// TestOperationsFailTyped: an operation can fail in these ways, each with its own status, and then
+// changes nothing.
 func TestOperationsFailTyped(t *testing.T) {
 	w := newWorld(t)
 	p := w.load("p", Policy{Default: 5, Limit: 9})
@@ -177,14 +177,14 @@ func TestFailUnknownPolicy(t *testing.T) {
 	w.fails(UnknownPolicy, op("a", 1, testRef("p")).to(Zero).with(IgnorePolicyBounds))
 }
 
-// TestFailMissingAccount: the account is missing, and the operation set no policy, so
-// that it could not create the account.
+// TestFailMissingAccount: the account is missing, and the operation set no policy from which to
+// create it.
 func TestFailMissingAccount(t *testing.T) {
 	w := newWorld(t)
 	w.fails(MissingAccount, op("a", 1, nil))
 	w.fails(MissingAccount, op("a", 1, nil).to(Default))
 	w.fails(MissingAccount, op("a", 1, nil).to(Limit).with(IgnorePolicyBounds))
-	// Relative to ZERO the policy is missing, and not the balance.
+	// Relative to ZERO, the error is the missing policy, not the missing account.
 	w.fails(PolicyRequired, op("a", 1, nil).to(Zero))
 	check(t, "without a policy", w.must(op("a", 1, nil).to(Zero).with(IgnorePolicyBounds))[0], Result{New: 1, Created: true})
 }
@@ -199,7 +199,7 @@ func TestTowardsBoundsIsAllowed(t *testing.T) {
 	w.must(op("a", 25, nil).to(Zero).with(IgnorePolicyBounds))
 	w.fails(Overflow, op("a", 1, nil).with(DoNotCapProposed))
 	check(t, "down", w.must(op("a", -5, nil).with(DoNotCapProposed))[0].New, 20)
-	// Without DO_NOT_CAP_PROPOSED what is proposed is capped, also of a debit.
+	// Without DO_NOT_CAP_PROPOSED the proposed balance is capped, also for a debit.
 	check(t, "down to the limit", w.must(op("a", -5, nil))[0].New, 10)
 }
 
@@ -275,7 +275,7 @@ func TestGetChangesNothing(t *testing.T) {
 	check(t, "its lifetime was not refreshed", w.get("a").Exists, false)
 }
 
-// TestRefillMimicsCron: refills are as those of a cron job that runs every second.
+// TestRefillMimicsCron: refills behave like a cron job that runs every second.
 func TestRefillMimicsCron(t *testing.T) {
 	w := newWorld(t)
 	p := w.load("p", Policy{Limit: 1000, Refill: Refill{Units: 3, Interval: 20, Offset: 7}})
@@ -287,15 +287,15 @@ func TestRefillMimicsCron(t *testing.T) {
 			cron += 3
 		}
 		w.balance("a", cron)
-		if sec%11 == 0 { // whether it is used in between or not
+		if sec%11 == 0 { // with and without use in between
 			w.must(op("a", 0, nil))
 		}
 	}
 	check(t, "after two minutes", cron, 18)
 }
 
-// TestRefillTakesNoTimeForIdleTime: nothing runs in between: the same time for a second
-// and for 200 years.
+// TestRefillTakesNoTimeForIdleTime: nothing runs in between, so a refill over 200 years takes the
+// same time as over a second.
 func TestRefillTakesNoTimeForIdleTime(t *testing.T) {
 	p := Policy{Limit: Most, Refill: Refill{Units: 1, Interval: 1}}
 	const years = 200 * 365 * 24 * time.Hour
@@ -303,8 +303,8 @@ func TestRefillTakesNoTimeForIdleTime(t *testing.T) {
 	check(t, "more", p.refill(0, midnight, midnight.Add(years)), int64(years/time.Second))
 }
 
-// TestRefillUnderPreviousPolicy: policy details are remembered for each account, and
-// refill is by the elapsed time under the previous policy.
+// TestRefillUnderPreviousPolicy: each account remembers policy details, and a refill covers the
+// elapsed time under the previous policy.
 func TestRefillUnderPreviousPolicy(t *testing.T) {
 	w := newWorld(t)
 	p := w.load("p", Policy{Limit: 100, Refill: Refill{Units: 1, Interval: 60}})
@@ -329,8 +329,8 @@ func TestRefillIsSynchronisedToUTC(t *testing.T) {
 	w.balance("b", 1)
 }
 
-// TestSeventeenEverySixHours: 17 units, an interval of 21600: every six hours after UTC
-// midnight 17 units are added.
+// TestSeventeenEverySixHours: 17 units and an interval of 21600 add 17 units every six hours from
+// UTC midnight.
 func TestSeventeenEverySixHours(t *testing.T) {
 	w := newWorld(t)
 	w.must(op("a", 0, w.load("p", Policy{Limit: 1000, Refill: Refill{Units: 17, Interval: 21600}})))
@@ -369,8 +369,7 @@ func TestOffsetRotates(t *testing.T) {
 	w.balance("a", 20)
 }
 
-// TestUnitsAreAdded: the units of a refill are added at each; below 0 they are taken,
-// down to 0.
+// TestUnitsAreAdded: each refill adds its units; negative units reduce the balance, down to 0.
 func TestUnitsAreAdded(t *testing.T) {
 	w := newWorld(t)
 	w.must(op("a", 0, w.load("p", Policy{Default: 1, Limit: 10, Refill: Refill{Units: 4, Interval: 60}})),
@@ -392,8 +391,8 @@ func TestIntervalDividesTheDay(t *testing.T) {
 	check(t, "message", err.Error(), "interval: 71 does not divide a day; such as 1, 60, 3600, 21600 or 86400 seconds")
 }
 
-// TestIntervalsCountFromMidnight: intervals are synchronised to UTC midnight and the
-// offset, whenever the account was made.
+// TestIntervalsCountFromMidnight: intervals are synchronised to UTC midnight plus the offset,
+// whenever the account was made.
 func TestIntervalsCountFromMidnight(t *testing.T) {
 	w := newWorld(t)
 	p := w.load("p", Policy{Limit: 100, Refill: Refill{Units: 1, Interval: 3600, Offset: 600}})
@@ -408,8 +407,8 @@ func TestIntervalsCountFromMidnight(t *testing.T) {
 	w.balance("b", 1)
 }
 
-// TestNoStampede: what is refilled at one moment is computed when it is used, and no
-// command is needed at that moment.
+// TestNoStampede: refills at one moment are computed at the next use, and no command is needed at
+// that moment.
 func TestNoStampede(t *testing.T) {
 	w := newWorld(t)
 	p := w.load("p", Policy{Limit: 100, Refill: Refill{Units: 1, Interval: 60}})
@@ -451,7 +450,7 @@ func TestManyPolicies(t *testing.T) {
 	check(t, "policies that are kept", len(w.store.policies), 1)
 }
 
-// TestAccountNamesAreStable: a policy is no part of the account's name.
+// TestAccountNamesAreStable: a policy is not part of the account's name.
 func TestAccountNamesAreStable(t *testing.T) {
 	w := newWorld(t)
 	p := w.load("p", Policy{Default: 5, Limit: 9})
@@ -476,8 +475,8 @@ func TestSwitchKeepsBalance(t *testing.T) {
 	w.balance("a", 23)
 }
 
-// TestSwitchMayAlwaysImprove: however far out of spec, an over-limit account may be made
-// smaller, and an under-zero account larger.
+// TestSwitchMayAlwaysImprove: however far out of bounds, an over-limit account may shrink, and an
+// under-zero account may grow.
 func TestSwitchMayAlwaysImprove(t *testing.T) {
 	w := newWorld(t)
 	p := w.load("p", Policy{Limit: 1})

@@ -4,8 +4,8 @@ package fairshare
 
 import "sync"
 
-// Pool is an amount that owners take from and give back to. Its methods are safe for
-// concurrent use. It keeps only the owners that hold something.
+// Pool is an amount that owners take from and give back to. Its methods are safe for concurrent
+// use. It stores only owners with a share.
 type Pool struct {
 	total, each int64
 
@@ -30,7 +30,7 @@ const (
 )
 
 // Take takes n for an owner. If that would exceed a bound, it takes nothing and returns the bound.
-// An empty owner stands for callers that nobody can tell apart: only the total bounds them.
+// An empty owner stands for indistinguishable callers: only the total bounds them.
 func (p *Pool) Take(owner string, n int64) Full {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -15,7 +15,7 @@ import (
 // State is the state of a cluster: a word and one line of text.
 type State struct{ Word, Text string }
 
-// The words of states.
+// The possible words of a state.
 const (
 	Healthy      = "healthy"
 	Unreplicated = "unreplicated" // healthy with replicas: 1, so that the loss of a node stops its ranges
@@ -321,7 +321,7 @@ func show(s string) string {
 	return s
 }
 
-// printable quotes a text that has characters a terminal would obey.
+// printable quotes a text with characters that a terminal would interpret.
 func printable(s string) string {
 	if strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) || r == utf8.RuneError }) {
 		return strconv.Quote(s)

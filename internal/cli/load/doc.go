@@ -1,3 +1,3 @@
-// Package load sends traffic to a cluster (load, replay) and compares what it admitted with an ideal
-// limiter. With replay --virtual it plays an access log in the simulator instead.
+// Package load sends traffic to a cluster (load, replay) and compares the admitted requests with an
+// ideal limiter. With replay --virtual it plays an access log in the simulator instead.
 package load

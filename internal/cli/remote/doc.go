@@ -1,3 +1,3 @@
-// Package remote connects commands to the nodes of a cluster, and turns what nodes answer into errors
-// that say what to do.
+// Package remote connects commands to the nodes of a cluster, and turns the nodes' answers into
+// errors that say what to do.
 package remote
