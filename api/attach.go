@@ -48,7 +48,8 @@ func (s *MemberService) Attach(stream quoratev1.MemberService_AttachServer) erro
 	return a.serve()
 }
 
-// attachment is one stream. Only the reading goroutine uses the fields below read.
+// attachment is one stream. Only the reading goroutine changes the fields below read; the node
+// reads named through uses.
 type attachment struct {
 	*MemberService
 	stream quoratev1.MemberService_AttachServer

@@ -26,7 +26,8 @@ const (
 	maxWhatList = 3       // items of a list
 )
 
-// Audit writes a call to the audit log if it changes something or was denied.
+// Audit writes a call to the audit log, and counts it if it was denied. The log is for calls that
+// change something and for denied calls.
 func (s *Gate) Audit(v *Call) {
 	e := audit.Entry{
 		Node: s.self, RequestID: v.RequestID, Identity: v.Caller.Identity, Credential: v.Caller.Credential.String(), Serial: v.Caller.Serial,

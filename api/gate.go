@@ -134,8 +134,8 @@ func FromAuth(err error) *apierr.Error {
 	return &apierr.Error{Code: codes.Unauthenticated, HTTP: http.StatusUnauthorized, Reason: "UNAUTHENTICATED", Detail: err.Error()}
 }
 
-// Authorize lets a call in, or returns an error. It refuses a caller that has the permission
-// nowhere, before the request is read.
+// Authorize lets a call in, or returns an error. Before the request is read, it refuses a caller
+// that has the permission nowhere and a call that quorate/api refuses.
 func (s *Gate) Authorize(ctx context.Context, v *Call) (context.Context, error) {
 	v.Rule, _ = auth.RuleOf(v.Method)
 	if s.Guard != nil {

@@ -56,9 +56,9 @@ type HeldChecker interface {
 	CheckHeld(limit quota.LimitName, checks []quota.Spend, out []quota.Decision)
 }
 
-// Decider decides what is more than one plain check. Keys name limits as the caller wrote them; the
-// node resolves templates and defaults. A decision whose Limit is nil and whose Why is WhyNoLimit
-// means that the limit does not exist.
+// Decider decides everything beyond a single plain check. Keys name limits as the caller wrote
+// them; the node resolves templates and defaults. A decision whose Limit is nil and whose Why is
+// WhyNoLimit means that the limit does not exist.
 type Decider interface {
 	// Decide decides up to quota.MaxRequests requests, all or nothing. out has the length of reqs
 	// and receives their decisions; the decisions after a refusal stay zero.

@@ -74,8 +74,9 @@ func TestAttachAuth(t *testing.T) {
 	}
 }
 
-// TestAttachGlobal checks the permissions for the global default limit: a process may use it with the permission
-// check in any namespace, and may charge it or give tokens back with the permission report.
+// TestAttachGlobal checks the permissions for the global default limit: a process may use it with
+// the permission check in any namespace, and may charge it or give tokens back with the permission
+// report.
 func TestAttachGlobal(t *testing.T) {
 	role := func(p ...string) rbac.Binding { return rbac.Binding{Permissions: p, Scope: rbac.Namespace("web")} }
 	bindings := map[string]rbac.Binding{"checks": role(rbac.Check.String()), "reports": role(rbac.Check.String(), rbac.Report.String())}

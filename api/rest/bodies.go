@@ -25,8 +25,9 @@ func newBodies() *bodies {
 	return &bodies{strangers: fairshare.New(strangersBytes, strangerBytes), callers: fairshare.New(callersBytes, callerBytes)}
 }
 
-// counts reports whether a body is charged to the pools. Small bodies of authenticated callers over HTTP/1
-// are not: the number of connections bounds them. A connection of HTTP/2 carries hundreds of requests.
+// counts reports whether a body is charged to the pools. Small bodies of authenticated callers over
+// HTTP/1 are not: the number of connections bounds them. A connection of HTTP/2 carries hundreds of
+// requests.
 func (b *bodies) counts(req *http.Request, stranger bool) bool {
 	n := req.ContentLength
 	return n != 0 && (stranger || n < 0 || n > api.MaxCheckBody || req.ProtoMajor >= 2)

@@ -196,7 +196,8 @@ func TestFullStatus(t *testing.T) {
 	}
 }
 
-// TestJSONOfProtos checks that JSON and queries in the form of protobuf libraries are accepted and mean the same.
+// TestJSONOfProtos checks that JSON and queries in the form of protobuf libraries are accepted and
+// mean the same.
 func TestJSONOfProtos(t *testing.T) {
 	for _, c := range []struct {
 		method, path, body string

@@ -64,7 +64,8 @@ func (r *router) getEnvoyHealth(w http.ResponseWriter, _ *http.Request) int {
 	return http.StatusOK
 }
 
-// query parses the query strictly: only the given parameters, each once, by name or in the protobuf JSON form.
+// query parses the query strictly: only the given parameters, each once, by name or in the protobuf
+// JSON form.
 func query(req *http.Request, known ...string) (url.Values, error) {
 	if req.URL.RawQuery == "" {
 		return nil, nil

@@ -12,7 +12,7 @@ import (
 )
 
 // TestFromOtherSites checks that a page of another site cannot make a browser change anything,
-// whoever its user is, and that programs, pages of the node's own address and checks that a proxy
+// whoever the user is, and that programs, pages of the node's own address and checks that a proxy
 // forwards are let through.
 func TestFromOtherSites(t *testing.T) {
 	s := newSecured(t, map[string]rbac.Binding{"all": {Role: "admin", Scope: rbac.Everywhere}})
@@ -64,8 +64,8 @@ func TestFromOtherSites(t *testing.T) {
 	}
 }
 
-// TestForwardFromOtherSites checks that a page of another site cannot spend tokens through the check for
-// proxies, and that a proxy can pass on such requests of its clients.
+// TestForwardFromOtherSites checks that a page of another site cannot spend tokens through the
+// check for proxies, and that a proxy can pass on such requests of its clients.
 func TestForwardFromOtherSites(t *testing.T) {
 	s := newSecured(t, map[string]rbac.Binding{"all": {Role: "admin", Scope: rbac.Everywhere}})
 	for _, c := range []struct {

@@ -68,7 +68,8 @@ func TestOtherProtocols(t *testing.T) {
 	}
 }
 
-// TestStrictTransport checks that responses over TLS have the header Strict-Transport-Security, and others do not.
+// TestStrictTransport checks that responses over TLS have the header Strict-Transport-Security, and
+// others do not.
 func TestStrictTransport(t *testing.T) {
 	h := New(api.New(apitest.New(t), api.Options{Mount: map[string]http.Handler{Console: http.NotFoundHandler()}})).Handler
 	for target, want := range map[string]string{"https://n1/console/": "max-age=31536000", "https://n1/": "max-age=31536000", "http://n1/console/": ""} {

@@ -105,7 +105,8 @@ func TestStrangersBodies(t *testing.T) {
 	}
 }
 
-// TestBodiesUnderWay checks that one identity cannot exhaust the memory for bodies or block those of others.
+// TestBodiesUnderWay checks that one identity cannot exhaust the memory for bodies, or block the
+// bodies of others.
 func TestBodiesUnderWay(t *testing.T) {
 	s := newSecured(t, everyRole())
 	h := newRouter(api.New(s, s.opts))
