@@ -36,10 +36,10 @@
 //	bad or no credential       UNAUTHENTICATED    401
 //	quorate/api refuses        RESOURCE_EXHAUSTED 429 + Retry-After
 //	no such policies           NOT_FOUND          404
-//	join token opens nothing   PERMISSION_DENIED  403
-//	name or member is there    ALREADY_EXISTS     409
+//	join token is not valid    PERMISSION_DENIED  403
+//	name or member exists      ALREADY_EXISTS     409
 //	no such node, join token   NOT_FOUND          404
-//	not in the present state   FAILED_PRECONDITION 409, says what to do first
+//	not in the current state   FAILED_PRECONDITION 409, says what to do first
 //	request id used before     ALREADY_EXISTS     422
 //	accounts held by others    ABORTED            503 + Retry-After
 //	accounts: store is full    RESOURCE_EXHAUSTED 503
