@@ -94,7 +94,7 @@ func (c *conversion) envoyList(namespace string, above envoyWay, v Value) {
 	if v.node.Kind == yaml.SequenceNode && len(v.node.Content) == 0 {
 		return
 	}
-	seen := map[descriptor.Step]int{} // lines
+	seen := map[descriptor.Step]int{} // line of each step
 	patterns := &descriptor.Tree{}
 	v.Items(quota.MaxLimits, "["+envoyExample+"]", func(item Value) {
 		var d envoyDescriptor
@@ -144,7 +144,7 @@ func (c *conversion) envoyOne(namespace string, way envoyWay, d *envoyDescriptor
 	}
 }
 
-// envoyRule adds a rule to the tree. Duplicates have been reported already.
+// envoyRule adds a rule to the tree. envoyList has already reported duplicates.
 func (c *conversion) envoyRule(r *descriptor.Rule, v Value) {
 	if err := c.domain.Tree.Add(r); err != nil && len(c.faults) == 0 {
 		v.faultAtName("%v; remove one", err)

@@ -7,7 +7,7 @@ import (
 	"unicode"
 )
 
-// excerptWidth is how many characters of a long source line are shown.
+// excerptWidth is how many characters of a long source line an excerpt shows.
 const excerptWidth = 100
 
 // addExcerpts sets the Excerpt of every fault that has a place, in one pass over the data. The
@@ -33,8 +33,8 @@ func addExcerpts(data []byte, faults []Fault) {
 	}
 }
 
-// excerpt draws one source line and a caret under the column. A long line is
-// cut around the column; what a terminal could not print becomes a dot.
+// excerpt draws one source line and a caret under the column. It cuts a long line around the
+// column, and replaces unprintable characters with dots.
 func excerpt(text []rune, line, column int) string {
 	at := min(max(column-1, 0), len(text))
 	from := 0

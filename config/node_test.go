@@ -36,7 +36,7 @@ func TestDefault(t *testing.T) {
 	if err != nil || !reflect.DeepEqual(n, Default()) {
 		t.Errorf("the defaults as variables: %+v, %v", n, err)
 	}
-	without := []string{ // a default, as nothing is one
+	without := []string{ // settings whose default is empty
 		"QUORATE_LIMITS", "QUORATE_JOIN", "QUORATE_LINGER", "QUORATE_TOKEN_FILE", "QUORATE_BOOTSTRAP", "QUORATE_ZONE", "QUORATE_ADVERTISE",
 		"QUORATE_TLS_CA", "QUORATE_TLS_CERT", "QUORATE_TLS_KEY", "QUORATE_TLS_CA_KEY", "QUORATE_ACCESS_GRANTS",
 		"QUORATE_ACCESS_BINDINGS", "QUORATE_LISTEN_DEBUG",

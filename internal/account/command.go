@@ -7,7 +7,7 @@ type Command struct {
 	Apply   *Request // a request on this range alone
 	Begin   *Begin   // this range is home: make the record and prepare
 	Prepare *Prepare // another range is home
-	Decide  *Decide  // here is home
+	Decide  *Decide  // this range is home
 	Finish  *Finish  // carry out the decision, on another range or on home
 	Forget  *TxID    // this range is home, and all others have finished
 	Collect *Collect

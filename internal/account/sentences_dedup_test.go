@@ -11,7 +11,7 @@ func (w *world) again(by, id string, ops ...Op) Outcome {
 	return w.apply(w.store, Command{Apply: w.request(by, id, ops...)})
 }
 
-// TestNotAppliedTwice: an operation of -10 that is made twice is applied once.
+// TestNotAppliedTwice: an operation of -10 that is sent twice is applied once.
 func TestNotAppliedTwice(t *testing.T) {
 	w := newWorld(t)
 	p := w.load("p", Policy{Default: 50, Limit: 50})
@@ -22,7 +22,7 @@ func TestNotAppliedTwice(t *testing.T) {
 	w.balance("a", 40)
 }
 
-// TestRequestsHaveIDs: whoever makes a request provides its id; ids are each caller's own.
+// TestRequestsHaveIDs: the caller provides the id of its request; ids are separate per caller.
 func TestRequestsHaveIDs(t *testing.T) {
 	w := newWorld(t)
 	p := w.load("p", Policy{Default: 50, Limit: 50})
@@ -30,7 +30,7 @@ func TestRequestsHaveIDs(t *testing.T) {
 	check(t, "yours", w.again("user:you", "r1", op("a", -10, p)).Code, Done)
 	check(t, "mine again", w.again("user:me", "r1", op("a", -10, p)).Code, Repeated)
 	w.balance("a", 30)
-	for range 2 { // an empty id is not remembered
+	for range 2 { // the store does not remember an empty id
 		check(t, "without", w.again("user:me", "", op("a", -10, p)).Code, Done)
 	}
 	w.balance("a", 10)
@@ -93,8 +93,8 @@ func TestRepetitionReturnsFirstResult(t *testing.T) {
 	}
 }
 
-// TestAtomicEitherWay: a request is applied as a whole or not at all, also where it
-// fails at a bound of the store.
+// TestAtomicEitherWay: a request is applied as a whole or not at all, even if it fails at a bound
+// of the store.
 func TestAtomicEitherWay(t *testing.T) {
 	w := newWorld(t)
 	w.store = New(Bounds{MaxAccounts: 2})
@@ -148,8 +148,8 @@ func TestUnderflowMayBeRetried(t *testing.T) {
 	check(t, "and again", w.again("user:me", "r1", op("A", -1, nil)).Code, Repeated)
 }
 
-// TestDeterministicRequestIDs: ids may be made from what the decision is about: a
-// rejection consumes none, so that a later decision makes the same request.
+// TestDeterministicRequestIDs: ids may be derived from the subject of a decision. A rejection does
+// not consume one, so a later decision can send the same request.
 func TestDeterministicRequestIDs(t *testing.T) {
 	w := newWorld(t)
 	p := w.load("p", Policy{Limit: 1, Refill: Refill{Units: 1, Interval: 86400}})
@@ -161,6 +161,6 @@ func TestDeterministicRequestIDs(t *testing.T) {
 		w.must(op("a", 0, p)) // the account exists
 		w.pass(time.Hour)
 	}
-	// The id is remembered for 2 hours: a day later it is another decision.
+	// The store remembers the id for 2 hours: a day later it is a new decision.
 	check(t, "admitted", admitted, 2)
 }

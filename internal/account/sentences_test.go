@@ -30,8 +30,9 @@ func testsOf(t *testing.T, pattern string) map[string]bool {
 	return names
 }
 
-// TestSentences: every sentence of the description has tests or a reason, the tests exist,
-// and every test of a sentence is listed. (internal/doctest checks that tests of other packages exist.)
+// TestSentences checks that every sentence of the description has tests or a reason, that the tests
+// exist, and that every test of a sentence is listed. (internal/doctest checks that tests of other
+// packages exist.)
 func TestSentences(t *testing.T) {
 	data, err := os.ReadFile("../../docs/durable-quotas-sentences.md")
 	if err != nil {

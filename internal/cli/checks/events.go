@@ -25,7 +25,7 @@ import (
 // watchAgain is the pause before reconnecting after a lost connection.
 const watchAgain = time.Second
 
-// watcher prints the events of nodes.
+// watcher holds the flags of "events" and prints the events of nodes.
 type watcher struct {
 	remote.Targets
 	output render.Output

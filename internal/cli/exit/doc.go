@@ -1,2 +1,2 @@
-// Package exit has the exit codes of quorate, and the errors that carry them.
+// Package exit defines the exit codes of quorate, and the errors that carry them.
 package exit

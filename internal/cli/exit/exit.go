@@ -84,7 +84,7 @@ func Errorf(code int, format string, args ...any) error {
 	return &exitError{fmt.Errorf(format, args...), code}
 }
 
-// AnswerNo returns the error of a command whose answer is no, and whose output says why.
+// AnswerNo returns the error of a command whose answer is no; its output has said why.
 func AnswerNo() error { return &exitError{code: No} }
 
 // NotFoundf formats the error of something that does not exist.
@@ -93,13 +93,13 @@ func NotFoundf(format string, args ...any) error { return Errorf(NotFound, forma
 // Invalid marks an input as unusable; err says where and why.
 func Invalid(err error) error { return With(Usage, err) }
 
-// usageError is a command line that cannot be run.
+// usageError is the error of an invalid command line.
 type usageError struct{ error }
 
-// Usagef formats the error of a command line that cannot be run.
+// Usagef formats the error of an invalid command line.
 func Usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
 
-// WrongUsage reports whether err is of a command line that cannot be run.
+// WrongUsage reports whether err is the error of an invalid command line.
 func WrongUsage(err error) bool { return errors.As(err, new(usageError)) }
 
 // CodeOf returns the exit code of err.

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestExitCodes: every error has the code that the documentation gives it.
+// TestExitCodes checks that every error has its documented code.
 func TestExitCodes(t *testing.T) {
 	for _, c := range []struct {
 		err  error

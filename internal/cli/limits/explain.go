@@ -21,7 +21,7 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// explainOptions are the flags of "limits explain".
+// explainOptions holds the flags of "limits explain".
 type explainOptions struct {
 	remote.Targets
 	output      render.Output

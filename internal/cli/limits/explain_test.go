@@ -22,7 +22,7 @@ func TestExplainWhoDecides(t *testing.T) {
 	}{
 		"soft":           {&bucket, false, 2*100 + 3*100*.204 + 6 + 100*.004},
 		"decide: leader": {&asked, true, 0},
-		"max_wait":       {&waits, true, 200}, // the debt
+		"max_wait":       {&waits, true, 200}, // the debt counts
 	} {
 		e := explanation{c: bound.Cluster{Nodes: 3, Delay: time.Millisecond, Sync: assumedSync, Election: election}}
 		e.explain(tc.l)

@@ -130,7 +130,7 @@ func incompleteText(c *quoratev1.Coverage) string {
 
 func seconds(n int64) string { return render.Span(time.Duration(n) * time.Second) }
 
-// pastOptions are the flags of "history".
+// pastOptions holds the flags of "history".
 type pastOptions struct {
 	looking
 	key  string

@@ -13,7 +13,7 @@ import (
 	"github.com/quorate/quorate/internal/pki"
 )
 
-// Credentials returns the options of a connection to a node: TLS and, perhaps, a bearer token.
+// Credentials returns the options of a connection to a node: TLS and, optionally, a bearer token.
 func (t *Targets) Credentials(addr string) ([]grpc.DialOption, error) {
 	dir, file := OrEnv(t.TlsDir, "QUORATE_TLS_DIR"), OrEnv(t.TokenFile, "QUORATE_TOKEN_FILE")
 	if dir == "" {
@@ -39,7 +39,7 @@ func (t *Targets) Credentials(addr string) ([]grpc.DialOption, error) {
 	return append(out, grpc.WithPerRPCCredentials(token)), nil
 }
 
-// OpenCredentials opens a directory of ca.crt and, perhaps, a certificate.
+// OpenCredentials opens a directory with ca.crt and, optionally, a certificate.
 func OpenCredentials(dir string) (*pki.Store, error) {
 	store, err := pki.OpenCaller(dir)
 	if err != nil {

@@ -148,7 +148,7 @@ func NewCertCommand() *cobra.Command {
 	return usage.Group("cert", "Certificates of clients", `Make certificates for clients of a cluster that has its own authority.`, newCertIssueCommand())
 }
 
-// certFlags are the flags of cert issue.
+// certFlags holds the flags of cert issue.
 type certFlags struct {
 	remote.Targets
 	who       accounts.Identity

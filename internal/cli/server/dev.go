@@ -26,7 +26,7 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// devOptions are the flags of dev.
+// devOptions holds the flags of dev.
 type devOptions struct {
 	data, limits  string
 	basePort      int

@@ -25,7 +25,7 @@ const SettingsFile = "node.yaml"
 // adminDir is the directory of the first administrator's certificate.
 const adminDir = "admin"
 
-// initOptions are the flags of init.
+// initOptions holds the flags of init.
 type initOptions struct {
 	placeFlags
 	cluster          string

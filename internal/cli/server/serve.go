@@ -32,7 +32,7 @@ import (
 	"github.com/quorate/quorate/internal/tracing/export"
 )
 
-// serveOptions are the flags of serve.
+// serveOptions holds the flags of serve.
 type serveOptions struct {
 	placeFlags
 	config, tokenFile string

@@ -146,7 +146,7 @@ func fileWords(r *simResult) string {
 	return strings.TrimSuffix(path.Base(file), path.Ext(file))
 }
 
-// tableRow formats one scenario; only the first of a name has its description.
+// tableRow formats one scenario. Only the first scenario of a name shows its description.
 func (r *simResult) tableRow(first bool) string {
 	o, what, met := &r.worst, "", "yes"
 	if first {
