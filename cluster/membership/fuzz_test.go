@@ -11,10 +11,10 @@ import (
 	raftlogv1 "github.com/quorate/quorate/api/gen/quorate/raftlog/v1"
 )
 
-// FuzzApply makes changes out of bytes, and applies them one after the other.
-// Whatever they are: a change that takes place is one revision; a table that was
-// stored and read again is the same; members, placements and tokens are sorted, of
-// their own, and of what exists; and no token lets more nodes in than it says.
+// FuzzApply makes changes from bytes, and applies them one after the other.
+// Whatever the changes are, an applied change is one revision; a table that is
+// stored and read again is equal; members, placements and tokens are sorted and
+// unique, and name only what exists; and no token admits more nodes than it allows.
 func FuzzApply(f *testing.F) {
 	f.Add([]byte{0, 3, 6, 2, 1, 2, 1, 1, 2, 2, 1, 2, 3, 1, 3, 2, 0})
 	f.Add([]byte{0, 7, 4, 1, 6, 1, 2, 1, 5, 1, 3, 1, 3, 2, 8, 1, 9, 1, 7, 3})
@@ -37,7 +37,7 @@ func FuzzApply(f *testing.F) {
 	})
 }
 
-// bytesOf are the bytes that changes are made of.
+// bytesOf holds the bytes from which changes are made.
 type bytesOf []byte
 
 func (b *bytesOf) below(n int) int {
@@ -52,7 +52,7 @@ func (b *bytesOf) below(n int) int {
 func (b *bytesOf) member() *raftlogv1.StoredMember {
 	m := stored(fmt.Sprintf("n%d", b.below(6)))
 	switch v := b.below(12); v {
-	case 0: // no id of a join
+	case 0: // without a join id
 	case 1:
 		m.Peer = "n1:7413"
 	case 2:
@@ -78,7 +78,7 @@ func (b *bytesOf) placements() (list []*raftlogv1.StoredPlacement) {
 
 func (b *bytesOf) token() string { return fmt.Sprintf("t%d", b.below(4)) }
 
-// stored makes a token that ends within a few changes, or has no uses.
+// stored returns a token that expires within a few changes, or has no uses.
 func (b *bytesOf) stored() *raftlogv1.StoredJoinToken {
 	return &raftlogv1.StoredJoinToken{Id: b.token(), Hash: []byte{1}, UsesLeft: uint32(b.below(4)), ExpiresUnixNanos: int64(b.below(40))}
 }
@@ -109,7 +109,7 @@ func (b *bytesOf) change(t *Table) *raftlogv1.ChangeMembers {
 	c := kinds[b.below(len(kinds))]()
 	c.Revision = t.Revision()
 	if v := b.below(16); v < 2 {
-		c.Revision += uint64(2*v - 1) // one before, or one ahead
+		c.Revision += uint64(2*v - 1) // one behind or one ahead
 	}
 	return c
 }
@@ -163,12 +163,12 @@ func checkRising[T any](t *testing.T, what string, all []T, key func(T) string) 
 	}
 }
 
-// count follows the uses of every token: each node that comes in by one takes one.
+// count tracks the uses of every token: each node that joins with a token takes one.
 func count(t *testing.T, uses map[string]int, before, table *Table, c *raftlogv1.ChangeMembers) {
 	t.Helper()
 	for _, k := range table.Tokens() {
 		if before.Token(k.Id) == nil || c.GetToken().GetId() == k.Id {
-			uses[k.Id] = int(k.UsesLeft) // a new one, perhaps of the id of an old one
+			uses[k.Id] = int(k.UsesLeft) // a new token, perhaps with the id of an old one
 		}
 	}
 	if id := c.GetAdd().GetToken(); id != "" && len(table.IDs()) > len(before.IDs()) {

@@ -12,8 +12,8 @@ import (
 	"github.com/quorate/quorate/shard"
 )
 
-// TestTokenUses: a token of N uses lets exactly N different nodes in, whatever is
-// refused or repeated between.
+// TestTokenUses checks that a token with N uses admits exactly N different nodes, whatever is
+// refused or repeated in between.
 func TestTokenUses(t *testing.T) {
 	for uses := range 5 {
 		table := three(t)
@@ -44,7 +44,7 @@ func TestTokenUses(t *testing.T) {
 	}
 }
 
-// TestTokenExpiry: a token opens until its moment, and not at it.
+// TestTokenExpiry checks that a token works until its expiry time, and no longer at that time.
 func TestTokenExpiry(t *testing.T) {
 	for after, want := range map[int64]string{0: "", 99: "", 100: "join token two: it has expired", 1 << 50: "join token two: it has expired"} {
 		table, err := try(t, three(t), add(joins("n4"), "two"), now+after)
@@ -58,7 +58,7 @@ func TestTokenExpiry(t *testing.T) {
 	}
 }
 
-// TestTokensFull: expired tokens make room, others do not.
+// TestTokensFull checks that expired tokens make room, and others do not.
 func TestTokensFull(t *testing.T) {
 	table := three(t)
 	for i := len(table.Tokens()); i < MaxTokens; i++ {
@@ -92,7 +92,7 @@ func TestLastMember(t *testing.T) {
 	checkRefusal(t, err, Forbidden, `node "n1": is the last member`)
 }
 
-// TestMember: a member is the same after it was stored.
+// TestMember checks that a member is the same after it was stored and read.
 func TestMember(t *testing.T) {
 	full := &Member{
 		ID: "n4", Peer: "a:1", GRPC: "a:2", HTTP: "a:3", Zone: "z", Version: "v1", Level: 7, State: Leaving, Dead: true,
@@ -110,7 +110,7 @@ func equalMembers(a, b *Member) bool {
 	return proto.Equal(a.Encode(), b.Encode()) && a.Joined.Equal(b.Joined)
 }
 
-// TestNodes: what the planner is told of a member in each state.
+// TestNodes checks how the planner sees a member in each state.
 func TestNodes(t *testing.T) {
 	for _, c := range []struct {
 		state State
@@ -122,7 +122,7 @@ func TestNodes(t *testing.T) {
 		{Leaving, false, shard.Leaving},
 		{Active, true, shard.Dead},
 		{Draining, true, shard.Dead},
-		{Leaving, true, shard.Leaving}, // it is to go for good
+		{Leaving, true, shard.Leaving}, // leaving takes precedence over dead
 	} {
 		m := Member{State: c.state, Dead: c.dead}
 		if got := m.Node().State; got != c.want {
@@ -142,7 +142,7 @@ func TestNodes(t *testing.T) {
 	}
 }
 
-// TestPlacement: a placement is the same after it was stored.
+// TestPlacement checks that a placement is the same after it was stored and read.
 func TestPlacement(t *testing.T) {
 	p := shard.Placement{Voters: []quota.NodeID{"n2", "n1"}, Removed: []quota.NodeID{"n3"}}
 	table := after(t, three(t), placed(EncodePlacement(2, p)))
@@ -150,12 +150,12 @@ func TestPlacement(t *testing.T) {
 	if fmt.Sprint(each[1]) != fmt.Sprint(p) || fmt.Sprint(meta.Voters) != "[n1]" {
 		t.Errorf("meta %v, ranges %v", meta, each)
 	}
-	if _, each = table.Placements(1); len(each) != 1 { // a range that this cluster does not have
+	if _, each = table.Placements(1); len(each) != 1 { // ignores a range that this cluster does not have
 		t.Errorf("ranges %v", each)
 	}
 }
 
-// TestPublic: a node's own copy holds no secret.
+// TestPublic checks that a node's own copy contains no secret.
 func TestPublic(t *testing.T) {
 	table := after(t, three(t), authority("c"))
 	want := proto.CloneOf(table.Proto())

@@ -71,8 +71,8 @@ func authority(cert string) *raftlogv1.ChangeMembers {
 	return &raftlogv1.ChangeMembers{Change: &raftlogv1.ChangeMembers_Authority{Authority: &raftlogv1.StoredAuthority{Certificate: []byte(cert), Key: []byte("secret")}}}
 }
 
-// try applies a change to the newest revision at a time, and requires that it
-// changes neither the table nor the change.
+// try applies a change to the newest revision at a time, and requires that this
+// modifies neither the table nor the change.
 func try(t *testing.T, table *Table, c *raftlogv1.ChangeMembers, at int64) (*Table, error) {
 	t.Helper()
 	c = proto.CloneOf(c)
@@ -91,7 +91,7 @@ func try(t *testing.T, table *Table, c *raftlogv1.ChangeMembers, at int64) (*Tab
 	return next, err
 }
 
-// after is the table after changes that must take place.
+// after returns the table after changes that must succeed.
 func after(t *testing.T, table *Table, changes ...*raftlogv1.ChangeMembers) *Table {
 	t.Helper()
 	for _, c := range changes {
@@ -104,14 +104,14 @@ func after(t *testing.T, table *Table, changes ...*raftlogv1.ChangeMembers) *Tab
 	return table
 }
 
-// three is a cluster of n1, n2 and n3, of which n1 and n2 hold group 1, and two tokens.
+// three returns the table of n1, n2 and n3, of which n1 and n2 hold group 1, with two tokens.
 func three(t *testing.T) *Table {
 	t.Helper()
 	return after(t, New(nil), seed(stored("n3"), stored("n1"), stored("n2")), placed(placement(1, "n1", "n2"), placement(0, "n1")),
 		newToken(token("two", 2)), newToken(token("one", 1)))
 }
 
-// TestApply: what each kind of change does, and what it leaves alone.
+// TestApply checks what each kind of change does, and what it leaves alone.
 func TestApply(t *testing.T) {
 	zone := stored("n2")
 	zone.Zone, zone.Version, zone.State, zone.Dead = "eu-1a", "v1.2.3", uint32(Draining), true
@@ -170,8 +170,7 @@ func TestSeed(t *testing.T) {
 	}
 }
 
-// TestRefusals: every change that may not be, what kind of refusal that is, and
-// what it says.
+// TestRefusals checks the kind and text of the refusal of every invalid change.
 func TestRefusals(t *testing.T) {
 	with := func(change func(*raftlogv1.StoredMember)) *raftlogv1.ChangeMembers {
 		m := joins("n4")
@@ -274,7 +273,8 @@ func TestSeedRefusals(t *testing.T) {
 
 const unseeded = "the cluster has no membership yet"
 
-// TestNothingBeforeSeed: until there is a membership, it is all that can be made.
+// TestNothingBeforeSeed checks that until there is a membership, only the change that creates it is
+// accepted.
 func TestNothingBeforeSeed(t *testing.T) {
 	for _, c := range []*raftlogv1.ChangeMembers{
 		add(joins("n1"), ""), changed(stored("n1")), dropMember("n1"), placed(placement(0, "n1")), raise(2),
@@ -286,7 +286,7 @@ func TestNothingBeforeSeed(t *testing.T) {
 	}
 }
 
-// TestStale: a change made from another revision does nothing, whatever it is.
+// TestStale checks that a change based on another revision does nothing, whatever it is.
 func TestStale(t *testing.T) {
 	table := three(t)
 	for _, revision := range []uint64{0, table.Revision() - 1, table.Revision() + 1, 1 << 63} {
@@ -316,8 +316,8 @@ func TestKinds(t *testing.T) {
 	}
 }
 
-// TestNameOnItsWayOut: who joins under the name of a node that is on its way out is told to
-// ask again, and gets the name when it is free.
+// TestNameOnItsWayOut checks that a join under the name of a leaving node is refused as Later, and
+// succeeds once the name is free.
 func TestNameOnItsWayOut(t *testing.T) {
 	m := stored("n1")
 	m.State = uint32(Leaving)
@@ -330,7 +330,7 @@ func TestNameOnItsWayOut(t *testing.T) {
 	checkRefusal(t, err, Later, `node "n1": a node of that name is on its way out of the cluster; when it is out the name is free`)
 }
 
-// TestHolds: who is named by a placement cannot be dropped, voting or leaving.
+// TestHolds checks that a member named by a placement, as voter or as removed, cannot be dropped.
 func TestHolds(t *testing.T) {
 	table := after(t, three(t), placed(&raftlogv1.StoredPlacement{Group: 1, Voters: []string{"n2"}, Removed: []string{"n3"}}))
 	for id, want := range map[quota.NodeID]bool{"n1": true, "n2": true, "n3": true, "n4": false} {
@@ -347,7 +347,7 @@ func TestHolds(t *testing.T) {
 	}
 }
 
-// TestJoinedBefore: members that were there from the first have joined before every moment.
+// TestJoinedBefore checks that the members of the first membership count as joined before any time.
 func TestJoinedBefore(t *testing.T) {
 	at := time.Unix(1_790_000_000, 0)
 	table := New(&raftlogv1.Membership{Members: []*raftlogv1.StoredMember{

@@ -9,8 +9,8 @@ import (
 	raftlogv1 "github.com/quorate/quorate/api/gen/quorate/raftlog/v1"
 )
 
-// TestRemovedNeedsToken: a node that was removed comes back with a token alone, and then is one
-// like others; how many are remembered is bounded.
+// TestRemovedNeedsToken checks that a removed node can come back only with a token, and is then a member
+// like others, and that the number of remembered removals is bounded.
 func TestRemovedNeedsToken(t *testing.T) {
 	table := after(t, three(t), add(joins("n4"), ""), dropMember("n4"))
 	_, err := try(t, table, add(joins("n4"), ""), now)

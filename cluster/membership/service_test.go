@@ -13,8 +13,8 @@ import (
 	"github.com/quorate/quorate/shard"
 )
 
-// TestNextOfMeta: a new member that is not connected yet keeps the meta group from being as wanted, or nobody
-// would look at it again for lookAgain; a member that leaves does not.
+// TestNextOfMeta checks that a new member that is not connected yet keeps the meta group from being done:
+// otherwise the rebalancer would not check the group again for lookAgain. A leaving member does not.
 func TestNextOfMeta(t *testing.T) {
 	table := func(states ...State) *Table {
 		m := &raftlogv1.Membership{Revision: 1}
@@ -44,13 +44,13 @@ func TestNextOfMeta(t *testing.T) {
 	}
 }
 
-// TestRaised: a release that brings level 2 raises the cluster to it when every living member has
-// it, and not before; the next restart of an older node is refused in the handshake
-// (transport.TestLevels) and a join of one by the meta leader (TestJoinOfALowerLevel).
+// TestRaised checks that a release that introduces level 2 raises the cluster to it once every living
+// member has it, and not before. Afterwards the handshake refuses an older node that restarts
+// (transport.TestLevels), and the meta leader refuses one that joins (TestJoinOfALowerLevel).
 func TestRaised(t *testing.T) {
 	for name, tt := range map[string]struct {
 		levels [3]uint32
-		dead   int // which member is given up; 0 is none
+		dead   int // the member that is given up; 0 for none
 		want   uint32
 	}{
 		"all have it":             {[3]uint32{2, 2, 2}, 0, 2},
@@ -80,7 +80,7 @@ func TestRaised(t *testing.T) {
 	}
 }
 
-// TestJoinOfALowerLevel: a node whose software has a lower level than the cluster does not join.
+// TestJoinOfALowerLevel checks that a node whose software has a lower level than the cluster cannot join.
 func TestJoinOfALowerLevel(t *testing.T) {
 	table := New(&raftlogv1.Membership{Level: 2, Replicas: 3})
 	_, err := authorizeJoin(table, "", &quoratev1.JoinRequest{Node: "n4", Version: "0.1.0", Level: 1}, time.Now())
@@ -92,8 +92,8 @@ func TestJoinOfALowerLevel(t *testing.T) {
 	}
 }
 
-// TestLostData: who is refused, by what the membership has of a node and what the
-// node says.
+// TestLostData checks which nodes are refused, given the identity in the membership and the one
+// that the node reports.
 func TestLostData(t *testing.T) {
 	members := []*raftlogv1.StoredMember{
 		{Id: "n1", Peer: "h:1", State: uint32(Active)},
@@ -109,14 +109,14 @@ func TestLostData(t *testing.T) {
 		refused bool
 	}{
 		{"earlier", 0, false},
-		{"earlier", 9, true}, // it had data without a name
+		{"earlier", 9, true}, // its data had no identity
 		{"first", 7, false},
 		{"first", 9, true},
-		{"first", 0, false}, // an earlier version has rewritten the name: it has data
+		{"first", 0, false}, // an earlier version dropped the identity: it has data
 		{"joined", 9, false},
 		{"heard", 8, false},
 		{"heard", 9, true},
-		{"nobody", 9, false}, // others refuse it
+		{"nobody", 9, false}, // other checks refuse it
 	} {
 		if got := s.Lost(tc.id, tc.first); (got != "") != tc.refused || got != "" && !strings.HasPrefix(got, LostData) {
 			t.Errorf("%s with %d: %q", tc.id, tc.first, got)
