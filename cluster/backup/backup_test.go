@@ -20,7 +20,7 @@ func head(ranges int) Head {
 	return Head{Cluster: "test", Software: "v1", Level: 1, At: when, Ranges: ranges}
 }
 
-// contents are the groups' snapshots.
+// contents returns the snapshots of groups.
 func contents(sizes ...int) [][]byte {
 	r := rand.New(rand.NewPCG(1, 2))
 	var out [][]byte
@@ -34,7 +34,7 @@ func contents(sizes ...int) [][]byte {
 	return out
 }
 
-// written is a backup of these groups.
+// written returns a backup of these groups.
 func written(t testing.TB, groups [][]byte) []byte {
 	t.Helper()
 	var out bytes.Buffer
@@ -46,7 +46,7 @@ func written(t testing.TB, groups [][]byte) []byte {
 		if err := w.Begin(raftgroup.GroupName(uint32(i)), uint64(10+i), 3); err != nil {
 			t.Fatal(err)
 		}
-		for len(data) > 0 { // in uneven parts
+		for len(data) > 0 { // write uneven parts
 			n := min(len(data), 7001)
 			if _, err := w.Write(data[:n]); err != nil {
 				t.Fatal(err)
@@ -105,7 +105,7 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
-// TestSkip: groups that are not read are checked all the same.
+// TestSkip checks that groups that are skipped are verified all the same.
 func TestSkip(t *testing.T) {
 	data := written(t, contents(10, 2*MaxPiece, 10))
 	b, err := NewReader(bytes.NewReader(data))
@@ -117,7 +117,7 @@ func TestSkip(t *testing.T) {
 	}
 }
 
-// TestEveryByte: no byte can be another one, and none can be missing at the end.
+// TestEveryByte checks that changing any byte, or cutting off the end anywhere, is detected.
 func TestEveryByte(t *testing.T) {
 	data := written(t, contents(40, 300, 0))
 	for i := range data {
@@ -145,7 +145,7 @@ func refused(t testing.TB, data []byte, words string) {
 	}
 }
 
-// split returns the blocks of a file behind its magic.
+// split returns the blocks of a file, which follow its magic.
 func split(data []byte) (blocks [][]byte) {
 	for data = data[len(Magic):]; len(data) > 0; {
 		n := blockHead + int(binary.BigEndian.Uint32(data[1:])) + blockTail
@@ -154,7 +154,7 @@ func split(data []byte) (blocks [][]byte) {
 	return blocks
 }
 
-// joined puts blocks together; with their numbers right again, as a forger would.
+// joined joins blocks, with checksums for their new numbers, as a forger would.
 func joined(blocks [][]byte, forged bool) []byte {
 	out := []byte(Magic)
 	for i, b := range blocks {
@@ -216,7 +216,7 @@ func TestForeign(t *testing.T) {
 	refused(t, nil, "no backup of quorate")
 }
 
-// blockOf is a head's block, whatever it says.
+// blockOf returns the block of a head, even an invalid one.
 func blockOf(t *testing.T, h *Head) []byte {
 	var out bytes.Buffer
 	w := &Writer{w: &out, all: discardHash{}}
@@ -269,7 +269,7 @@ func TestWriterOrder(t *testing.T) {
 	}
 }
 
-// TestDiskFull: after an error of the writer below nothing is taken for written.
+// TestDiskFull checks that after an error of the underlying writer nothing counts as written.
 func TestDiskFull(t *testing.T) {
 	full := errors.New("no space left on device")
 	for room := range len(written(t, contents(5, 6))) {
@@ -307,7 +307,7 @@ func (s *small) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestReadError: what the disk says is not taken for damage of the file.
+// TestReadError checks that a read error of the disk is not reported as damage of the file.
 func TestReadError(t *testing.T) {
 	broken := errors.New("input/output error")
 	data := written(t, contents(5, 6))
@@ -319,8 +319,8 @@ func TestReadError(t *testing.T) {
 	}
 }
 
-// FuzzReader: whatever the bytes, the reader ends with an error that has a place, or
-// has read what the writer writes.
+// FuzzReader checks that, whatever the bytes, the reader ends with an error that has a place, or
+// has read exactly what the writer writes.
 func FuzzReader(f *testing.F) {
 	good := written(f, contents(5, 600, 0))
 	f.Add(good)
@@ -331,13 +331,13 @@ func FuzzReader(f *testing.F) {
 	f.Add(joined(cut(blocks, 1, 4), true))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		again(t, data)
-		if bytes.HasPrefix(data, []byte(Magic)) && len(data) < 1<<16 { // with checksums that fit, to come further
+		if bytes.HasPrefix(data, []byte(Magic)) && len(data) < 1<<16 { // fix the checksums, to get further
 			again(t, mended(data))
 		}
 	})
 }
 
-// mended is data with the checksums that its blocks should have.
+// mended returns data with correct checksums for its blocks.
 func mended(data []byte) []byte {
 	out := bytes.Clone(data)
 	for at, n := len(Magic), uint64(0); at+blockHead+blockTail <= len(out); n++ {

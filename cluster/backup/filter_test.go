@@ -29,8 +29,8 @@ func records(t testing.TB, list ...*raftlogv1.MetaRecord) []byte {
 	return out.Bytes()
 }
 
-// TestRestoredMeta: members, join tokens and the authority's key are gone, and all else
-// is as it was, also what this version does not know.
+// TestRestoredMeta checks that members, join tokens and the authority's key are gone, and that everything
+// else is unchanged, including fields that this version does not know.
 func TestRestoredMeta(t *testing.T) {
 	override := &raftlogv1.MetaRecord{Record: &raftlogv1.MetaRecord_Override{Override: &raftlogv1.StoredOverride{
 		Key: &raftlogv1.OverrideKey{Namespace: "api", Limit: "user", Key: []byte("acme")}, Rule: &raftlogv1.OverrideRule{Burst: new(int64)},
