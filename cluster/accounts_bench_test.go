@@ -15,7 +15,7 @@ import (
 )
 
 // BenchmarkAccounts measures operations on three nodes with real logs. The disk's fsync
-// latency stands beside them: without batches, one waits for a few fsyncs.
+// latency is reported beside them: without batching, an operation waits for a few fsyncs.
 //
 //	go test ./cluster -run xxx -bench Accounts -benchtime 3s
 func BenchmarkAccounts(b *testing.B) {
@@ -24,9 +24,9 @@ func BenchmarkAccounts(b *testing.B) {
 	fsync := fsyncTime(b, c.dir)
 	for _, bc := range []struct {
 		name    string
-		ranges  int // that operations are on
+		ranges  int // over which the operations are spread
 		callers int
-		ops     int // in a call
+		ops     int // per call
 		cross   bool
 	}{
 		{"one range/single caller", 1, 1, 1, false},
@@ -80,7 +80,7 @@ func BenchmarkAccounts(b *testing.B) {
 	})
 }
 
-// benchOps are the operations of a caller on accounts of its own.
+// benchOps returns the operations of a caller on its own accounts.
 func benchOps(b *testing.B, caller, used, ranges, count int, cross bool) []account.Op {
 	b.Helper()
 	var ops []account.Op
@@ -94,7 +94,7 @@ func benchOps(b *testing.B, caller, used, ranges, count int, cross bool) []accou
 	return ops
 }
 
-// fsyncTime is the median time of a small write and its fsync.
+// fsyncTime returns the median time of a small write with its fsync.
 func fsyncTime(tb testing.TB, dir string) time.Duration {
 	tb.Helper()
 	f, err := os.Create(filepath.Join(dir, "fsync"))

@@ -16,9 +16,9 @@ import (
 	"github.com/quorate/quorate/internal/testspeed"
 )
 
-// TestContendedTransfers has many callers on all nodes move units between the same two accounts
-// of two ranges, in both directions: none is turned away, they stand in line instead of getting
-// in each other's way, and those of a node that wait share an attempt.
+// TestContendedTransfers runs many callers on all nodes that move units between the same two accounts
+// of two ranges, in both directions. No caller is refused. Callers queue instead of aborting
+// each other's transactions, and the waiting callers of a node share an attempt.
 func TestContendedTransfers(t *testing.T) {
 	testspeed.Full(t)
 	c := newThreeNodes(t, 2)
@@ -71,7 +71,7 @@ func TestContendedTransfers(t *testing.T) {
 	}
 }
 
-// entries is the number of entries in the logs of the ranges so far.
+// entries returns the number of entries in the logs of the ranges so far.
 func (c *threeNodes) entries(ranges int) (n uint64) {
 	for r := range ranges {
 		most := uint64(0)
@@ -86,7 +86,7 @@ func (c *threeNodes) entries(ranges int) (n uint64) {
 	return n
 }
 
-// attempts is how many attempts at transactions the nodes have made so far.
+// attempts returns how many attempts at transactions the nodes have made so far.
 func (c *threeNodes) attempts() (n float64) {
 	for _, node := range c.running() {
 		reg, ok := node.cfg.Registry.(prometheus.Gatherer)

@@ -16,8 +16,7 @@ import (
 	"github.com/quorate/quorate/internal/testspeed"
 )
 
-// cutOff loses everything between a node and the others, without a word; healed by
-// calling what it returns.
+// cutOff silently drops all traffic between a node and the others until heal is called.
 func (c *threeNodes) cutOff(id quota.NodeID) (heal func()) {
 	for _, n := range c.running() {
 		n.net.SetFault(func(to quota.NodeID, _ peerv1.Lane) transport.Fault {
@@ -31,10 +30,10 @@ func (c *threeNodes) cutOff(id quota.NodeID) (heal func()) {
 	}
 }
 
-// TestAccountsNeverStale cuts the leader off again and again while others write. Every
-// reading, on whatever node, shows at least what was answered before it began, and at most
-// what was asked for before it ended. It goes on until enough was seen: a slow machine only
-// takes longer.
+// TestAccountsNeverStale cuts off the leader repeatedly while others write. Every
+// read, on any node, shows at least what was answered before the read began, and at most
+// what was requested before it ended. The test runs until it has seen enough reads, so a slow machine
+// only takes longer.
 func TestAccountsNeverStale(t *testing.T) {
 	testspeed.Full(t)
 	t.Parallel() // it mostly waits
@@ -50,7 +49,7 @@ func TestAccountsNeverStale(t *testing.T) {
 		nodes := c.running()
 		for i := 0; ctx.Err() == nil; i++ {
 			asked.Add(1)
-			for try := i; ; try++ { // until it is answered
+			for try := i; ; try++ { // retry until it is answered
 				call, stop := context.WithTimeout(t.Context(), 400*time.Millisecond)
 				out, err := nodes[try%3].ApplyOps(call, "me", fmt.Sprint("w", i), 0, []account.Op{deposit(id, 1)})
 				stop()
@@ -96,7 +95,7 @@ func TestAccountsNeverStale(t *testing.T) {
 			continue
 		}
 		heal := c.cutOff(leader)
-		time.Sleep(2200 * time.Millisecond) // longer than an election: another leads meanwhile
+		time.Sleep(2200 * time.Millisecond) // longer than an election: another node leads meanwhile
 		heal()
 		cuts++
 	}
@@ -112,7 +111,7 @@ func TestAccountsNeverStale(t *testing.T) {
 	c.sameReplicas(0)
 }
 
-// accountsLeader says whether this node serves a range.
+// accountsLeader reports whether this node serves a range.
 func (n *Node) accountsLeader(r quota.RangeID) bool {
 	_, _, serving := n.host.Group(raftgroup.OfRange(r)).Leader()
 	return serving

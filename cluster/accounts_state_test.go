@@ -19,7 +19,7 @@ import (
 )
 
 // TestAccountsSnapshotWhileWriting takes snapshots of all replicas under load, and restarts
-// all nodes from them: nothing that was answered is lost, and all replicas are the same.
+// all nodes from them. Nothing that was answered is lost, and all replicas are equal.
 func TestAccountsSnapshotWhileWriting(t *testing.T) {
 	testspeed.Full(t)
 	c := newThreeNodes(t, 1)
@@ -66,7 +66,7 @@ func TestAccountsSnapshotWhileWriting(t *testing.T) {
 	c.sameReplicas(0)
 }
 
-// sameReplicas waits until all replicas of a range have applied the same, and compares
+// sameReplicas waits until all replicas of a range have applied the same entries, and compares
 // their snapshots.
 func (c *threeNodes) sameReplicas(r quota.RangeID) {
 	c.t.Helper()
@@ -88,7 +88,7 @@ func (c *threeNodes) sameReplicas(r quota.RangeID) {
 	})
 }
 
-// TestAccountsStale reads replicas that cannot be sure: only the stale reading answers.
+// TestAccountsStale reads from replicas that cannot confirm a leader: only stale reads succeed.
 func TestAccountsStale(t *testing.T) {
 	testspeed.Full(t)
 	c := newThreeNodes(t, 2, quick)
@@ -106,7 +106,7 @@ func TestAccountsStale(t *testing.T) {
 	c.kill("n2")
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 	defer cancel()
-	time.Sleep(time.Second) // its lease ends
+	time.Sleep(time.Second) // the lease ends
 	_, _, err := c.nodes["n3"].GetAccounts(ctx, ids, false)
 	var unavailable *accounts.UnavailableError
 	if !errors.As(err, &unavailable) || unavailable.Unknown || !unavailable.NoLeader() {

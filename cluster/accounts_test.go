@@ -19,17 +19,17 @@ func accountID(name string) account.ID {
 	return account.ID{App: "app", Realm: "realm", Namespace: "ns", Name: name, Resource: "units"}
 }
 
-// deposit adds to an account, which is made if it is missing, without any bounds.
+// deposit adds to an account, without bounds, and creates it if it is missing.
 func deposit(id account.ID, delta int64) account.Op {
 	return account.Op{Account: id, RelativeTo: account.Balance, Delta: delta, Options: account.IgnorePolicyBounds}
 }
 
-// create makes an account with a balance.
+// create creates an account with a balance.
 func create(id account.ID, balance int64) account.Op {
 	return account.Op{Account: id, RelativeTo: account.Zero, Delta: balance, Options: account.IgnorePolicyBounds}
 }
 
-// accountIn returns an account of a range, the i-th such.
+// accountIn returns the i-th account of a range.
 func accountIn(t testing.TB, r quota.RangeID, ranges, i int) account.ID {
 	t.Helper()
 	for n := range 100_000 {
@@ -44,8 +44,8 @@ func accountIn(t testing.TB, r quota.RangeID, ranges, i int) account.ID {
 // unnamed numbers the requests of mustApply that have no id.
 var unnamed atomic.Int64
 
-// mustApply applies operations through a node. A request without an id is given one: then a
-// busy machine that answers late only takes longer.
+// mustApply applies operations through a node. It gives a request without an id one, so that it can
+// be retried and a busy machine only takes longer.
 func mustApply(t testing.TB, n *Node, requestID string, ops ...account.Op) account.Outcome {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // a busy machine only takes longer
@@ -84,7 +84,7 @@ func balances(t testing.TB, n *Node, stale bool, ids ...account.ID) []int64 {
 func TestAccountsFromEveryNode(t *testing.T) {
 	c := newThreeNodes(t, 4)
 	for r := range quota.RangeID(4) {
-		// Without a request id nobody repeats what was not answered in time: then with another account.
+		// Without a request id, a request that was not answered in time is not repeated: use another account.
 		i := 0
 		c.eventually(patience, fmt.Sprintf("an account of range %d is counted on all nodes", r), func() error {
 			i++
@@ -94,7 +94,7 @@ func TestAccountsFromEveryNode(t *testing.T) {
 }
 
 // depositEverywhere adds to a new account through every node, and reads it on every node
-// after each time. The error is an *accounts.UnavailableError.
+// after each deposit. Its error is an *accounts.UnavailableError.
 func (c *threeNodes) depositEverywhere(id account.ID) error {
 	mustApply(c.t, c.nodes["n1"], "create "+id.Name, create(id, 0))
 	want := int64(0)
@@ -151,7 +151,7 @@ func TestAccountsAcrossRanges(t *testing.T) {
 	if got := fmt.Sprint(balances(t, c.nodes["n2"], false, ids...)); got != "[0 17 20 23]" {
 		t.Errorf("in the end: %s", got)
 	}
-	// One that fails leaves nothing.
+	// A request that fails leaves no change.
 	out, err := c.nodes["n3"].ApplyOps(t.Context(), "user:me", "fails", 0, []account.Op{
 		deposit(ids[0], 1), deposit(ids[1], 1), {Account: accountIn(t, 2, 4, 9), Delta: 1},
 	})
@@ -163,7 +163,7 @@ func TestAccountsAcrossRanges(t *testing.T) {
 	}
 }
 
-// TestAccountsEnd ends a node while calls wait: none hangs.
+// TestAccountsEnd kills a node while calls wait. No call hangs.
 func TestAccountsEnd(t *testing.T) {
 	testspeed.Full(t)
 	c := newThreeNodes(t, 1)
@@ -179,7 +179,7 @@ func TestAccountsEnd(t *testing.T) {
 		_, err := n.ApplyOps(ctx, "me", "", 0, []account.Op{deposit(id, 1)})
 		done <- err
 	}()
-	time.Sleep(50 * time.Millisecond) // for the call to be under way; it cannot be seen
+	time.Sleep(50 * time.Millisecond) // lets the call start, which the test cannot observe
 	c.kill("n1")
 	select {
 	case err := <-done:
@@ -191,7 +191,7 @@ func TestAccountsEnd(t *testing.T) {
 	}
 }
 
-// TestRangeOfGolden pins where accounts are: a change would lose every account of every
+// TestRangeOfGolden pins the mapping of accounts to ranges: a change would lose every account of every
 // existing cluster.
 func TestRangeOfGolden(t *testing.T) {
 	for id, want := range map[account.ID]quota.RangeID{
@@ -206,7 +206,8 @@ func TestRangeOfGolden(t *testing.T) {
 	}
 }
 
-// TestStaleReadElsewhere: a node that has no replica of an account's range answers stale reads too.
+// TestStaleReadElsewhere checks that a node without a replica of an account's range answers stale
+// reads too.
 func TestStaleReadElsewhere(t *testing.T) {
 	const ranges = 3
 	c := newThreeNodes(t, ranges, func(cfg *Config) { cfg.Replicas = 1 })

@@ -15,14 +15,14 @@ import (
 	"github.com/quorate/quorate/internal/testspeed"
 )
 
-// TestAccountsCoordinatorStops ends the coordinator after every step of a transaction.
-// The others bring it to its end: all of it or nothing, within seconds, and nothing
-// stays held or remembered as under way.
+// TestAccountsCoordinatorStops stops the coordinator after each step of a transaction.
+// The other nodes finish it within seconds, entirely or not at all, and nothing
+// stays held or pending.
 func TestAccountsCoordinatorStops(t *testing.T) {
 	testspeed.Full(t)
 	type stop struct {
 		step  string
-		after int // steps of that name that are carried out
+		after int // how many steps of that name are carried out
 		told  bool
 		done  bool
 	}
@@ -36,7 +36,7 @@ func TestAccountsCoordinatorStops(t *testing.T) {
 		{step: "finish", after: 1, told: true, done: true},
 		{step: "forget", told: true, done: true},
 	}
-	ranges := 3 * len(stops) // each has its own
+	ranges := 3 * len(stops) // each case has its own ranges
 	c := newThreeNodes(t, ranges)
 	n := c.nodes["n1"]
 	seen, over := make([]atomic.Int64, len(stops)), make([]atomic.Bool, len(stops))
@@ -64,7 +64,7 @@ func TestAccountsCoordinatorStops(t *testing.T) {
 				}
 				return nil
 			})
-			// A reader on another node sees all or nothing, as soon as it is told.
+			// A reader on another node sees all or nothing as soon as it gets an answer.
 			want := "[100 100 100]"
 			if tc.done {
 				want = "[101 101 101]"
@@ -85,7 +85,7 @@ func TestAccountsCoordinatorStops(t *testing.T) {
 	}
 }
 
-// nothingPending returns an error while a replica knows of a transaction.
+// nothingPending returns an error while a replica has a pending transaction.
 func (c *threeNodes) nothingPending() error {
 	for _, n := range c.running() {
 		for r, accounts := range n.ranges.Accounts() {
@@ -97,9 +97,9 @@ func (c *threeNodes) nothingPending() error {
 	return nil
 }
 
-// TestAccountsBank moves units between accounts of all ranges, from two nodes at once, and
-// reads them all the while: the sum never differs, also when the leader of some ranges is
-// killed, or cut off.
+// TestAccountsBank moves units between accounts of all ranges from two nodes, and
+// reads the accounts all the while. The sum never differs, even when the leader of some ranges is
+// killed or cut off.
 func TestAccountsBank(t *testing.T) {
 	testspeed.Full(t)
 	t.Parallel() // it mostly waits
@@ -110,7 +110,7 @@ func TestAccountsBank(t *testing.T) {
 				heal := c.cutOff(id)
 				time.Sleep(1500 * time.Millisecond) // longer than an election
 				heal()
-				time.Sleep(500 * time.Millisecond) // whole again, under load
+				time.Sleep(500 * time.Millisecond) // load after healing
 			}
 		})
 	})
@@ -128,7 +128,7 @@ func bank(t *testing.T, fault func(c *threeNodes)) {
 	mustApply(t, c.nodes["n1"], "", ops...)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	least := time.After(4 * time.Second) // under load, before and after the fault; more on a slow machine
+	least := time.After(4 * time.Second) // load before and after the fault; longer on a slow machine
 	var moved, unsure, reads atomic.Int64
 	var wg sync.WaitGroup
 	nodes := c.running()[:2] // the third may be killed
@@ -174,7 +174,7 @@ func bank(t *testing.T, fault func(c *threeNodes)) {
 			}
 		})
 	}
-	time.Sleep(time.Second) // under load before the fault
+	time.Sleep(time.Second) // load before the fault
 	fault(c)
 	before := moved.Load()
 	<-least
@@ -198,7 +198,7 @@ func bank(t *testing.T, fault func(c *threeNodes)) {
 }
 
 // TestAccountsOnceThroughElections sends each request through two nodes while leaders
-// die: each is applied once.
+// are killed. Each request is applied once.
 func TestAccountsOnceThroughElections(t *testing.T) {
 	testspeed.Full(t)
 	c := newThreeNodes(t, 2, quick)
@@ -217,12 +217,12 @@ func TestAccountsOnceThroughElections(t *testing.T) {
 	var answered, repeated atomic.Int64
 	for i := range requests {
 		ops := []account.Op{deposit(id, 1)}
-		if i%6 == 0 { // all of them want the same two accounts, so they take turns
+		if i%6 == 0 { // these all use the same two accounts, so they take turns
 			ops = append(ops, deposit(far, 1))
 		}
 		for _, n := range through {
 			wg.Go(func() {
-				time.Sleep(time.Duration(i) * 25 * time.Millisecond) // requests come before, in and after the election
+				time.Sleep(time.Duration(i) * 25 * time.Millisecond) // sends requests before, during and after the election
 				for try, end := 0, time.Now().Add(2*patience); time.Now().Before(end); try++ {
 					out, err := n.ApplyOps(t.Context(), "me", fmt.Sprint("r", i), 0, ops)
 					if err == nil && (out.Code == account.Done || out.Code == account.Repeated) {

@@ -15,8 +15,8 @@ import (
 	"github.com/quorate/quorate/internal/testspeed"
 )
 
-// TestDecideLeader: one login, whichever node is asked, however many at once; it
-// is told where it was decided.
+// TestDecideLeader checks that a limit with decide: leader admits exactly its burst, whichever nodes
+// are asked and however many callers ask at once, and that decisions say where they were made.
 func TestDecideLeader(t *testing.T) {
 	testspeed.Full(t)
 	c := newThreeNodes(t, 4)
@@ -39,7 +39,7 @@ func TestDecideLeader(t *testing.T) {
 						case quota.WhyLeader, quota.WhyOverLimit:
 						case quota.WhyLocal, quota.WhyCutOff:
 							late.Add(1)
-						case quota.WhyNotHeld: // the log has not granted it in time
+						case quota.WhyNotHeld: // the log did not grant it in time
 							late.Add(1)
 							if k.Limit != "hard" || d.Allowed {
 								t.Errorf("%v on %s: %+v", k, n.cfg.Self, d)
@@ -54,7 +54,7 @@ func TestDecideLeader(t *testing.T) {
 			if l.Ceiling == quota.Hard && passed.Load() > 3 {
 				t.Errorf("%v: %d of 12 passed; hard: at most 3", k, passed.Load())
 			}
-			if late.Load() > 0 && tries < 100 { // on a busy machine; then the node decides alone
+			if late.Load() > 0 && tries < 100 { // on a busy machine the node may decide alone: try another key
 				continue
 			}
 			if passed.Load() != 3 || late.Load() > 0 {
@@ -74,7 +74,7 @@ func TestDecideLeader(t *testing.T) {
 	c.awaitRemaining(k, 3)
 }
 
-// TestDecideAlone: the policy decides when nobody can be asked.
+// TestDecideAlone checks that the limit's policy decides when no leader can be asked.
 func TestDecideAlone(t *testing.T) {
 	c := newThreeNodes(t, 4, quick)
 	soft, closed, hard := limit("soft", 3, quota.Soft), limit("closed", 3, quota.Soft), limit("hard", 3, quota.Hard)
@@ -84,7 +84,7 @@ func TestDecideAlone(t *testing.T) {
 	closed.CutOff.Policy = quota.CutOffClosed
 	c.apply(soft, closed, hard)
 	n := c.running()[1]
-	// Two of three are gone, and so is every leader.
+	// Kill two of three nodes, and thus every leader.
 	use(t, n, key("test", "soft", "alone"), 1)
 	for _, o := range c.running() {
 		if o != n {
@@ -101,9 +101,9 @@ func TestDecideAlone(t *testing.T) {
 	}
 }
 
-// TestAnswerLost: a leader books questions, and its answers are lost. The member
-// decides alone, or refuses; once the path is whole, the leader has booked what
-// callers were told, once, and what they were refused is there again.
+// TestAnswerLost lets a leader book questions and loses its answers. The member
+// decides alone or refuses. Once the path works again, the leader has booked what
+// callers were granted exactly once, and tokens that they were refused are available again.
 func TestAnswerLost(t *testing.T) {
 	testspeed.Full(t)
 	c := newThreeNodes(t, 4, func(cfg *Config) { cfg.AskWait = time.Second }) // answers that are lost take all of it
@@ -125,7 +125,7 @@ func TestAnswerLost(t *testing.T) {
 		keys = append(keys, k)
 		check(k, 2)
 	}
-	check(keys[2], 18) // only what is used up is asked about
+	check(keys[2], 18) // the node asks only about keys that are used up
 	c.awaitRemaining(keys[2], 0)
 	lead.net.SetFault(func(to quota.NodeID, lane peerv1.Lane) transport.Fault {
 		return transport.Fault{Drop: to == "n2" && lane == peerv1.Lane_LANE_DATA}
@@ -161,8 +161,8 @@ func TestAnswerLost(t *testing.T) {
 	c.awaitRemaining(keys[1], 20-told[keys[1]])
 }
 
-// TestSilentLeader: the requests of a batch wait once for a leader that does not answer, and the
-// next batch asks it again.
+// TestSilentLeader checks that the requests of a batch wait once for a leader that does not answer, and
+// that the next batch asks it again.
 func TestSilentLeader(t *testing.T) {
 	testspeed.Full(t)
 	c := newThreeNodes(t, 2, func(cfg *Config) { cfg.AskWait = DefaultAskWait })
@@ -198,8 +198,8 @@ type errWhy quota.Why
 
 func (e errWhy) Error() string { return "decided: " + quota.Why(e).String() }
 
-// TestWaitForTokensToCome: callers on all nodes are given times one after
-// another, each of its own.
+// TestWaitForTokensToCome checks that callers on all nodes get consecutive times, no two the
+// same.
 func TestWaitForTokensToCome(t *testing.T) {
 	c := newThreeNodes(t, 2)
 	l := quota.Limit{
@@ -216,9 +216,9 @@ func TestWaitForTokensToCome(t *testing.T) {
 	began, last := time.Now(), time.Duration(0)
 	for i := range 6 {
 		asked := time.Since(began)
-		d := c.running()[i%3].Check(k, 3) // more than the burst: nobody passes it on its own
+		d := c.running()[i%3].Check(k, 3) // more than the burst, so that no node can admit it alone
 		told := time.Since(began)
-		// Its time is some time after it asked, and before it was told, both with its wait.
+		// The reserved time lies between the request and the answer, each plus the wait.
 		if early, late := asked+d.Wait, told+d.Wait; !d.Allowed || d.Why != quota.WhyReserved || late < last+time.Second || early > last+50*time.Second {
 			t.Errorf("caller %d: %+v, after %v to %v; the one before after %v", i, d, early, late, last)
 		}
@@ -230,8 +230,9 @@ func TestWaitForTokensToCome(t *testing.T) {
 	}
 }
 
-// TestRefundToLeader: what is given back of a limit that its leader decides is there for the next
-// check on every node, and the refund says what remains. One whose answer is lost counts once.
+// TestRefundToLeader checks that tokens refunded to a limit with decide: leader are available to the
+// next check on every node, and that the refund says what remains. A refund whose answer is lost
+// counts once.
 func TestRefundToLeader(t *testing.T) {
 	testspeed.Full(t)
 	c := newThreeNodes(t, 4, func(cfg *Config) { cfg.AskWait = time.Second }) // answers that are lost take all of it
@@ -262,13 +263,13 @@ func TestRefundToLeader(t *testing.T) {
 		lead.net.SetFault(nil)
 		for range 2 { // twice: what is right too early may become wrong
 			c.awaitRemaining(k, 7)
-			time.Sleep(3 * member.cfg.Sync) // no condition: a change for the worse is not to come
+			time.Sleep(3 * member.cfg.Sync) // there is no condition to wait for: the value must not get worse
 		}
 	}
 }
 
-// TestDrawFromLeader: what several nodes draw at once of a limit that its leader decides is together
-// no more than it has.
+// TestDrawFromLeader checks that several nodes that draw at once from a limit with decide: leader
+// together get no more than the limit has.
 func TestDrawFromLeader(t *testing.T) {
 	c := newThreeNodes(t, 2)
 	asked, waits := limit("asked", 20, quota.Soft), limit("waits", 20, quota.Soft)

@@ -24,9 +24,9 @@ import (
 	"github.com/quorate/quorate/internal/testspeed"
 )
 
-// TestBackupBank makes backups while units are moved between accounts of all ranges:
-// in each the sum is right, once what is under way has been brought to its end, and what
-// was acknowledged before is there.
+// TestBackupBank takes backups while units move between accounts of all ranges.
+// Once pending transactions are finished, the sum is right in each backup, and it contains what
+// was acknowledged before.
 func TestBackupBank(t *testing.T) {
 	testspeed.Full(t)
 	const ranges, count, each = 8, 64, 1000
@@ -38,7 +38,7 @@ func TestBackupBank(t *testing.T) {
 		ops = append(ops, create(ids[i], each))
 	}
 	mustApply(t, c.nodes["n1"], "", ops...)
-	for _, n := range c.running() { // the states of the ranges are far apart
+	for _, n := range c.running() { // copy the ranges at very different moments
 		n.backups.SlowDown(func(uint32) { time.Sleep(rand.N(40 * time.Millisecond)) })
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -120,7 +120,7 @@ func backupOf(t testing.TB, n *Node) []byte {
 	}
 }
 
-// storesOf are the accounts of the ranges in a backup.
+// storesOf returns the accounts of the ranges in a backup.
 func storesOf(t testing.TB, data []byte) (out []*accounts.Replica) {
 	t.Helper()
 	in, err := backup.NewReader(bytes.NewReader(data))
@@ -146,8 +146,8 @@ func storesOf(t testing.TB, data []byte) (out []*accounts.Replica) {
 	}
 }
 
-// settle brings what is under way to its end, as the leaders of ranges do: what home
-// has not decided is aborted.
+// settle finishes pending transactions as the leaders of ranges do: it aborts those that their home
+// has not decided.
 func settle(stores []*accounts.Replica) {
 	for _, s := range stores {
 		for _, p := range s.View().Pending(10_000) {
@@ -168,8 +168,8 @@ func settle(stores []*accounts.Replica) {
 	}
 }
 
-// TestRestore restores a backup that was made under transfers: everything is there,
-// and nothing of the old cluster's members.
+// TestRestore restores a backup that was taken during transfers. Everything is there,
+// except the members of the old cluster.
 func TestRestore(t *testing.T) {
 	testspeed.Full(t)
 	const ranges, count, each = 4, 12, 1000
@@ -189,7 +189,7 @@ func TestRestore(t *testing.T) {
 	}
 	mustApply(t, n, "first", ops...)
 	for _, n := range c.running() {
-		n.backups.SlowDown(func(uint32) { time.Sleep(rand.N(30 * time.Millisecond)) }) // parts are kept at different moments
+		n.backups.SlowDown(func(uint32) { time.Sleep(rand.N(30 * time.Millisecond)) }) // copy groups at different moments
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup

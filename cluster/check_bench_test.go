@@ -13,7 +13,7 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// BenchmarkCheck decides from a node's memory, one key after the other, as the protocols ask for it.
+// BenchmarkCheck decides from a node's memory, one key after the other, called as the protocols do.
 func BenchmarkCheck(b *testing.B) {
 	const keys = 1024
 	cfg := Config{
@@ -32,7 +32,7 @@ func BenchmarkCheck(b *testing.B) {
 	n.Decider.Start()
 	for ; n.Limits().Version == 0; time.Sleep(time.Millisecond) {
 	}
-	n.Decider.Close() // what is counted is not reported
+	n.Decider.Close() // counts are not reported
 	names := make([]quota.Key, keys)
 	spends := make([]quota.Spend, keys)
 	for i := range names {

@@ -14,7 +14,7 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// loneSession attaches a process to a node that has nobody else.
+// loneSession attaches a process to a node without other clients.
 func loneSession(t testing.TB, n *Node, number quota.Term) (attach.Session, *attach.Outbox) {
 	t.Helper()
 	out := attach.NewOutbox()
@@ -25,7 +25,8 @@ func loneSession(t testing.TB, n *Node, number quota.Term) (attach.Session, *att
 	return s, out
 }
 
-// TestClientNamesNoLimits: a node remembers nothing of keys that a process names and that have no limit.
+// TestClientNamesNoLimits checks that a node remembers nothing about keys without a limit that a
+// process names.
 func TestClientNamesNoLimits(t *testing.T) {
 	n := loneNode()
 	setLimits(n, limit("a", 10, quota.Soft))
@@ -40,7 +41,7 @@ func TestClientNamesNoLimits(t *testing.T) {
 			rep.Entries = append(rep.Entries, quota.ReportEntry{Key: k, Epoch: 1})
 		}
 		s.Report(&rep)
-		for { // what it is told, it takes
+		for { // drain the outbox
 			ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 			m, _ := out.Next(ctx)
 			cancel()
@@ -55,13 +56,14 @@ func TestClientNamesNoLimits(t *testing.T) {
 	runtime.KeepAlive(s)
 }
 
-// TestSettlementParts: a settlement is booked and answered when all of its parts are there, in order.
+// TestSettlementParts checks that a settlement is booked and answered once all of its parts have
+// arrived in order.
 func TestSettlementParts(t *testing.T) {
 	key := func(i int) quota.Key {
 		return quota.Key{LimitName: limit("a", 10, quota.Soft).LimitName, Key: fmt.Sprint("k", i)}
 	}
 	for what, c := range map[string]struct {
-		parts [][2]int // number, of how many
+		parts [][2]int // part, parts
 		done  bool
 	}{
 		"all":         {[][2]int{{1, 3}, {2, 3}, {3, 3}}, true},
@@ -96,7 +98,7 @@ func TestSettlementParts(t *testing.T) {
 	}
 }
 
-// TestClientShares: one identity does not take all places for clients.
+// TestClientShares checks that one identity cannot take all places for clients.
 func TestClientShares(t *testing.T) {
 	n := loneNode()
 	attached := func(owner string, i int) error {

@@ -17,7 +17,7 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// process is a client process: the real aggregator, and what drives it.
+// process is a client process: the real aggregator and its driver.
 type process struct {
 	t   testing.TB
 	id  quota.NodeID
@@ -28,7 +28,7 @@ type process struct {
 	at      *attached
 	unheard []attach.Settlement
 	settled map[uint64]int
-	said    []*quoratev1.AttachResponse // but grants
+	said    []*quoratev1.AttachResponse // all but grants
 }
 
 // attached is one attachment of a process to a node.
@@ -46,7 +46,7 @@ func newProcess(t testing.TB, id quota.NodeID) *process {
 
 func procNow() quota.Time { return quota.Time(time.Now().UnixNano()) }
 
-// attach attaches the process to a node, after it has left the one before.
+// attach attaches the process to a node. The process must have left its last node.
 func (p *process) attach(n *Node, namespaces ...string) error {
 	p.mu.Lock()
 	p.number++
@@ -110,11 +110,11 @@ func (p *process) send(ctx context.Context, at *attached) {
 			at.session.Report(&r)
 		}
 		p.mu.Unlock()
-		time.Sleep(2 * time.Millisecond) // it reports as often
+		time.Sleep(2 * time.Millisecond) // the interval of its reports
 	}
 }
 
-// leave breaks the stream; what the attachment leaves behind is to be settled.
+// leave breaks the stream. What the attachment leaves behind has to be settled.
 func (p *process) leave() {
 	p.at.cancel()
 	<-p.at.done
@@ -126,7 +126,7 @@ func (p *process) leave() {
 	p.at.session.End()
 }
 
-// settle brings what earlier attachments left behind, as often as it takes.
+// settle sends the final reports of earlier attachments until all are settled.
 func (p *process) settle() {
 	for _, m := range p.unheard {
 		number := uint64(m.Report.Term)
@@ -148,7 +148,7 @@ func (p *process) hasSettled(number uint64) bool {
 	return p.settled[number] > 0
 }
 
-// use decides so many requests of one token.
+// use decides count requests of one token each.
 func (p *process) use(k quota.Key, count int) (admitted int64) {
 	for range count {
 		if decideAlone(p.agg, procNow, k, 1).Allowed {
@@ -158,7 +158,7 @@ func (p *process) use(k quota.Key, count int) (admitted int64) {
 	return admitted
 }
 
-// decideAlone decides one request, with neither a grant nor a leader.
+// decideAlone decides one request with neither a grant nor a leader.
 func decideAlone(a *aggregator.Aggregator, clock aggregator.Clock, k quota.Key, cost int64) quota.Decision {
 	var c aggregator.Call
 	c.Reset([]quota.Request{{Key: k, Cost: cost, MaxWait: quota.LimitsWait}}, make([]quota.Decision, 1))
@@ -167,7 +167,7 @@ func decideAlone(a *aggregator.Aggregator, clock aggregator.Clock, k quota.Key, 
 	return c.Out[0]
 }
 
-// await waits for a message that is no grant.
+// await waits for a message other than a grant.
 func (p *process) await(what string, is func(*quoratev1.AttachResponse) bool) {
 	p.t.Helper()
 	for end := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
@@ -183,10 +183,10 @@ func (p *process) await(what string, is func(*quoratev1.AttachResponse) bool) {
 	}
 }
 
-// yearly is what the limits of the test allow.
+// yearly is the burst of the test's limits.
 const yearly = 1_000_000
 
-// admits waits until the leaders say that so much was admitted of a key.
+// admits waits until the leaders report that want was admitted of a key.
 func (c *threeNodes) admits(k quota.Key, want int64) {
 	c.t.Helper()
 	c.eventually(15*time.Second, fmt.Sprintf("%d admitted of %v", want, k), func() error {
@@ -198,7 +198,7 @@ func (c *threeNodes) admits(k quota.Key, want int64) {
 	})
 }
 
-// leaves waits until a key has so much less than its limit allows.
+// leaves waits until a key has want less than its limit allows.
 func (c *threeNodes) leaves(k quota.Key, want int64) {
 	c.t.Helper()
 	c.eventually(15*time.Second, fmt.Sprintf("%d taken of %v", want, k), func() error {
@@ -216,10 +216,10 @@ func (c *threeNodes) leaves(k quota.Key, want int64) {
 }
 
 // TestClients attaches processes to three nodes, and breaks their streams in every
-// way: what they admitted is what the leaders know, to the token.
+// way. The leaders know exactly, to the token, what the processes admitted.
 func TestClients(t *testing.T) {
 	t.Parallel()
-	c := newThreeNodes(t, 4) // leaders that stay: they count what was admitted
+	c := newThreeNodes(t, 4) // with stable leaders, which count what was admitted
 	year := quota.Window(quota.FixedWindow, yearly, 365*24*time.Hour)
 	soft := quota.Limit{LimitName: quota.LimitName{Namespace: "web", Limit: "soft"}, Durable: true}
 	soft.SetFirst(year)
@@ -229,7 +229,7 @@ func TestClients(t *testing.T) {
 	n1, n2, n3 := c.nodes["n1"], c.nodes["n2"], c.nodes["n3"]
 	led := func(prefix string) quota.Key { return c.keyLedBy(soft.LimitName, "n3", prefix) }
 
-	lost := led("lost") // now, while everybody leads what it is to lead
+	lost := led("lost") // now, while every node leads its preferred ranges
 
 	t.Run("counted", func(t *testing.T) {
 		k := led("counted")
@@ -243,7 +243,7 @@ func TestClients(t *testing.T) {
 			p.await("limits", func(m *quoratev1.AttachResponse) bool { return len(m.GetLimits().GetLimits()) == 2 })
 			for range 5 {
 				total += p.use(k, 20)
-				time.Sleep(5 * time.Millisecond) // reports in between
+				time.Sleep(5 * time.Millisecond) // lets reports through in between
 			}
 		}
 		c.admits(k, total)
@@ -266,7 +266,7 @@ func TestClients(t *testing.T) {
 				t.Fatal(err)
 			}
 			p.await("limits", func(m *quoratev1.AttachResponse) bool { return m.GetLimits() != nil })
-			p.settle() // at the other node, and again all that was settled before
+			p.settle() // at the other node, and repeats all earlier settlements
 			total += p.use(k, 30)
 			time.Sleep(time.Duration(round) * 3 * time.Millisecond) // reported or not
 			p.leave()
@@ -293,7 +293,7 @@ func TestClients(t *testing.T) {
 			e := &p.unheard[0].Report.Entries[i]
 			e.Unreported = e.Used + e.Overdrawn
 		}
-		n1.clients.Sweep(n1.clock.Now().Add(90 * time.Second)) // which forgets the attachment, and not yet what was booked of it
+		n1.clients.Sweep(n1.clock.Now().Add(90 * time.Second)) // forgets the attachment, but not yet what was booked of it
 		if err := p.attach(n1); err != nil {
 			t.Fatal(err)
 		}
@@ -315,7 +315,7 @@ func TestClients(t *testing.T) {
 		p.await("goodbye", func(m *quoratev1.AttachResponse) bool { return m.GetGoodbye() != nil })
 		first.cancel()
 		<-first.done
-		first.session.End() // which does not end the second
+		first.session.End() // must not end the second
 		if own, _ := n1.clients.Count(); own != 1 {
 			t.Errorf("%d are attached; want the second", own)
 		}
@@ -369,7 +369,7 @@ func TestClients(t *testing.T) {
 		}
 		p.await("limits", func(m *quoratev1.AttachResponse) bool { return m.GetLimits() != nil })
 		total := p.use(k, 50)
-		c.admits(k, total) // n1 has told it before it dies
+		c.admits(k, total) // n1 has reported it before it dies
 		c.kill("n1")
 		total += p.use(k, 30)
 		p.leave()
@@ -379,7 +379,7 @@ func TestClients(t *testing.T) {
 		p.settle()
 		c.admits(k, total)
 		p.leave()
-		if err := p.attach(n3); err != nil { // which does not know that n2 has booked it
+		if err := p.attach(n3); err != nil { // n3 does not know that n2 has booked it
 			t.Fatal(err)
 		}
 		p.mu.Lock()
@@ -413,7 +413,7 @@ func TestClients(t *testing.T) {
 		}
 		p.settle()
 		c.admits(k, 2*total)
-		c.start("n1", nil) // its journal knows better
+		c.start("n1", nil) // its journal shows that it was booked: the second booking is given back
 		c.leaves(k, total)
 		p.leave()
 	})

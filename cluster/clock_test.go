@@ -14,8 +14,9 @@ import (
 	"github.com/quorate/quorate/internal/testspeed"
 )
 
-// TestClockOfOneAhead: a node whose wall clock is hours ahead of the others' goes by theirs from its start,
-// says so, and moves no log ahead: what is repeated is not applied again, and refills go on.
+// TestClockOfOneAhead checks that a node whose wall clock is hours ahead of the others' uses their
+// time from its start, says so, and moves no log ahead: repeated requests are not applied again, and
+// refills go on.
 func TestClockOfOneAhead(t *testing.T) {
 	for _, ahead := range []time.Duration{3 * time.Hour, -3 * time.Hour} {
 		t.Run(ahead.String(), func(t *testing.T) {
@@ -70,7 +71,7 @@ func TestClockOfOneAhead(t *testing.T) {
 	}
 }
 
-// haveLead hands all ranges to a node.
+// haveLead transfers the leadership of all ranges to a node.
 func (c *threeNodes) haveLead(id quota.NodeID) {
 	c.t.Helper()
 	for r := range quota.RangeID(c.ranges) {
@@ -87,7 +88,7 @@ func (c *threeNodes) haveLead(id quota.NodeID) {
 	}
 }
 
-// noneLeads waits until a node leads no range any more.
+// noneLeads waits until a node leads no range.
 func (c *threeNodes) noneLeads(id quota.NodeID) {
 	c.t.Helper()
 	c.eventually(patience, fmt.Sprintf("%s leads nothing, and others lead", id), func() error {
@@ -102,9 +103,9 @@ func (c *threeNodes) noneLeads(id quota.NodeID) {
 	})
 }
 
-// TestClockOfTheFirstAhead: all nodes were stopped, and the one that is there first has a clock that is
-// hours ahead or behind. While no majority agrees on the time it leads and applies no request again. When
-// the third node is there it hands over what it leads, and takes nothing.
+// TestClockOfTheFirstAhead stops all nodes, and first starts one with a clock that is
+// hours ahead or behind. While no majority agrees on the time, that node leads and applies no request
+// again. Once the third node is up, it hands over its leaderships and takes none.
 func TestClockOfTheFirstAhead(t *testing.T) {
 	for _, ahead := range []time.Duration{3 * time.Hour, -3 * time.Hour} {
 		t.Run(ahead.String(), func(t *testing.T) {
@@ -125,7 +126,7 @@ func TestClockOfTheFirstAhead(t *testing.T) {
 					cfg.wall = func() time.Time { return time.Now().Add(ahead) }
 				}
 			})
-			c.start("n1", nil) // it waits in vain for what the clocks of others say
+			c.start("n1", nil) // it waits in vain for the clocks of others
 			c.start("n2", nil)
 			c.awaitReady(patience)
 			c.haveLead("n1")
@@ -153,9 +154,9 @@ func TestClockOfTheFirstAhead(t *testing.T) {
 	}
 }
 
-// TestClockSteps: the wall clock of the node that leads everything steps by hours and back while it runs.
-// It leads on by the time of the others, applies no request again, gives a window out once, and says what
-// is wrong for as long as it is.
+// TestClockSteps steps the wall clock of the node that leads everything by hours, and back, while it
+// runs. The node keeps leading by the time of the others, applies no request again, grants a window
+// once, and reports the fault for as long as it lasts.
 func TestClockSteps(t *testing.T) {
 	var step atomic.Int64
 	c := newThreeNodes(t, 2, func(cfg *Config) {
@@ -177,7 +178,7 @@ func TestClockSteps(t *testing.T) {
 	mustApply(t, n, "a request", deposit(id, 5))
 	for _, by := range []time.Duration{3 * time.Hour, -3 * time.Hour, 0} {
 		step.Store(int64(by))
-		if n.clock.TooFarOff() { // at once: what peers said last is compared with how long ago that was
+		if n.clock.TooFarOff() { // at once: the node compares the peers' last times with the time elapsed since
 			t.Errorf("a clock that steps to %v: the node is to lead nothing", by)
 		}
 		repeated := func() {

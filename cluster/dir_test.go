@@ -17,7 +17,7 @@ func TestDirectoryOfAnother(t *testing.T) {
 		name string
 		edit func(*Config)
 		want string
-		stop bool // the owner, before
+		stop bool // stop the owner first
 	}{
 		{"in use", func(*Config) {}, "is in use by another process", false},
 		{"node", func(cfg *Config) { cfg.Self = "n2" }, `belongs to node "n1", not "n2"`, true},
@@ -71,8 +71,8 @@ func TestIncarnationsRise(t *testing.T) {
 	}
 }
 
-// TestStaysJoined: a node that has joined never makes a cluster, also when it ended
-// before it had anything of the one that it joined.
+// TestStaysJoined checks that a node that has joined never creates a cluster, even if it ended
+// before it received anything from the cluster that it joined.
 func TestStaysJoined(t *testing.T) {
 	dir := t.TempDir()
 	open := func(cfg Config) Config {
@@ -96,8 +96,8 @@ func TestStaysJoined(t *testing.T) {
 	}
 }
 
-// TestFirstIncarnation: the data are called by the first start that made logs, until
-// the logs are gone; those of an earlier version have no name.
+// TestFirstIncarnation checks that the first start that created logs identifies the data until
+// the logs are gone, and that data of an earlier version have no identity.
 func TestFirstIncarnation(t *testing.T) {
 	cfg := Config{Cluster: "c", Self: "n1", Ranges: 1, Dir: t.TempDir()}
 	open := func() (inc, first quota.Incarnation) {
@@ -150,8 +150,8 @@ func TestConfigFaults(t *testing.T) {
 	}
 }
 
-// TestDamagedLog checks that a node with a damaged log does not start, names the file, and ends what
-// it had begun.
+// TestDamagedLog checks that a node with a damaged log does not start, names the file, and stops what
+// it had started.
 func TestDamagedLog(t *testing.T) {
 	c := newThreeNodes(t, 4, quick)
 	c.kill("n3")

@@ -16,7 +16,7 @@ import (
 	"github.com/quorate/quorate/internal/testspeed"
 )
 
-// TestKill: the survivors go on deciding, and no bucket is refilled.
+// TestKill checks that after a kill the other nodes go on deciding, and that no bucket is refilled.
 func TestKill(t *testing.T) {
 	testspeed.Full(t)
 	c := newThreeNodes(t, 6, quick)
@@ -37,7 +37,7 @@ func TestKill(t *testing.T) {
 	}
 	c.awaitLogged(keys...)
 	fresh := c.keyLedBy(soft.LimitName, victim, "fresh")
-	for _, n := range c.running() { // not checkpointed, but the members know
+	for _, n := range c.running() { // not checkpointed, but known to the members
 		use(t, n, fresh, 10)
 	}
 	c.awaitRemaining(fresh, 0)
@@ -62,7 +62,7 @@ func TestKill(t *testing.T) {
 			continue
 		}
 		wg.Go(func() {
-			var gap time.Duration // of one check: how late the next begins is the machine's affair
+			var gap time.Duration // of one check: how late the next begins depends on the machine
 			refused := 0
 			for {
 				select {
@@ -106,7 +106,7 @@ func TestKill(t *testing.T) {
 	wg.Wait()
 	stalled := late()
 	t.Logf("ready again %v after the kill; longest check %v; the machine stalled for %v", took.Round(time.Millisecond), gaps, stalled)
-	// Every step of an election may meet a stall: three rounds between nodes, and a write.
+	// A stall may hit every step of an election: three rounds between nodes, and a write.
 	if most := 2*time.Second + 20*stalled; took > most {
 		t.Errorf("the ranges have leaders again after %v; at most %v", took, most)
 	}
@@ -120,7 +120,7 @@ func TestKill(t *testing.T) {
 			c.stillUsedUp(n, k, "after the failover")
 		}
 	}
-	time.Sleep(500 * time.Millisecond) // time in which a leader that has forgotten would grant
+	time.Sleep(500 * time.Millisecond) // a leader that has forgotten the levels would grant in this time
 	for _, n := range c.running() {
 		for _, k := range keys {
 			c.stillUsedUp(n, k, "half a second later")
@@ -131,15 +131,15 @@ func TestKill(t *testing.T) {
 	if v := c.nodes[victim].Limits().Version; v != 1 {
 		t.Errorf("after its return the node has version %d of the limits", v)
 	}
-	for _, k := range keys[3:6] { // hard: exact even on a node that knows nothing
+	for _, k := range keys[3:6] { // hard limits are exact even on a node without state
 		if d := c.nodes[victim].Check(k, 1); d.Allowed {
 			t.Errorf("%v was used up; the node that came back says %+v", k, d)
 		}
 	}
 }
 
-// stillUsedUp checks that nothing passes. Of a soft limit a node may guess, but only when no grant
-// came in the time that checks wait for one.
+// stillUsedUp checks that nothing passes. A node may guess about a soft limit, but only if no grant
+// arrived in the time that checks wait for one.
 func (c *threeNodes) stillUsedUp(n *Node, k quota.Key, when string) {
 	c.t.Helper()
 	vain := expired(c.t, n)
@@ -149,7 +149,7 @@ func (c *threeNodes) stillUsedUp(n *Node, k quota.Key, when string) {
 	}
 }
 
-// expired is how many checks of a node have waited for a grant in vain.
+// expired returns how many checks of a node have waited for a grant in vain.
 func expired(t testing.TB, n *Node) float64 {
 	t.Helper()
 	families, err := n.cfg.Registry.(*prometheus.Registry).Gather()
@@ -165,8 +165,8 @@ func expired(t testing.TB, n *Node) float64 {
 	return 0
 }
 
-// TestCutOff: a node without a way to the others knows no leaders, says so, and that it decides;
-// the others do without it.
+// TestCutOff checks that a node that cannot reach the others knows no leaders, says so, and says that
+// it decides. The others work without it.
 func TestCutOff(t *testing.T) {
 	testspeed.Full(t)
 	c := newThreeNodes(t, 3, quick)
@@ -213,7 +213,7 @@ func TestCutOff(t *testing.T) {
 	t.Logf("ready %v after the healing", time.Since(healed).Round(time.Millisecond))
 }
 
-// TestRestartAll: limits and levels survive the end of all processes.
+// TestRestartAll checks that limits and levels survive the end of all processes.
 func TestRestartAll(t *testing.T) {
 	testspeed.Full(t)
 	for _, how := range []string{"close", "kill"} {
@@ -249,11 +249,11 @@ func TestRestartAll(t *testing.T) {
 			}
 			for _, k := range keys {
 				if k.Limit != "hard" {
-					// A node that knows nothing lets the first through and learns
-					// better: the leader books it as debt.
+					// A node without state admits the first check and then learns
+					// the level: the leader books the check as debt.
 					c.running()[0].Check(k, 1)
 					c.awaitRemaining(k, 0)
-					time.Sleep(50 * time.Millisecond) // the answer to the report; a check in vain would report again
+					time.Sleep(50 * time.Millisecond) // the answer to the report arrives; another refused check would report again
 				}
 				for i, n := range c.running() {
 					if i > 0 && k.Limit != "hard" {
@@ -268,7 +268,7 @@ func TestRestartAll(t *testing.T) {
 	}
 }
 
-// TestCloseIsSafe closes nodes in odd moments.
+// TestCloseIsSafe closes nodes at odd moments.
 func TestCloseIsSafe(t *testing.T) {
 	testspeed.Full(t)
 	c := newThreeNodes(t, 4)
@@ -286,7 +286,7 @@ func TestCloseIsSafe(t *testing.T) {
 				n.Check(key("test", "a", strconv.Itoa(i%1000)), 1)
 				if i%100 == 0 {
 					n.Status()
-					time.Sleep(time.Millisecond) // leaves the machine to the nodes
+					time.Sleep(time.Millisecond) // leaves the CPU to the nodes
 				}
 			}
 		})

@@ -12,9 +12,9 @@ import (
 	"github.com/quorate/quorate/internal/testspeed"
 )
 
-// TestBeforeTheMembership: while a node has never been seen, changes of members and of access are
-// refused, with its name, and nothing of them is in the log; once it is connected the cluster makes
-// its membership by itself, and all works.
+// TestBeforeTheMembership checks that, while a node has never connected, changes of members and access
+// are refused with its name, and do not reach the log. Once the node connects, the cluster creates
+// its membership by itself, and everything works.
 func TestBeforeTheMembership(t *testing.T) {
 	testspeed.Full(t)
 	if testing.Short() {
@@ -46,7 +46,7 @@ func TestBeforeTheMembership(t *testing.T) {
 	}
 }
 
-// unstarted is three nodes none of which runs yet: nobody listens at their ports.
+// unstarted returns a cluster of three nodes that are not running; nothing listens at their ports.
 func unstarted(t testing.TB, ranges int) *threeNodes {
 	t.Helper()
 	c, listeners := bookThreeNodes(t, ranges)

@@ -10,8 +10,9 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// A disk can be so slow that there is a membership before a new cluster's groups are all
-// open. Those that come late are made nevertheless: nobody else would.
+// TestGroupsOpenedLateAreMade checks that groups are created even after the membership: a disk can be
+// so slow that the membership of a new cluster exists before all its groups are open, and no other
+// node would create them.
 func TestGroupsOpenedLateAreMade(t *testing.T) {
 	c := newOne(t, 2)
 	n := c.any()
@@ -20,7 +21,7 @@ func TestGroupsOpenedLateAreMade(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for range 10 { // news of the membership may open the group in between, as one that others make
+	for range 10 { // a change of the membership may meanwhile open the group as one that others create
 		if err := n.host.DropGroup(raftgroup.OfRange(quota.RangeID(1))); err != nil {
 			t.Fatal(err)
 		}

@@ -39,7 +39,7 @@ func newOne(t testing.TB, ranges int, change ...func(*Config)) *threeNodes {
 	return c
 }
 
-// any is a node that runs.
+// any returns a running node.
 func (c *threeNodes) any() *Node { return c.running()[0] }
 
 // join starts a node that joins with a token.
@@ -68,7 +68,7 @@ func (c *threeNodes) join(id quota.NodeID, token string) {
 	c.nodes[id] = n
 }
 
-// settled waits until every group is as wanted, and has so many voters.
+// settled waits until every group matches its placement and has that many voters.
 func (c *threeNodes) settled(within time.Duration, voters int) {
 	c.t.Helper()
 	c.eventually(within, "every group as wanted", func() error {
@@ -97,7 +97,7 @@ func (c *threeNodes) token() string {
 	return res.(*quoratev1.CreateJoinTokenResponse).Token
 }
 
-// leave lets a node leave, by force since few may be left, and closes it when it is out.
+// leave makes a node leave, with force since few nodes may remain, and closes it once it is out.
 func (c *threeNodes) leave(id quota.NodeID) {
 	c.t.Helper()
 	if _, err := c.any().ChangeCluster(c.t.Context(), "test", &quoratev1.ChangeNodeRequest{Node: string(id), Change: quoratev1.NodeChange_NODE_CHANGE_LEAVE, Force: true}); err != nil {
@@ -147,8 +147,8 @@ func TestGrowth(t *testing.T) {
 	}
 }
 
-// TestRedundancy: a node does not leave where ranges would have fewer voters than replicas asks
-// for, unless it is forced to; and no status calls a cluster healthy that the loss of one more
+// TestRedundancy checks that a node may not leave, without force, if ranges would have fewer voters
+// than replicas asks for, and that no status calls a cluster healthy that the loss of one more
 // node would stop.
 func TestRedundancy(t *testing.T) {
 	testspeed.Full(t)
@@ -219,8 +219,8 @@ func TestRedundancy(t *testing.T) {
 	})
 }
 
-// TestOutcast: a node that was removed while it did not run, and is started again with
-// its data, finds out that it is out.
+// TestOutcast checks that a node that was removed while it was down, and is started again with
+// its data, finds out that it was removed.
 func TestOutcast(t *testing.T) {
 	testspeed.Full(t)
 	if testing.Short() {
@@ -250,8 +250,8 @@ func TestOutcast(t *testing.T) {
 	}
 }
 
-// TestStatusOfGrowth: while nodes join, no status calls a range as it should be before its
-// replicas are voters: who believes it may take a node down.
+// TestStatusOfGrowth checks that, while nodes join, no status calls a range complete before its
+// replicas are voters: an operator who believes it might take down a node.
 func TestStatusOfGrowth(t *testing.T) {
 	testspeed.Full(t)
 	c := newOne(t, 16)
@@ -287,7 +287,7 @@ func TestStatusOfGrowth(t *testing.T) {
 	t.Logf("%d ranges seen to be as wanted", looks)
 }
 
-// votersOf are the voters of a range, as its leader knows them.
+// votersOf returns the voters of a range, as its leader knows them.
 func votersOf(n *Node, r quota.RangeID) (out []string) {
 	for _, m := range n.host.Group(raftgroup.OfRange(r)).Members() {
 		if m.Voter {

@@ -25,20 +25,20 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// testGrantWait and testAskWait are long, so that a busy machine refuses nothing that a
-// free one would allow.
+// testGrantWait and testAskWait are long, so that a busy machine refuses nothing that an
+// idle one would admit.
 const (
 	testGrantWait = time.Second
 	testAskWait   = 5 * time.Second
 )
 
-// steadyTiming is for tests that are not about elections: a busy machine that leaves a node
-// without a core for a second or more costs no leader. The first election waits for none of it.
+// steadyTiming is for tests that are not about elections: a node that gets no CPU for a second or
+// more on a busy machine does not lose its leaderships. The first election is as fast as by default.
 func steadyTiming() raftgroup.Timing {
 	return raftgroup.Timing{Heartbeat: 2500 * time.Millisecond, Election: 2500 * time.Millisecond, Lease: 2 * time.Second, Commit: time.Second}
 }
 
-// quick is for tests that wait for elections: leaders are lost as fast as by default.
+// quick is for tests that wait for elections: nodes detect the loss of a leader as fast as by default.
 func quick(cfg *Config) { cfg.Timing = raftgroup.DefaultTiming() }
 
 // threeNodes is a cluster of three nodes in this process.
@@ -47,8 +47,8 @@ type threeNodes struct {
 	ranges int
 	dir    string
 	addrs  map[quota.NodeID]string
-	nodes  map[quota.NodeID]*Node // those that run
-	change []func(*Config)        // settings of its own
+	nodes  map[quota.NodeID]*Node // the running nodes
+	change []func(*Config)        // apply to every node's settings
 }
 
 // newThreeNodes starts three nodes and waits until all are ready.
@@ -59,11 +59,11 @@ func newThreeNodes(t testing.TB, ranges int, change ...func(*Config)) *threeNode
 	for _, id := range c.ids() {
 		c.start(id, listeners[id])
 	}
-	c.awaitReady(3 * time.Minute) // a busy machine only takes longer, and longest for many files
+	c.awaitReady(3 * time.Minute) // a busy machine only takes longer, most of all to create many files
 	return c
 }
 
-// bookThreeNodes gives three nodes their addresses, and starts none.
+// bookThreeNodes reserves addresses for three nodes, and starts none.
 func bookThreeNodes(t testing.TB, ranges int) (*threeNodes, map[quota.NodeID]net.Listener) {
 	t.Helper()
 	c := &threeNodes{t: t, ranges: ranges, dir: t.TempDir(), addrs: map[quota.NodeID]string{}, nodes: map[quota.NodeID]*Node{}}
@@ -81,7 +81,7 @@ func bookThreeNodes(t testing.TB, ranges int) (*threeNodes, map[quota.NodeID]net
 
 func (c *threeNodes) ids() []quota.NodeID { return slices.Sorted(maps.Keys(c.addrs)) }
 
-// running returns the nodes that run, by id.
+// running returns the running nodes, sorted by id.
 func (c *threeNodes) running() []*Node {
 	var out []*Node
 	for _, id := range slices.Sorted(maps.Keys(c.nodes)) {
@@ -90,7 +90,7 @@ func (c *threeNodes) running() []*Node {
 	return out
 }
 
-// config is that of a node; l is nil to listen where it did before.
+// config returns the settings of a node; with a nil l it listens at its earlier address.
 func (c *threeNodes) config(id quota.NodeID, l net.Listener) Config {
 	c.t.Helper()
 	for end := time.Now().Add(patience); l == nil; time.Sleep(5 * time.Millisecond) {
@@ -123,7 +123,7 @@ func (c *threeNodes) start(id quota.NodeID, l net.Listener) {
 	c.nodes[id] = n
 }
 
-// stop closes what still runs.
+// stop closes the nodes that still run.
 func (c *threeNodes) stop() {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
@@ -135,8 +135,8 @@ func (c *threeNodes) stop() {
 	c.nodes = map[quota.NodeID]*Node{}
 }
 
-// end ends a test: one node is closed, the others at once, as those that are left would wait
-// for each other.
+// end ends a test. It closes one node in order and the others at once, because the remaining nodes
+// would wait for each other.
 func (c *threeNodes) end() {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
@@ -180,8 +180,8 @@ func (c *threeNodes) awaitReady(within time.Duration) {
 	})
 }
 
-// led says what a node lacks that is ready and knows the leaders of everything. It may be ready
-// without.
+// led returns an error unless a node is ready and knows the leaders of all groups. A node may be ready
+// without knowing them.
 func led(st *quoratev1.GetStatusResponse) error {
 	if !st.Ready {
 		return errors.New(st.Reason)
@@ -197,11 +197,11 @@ func led(st *quoratev1.GetStatusResponse) error {
 	return nil
 }
 
-// patience is for what should come soon: a busy machine only takes longer.
+// patience is the timeout for what should happen soon: a busy machine only takes longer.
 const patience = time.Minute
 
-// eventually polls until check returns nil, which it should within that time: for a minute at
-// least.
+// eventually polls until check returns nil, and fails the test after within, or after a minute if
+// within is shorter.
 func (c *threeNodes) eventually(within time.Duration, what string, check func() error) {
 	c.t.Helper()
 	for began := time.Now(); ; time.Sleep(5 * time.Millisecond) {
@@ -236,7 +236,7 @@ func (c *threeNodes) leaderOf(k quota.Key) quota.NodeID {
 func (c *threeNodes) keyLedBy(l quota.LimitName, id quota.NodeID, prefix string) quota.Key {
 	c.t.Helper()
 	var k quota.Key
-	c.eventually(patience, fmt.Sprintf("a key is led by %s", id), func() error { // what it has lost on a busy machine comes back to it
+	c.eventually(patience, fmt.Sprintf("a key is led by %s", id), func() error { // ranges that it lost on a busy machine come back to it
 		for i := range 10_000 {
 			if k = (quota.Key{LimitName: l, Key: fmt.Sprintf("%s%d", prefix, i)}); c.leaderOf(k) == id {
 				return nil
@@ -261,7 +261,7 @@ func (c *threeNodes) rate(k quota.Key) (*quoratev1.KeyRate, error) {
 	return nil, fmt.Errorf("no leader reports %v; %d of %d ranges were heard", k, res.RangesCovered, res.RangesTotal)
 }
 
-// awaitRemaining waits until the leader says that so much of a key is left.
+// awaitRemaining waits until the leader reports that want of a key remains.
 func (c *threeNodes) awaitRemaining(k quota.Key, want int64) {
 	c.t.Helper()
 	c.eventually(30*time.Second, fmt.Sprintf("%v has %d left", k, want), func() error {
@@ -273,7 +273,7 @@ func (c *threeNodes) awaitRemaining(k quota.Key, want int64) {
 	})
 }
 
-// awaitLogged waits until all nodes have in their logs that these keys are used up.
+// awaitLogged waits until the logs of all nodes say that these keys are used up.
 func (c *threeNodes) awaitLogged(keys ...quota.Key) {
 	c.t.Helper()
 	c.eventually(patience, "the logs have what was used", func() error {
@@ -289,7 +289,7 @@ func (c *threeNodes) awaitLogged(keys ...quota.Key) {
 	})
 }
 
-// awaitAdmitted waits until the leader has booked so much of a key.
+// awaitAdmitted waits until the leader has booked want of a key.
 func (c *threeNodes) awaitAdmitted(k quota.Key, want int64) {
 	c.t.Helper()
 	c.eventually(30*time.Second, fmt.Sprintf("%d of %v are booked", want, k), func() error {
@@ -301,8 +301,8 @@ func (c *threeNodes) awaitAdmitted(k quota.Key, want int64) {
 	})
 }
 
-// lateness measures how much later than it wants a goroutine goes on: what the machine,
-// and not the product, makes others wait. The result ends it and returns the longest.
+// lateness measures how late a goroutine wakes up, which is delay that the machine causes and not the
+// product. end stops the measurement and returns the longest delay.
 func lateness() (end func() time.Duration) {
 	const pause = time.Millisecond
 	stop, longest := make(chan struct{}), make(chan time.Duration)
@@ -321,7 +321,7 @@ func lateness() (end func() time.Duration) {
 	return func() time.Duration { close(stop); return <-longest }
 }
 
-// limit is one that yields nothing while a test runs.
+// limit returns a limit that refills nothing while a test runs.
 func limit(name string, burst int64, ceiling quota.Ceiling) quota.Limit {
 	return quota.Limit{
 		LimitName: quota.LimitName{Namespace: "test", Limit: name},
@@ -329,14 +329,14 @@ func limit(name string, burst int64, ceiling quota.Ceiling) quota.Limit {
 	}
 }
 
-// use takes tokens through a node, one by one. The last tokens of a hard limit
-// may lie in parts on several nodes for a moment: it asks again.
+// use takes tokens through a node, one by one. It retries, because the last tokens of a hard limit
+// may be spread over several nodes for a moment.
 func use(t testing.TB, n *Node, k quota.Key, tokens int) {
 	t.Helper()
 	for i := range tokens {
 		d := n.Check(k, 1)
 		for end := time.Now().Add(patience); !d.Allowed && time.Now().Before(end); d = n.Check(k, 1) {
-			time.Sleep(300 * time.Millisecond) // a turn of reports
+			time.Sleep(300 * time.Millisecond) // lets the nodes report
 		}
 		if !d.Allowed {
 			t.Fatalf("check %d of %v on %s: refused: %v", i, k, n.cfg.Self, d.Why)

@@ -14,10 +14,10 @@ import (
 	"github.com/quorate/quorate/internal/testspeed"
 )
 
-// builds is the policy of the accounts whose history is tested.
+// builds is the policy of the tested accounts.
 var builds = account.PolicyKey{Namespace: "ci", Name: "day", Resource: "units"}
 
-// charger charges accounts of all ranges, and knows what it was answered.
+// charger charges accounts of all ranges, and records the answers.
 type charger struct {
 	c      *threeNodes
 	policy account.PolicyRef
@@ -37,7 +37,7 @@ func newCharger(c *threeNodes, limit int64) *charger {
 	return &charger{c: c, policy: account.PolicyRef{Config: id, Key: builds}, load: historyLoad{from: recorder.Second(n.clock.Now()) - 1}}
 }
 
-// charge takes units of one or two accounts, and repeats the request, at any node, until it is answered.
+// charge takes units from one or two accounts, and retries the request at any node until it is answered.
 func (g *charger) charge(rng *rand.Rand, nodes []*Node) {
 	g.mu.Lock()
 	g.calls++
@@ -48,7 +48,7 @@ func (g *charger) charge(rng *rand.Rand, nodes []*Node) {
 	for i := range 1 + rng.IntN(2) {
 		units := 1 + rng.Int64N(3)
 		if rng.IntN(4) == 0 {
-			units = 5000 // more than there ever is
+			units = 5000 // more than an account ever has
 		}
 		ops = append(ops, account.Op{Account: accountID(fmt.Sprint("b", (first+i)%12)), Policy: &g.policy, Delta: -units})
 	}
@@ -60,7 +60,7 @@ func (g *charger) charge(rng *rand.Rand, nodes []*Node) {
 			g.note(ops, &out)
 			return
 		}
-		time.Sleep(20 * time.Millisecond) // the node may be closing: it refuses at once
+		time.Sleep(20 * time.Millisecond) // a closing node refuses at once
 	}
 }
 
@@ -80,7 +80,7 @@ func (g *charger) note(ops []account.Op, out *account.Outcome) {
 	}
 }
 
-// during charges through nodes, from four callers, while f runs and for a second more.
+// during charges through nodes, with four callers, while f runs and for a second more.
 func (g *charger) during(nodes []*Node, f func()) {
 	done := make(chan struct{})
 	var wg sync.WaitGroup
@@ -97,7 +97,7 @@ func (g *charger) during(nodes []*Node, f func()) {
 		})
 	}
 	f()
-	time.Sleep(time.Second) // real clocks: the load goes on for a while after it
+	time.Sleep(time.Second) // real clocks: the load continues for a while after f
 	close(done)
 	wg.Wait()
 }
@@ -111,7 +111,7 @@ func (g *charger) without(id quota.NodeID) (nodes []*Node) {
 	return nodes
 }
 
-// leading is a node that leads a range.
+// leading returns a node that leads a range.
 func (c *threeNodes) leading() quota.NodeID {
 	for _, n := range c.running() {
 		if n.accountsLeader(0) {
@@ -122,8 +122,9 @@ func (c *threeNodes) leading() quota.NodeID {
 	return ""
 }
 
-// TestHistoryAccounts: what accounts were asked for has a history as limits have. It is exact over a leader that
-// stops in order under load and starts again; a leader that is killed takes its last block along, which names it.
+// TestHistoryAccounts checks that requests to accounts have a history, as limits do. It stays exact when a
+// leader stops in order under load and starts again. A killed leader loses its last block, which then
+// names that leader as missing.
 func TestHistoryAccounts(t *testing.T) {
 	testspeed.Full(t)
 	if testing.Short() {

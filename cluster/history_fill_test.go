@@ -13,7 +13,7 @@ import (
 	"github.com/quorate/quorate/internal/testspeed"
 )
 
-// unasked is an error as long as another replica has not been asked for all.
+// unasked returns an error until every other replica has been asked for everything.
 func unasked(n *Node, f *recorder.Backfill) error {
 	for r := range quota.RangeID(n.cfg.Ranges) {
 		for _, id := range n.members.View().Ranges[r].Voters {
@@ -27,8 +27,8 @@ func unasked(n *Node, f *recorder.Backfill) error {
 	return nil
 }
 
-// TestHistoryFillHoles: holes that nobody can fill do not keep a node from what is behind them, however many
-// they are, and others are not asked for them again and again.
+// TestHistoryFillHoles checks that holes that no node can fill, however many, do not keep a node from
+// fetching what lies behind them, and that others are not asked for them repeatedly.
 func TestHistoryFillHoles(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs nodes for seconds; left out by -short")
@@ -39,7 +39,7 @@ func TestHistoryFillHoles(t *testing.T) {
 	last := recorder.Second(n.clock.Now())/recorder.Hour*recorder.Hour - 10*recorder.Hour
 	old := last - 500*recorder.Hour
 	var hours []archive.Entry
-	for i := range history.Second(4 * recorder.BackfillHoles) { // of every other hour somebody has not told all
+	for i := range history.Second(4 * recorder.BackfillHoles) { // every other hour lacks a process
 		e := archive.Entry{Coverage: archive.Coverage{Start: last - i*recorder.Hour, Complete: i%2 == 0}}
 		if i%2 == 1 {
 			e.Missing = []history.Process{{Node: "n9", Incarnation: 1}}
@@ -66,8 +66,8 @@ func TestHistoryFillHoles(t *testing.T) {
 	}
 }
 
-// TestHistoryFill: a fourth node joins and one of the first leaves: what was stored before there was a
-// fourth is answered from its disk too, points and keys, minutes and hours.
+// TestHistoryFill joins a fourth node and lets one of the first leave. The fourth node's disk also answers
+// for what was stored before it joined: points and keys, minutes and hours.
 func TestHistoryFill(t *testing.T) {
 	testspeed.Full(t)
 	if testing.Short() {
@@ -83,7 +83,7 @@ func TestHistoryFill(t *testing.T) {
 	for _, n := range c.running() {
 		var minutes []archive.Entry
 		var keys []archive.KeysEntry
-		for i := range history.Second(3000) { // more than an answer has
+		for i := range history.Second(3000) { // more than one answer holds
 			at := begin + 60*i
 			p := history.Point{Counts: history.Counts{Attempted: quota.Units(i+1) * quota.Token}}
 			minutes = append(minutes, archive.Entry{Range: home, Coverage: archive.Coverage{Start: at, Complete: true}, Points: []archive.Point{{Limit: l, Point: p}}})
@@ -122,7 +122,7 @@ func TestHistoryFill(t *testing.T) {
 	if points, err := n.Files.Read(archive.Hours, home, l, begin-900*recorder.Hour, begin); err != nil || len(points) != 1 || points[0].Attempted != 77 {
 		t.Fatalf("hours: %+v, %v", points, err)
 	}
-	for _, any := range c.running() { // whoever leads
+	for _, any := range c.running() { // whichever node leads
 		a, err := any.HistoryKeys(t.Context(), history.KeysQuery{Limit: l, From: begin, End: begin + 3000*60, Top: 5})
 		if err != nil || len(a.Keys) != ranges || a.Keys[0].Attempted != 3000*quota.Token || len(a.Gaps) > 0 {
 			t.Fatalf("%s: %+v, %v", any.cfg.Self, a, err)

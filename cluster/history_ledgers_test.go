@@ -12,8 +12,8 @@ import (
 	"github.com/quorate/quorate/leader"
 )
 
-// TestHistoryLetsLedgersGo: a node that gives a range up keeps nothing of the ledger, which has all keys of
-// the range, for what it has measured of it.
+// TestHistoryLetsLedgersGo checks that a node's measurements of a range do not keep the ledger, which has all
+// keys of the range, reachable after the node has given up the range.
 func TestHistoryLetsLedgersGo(t *testing.T) {
 	n := loneNode()
 	r := n.ranges.Of(0)
@@ -29,7 +29,7 @@ func TestHistoryLetsLedgersGo(t *testing.T) {
 	runtime.KeepAlive(n)
 }
 
-// TestHistoryOfWhoHasGone: a question that nobody waits for any more reads nothing.
+// TestHistoryOfWhoHasGone checks that a query whose caller has gone reads nothing.
 func TestHistoryOfWhoHasGone(t *testing.T) {
 	n := loneNode()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -44,5 +44,5 @@ func TestHistoryOfWhoHasGone(t *testing.T) {
 	}
 }
 
-// keysLimit is a limit that nobody has defined.
+// keysLimit is an undefined limit.
 var keysLimit = quota.LimitName{Namespace: "n", Limit: "l"}

@@ -13,14 +13,14 @@ import (
 	"github.com/quorate/quorate/internal/testspeed"
 )
 
-// historyLoad is what a test has asked for, second by second of the wall clock.
+// historyLoad records what a test has asked for.
 type historyLoad struct {
 	attempted, admitted quota.Units
 	from                history.Second
-	killed              []history.Process // may be missing: what they did not tell is not known
+	killed              []history.Process // may be missing, because they did not report everything
 }
 
-// ask sends so many checks to every node that runs, a few at a time.
+// ask sends each checks to every running node, a few at a time.
 func (h *historyLoad) ask(c *threeNodes, l quota.LimitName, each int) {
 	for i := range each {
 		for _, n := range c.running() {
@@ -33,7 +33,7 @@ func (h *historyLoad) ask(c *threeNodes, l quota.LimitName, each int) {
 	}
 }
 
-// recorded is what a node says of all that was asked since the beginning.
+// recorded returns the sum of a node's history since the start of the load.
 func (h *historyLoad) recorded(c *threeNodes, n *Node, l quota.LimitName, step int) (history.Point, error) {
 	a, err := n.History(c.t.Context(), history.Query{Limit: l, From: h.from, End: recorder.Second(n.clock.Now()) + 20, Step: step})
 	if err != nil {
@@ -51,7 +51,7 @@ func (h *historyLoad) recorded(c *threeNodes, n *Node, l quota.LimitName, step i
 	return sum, nil
 }
 
-// await waits until every node tells exactly what was asked.
+// await waits until the history of every node has exactly what was asked.
 func (h *historyLoad) await(c *threeNodes, l quota.LimitName, what string) {
 	c.t.Helper()
 	c.eventually(patience, what, func() error {
@@ -68,7 +68,7 @@ func (h *historyLoad) await(c *threeNodes, l quota.LimitName, what string) {
 	})
 }
 
-// list has all leaders list their keys now.
+// list makes all leaders list their keys now.
 func (c *threeNodes) list() {
 	c.t.Helper()
 	for _, n := range c.running() {
@@ -96,8 +96,8 @@ func (c *threeNodes) list() {
 	})
 }
 
-// keys is what all nodes say of the keys together, and what is at most in the counts of no key: a leader that
-// was elected meanwhile does not know what its predecessor had not listed.
+// keys returns the total of the listed keys, and an upper bound of what is attributed to no key: a leader
+// elected meanwhile does not know what its predecessor had not listed. All nodes must agree.
 func (h *historyLoad) keys(c *threeNodes, l quota.LimitName) (listed, unattributed quota.Units) {
 	c.t.Helper()
 	type answer struct{ listed, unattributed quota.Units }
@@ -126,8 +126,8 @@ func (h *historyLoad) keys(c *threeNodes, l quota.LimitName) (listed, unattribut
 	return 0, 0
 }
 
-// TestHistory: what three nodes decided is told once, exactly: after a stop in order, which leaves
-// nothing incomplete, after its leader was killed, and after all were stopped.
+// TestHistory checks that the history has the decisions of three nodes exactly once: after a stop in order,
+// which leaves nothing incomplete, after the leader was killed, and after all nodes were stopped.
 func TestHistory(t *testing.T) {
 	testspeed.Full(t)
 	if testing.Short() {
@@ -138,14 +138,14 @@ func TestHistory(t *testing.T) {
 	l := limit("told", 500, quota.Soft)
 	c.apply(l)
 	h := &historyLoad{from: recorder.Second(c.nodes["n1"].clock.Now()) - 1}
-	h.ask(c, l.LimitName, 400) // more than the limit has: some is refused
+	h.ask(c, l.LimitName, 400) // more than the limit has, so some checks are refused
 	h.await(c, l.LimitName, "what was asked is told")
 	c.list()
 	if got, more := h.keys(c, l.LimitName); got > h.attempted || got+more < h.attempted {
 		t.Errorf("of %d the lists of keys have %d, and at most %d are of no key", h.attempted, got, more)
 	}
 	h.ask(c, l.LimitName, 10)
-	p := newProcess(t, "svc") // which refuses by itself what costs more than can ever pass
+	p := newProcess(t, "svc") // a process refuses by itself what exceeds the limit's burst
 	if err := p.attach(c.nodes["n2"]); err != nil {
 		t.Fatal(err)
 	}
@@ -188,12 +188,12 @@ func TestHistory(t *testing.T) {
 	h.await(c, l.LimitName, "all that was counted before all nodes stopped is there")
 }
 
-// TestHistoryGoodbye: a node that stops waits for the logs of all ranges at once, however many
-// there are: none has to wait for a second for others.
+// TestHistoryGoodbye checks that a stopping node waits for the logs of all ranges concurrently, however many
+// there are, so that no range waits a second for others.
 func TestHistoryGoodbye(t *testing.T) {
 	testspeed.Full(t)
 	c := newThreeNodes(t, 32, quick)
-	for _, id := range c.ids() { // a busy machine may keep one node from it, and its disk
+	for _, id := range c.ids() { // on a busy machine the CPU or disk may delay one node
 		n := c.nodes[id]
 		n.Recorder.Uploader.Finish(t.Context())
 		if !n.Recorder.Uploader.Behind() {

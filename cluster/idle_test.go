@@ -10,8 +10,9 @@ import (
 	"github.com/quorate/quorate/internal/testspeed"
 )
 
-// TestIdleNodesAreSilent: where nobody asks for anything, members have nothing to report, however
-// many ranges there are. It counts for more than two leases: what is not answered is said again once a lease.
+// TestIdleNodesAreSilent checks that idle members report nothing, however
+// many ranges there are. It counts for more than two leases, because unanswered reports are repeated
+// once a lease.
 func TestIdleNodesAreSilent(t *testing.T) {
 	testspeed.Full(t)
 	c := newThreeNodes(t, 64)

@@ -16,8 +16,8 @@ import (
 	"github.com/quorate/quorate/shard"
 )
 
-// occupy has the range's ledger until the test ends or free is called, as Sweep does for a part of
-// a second where there are many keys.
+// occupy holds the range's ledger until the test ends or free is called. Sweep holds it for a
+// fraction of a second if there are many keys.
 func occupy(t testing.TB, r *replica.Replica) (free func()) {
 	t.Helper()
 	has, end := make(chan struct{}), make(chan struct{})
@@ -57,9 +57,9 @@ func (c *threeNodes) otherKey(l quota.LimitName, k quota.Key, prefix string) quo
 	return quota.Key{}
 }
 
-// TestBusyRange: a range whose ledger somebody else has holds up nothing but itself: not what else
-// comes over the connections on which its reports come, nor reports to other ranges, of other nodes
-// and of its own, nor beacons. What was reported meanwhile is booked when it is free.
+// TestBusyRange checks that a range with an occupied ledger delays only itself: not other frames
+// on the connections that carry its reports, not reports to other ranges, from other nodes
+// or its own, and not beacons. Its pending reports are booked once the ledger is free.
 func TestBusyRange(t *testing.T) {
 	c := newThreeNodes(t, 6)
 	l := limit("h", 1000, quota.Hard)
@@ -72,7 +72,7 @@ func TestBusyRange(t *testing.T) {
 	var wg sync.WaitGroup
 	for _, n := range []*Node{n1, n2} {
 		wg.Go(func() {
-			if d := n.Check(busy, 1); d.Allowed { // it has reported the key, and waits as long as it may
+			if d := n.Check(busy, 1); d.Allowed { // the check has reported the key, and waits as long as it may
 				t.Errorf("%s admits a key of the range that is busy: %+v", n.cfg.Self, d)
 			}
 			if d := n.Check(other, 1); !d.Allowed {

@@ -12,8 +12,8 @@ import (
 	"github.com/quorate/quorate/internal/testspeed"
 )
 
-// TestKeysOfALimit: a key's counters are told one by one, parents included, and
-// a reset fills its own tiers on every node, not the parents'.
+// TestKeysOfALimit checks that a key's counters are listed one by one, parents included, and
+// that a reset fills the key's own tiers on every node, but not its parents'.
 func TestKeysOfALimit(t *testing.T) {
 	c := newThreeNodes(t, 4)
 	parent, l := limit("parent", 50, quota.Soft), limit("tiers", 20, quota.Soft)
@@ -49,14 +49,14 @@ func TestKeysOfALimit(t *testing.T) {
 	await(8, 18, 38)
 	c.eventually(5*time.Second, "the key is reset", func() error { return nodes[2].ResetKey(t.Context(), k) })
 	await(20, 30, 38)
-	use(t, nodes[1], k, 15) // more than was left before
+	use(t, nodes[1], k, 15) // more than was left before the reset
 	if lines, err := nodes[0].Key(t.Context(), key("test", "nothing", "k")); err != nil || len(lines) != 0 {
 		t.Errorf("of no limit: %v, %v", lines, err)
 	}
 }
 
-// TestQuestionOfHardKey: what a check of cost 0 answers of a hard key is what a check of one
-// token then gets, at nodes that hold tokens of it and at those that hold none yet.
+// TestQuestionOfHardKey checks that a check of cost 0 predicts the decision of a following check of one
+// token of a hard key, at nodes that hold tokens of it and at nodes that hold none yet.
 func TestQuestionOfHardKey(t *testing.T) {
 	testspeed.Full(t)
 	c := newThreeNodes(t, 2)
@@ -64,7 +64,7 @@ func TestQuestionOfHardKey(t *testing.T) {
 	nodes := c.running()
 	for i := range 9 {
 		for _, n := range nodes {
-			k := key("test", "scarce", strconv.Itoa(i/3)) // of each 9 of 12 are used
+			k := key("test", "scarce", strconv.Itoa(i/3)) // 9 of 12 of each key are used
 			asked := n.Check(k, 0)
 			got := n.Check(k, 1)
 			if !asked.Allowed || asked.Why != quota.WhyHeld || asked.Allowed != got.Allowed || asked.Why != got.Why {
@@ -84,7 +84,7 @@ func TestQuestionOfHardKey(t *testing.T) {
 	}
 }
 
-// Questions of keys wait for the leader that a handover brings.
+// TestKeysThroughHandovers checks that queries of keys wait for the new leader during a handover.
 func TestKeysThroughHandovers(t *testing.T) {
 	testspeed.Full(t)
 	const ranges = 2

@@ -9,10 +9,10 @@ import (
 	"github.com/quorate/quorate/internal/testspeed"
 )
 
-// TestNewKeysAfterRestarts: when all nodes have been restarted, in order or by kill,
-// a key that nobody has used is full, also under a hard limit that refills for a day.
-// Leaders set aside what an earlier process may have used and not told; the journals
-// of these say that there is nothing.
+// TestNewKeysAfterRestarts checks that after all nodes were restarted, in order or by kill,
+// an unused key is full, even under a hard limit that refills over a day.
+// Leaders set aside what an earlier process may have used without reporting it, and the journals
+// of those processes show that there is nothing.
 func TestNewKeysAfterRestarts(t *testing.T) {
 	testspeed.Full(t)
 	if testing.Short() {
@@ -34,7 +34,7 @@ func TestNewKeysAfterRestarts(t *testing.T) {
 			c.awaitReady(3 * time.Minute)
 		}
 		deadline, tries := time.Now().Add(30*time.Second), 0
-		for got := int64(0); got < asked; tries++ { // at first not all have told what they hold
+		for got := int64(0); got < asked; tries++ { // at first, not all nodes have reported what they hold
 			if time.Now().After(deadline) {
 				t.Fatalf("killed: %v: of a new key %d of %d tokens were admitted, and of %d keys before no more", killed, got, asked, tries)
 			}
@@ -47,7 +47,7 @@ func TestNewKeysAfterRestarts(t *testing.T) {
 	}
 }
 
-// take asks each node in turn for a token, so many times.
+// take asks the nodes in turn for a token each, times times in all.
 func (c *threeNodes) take(k quota.Key, times int) (admitted int64) {
 	for i := range times {
 		if n := c.running()[i%3]; n.Check(k, 1).Allowed {
@@ -57,7 +57,7 @@ func (c *threeNodes) take(k quota.Key, times int) (admitted int64) {
 	return admitted
 }
 
-// ends stops a node, in order or not.
+// ends stops a node, in order or by kill.
 func (c *threeNodes) ends(id quota.NodeID, killed bool) {
 	c.t.Helper()
 	if killed {

@@ -12,9 +12,9 @@ import (
 	"github.com/quorate/quorate/shard"
 )
 
-// TestRefusalsWithoutLeader checks what nodes refuse of a hard limit that is nearly full while its range has no leader:
-// with the reason failover, and a retry about when the election is over, or later if it takes longer. Around the
-// election, a node that hears of the new leader before it has a grant of it may refuse as over the limit for a moment:
+// TestRefusalsWithoutLeader checks the refusals of a hard limit that is nearly full while its range has no leader. They
+// have the reason failover, and a retry time about when the election is over, or later if it takes longer. Around the
+// election, a node that hears of the new leader before it gets a grant from it may briefly refuse as over the limit:
 // fewer than one in a hundred checks.
 func TestRefusalsWithoutLeader(t *testing.T) {
 	testspeed.Full(t)
@@ -27,9 +27,9 @@ func TestRefusalsWithoutLeader(t *testing.T) {
 		use(t, n, k, 1)
 	}
 	c.awaitRemaining(k, 997)
-	without := map[*Node]time.Time{} // since when it knows of no leader
+	without := map[*Node]time.Time{} // since when the node knows no leader
 	asked, over := 0, 0
-	// ask asks for more than a node holds, and returns for how long the node has known of no leader.
+	// ask asks for more than a node holds, and returns how long the node has known no leader.
 	ask := func(n *Node) (quota.Decision, time.Duration) {
 		before, start := n.routes.leader(r), time.Now()
 		d := n.Check(k, 900)
@@ -50,7 +50,7 @@ func TestRefusalsWithoutLeader(t *testing.T) {
 	kill := func(id quota.NodeID) {
 		n := c.nodes[id]
 		delete(c.nodes, id)
-		kills.Go(func() { // takes a while, and others see the end at once
+		kills.Go(func() { // takes a while, and the others see the end at once
 			if err := n.Kill(); err != nil {
 				t.Errorf("kill %s: %v", id, err)
 			}
@@ -63,7 +63,7 @@ func TestRefusalsWithoutLeader(t *testing.T) {
 		var err error
 		for _, n := range c.running() {
 			d, gone := ask(n)
-			if gone > 20*time.Millisecond { // that it is gone is noted for decisions a moment after the status
+			if gone > 20*time.Millisecond { // decisions learn of the loss a moment after the status
 				if seen++; d.Why != quota.WhyFailover || d.RetryAfter < n.cfg.Sync {
 					t.Fatalf("%s without a leader for %v: %v, retry after %v", n.cfg.Self, gone, d.Why, d.RetryAfter)
 				}

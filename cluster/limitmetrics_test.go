@@ -10,7 +10,7 @@ import (
 	"github.com/quorate/quorate/internal/series"
 )
 
-// TestLimitsWithoutSeries: 30 limits, of which 10 may have series of their own.
+// TestLimitsWithoutSeries sets 30 limits, of which 10 may have series of their own.
 func TestLimitsWithoutSeries(t *testing.T) {
 	reg := prometheus.NewPedanticRegistry()
 	c := newThreeNodes(t, 3, func(cfg *Config) {

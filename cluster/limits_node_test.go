@@ -22,15 +22,15 @@ func (c *threeNodes) others() []*Node {
 	return slices.DeleteFunc(c.running(), func(n *Node) bool { return string(n.cfg.Self) == n.Status().MetaLeader })
 }
 
-// TestCompareAndSwap: writers on all nodes each raise a burst by one, on what
-// they have read. The history has exactly the changes that succeeded.
+// TestCompareAndSwap runs writers on all nodes that each raise a burst by one, based on the version
+// that they have read. The history has exactly the changes that succeeded.
 func TestCompareAndSwap(t *testing.T) {
 	testspeed.Full(t)
 	c := newThreeNodes(t, 2)
 	c.apply(limit("counter", 0, quota.Soft))
 	const writers, each = 6, 5
 	var mu sync.Mutex
-	made := map[uint64]string{} // by whom
+	made := map[uint64]string{} // the writer of each version
 	conflicts := 0
 	var wg sync.WaitGroup
 	for w := range writers {
@@ -69,8 +69,8 @@ func TestCompareAndSwap(t *testing.T) {
 	c.checkHistory(made, writers*each)
 }
 
-// checkHistory compares the history of all nodes with what the writers were
-// told. The first version is the test's own.
+// checkHistory compares the history of all nodes with the answers that the writers
+// got. The first version is the test's own.
 func (c *threeNodes) checkHistory(made map[uint64]string, want int) {
 	c.t.Helper()
 	for _, n := range c.running() {
@@ -99,9 +99,9 @@ func (c *threeNodes) checkHistory(made map[uint64]string, want int) {
 	}
 }
 
-// TestChangeMeetsElections makes changes on what was read while the leadership
-// of the meta group moves: an answer that is lost, and a proposal that is made
-// again, must neither conflict with itself nor be made twice.
+// TestChangeMeetsElections makes conditional changes while the leadership
+// of the meta group moves. A change whose answer is lost or whose proposal is
+// repeated must neither conflict with itself nor be made twice.
 func TestChangeMeetsElections(t *testing.T) {
 	testspeed.Full(t)
 	c := newThreeNodes(t, 2, quick)
@@ -146,7 +146,7 @@ func TestChangeMeetsElections(t *testing.T) {
 	c.checkHistory(made, changes)
 }
 
-// TestChangeAfterKill: the leader of the meta group dies while others propose.
+// TestChangeAfterKill kills the leader of the meta group while others propose.
 func TestChangeAfterKill(t *testing.T) {
 	c := newThreeNodes(t, 2, quick)
 	c.apply(limit("counter", 0, quota.Soft))
@@ -191,8 +191,8 @@ func (c *threeNodes) sameVersion() (version uint64) {
 	return version
 }
 
-// TestChangeErrorsOverTheWire: errors are the same on a node that passes the
-// change on.
+// TestChangeErrorsOverTheWire checks that errors are the same on a node that forwards the
+// change.
 func TestChangeErrorsOverTheWire(t *testing.T) {
 	c := newThreeNodes(t, 2)
 	a, b := limit("a", 1, quota.Soft), limit("b", 2, quota.Soft)
@@ -265,17 +265,17 @@ func TestOverridesOnNodes(t *testing.T) {
 		t.Fatal(err)
 	}
 	if o := n.Override(good.Key); o == nil || o.Burst != 100 || o.By != "ann" || o.Comment != "until Friday" || o.At == 0 {
-		t.Errorf("the node that set it has %+v", o) // SetOverrides has waited for it
+		t.Errorf("the node that set it has %+v", o) // SetOverrides must have waited for it
 	}
 	if page, total := n.ListOverrides(windows.LimitName, key("test", "windows", "1000"), 2); total != 2500 || len(page) != 2 ||
 		page[0].Key.Key != "1001" || page[1].Key.Key != "1002" {
 		t.Errorf("listed %v of %d", page, total)
 	}
 	late := time.Duration(-1)
-	for try := time.Duration(1); (late < 0 || late > 2*time.Second) && try <= 10; try++ { // a busy machine is late for its own reasons
+	for try := time.Duration(1); (late < 0 || late > 2*time.Second) && try <= 10; try++ { // a busy machine may be late by itself
 		brief.Expires = quota.Time(time.Now().Add(try * time.Second).UnixNano())
 		if err := n.SetOverrides(t.Context(), []quota.Override{brief}); err != nil {
-			t.Log(err) // it has expired on the way
+			t.Log(err) // it expired on the way
 			continue
 		}
 		late = c.awaitExpiry(brief, 2501)
@@ -286,14 +286,14 @@ func TestOverridesOnNodes(t *testing.T) {
 	if count, err := n.DeleteOverrides(t.Context(), []quota.Key{good.Key, key("test", "a", "none")}); err != nil || count != 1 || n.Override(good.Key) != nil {
 		t.Errorf("deleted %d, %v", count, err)
 	}
-	c.apply(limit("a", 10, quota.Soft)) // the other limit goes, its overrides stay
+	c.apply(limit("a", 10, quota.Soft)) // removes the other limit; its overrides stay
 	if _, total := n.ListOverrides(windows.LimitName, quota.Key{}, 1); total != 2500 {
 		t.Errorf("%d overrides are left of a limit that is gone", total)
 	}
 }
 
-// awaitExpiry waits until an override is gone from all nodes, and so many are left. It
-// returns how long after its time that was.
+// awaitExpiry waits until an override is gone from all nodes and the expected number is left. It
+// returns how late that was.
 func (c *threeNodes) awaitExpiry(o quota.Override, left int) time.Duration {
 	c.t.Helper()
 	for _, n := range c.running() {

@@ -18,7 +18,7 @@ import (
 	"github.com/quorate/quorate/internal/snapshotio"
 )
 
-// loneNode is a node of which nothing runs.
+// loneNode returns a node that is not started.
 func loneNode(change ...func(*Config)) *Node {
 	cfg := Config{Self: "n1", Nodes: map[quota.NodeID]string{"n1": ""}, Ranges: 1, Sync: 100 * time.Millisecond, Logger: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry()}
 	cfg.Replicas = 1
@@ -35,7 +35,7 @@ func loneNode(change ...func(*Config)) *Node {
 	return n
 }
 
-// run starts the member loop, and waits until the node decides by the limits that are committed.
+// run starts the member loop, and waits until the node decides by the committed limits.
 func run(t testing.TB, n *Node) {
 	t.Helper()
 	n.Decider.Start()
@@ -51,8 +51,8 @@ func setLimits(n *Node, limits ...quota.Limit) {
 	n.meta.Apply(1, 1, snapshotio.Encode(&raftlogv1.MetaCommand{Change: &raftlogv1.MetaCommand_SetLimits{SetLimits: control.EncodeLimits(limits, time.Now())}}))
 }
 
-// TestLimitsInForce: a node tells nobody that it has limits before it decides by them. Requests
-// that are sent on the strength of it would find no limit, and pass.
+// TestLimitsInForce checks that a node announces limits only once it decides by them. Requests
+// that rely on an early announcement would find no limit, and pass.
 func TestLimitsInForce(t *testing.T) {
 	n := loneNode()
 	l := limit("a", 10, quota.Hard)
@@ -75,13 +75,13 @@ func TestLimitsInForce(t *testing.T) {
 	tells(1)
 }
 
-// TestBeaconWaitsForNothing: where the member loop is busy and its inbox full, the news of a leader waits
-// for it, and the goroutine that reads the connection does not.
+// TestBeaconWaitsForNothing checks that, if the member loop is busy and its inbox full, the news of a leader
+// waits for it, but the goroutine that reads the connection does not.
 func TestBeaconWaitsForNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := loneNode()
 		go func() {
-			for range 10_000 { // more than the inbox has room for
+			for range 10_000 { // more than fits into the inbox
 				n.OnMemberLoop(func(quota.Time) {})
 			}
 		}()
@@ -106,16 +106,17 @@ func TestBeaconWaitsForNothing(t *testing.T) {
 	})
 }
 
-// TestGrownJustNow: a node that joined moments ago may not have been there when another was granted its
-// part of a hard bucket, of which no log knows. A leader sets the parts aside that the cluster had before
-// it grew, by the clock of the cluster and not by its own; where all joined just now, those of one node.
+// TestGrownJustNow checks the parts of a hard bucket that a new leader sets aside for silent nodes. A node
+// may have been granted its part before another node joined, and no log records that. So the leader sets
+// aside parts for the size that the cluster had before it grew, by the clock of the cluster and not its own;
+// if all nodes joined just now, for a cluster of one node.
 func TestGrownJustNow(t *testing.T) {
 	l := limit("l", 12, quota.Hard)
 	k := quota.Key{LimitName: l.LimitName, Key: "k"}
 	for name, tc := range map[string]struct {
-		ahead time.Duration    // the wall clock, of those of most nodes
-		ago   [3]time.Duration // when each joined; 0 is from the first
-		aside int64            // for the two that have not spoken
+		ahead time.Duration    // how far the wall clock is ahead of those of most nodes
+		ago   [3]time.Duration // how long ago each joined; 0 is a first member
+		aside int64            // for the two nodes that have not reported
 	}{
 		"two long ago, one now":      {0, [3]time.Duration{0, time.Hour, time.Second}, 2 * 6},
 		"one now, a clock ahead":     {time.Hour, [3]time.Duration{0, 0, time.Second}, 2 * 6},
@@ -138,7 +139,7 @@ func TestGrownJustNow(t *testing.T) {
 		n.members = membership.NewService(n.cfg.membership(starts{}), membership.ViewOf(membership.New(&raftlogv1.Membership{Members: stored, Revision: 1}), 1), true, memberNode{n})
 		setLimits(n, l)
 		r := n.ranges.Of(0)
-		for term := range uint64(2) { // another has led before
+		for term := range uint64(2) { // another node has led before
 			r.Machine.Apply(term+1, term+1, snapshotio.Encode(&raftlogv1.RangeCommand{Change: &raftlogv1.RangeCommand_TermStart{TermStart: &raftlogv1.TermStart{Node: "n1", AtUnixNanos: int64(n.clock.Now())}}}))
 		}
 		r.Lead(2)

@@ -16,8 +16,8 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// loseAnswer makes a call at one node that another carries out, and loses the answer: the
-// connection ends between carriedOut and what is done meanwhile.
+// loseAnswer makes a call at one node that another carries out, and loses the answer: once carriedOut
+// returns nil it runs meanwhile, then cuts the connection.
 func (c *threeNodes) loseAnswer(from, to *Node, call func(context.Context) error, carriedOut func() error, meanwhile func()) error {
 	c.t.Helper()
 	to.net.SetFault(func(peer quota.NodeID, lane peerv1.Lane) transport.Fault {
@@ -35,7 +35,7 @@ func (c *threeNodes) loseAnswer(from, to *Node, call func(context.Context) error
 	return <-out
 }
 
-// metaCallers returns a node that does not lead the meta group and the one that does, once both know the membership.
+// metaCallers returns a node that does not lead the meta group and the node that does, once both know the membership.
 func (c *threeNodes) metaCallers() (other, lead *Node) {
 	c.t.Helper()
 	c.eventually(patience, "the cluster has a membership", func() error {
@@ -49,8 +49,8 @@ func (c *threeNodes) metaCallers() (other, lead *Node) {
 	return other, lead
 }
 
-// TestResetIsMadeOnce: a reset whose answer was lost is repeated, and what was used since the
-// first try stays used. A leader that does not know of the first try leaves the key alone.
+// TestResetIsMadeOnce checks that a reset whose answer was lost is repeated, and that what was used
+// since the first try stays used. A leader that does not know the first try leaves the key alone.
 func TestResetIsMadeOnce(t *testing.T) {
 	c := newThreeNodes(t, 2)
 	l := limit("l", 20, quota.Soft)
@@ -75,7 +75,7 @@ func TestResetIsMadeOnce(t *testing.T) {
 	}
 	for range 2 { // twice: what is right too early may become wrong
 		c.awaitRemaining(k, 8)
-		time.Sleep(3 * n2.cfg.Sync) // no condition: a change for the worse is not to come
+		time.Sleep(3 * n2.cfg.Sync) // there is no condition to wait for: the value must not get worse
 	}
 	res := n1.ranges.Counters(&peerv1.CallKeys{
 		Reset_: true, RequestId: make([]byte, len(replica.ResetID{})), Repeated: true,
@@ -87,8 +87,8 @@ func TestResetIsMadeOnce(t *testing.T) {
 	c.awaitRemaining(k, 8)
 }
 
-// TestJoinTokenIsMadeOnce: a call for a join token whose answer was lost is repeated, and makes no
-// second one. The token that it answers with is the one that there is.
+// TestJoinTokenIsMadeOnce checks that a call for a join token whose answer was lost is repeated, and
+// creates no second token. It returns the token that exists.
 func TestJoinTokenIsMadeOnce(t *testing.T) {
 	c := newThreeNodes(t, 2)
 	other, lead := c.metaCallers()
@@ -136,8 +136,8 @@ func TestJoinTokenIsMadeOnce(t *testing.T) {
 	}
 }
 
-// TestRotationIsNotRepeated: a step of a rotation whose answer was lost is not repeated, which could be
-// the next step: clients that do not trust the next authority yet would be locked out.
+// TestRotationIsNotRepeated checks that a step of a rotation whose answer was lost is not repeated. A
+// repetition could take the next step, and lock out clients that do not trust the next authority yet.
 func TestRotationIsNotRepeated(t *testing.T) {
 	ca, err := pki.NewCA("test", time.Now(), time.Hour)
 	if err != nil {

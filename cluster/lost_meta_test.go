@@ -9,8 +9,8 @@ import (
 	"github.com/quorate/quorate/internal/testspeed"
 )
 
-// TestMajorityLostIsSaid: a node that led the meta group and is alone says that nobody leads it,
-// and goes on deciding.
+// TestMajorityLostIsSaid checks that a node that led the meta group and is alone reports that the meta
+// group has no leader, and goes on deciding.
 func TestMajorityLostIsSaid(t *testing.T) {
 	testspeed.Full(t)
 	c := newThreeNodes(t, 2)

@@ -13,7 +13,7 @@ import (
 	"github.com/quorate/quorate/internal/testspeed"
 )
 
-// warnings collects what nodes warn of.
+// warnings collects the warnings of nodes.
 type warnings struct {
 	mu  sync.Mutex
 	out bytes.Buffer
@@ -32,8 +32,8 @@ func (w *warnings) take() string {
 	return w.out.String()
 }
 
-// TestOrdinaryLifeWarnsOfNothing: a start, a transfer of all leaderships and the stop of a
-// node are in the log, and nobody is warned. A node that is killed is told of by the others.
+// TestOrdinaryLifeWarnsOfNothing checks that a start, a transfer of all leaderships and the stop of a
+// node log no warnings, and that the other nodes warn of a killed node.
 func TestOrdinaryLifeWarnsOfNothing(t *testing.T) {
 	testspeed.Full(t)
 	var w warnings
@@ -62,7 +62,7 @@ func TestOrdinaryLifeWarnsOfNothing(t *testing.T) {
 	t.Error("five times there was an election that nobody asked for")
 }
 
-// TestLeaverIsQuiet: a node that has left does not warn of peers that let it in no more.
+// TestLeaverIsQuiet checks that a node that has left does not warn of peers that refuse it.
 func TestLeaverIsQuiet(t *testing.T) {
 	testspeed.Full(t)
 	w := &warnings{}
@@ -96,7 +96,7 @@ func startWarned(t *testing.T, w *warnings) (*threeNodes, []quota.NodeID) {
 	return c, c.ids()
 }
 
-// stopWithout stops a node, and waits until the others would have complained.
+// stopWithout stops a node, and waits until the others would have warned.
 func stopWithout(t *testing.T, c *threeNodes, id quota.NodeID) {
 	t.Helper()
 	if err := c.nodes[id].Close(t.Context()); err != nil {
@@ -111,5 +111,5 @@ func stopWithout(t *testing.T, c *threeNodes, id quota.NodeID) {
 		}
 		return nil
 	})
-	time.Sleep(600 * time.Millisecond) // what is wrong is told of within a lease
+	time.Sleep(600 * time.Millisecond) // nodes report faults within a lease
 }

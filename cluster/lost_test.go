@@ -14,7 +14,7 @@ import (
 	"github.com/quorate/quorate/internal/testspeed"
 )
 
-// wipe kills a node and deletes all that it had.
+// wipe kills a node and deletes its data.
 func (c *threeNodes) wipe(id quota.NodeID) {
 	c.t.Helper()
 	c.kill(id)
@@ -36,7 +36,7 @@ func (c *threeNodes) seeded() {
 	})
 }
 
-// keptOut waits until a node says that it may take no part. It has made no group.
+// keptOut waits until a node reports that it may take no part, and checks that it created no group.
 func (c *threeNodes) keptOut(id quota.NodeID) {
 	c.t.Helper()
 	n := c.nodes[id]
@@ -54,8 +54,8 @@ func (c *threeNodes) keptOut(id quota.NodeID) {
 	}
 }
 
-// TestWipedNode: a node that comes back without its data is kept out, also when it is
-// started again; the others go on, and it is a member again under a new name.
+// TestWipedNode checks that a node that comes back without its data is refused, even when it is
+// started again. The others go on, and the node can become a member again under a new name.
 func TestWipedNode(t *testing.T) {
 	testspeed.Full(t)
 	if testing.Short() {
@@ -96,8 +96,8 @@ func TestWipedNode(t *testing.T) {
 	})
 }
 
-// TestTwoWipedNodes: two of three come back without data. They are a majority, and
-// do not begin anew while the third is there, who knows better.
+// TestTwoWipedNodes brings back two of three nodes without data. They are a majority, but
+// do not start a new history while the third node is up, which still has the data.
 func TestTwoWipedNodes(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs nodes for many seconds; left out by -short")

@@ -15,8 +15,8 @@ import (
 	"github.com/quorate/quorate/internal/testspeed"
 )
 
-// TestNewsReachEverybody: a node that was taken for dead by mistake, or that has missed what
-// it was told, knows all leaders again as soon as the next beacons come.
+// TestNewsReachEverybody checks that a node that was wrongly taken for dead, or that has missed
+// beacons, knows all leaders again as soon as the next beacons arrive.
 func TestNewsReachEverybody(t *testing.T) {
 	testspeed.Full(t)
 	c := newThreeNodes(t, 16)
@@ -33,8 +33,8 @@ func TestNewsReachEverybody(t *testing.T) {
 	}
 }
 
-// TestReplacedUnderItsName: a node is replaced by another process again and again, and the
-// goodbye of the one before comes late.
+// TestReplacedUnderItsName repeatedly replaces a node by another process, while the
+// leaving beacon of the process before arrives late.
 func TestReplacedUnderItsName(t *testing.T) {
 	testspeed.Full(t)
 	c := newThreeNodes(t, 16, quick)
@@ -51,8 +51,8 @@ func TestReplacedUnderItsName(t *testing.T) {
 	}
 }
 
-// TestOldDataComeBack: a copy of a node's data runs elsewhere for a while, and then those it
-// was made of where they were: the node's own copy of the membership has its address, and
+// TestOldDataComeBack runs a copy of a node's data elsewhere for a while, and then the original data at
+// the old address. The node's own copy of the membership has its address, but
 // the others look for it where the copy was.
 func TestOldDataComeBack(t *testing.T) {
 	testspeed.Full(t)
@@ -86,7 +86,7 @@ func TestOldDataComeBack(t *testing.T) {
 	c.awaitKnown("back")
 }
 
-// awaitKnown waits until every node knows all leaders, and holds all others for up.
+// awaitKnown waits until every node knows all leaders, and sees all others as up.
 func (c *threeNodes) awaitKnown(when string) {
 	c.t.Helper()
 	c.eventually(10*time.Second, when+": all nodes know all leaders", func() error {

@@ -48,7 +48,7 @@ func TestReadyAndSpread(t *testing.T) {
 	}
 }
 
-// TestGlobalLimit spreads more than the burst over all nodes: together they
+// TestGlobalLimit sends more than the burst to all nodes: together they
 // admit one burst.
 func TestGlobalLimit(t *testing.T) {
 	const burst = 300
@@ -73,7 +73,7 @@ func TestGlobalLimit(t *testing.T) {
 			}
 			wg.Wait()
 			stalled := late()
-			// What is left, if the machine was slow to bring it to who asked, passes now.
+			// On a slow machine, tokens may not have reached the nodes that asked: they pass now.
 			c.eventually(patience, fmt.Sprintf("%v is used up", k), func() error {
 				for _, n := range c.running() {
 					d := n.Check(k, 1)
@@ -95,8 +95,8 @@ func TestGlobalLimit(t *testing.T) {
 			if l.Ceiling == quota.Hard && got > burst {
 				t.Errorf("%v: admitted %d; hard: at most %d", k, got, burst)
 			}
-			// Soft overshoots a little; by what is asked, once in 3 ms on every node, while the
-			// machine lets nobody tell it.
+			// A soft limit overshoots a little: by the checks, one in 3 ms on every node, that come while
+			// a stalled machine delays reports.
 			if most := burst*115/100 + int64(stalled/time.Millisecond); got > most {
 				t.Errorf("%v: admitted %d; want about %d, at most %d", k, got, burst, most)
 			}
@@ -104,8 +104,8 @@ func TestGlobalLimit(t *testing.T) {
 	}
 }
 
-// TestHardColdKey: the first check of a hard limit waits for the leader's
-// grant, wherever it is made.
+// TestHardColdKey checks that the first check of a hard limit waits for the leader's
+// grant, on every node.
 func TestHardColdKey(t *testing.T) {
 	testspeed.Full(t)
 	c := newThreeNodes(t, 4)
@@ -117,7 +117,7 @@ func TestHardColdKey(t *testing.T) {
 			began := time.Now()
 			vain := expired(t, n)
 			d := n.Check(k, 1)
-			if expired(t, n) > vain && !d.Allowed && tries < 100 { // the grant of a busy machine was late: with another key
+			if expired(t, n) > vain && !d.Allowed && tries < 100 { // on a busy machine the grant was late: try another key
 				j, tries = j-1, tries+1
 				continue
 			}
@@ -160,7 +160,7 @@ func TestSetLimits(t *testing.T) {
 		took := time.Since(began)
 		for _, n := range c.running() {
 			err := check(n)
-			if err != nil && took < control.SpreadWait { // so long SetLimits waits for them
+			if err != nil && took < control.SpreadWait { // SetLimits waits that long for the other nodes
 				t.Errorf("after %v: %v", took, err)
 			}
 			c.eventually(patience, what, func() error { return check(n) })
@@ -201,7 +201,7 @@ func TestSetLimits(t *testing.T) {
 	})
 }
 
-// TestLimitChangeRefillsNothing watches the level that the leader knows.
+// TestLimitChangeRefillsNothing checks the leader's level across changes of a limit.
 func TestLimitChangeRefillsNothing(t *testing.T) {
 	testspeed.Full(t)
 	c := newThreeNodes(t, 4)
@@ -215,19 +215,19 @@ func TestLimitChangeRefillsNothing(t *testing.T) {
 		c.awaitRemaining(k, 40)
 		for _, step := range []struct{ burst, left int64 }{{200, 40}, {100, 40}, {50, 40}, {41, 40}, {100, 40}} {
 			c.apply(limit(name, step.burst, ceiling))
-			time.Sleep(150 * time.Millisecond) // a turn of reports
+			time.Sleep(150 * time.Millisecond) // lets the nodes report
 			c.awaitRemaining(k, step.left)
 		}
 		use(t, c.running()[0], k, 40)
 		c.awaitRemaining(k, 0)
-		extra := 0 // soft: what a member that was idle, or that holds a token, lets through before it learns
+		extra := 0 // soft: what a member that was idle or holds a token admits before it learns the level
 		for _, n := range c.running() {
 			d := n.Check(k, 1)
 			for ; d.Allowed && ceiling == quota.Soft && extra < 10; d = n.Check(k, 1) {
 				extra++
 				c.awaitAdmitted(k, 100+int64(extra))
 				for end := time.Now().Add(2 * time.Second); n.Check(k, 0).Allowed && time.Now().Before(end); {
-					time.Sleep(5 * time.Millisecond) // the answer to the report
+					time.Sleep(5 * time.Millisecond) // the answer to the report arrives
 				}
 			}
 			if d.Allowed {
@@ -241,7 +241,7 @@ func TestLimitChangeRefillsNothing(t *testing.T) {
 }
 
 // TestLimitsMeetElections changes limits while leaderships move: a ledger that
-// begins just then must not keep the old ones.
+// is created just then must not keep the old limits.
 func TestLimitsMeetElections(t *testing.T) {
 	testspeed.Full(t)
 	c := newThreeNodes(t, 4, quick)
@@ -359,7 +359,7 @@ func TestSetLimitsWithoutQuorum(t *testing.T) {
 		return nil
 	})
 	c.kill("n1")
-	c.start("n1", nil) // it cannot know what has changed since
+	c.start("n1", nil) // it cannot know the changes made since
 	if st := c.nodes["n1"].Status(); st.Ready || st.Reason == "" {
 		t.Errorf("alone since its start: ready %t %q", st.Ready, st.Reason)
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/quorate/quorate/internal/testspeed"
 )
 
-// TestFullStatus: what others know is there, whichever node is asked.
+// TestFullStatus checks that the full status has what other nodes know, whichever node is asked.
 func TestFullStatus(t *testing.T) {
 	testspeed.Full(t)
 	c := newThreeNodes(t, 4, quick)
@@ -54,12 +54,12 @@ func TestFullStatus(t *testing.T) {
 	})
 }
 
-// TestFullStatusTellsSteps: what the meta leader does is told by all. A member that never connects has it wait with
-// the ranges that it is to hold.
+// TestFullStatusTellsSteps checks that all nodes report the steps of the meta leader. It waits for a member that
+// never connects, with the ranges placed on that member.
 func TestFullStatusTellsSteps(t *testing.T) {
 	c := newThreeNodes(t, 4)
 	c.seeded()
-	l, err := net.Listen("tcp", "127.0.0.1:0") // somebody answers there, who is no node
+	l, err := net.Listen("tcp", "127.0.0.1:0") // something that is no node listens there
 	if err != nil {
 		t.Fatal(err)
 	}

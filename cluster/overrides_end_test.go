@@ -10,8 +10,8 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// TestOverridesEndInTime: each override ends at its own moment, most of them within a tenth of a
-// second and all within one.
+// TestOverridesEndInTime checks that each override ends at its own time, most of them within a tenth of a
+// second and all within a second.
 func TestOverridesEndInTime(t *testing.T) {
 	c := newThreeNodes(t, 2)
 	c.apply(limit("ends", 5, quota.Soft))
@@ -37,7 +37,7 @@ func TestOverridesEndInTime(t *testing.T) {
 					delete(ends, k)
 				}
 			}
-			time.Sleep(time.Millisecond) // how often it looks: the moments of the ends are measured
+			time.Sleep(time.Millisecond) // the polling interval, which limits the precision
 		}
 		if slices.Sort(late); late[len(late)/2] < 100*time.Millisecond && late[len(late)-1] < time.Second {
 			return
@@ -46,10 +46,10 @@ func TestOverridesEndInTime(t *testing.T) {
 	t.Errorf("overrides end late, by %v", late)
 }
 
-// TestOverridesEndByTheClusterClock: what expires does so by the clock that the nodes agree on, whatever
-// the machine of the meta leader says.
+// TestOverridesEndByTheClusterClock checks that overrides expire by the clock on which the nodes agree,
+// whatever the clock of the meta leader's machine says.
 func TestOverridesEndByTheClusterClock(t *testing.T) {
-	for _, ahead := range []time.Duration{time.Hour, -time.Hour} { // the cluster, of the machine
+	for _, ahead := range []time.Duration{time.Hour, -time.Hour} { // of the cluster's clock, relative to the machine's
 		t.Run(ahead.String(), func(t *testing.T) {
 			c := newThreeNodes(t, 1, func(cfg *Config) { cfg.wall = func() time.Time { return time.Now().Add(ahead) } })
 			c.apply(limit("ends", 5, quota.Soft))

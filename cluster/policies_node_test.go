@@ -41,8 +41,8 @@ func (c *threeNodes) mustResolve(n *Node, version, name string) {
 	}
 }
 
-// TestPoliciesAtOnce: what was loaded through one node works on all others with
-// the next call, time and again.
+// TestPoliciesAtOnce checks, repeatedly, that a config loaded through one node works on all others with
+// the next call.
 func TestPoliciesAtOnce(t *testing.T) {
 	testspeed.Full(t)
 	c := newThreeNodes(t, 2)
@@ -52,7 +52,7 @@ func TestPoliciesAtOnce(t *testing.T) {
 		c.loadPolicies(nodes[i%3], v, 3)
 		var wg sync.WaitGroup
 		for _, n := range nodes {
-			for range 5 { // they share a question
+			for range 5 { // concurrent callers share one query
 				wg.Go(func() {
 					got, err := n.Resolve(t.Context(), []account.PolicyRef{builderPolicy(v, "p1"), builderPolicy(v, "p9")})
 					if err != nil || got[0] == nil || got[0].Limit != 11 || got[1] != nil {
@@ -90,14 +90,14 @@ func TestPoliciesAtOnce(t *testing.T) {
 	c.purgeAndLook(nodes)
 }
 
-// purgeAndLook: when a purge has answered, no node has the config.
+// purgeAndLook purges configs, and checks that no node has a config once its purge has been answered.
 func (c *threeNodes) purgeAndLook(nodes []*Node) {
 	c.t.Helper()
 	for i := range 20 {
 		id := builderConfig("#" + strconv.Itoa(i))
 		began := time.Now()
 		was, err := nodes[i%3].PurgePolicies(c.t.Context(), id)
-		inTime := time.Since(began) < min(peercall.Limit, control.SpreadWait) // no answer was lost, and none given before the others had it
+		inTime := time.Since(began) < min(peercall.Limit, control.SpreadWait) // otherwise an answer was lost, or given before the others had the change
 		if err != nil || !was && inTime {
 			c.t.Fatalf("purge %v: %v, %v", id, was, err)
 		}
@@ -112,8 +112,8 @@ func (c *threeNodes) purgeAndLook(nodes []*Node) {
 	}
 }
 
-// TestPoliciesOutliveLeaders: configs are loaded while leaders of the meta group
-// die; what was answered is there for ever, and after a restart of all.
+// TestPoliciesOutliveLeaders loads configs while leaders of the meta group
+// are killed. Every acknowledged config persists, also after a restart of all nodes.
 func TestPoliciesOutliveLeaders(t *testing.T) {
 	testspeed.Full(t)
 	c := newThreeNodes(t, 2, quick)
@@ -123,7 +123,7 @@ func TestPoliciesOutliveLeaders(t *testing.T) {
 		c.loadPolicies(c.others()[0], "#"+strconv.Itoa(loaded), 3)
 		loaded++
 		c.kill(victim)
-		c.loadPolicies(c.running()[round%2], "#"+strconv.Itoa(loaded), 3) // through the election
+		c.loadPolicies(c.running()[round%2], "#"+strconv.Itoa(loaded), 3) // during the election
 		loaded++
 		for _, n := range c.running() {
 			for i := range loaded {
@@ -148,9 +148,9 @@ func TestPoliciesOutliveLeaders(t *testing.T) {
 	}
 }
 
-// TestLoadMeetsElections: all nodes load a version with contents of their own while
-// the leadership of the meta group moves. One of them has created it, and all find
-// that one's policies, at once.
+// TestLoadMeetsElections makes all nodes load the same version, each with different policies, while
+// the leadership of the meta group moves. One node creates the version, and all nodes find
+// that node's policies at once.
 func TestLoadMeetsElections(t *testing.T) {
 	testspeed.Full(t)
 	c := newThreeNodes(t, 2, quick)
@@ -215,7 +215,7 @@ func (c *threeNodes) race(version string) {
 	}
 }
 
-// TestPoliciesRestored: a node that was away while the log was cut takes the
+// TestPoliciesRestored checks that a node that was down while the log was truncated gets the
 // configs from a snapshot.
 func TestPoliciesRestored(t *testing.T) {
 	c := newThreeNodes(t, 2, quick)
@@ -242,7 +242,7 @@ func TestPoliciesRestored(t *testing.T) {
 	})
 }
 
-// TestMissingNeedsALeader: without one nothing is said to be missing.
+// TestMissingNeedsALeader checks that without a leader no policy is reported as missing.
 func TestMissingNeedsALeader(t *testing.T) {
 	c := newThreeNodes(t, 2, quick)
 	c.loadPolicies(c.running()[0], "#1", 3)
@@ -260,11 +260,11 @@ func TestMissingNeedsALeader(t *testing.T) {
 	if got, err := alone.Policies(ctx, builderConfig("#2")); got != nil || err == nil {
 		t.Errorf("cut off: %v, %v; want an error", got, err)
 	}
-	c.mustResolve(alone, "#1", "p0") // what is here works
+	c.mustResolve(alone, "#1", "p0") // a policy that is here works
 }
 
-// TestMissingIsCheap: who asks for what is not there, again and again, fills no
-// log.
+// TestMissingIsCheap checks that repeated queries for missing policies add nothing to
+// the log.
 func TestMissingIsCheap(t *testing.T) {
 	c := newThreeNodes(t, 2)
 	c.loadPolicies(c.running()[0], "#1", 3)
@@ -272,7 +272,7 @@ func TestMissingIsCheap(t *testing.T) {
 		index, _ := c.nodes[quota.NodeID(c.running()[0].Status().MetaLeader)].host.Group(raftgroup.MetaGroup).Progress()
 		return index
 	}
-	// Again while the entry that spreads the commit, or another of the cluster's own, is under way.
+	// Retry while the entry that spreads the commit, or another entry of the cluster itself, is in flight.
 	c.eventually(patience, "questions leave the log alone", func() error {
 		before := newest()
 		for i := range 90 {
@@ -288,7 +288,7 @@ func TestMissingIsCheap(t *testing.T) {
 	})
 }
 
-// TestLostAnswer: a load whose answer is lost, and that this node has applied,
+// TestLostAnswer checks that a load whose answer is lost, and that this node has applied,
 // waits for the leader.
 func TestLostAnswer(t *testing.T) {
 	c := newThreeNodes(t, 2)
@@ -306,7 +306,8 @@ func TestLostAnswer(t *testing.T) {
 	}
 }
 
-// TestLargeConfig: a config of the most policies passes the log and the way to the leader.
+// TestLargeConfig checks that a config with the maximum number of policies passes the log and the link
+// to the leader.
 func TestLargeConfig(t *testing.T) {
 	c := newThreeNodes(t, 2)
 	large := map[account.PolicyKey]account.Policy{}
@@ -327,12 +328,12 @@ func TestLargeConfig(t *testing.T) {
 	t.Logf("a config of %d policies counts as %d bytes; room for %d such", len(large), size, control.MaxPolicyBytes/size)
 }
 
-// builderConfig is of a config in the tests' realm.
+// builderConfig returns the id of a config in the tests' realm.
 func builderConfig(version string) account.ConfigID {
 	return account.ConfigID{App: "builds", Realm: "project:test", Version: version}
 }
 
-// builderPolicies are count policies that are all different.
+// builderPolicies returns count different policies.
 func builderPolicies(count int) map[account.PolicyKey]account.Policy {
 	out := map[account.PolicyKey]account.Policy{}
 	for i := range count {

@@ -7,8 +7,8 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// TestEventsOfTemplates: events of a bucket that was made from a template have its name, once for all its tiers, and
-// a call that is refused for want of room for its bucket is told as refused.
+// TestEventsOfTemplates checks that events of a bucket created from a template have the bucket's name, one event for
+// all its tiers, and that a call refused for lack of room for its bucket is an event of a refusal.
 func TestEventsOfTemplates(t *testing.T) {
 	c := newThreeNodes(t, 1)
 	l := limit(quota.Template, 10, quota.Soft)

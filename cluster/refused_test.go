@@ -14,7 +14,7 @@ import (
 	"github.com/quorate/quorate/internal/testspeed"
 )
 
-// proxy stands for what may be before a node: a sidecar, a port forwarder, a firewall.
+// proxy stands for a sidecar, a port forwarder or a firewall in front of a node.
 type proxy struct {
 	net.Listener
 	mu    sync.Mutex
@@ -57,7 +57,7 @@ func proxyAt(t *testing.T, at, to string) *proxy {
 	return p
 }
 
-// end ends the proxy: its connections are reset, and new ones are refused.
+// end stops the proxy: it resets its connections, and new ones are refused.
 func (p *proxy) end() {
 	_ = p.Close()
 	p.mu.Lock()
@@ -68,8 +68,8 @@ func (p *proxy) end() {
 	p.conns = nil
 }
 
-// TestRefusedNodeKeepsItsRate: a proxy before a living node ends, so connections to it are refused.
-// The node spends what it was granted, so nobody else may be given it: a hard limit holds.
+// TestRefusedNodeKeepsItsRate stops a proxy in front of a living node, so that connections to the node are
+// refused. The node still spends its grant, so no other node may get it: a hard limit holds.
 func TestRefusedNodeKeepsItsRate(t *testing.T) {
 	testspeed.Full(t)
 	c, listeners := bookThreeNodes(t, 16)
@@ -118,7 +118,7 @@ func TestRefusedNodeKeepsItsRate(t *testing.T) {
 		return nil
 	})
 	p.end()
-	time.Sleep(4 * time.Second) // load: who is given the rate of the refused node spends it in this time
+	time.Sleep(4 * time.Second) // load: a node that got the refused node's rate would spend it in this time
 	close(stop)
 	wg.Wait()
 	slices.Sort(admitted)
@@ -128,14 +128,14 @@ func TestRefusedNodeKeepsItsRate(t *testing.T) {
 		last, least = at, min(least, level)
 	}
 	t.Logf("%d admitted, at most %.1f tokens beyond the limit", len(admitted), -least)
-	if -least > 25 { // moments are some milliseconds beside those of the decisions
+	if -least > 25 { // recorded times differ by some milliseconds from those of the decisions
 		t.Errorf("a hard %d/s, burst %d was exceeded by %.0f tokens", rate, burst, -least)
 	}
 }
 
-// TestRefusedNodeHasBooked: connections to a living node are refused for longer than a lease, so another
-// node settles the attachment of its client. The node has booked what its client has not heard to be
-// booked: when it can be reached again, that is given back.
+// TestRefusedNodeHasBooked refuses connections to a living node for longer than a lease, so that another
+// node settles the attachment of its client. The node has booked reports of which its client got no
+// answer. Once the node is reachable again, what was booked twice is given back.
 func TestRefusedNodeHasBooked(t *testing.T) {
 	t.Parallel()
 	c, listeners := bookThreeNodes(t, 4)

@@ -11,7 +11,7 @@ import (
 	"github.com/quorate/quorate/internal/testspeed"
 )
 
-// reserve sets tokens of these keys aside on a node.
+// reserve reserves tokens of keys on a node.
 func (c *threeNodes) reserve(n *Node, ttl time.Duration, cost int64, keys ...quota.Key) (quota.Reservation, bool) {
 	c.t.Helper()
 	reqs := make([]quota.Request, len(keys))
@@ -26,8 +26,8 @@ func (c *threeNodes) reserve(n *Node, ttl time.Duration, cost int64, keys ...quo
 	return r, ok
 }
 
-// TestReserve: what is set aside is taken everywhere, and comes back by what was
-// not used; settled on any node, once.
+// TestReserve checks that reserved tokens are gone on every node, that the unused ones come back, and that
+// a reservation can be settled on any node, once.
 func TestReserve(t *testing.T) {
 	c := newThreeNodes(t, 4)
 	shadow := limit("shadow", 10, quota.Soft)
@@ -101,7 +101,7 @@ func TestReserve(t *testing.T) {
 		short, _ := c.reserve(own, lease, 4, soft("short"))
 		over := time.After(lease + 100*time.Millisecond)
 		var long quota.Reservation
-		c.eventually(patience, "one is renewed while it lasts", func() error { // on a busy machine the way takes long
+		c.eventually(patience, "one is renewed while it lasts", func() error { // on a busy machine a call takes long
 			var ok bool
 			if long, ok = c.reserve(own, lease, 4, soft("long")); !ok {
 				return errors.New("refused")
@@ -143,12 +143,12 @@ func TestReserve(t *testing.T) {
 		if err := own.Settle(t.Context(), r.Handle, 0); err != nil {
 			t.Fatal(err)
 		}
-		c.awaitRemaining(k, 2) // it took nothing, so nothing comes back
+		c.awaitRemaining(k, 2) // nothing was taken, so nothing comes back
 	})
 }
 
-// TestHandles: no handle tells anything of another, and every node knows in which namespaces the
-// reservation is.
+// TestHandles checks that no handle reveals another, and that every node can tell the namespaces of a
+// reservation from its handle.
 func TestHandles(t *testing.T) {
 	c := newThreeNodes(t, 2)
 	other := limit("l", 1000, quota.Soft)
@@ -161,7 +161,7 @@ func TestHandles(t *testing.T) {
 		if !ok {
 			t.Fatal("refused")
 		}
-		// The shortest common text of two is the node's name: 6 letters more are of 30 bits.
+		// All handles of a node share its name; 6 more letters are 30 bits.
 		head := r.Handle[:len(nodes[0].cfg.Self)+1+6]
 		if tail := r.Handle[len(head):]; seen[head] || len(tail) < 20 {
 			t.Fatalf("%s: another begins like this, or it is short", r.Handle)
@@ -184,8 +184,8 @@ func TestHandles(t *testing.T) {
 	}
 }
 
-// TestAcquire: what is in flight is limited over all nodes, released on any, and
-// under hard kept for the lease of a node that died.
+// TestAcquire checks that a limit of concurrency holds over all nodes, that any node can release a place, and
+// that a hard limit keeps the places of a dead node for the lease.
 func TestAcquire(t *testing.T) {
 	testspeed.Full(t)
 	c := newThreeNodes(t, 2, quick)
@@ -235,10 +235,10 @@ func TestAcquire(t *testing.T) {
 		}
 		return nil
 	})
-	for range 20 { // its work may go on without it: the place is taken until its lease is over
+	for range 20 { // the work may go on without the node: the place is taken until the lease ends
 		if _, ok := c.reserve(nodes[0], 0, 1, k); ok {
 			t.Fatal("a fourth of 3 in flight, after a holder's death")
 		}
-		time.Sleep(20 * time.Millisecond) // asks all along
+		time.Sleep(20 * time.Millisecond) // keeps asking
 	}
 }

@@ -9,9 +9,9 @@ import (
 	"github.com/quorate/quorate/internal/testspeed"
 )
 
-// TestReserveInAnEndedWindow: what was reserved in a window that has ended comes back in no later
-// one, when it is settled or when nobody does; in the window itself, and in a tier that is a
-// bucket, it does.
+// TestReserveInAnEndedWindow checks that tokens reserved in a window that has ended do not come back in a
+// later window, whether the reservation is settled or expires. In the same window, and in a tier that is
+// a bucket, they do.
 func TestReserveInAnEndedWindow(t *testing.T) {
 	testspeed.Full(t)
 	c := newThreeNodes(t, 2)
@@ -43,13 +43,13 @@ func TestReserveInAnEndedWindow(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	try := func(i int) (ended bool) { // false if the machine was too slow: another window has begun
+	try := func(i int) (ended bool) { // false if the machine was too slow and another window has begun
 		name := func(limit, key string) quota.Key {
 			return quota.Key{LimitName: quota.LimitName{Namespace: "test", Limit: limit}, Key: fmt.Sprint(key, i)}
 		}
 		settled, expired, same, tiers := name("w", "settled"), name("w", "expired"), name("w", "same"), name("two", "k")
 		admitted := map[quota.Key]int{}
-		take := func(long time.Duration) { // load, a round every 5 ms
+		take := func(long time.Duration) { // load, one round every 5 ms
 			for end := time.Now().Add(long); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
 				for _, m := range nodes {
 					for _, k := range []quota.Key{settled, expired, same, tiers} {
@@ -74,7 +74,7 @@ func TestReserveInAnEndedWindow(t *testing.T) {
 		take(time.Second)
 		settle(first)
 		settle(second)
-		take(per - now()%per - 1500*time.Millisecond) // until after the end of the other
+		take(per - now()%per - 1500*time.Millisecond) // until after the other reservation ends
 		if now()/per != began {
 			return false
 		}
@@ -85,7 +85,7 @@ func TestReserveInAnEndedWindow(t *testing.T) {
 		}
 		next()
 		clear(admitted)
-		take(time.Second) // what the bucket has is what came back of the reservation
+		take(time.Second) // the bucket has what came back of the reservation
 		if admitted[tiers] != n {
 			t.Errorf("the third window of the limit with a bucket of %d admitted %d, want %d", 2*n, admitted[tiers], n)
 		}

@@ -13,8 +13,8 @@ import (
 	"github.com/quorate/quorate/internal/testspeed"
 )
 
-// TestMissing: a range without a leader counts at once where it had none yet, and after
-// leaderGrace where it has lost one; who leads it next makes good for all.
+// TestMissing checks that a range counts as missing its leader at once if it never had one, and after
+// leaderGrace if it lost one, and that it stops counting with the next leader.
 func TestMissing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var rs routes
@@ -37,7 +37,7 @@ func TestMissing(t *testing.T) {
 		rs.lost("a")
 		time.Sleep(leaderGrace - 1)
 		missing(false, "just lost")
-		rs.lost("a") // news of it again
+		rs.lost("a") // the same news again
 		rs.unknown(0, "b")
 		time.Sleep(time.Nanosecond)
 		missing(true, "lost for long")
@@ -49,8 +49,8 @@ func TestMissing(t *testing.T) {
 	})
 }
 
-// TestReadySinceLed: a node is ready from the moment at which everything had a leader, and stays so
-// whoever is lost: it decides without them.
+// TestReadySinceLed checks that a node is ready once all groups had leaders, and stays ready
+// whichever leaders are lost: it decides without them.
 func TestReadySinceLed(t *testing.T) {
 	n := &Node{members: &membership.Service{}}
 	n.routes.init(2)
@@ -83,8 +83,8 @@ func TestReadySinceLed(t *testing.T) {
 	is(Stopping)
 }
 
-// TestReadyWithoutARange: a node that starts while one range has no majority is ready some seconds after it has the limits:
-// it decides all others. Before, it is not.
+// TestReadyWithoutARange checks that a node that starts while one range has no majority becomes ready some seconds after
+// it has the limits, since it decides all other ranges, and not before.
 func TestReadyWithoutARange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := &Node{members: &membership.Service{}}
@@ -97,7 +97,7 @@ func TestReadyWithoutARange(t *testing.T) {
 			}
 		}
 		ready(false)
-		time.Sleep(time.Hour) // without limits it waits on
+		time.Sleep(time.Hour) // without limits it keeps waiting
 		ready(false)
 		n.routes.setMeta("a", 1, 0, 0)
 		ready(false)
@@ -108,8 +108,8 @@ func TestReadyWithoutARange(t *testing.T) {
 	})
 }
 
-// TestReadyThroughHandovers: no node says that it, or the cluster, is not ready because leaders
-// change: all see it, and behind a balancer that asks nobody would be left.
+// TestReadyThroughHandovers checks that no node reports itself or the cluster as not ready because leaders
+// change: all nodes see the change, and a load balancer that asks would have no node left.
 func TestReadyThroughHandovers(t *testing.T) {
 	testspeed.Full(t)
 	const ranges = 8
@@ -121,13 +121,13 @@ func TestReadyThroughHandovers(t *testing.T) {
 	without, asked := 0, 0
 	for began := time.Now(); time.Since(began) < 2*time.Second; asked++ {
 		st := c.running()[asked%3].Status()
-		if !st.Ready || st.Leaderless != "" && time.Since(began) < leaderGrace { // later, none may have come: the machine may stand still
+		if !st.Ready || st.Leaderless != "" && time.Since(began) < leaderGrace { // after that the machine may have stalled, and no leader may have come
 			t.Fatalf("node %s, asked %d: %s%s", st.Node, asked, st.Reason, st.Leaderless)
 		}
 		if led(st) != nil {
 			without++
 		}
-		time.Sleep(100 * time.Microsecond) // how often it looks
+		time.Sleep(100 * time.Microsecond) // the polling interval
 	}
 	stop()
 	if times := <-moved; times < 10 || without == 0 {
@@ -136,7 +136,7 @@ func TestReadyThroughHandovers(t *testing.T) {
 	t.Logf("%d of %d answers missed a leader, all were ready", without, asked)
 }
 
-// handOver moves leaderships from node to node until it is told to stop, and says how many.
+// handOver moves leaderships from node to node until ctx ends, and returns how many it moved.
 func (c *threeNodes) handOver(ctx context.Context, ranges quota.RangeID) (times int) {
 	for ; ctx.Err() == nil; time.Sleep(100 * time.Millisecond) {
 		for _, n := range c.running() {

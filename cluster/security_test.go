@@ -9,8 +9,8 @@ import (
 	"github.com/quorate/quorate/internal/rbac"
 )
 
-// TestSecurityEverywhere: a change through any node is in force on all when it is
-// answered, and outlives a restart of all of them.
+// TestSecurityEverywhere checks that a change through any node is in force on all nodes once it is
+// answered, and survives a restart of all of them.
 func TestSecurityEverywhere(t *testing.T) {
 	c := newThreeNodes(t, 2)
 	nodes := c.running()

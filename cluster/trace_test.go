@@ -17,8 +17,8 @@ func spanRecorder() (*tracetest.SpanRecorder, *tracing.Tracer) {
 	return rec, tracing.New(sdk.NewTracerProvider(sdk.WithSpanProcessor(rec)))
 }
 
-// TestForwardedCallsAreTraced: what a call asks of other nodes is part of its trace, at both
-// ends; without a trace there are no spans.
+// TestForwardedCallsAreTraced checks that calls to other nodes are part of the caller's trace, at both
+// ends, and that without a trace there are no spans.
 func TestForwardedCallsAreTraced(t *testing.T) {
 	rec, tr := spanRecorder()
 	c := newThreeNodes(t, 3, func(cfg *Config) { cfg.Tracer = tr })
@@ -37,7 +37,7 @@ func TestForwardedCallsAreTraced(t *testing.T) {
 	span.End(nil)
 	want := map[string]int{"quorate.peer.call": 2, "quorate.peer.answer": 2}
 	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
-		if count(rec, span.Sampled(), "quorate.peer.answer") == 2 { // ended after their answers left
+		if count(rec, span.Sampled(), "quorate.peer.answer") == 2 { // spans end after their answers are sent
 			break
 		}
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/quorate/quorate/internal/testspeed"
 )
 
-// usedUp takes all that is left of a key, through all nodes.
+// usedUp takes all remaining tokens of a key, through all nodes.
 func (c *threeNodes) usedUp(k quota.Key) {
 	c.t.Helper()
 	for _, n := range c.running() {
@@ -31,10 +31,10 @@ func (c *threeNodes) usedUp(k quota.Key) {
 	}
 }
 
-// TestTrapStickyStatus: gubernator keeps OVER_LIMIT with a key after its limit
-// was raised. Here a raise counts at once, on every node, whether the limit is
-// changed or the key gets an override: a window has the difference, a bucket what
-// its new rate yields, and neither is filled.
+// TestTrapStickyStatus checks that raising a limit takes effect at once. Gubernator keeps OVER_LIMIT with
+// a key after its limit was raised. Here a raise takes effect on every node, whether the limit
+// changes or the key gets an override: a window gains the difference, a bucket what
+// its new rate yields, and neither is refilled.
 func TestTrapStickyStatus(t *testing.T) {
 	testspeed.Full(t)
 	c := newThreeNodes(t, 4)
@@ -50,7 +50,7 @@ func TestTrapStickyStatus(t *testing.T) {
 			c.usedUp(w)
 			c.usedUp(b)
 			fast := quota.Rate{Tokens: 10, Per: time.Second}
-			raised := time.Now() // on a busy machine the call returns some time after it
+			raised := time.Now() // on a busy machine the call returns some time later
 			if how == "limit" {
 				w2, b2 := window, bucket
 				w2.SetFirst(quota.Window(quota.FixedWindow, 90, year))
@@ -106,10 +106,9 @@ func oddKeys() (keys []quota.Key) {
 	return keys
 }
 
-// TestTrapJoinedKeys: namespaces, limits and keys go between nodes, and into the logs
-// as fields of their own, or with their length in
-// front. Keys with anything in them come back as they were, and none finds
-// another's entry.
+// TestTrapJoinedKeys checks that keys with any content come back unchanged, and that none finds
+// another's entry. Namespaces, limits and keys travel between nodes and into the logs
+// as separate fields, or prefixed by their lengths.
 func TestTrapJoinedKeys(t *testing.T) {
 	keys := oddKeys()
 	report, grant := quota.Report{}, quota.Grant{}
