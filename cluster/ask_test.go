@@ -149,7 +149,7 @@ func TestAnswerLost(t *testing.T) {
 	}
 	wg.Wait()
 	lead.net.SetFault(nil)
-	for _, k := range append(keys, keys...) { // twice: what is right too early may become wrong
+	for _, k := range append(keys, keys...) { // twice: a value that is right too early may still change
 		c.eventually(5*time.Second, fmt.Sprintf("the leader has booked %d of %v", told[k], k), func() error {
 			r, err := c.rate(k)
 			if err == nil && r.Admitted != told[k] {
@@ -261,7 +261,7 @@ func TestRefundToLeader(t *testing.T) {
 		})
 		member.Refund(k, 5)
 		lead.net.SetFault(nil)
-		for range 2 { // twice: what is right too early may become wrong
+		for range 2 { // twice: a value that is right too early may still change
 			c.awaitRemaining(k, 7)
 			time.Sleep(3 * member.cfg.Sync) // there is no condition to wait for: the value must not get worse
 		}

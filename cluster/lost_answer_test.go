@@ -73,7 +73,7 @@ func TestResetIsMadeOnce(t *testing.T) {
 	if unknown := (*quota.UnknownOutcomeError)(nil); err != nil && !errors.As(err, &unknown) {
 		t.Errorf("the reset: %v", err)
 	}
-	for range 2 { // twice: what is right too early may become wrong
+	for range 2 { // twice: a value that is right too early may still change
 		c.awaitRemaining(k, 8)
 		time.Sleep(3 * n2.cfg.Sync) // there is no condition to wait for: the value must not get worse
 	}

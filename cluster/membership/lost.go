@@ -27,7 +27,8 @@ const LostData = "data: "
 const foundAfter = time.Second
 
 // Lost returns the refusal of a node whose data have the identity first, if the membership
-// has another one for it; "" if they match or the identity is unknown.
+// has another identity for it, or none although it never joined. It returns "" if the identities
+// match, if first is 0, or if the node is unknown or has just joined.
 func (s *Service) Lost(id quota.NodeID, first quota.Incarnation) string {
 	m := s.View().Member(id)
 	switch {
