@@ -33,8 +33,8 @@ func (s *nodeSettings) isGiven(path string) bool {
 	return ok
 }
 
-// checkNode requires this node to be in the list of nodes. If there are others, the settings must
-// name this node: two nodes must never both use the default id.
+// checkNode requires this node to be in the list of nodes, if the settings have one. If there are
+// others, the settings must name this node: two nodes must never both use the default id.
 func (s *nodeSettings) checkNode() {
 	if !s.isGiven("nodes") {
 		return

@@ -12,8 +12,8 @@ import (
 const envPrefix = "QUORATE_"
 
 // foreignVariables matches variables with the prefix that are no settings: QUORATE_ADDR,
-// QUORATE_TOKEN, QUORATE_USER and QUORATE_TLS_DIR belong to the client commands, and with the
-// others Kubernetes describes services whose name begins with quorate to every container.
+// QUORATE_TOKEN, QUORATE_USER and QUORATE_TLS_DIR belong to the client commands, and Kubernetes sets
+// the others in every container, for services whose name begins with quorate.
 var foreignVariables = regexp.MustCompile(`^QUORATE_(ADDR|TOKEN|USER|TLS_DIR|([A-Z0-9_]+_)?(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|PORT_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?))$`)
 
 func foreign(variable, value string) bool {

@@ -93,8 +93,8 @@ const ruleHidden = "hidden-by-match"
 const maxMatched = 2000
 
 // hidden finds limits for HTTP requests that have no effect, because another limit of their
-// namespace matches the same requests: a request is charged to all matching limits. It does nothing
-// beyond maxMatched limits.
+// namespace matches the same requests: a request is charged to all matching limits. It ignores
+// limits after the first maxMatched.
 func (in *lint) hidden() {
 	var matched []*quota.Limit
 	for i := range in.limits {

@@ -299,7 +299,8 @@ func printHistory(p *render.Page, res *quoratev1.HistoryResponse) {
 // maxShown bounds the points in a table. The chart and the other output formats show all.
 const maxShown = 60
 
-// pointsTable has a row per point. Points of a key only have sums, and what the sums lack.
+// pointsTable has a row per point. Points of a key have only sums, and how much more the key may
+// have got.
 func pointsTable(points []*quoratev1.HistoryPoint, key bool) *render.Table {
 	tbl := render.NewTable("TIME", "SECONDS", "ATTEMPTED", "ADMITTED", "REFUSED", "PEAK", "MEAN", "P50", "P95", "P99", "OVER", "NEEDLESS", "COMPLETE")
 	if key {

@@ -60,11 +60,11 @@ func (t *Targets) AddFlags(cmd *cobra.Command) {
 	f.StringVar(&t.TokenFile, "token-file", "", "`file` with a bearer token (default: $QUORATE_TOKEN_FILE)")
 }
 
-// AddrVariable is the variable with the nodes' addresses, used if no flag gives them.
+// AddrVariable is the variable with the nodes' addresses, used if no flag says where the nodes are.
 const AddrVariable = "QUORATE_ADDR"
 
-// named returns the addresses in --addr or, if no flag gives any, those in the environment; from is
-// the source.
+// named returns the addresses in --addr or, if no flag says where the nodes are, those in the
+// environment; from is the source.
 func (t *Targets) named() (addrs []string, from string) {
 	env := os.Getenv(AddrVariable)
 	if len(t.Addrs) > 0 || env == "" || t.flags != nil && (t.flags.Changed("base-port") || t.flags.Changed("nodes")) {
