@@ -7,33 +7,33 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// Action is what an assignment says.
+// Action is the kind of an assignment.
 type Action uint8
 
 // The actions.
 const (
-	None     Action = iota // not assigned
-	AllowAll               // nothing is refused
-	DenyAll                // everything is
-	Bucket                 // a token bucket, full at first
-	Abandon                // the bucket is to be forgotten
+	None     Action = iota // no assignment
+	AllowAll               // admit every request
+	DenyAll                // refuse every request
+	Bucket                 // a token bucket that starts full
+	Abandon                // the proxy must forget the bucket
 )
 
-// Assignment is what a member is to be told of a key.
+// Assignment is the message to send to a member about a key.
 type Assignment struct {
 	Member MemberID
 	Key    quota.Key
 	Action Action
-	// Of a Bucket: the most tokens at once, and how many come in each Fill.
+	// For a Bucket: Max is its capacity in tokens, and PerFill the tokens added in each Fill.
 	Max, PerFill int64
 	Fill         time.Duration
 	TTL          time.Duration
-	// Unknown says that an Abandon is of a key without a limit: the member is still
-	// known. After any other it is not.
+	// Unknown marks the Abandon of a key without a limit: the table keeps the member. It
+	// drops the member after any other Abandon.
 	Unknown bool
 }
 
-// Rate is what a Bucket yields, tokens per second.
+// Rate returns the refill rate of a Bucket in tokens per second, and 0 for any other action.
 func (a *Assignment) Rate() float64 {
 	if a.Action != Bucket {
 		return 0
@@ -41,15 +41,15 @@ func (a *Assignment) Rate() float64 {
 	return float64(a.PerFill) / a.Fill.Seconds()
 }
 
-// fills are the times between fills, shortest first. Envoy knows whole seconds only,
-// and fills continuously; the rate is a whole number of tokens in one of them.
+// fills are the possible fill intervals, shortest first. Envoy supports whole seconds only
+// and refills continuously. A rate is a whole number of tokens per fill interval.
 var fills = []time.Duration{time.Second, 5 * time.Second, 20 * time.Second, time.Minute, 10 * time.Minute, time.Hour}
 
-// fine is how many tokens in a fill make a rate precise enough: to one percent.
+// fine is the number of tokens per fill from which rounding costs at most one percent.
 const fine = 100
 
-// bucketOf says a rate and a burst as a bucket, rounded down. A rate of less than a
-// token in an hour is none.
+// bucketOf returns the Bucket for a rate in tokens per second and a burst in tokens, both
+// rounded down. It returns DenyAll for a rate below one token per hour.
 func bucketOf(rate, burst float64) Assignment {
 	for i, f := range fills {
 		n := int64(math.Floor(rate*f.Seconds() + 1e-9))
@@ -60,8 +60,9 @@ func bucketOf(rate, burst float64) Assignment {
 	return Assignment{Action: DenyAll}
 }
 
-// distinguish makes a bucket look different from the last one where a client would not
-// see it: Envoy compares the time between fills only below the second.
+// distinguish changes a bucket that differs from the last one only in its fill interval,
+// because Envoy would not see the difference: it compares only the nanoseconds part of fill
+// intervals.
 func (a *Assignment) distinguish(last Assignment) {
 	if a.Action != Bucket || last.Action != Bucket || a.Max != last.Max || a.PerFill != last.PerFill || a.Fill == last.Fill {
 		return

@@ -8,23 +8,23 @@ import (
 )
 
 const (
-	// soon is for how long a window's rest has to last: until a cut is in force.
+	// soon, in seconds, is how long the rest of a window must last: until a cut is in force.
 	soon = 0.75
-	// prior is the part of the limit that a node counts as asking for more than it
-	// does, when what nobody asks for is divided: so that a surge finds something.
+	// prior is the fraction of the limit that every node adds to its demand when the nodes
+	// divide the capacity that is not in demand, so that a surge finds capacity on any node.
 	prior = 0.1
-	// more is what a part may grow by while the bucket is half full.
+	// more is the growth factor of the node's part while the bucket is more than half full.
 	more = 1.05
-	// room is how much more than is asked for is paid for in advance.
+	// room is the multiple of the demand that the node pays for in advance.
 	room = 1.5
-	// quick and steady, in seconds, are over how long what is asked for and what is
-	// left over are averaged.
+	// quick and steady, in seconds, are the averaging times of demand and of the capacity
+	// that is not in demand.
 	quick, steady = 0.4, 1.0
 )
 
-// part is this node's part of the limit, tokens per second: what its leader grants
-// it while there is not enough for all, else what its members ask for and a part of
-// what is left over. All nodes' parts add up to the limit.
+// part returns this node's part of the limit in tokens per second. While demand exceeds the
+// limit, it is the rate that the leader grants. Otherwise it is the demand of the members
+// plus a part of the remaining capacity. The parts of all nodes add up to the limit.
 func (p *sharedQuota) part() float64 {
 	d := p.demand()
 	weight := (d + prior*p.limit) / (d + p.others + float64(p.st.Nodes)*prior*p.limit)
@@ -37,11 +37,11 @@ func (p *sharedQuota) part() float64 {
 	case p.windowed():
 		rate = min(room*d+weight*p.limit, max(level, 0)*weight/soon)
 	case d+p.others > p.limit:
-		if rate = p.granted; rate == 0 { // tokens come one by one, by turns
+		if rate = p.granted; rate == 0 { // the leader grants single tokens, in turn
 			rate = min(p.yield, p.limit*max(d/(d+p.others), 1/float64(max(p.st.Nodes, 1))))
 		}
-		// What is paid for in advance may be more than the limit's rate while there is
-		// something left: nobody is cut before it is.
+		// Rates paid for in advance may exceed the limit's rate while the bucket is more than
+		// half full: no member is cut before that.
 		if p.hard() && !p.starved && level > float64(p.st.Tier.Burst)/2 {
 			rate = max(rate, p.rate*more)
 		}
@@ -51,7 +51,7 @@ func (p *sharedQuota) part() float64 {
 	if p.starved && p.granted == 0 {
 		rate = min(rate, p.yield)
 	}
-	if p.toldAt == 0 { // nobody has told what the others do
+	if p.toldAt == 0 { // no grant yet: the demand of the other nodes is unknown
 		rate = min(rate, p.limit/float64(max(p.st.Nodes, 1)))
 	}
 	if p.hard() {
@@ -66,8 +66,9 @@ func (p *sharedQuota) part() float64 {
 	return max(rate, 0)
 }
 
-// divide says what part every member should have: max-min fair by demand, and of
-// what is left over all the same. What has gone with a stream is not there.
+// divide sets the rate that every member should have: max-min fair by demand, plus an equal
+// share of the remaining capacity. It first subtracts the rates that members whose stream has
+// ended may still use.
 func (p *sharedQuota) divide(now quota.Time, cfg Config, dt float64) {
 	if p.mode() != sharing {
 		return
@@ -99,9 +100,9 @@ func (p *sharedQuota) divide(now quota.Time, cfg Config, dt float64) {
 	}
 }
 
-// smooth follows what the part should be: at once when it has to fall by much, and as
-// far as members ask for it; what nobody asks for comes slowly, when all nodes know of
-// each other.
+// smooth moves p.rate towards part: at once if it must fall by more than 30 percent, within
+// quick if it falls by less or rises to meet demand. The rest of a rise takes steady, which
+// gives all nodes the time to learn of each other's demand.
 func (p *sharedQuota) smooth(part, dt float64) {
 	if part < p.rate*0.7 {
 		p.rate = part
@@ -119,8 +120,8 @@ func (p *sharedQuota) smooth(part, dt float64) {
 	p.rate += (part - p.rate) * min(dt/steady, 1)
 }
 
-// level is the most that anyone gets of what is divided; infinite if that is enough
-// for all.
+// level returns the highest rate that any of n members gets when avail is divided max-min
+// fair; +Inf if avail serves all of them.
 func level(members []*member, avail float64, n int) float64 {
 	most, below := 0.0, 0
 	left := avail
@@ -141,28 +142,29 @@ func level(members []*member, avail float64, n int) float64 {
 }
 
 const (
-	// hurry is how soon an assignment may be cut after the last one, and patience how
-	// soon it may be raised: each time the client has a full bucket again.
+	// hurry is the minimum age of an assignment before a cut replaces it, and patience before
+	// a raise does. Both bound how often a client starts with a full bucket again.
 	hurry    = 250 * time.Millisecond
 	patience = time.Second
-	// enough of a change is worth telling, and little is when the assignment has to be
-	// sent again anyway.
+	// enough is the relative change of a rate that justifies a new assignment. little
+	// suffices when the assignment must be repeated anyway.
 	enough, little = 0.1, 0.02
-	// much is what a rate has to grow by so that patience has an end.
+	// much is the growth factor of a rate above which a raise waits only for hurry.
 	much = 1.5
-	// almost enough is enough, as far as counts can tell.
+	// almost is the fraction of a demand that counts as serving it: request counts are no
+	// more precise.
 	almost = 0.75
-	// worth, in seconds, is how much of a rate has to be saved to be handed out.
+	// worth, in seconds, is how much of a rate must have been saved before it is assigned.
 	worth = 0.25
 )
 
-// saved reports whether a member that is short is to have a new bucket, because there
-// is more than lies in those that are out: what nobody has asked for until now.
+// saved reports whether a short member should get a new bucket because the node has more
+// tokens than lie in the assigned buckets: tokens that no member has asked for until now.
 func (p *sharedQuota) saved(h *member, rate float64, age time.Duration) bool {
 	return h.known && h.short() && age >= hurry && p.burst(h, rate) >= max(worth*rate, h.level+1, 2)
 }
 
-// assign returns what a member is to be told, if anything.
+// assign returns the assignment to send to a member, and whether there is one to send.
 func (p *sharedQuota) assign(now quota.Time, t *Table, h *member, first bool) (Assignment, bool) {
 	if h.gone {
 		return Assignment{}, false
@@ -170,7 +172,7 @@ func (p *sharedQuota) assign(now quota.Time, t *Table, h *member, first bool) (A
 	first = first || h.sentAt == 0
 	switch p.mode() {
 	case nothing:
-		if h.back { // it is in use: do not have it subscribe with every request
+		if h.back { // in use: after an Abandon the proxy would subscribe with every request
 			return p.blanket(now, h, AllowAll, t.cfg)
 		}
 		return p.blanket(now, h, Abandon, t.cfg)
@@ -198,8 +200,8 @@ func (p *sharedQuota) assign(now quota.Time, t *Table, h *member, first bool) (A
 	return p.give(now, h, a, t.cfg), true
 }
 
-// free is what no member may go by: rates that were cut count until that is in
-// force.
+// free returns the part of the node's rate that no member may use. The rate before a cut
+// counts until the cut is in force.
 func (p *sharedQuota) free(now quota.Time, cfg Config) float64 {
 	left := p.rate
 	for _, h := range p.members {
@@ -208,9 +210,9 @@ func (p *sharedQuota) free(now quota.Time, cfg Config) float64 {
 	return max(left, 0)
 }
 
-// burst is how many tokens a bucket has: its part of what there is now; at least a
-// tenth of a second of its rate, and of one that is enough for the member what chance
-// needs.
+// burst returns the capacity of a new bucket: the member's part of the tokens available now,
+// but at least a tenth of a second of its rate. If the rate serves the member's demand, the
+// minimum also covers the random variation of requests.
 func (p *sharedQuota) burst(h *member, rate float64) float64 {
 	part := min(rate/max(p.limit, rate, 1e-9), 1)
 	most := float64(p.st.Tier.Burst) * part
@@ -218,11 +220,11 @@ func (p *sharedQuota) burst(h *member, rate float64) float64 {
 	if h.demand*almost <= rate {
 		least = max(least, min(2*math.Sqrt(rate), most))
 	}
-	if p.hard() && (p.windowed() || !h.short()) { // it is paid for at once, which looks like a surge
+	if p.hard() && (p.windowed() || !h.short()) { // drawn at once, which the leader would see as a surge
 		return max(1, least)
 	}
 	left := tokens(p.st.Level)
-	if p.hard() { // half of it is for rates that are not cut yet
+	if p.hard() { // keep half of the burst for rates whose cut is not in force yet
 		left -= max(float64(p.st.Tier.Burst)/2, p.limit*soon)
 	} else {
 		left -= p.committed()
@@ -230,8 +232,9 @@ func (p *sharedQuota) burst(h *member, rate float64) float64 {
 	return max(1, least, min(max(left, 0)*part, most))
 }
 
-// committed is what lies in the buckets of members that are going to spend it. Of one whose
-// demand is not known it is all that it was given: it may have spent that already.
+// committed returns the tokens that lie in the buckets of members that will spend them. For
+// a member of unknown demand it counts every token assigned since the last report: the
+// member may have spent them already.
 func (p *sharedQuota) committed() (sum float64) {
 	for _, h := range p.members {
 		switch {
@@ -244,8 +247,9 @@ func (p *sharedQuota) committed() (sum float64) {
 	return sum
 }
 
-// pay takes what a full bucket holds out of the reserve first; what cannot be paid is
-// not in it.
+// pay takes the content of a new bucket out of the reserve before the bucket is assigned, and
+// draws what the reserve lacks. It lowers Max to the tokens that it could pay for, and
+// returns DenyAll if that is less than one.
 func (p *sharedQuota) pay(t *Table, h *member, a Assignment) Assignment {
 	if lack := float64(a.Max) - p.reserve; lack > 0 {
 		p.reserve += float64(t.source.Draw(p.key, int64(math.Ceil(lack))))
@@ -259,8 +263,8 @@ func (p *sharedQuota) pay(t *Table, h *member, a Assignment) Assignment {
 	return a
 }
 
-// blanket tells a member that all or nothing passes, or to forget the bucket. Of the
-// last it is told once; it stays AllowAll where that followed.
+// blanket assigns AllowAll, DenyAll or Abandon to a member. It sends Abandon once; a member
+// that has AllowAll keeps it instead of being sent Abandon.
 func (p *sharedQuota) blanket(now quota.Time, h *member, act Action, cfg Config) (Assignment, bool) {
 	if h.assigned.Action == act || act == Abandon && h.assigned.Action == AllowAll {
 		return p.again(now, h, cfg)
@@ -268,7 +272,7 @@ func (p *sharedQuota) blanket(now quota.Time, h *member, act Action, cfg Config)
 	return p.give(now, h, Assignment{Action: act, Unknown: act == Abandon}, cfg), true
 }
 
-// again sends what the member has when half of its time is over.
+// again repeats the member's assignment when half of its time to live has passed.
 func (p *sharedQuota) again(now quota.Time, h *member, cfg Config) (Assignment, bool) {
 	if h.assigned.Action == None || h.assigned.Action == Abandon || now.Sub(h.sentAt) < cfg.TTL/2 {
 		return Assignment{}, false

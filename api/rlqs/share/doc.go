@@ -1,66 +1,68 @@
-// Package share divides what a node gets of a limit among the proxies that report to
-// it. It is pure: the caller passes the time and carries the messages; one Table is
-// used by one goroutine at a time.
+// Package share divides a node's part of a limit among the proxies that report to the node.
+// It does no I/O and reads no clock: the caller passes the time and carries the messages.
+// Only one goroutine may use a Table at a time.
 //
 // # A key
 //
-// Each key has a shared quota: a reserve, which is what was drawn from the node's own
-// table and is not known to be spent, and a member for every stream that has reported it.
-// Every tick (a twentieth of a second)
+// Each key has a shared quota. It consists of a reserve, which holds tokens drawn from the
+// node's own table and not known to be spent, and of a member for every stream that has
+// reported the key. Every tick (50ms) has four steps:
 //
-//	spend    what members probably use goes out of the reserve: under soft their demand,
-//	         as far as their rate goes; under hard all that their rates yield
-//	draw     the node's table is charged with as much, as if small requests came; what
-//	         members refuse is counted there as refused (Miss), so that the leader
-//	         sees all of the demand
-//	divide   the node's part of the limit is divided max-min fair by demand
-//	assign   who has to be told something is told
+//	spend    takes the members' likely use out of the reserve: under soft their demand, up
+//	         to their rate; under hard all that their rates yield
+//	draw     charges the node's table with the same amount, as small requests would; it
+//	         counts the requests that members refuse there as refused (Miss), so that the
+//	         leader sees all of the demand
+//	divide   divides the node's part of the limit max-min fair by demand
+//	assign   sends new or repeated assignments to the members that need them
 //
-// A report settles: the reserve gets back what was taken for the member beyond what it
-// has used, or owes what it has used more. So over time the members use what was
-// drawn, and what was drawn is what the ledgers allow.
+// A report settles the account: the reserve gets back the tokens that the member did not use,
+// or owes those that it used beyond its booking. So over time the members use the tokens that
+// were drawn, and the ledgers allow the tokens that were drawn.
 //
 // # The node's part
 //
-// While the nodes ask for more than the limit, it is the rate that the leader grants
-// this node: those add up to the limit. Where shares are too small for a rate it is
-// what draws yield. While there is enough, it is what the members ask for, and of what
-// is left over a part by demand: in that every node counts a tenth of the limit more,
-// so that a surge finds something wherever it comes. Others' demand is the median of
-// what was told lately, because tokens are drawn in steps. Debt is taken off the part,
-// so that it is paid back in a second.
+// While demand exceeds the limit, the node's part is the rate that the leader grants: the
+// granted rates add up to the limit. Where a share is too small for a rate, the part is the
+// yield of draws. While the limit covers the demand, the part is the demand of the members
+// plus a share of the remaining capacity in proportion to demand. For that share every node
+// adds a tenth of the limit to its demand, so that a surge finds capacity on any node. The
+// demand of the other nodes is the median of the last grants, because nodes draw tokens in
+// steps. Debt reduces the part so that it is paid back in one second.
 //
 // # Assignments
 //
-// A bucket's rate is a whole number of tokens in its fill, to one percent, rounded
-// down. It is replaced when it changes by a tenth: cuts after a quarter of a second at
-// the earliest, raises after one; smaller changes go with the repetition that keeps it
-// alive, at half of its time to live. Each new bucket is full, so its size is what the
-// cluster has left, less what lies in others that will be spent; when nothing is left,
-// a tenth of a second of its rate. Who could use more than its rate is sent a new bucket
-// as soon as a quarter of a second of its rate has been saved.
+// A bucket's rate is a whole number of tokens per fill, precise to one percent and rounded
+// down. A change of the rate by a tenth replaces the bucket: a cut at the earliest after
+// 250ms, a raise after one second, or after 250ms if the rate grows by half. Smaller changes
+// wait for the repetition that keeps the assignment alive, at half of its time to live. Each
+// new bucket starts full, so its size is the member's part of the tokens that the cluster has
+// left, less those in other buckets that will be spent; if none are left, it is a tenth of a
+// second of its rate. A member that could use more than its rate gets a new bucket as soon as
+// a quarter of a second of its rate has been saved.
 //
-// What a proxy asks for is read from its reports. A fall that is no chance is believed
-// at once. A member that was refused some is known to have asked as before for as long
-// as that takes, so what is left of the report is of the time since. Of one whose demand
-// is not known all that it was given counts as spent.
+// The demand of a proxy comes from its reports. A fall that cannot be random takes effect at
+// once. Refused requests show how long a member asked at its old rate, so the rest of the
+// report's requests belong to the time since. For a member of unknown demand all assigned
+// tokens count as spent.
 //
-// In one node no member is raised into what another may still use: a rate that was cut
-// counts until it has settled (500ms; who does not read is cut off), and what a broken
-// stream was assigned until it has ended.
+// Within a node no member is raised into a rate that another may still use: a rate that was
+// cut counts until the cut has settled (500ms; the node ends the stream of a proxy that does
+// not read), and the assignment of a broken stream counts until it has expired.
 //
 // # What can be admitted beyond the limit
 //
-// soft: demand that is not known yet passes within what is assigned, and those parts
-// add up to the limit; on top come, for each replaced bucket, its size, for a surge
-// that moves the parts of nodes, the time until all are told, and what comes before
-// the first assignment. All of it is booked when it is reported, and paid back.
+// soft: unknown demand passes within the assigned rates, which add up to the limit. The
+// following can be admitted in addition: the size of each replaced bucket; during a surge
+// that moves the nodes' parts, the requests until all proxies have new assignments; and the
+// requests before the first assignment. Reports book all of it, and it is paid back.
 //
-// hard: a bucket's content, and what its rate yields, is drawn before it can be spent;
-// what cannot be drawn is not assigned. So what is assigned is within the ledgers'
-// promise, and rates together may exceed the limit only while the bucket is more than
-// half full. Not covered: requests before the first assignment (the filter's
-// no_assignment_behavior), after the end of one (expired_assignment_behavior), and a
-// part that a node loses faster than it can tell its proxies, beyond a reserve of
-// 300ms of their rates. What lies in buckets when a window ends is drawn of the next.
+// hard: the content of a bucket and the yield of its rate are drawn before the proxy can
+// spend them; tokens that cannot be drawn are not assigned. So assignments stay within the
+// promise of the ledgers, and the sum of rates may exceed the limit only while the bucket is
+// more than half full. Three cases are not covered: requests before the first assignment (the
+// filter's no_assignment_behavior), requests after the end of one
+// (expired_assignment_behavior), and a part that a node loses faster than it can reach its
+// proxies, beyond a reserve of 300ms of their rates. Tokens that lie in buckets when a window
+// ends are drawn from the next window.
 package share

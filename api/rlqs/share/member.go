@@ -7,39 +7,40 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// unassigned is the rate of a member that has no assignment yet, and so admits
-// everything.
+// unassigned is the rate of a member that has no assignment yet and so admits every
+// request.
 const unassigned = -1
 
-// member is one key of one stream. Amounts are tokens, rates tokens per second:
-// they are estimates, and nothing of them is replicated.
+// member is the state of one key of one stream. Amounts are in tokens and rates in tokens
+// per second. All of them are estimates, and none is replicated.
 type member struct {
 	id     MemberID
 	origin string
 	gone   bool
-	back   bool // it was told to abandon the key, and uses it
+	back   bool // the stream uses the key after an Abandon
 
 	demand         float64 // requests per second, admitted or not
-	known          bool    // measured, not supposed
+	known          bool    // demand is measured, not guessed
 	reportedAt     quota.Time
-	reportInterval time.Duration // between its reports, averaged
-	idle           quota.Time    // since when there was no request; 0: there was one
+	reportInterval time.Duration // average time between reports
+	idle           quota.Time    // time of the first report without a request; 0 if the last report had one
 
 	assigned       Assignment
-	rate           float64    // as assigned
-	settlingRate   float64    // what it may still go by until settled
-	sentAt         quota.Time // when given was last sent
-	bucketTokens   float64    // what its buckets held when they were new, since its last report
-	level          float64    // what its bucket probably holds, under soft
-	booked         float64    // taken out of the reserve for it and not reported yet
-	replacedAt     quota.Time // when its bucket was given
-	settlingTokens float64    // what the buckets held that may not be replaced yet
+	rate           float64    // of the assignment
+	settlingRate   float64    // rate that the stream may still use until the assignment settles
+	sentAt         quota.Time // when assigned was last sent
+	bucketTokens   float64    // sum of the initial content of buckets assigned since the last report
+	level          float64    // estimated content of the bucket, under soft
+	booked         float64    // taken out of the reserve for the member and not reported yet
+	replacedAt     quota.Time // when the current bucket was assigned
+	settlingTokens float64    // initial content of the buckets whose replacement may not be in force yet
 
-	want float64 // its part, as of the last division
+	want float64 // the rate that the last division set
 }
 
-// guessDemand gives a newcomer the demand that is likely: that of the others here, or an
-// eighth of the limit. Its first real report corrects it.
+// guessDemand sets the demand of a new member to the mean of the other members, at most half
+// of the limit, or to an eighth of the limit if no other demand is known. It is at least one
+// request per second. The first report that covers a measurable time corrects the guess.
 func (h *member) guessDemand(p *sharedQuota) {
 	if h.known {
 		return
@@ -57,8 +58,8 @@ func (h *member) guessDemand(p *sharedQuota) {
 	h.demand = max(h.demand, 1)
 }
 
-// measure takes what a report says of demand. What clients say of the time that it
-// is about is in whole seconds, so their reports are timed here.
+// measure updates the demand from a report. It measures the time between reports itself,
+// because clients report the elapsed time in whole seconds.
 func (h *member) measure(now quota.Time, u Usage) {
 	gap := now.Sub(h.reportedAt)
 	h.reportedAt = now
@@ -72,7 +73,7 @@ func (h *member) measure(now quota.Time, u Usage) {
 	case h.idle == 0:
 		h.idle = now
 	}
-	if gap < short { // the first, or two at once
+	if gap < short { // the first report, or two reports at once
 		return
 	}
 	rate := n / gap.Seconds()
@@ -86,15 +87,15 @@ func (h *member) measure(now quota.Time, u Usage) {
 	h.reportInterval += (gap - h.reportInterval) / 4
 }
 
-// demandAtEnd is the demand at the end of a report that says less than there was before. Who
-// was short until a moment, and then was not, was refused only until then: so long it
-// asked as before, and what is left of the report is of the time since.
+// demandAtEnd returns the demand at the end of a report whose mean demand is lower than
+// before. A member that was short was refused requests only until its demand fell: until then
+// it asked as before, and the rest of the report's requests belong to the time since.
 func (h *member) demandAtEnd(rate, n, denied, gap float64) float64 {
 	over := h.demand - h.rate
 	if !h.known || h.rate <= 0 || over < h.demand/4 || (h.demand-rate)*gap < 2*sure*math.Sqrt(n) {
 		return rate
 	}
-	then := (denied + h.bucketTokens) / over // it may have spent a whole bucket first
+	then := (denied + h.bucketTokens) / over // the member may have spent a whole bucket first
 	if then > 0.9*gap {
 		return rate
 	}
@@ -102,19 +103,20 @@ func (h *member) demandAtEnd(rate, n, denied, gap float64) float64 {
 }
 
 const (
-	// short is less than what a rate can be read from.
+	// short is the time below which a report is too brief to measure a rate.
 	short = 50 * time.Millisecond
-	// fall is how much of a fall of demand is believed at once that may be chance; of a
-	// rise, or of a fall by more than so many deviations of a count, all is.
+	// fall is the fraction of a fall in demand that measure applies at once when the fall may
+	// be random. It applies a rise, or a fall by more than sure standard deviations of the
+	// count, in full.
 	fall, sure = 0.5, 3
 )
 
-// asks is the rate that serves the demand, with what chance needs: a bucket that is
-// filled no faster than it is emptied refuses many.
+// asks returns the rate that serves the demand and its random variation: a bucket that fills
+// no faster than it drains refuses many requests.
 func (h *member) asks() float64 { return h.demand + math.Sqrt(h.demand) }
 
-// uses is what the member is thought to spend in a time: of a hard limit all that it
-// may, else what it is likely to.
+// uses returns the tokens that the member is assumed to spend in dt seconds: all that its
+// rates yield under a hard limit, otherwise the likely amount. It updates h.level under soft.
 func (h *member) uses(hard bool, dt float64) float64 {
 	switch {
 	case h.rate == unassigned:
@@ -123,7 +125,7 @@ func (h *member) uses(hard bool, dt float64) float64 {
 		return max(h.rate, h.settlingRate) * dt
 	}
 	has := h.level + h.rate*dt
-	use := has // of which nothing is known may be spending all of it
+	use := has // a member of unknown demand may spend all of it
 	if h.known {
 		use = min(h.demand*dt, has)
 	}
@@ -134,7 +136,8 @@ func (h *member) uses(hard bool, dt float64) float64 {
 // short reports whether the member could use more than its rate.
 func (h *member) short() bool { return !h.gone && h.demand > h.rate }
 
-// charged is the highest rate that the member may go by now.
+// charged returns the highest rate that the member may use now. It clears settlingRate once
+// the assignment has settled.
 func (h *member) charged(now quota.Time, settle time.Duration) float64 {
 	if now.Sub(h.sentAt) >= settle {
 		h.settlingRate = 0
@@ -142,20 +145,20 @@ func (h *member) charged(now quota.Time, settle time.Duration) float64 {
 	return max(h.rate, h.settlingRate, 0)
 }
 
-// expired reports whether an assignment has certainly ended.
+// expired reports whether the member's assignment has certainly ended.
 func (h *member) expired(now quota.Time, cfg Config) bool {
 	return h.sentAt == 0 || now.Sub(h.sentAt) >= cfg.TTL+cfg.Settle
 }
 
-// silent reports whether the member has stopped to report although its stream is
-// there.
+// silent reports whether the member has stopped reporting: for longer than Idle and than
+// three report intervals.
 func (h *member) silent(now quota.Time, cfg Config) bool {
 	return now.Sub(h.reportedAt) > max(3*h.reportInterval, cfg.Idle)
 }
 
-// unspent is what may still be spent of what was booked, under hard: what its bucket
-// holds at most, and what it has got since it was read; until the bucket is certainly
-// in force, also what the ones before it held.
+// unspent returns the most that the member may still spend of the booked tokens under hard:
+// the capacity of its bucket plus what the rate yields within settle and, until the bucket
+// is certainly in force, the content of the buckets before it.
 func (h *member) unspent(now quota.Time, settle time.Duration) float64 {
 	rate := h.charged(now, settle)
 	if now.Sub(h.replacedAt) >= settle {
@@ -167,7 +170,7 @@ func (h *member) unspent(now quota.Time, settle time.Duration) float64 {
 	return float64(h.assigned.Max) + h.settlingTokens + math.Ceil(rate*settle.Seconds())
 }
 
-// renew notes a bucket that replaces the last.
+// renew records that the bucket of a replaces the current one.
 func (h *member) renew(now quota.Time, a Assignment, settle time.Duration) {
 	if now.Sub(h.replacedAt) >= settle {
 		h.settlingTokens = 0

@@ -8,7 +8,7 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// sharedQuota is one key: what the node has of it, and among whom that is divided.
+// sharedQuota is the state of one key: the node's tokens and the members that share them.
 type sharedQuota struct {
 	key     quota.Key
 	members []*member
@@ -16,28 +16,28 @@ type sharedQuota struct {
 
 	st           quota.Standing
 	limit        float64 // tokens per second
-	othersMedian median  // the other nodes' demand, as told
-	others       float64 // the same, averaged
-	grantMedian  median  // granted to this node, as told
+	othersMedian median  // demand of the other nodes, from grants
+	others       float64 // moving average of othersMedian
+	grantMedian  median  // rate granted to this node, from grants
 	granted      float64
-	toldAt       quota.Time // when that was last told; 0 is never
-	reserve      float64    // drawn, and not known to be spent
-	missed       float64    // refused, and not counted yet
-	spare        float64    // part of the reserve that is drawn for what chance needs
-	spared       quota.Time // when that was last given back
-	yield        float64    // what draws yielded lately, per second
-	starved      bool       // the last draw got less than it asked for
+	toldAt       quota.Time // when others and granted were last updated; 0 if never
+	reserve      float64    // drawn and not known to be spent; debt if negative
+	missed       float64    // refused by members and not yet passed to Miss
+	spare        float64    // part of the reserve that covers random variation
+	spared       quota.Time // when the spare was last refunded
+	yield        float64    // average yield of draws, per second
+	starved      bool       // the last draw returned less than it asked for
 	rate         float64    // this node's part of the limit, per second
 }
 
-// mode is how a key is treated.
+// mode is how a key's requests are decided.
 type mode uint8
 
 const (
 	sharing  mode = iota
-	allowing      // nothing is refused; what was used is counted
+	allowing      // refuse nothing; usage of a counted limit is charged
 	denying
-	nothing // there is no limit for it
+	nothing // no limit applies to the key
 )
 
 func (p *sharedQuota) mode() mode {
@@ -49,7 +49,7 @@ func (p *sharedQuota) mode() mode {
 		return allowing
 	case l.Class == quota.Banned:
 		return denying
-	case l.Kind == quota.Concurrency: // nothing is released here
+	case l.Kind == quota.Concurrency: // RLQS has no release of tokens
 		if l.Ceiling == quota.Hard {
 			return denying
 		}
@@ -71,8 +71,8 @@ func (p *sharedQuota) find(id MemberID) *member {
 	return nil
 }
 
-// adopt gives a member that comes back what its last stream had; nil if nobody has
-// gone from there.
+// adopt gives the member of an ended stream from origin to the new stream id and returns it;
+// nil if there is no such member or origin is empty.
 func (p *sharedQuota) adopt(id MemberID, origin string) *member {
 	if origin == "" {
 		return nil
@@ -86,7 +86,8 @@ func (p *sharedQuota) adopt(id MemberID, origin string) *member {
 	return nil
 }
 
-// update reads what the node knows of the key.
+// update reads the key's standing from source and derives the limit, the other nodes' demand
+// and the granted rate. dt is the time in seconds over which it averages.
 func (p *sharedQuota) update(now quota.Time, source TokenSource, dt float64, settle time.Duration) {
 	window := p.st.Window
 	p.st = source.Standing(p.key)
@@ -104,7 +105,7 @@ func (p *sharedQuota) update(now quota.Time, source TokenSource, dt float64, set
 	if !p.st.Told {
 		return
 	}
-	// Tokens are drawn in steps, and a step that is told by itself looks like a surge.
+	// Nodes draw tokens in steps. A single step would look like a surge, hence the median.
 	if told := p.othersMedian.add(tokens(p.st.Others)); p.toldAt == 0 {
 		p.others = told
 	} else {
@@ -114,8 +115,9 @@ func (p *sharedQuota) update(now quota.Time, source TokenSource, dt float64, set
 	p.toldAt = now
 }
 
-// newWindow begins a window. What was drawn of the last one is void; what may still lie in
-// buckets is spent in this one, and has to be drawn of it.
+// newWindow begins a window. Tokens drawn from the last window are void. Tokens that may
+// still lie in buckets will be spent in this window, so they become debt that must be drawn
+// from it.
 func (p *sharedQuota) newWindow(now quota.Time, settle time.Duration) {
 	p.reserve, p.spare = 0, 0
 	for _, h := range p.members {
@@ -124,7 +126,7 @@ func (p *sharedQuota) newWindow(now quota.Time, settle time.Duration) {
 	}
 }
 
-// median of the last values.
+// median keeps the last seven values and returns their median.
 type median struct {
 	last [7]float64
 	n    int
@@ -141,8 +143,8 @@ func (m *median) add(v float64) float64 {
 
 func (p *sharedQuota) windowed() bool { return p.st.Tier.Kind != quota.TokenBucket }
 
-// report books what a member says. What it has spent beyond what was taken for it is
-// owed, as far as debt goes; what it has not spent comes back.
+// report books a member's usage. Tokens that it spent beyond those booked for it become debt,
+// up to p.debt; any excess is added to t.Unpaid. Unspent tokens return to the reserve.
 func (p *sharedQuota) report(now quota.Time, t *Table, h *member, u Usage) {
 	h.measure(now, u)
 	h.back = h.back || h.assigned.Action == Abandon && u.Allowed+u.Denied > 0
@@ -175,10 +177,12 @@ func (p *sharedQuota) report(now quota.Time, t *Table, h *member, u Usage) {
 	}
 }
 
-// debt is the most that is owed: a burst, or a second of the limit if that is more.
+// debt returns the most tokens that the key may owe: a burst, or one second of the limit if
+// that is more.
 func (p *sharedQuota) debt() float64 { return max(float64(p.st.Tier.Burst), p.limit) }
 
-// tick brings the key up to now.
+// tick advances the key to now: it drops ended, silent and idle members, spends, draws and
+// divides. It appends the assignments to send to out.
 func (p *sharedQuota) tick(now quota.Time, t *Table, out []Assignment) []Assignment {
 	dt := min(now.Sub(p.at).Seconds(), 1)
 	p.at = now
@@ -189,7 +193,7 @@ func (p *sharedQuota) tick(now quota.Time, t *Table, out []Assignment) []Assignm
 			t.drop(p, h)
 		case !h.gone && h.idle > 0 && now.Sub(h.idle) >= t.cfg.Idle:
 			out = append(out, Assignment{Member: h.id, Key: p.key, Action: Abandon})
-			p.reserve += h.booked // it has said that it did not use it
+			p.reserve += h.booked // the reports say that the member did not use them
 			t.drop(p, h)
 		}
 	}
@@ -206,7 +210,8 @@ func (p *sharedQuota) tick(now quota.Time, t *Table, out []Assignment) []Assignm
 	return out
 }
 
-// spend takes what the members probably spend now out of the reserve.
+// spend moves the tokens that members are assumed to spend in dt seconds from the reserve to
+// their bookings, and counts the demand beyond that as missed.
 func (p *sharedQuota) spend(now quota.Time, t *Table, dt float64) {
 	for _, h := range p.members {
 		use := h.uses(p.hard(), dt)
@@ -219,7 +224,7 @@ func (p *sharedQuota) spend(now quota.Time, t *Table, dt float64) {
 	}
 }
 
-// demand is what the members that are there ask for, per second.
+// demand returns the sum of the demand of members with a stream, in tokens per second.
 func (p *sharedQuota) demand() (sum float64) {
 	for _, h := range p.members {
 		if !h.gone {
@@ -229,9 +234,8 @@ func (p *sharedQuota) demand() (sum float64) {
 	return sum
 }
 
-// draw gets the tokens for it from the node. What is owed is asked for little by
-// little while others want the same tokens: each time that it is refused counts as
-// demand.
+// draw draws the tokens that the reserve lacks from the node. It asks for a debt in small
+// steps while the level does not cover it, because every refused draw counts as demand.
 func (p *sharedQuota) draw(now quota.Time, t *Table, dt float64) {
 	p.spare += p.chance() * dt
 	owed := p.spare - p.reserve
@@ -259,7 +263,7 @@ func (p *sharedQuota) draw(now quota.Time, t *Table, dt float64) {
 	}
 }
 
-// refund gives back what is not needed.
+// refund returns the part of the reserve that is not needed to the node.
 func (p *sharedQuota) refund(t *Table) {
 	keep := 0.0
 	if p.hard() {
@@ -272,9 +276,9 @@ func (p *sharedQuota) refund(t *Table) {
 	p.spare = 0
 }
 
-// chance is what members whose part is enough for them need beyond what they ask for,
-// while there is not enough for all: the node gets no more than it asks for then, so
-// it is asked for, and given back.
+// chance returns the rate that served members need beyond their demand for its random
+// variation, while demand exceeds the limit. The node then gets no more than it asks for, so
+// draw asks for this rate too, and refund returns what is left.
 func (p *sharedQuota) chance() (sum float64) {
 	if p.windowed() || p.demand()+p.others <= p.limit {
 		return 0
@@ -287,7 +291,7 @@ func (p *sharedQuota) chance() (sum float64) {
 	return sum
 }
 
-// charges is what the members' assignments yield, per second.
+// charges returns the sum of the highest rates that members may use, in tokens per second.
 func (p *sharedQuota) charges() (sum float64) {
 	for _, h := range p.members {
 		sum += max(h.rate, h.settlingRate, 0)
@@ -295,8 +299,8 @@ func (p *sharedQuota) charges() (sum float64) {
 	return sum
 }
 
-// averageYield averages what draws yield: of keys that the node is granted no rate for. It
-// grows while they get what they ask for.
+// averageYield updates p.yield, the average yield of draws, for keys without a granted rate.
+// The average grows while draws get all that they ask for.
 func (p *sharedQuota) averageYield(got, dt float64) {
 	if p.starved {
 		tau := min(max(manyTokens/max(p.yield, 1e-9), 1), 10)
@@ -307,15 +311,15 @@ func (p *sharedQuota) averageYield(got, dt float64) {
 }
 
 const (
-	// repay, in seconds, is in what time a debt is paid back.
+	// repay, in seconds, is the time in which a debt is paid back.
 	repay = 1.0
-	// hardReserve, in seconds, is how much of what may be spent lies ready under hard.
+	// hardReserve, in seconds, is how much of the members' rates the reserve keeps under hard.
 	hardReserve = 0.3
-	// manyTokens say what a rate is.
+	// manyTokens is the number of tokens over which the yield of draws is averaged.
 	manyTokens = 10
 )
 
-// close gives back what is left.
+// close refunds the rest of the reserve.
 func (p *sharedQuota) close(source TokenSource) {
 	if n := int64(p.reserve); n > 0 {
 		source.Refund(p.key, n)

@@ -8,31 +8,31 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// MemberID names one bucket of one stream; it is never used again.
+// MemberID identifies one bucket of one stream. It is never reused.
 type MemberID uint64
 
-// TokenSource is the node's own table of keys.
+// TokenSource is the node's own table of keys, from which the table draws tokens.
 type TokenSource interface {
-	// Draw charges up to want tokens and returns how many it got.
+	// Draw charges up to want tokens and returns how many it charged.
 	Draw(k quota.Key, want int64) (got int64)
-	// Miss counts demand that was refused elsewhere.
+	// Miss counts demand that a member refused.
 	Miss(k quota.Key, cost int64)
-	// Refund gives back tokens that were drawn and not used.
+	// Refund returns tokens that were drawn and not used.
 	Refund(k quota.Key, cost int64)
-	// Standing tells what the node knows of a key.
+	// Standing returns what the node knows about a key.
 	Standing(k quota.Key) quota.Standing
 }
 
-// Config is how the table divides. The zero value of a field means its default.
+// Config configures a Table. The zero value of a field means its default.
 type Config struct {
-	// TTL is how long an assignment lasts, whole seconds; default 10s.
+	// TTL is the time to live of an assignment in whole seconds; default 10s.
 	TTL time.Duration
-	// Settle is how long an assignment takes at most until it is in force; default
-	// 500ms. Who has not read it by then is to be cut off.
+	// Settle is the longest time until an assignment is in force; default 500ms. The caller
+	// must end the stream of a proxy that has not read the assignment by then.
 	Settle time.Duration
-	// Idle is how long a bucket without requests is kept; default 60s.
+	// Idle is how long the table keeps a bucket without requests; default 60s.
 	Idle time.Duration
-	// MaxBuckets bounds the members; default 100,000.
+	// MaxBuckets is the highest number of members; default 100,000.
 	MaxBuckets int
 }
 
@@ -52,18 +52,18 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// ErrTooMany says that the table is full.
+// ErrTooMany is the error of Report when the table has MaxBuckets members.
 var ErrTooMany = errors.New("this node has too many rate limit quota buckets")
 
-// Table divides what a node gets of every key among its members. It is used by one
-// goroutine at a time.
+// Table divides the node's tokens of every key among the key's members. Only one goroutine
+// may use it at a time.
 type Table struct {
 	cfg    Config
 	source TokenSource
 	quotas map[quota.Key]*sharedQuota
 	size   int
-	// Unpaid is what members have admitted beyond all debt that is kept: tokens, since
-	// the beginning.
+	// Unpaid is the number of tokens that members have admitted beyond the debt that keys may
+	// owe, since New.
 	Unpaid float64
 }
 
@@ -75,17 +75,17 @@ func New(cfg Config, source TokenSource) *Table {
 // Len returns the number of buckets of all members.
 func (t *Table) Len() int { return t.size }
 
-// Usage is what a member says of one key since it last did.
+// Usage is a member's report on one key since its last report.
 type Usage struct {
 	Key             quota.Key
 	Allowed, Denied int64
-	// Elapsed is the time that it says it is about; 0 is not known.
+	// Elapsed is the time that the report covers, as the member states it; 0 if unknown.
 	Elapsed time.Duration
 }
 
-// Report books what a member says. Of the first one about a key the answer is to be
-// sent at once: origin, if it is not empty, says that the member is who had a stream
-// from there before. The error is ErrTooMany; nothing is booked then.
+// Report books a member's usage. For the first report on a key it returns the assignment to
+// send at once, and true. If origin is not empty, the member takes over the state of an ended
+// stream from the same origin. The only error is ErrTooMany, and then nothing is booked.
 func (t *Table) Report(now quota.Time, id MemberID, origin string, u Usage) (Assignment, bool, error) {
 	p := t.quotas[u.Key]
 	if p != nil {
@@ -115,8 +115,8 @@ func (t *Table) Report(now quota.Time, id MemberID, origin string, u Usage) (Ass
 	return a, ok, nil
 }
 
-// Gone says that a member's stream has ended. What it was assigned it may use until
-// that expires, so until then it is kept for it.
+// Gone marks a member whose stream has ended. The proxy may use its assignment until that
+// expires, so the table keeps the member's part until then.
 func (t *Table) Gone(k quota.Key, id MemberID) {
 	if p := t.quotas[k]; p != nil {
 		if h := p.find(id); h != nil {
@@ -125,7 +125,7 @@ func (t *Table) Gone(k quota.Key, id MemberID) {
 	}
 }
 
-// Close gives back what nobody is assigned. The table is empty then.
+// Close refunds the reserves of all keys and empties the table.
 func (t *Table) Close() {
 	for _, k := range t.keys() {
 		t.quotas[k].close(t.source)
@@ -133,8 +133,8 @@ func (t *Table) Close() {
 	t.quotas, t.size = map[quota.Key]*sharedQuota{}, 0
 }
 
-// Tick brings everything up to now and returns what is to be sent. It is called
-// every twentieth of a second or so.
+// Tick advances all keys to now and returns the assignments to send. Call it about every
+// 50ms.
 func (t *Table) Tick(now quota.Time) []Assignment {
 	var out []Assignment
 	for _, k := range t.keys() {
@@ -148,7 +148,7 @@ func (t *Table) Tick(now quota.Time) []Assignment {
 	return out
 }
 
-// keys in order, so that what happens does not depend on a map's.
+// keys returns the keys in order, so that results do not depend on map order.
 func (t *Table) keys() []quota.Key {
 	keys := make([]quota.Key, 0, len(t.quotas))
 	for k := range t.quotas {
@@ -158,7 +158,7 @@ func (t *Table) keys() []quota.Key {
 	return keys
 }
 
-// drop forgets a member.
+// drop removes a member from a key.
 func (t *Table) drop(p *sharedQuota, h *member) {
 	p.members = slices.DeleteFunc(p.members, func(o *member) bool { return o == h })
 	t.size--
