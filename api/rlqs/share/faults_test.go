@@ -9,8 +9,8 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// exact fails if more was admitted than a hard limit's bucket has, but for requests
-// for which there was no assignment yet.
+// exact fails the test if the proxies of a hard limit admitted more than its bucket has,
+// except for requests without an assignment.
 func exact(t *testing.T, w *world) {
 	t.Helper()
 	if w.limit.Ceiling != quota.Hard {
@@ -25,8 +25,7 @@ func exact(t *testing.T, w *world) {
 	}
 }
 
-// each runs a test under both ceilings, in a world where proxies deny what they have
-// no assignment for.
+// each runs f as a subtest under both ceilings and then checks exact.
 func each(t *testing.T, nodes int, f func(t *testing.T, w *world)) {
 	for _, c := range []quota.Ceiling{quota.Soft, quota.Hard} {
 		t.Run(c.String(), func(t *testing.T) {
@@ -44,15 +43,15 @@ func (w *world) add(n int, rate float64) *proxy {
 	return p
 }
 
-// got is what a proxy admits per second in a time.
+// got runs the world for d and returns the rate at which p admits, per second.
 func (w *world) got(p *proxy, d time.Duration) float64 {
 	was := p.admit
 	w.run(d)
 	return float64(p.admit-was) / d.Seconds()
 }
 
-// A stream that breaks keeps its part until the assignment has ended; then the others
-// have it.
+// TestDisconnect checks that the proxy of a broken stream keeps its part until its
+// assignment ends, and that the other proxies get the part afterwards.
 func TestDisconnect(t *testing.T) {
 	each(t, 2, func(t *testing.T, w *world) {
 		a, b := w.add(0, 900), w.add(1, 900)
@@ -81,7 +80,8 @@ func TestDisconnect(t *testing.T) {
 	})
 }
 
-// A proxy that comes back before its assignment ends takes it over.
+// TestReconnect checks that a proxy that reconnects before its assignment ends takes over
+// its member.
 func TestReconnect(t *testing.T) {
 	each(t, 2, func(t *testing.T, w *world) {
 		a, b := w.add(0, 900), w.add(1, 900)
@@ -99,7 +99,8 @@ func TestReconnect(t *testing.T) {
 	})
 }
 
-// Proxies move to another node, whose own then share with them.
+// TestNodeChange checks that the proxies still admit the limit after some of them move to
+// other nodes.
 func TestNodeChange(t *testing.T) {
 	each(t, 3, func(t *testing.T, w *world) {
 		var all []*proxy
@@ -129,13 +130,13 @@ func TestNodeChange(t *testing.T) {
 	})
 }
 
-// A hot spot that moves every five seconds, which are a few reports. What is missed is
-// compared with what nobody could have known in time.
+// TestMovingSpot moves a hot spot every five seconds, which is a few report intervals. It
+// compares the missed requests with those that foresight misses.
 func TestMovingSpot(t *testing.T) {
 	for _, c := range []struct {
 		ceiling quota.Ceiling
 		report  time.Duration
-		least   float64 // percent of the ideal, besides what foresight misses
+		least   float64 // lowest difference from foresight, in percent of the ideal
 	}{
 		{quota.Soft, 2 * time.Second, -15},
 		{quota.Soft, time.Second, -8},
@@ -170,7 +171,7 @@ func TestMovingSpot(t *testing.T) {
 	}
 }
 
-// admit is what all proxies have admitted.
+// admit returns the number of requests that all proxies have admitted.
 func (w *world) admit() (sum int64) {
 	for _, p := range w.proxies {
 		sum += p.admit
@@ -178,8 +179,9 @@ func (w *world) admit() (sum int64) {
 	return sum
 }
 
-// A window's limit is exceeded by no more than what a cut needs to arrive, and under hard
-// not at all: what lies in buckets when a window ends is drawn of the next.
+// TestWindow checks that a soft limit exceeds a window only by the requests admitted while a
+// cut is on its way, and that a hard limit never exceeds it: tokens that lie in buckets when a
+// window ends are drawn from the next window.
 func TestWindow(t *testing.T) {
 	for _, c := range []quota.Ceiling{quota.Soft, quota.Hard} {
 		t.Run(c.String(), func(t *testing.T) {
@@ -200,7 +202,7 @@ func TestWindow(t *testing.T) {
 	}
 }
 
-// Nobody is sent more than a message or so in a second.
+// TestFewMessages checks that no proxy receives more than 1.5 messages per second.
 func TestFewMessages(t *testing.T) {
 	w := newWorld(t, 5, 3, perSecond(1000, 1000, quota.Soft))
 	for i := range 12 {

@@ -2,19 +2,19 @@ package share_test
 
 import "github.com/quorate/quorate/internal/quota"
 
-// foresight is the best that can be done with what reports tell, and when: one place
-// that hears every report in the moment it is made, knows exactly what there is of the
-// limit, and tells all proxies at once what their parts are. Between two reports of a
-// proxy it knows no more of its demand than anybody. Who is better than this has been
-// lucky; who is worse has lost it on the way or by caution.
+// foresight is the best possible division with the information in reports: a single place
+// that receives every report without delay, knows the exact level of the limit, and sets the
+// parts of all proxies at once. Between two reports of a proxy it knows no more about the
+// proxy's demand than the nodes do. A better result than foresight is luck; a worse one comes
+// from delay or caution.
 type foresight struct {
 	w     *world
-	level bucket // of the limit, charged with all that it admits
+	level bucket // of the limit, charged with all requests that foresight admits
 	twins []*twin
 	admit int64
 }
 
-// twin is a proxy that sees the same requests, and decides by foresight.
+// twin sees the same requests as a proxy and decides them by foresight.
 type twin struct {
 	of       *proxy
 	bucket   bucket
@@ -30,7 +30,7 @@ func (f *foresight) add(p *proxy) *twin {
 	return t
 }
 
-// request decides one. The first is reported at once, as a filter does.
+// request decides one request. It reports the first one at once, as a filter does.
 func (f *foresight) request(t *twin) {
 	now := f.w.now
 	t.requests++
@@ -46,7 +46,7 @@ func (f *foresight) request(t *twin) {
 	f.level.spend(now, 1)
 }
 
-// report is told the demand since the last one, and divides.
+// report measures the twin's demand since its last report, and divides.
 func (f *foresight) report(t *twin) {
 	gap := f.w.now.Sub(t.last).Seconds()
 	if !t.known || gap <= 0 {
@@ -56,8 +56,9 @@ func (f *foresight) report(t *twin) {
 	f.divide()
 }
 
-// divide gives everybody the max-min fair part of the rate by demand, what is left over
-// equally, and of what there is the same part.
+// divide gives every twin its max-min fair part of the rate by demand plus an equal share of
+// the rest. It fills the twin's bucket with the same part of the level, except that twins short
+// of tokens share nine tenths of the level if there are any.
 func (f *foresight) divide() {
 	now, rate := f.w.now, f.w.rate()
 	demand := make([]float64, len(f.twins))
@@ -79,7 +80,7 @@ func (f *foresight) divide() {
 	for i, t := range f.twins {
 		r := parts[i] + max(left, 0)/float64(len(f.twins))
 		part := r / rate
-		if short > 0 { // who has enough needs no more than chance does
+		if short > 0 { // a served twin needs only enough for random variation
 			part = 0.1 * r / rate
 			if t.demand > parts[i] {
 				part += 0.9 * parts[i] / short

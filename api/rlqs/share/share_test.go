@@ -15,7 +15,7 @@ func perSecond(rate, burst int64, c quota.Ceiling) quota.Limit {
 	return quota.Limit{Rate: quota.Rate{Tokens: rate, Per: time.Second}, Burst: burst, Ceiling: c}
 }
 
-// maxMin is the ideal division of a rate.
+// maxMin returns the max-min fair division of a rate by demand.
 func maxMin(rate float64, demand []float64) []float64 {
 	out := make([]float64, len(demand))
 	order := make([]int, len(demand))
@@ -30,8 +30,8 @@ func maxMin(rate float64, demand []float64) []float64 {
 	return out
 }
 
-// TestDivision compares what proxies on several nodes admit with the max-min ideal by
-// demand, and their sum with one central bucket that sees all requests.
+// TestDivision compares the requests that each proxy on several nodes admits with its max-min
+// fair part, and their sum with one central bucket that sees all requests.
 func TestDivision(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -49,8 +49,9 @@ func TestDivision(t *testing.T) {
 		{"little", 20, 3, []float64{20, 20, 20}},
 	} {
 		for _, ceiling := range []quota.Ceiling{quota.Soft, quota.Hard} {
-			// How far the sum may be from the ideal's, what the worst off may get of its part
-			// at least, and how high all assigned rates together may be at any moment.
+			// off is the largest relative difference of the sum from the ideal. least is the
+			// smallest fraction of its part that any proxy must get. together is the highest sum
+			// of assigned rates at any moment, as a multiple of the limit.
 			off, least, together := 0.02, 0.85, 1.45
 			if ceiling == quota.Hard {
 				off, least = 0.05, 0.7

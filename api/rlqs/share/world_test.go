@@ -14,15 +14,16 @@ import (
 )
 
 const (
-	step  = 5 * time.Millisecond // of the world's clock
-	way   = 5 * time.Millisecond // one way between a proxy and its node
+	step  = 5 * time.Millisecond // of the virtual clock
+	way   = 5 * time.Millisecond // one-way delay between a proxy and its node
 	every = 50 * time.Millisecond
 	began = quota.Time(1_700_000_000_000_000_000)
 )
 
 var key = quota.Key{LimitName: quota.LimitName{Namespace: "web", Limit: "all"}, Key: quota.WholeKey}
 
-// world is a leader, nodes with their tables, and proxies on them, in virtual time.
+// world simulates a leader, nodes with their tables, and proxies on the nodes, in virtual
+// time.
 type world struct {
 	t       *testing.T
 	rng     *rand.Rand
@@ -35,15 +36,15 @@ type world struct {
 
 	fore    foresight
 	ideal   bucket // sees all requests at once
-	passed  int64  // by the ideal
+	passed  int64  // requests that the ideal admits
 	level   float64
 	levelAt quota.Time
-	lowest  float64 // of a bucket that is charged with all that was admitted
+	lowest  float64 // lowest level of a bucket that is charged with every admitted request
 	limit   quota.Limit
 	sumRate float64 // the highest sum of assigned rates
 }
 
-// post is a message on its way.
+// post is a message in flight.
 type post struct {
 	at quota.Time
 	do func()
@@ -97,12 +98,12 @@ func newWorld(t *testing.T, seed uint64, nodes int, limit quota.Limit) *world {
 	return w
 }
 
-// rate is what the limit's bucket gains per second.
+// rate returns the refill rate of the limit's bucket in tokens per second.
 func (w *world) rate() float64 { return float64(w.limit.Rate.PerSecond()) / 1e6 }
 
 func (w *world) later(d time.Duration, do func()) { w.posts = append(w.posts, post{w.now.Add(d), do}) }
 
-// run lets time pass.
+// run advances the world by d in steps.
 func (w *world) run(d time.Duration) {
 	for end := w.now.Add(d); w.now < end; {
 		w.now = w.now.Add(step)
@@ -165,7 +166,7 @@ func (w *world) lead() {
 	w.sumRate = max(w.sumRate, sum)
 }
 
-// send takes assignments to their proxies.
+// send delivers assignments to their proxies after the delay way, plus the proxy's slow.
 func (w *world) send(n *node, list []share.Assignment) {
 	for _, a := range list {
 		for _, p := range w.proxies {
@@ -180,7 +181,7 @@ func (w *world) send(n *node, list []share.Assignment) {
 	}
 }
 
-// admitted charges the envelope.
+// admitted charges one request to the limit's bucket and records its lowest level.
 func (w *world) admitted() {
 	r := float64(w.limit.Rate.PerSecond()) / 1e6
 	w.level = min(w.level+r*w.now.Sub(w.levelAt).Seconds(), float64(w.limit.Burst))
@@ -189,7 +190,7 @@ func (w *world) admitted() {
 	w.lowest = min(w.lowest, w.level)
 }
 
-// bucket is a token bucket as Envoy's: full at first, refilled continuously.
+// bucket is a token bucket like Envoy's: it starts full and refills continuously.
 type bucket struct {
 	max, rate, level float64
 	at               quota.Time
@@ -206,15 +207,14 @@ func (b *bucket) take(now quota.Time) bool {
 	return true
 }
 
-// spend takes an amount, whether it is there or not.
+// spend takes an amount, even if the level becomes negative.
 func (b *bucket) spend(now quota.Time, amount float64) {
 	b.level = min(b.max, b.level+b.rate*now.Sub(b.at).Seconds()) - amount
 	b.at = now
 }
 
-// proxy behaves as Envoy's filter does: it counts in whole numbers what it admits by
-// the assignment that it has, reports every interval, and sends the first report of a
-// bucket at once.
+// proxy behaves like Envoy's filter: it decides requests by its assignment, counts them,
+// reports every interval, and sends the first report of a bucket at once.
 type proxy struct {
 	w      *world
 	node   *node
@@ -223,7 +223,7 @@ type proxy struct {
 	origin string
 	load   func(since time.Duration) float64 // requests per second
 	report time.Duration                     // between reports
-	slow   time.Duration                     // added to the way of what it is told
+	slow   time.Duration                     // extra delay of assignments
 
 	open     bool // has the bucket
 	assigned bool
@@ -237,7 +237,7 @@ type proxy struct {
 	admit, asked    int64
 	unassigned      int64 // admitted without an assignment
 	pushes          int
-	deny            bool // after the end of an assignment
+	deny            bool // refuse requests of an open bucket that has no assignment
 }
 
 func (w *world) proxy(n int, report time.Duration, load func(time.Duration) float64) *proxy {
@@ -312,10 +312,11 @@ func (p *proxy) request() {
 	}
 }
 
-// tell sends what was counted. The time that it is about is in whole seconds.
+// tell reports the counted requests. Like Envoy, it truncates the elapsed time to whole
+// seconds.
 func (p *proxy) tell() {
 	if p.node == nil {
-		return // what is not sent is counted further, unlike Envoy, which drops it
+		return // keep the counts for the next report; Envoy would drop them
 	}
 	u := share.Usage{Key: key, Allowed: p.allowed, Denied: p.denied, Elapsed: p.w.now.Sub(p.last).Truncate(time.Second)}
 	p.allowed, p.denied, p.last = 0, 0, p.w.now
