@@ -1,16 +1,17 @@
-// Package rlqstest is a client of the rate limit quota service for tests. It behaves
-// as Envoy's filter does, also where that is less than what the protocol allows:
+// Package rlqstest is a client of the rate limit quota service for tests. It behaves like
+// Envoy's filter, also where the filter does less than the protocol allows:
 //
-//   - the first request of a bucket is reported at once, and all buckets every
-//     interval; the time that a report is about is in whole seconds;
-//   - an assignment is in force when it arrives. A token bucket is full when it is new
-//     or differs from the last, and is compared without the seconds of its fill
-//     interval; it is filled continuously, by whole seconds of that;
-//   - a time to live counts in whole seconds. After it comes the fallback, if there is
-//     one, for its own time, and then what is done without an assignment;
-//   - a blanket rule and a token bucket are known; whatever else is skipped;
-//   - what was not sent because the stream had ended is lost, and the stream is opened
-//     again at the next report.
+//   - It reports the first request of a bucket at once, and all buckets every interval.
+//     The elapsed time of a report is in whole seconds.
+//   - An assignment is in force when it arrives. A token bucket starts full if it is new
+//     or differs from the last one; the comparison ignores the seconds of the fill
+//     interval. The bucket refills continuously, and the rate uses only the whole seconds
+//     of the interval.
+//   - A time to live counts in whole seconds. When it ends, the fallback, if configured,
+//     applies for its own time, and then the behavior without an assignment.
+//   - It supports blanket rules and token buckets, and skips other strategies.
+//   - It loses the counts of a report that it cannot send because the stream has ended, and
+//     opens the stream again at the next report.
 package rlqstest
 
 import (
@@ -28,19 +29,19 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 )
 
-// Config is what a filter is configured with.
+// Config configures a Filter.
 type Config struct {
 	Domain   string
 	Interval time.Duration // between reports
-	// Deny is what is done without an assignment; else everything passes.
+	// Deny refuses requests without an assignment; if false, they pass.
 	Deny bool
-	// Fallback follows an assignment that has ended, for FallbackTime; nil: nothing
-	// does.
+	// Fallback applies for FallbackTime after an assignment has ended; nil means no
+	// fallback.
 	Fallback     *typev3.RateLimitStrategy
 	FallbackTime time.Duration
 }
 
-// Filter is one proxy. Its methods may be called concurrently.
+// Filter simulates one proxy. It is safe for concurrent use.
 type Filter struct {
 	cfg    Config
 	client pb.RateLimitQuotaServiceClient
@@ -51,16 +52,16 @@ type Filter struct {
 	mu      sync.Mutex
 	stream  pb.RateLimitQuotaService_StreamRateLimitQuotasClient
 	buckets map[string]*Bucket
-	err     error // that the last stream ended with
-	Streams int   // opened so far
+	err     error // error that ended the last stream
+	Streams int   // number of streams opened so far
 }
 
-// Bucket is what a filter knows of one bucket id.
+// Bucket is the state of one bucket id in a filter.
 type Bucket struct {
 	ID       map[string]string
 	Strategy *typev3.RateLimitStrategy // nil: no assignment
 	Pushes   int                       // assignments received
-	Fresh    int                       // of them, those that were a full bucket again
+	Fresh    int                       // assignments that started a full bucket
 	expires  time.Time                 // zero: never
 	fallen   bool                      // Strategy is the fallback
 	level    float64
@@ -70,7 +71,7 @@ type Bucket struct {
 	denied   uint64
 }
 
-// New returns a filter that opens its stream with the first request.
+// New returns a filter that opens its stream at the first request. Call Close to stop it.
 func New(conn grpc.ClientConnInterface, cfg Config) *Filter {
 	f := &Filter{cfg: cfg, client: pb.NewRateLimitQuotaServiceClient(conn), buckets: map[string]*Bucket{}}
 	f.ctx, f.stop = context.WithCancel(context.Background())
@@ -78,7 +79,7 @@ func New(conn grpc.ClientConnInterface, cfg Config) *Filter {
 	return f
 }
 
-// Close ends the stream and all that belongs to it.
+// Close ends the stream and waits for the filter's goroutines.
 func (f *Filter) Close() {
 	f.stop()
 	f.done.Wait()
@@ -92,7 +93,7 @@ func nameOf(id map[string]string) string {
 	return b.String()
 }
 
-// Request asks whether a request of a bucket may pass. It waits for nobody.
+// Request decides whether a request of a bucket may pass. It does not wait for the service.
 func (f *Filter) Request(id map[string]string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -160,7 +161,7 @@ func (b *Bucket) set(now time.Time, s *typev3.RateLimitStrategy) {
 	b.Strategy = s
 }
 
-// tick reports every interval.
+// tick reports all buckets every interval.
 func (f *Filter) tick() {
 	t := time.NewTicker(f.cfg.Interval)
 	defer t.Stop()
@@ -178,7 +179,7 @@ func (f *Filter) tick() {
 	}
 }
 
-// report sends usages. Called with f.mu held.
+// report sends the usage of buckets and resets their counts. The caller holds f.mu.
 func (f *Filter) report(now time.Time, list ...*Bucket) {
 	msg := &pb.RateLimitQuotaUsageReports{}
 	for _, b := range list {
@@ -189,7 +190,7 @@ func (f *Filter) report(now time.Time, list ...*Bucket) {
 		b.allowed, b.denied, b.last = 0, 0, now
 	}
 	if f.stream == nil {
-		msg.Domain = f.cfg.Domain // later messages have none, which the protocol allows
+		msg.Domain = f.cfg.Domain // the protocol needs it only in the first message
 		if !f.open() {
 			return
 		}
@@ -246,7 +247,7 @@ func (f *Filter) apply(now time.Time, msg *pb.RateLimitQuotaResponse) {
 	}
 }
 
-// Look returns a copy of what is known of a bucket; false if it is not there.
+// Look returns a copy of a bucket's state; false if the filter does not have the bucket.
 func (f *Filter) Look(id map[string]string) (Bucket, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -258,14 +259,14 @@ func (f *Filter) Look(id map[string]string) (Bucket, bool) {
 	return *b, true
 }
 
-// Opened is how many streams it has opened so far.
+// Opened returns how many streams the filter has opened so far.
 func (f *Filter) Opened() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.Streams
 }
 
-// Ended returns the error that the last stream ended with; nil while none has.
+// Ended returns the error that ended the last stream; nil if no stream has ended.
 func (f *Filter) Ended() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

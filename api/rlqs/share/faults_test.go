@@ -25,7 +25,8 @@ func exact(t *testing.T, w *world) {
 	}
 }
 
-// each runs f as a subtest under both ceilings and then checks exact.
+// each runs f as a subtest under both ceilings and then checks exact. Proxies that f adds with
+// w.add refuse requests without an assignment.
 func each(t *testing.T, nodes int, f func(t *testing.T, w *world)) {
 	for _, c := range []quota.Ceiling{quota.Soft, quota.Hard} {
 		t.Run(c.String(), func(t *testing.T) {
