@@ -9,13 +9,13 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// fakeAccounts remembers what it was asked and answers what a test has set.
+// fakeAccounts records the arguments of calls and returns the results that a test has set.
 type fakeAccounts struct {
 	Outcome account.Outcome
 	Err     error
 	states  []account.State // sorted
 	Configs []account.Config
-	Reads   int // of accounts
+	Reads   int // number of GetAccounts calls
 
 	By, Request string
 	Ttl         time.Duration
@@ -26,10 +26,10 @@ type fakeAccounts struct {
 	Loaded      map[account.PolicyKey]account.Policy
 }
 
-// FakeAt is when everything happens in the fake: 2027-01-15T08:00:00Z.
+// FakeAt is the time of every operation in the fake: 2027-01-15T08:00:00Z.
 const FakeAt = quota.Time(1_800_000_000e9)
 
-// What tests have accounts and policies of.
+// Accounts and policies for tests.
 var (
 	Alice    = account.ID{App: "cv", Realm: "project:infra", Identity: "user:alice", Namespace: "ci", Name: "alice", Resource: "builds"}
 	Slots    = account.ID{App: "cv", Realm: "project:infra", Name: "slots", Resource: "slots"}
@@ -41,8 +41,8 @@ var (
 	Absolute = account.Policy{Limit: 5, Options: account.AbsoluteResource}
 )
 
-// WithAccounts adds accounts alice, of an ordinary policy, and slots, of one of an
-// absolute resource.
+// WithAccounts adds two accounts and their policies: Alice with an ordinary policy, and Slots
+// with the policy of an absolute resource.
 func (n *Node) WithAccounts() *Node {
 	n.Accounts.states = []account.State{
 		{ID: Slots, Exists: true, Balance: 3, Projected: 3, Updated: FakeAt, Policy: &account.PolicyRef{Config: CvConfig, Key: SlotKey}, Rule: &Absolute, PolicySet: FakeAt},

@@ -143,7 +143,7 @@ func (n *Node) ChangeLimits(_ context.Context, c quota.Change) (quota.Version, b
 	}
 	if n.Rivals > 0 {
 		n.Rivals--
-		set, _ := quota.NewLimits(n.InForce.Version+1, n.InForce.All()) // were valid before
+		set, _ := quota.NewLimits(n.InForce.Version+1, n.InForce.All()) // cannot fail: the limits were valid before
 		n.InForce = set
 		n.remember(quota.Change{By: "rival"})
 	}
@@ -237,7 +237,7 @@ func (n *Node) Watch(f quota.EventFilter, _ int) (<-chan quota.Event, func() uin
 	return n.Events, func() uint64 { return n.Lost }, func() { n.Stopped <- struct{}{} }
 }
 
-// FormatLimits writes what parseTestLimits reads.
+// FormatLimits writes limits as lines that ParseLimits reads.
 func FormatLimits(limits []quota.Limit) []byte {
 	var b []byte
 	for _, l := range limits {
@@ -246,7 +246,7 @@ func FormatLimits(limits []quota.Limit) []byte {
 	return b
 }
 
-// LintLimits finds limits that refuse everything.
+// LintLimits reports limits with a burst of 0, which refuse every request.
 func LintLimits(limits []quota.Limit) (out []string) {
 	for _, l := range limits {
 		if l.Burst == 0 {
@@ -256,5 +256,5 @@ func LintLimits(limits []quota.Limit) (out []string) {
 	return out
 }
 
-// ErrDisk is an error of no special kind.
+// ErrDisk is an error that the API does not handle specially.
 var ErrDisk = errors.New("disk full")

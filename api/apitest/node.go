@@ -1,4 +1,4 @@
-// Package apitest has nodes for tests of the API: they keep everything in memory.
+// Package apitest provides in-memory fake nodes for tests of the API.
 package apitest
 
 import (
@@ -14,7 +14,8 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// Node admits burst checks of every key, then refuses for 1.5 s.
+// Node is a fake api.Node. It admits burst tokens of every key and then refuses, with a retry
+// after 1.5s.
 type Node struct {
 	fakeRest
 
@@ -23,19 +24,19 @@ type Node struct {
 	Used       map[quota.Key]int64
 	SetErr     error
 	RateErr    error
-	Reason     string // why it is not ready
+	Reason     string // why the node is not ready; empty if it is
 	Leaderless string
 	Asked      *quoratev1.TopRatesRequest
-	Idle       bool // no key has a rate
+	Idle       bool // TopRates returns no keys
 	Errors     []*quoratev1.LimitError
 
-	open      map[string][]quota.Request // reservations
-	Owner     string                     // of the last one
+	open      map[string][]quota.Request // reservations by handle
+	Owner     string                     // owner of the last reservation
 	Settled   map[string]int64
-	Full      bool // takes no more reservations
+	Full      bool // Reserve returns ErrTooManyReservations
 	Versions  []quota.Version
 	past      map[uint64][]quota.Limit
-	Rivals    int // changes that others make just before ours
+	Rivals    int // number of next ChangeLimits calls that a rival change precedes
 	Overrides []quota.Override
 	Reset     []quota.Key
 	Events    chan quota.Event
@@ -46,7 +47,7 @@ type Node struct {
 	Accounts fakeAccounts
 }
 
-// New returns a node with four limits.
+// New returns a node with four limits at version 7.
 func New(t testing.TB) *Node {
 	t.Helper()
 	n := &Node{InForce: MustLimits(t, 7, "web/per_client 10/s 20", "web/login 5/m 5 hard", "api/per_tenant 1000/s 1000", "api/none 0/s 0"), Used: map[quota.Key]int64{}}
@@ -56,7 +57,7 @@ func New(t testing.TB) *Node {
 	return n
 }
 
-// With replaces the limits.
+// With replaces the limits of version 7 and returns n.
 func (n *Node) With(t testing.TB, lines ...string) *Node {
 	t.Helper()
 	n.InForce = MustLimits(t, 7, lines...)
@@ -64,7 +65,7 @@ func (n *Node) With(t testing.TB, lines ...string) *Node {
 	return n
 }
 
-// MustLimits returns the limits of some lines, as ParseLimits reads them.
+// MustLimits parses lines as ParseLimits does. It fails the test if they are invalid.
 func MustLimits(t testing.TB, version uint64, lines ...string) *quota.Limits {
 	t.Helper()
 	list, err := ParseLimits("test", []byte(strings.Join(lines, "\n")))
@@ -132,7 +133,8 @@ func (n *Node) Check(k quota.Key, cost int64) quota.Decision {
 	return n.spend(k, cost, cost)
 }
 
-// spend decides for cost and charges charge.
+// spend decides a request by cost and, if it admits the request, charges charge tokens. The
+// caller holds n.Mu.
 func (n *Node) spend(k quota.Key, cost, charge int64) quota.Decision {
 	l, key := n.InForce.Resolve(k.LimitName, k.Key)
 	if l == nil {
@@ -213,13 +215,13 @@ func (n *Node) Status() *quoratev1.GetStatusResponse {
 	}
 }
 
-// NoLeader is the error of a group without a leader.
+// NoLeader is the error of a Raft group without a leader.
 type NoLeader struct{}
 
 // Error implements error.
 func (NoLeader) Error() string { return "the meta group has no leader" }
 
-// NoLeader says that a leader is missing.
+// NoLeader returns true: it marks errors caused by a missing leader.
 func (NoLeader) NoLeader() bool { return true }
 
 // FullStatus implements api.Node.

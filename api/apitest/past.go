@@ -11,10 +11,10 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// Noon is when it is in tests of the past.
+// Noon is the current time in tests of history.
 var Noon = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 
-// Asked is what a key was asked for, and admitted, in a second.
+// Asked is the number of tokens of a key that were requested and admitted in one second.
 type Asked struct {
 	At                  history.Second
 	Limit               quota.LimitName
@@ -22,27 +22,28 @@ type Asked struct {
 	Attempted, Admitted int64
 }
 
-// Past remembers every second.
+// Past is a Node with a history of seconds, which tests add with Ask.
 type Past struct {
 	*Node
 	All      []Asked
 	AsOf     history.Second
-	Begins   history.Second                  // nothing is known of before
-	Missing  map[history.Second]quota.NodeID // by minute
-	Covered  int                             // of 4 ranges
-	Unlisted history.Second                  // a minute of which there is no list of keys, as the list of the next one says
+	Begins   history.Second                  // start of the known history
+	Missing  map[history.Second]quota.NodeID // node whose data are missing, by start of the minute
+	Covered  int                             // number of the 4 ranges that answered
+	Unlisted history.Second                  // minute without a list of keys; queries that include the next minute report the gap
 	Err      error
 	calls    int
-	Lists    int  // calls of HistoryKeys
-	Admits   bool // admits everything; else ten tokens per second and key
+	Lists    int  // number of HistoryKeys calls
+	Admits   bool // Ask admits every token; if false, at most ten per second and key
 }
 
-// NewPast returns a node with a history of nothing.
+// NewPast returns a node with an empty history.
 func NewPast(t testing.TB) *Past {
 	return &Past{Node: New(t), AsOf: history.Second(Noon.Unix()), Covered: 4, Missing: map[history.Second]quota.NodeID{}}
 }
 
-// Ask remembers seconds that end so long before noon, the oldest first.
+// Ask adds consecutive seconds to the history of a key. The first one starts ago before Noon,
+// and tokens are the tokens requested in each second.
 func (p *Past) Ask(name, key string, ago time.Duration, tokens ...int64) {
 	limit, _ := quota.ParseLimitName(name)
 	for i, n := range tokens {
@@ -147,5 +148,5 @@ func (p *Past) HistoryLimits(_ context.Context, from, end history.Second) ([]his
 	return out, history.Answer{AsOf: p.AsOf, RangesCovered: p.Covered, RangesTotal: 4}, p.Err
 }
 
-// History0 is the minute that a time is in.
+// History0 returns the start of the minute that t is in.
 func History0(t time.Time) history.Second { return history.Second(t.Unix() / 60 * 60) }

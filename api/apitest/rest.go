@@ -14,7 +14,8 @@ import (
 	"github.com/quorate/quorate/internal/rbac"
 )
 
-// fakeRest returns errFake from the methods that a fakeNode does not support. Their tests have other nodes.
+// fakeRest implements the methods of api.Node that Node does not support; most return errFake.
+// The tests of those methods use other nodes.
 type fakeRest struct{}
 
 var errFake = status.Error(codes.Unimplemented, "the fake cannot do this")
@@ -46,5 +47,5 @@ func (fakeRest) HistoryLimits(context.Context, history.Second, history.Second) (
 	return nil, history.Answer{}, errFake
 }
 
-// CheckHeld leaves all checks to Check.
+// CheckHeld decides nothing, so that the API calls Check for every request.
 func (fakeRest) CheckHeld(quota.LimitName, []quota.Spend, []quota.Decision) {}
