@@ -26,7 +26,7 @@ import (
 
 const chartDir = "../helm/quorate"
 
-// parts are the objects of a rendered chart.
+// parts holds the objects and the notes of a rendered chart.
 type parts struct {
 	statefulSet *appsv1.StatefulSet
 	settings    *corev1.ConfigMap
@@ -38,8 +38,8 @@ type parts struct {
 	notes       string
 }
 
-// render renders the chart with values, as helm template does, and reads every object
-// strictly: a field that Kubernetes does not have is an error.
+// render renders the chart with values as helm template does. It decodes every object strictly:
+// a field that Kubernetes does not have fails the test. Its error comes from Helm.
 func render(t *testing.T, values string) (*parts, error) {
 	t.Helper()
 	chart, err := loader.LoadDir(chartDir)
@@ -119,7 +119,7 @@ func mustRender(t *testing.T, values string) *parts {
 	return p
 }
 
-// valueSets are values that people may give.
+// valueSets are examples of values that users may set.
 var valueSets = map[string]string{
 	"default": "",
 	"plain":   "{tls: {mode: off}, bootstrap: false, persistence: {storageClassName: fast}}",
@@ -151,7 +151,7 @@ serviceAccount: {annotations: {g: h}}
 `,
 }
 
-// TestChartLint: helm lint finds nothing, not even a warning.
+// TestChartLint checks that helm lint reports no error and no warning.
 func TestChartLint(t *testing.T) {
 	for name, values := range valueSets {
 		given := map[string]any{}
@@ -167,7 +167,7 @@ func TestChartLint(t *testing.T) {
 	}
 }
 
-// TestChart holds what the chart makes to the program.
+// TestChart checks the rendered objects against the program and against each other.
 func TestChart(t *testing.T) {
 	for name, values := range valueSets {
 		t.Run(name, func(t *testing.T) {
@@ -209,7 +209,7 @@ func sameMap(a, b map[string]string) bool {
 	return len(a) == len(b)
 }
 
-// readSettings reads the node's settings as a pod does: the file, and its environment.
+// readSettings loads the node's settings as a pod does: from the file and the environment.
 func (p *parts) readSettings(t *testing.T) config.Node {
 	t.Helper()
 	dir := t.TempDir()
@@ -233,7 +233,7 @@ func (p *parts) readSettings(t *testing.T) config.Node {
 	return s
 }
 
-// environment is that of a pod, as Kubernetes makes it.
+// environment returns the environment variables of a pod as Kubernetes sets them.
 func (p *parts) environment(t *testing.T, pod string) map[string]string {
 	t.Helper()
 	out := map[string]string{}
@@ -258,7 +258,7 @@ func (p *parts) environment(t *testing.T, pod string) map[string]string {
 
 func (p *parts) container() *corev1.Container { return &p.statefulSet.Spec.Template.Spec.Containers[0] }
 
-// port is the number of a container's port.
+// port returns the number of the container port with that name.
 func (p *parts) port(t *testing.T, name string) string {
 	t.Helper()
 	for _, one := range p.container().Ports {
@@ -270,7 +270,7 @@ func (p *parts) port(t *testing.T, name string) string {
 	return ""
 }
 
-// checkPod holds the pod to the settings that it is given.
+// checkPod checks the pod against the settings in its file and environment.
 func (p *parts) checkPod(t *testing.T, s *config.Node) {
 	t.Helper()
 	pod, c := &p.statefulSet.Spec.Template.Spec, p.container()
@@ -319,12 +319,12 @@ func (p *parts) checkPod(t *testing.T, s *config.Node) {
 	p.checkHardened(t)
 }
 
-// stopSeconds is what a clean stop may take after linger: stopTime of internal/cli/server, twice, for
-// handing over and for closing.
+// stopSeconds is the longest time in seconds that a clean stop takes after linger: twice the
+// stopTime of internal/cli/server, once for the handover and once for closing.
 const stopSeconds = 20
 
-// checkHardened holds the pod to the restricted profile of Kubernetes' pod security
-// standards, and to a root that cannot be written.
+// checkHardened checks that the pod meets the restricted profile of the Kubernetes Pod Security
+// Standards, and that its root file system is read-only.
 func (p *parts) checkHardened(t *testing.T) {
 	t.Helper()
 	pod, c := p.statefulSet.Spec.Template.Spec.SecurityContext, p.container().SecurityContext
@@ -341,7 +341,8 @@ func (p *parts) checkHardened(t *testing.T) {
 	}
 }
 
-// checkServices: every service is of the pods, and its ports are theirs.
+// checkServices checks that every service selects the pods and targets their ports, and that
+// the network policy, if there is one, opens every port.
 func (p *parts) checkServices(t *testing.T, s *config.Node) {
 	t.Helper()
 	if len(p.services) != 2 {
@@ -373,7 +374,8 @@ func (p *parts) checkServices(t *testing.T, s *config.Node) {
 	}
 }
 
-// TestChartRefuses: what is wrong in values is refused by their schema, not by a pod.
+// TestChartRefuses checks that the schema of the values refuses wrong values, before a pod
+// could fail on them.
 func TestChartRefuses(t *testing.T) {
 	for _, values := range []string{
 		"replica: 3", "replicas: 0", "cluster: \"-\"", "linger: 5", "tls: {mode: on}", "tls: {mode: \"off\", secretName: \"\"}",
@@ -386,7 +388,7 @@ func TestChartRefuses(t *testing.T) {
 	}
 }
 
-// TestChartNotes: the commands that the notes print are commands that there are.
+// TestChartNotes checks that the notes print the right commands.
 func TestChartNotes(t *testing.T) {
 	p := mustRender(t, "")
 	for _, want := range []string{

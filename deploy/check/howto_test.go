@@ -10,8 +10,8 @@ import (
 	"github.com/quorate/quorate/config"
 )
 
-// TestHowtos: what docs/howto tells people to type are commands and flags that there are, and its
-// limit files are valid.
+// TestHowtos checks that the commands and flags in docs/howto exist, and that its limit files
+// are valid.
 func TestHowtos(t *testing.T) {
 	files, err := filepath.Glob("../../docs/howto/*.md")
 	if err != nil || len(files) < 5 {
@@ -36,7 +36,7 @@ func TestHowtos(t *testing.T) {
 	}
 }
 
-// checkCommand asks the help of a command, whether it has the flags that are given.
+// checkCommand checks that the help of a command lists the flags in line.
 func checkCommand(t *testing.T, file, line string) {
 	t.Helper()
 	var words, flags []string

@@ -13,7 +13,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
-// TestStatic: the binary of releases says its version, and needs no library of the machine.
+// TestStatic checks that the release binary reports its version and is statically linked.
 func TestStatic(t *testing.T) {
 	out, err := exec.Command(staticBinary(t), "version", "-o", "json").Output()
 	if err != nil {
@@ -28,8 +28,9 @@ func TestStatic(t *testing.T) {
 	}
 }
 
-// TestBill: the bill of materials is one by CycloneDX's own schema, and their library reads in it
-// what is in the binary. The schemas are those that come with the library.
+// TestBill checks that the bill of materials is valid by the CycloneDX schema, and that the
+// CycloneDX library reads the binary's version and components from it. The schemas come with
+// the library.
 func TestBill(t *testing.T) {
 	out, err := exec.Command(staticBinary(t), "version", "-o", "cyclonedx").Output()
 	if err != nil {
@@ -82,8 +83,9 @@ func billSchema(t *testing.T) *jsonschema.Schema {
 	return schema
 }
 
-// TestDist: two clones of a commit, in different places and with different umasks, make archives,
-// bills of materials and checksums of the same bytes.
+// TestDist checks that the build is reproducible: two clones of a commit, in different
+// directories and with different umasks and time zones, build byte-identical archives and bills
+// of materials with equal checksums.
 func TestDist(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds everything twice; left out by -short")
@@ -92,7 +94,7 @@ func TestDist(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	commit := strings.TrimSpace(string(head)) // or the second might have one more
+	commit := strings.TrimSpace(string(head)) // fixed, so that a new commit cannot reach only the second clone
 	var sums [2]string
 	for i, umask := range []string{"022", "077"} {
 		dir := filepath.Join(t.TempDir(), strings.Repeat("deeper/", i)+"quorate")

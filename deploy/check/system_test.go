@@ -30,7 +30,8 @@ func read(t *testing.T, path string) string {
 	return string(data)
 }
 
-// need finds a program that the test cannot do without.
+// need returns the path of a program that the test requires. If it is missing, need fails the
+// test and names the package to install.
 func need(t *testing.T, program, in string) string {
 	t.Helper()
 	path, err := exec.LookPath(program)
@@ -40,7 +41,8 @@ func need(t *testing.T, program, in string) string {
 	return path
 }
 
-// static builds the binary as releases and images have it, once for all tests.
+// static builds the binary of releases and images once for all tests, and returns its path or,
+// with an error, the output of make.
 var static = sync.OnceValues(func() (string, error) {
 	dir, err := os.MkdirTemp("", "quorate-static-")
 	if err != nil {
@@ -71,8 +73,8 @@ func staticBinary(t *testing.T) string {
 	return path
 }
 
-// TestUnit: systemd reads the unit without a complaint and thinks it is well confined, and
-// what it runs is a command that there is.
+// TestUnit checks that systemd-analyze accepts the unit without a warning and rates its exposure
+// at most 2.0, and that the command of the unit exists.
 func TestUnit(t *testing.T) {
 	analyze := need(t, "systemd-analyze", "systemd")
 	text := read(t, "../systemd/quorate.service")
@@ -98,7 +100,7 @@ func TestUnit(t *testing.T) {
 	if err != nil || stop < 60+stopSeconds {
 		t.Errorf("it is killed after %d s; the longest linger and a clean stop take %d", stop, 60+stopSeconds)
 	}
-	unit := filepath.Join(t.TempDir(), "quorate.service") // verify wants that there is a program
+	unit := filepath.Join(t.TempDir(), "quorate.service") // verify requires that the program exists
 	if err := os.WriteFile(unit, []byte(strings.ReplaceAll(text, m[1], staticBinary(t))), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -110,8 +112,8 @@ func TestUnit(t *testing.T) {
 	}
 }
 
-// TestUnitSystemCalls: a node needs no system call that the unit forbids. It runs under strace,
-// since not every machine that tests has a systemd.
+// TestUnitSystemCalls checks that a node makes no system call that the unit forbids. It runs the
+// node under strace, since not every test machine runs systemd.
 func TestUnitSystemCalls(t *testing.T) {
 	analyze, strace := need(t, "systemd-analyze", "systemd"), need(t, "strace", "strace")
 	set := func(name string, depth int) (out []string) { return systemCalls(t, analyze, name, depth) }
@@ -126,8 +128,8 @@ func TestUnitSystemCalls(t *testing.T) {
 	if len(used) < 10 {
 		t.Fatalf("strace saw little:\n%s", read(t, counts))
 	}
-	// What the unit refuses without harm: the runtime of Go asks for more open files, and how
-	// many processors there are. execve is before the filter.
+	// The unit refuses these calls without harm: the Go runtime raises its limit of open files
+	// and queries the processors. execve happens before the filter is in force.
 	harmless := []string{"prlimit64", "setrlimit", "sched_setaffinity", "execve"}
 	for _, call := range used {
 		if name := call[1]; name != "total" && !slices.Contains(harmless, name) && (!slices.Contains(allowed, name) || slices.Contains(forbidden, name)) {
@@ -137,7 +139,7 @@ func TestUnitSystemCalls(t *testing.T) {
 	t.Logf("%d kinds of system calls, all allowed", len(used))
 }
 
-// systemCalls lists a set of systemd's, with those inside it.
+// systemCalls returns the system calls of a systemd set, including those of nested sets.
 func systemCalls(t *testing.T, analyze, name string, depth int) (out []string) {
 	t.Helper()
 	if depth > 5 {
@@ -160,7 +162,7 @@ func systemCalls(t *testing.T, analyze, name string, depth int) (out []string) {
 	return out
 }
 
-// node is a process that serves on ports of its own, without TLS.
+// node is a quorate process that serves on its own ports without TLS.
 type node struct {
 	cmd  *exec.Cmd
 	http string
@@ -197,7 +199,7 @@ func freeAddr(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// answers waits until the node is ready.
+// answers waits up to a minute until the node is ready.
 func (n *node) answers(t *testing.T) {
 	t.Helper()
 	for until := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
@@ -214,7 +216,8 @@ func (n *node) answers(t *testing.T) {
 	}
 }
 
-// stop ends all processes of the node's group as a service manager does.
+// stop sends SIGTERM to the node's process group, as a service manager does, and checks that
+// the node exits without an error.
 func (n *node) stop(t *testing.T) {
 	t.Helper()
 	if err := syscall.Kill(-n.cmd.Process.Pid, syscall.SIGTERM); err != nil {
@@ -225,8 +228,8 @@ func (n *node) stop(t *testing.T) {
 	}
 }
 
-// TestImage: the container file builds what make static builds, and that binary runs alone in a
-// root that cannot be written, as a user without a name.
+// TestImage checks that the container file builds the binary with make static, and that this
+// binary runs alone in a read-only root as a user without a name.
 func TestImage(t *testing.T) {
 	text := read(t, "../container/Containerfile")
 	for _, want := range []string{
@@ -276,8 +279,8 @@ exec chroot --userspec=65532:65532 "$1" /usr/bin/quorate serve`
 	}
 }
 
-// TestCompose: what compose.yaml gives nodes are settings that they take, and every file that it
-// mounts is there.
+// TestCompose checks that the nodes accept the settings in compose.yaml, that every mounted file
+// exists, and that Prometheus scrapes addresses that the nodes serve.
 func TestCompose(t *testing.T) {
 	var c struct {
 		Services map[string]struct {
