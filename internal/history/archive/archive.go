@@ -16,10 +16,11 @@ import (
 	"github.com/quorate/quorate/internal/history"
 )
 
-// Resolution is how long a stretch of time a point is about.
+// Resolution identifies a kind of stored data, points or keys, and the length of time that
+// each entry covers.
 type Resolution uint8
 
-// The resolutions: of points, and of the keys of limits.
+// Resolutions of points, and of the keys of limits.
 const (
 	Minutes Resolution = iota
 	Hours
@@ -27,13 +28,13 @@ const (
 	KeyHours
 )
 
-// Resolutions are all of them.
+// Resolutions lists every Resolution.
 var Resolutions = []Resolution{Minutes, Hours, KeyMinutes, KeyHours}
 
-// long says whether it is of hours.
+// long reports whether an entry covers an hour instead of a minute.
 func (r Resolution) long() bool { return r == Hours || r == KeyHours }
 
-// Seconds returns how many seconds a point has.
+// Seconds returns how many seconds an entry covers: 60 or 3600.
 func (r Resolution) Seconds() history.Second {
 	if r.long() {
 		return 3600
@@ -41,7 +42,7 @@ func (r Resolution) Seconds() history.Second {
 	return 60
 }
 
-// layout of the file names that a time is in.
+// layout returns the time layout of the resolution's file names.
 func (r Resolution) layout() string {
 	return [...]string{"minutes-20060102.db", "hours-200601.db", "keys-minutes-20060102.db", "keys-hours-200601.db"}[r]
 }
@@ -50,14 +51,15 @@ func (r Resolution) file(at history.Second) string {
 	return time.Unix(int64(at), 0).UTC().Format(r.layout())
 }
 
-// Config bounds an archive. Zeros mean the defaults.
+// Config bounds an archive. The zero value of a field means its default.
 type Config struct {
-	Minutes  time.Duration // how long minutes are kept; 30 days
-	Hours    time.Duration // how long hours are kept; 2 years
-	MaxBytes int64         // of all files; 4 GiB. Keys have at most a quarter of it
-	// Check returns why a file cannot be trusted, before it is opened; nil opens all.
+	Minutes  time.Duration // retention of minutes; default 30 days
+	Hours    time.Duration // retention of hours; default 2 years
+	MaxBytes int64         // total size of all files; default 4 GiB. Keys use at most a quarter
+	// Check is called before a file is opened. If it returns an error, the archive sets the
+	// file aside. A nil Check accepts every file.
 	Check func(path string) error
-	// Damaged is told of a file that was set aside.
+	// Damaged is called with the new path of a file that was set aside, and the reason.
 	Damaged func(path string, why error)
 }
 
@@ -80,21 +82,21 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Archive is the history on one node's disk.
+// Archive is the history on one node's disk. It is safe for concurrent use.
 type Archive struct {
 	cfg Config
 	dir string
 
 	mu     sync.Mutex
-	open   map[string]*bbolt.DB // by file name; nil is no such file
+	open   map[string]*bbolt.DB // by file name; nil if the file does not exist
 	closed bool
 }
 
-// ErrClosed is what an archive says after Close.
+// ErrClosed is the error of methods that need a file after Close.
 var ErrClosed = errors.New("archive is closed")
 
-// Open opens the archive in a directory, which is made if need be. Files are opened when
-// they are asked for.
+// Open opens the archive in a directory and creates the directory if it is missing. The
+// archive opens each file at its first use.
 func Open(dir string, cfg Config) (*Archive, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("history: %w", err)
@@ -102,7 +104,8 @@ func Open(dir string, cfg Config) (*Archive, error) {
 	return &Archive{cfg: cfg.withDefaults(), dir: dir, open: map[string]*bbolt.DB{}}, nil
 }
 
-// Close closes all files, when those who read and write them are done. Everything that needs one is ErrClosed from then on.
+// Close waits for running reads and writes, and closes all files. Methods that need a file
+// return ErrClosed from then on.
 func (a *Archive) Close() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -117,7 +120,8 @@ func (a *Archive) Close() error {
 	return errors.Join(errs...)
 }
 
-// file returns a file, which is made if it is not there and make says so, or nil.
+// file returns an open file. If the file does not exist, file creates it if create is set,
+// and otherwise returns nil.
 func (a *Archive) file(name string, create bool) (*bbolt.DB, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -149,12 +153,12 @@ func (a *Archive) file(name string, create bool) (*bbolt.DB, error) {
 	return db, nil
 }
 
-// view calls f with a file that is there; one that is not is no error.
+// view calls f in a read transaction of a file. A missing file is no error: view does nothing.
 func (a *Archive) view(name string, f func(tx *bbolt.Tx) error) error {
 	return a.with(name, false, func(db *bbolt.DB) error { return db.View(f) })
 }
 
-// with calls use with a file. One that Retain closed after it was looked up is looked up again.
+// with calls use with a file. It looks the file up again if Retain closed it after the lookup.
 func (a *Archive) with(name string, create bool, use func(*bbolt.DB) error) error {
 	for {
 		db, err := a.file(name, create)
@@ -167,7 +171,7 @@ func (a *Archive) with(name string, create bool, use func(*bbolt.DB) error) erro
 	}
 }
 
-// setAside renames a file that cannot be trusted.
+// setAside renames a file that failed Check, and reports it to Damaged.
 func (a *Archive) setAside(path string, why error) {
 	to := fmt.Sprintf("%s%s%d", path, damagedMark, time.Now().Unix())
 	if err := os.Rename(path, to); err != nil {
@@ -176,10 +180,11 @@ func (a *Archive) setAside(path string, why error) {
 	a.cfg.Damaged(to, why)
 }
 
-// damagedMark is in the names of files that were set aside.
+// damagedMark marks the names of files that were set aside.
 const damagedMark = ".damaged-"
 
-// setAsideNames returns the files with that prefix that were set aside, the oldest first.
+// setAsideNames returns the files with that prefix that were set aside, sorted by name, so that
+// those of one resolution are in order of age, oldest first.
 func (a *Archive) setAsideNames(prefix string) ([]string, error) {
 	entries, err := os.ReadDir(a.dir)
 	if err != nil {
@@ -194,7 +199,7 @@ func (a *Archive) setAsideNames(prefix string) ([]string, error) {
 	return out, nil
 }
 
-// openFile opens a bbolt file; what it panics about is an error.
+// openFile opens a bbolt file. It turns a panic of bbolt into an error.
 func openFile(path string) (db *bbolt.DB, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -208,7 +213,7 @@ func openFile(path string) (db *bbolt.DB, err error) {
 	return db, nil
 }
 
-// names returns the files of a resolution that are there, the oldest first.
+// names returns the existing files of a resolution, oldest first.
 func (a *Archive) names(r Resolution) ([]string, error) {
 	entries, err := os.ReadDir(a.dir)
 	if err != nil {

@@ -46,8 +46,8 @@ func read(t *testing.T, a *Archive, r Resolution, rng quota.RangeID, l quota.Lim
 	return out
 }
 
-// TestModel: what is read is what was put last, over days and months, after closing and
-// opening, beside a map.
+// TestModel compares the archive with a map: Read returns the data of the last Put, across days
+// and months and after the archive is closed and reopened.
 func TestModel(t *testing.T) {
 	type at struct {
 		r     Resolution
@@ -66,7 +66,7 @@ func TestModel(t *testing.T) {
 				e.Missing = []history.Process{{Node: "n", Incarnation: quota.Incarnation(rng.Uint64())}}
 			}
 			k := at{r, e.Range, e.Start}
-			for i, l := range limits { // once there, a limit stays: sums only grow
+			for i, l := range limits { // a limit keeps its point, because sums only grow
 				had := slices.ContainsFunc(model[k].Points, func(p Point) bool { return p.Limit == l })
 				if had || rng.IntN(2) == 0 {
 					e.Points = append(e.Points, Point{l, pointOf(int64(100*i) + rng.Int64N(1e12))})
@@ -111,8 +111,8 @@ func TestModel(t *testing.T) {
 	}
 }
 
-// TestRetain: days that are too old go with their file, and the oldest ones when there is
-// too much; today stays.
+// TestRetain checks that Retain removes files that are too old, removes the oldest files when the
+// archive is too large, and keeps the current files.
 func TestRetain(t *testing.T) {
 	fill := func(cfg Config) (*Archive, history.Second) {
 		a, now := openIn(t, t.TempDir(), cfg), begin
@@ -141,7 +141,8 @@ func TestRetain(t *testing.T) {
 	}
 }
 
-// TestDamaged: a file that cannot be trusted is set aside, and history goes on.
+// TestDamaged checks that a file that fails Check is set aside, and that the archive still reads
+// and writes.
 func TestDamaged(t *testing.T) {
 	dir := t.TempDir()
 	e := Entry{Coverage: Coverage{Start: begin, Complete: true}}
@@ -165,7 +166,8 @@ func TestDamaged(t *testing.T) {
 	}
 }
 
-// TestLimitsAndDrop: a range knows its limits, and is forgotten alone.
+// TestLimitsAndDrop checks that Limits returns the limits of one range only, and that Drop deletes
+// one range only.
 func TestLimitsAndDrop(t *testing.T) {
 	a := openIn(t, t.TempDir(), Config{})
 	for id := range quota.RangeID(2) {
@@ -189,7 +191,7 @@ func TestLimitsAndDrop(t *testing.T) {
 	}
 }
 
-// TestFullDisk: what cannot be written is an error, and what is there stays readable.
+// TestFullDisk checks that a failed write returns an error and stored data stay readable.
 func TestFullDisk(t *testing.T) {
 	dir := t.TempDir()
 	a := openIn(t, dir, Config{})
@@ -197,7 +199,7 @@ func TestFullDisk(t *testing.T) {
 	if err := a.Put(Minutes, []Entry{e}); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Mkdir(filepath.Join(dir, Minutes.file(begin+86400)), 0o700); err != nil { // no file can be there
+	if err := os.Mkdir(filepath.Join(dir, Minutes.file(begin+86400)), 0o700); err != nil { // blocks the file's path
 		t.Fatal(err)
 	}
 	e.Start += 86400
@@ -209,7 +211,8 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
-// FuzzDecode: no bytes of a file do harm.
+// FuzzDecode checks that no bytes make the decoders panic, and that decoded data survive a round
+// trip.
 func FuzzDecode(f *testing.F) {
 	p := pointOf(77)
 	f.Add(p.Append(nil))
@@ -228,8 +231,8 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// TestKeysCostNoPoint: hours of keys are as bounded as their minutes: what was set aside and months of
-// them go before a day of points does, but not what now is in.
+// TestKeysCostNoPoint checks that the bound on keys includes hours of keys: Retain removes files of keys
+// that were set aside and months of keys before any day of points, but never the current month.
 func TestKeysCostNoPoint(t *testing.T) {
 	dir := t.TempDir()
 	a := openIn(t, dir, Config{})
@@ -258,8 +261,8 @@ func TestKeysCostNoPoint(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a.cfg.MaxBytes = size / 2                       // of which keys may have a quarter
-	aside := KeyHours.file(now) + damagedMark + "1" // of which nobody reads anything: it goes first
+	a.cfg.MaxBytes = size / 2                       // keys may use a quarter of it
+	aside := KeyHours.file(now) + damagedMark + "1" // never read, so Retain removes it first
 	if err := os.WriteFile(filepath.Join(dir, aside), make([]byte, 1000), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -269,8 +272,8 @@ func TestKeysCostNoPoint(t *testing.T) {
 	}
 }
 
-// TestReadWhileFilesGo: days are removed and come back while they are read and written, and nobody is told
-// that a file is not open. After Close everybody is told so, and no file is opened again.
+// TestReadWhileFilesGo removes and recreates a day while other goroutines read it, and checks that no call
+// fails because its file is not open. After Close, every call returns ErrClosed and opens no file.
 func TestReadWhileFilesGo(t *testing.T) {
 	dir := t.TempDir()
 	a := openIn(t, dir, Config{Minutes: 24 * time.Hour})

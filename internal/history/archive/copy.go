@@ -14,8 +14,8 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// Rows returns what is kept of a range from from to before end, for another replica: the oldest first, no
-// more once there are most bytes. next is where to go on; 0 is that there is no more.
+// Rows returns the content of a range in [from, end) for another replica, oldest first. It stops when the
+// result reaches most bytes. next is the time to continue from; 0 if nothing is left.
 func (a *Archive) Rows(r Resolution, rng quota.RangeID, from, end history.Second, most int) (out []Rows, next history.Second, err error) {
 	size := 0
 	err = a.eachFile(r, from, end, func(tx *bbolt.Tx, at, till history.Second) error {
@@ -49,7 +49,7 @@ func (a *Archive) Rows(r Resolution, rng quota.RangeID, from, end history.Second
 	return out, next, err
 }
 
-// nameOf returns which limit a number is in a file.
+// nameOf returns the limit that has that number in a file.
 func nameOf(names *bbolt.Bucket, number []byte) (quota.LimitName, error) {
 	namespace, name, found := strings.Cut(string(names.Get(number)), "/")
 	if !found {
@@ -58,7 +58,7 @@ func nameOf(names *bbolt.Bucket, number []byte) (quota.LimitName, error) {
 	return quota.LimitName{Namespace: namespace, Limit: name}, nil
 }
 
-// eachFile calls f with every file that is there, and which part of the time is in it.
+// eachFile calls f with every existing file of [from, end) and the part of the time that is in the file.
 func (a *Archive) eachFile(r Resolution, from, end history.Second, f func(tx *bbolt.Tx, from, end history.Second) error) error {
 	for at := from; at < end; at = next(r, at) {
 		if err := a.view(r.file(at), func(tx *bbolt.Tx) error { return f(tx, max(from, at), min(end, next(r, at))) }); err != nil {
@@ -68,8 +68,8 @@ func (a *Archive) eachFile(r Resolution, from, end history.Second, f func(tx *bb
 	return nil
 }
 
-// Holes returns the stretches from from to before end of which there is nothing of a range, or less than
-// another replica may have; in order.
+// Holes returns, in order, the parts of [from, end) in which a range has no data, or possibly less than
+// another replica.
 func (a *Archive) Holes(r Resolution, rng quota.RangeID, from, end history.Second) ([]history.Gap, error) {
 	var out []history.Gap
 	step := r.Seconds()
@@ -91,38 +91,40 @@ func (a *Archive) Holes(r Resolution, rng quota.RangeID, from, end history.Secon
 	return history.Gaps(append(out, history.Gap{From: there, End: end}), int(end-from)), err
 }
 
-// What cannot be told better, or worse.
+// The highest and lowest result of worth.
 const (
 	best  = 1 << 62
 	worst = -best
 )
 
-// worth says how much a coverage tells: of two, that of more is kept.
+// worth ranks a coverage by how complete it is. Of two coverages of the same time, the archive keeps the
+// one of higher worth.
 func worth(r Resolution, at history.Second, cover []byte) (int64, error) {
 	if r == Minutes || r == Hours {
 		c, err := decodeCoverage(cover)
 		switch {
 		case err == nil && c.Complete:
 			return best, nil
-		case len(c.Missing) == 0: // a part of it was never seen here
+		case len(c.Missing) == 0: // this node did not see all of the time
 			return worst, err
 		}
 		return -int64(len(c.Missing)), err
 	}
 	s, err := history.DecodeSpan(cover)
-	if err == nil && s.From < at+60 { // lists are a little later than what they are of
+	if err == nil && s.From < at+60 { // leaders make lists a little after the minute that they cover
 		return best, nil
 	}
 	return -int64(s.From), err
 }
 
-// Limits of a copy.
+// maxRows is the most times that one Fill accepts.
 const maxRows = 100_000
 
 var errCopy = errors.New("damaged copy")
 
-// Fill keeps rows of another replica where there is nothing, or less, and returns how many times it
-// kept. Rows that this one would not have written are an error, and none of them is kept.
+// Fill stores rows of another replica for every time at which the archive has no data or a coverage of lower
+// worth. It returns the number of times stored. If any row is not one that this version would write, Fill
+// returns an error and stores nothing.
 func (a *Archive) Fill(r Resolution, rng quota.RangeID, rows []Rows) (int, error) {
 	if len(rows) > maxRows {
 		return 0, fmt.Errorf("%w: %d times", errCopy, len(rows))
@@ -162,7 +164,7 @@ func (a *Archive) worthOf(r Resolution, rng quota.RangeID, at history.Second) (n
 	return n, there, err
 }
 
-// check returns an error unless every row can be read.
+// check returns the worth of the rows, or an error unless range and time match and every row decodes.
 func (e *Rows) check(r Resolution, rng quota.RangeID) (int64, error) {
 	if e.Range != rng || e.Start < 0 || e.Start%r.Seconds() != 0 {
 		return 0, fmt.Errorf("%w: of another range or time", errCopy)
@@ -188,7 +190,9 @@ func (x *Row) check(r Resolution) (err error) {
 	return err
 }
 
-// Room reports whether more of a resolution can be kept without that older days have to go soon.
+// Room reports whether the archive has space for more data of a resolution: all files use less than 90
+// percent of MaxBytes and, for keys, the files of keys less than 90 percent of their part. Otherwise older
+// days would soon have to be removed.
 func (a *Archive) Room(r Resolution) bool {
 	all, err := a.size("")
 	if err != nil || all >= a.cfg.MaxBytes/10*9 {
@@ -201,7 +205,7 @@ func (a *Archive) Room(r Resolution) bool {
 	return err == nil && keys < a.cfg.MaxBytes/keysPart/10*9
 }
 
-// Since is from when on something of a resolution is to be kept.
+// Since returns the start of the retention of a resolution at time now.
 func (a *Archive) Since(r Resolution, now history.Second) history.Second {
 	if r.long() {
 		return now - history.Second(a.cfg.Hours/time.Second)

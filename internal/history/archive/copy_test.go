@@ -9,7 +9,8 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// fillFrom copies what is missing, in parts, and stops after some of them, as one who is killed does.
+// fillFrom copies missing data in parts. It stops after the given number of parts, like a process that is
+// killed, and returns how many times it stored.
 func fillFrom(t *testing.T, to, from *Archive, r Resolution, begin, end history.Second, parts int) (kept int) {
 	t.Helper()
 	holes, err := to.Holes(r, 1, begin, end)
@@ -39,8 +40,8 @@ func fillFrom(t *testing.T, to, from *Archive, r Resolution, begin, end history.
 	return kept
 }
 
-// TestFill: who copies what is missing, in any number of parts, has all that either had, and of each time
-// the one that tells more.
+// TestFill checks that an archive that copies missing data in any number of parts ends with the data of both
+// archives, and for each time with the more complete data.
 func TestFill(t *testing.T) {
 	for seed := range uint64(4) {
 		rng := rand.New(rand.NewPCG(seed, 3))
@@ -55,7 +56,7 @@ func TestFill(t *testing.T) {
 			}
 			less := full
 			less.Complete, less.Missing, less.Points = false, nil, []Point{{limits[0], pointOf(1)}}
-			inOne, inTwo := rng.IntN(3), rng.IntN(3) // 0: not, 1: less, 2: all
+			inOne, inTwo := rng.IntN(3), rng.IntN(3) // 0: no data, 1: less, 2: full
 			for i, a := range []*Archive{one, two} {
 				var err error
 				switch []int{inOne, inTwo}[i] {
@@ -117,7 +118,8 @@ func TestFill(t *testing.T) {
 	}
 }
 
-// TestFillDamaged: what this version would not have written is not kept, nor what comes with it.
+// TestFillDamaged checks that Fill refuses rows that this version would not write, and stores none of the
+// rows that come with them.
 func TestFillDamaged(t *testing.T) {
 	a := openIn(t, t.TempDir(), Config{})
 	p := pointOf(9)

@@ -8,7 +8,8 @@ import (
 
 var errCoverage = errors.New("damaged coverage")
 
-// appendCoverage appends a byte, and who is missing. The start is in the key.
+// appendCoverage appends the encoded coverage to b: one byte for Complete, then the missing
+// processes. It omits the start, which is in the key. decodeCoverage is its inverse.
 func appendCoverage(b []byte, c *Coverage) []byte {
 	complete := byte(0)
 	if c.Complete {

@@ -11,7 +11,7 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// KeysEntry is what is kept of a range's keys at a time.
+// KeysEntry holds the lists of a range's keys for one minute or hour.
 type KeysEntry struct {
 	Range quota.RangeID
 	Start history.Second
@@ -19,7 +19,7 @@ type KeysEntry struct {
 	Lists []history.TopKeys
 }
 
-// PutKeys keeps entries of one resolution of keys, as Put does.
+// PutKeys stores entries of one resolution of keys, as Put does for points.
 func (a *Archive) PutKeys(r Resolution, entries []KeysEntry) error {
 	rows := make([]Rows, 0, len(entries))
 	for i := range entries {
@@ -33,8 +33,8 @@ func (a *Archive) PutKeys(r Resolution, entries []KeysEntry) error {
 	return a.PutRows(r, rows)
 }
 
-// ReadKeys calls yield with what is kept of the keys of a limit from from to before end, the oldest
-// first. What nothing is known of is not there.
+// ReadKeys calls yield with the keys of a limit for each minute or hour in [from, end), oldest first.
+// It skips times without data.
 func (a *Archive) ReadKeys(r Resolution, rng quota.RangeID, limit quota.LimitName, from, end history.Second, yield func(history.KeysPart)) error {
 	for at := from; at < end; at = next(r, at) {
 		err := a.view(r.file(at), func(tx *bbolt.Tx) error {
@@ -71,8 +71,8 @@ func readKeys(tx *bbolt.Tx, r Resolution, rng quota.RangeID, limit quota.LimitNa
 	})
 }
 
-// eachTime calls f with every time from from to before end that something is kept of, and its
-// coverage, the oldest first.
+// eachTime calls f with every time in [from, end) that has data, and its encoded coverage, oldest
+// first.
 func eachTime(b *bbolt.Bucket, from, end, step history.Second, f func(at history.Second, cover []byte) error) error {
 	c := b.Cursor()
 	for k, v := c.Seek(key(from, 0)); k != nil && startOf(k) < end; {

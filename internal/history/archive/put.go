@@ -11,23 +11,23 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// Entry is what is kept of a range at a time: whether it is complete, and the points of
-// the limits that were asked for.
+// Entry holds the data of a range for one minute or hour: the coverage, and a point for each
+// limit with demand.
 type Entry struct {
 	Range  quota.RangeID
-	Points []Point // of one start; at least Coverage is of it
+	Points []Point // all of the time that Coverage.Start begins
 	Coverage
 }
 
-// Coverage says what is known of a range in a stretch of time. A limit that has no point
-// then was not asked for.
+// Coverage describes how complete the data of a range are for one minute or hour. If it exists,
+// a limit without a point had no demand.
 type Coverage struct {
 	Start    history.Second
 	Complete bool
-	Missing  []history.Process // ordered
+	Missing  []history.Process // in order
 }
 
-// Point is a point of a limit.
+// Point is a history point with its limit.
 type Point struct {
 	Limit quota.LimitName
 	history.Point
@@ -38,7 +38,8 @@ var (
 	bucketNames  = []byte("names")  // number -> name
 )
 
-// key orders by time, then by limit; limit 0 is the coverage.
+// key returns the bbolt key of a time and a limit's number. Keys sort by time, then by limit;
+// number 0 is the coverage.
 func key(start history.Second, limit uint32) []byte {
 	return binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(nil, uint32(start/60)), limit)
 }
@@ -47,8 +48,8 @@ func rangeBucket(r quota.RangeID) []byte {
 	return binary.BigEndian.AppendUint32([]byte("range"), uint32(r))
 }
 
-// Put keeps entries of one resolution of points, all or, of a file, none. What was kept of the same
-// range, time and limit is replaced.
+// Put stores entries of one resolution of points. Of the entries that belong to one file it stores
+// all or none. An entry replaces stored data of the same range, time and limit.
 func (a *Archive) Put(r Resolution, entries []Entry) error {
 	rows := make([]Rows, 0, len(entries))
 	for i := range entries {
@@ -62,21 +63,21 @@ func (a *Archive) Put(r Resolution, entries []Entry) error {
 	return a.PutRows(r, rows)
 }
 
-// Rows are what is kept of a range at a time, packed.
+// Rows is the encoded data of a range for one minute or hour.
 type Rows struct {
 	Range quota.RangeID
 	Start history.Second
-	Cover []byte // what is known of the range then
-	Of    []Row  // of limits
+	Cover []byte // encoded coverage, or span of keys
+	Of    []Row  // one row per limit
 }
 
-// Row is what is kept of a limit at a time, packed.
+// Row is the encoded data of a limit for one minute or hour.
 type Row struct {
 	Limit quota.LimitName
 	Data  []byte
 }
 
-// PutRows is Put of what is packed already.
+// PutRows stores rows that are already encoded, as Put does.
 func (a *Archive) PutRows(r Resolution, rows []Rows) error {
 	files := map[string][]*Rows{}
 	for i := range rows {
@@ -106,7 +107,7 @@ func (a *Archive) putInto(name string, of []*Rows) error {
 	return nil
 }
 
-// writer numbers limits as it meets them.
+// writer writes rows in one transaction. It gives each new limit the next number.
 type writer struct {
 	tx            *bbolt.Tx
 	limits, names *bbolt.Bucket
@@ -126,7 +127,7 @@ func (w *writer) put(e *Rows) error {
 	if err != nil {
 		return err
 	}
-	b.FillPercent = 0.95 // entries come in the order of time
+	b.FillPercent = 0.95 // entries arrive in the order of time
 	if err := b.Put(key(e.Start, 0), e.Cover); err != nil {
 		return err
 	}
@@ -142,7 +143,7 @@ func (w *writer) put(e *Rows) error {
 	return nil
 }
 
-// number returns the limit's number in this file, from 1.
+// number returns the limit's number in this file, and assigns one if it has none. Numbers start at 1.
 func (w *writer) number(l quota.LimitName) (uint32, error) {
 	name := []byte(l.String())
 	if have := w.limits.Get(name); have != nil {
@@ -156,7 +157,7 @@ func (w *writer) number(l quota.LimitName) (uint32, error) {
 	return uint32(next), errors.Join(w.limits.Put(name, n), w.names.Put(n, name))
 }
 
-// Drop forgets a range: this node has no replica of it any more.
+// Drop deletes the data of a range. Call it when the node no longer has a replica of the range.
 func (a *Archive) Drop(r quota.RangeID) error {
 	var errs []error
 	for _, res := range Resolutions {

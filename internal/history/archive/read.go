@@ -11,9 +11,9 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// Read calls yield with a limit's points from from to before end, the oldest first, until
-// it returns false. What is covered and was not asked for is a point of zeros. What
-// nothing is known of has no point.
+// Read calls yield with a limit's points in [from, end), oldest first, until yield returns
+// false. A time with coverage but without demand yields a point of zeros. A time without
+// coverage yields no point.
 func (a *Archive) Read(r Resolution, rng quota.RangeID, limit quota.LimitName, from, end history.Second, yield func(history.Point) bool) error {
 	going := true
 	for at := from; at < end && going; at = next(r, at) {
@@ -30,7 +30,7 @@ func (a *Archive) Read(r Resolution, rng quota.RangeID, limit quota.LimitName, f
 	return nil
 }
 
-// next returns where the next file begins.
+// next returns the start of the file after the one that contains at.
 func next(r Resolution, at history.Second) history.Second {
 	t := time.Unix(int64(at), 0).UTC()
 	if r.long() {
@@ -90,7 +90,7 @@ func readPoint(b *bbolt.Bucket, number []byte, at, step history.Second, coverage
 	return p, nil
 }
 
-// Limits returns the limits of a range that were asked for from from to before end.
+// Limits returns the limits of a range that had demand in [from, end).
 func (a *Archive) Limits(r Resolution, rng quota.RangeID, from, end history.Second) (map[quota.LimitName]bool, error) {
 	out := map[quota.LimitName]bool{}
 	for at := from; at < end; at = next(r, at) {

@@ -12,8 +12,9 @@ import (
 	"github.com/quorate/quorate/internal/history"
 )
 
-// Retain removes files all of which is older than is to be kept, and, as long as
-// there are more bytes than MaxBytes, the oldest days and months; never the one that now is in. It returns what was removed.
+// Retain removes files whose entire content is older than the retention. While the files
+// exceed MaxBytes, it also removes the oldest days and months, but never the files that contain
+// now. It returns the names of the removed files.
 func (a *Archive) Retain(now history.Second) ([]string, error) {
 	var gone []string
 	for _, r := range Resolutions {
@@ -38,8 +39,9 @@ func (a *Archive) Retain(now history.Second) ([]string, error) {
 	return a.shrink(now, gone)
 }
 
-// shrink removes files until keys have at most a quarter of MaxBytes, and all files together at most
-// MaxBytes: first those that were set aside, then days of minutes, and at last months of hours.
+// shrink removes files until those of keys use at most a quarter of MaxBytes, and all files together
+// at most MaxBytes. It removes files that were set aside first, then days of minutes, then months of
+// hours.
 func (a *Archive) shrink(now history.Second, gone []string) ([]string, error) {
 	for _, step := range []struct {
 		prefix string
@@ -65,11 +67,11 @@ func (a *Archive) shrink(now history.Second, gone []string) ([]string, error) {
 	return gone, nil
 }
 
-// keysPart is which part of all bytes keys may have: they are the larger half of what is stored, and
-// the sums are worth more.
+// keysPart is the divisor of MaxBytes that bounds the files of keys. Keys are the larger half of the
+// data, and the sums are worth more.
 const keysPart = 4
 
-// shrinkTo removes one after the other until files with that prefix have at most so many bytes.
+// shrinkTo removes the named files in order until the files with that prefix have at most most bytes.
 func (a *Archive) shrinkTo(names []string, prefix string, most int64, gone []string) ([]string, error) {
 	size, err := a.size(prefix)
 	for _, name := range names {
@@ -84,10 +86,10 @@ func (a *Archive) shrinkTo(names []string, prefix string, most int64, gone []str
 	return gone, err
 }
 
-// Size returns how many bytes all files have, damaged ones included.
+// Size returns the total size of all files in bytes, including files that were set aside.
 func (a *Archive) Size() (int64, error) { return a.size("") }
 
-// size is that of the files with that prefix.
+// size returns the total size in bytes of the files with that prefix.
 func (a *Archive) size(prefix string) (int64, error) {
 	entries, err := os.ReadDir(a.dir)
 	if err != nil {
@@ -114,7 +116,7 @@ func (a *Archive) remove(name string) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if db := a.open[name]; db != nil {
-		if err := db.Close(); err != nil { // waits for who reads it
+		if err := db.Close(); err != nil { // waits for readers
 			return fmt.Errorf("history: %w", err)
 		}
 	}
