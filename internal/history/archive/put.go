@@ -15,7 +15,7 @@ import (
 // limit with demand.
 type Entry struct {
 	Range  quota.RangeID
-	Points []Point // all of the time that Coverage.Start begins
+	Points []Point // all for the time Coverage.Start; Read does not use their own Start
 	Coverage
 }
 

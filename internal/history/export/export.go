@@ -1,10 +1,10 @@
-// Package export writes the history of a limit in the forms of other programs: CSV,
-// Parquet, and OpenMetrics text with timestamps, which "promtool tsdb
-// create-blocks-from openmetrics" fills a Prometheus with.
+// Package export writes the history of a limit in formats of other programs: CSV, Parquet,
+// and OpenMetrics text with timestamps, which "promtool tsdb create-blocks-from openmetrics"
+// imports into Prometheus.
 //
-// A row is a point. All forms have the same numbers; only CSV, Parquet and JSON say
-// whether a point is complete. Nothing here keeps more than it is given: the
-// caller bounds the rows.
+// Each row is a point. All formats contain the same numbers; only CSV, Parquet and JSON
+// include whether a point is complete. The package keeps only the rows that it gets, so the
+// caller bounds its memory by bounding the rows.
 package export
 
 import (
@@ -18,19 +18,20 @@ import (
 	"github.com/parquet-go/parquet-go"
 )
 
-// Row is a point of a limit's history. Amounts are tokens, demand is tokens per second. What
-// is nil is not recorded: of one key its seconds are not; of all keys nothing is left to add.
+// Row is a point of a limit's history. Amounts are in tokens, demand is in tokens per second. A
+// nil field is not recorded: the history has no seconds of a single key, and More has no meaning
+// for all keys together.
 type Row struct {
 	Namespace      string    `parquet:"namespace,dict"`
 	Limit          string    `parquet:"limit,dict"`
-	Key            string    `parquet:"key,dict"` // empty: all keys together
+	Key            string    `parquet:"key,dict"` // empty for all keys together
 	Start          time.Time `parquet:"start,timestamp(millisecond)"`
 	Seconds        int32     `parquet:"seconds"`
 	Attempted      int64     `parquet:"attempted"`
 	Admitted       int64     `parquet:"admitted"`
 	Refused        int64     `parquet:"refused"`
 	Over           *float64  `parquet:"over_admitted,optional"`
-	Needless       *float64  `parquet:"needless_refusals,optional"` // at least
+	Needless       *float64  `parquet:"needless_refusals,optional"` // lower bound
 	NeedlessAtMost *float64  `parquet:"needless_refusals_at_most,optional"`
 	Peak           *float64  `parquet:"peak,optional"`
 	Mean           float64   `parquet:"mean"`
@@ -38,17 +39,17 @@ type Row struct {
 	P95            *float64  `parquet:"p95,optional"`
 	P99            *float64  `parquet:"p99,optional"`
 	Complete       bool      `parquet:"complete"`
-	Missing        string    `parquet:"missing"`       // nodes, separated by blanks
-	More           *int64    `parquet:"more,optional"` // for a key: the most that may be missing from attempted
+	Missing        string    `parquet:"missing"`       // nodes, separated by spaces
+	More           *int64    `parquet:"more,optional"` // for a key: upper bound of the tokens missing from Attempted
 }
 
-// Header is the first line of the CSV, and the names of the Parquet columns.
+// Header is the first line of the CSV, and lists the names of the Parquet columns.
 var Header = []string{
 	"namespace", "limit", "key", "start", "seconds", "attempted", "admitted", "refused", "over_admitted", "needless_refusals", "needless_refusals_at_most",
 	"peak", "mean", "p50", "p95", "p99", "complete", "missing", "more",
 }
 
-// Cell escapes a CSV text that a spreadsheet would run as a formula: it puts an apostrophe before a
+// Cell escapes a CSV text that a spreadsheet would run as a formula: it prepends an apostrophe to a
 // text that begins like a formula and is not a number.
 func Cell(s string) string {
 	if len(s) < 2 || !strings.ContainsRune("=+-@\t\r", rune(s[0])) {
@@ -60,7 +61,7 @@ func Cell(s string) string {
 	return "'" + s
 }
 
-// RawCSV writes rows as CSV does but without escaping texts, for programs.
+// RawCSV writes rows as CSV does, but does not escape texts. It is for programs that read the CSV.
 func RawCSV(w io.Writer, rows []Row) error {
 	return writeCSV(w, rows, func(s string) string { return s })
 }
@@ -70,7 +71,7 @@ func CSV(w io.Writer, rows []Row) error { return writeCSV(w, rows, Cell) }
 
 func writeCSV(w io.Writer, rows []Row, cell func(string) string) error {
 	out := csv.NewWriter(w)
-	_ = out.Write(Header) // its error stays for Error
+	_ = out.Write(Header) // out.Error returns its error
 	for i := range rows {
 		r := &rows[i]
 		_ = out.Write([]string{
@@ -86,7 +87,7 @@ func writeCSV(w io.Writer, rows []Row, cell func(string) string) error {
 
 func number(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }
 
-// known is a number, or nothing.
+// known formats a number; it returns "" for nil.
 func known(v *float64) string {
 	if v == nil {
 		return ""
@@ -101,7 +102,7 @@ func more(r *Row) string {
 	return strconv.FormatInt(*r.More, 10)
 }
 
-// Parquet writes rows as one file.
+// Parquet writes rows as one Parquet file with Snappy compression.
 func Parquet(w io.Writer, rows []Row) error {
 	out := parquet.NewGenericWriter[Row](w, parquet.Compression(&parquet.Snappy))
 	if _, err := out.Write(rows); err != nil {
@@ -113,10 +114,10 @@ func Parquet(w io.Writer, rows []Row) error {
 	return nil
 }
 
-// families are the metrics of OpenMetrics: gauges, each of the seconds before its timestamp.
+// families lists the OpenMetrics metrics. Each is a gauge about the seconds before its timestamp.
 var families = []struct {
 	name, help string
-	value      func(*Row) string // empty: it is not known
+	value      func(*Row) string // returns "" if the value is unknown
 }{
 	{"quorate_history_attempted_tokens", "Tokens asked for in the point.", func(r *Row) string { return strconv.FormatInt(r.Attempted, 10) }},
 	{"quorate_history_admitted_tokens", "Tokens admitted in the point.", func(r *Row) string { return strconv.FormatInt(r.Admitted, 10) }},
@@ -126,8 +127,8 @@ var families = []struct {
 	{"quorate_history_demand_p99_tokens_per_second", "What 99 of 100 seconds did not exceed.", func(r *Row) string { return known(r.P99) }},
 }
 
-// OpenMetrics writes rows as OpenMetrics 1.0 text. A point's timestamp is its end. A key is in
-// the label key only if there is one: whoever exports a key wants it.
+// OpenMetrics writes rows as OpenMetrics 1.0 text. The timestamp of a sample is the end of its
+// point. Only rows of a single key have the label key: a caller that exports a key wants it.
 func OpenMetrics(w io.Writer, rows []Row) error {
 	var b strings.Builder
 	for _, f := range families {

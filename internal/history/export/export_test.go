@@ -24,7 +24,8 @@ func someRows() []Row {
 	}
 }
 
-// TestParquet: what a reader of Parquet reads is what was written.
+// TestParquet checks that a Parquet reader returns the written rows, and that the columns match
+// Header.
 func TestParquet(t *testing.T) {
 	var b bytes.Buffer
 	if err := Parquet(&b, someRows()); err != nil {
@@ -85,7 +86,7 @@ func TestCSV(t *testing.T) {
 	}
 }
 
-// TestOpenMetrics: a parser of Prometheus reads every value with its labels and its time.
+// TestOpenMetrics checks that a Prometheus parser reads values with their labels and timestamps.
 func TestOpenMetrics(t *testing.T) {
 	var b bytes.Buffer
 	if err := OpenMetrics(&b, someRows()); err != nil {
@@ -100,7 +101,7 @@ func TestOpenMetrics(t *testing.T) {
 		t.Fatalf("%v: %d families", err, len(got))
 	}
 	peak := got["quorate_history_demand_peak_tokens_per_second"].GetMetric()
-	if len(peak) != 1 || // of a key its seconds are not known
+	if len(peak) != 1 || // the seconds of a single key are not known
 		peak[0].GetGauge().GetValue() != 40 || peak[0].GetTimestampMs() != someRows()[0].Start.Unix()+60 || len(peak[0].GetLabel()) != 2 {
 		t.Errorf("%v", peak)
 	}
@@ -115,7 +116,7 @@ func TestOpenMetrics(t *testing.T) {
 	}
 }
 
-// TestBackfill: where promtool is installed, it makes blocks of it.
+// TestBackfill checks that promtool, if installed, creates blocks from the output of OpenMetrics.
 func TestBackfill(t *testing.T) {
 	promtool, err := exec.LookPath("promtool")
 	if err != nil {
