@@ -231,8 +231,9 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// TestKeysCostNoPoint checks that the bound on keys includes hours of keys: Retain removes files of keys
-// that were set aside and months of keys before any day of points, but never the current month.
+// TestKeysCostNoPoint checks that the bound on keys includes hours of keys: Retain removes files of
+// keys that were set aside and months of keys before any day of points, but never the current
+// month.
 func TestKeysCostNoPoint(t *testing.T) {
 	dir := t.TempDir()
 	a := openIn(t, dir, Config{})
@@ -272,8 +273,9 @@ func TestKeysCostNoPoint(t *testing.T) {
 	}
 }
 
-// TestReadWhileFilesGo removes and recreates a day while other goroutines read it, and checks that no call
-// fails because its file is not open. After Close, every call returns ErrClosed and opens no file.
+// TestReadWhileFilesGo removes and recreates a day while other goroutines read it, and checks that
+// no call fails because its file is not open. After Close, every call returns ErrClosed and opens
+// no file.
 func TestReadWhileFilesGo(t *testing.T) {
 	dir := t.TempDir()
 	a := openIn(t, dir, Config{Minutes: 24 * time.Hour})

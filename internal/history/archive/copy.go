@@ -14,8 +14,8 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// Rows returns the content of a range in [from, end) for another replica, oldest first. It stops when the
-// result reaches most bytes. next is the time to continue from; 0 if nothing is left.
+// Rows returns the content of a range in [from, end) for another replica, oldest first. It stops
+// when the result reaches most bytes. next is the time to continue from; 0 if nothing is left.
 func (a *Archive) Rows(r Resolution, rng quota.RangeID, from, end history.Second, most int) (out []Rows, next history.Second, err error) {
 	size := 0
 	err = a.eachFile(r, from, end, func(tx *bbolt.Tx, at, till history.Second) error {
@@ -58,7 +58,8 @@ func nameOf(names *bbolt.Bucket, number []byte) (quota.LimitName, error) {
 	return quota.LimitName{Namespace: namespace, Limit: name}, nil
 }
 
-// eachFile calls f with every existing file of [from, end) and the part of the time that is in the file.
+// eachFile calls f with every existing file of [from, end) and the part of the time that is in the
+// file.
 func (a *Archive) eachFile(r Resolution, from, end history.Second, f func(tx *bbolt.Tx, from, end history.Second) error) error {
 	for at := from; at < end; at = next(r, at) {
 		if err := a.view(r.file(at), func(tx *bbolt.Tx) error { return f(tx, max(from, at), min(end, next(r, at))) }); err != nil {
@@ -68,8 +69,8 @@ func (a *Archive) eachFile(r Resolution, from, end history.Second, f func(tx *bb
 	return nil
 }
 
-// Holes returns, in order, the parts of [from, end) in which a range has no data, or possibly less than
-// another replica.
+// Holes returns, in order, the parts of [from, end) in which a range has no data, or possibly less
+// than another replica.
 func (a *Archive) Holes(r Resolution, rng quota.RangeID, from, end history.Second) ([]history.Gap, error) {
 	var out []history.Gap
 	step := r.Seconds()
@@ -97,8 +98,8 @@ const (
 	worst = -best
 )
 
-// worth ranks a coverage by how complete it is. Of two coverages of the same time, the archive keeps the
-// one of higher worth.
+// worth ranks a coverage by how complete it is. Of two coverages of the same time, the archive
+// keeps the one of higher worth.
 func worth(r Resolution, at history.Second, cover []byte) (int64, error) {
 	if r == Minutes || r == Hours {
 		c, err := decodeCoverage(cover)
@@ -122,9 +123,9 @@ const maxRows = 100_000
 
 var errCopy = errors.New("damaged copy")
 
-// Fill stores rows of another replica for every time at which the archive has no data or a coverage of lower
-// worth. It returns the number of times stored. If any row is not one that this version would write, Fill
-// returns an error and stores nothing.
+// Fill stores rows of another replica for every time at which the archive has no data or a coverage
+// of lower worth. It returns the number of times stored. If any row is not one that this version
+// would write, Fill returns an error and stores nothing.
 func (a *Archive) Fill(r Resolution, rng quota.RangeID, rows []Rows) (int, error) {
 	if len(rows) > maxRows {
 		return 0, fmt.Errorf("%w: %d times", errCopy, len(rows))
@@ -190,9 +191,9 @@ func (x *Row) check(r Resolution) (err error) {
 	return err
 }
 
-// Room reports whether the archive has space for more data of a resolution: all files use less than 90
-// percent of MaxBytes and, for keys, the files of keys less than 90 percent of their part. Otherwise older
-// days would soon have to be removed.
+// Room reports whether the archive has space for more data of a resolution: all files use less than
+// 90 percent of MaxBytes and, for keys, the files of keys less than 90 percent of their part.
+// Otherwise older days would soon have to be removed.
 func (a *Archive) Room(r Resolution) bool {
 	all, err := a.size("")
 	if err != nil || all >= a.cfg.MaxBytes/10*9 {

@@ -9,8 +9,8 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// fillFrom copies missing data in parts. It stops after the given number of parts, like a process that is
-// killed, and returns how many times it stored.
+// fillFrom copies missing data in parts. It stops after the given number of parts, like a process
+// that is killed, and returns how many times it stored.
 func fillFrom(t *testing.T, to, from *Archive, r Resolution, begin, end history.Second, parts int) (kept int) {
 	t.Helper()
 	holes, err := to.Holes(r, 1, begin, end)
@@ -40,8 +40,8 @@ func fillFrom(t *testing.T, to, from *Archive, r Resolution, begin, end history.
 	return kept
 }
 
-// TestFill checks that an archive that copies missing data in any number of parts ends with the data of both
-// archives, and for each time with the more complete data.
+// TestFill checks that an archive that copies missing data in any number of parts ends with the
+// data of both archives, and for each time with the more complete data.
 func TestFill(t *testing.T) {
 	for seed := range uint64(4) {
 		rng := rand.New(rand.NewPCG(seed, 3))
@@ -118,8 +118,8 @@ func TestFill(t *testing.T) {
 	}
 }
 
-// TestFillDamaged checks that Fill refuses rows that this version would not write, and stores none of the
-// rows that come with them.
+// TestFillDamaged checks that Fill refuses rows that this version would not write, and stores none
+// of the rows that come with them.
 func TestFillDamaged(t *testing.T) {
 	a := openIn(t, t.TempDir(), Config{})
 	p := pointOf(9)
