@@ -63,9 +63,9 @@ func (a *Aggregator) Len() int { return int(a.table.size.Load()) }
 // of 0 charges nothing and tells whether a cost of 1 would pass. It never blocks on anything
 // but the lock of this one key.
 //
-// Need is what the decision needs, counting nothing, where that would tell: when this node
-// holds too little of a hard limit, when it would have to guess about a soft one, and when
-// the leader itself decides. Such a request is to be decided with a [Call].
+// need says what the decision depends on: a grant, when this node holds too little of a hard
+// limit or would have to guess about a soft one, or the leader, when the leader decides. Then
+// nothing is counted; decide such a request with a [Call].
 func (a *Aggregator) TrySimple(clock Clock, n quota.LimitName, key string, cost int64) (d quota.Decision, need Need, ok bool) {
 	s, key := a.table.resolve(n, key)
 	if s == nil {

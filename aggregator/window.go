@@ -82,7 +82,7 @@ func (b *bucket) turn(now quota.Time, l *quota.Limit) {
 	}
 	b.forgetBack(b.refunded)
 	b.est, b.estAt, b.estUsed = l.BurstUnits(), now, spent
-	b.level = l.BurstUnits() // what was told is of the window before: a new leader must not learn it
+	b.level = l.BurstUnits() // a new leader must not learn the level of the previous window
 	b.before, b.ceded = spent, 0
 	b.note()
 }

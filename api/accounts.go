@@ -112,10 +112,10 @@ func fromApply(err error, id string) *apierr.Error {
 	switch {
 	case !unknown || ok && !e.MayBeDone():
 	case id != "":
-		f.Detail = err.Error() + "; whether it was applied may not be known: repeat it with the same request_id, it is applied once"
+		f.Detail = err.Error() + "; the change may have been applied: repeat it with the same request_id, and it is applied once"
 	default:
 		f.Retry = 0 // a caller that repeats the call may charge twice
-		f.Detail = err.Error() + "; whether it was applied may not be known: look at the accounts before you repeat it, and give it a request_id"
+		f.Detail = err.Error() + "; the change may have been applied: look at the accounts before you repeat it, and send a request_id"
 	}
 	return f
 }

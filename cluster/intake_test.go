@@ -9,41 +9,11 @@ import (
 
 	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
 	"github.com/quorate/quorate/cluster/peercall"
-	"github.com/quorate/quorate/cluster/replica"
+	"github.com/quorate/quorate/cluster/replica/replicatest"
 	"github.com/quorate/quorate/cluster/transport"
 	"github.com/quorate/quorate/internal/quota"
-	"github.com/quorate/quorate/leader"
 	"github.com/quorate/quorate/shard"
 )
-
-// occupy holds the range's ledger until the test ends or free is called. Sweep holds it for a
-// fraction of a second if there are many keys.
-func occupy(t testing.TB, r *replica.Replica) (free func()) {
-	t.Helper()
-	has, end := make(chan struct{}), make(chan struct{})
-	over := make(chan bool)
-	go func() {
-		over <- r.With(func(*leader.Ledger, quota.Time) {
-			close(has)
-			<-end
-		})
-	}()
-	select {
-	case <-has:
-	case <-over:
-		t.Fatal("the node does not lead the range")
-	}
-	free = func() {
-		select {
-		case <-end:
-		default:
-			close(end)
-			<-over
-		}
-	}
-	t.Cleanup(free)
-	return free
-}
 
 // otherKey returns a key that the same node leads, in another range.
 func (c *threeNodes) otherKey(l quota.LimitName, k quota.Key, prefix string) quota.Key {
@@ -67,7 +37,7 @@ func TestBusyRange(t *testing.T) {
 	busy := c.keyLedBy(l.LimitName, "n1", "k")
 	other := c.otherKey(l.LimitName, busy, "k")
 	n1, n2 := c.nodes["n1"], c.nodes["n2"]
-	free := occupy(t, n1.ranges.Of(shard.Of(busy, c.ranges)))
+	free := replicatest.Occupy(t, n1.ranges.Of(shard.Of(busy, c.ranges)))
 
 	var wg sync.WaitGroup
 	for _, n := range []*Node{n1, n2} {

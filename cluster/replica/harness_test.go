@@ -109,32 +109,3 @@ func (r *Replica) opens(term quota.Term, seq quota.Seq, k quota.Key) bool {
 	}, nil)
 	return ok
 }
-
-// occupy locks the range's ledger until the test ends or free is called. Sweep does the same for part of a
-// second when there are many keys.
-func (r *Replica) occupy(t testing.TB) (free func()) {
-	t.Helper()
-	has, end := make(chan struct{}), make(chan struct{})
-	over := make(chan bool)
-	go func() {
-		over <- r.With(func(*leader.Ledger, quota.Time) {
-			close(has)
-			<-end
-		})
-	}()
-	select {
-	case <-has:
-	case <-over:
-		t.Fatal("the node does not lead the range")
-	}
-	free = func() {
-		select {
-		case <-end:
-		default:
-			close(end)
-			<-over
-		}
-	}
-	t.Cleanup(free)
-	return free
-}

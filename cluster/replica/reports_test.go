@@ -7,6 +7,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/quorate/quorate/cluster/replica/replicatest"
 	"github.com/quorate/quorate/internal/peerproto"
 	"github.com/quorate/quorate/internal/quota"
 	"github.com/quorate/quorate/leader"
@@ -51,7 +52,7 @@ func TestReportsWait(t *testing.T) {
 		})
 		return admitted
 	}
-	free := s.Of(0).occupy(t)
+	free := replicatest.Occupy(t, s.Of(0))
 	last := quota.Seq(0)
 	for testutil.ToFloat64(s.stats.droppedReports) == 0 {
 		if last++; last > 100 {

@@ -62,7 +62,7 @@ Exit code 0 says applied, 1 not: the output says which operation failed and why.
 			}
 			res, err := callAdmin(cmd.Context(), &t, who, quoratev1.AccountAdminServiceClient.ApplyOps, req)
 			if exit.CodeOf(err) == exit.Unreachable && made && !nothingDone(err) {
-				return exit.Errorf(exit.Unreachable, "%w\nWhether it was applied may not be known: repeat it with --request-id %s, and it is applied once", err, req.RequestId)
+				return exit.Errorf(exit.Unreachable, "%w\nThe change may have been applied: repeat it with --request-id %s, and it is applied once", err, req.RequestId)
 			}
 			if err != nil {
 				return err
