@@ -22,7 +22,7 @@ import (
 func startDev(t *testing.T, base int, tmp string, args ...string) *process {
 	t.Helper()
 	p := start(t, []string{"env", "TMPDIR=" + tmp}, append([]string{"dev", "--base-port", strconv.Itoa(base)}, args...)...)
-	eventually(t, 15*time.Second, "dev is up", func() error {
+	eventually(t, time.Minute, "dev is up", func() error {
 		select {
 		case <-p.ended:
 			t.Fatalf("dev ended: %v\n%s", p.err, &p.stderr)

@@ -97,7 +97,8 @@ func findNginx() (string, error) {
 	return "", fmt.Errorf("nginx is not here: apt-get install nginx-light")
 }
 
-// gatewayFiles copies files of the example to a separate directory, with other ports.
+// gatewayFiles copies files of the example to a separate directory, with other ports and longer
+// timeouts: nginx lets a request pass that a busy machine does not answer in 50 ms.
 func gatewayFiles(t *testing.T, ports *strings.Replacer, names ...string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -106,7 +107,7 @@ func gatewayFiles(t *testing.T, ports *strings.Replacer, names ...string) string
 		if err != nil {
 			t.Fatal(err)
 		}
-		write(t, filepath.Join(dir, name), ports.Replace(string(text)))
+		write(t, filepath.Join(dir, name), strings.NewReplacer("timeout 20ms", "timeout 30s", "timeout 50ms", "timeout 30s").Replace(ports.Replace(string(text))))
 	}
 	return dir
 }

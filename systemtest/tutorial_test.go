@@ -21,11 +21,13 @@ import (
 
 const tutorial = "../docs/tutorial.md"
 
-// Markers in the tutorial: the next block is a file that the reader writes, or the test does not
-// run the commands of the next block.
+// Markers in the pages: the next block is a file that the reader writes, the test does not run the
+// commands of the next block, or it runs them in the first half of a minute, because a fixed window
+// of a minute must not end between them.
 var (
-	fileMarker = regexp.MustCompile(`^<!-- file: (\S+) -->$`)
-	skipMarker = "<!-- not run -->"
+	fileMarker   = regexp.MustCompile(`^<!-- file: (\S+) -->$`)
+	skipMarker   = "<!-- not run -->"
+	minuteMarker = "<!-- within one minute -->"
 )
 
 // masks match the parts of the output that differ in each run of the tutorial.
@@ -93,6 +95,9 @@ func (s *shell) page(name string) (commands int) {
 	lines := strings.Split(string(text), "\n")
 	for i := 0; i < len(lines); i++ {
 		out.WriteString(lines[i] + "\n")
+		if past := time.Now().Second(); lines[i] == minuteMarker && past > 30 {
+			time.Sleep(time.Duration(61-past) * time.Second) // until the next minute begins
+		}
 		file := fileMarker.FindStringSubmatch(lines[i])
 		skip := lines[i] == skipMarker
 		if (file != nil || skip) && i+1 < len(lines) {
