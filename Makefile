@@ -98,18 +98,18 @@ soak: ## kill leaders and whole clusters KILLS times, under counts and transfers
 
 # A row is written when its fault is over. An interrupted run leaves the old table;
 # one in which a target was missed writes the new one, and fails.
-faults: ## do every fault to real processes and write docs/faults.md; 25 minutes; needs root and iproute2
+faults: ## do every fault to real processes and write docs/development/faults.md; 25 minutes; needs root and iproute2
 	@rows=$$(mktemp)
 	trap 'rm -f "$$rows"' EXIT
 	status=0
 	CI=true TEST_SPEED=full SOAK_FAULTS=1 FAULTS_ROWS="$$rows" go test -count=1 -timeout 2h -v -run '^TestFault' ./systemtest || status=$$?
 	[[ -s $$rows ]] || exit "$$status"
-	cat systemtest/testdata/faults-head.md "$$rows" > docs/faults.md
+	cat systemtest/testdata/faults-head.md "$$rows" > docs/development/faults.md
 	exit "$$status"
 
 # The table is printed when all is played: an interrupted run leaves the old one. The
 # first lines are of the file, so that who reads it knows where it is from.
-reach: ## play examples/sim/reach and write docs/accuracy-table.md; 4 minutes on 2 processors
+reach: ## play examples/sim/reach and write docs/development/accuracy-table.md; 4 minutes on 2 processors
 	@out=$$(mktemp)
 	trap 'rm -f "$$out"' EXIT
 	go build -trimpath -o bin/ ./cmd/quorate
@@ -122,7 +122,7 @@ reach: ## play examples/sim/reach and write docs/accuracy-table.md; 4 minutes on
 		echo '# The accuracy table'
 		echo
 		cat "$$out"
-	} > docs/accuracy-table.md
+	} > docs/development/accuracy-table.md
 	exit "$$status"
 
 campaign: ## play CAMPAIGN random fault scenarios in the simulator, from SEED on; 10,000 take 2 minutes

@@ -81,7 +81,7 @@
 // [Gate] asks the guard about every call of both transports: when the call arrives, by the table of
 // permissions in package auth, and again when its request is known, by the request's subject. A
 // gRPC call that lacks a required credential ends before its message is read. Changes and denied
-// calls go to the audit log (audit.go). docs/security.md describes all of this.
+// calls go to the audit log (audit.go). docs/explanation/security.md describes all of this.
 //
 // Accounts use the same identity, or "anonymous:anonymous" if the caller names nobody: request ids
 // are remembered per identity, histories record it, and AccountAdminService looks up its

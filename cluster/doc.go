@@ -54,7 +54,7 @@
 // cluster has that level: an earlier version skips entries that it does not know, and its state
 // would differ for ever. The meta leader raises the cluster's level when every living member has a
 // higher one; from then on the handshake refuses nodes with a lower level.
-// docs/formats.md says how a release introduces a level.
+// docs/reference/formats.md says how a release introduces a level.
 //
 // # Lost data
 //

@@ -90,10 +90,10 @@ func TestExampleAccounts(t *testing.T) {
 	}
 }
 
-// TestDurableQuotasDoc checks that the policies and settings of docs/durable-quotas.md are valid,
+// TestDurableQuotasDoc checks that the policies and settings of docs/explanation/durable-quotas.md are valid,
 // and that it explains every permission and field.
 func TestDurableQuotasDoc(t *testing.T) {
-	text, err := os.ReadFile("../docs/durable-quotas.md")
+	text, err := os.ReadFile("../docs/explanation/durable-quotas.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,9 +103,9 @@ func TestDurableQuotasDoc(t *testing.T) {
 	}
 	for _, b := range blocks {
 		if b[1] != "" {
-			_, err = ParseNode("docs/durable-quotas.md", []byte(b[2]))
+			_, err = ParseNode("docs/explanation/durable-quotas.md", []byte(b[2]))
 		} else {
-			_, err = ParsePolicies("docs/durable-quotas.md", []byte(b[2]))
+			_, err = ParsePolicies("docs/explanation/durable-quotas.md", []byte(b[2]))
 		}
 		if err != nil {
 			t.Error(err)
@@ -120,7 +120,7 @@ func TestDurableQuotasDoc(t *testing.T) {
 	}
 	for _, word := range words {
 		if !strings.Contains(string(text), "`"+word+"`") {
-			t.Errorf("docs/durable-quotas.md does not explain %s", word)
+			t.Errorf("docs/explanation/durable-quotas.md does not explain %s", word)
 		}
 	}
 }

@@ -35,7 +35,7 @@
 //	      per_client: {rate: 10/s, burst: 20}
 //	      login:      {rate: 5/m, burst: 5, ceiling: hard}
 //
-// docs/limits.md is the reference. The reader first makes a draft of each limit: its fields as
+// docs/reference/limits.md is the reference. The reader first makes a draft of each limit: its fields as
 // written in the file, with their places (limit_fields.go). The meaning of a field depends on the
 // other fields, so the limit is made after all of them are read, from exactly one of the forms of
 // what it counts (limit_form.go, tier_form.go). Then package quota checks each limit, and finally

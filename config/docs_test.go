@@ -9,9 +9,9 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// TestDocs parses the examples of docs/limits.md, and requires all rules to be there.
+// TestDocs parses the examples of docs/reference/limits.md, and requires all rules to be there.
 func TestDocs(t *testing.T) {
-	text, err := os.ReadFile("../docs/limits.md")
+	text, err := os.ReadFile("../docs/reference/limits.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -21,9 +21,9 @@ func TestDocs(t *testing.T) {
 	}
 	for _, b := range blocks {
 		if b[1] != "" {
-			_, err = ParseOverrides("docs/limits.md", []byte(b[2]), goldenNow)
+			_, err = ParseOverrides("docs/reference/limits.md", []byte(b[2]), goldenNow)
 		} else {
-			_, err = ParseLimits("docs/limits.md", []byte(b[2]))
+			_, err = ParseLimits("docs/reference/limits.md", []byte(b[2]))
 		}
 		if err != nil {
 			t.Error(err)
@@ -31,23 +31,23 @@ func TestDocs(t *testing.T) {
 	}
 	for _, rule := range allLintRules() {
 		if !strings.Contains(string(text), "| `"+rule+"` |") {
-			t.Errorf("docs/limits.md does not have the rule %s", rule)
+			t.Errorf("docs/reference/limits.md does not have the rule %s", rule)
 		}
 	}
 	for _, from := range ConvertFrom() {
 		if !strings.Contains(string(text), "`"+from+"`") {
-			t.Errorf("docs/limits.md does not say that %s is converted", from)
+			t.Errorf("docs/reference/limits.md does not say that %s is converted", from)
 		}
 	}
 	for _, k := range quota.WindowKinds() {
 		if !strings.Contains(string(text), "\n| `"+k.String()+"`") {
-			t.Errorf("docs/limits.md does not say when a window of the kind %s begins", k)
+			t.Errorf("docs/reference/limits.md does not say when a window of the kind %s begins", k)
 		}
 	}
 	l := &limitFile{}
 	for _, f := range append(l.limitFields(&draft{}), l.templateFields(&draft{})...) {
 		if !strings.Contains(string(text), "`"+f.Name) {
-			t.Errorf("docs/limits.md does not explain the field %s", f.Name)
+			t.Errorf("docs/reference/limits.md does not explain the field %s", f.Name)
 		}
 	}
 }

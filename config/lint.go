@@ -12,7 +12,7 @@ import (
 // A Finding is a warning: the limit is valid, but probably not what the author meant.
 type Finding struct {
 	Limit quota.LimitName
-	Rule  string // the rule's name in docs/limits.md
+	Rule  string // the rule's name in docs/reference/limits.md
 	Text  string // what happens, and what to do
 	// Line and Column locate the limit in its file, from 1; 0 without a file.
 	Line, Column int

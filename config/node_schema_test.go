@@ -150,7 +150,7 @@ func words(want string, numbers bool) (out []any) {
 	return out
 }
 
-// makeNodeSchema makes the schema of all settings, with the descriptions of docs/settings.md.
+// makeNodeSchema makes the schema of all settings, with the descriptions of docs/reference/settings.md.
 func makeNodeSchema(t *testing.T) string {
 	t.Helper()
 	about := settingsRows(t)
@@ -158,12 +158,12 @@ func makeNodeSchema(t *testing.T) string {
 	delete(root, "required")
 	root["$schema"] = "http://json-schema.org/draft-07/schema#"
 	root["title"] = "Quorate node settings"
-	root["description"] = "The settings of a node: what quorate serve --config reads, and node.yaml in its data directory. The reference is docs/settings.md."
+	root["description"] = "The settings of a node: what quorate serve --config reads, and node.yaml in its data directory. The reference is docs/reference/settings.md."
 	n := Default()
 	for _, one := range n.settings() {
 		row, ok := about[one.path]
 		if !ok {
-			t.Fatalf("%s: no row in docs/settings.md", one.path)
+			t.Fatalf("%s: no row in docs/reference/settings.md", one.path)
 		}
 		s := jsonObject{"description": row}
 		if list := schemaOfLists[one.path]; list != nil {
@@ -200,11 +200,11 @@ func encodeSchema(t *testing.T, schema jsonObject) string {
 	return b.String()
 }
 
-// settingsRows returns the description of each setting in docs/settings.md, without markup and
+// settingsRows returns the description of each setting in docs/reference/settings.md, without markup and
 // links.
 func settingsRows(t *testing.T) map[string]string {
 	t.Helper()
-	data, err := os.ReadFile("../docs/settings.md")
+	data, err := os.ReadFile("../docs/reference/settings.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,7 +20,7 @@ type setting struct {
 	read func(Value) bool // reads it from a file, unless it is a scalar there
 }
 
-// settings returns every setting, in the order of docs/settings.md.
+// settings returns every setting, in the order of docs/reference/settings.md.
 func (n *Node) settings() []setting {
 	bindings := readList(&n.Access.Bindings, maxSettingsBindings, true, bindingExample, readBinding)
 	grants := readList(&n.Access.Grants, maxGrants, true, grantExample, readGrant)

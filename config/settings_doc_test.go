@@ -9,10 +9,10 @@ import (
 	"testing"
 )
 
-// TestSettingsDoc checks docs/settings.md against the settings: it has all of them in order, with
+// TestSettingsDoc checks docs/reference/settings.md against the settings: it has all of them in order, with
 // their valid values and defaults, and its examples are valid.
 func TestSettingsDoc(t *testing.T) {
-	data, err := os.ReadFile("../docs/settings.md")
+	data, err := os.ReadFile("../docs/reference/settings.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,7 +49,7 @@ func TestSettingsDoc(t *testing.T) {
 	}
 	blocks := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(string(data), -1)
 	for _, b := range blocks {
-		if _, err := ParseNode("docs/settings.md", []byte(b[1])); err != nil {
+		if _, err := ParseNode("docs/reference/settings.md", []byte(b[1])); err != nil {
 			t.Error(err)
 		}
 	}

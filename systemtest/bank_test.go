@@ -175,7 +175,7 @@ func (b *bank) transfer(id int, m move, rng *rand.Rand) {
 }
 
 // useUp applies an empty operation under the request id, so that an earlier attempt without an
-// answer cannot apply later. docs/durable-quotas.md gives this advice to callers that are refused
+// answer cannot apply later. docs/explanation/durable-quotas.md gives this advice to callers that are refused
 // after such an attempt. useUp returns false if the earlier attempt had already been applied.
 func (b *bank) useUp(req *quoratev1.ApplyOpsRequest, rng *rand.Rand, patience time.Time) bool {
 	none := &quoratev1.ApplyOpsRequest{RequestId: req.GetRequestId(), Ops: []*quoratev1.Op{{AccountId: req.GetOps()[0].GetAccountId()}}}

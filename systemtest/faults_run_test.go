@@ -398,7 +398,7 @@ func (fig *figures) judge(t *testing.T, f *loadedCluster, ft *fault) {
 	check(goroutines(fig.end) <= goroutines(fig.before)+moreGoroutines, "all nodes have %.0f goroutines, before they had %.0f", goroutines(fig.end), goroutines(fig.before))
 }
 
-// row formats a line of docs/faults.md.
+// row formats a line of docs/development/faults.md.
 func (fig *figures) row(f *loadedCluster, ft *fault) string {
 	rest := "-"
 	if fig.rest > 0 {

@@ -176,7 +176,7 @@ func predict(s *scenario.Scenario, delay time.Duration) (p prediction) {
 //     second counts. It covers what a stalled node should admit and what it holds meanwhile. The
 //     largest deviation was 8.6 % below, under hard.
 //   - of net, when a leader is killed: what refills in 0.4 s. Real elections took 0.55 to 1.1 s
-//     here (docs/faults.md), and the simulator's network does not model processes that wait for
+//     here (docs/development/faults.md), and the simulator's network does not model processes that wait for
 //     a disk. The largest deviation was 2.6 % below, under hard.
 //
 // A hard limit gets no margin above the limit, ever. Only the proven excess is held to that,

@@ -17,7 +17,7 @@ import (
 	"github.com/quorate/quorate/internal/testspeed"
 )
 
-var rewrite = flag.Bool("rewrite", false, "rewrite docs/mistakes.md by what commands print")
+var rewrite = flag.Bool("rewrite", false, "rewrite docs/reference/mistakes.md by what commands print")
 
 // mistake is something that users do wrong, and the message that they must get.
 type mistake struct {
@@ -138,7 +138,7 @@ func (d *workspace) plain(out string) string {
 	return strings.TrimRight(out, "\n")
 }
 
-const mistakesDoc = "../docs/mistakes.md"
+const mistakesDoc = "../docs/reference/mistakes.md"
 
 const mistakesHead = `# Mistakes
 
@@ -149,7 +149,7 @@ In a directory with ` + "`n1`" + `, the data of a cluster of one node that runs,
 is its ` + "`n1/admin`" + `. Exit codes are those of ` + "`quorate exit-codes`" + `.
 `
 
-// TestMistakes makes every mistake and checks that the messages match docs/mistakes.md.
+// TestMistakes makes every mistake and checks that the messages match docs/reference/mistakes.md.
 func TestMistakes(t *testing.T) {
 	testspeed.Full(t)
 	d := newWorkspace(t)

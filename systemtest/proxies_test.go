@@ -49,7 +49,7 @@ func TestProxies(t *testing.T) {
 			})
 			limited(t, front)
 
-			// Without a node, each proxy answers as docs/compat/proxies.md says.
+			// Without a node, each proxy answers as docs/reference/compat/proxies.md says.
 			want := map[string][2]int{"Caddy": {http.StatusBadGateway, http.StatusGatewayTimeout}, "HAProxy": {http.StatusOK, http.StatusOK}}[c.name]
 			without := func(what string, want int) {
 				t.Helper()

@@ -1,6 +1,6 @@
 // Package envoy serves envoy.service.ratelimit.v3.RateLimitService, the protocol of Envoy's global
 // rate limit filters ("RLS v3"), and its JSON form. Users of envoyproxy/ratelimit only need to
-// change an address to use Quorate. docs/compat/envoy-rls.md lists every field and behaviour, with
+// change an address to use Quorate. docs/reference/compat/envoy-rls.md lists every field and behaviour, with
 // its test.
 //
 //	descriptors --target.go--> key of a limit --node--> quota.Decision --status.go--> DescriptorStatus

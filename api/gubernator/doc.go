@@ -1,6 +1,6 @@
 // Package gubernator serves the wire protocol of gubernator: pb.gubernator.V1 over gRPC, and the
 // JSON form of its gateway. Its clients in any language only need to change an address to use
-// Quorate. docs/compat/gubernator.md lists the differences for users; this text describes the
+// Quorate. docs/reference/compat/gubernator.md lists the differences for users; this text describes the
 // design.
 //
 //	RateLimitReq --limit.go--> asked --node--> quota.Decision --decide.go--> RateLimitResp

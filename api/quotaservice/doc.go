@@ -1,6 +1,6 @@
 // Package quotaservice serves the wire protocol of square/quotaservice: its one gRPC call, and the
 // read-only paths of its admin API. Its clients in any language only need to change an address to
-// use Quorate. docs/quotaservice.md lists the differences for users; this text describes the
+// use Quorate. docs/reference/compat/quotaservice.md lists the differences for users; this text describes the
 // design.
 //
 //	Allow(namespace, bucket_name) --names.go--> quota.Request --node--> quota.Decision --status.go--> Status

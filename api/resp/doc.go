@@ -1,5 +1,5 @@
 // Package resp serves the Redis protocol, so that every Redis client is a client of Quorate.
-// docs/compat/redis.md is for users; this text describes the design.
+// docs/reference/compat/redis.md is for users; this text describes the design.
 //
 //	connection --read.go--> arguments --command.go--> throttle.go, allow.go --> quota.Request --node--> quota.Decision
 //	           <--write.go-- RESP2, or RESP3 after HELLO 3
@@ -35,7 +35,7 @@
 //     366 days.
 //   - A key is UTF-8 and at most 1024 bytes, because it is sent to the leaders.
 //   - Under two different sets of numbers a key has two buckets, as described above.
-//   - While the leader does not answer, nodes decide alone: see docs/accuracy.md.
+//   - While the leader does not answer, nodes decide alone: see docs/explanation/accuracy.md.
 //   - There is no key to expire or delete; an unused bucket is full, and forgotten.
 //
 // # Transactions

@@ -14,11 +14,11 @@ import (
 	"github.com/quorate/quorate/internal/rbac"
 )
 
-var rewriteDoc = flag.Bool("rewrite", false, "write docs/authorization.md and docs/openapi.json; then read the diff")
+var rewriteDoc = flag.Bool("rewrite", false, "write docs/reference/authorization.md and docs/openapi.json; then read the diff")
 
-// TestAuthorizationDoc compares docs/authorization.md with the table.
+// TestAuthorizationDoc compares docs/reference/authorization.md with the table.
 func TestAuthorizationDoc(t *testing.T) {
-	golden.Hold(t, "../../docs/authorization.md", authorizationDoc(t), *rewriteDoc)
+	golden.Hold(t, "../../docs/reference/authorization.md", authorizationDoc(t), *rewriteDoc)
 }
 
 func authorizationDoc(t *testing.T) string {
@@ -102,6 +102,6 @@ const authorizationHead = `<!-- Written by: go test ./api/rest -run Authorizatio
 # Who may call what
 
 Every call, and the permission that it needs where authentication is on. ` + "`TestMatrix`" + ` of package rest makes each of them with
-each role. What is in no row is denied to everybody. [security.md](security.md) says how callers are known and how roles are
+each role. What is in no row is denied to everybody. [security.md](../explanation/security.md) says how callers are known and how roles are
 bound to them.
 `

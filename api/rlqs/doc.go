@@ -1,6 +1,6 @@
 // Package rlqs serves envoy.service.rate_limit_quota.v3.RateLimitQuotaService, the protocol of
 // Envoy's rate limit quota filter ("RLQS v3"): proxies decide locally with an assignment for each
-// bucket, and report their decisions. docs/compat/envoy-rlqs.md lists every field and behaviour,
+// bucket, and report their decisions. docs/reference/compat/envoy-rlqs.md lists every field and behaviour,
 // with its test.
 //
 //	reports --names.go--> key --assigner.go--> package share --encode.go--> assignments

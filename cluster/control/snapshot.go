@@ -17,7 +17,7 @@ import (
 )
 
 // MetaMagic starts a snapshot of the meta group and identifies its format; see MetaSnapshot in the
-// proto and docs/formats.md.
+// proto and docs/reference/formats.md.
 const MetaMagic = "\x00meta1\n"
 
 // MaxMetaRecord is the maximum size in bytes of a record read from a snapshot; the largest record

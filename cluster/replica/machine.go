@@ -61,7 +61,7 @@ func (m *Machine) Apply(_, term uint64, data []byte) any {
 	return nil
 }
 
-// rangeMagic begins a snapshot of a range and identifies its format; see docs/formats.md.
+// rangeMagic begins a snapshot of a range and identifies its format; see docs/reference/formats.md.
 const rangeMagic = "\x00range1\n"
 
 // Bounds on a part of a snapshot.

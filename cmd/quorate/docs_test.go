@@ -15,12 +15,12 @@ import (
 )
 
 const (
-	cliDoc     = "../../docs/cli.md"
+	cliDoc     = "../../docs/reference/cli.md"
 	docMarker  = "<!-- Below: what --help prints. go test ./cmd/quorate -rewrite writes it. -->\n"
 	codeMarker = "<!-- exit codes -->\n"
 )
 
-// TestDoc checks that docs/cli.md matches the help of the commands.
+// TestDoc checks that docs/reference/cli.md matches the help of the commands.
 func TestDoc(t *testing.T) {
 	b, err := os.ReadFile(cliDoc)
 	if err != nil {

@@ -37,7 +37,7 @@ descriptors:
     rate_limit: {unit: second, requests_per_unit: 1}
 `
 
-// TestMetricsDoc checks that docs/metrics.md matches the metrics of a real node, with everything
+// TestMetricsDoc checks that docs/reference/metrics.md matches the metrics of a real node, with everything
 // that the test can trigger.
 func TestMetricsDoc(t *testing.T) {
 	dir := t.TempDir()
@@ -84,7 +84,7 @@ func TestMetricsDoc(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const page = "../../docs/metrics.md"
+	const page = "../../docs/reference/metrics.md"
 	catalogue, err := monitor.Read(page)
 	if err != nil {
 		t.Fatal(err)
@@ -141,7 +141,7 @@ func checkCatalogue(t *testing.T, catalogue *monitor.Catalogue, families map[str
 	}
 	for name := range families {
 		if strings.HasPrefix(name, "quorate_") && catalogue.Metric(name) == nil {
-			t.Errorf("%s is not in docs/metrics.md: add it, and what to do about it", name)
+			t.Errorf("%s is not in docs/reference/metrics.md: add it, and what to do about it", name)
 		}
 	}
 }

@@ -8,7 +8,7 @@
 //
 //	go test ./config -run Schema -rewrite
 //
-// The words of node.json are those of docs/settings.md; the words and the structure of
+// The words of node.json are those of docs/reference/settings.md; the words and the structure of
 // limits.json are kept there by hand. scenario.json is kept by hand, and a test of
 // internal/sim/scenario holds it to the parser.
 package schema

@@ -3,7 +3,7 @@
 //
 // The package is pure: times come with the commands, and only commands change state. The model
 // follows LUCI's server/quota; docs/rfcs/20261121_durable_quotas.md says what we took from it and
-// how ranges agree. docs/durable-quotas-sentences.md goes through the description of the model,
+// how ranges agree. docs/development/durable-quotas-sentences.md goes through the description of the model,
 // with a test for each sentence.
 //
 // # Time

@@ -9,7 +9,7 @@ import (
 )
 
 // Each test in this file and its neighbours covers one sentence of the description of the model,
-// which its comment paraphrases; docs/durable-quotas-sentences.md is the list.
+// which its comment paraphrases; docs/development/durable-quotas-sentences.md is the list.
 
 // TestPoliciesAndAccounts: there are 2 types of entities, policies (in configs) and
 // accounts.

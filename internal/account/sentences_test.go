@@ -34,7 +34,7 @@ func testsOf(t *testing.T, pattern string) map[string]bool {
 // exist, and that every test of a sentence is listed. (internal/doctest checks that tests of other
 // packages exist.)
 func TestSentences(t *testing.T) {
-	data, err := os.ReadFile("../../docs/durable-quotas-sentences.md")
+	data, err := os.ReadFile("../../docs/development/durable-quotas-sentences.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,7 +70,7 @@ func TestSentences(t *testing.T) {
 	check(t, "sentences", rows, 125)
 	for name := range testsOf(t, "sentences_*_test.go") {
 		if !listed[name] {
-			t.Errorf("%s is not in docs/durable-quotas-sentences.md", name)
+			t.Errorf("%s is not in docs/development/durable-quotas-sentences.md", name)
 		}
 	}
 }

@@ -1,9 +1,9 @@
 // Package cli is the quorate command line: the root command, shell completion and the exit code.
-// Each family of commands is a package below it; docs/cli.md lists them all.
+// Each family of commands is a package below it; docs/reference/cli.md lists them all.
 //
 // A command is a function that returns a cobra.Command: it reads flags, calls a node through
 // package remote, and prints the answer with render.Output, as data or as a page for people. A new
-// flag is a line of that function, and a new command a line of New. docs/cli.md has the output of
+// flag is a line of that function, and a new command a line of New. docs/reference/cli.md has the output of
 // --help: go test ./cmd/quorate -run TestDoc -rewrite writes it.
 //
 // Results go to standard output, everything else to standard error. Every error becomes one exit

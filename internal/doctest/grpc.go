@@ -64,7 +64,7 @@ func Comment(d protoreflect.Descriptor) string {
 	return strings.Join(strings.Fields(words), " ")
 }
 
-// Call is what docs/authorization.md says of a call.
+// Call is what docs/reference/authorization.md says of a call.
 type Call struct {
 	HTTP       string // methods and paths, in backquotes
 	Permission string
@@ -87,7 +87,7 @@ func Calls(page string) map[string]Call {
 func GRPC(files []protoreflect.FileDescriptor, calls map[string]Call) string {
 	var b strings.Builder
 	b.WriteString("# gRPC\n\nThe package is `quorate.v1`; every node serves all of it. The same calls by HTTP: [http.md](http.md). " +
-		"Who may call what: [authorization.md](../authorization.md).\n\n## Services\n\n| service | what it is |\n|---|---|\n")
+		"Who may call what: [authorization.md](authorization.md).\n\n## Services\n\n| service | what it is |\n|---|---|\n")
 	for _, f := range files {
 		for s := range all(f.Services()) {
 			fmt.Fprintf(&b, "| [%s](#%s) | %s |\n", s.Name(), Slug(string(s.Name())), cell(Comment(s)))

@@ -58,7 +58,7 @@ func HTTP(description []byte) (string, error) {
 	var b strings.Builder
 	b.WriteString("# HTTP\n\nEvery node serves all of it; bodies are JSON. Durations are seconds, times are RFC 3339, and errors are [problems](#problem) in the form of " +
 		"RFC 9457. Field names, in bodies and in queries, and enum values are accepted as protobuf libraries write them too, such as `expectedVersion` and `NODE_CHANGE_LEAVE`, except in queries of `/v1/forward-auth`. For programs: [openapi.json](../openapi.json), which a node serves at `GET /v1/openapi.json`. The same calls by gRPC: [grpc.md](grpc.md). " +
-		"Who may call what: [authorization.md](../authorization.md).\n\n## Calls\n\n| call | |\n|---|---|\n")
+		"Who may call what: [authorization.md](authorization.md).\n\n## Calls\n\n| call | |\n|---|---|\n")
 	var calls strings.Builder
 	for _, p := range slices.Sorted(maps.Keys(api.Paths)) {
 		seen := 0

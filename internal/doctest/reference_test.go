@@ -26,7 +26,7 @@ func hold(t *testing.T, name, text string) {
 // TestGRPCReference: docs/reference/grpc.md says what the protos say.
 func TestGRPCReference(t *testing.T) {
 	files := apiFiles(t)
-	page, err := os.ReadFile(filepath.Join(root, "docs/authorization.md"))
+	page, err := os.ReadFile(filepath.Join(root, "docs/reference/authorization.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,7 +35,7 @@ func TestGRPCReference(t *testing.T) {
 		for s := range all(f.Services()) {
 			for m := range all(s.Methods()) {
 				if name := string(s.Name()) + "." + string(m.Name()); calls[name].Permission == "" {
-					t.Errorf("docs/authorization.md says nothing of %s", name)
+					t.Errorf("docs/reference/authorization.md says nothing of %s", name)
 				}
 			}
 		}

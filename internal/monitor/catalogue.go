@@ -19,7 +19,7 @@ type Metric struct {
 	Bounds map[string]string
 }
 
-// A Catalogue is docs/metrics.md. It has two kinds of table: what each metric is, and for those with
+// A Catalogue is docs/reference/metrics.md. It has two kinds of table: what each metric is, and for those with
 // labels how many series there are at most and what bounds each label's values.
 type Catalogue struct {
 	Metrics []*Metric

@@ -14,7 +14,7 @@ const root = "../.."
 
 func catalogue(t *testing.T) *Catalogue {
 	t.Helper()
-	c, err := Read(filepath.Join(root, "docs", "metrics.md"))
+	c, err := Read(filepath.Join(root, "docs", "reference", "metrics.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,7 +49,7 @@ func TestEveryMetricIsInTheCatalogue(t *testing.T) {
 		data, err := os.ReadFile(path)
 		for _, m := range named.FindAllStringSubmatch(string(data), -1) {
 			if found[m[1]] = true; !known[m[1]] {
-				t.Errorf("%s names the metric %s, which is not in docs/metrics.md", path, m[1])
+				t.Errorf("%s names the metric %s, which is not in docs/reference/metrics.md", path, m[1])
 			}
 		}
 		return err
@@ -59,7 +59,7 @@ func TestEveryMetricIsInTheCatalogue(t *testing.T) {
 	}
 	for name := range known {
 		if !found[name] {
-			t.Errorf("%s is in docs/metrics.md, and nothing in the sources names it", name)
+			t.Errorf("%s is in docs/reference/metrics.md, and nothing in the sources names it", name)
 		}
 	}
 }

@@ -1,8 +1,8 @@
-// Package monitor reads docs/metrics.md, the catalogue of a node's metrics, for the tests that
+// Package monitor reads docs/reference/metrics.md, the catalogue of a node's metrics, for the tests that
 // hold other things to it.
 //
 // Its own tests hold the alerts, the recording rules and the dashboard in deploy to the
-// catalogue and to promtool, docs/alerts.md to the alerts, and docs/logs.md to the sources.
+// catalogue and to promtool, docs/reference/alerts.md to the alerts, and docs/reference/logs.md to the sources.
 // A test of cmd/quorate holds the catalogue to what a real node shows. Whoever adds a metric
-// adds its line to docs/metrics.md.
+// adds its line to docs/reference/metrics.md.
 package monitor

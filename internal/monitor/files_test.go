@@ -15,9 +15,9 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-var rewrite = flag.Bool("rewrite", false, "write docs/logs.md; then read the diff")
+var rewrite = flag.Bool("rewrite", false, "write docs/reference/logs.md; then read the diff")
 
-const runbooks = "https://github.com/quorate/quorate/blob/main/docs/alerts.md#"
+const runbooks = "https://github.com/quorate/quorate/blob/main/docs/reference/alerts.md#"
 
 // rule is an alert or a recording rule.
 type rule struct {
@@ -168,7 +168,7 @@ func TestAlertsAreWhole(t *testing.T) {
 			}
 		}
 	}
-	page := read(t, "docs", "alerts.md")
+	page := read(t, "docs", "reference", "alerts.md")
 	sections := map[string]string{}
 	for _, s := range strings.Split(page, "\n## ")[1:] {
 		title, text, _ := strings.Cut(s, "\n")
@@ -186,17 +186,17 @@ func TestAlertsAreWhole(t *testing.T) {
 		}
 		says := label.ReplaceAllString(strings.ReplaceAll(summary, "{{ $value }}", "N"), "`$1`")
 		if row := fmt.Sprintf("\n| [%s](#%s) | %s | %s |\n", a.Alert, anchor, a.Labels["severity"], escape(says)); !strings.Contains(page, row) {
-			t.Errorf("docs/alerts.md has no line %s", strings.TrimSpace(row))
+			t.Errorf("docs/reference/alerts.md has no line %s", strings.TrimSpace(row))
 		}
 		for _, want := range []string{"\n" + means + "\n\n1. ", "\n```promql\n" + a.Expr + "\n```\n\nfor " + a.For + ".\n"} {
 			if !strings.Contains(sections[a.Alert], want) {
-				t.Errorf("docs/alerts.md does not say of %s:\n%s", a.Alert, want)
+				t.Errorf("docs/reference/alerts.md does not say of %s:\n%s", a.Alert, want)
 			}
 		}
 		delete(sections, a.Alert)
 	}
 	for title := range sections {
-		t.Errorf("docs/alerts.md has %s, which is no alert", title)
+		t.Errorf("docs/reference/alerts.md has %s, which is no alert", title)
 	}
 	if len(alerts) < 20 {
 		t.Errorf("only %d alerts", len(alerts))

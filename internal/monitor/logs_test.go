@@ -92,7 +92,7 @@ func literal(e ast.Expr) (string, bool) {
 const logsPreface = `# The log of a node
 
 One line for each event, on standard error: ` + "`log.format: text` or `json`, `log.level`" + ` as in [settings.md](settings.md). A message and its keys are stable: programs may look
-for them, and a change of one is in the [changelog](../CHANGELOG.md). ` + "`err`" + ` is why, in words. No line has a caller's key, a token or a private key; who changed what is
+for them, and a change of one is in the [changelog](../../CHANGELOG.md). ` + "`err`" + ` is why, in words. No line has a caller's key, a token or a private key; who changed what is
 in the audit log.
 
 Of a message that repeats there are at most 20 lines at once and then one a second; the next says how many were held back (` + "`dropped`" + `), and
@@ -104,7 +104,7 @@ Of a message that repeats there are at most 20 lines at once and then one a seco
 |---|---|---|---|
 `
 
-// TestLogs holds docs/logs.md to the sources: messages and keys are stable, since programs look
+// TestLogs holds docs/reference/logs.md to the sources: messages and keys are stable, since programs look
 // for them.
 func TestLogs(t *testing.T) {
 	lines := logLines(t)
@@ -128,7 +128,7 @@ func TestLogs(t *testing.T) {
 		}
 		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", escape(l.message), l.level, strings.Join(keys, " "), l.where)
 	}
-	if !golden.Hold(t, filepath.Join(root, "docs", "logs.md"), b.String(), *rewrite) {
+	if !golden.Hold(t, filepath.Join(root, "docs", "reference", "logs.md"), b.String(), *rewrite) {
 		t.Error("programs may look for what changed")
 	}
 }

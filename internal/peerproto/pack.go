@@ -9,7 +9,7 @@ import (
 )
 
 // PackedForm is the packed form that this version writes and reads, and the first byte of each
-// message. A node's Hello names the newest form that it reads; see docs/formats.md.
+// message. A node's Hello names the newest form that it reads; see docs/reference/formats.md.
 const PackedForm = 1
 
 // MaxPacked bounds the entries of one packed message of either kind, summed over its reports or

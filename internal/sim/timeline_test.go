@@ -9,7 +9,7 @@ import (
 )
 
 // TestTimeline prints every message, and the decisions in between, of a surge on three nodes: run
-// it with -v. docs/accuracy.md shows the output, and the test checks what that page says about it.
+// it with -v. docs/explanation/accuracy.md shows the output, and the test checks what that page says about it.
 func TestTimeline(t *testing.T) {
 	r := newRun(Scenario{
 		Seed: 1, Nodes: 3, Duration: 450 * time.Millisecond, Limit: limit(1000, 1000, quota.Soft), Skew: -1,

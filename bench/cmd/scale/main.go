@@ -1,6 +1,6 @@
 // Command scale simulates large clusters. It doubles nodes, keys, traffic and ranges one at a time,
 // and prints the work of members and leaders and its processor time, beside the predictions of the
-// cost model in docs/performance.md.
+// cost model in docs/performance/README.md.
 //
 //	go run ./cmd/scale                                     a minute or two
 //	go run ./cmd/scale -nodes 1000 -keys 1000000 -ranges 64 -double=false

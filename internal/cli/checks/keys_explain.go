@@ -16,7 +16,7 @@ import (
 	"github.com/quorate/quorate/internal/cli/render"
 )
 
-// whyText explains each why code in words. docs/vocabulary.md has the same table, and a test
+// whyText explains each why code in words. docs/reference/glossary.md has the same table, and a test
 // compares the two.
 var whyText = map[string]string{
 	"unknown":           `it was made by a newer version whose word this one does not know; never written by a node itself`,

@@ -13,15 +13,15 @@ import (
 	"github.com/quorate/quorate/internal/cli/render"
 )
 
-// TestWhyText compares whyText with docs/vocabulary.md.
+// TestWhyText compares whyText with docs/reference/glossary.md.
 func TestWhyText(t *testing.T) {
-	b, err := os.ReadFile("../../../docs/vocabulary.md")
+	b, err := os.ReadFile("../../../docs/reference/glossary.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, table, ok := strings.Cut(string(b), "\n## Why\n")
 	if !ok {
-		t.Fatal("docs/vocabulary.md has no part Why")
+		t.Fatal("docs/reference/glossary.md has no part Why")
 	}
 	documented := map[string]string{}
 	for _, m := range regexp.MustCompile("(?m)^\\| `(\\w+)` \\| (.*) \\|$").FindAllStringSubmatch(table, -1) {
@@ -33,7 +33,7 @@ func TestWhyText(t *testing.T) {
 			w = "unknown"
 		}
 		if whyText[w] == "" || whyText[w] != documented[w] {
-			t.Errorf("%s: the command says %q, docs/vocabulary.md %q", w, whyText[w], documented[w])
+			t.Errorf("%s: the command says %q, docs/reference/glossary.md %q", w, whyText[w], documented[w])
 		}
 	}
 }

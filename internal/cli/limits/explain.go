@@ -400,7 +400,7 @@ func (e *explanation) printReasons(p *render.Page) {
 		words += fmt.Sprintf("age: how long a node may go without news of the level, which is 2 sync intervals and 2 round trips, %v here. ", e.c.Age().Round(time.Millisecond))
 	}
 	if words != "" {
-		fmt.Fprint(p, wrap("  ", words+"docs/accuracy.md derives it."))
+		fmt.Fprint(p, wrap("  ", words+"docs/explanation/accuracy.md derives it."))
 	}
 }
 

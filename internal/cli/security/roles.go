@@ -185,7 +185,7 @@ func newRolesShowCommand() *cobra.Command {
 		Use:   "show",
 		Short: "List the roles and their permissions",
 		Long: `List the roles from the least to the most, with their permissions.
-docs/authorization.md says which call needs which.`,
+docs/reference/authorization.md says which call needs which.`,
 		Example: `  quorate roles show`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

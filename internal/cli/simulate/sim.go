@@ -44,7 +44,7 @@ func NewCommand() *cobra.Command {
 virtual time: the real code of leaders and members, with a network that delays,
 loses and parts, nodes that die, pause and come back, and clocks that differ. What
 is admitted is compared with one ideal limiter that sees the same requests. No
-cluster is needed. docs/simulator.md explains the files and the output.
+cluster is needed. docs/reference/simulator.md explains the files and the output.
 
 Everything follows from the seed, which is printed with the command that plays it
 again. Of several seeds the worst counts. A file may say what it expects: then it

@@ -12,7 +12,7 @@
 //	expect:
 //	  net_pct: 0.5
 //
-// docs/simulator.md is the reference. Files are read by the decoder of package config, which
+// docs/reference/simulator.md is the reference. Files are read by the decoder of package config, which
 // reports all errors at once with line and column; limits have the form of a limit file. The range
 // of some fields depends on others (nodes, duration, the limit), so a document's fields are read in
 // a fixed order, not in that of the file.

@@ -56,10 +56,10 @@ func describe(b *strings.Builder, s *Scenario) {
 	}
 }
 
-// TestDocs parses the scenarios of docs/simulator.md, and finds all fields and
+// TestDocs parses the scenarios of docs/reference/simulator.md, and finds all fields and
 // measures there.
 func TestDocs(t *testing.T) {
-	text, err := os.ReadFile("../../../docs/simulator.md")
+	text, err := os.ReadFile("../../../docs/reference/simulator.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,7 +68,7 @@ func TestDocs(t *testing.T) {
 		t.Errorf("%d scenarios; want 2 or more", len(blocks))
 	}
 	for _, b := range blocks {
-		if _, err := Parse("docs/simulator.md", []byte(b[1])); err != nil {
+		if _, err := Parse("docs/reference/simulator.md", []byte(b[1])); err != nil {
 			t.Error(err)
 		}
 	}
@@ -78,7 +78,7 @@ func TestDocs(t *testing.T) {
 	}
 	for _, name := range names {
 		if name = strings.TrimSuffix(name, "*"); !strings.Contains(string(text), "`"+name) {
-			t.Errorf("docs/simulator.md does not explain %s", name)
+			t.Errorf("docs/reference/simulator.md does not explain %s", name)
 		}
 	}
 }

@@ -431,7 +431,7 @@ type RateLimitResp struct {
 	ResetTime int64 `protobuf:"varint,4,opt,name=reset_time,json=resetTime,proto3" json:"reset_time,omitempty"`
 	// What is wrong with the request; if it is not empty, nothing else counts.
 	Error string `protobuf:"bytes,5,opt,name=error,proto3" json:"error,omitempty"`
-	// Of requests that were refused, why; see docs/compat/gubernator.md.
+	// Of requests that were refused, why; see docs/reference/compat/gubernator.md.
 	Metadata      map[string]string `protobuf:"bytes,6,rep,name=metadata,proto3" json:"metadata,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
