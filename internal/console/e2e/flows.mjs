@@ -99,6 +99,7 @@ for (const [name, p] of Object.entries(pages)) {
         await page.screenshot({ path: `${plan.shots}/${name}-${form}.png`, fullPage: !p.busy });
       }
       if (plan.full && form !== 'dark') {
+        if (p.busy) await page.click('[data-pause]'); // new rows would push out those still to be reached
         if (form === 'phone') await page.click('[data-menu]');
         await keyboard(page);
         await fits(page);
