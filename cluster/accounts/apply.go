@@ -145,7 +145,7 @@ func (s *Service) applyHere(ctx context.Context, p *part) (account.Outcome, erro
 			ended := s.look(ctx, p.id, out.Holder)
 			if tx == (account.TxID{}) {
 				tx = newTx()
-				s.takeTurn(ctx, tx, p)
+				s.awaitTurn(ctx, tx, p)
 				continue
 			}
 			if ended || pause(ctx, try) {

@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
-	"github.com/quorate/quorate/internal/account"
 	"github.com/quorate/quorate/internal/quota"
 )
 
@@ -99,10 +98,4 @@ func (s *Service) ask(ctx context.Context, to quota.NodeID, msg *peerv1.CallRead
 		return nil, fmt.Errorf("%w: %s answered nothing", errNotLeader, to)
 	}
 	return a, faultError(a.GetFault(), a.GetReason())
-}
-
-func (s *Service) askDecision(ctx context.Context, to quota.NodeID, tx account.Tx) (decision, error) {
-	a, err := s.ask(ctx, to, &peerv1.CallReadAccounts{Range: uint32(tx.Home), Decision: tx.ID[:]})
-	t := a.GetTransaction()
-	return decision{t.GetDecided(), t.GetCommit()}, err
 }

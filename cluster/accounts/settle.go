@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
 	"github.com/quorate/quorate/internal/account"
 	"github.com/quorate/quorate/internal/quota"
 )
@@ -83,7 +84,9 @@ func (s *Service) decision(ctx context.Context, tx account.Tx) (decision, error)
 	if leader == s.cfg.Self || leader == "" {
 		return decision{}, nil
 	}
-	return s.askDecision(ctx, leader, tx)
+	a, err := s.ask(ctx, leader, &peerv1.CallReadAccounts{Range: uint32(tx.Home), Decision: tx.ID[:]})
+	t := a.GetTransaction()
+	return decision{t.GetDecided(), t.GetCommit()}, err
 }
 
 // tend looks once a second for unfinished work in the ranges that this node leads.

@@ -137,19 +137,9 @@ func newTx() (id account.TxID) {
 	return id
 }
 
-// takeTurns waits for the call's turn at the accounts of all parts. It asks one range after the
-// other, in the same order for all calls, so that no two calls wait for each other. If it returns
-// false, the call goes on without its turn.
-func (s *Service) takeTurns(ctx context.Context, tx account.TxID, parts []part) bool {
-	all := true
-	for _, r := range ranges(parts) {
-		i := slices.IndexFunc(parts, func(p part) bool { return p.id == r })
-		all = s.takeTurn(ctx, tx, &parts[i]) && all
-	}
-	return all
-}
-
-func (s *Service) takeTurn(ctx context.Context, tx account.TxID, p *part) bool {
+// awaitTurn waits for a transaction's turn at the accounts of one part, at the leader of its range.
+// If it returns false, the transaction goes on without its turn.
+func (s *Service) awaitTurn(ctx context.Context, tx account.TxID, p *part) bool {
 	leader := s.leader(p.id)
 	if leader == s.cfg.Self {
 		return s.turns.acquire(ctx, turnName{p.id, tx}, p.accounts())

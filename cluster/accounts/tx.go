@@ -43,10 +43,15 @@ func (s *Service) ready(ctx context.Context, parts []part) *attempts {
 	return w
 }
 
-// again waits until a transaction that has met others may make another attempt.
+// again waits until a transaction that has met others may make another attempt. It waits for turns
+// at one range after the other, in the same order for all calls, so that no two calls wait for each
+// other. The attempt is made even without a turn at every range.
 func (s *Service) again(ctx context.Context, w *attempts, parts []part) {
-	w.tx, w.met = account.Tx{ID: newTx(), Home: parts[0].id}, true
-	w.inTurn = s.takeTurns(ctx, w.tx.ID, parts)
+	w.tx, w.met, w.inTurn = account.Tx{ID: newTx(), Home: parts[0].id}, true, true
+	for _, r := range ranges(parts) {
+		i := slices.IndexFunc(parts, func(p part) bool { return p.id == r })
+		w.inTurn = s.awaitTurn(ctx, w.tx.ID, &parts[i]) && w.inTurn
+	}
 }
 
 // carry makes attempts until one is not blocked by another transaction. An attempt that meets held
@@ -57,7 +62,11 @@ func (s *Service) carry(ctx context.Context, w *attempts, parts []part) (account
 		if w.met {
 			s.leaveTurns(w.tx.ID, parts, func(p *part) bool { return err != nil || !p.prepared() })
 		}
-		s.stats.transactions.WithLabelValues(resultName(out.Code, err)).Inc()
+		result := codeName(out.Code)
+		if err != nil {
+			result = unavailable
+		}
+		s.stats.transactions.WithLabelValues(result).Inc()
 		if err != nil || (out.Code != account.Held && out.Code != account.Aborted) {
 			return out, err
 		}
@@ -71,13 +80,6 @@ func (s *Service) carry(ctx context.Context, w *attempts, parts []part) (account
 		}
 		s.again(ctx, w, parts)
 	}
-}
-
-func resultName(c account.Code, err error) string {
-	if err != nil {
-		return unavailable
-	}
-	return codeName(c)
 }
 
 // attempt makes one try under a new name. After Held and Aborted, nothing was applied and the
@@ -130,7 +132,7 @@ func (s *Service) prepare(ctx context.Context, tx account.Tx, p *part, others []
 // checkAgain checks a failed part again while the others hold, so that all balances in the answer
 // belong to one moment. If more parts have failed, it keeps only the statuses of these.
 func (s *Service) checkAgain(ctx context.Context, tx account.Tx, parts []part) {
-	failed, held := failures(parts), holding(parts)
+	failed, held := failures(parts), count(parts, func(p *part) bool { return p.err == nil && p.out.Code == account.Done })
 	if failed == 0 || failed+held < len(parts) { // another attempt will follow
 		return
 	}
@@ -140,8 +142,10 @@ func (s *Service) checkAgain(ctx context.Context, tx account.Tx, parts []part) {
 		switch {
 		case p.out.Code != account.Failed:
 			continue
-		case !first:
-			blank(p.out.Results)
+		case !first: // without its balances
+			for i, r := range p.out.Results {
+				p.out.Results[i] = account.Result{Status: r.Status, Message: r.Message}
+			}
 		case held == 0: // the answer contains only this part's balances
 		case i == 0:
 			s.prepare(ctx, tx, p, parts[1:])
@@ -149,13 +153,6 @@ func (s *Service) checkAgain(ctx context.Context, tx account.Tx, parts []part) {
 			s.prepare(ctx, tx, p, nil)
 		}
 		first = false
-	}
-}
-
-// blank removes the balances from results.
-func blank(results []account.Result) {
-	for i := range results {
-		results[i] = account.Result{Status: results[i].Status, Message: results[i].Message}
 	}
 }
 
@@ -170,10 +167,6 @@ func count(parts []part, match func(p *part) bool) (n int) {
 
 func failures(parts []part) int {
 	return count(parts, func(p *part) bool { return p.err == nil && p.out.Code == account.Failed })
-}
-
-func holding(parts []part) int {
-	return count(parts, func(p *part) bool { return p.err == nil && p.out.Code == account.Done })
 }
 
 // conclude combines the outcomes of the preparations: ready to commit, or an answer. The caller
