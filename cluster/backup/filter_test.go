@@ -10,6 +10,7 @@ import (
 
 	raftlogv1 "github.com/quorate/quorate/api/gen/quorate/raftlog/v1"
 	"github.com/quorate/quorate/cluster/control"
+	"github.com/quorate/quorate/internal/quota"
 	"github.com/quorate/quorate/internal/snapshotio"
 )
 
@@ -49,7 +50,8 @@ func TestRestoredMeta(t *testing.T) {
 	if want := records(t, override, later, end); !bytes.Equal(out.Bytes(), want) {
 		t.Errorf("%q\nwant %q", out.Bytes(), want)
 	}
-	if m, err := readBackupMeta(&out); err != nil || m.Content().Overrides != 1 {
+	m := control.NewMachine(func(*quota.Limits) {}, func([]quota.Key) {})
+	if err := decodeAll(m, &out); err != nil || m.Content().Overrides != 1 {
 		t.Errorf("read again: %v", err)
 	}
 	for n := range in {

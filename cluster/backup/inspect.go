@@ -63,29 +63,20 @@ func Inspect(r io.Reader, progress func(bytes int64)) (*Content, error) {
 // add decodes a group.
 func (c *Content) add(name string, r io.Reader) error {
 	if name == raftgroup.GroupName(raftgroup.MetaGroup) {
-		m, err := readBackupMeta(r)
-		if err == nil {
-			c.Meta = m.Content()
+		m := control.NewMachine(func(*quota.Limits) {}, func([]quota.Key) {})
+		if err := decodeAll(m, r); err != nil {
+			return err
 		}
-		return err
+		c.Meta = m.Content()
+		return nil
 	}
-	f, err := readBackupRange(r)
-	if err != nil {
+	f := replica.NewMachine(func() time.Duration { return 0 })
+	if err := decodeAll(f, r); err != nil {
 		return err
 	}
 	s := f.Accounts.Stats()
 	c.Ranges = append(c.Ranges, RangeContent{Levels: len(f.Levels()), Accounts: s.Accounts, Requests: s.Requests, Transactions: s.Transactions})
 	return nil
-}
-
-func readBackupMeta(r io.Reader) (*control.Machine, error) {
-	m := control.NewMachine(func(*quota.Limits) {}, func([]quota.Key) {})
-	return m, decodeAll(m, r)
-}
-
-func readBackupRange(r io.Reader) (*replica.Machine, error) {
-	f := replica.NewMachine(func() time.Duration { return 0 })
-	return f, decodeAll(f, r)
 }
 
 // decodeAll restores m from a snapshot, and reads its group to the end, which verifies it.

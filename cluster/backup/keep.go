@@ -154,7 +154,10 @@ func (b *kept) next(k *keeps, group uint32, offset uint64) ([]byte, error) {
 		return nil, fmt.Errorf("group %d is not kept, or not from byte %d on", group, offset)
 	}
 	if g.from == nil {
-		g.start(k)
+		r, w := io.Pipe() // the state is written as it is read
+		write := g.write
+		g.from, g.write = r, nil
+		k.done.Go(func() { _ = w.CloseWithError(write(w)) })
 	}
 	from := g.from
 	b.mu.Unlock()
@@ -168,14 +171,6 @@ func (b *kept) next(k *keeps, group uint32, offset uint64) ([]byte, error) {
 	g.read += uint64(n)
 	b.last = piece{group, offset, data[:n], true}
 	return data[:n], nil
-}
-
-// start starts a goroutine that writes the state into a pipe as it is read.
-func (g *keptGroup) start(k *keeps) {
-	from, to := io.Pipe()
-	write := g.write
-	g.from, g.write = from, nil
-	k.done.Go(func() { _ = to.CloseWithError(write(to)) })
 }
 
 // carryOut carries out one step for several groups, at most 16 at a time.

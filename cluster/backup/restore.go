@@ -37,7 +37,12 @@ func Restore(open func() (io.ReadCloser, error), cfg RestoreConfig) (c *Content,
 	if cfg.Progress == nil {
 		cfg.Progress = func(string, int64) {}
 	}
-	if err := checkRestore(&cfg); err != nil {
+	var errs []error
+	if cfg.Cluster != "" {
+		errs = append(errs, quota.CheckName("cluster", cfg.Cluster))
+	}
+	errs = append(errs, quota.CheckName("node", string(cfg.Node)), datadir.CheckEmpty(cfg.Dir))
+	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
 	if c, err = checkBackup(open, &cfg); err != nil {
@@ -59,16 +64,6 @@ func Restore(open func() (io.ReadCloser, error), cfg RestoreConfig) (c *Content,
 		err = errors.Join(err, datadir.Discard(cfg.Dir, restoredDirs...))
 	}
 	return c, errors.Join(err, lock.Close())
-}
-
-// checkRestore returns all errors of the configuration, joined, before anything is read.
-func checkRestore(cfg *RestoreConfig) error {
-	var errs []error
-	if cfg.Cluster != "" {
-		errs = append(errs, quota.CheckName("cluster", cfg.Cluster))
-	}
-	errs = append(errs, quota.CheckName("node", string(cfg.Node)), datadir.CheckEmpty(cfg.Dir))
-	return errors.Join(errs...)
 }
 
 func checkBackup(open func() (io.ReadCloser, error), cfg *RestoreConfig) (*Content, error) {
