@@ -204,7 +204,8 @@ func (s *Service) Count() (clients, keys int) {
 // Attach starts an attachment of a client process; see attach.Host.
 func (s *Service) Attach(h *attach.Hello, out *attach.Outbox) (attach.Session, error) {
 	c := &session{Service: s, id: h.Client, owner: h.Owner, inc: h.Incarnation, term: h.Attachment, may: h.May, out: out, open: map[quota.Key]sentOverride{}}
-	c.settling.init(&s.waiting)
+	c.settling.all = &s.waiting
+	c.settling.ctx, c.settling.cancel = context.WithCancel(context.Background())
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.stopping {

@@ -44,11 +44,6 @@ const (
 	maxAllSettling = 512 << 20
 )
 
-func (q *settling) init(all *atomic.Int64) {
-	q.all = all
-	q.ctx, q.cancel = context.WithCancel(context.Background())
-}
-
 // add adds a part, and reports whether the caller has to start a goroutine for the list.
 func (q *settling) add(m *attach.Settlement) bool {
 	q.mu.Lock()

@@ -125,11 +125,16 @@ func (s *session) sendOverrides(r *quota.Report, g *quota.Grant) {
 		if answered {
 			answers = answers[1:]
 		}
-		k := overrideKey(e.Key)
+		k := e.Key
+		k.LimitName, _ = k.Base() // overrides are of limits, not of their tiers
 		have, known := s.open[k]
 		switch open := answered && !e.Final; {
 		case open && (!known || have.parted):
-			list = s.learn(list, k)
+			o := s.node.Override(k)
+			s.open[k] = sentOverride{override: o}
+			if o != nil {
+				list = append(list, clientOverride(k, o))
+			}
 		case !open && known && have.override == nil:
 			delete(s.open, k)
 		case !open && known && !have.parted:
@@ -137,16 +142,6 @@ func (s *session) sendOverrides(r *quota.Report, g *quota.Grant) {
 		}
 	}
 	s.sendList(list)
-}
-
-// learn records the override of a key, and adds it to the list if there is one. keysMu must be held.
-func (s *session) learn(list []*quoratev1.ClientOverride, k quota.Key) []*quoratev1.ClientOverride {
-	o := s.node.Override(k)
-	s.open[k] = sentOverride{override: o}
-	if o == nil {
-		return list
-	}
-	return append(list, clientOverride(k, o))
 }
 
 // part keeps the override of a key that the client has closed. If there are more than maxParted,
@@ -222,10 +217,4 @@ func clientOverride(k quota.Key, o *quota.Override) *quoratev1.ClientOverride {
 		out.Override = &raftlogv1.StoredOverride{Key: out.Key, Rule: limitproto.EncodeRule(o)}
 	}
 	return out
-}
-
-// overrideKey returns the key under which the override of a counter's key is stored.
-func overrideKey(k quota.Key) quota.Key {
-	k.LimitName, _ = k.Base()
-	return k
 }
