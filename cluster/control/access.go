@@ -18,12 +18,6 @@ type security struct {
 	Changed func()                     // called after Apply changed the table
 }
 
-func newSecurity() *security {
-	s := &security{Changed: func() {}}
-	s.table.Store(&rbac.Table{})
-	return s
-}
-
 func (s *security) apply(c *raftlogv1.ChangeSecurity) rbac.Result {
 	next, res := s.table.Load().Apply(c)
 	s.table.Store(next)

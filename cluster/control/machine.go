@@ -12,6 +12,7 @@ import (
 	raftlogv1 "github.com/quorate/quorate/api/gen/quorate/raftlog/v1"
 	"github.com/quorate/quorate/cluster/membership"
 	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/internal/rbac"
 	"github.com/quorate/quorate/internal/snapshotio"
 )
 
@@ -55,11 +56,12 @@ func NewMachine(changed func(*quota.Limits), overridden func(keys []quota.Key)) 
 	empty, _ := quota.NewLimits(0, nil)
 	m := &Machine{
 		limits: empty, maxOverrides: quota.MaxOverrides, maxConfigs: maxConfigs, maxPolicyBytes: MaxPolicyBytes,
-		Security: newSecurity(),
+		Security: &security{Changed: func() {}},
 		changed:  changed, overridden: overridden, Reloaded: func() {}, Regrouped: func(*membership.Table) {},
 	}
 	m.overrides.Store(&overrideTable{})
 	m.Policies.Store(&policyTable{})
+	m.Security.table.Store(&rbac.Table{})
 	m.Members.Store(membership.New(nil))
 	return m
 }
@@ -100,7 +102,7 @@ func (m *Machine) Apply(_, _ uint64, data []byte) any {
 	case *raftlogv1.MetaCommand_DeleteOverrides:
 		return m.deleteOverrides(c.DeleteOverrides)
 	case *raftlogv1.MetaCommand_PurgeOverrides:
-		return m.purgeOverrides(quota.Time(c.PurgeOverrides.GetBeforeUnixNanos()))
+		return m.editOverrides(m.overrides.Load().expired(quota.Time(c.PurgeOverrides.GetBeforeUnixNanos())))
 	case *raftlogv1.MetaCommand_LoadPolicies:
 		return m.loadPolicies(c.LoadPolicies)
 	case *raftlogv1.MetaCommand_PurgePolicies:
@@ -153,7 +155,9 @@ func (m *Machine) setLimits(set *raftlogv1.SetLimits) limitsResult {
 		defer m.mu.Unlock()
 		return limitsResult{version: m.history.newest().info, err: err}
 	}
-	m.install(made, limits)
+	made.count(m.limits.All(), limits.All())
+	m.history.add(made)
+	m.limits = limits
 	m.mu.Unlock()
 	m.changed(limits)
 	return limitsResult{version: made.info, changed: true}
@@ -190,13 +194,6 @@ func (m *Machine) limitsOf(set *raftlogv1.SetLimits) ([]byte, error) {
 		return nil, err
 	}
 	return v.limits, nil
-}
-
-// install puts a version in force. The caller holds m.mu.
-func (m *Machine) install(v *pastLimits, limits *quota.Limits) {
-	v.count(m.limits.All(), limits.All())
-	m.history.add(v)
-	m.limits = limits
 }
 
 // Content counts the items in a snapshot of the meta group.

@@ -53,10 +53,6 @@ func (m *Machine) deleteOverrides(del *raftlogv1.DeleteOverrides) overridesResul
 	return m.editOverrides(edits)
 }
 
-func (m *Machine) purgeOverrides(before quota.Time) overridesResult {
-	return m.editOverrides(m.overrides.Load().expired(before))
-}
-
 // editOverrides applies all edits, or none if there would be too many overrides. If several edits
 // have the same key, the last one wins.
 func (m *Machine) editOverrides(edits []overrideEdit) overridesResult {

@@ -87,12 +87,7 @@ func (c *overrideChunk) merge(edits []overrideEdit, out []*overrideChunk) []*ove
 	for ; next < c.len(); next++ {
 		records = append(records, c.record(next))
 	}
-	return packChunks(records, out)
-}
-
-// packChunks appends the records to out in chunks of about equal length.
-func packChunks(records [][]byte, out []*overrideChunk) []*overrideChunk {
-	for pieces := (len(records) + maxChunk - 1) / maxChunk; pieces > 0; pieces-- {
+	for pieces := (len(records) + maxChunk - 1) / maxChunk; pieces > 0; pieces-- { // of about equal length
 		n := len(records) / pieces
 		out, records = append(out, packChunk(records[:n])), records[n:]
 	}

@@ -144,7 +144,8 @@ func readMeta(in *bufio.Reader) (metaParts, error) {
 			return metaParts{}, fmt.Errorf("record %d: %w", n, snapshotio.NoEnd(err))
 		}
 		if end := rec.GetEnd(); end != nil {
-			return r.done(end)
+			r.policies.Revision = r.head.PoliciesRevision
+			return metaParts{r.past, r.table.done(r.head.OverridesRevision), &r.policies, r.security, membership.New(r.members)}, r.check(end)
 		}
 		if err := r.add(&rec); err != nil {
 			return metaParts{}, fmt.Errorf("record %d: %w", n, err)
@@ -172,11 +173,6 @@ func (r *metaReader) add(rec *raftlogv1.MetaRecord) error {
 		r.members = b.Members
 	}
 	return nil
-}
-
-func (r *metaReader) done(end *raftlogv1.MetaEnd) (metaParts, error) {
-	r.policies.Revision = r.head.PoliciesRevision
-	return metaParts{r.past, r.table.done(r.head.OverridesRevision), &r.policies, r.security, membership.New(r.members)}, r.check(end)
 }
 
 func (r *metaReader) check(end *raftlogv1.MetaEnd) error {
