@@ -158,7 +158,9 @@ func (j *Journal) start(old content, anew bool) error {
 	}
 	for _, f := range old.used {
 		if anew {
-			f.at = j.restore(f.entry)
+			p := j.claim(f.entry.Key, f.entry.Life, f.entry.Birth)
+			p.Set(f.entry.Counts)
+			f.at = p.at
 		}
 		j.earlier[who{f.entry.Key, f.entry.Life, f.entry.Birth}] = f.at
 		j.lives[f.entry.Life]++
@@ -195,13 +197,6 @@ func (j *Journal) openFile(path string) error {
 	j.maps.add(m)
 	j.head = (*header)(unsafe.Pointer(&m[0]))
 	return nil
-}
-
-// restore writes the counts of an earlier life into a free slot.
-func (j *Journal) restore(e quota.RecoveredCounts) int {
-	p := j.claim(e.Key, e.Life, e.Birth)
-	p.Set(e.Counts)
-	return p.at
 }
 
 // replace moves the new file to the place of the old one. If there is an old file, it keeps that
