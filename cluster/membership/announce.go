@@ -28,8 +28,10 @@ func (s *Service) announceSelf(ctx context.Context) {
 	if have == nil {
 		return // there is no membership yet
 	}
-	if err := s.takeTrust(s.node.Table()); err != nil {
-		s.log.Error("trusted certificates not taken over", "err", err)
+	if c, a := s.cfg.Certificates, s.node.Table().Authority(); c != nil && a != nil {
+		if err := c.SetTrust(trustOf(a)); err != nil {
+			s.log.Error("trusted certificates not taken over", "err", err)
+		}
 	}
 	self := s.selfMember(have)
 	if s.node.MetaLeader() == "" {

@@ -45,14 +45,6 @@ func trustOf(a *raftlogv1.StoredAuthority) []byte {
 	return bytes.Join([][]byte{a.GetCertificate(), a.GetNextCertificate(), a.GetLastCertificate()}, nil)
 }
 
-// takeTrust makes this node trust the authorities in the membership.
-func (s *Service) takeTrust(t *Table) error {
-	if s.cfg.Certificates == nil || t.Authority() == nil {
-		return nil
-	}
-	return s.cfg.Certificates.SetTrust(trustOf(t.Authority()))
-}
-
 // sign signs the certificate of a node or a client with the cluster's authority.
 func (s *Service) sign(t *Table, csr []byte, id pki.Identity, hosts []string, ttl time.Duration) ([]byte, error) {
 	a := t.Authority()

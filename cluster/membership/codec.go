@@ -25,9 +25,7 @@ func (m *Member) Encode() *raftlogv1.StoredMember {
 }
 
 // DecodeMember returns a member from its stored form.
-func DecodeMember(pb *raftlogv1.StoredMember) *Member { return decodeMember(pb) }
-
-func decodeMember(pb *raftlogv1.StoredMember) *Member {
+func DecodeMember(pb *raftlogv1.StoredMember) *Member {
 	m := &Member{
 		ID: quota.NodeID(pb.GetId()), Peer: pb.GetPeer(), GRPC: pb.GetGrpc(), HTTP: pb.GetHttp(), Zone: pb.GetZone(), Version: pb.GetVersion(),
 		Level: pb.GetLevel(), State: State(pb.GetState()), Dead: pb.GetDead(), JoinID: string(pb.GetJoinId()),

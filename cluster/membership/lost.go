@@ -40,14 +40,6 @@ func (s *Service) Lost(id quota.NodeID, first quota.Incarnation) string {
 	return fmt.Sprintf(LostData+"node %q was a member with data and comes back without: remove it and join it under a new name", id)
 }
 
-// firstOf returns the identity of a node's data, as the node reported it.
-func (s *Service) firstOf(id quota.NodeID) quota.Incarnation {
-	if id == s.cfg.Self {
-		return s.cfg.First
-	}
-	return s.node.Net().FirstIncarnationOf(id)
-}
-
 // founds reports whether this node creates missing groups: the nodes that the settings name do so
 // before there is a membership. v must be the view with which opening the groups began: with a slow
 // disk, the membership may exist before the last group is open, and no other node would create it.

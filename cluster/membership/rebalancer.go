@@ -63,7 +63,11 @@ func (s asWanted) still(t *Table, g uint32, want shard.Placement) bool {
 
 func (s *Service) rebalance() {
 	ctx, cancel := context.WithCancel(context.Background())
-	defer s.rebalancer.wait()
+	defer func() { // wait for the steps in progress, and keep their slots
+		for range maxMoves {
+			s.rebalancer.slots <- struct{}{}
+		}
+	}()
 	defer cancel()
 	tick := time.NewTicker(moveEvery)
 	defer tick.Stop()
@@ -87,17 +91,6 @@ func (s *Service) rebalance() {
 			s.log.Debug("membership not reconciled", "err", err)
 		}
 		s.rebalancer.move(ctx)
-	}
-}
-
-func newRebalancer(s *Service) *rebalancer {
-	return &rebalancer{service: s, slots: make(chan struct{}, maxMoves), doing: map[uint32]shard.Step{}, busy: map[uint32]bool{}, done: map[uint32]asWanted{}, tried: map[uint32]time.Time{}, freed: make(chan struct{}, 1)}
-}
-
-// wait waits for the steps in progress. It keeps their slots.
-func (r *rebalancer) wait() {
-	for range maxMoves {
-		r.slots <- struct{}{}
 	}
 }
 
@@ -168,7 +161,11 @@ func (s *Service) seed(ctx context.Context, t *Table) error {
 		if id != s.cfg.Self && (!s.node.Up(id) || s.node.Net().LevelOf(id) < Level) {
 			return nil
 		}
-		m := &Member{ID: id, Peer: v.Nodes[id], State: Active, Level: Level, First: s.firstOf(id)}
+		first := s.node.Net().FirstIncarnationOf(id)
+		if id == s.cfg.Self {
+			first = s.cfg.First
+		}
+		m := &Member{ID: id, Peer: v.Nodes[id], State: Active, Level: Level, First: first}
 		seed.Members = append(seed.Members, m.Encode())
 	}
 	if a := s.cfg.Authority; a != nil {

@@ -33,24 +33,19 @@ func (s *Service) reconcileAll() {
 			return
 		case <-s.reconcile:
 		}
-		if err := s.place(s.View()); err != nil {
+		v := s.View()
+		errs := []error{s.node.Arrange(v), s.saveView(v), s.OpenMissing(v)}
+		s.setPreferred(v)
+		if s.hasSurplus(v) { // last, and only if the view is certainly the newest
+			errs = append(errs, s.dropSurplus())
+		}
+		if err := errors.Join(errs...); err != nil {
 			if !errors.Is(err, raftgroup.ErrClosed) { // the node is stopping; the next try logs other errors
 				s.log.Warn("replicas of this node do not follow the placement yet", "err", err)
 			}
 			time.AfterFunc(retryAfter, s.wakeReconciler)
 		}
 	}
-}
-
-// place applies a view. It deletes surplus replicas last, and only if the
-// view is certainly the newest.
-func (s *Service) place(v *View) error {
-	errs := []error{s.node.Arrange(v), s.saveView(v), s.OpenMissing(v)}
-	s.setPreferred(v)
-	if s.surplus(v) > 0 {
-		errs = append(errs, s.dropSurplus())
-	}
-	return errors.Join(errs...)
 }
 
 // OpenMissing opens the groups that should have a replica here, up to 8 at a time, since
@@ -111,14 +106,14 @@ func preferred(p shard.Placement, excluded map[quota.NodeID]bool) quota.NodeID {
 	return ""
 }
 
-// surplus counts the open groups that the view does not place on this node.
-func (s *Service) surplus(v *View) (count int) {
+// hasSurplus reports whether a group is open that the view does not place on this node.
+func (s *Service) hasSurplus(v *View) bool {
 	for r := range v.Ranges {
 		if s.node.Host().Group(raftgroup.OfRange(quota.RangeID(r))) != nil && !Names(v.Ranges[r], s.cfg.Self) {
-			count++
+			return true
 		}
 	}
-	return count
+	return false
 }
 
 // dropSurplus deletes the replicas that the view does not place on this node. A node that starts

@@ -112,7 +112,10 @@ func NewService(cfg Config, v *View, stored bool, node Node) *Service {
 		cfg: cfg, node: node, log: cfg.Log, stored: stored,
 		reconcile: make(chan struct{}, 1), out: make(chan struct{}), stop: make(chan struct{}),
 	}
-	s.rebalancer = newRebalancer(s)
+	s.rebalancer = &rebalancer{
+		service: s, slots: make(chan struct{}, maxMoves), doing: map[uint32]shard.Step{}, busy: map[uint32]bool{},
+		done: map[uint32]asWanted{}, tried: map[uint32]time.Time{}, freed: make(chan struct{}, 1),
+	}
 	s.addChanges()
 	s.view.Store(v)
 	return s

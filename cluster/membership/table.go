@@ -95,7 +95,7 @@ func New(pb *raftlogv1.Membership) *Table {
 	t := &Table{byID: make(map[quota.NodeID]*Member, len(pb.GetMembers()))}
 	proto.Merge(&t.pb, pb)
 	for _, m := range t.pb.Members {
-		t.byID[quota.NodeID(m.Id)] = decodeMember(m)
+		t.byID[quota.NodeID(m.Id)] = DecodeMember(m)
 	}
 	t.order = slices.Sorted(maps.Keys(t.byID))
 	return t
