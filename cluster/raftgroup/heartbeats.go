@@ -60,10 +60,6 @@ func (x *queuedHeartbeat) countWaiting(by int32) {
 	}
 }
 
-func newHeartbeatBatcher(net *transport.Net) *heartbeatBatcher {
-	return &heartbeatBatcher{ask: net.Ask, batches: map[quota.NodeID]*heartbeatBatch{}}
-}
-
 // add queues a heartbeat to be sent no later than the given time.
 func (b *heartbeatBatcher) add(id quota.NodeID, x *queuedHeartbeat, at time.Time) {
 	b.mu.Lock()
@@ -84,19 +80,16 @@ func (b *heartbeatBatcher) add(id quota.NodeID, x *queuedHeartbeat, at time.Time
 	case wait <= 0 || x.trans.readIndex.urgent() || x.prev > 0 && x.prev != x.trans.last.Load():
 		b.flush(id, d)
 	case d.timer == nil:
-		d.at, d.timer = at, time.AfterFunc(wait, func() { b.flushDue(id, d) })
+		d.at, d.timer = at, time.AfterFunc(wait, func() {
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			if b.batches[id] == d { // not sent yet
+				b.flush(id, d)
+			}
+		})
 	case at.Before(d.at):
 		d.at = at
 		d.timer.Reset(wait)
-	}
-}
-
-// flushDue sends a batch whose first heartbeat is due.
-func (b *heartbeatBatcher) flushDue(id quota.NodeID, d *heartbeatBatch) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.batches[id] == d { // not sent yet
-		b.flush(id, d)
 	}
 }
 
@@ -132,16 +125,6 @@ func (b *heartbeatBatcher) flush(id quota.NodeID, d *heartbeatBatch) {
 	}
 }
 
-// heartbeat sends a heartbeat in a batch with other groups' heartbeats and waits for the answer.
-// Its timeout is short, so a lost heartbeat does not delay the next for long.
-func (t *raftTransport) heartbeat(id raft.ServerID, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
-	err := t.sendBatched(id, args, resp, t.latest(id, args.Term), t.timing.Heartbeat)
-	if err == nil && resp.Success {
-		t.triggerHeartbeats()
-	}
-	return err
-}
-
 // latest returns the time by which a follower must hear from this leader again: a fifth of the
 // heartbeat timeout after its last answer. For a follower without a recent answer that time has
 // passed, so its heartbeat leaves at once.
@@ -160,17 +143,6 @@ func (t *raftTransport) triggerHeartbeats() {
 		return
 	}
 	(*ask)()
-}
-
-// sendCommitIndex sends an append without entries, which carries the commit index, in a batch.
-// Raft sends this follower no entries until it is answered, so it leaves as soon as there are
-// any.
-func (t *raftTransport) sendCommitIndex(id raft.ServerID, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
-	at, late := time.Now().Add(t.idle/5), t.latest(id, args.Term)
-	if late.Before(at) {
-		at = late
-	}
-	return t.sendBatched(id, args, resp, at, t.timing.rpcTimeout())
 }
 
 // stored records the index of the last log entry. If appends that carry the commit index are

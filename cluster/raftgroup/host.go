@@ -56,7 +56,7 @@ func New(cfg Config) (*Host, error) {
 	h := &Host{
 		cfg: cfg, log: cfg.Logger, groups: map[uint32]*Group{}, parked: map[uint32][]parked{},
 		gone: map[uint32]bool{}, names: map[uint32]string{},
-		latency: diskLatency{limit: cfg.SlowDisk}, batcher: newHeartbeatBatcher(cfg.Net),
+		latency: diskLatency{limit: cfg.SlowDisk}, batcher: &heartbeatBatcher{ask: cfg.Net.Ask, batches: map[quota.NodeID]*heartbeatBatch{}},
 		limit: &limiter{last: map[string]time.Time{}, held: map[string]int{}},
 	}
 	if err := h.sweepAll(); err != nil {

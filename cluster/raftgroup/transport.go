@@ -106,13 +106,23 @@ func (t *raftTransport) AppendEntries(id raft.ServerID, _ raft.ServerAddress, ar
 		return errStalled
 	}
 	if isHeartbeat(args) {
-		return t.heartbeat(id, args, resp)
+		// The timeout is short, so a lost heartbeat does not delay the next for long.
+		err := t.sendBatched(id, args, resp, t.latest(id, args.Term), t.timing.Heartbeat)
+		if err == nil && resp.Success {
+			t.triggerHeartbeats()
+		}
+		return err
 	}
 	if err := t.await(id, args.Term); err != nil {
 		return err
 	}
-	if len(args.Entries) == 0 {
-		return t.sendCommitIndex(id, args, resp)
+	if len(args.Entries) == 0 { // it carries the commit index
+		// Raft sends this follower no entries until it is answered, so it leaves as soon as there are any.
+		at := time.Now().Add(t.idle / 5)
+		if late := t.latest(id, args.Term); late.Before(at) {
+			at = late
+		}
+		return t.sendBatched(id, args, resp, at, t.timing.rpcTimeout())
 	}
 	return t.append(id, args, resp)
 }
