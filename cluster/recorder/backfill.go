@@ -92,20 +92,13 @@ func (f *Backfill) Round(ctx context.Context, now history.Second) {
 				if err := f.fill(ctx, of, now); err != nil {
 					s.log.Info("history: what other replicas have is not here yet", "range", r, "from", id, "err", err)
 				}
-				if f.stopped() {
+				select {
+				case <-s.stop:
 					return
+				default:
 				}
 			}
 		}
-	}
-}
-
-func (f *Backfill) stopped() bool {
-	select {
-	case <-f.Service.stop:
-		return true
-	default:
-		return false
 	}
 }
 

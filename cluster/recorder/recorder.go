@@ -108,14 +108,26 @@ func (s *Recorder) Close() error {
 }
 
 // Tick counts the decisions of the second that has ended. The member loop calls it.
-func (s *Recorder) Tick(now quota.Time) { s.Uploader.tick(now) }
+func (s *Recorder) Tick(now quota.Time) {
+	if u, at := &s.Uploader, Second(now); !u.off && at > u.last {
+		u.last = at
+		u.collect(at-1, false)
+	}
+}
 
 // ClockSet restarts the count after the clock was set. Call it before anything is counted.
-func (s *Recorder) ClockSet() { s.Uploader.reset() }
+func (s *Recorder) ClockSet() {
+	s.Uploader.mu.Lock()
+	defer s.Uploader.mu.Unlock()
+	s.Uploader.tally = s.Uploader.newTally()
+}
 
 // Ended counts the last measurements of a ledger that is about to be dropped. The caller holds the lock of its replica.
 func (s *Recorder) Ended(now quota.Time, r quota.RangeID, l *leader.Ledger) {
-	s.Uploader.ends(Second(now), r, l)
+	s.Uploader.measure(Second(now), r, l)
+	s.Uploader.mu.Lock()
+	defer s.Uploader.mu.Unlock()
+	delete(s.Uploader.live, r)
 }
 
 // HandOver writes the lists of keys before ranges move to other leaders, until ctx ends.
@@ -133,7 +145,14 @@ func (s *Recorder) Finish(ctx context.Context) {
 }
 
 // Forget deletes the stored history of a range that this node no longer keeps.
-func (s *Recorder) Forget(r quota.RangeID) { s.Files.drop(r) }
+func (s *Recorder) Forget(r quota.RangeID) {
+	if s.Files.Archive == nil {
+		return
+	}
+	if err := s.Files.Archive.Drop(r); err != nil {
+		s.log.Warn("history: what was kept of a range that is elsewhere now is still there", "range", r, "err", err)
+	}
+}
 
 // AddCalls registers the peer calls about the history.
 func (s *Recorder) AddCalls(t peercall.Table) {

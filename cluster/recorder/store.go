@@ -242,11 +242,15 @@ func (s *store) hour(h hourOf) (archive.Entry, bool) {
 	limits[history.Other] = true // ensures that there is a coverage even without a limit
 	e := archive.Entry{Range: h.r, Coverage: archive.Coverage{Start: h.at}}
 	for l := range limits {
-		p, err := s.merged(h.r, l, h.at, h.at+Hour)
-		if err != nil {
+		var parts []history.Point
+		if err := s.Archive.Read(archive.Minutes, h.r, l, h.at, h.at+Hour, func(p history.Point) bool {
+			parts = append(parts, p)
+			return true
+		}); err != nil {
 			s.failed(err)
 			return archive.Entry{}, false
 		}
+		p := history.Merge(h.at, int(Hour), parts)
 		e.Complete, e.Missing = p.Complete, p.Missing
 		if p.Counts != (history.Counts{}) {
 			e.Points = append(e.Points, archive.Point{Limit: l, Point: p})
@@ -271,16 +275,6 @@ func (r *Replica) hour(id quota.RangeID, from, end history.Slot) (e archive.Entr
 	return r.entry(id, from, end), true, true
 }
 
-// merged returns a point computed from the minutes on disk.
-func (s *store) merged(r quota.RangeID, l quota.LimitName, from, end history.Second) (history.Point, error) {
-	var parts []history.Point
-	err := s.Archive.Read(archive.Minutes, r, l, from, end, func(p history.Point) bool {
-		parts = append(parts, p)
-		return true
-	})
-	return history.Merge(from, int(end-from), parts), err
-}
-
 // Read returns the points of a limit that are on disk, at most maxHistoryPoints and one more.
 func (s *store) Read(res archive.Resolution, r quota.RangeID, l quota.LimitName, from, end history.Second) ([]history.Point, error) {
 	if s.Archive == nil || from >= end {
@@ -292,14 +286,4 @@ func (s *store) Read(res archive.Resolution, r quota.RangeID, l quota.LimitName,
 		return len(out) <= maxHistoryPoints
 	})
 	return out, err
-}
-
-// drop deletes a range that this node no longer has a replica of.
-func (s *store) drop(r quota.RangeID) {
-	if s.Archive == nil {
-		return
-	}
-	if err := s.Archive.Drop(r); err != nil {
-		s.service.log.Warn("history: what was kept of a range that is elsewhere now is still there", "range", r, "err", err)
-	}
 }

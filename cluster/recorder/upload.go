@@ -68,29 +68,12 @@ func (h *uploader) init(s *Recorder) {
 	h.ranges, h.writing = make([]progress, h.ranged), make(chan struct{}, maxWriting)
 }
 
-// reset restarts the count after the clock was set, before anything is counted.
-func (h *uploader) reset() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.tally = h.newTally()
-}
-
 func (h *uploader) newTally() *history.Tally {
 	return history.NewTally(h.Self, Second(h.node.Now()), h.ranged, func(l quota.LimitName) quota.RangeID { return OwnerRange(l, h.ranged) })
 }
 
 // Second returns the second that contains t.
 func Second(t quota.Time) history.Second { return history.Second(int64(t) / int64(time.Second)) }
-
-// tick counts the decisions of the second that has ended. The member loop calls it.
-func (h *uploader) tick(now quota.Time) {
-	at := Second(now)
-	if h.off || at <= h.last {
-		return
-	}
-	h.last = at
-	h.collect(at-1, false)
-}
 
 // collect adds the decisions since the last call to the second at.
 func (h *uploader) collect(at history.Second, all bool) {
@@ -143,11 +126,15 @@ func (h *uploader) connected(now history.Second) []history.Process {
 	return all
 }
 
-// gather starts writing the uploads collected by the ranges led here.
+// gather starts writing the uploads collected by the ranges led here, and the last minute's most
+// requested keys of each range whose turn has come.
 func (h *uploader) gather(now history.Second, alive []history.Process) {
 	for r := range quota.RangeID(h.ranged) {
-		h.listKeys(r, now)
-		lines, slots, term := h.node.Replica(r).Lines(now, alive)
+		replica := h.node.Replica(r)
+		if m, due := replica.wantsList(now, r); due {
+			h.list(r, m, false)
+		}
+		lines, slots, term := replica.Lines(now, alive)
 		if lines == nil {
 			continue
 		}
@@ -166,13 +153,6 @@ func (h *uploader) write(r quota.RangeID, lines *raftlogv1.HistoryLines, slots [
 	h.node.Replica(r).Written(term, slots, err == nil)
 	if err != nil {
 		h.log.Debug("history: time slots were not committed", "range", r, "err", err)
-	}
-}
-
-// listKeys queues the last minute's most requested keys for the log, if the range's turn has come.
-func (h *uploader) listKeys(r quota.RangeID, now history.Second) {
-	if m, due := h.node.Replica(r).wantsList(now, r); due {
-		h.list(r, m, false)
 	}
 }
 
@@ -223,14 +203,6 @@ func (h *uploader) measure(at history.Second, r quota.RangeID, l *leader.Ledger)
 			m.of[n] = *e
 		}
 	})
-}
-
-// ends is measure for a ledger that ends: it also forgets the ledger. The caller holds its replica's lock.
-func (h *uploader) ends(at history.Second, r quota.RangeID, l *leader.Ledger) {
-	h.measure(at, r, l)
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	delete(h.live, r)
 }
 
 // message is an upload to one node.
