@@ -29,17 +29,20 @@ func (n *Net) accept() {
 		}
 		select {
 		case n.handshakes <- struct{}{}:
-			n.admit(nc)
+			n.startHandshake(nc)
 		case <-n.ctx.Done():
 			_ = nc.Close()
 		}
 	}
 }
 
-// admit starts the handshake of an accepted connection, and evicts another one if there are too
-// many.
-func (n *Net) admit(nc net.Conn) {
-	s := newUnauthConn(nc, time.Now())
+// startHandshake starts the handshake of an accepted connection, and evicts another one if there
+// are too many.
+func (n *Net) startHandshake(nc net.Conn) {
+	now := time.Now()
+	s := &unauthConn{Conn: nc, from: source(nc.RemoteAddr()), until: now.Add(handshakeLimit)}
+	_ = nc.SetWriteDeadline(s.until)
+	_ = nc.SetReadDeadline(now.Add(hearLimit))
 	if old := n.unauthenticated.add(s); old != nil {
 		n.logs.warn(n.log, logEvicted, "too many connections in their handshake; closing one", "from", old.RemoteAddr(), "most", maxUnauthenticated)
 		old.evicted.Store(true)
@@ -61,8 +64,10 @@ func (n *Net) serveAccepted(s *unauthConn) {
 		return
 	}
 	n.replace(c)
-	if p := n.peer(c.peer); p != nil {
-		p.redialNow()
+	if p := n.peer(c.peer); p != nil { // it has just shown that it is there
+		for _, l := range p.links {
+			l.redialNow()
+		}
 	}
 	n.wg.Go(c.writeLoop)
 	c.readLoop(func(f *peerv1.Frame) { n.handleAll(c, f) })
@@ -149,8 +154,10 @@ func (n *Net) handle(c *conn, f *peerv1.Frame) {
 	if f.Answer {
 		return // this side sends no requests on accepted connections
 	}
-	if b := f.GetBeacon(); b != nil && !n.acceptsBeacon(c, b.Leaving) {
-		return
+	if b := f.GetBeacon(); b != nil {
+		if p := n.peer(c.peer); p == nil || !p.acceptsBeacon(c.incarnation, b.Leaving) {
+			return
+		}
 	}
 	if f.Id == 0 {
 		n.cfg.Handle(c.peer, f, func(*peerv1.Frame) {})
@@ -159,14 +166,6 @@ func (n *Net) handle(c *conn, f *peerv1.Frame) {
 	var once sync.Once
 	id := f.Id
 	n.cfg.Handle(c.peer, f, func(a *peerv1.Frame) { once.Do(func() { c.answer(a, id) }) })
-}
-
-// acceptsBeacon reports whether to handle a beacon. It rejects beacons that an earlier
-// incarnation of the peer left behind in a connection: a goodbye of that incarnation would be
-// attributed to the current process.
-func (n *Net) acceptsBeacon(c *conn, leaving bool) bool {
-	p := n.peer(c.peer)
-	return p != nil && p.acceptsBeacon(c.incarnation, leaving)
 }
 
 // answer sends an answer. If even an answer finds no room in the queue, the peer reads nothing:

@@ -38,7 +38,7 @@ func exchange(t *testing.T, n *Net, raw []byte) []byte {
 	t.Helper()
 	mine, theirs := net.Pipe()
 	n.handshakes <- struct{}{}
-	n.admit(theirs)
+	n.startHandshake(theirs)
 	go func() {
 		_, _ = mine.Write(raw)
 		time.Sleep(time.Millisecond) // an answer may be in flight

@@ -69,8 +69,9 @@ func (l *link) wait(ctx context.Context, attempt int) bool {
 // connect makes one attempt, and also returns the address that it dialed.
 func (l *link) connect(ctx context.Context) (addr string, c *conn, err error) {
 	n := l.peer.net
-	ctx, cancel := l.attempt(ctx)
+	ctx, cancel := context.WithTimeout(ctx, handshakeLimit)
 	defer cancel()
+	l.giveUp.Store(&cancel) // see abortAttempt
 	addr = l.peer.address()
 	if n.faultOf(l.peer.id, l.lane).Cut {
 		return addr, nil, errCut

@@ -162,7 +162,12 @@ func (n *Net) Send(to quota.NodeID, lane peerv1.Lane, f *peerv1.Frame) error {
 // Connected reports whether the peer is Up.
 func (n *Net) Connected(id quota.NodeID) bool {
 	p := n.peer(id)
-	return p != nil && p.connected()
+	if p == nil {
+		return false
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.up
 }
 
 // LevelOf returns the feature level from the peer's last handshake, whichever side dialed. It
@@ -198,19 +203,25 @@ func (n *Net) FirstIncarnationOf(id quota.NodeID) quota.Incarnation {
 // IncarnationOf returns the peer's incarnation, from its last handshake; 0 where LevelOf returns
 // 0.
 func (n *Net) IncarnationOf(id quota.NodeID) quota.Incarnation {
-	if p := n.peer(id); p != nil {
-		return p.lastIncarnation()
+	p := n.peer(id)
+	if p == nil {
+		return 0
 	}
-	return 0
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.helloIncarnation
 }
 
 // Refusal returns the reason of the peer's last refusal of a connection from this node; "" if it
 // has not refused since the last successful one.
 func (n *Net) Refusal(id quota.NodeID) string {
-	if p := n.peer(id); p != nil {
-		return p.lastRefusal()
+	p := n.peer(id)
+	if p == nil {
+		return ""
 	}
-	return ""
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.refusal
 }
 
 // WaitConnected waits until the peer is Up. It returns the context's error, ErrClosed, or
@@ -251,7 +262,12 @@ func (n *Net) EndedBefore(id quota.NodeID) quota.Incarnation {
 // established again, or until a beacon from the connected incarnation proves the announcement
 // wrong.
 func (n *Net) MarkDead(id quota.NodeID) {
-	if p := n.peer(id); p != nil {
-		p.markDead()
+	p := n.peer(id)
+	if p == nil {
+		return
 	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.endedBefore = max(p.endedBefore, p.newest()+1)
+	p.setDead()
 }

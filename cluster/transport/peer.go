@@ -144,14 +144,9 @@ func (p *peer) setDead() {
 	}
 }
 
-func (p *peer) markDead() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.endedBefore = max(p.endedBefore, p.newest()+1)
-	p.setDead()
-}
-
-// acceptsBeacon reports whether to accept a beacon from that incarnation. An incarnation that was
+// acceptsBeacon reports whether to accept a beacon from that incarnation. It rejects those that an
+// earlier incarnation left behind in a connection: its goodbye would be attributed to the current
+// process. An incarnation that was
 // marked dead but still sends beacons is Up again if both connections to it are established.
 // Nothing else would reveal that.
 func (p *peer) acceptsBeacon(incarnation quota.Incarnation, leaving bool) bool {
@@ -195,22 +190,10 @@ func (p *peer) levelAndFirst() (level uint32, first quota.Incarnation) {
 	return p.level, p.first
 }
 
-func (p *peer) lastIncarnation() quota.Incarnation {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.helloIncarnation
-}
-
 func (p *peer) noteRefusal(text string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.refusal = text
-}
-
-func (p *peer) lastRefusal() string {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.refusal
 }
 
 // current returns the known incarnation of the peer, its address, and whether it is up.
@@ -220,22 +203,9 @@ func (p *peer) current() (incarnation quota.Incarnation, addr string, up bool) {
 	return p.incarnation, p.lastAddr, p.up
 }
 
-func (p *peer) connected() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.up
-}
-
 // whenUp returns a channel that is closed once the peer is up.
 func (p *peer) whenUp() <-chan struct{} {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.upCh
-}
-
-// redialNow makes the links retry immediately, because the peer has just shown that it is there.
-func (p *peer) redialNow() {
-	for _, l := range p.links {
-		l.redialNow()
-	}
 }

@@ -1,7 +1,6 @@
 package transport
 
 import (
-	"context"
 	"errors"
 	"fmt"
 
@@ -138,13 +137,6 @@ func (p *peer) remove() {
 	}
 	p.mu.Unlock()
 	p.cancel()
-}
-
-// attempt returns the context of one connection attempt, which abortAttempt cancels.
-func (l *link) attempt(ctx context.Context) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithTimeout(ctx, handshakeLimit)
-	l.giveUp.Store(&cancel)
-	return ctx, cancel
 }
 
 // abortAttempt makes an unconnected link retry immediately at the current address. The caller has

@@ -20,13 +20,6 @@ type unauthConn struct {
 	evicted atomic.Bool
 }
 
-func newUnauthConn(nc net.Conn, now time.Time) *unauthConn {
-	s := &unauthConn{Conn: nc, from: source(nc.RemoteAddr()), until: now.Add(handshakeLimit)}
-	_ = nc.SetWriteDeadline(s.until)
-	_ = nc.SetReadDeadline(now.Add(hearLimit))
-	return s
-}
-
 // Read extends the deadline when the first bytes arrive. Only one goroutine reads.
 func (s *unauthConn) Read(b []byte) (int, error) {
 	n, err := s.Conn.Read(b)

@@ -133,7 +133,7 @@ func TestStrangersDeadlines(t *testing.T) {
 				mine, theirs := net.Pipe()
 				began := time.Now()
 				n.handshakes <- struct{}{}
-				n.admit(theirs)
+				n.startHandshake(theirs)
 				var writer sync.WaitGroup
 				writer.Go(func() {
 					hello, _ := encode(goodHello())
