@@ -37,7 +37,7 @@ func (n *Node) AccountHistory(ctx context.Context, id account.ID) (account.State
 	return n.accounts.AccountHistory(ctx, id)
 }
 
-func newAccounts(n *Node) *accounts.Service {
+func (n *Node) newAccounts() *accounts.Service {
 	return accounts.New(accounts.Config{
 		Self: n.cfg.Self, Ranges: n.cfg.Ranges, Replicas: n.ranges.Accounts(), Node: accountsNode{n}, Logger: n.log, Registry: n.cfg.Registry,
 	})

@@ -11,7 +11,7 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-func newBackups(n *Node) *backup.Service {
+func (n *Node) newBackups() *backup.Service {
 	return backup.New(backup.Config{
 		Cluster: n.cfg.Cluster, Self: n.cfg.Self, Version: n.cfg.Version, Ranges: n.cfg.Ranges, Accounts: n.accounts, Log: n.log,
 	}, backupNode{n})

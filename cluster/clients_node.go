@@ -11,7 +11,7 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-func newClients(n *Node) *clients.Service {
+func (n *Node) newClients() *clients.Service {
 	return clients.New(clients.Config{
 		Cluster: n.cfg.Cluster, Self: n.cfg.Self, Incarnation: n.inc, Dir: n.cfg.Dir, MaxKeys: n.cfg.MaxKeys,
 		Aggregator: n.Aggregator(), Log: n.log, Registry: n.cfg.Registry,

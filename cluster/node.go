@@ -117,7 +117,7 @@ func newNode(cfg Config, v *membership.View, stored bool, lock *datadir.Lock, s 
 	n.clock = clock.New(clock.Config{
 		Wall: cfg.wall, Members: func() int { return len(n.members.View().IDs) }, Up: n.routes.upNodes, Log: n.log,
 	}, elapsed.New())
-	n.observer = newObserver()
+	n.observer = &observer{asking: make(chan struct{}, 1)}
 	n.members = membership.NewService(cfg.membership(s), v, stored, memberNode{n})
 	n.routes.init(cfg.Ranges)
 	n.meta = control.NewMachine(n.limitsChanged, n.overridden)
@@ -128,10 +128,10 @@ func newNode(cfg Config, v *membership.View, stored bool, lock *datadir.Lock, s 
 	n.ranges = n.newReplicas()
 	n.Decider = n.newDecider(v)
 	n.Reader = n.newRates()
-	n.accounts = newAccounts(n)
-	n.backups = newBackups(n)
+	n.accounts = n.newAccounts()
+	n.backups = n.newBackups()
 	n.Recorder = n.newHistory()
-	n.clients = newClients(n)
+	n.clients = n.newClients()
 	n.addCalls()
 	return n
 }

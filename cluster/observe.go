@@ -32,8 +32,6 @@ type observer struct {
 	last   observation   // guarded by asking
 }
 
-func newObserver() *observer { return &observer{asking: make(chan struct{}, 1)} }
-
 // FullStatus returns Status, completed with what only other nodes know: how long each node has been
 // silent towards the meta leader, the current step of each range, and how far the voters of the
 // ranges led here lag. It asks at most once a second and waits at most half a second; it
