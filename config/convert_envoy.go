@@ -78,14 +78,6 @@ type envoyWay struct {
 	share, metric []bool
 }
 
-func (w envoyWay) and(d *envoyDescriptor) envoyWay {
-	return envoyWay{
-		steps:  append(slices.Clone(w.steps), descriptor.Step{Key: d.key, Value: d.value}),
-		share:  append(slices.Clone(w.share), d.share),
-		metric: append(slices.Clone(w.metric), d.metric),
-	}
-}
-
 func (c *conversion) envoyList(namespace string, above envoyWay, v Value) {
 	if len(above.steps) >= envoyMaxDepth {
 		v.faultAtName("is more than %d levels deep; must be less", envoyMaxDepth)
@@ -114,7 +106,11 @@ func (c *conversion) envoyList(namespace string, above envoyWay, v Value) {
 		if d.share && !step.Pattern() {
 			item.Missing("share_threshold", "is for a value with * in it; remove it, or write value: %s", clip(d.value+"*"))
 		}
-		way := above.and(&d)
+		way := envoyWay{
+			steps:  append(slices.Clone(above.steps), descriptor.Step{Key: d.key, Value: d.value}),
+			share:  append(slices.Clone(above.share), d.share),
+			metric: append(slices.Clone(above.metric), d.metric),
+		}
 		if d.key != "" {
 			c.envoyOne(namespace, way, &d, item)
 		}

@@ -98,19 +98,14 @@ func limitNode(l *quota.Limit) *node {
 		n.set("match", matchNode(l.Match))
 	}
 	if l.Limit == quota.Template {
-		templateFields(n, l)
+		if l.MaxKeys != 0 {
+			n.add("max_keys", strconv.FormatInt(l.MaxKeys, 10))
+		}
+		if l.Idle != 0 {
+			n.add("idle", formatPause(l.Idle))
+		}
 	}
 	return n
-}
-
-// templateFields adds the fields that only templates have.
-func templateFields(n *node, l *quota.Limit) {
-	if l.MaxKeys != 0 {
-		n.add("max_keys", strconv.FormatInt(l.MaxKeys, 10))
-	}
-	if l.Idle != 0 {
-		n.add("idle", formatPause(l.Idle))
-	}
 }
 
 // tierFieldsOf adds a tier's fields to a map.

@@ -188,7 +188,7 @@ func (l *limitFile) matchFields(m *quota.Match, pattern string) []Field {
 		{"methods", "", func(v Value) {
 			v.Items(maxMethods, "[GET, HEAD]", func(item Value) {
 				var one string
-				if !item.scalar(method(&one)) {
+				if !item.scalar(matching(&one, "an HTTP method in upper case, such as GET", methodForm.MatchString)) {
 					return
 				}
 				if slices.Contains(m.Methods, one) {

@@ -80,19 +80,14 @@ func (l *limitFile) finish(d *draft) bool {
 	}
 	if d.Class != quota.Counted {
 		d.Rate.Per = time.Second // a rate of 0 tokens
-		l.onlyBeside(d, f.main)
+		for _, name := range d.given.InOrder() {
+			if !slices.Contains(notCounting, name) {
+				d.given[name].faultAtName("cannot stand beside %s, which counts nothing; remove one of them", f.main)
+			}
+		}
 	}
 	if d.MaxWait > 0 && !d.given.any("max_debt") {
 		d.MaxDebt = max(10*time.Second, d.MaxWait)
 	}
 	return true
-}
-
-// onlyBeside reports fields that mean nothing beside unlimited or ban.
-func (l *limitFile) onlyBeside(d *draft, main string) {
-	for _, name := range d.given.InOrder() {
-		if !slices.Contains(notCounting, name) {
-			d.given[name].faultAtName("cannot stand beside %s, which counts nothing; remove one of them", main)
-		}
-	}
 }

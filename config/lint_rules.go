@@ -62,15 +62,12 @@ func lintCutOffRate(_ *lint, l *quota.Limit, say say) {
 		policy quota.CutOffPolicy
 		rate   quota.Rate
 	}{{l.CutOff.Policy, l.CutOff.Rate}, {l.CutOff.Then, l.CutOff.ThenRate}} {
-		if c.policy == quota.CutOffRate && l.Kind != quota.Concurrency && faster(c.rate, l.Rate) {
+		if c.policy == quota.CutOffRate && l.Kind != quota.Concurrency && compareRates(c.rate, l.Rate, 1) > 0 {
 			say("when cut off, each node admits %v by itself, more than the %v that all have together; give a lower rate", formatRate(c.rate), formatRate(l.Rate))
 			return
 		}
 	}
 }
-
-// faster compares rates, exactly where possible.
-func faster(a, b quota.Rate) bool { return compareRates(a, b, 1) > 0 }
 
 func lintZeroBurst(_ *lint, l *quota.Limit, say say) {
 	if l.Kind == quota.Concurrency && l.Burst == 0 {

@@ -123,9 +123,6 @@ func enumerate(words []string, and string) string {
 	return strings.Join(words[:last], ", ") + " " + and + " " + words[last]
 }
 
-// numberOf reads one of the given numbers.
-func numberOf(to *int, values ...int) scalar { return oneOf(to, strconv.Itoa, values...).plain() }
-
 // name reads the name of a cluster or a node. It must begin with a letter or digit, so that it can
 // name a directory.
 func name[T ~string](to *T) scalar {
@@ -179,14 +176,5 @@ func hostPort(to *string, want string, listen bool) scalar {
 
 // numberForm matches a decimal number; it excludes hexadecimal and infinite ones.
 var numberForm = regexp.MustCompile(`^-?[0-9]{1,18}(\.[0-9]{1,18})?$`)
-
-// number reads a decimal number from low to high.
-func number(to *float64, low, high float64) scalar {
-	want := fmt.Sprintf("a number from %v to %v", plainNumber(low), plainNumber(high))
-	return parsed(to, want, func(text string) (float64, bool) {
-		n, err := strconv.ParseFloat(text, 64)
-		return n, numberForm.MatchString(text) && err == nil && n >= low && n <= high
-	}).plain()
-}
 
 func plainNumber(n float64) string { return strconv.FormatFloat(n, 'f', -1, 64) }

@@ -176,8 +176,3 @@ func pathPattern(to *string) scalar {
 }
 
 var methodForm = regexp.MustCompile(`^[A-Z][A-Z0-9_-]{0,31}$`)
-
-// method reads an HTTP method.
-func method(to *string) scalar {
-	return matching(to, "an HTTP method in upper case, such as GET", methodForm.MatchString)
-}

@@ -3,6 +3,7 @@ package config
 import (
 	"log/slog"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
@@ -34,7 +35,7 @@ func (n *Node) settings() []setting {
 		{path: "listen.peer", scalar: listening(&n.Listen.Peer)},
 		{path: "limits", scalar: filePath(&n.Limits)},
 		{path: "ranges", scalar: whole(&n.Ranges, 1, 256)},
-		{path: "replicas", scalar: numberOf(&n.Replicas, 1, 3, 5)},
+		{path: "replicas", scalar: oneOf(&n.Replicas, strconv.Itoa, 1, 3, 5).plain()},
 		{path: "sync", scalar: duration(&n.Sync, 10*time.Millisecond, 10*time.Second)},
 		{path: "max_keys", scalar: whole(&n.MaxKeys, 1, 100_000_000)},
 		{path: "idle", scalar: duration(&n.Idle, time.Second, 7*24*time.Hour)},

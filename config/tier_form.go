@@ -101,16 +101,12 @@ func (l *limitFile) tiers(d *draft, v Value) {
 		if !ok || len(l.faults) > faults {
 			return
 		}
-		d.addTier(t, item.node == v.node.Content[0])
+		if item.node == v.node.Content[0] {
+			d.SetFirst(t)
+		} else {
+			d.More = append(d.More, t)
+		}
 	})
-}
-
-func (d *draft) addTier(t quota.Tier, first bool) {
-	if first {
-		d.SetFirst(t)
-		return
-	}
-	d.More = append(d.More, t)
 }
 
 // DefaultBurst returns the burst of a limit without one: one second's worth of tokens, rounded up,

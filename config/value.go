@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -269,7 +270,13 @@ func (v Value) Duration(to *time.Duration, low, high time.Duration) bool {
 }
 
 // Number reads a decimal number from low to high.
-func (v Value) Number(to *float64, low, high float64) bool { return v.scalar(number(to, low, high)) }
+func (v Value) Number(to *float64, low, high float64) bool {
+	want := fmt.Sprintf("a number from %v to %v", plainNumber(low), plainNumber(high))
+	return v.scalar(parsed(to, want, func(text string) (float64, bool) {
+		n, err := strconv.ParseFloat(text, 64)
+		return n, numberForm.MatchString(text) && err == nil && n >= low && n <= high
+	}).plain())
+}
 
 // Bool reads true or false.
 func (v Value) Bool(to *bool) bool { return v.scalar(boolean(to)) }
