@@ -140,20 +140,16 @@ func accountWord(p *quoratev1.AccountID) string {
 	return render.Printable(config.FormatAccountID(account.ID{App: p.GetAppId(), Realm: p.GetRealm(), Identity: p.GetIdentity(), Namespace: p.GetNamespace(), Name: p.GetName(), Resource: p.GetResourceType()}))
 }
 
-func policyOf(p *quoratev1.PolicyID) account.PolicyRef {
-	c, k := p.GetConfig(), p.GetKey()
-	return account.PolicyRef{
-		Config: account.ConfigID{App: c.GetAppId(), Realm: c.GetRealm(), Version: c.GetVersion()},
-		Key:    account.PolicyKey{Namespace: k.GetNamespace(), Name: k.GetName(), Resource: k.GetResourceType()},
-	}
-}
-
 // policyWord formats a policy as one word for a table, with shortened hashes.
 func policyWord(p *quoratev1.PolicyID, near *quoratev1.AccountID) string {
 	if p == nil {
 		return "-"
 	}
-	ref := policyOf(p)
+	c, k := p.GetConfig(), p.GetKey()
+	ref := account.PolicyRef{
+		Config: account.ConfigID{App: c.GetAppId(), Realm: c.GetRealm(), Version: c.GetVersion()},
+		Key:    account.PolicyKey{Namespace: k.GetNamespace(), Name: k.GetName(), Resource: k.GetResourceType()},
+	}
 	const most = 12
 	if v := ref.Config.Version; len(v) > most && v[0] == '$' {
 		ref.Config.Version = v[:most] + "..."

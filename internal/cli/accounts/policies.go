@@ -88,14 +88,7 @@ func loadPolicies(cmd *cobra.Command, t *remote.Targets, who Identity, req *quor
 	if !res.Created {
 		what = "there already"
 	}
-	return output.Printf(cmd, res, "%s: %s %s", configWord(res.Id), countPolicies(len(req.Config.Policies)), what)
-}
-
-func countPolicies(n int) string {
-	if n == 1 {
-		return "1 policy"
-	}
-	return fmt.Sprintf("%d policies", n)
+	return output.Printf(cmd, res, "%s: %s %s", configWord(res.Id), render.Plural(len(req.Config.Policies), "policy"), what)
 }
 
 // sameContent returns a conflict if the caller's own version was loaded before with other policies.

@@ -105,7 +105,12 @@ func (o *explainOptions) find(cmd *cobra.Command, name quota.LimitName, e *expla
 	var err error
 	if o.file != "" {
 		e.offline = true
-		list, err = o.read(cmd)
+		var data []byte
+		if data, err = ReadInput(o.file, cmd.InOrStdin(), apiproto.MaxLimitsFile); err != nil {
+			return nil, err
+		}
+		list, err = config.ParseLimits(o.file, data)
+		err = exit.Invalid(err)
 		if o.delay == 0 && !cmd.Flags().Changed("delay") {
 			e.c.Delay, e.Delay = assumedDelay, "assumed"
 		}
@@ -127,15 +132,6 @@ func (o *explainOptions) find(cmd *cobra.Command, name quota.LimitName, e *expla
 		}
 	}
 	return nil, exit.NotFoundf("limit %v: there is no such limit; \"quorate limits get\" lists those of a cluster", name)
-}
-
-func (o *explainOptions) read(cmd *cobra.Command) ([]quota.Limit, error) {
-	data, err := ReadInput(o.file, cmd.InOrStdin(), apiproto.MaxLimitsFile)
-	if err != nil {
-		return nil, err
-	}
-	list, err := config.ParseLimits(o.file, data)
-	return list, exit.Invalid(err)
 }
 
 // ask fetches everything from the cluster. A call about rates makes the node measure the round
@@ -168,7 +164,10 @@ func (o *explainOptions) ask(cmd *cobra.Command, name quota.LimitName, e *explan
 	}
 	for _, m := range rates.Limits {
 		if m.Namespace == name.Namespace && m.Limit == name.Limit {
-			e.measured(m)
+			e.Measured = &measuredJSON{
+				m.Attempted, m.Admitted, m.OverAdmitted, m.OverAdmittedCutOff, m.NeedlessRefusals, m.NeedlessRefusalsAtMost,
+				m.WorstExcess, m.WorstExcessBursts, m.LongestGap.AsDuration().Seconds(),
+			}
 		}
 	}
 	e.known(st, cmd.Flags().Changed("delay"))
@@ -236,13 +235,6 @@ type measuredJSON struct {
 	WorstExcess      float64 `json:"worst_excess"`
 	WorstExcessBurst float64 `json:"worst_excess_bursts"`
 	LongestGap       float64 `json:"longest_gap"`
-}
-
-func (e *explanation) measured(m *quoratev1.LimitError) {
-	e.Measured = &measuredJSON{
-		m.Attempted, m.Admitted, m.OverAdmitted, m.OverAdmittedCutOff, m.NeedlessRefusals, m.NeedlessRefusalsAtMost,
-		m.WorstExcess, m.WorstExcessBursts, m.LongestGap.AsDuration().Seconds(),
-	}
 }
 
 func (e *explanation) explain(l *quota.Limit) {

@@ -117,19 +117,13 @@ func validateFile(cmd *cobra.Command, t *remote.Targets, path string, server boo
 		v.Limits = len(limits)
 	}
 	if server {
-		err = v.ask(cmd, t, data)
-	} else {
-		err = nil
-	}
-	return v, err
-}
-
-func (v *validation) ask(cmd *cobra.Command, t *remote.Targets, data []byte) error {
-	res, err := callLimits(cmd.Context(), t, quoratev1.LimitServiceClient.ValidateLimits, &quoratev1.ValidateLimitsRequest{Yaml: string(data), Source: v.File})
-	if err == nil {
+		res, err := callLimits(cmd.Context(), t, quoratev1.LimitServiceClient.ValidateLimits, &quoratev1.ValidateLimitsRequest{Yaml: string(data), Source: v.File})
+		if err != nil {
+			return v, err
+		}
 		v.Server = &serverJSON{res.Valid, res.Faults, append([]string{}, res.Findings...)}
 	}
-	return err
+	return v, nil
 }
 
 func (v *validation) print(w io.Writer) {

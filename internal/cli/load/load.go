@@ -188,7 +188,11 @@ func (l *loader) drive(ctx context.Context, s *spread, messages io.Writer) {
 	stop := render.Every(time.Second, func(at time.Duration) { l.stats.progress(messages, at, len(l.pace.slots)*l.batch) })
 	defer stop()
 	at := func(i int) time.Duration {
-		l.stats.draw(s.next(), l.batch, pick) // the pacer calls at once per call, in order
+		d := draw{node: s.next(), keys: make([]int32, l.batch)} // the pacer calls at once per call, in order
+		for k := range d.keys {
+			d.keys[k] = pick()
+		}
+		l.stats.drawn <- d
 		return time.Duration(float64(i) * period)
 	}
 	l.pace.run(ctx, calls, at, func(_ int, scheduled time.Time) { l.send(ctx, scheduled) })

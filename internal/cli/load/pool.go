@@ -83,7 +83,10 @@ func (p *pool) ask(ctx context.Context, node int, f func(context.Context, quorat
 		e, err := t.ask(ctx, p.timeout, f)
 		if err == nil {
 			if i > 0 {
-				p.nodes[node].reroute()
+				asked := p.nodes[node]
+				asked.mu.Lock()
+				asked.rerouted++
+				asked.mu.Unlock()
 			}
 			return e, nil
 		}
@@ -135,10 +138,4 @@ func (t *target) answered(now time.Time) {
 	if now.After(t.last) {
 		t.last = now
 	}
-}
-
-func (t *target) reroute() {
-	t.mu.Lock()
-	t.rerouted++
-	t.mu.Unlock()
 }

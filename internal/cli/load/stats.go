@@ -49,15 +49,6 @@ func newLoadStats(keys int) *loadStats {
 	}
 }
 
-// draw chooses the node and the keys of the next call.
-func (s *loadStats) draw(node, batch int, pick func() int32) {
-	d := draw{node: node, keys: make([]int32, batch)}
-	for i := range d.keys {
-		d.keys[i] = pick()
-	}
-	s.drawn <- d
-}
-
 func (s *loadStats) sending(d draw, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -221,8 +221,8 @@ func writeHours(w io.Writer, hours []hourReport) {
 	fmt.Fprintf(w, "\nrefused in each hour (UTC), at most %d, from %s on; · is requests and no refusal:\n", most, at.Format("2006-01-02 15:04"))
 	fmt.Fprintf(w, "%-12s00    06    12    18\n", "")
 	for days := 0; len(hours) > 0; days++ {
-		n := 0
-		for n < len(hours) && sameDay(hours[n].From, hours[0].From) {
+		n, day := 0, hours[0].From.Format(time.DateOnly)
+		for n < len(hours) && hours[n].From.Format(time.DateOnly) == day {
 			n++
 		}
 		if days == maxChartDays {
@@ -233,8 +233,6 @@ func writeHours(w io.Writer, hours []hourReport) {
 		hours = hours[n:]
 	}
 }
-
-func sameDay(a, b time.Time) bool { return a.Format(time.DateOnly) == b.Format(time.DateOnly) }
 
 func writeDay(w io.Writer, hours []hourReport, most int64) {
 	var attempted, refused int64

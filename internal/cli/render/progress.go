@@ -24,18 +24,14 @@ func NewProgress(w io.Writer) *Progress {
 	return &Progress{w: w, last: time.Now()} // short operations show nothing
 }
 
-// show updates the line, at most five times a second.
-func (p *Progress) show(format string, args ...any) {
+// Bar updates the line, at most five times a second: a bar of the completed part, unless the total
+// is unknown, 0, and the formatted text.
+func (p *Progress) Bar(done, total int64, format string, args ...any) {
 	if p.w == nil || time.Since(p.last) < 200*time.Millisecond {
 		return
 	}
 	p.last, p.shown = time.Now(), true
-	fmt.Fprintf(p.w, "\r\x1b[K"+format, args...)
-}
-
-// Bar is show with a bar of the completed part in front, unless the total is unknown, 0.
-func (p *Progress) Bar(done, total int64, format string, args ...any) {
-	p.show("%s%s", BarText(done, total), fmt.Sprintf(format, args...))
+	fmt.Fprintf(p.w, "\r\x1b[K%s%s", BarText(done, total), fmt.Sprintf(format, args...))
 }
 
 // End clears the line.

@@ -60,6 +60,9 @@ func Plural(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun
 	}
+	if stem, ok := strings.CutSuffix(noun, "cy"); ok {
+		return fmt.Sprintf("%d %scies", n, stem) // policy
+	}
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 

@@ -102,12 +102,6 @@ func openAudit(dir string, reg prometheus.Registerer, log *slog.Logger) (*audit.
 	return l, nil
 }
 
-// bound limits the connections of the API ports.
-func (c *callers) bound(ports *listeners, reg prometheus.Registerer) {
-	b := api.ConnectionBounds{Total: c.connections.Total, PerAddress: c.connections.PerAddress}
-	ports.http, ports.grpc = api.Bound(ports.http, "http", b, reg), api.Bound(ports.grpc, "grpc", b, reg)
-}
-
 // debugServer opens the private port for profiles. It returns nil if the settings have none.
 func (c *callers) debugServer(ctx context.Context, n api.Node, opts api.Options, sec *security) (*http.Server, net.Listener, error) {
 	if c.debug == "" {

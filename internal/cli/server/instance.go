@@ -117,8 +117,13 @@ func startInstance(cfg cluster.Config, who callers, ports listeners, sec *securi
 		return nil, errors.Join(err, in.audit.Close(), node.Close(context.Background()))
 	}
 	others.open = opts.Guard == nil
-	in.mountConsole(&opts, shownSettings(&cfg, &who, sec, &ports), filepath.Join(cfg.Dir, AuditFile))
-	who.bound(&ports, reg)
+	in.console = console.New(console.Deps{
+		Conn: grpcapi.NewLocal(api.New(in.node, opts)), Guard: opts.Guard, Audit: in.audit, AuditPath: filepath.Join(cfg.Dir, AuditFile),
+		Self: opts.Self, Version: opts.Version, Logger: opts.Logger, Settings: shownSettings(&cfg, &who, sec, &ports),
+	})
+	opts.Mount = map[string]http.Handler{rest.Console: in.console}
+	b := api.ConnectionBounds{Total: who.connections.Total, PerAddress: who.connections.PerAddress}
+	ports.http, ports.grpc = api.Bound(ports.http, "http", b, reg), api.Bound(ports.grpc, "grpc", b, reg)
 	if l, ok := log.Handler().(*logs.Limiter); ok {
 		reg.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
 			Name: "quorate_log_lines_dropped_total", Help: "Lines of the log that were held back, since the same was said again and again.",
@@ -170,14 +175,6 @@ func (in *instance) secure(opts *api.Options, who *callers, sec *security, dir s
 	}
 	opts.Audit = in.audit
 	return in.serveDebug(context.Background(), who, *opts, sec)
-}
-
-// mountConsole serves the console on the HTTP port.
-func (in *instance) mountConsole(opts *api.Options, settings []console.Setting, auditPath string) {
-	in.console = console.New(console.Deps{
-		Conn: grpcapi.NewLocal(api.New(in.node, *opts)), Guard: opts.Guard, Audit: in.audit, AuditPath: auditPath, Self: opts.Self, Version: opts.Version, Logger: opts.Logger, Settings: settings,
-	})
-	opts.Mount = map[string]http.Handler{rest.Console: in.console}
 }
 
 // retire makes the node report that it is not ready and hand over its leaderships, while it keeps

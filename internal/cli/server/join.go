@@ -123,15 +123,6 @@ type presence struct {
 	key atomic.Pointer[tls.Certificate] // self-signed, with the key of the certificate request
 }
 
-// show makes the port answer with a self-signed certificate of key.
-func (p *presence) show(key pki.KeyPEM) error {
-	cert, err := pki.ProbeCertificate(key)
-	if err == nil {
-		p.key.Store(&cert)
-	}
-	return err
-}
-
 func (p *presence) answer(c net.Conn) {
 	ctx, cancel := context.WithTimeout(context.Background(), presenceLimit)
 	defer cancel()
@@ -259,9 +250,11 @@ func (j *joiner) ask(ctx context.Context, addr string) (*quoratev1.JoinResponse,
 		if key, req.Csr, err = pki.NewKeyAndCSR(pki.Identity{Cluster: name, Kind: pki.Node, Name: string(s.Node)}, hostsOf(at)); err != nil {
 			return nil, err
 		}
-		if err := j.here.show(key); err != nil {
+		probe, err := pki.ProbeCertificate(key)
+		if err != nil {
 			return nil, err
 		}
+		j.here.key.Store(&probe)
 	}
 	conn, err := grpc.NewClient("passthrough:///"+addr, grpc.WithTransportCredentials(creds))
 	if err != nil {
@@ -308,7 +301,10 @@ func (j *joiner) credentials(ctx context.Context, addr string) (credentials.Tran
 	d := tls.Dialer{Config: c}
 	conn, err := d.DialContext(ctx, "tcp", addr)
 	if err != nil {
-		return nil, "", j.dialError(err)
+		if wrong, ok := errors.AsType[*pki.Error](err); ok {
+			return nil, "", status.Error(codes.PermissionDenied, "the token is another cluster's: "+wrong.Error())
+		}
+		return nil, "", status.Error(codes.Unavailable, pki.Explain(err).Error())
 	}
 	defer conn.Close() //nolint:errcheck // the connection only identified the server
 	who, err := pki.CheckPinned(conn.(*tls.Conn).ConnectionState(), token.CAHash, time.Now())
@@ -316,14 +312,6 @@ func (j *joiner) credentials(ctx context.Context, addr string) (credentials.Tran
 		return nil, "", status.Error(codes.PermissionDenied, err.Error())
 	}
 	return credentials.NewTLS(c), who.Node.Cluster, nil
-}
-
-// dialError distinguishes an unreachable member from a member of another cluster.
-func (j *joiner) dialError(err error) error {
-	if wrong, ok := errors.AsType[*pki.Error](err); ok {
-		return status.Error(codes.PermissionDenied, "the token is another cluster's: "+wrong.Error())
-	}
-	return status.Error(codes.Unavailable, pki.Explain(err).Error())
 }
 
 // joinIDFile stores the id that distinguishes a repeated join from the join of another node.

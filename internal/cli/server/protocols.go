@@ -58,17 +58,12 @@ func (p *protocols) register(srv grpc.ServiceRegistrar, count func(*quota.Decisi
 	if p.EnvoyRLS {
 		p.envoyRLS(p.seen).Register(srv)
 	}
-	p.rlqs(srv)
-	if s := p.gubernator(p.seen); s != nil {
-		s.Register(srv)
-	}
-}
-
-// rlqs serves Envoy's rate limit quota service, where the proxies make the decisions.
-func (p *protocols) rlqs(srv grpc.ServiceRegistrar) {
 	if p.EnvoyRLQS {
 		s := rlqs.Register(srv, p.node, rlqs.Options{Permitted: api.Permitted, Meter: p.meter, Registry: p.reg, Seen: p.seen})
 		p.closers = append(p.closers, s.Close)
+	}
+	if s := p.gubernator(p.seen); s != nil {
+		s.Register(srv)
 	}
 }
 

@@ -141,9 +141,11 @@ func (o *serveOptions) run(ctx context.Context, stdout, stderr io.Writer) error 
 	if err != nil {
 		return err
 	}
-	limits, err := loadSeedLimits(settings.Limits)
-	if err != nil {
-		return err
+	var limits []quota.Limit
+	if settings.Limits != "" {
+		if limits, err = config.LoadLimits(settings.Limits); err != nil {
+			return err
+		}
 	}
 	log := newLogger(stderr, settings.Log)
 	tracer, flush, err := export.Start(ctx, os.Getenv, string(settings.Node), build.Version, log)
@@ -299,13 +301,6 @@ func newLogger(w io.Writer, l config.Log) *slog.Logger {
 		return slog.New(logs.New(slog.NewJSONHandler(w, opts)))
 	}
 	return slog.New(logs.New(slog.NewTextHandler(w, opts)))
-}
-
-func loadSeedLimits(path string) ([]quota.Limit, error) {
-	if path == "" {
-		return nil, nil
-	}
-	return config.LoadLimits(path)
 }
 
 // seedLimits sets the cluster's first limits as soon as it has a leader, unless it has limits. All

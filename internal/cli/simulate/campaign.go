@@ -164,19 +164,16 @@ func (c *campaign) showing() (stop func()) {
 	if !render.OnTerminal(w) {
 		return render.Every(30*time.Second, func(time.Duration) { fmt.Fprintln(w, c.progress()) })
 	}
-	end := render.Every(time.Second, func(time.Duration) { fmt.Fprint(w, "\r\x1b[K"+c.bar()) })
+	end := render.Every(time.Second, func(time.Duration) {
+		text := c.progress()
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		fmt.Fprint(w, "\r\x1b[K"+render.BarText(int64(c.played), int64(c.campaign))+text)
+	})
 	return func() {
 		end()
 		fmt.Fprint(w, "\r\x1b[K")
 	}
-}
-
-// bar returns the progress with a bar, for a terminal.
-func (c *campaign) bar() string {
-	text := c.progress()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return render.BarText(int64(c.played), int64(c.campaign)) + text
 }
 
 // progress returns the progress of the campaign, and an estimate of the remaining time.

@@ -165,16 +165,13 @@ func (c chart) axis(b *strings.Builder, width int, total time.Duration) {
 	line := []rune(strings.Repeat(" ", width+8))
 	for i := range 5 {
 		at := width * i / 4
-		copy(line[at:], []rune(axisTime(total*time.Duration(i)/4)))
+		d := total * time.Duration(i) / 4
+		if d > 10*time.Second {
+			d = d.Round(time.Second)
+		}
+		copy(line[at:], []rune(simPause(d.Round(10*time.Millisecond))))
 	}
 	fmt.Fprintf(b, "%*s  %s\n", chartLabel, "", strings.TrimRight(string(line), " "))
-}
-
-func axisTime(d time.Duration) string {
-	if d > 10*time.Second {
-		d = d.Round(time.Second)
-	}
-	return simPause(d.Round(10 * time.Millisecond))
 }
 
 // marks writes a letter where a fault begins, and explains the letters below.

@@ -76,7 +76,13 @@ func (s *simulator) read(args []string) ([]*scenario.Scenario, error) {
 	}
 	var all []*scenario.Scenario
 	for _, arg := range args {
-		data, err := s.input(arg)
+		var data []byte
+		var err error
+		if name, ok := strings.CutPrefix(arg, examplePrefix); ok {
+			data, err = readExample(name)
+		} else {
+			data, err = limits.ReadInput(arg, s.cmd.InOrStdin(), config.MaxFileBytes)
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -112,13 +118,6 @@ func sourceName(arg string) string {
 		return "stdin"
 	}
 	return arg
-}
-
-func (s *simulator) input(arg string) ([]byte, error) {
-	if name, ok := strings.CutPrefix(arg, examplePrefix); ok {
-		return readExample(name)
-	}
-	return limits.ReadInput(arg, s.cmd.InOrStdin(), config.MaxFileBytes)
 }
 
 // override applies the flags to a scenario.

@@ -43,9 +43,18 @@ func (m *model) press(k tea.KeyPressMsg) tea.Cmd {
 	case "end", "G":
 		m.cursor = len(m.table().rows) - 1
 	case "enter", "right", "l":
-		return m.drill()
+		rows := m.table().rows
+		if m.limit != "" || m.cursor >= len(rows) {
+			return nil
+		}
+		m.limit = rows[m.cursor].name
+		return m.anew()
 	case "esc", "left", "backspace":
-		return m.back()
+		if m.limit == "" {
+			return nil
+		}
+		m.limit = ""
+		return m.anew()
 	case ">", ".":
 		return m.sort(1)
 	case "<", ",":
@@ -77,24 +86,6 @@ func (m *model) type_(key, text string) tea.Cmd {
 		m.prefix += text
 	}
 	return nil
-}
-
-// drill shows the keys of the limit under the cursor.
-func (m *model) drill() tea.Cmd {
-	rows := m.table().rows
-	if m.limit != "" || m.cursor >= len(rows) {
-		return nil
-	}
-	m.limit = rows[m.cursor].name
-	return m.anew()
-}
-
-func (m *model) back() tea.Cmd {
-	if m.limit == "" {
-		return nil
-	}
-	m.limit = ""
-	return m.anew()
 }
 
 // anew resets the screen and fetches it.

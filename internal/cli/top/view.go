@@ -97,7 +97,7 @@ func (m *model) whatLine() string {
 		what += m.style(yellow, "  paused")
 	}
 	if m.err != nil {
-		return m.style(red, "no answer: "+oneLine(m.err.Error()))
+		return m.style(red, "no answer: "+strings.Join(strings.Fields(m.err.Error()), " "))
 	}
 	if at := m.rates.GetAsOf(); at != nil {
 		what += at.AsTime().UTC().Format("  15:04:05Z")
@@ -121,8 +121,6 @@ func (m *model) unenforced() string {
 	}
 	return ""
 }
-
-func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
 
 // widthsOf returns the widths of columns. The first column gets the remaining width, up to its
 // content.
