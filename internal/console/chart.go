@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"encoding/json"
 	"math"
 	"slices"
@@ -72,21 +73,7 @@ func (c Chart) MarshalJSON() ([]byte, error) {
 		Height int      `json:"height"`
 		From   string   `json:"from,omitempty"`
 		Marks  []Mark   `json:"marks,omitempty"`
-	}{c.Unit, c.Series, c.Times, c.keep(), c.height(), c.From, c.Marks})
-}
-
-func (c Chart) keep() int {
-	if c.Keep == 0 {
-		return 600
-	}
-	return c.Keep
-}
-
-func (c Chart) height() int {
-	if c.Height == 0 {
-		return 220
-	}
-	return c.Height
+	}{c.Unit, c.Series, c.Times, cmp.Or(c.Keep, 600), cmp.Or(c.Height, 220), c.From, c.Marks})
 }
 
 // JSON returns the chart for the attribute that the script reads.

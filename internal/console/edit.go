@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -274,7 +275,7 @@ func (p *proposal) faulty(r *Request, hidden []Field) (*Confirmation, error) {
 func (c *Confirmation) conflict(r *Request, p *proposal) {
 	by := ""
 	if v, err := r.Limits.ListVersions(r.Context(), &quoratev1.ListVersionsRequest{Max: 1}); err == nil && len(v.Versions) > 0 {
-		by = " by " + orNobody(v.Versions[0].Author)
+		by = " by " + cmp.Or(v.Versions[0].Author, "somebody")
 		if v.Versions[0].Comment != "" {
 			by += " (" + v.Versions[0].Comment + ")"
 		}
@@ -304,13 +305,6 @@ func fieldsText(c *quoratev1.LimitChange) string {
 func orNone(s string) string {
 	if s == "" {
 		return "none"
-	}
-	return s
-}
-
-func orNobody(s string) string {
-	if s == "" {
-		return "somebody"
 	}
 	return s
 }

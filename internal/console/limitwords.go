@@ -41,12 +41,10 @@ func tierText(t *quoratev1.Tier) string {
 		}
 		return num(t.Burst) + " a " + t.Calendar + zone
 	case kind.Windowed():
-		return t.Rate + " " + kindText(t.Kind)
+		return t.Rate + " " + enumText(t.Kind.String(), "KIND_")
 	}
 	return t.Rate + ", burst " + num(t.Burst)
 }
-
-func kindText(k quoratev1.Kind) string { return enumText(k.String(), "KIND_") }
 
 // enumText returns the limit-file word for an enum value.
 func enumText(s, prefix string) string {

@@ -145,7 +145,9 @@ func (c *Console) servePage(w http.ResponseWriter, r *Request) {
 			return
 		}
 	}
-	c.show(w, r, http.StatusOK, data)
+	v := c.viewOf(r)
+	v.Data = data
+	c.render(w, http.StatusOK, r.page.set, "layout", v)
 }
 
 // partOf returns the template of the element that htmx will fill: tag#live-NAME.

@@ -35,13 +35,6 @@ type navItem struct {
 	Here        bool
 }
 
-// show answers with a whole page.
-func (c *Console) show(w http.ResponseWriter, r *Request, code int, data any) {
-	v := c.viewOf(r)
-	v.Data = data
-	c.render(w, code, r.page.set, "layout", v)
-}
-
 func (c *Console) viewOf(r *Request) *view {
 	v := &view{Page: r.page, Self: c.Self, Version: c.Version, Signed: r.signed}
 	if r.Caller != nil {
