@@ -10,7 +10,15 @@ import (
 func (l *layout) fit() {
 	for r := range l.voters {
 		for len(l.voters[r]) > l.wanted[r] {
-			l.drop(r, slices.MinFunc(l.voters[r], func(a, b int) int { return l.dropOrder(r, a, b) }))
+			// First nodes that must not lead, then those that share a zone, then those with many replicas.
+			l.drop(r, slices.MinFunc(l.voters[r], func(a, b int) int {
+				return cmp.Or(
+					cmp.Compare(l.nodes[b].State, l.nodes[a].State),
+					cmp.Compare(l.inZone(r, b), l.inZone(r, a)),
+					cmp.Compare(l.load[b], l.load[a]),
+					cmp.Compare(slices.Index(l.voters[r], b), slices.Index(l.voters[r], a)), // the preferred leader last
+				)
+			}))
 		}
 	}
 	for r := range l.voters {
@@ -23,17 +31,6 @@ func (l *layout) fit() {
 		}
 		l.dead[r] = l.dead[r][:min(len(l.dead[r]), l.wanted[r]-len(l.voters[r]))]
 	}
-}
-
-// dropOrder orders the voters of a range that has too many, the first to drop first: nodes that must
-// not lead, then those that share a zone, then those with many replicas.
-func (l *layout) dropOrder(r, a, b int) int {
-	return cmp.Or(
-		cmp.Compare(l.nodes[b].State, l.nodes[a].State),
-		cmp.Compare(l.inZone(r, b), l.inZone(r, a)),
-		cmp.Compare(l.load[b], l.load[a]),
-		cmp.Compare(slices.Index(l.voters[r], b), slices.Index(l.voters[r], a)), // the preferred leader last
-	)
 }
 
 // better orders the candidates for a range, best first.
@@ -55,16 +52,9 @@ func (l *layout) isRemoved(r, i int) int {
 	return 0
 }
 
-// spreadZones moves replicas out of a zone that has at least two more than another zone that could
-// take one, until no range has such a pair. Then each range is in as many zones as possible,
-// evenly.
-func (l *layout) spreadZones() {
-	for r := range l.voters {
-		for l.spreadZone(r) {
-		}
-	}
-}
-
+// spreadZone moves a replica of the range out of a zone that has at least two more than another zone
+// that could take one. It reports whether it did. Once no range has such a pair, each range is in as
+// many zones as possible, evenly.
 func (l *layout) spreadZone(r int) bool {
 	from, to := -1, -1
 	for _, i := range l.active {

@@ -143,7 +143,12 @@ func (g stepper) shrink() (Step, bool) {
 			return g.remove(n, "it is not wanted as a voter"), true
 		}
 	}
-	return g.handOver(), true
+	for _, n := range g.want.Voters {
+		if slices.Contains(g.is.Voters, n) && g.is.isReady(n) {
+			return Step{Transfer, n, fmt.Sprintf("%s leads and is not wanted as a voter", g.is.Leader)}, true
+		}
+	}
+	return Step{Wait, g.is.Leader, "it leads and is to go, but no wanted voter is ready to lead"}, true
 }
 
 func (g stepper) remove(n quota.NodeID, why string) Step {
@@ -151,16 +156,6 @@ func (g stepper) remove(n quota.NodeID, why string) Step {
 		return Step{Demote, n, why}
 	}
 	return Step{Remove, n, why}
-}
-
-// handOver transfers the leadership from a node that is to be removed.
-func (g stepper) handOver() Step {
-	for _, n := range g.want.Voters {
-		if slices.Contains(g.is.Voters, n) && g.is.isReady(n) {
-			return Step{Transfer, n, fmt.Sprintf("%s leads and is not wanted as a voter", g.is.Leader)}
-		}
-	}
-	return Step{Wait, g.is.Leader, "it leads and is to go, but no wanted voter is ready to lead"}
 }
 
 // add adds one wanted node as a non-voter. Only one catches up at a time.

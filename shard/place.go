@@ -61,7 +61,10 @@ func Place(nodes []Node, ranges, replicas int, before []Placement) ([]Placement,
 		}
 	}
 	l.fit()
-	l.spreadZones()
+	for r := range l.voters {
+		for l.spreadZone(r) {
+		}
+	}
 	l.balance()
 	l.spreadLeaders()
 	out := make([]Placement, ranges)
