@@ -31,22 +31,17 @@ func (d *drafts) open(s *Store, at quota.Time, key string) *draft {
 	a := &draft{record: record{key: key, updated: at}}
 	if r := s.find(key); r != nil && !r.expired(at) {
 		a.record, a.found, a.before = *r, true, r.policy
-		a.refill(at)
+		if a.policy != nil {
+			if b := a.policy.Rule.refill(a.balance, a.updated, at); b != a.balance {
+				a.balance, a.refilled = b, at
+			}
+		}
 		a.updated = at
 		a.previous = a.balance
 	}
 	d.list = append(d.list, a)
 	d.byKey[key] = a
 	return a
-}
-
-func (a *draft) refill(at quota.Time) {
-	if a.policy == nil {
-		return
-	}
-	if b := a.policy.Rule.refill(a.balance, a.updated, at); b != a.balance {
-		a.balance, a.refilled = b, at
-	}
 }
 
 // attempt runs all operations of a request on drafts. A failed operation leaves its draft unchanged

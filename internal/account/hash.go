@@ -35,7 +35,7 @@ func appendOp(b []byte, o *Op) []byte {
 // order of the policies does not matter.
 func HashPolicies(policies map[PolicyKey]Policy) string {
 	b := append([]byte(nil), "policies1"...)
-	for _, k := range sortedPolicyKeys(policies) {
+	for _, k := range slices.SortedFunc(maps.Keys(policies), PolicyKey.Compare) {
 		p := policies[k]
 		b = appendStrings(b, k.Namespace, k.Name, k.Resource)
 		for _, v := range []int64{
@@ -47,10 +47,6 @@ func HashPolicies(policies map[PolicyKey]Policy) string {
 	}
 	sum := sha256.Sum256(b)
 	return "$" + hex.EncodeToString(sum[:])
-}
-
-func sortedPolicyKeys(policies map[PolicyKey]Policy) []PolicyKey {
-	return slices.SortedFunc(maps.Keys(policies), PolicyKey.Compare)
 }
 
 // appendStrings appends each string with a length prefix: different lists never give the same

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	raftlogv1 "github.com/quorate/quorate/api/gen/quorate/raftlog/v1"
 	"github.com/quorate/quorate/internal/quota"
 )
@@ -69,7 +71,11 @@ func (in *recordReader) all() error {
 			return err
 		}
 		if end := rec.GetEnd(); end != nil {
-			return in.checkEnd(end)
+			in.got.Checksum = in.before
+			if !proto.Equal(end, &in.got) {
+				return fmt.Errorf("the end says %v, but %v were read", end, &in.got)
+			}
+			return nil
 		}
 		if err := in.record(&rec); err != nil {
 			return err
@@ -107,14 +113,6 @@ func (in *recordReader) message(m message) error {
 	}
 	in.sum = crc32.Update(in.sum, castagnoli, in.buf)
 	return unmarshal(in.buf[head:], m)
-}
-
-func (in *recordReader) checkEnd(end *raftlogv1.AccountEnd) error {
-	in.got.Checksum = in.before
-	if !equal(end, &in.got) {
-		return fmt.Errorf("the end says %v, but %v were read", end, &in.got)
-	}
-	return nil
 }
 
 // The kinds of records, in their order. Policies may come between any of them.

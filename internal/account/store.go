@@ -106,7 +106,10 @@ func (s *Store) Apply(at quota.Time, c *Command) Outcome {
 	case c.Forget != nil:
 		return s.forget(s.now, *c.Forget)
 	case c.Collect != nil:
-		s.collect(s.now, c.Collect.Max)
+		most := min(c.Collect.Max, maxCollect)
+		s.collectAccounts(s.now, most)
+		s.collectApplied(s.now, most)
+		s.collectEnded(s.now, most)
 	}
 	return Outcome{At: s.now}
 }
@@ -328,14 +331,6 @@ func (s *Store) remember(a *applied) {
 
 // maxCollect bounds what one Collect deletes, per kind.
 const maxCollect = 10_000
-
-// collect deletes expired accounts, request ids and ended transactions.
-func (s *Store) collect(at quota.Time, most int) {
-	most = min(most, maxCollect)
-	s.collectAccounts(at, most)
-	s.collectApplied(at, most)
-	s.collectEnded(at, most)
-}
 
 // collectAccounts skips held accounts; they count towards most.
 func (s *Store) collectAccounts(at quota.Time, most int) {

@@ -13,5 +13,3 @@ func appendMessage(b []byte, m message) ([]byte, error) {
 }
 
 func unmarshal(b []byte, m message) error { return proto.Unmarshal(b, m) }
-
-func equal(a, b message) bool { return proto.Equal(a, b) }

@@ -51,7 +51,9 @@ func (o *Outbox) Put(m *quoratev1.AttachResponse) {
 		o.end(ErrSlow)
 		return
 	}
-	o.add(m)
+	o.list = append(o.list, m)
+	o.bytes += sizeOf(m)
+	o.ring()
 }
 
 // End adds a last message, unless it is nil, and ends the outbox.
@@ -73,12 +75,6 @@ func (o *Outbox) end(err error) {
 	if err != nil {
 		o.list, o.bytes = nil, 0
 	}
-	o.ring()
-}
-
-func (o *Outbox) add(m *quoratev1.AttachResponse) {
-	o.list = append(o.list, m)
-	o.bytes += sizeOf(m)
 	o.ring()
 }
 

@@ -32,7 +32,8 @@ func Compare(b *testing.B, target float64, ours, ref Loop) {
 	n := slice(procs)
 	var t turns
 	for from := 0; from == 0 || from < b.N; from += procs * n {
-		t.add(timed(procs, from, n, ours), timed(procs, from, n, ref))
+		a, b := timed(procs, from, n, ours), timed(procs, from, n, ref)
+		t.ours, t.ref, t.ratio = append(t.ours, a), append(t.ref, b), append(t.ratio, a/b)
 	}
 	b.ReportMetric(median(t.ours), "cpu-ns/op")
 	b.ReportMetric(median(t.ref), "ref-cpu-ns/op")
@@ -43,10 +44,6 @@ func Compare(b *testing.B, target float64, ours, ref Loop) {
 
 // turns are the figures of every turn, per operation.
 type turns struct{ ours, ref, ratio []float64 }
-
-func (t *turns) add(ours, ref float64) {
-	t.ours, t.ref, t.ratio = append(t.ours, ours), append(t.ref, ref), append(t.ratio, ours/ref)
-}
 
 // timed returns the processor time of an operation in one turn, n of them on each of so
 // many threads.

@@ -109,7 +109,10 @@ func GRPC(files []protoreflect.FileDescriptor, calls map[string]Call) string {
 	}
 	b.WriteString("\n## Enums\n")
 	for _, name := range slices.Sorted(maps.Keys(enums)) {
-		enum(&b, name, enums[name])
+		fmt.Fprintf(&b, "\n### %s\n\n%s\n\n| value | no. | |\n|---|---|---|\n", name, prose(Comment(enums[name])))
+		for v := range all(enums[name].Values()) {
+			fmt.Fprintf(&b, "| `%s` | %d | %s |\n", v.Name(), v.Number(), cell(Comment(v)))
+		}
 	}
 	return b.String()
 }
@@ -166,13 +169,6 @@ func message(b *strings.Builder, name string, m protoreflect.MessageDescriptor) 
 			words += fmt.Sprintf(" (One of `%s`.)", o.Name())
 		}
 		fmt.Fprintf(b, "| `%s` | %s | %d | %s |\n", f.Name(), fieldType(f), f.Number(), words)
-	}
-}
-
-func enum(b *strings.Builder, name string, e protoreflect.EnumDescriptor) {
-	fmt.Fprintf(b, "\n### %s\n\n%s\n\n| value | no. | |\n|---|---|---|\n", name, prose(Comment(e)))
-	for v := range all(e.Values()) {
-		fmt.Fprintf(b, "| `%s` | %d | %s |\n", v.Name(), v.Number(), cell(Comment(v)))
 	}
 }
 

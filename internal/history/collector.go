@@ -62,16 +62,6 @@ func (c *Collector) markAlive(b Slot, p Process) {
 	c.slot(b).alive[p] = true
 }
 
-// markEnded records that a process uploads no slot after last.
-func (c *Collector) markEnded(p Process, last Slot) {
-	c.ended[p] = last
-	for b, g := range c.slots {
-		if b > last {
-			delete(g.alive, p)
-		}
-	}
-}
-
 // Add adds uploads of a process, oldest slot first. It returns how many of the first uploads are already
 // in the log, or too late to be added, so that the process need not repeat them. It skips slots that
 // have not begun: the clock of the process is ahead.
@@ -85,22 +75,22 @@ func (c *Collector) Add(now Second, all []Upload) (done int) {
 			}
 		case t.Slot <= now.Slot():
 			c.slot(t.Slot).uploads[t.From] = t
-			c.expectSeen(t)
+			for _, p := range t.Seen { // others saw them before this leader could
+				for b := t.Slot; b <= max(c.began, t.Slot); b++ {
+					c.markAlive(b, p)
+				}
+			}
 			if t.Last {
-				c.markEnded(t.From, t.Slot)
+				c.ended[t.From] = t.Slot
+				for b, g := range c.slots {
+					if b > t.Slot {
+						delete(g.alive, t.From)
+					}
+				}
 			}
 		}
 	}
 	return done
-}
-
-// expectSeen expects uploads from the processes that others saw before this leader could see them.
-func (c *Collector) expectSeen(t *Upload) {
-	for _, p := range t.Seen {
-		for b := t.Slot; b <= max(c.began, t.Slot); b++ {
-			c.markAlive(b, p)
-		}
-	}
 }
 
 // Lines returns the lines to be written now, oldest slot first: those of slots that all live processes
@@ -114,7 +104,8 @@ func (c *Collector) Lines(now Second) []Line {
 		if len(g.inFlight) > 0 {
 			continue
 		}
-		c.drop(b, g)
+		// The log may have received some in an earlier line.
+		maps.DeleteFunc(g.uploads, func(p Process, _ *Upload) bool { return c.recent.Has(p, b) })
 		if b.End() > now {
 			if len(g.uploads) > 0 {
 				out = append(out, g.line(b))
@@ -140,11 +131,6 @@ func (c *Collector) hasLeaver(g *openSlot) bool {
 		}
 	}
 	return false
-}
-
-// drop forgets uploads that the log has since received in an earlier line.
-func (c *Collector) drop(b Slot, g *openSlot) {
-	maps.DeleteFunc(g.uploads, func(p Process, _ *Upload) bool { return c.recent.Has(p, b) })
 }
 
 // complete reports whether all processes that were alive in the slot have uploaded it.

@@ -72,14 +72,10 @@ func (s *slotSum) add(l *Line) {
 		s.ended[p] = true
 	}
 	for i := range l.Slices {
-		s.of[l.Slices[i].Limit] = appendVector(nil, s.plus(&l.Slices[i]))
+		sum := s.vector(l.Slices[i].Limit)
+		sum.Add(&l.Slices[i].Counts)
+		s.of[l.Slices[i].Limit] = appendVector(nil, &sum)
 	}
-}
-
-func (s *slotSum) plus(add *Slice) *Vector {
-	out := s.vector(add.Limit)
-	out.Add(&add.Counts)
-	return &out
 }
 
 func (s *slotSum) vector(l quota.LimitName) Vector {

@@ -51,7 +51,11 @@ func (k *RecentKeys) Apply(l *KeysLine) bool {
 	m.by = append(m.by, l.By)
 	k.join(m, l)
 	for i := range l.Lists {
-		m.add(&l.Lists[i])
+		t := &l.Lists[i]
+		if m.of[t.Limit] == nil {
+			m.of[t.Limit] = &keyTotals{keys: map[string]KeyTotal{}}
+		}
+		m.of[t.Limit].add(t)
 	}
 	k.newest = max(k.newest, l.Minute)
 	maps.DeleteFunc(k.minutes, func(at Minute, _ *keysOf) bool { return at <= k.newest-KeysMinutes })
@@ -79,13 +83,6 @@ func (k *RecentKeys) join(m *keysOf, l *KeysLine) {
 }
 
 func secondOf(t quota.Time) Second { return Second(floorDiv(int64(t), int64(time.Second))) }
-
-func (m *keysOf) add(t *TopKeys) {
-	if m.of[t.Limit] == nil {
-		m.of[t.Limit] = &keyTotals{keys: map[string]KeyTotal{}}
-	}
-	m.of[t.Limit].add(t)
-}
 
 // add adds a list. For a key that only one of two lists contains, the other list bounds its count by its
 // rest.

@@ -45,13 +45,9 @@ func (b *Bucket) Refill(now quota.Time, r quota.Rate, top quota.Units) {
 	dt := now.Sub(b.at)
 	if dt > 0 {
 		b.at = now
-		b.earn(dt, r)
+		b.gain(dt, quota.FromTokens(r.Tokens), r.Per)
 	}
 	b.Cap(top)
-}
-
-func (b *Bucket) earn(dt time.Duration, r quota.Rate) {
-	b.gain(dt, quota.FromTokens(r.Tokens), r.Per)
 }
 
 // gain adds the yield of u per period over dt and keeps the remainder.

@@ -26,8 +26,11 @@ func (m *Meter) Retier(now quota.Time, old, next *quota.Tier) {
 	if *old == *next {
 		return
 	}
-	if old.Kind == quota.TokenBucket && next.Kind == quota.TokenBucket {
-		m.rebucket(old, next)
+	if old.Kind == quota.TokenBucket && next.Kind == quota.TokenBucket { // the earned fraction of a unit is converted to the new period
+		if per := max(next.Rate.Per, 1); per != old.Rate.Per {
+			m.bucket.rem = uint64(quota.MulDiv(int64(m.remainder(old)), int64(per), int64(max(old.Rate.Per, 1))))
+		}
+		m.Cap(next.BurstUnits())
 		return
 	}
 	level, burst := m.bucket.level, next.BurstUnits()
@@ -41,14 +44,6 @@ func (m *Meter) Retier(now quota.Time, old, next *quota.Tier) {
 	m.bucket.level = carried
 	m.rewindow(old, next)
 	m.Cap(burst)
-}
-
-// rebucket keeps the earned fraction of a unit, converted to the new period.
-func (m *Meter) rebucket(old, next *quota.Tier) {
-	if per := max(next.Rate.Per, 1); per != old.Rate.Per {
-		m.bucket.rem = uint64(quota.MulDiv(int64(m.remainder(old)), int64(per), int64(max(old.Rate.Per, 1))))
-	}
-	m.Cap(next.BurstUnits())
 }
 
 // rewindow sets the window of the new tier.

@@ -59,19 +59,15 @@ func (s *Store) CheckCaller(p Port, cs tls.ConnectionState) error {
 	if p == APIPort {
 		id, err := s.clientOf(m, leaf)
 		if err == nil {
-			s.saw(m, id, cs.PeerCertificates)
+			k := seenKey{id: id}
+			if ca := m.namedIssuer(cs.PeerCertificates); ca != nil {
+				k.issuer = Fingerprint(ca)
+			}
+			s.seen.add(k, s.opts.Now())
 		}
 		return err
 	}
 	return s.anyNode(m, leaf)
-}
-
-func (s *Store) saw(m *material, id Identity, chain []*x509.Certificate) {
-	k := seenKey{id: id}
-	if ca := m.namedIssuer(chain); ca != nil {
-		k.issuer = Fingerprint(ca)
-	}
-	s.seen.add(k, s.opts.Now())
 }
 
 // Caller returns the client of a connection that was accepted at the API port: a client of the

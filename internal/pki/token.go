@@ -5,7 +5,6 @@ import (
 	"crypto/x509"
 	"encoding/base64"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"strings"
 )
@@ -82,7 +81,11 @@ type Bearer struct {
 
 // NewBearer returns a random token. It is shown once; the cluster stores the ID and the hash.
 func NewBearer() (token, id string, hash Hash) {
-	id, secret := newSecret()
+	var b [idBytes]byte
+	var secret Secret
+	_, _ = rand.Read(b[:]) // never fails
+	_, _ = rand.Read(secret[:])
+	id = hex.EncodeToString(b[:])
 	return strings.Join([]string{bearerPrefix, id, secretCode.EncodeToString(secret[:])}, "."), id, secret.Hash()
 }
 
@@ -98,15 +101,6 @@ func ParseBearer(s string) (Bearer, error) {
 		return Bearer{}, err
 	}
 	return t, nil
-}
-
-// newSecret draws an id and a secret. The generator does not fail: the process
-// ends first.
-func newSecret() (id string, secret Secret) {
-	var b [idBytes]byte
-	_, _ = rand.Read(b[:])
-	_, _ = rand.Read(secret[:])
-	return hex.EncodeToString(b[:]), secret
 }
 
 func tokenParts(s, prefix, what, form string, parts int) ([]string, error) {
@@ -134,8 +128,8 @@ func tokenParts(s, prefix, what, form string, parts int) ([]string, error) {
 
 func parseSecret(what, id, secret string) (string, Secret, error) {
 	var s Secret
-	if err := checkTokenID(id); err != nil {
-		return "", s, fmt.Errorf("%s: %w", what, err)
+	if b, err := hex.DecodeString(id); err != nil || len(b) != idBytes || hex.EncodeToString(b) != id {
+		return "", s, fmt.Errorf("%s: the id is not 12 lower-case hex digits", what)
 	}
 	if len(secret) != secretText {
 		return "", s, fmt.Errorf("%s: the secret has %d characters; must be %d; is the token complete?", what, len(secret), secretText)
@@ -146,12 +140,4 @@ func parseSecret(what, id, secret string) (string, Secret, error) {
 	}
 	copy(s[:], raw)
 	return id, s, nil
-}
-
-func checkTokenID(id string) error {
-	b, err := hex.DecodeString(id)
-	if err != nil || len(b) != idBytes || hex.EncodeToString(b) != id {
-		return errors.New("the id is not 12 lower-case hex digits")
-	}
-	return nil
 }

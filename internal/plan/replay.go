@@ -83,7 +83,11 @@ func ReplayEach(t *quota.Tier, demand iter.Seq[Demand], each func(d Demand, leas
 		}
 		each(one, least, most)
 	}
-	out.round(t)
+	if t.Kind == quota.TokenBucket && out.RefusedAtMost > 0 { // a meter can take a fraction of a token, a request cannot
+		out.RefusedAtMost = min(out.Attempted, out.RefusedAtMost+parts)
+	}
+	out.RefusedIfEven = min(max(out.RefusedIfEven, out.RefusedAtLeast), out.RefusedAtMost)
+	out.Likely = out.RefusedIfEven
 	return out
 }
 
@@ -120,15 +124,6 @@ func (o *Outcome) Add(k *Outcome) {
 	o.Likely = o.Likely.Plus(k.Likely)
 	o.Estimate = o.Estimate || k.Estimate
 	o.Seconds = max(o.Seconds, k.Seconds)
-}
-
-// round allows for fractions of tokens: a meter can take a fraction, but a request cannot.
-func (o *Outcome) round(t *quota.Tier) {
-	if t.Kind == quota.TokenBucket && o.RefusedAtMost > 0 {
-		o.RefusedAtMost = min(o.Attempted, o.RefusedAtMost+parts)
-	}
-	o.RefusedIfEven = min(max(o.RefusedIfEven, o.RefusedAtLeast), o.RefusedAtMost)
-	o.Likely = o.RefusedIfEven
 }
 
 // parts bounds the fractions of tokens that cannot be taken: one at the end, and one for the moment when

@@ -142,9 +142,3 @@ func (d *demand) replayAccounts(tiers []quota.Tier) planning.Outcome {
 	out.RefusedAtLeast, out.RefusedIfEven, out.Likely, out.Estimate = 0, likely, likely, true
 	return out
 }
-
-// sureOfAccounts states how certain an outcome is.
-func (d *demand) sureOfAccounts(o *quoratev1.WhatIfOutcome) string {
-	return fmt.Sprintf("about %d of %d units would have been refused (%s), if %d accounts were asked for the same each: of so many the rule in force refuses what was refused; at most %d, if one was asked for all",
-		o.RefusedLikely, o.Attempted, partText(o.RefusedLikely, o.Attempted), d.accounts, o.RefusedAtMost)
-}

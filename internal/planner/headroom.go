@@ -133,7 +133,10 @@ func (s *Planner) saturate(ctx context.Context, out *quoratev1.LimitHeadroom, l 
 			text = ofSeconds(out, u, a.Points)
 		}
 	}
-	text = fullIfRefused(out, text)
+	if out.RefusedPart > fewRefused && out.Saturation < 1 { // it was full, even if the recorded keys and points do not show it
+		out.Saturation = 1
+		text = "it was full at times: what it refused came faster than is recorded, above its burst, to keys with a rule of their own, or it was refused without need; " + text
+	}
 	if out.Refill > 0 {
 		out.Headroom = max(0, 1-out.Saturation)
 	}
@@ -222,16 +225,6 @@ func refusing(points []history.Point, span history.Second) []history.Second {
 // fewRefused is the largest refused part of the demand at which a limit may still be reported as less than full. It
 // matches the busiest 1% of seconds that a bucket's saturation leaves out.
 const fewRefused = .01
-
-// fullIfRefused reports a limit that refused more than fewRefused as full, even if the recorded keys and points do not
-// show it.
-func fullIfRefused(out *quoratev1.LimitHeadroom, text string) string {
-	if out.RefusedPart <= fewRefused || out.Saturation >= 1 {
-		return text
-	}
-	out.Saturation = 1
-	return "it was full at times: what it refused came faster than is recorded, above its burst, to keys with a rule of their own, or it was refused without need; " + text
-}
 
 // ofWindows uses the fullest window. If points do not tell windows apart, or windows slide, it uses
 // consecutive points of a window's length, or a single point that is longer.

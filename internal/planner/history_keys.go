@@ -86,7 +86,8 @@ func (s *Planner) HistoryKeys(ctx context.Context, req *quoratev1.HistoryKeysReq
 		return nil, s.noLimit(name)
 	}
 	out := &quoratev1.HistoryKeysResponse{
-		Rest: a.Rest.Tokens(), Coverage: keysCoverage(t, &a),
+		Rest:         a.Rest.Tokens(),
+		Coverage:     coverage(t, &history.Answer{AsOf: a.AsOf, RangesCovered: a.RangesCovered, RangesTotal: a.RangesTotal}),
 		Unattributed: a.Unattributed.Tokens(), UnattributedSeconds: int64(history.GapSeconds(a.Gaps)),
 	}
 	for i := range a.Keys {
@@ -100,8 +101,4 @@ func keyUse(k *history.KeyTotal) *quoratev1.KeyUse {
 		Key: k.Key, Attempted: k.Attempted.Tokens(), Admitted: k.Admitted.Tokens(),
 		Refused: max(0, k.Attempted-k.Admitted).Tokens(), Error: k.Error.Tokens(),
 	}
-}
-
-func keysCoverage(t stretch, a *history.KeysAnswer) *quoratev1.Coverage {
-	return coverage(t, &history.Answer{AsOf: a.AsOf, RangesCovered: a.RangesCovered, RangesTotal: a.RangesTotal})
 }

@@ -39,7 +39,8 @@ func (d *demand) sure(o *quoratev1.WhatIfOutcome) string {
 	case o.Attempted == 0:
 		return "nothing was asked for in this time, as far as is known"
 	case d.accounts > 0:
-		return d.sureOfAccounts(o)
+		return fmt.Sprintf("about %d of %d units would have been refused (%s), if %d accounts were asked for the same each: of so many the rule in force refuses what was refused; at most %d, if one was asked for all",
+			o.RefusedLikely, o.Attempted, partText(o.RefusedLikely, o.Attempted), d.accounts, o.RefusedAtMost)
 	case o.Exact:
 		return fmt.Sprintf("exact: %d of %d tokens would have been refused (%s)", o.RefusedAtMost, o.Attempted, partText(o.RefusedAtMost, o.Attempted))
 	}

@@ -53,7 +53,9 @@ func NewLimits(version uint64, list []Limit) (*Limits, error) {
 		return nil, fmt.Errorf("limits: %d; at most %d", len(list), MaxLimits)
 	}
 	s := &Limits{Version: version, list: slices.Clone(list), meters: make(map[LimitName]*Limit, len(list))}
-	slices.SortFunc(s.list, func(a, b Limit) int { return compareNames(a.LimitName, b.LimitName) })
+	slices.SortFunc(s.list, func(a, b Limit) int {
+		return cmp.Or(strings.Compare(a.LimitName.Namespace, b.LimitName.Namespace), strings.Compare(a.LimitName.Limit, b.LimitName.Limit))
+	})
 	var errs []error
 	for i := range s.list {
 		l := &s.list[i]
@@ -82,10 +84,6 @@ func NewLimits(version uint64, list []Limit) (*Limits, error) {
 		return nil, err
 	}
 	return s, nil
-}
-
-func compareNames(a, b LimitName) int {
-	return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Limit, b.Limit))
 }
 
 // index registers a limit's counters (tiers and floor) and its HTTP match.

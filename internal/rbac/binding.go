@@ -159,7 +159,7 @@ func (s Scope) String() string {
 		return "everywhere"
 	}
 	kind, name, _ := strings.Cut(string(s), ":")
-	return kind + " " + quote(name)
+	return kind + " " + strconv.Quote(name)
 }
 
 // CheckIdentity returns an error that names the field unless id is a valid identity.
@@ -188,8 +188,6 @@ func (b Binding) normal() Binding {
 	}
 	return b
 }
-
-func quote(s string) string { return strconv.Quote(s) }
 
 // Token is a bearer token without its secret.
 type Token struct {

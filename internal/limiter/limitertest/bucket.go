@@ -17,10 +17,6 @@ type bucket struct {
 	lost                *big.Rat // debt that a rate of 0 never repays
 }
 
-func newBucket(t quota.Tier, now quota.Time) *bucket {
-	return &bucket{tier: t, now: now, accumulated: units(t), tokensNextAvailable: whole(int64(now)), lost: new(big.Rat)}
-}
-
 // rate returns units per nanosecond.
 func (b *bucket) rate() *big.Rat {
 	return big.NewRat(int64(quota.FromTokens(b.tier.Rate.Tokens)), int64(b.tier.Rate.Per))

@@ -34,7 +34,7 @@ func NewReference(l quota.Limit, now quota.Time) *Reference {
 func newCounter(t quota.Tier, now quota.Time) counter {
 	switch t.Kind {
 	case quota.TokenBucket:
-		return newBucket(t, now)
+		return &bucket{tier: t, now: now, accumulated: units(t), tokensNextAvailable: whole(int64(now)), lost: new(big.Rat)}
 	case quota.SlidingWindow:
 		return &sliding{tier: t, now: now}
 	case quota.PeriodicRefill:
@@ -114,11 +114,6 @@ func (r *Reference) charge(now quota.Time, used quota.Units) *big.Rat {
 	}
 	r.counter.add(new(big.Rat).Neg(booked))
 	return booked
-}
-
-func (r *Reference) refund(now quota.Time, u quota.Units) {
-	r.advance(now)
-	r.counter.add(whole(int64(max(u, 0))))
 }
 
 func (r *Reference) retier(now quota.Time, l quota.Limit) {

@@ -44,7 +44,7 @@ func Play(t *testing.T, l quota.Limit, history []Step) {
 	p := &player{t: t, limit: l, now: Start, meter: limiter.NewMeter(&first, Start), model: NewReference(l, Start)}
 	for i, s := range history {
 		p.step = i
-		p.do(s)
+		actions[int(s.Do)%len(actions)](p, s.Arg)
 		p.compare()
 	}
 }
@@ -53,7 +53,11 @@ var actions = []func(*player, int64){
 	func(p *player, arg int64) { p.pass("moment", time.Duration(arg%int64(time.Second))) },
 	func(p *player, arg int64) { p.pass("period", time.Duration(arg)%(2*p.limit.Rate.Per+1)) },
 	func(p *player, arg int64) { p.pass("years", time.Duration(arg)%(3000*24*time.Hour)) },
-	func(p *player, arg int64) { p.toEdge(time.Duration(arg%3) - 1) },
+	func(p *player, arg int64) { // to the end of the window, plus or minus a nanosecond
+		if _, end := p.meter.Bounds(); end > p.now {
+			p.pass("edge", end.Add(time.Duration(arg%3)-1).Sub(p.now))
+		}
+	},
 	func(p *player, arg int64) { p.take(some(arg, p.limit.Burst/2+1), quota.LimitsWait) },
 	func(p *player, arg int64) { p.take(some(arg, p.limit.Burst+1), time.Duration(arg&math.MaxInt64)) },
 	func(p *player, arg int64) { p.take(quota.FromTokens(arg&math.MaxInt64), quota.LimitsWait) },
@@ -66,8 +70,6 @@ var actions = []func(*player, int64){
 	func(p *player, arg int64) { p.retier(arg) },
 	func(p *player, _ int64) { p.restore() },
 }
-
-func (p *player) do(s Step) { actions[int(s.Do)%len(actions)](p, s.Arg) }
 
 // some returns 1 to most tokens.
 func some(arg, most int64) quota.Units {
@@ -83,13 +85,6 @@ func (p *player) fail(format string, args ...any) {
 func (p *player) pass(what string, d time.Duration) {
 	p.doing = what
 	p.now = min(max(p.now.Add(d), Earliest), Latest)
-}
-
-// toEdge advances to the end of the window, plus or minus a nanosecond.
-func (p *player) toEdge(beside time.Duration) {
-	if _, end := p.meter.Bounds(); end > p.now {
-		p.pass("edge", end.Add(beside).Sub(p.now))
-	}
 }
 
 func (p *player) take(cost quota.Units, maxWait time.Duration) {
@@ -146,7 +141,8 @@ func (p *player) charge(u quota.Units) {
 func (p *player) refund(u quota.Units) {
 	p.doing = fmt.Sprintf("refund %d", u)
 	p.meter.Refund(p.now, &p.limit, u)
-	p.model.refund(p.now, u)
+	p.model.advance(p.now)
+	p.model.counter.add(whole(int64(max(u, 0))))
 }
 
 // retier changes the burst, the rate or both, and sometimes the period.

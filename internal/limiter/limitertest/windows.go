@@ -149,19 +149,15 @@ func (p *periodic) level() *big.Rat { return new(big.Rat).Sub(units(p.tier), p.u
 
 func (p *periodic) add(u *big.Rat) {
 	if !p.open && u.Sign() < 0 {
-		p.begin(p.now)
+		p.open, p.began = true, p.now
+		p.ends = new(big.Int).Add(big.NewInt(int64(p.now)), big.NewInt(int64(p.tier.Rate.Per)))
+		p.window = fmt.Sprint(len(p.all), " until ", p.ends)
 	}
 	u = refundable(u, p.used())
 	p.all = append(p.all, charge{p.window, new(big.Rat).Neg(u)})
 	if p.used().Sign() == 0 {
 		p.open = false
 	}
-}
-
-func (p *periodic) begin(at quota.Time) {
-	p.open, p.began = true, at
-	p.ends = new(big.Int).Add(big.NewInt(int64(at)), big.NewInt(int64(p.tier.Rate.Per)))
-	p.window = fmt.Sprint(len(p.all), " until ", p.ends)
 }
 
 // retier moves the end of the window unless it would end now.
