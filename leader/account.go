@@ -58,11 +58,19 @@ type account struct {
 	dirty  bool // the level moved since the last checkpoint
 	saved  bool // the range's log holds a level of this account
 	wanted bool // it is in Ledger.wanted
+
+	// See schedule.go.
+	alarm   quota.Time // visit it by then
+	seen    uint64     // changes applied
+	timer   uint32     // its place in Ledger.timers, from 1; 0 is none
+	queued  bool       // it is in Ledger.moved
+	counted bool       // it is in Ledger.counted
+	dropped bool       // it is in no table of the ledger any more
 }
 
 func newAccount(k quota.Key, limit *quota.Limit, pool limiter.Meter) *account {
 	return &account{
-		key: k, limit: limit, tier: limit.First(), gains: limit.Rate.PerSecond(), pool: pool, saved: pool.Level() < limit.BurstUnits(),
+		key: k, limit: limit, tier: limit.First(), gains: limit.Rate.PerSecond(), pool: pool, saved: pool.Level() < limit.BurstUnits(), alarm: never,
 	}
 }
 
@@ -246,6 +254,7 @@ func (a *account) admit(now quota.Time, r *quota.Report, e *quota.ReportEntry) *
 	if h == nil {
 		h = a.addHolder(holder{node: r.From, inc: r.Incarnation})
 	}
+	a.wakeBy(now.Add(max(remember, a.inFlightLease())))
 	h.begin(now, e)
 	h.overflowed = a.overflowed
 	if a.endures() {
@@ -358,6 +367,7 @@ func (a *account) close(now quota.Time, h *holder, e *quota.ReportEntry, ack quo
 	a.dirty = a.dirty || a.promises() && (h.log().promised.high > h.log().promised.total || !h.closed)
 	h.void()
 	h.demand, h.closed = 0, true // what is in flight stays so until a later opening says more
+	a.wakeBy(now.Add(linger))
 	h.unplan()
 	a.advance(now)
 	*g = quota.GrantEntry{Key: a.key, Epoch: e.Epoch, Ack: ack, Level: a.levelFor(h, a.level()), Others: a.others(h), Closed: true, Saved: min(h.saved, quota.Most)}

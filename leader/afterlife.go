@@ -13,6 +13,7 @@ import (
 // far as it has not overflowed or ended with its window.
 func (a *account) retire(now, died quota.Time, i int) {
 	h := &a.holders[i]
+	a.wakeBy(now)
 	if !a.endures() {
 		a.bury(now, h)
 		h.leave()
@@ -60,6 +61,8 @@ func (l *Ledger) afterlife(now quota.Time, r *quota.Report, e *quota.ReportEntry
 		return g, false
 	}
 	a.advance(now)
+	a.wakeBy(now)
+	defer l.note(now, a)
 	h := a.deadProcess(now, r.From, e)
 	if h == nil {
 		return g, true
@@ -177,24 +180,24 @@ const memory = 10 * time.Minute
 // account: all nodes may die at once, and die again.
 const maxDead = 16
 
-// forgets reports whether the holder may be dropped from the books.
-func (a *account) forgets(now quota.Time, h *holder) bool {
-	silent := now.Sub(h.reported) > max(remember, a.inFlightLease())
+// forgottenAt is the time after which the holder may be dropped from the books, if it stays silent.
+func (h *holder) forgottenAt(a *account) quota.Time {
+	silent := h.reported.Add(max(remember, a.inFlightLease()))
 	switch {
 	case !a.endures():
 		return silent
 	case h.dead:
-		return now.Sub(h.log().diedAt) > memory
+		return h.log().diedAt.Add(memory)
+	case h.closed && h.out == 0 && h.saved >= h.used.Plus(h.over):
+		return silent
 	}
-	// One that is silent and not dead may speak again, and may still hold what it
-	// was given.
-	return silent && h.closed && h.out == 0 && h.saved >= h.used.Plus(h.over)
+	return never // it may speak again, and may still hold what it was given
 }
 
 // forget drops what need not be remembered. Of a dead process that is forgotten
 // too early, what it had out is lost, and what its journal tells may be booked twice.
 func (a *account) forget(now quota.Time, nodes int) {
-	a.holders = slices.DeleteFunc(a.holders, func(h holder) bool { return a.forgets(now, &h) })
+	a.holders = slices.DeleteFunc(a.holders, func(h holder) bool { return now > h.forgottenAt(a) })
 	var dead []int
 	for i := range a.holders {
 		if a.holders[i].dead {

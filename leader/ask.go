@@ -34,6 +34,8 @@ func (l *Ledger) answer(now quota.Time, q *quota.Ask) (quota.Answer, booking) {
 	if a == nil || q.Cost < -quota.Most || q.Cost > quota.Most {
 		return quota.Answer{Why: quota.WhyNoLimit}, booking{}
 	}
+	defer l.note(now, a)
+	a.wakeBy(now.Add(linger))
 	a.advance(now)
 	if a.limit.Ceiling == quota.Hard && !l.mayGrant(now, a) && q.Cost > 0 && !q.Force {
 		return quota.Answer{Why: quota.WhyFailover, Level: a.level(), Aside: l.aside(now, a), RetryAfter: max(l.cfg.Sync, l.started.Add(l.cfg.Learn).Sub(now))}, booking{}

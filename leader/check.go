@@ -1,6 +1,7 @@
 package leader
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/quorate/quorate/internal/quota"
@@ -13,6 +14,7 @@ import (
 //     probably used unseen: no token is there twice;
 //   - of every member 0 <= standing <= out, rate <= charged, cap <= capped, and at
 //     most maxFlight grants are unanswered;
+//   - every account is listed for what upkeep has to do about it;
 //   - with rates, the charged ones sum up to at most the limit's. Not under soft
 //     after the first term: a member that was cut off for longer than a new leader
 //     waits brings a rate along that has been given to others meanwhile.
@@ -26,8 +28,8 @@ import (
 // the keys.
 func (l *Ledger) Check(now quota.Time, keys ...quota.Key) error {
 	for _, k := range keys {
-		if a := l.accounts[k]; a != nil {
-			if err := a.check(now, l.term > 1); err != nil {
+		if a := l.account(k); a != nil {
+			if err := l.check(now, a); err != nil {
 				return fmt.Errorf("%v: %w", k, err)
 			}
 		}
@@ -38,11 +40,32 @@ func (l *Ledger) Check(now quota.Time, keys ...quota.Key) error {
 	var first error
 	var at quota.Key
 	for k, a := range l.accounts {
-		if err := a.check(now, l.term > 1); err != nil && (first == nil || k.Compare(at) < 0) {
+		if l.current(a) == nil {
+			continue
+		}
+		if err := l.check(now, a); err != nil && (first == nil || k.Compare(at) < 0) {
 			first, at = fmt.Errorf("%v: %w", k, err), k
 		}
 	}
 	return first
+}
+
+// check is Check of one account. It also holds that upkeep will see to it: see schedule.go.
+func (l *Ledger) check(now quota.Time, a *account) error {
+	if err := a.check(now, l.term > 1); err != nil {
+		return err
+	}
+	next, at := l.nextAlarm(now, a), never
+	if a.timer > 0 {
+		at = l.timers[a.timer-1].at
+	}
+	switch {
+	case a.dirty && !a.queued && !a.wanted && a.tier.Kind != quota.Concurrency:
+		return errors.New("it has moved, and is not listed for the next checkpoint")
+	case next != never && at > next.Add(linger):
+		return fmt.Errorf("it must be visited at %d, and will be at %d", next, at)
+	}
+	return nil
 }
 
 func (a *account) check(now quota.Time, later bool) error {

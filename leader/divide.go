@@ -87,6 +87,10 @@ func (l *Ledger) hand(now quota.Time, a *account, h *holder, tokens quota.Units,
 		h.granted = now
 	}
 	h.charged = max(h.charged, h.rate)
+	l.leased(h)
+	if a.promises() {
+		a.wakeBy(h.renewAt(l.cfg.Lease))
+	}
 	if tokens > 0 {
 		a.pool.Add(-tokens)
 		h.out, h.ret = h.out+tokens, h.ret+tokens

@@ -38,7 +38,7 @@ func (l *Ledger) restore(now quota.Time, a *account, kl *quota.KeyLevel) {
 			h.accrue(now)
 		}
 		a.pool.Add(-h.out)
-		a.addHolder(h)
+		l.leased(a.addHolder(h))
 	}
 }
 
@@ -86,24 +86,20 @@ func (h *holder) resume(now quota.Time, e *quota.ReportEntry) {
 	h.capped, h.learns, h.returned = max(h.capped, h.cap), true, e.Returned
 }
 
-// moved reports whether the next checkpoint has to say something of the account.
-// What is promised for a time has to be promised again; while too many promises wait
-// for the log, nothing is said.
-func (a *account) moved(now quota.Time, lease time.Duration) bool {
-	late := false
-	if len(a.own.pending) >= maxPending {
+// moved reports whether the next checkpoint has to say something of the account; while too many
+// promises wait for the log, nothing is said.
+func (a *account) moved() bool {
+	if !a.dirty || len(a.own.pending) >= maxPending {
 		return false
 	}
 	if a.promises() {
 		for i := range a.holders {
-			h := &a.holders[i]
-			if len(h.log().pending) >= maxPending {
+			if len(a.holders[i].log().pending) >= maxPending {
 				return false
 			}
-			late = late || h.charged > 0 && !h.dead && len(h.log().pending) == 0 && h.log().promised.until < now.Add(lease+foresee/4)
 		}
 	}
-	return a.dirty || late
+	return true
 }
 
 // endures reports whether what is counted outlives its leader.
@@ -261,9 +257,9 @@ func (h *holder) mark() quota.Mark {
 	}
 }
 
-// write notes what the checkpoint says of the members, and adds what it promises
+// promiseAll notes what the checkpoint says of the members, and adds what it promises
 // them.
-func (l *Ledger) write(now quota.Time, a *account, kl *quota.KeyLevel) {
+func (l *Ledger) promiseAll(now quota.Time, a *account, kl *quota.KeyLevel) {
 	for i := range a.holders {
 		h, m := &a.holders[i], &kl.Marks[i]
 		p := promise{at: now, total: h.used.Plus(h.over)}
@@ -306,13 +302,25 @@ func (l *Ledger) Saved(now quota.Time, upTo quota.Seq) []quota.Grant {
 	for n < len(l.writing) && l.writing[n].seq <= upTo {
 		a := l.writing[n].a
 		n++
+		if a.dropped || l.current(a) == nil {
+			continue
+		}
 		a.own.committed(upTo)
+		closed := true
 		for i := range a.holders {
-			a.holders[i].committed(upTo)
+			h := &a.holders[i]
+			h.committed(upTo)
+			closed = closed && h.closed
+			a.wakeBy(h.forgottenAt(a))
+			if a.promises() {
+				a.wakeBy(h.renewAt(l.cfg.Lease))
+			}
 		}
-		if l.accounts[a.key] == a {
-			out = l.catchUp(now, a, out)
+		if closed {
+			a.wakeBy(now)
 		}
+		out = l.catchUp(now, a, out)
+		l.note(now, a)
 	}
 	l.writing = slices.Delete(l.writing, 0, n)
 	return out

@@ -5,7 +5,7 @@ import "github.com/quorate/quorate/internal/quota"
 // Out returns what the books say that a member can spend at most at this
 // moment, and all that it may have spent or hold since its last report.
 func (l *Ledger) Out(now quota.Time, k quota.Key, id quota.NodeID) (standing, out quota.Units) {
-	a := l.accounts[k]
+	a := l.account(k)
 	if a == nil {
 		return 0, 0
 	}
@@ -20,7 +20,7 @@ func (l *Ledger) Out(now quota.Time, k quota.Key, id quota.NodeID) (standing, ou
 
 // Free returns the free pool of a key: tokens that no member holds.
 func (l *Ledger) Free(now quota.Time, k quota.Key) (quota.Units, bool) {
-	a := l.accounts[k]
+	a := l.account(k)
 	if a == nil {
 		return 0, false
 	}
@@ -33,7 +33,7 @@ func (l *Ledger) Free(now quota.Time, k quota.Key) (quota.Units, bool) {
 func (l *Ledger) Booked(n quota.LimitName) quota.Units {
 	var sum quota.Units
 	for k, a := range l.accounts {
-		if k.LimitName == n {
+		if k.LimitName == n && l.current(a) != nil {
 			sum += a.admitted
 		}
 	}

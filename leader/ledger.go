@@ -3,7 +3,7 @@ package leader
 import (
 	"fmt"
 	"math"
-	"slices"
+	"reflect"
 	"time"
 
 	"github.com/quorate/quorate/internal/limiter"
@@ -25,7 +25,19 @@ type Ledger struct {
 	lost     map[quota.LimitName]quota.Units // the most of one that is not there
 	live     map[quota.LimitName]*quota.LiveError
 	refs     refs
-	saved    map[quota.Key]savedLevel // levels from the range's log or of removed limits, not yet opened
+	saved    map[quota.Key]*savedLevel // levels from the range's log or of removed limits, not yet opened
+
+	timers  timers
+	expiry  expiry       // of saved; of one that is not there any more, too
+	moved   accountQueue // accounts that are dirty
+	counted accountQueue // accounts with counts that TopSince has not returned
+	changes []change     // that not all accounts have applied
+	trimmed uint64       // number of changes before those
+	cursor  int          // in refs: where the round that applies them goes on
+	until   uint64       // number of changes that this round brings to all
+	visits  int          // accounts that upkeep has looked at
+	tops    tops         // what TopSome has found; nil between lists
+	topLeft int          // first so many of counted that TopSome has to look at
 
 	askers map[quota.NodeID]*asker
 	lives  uint64 // accounts opened so far
@@ -62,6 +74,7 @@ type member struct {
 
 	silent struct{ from, to quota.Time } // the last time that it said nothing of a key for a lease or longer
 
+	lease   quota.Time // the latest that it was granted anything until
 	goneAt  quota.Time
 	suspect quota.Time // since when its process has probably ended; 0 if it has spoken since
 	since   quota.Time // its process is no older
@@ -97,7 +110,7 @@ func New(cfg Config, id quota.RangeID, term quota.Term, self quota.NodeID, nodes
 		accounts: map[quota.Key]*account{}, keys: map[quota.LimitName]int64{}, departed: map[quota.Key]listing{}, lost: map[quota.LimitName]quota.Units{},
 		askers:  map[quota.NodeID]*asker{},
 		live:    map[quota.LimitName]*quota.LiveError{},
-		saved:   make(map[quota.Key]savedLevel, len(levels)),
+		saved:   make(map[quota.Key]*savedLevel, len(levels)),
 		started: now, first: term == 1 || cfg.First, nodes: len(nodes),
 	}
 	l.learning = !l.first // nobody was granted anything before
@@ -105,9 +118,15 @@ func New(cfg Config, id quota.RangeID, term quota.Term, self quota.NodeID, nodes
 		l.members[n] = &member{}
 	}
 	for _, kl := range levels {
-		l.saved[kl.Key] = savedLevel{KeyLevel: kl}
+		l.keep(&savedLevel{KeyLevel: kl})
 	}
 	return l
+}
+
+// keep remembers the level of a key that has no account, until it is full.
+func (l *Ledger) keep(kl *savedLevel) {
+	l.saved[kl.Key] = kl
+	l.expiry.push(kl)
 }
 
 // Term returns the term that the ledger serves.
@@ -138,7 +157,7 @@ func (l *Ledger) ReportInto(room []quota.GrantEntry, now quota.Time, r *quota.Re
 	m.since = now.Add(-r.Age)
 	if r.Full && !m.spoke {
 		m.spoke = true
-		l.hearAll(now, r.From)
+		l.happens(&change{at: now, node: r.From, heard: true, known: *m})
 	}
 	g := quota.Grant{Range: l.id, Term: l.term, From: l.self, To: r.From, At: now, Incarnation: r.Incarnation}
 	if room == nil || cap(room) < len(r.Entries) {
@@ -172,7 +191,7 @@ func (l *Ledger) admit(r *quota.Report) (*member, error) {
 		return nil, fmt.Errorf("report of incarnation %d of %s; it has been restarted as %d", r.Incarnation, r.From, m.inc)
 	}
 	if r.Incarnation > m.inc {
-		*m = member{inc: r.Incarnation}
+		*m = member{inc: r.Incarnation, lease: m.lease}
 	}
 	if r.Seq <= m.seq {
 		return nil, fmt.Errorf("report %d of %s is old; %d is known", r.Seq, r.From, m.seq)
@@ -198,7 +217,7 @@ func (l *Ledger) entry(now quota.Time, r *quota.Report, e *quota.ReportEntry, g 
 		*g, answered = l.afterlife(now, r, e)
 		return answered
 	}
-	a, place := l.refs.find(r, e)
+	a, place := l.find(r, e)
 	if a == nil {
 		if e.Key.Key == "" {
 			*g = quota.GrantEntry{Epoch: e.Epoch, Ack: r.Seq, Unknown: true}
@@ -208,6 +227,7 @@ func (l *Ledger) entry(now quota.Time, r *quota.Report, e *quota.ReportEntry, g 
 			return false
 		}
 	}
+	defer l.note(now, a)
 	stands := a.advance(now)
 	alone := len(e.Abandoned) == 0 && len(a.claims) == 0 && a.tier.Kind != quota.Concurrency // only h changes
 	l.abandon(now, a, r, e.Abandoned)
@@ -215,7 +235,7 @@ func (l *Ledger) entry(now quota.Time, r *quota.Report, e *quota.ReportEntry, g 
 		return false
 	}
 	if len(a.claims) > 0 {
-		l.hear(now, a, r.From)
+		a.hear(now, r.From, l.members[r.From])
 	}
 	h := a.holderAt(now, place, r, e)
 	gap := firstGap(e)
@@ -229,6 +249,7 @@ func (l *Ledger) entry(now quota.Time, r *quota.Report, e *quota.ReportEntry, g 
 	if h.restored && e.Learn != nil {
 		alone = false
 		a.learn(now, h, e)
+		l.leased(h)
 	}
 	others := stands - h.standing()
 	was := l.liveBefore(now, a)
@@ -285,7 +306,7 @@ func sane(e *quota.ReportEntry) bool {
 
 // open returns the account of a key, opening it from the checkpoint or full.
 func (l *Ledger) open(now quota.Time, k quota.Key) *account {
-	if a := l.accounts[k]; a != nil {
+	if a := l.account(k); a != nil {
 		return a
 	}
 	limit := l.limitOf(k)
@@ -299,7 +320,7 @@ func (l *Ledger) open(now quota.Time, k quota.Key) *account {
 	delete(l.saved, k)
 	a := newAccount(k, limit, poolOf(now, limit, kl, saved))
 	l.lives++
-	a.life = l.lives
+	a.life, a.seen = l.lives, l.happened()
 	l.refs.add(a)
 	a.sums = l.liveOf(k.LimitName)
 	a.env = newEnvelope(a.pool, now)
@@ -310,7 +331,17 @@ func (l *Ledger) open(now quota.Time, k quota.Key) *account {
 		a.restoreAnswers(now, &kl.KeyLevel)
 	}
 	l.beginUnlogged(now, a, kl.Unlogged)
+	a.wakeBy(now.Add(linger))
+	l.note(now, a)
 	return a
+}
+
+// account returns the account of a key, if it is open, with all changes applied.
+func (l *Ledger) account(k quota.Key) *account {
+	if a := l.accounts[k]; a != nil {
+		return l.current(a)
+	}
+	return nil
 }
 
 // fits reports whether a limit may have one more account.
@@ -329,11 +360,15 @@ func (l *Ledger) drop(a *account) {
 		delete(l.keys, n)
 	}
 	l.refs.remove(a)
+	l.timers.remove(a)
+	a.dropped = true
 }
 
 // limitOf returns what counts for a key; nil if there is no such limit.
-func (l *Ledger) limitOf(k quota.Key) *quota.Limit {
-	limit, ok := l.limits.Find(k.LimitName)
+func (l *Ledger) limitOf(k quota.Key) *quota.Limit { return l.limitIn(l.limits, k) }
+
+func (l *Ledger) limitIn(limits *quota.Limits, k quota.Key) *quota.Limit {
+	limit, ok := limits.Find(k.LimitName)
 	if !ok {
 		return nil
 	}
@@ -342,11 +377,13 @@ func (l *Ledger) limitOf(k quota.Key) *quota.Limit {
 
 // line returns what the range's log says of a key, on this leader's clock.
 func (l *Ledger) line(now quota.Time, k quota.Key, limit *quota.Limit) (savedLevel, bool) {
-	kl, saved := l.saved[k]
-	if saved {
-		onClock(now, limit, &kl.KeyLevel)
+	was := l.saved[k]
+	if was == nil {
+		return savedLevel{}, false
 	}
-	return kl, saved
+	kl := *was
+	onClock(now, limit, &kl.KeyLevel)
+	return kl, true
 }
 
 // poolOf returns what a key starts with: everything, unless the range's log
@@ -416,21 +453,15 @@ func (l *Ledger) MemberGone(now quota.Time, id quota.NodeID, before quota.Incarn
 
 // gone is MemberGone of one whose processes spoke for the last time at died or before.
 func (l *Ledger) gone(now, died quota.Time, id quota.NodeID, before quota.Incarnation) {
+	c := change{at: now, node: id, gone: true, before: before, died: died}
 	if m := l.members[id]; m == nil || m.inc < before { // else the process after them has spoken
 		if m != nil {
 			m.gone, m.goneAt = true, now
 		}
 		delete(l.askers, id)
-		l.hearAll(now, id)
+		c.heard, c.known = true, member{gone: true}
 	}
-	for _, a := range l.accounts {
-		a.advance(now)
-		for i, h := range slices.Backward(a.holders) {
-			if h.node == id && h.inc < before {
-				a.retire(now, died, i)
-			}
-		}
-	}
+	l.happens(&c)
 	l.settleLearning(now)
 }
 
@@ -449,17 +480,7 @@ func (l *Ledger) Suspect(now quota.Time, id quota.NodeID) {
 		return
 	}
 	m.suspect, l.suspects = now, true
-	for _, a := range l.accounts {
-		if a.limit.Ceiling == quota.Hard || a.endures() {
-			continue
-		}
-		a.advance(now)
-		for i, h := range slices.Backward(a.holders) {
-			if h.node == id {
-				a.retire(now, now, i)
-			}
-		}
-	}
+	l.happens(&change{at: now, node: id, gone: true, before: math.MaxUint64, died: now, soft: true})
 	l.settleLearning(now)
 }
 
@@ -467,7 +488,7 @@ func (l *Ledger) Suspect(now quota.Time, id quota.NodeID) {
 // later one.
 func (l *Ledger) endSuspects(now quota.Time) {
 	for id, m := range l.members {
-		if m.suspect > 0 && !m.gone && now.Sub(m.suspect) >= l.cfg.Lease+leaseSlack && !l.leases(now, id) {
+		if m.suspect > 0 && !m.gone && now.Sub(m.suspect) >= l.cfg.Lease+leaseSlack && now >= m.lease.Add(leaseSlack) {
 			l.gone(now, m.suspect, id, math.MaxUint64)
 			m.suspect = 0
 		}
@@ -478,16 +499,11 @@ func (l *Ledger) endSuspects(now quota.Time) {
 	}
 }
 
-// leases reports whether a member has a lease that is not over.
-func (l *Ledger) leases(now quota.Time, id quota.NodeID) bool {
-	for _, a := range l.accounts {
-		for i := range a.holders {
-			if h := &a.holders[i]; h.node == id && !h.dead && now < h.lease.Add(leaseSlack) {
-				return true
-			}
-		}
+// leased notes until when a member holds what it was granted.
+func (l *Ledger) leased(h *holder) {
+	if m := l.members[h.node]; m != nil {
+		m.lease = max(m.lease, h.lease)
 	}
-	return false
 }
 
 // SetNodes says how many nodes the cluster has now.
@@ -498,9 +514,7 @@ func (l *Ledger) SetNodes(count int) { l.nodes = count }
 // have mattered, should the limit come back.
 func (l *Ledger) SetLimits(now quota.Time, limits *quota.Limits) {
 	l.limits = limits
-	for k, a := range l.accounts {
-		l.relimit(now, k, a)
-	}
+	l.happens(&change{at: now, limits: limits})
 	l.dropLive()
 }
 
@@ -513,25 +527,34 @@ func (l *Ledger) Overridden(now quota.Time, keys []quota.Key) {
 	for _, k := range keys {
 		for _, c := range l.limits.Charges(k.LimitName) {
 			own := quota.Key{LimitName: c.Limit.LimitName, Key: k.Key}
-			if a := l.accounts[own]; a != nil && c.Up == 0 {
-				l.relimit(now, own, a)
+			if a := l.account(own); a != nil && c.Up == 0 {
+				if l.relimit(now, a, l.limits); !a.dropped {
+					l.note(now, a)
+				}
 			}
 		}
 	}
 }
 
-func (l *Ledger) relimit(now quota.Time, k quota.Key, a *account) {
-	if limit := l.limitOf(k); limit != nil {
-		a.relimit(now, limit)
-		a.unlogged = min(a.unlogged, l.unlogged(a))
+// relimit gives an account its limit among these. One that has none any more goes.
+func (l *Ledger) relimit(now quota.Time, a *account, limits *quota.Limits) {
+	limit := l.limitIn(limits, a.key)
+	switch {
+	case limit == nil:
+		a.advance(now)
+		tier := a.tier
+		kl := a.keyLevel(now)
+		kl.Applied = now
+		l.keep(&savedLevel{kl, &tier})
+		l.drop(a)
 		return
+	case reflect.DeepEqual(limit, a.limit):
+		a.limit = limit
+	default:
+		a.relimit(now, limit)
+		a.wakeBy(now)
 	}
-	a.advance(now)
-	tier := a.tier
-	kl := a.keyLevel(now)
-	kl.Applied = now
-	l.saved[k] = savedLevel{kl, &tier}
-	l.drop(a)
+	a.unlogged = min(a.unlogged, l.unlogged(a))
 }
 
 // Reset makes a key as good as new: full, without debt. What members hold of it
@@ -551,6 +574,8 @@ func (l *Ledger) Reset(now quota.Time, k quota.Key) {
 	a.env = newEnvelope(a.whole(), now)
 	a.dirty = true
 	a.advance(now)
+	a.wakeBy(now.Add(linger))
+	l.note(now, a)
 }
 
 // lastHeard is when the key was last used, or a member last told of it: one that has
@@ -566,26 +591,3 @@ func (a *account) lastHeard() quota.Time {
 // linger is how long a key that is as good as new keeps its counts for people,
 // where there is room.
 const linger = 10 * time.Second
-
-// Sweep does what time alone asks for: it ends learning, forgets holders that
-// have been silent for a minute, and drops accounts that are full and that
-// nobody holds: such a key is as good as new. Call it about once a second.
-func (l *Ledger) Sweep(now quota.Time) {
-	l.settleLearning(now)
-	l.endSuspects(now)
-	l.forgetAskers(now)
-	for _, a := range l.accounts {
-		a.advance(now)
-		l.liveSweep(now, a)
-		a.forget(now, l.nodes)
-		shown := now.Sub(a.lastHeard()) < linger && len(l.accounts) < l.cfg.MaxKeys/2
-		if a.idle() && !shown && now >= a.keep && (!a.dirty || a.saved) {
-			l.drop(a)
-		}
-	}
-	for k, kl := range l.saved {
-		if now >= kl.FullAt {
-			delete(l.saved, k)
-		}
-	}
-}

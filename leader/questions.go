@@ -103,7 +103,7 @@ func (l *Ledger) once(now quota.Time, q *quota.Ask) quota.Answer {
 // repeat gives an answer again, with the level of now.
 func (l *Ledger) repeat(now quota.Time, q *quota.Ask, was *question) quota.Answer {
 	out := quota.Answer{Allowed: was.allowed, Why: was.why, Wait: was.wait, RetryAfter: was.retry, WindowStart: was.window}
-	if a := l.accounts[q.Key]; a != nil {
+	if a := l.account(q.Key); a != nil {
 		a.advance(now)
 		out.Level, out.Aside, out.ResetAfter = a.level(), l.aside(now, a), a.resetAfter(now)
 	}
@@ -135,6 +135,7 @@ func (a *account) unbook(now quota.Time, b *booking) {
 	a.attempted = max(0, a.attempted.Plus(-b.tried))
 	a.admitted = max(0, a.admitted.Plus(-b.admitted))
 	a.dirty = true
+	a.wakeBy(now.Add(linger))
 	start, _ := a.pool.Bounds()
 	if start != b.window || b.at <= a.fresh {
 		return

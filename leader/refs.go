@@ -29,12 +29,12 @@ func (rs *refs) remove(a *account) {
 // member in it; nil if there is none, or
 // if that is not of the key that the entry is about. No two openings of keys of one
 // process have the same epoch, so a number that was given anew since does not match.
-func (rs *refs) find(r *quota.Report, e *quota.ReportEntry) (*account, int) {
-	if e.Ref == 0 || int(e.Ref) > len(rs.accounts) {
+func (l *Ledger) find(r *quota.Report, e *quota.ReportEntry) (*account, int) {
+	if e.Ref == 0 || int(e.Ref) > len(l.refs.accounts) {
 		return nil, 0
 	}
-	a := rs.accounts[e.Ref-1]
-	if a == nil {
+	a := l.refs.accounts[e.Ref-1]
+	if a == nil || l.current(a) == nil {
 		return nil, 0
 	}
 	for i := range a.holders {

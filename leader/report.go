@@ -2,6 +2,7 @@ package leader
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -28,51 +29,65 @@ func (l *Ledger) CheckpointWanted(now quota.Time, limit int) []quota.KeyLevel {
 }
 
 func (l *Ledger) checkpoint(now quota.Time, limit int, all bool) []quota.KeyLevel {
-	var out []quota.KeyLevel
-	size := 0
-	add := func(a *account) (room bool) {
-		if !a.moved(now, l.cfg.Lease) || a.tier.Kind == quota.Concurrency { // what is in flight dies with its nodes
-			return true
-		}
-		if len(out) >= limit {
-			return false
-		}
-		a.advance(now)
-		kl := a.keyLevel(now)
-		if size += kl.MaxSize(); size > MaxCheckpoint && len(out) > 0 {
-			return false
-		}
-		if a.endures() {
-			l.write(now, a, &kl)
-		}
-		out = append(out, kl)
-		a.dirty, a.saved = false, true
-		return true
-	}
 	l.written++
-	l.more = false
-	for len(l.wanted) > 0 && !l.more {
-		if a := l.wanted[0]; l.accounts[a.key] == a && !add(a) {
-			l.more = true
-			break
-		}
+	c := checkpoint{most: limit, now: now}
+	for len(l.wanted) > 0 && l.write(&c, l.wanted[0]) {
 		l.wanted[0].wanted = false
 		l.wanted = l.wanted[1:]
 	}
 	if len(l.wanted) == 0 {
 		l.wanted = nil
 	}
-	for _, a := range l.accounts {
-		if l.more || !all {
-			break
+	for n := l.moved.len(); all && n > 0 && l.write(&c, l.moved.first()); n-- {
+		l.visits++
+		a := l.moved.pop()
+		if a.queued = a.dirty && !a.dropped; a.queued { // too many promises wait for the log
+			l.moved.push(a)
 		}
-		l.more = !add(a)
 	}
+	l.more = c.full
 	slices.SortStableFunc(l.writing, func(x, y writing) int {
 		return cmp.Or(cmp.Compare(x.seq, y.seq), x.a.key.Compare(y.a.key))
 	})
-	slices.SortFunc(out, func(x, y quota.KeyLevel) int { return x.Key.Compare(y.Key) })
-	return out
+	slices.SortFunc(c.out, func(x, y quota.KeyLevel) int { return x.Key.Compare(y.Key) })
+	return c.out
+}
+
+// checkpoint is one that is being made.
+type checkpoint struct {
+	now  quota.Time
+	most int // lines
+	out  []quota.KeyLevel
+	size int
+	full bool // a line had no room
+}
+
+// write adds the line of an account, if there is anything to say. It returns false if there is no
+// room for it.
+func (l *Ledger) write(c *checkpoint, a *account) bool {
+	if a.dropped || l.current(a) == nil || !a.moved() || a.tier.Kind == quota.Concurrency {
+		return true
+	}
+	if c.full = len(c.out) >= c.most; c.full {
+		return false
+	}
+	a.advance(c.now)
+	kl := a.keyLevel(c.now)
+	if c.size += kl.MaxSize(); c.size > MaxCheckpoint && len(c.out) > 0 {
+		c.full = true
+		return false
+	}
+	if a.endures() {
+		l.promiseAll(c.now, a, &kl)
+	}
+	c.out = append(c.out, kl)
+	a.dirty = false
+	if !a.saved { // it may go from now on
+		a.wakeBy(c.now.Add(linger))
+	}
+	a.saved = true
+	l.note(c.now, a)
+	return true
 }
 
 // want asks for a checkpoint of the account at once: a member waits for it.
@@ -106,16 +121,44 @@ func (q *Query) behind(k *quota.KeyRate) bool {
 // the range's log remembers, since nobody has used them under this leader, come after
 // those that are used, as far as there is room.
 func (l *Ledger) Rates(now quota.Time, q Query) []quota.KeyRate {
-	top := quota.TopRates{Order: q.Order, Most: q.Top}
-	for _, a := range l.accounts {
-		if q.matches(&a.key) {
-			a.advance(now)
-			if k := a.keyRate(now); q.behind(&k) {
-				top.Add(&k)
-			}
+	s := l.ScanRates(q)
+	for s.Some(now, math.MaxInt) {
+	}
+	return s.Take(now)
+}
+
+// RateScan is a Rates in steps. A key whose account is opened between two of them may be missing.
+type RateScan struct {
+	ledger *Ledger
+	query  Query
+	top    quota.TopRates
+	at     int
+}
+
+// ScanRates begins to read the rates of the first keys in an order.
+func (l *Ledger) ScanRates(q Query) *RateScan {
+	return &RateScan{ledger: l, query: q, top: quota.TopRates{Order: q.Order, Most: q.Top}}
+}
+
+// Some reads so many keys, and returns true if some are left.
+func (s *RateScan) Some(now quota.Time, most int) (more bool) {
+	l := s.ledger
+	for ; s.at < len(l.refs.accounts) && most > 0; s.at, most = s.at+1, most-1 {
+		a := l.refs.accounts[s.at]
+		if a == nil || !s.query.matches(&a.key) || l.current(a) == nil {
+			continue
+		}
+		a.advance(now)
+		if k := a.keyRate(now); s.query.behind(&k) {
+			s.top.Add(&k)
 		}
 	}
-	return l.withSaved(now, top.Take(), q)
+	return s.at < len(l.refs.accounts)
+}
+
+// Take returns what was read.
+func (s *RateScan) Take(now quota.Time) []quota.KeyRate {
+	return s.ledger.withSaved(now, s.top.Take(), s.query)
 }
 
 // withSaved fills the rates up with keys of the log, in the order of their names.
@@ -140,7 +183,7 @@ func (l *Ledger) withSaved(now quota.Time, out []quota.KeyRate, q Query) []quota
 // Key returns what the ledger knows of one key; false if it has no limit.
 // Looking at a key does not open it.
 func (l *Ledger) Key(now quota.Time, k quota.Key) (quota.KeyRate, bool) {
-	a := l.accounts[k]
+	a := l.account(k)
 	if a == nil {
 		limit := l.limitOf(k)
 		if limit == nil {

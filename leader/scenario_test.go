@@ -407,7 +407,10 @@ func (k *fakeKey) apply(e quota.GrantEntry, g quota.Grant, r *quota.ReportEntry)
 func (w *world) books() string {
 	var out strings.Builder
 	for _, k := range slices.SortedFunc(maps.Keys(w.ledger.accounts), quota.Key.Compare) {
-		a := w.ledger.accounts[k]
+		a := w.ledger.account(k)
+		if a == nil { // its limit is gone
+			continue
+		}
 		a.advance(w.now)
 		fmt.Fprintf(&out, "%s: free %s, level %s", k.Key, show(a.pool.Level()), show(a.level()))
 		for i := range a.holders {

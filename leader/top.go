@@ -2,6 +2,7 @@ package leader
 
 import (
 	"cmp"
+	"math"
 	"slices"
 
 	"github.com/quorate/quorate/internal/quota"
@@ -57,32 +58,91 @@ func listed(n quota.LimitName) bool {
 // keys, and at most all in all; limits in order. To be called once a minute: what was
 // asked of a key whose account went several times in between may be in Rest.
 func (l *Ledger) TopSince(each, all int) []TopKeys {
-	lists := map[quota.LimitName][]KeyCount{}
-	for k, d := range l.departed {
-		if l.accounts[k] == nil && listed(k.LimitName) {
-			lists[k.LimitName] = append(lists[k.LimitName], KeyCount{k.Key, d.attempted, d.admitted})
-		}
+	for l.TopSome(each, math.MaxInt) {
 	}
-	for k, a := range l.accounts {
+	return l.takeTop(each, all)
+}
+
+// TopSome does part of the work of the next TopSince, which has the same each: it looks at so many
+// of the keys of which something was asked. It returns true if some are left. What is asked
+// meanwhile is for the TopSince after that.
+func (l *Ledger) TopSome(each, most int) (more bool) {
+	if l.tops == nil {
+		l.tops, l.topLeft = tops{}, l.counted.len()
+	}
+	for n := min(most, l.topLeft); n > 0; n-- {
+		l.visits++
+		l.topLeft--
+		a := l.counted.pop()
+		if a.counted = false; a.dropped { // departs has noted it
+			continue
+		}
 		d := a.since()
 		a.listed = listing{a.attempted, a.admitted}
-		if was, there := l.departed[k]; there {
+		if was, there := l.departed[a.key]; there {
 			d.Attempted, d.Admitted = d.Attempted.Plus(was.attempted), d.Admitted.Plus(was.admitted)
+			delete(l.departed, a.key)
 		}
-		if d.Attempted > 0 && listed(k.LimitName) {
-			lists[k.LimitName] = append(lists[k.LimitName], d)
-		}
+		l.tops.add(a.key.LimitName, d, each)
 	}
-	out := make([]TopKeys, 0, len(lists))
-	for n, keys := range lists {
-		slices.SortFunc(keys, func(x, y KeyCount) int {
-			return cmp.Or(cmp.Compare(y.Attempted, x.Attempted), cmp.Compare(x.Key, y.Key))
-		})
-		out = append(out, TopKeys{Limit: n, Keys: keys, Rest: quota.Units(quota.MulDiv(int64(l.lost[n]), reopened, 1))})
+	return l.topLeft > 0
+}
+
+// tops are the most requested keys of each limit that TopSome has found.
+type tops map[quota.LimitName]*TopKeys
+
+// add adds a key. At most 2 x each and a few keys of a limit are kept.
+func (t tops) add(n quota.LimitName, d KeyCount, each int) {
+	const few = 64
+	if d.Attempted == 0 || !listed(n) {
+		return
+	}
+	top := t[n]
+	if top == nil {
+		top = &TopKeys{Limit: n}
+		t[n] = top
+	}
+	if top.Keys = append(top.Keys, d); len(top.Keys) >= 2*each+few {
+		top.sort()
+		top.cut(each)
+	}
+}
+
+func (t *TopKeys) sort() {
+	slices.SortFunc(t.Keys, func(x, y KeyCount) int {
+		return cmp.Or(cmp.Compare(y.Attempted, x.Attempted), cmp.Compare(x.Key, y.Key))
+	})
+}
+
+// cut leaves at most each keys.
+func (t *TopKeys) cut(each int) {
+	if len(t.Keys) > each {
+		t.Rest = max(t.Rest, t.Keys[each].Attempted)
+		t.Keys = t.Keys[:each]
+	}
+}
+
+// takeTop returns what TopSome has found, with the keys whose accounts are gone.
+func (l *Ledger) takeTop(each, all int) []TopKeys {
+	for k, d := range l.departed {
+		if t := l.tops[k.LimitName]; t != nil { // it went after TopSome had looked at it
+			if i := slices.IndexFunc(t.Keys, func(c KeyCount) bool { return c.Key == k.Key }); i >= 0 {
+				t.Keys[i].Attempted, t.Keys[i].Admitted = t.Keys[i].Attempted.Plus(d.attempted), t.Keys[i].Admitted.Plus(d.admitted)
+				continue
+			}
+		}
+		l.tops.add(k.LimitName, KeyCount{k.Key, d.attempted, d.admitted}, each)
+	}
+	out := make([]TopKeys, 0, len(l.tops))
+	for n, t := range l.tops {
+		t.Rest = max(t.Rest, quota.Units(quota.MulDiv(int64(l.lost[n]), reopened, 1)))
+		t.sort()
+		out = append(out, *t)
 	}
 	slices.SortFunc(out, func(x, y TopKeys) int {
 		return cmp.Or(cmp.Compare(x.Limit.Namespace, y.Limit.Namespace), cmp.Compare(x.Limit.Limit, y.Limit.Limit))
 	})
+	l.tops = nil
 	clear(l.departed)
 	clear(l.lost)
 	for cut(out, each) > all && each > 0 {
@@ -97,12 +157,8 @@ const reopened = 6
 // cut leaves at most each keys of every limit, and returns how many there are.
 func cut(all []TopKeys, each int) (sum int) {
 	for i := range all {
-		t := &all[i]
-		if len(t.Keys) > each {
-			t.Rest = max(t.Rest, t.Keys[each].Attempted)
-			t.Keys = t.Keys[:each]
-		}
-		sum += len(t.Keys)
+		all[i].cut(each)
+		sum += len(all[i].Keys)
 	}
 	return sum
 }

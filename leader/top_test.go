@@ -22,16 +22,18 @@ func TestTopSince(t *testing.T) {
 			k := quota.Key{LimitName: n, Key: strconv.Itoa(rng.IntN(40))}
 			a := l.accounts[k]
 			if a == nil {
-				a = &account{key: k}
+				a = &account{key: k, alarm: never}
 				l.accounts[k] = a
 			}
 			cost := quota.Units(rng.IntN(1 << rng.IntN(12)))
 			a.attempted += cost
+			l.note(0, a)
 			truth[k.Key] += cost
 			switch rng.IntN(12) {
 			case 0:
 				l.departs(a)
 				delete(l.accounts, k)
+				a.dropped = true
 			case 1:
 				each, all := rng.IntN(12), rng.IntN(12)
 				checkTop(t, seed, l.TopSince(each, all), truth, each, all)
@@ -49,8 +51,8 @@ func TestTopSinceSaturates(t *testing.T) {
 	for range 2 {
 		l.departs(&account{key: k, attempted: math.MaxInt64, admitted: math.MaxInt64})
 	}
-	l.accounts[k] = &account{key: k, attempted: quota.Most, admitted: quota.Most}
-	l.accounts[quota.Key{LimitName: lost, Key: "k"}] = &account{key: k, attempted: 1}
+	l.note(0, &account{key: k, alarm: never, attempted: quota.Most, admitted: quota.Most})
+	l.note(0, &account{key: quota.Key{LimitName: lost, Key: "k"}, alarm: never, attempted: 1})
 	got := l.TopSince(5, 5)
 	want := []TopKeys{
 		{Limit: k.LimitName, Keys: []KeyCount{{"k", math.MaxInt64, math.MaxInt64}}},

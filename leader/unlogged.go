@@ -75,27 +75,16 @@ func refills(a *account, taken quota.Units) time.Duration {
 
 // hear settles a node's claim: it tells what it holds and has used of the key
 // itself, but for what a process before it may have used.
-func (l *Ledger) hear(now quota.Time, a *account, id quota.NodeID) {
+func (a *account) hear(now quota.Time, id quota.NodeID, m *member) {
 	a.claims = slices.DeleteFunc(a.claims, func(c claim) bool {
 		if c.node != id {
 			return false
 		}
-		if m := l.members[id]; !m.gone && m.since < now.Add(-refills(a, c.tokens)) {
+		if !m.gone && m.since < now.Add(-refills(a, c.tokens)) {
 			a.pool.Add(c.tokens)
 		}
 		return true
 	})
-}
-
-// hearAll settles a node's claims on all keys: it has told all that it holds, or
-// is dead.
-func (l *Ledger) hearAll(now quota.Time, id quota.NodeID) {
-	for _, a := range l.accounts {
-		if len(a.claims) > 0 {
-			a.advance(now)
-			l.hear(now, a, id)
-		}
-	}
 }
 
 // claimed is what nodes may hold by claims.

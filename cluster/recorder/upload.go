@@ -159,6 +159,11 @@ func (h *uploader) write(r quota.RangeID, lines *raftlogv1.HistoryLines, slots [
 // list queues the most requested keys since the last list for the log, as the list of a minute. ends
 // says that the range is handed over, or that the node stops.
 func (h *uploader) list(r quota.RangeID, m history.Minute, ends bool) {
+	const atOnce = 512 // keys that are looked at while the ledger is locked
+	for more := true; more; {
+		more = false
+		h.node.WithLedger(r, func(l *leader.Ledger, _ quota.Time) { more = l.TopSome(history.KeysEach, atOnce) })
+	}
 	h.node.WithLedger(r, func(l *leader.Ledger, now quota.Time) {
 		var out []history.TopKeys
 		for _, t := range l.TopSince(history.KeysEach, history.KeysAll) {

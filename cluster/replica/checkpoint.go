@@ -77,9 +77,10 @@ func (s *Set) CheckpointAll(ctx context.Context) {
 func (s *Set) checkpointAll(ctx context.Context, which func(*Replica) bool) {
 	slots := make(chan struct{}, atOnce)
 	for _, r := range s.replicas {
-		if !which(r) || !r.With(func(l *leader.Ledger, now quota.Time) { s.suspect(l, now); l.Sweep(now) }) {
+		if !which(r) || !r.With(s.suspect) {
 			continue
 		}
+		r.sweep()
 		slots <- struct{}{}
 		go func() {
 			defer func() { <-slots }()
@@ -88,6 +89,19 @@ func (s *Set) checkpointAll(ctx context.Context, which func(*Replica) bool) {
 	}
 	for range cap(slots) { // wait for the last checkpoints
 		slots <- struct{}{}
+	}
+}
+
+// sweepAtOnce bounds the accounts that a sweep visits while the ledger is locked: a visit takes a few
+// microseconds.
+const sweepAtOnce = 128
+
+// sweep does what is due in the ledger. It unlocks the ledger again and again, so that reports and
+// decisions go on meanwhile, and ends when nothing is due.
+func (r *Replica) sweep() {
+	for more := true; more; {
+		more = false
+		r.With(func(l *leader.Ledger, now quota.Time) { more = l.SweepSome(now, sweepAtOnce) })
 	}
 }
 

@@ -20,14 +20,38 @@ func (s *Set) Rates(req *peerv1.CallRates) *peerv1.CallRatesResult {
 	q := RateQuery(req)
 	out.Limits = s.errors(q.Limits)
 	for _, r := range s.replicas {
-		r.With(func(l *leader.Ledger, now quota.Time) {
+		if keys, term, ok := r.rates(q); ok {
 			out.Ranges = append(out.Ranges, uint32(r.ID))
-			for _, k := range l.Rates(now, q) {
-				out.Keys = append(out.Keys, snapshotio.Encode(r.keyRate(l.Term(), &k)))
+			for i := range keys {
+				out.Keys = append(out.Keys, snapshotio.Encode(r.keyRate(term, &keys[i])))
 			}
-		})
+		}
 	}
 	return out
+}
+
+// ratesAtOnce bounds the keys that are read while the ledger is locked.
+const ratesAtOnce = 512
+
+// rates returns the first keys of the ledger in an order. It unlocks the ledger again and again. ok is
+// false if this node does not lead the range, or not for long enough.
+func (r *Replica) rates(q leader.Query) (keys []quota.KeyRate, term quota.Term, ok bool) {
+	var scan *leader.RateScan
+	for more := true; more; {
+		more = false
+		led := r.With(func(l *leader.Ledger, now quota.Time) {
+			if scan == nil || term != l.Term() {
+				scan, term = l.ScanRates(q), l.Term()
+			}
+			if more = scan.Some(now, ratesAtOnce); !more {
+				keys = scan.Take(now)
+			}
+		})
+		if !led {
+			return nil, 0, false
+		}
+	}
+	return keys, term, true
 }
 
 func (r *Replica) keyRate(term quota.Term, k *quota.KeyRate) *quoratev1.KeyRate {

@@ -35,9 +35,8 @@ func (m *topMetrics) Collect(ch chan<- prometheus.Metric) {
 	top := m.set.cfg.TopKeys
 	var all []quota.KeyRate
 	for _, r := range m.set.replicas {
-		r.With(func(l *leader.Ledger, now quota.Time) {
-			all = append(all, l.Rates(now, leader.Query{Order: quota.ByDemand, Top: top, Limits: func(quota.LimitName) bool { return true }})...)
-		})
+		keys, _, _ := r.rates(leader.Query{Order: quota.ByDemand, Top: top, Limits: func(quota.LimitName) bool { return true }})
+		all = append(all, keys...)
 		all = busiest(all, top)
 	}
 	sum := map[quota.Key]float64{} // cut-off keys may coincide

@@ -1,0 +1,198 @@
+package leader
+
+import (
+	"fmt"
+	"math"
+	"runtime/debug"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/internal/testspeed"
+)
+
+// upkept is a ledger with open keys that members report.
+type upkept struct {
+	*Ledger
+	t       testing.TB
+	name    quota.LimitName
+	ceiling quota.Ceiling
+	members []quota.NodeID
+	seq     quota.Seq
+	now     quota.Time
+}
+
+func newUpkept(t testing.TB, keys, members int, ceiling quota.Ceiling) *upkept {
+	t.Helper()
+	u := &upkept{t: t, name: quota.LimitName{Namespace: "api", Limit: "per_tenant"}, ceiling: ceiling, now: quota.Time(1000 * time.Hour)}
+	for m := range members {
+		u.members = append(u.members, quota.NodeID(fmt.Sprintf("n%d", m)))
+	}
+	u.Ledger = New(Config{First: true, MaxKeys: 4 * keys}, 0, 1, "n0", u.members, u.limits(1), nil, u.now)
+	const part = 4096
+	for from := 0; from < keys; from += part {
+		u.seq++
+		for _, m := range u.members {
+			r := quota.Report{Term: 1, From: m, Incarnation: 1, Seq: u.seq}
+			for k := from; k < min(keys, from+part); k++ {
+				r.Entries = append(r.Entries, quota.ReportEntry{Key: u.key(k), Epoch: quota.Seq(k + 1), Overdrawn: quota.Token, Unreported: quota.Token})
+			}
+			u.report(r)
+		}
+	}
+	u.Pushed()
+	u.save()
+	u.TopSince(10, 10)
+	u.now = u.now.Add(750 * time.Millisecond) // no promise has to be renewed yet
+	u.Sweep(u.now)
+	u.save()
+	if u.Len() != keys {
+		t.Fatalf("%d keys are open; want %d", u.Len(), keys)
+	}
+	return u
+}
+
+func (u *upkept) limits(version uint64) *quota.Limits {
+	u.t.Helper()
+	limits, err := quota.NewLimits(version, []quota.Limit{{LimitName: u.name, Rate: quota.Rate{Tokens: 100, Per: time.Second}, Burst: 1000 + int64(version), Ceiling: u.ceiling}})
+	if err != nil {
+		u.t.Fatal(err)
+	}
+	return limits
+}
+
+func (u *upkept) key(k int) quota.Key {
+	return quota.Key{LimitName: u.name, Key: fmt.Sprintf("tenant-%09d", k)}
+}
+
+func (u *upkept) report(r quota.Report) {
+	u.t.Helper()
+	if _, err := u.Report(u.now, r); err != nil {
+		u.t.Fatal(err)
+	}
+}
+
+// use reports one more token of a key.
+func (u *upkept) use(k int) {
+	u.t.Helper()
+	u.seq++
+	u.report(quota.Report{Term: 1, From: u.members[0], Incarnation: 1, Seq: u.seq, Entries: []quota.ReportEntry{{Key: u.key(k), Epoch: quota.Seq(k + 1), Overdrawn: 2 * quota.Token}}})
+}
+
+// save commits everything that has moved.
+func (u *upkept) save() {
+	for len(u.Checkpoint(u.now, 4096)) > 0 {
+		u.Saved(u.now, u.Written())
+	}
+}
+
+// visited returns how many accounts upkeep has looked at meanwhile.
+func (u *upkept) visited(f func()) int {
+	before := u.visits
+	f()
+	return u.visits - before
+}
+
+// TestUpkeep holds that the work of what is done periodically, or for all keys at once, follows what has
+// happened, and not how many keys there are; and that no step of it is long.
+func TestUpkeep(t *testing.T) {
+	sizes := []int{2_000, 20_000}
+	if testspeed.IsFull() {
+		sizes = append(sizes, 100_000)
+	}
+	for _, ceiling := range []quota.Ceiling{quota.Soft, quota.Hard} {
+		for _, keys := range sizes {
+			t.Run(fmt.Sprintf("%v/%d", ceiling, keys), func(t *testing.T) {
+				u := newUpkept(t, keys, 3, ceiling)
+				check := func(what string, most int, f func()) {
+					t.Helper()
+					if got := u.visited(f); got > most {
+						t.Errorf("%s looked at %d accounts; want at most %d", what, got, most)
+					}
+				}
+				check("a sweep when nothing is due", 0, func() { u.Sweep(u.now) })
+				check("a checkpoint when nothing has moved", 0, func() { u.Checkpoint(u.now, 4096) })
+				check("a list of keys when nothing was asked", 0, func() { u.TopSince(10, 10) })
+				u.use(7)
+				check("a checkpoint of one key", 1, func() {
+					if n := len(u.Checkpoint(u.now, 4096)); n > 1 {
+						t.Errorf("a checkpoint of one key has %d lines", n)
+					}
+				})
+				u.Saved(u.now, u.Written())
+				check("a list of one key", 1, func() {
+					if top := u.TopSince(10, 10); len(top) != 1 || len(top[0].Keys) != 1 {
+						t.Errorf("listed %+v", top)
+					}
+				})
+				check("changed limits, a death, and a suspicion", 0, func() {
+					u.SetLimits(u.now, u.limits(2))
+					u.MemberGone(u.now, "n1", math.MaxUint64)
+					u.Suspect(u.now, "n2")
+				})
+				check("a use after them", 4, func() { u.use(9) })
+				const step = 100
+				steps, more := 0, true
+				for ; more; steps++ {
+					check("a step", 3*step+1, func() { more = u.SweepSome(u.now, step) })
+				}
+				if steps > 3*keys/step+10 {
+					t.Errorf("%d steps of %d for %d keys", steps, step, keys)
+				}
+				u.save()
+				check("a sweep when all have applied the changes", 0, func() { u.Sweep(u.now) })
+				if err := u.Check(u.now); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+	}
+}
+
+// TestUpkeepOfLines holds that lines of the log that no account was opened from are forgotten when
+// they are due, and that a sweep looks at no others.
+func TestUpkeepOfLines(t *testing.T) {
+	const keys = 5000
+	u := &upkept{t: t, name: quota.LimitName{Namespace: "api", Limit: "per_tenant"}, now: quota.Time(1000 * time.Hour)}
+	var levels []quota.KeyLevel
+	for k := range keys {
+		levels = append(levels, quota.KeyLevel{Key: u.key(k), At: u.now, FullAt: u.now.Add(time.Duration(k*7919%keys+1) * time.Second)})
+	}
+	l := New(Config{}, 0, 2, "n0", []quota.NodeID{"n0"}, u.limits(1), levels, u.now)
+	for s := 1; s <= keys; s += 10 {
+		l.Sweep(u.now.Add(time.Duration(s) * time.Second))
+		if left := len(l.saved); left != keys-s {
+			t.Fatalf("after %d s %d lines are left; want %d", s, left, keys-s)
+		}
+	}
+}
+
+// BenchmarkLocks measures, while all accounts apply changed limits, the longest time that one step of upkeep takes, and so holds the lock of its range.
+func BenchmarkLocks(b *testing.B) {
+	for _, ceiling := range []quota.Ceiling{quota.Soft, quota.Hard} {
+		for _, keys := range []int{10_000, 100_000, 1_000_000} {
+			b.Run(fmt.Sprintf("%v/%d", ceiling, keys), func(b *testing.B) {
+				testspeed.Full(b)
+				u := newUpkept(b, keys, 1, ceiling)
+				var steps []time.Duration
+				step := func(f func()) {
+					from := time.Now()
+					f()
+					steps = append(steps, time.Since(from))
+				}
+				defer debug.SetGCPercent(debug.SetGCPercent(-1)) // what collections take is no lock's
+				for b.Loop() {
+					u.now = u.now.Add(750 * time.Millisecond)
+					step(func() { u.SetLimits(u.now, u.limits(uint64(2+len(steps)%2))) })
+					for more := true; more; {
+						step(func() { more = u.SweepSome(u.now, 128) })
+					}
+				}
+				slices.Sort(steps)
+				b.ReportMetric(float64(steps[len(steps)-1].Microseconds()), "longest-us") // on a busy machine that of another process
+				b.ReportMetric(float64(steps[len(steps)*999/1000].Microseconds()), "p99.9-us")
+			})
+		}
+	}
+}
