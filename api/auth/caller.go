@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/quorate/quorate/internal/pki"
 	"github.com/quorate/quorate/internal/rbac"
 )
 
@@ -65,14 +64,6 @@ func Spoken(identity string) *Caller {
 		return anonymous
 	}
 	return &Caller{Identity: identity, Credential: Said}
-}
-
-// identityOf returns the identity of a certificate's owner.
-func identityOf(id pki.Identity) string {
-	if id.Foreign() {
-		return id.Name
-	}
-	return id.Kind.String() + ":" + id.Name
 }
 
 // Key is the context key of the caller.

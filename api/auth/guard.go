@@ -176,7 +176,7 @@ func (g *Guard) byCertificate(state *tls.ConnectionState) (*Caller, error) {
 	if !there {
 		return anonymous, nil
 	}
-	c, err := newCaller(identityOf(id), Certificate, nil)
+	c, err := newCaller(id.Caller(), Certificate, nil)
 	if err != nil {
 		return nil, bad("client certificate: %v", err)
 	}

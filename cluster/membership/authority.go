@@ -176,7 +176,7 @@ func (s *Service) addSeen(r *quoratev1.RotateAuthorityResponse) {
 	}
 	for _, c := range s.cfg.Certificates.Seen() {
 		r.Seen = append(r.Seen, &quoratev1.SeenCertificate{
-			Identity: callerName(c.Identity), Authority: c.Issuer.String(), At: timestamppb.New(c.At), Node: string(s.cfg.Self),
+			Identity: c.Identity.Caller(), Authority: c.Issuer.String(), At: timestamppb.New(c.At), Node: string(s.cfg.Self),
 		})
 	}
 	t := s.node.Table()
@@ -185,12 +185,4 @@ func (s *Service) addSeen(r *quoratev1.RotateAuthorityResponse) {
 			r.Seen = append(r.Seen, &quoratev1.SeenCertificate{Identity: "node:" + string(id), Authority: m.SignedBy})
 		}
 	}
-}
-
-// callerName returns the name by which roles are bound to an identity.
-func callerName(id pki.Identity) string {
-	if id.Foreign() {
-		return id.Name
-	}
-	return id.Kind.String() + ":" + id.Name
 }

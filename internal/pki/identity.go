@@ -102,6 +102,15 @@ func (id Identity) URI() string {
 	return scheme + id.Cluster + "/" + id.Kind.String() + "/" + id.Name
 }
 
+// Caller returns the name by which roles are bound to the identity: node:<id>, client:<name>, or
+// the Name of a foreign identity.
+func (id Identity) Caller() string {
+	if id.Foreign() {
+		return id.Name
+	}
+	return id.Kind.String() + ":" + id.Name
+}
+
 // String formats the identity for logs and errors.
 func (id Identity) String() string {
 	if id.Foreign() {
