@@ -98,26 +98,22 @@ func (s *Service) tend() {
 		case <-s.ctx.Done():
 			return
 		case <-tick.C:
-			s.tendAll()
 		}
-	}
-}
-
-func (s *Service) tendAll() {
-	var wg sync.WaitGroup
-	slots := make(chan struct{}, 8)
-	for r, replica := range s.cfg.Replicas {
-		if s.leader(r) != s.cfg.Self {
-			continue
+		var wg sync.WaitGroup
+		slots := make(chan struct{}, 8)
+		for r, replica := range s.cfg.Replicas {
+			if s.leader(r) != s.cfg.Self {
+				continue
+			}
+			s.carryOn(r, replica)
+			slots <- struct{}{}
+			wg.Go(func() {
+				s.collect(r, replica)
+				<-slots
+			})
 		}
-		s.carryOn(r, replica)
-		slots <- struct{}{}
-		wg.Go(func() {
-			s.collect(r, replica)
-			<-slots
-		})
+		wg.Wait()
 	}
-	wg.Wait()
 }
 
 // Bounds of one deletion: an entry blocks the range while it is applied.
@@ -140,8 +136,9 @@ func (s *Service) collect(r quota.RangeID, replica *Replica) {
 	}
 }
 
-// carryOn takes up the pending transactions of a range that this node leads, unless they are young
-// enough to be their coordinator's or another goroutine is working on them.
+// carryOn finishes the pending transactions of a range that this node leads, whether the range is
+// their home or has prepared a part, unless they are young enough to be their coordinator's or
+// another goroutine is working on them. It aborts those that nobody has decided for long.
 func (s *Service) carryOn(r quota.RangeID, replica *Replica) {
 	now := s.now(replica)
 	for _, p := range replica.View().Pending(maxEnding) {
@@ -150,44 +147,26 @@ func (s *Service) carryOn(r quota.RangeID, replica *Replica) {
 			continue
 		}
 		s.later(p.Tx, r, func(ctx context.Context) error {
-			if p.AtHome {
-				return s.carryHome(ctx, &p, age)
+			d := decision{p.Decided, p.Commit}
+			var err error
+			if !p.AtHome {
+				if d, err = s.decision(ctx, p.Tx); err != nil {
+					return err
+				}
 			}
-			return s.carryPart(ctx, p.Tx, r, age)
+			if !d.decided {
+				if age < abandoned {
+					return nil
+				}
+				if d.commit, err = s.abort(ctx, p.Tx); err != nil {
+					return err
+				}
+			}
+			s.stats.carried.Inc()
+			if p.AtHome {
+				return s.finish(ctx, p.Tx, p.Others, d.commit, func() {})
+			}
+			return s.finishAt(ctx, p.Tx, r, d.commit)
 		})
 	}
-}
-
-// carryHome finishes a transaction whose home is this range.
-func (s *Service) carryHome(ctx context.Context, p *account.Pending, age time.Duration) error {
-	commit := p.Commit
-	if !p.Decided {
-		if age < abandoned {
-			return nil
-		}
-		var err error
-		if commit, err = s.abort(ctx, p.Tx); err != nil {
-			return err
-		}
-	}
-	s.stats.carried.Inc()
-	return s.finish(ctx, p.Tx, p.Others, commit, func() {})
-}
-
-// carryPart finishes what this range has prepared for another home.
-func (s *Service) carryPart(ctx context.Context, tx account.Tx, r quota.RangeID, age time.Duration) error {
-	d, err := s.decision(ctx, tx)
-	if err != nil {
-		return err
-	}
-	if !d.decided {
-		if age < abandoned {
-			return nil
-		}
-		if d.commit, err = s.abort(ctx, tx); err != nil {
-			return err
-		}
-	}
-	s.stats.carried.Inc()
-	return s.finishAt(ctx, tx, r, d.commit)
 }
