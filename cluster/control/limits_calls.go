@@ -68,24 +68,9 @@ func (s *Store) LimitsAt(_ context.Context, version uint64) (quota.Version, []qu
 	return v.info, limits.All(), err
 }
 
-// limitsProposal gives the proposal a random ID, so that it does not conflict with itself if it is
-// repeated after a lost answer.
+// limitsProposal validates a change. It gives the proposal a random ID, so that it does not conflict
+// with itself if it is repeated after a lost answer.
 func limitsProposal(c *quota.Change, now quota.Time) (proposal, error) {
-	set, err := encodeChange(c, now)
-	if err != nil {
-		return proposal{}, err
-	}
-	set.RequestId = make([]byte, 16)
-	_, _ = rand.Read(set.RequestId) // never fails
-	p, err := newProposal(&raftlogv1.MetaCommand{Change: &raftlogv1.MetaCommand_SetLimits{SetLimits: set}})
-	p.call = func(command []byte) *peerv1.Call {
-		return &peerv1.Call{Body: &peerv1.Call_SetLimits{SetLimits: &peerv1.CallSetLimits{Command: command}}}
-	}
-	p.result = func(c *peerv1.Call) any { return decodeLimitsResult(c.GetSetLimitsResult()) }
-	return p, err
-}
-
-func encodeChange(c *quota.Change, now quota.Time) (*raftlogv1.SetLimits, error) {
 	errs := []error{limitproto.CheckText("by", c.By, quota.MaxNameLen), limitproto.CheckText("comment", c.Comment, quota.MaxCommentLen)}
 	if c.Expect < quota.AnyVersion {
 		errs = append(errs, fmt.Errorf("expected version: %d; must be a version, 0 for none yet, or %d for any", c.Expect, quota.AnyVersion))
@@ -96,14 +81,21 @@ func encodeChange(c *quota.Change, now quota.Time) (*raftlogv1.SetLimits, error)
 	}
 	limits, err := quota.NewLimits(0, list)
 	if err := errors.Join(append(errs, err)...); err != nil {
-		return nil, err
+		return proposal{}, err
 	}
 	set := EncodeLimits(limits.All(), time.Time{})
 	set.AtUnixNanos, set.By, set.Comment, set.RollbackTo = int64(now), c.By, c.Comment, c.RollbackTo
 	if c.Expect != quota.AnyVersion {
 		set.Expect = new(uint64(c.Expect))
 	}
-	return set, nil
+	set.RequestId = make([]byte, 16)
+	_, _ = rand.Read(set.RequestId) // never fails
+	p, err := newProposal(&raftlogv1.MetaCommand{Change: &raftlogv1.MetaCommand_SetLimits{SetLimits: set}})
+	p.call = func(command []byte) *peerv1.Call {
+		return &peerv1.Call{Body: &peerv1.Call_SetLimits{SetLimits: &peerv1.CallSetLimits{Command: command}}}
+	}
+	p.result = func(c *peerv1.Call) any { return decodeLimitsResult(c.GetSetLimitsResult()) }
+	return p, err
 }
 
 // encodeLimitsResult keeps the types of the errors that callers check for.

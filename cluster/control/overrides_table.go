@@ -62,29 +62,24 @@ func (t *overrideTable) with(edits []overrideEdit) *overrideTable {
 	for len(edits) > 0 {
 		name := edits[0].key.LimitName
 		n := sort.Search(len(edits), func(i int) bool { return edits[i].key.LimitName != name })
-		out.edit(name, edits[:n])
+		at, ok := out.limit(name)
+		before := &limitOverrides{name: name}
+		if ok {
+			before = out.limits[at]
+		}
+		after := before.with(edits[:n])
+		out.count += after.count - before.count
+		switch {
+		case ok && after.count > 0:
+			out.limits[at] = after
+		case ok:
+			out.limits = slices.Delete(out.limits, at, at+1)
+		case after.count > 0:
+			out.limits = slices.Insert(out.limits, at, after)
+		}
 		edits = edits[n:]
 	}
 	return out
-}
-
-// edit applies the edits of one limit to a table under construction.
-func (t *overrideTable) edit(name quota.LimitName, edits []overrideEdit) {
-	at, ok := t.limit(name)
-	before := &limitOverrides{name: name}
-	if ok {
-		before = t.limits[at]
-	}
-	after := before.with(edits)
-	t.count += after.count - before.count
-	switch {
-	case ok && after.count > 0:
-		t.limits[at] = after
-	case ok:
-		t.limits = slices.Delete(t.limits, at, at+1)
-	case after.count > 0:
-		t.limits = slices.Insert(t.limits, at, after)
-	}
 }
 
 func (l *limitOverrides) with(edits []overrideEdit) *limitOverrides {
