@@ -176,23 +176,16 @@ func (a *attachment) greet(h *quoratev1.ClientHello) error {
 	}
 	a.named, a.allowed = slices.Clone(h.GetNamespaces()), map[permitted]time.Time{}
 	slices.Sort(a.named)
-	a.hello = &attach.Hello{Client: a.name(h.GetClient()), Incarnation: quota.Incarnation(h.GetIncarnation()), Attachment: quota.Term(h.GetAttachment())}
+	a.hello = &attach.Hello{Client: quota.NodeID(h.GetClient()), Incarnation: quota.Incarnation(h.GetIncarnation()), Attachment: quota.Term(h.GetAttachment())}
 	if v := CallOf(a.ctx); a.Guard != nil && v != nil {
 		a.hello.Owner = v.Caller.Identity
+		// Processes of two callers may have the same name.
+		a.hello.Client = quota.NodeID(v.Caller.Identity + "/" + h.GetClient())
 	}
 	if len(a.named) > 0 || a.Guard != nil {
 		a.hello.May = a.uses
 	}
 	return nil
-}
-
-// name returns the process's name among nodes. With authentication it includes the caller's
-// identity, because processes of two callers may have the same name.
-func (a *attachment) name(client string) quota.NodeID {
-	if v := CallOf(a.ctx); a.Guard != nil && v != nil {
-		return quota.NodeID(v.Caller.Identity + "/" + client)
-	}
-	return quota.NodeID(client)
 }
 
 // uses reports whether the process gets the limits of a namespace.

@@ -51,7 +51,11 @@ func (s *BackupService) Backup(_ *quoratev1.BackupRequest, stream quoratev1.Back
 	defer cancel()
 	out := &backupStream{send: stream.Send}
 	done := make(chan error, 1)
-	go func() { done <- out.make(ctx, s.Node) }()
+	go func() {
+		w := bufio.NewWriterSize(out, BackupPiece)
+		err := s.Node.Backup(ctx, w, func(done, total int) { out.done, out.total = done, total })
+		done <- errors.Join(err, w.Flush())
+	}()
 	tick := time.NewTicker(s.Stall / 4)
 	defer tick.Stop()
 	for seen, since := int64(0), time.Now(); ; {
@@ -80,12 +84,6 @@ type backupStream struct {
 	done, total int // groups; used only by the goroutine that makes the backup
 	sending     atomic.Int32
 	sent        atomic.Int64 // messages
-}
-
-func (b *backupStream) make(ctx context.Context, from Backuper) error {
-	w := bufio.NewWriterSize(b, BackupPiece)
-	err := from.Backup(ctx, w, func(done, total int) { b.done, b.total = done, total })
-	return errors.Join(err, w.Flush())
 }
 
 // Write sends p in messages of at most BackupPiece bytes.

@@ -231,7 +231,11 @@ func (s *LimitService) DiffLimits(ctx context.Context, req *quoratev1.DiffLimits
 // sideOf returns one side of a comparison, sorted.
 func (s *LimitService) sideOf(ctx context.Context, field string, side *quoratev1.LimitSet) ([]quota.Limit, error) {
 	if side.GetYaml() == "" {
-		_, list, err := s.limitsAt(ctx, versionOf(side))
+		var version *uint64
+		if side != nil {
+			version = side.Version
+		}
+		_, list, err := s.limitsAt(ctx, version)
 		return list, err
 	}
 	if side.Version != nil {

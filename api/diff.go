@@ -12,13 +12,6 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-func versionOf(side *quoratev1.LimitSet) *uint64 {
-	if side == nil {
-		return nil
-	}
-	return side.Version
-}
-
 // diffLimits compares two sorted lists of limits.
 func diffLimits(from, to []quota.Limit) []*quoratev1.LimitChange {
 	var out []*quoratev1.LimitChange

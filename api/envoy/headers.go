@@ -94,7 +94,13 @@ func (h *headers) fields(which Headers, code statusCode) (out []*corev3.HeaderVa
 		add("RateLimit-Reset", strconv.FormatInt(wholeSeconds(first.after), 10))
 	}
 	if code == overCode {
-		add("Retry-After", strconv.FormatInt(max(wholeSeconds(h.longest()), 1), 10))
+		var wait time.Duration // until every limit that refused has more
+		for i := range h.list {
+			if p := &h.list[i]; p.refused {
+				wait = max(wait, p.after)
+			}
+		}
+		add("Retry-After", strconv.FormatInt(max(wholeSeconds(wait), 1), 10))
 	}
 	return out
 }
@@ -120,16 +126,6 @@ func tighter(a, b policy) int {
 		return 1
 	}
 	return cmp.Compare(a.remaining, b.remaining)
-}
-
-// longest returns the time until every limit that refused has more.
-func (h *headers) longest() (wait time.Duration) {
-	for i := range h.list {
-		if p := &h.list[i]; p.refused {
-			wait = max(wait, p.after)
-		}
-	}
-	return wait
 }
 
 // ietf returns the two fields, with each limit once.

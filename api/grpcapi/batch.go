@@ -109,7 +109,11 @@ func (h *heldChecks) appendRun(b []byte, s *api.QuotaService, n quota.LimitName,
 				b = appendDecided(b, s, &one)
 				continue
 			}
-			b = appendDecision(b, h.of(s, d.Limit), d)
+			if h.limit != d.Limit {
+				h.count()
+				h.limit, h.rule = d.Limit, s.Prepared(d.Limit)
+			}
+			b = appendDecision(b, h.rule, d)
 			if h.passed++; d.Near || d.Shadow {
 				h.passed--
 				h.rule.Counts.Add(d, 1)
@@ -117,15 +121,6 @@ func (h *heldChecks) appendRun(b []byte, s *api.QuotaService, n quota.LimitName,
 		}
 	}
 	return b
-}
-
-// of returns the rule of a limit.
-func (h *heldChecks) of(s *api.QuotaService, l *quota.Limit) *api.Prepared {
-	if h.limit != l {
-		h.count()
-		h.limit, h.rule = l, s.Prepared(l)
-	}
-	return h.rule
 }
 
 // count counts the admissions of the last limit.

@@ -28,15 +28,12 @@ type grpcServer struct {
 	local bool
 }
 
-// measuredAndGuarded chains the interceptors of unary calls.
+// measuredAndGuarded is the interceptor of unary calls: it traces and measures them, and authorizes
+// them.
 func (s *grpcServer) measuredAndGuarded(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
-	return s.measure(ctx, req, info, func(ctx context.Context, req any) (any, error) { return s.guarded(ctx, req, info, handler) })
-}
-
-func (s *grpcServer) measure(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
 	start, parent := time.Now(), parentOf(ctx)
 	ctx, span := s.Opts.Tracer.Serve(ctx, info.FullMethod, parent)
-	res, err := next(ctx, req)
+	res, err := s.guarded(ctx, req, info, handler)
 	s.Meter.Observe("grpc", info.FullMethod, status.Code(err).String(), start, cmp.Or(span.Sampled(), api.SampledTrace(parent)))
 	span.End(err)
 	return res, err
@@ -61,7 +58,10 @@ func (s *grpcServer) tapped(ctx context.Context, info *tap.Info) (context.Contex
 	}
 	if err != nil {
 		f := api.FromAuth(err)
-		s.Audit(&api.Call{Gate: s.Gate, Method: info.FullMethodName, Caller: orAnonymous(c), Address: addressOf(ctx), Failed: f})
+		if c == nil {
+			c = auth.Spoken("")
+		}
+		s.Audit(&api.Call{Gate: s.Gate, Method: info.FullMethodName, Caller: c, Address: addressOf(ctx), Failed: f})
 		return ctx, f
 	}
 	switch {
@@ -70,18 +70,7 @@ func (s *grpcServer) tapped(ctx context.Context, info *tap.Info) (context.Contex
 	case c != nil:
 		return ctx, nil
 	}
-	ctx, err = s.awaitVerification(ctx)
-	if err != nil {
-		return ctx, err
-	}
-	return ctx, nil
-}
-
-func orAnonymous(c *auth.Caller) *auth.Caller {
-	if c == nil {
-		return auth.Spoken("")
-	}
-	return c
+	return s.awaitVerification(ctx)
 }
 
 // arrive creates the Call of a gRPC call.
@@ -214,11 +203,11 @@ func addressOf(ctx context.Context) string {
 
 // ownerOfCall returns the owner of a gRPC call, and its connection.
 func ownerOfCall(ctx context.Context) (owner, connection string) {
-	addr := peerAddr(ctx)
-	if addr == nil {
+	p, ok := peer.FromContext(ctx)
+	if !ok || p.Addr == nil {
 		return "address:", ""
 	}
-	return api.OwnerOf(api.Host(addr.String())), addr.String()
+	return api.OwnerOf(api.Host(p.Addr.String())), p.Addr.String()
 }
 
 // parentOf returns the traceparent of a gRPC call, or "".

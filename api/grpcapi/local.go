@@ -78,18 +78,15 @@ func (l *Local) Invoke(ctx context.Context, method string, args, reply any, _ ..
 	if !ok {
 		return status.Error(codes.Unimplemented, method+" is not served in this process")
 	}
-	res, err := m.desc.Handler(m.impl, ctx, func(to any) error { return copyMessage(to, args) }, l.intercept(m.impl, method))
+	info := &grpc.UnaryServerInfo{Server: m.impl, FullMethod: method}
+	guarded := func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+		return l.server.guarded(ctx, req, info, next)
+	}
+	res, err := m.desc.Handler(m.impl, ctx, func(to any) error { return copyMessage(to, args) }, guarded)
 	if err != nil {
 		return asStatus(err)
 	}
 	return copyMessage(reply, res)
-}
-
-func (l *Local) intercept(impl any, method string) grpc.UnaryServerInterceptor {
-	return func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
-		info := &grpc.UnaryServerInfo{Server: impl, FullMethod: method}
-		return l.server.guarded(ctx, req, info, next)
-	}
 }
 
 // asStatus converts an error as a gRPC server does.

@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"io"
-	"net"
 	"net/http"
 	"slices"
 	"time"
@@ -14,7 +13,6 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/metadata"
-	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
@@ -241,11 +239,4 @@ func verified(ctx context.Context) {
 	if u, _ := ctx.Value(unverifiedKey{}).(*unverified); u != nil {
 		u.verified()
 	}
-}
-
-func peerAddr(ctx context.Context) net.Addr {
-	if p, ok := peer.FromContext(ctx); ok {
-		return p.Addr
-	}
-	return nil
 }

@@ -82,35 +82,27 @@ func service(v quota.Version, limits []quota.Limit) *serviceConfig {
 			s.GlobalDefaultBucket = bucket(l)
 			continue
 		}
-		s.namespace(l.Namespace).add(l)
+		ns := s.Namespaces[l.Namespace]
+		if ns == nil {
+			ns = &namespaceConfig{Name: l.Namespace}
+			if s.Namespaces == nil {
+				s.Namespaces = make(map[string]*namespaceConfig)
+			}
+			s.Namespaces[l.Namespace] = ns
+		}
+		b := bucket(l)
+		switch l.LimitName.Limit {
+		case quota.Default:
+			ns.DefaultBucket = b
+		case quota.Template:
+			ns.DynamicBucketTemplate = b
+			ns.MaxDynamicBuckets = int32(min(l.MaxKeys, math.MaxInt32))
+		default:
+			if ns.Buckets == nil {
+				ns.Buckets = make(map[string]*bucketConfig)
+			}
+			ns.Buckets[l.LimitName.Limit] = b
+		}
 	}
 	return s
-}
-
-func (s *serviceConfig) namespace(name string) *namespaceConfig {
-	ns := s.Namespaces[name]
-	if ns == nil {
-		ns = &namespaceConfig{Name: name}
-		if s.Namespaces == nil {
-			s.Namespaces = make(map[string]*namespaceConfig)
-		}
-		s.Namespaces[name] = ns
-	}
-	return ns
-}
-
-func (ns *namespaceConfig) add(l *quota.Limit) {
-	b := bucket(l)
-	switch l.LimitName.Limit {
-	case quota.Default:
-		ns.DefaultBucket = b
-	case quota.Template:
-		ns.DynamicBucketTemplate = b
-		ns.MaxDynamicBuckets = int32(min(l.MaxKeys, math.MaxInt32))
-	default:
-		if ns.Buckets == nil {
-			ns.Buckets = make(map[string]*bucketConfig)
-		}
-		ns.Buckets[l.LimitName.Limit] = b
-	}
 }

@@ -42,10 +42,10 @@ func (b *bodies) hold(w http.ResponseWriter, req *http.Request, owner string, st
 	}
 	body.hold(baseBytes)
 	req.Body = body
-	return body.release
+	return func() { body.pool.Give(body.owner, body.held) }
 }
 
-// heldBody charges its bytes to a pool as they are read. release gives them back.
+// heldBody charges its bytes to a pool as they are read.
 type heldBody struct {
 	io.ReadCloser
 	pool  *fairshare.Pool
@@ -78,5 +78,3 @@ func (b *heldBody) Read(p []byte) (int, error) {
 	}
 	return n, err
 }
-
-func (b *heldBody) release() { b.pool.Give(b.owner, b.held) }

@@ -31,21 +31,15 @@ func decodeBatch(b []byte) ([]api.Check, error) {
 		return nil, err
 	}
 	var checks []api.Check
-	err := r.Object("", []string{"checks"}, func(int) (err error) {
-		checks, err = readChecks(r)
-		return err
+	err := r.Object("", []string{"checks"}, func(int) error {
+		return r.Array("checks", apiproto.MaxBatch, func(path string) error {
+			checks = append(checks, api.Check{})
+			return readCheck(r, path, &checks[len(checks)-1])
+		})
 	})
 	if err == nil {
 		err = r.End()
 	}
-	return checks, err
-}
-
-func readChecks(r *apijson.Reader) (checks []api.Check, err error) {
-	err = r.Array("checks", apiproto.MaxBatch, func(path string) error {
-		checks = append(checks, api.Check{})
-		return readCheck(r, path, &checks[len(checks)-1])
-	})
 	return checks, err
 }
 

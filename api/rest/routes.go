@@ -175,12 +175,8 @@ func readJSON(w http.ResponseWriter, req *http.Request, q proto.Message) error {
 	if err := s.read(w, req, api.MaxBatchBody); err != nil {
 		return err
 	}
-	return apijson.Decode(s.in.Bytes(), q, exampleOf(q))
-}
-
-// exampleOf shows the names of a message's fields.
-func exampleOf(m proto.Message) string {
-	return `{"` + strings.Join(apijson.FieldsOf(m.ProtoReflect().Descriptor()), `": ..., "`) + `": ...}`
+	example := `{"` + strings.Join(apijson.FieldsOf(q.ProtoReflect().Descriptor()), `": ..., "`) + `": ...}`
+	return apijson.Decode(s.in.Bytes(), q, example)
 }
 
 // readFile reads a body that is a limit file.

@@ -281,10 +281,16 @@ func (p *sharedQuota) again(now quota.Time, h *member, cfg Config) (Assignment, 
 	return h.assigned, true
 }
 
+// give makes a the member's assignment. The bucket of a replaces the current one.
 func (p *sharedQuota) give(now quota.Time, h *member, a Assignment, cfg Config) Assignment {
 	a.Member, a.Key, a.TTL = h.id, p.key, cfg.TTL
 	h.settlingRate = max(h.charged(now, cfg.Settle), 0)
-	h.renew(now, a, cfg.Settle)
+	if now.Sub(h.replacedAt) >= cfg.Settle {
+		h.settlingTokens = 0
+	}
+	h.settlingTokens += float64(h.assigned.Max)
+	h.replacedAt = now
+	h.level, h.bucketTokens = float64(a.Max), h.bucketTokens+float64(a.Max)
 	h.rate, h.assigned, h.sentAt = a.Rate(), a, now
 	return a
 }

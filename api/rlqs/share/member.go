@@ -169,13 +169,3 @@ func (h *member) unspent(now quota.Time, settle time.Duration) float64 {
 	}
 	return float64(h.assigned.Max) + h.settlingTokens + math.Ceil(rate*settle.Seconds())
 }
-
-// renew records that the bucket of a replaces the current one.
-func (h *member) renew(now quota.Time, a Assignment, settle time.Duration) {
-	if now.Sub(h.replacedAt) >= settle {
-		h.settlingTokens = 0
-	}
-	h.settlingTokens += float64(h.assigned.Max)
-	h.replacedAt = now
-	h.level, h.bucketTokens = float64(a.Max), h.bucketTokens+float64(a.Max)
-}
