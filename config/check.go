@@ -6,6 +6,8 @@ import (
 	"net"
 	"net/netip"
 	"strings"
+
+	"github.com/quorate/quorate/internal/phrase"
 )
 
 // finish derives the missing settings, checks all settings against each other, and returns them, or
@@ -128,13 +130,13 @@ func (s *nodeSettings) checkNoFiles() {
 func (s *nodeSettings) checkTimes() {
 	r := s.Raft
 	if r.Lease > r.Heartbeat {
-		s.conflict([]string{"raft.lease", "raft.heartbeat"}, "raft.lease %s is longer than raft.heartbeat %s; must be at most as long", short(r.Lease), short(r.Heartbeat))
+		s.conflict([]string{"raft.lease", "raft.heartbeat"}, "raft.lease %s is longer than raft.heartbeat %s; must be at most as long", phrase.Span(r.Lease), phrase.Span(r.Heartbeat))
 	}
 	if r.Election < r.Heartbeat {
-		s.conflict([]string{"raft.election", "raft.heartbeat"}, "raft.election %s is shorter than raft.heartbeat %s; must be at least as long", short(r.Election), short(r.Heartbeat))
+		s.conflict([]string{"raft.election", "raft.heartbeat"}, "raft.election %s is shorter than raft.heartbeat %s; must be at least as long", phrase.Span(r.Election), phrase.Span(r.Heartbeat))
 	}
 	if s.Idle <= s.Sync {
-		s.conflict([]string{"idle", "sync"}, "idle %s is not longer than sync %s; must be longer", short(s.Idle), short(s.Sync))
+		s.conflict([]string{"idle", "sync"}, "idle %s is not longer than sync %s; must be longer", phrase.Span(s.Idle), phrase.Span(s.Sync))
 	}
 }
 

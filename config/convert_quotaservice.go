@@ -3,6 +3,7 @@ package config
 import (
 	"time"
 
+	"github.com/quorate/quorate/internal/phrase"
 	"github.com/quorate/quorate/internal/quota"
 )
 
@@ -121,7 +122,7 @@ func (c *conversion) qsLimit(name quota.LimitName, b qsBucket, v Value) quota.Li
 	l.MaxWait = millis(b.waitMillis)
 	l.MaxDebt = millis(b.debtMillis)
 	if l.MaxWait > l.MaxDebt {
-		c.note(join(v.path, "wait_timeout_millis"), "", "%s is longer than the debt of %s that can be waited for; max_wait becomes %s", short(l.MaxWait), short(l.MaxDebt), short(l.MaxDebt))
+		c.note(join(v.path, "wait_timeout_millis"), "", "%s is longer than the debt of %s that can be waited for; max_wait becomes %s", phrase.Span(l.MaxWait), phrase.Span(l.MaxDebt), phrase.Span(l.MaxDebt))
 		l.MaxWait = l.MaxDebt
 	}
 	switch {

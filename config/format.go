@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/quorate/quorate/internal/phrase"
 	"github.com/quorate/quorate/internal/quota"
 	"github.com/quorate/quorate/internal/zone"
 )
@@ -135,7 +136,7 @@ func bucketFields(n *node, r quota.Rate, burst int64) *node {
 	return n
 }
 
-func formatRate(r quota.Rate) string { return trimZeros(r.String()) }
+func formatRate(r quota.Rate) string { return phrase.TrimZeros(r.String()) }
 
 func countedFields(n *node, l *quota.Limit) {
 	n.add("ceiling", l.Ceiling.String())

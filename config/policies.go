@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/internal/account"
+	"github.com/quorate/quorate/internal/phrase"
 )
 
 const (
@@ -139,7 +140,7 @@ func formatLong(d time.Duration) string {
 	if days := d / (24 * time.Hour); d > 0 && d%(24*time.Hour) == 0 {
 		return strconv.FormatInt(int64(days), 10) + "d"
 	}
-	return short(d)
+	return phrase.Span(d)
 }
 
 // FormatPolicies writes policies as a file, sorted by key. ParsePolicies reads the same policies

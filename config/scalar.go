@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/quorate/quorate/internal/phrase"
 	"github.com/quorate/quorate/internal/quota"
 	"github.com/quorate/quorate/internal/suggest"
 )
@@ -66,7 +67,7 @@ func wholeAs[T int | int64](to *T, low, high T, want string) scalar {
 
 // duration reads a Go duration from low to high.
 func duration(to *time.Duration, low, high time.Duration) scalar {
-	want := fmt.Sprintf("a duration with its unit, from %s to %s", short(low), short(high))
+	want := fmt.Sprintf("a duration with its unit, from %s to %s", phrase.Span(low), phrase.Span(high))
 	return parsed(to, want, func(text string) (time.Duration, bool) {
 		v, err := time.ParseDuration(text)
 		return v, err == nil && v >= low && v <= high
@@ -80,19 +81,6 @@ func durationOrNever(to *time.Duration, low, high time.Duration) scalar {
 		v, err := time.ParseDuration(text)
 		return v, err == nil && (v == 0 || v >= low && v <= high)
 	})
-}
-
-// short formats a duration without zero parts: 10m, not 10m0s.
-func short(v time.Duration) string { return trimZeros(v.String()) }
-
-func trimZeros(s string) string {
-	if strings.HasSuffix(s, "m0s") {
-		s = strings.TrimSuffix(s, "0s")
-	}
-	if strings.HasSuffix(s, "h0m") {
-		s = strings.TrimSuffix(s, "0m")
-	}
-	return s
 }
 
 // oneOf reads one of the values by its word, as spell returns it.

@@ -10,6 +10,7 @@ import (
 	"time"
 	"unicode"
 
+	"github.com/quorate/quorate/internal/phrase"
 	"github.com/quorate/quorate/internal/quota"
 	"github.com/quorate/quorate/internal/zone"
 )
@@ -66,7 +67,7 @@ func formatPause(d time.Duration) string {
 	day := 24 * time.Hour
 	switch {
 	case d == 0 || d%day != 0:
-		return short(d)
+		return phrase.Span(d)
 	case d%(7*day) == 0:
 		return strconv.FormatInt(int64(d/(7*day)), 10) + "w"
 	}

@@ -10,6 +10,7 @@ import (
 	raftlogv1 "github.com/quorate/quorate/api/gen/quorate/raftlog/v1"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/cluster/raftgroup"
+	"github.com/quorate/quorate/internal/phrase"
 	"github.com/quorate/quorate/internal/quota"
 	"github.com/quorate/quorate/shard"
 )
@@ -99,7 +100,7 @@ func (s *Service) warning(t *Table, change quoratev1.NodeChange, id quota.NodeID
 	case quoratev1.NodeChange_NODE_CHANGE_LEAVE, quoratev1.NodeChange_NODE_CHANGE_REMOVE:
 		if fewest, err := s.fewestVoters(t, t.Nodes()); err == nil && fewest < t.Replicas() {
 			return fmt.Sprintf("without %s there are ranges with %s, where replicas: %d asks for more, and the cluster tolerates the loss of %s: join another node",
-				id, plural(fewest, "answering voter"), t.Replicas(), plural((fewest-1)/2, "node"))
+				id, phrase.Plural(fewest, "answering voter"), t.Replicas(), phrase.Plural((fewest-1)/2, "node"))
 		}
 	case quoratev1.NodeChange_NODE_CHANGE_DRAIN:
 		if s.Tolerates() == 0 {
@@ -107,13 +108,6 @@ func (s *Service) warning(t *Table, change quoratev1.NodeChange, id quota.NodeID
 		}
 	}
 	return ""
-}
-
-func plural(n int, what string) string {
-	if n != 1 {
-		what += "s"
-	}
-	return fmt.Sprintf("%d %s", n, what)
 }
 
 // fewestVoters returns the number of voters of the smallest range, if ranges were placed on those of
@@ -158,7 +152,7 @@ func (s *Service) redundant(t *Table, leaving quota.NodeID) error {
 		return nil
 	}
 	return refuse(Forbidden, "node %q: without it there would be ranges with %s, where replicas: %d asks for more, and the cluster would tolerate the loss of %s; join another node first, or force it",
-		leaving, plural(after, "answering voter"), t.Replicas(), plural((after-1)/2, "node"))
+		leaving, phrase.Plural(after, "answering voter"), t.Replicas(), phrase.Plural((after-1)/2, "node"))
 }
 
 // applyChange applies the change to m, or returns why it is refused.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/internal/jsontext"
+	"github.com/quorate/quorate/internal/phrase"
 )
 
 // Result is the outcome of a call.
@@ -149,22 +150,15 @@ func (l *Log) Write(e Entry) {
 		}
 	}
 	e.Unwritten, l.skipped = l.skipped, 0
-	e.RequestID = clip(e.RequestID, maxRequestID)
+	e.RequestID = phrase.Clip(e.RequestID, maxRequestID)
 	for _, text := range []*string{&e.Identity, &e.Address, &e.Method, &e.What, &e.Detail, &e.Answer} {
-		*text = clip(*text, maxText)
+		*text = phrase.Clip(*text, maxText)
 	}
 	line, err := json.Marshal(e)
 	if err == nil {
 		err = to.append(append(jsontext.Escape(line), '\n'))
 	}
 	l.note(err)
-}
-
-func clip(s string, most int) string {
-	if len(s) <= most {
-		return s
-	}
-	return s[:most] + "..."
 }
 
 // append writes a line, to a new file if the current one is full. It removes a line that was

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/internal/phrase"
 	"github.com/quorate/quorate/internal/rbac"
 )
 
@@ -64,7 +65,7 @@ func accountWord(id *quoratev1.AccountID) string {
 func accountOf(word string) (*quoratev1.AccountID, error) {
 	p := strings.Split(word, "~")
 	if len(p) != 6 {
-		return nil, &Problem{Status: http.StatusBadRequest, Title: "That is no account", Detail: fmt.Sprintf("%q has %d parts; must be app~realm~identity~namespace~name~type.", clip(word, 200), len(p)), Field: "id"}
+		return nil, &Problem{Status: http.StatusBadRequest, Title: "That is no account", Detail: fmt.Sprintf("%q has %d parts; must be app~realm~identity~namespace~name~type.", phrase.Clip(word, 200), len(p)), Field: "id"}
 	}
 	return &quoratev1.AccountID{AppId: p[0], Realm: p[1], Identity: p[2], Namespace: p[3], Name: p[4], ResourceType: p[5]}, nil
 }
@@ -144,7 +145,7 @@ var applyOp = Action{
 		}
 		return &Confirmation{
 			Title: "Apply an operation", Button: "Apply it",
-			Will: []string{"The balance of " + clip(form("id"), 300) + " is changed on a majority of its replicas before this says so.", "The same request id is applied once, however often it is sent."},
+			Will: []string{"The balance of " + phrase.Clip(form("id"), 300) + " is changed on a majority of its replicas before this says so.", "The same request id is applied once, however often it is sent."},
 			Fields: append(
 				Hidden(r, "id"),
 				Field{Name: "relative", Label: "Relative to", Type: "select", Value: form("relative"), Options: []Option{{"current", "the balance that it has"}, {"zero", "zero: the amount becomes the balance"}, {"default", "the policy's default"}, {"limit", "the policy's limit"}}},

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/quorate/quorate/internal/audit"
+	"github.com/quorate/quorate/internal/phrase"
 	"github.com/quorate/quorate/internal/rbac"
 )
 
@@ -53,7 +54,7 @@ func loadAudit(r *Request) (any, error) {
 		return nil, &Problem{Status: http.StatusInternalServerError, Title: "The audit log cannot be read", Detail: "The node's log says why."}
 	}
 	v.Entries = entries
-	v.Pager = Pager{Label: "Pages of the audit log", What: plural(len(entries), "entry")}
+	v.Pager = Pager{Label: "Pages of the audit log", What: phrase.Plural(len(entries), "entry")}
 	if len(entries) != 1 {
 		v.Pager.What = strconv.Itoa(len(entries)) + " entries"
 	}
@@ -91,7 +92,7 @@ func cursorOf(text string) (audit.Cursor, error) {
 	d, err1 := placeOf(done)
 	a, err2 := placeOf(attempts)
 	if !ok || err1 != nil || err2 != nil || d == nil && a == nil {
-		return audit.Cursor{}, &Problem{Status: http.StatusBadRequest, Title: "That is not right", Detail: "from is " + strconv.Quote(clip(text, 40)) + "; must be a place in the log, such as 0.4711-1.22."}
+		return audit.Cursor{}, &Problem{Status: http.StatusBadRequest, Title: "That is not right", Detail: "from is " + strconv.Quote(phrase.Clip(text, 40)) + "; must be a place in the log, such as 0.4711-1.22."}
 	}
 	return audit.Cursor{Done: d, Attempts: a}, nil
 }

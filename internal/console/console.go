@@ -14,6 +14,7 @@ import (
 	"github.com/quorate/quorate/api/auth"
 	"github.com/quorate/quorate/internal/audit"
 	"github.com/quorate/quorate/internal/fairshare"
+	"github.com/quorate/quorate/internal/phrase"
 )
 
 // Root is the path of the console.
@@ -162,15 +163,7 @@ func (c *Console) known(p *page, next func(http.ResponseWriter, *Request)) http.
 }
 
 func (c *Console) nothingHere(w http.ResponseWriter, req *http.Request) {
-	c.fail(w, &Request{Request: req, c: c}, &Problem{Status: http.StatusNotFound, Title: "There is no such page", Detail: "The console has nothing at " + clip(req.URL.Path, 200) + "."})
-}
-
-// clip cuts a text to a maximum length.
-func clip(s string, most int) string {
-	if len(s) <= most {
-		return s
-	}
-	return strings.ToValidUTF8(s[:most], "") + "..."
+	c.fail(w, &Request{Request: req, c: c}, &Problem{Status: http.StatusNotFound, Title: "There is no such page", Detail: "The console has nothing at " + phrase.Clip(req.URL.Path, 200) + "."})
 }
 
 // below reports whether a path is one of the console's pages, to which sign-in may redirect.

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/internal/phrase"
 	"github.com/quorate/quorate/internal/rbac"
 )
 
@@ -52,9 +53,9 @@ func named(namespace, limit string) error {
 	case namespace == globalNamespace && limit == defaultLimit, namespace == "":
 		return nil
 	case !goodName.MatchString(namespace):
-		return &Problem{Status: http.StatusBadRequest, Title: "That is no name", Detail: fmt.Sprintf("The namespace %q must be 1 to 128 of a-z A-Z 0-9 . _ -", clip(namespace, 60)), Field: "namespace"}
+		return &Problem{Status: http.StatusBadRequest, Title: "That is no name", Detail: fmt.Sprintf("The namespace %q must be 1 to 128 of a-z A-Z 0-9 . _ -", phrase.Clip(namespace, 60)), Field: "namespace"}
 	case limit != "" && limit != defaultLimit && limit != templateLimit && !goodName.MatchString(limit):
-		return &Problem{Status: http.StatusBadRequest, Title: "That is no name", Detail: fmt.Sprintf("The limit %q must be 1 to 128 of a-z A-Z 0-9 . _ -", clip(limit, 60)), Field: "limit"}
+		return &Problem{Status: http.StatusBadRequest, Title: "That is no name", Detail: fmt.Sprintf("The limit %q must be 1 to 128 of a-z A-Z 0-9 . _ -", phrase.Clip(limit, 60)), Field: "limit"}
 	}
 	return nil
 }
@@ -299,7 +300,7 @@ func fieldsText(c *quoratev1.LimitChange) string {
 	if len(parts) == 0 {
 		return enumText(c.Kind.String(), "CHANGE_KIND_")
 	}
-	return clip(strings.Join(parts, ", "), 300)
+	return phrase.Clip(strings.Join(parts, ", "), 300)
 }
 
 func orNone(s string) string {

@@ -8,6 +8,8 @@ import (
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/quorate/quorate/internal/phrase"
 )
 
 // Problem is an error for the reader of a page.
@@ -72,7 +74,7 @@ type failure struct {
 func (c *Console) fail(w http.ResponseWriter, r *Request, err error) {
 	p := problemOf(err)
 	if p.Status >= http.StatusInternalServerError {
-		c.Logger.Warn("a page of the console could not be shown", "path", clip(r.URL.Path, 200), "status", p.Status, "err", err)
+		c.Logger.Warn("a page of the console could not be shown", "path", phrase.Clip(r.URL.Path, 200), "status", p.Status, "err", err)
 	}
 	data := failure{"failure", p}
 	if r.fragment() {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/internal/phrase"
 	"github.com/quorate/quorate/internal/rbac"
 )
 
@@ -54,7 +55,7 @@ func (v *eventsView) request() (*quoratev1.WatchRequest, error) {
 	if v.Kind != "" {
 		n, err := strconv.ParseInt(v.Kind, 10, 32)
 		if err != nil || !slices.ContainsFunc(eventKinds, func(o Option) bool { return o.Value == v.Kind }) {
-			return nil, &Problem{Status: 400, Title: "That is not right", Detail: "There is no kind of event " + strconv.Quote(clip(v.Kind, 20)) + "."}
+			return nil, &Problem{Status: 400, Title: "That is not right", Detail: "There is no kind of event " + strconv.Quote(phrase.Clip(v.Kind, 20)) + "."}
 		}
 		req.Kinds = []quoratev1.EventKind{quoratev1.EventKind(n)}
 	}

@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+
+	"github.com/quorate/quorate/internal/phrase"
 )
 
 // Action is a change in two steps, with or without JavaScript: the first shows what would happen,
@@ -136,7 +138,7 @@ func (c *Console) serveAction(a Action) func(http.ResponseWriter, *Request) {
 			c.confirm(w, r, a, nil, newOnce())
 			return
 		}
-		id := clip(once, 64) + "\x00" + r.URL.Path // of one action
+		id := phrase.Clip(once, 64) + "\x00" + r.URL.Path // of one action
 		if r.Caller != nil {
 			id += "\x00" + r.Caller.Identity
 		}

@@ -14,6 +14,7 @@ import (
 
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/internal/health"
+	"github.com/quorate/quorate/internal/phrase"
 )
 
 // funcs returns the functions of templates. Their results are escaped, except that of "time", which
@@ -29,7 +30,7 @@ func (c *Console) funcs() template.FuncMap {
 		"time":   func(v any) template.HTML { return moment(v, c.Now()) },
 		"badge":  func(kind, text string) Badge { return Badge{kind, text} },
 		"join":   strings.Join,
-		"clip":   clip,
+		"clip":   phrase.Clip,
 		"add":    func(a, b int) int { return a + b },
 		"act":    act,
 		"danger": func(a Act) Act { a.Danger = true; return a },

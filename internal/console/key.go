@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/internal/phrase"
 	"github.com/quorate/quorate/internal/rbac"
 )
 
@@ -85,7 +86,7 @@ func (k *keyPage) find(r *Request) {
 
 // keyName returns the key and its limit for people.
 func keyName(r *Request) string {
-	return clip(r.PostForm.Get("key"), 80) + " of " + limitTitle(r.PostForm.Get("namespace"), r.PostForm.Get("limit"))
+	return phrase.Clip(r.PostForm.Get("key"), 80) + " of " + limitTitle(r.PostForm.Get("namespace"), r.PostForm.Get("limit"))
 }
 
 func keyLink(r *Request) string {
@@ -189,7 +190,7 @@ func daysOr(text string) (time.Duration, error) {
 }
 
 func wrongField(name, text, right string) *Problem {
-	return &Problem{Status: http.StatusBadRequest, Title: "That is not right", Detail: fmt.Sprintf("%q must be %s.", clip(text, 60), right), Field: name}
+	return &Problem{Status: http.StatusBadRequest, Title: "That is not right", Detail: fmt.Sprintf("%q must be %s.", phrase.Clip(text, 60), right), Field: name}
 }
 
 // clearOverride deletes an override of a key.

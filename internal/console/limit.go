@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/internal/phrase"
 	"github.com/quorate/quorate/internal/rbac"
 )
 
@@ -96,7 +97,7 @@ func loadLimit(r *Request) (any, error) {
 	l.Past = loadPast(r, l.Namespace, l.Limit)
 	l.Plan = loadPlan(r, l)
 	if l.Rule == nil && l.Error == nil && l.Past.Empty() {
-		return nil, &Problem{Status: http.StatusNotFound, Title: "There is no such limit", Detail: "The limit " + clip(l.Title(), 260) + " is not in force, and nothing is known of its past."}
+		return nil, &Problem{Status: http.StatusNotFound, Title: "There is no such limit", Detail: "The limit " + phrase.Clip(l.Title(), 260) + " is not in force, and nothing is known of its past."}
 	}
 	return l, nil
 }
@@ -109,7 +110,7 @@ func (l *limitPage) loadAccounts(r *Request) error {
 	l.Past = loadPast(r, l.Namespace, l.Limit)
 	l.Plan = loadPlan(r, l)
 	if l.Past.Empty() {
-		return &Problem{Status: http.StatusNotFound, Title: "Nothing is known of these accounts", Detail: "Nothing was asked of accounts with the policy " + clip(l.Limit, 260) + "."}
+		return &Problem{Status: http.StatusNotFound, Title: "Nothing is known of these accounts", Detail: "Nothing was asked of accounts with the policy " + phrase.Clip(l.Limit, 260) + "."}
 	}
 	return nil
 }

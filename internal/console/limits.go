@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/internal/phrase"
 	"github.com/quorate/quorate/internal/rbac"
 )
 
@@ -162,7 +163,7 @@ func childrenOf(r *Request, namespace, limit string) string {
 	if len(names) == 0 {
 		return ""
 	}
-	return "It is the parent of " + clip(strings.Join(names, ", "), 300) + "; the node refuses to remove it before them."
+	return "It is the parent of " + phrase.Clip(strings.Join(names, ", "), 300) + "; the node refuses to remove it before them."
 }
 
 // commentField returns the field for the comment of a change.

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/internal/phrase"
 	"github.com/quorate/quorate/internal/rbac"
 )
 
@@ -95,7 +96,7 @@ func changeOf(change quoratev1.NodeChange) Action {
 		}
 		i := slices.IndexFunc(st.Nodes, func(n *quoratev1.NodeStatus) bool { return n.Id == id })
 		if i < 0 {
-			return nil, &Problem{Status: 404, Title: "There is no such node", Detail: "The cluster has no node " + strconv.Quote(clip(id, 128)) + "."}
+			return nil, &Problem{Status: 404, Title: "There is no such node", Detail: "The cluster has no node " + strconv.Quote(phrase.Clip(id, 128)) + "."}
 		}
 		n := st.Nodes[i]
 		c := &Confirmation{Title: fmt.Sprintf(words.title, id), Button: fmt.Sprintf(words.button, id), Danger: words.danger, Fields: Hidden(r, "node")}
@@ -175,7 +176,7 @@ func doTransfer(r *Request) (*Result, error) {
 	if one := r.PostForm.Get("range"); one != "" {
 		n, err := strconv.ParseUint(one, 10, 32)
 		if err != nil {
-			return nil, &Problem{Status: 400, Title: "That is not right", Field: "range", Detail: "is " + strconv.Quote(clip(one, 20)) + "; must be the number of a range"}
+			return nil, &Problem{Status: 400, Title: "That is not right", Field: "range", Detail: "is " + strconv.Quote(phrase.Clip(one, 20)) + "; must be the number of a range"}
 		}
 		req.Ranges = []uint32{uint32(n)}
 	}
@@ -183,15 +184,8 @@ func doTransfer(r *Request) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := &Result{Title: plural(int(res.Moved), "range") + " handed over", Lines: res.Faults}
+	out := &Result{Title: phrase.Plural(int(res.Moved), "range") + " handed over", Lines: res.Faults}
 	return out, nil
-}
-
-func plural(n int, what string) string {
-	if n != 1 {
-		what += "s"
-	}
-	return strconv.Itoa(n) + " " + what
 }
 
 func confirmJoinToken(r *Request) (*Confirmation, error) {
@@ -238,7 +232,7 @@ func durationField(r *Request, name string) (*durationpb.Duration, error) {
 	}
 	d, err := time.ParseDuration(text)
 	if err != nil {
-		return nil, &Problem{Status: 400, Title: "That is not right", Field: name, Detail: "Is " + strconv.Quote(clip(text, 40)) + "; must be a duration such as 30m, 1h or 720h."}
+		return nil, &Problem{Status: 400, Title: "That is not right", Field: name, Detail: "Is " + strconv.Quote(phrase.Clip(text, 40)) + "; must be a duration such as 30m, 1h or 720h."}
 	}
 	return durationpb.New(d), nil
 }

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/internal/phrase"
 )
 
 // limitPlan is the data for planning a limit.
@@ -176,7 +177,7 @@ func (s *slider) ask(r *Request, amount, burst string) (*whatIf, error) {
 	if burst != "" {
 		b, err := strconv.ParseInt(burst, 10, 64)
 		if err != nil {
-			return nil, &Problem{Status: 400, Title: "That is not right", Detail: fmt.Sprintf("The burst %q must be a whole number.", clip(burst, 40)), Field: "burst"}
+			return nil, &Problem{Status: 400, Title: "That is not right", Detail: fmt.Sprintf("The burst %q must be a whole number.", phrase.Clip(burst, 40)), Field: "burst"}
 		}
 		req.Burst = &b
 	}

@@ -3,13 +3,11 @@ package health
 import (
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/internal/phrase"
 )
 
 // State is the state of a cluster: a word and one line of text.
@@ -77,7 +75,7 @@ func Of(st *quoratev1.GetStatusResponse, list ...Readiness) State {
 		broken = append(broken, t)
 	}
 	if id := givesBack(st, list); len(not) > 0 && id != "" && lost == 0 {
-		return State{Draining, strings.Join(slices.Concat([]string{fmt.Sprintf("node %s gives back what it leads", show(id))}, broken, ongoing), "; ")}
+		return State{Draining, strings.Join(slices.Concat([]string{fmt.Sprintf("node %s gives back what it leads", phrase.Show(id))}, broken, ongoing), "; ")}
 	}
 	if ready := answered(list) - len(not); ready > 0 {
 		broken = slices.Concat(unreadyNodes(not), broken)
@@ -85,13 +83,13 @@ func Of(st *quoratev1.GetStatusResponse, list ...Readiness) State {
 	switch {
 	case len(not) > 0 && len(not) == answered(list):
 		own := ReadinessOf(st)
-		return State{NotReady, strings.Join(slices.Concat([]string{printable(own.problem())}, broken, ongoing), "; ")}
+		return State{NotReady, strings.Join(slices.Concat([]string{phrase.Printable(own.problem())}, broken, ongoing), "; ")}
 	case len(broken) > 0:
 		return State{Degraded, strings.Join(append(broken, ongoing...), "; ")}
 	case len(ongoing) > 0:
 		return State{Changing, strings.Join(ongoing, "; ")}
 	}
-	text := fmt.Sprintf("%s, %s, %s", plural(len(st.Nodes), "node"), plural(len(st.Ranges), "range"), voters(st))
+	text := fmt.Sprintf("%s, %s, %s", phrase.Plural(len(st.Nodes), "node"), phrase.Plural(len(st.Ranges), "range"), voters(st))
 	if st.Tolerates != nil && *st.Tolerates == 0 {
 		return State{Unreplicated, text + ", as replicas: 1 asks; tolerates the loss of 0 nodes"}
 	}
@@ -129,9 +127,9 @@ func voters(st *quoratev1.GetStatusResponse) string {
 		least, most = min(least, len(r.Replicas)), max(most, len(r.Replicas))
 	}
 	if least >= most {
-		return "all with " + plural(most, "voter")
+		return "all with " + phrase.Plural(most, "voter")
 	}
-	return fmt.Sprintf("with %d to %s", least, plural(most, "voter"))
+	return fmt.Sprintf("with %d to %s", least, phrase.Plural(most, "voter"))
 }
 
 // maxNamed bounds the nodes that a state names one by one.
@@ -143,15 +141,15 @@ func brokenNodes(st *quoratev1.GetStatusResponse) (out []string) {
 		switch {
 		case !n.Connected && silent < maxNamed:
 			silent++
-			text := fmt.Sprintf("node %s does not answer", show(n.Id))
+			text := fmt.Sprintf("node %s does not answer", phrase.Show(n.Id))
 			if n.Silent != nil {
-				text += ", for " + span(n.Silent.AsDuration())
+				text += ", for " + phrase.Span(n.Silent.AsDuration().Round(time.Second))
 			}
 			out = append(out, text)
 		case !n.Connected:
 			silent++
 		case len(n.Faults) > 0:
-			out = append(out, fmt.Sprintf("node %s: %s", show(n.Id), printable(n.Faults[0])))
+			out = append(out, fmt.Sprintf("node %s: %s", phrase.Show(n.Id), phrase.Printable(n.Faults[0])))
 		}
 	}
 	if silent > maxNamed {
@@ -166,7 +164,7 @@ func unreadyNodes(not []Readiness) (out []string) {
 		if s.Reason == "" {
 			format = "node %s: %s"
 		}
-		out = append(out, fmt.Sprintf(format, show(s.Node), printable(s.problem())))
+		out = append(out, fmt.Sprintf(format, phrase.Show(s.Node), phrase.Printable(s.problem())))
 	}
 	return out
 }
@@ -203,10 +201,10 @@ func brokenRanges(st *quoratev1.GetStatusResponse) (out []string) {
 		}
 	}
 	if lost > 0 {
-		out = append(out, fmt.Sprintf("%s without a majority of voters that answer", plural(lost, "range")))
+		out = append(out, fmt.Sprintf("%s without a majority of voters that answer", phrase.Plural(lost, "range")))
 	}
 	if missing > 0 {
-		out = append(out, fmt.Sprintf("%s with a voter that does not answer", plural(missing, "range")))
+		out = append(out, fmt.Sprintf("%s with a voter that does not answer", phrase.Plural(missing, "range")))
 	}
 	return out
 }
@@ -222,17 +220,17 @@ func changes(st *quoratev1.GetStatusResponse) (out []string) {
 	for _, n := range st.Nodes {
 		switch n.State { //nolint:exhaustive // the other states are no change
 		case quoratev1.NodeState_NODE_STATE_DRAINING:
-			text := fmt.Sprintf("node %s is drained", show(n.Id))
+			text := fmt.Sprintf("node %s is drained", phrase.Show(n.Id))
 			if n.Leads > 0 {
-				text = fmt.Sprintf("node %s is draining, it still leads %s", show(n.Id), plural(int(n.Leads), "range"))
+				text = fmt.Sprintf("node %s is draining, it still leads %s", phrase.Show(n.Id), phrase.Plural(int(n.Leads), "range"))
 			}
 			out = append(out, text)
 		case quoratev1.NodeState_NODE_STATE_LEAVING:
-			out = append(out, fmt.Sprintf("node %s leaves, %s to go", show(n.Id), plural(int(n.Replicas), "replica")))
+			out = append(out, fmt.Sprintf("node %s leaves, %s to go", phrase.Show(n.Id), phrase.Plural(int(n.Replicas), "replica")))
 		}
 	}
 	if moving > 0 {
-		out = append(out, plural(moving, "range")+" to change")
+		out = append(out, phrase.Plural(moving, "range")+" to change")
 	}
 	if blind := func(r *quoratev1.RangeStatus) bool { return r.Step == StepUnknown }; slices.ContainsFunc(st.Ranges, blind) {
 		out = append(out, "nothing moves while the meta group has no leader that answers")
@@ -291,40 +289,4 @@ func givesBack(st *quoratev1.GetStatusResponse, list []Readiness) string {
 		}
 	}
 	return ""
-}
-
-// span formats a duration to the second, without zero parts.
-func span(d time.Duration) string {
-	s := d.Round(time.Second).String()
-	if strings.HasSuffix(s, "m0s") {
-		s = strings.TrimSuffix(s, "0s")
-	}
-	if strings.HasSuffix(s, "h0m") {
-		s = strings.TrimSuffix(s, "0m")
-	}
-	return s
-}
-
-func plural(n int, what string) string {
-	if n != 1 {
-		what += "s"
-	}
-	return strconv.Itoa(n) + " " + what
-}
-
-// show makes a text safe for a terminal and cuts it to 64 characters.
-func show(s string) string {
-	const most = 64
-	if s = printable(s); utf8.RuneCountInString(s) > most {
-		return string([]rune(s)[:most-3]) + "..."
-	}
-	return s
-}
-
-// printable quotes a text with characters that a terminal would interpret.
-func printable(s string) string {
-	if strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) || r == utf8.RuneError }) {
-		return strconv.Quote(s)
-	}
-	return s
 }

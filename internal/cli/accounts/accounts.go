@@ -14,6 +14,7 @@ import (
 	"github.com/quorate/quorate/internal/cli/remote"
 	"github.com/quorate/quorate/internal/cli/render"
 	"github.com/quorate/quorate/internal/cli/usage"
+	"github.com/quorate/quorate/internal/phrase"
 )
 
 // NewAccountsCommand returns "quorate accounts".
@@ -109,7 +110,7 @@ func (a *accountFlags) ids(cmd *cobra.Command, words []string) ([]account.ID, er
 	}
 	for _, name := range partFlags {
 		if cmd.Flags().Changed(name) {
-			return nil, exit.Usagef("--%s and %s: name the account by flags or in one word, %s", name, render.Show(words[0]), config.AccountIDForm)
+			return nil, exit.Usagef("--%s and %s: name the account by flags or in one word, %s", name, phrase.Show(words[0]), config.AccountIDForm)
 		}
 	}
 	if len(words) > account.MaxOps {
@@ -137,7 +138,7 @@ func accountProto(id account.ID) *quoratev1.AccountID {
 
 // accountWord formats an id as one word that is safe for a terminal.
 func accountWord(p *quoratev1.AccountID) string {
-	return render.Printable(config.FormatAccountID(account.ID{App: p.GetAppId(), Realm: p.GetRealm(), Identity: p.GetIdentity(), Namespace: p.GetNamespace(), Name: p.GetName(), Resource: p.GetResourceType()}))
+	return phrase.Printable(config.FormatAccountID(account.ID{App: p.GetAppId(), Realm: p.GetRealm(), Identity: p.GetIdentity(), Namespace: p.GetNamespace(), Name: p.GetName(), Resource: p.GetResourceType()}))
 }
 
 // policyWord formats a policy as one word for a table, with shortened hashes.
@@ -154,7 +155,7 @@ func policyWord(p *quoratev1.PolicyID, near *quoratev1.AccountID) string {
 	if v := ref.Config.Version; len(v) > most && v[0] == '$' {
 		ref.Config.Version = v[:most] + "..."
 	}
-	return render.Printable(config.FormatPolicyRef(ref, account.ConfigID{App: near.GetAppId(), Realm: near.GetRealm()}))
+	return phrase.Printable(config.FormatPolicyRef(ref, account.ConfigID{App: near.GetAppId(), Realm: near.GetRealm()}))
 }
 
 func policyProto(ref *account.PolicyRef) *quoratev1.PolicyID {

@@ -17,6 +17,7 @@ import (
 	"github.com/quorate/quorate/internal/cli/limits"
 	"github.com/quorate/quorate/internal/cli/remote"
 	"github.com/quorate/quorate/internal/cli/render"
+	"github.com/quorate/quorate/internal/phrase"
 )
 
 // applyFlags holds the flags of "accounts apply" as typed.
@@ -201,7 +202,7 @@ func printOps(cmd *cobra.Command, output *render.Output, req *quoratev1.ApplyOps
 		fmt.Fprintln(cmd.ErrOrStderr(), "quorate: nothing was applied")
 		return exit.AnswerNo()
 	case res.Repeated:
-		fmt.Fprintf(cmd.ErrOrStderr(), "quorate: request %s was applied before, at %s, and not again\n", render.Show(req.RequestId), render.When(res.OriginallySet))
+		fmt.Fprintf(cmd.ErrOrStderr(), "quorate: request %s was applied before, at %s, and not again\n", phrase.Show(req.RequestId), render.When(res.OriginallySet))
 	}
 	return nil
 }
@@ -216,7 +217,7 @@ func opsTable(req *quoratev1.ApplyOpsRequest, res *quoratev1.ApplyOpsResponse) *
 		if r.Status == quoratev1.OpStatus_OP_STATUS_SUCCESS && r.AccountStatus == quoratev1.AccountStatus_ACCOUNT_STATUS_CREATED {
 			status = "created"
 		}
-		why := render.Printable(r.StatusMsg)
+		why := phrase.Printable(r.StatusMsg)
 		if why == "" {
 			why = "-"
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/quorate/quorate/internal/cli/exit"
 	"github.com/quorate/quorate/internal/cli/remote"
 	"github.com/quorate/quorate/internal/cli/render"
+	"github.com/quorate/quorate/internal/phrase"
 )
 
 // accountsShown bounds the accounts in the output by default.
@@ -79,7 +80,7 @@ func printAccounts(cmd *cobra.Command, output *render.Output, res *quoratev1.Get
 	case len(res.Accounts) == 1:
 		return exit.NotFoundf("%s: %w", accountWord(res.Accounts[0].Id), errNoAccount)
 	}
-	return exit.NotFoundf("%d of %s do not exist", missing, render.Plural(len(res.Accounts), "account"))
+	return exit.NotFoundf("%d of %s do not exist", missing, phrase.Plural(len(res.Accounts), "account"))
 }
 
 // stateCells returns balance, projected, next refill, limit, policy and time of change.
@@ -215,7 +216,7 @@ none: the account does not exist.`, account.MaxHistory),
 				return err
 			}
 			if len(res.Changes) == 0 {
-				return exit.NotFoundf("%s: %w", render.Printable(config.FormatAccountID(ids[0])), errNoAccount)
+				return exit.NotFoundf("%s: %w", phrase.Printable(config.FormatAccountID(ids[0])), errNoAccount)
 			}
 			return nil
 		},

@@ -20,6 +20,7 @@ import (
 	"github.com/quorate/quorate/internal/cli/remote"
 	"github.com/quorate/quorate/internal/cli/render"
 	"github.com/quorate/quorate/internal/cli/usage"
+	"github.com/quorate/quorate/internal/phrase"
 )
 
 // NewPoliciesCommand returns "quorate policies".
@@ -88,7 +89,7 @@ func loadPolicies(cmd *cobra.Command, t *remote.Targets, who Identity, req *quor
 	if !res.Created {
 		what = "there already"
 	}
-	return output.Printf(cmd, res, "%s: %s %s", configWord(res.Id), render.Plural(len(req.Config.Policies), "policy"), what)
+	return output.Printf(cmd, res, "%s: %s %s", configWord(res.Id), phrase.Plural(len(req.Config.Policies), "policy"), what)
 }
 
 // sameContent returns a conflict if the caller's own version was loaded before with other policies.
@@ -146,7 +147,7 @@ func policiesFrom(c *quoratev1.PolicyConfig) map[account.PolicyKey]account.Polic
 }
 
 func configWord(p *quoratev1.PolicyConfigID) string {
-	return render.Printable(config.FormatConfigID(account.ConfigID{App: p.GetAppId(), Realm: p.GetRealm(), Version: p.GetVersion()}))
+	return phrase.Printable(config.FormatConfigID(account.ConfigID{App: p.GetAppId(), Realm: p.GetRealm(), Version: p.GetVersion()}))
 }
 
 // configID parses a config's id. If it is only a version, the flags supply app and realm.
@@ -284,7 +285,7 @@ func listPolicies(cmd *cobra.Command, t *remote.Targets, who Identity, req *quor
 		var out []proto.Message
 		for _, p := range res.Policies {
 			out = append(out, p)
-			tbl.Row(render.Printable(p.GetId().GetVersion()), p.Policies, render.When(p.LoadedAt), render.NameOrNothing(p.By))
+			tbl.Row(phrase.Printable(p.GetId().GetVersion()), p.Policies, render.When(p.LoadedAt), render.NameOrNothing(p.By))
 		}
 		return out, res.NextPageToken, nil
 	})

@@ -20,6 +20,7 @@ import (
 	"github.com/quorate/quorate/internal/cli/limits"
 	"github.com/quorate/quorate/internal/cli/remote"
 	"github.com/quorate/quorate/internal/cli/render"
+	"github.com/quorate/quorate/internal/phrase"
 )
 
 // watchAgain is the pause before reconnecting after a lost connection.
@@ -249,7 +250,7 @@ func (e *watcher) print(addr string, res *quoratev1.WatchResponse) bool {
 func eventText(ev *quoratev1.Event) string {
 	parts := []string{ev.At.AsTime().UTC().Format("15:04:05.000"), fmt.Sprintf("%-15s", render.Word(ev.Kind))}
 	if ev.Limit != "" || ev.Namespace != "" {
-		parts = append(parts, render.Show(ev.Namespace+"/"+ev.Limit), render.Show(ev.Key))
+		parts = append(parts, phrase.Show(ev.Namespace+"/"+ev.Limit), phrase.Show(ev.Key))
 	}
 	add := func(is bool, text string) {
 		if is {
@@ -260,7 +261,7 @@ func eventText(ev *quoratev1.Event) string {
 	add(ev.Why != 0, render.Word(ev.Why))
 	add(ev.Wait.AsDuration() > 0, "wait "+render.Pause(ev.Wait))
 	add(ev.Dynamic, "dynamic")
-	add(ev.Bucket != "" && ev.Bucket != ev.Limit, "bucket "+render.Show(ev.Bucket))
+	add(ev.Bucket != "" && ev.Bucket != ev.Limit, "bucket "+phrase.Show(ev.Bucket))
 	add(ev.Shadow, "shadow")
 	add(ev.Near, "near")
 	return strings.TrimRight(strings.Join(parts, "  "), " ")

@@ -10,6 +10,7 @@ import (
 	"github.com/quorate/quorate/internal/cli/remote"
 	"github.com/quorate/quorate/internal/cli/render"
 	"github.com/quorate/quorate/internal/cli/usage"
+	"github.com/quorate/quorate/internal/phrase"
 )
 
 // NewKeysCommand returns "quorate keys".
@@ -80,14 +81,14 @@ are forgotten. Parents stay as they are. The command asks first.`,
 			if err != nil {
 				return err
 			}
-			if err := render.Confirm(cmd, yes, fmt.Sprintf("Reset %s of %v: full again, all debt forgotten?", render.Show(k.Key), k.LimitName)); err != nil {
+			if err := render.Confirm(cmd, yes, fmt.Sprintf("Reset %s of %v: full again, all debt forgotten?", phrase.Show(k.Key), k.LimitName)); err != nil {
 				return err
 			}
 			res, err := remote.Invoke(cmd.Context(), &t, quoratev1.NewKeyServiceClient, quoratev1.KeyServiceClient.ResetKey, &quoratev1.ResetKeyRequest{Namespace: k.Namespace, Limit: k.LimitName.Limit, Key: k.Key})
 			if err != nil {
 				return err
 			}
-			return output.Printf(cmd, res, "%v %s reset", k.LimitName, render.Show(k.Key))
+			return output.Printf(cmd, res, "%v %s reset", k.LimitName, phrase.Show(k.Key))
 		},
 	}
 	t.AddFlags(cmd)

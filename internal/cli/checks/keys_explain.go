@@ -14,6 +14,7 @@ import (
 	"github.com/quorate/quorate/internal/cli/limits"
 	"github.com/quorate/quorate/internal/cli/remote"
 	"github.com/quorate/quorate/internal/cli/render"
+	"github.com/quorate/quorate/internal/phrase"
 )
 
 // whyText explains each why code in words. docs/reference/glossary.md has the same table, and a test
@@ -84,7 +85,7 @@ prints those to come, each with its reason.`,
 			if err != nil {
 				return err
 			}
-			return output.Print(cmd, data, func(p *render.Page) { e.print(p, render.Show(k.LimitName.String()), render.Show(k.Key)) })
+			return output.Print(cmd, data, func(p *render.Page) { e.print(p, phrase.Show(k.LimitName.String()), phrase.Show(k.Key)) })
 		},
 	}
 	t.AddFlags(cmd)
@@ -117,7 +118,7 @@ func (e *keyStanding) print(p *render.Page, limit, key string) {
 	}
 	fmt.Fprintf(p, "%s  key %s\n", limit, key)
 	for _, k := range e.key.Counters {
-		line("rule", "%s", k.Namespace+"/"+k.Limit+" for "+render.Show(k.Key)+": "+limits.RuleText(k.Rule)+ceilingText(k.Rule)+unenforced(k.Rule))
+		line("rule", "%s", k.Namespace+"/"+k.Limit+" for "+phrase.Show(k.Key)+": "+limits.RuleText(k.Rule)+ceilingText(k.Rule)+unenforced(k.Rule))
 		line("level", "%s", levelText(k))
 		line("counted", "%d admitted, %d refused since leader %s first saw it; %.1f/s asked now", k.Admitted, k.Refused, render.OrDash(k.Leader), k.Demand)
 	}
@@ -157,7 +158,7 @@ func (e *keyStanding) printNow(line func(name, format string, args ...any)) {
 
 // levelText returns the remaining tokens of a counter in the whole cluster.
 func levelText(k *quoratev1.KeyRate) string {
-	by := ", reported by " + render.Plural(int(k.Members), "node")
+	by := ", reported by " + phrase.Plural(int(k.Members), "node")
 	if k.Remaining < 0 {
 		return fmt.Sprintf("%d owed%s", -k.Remaining, by)
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/quorate/quorate/internal/cli/limits"
 	"github.com/quorate/quorate/internal/cli/remote"
 	"github.com/quorate/quorate/internal/cli/render"
+	"github.com/quorate/quorate/internal/phrase"
 )
 
 // ratesOptions holds the flags of "rates" and "keys top".
@@ -191,7 +192,7 @@ func unrefused(limits []*quoratev1.LimitError) string {
 	var names []string
 	for _, l := range limits {
 		if mark := shadowMark(&quoratev1.Limit{Enforcement: l.Enforcement, Fraction: l.Fraction}); mark != "" {
-			names = append(names, render.Printable(l.Namespace+"/"+l.Limit)+mark)
+			names = append(names, phrase.Printable(l.Namespace+"/"+l.Limit)+mark)
 		}
 	}
 	if more := len(names) - 3; more > 0 {

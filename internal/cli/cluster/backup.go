@@ -18,6 +18,7 @@ import (
 	"github.com/quorate/quorate/cluster/backup"
 	"github.com/quorate/quorate/internal/cli/remote"
 	"github.com/quorate/quorate/internal/cli/render"
+	"github.com/quorate/quorate/internal/phrase"
 )
 
 // backupper writes a backup to a file.
@@ -103,7 +104,7 @@ func (b *backupper) from(ctx context.Context, addr string, stdout, stderr io.Wri
 	if err != nil {
 		return true, err
 	}
-	fmt.Fprintf(stderr, "cluster %s: %d ranges, %s, as of %s: %s\n", render.Show(m.Cluster), m.Ranges, render.BytesText(in.total), m.At.Format(time.RFC3339), name)
+	fmt.Fprintf(stderr, "cluster %s: %d ranges, %s, as of %s: %s\n", phrase.Show(m.Cluster), m.Ranges, render.BytesText(in.total), m.At.Format(time.RFC3339), name)
 	return true, nil
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/quorate/quorate/cluster/backup"
 	"github.com/quorate/quorate/internal/cli/exit"
 	"github.com/quorate/quorate/internal/cli/render"
+	"github.com/quorate/quorate/internal/phrase"
 )
 
 func newBackupVerifyCommand() *cobra.Command {
@@ -121,7 +122,7 @@ func inspectBackup(in io.Reader, name string, stderr io.Writer) (*backup.Content
 func printBackup(p *render.Page, c *backup.Content) {
 	m := &c.Meta
 	fmt.Fprintf(p, "cluster    %s, %d ranges, made by version %s\nas of      %s\nlimits     version %d: %d limits; %d versions in the history\noverrides  %d\npolicies   %d in %d configs\nsecurity   %d bindings of roles, %d bearer tokens\n\n",
-		render.Show(c.Cluster), c.Head.Ranges, render.OrDash(c.Software), c.At.Format(time.RFC3339Nano),
+		phrase.Show(c.Cluster), c.Head.Ranges, render.OrDash(c.Software), c.At.Format(time.RFC3339Nano),
 		m.LimitsVersion, m.Limits, m.Versions, m.Overrides, m.Policies, m.PolicyConfigs, m.Bindings, m.Tokens)
 	t := render.NewTable("GROUP", "INDEX", "TERM", "BYTES", "ACCOUNTS", "REQUEST IDS", "TRANSACTIONS", "LEVELS", "SHA-256")
 	total := backup.RangeContent{}

@@ -11,6 +11,7 @@ import (
 	"github.com/quorate/quorate/internal/cli/exit"
 	"github.com/quorate/quorate/internal/cli/remote"
 	"github.com/quorate/quorate/internal/cli/render"
+	"github.com/quorate/quorate/internal/phrase"
 )
 
 // nodeChange changes the desired state of a node.
@@ -46,7 +47,7 @@ func (o *nodeChange) run(cmd *cobra.Command, req *quoratev1.ChangeNodeRequest, t
 		return err
 	}
 	if res.Warning != "" {
-		fmt.Fprintf(cmd.ErrOrStderr(), "quorate: careful: %s\n", render.Printable(res.Warning))
+		fmt.Fprintf(cmd.ErrOrStderr(), "quorate: careful: %s\n", phrase.Printable(res.Warning))
 	}
 	if !o.waits(cmd) {
 		return nil
@@ -69,8 +70,8 @@ activate" ends it.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			id := args[0]
 			return o.run(cmd, &quoratev1.ChangeNodeRequest{Node: id, Change: quoratev1.NodeChange_NODE_CHANGE_DRAIN}, func(*quoratev1.ChangeNodeResponse) string {
-				return fmt.Sprintf("%s is draining: it keeps its replicas and hands its leaderships over", render.Show(id))
-			}, waiting{node: id, what: "leaderships handed over", done: fmt.Sprintf("%s leads nothing", render.Show(id)), left: leadsLeft})
+				return fmt.Sprintf("%s is draining: it keeps its replicas and hands its leaderships over", phrase.Show(id))
+			}, waiting{node: id, what: "leaderships handed over", done: fmt.Sprintf("%s leads nothing", phrase.Show(id)), left: leadsLeft})
 		},
 	}
 	o.addFlags(cmd, "it leads nothing")
@@ -90,7 +91,7 @@ back where the placement wants them.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			id := args[0]
 			return o.run(cmd, &quoratev1.ChangeNodeRequest{Node: id, Change: quoratev1.NodeChange_NODE_CHANGE_ACTIVATE}, func(*quoratev1.ChangeNodeResponse) string {
-				return fmt.Sprintf("%s is active", render.Show(id))
+				return fmt.Sprintf("%s is active", phrase.Show(id))
 			}, waiting{node: id, what: "ranges settled", done: "every range is as wanted", left: unsettledRanges})
 		},
 	}
@@ -120,7 +121,7 @@ join another node first, or say --force. On a terminal it asks first.`,
 				return err
 			}
 			if !yes && render.OnTerminal(cmd.InOrStdin()) {
-				if err := render.Confirm(cmd, yes, fmt.Sprintf("Let %s leave the cluster? Its replicas move to others, and its process ends.", render.Show(id))); err != nil {
+				if err := render.Confirm(cmd, yes, fmt.Sprintf("Let %s leave the cluster? Its replicas move to others, and its process ends.", phrase.Show(id))); err != nil {
 					return err
 				}
 			}
@@ -135,13 +136,13 @@ join another node first, or say --force. On a terminal it asks first.`,
 
 func leavesText(id string) func(*quoratev1.ChangeNodeResponse) string {
 	return func(res *quoratev1.ChangeNodeResponse) string {
-		return fmt.Sprintf("%s is leaving: %s to change", render.Show(id), render.Plural(int(res.Moves), "group"))
+		return fmt.Sprintf("%s is leaving: %s to change", phrase.Show(id), phrase.Plural(int(res.Moves), "group"))
 	}
 }
 
 func goes(id string) waiting {
 	return waiting{
-		node: id, what: "replicas moved", done: fmt.Sprintf("%s is out of the cluster", render.Show(id)), gone: true,
+		node: id, what: "replicas moved", done: fmt.Sprintf("%s is out of the cluster", phrase.Show(id)), gone: true,
 		left: func(_ *quoratev1.GetStatusResponse, n *quoratev1.NodeStatus) int { return int(n.Replicas) },
 	}
 }
@@ -178,7 +179,7 @@ an empty data directory.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			id := args[0]
-			if err := render.Confirm(cmd, yes, fmt.Sprintf("Remove %s for ever? What only it holds is lost, and it must join anew to come back.", render.Show(id))); err != nil {
+			if err := render.Confirm(cmd, yes, fmt.Sprintf("Remove %s for ever? What only it holds is lost, and it must join anew to come back.", phrase.Show(id))); err != nil {
 				return err
 			}
 			return o.run(cmd, &quoratev1.ChangeNodeRequest{Node: id, Change: quoratev1.NodeChange_NODE_CHANGE_REMOVE, Force: force}, leavesText(id), goes(id))

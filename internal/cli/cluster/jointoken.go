@@ -15,6 +15,7 @@ import (
 	"github.com/quorate/quorate/internal/cli/remote"
 	"github.com/quorate/quorate/internal/cli/render"
 	"github.com/quorate/quorate/internal/cli/usage"
+	"github.com/quorate/quorate/internal/phrase"
 	"github.com/quorate/quorate/internal/pki"
 )
 
@@ -82,7 +83,7 @@ this command, then press Enter and Ctrl-D
 
 and start the node there, with a name and an address of its own:
 
-  %s`, render.Show(res.Info.GetId()), render.Plural(int(res.Info.GetUsesLeft()), "node"), render.When(res.Info.GetExpiresAt()), render.Printable(res.Token), joinCommand(t, res))
+  %s`, phrase.Show(res.Info.GetId()), phrase.Plural(int(res.Info.GetUsesLeft()), "node"), render.When(res.Info.GetExpiresAt()), phrase.Printable(res.Token), joinCommand(t, res))
 }
 
 // maxJoinAddresses bounds the members in a join command. A node needs one that answers.
@@ -128,7 +129,7 @@ with them.`,
 			for _, k := range res.Tokens {
 				state := "usable"
 				if k.Unusable != "" {
-					state = "unusable: " + render.Printable(k.Unusable)
+					state = "unusable: " + phrase.Printable(k.Unusable)
 				}
 				tbl.Row(render.Name(k.Id), render.When(k.ExpiresAt), k.UsesLeft, render.When(k.CreatedAt), render.NameOrNothing(k.By), state)
 			}
@@ -158,7 +159,7 @@ func newJoinTokenRevokeCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return output.Printf(cmd, res, "%s revoked", render.Show(args[0]))
+			return output.Printf(cmd, res, "%s revoked", phrase.Show(args[0]))
 		},
 	}
 	t.AddFlags(cmd)

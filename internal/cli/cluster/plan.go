@@ -11,6 +11,7 @@ import (
 	"github.com/quorate/quorate/internal/cli/remote"
 	"github.com/quorate/quorate/internal/cli/render"
 	"github.com/quorate/quorate/internal/cli/usage"
+	"github.com/quorate/quorate/internal/phrase"
 )
 
 // NewClusterCommand returns "quorate cluster".
@@ -69,9 +70,9 @@ func printPlan(p *render.Page, res *quoratev1.GetPlanResponse) {
 		if len(steps) == 0 {
 			steps = []string{""}
 		}
-		t.Row(render.Name(g.Group), render.Names(g.Voters), render.Names(g.Wanted), render.Printable(steps[0]))
+		t.Row(render.Name(g.Group), render.Names(g.Voters), render.Names(g.Wanted), phrase.Printable(steps[0]))
 		for _, s := range steps[1:] {
-			t.Row("", "", "", render.Printable(s))
+			t.Row("", "", "", phrase.Printable(s))
 		}
 	}
 	p.TableOr(t, fmt.Sprintf("nothing to do: all %d groups are as wanted", res.Total))

@@ -16,6 +16,7 @@ import (
 	"github.com/quorate/quorate/internal/cli/remote"
 	"github.com/quorate/quorate/internal/cli/render"
 	"github.com/quorate/quorate/internal/health"
+	"github.com/quorate/quorate/internal/phrase"
 )
 
 // statusFlags holds the flags of status.
@@ -98,16 +99,16 @@ func printStatus(w *render.Page, p render.Palette, st *quoratev1.GetStatusRespon
 	for _, s := range list { // a line per node that is not ready, sees a group without a leader, or does not answer
 		switch {
 		case s.Fault != "":
-			fmt.Fprintf(w, "%s: does not answer %s\n", render.Show(s.Node), render.Printable(s.Fault))
+			fmt.Fprintf(w, "%s: does not answer %s\n", phrase.Show(s.Node), phrase.Printable(s.Fault))
 		case s.Reason != "":
-			fmt.Fprintf(w, "%s: not ready: %s\n", render.Show(s.Node), render.Printable(s.Reason))
+			fmt.Fprintf(w, "%s: not ready: %s\n", phrase.Show(s.Node), phrase.Printable(s.Reason))
 		case s.Leaderless != "":
-			fmt.Fprintf(w, "%s: %s\n", render.Show(s.Node), render.Printable(s.Leaderless))
+			fmt.Fprintf(w, "%s: %s\n", phrase.Show(s.Node), phrase.Printable(s.Leaderless))
 		}
 	}
 	for _, n := range st.Nodes {
 		for _, f := range n.Faults {
-			fmt.Fprintf(w, "%s: %s\n", render.Show(n.Id), render.Printable(f))
+			fmt.Fprintf(w, "%s: %s\n", phrase.Show(n.Id), phrase.Printable(f))
 		}
 	}
 	printRanges(w, st, all)
@@ -184,7 +185,7 @@ func sumRanges(w io.Writer, list []*quoratev1.RangeStatus, up map[string]bool) {
 	}
 	fmt.Fprintln(w)
 	for _, k := range kinds {
-		fmt.Fprintf(w, "%s %s: %s\n", render.Plural(len(of[k]), "range"), k, runs(of[k]))
+		fmt.Fprintf(w, "%s %s: %s\n", phrase.Plural(len(of[k]), "range"), k, runs(of[k]))
 	}
 	fmt.Fprintln(w, "--ranges prints them one by one")
 }
@@ -194,7 +195,7 @@ func trouble(r *quoratev1.RangeStatus, up map[string]bool) string {
 	var away []string
 	for _, id := range r.Replicas {
 		if !up[id] {
-			away = append(away, render.Show(id))
+			away = append(away, phrase.Show(id))
 		}
 	}
 	switch {

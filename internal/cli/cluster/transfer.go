@@ -10,6 +10,7 @@ import (
 	"github.com/quorate/quorate/internal/cli/exit"
 	"github.com/quorate/quorate/internal/cli/remote"
 	"github.com/quorate/quorate/internal/cli/render"
+	"github.com/quorate/quorate/internal/phrase"
 )
 
 func newClusterTransferCommand() *cobra.Command {
@@ -40,11 +41,11 @@ drain it. Exit code 1 says that some could not be handed over.`,
 			if err != nil {
 				return err
 			}
-			if err := output.Printf(cmd, res, "%s handed over", render.Plural(int(res.Moved), "range")); err != nil || len(res.Faults) == 0 {
+			if err := output.Printf(cmd, res, "%s handed over", phrase.Plural(int(res.Moved), "range")); err != nil || len(res.Faults) == 0 {
 				return err
 			}
 			for _, f := range res.Faults {
-				fmt.Fprintln(cmd.ErrOrStderr(), render.Printable(f))
+				fmt.Fprintln(cmd.ErrOrStderr(), phrase.Printable(f))
 			}
 			return exit.AnswerNo()
 		},

@@ -11,6 +11,7 @@ import (
 	"github.com/quorate/quorate/internal/cli/exit"
 	"github.com/quorate/quorate/internal/cli/remote"
 	"github.com/quorate/quorate/internal/cli/render"
+	"github.com/quorate/quorate/internal/phrase"
 )
 
 const (
@@ -100,7 +101,7 @@ func unsettledRanges(st *quoratev1.GetStatusResponse, _ *quoratev1.NodeStatus) (
 func stepOf(st *quoratev1.GetStatusResponse) string {
 	for _, r := range st.Ranges {
 		if r.Step != "" {
-			return fmt.Sprintf("; range %d: %s", r.Id, render.Show(r.Step))
+			return fmt.Sprintf("; range %d: %s", r.Id, phrase.Show(r.Step))
 		}
 	}
 	return ""

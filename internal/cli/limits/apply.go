@@ -14,6 +14,7 @@ import (
 	"github.com/quorate/quorate/internal/cli/exit"
 	"github.com/quorate/quorate/internal/cli/remote"
 	"github.com/quorate/quorate/internal/cli/render"
+	"github.com/quorate/quorate/internal/phrase"
 )
 
 func newLimitsApplyCommand() *cobra.Command {
@@ -113,14 +114,14 @@ func confirmRemoval(cmd *cobra.Command, source string, plan *quoratev1.ApplyLimi
 	var gone []string
 	for _, c := range plan.Changes {
 		if c.Kind == quoratev1.ChangeKind_CHANGE_KIND_REMOVED {
-			gone = append(gone, render.Show(c.Namespace+"/"+c.Limit))
+			gone = append(gone, phrase.Show(c.Namespace+"/"+c.Limit))
 		}
 	}
 	if len(gone) == 0 {
 		return nil
 	}
 	return render.Confirm(cmd, false, fmt.Sprintf("%s replaces all limits, and has not %s of version %d, which would be removed: %s. Apply it?",
-		source, render.Plural(len(gone), "limit"), plan.Version, firstFew(gone)))
+		source, phrase.Plural(len(gone), "limit"), plan.Version, firstFew(gone)))
 }
 
 // firstFew lists the first few names.

@@ -13,6 +13,7 @@ import (
 	"github.com/quorate/quorate/internal/apiproto"
 	"github.com/quorate/quorate/internal/cli/exit"
 	"github.com/quorate/quorate/internal/cli/render"
+	"github.com/quorate/quorate/internal/phrase"
 )
 
 // NewConvertCommand returns "quorate convert".
@@ -66,16 +67,16 @@ note, 1 that there are some, 2 that the file is not valid.`,
 const noteWidth = 96 // columns
 
 func printNotes(w io.Writer, notes []config.Note) {
-	fmt.Fprintf(w, "%s on what is not the same:\n", render.Plural(len(notes), "note"))
+	fmt.Fprintf(w, "%s on what is not the same:\n", phrase.Plural(len(notes), "note"))
 	for _, n := range notes {
 		path := n.Path
 		if path == "" {
 			path = "(all)"
 		}
-		fmt.Fprintf(w, "%s\n", render.Printable(path))
-		fmt.Fprint(w, wrap("    ", render.Printable(n.What)))
+		fmt.Fprintf(w, "%s\n", phrase.Printable(path))
+		fmt.Fprint(w, wrap("    ", phrase.Printable(n.What)))
 		if n.Do != "" {
-			fmt.Fprint(w, wrap("    > ", render.Printable(n.Do)))
+			fmt.Fprint(w, wrap("    > ", phrase.Printable(n.Do)))
 		}
 	}
 }

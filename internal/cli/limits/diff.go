@@ -19,6 +19,7 @@ import (
 	"github.com/quorate/quorate/internal/cli/exit"
 	"github.com/quorate/quorate/internal/cli/remote"
 	"github.com/quorate/quorate/internal/cli/render"
+	"github.com/quorate/quorate/internal/phrase"
 	"github.com/quorate/quorate/internal/quota"
 )
 
@@ -113,7 +114,7 @@ var signs = map[quoratev1.ChangeKind]struct{ sign, colour, word string }{
 func printChanges(w io.Writer, p render.Palette, changes []*quoratev1.LimitChange) {
 	for _, c := range changes {
 		s := signs[c.Kind]
-		fmt.Fprintln(w, p.Paint(s.colour, s.sign+" "+render.Show(c.Namespace+"/"+c.Limit)))
+		fmt.Fprintln(w, p.Paint(s.colour, s.sign+" "+phrase.Show(c.Namespace+"/"+c.Limit)))
 		width := 0
 		for _, f := range c.Fields {
 			width = max(width, utf8.RuneCountInString(f.Field))
@@ -130,7 +131,7 @@ func printChanges(w io.Writer, p render.Palette, changes []*quoratev1.LimitChang
 func printBriefly(w io.Writer, p render.Palette, changes []*quoratev1.LimitChange) {
 	for _, c := range changes {
 		s := signs[c.Kind]
-		fmt.Fprint(w, p.Paint(s.colour, s.sign+" "+render.Show(c.Namespace+"/"+c.Limit)))
+		fmt.Fprint(w, p.Paint(s.colour, s.sign+" "+phrase.Show(c.Namespace+"/"+c.Limit)))
 		if c.Kind == quoratev1.ChangeKind_CHANGE_KIND_CHANGED {
 			for i, f := range c.Fields {
 				sep := ", "
@@ -179,7 +180,7 @@ func fieldText(field, value string) string {
 			value = s
 		}
 	}
-	return render.Printable(value)
+	return phrase.Printable(value)
 }
 
 // tidy formats a JSON value, leaving out quotes and empty values.

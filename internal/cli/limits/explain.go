@@ -18,6 +18,7 @@ import (
 	"github.com/quorate/quorate/internal/cli/exit"
 	"github.com/quorate/quorate/internal/cli/remote"
 	"github.com/quorate/quorate/internal/cli/render"
+	"github.com/quorate/quorate/internal/phrase"
 	"github.com/quorate/quorate/internal/quota"
 )
 
@@ -333,8 +334,8 @@ func tighter(l *quota.Limit, c bound.Cluster) []string {
 }
 
 func (e *explanation) print(p *render.Page) {
-	fmt.Fprintf(p, "%s\n%s\n", render.Show(e.Limit), wrap("  ", e.Rule))
-	fmt.Fprintf(p, "cluster: %s, one-way delay %v (%s), sync interval %v, lease %v\n\n", render.Plural(e.c.Nodes, "node"), e.c.Delay.Round(time.Microsecond), e.Delay, e.c.Sync, e.c.Lease)
+	fmt.Fprintf(p, "%s\n%s\n", phrase.Show(e.Limit), wrap("  ", e.Rule))
+	fmt.Fprintf(p, "cluster: %s, one-way delay %v (%s), sync interval %v, lease %v\n\n", phrase.Plural(e.c.Nodes, "node"), e.c.Delay.Round(time.Microsecond), e.Delay, e.c.Sync, e.c.Lease)
 	if len(e.Situations) == 0 {
 		fmt.Fprintln(p, "Nothing is counted, so nothing can be wrong.")
 		return

@@ -13,6 +13,7 @@ import (
 	"github.com/quorate/quorate/config"
 	"github.com/quorate/quorate/internal/cli/remote"
 	"github.com/quorate/quorate/internal/cli/render"
+	"github.com/quorate/quorate/internal/phrase"
 	"github.com/quorate/quorate/internal/quota"
 )
 
@@ -97,9 +98,9 @@ func addLimit(t *render.Table, l *quoratev1.Limit, wide bool) {
 	if l.Class != quoratev1.Class_CLASS_COUNTED && l.Class != 0 {
 		rate, burst, kind, ceiling = render.Nothing, render.Nothing, render.Word(l.Class), render.Nothing
 	}
-	cells := []any{render.Show(l.Namespace + "/" + l.Name), rate, burst, kind, ceiling, enforcementText(l)}
+	cells := []any{phrase.Show(l.Namespace + "/" + l.Name), rate, burst, kind, ceiling, enforcementText(l)}
 	if wide {
-		cells = append(cells, cmp.Or(render.Printable(detailsText(l)), render.Nothing))
+		cells = append(cells, cmp.Or(phrase.Printable(detailsText(l)), render.Nothing))
 	}
 	t.Row(cells...)
 	for _, tier := range l.Tiers[min(1, len(l.Tiers)):] {

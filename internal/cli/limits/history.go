@@ -13,6 +13,7 @@ import (
 	"github.com/quorate/quorate/internal/cli/exit"
 	"github.com/quorate/quorate/internal/cli/remote"
 	"github.com/quorate/quorate/internal/cli/render"
+	"github.com/quorate/quorate/internal/phrase"
 )
 
 func newLimitsHistoryCommand() *cobra.Command {
@@ -141,7 +142,7 @@ changed the limits meanwhile (exit code 3).`,
 		if err != nil {
 			return err
 		}
-		return output.Printf(cmd, res, "%s removed: version %d", render.Plural(len(args), "limit"), res.Version)
+		return output.Printf(cmd, res, "%s removed: version %d", phrase.Plural(len(args), "limit"), res.Version)
 	}
 	t.AddFlags(cmd)
 	c.AddFlags(cmd)
@@ -172,5 +173,5 @@ func confirmDelete(cmd *cobra.Command, t *remote.Targets, req *quoratev1.DeleteL
 			return err
 		}
 	}
-	return render.Confirm(cmd, yes, fmt.Sprintf("Remove %s of version %d?", render.Plural(len(names), "limit"), now.Version))
+	return render.Confirm(cmd, yes, fmt.Sprintf("Remove %s of version %d?", phrase.Plural(len(names), "limit"), now.Version))
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/quorate/quorate/internal/cli/remote"
 	"github.com/quorate/quorate/internal/cli/render"
 	"github.com/quorate/quorate/internal/cli/usage"
+	"github.com/quorate/quorate/internal/phrase"
 	"github.com/quorate/quorate/internal/quota"
 )
 
@@ -72,7 +73,7 @@ NAMESPACE/@template and the name as the first part of the key.`,
 			if err := setOverrides(cmd.Context(), &t, []*quoratev1.Override{one}); err != nil {
 				return err
 			}
-			return output.Printf(cmd, &quoratev1.SetOverridesResponse{Set: 1}, "%v %s: %s", k.LimitName, render.Show(k.Key), OverrideText(one))
+			return output.Printf(cmd, &quoratev1.SetOverridesResponse{Set: 1}, "%v %s: %s", k.LimitName, phrase.Show(k.Key), OverrideText(one))
 		},
 	}
 	t.AddFlags(cmd)
@@ -175,7 +176,7 @@ func setOverrides(ctx context.Context, t *remote.Targets, list []*quoratev1.Over
 	if _, scan := fmt.Sscanf(err.Error(), "overrides[%d]", &i); scan == nil && i >= 0 && i < len(list) {
 		o := list[i]
 		_, rest, _ := strings.Cut(err.Error(), "]")
-		return exit.Errorf(exit.CodeOf(err), "override of %s/%s for %s: %s", o.Namespace, o.Limit, render.Show(o.Key), strings.TrimLeft(rest, ".: "))
+		return exit.Errorf(exit.CodeOf(err), "override of %s/%s for %s: %s", o.Namespace, o.Limit, phrase.Show(o.Key), strings.TrimLeft(rest, ".: "))
 	}
 	return err
 }
@@ -208,11 +209,11 @@ code 5 says that one of the keys had none; the others are deleted.`,
 			if err != nil {
 				return err
 			}
-			if err := output.Printf(cmd, res, "%s deleted", render.Plural(int(res.Deleted), "override")); err != nil {
+			if err := output.Printf(cmd, res, "%s deleted", phrase.Plural(int(res.Deleted), "override")); err != nil {
 				return err
 			}
 			if none := len(keys) - int(res.Deleted); none > 0 {
-				return exit.NotFoundf("%s: %d of %s had no override", args[0], none, render.Plural(len(keys), "key"))
+				return exit.NotFoundf("%s: %d of %s had no override", args[0], none, phrase.Plural(len(keys), "key"))
 			}
 			return nil
 		},

@@ -20,6 +20,7 @@ import (
 	"github.com/quorate/quorate/internal/cli/exit"
 	"github.com/quorate/quorate/internal/cli/remote"
 	"github.com/quorate/quorate/internal/cli/render"
+	"github.com/quorate/quorate/internal/phrase"
 	"github.com/quorate/quorate/internal/quota"
 )
 
@@ -94,7 +95,7 @@ func (a *overrideApply) run(cmd *cobra.Command, t *remote.Targets, f *os.File) e
 		}
 		return err
 	}
-	return a.output.Printf(cmd, &quoratev1.SetOverridesResponse{Set: int32(a.total)}, "%s set", render.Plural(a.total, "override"))
+	return a.output.Printf(cmd, &quoratev1.SetOverridesResponse{Set: int32(a.total)}, "%s set", phrase.Plural(a.total, "override"))
 }
 
 func (a *overrideApply) send(ctx context.Context, t *remote.Targets, list []quota.Override) error {

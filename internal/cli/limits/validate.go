@@ -14,6 +14,7 @@ import (
 	"github.com/quorate/quorate/internal/cli/exit"
 	"github.com/quorate/quorate/internal/cli/remote"
 	"github.com/quorate/quorate/internal/cli/render"
+	"github.com/quorate/quorate/internal/phrase"
 )
 
 // validation is the result for one file.
@@ -133,9 +134,9 @@ func (v *validation) print(w io.Writer) {
 	for _, f := range v.Findings {
 		fmt.Fprintf(w, "%s:%d:%d: warning: %s: %s (%s)\n", v.File, f.Line, f.Column, f.Limit, f.Text, f.Rule)
 	}
-	word := fmt.Sprintf("valid, %s, %s", render.Plural(v.Limits, "limit"), render.Plural(len(v.Findings), "finding"))
+	word := fmt.Sprintf("valid, %s, %s", phrase.Plural(v.Limits, "limit"), phrase.Plural(len(v.Findings), "finding"))
 	if !v.Valid {
-		word = "not valid, " + render.Plural(len(v.Faults), "fault")
+		word = "not valid, " + phrase.Plural(len(v.Faults), "fault")
 	}
 	fmt.Fprintf(w, "%s: %s\n", v.File, word)
 	switch s := v.Server; {
@@ -145,7 +146,7 @@ func (v *validation) print(w io.Writer) {
 	case !s.Valid:
 		fmt.Fprintf(w, "%s: the cluster: not valid\n%s\n", v.File, strings.TrimRight(s.Faults, "\n"))
 	default:
-		fmt.Fprintf(w, "%s: the cluster: valid, %s\n", v.File, render.Plural(len(s.Findings), "finding"))
+		fmt.Fprintf(w, "%s: the cluster: valid, %s\n", v.File, phrase.Plural(len(s.Findings), "finding"))
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/quorate/quorate/internal/cli/render"
 	"github.com/quorate/quorate/internal/limiter"
+	"github.com/quorate/quorate/internal/phrase"
 	"github.com/quorate/quorate/internal/quota"
 )
 
@@ -169,7 +170,7 @@ func (r *idealReport) table(p *render.Page, excess string) {
 	tbl.Row("keys over", r.KeysOver, share(r.KeysOver), "what keys got beyond the ideal's total for them")
 	tbl.Row("keys under", r.KeysUnder, share(r.KeysUnder), "what keys got short of it")
 	if r.WorstKey != "" {
-		excess += ", by " + render.Show(r.WorstKey)
+		excess += ", by " + phrase.Show(r.WorstKey)
 	}
 	tbl.Row("worst excess", r.WorstExcess, "", excess)
 	p.Table(tbl)

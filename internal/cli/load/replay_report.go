@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/internal/cli/render"
+	"github.com/quorate/quorate/internal/phrase"
 	"github.com/quorate/quorate/internal/quota"
 )
 
@@ -120,7 +121,7 @@ func (r *replayReport) print(p *render.Page) {
 		fmt.Fprint(p, "\nmost refused:\n")
 		keys := render.NewTable("KEY", "REQUESTS", "ADMITTED", "REFUSED", "IDEAL ADMITTED")
 		for _, k := range r.MostRefused {
-			keys.Row(render.Show(k.Key), k.Requests, k.Admitted, k.Refused, k.IdealAdmitted)
+			keys.Row(phrase.Show(k.Key), k.Requests, k.Admitted, k.Refused, k.IdealAdmitted)
 		}
 		p.Table(keys)
 	}

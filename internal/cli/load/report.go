@@ -10,6 +10,7 @@ import (
 	"github.com/quorate/quorate/internal/cli/remote"
 	"github.com/quorate/quorate/internal/cli/render"
 	"github.com/quorate/quorate/internal/limiter"
+	"github.com/quorate/quorate/internal/phrase"
 	"github.com/quorate/quorate/internal/quota"
 )
 
@@ -161,7 +162,7 @@ func (r *loadReport) print(p *render.Page) {
 	a := r.Admission
 	fmt.Fprintf(p, "\nadmitted     %d tokens, %.2f%% of the limit's %d; %d beyond it\n", a.Tokens, a.Pct, a.LimitTokens, a.OverTokens)
 	if a.WorstKey != "" {
-		fmt.Fprintf(p, "worst key    %s: %d tokens beyond its limit (%.2f%%)\n", render.Show(a.WorstKey), a.WorstOver, a.WorstPct)
+		fmt.Fprintf(p, "worst key    %s: %d tokens beyond its limit (%.2f%%)\n", phrase.Show(a.WorstKey), a.WorstOver, a.WorstPct)
 	}
 	fmt.Fprintln(p)
 	tbl := render.NewTable("NODE", "CALLS", "ERRORS", "REROUTED", "LONGEST GAP MS", "AT S", "LAST ANSWER S")

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/internal/cli/render"
+	"github.com/quorate/quorate/internal/phrase"
 	"github.com/quorate/quorate/internal/quota"
 )
 
@@ -195,7 +196,7 @@ func (res *virtualResult) print(p *render.Page) {
 	fmt.Fprint(p, "\nmost refused:\n")
 	tbl := render.NewTable("KEY", "ATTEMPTED", "ADMITTED", "REFUSED", "IDEAL ADMITTED", "FIRST REFUSED", "BY")
 	for _, k := range res.MostRefused {
-		tbl.Row(render.Show(k.Key), k.Attempted, k.Admitted, k.Refused, k.IdealAdmitted, k.FirstRefused.Format(logMoment), k.By)
+		tbl.Row(phrase.Show(k.Key), k.Attempted, k.Admitted, k.Refused, k.IdealAdmitted, k.FirstRefused.Format(logMoment), k.By)
 	}
 	p.Table(tbl)
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/quorate/quorate/internal/cli/limits"
 	"github.com/quorate/quorate/internal/cli/remote"
 	"github.com/quorate/quorate/internal/cli/render"
+	"github.com/quorate/quorate/internal/phrase"
 	"github.com/quorate/quorate/internal/planner"
 )
 
@@ -279,13 +280,13 @@ func printHistory(p *render.Page, res *quoratev1.HistoryResponse) {
 	}
 	of, most := res.Namespace+"/"+res.Limit, fmt.Sprintf(", at most %s in a second", render.TokenRate(res.Total.Peak))
 	if res.Key != "" { // seconds of keys are not recorded
-		of, most = of+", key "+render.Show(res.Key), ""
+		of, most = of+", key "+phrase.Show(res.Key), ""
 	}
 	demand, refused := make([]float64, len(res.Points)), make([]float64, len(res.Points))
 	for i, point := range res.Points {
 		demand[i], refused[i] = float64(point.Attempted), float64(point.Refused)
 	}
-	fmt.Fprintf(p, "%s, %s of %s, as of %s\n", of, render.Plural(len(res.Points), "point"), render.Pause(res.Step), render.When(res.Coverage.GetAsOf()))
+	fmt.Fprintf(p, "%s, %s of %s, as of %s\n", of, phrase.Plural(len(res.Points), "point"), render.Pause(res.Step), render.When(res.Coverage.GetAsOf()))
 	fmt.Fprintf(p, "demand   %s  %d tokens%s\n", sparkline(demand, chartWide), res.Total.Attempted, most)
 	fmt.Fprintf(p, "refused  %s  %d tokens, %s\n\n", sparkline(refused, chartWide), res.Total.Refused, share(res.Total.Refused, res.Total.Attempted))
 	shown := res.Points

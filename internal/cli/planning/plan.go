@@ -13,6 +13,7 @@ import (
 	"github.com/quorate/quorate/internal/cli/exit"
 	"github.com/quorate/quorate/internal/cli/limits"
 	"github.com/quorate/quorate/internal/cli/render"
+	"github.com/quorate/quorate/internal/phrase"
 	"github.com/quorate/quorate/internal/quota"
 )
 
@@ -195,7 +196,7 @@ func outcomes(p *render.Page, now, next *quoratev1.WhatIfOutcome, name string) {
 func bullets(p *render.Page, all []string) {
 	fmt.Fprintln(p)
 	for _, s := range all {
-		fmt.Fprintf(p, "- %s\n", render.Printable(s))
+		fmt.Fprintf(p, "- %s\n", phrase.Printable(s))
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/quorate/quorate/internal/cli/exit"
-	"github.com/quorate/quorate/internal/cli/render"
+	"github.com/quorate/quorate/internal/phrase"
 )
 
 // denied returns advice to add to a node's refusal: about a credential that is missing or lacks a
@@ -34,7 +34,7 @@ func deniedIdentity(message string) string {
 	if !ok || len(who) < 3 || who[0] != '"' || who[len(who)-1] != '"' {
 		return ""
 	}
-	return render.Show(who[1 : len(who)-1])
+	return phrase.Show(who[1 : len(who)-1])
 }
 
 // Refusal turns the answer of a node into an error of our own, without gRPC's wrapping.
@@ -100,7 +100,7 @@ func Explain(st *status.Status) string {
 func conflict(meta map[string]string) string {
 	by := ""
 	if meta["by"] != "" {
-		by = ", made by " + render.Show(meta["by"]) + ","
+		by = ", made by " + phrase.Show(meta["by"]) + ","
 	}
 	return fmt.Sprintf("conflict: version %s was expected, but version %s%s is in force; see what it changed with \"quorate limits diff %s %s\", then repeat this",
 		meta["expected"], meta["current"], by, meta["expected"], meta["current"])

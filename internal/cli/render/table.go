@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/quorate/quorate/internal/history/export"
+	"github.com/quorate/quorate/internal/phrase"
 )
 
 // Cell is a cell of a table: the text for people, and the value for programs.
@@ -20,7 +21,7 @@ const Nothing = "-"
 
 // Name returns a cell with a text that a user chose, such as a key. People see it shortened and
 // safe for a terminal.
-func Name(s string) Cell { return Cell{Show(s), s} }
+func Name(s string) Cell { return Cell{phrase.Show(s), s} }
 
 // NameOrNothing returns Name(s), or a cell with Nothing if s is empty.
 func NameOrNothing(s string) Cell {

@@ -6,17 +6,15 @@ import (
 	"math"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/quorate/quorate/api/apijson"
+	"github.com/quorate/quorate/internal/phrase"
 )
 
 // BytesText formats a number of bytes, such as 1.5 MiB.
@@ -53,17 +51,6 @@ func TokenRate(v float64) string {
 // a number.
 func Percent(part, whole int64) float64 {
 	return 100 * float64(part) / float64(max(whole, 1))
-}
-
-// Plural formats a count with its noun, such as "1 file" or "2 files".
-func Plural(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	if stem, ok := strings.CutSuffix(noun, "cy"); ok {
-		return fmt.Sprintf("%d %scies", n, stem) // policy
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
 }
 
 // Millis converts microseconds to milliseconds.
@@ -107,7 +94,7 @@ func Names(ids []string) string {
 	}
 	out := make([]string, len(ids))
 	for i, id := range ids {
-		out[i] = Show(id)
+		out[i] = phrase.Show(id)
 	}
 	return strings.Join(out, " ")
 }
@@ -117,28 +104,7 @@ func OrDash(s string) string {
 	if s == "" {
 		return "-"
 	}
-	return Show(s)
-}
-
-// Show makes a text that a user chose, such as a key, safe for a terminal and short enough for a
-// table.
-func Show(s string) string {
-	const most = 64
-	s = Printable(s)
-	if utf8.RuneCountInString(s) > most {
-		return string([]rune(s)[:most-3]) + "..."
-	}
-	return s
-}
-
-// Printable makes a text that a user chose safe for a terminal.
-func Printable(s string) string {
-	for _, r := range s {
-		if !unicode.IsPrint(r) || r == utf8.RuneError {
-			return strconv.Quote(s)
-		}
-	}
-	return s
+	return phrase.Show(s)
 }
 
 // Refusals returns bounds on the needless refusals, in tokens. Leaders do not see every moment, so
@@ -162,14 +128,5 @@ func When(t *timestamppb.Timestamp) string {
 // Pause formats a duration of an answer as Span does.
 func Pause(d *durationpb.Duration) string { return Span(d.AsDuration()) }
 
-// Span formats a duration without zero parts: 1h30m, 2.5s.
-func Span(d time.Duration) string {
-	s := d.Round(time.Millisecond).String()
-	if strings.HasSuffix(s, "m0s") {
-		s = strings.TrimSuffix(s, "0s")
-	}
-	if strings.HasSuffix(s, "h0m") {
-		s = strings.TrimSuffix(s, "0m")
-	}
-	return s
-}
+// Span formats a duration to the millisecond without zero parts: 1h30m, 2.5s.
+func Span(d time.Duration) string { return phrase.Span(d.Round(time.Millisecond)) }

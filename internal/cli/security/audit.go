@@ -20,6 +20,7 @@ import (
 	"github.com/quorate/quorate/internal/cli/render"
 	"github.com/quorate/quorate/internal/cli/server"
 	"github.com/quorate/quorate/internal/jsontext"
+	"github.com/quorate/quorate/internal/phrase"
 )
 
 // NewAuditCommand returns "quorate audit".
@@ -242,8 +243,8 @@ func (p *auditPrinter) line(line []byte) error {
 		}
 		how := string(e.Result)
 		if e.Detail != "" {
-			how += ": " + render.Printable(e.Detail)
+			how += ": " + phrase.Printable(e.Detail)
 		}
-		fmt.Fprintf(p, "%s %s %s %s %s %s\n", e.Time.UTC().Format("2006-01-02T15:04:05.000Z"), e.Node, render.Show(e.Identity), render.Show(e.Method), render.Printable(e.What), how)
+		fmt.Fprintf(p, "%s %s %s %s %s %s\n", e.Time.UTC().Format("2006-01-02T15:04:05.000Z"), e.Node, phrase.Show(e.Identity), phrase.Show(e.Method), phrase.Printable(e.What), how)
 	})
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/quorate/quorate/internal/cli/render"
 	"github.com/quorate/quorate/internal/cli/server"
 	"github.com/quorate/quorate/internal/cli/usage"
+	"github.com/quorate/quorate/internal/phrase"
 	"github.com/quorate/quorate/internal/pki"
 )
 
@@ -124,9 +125,9 @@ func printAuthority(cmd *cobra.Command, output *render.Output, trustOut string, 
 		}
 	}
 	err := output.Print(cmd, res, func(p *render.Page) {
-		fmt.Fprintf(p, "authority  %s\nrotation   %s\n", render.Show(res.Fingerprint), render.Show(res.Phase))
+		fmt.Fprintf(p, "authority  %s\nrotation   %s\n", phrase.Show(res.Fingerprint), phrase.Show(res.Phase))
 		if res.WaitsFor != "" {
-			fmt.Fprintf(p, "waits for  %s\n", render.Printable(res.WaitsFor))
+			fmt.Fprintf(p, "waits for  %s\n", phrase.Printable(res.WaitsFor))
 		}
 		more(p)
 	})
@@ -213,7 +214,7 @@ func (o *certFlags) run(cmd *cobra.Command) error {
 	if certs, err := pki.ParseCertificates(res.Certificate); err == nil && len(certs) > 0 {
 		until = ", valid until " + certs[0].NotAfter.UTC().Format(time.RFC3339)
 	}
-	_, err = fmt.Fprintf(cmd.OutOrStdout(), "client:%s: certificate and key are in %s%s\n", render.Show(o.name), o.out, until)
+	_, err = fmt.Fprintf(cmd.OutOrStdout(), "client:%s: certificate and key are in %s%s\n", phrase.Show(o.name), o.out, until)
 	return err
 }
 

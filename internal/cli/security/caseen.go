@@ -18,6 +18,7 @@ import (
 	"github.com/quorate/quorate/internal/cli/exit"
 	"github.com/quorate/quorate/internal/cli/remote"
 	"github.com/quorate/quorate/internal/cli/render"
+	"github.com/quorate/quorate/internal/phrase"
 	"github.com/quorate/quorate/internal/pki"
 )
 
@@ -53,7 +54,7 @@ func askAuthority(ctx context.Context, t *remote.Targets, who accounts.Identity)
 			mu.Lock()
 			defer mu.Unlock()
 			if err != nil {
-				silent = append(silent, fmt.Sprintf("%s (at %s: %s)", render.Show(a.Node), a.Addr, render.Printable(status.Convert(err).Message())))
+				silent = append(silent, fmt.Sprintf("%s (at %s: %s)", phrase.Show(a.Node), a.Addr, phrase.Printable(status.Convert(err).Message())))
 			}
 			res.Seen = append(res.Seen, other.GetSeen()...)
 		})

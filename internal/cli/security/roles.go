@@ -11,6 +11,7 @@ import (
 	"github.com/quorate/quorate/internal/cli/remote"
 	"github.com/quorate/quorate/internal/cli/render"
 	"github.com/quorate/quorate/internal/cli/usage"
+	"github.com/quorate/quorate/internal/phrase"
 )
 
 // NewRolesCommand returns "quorate roles".
@@ -86,7 +87,7 @@ connected know it when the command ends.`,
 			if !res.Changed {
 				what = "was bound already to"
 			}
-			return output.Printf(cmd, res, "%s %s %s %s", render.Show(b.Identity), what, orPermissions(b), inScope(b.Scope))
+			return output.Printf(cmd, res, "%s %s %s %s", phrase.Show(b.Identity), what, orPermissions(b), inScope(b.Scope))
 		},
 	}
 	t.AddFlags(cmd)
@@ -129,7 +130,7 @@ place; without a role, its single permissions there.`,
 			if err != nil {
 				return err
 			}
-			return output.Printf(cmd, res, "%s: %s taken away %s", render.Show(args[0]), what, inScope(scope))
+			return output.Printf(cmd, res, "%s: %s taken away %s", phrase.Show(args[0]), what, inScope(scope))
 		},
 	}
 	t.AddFlags(cmd)
@@ -223,7 +224,7 @@ you. Where authentication is off, everybody may do everything, and it says so.`,
 				return err
 			}
 			return output.Print(cmd, res, func(p *render.Page) {
-				fmt.Fprintf(p, "%s (credential: %s)\n", render.Show(res.Identity), res.Credential)
+				fmt.Fprintf(p, "%s (credential: %s)\n", phrase.Show(res.Identity), res.Credential)
 				switch {
 				case !res.Authentication:
 					fmt.Fprintln(p, "authentication is off: everybody may do everything")

@@ -23,6 +23,7 @@ import (
 	"github.com/quorate/quorate/internal/cli/exit"
 	"github.com/quorate/quorate/internal/cli/remote"
 	"github.com/quorate/quorate/internal/cli/render"
+	"github.com/quorate/quorate/internal/phrase"
 	"github.com/quorate/quorate/internal/quota"
 )
 
@@ -356,7 +357,7 @@ func printFlow(w io.Writer, now time.Time, r *quoratev1.TopRatesResponse) {
 	}
 	top := r.Keys[0]
 	line := fmt.Sprintf("%s  demand %.1f/s  admitted %.1f/s  keys %d  top %s/%s/%s %.1f/s of %s (left %d)",
-		now.Format("15:04:05"), demand, rate, active, render.Show(top.Namespace), render.Show(top.Limit), render.Show(top.Key), top.Demand, top.Rule.GetRate(), top.Remaining)
+		now.Format("15:04:05"), demand, rate, active, phrase.Show(top.Namespace), phrase.Show(top.Limit), phrase.Show(top.Key), top.Demand, top.Rule.GetRate(), top.Remaining)
 	if r.RangesCovered < r.RangesTotal {
 		line += fmt.Sprintf("  incomplete: %d of %d ranges", r.RangesCovered, r.RangesTotal)
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/quorate/quorate/config"
 	"github.com/quorate/quorate/internal/cli/exit"
 	"github.com/quorate/quorate/internal/cli/render"
+	"github.com/quorate/quorate/internal/phrase"
 	"github.com/quorate/quorate/internal/quota"
 )
 
@@ -90,7 +91,7 @@ func restoredText(c *backup.Content) string {
 		accounts += c.Ranges[i].Accounts
 	}
 	return fmt.Sprintf("Restored as of %s: limits version %d, %s, %s, %s.\n", c.At.Format(time.RFC3339), c.Meta.LimitsVersion,
-		render.Plural(c.Meta.Overrides, "override"), render.Plural(accounts, "account"), render.Plural(c.Head.Ranges, "range"))
+		phrase.Plural(c.Meta.Overrides, "override"), phrase.Plural(accounts, "account"), phrase.Plural(c.Head.Ranges, "range"))
 }
 
 // backupHead reads the head of a backup, without checking the rest.

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/quorate/quorate/internal/cli/render"
+	"github.com/quorate/quorate/internal/phrase"
 	"github.com/quorate/quorate/internal/quota"
 	"github.com/quorate/quorate/internal/sim"
 	"github.com/quorate/quorate/internal/sim/scenario"
@@ -224,15 +225,15 @@ func (r *simResult) kept() string {
 func (s *simulator) lead(sc *scenario.Scenario, rs []*simResult) string {
 	name := sc.Name
 	if sc.Description != "" {
-		name += ": " + render.Printable(sc.Description)
+		name += ": " + phrase.Printable(sc.Description)
 	}
 	r, faults := rs[0], "no faults"
 	if n := len(sc.Faults); n > 0 {
-		faults = render.Plural(n, "fault")
+		faults = phrase.Plural(n, "fault")
 	}
 	return fmt.Sprintf("%s\n%s %s admitted %d of %d, %s\nplayed %s of virtual time on %s with %s, %s; %s; sync %v, delay %v%s\n", name,
 		r.outcome(render.Colours(s.cmd)), r.algorithm, r.worst.Admitted, r.worst.Attempted, netWords(r.worst.NetPct),
-		simPause(sc.Duration), render.Plural(sc.Nodes, "node"), faults, seedWords(r), simLimit(&sc.Limit), sc.Sync, sc.Network.Delay, networkWords(sc.Network))
+		simPause(sc.Duration), phrase.Plural(sc.Nodes, "node"), faults, seedWords(r), simLimit(&sc.Limit), sc.Sync, sc.Network.Delay, networkWords(sc.Network))
 }
 
 // outcome says in a few words whether all expectations were met. It is empty for an algorithm
@@ -242,9 +243,9 @@ func (r *simResult) outcome(p render.Palette) string {
 	case r.algorithm != sim.Quorate:
 		return ""
 	case len(r.broken) > 0:
-		return p.Paint(render.Red, "NOT AS EXPECTED") + fmt.Sprintf(", %s not kept:", render.Plural(len(r.broken), "bound"))
+		return p.Paint(render.Red, "NOT AS EXPECTED") + fmt.Sprintf(", %s not kept:", phrase.Plural(len(r.broken), "bound"))
 	case n > 0:
-		return p.Paint(render.Green, "as expected") + fmt.Sprintf(", %s kept:", render.Plural(n, "bound"))
+		return p.Paint(render.Green, "as expected") + fmt.Sprintf(", %s kept:", phrase.Plural(n, "bound"))
 	}
 	return "nothing was expected:"
 }
@@ -267,7 +268,7 @@ func (r *simResult) again(seed uint64) string { return fmt.Sprintf("%s --seed %d
 // failed, it prints the command that replays the worst seed.
 func (r *simResult) writeVerdict(b *strings.Builder, p render.Palette) {
 	for _, v := range r.worst.Violations[:min(len(r.worst.Violations), 3)] {
-		b.WriteString(p.Paint(render.Red, "violation") + fmt.Sprintf(": %s\n", render.Printable(v)))
+		b.WriteString(p.Paint(render.Red, "violation") + fmt.Sprintf(": %s\n", phrase.Printable(v)))
 	}
 	for _, broken := range r.broken {
 		b.WriteString(p.Paint(render.Red, "not as expected") + fmt.Sprintf(": %v\nreplay: %s\n", broken, r.again(broken.Seed)))

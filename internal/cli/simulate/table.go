@@ -12,7 +12,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/quorate/quorate/internal/cli/render"
+	"github.com/quorate/quorate/internal/phrase"
 	"github.com/quorate/quorate/internal/sim"
 	"github.com/quorate/quorate/internal/sim/scenario"
 )
@@ -185,7 +185,7 @@ func (r *simResult) missed() (list []string) {
 		}
 	}
 	if n := len(r.worst.Violations); n > 0 {
-		list = append(list, render.Plural(n, "violation"))
+		list = append(list, phrase.Plural(n, "violation"))
 	}
 	return list
 }
@@ -206,7 +206,7 @@ func byFile(b *strings.Builder, rs []*simResult) {
 		fmt.Fprintf(&rows, "| [%s](#%s) | %d | %d | %d |\n", fileWords(of[0]), fileWords(of[0]), len(of), n, len(of)-n)
 	}
 	fmt.Fprintf(b, "\n%s, %s: %d met, %d not.\n\n| part | scenarios | met | not met |\n|---|---:|---:|---:|\n%s",
-		render.Plural(len(rs), "scenario"), render.Plural(runs, "run"), met, len(rs)-met, rows.String())
+		phrase.Plural(len(rs), "scenario"), phrase.Plural(runs, "run"), met, len(rs)-met, rows.String())
 }
 
 // clumpWords formats how many requests of each load arrive at one moment.
