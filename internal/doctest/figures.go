@@ -13,12 +13,14 @@ import (
 // Files with measured figures. A page takes a figure from them by its name, in a comment behind
 // the number: 1.33<!-- =grpc-unary/Quorate/x -->.
 const (
-	resultsFile  = "docs/performance/results.json"  // written by make bench-peers
-	measuredFile = "docs/performance/measured.json" // other runs, written by hand
+	resultsFile  = "docs/performance/results.json"      // written by make bench-peers
+	measuredFile = "docs/performance/measured.json"     // other runs, written by hand
+	accuracyFile = "docs/development/accuracy-table.md" // written by make reach
 )
 
 // Figures reads all measured figures. A name of results.json is table/row/measure, with the measure
-// x for the ratio to the table's reference; one of measured.json is run/name.
+// x for the ratio to the table's reference; one of measured.json is run/name; one of the accuracy table
+// is accuracy/scenario-nNODES-cCLUMP, the percent admitted short of the ideal.
 func Figures(fsys fs.FS) (map[string]float64, error) {
 	var results struct {
 		Tables []struct {
@@ -62,8 +64,27 @@ func Figures(fsys fs.FS) (map[string]float64, error) {
 			out[r.Name+"/"+name] = f
 		}
 	}
+	table, err := fs.ReadFile(fsys, accuracyFile)
+	if err != nil {
+		return nil, err
+	}
+	scenario := ""
+	for _, m := range accuracyRow.FindAllStringSubmatch(string(table), -1) {
+		if m[1] != "" {
+			scenario = m[1]
+		}
+		net, err := strconv.ParseFloat(m[4], 64)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %s: %w", accuracyFile, scenario, err)
+		}
+		out[fmt.Sprintf("accuracy/%s-n%s-c%s", scenario, m[2], m[3])] = 0 - net // which is never -0
+	}
 	return out, nil
 }
+
+// accuracyRow matches a row of the accuracy table: its scenario where it differs from the row
+// before, nodes, clump and net.
+var accuracyRow = regexp.MustCompile(`(?m)^\| (?:\*\*([a-z0-9.-]+)\*\*[^|]*)? *\| (\d+) \| (\d+) \| ([+-]\d+\.\d+) \|`)
 
 func readJSON(fsys fs.FS, name string, v any) error {
 	data, err := fs.ReadFile(fsys, name)
