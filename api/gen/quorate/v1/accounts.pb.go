@@ -29,7 +29,7 @@ type PolicyOption int32
 const (
 	// None.
 	PolicyOption_POLICY_OPTION_UNSPECIFIED PolicyOption = 0
-	// The application alone manages what is counted: administrators do not write it.
+	// Only the application manages the resource; administrators do not write it.
 	PolicyOption_POLICY_OPTION_ABSOLUTE_RESOURCE PolicyOption = 1
 )
 
@@ -72,13 +72,13 @@ func (PolicyOption) EnumDescriptor() ([]byte, []int) {
 	return file_quorate_v1_accounts_proto_rawDescGZIP(), []int{0}
 }
 
-// RelativeTo is what an operation's delta is added to.
+// RelativeTo says what an operation's delta is added to.
 type RelativeTo int32
 
 const (
-	// The balance that the account has.
+	// The account's balance.
 	RelativeTo_RELATIVE_TO_CURRENT_BALANCE RelativeTo = 0
-	// Zero: delta becomes the balance.
+	// Zero: the balance becomes delta.
 	RelativeTo_RELATIVE_TO_ZERO RelativeTo = 1
 	// The policy's default.
 	RelativeTo_RELATIVE_TO_DEFAULT RelativeTo = 2
@@ -135,15 +135,16 @@ type OpOption int32
 const (
 	// None.
 	OpOption_OP_OPTION_UNSPECIFIED OpOption = 0
-	// The balance may leave 0 to limit. Needed for accounts without a policy. Not
-	// together with DO_NOT_CAP_PROPOSED.
+	// The balance may leave the range from 0 to limit. Required for accounts without a policy. Cannot
+	// be combined with DO_NOT_CAP_PROPOSED.
 	OpOption_OP_OPTION_IGNORE_POLICY_BOUNDS OpOption = 1
-	// A delta above 0 that would exceed the limit fails as OVERFLOW. Without this option
-	// the balance becomes the limit; one that is above it is left as it is by a delta of
-	// 0 or more to the current balance, and cut to the limit by a debit that leaves more.
+	// A positive delta that would exceed the limit fails with OVERFLOW. Without this option the
+	// balance becomes the limit. A balance that already exceeds the limit is left alone by a delta of
+	// 0 or more relative to the current balance, and cut to the limit by a debit that would leave
+	// more.
 	OpOption_OP_OPTION_DO_NOT_CAP_PROPOSED OpOption = 2
-	// When the operation changes the account's policy, the difference of the limits
-	// is added to the balance first.
+	// If the operation changes the account's policy, it first adds the difference of the limits to
+	// the balance.
 	OpOption_OP_OPTION_WITH_POLICY_LIMIT_DELTA OpOption = 4
 )
 
@@ -190,23 +191,23 @@ func (OpOption) EnumDescriptor() ([]byte, []int) {
 	return file_quorate_v1_accounts_proto_rawDescGZIP(), []int{2}
 }
 
-// OpStatus is what became of an operation.
+// OpStatus is the outcome of an operation.
 type OpStatus int32
 
 const (
-	// It was, or could have been, applied.
+	// It was applied, or could have been if no other had failed.
 	OpStatus_OP_STATUS_SUCCESS OpStatus = 0
-	// It failed for another reason; see status_msg.
+	// It failed for a reason without a status of its own; see status_msg.
 	OpStatus_OP_STATUS_ERR_UNKNOWN OpStatus = 1
-	// The balance would exceed the limit, or the greatest amount.
+	// The balance would exceed the limit, or the highest amount.
 	OpStatus_OP_STATUS_ERR_OVERFLOW OpStatus = 2
-	// The balance would fall below 0, or the least amount.
+	// The balance would fall below 0, or below the lowest amount.
 	OpStatus_OP_STATUS_ERR_UNDERFLOW OpStatus = 3
 	// Its policy is not loaded.
 	OpStatus_OP_STATUS_ERR_UNKNOWN_POLICY OpStatus = 4
-	// The account does not exist, and there is no policy to create it by.
+	// The account does not exist, and the operation has no policy to create it with.
 	OpStatus_OP_STATUS_ERR_MISSING_ACCOUNT OpStatus = 5
-	// It needs a policy, and neither it nor the account has one.
+	// It needs a policy, but neither the operation nor the account has one.
 	OpStatus_OP_STATUS_ERR_POLICY_REQUIRED OpStatus = 6
 )
 
@@ -259,13 +260,13 @@ func (OpStatus) EnumDescriptor() ([]byte, []int) {
 	return file_quorate_v1_accounts_proto_rawDescGZIP(), []int{3}
 }
 
-// AccountStatus is how an operation found its account.
+// AccountStatus says whether an operation's account existed.
 type AccountStatus int32
 
 const (
-	// There.
+	// The account existed.
 	AccountStatus_ACCOUNT_STATUS_ALREADY_EXISTS AccountStatus = 0
-	// Missing, and created.
+	// The account did not exist and was created.
 	AccountStatus_ACCOUNT_STATUS_CREATED AccountStatus = 1
 )
 
@@ -320,13 +321,13 @@ type AccountID struct {
 	AppId string `protobuf:"bytes,1,opt,name=app_id,json=appId,proto3" json:"app_id,omitempty"`
 	// The realm that administers it, such as "project:infra".
 	Realm string `protobuf:"bytes,2,opt,name=realm,proto3" json:"realm,omitempty"`
-	// Whose it is; empty is nobody's.
+	// Identity that owns the account; may be empty.
 	Identity string `protobuf:"bytes,3,opt,name=identity,proto3" json:"identity,omitempty"`
-	// A part of the realm; an ASI.
+	// Part of the realm; an ASI.
 	Namespace string `protobuf:"bytes,4,opt,name=namespace,proto3" json:"namespace,omitempty"`
 	// Its name; an ASI.
 	Name string `protobuf:"bytes,5,opt,name=name,proto3" json:"name,omitempty"`
-	// What it counts; an ASI. Policies for it have the same.
+	// What the account counts; an ASI. Its policy has the same type.
 	ResourceType  string `protobuf:"bytes,6,opt,name=resource_type,json=resourceType,proto3" json:"resource_type,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -411,7 +412,7 @@ type PolicyConfigID struct {
 	AppId string `protobuf:"bytes,1,opt,name=app_id,json=appId,proto3" json:"app_id,omitempty"`
 	// The realm that administers it.
 	Realm string `protobuf:"bytes,2,opt,name=realm,proto3" json:"realm,omitempty"`
-	// "$" and a hash of the content, or "#" and a name that the caller has chosen.
+	// "$" and a hash of the content, or "#" and a name that the caller chose.
 	Version       string `protobuf:"bytes,3,opt,name=version,proto3" json:"version,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -471,11 +472,11 @@ func (x *PolicyConfigID) GetVersion() string {
 // PolicyKey names a policy in its config.
 type PolicyKey struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// As of accounts.
+	// As in AccountID.
 	Namespace string `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
-	// As of accounts.
+	// As in AccountID.
 	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	// As of accounts.
+	// As in AccountID.
 	ResourceType  string `protobuf:"bytes,3,opt,name=resource_type,json=resourceType,proto3" json:"resource_type,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -537,7 +538,7 @@ type PolicyID struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Its config.
 	Config *PolicyConfigID `protobuf:"bytes,1,opt,name=config,proto3" json:"config,omitempty"`
-	// Its name there.
+	// Its key in the config.
 	Key           *PolicyKey `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -590,12 +591,12 @@ func (x *PolicyID) GetKey() *PolicyKey {
 // Refill adds units to accounts at fixed times of the day.
 type Refill struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// How many; may be below 0. 0 is no refill.
+	// Units per refill; may be negative. 0 means no refill.
 	Units int64 `protobuf:"varint,1,opt,name=units,proto3" json:"units,omitempty"`
-	// Seconds between two refills; divides 86400. 0 keeps the account full; units are
-	// above 0 then.
+	// Seconds between two refills; must divide 86400. 0 keeps the account full and requires units
+	// above 0.
 	Interval uint32 `protobuf:"varint,2,opt,name=interval,proto3" json:"interval,omitempty"`
-	// Seconds after midnight UTC at which one refill of the day is, 0 to 86400.
+	// Time of one of the day's refills, in seconds after midnight UTC, 0 to 86400.
 	Offset        uint32 `protobuf:"varint,3,opt,name=offset,proto3" json:"offset,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -655,15 +656,15 @@ func (x *Refill) GetOffset() uint32 {
 // Policy is the rule of accounts. Amounts are 0 to 9007199254740991.
 type Policy struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What a new account has.
+	// Balance of a new account.
 	Default uint64 `protobuf:"varint,1,opt,name=default,proto3" json:"default,omitempty"`
-	// The most that refill and ordinary operations leave in an account.
+	// Highest balance that refills and ordinary operations leave in an account.
 	Limit uint64 `protobuf:"varint,2,opt,name=limit,proto3" json:"limit,omitempty"`
-	// What is added as time goes by; absent is nothing.
+	// Units added over time; absent means none.
 	Refill *Refill `protobuf:"bytes,3,opt,name=refill,proto3" json:"refill,omitempty"`
 	// Bits of PolicyOption.
 	Options int32 `protobuf:"varint,4,opt,name=options,proto3" json:"options,omitempty"`
-	// How long after its last change an account is forgotten; absent is never.
+	// Time after its last change at which an account is deleted; absent means never.
 	Lifetime      *durationpb.Duration `protobuf:"bytes,5,opt,name=lifetime,proto3" json:"lifetime,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -838,12 +839,12 @@ func (x *PolicyConfig) GetPolicies() []*PolicyEntry {
 // Op is one change of one account.
 type Op struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The account. It is created if it is missing and the operation has a policy, or
-	// is relative to ZERO.
+	// The account. It is created if it does not exist and the operation has a policy or is relative
+	// to ZERO.
 	AccountId *AccountID `protobuf:"bytes,1,opt,name=account_id,json=accountId,proto3" json:"account_id,omitempty"`
-	// The policy to set on it; absent keeps what it has.
+	// Policy to set; absent keeps the account's policy.
 	PolicyId *PolicyID `protobuf:"bytes,2,opt,name=policy_id,json=policyId,proto3" json:"policy_id,omitempty"`
-	// What delta is added to.
+	// What to add delta to.
 	RelativeTo RelativeTo `protobuf:"varint,3,opt,name=relative_to,json=relativeTo,proto3,enum=quorate.v1.RelativeTo" json:"relative_to,omitempty"`
 	// Units to add; -9007199254740 to 9007199254740.
 	Delta int64 `protobuf:"varint,4,opt,name=delta,proto3" json:"delta,omitempty"`
@@ -921,13 +922,13 @@ func (x *Op) GetOptions() uint32 {
 // ApplyOpsRequest carries operations.
 type ApplyOpsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Names the request, per caller; at most 256 bytes. Once it has been applied, the same
-	// request is answered with the same results and applied no more, for request_id_ttl. A failed one may be
-	// made again. Empty: a repetition is another request.
+	// Identifies the request among those of the caller; at most 256 bytes. For request_id_ttl after
+	// it was applied, a repetition gets the same results and is not applied again. A request that
+	// failed may be repeated. If empty, a repetition is a new request.
 	RequestId string `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	// How long; absent is 2 hours, at most 31 days.
+	// How long the request id is remembered, at most 31 days; absent means 2 hours.
 	RequestIdTtl *durationpb.Duration `protobuf:"bytes,2,opt,name=request_id_ttl,json=requestIdTtl,proto3" json:"request_id_ttl,omitempty"`
-	// The operations, 1 to 1000, applied in this order.
+	// The operations, 1 to 1000, in the order in which they are applied.
 	Ops           []*Op `protobuf:"bytes,3,rep,name=ops,proto3" json:"ops,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -984,20 +985,20 @@ func (x *ApplyOpsRequest) GetOps() []*Op {
 	return nil
 }
 
-// OpResult is what became of one operation.
+// OpResult is the result of one operation.
 type OpResult struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The balance after it.
 	NewBalance int64 `protobuf:"varint,1,opt,name=new_balance,json=newBalance,proto3" json:"new_balance,omitempty"`
-	// The balance before it, after refill; 0 of a new account.
+	// The balance before it, after refills; 0 for a new account.
 	PreviousBalance int64 `protobuf:"varint,2,opt,name=previous_balance,json=previousBalance,proto3" json:"previous_balance,omitempty"`
-	// How the account was found.
+	// Whether the account existed.
 	AccountStatus AccountStatus `protobuf:"varint,3,opt,name=account_status,json=accountStatus,proto3,enum=quorate.v1.AccountStatus" json:"account_status,omitempty"`
-	// What became of it.
+	// Its outcome.
 	Status OpStatus `protobuf:"varint,4,opt,name=status,proto3,enum=quorate.v1.OpStatus" json:"status,omitempty"`
-	// Why, for people; empty on success.
+	// Why it failed, for people; empty on success.
 	StatusMsg string `protobuf:"bytes,5,opt,name=status_msg,json=statusMsg,proto3" json:"status_msg,omitempty"`
-	// previous_balance and what WITH_POLICY_LIMIT_DELTA added.
+	// previous_balance plus what WITH_POLICY_LIMIT_DELTA added.
 	PreviousBalanceAdjusted int64 `protobuf:"varint,6,opt,name=previous_balance_adjusted,json=previousBalanceAdjusted,proto3" json:"previous_balance_adjusted,omitempty"`
 	unknownFields           protoimpl.UnknownFields
 	sizeCache               protoimpl.SizeCache
@@ -1075,14 +1076,14 @@ func (x *OpResult) GetPreviousBalanceAdjusted() int64 {
 	return 0
 }
 
-// ApplyOpsResponse says what became of a request.
+// ApplyOpsResponse is the result of a request.
 type ApplyOpsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// One for each operation, in their order. When one failed, nothing was applied.
+	// One result per operation, in order. If one failed, nothing was applied.
 	Results []*OpResult `protobuf:"bytes,1,rep,name=results,proto3" json:"results,omitempty"`
-	// When it was applied; of a repetition, the first time.
+	// When it was applied; for a repetition, when it was applied first.
 	OriginallySet *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=originally_set,json=originallySet,proto3" json:"originally_set,omitempty"`
-	// Whether the operations are applied.
+	// Whether the operations were applied.
 	Applied bool `protobuf:"varint,3,opt,name=applied,proto3" json:"applied,omitempty"`
 	// Whether this is the answer to an earlier call with the same request id.
 	Repeated      bool `protobuf:"varint,4,opt,name=repeated,proto3" json:"repeated,omitempty"`
@@ -1151,9 +1152,9 @@ func (x *ApplyOpsResponse) GetRepeated() bool {
 // GetAccountsRequest names accounts.
 type GetAccountsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// 1 to 1000.
+	// The accounts, 1 to 1000.
 	Accounts []*AccountID `protobuf:"bytes,1,rep,name=accounts,proto3" json:"accounts,omitempty"`
-	// Answer from the replica that is nearest, perhaps a second old.
+	// Answer from the nearest replica; the answer may be a second old.
 	Stale         bool `protobuf:"varint,2,opt,name=stale,proto3" json:"stale,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1206,19 +1207,19 @@ func (x *GetAccountsRequest) GetStale() bool {
 // Account is a balance and its rule.
 type Account struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// As of updated_at.
+	// Balance as of updated_at.
 	Balance int64 `protobuf:"varint,1,opt,name=balance,proto3" json:"balance,omitempty"`
 	// When it was last changed.
 	UpdatedAt *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=updated_at,json=updatedAt,proto3" json:"updated_at,omitempty"`
-	// When its policy was set; absent without one.
+	// When its policy was set; absent without a policy.
 	PolicyChangedAt *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=policy_changed_at,json=policyChangedAt,proto3" json:"policy_changed_at,omitempty"`
-	// Which policy that is; absent without one.
+	// Id of its policy; absent without a policy.
 	PolicyId *PolicyID `protobuf:"bytes,4,opt,name=policy_id,json=policyId,proto3" json:"policy_id,omitempty"`
-	// The account's copy of it.
+	// The account's copy of the policy.
 	Policy *Policy `protobuf:"bytes,5,opt,name=policy,proto3" json:"policy,omitempty"`
-	// When it is forgotten if it is not used; absent is never.
+	// When it is deleted unless it is used before; absent means never.
 	ExpiresAt *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
-	// Last time at which a refill was taken into the balance.
+	// Time of the last refill that balance includes.
 	RefilledAt    *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=refilled_at,json=refilledAt,proto3" json:"refilled_at,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1303,16 +1304,16 @@ func (x *Account) GetRefilledAt() *timestamppb.Timestamp {
 	return nil
 }
 
-// AccountState is what is known of an account id.
+// AccountState is the state of an account id.
 type AccountState struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The id.
 	Id *AccountID `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	// Absent if there is none.
+	// The account; absent if it does not exist.
 	Account *Account `protobuf:"bytes,2,opt,name=account,proto3" json:"account,omitempty"`
-	// The balance with all refills up to now.
+	// The balance after all refills up to now.
 	ProjectedBalance int64 `protobuf:"varint,3,opt,name=projected_balance,json=projectedBalance,proto3" json:"projected_balance,omitempty"`
-	// When the next refill is due that would change it; absent is never.
+	// When the next refill that changes it is due; absent means never.
 	NextRefillAt  *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=next_refill_at,json=nextRefillAt,proto3" json:"next_refill_at,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1381,7 +1382,7 @@ type GetAccountsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// In the order of the request.
 	Accounts []*AccountState `protobuf:"bytes,1,rep,name=accounts,proto3" json:"accounts,omitempty"`
-	// The moment that they are of, by the leaders' clocks.
+	// The moment for which they hold, by the leaders' clocks.
 	At            *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=at,proto3" json:"at,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1438,17 +1439,17 @@ type ListAccountsRequest struct {
 	AppId string `protobuf:"bytes,1,opt,name=app_id,json=appId,proto3" json:"app_id,omitempty"`
 	// The realm.
 	Realm string `protobuf:"bytes,2,opt,name=realm,proto3" json:"realm,omitempty"`
-	// Only this identity's, if set.
+	// Only accounts of this identity, if set.
 	Identity *string `protobuf:"bytes,3,opt,name=identity,proto3,oneof" json:"identity,omitempty"`
-	// Only of this namespace, if set.
+	// Only accounts of this namespace, if set.
 	Namespace *string `protobuf:"bytes,4,opt,name=namespace,proto3,oneof" json:"namespace,omitempty"`
-	// Only names that begin so.
+	// Only names with this prefix.
 	NamePrefix string `protobuf:"bytes,5,opt,name=name_prefix,json=namePrefix,proto3" json:"name_prefix,omitempty"`
-	// Only of this type, if not empty.
+	// Only accounts of this resource type, if not empty.
 	ResourceType string `protobuf:"bytes,6,opt,name=resource_type,json=resourceType,proto3" json:"resource_type,omitempty"`
-	// At most so many; 0 is 100, at most 1000.
+	// Accounts or configs per page, at most 1000; 0 means 100.
 	PageSize int32 `protobuf:"varint,7,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	// From the answer before; empty is the beginning.
+	// next_page_token of the previous answer; empty for the first page.
 	PageToken     string `protobuf:"bytes,8,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1545,7 +1546,7 @@ type ListAccountsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The accounts.
 	Accounts []*AccountState `protobuf:"bytes,1,rep,name=accounts,proto3" json:"accounts,omitempty"`
-	// For the next page; empty at the end.
+	// Token of the next page; empty on the last.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1644,17 +1645,17 @@ func (x *GetAccountHistoryRequest) GetAccountId() *AccountID {
 // AccountChange is one change of an account.
 type AccountChange struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// When.
+	// When it was made.
 	At *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=at,proto3" json:"at,omitempty"`
-	// Who asked for it.
+	// Identity of the caller.
 	By string `protobuf:"bytes,2,opt,name=by,proto3" json:"by,omitempty"`
-	// The request's id; perhaps empty.
+	// Id of the request; may be empty.
 	RequestId string `protobuf:"bytes,3,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	// The balance before, after refill.
+	// The balance before, after refills.
 	PreviousBalance int64 `protobuf:"varint,4,opt,name=previous_balance,json=previousBalance,proto3" json:"previous_balance,omitempty"`
 	// The balance after.
 	NewBalance int64 `protobuf:"varint,5,opt,name=new_balance,json=newBalance,proto3" json:"new_balance,omitempty"`
-	// Set when it changed the policy.
+	// The new policy, if it changed the policy.
 	PolicyId      *PolicyID `protobuf:"bytes,6,opt,name=policy_id,json=policyId,proto3" json:"policy_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1785,7 +1786,7 @@ type LoadPoliciesRequest struct {
 	AppId string `protobuf:"bytes,1,opt,name=app_id,json=appId,proto3" json:"app_id,omitempty"`
 	// The realm that administers it.
 	Realm string `protobuf:"bytes,2,opt,name=realm,proto3" json:"realm,omitempty"`
-	// A version of the caller's own, an ASI without "$" and "~"; empty is a hash of the content.
+	// A version that the caller chose: an ASI without "$" and "~". Empty means a hash of the content.
 	Version string `protobuf:"bytes,3,opt,name=version,proto3" json:"version,omitempty"`
 	// The policies.
 	Config        *PolicyConfig `protobuf:"bytes,4,opt,name=config,proto3" json:"config,omitempty"`
@@ -1856,7 +1857,7 @@ type LoadPoliciesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Its id.
 	Id *PolicyConfigID `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	// Whether it was not there before.
+	// Whether the call created it.
 	Created       bool `protobuf:"varint,2,opt,name=created,proto3" json:"created,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1961,7 +1962,7 @@ type GetPoliciesResponse struct {
 	Config *PolicyConfig `protobuf:"bytes,2,opt,name=config,proto3" json:"config,omitempty"`
 	// When it was loaded.
 	LoadedAt *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=loaded_at,json=loadedAt,proto3" json:"loaded_at,omitempty"`
-	// Who loaded it.
+	// Identity that loaded it.
 	By            string `protobuf:"bytes,4,opt,name=by,proto3" json:"by,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2032,9 +2033,9 @@ type ListPoliciesRequest struct {
 	AppId string `protobuf:"bytes,1,opt,name=app_id,json=appId,proto3" json:"app_id,omitempty"`
 	// The realm.
 	Realm string `protobuf:"bytes,2,opt,name=realm,proto3" json:"realm,omitempty"`
-	// At most so many; 0 is 100, at most 1000.
+	// Accounts or configs per page, at most 1000; 0 means 100.
 	PageSize int32 `protobuf:"varint,3,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	// From the answer before.
+	// next_page_token of the previous answer.
 	PageToken     string `protobuf:"bytes,4,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2107,7 +2108,7 @@ type PolicySummary struct {
 	Policies int32 `protobuf:"varint,2,opt,name=policies,proto3" json:"policies,omitempty"`
 	// When it was loaded.
 	LoadedAt *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=loaded_at,json=loadedAt,proto3" json:"loaded_at,omitempty"`
-	// Who loaded it.
+	// Identity that loaded it.
 	By            string `protobuf:"bytes,4,opt,name=by,proto3" json:"by,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2176,7 +2177,7 @@ type ListPoliciesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Sorted by version.
 	Policies []*PolicySummary `protobuf:"bytes,1,rep,name=policies,proto3" json:"policies,omitempty"`
-	// For the next page; empty at the end.
+	// Token of the next page; empty on the last.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2272,10 +2273,10 @@ func (x *PurgePoliciesRequest) GetId() *PolicyConfigID {
 	return nil
 }
 
-// PurgePoliciesResponse says whether it was there.
+// PurgePoliciesResponse says whether the config existed.
 type PurgePoliciesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Whether it was.
+	// Whether the config existed and was deleted.
 	Purged        bool `protobuf:"varint,1,opt,name=purged,proto3" json:"purged,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -28,25 +28,24 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// AccountService is for applications: durable balances that are exact, survive
-// failures, and are never charged twice. Any node takes any call. It checks no
-// permissions of realms: the application has done so.
+// AccountService serves applications: durable balances that are exact, survive failures, and are
+// never charged twice. Any node accepts any call. It checks no permissions of realms: the
+// application has done so.
 //
-// Errors, besides those named: INVALID_ARGUMENT names the field, the value and
-// what would be right; UNAVAILABLE while there is no leader, or when the outcome
-// is not known, after which the same call with the same request id is safe;
-// RESOURCE_EXHAUSTED at a bound of the store; ABORTED when other calls held the
-// same accounts for too long, and nothing was applied.
+// Errors, besides those named: INVALID_ARGUMENT names the field, the value and what would be right;
+// UNAVAILABLE while a range or the meta group has no leader, or when the outcome is unknown, after
+// which repeating the call with the same request id is safe; RESOURCE_EXHAUSTED at a bound of the
+// store; ABORTED when other calls held the same accounts for too long, and nothing was applied.
 type AccountServiceClient interface {
-	// ApplyOps applies all operations, or none. An operation that fails is not an
-	// error of the call: look at applied, and at the status of each result.
+	// ApplyOps applies all operations, or none. An operation that fails is not an error of the call:
+	// see applied, and the status of each result.
 	// Errors: ALREADY_EXISTS when the request id was used for other operations.
 	ApplyOps(ctx context.Context, in *ApplyOpsRequest, opts ...grpc.CallOption) (*ApplyOpsResponse, error)
-	// GetAccounts returns accounts as they are at one moment, with the balance that
-	// refill makes of them now. It changes nothing. Linearizable, unless stale is set.
+	// GetAccounts returns accounts as of one moment, with their balances after all refills up to now.
+	// It changes nothing. It is linearizable unless stale is set.
 	GetAccounts(ctx context.Context, in *GetAccountsRequest, opts ...grpc.CallOption) (*GetAccountsResponse, error)
-	// LoadPolicies stores a policy config, unless it is there already.
-	// Errors: INVALID_ARGUMENT names every faulty policy.
+	// LoadPolicies stores a policy config, unless it exists already.
+	// Errors: INVALID_ARGUMENT names every invalid policy.
 	LoadPolicies(ctx context.Context, in *LoadPoliciesRequest, opts ...grpc.CallOption) (*LoadPoliciesResponse, error)
 }
 
@@ -92,25 +91,24 @@ func (c *accountServiceClient) LoadPolicies(ctx context.Context, in *LoadPolicie
 // All implementations must embed UnimplementedAccountServiceServer
 // for forward compatibility.
 //
-// AccountService is for applications: durable balances that are exact, survive
-// failures, and are never charged twice. Any node takes any call. It checks no
-// permissions of realms: the application has done so.
+// AccountService serves applications: durable balances that are exact, survive failures, and are
+// never charged twice. Any node accepts any call. It checks no permissions of realms: the
+// application has done so.
 //
-// Errors, besides those named: INVALID_ARGUMENT names the field, the value and
-// what would be right; UNAVAILABLE while there is no leader, or when the outcome
-// is not known, after which the same call with the same request id is safe;
-// RESOURCE_EXHAUSTED at a bound of the store; ABORTED when other calls held the
-// same accounts for too long, and nothing was applied.
+// Errors, besides those named: INVALID_ARGUMENT names the field, the value and what would be right;
+// UNAVAILABLE while a range or the meta group has no leader, or when the outcome is unknown, after
+// which repeating the call with the same request id is safe; RESOURCE_EXHAUSTED at a bound of the
+// store; ABORTED when other calls held the same accounts for too long, and nothing was applied.
 type AccountServiceServer interface {
-	// ApplyOps applies all operations, or none. An operation that fails is not an
-	// error of the call: look at applied, and at the status of each result.
+	// ApplyOps applies all operations, or none. An operation that fails is not an error of the call:
+	// see applied, and the status of each result.
 	// Errors: ALREADY_EXISTS when the request id was used for other operations.
 	ApplyOps(context.Context, *ApplyOpsRequest) (*ApplyOpsResponse, error)
-	// GetAccounts returns accounts as they are at one moment, with the balance that
-	// refill makes of them now. It changes nothing. Linearizable, unless stale is set.
+	// GetAccounts returns accounts as of one moment, with their balances after all refills up to now.
+	// It changes nothing. It is linearizable unless stale is set.
 	GetAccounts(context.Context, *GetAccountsRequest) (*GetAccountsResponse, error)
-	// LoadPolicies stores a policy config, unless it is there already.
-	// Errors: INVALID_ARGUMENT names every faulty policy.
+	// LoadPolicies stores a policy config, unless it exists already.
+	// Errors: INVALID_ARGUMENT names every invalid policy.
 	LoadPolicies(context.Context, *LoadPoliciesRequest) (*LoadPoliciesResponse, error)
 	mustEmbedUnimplementedAccountServiceServer()
 }
@@ -245,31 +243,30 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// AccountAdminService reads and changes by hand what AccountService keeps. Every
-// call needs a permission in the realm that it is about, or in the realm
-// "@internal:APP"; PERMISSION_DENIED names the permission and the realm.
+// AccountAdminService lets administrators read and change what AccountService keeps. Every call
+// needs a permission in the realm that it concerns, or in the realm "@internal:APP";
+// PERMISSION_DENIED names the permission and the realm.
 type AccountAdminServiceClient interface {
 	// GetAccounts needs quota.accounts.read for each account.
 	GetAccounts(ctx context.Context, in *GetAccountsRequest, opts ...grpc.CallOption) (*GetAccountsResponse, error)
 	// ListAccounts needs quota.accounts.list.
 	ListAccounts(ctx context.Context, in *ListAccountsRequest, opts ...grpc.CallOption) (*ListAccountsResponse, error)
-	// GetAccountHistory returns an account's last changes, newest first. Needs
+	// GetAccountHistory returns an account's last changes, newest first. It needs
 	// quota.accounts.read.
 	GetAccountHistory(ctx context.Context, in *GetAccountHistoryRequest, opts ...grpc.CallOption) (*GetAccountHistoryResponse, error)
-	// ApplyOps needs quota.accounts.write for each account. Accounts whose policy is
-	// of an absolute resource can be written only with the permission in
-	// "@internal:APP".
+	// ApplyOps needs quota.accounts.write for each account. An account whose policy has
+	// POLICY_OPTION_ABSOLUTE_RESOURCE needs the permission in "@internal:APP".
 	ApplyOps(ctx context.Context, in *ApplyOpsRequest, opts ...grpc.CallOption) (*ApplyOpsResponse, error)
-	// WritePolicies needs quota.policies.write; for a version of the caller's own
-	// also quota.policies.overrideVersion.
+	// WritePolicies needs quota.policies.write, and quota.policies.overrideVersion if the caller
+	// names the version.
 	WritePolicies(ctx context.Context, in *LoadPoliciesRequest, opts ...grpc.CallOption) (*LoadPoliciesResponse, error)
-	// GetPolicies returns one policy config. Needs quota.policies.read.
+	// GetPolicies returns one policy config. It needs quota.policies.read.
 	// Errors: NOT_FOUND.
 	GetPolicies(ctx context.Context, in *GetPoliciesRequest, opts ...grpc.CallOption) (*GetPoliciesResponse, error)
-	// ListPolicies returns policy configs of a realm. Needs quota.policies.read.
+	// ListPolicies returns the policy configs of a realm. It needs quota.policies.read.
 	ListPolicies(ctx context.Context, in *ListPoliciesRequest, opts ...grpc.CallOption) (*ListPoliciesResponse, error)
-	// PurgePolicies deletes a policy config. Accounts keep their copy of a policy.
-	// Needs quota.policies.purge.
+	// PurgePolicies deletes a policy config. Accounts keep their copies of its policies. It needs
+	// quota.policies.purge.
 	PurgePolicies(ctx context.Context, in *PurgePoliciesRequest, opts ...grpc.CallOption) (*PurgePoliciesResponse, error)
 }
 
@@ -365,31 +362,30 @@ func (c *accountAdminServiceClient) PurgePolicies(ctx context.Context, in *Purge
 // All implementations must embed UnimplementedAccountAdminServiceServer
 // for forward compatibility.
 //
-// AccountAdminService reads and changes by hand what AccountService keeps. Every
-// call needs a permission in the realm that it is about, or in the realm
-// "@internal:APP"; PERMISSION_DENIED names the permission and the realm.
+// AccountAdminService lets administrators read and change what AccountService keeps. Every call
+// needs a permission in the realm that it concerns, or in the realm "@internal:APP";
+// PERMISSION_DENIED names the permission and the realm.
 type AccountAdminServiceServer interface {
 	// GetAccounts needs quota.accounts.read for each account.
 	GetAccounts(context.Context, *GetAccountsRequest) (*GetAccountsResponse, error)
 	// ListAccounts needs quota.accounts.list.
 	ListAccounts(context.Context, *ListAccountsRequest) (*ListAccountsResponse, error)
-	// GetAccountHistory returns an account's last changes, newest first. Needs
+	// GetAccountHistory returns an account's last changes, newest first. It needs
 	// quota.accounts.read.
 	GetAccountHistory(context.Context, *GetAccountHistoryRequest) (*GetAccountHistoryResponse, error)
-	// ApplyOps needs quota.accounts.write for each account. Accounts whose policy is
-	// of an absolute resource can be written only with the permission in
-	// "@internal:APP".
+	// ApplyOps needs quota.accounts.write for each account. An account whose policy has
+	// POLICY_OPTION_ABSOLUTE_RESOURCE needs the permission in "@internal:APP".
 	ApplyOps(context.Context, *ApplyOpsRequest) (*ApplyOpsResponse, error)
-	// WritePolicies needs quota.policies.write; for a version of the caller's own
-	// also quota.policies.overrideVersion.
+	// WritePolicies needs quota.policies.write, and quota.policies.overrideVersion if the caller
+	// names the version.
 	WritePolicies(context.Context, *LoadPoliciesRequest) (*LoadPoliciesResponse, error)
-	// GetPolicies returns one policy config. Needs quota.policies.read.
+	// GetPolicies returns one policy config. It needs quota.policies.read.
 	// Errors: NOT_FOUND.
 	GetPolicies(context.Context, *GetPoliciesRequest) (*GetPoliciesResponse, error)
-	// ListPolicies returns policy configs of a realm. Needs quota.policies.read.
+	// ListPolicies returns the policy configs of a realm. It needs quota.policies.read.
 	ListPolicies(context.Context, *ListPoliciesRequest) (*ListPoliciesResponse, error)
-	// PurgePolicies deletes a policy config. Accounts keep their copy of a policy.
-	// Needs quota.policies.purge.
+	// PurgePolicies deletes a policy config. Accounts keep their copies of its policies. It needs
+	// quota.policies.purge.
 	PurgePolicies(context.Context, *PurgePoliciesRequest) (*PurgePoliciesResponse, error)
 	mustEmbedUnimplementedAccountAdminServiceServer()
 }

@@ -61,11 +61,11 @@ func (*BackupRequest) Descriptor() ([]byte, []int) {
 // BackupResponse is a piece of the file.
 type BackupResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// At most 256 KiB.
+	// The next bytes of the file, at most 256 KiB.
 	Data []byte `protobuf:"bytes,1,opt,name=data,proto3" json:"data,omitempty"`
-	// How many groups are in the file so far.
+	// Groups in the file so far.
 	GroupsDone uint32 `protobuf:"varint,2,opt,name=groups_done,json=groupsDone,proto3" json:"groups_done,omitempty"`
-	// How many there are.
+	// Groups in total.
 	GroupsTotal   uint32 `protobuf:"varint,3,opt,name=groups_total,json=groupsTotal,proto3" json:"groups_total,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

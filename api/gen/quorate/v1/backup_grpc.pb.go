@@ -28,11 +28,11 @@ const (
 //
 // BackupService copies the state of the cluster.
 type BackupServiceClient interface {
-	// Backup returns the whole durable state as one file, in pieces: limits with their
-	// history, overrides, policies, accounts, and counts that endure. All that was
-	// acknowledged before the call is in it, and of each transaction all or nothing.
-	// A node makes one backup at a time; a caller that takes no piece for 30 seconds is
-	// cut off. The file is whole only if the stream ends without an error.
+	// Backup returns the whole durable state as one file, in pieces: limits with their history,
+	// overrides, policies, accounts, and the counts of durable keys. It contains everything that was
+	// acknowledged before the call, and each transaction entirely or not at all. A node makes one
+	// backup at a time. It ends the stream of a caller that receives nothing for 30 seconds. The file
+	// is complete only if the stream ends without an error.
 	Backup(ctx context.Context, in *BackupRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[BackupResponse], error)
 }
 
@@ -69,11 +69,11 @@ type BackupService_BackupClient = grpc.ServerStreamingClient[BackupResponse]
 //
 // BackupService copies the state of the cluster.
 type BackupServiceServer interface {
-	// Backup returns the whole durable state as one file, in pieces: limits with their
-	// history, overrides, policies, accounts, and counts that endure. All that was
-	// acknowledged before the call is in it, and of each transaction all or nothing.
-	// A node makes one backup at a time; a caller that takes no piece for 30 seconds is
-	// cut off. The file is whole only if the stream ends without an error.
+	// Backup returns the whole durable state as one file, in pieces: limits with their history,
+	// overrides, policies, accounts, and the counts of durable keys. It contains everything that was
+	// acknowledged before the call, and each transaction entirely or not at all. A node makes one
+	// backup at a time. It ends the stream of a caller that receives nothing for 30 seconds. The file
+	// is complete only if the stream ends without an error.
 	Backup(*BackupRequest, grpc.ServerStreamingServer[BackupResponse]) error
 	mustEmbedUnimplementedBackupServiceServer()
 }

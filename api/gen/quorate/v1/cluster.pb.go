@@ -23,7 +23,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// NodeState is what operators want of a node.
+// NodeState is the state that operators want for a node.
 type NodeState int32
 
 const (
@@ -31,9 +31,9 @@ const (
 	NodeState_NODE_STATE_UNSPECIFIED NodeState = 0
 	// It holds replicas and leads.
 	NodeState_NODE_STATE_ACTIVE NodeState = 1
-	// It keeps its replicas and leads nothing.
+	// It keeps its replicas but leads none.
 	NodeState_NODE_STATE_DRAINING NodeState = 2
-	// Its replicas move to others; then it is out of the cluster.
+	// Its replicas move to other nodes; then it leaves the cluster.
 	NodeState_NODE_STATE_LEAVING NodeState = 3
 )
 
@@ -80,19 +80,19 @@ func (NodeState) EnumDescriptor() ([]byte, []int) {
 	return file_quorate_v1_cluster_proto_rawDescGZIP(), []int{0}
 }
 
-// NodeChange is a change of what is wanted of a node.
+// NodeChange is a change of a node's wanted state.
 type NodeChange int32
 
 const (
 	// Not set.
 	NodeChange_NODE_CHANGE_UNSPECIFIED NodeChange = 0
-	// It leads nothing more and takes no more replicas; it keeps those it has.
+	// It leads no more and gets no new replicas, but keeps those it has.
 	NodeChange_NODE_CHANGE_DRAIN NodeChange = 1
-	// The end of a drain, or of a leave that is not over.
+	// Ends a drain, or a leave in progress.
 	NodeChange_NODE_CHANGE_ACTIVATE NodeChange = 2
-	// It gives its replicas to others, and then its process ends.
+	// It gives its replicas to other nodes; then its process ends.
 	NodeChange_NODE_CHANGE_LEAVE NodeChange = 3
-	// As leave, of a node that is dead for ever: nothing waits for it.
+	// Like leave, for a node that will not come back: nothing waits for it.
 	NodeChange_NODE_CHANGE_REMOVE NodeChange = 4
 )
 
@@ -181,12 +181,12 @@ func (*GetStatusRequest) Descriptor() ([]byte, []int) {
 // GetStatusResponse is the state of the cluster as this node sees it.
 type GetStatusResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// True when the answering node decides, as GET /readyz says: it has the limits in force, has
-	// seen a leader of the meta group and of every range since it started, or has waited 10 s for
-	// those of the ranges, and does not stop.
-	// Leaders that are lost later change nothing: it decides without them, by when_cut_off.
+	// Whether the answering node is ready to decide, as GET /readyz says: it has the limits in force,
+	// is not stopping, and since its start has seen a leader of the meta group and of every range, or
+	// has waited 10 s for those of the ranges. Losing leaders later does not change that: the node
+	// then decides by when_cut_off.
 	Ready bool `protobuf:"varint,1,opt,name=ready,proto3" json:"ready,omitempty"`
-	// Why not, otherwise.
+	// Why it is not ready; empty if it is.
 	Reason string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
 	// Name of the cluster.
 	Cluster string `protobuf:"bytes,3,opt,name=cluster,proto3" json:"cluster,omitempty"`
@@ -196,33 +196,31 @@ type GetStatusResponse struct {
 	Nodes []*NodeStatus `protobuf:"bytes,5,rep,name=nodes,proto3" json:"nodes,omitempty"`
 	// All ranges, in order.
 	Ranges []*RangeStatus `protobuf:"bytes,6,rep,name=ranges,proto3" json:"ranges,omitempty"`
-	// Leader of the meta group, empty if unknown.
+	// Leader of the meta group; empty if unknown.
 	MetaLeader string `protobuf:"bytes,7,opt,name=meta_leader,json=metaLeader,proto3" json:"meta_leader,omitempty"`
-	// Version of the limits in force here.
+	// Version of the limits in force on the answering node.
 	LimitsVersion uint64 `protobuf:"varint,8,opt,name=limits_version,json=limitsVersion,proto3" json:"limits_version,omitempty"`
 	// Version of the software.
 	Version string `protobuf:"bytes,9,opt,name=version,proto3" json:"version,omitempty"`
-	// How often nodes report a contended key.
+	// Sync interval: how often nodes report a contended key.
 	Sync *durationpb.Duration `protobuf:"bytes,10,opt,name=sync,proto3" json:"sync,omitempty"`
 	// How long a grant lasts.
 	Lease *durationpb.Duration `protobuf:"bytes,11,opt,name=lease,proto3" json:"lease,omitempty"`
-	// Revision of the membership that the replicas of ranges and their steps are of.
+	// Revision of the membership on which the replicas of ranges and their steps are based.
 	MembersRevision uint64 `protobuf:"varint,12,opt,name=members_revision,json=membersRevision,proto3" json:"members_revision,omitempty"`
-	// How the cluster is, of all that its nodes say: healthy, unreplicated, changing,
-	// degraded, draining or not ready. Written by "quorate status", which asks all of them; a
-	// node leaves it empty.
+	// Health of the cluster: healthy, unreplicated, changing, degraded, draining or not ready.
+	// "quorate status" fills it in from the answers of all nodes; nodes leave it empty.
 	Health string `protobuf:"bytes,13,opt,name=health,proto3" json:"health,omitempty"`
-	// Why, in words; likewise.
+	// Reason for the health, in words; filled in by "quorate status" too.
 	HealthText string `protobuf:"bytes,14,opt,name=health_text,json=healthText,proto3" json:"health_text,omitempty"`
-	// How many more nodes may be lost, whichever they are, until a range or the meta
-	// group is without a majority of voters that answer. Of ranges that the answering
-	// node does not lead, it counts the voters that are wanted.
+	// How many more nodes may fail, whichever they are, before a range or the meta group loses its
+	// majority. For ranges that the answering node does not lead, it counts the wanted voters.
 	Tolerates *uint32 `protobuf:"varint,15,opt,name=tolerates,proto3,oneof" json:"tolerates,omitempty"`
-	// How many nodes are to keep each range, as the settings ask.
+	// Replicas of each range, as set in the settings.
 	Replicas uint32 `protobuf:"varint,16,opt,name=replicas,proto3" json:"replicas,omitempty"`
-	// Which groups have no leader, in words; empty when all have one, as far as the answering
-	// node sees. One that lost its leader less than three seconds ago counts as having one:
-	// an election takes about one. GET /readyz/cluster says the same.
+	// Groups without a leader, in words; empty if the answering node sees a leader for each. For
+	// three seconds a group that lost its leader counts as having one, because an election takes
+	// about one second. GET /readyz/cluster says the same.
 	Leaderless    string `protobuf:"bytes,17,opt,name=leaderless,proto3" json:"leaderless,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -384,41 +382,40 @@ type NodeStatus struct {
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	// Address that other nodes dial.
 	PeerAddress string `protobuf:"bytes,2,opt,name=peer_address,json=peerAddress,proto3" json:"peer_address,omitempty"`
-	// Whether this node has a live connection to it (or is it).
+	// Whether the answering node is connected to it, or is it.
 	Connected bool `protobuf:"varint,3,opt,name=connected,proto3" json:"connected,omitempty"`
 	// Ranges that it leads.
 	Leads int32 `protobuf:"varint,4,opt,name=leads,proto3" json:"leads,omitempty"`
-	// Time that a call there and back took, averaged; 0 if there was none yet.
+	// Average round trip of a call; 0 before the first call.
 	RoundTrip *durationpb.Duration `protobuf:"bytes,5,opt,name=round_trip,json=roundTrip,proto3" json:"round_trip,omitempty"`
-	// State that operators gave it.
+	// State that an operator set.
 	State NodeState `protobuf:"varint,6,opt,name=state,proto3,enum=quorate.v1.NodeState" json:"state,omitempty"`
-	// Label of where it stands; replicas are spread over zones.
+	// Zone label; replicas are spread over zones.
 	Zone string `protobuf:"bytes,7,opt,name=zone,proto3" json:"zone,omitempty"`
 	// Version of its software.
 	Version string `protobuf:"bytes,8,opt,name=version,proto3" json:"version,omitempty"`
 	// Feature level of its software.
 	Level uint32 `protobuf:"varint,9,opt,name=level,proto3" json:"level,omitempty"`
-	// Where it serves gRPC.
+	// Address of its gRPC port.
 	GrpcAddress string `protobuf:"bytes,10,opt,name=grpc_address,json=grpcAddress,proto3" json:"grpc_address,omitempty"`
-	// Where it serves HTTP.
+	// Address of its HTTP port.
 	HttpAddress string `protobuf:"bytes,11,opt,name=http_address,json=httpAddress,proto3" json:"http_address,omitempty"`
 	// Ranges that it holds.
 	Replicas int32 `protobuf:"varint,12,opt,name=replicas,proto3" json:"replicas,omitempty"`
-	// How long the leader of the meta group has not heard from it; unset when it has.
+	// How long the leader of the meta group has not heard from it; unset while they are connected.
 	Silent *durationpb.Duration `protobuf:"bytes,13,opt,name=silent,proto3" json:"silent,omitempty"`
-	// What is wrong with the answering node itself, such as a full disk; empty for others.
+	// Fault of the answering node itself, such as a full disk; empty for others.
 	Faults []string `protobuf:"bytes,14,rep,name=faults,proto3" json:"faults,omitempty"`
-	// When it joined; unset if it was there from the first.
+	// When it joined; unset for nodes that formed the cluster.
 	JoinedAt *timestamppb.Timestamp `protobuf:"bytes,15,opt,name=joined_at,json=joinedAt,proto3" json:"joined_at,omitempty"`
-	// Client processes that are attached to it, as it said in the last second.
+	// Attached client processes, as it reported in the last second.
 	Clients int32 `protobuf:"varint,16,opt,name=clients,proto3" json:"clients,omitempty"`
-	// Whether it decides, as it says itself; a node knows it of itself alone, and
-	// "quorate status" asks each. Unset where it is not known.
+	// Whether it is ready to decide. A node knows this only of itself; "quorate status" asks each.
+	// Unset if unknown.
 	Ready *bool `protobuf:"varint,17,opt,name=ready,proto3,oneof" json:"ready,omitempty"`
-	// Why not, if ready is false.
+	// Why it is not ready, if ready is false.
 	Reason string `protobuf:"bytes,18,opt,name=reason,proto3" json:"reason,omitempty"`
-	// How far its wall clock is ahead of that of the answering node, as of the last
-	// beacon; unset where it is not known.
+	// How far its wall clock was ahead of the answering node's at the last beacon; unset if unknown.
 	ClockOffset   *durationpb.Duration `protobuf:"bytes,19,opt,name=clock_offset,json=clockOffset,proto3" json:"clock_offset,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -592,17 +589,18 @@ type RangeStatus struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Number of the range.
 	Id uint32 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
-	// Its leader, empty if unknown.
+	// Its leader; empty if unknown.
 	Leader string `protobuf:"bytes,2,opt,name=leader,proto3" json:"leader,omitempty"`
 	// The leader's term.
 	Term uint64 `protobuf:"varint,3,opt,name=term,proto3" json:"term,omitempty"`
 	// Voters of its Raft group, preferred leader first.
 	Replicas []string `protobuf:"bytes,4,rep,name=replicas,proto3" json:"replicas,omitempty"`
-	// Nodes that still hold the range and are to leave it.
+	// Nodes that hold the range and still have to give it up.
 	Removed []string `protobuf:"bytes,5,rep,name=removed,proto3" json:"removed,omitempty"`
-	// What is done now so that it becomes as wanted; empty when it is.
+	// Current step towards the wanted placement; empty if the range is as wanted.
 	Step string `protobuf:"bytes,6,opt,name=step,proto3" json:"step,omitempty"`
-	// Entries that the slowest voter is behind, as its leader sees it; set where the answering node leads.
+	// Log entries by which the slowest voter lags, as the leader sees it; set only where the
+	// answering node leads.
 	Lag           *int64 `protobuf:"varint,7,opt,name=lag,proto3,oneof" json:"lag,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -690,24 +688,24 @@ func (x *RangeStatus) GetLag() int64 {
 // JoinRequest asks to become a member.
 type JoinRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// A join token; empty when the caller shows a node certificate.
+	// A join token; empty if the caller presents a node certificate.
 	Token string `protobuf:"bytes,1,opt,name=token,proto3" json:"token,omitempty"`
 	// Name of the new node.
 	Node string `protobuf:"bytes,2,opt,name=node,proto3" json:"node,omitempty"`
-	// Where the other nodes reach its peer port, host:port.
+	// Address at which the other nodes reach its peer port, host:port.
 	PeerAddress string `protobuf:"bytes,3,opt,name=peer_address,json=peerAddress,proto3" json:"peer_address,omitempty"`
-	// Where it serves gRPC.
+	// Address of its gRPC port.
 	GrpcAddress string `protobuf:"bytes,4,opt,name=grpc_address,json=grpcAddress,proto3" json:"grpc_address,omitempty"`
-	// Where it serves HTTP.
+	// Address of its HTTP port.
 	HttpAddress string `protobuf:"bytes,5,opt,name=http_address,json=httpAddress,proto3" json:"http_address,omitempty"`
-	// Label of where it stands.
+	// Zone label.
 	Zone string `protobuf:"bytes,6,opt,name=zone,proto3" json:"zone,omitempty"`
 	// Version of its software.
 	Version string `protobuf:"bytes,7,opt,name=version,proto3" json:"version,omitempty"`
 	// Feature level of its software.
 	Level uint32 `protobuf:"varint,8,opt,name=level,proto3" json:"level,omitempty"`
-	// Certificate signing request, DER; its key names the node from now on. Empty
-	// when the cluster has no authority of its own.
+	// Certificate signing request, DER; its key identifies the node from then on. Empty if the
+	// cluster has no authority of its own.
 	Csr []byte `protobuf:"bytes,9,opt,name=csr,proto3" json:"csr,omitempty"`
 	// Random, the same in all repetitions of one join.
 	JoinId        []byte `protobuf:"bytes,10,opt,name=join_id,json=joinId,proto3" json:"join_id,omitempty"`
@@ -815,7 +813,7 @@ func (x *JoinRequest) GetJoinId() []byte {
 	return nil
 }
 
-// JoinResponse is what a new member needs.
+// JoinResponse contains what a new member needs.
 type JoinResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Name of the cluster.
@@ -824,13 +822,13 @@ type JoinResponse struct {
 	Ranges uint32 `protobuf:"varint,2,opt,name=ranges,proto3" json:"ranges,omitempty"`
 	// Replicas of each range.
 	Replicas uint32 `protobuf:"varint,3,opt,name=replicas,proto3" json:"replicas,omitempty"`
-	// Interval of reports.
+	// Sync interval.
 	Sync *durationpb.Duration `protobuf:"bytes,4,opt,name=sync,proto3" json:"sync,omitempty"`
-	// All members, the new one too: name and peer address.
+	// Peer addresses of all members, including the new one, by name.
 	Nodes map[string]string `protobuf:"bytes,5,rep,name=nodes,proto3" json:"nodes,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// The node's certificate, PEM.
 	Certificate []byte `protobuf:"bytes,6,opt,name=certificate,proto3" json:"certificate,omitempty"`
-	// The certificates of authorities that are trusted, PEM.
+	// Certificates of the trusted authorities, PEM.
 	Trust         []byte `protobuf:"bytes,7,opt,name=trust,proto3" json:"trust,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -918,9 +916,9 @@ func (x *JoinResponse) GetTrust() []byte {
 // CreateJoinTokenRequest asks for a token.
 type CreateJoinTokenRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// How long it can be used; 1h when unset, at most 30 days.
+	// How long it can be used, at most 30 days; 1 h if unset.
 	Ttl *durationpb.Duration `protobuf:"bytes,1,opt,name=ttl,proto3" json:"ttl,omitempty"`
-	// How many nodes can join with it; 1 when 0, at most 256.
+	// How many nodes can join with it, at most 256; 0 means 1.
 	Uses          uint32 `protobuf:"varint,2,opt,name=uses,proto3" json:"uses,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1039,16 +1037,16 @@ type JoinToken struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Its id.
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	// When it ends.
+	// When it expires.
 	ExpiresAt *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
 	// How many nodes can still join with it.
 	UsesLeft uint32 `protobuf:"varint,3,opt,name=uses_left,json=usesLeft,proto3" json:"uses_left,omitempty"`
-	// Who made it.
+	// Who created it.
 	By string `protobuf:"bytes,4,opt,name=by,proto3" json:"by,omitempty"`
-	// When.
+	// When it was created.
 	CreatedAt *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
-	// Why it can be used no more, such as that it names an authority that has been
-	// replaced; empty: it can.
+	// Why it cannot be used, for example because it names an authority that was replaced; empty if it
+	// can.
 	Unusable      string `protobuf:"bytes,6,opt,name=unusable,proto3" json:"unusable,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1209,7 +1207,7 @@ func (x *ListJoinTokensResponse) GetTokens() []*JoinToken {
 	return nil
 }
 
-// RevokeJoinTokenRequest ends a token.
+// RevokeJoinTokenRequest revokes a token.
 type RevokeJoinTokenRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Its id.
@@ -1295,7 +1293,7 @@ func (*RevokeJoinTokenResponse) Descriptor() ([]byte, []int) {
 // GetPlanRequest asks for the plan.
 type GetPlanRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// As if these nodes had left already: nothing is changed.
+	// Plan as if these nodes had left already; nothing changes.
 	Without       []string `protobuf:"bytes,1,rep,name=without,proto3" json:"without,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1341,9 +1339,9 @@ func (x *GetPlanRequest) GetWithout() []string {
 // GetPlanResponse is the plan.
 type GetPlanResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Groups that are not as wanted, meta first.
+	// Groups whose placement is not as wanted, meta first.
 	Groups []*GroupPlan `protobuf:"bytes,1,rep,name=groups,proto3" json:"groups,omitempty"`
-	// Groups in all.
+	// Number of groups.
 	Total         uint32 `protobuf:"varint,2,opt,name=total,proto3" json:"total,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1393,16 +1391,16 @@ func (x *GetPlanResponse) GetTotal() uint32 {
 	return 0
 }
 
-// GroupPlan is what happens to one group.
+// GroupPlan is the plan for one group.
 type GroupPlan struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Its name: meta, or range-007.
 	Group string `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"`
-	// Who votes now.
+	// Current voters.
 	Voters []string `protobuf:"bytes,2,rep,name=voters,proto3" json:"voters,omitempty"`
-	// Who is to vote, preferred leader first.
+	// Wanted voters, preferred leader first.
 	Wanted []string `protobuf:"bytes,3,rep,name=wanted,proto3" json:"wanted,omitempty"`
-	// The steps, in order; the first is under way or waits for something.
+	// Steps in order; the first is in progress or waits for something.
 	Steps         []string `protobuf:"bytes,4,rep,name=steps,proto3" json:"steps,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1466,15 +1464,15 @@ func (x *GroupPlan) GetSteps() []string {
 	return nil
 }
 
-// ChangeNodeRequest changes what is wanted of a node.
+// ChangeNodeRequest changes the wanted state of a node.
 type ChangeNodeRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The node; the answering one when empty.
+	// The node; empty means the answering node.
 	Node string `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
-	// What is to be done.
+	// The change.
 	Change NodeChange `protobuf:"varint,2,opt,name=change,proto3,enum=quorate.v1.NodeChange" json:"change,omitempty"`
-	// Remove a node that still answers, or let one leave although ranges would then
-	// have fewer voters than replicas asks for.
+	// Allow removing a node that still answers, and leaving although ranges then have fewer voters
+	// than replicas asks for.
 	Force         bool `protobuf:"varint,3,opt,name=force,proto3" json:"force,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1531,15 +1529,15 @@ func (x *ChangeNodeRequest) GetForce() bool {
 	return false
 }
 
-// ChangeNodeResponse tells what will happen.
+// ChangeNodeResponse describes what follows.
 type ChangeNodeResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The node's state now.
+	// The node's new state.
 	State NodeState `protobuf:"varint,1,opt,name=state,proto3,enum=quorate.v1.NodeState" json:"state,omitempty"`
-	// Replicas that are to move.
+	// Replicas that will move.
 	Moves uint32 `protobuf:"varint,2,opt,name=moves,proto3" json:"moves,omitempty"`
-	// What an operator should know before the next step, such as that the cluster now
-	// tolerates the loss of no further node; empty: nothing.
+	// What an operator should know before the next step, for example that the cluster now tolerates
+	// no further failure; empty if nothing.
 	Warning       string `protobuf:"bytes,3,opt,name=warning,proto3" json:"warning,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1596,14 +1594,14 @@ func (x *ChangeNodeResponse) GetWarning() string {
 	return ""
 }
 
-// TransferLeadershipRequest names ranges and where they go.
+// TransferLeadershipRequest names ranges and their next leader.
 type TransferLeadershipRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The ranges; all that from leads when empty.
+	// The ranges; empty means all that from leads.
 	Ranges []uint32 `protobuf:"varint,1,rep,packed,name=ranges,proto3" json:"ranges,omitempty"`
 	// The node that leads them.
 	From string `protobuf:"bytes,2,opt,name=from,proto3" json:"from,omitempty"`
-	// The node that is to; any other of their voters when empty.
+	// The node that takes over; empty means any other voter.
 	To            string `protobuf:"bytes,3,opt,name=to,proto3" json:"to,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1660,12 +1658,12 @@ func (x *TransferLeadershipRequest) GetTo() string {
 	return ""
 }
 
-// TransferLeadershipResponse tells what came of it.
+// TransferLeadershipResponse is the result.
 type TransferLeadershipResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Ranges handed over.
+	// Number of ranges handed over.
 	Moved uint32 `protobuf:"varint,1,opt,name=moved,proto3" json:"moved,omitempty"`
-	// What went wrong with others, at most 20.
+	// Errors of the others, at most 20.
 	Faults        []string `protobuf:"bytes,2,rep,name=faults,proto3" json:"faults,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1722,7 +1720,7 @@ type IssueCertificateRequest struct {
 	Csr []byte `protobuf:"bytes,1,opt,name=csr,proto3" json:"csr,omitempty"`
 	// Name of the client; its identity is client:NAME.
 	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	// How long it is valid; 90 days when unset, at most a year.
+	// How long it is valid, at most a year; 90 days if unset.
 	Ttl           *durationpb.Duration `protobuf:"bytes,3,opt,name=ttl,proto3" json:"ttl,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1784,7 +1782,7 @@ type IssueCertificateResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The certificate, PEM.
 	Certificate []byte `protobuf:"bytes,1,opt,name=certificate,proto3" json:"certificate,omitempty"`
-	// The certificates of authorities that are trusted, PEM.
+	// Certificates of the trusted authorities, PEM.
 	Trust         []byte `protobuf:"bytes,2,opt,name=trust,proto3" json:"trust,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1834,12 +1832,12 @@ func (x *IssueCertificateResponse) GetTrust() []byte {
 	return nil
 }
 
-// RotateAuthorityRequest begins a rotation, or asks how far it is.
+// RotateAuthorityRequest advances a rotation, or asks for its progress.
 type RotateAuthorityRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Only ask.
+	// Only ask for the progress.
 	Ask bool `protobuf:"varint,1,opt,name=ask,proto3" json:"ask,omitempty"`
-	// Trust the earlier authority no more: client certificates that it signed end.
+	// End the trust in the earlier authority: client certificates that it signed become invalid.
 	Finish        bool `protobuf:"varint,2,opt,name=finish,proto3" json:"finish,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1889,7 +1887,7 @@ func (x *RotateAuthorityRequest) GetFinish() bool {
 	return false
 }
 
-// RotateAuthorityResponse tells how far a rotation is.
+// RotateAuthorityResponse is the progress of a rotation.
 type RotateAuthorityResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Phase: steady, trusting, trusted, signing, finishing.
@@ -1898,13 +1896,13 @@ type RotateAuthorityResponse struct {
 	WaitsFor string `protobuf:"bytes,2,opt,name=waits_for,json=waitsFor,proto3" json:"waits_for,omitempty"`
 	// SHA-256 of the certificate that signs, hexadecimal.
 	Fingerprint string `protobuf:"bytes,3,opt,name=fingerprint,proto3" json:"fingerprint,omitempty"`
-	// The certificates of authorities that are trusted, PEM: what clients need.
+	// Certificates of the trusted authorities, PEM, for clients.
 	Trust []byte `protobuf:"bytes,4,opt,name=trust,proto3" json:"trust,omitempty"`
-	// Whose certificates the answering node has seen at its API ports since it
-	// started, at most 1024, and members that are dead; sorted by identity.
+	// Certificates that the answering node has seen at its API ports since it started, at most 1024,
+	// and dead members; sorted by identity.
 	Seen []*SeenCertificate `protobuf:"bytes,5,rep,name=seen,proto3" json:"seen,omitempty"`
-	// How many join tokens name an authority other than the one that signs next, or has
-	// signed since: nodes cannot join with them then.
+	// Number of join tokens that name another authority than the one that signs next: nodes cannot
+	// join with them then.
 	LostJoinTokens uint32 `protobuf:"varint,6,opt,name=lost_join_tokens,json=lostJoinTokens,proto3" json:"lost_join_tokens,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
@@ -1985,11 +1983,11 @@ func (x *RotateAuthorityResponse) GetLostJoinTokens() uint32 {
 // SeenCertificate is a certificate that a node has seen.
 type SeenCertificate struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Whose it is, such as client:shop.
+	// Identity of its owner, such as client:shop.
 	Identity string `protobuf:"bytes,1,opt,name=identity,proto3" json:"identity,omitempty"`
 	// SHA-256 of the authority that signed it, hexadecimal.
 	Authority string `protobuf:"bytes,2,opt,name=authority,proto3" json:"authority,omitempty"`
-	// When it was seen last; unset for a member that is dead.
+	// When it was seen last; unset for a dead member.
 	At *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=at,proto3" json:"at,omitempty"`
 	// The node that saw it.
 	Node          string `protobuf:"bytes,4,opt,name=node,proto3" json:"node,omitempty"`

@@ -35,36 +35,36 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// ClusterService tells the state of the cluster, and changes who is in it. Every
-// node takes every call; changes are passed on to the leader of the meta group.
+// ClusterService reports the state of the cluster and changes its members. Every node accepts every
+// call and forwards changes to the leader of the meta group.
 type ClusterServiceClient interface {
 	// GetStatus returns nodes, ranges and leaders, as the answering node sees them.
 	GetStatus(ctx context.Context, in *GetStatusRequest, opts ...grpc.CallOption) (*GetStatusResponse, error)
-	// Join makes a node a member, by a join token or by a node certificate that the
-	// cluster's authority signed. A call that is made again with the same key and
-	// the same name is answered again and uses the token once.
+	// Join makes a node a member. The caller proves itself with a join token, or with a node
+	// certificate that the cluster's authority signed. A repeated call with the same key and name
+	// gets an answer again, and uses the token only once.
 	Join(ctx context.Context, in *JoinRequest, opts ...grpc.CallOption) (*JoinResponse, error)
-	// CreateJoinToken makes a join token. Its secret is shown once, here.
+	// CreateJoinToken creates a join token. Only this answer contains its secret.
 	CreateJoinToken(ctx context.Context, in *CreateJoinTokenRequest, opts ...grpc.CallOption) (*CreateJoinTokenResponse, error)
-	// ListJoinTokens returns the tokens that have uses left, and marks those that can be
-	// used no more all the same.
+	// ListJoinTokens returns the tokens that have uses left, and marks those that cannot be used for
+	// another reason.
 	ListJoinTokens(ctx context.Context, in *ListJoinTokensRequest, opts ...grpc.CallOption) (*ListJoinTokensResponse, error)
-	// RevokeJoinToken ends a token.
+	// RevokeJoinToken revokes a token.
 	RevokeJoinToken(ctx context.Context, in *RevokeJoinTokenRequest, opts ...grpc.CallOption) (*RevokeJoinTokenResponse, error)
 	// GetPlan returns which replicas are where they are not wanted, and the steps
 	// that will move them.
 	GetPlan(ctx context.Context, in *GetPlanRequest, opts ...grpc.CallOption) (*GetPlanResponse, error)
-	// ChangeNode drains a node, ends that, or takes it out of the cluster. It
-	// answers when the change is committed; the moves that follow are in GetPlan.
+	// ChangeNode drains a node, ends the drain, or removes the node from the cluster. It answers when
+	// the change is committed; GetPlan shows the moves that follow.
 	ChangeNode(ctx context.Context, in *ChangeNodeRequest, opts ...grpc.CallOption) (*ChangeNodeResponse, error)
 	// TransferLeadership hands the leadership of ranges to another of their voters.
 	TransferLeadership(ctx context.Context, in *TransferLeadershipRequest, opts ...grpc.CallOption) (*TransferLeadershipResponse, error)
 	// IssueCertificate signs a client certificate.
 	IssueCertificate(ctx context.Context, in *IssueCertificateRequest, opts ...grpc.CallOption) (*IssueCertificateResponse, error)
-	// RotateAuthority begins to replace the authority that signs certificates; when
-	// all nodes and clients trust the next one, a second call has it sign; a third,
-	// that says finish, ends the trust in the earlier one. Nothing stops meanwhile. A
-	// call that comes too early changes nothing and says what it waits for.
+	// RotateAuthority replaces the authority that signs certificates, in three calls. The first
+	// creates the next authority, which all nodes and clients come to trust. The second makes it
+	// sign. The third, with finish set, ends the trust in the earlier one. The cluster works on
+	// meanwhile. A call that comes too early changes nothing and answers what it waits for.
 	RotateAuthority(ctx context.Context, in *RotateAuthorityRequest, opts ...grpc.CallOption) (*RotateAuthorityResponse, error)
 }
 
@@ -180,36 +180,36 @@ func (c *clusterServiceClient) RotateAuthority(ctx context.Context, in *RotateAu
 // All implementations must embed UnimplementedClusterServiceServer
 // for forward compatibility.
 //
-// ClusterService tells the state of the cluster, and changes who is in it. Every
-// node takes every call; changes are passed on to the leader of the meta group.
+// ClusterService reports the state of the cluster and changes its members. Every node accepts every
+// call and forwards changes to the leader of the meta group.
 type ClusterServiceServer interface {
 	// GetStatus returns nodes, ranges and leaders, as the answering node sees them.
 	GetStatus(context.Context, *GetStatusRequest) (*GetStatusResponse, error)
-	// Join makes a node a member, by a join token or by a node certificate that the
-	// cluster's authority signed. A call that is made again with the same key and
-	// the same name is answered again and uses the token once.
+	// Join makes a node a member. The caller proves itself with a join token, or with a node
+	// certificate that the cluster's authority signed. A repeated call with the same key and name
+	// gets an answer again, and uses the token only once.
 	Join(context.Context, *JoinRequest) (*JoinResponse, error)
-	// CreateJoinToken makes a join token. Its secret is shown once, here.
+	// CreateJoinToken creates a join token. Only this answer contains its secret.
 	CreateJoinToken(context.Context, *CreateJoinTokenRequest) (*CreateJoinTokenResponse, error)
-	// ListJoinTokens returns the tokens that have uses left, and marks those that can be
-	// used no more all the same.
+	// ListJoinTokens returns the tokens that have uses left, and marks those that cannot be used for
+	// another reason.
 	ListJoinTokens(context.Context, *ListJoinTokensRequest) (*ListJoinTokensResponse, error)
-	// RevokeJoinToken ends a token.
+	// RevokeJoinToken revokes a token.
 	RevokeJoinToken(context.Context, *RevokeJoinTokenRequest) (*RevokeJoinTokenResponse, error)
 	// GetPlan returns which replicas are where they are not wanted, and the steps
 	// that will move them.
 	GetPlan(context.Context, *GetPlanRequest) (*GetPlanResponse, error)
-	// ChangeNode drains a node, ends that, or takes it out of the cluster. It
-	// answers when the change is committed; the moves that follow are in GetPlan.
+	// ChangeNode drains a node, ends the drain, or removes the node from the cluster. It answers when
+	// the change is committed; GetPlan shows the moves that follow.
 	ChangeNode(context.Context, *ChangeNodeRequest) (*ChangeNodeResponse, error)
 	// TransferLeadership hands the leadership of ranges to another of their voters.
 	TransferLeadership(context.Context, *TransferLeadershipRequest) (*TransferLeadershipResponse, error)
 	// IssueCertificate signs a client certificate.
 	IssueCertificate(context.Context, *IssueCertificateRequest) (*IssueCertificateResponse, error)
-	// RotateAuthority begins to replace the authority that signs certificates; when
-	// all nodes and clients trust the next one, a second call has it sign; a third,
-	// that says finish, ends the trust in the earlier one. Nothing stops meanwhile. A
-	// call that comes too early changes nothing and says what it waits for.
+	// RotateAuthority replaces the authority that signs certificates, in three calls. The first
+	// creates the next authority, which all nodes and clients come to trust. The second makes it
+	// sign. The third, with finish set, ends the trust in the earlier one. The cluster works on
+	// meanwhile. A call that comes too early changes nothing and answers what it waits for.
 	RotateAuthority(context.Context, *RotateAuthorityRequest) (*RotateAuthorityResponse, error)
 	mustEmbedUnimplementedClusterServiceServer()
 }

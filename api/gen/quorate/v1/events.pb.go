@@ -23,27 +23,27 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// EventKind is what happened.
+// EventKind is the kind of an event.
 type EventKind int32
 
 const (
 	// Not set.
 	EventKind_EVENT_KIND_UNSPECIFIED EventKind = 0
-	// Tokens were served, at once or with a wait.
+	// A request was allowed, at once or after a wait.
 	EventKind_EVENT_KIND_TOKENS_SERVED EventKind = 1
-	// Refused: the caller would have had to wait longer than it may.
+	// Refused: the request would have had to wait longer than allowed.
 	EventKind_EVENT_KIND_TIMEOUT_SERVING_TOKENS EventKind = 2
-	// Refused for ever: more tokens than one request may take.
+	// Never allowed: the request asks for more tokens than one may take.
 	EventKind_EVENT_KIND_TOO_MANY_TOKENS_REQUESTED EventKind = 3
-	// There is no such limit.
+	// The limit does not exist.
 	EventKind_EVENT_KIND_BUCKET_MISS EventKind = 4
-	// A bucket was made for a key.
+	// A bucket was created for a key.
 	EventKind_EVENT_KIND_BUCKET_CREATED EventKind = 5
-	// A bucket was let go: idle, or its limit is gone.
+	// A bucket was removed: it was idle, or its limit was deleted.
 	EventKind_EVENT_KIND_BUCKET_REMOVED EventKind = 6
-	// Refused: the limit is used up, or banned, or undecided under hard.
+	// Refused: the limit is used up or banned, or is hard and could not be decided.
 	EventKind_EVENT_KIND_REFUSED EventKind = 7
-	// A new version of the limits is in force on this node.
+	// A new version of the limits came into force on this node.
 	EventKind_EVENT_KIND_LIMITS_CHANGED EventKind = 8
 )
 
@@ -100,33 +100,33 @@ func (EventKind) EnumDescriptor() ([]byte, []int) {
 	return file_quorate_v1_events_proto_rawDescGZIP(), []int{0}
 }
 
-// Event is one thing that happened on the node.
+// Event is one event on the node.
 type Event struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// When, by the node's clock.
+	// When it happened, by the node's clock.
 	At *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=at,proto3" json:"at,omitempty"`
-	// What.
+	// Its kind.
 	Kind EventKind `protobuf:"varint,2,opt,name=kind,proto3,enum=quorate.v1.EventKind" json:"kind,omitempty"`
 	// Namespace that the caller named.
 	Namespace string `protobuf:"bytes,3,opt,name=namespace,proto3" json:"namespace,omitempty"`
-	// Limit that was decided by: a template or a default too.
+	// Limit that decided, which may be a template or a default.
 	Limit string `protobuf:"bytes,4,opt,name=limit,proto3" json:"limit,omitempty"`
 	// The key.
 	Key string `protobuf:"bytes,5,opt,name=key,proto3" json:"key,omitempty"`
-	// Whether the bucket was made from a template.
+	// Whether the bucket was created from a template.
 	Dynamic bool `protobuf:"varint,6,opt,name=dynamic,proto3" json:"dynamic,omitempty"`
-	// Tokens that were asked for.
+	// Requested tokens.
 	Cost int64 `protobuf:"varint,7,opt,name=cost,proto3" json:"cost,omitempty"`
-	// How long the caller has to wait; absent is not at all.
+	// How long the caller has to wait; absent means not at all.
 	Wait *durationpb.Duration `protobuf:"bytes,8,opt,name=wait,proto3" json:"wait,omitempty"`
-	// How it was decided.
+	// Reason of the decision.
 	Why Why `protobuf:"varint,9,opt,name=why,proto3,enum=quorate.v1.Why" json:"why,omitempty"`
-	// True when it passed only because the limit is not enforced.
+	// Whether it passed only because the limit is not enforced.
 	Shadow bool `protobuf:"varint,10,opt,name=shadow,proto3" json:"shadow,omitempty"`
-	// True when the limit is nearly used up.
+	// Whether the limit is nearly used up.
 	Near bool `protobuf:"varint,11,opt,name=near,proto3" json:"near,omitempty"`
-	// The limit that the caller named: of a bucket that was made from a template its name,
-	// where limit is @template.
+	// The limit that the caller named. For a bucket created from a template it is the bucket's name,
+	// while limit is @template.
 	Bucket        string `protobuf:"bytes,12,opt,name=bucket,proto3" json:"bucket,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -246,7 +246,7 @@ func (x *Event) GetBucket() string {
 	return ""
 }
 
-// WatchRequest chooses events. What is empty is not looked at.
+// WatchRequest filters events. Empty fields match everything.
 type WatchRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Only this namespace.
@@ -257,7 +257,7 @@ type WatchRequest struct {
 	Key string `protobuf:"bytes,3,opt,name=key,proto3" json:"key,omitempty"`
 	// Only these kinds.
 	Kinds []EventKind `protobuf:"varint,4,rep,packed,name=kinds,proto3,enum=quorate.v1.EventKind" json:"kinds,omitempty"`
-	// Events kept for a slow reader, 1 to 65536; 0 means 1024.
+	// Events buffered for a slow reader, 1 to 65536; 0 means 1024.
 	Buffer        int32 `protobuf:"varint,5,opt,name=buffer,proto3" json:"buffer,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -328,12 +328,12 @@ func (x *WatchRequest) GetBuffer() int32 {
 	return 0
 }
 
-// WatchResponse is one event, or a sign of life.
+// WatchResponse is one event, or a keepalive.
 type WatchResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The event; absent in a sign of life.
+	// The event; absent in a keepalive.
 	Event *Event `protobuf:"bytes,1,opt,name=event,proto3" json:"event,omitempty"`
-	// Events lost since the watch began, because they were not read in time.
+	// Events lost since the watch began because the caller read too slowly.
 	Lost          uint64 `protobuf:"varint,2,opt,name=lost,proto3" json:"lost,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -26,12 +26,12 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// EventService tells what happens on this node as it happens. A watcher that
-// reads too slowly loses events and is told how many; it never slows a request.
+// EventService streams what happens on this node. A watcher that reads too slowly loses events and
+// learns how many; it never slows a request.
 type EventServiceClient interface {
-	// Watch sends events until the caller goes away, and a message without an
-	// event every 15 seconds in which there is none.
-	// Errors: INVALID_ARGUMENT for a filter that names no limit or kind.
+	// Watch sends events until the caller ends the stream. After 15 seconds without an event it sends
+	// a message without one.
+	// Errors: INVALID_ARGUMENT for an invalid filter.
 	Watch(ctx context.Context, in *WatchRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchResponse], error)
 }
 
@@ -66,12 +66,12 @@ type EventService_WatchClient = grpc.ServerStreamingClient[WatchResponse]
 // All implementations must embed UnimplementedEventServiceServer
 // for forward compatibility.
 //
-// EventService tells what happens on this node as it happens. A watcher that
-// reads too slowly loses events and is told how many; it never slows a request.
+// EventService streams what happens on this node. A watcher that reads too slowly loses events and
+// learns how many; it never slows a request.
 type EventServiceServer interface {
-	// Watch sends events until the caller goes away, and a message without an
-	// event every 15 seconds in which there is none.
-	// Errors: INVALID_ARGUMENT for a filter that names no limit or kind.
+	// Watch sends events until the caller ends the stream. After 15 seconds without an event it sends
+	// a message without one.
+	// Errors: INVALID_ARGUMENT for an invalid filter.
 	Watch(*WatchRequest, grpc.ServerStreamingServer[WatchResponse]) error
 	mustEmbedUnimplementedEventServiceServer()
 }

@@ -23,27 +23,27 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Coverage says how complete an answer of the history is.
+// Coverage says how complete an answer from the history is.
 type Coverage struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Until when the history reaches: nothing is known of what came later.
+	// End of the history: nothing later is known.
 	AsOf *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=as_of,json=asOf,proto3" json:"as_of,omitempty"`
-	// Ranges that answered: a limit has one home, and all limits as many as there are ranges.
+	// Ranges that answered. The history of a limit is in one range, that of all limits in all ranges.
 	RangesCovered int32 `protobuf:"varint,2,opt,name=ranges_covered,json=rangesCovered,proto3" json:"ranges_covered,omitempty"`
-	// Ranges that were asked. The answer lacks limits unless both are equal.
+	// Ranges that were asked. The answer lacks limits unless all answered.
 	RangesTotal int32 `protobuf:"varint,3,opt,name=ranges_total,json=rangesTotal,proto3" json:"ranges_total,omitempty"`
-	// Seconds that were asked for, until as_of.
+	// Requested seconds up to as_of.
 	SecondsTotal int64 `protobuf:"varint,4,opt,name=seconds_total,json=secondsTotal,proto3" json:"seconds_total,omitempty"`
-	// Seconds of them that every process that lived in them has told of.
+	// Seconds of them that every process then alive has reported.
 	SecondsComplete int64 `protobuf:"varint,5,opt,name=seconds_complete,json=secondsComplete,proto3" json:"seconds_complete,omitempty"`
-	// Seconds of which something is known.
+	// Seconds of which at least one process has reported.
 	SecondsKnown int64 `protobuf:"varint,6,opt,name=seconds_known,json=secondsKnown,proto3" json:"seconds_known,omitempty"`
-	// Nodes that have not told of all of it, at most 16.
+	// Nodes whose reports are incomplete, at most 16.
 	Missing []string `protobuf:"bytes,7,rep,name=missing,proto3" json:"missing,omitempty"`
-	// Since when one of them is missing; absent when none is.
+	// Since when a report is missing; absent if none is.
 	MissingSince *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=missing_since,json=missingSince,proto3" json:"missing_since,omitempty"`
-	// Nothing is known of before it, which is later than what was asked for: the cluster began then, or
-	// what is older is kept no more. Absent when there is something from the first, and of many limits.
+	// Start of what is known, if that is later than the requested start: the cluster began then, or
+	// older history was deleted. Absent otherwise, and for answers about many limits.
 	Begins        *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=begins,proto3" json:"begins,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -149,15 +149,15 @@ type HistoryRequest struct {
 	Namespace string `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
 	// Name of the limit.
 	Limit string `protobuf:"bytes,2,opt,name=limit,proto3" json:"limit,omitempty"`
-	// Only this key, if set: then points are minutes or hours, at most 60, and have no
-	// percentiles.
+	// Only this key, if set. Points then are minutes or hours, at most 60, without percentiles.
 	Key string `protobuf:"bytes,3,opt,name=key,proto3" json:"key,omitempty"`
-	// From when; absent is an hour before to.
+	// Start; absent means an hour before to.
 	From *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=from,proto3" json:"from,omitempty"`
-	// Until when, exclusive; absent is now.
+	// End, exclusive; absent means now.
 	To *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=to,proto3" json:"to,omitempty"`
-	// Seconds of a point: 1 (of the last hour), 60 (of the last 30 days by default) or 3600;
-	// absent is what is kept of from, and makes at most 1500 points. At most 20,000 points.
+	// Length of a point: 1 s (kept for an hour), 60 s (kept for 30 days by default) or 3600 s. Absent
+	// means the finest that is kept since from and makes at most 1500 points. An answer has at most
+	// 20,000 points.
 	Step          *durationpb.Duration `protobuf:"bytes,6,opt,name=step,proto3" json:"step,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -235,41 +235,41 @@ func (x *HistoryRequest) GetStep() *durationpb.Duration {
 	return nil
 }
 
-// HistoryPoint is what happened under a limit in some seconds. Amounts are tokens; demand
-// is what was asked for in a second.
+// HistoryPoint sums what happened under a limit over some seconds. Amounts are in tokens; demand is
+// the tokens requested in one second.
 type HistoryPoint struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The first second.
 	Start *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=start,proto3" json:"start,omitempty"`
-	// How many seconds.
+	// Number of seconds.
 	Seconds int32 `protobuf:"varint,2,opt,name=seconds,proto3" json:"seconds,omitempty"`
-	// Asked for.
+	// Requested tokens.
 	Attempted int64 `protobuf:"varint,3,opt,name=attempted,proto3" json:"attempted,omitempty"`
-	// Admitted of it. Of a limit in shadow, what it would have admitted.
+	// Admitted tokens; for a limit in shadow, those that it would have admitted.
 	Admitted int64 `protobuf:"varint,4,opt,name=admitted,proto3" json:"admitted,omitempty"`
-	// Refused of it. Of a limit in shadow, what it would have refused.
+	// Refused tokens; for a limit in shadow, those that it would have refused.
 	Refused int64 `protobuf:"varint,5,opt,name=refused,proto3" json:"refused,omitempty"`
-	// Admitted beyond the limit.
+	// Tokens admitted beyond the limit.
 	OverAdmitted float64 `protobuf:"fixed64,6,opt,name=over_admitted,json=overAdmitted,proto3" json:"over_admitted,omitempty"`
-	// Refused although there was room, at least.
+	// Lower bound on the tokens refused although the limit would have covered them.
 	NeedlessRefusals float64 `protobuf:"fixed64,7,opt,name=needless_refusals,json=needlessRefusals,proto3" json:"needless_refusals,omitempty"`
-	// The highest demand of a second.
+	// Highest demand of a second.
 	Peak float64 `protobuf:"fixed64,8,opt,name=peak,proto3" json:"peak,omitempty"`
-	// The mean demand of a second.
+	// Mean demand.
 	Mean float64 `protobuf:"fixed64,9,opt,name=mean,proto3" json:"mean,omitempty"`
-	// What half of the seconds did not exceed.
+	// Demand that half of the seconds did not exceed.
 	P50 float64 `protobuf:"fixed64,10,opt,name=p50,proto3" json:"p50,omitempty"`
-	// What 95 of 100 seconds did not exceed.
+	// Demand that 95 % of the seconds did not exceed.
 	P95 float64 `protobuf:"fixed64,11,opt,name=p95,proto3" json:"p95,omitempty"`
-	// What 99 of 100 seconds did not exceed.
+	// Demand that 99 % of the seconds did not exceed.
 	P99 float64 `protobuf:"fixed64,12,opt,name=p99,proto3" json:"p99,omitempty"`
-	// Whether every process that lived in these seconds has reported all of it: then it is exact.
+	// Whether every process then alive has reported, so that the point is exact.
 	Complete bool `protobuf:"varint,13,opt,name=complete,proto3" json:"complete,omitempty"`
-	// Nodes that have not, at most 16.
+	// Nodes that have not reported, at most 16.
 	Missing []string `protobuf:"bytes,14,rep,name=missing,proto3" json:"missing,omitempty"`
-	// Of a key: how much more it can have been asked for.
+	// For a key: how many more tokens may have been requested.
 	Error int64 `protobuf:"varint,15,opt,name=error,proto3" json:"error,omitempty"`
-	// needless_refusals, at most.
+	// Upper bound on what needless_refusals counts.
 	NeedlessRefusalsAtMost float64 `protobuf:"fixed64,16,opt,name=needless_refusals_at_most,json=needlessRefusalsAtMost,proto3" json:"needless_refusals_at_most,omitempty"`
 	unknownFields          protoimpl.UnknownFields
 	sizeCache              protoimpl.SizeCache
@@ -417,7 +417,7 @@ func (x *HistoryPoint) GetNeedlessRefusalsAtMost() float64 {
 	return 0
 }
 
-// HistoryResponse has the points, the oldest first. What nothing is known of has none.
+// HistoryResponse has the points, oldest first. Seconds of which nothing is known have no point.
 type HistoryResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Namespace of the limit.
@@ -426,14 +426,14 @@ type HistoryResponse struct {
 	Limit string `protobuf:"bytes,2,opt,name=limit,proto3" json:"limit,omitempty"`
 	// The key, if one was asked for.
 	Key string `protobuf:"bytes,3,opt,name=key,proto3" json:"key,omitempty"`
-	// Seconds of a point.
+	// Length of a point.
 	Step *durationpb.Duration `protobuf:"bytes,4,opt,name=step,proto3" json:"step,omitempty"`
 	// The points.
 	Points []*HistoryPoint `protobuf:"bytes,5,rep,name=points,proto3" json:"points,omitempty"`
-	// All of them together; percentiles are those of all seconds for points of a second, else
-	// the highest of a point.
+	// All points together. Percentiles are over all seconds if points are seconds, and otherwise the
+	// highest of a point.
 	Total *HistoryPoint `protobuf:"bytes,6,opt,name=total,proto3" json:"total,omitempty"`
-	// How complete it is.
+	// How complete the answer is.
 	Coverage      *Coverage `protobuf:"bytes,7,opt,name=coverage,proto3" json:"coverage,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -518,18 +518,18 @@ func (x *HistoryResponse) GetCoverage() *Coverage {
 	return nil
 }
 
-// HistoryKeysRequest asks which keys of a limit were asked for most.
+// HistoryKeysRequest asks for the keys of a limit with the highest demand.
 type HistoryKeysRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Namespace of the limit.
 	Namespace string `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
 	// Name of the limit.
 	Limit string `protobuf:"bytes,2,opt,name=limit,proto3" json:"limit,omitempty"`
-	// From when; absent is an hour before to.
+	// Start; absent means an hour before to.
 	From *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=from,proto3" json:"from,omitempty"`
-	// Until when, exclusive; absent is now.
+	// End, exclusive; absent means now.
 	To *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=to,proto3" json:"to,omitempty"`
-	// How many keys, 1 to 1000; 0 means 20.
+	// Number of keys, 1 to 1000; 0 means 20.
 	Top           int32 `protobuf:"varint,5,opt,name=top,proto3" json:"top,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -600,19 +600,18 @@ func (x *HistoryKeysRequest) GetTop() int32 {
 	return 0
 }
 
-// KeyUse is what one key was asked for. Amounts are tokens.
+// KeyUse is the demand of one key. Amounts are in tokens.
 type KeyUse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The key.
 	Key string `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
-	// Asked for, at least.
+	// Lower bound on the requested tokens.
 	Attempted int64 `protobuf:"varint,2,opt,name=attempted,proto3" json:"attempted,omitempty"`
-	// Admitted of it.
+	// Admitted tokens.
 	Admitted int64 `protobuf:"varint,3,opt,name=admitted,proto3" json:"admitted,omitempty"`
-	// Refused of it.
+	// Refused tokens.
 	Refused int64 `protobuf:"varint,4,opt,name=refused,proto3" json:"refused,omitempty"`
-	// How much more it can have been asked for: lists of the largest do not say what those
-	// below them had.
+	// How many more tokens may have been requested: nodes list only their largest keys.
 	Error         int64 `protobuf:"varint,5,opt,name=error,proto3" json:"error,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -683,19 +682,19 @@ func (x *KeyUse) GetError() int64 {
 	return 0
 }
 
-// HistoryKeysResponse has the keys, the one that was asked for most first.
+// HistoryKeysResponse has the keys, highest demand first.
 type HistoryKeysResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The keys.
 	Keys []*KeyUse `protobuf:"bytes,1,rep,name=keys,proto3" json:"keys,omitempty"`
-	// The most tokens that a key which is not among them can have been asked for.
+	// Upper bound on the demand of any key that is not listed.
 	Rest int64 `protobuf:"varint,2,opt,name=rest,proto3" json:"rest,omitempty"`
-	// How complete it is.
+	// How complete the answer is.
 	Coverage *Coverage `protobuf:"bytes,3,opt,name=coverage,proto3" json:"coverage,omitempty"`
-	// Tokens that were asked for while a range of the limit's keys was without a list: its leader died, or
-	// the range moved, before it had listed them. So much of the demand, at most, is no key's.
+	// Tokens requested while a range had no list of keys, because its leader died or the range moved
+	// before it listed them. At most this much of the demand is attributed to no key.
 	Unattributed int64 `protobuf:"varint,4,opt,name=unattributed,proto3" json:"unattributed,omitempty"`
-	// For how many seconds that was so, of one range or more.
+	// Seconds in which at least one range had no list.
 	UnattributedSeconds int64 `protobuf:"varint,5,opt,name=unattributed_seconds,json=unattributedSeconds,proto3" json:"unattributed_seconds,omitempty"`
 	unknownFields       protoimpl.UnknownFields
 	sizeCache           protoimpl.SizeCache
@@ -766,16 +765,16 @@ func (x *HistoryKeysResponse) GetUnattributedSeconds() int64 {
 	return 0
 }
 
-// HistoryLimitsRequest asks which limits were asked for.
+// HistoryLimitsRequest asks for the limits that had demand.
 type HistoryLimitsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Only this namespace, if set.
 	Namespace string `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
-	// From when; absent is an hour before to.
+	// Start; absent means an hour before to.
 	From *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=from,proto3" json:"from,omitempty"`
-	// Until when, exclusive; absent is now.
+	// End, exclusive; absent means now.
 	To *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=to,proto3" json:"to,omitempty"`
-	// How many limits, 1 to 1000; 0 means 1000.
+	// Number of limits, 1 to 1000; 0 means 1000.
 	Top           int32 `protobuf:"varint,4,opt,name=top,proto3" json:"top,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -839,14 +838,14 @@ func (x *HistoryLimitsRequest) GetTop() int32 {
 	return 0
 }
 
-// LimitUse is what one limit was asked for.
+// LimitUse is the demand of one limit.
 type LimitUse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Namespace of the limit.
 	Namespace string `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
-	// Name of the limit. @other is those of a range that were used least, together.
+	// Name of the limit. @other stands for the least used limits of a range together.
 	Limit string `protobuf:"bytes,2,opt,name=limit,proto3" json:"limit,omitempty"`
-	// The whole stretch as one point.
+	// The whole period as one point.
 	Use           *HistoryPoint `protobuf:"bytes,3,opt,name=use,proto3" json:"use,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -903,14 +902,14 @@ func (x *LimitUse) GetUse() *HistoryPoint {
 	return nil
 }
 
-// HistoryLimitsResponse has the limits, the one that was asked for most first.
+// HistoryLimitsResponse has the limits, highest demand first.
 type HistoryLimitsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The limits.
 	Limits []*LimitUse `protobuf:"bytes,1,rep,name=limits,proto3" json:"limits,omitempty"`
-	// How many there are in all.
+	// Number of limits in total.
 	Total int32 `protobuf:"varint,2,opt,name=total,proto3" json:"total,omitempty"`
-	// How complete it is.
+	// How complete the answer is.
 	Coverage      *Coverage `protobuf:"bytes,3,opt,name=coverage,proto3" json:"coverage,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

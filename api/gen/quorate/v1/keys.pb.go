@@ -28,7 +28,7 @@ type GetKeyRequest struct {
 	Namespace string `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
 	// Name of the limit.
 	Limit string `protobuf:"bytes,2,opt,name=limit,proto3" json:"limit,omitempty"`
-	// What the limit is counted for; empty means "*".
+	// Key that the limit is counted for; empty means "*".
 	Key           string `protobuf:"bytes,3,opt,name=key,proto3" json:"key,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -85,11 +85,11 @@ func (x *GetKeyRequest) GetKey() string {
 	return ""
 }
 
-// GetKeyResponse is what is known of the key.
+// GetKeyResponse is the state of the key.
 type GetKeyResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// One entry per counter: tiers (limit "name#2" and on), floor ("name#floor"),
-	// then those of parents.
+	// One entry per counter: the tiers (limit "name#2" and so on), the floor ("name#floor"), then
+	// those of the parents.
 	Counters []*KeyRate `protobuf:"bytes,1,rep,name=counters,proto3" json:"counters,omitempty"`
 	// The override of the key, if it has one.
 	Override      *Override `protobuf:"bytes,2,opt,name=override,proto3" json:"override,omitempty"`
@@ -148,7 +148,7 @@ type ResetKeyRequest struct {
 	Namespace string `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
 	// Name of the limit.
 	Limit string `protobuf:"bytes,2,opt,name=limit,proto3" json:"limit,omitempty"`
-	// What the limit is counted for; empty means "*".
+	// Key that the limit is counted for; empty means "*".
 	Key           string `protobuf:"bytes,3,opt,name=key,proto3" json:"key,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -205,7 +205,7 @@ func (x *ResetKeyRequest) GetKey() string {
 	return ""
 }
 
-// ResetKeyResponse says nothing more.
+// ResetKeyResponse is empty.
 type ResetKeyResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields

@@ -27,15 +27,15 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// KeyService shows and resets single keys. Both calls ask the leaders of the
-// ranges of the key's counters, and fail with UNAVAILABLE while one is missing.
-// The keys with the highest demand are at RateService.TopRates.
+// KeyService shows and resets single keys. Both calls ask the leaders of the ranges of the key's
+// counters, and fail with UNAVAILABLE while one of them has no leader. RateService.TopRates returns
+// the keys with the highest demand.
 type KeyServiceClient interface {
 	// GetKey returns what the leaders know of a key.
 	// Errors: NOT_FOUND (no such limit).
 	GetKey(ctx context.Context, in *GetKeyRequest, opts ...grpc.CallOption) (*GetKeyResponse, error)
-	// ResetKey makes a key as good as new: all its tiers are full again, debt and
-	// reservations are forgotten. Parents stay as they are.
+	// ResetKey resets a key to a new one's state: it fills all its tiers and drops its debt and
+	// reservations. Parents are unchanged.
 	// Errors: NOT_FOUND (no such limit).
 	ResetKey(ctx context.Context, in *ResetKeyRequest, opts ...grpc.CallOption) (*ResetKeyResponse, error)
 }
@@ -72,15 +72,15 @@ func (c *keyServiceClient) ResetKey(ctx context.Context, in *ResetKeyRequest, op
 // All implementations must embed UnimplementedKeyServiceServer
 // for forward compatibility.
 //
-// KeyService shows and resets single keys. Both calls ask the leaders of the
-// ranges of the key's counters, and fail with UNAVAILABLE while one is missing.
-// The keys with the highest demand are at RateService.TopRates.
+// KeyService shows and resets single keys. Both calls ask the leaders of the ranges of the key's
+// counters, and fail with UNAVAILABLE while one of them has no leader. RateService.TopRates returns
+// the keys with the highest demand.
 type KeyServiceServer interface {
 	// GetKey returns what the leaders know of a key.
 	// Errors: NOT_FOUND (no such limit).
 	GetKey(context.Context, *GetKeyRequest) (*GetKeyResponse, error)
-	// ResetKey makes a key as good as new: all its tiers are full again, debt and
-	// reservations are forgotten. Parents stay as they are.
+	// ResetKey resets a key to a new one's state: it fills all its tiers and drops its debt and
+	// reservations. Parents are unchanged.
 	// Errors: NOT_FOUND (no such limit).
 	ResetKey(context.Context, *ResetKeyRequest) (*ResetKeyResponse, error)
 	mustEmbedUnimplementedKeyServiceServer()

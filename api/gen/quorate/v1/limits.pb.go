@@ -22,17 +22,17 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// ChangeKind is what became of a limit.
+// ChangeKind says how a limit differs.
 type ChangeKind int32
 
 const (
 	// Not set.
 	ChangeKind_CHANGE_KIND_UNSPECIFIED ChangeKind = 0
-	// It is only on the later side.
+	// Only the later side has it.
 	ChangeKind_CHANGE_KIND_ADDED ChangeKind = 1
-	// It is on both sides, and they differ.
+	// Both sides have it, and it differs.
 	ChangeKind_CHANGE_KIND_CHANGED ChangeKind = 2
-	// It is only on the earlier side.
+	// Only the earlier side has it.
 	ChangeKind_CHANGE_KIND_REMOVED ChangeKind = 3
 )
 
@@ -82,9 +82,9 @@ func (ChangeKind) EnumDescriptor() ([]byte, []int) {
 // GetLimitsRequest asks for limits.
 type GetLimitsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The version; absent is the one in force.
+	// The version; absent means the one in force.
 	Version *uint64 `protobuf:"varint,1,opt,name=version,proto3,oneof" json:"version,omitempty"`
-	// Also return the limit file's text.
+	// Whether to return the limits as a limit file too.
 	File          bool `protobuf:"varint,2,opt,name=file,proto3" json:"file,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -137,11 +137,11 @@ func (x *GetLimitsRequest) GetFile() bool {
 // GetLimitsResponse is a set of limits.
 type GetLimitsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Rises by one with every applied change; 0 before the first.
+	// Version of the limits. Every applied change adds one; 0 before the first.
 	Version uint64 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`
 	// The limits, sorted by namespace and name.
 	Limits []*Limit `protobuf:"bytes,2,rep,name=limits,proto3" json:"limits,omitempty"`
-	// The limits as a limit file, if that was asked for.
+	// The limits as a limit file, if file was set.
 	Yaml          string `protobuf:"bytes,3,opt,name=yaml,proto3" json:"yaml,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -205,14 +205,14 @@ type ApplyLimitsRequest struct {
 	Yaml string `protobuf:"bytes,1,opt,name=yaml,proto3" json:"yaml,omitempty"`
 	// Name to show in errors, such as the file's path.
 	Source string `protobuf:"bytes,2,opt,name=source,proto3" json:"source,omitempty"`
-	// The version that must be in force; absent is any, 0 is none yet.
+	// The version that must be in force; absent means any, 0 means none yet.
 	ExpectedVersion *uint64 `protobuf:"varint,3,opt,name=expected_version,json=expectedVersion,proto3,oneof" json:"expected_version,omitempty"`
-	// Why, at most 512 bytes.
+	// Reason for the change, at most 512 bytes.
 	Comment string `protobuf:"bytes,4,opt,name=comment,proto3" json:"comment,omitempty"`
-	// Who, at most 128 bytes. Empty: the metadata quorate-user or
-	// x-forwarded-user, if there.
+	// Author of the change, at most 128 bytes. Empty means the metadata quorate-user or
+	// x-forwarded-user, if present.
 	Author string `protobuf:"bytes,5,opt,name=author,proto3" json:"author,omitempty"`
-	// Check and compare, and change nothing.
+	// Validate and compare, but change nothing.
 	DryRun        bool `protobuf:"varint,6,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -290,17 +290,17 @@ func (x *ApplyLimitsRequest) GetDryRun() bool {
 	return false
 }
 
-// ApplyLimitsResponse says what is now in force.
+// ApplyLimitsResponse is the result of a change.
 type ApplyLimitsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Version of the limits after the call.
 	Version uint64 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`
-	// False when the file says what was in force already; of a dry run, whether it
-	// would change something.
+	// Whether the file differs from what was in force; in a dry run, whether it would change
+	// anything.
 	Changed bool `protobuf:"varint,2,opt,name=changed,proto3" json:"changed,omitempty"`
-	// Of a dry run: what would change.
+	// What would change, in a dry run.
 	Changes []*LimitChange `protobuf:"bytes,3,rep,name=changes,proto3" json:"changes,omitempty"`
-	// What is probably not meant.
+	// Findings: what is valid but probably not meant.
 	Findings      []string `protobuf:"bytes,4,rep,name=findings,proto3" json:"findings,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -419,15 +419,14 @@ func (x *ValidateLimitsRequest) GetSource() string {
 	return ""
 }
 
-// ValidateLimitsResponse says what is wrong with the file.
+// ValidateLimitsResponse has the faults and findings of a file.
 type ValidateLimitsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Whether it could be applied.
 	Valid bool `protobuf:"varint,1,opt,name=valid,proto3" json:"valid,omitempty"`
-	// All faults with their places, as the text that ApplyLimits would answer;
-	// empty when valid.
+	// All faults with their positions, in the words of ApplyLimits; empty if the file is valid.
 	Faults string `protobuf:"bytes,2,opt,name=faults,proto3" json:"faults,omitempty"`
-	// What is probably not meant, of a valid file.
+	// Findings in a valid file: what is probably not meant.
 	Findings []string `protobuf:"bytes,3,rep,name=findings,proto3" json:"findings,omitempty"`
 	// Number of limits in a valid file.
 	Limits        int32 `protobuf:"varint,4,opt,name=limits,proto3" json:"limits,omitempty"`
@@ -493,8 +492,7 @@ func (x *ValidateLimitsResponse) GetLimits() int32 {
 	return 0
 }
 
-// LimitSet names a set of limits: a version, or a file, or neither for what is
-// in force.
+// LimitSet names a set of limits: a version or a file; neither means the limits in force.
 type LimitSet struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// A version of the history.
@@ -561,9 +559,9 @@ func (x *LimitSet) GetSource() string {
 // DiffLimitsRequest names what to compare.
 type DiffLimitsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The earlier side; absent is what is in force.
+	// The earlier side; absent means the limits in force.
 	From *LimitSet `protobuf:"bytes,1,opt,name=from,proto3" json:"from,omitempty"`
-	// The later side; absent is what is in force.
+	// The later side; absent means the limits in force.
 	To            *LimitSet `protobuf:"bytes,2,opt,name=to,proto3" json:"to,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -666,7 +664,7 @@ type LimitChange struct {
 	Namespace string `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
 	// Name of the limit.
 	Limit string `protobuf:"bytes,2,opt,name=limit,proto3" json:"limit,omitempty"`
-	// What became of it.
+	// How it differs.
 	Kind ChangeKind `protobuf:"varint,3,opt,name=kind,proto3,enum=quorate.v1.ChangeKind" json:"kind,omitempty"`
 	// Fields that differ, in the order of Limit.
 	Fields        []*FieldChange `protobuf:"bytes,4,rep,name=fields,proto3" json:"fields,omitempty"`
@@ -737,9 +735,9 @@ type FieldChange struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Name of the field in Limit.
 	Field string `protobuf:"bytes,1,opt,name=field,proto3" json:"field,omitempty"`
-	// Its value on the earlier side; empty when not set.
+	// Its value on the earlier side; empty if not set.
 	Before string `protobuf:"bytes,2,opt,name=before,proto3" json:"before,omitempty"`
-	// Its value on the later side; empty when not set.
+	// Its value on the later side; empty if not set.
 	After         string `protobuf:"bytes,3,opt,name=after,proto3" json:"after,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -799,9 +797,9 @@ func (x *FieldChange) GetAfter() string {
 // ListVersionsRequest asks for the history.
 type ListVersionsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Only versions below this one; 0 is all.
+	// Only versions below this one; 0 means all.
 	Before uint64 `protobuf:"varint,1,opt,name=before,proto3" json:"before,omitempty"`
-	// How many, 1 to 1000; 0 means 20.
+	// Number of versions, 1 to 1000; 0 means 20.
 	Max           int32 `protobuf:"varint,2,opt,name=max,proto3" json:"max,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -902,21 +900,21 @@ type LimitVersion struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Its number.
 	Version uint64 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`
-	// When it was taken, by the clock of the meta leader.
+	// When the meta leader accepted it, by the leader's clock.
 	At *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=at,proto3" json:"at,omitempty"`
-	// Who made it.
+	// Its author.
 	Author string `protobuf:"bytes,3,opt,name=author,proto3" json:"author,omitempty"`
-	// Why it was made, in the words of whoever made it.
+	// Its author's reason.
 	Comment string `protobuf:"bytes,4,opt,name=comment,proto3" json:"comment,omitempty"`
-	// The version that it brought back; 0 is none.
+	// The version that it restored; 0 means none.
 	RollbackTo uint64 `protobuf:"varint,5,opt,name=rollback_to,json=rollbackTo,proto3" json:"rollback_to,omitempty"`
-	// How many limits it has.
+	// Number of limits.
 	Limits int32 `protobuf:"varint,6,opt,name=limits,proto3" json:"limits,omitempty"`
-	// How many are new in it.
+	// Number of added limits.
 	Added int32 `protobuf:"varint,7,opt,name=added,proto3" json:"added,omitempty"`
-	// How many changed.
+	// Number of changed limits.
 	Changed int32 `protobuf:"varint,8,opt,name=changed,proto3" json:"changed,omitempty"`
-	// How many are gone.
+	// Number of removed limits.
 	Removed       int32 `protobuf:"varint,9,opt,name=removed,proto3" json:"removed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1015,16 +1013,16 @@ func (x *LimitVersion) GetRemoved() int32 {
 	return 0
 }
 
-// RollbackLimitsRequest brings a version back.
+// RollbackLimitsRequest restores a version.
 type RollbackLimitsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The version to bring back, 1 or more.
+	// The version to restore, 1 or more.
 	Version uint64 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`
-	// The version that must be in force; absent is any.
+	// The version that must be in force; absent means any.
 	ExpectedVersion *uint64 `protobuf:"varint,2,opt,name=expected_version,json=expectedVersion,proto3,oneof" json:"expected_version,omitempty"`
-	// Why, at most 512 bytes.
+	// Reason for the change, at most 512 bytes.
 	Comment string `protobuf:"bytes,3,opt,name=comment,proto3" json:"comment,omitempty"`
-	// Who, as in ApplyLimitsRequest.
+	// Author, as in ApplyLimitsRequest.
 	Author        string `protobuf:"bytes,4,opt,name=author,proto3" json:"author,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1088,12 +1086,12 @@ func (x *RollbackLimitsRequest) GetAuthor() string {
 	return ""
 }
 
-// RollbackLimitsResponse says what is now in force.
+// RollbackLimitsResponse is the result of a rollback.
 type RollbackLimitsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Version of the limits after the call.
 	Version uint64 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`
-	// False when that version's limits were in force already.
+	// Whether the limits differ from what was in force.
 	Changed       bool `protobuf:"varint,2,opt,name=changed,proto3" json:"changed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1203,11 +1201,11 @@ type DeleteLimitsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The limits, 1 to 1000.
 	Limits []*LimitRef `protobuf:"bytes,1,rep,name=limits,proto3" json:"limits,omitempty"`
-	// The version that must be in force; absent is any.
+	// The version that must be in force; absent means any.
 	ExpectedVersion *uint64 `protobuf:"varint,2,opt,name=expected_version,json=expectedVersion,proto3,oneof" json:"expected_version,omitempty"`
-	// Why, at most 512 bytes.
+	// Reason for the change, at most 512 bytes.
 	Comment string `protobuf:"bytes,3,opt,name=comment,proto3" json:"comment,omitempty"`
-	// Who, as in ApplyLimitsRequest.
+	// Author, as in ApplyLimitsRequest.
 	Author        string `protobuf:"bytes,4,opt,name=author,proto3" json:"author,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1271,7 +1269,7 @@ func (x *DeleteLimitsRequest) GetAuthor() string {
 	return ""
 }
 
-// DeleteLimitsResponse says what is now in force.
+// DeleteLimitsResponse is the result of a deletion.
 type DeleteLimitsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Version of the limits after the call.

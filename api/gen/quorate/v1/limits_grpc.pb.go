@@ -32,34 +32,31 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// LimitService reads and replaces the cluster's limits. They live in the meta
-// Raft group, every version of them, and are applied on every node. No change
-// refills a bucket. Calls that change something go to any node, which passes
-// them to the meta leader; they fail with UNAVAILABLE while there is none, and
-// with ABORTED when expected_version is not what is in force.
+// LimitService reads and replaces the cluster's limits. The meta Raft group stores every version of
+// them, and every node applies them. No change refills a bucket. Any node accepts changes and
+// forwards them to the meta leader. They fail with UNAVAILABLE while the meta group has no leader,
+// and with ABORTED when expected_version is not in force.
 type LimitServiceClient interface {
-	// GetLimits returns the limits in force on this node, or those of an earlier
-	// version.
-	// Errors: NOT_FOUND when the history does not have the version.
+	// GetLimits returns the limits in force on this node, or those of an earlier version.
+	// Errors: NOT_FOUND when the history does not contain the version.
 	GetLimits(ctx context.Context, in *GetLimitsRequest, opts ...grpc.CallOption) (*GetLimitsResponse, error)
-	// ApplyLimits replaces all limits by those of a limit file.
-	// Errors: INVALID_ARGUMENT with line and column of every fault (the old
-	// limits stay in force).
+	// ApplyLimits replaces all limits with those of a limit file.
+	// Errors: INVALID_ARGUMENT with line and column of every fault (the old limits stay in force).
 	ApplyLimits(ctx context.Context, in *ApplyLimitsRequest, opts ...grpc.CallOption) (*ApplyLimitsResponse, error)
-	// ValidateLimits says what is wrong with a limit file, and what is probably
-	// not meant. Faults are the answer, not an error.
+	// ValidateLimits returns the faults of a limit file, and findings: what is valid but probably not
+	// meant. Faults are part of the answer, not an error.
 	ValidateLimits(ctx context.Context, in *ValidateLimitsRequest, opts ...grpc.CallOption) (*ValidateLimitsResponse, error)
 	// DiffLimits compares two sets of limits: files or versions.
-	// Errors: INVALID_ARGUMENT for a faulty file, NOT_FOUND for a version that the
-	// history does not have.
+	// Errors: INVALID_ARGUMENT for an invalid file, NOT_FOUND for a version that the history does not
+	// contain.
 	DiffLimits(ctx context.Context, in *DiffLimitsRequest, opts ...grpc.CallOption) (*DiffLimitsResponse, error)
 	// ListVersions returns the history, newest first.
 	ListVersions(ctx context.Context, in *ListVersionsRequest, opts ...grpc.CallOption) (*ListVersionsResponse, error)
-	// RollbackLimits makes the limits of an earlier version a new one.
-	// Errors: NOT_FOUND when the history does not have the version.
+	// RollbackLimits makes a new version with the limits of an earlier one.
+	// Errors: NOT_FOUND when the history does not contain the version.
 	RollbackLimits(ctx context.Context, in *RollbackLimitsRequest, opts ...grpc.CallOption) (*RollbackLimitsResponse, error)
-	// DeleteLimits removes single limits.
-	// Errors: NOT_FOUND when one of them does not exist (none is removed).
+	// DeleteLimits deletes single limits.
+	// Errors: NOT_FOUND when one of them does not exist (none is deleted).
 	DeleteLimits(ctx context.Context, in *DeleteLimitsRequest, opts ...grpc.CallOption) (*DeleteLimitsResponse, error)
 }
 
@@ -145,34 +142,31 @@ func (c *limitServiceClient) DeleteLimits(ctx context.Context, in *DeleteLimitsR
 // All implementations must embed UnimplementedLimitServiceServer
 // for forward compatibility.
 //
-// LimitService reads and replaces the cluster's limits. They live in the meta
-// Raft group, every version of them, and are applied on every node. No change
-// refills a bucket. Calls that change something go to any node, which passes
-// them to the meta leader; they fail with UNAVAILABLE while there is none, and
-// with ABORTED when expected_version is not what is in force.
+// LimitService reads and replaces the cluster's limits. The meta Raft group stores every version of
+// them, and every node applies them. No change refills a bucket. Any node accepts changes and
+// forwards them to the meta leader. They fail with UNAVAILABLE while the meta group has no leader,
+// and with ABORTED when expected_version is not in force.
 type LimitServiceServer interface {
-	// GetLimits returns the limits in force on this node, or those of an earlier
-	// version.
-	// Errors: NOT_FOUND when the history does not have the version.
+	// GetLimits returns the limits in force on this node, or those of an earlier version.
+	// Errors: NOT_FOUND when the history does not contain the version.
 	GetLimits(context.Context, *GetLimitsRequest) (*GetLimitsResponse, error)
-	// ApplyLimits replaces all limits by those of a limit file.
-	// Errors: INVALID_ARGUMENT with line and column of every fault (the old
-	// limits stay in force).
+	// ApplyLimits replaces all limits with those of a limit file.
+	// Errors: INVALID_ARGUMENT with line and column of every fault (the old limits stay in force).
 	ApplyLimits(context.Context, *ApplyLimitsRequest) (*ApplyLimitsResponse, error)
-	// ValidateLimits says what is wrong with a limit file, and what is probably
-	// not meant. Faults are the answer, not an error.
+	// ValidateLimits returns the faults of a limit file, and findings: what is valid but probably not
+	// meant. Faults are part of the answer, not an error.
 	ValidateLimits(context.Context, *ValidateLimitsRequest) (*ValidateLimitsResponse, error)
 	// DiffLimits compares two sets of limits: files or versions.
-	// Errors: INVALID_ARGUMENT for a faulty file, NOT_FOUND for a version that the
-	// history does not have.
+	// Errors: INVALID_ARGUMENT for an invalid file, NOT_FOUND for a version that the history does not
+	// contain.
 	DiffLimits(context.Context, *DiffLimitsRequest) (*DiffLimitsResponse, error)
 	// ListVersions returns the history, newest first.
 	ListVersions(context.Context, *ListVersionsRequest) (*ListVersionsResponse, error)
-	// RollbackLimits makes the limits of an earlier version a new one.
-	// Errors: NOT_FOUND when the history does not have the version.
+	// RollbackLimits makes a new version with the limits of an earlier one.
+	// Errors: NOT_FOUND when the history does not contain the version.
 	RollbackLimits(context.Context, *RollbackLimitsRequest) (*RollbackLimitsResponse, error)
-	// DeleteLimits removes single limits.
-	// Errors: NOT_FOUND when one of them does not exist (none is removed).
+	// DeleteLimits deletes single limits.
+	// Errors: NOT_FOUND when one of them does not exist (none is deleted).
 	DeleteLimits(context.Context, *DeleteLimitsRequest) (*DeleteLimitsResponse, error)
 	mustEmbedUnimplementedLimitServiceServer()
 }

@@ -122,17 +122,17 @@ type AttachRequest_Hello struct {
 }
 
 type AttachRequest_Report struct {
-	// What was counted since the last one.
+	// What was counted since the last report.
 	Report *v1.Report `protobuf:"bytes,2,opt,name=report,proto3,oneof"`
 }
 
 type AttachRequest_Settlement struct {
-	// The last report of an earlier attachment whose stream broke.
+	// The final report of an earlier session whose stream broke.
 	Settlement *Settlement `protobuf:"bytes,3,opt,name=settlement,proto3,oneof"`
 }
 
 type AttachRequest_Refusals struct {
-	// What was refused since the last one, whatever is left.
+	// Refusals since the last such message of costs that can never pass.
 	Refusals *Refusals `protobuf:"bytes,4,opt,name=refusals,proto3,oneof"`
 }
 
@@ -144,12 +144,12 @@ func (*AttachRequest_Settlement) isAttachRequest_Body() {}
 
 func (*AttachRequest_Refusals) isAttachRequest_Body() {}
 
-// Refusals are what the process refused by itself because it costs more than can ever pass:
-// for the history, since no report has it. They are not answered, and one that is lost with its
-// stream is not repeated.
+// Refusals are tokens that the process refused without asking because the cost can never pass. No
+// report contains them; the history needs them. They get no answer, and are not repeated if the
+// stream breaks.
 type Refusals struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// 1000 at most.
+	// The limits, at most 1000.
 	Limits        []*LimitRefusals `protobuf:"bytes,1,rep,name=limits,proto3" json:"limits,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -192,14 +192,14 @@ func (x *Refusals) GetLimits() []*LimitRefusals {
 	return nil
 }
 
-// LimitRefusals are those of one limit.
+// LimitRefusals are the refusals of one limit.
 type LimitRefusals struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Namespace of the limit.
 	Namespace string `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
 	// Name of the limit.
 	Limit string `protobuf:"bytes,2,opt,name=limit,proto3" json:"limit,omitempty"`
-	// What they cost together, millionths of a token; above 0.
+	// Sum of the refused costs in millionths of a token; above 0.
 	Refused       int64 `protobuf:"varint,3,opt,name=refused,proto3" json:"refused,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -256,16 +256,16 @@ func (x *LimitRefusals) GetRefused() int64 {
 	return 0
 }
 
-// ClientHello opens an attachment.
+// ClientHello opens a session.
 type ClientHello struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Who the process is: unique among all that live; 1 to 128 of a-z A-Z 0-9 . _ -
+	// Name of the process, unique among all that run: 1 to 128 of a-z A-Z 0-9 . _ -
 	Client string `protobuf:"bytes,1,opt,name=client,proto3" json:"client,omitempty"`
-	// This life of the process; a later one is larger.
+	// Incarnation of the process; a later one is larger.
 	Incarnation uint64 `protobuf:"varint,2,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
-	// Number of the attachment in this life, from 1 on.
+	// Number of the session in this incarnation, from 1.
 	Attachment uint64 `protobuf:"varint,3,opt,name=attachment,proto3" json:"attachment,omitempty"`
-	// Namespaces whose limits the process uses; none is all that it may use.
+	// Namespaces whose limits the process uses; empty means all that it is permitted to use.
 	Namespaces []string `protobuf:"bytes,4,rep,name=namespaces,proto3" json:"namespaces,omitempty"`
 	// Version of the software, for people.
 	Version       string `protobuf:"bytes,5,opt,name=version,proto3" json:"version,omitempty"`
@@ -338,27 +338,25 @@ func (x *ClientHello) GetVersion() string {
 	return ""
 }
 
-// Settlement is what an earlier attachment had counted and its node has perhaps not
-// heard. It is repeated until it is answered.
+// Settlement is the final report of an earlier session, whose node may not have received all of it.
+// The process repeats it until it is answered.
 type Settlement struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The node of that attachment, and that life of its process.
+	// Node of that session.
 	Node string `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
-	// See node.
+	// Incarnation of that node's process.
 	NodeIncarnation uint64 `protobuf:"varint,2,opt,name=node_incarnation,json=nodeIncarnation,proto3" json:"node_incarnation,omitempty"`
-	// The attachment.
+	// Number of the session.
 	Attachment uint64 `protobuf:"varint,3,opt,name=attachment,proto3" json:"attachment,omitempty"`
-	// Everything that the attachment had open, with its counters. All entries are
-	// final.
+	// All keys that the session had open, with their counters. All entries are final.
 	Report *v1.Report `protobuf:"bytes,4,opt,name=report,proto3" json:"report,omitempty"`
-	// What of each entry of the report the node had acknowledged, in the same order:
-	// used and overdrawn together, millionths of a token.
+	// What the node had acknowledged of each entry of the report, in the same order: used plus
+	// overdrawn, in millionths of a token.
 	Acknowledged []int64 `protobuf:"varint,5,rep,packed,name=acknowledged,proto3" json:"acknowledged,omitempty"`
-	// A settlement that is too large for one message comes in parts, in order: the number
-	// of this one, from 1 on. 0 comes from earlier clients: the report that says full is
-	// the last then.
+	// Number of this part, from 1: a settlement that is too large for one message comes in parts, in
+	// order. Earlier clients send 0; the report that says full is the last then.
 	Part uint32 `protobuf:"varint,6,opt,name=part,proto3" json:"part,omitempty"`
-	// How many parts there are, 24 at most. The node books them when it has all.
+	// Number of parts, at most 24. The node books them once it has all.
 	Parts         uint32 `protobuf:"varint,7,opt,name=parts,proto3" json:"parts,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -572,32 +570,32 @@ type AttachResponse_Hello struct {
 }
 
 type AttachResponse_Grant struct {
-	// What may be spent.
+	// Tokens to spend.
 	Grant *v1.Grant `protobuf:"bytes,2,opt,name=grant,proto3,oneof"`
 }
 
 type AttachResponse_Limits struct {
-	// The limits in force; all of them, each time.
+	// The limits in force, always all of them.
 	Limits *ClientLimits `protobuf:"bytes,3,opt,name=limits,proto3,oneof"`
 }
 
 type AttachResponse_Overrides struct {
-	// Overrides of keys that the process has open; an empty one ends an override.
+	// Overrides of keys that the process has open; an empty one removes an override.
 	Overrides *ClientOverrides `protobuf:"bytes,4,opt,name=overrides,proto3,oneof"`
 }
 
 type AttachResponse_Settled struct {
-	// An earlier attachment is settled.
+	// An earlier session is settled.
 	Settled *Settled `protobuf:"bytes,5,opt,name=settled,proto3,oneof"`
 }
 
 type AttachResponse_Goodbye struct {
-	// The node stops, or wants fewer clients: attach to another.
+	// The node stops, or sheds clients: attach to another.
 	Goodbye *Goodbye `protobuf:"bytes,6,opt,name=goodbye,proto3,oneof"`
 }
 
 type AttachResponse_Peers struct {
-	// How many clients there are, when that has changed much.
+	// Number of clients, if it has changed much.
 	Peers *Peers `protobuf:"bytes,7,opt,name=peers,proto3,oneof"`
 }
 
@@ -620,18 +618,18 @@ type NodeHello struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The node.
 	Node string `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
-	// This life of its process.
+	// Incarnation of its process.
 	Incarnation uint64 `protobuf:"varint,2,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
-	// How often to report a contended key, nanoseconds.
+	// Sync interval, in nanoseconds: how often to report a contended key.
 	SyncNanos int64 `protobuf:"varint,3,opt,name=sync_nanos,json=syncNanos,proto3" json:"sync_nanos,omitempty"`
-	// How long what was granted may be spent without hearing again, nanoseconds.
+	// Lease, in nanoseconds: how long granted tokens may be spent without another grant.
 	LeaseNanos int64 `protobuf:"varint,4,opt,name=lease_nanos,json=leaseNanos,proto3" json:"lease_nanos,omitempty"`
 	// Name of the cluster.
 	Cluster string `protobuf:"bytes,5,opt,name=cluster,proto3" json:"cluster,omitempty"`
-	// Addresses (gRPC, host:port) of other nodes, to attach to when this one is gone.
+	// gRPC addresses (host:port) of other nodes, to attach to if this one fails.
 	Others []string `protobuf:"bytes,6,rep,name=others,proto3" json:"others,omitempty"`
-	// How many clients the cluster has, as far as the node can tell; 0 is not known, and
-	// then grants have no credit.
+	// Number of clients of the cluster, as the node estimates it; 0 means unknown, and then grants
+	// have no credit.
 	Peers         uint64 `protobuf:"varint,7,opt,name=peers,proto3" json:"peers,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -716,8 +714,8 @@ func (x *NodeHello) GetPeers() uint64 {
 	return 0
 }
 
-// Peers says how many clients may meet the same burst: what one of them guesses in one
-// is bounded by its share.
+// Peers is the number of clients that a burst may reach at once. It bounds what each of them admits
+// on an estimate to its share.
 type Peers struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// As in NodeHello.
@@ -867,9 +865,9 @@ func (x *ClientOverrides) GetOverrides() []*ClientOverride {
 // ClientOverride is the override of one key.
 type ClientOverride struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Whom it is for.
+	// The key.
 	Key *v11.OverrideKey `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
-	// The override; absent when there is none any more.
+	// The override; absent if it was removed.
 	Override      *v11.StoredOverride `protobuf:"bytes,2,opt,name=override,proto3" json:"override,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -922,7 +920,7 @@ func (x *ClientOverride) GetOverride() *v11.StoredOverride {
 // Settled answers a Settlement.
 type Settled struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The attachment that is settled.
+	// The settled session.
 	Attachment    uint64 `protobuf:"varint,1,opt,name=attachment,proto3" json:"attachment,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -965,10 +963,10 @@ func (x *Settled) GetAttachment() uint64 {
 	return 0
 }
 
-// Goodbye ends an attachment.
+// Goodbye ends a session.
 type Goodbye struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Why, for people.
+	// Reason, for people.
 	Reason        string `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

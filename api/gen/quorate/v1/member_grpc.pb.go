@@ -26,15 +26,14 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// MemberService makes a process a member one level below a node: it decides in
-// its own memory, and the node is to it what the leader of a range is to a node.
+// MemberService makes a process a member one level below a node. The process decides from its own
+// memory; the node grants it tokens as the leader of a range grants them to a node.
 type MemberServiceClient interface {
-	// Attach is one attachment of a process to this node. The first message each way
-	// says who it is; the stream lives until one side ends it. One process has one
-	// attachment at a time: a later one ends an earlier one on the same node.
-	// Errors: INVALID_ARGUMENT for a bad first message; RESOURCE_EXHAUSTED when the
-	// node has as many clients as it may; PERMISSION_DENIED; UNAVAILABLE while the
-	// node stops: attach to another.
+	// Attach is one session of a process with this node. The first message in each direction
+	// identifies the sender; the stream lasts until one side ends it. A process has one session at a
+	// time: a new one ends the earlier one on the same node.
+	// Errors: INVALID_ARGUMENT for an invalid first message; RESOURCE_EXHAUSTED when the node has as
+	// many clients as it may; PERMISSION_DENIED; UNAVAILABLE while the node stops: attach to another.
 	Attach(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[AttachRequest, AttachResponse], error)
 }
 
@@ -63,15 +62,14 @@ type MemberService_AttachClient = grpc.BidiStreamingClient[AttachRequest, Attach
 // All implementations must embed UnimplementedMemberServiceServer
 // for forward compatibility.
 //
-// MemberService makes a process a member one level below a node: it decides in
-// its own memory, and the node is to it what the leader of a range is to a node.
+// MemberService makes a process a member one level below a node. The process decides from its own
+// memory; the node grants it tokens as the leader of a range grants them to a node.
 type MemberServiceServer interface {
-	// Attach is one attachment of a process to this node. The first message each way
-	// says who it is; the stream lives until one side ends it. One process has one
-	// attachment at a time: a later one ends an earlier one on the same node.
-	// Errors: INVALID_ARGUMENT for a bad first message; RESOURCE_EXHAUSTED when the
-	// node has as many clients as it may; PERMISSION_DENIED; UNAVAILABLE while the
-	// node stops: attach to another.
+	// Attach is one session of a process with this node. The first message in each direction
+	// identifies the sender; the stream lasts until one side ends it. A process has one session at a
+	// time: a new one ends the earlier one on the same node.
+	// Errors: INVALID_ARGUMENT for an invalid first message; RESOURCE_EXHAUSTED when the node has as
+	// many clients as it may; PERMISSION_DENIED; UNAVAILABLE while the node stops: attach to another.
 	Attach(grpc.BidiStreamingServer[AttachRequest, AttachResponse]) error
 	mustEmbedUnimplementedMemberServiceServer()
 }

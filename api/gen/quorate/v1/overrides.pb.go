@@ -22,32 +22,31 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Override changes one limit for one key: all tiers and the floor, not parents.
-// At least one of class, rate, burst and scale is set.
+// Override changes one limit for one key: all tiers and the floor, not the parents. At least one of
+// class, rate, burst and scale is set.
 type Override struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Namespace of the limit.
 	Namespace string `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
 	// Name of the limit.
 	Limit string `protobuf:"bytes,2,opt,name=limit,proto3" json:"limit,omitempty"`
-	// The key; "*" of limits with one bucket for everybody.
+	// The key; "*" for a limit with one bucket for all callers.
 	Key string `protobuf:"bytes,3,opt,name=key,proto3" json:"key,omitempty"`
-	// Unlimited or banned goes before the rest; counted, of a limit that is
-	// unlimited or banned, counts again.
+	// Unlimited and banned take precedence over the other fields. Counted makes an unlimited or
+	// banned limit count.
 	Class Class `protobuf:"varint,4,opt,name=class,proto3,enum=quorate.v1.Class" json:"class,omitempty"`
-	// Refill instead of the limit's, of a bucket with one tier; empty keeps it.
+	// Rate that replaces the limit's, for a bucket with one tier; empty keeps the limit's.
 	Rate string `protobuf:"bytes,5,opt,name=rate,proto3" json:"rate,omitempty"`
-	// Burst (of a window its count) instead of the limit's, of a limit with one
-	// tier; absent keeps it.
+	// Burst (for a window its count) that replaces the limit's, for a limit with one tier; absent
+	// keeps the limit's.
 	Burst *int64 `protobuf:"varint,6,opt,name=burst,proto3,oneof" json:"burst,omitempty"`
-	// Multiplies every tier: 1.5 is half as much again. 0 changes nothing; at most
-	// 1000000, kept to a millionth.
+	// Factor for every tier, such as 1.5; at most 1000000, with six decimals. 0 changes nothing.
 	Scale float64 `protobuf:"fixed64,7,opt,name=scale,proto3" json:"scale,omitempty"`
-	// When it ends; absent is never.
+	// When it expires; absent means never.
 	Expires *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=expires,proto3" json:"expires,omitempty"`
-	// Why, at most 512 bytes.
+	// Reason for the change, at most 512 bytes.
 	Comment string `protobuf:"bytes,9,opt,name=comment,proto3" json:"comment,omitempty"`
-	// Who set it. Set by the caller, or as in ApplyLimitsRequest.
+	// Its author, as in ApplyLimitsRequest.
 	Author string `protobuf:"bytes,10,opt,name=author,proto3" json:"author,omitempty"`
 	// When it was set. Only in answers.
 	At            *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=at,proto3" json:"at,omitempty"`
@@ -169,7 +168,7 @@ type KeyRef struct {
 	Namespace string `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
 	// Name of the limit.
 	Limit string `protobuf:"bytes,2,opt,name=limit,proto3" json:"limit,omitempty"`
-	// What the limit is counted for; empty means "*".
+	// Key that the limit is counted for; empty means "*".
 	Key           string `protobuf:"bytes,3,opt,name=key,proto3" json:"key,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -272,10 +271,10 @@ func (x *SetOverridesRequest) GetOverrides() []*Override {
 	return nil
 }
 
-// SetOverridesResponse says how many there are.
+// SetOverridesResponse counts the overrides that were set.
 type SetOverridesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// How many were set.
+	// Number of overrides set.
 	Set           int32 `protobuf:"varint,1,opt,name=set,proto3" json:"set,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -364,10 +363,10 @@ func (x *DeleteOverridesRequest) GetKeys() []*KeyRef {
 	return nil
 }
 
-// DeleteOverridesResponse says how many are gone.
+// DeleteOverridesResponse counts the deleted overrides.
 type DeleteOverridesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// How many were removed.
+	// Number of overrides deleted.
 	Deleted       int32 `protobuf:"varint,1,opt,name=deleted,proto3" json:"deleted,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -417,9 +416,9 @@ type ListOverridesRequest struct {
 	Namespace string `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
 	// Only this limit of the namespace, if set.
 	Limit string `protobuf:"bytes,2,opt,name=limit,proto3" json:"limit,omitempty"`
-	// Start behind this one: next of the page before.
+	// Start after this override: next of the previous page.
 	After string `protobuf:"bytes,3,opt,name=after,proto3" json:"after,omitempty"`
-	// How many, 1 to 1000; 0 means 100.
+	// Number of overrides, 1 to 1000; 0 means 100.
 	Max           int32 `protobuf:"varint,4,opt,name=max,proto3" json:"max,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -488,9 +487,9 @@ type ListOverridesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The overrides.
 	Overrides []*Override `protobuf:"bytes,1,rep,name=overrides,proto3" json:"overrides,omitempty"`
-	// How many there are in all, on every page.
+	// Number of overrides in total.
 	Total int32 `protobuf:"varint,2,opt,name=total,proto3" json:"total,omitempty"`
-	// What to give as after for the next page; empty on the last.
+	// after of the next page; empty on the last.
 	Next          string `protobuf:"bytes,3,opt,name=next,proto3" json:"next,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

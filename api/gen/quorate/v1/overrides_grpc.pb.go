@@ -29,19 +29,19 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// OverrideService changes limits for single keys at run time: a tenant that gets
-// more until Friday. An override changes neither level nor debt. Calls that
-// change something fail with UNAVAILABLE while there is no leader to take them.
+// OverrideService changes limits for single keys at run time, for example for a tenant that gets
+// more until Friday. An override changes neither level nor debt. Changes fail with UNAVAILABLE
+// while the meta group has no leader.
 type OverrideServiceClient interface {
 	// SetOverrides adds overrides, or replaces those of the same keys: all or none.
-	// Errors: INVALID_ARGUMENT naming the override at fault.
+	// Errors: INVALID_ARGUMENT naming the invalid override.
 	SetOverrides(ctx context.Context, in *SetOverridesRequest, opts ...grpc.CallOption) (*SetOverridesResponse, error)
-	// DeleteOverrides removes overrides; keys without one are passed over.
+	// DeleteOverrides deletes overrides; it skips keys without one.
 	DeleteOverrides(ctx context.Context, in *DeleteOverridesRequest, opts ...grpc.CallOption) (*DeleteOverridesResponse, error)
 	// ListOverrides returns overrides in order of namespace, limit and key.
 	ListOverrides(ctx context.Context, in *ListOverridesRequest, opts ...grpc.CallOption) (*ListOverridesResponse, error)
 	// GetOverride returns the override of one key.
-	// Errors: NOT_FOUND when it has none.
+	// Errors: NOT_FOUND if it has none.
 	GetOverride(ctx context.Context, in *GetOverrideRequest, opts ...grpc.CallOption) (*GetOverrideResponse, error)
 }
 
@@ -97,19 +97,19 @@ func (c *overrideServiceClient) GetOverride(ctx context.Context, in *GetOverride
 // All implementations must embed UnimplementedOverrideServiceServer
 // for forward compatibility.
 //
-// OverrideService changes limits for single keys at run time: a tenant that gets
-// more until Friday. An override changes neither level nor debt. Calls that
-// change something fail with UNAVAILABLE while there is no leader to take them.
+// OverrideService changes limits for single keys at run time, for example for a tenant that gets
+// more until Friday. An override changes neither level nor debt. Changes fail with UNAVAILABLE
+// while the meta group has no leader.
 type OverrideServiceServer interface {
 	// SetOverrides adds overrides, or replaces those of the same keys: all or none.
-	// Errors: INVALID_ARGUMENT naming the override at fault.
+	// Errors: INVALID_ARGUMENT naming the invalid override.
 	SetOverrides(context.Context, *SetOverridesRequest) (*SetOverridesResponse, error)
-	// DeleteOverrides removes overrides; keys without one are passed over.
+	// DeleteOverrides deletes overrides; it skips keys without one.
 	DeleteOverrides(context.Context, *DeleteOverridesRequest) (*DeleteOverridesResponse, error)
 	// ListOverrides returns overrides in order of namespace, limit and key.
 	ListOverrides(context.Context, *ListOverridesRequest) (*ListOverridesResponse, error)
 	// GetOverride returns the override of one key.
-	// Errors: NOT_FOUND when it has none.
+	// Errors: NOT_FOUND if it has none.
 	GetOverride(context.Context, *GetOverrideRequest) (*GetOverrideResponse, error)
 	mustEmbedUnimplementedOverrideServiceServer()
 }

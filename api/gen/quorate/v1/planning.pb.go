@@ -22,7 +22,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Basis is what an answer on recorded demand is made of.
+// Basis is the recorded data on which an answer rests.
 type Basis int32
 
 const (
@@ -30,11 +30,11 @@ const (
 	Basis_BASIS_UNSPECIFIED Basis = 0
 	// Demand of every second.
 	Basis_BASIS_SECONDS Basis = 1
-	// Demand of every minute, of which mean, percentiles and the peak second are known.
+	// Demand of every minute: its mean, percentiles and peak second.
 	Basis_BASIS_MINUTES Basis = 2
-	// Demand of every hour, likewise.
+	// Demand of every hour: its mean, percentiles and peak second.
 	Basis_BASIS_HOURS Basis = 3
-	// Demand of the busiest keys in every minute; of the others only how much it was at most.
+	// Demand of the busiest keys in every minute, and an upper bound for each other key.
 	Basis_BASIS_KEYS Basis = 4
 )
 
@@ -83,7 +83,7 @@ func (Basis) EnumDescriptor() ([]byte, []int) {
 	return file_quorate_v1_planning_proto_rawDescGZIP(), []int{0}
 }
 
-// ReportFormat is how a report is written.
+// ReportFormat is the format of a report.
 type ReportFormat int32
 
 const (
@@ -91,7 +91,7 @@ const (
 	ReportFormat_REPORT_FORMAT_UNSPECIFIED ReportFormat = 0
 	// Plain text, at most 100 columns.
 	ReportFormat_REPORT_FORMAT_TEXT ReportFormat = 1
-	// One HTML document, without script and without anything from elsewhere.
+	// One HTML document, without scripts and external resources.
 	ReportFormat_REPORT_FORMAT_HTML ReportFormat = 2
 )
 
@@ -136,18 +136,18 @@ func (ReportFormat) EnumDescriptor() ([]byte, []int) {
 	return file_quorate_v1_planning_proto_rawDescGZIP(), []int{1}
 }
 
-// HeadroomRequest asks how full limits were.
+// HeadroomRequest asks how much of limits was used.
 type HeadroomRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Only this namespace, if set.
 	Namespace string `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
 	// Only this limit of the namespace, if set.
 	Limit string `protobuf:"bytes,2,opt,name=limit,proto3" json:"limit,omitempty"`
-	// From when; absent is a week before to.
+	// Start; absent means a week before to.
 	From *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=from,proto3" json:"from,omitempty"`
-	// Until when, exclusive; absent is now.
+	// End, exclusive; absent means now.
 	To *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=to,proto3" json:"to,omitempty"`
-	// How many limits, 1 to 200; 0 means 20.
+	// Number of limits, 1 to 200; 0 means 20.
 	Top           int32 `protobuf:"varint,5,opt,name=top,proto3" json:"top,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -218,40 +218,43 @@ func (x *HeadroomRequest) GetTop() int32 {
 	return 0
 }
 
-// LimitHeadroom is how full a limit was. Amounts are tokens, rates tokens per second.
+// LimitHeadroom says how much of a limit was used. Amounts are in tokens, rates in tokens per
+// second.
 type LimitHeadroom struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Namespace of the limit.
 	Namespace string `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
 	// Name of the limit.
 	Limit string `protobuf:"bytes,2,opt,name=limit,proto3" json:"limit,omitempty"`
-	// The rule in force; absent when there is none any more.
+	// The rule in force; absent if the limit was deleted.
 	Rule *Limit `protobuf:"bytes,3,opt,name=rule,proto3" json:"rule,omitempty"`
-	// What it was asked for: all keys together.
+	// Demand of all keys together.
 	Use *HistoryPoint `protobuf:"bytes,4,opt,name=use,proto3" json:"use,omitempty"`
-	// What the rule refills in a second for one key; of several tiers, the least.
+	// Refill per second of one key; the lowest of several tiers.
 	Refill float64 `protobuf:"fixed64,5,opt,name=refill,proto3" json:"refill,omitempty"`
-	// The part of the demand that was refused, 0 to 1; of a limit in shadow, that would have been.
+	// Refused fraction of the demand, 0 to 1; for a limit in shadow, the fraction that would have
+	// been refused.
 	RefusedPart float64 `protobuf:"fixed64,6,opt,name=refused_part,json=refusedPart,proto3" json:"refused_part,omitempty"`
-	// The p99 of demand, in the seconds in which there was any, as a part of the refill: 1 is full. Of windows
-	// longer than a second, what the fullest was asked for, as a part of what it lets pass. Of a limit with many
-	// keys, what a key was asked for in its busiest minute (or hour, where that is all that is kept), as a part of
-	// what it may take then: what is refilled, or a full bucket or window if that is more.
+	// Use as a fraction of the limit; 1 means full. It is the p99 of demand, over the seconds with
+	// demand, divided by the refill. For windows longer than a second it is the demand of the fullest
+	// window divided by its count. For a limit with many keys it is the demand of the busiest key in
+	// its busiest minute (or hour, where only hours are kept), divided by what the key may take then:
+	// the refill, or a full bucket or window if that is more.
 	Saturation float64 `protobuf:"fixed64,7,opt,name=saturation,proto3" json:"saturation,omitempty"`
-	// The same of the highest second; 0 with many keys, where it is not known.
+	// saturation of the second with the highest demand; 0 if unknown, as for many keys.
 	PeakSaturation float64 `protobuf:"fixed64,8,opt,name=peak_saturation,json=peakSaturation,proto3" json:"peak_saturation,omitempty"`
-	// What is left of the refill: 1 - saturation, and 0 when full.
+	// Unused fraction of the refill: 1 - saturation, and 0 if full.
 	Headroom float64 `protobuf:"fixed64,9,opt,name=headroom,proto3" json:"headroom,omitempty"`
-	// Whether it was counted for more than one key.
+	// Whether the limit counts more than one key.
 	ManyKeys bool `protobuf:"varint,10,opt,name=many_keys,json=manyKeys,proto3" json:"many_keys,omitempty"`
-	// The key that saturation is of, if it is known.
+	// Key that saturation describes, if known.
 	BusiestKey string `protobuf:"bytes,11,opt,name=busiest_key,json=busiestKey,proto3" json:"busiest_key,omitempty"`
-	// Whether nothing is refused because the limit is in shadow, or not enforced.
+	// Whether the limit refuses nothing because it is in shadow or not enforced.
 	Shadow bool `protobuf:"varint,12,opt,name=shadow,proto3" json:"shadow,omitempty"`
-	// The same in words.
+	// The result in words.
 	Statement string `protobuf:"bytes,13,opt,name=statement,proto3" json:"statement,omitempty"`
-	// The part of the time in which nothing was asked for, 0 to 1; 0 where it is not known: of many keys,
-	// and of windows longer than a second.
+	// Fraction of the time without demand, 0 to 1; 0 if unknown, as for many keys and for windows
+	// longer than a second.
 	IdlePart      float64 `protobuf:"fixed64,14,opt,name=idle_part,json=idlePart,proto3" json:"idle_part,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -385,14 +388,14 @@ func (x *LimitHeadroom) GetIdlePart() float64 {
 	return 0
 }
 
-// HeadroomResponse has the limits, the fullest first.
+// HeadroomResponse has the limits, the most used first.
 type HeadroomResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The limits.
 	Limits []*LimitHeadroom `protobuf:"bytes,1,rep,name=limits,proto3" json:"limits,omitempty"`
-	// How many limits there are in all that were asked for.
+	// Number of limits with demand in total.
 	Total int32 `protobuf:"varint,2,opt,name=total,proto3" json:"total,omitempty"`
-	// How complete it is.
+	// How complete the answer is.
 	Coverage      *Coverage `protobuf:"bytes,3,opt,name=coverage,proto3" json:"coverage,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -449,22 +452,22 @@ func (x *HeadroomResponse) GetCoverage() *Coverage {
 	return nil
 }
 
-// WhatIfRequest asks what another rule would have refused.
+// WhatIfRequest asks what another rule would have refused of the recorded demand.
 type WhatIfRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Namespace of the limit.
 	Namespace string `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
 	// Name of the limit.
 	Limit string `protobuf:"bytes,2,opt,name=limit,proto3" json:"limit,omitempty"`
-	// From when; absent is an hour before to.
+	// Start; absent means an hour before to.
 	From *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=from,proto3" json:"from,omitempty"`
-	// Until when, exclusive; absent is now.
+	// End, exclusive; absent means now.
 	To *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=to,proto3" json:"to,omitempty"`
-	// The rate, as in limit files, such as 20/s; empty is the one in force.
+	// Rate as in limit files, such as 20/s; empty means the one in force.
 	Rate string `protobuf:"bytes,5,opt,name=rate,proto3" json:"rate,omitempty"`
-	// The burst; absent is the one in force, of windows what the rate says.
+	// Burst; absent means the one in force, and for windows the count in the rate.
 	Burst *int64 `protobuf:"varint,6,opt,name=burst,proto3,oneof" json:"burst,omitempty"`
-	// How it counts: bucket, fixed, sliding or periodic; not set is as in force.
+	// Kind of the rule: bucket, fixed, sliding or periodic; not set means the kind in force.
 	Kind          Kind `protobuf:"varint,7,opt,name=kind,proto3,enum=quorate.v1.Kind" json:"kind,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -549,28 +552,29 @@ func (x *WhatIfRequest) GetKind() Kind {
 	return Kind_KIND_UNSPECIFIED
 }
 
-// WhatIfOutcome is what a rule would have done. Amounts are tokens.
+// WhatIfOutcome is what a rule would have done. Amounts are in tokens.
 type WhatIfOutcome struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The rule.
 	Rule *Limit `protobuf:"bytes,1,opt,name=rule,proto3" json:"rule,omitempty"`
-	// Asked for.
+	// Requested tokens.
 	Attempted int64 `protobuf:"varint,2,opt,name=attempted,proto3" json:"attempted,omitempty"`
-	// What would have been refused is at least this.
+	// Lower bound on what would have been refused.
 	RefusedAtLeast int64 `protobuf:"varint,3,opt,name=refused_at_least,json=refusedAtLeast,proto3" json:"refused_at_least,omitempty"`
-	// And at most this.
+	// Upper bound on what would have been refused.
 	RefusedAtMost int64 `protobuf:"varint,4,opt,name=refused_at_most,json=refusedAtMost,proto3" json:"refused_at_most,omitempty"`
-	// Whether there is no doubt: both are the truth.
+	// Whether both bounds are equal and exact.
 	Exact bool `protobuf:"varint,5,opt,name=exact,proto3" json:"exact,omitempty"`
-	// Whether they are no bounds, only near the truth.
+	// Whether the bounds are only estimates.
 	Estimate bool `protobuf:"varint,6,opt,name=estimate,proto3" json:"estimate,omitempty"`
-	// Seconds, or minutes when the basis is coarser, in which something would have been refused in the worst case.
+	// Number of seconds (minutes if the basis is coarser) with refusals in the worst case.
 	Times int64 `protobuf:"varint,7,opt,name=times,proto3" json:"times,omitempty"`
-	// What would have been refused if demand had come evenly within each second, or longer part; it
-	// lies between the two.
+	// Refusals if demand had arrived evenly within each second or longer period; between the two
+	// bounds.
 	RefusedIfEven int64 `protobuf:"varint,8,opt,name=refused_if_even,json=refusedIfEven,proto3" json:"refused_if_even,omitempty"`
-	// The best single number there is, between the two. Of one key refused_if_even; of many what a likeness of
-	// their demand is refused, made so that the rule which was in force refuses what it did refuse.
+	// Best single estimate, between the two bounds. For one key it is refused_if_even. For many keys
+	// it comes from a model of their demand, fitted so that the rule then in force refuses what it
+	// did refuse.
 	RefusedLikely int64 `protobuf:"varint,9,opt,name=refused_likely,json=refusedLikely,proto3" json:"refused_likely,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -669,20 +673,20 @@ func (x *WhatIfOutcome) GetRefusedLikely() int64 {
 	return 0
 }
 
-// WhatIfPoint is a part of the stretch. Amounts are tokens.
+// WhatIfPoint is a part of the period. Amounts are in tokens.
 type WhatIfPoint struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The first second.
 	Start *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=start,proto3" json:"start,omitempty"`
-	// How many seconds.
+	// Number of seconds.
 	Seconds int32 `protobuf:"varint,2,opt,name=seconds,proto3" json:"seconds,omitempty"`
-	// Asked for.
+	// Requested tokens.
 	Attempted int64 `protobuf:"varint,3,opt,name=attempted,proto3" json:"attempted,omitempty"`
-	// Refused then, under the rule of that time.
+	// Refused under the rule then in force.
 	Refused int64 `protobuf:"varint,4,opt,name=refused,proto3" json:"refused,omitempty"`
-	// What the rule would have refused, at least.
+	// Lower bound on what the rule would have refused.
 	RefusedAtLeast int64 `protobuf:"varint,5,opt,name=refused_at_least,json=refusedAtLeast,proto3" json:"refused_at_least,omitempty"`
-	// And at most.
+	// Upper bound on what the rule would have refused.
 	RefusedAtMost int64 `protobuf:"varint,6,opt,name=refused_at_most,json=refusedAtMost,proto3" json:"refused_at_most,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -763,20 +767,21 @@ func (x *WhatIfPoint) GetRefusedAtMost() int64 {
 // WhatIfResponse compares the rule with what happened.
 type WhatIfResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What the rule that was asked for would have done.
+	// Outcome of the requested rule.
 	Outcome *WhatIfOutcome `protobuf:"bytes,1,opt,name=outcome,proto3" json:"outcome,omitempty"`
-	// What the rule in force would have done with the same demand.
+	// Outcome of the rule in force for the same demand.
 	Now *WhatIfOutcome `protobuf:"bytes,2,opt,name=now,proto3" json:"now,omitempty"`
-	// What was refused of it then, whatever rule there was: in tokens; of a limit in shadow, that would have been.
+	// Tokens refused at the time, whatever the rule was; for a limit in shadow, those that would have
+	// been refused.
 	RefusedThen int64 `protobuf:"varint,3,opt,name=refused_then,json=refusedThen,proto3" json:"refused_then,omitempty"`
-	// What the answer is made of.
+	// Data on which the answer rests.
 	Basis Basis `protobuf:"varint,4,opt,name=basis,proto3,enum=quorate.v1.Basis" json:"basis,omitempty"`
-	// The course of it, at most 240 points; of a limit with many keys without what the rule would have
-	// refused, as it is not known when each key came.
+	// The result over time, at most 240 points. For a limit with many keys the points lack what the
+	// rule would have refused, because it is unknown when each key was used.
 	Points []*WhatIfPoint `protobuf:"bytes,5,rep,name=points,proto3" json:"points,omitempty"`
-	// What there is to say about the answer, as text: what it rests on, and what it cannot know.
+	// Explanation of the answer: what it rests on, and what it cannot know.
 	Statements []string `protobuf:"bytes,6,rep,name=statements,proto3" json:"statements,omitempty"`
-	// How complete it is.
+	// How complete the answer is.
 	Coverage      *Coverage `protobuf:"bytes,7,opt,name=coverage,proto3" json:"coverage,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -861,18 +866,18 @@ func (x *WhatIfResponse) GetCoverage() *Coverage {
 	return nil
 }
 
-// SuggestRequest asks which rate would have been enough.
+// SuggestRequest asks for the lowest rate that would have sufficed.
 type SuggestRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Namespace of the limit.
 	Namespace string `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
 	// Name of the limit.
 	Limit string `protobuf:"bytes,2,opt,name=limit,proto3" json:"limit,omitempty"`
-	// From when; absent is an hour before to.
+	// Start; absent means an hour before to.
 	From *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=from,proto3" json:"from,omitempty"`
-	// Until when, exclusive; absent is now.
+	// End, exclusive; absent means now.
 	To *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=to,proto3" json:"to,omitempty"`
-	// The part of the demand that may be refused, in parts per million, 0 to 999,999; 0 is none.
+	// Fraction of the demand that may be refused, in parts per million, 0 to 999,999; 0 means none.
 	RefusedPpm    int64 `protobuf:"varint,5,opt,name=refused_ppm,json=refusedPpm,proto3" json:"refused_ppm,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -946,16 +951,16 @@ func (x *SuggestRequest) GetRefusedPpm() int64 {
 // SuggestResponse has the suggested rule.
 type SuggestResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What the suggested rule would have done. Of one key even refused_at_most is no more than was asked
-	// for; of many keys, whose bounds are wide, refused_likely is.
+	// Outcome of the suggested rule. For one key refused_at_most keeps to refused_ppm; for many keys,
+	// whose bounds are wide, refused_likely does.
 	Outcome *WhatIfOutcome `protobuf:"bytes,1,opt,name=outcome,proto3" json:"outcome,omitempty"`
-	// What the rule in force would have done.
+	// Outcome of the rule in force.
 	Now *WhatIfOutcome `protobuf:"bytes,2,opt,name=now,proto3" json:"now,omitempty"`
-	// What the answer is made of.
+	// Data on which the answer rests.
 	Basis Basis `protobuf:"varint,3,opt,name=basis,proto3,enum=quorate.v1.Basis" json:"basis,omitempty"`
-	// What there is to say about it.
+	// Explanation of the answer.
 	Statements []string `protobuf:"bytes,4,rep,name=statements,proto3" json:"statements,omitempty"`
-	// How complete it is.
+	// How complete the answer is.
 	Coverage      *Coverage `protobuf:"bytes,5,opt,name=coverage,proto3" json:"coverage,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1026,16 +1031,16 @@ func (x *SuggestResponse) GetCoverage() *Coverage {
 	return nil
 }
 
-// ForecastRequest asks what a limit will be asked for.
+// ForecastRequest asks for the future demand of a limit.
 type ForecastRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Namespace of the limit.
 	Namespace string `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
 	// Name of the limit.
 	Limit string `protobuf:"bytes,2,opt,name=limit,proto3" json:"limit,omitempty"`
-	// How many days of history to learn from, 7 to 730; 0 means 56.
+	// Days of history to learn from, 7 to 730; 0 means 56.
 	Days int32 `protobuf:"varint,3,opt,name=days,proto3" json:"days,omitempty"`
-	// How many days to look ahead, 1 to 365; 0 means 90.
+	// Days to forecast, 1 to 365; 0 means 90.
 	Ahead         int32 `protobuf:"varint,4,opt,name=ahead,proto3" json:"ahead,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1099,18 +1104,18 @@ func (x *ForecastRequest) GetAhead() int32 {
 	return 0
 }
 
-// ForecastDay is one day, in UTC. Rates are tokens per second.
+// ForecastDay is one day in UTC. Rates are in tokens per second.
 type ForecastDay struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// When it begins.
+	// Start of the day.
 	Day *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=day,proto3" json:"day,omitempty"`
-	// What was; absent for days to come, and where history has a gap.
+	// Recorded demand; absent for future days and gaps of the history.
 	Demand *float64 `protobuf:"fixed64,2,opt,name=demand,proto3,oneof" json:"demand,omitempty"`
-	// What the forecast says.
+	// Expected demand.
 	Expected float64 `protobuf:"fixed64,3,opt,name=expected,proto3" json:"expected,omitempty"`
-	// 10 of 100 days are below this.
+	// Lower end: 10 % of days are expected below it.
 	Low float64 `protobuf:"fixed64,4,opt,name=low,proto3" json:"low,omitempty"`
-	// 10 of 100 days are above this.
+	// Upper end: 10 % of days are expected above it.
 	High          float64 `protobuf:"fixed64,5,opt,name=high,proto3" json:"high,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1184,24 +1189,25 @@ func (x *ForecastDay) GetHigh() float64 {
 // ForecastResponse is the forecast of a limit's demand by day.
 type ForecastResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What is forecast of every day, in words.
+	// Forecast quantity, in words.
 	Measure string `protobuf:"bytes,1,opt,name=measure,proto3" json:"measure,omitempty"`
-	// Days of history that it is made of.
+	// Days of history that it uses.
 	DaysUsed int32 `protobuf:"varint,2,opt,name=days_used,json=daysUsed,proto3" json:"days_used,omitempty"`
-	// What demand grows by in a day, in tokens per second.
+	// Growth of demand per day, in tokens per second.
 	GrowthPerDay float64 `protobuf:"fixed64,3,opt,name=growth_per_day,json=growthPerDay,proto3" json:"growth_per_day,omitempty"`
-	// What the limit refills in a second.
+	// Refill of the limit per second.
 	Refill float64 `protobuf:"fixed64,4,opt,name=refill,proto3" json:"refill,omitempty"`
-	// Days until demand is expected to be more than the limit refills; absent if not within
-	// the days to come.
+	// Days until demand is expected to exceed the refill; absent if that is not within the forecast
+	// days.
 	DaysUntilFull *int32 `protobuf:"varint,5,opt,name=days_until_full,json=daysUntilFull,proto3,oneof" json:"days_until_full,omitempty"`
-	// Days until it may be, by the upper end of the forecast; absent likewise.
+	// Days until the upper end of the forecast exceeds the refill; absent if that is not within the
+	// forecast days.
 	DaysUntilFullEarliest *int32 `protobuf:"varint,6,opt,name=days_until_full_earliest,json=daysUntilFullEarliest,proto3,oneof" json:"days_until_full_earliest,omitempty"`
-	// Whether weekdays differ: known from three weeks on.
+	// Whether the forecast distinguishes weekdays, which needs three weeks of history.
 	Weekdays bool `protobuf:"varint,7,opt,name=weekdays,proto3" json:"weekdays,omitempty"`
-	// The days, the oldest first.
+	// The days, oldest first.
 	Days []*ForecastDay `protobuf:"bytes,8,rep,name=days,proto3" json:"days,omitempty"`
-	// What there is to say about it.
+	// Explanation of the answer.
 	Statements []string `protobuf:"bytes,9,rep,name=statements,proto3" json:"statements,omitempty"`
 	// How complete the history is.
 	Coverage      *Coverage `protobuf:"bytes,10,opt,name=coverage,proto3" json:"coverage,omitempty"`
@@ -1309,18 +1315,18 @@ func (x *ForecastResponse) GetCoverage() *Coverage {
 	return nil
 }
 
-// NoisyRequest asks for keys that were asked for far more than the others.
+// NoisyRequest asks for keys with far more demand than the others.
 type NoisyRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Namespace of the limit.
 	Namespace string `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
 	// Name of the limit.
 	Limit string `protobuf:"bytes,2,opt,name=limit,proto3" json:"limit,omitempty"`
-	// From when; absent is a day before to.
+	// Start; absent means a day before to.
 	From *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=from,proto3" json:"from,omitempty"`
-	// Until when, exclusive; absent is now.
+	// End, exclusive; absent means now.
 	To *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=to,proto3" json:"to,omitempty"`
-	// How many times the median a key must have been asked for, 2 to 1000; 0 means 10.
+	// Multiple of the median demand from which a key is noisy, 2 to 1000; 0 means 10.
 	Times         int32 `protobuf:"varint,5,opt,name=times,proto3" json:"times,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1391,18 +1397,18 @@ func (x *NoisyRequest) GetTimes() int32 {
 	return 0
 }
 
-// NoisyKey is a key that was asked for far more than the others.
+// NoisyKey is a key with far more demand than the others.
 type NoisyKey struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What it was asked for.
+	// Its demand.
 	Use *KeyUse `protobuf:"bytes,1,opt,name=use,proto3" json:"use,omitempty"`
-	// Its part of the limit's demand, 0 to 1.
+	// Its fraction of the limit's demand, 0 to 1.
 	DemandPart float64 `protobuf:"fixed64,2,opt,name=demand_part,json=demandPart,proto3" json:"demand_part,omitempty"`
-	// Its part of what the limit refused, 0 to 1.
+	// Its fraction of the limit's refusals, 0 to 1.
 	RefusedPart float64 `protobuf:"fixed64,3,opt,name=refused_part,json=refusedPart,proto3" json:"refused_part,omitempty"`
-	// How many times the median of the other keys it was asked for.
+	// Its demand as a multiple of the other keys' median.
 	TimesMedian float64 `protobuf:"fixed64,4,opt,name=times_median,json=timesMedian,proto3" json:"times_median,omitempty"`
-	// The same in words, with what it cost others.
+	// The result in words, with its cost for the other keys.
 	Statement     string `protobuf:"bytes,5,opt,name=statement,proto3" json:"statement,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1473,22 +1479,22 @@ func (x *NoisyKey) GetStatement() string {
 	return ""
 }
 
-// NoisyResponse has the noisy keys, the one that was asked for most first.
+// NoisyResponse has the noisy keys, highest demand first.
 type NoisyResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The keys.
 	Keys []*NoisyKey `protobuf:"bytes,1,rep,name=keys,proto3" json:"keys,omitempty"`
-	// The median of the keys that are known, in tokens.
+	// Median demand of the known keys, in tokens.
 	Median int64 `protobuf:"varint,2,opt,name=median,proto3" json:"median,omitempty"`
-	// How many keys are known.
+	// Number of known keys.
 	Known int32 `protobuf:"varint,3,opt,name=known,proto3" json:"known,omitempty"`
-	// What all keys of the limit were asked for.
+	// Demand of all keys of the limit.
 	Use *HistoryPoint `protobuf:"bytes,4,opt,name=use,proto3" json:"use,omitempty"`
-	// Whether the keys share something: the limit has a parent, which all are charged to.
+	// Whether the keys share a budget: the limit has a parent that all are charged to.
 	Parent string `protobuf:"bytes,5,opt,name=parent,proto3" json:"parent,omitempty"`
-	// What there is to say about it.
+	// Explanation of the answer.
 	Statements []string `protobuf:"bytes,6,rep,name=statements,proto3" json:"statements,omitempty"`
-	// How complete it is.
+	// How complete the answer is.
 	Coverage      *Coverage `protobuf:"bytes,7,opt,name=coverage,proto3" json:"coverage,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1576,13 +1582,13 @@ func (x *NoisyResponse) GetCoverage() *Coverage {
 // RateServiceReportRequest asks for a report on a namespace.
 type RateServiceReportRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The namespace; empty is all of them.
+	// The namespace; empty means all.
 	Namespace string `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
-	// From when; absent is a week before to.
+	// Start; absent means a week before to.
 	From *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=from,proto3" json:"from,omitempty"`
-	// Until when, exclusive; absent is now.
+	// End, exclusive; absent means now.
 	To *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=to,proto3" json:"to,omitempty"`
-	// How it is written.
+	// Its format.
 	Format        ReportFormat `protobuf:"varint,4,opt,name=format,proto3,enum=quorate.v1.ReportFormat" json:"format,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1646,14 +1652,14 @@ func (x *RateServiceReportRequest) GetFormat() ReportFormat {
 	return ReportFormat_REPORT_FORMAT_UNSPECIFIED
 }
 
-// RateServiceReportResponse is a report.
+// RateServiceReportResponse has a report.
 type RateServiceReportResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The document, UTF-8.
 	Content string `protobuf:"bytes,1,opt,name=content,proto3" json:"content,omitempty"`
-	// Its type: text/plain or text/html.
+	// Its media type: text/plain or text/html.
 	MediaType string `protobuf:"bytes,2,opt,name=media_type,json=mediaType,proto3" json:"media_type,omitempty"`
-	// How complete it is.
+	// How complete the answer is.
 	Coverage      *Coverage `protobuf:"bytes,3,opt,name=coverage,proto3" json:"coverage,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -22,13 +22,14 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Ceiling says which way a limit errs when nodes do not know everything.
+// Ceiling says which way a limit errs while nodes do not know everything of each other.
 type Ceiling int32
 
 const (
 	// Not set.
 	Ceiling_CEILING_UNSPECIFIED Ceiling = 0
-	// Never refuses what the cluster could have served; overshoot is paid back.
+	// Does not refuse what the cluster could have served, as far as the node knows; over-admission
+	// becomes debt.
 	Ceiling_CEILING_SOFT Ceiling = 1
 	// Never admits more than the limit.
 	Ceiling_CEILING_HARD Ceiling = 2
@@ -75,58 +76,58 @@ func (Ceiling) EnumDescriptor() ([]byte, []int) {
 	return file_quorate_v1_quota_proto_rawDescGZIP(), []int{0}
 }
 
-// Why says how a decision was made.
+// Why is the reason of a decision.
 type Why int32
 
 const (
 	// Not set.
 	Why_WHY_UNSPECIFIED Why = 0
-	// Admitted out of tokens that the node holds.
+	// Admitted from tokens that the node holds.
 	Why_WHY_HELD Why = 1
-	// Admitted on the estimated global level (soft).
+	// Admitted on the estimated level of the cluster (soft).
 	Why_WHY_ESTIMATE Why = 2
 	// The node is cut off from the leader and applies the whole limit locally.
 	Why_WHY_LOCAL Why = 3
-	// Refused: the global limit is used up.
+	// Refused: the limit is used up.
 	Why_WHY_OVER_LIMIT Why = 4
-	// Refused for ever: the cost exceeds the burst.
+	// Never allowed: the cost exceeds the burst.
 	Why_WHY_OVER_BURST Why = 5
-	// Refused (hard): this node holds too little just now.
+	// Refused (hard): this node holds too few tokens now.
 	Why_WHY_NOT_HELD Why = 6
-	// Refused (hard): cut off from the leader and nothing held.
+	// Refused (hard): the node is cut off from the leader and holds no tokens.
 	Why_WHY_CUT_OFF Why = 7
-	// There is no room for the key, and it may share no bucket; soft passes, hard is refused.
+	// The node has no room for the key, and the key may share no bucket: soft admits, hard refuses.
 	Why_WHY_TOO_MANY_KEYS Why = 8
-	// There is no such limit.
+	// The limit does not exist.
 	Why_WHY_NO_LIMIT Why = 9
-	// Admitted out of tokens to come: the caller has to wait.
+	// Admitted from future tokens: the caller has to wait.
 	Why_WHY_RESERVED Why = 10
-	// Refused: it would have to wait longer than it may.
+	// Refused: the wait would be longer than allowed.
 	Why_WHY_WAIT_TOO_LONG Why = 11
-	// Refused for ever: the cost exceeds the limit's max_cost.
+	// Never allowed: the cost exceeds the limit's max_cost.
 	Why_WHY_OVER_MAX_COST Why = 12
 	// The limit, or an override of it, admits everything.
 	Why_WHY_UNLIMITED Why = 13
 	// The limit, or an override of it, refuses everything.
 	Why_WHY_BANNED Why = 14
-	// Decided by the leader of the key's range itself.
+	// Decided by the leader of the key's range.
 	Why_WHY_LEADER Why = 15
-	// Cut off from the leader: this node's last part of the rate.
+	// Cut off from the leader: decided by this node's last share of the rate.
 	Why_WHY_SHARE Why = 16
-	// Cut off from the leader: everything passes.
+	// Cut off from the leader: everything is admitted.
 	Why_WHY_OPEN Why = 17
-	// Cut off from the leader: a rate of its own on every node.
+	// Cut off from the leader: decided by a fixed rate per node.
 	Why_WHY_FIXED_RATE Why = 18
 	// Enforcement is off.
 	Why_WHY_NOT_ENFORCED Why = 19
-	// Admitted out of the floor although a parent is used up.
+	// Admitted from the floor although a parent is used up.
 	Why_WHY_FLOOR Why = 20
 	// Refused: a parent is used up.
 	Why_WHY_PARENT_OVER_LIMIT Why = 21
-	// Refused: the limit counts what is in flight; use Acquire.
+	// Refused: it is a concurrency limit; use Acquire.
 	Why_WHY_USE_ACQUIRE Why = 22
-	// Refused: the key's range is between two leaders. None answers, or the new one has not
-	// heard yet what other nodes hold, and has set it aside.
+	// Refused: the key's range is between two leaders. None answers, or the new one does not know yet
+	// what other nodes hold and has set that aside.
 	Why_WHY_FAILOVER Why = 23
 )
 
@@ -213,23 +214,23 @@ func (Why) EnumDescriptor() ([]byte, []int) {
 	return file_quorate_v1_quota_proto_rawDescGZIP(), []int{1}
 }
 
-// Kind is how a limit, or a tier of it, counts.
+// Kind says how a limit, or a tier of it, counts.
 type Kind int32
 
 const (
 	// Not set.
 	Kind_KIND_UNSPECIFIED Kind = 0
-	// A token bucket: up to burst at once, refilled at rate.
+	// Token bucket: up to burst at once, refilled at rate.
 	Kind_KIND_BUCKET Kind = 1
 	// Windows of a fixed length, aligned to the Unix epoch.
 	Kind_KIND_FIXED Kind = 2
-	// A window that ends now, approximated by two counters.
+	// Sliding window that ends now, approximated by two counters.
 	Kind_KIND_SLIDING Kind = 3
 	// Calendar units in a time zone.
 	Kind_KIND_CALENDAR Kind = 4
-	// Full again every period, counted from the key's first use.
+	// Window that is renewed every period, from the key's first use on.
 	Kind_KIND_PERIODIC Kind = 5
-	// What is in flight at a time.
+	// Limits what is in flight at the same time.
 	Kind_KIND_CONCURRENCY Kind = 6
 )
 
@@ -282,7 +283,7 @@ func (Kind) EnumDescriptor() ([]byte, []int) {
 	return file_quorate_v1_quota_proto_rawDescGZIP(), []int{2}
 }
 
-// Class sets limits apart that do not count.
+// Class distinguishes limits that count from those that admit or refuse everything.
 type Class int32
 
 const (
@@ -290,9 +291,9 @@ const (
 	Class_CLASS_UNSPECIFIED Class = 0
 	// An ordinary limit.
 	Class_CLASS_COUNTED Class = 1
-	// Everything passes.
+	// Everything is admitted.
 	Class_CLASS_UNLIMITED Class = 2
-	// Nothing passes.
+	// Everything is refused.
 	Class_CLASS_BANNED Class = 3
 )
 
@@ -345,11 +346,11 @@ type Enforcement int32
 const (
 	// Not set.
 	Enforcement_ENFORCEMENT_UNSPECIFIED Enforcement = 0
-	// It is.
+	// Refusals are carried out.
 	Enforcement_ENFORCEMENT_ENFORCE Enforcement = 1
-	// It is counted and reported, and the request passes.
+	// Refusals are counted and reported, but the requests pass.
 	Enforcement_ENFORCEMENT_SHADOW Enforcement = 2
-	// Everything passes and nothing is counted.
+	// Everything is admitted, and nothing is counted.
 	Enforcement_ENFORCEMENT_OFF Enforcement = 3
 )
 
@@ -396,15 +397,15 @@ func (Enforcement) EnumDescriptor() ([]byte, []int) {
 	return file_quorate_v1_quota_proto_rawDescGZIP(), []int{4}
 }
 
-// Decide says where a limit is decided.
+// Decide says who decides a limit.
 type Decide int32
 
 const (
 	// Not set.
 	Decide_DECIDE_UNSPECIFIED Decide = 0
-	// In the memory of the node that is asked.
+	// The node that receives the check, from its memory.
 	Decide_DECIDE_LOCAL Decide = 1
-	// By the leader of the key's range: one hop, exact.
+	// The leader of the key's range: one hop, exact.
 	Decide_DECIDE_LEADER Decide = 2
 )
 
@@ -449,23 +450,23 @@ func (Decide) EnumDescriptor() ([]byte, []int) {
 	return file_quorate_v1_quota_proto_rawDescGZIP(), []int{5}
 }
 
-// CutOffPolicy is what a node does that no leader has answered for a whole lease.
+// CutOffPolicy says what a node does once no leader has answered it for a whole lease.
 type CutOffPolicy int32
 
 const (
-	// Not set: local under a soft ceiling, hold under a hard one.
+	// Not set: local for a soft ceiling, hold for a hard one.
 	CutOffPolicy_CUT_OFF_POLICY_UNSPECIFIED CutOffPolicy = 0
-	// The whole limit, counted on this node alone.
+	// Apply the whole limit on this node alone.
 	CutOffPolicy_CUT_OFF_POLICY_LOCAL CutOffPolicy = 1
-	// The part of the rate that the node had last.
+	// Apply the last share of the rate that the node had.
 	CutOffPolicy_CUT_OFF_POLICY_SHARE CutOffPolicy = 2
-	// Spend what is held, then refuse.
+	// Spend the tokens that the node holds, then refuse.
 	CutOffPolicy_CUT_OFF_POLICY_HOLD CutOffPolicy = 3
-	// Everything passes.
+	// Everything is admitted.
 	CutOffPolicy_CUT_OFF_POLICY_OPEN CutOffPolicy = 4
-	// Nothing passes.
+	// Everything is refused.
 	CutOffPolicy_CUT_OFF_POLICY_CLOSED CutOffPolicy = 5
-	// A rate of its own on every node.
+	// Apply a fixed rate per node.
 	CutOffPolicy_CUT_OFF_POLICY_RATE CutOffPolicy = 6
 )
 
@@ -525,20 +526,19 @@ type AllowRequest struct {
 	Namespace string `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
 	// Name of the limit in its namespace, same form.
 	Limit string `protobuf:"bytes,2,opt,name=limit,proto3" json:"limit,omitempty"`
-	// What the limit is counted for: at most 1024 bytes. Empty means "*": one
-	// bucket for everybody.
+	// Key that the limit is counted for, at most 1024 bytes. Empty means "*": one bucket for all
+	// callers.
 	Key string `protobuf:"bytes,3,opt,name=key,proto3" json:"key,omitempty"`
-	// Tokens that the request takes. Absent means 1; 0 asks without charging, and
-	// the answer is that of a request that takes one token.
+	// Tokens that the request costs. Absent means 1. 0 asks without charging and gets the answer for
+	// a cost of 1.
 	Cost *int64 `protobuf:"varint,4,opt,name=cost,proto3,oneof" json:"cost,omitempty"`
-	// The longest wait for tokens to come that the caller accepts. It can only
-	// lower the limit's max_wait; absent leaves it at that, 0 never waits.
+	// Longest wait for tokens that the caller accepts. It can only lower the limit's max_wait. Absent
+	// means max_wait, 0 never waits.
 	MaxWait *durationpb.Duration `protobuf:"bytes,5,opt,name=max_wait,json=maxWait,proto3" json:"max_wait,omitempty"`
-	// HTTP method and path of the request, instead of limit: the limits of the
-	// namespace (by default "slas") that match them count, all of them. When none
-	// matches, the request passes with WHY_NO_LIMIT.
+	// HTTP method of the request, with path and instead of limit: all limits of the namespace (by
+	// default "slas") that match them apply. If none matches, the request passes with WHY_NO_LIMIT.
 	Method string `protobuf:"bytes,6,opt,name=method,proto3" json:"method,omitempty"`
-	// See method. It begins with "/"; a query is not looked at.
+	// HTTP path of the request; see method. It begins with "/"; a query is ignored.
 	Path          string `protobuf:"bytes,7,opt,name=path,proto3" json:"path,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -628,9 +628,9 @@ type Tier struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// How it counts.
 	Kind Kind `protobuf:"varint,1,opt,name=kind,proto3,enum=quorate.v1.Kind" json:"kind,omitempty"`
-	// Refill of a bucket; of a window its count per period.
+	// Rate: refill of a bucket, or count of a window per period.
 	Rate string `protobuf:"bytes,2,opt,name=rate,proto3" json:"rate,omitempty"`
-	// Most that can go at once: a bucket's size, a window's count.
+	// Burst: size of a bucket, or count of a window.
 	Burst int64 `protobuf:"varint,3,opt,name=burst,proto3" json:"burst,omitempty"`
 	// Unit of calendar windows: minute, hour, day, week, month, year.
 	Calendar string `protobuf:"bytes,4,opt,name=calendar,proto3" json:"calendar,omitempty"`
@@ -705,12 +705,12 @@ func (x *Tier) GetTimezone() string {
 	return ""
 }
 
-// Floor is what a key may spend although the limit's parent is used up.
+// Floor is the rate that a key may spend although the limit's parent is used up.
 type Floor struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Refill.
+	// Its rate.
 	Rate string `protobuf:"bytes,1,opt,name=rate,proto3" json:"rate,omitempty"`
-	// Most tokens that can go at once.
+	// Burst: most tokens that can pass at once.
 	Burst         int64 `protobuf:"varint,2,opt,name=burst,proto3" json:"burst,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -760,16 +760,16 @@ func (x *Floor) GetBurst() int64 {
 	return 0
 }
 
-// CutOff is what happens to a limit without a leader.
+// CutOff says how a limit is decided without a leader.
 type CutOff struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What at first.
+	// The first policy.
 	Policy CutOffPolicy `protobuf:"varint,1,opt,name=policy,proto3,enum=quorate.v1.CutOffPolicy" json:"policy,omitempty"`
-	// Rate per node of the policy "rate".
+	// Rate per node, if policy is "rate".
 	Rate string `protobuf:"bytes,2,opt,name=rate,proto3" json:"rate,omitempty"`
-	// Time without a leader after which then takes over; absent is never.
+	// Time without a leader after which then applies; absent means never.
 	After *durationpb.Duration `protobuf:"bytes,3,opt,name=after,proto3" json:"after,omitempty"`
-	// What after that.
+	// The policy after that.
 	Then CutOffPolicy `protobuf:"varint,4,opt,name=then,proto3,enum=quorate.v1.CutOffPolicy" json:"then,omitempty"`
 	// Rate per node of then, if that is "rate".
 	ThenRate      string `protobuf:"bytes,5,opt,name=then_rate,json=thenRate,proto3" json:"then_rate,omitempty"`
@@ -842,12 +842,12 @@ func (x *CutOff) GetThenRate() string {
 	return ""
 }
 
-// Match says which HTTP requests a limit is for.
+// Match says which HTTP requests a limit applies to.
 type Match struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Methods, upper case; none is all.
+	// Methods in upper case; empty means all.
 	Methods []string `protobuf:"bytes,1,rep,name=methods,proto3" json:"methods,omitempty"`
-	// Path pattern: * is one segment or a part of one, ** any number of segments.
+	// Path pattern: * matches a segment or a part of one, ** any number of segments.
 	Path          string `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -897,63 +897,61 @@ func (x *Match) GetPath() string {
 	return ""
 }
 
-// Limit is one rule, counted for every key by itself. Fields have the words of
-// limit files; what a limit does not use is empty, 0 or absent.
+// Limit is one rule, counted for every key separately. Fields have the names of limit files; those
+// that a limit does not use are empty, 0 or absent.
 type Limit struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Namespace of the limit.
 	Namespace string `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
 	// Name of the limit.
 	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	// Refill, exactly as in limit files: "10/s", "5/m".
+	// Rate as in limit files, such as "10/s" or "5/m".
 	Rate string `protobuf:"bytes,3,opt,name=rate,proto3" json:"rate,omitempty"`
-	// Most tokens that can go at once.
+	// Burst: most tokens that can pass at once.
 	Burst int64 `protobuf:"varint,4,opt,name=burst,proto3" json:"burst,omitempty"`
-	// Which way the limit errs.
+	// Ceiling: which way the limit errs.
 	Ceiling Ceiling `protobuf:"varint,5,opt,name=ceiling,proto3,enum=quorate.v1.Ceiling" json:"ceiling,omitempty"`
-	// How the limit counts. kind, rate, burst, calendar and timezone are those of
-	// the first tier.
+	// Kind of the limit. kind, rate, burst, calendar and timezone are those of the first tier.
 	Kind Kind `protobuf:"varint,6,opt,name=kind,proto3,enum=quorate.v1.Kind" json:"kind,omitempty"`
 	// Unit of calendar windows: minute, hour, day, week, month, year.
 	Calendar string `protobuf:"bytes,7,opt,name=calendar,proto3" json:"calendar,omitempty"`
 	// Time zone of calendar windows, such as Europe/Berlin.
 	Timezone string `protobuf:"bytes,8,opt,name=timezone,proto3" json:"timezone,omitempty"`
-	// All tiers, the first included, if there are several: all must pass.
+	// All tiers, including the first, if the limit has several: all must let a request pass.
 	Tiers []*Tier `protobuf:"bytes,9,rep,name=tiers,proto3" json:"tiers,omitempty"`
-	// Whether it counts at all.
+	// Whether the limit counts, or admits or refuses everything.
 	Class Class `protobuf:"varint,10,opt,name=class,proto3,enum=quorate.v1.Class" json:"class,omitempty"`
-	// How many may be in flight, of a concurrency limit.
+	// Number that may be in flight, for a concurrency limit.
 	InFlight int64 `protobuf:"varint,11,opt,name=in_flight,json=inFlight,proto3" json:"in_flight,omitempty"`
-	// How long what is in flight, or reserved, lasts unless renewed.
+	// How long reservations, and what is in flight, last unless renewed.
 	Lease *durationpb.Duration `protobuf:"bytes,12,opt,name=lease,proto3" json:"lease,omitempty"`
-	// Most that one request may take; 0 is what could ever fit.
+	// Highest cost of one request; 0 means the burst.
 	MaxCost int64 `protobuf:"varint,13,opt,name=max_cost,json=maxCost,proto3" json:"max_cost,omitempty"`
-	// Longest wait for tokens to come; absent is none.
+	// Longest wait for tokens; absent means none.
 	MaxWait *durationpb.Duration `protobuf:"bytes,14,opt,name=max_wait,json=maxWait,proto3" json:"max_wait,omitempty"`
-	// How far ahead tokens may be reserved, in time of refill; absent is not.
+	// How far ahead tokens may be reserved, as time of refill; absent means not at all.
 	MaxDebt *durationpb.Duration `protobuf:"bytes,15,opt,name=max_debt,json=maxDebt,proto3" json:"max_debt,omitempty"`
-	// Limit of the same namespace that is charged as well.
+	// Parent: limit of the same namespace that is charged as well.
 	Parent string `protobuf:"bytes,16,opt,name=parent,proto3" json:"parent,omitempty"`
-	// What a key may spend although the parent is used up.
+	// Floor: what a key may spend although the parent is used up.
 	Floor *Floor `protobuf:"bytes,17,opt,name=floor,proto3" json:"floor,omitempty"`
 	// Whether a refusal is carried out.
 	Enforcement Enforcement `protobuf:"varint,18,opt,name=enforcement,proto3,enum=quorate.v1.Enforcement" json:"enforcement,omitempty"`
-	// Part of the keys for which it is, 0 to 1; the others are in shadow.
+	// Fraction of the keys for which it is enforced, 0 to 1; the others are in shadow.
 	Fraction float64 `protobuf:"fixed64,19,opt,name=fraction,proto3" json:"fraction,omitempty"`
-	// Percentage used from which answers are marked as near the limit.
+	// Used percentage from which answers are marked as near the limit.
 	Near int64 `protobuf:"varint,20,opt,name=near,proto3" json:"near,omitempty"`
-	// What happens without a leader; absent is the ceiling's default.
+	// How the limit is decided without a leader; absent means the ceiling's default.
 	WhenCutOff *CutOff `protobuf:"bytes,21,opt,name=when_cut_off,json=whenCutOff,proto3" json:"when_cut_off,omitempty"`
-	// Where the limit is decided.
+	// Who decides the limit.
 	Decide Decide `protobuf:"varint,22,opt,name=decide,proto3,enum=quorate.v1.Decide" json:"decide,omitempty"`
-	// Most dynamic buckets of a template on a node; 0 is the node's own bound.
+	// Most dynamic buckets of a template per node; 0 means the node's own bound.
 	MaxKeys int64 `protobuf:"varint,23,opt,name=max_keys,json=maxKeys,proto3" json:"max_keys,omitempty"`
-	// How long an unused dynamic bucket is remembered; absent is the node's own.
+	// How long an unused dynamic bucket is kept; absent means the node's own setting.
 	Idle *durationpb.Duration `protobuf:"bytes,24,opt,name=idle,proto3" json:"idle,omitempty"`
-	// HTTP requests that the limit is for.
+	// HTTP requests that the limit applies to.
 	Match *Match `protobuf:"bytes,25,opt,name=match,proto3" json:"match,omitempty"`
-	// Whether counts are asked to outlive leaders and nodes, where they do not by
-	// themselves.
+	// Whether counts must outlive leaders and nodes, where they do not anyway.
 	Durable       bool `protobuf:"varint,26,opt,name=durable,proto3" json:"durable,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1176,27 +1174,27 @@ type AllowResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Whether the request may pass.
 	Allowed bool `protobuf:"varint,1,opt,name=allowed,proto3" json:"allowed,omitempty"`
-	// The global limit that decided, never a node's share of it.
+	// The limit that decided, as a whole: never a node's share.
 	Limit *Limit `protobuf:"bytes,2,opt,name=limit,proto3" json:"limit,omitempty"`
 	// Estimated tokens left in the whole cluster after this decision.
 	Remaining int64 `protobuf:"varint,3,opt,name=remaining,proto3" json:"remaining,omitempty"`
-	// When refused: the earliest moment at which the same cost could pass.
-	// Absent when allowed, and when it can never pass. Of a soft limit that nodes
-	// decide it can be a sync interval and a hop too early.
+	// If refused, the time until the same cost could pass at the earliest. Absent if allowed, and if
+	// the cost can never pass. For a soft limit that nodes decide it can be too early by a sync
+	// interval and a hop.
 	RetryAfter *durationpb.Duration `protobuf:"bytes,4,opt,name=retry_after,json=retryAfter,proto3" json:"retry_after,omitempty"`
-	// How it was decided.
+	// Reason of the decision.
 	Why Why `protobuf:"varint,5,opt,name=why,proto3,enum=quorate.v1.Why" json:"why,omitempty"`
-	// How long the caller has to wait before it goes ahead: the tokens are set
-	// aside for it. Absent is not at all.
+	// How long the caller has to wait before it goes ahead; the tokens are set aside for it. Absent
+	// means not at all.
 	Wait *durationpb.Duration `protobuf:"bytes,6,opt,name=wait,proto3" json:"wait,omitempty"`
-	// True when it passed only because the limit is not enforced.
+	// Whether it passed only because the limit is not enforced.
 	Shadow bool `protobuf:"varint,7,opt,name=shadow,proto3" json:"shadow,omitempty"`
-	// True when the limit is nearly used up.
+	// Whether the limit is nearly used up.
 	Near bool `protobuf:"varint,8,opt,name=near,proto3" json:"near,omitempty"`
-	// When the limit would be full again if nobody asked; of a window, its end.
-	// Absent when it is full.
+	// Time until the limit is full again without requests; for a window, until its end. Absent if it
+	// is full.
 	ResetAfter *durationpb.Duration `protobuf:"bytes,9,opt,name=reset_after,json=resetAfter,proto3" json:"reset_after,omitempty"`
-	// Which of the limit's tiers decided, from 1; 0 when none did.
+	// The limit's tier that decided, from 1; 0 if none did.
 	Tier          int32 `protobuf:"varint,10,opt,name=tier,proto3" json:"tier,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1397,9 +1395,9 @@ func (x *AllowBatchResponse) GetResults() []*AllowResult {
 // AllowResult is one check's answer or its fault.
 type AllowResult struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The answer, if the check could be decided.
+	// The answer; absent if the check could not be decided.
 	Response *AllowResponse `protobuf:"bytes,1,opt,name=response,proto3" json:"response,omitempty"`
-	// What was wrong with the check, otherwise.
+	// Why the check could not be decided.
 	Error         string `protobuf:"bytes,2,opt,name=error,proto3" json:"error,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1449,7 +1447,7 @@ func (x *AllowResult) GetError() string {
 	return ""
 }
 
-// AllowAllRequest is up to 16 checks that stand or fall together.
+// AllowAllRequest is up to 16 checks that pass or fail together.
 type AllowAllRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The checks.
@@ -1500,14 +1498,13 @@ type AllowAllResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Whether the request may pass: all checks passed.
 	Allowed bool `protobuf:"varint,1,opt,name=allowed,proto3" json:"allowed,omitempty"`
-	// One answer per check, in order. When one refuses, none was charged: those
-	// before it say that they would have passed, and those behind it are not
-	// decided and have neither limit nor why.
+	// One answer per check, in order. If one refuses, none is charged: the answers before it say that
+	// these checks would have passed, and those after it have neither limit nor why.
 	Results []*AllowResponse `protobuf:"bytes,2,rep,name=results,proto3" json:"results,omitempty"`
 	// The longest wait of the results.
 	Wait *durationpb.Duration `protobuf:"bytes,3,opt,name=wait,proto3" json:"wait,omitempty"`
-	// When refused: the longest retry_after of what refused. Absent when allowed,
-	// and when it can never pass.
+	// If refused, the longest retry_after of the refused checks. Absent if allowed, and if they can
+	// never pass.
 	RetryAfter    *durationpb.Duration `protobuf:"bytes,4,opt,name=retry_after,json=retryAfter,proto3" json:"retry_after,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1571,16 +1568,16 @@ func (x *AllowAllResponse) GetRetryAfter() *durationpb.Duration {
 	return nil
 }
 
-// RefundRequest gives tokens back.
+// RefundRequest returns tokens.
 type RefundRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Namespace of the limit.
 	Namespace string `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
 	// Name of the limit.
 	Limit string `protobuf:"bytes,2,opt,name=limit,proto3" json:"limit,omitempty"`
-	// What the limit is counted for; empty means "*".
+	// Key that the limit is counted for; empty means "*".
 	Key string `protobuf:"bytes,3,opt,name=key,proto3" json:"key,omitempty"`
-	// Tokens to give back, 1 or more. Absent means 1.
+	// Tokens to return, 1 or more. Absent means 1.
 	Cost          *int64 `protobuf:"varint,4,opt,name=cost,proto3,oneof" json:"cost,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1644,7 +1641,7 @@ func (x *RefundRequest) GetCost() int64 {
 	return 0
 }
 
-// RefundResponse says what there is after it.
+// RefundResponse is the state after a refund.
 type RefundResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The limit.
@@ -1699,14 +1696,14 @@ func (x *RefundResponse) GetRemaining() int64 {
 	return 0
 }
 
-// ReportRequest books what has been used.
+// ReportRequest charges tokens that were used.
 type ReportRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Namespace of the limit.
 	Namespace string `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
 	// Name of the limit.
 	Limit string `protobuf:"bytes,2,opt,name=limit,proto3" json:"limit,omitempty"`
-	// What the limit is counted for; empty means "*".
+	// Key that the limit is counted for; empty means "*".
 	Key string `protobuf:"bytes,3,opt,name=key,proto3" json:"key,omitempty"`
 	// Tokens used, 1 or more.
 	Used          int64 `protobuf:"varint,4,opt,name=used,proto3" json:"used,omitempty"`
@@ -1772,19 +1769,18 @@ func (x *ReportRequest) GetUsed() int64 {
 	return 0
 }
 
-// ReportResponse says what was booked.
+// ReportResponse says what was charged.
 type ReportResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Tokens that were booked: all of them, unless that would go below the bound
-	// of the limit's debt.
+	// Tokens that were charged: all, unless that would exceed the bound on the limit's debt.
 	Booked int64 `protobuf:"varint,1,opt,name=booked,proto3" json:"booked,omitempty"`
 	// The limit.
 	Limit *Limit `protobuf:"bytes,2,opt,name=limit,proto3" json:"limit,omitempty"`
 	// Estimated tokens left in the whole cluster, 0 while in debt.
 	Remaining int64 `protobuf:"varint,3,opt,name=remaining,proto3" json:"remaining,omitempty"`
-	// When another request could pass; absent when one can now, or never.
+	// Time until another request could pass; absent if one can now, or never.
 	RetryAfter *durationpb.Duration `protobuf:"bytes,4,opt,name=retry_after,json=retryAfter,proto3" json:"retry_after,omitempty"`
-	// How it was decided.
+	// Reason of the decision.
 	Why           Why `protobuf:"varint,5,opt,name=why,proto3,enum=quorate.v1.Why" json:"why,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1858,10 +1854,10 @@ func (x *ReportResponse) GetWhy() Why {
 // ReserveRequest sets tokens aside.
 type ReserveRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Up to 16 checks that stand or fall together.
+	// Up to 16 checks that pass or fail together.
 	Checks []*AllowRequest `protobuf:"bytes,1,rep,name=checks,proto3" json:"checks,omitempty"`
-	// How long the reservation lasts unless renewed, 1 ms to 24 h; absent is the
-	// shortest lease of the limits.
+	// How long the reservation lasts unless renewed, 1 ms to 24 h; absent means the shortest lease of
+	// the limits.
 	Ttl           *durationpb.Duration `protobuf:"bytes,2,opt,name=ttl,proto3" json:"ttl,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1911,20 +1907,20 @@ func (x *ReserveRequest) GetTtl() *durationpb.Duration {
 	return nil
 }
 
-// ReserveResponse is a reservation, or why there is none.
+// ReserveResponse is a reservation, or why it was refused.
 type ReserveResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Whether the tokens were set aside.
 	Allowed bool `protobuf:"varint,1,opt,name=allowed,proto3" json:"allowed,omitempty"`
-	// What Settle and Renew take; empty when refused.
+	// Handle for Settle and Renew; empty if refused.
 	Handle string `protobuf:"bytes,2,opt,name=handle,proto3" json:"handle,omitempty"`
-	// When the reservation ends unless renewed, from now.
+	// Time until the reservation ends unless renewed.
 	ExpiresIn *durationpb.Duration `protobuf:"bytes,3,opt,name=expires_in,json=expiresIn,proto3" json:"expires_in,omitempty"`
 	// One answer per check, in order, as in AllowAllResponse.
 	Results []*AllowResponse `protobuf:"bytes,4,rep,name=results,proto3" json:"results,omitempty"`
 	// The longest wait of the results.
 	Wait *durationpb.Duration `protobuf:"bytes,5,opt,name=wait,proto3" json:"wait,omitempty"`
-	// When refused: as in AllowAllResponse.
+	// If refused, as in AllowAllResponse.
 	RetryAfter    *durationpb.Duration `protobuf:"bytes,6,opt,name=retry_after,json=retryAfter,proto3" json:"retry_after,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2005,10 +2001,10 @@ func (x *ReserveResponse) GetRetryAfter() *durationpb.Duration {
 // SettleRequest ends a reservation.
 type SettleRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The reservation.
+	// Handle that Reserve returned.
 	Handle string `protobuf:"bytes,1,opt,name=handle,proto3" json:"handle,omitempty"`
-	// Tokens of each check that were used, 0 or more; more than was reserved is
-	// booked as Report does. Absent means all that was reserved.
+	// Tokens that each check used, 0 or more; tokens beyond the reservation are charged as by Report.
+	// Absent means all that was reserved.
 	Used          *int64 `protobuf:"varint,2,opt,name=used,proto3,oneof" json:"used,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2058,7 +2054,7 @@ func (x *SettleRequest) GetUsed() int64 {
 	return 0
 }
 
-// SettleResponse says nothing more.
+// SettleResponse is empty.
 type SettleResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -2095,12 +2091,12 @@ func (*SettleResponse) Descriptor() ([]byte, []int) {
 	return file_quorate_v1_quota_proto_rawDescGZIP(), []int{19}
 }
 
-// RenewRequest makes a reservation last longer.
+// RenewRequest extends a reservation.
 type RenewRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The reservation, or what Acquire returned.
+	// Handle that Reserve or Acquire returned.
 	Handle string `protobuf:"bytes,1,opt,name=handle,proto3" json:"handle,omitempty"`
-	// How long it lasts from now, 1 ms to 24 h; absent is as long as at first.
+	// How long it lasts from now, 1 ms to 24 h; absent means as long as at first.
 	Ttl           *durationpb.Duration `protobuf:"bytes,2,opt,name=ttl,proto3" json:"ttl,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2150,7 +2146,7 @@ func (x *RenewRequest) GetTtl() *durationpb.Duration {
 	return nil
 }
 
-// RenewResponse says nothing more.
+// RenewResponse is empty.
 type RenewResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -2187,19 +2183,18 @@ func (*RenewResponse) Descriptor() ([]byte, []int) {
 	return file_quorate_v1_quota_proto_rawDescGZIP(), []int{21}
 }
 
-// AcquireRequest takes places under a concurrency limit.
+// AcquireRequest asks for places under a concurrency limit.
 type AcquireRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Namespace of the limit.
 	Namespace string `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
 	// Name of the limit.
 	Limit string `protobuf:"bytes,2,opt,name=limit,proto3" json:"limit,omitempty"`
-	// What the limit is counted for; empty means "*".
+	// Key that the limit is counted for; empty means "*".
 	Key string `protobuf:"bytes,3,opt,name=key,proto3" json:"key,omitempty"`
-	// How many places, 1 or more. Absent means 1.
+	// Number of places, 1 or more. Absent means 1.
 	Count *int64 `protobuf:"varint,4,opt,name=count,proto3,oneof" json:"count,omitempty"`
-	// How long they last unless renewed or released, 1 ms to 24 h; absent is the
-	// limit's lease.
+	// How long they last unless renewed or released, 1 ms to 24 h; absent means the limit's lease.
 	Ttl           *durationpb.Duration `protobuf:"bytes,5,opt,name=ttl,proto3" json:"ttl,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2270,14 +2265,14 @@ func (x *AcquireRequest) GetTtl() *durationpb.Duration {
 	return nil
 }
 
-// AcquireResponse is the places, or why there are none.
+// AcquireResponse is the acquired places, or why they were refused.
 type AcquireResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Whether they were taken.
+	// Whether the places were acquired.
 	Allowed bool `protobuf:"varint,1,opt,name=allowed,proto3" json:"allowed,omitempty"`
-	// What Release and Renew take; empty when refused.
+	// Handle for Release and Renew; empty if refused.
 	Handle string `protobuf:"bytes,2,opt,name=handle,proto3" json:"handle,omitempty"`
-	// When the places are given back unless renewed, from now.
+	// Time until the places are released unless renewed.
 	ExpiresIn *durationpb.Duration `protobuf:"bytes,3,opt,name=expires_in,json=expiresIn,proto3" json:"expires_in,omitempty"`
 	// The answer of the limit.
 	Result        *AllowResponse `protobuf:"bytes,4,opt,name=result,proto3" json:"result,omitempty"`
@@ -2343,10 +2338,10 @@ func (x *AcquireResponse) GetResult() *AllowResponse {
 	return nil
 }
 
-// ReleaseRequest gives places back.
+// ReleaseRequest releases places.
 type ReleaseRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What Acquire returned.
+	// Handle that Acquire returned.
 	Handle        string `protobuf:"bytes,1,opt,name=handle,proto3" json:"handle,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2389,7 +2384,7 @@ func (x *ReleaseRequest) GetHandle() string {
 	return ""
 }
 
-// ReleaseResponse says nothing more.
+// ReleaseResponse is empty.
 type ReleaseResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields

@@ -36,55 +36,51 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// QuotaService decides whether requests may pass. Every node answers from its
-// own memory; no call waits for another node.
+// QuotaService decides whether requests may pass. Nodes decide from their own memory, except for
+// limits that a leader decides.
 type QuotaServiceClient interface {
 	// Allow decides one check and charges it if it passes. A refusal is a normal
 	// answer, not an error.
 	// Errors: INVALID_ARGUMENT (details name the field), NOT_FOUND (no such limit).
 	Allow(ctx context.Context, in *AllowRequest, opts ...grpc.CallOption) (*AllowResponse, error)
-	// AllowBatch decides up to 1000 checks in order, each on its own.
-	// Errors: INVALID_ARGUMENT for an empty or too large batch; a fault of one
-	// check is in its result and leaves the others alone.
+	// AllowBatch decides up to 1000 checks in order, independently of each other. The error of one
+	// check is in its result and does not affect the others.
+	// Errors: INVALID_ARGUMENT for an empty or too large batch.
 	AllowBatch(ctx context.Context, in *AllowBatchRequest, opts ...grpc.CallOption) (*AllowBatchResponse, error)
-	// AllowStream decides checks as they come, each on its own, and answers in
-	// their order: a fault of one check is in its result and leaves the others
-	// alone. Any number may be under way; who does not read the answers is not
-	// read either. The stream lasts until the caller ends it, or the node stops.
-	// Errors: those of a caller who may not, which end the stream.
+	// AllowStream decides checks as they arrive, independently of each other, and answers in their
+	// order. The error of one check is in its result and does not affect the others. Any number may
+	// be in flight; the node stops reading while the caller does not read the answers. The stream
+	// lasts until the caller ends it or the node stops.
+	// Errors: PERMISSION_DENIED and UNAUTHENTICATED, which end the stream.
 	AllowStream(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[AllowRequest, AllowResult], error)
-	// AllowAll decides up to 16 checks as one: all pass and are charged, or none
-	// is charged.
-	// Errors: those of Allow, of any check; INVALID_ARGUMENT for 0 or more than 16.
+	// AllowAll decides up to 16 checks as one: all pass and are charged, or none is charged.
+	// Errors: those of Allow for any check; INVALID_ARGUMENT for 0 or more than 16 checks.
 	AllowAll(ctx context.Context, in *AllowAllRequest, opts ...grpc.CallOption) (*AllowAllResponse, error)
-	// Refund gives back tokens that were charged and not used. The level never
-	// rises above the limit's burst. It counts in the window of now: what was charged in
-	// one that has ended should not be refunded; Reserve and Settle keep count of that.
+	// Refund returns tokens that were charged and not used. The level never rises above the limit's
+	// burst. A refund counts in the current window, so tokens charged in an earlier window should not
+	// be refunded; Reserve and Settle take care of that.
 	// Errors: those of Allow.
 	Refund(ctx context.Context, in *RefundRequest, opts ...grpc.CallOption) (*RefundResponse, error)
-	// Report books what has been used already, whatever the level is: it can fall
-	// below zero, down to a bound of the limit.
+	// Report charges tokens that were used already, whatever the level: it can fall below zero, down
+	// to the limit's bound on debt.
 	// Errors: those of Allow.
 	Report(ctx context.Context, in *ReportRequest, opts ...grpc.CallOption) (*ReportResponse, error)
-	// Reserve sets tokens aside for up to 16 checks, all or nothing, until they are
-	// settled. What is not settled in time is given back.
-	// Errors: those of Allow; RESOURCE_EXHAUSTED when the node holds too many
-	// reservations.
+	// Reserve sets tokens aside for up to 16 checks, all or none, until they are settled. A
+	// reservation that is not settled in time is returned.
+	// Errors: those of Allow; RESOURCE_EXHAUSTED when the node holds too many reservations.
 	Reserve(ctx context.Context, in *ReserveRequest, opts ...grpc.CallOption) (*ReserveResponse, error)
-	// Settle ends a reservation: what was reserved and not used is given back, except
-	// to windows that have ended.
-	// Any node takes the call.
-	// Errors: NOT_FOUND when it was settled before, has expired, or is unknown;
-	// UNAVAILABLE when the node that made it cannot be reached.
+	// Settle ends a reservation: it returns what was reserved and not used, except to windows that
+	// have ended. Any node accepts the call.
+	// Errors: NOT_FOUND when it was settled before, has expired, or is unknown; UNAVAILABLE when the
+	// node that made it cannot be reached.
 	Settle(ctx context.Context, in *SettleRequest, opts ...grpc.CallOption) (*SettleResponse, error)
-	// Renew makes a reservation last longer, or what is in flight.
+	// Renew extends a reservation, or the lease of what is in flight.
 	// Errors: those of Settle.
 	Renew(ctx context.Context, in *RenewRequest, opts ...grpc.CallOption) (*RenewResponse, error)
-	// Acquire takes places under a concurrency limit until they are released or
-	// their lease ends.
+	// Acquire acquires places under a concurrency limit until they are released or their lease ends.
 	// Errors: those of Reserve.
 	Acquire(ctx context.Context, in *AcquireRequest, opts ...grpc.CallOption) (*AcquireResponse, error)
-	// Release gives back what Acquire took.
+	// Release releases what Acquire acquired.
 	// Errors: those of Settle.
 	Release(ctx context.Context, in *ReleaseRequest, opts ...grpc.CallOption) (*ReleaseResponse, error)
 }
@@ -214,55 +210,51 @@ func (c *quotaServiceClient) Release(ctx context.Context, in *ReleaseRequest, op
 // All implementations must embed UnimplementedQuotaServiceServer
 // for forward compatibility.
 //
-// QuotaService decides whether requests may pass. Every node answers from its
-// own memory; no call waits for another node.
+// QuotaService decides whether requests may pass. Nodes decide from their own memory, except for
+// limits that a leader decides.
 type QuotaServiceServer interface {
 	// Allow decides one check and charges it if it passes. A refusal is a normal
 	// answer, not an error.
 	// Errors: INVALID_ARGUMENT (details name the field), NOT_FOUND (no such limit).
 	Allow(context.Context, *AllowRequest) (*AllowResponse, error)
-	// AllowBatch decides up to 1000 checks in order, each on its own.
-	// Errors: INVALID_ARGUMENT for an empty or too large batch; a fault of one
-	// check is in its result and leaves the others alone.
+	// AllowBatch decides up to 1000 checks in order, independently of each other. The error of one
+	// check is in its result and does not affect the others.
+	// Errors: INVALID_ARGUMENT for an empty or too large batch.
 	AllowBatch(context.Context, *AllowBatchRequest) (*AllowBatchResponse, error)
-	// AllowStream decides checks as they come, each on its own, and answers in
-	// their order: a fault of one check is in its result and leaves the others
-	// alone. Any number may be under way; who does not read the answers is not
-	// read either. The stream lasts until the caller ends it, or the node stops.
-	// Errors: those of a caller who may not, which end the stream.
+	// AllowStream decides checks as they arrive, independently of each other, and answers in their
+	// order. The error of one check is in its result and does not affect the others. Any number may
+	// be in flight; the node stops reading while the caller does not read the answers. The stream
+	// lasts until the caller ends it or the node stops.
+	// Errors: PERMISSION_DENIED and UNAUTHENTICATED, which end the stream.
 	AllowStream(grpc.BidiStreamingServer[AllowRequest, AllowResult]) error
-	// AllowAll decides up to 16 checks as one: all pass and are charged, or none
-	// is charged.
-	// Errors: those of Allow, of any check; INVALID_ARGUMENT for 0 or more than 16.
+	// AllowAll decides up to 16 checks as one: all pass and are charged, or none is charged.
+	// Errors: those of Allow for any check; INVALID_ARGUMENT for 0 or more than 16 checks.
 	AllowAll(context.Context, *AllowAllRequest) (*AllowAllResponse, error)
-	// Refund gives back tokens that were charged and not used. The level never
-	// rises above the limit's burst. It counts in the window of now: what was charged in
-	// one that has ended should not be refunded; Reserve and Settle keep count of that.
+	// Refund returns tokens that were charged and not used. The level never rises above the limit's
+	// burst. A refund counts in the current window, so tokens charged in an earlier window should not
+	// be refunded; Reserve and Settle take care of that.
 	// Errors: those of Allow.
 	Refund(context.Context, *RefundRequest) (*RefundResponse, error)
-	// Report books what has been used already, whatever the level is: it can fall
-	// below zero, down to a bound of the limit.
+	// Report charges tokens that were used already, whatever the level: it can fall below zero, down
+	// to the limit's bound on debt.
 	// Errors: those of Allow.
 	Report(context.Context, *ReportRequest) (*ReportResponse, error)
-	// Reserve sets tokens aside for up to 16 checks, all or nothing, until they are
-	// settled. What is not settled in time is given back.
-	// Errors: those of Allow; RESOURCE_EXHAUSTED when the node holds too many
-	// reservations.
+	// Reserve sets tokens aside for up to 16 checks, all or none, until they are settled. A
+	// reservation that is not settled in time is returned.
+	// Errors: those of Allow; RESOURCE_EXHAUSTED when the node holds too many reservations.
 	Reserve(context.Context, *ReserveRequest) (*ReserveResponse, error)
-	// Settle ends a reservation: what was reserved and not used is given back, except
-	// to windows that have ended.
-	// Any node takes the call.
-	// Errors: NOT_FOUND when it was settled before, has expired, or is unknown;
-	// UNAVAILABLE when the node that made it cannot be reached.
+	// Settle ends a reservation: it returns what was reserved and not used, except to windows that
+	// have ended. Any node accepts the call.
+	// Errors: NOT_FOUND when it was settled before, has expired, or is unknown; UNAVAILABLE when the
+	// node that made it cannot be reached.
 	Settle(context.Context, *SettleRequest) (*SettleResponse, error)
-	// Renew makes a reservation last longer, or what is in flight.
+	// Renew extends a reservation, or the lease of what is in flight.
 	// Errors: those of Settle.
 	Renew(context.Context, *RenewRequest) (*RenewResponse, error)
-	// Acquire takes places under a concurrency limit until they are released or
-	// their lease ends.
+	// Acquire acquires places under a concurrency limit until they are released or their lease ends.
 	// Errors: those of Reserve.
 	Acquire(context.Context, *AcquireRequest) (*AcquireResponse, error)
-	// Release gives back what Acquire took.
+	// Release releases what Acquire acquired.
 	// Errors: those of Settle.
 	Release(context.Context, *ReleaseRequest) (*ReleaseResponse, error)
 	mustEmbedUnimplementedQuotaServiceServer()

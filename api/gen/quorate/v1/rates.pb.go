@@ -23,7 +23,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// RateOrder is by what keys are ranked: the highest first.
+// RateOrder is the order of keys: highest first, unless noted.
 type RateOrder int32
 
 const (
@@ -35,7 +35,7 @@ const (
 	RateOrder_RATE_ORDER_RATE RateOrder = 2
 	// Refused tokens per second.
 	RateOrder_RATE_ORDER_REFUSAL_RATE RateOrder = 3
-	// Demand as a part of what the limit refills.
+	// Demand as a fraction of the limit's refill.
 	RateOrder_RATE_ORDER_UTILISATION RateOrder = 4
 	// Tokens attempted since the leader first saw the key.
 	RateOrder_RATE_ORDER_ATTEMPTED RateOrder = 5
@@ -45,9 +45,10 @@ const (
 	RateOrder_RATE_ORDER_REFUSED RateOrder = 7
 	// Tokens admitted beyond burst + rate x time.
 	RateOrder_RATE_ORDER_OVER_ADMITTED RateOrder = 8
-	// Tokens refused although the limit would have covered them: at least, then at most.
+	// Tokens refused although the limit would have covered them: by the lower bound, then by the
+	// upper.
 	RateOrder_RATE_ORDER_NEEDLESS_REFUSALS RateOrder = 9
-	// Tokens left: the least first.
+	// Tokens left, fewest first.
 	RateOrder_RATE_ORDER_REMAINING RateOrder = 10
 )
 
@@ -108,25 +109,25 @@ func (RateOrder) EnumDescriptor() ([]byte, []int) {
 	return file_quorate_v1_rates_proto_rawDescGZIP(), []int{0}
 }
 
-// TopRatesRequest asks for the keys that come first.
+// TopRatesRequest asks for the first keys in an order.
 type TopRatesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// How many keys, 1 to 1000; 0 means 20.
+	// Number of keys, 1 to 1000; 0 means 20.
 	Top int32 `protobuf:"varint,1,opt,name=top,proto3" json:"top,omitempty"`
 	// Only this namespace, if set.
 	Namespace string `protobuf:"bytes,2,opt,name=namespace,proto3" json:"namespace,omitempty"`
 	// Only this limit of the namespace, if set.
 	Limit string `protobuf:"bytes,3,opt,name=limit,proto3" json:"limit,omitempty"`
-	// In which order; by demand when not said. Nodes of versions before 0.2 know no other.
+	// The order; by demand if not set. Nodes of versions before 0.2 know no other.
 	Order RateOrder `protobuf:"varint,4,opt,name=order,proto3,enum=quorate.v1.RateOrder" json:"order,omitempty"`
 	// Only keys that begin with this, at most 1024 bytes.
 	KeyPrefix string `protobuf:"bytes,5,opt,name=key_prefix,json=keyPrefix,proto3" json:"key_prefix,omitempty"`
 	// Only keys with this label: "name=value", or "2=value" for the second part of keys
 	// such as acme/eu/7, whose parts "/" or "," separates.
 	Label string `protobuf:"bytes,6,opt,name=label,proto3" json:"label,omitempty"`
-	// Also add the rates up by the values of this label: its name, or a part's number.
+	// Label by whose values to add up the rates too: its name, or the number of a part.
 	GroupBy string `protobuf:"bytes,7,opt,name=group_by,json=groupBy,proto3" json:"group_by,omitempty"`
-	// What next_page_token of the answer before was; the other fields as then.
+	// next_page_token of the previous answer; the other fields must be as then.
 	PageToken     string `protobuf:"bytes,8,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -218,33 +219,33 @@ func (x *TopRatesRequest) GetPageToken() string {
 	return ""
 }
 
-// TopRatesResponse has the keys, the first in the order first.
+// TopRatesResponse has the keys, in the requested order.
 type TopRatesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The keys.
 	Keys []*KeyRate `protobuf:"bytes,1,rep,name=keys,proto3" json:"keys,omitempty"`
 	// Ranges whose leaders answered.
 	RangesCovered int32 `protobuf:"varint,2,opt,name=ranges_covered,json=rangesCovered,proto3" json:"ranges_covered,omitempty"`
-	// Ranges that there are. The answer is complete when both are equal.
+	// Number of ranges. The answer is complete if both are equal.
 	RangesTotal int32 `protobuf:"varint,3,opt,name=ranges_total,json=rangesTotal,proto3" json:"ranges_total,omitempty"`
-	// How wrong the limits have been that match, worst first, at most 1000: what
-	// leaders have measured since the nodes started, over all keys.
+	// Errors of the matching limits, worst first, at most 1000: measured by the leaders since the
+	// nodes started, over all keys.
 	Limits []*LimitError `protobuf:"bytes,4,rep,name=limits,proto3" json:"limits,omitempty"`
-	// When the node that was asked put the answers together, by its clock.
+	// When the answering node merged the answers, by its clock.
 	AsOf *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=as_of,json=asOf,proto3" json:"as_of,omitempty"`
-	// Nodes that answered, the one that was asked included.
+	// Nodes that answered, including the answering node.
 	MembersCovered int32 `protobuf:"varint,6,opt,name=members_covered,json=membersCovered,proto3" json:"members_covered,omitempty"`
-	// Nodes that there are.
+	// Number of nodes.
 	MembersTotal int32 `protobuf:"varint,7,opt,name=members_total,json=membersTotal,proto3" json:"members_total,omitempty"`
-	// Nodes that did not answer: what they lead is not in the answer.
+	// Nodes that did not answer; the answer lacks the ranges that they lead.
 	MissingMembers []string `protobuf:"bytes,8,rep,name=missing_members,json=missingMembers,proto3" json:"missing_members,omitempty"`
-	// Asks for the keys that come next; empty when there are no more.
+	// Token of the next page; empty on the last.
 	NextPageToken string `protobuf:"bytes,9,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
-	// What group_by asked for, the first in the order first, at most 1000.
+	// Groups of group_by, in the requested order, at most 1000.
 	Groups []*RateGroup `protobuf:"bytes,10,rep,name=groups,proto3" json:"groups,omitempty"`
-	// How many keys the groups are made of: the first 1000 in the order.
+	// Keys in the groups: the first 1000 in the order.
 	KeysGrouped int32 `protobuf:"varint,11,opt,name=keys_grouped,json=keysGrouped,proto3" json:"keys_grouped,omitempty"`
-	// Whether there were more keys than these, which are in no group.
+	// Whether there were further keys, which are in no group.
 	GroupsPartial bool `protobuf:"varint,12,opt,name=groups_partial,json=groupsPartial,proto3" json:"groups_partial,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -369,9 +370,9 @@ type RateGroup struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The value; empty for keys without the label.
 	Value string `protobuf:"bytes,1,opt,name=value,proto3" json:"value,omitempty"`
-	// How many keys.
+	// Number of keys.
 	Keys int32 `protobuf:"varint,2,opt,name=keys,proto3" json:"keys,omitempty"`
-	// Admitted tokens per second, of all of them.
+	// Admitted tokens per second, of all keys.
 	Rate float64 `protobuf:"fixed64,3,opt,name=rate,proto3" json:"rate,omitempty"`
 	// Attempted tokens per second.
 	Demand float64 `protobuf:"fixed64,4,opt,name=demand,proto3" json:"demand,omitempty"`
@@ -381,15 +382,15 @@ type RateGroup struct {
 	Admitted int64 `protobuf:"varint,6,opt,name=admitted,proto3" json:"admitted,omitempty"`
 	// Tokens refused since then.
 	Refused int64 `protobuf:"varint,7,opt,name=refused,proto3" json:"refused,omitempty"`
-	// The highest utilisation of one of the keys.
+	// Highest utilisation of a key.
 	Utilisation float64 `protobuf:"fixed64,8,opt,name=utilisation,proto3" json:"utilisation,omitempty"`
-	// Tokens admitted beyond burst + rate x time, of all of them.
+	// Tokens admitted beyond burst + rate x time, of all keys.
 	OverAdmitted float64 `protobuf:"fixed64,9,opt,name=over_admitted,json=overAdmitted,proto3" json:"over_admitted,omitempty"`
-	// Tokens refused although the limit would have covered them, at least.
+	// Lower bound on the tokens refused although the limit would have covered them.
 	NeedlessRefusals float64 `protobuf:"fixed64,10,opt,name=needless_refusals,json=needlessRefusals,proto3" json:"needless_refusals,omitempty"`
-	// The fewest tokens that one of the keys has left.
+	// Lowest remaining of a key.
 	Remaining int64 `protobuf:"varint,11,opt,name=remaining,proto3" json:"remaining,omitempty"`
-	// needless_refusals, at most.
+	// Upper bound on what needless_refusals counts.
 	NeedlessRefusalsAtMost float64 `protobuf:"fixed64,12,opt,name=needless_refusals_at_most,json=needlessRefusalsAtMost,proto3" json:"needless_refusals_at_most,omitempty"`
 	unknownFields          protoimpl.UnknownFields
 	sizeCache              protoimpl.SizeCache
@@ -509,24 +510,24 @@ func (x *RateGroup) GetNeedlessRefusalsAtMost() float64 {
 	return 0
 }
 
-// WatchRatesRequest asks for the keys that come first, again and again.
+// WatchRatesRequest asks for the first keys in an order, at an interval.
 type WatchRatesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// How many keys, 1 to 1000; 0 means 20.
+	// Number of keys, 1 to 1000; 0 means 20.
 	Top int32 `protobuf:"varint,1,opt,name=top,proto3" json:"top,omitempty"`
 	// Only this namespace, if set.
 	Namespace string `protobuf:"bytes,2,opt,name=namespace,proto3" json:"namespace,omitempty"`
 	// Only this limit of the namespace, if set.
 	Limit string `protobuf:"bytes,3,opt,name=limit,proto3" json:"limit,omitempty"`
-	// In which order; by demand when not said.
+	// The order; by demand if not set.
 	Order RateOrder `protobuf:"varint,4,opt,name=order,proto3,enum=quorate.v1.RateOrder" json:"order,omitempty"`
 	// Only keys that begin with this, at most 1024 bytes.
 	KeyPrefix string `protobuf:"bytes,5,opt,name=key_prefix,json=keyPrefix,proto3" json:"key_prefix,omitempty"`
 	// Only keys with this label; as in TopRatesRequest.
 	Label string `protobuf:"bytes,6,opt,name=label,proto3" json:"label,omitempty"`
-	// Also add the rates up by the values of this label.
+	// Label by whose values to add up the rates too.
 	GroupBy string `protobuf:"bytes,7,opt,name=group_by,json=groupBy,proto3" json:"group_by,omitempty"`
-	// How often, 1 s to 60 s; absent is 1 s.
+	// The interval, 1 s to 60 s; absent means 1 s.
 	Interval      *durationpb.Duration `protobuf:"bytes,8,opt,name=interval,proto3" json:"interval,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -618,13 +619,13 @@ func (x *WatchRatesRequest) GetInterval() *durationpb.Duration {
 	return nil
 }
 
-// WatchRatesResponse is one answer of many.
+// WatchRatesResponse is one of the answers.
 type WatchRatesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The rates.
 	Rates *TopRatesResponse `protobuf:"bytes,1,opt,name=rates,proto3" json:"rates,omitempty"`
-	// Answers that were left out since the watch began, because the reader was not ready
-	// for them or the leaders did not answer in time.
+	// Answers skipped since the watch began, because the reader was too slow or the leaders did not
+	// answer in time.
 	Skipped       uint64 `protobuf:"varint,2,opt,name=skipped,proto3" json:"skipped,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -674,44 +675,42 @@ func (x *WatchRatesResponse) GetSkipped() uint64 {
 	return 0
 }
 
-// LimitError is how far a limit has been from what it says, and can be. Amounts
-// are tokens.
+// LimitError is the measured error of a limit, and its bound. Amounts are in tokens.
 type LimitError struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Namespace of the limit.
 	Namespace string `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
 	// Name of the limit.
 	Limit string `protobuf:"bytes,2,opt,name=limit,proto3" json:"limit,omitempty"`
-	// Attempted, of all keys.
+	// Attempted tokens of all keys.
 	Attempted int64 `protobuf:"varint,3,opt,name=attempted,proto3" json:"attempted,omitempty"`
-	// Admitted of it.
+	// Admitted tokens.
 	Admitted int64 `protobuf:"varint,4,opt,name=admitted,proto3" json:"admitted,omitempty"`
-	// Admitted beyond burst + rate x time: debt that nobody had agreed to, each time
-	// as deep as it became until it was paid.
+	// Tokens admitted beyond burst + rate x time: the sum of the deepest unplanned debts, each until
+	// it was repaid.
 	OverAdmitted float64 `protobuf:"fixed64,5,opt,name=over_admitted,json=overAdmitted,proto3" json:"over_admitted,omitempty"`
-	// The same, of what nodes admitted while they were cut off; not part of
-	// over_admitted.
+	// The same for tokens that nodes admitted while cut off; over_admitted does not include them.
 	OverAdmittedCutOff float64 `protobuf:"fixed64,6,opt,name=over_admitted_cut_off,json=overAdmittedCutOff,proto3" json:"over_admitted_cut_off,omitempty"`
-	// Refused although the limit would have covered it on top of all that was
-	// admitted: at least.
+	// Lower bound on the tokens refused although the limit would have covered them besides all that
+	// was admitted.
 	NeedlessRefusals float64 `protobuf:"fixed64,7,opt,name=needless_refusals,json=needlessRefusals,proto3" json:"needless_refusals,omitempty"`
-	// The same, at most.
+	// Upper bound on the same.
 	NeedlessRefusalsAtMost float64 `protobuf:"fixed64,8,opt,name=needless_refusals_at_most,json=needlessRefusalsAtMost,proto3" json:"needless_refusals_at_most,omitempty"`
 	// The deepest debt of one key, cut off or not.
 	WorstExcess float64 `protobuf:"fixed64,9,opt,name=worst_excess,json=worstExcess,proto3" json:"worst_excess,omitempty"`
-	// The same, as a part of the burst.
+	// The same as a multiple of the burst.
 	WorstExcessBursts float64 `protobuf:"fixed64,10,opt,name=worst_excess_bursts,json=worstExcessBursts,proto3" json:"worst_excess_bursts,omitempty"`
-	// The longest time between two reports of a node on one key. What is measured is
-	// true to what the rate refills in that time.
+	// Longest time between two reports of a node on one key. The measurements are accurate to the
+	// refill of that time.
 	LongestGap *durationpb.Duration `protobuf:"bytes,11,opt,name=longest_gap,json=longestGap,proto3" json:"longest_gap,omitempty"`
-	// The most that a key may be over-admitted while all nodes hear of each other:
-	// the stated bound, for this cluster's size, delay and sync interval.
+	// Bound on the over-admission of a key while all nodes are connected, for this cluster's size,
+	// delay and sync interval.
 	Bound float64 `protobuf:"fixed64,12,opt,name=bound,proto3" json:"bound,omitempty"`
-	// Whether refusals are carried out, by the limits that the node has which was
-	// asked. In shadow or off nobody was refused: what is attempted and not admitted
-	// passed all the same. Not set where the node does not know the limit.
+	// Whether refusals are carried out, by the limits of the answering node. In shadow or off,
+	// requests that were attempted and not admitted passed all the same. Not set if the node does not
+	// know the limit.
 	Enforcement Enforcement `protobuf:"varint,13,opt,name=enforcement,proto3,enum=quorate.v1.Enforcement" json:"enforcement,omitempty"`
-	// The part of the keys that it is enforced for; the others are in shadow.
+	// Fraction of the keys for which it is enforced; the others are in shadow.
 	Fraction      float64 `protobuf:"fixed64,14,opt,name=fraction,proto3" json:"fraction,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -845,16 +844,16 @@ func (x *LimitError) GetFraction() float64 {
 	return 0
 }
 
-// KeyRate is what the leader of a key's range knows of it.
+// KeyRate is the state of a key at the leader of its range.
 type KeyRate struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Namespace of the limit.
 	Namespace string `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
 	// Name of the limit.
 	Limit string `protobuf:"bytes,2,opt,name=limit,proto3" json:"limit,omitempty"`
-	// What the limit is counted for.
+	// Key that the limit is counted for.
 	Key string `protobuf:"bytes,3,opt,name=key,proto3" json:"key,omitempty"`
-	// Admitted tokens per second over the last few seconds, whole cluster.
+	// Admitted tokens per second over the last few seconds, in the whole cluster.
 	Rate float64 `protobuf:"fixed64,4,opt,name=rate,proto3" json:"rate,omitempty"`
 	// Attempted tokens per second over the same time.
 	Demand float64 `protobuf:"fixed64,5,opt,name=demand,proto3" json:"demand,omitempty"`
@@ -868,9 +867,9 @@ type KeyRate struct {
 	Remaining int64 `protobuf:"varint,9,opt,name=remaining,proto3" json:"remaining,omitempty"`
 	// Range of the key.
 	Range uint32 `protobuf:"varint,10,opt,name=range,proto3" json:"range,omitempty"`
-	// The range's leader, and its term.
+	// Leader of the range.
 	Leader string `protobuf:"bytes,11,opt,name=leader,proto3" json:"leader,omitempty"`
-	// Raft term of the answer.
+	// Raft term of the leader.
 	Term uint64 `protobuf:"varint,12,opt,name=term,proto3" json:"term,omitempty"`
 	// The rule.
 	Rule *Limit `protobuf:"bytes,13,opt,name=rule,proto3" json:"rule,omitempty"`
@@ -878,12 +877,12 @@ type KeyRate struct {
 	Members int32 `protobuf:"varint,14,opt,name=members,proto3" json:"members,omitempty"`
 	// Tokens admitted beyond burst + rate x time, since the leader first saw the key.
 	OverAdmitted float64 `protobuf:"fixed64,15,opt,name=over_admitted,json=overAdmitted,proto3" json:"over_admitted,omitempty"`
-	// Tokens refused although the limit would have covered them, at least.
+	// Lower bound on the tokens refused although the limit would have covered them.
 	NeedlessRefusals float64 `protobuf:"fixed64,16,opt,name=needless_refusals,json=needlessRefusals,proto3" json:"needless_refusals,omitempty"`
-	// Demand as a part of what the rule refills in a second; of a limit of what is in
-	// flight, the part that is. 1 is full, more is refused or owed.
+	// Demand as a fraction of the refill per second; for a concurrency limit, the fraction in flight.
+	// 1 means full, more is refused or owed.
 	Utilisation float64 `protobuf:"fixed64,17,opt,name=utilisation,proto3" json:"utilisation,omitempty"`
-	// needless_refusals, at most.
+	// Upper bound on what needless_refusals counts.
 	NeedlessRefusalsAtMost float64 `protobuf:"fixed64,18,opt,name=needless_refusals_at_most,json=needlessRefusalsAtMost,proto3" json:"needless_refusals_at_most,omitempty"`
 	unknownFields          protoimpl.UnknownFields
 	sizeCache              protoimpl.SizeCache

@@ -36,36 +36,37 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// RateService reports the global rates that the leaders of the ranges compute, the
-// history that they keep, and what planners make of it. Every answer says how
-// complete it is, and as of when. Calls that need the history fail with UNAVAILABLE while no
-// replica that keeps it answers, and with UNIMPLEMENTED on nodes that keep none.
+// RateService reports the cluster-wide rates that leaders of ranges measure, the history, and
+// answers for capacity planning. Every answer says how complete it is, and as of when. Calls that
+// need the history fail with UNAVAILABLE while no replica with the history answers, and with
+// UNIMPLEMENTED on nodes without history.
 type RateServiceClient interface {
-	// TopRates returns the keys that come first in an order, merged from all leaders.
-	// The answer says which ranges it covers.
+	// TopRates returns the first keys in an order, merged from all leaders. The answer says which
+	// ranges it covers.
 	TopRates(ctx context.Context, in *TopRatesRequest, opts ...grpc.CallOption) (*TopRatesResponse, error)
-	// WatchRates sends what TopRates returns again and again. A reader that is too slow
-	// misses answers and is told how many; it is ended when it takes nothing for 30 s.
+	// WatchRates sends the result of TopRates at an interval. A reader that is too slow misses
+	// answers and learns how many; the node ends the stream of one that receives nothing for 30 s.
 	// Errors: RESOURCE_EXHAUSTED when the node has 64 such watchers already.
 	WatchRates(ctx context.Context, in *WatchRatesRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchRatesResponse], error)
-	// History returns what a limit, or one key of it, was asked for, by the second, minute or hour.
+	// History returns the demand of a limit, or of one key of it, by second, minute or hour.
 	History(ctx context.Context, in *HistoryRequest, opts ...grpc.CallOption) (*HistoryResponse, error)
-	// HistoryKeys returns the keys of a limit that were asked for most.
+	// HistoryKeys returns the keys of a limit with the highest demand.
 	HistoryKeys(ctx context.Context, in *HistoryKeysRequest, opts ...grpc.CallOption) (*HistoryKeysResponse, error)
-	// HistoryLimits returns the limits that were asked for, the one that was asked for most first.
+	// HistoryLimits returns the limits with demand, highest first.
 	HistoryLimits(ctx context.Context, in *HistoryLimitsRequest, opts ...grpc.CallOption) (*HistoryLimitsResponse, error)
-	// Headroom compares what limits were asked for with what they refill: the fullest first.
+	// Headroom compares the demand of limits with their refill, the most used first.
 	Headroom(ctx context.Context, in *HeadroomRequest, opts ...grpc.CallOption) (*HeadroomResponse, error)
-	// WhatIf says what a limit with another rule would have refused of the demand that was recorded.
+	// WhatIf returns what another rule would have refused of a limit's recorded demand.
 	WhatIf(ctx context.Context, in *WhatIfRequest, opts ...grpc.CallOption) (*WhatIfResponse, error)
-	// Suggest returns the least rate that would have refused no more than a part of the demand.
+	// Suggest returns the lowest rate that would have refused no more than a given fraction of the
+	// demand.
 	Suggest(ctx context.Context, in *SuggestRequest, opts ...grpc.CallOption) (*SuggestResponse, error)
-	// Forecast says what a limit will be asked for, and when that is more than it refills.
-	// Errors: FAILED_PRECONDITION when there are fewer than 7 days of history.
+	// Forecast returns the expected demand of a limit, and when it exceeds the refill.
+	// Errors: FAILED_PRECONDITION for less than 7 days of history.
 	Forecast(ctx context.Context, in *ForecastRequest, opts ...grpc.CallOption) (*ForecastResponse, error)
-	// Noisy returns the keys of a limit that were asked for far more than the others.
+	// Noisy returns the keys of a limit with far more demand than the others.
 	Noisy(ctx context.Context, in *NoisyRequest, opts ...grpc.CallOption) (*NoisyResponse, error)
-	// Report writes a report on the limits of a namespace.
+	// Report returns a report on the limits of a namespace.
 	Report(ctx context.Context, in *RateServiceReportRequest, opts ...grpc.CallOption) (*RateServiceReportResponse, error)
 }
 
@@ -200,36 +201,37 @@ func (c *rateServiceClient) Report(ctx context.Context, in *RateServiceReportReq
 // All implementations must embed UnimplementedRateServiceServer
 // for forward compatibility.
 //
-// RateService reports the global rates that the leaders of the ranges compute, the
-// history that they keep, and what planners make of it. Every answer says how
-// complete it is, and as of when. Calls that need the history fail with UNAVAILABLE while no
-// replica that keeps it answers, and with UNIMPLEMENTED on nodes that keep none.
+// RateService reports the cluster-wide rates that leaders of ranges measure, the history, and
+// answers for capacity planning. Every answer says how complete it is, and as of when. Calls that
+// need the history fail with UNAVAILABLE while no replica with the history answers, and with
+// UNIMPLEMENTED on nodes without history.
 type RateServiceServer interface {
-	// TopRates returns the keys that come first in an order, merged from all leaders.
-	// The answer says which ranges it covers.
+	// TopRates returns the first keys in an order, merged from all leaders. The answer says which
+	// ranges it covers.
 	TopRates(context.Context, *TopRatesRequest) (*TopRatesResponse, error)
-	// WatchRates sends what TopRates returns again and again. A reader that is too slow
-	// misses answers and is told how many; it is ended when it takes nothing for 30 s.
+	// WatchRates sends the result of TopRates at an interval. A reader that is too slow misses
+	// answers and learns how many; the node ends the stream of one that receives nothing for 30 s.
 	// Errors: RESOURCE_EXHAUSTED when the node has 64 such watchers already.
 	WatchRates(*WatchRatesRequest, grpc.ServerStreamingServer[WatchRatesResponse]) error
-	// History returns what a limit, or one key of it, was asked for, by the second, minute or hour.
+	// History returns the demand of a limit, or of one key of it, by second, minute or hour.
 	History(context.Context, *HistoryRequest) (*HistoryResponse, error)
-	// HistoryKeys returns the keys of a limit that were asked for most.
+	// HistoryKeys returns the keys of a limit with the highest demand.
 	HistoryKeys(context.Context, *HistoryKeysRequest) (*HistoryKeysResponse, error)
-	// HistoryLimits returns the limits that were asked for, the one that was asked for most first.
+	// HistoryLimits returns the limits with demand, highest first.
 	HistoryLimits(context.Context, *HistoryLimitsRequest) (*HistoryLimitsResponse, error)
-	// Headroom compares what limits were asked for with what they refill: the fullest first.
+	// Headroom compares the demand of limits with their refill, the most used first.
 	Headroom(context.Context, *HeadroomRequest) (*HeadroomResponse, error)
-	// WhatIf says what a limit with another rule would have refused of the demand that was recorded.
+	// WhatIf returns what another rule would have refused of a limit's recorded demand.
 	WhatIf(context.Context, *WhatIfRequest) (*WhatIfResponse, error)
-	// Suggest returns the least rate that would have refused no more than a part of the demand.
+	// Suggest returns the lowest rate that would have refused no more than a given fraction of the
+	// demand.
 	Suggest(context.Context, *SuggestRequest) (*SuggestResponse, error)
-	// Forecast says what a limit will be asked for, and when that is more than it refills.
-	// Errors: FAILED_PRECONDITION when there are fewer than 7 days of history.
+	// Forecast returns the expected demand of a limit, and when it exceeds the refill.
+	// Errors: FAILED_PRECONDITION for less than 7 days of history.
 	Forecast(context.Context, *ForecastRequest) (*ForecastResponse, error)
-	// Noisy returns the keys of a limit that were asked for far more than the others.
+	// Noisy returns the keys of a limit with far more demand than the others.
 	Noisy(context.Context, *NoisyRequest) (*NoisyResponse, error)
-	// Report writes a report on the limits of a namespace.
+	// Report returns a report on the limits of a namespace.
 	Report(context.Context, *RateServiceReportRequest) (*RateServiceReportResponse, error)
 	mustEmbedUnimplementedRateServiceServer()
 }

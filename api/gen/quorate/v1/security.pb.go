@@ -60,19 +60,19 @@ func (*WhoAmIRequest) Descriptor() ([]byte, []int) {
 	return file_quorate_v1_security_proto_rawDescGZIP(), []int{0}
 }
 
-// WhoAmIResponse is who the caller is.
+// WhoAmIResponse identifies the caller.
 type WhoAmIResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The identity, such as client:admin.
 	Identity string `protobuf:"bytes,1,opt,name=identity,proto3" json:"identity,omitempty"`
-	// What it was proven by: certificate, token, jwt, none, or said (taken at the
-	// caller's word, when authentication is off).
+	// Credential that proved it: certificate, token, jwt, none, or said (unproven, if authentication
+	// is off).
 	Credential string `protobuf:"bytes,2,opt,name=credential,proto3" json:"credential,omitempty"`
 	// Groups, as the credential names them.
 	Groups []string `protobuf:"bytes,3,rep,name=groups,proto3" json:"groups,omitempty"`
-	// Whether the node checks who calls.
+	// Whether authentication is on.
 	Authentication bool `protobuf:"varint,4,opt,name=authentication,proto3" json:"authentication,omitempty"`
-	// The bindings that give the caller something.
+	// Bindings that apply to the caller.
 	Bindings      []*Binding `protobuf:"bytes,5,rep,name=bindings,proto3" json:"bindings,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -183,7 +183,7 @@ func (*ListRolesRequest) Descriptor() ([]byte, []int) {
 // ListRolesResponse has the roles.
 type ListRolesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// From the least to the most.
+	// The roles, from the fewest permissions to the most.
 	Roles         []*Role `protobuf:"bytes,1,rep,name=roles,proto3" json:"roles,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -231,7 +231,7 @@ type Role struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Its name.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// What it is for.
+	// Its purpose.
 	Summary string `protobuf:"bytes,2,opt,name=summary,proto3" json:"summary,omitempty"`
 	// Its permissions.
 	Permissions   []string `protobuf:"bytes,3,rep,name=permissions,proto3" json:"permissions,omitempty"`
@@ -290,24 +290,23 @@ func (x *Role) GetPermissions() []string {
 	return nil
 }
 
-// Binding gives an identity a role or permissions.
+// Binding grants an identity a role or permissions.
 type Binding struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// To whom: client:NAME, node:ID, token:NAME, dns:NAME, user:NAME, group:NAME, a
-	// SPIFFE id; all of one kind, such as user:*; or * for anybody who calls.
+	// Identity: client:NAME, node:ID, token:NAME, dns:NAME, user:NAME, group:NAME or a SPIFFE id; all
+	// of one kind, such as user:*; or * for any caller.
 	Identity string `protobuf:"bytes,1,opt,name=identity,proto3" json:"identity,omitempty"`
-	// A role; empty when permissions are listed.
+	// A role; empty if permissions are listed.
 	Role string `protobuf:"bytes,2,opt,name=role,proto3" json:"role,omitempty"`
-	// Permissions; none when there is a role.
+	// Permissions; empty if a role is set.
 	Permissions []string `protobuf:"bytes,3,rep,name=permissions,proto3" json:"permissions,omitempty"`
-	// Where: * for everywhere (also when empty), namespace:NAME or realm:NAME.
+	// Scope: * for everywhere (as is empty), namespace:NAME or realm:NAME.
 	Scope string `protobuf:"bytes,4,opt,name=scope,proto3" json:"scope,omitempty"`
-	// Who made it; set by the node.
+	// Who created it; set by the node.
 	By string `protobuf:"bytes,5,opt,name=by,proto3" json:"by,omitempty"`
-	// When; set by the node.
+	// When it was created; set by the node.
 	At *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=at,proto3" json:"at,omitempty"`
-	// Where it is kept: cluster, settings (of the node that answers) or built_in;
-	// set by the node.
+	// Where it is stored: cluster, settings (of the answering node) or built_in; set by the node.
 	KeptIn        string `protobuf:"bytes,7,opt,name=kept_in,json=keptIn,proto3" json:"kept_in,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -438,7 +437,7 @@ func (x *SetBindingRequest) GetBinding() *Binding {
 	return nil
 }
 
-// SetBindingResponse says what was done.
+// SetBindingResponse is the result.
 type SetBindingResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Whether anything changed.
@@ -487,11 +486,11 @@ func (x *SetBindingResponse) GetChanged() bool {
 // DeleteBindingRequest names a binding.
 type DeleteBindingRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Whose.
+	// Its identity.
 	Identity string `protobuf:"bytes,1,opt,name=identity,proto3" json:"identity,omitempty"`
-	// The role; empty for the one that lists permissions.
+	// Its role; empty for the binding that lists permissions.
 	Role string `protobuf:"bytes,2,opt,name=role,proto3" json:"role,omitempty"`
-	// Where; empty for everywhere.
+	// Its scope; empty for everywhere.
 	Scope         string `protobuf:"bytes,3,opt,name=scope,proto3" json:"scope,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -588,7 +587,7 @@ func (*DeleteBindingResponse) Descriptor() ([]byte, []int) {
 // ListBindingsRequest may narrow the list.
 type ListBindingsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Only those of one identity; empty for all.
+	// Only bindings of this identity; empty for all.
 	Identity      string `protobuf:"bytes,1,opt,name=identity,proto3" json:"identity,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -680,12 +679,12 @@ func (x *ListBindingsResponse) GetBindings() []*Binding {
 // CreateTokenRequest asks for a token.
 type CreateTokenRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Whose it is to be: the identity of its bearer is token:NAME. Several tokens
-	// may have one name, so that they can be replaced one by one.
+	// Name of the token: its bearer's identity is token:NAME. Several tokens may have the same name,
+	// so that they can be replaced one by one.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// How long it is good, at most 3650 days; for ever when unset.
+	// How long it is valid, at most 3650 days; without end if unset.
 	Ttl *durationpb.Duration `protobuf:"bytes,2,opt,name=ttl,proto3" json:"ttl,omitempty"`
-	// What it is for.
+	// Its purpose.
 	Comment       string `protobuf:"bytes,3,opt,name=comment,proto3" json:"comment,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -745,7 +744,7 @@ func (x *CreateTokenRequest) GetComment() string {
 // CreateTokenResponse has the token.
 type CreateTokenResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The token, to be sent as "authorization: Bearer TOKEN". It is shown only here.
+	// The token, to be sent as "authorization: Bearer TOKEN". No other answer contains it.
 	Token string `protobuf:"bytes,1,opt,name=token,proto3" json:"token,omitempty"`
 	// The token without its secret.
 	Info          *BearerToken `protobuf:"bytes,2,opt,name=info,proto3" json:"info,omitempty"`
@@ -800,17 +799,17 @@ func (x *CreateTokenResponse) GetInfo() *BearerToken {
 // BearerToken is a token without its secret.
 type BearerToken struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Its id, which is the part of the token behind the first dot.
+	// Its id: the part of the token after the first dot.
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	// Whose it is.
+	// Its name.
 	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	// When it ends; unset is never.
+	// When it expires; unset means never.
 	ExpiresAt *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
-	// What it is for.
+	// Its purpose.
 	Comment string `protobuf:"bytes,4,opt,name=comment,proto3" json:"comment,omitempty"`
-	// Who made it.
+	// Who created it.
 	By string `protobuf:"bytes,5,opt,name=by,proto3" json:"by,omitempty"`
-	// When.
+	// When it was created.
 	CreatedAt     *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

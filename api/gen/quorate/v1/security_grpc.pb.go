@@ -33,29 +33,27 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// SecurityService says who may do what. Every node takes every call; changes are
-// in force on all connected nodes when a call is answered.
+// SecurityService manages role bindings and bearer tokens. Every node accepts every call; changes
+// are in force on all connected nodes when a call is answered.
 type SecurityServiceClient interface {
-	// WhoAmI returns who the caller is for the node that answers, and what the
-	// caller may do.
+	// WhoAmI returns the caller's identity, as the answering node sees it, and the caller's bindings.
 	WhoAmI(ctx context.Context, in *WhoAmIRequest, opts ...grpc.CallOption) (*WhoAmIResponse, error)
 	// ListRoles returns the roles, each with its permissions.
 	ListRoles(ctx context.Context, in *ListRolesRequest, opts ...grpc.CallOption) (*ListRolesResponse, error)
-	// SetBinding gives a role or permissions to an identity, everywhere or in one
-	// scope. A binding of the same identity, role and scope is replaced.
+	// SetBinding grants a role or permissions to an identity, everywhere or in one scope. It replaces
+	// a binding of the same identity, role and scope.
 	SetBinding(ctx context.Context, in *SetBindingRequest, opts ...grpc.CallOption) (*SetBindingResponse, error)
-	// DeleteBinding takes a role or permissions away.
-	// Errors: NOT_FOUND (no such binding), FAILED_PRECONDITION (it is in the
-	// settings of a node).
+	// DeleteBinding revokes a role or permissions.
+	// Errors: NOT_FOUND (no such binding), FAILED_PRECONDITION (it is in the settings of a node).
 	DeleteBinding(ctx context.Context, in *DeleteBindingRequest, opts ...grpc.CallOption) (*DeleteBindingResponse, error)
-	// ListBindings returns the bindings of the cluster, and those of the settings of
-	// the node that answers.
+	// ListBindings returns the bindings of the cluster, and those in the settings of the answering
+	// node.
 	ListBindings(ctx context.Context, in *ListBindingsRequest, opts ...grpc.CallOption) (*ListBindingsResponse, error)
-	// CreateToken makes a bearer token. Its secret is shown once, here.
+	// CreateToken creates a bearer token. Only this answer contains its secret.
 	CreateToken(ctx context.Context, in *CreateTokenRequest, opts ...grpc.CallOption) (*CreateTokenResponse, error)
 	// ListTokens returns the tokens, without their secrets.
 	ListTokens(ctx context.Context, in *ListTokensRequest, opts ...grpc.CallOption) (*ListTokensResponse, error)
-	// RevokeToken ends a token.
+	// RevokeToken revokes a token.
 	// Errors: NOT_FOUND (no such token).
 	RevokeToken(ctx context.Context, in *RevokeTokenRequest, opts ...grpc.CallOption) (*RevokeTokenResponse, error)
 }
@@ -152,29 +150,27 @@ func (c *securityServiceClient) RevokeToken(ctx context.Context, in *RevokeToken
 // All implementations must embed UnimplementedSecurityServiceServer
 // for forward compatibility.
 //
-// SecurityService says who may do what. Every node takes every call; changes are
-// in force on all connected nodes when a call is answered.
+// SecurityService manages role bindings and bearer tokens. Every node accepts every call; changes
+// are in force on all connected nodes when a call is answered.
 type SecurityServiceServer interface {
-	// WhoAmI returns who the caller is for the node that answers, and what the
-	// caller may do.
+	// WhoAmI returns the caller's identity, as the answering node sees it, and the caller's bindings.
 	WhoAmI(context.Context, *WhoAmIRequest) (*WhoAmIResponse, error)
 	// ListRoles returns the roles, each with its permissions.
 	ListRoles(context.Context, *ListRolesRequest) (*ListRolesResponse, error)
-	// SetBinding gives a role or permissions to an identity, everywhere or in one
-	// scope. A binding of the same identity, role and scope is replaced.
+	// SetBinding grants a role or permissions to an identity, everywhere or in one scope. It replaces
+	// a binding of the same identity, role and scope.
 	SetBinding(context.Context, *SetBindingRequest) (*SetBindingResponse, error)
-	// DeleteBinding takes a role or permissions away.
-	// Errors: NOT_FOUND (no such binding), FAILED_PRECONDITION (it is in the
-	// settings of a node).
+	// DeleteBinding revokes a role or permissions.
+	// Errors: NOT_FOUND (no such binding), FAILED_PRECONDITION (it is in the settings of a node).
 	DeleteBinding(context.Context, *DeleteBindingRequest) (*DeleteBindingResponse, error)
-	// ListBindings returns the bindings of the cluster, and those of the settings of
-	// the node that answers.
+	// ListBindings returns the bindings of the cluster, and those in the settings of the answering
+	// node.
 	ListBindings(context.Context, *ListBindingsRequest) (*ListBindingsResponse, error)
-	// CreateToken makes a bearer token. Its secret is shown once, here.
+	// CreateToken creates a bearer token. Only this answer contains its secret.
 	CreateToken(context.Context, *CreateTokenRequest) (*CreateTokenResponse, error)
 	// ListTokens returns the tokens, without their secrets.
 	ListTokens(context.Context, *ListTokensRequest) (*ListTokensResponse, error)
-	// RevokeToken ends a token.
+	// RevokeToken revokes a token.
 	// Errors: NOT_FOUND (no such token).
 	RevokeToken(context.Context, *RevokeTokenRequest) (*RevokeTokenResponse, error)
 	mustEmbedUnimplementedSecurityServiceServer()

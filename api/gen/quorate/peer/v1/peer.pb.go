@@ -4,9 +4,9 @@
 // 	protoc        (unknown)
 // source: quorate/peer/v1/peer.proto
 
-// Package quorate.peer.v1 is what nodes say to each other over the peer port,
-// one message per frame. Nodes of neighbouring versions must understand each
-// other: fields are added, never changed, never re-used.
+// Package quorate.peer.v1 defines the messages between nodes on the peer port, one per frame. Nodes
+// of neighbouring versions must understand each other: fields are added, but never changed or
+// reused.
 
 package peerv1
 
@@ -82,19 +82,19 @@ func (Lane) EnumDescriptor() ([]byte, []int) {
 	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{0}
 }
 
-// AccountFault says why there is no answer about accounts.
+// AccountFault says why a call on accounts has no answer.
 type AccountFault int32
 
 const (
-	// There is one.
+	// The call has an answer.
 	AccountFault_ACCOUNT_FAULT_UNSPECIFIED AccountFault = 0
 	// The receiver does not lead the range. Nothing was done.
 	AccountFault_ACCOUNT_FAULT_NOT_LEADER AccountFault = 1
 	// Too many commands wait. Nothing was done.
 	AccountFault_ACCOUNT_FAULT_OVERLOADED AccountFault = 2
-	// The command may have been carried out, or may yet be.
+	// The command may have been carried out, or may still be.
 	AccountFault_ACCOUNT_FAULT_UNKNOWN AccountFault = 3
-	// The command cannot be carried out here, nor elsewhere; reason says why.
+	// The command cannot be carried out, here or elsewhere; reason says why.
 	AccountFault_ACCOUNT_FAULT_REFUSED AccountFault = 4
 )
 
@@ -149,15 +149,15 @@ type BackupStep int32
 const (
 	// Not set.
 	BackupStep_BACKUP_STEP_UNSPECIFIED BackupStep = 0
-	// Let no transaction be decided to commit or be forgotten, for two seconds at most.
+	// Hold: for at most two seconds, decide no transaction to commit and forget none.
 	BackupStep_BACKUP_STEP_HOLD BackupStep = 1
 	// Keep the state as it is now.
 	BackupStep_BACKUP_STEP_KEEP BackupStep = 2
-	// Confirm that the receiver has led and held all the time; hold no longer.
+	// Confirm that the receiver has led and held without a break, and end the hold.
 	BackupStep_BACKUP_STEP_GO_ON BackupStep = 3
 	// Forget all about the backup.
 	BackupStep_BACKUP_STEP_DROP BackupStep = 4
-	// Keep what is kept for longer: it is still to be read. Names no groups.
+	// Keep the kept state for longer, because it has not been read entirely. Names no groups.
 	BackupStep_BACKUP_STEP_STAY BackupStep = 5
 )
 
@@ -208,7 +208,7 @@ func (BackupStep) EnumDescriptor() ([]byte, []int) {
 	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{2}
 }
 
-// Hello opens a connection, each way.
+// Hello opens a connection, in each direction.
 type Hello struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Protocol version, 1.
@@ -217,22 +217,21 @@ type Hello struct {
 	Cluster string `protobuf:"bytes,2,opt,name=cluster,proto3" json:"cluster,omitempty"`
 	// The sender.
 	From string `protobuf:"bytes,3,opt,name=from,proto3" json:"from,omitempty"`
-	// Whom the sender means to talk to.
+	// The intended receiver.
 	To string `protobuf:"bytes,4,opt,name=to,proto3" json:"to,omitempty"`
-	// This life of the sender's process.
+	// Incarnation of the sender's process.
 	Incarnation uint64 `protobuf:"varint,5,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
 	// What the connection carries.
 	Lane Lane `protobuf:"varint,6,opt,name=lane,proto3,enum=quorate.peer.v1.Lane" json:"lane,omitempty"`
 	// Number of ranges; both sides must agree.
 	Ranges uint32 `protobuf:"varint,7,opt,name=ranges,proto3" json:"ranges,omitempty"`
-	// Set in the answer when the connection is refused: what is wrong.
+	// In an answer: why the connection is refused; empty if it is accepted.
 	Refused string `protobuf:"bytes,8,opt,name=refused,proto3" json:"refused,omitempty"`
-	// Feature level: what the sender can do.
+	// Feature level of the sender.
 	Level uint32 `protobuf:"varint,9,opt,name=level,proto3" json:"level,omitempty"`
-	// The first life of a process with the sender's data directory; its own
-	// incarnation when the data is new.
+	// First incarnation of a process with the sender's data directory; its own if the data is new.
 	FirstIncarnation uint64 `protobuf:"varint,10,opt,name=first_incarnation,json=firstIncarnation,proto3" json:"first_incarnation,omitempty"`
-	// The newest packed form of reports and grants that the sender reads; 0 is none.
+	// Newest packed form of reports and grants that the sender reads; 0 means none.
 	Packed        uint32 `protobuf:"varint,11,opt,name=packed,proto3" json:"packed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -348,11 +347,11 @@ func (x *Hello) GetPacked() uint32 {
 // Frame is one message on a connection.
 type Frame struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Pairs an answer with its question; 0 when none is expected.
+	// Pairs an answer with its request; 0 if no answer is expected.
 	Id uint64 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
-	// True in answers.
+	// Whether the frame is an answer.
 	Answer bool `protobuf:"varint,2,opt,name=answer,proto3" json:"answer,omitempty"`
-	// The fault, in answers.
+	// The error, in answers.
 	Error string `protobuf:"bytes,3,opt,name=error,proto3" json:"error,omitempty"`
 	// The message.
 	//
@@ -481,12 +480,12 @@ type Frame_Raft struct {
 }
 
 type Frame_Beacon struct {
-	// What the sender leads.
+	// The groups that the sender leads.
 	Beacon *Beacon `protobuf:"bytes,7,opt,name=beacon,proto3,oneof"`
 }
 
 type Frame_Call struct {
-	// A call passed on to a leader.
+	// A call to another node, or its answer.
 	Call *Call `protobuf:"bytes,8,opt,name=call,proto3,oneof"`
 }
 
@@ -513,7 +512,7 @@ func (*Frame_PackedGrants) isFrame_Body() {}
 // Raft is a Raft message. Group 0 is meta, group 1+r is range r.
 type Raft struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The group.
+	// The group: 0 is meta, 1+r is range r.
 	Group uint32 `protobuf:"varint,1,opt,name=group,proto3" json:"group,omitempty"`
 	// The message.
 	//
@@ -980,7 +979,7 @@ type AppendEntriesResult struct {
 	Term uint64 `protobuf:"varint,2,opt,name=term,proto3" json:"term,omitempty"`
 	// Last index of the follower.
 	LastLog uint64 `protobuf:"varint,3,opt,name=last_log,json=lastLog,proto3" json:"last_log,omitempty"`
-	// Whether the entries were taken.
+	// Whether the entries were accepted.
 	Success bool `protobuf:"varint,4,opt,name=success,proto3" json:"success,omitempty"`
 	// Whether the leader need not back off.
 	NoRetryBackoff bool `protobuf:"varint,5,opt,name=no_retry_backoff,json=noRetryBackoff,proto3" json:"no_retry_backoff,omitempty"`
@@ -1199,7 +1198,7 @@ func (x *VoteResult) GetGranted() bool {
 	return false
 }
 
-// TimeoutNow tells a follower to campaign at once.
+// TimeoutNow makes a follower campaign at once.
 type TimeoutNow struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Header.
@@ -1477,11 +1476,11 @@ type Report struct {
 	Full bool `protobuf:"varint,4,opt,name=full,proto3" json:"full,omitempty"`
 	// The keys that changed.
 	Entries []*ReportEntry `protobuf:"bytes,5,rep,name=entries,proto3" json:"entries,omitempty"`
-	// This life of the member's process.
+	// Incarnation of the member's process.
 	Incarnation uint64 `protobuf:"varint,6,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
-	// How long it has lived.
+	// Age of that process.
 	AgeNanos int64 `protobuf:"varint,7,opt,name=age_nanos,json=ageNanos,proto3" json:"age_nanos,omitempty"`
-	// Of a full one: in how many reports the list was, of the numbers up to this one.
+	// For a full report: number of reports that carry the list, whose numbers end with this one.
 	Parts         uint32 `protobuf:"varint,8,opt,name=parts,proto3" json:"parts,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1582,9 +1581,9 @@ type ReportEntry struct {
 	Limit string `protobuf:"bytes,2,opt,name=limit,proto3" json:"limit,omitempty"`
 	// The key.
 	Key string `protobuf:"bytes,3,opt,name=key,proto3" json:"key,omitempty"`
-	// Which opening of the key.
+	// Number of the key's opening.
 	Epoch uint64 `protobuf:"varint,4,opt,name=epoch,proto3" json:"epoch,omitempty"`
-	// Admitted out of held tokens since the opening.
+	// Admitted from held tokens since the opening.
 	Used int64 `protobuf:"varint,5,opt,name=used,proto3" json:"used,omitempty"`
 	// Admitted beyond them since the opening.
 	Overdrawn int64 `protobuf:"varint,6,opt,name=overdrawn,proto3" json:"overdrawn,omitempty"`
@@ -1596,37 +1595,37 @@ type ReportEntry struct {
 	AccruedTo int64 `protobuf:"varint,9,opt,name=accrued_to,json=accruedTo,proto3" json:"accrued_to,omitempty"`
 	// Newest grant applied.
 	Applied uint64 `protobuf:"varint,10,opt,name=applied,proto3" json:"applied,omitempty"`
-	// The member lets go of the key.
+	// The member closes the key.
 	Final bool `protobuf:"varint,11,opt,name=final,proto3" json:"final,omitempty"`
 	// What a new leader needs.
 	Learn *Learn `protobuf:"bytes,12,opt,name=learn,proto3" json:"learn,omitempty"`
-	// What held could not pay since the last report: the largest cost refused, or
-	// the sum of what callers wait for.
+	// What held could not cover since the last report: the largest cost refused, or the sum of the
+	// costs that callers wait for.
 	Want int64 `protobuf:"varint,13,opt,name=want,proto3" json:"want,omitempty"`
 	// Part of used and overdrawn that no leader has acknowledged.
 	Unreported int64 `protobuf:"varint,14,opt,name=unreported,proto3" json:"unreported,omitempty"`
-	// Given back by callers since the opening, of a window since that began.
+	// Refunded by callers since the opening; for windows, since the window began.
 	Refunded int64 `protobuf:"varint,15,opt,name=refunded,proto3" json:"refunded,omitempty"`
 	// Concurrency: acquired and not released.
 	InFlight int64 `protobuf:"varint,16,opt,name=in_flight,json=inFlight,proto3" json:"in_flight,omitempty"`
 	// Start of the window that used and overdrawn beyond before were charged to.
 	Window int64 `protobuf:"varint,17,opt,name=window,proto3" json:"window,omitempty"`
-	// Used and overdrawn when it began.
+	// Used plus overdrawn when that window began.
 	Before int64 `protobuf:"varint,18,opt,name=before,proto3" json:"before,omitempty"`
-	// Questions whose answers came to nothing: the leader books them no more. At
-	// most 64; the rest come with later reports.
+	// Cancelled decide requests: the leader no longer books them. At most 64; the rest come with
+	// later reports.
 	Abandoned []uint64 `protobuf:"varint,19,rep,packed,name=abandoned,proto3" json:"abandoned,omitempty"`
 	// Part of overdrawn that callers charged after the fact.
 	Charged int64 `protobuf:"varint,20,opt,name=charged,proto3" json:"charged,omitempty"`
 	// Part of overdrawn that was admitted while cut off.
 	Alone int64 `protobuf:"varint,21,opt,name=alone,proto3" json:"alone,omitempty"`
-	// Part of used and overdrawn that is known to be committed.
+	// Part of used and overdrawn that the member knows to be committed.
 	Saved int64 `protobuf:"varint,22,opt,name=saved,proto3" json:"saved,omitempty"`
-	// The earlier process that the entry is about; 0 is this one.
+	// Incarnation of the earlier process that the entry is about; 0 means the sender's process.
 	Life uint64 `protobuf:"varint,23,opt,name=life,proto3" json:"life,omitempty"`
-	// Given back of what was held since the opening.
+	// Held tokens returned since the opening.
 	Returned int64 `protobuf:"varint,24,opt,name=returned,proto3" json:"returned,omitempty"`
-	// The member accrues nothing more out of the grant that it applied.
+	// The member no longer accrues tokens from the grant that it applied.
 	Stopped       bool `protobuf:"varint,25,opt,name=stopped,proto3" json:"stopped,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1840,11 +1839,11 @@ func (x *ReportEntry) GetStopped() bool {
 // Learn is quota.Learn.
 type Learn struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Whether level and age are known.
+	// Whether the member knows level and age.
 	Told bool `protobuf:"varint,1,opt,name=told,proto3" json:"told,omitempty"`
-	// Global level as last told.
+	// Level of the cluster in the last grant.
 	Level int64 `protobuf:"varint,2,opt,name=level,proto3" json:"level,omitempty"`
-	// How long ago, nanoseconds.
+	// Age of that grant, nanoseconds.
 	AgeNanos int64 `protobuf:"varint,3,opt,name=age_nanos,json=ageNanos,proto3" json:"age_nanos,omitempty"`
 	// Granted refill per second.
 	Rate int64 `protobuf:"varint,4,opt,name=rate,proto3" json:"rate,omitempty"`
@@ -2025,7 +2024,7 @@ type GrantEntry struct {
 	Seq uint64 `protobuf:"varint,5,opt,name=seq,proto3" json:"seq,omitempty"`
 	// The report that it answers.
 	Ack uint64 `protobuf:"varint,6,opt,name=ack,proto3" json:"ack,omitempty"`
-	// To add to what is held.
+	// Tokens to add to what the member holds.
 	Tokens int64 `protobuf:"varint,7,opt,name=tokens,proto3" json:"tokens,omitempty"`
 	// Refill per second.
 	Rate int64 `protobuf:"varint,8,opt,name=rate,proto3" json:"rate,omitempty"`
@@ -2039,9 +2038,9 @@ type GrantEntry struct {
 	Others int64 `protobuf:"varint,12,opt,name=others,proto3" json:"others,omitempty"`
 	// Nanoseconds until the next report is due.
 	AgainNanos int64 `protobuf:"varint,13,opt,name=again_nanos,json=againNanos,proto3" json:"again_nanos,omitempty"`
-	// The leader has forgotten the member.
+	// The leader has closed the key for the member.
 	Closed bool `protobuf:"varint,14,opt,name=closed,proto3" json:"closed,omitempty"`
-	// Part of level that nobody holds, or that was called back.
+	// Part of level that no member holds, or that was recalled.
 	Free int64 `protobuf:"varint,15,opt,name=free,proto3" json:"free,omitempty"`
 	// Start of the window of tokens and level, leader's time; 0 without windows.
 	WindowStart int64 `protobuf:"varint,16,opt,name=window_start,json=windowStart,proto3" json:"window_start,omitempty"`
@@ -2055,13 +2054,13 @@ type GrantEntry struct {
 	Saved int64 `protobuf:"varint,20,opt,name=saved,proto3" json:"saved,omitempty"`
 	// Echoes the report's.
 	Life uint64 `protobuf:"varint,21,opt,name=life,proto3" json:"life,omitempty"`
-	// No grant: the member is to report now and give back what it does not need.
+	// Recall instead of a grant: the member must report now and return what it does not need.
 	Recall bool `protobuf:"varint,22,opt,name=recall,proto3" json:"recall,omitempty"`
 	// Part of level that the others have probably used since they reported.
 	Unseen int64 `protobuf:"varint,23,opt,name=unseen,proto3" json:"unseen,omitempty"`
-	// What a client process may overdraw until it hears again, where it can only guess.
+	// What a client process may overdraw on an estimate until the next grant.
 	Credit int64 `protobuf:"varint,24,opt,name=credit,proto3" json:"credit,omitempty"`
-	// What others may have beyond level, and have not told the leader.
+	// What others may hold beyond level without having reported it.
 	Aside         int64 `protobuf:"varint,25,opt,name=aside,proto3" json:"aside,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2272,8 +2271,7 @@ func (x *GrantEntry) GetAside() int64 {
 	return 0
 }
 
-// Beacon says what the sender leads. It is sent on every change and once a
-// second.
+// Beacon announces the groups that the sender leads. It is sent on every change and once a second.
 type Beacon struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Ranges led, with their terms.
@@ -2284,17 +2282,17 @@ type Beacon struct {
 	LimitsVersion uint64 `protobuf:"varint,3,opt,name=limits_version,json=limitsVersion,proto3" json:"limits_version,omitempty"`
 	// Term of the meta group if it leads it.
 	MetaTerm uint64 `protobuf:"varint,4,opt,name=meta_term,json=metaTerm,proto3" json:"meta_term,omitempty"`
-	// True when the sender is about to stop: its death is definite.
+	// Whether the sender is about to stop, so that its end is certain.
 	Leaving bool `protobuf:"varint,5,opt,name=leaving,proto3" json:"leaving,omitempty"`
 	// Number of changes of policy configs that the sender has applied.
 	PoliciesRevision uint64 `protobuf:"varint,6,opt,name=policies_revision,json=policiesRevision,proto3" json:"policies_revision,omitempty"`
 	// Revision of the membership that the sender has applied.
 	MembersRevision uint64 `protobuf:"varint,7,opt,name=members_revision,json=membersRevision,proto3" json:"members_revision,omitempty"`
-	// Revision of who may do what that the sender has applied.
+	// Revision of the role bindings and bearer tokens that the sender has applied.
 	SecurityRevision uint64 `protobuf:"varint,8,opt,name=security_revision,json=securityRevision,proto3" json:"security_revision,omitempty"`
-	// How many client processes are attached to the sender.
+	// Number of client processes attached to the sender.
 	Clients uint32 `protobuf:"varint,9,opt,name=clients,proto3" json:"clients,omitempty"`
-	// Wall clock of the sender, Unix nanoseconds; 0 is not said.
+	// Wall clock of the sender, Unix nanoseconds; 0 means not sent.
 	WallUnixNanos int64 `protobuf:"varint,10,opt,name=wall_unix_nanos,json=wallUnixNanos,proto3" json:"wall_unix_nanos,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2509,7 +2507,7 @@ type Call struct {
 	//	*Call_HistoryRead
 	//	*Call_HistoryReadResult
 	Body isCall_Body `protobuf_oneof:"body"`
-	// The trace that the call is part of, as W3C Trace Context has it; empty for none.
+	// Trace parent of the call, as in W3C Trace Context; empty for none.
 	TraceParent   string `protobuf:"bytes,100,opt,name=trace_parent,json=traceParent,proto3" json:"trace_parent,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2998,7 +2996,7 @@ type Call_RatesResult struct {
 }
 
 type Call_Replica struct {
-	// Ask how far a replica is; before a transfer of leadership.
+	// Ask for the progress of a replica, before a transfer of leadership.
 	Replica *CallReplica `protobuf:"bytes,5,opt,name=replica,proto3,oneof"`
 }
 
@@ -3058,7 +3056,7 @@ type Call_PoliciesResult struct {
 }
 
 type Call_PoliciesRevision struct {
-	// Ask how many changes of policy configs there were; sent to the meta leader.
+	// Ask for the revision of the policy configs; sent to the meta leader.
 	PoliciesRevision *CallPoliciesRevision `protobuf:"bytes,26,opt,name=policies_revision,json=policiesRevision,proto3,oneof"`
 }
 
@@ -3098,8 +3096,7 @@ type Call_TurnResult struct {
 }
 
 type Call_Cluster struct {
-	// A call of ClusterService that the receiver is to carry out as the leader of
-	// the meta group.
+	// A call of ClusterService, forwarded to the leader of the meta group.
 	Cluster *CallCluster `protobuf:"bytes,40,opt,name=cluster,proto3,oneof"`
 }
 
@@ -3109,7 +3106,7 @@ type Call_ClusterResult struct {
 }
 
 type Call_Announce struct {
-	// Tell the leader of the meta group how the sender is.
+	// Announce the sender's state to the leader of the meta group.
 	Announce *CallAnnounce `protobuf:"bytes,42,opt,name=announce,proto3,oneof"`
 }
 
@@ -3119,7 +3116,7 @@ type Call_AnnounceResult struct {
 }
 
 type Call_Group struct {
-	// Ask the leader of a group who is in it.
+	// Ask the leader of a group for its members.
 	Group *CallGroup `protobuf:"bytes,44,opt,name=group,proto3,oneof"`
 }
 
@@ -3129,7 +3126,7 @@ type Call_GroupResult struct {
 }
 
 type Call_Step struct {
-	// Have the leader of a group carry out one step.
+	// Make the leader of a group carry out one step.
 	Step *CallStep `protobuf:"bytes,46,opt,name=step,proto3,oneof"`
 }
 
@@ -3139,7 +3136,7 @@ type Call_StepResult struct {
 }
 
 type Call_Security struct {
-	// Change who may do what; sent to the meta leader.
+	// Change role bindings or bearer tokens; sent to the meta leader.
 	Security *CallSecurity `protobuf:"bytes,48,opt,name=security,proto3,oneof"`
 }
 
@@ -3149,7 +3146,7 @@ type Call_SecurityResult struct {
 }
 
 type Call_Backup struct {
-	// One step of a backup; sent to those who lead groups.
+	// One step of a backup; sent to leaders of groups.
 	Backup *CallBackup `protobuf:"bytes,60,opt,name=backup,proto3,oneof"`
 }
 
@@ -3169,7 +3166,7 @@ type Call_BackupReadResult struct {
 }
 
 type Call_Gone struct {
-	// Tell the receiver that it is out of the cluster.
+	// Notify the receiver that it is out of the cluster.
 	Gone *CallGone `protobuf:"bytes,70,opt,name=gone,proto3,oneof"`
 }
 
@@ -3179,7 +3176,7 @@ type Call_GoneResult struct {
 }
 
 type Call_Client struct {
-	// Settle an attachment of a client process, or ask about it.
+	// Settle a session of a client process, or ask about it.
 	Client *CallClient `protobuf:"bytes,72,opt,name=client,proto3,oneof"`
 }
 
@@ -3300,10 +3297,10 @@ func (*Call_HistoryRead) isCall_Body() {}
 
 func (*Call_HistoryReadResult) isCall_Body() {}
 
-// CallHistoryUpload carries what one process counted in time slots that are over.
+// CallHistoryUpload carries what one process counted in time slots that have ended.
 type CallHistoryUpload struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// This life of the sender's process.
+	// Incarnation of the sender's process.
 	Incarnation uint64 `protobuf:"varint,1,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
 	// One upload for each range.
 	Ranges        []*HistoryUpload `protobuf:"bytes,2,rep,name=ranges,proto3" json:"ranges,omitempty"`
@@ -3362,7 +3359,7 @@ type HistoryUpload struct {
 	Range uint32 `protobuf:"varint,1,opt,name=range,proto3" json:"range,omitempty"`
 	// The first time slot that the sender does not know to be in the log.
 	First int64 `protobuf:"varint,2,opt,name=first,proto3" json:"first,omitempty"`
-	// Time slots from there on, each as a line of the log; none asks which are there.
+	// Time slots from there on, each as a line of the log; empty asks which the log has.
 	Slots         [][]byte `protobuf:"bytes,3,rep,name=slots,proto3" json:"slots,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3419,7 +3416,7 @@ func (x *HistoryUpload) GetSlots() [][]byte {
 	return nil
 }
 
-// CallHistoryUploadResult says what became of it, in the order of the ranges.
+// CallHistoryUploadResult answers CallHistoryUpload, in the order of the ranges.
 type CallHistoryUploadResult struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The answers.
@@ -3529,7 +3526,7 @@ func (x *HistoryUploadResult) GetNext() int64 {
 	return 0
 }
 
-// CallHistoryRead asks for what a replica of a range keeps.
+// CallHistoryRead asks a replica of a range for history.
 type CallHistoryRead struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The query.
@@ -3633,7 +3630,7 @@ type CallHistoryRead_Keys struct {
 }
 
 type CallHistoryRead_Limits struct {
-	// Limits that were asked for.
+	// Limits with demand.
 	Limits *HistoryPoints `protobuf:"bytes,3,opt,name=limits,proto3,oneof"`
 }
 
@@ -3650,7 +3647,7 @@ func (*CallHistoryRead_Limits) isCallHistoryRead_Query() {}
 
 func (*CallHistoryRead_Stored) isCallHistoryRead_Query() {}
 
-// HistoryPoints is about a stretch of time.
+// HistoryPoints names a period.
 type HistoryPoints struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The ranges.
@@ -3661,11 +3658,11 @@ type HistoryPoints struct {
 	Limit string `protobuf:"bytes,3,opt,name=limit,proto3" json:"limit,omitempty"`
 	// The first second.
 	From int64 `protobuf:"varint,4,opt,name=from,proto3" json:"from,omitempty"`
-	// The first second behind.
+	// End, exclusive.
 	End int64 `protobuf:"varint,5,opt,name=end,proto3" json:"end,omitempty"`
-	// Seconds of a point.
+	// Length of a point.
 	Step uint32 `protobuf:"varint,6,opt,name=step,proto3" json:"step,omitempty"`
-	// At most so many, of keys.
+	// Highest number of keys.
 	Top           uint32 `protobuf:"varint,7,opt,name=top,proto3" json:"top,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3755,11 +3752,11 @@ type HistoryStored struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The range.
 	Range uint32 `protobuf:"varint,1,opt,name=range,proto3" json:"range,omitempty"`
-	// 0 are minutes, 1 hours, 2 keys of minutes, 3 keys of hours.
+	// Kind of the rows: 0 minutes, 1 hours, 2 keys of minutes, 3 keys of hours.
 	Resolution uint32 `protobuf:"varint,2,opt,name=resolution,proto3" json:"resolution,omitempty"`
 	// The first second.
 	From int64 `protobuf:"varint,3,opt,name=from,proto3" json:"from,omitempty"`
-	// The first second behind.
+	// End, exclusive.
 	End           int64 `protobuf:"varint,4,opt,name=end,proto3" json:"end,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3823,32 +3820,32 @@ func (x *HistoryStored) GetEnd() int64 {
 	return 0
 }
 
-// CallHistoryReadResult is what the receiver has.
+// CallHistoryReadResult answers CallHistoryRead.
 type CallHistoryReadResult struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The ranges that it answers for.
 	Ranges []uint32 `protobuf:"varint,1,rep,packed,name=ranges,proto3" json:"ranges,omitempty"`
-	// Until when their logs reach: the earliest.
+	// End of their logs: the earliest.
 	AsOf int64 `protobuf:"varint,2,opt,name=as_of,json=asOf,proto3" json:"as_of,omitempty"`
 	// Points of a limit, the oldest first.
 	Points []*HistoryPoint `protobuf:"bytes,3,rep,name=points,proto3" json:"points,omitempty"`
-	// Limits, each with a point of the whole stretch.
+	// Limits, each with one point for the whole period.
 	Limits []*HistoryPoint `protobuf:"bytes,4,rep,name=limits,proto3" json:"limits,omitempty"`
 	// Keys.
 	Keys []*HistoryKey `protobuf:"bytes,5,rep,name=keys,proto3" json:"keys,omitempty"`
-	// The most that a key which is not there can have been asked for, in millionths.
+	// Upper bound on the demand of a key that is not listed, in millionths of a token.
 	RestMicroTokens int64 `protobuf:"varint,6,opt,name=rest_micro_tokens,json=restMicroTokens,proto3" json:"rest_micro_tokens,omitempty"`
-	// What no list of keys is of.
+	// Periods without a list of keys.
 	Gaps []*HistoryGap `protobuf:"bytes,8,rep,name=gaps,proto3" json:"gaps,omitempty"`
 	// What is stored, the oldest first; each an encoded HistoryRows.
 	Rows [][]byte `protobuf:"bytes,9,rep,name=rows,proto3" json:"rows,omitempty"`
-	// There may be more of what is stored from this second on; 0 is no more.
+	// More may be stored from this second on; 0 means no more.
 	Next int64 `protobuf:"varint,10,opt,name=next,proto3" json:"next,omitempty"`
 	// CRC-32C of the rows, one after the other.
 	RowsCrc uint32 `protobuf:"varint,11,opt,name=rows_crc,json=rowsCrc,proto3" json:"rows_crc,omitempty"`
-	// The key that was asked for most in one minute or hour.
+	// The key with the highest demand in one minute or hour.
 	Peak *HistoryKey `protobuf:"bytes,12,opt,name=peak,proto3" json:"peak,omitempty"`
-	// How many seconds that was of.
+	// Length of that period in seconds.
 	PeakSeconds   int64 `protobuf:"varint,13,opt,name=peak_seconds,json=peakSeconds,proto3" json:"peak_seconds,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3968,12 +3965,12 @@ func (x *CallHistoryReadResult) GetPeakSeconds() int64 {
 	return 0
 }
 
-// HistoryGap is a stretch of time.
+// HistoryGap is a period without a list of keys.
 type HistoryGap struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The first second.
 	From int64 `protobuf:"varint,1,opt,name=from,proto3" json:"from,omitempty"`
-	// The first second behind.
+	// End, exclusive.
 	End           int64 `protobuf:"varint,2,opt,name=end,proto3" json:"end,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -4023,14 +4020,14 @@ func (x *HistoryGap) GetEnd() int64 {
 	return 0
 }
 
-// HistoryRows is what is stored of a range at a time.
+// HistoryRows is what is stored of a range for one period.
 type HistoryRows struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The first second.
 	Start int64 `protobuf:"varint,1,opt,name=start,proto3" json:"start,omitempty"`
-	// What is known of the range then, packed.
+	// Coverage of the range, packed.
 	Cover []byte `protobuf:"bytes,2,opt,name=cover,proto3" json:"cover,omitempty"`
-	// What there is of limits.
+	// The limits.
 	Rows          []*HistoryRow `protobuf:"bytes,3,rep,name=rows,proto3" json:"rows,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -4087,7 +4084,7 @@ func (x *HistoryRows) GetRows() []*HistoryRow {
 	return nil
 }
 
-// HistoryRow is what is stored of a limit at a time.
+// HistoryRow is what is stored of a limit for one period.
 type HistoryRow struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Namespace of the limit.
@@ -4160,11 +4157,11 @@ type HistoryPoint struct {
 	Limit string `protobuf:"bytes,2,opt,name=limit,proto3" json:"limit,omitempty"`
 	// The first second.
 	Start int64 `protobuf:"varint,3,opt,name=start,proto3" json:"start,omitempty"`
-	// How many.
+	// Number of seconds.
 	Seconds uint32 `protobuf:"varint,4,opt,name=seconds,proto3" json:"seconds,omitempty"`
 	// Whether all processes have uploaded it.
 	Complete bool `protobuf:"varint,5,opt,name=complete,proto3" json:"complete,omitempty"`
-	// Who has not, packed.
+	// Processes that have not, packed.
 	Missing []byte `protobuf:"bytes,6,opt,name=missing,proto3" json:"missing,omitempty"`
 	// Amounts, packed.
 	Amounts       []byte `protobuf:"bytes,7,opt,name=amounts,proto3" json:"amounts,omitempty"`
@@ -4251,16 +4248,16 @@ func (x *HistoryPoint) GetAmounts() []byte {
 	return nil
 }
 
-// HistoryKey is what a key was asked for.
+// HistoryKey is the demand of a key.
 type HistoryKey struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The key.
 	Key string `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
-	// What was asked for, in millionths of a token.
+	// Requested, in millionths of a token.
 	Attempted int64 `protobuf:"varint,2,opt,name=attempted,proto3" json:"attempted,omitempty"`
-	// What was admitted.
+	// Admitted, in millionths of a token.
 	Admitted int64 `protobuf:"varint,3,opt,name=admitted,proto3" json:"admitted,omitempty"`
-	// How much more it can have been.
+	// How much more may have been requested.
 	Error         int64 `protobuf:"varint,4,opt,name=error,proto3" json:"error,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -4324,23 +4321,23 @@ func (x *HistoryKey) GetError() int64 {
 	return 0
 }
 
-// CallClient is about one attachment of a client process. With a report it is to be
-// settled: the receiver is the node that it was to, or a later life of that. Without
-// one it asks whether the receiver has settled it.
+// CallClient settles one session of a client process, if it has a report: the receiver is the
+// session's node, or a later process of it. Without a report it asks whether the receiver has
+// settled the session.
 type CallClient struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The process, as nodes name it.
 	Client string `protobuf:"bytes,1,opt,name=client,proto3" json:"client,omitempty"`
-	// This life of the process.
+	// Incarnation of the process.
 	Incarnation uint64 `protobuf:"varint,2,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
-	// The attachment.
+	// Its number.
 	Attachment uint64 `protobuf:"varint,3,opt,name=attachment,proto3" json:"attachment,omitempty"`
-	// The life of the node that it was to.
+	// Incarnation of the session's node.
 	NodeIncarnation uint64 `protobuf:"varint,4,opt,name=node_incarnation,json=nodeIncarnation,proto3" json:"node_incarnation,omitempty"`
-	// Its last report.
+	// Its final report.
 	Report *Report `protobuf:"bytes,5,opt,name=report,proto3" json:"report,omitempty"`
-	// Settles nothing, and asks what the journal of that earlier life of the receiver
-	// has of each entry.
+	// Settles nothing, but asks what the journal of that earlier process of the receiver contains of
+	// each entry.
 	Booked        bool `protobuf:"varint,6,opt,name=booked,proto3" json:"booked,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -4421,10 +4418,9 @@ func (x *CallClient) GetBooked() bool {
 // CallClientResult answers CallClient.
 type CallClientResult struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Whether the attachment is settled at the receiver.
+	// Whether the receiver has settled the session.
 	Settled bool `protobuf:"varint,1,opt,name=settled,proto3" json:"settled,omitempty"`
-	// Of each entry, what was booked of it, used and overdrawn together; -1 is not
-	// known.
+	// What was booked of each entry, used plus overdrawn; -1 means unknown.
 	Booked        []int64 `protobuf:"varint,2,rep,packed,name=booked,proto3" json:"booked,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -4474,7 +4470,7 @@ func (x *CallClientResult) GetBooked() []int64 {
 	return nil
 }
 
-// CallSecurity changes who may do what.
+// CallSecurity changes role bindings or bearer tokens.
 type CallSecurity struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// An encoded quorate.raftlog.v1.MetaCommand.
@@ -4584,8 +4580,7 @@ func (x *CallSecurityResult) GetFault() string {
 	return ""
 }
 
-// CallGone tells the receiver that it holds nothing more and is no member from
-// now on.
+// CallGone notifies the receiver that it holds nothing any more and is no longer a member.
 type CallGone struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -4668,7 +4663,7 @@ type CallCluster struct {
 	Request []byte `protobuf:"bytes,2,opt,name=request,proto3" json:"request,omitempty"`
 	// Identity of the caller, as the sender established it.
 	By string `protobuf:"bytes,3,opt,name=by,proto3" json:"by,omitempty"`
-	// 38 random bytes, the same in every repetition of the call: a join token is made of them.
+	// 38 random bytes, the same in every repetition of the call, from which a join token is made.
 	Seed          []byte `protobuf:"bytes,4,opt,name=seed,proto3" json:"seed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -4787,10 +4782,10 @@ func (x *CallClusterResult) GetStatus() []byte {
 	return nil
 }
 
-// CallAnnounce tells how the sender is.
+// CallAnnounce announces the sender's state.
 type CallAnnounce struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// An encoded quorate.raftlog.v1.StoredMember; what is empty is not known.
+	// An encoded quorate.raftlog.v1.StoredMember; empty fields are unknown.
 	Member []byte `protobuf:"bytes,1,opt,name=member,proto3" json:"member,omitempty"`
 	// Certificate signing request, DER, when the sender's certificate is to be renewed.
 	Csr           []byte `protobuf:"bytes,2,opt,name=csr,proto3" json:"csr,omitempty"`
@@ -4847,7 +4842,7 @@ type CallAnnounceResult struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The renewed certificate, PEM.
 	Certificate []byte `protobuf:"bytes,1,opt,name=certificate,proto3" json:"certificate,omitempty"`
-	// The sender is no member any more: it is to stop.
+	// The sender is no longer a member and must stop.
 	Gone          bool `protobuf:"varint,2,opt,name=gone,proto3" json:"gone,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -4897,10 +4892,10 @@ func (x *CallAnnounceResult) GetGone() bool {
 	return false
 }
 
-// CallGroup asks the leader of a group who is in it.
+// CallGroup asks the leader of a group for its members.
 type CallGroup struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The group.
+	// The group: 0 is meta, 1+r is range r.
 	Group         uint32 `protobuf:"varint,1,opt,name=group,proto3" json:"group,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -4948,11 +4943,11 @@ type CallGroupResult struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The receiver leads the group and serves it.
 	Leads bool `protobuf:"varint,1,opt,name=leads,proto3" json:"leads,omitempty"`
-	// Who votes.
+	// Voters.
 	Voters []string `protobuf:"bytes,2,rep,name=voters,proto3" json:"voters,omitempty"`
-	// Who does not.
+	// Non-voters.
 	Nonvoters []string `protobuf:"bytes,3,rep,name=nonvoters,proto3" json:"nonvoters,omitempty"`
-	// Who of them is caught up and hears the leader.
+	// Members that are caught up and hear the leader.
 	Ready         []string `protobuf:"bytes,4,rep,name=ready,proto3" json:"ready,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -5016,14 +5011,14 @@ func (x *CallGroupResult) GetReady() []string {
 	return nil
 }
 
-// CallStep has one step carried out by the leader of a group.
+// CallStep makes the leader of a group carry out one step.
 type CallStep struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The group.
+	// The group: 0 is meta, 1+r is range r.
 	Group uint32 `protobuf:"varint,1,opt,name=group,proto3" json:"group,omitempty"`
 	// As shard.Action.
 	Action uint32 `protobuf:"varint,2,opt,name=action,proto3" json:"action,omitempty"`
-	// The node that it is about.
+	// The node that it concerns.
 	Node          string `protobuf:"bytes,3,opt,name=node,proto3" json:"node,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -5170,13 +5165,13 @@ type CallSetLimitsResult struct {
 	Version uint64 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`
 	// Whether anything changed.
 	Changed bool `protobuf:"varint,2,opt,name=changed,proto3" json:"changed,omitempty"`
-	// An encoded quorate.raftlog.v1.LimitsVersion: who made that version, and why.
+	// An encoded quorate.raftlog.v1.LimitsVersion: author and reason of that version.
 	Info []byte `protobuf:"bytes,3,opt,name=info,proto3" json:"info,omitempty"`
-	// Why nothing was changed, if for another reason than those below.
+	// Why nothing was changed, if not for one of the reasons below.
 	Fault string `protobuf:"bytes,4,opt,name=fault,proto3" json:"fault,omitempty"`
 	// The limits were changed by somebody else.
 	Conflict *LimitsConflict `protobuf:"bytes,5,opt,name=conflict,proto3" json:"conflict,omitempty"`
-	// The version to bring back is not in the history.
+	// The version to restore is not in the history.
 	Unknown       *LimitsUnknown `protobuf:"bytes,6,opt,name=unknown,proto3" json:"unknown,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -5261,7 +5256,7 @@ type LimitsConflict struct {
 	Expected int64 `protobuf:"varint,1,opt,name=expected,proto3" json:"expected,omitempty"`
 	// The version in force.
 	Current uint64 `protobuf:"varint,2,opt,name=current,proto3" json:"current,omitempty"`
-	// Who made that.
+	// Its author.
 	By            string `protobuf:"bytes,3,opt,name=by,proto3" json:"by,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -5546,10 +5541,10 @@ func (x *CallRatesResult) GetLimits() [][]byte {
 	return nil
 }
 
-// CallReplica asks how far the receiver's replica of a group is.
+// CallReplica asks for the progress of the receiver's replica of a group.
 type CallReplica struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The group.
+	// The group: 0 is meta, 1+r is range r.
 	Group         uint32 `protobuf:"varint,1,opt,name=group,proto3" json:"group,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -5661,9 +5656,9 @@ type CallAsk struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The range.
 	Range uint32 `protobuf:"varint,1,opt,name=range,proto3" json:"range,omitempty"`
-	// The questions, decided in this order.
+	// The decide requests, in the order in which they are decided.
 	Asks []*Ask `protobuf:"bytes,2,rep,name=asks,proto3" json:"asks,omitempty"`
-	// This life of the asking member's process.
+	// Incarnation of the asking member's process.
 	Incarnation   uint64 `protobuf:"varint,3,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -5729,16 +5724,15 @@ type Ask struct {
 	Limit string `protobuf:"bytes,2,opt,name=limit,proto3" json:"limit,omitempty"`
 	// The key.
 	Key string `protobuf:"bytes,3,opt,name=key,proto3" json:"key,omitempty"`
-	// The cost; below 0 gives back.
+	// The cost; negative to refund.
 	Cost int64 `protobuf:"varint,4,opt,name=cost,proto3" json:"cost,omitempty"`
-	// The longest wait that is of use.
+	// Longest wait that the caller accepts.
 	MaxWaitNanos int64 `protobuf:"varint,5,opt,name=max_wait_nanos,json=maxWaitNanos,proto3" json:"max_wait_nanos,omitempty"`
 	// Book it however low the level is.
 	Force bool `protobuf:"varint,6,opt,name=force,proto3" json:"force,omitempty"`
 	// What the member overdrew since its last answered report.
 	Overdrawn int64 `protobuf:"varint,7,opt,name=overdrawn,proto3" json:"overdrawn,omitempty"`
-	// Number of the question, never used again in this life of the member; 0 is
-	// none.
+	// Number of the decide request, never reused in this incarnation of the member; 0 means none.
 	Id            uint64 `protobuf:"varint,8,opt,name=id,proto3" json:"id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -5894,9 +5888,9 @@ type AskAnswer struct {
 	ResetAfterNanos int64 `protobuf:"varint,6,opt,name=reset_after_nanos,json=resetAfterNanos,proto3" json:"reset_after_nanos,omitempty"`
 	// Term of the leader.
 	Term uint64 `protobuf:"varint,7,opt,name=term,proto3" json:"term,omitempty"`
-	// What others may have beyond level, and have not told the leader.
+	// What others may hold beyond level without having reported it.
 	Aside int64 `protobuf:"varint,8,opt,name=aside,proto3" json:"aside,omitempty"`
-	// Start of the window that it was decided in, on the leader's clock; 0 without one.
+	// Start of the window in which it was decided, on the leader's clock; 0 without one.
 	WindowStartUnixNanos int64 `protobuf:"varint,9,opt,name=window_start_unix_nanos,json=windowStartUnixNanos,proto3" json:"window_start_unix_nanos,omitempty"`
 	unknownFields        protoimpl.UnknownFields
 	sizeCache            protoimpl.SizeCache
@@ -6004,7 +5998,7 @@ type CallSettle struct {
 	Used int64 `protobuf:"varint,2,opt,name=used,proto3" json:"used,omitempty"`
 	// Renews it for this long instead, if above 0.
 	RenewNanos int64 `protobuf:"varint,3,opt,name=renew_nanos,json=renewNanos,proto3" json:"renew_nanos,omitempty"`
-	// Only asks for its namespaces; nothing else is looked at.
+	// Only asks for its namespaces; the other fields are ignored.
 	Look          bool `protobuf:"varint,4,opt,name=look,proto3" json:"look,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -6073,7 +6067,7 @@ type CallSettleResult struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Whether the handle was known.
 	Found bool `protobuf:"varint,1,opt,name=found,proto3" json:"found,omitempty"`
-	// The namespaces of its checks, each once; when asked for.
+	// The namespaces of its checks, each once, if look was set.
 	Namespaces    []string `protobuf:"bytes,2,rep,name=namespaces,proto3" json:"namespaces,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -6176,11 +6170,11 @@ type CallOverridesResult struct {
 	Count int64 `protobuf:"varint,1,opt,name=count,proto3" json:"count,omitempty"`
 	// Number of changes of overrides so far.
 	Revision uint64 `protobuf:"varint,2,opt,name=revision,proto3" json:"revision,omitempty"`
-	// Why nothing was changed, if for another reason than too many.
+	// Why nothing was changed, if not because of the bound.
 	Fault string `protobuf:"bytes,3,opt,name=fault,proto3" json:"fault,omitempty"`
-	// There would be more overrides than allowed: so many there are.
+	// Number of overrides, if the change would exceed the bound.
 	Have int64 `protobuf:"varint,4,opt,name=have,proto3" json:"have,omitempty"`
-	// So many are new.
+	// Number of overrides that the change would add.
 	Adding        int64 `protobuf:"varint,5,opt,name=adding,proto3" json:"adding,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -6304,7 +6298,7 @@ type CallPoliciesResult struct {
 	Changed bool `protobuf:"varint,1,opt,name=changed,proto3" json:"changed,omitempty"`
 	// Number of changes of policy configs so far.
 	Revision uint64 `protobuf:"varint,2,opt,name=revision,proto3" json:"revision,omitempty"`
-	// Why nothing was changed, if for another reason than a bound.
+	// Why nothing was changed, if not because of a bound.
 	Fault string `protobuf:"bytes,3,opt,name=fault,proto3" json:"fault,omitempty"`
 	// The bound that would be exceeded.
 	Bound         *PoliciesBound `protobuf:"bytes,4,opt,name=bound,proto3" json:"bound,omitempty"`
@@ -6370,8 +6364,8 @@ func (x *CallPoliciesResult) GetBound() *PoliciesBound {
 	return nil
 }
 
-// CallPoliciesRevision asks how many changes of policy configs there were. It
-// changes nothing, and leaves nothing in the log.
+// CallPoliciesRevision asks for the revision of the policy configs. It changes nothing and writes
+// nothing to the log.
 type CallPoliciesRevision struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -6458,13 +6452,13 @@ func (x *CallPoliciesRevisionResult) GetRevision() uint64 {
 // PoliciesBound is account.PoliciesFullError.
 type PoliciesBound struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What there would be too much of.
+	// What would exceed a bound.
 	What string `protobuf:"bytes,1,opt,name=what,proto3" json:"what,omitempty"`
-	// How much there is.
+	// Current amount.
 	Have int64 `protobuf:"varint,2,opt,name=have,proto3" json:"have,omitempty"`
-	// How much would be added.
+	// Amount that the change would add.
 	Adding int64 `protobuf:"varint,3,opt,name=adding,proto3" json:"adding,omitempty"`
-	// How much there may be.
+	// The bound.
 	Most          int64 `protobuf:"varint,4,opt,name=most,proto3" json:"most,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -6533,9 +6527,9 @@ type CallKeys struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The counters.
 	Keys []*CounterKey `protobuf:"bytes,1,rep,name=keys,proto3" json:"keys,omitempty"`
-	// Makes them as good as new.
+	// Whether to reset them.
 	Reset_ bool `protobuf:"varint,2,opt,name=reset,proto3" json:"reset,omitempty"`
-	// Names the reset: one term of a leader carries it out once.
+	// Identifies the reset: a leader carries it out once per term.
 	RequestId []byte `protobuf:"bytes,3,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	// The answer to an earlier call of this id was lost. A leader that does not know the id
 	// resets nothing.
@@ -6723,13 +6717,12 @@ func (x *CallKeysResult) GetUnknown() bool {
 	return false
 }
 
-// CallAccounts has the leader of a range carry out commands on its accounts.
+// CallAccounts makes the leader of a range carry out commands on its accounts.
 type CallAccounts struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The range.
 	Range uint32 `protobuf:"varint,1,opt,name=range,proto3" json:"range,omitempty"`
-	// An encoded quorate.raftlog.v1.AccountBatch; its time is not looked at. At
-	// most 512 commands.
+	// An encoded quorate.raftlog.v1.AccountBatch of at most 512 commands; its time is ignored.
 	Batch         []byte `protobuf:"bytes,2,opt,name=batch,proto3" json:"batch,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -6838,11 +6831,11 @@ type AccountOutcome struct {
 	Holder []byte `protobuf:"bytes,4,opt,name=holder,proto3" json:"holder,omitempty"`
 	// Home of that transaction.
 	HolderHome uint32 `protobuf:"varint,5,opt,name=holder_home,json=holderHome,proto3" json:"holder_home,omitempty"`
-	// Which bound was met.
+	// The bound that was reached.
 	Message string `protobuf:"bytes,6,opt,name=message,proto3" json:"message,omitempty"`
-	// Why there is no outcome.
+	// Why the command has no outcome.
 	Fault AccountFault `protobuf:"varint,7,opt,name=fault,proto3,enum=quorate.peer.v1.AccountFault" json:"fault,omitempty"`
-	// For people.
+	// Explanation, for people.
 	Reason        string `protobuf:"bytes,8,opt,name=reason,proto3" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -6947,9 +6940,10 @@ type AccountResult struct {
 	Created bool `protobuf:"varint,4,opt,name=created,proto3" json:"created,omitempty"`
 	// As account.Status.
 	Status uint32 `protobuf:"varint,5,opt,name=status,proto3" json:"status,omitempty"`
-	// For people.
+	// Explanation, for people.
 	Message string `protobuf:"bytes,6,opt,name=message,proto3" json:"message,omitempty"`
-	// Name of the policy that the operation went by; absent for none. As account.Outcome.Under.
+	// Name of the policy under which the operation was applied, as account.Outcome.Under; absent for
+	// none.
 	Under         *AccountPolicy `protobuf:"bytes,7,opt,name=under,proto3" json:"under,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -7041,7 +7035,7 @@ type AccountName struct {
 	App string `protobuf:"bytes,1,opt,name=app,proto3" json:"app,omitempty"`
 	// The realm.
 	Realm string `protobuf:"bytes,2,opt,name=realm,proto3" json:"realm,omitempty"`
-	// Whose it is.
+	// Identity that owns the account.
 	Identity string `protobuf:"bytes,3,opt,name=identity,proto3" json:"identity,omitempty"`
 	// A part of the realm.
 	Namespace string `protobuf:"bytes,4,opt,name=namespace,proto3" json:"namespace,omitempty"`
@@ -7136,11 +7130,11 @@ type AccountFilter struct {
 	Identity *string `protobuf:"bytes,3,opt,name=identity,proto3,oneof" json:"identity,omitempty"`
 	// Only of this namespace.
 	Namespace *string `protobuf:"bytes,4,opt,name=namespace,proto3,oneof" json:"namespace,omitempty"`
-	// Only names that begin so.
+	// Only names with this prefix.
 	NamePrefix string `protobuf:"bytes,5,opt,name=name_prefix,json=namePrefix,proto3" json:"name_prefix,omitempty"`
 	// Only of this type.
 	Resource string `protobuf:"bytes,6,opt,name=resource,proto3" json:"resource,omitempty"`
-	// Only accounts behind this one.
+	// Only accounts after this one.
 	After *AccountName `protobuf:"bytes,7,opt,name=after,proto3" json:"after,omitempty"`
 	// At most so many, at most 1000.
 	Limit         int32 `protobuf:"varint,8,opt,name=limit,proto3" json:"limit,omitempty"`
@@ -7234,9 +7228,9 @@ func (x *AccountFilter) GetLimit() int32 {
 	return 0
 }
 
-// CallTurn has a call stand in line for accounts at the leader of their range: one
-// call at a time has its turn. Its turn ends with the Decide or Finish of its
-// transaction, or when it leaves, and after three seconds.
+// CallTurn queues a call for accounts at the leader of their range: one call at a time has its
+// turn. The turn ends with the Decide or Finish of the call's transaction, when the call leaves, or
+// after three seconds.
 type CallTurn struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The range.
@@ -7247,7 +7241,7 @@ type CallTurn struct {
 	Accounts []*AccountName `protobuf:"bytes,3,rep,name=accounts,proto3" json:"accounts,omitempty"`
 	// How long to wait at most, in milliseconds; at most 10,000.
 	WaitMillis uint32 `protobuf:"varint,4,opt,name=wait_millis,json=waitMillis,proto3" json:"wait_millis,omitempty"`
-	// Leave the line, or end the turn, instead.
+	// Leave the queue, or end the turn, instead.
 	Leave         bool `protobuf:"varint,5,opt,name=leave,proto3" json:"leave,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -7321,7 +7315,7 @@ func (x *CallTurn) GetLeave() bool {
 // CallTurnResult answers CallTurn.
 type CallTurnResult struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// It is the call's turn at all of the accounts.
+	// Whether it is the call's turn at all of the accounts.
 	Taken         bool `protobuf:"varint,1,opt,name=taken,proto3" json:"taken,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -7370,7 +7364,7 @@ type CallReadAccounts struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The range.
 	Range uint32 `protobuf:"varint,1,opt,name=range,proto3" json:"range,omitempty"`
-	// The receiver answers from its replica, whoever leads.
+	// The receiver answers from its replica, even if it does not lead.
 	Stale bool `protobuf:"varint,2,opt,name=stale,proto3" json:"stale,omitempty"`
 	// Read these; at most 1000.
 	Accounts []*AccountName `protobuf:"bytes,3,rep,name=accounts,proto3" json:"accounts,omitempty"`
@@ -7378,7 +7372,7 @@ type CallReadAccounts struct {
 	History bool `protobuf:"varint,4,opt,name=history,proto3" json:"history,omitempty"`
 	// Read those that pass the filter.
 	List *AccountFilter `protobuf:"bytes,5,opt,name=list,proto3" json:"list,omitempty"`
-	// Tell what is known of the transaction of this name.
+	// Return what the range knows of the transaction of this name.
 	Decision      []byte `protobuf:"bytes,6,opt,name=decision,proto3" json:"decision,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -7459,13 +7453,13 @@ func (x *CallReadAccounts) GetDecision() []byte {
 // CallReadAccountsResult answers CallReadAccounts.
 type CallReadAccountsResult struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Why there is no answer; never that the outcome is unknown.
+	// Why the call has no answer; never ACCOUNT_FAULT_UNKNOWN.
 	Fault AccountFault `protobuf:"varint,1,opt,name=fault,proto3,enum=quorate.peer.v1.AccountFault" json:"fault,omitempty"`
-	// For people.
+	// Explanation, for people.
 	Reason string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
-	// Of which moment the states are, Unix nanoseconds.
+	// Moment for which the states hold, Unix nanoseconds.
 	AtUnixNanos int64 `protobuf:"varint,3,opt,name=at_unix_nanos,json=atUnixNanos,proto3" json:"at_unix_nanos,omitempty"`
-	// In the order of the question.
+	// In the order of the request.
 	Accounts []*AccountView `protobuf:"bytes,4,rep,name=accounts,proto3" json:"accounts,omitempty"`
 	// What is known of the transaction.
 	Transaction   *TransactionView `protobuf:"bytes,5,opt,name=transaction,proto3" json:"transaction,omitempty"`
@@ -7538,10 +7532,10 @@ func (x *CallReadAccountsResult) GetTransaction() *TransactionView {
 	return nil
 }
 
-// TransactionView is what a home knows of a transaction.
+// TransactionView is what a transaction's home knows of it.
 type TransactionView struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Whether there is a record.
+	// Whether the home has a record.
 	Known bool `protobuf:"varint,1,opt,name=known,proto3" json:"known,omitempty"`
 	// Whether it is decided.
 	Decided bool `protobuf:"varint,2,opt,name=decided,proto3" json:"decided,omitempty"`
@@ -7607,7 +7601,7 @@ type AccountView struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The id.
 	Id *AccountName `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	// Whether there is such an account.
+	// Whether the account exists.
 	Exists bool `protobuf:"varint,2,opt,name=exists,proto3" json:"exists,omitempty"`
 	// As last changed.
 	Balance int64 `protobuf:"varint,3,opt,name=balance,proto3" json:"balance,omitempty"`
@@ -7617,7 +7611,7 @@ type AccountView struct {
 	Updated int64 `protobuf:"varint,5,opt,name=updated,proto3" json:"updated,omitempty"`
 	// Last refill taken into the balance.
 	Refilled int64 `protobuf:"varint,6,opt,name=refilled,proto3" json:"refilled,omitempty"`
-	// When it is forgotten.
+	// When it is deleted.
 	Expires int64 `protobuf:"varint,7,opt,name=expires,proto3" json:"expires,omitempty"`
 	// Its policy, if it has one.
 	Policy *AccountPolicy `protobuf:"bytes,8,opt,name=policy,proto3" json:"policy,omitempty"`
@@ -7780,7 +7774,7 @@ type AccountPolicy struct {
 	Name string `protobuf:"bytes,5,opt,name=name,proto3" json:"name,omitempty"`
 	// Its resource type.
 	Resource string `protobuf:"bytes,6,opt,name=resource,proto3" json:"resource,omitempty"`
-	// The content; absent where only the name is told.
+	// The content; absent if only the name is sent.
 	Rule          *AccountRule `protobuf:"bytes,7,opt,name=rule,proto3" json:"rule,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -7880,7 +7874,7 @@ type AccountRule struct {
 	RefillOffset uint32 `protobuf:"varint,5,opt,name=refill_offset,json=refillOffset,proto3" json:"refill_offset,omitempty"`
 	// As account.PolicyOptions.
 	Options int32 `protobuf:"varint,6,opt,name=options,proto3" json:"options,omitempty"`
-	// How long an account lasts after its last change; 0 is for ever.
+	// How long an account lasts after its last change; 0 means without end.
 	LifetimeNanos int64 `protobuf:"varint,7,opt,name=lifetime_nanos,json=lifetimeNanos,proto3" json:"lifetime_nanos,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -7970,7 +7964,7 @@ type AccountChange struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// When, Unix nanoseconds.
 	AtUnixNanos int64 `protobuf:"varint,1,opt,name=at_unix_nanos,json=atUnixNanos,proto3" json:"at_unix_nanos,omitempty"`
-	// Who.
+	// Author.
 	By string `protobuf:"bytes,2,opt,name=by,proto3" json:"by,omitempty"`
 	// Of which request.
 	RequestId string `protobuf:"bytes,3,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
@@ -8056,12 +8050,12 @@ func (x *AccountChange) GetPolicy() *AccountPolicy {
 	return nil
 }
 
-// CallBackup asks who leads groups for one step of a backup.
+// CallBackup asks the leader of groups for one step of a backup.
 type CallBackup struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The step.
 	Step BackupStep `protobuf:"varint,1,opt,name=step,proto3,enum=quorate.peer.v1.BackupStep" json:"step,omitempty"`
-	// Random, of this backup.
+	// Random id of the backup.
 	Id []byte `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
 	// The groups; 0 is meta, 1+r is range r.
 	Groups        []uint32 `protobuf:"varint,3,rep,packed,name=groups,proto3" json:"groups,omitempty"`
@@ -8166,12 +8160,12 @@ func (x *CallBackupResult) GetGroups() []*BackupGroup {
 	return nil
 }
 
-// BackupGroup is what became of a step at one group.
+// BackupGroup is the result of a step at one group.
 type BackupGroup struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What is wrong; empty if nothing is. The backup may be tried again.
+	// The error; empty on success. The backup may be tried again.
 	Fault string `protobuf:"bytes,1,opt,name=fault,proto3" json:"fault,omitempty"`
-	// Last entry that the state is sure to have.
+	// Index of the last entry that the state certainly contains.
 	Index uint64 `protobuf:"varint,2,opt,name=index,proto3" json:"index,omitempty"`
 	// The leader's term.
 	Term          uint64 `protobuf:"varint,3,opt,name=term,proto3" json:"term,omitempty"`
@@ -8230,13 +8224,13 @@ func (x *BackupGroup) GetTerm() uint64 {
 	return 0
 }
 
-// CallBackupRead asks for a piece of a snapshot that was kept. Pieces are read in
-// order; the last one can be asked for again.
+// CallBackupRead asks for a piece of a kept snapshot. Pieces are read in order; the last one can be
+// requested again.
 type CallBackupRead struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Of the backup.
+	// Id of the backup.
 	Id []byte `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	// The group.
+	// The group: 0 is meta, 1+r is range r.
 	Group uint32 `protobuf:"varint,2,opt,name=group,proto3" json:"group,omitempty"`
 	// Bytes before the piece.
 	Offset        uint64 `protobuf:"varint,3,opt,name=offset,proto3" json:"offset,omitempty"`
@@ -8298,7 +8292,7 @@ func (x *CallBackupRead) GetOffset() uint64 {
 // CallBackupReadResult answers CallBackupRead.
 type CallBackupReadResult struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What is wrong; empty if nothing is.
+	// The error; empty on success.
 	Fault string `protobuf:"bytes,1,opt,name=fault,proto3" json:"fault,omitempty"`
 	// At most 256 KiB; empty at the end.
 	Data          []byte `protobuf:"bytes,2,opt,name=data,proto3" json:"data,omitempty"`

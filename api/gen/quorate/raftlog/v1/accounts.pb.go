@@ -21,15 +21,15 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// AccountBatch is commands on durable accounts that stand in one entry of a
-// range's log. They are applied in order, all at one time.
+// AccountBatch is the commands on durable accounts in one entry of a range's log. They are applied
+// in order, all at the same time.
 type AccountBatch struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Form of this message; 1. A batch of a higher one is not understood.
 	Version uint32 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`
 	// Wall clock of the leader, Unix nanoseconds.
 	AtUnixNanos int64 `protobuf:"varint,2,opt,name=at_unix_nanos,json=atUnixNanos,proto3" json:"at_unix_nanos,omitempty"`
-	// Policies that operations name by their place here, from 1 on.
+	// Policies, which operations name by their position here, from 1.
 	Policies []*StoredPolicy `protobuf:"bytes,3,rep,name=policies,proto3" json:"policies,omitempty"`
 	// The commands.
 	Commands      []*AccountCommand `protobuf:"bytes,4,rep,name=commands,proto3" json:"commands,omitempty"`
@@ -224,7 +224,7 @@ type AccountCommand_Apply struct {
 }
 
 type AccountCommand_Begin struct {
-	// Makes the record of a transaction.
+	// Creates the record of a transaction.
 	Begin *StoredBegin `protobuf:"bytes,2,opt,name=begin,proto3,oneof"`
 }
 
@@ -249,7 +249,7 @@ type AccountCommand_Forget struct {
 }
 
 type AccountCommand_Collect struct {
-	// Deletes what is over.
+	// Deletes what has expired.
 	Collect *StoredCollect `protobuf:"bytes,7,opt,name=collect,proto3,oneof"`
 }
 
@@ -474,7 +474,7 @@ type StoredAccountID struct {
 	App string `protobuf:"bytes,1,opt,name=app,proto3" json:"app,omitempty"`
 	// The realm.
 	Realm string `protobuf:"bytes,2,opt,name=realm,proto3" json:"realm,omitempty"`
-	// Whose it is.
+	// Identity that owns the account.
 	Identity string `protobuf:"bytes,3,opt,name=identity,proto3" json:"identity,omitempty"`
 	// A part of the realm.
 	Namespace string `protobuf:"bytes,4,opt,name=namespace,proto3" json:"namespace,omitempty"`
@@ -563,7 +563,7 @@ type StoredOp struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The account.
 	Account *StoredAccountID `protobuf:"bytes,1,opt,name=account,proto3" json:"account,omitempty"`
-	// Place of the policy in the batch; 0 is none.
+	// Position of the policy in the batch; 0 means none.
 	Policy uint32 `protobuf:"varint,2,opt,name=policy,proto3" json:"policy,omitempty"`
 	// As account.RelativeTo.
 	RelativeTo uint32 `protobuf:"varint,3,opt,name=relative_to,json=relativeTo,proto3" json:"relative_to,omitempty"`
@@ -653,7 +653,7 @@ type StoredRequest struct {
 	TtlNanos int64 `protobuf:"varint,4,opt,name=ttl_nanos,json=ttlNanos,proto3" json:"ttl_nanos,omitempty"`
 	// The operations.
 	Ops []*StoredOp `protobuf:"bytes,5,rep,name=ops,proto3" json:"ops,omitempty"`
-	// Their places in the call; none is 0, 1, 2 and so on.
+	// Their positions in the call; empty means 0, 1, 2 and so on.
 	Indexes       []int32 `protobuf:"varint,6,rep,packed,name=indexes,proto3" json:"indexes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -731,7 +731,7 @@ func (x *StoredRequest) GetIndexes() []int32 {
 	return nil
 }
 
-// StoredBegin makes the record of a transaction.
+// StoredBegin creates the record of a transaction.
 type StoredBegin struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Name of the transaction.
@@ -740,9 +740,9 @@ type StoredBegin struct {
 	Home uint32 `protobuf:"varint,2,opt,name=home,proto3" json:"home,omitempty"`
 	// Ranges that take part besides this one, ascending.
 	Others []uint32 `protobuf:"varint,3,rep,packed,name=others,proto3" json:"others,omitempty"`
-	// What is on this range.
+	// The call's part on this range.
 	Part *StoredRequest `protobuf:"bytes,4,opt,name=part,proto3" json:"part,omitempty"`
-	// What other calls that are committed with it have on this range.
+	// Parts on this range of the other calls that are committed with it.
 	More          []*StoredRequest `protobuf:"bytes,5,rep,name=more,proto3" json:"more,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -818,11 +818,11 @@ type StoredPrepare struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Name of the transaction.
 	Tx []byte `protobuf:"bytes,1,opt,name=tx,proto3" json:"tx,omitempty"`
-	// Range that has the record.
+	// Home: the range that has the record.
 	Home uint32 `protobuf:"varint,2,opt,name=home,proto3" json:"home,omitempty"`
-	// What is on this range.
+	// The call's part on this range.
 	Part *StoredRequest `protobuf:"bytes,3,opt,name=part,proto3" json:"part,omitempty"`
-	// What other calls that are committed with it have on this range.
+	// Parts on this range of the other calls that are committed with it.
 	More          []*StoredRequest `protobuf:"bytes,4,rep,name=more,proto3" json:"more,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -891,7 +891,7 @@ type StoredDecide struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Name of the transaction.
 	Tx []byte `protobuf:"bytes,1,opt,name=tx,proto3" json:"tx,omitempty"`
-	// Whether it takes place.
+	// Whether it is committed.
 	Commit bool `protobuf:"varint,2,opt,name=commit,proto3" json:"commit,omitempty"`
 	// Results of all operations of the call.
 	Results []*StoredOpResult `protobuf:"bytes,3,rep,name=results,proto3" json:"results,omitempty"`
@@ -959,7 +959,7 @@ func (x *StoredDecide) GetMore() []*StoredAnswer {
 	return nil
 }
 
-// StoredAnswer is what became of one call.
+// StoredAnswer is the result of one call.
 type StoredAnswer struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Results of all its operations.
@@ -1005,7 +1005,7 @@ func (x *StoredAnswer) GetResults() []*StoredOpResult {
 	return nil
 }
 
-// StoredOpResult is what became of one operation.
+// StoredOpResult is the result of one operation.
 type StoredOpResult struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Balance after it.
@@ -1018,7 +1018,7 @@ type StoredOpResult struct {
 	Created bool `protobuf:"varint,4,opt,name=created,proto3" json:"created,omitempty"`
 	// As account.Status.
 	Status uint32 `protobuf:"varint,5,opt,name=status,proto3" json:"status,omitempty"`
-	// Why.
+	// Reason.
 	Message       string `protobuf:"bytes,6,opt,name=message,proto3" json:"message,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1101,7 +1101,7 @@ type StoredFinish struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Name of the transaction.
 	Tx []byte `protobuf:"bytes,1,opt,name=tx,proto3" json:"tx,omitempty"`
-	// Whether it takes place.
+	// Whether it is committed.
 	Commit        bool `protobuf:"varint,2,opt,name=commit,proto3" json:"commit,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1197,10 +1197,10 @@ func (x *StoredForget) GetTx() []byte {
 	return nil
 }
 
-// StoredCollect deletes what is over.
+// StoredCollect deletes what has expired.
 type StoredCollect struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// At most so many accounts, and so many request ids.
+	// Highest number of accounts, and of request ids, to delete.
 	Max           int64 `protobuf:"varint,1,opt,name=max,proto3" json:"max,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1443,7 +1443,7 @@ type AccountRecord_Transaction struct {
 }
 
 type AccountRecord_Ended struct {
-	// A transaction that is over, in order of names.
+	// A transaction that has ended, in order of names.
 	Ended *StoredEnded `protobuf:"bytes,5,opt,name=ended,proto3,oneof"`
 }
 
@@ -1584,7 +1584,7 @@ type StoredApplied struct {
 	AtUnixNanos int64 `protobuf:"varint,3,opt,name=at_unix_nanos,json=atUnixNanos,proto3" json:"at_unix_nanos,omitempty"`
 	// How long it is remembered.
 	ExpiresUnixNanos int64 `protobuf:"varint,4,opt,name=expires_unix_nanos,json=expiresUnixNanos,proto3" json:"expires_unix_nanos,omitempty"`
-	// Whether another range has the answer.
+	// Whether another range stores the answer.
 	Elsewhere bool `protobuf:"varint,5,opt,name=elsewhere,proto3" json:"elsewhere,omitempty"`
 	// The answer, in the form of internal/account/applied.go.
 	Results       []byte `protobuf:"bytes,6,opt,name=results,proto3" json:"results,omitempty"`
@@ -1664,12 +1664,12 @@ func (x *StoredApplied) GetResults() []byte {
 	return nil
 }
 
-// StoredTransaction is a transaction that is not forgotten.
+// StoredTransaction is a transaction that is not finished.
 type StoredTransaction struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Its name.
 	Tx []byte `protobuf:"bytes,1,opt,name=tx,proto3" json:"tx,omitempty"`
-	// Range that has the record.
+	// Home: the range that has the record.
 	Home uint32 `protobuf:"varint,2,opt,name=home,proto3" json:"home,omitempty"`
 	// Whether that is this one.
 	AtHome bool `protobuf:"varint,3,opt,name=at_home,json=atHome,proto3" json:"at_home,omitempty"`
@@ -1689,12 +1689,11 @@ type StoredTransaction struct {
 	Hash []byte `protobuf:"bytes,10,opt,name=hash,proto3" json:"hash,omitempty"`
 	// How long the id is remembered.
 	TtlNanos int64 `protobuf:"varint,11,opt,name=ttl_nanos,json=ttlNanos,proto3" json:"ttl_nanos,omitempty"`
-	// The accounts as they will be.
+	// The accounts after the commit.
 	Accounts []*StoredAccount `protobuf:"bytes,12,rep,name=accounts,proto3" json:"accounts,omitempty"`
-	// What became of the operations on this range, in the form of
-	// internal/account/applied.go.
+	// Results of the operations on this range, in the form of internal/account/applied.go.
 	Results []byte `protobuf:"bytes,13,opt,name=results,proto3" json:"results,omitempty"`
-	// What other calls that are committed with it do on this range, in order.
+	// Parts of the other calls that are committed with it, in order.
 	More          []*StoredPart `protobuf:"bytes,14,rep,name=more,proto3" json:"more,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1828,7 +1827,7 @@ func (x *StoredTransaction) GetMore() []*StoredPart {
 	return nil
 }
 
-// StoredPart is what one call does on this range.
+// StoredPart is one call's part on this range.
 type StoredPart struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The caller's identity.
@@ -1839,10 +1838,9 @@ type StoredPart struct {
 	Hash []byte `protobuf:"bytes,3,opt,name=hash,proto3" json:"hash,omitempty"`
 	// How long the id is remembered.
 	TtlNanos int64 `protobuf:"varint,4,opt,name=ttl_nanos,json=ttlNanos,proto3" json:"ttl_nanos,omitempty"`
-	// The accounts as they will be.
+	// The accounts after the commit.
 	Accounts []*StoredAccount `protobuf:"bytes,5,rep,name=accounts,proto3" json:"accounts,omitempty"`
-	// What became of the operations on this range, in the form of
-	// internal/account/applied.go.
+	// Results of the operations on this range, in the form of internal/account/applied.go.
 	Results       []byte `protobuf:"bytes,6,opt,name=results,proto3" json:"results,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1920,14 +1918,14 @@ func (x *StoredPart) GetResults() []byte {
 	return nil
 }
 
-// StoredEnded is a transaction that is over.
+// StoredEnded is a transaction that has ended.
 type StoredEnded struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Its name.
 	Tx []byte `protobuf:"bytes,1,opt,name=tx,proto3" json:"tx,omitempty"`
-	// Whether it took place.
+	// Whether it was committed.
 	Commit bool `protobuf:"varint,2,opt,name=commit,proto3" json:"commit,omitempty"`
-	// Until when this is remembered.
+	// How long this is remembered: Unix nanoseconds of the end.
 	UntilUnixNanos int64 `protobuf:"varint,3,opt,name=until_unix_nanos,json=untilUnixNanos,proto3" json:"until_unix_nanos,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
@@ -1995,7 +1993,7 @@ type AccountEnd struct {
 	Applied uint64 `protobuf:"varint,3,opt,name=applied,proto3" json:"applied,omitempty"`
 	// Number of transactions before it.
 	Transactions uint64 `protobuf:"varint,4,opt,name=transactions,proto3" json:"transactions,omitempty"`
-	// Number of transactions that are over before it.
+	// Number of ended transactions before it.
 	Ended uint64 `protobuf:"varint,5,opt,name=ended,proto3" json:"ended,omitempty"`
 	// CRC-32C of all bytes before the end's length.
 	Checksum      uint32 `protobuf:"fixed32,6,opt,name=checksum,proto3" json:"checksum,omitempty"`

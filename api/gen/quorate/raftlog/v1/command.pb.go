@@ -4,8 +4,8 @@
 // 	protoc        (unknown)
 // source: quorate/raftlog/v1/command.proto
 
-// Package quorate.raftlog.v1 is what the Raft logs and snapshots hold. It is
-// stored for ever: fields are added, never changed, never re-used.
+// Package quorate.raftlog.v1 defines what the Raft logs and snapshots contain. Files outlive
+// versions: fields are added, but never changed or reused.
 
 package raftlogv1
 
@@ -183,7 +183,7 @@ type MetaCommand_SetLimits struct {
 }
 
 type MetaCommand_TermStart struct {
-	// First entry of a leader's term.
+	// Begins a leader's term.
 	TermStart *TermStart `protobuf:"bytes,2,opt,name=term_start,json=termStart,proto3,oneof"`
 }
 
@@ -218,7 +218,7 @@ type MetaCommand_ChangeMembers struct {
 }
 
 type MetaCommand_ChangeSecurity struct {
-	// Changes who may do what.
+	// Changes role bindings or bearer tokens.
 	ChangeSecurity *ChangeSecurity `protobuf:"bytes,9,opt,name=change_security,json=changeSecurity,proto3,oneof"`
 }
 
@@ -290,11 +290,11 @@ type SetLimits struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The limits, sorted by name.
 	Limits []*StoredLimit `protobuf:"bytes,1,rep,name=limits,proto3" json:"limits,omitempty"`
-	// Wall clock of the leader that took it, Unix nanoseconds.
+	// Wall clock of the leader that accepted it, Unix nanoseconds.
 	AtUnixNanos int64 `protobuf:"varint,2,opt,name=at_unix_nanos,json=atUnixNanos,proto3" json:"at_unix_nanos,omitempty"`
-	// Who.
+	// Author.
 	By string `protobuf:"bytes,3,opt,name=by,proto3" json:"by,omitempty"`
-	// Why.
+	// Reason.
 	Comment string `protobuf:"bytes,4,opt,name=comment,proto3" json:"comment,omitempty"`
 	// The version that must be in force; unset is any, 0 is before the first.
 	Expect *uint64 `protobuf:"varint,5,opt,name=expect,proto3,oneof" json:"expect,omitempty"`
@@ -420,19 +420,19 @@ type StoredLimit struct {
 	MaxDebtNanos int64 `protobuf:"varint,15,opt,name=max_debt_nanos,json=maxDebtNanos,proto3" json:"max_debt_nanos,omitempty"`
 	// How long what is in flight or reserved lasts.
 	LeaseNanos int64 `protobuf:"varint,16,opt,name=lease_nanos,json=leaseNanos,proto3" json:"lease_nanos,omitempty"`
-	// Limit of the same namespace that is charged as well.
+	// Parent: limit of the same namespace that is charged as well.
 	Parent string `protobuf:"bytes,17,opt,name=parent,proto3" json:"parent,omitempty"`
-	// What a key may spend although the parent is used up.
+	// Floor: what a key may spend although the parent is used up.
 	Floor *StoredRate `protobuf:"bytes,18,opt,name=floor,proto3" json:"floor,omitempty"`
 	// Burst of the floor in tokens.
 	FloorBurst int64 `protobuf:"varint,19,opt,name=floor_burst,json=floorBurst,proto3" json:"floor_burst,omitempty"`
 	// Whether refusals are carried out, as quota.Enforcement.
 	Enforcement uint32 `protobuf:"varint,20,opt,name=enforcement,proto3" json:"enforcement,omitempty"`
-	// Parts per million of the keys that are enforced; 0 is all.
+	// Fraction of the keys for which it is enforced, in parts per million; 0 means all.
 	Fraction int64 `protobuf:"varint,21,opt,name=fraction,proto3" json:"fraction,omitempty"`
 	// Percentage used from which decisions are marked; 0 is the default.
 	Near int64 `protobuf:"varint,22,opt,name=near,proto3" json:"near,omitempty"`
-	// What happens without a leader.
+	// How it is decided without a leader.
 	CutOff *StoredCutOff `protobuf:"bytes,23,opt,name=cut_off,json=cutOff,proto3" json:"cut_off,omitempty"`
 	// The most dynamic buckets on a node; 0 is the node's own.
 	MaxKeys int64 `protobuf:"varint,24,opt,name=max_keys,json=maxKeys,proto3" json:"max_keys,omitempty"`
@@ -802,14 +802,14 @@ func (x *StoredTier) GetZone() string {
 	return ""
 }
 
-// StoredCutOff is what a member does without a leader.
+// StoredCutOff says how a member decides without a leader.
 type StoredCutOff struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// As quota.CutOffPolicy.
 	Policy uint32 `protobuf:"varint,1,opt,name=policy,proto3" json:"policy,omitempty"`
 	// Rate of the policy.
 	Rate *StoredRate `protobuf:"bytes,2,opt,name=rate,proto3" json:"rate,omitempty"`
-	// After this time without a leader the next policy holds; 0 is never.
+	// Time without a leader after which the next policy applies; 0 means never.
 	AfterNanos int64 `protobuf:"varint,3,opt,name=after_nanos,json=afterNanos,proto3" json:"after_nanos,omitempty"`
 	// The next policy.
 	Then uint32 `protobuf:"varint,4,opt,name=then,proto3" json:"then,omitempty"`
@@ -944,21 +944,21 @@ type LimitsVersion struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Its number.
 	Number uint64 `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"`
-	// Wall clock of the leader that took it, Unix nanoseconds.
+	// Wall clock of the leader that accepted it, Unix nanoseconds.
 	AtUnixNanos int64 `protobuf:"varint,2,opt,name=at_unix_nanos,json=atUnixNanos,proto3" json:"at_unix_nanos,omitempty"`
-	// Who.
+	// Author.
 	By string `protobuf:"bytes,3,opt,name=by,proto3" json:"by,omitempty"`
-	// Why.
+	// Reason.
 	Comment string `protobuf:"bytes,4,opt,name=comment,proto3" json:"comment,omitempty"`
-	// The version that it brought back; 0 is none.
+	// The version that it restored; 0 means none.
 	RollbackTo uint64 `protobuf:"varint,5,opt,name=rollback_to,json=rollbackTo,proto3" json:"rollback_to,omitempty"`
-	// How many limits it has.
+	// Number of limits.
 	Limits uint32 `protobuf:"varint,6,opt,name=limits,proto3" json:"limits,omitempty"`
-	// Limits that the version before did not have.
+	// Limits that the previous version did not have.
 	Added uint32 `protobuf:"varint,7,opt,name=added,proto3" json:"added,omitempty"`
-	// Limits that it had otherwise.
+	// Limits that the previous version had in another form.
 	Changed uint32 `protobuf:"varint,8,opt,name=changed,proto3" json:"changed,omitempty"`
-	// Limits that only it had.
+	// Limits that only the previous version had.
 	Removed uint32 `protobuf:"varint,9,opt,name=removed,proto3" json:"removed,omitempty"`
 	// Of the proposal.
 	RequestId     []byte `protobuf:"bytes,10,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
@@ -1317,7 +1317,7 @@ func (x *OverrideKey) GetKey() []byte {
 // StoredOverride is one override.
 type StoredOverride struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Whom it is for.
+	// The key.
 	Key *OverrideKey `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
 	// What it says.
 	Rule          *OverrideRule `protobuf:"bytes,2,opt,name=rule,proto3" json:"rule,omitempty"`
@@ -1384,9 +1384,9 @@ type OverrideRule struct {
 	Scale int64 `protobuf:"varint,5,opt,name=scale,proto3" json:"scale,omitempty"`
 	// Wall clock at which it ends, Unix nanoseconds; 0 is never.
 	ExpiresUnixNanos int64 `protobuf:"varint,6,opt,name=expires_unix_nanos,json=expiresUnixNanos,proto3" json:"expires_unix_nanos,omitempty"`
-	// Why.
+	// Reason.
 	Comment string `protobuf:"bytes,7,opt,name=comment,proto3" json:"comment,omitempty"`
-	// Who set it.
+	// Its author.
 	By string `protobuf:"bytes,8,opt,name=by,proto3" json:"by,omitempty"`
 	// When, Unix nanoseconds.
 	AtUnixNanos   int64 `protobuf:"varint,9,opt,name=at_unix_nanos,json=atUnixNanos,proto3" json:"at_unix_nanos,omitempty"`
@@ -1536,7 +1536,7 @@ func (x *LoadPolicies) GetConfig() *MetaPolicyConfig {
 // PurgePolicies deletes a policy config.
 type PurgePolicies struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Its id; if there is none, nothing happens.
+	// Its id; if no such config exists, nothing changes.
 	Id            *MetaPolicyConfigID `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1650,9 +1650,9 @@ type MetaPolicyConfig struct {
 	Id *MetaPolicyConfigID `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	// Its policies, sorted by namespace, name and resource; each key once.
 	Policies []*MetaPolicy `protobuf:"bytes,2,rep,name=policies,proto3" json:"policies,omitempty"`
-	// Wall clock of the node that took the call, Unix nanoseconds.
+	// Wall clock of the node that accepted the call, Unix nanoseconds.
 	AtUnixNanos int64 `protobuf:"varint,3,opt,name=at_unix_nanos,json=atUnixNanos,proto3" json:"at_unix_nanos,omitempty"`
-	// Who loaded it.
+	// Identity that loaded it.
 	By            string `protobuf:"bytes,4,opt,name=by,proto3" json:"by,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1725,7 +1725,7 @@ type MetaPolicy struct {
 	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
 	// Type of resource of its key.
 	Resource string `protobuf:"bytes,3,opt,name=resource,proto3" json:"resource,omitempty"`
-	// What a new account has.
+	// Balance of a new account.
 	Default int64 `protobuf:"varint,4,opt,name=default,proto3" json:"default,omitempty"`
 	// The most that an account is filled to.
 	Limit int64 `protobuf:"varint,5,opt,name=limit,proto3" json:"limit,omitempty"`
@@ -1737,7 +1737,7 @@ type MetaPolicy struct {
 	RefillOffset uint32 `protobuf:"varint,8,opt,name=refill_offset,json=refillOffset,proto3" json:"refill_offset,omitempty"`
 	// Bits, as account.PolicyOptions.
 	Options int32 `protobuf:"varint,9,opt,name=options,proto3" json:"options,omitempty"`
-	// How long an account lasts after its last change; 0 is for ever.
+	// How long an account lasts after its last change; 0 means without end.
 	LifetimeNanos int64 `protobuf:"varint,10,opt,name=lifetime_nanos,json=lifetimeNanos,proto3" json:"lifetime_nanos,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2002,7 +2002,7 @@ type isRangeCommand_Change interface {
 }
 
 type RangeCommand_TermStart struct {
-	// First entry of a leader's term.
+	// Begins a leader's term.
 	TermStart *TermStart `protobuf:"bytes,1,opt,name=term_start,json=termStart,proto3,oneof"`
 }
 
@@ -2022,7 +2022,7 @@ type RangeCommand_History struct {
 }
 
 type RangeCommand_Barrier struct {
-	// Nothing: whoever has it applied has applied what was given to the log before it.
+	// Changes nothing: a replica that has applied it has applied everything proposed before it.
 	Barrier *Barrier `protobuf:"bytes,5,opt,name=barrier,proto3,oneof"`
 }
 
@@ -2073,12 +2073,12 @@ func (*Barrier) Descriptor() ([]byte, []int) {
 	return file_quorate_raftlog_v1_command_proto_rawDescGZIP(), []int{23}
 }
 
-// HistoryLines is what some processes told of blocks of ten seconds.
+// HistoryLines is what some processes counted in time slots of ten seconds.
 type HistoryLines struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The lines, in the packed form of package internal/history.
 	Lines [][]byte `protobuf:"bytes,1,rep,name=lines,proto3" json:"lines,omitempty"`
-	// Keys that were asked for most, in a packed form.
+	// Keys with the highest demand, in a packed form.
 	Keys          [][]byte `protobuf:"bytes,2,rep,name=keys,proto3" json:"keys,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2200,27 +2200,26 @@ type KeyLevel struct {
 	// When the level held, Unix nanoseconds. Set in snapshots; in a Checkpoint
 	// the entry's own time counts.
 	AtUnixNanos int64 `protobuf:"varint,6,opt,name=at_unix_nanos,json=atUnixNanos,proto3" json:"at_unix_nanos,omitempty"`
-	// Start of the window that the level is of, Unix nanoseconds; 0 for kinds
-	// without windows.
+	// Start of the level's window, Unix nanoseconds; 0 for kinds without windows.
 	WindowStartUnixNanos int64 `protobuf:"varint,7,opt,name=window_start_unix_nanos,json=windowStartUnixNanos,proto3" json:"window_start_unix_nanos,omitempty"`
 	// What the level gains per second, in millionths of a token; of a sliding
 	// window only.
 	SlopeMicroTokens int64 `protobuf:"varint,8,opt,name=slope_micro_tokens,json=slopeMicroTokens,proto3" json:"slope_micro_tokens,omitempty"`
-	// What is booked of each member, of keys whose counts are durable.
+	// What is booked of each member, for keys whose counts are durable.
 	Marks []*Mark `protobuf:"bytes,9,rep,name=marks,proto3" json:"marks,omitempty"`
-	// What the limit admitted at once when this was written, in millionths of a
-	// token: the next leader may have another limit. 0 is not known.
+	// Burst of the limit when this was written, in millionths of a token: the next leader may have
+	// another limit. 0 means unknown.
 	FullMicroTokens int64 `protobuf:"varint,10,opt,name=full_micro_tokens,json=fullMicroTokens,proto3" json:"full_micro_tokens,omitempty"`
-	// What every node may hold or have used that the marks do not tell, in
-	// millionths of a token.
+	// Implicit grant: what every node may hold or have used beyond the marks, in millionths of a
+	// token.
 	UnloggedMicroTokens int64 `protobuf:"varint,11,opt,name=unlogged_micro_tokens,json=unloggedMicroTokens,proto3" json:"unlogged_micro_tokens,omitempty"`
-	// What the leader itself may admit beyond the level, in millionths of a token:
-	// of keys that it decides, whose limit is hard.
+	// What the leader itself may admit beyond the level, in millionths of a token, for keys of hard
+	// limits that it decides.
 	AnswersMicroTokens int64 `protobuf:"varint,12,opt,name=answers_micro_tokens,json=answersMicroTokens,proto3" json:"answers_micro_tokens,omitempty"`
 	// When that ends, Unix nanoseconds.
 	AnswersUntilUnixNanos int64 `protobuf:"varint,13,opt,name=answers_until_unix_nanos,json=answersUntilUnixNanos,proto3" json:"answers_until_unix_nanos,omitempty"`
-	// For how long the entry is kept, by the clock of the log. Set in snapshots; in
-	// a Checkpoint it is kept from the entry's time until the bucket is full again.
+	// How long the entry is kept, by the clock of the log. Set in snapshots; the entry of a
+	// Checkpoint is kept from its time until the bucket is full again.
 	KeepNanos     int64 `protobuf:"varint,14,opt,name=keep_nanos,json=keepNanos,proto3" json:"keep_nanos,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2359,9 +2358,9 @@ type Mark struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The node.
 	Node string `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
-	// Which process of the node.
+	// Incarnation of the node's process.
 	Life uint64 `protobuf:"varint,2,opt,name=life,proto3" json:"life,omitempty"`
-	// Which opening of the key in that process.
+	// Number of the key's opening in that process.
 	Epoch uint64 `protobuf:"varint,3,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	// What is booked as admitted out of held tokens, in millionths of a token, as
 	// all amounts.
@@ -2370,13 +2369,13 @@ type Mark struct {
 	Overdrawn int64 `protobuf:"varint,5,opt,name=overdrawn,proto3" json:"overdrawn,omitempty"`
 	// What is booked as given back.
 	Refunded int64 `protobuf:"varint,6,opt,name=refunded,proto3" json:"refunded,omitempty"`
-	// What it may use beyond that.
+	// Outstanding grant: what it may use beyond that.
 	Out int64 `protobuf:"varint,7,opt,name=out,proto3" json:"out,omitempty"`
-	// What that gains per second from the level's time on.
+	// Refill of the outstanding grant per second, from the level's time on.
 	Rate int64 `protobuf:"varint,8,opt,name=rate,proto3" json:"rate,omitempty"`
 	// The most that it may hold at one moment.
 	Cap int64 `protobuf:"varint,9,opt,name=cap,proto3" json:"cap,omitempty"`
-	// When the rate ends, Unix nanoseconds.
+	// When the refill ends, Unix nanoseconds.
 	UntilUnixNanos int64 `protobuf:"varint,10,opt,name=until_unix_nanos,json=untilUnixNanos,proto3" json:"until_unix_nanos,omitempty"`
 	// Whether the process is known to be dead.
 	Dead          bool `protobuf:"varint,11,opt,name=dead,proto3" json:"dead,omitempty"`
@@ -2700,12 +2699,12 @@ type MetaRecord_Policies struct {
 }
 
 type MetaRecord_Members struct {
-	// Members and all that goes with them; absent while there is none of it.
+	// Members, placements, join tokens and the authority; absent before the first membership.
 	Members *Membership `protobuf:"bytes,6,opt,name=members,proto3,oneof"`
 }
 
 type MetaRecord_Security struct {
-	// Who may do what; absent while nothing was changed.
+	// Role bindings and bearer tokens; absent before the first change.
 	Security *Security `protobuf:"bytes,7,opt,name=security,proto3,oneof"`
 }
 
@@ -2790,11 +2789,11 @@ type RangeSnapshot struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Levels, sorted by key.
 	Levels []*KeyLevel `protobuf:"bytes,1,rep,name=levels,proto3" json:"levels,omitempty"`
-	// Clock of the log, Unix nanoseconds: it begins with the time of the first
-	// Checkpoint, and runs on by what passes between two of one leader.
+	// Clock of the log, Unix nanoseconds. It starts with the time of the first Checkpoint and
+	// advances by the time between two Checkpoints of one leader.
 	NowUnixNanos int64 `protobuf:"varint,2,opt,name=now_unix_nanos,json=nowUnixNanos,proto3" json:"now_unix_nanos,omitempty"`
-	// Whether another part follows although this one has fewer levels than a
-	// part may have: together they were too large.
+	// Whether another part follows although this one has fewer levels than the maximum, because both
+	// together were too large.
 	More bool `protobuf:"varint,3,opt,name=more,proto3" json:"more,omitempty"`
 	// Term of the newest Checkpoint.
 	Term uint64 `protobuf:"varint,4,opt,name=term,proto3" json:"term,omitempty"`

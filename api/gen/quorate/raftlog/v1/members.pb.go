@@ -184,7 +184,7 @@ type isChangeMembers_Change interface {
 }
 
 type ChangeMembers_Seed struct {
-	// Makes the first membership.
+	// Creates the first membership.
 	Seed *Membership `protobuf:"bytes,3,opt,name=seed,proto3,oneof"`
 }
 
@@ -194,17 +194,17 @@ type ChangeMembers_Add struct {
 }
 
 type ChangeMembers_Put struct {
-	// Replaces what is known of a member.
+	// Replaces a member's entry.
 	Put *StoredMember `protobuf:"bytes,5,opt,name=put,proto3,oneof"`
 }
 
 type ChangeMembers_Drop struct {
-	// Deletes a member that holds nothing more.
+	// Deletes a member that holds no group any more.
 	Drop *DropMember `protobuf:"bytes,6,opt,name=drop,proto3,oneof"`
 }
 
 type ChangeMembers_Place struct {
-	// Replaces what is wanted of some groups.
+	// Replaces the wanted placements of some groups.
 	Place *PutPlacements `protobuf:"bytes,7,opt,name=place,proto3,oneof"`
 }
 
@@ -246,14 +246,14 @@ func (*ChangeMembers_DropToken) isChangeMembers_Change() {}
 
 func (*ChangeMembers_Authority) isChangeMembers_Change() {}
 
-// Membership is the whole of it.
+// Membership is the whole membership.
 type Membership struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Number of changes so far.
 	Revision uint64 `protobuf:"varint,1,opt,name=revision,proto3" json:"revision,omitempty"`
 	// Members, by id.
 	Members []*StoredMember `protobuf:"bytes,2,rep,name=members,proto3" json:"members,omitempty"`
-	// What is wanted of each group, by group.
+	// Wanted placements, by group.
 	Placements []*StoredPlacement `protobuf:"bytes,3,rep,name=placements,proto3" json:"placements,omitempty"`
 	// Feature level: what every member understands.
 	Level uint32 `protobuf:"varint,4,opt,name=level,proto3" json:"level,omitempty"`
@@ -263,8 +263,8 @@ type Membership struct {
 	Authority *StoredAuthority `protobuf:"bytes,6,opt,name=authority,proto3" json:"authority,omitempty"`
 	// Replicas wanted of each range.
 	Replicas uint32 `protobuf:"varint,7,opt,name=replicas,proto3" json:"replicas,omitempty"`
-	// Nodes that were removed and have not come back, by id: their certificates let them join no
-	// more.
+	// Nodes that were removed and have not joined again, by id: their certificates no longer let them
+	// join.
 	Removed       []*RemovedMember `protobuf:"bytes,8,rep,name=removed,proto3" json:"removed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -416,13 +416,13 @@ type StoredMember struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Its name.
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	// Where its peer port is.
+	// Address of its peer port.
 	Peer string `protobuf:"bytes,2,opt,name=peer,proto3" json:"peer,omitempty"`
-	// Where it serves gRPC.
+	// Address of its gRPC port.
 	Grpc string `protobuf:"bytes,3,opt,name=grpc,proto3" json:"grpc,omitempty"`
-	// Where it serves HTTP.
+	// Address of its HTTP port.
 	Http string `protobuf:"bytes,4,opt,name=http,proto3" json:"http,omitempty"`
-	// Label of where it stands.
+	// Zone label.
 	Zone string `protobuf:"bytes,5,opt,name=zone,proto3" json:"zone,omitempty"`
 	// Version of its software.
 	Version string `protobuf:"bytes,6,opt,name=version,proto3" json:"version,omitempty"`
@@ -430,19 +430,19 @@ type StoredMember struct {
 	Level uint32 `protobuf:"varint,7,opt,name=level,proto3" json:"level,omitempty"`
 	// As quorate.v1.NodeState.
 	State uint32 `protobuf:"varint,8,opt,name=state,proto3" json:"state,omitempty"`
-	// When it joined, Unix nanoseconds; 0 if it was there from the first.
+	// When it joined, Unix nanoseconds; 0 for nodes that formed the cluster.
 	JoinedUnixNanos int64 `protobuf:"varint,9,opt,name=joined_unix_nanos,json=joinedUnixNanos,proto3" json:"joined_unix_nanos,omitempty"`
 	// Of the join that made it a member.
 	JoinId []byte `protobuf:"bytes,10,opt,name=join_id,json=joinId,proto3" json:"join_id,omitempty"`
-	// It is dead for ever: nothing waits for it.
+	// It was given up: nothing waits for it.
 	Dead bool `protobuf:"varint,11,opt,name=dead,proto3" json:"dead,omitempty"`
-	// Fingerprints of the authorities that it has told it trusts.
+	// Fingerprints of the authorities that it announced to trust.
 	Trusts []string `protobuf:"bytes,12,rep,name=trusts,proto3" json:"trusts,omitempty"`
 	// Fingerprint of the authority that signed its certificate.
 	SignedBy string `protobuf:"bytes,13,opt,name=signed_by,json=signedBy,proto3" json:"signed_by,omitempty"`
-	// The first life of a process with its data directory, as it said: who comes
-	// back with another one has lost its data. 0 for data from before this was said,
-	// and for a member that has joined and not been heard of yet.
+	// First incarnation of a process with its data directory, as it announced. A member that comes
+	// back with another one has lost its data. 0 for older data, and for a member that has joined but
+	// not announced itself yet.
 	FirstIncarnation uint64 `protobuf:"varint,14,opt,name=first_incarnation,json=firstIncarnation,proto3" json:"first_incarnation,omitempty"`
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
@@ -677,7 +677,7 @@ func (x *DropMember) GetId() string {
 	return ""
 }
 
-// PutPlacements replaces what is wanted of some groups.
+// PutPlacements replaces the wanted placements of some groups.
 type PutPlacements struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The groups.
@@ -723,14 +723,14 @@ func (x *PutPlacements) GetPlacements() []*StoredPlacement {
 	return nil
 }
 
-// StoredPlacement is what is wanted of one group; 0 is meta, 1+r is range r.
+// StoredPlacement is the wanted placement of one group.
 type StoredPlacement struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The group.
+	// The group: 0 is meta, 1+r is range r.
 	Group uint32 `protobuf:"varint,1,opt,name=group,proto3" json:"group,omitempty"`
-	// Who is to vote, preferred leader first.
+	// Wanted voters, preferred leader first.
 	Voters []string `protobuf:"bytes,2,rep,name=voters,proto3" json:"voters,omitempty"`
-	// Who still has to leave.
+	// Nodes that still have to give the group up.
 	Removed       []string `protobuf:"bytes,3,rep,name=removed,proto3" json:"removed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -844,12 +844,12 @@ type StoredJoinToken struct {
 	ExpiresUnixNanos int64 `protobuf:"varint,3,opt,name=expires_unix_nanos,json=expiresUnixNanos,proto3" json:"expires_unix_nanos,omitempty"`
 	// How many nodes can still join with it.
 	UsesLeft uint32 `protobuf:"varint,4,opt,name=uses_left,json=usesLeft,proto3" json:"uses_left,omitempty"`
-	// Who made it.
+	// Who created it.
 	By string `protobuf:"bytes,5,opt,name=by,proto3" json:"by,omitempty"`
 	// When, Unix nanoseconds.
 	CreatedUnixNanos int64 `protobuf:"varint,6,opt,name=created_unix_nanos,json=createdUnixNanos,proto3" json:"created_unix_nanos,omitempty"`
-	// Fingerprint of the authority that it names: who joins with it trusts no other.
-	// Empty where the cluster has none.
+	// Fingerprint of the authority that it names, the only one that a node joining with it trusts.
+	// Empty if the cluster has no authority.
 	Authority     string `protobuf:"bytes,7,opt,name=authority,proto3" json:"authority,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -987,11 +987,11 @@ type StoredAuthority struct {
 	Certificate []byte `protobuf:"bytes,1,opt,name=certificate,proto3" json:"certificate,omitempty"`
 	// Its key, PEM.
 	Key []byte `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`
-	// Certificate of the one that will, PEM; empty when there is no rotation.
+	// Certificate of the next authority, PEM; empty without a rotation.
 	NextCertificate []byte `protobuf:"bytes,3,opt,name=next_certificate,json=nextCertificate,proto3" json:"next_certificate,omitempty"`
 	// Its key, PEM.
 	NextKey []byte `protobuf:"bytes,4,opt,name=next_key,json=nextKey,proto3" json:"next_key,omitempty"`
-	// Certificate of the one before, PEM, still trusted; empty when there is none.
+	// Certificate of the previous authority, PEM, while it is still trusted; empty otherwise.
 	LastCertificate []byte `protobuf:"bytes,5,opt,name=last_certificate,json=lastCertificate,proto3" json:"last_certificate,omitempty"`
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache

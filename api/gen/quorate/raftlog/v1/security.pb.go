@@ -21,10 +21,10 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// ChangeSecurity is one change of who may do what.
+// ChangeSecurity is one change of role bindings or bearer tokens.
 type ChangeSecurity struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Wall clock of the node that took the call, Unix nanoseconds.
+	// Wall clock of the node that accepted the call, Unix nanoseconds.
 	AtUnixNanos int64 `protobuf:"varint,1,opt,name=at_unix_nanos,json=atUnixNanos,proto3" json:"at_unix_nanos,omitempty"`
 	// The change.
 	//
@@ -154,15 +154,15 @@ func (*ChangeSecurity_RevokeToken) isChangeSecurity_Change() {}
 // StoredBinding gives an identity a role or permissions.
 type StoredBinding struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// To whom.
+	// The identity.
 	Identity string `protobuf:"bytes,1,opt,name=identity,proto3" json:"identity,omitempty"`
 	// Name of a role; empty when the permissions are listed.
 	Role string `protobuf:"bytes,2,opt,name=role,proto3" json:"role,omitempty"`
 	// Names of permissions, sorted.
 	Permissions []string `protobuf:"bytes,3,rep,name=permissions,proto3" json:"permissions,omitempty"`
-	// Where, such as *, namespace:web or realm:project:infra.
+	// Scope, such as *, namespace:web or realm:project:infra.
 	Scope string `protobuf:"bytes,4,opt,name=scope,proto3" json:"scope,omitempty"`
-	// Who made it.
+	// Who created it.
 	By string `protobuf:"bytes,5,opt,name=by,proto3" json:"by,omitempty"`
 	// When, Unix nanoseconds.
 	AtUnixNanos   int64 `protobuf:"varint,6,opt,name=at_unix_nanos,json=atUnixNanos,proto3" json:"at_unix_nanos,omitempty"`
@@ -247,15 +247,15 @@ type StoredBearer struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Its id.
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	// Whose it is: the identity is token:NAME.
+	// Its name: the bearer's identity is token:NAME.
 	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
 	// SHA-256 of the secret.
 	Hash []byte `protobuf:"bytes,3,opt,name=hash,proto3" json:"hash,omitempty"`
 	// When it ends, Unix nanoseconds; 0 is never.
 	ExpiresUnixNanos int64 `protobuf:"varint,4,opt,name=expires_unix_nanos,json=expiresUnixNanos,proto3" json:"expires_unix_nanos,omitempty"`
-	// What it is for.
+	// Its purpose.
 	Comment string `protobuf:"bytes,5,opt,name=comment,proto3" json:"comment,omitempty"`
-	// Who made it.
+	// Who created it.
 	By string `protobuf:"bytes,6,opt,name=by,proto3" json:"by,omitempty"`
 	// When, Unix nanoseconds.
 	AtUnixNanos   int64 `protobuf:"varint,7,opt,name=at_unix_nanos,json=atUnixNanos,proto3" json:"at_unix_nanos,omitempty"`
@@ -342,7 +342,7 @@ func (x *StoredBearer) GetAtUnixNanos() int64 {
 	return 0
 }
 
-// Security is who may do what.
+// Security is the table of role bindings and bearer tokens.
 type Security struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Number of changes so far.
