@@ -58,14 +58,18 @@ type account struct {
 	dirty  bool // the level moved since the last checkpoint
 	saved  bool // the range's log holds a level of this account
 	wanted bool // it is in Ledger.wanted
+	logged loggedLevel
 
 	// See schedule.go.
-	alarm   quota.Time // visit it by then
-	seen    uint64     // changes applied
-	timer   uint32     // its place in Ledger.timers, from 1; 0 is none
-	queued  bool       // it is in Ledger.moved
-	counted bool       // it is in Ledger.counted
-	dropped bool       // it is in no table of the ledger any more
+	alarm       quota.Time // visit it by then
+	seen        uint64     // changes applied
+	timer       uint32     // its place in Ledger.timers, from 1; 0 is none
+	queued      bool       // it is in Ledger.moved
+	behind      bool       // it is in Ledger.behind
+	behindSince quota.Time
+	overdue     bool // the next checkpoint writes it, however little it has moved
+	counted     bool // it is in Ledger.counted
+	dropped     bool // it is in no table of the ledger any more
 }
 
 func newAccount(k quota.Key, limit *quota.Limit, pool limiter.Meter) *account {
@@ -171,7 +175,7 @@ func (a *account) relimit(now quota.Time, limit *quota.Limit) {
 		a.env.advance(now, a.limit, &a.tier)
 		a.env.Retier(now, &a.tier, &next)
 	}
-	a.limit, a.tier, a.gains, a.dirty = limit, next, limit.Rate.PerSecond(), true
+	a.limit, a.tier, a.gains, a.dirty, a.overdue = limit, next, limit.Rate.PerSecond(), true, true
 	a.advance(now)
 }
 

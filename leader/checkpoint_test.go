@@ -26,7 +26,7 @@ func TestCheckpointBytes(t *testing.T) {
 	r := quota.Report{Term: 1, From: "a", Incarnation: 1, Seq: 1}
 	long := strings.Repeat("k", quota.MaxKeyLen-10)
 	for i := range keys {
-		r.Entries = append(r.Entries, quota.ReportEntry{Key: quota.Key{LimitName: l.LimitName, Key: fmt.Sprint(long, i)}, Epoch: 1, Overdrawn: 9 * quota.Token, Unreported: 9 * quota.Token})
+		r.Entries = append(r.Entries, quota.ReportEntry{Key: quota.Key{LimitName: l.LimitName, Key: fmt.Sprint(long, i)}, Epoch: 1, Overdrawn: 90 * quota.Token, Unreported: 90 * quota.Token})
 	}
 	if _, err := ledger.Report(now, r); err != nil {
 		t.Fatal(err)

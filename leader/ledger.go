@@ -30,6 +30,7 @@ type Ledger struct {
 	timers  timers
 	expiry  expiry       // of saved; of one that is not there any more, too
 	moved   accountQueue // accounts that are dirty
+	behind  accountQueue // accounts that have moved since the log's line by too little to matter yet
 	counted accountQueue // accounts with counts that TopSince has not returned
 	changes []change     // that not all accounts have applied
 	trimmed uint64       // number of changes before those
@@ -322,6 +323,9 @@ func (l *Ledger) open(now quota.Time, k quota.Key) *account {
 	l.lives++
 	a.life, a.seen = l.lives, l.happened()
 	l.refs.add(a)
+	if saved {
+		a.logged = loggedLevel{kl.Level, kl.At, kl.WindowStart, true}
+	}
 	a.sums = l.liveOf(k.LimitName)
 	a.env = newEnvelope(a.pool, now)
 	a.env.opened(now, limit, &kl.KeyLevel, saved)

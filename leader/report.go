@@ -15,12 +15,15 @@ import (
 const MaxCheckpoint = 4 << 20
 
 // Checkpoint returns the levels that moved since the last call, at most limit of
-// them and MaxCheckpoint bytes, and of accounts that have become full again, so that
-// the log forgets them. What members wait for goes first. More says whether some are left
-// for the next call.
+// them and MaxCheckpoint bytes. What members wait for goes first. More says whether some are left
+// for the next call. A level that moved by so little that a failover would hardly show it comes
+// later: see account.matters.
 func (l *Ledger) Checkpoint(now quota.Time, limit int) []quota.KeyLevel {
 	return l.checkpoint(now, limit, true)
 }
+
+// Flush has the next checkpoints say of every account what the log does not know, however little it is.
+func (l *Ledger) Flush(now quota.Time) { l.flushBehind(now, 0, math.MaxInt) }
 
 // CheckpointWanted is Checkpoint of what members wait for alone: it looks at no other account,
 // and what it writes is not held up by them. Wants says whether there is any.
@@ -31,14 +34,17 @@ func (l *Ledger) CheckpointWanted(now quota.Time, limit int) []quota.KeyLevel {
 func (l *Ledger) checkpoint(now quota.Time, limit int, all bool) []quota.KeyLevel {
 	l.written++
 	c := checkpoint{most: limit, now: now}
-	for len(l.wanted) > 0 && l.write(&c, l.wanted[0]) {
+	if all {
+		l.flushBehind(now, writeWithin, limit)
+	}
+	for len(l.wanted) > 0 && l.write(&c, l.wanted[0], true) {
 		l.wanted[0].wanted = false
 		l.wanted = l.wanted[1:]
 	}
 	if len(l.wanted) == 0 {
 		l.wanted = nil
 	}
-	for n := l.moved.len(); all && n > 0 && l.write(&c, l.moved.first()); n-- {
+	for n := l.moved.len(); all && n > 0 && l.write(&c, l.moved.first(), false); n-- {
 		l.visits++
 		a := l.moved.pop()
 		if a.queued = a.dirty && !a.dropped; a.queued { // too many promises wait for the log
@@ -62,16 +68,26 @@ type checkpoint struct {
 	full bool // a line had no room
 }
 
-// write adds the line of an account, if there is anything to say. It returns false if there is no
-// room for it.
-func (l *Ledger) write(c *checkpoint, a *account) bool {
+// write adds the line of an account, if there is anything to say: a member waits for it, or it matters.
+// It returns false if there is no room for it.
+func (l *Ledger) write(c *checkpoint, a *account, wanted bool) bool {
 	if a.dropped || l.current(a) == nil || !a.moved() || a.tier.Kind == quota.Concurrency {
+		return true
+	}
+	a.advance(c.now)
+	if !wanted && !a.overdue && !a.matters(c.now, l.cfg.Lease) {
+		a.dirty = false
+		if !a.behind && a.worthALine(c.now) {
+			a.behind, a.behindSince = true, c.now
+			l.behind.push(a)
+		}
+		a.wakeBy(c.now.Add(linger)) // it may go without a line
+		l.note(c.now, a)
 		return true
 	}
 	if c.full = len(c.out) >= c.most; c.full {
 		return false
 	}
-	a.advance(c.now)
 	kl := a.keyLevel(c.now)
 	if c.size += kl.MaxSize(); c.size > MaxCheckpoint && len(c.out) > 0 {
 		c.full = true
@@ -81,7 +97,8 @@ func (l *Ledger) write(c *checkpoint, a *account) bool {
 		l.promiseAll(c.now, a, &kl)
 	}
 	c.out = append(c.out, kl)
-	a.dirty = false
+	a.dirty, a.overdue = false, false
+	a.logged = loggedLevel{kl.Level, c.now, kl.WindowStart, true}
 	if !a.saved { // it may go from now on
 		a.wakeBy(c.now.Add(linger))
 	}

@@ -196,3 +196,48 @@ func BenchmarkLocks(b *testing.B) {
 		}
 	}
 }
+
+// TestQuietKeysAreNotLogged holds that a key which is used far below its limit costs the log next to
+// nothing, that what it has used is in the log all the same within writeWithin where counts endure, and
+// that Flush writes it at once.
+func TestQuietKeysAreNotLogged(t *testing.T) {
+	for _, ceiling := range []quota.Ceiling{quota.Soft, quota.Hard} {
+		t.Run(ceiling.String(), func(t *testing.T) {
+			const keys, rounds = 200, 40 // of 0.75 s
+			u := newUpkept(t, keys, 3, ceiling)
+			lines := 0
+			use := func(round int) {
+				u.seq++
+				r := quota.Report{Term: 1, From: u.members[0], Incarnation: 1, Seq: u.seq}
+				for k := range keys { // one token each: the limit yields 75 meanwhile
+					r.Entries = append(r.Entries, quota.ReportEntry{Key: u.key(k), Epoch: quota.Seq(k + 1), Overdrawn: quota.FromTokens(int64(2 + round))})
+				}
+				u.report(r)
+			}
+			for round := range rounds {
+				u.now = u.now.Add(750 * time.Millisecond)
+				use(round)
+				u.Sweep(u.now)
+				lines += len(u.Checkpoint(u.now, 4096))
+				u.Saved(u.now, u.Written())
+			}
+			most := keys * 4 // one each 10 s; every round before
+			if ceiling == quota.Soft {
+				most = 0
+			}
+			if lines > most {
+				t.Errorf("%d lines for %d keys in %d rounds; want at most %d", lines, keys, rounds, most)
+			}
+			u.now = u.now.Add(750 * time.Millisecond)
+			use(rounds)
+			u.Checkpoint(u.now, 4096)
+			u.Flush(u.now)
+			if got := len(u.Checkpoint(u.now, 4096)); got != keys && ceiling == quota.Hard {
+				t.Errorf("a flush wrote %d lines; want %d", got, keys)
+			}
+			if err := u.Check(u.now); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}

@@ -45,7 +45,7 @@ func TestWantedFirst(t *testing.T) {
 		}
 		return k
 	}
-	report(used(1)...)
+	report(used(100)...)
 	k := ask("alone")
 	if lines := ledger.CheckpointWanted(now, part); len(lines) != 1 || lines[0].Key != k || ledger.More() {
 		t.Fatalf("%d lines are written at once, more: %v; want that of %v", len(lines), ledger.More(), k)

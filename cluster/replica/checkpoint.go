@@ -64,11 +64,20 @@ func (d schedule) due(now time.Time, r quota.RangeID) bool {
 	return true
 }
 
-// Checkpoint writes the range's changed levels to its log, if this node leads the range, until ctx ends.
-func (r *Replica) Checkpoint(ctx context.Context) { r.checkpoint(ctx, true) }
+// Checkpoint writes the range's changed levels to its log, however little they have changed, if this
+// node leads the range, until ctx ends.
+func (r *Replica) Checkpoint(ctx context.Context) {
+	r.flush()
+	r.checkpoint(ctx, true)
+}
 
-// CheckpointAll writes the changed levels of all ranges that this node leads to their logs, until ctx ends.
+func (r *Replica) flush() { r.With(func(l *leader.Ledger, now quota.Time) { l.Flush(now) }) }
+
+// CheckpointAll is Checkpoint of all ranges that this node leads.
 func (s *Set) CheckpointAll(ctx context.Context) {
+	for _, r := range s.replicas {
+		r.flush()
+	}
 	s.checkpointAll(ctx, func(*Replica) bool { return true })
 }
 

@@ -11,8 +11,9 @@
 //
 // # Checkpoints
 //
-// Changed levels of keys are written to the range's log (checkpoint.go): all of them once per
-// checkpointEvery, and those that members wait for at once, in entries of their own. The state machine
+// Changed levels of keys are written to the range's log (checkpoint.go): once per checkpointEvery those
+// that changed by enough to matter to the next leader, within ten seconds the others (leader's stray.go
+// says which), and at once those that members wait for, in entries of their own. The state machine
 // of the log (machine.go, levels.go) holds them on all nodes that keep the range, next to the range's
 // accounts and its part of the history. The next leader builds its ledger from those levels.
 //

@@ -10,9 +10,8 @@ import (
 
 // The goroutine that reads a connection does not book reports of other members, because the Raft
 // messages of all groups use that connection too. Every member has an intake, which one goroutine
-// empties while it holds frames. Sweep, MemberGone and SetLimits look at every key, and so hold a
-// ledger for long. While they do, the reports of that range go to its backlog, and those of other
-// ranges are booked. The reports of one member to one range are booked in the order of arrival.
+// empties while it holds frames. While another goroutine holds a ledger, the reports of that range go to
+// its backlog, and those of other ranges are booked. The reports of one member to one range are booked in the order of arrival.
 
 const (
 	// maxWaiting bounds, in bytes, the frames of one member that wait to be booked and, separately,
