@@ -55,6 +55,7 @@ func (n *Node) beacon() *peerv1.Beacon {
 	b.MembersRevision = n.meta.Members.Load().Revision()
 	clients, _ := n.clients.Count()
 	b.Clients = uint32(clients)
+	b.Resources, b.Faults = n.load.read(), beaconFaults(n.faults())
 	b.LimitsVersion, b.WallUnixNanos = n.Limits().Version, n.clock.Wall().UnixNano()
 	// Read the limits after the leader: a serving leader has applied all limits. Until its
 	// own table has taken them over, it does not announce itself as the source of the newest limits.
@@ -103,7 +104,7 @@ func (n *Node) onBeacon(from quota.NodeID, b *peerv1.Beacon) {
 	n.clock.Peer(from, quota.Time(b.WallUnixNanos), n.routes.trip(from))
 	n.routes.peer(from, func(p *peer) {
 		p.version, p.policies, p.security = b.LimitsVersion, b.PoliciesRevision, b.SecurityRevision
-		p.members, p.clients = b.MembersRevision, b.Clients
+		p.members, p.clients, p.load, p.faults = b.MembersRevision, b.Clients, b.Resources, beaconFaults(b.Faults)
 	})
 }
 

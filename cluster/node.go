@@ -69,6 +69,7 @@ type Node struct {
 	routes   routes
 	observer *observer
 	stats    stats
+	load     *resources
 
 	beaconNow chan struct{}
 	stop      chan struct{}
@@ -118,6 +119,7 @@ func newNode(cfg Config, v *membership.View, stored bool, lock *datadir.Lock, s 
 		Wall: cfg.wall, Members: func() int { return len(n.members.View().IDs) }, Up: n.routes.upNodes, Log: n.log,
 	}, elapsed.New())
 	n.observer = &observer{asking: make(chan struct{}, 1)}
+	n.load = newResources(cfg.Dir)
 	n.members = membership.NewService(cfg.membership(s), v, stored, memberNode{n})
 	n.routes.init(cfg.Ranges)
 	n.meta = control.NewMachine(n.limitsChanged, n.overridden)

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
 	"github.com/quorate/quorate/internal/quota"
 )
 
@@ -61,8 +62,10 @@ type peer struct {
 	trip     time.Duration
 	// members is the revision of the membership that the peer has applied.
 	members uint64
-	since   time.Time // when up last changed
-	clients uint32    // attached clients, as the peer reports
+	since   time.Time         // when up last changed
+	clients uint32            // attached clients, as the peer reports
+	load    *peerv1.Resources // as the peer reports; nil before its first beacon
+	faults  []string          // as the peer reports
 }
 
 // took updates the round trip with the duration of a call. Some calls wait for more than the

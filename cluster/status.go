@@ -4,10 +4,12 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"time"
 
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/cluster/clients"
 	"github.com/quorate/quorate/cluster/membership"
@@ -42,13 +44,11 @@ func (n *Node) Status() *quoratev1.GetStatusResponse {
 	for _, id := range v.IDs {
 		s := n.nodeStatus(v, id)
 		s.Clients = n.clientsOf(id)
+		s.Resources, s.Faults = n.loadOf(id)
 		s.Leads, s.Connected = leads[id], id == n.cfg.Self || slices.Contains(up, id)
 		out.Nodes = append(out.Nodes, s)
 	}
 	self := slices.Index(v.IDs, n.cfg.Self)
-	if self >= 0 {
-		out.Nodes[self].Faults = n.faults()
-	}
 	out.Leaderless = leaderless(missing, len(ranges), &meta)
 	out.Reason = n.undecided(out)
 	out.Ready = out.Reason == ""
@@ -132,6 +132,27 @@ func (n *Node) clientsOf(id quota.NodeID) (count int32) {
 		}
 	})
 	return count
+}
+
+// loadOf returns the load and the faults of a node, as it said in its last beacon; nothing for a peer
+// that is not connected.
+func (n *Node) loadOf(id quota.NodeID) (load *quoratev1.NodeResources, faults []string) {
+	var m *peerv1.Resources
+	if id == n.cfg.Self {
+		m, faults = n.load.read(), n.faults()
+	} else {
+		n.routes.peer(id, func(p *peer) {
+			if p.up {
+				m, faults = p.load, p.faults
+			}
+		})
+	}
+	if m != nil {
+		load = &quoratev1.NodeResources{
+			Uptime: durationpb.New(time.Duration(m.UptimeNanos)), Cpu: m.Cpu, MemoryBytes: m.MemoryBytes, DiskFreeBytes: m.DiskFreeBytes,
+		}
+	}
+	return load, faults
 }
 
 // faults lists the faults of this node, such as a full disk or a wrong clock.

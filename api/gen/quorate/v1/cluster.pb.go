@@ -404,7 +404,8 @@ type NodeStatus struct {
 	Replicas int32 `protobuf:"varint,12,opt,name=replicas,proto3" json:"replicas,omitempty"`
 	// How long the leader of the meta group has not heard from it; unset while they are connected.
 	Silent *durationpb.Duration `protobuf:"bytes,13,opt,name=silent,proto3" json:"silent,omitempty"`
-	// Fault of the answering node itself, such as a full disk; empty for others.
+	// Faults of the node, such as a full disk, as of its last beacon; empty for a node that is not
+	// connected.
 	Faults []string `protobuf:"bytes,14,rep,name=faults,proto3" json:"faults,omitempty"`
 	// When it joined; unset for nodes that formed the cluster.
 	JoinedAt *timestamppb.Timestamp `protobuf:"bytes,15,opt,name=joined_at,json=joinedAt,proto3" json:"joined_at,omitempty"`
@@ -416,7 +417,9 @@ type NodeStatus struct {
 	// Why it is not ready, if ready is false.
 	Reason string `protobuf:"bytes,18,opt,name=reason,proto3" json:"reason,omitempty"`
 	// How far its wall clock was ahead of the answering node's at the last beacon; unset if unknown.
-	ClockOffset   *durationpb.Duration `protobuf:"bytes,19,opt,name=clock_offset,json=clockOffset,proto3" json:"clock_offset,omitempty"`
+	ClockOffset *durationpb.Duration `protobuf:"bytes,19,opt,name=clock_offset,json=clockOffset,proto3" json:"clock_offset,omitempty"`
+	// Load of its process and machine in the last second; unset for a node that is not connected.
+	Resources     *NodeResources `protobuf:"bytes,20,opt,name=resources,proto3" json:"resources,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -584,6 +587,87 @@ func (x *NodeStatus) GetClockOffset() *durationpb.Duration {
 	return nil
 }
 
+func (x *NodeStatus) GetResources() *NodeResources {
+	if x != nil {
+		return x.Resources
+	}
+	return nil
+}
+
+// NodeResources is what a node's process uses, as the node itself measures it once a second. A
+// value that its platform does not offer is unset.
+type NodeResources struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Time since the process started.
+	Uptime *durationpb.Duration `protobuf:"bytes,1,opt,name=uptime,proto3" json:"uptime,omitempty"`
+	// Processor time that the process used, in cores: 0.5 is half a core.
+	Cpu *float64 `protobuf:"fixed64,2,opt,name=cpu,proto3,oneof" json:"cpu,omitempty"`
+	// Resident memory of the process, in bytes.
+	MemoryBytes *uint64 `protobuf:"varint,3,opt,name=memory_bytes,json=memoryBytes,proto3,oneof" json:"memory_bytes,omitempty"`
+	// Free space on the file system of the data directory, in bytes.
+	DiskFreeBytes *uint64 `protobuf:"varint,4,opt,name=disk_free_bytes,json=diskFreeBytes,proto3,oneof" json:"disk_free_bytes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NodeResources) Reset() {
+	*x = NodeResources{}
+	mi := &file_quorate_v1_cluster_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NodeResources) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NodeResources) ProtoMessage() {}
+
+func (x *NodeResources) ProtoReflect() protoreflect.Message {
+	mi := &file_quorate_v1_cluster_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NodeResources.ProtoReflect.Descriptor instead.
+func (*NodeResources) Descriptor() ([]byte, []int) {
+	return file_quorate_v1_cluster_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *NodeResources) GetUptime() *durationpb.Duration {
+	if x != nil {
+		return x.Uptime
+	}
+	return nil
+}
+
+func (x *NodeResources) GetCpu() float64 {
+	if x != nil && x.Cpu != nil {
+		return *x.Cpu
+	}
+	return 0
+}
+
+func (x *NodeResources) GetMemoryBytes() uint64 {
+	if x != nil && x.MemoryBytes != nil {
+		return *x.MemoryBytes
+	}
+	return 0
+}
+
+func (x *NodeResources) GetDiskFreeBytes() uint64 {
+	if x != nil && x.DiskFreeBytes != nil {
+		return *x.DiskFreeBytes
+	}
+	return 0
+}
+
 // RangeStatus is one range.
 type RangeStatus struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -608,7 +692,7 @@ type RangeStatus struct {
 
 func (x *RangeStatus) Reset() {
 	*x = RangeStatus{}
-	mi := &file_quorate_v1_cluster_proto_msgTypes[3]
+	mi := &file_quorate_v1_cluster_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -620,7 +704,7 @@ func (x *RangeStatus) String() string {
 func (*RangeStatus) ProtoMessage() {}
 
 func (x *RangeStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_v1_cluster_proto_msgTypes[3]
+	mi := &file_quorate_v1_cluster_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -633,7 +717,7 @@ func (x *RangeStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RangeStatus.ProtoReflect.Descriptor instead.
 func (*RangeStatus) Descriptor() ([]byte, []int) {
-	return file_quorate_v1_cluster_proto_rawDescGZIP(), []int{3}
+	return file_quorate_v1_cluster_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *RangeStatus) GetId() uint32 {
@@ -715,7 +799,7 @@ type JoinRequest struct {
 
 func (x *JoinRequest) Reset() {
 	*x = JoinRequest{}
-	mi := &file_quorate_v1_cluster_proto_msgTypes[4]
+	mi := &file_quorate_v1_cluster_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -727,7 +811,7 @@ func (x *JoinRequest) String() string {
 func (*JoinRequest) ProtoMessage() {}
 
 func (x *JoinRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_v1_cluster_proto_msgTypes[4]
+	mi := &file_quorate_v1_cluster_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -740,7 +824,7 @@ func (x *JoinRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinRequest.ProtoReflect.Descriptor instead.
 func (*JoinRequest) Descriptor() ([]byte, []int) {
-	return file_quorate_v1_cluster_proto_rawDescGZIP(), []int{4}
+	return file_quorate_v1_cluster_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *JoinRequest) GetToken() string {
@@ -836,7 +920,7 @@ type JoinResponse struct {
 
 func (x *JoinResponse) Reset() {
 	*x = JoinResponse{}
-	mi := &file_quorate_v1_cluster_proto_msgTypes[5]
+	mi := &file_quorate_v1_cluster_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -848,7 +932,7 @@ func (x *JoinResponse) String() string {
 func (*JoinResponse) ProtoMessage() {}
 
 func (x *JoinResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_v1_cluster_proto_msgTypes[5]
+	mi := &file_quorate_v1_cluster_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -861,7 +945,7 @@ func (x *JoinResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinResponse.ProtoReflect.Descriptor instead.
 func (*JoinResponse) Descriptor() ([]byte, []int) {
-	return file_quorate_v1_cluster_proto_rawDescGZIP(), []int{5}
+	return file_quorate_v1_cluster_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *JoinResponse) GetCluster() string {
@@ -926,7 +1010,7 @@ type CreateJoinTokenRequest struct {
 
 func (x *CreateJoinTokenRequest) Reset() {
 	*x = CreateJoinTokenRequest{}
-	mi := &file_quorate_v1_cluster_proto_msgTypes[6]
+	mi := &file_quorate_v1_cluster_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -938,7 +1022,7 @@ func (x *CreateJoinTokenRequest) String() string {
 func (*CreateJoinTokenRequest) ProtoMessage() {}
 
 func (x *CreateJoinTokenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_v1_cluster_proto_msgTypes[6]
+	mi := &file_quorate_v1_cluster_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -951,7 +1035,7 @@ func (x *CreateJoinTokenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateJoinTokenRequest.ProtoReflect.Descriptor instead.
 func (*CreateJoinTokenRequest) Descriptor() ([]byte, []int) {
-	return file_quorate_v1_cluster_proto_rawDescGZIP(), []int{6}
+	return file_quorate_v1_cluster_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *CreateJoinTokenRequest) GetTtl() *durationpb.Duration {
@@ -983,7 +1067,7 @@ type CreateJoinTokenResponse struct {
 
 func (x *CreateJoinTokenResponse) Reset() {
 	*x = CreateJoinTokenResponse{}
-	mi := &file_quorate_v1_cluster_proto_msgTypes[7]
+	mi := &file_quorate_v1_cluster_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -995,7 +1079,7 @@ func (x *CreateJoinTokenResponse) String() string {
 func (*CreateJoinTokenResponse) ProtoMessage() {}
 
 func (x *CreateJoinTokenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_v1_cluster_proto_msgTypes[7]
+	mi := &file_quorate_v1_cluster_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1008,7 +1092,7 @@ func (x *CreateJoinTokenResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateJoinTokenResponse.ProtoReflect.Descriptor instead.
 func (*CreateJoinTokenResponse) Descriptor() ([]byte, []int) {
-	return file_quorate_v1_cluster_proto_rawDescGZIP(), []int{7}
+	return file_quorate_v1_cluster_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *CreateJoinTokenResponse) GetToken() string {
@@ -1054,7 +1138,7 @@ type JoinToken struct {
 
 func (x *JoinToken) Reset() {
 	*x = JoinToken{}
-	mi := &file_quorate_v1_cluster_proto_msgTypes[8]
+	mi := &file_quorate_v1_cluster_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1066,7 +1150,7 @@ func (x *JoinToken) String() string {
 func (*JoinToken) ProtoMessage() {}
 
 func (x *JoinToken) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_v1_cluster_proto_msgTypes[8]
+	mi := &file_quorate_v1_cluster_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1079,7 +1163,7 @@ func (x *JoinToken) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinToken.ProtoReflect.Descriptor instead.
 func (*JoinToken) Descriptor() ([]byte, []int) {
-	return file_quorate_v1_cluster_proto_rawDescGZIP(), []int{8}
+	return file_quorate_v1_cluster_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *JoinToken) GetId() string {
@@ -1133,7 +1217,7 @@ type ListJoinTokensRequest struct {
 
 func (x *ListJoinTokensRequest) Reset() {
 	*x = ListJoinTokensRequest{}
-	mi := &file_quorate_v1_cluster_proto_msgTypes[9]
+	mi := &file_quorate_v1_cluster_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1145,7 +1229,7 @@ func (x *ListJoinTokensRequest) String() string {
 func (*ListJoinTokensRequest) ProtoMessage() {}
 
 func (x *ListJoinTokensRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_v1_cluster_proto_msgTypes[9]
+	mi := &file_quorate_v1_cluster_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1158,7 +1242,7 @@ func (x *ListJoinTokensRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJoinTokensRequest.ProtoReflect.Descriptor instead.
 func (*ListJoinTokensRequest) Descriptor() ([]byte, []int) {
-	return file_quorate_v1_cluster_proto_rawDescGZIP(), []int{9}
+	return file_quorate_v1_cluster_proto_rawDescGZIP(), []int{10}
 }
 
 // ListJoinTokensResponse has the tokens.
@@ -1172,7 +1256,7 @@ type ListJoinTokensResponse struct {
 
 func (x *ListJoinTokensResponse) Reset() {
 	*x = ListJoinTokensResponse{}
-	mi := &file_quorate_v1_cluster_proto_msgTypes[10]
+	mi := &file_quorate_v1_cluster_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1184,7 +1268,7 @@ func (x *ListJoinTokensResponse) String() string {
 func (*ListJoinTokensResponse) ProtoMessage() {}
 
 func (x *ListJoinTokensResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_v1_cluster_proto_msgTypes[10]
+	mi := &file_quorate_v1_cluster_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1197,7 +1281,7 @@ func (x *ListJoinTokensResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJoinTokensResponse.ProtoReflect.Descriptor instead.
 func (*ListJoinTokensResponse) Descriptor() ([]byte, []int) {
-	return file_quorate_v1_cluster_proto_rawDescGZIP(), []int{10}
+	return file_quorate_v1_cluster_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ListJoinTokensResponse) GetTokens() []*JoinToken {
@@ -1218,7 +1302,7 @@ type RevokeJoinTokenRequest struct {
 
 func (x *RevokeJoinTokenRequest) Reset() {
 	*x = RevokeJoinTokenRequest{}
-	mi := &file_quorate_v1_cluster_proto_msgTypes[11]
+	mi := &file_quorate_v1_cluster_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1230,7 +1314,7 @@ func (x *RevokeJoinTokenRequest) String() string {
 func (*RevokeJoinTokenRequest) ProtoMessage() {}
 
 func (x *RevokeJoinTokenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_v1_cluster_proto_msgTypes[11]
+	mi := &file_quorate_v1_cluster_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1243,7 +1327,7 @@ func (x *RevokeJoinTokenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeJoinTokenRequest.ProtoReflect.Descriptor instead.
 func (*RevokeJoinTokenRequest) Descriptor() ([]byte, []int) {
-	return file_quorate_v1_cluster_proto_rawDescGZIP(), []int{11}
+	return file_quorate_v1_cluster_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *RevokeJoinTokenRequest) GetId() string {
@@ -1262,7 +1346,7 @@ type RevokeJoinTokenResponse struct {
 
 func (x *RevokeJoinTokenResponse) Reset() {
 	*x = RevokeJoinTokenResponse{}
-	mi := &file_quorate_v1_cluster_proto_msgTypes[12]
+	mi := &file_quorate_v1_cluster_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1274,7 +1358,7 @@ func (x *RevokeJoinTokenResponse) String() string {
 func (*RevokeJoinTokenResponse) ProtoMessage() {}
 
 func (x *RevokeJoinTokenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_v1_cluster_proto_msgTypes[12]
+	mi := &file_quorate_v1_cluster_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1287,7 +1371,7 @@ func (x *RevokeJoinTokenResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeJoinTokenResponse.ProtoReflect.Descriptor instead.
 func (*RevokeJoinTokenResponse) Descriptor() ([]byte, []int) {
-	return file_quorate_v1_cluster_proto_rawDescGZIP(), []int{12}
+	return file_quorate_v1_cluster_proto_rawDescGZIP(), []int{13}
 }
 
 // GetPlanRequest asks for the plan.
@@ -1301,7 +1385,7 @@ type GetPlanRequest struct {
 
 func (x *GetPlanRequest) Reset() {
 	*x = GetPlanRequest{}
-	mi := &file_quorate_v1_cluster_proto_msgTypes[13]
+	mi := &file_quorate_v1_cluster_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1313,7 +1397,7 @@ func (x *GetPlanRequest) String() string {
 func (*GetPlanRequest) ProtoMessage() {}
 
 func (x *GetPlanRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_v1_cluster_proto_msgTypes[13]
+	mi := &file_quorate_v1_cluster_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1326,7 +1410,7 @@ func (x *GetPlanRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetPlanRequest.ProtoReflect.Descriptor instead.
 func (*GetPlanRequest) Descriptor() ([]byte, []int) {
-	return file_quorate_v1_cluster_proto_rawDescGZIP(), []int{13}
+	return file_quorate_v1_cluster_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *GetPlanRequest) GetWithout() []string {
@@ -1349,7 +1433,7 @@ type GetPlanResponse struct {
 
 func (x *GetPlanResponse) Reset() {
 	*x = GetPlanResponse{}
-	mi := &file_quorate_v1_cluster_proto_msgTypes[14]
+	mi := &file_quorate_v1_cluster_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1361,7 +1445,7 @@ func (x *GetPlanResponse) String() string {
 func (*GetPlanResponse) ProtoMessage() {}
 
 func (x *GetPlanResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_v1_cluster_proto_msgTypes[14]
+	mi := &file_quorate_v1_cluster_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1374,7 +1458,7 @@ func (x *GetPlanResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetPlanResponse.ProtoReflect.Descriptor instead.
 func (*GetPlanResponse) Descriptor() ([]byte, []int) {
-	return file_quorate_v1_cluster_proto_rawDescGZIP(), []int{14}
+	return file_quorate_v1_cluster_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *GetPlanResponse) GetGroups() []*GroupPlan {
@@ -1408,7 +1492,7 @@ type GroupPlan struct {
 
 func (x *GroupPlan) Reset() {
 	*x = GroupPlan{}
-	mi := &file_quorate_v1_cluster_proto_msgTypes[15]
+	mi := &file_quorate_v1_cluster_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1420,7 +1504,7 @@ func (x *GroupPlan) String() string {
 func (*GroupPlan) ProtoMessage() {}
 
 func (x *GroupPlan) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_v1_cluster_proto_msgTypes[15]
+	mi := &file_quorate_v1_cluster_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1433,7 +1517,7 @@ func (x *GroupPlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GroupPlan.ProtoReflect.Descriptor instead.
 func (*GroupPlan) Descriptor() ([]byte, []int) {
-	return file_quorate_v1_cluster_proto_rawDescGZIP(), []int{15}
+	return file_quorate_v1_cluster_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *GroupPlan) GetGroup() string {
@@ -1480,7 +1564,7 @@ type ChangeNodeRequest struct {
 
 func (x *ChangeNodeRequest) Reset() {
 	*x = ChangeNodeRequest{}
-	mi := &file_quorate_v1_cluster_proto_msgTypes[16]
+	mi := &file_quorate_v1_cluster_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1492,7 +1576,7 @@ func (x *ChangeNodeRequest) String() string {
 func (*ChangeNodeRequest) ProtoMessage() {}
 
 func (x *ChangeNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_v1_cluster_proto_msgTypes[16]
+	mi := &file_quorate_v1_cluster_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1505,7 +1589,7 @@ func (x *ChangeNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeNodeRequest.ProtoReflect.Descriptor instead.
 func (*ChangeNodeRequest) Descriptor() ([]byte, []int) {
-	return file_quorate_v1_cluster_proto_rawDescGZIP(), []int{16}
+	return file_quorate_v1_cluster_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ChangeNodeRequest) GetNode() string {
@@ -1545,7 +1629,7 @@ type ChangeNodeResponse struct {
 
 func (x *ChangeNodeResponse) Reset() {
 	*x = ChangeNodeResponse{}
-	mi := &file_quorate_v1_cluster_proto_msgTypes[17]
+	mi := &file_quorate_v1_cluster_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1557,7 +1641,7 @@ func (x *ChangeNodeResponse) String() string {
 func (*ChangeNodeResponse) ProtoMessage() {}
 
 func (x *ChangeNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_v1_cluster_proto_msgTypes[17]
+	mi := &file_quorate_v1_cluster_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1570,7 +1654,7 @@ func (x *ChangeNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeNodeResponse.ProtoReflect.Descriptor instead.
 func (*ChangeNodeResponse) Descriptor() ([]byte, []int) {
-	return file_quorate_v1_cluster_proto_rawDescGZIP(), []int{17}
+	return file_quorate_v1_cluster_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ChangeNodeResponse) GetState() NodeState {
@@ -1609,7 +1693,7 @@ type TransferLeadershipRequest struct {
 
 func (x *TransferLeadershipRequest) Reset() {
 	*x = TransferLeadershipRequest{}
-	mi := &file_quorate_v1_cluster_proto_msgTypes[18]
+	mi := &file_quorate_v1_cluster_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1621,7 +1705,7 @@ func (x *TransferLeadershipRequest) String() string {
 func (*TransferLeadershipRequest) ProtoMessage() {}
 
 func (x *TransferLeadershipRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_v1_cluster_proto_msgTypes[18]
+	mi := &file_quorate_v1_cluster_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1634,7 +1718,7 @@ func (x *TransferLeadershipRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransferLeadershipRequest.ProtoReflect.Descriptor instead.
 func (*TransferLeadershipRequest) Descriptor() ([]byte, []int) {
-	return file_quorate_v1_cluster_proto_rawDescGZIP(), []int{18}
+	return file_quorate_v1_cluster_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *TransferLeadershipRequest) GetRanges() []uint32 {
@@ -1671,7 +1755,7 @@ type TransferLeadershipResponse struct {
 
 func (x *TransferLeadershipResponse) Reset() {
 	*x = TransferLeadershipResponse{}
-	mi := &file_quorate_v1_cluster_proto_msgTypes[19]
+	mi := &file_quorate_v1_cluster_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1683,7 +1767,7 @@ func (x *TransferLeadershipResponse) String() string {
 func (*TransferLeadershipResponse) ProtoMessage() {}
 
 func (x *TransferLeadershipResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_v1_cluster_proto_msgTypes[19]
+	mi := &file_quorate_v1_cluster_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1696,7 +1780,7 @@ func (x *TransferLeadershipResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransferLeadershipResponse.ProtoReflect.Descriptor instead.
 func (*TransferLeadershipResponse) Descriptor() ([]byte, []int) {
-	return file_quorate_v1_cluster_proto_rawDescGZIP(), []int{19}
+	return file_quorate_v1_cluster_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *TransferLeadershipResponse) GetMoved() uint32 {
@@ -1728,7 +1812,7 @@ type IssueCertificateRequest struct {
 
 func (x *IssueCertificateRequest) Reset() {
 	*x = IssueCertificateRequest{}
-	mi := &file_quorate_v1_cluster_proto_msgTypes[20]
+	mi := &file_quorate_v1_cluster_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1740,7 +1824,7 @@ func (x *IssueCertificateRequest) String() string {
 func (*IssueCertificateRequest) ProtoMessage() {}
 
 func (x *IssueCertificateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_v1_cluster_proto_msgTypes[20]
+	mi := &file_quorate_v1_cluster_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1753,7 +1837,7 @@ func (x *IssueCertificateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IssueCertificateRequest.ProtoReflect.Descriptor instead.
 func (*IssueCertificateRequest) Descriptor() ([]byte, []int) {
-	return file_quorate_v1_cluster_proto_rawDescGZIP(), []int{20}
+	return file_quorate_v1_cluster_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *IssueCertificateRequest) GetCsr() []byte {
@@ -1790,7 +1874,7 @@ type IssueCertificateResponse struct {
 
 func (x *IssueCertificateResponse) Reset() {
 	*x = IssueCertificateResponse{}
-	mi := &file_quorate_v1_cluster_proto_msgTypes[21]
+	mi := &file_quorate_v1_cluster_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1802,7 +1886,7 @@ func (x *IssueCertificateResponse) String() string {
 func (*IssueCertificateResponse) ProtoMessage() {}
 
 func (x *IssueCertificateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_v1_cluster_proto_msgTypes[21]
+	mi := &file_quorate_v1_cluster_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1815,7 +1899,7 @@ func (x *IssueCertificateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IssueCertificateResponse.ProtoReflect.Descriptor instead.
 func (*IssueCertificateResponse) Descriptor() ([]byte, []int) {
-	return file_quorate_v1_cluster_proto_rawDescGZIP(), []int{21}
+	return file_quorate_v1_cluster_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *IssueCertificateResponse) GetCertificate() []byte {
@@ -1845,7 +1929,7 @@ type RotateAuthorityRequest struct {
 
 func (x *RotateAuthorityRequest) Reset() {
 	*x = RotateAuthorityRequest{}
-	mi := &file_quorate_v1_cluster_proto_msgTypes[22]
+	mi := &file_quorate_v1_cluster_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1857,7 +1941,7 @@ func (x *RotateAuthorityRequest) String() string {
 func (*RotateAuthorityRequest) ProtoMessage() {}
 
 func (x *RotateAuthorityRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_v1_cluster_proto_msgTypes[22]
+	mi := &file_quorate_v1_cluster_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1870,7 +1954,7 @@ func (x *RotateAuthorityRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RotateAuthorityRequest.ProtoReflect.Descriptor instead.
 func (*RotateAuthorityRequest) Descriptor() ([]byte, []int) {
-	return file_quorate_v1_cluster_proto_rawDescGZIP(), []int{22}
+	return file_quorate_v1_cluster_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *RotateAuthorityRequest) GetAsk() bool {
@@ -1910,7 +1994,7 @@ type RotateAuthorityResponse struct {
 
 func (x *RotateAuthorityResponse) Reset() {
 	*x = RotateAuthorityResponse{}
-	mi := &file_quorate_v1_cluster_proto_msgTypes[23]
+	mi := &file_quorate_v1_cluster_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1922,7 +2006,7 @@ func (x *RotateAuthorityResponse) String() string {
 func (*RotateAuthorityResponse) ProtoMessage() {}
 
 func (x *RotateAuthorityResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_v1_cluster_proto_msgTypes[23]
+	mi := &file_quorate_v1_cluster_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1935,7 +2019,7 @@ func (x *RotateAuthorityResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RotateAuthorityResponse.ProtoReflect.Descriptor instead.
 func (*RotateAuthorityResponse) Descriptor() ([]byte, []int) {
-	return file_quorate_v1_cluster_proto_rawDescGZIP(), []int{23}
+	return file_quorate_v1_cluster_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *RotateAuthorityResponse) GetPhase() string {
@@ -1997,7 +2081,7 @@ type SeenCertificate struct {
 
 func (x *SeenCertificate) Reset() {
 	*x = SeenCertificate{}
-	mi := &file_quorate_v1_cluster_proto_msgTypes[24]
+	mi := &file_quorate_v1_cluster_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2009,7 +2093,7 @@ func (x *SeenCertificate) String() string {
 func (*SeenCertificate) ProtoMessage() {}
 
 func (x *SeenCertificate) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_v1_cluster_proto_msgTypes[24]
+	mi := &file_quorate_v1_cluster_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2022,7 +2106,7 @@ func (x *SeenCertificate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SeenCertificate.ProtoReflect.Descriptor instead.
 func (*SeenCertificate) Descriptor() ([]byte, []int) {
-	return file_quorate_v1_cluster_proto_rawDescGZIP(), []int{24}
+	return file_quorate_v1_cluster_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *SeenCertificate) GetIdentity() string {
@@ -2084,7 +2168,7 @@ const file_quorate_v1_cluster_proto_rawDesc = "" +
 	"leaderless\x18\x11 \x01(\tR\n" +
 	"leaderlessB\f\n" +
 	"\n" +
-	"_tolerates\"\x99\x05\n" +
+	"_tolerates\"\xd2\x05\n" +
 	"\n" +
 	"NodeStatus\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12!\n" +
@@ -2107,8 +2191,17 @@ const file_quorate_v1_cluster_proto_rawDesc = "" +
 	"\aclients\x18\x10 \x01(\x05R\aclients\x12\x19\n" +
 	"\x05ready\x18\x11 \x01(\bH\x00R\x05ready\x88\x01\x01\x12\x16\n" +
 	"\x06reason\x18\x12 \x01(\tR\x06reason\x12<\n" +
-	"\fclock_offset\x18\x13 \x01(\v2\x19.google.protobuf.DurationR\vclockOffsetB\b\n" +
-	"\x06_ready\"\xb2\x01\n" +
+	"\fclock_offset\x18\x13 \x01(\v2\x19.google.protobuf.DurationR\vclockOffset\x127\n" +
+	"\tresources\x18\x14 \x01(\v2\x19.quorate.v1.NodeResourcesR\tresourcesB\b\n" +
+	"\x06_ready\"\xdb\x01\n" +
+	"\rNodeResources\x121\n" +
+	"\x06uptime\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\x06uptime\x12\x15\n" +
+	"\x03cpu\x18\x02 \x01(\x01H\x00R\x03cpu\x88\x01\x01\x12&\n" +
+	"\fmemory_bytes\x18\x03 \x01(\x04H\x01R\vmemoryBytes\x88\x01\x01\x12+\n" +
+	"\x0fdisk_free_bytes\x18\x04 \x01(\x04H\x02R\rdiskFreeBytes\x88\x01\x01B\x06\n" +
+	"\x04_cpuB\x0f\n" +
+	"\r_memory_bytesB\x12\n" +
+	"\x10_disk_free_bytes\"\xb2\x01\n" +
 	"\vRangeStatus\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\rR\x02id\x12\x16\n" +
 	"\x06leader\x18\x02 \x01(\tR\x06leader\x12\x12\n" +
@@ -2249,87 +2342,90 @@ func file_quorate_v1_cluster_proto_rawDescGZIP() []byte {
 }
 
 var file_quorate_v1_cluster_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_quorate_v1_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 26)
+var file_quorate_v1_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 27)
 var file_quorate_v1_cluster_proto_goTypes = []any{
 	(NodeState)(0),                     // 0: quorate.v1.NodeState
 	(NodeChange)(0),                    // 1: quorate.v1.NodeChange
 	(*GetStatusRequest)(nil),           // 2: quorate.v1.GetStatusRequest
 	(*GetStatusResponse)(nil),          // 3: quorate.v1.GetStatusResponse
 	(*NodeStatus)(nil),                 // 4: quorate.v1.NodeStatus
-	(*RangeStatus)(nil),                // 5: quorate.v1.RangeStatus
-	(*JoinRequest)(nil),                // 6: quorate.v1.JoinRequest
-	(*JoinResponse)(nil),               // 7: quorate.v1.JoinResponse
-	(*CreateJoinTokenRequest)(nil),     // 8: quorate.v1.CreateJoinTokenRequest
-	(*CreateJoinTokenResponse)(nil),    // 9: quorate.v1.CreateJoinTokenResponse
-	(*JoinToken)(nil),                  // 10: quorate.v1.JoinToken
-	(*ListJoinTokensRequest)(nil),      // 11: quorate.v1.ListJoinTokensRequest
-	(*ListJoinTokensResponse)(nil),     // 12: quorate.v1.ListJoinTokensResponse
-	(*RevokeJoinTokenRequest)(nil),     // 13: quorate.v1.RevokeJoinTokenRequest
-	(*RevokeJoinTokenResponse)(nil),    // 14: quorate.v1.RevokeJoinTokenResponse
-	(*GetPlanRequest)(nil),             // 15: quorate.v1.GetPlanRequest
-	(*GetPlanResponse)(nil),            // 16: quorate.v1.GetPlanResponse
-	(*GroupPlan)(nil),                  // 17: quorate.v1.GroupPlan
-	(*ChangeNodeRequest)(nil),          // 18: quorate.v1.ChangeNodeRequest
-	(*ChangeNodeResponse)(nil),         // 19: quorate.v1.ChangeNodeResponse
-	(*TransferLeadershipRequest)(nil),  // 20: quorate.v1.TransferLeadershipRequest
-	(*TransferLeadershipResponse)(nil), // 21: quorate.v1.TransferLeadershipResponse
-	(*IssueCertificateRequest)(nil),    // 22: quorate.v1.IssueCertificateRequest
-	(*IssueCertificateResponse)(nil),   // 23: quorate.v1.IssueCertificateResponse
-	(*RotateAuthorityRequest)(nil),     // 24: quorate.v1.RotateAuthorityRequest
-	(*RotateAuthorityResponse)(nil),    // 25: quorate.v1.RotateAuthorityResponse
-	(*SeenCertificate)(nil),            // 26: quorate.v1.SeenCertificate
-	nil,                                // 27: quorate.v1.JoinResponse.NodesEntry
-	(*durationpb.Duration)(nil),        // 28: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),      // 29: google.protobuf.Timestamp
+	(*NodeResources)(nil),              // 5: quorate.v1.NodeResources
+	(*RangeStatus)(nil),                // 6: quorate.v1.RangeStatus
+	(*JoinRequest)(nil),                // 7: quorate.v1.JoinRequest
+	(*JoinResponse)(nil),               // 8: quorate.v1.JoinResponse
+	(*CreateJoinTokenRequest)(nil),     // 9: quorate.v1.CreateJoinTokenRequest
+	(*CreateJoinTokenResponse)(nil),    // 10: quorate.v1.CreateJoinTokenResponse
+	(*JoinToken)(nil),                  // 11: quorate.v1.JoinToken
+	(*ListJoinTokensRequest)(nil),      // 12: quorate.v1.ListJoinTokensRequest
+	(*ListJoinTokensResponse)(nil),     // 13: quorate.v1.ListJoinTokensResponse
+	(*RevokeJoinTokenRequest)(nil),     // 14: quorate.v1.RevokeJoinTokenRequest
+	(*RevokeJoinTokenResponse)(nil),    // 15: quorate.v1.RevokeJoinTokenResponse
+	(*GetPlanRequest)(nil),             // 16: quorate.v1.GetPlanRequest
+	(*GetPlanResponse)(nil),            // 17: quorate.v1.GetPlanResponse
+	(*GroupPlan)(nil),                  // 18: quorate.v1.GroupPlan
+	(*ChangeNodeRequest)(nil),          // 19: quorate.v1.ChangeNodeRequest
+	(*ChangeNodeResponse)(nil),         // 20: quorate.v1.ChangeNodeResponse
+	(*TransferLeadershipRequest)(nil),  // 21: quorate.v1.TransferLeadershipRequest
+	(*TransferLeadershipResponse)(nil), // 22: quorate.v1.TransferLeadershipResponse
+	(*IssueCertificateRequest)(nil),    // 23: quorate.v1.IssueCertificateRequest
+	(*IssueCertificateResponse)(nil),   // 24: quorate.v1.IssueCertificateResponse
+	(*RotateAuthorityRequest)(nil),     // 25: quorate.v1.RotateAuthorityRequest
+	(*RotateAuthorityResponse)(nil),    // 26: quorate.v1.RotateAuthorityResponse
+	(*SeenCertificate)(nil),            // 27: quorate.v1.SeenCertificate
+	nil,                                // 28: quorate.v1.JoinResponse.NodesEntry
+	(*durationpb.Duration)(nil),        // 29: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),      // 30: google.protobuf.Timestamp
 }
 var file_quorate_v1_cluster_proto_depIdxs = []int32{
 	4,  // 0: quorate.v1.GetStatusResponse.nodes:type_name -> quorate.v1.NodeStatus
-	5,  // 1: quorate.v1.GetStatusResponse.ranges:type_name -> quorate.v1.RangeStatus
-	28, // 2: quorate.v1.GetStatusResponse.sync:type_name -> google.protobuf.Duration
-	28, // 3: quorate.v1.GetStatusResponse.lease:type_name -> google.protobuf.Duration
-	28, // 4: quorate.v1.NodeStatus.round_trip:type_name -> google.protobuf.Duration
+	6,  // 1: quorate.v1.GetStatusResponse.ranges:type_name -> quorate.v1.RangeStatus
+	29, // 2: quorate.v1.GetStatusResponse.sync:type_name -> google.protobuf.Duration
+	29, // 3: quorate.v1.GetStatusResponse.lease:type_name -> google.protobuf.Duration
+	29, // 4: quorate.v1.NodeStatus.round_trip:type_name -> google.protobuf.Duration
 	0,  // 5: quorate.v1.NodeStatus.state:type_name -> quorate.v1.NodeState
-	28, // 6: quorate.v1.NodeStatus.silent:type_name -> google.protobuf.Duration
-	29, // 7: quorate.v1.NodeStatus.joined_at:type_name -> google.protobuf.Timestamp
-	28, // 8: quorate.v1.NodeStatus.clock_offset:type_name -> google.protobuf.Duration
-	28, // 9: quorate.v1.JoinResponse.sync:type_name -> google.protobuf.Duration
-	27, // 10: quorate.v1.JoinResponse.nodes:type_name -> quorate.v1.JoinResponse.NodesEntry
-	28, // 11: quorate.v1.CreateJoinTokenRequest.ttl:type_name -> google.protobuf.Duration
-	10, // 12: quorate.v1.CreateJoinTokenResponse.info:type_name -> quorate.v1.JoinToken
-	29, // 13: quorate.v1.JoinToken.expires_at:type_name -> google.protobuf.Timestamp
-	29, // 14: quorate.v1.JoinToken.created_at:type_name -> google.protobuf.Timestamp
-	10, // 15: quorate.v1.ListJoinTokensResponse.tokens:type_name -> quorate.v1.JoinToken
-	17, // 16: quorate.v1.GetPlanResponse.groups:type_name -> quorate.v1.GroupPlan
-	1,  // 17: quorate.v1.ChangeNodeRequest.change:type_name -> quorate.v1.NodeChange
-	0,  // 18: quorate.v1.ChangeNodeResponse.state:type_name -> quorate.v1.NodeState
-	28, // 19: quorate.v1.IssueCertificateRequest.ttl:type_name -> google.protobuf.Duration
-	26, // 20: quorate.v1.RotateAuthorityResponse.seen:type_name -> quorate.v1.SeenCertificate
-	29, // 21: quorate.v1.SeenCertificate.at:type_name -> google.protobuf.Timestamp
-	2,  // 22: quorate.v1.ClusterService.GetStatus:input_type -> quorate.v1.GetStatusRequest
-	6,  // 23: quorate.v1.ClusterService.Join:input_type -> quorate.v1.JoinRequest
-	8,  // 24: quorate.v1.ClusterService.CreateJoinToken:input_type -> quorate.v1.CreateJoinTokenRequest
-	11, // 25: quorate.v1.ClusterService.ListJoinTokens:input_type -> quorate.v1.ListJoinTokensRequest
-	13, // 26: quorate.v1.ClusterService.RevokeJoinToken:input_type -> quorate.v1.RevokeJoinTokenRequest
-	15, // 27: quorate.v1.ClusterService.GetPlan:input_type -> quorate.v1.GetPlanRequest
-	18, // 28: quorate.v1.ClusterService.ChangeNode:input_type -> quorate.v1.ChangeNodeRequest
-	20, // 29: quorate.v1.ClusterService.TransferLeadership:input_type -> quorate.v1.TransferLeadershipRequest
-	22, // 30: quorate.v1.ClusterService.IssueCertificate:input_type -> quorate.v1.IssueCertificateRequest
-	24, // 31: quorate.v1.ClusterService.RotateAuthority:input_type -> quorate.v1.RotateAuthorityRequest
-	3,  // 32: quorate.v1.ClusterService.GetStatus:output_type -> quorate.v1.GetStatusResponse
-	7,  // 33: quorate.v1.ClusterService.Join:output_type -> quorate.v1.JoinResponse
-	9,  // 34: quorate.v1.ClusterService.CreateJoinToken:output_type -> quorate.v1.CreateJoinTokenResponse
-	12, // 35: quorate.v1.ClusterService.ListJoinTokens:output_type -> quorate.v1.ListJoinTokensResponse
-	14, // 36: quorate.v1.ClusterService.RevokeJoinToken:output_type -> quorate.v1.RevokeJoinTokenResponse
-	16, // 37: quorate.v1.ClusterService.GetPlan:output_type -> quorate.v1.GetPlanResponse
-	19, // 38: quorate.v1.ClusterService.ChangeNode:output_type -> quorate.v1.ChangeNodeResponse
-	21, // 39: quorate.v1.ClusterService.TransferLeadership:output_type -> quorate.v1.TransferLeadershipResponse
-	23, // 40: quorate.v1.ClusterService.IssueCertificate:output_type -> quorate.v1.IssueCertificateResponse
-	25, // 41: quorate.v1.ClusterService.RotateAuthority:output_type -> quorate.v1.RotateAuthorityResponse
-	32, // [32:42] is the sub-list for method output_type
-	22, // [22:32] is the sub-list for method input_type
-	22, // [22:22] is the sub-list for extension type_name
-	22, // [22:22] is the sub-list for extension extendee
-	0,  // [0:22] is the sub-list for field type_name
+	29, // 6: quorate.v1.NodeStatus.silent:type_name -> google.protobuf.Duration
+	30, // 7: quorate.v1.NodeStatus.joined_at:type_name -> google.protobuf.Timestamp
+	29, // 8: quorate.v1.NodeStatus.clock_offset:type_name -> google.protobuf.Duration
+	5,  // 9: quorate.v1.NodeStatus.resources:type_name -> quorate.v1.NodeResources
+	29, // 10: quorate.v1.NodeResources.uptime:type_name -> google.protobuf.Duration
+	29, // 11: quorate.v1.JoinResponse.sync:type_name -> google.protobuf.Duration
+	28, // 12: quorate.v1.JoinResponse.nodes:type_name -> quorate.v1.JoinResponse.NodesEntry
+	29, // 13: quorate.v1.CreateJoinTokenRequest.ttl:type_name -> google.protobuf.Duration
+	11, // 14: quorate.v1.CreateJoinTokenResponse.info:type_name -> quorate.v1.JoinToken
+	30, // 15: quorate.v1.JoinToken.expires_at:type_name -> google.protobuf.Timestamp
+	30, // 16: quorate.v1.JoinToken.created_at:type_name -> google.protobuf.Timestamp
+	11, // 17: quorate.v1.ListJoinTokensResponse.tokens:type_name -> quorate.v1.JoinToken
+	18, // 18: quorate.v1.GetPlanResponse.groups:type_name -> quorate.v1.GroupPlan
+	1,  // 19: quorate.v1.ChangeNodeRequest.change:type_name -> quorate.v1.NodeChange
+	0,  // 20: quorate.v1.ChangeNodeResponse.state:type_name -> quorate.v1.NodeState
+	29, // 21: quorate.v1.IssueCertificateRequest.ttl:type_name -> google.protobuf.Duration
+	27, // 22: quorate.v1.RotateAuthorityResponse.seen:type_name -> quorate.v1.SeenCertificate
+	30, // 23: quorate.v1.SeenCertificate.at:type_name -> google.protobuf.Timestamp
+	2,  // 24: quorate.v1.ClusterService.GetStatus:input_type -> quorate.v1.GetStatusRequest
+	7,  // 25: quorate.v1.ClusterService.Join:input_type -> quorate.v1.JoinRequest
+	9,  // 26: quorate.v1.ClusterService.CreateJoinToken:input_type -> quorate.v1.CreateJoinTokenRequest
+	12, // 27: quorate.v1.ClusterService.ListJoinTokens:input_type -> quorate.v1.ListJoinTokensRequest
+	14, // 28: quorate.v1.ClusterService.RevokeJoinToken:input_type -> quorate.v1.RevokeJoinTokenRequest
+	16, // 29: quorate.v1.ClusterService.GetPlan:input_type -> quorate.v1.GetPlanRequest
+	19, // 30: quorate.v1.ClusterService.ChangeNode:input_type -> quorate.v1.ChangeNodeRequest
+	21, // 31: quorate.v1.ClusterService.TransferLeadership:input_type -> quorate.v1.TransferLeadershipRequest
+	23, // 32: quorate.v1.ClusterService.IssueCertificate:input_type -> quorate.v1.IssueCertificateRequest
+	25, // 33: quorate.v1.ClusterService.RotateAuthority:input_type -> quorate.v1.RotateAuthorityRequest
+	3,  // 34: quorate.v1.ClusterService.GetStatus:output_type -> quorate.v1.GetStatusResponse
+	8,  // 35: quorate.v1.ClusterService.Join:output_type -> quorate.v1.JoinResponse
+	10, // 36: quorate.v1.ClusterService.CreateJoinToken:output_type -> quorate.v1.CreateJoinTokenResponse
+	13, // 37: quorate.v1.ClusterService.ListJoinTokens:output_type -> quorate.v1.ListJoinTokensResponse
+	15, // 38: quorate.v1.ClusterService.RevokeJoinToken:output_type -> quorate.v1.RevokeJoinTokenResponse
+	17, // 39: quorate.v1.ClusterService.GetPlan:output_type -> quorate.v1.GetPlanResponse
+	20, // 40: quorate.v1.ClusterService.ChangeNode:output_type -> quorate.v1.ChangeNodeResponse
+	22, // 41: quorate.v1.ClusterService.TransferLeadership:output_type -> quorate.v1.TransferLeadershipResponse
+	24, // 42: quorate.v1.ClusterService.IssueCertificate:output_type -> quorate.v1.IssueCertificateResponse
+	26, // 43: quorate.v1.ClusterService.RotateAuthority:output_type -> quorate.v1.RotateAuthorityResponse
+	34, // [34:44] is the sub-list for method output_type
+	24, // [24:34] is the sub-list for method input_type
+	24, // [24:24] is the sub-list for extension type_name
+	24, // [24:24] is the sub-list for extension extendee
+	0,  // [0:24] is the sub-list for field type_name
 }
 
 func init() { file_quorate_v1_cluster_proto_init() }
@@ -2340,13 +2436,14 @@ func file_quorate_v1_cluster_proto_init() {
 	file_quorate_v1_cluster_proto_msgTypes[1].OneofWrappers = []any{}
 	file_quorate_v1_cluster_proto_msgTypes[2].OneofWrappers = []any{}
 	file_quorate_v1_cluster_proto_msgTypes[3].OneofWrappers = []any{}
+	file_quorate_v1_cluster_proto_msgTypes[4].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_quorate_v1_cluster_proto_rawDesc), len(file_quorate_v1_cluster_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   26,
+			NumMessages:   27,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

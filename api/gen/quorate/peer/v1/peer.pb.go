@@ -2294,6 +2294,10 @@ type Beacon struct {
 	Clients uint32 `protobuf:"varint,9,opt,name=clients,proto3" json:"clients,omitempty"`
 	// Wall clock of the sender, Unix nanoseconds; 0 means not sent.
 	WallUnixNanos int64 `protobuf:"varint,10,opt,name=wall_unix_nanos,json=wallUnixNanos,proto3" json:"wall_unix_nanos,omitempty"`
+	// Load of the sender's process and machine.
+	Resources *Resources `protobuf:"bytes,11,opt,name=resources,proto3" json:"resources,omitempty"`
+	// Faults of the sender, such as a full disk; at most 8, each of at most 512 bytes.
+	Faults        []string `protobuf:"bytes,12,rep,name=faults,proto3" json:"faults,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2398,6 +2402,94 @@ func (x *Beacon) GetWallUnixNanos() int64 {
 	return 0
 }
 
+func (x *Beacon) GetResources() *Resources {
+	if x != nil {
+		return x.Resources
+	}
+	return nil
+}
+
+func (x *Beacon) GetFaults() []string {
+	if x != nil {
+		return x.Faults
+	}
+	return nil
+}
+
+// Resources is the load of a node's process, measured once a second. A value that the platform does
+// not offer is unset.
+type Resources struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Time since the process started, in nanoseconds.
+	UptimeNanos int64 `protobuf:"varint,1,opt,name=uptime_nanos,json=uptimeNanos,proto3" json:"uptime_nanos,omitempty"`
+	// Processor time that the process used in the last second, in cores.
+	Cpu *float64 `protobuf:"fixed64,2,opt,name=cpu,proto3,oneof" json:"cpu,omitempty"`
+	// Resident memory in bytes.
+	MemoryBytes *uint64 `protobuf:"varint,3,opt,name=memory_bytes,json=memoryBytes,proto3,oneof" json:"memory_bytes,omitempty"`
+	// Free bytes on the file system of the data directory.
+	DiskFreeBytes *uint64 `protobuf:"varint,4,opt,name=disk_free_bytes,json=diskFreeBytes,proto3,oneof" json:"disk_free_bytes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Resources) Reset() {
+	*x = Resources{}
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Resources) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Resources) ProtoMessage() {}
+
+func (x *Resources) ProtoReflect() protoreflect.Message {
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Resources.ProtoReflect.Descriptor instead.
+func (*Resources) Descriptor() ([]byte, []int) {
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *Resources) GetUptimeNanos() int64 {
+	if x != nil {
+		return x.UptimeNanos
+	}
+	return 0
+}
+
+func (x *Resources) GetCpu() float64 {
+	if x != nil && x.Cpu != nil {
+		return *x.Cpu
+	}
+	return 0
+}
+
+func (x *Resources) GetMemoryBytes() uint64 {
+	if x != nil && x.MemoryBytes != nil {
+		return *x.MemoryBytes
+	}
+	return 0
+}
+
+func (x *Resources) GetDiskFreeBytes() uint64 {
+	if x != nil && x.DiskFreeBytes != nil {
+		return *x.DiskFreeBytes
+	}
+	return 0
+}
+
 // Lead is one range led.
 type Lead struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2411,7 +2503,7 @@ type Lead struct {
 
 func (x *Lead) Reset() {
 	*x = Lead{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[19]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2423,7 +2515,7 @@ func (x *Lead) String() string {
 func (*Lead) ProtoMessage() {}
 
 func (x *Lead) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[19]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2436,7 +2528,7 @@ func (x *Lead) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Lead.ProtoReflect.Descriptor instead.
 func (*Lead) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{19}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Lead) GetRange() uint32 {
@@ -2515,7 +2607,7 @@ type Call struct {
 
 func (x *Call) Reset() {
 	*x = Call{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[20]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2527,7 +2619,7 @@ func (x *Call) String() string {
 func (*Call) ProtoMessage() {}
 
 func (x *Call) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[20]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2540,7 +2632,7 @@ func (x *Call) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Call.ProtoReflect.Descriptor instead.
 func (*Call) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{20}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Call) GetBody() isCall_Body {
@@ -3310,7 +3402,7 @@ type CallHistoryUpload struct {
 
 func (x *CallHistoryUpload) Reset() {
 	*x = CallHistoryUpload{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[21]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3322,7 +3414,7 @@ func (x *CallHistoryUpload) String() string {
 func (*CallHistoryUpload) ProtoMessage() {}
 
 func (x *CallHistoryUpload) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[21]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3335,7 +3427,7 @@ func (x *CallHistoryUpload) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallHistoryUpload.ProtoReflect.Descriptor instead.
 func (*CallHistoryUpload) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{21}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *CallHistoryUpload) GetIncarnation() uint64 {
@@ -3367,7 +3459,7 @@ type HistoryUpload struct {
 
 func (x *HistoryUpload) Reset() {
 	*x = HistoryUpload{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[22]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3379,7 +3471,7 @@ func (x *HistoryUpload) String() string {
 func (*HistoryUpload) ProtoMessage() {}
 
 func (x *HistoryUpload) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[22]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3392,7 +3484,7 @@ func (x *HistoryUpload) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryUpload.ProtoReflect.Descriptor instead.
 func (*HistoryUpload) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{22}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *HistoryUpload) GetRange() uint32 {
@@ -3427,7 +3519,7 @@ type CallHistoryUploadResult struct {
 
 func (x *CallHistoryUploadResult) Reset() {
 	*x = CallHistoryUploadResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[23]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3439,7 +3531,7 @@ func (x *CallHistoryUploadResult) String() string {
 func (*CallHistoryUploadResult) ProtoMessage() {}
 
 func (x *CallHistoryUploadResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[23]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3452,7 +3544,7 @@ func (x *CallHistoryUploadResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallHistoryUploadResult.ProtoReflect.Descriptor instead.
 func (*CallHistoryUploadResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{23}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *CallHistoryUploadResult) GetRanges() []*HistoryUploadResult {
@@ -3477,7 +3569,7 @@ type HistoryUploadResult struct {
 
 func (x *HistoryUploadResult) Reset() {
 	*x = HistoryUploadResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[24]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3489,7 +3581,7 @@ func (x *HistoryUploadResult) String() string {
 func (*HistoryUploadResult) ProtoMessage() {}
 
 func (x *HistoryUploadResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[24]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3502,7 +3594,7 @@ func (x *HistoryUploadResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryUploadResult.ProtoReflect.Descriptor instead.
 func (*HistoryUploadResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{24}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *HistoryUploadResult) GetAccepted() bool {
@@ -3544,7 +3636,7 @@ type CallHistoryRead struct {
 
 func (x *CallHistoryRead) Reset() {
 	*x = CallHistoryRead{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[25]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3556,7 +3648,7 @@ func (x *CallHistoryRead) String() string {
 func (*CallHistoryRead) ProtoMessage() {}
 
 func (x *CallHistoryRead) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[25]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3569,7 +3661,7 @@ func (x *CallHistoryRead) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallHistoryRead.ProtoReflect.Descriptor instead.
 func (*CallHistoryRead) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{25}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *CallHistoryRead) GetQuery() isCallHistoryRead_Query {
@@ -3670,7 +3762,7 @@ type HistoryPoints struct {
 
 func (x *HistoryPoints) Reset() {
 	*x = HistoryPoints{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[26]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3682,7 +3774,7 @@ func (x *HistoryPoints) String() string {
 func (*HistoryPoints) ProtoMessage() {}
 
 func (x *HistoryPoints) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[26]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3695,7 +3787,7 @@ func (x *HistoryPoints) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryPoints.ProtoReflect.Descriptor instead.
 func (*HistoryPoints) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{26}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *HistoryPoints) GetRanges() []uint32 {
@@ -3764,7 +3856,7 @@ type HistoryStored struct {
 
 func (x *HistoryStored) Reset() {
 	*x = HistoryStored{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[27]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3776,7 +3868,7 @@ func (x *HistoryStored) String() string {
 func (*HistoryStored) ProtoMessage() {}
 
 func (x *HistoryStored) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[27]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3789,7 +3881,7 @@ func (x *HistoryStored) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryStored.ProtoReflect.Descriptor instead.
 func (*HistoryStored) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{27}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *HistoryStored) GetRange() uint32 {
@@ -3853,7 +3945,7 @@ type CallHistoryReadResult struct {
 
 func (x *CallHistoryReadResult) Reset() {
 	*x = CallHistoryReadResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[28]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3865,7 +3957,7 @@ func (x *CallHistoryReadResult) String() string {
 func (*CallHistoryReadResult) ProtoMessage() {}
 
 func (x *CallHistoryReadResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[28]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3878,7 +3970,7 @@ func (x *CallHistoryReadResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallHistoryReadResult.ProtoReflect.Descriptor instead.
 func (*CallHistoryReadResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{28}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *CallHistoryReadResult) GetRanges() []uint32 {
@@ -3978,7 +4070,7 @@ type HistoryGap struct {
 
 func (x *HistoryGap) Reset() {
 	*x = HistoryGap{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[29]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3990,7 +4082,7 @@ func (x *HistoryGap) String() string {
 func (*HistoryGap) ProtoMessage() {}
 
 func (x *HistoryGap) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[29]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4003,7 +4095,7 @@ func (x *HistoryGap) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryGap.ProtoReflect.Descriptor instead.
 func (*HistoryGap) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{29}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *HistoryGap) GetFrom() int64 {
@@ -4035,7 +4127,7 @@ type HistoryRows struct {
 
 func (x *HistoryRows) Reset() {
 	*x = HistoryRows{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[30]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4047,7 +4139,7 @@ func (x *HistoryRows) String() string {
 func (*HistoryRows) ProtoMessage() {}
 
 func (x *HistoryRows) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[30]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4060,7 +4152,7 @@ func (x *HistoryRows) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryRows.ProtoReflect.Descriptor instead.
 func (*HistoryRows) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{30}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *HistoryRows) GetStart() int64 {
@@ -4099,7 +4191,7 @@ type HistoryRow struct {
 
 func (x *HistoryRow) Reset() {
 	*x = HistoryRow{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[31]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4111,7 +4203,7 @@ func (x *HistoryRow) String() string {
 func (*HistoryRow) ProtoMessage() {}
 
 func (x *HistoryRow) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[31]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4124,7 +4216,7 @@ func (x *HistoryRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryRow.ProtoReflect.Descriptor instead.
 func (*HistoryRow) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{31}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *HistoryRow) GetNamespace() string {
@@ -4171,7 +4263,7 @@ type HistoryPoint struct {
 
 func (x *HistoryPoint) Reset() {
 	*x = HistoryPoint{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[32]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4183,7 +4275,7 @@ func (x *HistoryPoint) String() string {
 func (*HistoryPoint) ProtoMessage() {}
 
 func (x *HistoryPoint) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[32]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4196,7 +4288,7 @@ func (x *HistoryPoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryPoint.ProtoReflect.Descriptor instead.
 func (*HistoryPoint) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{32}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *HistoryPoint) GetNamespace() string {
@@ -4265,7 +4357,7 @@ type HistoryKey struct {
 
 func (x *HistoryKey) Reset() {
 	*x = HistoryKey{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[33]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4277,7 +4369,7 @@ func (x *HistoryKey) String() string {
 func (*HistoryKey) ProtoMessage() {}
 
 func (x *HistoryKey) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[33]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4290,7 +4382,7 @@ func (x *HistoryKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryKey.ProtoReflect.Descriptor instead.
 func (*HistoryKey) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{33}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *HistoryKey) GetKey() string {
@@ -4345,7 +4437,7 @@ type CallClient struct {
 
 func (x *CallClient) Reset() {
 	*x = CallClient{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[34]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4357,7 +4449,7 @@ func (x *CallClient) String() string {
 func (*CallClient) ProtoMessage() {}
 
 func (x *CallClient) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[34]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4370,7 +4462,7 @@ func (x *CallClient) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallClient.ProtoReflect.Descriptor instead.
 func (*CallClient) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{34}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *CallClient) GetClient() string {
@@ -4428,7 +4520,7 @@ type CallClientResult struct {
 
 func (x *CallClientResult) Reset() {
 	*x = CallClientResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[35]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4440,7 +4532,7 @@ func (x *CallClientResult) String() string {
 func (*CallClientResult) ProtoMessage() {}
 
 func (x *CallClientResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[35]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4453,7 +4545,7 @@ func (x *CallClientResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallClientResult.ProtoReflect.Descriptor instead.
 func (*CallClientResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{35}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *CallClientResult) GetSettled() bool {
@@ -4481,7 +4573,7 @@ type CallSecurity struct {
 
 func (x *CallSecurity) Reset() {
 	*x = CallSecurity{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[36]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4493,7 +4585,7 @@ func (x *CallSecurity) String() string {
 func (*CallSecurity) ProtoMessage() {}
 
 func (x *CallSecurity) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[36]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4506,7 +4598,7 @@ func (x *CallSecurity) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallSecurity.ProtoReflect.Descriptor instead.
 func (*CallSecurity) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{36}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *CallSecurity) GetCommand() []byte {
@@ -4531,7 +4623,7 @@ type CallSecurityResult struct {
 
 func (x *CallSecurityResult) Reset() {
 	*x = CallSecurityResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[37]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4543,7 +4635,7 @@ func (x *CallSecurityResult) String() string {
 func (*CallSecurityResult) ProtoMessage() {}
 
 func (x *CallSecurityResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[37]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4556,7 +4648,7 @@ func (x *CallSecurityResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallSecurityResult.ProtoReflect.Descriptor instead.
 func (*CallSecurityResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{37}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *CallSecurityResult) GetChanged() bool {
@@ -4589,7 +4681,7 @@ type CallGone struct {
 
 func (x *CallGone) Reset() {
 	*x = CallGone{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[38]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4601,7 +4693,7 @@ func (x *CallGone) String() string {
 func (*CallGone) ProtoMessage() {}
 
 func (x *CallGone) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[38]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4614,7 +4706,7 @@ func (x *CallGone) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallGone.ProtoReflect.Descriptor instead.
 func (*CallGone) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{38}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{39}
 }
 
 // CallGoneResult answers CallGone.
@@ -4626,7 +4718,7 @@ type CallGoneResult struct {
 
 func (x *CallGoneResult) Reset() {
 	*x = CallGoneResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[39]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4638,7 +4730,7 @@ func (x *CallGoneResult) String() string {
 func (*CallGoneResult) ProtoMessage() {}
 
 func (x *CallGoneResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[39]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4651,7 +4743,7 @@ func (x *CallGoneResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallGoneResult.ProtoReflect.Descriptor instead.
 func (*CallGoneResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{39}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{40}
 }
 
 // CallCluster is a call of ClusterService, passed on.
@@ -4671,7 +4763,7 @@ type CallCluster struct {
 
 func (x *CallCluster) Reset() {
 	*x = CallCluster{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[40]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4683,7 +4775,7 @@ func (x *CallCluster) String() string {
 func (*CallCluster) ProtoMessage() {}
 
 func (x *CallCluster) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[40]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4696,7 +4788,7 @@ func (x *CallCluster) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallCluster.ProtoReflect.Descriptor instead.
 func (*CallCluster) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{40}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *CallCluster) GetMethod() string {
@@ -4740,7 +4832,7 @@ type CallClusterResult struct {
 
 func (x *CallClusterResult) Reset() {
 	*x = CallClusterResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[41]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4752,7 +4844,7 @@ func (x *CallClusterResult) String() string {
 func (*CallClusterResult) ProtoMessage() {}
 
 func (x *CallClusterResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[41]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4765,7 +4857,7 @@ func (x *CallClusterResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallClusterResult.ProtoReflect.Descriptor instead.
 func (*CallClusterResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{41}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *CallClusterResult) GetResponse() []byte {
@@ -4795,7 +4887,7 @@ type CallAnnounce struct {
 
 func (x *CallAnnounce) Reset() {
 	*x = CallAnnounce{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[42]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4807,7 +4899,7 @@ func (x *CallAnnounce) String() string {
 func (*CallAnnounce) ProtoMessage() {}
 
 func (x *CallAnnounce) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[42]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4820,7 +4912,7 @@ func (x *CallAnnounce) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallAnnounce.ProtoReflect.Descriptor instead.
 func (*CallAnnounce) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{42}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *CallAnnounce) GetMember() []byte {
@@ -4850,7 +4942,7 @@ type CallAnnounceResult struct {
 
 func (x *CallAnnounceResult) Reset() {
 	*x = CallAnnounceResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[43]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4862,7 +4954,7 @@ func (x *CallAnnounceResult) String() string {
 func (*CallAnnounceResult) ProtoMessage() {}
 
 func (x *CallAnnounceResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[43]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4875,7 +4967,7 @@ func (x *CallAnnounceResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallAnnounceResult.ProtoReflect.Descriptor instead.
 func (*CallAnnounceResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{43}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *CallAnnounceResult) GetCertificate() []byte {
@@ -4903,7 +4995,7 @@ type CallGroup struct {
 
 func (x *CallGroup) Reset() {
 	*x = CallGroup{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[44]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4915,7 +5007,7 @@ func (x *CallGroup) String() string {
 func (*CallGroup) ProtoMessage() {}
 
 func (x *CallGroup) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[44]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4928,7 +5020,7 @@ func (x *CallGroup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallGroup.ProtoReflect.Descriptor instead.
 func (*CallGroup) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{44}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *CallGroup) GetGroup() uint32 {
@@ -4955,7 +5047,7 @@ type CallGroupResult struct {
 
 func (x *CallGroupResult) Reset() {
 	*x = CallGroupResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[45]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4967,7 +5059,7 @@ func (x *CallGroupResult) String() string {
 func (*CallGroupResult) ProtoMessage() {}
 
 func (x *CallGroupResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[45]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4980,7 +5072,7 @@ func (x *CallGroupResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallGroupResult.ProtoReflect.Descriptor instead.
 func (*CallGroupResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{45}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *CallGroupResult) GetLeads() bool {
@@ -5026,7 +5118,7 @@ type CallStep struct {
 
 func (x *CallStep) Reset() {
 	*x = CallStep{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[46]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5038,7 +5130,7 @@ func (x *CallStep) String() string {
 func (*CallStep) ProtoMessage() {}
 
 func (x *CallStep) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[46]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5051,7 +5143,7 @@ func (x *CallStep) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallStep.ProtoReflect.Descriptor instead.
 func (*CallStep) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{46}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *CallStep) GetGroup() uint32 {
@@ -5084,7 +5176,7 @@ type CallStepResult struct {
 
 func (x *CallStepResult) Reset() {
 	*x = CallStepResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[47]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5096,7 +5188,7 @@ func (x *CallStepResult) String() string {
 func (*CallStepResult) ProtoMessage() {}
 
 func (x *CallStepResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[47]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5109,7 +5201,7 @@ func (x *CallStepResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallStepResult.ProtoReflect.Descriptor instead.
 func (*CallStepResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{47}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{48}
 }
 
 // CallSetLimits replaces the limits.
@@ -5123,7 +5215,7 @@ type CallSetLimits struct {
 
 func (x *CallSetLimits) Reset() {
 	*x = CallSetLimits{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[48]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5135,7 +5227,7 @@ func (x *CallSetLimits) String() string {
 func (*CallSetLimits) ProtoMessage() {}
 
 func (x *CallSetLimits) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[48]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5148,7 +5240,7 @@ func (x *CallSetLimits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallSetLimits.ProtoReflect.Descriptor instead.
 func (*CallSetLimits) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{48}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *CallSetLimits) GetCommand() []byte {
@@ -5179,7 +5271,7 @@ type CallSetLimitsResult struct {
 
 func (x *CallSetLimitsResult) Reset() {
 	*x = CallSetLimitsResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[49]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5191,7 +5283,7 @@ func (x *CallSetLimitsResult) String() string {
 func (*CallSetLimitsResult) ProtoMessage() {}
 
 func (x *CallSetLimitsResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[49]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5204,7 +5296,7 @@ func (x *CallSetLimitsResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallSetLimitsResult.ProtoReflect.Descriptor instead.
 func (*CallSetLimitsResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{49}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *CallSetLimitsResult) GetVersion() uint64 {
@@ -5264,7 +5356,7 @@ type LimitsConflict struct {
 
 func (x *LimitsConflict) Reset() {
 	*x = LimitsConflict{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[50]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5276,7 +5368,7 @@ func (x *LimitsConflict) String() string {
 func (*LimitsConflict) ProtoMessage() {}
 
 func (x *LimitsConflict) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[50]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5289,7 +5381,7 @@ func (x *LimitsConflict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitsConflict.ProtoReflect.Descriptor instead.
 func (*LimitsConflict) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{50}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *LimitsConflict) GetExpected() int64 {
@@ -5328,7 +5420,7 @@ type LimitsUnknown struct {
 
 func (x *LimitsUnknown) Reset() {
 	*x = LimitsUnknown{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[51]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5340,7 +5432,7 @@ func (x *LimitsUnknown) String() string {
 func (*LimitsUnknown) ProtoMessage() {}
 
 func (x *LimitsUnknown) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[51]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5353,7 +5445,7 @@ func (x *LimitsUnknown) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitsUnknown.ProtoReflect.Descriptor instead.
 func (*LimitsUnknown) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{51}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *LimitsUnknown) GetVersion() uint64 {
@@ -5400,7 +5492,7 @@ type CallRates struct {
 
 func (x *CallRates) Reset() {
 	*x = CallRates{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[52]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5412,7 +5504,7 @@ func (x *CallRates) String() string {
 func (*CallRates) ProtoMessage() {}
 
 func (x *CallRates) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[52]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5425,7 +5517,7 @@ func (x *CallRates) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallRates.ProtoReflect.Descriptor instead.
 func (*CallRates) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{52}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *CallRates) GetTop() int32 {
@@ -5492,7 +5584,7 @@ type CallRatesResult struct {
 
 func (x *CallRatesResult) Reset() {
 	*x = CallRatesResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[53]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5504,7 +5596,7 @@ func (x *CallRatesResult) String() string {
 func (*CallRatesResult) ProtoMessage() {}
 
 func (x *CallRatesResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[53]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5517,7 +5609,7 @@ func (x *CallRatesResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallRatesResult.ProtoReflect.Descriptor instead.
 func (*CallRatesResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{53}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *CallRatesResult) GetKeys() [][]byte {
@@ -5552,7 +5644,7 @@ type CallReplica struct {
 
 func (x *CallReplica) Reset() {
 	*x = CallReplica{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[54]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5564,7 +5656,7 @@ func (x *CallReplica) String() string {
 func (*CallReplica) ProtoMessage() {}
 
 func (x *CallReplica) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[54]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5577,7 +5669,7 @@ func (x *CallReplica) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallReplica.ProtoReflect.Descriptor instead.
 func (*CallReplica) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{54}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *CallReplica) GetGroup() uint32 {
@@ -5602,7 +5694,7 @@ type CallReplicaResult struct {
 
 func (x *CallReplicaResult) Reset() {
 	*x = CallReplicaResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[55]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5614,7 +5706,7 @@ func (x *CallReplicaResult) String() string {
 func (*CallReplicaResult) ProtoMessage() {}
 
 func (x *CallReplicaResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[55]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5627,7 +5719,7 @@ func (x *CallReplicaResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallReplicaResult.ProtoReflect.Descriptor instead.
 func (*CallReplicaResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{55}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *CallReplicaResult) GetLastIndex() uint64 {
@@ -5666,7 +5758,7 @@ type CallAsk struct {
 
 func (x *CallAsk) Reset() {
 	*x = CallAsk{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[56]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5678,7 +5770,7 @@ func (x *CallAsk) String() string {
 func (*CallAsk) ProtoMessage() {}
 
 func (x *CallAsk) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[56]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5691,7 +5783,7 @@ func (x *CallAsk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallAsk.ProtoReflect.Descriptor instead.
 func (*CallAsk) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{56}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *CallAsk) GetRange() uint32 {
@@ -5740,7 +5832,7 @@ type Ask struct {
 
 func (x *Ask) Reset() {
 	*x = Ask{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[57]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5752,7 +5844,7 @@ func (x *Ask) String() string {
 func (*Ask) ProtoMessage() {}
 
 func (x *Ask) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[57]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5765,7 +5857,7 @@ func (x *Ask) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ask.ProtoReflect.Descriptor instead.
 func (*Ask) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{57}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *Ask) GetNamespace() string {
@@ -5836,7 +5928,7 @@ type CallAskResult struct {
 
 func (x *CallAskResult) Reset() {
 	*x = CallAskResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[58]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5848,7 +5940,7 @@ func (x *CallAskResult) String() string {
 func (*CallAskResult) ProtoMessage() {}
 
 func (x *CallAskResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[58]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5861,7 +5953,7 @@ func (x *CallAskResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallAskResult.ProtoReflect.Descriptor instead.
 func (*CallAskResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{58}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *CallAskResult) GetAnswers() []*AskAnswer {
@@ -5898,7 +5990,7 @@ type AskAnswer struct {
 
 func (x *AskAnswer) Reset() {
 	*x = AskAnswer{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[59]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5910,7 +6002,7 @@ func (x *AskAnswer) String() string {
 func (*AskAnswer) ProtoMessage() {}
 
 func (x *AskAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[59]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5923,7 +6015,7 @@ func (x *AskAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AskAnswer.ProtoReflect.Descriptor instead.
 func (*AskAnswer) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{59}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *AskAnswer) GetAllowed() bool {
@@ -6006,7 +6098,7 @@ type CallSettle struct {
 
 func (x *CallSettle) Reset() {
 	*x = CallSettle{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[60]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6018,7 +6110,7 @@ func (x *CallSettle) String() string {
 func (*CallSettle) ProtoMessage() {}
 
 func (x *CallSettle) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[60]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6031,7 +6123,7 @@ func (x *CallSettle) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallSettle.ProtoReflect.Descriptor instead.
 func (*CallSettle) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{60}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *CallSettle) GetHandle() string {
@@ -6075,7 +6167,7 @@ type CallSettleResult struct {
 
 func (x *CallSettleResult) Reset() {
 	*x = CallSettleResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[61]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6087,7 +6179,7 @@ func (x *CallSettleResult) String() string {
 func (*CallSettleResult) ProtoMessage() {}
 
 func (x *CallSettleResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[61]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6100,7 +6192,7 @@ func (x *CallSettleResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallSettleResult.ProtoReflect.Descriptor instead.
 func (*CallSettleResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{61}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *CallSettleResult) GetFound() bool {
@@ -6128,7 +6220,7 @@ type CallOverrides struct {
 
 func (x *CallOverrides) Reset() {
 	*x = CallOverrides{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[62]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6140,7 +6232,7 @@ func (x *CallOverrides) String() string {
 func (*CallOverrides) ProtoMessage() {}
 
 func (x *CallOverrides) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[62]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6153,7 +6245,7 @@ func (x *CallOverrides) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallOverrides.ProtoReflect.Descriptor instead.
 func (*CallOverrides) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{62}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *CallOverrides) GetCommand() []byte {
@@ -6182,7 +6274,7 @@ type CallOverridesResult struct {
 
 func (x *CallOverridesResult) Reset() {
 	*x = CallOverridesResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[63]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6194,7 +6286,7 @@ func (x *CallOverridesResult) String() string {
 func (*CallOverridesResult) ProtoMessage() {}
 
 func (x *CallOverridesResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[63]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6207,7 +6299,7 @@ func (x *CallOverridesResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallOverridesResult.ProtoReflect.Descriptor instead.
 func (*CallOverridesResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{63}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *CallOverridesResult) GetCount() int64 {
@@ -6256,7 +6348,7 @@ type CallPolicies struct {
 
 func (x *CallPolicies) Reset() {
 	*x = CallPolicies{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[64]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6268,7 +6360,7 @@ func (x *CallPolicies) String() string {
 func (*CallPolicies) ProtoMessage() {}
 
 func (x *CallPolicies) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[64]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6281,7 +6373,7 @@ func (x *CallPolicies) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallPolicies.ProtoReflect.Descriptor instead.
 func (*CallPolicies) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{64}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *CallPolicies) GetCommand() []byte {
@@ -6308,7 +6400,7 @@ type CallPoliciesResult struct {
 
 func (x *CallPoliciesResult) Reset() {
 	*x = CallPoliciesResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[65]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6320,7 +6412,7 @@ func (x *CallPoliciesResult) String() string {
 func (*CallPoliciesResult) ProtoMessage() {}
 
 func (x *CallPoliciesResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[65]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6333,7 +6425,7 @@ func (x *CallPoliciesResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallPoliciesResult.ProtoReflect.Descriptor instead.
 func (*CallPoliciesResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{65}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *CallPoliciesResult) GetChanged() bool {
@@ -6374,7 +6466,7 @@ type CallPoliciesRevision struct {
 
 func (x *CallPoliciesRevision) Reset() {
 	*x = CallPoliciesRevision{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[66]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6386,7 +6478,7 @@ func (x *CallPoliciesRevision) String() string {
 func (*CallPoliciesRevision) ProtoMessage() {}
 
 func (x *CallPoliciesRevision) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[66]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6399,7 +6491,7 @@ func (x *CallPoliciesRevision) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallPoliciesRevision.ProtoReflect.Descriptor instead.
 func (*CallPoliciesRevision) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{66}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{67}
 }
 
 // CallPoliciesRevisionResult answers CallPoliciesRevision.
@@ -6414,7 +6506,7 @@ type CallPoliciesRevisionResult struct {
 
 func (x *CallPoliciesRevisionResult) Reset() {
 	*x = CallPoliciesRevisionResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[67]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6426,7 +6518,7 @@ func (x *CallPoliciesRevisionResult) String() string {
 func (*CallPoliciesRevisionResult) ProtoMessage() {}
 
 func (x *CallPoliciesRevisionResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[67]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6439,7 +6531,7 @@ func (x *CallPoliciesRevisionResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallPoliciesRevisionResult.ProtoReflect.Descriptor instead.
 func (*CallPoliciesRevisionResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{67}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *CallPoliciesRevisionResult) GetRevision() uint64 {
@@ -6466,7 +6558,7 @@ type PoliciesBound struct {
 
 func (x *PoliciesBound) Reset() {
 	*x = PoliciesBound{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[68]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6478,7 +6570,7 @@ func (x *PoliciesBound) String() string {
 func (*PoliciesBound) ProtoMessage() {}
 
 func (x *PoliciesBound) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[68]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6491,7 +6583,7 @@ func (x *PoliciesBound) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PoliciesBound.ProtoReflect.Descriptor instead.
 func (*PoliciesBound) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{68}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *PoliciesBound) GetWhat() string {
@@ -6540,7 +6632,7 @@ type CallKeys struct {
 
 func (x *CallKeys) Reset() {
 	*x = CallKeys{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[69]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6552,7 +6644,7 @@ func (x *CallKeys) String() string {
 func (*CallKeys) ProtoMessage() {}
 
 func (x *CallKeys) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[69]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6565,7 +6657,7 @@ func (x *CallKeys) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallKeys.ProtoReflect.Descriptor instead.
 func (*CallKeys) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{69}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *CallKeys) GetKeys() []*CounterKey {
@@ -6612,7 +6704,7 @@ type CounterKey struct {
 
 func (x *CounterKey) Reset() {
 	*x = CounterKey{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[70]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6624,7 +6716,7 @@ func (x *CounterKey) String() string {
 func (*CounterKey) ProtoMessage() {}
 
 func (x *CounterKey) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[70]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6637,7 +6729,7 @@ func (x *CounterKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CounterKey.ProtoReflect.Descriptor instead.
 func (*CounterKey) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{70}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *CounterKey) GetNamespace() string {
@@ -6675,7 +6767,7 @@ type CallKeysResult struct {
 
 func (x *CallKeysResult) Reset() {
 	*x = CallKeysResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[71]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6687,7 +6779,7 @@ func (x *CallKeysResult) String() string {
 func (*CallKeysResult) ProtoMessage() {}
 
 func (x *CallKeysResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[71]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6700,7 +6792,7 @@ func (x *CallKeysResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallKeysResult.ProtoReflect.Descriptor instead.
 func (*CallKeysResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{71}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *CallKeysResult) GetKeys() [][]byte {
@@ -6730,7 +6822,7 @@ type CallAccounts struct {
 
 func (x *CallAccounts) Reset() {
 	*x = CallAccounts{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[72]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6742,7 +6834,7 @@ func (x *CallAccounts) String() string {
 func (*CallAccounts) ProtoMessage() {}
 
 func (x *CallAccounts) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[72]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6755,7 +6847,7 @@ func (x *CallAccounts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallAccounts.ProtoReflect.Descriptor instead.
 func (*CallAccounts) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{72}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *CallAccounts) GetRange() uint32 {
@@ -6783,7 +6875,7 @@ type CallAccountsResult struct {
 
 func (x *CallAccountsResult) Reset() {
 	*x = CallAccountsResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[73]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6795,7 +6887,7 @@ func (x *CallAccountsResult) String() string {
 func (*CallAccountsResult) ProtoMessage() {}
 
 func (x *CallAccountsResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[73]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6808,7 +6900,7 @@ func (x *CallAccountsResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallAccountsResult.ProtoReflect.Descriptor instead.
 func (*CallAccountsResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{73}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *CallAccountsResult) GetOutcomes() []*AccountOutcome {
@@ -6843,7 +6935,7 @@ type AccountOutcome struct {
 
 func (x *AccountOutcome) Reset() {
 	*x = AccountOutcome{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[74]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6855,7 +6947,7 @@ func (x *AccountOutcome) String() string {
 func (*AccountOutcome) ProtoMessage() {}
 
 func (x *AccountOutcome) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[74]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6868,7 +6960,7 @@ func (x *AccountOutcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccountOutcome.ProtoReflect.Descriptor instead.
 func (*AccountOutcome) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{74}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *AccountOutcome) GetCode() uint32 {
@@ -6951,7 +7043,7 @@ type AccountResult struct {
 
 func (x *AccountResult) Reset() {
 	*x = AccountResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[75]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6963,7 +7055,7 @@ func (x *AccountResult) String() string {
 func (*AccountResult) ProtoMessage() {}
 
 func (x *AccountResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[75]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6976,7 +7068,7 @@ func (x *AccountResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccountResult.ProtoReflect.Descriptor instead.
 func (*AccountResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{75}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *AccountResult) GetNew() int64 {
@@ -7049,7 +7141,7 @@ type AccountName struct {
 
 func (x *AccountName) Reset() {
 	*x = AccountName{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[76]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7061,7 +7153,7 @@ func (x *AccountName) String() string {
 func (*AccountName) ProtoMessage() {}
 
 func (x *AccountName) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[76]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7074,7 +7166,7 @@ func (x *AccountName) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccountName.ProtoReflect.Descriptor instead.
 func (*AccountName) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{76}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *AccountName) GetApp() string {
@@ -7144,7 +7236,7 @@ type AccountFilter struct {
 
 func (x *AccountFilter) Reset() {
 	*x = AccountFilter{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[77]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7156,7 +7248,7 @@ func (x *AccountFilter) String() string {
 func (*AccountFilter) ProtoMessage() {}
 
 func (x *AccountFilter) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[77]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7169,7 +7261,7 @@ func (x *AccountFilter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccountFilter.ProtoReflect.Descriptor instead.
 func (*AccountFilter) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{77}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *AccountFilter) GetApp() string {
@@ -7249,7 +7341,7 @@ type CallTurn struct {
 
 func (x *CallTurn) Reset() {
 	*x = CallTurn{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[78]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7261,7 +7353,7 @@ func (x *CallTurn) String() string {
 func (*CallTurn) ProtoMessage() {}
 
 func (x *CallTurn) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[78]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7274,7 +7366,7 @@ func (x *CallTurn) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallTurn.ProtoReflect.Descriptor instead.
 func (*CallTurn) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{78}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *CallTurn) GetRange() uint32 {
@@ -7323,7 +7415,7 @@ type CallTurnResult struct {
 
 func (x *CallTurnResult) Reset() {
 	*x = CallTurnResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[79]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7335,7 +7427,7 @@ func (x *CallTurnResult) String() string {
 func (*CallTurnResult) ProtoMessage() {}
 
 func (x *CallTurnResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[79]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7348,7 +7440,7 @@ func (x *CallTurnResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallTurnResult.ProtoReflect.Descriptor instead.
 func (*CallTurnResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{79}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *CallTurnResult) GetTaken() bool {
@@ -7380,7 +7472,7 @@ type CallReadAccounts struct {
 
 func (x *CallReadAccounts) Reset() {
 	*x = CallReadAccounts{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[80]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7392,7 +7484,7 @@ func (x *CallReadAccounts) String() string {
 func (*CallReadAccounts) ProtoMessage() {}
 
 func (x *CallReadAccounts) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[80]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7405,7 +7497,7 @@ func (x *CallReadAccounts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallReadAccounts.ProtoReflect.Descriptor instead.
 func (*CallReadAccounts) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{80}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *CallReadAccounts) GetRange() uint32 {
@@ -7469,7 +7561,7 @@ type CallReadAccountsResult struct {
 
 func (x *CallReadAccountsResult) Reset() {
 	*x = CallReadAccountsResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[81]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7481,7 +7573,7 @@ func (x *CallReadAccountsResult) String() string {
 func (*CallReadAccountsResult) ProtoMessage() {}
 
 func (x *CallReadAccountsResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[81]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7494,7 +7586,7 @@ func (x *CallReadAccountsResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallReadAccountsResult.ProtoReflect.Descriptor instead.
 func (*CallReadAccountsResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{81}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *CallReadAccountsResult) GetFault() AccountFault {
@@ -7547,7 +7639,7 @@ type TransactionView struct {
 
 func (x *TransactionView) Reset() {
 	*x = TransactionView{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[82]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7559,7 +7651,7 @@ func (x *TransactionView) String() string {
 func (*TransactionView) ProtoMessage() {}
 
 func (x *TransactionView) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[82]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7572,7 +7664,7 @@ func (x *TransactionView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransactionView.ProtoReflect.Descriptor instead.
 func (*TransactionView) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{82}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *TransactionView) GetKnown() bool {
@@ -7633,7 +7725,7 @@ type AccountView struct {
 
 func (x *AccountView) Reset() {
 	*x = AccountView{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[83]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7645,7 +7737,7 @@ func (x *AccountView) String() string {
 func (*AccountView) ProtoMessage() {}
 
 func (x *AccountView) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[83]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7658,7 +7750,7 @@ func (x *AccountView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccountView.ProtoReflect.Descriptor instead.
 func (*AccountView) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{83}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *AccountView) GetId() *AccountName {
@@ -7782,7 +7874,7 @@ type AccountPolicy struct {
 
 func (x *AccountPolicy) Reset() {
 	*x = AccountPolicy{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[84]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7794,7 +7886,7 @@ func (x *AccountPolicy) String() string {
 func (*AccountPolicy) ProtoMessage() {}
 
 func (x *AccountPolicy) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[84]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7807,7 +7899,7 @@ func (x *AccountPolicy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccountPolicy.ProtoReflect.Descriptor instead.
 func (*AccountPolicy) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{84}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *AccountPolicy) GetApp() string {
@@ -7882,7 +7974,7 @@ type AccountRule struct {
 
 func (x *AccountRule) Reset() {
 	*x = AccountRule{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[85]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7894,7 +7986,7 @@ func (x *AccountRule) String() string {
 func (*AccountRule) ProtoMessage() {}
 
 func (x *AccountRule) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[85]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7907,7 +7999,7 @@ func (x *AccountRule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccountRule.ProtoReflect.Descriptor instead.
 func (*AccountRule) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{85}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *AccountRule) GetDefault() int64 {
@@ -7980,7 +8072,7 @@ type AccountChange struct {
 
 func (x *AccountChange) Reset() {
 	*x = AccountChange{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[86]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7992,7 +8084,7 @@ func (x *AccountChange) String() string {
 func (*AccountChange) ProtoMessage() {}
 
 func (x *AccountChange) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[86]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8005,7 +8097,7 @@ func (x *AccountChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccountChange.ProtoReflect.Descriptor instead.
 func (*AccountChange) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{86}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *AccountChange) GetAtUnixNanos() int64 {
@@ -8065,7 +8157,7 @@ type CallBackup struct {
 
 func (x *CallBackup) Reset() {
 	*x = CallBackup{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[87]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8077,7 +8169,7 @@ func (x *CallBackup) String() string {
 func (*CallBackup) ProtoMessage() {}
 
 func (x *CallBackup) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[87]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8090,7 +8182,7 @@ func (x *CallBackup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallBackup.ProtoReflect.Descriptor instead.
 func (*CallBackup) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{87}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *CallBackup) GetStep() BackupStep {
@@ -8125,7 +8217,7 @@ type CallBackupResult struct {
 
 func (x *CallBackupResult) Reset() {
 	*x = CallBackupResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[88]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8137,7 +8229,7 @@ func (x *CallBackupResult) String() string {
 func (*CallBackupResult) ProtoMessage() {}
 
 func (x *CallBackupResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[88]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8150,7 +8242,7 @@ func (x *CallBackupResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallBackupResult.ProtoReflect.Descriptor instead.
 func (*CallBackupResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{88}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *CallBackupResult) GetGroups() []*BackupGroup {
@@ -8175,7 +8267,7 @@ type BackupGroup struct {
 
 func (x *BackupGroup) Reset() {
 	*x = BackupGroup{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[89]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8187,7 +8279,7 @@ func (x *BackupGroup) String() string {
 func (*BackupGroup) ProtoMessage() {}
 
 func (x *BackupGroup) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[89]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8200,7 +8292,7 @@ func (x *BackupGroup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupGroup.ProtoReflect.Descriptor instead.
 func (*BackupGroup) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{89}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *BackupGroup) GetFault() string {
@@ -8240,7 +8332,7 @@ type CallBackupRead struct {
 
 func (x *CallBackupRead) Reset() {
 	*x = CallBackupRead{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[90]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8252,7 +8344,7 @@ func (x *CallBackupRead) String() string {
 func (*CallBackupRead) ProtoMessage() {}
 
 func (x *CallBackupRead) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[90]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8265,7 +8357,7 @@ func (x *CallBackupRead) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallBackupRead.ProtoReflect.Descriptor instead.
 func (*CallBackupRead) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{90}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *CallBackupRead) GetId() []byte {
@@ -8302,7 +8394,7 @@ type CallBackupReadResult struct {
 
 func (x *CallBackupReadResult) Reset() {
 	*x = CallBackupReadResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[91]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8314,7 +8406,7 @@ func (x *CallBackupReadResult) String() string {
 func (*CallBackupReadResult) ProtoMessage() {}
 
 func (x *CallBackupReadResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[91]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8327,7 +8419,7 @@ func (x *CallBackupReadResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallBackupReadResult.ProtoReflect.Descriptor instead.
 func (*CallBackupReadResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{91}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *CallBackupReadResult) GetFault() string {
@@ -8527,7 +8619,7 @@ const file_quorate_peer_v1_peer_proto_rawDesc = "" +
 	"\x06recall\x18\x16 \x01(\bR\x06recall\x12\x16\n" +
 	"\x06unseen\x18\x17 \x01(\x03R\x06unseen\x12\x16\n" +
 	"\x06credit\x18\x18 \x01(\x03R\x06credit\x12\x14\n" +
-	"\x05aside\x18\x19 \x01(\x03R\x05aside\"\xee\x02\n" +
+	"\x05aside\x18\x19 \x01(\x03R\x05aside\"\xc0\x03\n" +
 	"\x06Beacon\x12+\n" +
 	"\x05leads\x18\x01 \x03(\v2\x15.quorate.peer.v1.LeadR\x05leads\x12\x12\n" +
 	"\x04meta\x18\x02 \x01(\bR\x04meta\x12%\n" +
@@ -8539,7 +8631,17 @@ const file_quorate_peer_v1_peer_proto_rawDesc = "" +
 	"\x11security_revision\x18\b \x01(\x04R\x10securityRevision\x12\x18\n" +
 	"\aclients\x18\t \x01(\rR\aclients\x12&\n" +
 	"\x0fwall_unix_nanos\x18\n" +
-	" \x01(\x03R\rwallUnixNanos\"0\n" +
+	" \x01(\x03R\rwallUnixNanos\x128\n" +
+	"\tresources\x18\v \x01(\v2\x1a.quorate.peer.v1.ResourcesR\tresources\x12\x16\n" +
+	"\x06faults\x18\f \x03(\tR\x06faults\"\xc7\x01\n" +
+	"\tResources\x12!\n" +
+	"\fuptime_nanos\x18\x01 \x01(\x03R\vuptimeNanos\x12\x15\n" +
+	"\x03cpu\x18\x02 \x01(\x01H\x00R\x03cpu\x88\x01\x01\x12&\n" +
+	"\fmemory_bytes\x18\x03 \x01(\x04H\x01R\vmemoryBytes\x88\x01\x01\x12+\n" +
+	"\x0fdisk_free_bytes\x18\x04 \x01(\x04H\x02R\rdiskFreeBytes\x88\x01\x01B\x06\n" +
+	"\x04_cpuB\x0f\n" +
+	"\r_memory_bytesB\x12\n" +
+	"\x10_disk_free_bytes\"0\n" +
 	"\x04Lead\x12\x14\n" +
 	"\x05range\x18\x01 \x01(\rR\x05range\x12\x12\n" +
 	"\x04term\x18\x02 \x01(\x04R\x04term\"\xa6\x19\n" +
@@ -8998,7 +9100,7 @@ func file_quorate_peer_v1_peer_proto_rawDescGZIP() []byte {
 }
 
 var file_quorate_peer_v1_peer_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_quorate_peer_v1_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 92)
+var file_quorate_peer_v1_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 93)
 var file_quorate_peer_v1_peer_proto_goTypes = []any{
 	(Lane)(0),                          // 0: quorate.peer.v1.Lane
 	(AccountFault)(0),                  // 1: quorate.peer.v1.AccountFault
@@ -9022,85 +9124,86 @@ var file_quorate_peer_v1_peer_proto_goTypes = []any{
 	(*Grant)(nil),                      // 19: quorate.peer.v1.Grant
 	(*GrantEntry)(nil),                 // 20: quorate.peer.v1.GrantEntry
 	(*Beacon)(nil),                     // 21: quorate.peer.v1.Beacon
-	(*Lead)(nil),                       // 22: quorate.peer.v1.Lead
-	(*Call)(nil),                       // 23: quorate.peer.v1.Call
-	(*CallHistoryUpload)(nil),          // 24: quorate.peer.v1.CallHistoryUpload
-	(*HistoryUpload)(nil),              // 25: quorate.peer.v1.HistoryUpload
-	(*CallHistoryUploadResult)(nil),    // 26: quorate.peer.v1.CallHistoryUploadResult
-	(*HistoryUploadResult)(nil),        // 27: quorate.peer.v1.HistoryUploadResult
-	(*CallHistoryRead)(nil),            // 28: quorate.peer.v1.CallHistoryRead
-	(*HistoryPoints)(nil),              // 29: quorate.peer.v1.HistoryPoints
-	(*HistoryStored)(nil),              // 30: quorate.peer.v1.HistoryStored
-	(*CallHistoryReadResult)(nil),      // 31: quorate.peer.v1.CallHistoryReadResult
-	(*HistoryGap)(nil),                 // 32: quorate.peer.v1.HistoryGap
-	(*HistoryRows)(nil),                // 33: quorate.peer.v1.HistoryRows
-	(*HistoryRow)(nil),                 // 34: quorate.peer.v1.HistoryRow
-	(*HistoryPoint)(nil),               // 35: quorate.peer.v1.HistoryPoint
-	(*HistoryKey)(nil),                 // 36: quorate.peer.v1.HistoryKey
-	(*CallClient)(nil),                 // 37: quorate.peer.v1.CallClient
-	(*CallClientResult)(nil),           // 38: quorate.peer.v1.CallClientResult
-	(*CallSecurity)(nil),               // 39: quorate.peer.v1.CallSecurity
-	(*CallSecurityResult)(nil),         // 40: quorate.peer.v1.CallSecurityResult
-	(*CallGone)(nil),                   // 41: quorate.peer.v1.CallGone
-	(*CallGoneResult)(nil),             // 42: quorate.peer.v1.CallGoneResult
-	(*CallCluster)(nil),                // 43: quorate.peer.v1.CallCluster
-	(*CallClusterResult)(nil),          // 44: quorate.peer.v1.CallClusterResult
-	(*CallAnnounce)(nil),               // 45: quorate.peer.v1.CallAnnounce
-	(*CallAnnounceResult)(nil),         // 46: quorate.peer.v1.CallAnnounceResult
-	(*CallGroup)(nil),                  // 47: quorate.peer.v1.CallGroup
-	(*CallGroupResult)(nil),            // 48: quorate.peer.v1.CallGroupResult
-	(*CallStep)(nil),                   // 49: quorate.peer.v1.CallStep
-	(*CallStepResult)(nil),             // 50: quorate.peer.v1.CallStepResult
-	(*CallSetLimits)(nil),              // 51: quorate.peer.v1.CallSetLimits
-	(*CallSetLimitsResult)(nil),        // 52: quorate.peer.v1.CallSetLimitsResult
-	(*LimitsConflict)(nil),             // 53: quorate.peer.v1.LimitsConflict
-	(*LimitsUnknown)(nil),              // 54: quorate.peer.v1.LimitsUnknown
-	(*CallRates)(nil),                  // 55: quorate.peer.v1.CallRates
-	(*CallRatesResult)(nil),            // 56: quorate.peer.v1.CallRatesResult
-	(*CallReplica)(nil),                // 57: quorate.peer.v1.CallReplica
-	(*CallReplicaResult)(nil),          // 58: quorate.peer.v1.CallReplicaResult
-	(*CallAsk)(nil),                    // 59: quorate.peer.v1.CallAsk
-	(*Ask)(nil),                        // 60: quorate.peer.v1.Ask
-	(*CallAskResult)(nil),              // 61: quorate.peer.v1.CallAskResult
-	(*AskAnswer)(nil),                  // 62: quorate.peer.v1.AskAnswer
-	(*CallSettle)(nil),                 // 63: quorate.peer.v1.CallSettle
-	(*CallSettleResult)(nil),           // 64: quorate.peer.v1.CallSettleResult
-	(*CallOverrides)(nil),              // 65: quorate.peer.v1.CallOverrides
-	(*CallOverridesResult)(nil),        // 66: quorate.peer.v1.CallOverridesResult
-	(*CallPolicies)(nil),               // 67: quorate.peer.v1.CallPolicies
-	(*CallPoliciesResult)(nil),         // 68: quorate.peer.v1.CallPoliciesResult
-	(*CallPoliciesRevision)(nil),       // 69: quorate.peer.v1.CallPoliciesRevision
-	(*CallPoliciesRevisionResult)(nil), // 70: quorate.peer.v1.CallPoliciesRevisionResult
-	(*PoliciesBound)(nil),              // 71: quorate.peer.v1.PoliciesBound
-	(*CallKeys)(nil),                   // 72: quorate.peer.v1.CallKeys
-	(*CounterKey)(nil),                 // 73: quorate.peer.v1.CounterKey
-	(*CallKeysResult)(nil),             // 74: quorate.peer.v1.CallKeysResult
-	(*CallAccounts)(nil),               // 75: quorate.peer.v1.CallAccounts
-	(*CallAccountsResult)(nil),         // 76: quorate.peer.v1.CallAccountsResult
-	(*AccountOutcome)(nil),             // 77: quorate.peer.v1.AccountOutcome
-	(*AccountResult)(nil),              // 78: quorate.peer.v1.AccountResult
-	(*AccountName)(nil),                // 79: quorate.peer.v1.AccountName
-	(*AccountFilter)(nil),              // 80: quorate.peer.v1.AccountFilter
-	(*CallTurn)(nil),                   // 81: quorate.peer.v1.CallTurn
-	(*CallTurnResult)(nil),             // 82: quorate.peer.v1.CallTurnResult
-	(*CallReadAccounts)(nil),           // 83: quorate.peer.v1.CallReadAccounts
-	(*CallReadAccountsResult)(nil),     // 84: quorate.peer.v1.CallReadAccountsResult
-	(*TransactionView)(nil),            // 85: quorate.peer.v1.TransactionView
-	(*AccountView)(nil),                // 86: quorate.peer.v1.AccountView
-	(*AccountPolicy)(nil),              // 87: quorate.peer.v1.AccountPolicy
-	(*AccountRule)(nil),                // 88: quorate.peer.v1.AccountRule
-	(*AccountChange)(nil),              // 89: quorate.peer.v1.AccountChange
-	(*CallBackup)(nil),                 // 90: quorate.peer.v1.CallBackup
-	(*CallBackupResult)(nil),           // 91: quorate.peer.v1.CallBackupResult
-	(*BackupGroup)(nil),                // 92: quorate.peer.v1.BackupGroup
-	(*CallBackupRead)(nil),             // 93: quorate.peer.v1.CallBackupRead
-	(*CallBackupReadResult)(nil),       // 94: quorate.peer.v1.CallBackupReadResult
+	(*Resources)(nil),                  // 22: quorate.peer.v1.Resources
+	(*Lead)(nil),                       // 23: quorate.peer.v1.Lead
+	(*Call)(nil),                       // 24: quorate.peer.v1.Call
+	(*CallHistoryUpload)(nil),          // 25: quorate.peer.v1.CallHistoryUpload
+	(*HistoryUpload)(nil),              // 26: quorate.peer.v1.HistoryUpload
+	(*CallHistoryUploadResult)(nil),    // 27: quorate.peer.v1.CallHistoryUploadResult
+	(*HistoryUploadResult)(nil),        // 28: quorate.peer.v1.HistoryUploadResult
+	(*CallHistoryRead)(nil),            // 29: quorate.peer.v1.CallHistoryRead
+	(*HistoryPoints)(nil),              // 30: quorate.peer.v1.HistoryPoints
+	(*HistoryStored)(nil),              // 31: quorate.peer.v1.HistoryStored
+	(*CallHistoryReadResult)(nil),      // 32: quorate.peer.v1.CallHistoryReadResult
+	(*HistoryGap)(nil),                 // 33: quorate.peer.v1.HistoryGap
+	(*HistoryRows)(nil),                // 34: quorate.peer.v1.HistoryRows
+	(*HistoryRow)(nil),                 // 35: quorate.peer.v1.HistoryRow
+	(*HistoryPoint)(nil),               // 36: quorate.peer.v1.HistoryPoint
+	(*HistoryKey)(nil),                 // 37: quorate.peer.v1.HistoryKey
+	(*CallClient)(nil),                 // 38: quorate.peer.v1.CallClient
+	(*CallClientResult)(nil),           // 39: quorate.peer.v1.CallClientResult
+	(*CallSecurity)(nil),               // 40: quorate.peer.v1.CallSecurity
+	(*CallSecurityResult)(nil),         // 41: quorate.peer.v1.CallSecurityResult
+	(*CallGone)(nil),                   // 42: quorate.peer.v1.CallGone
+	(*CallGoneResult)(nil),             // 43: quorate.peer.v1.CallGoneResult
+	(*CallCluster)(nil),                // 44: quorate.peer.v1.CallCluster
+	(*CallClusterResult)(nil),          // 45: quorate.peer.v1.CallClusterResult
+	(*CallAnnounce)(nil),               // 46: quorate.peer.v1.CallAnnounce
+	(*CallAnnounceResult)(nil),         // 47: quorate.peer.v1.CallAnnounceResult
+	(*CallGroup)(nil),                  // 48: quorate.peer.v1.CallGroup
+	(*CallGroupResult)(nil),            // 49: quorate.peer.v1.CallGroupResult
+	(*CallStep)(nil),                   // 50: quorate.peer.v1.CallStep
+	(*CallStepResult)(nil),             // 51: quorate.peer.v1.CallStepResult
+	(*CallSetLimits)(nil),              // 52: quorate.peer.v1.CallSetLimits
+	(*CallSetLimitsResult)(nil),        // 53: quorate.peer.v1.CallSetLimitsResult
+	(*LimitsConflict)(nil),             // 54: quorate.peer.v1.LimitsConflict
+	(*LimitsUnknown)(nil),              // 55: quorate.peer.v1.LimitsUnknown
+	(*CallRates)(nil),                  // 56: quorate.peer.v1.CallRates
+	(*CallRatesResult)(nil),            // 57: quorate.peer.v1.CallRatesResult
+	(*CallReplica)(nil),                // 58: quorate.peer.v1.CallReplica
+	(*CallReplicaResult)(nil),          // 59: quorate.peer.v1.CallReplicaResult
+	(*CallAsk)(nil),                    // 60: quorate.peer.v1.CallAsk
+	(*Ask)(nil),                        // 61: quorate.peer.v1.Ask
+	(*CallAskResult)(nil),              // 62: quorate.peer.v1.CallAskResult
+	(*AskAnswer)(nil),                  // 63: quorate.peer.v1.AskAnswer
+	(*CallSettle)(nil),                 // 64: quorate.peer.v1.CallSettle
+	(*CallSettleResult)(nil),           // 65: quorate.peer.v1.CallSettleResult
+	(*CallOverrides)(nil),              // 66: quorate.peer.v1.CallOverrides
+	(*CallOverridesResult)(nil),        // 67: quorate.peer.v1.CallOverridesResult
+	(*CallPolicies)(nil),               // 68: quorate.peer.v1.CallPolicies
+	(*CallPoliciesResult)(nil),         // 69: quorate.peer.v1.CallPoliciesResult
+	(*CallPoliciesRevision)(nil),       // 70: quorate.peer.v1.CallPoliciesRevision
+	(*CallPoliciesRevisionResult)(nil), // 71: quorate.peer.v1.CallPoliciesRevisionResult
+	(*PoliciesBound)(nil),              // 72: quorate.peer.v1.PoliciesBound
+	(*CallKeys)(nil),                   // 73: quorate.peer.v1.CallKeys
+	(*CounterKey)(nil),                 // 74: quorate.peer.v1.CounterKey
+	(*CallKeysResult)(nil),             // 75: quorate.peer.v1.CallKeysResult
+	(*CallAccounts)(nil),               // 76: quorate.peer.v1.CallAccounts
+	(*CallAccountsResult)(nil),         // 77: quorate.peer.v1.CallAccountsResult
+	(*AccountOutcome)(nil),             // 78: quorate.peer.v1.AccountOutcome
+	(*AccountResult)(nil),              // 79: quorate.peer.v1.AccountResult
+	(*AccountName)(nil),                // 80: quorate.peer.v1.AccountName
+	(*AccountFilter)(nil),              // 81: quorate.peer.v1.AccountFilter
+	(*CallTurn)(nil),                   // 82: quorate.peer.v1.CallTurn
+	(*CallTurnResult)(nil),             // 83: quorate.peer.v1.CallTurnResult
+	(*CallReadAccounts)(nil),           // 84: quorate.peer.v1.CallReadAccounts
+	(*CallReadAccountsResult)(nil),     // 85: quorate.peer.v1.CallReadAccountsResult
+	(*TransactionView)(nil),            // 86: quorate.peer.v1.TransactionView
+	(*AccountView)(nil),                // 87: quorate.peer.v1.AccountView
+	(*AccountPolicy)(nil),              // 88: quorate.peer.v1.AccountPolicy
+	(*AccountRule)(nil),                // 89: quorate.peer.v1.AccountRule
+	(*AccountChange)(nil),              // 90: quorate.peer.v1.AccountChange
+	(*CallBackup)(nil),                 // 91: quorate.peer.v1.CallBackup
+	(*CallBackupResult)(nil),           // 92: quorate.peer.v1.CallBackupResult
+	(*BackupGroup)(nil),                // 93: quorate.peer.v1.BackupGroup
+	(*CallBackupRead)(nil),             // 94: quorate.peer.v1.CallBackupRead
+	(*CallBackupReadResult)(nil),       // 95: quorate.peer.v1.CallBackupReadResult
 }
 var file_quorate_peer_v1_peer_proto_depIdxs = []int32{
 	0,   // 0: quorate.peer.v1.Hello.lane:type_name -> quorate.peer.v1.Lane
 	5,   // 1: quorate.peer.v1.Frame.raft:type_name -> quorate.peer.v1.Raft
 	21,  // 2: quorate.peer.v1.Frame.beacon:type_name -> quorate.peer.v1.Beacon
-	23,  // 3: quorate.peer.v1.Frame.call:type_name -> quorate.peer.v1.Call
+	24,  // 3: quorate.peer.v1.Frame.call:type_name -> quorate.peer.v1.Call
 	8,   // 4: quorate.peer.v1.Raft.append_entries:type_name -> quorate.peer.v1.AppendEntries
 	9,   // 5: quorate.peer.v1.Raft.append_entries_result:type_name -> quorate.peer.v1.AppendEntriesResult
 	10,  // 6: quorate.peer.v1.Raft.request_vote:type_name -> quorate.peer.v1.RequestVote
@@ -9122,95 +9225,96 @@ var file_quorate_peer_v1_peer_proto_depIdxs = []int32{
 	17,  // 22: quorate.peer.v1.Report.entries:type_name -> quorate.peer.v1.ReportEntry
 	18,  // 23: quorate.peer.v1.ReportEntry.learn:type_name -> quorate.peer.v1.Learn
 	20,  // 24: quorate.peer.v1.Grant.entries:type_name -> quorate.peer.v1.GrantEntry
-	22,  // 25: quorate.peer.v1.Beacon.leads:type_name -> quorate.peer.v1.Lead
-	51,  // 26: quorate.peer.v1.Call.set_limits:type_name -> quorate.peer.v1.CallSetLimits
-	52,  // 27: quorate.peer.v1.Call.set_limits_result:type_name -> quorate.peer.v1.CallSetLimitsResult
-	55,  // 28: quorate.peer.v1.Call.rates:type_name -> quorate.peer.v1.CallRates
-	56,  // 29: quorate.peer.v1.Call.rates_result:type_name -> quorate.peer.v1.CallRatesResult
-	57,  // 30: quorate.peer.v1.Call.replica:type_name -> quorate.peer.v1.CallReplica
-	58,  // 31: quorate.peer.v1.Call.replica_result:type_name -> quorate.peer.v1.CallReplicaResult
-	59,  // 32: quorate.peer.v1.Call.ask:type_name -> quorate.peer.v1.CallAsk
-	61,  // 33: quorate.peer.v1.Call.ask_result:type_name -> quorate.peer.v1.CallAskResult
-	63,  // 34: quorate.peer.v1.Call.settle:type_name -> quorate.peer.v1.CallSettle
-	64,  // 35: quorate.peer.v1.Call.settle_result:type_name -> quorate.peer.v1.CallSettleResult
-	72,  // 36: quorate.peer.v1.Call.keys:type_name -> quorate.peer.v1.CallKeys
-	74,  // 37: quorate.peer.v1.Call.keys_result:type_name -> quorate.peer.v1.CallKeysResult
-	65,  // 38: quorate.peer.v1.Call.overrides:type_name -> quorate.peer.v1.CallOverrides
-	66,  // 39: quorate.peer.v1.Call.overrides_result:type_name -> quorate.peer.v1.CallOverridesResult
-	67,  // 40: quorate.peer.v1.Call.policies:type_name -> quorate.peer.v1.CallPolicies
-	68,  // 41: quorate.peer.v1.Call.policies_result:type_name -> quorate.peer.v1.CallPoliciesResult
-	69,  // 42: quorate.peer.v1.Call.policies_revision:type_name -> quorate.peer.v1.CallPoliciesRevision
-	70,  // 43: quorate.peer.v1.Call.policies_revision_result:type_name -> quorate.peer.v1.CallPoliciesRevisionResult
-	75,  // 44: quorate.peer.v1.Call.accounts:type_name -> quorate.peer.v1.CallAccounts
-	76,  // 45: quorate.peer.v1.Call.accounts_result:type_name -> quorate.peer.v1.CallAccountsResult
-	83,  // 46: quorate.peer.v1.Call.read_accounts:type_name -> quorate.peer.v1.CallReadAccounts
-	84,  // 47: quorate.peer.v1.Call.read_accounts_result:type_name -> quorate.peer.v1.CallReadAccountsResult
-	81,  // 48: quorate.peer.v1.Call.turn:type_name -> quorate.peer.v1.CallTurn
-	82,  // 49: quorate.peer.v1.Call.turn_result:type_name -> quorate.peer.v1.CallTurnResult
-	43,  // 50: quorate.peer.v1.Call.cluster:type_name -> quorate.peer.v1.CallCluster
-	44,  // 51: quorate.peer.v1.Call.cluster_result:type_name -> quorate.peer.v1.CallClusterResult
-	45,  // 52: quorate.peer.v1.Call.announce:type_name -> quorate.peer.v1.CallAnnounce
-	46,  // 53: quorate.peer.v1.Call.announce_result:type_name -> quorate.peer.v1.CallAnnounceResult
-	47,  // 54: quorate.peer.v1.Call.group:type_name -> quorate.peer.v1.CallGroup
-	48,  // 55: quorate.peer.v1.Call.group_result:type_name -> quorate.peer.v1.CallGroupResult
-	49,  // 56: quorate.peer.v1.Call.step:type_name -> quorate.peer.v1.CallStep
-	50,  // 57: quorate.peer.v1.Call.step_result:type_name -> quorate.peer.v1.CallStepResult
-	39,  // 58: quorate.peer.v1.Call.security:type_name -> quorate.peer.v1.CallSecurity
-	40,  // 59: quorate.peer.v1.Call.security_result:type_name -> quorate.peer.v1.CallSecurityResult
-	90,  // 60: quorate.peer.v1.Call.backup:type_name -> quorate.peer.v1.CallBackup
-	91,  // 61: quorate.peer.v1.Call.backup_result:type_name -> quorate.peer.v1.CallBackupResult
-	93,  // 62: quorate.peer.v1.Call.backup_read:type_name -> quorate.peer.v1.CallBackupRead
-	94,  // 63: quorate.peer.v1.Call.backup_read_result:type_name -> quorate.peer.v1.CallBackupReadResult
-	41,  // 64: quorate.peer.v1.Call.gone:type_name -> quorate.peer.v1.CallGone
-	42,  // 65: quorate.peer.v1.Call.gone_result:type_name -> quorate.peer.v1.CallGoneResult
-	37,  // 66: quorate.peer.v1.Call.client:type_name -> quorate.peer.v1.CallClient
-	38,  // 67: quorate.peer.v1.Call.client_result:type_name -> quorate.peer.v1.CallClientResult
-	24,  // 68: quorate.peer.v1.Call.history_upload:type_name -> quorate.peer.v1.CallHistoryUpload
-	26,  // 69: quorate.peer.v1.Call.history_upload_result:type_name -> quorate.peer.v1.CallHistoryUploadResult
-	28,  // 70: quorate.peer.v1.Call.history_read:type_name -> quorate.peer.v1.CallHistoryRead
-	31,  // 71: quorate.peer.v1.Call.history_read_result:type_name -> quorate.peer.v1.CallHistoryReadResult
-	25,  // 72: quorate.peer.v1.CallHistoryUpload.ranges:type_name -> quorate.peer.v1.HistoryUpload
-	27,  // 73: quorate.peer.v1.CallHistoryUploadResult.ranges:type_name -> quorate.peer.v1.HistoryUploadResult
-	29,  // 74: quorate.peer.v1.CallHistoryRead.points:type_name -> quorate.peer.v1.HistoryPoints
-	29,  // 75: quorate.peer.v1.CallHistoryRead.keys:type_name -> quorate.peer.v1.HistoryPoints
-	29,  // 76: quorate.peer.v1.CallHistoryRead.limits:type_name -> quorate.peer.v1.HistoryPoints
-	30,  // 77: quorate.peer.v1.CallHistoryRead.stored:type_name -> quorate.peer.v1.HistoryStored
-	35,  // 78: quorate.peer.v1.CallHistoryReadResult.points:type_name -> quorate.peer.v1.HistoryPoint
-	35,  // 79: quorate.peer.v1.CallHistoryReadResult.limits:type_name -> quorate.peer.v1.HistoryPoint
-	36,  // 80: quorate.peer.v1.CallHistoryReadResult.keys:type_name -> quorate.peer.v1.HistoryKey
-	32,  // 81: quorate.peer.v1.CallHistoryReadResult.gaps:type_name -> quorate.peer.v1.HistoryGap
-	36,  // 82: quorate.peer.v1.CallHistoryReadResult.peak:type_name -> quorate.peer.v1.HistoryKey
-	34,  // 83: quorate.peer.v1.HistoryRows.rows:type_name -> quorate.peer.v1.HistoryRow
-	16,  // 84: quorate.peer.v1.CallClient.report:type_name -> quorate.peer.v1.Report
-	53,  // 85: quorate.peer.v1.CallSetLimitsResult.conflict:type_name -> quorate.peer.v1.LimitsConflict
-	54,  // 86: quorate.peer.v1.CallSetLimitsResult.unknown:type_name -> quorate.peer.v1.LimitsUnknown
-	60,  // 87: quorate.peer.v1.CallAsk.asks:type_name -> quorate.peer.v1.Ask
-	62,  // 88: quorate.peer.v1.CallAskResult.answers:type_name -> quorate.peer.v1.AskAnswer
-	71,  // 89: quorate.peer.v1.CallPoliciesResult.bound:type_name -> quorate.peer.v1.PoliciesBound
-	73,  // 90: quorate.peer.v1.CallKeys.keys:type_name -> quorate.peer.v1.CounterKey
-	77,  // 91: quorate.peer.v1.CallAccountsResult.outcomes:type_name -> quorate.peer.v1.AccountOutcome
-	78,  // 92: quorate.peer.v1.AccountOutcome.results:type_name -> quorate.peer.v1.AccountResult
-	1,   // 93: quorate.peer.v1.AccountOutcome.fault:type_name -> quorate.peer.v1.AccountFault
-	87,  // 94: quorate.peer.v1.AccountResult.under:type_name -> quorate.peer.v1.AccountPolicy
-	79,  // 95: quorate.peer.v1.AccountFilter.after:type_name -> quorate.peer.v1.AccountName
-	79,  // 96: quorate.peer.v1.CallTurn.accounts:type_name -> quorate.peer.v1.AccountName
-	79,  // 97: quorate.peer.v1.CallReadAccounts.accounts:type_name -> quorate.peer.v1.AccountName
-	80,  // 98: quorate.peer.v1.CallReadAccounts.list:type_name -> quorate.peer.v1.AccountFilter
-	1,   // 99: quorate.peer.v1.CallReadAccountsResult.fault:type_name -> quorate.peer.v1.AccountFault
-	86,  // 100: quorate.peer.v1.CallReadAccountsResult.accounts:type_name -> quorate.peer.v1.AccountView
-	85,  // 101: quorate.peer.v1.CallReadAccountsResult.transaction:type_name -> quorate.peer.v1.TransactionView
-	79,  // 102: quorate.peer.v1.AccountView.id:type_name -> quorate.peer.v1.AccountName
-	87,  // 103: quorate.peer.v1.AccountView.policy:type_name -> quorate.peer.v1.AccountPolicy
-	89,  // 104: quorate.peer.v1.AccountView.history:type_name -> quorate.peer.v1.AccountChange
-	88,  // 105: quorate.peer.v1.AccountPolicy.rule:type_name -> quorate.peer.v1.AccountRule
-	87,  // 106: quorate.peer.v1.AccountChange.policy:type_name -> quorate.peer.v1.AccountPolicy
-	2,   // 107: quorate.peer.v1.CallBackup.step:type_name -> quorate.peer.v1.BackupStep
-	92,  // 108: quorate.peer.v1.CallBackupResult.groups:type_name -> quorate.peer.v1.BackupGroup
-	109, // [109:109] is the sub-list for method output_type
-	109, // [109:109] is the sub-list for method input_type
-	109, // [109:109] is the sub-list for extension type_name
-	109, // [109:109] is the sub-list for extension extendee
-	0,   // [0:109] is the sub-list for field type_name
+	23,  // 25: quorate.peer.v1.Beacon.leads:type_name -> quorate.peer.v1.Lead
+	22,  // 26: quorate.peer.v1.Beacon.resources:type_name -> quorate.peer.v1.Resources
+	52,  // 27: quorate.peer.v1.Call.set_limits:type_name -> quorate.peer.v1.CallSetLimits
+	53,  // 28: quorate.peer.v1.Call.set_limits_result:type_name -> quorate.peer.v1.CallSetLimitsResult
+	56,  // 29: quorate.peer.v1.Call.rates:type_name -> quorate.peer.v1.CallRates
+	57,  // 30: quorate.peer.v1.Call.rates_result:type_name -> quorate.peer.v1.CallRatesResult
+	58,  // 31: quorate.peer.v1.Call.replica:type_name -> quorate.peer.v1.CallReplica
+	59,  // 32: quorate.peer.v1.Call.replica_result:type_name -> quorate.peer.v1.CallReplicaResult
+	60,  // 33: quorate.peer.v1.Call.ask:type_name -> quorate.peer.v1.CallAsk
+	62,  // 34: quorate.peer.v1.Call.ask_result:type_name -> quorate.peer.v1.CallAskResult
+	64,  // 35: quorate.peer.v1.Call.settle:type_name -> quorate.peer.v1.CallSettle
+	65,  // 36: quorate.peer.v1.Call.settle_result:type_name -> quorate.peer.v1.CallSettleResult
+	73,  // 37: quorate.peer.v1.Call.keys:type_name -> quorate.peer.v1.CallKeys
+	75,  // 38: quorate.peer.v1.Call.keys_result:type_name -> quorate.peer.v1.CallKeysResult
+	66,  // 39: quorate.peer.v1.Call.overrides:type_name -> quorate.peer.v1.CallOverrides
+	67,  // 40: quorate.peer.v1.Call.overrides_result:type_name -> quorate.peer.v1.CallOverridesResult
+	68,  // 41: quorate.peer.v1.Call.policies:type_name -> quorate.peer.v1.CallPolicies
+	69,  // 42: quorate.peer.v1.Call.policies_result:type_name -> quorate.peer.v1.CallPoliciesResult
+	70,  // 43: quorate.peer.v1.Call.policies_revision:type_name -> quorate.peer.v1.CallPoliciesRevision
+	71,  // 44: quorate.peer.v1.Call.policies_revision_result:type_name -> quorate.peer.v1.CallPoliciesRevisionResult
+	76,  // 45: quorate.peer.v1.Call.accounts:type_name -> quorate.peer.v1.CallAccounts
+	77,  // 46: quorate.peer.v1.Call.accounts_result:type_name -> quorate.peer.v1.CallAccountsResult
+	84,  // 47: quorate.peer.v1.Call.read_accounts:type_name -> quorate.peer.v1.CallReadAccounts
+	85,  // 48: quorate.peer.v1.Call.read_accounts_result:type_name -> quorate.peer.v1.CallReadAccountsResult
+	82,  // 49: quorate.peer.v1.Call.turn:type_name -> quorate.peer.v1.CallTurn
+	83,  // 50: quorate.peer.v1.Call.turn_result:type_name -> quorate.peer.v1.CallTurnResult
+	44,  // 51: quorate.peer.v1.Call.cluster:type_name -> quorate.peer.v1.CallCluster
+	45,  // 52: quorate.peer.v1.Call.cluster_result:type_name -> quorate.peer.v1.CallClusterResult
+	46,  // 53: quorate.peer.v1.Call.announce:type_name -> quorate.peer.v1.CallAnnounce
+	47,  // 54: quorate.peer.v1.Call.announce_result:type_name -> quorate.peer.v1.CallAnnounceResult
+	48,  // 55: quorate.peer.v1.Call.group:type_name -> quorate.peer.v1.CallGroup
+	49,  // 56: quorate.peer.v1.Call.group_result:type_name -> quorate.peer.v1.CallGroupResult
+	50,  // 57: quorate.peer.v1.Call.step:type_name -> quorate.peer.v1.CallStep
+	51,  // 58: quorate.peer.v1.Call.step_result:type_name -> quorate.peer.v1.CallStepResult
+	40,  // 59: quorate.peer.v1.Call.security:type_name -> quorate.peer.v1.CallSecurity
+	41,  // 60: quorate.peer.v1.Call.security_result:type_name -> quorate.peer.v1.CallSecurityResult
+	91,  // 61: quorate.peer.v1.Call.backup:type_name -> quorate.peer.v1.CallBackup
+	92,  // 62: quorate.peer.v1.Call.backup_result:type_name -> quorate.peer.v1.CallBackupResult
+	94,  // 63: quorate.peer.v1.Call.backup_read:type_name -> quorate.peer.v1.CallBackupRead
+	95,  // 64: quorate.peer.v1.Call.backup_read_result:type_name -> quorate.peer.v1.CallBackupReadResult
+	42,  // 65: quorate.peer.v1.Call.gone:type_name -> quorate.peer.v1.CallGone
+	43,  // 66: quorate.peer.v1.Call.gone_result:type_name -> quorate.peer.v1.CallGoneResult
+	38,  // 67: quorate.peer.v1.Call.client:type_name -> quorate.peer.v1.CallClient
+	39,  // 68: quorate.peer.v1.Call.client_result:type_name -> quorate.peer.v1.CallClientResult
+	25,  // 69: quorate.peer.v1.Call.history_upload:type_name -> quorate.peer.v1.CallHistoryUpload
+	27,  // 70: quorate.peer.v1.Call.history_upload_result:type_name -> quorate.peer.v1.CallHistoryUploadResult
+	29,  // 71: quorate.peer.v1.Call.history_read:type_name -> quorate.peer.v1.CallHistoryRead
+	32,  // 72: quorate.peer.v1.Call.history_read_result:type_name -> quorate.peer.v1.CallHistoryReadResult
+	26,  // 73: quorate.peer.v1.CallHistoryUpload.ranges:type_name -> quorate.peer.v1.HistoryUpload
+	28,  // 74: quorate.peer.v1.CallHistoryUploadResult.ranges:type_name -> quorate.peer.v1.HistoryUploadResult
+	30,  // 75: quorate.peer.v1.CallHistoryRead.points:type_name -> quorate.peer.v1.HistoryPoints
+	30,  // 76: quorate.peer.v1.CallHistoryRead.keys:type_name -> quorate.peer.v1.HistoryPoints
+	30,  // 77: quorate.peer.v1.CallHistoryRead.limits:type_name -> quorate.peer.v1.HistoryPoints
+	31,  // 78: quorate.peer.v1.CallHistoryRead.stored:type_name -> quorate.peer.v1.HistoryStored
+	36,  // 79: quorate.peer.v1.CallHistoryReadResult.points:type_name -> quorate.peer.v1.HistoryPoint
+	36,  // 80: quorate.peer.v1.CallHistoryReadResult.limits:type_name -> quorate.peer.v1.HistoryPoint
+	37,  // 81: quorate.peer.v1.CallHistoryReadResult.keys:type_name -> quorate.peer.v1.HistoryKey
+	33,  // 82: quorate.peer.v1.CallHistoryReadResult.gaps:type_name -> quorate.peer.v1.HistoryGap
+	37,  // 83: quorate.peer.v1.CallHistoryReadResult.peak:type_name -> quorate.peer.v1.HistoryKey
+	35,  // 84: quorate.peer.v1.HistoryRows.rows:type_name -> quorate.peer.v1.HistoryRow
+	16,  // 85: quorate.peer.v1.CallClient.report:type_name -> quorate.peer.v1.Report
+	54,  // 86: quorate.peer.v1.CallSetLimitsResult.conflict:type_name -> quorate.peer.v1.LimitsConflict
+	55,  // 87: quorate.peer.v1.CallSetLimitsResult.unknown:type_name -> quorate.peer.v1.LimitsUnknown
+	61,  // 88: quorate.peer.v1.CallAsk.asks:type_name -> quorate.peer.v1.Ask
+	63,  // 89: quorate.peer.v1.CallAskResult.answers:type_name -> quorate.peer.v1.AskAnswer
+	72,  // 90: quorate.peer.v1.CallPoliciesResult.bound:type_name -> quorate.peer.v1.PoliciesBound
+	74,  // 91: quorate.peer.v1.CallKeys.keys:type_name -> quorate.peer.v1.CounterKey
+	78,  // 92: quorate.peer.v1.CallAccountsResult.outcomes:type_name -> quorate.peer.v1.AccountOutcome
+	79,  // 93: quorate.peer.v1.AccountOutcome.results:type_name -> quorate.peer.v1.AccountResult
+	1,   // 94: quorate.peer.v1.AccountOutcome.fault:type_name -> quorate.peer.v1.AccountFault
+	88,  // 95: quorate.peer.v1.AccountResult.under:type_name -> quorate.peer.v1.AccountPolicy
+	80,  // 96: quorate.peer.v1.AccountFilter.after:type_name -> quorate.peer.v1.AccountName
+	80,  // 97: quorate.peer.v1.CallTurn.accounts:type_name -> quorate.peer.v1.AccountName
+	80,  // 98: quorate.peer.v1.CallReadAccounts.accounts:type_name -> quorate.peer.v1.AccountName
+	81,  // 99: quorate.peer.v1.CallReadAccounts.list:type_name -> quorate.peer.v1.AccountFilter
+	1,   // 100: quorate.peer.v1.CallReadAccountsResult.fault:type_name -> quorate.peer.v1.AccountFault
+	87,  // 101: quorate.peer.v1.CallReadAccountsResult.accounts:type_name -> quorate.peer.v1.AccountView
+	86,  // 102: quorate.peer.v1.CallReadAccountsResult.transaction:type_name -> quorate.peer.v1.TransactionView
+	80,  // 103: quorate.peer.v1.AccountView.id:type_name -> quorate.peer.v1.AccountName
+	88,  // 104: quorate.peer.v1.AccountView.policy:type_name -> quorate.peer.v1.AccountPolicy
+	90,  // 105: quorate.peer.v1.AccountView.history:type_name -> quorate.peer.v1.AccountChange
+	89,  // 106: quorate.peer.v1.AccountPolicy.rule:type_name -> quorate.peer.v1.AccountRule
+	88,  // 107: quorate.peer.v1.AccountChange.policy:type_name -> quorate.peer.v1.AccountPolicy
+	2,   // 108: quorate.peer.v1.CallBackup.step:type_name -> quorate.peer.v1.BackupStep
+	93,  // 109: quorate.peer.v1.CallBackupResult.groups:type_name -> quorate.peer.v1.BackupGroup
+	110, // [110:110] is the sub-list for method output_type
+	110, // [110:110] is the sub-list for method input_type
+	110, // [110:110] is the sub-list for extension type_name
+	110, // [110:110] is the sub-list for extension extendee
+	0,   // [0:110] is the sub-list for field type_name
 }
 
 func init() { file_quorate_peer_v1_peer_proto_init() }
@@ -9236,7 +9340,8 @@ func file_quorate_peer_v1_peer_proto_init() {
 		(*Raft_InstallSnapshot)(nil),
 		(*Raft_InstallSnapshotResult)(nil),
 	}
-	file_quorate_peer_v1_peer_proto_msgTypes[20].OneofWrappers = []any{
+	file_quorate_peer_v1_peer_proto_msgTypes[19].OneofWrappers = []any{}
+	file_quorate_peer_v1_peer_proto_msgTypes[21].OneofWrappers = []any{
 		(*Call_SetLimits)(nil),
 		(*Call_SetLimitsResult)(nil),
 		(*Call_Rates)(nil),
@@ -9284,20 +9389,20 @@ func file_quorate_peer_v1_peer_proto_init() {
 		(*Call_HistoryRead)(nil),
 		(*Call_HistoryReadResult)(nil),
 	}
-	file_quorate_peer_v1_peer_proto_msgTypes[25].OneofWrappers = []any{
+	file_quorate_peer_v1_peer_proto_msgTypes[26].OneofWrappers = []any{
 		(*CallHistoryRead_Points)(nil),
 		(*CallHistoryRead_Keys)(nil),
 		(*CallHistoryRead_Limits)(nil),
 		(*CallHistoryRead_Stored)(nil),
 	}
-	file_quorate_peer_v1_peer_proto_msgTypes[77].OneofWrappers = []any{}
+	file_quorate_peer_v1_peer_proto_msgTypes[78].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_quorate_peer_v1_peer_proto_rawDesc), len(file_quorate_peer_v1_peer_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   92,
+			NumMessages:   93,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
