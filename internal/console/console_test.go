@@ -135,7 +135,7 @@ func TestOverviewShadow(t *testing.T) {
 	_, body := get(New(Deps{Conn: f, Self: "n1"}), "/console/")
 	body = regexp.MustCompile(`(?s)<svg.*?</svg>`).ReplaceAllString(body, "")
 	for _, want := range []string{
-		`<td>web/dark <span class="badge warn">shadow</span></td>`, `<td>web/login</td>`, `<td>web/some <span class="badge warn">enforced for 25 %</span></td>`,
+		`">web/dark</a> <span class="badge warn">shadow</span></td>`, `">web/login</a></td>`, `">web/some</a> <span class="badge warn">enforced for 25 %</span></td>`,
 	} {
 		if !strings.Contains(body, want) {
 			t.Errorf("%q is not in\n%s", want, body)

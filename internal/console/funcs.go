@@ -27,6 +27,7 @@ func (c *Console) funcs() template.FuncMap {
 		"dec":    dec,
 		"part":   part,
 		"dur":    dur,
+		"bytes":  byteSize,
 		"time":   func(v any) template.HTML { return moment(v, c.Now()) },
 		"badge":  func(kind, text string) Badge { return Badge{kind, text} },
 		"join":   strings.Join,
@@ -204,15 +205,31 @@ func dur(v any) string {
 	}
 	switch {
 	case d < 10*time.Millisecond:
-		return strings.Replace(d.Round(10*time.Microsecond).String(), "µ", "u", 1)
+		return d.Round(10 * time.Microsecond).String()
 	case d < time.Second:
 		return d.Round(time.Millisecond).String()
 	case d < time.Minute:
 		return d.Round(100 * time.Millisecond).String()
 	case d < 48*time.Hour:
-		return strings.TrimSuffix(d.Round(time.Second).String(), "0s")
+		return strings.Replace(d.Round(time.Second).String(), "m0s", "m", 1)
 	}
 	return strconv.Itoa(int(d.Hours()/24)) + " days"
+}
+
+// byteSize formats a number of bytes in binary units; a dash for 0, which is unknown.
+func byteSize(n uint64) string {
+	if n == 0 {
+		return "–"
+	}
+	unit, v := 0, float64(n)
+	for ; v >= 1024 && unit < 4; unit++ {
+		v /= 1024
+	}
+	decimals := 1
+	if unit == 0 || v >= 100 {
+		decimals = 0
+	}
+	return strconv.FormatFloat(v, 'f', decimals, 64) + " " + []string{"B", "KiB", "MiB", "GiB", "TiB"}[unit]
 }
 
 // moment formats a time in UTC, with its distance from now as a tooltip.

@@ -39,6 +39,7 @@ type limitsList struct {
 	From       int // index of the first row
 	Prev, Next string
 	MayWrite   bool
+	Use        map[string]*limitUse // by namespace/limit; nil if it cannot be read
 }
 
 type namespaceCount struct {
@@ -65,6 +66,7 @@ func loadLimits(r *Request) (any, error) {
 	if l.From+limitsOnPage < len(found) {
 		l.Next = l.at(page + 1)
 	}
+	l.loadUse(r)
 	return l, nil
 }
 
@@ -144,7 +146,7 @@ var deleteLimit = Action{
 		if err != nil {
 			return nil, err
 		}
-		return applied("It is gone", res.Version, true, "limits"), nil
+		return applied("Limit deleted", res.Version, true, "limits"), nil
 	},
 }
 
@@ -182,7 +184,7 @@ func formVersion(r *Request, name string) *uint64 {
 
 // applied returns the result of a change of the limits.
 func applied(title string, version uint64, changed bool, next string) *Result {
-	res := &Result{Title: title, Next: Root + "/" + next, NextLabel: "Go on"}
+	res := &Result{Title: title, Next: Root + "/" + next, NextLabel: "Continue"}
 	if changed {
 		res.Lines = []string{"Version " + strconv.FormatUint(version, 10) + " of the limits is in force on every node within a second."}
 	} else {

@@ -67,7 +67,7 @@ func TestLimitsList(t *testing.T) {
 		"":                           {"1000/s, burst 2,000", "shadow", "hard", "1 to 2 of 2"},
 		"?q=LOG":                     {"web/", "1 to 1 of 1 found, 2 in all"},
 		"?namespace=api":             {"tenant", "1 to 1 of 1 found"},
-		"?q=nowhere":                 {"No limit is like that"},
+		"?q=nowhere":                 {"No limit matches"},
 		"?page=99999999999999999999": {"1 to 2 of 2"},
 	} {
 		res, body := get(c, "/console/limits"+query)

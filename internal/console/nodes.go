@@ -37,14 +37,27 @@ type nodesView struct {
 	Without []string
 	May     bool // may change anything
 	Done    int  // groups with the wanted placement
+	Under   int  // ranges with a voter that is not connected
+	down    map[string]bool
 }
+
+// Up reports whether a node is connected.
+func (v *nodesView) Up(id string) bool { return !v.down[id] }
 
 func loadNodes(r *Request) (any, error) {
 	st, err := r.Cluster.GetStatus(r.Context(), &quoratev1.GetStatusRequest{})
 	if err != nil {
 		return nil, err
 	}
-	v := &nodesView{Status: st, May: r.May(rbac.ClusterAdmin)}
+	v := &nodesView{Status: st, May: r.May(rbac.ClusterAdmin), down: map[string]bool{}}
+	for _, n := range st.Nodes {
+		v.down[n.Id] = !n.Connected
+	}
+	for _, g := range st.Ranges {
+		if slices.ContainsFunc(g.Replicas, func(id string) bool { return v.down[id] }) {
+			v.Under++
+		}
+	}
 	if w := r.Query("without"); w != "" {
 		v.Without = []string{w}
 	}
@@ -146,45 +159,70 @@ func moves(r *Request, change quoratev1.NodeChange, id string) []string {
 	return []string{fmt.Sprintf("%d of %d groups are to change.", len(plan.Groups), plan.Total)}
 }
 
+// confirmTransfer asks which ranges to hand over, and to which node. With from it is all that this node
+// leads, unless ranges are named.
 func confirmTransfer(r *Request) (*Confirmation, error) {
-	from, one := r.PostForm.Get("from"), r.PostForm.Get("range")
+	from := r.PostForm.Get("from")
 	st, err := r.Cluster.GetStatus(r.Context(), &quoratev1.GetStatusRequest{})
 	if err != nil {
 		return nil, err
 	}
-	to := Field{Name: "to", Label: "To", Type: "select", Value: r.PostForm.Get("to"), Hint: "Any is whichever of their voters is best.", Options: []Option{{"", "any"}}}
+	to := Field{Name: "to", Label: "To", Type: "select", Value: r.PostForm.Get("to"), Hint: "Any: the most suitable of the other voters of each range.", Options: []Option{{"", "any"}}}
 	for _, n := range st.Nodes {
 		if n.Id != from && n.Connected {
 			to.Options = append(to.Options, Option{n.Id, n.Id})
 		}
 	}
-	c := &Confirmation{Title: "Hand over what " + from + " leads?", Button: "Hand over", Fields: append(Hidden(r, "from", "range"), to)}
-	what := "All ranges that " + from + " leads go"
-	if one != "" {
-		c.Title, what = "Hand over range "+one+"?", "Range "+one+" goes"
+	ranges := Field{Name: "ranges", Label: "Ranges", Type: "text", Value: r.PostForm.Get("ranges"), Required: from == "", Hint: "Numbers, such as 0, 4-7."}
+	c := &Confirmation{Title: "Hand over ranges?", Button: "Hand over", Fields: append(Hidden(r, "from"), ranges, to)}
+	if from != "" {
+		c.Title = "Hand over what " + from + " leads?"
+		c.Fields[len(c.Fields)-2].Hint += " Empty: all that " + from + " leads."
 	}
 	c.Will = []string{
-		what + " to another of their voters, one after the other, each in a few milliseconds.",
-		"Decisions go on meanwhile: nodes spend what they hold.",
-		"Balancing may bring leaderships back to " + from + " after a while; drain it if they are to stay away.",
+		"The ranges go to another of their voters, one after the other, each in a few milliseconds.",
+		"Decisions continue meanwhile: nodes spend the tokens that they hold.",
+		"Balancing may bring leaderships back after a while. To keep them away from a node, drain it.",
 	}
 	return c, nil
 }
 
 func doTransfer(r *Request) (*Result, error) {
-	req := &quoratev1.TransferLeadershipRequest{From: r.PostForm.Get("from"), To: r.PostForm.Get("to")}
-	if one := r.PostForm.Get("range"); one != "" {
-		n, err := strconv.ParseUint(one, 10, 32)
-		if err != nil {
-			return nil, &Problem{Status: 400, Title: "That is not right", Field: "range", Detail: "is " + strconv.Quote(phrase.Clip(one, 20)) + "; must be the number of a range"}
-		}
-		req.Ranges = []uint32{uint32(n)}
+	ranges, err := rangeNumbers(r.PostForm.Get("ranges"))
+	if err != nil {
+		return nil, err
+	}
+	req := &quoratev1.TransferLeadershipRequest{From: r.PostForm.Get("from"), To: r.PostForm.Get("to"), Ranges: ranges}
+	if req.From == "" && len(ranges) == 0 {
+		return nil, wrongField("ranges", "", "the numbers of ranges, such as 0, 4-7")
 	}
 	res, err := r.Cluster.TransferLeadership(r.Context(), req)
 	if err != nil {
 		return nil, err
 	}
-	out := &Result{Title: phrase.Plural(int(res.Moved), "range") + " handed over", Lines: res.Faults}
+	return &Result{Title: phrase.Plural(int(res.Moved), "range") + " handed over", Lines: res.Faults}, nil
+}
+
+// maxRange bounds the numbers of ranges in a form.
+const maxRange = 1 << 16
+
+// rangeNumbers parses numbers and spans of numbers, such as 0, 4-7.
+func rangeNumbers(text string) (out []uint32, err error) {
+	for word := range strings.FieldsFuncSeq(text, func(c rune) bool { return c == ',' || c == ' ' }) {
+		low, high, span := strings.Cut(word, "-")
+		first, err1 := strconv.ParseUint(low, 10, 32)
+		last := first
+		var err2 error
+		if span {
+			last, err2 = strconv.ParseUint(high, 10, 32)
+		}
+		if err1 != nil || err2 != nil || last < first || last >= maxRange {
+			return nil, wrongField("ranges", text, "numbers of ranges, such as 0, 4-7")
+		}
+		for n := first; n <= last && len(out) < maxRange; n++ {
+			out = append(out, uint32(n))
+		}
+	}
 	return out, nil
 }
 

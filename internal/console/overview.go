@@ -15,6 +15,7 @@ import (
 
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/internal/health"
+	"github.com/quorate/quorate/internal/rbac"
 )
 
 const overviewEvery = time.Second
@@ -40,6 +41,7 @@ type overview struct {
 	Gave       float64
 	Chart      Chart
 	Bound      boundState
+	MayKeys    bool
 	last       flowPoint
 }
 
@@ -59,7 +61,7 @@ type boundState struct {
 }
 
 func loadOverview(r *Request) (any, error) {
-	o := &overview{Asked: math.NaN(), Gave: math.NaN()}
+	o := &overview{Asked: math.NaN(), Gave: math.NaN(), MayKeys: r.May(rbac.KeysRead)}
 	st, err := r.Cluster.GetStatus(r.Context(), &quoratev1.GetStatusRequest{})
 	if err != nil {
 		o.NoStatus = problemOf(err)

@@ -22,7 +22,7 @@ export async function owners({ plan, open, visit, attempt, full, change, done })
     await page.goto(open + 'limits');
     await page.fill('#new-namespace', 'e2e');
     await page.fill('#new-limit', 'owner');
-    await page.click('text=Write it');
+    await page.click('text=Create');
     await page.waitForSelector('h1:has-text("New limit e2e/owner")');
     await page.fill('#yaml', 'owner:\n  rate: 10/s\n  burst: many\n');
     await page.locator('#faults .bad', { hasText: 'burst' }).waitFor();
@@ -216,7 +216,7 @@ export async function owners({ plan, open, visit, attempt, full, change, done })
     await page.goto(open + 'limit?namespace=e2e&limit=owner');
     await change(page, page.locator('button:has-text("Delete")'), { comment: 'not needed' });
     await page.goto(open + 'limits?q=owner');
-    must((await page.locator('main').textContent()).includes('No limit is like that'), 'gone');
+    must((await page.locator('main').textContent()).includes('No limit matches'), 'gone');
   }));
 }
 

@@ -224,7 +224,7 @@
     if (pause) {
       paused = !paused;
       pause.setAttribute("aria-pressed", String(paused));
-      pause.textContent = paused ? "Go on" : "Pause";
+      pause.textContent = paused ? "Resume" : "Pause";
     }
     const menu = t.closest("[data-menu]");
     if (menu) menu.setAttribute("aria-expanded", String($("#nav").classList.toggle("open")));
