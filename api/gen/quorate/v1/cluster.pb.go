@@ -1985,8 +1985,8 @@ type RotateAuthorityResponse struct {
 	// Certificates that the answering node has seen at its API ports since it started, at most 1024,
 	// and dead members; sorted by identity.
 	Seen []*SeenCertificate `protobuf:"bytes,5,rep,name=seen,proto3" json:"seen,omitempty"`
-	// Number of join tokens that name another authority than the one that signs next: nodes cannot
-	// join with them then.
+	// Number of join tokens that name another authority than the new one: nodes cannot join with them
+	// once it signs.
 	LostJoinTokens uint32 `protobuf:"varint,6,opt,name=lost_join_tokens,json=lostJoinTokens,proto3" json:"lost_join_tokens,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
