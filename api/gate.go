@@ -139,7 +139,7 @@ func FromAuth(err error) *apierr.Error {
 func (s *Gate) Authorize(ctx context.Context, v *Call) (context.Context, error) {
 	v.Rule, _ = auth.RuleOf(v.Method)
 	if s.Guard != nil {
-		if err := s.Guard.Enter(v.Caller, v.Method); err != nil {
+		if err := s.Guard.AuthorizeCall(v.Caller, v.Method); err != nil {
 			return ctx, FromAuth(err)
 		}
 	}
@@ -159,7 +159,7 @@ func AuthorizeRequest(ctx context.Context, req proto.Message) error {
 	if v.Guard == nil {
 		return nil
 	}
-	if err := v.Guard.Admit(v.Caller, v.Method, req); err != nil {
+	if err := v.Guard.AuthorizeRequest(v.Caller, v.Method, req); err != nil {
 		return FromAuth(err)
 	}
 	return nil

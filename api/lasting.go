@@ -22,10 +22,10 @@ func (s *Gate) StillAuthorized(ctx context.Context, known *time.Time) error {
 		caller, err = v.Identify(ctx)
 	}
 	if err == nil {
-		err = v.Guard.Enter(caller, v.Method)
+		err = v.Guard.AuthorizeCall(caller, v.Method)
 	}
 	if err == nil && v.Rule.Scopes != nil && v.req != nil {
-		err = v.Guard.Admit(caller, v.Method, v.req)
+		err = v.Guard.AuthorizeRequest(caller, v.Method, v.req)
 	}
 	if err != nil {
 		return FromAuth(err)

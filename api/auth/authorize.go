@@ -7,9 +7,10 @@ import (
 	"github.com/quorate/quorate/internal/rbac"
 )
 
-// Enter returns an error if a caller may not make a call at all, before the request is read: if it
-// has the permission nowhere. Admit then checks the request of a call that Enter let in.
-func (g *Guard) Enter(c *Caller, method string) error {
+// AuthorizeCall returns an error if a caller may not make a call whatever its request says: it has
+// the permission nowhere. It needs no request, so nothing of a refused one is read. For other calls,
+// AuthorizeRequest then checks the request.
+func (g *Guard) AuthorizeCall(c *Caller, method string) error {
 	r, ok := ruleOf(method)
 	switch {
 	case !ok:
@@ -49,8 +50,9 @@ func (g *Guard) denied(c *Caller, r Rule, method string, in rbac.Scope) error {
 	return &DeniedError{Caller: c, Permission: r.Permission.String(), Scope: in, Method: method}
 }
 
-// Admit returns an error if a caller that Enter let in may not make a call with its request.
-func (g *Guard) Admit(c *Caller, method string, req proto.Message) error {
+// AuthorizeRequest returns an error if a caller that AuthorizeCall accepted may not make a call with
+// its request.
+func (g *Guard) AuthorizeRequest(c *Caller, method string, req proto.Message) error {
 	r, ok := ruleOf(method)
 	if !ok {
 		return &DeniedError{Caller: c, Permission: unlisted, Method: method}

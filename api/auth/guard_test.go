@@ -246,9 +246,9 @@ func TestEnterAndAdmit(t *testing.T) {
 		{none, "QuotaService/Allow", allow("web"), "the call carries no credential; whoever makes it needs check"},
 	} {
 		method := pkg + c.method
-		err := w.Enter(c.who, method)
+		err := w.AuthorizeCall(c.who, method)
 		if err == nil {
-			err = w.Admit(c.who, method, c.req)
+			err = w.AuthorizeRequest(c.who, method, c.req)
 		}
 		if _, ok := errors.AsType[*DeniedError](err); (err == nil) != (c.want == "") || err != nil && (!ok || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("%s %s %v: %v; want %q", c.who.Identity, c.method, c.req, err, c.want)
@@ -256,7 +256,7 @@ func TestEnterAndAdmit(t *testing.T) {
 	}
 	// A message of an unexpected type requires the permission everywhere.
 	for _, m := range []string{"QuotaService/AllowBatch", "OverrideService/SetOverrides", "OverrideService/DeleteOverrides"} {
-		if w.Admit(ci, pkg+m, &quoratev1.WhoAmIRequest{}) == nil {
+		if w.AuthorizeRequest(ci, pkg+m, &quoratev1.WhoAmIRequest{}) == nil {
 			t.Errorf("%s takes any message", m)
 		}
 	}

@@ -21,7 +21,7 @@ func (s *quotaServer) serveBatch(ctx context.Context, dec func(any) error) (any,
 	start := time.Now()
 	var err error
 	if s.Guard != nil {
-		err = s.admitHot(ctx, methodBatch, m.namespaces)
+		err = s.authorizeCheck(ctx, methodBatch, m.namespaces)
 	}
 	if err == nil {
 		err = api.CheckBatchSize(m.count)

@@ -63,7 +63,7 @@ func (s *quotaServer) serveAllow(ctx context.Context, dec func(any) error) (any,
 	start := time.Now()
 	var err error
 	if s.Guard != nil {
-		err = s.admitHot(ctx, MethodAllow, m.check.Namespaces)
+		err = s.authorizeCheck(ctx, MethodAllow, m.check.Namespaces)
 	}
 	a := newAnswer()
 	if err == nil {
@@ -100,9 +100,9 @@ func (m *single) decide(s *api.QuotaService, b []byte) ([]byte, error) {
 	return appendWire(b, r, &d), nil
 }
 
-// admitHot identifies and authorizes the caller, as the interceptors do for other calls. Without a
+// authorizeCheck identifies and authorizes the caller, as the interceptors do for other calls. Without a
 // guard there is nothing to check.
-func (s *quotaServer) admitHot(ctx context.Context, method string, namespaces iter.Seq[string]) error {
+func (s *quotaServer) authorizeCheck(ctx context.Context, method string, namespaces iter.Seq[string]) error {
 	v, err := s.server.arrive(ctx, method)
 	if err == nil {
 		ctx, err = s.Authorize(ctx, v)

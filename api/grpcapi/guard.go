@@ -54,7 +54,7 @@ func (s *grpcServer) tapped(ctx context.Context, info *tap.Info) (context.Contex
 		c = s.Guard.Before(header)
 	}
 	if err == nil && c != nil {
-		err = s.Guard.Enter(c, info.FullMethodName)
+		err = s.Guard.AuthorizeCall(c, info.FullMethodName)
 	}
 	if err != nil {
 		f := api.FromAuth(err)

@@ -51,7 +51,7 @@ type pointingConn struct {
 
 // Read implements net.Conn.
 func (c *pointingConn) Read(p []byte) (int, error) {
-	c.once.Do(c.look)
+	c.once.Do(c.sniff)
 	if len(c.head) > 0 {
 		n := copy(p, c.head)
 		c.head = c.head[n:]
@@ -67,15 +67,15 @@ func (c *pointingConn) Read(p []byte) (int, error) {
 // The first write therefore waits for the caller's first bytes, which callers send as soon as they
 // connect.
 func (c *pointingConn) Write(p []byte) (int, error) {
-	c.once.Do(c.look)
+	c.once.Do(c.sniff)
 	if c.err != nil {
 		return 0, c.err
 	}
 	return c.Conn.Write(p)
 }
 
-// look reads the first bytes. The server's handshake deadline bounds it.
-func (c *pointingConn) look() {
+// sniff reads the first bytes. The server's handshake deadline bounds it.
+func (c *pointingConn) sniff() {
 	head := make([]byte, 3)
 	n, err := io.ReadFull(c.Conn, head)
 	c.head, c.err = head[:n], err
