@@ -24,7 +24,7 @@ func (c *call) decide(r *pb.RateLimitReq) (*pb.RateLimitResp, error) {
 	case r.Behavior&reset != 0:
 		return c.reset(&a)
 	case a.hits < 0:
-		return c.giveBack(&a)
+		return c.refund(&a)
 	case a.forgets:
 		return c.unremembered(&a), nil
 	}
@@ -131,8 +131,8 @@ func (c *call) resetTime(a *asked, d *quota.Decision) int64 {
 	return millisUp(now + d.ResetAfter)
 }
 
-// giveBack answers a request with negative hits.
-func (c *call) giveBack(a *asked) (*pb.RateLimitResp, error) {
+// refund answers a request with negative hits.
+func (c *call) refund(a *asked) (*pb.RateLimitResp, error) {
 	if err := c.opts.May(c.ctx, rbac.Report, Namespace); err != nil {
 		return nil, fmt.Errorf("hits: %d: %w", a.hits, err)
 	}

@@ -260,8 +260,8 @@ func (s *assigner) queueAssignment(sub *subscription, a share.Assignment) {
 // maxActions is the largest number of assignments in one message.
 const maxActions = 1000
 
-// takeQueued removes and returns the assignments to send now.
-func (s *assigner) takeQueued(st *stream) (out []waiting) {
+// popQueued removes and returns the assignments to send now.
+func (s *assigner) popQueued(st *stream) (out []waiting) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	n := min(len(st.queue), maxActions)

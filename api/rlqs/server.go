@@ -114,7 +114,7 @@ func (s *Server) write(ctx context.Context, st *stream) error {
 			return context.Cause(ctx)
 		case <-st.wake:
 		}
-		list := s.assigner.takeQueued(st)
+		list := s.assigner.popQueued(st)
 		if len(list) == 0 {
 			continue
 		}
