@@ -140,9 +140,9 @@ func (s *Service) applyHere(ctx context.Context, p *part) (account.Outcome, erro
 	for try := 0; ; try++ {
 		var out account.Outcome
 		var err error
-		out, doubt, err = s.submitTold(ctx, p.id, &cmd, retry{unknown: p.request.ID != ""}, doubt)
+		out, doubt, err = s.submitTracked(ctx, p.id, &cmd, retry{unknown: p.request.ID != ""}, doubt)
 		if err == nil && out.Code == account.Held {
-			ended := s.look(ctx, p.id, out.Holder)
+			ended := s.resolve(ctx, p.id, out.Holder)
 			if tx == (account.TxID{}) {
 				tx = newTx()
 				s.awaitTurn(ctx, tx, p)
@@ -152,16 +152,16 @@ func (s *Service) applyHere(ctx context.Context, p *part) (account.Outcome, erro
 				continue
 			}
 		}
-		if err == nil && doubt && !settled(out.Code) {
+		if err == nil && doubt && !final(out.Code) {
 			return account.Outcome{}, &UnavailableError{Unknown: true, Reason: "an earlier try may yet be carried out; a later one was answered: " + codeName(out.Code)}
 		}
 		return out, err
 	}
 }
 
-// settled reports whether the answer to one try also holds for every earlier try, whenever that
+// final reports whether the answer to one try also holds for every earlier try, whenever that
 // arrives: with such an answer, the range remembers the request's ID.
-func settled(c account.Code) bool {
+func final(c account.Code) bool {
 	return c == account.Done || c == account.Repeated || c == account.Mismatched
 }
 
@@ -171,14 +171,14 @@ type retry struct{ unknown, overloaded bool }
 // submit sends a command to the leader of a range and retries, through elections, until ctx ends.
 // It returns an *UnavailableError, or an error that a retry cannot fix.
 func (s *Service) submit(ctx context.Context, r quota.RangeID, c *account.Command, again retry) (account.Outcome, error) {
-	out, _, err := s.submitTold(ctx, r, c, again, false)
+	out, _, err := s.submitTracked(ctx, r, c, again, false)
 	return out, err
 }
 
-// submitTold is like submit, and also reports as doubt whether a try other than the answered one
+// submitTracked is like submit, and also reports as doubt whether a try other than the answered one
 // may have been applied or may still be. before carries that doubt over from the caller's earlier
 // tries.
-func (s *Service) submitTold(ctx context.Context, r quota.RangeID, c *account.Command, again retry, before bool) (out account.Outcome, doubt bool, err error) {
+func (s *Service) submitTracked(ctx context.Context, r quota.RangeID, c *account.Command, again retry, before bool) (out account.Outcome, doubt bool, err error) {
 	doubt = before
 	for try := 0; ; try++ {
 		out, err = s.queues[r].once(ctx, c)
@@ -188,14 +188,14 @@ func (s *Service) submitTold(ctx context.Context, r quota.RangeID, c *account.Co
 		case errors.Is(err, errRefused):
 			return out, doubt, err
 		case errors.Is(err, errOverloaded) && !again.overloaded:
-			return out, doubt, givenUp(err, doubt)
+			return out, doubt, callerError(err, doubt)
 		case errors.Is(err, errUnknown):
 			if doubt = true; !again.unknown {
-				return out, doubt, givenUp(err, doubt)
+				return out, doubt, callerError(err, doubt)
 			}
 		}
 		if !pause(ctx, try) {
-			return out, doubt, givenUp(err, doubt)
+			return out, doubt, callerError(err, doubt)
 		}
 	}
 }

@@ -125,9 +125,9 @@ func (g *bundles) await(ctx context.Context, c *call) (out account.Outcome, alon
 	case <-ctx.Done():
 	}
 	if g.leave(c) {
-		return out, false, givenUp(fmt.Errorf("%w: %w", errNotLeader, context.Cause(ctx)), false)
+		return out, false, callerError(fmt.Errorf("%w: %w", errNotLeader, context.Cause(ctx)), false)
 	}
-	return out, false, givenUp(fmt.Errorf("%w: %w", errUnknown, context.Cause(ctx)), true)
+	return out, false, callerError(fmt.Errorf("%w: %w", errUnknown, context.Cause(ctx)), true)
 }
 
 // bundled carries a call out together with the calls that wait for the same accounts. It returns

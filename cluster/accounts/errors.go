@@ -116,9 +116,9 @@ func faultError(f peerv1.AccountFault, reason string) error {
 	return fmt.Errorf("%w: %s", kind, reason)
 }
 
-// givenUp maps the last error of a call that has run out of time to the error for the caller. doubt
+// callerError maps the last error of a call that has run out of time to the error for the caller. doubt
 // means that an earlier try may have been applied.
-func givenUp(err error, doubt bool) error {
+func callerError(err error, doubt bool) error {
 	switch {
 	case errors.Is(err, errRefused):
 		return err

@@ -39,10 +39,10 @@ func (s *Service) ListAccounts(ctx context.Context, f account.Filter, after acco
 	return out[:min(limit, len(out))], nil
 }
 
-// settled waits until the transactions that the range has now prepared for another home have ended
+// awaitPrepared waits until the transactions that the range has now prepared for another home have ended
 // there. One that is already committed may create accounts, whose names the caller of a list cannot
 // know.
-func (s *Service) settled(ctx context.Context, r quota.RangeID, replica *Replica) error {
+func (s *Service) awaitPrepared(ctx context.Context, r quota.RangeID, replica *Replica) error {
 	prepared := func() map[account.Tx]bool {
 		out := map[account.Tx]bool{}
 		for _, p := range replica.View().Pending(math.MaxInt) {
@@ -55,7 +55,7 @@ func (s *Service) settled(ctx context.Context, r quota.RangeID, replica *Replica
 	first := prepared()
 	for try := 0; len(first) > 0; try++ {
 		for tx := range first {
-			s.look(ctx, r, tx)
+			s.resolve(ctx, r, tx)
 		}
 		still := prepared()
 		maps.DeleteFunc(first, func(tx account.Tx, _ bool) bool { return !still[tx] })

@@ -41,7 +41,7 @@ func (s *Service) readHere(ctx context.Context, q *question) (reading, error) {
 			return reading{}, fmt.Errorf("%w: %w", errNotLeader, err)
 		}
 		if q.list != nil {
-			if err := s.settled(ctx, q.id, replica); err != nil {
+			if err := s.awaitPrepared(ctx, q.id, replica); err != nil {
 				return reading{}, err
 			}
 		}

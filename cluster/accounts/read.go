@@ -48,7 +48,7 @@ func (s *Service) GetAccounts(ctx context.Context, ids []account.ID, stale bool)
 		if err != nil {
 			return nil, 0, err
 		}
-		if !stale && s.lookInto(ctx, asked, now) {
+		if !stale && s.resolveHolders(ctx, asked, now) {
 			if before = nil; !pause(ctx, min(try, heldTries)) {
 				return nil, 0, &ConflictError{"another call held the accounts for too long"}
 			}
@@ -108,16 +108,16 @@ func sameVersions(a, b []reading) bool {
 	})
 }
 
-// lookInto looks into the transactions that hold accounts for another home, and reports whether
+// resolveHolders resolves the transactions that hold accounts for another home, and reports whether
 // there are any: the home may already have decided to change the account. At its home, a
 // transaction that still holds an account is undecided, so the state there is correct.
-func (s *Service) lookInto(ctx context.Context, asked []question, list []reading) bool {
+func (s *Service) resolveHolders(ctx context.Context, asked []question, list []reading) bool {
 	held := false
 	for i := range list {
 		for j := range list[i].states {
 			if holder := list[i].states[j].Holder; holder != (account.Tx{}) && holder.Home != asked[i].id {
 				held = true
-				s.look(ctx, asked[i].id, holder)
+				s.resolve(ctx, asked[i].id, holder)
 			}
 		}
 	}
@@ -134,7 +134,7 @@ func (s *Service) AccountHistory(ctx context.Context, id account.ID) (account.St
 		if err != nil {
 			return account.State{}, err
 		}
-		if !s.lookInto(ctx, []question{q}, []reading{r}) {
+		if !s.resolveHolders(ctx, []question{q}, []reading{r}) {
 			return r.states[0], nil
 		}
 		if !pause(ctx, min(try, heldTries)) {

@@ -36,10 +36,10 @@ func (s *Service) release(tx account.Tx, r quota.RangeID, c *claim, ended bool) 
 	close(c.done)
 }
 
-// look helps a caller that met a held account in range r. If the holding transaction is decided,
-// look carries the decision out there and returns true: the account is free. Otherwise its
+// resolve helps a caller that met a held account in range r. If the holding transaction is decided,
+// resolve carries the decision out there and returns true: the account is free. Otherwise its
 // coordinator may still be working on it; if not, the leader of the range aborts it.
-func (s *Service) look(ctx context.Context, r quota.RangeID, holder account.Tx) (ended bool) {
+func (s *Service) resolve(ctx context.Context, r quota.RangeID, holder account.Tx) (ended bool) {
 	s.stats.held.Inc()
 	if holder == (account.Tx{}) || holder.Home == r {
 		return false
