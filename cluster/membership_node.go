@@ -115,7 +115,7 @@ func (n memberNode) OpenRange(v *membership.View, r quota.RangeID, found bool) e
 		OnLeading:   func(term uint64) { at.Lead(quota.Term(term)) },
 		OnFollowing: at.Follow,
 		OnLeader: func(id quota.NodeID) {
-			if id == "" && n.routes.unknown(r, n.cfg.Self) {
+			if id == "" && n.routes.forgetLeader(r, n.cfg.Self) {
 				n.leadersLost([]quota.RangeID{r})
 			}
 		},

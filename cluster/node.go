@@ -225,14 +225,7 @@ func (n *Node) Close(ctx context.Context) error {
 			n.ranges.CheckpointAll(ctx)
 			errs = append(errs, n.host.Close(ctx))
 		}
-		close(n.stop)
-		n.members.Close()
-		n.ranges.Close()
-		n.Decider.Close()
-		n.Store.Close()
-		n.accounts.Close()
-		n.backups.Close()
-		n.done.Wait()
+		n.closeParts()
 		if n.net != nil {
 			n.broadcast(&peerv1.Beacon{Leaving: true})
 			time.Sleep(leaveGrace)
@@ -245,6 +238,18 @@ func (n *Node) Close(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
+// closeParts stops the parts that need no context, and waits for the node's goroutines.
+func (n *Node) closeParts() {
+	close(n.stop)
+	n.members.Close()
+	n.ranges.Close()
+	n.Decider.Close()
+	n.Store.Close()
+	n.accounts.Close()
+	n.backups.Close()
+	n.done.Wait()
+}
+
 // leaveGrace gives the leaving beacon time to be sent before the connections close.
 const leaveGrace = 20 * time.Millisecond
 
@@ -254,14 +259,7 @@ func (n *Node) Kill() error {
 	n.closed.Do(func() {
 		n.clients.Cut()
 		errs = append(errs, n.net.Close(), n.host.Kill())
-		close(n.stop)
-		n.members.Close()
-		n.ranges.Close()
-		n.Decider.Close()
-		n.Store.Close()
-		n.accounts.Close()
-		n.backups.Close()
-		n.done.Wait()
+		n.closeParts()
 		errs = append(errs, n.clients.Close(), n.closeJournal(), n.Recorder.Close(), n.lock.Close())
 	})
 	return errors.Join(errs...)

@@ -155,9 +155,9 @@ func (t *routes) clear(r quota.RangeID, id quota.NodeID) {
 	}
 }
 
-// unknown clears the leader of a range whose replica here has lost its leader, unless this node
+// forgetLeader clears the leader of a range whose replica here has lost its leader, unless this node
 // leads, and reports whether anything changed. The leader's next beacon corrects a mistake.
-func (t *routes) unknown(r quota.RangeID, self quota.NodeID) bool {
+func (t *routes) forgetLeader(r quota.RangeID, self quota.NodeID) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.ranges[r].leader != self && t.ranges[r].leave()

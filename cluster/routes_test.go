@@ -38,7 +38,7 @@ func TestMissing(t *testing.T) {
 		time.Sleep(leaderGrace - 1)
 		missing(false, "just lost")
 		rs.lost("a") // the same news again
-		rs.unknown(0, "b")
+		rs.forgetLeader(0, "b")
 		time.Sleep(time.Nanosecond)
 		missing(true, "lost for long")
 		elect("b", 2)

@@ -12,8 +12,8 @@ type policiesResult struct {
 	err      error
 }
 
-// admits returns an error if one more config would exceed a bound.
-func (m *Machine) admits(t *policyTable, c *policyConfig) error {
+// checkBounds returns an error if one more config would exceed a bound.
+func (m *Machine) checkBounds(t *policyTable, c *policyConfig) error {
 	if have := len(t.configs); have >= m.maxConfigs {
 		return &account.PoliciesFullError{What: "configs", Have: int64(have), Adding: 1, Most: int64(m.maxConfigs)}
 	}
@@ -40,7 +40,7 @@ func (m *Machine) loadPolicies(load *raftlogv1.LoadPolicies) policiesResult {
 	}
 	c, err := decodeConfig(s)
 	if err == nil {
-		err = m.admits(t, c)
+		err = m.checkBounds(t, c)
 	}
 	if err != nil {
 		res.err = err

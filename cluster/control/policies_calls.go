@@ -38,7 +38,7 @@ func (s *Store) LoadPolicies(ctx context.Context, by string, id account.ConfigID
 	if err := errors.Join(limitproto.CheckText("by", by, account.MaxBy), c.check()); err != nil {
 		return id, false, err
 	}
-	if err := s.machine.admits(t, c); err != nil {
+	if err := s.machine.checkBounds(t, c); err != nil {
 		return id, false, err // saves an entry in the log
 	}
 	made := func() bool {

@@ -45,7 +45,7 @@ func (s *Service) announceSelf(ctx context.Context) {
 	if csr == nil && sameMember(self, have) && !have.Dead {
 		return
 	}
-	if err := s.tellLeader(ctx, self, csr); err != nil && ctx.Err() == nil {
+	if err := s.announceToLeader(ctx, self, csr); err != nil && ctx.Err() == nil {
 		s.log.Debug("the meta leader does not know the state of this node yet", "err", err)
 	}
 }
@@ -103,7 +103,7 @@ func (s *Service) wantCertificate() ([]byte, error) {
 	return c.Request()
 }
 
-func (s *Service) tellLeader(ctx context.Context, self *Member, csr []byte) error {
+func (s *Service) announceToLeader(ctx context.Context, self *Member, csr []byte) error {
 	msg := &peerv1.CallAnnounce{Member: snapshotio.Encode(self.Encode()), Csr: csr}
 	var res *peerv1.CallAnnounceResult
 	switch to := s.node.MetaLeader(); to {

@@ -32,7 +32,7 @@ func (h *Host) balance() {
 		for _, g := range h.all() {
 			g.snapshotIfLarge(&wg)
 			long := led.note(before, g, now) >= h.cfg.BalanceAfter
-			to, must := g.transferTargets(func(id quota.NodeID) bool { return h.settled(since, id, now) })
+			to, must := g.transferTargets(func(id quota.NodeID) bool { return h.connectedLong(since, id, now) })
 			if len(to) == 0 || !must && !(long && g.transfers.due(now)) {
 				continue
 			}
@@ -75,8 +75,8 @@ func (t tenures) note(before tenures, g *Group, now time.Time) time.Duration {
 	return now.Sub(one.since)
 }
 
-// settled reports whether a node has been connected for at least BalanceAfter.
-func (h *Host) settled(since map[quota.NodeID]time.Time, id quota.NodeID, now time.Time) bool {
+// connectedLong reports whether a node has been connected for at least BalanceAfter.
+func (h *Host) connectedLong(since map[quota.NodeID]time.Time, id quota.NodeID, now time.Time) bool {
 	if !h.cfg.Net.Connected(id) {
 		delete(since, id)
 		return false

@@ -20,7 +20,7 @@ type keyStore struct {
 
 // store stores the finished minutes and hours of one range that are not on disk yet.
 func (s *keyStore) store(id quota.RangeID, r *Replica) error {
-	taken, entries := r.takeKeys(id)
+	taken, entries := r.popKeys(id)
 	if err := s.archive.PutKeys(archive.KeyMinutes, entries); err != nil {
 		r.returnKeys(taken)
 		return err
@@ -66,9 +66,9 @@ func (s *keyStore) hour(h hourOf) (archive.KeysEntry, error) {
 	return e, nil
 }
 
-// takeKeys returns the finished minutes whose keys have changed, as archive entries, and marks them as
+// popKeys returns the finished minutes whose keys have changed, as archive entries, and marks them as
 // stored.
-func (r *Replica) takeKeys(id quota.RangeID) (taken []history.Minute, out []archive.KeysEntry) {
+func (r *Replica) popKeys(id quota.RangeID) (taken []history.Minute, out []archive.KeysEntry) {
 	r.Mu.Lock()
 	defer r.Mu.Unlock()
 	first, _ := r.keys.First()

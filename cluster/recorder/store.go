@@ -151,7 +151,7 @@ func (s *store) minutes() (out []archive.Entry, undo func()) {
 	taken := map[*Replica][]history.Minute{}
 	for id := range quota.RangeID(s.service.cfg.Ranges) {
 		r := s.service.node.Replica(id)
-		all, entries := r.takeMinutes(id)
+		all, entries := r.popMinutes(id)
 		if len(all) > 0 {
 			taken[r] = all
 			out = append(out, entries...)
@@ -167,9 +167,9 @@ func (s *store) minutes() (out []archive.Entry, undo func()) {
 	}
 }
 
-// takeMinutes returns the finished minutes that have changed, as archive entries, and marks them as
+// popMinutes returns the finished minutes that have changed, as archive entries, and marks them as
 // stored.
-func (r *Replica) takeMinutes(id quota.RangeID) (taken []history.Minute, out []archive.Entry) {
+func (r *Replica) popMinutes(id quota.RangeID) (taken []history.Minute, out []archive.Entry) {
 	r.Mu.Lock()
 	defer r.Mu.Unlock()
 	first, _ := r.Recent.First()

@@ -60,7 +60,7 @@ func (n *Net) serveAccepted(s *unauthConn) {
 	}
 	defer n.untrack(c)
 	if c.lane == peerv1.Lane_LANE_SNAPSHOT {
-		n.admitSnapshot(c)
+		n.serveSnapshot(c)
 		return
 	}
 	n.replace(c)

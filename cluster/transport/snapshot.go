@@ -91,8 +91,8 @@ func (r progressReader) Read(b []byte) (int, error) {
 	return r.c.fr.r.Read(b)
 }
 
-// admitSnapshot receives one snapshot and answers it.
-func (n *Net) admitSnapshot(c *conn) {
+// serveSnapshot receives one snapshot and answers it.
+func (n *Net) serveSnapshot(c *conn) {
 	defer c.close(ErrClosed)
 	select {
 	case n.snapshots <- struct{}{}:
