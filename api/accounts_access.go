@@ -14,7 +14,7 @@ import (
 	"github.com/quorate/quorate/internal/account"
 )
 
-// Anonymous is the identity of a caller that names nobody.
+// Anonymous is the identity of a caller that names none.
 const Anonymous = auth.Anonymous
 
 // headerIdentity trusts the name that the caller gives in the metadata or header that also names
@@ -54,7 +54,7 @@ func (s *Gate) Identity(ctx context.Context) (string, error) {
 	return "", &apierr.Error{Code: codes.Unauthenticated, HTTP: http.StatusUnauthorized, Reason: "UNAUTHENTICATED", Detail: err.Error()}
 }
 
-// may returns an error if who lacks a permission. The error names field, the part of the request
+// may returns an error if the identity who lacks a permission. The error names field, the part of the request
 // that needs the permission.
 func (s *Gate) may(ctx context.Context, who, permission, field string, about access.Subject) error {
 	err := access.Check(ctx, s.grants, who, permission, about)

@@ -83,7 +83,7 @@
 // gRPC call that lacks a required credential ends before its message is read. Changes and denied
 // calls go to the audit log (audit.go). docs/explanation/security.md describes all of this.
 //
-// Accounts use the same identity, or "anonymous:anonymous" if the caller names nobody: request ids
+// Accounts use the same identity, or "anonymous:anonymous" if the caller names no identity: request ids
 // are remembered per identity, histories record it, and AccountAdminService looks up its
 // permissions (package access). [Options] can replace the [access.Identifier].
 //

@@ -189,7 +189,7 @@ func (s *Gate) Require(ctx context.Context, p rbac.Permission, namespace string)
 	return nil
 }
 
-// IsOpen reports whether anybody may make a call, so that its caller need not be identified: a
+// IsOpen reports whether any caller may make a call, so that its caller need not be identified: a
 // probe must not fail because of a header that a proxy added.
 func IsOpen(method string) bool {
 	r, _ := auth.RuleOf(method)

@@ -108,7 +108,7 @@ func (n *Node) onBeacon(from quota.NodeID, b *peerv1.Beacon) {
 	})
 }
 
-// leadersLost tells the aggregator which ranges have lost their leaders. It may block on the inbox.
+// leadersLost reports ranges that have lost their leaders to the aggregator. It may block on the inbox.
 func (n *Node) leadersLost(lost []quota.RangeID) {
 	for _, r := range lost {
 		n.LeaderLost(r)

@@ -23,7 +23,7 @@ func (n *Node) Attach(h *attach.Hello, out *attach.Outbox) (attach.Session, erro
 	return n.clients.Attach(h, out)
 }
 
-// ReleaseClients tells all client processes to attach to other nodes, accepts no more,
+// ReleaseClients asks all client processes to attach to other nodes, accepts no more,
 // and waits briefly until they have gone. Call it on a node that is about to stop.
 func (n *Node) ReleaseClients() { n.clients.Release() }
 

@@ -52,7 +52,7 @@
 //
 // A node states its level in the handshake. Nodes propose log entries of a new level only once the
 // cluster has that level: an earlier version skips entries that it does not know, and its state
-// would differ for ever. The meta leader raises the cluster's level when every living member has a
+// would differ permanently. The meta leader raises the cluster's level when every living member has a
 // higher one; from then on the handshake refuses nodes with a lower level.
 // docs/reference/formats.md says how a release introduces a level.
 //

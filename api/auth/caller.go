@@ -24,7 +24,7 @@ func (c Credential) String() string {
 	return [...]string{"none", "said", "certificate", "token", "jwt"}[c]
 }
 
-// Anonymous is the identity of a caller that names nobody.
+// Anonymous is the identity of a caller that names none.
 const Anonymous = "anonymous:anonymous"
 
 // Admin is the identity with the built-in role admin.
@@ -100,7 +100,7 @@ type DeniedError struct {
 	Has        []rbac.Scope // where the caller has it, for a call that could have named one of these scopes
 }
 
-// Error says what to bind to whom.
+// Error returns the missing permission and the binding that would grant it.
 func (e *DeniedError) Error() string {
 	who := fmt.Sprintf("%q", e.Caller.Identity)
 	if e.Caller.Credential == None {

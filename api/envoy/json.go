@@ -94,5 +94,5 @@ func writeJSON(w http.ResponseWriter, res *response) {
 	if res.OverallCode == overCode {
 		w.WriteHeader(http.StatusTooManyRequests)
 	}
-	w.Write(jsontext.Escape(data)) //nolint:errcheck // the caller has gone; nobody is left to tell
+	w.Write(jsontext.Escape(data)) //nolint:errcheck // the caller has gone
 }

@@ -111,5 +111,5 @@ func write(w http.ResponseWriter, res proto.Message, err error) {
 		w.Header().Set("WWW-Authenticate", "Bearer")
 	}
 	w.WriteHeader(code)
-	w.Write(jsontext.Escape(data)) //nolint:errcheck // the caller has gone; nobody is left to tell
+	w.Write(jsontext.Escape(data)) //nolint:errcheck // the caller has gone
 }

@@ -45,7 +45,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
-	w.Write(jsontext.Escape(data)) //nolint:errcheck // the caller has gone; nobody is left to tell
+	w.Write(jsontext.Escape(data)) //nolint:errcheck // the caller has gone
 }
 
 // fault is an error answer.

@@ -172,7 +172,7 @@ var (
 func writeJSON(w http.ResponseWriter, code int, body []byte) int {
 	w.Header()["Content-Type"] = jsonType
 	w.WriteHeader(code)
-	w.Write(append(body, '\n')) //nolint:errcheck // the caller has gone; nobody is left to tell
+	w.Write(append(body, '\n')) //nolint:errcheck // the caller has gone
 	return code
 }
 

@@ -35,10 +35,10 @@ func (e *UnavailableError) Error() string {
 // NoLeader marks the error for package api.
 func (e *UnavailableError) NoLeader() bool { return true }
 
-// MayBeDone tells package api whether the call may have been applied.
+// MayBeDone reports to package api whether the call may have been applied.
 func (e *UnavailableError) MayBeDone() bool { return e.Unknown }
 
-// TooBusy tells package api whether too many calls were waiting.
+// TooBusy reports to package api whether too many calls were waiting.
 func (e *UnavailableError) TooBusy() bool { return e.Overloaded }
 
 // ConflictError reports that other calls changed or held the accounts of a reading for too long.

@@ -112,7 +112,7 @@ func (s *Service) later(tx account.Tx, r quota.RangeID, f func(ctx context.Conte
 }
 
 // finish carries out a decision in the other ranges and then makes the home forget it. It records
-// an abort at the home too, which may have nothing to abort. It calls finished before it tells the
+// an abort at the home too, which may have nothing to abort. It calls finished before it informs the
 // home: by then the other ranges hold nothing, or could not be reached.
 func (s *Service) finish(ctx context.Context, tx account.Tx, others []quota.RangeID, commit bool, finished func()) error {
 	var aborted error

@@ -23,7 +23,7 @@ type Group interface {
 	Leader() (id quota.NodeID, term uint64, serving bool)
 }
 
-// Node is what a Service needs from its node. Its methods must be safe for concurrent use.
+// Node is the part of its node that a Service uses. Its methods must be safe for concurrent use.
 type Node interface {
 	// Group returns the replica of a range's group, or nil if this node has none or has not opened
 	// it.
@@ -107,7 +107,7 @@ type Service struct {
 }
 
 // StopAt is for tests. It makes a coordinator on this node stop, as if its process had died, before
-// each step for which stop returns true: "begin", "prepare", "decide", "decided" (before it tells
+// each step for which stop returns true: "begin", "prepare", "decide", "decided" (before it informs
 // any other node), "finish" (each), "forget". A nil stop never stops it.
 func (s *Service) StopAt(stop func(step string, home quota.RangeID) bool) {
 	if stop == nil {

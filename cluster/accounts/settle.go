@@ -64,7 +64,7 @@ func (s *Service) resolve(ctx context.Context, r quota.RangeID, holder account.T
 	return err == nil && d.decided
 }
 
-// decision is what a home knows of a transaction.
+// decision is a home's decision on a transaction.
 type decision struct{ decided, commit bool }
 
 func decisionIn(v account.View, id account.TxID) (d decision, known bool) {
@@ -138,7 +138,7 @@ func (s *Service) collect(r quota.RangeID, replica *Replica) {
 
 // carryOn finishes the pending transactions of a range that this node leads, whether the range is
 // their home or has prepared a part, unless they are young enough to be their coordinator's or
-// another goroutine is working on them. It aborts those that nobody has decided for long.
+// another goroutine is working on them. It aborts those that stay undecided for too long.
 func (s *Service) carryOn(r quota.RangeID, replica *Replica) {
 	now := s.now(replica)
 	for _, p := range replica.View().Pending(maxEnding) {

@@ -73,7 +73,7 @@ func (b *Reader) Manifest() *Manifest { return &b.manifest }
 func (b *Reader) Offset() int64 { return b.read }
 
 // Next advances to the next group and skips the unread rest of the current one. It returns
-// io.EOF at the end of a backup that is whole.
+// io.EOF at the end of a complete backup.
 func (b *Reader) Next() (*Group, error) {
 	if b.group != nil && b.err == nil {
 		if _, err := io.Copy(io.Discard, b); err != nil {
@@ -193,7 +193,7 @@ func (b *Reader) end() error {
 	return io.EOF
 }
 
-// Whole reports whether the backup was read to its end and is whole.
+// Whole reports whether the backup was read to its end and is complete.
 func (b *Reader) Whole() bool { return b.whole }
 
 // block reads the next block into b.content and verifies its checksum.

@@ -14,7 +14,7 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// Node is what Service needs from its node, whether it takes a backup or contributes to one. Methods
+// Node is the part of its node that Service uses, whether it takes a backup or contributes to one. Methods
 // must be safe for concurrent use.
 type Node interface {
 	// Host returns the Raft groups of this node.

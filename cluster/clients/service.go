@@ -31,7 +31,7 @@ const maxMessage = 3 << 20
 // another node and settle their attachments here.
 const releaseWait = 500 * time.Millisecond
 
-// Node is what Service needs from its node. Methods must be safe for concurrent use.
+// Node is the part of its node that Service uses. Methods must be safe for concurrent use.
 type Node interface {
 	// Now returns the cluster's time.
 	Now() quota.Time
@@ -373,7 +373,7 @@ func grantMessage(g *quota.Grant) *quoratev1.AttachResponse {
 	return &quoratev1.AttachResponse{Body: &quoratev1.AttachResponse_Grant{Grant: peerproto.EncodeGrant(g)}}
 }
 
-// Release tells all client processes to attach to other nodes, accepts no more,
+// Release asks all client processes to attach to other nodes, accepts no more,
 // and waits briefly until they have gone. Call it on a node that is about to stop.
 func (s *Service) Release() {
 	s.mu.Lock()

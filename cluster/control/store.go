@@ -10,7 +10,7 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// Node is what a Store needs from its node. Its methods must be safe for concurrent use.
+// Node is the part of its node that a Store uses. Its methods must be safe for concurrent use.
 type Node interface {
 	// MetaGroup returns this node's replica of the meta group, or nil if it is not open.
 	MetaGroup() Group

@@ -68,7 +68,7 @@ type Journal struct {
 
 var _ aggregator.Journal = (*Journal)(nil)
 
-// who is the owner of a slot.
+// who identifies the owner of a slot.
 type who struct {
 	key   quota.Key
 	life  quota.Incarnation

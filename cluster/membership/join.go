@@ -128,7 +128,7 @@ func (s *Service) reach(ctx context.Context, m *Member, csr []byte) error {
 	if err != nil {
 		return refuse(Invalid, "peer_address %s: the cluster cannot reach the new node there: %v", m.Peer, err)
 	}
-	defer c.Close() //nolint:errcheck // it only asked who is there
+	defer c.Close() //nolint:errcheck // it only asked for an identity
 	if s.cfg.TLS == nil {
 		return nil
 	}

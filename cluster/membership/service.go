@@ -18,7 +18,7 @@ import (
 	"github.com/quorate/quorate/shard"
 )
 
-// Node is what Service needs from the node on which it runs. Methods must be safe for concurrent use.
+// Node is the part of its node that Service uses. Methods must be safe for concurrent use.
 type Node interface {
 	// Now returns the cluster's time.
 	Now() quota.Time

@@ -22,7 +22,7 @@ type readIndex struct {
 	answers sync.Map      // quota.NodeID -> ack
 
 	mu   sync.Mutex
-	next *round // the next round; nil if nobody waits for it
+	next *round // the next round; nil if none is waited for
 	busy bool   // a goroutine runs rounds
 }
 

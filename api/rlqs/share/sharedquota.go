@@ -30,7 +30,7 @@ type sharedQuota struct {
 	rate         float64    // this node's part of the limit, per second
 }
 
-// mode is how a key's requests are decided.
+// mode says how a key's requests are decided.
 type mode uint8
 
 const (
