@@ -127,6 +127,7 @@ func newNode(cfg Config, v *membership.View, stored bool, lock *datadir.Lock, s 
 	n.meta.Security.Changed = n.announce
 	n.Store = control.NewStore(cfg.Self, storeNode{n}, n.meta, n.log)
 	n.stats.init(n, cfg.Registry)
+	n.routes.changed = n.stats.leaderChanges.Inc
 	n.ranges = n.newReplicas()
 	n.Decider = n.newDecider(v)
 	n.Reader = n.newRates()

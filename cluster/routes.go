@@ -23,6 +23,7 @@ type routes struct {
 	ledOnce     bool      // since the start, all ranges and the meta group had leaders at the same time
 	metaMembers uint64    // the meta leader's revision of the membership
 	metaTold    bool      // a meta leader has reported metaMembers
+	changed     func()    // counts a change of a range's leader; nil in tests
 }
 
 type route struct {
@@ -123,6 +124,9 @@ func (t *routes) set(r quota.RangeID, id quota.NodeID, term quota.Term) bool {
 	rt := &t.ranges[r]
 	if term < rt.term || rt.leader == id && rt.term == term {
 		return false
+	}
+	if rt.term > 0 && t.changed != nil {
+		t.changed()
 	}
 	rt.leader, rt.term = id, term
 	t.noteLed()

@@ -1,10 +1,14 @@
 package cluster
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"slices"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
 
 // stats are the node's own metrics. None has a label per range or key.
 type stats struct {
-	unsent, refusedReports prometheus.Counter
+	unsent, refusedReports, leaderChanges prometheus.Counter
 }
 
 func (s *stats) init(n *Node, reg prometheus.Registerer) {
@@ -15,6 +19,7 @@ func (s *stats) init(n *Node, reg prometheus.Registerer) {
 	}
 	s.unsent = counter("quorate_messages_unsent_total", "Reports and grants that could not be queued to a peer; they are made again.")
 	s.refusedReports = counter("quorate_reports_refused_total", "Reports of an old term, incarnation or sequence number.")
+	s.leaderChanges = counter("quorate_leader_changes_total", "Leaders of ranges that this node learned of, after the first of each.")
 	gauge := func(name, help string, f func() float64) {
 		reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, f))
 	}
@@ -48,6 +53,22 @@ func (s *stats) init(n *Node, reg prometheus.Registerer) {
 	gauge("quorate_faults", "What is wrong with this node, such as a full or slow disk, or a wrong clock; quorate cluster status says what.", func() float64 { return float64(len(n.faults())) })
 	gauge("quorate_clock_offset_seconds", "How far this node's wall clock is ahead of those of most nodes, beyond half a second; it goes by theirs.", func() float64 {
 		return -n.clock.Correction().Seconds()
+	})
+	gauge("quorate_disk_free_bytes", "Free bytes on the file system of the data directory; 0 on a platform that does not say.", func() float64 {
+		return float64(n.load.read().GetDiskFreeBytes())
+	})
+	gauge("quorate_peer_round_trip_seconds", "Longest smoothed round trip to a connected peer.", func() float64 { return n.routes.worstTrip().Seconds() })
+	gauge("quorate_voters_missing", "Voters of all ranges that this node is not connected to.", func() float64 {
+		missing, v := 0, n.members.View()
+		up := n.routes.upNodes()
+		for r := range v.Ranges {
+			for _, id := range v.Ranges[r].Voters {
+				if id != n.cfg.Self && !slices.Contains(up, id) {
+					missing++
+				}
+			}
+		}
+		return float64(missing)
 	})
 	gauge("quorate_peers_connected", "Peers with live connections.", func() float64 { return float64(len(n.routes.upNodes())) })
 }

@@ -49,6 +49,7 @@ func TestMetrics(t *testing.T) {
 		"quorate_account_transactions_recovered_total", "quorate_account_batch_commands", "quorate_account_commit_seconds", "quorate_accounts",
 		"quorate_account_requests", "quorate_account_transactions", "quorate_account_queue",
 		"quorate_node_losses_tolerated", "quorate_replicas",
+		"quorate_disk_free_bytes", "quorate_peer_round_trip_seconds", "quorate_voters_missing", "quorate_leader_changes_total",
 		"quorate_ready", "quorate_cluster_ready", "quorate_ranges_without_leader", "quorate_faults", "quorate_clock_offset_seconds", "quorate_limits_without_series",
 		"quorate_client_reports_total", "quorate_client_final_reports_total", "quorate_clients", "quorate_client_keys",
 		"quorate_history_failures_total", "quorate_history_dropped_slots_total", "quorate_history_behind_seconds", "quorate_history_bytes",
@@ -62,7 +63,7 @@ func TestMetrics(t *testing.T) {
 		t.Errorf("%d families; want %d: add new ones here", len(present), len(want))
 	}
 	for name, want := range map[string]float64{
-		"quorate_keys": 10, "quorate_keys_limit": 10_000, "quorate_ranges_led": 1, "quorate_limits_version": 1, "quorate_peers_connected": 2,
+		"quorate_keys": 10, "quorate_keys_limit": 10_000, "quorate_ranges_led": 1, "quorate_limits_version": 1, "quorate_peers_connected": 2, "quorate_voters_missing": 0,
 		"quorate_journal_failing": 0, "quorate_journal_slots_limit": journal.MaxSlots,
 	} {
 		if gauges[name] != want {
