@@ -44,7 +44,7 @@ the operation sets; one that has a policy keeps it when none is given.
 
 With --request-id the operations are applied once, however often the command is
 repeated within --ttl: the answer is that of the first time. Without it the
-command makes up an id of its own, so that it can go on to another node when one
+command makes up an id of its own, so that it can try another node when one
 does not answer; only a repetition of the command is another request.
 
 A policy is written version~namespace~name~type ("/" may stand for "~"), of the

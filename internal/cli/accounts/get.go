@@ -55,7 +55,7 @@ not exist.`,
 	t.AddFlags(cmd)
 	who.AddFlags(cmd)
 	a.addFlags(cmd)
-	cmd.Flags().BoolVar(&stale, "stale", false, "take the nearest replica's word, perhaps a second old")
+	cmd.Flags().BoolVar(&stale, "stale", false, "read the nearest replica, perhaps a second stale")
 	output.AddFlags(cmd, "table", "json")
 	return cmd
 }

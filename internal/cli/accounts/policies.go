@@ -43,7 +43,7 @@ func newPoliciesLoadCommand() *cobra.Command {
 		Short: "Load the policies of a file",
 		Long: `Load the policies of a file, YAML or JSON ("-": standard input), as one config.
 Its version is a hash of the content, so that loading the same policies again
-changes nothing; or a name of your own, by which nobody can tell what is in it.
+changes nothing; or a name of your own, which does not identify the content.
 A config that is loaded is never changed: exit code 3 says that the version is
 there with other policies. -o version prints the version alone, for scripts.`,
 		Example: `  quorate policies load --app cv --realm project:infra examples/accounts/policies.yaml

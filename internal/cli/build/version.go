@@ -80,6 +80,6 @@ binary, with its version and the checksum of its source.`,
 		},
 	}
 	output.AddFlags(cmd, "text", "json", "cyclonedx")
-	cmd.Flags().StringVar(&of, "of", "", "`file` of another binary, perhaps for another system, to tell what is in it")
+	cmd.Flags().StringVar(&of, "of", "", "`file` of another binary, perhaps for another system, to describe")
 	return cmd
 }

@@ -57,7 +57,7 @@ func NewEventsCommand() *cobra.Command {
 them, as it happens, until Ctrl-C or for the time that --for says. Each node
 reports its own events; a lost connection is made again.
 
-A terminal that is too slow loses events and is told how many; requests are never
+A terminal that is too slow loses events, and shows how many; requests are never
 slowed. -o json prints one object per line. The kinds are
 ` + strings.Join(kinds[:3], ", ") + `,
 ` + strings.Join(kinds[3:], ", ") + `.`,

@@ -19,9 +19,9 @@ func newBackupVerifyCommand() *cobra.Command {
 	var output render.Output
 	cmd := &cobra.Command{
 		Use:   "verify FILE",
-		Short: "Check a backup, and say what is in it",
-		Long: `Read a backup whole ("-": standard input): its checksums, and all that is in it,
-as a node would that starts from it. No cluster is needed. The exit code is 1 if
+		Short: "Check a backup, and list its content",
+		Long: `Read a backup whole ("-": standard input): its checksums, and its content,
+as a restoring node would. No cluster is needed. The exit code is 1 if
 it is cut off, damaged, or no backup; the error says where and why.`,
 		Example: `  quorate backup verify monday.quorate
   quorate backup -o - | quorate backup verify -`,

@@ -61,7 +61,7 @@ func newClusterDrainCommand() *cobra.Command {
 		Use:   "drain NODE",
 		Short: "Let a node lead nothing, before work on it",
 		Long: `Let a node lead nothing: its leaderships go to others, and it gets no new ones and
-no more replicas. It keeps those that it has, goes on deciding, and can be
+no more replicas. It keeps those that it has, keeps deciding, and can be
 restarted or stopped for a while without a word to anybody. "quorate cluster
 activate" ends it.`,
 		Example: `  quorate cluster drain n2
@@ -167,12 +167,12 @@ func newClusterRemoveCommand() *cobra.Command {
 	var force, yes bool
 	cmd := &cobra.Command{
 		Use:   "remove NODE",
-		Short: "Take a node out of the cluster that is dead for ever",
+		Short: "Remove a permanently dead node from the cluster",
 		Long: `Take a node out of the cluster that will not come back, such as one whose machine
-or disk is lost. Nothing waits for it; its replicas are made anew on other nodes
+or disk is lost. Nothing waits for it; its replicas are built again on other nodes
 from those that are left. It is refused when no active node that answers would be
 left, and for a node that answers, which should leave instead, unless --force is
-given. A node that was removed cannot come back with its data: join it anew, with
+given. A node that was removed cannot come back with its data: join it again, with
 an empty data directory.`,
 		Example: `  quorate cluster remove n3
   quorate cluster remove n3 --yes --wait`,

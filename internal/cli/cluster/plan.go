@@ -19,7 +19,7 @@ func NewClusterCommand() *cobra.Command {
 	return usage.Group("cluster", "See who is in the cluster, and change it",
 		`See who is in the cluster and who holds what, and change it: drain nodes, let them
 leave, remove dead ones, hand leaderships over. A change is committed when the
-command answers; the moves that follow go on by themselves, through crashes and
+command answers; the moves that follow continue by themselves, through crashes and
 elections. To add a node see "quorate join-token create --help".`,
 		NewStatusCommand("quorate cluster status"), newClusterPlanCommand(), newClusterDrainCommand(), newClusterActivateCommand(),
 		newClusterLeaveCommand(), newClusterRemoveCommand(), newClusterTransferCommand())

@@ -24,10 +24,10 @@ const CodesHelp = `  0  it is done, or the answer is yes
   1  the answer is no: a check was refused, operations on accounts were not
      applied, limits differ, a file has findings
      (with --strict), a converted file has notes, a scenario of sim did not end
-     as it expects, the cluster is not healthy (status --check), or refuses a
-     change as long as it is as it is; of dev, serve, load and replay: they failed
+     as it expects, the cluster is not healthy (status --check), or refuses the
+     change in its current state; of dev, serve, load and replay: they failed
   2  wrong usage, or an input that is not valid or cannot be read
-  3  conflict: somebody else changed the limits meanwhile, or a request id was
+  3  conflict: somebody else changed the limits first, or a request id was
      used for other operations
   4  no node can be reached, or a leader is missing: try again
   5  what is named does not exist

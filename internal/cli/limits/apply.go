@@ -28,7 +28,7 @@ func newLimitsApplyCommand() *cobra.Command {
 		Long: `Replace all limits of the cluster by those of a limit file ("-": standard
 input), and print what that changes. The file is checked first: if anything in
 it is wrong, every fault is printed with its line and column, and the old limits
-stay in force. No bucket is refilled by a change.
+stay active. No bucket is refilled by a change.
 
 Limits that the file does not have are removed. If there are any, the command
 asks on a terminal, and without one it wants --yes. Limits of namespaces that you

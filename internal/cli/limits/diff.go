@@ -30,9 +30,9 @@ func newLimitsDiffCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "diff FILE | N [M]",
 		Short: "Compare limits: a file with a version, or two versions",
-		Long: `Compare a limit file ("-": standard input) with the limits in force, or with the
+		Long: `Compare a limit file ("-": standard input) with the active limits, or with the
 version that --against names: what applying the file would change. Or compare
-version N with version M, or with what is in force. (A file whose name is a
+version N with version M, or with the active one. (A file whose name is a
 number is written ./3.)
 
 + is new, - is gone, ~ has changed. Exit code 0 says that nothing differs, 1 that
@@ -68,7 +68,7 @@ something does, 2 and more that they could not be compared.`,
 		},
 	}
 	t.AddFlags(cmd)
-	cmd.Flags().Uint64Var(&against, "against", 0, "compare the file with this version (default: what is in force)")
+	cmd.Flags().Uint64Var(&against, "against", 0, "compare the file with this version (default: the active one)")
 	output.AddFlags(cmd, "text", "json")
 	return cmd
 }

@@ -23,8 +23,8 @@ func newLimitsGetCommand() *cobra.Command {
 	var number uint64
 	cmd := &cobra.Command{
 		Use:   "get [NAME...]",
-		Short: "Print the limits in force, or those of an earlier version",
-		Long: `Print the limits in force on the first node that answers, or those of an earlier
+		Short: "Print the active limits, or those of an earlier version",
+		Long: `Print the active limits of the first node that answers, or those of an earlier
 version. A NAME is a namespace or namespace/limit; without one all are printed.
 @default and @template stand for a namespace's default and template.
 
@@ -59,7 +59,7 @@ replaces all limits, so apply what was printed without NAME.`,
 		},
 	}
 	t.AddFlags(cmd)
-	cmd.Flags().Uint64Var(&number, "version", 0, "the version to print (default: the one in force)")
+	cmd.Flags().Uint64Var(&number, "version", 0, "the version to print (default: the active one)")
 	output.AddFlags(cmd, "table", "wide", "json", "yaml")
 	return cmd
 }

@@ -118,7 +118,7 @@ exist, none. Their requests fall to the namespace's template or default, if ther
 is one.
 
 The command asks before it removes anything, and removes nothing if somebody
-changed the limits meanwhile (exit code 3).`,
+changed the limits first (exit code 3).`,
 		Example: `  quorate limits delete web/login
   quorate limits delete web/login web/search --yes --comment "the old shop is gone"`,
 		Args: cobra.MinimumNArgs(1),

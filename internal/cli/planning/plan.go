@@ -109,7 +109,7 @@ the demand of every second is known: windows of one key are exact, and of
 buckets two numbers are printed, between which the truth is. Of older demand
 minutes are known, and the answer is an estimate but for windows of whole
 minutes. Of a limit with many keys the busiest are replayed one by one; LIKELY
-is the best single number, made so that the rule in force refuses what it did.`,
+is the best single number, made so that the active rule refuses what it did.`,
 		Example: `  quorate plan what-if web/login --rate 20/s
   quorate plan what-if web/login --rate 20/s --burst 100 --from 7d
   quorate plan what-if web/login --rate 600/1m --kind fixed`,
@@ -139,9 +139,9 @@ is the best single number, made so that the rule in force refuses what it did.`,
 		},
 	}
 	o.addFlags(cmd, "1h")
-	cmd.Flags().StringVar(&rate, "rate", "", "the rate, such as 20/s (default: as in force)")
-	cmd.Flags().Int64Var(&burst, "burst", 0, "the burst, of buckets (default: as in force)")
-	cmd.Flags().StringVar(&kind, "kind", "", "how it counts: bucket, fixed, sliding, periodic (default: as in force)")
+	cmd.Flags().StringVar(&rate, "rate", "", "the rate, such as 20/s (default: as now)")
+	cmd.Flags().Int64Var(&burst, "burst", 0, "the burst, of buckets (default: as now)")
+	cmd.Flags().StringVar(&kind, "kind", "", "how it counts: bucket, fixed, sliding, periodic (default: as now)")
 	render.CompleteWords(cmd, "kind", "bucket", "fixed", "sliding", "periodic")
 	o.output.AddFlags(cmd, "table", "csv", "json")
 	return cmd
@@ -272,7 +272,7 @@ func newForecastCommand() *cobra.Command {
 		Short: "Print what a limit will be asked for, and when that is too much",
 		Long: `Print what a limit will be asked for by day, with an interval that 80 of 100
 days are in, and when that is more than the limit refills. It needs 7 days of
-history; weekdays are told apart from 21 on.`,
+history; from 21 on, weekdays are separate.`,
 		Example: "  quorate plan forecast web/login --days 56 --ahead 90",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -71,7 +71,7 @@ func (c *Change) Who() string {
 
 // ExpectFlag adds --expected-version. The returned function returns nil if the flag was not given.
 func ExpectFlag(cmd *cobra.Command) func() *uint64 {
-	v := cmd.Flags().Uint64("expected-version", 0, "change nothing unless this version is in force (0: none yet)")
+	v := cmd.Flags().Uint64("expected-version", 0, "change nothing unless this version is active (0: none yet)")
 	return func() *uint64 {
 		if !cmd.Flags().Changed("expected-version") {
 			return nil

@@ -49,7 +49,7 @@ as they are.`,
 		},
 	}
 	cmd.Flags().StringVar(&data, "data", "", "data `directory` of the node (required)")
-	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on with what is written from now on, until Ctrl-C")
+	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "continue with new entries, until Ctrl-C")
 	output.AddFlags(cmd, "text", "json")
 	return cmd
 }

@@ -40,14 +40,14 @@ func newCAStatusCommand() *cobra.Command {
 		Short: "Print which authority signs, and how far a rotation is",
 		Long: `Print the SHA-256 of the certificate that signs, and the phase of a rotation:
 
-  steady      there is none
+  steady      no rotation
   trusting    every node is to trust the next authority
   trusted     clients are to trust it: --trust-out has what their ca.crt is to be;
               then "ca rotate" again
   signing     it signs; every node is to have a certificate of it
   finishing   clients are to have certificates of it; then "ca rotate --finish"
 
-In the last two, whoever was seen with a certificate of the earlier authority is
+In the last two, everyone seen with a certificate of the earlier authority is
 printed too.`,
 		Example: `  quorate ca status
   quorate ca status --trust-out ca.crt`,
@@ -164,9 +164,9 @@ func newCertIssueCommand() *cobra.Command {
 		Use:   "issue --name NAME --out DIR",
 		Short: "Make a key and a certificate for a client",
 		Long: `Make a key here, have the cluster sign a certificate for it, and write what a
-client needs into a directory: ca.crt, client.crt and client.key, each for its
-owner's eyes. The key never leaves this machine. The client's identity is
-client:NAME; it may do what is bound to that, and uses --tls-dir DIR.`,
+client needs into a directory: ca.crt, client.crt and client.key, each
+readable only by its owner. The key never leaves this machine. The client's
+identity is client:NAME; it may do what is bound to that, and uses --tls-dir DIR.`,
 		Example: `  quorate cert issue --name shop --out ./shop
   quorate cert issue --name ci --out ./ci --ttl 24h --replace`,
 		Args: cobra.NoArgs,

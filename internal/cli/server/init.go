@@ -43,7 +43,7 @@ func NewInitCommand() *cobra.Command {
 node's certificate, and the certificate of a first administrator. Nothing runs
 yet: the last lines printed say how to go on.
 
-The number of ranges is fixed for ever; 64 suit up to about 64 nodes.`,
+The number of ranges cannot change later; 64 suit up to about 64 nodes.`,
 		Example: `  quorate init --data /var/lib/quorate --node n1 --host 10.0.0.1
   quorate init --data /var/lib/quorate --cluster prod --node n1 --host 10.0.0.1 --zone eu-1a --ranges 128`,
 		Args: cobra.NoArgs,
@@ -53,7 +53,7 @@ The number of ranges is fixed for ever; 64 suit up to about 64 nodes.`,
 	o.placeFlags.add(cmd)
 	f := cmd.Flags()
 	f.StringVar(&o.cluster, "cluster", d.Cluster, "`name` of the cluster")
-	f.IntVar(&o.ranges, "ranges", d.Ranges, "number of key ranges, 1 to 256; fixed for ever")
+	f.IntVar(&o.ranges, "ranges", d.Ranges, "number of key ranges, 1 to 256; cannot change later")
 	f.IntVar(&o.replicas, "replicas", d.Replicas, "how many nodes keep each range: 1, 3 or 5; as far as there are nodes")
 	f.BoolVar(&o.plain, "insecure", false, "no TLS and no authentication: for a network that you trust with everything")
 	return cmd

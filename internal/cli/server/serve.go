@@ -48,7 +48,7 @@ func NewServeCommand() *cobra.Command {
 		Short: "Run one node of a cluster",
 		Long: `Run one node of a cluster until Ctrl-C or SIGTERM; then it says that it is
 not ready, hands its leaderships over, answers what is under way, and stops.
-The setting linger has it go on answering for a while before. There are three
+With the setting linger it first keeps answering for a while. There are three
 ways to say which:
 
   --data DIR             a node that "quorate init" made, or that has joined

@@ -32,7 +32,7 @@ func exampleNames() (names []string) {
 func readExample(name string) ([]byte, error) {
 	data, err := examples.Scenarios.ReadFile("sim/" + name + ".yaml")
 	if err != nil {
-		return nil, exit.NotFoundf("example %q: there is none; must be one of %s", name, strings.Join(exampleNames(), ", "))
+		return nil, exit.NotFoundf("unknown example %q; must be one of %s", name, strings.Join(exampleNames(), ", "))
 	}
 	return data, nil
 }
