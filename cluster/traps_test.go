@@ -113,12 +113,13 @@ func TestTrapJoinedKeys(t *testing.T) {
 	keys := oddKeys()
 	report, grant := quota.Report{}, quota.Grant{}
 	machine := replica.NewMachine(func() time.Duration { return 0 })
-	cp := &raftlogv1.Checkpoint{AtUnixNanos: 1}
+	var logged []quota.KeyLevel
 	for i, k := range keys {
 		report.Entries = append(report.Entries, quota.ReportEntry{Key: k, Used: quota.Units(i)})
 		grant.Entries = append(grant.Entries, quota.GrantEntry{Key: k, Tokens: quota.Units(i)})
-		cp.Levels = append(cp.Levels, replica.EncodeLevel(quota.KeyLevel{Key: k, Level: quota.Units(i), FullAt: 9}))
+		logged = append(logged, quota.KeyLevel{Key: k, At: 1, Level: quota.Units(i), FullAt: 9})
 	}
+	cp := replica.EncodeCheckpoint(1, logged)
 	machine.Apply(1, 1, mustMarshal(t, &raftlogv1.RangeCommand{Change: &raftlogv1.RangeCommand_Checkpoint{Checkpoint: cp}}))
 	levels := map[quota.Key]quota.KeyLevel{}
 	for _, kl := range machine.Levels() {

@@ -144,8 +144,13 @@ func (s *Set) urgentCheckpointer() {
 	}
 }
 
-// maxCheckpoint bounds the number of levels in one log entry; leader.MaxCheckpoint bounds their bytes.
-const maxCheckpoint = 4096
+const (
+	// maxCheckpoint bounds the number of levels in one log entry, and leader.MaxCheckpoint their bytes; the
+	// last maxAtOnce levels may go beyond either.
+	maxCheckpoint = 4096
+	// maxAtOnce bounds the levels that are collected while the ledger is locked.
+	maxAtOnce = 128
+)
 
 // checkpoint writes changed levels to the range's log, in as many entries as they need: all of them, or
 // only those that members wait for. The latter go first even while all levels are being written.
@@ -179,26 +184,56 @@ func (r *Replica) checkpointPart(ctx context.Context, all bool) (more bool) {
 
 // moved returns the next checkpoint to write, or nil, and whether another must follow. Levels that
 // members wait for get a checkpoint of their own: the log takes a small entry sooner than a large one.
+// It unlocks the ledger again and again while it collects many levels.
 func (r *Replica) moved(all bool) (term quota.Term, cp *raftlogv1.Checkpoint, more bool) {
-	r.With(func(l *leader.Ledger, now quota.Time) {
-		term, cp, more = l.Term(), r.unsaved, all
-		if cp != nil {
-			return
+	var levels []quota.KeyLevel
+	var at quota.Time
+	for size := 0; ; {
+		full := true
+		r.With(func(l *leader.Ledger, now quota.Time) {
+			if len(levels) > 0 && l.Term() != term { // these levels are those of an old ledger
+				levels, more = nil, false
+				return
+			}
+			term = l.Term()
+			if cp, more = r.unsaved, all; cp != nil {
+				return
+			}
+			part := l.CheckpointWanted(now, maxAtOnce)
+			wanted := len(part) > 0
+			if !wanted && all {
+				part = l.Checkpoint(now, maxAtOnce)
+			}
+			if len(levels) == 0 {
+				at = now
+			}
+			if len(part) > 0 {
+				r.number = l.Written()
+			}
+			for i := range part {
+				size += part[i].MaxSize()
+			}
+			levels = append(levels, part...)
+			more = l.More() || wanted && all
+			full = !l.More() || wanted || len(levels) >= maxCheckpoint || size >= leader.MaxCheckpoint
+		})
+		if full {
+			break
 		}
-		levels := l.CheckpointWanted(now, maxCheckpoint)
-		if len(levels) == 0 && all {
-			levels, all = l.Checkpoint(now, maxCheckpoint), false
+	}
+	if len(levels) == 0 {
+		return term, cp, more && cp != nil
+	}
+	cp = EncodeCheckpoint(at, levels)
+	same := false // a new ledger knows nothing of these
+	r.With(func(l *leader.Ledger, _ quota.Time) {
+		if same = l.Term() == term; same {
+			r.unsaved = cp
 		}
-		if more = all || l.More(); len(levels) == 0 {
-			return
-		}
-		r.number = l.Written()
-		cp = &raftlogv1.Checkpoint{AtUnixNanos: int64(now)}
-		for _, kl := range levels {
-			cp.Levels = append(cp.Levels, EncodeLevel(kl))
-		}
-		r.unsaved = cp
 	})
+	if !same {
+		return term, nil, false
+	}
 	return term, cp, more
 }
 

@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"fmt"
 	"iter"
 	"maps"
 	"slices"
@@ -16,8 +17,10 @@ import (
 type levels struct {
 	mono func() time.Duration // time since the process started
 
-	mu    sync.Mutex
-	byKey map[quota.Key]appliedLevel
+	mu     sync.Mutex
+	byKey  map[quota.Key]appliedLevel
+	packer *packer // of the levels
+	room   []byte  // to pack one
 	// now is the log's own clock. It advances by the time between two checkpoints of one leader, as
 	// measured by that leader's clock. So no clock can set it: it excludes the offset between the
 	// clocks of two leaders, and the time while the range had no leader.
@@ -28,16 +31,37 @@ type levels struct {
 	prune  int        // size at which full keys are dropped next
 }
 
-// appliedLevel is a level with the time at which this process learned it. For a level from a snapshot
-// that is when the snapshot was read.
+// appliedLevel is a packed level with the time at which this process learned it. For a level from a
+// snapshot that is when the snapshot was read.
 type appliedLevel struct {
-	quota.KeyLevel
-	at    time.Duration
-	until quota.Time // when the key is full again, by the log's clock
+	body    string     // without the key; see packed.go
+	at      quota.Time // of the level
+	applied time.Duration
+	until   quota.Time // when the key is full again, by the log's clock
+}
+
+// put stores a level. The caller holds ls.mu.
+func (ls *levels) put(kl *quota.KeyLevel, applied time.Duration, until quota.Time) {
+	k := kl.Key
+	if i := ls.packer.limitOf[k.LimitName]; i > 0 {
+		k.LimitName = ls.packer.limits[i-1] // all keys of a limit share its name
+	} else {
+		ls.packer.limit(nil, k.LimitName)
+	}
+	ls.room = ls.packer.body(ls.room[:0], kl)
+	ls.byKey[k] = appliedLevel{string(ls.room), kl.At, applied, until}
+}
+
+// unpack returns a stored level, but for the time Applied.
+func (p *packer) unpack(k quota.Key, l *appliedLevel) quota.KeyLevel {
+	kl := quota.KeyLevel{Key: k, At: l.at}
+	u := unpacker{packer: p, b: []byte(l.body)}
+	u.body(&kl)
+	return kl
 }
 
 func newLevels(mono func() time.Duration) *levels {
-	return &levels{mono: mono, byKey: map[quota.Key]appliedLevel{}}
+	return &levels{mono: mono, byKey: map[quota.Key]appliedLevel{}, packer: newPacker(false)}
 }
 
 // all returns the levels of keys that are not full by the log's clock. It converts the time at which
@@ -46,10 +70,11 @@ func (ls *levels) all(now quota.Time, mono time.Duration) []quota.KeyLevel {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	out := make([]quota.KeyLevel, 0, len(ls.byKey))
-	for _, l := range ls.byKey {
+	for k, l := range ls.byKey {
 		if l.until > ls.now {
-			l.Applied = now.Add(l.at - mono)
-			out = append(out, l.KeyLevel)
+			kl := ls.packer.unpack(k, &l)
+			kl.Applied = now.Add(l.applied - mono)
+			out = append(out, kl)
 		}
 	}
 	return out
@@ -69,7 +94,12 @@ func (ls *levels) begin() {
 	ls.terms++
 }
 
-func (ls *levels) checkpoint(term uint64, cp *raftlogv1.Checkpoint) {
+// checkpoint applies a checkpoint. One that cannot be read changes nothing.
+func (ls *levels) checkpoint(term uint64, cp *raftlogv1.Checkpoint) error {
+	list, err := DecodeCheckpoint(cp)
+	if err != nil {
+		return fmt.Errorf("checkpoint: %w", err)
+	}
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	at, applied := quota.Time(cp.AtUnixNanos), ls.mono()
@@ -80,15 +110,15 @@ func (ls *levels) checkpoint(term uint64, cp *raftlogv1.Checkpoint) {
 		ls.now += max(0, at-ls.lastAt)
 	}
 	ls.term, ls.lastAt = term, at
-	for _, l := range cp.Levels {
-		kl := DecodeLevel(l)
-		kl.At = at
-		ls.byKey[kl.Key] = appliedLevel{kl, applied, ls.now + max(0, kl.FullAt-at)}
+	for i := range list {
+		kl := &list[i]
+		ls.put(kl, applied, ls.now+max(0, kl.FullAt-at))
 	}
 	if len(ls.byKey) >= ls.prune {
 		maps.DeleteFunc(ls.byKey, func(_ quota.Key, l appliedLevel) bool { return l.until <= ls.now })
 		ls.prune = 2*len(ls.byKey) + minPrune
 	}
+	return nil
 }
 
 // minPrune keeps small maps from being pruned at every checkpoint.
@@ -101,25 +131,27 @@ const minPrune = 1024
 func (ls *levels) parts(count, most int) iter.Seq[*raftlogv1.RangeSnapshot] {
 	ls.mu.Lock()
 	head := &raftlogv1.RangeSnapshot{NowUnixNanos: int64(ls.now), Term: ls.term, LastUnixNanos: int64(ls.lastAt)}
-	levels := make([]appliedLevel, 0, len(ls.byKey))
-	for _, l := range ls.byKey {
+	levels := make([]keyed, 0, len(ls.byKey))
+	for k, l := range ls.byKey {
 		if l.until > ls.now {
-			levels = append(levels, l)
+			levels = append(levels, keyed{k, l})
 		}
 	}
+	packer := &packer{processes: ls.packer.processes} // they are only added to
 	ls.mu.Unlock()
 	return func(yield func(*raftlogv1.RangeSnapshot) bool) {
-		slices.SortFunc(levels, func(a, b appliedLevel) int { return a.Key.Compare(b.Key) })
+		slices.SortFunc(levels, func(a, b keyed) int { return a.key.Compare(b.key) })
 		for {
 			part := &raftlogv1.RangeSnapshot{NowUnixNanos: head.NowUnixNanos, Term: head.Term, LastUnixNanos: head.LastUnixNanos}
 			size, n := 0, 0
 			for ; n < min(count, len(levels)); n++ {
-				if size += levels[n].MaxSize(); size > most && n > 0 {
+				kl := packer.unpack(levels[n].key, &levels[n].appliedLevel)
+				if size += kl.MaxSize(); size > most && n > 0 {
 					part.More = true
 					break
 				}
-				l := EncodeLevel(levels[n].KeyLevel)
-				l.AtUnixNanos, l.KeepNanos = int64(levels[n].At), int64(levels[n].until)-head.NowUnixNanos
+				l := EncodeLevel(kl)
+				l.AtUnixNanos, l.KeepNanos = int64(kl.At), int64(levels[n].until)-head.NowUnixNanos
 				part.Levels = append(part.Levels, l)
 			}
 			levels = levels[n:]
@@ -128,6 +160,11 @@ func (ls *levels) parts(count, most int) iter.Seq[*raftlogv1.RangeSnapshot] {
 			}
 		}
 	}
+}
+
+type keyed struct {
+	key quota.Key
+	appliedLevel
 }
 
 // partEnds reports whether this is the last part of a range's snapshot.
@@ -142,11 +179,12 @@ func (ls *levels) set(snap *raftlogv1.RangeSnapshot) {
 	ls.terms = 1
 	ls.byKey, ls.now = make(map[quota.Key]appliedLevel, len(snap.Levels)), quota.Time(snap.NowUnixNanos)
 	ls.term, ls.lastAt = snap.Term, quota.Time(snap.LastUnixNanos)
+	ls.packer = newPacker(false)
 	applied := ls.mono()
 	for _, l := range snap.Levels {
 		kl := DecodeLevel(l)
 		kl.At = quota.Time(l.AtUnixNanos)
-		ls.byKey[kl.Key] = appliedLevel{kl, applied, ls.now + quota.Time(l.KeepNanos)}
+		ls.put(&kl, applied, ls.now+quota.Time(l.KeepNanos))
 	}
 }
 

@@ -1,9 +1,14 @@
 package replica
 
 import (
+	"fmt"
 	"math"
+	"math/rand/v2"
 	"reflect"
+	"runtime"
+	"strconv"
 	"testing"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 
@@ -42,8 +47,120 @@ func TestMaxSize(t *testing.T) {
 		}
 		line := EncodeLevel(kl)
 		line.AtUnixNanos = value
-		if size := proto.Size(&raftlogv1.Checkpoint{Levels: []*raftlogv1.KeyLevel{line}}); size > kl.MaxSize() {
-			t.Errorf("%d bytes, counted as %d", size, kl.MaxSize())
+		if size := proto.Size(&raftlogv1.RangeSnapshot{Levels: []*raftlogv1.KeyLevel{line}}); size > kl.MaxSize() {
+			t.Errorf("%d bytes in a snapshot, counted as %d", size, kl.MaxSize())
+		}
+		if size := proto.Size(EncodeCheckpoint(0, []quota.KeyLevel{kl})); size > kl.MaxSize() {
+			t.Errorf("%d bytes in a checkpoint, counted as %d", size, kl.MaxSize())
 		}
 	}
+}
+
+// TestPackedLevels checks that levels come back from a checkpoint as they were, and how large they are.
+func TestPackedLevels(t *testing.T) {
+	at := quota.Time(1_790_000_000_000_000_000)
+	rng := rand.New(rand.NewPCG(1, 1))
+	amount := func() quota.Units {
+		return [...]quota.Units{0, 1, -1, 7 * quota.Token, -3*quota.Token + 1, quota.Most, -quota.Most, quota.Units(rng.Int64N(1 << 40))}[rng.IntN(8)]
+	}
+	when := func() quota.Time {
+		return [...]quota.Time{0, at, at - 1, at.Add(time.Hour), math.MaxInt64}[rng.IntN(5)]
+	}
+	var want []quota.KeyLevel
+	for range 500 {
+		kl := quota.KeyLevel{
+			Key: quota.Key{LimitName: quota.LimitName{Namespace: strconv.Itoa(rng.IntN(3)), Limit: strconv.Itoa(rng.IntN(3))}, Key: strconv.Itoa(rng.IntN(1000))},
+			At:  at.Add(time.Duration(rng.IntN(5))), Level: amount(), FullAt: when(), WindowStart: when(), Slope: amount(), Full: amount(),
+			Unlogged: amount(), Answers: amount(), AnswersUntil: when(),
+		}
+		for range rng.IntN(4) {
+			kl.Marks = append(kl.Marks, quota.Mark{
+				Node: quota.NodeID(strconv.Itoa(rng.IntN(4))), Life: quota.Incarnation(rng.IntN(3)), Epoch: quota.Seq(rng.Uint64()), Used: amount(), Overdrawn: amount(),
+				Refunded: amount(), Out: amount(), Rate: amount(), Cap: amount(), Until: when(), Dead: rng.IntN(2) == 0,
+			})
+		}
+		want = append(want, kl)
+	}
+	cp := EncodeCheckpoint(at, want)
+	got, err := DecodeCheckpoint(cp)
+	if err != nil || !reflect.DeepEqual(got, want) {
+		t.Fatalf("levels changed in the log: %v", err)
+	}
+	for n := range len(cp.Packed) { // 0 bytes are an empty checkpoint
+		if _, err := DecodeCheckpoint(&raftlogv1.Checkpoint{AtUnixNanos: int64(at), Packed: cp.Packed[:n]}); err == nil && n > 0 {
+			t.Fatalf("%d of %d bytes are taken", n, len(cp.Packed))
+		}
+	}
+	m := newLevels(noTime)
+	if err := m.checkpoint(1, cp); err != nil {
+		t.Fatal(err)
+	}
+	last := map[quota.Key]quota.KeyLevel{}
+	for _, kl := range want {
+		last[kl.Key] = kl
+	}
+	for k, l := range m.byKey {
+		if got := m.packer.unpack(k, &l); !reflect.DeepEqual(got, last[k]) {
+			t.Fatalf("kept is %+v; want %+v", got, last[k])
+		}
+	}
+}
+
+// TestPackedSize checks what a level takes in the log and in the memory of a replica.
+func TestPackedSize(t *testing.T) {
+	at := quota.Time(1_790_000_000_000_000_000)
+	for _, tt := range []struct {
+		name           string
+		marks          int
+		logged, memory float64 // bytes a key, at most
+	}{{"soft", 0, 44, 200}, {"hard, 10 members", 10, 290, 440}} {
+		const keys = 20_000
+		var before, after runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&before)
+		m := newLevels(noTime)
+		bytes := 0
+		for from := 0; from < keys; from += 4000 {
+			var levels []quota.KeyLevel
+			for i := from; i < from+4000; i++ {
+				kl := quota.KeyLevel{Key: testKey(fmt.Sprintf("tenant-%017d", i)), At: at, Level: 9_123_456, FullAt: at.Add(1234567 * time.Microsecond), Full: 1000 * quota.Token}
+				for n := range tt.marks {
+					kl.Unlogged = 100 * quota.Token
+					kl.Marks = append(kl.Marks, quota.Mark{
+						Node: quota.NodeID(fmt.Sprintf("node-%d", n)), Life: quota.Incarnation(at), Epoch: quota.Seq(i), Used: 12 * quota.Token, Overdrawn: 3 * quota.Token,
+						Out: 62_500_000, Cap: 62_500_000, Until: at.Add(5 * time.Second),
+					})
+				}
+				levels = append(levels, kl)
+			}
+			cp := EncodeCheckpoint(at, levels)
+			bytes += proto.Size(cp)
+			if err := m.checkpoint(1, cp); err != nil {
+				t.Fatal(err)
+			}
+		}
+		runtime.GC()
+		runtime.ReadMemStats(&after)
+		logged, memory := float64(bytes)/keys, float64(after.HeapAlloc-before.HeapAlloc)/keys
+		t.Logf("%s: %.0f bytes a key in the log, %.0f in memory", tt.name, logged, memory)
+		if len(m.byKey) != keys || logged > tt.logged || memory > tt.memory {
+			t.Errorf("%s: %.0f bytes a key in the log, %.0f in memory; want at most %.0f, %.0f", tt.name, logged, memory, tt.logged, tt.memory)
+		}
+	}
+}
+
+// FuzzDecodeCheckpoint reads arbitrary bytes. What is read without an error must be written the same way.
+func FuzzDecodeCheckpoint(f *testing.F) {
+	kl := quota.KeyLevel{Key: testKey("k"), At: 5, Level: 7, FullAt: 9, Marks: []quota.Mark{{Node: "a", Life: 1, Used: 3, Until: 8}}}
+	f.Add(EncodeCheckpoint(5, []quota.KeyLevel{kl, kl}).Packed)
+	f.Fuzz(func(t *testing.T, data []byte) {
+		levels, err := DecodeCheckpoint(&raftlogv1.Checkpoint{AtUnixNanos: 5, Packed: data})
+		if err != nil {
+			return
+		}
+		again, err := DecodeCheckpoint(EncodeCheckpoint(5, levels))
+		if err != nil || len(again) != len(levels) {
+			t.Errorf("%v: %d levels of %d", err, len(again), len(levels))
+		}
+	})
 }

@@ -65,10 +65,7 @@ func TestCheckpointOfClockAhead(t *testing.T) {
 					}
 					take := min(held, want-used)
 					held, used = held-take, used+take
-					cp := &raftlogv1.Checkpoint{AtUnixNanos: int64(*at)}
-					for _, kl := range led.Checkpoint(*at, maxCheckpoint) {
-						cp.Levels = append(cp.Levels, EncodeLevel(kl))
-					}
+					cp := EncodeCheckpoint(*at, led.Checkpoint(*at, maxCheckpoint))
 					f.Apply(1, uint64(led.Term()), snapshotio.Encode(&raftlogv1.RangeCommand{Change: &raftlogv1.RangeCommand_Checkpoint{Checkpoint: cp}}))
 					led.Saved(*at, led.Written())
 				}
@@ -93,10 +90,11 @@ func TestLogClock(t *testing.T) {
 	f := newTestRange()
 	at := quota.Time(1_700_000_000_000_000_000)
 	say := func(term uint64, at quota.Time, keys ...string) int {
-		cp := &raftlogv1.Checkpoint{AtUnixNanos: int64(at)}
+		var levels []quota.KeyLevel
 		for _, k := range keys {
-			cp.Levels = append(cp.Levels, EncodeLevel(quota.KeyLevel{Key: quota.Key{LimitName: quota.LimitName{Namespace: "n", Limit: "l"}, Key: k}, FullAt: at.Add(time.Minute)}))
+			levels = append(levels, quota.KeyLevel{Key: testKey(k), At: at, FullAt: at.Add(time.Minute)})
 		}
+		cp := EncodeCheckpoint(at, levels)
 		f.Apply(1, term, snapshotio.Encode(&raftlogv1.RangeCommand{Change: &raftlogv1.RangeCommand_Checkpoint{Checkpoint: cp}}))
 		return len(f.levels.all(0, 0))
 	}

@@ -51,7 +51,9 @@ func (m *Machine) Apply(_, term uint64, data []byte) any {
 	case *raftlogv1.RangeCommand_TermStart:
 		m.levels.begin()
 	case *raftlogv1.RangeCommand_Checkpoint:
-		m.levels.checkpoint(term, c.Checkpoint)
+		if err := m.levels.checkpoint(term, c.Checkpoint); err != nil {
+			return err
+		}
 	case *raftlogv1.RangeCommand_Accounts:
 		return m.Accounts.Apply(c.Accounts)
 	case *raftlogv1.RangeCommand_History:

@@ -31,13 +31,14 @@ func TestLevelsMachine(t *testing.T) {
 	at := int64(1_000_000)
 	for range 80 {
 		at += int64(rng.IntN(1000)) - 100 // a new leader's clock may be behind
-		cp := &raftlogv1.Checkpoint{AtUnixNanos: at}
+		var levels []quota.KeyLevel
 		for range rng.IntN(60) {
-			cp.Levels = append(cp.Levels, &raftlogv1.KeyLevel{
-				Namespace: "n", Limit: "l", Key: strconv.Itoa(rng.IntN(4000)),
-				LevelMicroTokens: int64(rng.IntN(1000)) - 500, FullAtUnixNanos: at + int64(rng.IntN(5000)) - 100,
+			levels = append(levels, quota.KeyLevel{
+				Key: testKey(strconv.Itoa(rng.IntN(4000))), At: quota.Time(at),
+				Level: quota.Units(rng.IntN(1000)) - 500, FullAt: quota.Time(at + int64(rng.IntN(5000)) - 100),
 			})
 		}
+		cp := EncodeCheckpoint(quota.Time(at), levels)
 		log = append(log,
 			snapshotio.Encode(&raftlogv1.RangeCommand{Change: &raftlogv1.RangeCommand_Checkpoint{Checkpoint: cp}}),
 			snapshotio.Encode(&raftlogv1.RangeCommand{Change: &raftlogv1.RangeCommand_TermStart{TermStart: &raftlogv1.TermStart{Node: "n1"}}}),
@@ -49,10 +50,10 @@ func TestLevelsMachine(t *testing.T) {
 func TestLevelsMachineForgets(t *testing.T) {
 	f := newLevels(noTime)
 	for i := range 10_000 {
-		cp := &raftlogv1.Checkpoint{AtUnixNanos: int64(i), Levels: []*raftlogv1.KeyLevel{
-			{Namespace: "n", Limit: "l", Key: strconv.Itoa(i), FullAtUnixNanos: int64(i) + 10},
-		}}
-		f.checkpoint(1, cp)
+		at := quota.Time(i)
+		if err := f.checkpoint(1, EncodeCheckpoint(at, []quota.KeyLevel{{Key: testKey(strconv.Itoa(i)), At: at, FullAt: at + 10}})); err != nil {
+			t.Fatal(err)
+		}
 	}
 	if got := len(f.all(0, 0)); got != 10 {
 		t.Errorf("%d levels are not full again; want 10", got)
@@ -75,9 +76,11 @@ func TestLevelsAppliedAt(t *testing.T) {
 	mono := 10 * time.Second
 	r := NewMachine(func() time.Duration { return mono })
 	f := r.levels
-	day := int64(24 * time.Hour)
-	f.checkpoint(1, &raftlogv1.Checkpoint{AtUnixNanos: day, Levels: []*raftlogv1.KeyLevel{{Key: "k", FullAtUnixNanos: 2 * day}}})
-	now := quota.Time(day).Add(time.Hour) // the wall clock was set meanwhile
+	day := quota.Time(24 * time.Hour)
+	if err := f.checkpoint(1, EncodeCheckpoint(day, []quota.KeyLevel{{Key: testKey("k"), At: day, FullAt: 2 * day}})); err != nil {
+		t.Fatal(err)
+	}
+	now := day.Add(time.Hour) // the wall clock was set meanwhile
 	if got := f.all(now, 12*time.Second)[0].Applied; got != now.Add(-2*time.Second) {
 		t.Errorf("applied %v before now, want 2s", now.Sub(got))
 	}
@@ -251,11 +254,16 @@ func accountEntry(t testing.TB, at quota.Time, commands ...account.Command) []by
 	return snapshotio.Encode(&raftlogv1.RangeCommand{Change: &raftlogv1.RangeCommand_Accounts{Accounts: batch}})
 }
 
+func testKey(k string) quota.Key {
+	return quota.Key{LimitName: quota.LimitName{Namespace: "n", Limit: "l"}, Key: k}
+}
+
 func levelEntry(rng *rand.Rand, at int64) []byte {
-	cp := &raftlogv1.Checkpoint{AtUnixNanos: at}
+	var levels []quota.KeyLevel
 	for range rng.IntN(20) {
-		cp.Levels = append(cp.Levels, &raftlogv1.KeyLevel{Namespace: "n", Limit: "l", Key: strconv.Itoa(rng.IntN(400)), FullAtUnixNanos: at + 5000})
+		levels = append(levels, quota.KeyLevel{Key: testKey(strconv.Itoa(rng.IntN(400))), At: quota.Time(at), FullAt: quota.Time(at + 5000)})
 	}
+	cp := EncodeCheckpoint(quota.Time(at), levels)
 	return snapshotio.Encode(&raftlogv1.RangeCommand{Change: &raftlogv1.RangeCommand_Checkpoint{Checkpoint: cp}})
 }
 
@@ -332,11 +340,11 @@ func FuzzRangeRestore(f *testing.F) {
 // reader's buffer.
 func TestSnapshotBeyondBuffer(t *testing.T) {
 	f := newTestRange()
-	cp := &raftlogv1.Checkpoint{AtUnixNanos: 1}
+	var levels []quota.KeyLevel
 	for i := range 2 * snapshotio.BufferSize / quota.MaxKeyLen {
-		k := quota.Key{LimitName: quota.LimitName{Namespace: "n", Limit: "l"}, Key: fmt.Sprintf("%0*d", quota.MaxKeyLen, i)}
-		cp.Levels = append(cp.Levels, EncodeLevel(quota.KeyLevel{Key: k, Level: 1, FullAt: 9}))
+		levels = append(levels, quota.KeyLevel{Key: testKey(fmt.Sprintf("%0*d", quota.MaxKeyLen, i)), At: 1, Level: 1, FullAt: 9})
 	}
+	cp := EncodeCheckpoint(1, levels)
 	f.Apply(1, 1, snapshotio.Encode(&raftlogv1.RangeCommand{Change: &raftlogv1.RangeCommand_Checkpoint{Checkpoint: cp}}))
 	f.Apply(2, 1, historyEntry(1))
 	data := machinetest.Snapshot(t, f)
@@ -357,9 +365,10 @@ func TestLargeSnapshot(t *testing.T) {
 	now := quota.Time(1_790_000_000_000_000_000)
 	f := newTestRange()
 	for from := 0; from < keys; {
-		cp, size := &raftlogv1.Checkpoint{AtUnixNanos: int64(now)}, 0
-		for ; from < keys && size < leader.MaxCheckpoint; from++ {
+		var levels []quota.KeyLevel
+		for size := 0; from < keys && size < leader.MaxCheckpoint; from++ {
 			kl := quota.KeyLevel{
+				At:    now,
 				Key:   quota.Key{LimitName: quota.LimitName{Namespace: "test", Limit: "h"}, Key: fmt.Sprintf("tenant-%017d", from)},
 				Level: -5 * quota.Token, FullAt: now.Add(time.Hour), Full: 1000 * quota.Token,
 			}
@@ -369,8 +378,9 @@ func TestLargeSnapshot(t *testing.T) {
 					Out: -12345678, Rate: 12345678, Cap: 123456789, Until: now.Add(3 * time.Second),
 				})
 			}
-			cp.Levels, size = append(cp.Levels, EncodeLevel(kl)), size+kl.MaxSize()
+			levels, size = append(levels, kl), size+kl.MaxSize()
 		}
+		cp := EncodeCheckpoint(now, levels)
 		entry := snapshotio.Encode(&raftlogv1.RangeCommand{Change: &raftlogv1.RangeCommand_Checkpoint{Checkpoint: cp}})
 		if len(entry) > raftgroup.MaxEntry {
 			t.Fatalf("an entry of %d bytes; at most %d", len(entry), raftgroup.MaxEntry)
@@ -401,11 +411,11 @@ func TestLargeSnapshot(t *testing.T) {
 // TestRestoredRange checks that levels lose the members' part, and that accounts stay as they were.
 func TestRestoredRange(t *testing.T) {
 	f := NewMachine(func() time.Duration { return 0 })
-	level := &raftlogv1.KeyLevel{
-		Namespace: "api", Limit: "user", Key: "acme", LevelMicroTokens: 5, FullAtUnixNanos: 1 << 60,
-		Marks: []*raftlogv1.Mark{{Node: "n1", Out: 3}}, UnloggedMicroTokens: 7, AnswersMicroTokens: 9, AnswersUntilUnixNanos: 1 << 60,
-	}
-	f.Apply(1, 1, snapshotio.Encode(&raftlogv1.RangeCommand{Change: &raftlogv1.RangeCommand_Checkpoint{Checkpoint: &raftlogv1.Checkpoint{AtUnixNanos: 4, Levels: []*raftlogv1.KeyLevel{level}}}}))
+	cp := EncodeCheckpoint(4, []quota.KeyLevel{{
+		Key: testKey("acme"), At: 4, Level: 5, FullAt: 1 << 60,
+		Marks: []quota.Mark{{Node: "n1", Out: 3}}, Unlogged: 7, Answers: 9, AnswersUntil: 1 << 60,
+	}})
+	f.Apply(1, 1, snapshotio.Encode(&raftlogv1.RangeCommand{Change: &raftlogv1.RangeCommand_Checkpoint{Checkpoint: cp}}))
 	write, err := f.Snapshot()
 	if err != nil {
 		t.Fatal(err)

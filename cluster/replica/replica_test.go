@@ -41,8 +41,9 @@ func TestCheckpointWithoutGroup(t *testing.T) {
 	}
 	for range 2 {
 		r.checkpoint(t.Context(), true)
-		if _, cp, _ := r.moved(true); cp == nil || len(cp.Levels) != 1 || cp.Levels[0].Key != "k" {
-			t.Errorf("after a checkpoint that failed, the next is %v", cp)
+		_, cp, _ := r.moved(true)
+		if levels, err := DecodeCheckpoint(cp); err != nil || len(levels) != 1 || levels[0].Key.Key != "k" {
+			t.Errorf("after a checkpoint that failed, the next is %v, %v", levels, err)
 		}
 	}
 	r.Follow()

@@ -2133,8 +2133,8 @@ type Checkpoint struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Wall clock at which the levels held, Unix nanoseconds.
 	AtUnixNanos int64 `protobuf:"varint,1,opt,name=at_unix_nanos,json=atUnixNanos,proto3" json:"at_unix_nanos,omitempty"`
-	// The levels.
-	Levels        []*KeyLevel `protobuf:"bytes,2,rep,name=levels,proto3" json:"levels,omitempty"`
+	// The levels, packed; the first byte is the version of that form (cluster/replica/packed.go).
+	Packed        []byte `protobuf:"bytes,2,opt,name=packed,proto3" json:"packed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2176,9 +2176,9 @@ func (x *Checkpoint) GetAtUnixNanos() int64 {
 	return 0
 }
 
-func (x *Checkpoint) GetLevels() []*KeyLevel {
+func (x *Checkpoint) GetPacked() []byte {
 	if x != nil {
-		return x.Levels
+		return x.Packed
 	}
 	return nil
 }
@@ -3037,11 +3037,11 @@ const file_quorate_raftlog_v1_command_proto_rawDesc = "" +
 	"\aBarrier\"8\n" +
 	"\fHistoryLines\x12\x14\n" +
 	"\x05lines\x18\x01 \x03(\fR\x05lines\x12\x12\n" +
-	"\x04keys\x18\x02 \x03(\fR\x04keys\"f\n" +
+	"\x04keys\x18\x02 \x03(\fR\x04keys\"H\n" +
 	"\n" +
 	"Checkpoint\x12\"\n" +
-	"\rat_unix_nanos\x18\x01 \x01(\x03R\vatUnixNanos\x124\n" +
-	"\x06levels\x18\x02 \x03(\v2\x1c.quorate.raftlog.v1.KeyLevelR\x06levels\"\xce\x04\n" +
+	"\rat_unix_nanos\x18\x01 \x01(\x03R\vatUnixNanos\x12\x16\n" +
+	"\x06packed\x18\x02 \x01(\fR\x06packed\"\xce\x04\n" +
 	"\bKeyLevel\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x14\n" +
 	"\x05limit\x18\x02 \x01(\tR\x05limit\x12\x10\n" +
@@ -3180,20 +3180,19 @@ var file_quorate_raftlog_v1_command_proto_depIdxs = []int32{
 	25, // 28: quorate.raftlog.v1.RangeCommand.checkpoint:type_name -> quorate.raftlog.v1.Checkpoint
 	24, // 29: quorate.raftlog.v1.RangeCommand.history:type_name -> quorate.raftlog.v1.HistoryLines
 	23, // 30: quorate.raftlog.v1.RangeCommand.barrier:type_name -> quorate.raftlog.v1.Barrier
-	26, // 31: quorate.raftlog.v1.Checkpoint.levels:type_name -> quorate.raftlog.v1.KeyLevel
-	27, // 32: quorate.raftlog.v1.KeyLevel.marks:type_name -> quorate.raftlog.v1.Mark
-	8,  // 33: quorate.raftlog.v1.MetaRecord.version:type_name -> quorate.raftlog.v1.LimitsVersion
-	14, // 34: quorate.raftlog.v1.MetaRecord.override:type_name -> quorate.raftlog.v1.StoredOverride
-	30, // 35: quorate.raftlog.v1.MetaRecord.end:type_name -> quorate.raftlog.v1.MetaEnd
-	19, // 36: quorate.raftlog.v1.MetaRecord.policies:type_name -> quorate.raftlog.v1.MetaPolicyConfig
-	34, // 37: quorate.raftlog.v1.MetaRecord.members:type_name -> quorate.raftlog.v1.Membership
-	35, // 38: quorate.raftlog.v1.MetaRecord.security:type_name -> quorate.raftlog.v1.Security
-	26, // 39: quorate.raftlog.v1.RangeSnapshot.levels:type_name -> quorate.raftlog.v1.KeyLevel
-	40, // [40:40] is the sub-list for method output_type
-	40, // [40:40] is the sub-list for method input_type
-	40, // [40:40] is the sub-list for extension type_name
-	40, // [40:40] is the sub-list for extension extendee
-	0,  // [0:40] is the sub-list for field type_name
+	27, // 31: quorate.raftlog.v1.KeyLevel.marks:type_name -> quorate.raftlog.v1.Mark
+	8,  // 32: quorate.raftlog.v1.MetaRecord.version:type_name -> quorate.raftlog.v1.LimitsVersion
+	14, // 33: quorate.raftlog.v1.MetaRecord.override:type_name -> quorate.raftlog.v1.StoredOverride
+	30, // 34: quorate.raftlog.v1.MetaRecord.end:type_name -> quorate.raftlog.v1.MetaEnd
+	19, // 35: quorate.raftlog.v1.MetaRecord.policies:type_name -> quorate.raftlog.v1.MetaPolicyConfig
+	34, // 36: quorate.raftlog.v1.MetaRecord.members:type_name -> quorate.raftlog.v1.Membership
+	35, // 37: quorate.raftlog.v1.MetaRecord.security:type_name -> quorate.raftlog.v1.Security
+	26, // 38: quorate.raftlog.v1.RangeSnapshot.levels:type_name -> quorate.raftlog.v1.KeyLevel
+	39, // [39:39] is the sub-list for method output_type
+	39, // [39:39] is the sub-list for method input_type
+	39, // [39:39] is the sub-list for extension type_name
+	39, // [39:39] is the sub-list for extension extendee
+	0,  // [0:39] is the sub-list for field type_name
 }
 
 func init() { file_quorate_raftlog_v1_command_proto_init() }
