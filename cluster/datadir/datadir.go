@@ -10,8 +10,11 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
+
+	"github.com/gofrs/flock"
 
 	"github.com/quorate/quorate/internal/quota"
 )
@@ -83,7 +86,7 @@ func (id Identity) Check(want Identity, dir string) error {
 }
 
 // Lock is the lock of a data directory. It keeps other processes out.
-type Lock struct{ f *os.File }
+type Lock struct{ f *flock.Flock }
 
 // Close releases the lock.
 func (l *Lock) Close() error { return l.f.Close() }
@@ -109,11 +112,11 @@ func lock(dir string) (*Lock, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("data directory: %w", err)
 	}
-	f, err := os.OpenFile(filepath.Join(dir, lockFile), os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
-		return nil, fmt.Errorf("data directory: %w", err)
-	}
-	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+	f := flock.New(filepath.Join(dir, lockFile), flock.SetFlag(os.O_CREATE|os.O_RDWR), flock.SetPermissions(0o600))
+	switch locked, err := f.TryLock(); {
+	case err != nil:
+		return nil, errors.Join(fmt.Errorf("data directory: %w", err), f.Close())
+	case !locked:
 		return nil, errors.Join(fmt.Errorf("data directory %s: is in use by another process", dir), f.Close())
 	}
 	return &Lock{f}, nil
@@ -159,14 +162,14 @@ func EndRestore(dir string, id Identity, subdirs ...string) error {
 		return fmt.Errorf("data directory: %w", err)
 	}
 	for _, d := range append([]string{"."}, subdirs...) { // before the mark is removed
-		if err := syncDir(filepath.Join(dir, d)); err != nil {
+		if err := SyncDir(filepath.Join(dir, d)); err != nil {
 			return err
 		}
 	}
 	if err := os.Remove(filepath.Join(dir, restoring)); err != nil {
 		return fmt.Errorf("data directory: %w", err)
 	}
-	return syncDir(dir)
+	return SyncDir(dir)
 }
 
 // Discard removes everything that a restore has created, the mark last.
@@ -178,11 +181,15 @@ func Discard(dir string, subdirs ...string) error {
 	return errors.Join(errs...)
 }
 
-// syncDir syncs the names in a directory to disk. It ignores file systems that do not support this.
-func syncDir(dir string) error {
+// SyncDir syncs the names in a directory to disk. It ignores file systems that do not support this,
+// and does nothing on Windows, where a directory cannot be synced and NTFS journals its names.
+func SyncDir(dir string) error {
+	if runtime.GOOS == "windows" {
+		return nil
+	}
 	d, err := os.Open(dir)
 	if err != nil {
-		return fmt.Errorf("data directory: %w", err)
+		return err
 	}
 	err = d.Sync()
 	if errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.ENOTSUP) {

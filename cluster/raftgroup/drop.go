@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/quorate/quorate/cluster/datadir"
 	"github.com/quorate/quorate/internal/quota"
 )
 
@@ -90,7 +91,7 @@ func (h *Host) dropFiles(name string) error {
 	if err := os.WriteFile(mark, nil, 0o600); err != nil {
 		return fmt.Errorf("raftgroup: drop group %s: %w", name, err)
 	}
-	if err := syncDir(filepath.Dir(mark)); err != nil {
+	if err := datadir.SyncDir(filepath.Dir(mark)); err != nil {
 		return fmt.Errorf("raftgroup: drop group %s: %w", name, err)
 	}
 	return h.sweep(name)
@@ -138,12 +139,4 @@ func (h *Host) Names() ([]string, error) {
 	}
 	slices.Sort(names)
 	return names, nil
-}
-
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
 }

@@ -10,6 +10,8 @@ import (
 
 	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
 	"go.etcd.io/bbolt"
+
+	"github.com/quorate/quorate/cluster/datadir"
 )
 
 // ErrDamaged means that a group's files cannot be used as they are. The error names the file and
@@ -62,7 +64,7 @@ func createStore(path string, fill func(*raftboltdb.BoltStore) error) (*raftbolt
 	if err := os.Rename(temp, path); err != nil {
 		return nil, err
 	}
-	if err := syncDir(filepath.Dir(path)); err != nil {
+	if err := datadir.SyncDir(filepath.Dir(path)); err != nil {
 		return nil, err
 	}
 	return openBolt(path)

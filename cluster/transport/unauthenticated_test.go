@@ -6,7 +6,6 @@ import (
 	"net"
 	"net/netip"
 	"sync"
-	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -71,9 +70,8 @@ func TestTenThousandConnections(t *testing.T) {
 }
 
 func flood(t *testing.T, count int, edit func(*Config)) {
-	var limit syscall.Rlimit
-	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err == nil && limit.Cur < uint64(count)+2000 {
-		count = int(limit.Cur) / 2
+	if most := openFiles(); most < uint64(count)+2000 {
+		count = int(most) / 2
 	}
 	b := start(t, listen(t, "127.0.0.1:0"), "b", nil, edit)
 	idle := make([]net.Conn, 0, count)

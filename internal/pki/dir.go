@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 )
 
 // The files of a store's directory.
@@ -151,10 +152,11 @@ func readFile(path string) ([]byte, error) {
 	return data, nil
 }
 
-// openToOthers returns a warning if others than its owner can access a key file.
+// openToOthers returns a warning if others than its owner can access a key file. On Windows, where
+// the mode does not say so, it returns none.
 func openToOthers(path string) []string {
 	info, err := os.Stat(path)
-	if err != nil || info.Mode().Perm()&0o077 == 0 {
+	if err != nil || runtime.GOOS == "windows" || info.Mode().Perm()&0o077 == 0 {
 		return nil
 	}
 	return []string{fmt.Sprintf("%s: others than its owner can access it (mode %04o); chmod 600 it", path, info.Mode().Perm())}

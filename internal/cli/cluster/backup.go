@@ -16,6 +16,7 @@ import (
 
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/cluster/backup"
+	"github.com/quorate/quorate/cluster/datadir"
 	"github.com/quorate/quorate/internal/cli/remote"
 	"github.com/quorate/quorate/internal/cli/render"
 	"github.com/quorate/quorate/internal/phrase"
@@ -140,7 +141,7 @@ func (b *backupper) save(in io.Reader, stdout io.Writer) (*backup.Manifest, stri
 	if err := os.Rename(f.Name(), name); err != nil {
 		return nil, "", fmt.Errorf("backup: %w", err)
 	}
-	return m, name, syncDir(dir)
+	return m, name, datadir.SyncDir(dir)
 }
 
 // saveInto writes to something that is not a regular file, such as a pipe, and must not be
@@ -169,14 +170,6 @@ func copyBackup(w io.Writer, in io.Reader) (*backup.Manifest, error) {
 	return nil, err
 }
 
-// syncDir flushes the entries of a directory to disk.
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return fmt.Errorf("backup: %w", err)
-	}
-	return errors.Join(d.Sync(), d.Close())
-}
 
 // backupInput is the stream from a node as a reader.
 type backupInput struct {
