@@ -34,12 +34,15 @@ SEED      ?= 0
 DEVEL     := $(shell sed -n 's/^var Version = "\(.*\)"/\1/p' internal/cli/build/version.go)
 VERSION   ?= $(DEVEL)
 OUT       ?= dist
-PLATFORMS ?= linux/amd64 linux/arm64 darwin/amd64 darwin/arm64
+PLATFORMS ?= linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64 windows/arm64
+# OTHERS are platforms that check-platforms vets for: one of each system and architecture that
+# the machine of the checks is not.
+OTHERS    ?= darwin/arm64 windows/amd64
 # BASE is what protos must stay compatible with: the last tag, else the commit before.
 BASE      ?= $(shell git describe --tags --abbrev=0 2>/dev/null || git rev-parse -q --verify HEAD~1 2>/dev/null)
 
 .PHONY: help build static dist test test-full race system headline proxies soak faults reach campaign lint site generate verify bench bench-peers fuzz behaviour scale scale-real soak-load
-.PHONY: format check-format check-vet check-bench check-deploy check-tidy check-proto check-breaking check-generated check-dead check-arch check-vulns check-goreleaser
+.PHONY: format check-format check-vet check-platforms check-bench check-deploy check-tidy check-proto check-breaking check-generated check-dead check-arch check-vulns check-goreleaser
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -50,7 +53,7 @@ build: ## build bin/quorate
 # The same commit makes the same bytes, wherever it is built: no path, no time, no C library
 # of the machine is in them. The toolchain is that of go.mod. A clone says its commit, or is not
 # built; a copy without one, as in the container file, cannot.
-static: ## build OUT/quorate for GOOS and GOARCH, as releases have it
+static: ## build OUT/quorate (quorate.exe on Windows) for GOOS and GOARCH, as releases have it
 	CGO_ENABLED=0 go build -trimpath -buildvcs=$(if $(wildcard .git),true,false) -ldflags '-s -w -buildid= -X github.com/quorate/quorate/internal/cli/build.Version=$(VERSION)' -o $(OUT)/ ./cmd/quorate
 
 # Pinned here: as a tool in go.mod it would bring 330 modules to everybody.
@@ -66,7 +69,7 @@ dist: ## release archives for PLATFORMS in OUT, with bills of materials and chec
 		work="$(OUT)/$$name"
 		GOOS=$${platform%/*} GOARCH=$${platform#*/} $(MAKE) --no-print-directory static OUT="$$work"
 		cp README.md CHANGELOG.md LICENSE NOTICE deploy/systemd/quorate.service deploy/systemd/quorate.sysusers "$$work"
-		go run ./cmd/quorate version -o cyclonedx --of "$$work/quorate" | sed 's/"$(DEVEL)"/"$(VERSION)"/' > "$(OUT)/$$name.cdx.json"
+		go run ./cmd/quorate version -o cyclonedx --of "$$work/quorate$$(GOOS=$${platform%/*} go env GOEXE)" | sed 's/"$(DEVEL)"/"$(VERSION)"/' > "$(OUT)/$$name.cdx.json"
 		chmod -R u=rwX,go=rX "$$work"
 		tar --sort=name --mtime="@$$made" --owner=0 --group=0 --numeric-owner -C "$(OUT)" -cf - "$$name" | gzip -9n > "$(OUT)/$$name.tar.gz"
 		rm -rf "$$work"
@@ -143,7 +146,7 @@ format: ## format Go files and protos in place
 	$(FILES) | xargs -r $(TOOL) golangci-lint fmt
 	$(TOOL) buf format -w
 
-verify: check-format check-vet check-bench check-deploy check-tidy check-proto check-breaking check-generated check-dead check-arch lint ## all checks that are no tests; changes no file
+verify: check-format check-vet check-platforms check-bench check-deploy check-tidy check-proto check-breaking check-generated check-dead check-arch lint ## all checks that are no tests; changes no file
 
 check-format: ## Go files are formatted
 	@bad=$$($(FILES) | xargs -r $(TOOL) gofumpt -l)
@@ -156,6 +159,14 @@ check-format: ## Go files are formatted
 check-vet: ## go vet
 	go vet ./...
 	go vet -tags proxies ./systemtest
+
+# The tests of processes use signals and network namespaces of Linux.
+check-platforms: ## vet programs, libraries and their tests for OTHERS; two minutes of a processor for each
+	@packages=$$(go list ./... | grep -v /systemtest)
+	for platform in $(OTHERS); do
+		echo "go vet for $$platform"
+		GOOS=$${platform%/*} GOARCH=$${platform#*/} CGO_ENABLED=0 go vet $$packages
+	done
 
 check-bench: ## vet and test the module of the bench suite, which is not in ./...
 	@cd bench
