@@ -135,5 +135,5 @@ func compareLimits(a, b []quota.Limit) int {
 	if len(a) == 0 || len(b) == 0 {
 		return cmp.Compare(len(b), len(a))
 	}
-	return quota.Key{LimitName: a[0].LimitName}.Compare(quota.Key{LimitName: b[0].LimitName})
+	return a[0].LimitName.Compare(b[0].LimitName)
 }

@@ -30,7 +30,7 @@ type limitOverrides struct {
 // any.
 func (t *overrideTable) limit(n quota.LimitName) (int, bool) {
 	return slices.BinarySearchFunc(t.limits, n, func(l *limitOverrides, n quota.LimitName) int {
-		return quota.Key{LimitName: l.name}.Compare(quota.Key{LimitName: n})
+		return l.name.Compare(n)
 	})
 }
 

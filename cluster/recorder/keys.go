@@ -1,7 +1,6 @@
 package recorder
 
 import (
-	"cmp"
 	"context"
 	"maps"
 	"slices"
@@ -53,7 +52,7 @@ func (s *keyStore) hour(h hourOf) (archive.KeysEntry, error) {
 	}
 	limits[history.Other] = true // ensures that there is a span even without a limit
 	e := archive.KeysEntry{Range: h.r, Start: h.at}
-	for _, l := range slices.SortedFunc(maps.Keys(limits), compareLimitNames) {
+	for _, l := range slices.SortedFunc(maps.Keys(limits), quota.LimitName.Compare) {
 		var sum history.KeysSum
 		if err := s.archive.ReadKeys(archive.KeyMinutes, h.r, l, h.at, h.at+Hour, func(p history.KeysPart) { sum.Add(&p) }); err != nil {
 			return archive.KeysEntry{}, err
@@ -214,7 +213,3 @@ func askedIn(gaps []history.Gap, now history.Second, read func(g history.Gap, st
 
 // bookedLate is the number of seconds that a request for a key may take to reach its leader.
 const bookedLate = 2
-
-func compareLimitNames(a, b quota.LimitName) int {
-	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Limit, b.Limit))
-}

@@ -158,7 +158,7 @@ func (g *openSlot) line(b Slot) Line {
 			sums[s.Limit].Add(&s.Counts)
 		}
 	}
-	for _, limit := range slices.SortedFunc(maps.Keys(sums), compareLimits) {
+	for _, limit := range slices.SortedFunc(maps.Keys(sums), quota.LimitName.Compare) {
 		l.Slices = append(l.Slices, Slice{limit, *sums[limit]})
 	}
 	l.Slices = capLimits(l.Slices)

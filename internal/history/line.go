@@ -139,7 +139,7 @@ func (l *Line) check() error {
 			return fmt.Errorf("%w: processes out of order", errLine)
 		}
 	}
-	if !ordered(l.Slices, func(a, b Slice) int { return compareLimits(a.Limit, b.Limit) }) {
+	if !ordered(l.Slices, func(a, b Slice) int { return a.Limit.Compare(b.Limit) }) {
 		return fmt.Errorf("%w: limits out of order", errLine)
 	}
 	return nil

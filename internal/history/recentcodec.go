@@ -33,7 +33,7 @@ func (k *Recent) Append(b []byte) []byte {
 		b = appendProcesses(b, sorted(maps.Keys(s.from)))
 		b = appendProcesses(b, sorted(maps.Keys(s.ended)))
 		b = binary.AppendUvarint(b, uint64(len(s.of)))
-		for _, limit := range slices.SortedFunc(maps.Keys(s.of), compareLimits) {
+		for _, limit := range slices.SortedFunc(maps.Keys(s.of), quota.LimitName.Compare) {
 			b = appendText(appendText(b, limit.Namespace), limit.Limit)
 			b = append(b, s.of[limit]...)
 		}
@@ -88,7 +88,7 @@ func (d *decoder) sum() (*slotSum, error) {
 	for i := range d.uint(maxRecentLimits) {
 		limit := quota.LimitName{Namespace: d.text(maxName), Limit: d.text(maxName)}
 		v := d.vector()
-		if i > 0 && compareLimits(last, limit) >= 0 {
+		if i > 0 && last.Compare(limit) >= 0 {
 			d.fail(errKept)
 		}
 		if d.err != nil {

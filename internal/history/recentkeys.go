@@ -120,7 +120,7 @@ func (k *RecentKeys) Minutes() []Minute { return slices.Sorted(maps.Keys(k.minut
 // Limits returns the limits in the lines of a minute, in order.
 func (k *RecentKeys) Limits(at Minute) []quota.LimitName {
 	if m := k.minutes[at]; m != nil {
-		return slices.SortedFunc(maps.Keys(m.of), compareLimits)
+		return slices.SortedFunc(maps.Keys(m.of), quota.LimitName.Compare)
 	}
 	return nil
 }
@@ -167,7 +167,7 @@ func (k *RecentKeys) Append(b []byte) []byte {
 		}
 		b = m.span.Append(b)
 		var all []TopKeys
-		for _, limit := range slices.SortedFunc(maps.Keys(m.of), compareLimits) {
+		for _, limit := range slices.SortedFunc(maps.Keys(m.of), quota.LimitName.Compare) {
 			all = append(all, *m.of[limit].list(limit))
 		}
 		b = appendTop(b, all)

@@ -137,7 +137,7 @@ func (t *Tally) upload(at Slot, r quota.RangeID) Upload {
 			out.Slices = append(out.Slices, Slice{limit, *v})
 		}
 	}
-	slices.SortFunc(out.Slices, func(a, b Slice) int { return compareLimits(a.Limit, b.Limit) })
+	slices.SortFunc(out.Slices, func(a, b Slice) int { return a.Limit.Compare(b.Limit) })
 	out.Seen, out.Slices = p.seen, capLimits(out.Slices)
 	return out
 }
@@ -156,19 +156,14 @@ func capLimits(all []Slice) []Slice {
 	})
 	slices.SortFunc(all, func(a, b Slice) int {
 		x, y := a.Counts.Sum(), b.Counts.Sum()
-		return cmp.Or(cmp.Compare(y.Attempted, x.Attempted), compareLimits(a.Limit, b.Limit))
+		return cmp.Or(cmp.Compare(y.Attempted, x.Attempted), a.Limit.Compare(b.Limit))
 	})
 	for i := MaxLimits; i < len(all); i++ {
 		rest.Counts.Add(&all[i].Counts)
 	}
 	all = append(all[:min(len(all), MaxLimits)], rest)
-	slices.SortFunc(all, func(a, b Slice) int { return compareLimits(a.Limit, b.Limit) })
+	slices.SortFunc(all, func(a, b Slice) int { return a.Limit.Compare(b.Limit) })
 	return all
-}
-
-// compareLimits orders limits by namespace, then by name.
-func compareLimits(a, b quota.LimitName) int {
-	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Limit, b.Limit))
 }
 
 // Acknowledge records that the range's log has all of this process's slots before next.

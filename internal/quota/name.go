@@ -20,6 +20,11 @@ type LimitName struct{ Namespace, Limit string }
 // String returns namespace/limit.
 func (n LimitName) String() string { return n.Namespace + "/" + n.Limit }
 
+// Compare orders names by namespace, then by limit.
+func (n LimitName) Compare(o LimitName) int {
+	return cmp.Or(strings.Compare(n.Namespace, o.Namespace), strings.Compare(n.Limit, o.Limit))
+}
+
 // ParseLimitName reads "namespace/limit".
 func ParseLimitName(s string) (LimitName, error) {
 	ns, limit, ok := strings.Cut(s, "/")
