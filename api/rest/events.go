@@ -5,6 +5,8 @@ import (
 	"strings"
 	"time"
 
+	"google.golang.org/protobuf/reflect/protoreflect"
+
 	"github.com/quorate/quorate/api"
 	"github.com/quorate/quorate/api/apijson"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
@@ -20,31 +22,50 @@ func (r *router) getEvents(w http.ResponseWriter, req *http.Request) int {
 	if err := api.AuthorizeRequest(req.Context(), watch); err != nil {
 		return writeFault(w, err)
 	}
-	prefix, end, contentType := "", "\n", "application/x-ndjson"
-	if strings.Contains(req.Header.Get("Accept"), "text/event-stream") {
-		prefix, end, contentType = "data: ", "\n\n", "text/event-stream"
-	}
-	conn := http.NewResponseController(w)
-	var line []byte
-	started := false
-	err := r.Events.Stream(req.Context(), watch, func(m *quoratev1.WatchResponse) error {
-		line = append(apijson.AppendMessage(append(line[:0], prefix...), m.ProtoReflect()), end...)
-		_, err := w.Write(line)
-		return err
-	}, func() error {
-		if !started {
-			started = true
-			// The stream has no end of its own, so the deadlines of ordinary calls do not apply. A
-			// caller that takes nothing for too long is still cut off.
-			_ = conn.SetReadDeadline(time.Time{}) // a recorder in tests has none
-			w.Header().Set("Content-Type", contentType)
-			w.Header().Set("Cache-Control", "no-store")
-			w.WriteHeader(http.StatusOK)
-		}
-		_ = conn.SetWriteDeadline(time.Now().Add(api.EventWriteTimeout + r.Heartbeat))
-		return conn.Flush()
+	out := newStream(w, req)
+	err := r.Events.Stream(req.Context(), watch, func(m *quoratev1.WatchResponse) error { return out.write(m.ProtoReflect()) }, func() error {
+		out.start()
+		_ = out.conn.SetWriteDeadline(time.Now().Add(api.EventWriteTimeout + r.Heartbeat))
+		return out.conn.Flush()
 	})
-	return streamed(w, req, started, err)
+	return streamed(w, req, out.started, err)
+}
+
+// stream is a response without an end of its own: one JSON object per line, or server-sent events if
+// the caller accepts text/event-stream.
+type stream struct {
+	w                        http.ResponseWriter
+	conn                     *http.ResponseController
+	prefix, end, contentType string
+	line                     []byte
+	started                  bool
+}
+
+func newStream(w http.ResponseWriter, req *http.Request) *stream {
+	s := &stream{w: w, conn: http.NewResponseController(w), end: "\n", contentType: "application/x-ndjson"}
+	if strings.Contains(req.Header.Get("Accept"), "text/event-stream") {
+		s.prefix, s.end, s.contentType = "data: ", "\n\n", "text/event-stream"
+	}
+	return s
+}
+
+// start writes the headers, once. The deadlines of ordinary calls do not apply to a stream: the code
+// that writes it sets a write deadline, which cuts off a caller that takes nothing for too long.
+func (s *stream) start() {
+	if s.started {
+		return
+	}
+	s.started = true
+	_ = s.conn.SetReadDeadline(time.Time{}) // a recorder in tests has none
+	s.w.Header().Set("Content-Type", s.contentType)
+	s.w.Header().Set("Cache-Control", "no-store")
+	s.w.WriteHeader(http.StatusOK)
+}
+
+func (s *stream) write(m protoreflect.Message) error {
+	s.line = append(apijson.AppendMessage(append(s.line[:0], s.prefix...), m), s.end...)
+	_, err := s.w.Write(s.line)
+	return err
 }
 
 // streamed ends a stream over HTTP. It logs the error of a stream that has begun; its caller learns

@@ -40,32 +40,18 @@ func (r *router) getRatesWatch(w http.ResponseWriter, req *http.Request) int {
 	if err != nil {
 		return writeFault(w, err)
 	}
-	prefix, end, contentType := "", "\n", "application/x-ndjson"
-	if strings.Contains(req.Header.Get("Accept"), "text/event-stream") {
-		prefix, end, contentType = "data: ", "\n\n", "text/event-stream"
-	}
-	conn := http.NewResponseController(w)
-	var line []byte
-	started := false
+	out := newStream(w, req)
 	err = r.Rates.Stream(req.Context(), watch, func(m *quoratev1.WatchRatesResponse) error {
-		if !started {
-			started = true
-			_ = conn.SetReadDeadline(time.Time{}) // as in getEvents
-			w.Header().Set("Content-Type", contentType)
-			w.Header().Set("Cache-Control", "no-store")
-			w.WriteHeader(http.StatusOK)
-		}
-		_ = conn.SetWriteDeadline(time.Now().Add(api.EventWriteTimeout))
-		line = append(apijson.AppendMessage(append(line[:0], prefix...), m.ProtoReflect()), end...)
-		if _, err := w.Write(line); err != nil {
+		out.start()
+		_ = out.conn.SetWriteDeadline(time.Now().Add(api.EventWriteTimeout))
+		if err := out.write(m.ProtoReflect()); err != nil {
 			return err
 		}
-		// The pause until the next write does not count.
-		err := conn.Flush()
-		_ = conn.SetWriteDeadline(time.Now().Add(api.EventWriteTimeout + api.MaxWatchPause))
+		err := out.conn.Flush()
+		_ = out.conn.SetWriteDeadline(time.Now().Add(api.EventWriteTimeout + api.MaxWatchPause)) // the pause until the next write does not count
 		return err
 	})
-	return streamed(w, req, started, err)
+	return streamed(w, req, out.started, err)
 }
 
 // getReport answers with the document itself if Accept asks for HTML or text.
