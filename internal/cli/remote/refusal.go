@@ -39,6 +39,9 @@ func deniedIdentity(message string) string {
 
 // Refusal turns the answer of a node into an error of our own, without gRPC's wrapping.
 func Refusal(err error) error {
+	if SpeaksHTTP(err) {
+		return exit.Errorf(exit.Unreachable, "the address is that of HTTP, not gRPC: --addr wants the gRPC port, which is 7412 unless set otherwise")
+	}
 	st := status.Convert(err)
 	code := exit.Fault
 	switch st.Code() {
