@@ -117,7 +117,7 @@ func CutOffProto(c quota.CutOff) *quoratev1.CutOff {
 	return out
 }
 
-// Pause is a duration that is absent when there is none, or no end of it.
+// Pause returns the message for a duration: nil if it is 0 or Never.
 func Pause(d time.Duration) *durationpb.Duration {
 	if d <= 0 || d == Never {
 		return nil

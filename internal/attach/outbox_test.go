@@ -50,8 +50,8 @@ func TestOutboxOrder(t *testing.T) {
 	}
 }
 
-// TestOutboxBounds: whoever takes nothing is given up, at either bound; whoever takes
-// what comes is not.
+// TestOutboxBounds checks that an outbox whose reader takes nothing fails at either bound, and that
+// one whose reader keeps up does not.
 func TestOutboxBounds(t *testing.T) {
 	for name, c := range map[string]struct{ keys, fits int }{"messages": {1, MaxQueued}, "bytes": {4096, MaxQueuedBytes / sizeOf(grant(4096))}} {
 		o := NewOutbox()

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Requests are keys, one behind the other, as they come: whoever asks has just read
-// its key somewhere, so its bytes are near.
+// Requests are keys, one behind the other in memory, as in a server: a caller has just read its key
+// from a connection, so its bytes are in the cache.
 type Requests struct {
 	keys   string
 	length int

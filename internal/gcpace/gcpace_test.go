@@ -39,7 +39,7 @@ func TestNext(t *testing.T) {
 	}
 }
 
-// TestLeavesItAsItWas: whoever sets GOGC has it, and Run takes back what it did.
+// TestLeavesItAsItWas checks that Run leaves GOGC alone if the user set it, and restores it otherwise.
 func TestLeavesItAsItWas(t *testing.T) {
 	before := debug.SetGCPercent(usual)
 	defer debug.SetGCPercent(before)

@@ -64,7 +64,7 @@ func write(path, text string) error {
 	return os.WriteFile(path, []byte(text), 0o644) //nolint:gosec // a file of the repository
 }
 
-// within is a path as one writes it in the folder of the module, or as it is where there is none.
+// within returns a path relative to the directory of the module, or as it is outside a module.
 func within(path string) string {
 	path, err := filepath.Abs(path)
 	if err != nil {

@@ -175,7 +175,7 @@ func TestRestoreAhead(t *testing.T) {
 	}
 }
 
-// TestSlope: what a member is told of a level that changes by itself.
+// TestSlope checks the rate at which a level changes by itself, which grants carry to members.
 func TestSlope(t *testing.T) {
 	m := limiter.NewMeter(&bucketTier, now0)
 	if got := m.Slope(&bucketTier); got != 2777 { // 10/h

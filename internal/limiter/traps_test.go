@@ -96,7 +96,7 @@ func TestTrapWeekStart(t *testing.T) {
 }
 
 // TestTrapLimitZero: gubernator's leaky bucket divides by a limit of 0 and gets
-// infinity. Zero refuses everything, for ever, of every kind.
+// infinity. Here a limit of 0 of any kind refuses every request.
 func TestTrapLimitZero(t *testing.T) {
 	for _, kind := range quota.Kinds() {
 		tier := quota.Window(kind, 0, time.Minute)
@@ -118,8 +118,7 @@ func TestTrapLimitZero(t *testing.T) {
 	}
 }
 
-// TestTrapRateZero: no tokens ever come back; what is missing is never there,
-// and no caller is told to come back.
+// TestTrapRateZero: no token ever comes back, and no refusal suggests a time to retry.
 func TestTrapRateZero(t *testing.T) {
 	l := bucketOf(0, time.Second, 2)
 	l.MaxWait, l.MaxDebt = time.Minute, time.Hour
@@ -276,7 +275,7 @@ func TestTrapRefusedIsCharged(t *testing.T) {
 
 // TestTrapWaitOverride: the wait that quotaservice's callers may give lowers the
 // limit's and never raises it, though it is called an override. So does ours, and
-// who is refused for it is told apart from who is refused by the limit.
+// refusals for it have a reason of their own.
 func TestTrapWaitOverride(t *testing.T) {
 	l := bucketOf(1, time.Second, 1)
 	l.MaxWait, l.MaxDebt = 5*time.Second, time.Minute

@@ -173,7 +173,7 @@ func TestSignErrors(t *testing.T) {
 	ca := newCA(t, "prod")
 	_, csr, err := NewKeyAndCSR(nodeID("n1"), nil)
 	check(t, err)
-	// A signature by another key: whoever sent it does not hold the key.
+	// A signature by another key: the sender does not hold the key.
 	forged := slices.Clone(csr)
 	forged[len(forged)-1] ^= 1
 	sign := func(csr []byte, id Identity, hosts []string, at time.Time, ttl time.Duration) error {

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// TestSeen: whoever was good at the API port is remembered, with the CA and the time; whoever
-// was refused, and who came to the peer port, is not.
+// TestSeen checks that the store remembers callers that the API port accepted, with the CA and the
+// time, and neither callers that it refused nor those of the peer port.
 func TestSeen(t *testing.T) {
 	c := &clock{now: start}
 	old, next := newCA(t, "prod"), newCA(t, "prod")

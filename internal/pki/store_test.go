@@ -64,7 +64,8 @@ func TestStore(t *testing.T) {
 	}
 }
 
-// A node is told five times a second what it trusts: that must not be as many writes.
+// TestSetBundleAgain checks that an unchanged bundle is not written again: a node gets its bundle five
+// times a second.
 func TestSetBundleAgain(t *testing.T) {
 	c := &clock{now: start}
 	dir := t.TempDir()

@@ -25,7 +25,7 @@ func TestShare(t *testing.T) {
 	}
 }
 
-// TestHasRoom: whoever takes what it can, in whatever order, each sharer gets a part of the table.
+// TestHasRoom checks that each sharer gets a part of the table, in whatever order they fill it.
 func TestHasRoom(t *testing.T) {
 	const most = 3200
 	for _, sharers := range []int{1, 2, 5, 50} {

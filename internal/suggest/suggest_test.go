@@ -40,7 +40,7 @@ func TestExplain(t *testing.T) {
 	}
 }
 
-// TestWithin: who must not be told which other namespaces there are is told what their own has.
+// TestWithin checks that suggestions for a caller that may see one namespace come from that namespace.
 func TestWithin(t *testing.T) {
 	shop := limits(t, "shop/per_user", "web/per_client")
 	for _, tc := range []struct {

@@ -170,7 +170,6 @@ func copyBackup(w io.Writer, in io.Reader) (*backup.Manifest, error) {
 	return nil, err
 }
 
-
 // backupInput is the stream from a node as a reader.
 type backupInput struct {
 	stream   quoratev1.BackupService_BackupClient
