@@ -4,6 +4,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/quorate/quorate/internal/fairshare"
 	"github.com/quorate/quorate/internal/quota"
 )
 
@@ -158,22 +159,9 @@ func (h *holder) fade(now quota.Time, sync time.Duration) {
 	}
 }
 
-// follow moves an average towards a count, in Units, of that many seconds. Clumps
-// of the given size are what counts as one event. What was before fades to this part.
+// follow moves an average towards a count of events of a size.
 func follow(avg, count, size, seconds, fade float64) float64 {
-	rate := count / seconds
-	expected := avg * seconds / size
-	got := count / size
-	margin := deviations*math.Sqrt(expected) + 1
-	switch {
-	case got > expected+margin:
-		return max(avg, rate*(1-1/math.Sqrt(got))) // what so few requests say at least
-	case got < expected-margin:
-		return rate
-	case count == 0 && avg < size/2:
-		return 0
-	}
-	return avg + (1-fade)*(rate-avg)
+	return fairshare.Follow(avg, count, size, seconds, fade)
 }
 
 // fades are those of one report: its entries are about times of the same length.

@@ -4,6 +4,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/quorate/quorate/internal/fairshare"
 	"github.com/quorate/quorate/internal/quota"
 )
 
@@ -14,7 +15,7 @@ const (
 	// so that a late report does not starve it.
 	ahead = 1.5
 	// deviations of a count are granted on top.
-	deviations = 3
+	deviations = fairshare.Deviations
 	// repay is how fast debt is paid back.
 	repay = 500 * time.Millisecond
 	// calm is how many sync intervals a member may stay silent when its use is
@@ -136,7 +137,7 @@ func (l *Ledger) weigh(now quota.Time, a *account, h *holder) terms {
 	}
 	a.most = math.Inf(1)
 	if t.total > avail {
-		a.most = waterLevel(a.holders, avail, t.members)
+		a.most = fairshare.Level(len(a.holders), func(i int) float64 { return a.holders[i].live }, avail)
 	}
 	t.fair = min(t.mine, a.most)
 	if t.parts = a.parts(); t.parts > 0 {
@@ -144,27 +145,6 @@ func (l *Ledger) weigh(now quota.Time, a *account, h *holder) terms {
 	}
 	t.scattered = a.limit.Ceiling == quota.Soft && size > float64(quota.Token) && t.burst*t.weight < size/2
 	return t
-}
-
-// waterLevel returns the most that anyone gets when avail is divided max-min
-// fairly among n members by demand; infinite when there is enough for all.
-func waterLevel(holders []holder, avail float64, n int) float64 {
-	left, level, below := avail, 0.0, 0
-	for n > below {
-		next := left / float64(n-below)
-		if next <= level {
-			return level
-		}
-		level = next
-		left, below = avail, 0
-		for i := range holders {
-			if d := holders[i].live; d > 0 && d <= level {
-				left -= d
-				below++
-			}
-		}
-	}
-	return math.Inf(1)
 }
 
 func (t terms) contended() bool { return t.total > t.avail/2 }

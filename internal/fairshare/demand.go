@@ -1,0 +1,52 @@
+package fairshare
+
+import "math"
+
+// Level returns the most that any of n claimants gets when avail is divided max-min fairly by
+// demand: those who demand less get what they demand, and the rest is divided equally. It is +Inf
+// if avail serves all of them. A demand of 0 or less is none.
+func Level(n int, demand func(i int) float64, avail float64) float64 {
+	claimants := 0
+	for i := range n {
+		if demand(i) > 0 {
+			claimants++
+		}
+	}
+	left, level, below := avail, 0.0, 0
+	for claimants > below {
+		next := left / float64(claimants-below)
+		if next <= level {
+			return level
+		}
+		level, left, below = next, avail, 0
+		for i := range n {
+			if d := demand(i); d > 0 && d <= level {
+				left -= d
+				below++
+			}
+		}
+	}
+	return math.Inf(1)
+}
+
+// Deviations is how many standard deviations of a count are taken for chance.
+const Deviations = 3
+
+// Follow moves an average rate towards a count of so many seconds, in which events are of the given
+// size. It follows a surge up as far as so few events prove it, and a lull down, at once: when the
+// count differs from the expected one by more than Deviations of a Poisson process of such events.
+// Otherwise what was before fades to this part.
+func Follow(avg, count, size, seconds, fade float64) float64 {
+	rate := count / seconds
+	expected, got := avg*seconds/size, count/size
+	margin := Deviations*math.Sqrt(expected) + 1
+	switch {
+	case got > expected+margin:
+		return max(avg, rate*(1-1/math.Sqrt(got))) // what so few events say at least
+	case got < expected-margin:
+		return rate
+	case count == 0 && avg < size/2:
+		return 0
+	}
+	return avg + (1-fade)*(rate-avg)
+}
