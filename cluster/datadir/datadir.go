@@ -10,13 +10,12 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
-	"syscall"
 
 	"github.com/gofrs/flock"
 
 	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/internal/syncdir"
 )
 
 // Format is the version of a data directory's layout.
@@ -109,7 +108,7 @@ func cutShort(dir string) error {
 }
 
 func lock(dir string) (*Lock, error) {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	if err := syncdir.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("data directory: %w", err)
 	}
 	f := flock.New(filepath.Join(dir, lockFile), flock.SetFlag(os.O_CREATE|os.O_RDWR), flock.SetPermissions(0o600))
@@ -162,14 +161,14 @@ func EndRestore(dir string, id Identity, subdirs ...string) error {
 		return fmt.Errorf("data directory: %w", err)
 	}
 	for _, d := range append([]string{"."}, subdirs...) { // before the mark is removed
-		if err := SyncDir(filepath.Join(dir, d)); err != nil {
-			return err
+		if err := syncdir.Sync(filepath.Join(dir, d)); err != nil {
+			return fmt.Errorf("data directory: %w", err)
 		}
 	}
 	if err := os.Remove(filepath.Join(dir, restoring)); err != nil {
 		return fmt.Errorf("data directory: %w", err)
 	}
-	return SyncDir(dir)
+	return syncdir.Sync(dir)
 }
 
 // Discard removes everything that a restore has created, the mark last.
@@ -179,23 +178,6 @@ func Discard(dir string, subdirs ...string) error {
 		errs = append(errs, os.RemoveAll(filepath.Join(dir, name)))
 	}
 	return errors.Join(errs...)
-}
-
-// SyncDir syncs the names in a directory to disk. It ignores file systems that do not support this,
-// and does nothing on Windows, where a directory cannot be synced and NTFS journals its names.
-func SyncDir(dir string) error {
-	if runtime.GOOS == "windows" {
-		return nil
-	}
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	err = d.Sync()
-	if errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.ENOTSUP) {
-		err = nil
-	}
-	return errors.Join(err, d.Close())
 }
 
 // WriteFile atomically replaces a file: after a crash, path has either the old or the new content.
@@ -209,5 +191,8 @@ func WriteFile(path string, data []byte) error {
 	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
 		return err
 	}
-	return os.Rename(tmp, path)
+	if err := os.Rename(tmp, path); err != nil {
+		return err
+	}
+	return syncdir.Sync(filepath.Dir(path))
 }

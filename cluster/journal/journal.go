@@ -15,6 +15,7 @@ import (
 
 	"github.com/quorate/quorate/aggregator"
 	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/internal/syncdir"
 )
 
 // firstSteps is the minimum length of the file in steps: it has room for a burst of new keys while
@@ -214,7 +215,10 @@ func (j *Journal) replace(path string) error {
 			}
 		}
 	}
-	return os.Rename(path, j.path)
+	if err := os.Rename(path, j.path); err != nil {
+		return err
+	}
+	return syncdir.Sync(filepath.Dir(j.path))
 }
 
 // Inherited returns the counts of earlier processes of this node, as of Open. The caller owns the

@@ -16,10 +16,10 @@ import (
 
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/cluster/backup"
-	"github.com/quorate/quorate/cluster/datadir"
 	"github.com/quorate/quorate/internal/cli/remote"
 	"github.com/quorate/quorate/internal/cli/render"
 	"github.com/quorate/quorate/internal/phrase"
+	"github.com/quorate/quorate/internal/syncdir"
 )
 
 // backupper writes a backup to a file.
@@ -141,7 +141,7 @@ func (b *backupper) save(in io.Reader, stdout io.Writer) (*backup.Manifest, stri
 	if err := os.Rename(f.Name(), name); err != nil {
 		return nil, "", fmt.Errorf("backup: %w", err)
 	}
-	return m, name, datadir.SyncDir(dir)
+	return m, name, syncdir.Sync(dir)
 }
 
 // saveInto writes to something that is not a regular file, such as a pipe, and must not be

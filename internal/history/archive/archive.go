@@ -14,6 +14,7 @@ import (
 	berrors "go.etcd.io/bbolt/errors"
 
 	"github.com/quorate/quorate/internal/history"
+	"github.com/quorate/quorate/internal/syncdir"
 )
 
 // Resolution identifies a kind of stored data, points or keys, and the length of time that
@@ -98,7 +99,7 @@ var ErrClosed = errors.New("archive is closed")
 // Open opens the archive in a directory and creates the directory if it is missing. The
 // archive opens each file at its first use.
 func Open(dir string, cfg Config) (*Archive, error) {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	if err := syncdir.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("history: %w", err)
 	}
 	return &Archive{cfg: cfg.withDefaults(), dir: dir, open: map[string]*bbolt.DB{}}, nil
@@ -131,23 +132,30 @@ func (a *Archive) file(name string, create bool) (*bbolt.DB, error) {
 	if db, known := a.open[name]; known && (db != nil || !create) {
 		return db, nil
 	}
-	path := filepath.Join(a.dir, name)
+	path, fresh := filepath.Join(a.dir, name), false
 	switch _, err := os.Stat(path); {
 	case errors.Is(err, os.ErrNotExist):
 		if !create {
 			a.open[name] = nil
 			return nil, nil
 		}
+		fresh = true
 	case err != nil:
 		return nil, err
 	default:
 		if err := a.cfg.Check(path); err != nil {
 			a.setAside(path, err)
+			fresh = true
 		}
 	}
 	db, err := openFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("history: %w", err)
+	}
+	if fresh {
+		if err := syncdir.Sync(a.dir); err != nil {
+			return nil, errors.Join(fmt.Errorf("history: %w", err), db.Close())
+		}
 	}
 	a.open[name] = db
 	return db, nil

@@ -15,6 +15,7 @@ import (
 
 	"github.com/quorate/quorate/internal/history"
 	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/internal/syncdir"
 )
 
 var (
@@ -44,6 +45,35 @@ func read(t *testing.T, a *Archive, r Resolution, rng quota.RangeID, l quota.Lim
 		t.Fatal(err)
 	}
 	return out
+}
+
+// TestNamesAreSynced checks that a power cut does not take the name of a new file.
+func TestNamesAreSynced(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "history")
+	synced := map[string][]string{}
+	defer syncdir.Observe(func(dir string) {
+		entries, _ := os.ReadDir(dir)
+		synced[dir] = nil
+		for _, e := range entries {
+			synced[dir] = append(synced[dir], e.Name())
+		}
+	})()
+	a := openIn(t, dir, Config{})
+	if err := a.Put(Minutes, []Entry{{Coverage: Coverage{Start: begin, Complete: true}, Points: []Point{{limits[0], pointOf(7)}}}}); err != nil {
+		t.Fatal(err)
+	}
+	files, err := os.ReadDir(dir)
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no file (%v)", err)
+	}
+	for _, f := range files {
+		if !slices.Contains(synced[dir], f.Name()) {
+			t.Errorf("%s is not among the synced names %v", f.Name(), synced[dir])
+		}
+	}
+	if !slices.Contains(synced[filepath.Dir(dir)], "history") {
+		t.Errorf("the directory's own name was not synced: %v", synced)
+	}
 }
 
 // TestModel compares the archive with a map: Read returns the data of the last Put, across days
