@@ -45,7 +45,11 @@ func identify(cfg *Config) (starts, error) {
 	id.Joined = cfg.joined(id.Joined)
 	prior := quota.Incarnation(id.Incarnation)
 	id.Incarnation = max(id.Incarnation+1, uint64(time.Now().UnixNano()))
-	if !there || !raftgroup.Exists(cfg.Dir, raftgroup.GroupName(raftgroup.MetaGroup)) {
+	holds, err := raftgroup.Holds(cfg.Dir, raftgroup.MetaGroup)
+	if err != nil {
+		return starts{}, err
+	}
+	if !there || !holds {
 		id.First = id.Incarnation // even if only the logs were deleted
 	}
 	return starts{quota.Incarnation(id.Incarnation), quota.Incarnation(id.First), prior}, id.Write(cfg.Dir)

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"errors"
 	"maps"
 	"os"
 	"path/filepath"
@@ -8,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quorate/quorate/cluster/raftgroup"
+	"github.com/quorate/quorate/cluster/raftgroup/sharedlog"
 	"github.com/quorate/quorate/internal/quota"
 )
 
@@ -122,9 +125,23 @@ func TestFirstIncarnation(t *testing.T) {
 	if err := os.MkdirAll(logs, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(logs, "meta.db"), nil, 0o600); err != nil {
-		t.Fatal(err)
+	writeLog := func(f func(*sharedlog.Group) error) {
+		t.Helper()
+		l, err := sharedlog.Open(filepath.Join(logs, "log.db"), sharedlog.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		g, err := l.Group(raftgroup.MetaGroup)
+		if err := errors.Join(err, f(g), l.Close()); err != nil {
+			t.Fatal(err)
+		}
 	}
+	writeLog(func(*sharedlog.Group) error { return nil })
+	inc, made = open() // a node that was refused has a log that holds nothing
+	if made != inc {
+		t.Errorf("a log of nothing: first %d of %d", made, inc)
+	}
+	writeLog(func(g *sharedlog.Group) error { return g.Found(3, nil) })
 	for range 2 {
 		if inc, first := open(); first != made || inc <= first {
 			t.Errorf("with logs: first %d, want %d, of %d", first, made, inc)
@@ -155,7 +172,7 @@ func TestConfigFaults(t *testing.T) {
 func TestDamagedLog(t *testing.T) {
 	c := newThreeNodes(t, 4, quick)
 	c.kill("n3")
-	path := filepath.Join(c.dir, "n3", "raft", "range-000.db")
+	path := filepath.Join(c.dir, "n3", "raft", "log.db")
 	whole, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)

@@ -123,22 +123,17 @@ func (f *loadedCluster) slowSync() fault {
 	}
 }
 
-// tornLog kills a node and leaves its logs as a crash in mid-commit does: half of the page that
+// tornLog kills a node and leaves its log as a crash in mid-commit does: half of the page that
 // would have named the new state is noise, and so is the end of the file.
 func (f *loadedCluster) tornLog() fault {
 	s := f.c.nodes[harmed]
-	torn := 0
 	return fault{
-		name: "last record torn", did: "`kill -9` of " + s.id + ", the page of the commit to come and the end of each log overwritten with noise, started after 2s",
+		name: "last record torn", did: "`kill -9` of " + s.id + ", the page of the commit to come and the end of the log overwritten with noise, started after 2s",
 		inject: func() {
 			s.kill()
-			for _, path := range f.glob("raft/*.db") {
-				tearLog(f, path)
-				torn++
-			}
+			tearLog(f, f.glob("raft/log.db")[0])
 		},
 		hold: 2 * time.Second, heal: func() { f.c.start(s) }, silent: []int{harmed}, rest: 2 * time.Second,
-		note: func() string { return fmt.Sprintf("%d logs", torn) },
 	}
 }
 
@@ -216,7 +211,7 @@ func (f *loadedCluster) damagedSnapshots() fault {
 func (f *loadedCluster) damagedLog() fault {
 	// The first two pages only say where the rest is; the second half of the file may still be
 	// empty.
-	return f.damaged("log cut off", "a range's log gone but for its first two pages", "raft/range-000.db", func(b []byte) []byte { return b[:2*os.Getpagesize()] })
+	return f.damaged("log cut off", "the log gone but for its first two pages", "raft/log.db", func(b []byte) []byte { return b[:2*os.Getpagesize()] })
 }
 
 // damaged damages files of a stopped node. The node must refuse to start and name the damaged file.

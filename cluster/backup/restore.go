@@ -2,6 +2,7 @@ package backup
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"slices"
 	"time"
@@ -104,13 +105,17 @@ func restoreGroup(in io.Reader, g *Group, cfg *RestoreConfig) error {
 	if g.Name == raftgroup.GroupName(raftgroup.MetaGroup) {
 		filter = restoredMeta
 	}
+	number, ok := raftgroup.GroupNumber(g.Name)
+	if !ok {
+		return fmt.Errorf("the backup has a group %q; groups are meta, range-000, range-001 and so on", g.Name)
+	}
 	from, to := io.Pipe()
 	filtered := make(chan struct{})
 	go func() {
 		defer close(filtered)
 		_ = to.CloseWithError(filter(to, in))
 	}()
-	err := raftgroup.SeedGroup(cfg.Dir, g.Name, cfg.Node, max(g.Index, 1), max(g.Term, 1), from)
+	err := raftgroup.SeedGroup(cfg.Dir, number, g.Name, cfg.Node, max(g.Index, 1), max(g.Term, 1), from)
 	_ = from.Close()
 	<-filtered
 	return err

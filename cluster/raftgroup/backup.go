@@ -8,11 +8,10 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
-	"path/filepath"
 
 	"github.com/hashicorp/raft"
-	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
 
+	"github.com/quorate/quorate/cluster/raftgroup/sharedlog"
 	"github.com/quorate/quorate/internal/quota"
 )
 
@@ -62,41 +61,44 @@ func (g *Group) newest(ctx context.Context) (*raft.SnapshotMeta, error) {
 // voter. A restored cluster begins this way. dir is the Config.Dir of a host that is not running.
 // index and term are the values that Backup returned, both at least 1; the new group counts on
 // from them. SeedGroup fails if the group already has files. If it is interrupted, it leaves
-// files that Open rejects and DropFiles deletes.
-func SeedGroup(dir, name string, self quota.NodeID, index, term uint64, data io.Reader) error {
-	if err := seedGroup(dir, name, self, index, term, data); err != nil {
+// files that New rejects.
+func SeedGroup(dir string, group uint32, name string, self quota.NodeID, index, term uint64, data io.Reader) error {
+	if err := seedGroup(dir, group, name, self, index, term, data); err != nil {
 		return fmt.Errorf("raftgroup: seed group %s: %w", name, err)
 	}
 	return nil
 }
 
-func seedGroup(dir, name string, self quota.NodeID, index, term uint64, data io.Reader) error {
-	path, snapDir := logFile(dir, name), snapshotDir(dir, name)
+func seedGroup(dir string, group uint32, name string, self quota.NodeID, index, term uint64, data io.Reader) error {
+	snapDir := snapshotDir(dir, name)
 	switch {
 	case quota.CheckName("name", name) != nil:
 		return quota.CheckName("name", name)
 	case self == "" || index == 0 || term == 0:
 		return fmt.Errorf("self: %q, index: %d, term: %d; all must be set", self, index, term)
 	}
-	for _, p := range []string{path, snapDir, path + ".new", filepath.Join(dir, "raft", name+droppedSuffix)} {
-		if _, err := os.Lstat(p); !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("%s exists (%w); the group must have no files", p, errors.Join(err, fs.ErrExist))
-		}
+	holds, err := Holds(dir, group)
+	if err != nil {
+		return err
 	}
-	for _, d := range []string{filepath.Dir(path), snapDir} {
-		if err := os.MkdirAll(d, 0o700); err != nil {
-			return err
-		}
+	if holds {
+		return fmt.Errorf("%s holds the group (%w)", logPath(dir), fs.ErrExist)
+	}
+	if _, err := os.Lstat(snapDir); !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%s exists (%w); the group must have no files", snapDir, errors.Join(err, fs.ErrExist))
 	}
 	if err := seedSnapshot(snapDir, self, index, term, data); err != nil {
 		return err
 	}
-	// Raft continues from the stored term: the next leader's term is higher.
-	store, err := createStore(path, func(s *raftboltdb.BoltStore) error { return s.SetUint64(currentTerm, term) })
+	l, err := sharedlog.Open(logPath(dir), sharedlog.Options{})
 	if err != nil {
 		return err
 	}
-	return store.Close()
+	g, err := l.Group(group)
+	if err == nil {
+		err = g.Found(term, nil) // raft continues from it: the next leader's term is higher
+	}
+	return errors.Join(err, l.Close())
 }
 
 func seedSnapshot(snapDir string, self quota.NodeID, index, term uint64, data io.Reader) error {

@@ -16,10 +16,10 @@ const (
 // cluster does not wait for a late machine. It writes the same entry as the preferred leader
 // would, so both may bootstrap, and the first election decides. No candidate wins whose log is
 // shorter than the logs of a majority.
-func (g *Group) bootstrapLate(i *instance) {
+func (g *Group) bootstrapLate() {
 	since := time.Now()
-	for i.raft.LastIndex() == 0 {
-		if !g.host.sleep(pollFound) || g.cur.Load() != i {
+	for !g.founded() {
+		if !g.host.sleep(pollFound) || g.closed.Load() {
 			return
 		}
 		if !g.isFounder() {
@@ -29,12 +29,24 @@ func (g *Group) bootstrapLate(i *instance) {
 			continue
 		}
 		g.log.Warn("the group has no state, and those who should found it do not answer: founding it", "voters", g.opts.Voters)
-		if err := i.raft.BootstrapCluster(g.bootstrapConfig()).Error(); err != nil {
-			g.log.Warn("cannot found the group", "err", err)
+		if i := g.cur.Load(); i != nil {
+			g.replace(i, g.bootstrapOnce)
+		}
+		if i := g.cur.Load(); i != nil && g.founded() {
+			g.campaignFirst(i)
 			return
 		}
-		g.campaignFirst(i)
+		since = time.Now()
 	}
+}
+
+// bootstrapOnce bootstraps the group unless a leader has sent it an entry meanwhile. No instance
+// may run.
+func (g *Group) bootstrapOnce() error {
+	if g.founded() {
+		return nil
+	}
+	return g.bootstrap()
 }
 
 // isFounder reports whether this node is the first connected voter in order and a majority of the

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -12,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quorate/quorate/cluster/raftgroup/sharedlog"
 	"github.com/quorate/quorate/internal/quota"
 )
 
@@ -33,17 +33,17 @@ func damagedNode(t *testing.T) (c *cluster, m *member, log, snaps string) {
 		t.Fatal(err)
 	}
 	m.host = nil
-	return c, m, logFile(m.dir, "g0"), filepath.Join(snapshotDir(m.dir, "g0"), "snapshots")
+	return c, m, logPath(m.dir), filepath.Join(snapshotDir(m.dir, "g0"), "snapshots")
 }
 
 // reopenAlone opens the group of a stopped node, without links to other nodes.
 func reopenAlone(t *testing.T, m *member) (*machine, error) {
 	t.Helper()
+	sm := &machine{}
 	h, err := New(Config{Self: m.id, Dir: m.dir, Net: m.net})
 	if err != nil {
-		t.Fatal(err)
+		return sm, err
 	}
-	sm := &machine{}
 	g, err := h.Open(GroupOptions{ID: 0, Name: "g0", Voters: []quota.NodeID{m.id}, FSM: sm, FirstEntry: func(uint64) []byte { return []byte("barrier") }})
 	if err == nil {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
@@ -83,11 +83,12 @@ func TestDamageIsRefused(t *testing.T) {
 		log, snap func(string) error
 		names     string // expected in the error; "" means no error and complete state
 	}{
-		{name: "empty log", log: truncate(0), names: "g0.db"},
-		{name: "half a page of log", log: truncate(2048), names: "g0.db"},
-		{name: "log cut in the middle", log: truncate(3 * 4096), names: "g0.db"},
-		{name: "no log", log: os.Remove, names: "g0.db"},
-		{name: "log of another kind", log: func(p string) error { return os.WriteFile(p, []byte(strings.Repeat("nonsense", 4096)), 0o600) }, names: "g0.db"},
+		{name: "empty log", log: truncate(0), names: "log.db"},
+		{name: "half a page of log", log: truncate(2048), names: "log.db"},
+		{name: "log cut in the middle", log: truncate(3 * 4096), names: "log.db"},
+		{name: "no log", log: os.Remove, names: "log.db"},
+		{name: "log without the group", log: eraseLog, names: "log.db"},
+		{name: "log of another kind", log: func(p string) error { return os.WriteFile(p, []byte(strings.Repeat("nonsense", 4096)), 0o600) }, names: "log.db"},
 		{name: "newest snapshot cut", snap: newestState(truncate(10))},
 		{name: "newest snapshot changed", snap: newestState(flip)},
 		{name: "newest snapshot without meta", snap: newestState(func(p string) error { return os.Remove(filepath.Join(filepath.Dir(p), "meta.json")) })},
@@ -135,54 +136,28 @@ func flip(path string) error {
 	return os.WriteFile(path, b, 0o600)
 }
 
-// emptyLog replaces the log with one that ends before the snapshots.
+// emptyLog deletes all entries of the group and keeps its term.
 func emptyLog(path string) error {
-	s, err := openBolt(path)
+	l, err := sharedlog.Open(path, sharedlog.Options{})
 	if err != nil {
 		return err
 	}
-	return errors.Join(s.DeleteRange(1, 1<<40), s.Close())
+	g, err := l.Group(0)
+	if err == nil {
+		err = g.DeleteRange(1, sharedlog.MaxIndex)
+	}
+	return errors.Join(err, l.Close())
 }
 
-// TestRandomDamageNeverPanics changes random bytes of the log and truncates logs at random. The
-// damage causes an error or goes unnoticed, but never ends the process.
-func TestRandomDamageNeverPanics(t *testing.T) {
-	t.Parallel()
-	_, m, log, _ := damagedNode(t)
-	good, err := os.ReadFile(log)
+// eraseLog deletes all that the log holds of the group.
+func eraseLog(path string) error {
+	l, err := sharedlog.Open(path, sharedlog.Options{})
 	if err != nil {
-		t.Fatal(err)
+		return err
 	}
-	rng := rand.New(rand.NewPCG(1, 2))
-	refused := 0
-	for round := range 150 {
-		b := append([]byte(nil), good...)
-		if round%5 == 0 {
-			b = b[:rng.IntN(len(b))]
-		}
-		for range 1 + rng.IntN(8) {
-			if len(b) > 0 {
-				b[min(rng.IntN(len(b)), rng.IntN(16*4096))%len(b)] = byte(rng.Uint32())
-			}
-		}
-		if err := os.WriteFile(log, b, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if err := checkBolt(log); err != nil {
-			refused++
-			continue
-		}
-		if s, err := openStore(log, false); err == nil {
-			_ = s.Close()
-		}
+	g, err := l.Group(0)
+	if err == nil {
+		err = g.Erase()
 	}
-	if refused < 30 {
-		t.Errorf("only %d of 150 were refused: nothing is tested", refused)
-	}
-	if err := os.WriteFile(log, good, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if sm, err := reopenAlone(t, m); err != nil || sm.get().Count != 110 {
-		t.Errorf("the sound one: %+v, %v", sm.get(), err)
-	}
+	return errors.Join(err, l.Close())
 }

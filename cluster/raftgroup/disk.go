@@ -123,19 +123,21 @@ func (d *disk) FirstIndex() (uint64, error) { return d.logs.FirstIndex() }
 // LastIndex returns the index of the last entry.
 func (d *disk) LastIndex() (uint64, error) { return d.logs.LastIndex() }
 
-// GetLog reads an entry. Raft panics if a committed entry is missing, which can happen after a
-// failed write. In that case GetLog returns a no-op entry, which never leaves this instance.
+// GetLog reads an entry. Raft panics if it cannot read a committed entry, which can happen after a
+// failed write, or on a damaged file. An entry that cannot be read therefore ends the instance, and
+// GetLog returns a no-op entry, which never leaves it.
 func (d *disk) GetLog(index uint64, l *raft.Log) error {
 	if last := d.newest.Load(); last != nil && last.Index == index {
 		*l = *last
 		return nil
 	}
 	err := d.logs.GetLog(index, l)
-	if err != nil && d.failed.Load() {
-		*l = raft.Log{Index: index, Type: raft.LogNoop}
-		return nil
+	if err == nil || errors.Is(err, raft.ErrLogNotFound) && !d.failed.Load() {
+		return err
 	}
-	return err
+	_ = d.write("read the log", func() error { return err })
+	*l = raft.Log{Index: index, Type: raft.LogNoop}
+	return nil
 }
 
 // Set implements raft.StableStore, as do the methods below.

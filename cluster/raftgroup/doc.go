@@ -6,7 +6,7 @@
 //
 //	        Host ── balancer, forced elections, parked votes
 //	      /  |   \
-//	Group  Group  Group ── raft instance, state machine, own files
+//	Group  Group  Group ── raft instance, state machine, snapshots
 //	      \  |   /
 //	     transport ── control: heartbeats, votes   data: entries
 //	         |        own connection: snapshots
@@ -28,6 +28,12 @@
 // own timer need not fire. The protocol is unchanged: each group's heartbeat is still a frame
 // that its follower answers.
 //
+// # One log
+//
+// The logs of all groups are one file, raft/log.db ([sharedlog]): appends and votes of all groups
+// that wait go into one transaction and one sync. Snapshots are directories of each group. Their
+// names and contents are synced before the entries that they cover are deleted.
+//
 // # From election to service
 //
 // Winning an election is not enough to serve. A new leader first proposes a barrier, an entry
@@ -42,7 +48,8 @@
 // It bootstraps the group, alone, and campaigns as soon as a quorum is connected. The others have
 // no configuration yet and vote for it. Leaders are thus in the right place from the start,
 // within a fraction of a second. If the preferred leader is absent for five seconds, the next
-// voter that is present founds the group with the same entry. Votes and first entries for a group
+// voter that is present founds the group with the same entry, also if it has a term already: it may
+// have voted in an election that nobody survived. Votes and first entries for a group
 // that is not open yet are parked until it opens. Replication to a disconnected peer waits for
 // the peer instead of failing: raft's own backoff would leave a returning follower without
 // entries for up to ten seconds.
@@ -79,8 +86,10 @@
 // Raft panics when it cannot save its term. Therefore the first failed write ends a group's raft
 // instance: its connections are cut before raft learns of the failure, and the replica with the
 // longest log is asked to hold an election at once. Every second, the host checks whether the
-// disk accepts writes again and has room ([Config.MinFree]). Then it reopens the log, truncates
-// what the failed append may have left, and starts a new instance on the same state machine. If
+// disk accepts writes again and has room ([Config.MinFree]). Then it reopens the log, at the last
+// transaction that was synced, truncates what the failed append may have left, and starts a new
+// instance on the same state machine. A failed write fails the log for all groups, so each of them
+// goes through this when it writes next; the first to return reopens the log for all. If
 // that fails again soon, the pause grows, up to 30 s. For a minute no node transfers leadership
 // to the replica. A leader whose write takes longer than four election timeouts loses its
 // followers. A node whose disk is nearly full transfers its groups while it still can, and gets
@@ -89,7 +98,8 @@
 // unfitness. No acknowledged entry is lost, and nothing panics.
 //
 // Each file is checked before use. An unusable one yields [ErrDamaged], with its name and the
-// remedy. Values in the log carry no checksum of ours: a flipped bit inside one goes unnoticed.
+// remedy. Entries, terms and votes carry a checksum. One that can no longer be read while the node
+// runs ends the replica, not the process.
 // Of two snapshots, the older one serves if the newer one is unreadable and the log holds the
 // rest; otherwise that is damage too, although raft would continue.
 //

@@ -3,27 +3,12 @@ package raftgroup
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 
-	"github.com/quorate/quorate/cluster/datadir"
-	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/internal/syncdir"
 )
-
-// droppedSuffix marks groups whose files are being deleted. DropFiles creates the mark first and
-// removes it last. The next start therefore completes a deletion that a crash interrupted, and a
-// group never opens with only part of its files.
-const droppedSuffix = ".dropped"
-
-func logFile(dir, name string) string { return filepath.Join(dir, "raft", name+".db") }
-
-// Exists reports whether a directory contains the log of a group.
-func Exists(dir, name string) bool {
-	_, err := os.Stat(logFile(dir, name))
-	return err == nil
-}
 
 func snapshotDir(dir, name string) string { return filepath.Join(dir, "snapshots", name) }
 
@@ -52,9 +37,8 @@ func (h *Host) CloseGroup(id uint32) error {
 
 // DropGroup closes a group and permanently deletes its log and snapshots. Use it on a replica
 // that has been removed from its group: a voter that forgets its votes may vote twice. The group
-// must have been opened since the host started; use DropFiles otherwise. After a crash, the next
-// New completes the deletion. The group may be opened again afterwards, with Join and an empty
-// state machine.
+// must have been opened since the host started. After a crash, the next New completes the deletion.
+// The group may be opened again afterwards, with Join and an empty state machine.
 func (h *Host) DropGroup(id uint32) error {
 	h.mu.RLock()
 	name := h.names[id]
@@ -64,79 +48,53 @@ func (h *Host) DropGroup(id uint32) error {
 	}
 	h.files.Lock()
 	defer h.files.Unlock()
-	return errors.Join(h.CloseGroup(id), h.dropFiles(name))
+	err := h.CloseGroup(id)
+	if e := h.drop(id, name); e != nil {
+		err = errors.Join(err, fmt.Errorf("raftgroup: drop group %s: %w", name, e))
+	}
+	return err
 }
 
-// DropFiles deletes the log and the snapshots of a group that is not open. See DropGroup. A group
-// without files is not an error.
-func (h *Host) DropFiles(name string) error {
-	h.files.Lock()
-	defer h.files.Unlock()
-	return h.dropFiles(name)
-}
-
-func (h *Host) dropFiles(name string) error {
-	if err := quota.CheckName("name", name); err != nil {
-		return fmt.Errorf("raftgroup: %w", err)
-	}
-	for _, g := range h.all() {
-		if g.opts.Name == name {
-			return fmt.Errorf("raftgroup: group %s is open; close it first", name)
-		}
-	}
-	mark := filepath.Join(h.cfg.Dir, "raft", name+droppedSuffix)
-	if err := os.MkdirAll(filepath.Dir(mark), 0o700); err != nil {
+// drop marks a closed group before it deletes anything. The next start therefore completes a
+// deletion that a crash interrupted, and a group never opens with only part of its files.
+func (h *Host) drop(id uint32, name string) error {
+	if err := h.reopenLog(); err != nil {
 		return err
 	}
-	if err := os.WriteFile(mark, nil, 0o600); err != nil {
-		return fmt.Errorf("raftgroup: drop group %s: %w", name, err)
-	}
-	if err := datadir.SyncDir(filepath.Dir(mark)); err != nil {
-		return fmt.Errorf("raftgroup: drop group %s: %w", name, err)
-	}
-	return h.sweep(name)
-}
-
-// sweep deletes the files of a marked group, then the mark.
-func (h *Host) sweep(name string) error {
-	err := errors.Join(os.RemoveAll(logFile(h.cfg.Dir, name)), os.RemoveAll(logFile(h.cfg.Dir, name)+".new"), os.RemoveAll(snapshotDir(h.cfg.Dir, name)))
+	g, err := h.logs.Group(id)
 	if err == nil {
-		err = os.Remove(filepath.Join(h.cfg.Dir, "raft", name+droppedSuffix))
+		err = g.MarkDropped(name)
 	}
 	if err != nil {
-		return fmt.Errorf("raftgroup: drop group %s: %w", name, err)
+		return err
 	}
-	return nil
+	return h.sweep(id, name)
+}
+
+// sweep deletes the snapshots of a marked group, its log and, last, the mark.
+func (h *Host) sweep(id uint32, name string) error {
+	dir := snapshotDir(h.cfg.Dir, name)
+	if err := os.RemoveAll(dir); err != nil {
+		return err
+	}
+	if err := syncdir.Sync(filepath.Dir(dir)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	g, err := h.logs.Group(id)
+	if err != nil {
+		return err
+	}
+	return g.Erase()
 }
 
 // sweepAll completes interrupted deletions.
 func (h *Host) sweepAll() error {
-	entries, err := os.ReadDir(filepath.Join(h.cfg.Dir, "raft"))
-	if errors.Is(err, os.ErrNotExist) {
-		return nil
-	}
-	errs := []error{err}
-	for _, e := range entries {
-		if name, ok := strings.CutSuffix(e.Name(), droppedSuffix); ok {
-			h.log.Info("completing the deletion of a group", "group", name)
-			errs = append(errs, h.sweep(name))
+	var errs []error
+	for id, name := range h.logs.Dropped() {
+		h.log.Info("completing the deletion of a group", "group", name)
+		if err := h.sweep(id, name); err != nil {
+			errs = append(errs, fmt.Errorf("raftgroup: drop group %s: %w", name, err))
 		}
 	}
 	return errors.Join(errs...)
-}
-
-// Names returns the sorted names of the groups with files on this node, open or not.
-func (h *Host) Names() ([]string, error) {
-	entries, err := os.ReadDir(filepath.Join(h.cfg.Dir, "raft"))
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return nil, err
-	}
-	var names []string
-	for _, e := range entries {
-		if name, ok := strings.CutSuffix(e.Name(), ".db"); ok {
-			names = append(names, name)
-		}
-	}
-	slices.Sort(names)
-	return names, nil
 }

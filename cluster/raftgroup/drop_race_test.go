@@ -11,8 +11,10 @@ import (
 func TestOpenBesideDrop(t *testing.T) {
 	c := newCluster(t, 1, nil)
 	m := c.members[0]
-	o := m.groups[0].opts
+	first := m.groups[0].opts
 	for range 20 {
+		o := first
+		o.FSM = &machine{} // a new group starts with an empty state machine
 		var wg sync.WaitGroup
 		var dropped atomic.Bool
 		wg.Go(func() {
@@ -34,7 +36,7 @@ func TestOpenBesideDrop(t *testing.T) {
 				t.Fatalf("open: %v", err)
 			}
 		}
-		if !Exists(m.host.cfg.Dir, o.Name) {
+		if m.host.Group(o.ID).store.Term() == 0 || len(m.host.logs.Dropped()) > 0 {
 			t.Fatal("the group is open, and has no log")
 		}
 	}

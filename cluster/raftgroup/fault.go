@@ -173,26 +173,31 @@ func (g *Group) tryRestart() bool {
 	return true
 }
 
-// reopen reopens the log, because the in-memory state of a file that saw a failed write cannot be
-// trusted. It truncates what the failed append may have left: that append was never acknowledged,
-// and its entries may not be durable even if they can be read.
+// reopen reopens the node's log if it has failed; the first group that comes does it for all. It
+// truncates what a failed append may have left in the group: that append was never acknowledged.
 func (g *Group) reopen() error {
-	_ = g.store.Close()
-	s, err := openStore(logFile(g.host.cfg.Dir, g.opts.Name), false)
-	if err != nil {
+	if err := g.host.reopenLog(); err != nil {
 		return err
 	}
-	g.store = s
 	g.snaps.sweep()
 	if g.torn == 0 {
 		return nil
 	}
-	last, err := s.LastIndex()
+	last, err := g.store.LastIndex()
 	if err == nil && last >= g.torn {
-		err = s.DeleteRange(g.torn, last)
+		err = g.store.DeleteRange(g.torn, last)
 	}
 	if err == nil {
 		g.torn = 0
+	}
+	return err
+}
+
+// reopenLog takes the log into service again if a write has failed.
+func (h *Host) reopenLog() error {
+	err := h.logs.Reopen()
+	if errors.Is(err, ErrDamaged) {
+		return damaged(logPath(h.cfg.Dir), err)
 	}
 	return err
 }

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
-	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
 
+	"github.com/quorate/quorate/cluster/raftgroup/sharedlog"
 	"github.com/quorate/quorate/internal/quota"
 )
 
@@ -21,10 +21,10 @@ type Group struct {
 	opts  GroupOptions
 	log   *slog.Logger
 	fsm   *fsm
-	store *raftboltdb.BoltStore
+	store *sharedlog.Group
 	snaps *snapshots
 
-	mu     sync.Mutex // held while replacing the instance or the store
+	mu     sync.Mutex // held while replacing the instance
 	closed atomic.Bool
 	cur    atomic.Pointer[instance]
 
@@ -156,7 +156,7 @@ func (g *Group) Progress() (lastIndex uint64, lastContact time.Duration) {
 	return i.raft.LastIndex(), time.Since(last)
 }
 
-// close stops the replica and closes its files.
+// close stops the replica.
 func (g *Group) close() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -167,5 +167,5 @@ func (g *Group) close() error {
 		i.stop()
 		g.cur.Store(nil)
 	}
-	return g.store.Close()
+	return nil
 }

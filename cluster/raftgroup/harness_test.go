@@ -90,6 +90,23 @@ type member struct {
 	views   map[uint32]quota.NodeID
 }
 
+// files returns the sorted names of the groups of which the node has anything on its disk.
+func (m *member) files() (names []string) {
+	for g := range uint32(16) {
+		name := fmt.Sprintf("g%d", g)
+		var holds bool
+		if m.host != nil {
+			holds = slices.Contains(m.host.logs.Held(), g)
+		} else {
+			holds, _ = Holds(m.dir, g)
+		}
+		if _, err := os.Stat(snapshotDir(m.dir, name)); err == nil || holds {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
 type cluster struct {
 	t       *testing.T
 	groups  int

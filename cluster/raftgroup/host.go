@@ -2,6 +2,7 @@ package raftgroup
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -10,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/quorate/quorate/cluster/raftgroup/sharedlog"
 	"github.com/quorate/quorate/internal/quota"
 )
 
@@ -27,6 +29,7 @@ type Host struct {
 	// files is held shared while opening a group, and exclusively while deleting files: a group
 	// opened in between would lose its files.
 	files sync.RWMutex
+	logs  *sharedlog.Log // of all groups
 
 	mu      sync.RWMutex
 	closing bool // no more groups may be opened
@@ -59,8 +62,12 @@ func New(cfg Config) (*Host, error) {
 		latency: diskLatency{limit: cfg.SlowDisk}, batcher: &heartbeatBatcher{ask: cfg.Net.Ask, batches: map[quota.NodeID]*heartbeatBatch{}},
 		limit: &limiter{last: map[string]time.Time{}, held: map[string]int{}},
 	}
+	var err error
+	if h.logs, err = openLog(cfg.Dir); err != nil {
+		return nil, fmt.Errorf("raftgroup: %w", err)
+	}
 	if err := h.sweepAll(); err != nil {
-		return nil, err
+		return nil, errors.Join(err, h.logs.Close())
 	}
 	h.ctx, h.cancel = context.WithCancel(context.Background())
 	h.spawn(h.balance)
@@ -148,12 +155,7 @@ func (h *Host) Kill() error {
 	h.groups = map[uint32]*Group{}
 	h.mu.Unlock()
 	h.unparkAll()
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+	return errors.Join(append(errs, h.logs.Close())...)
 }
 
 // transferAll transfers all groups that this node leads, at most maxTransfers at a time.

@@ -106,7 +106,7 @@ func (g *Group) newDisk(i *instance) *disk {
 func (g *Group) newRaft(i *instance, again bool) (r *raft.Raft, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = g.snaps.blame(damaged(logFile(g.host.cfg.Dir, g.opts.Name), fmt.Errorf("raft cannot start from it: %v", p)))
+			err = g.snaps.blame(damaged(logPath(g.host.cfg.Dir), fmt.Errorf("raft cannot start from it: %v", p)))
 		}
 	}()
 	c := g.raftConfig(i.notify)

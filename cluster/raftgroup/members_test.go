@@ -4,13 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"testing"
 	"time"
 
 	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
+	"github.com/quorate/quorate/cluster/raftgroup/sharedlog"
 	"github.com/quorate/quorate/cluster/transport"
 	"github.com/quorate/quorate/internal/quota"
 	"github.com/quorate/quorate/internal/testspeed"
@@ -115,8 +114,8 @@ func TestGrowAndShrink(t *testing.T) {
 		t.Errorf("%d entries acknowledged, %d held", acked, got)
 	}
 	for _, m := range c.members[:4] {
-		if names, err := m.host.Names(); err != nil || len(names) > 0 {
-			t.Errorf("%s has files of %v (%v)", m.id, names, err)
+		if names := m.files(); len(names) > 0 {
+			t.Errorf("%s has files of %v", m.id, names)
 		}
 	}
 	c.join(0) // gets the group again
@@ -323,30 +322,30 @@ func TestCloseAndDrop(t *testing.T) {
 	c.open(m, 0, false)
 	c.eventually(12*time.Second, "it is back", func() bool { return c.equal(0, 40) })
 
-	if err := m.host.DropFiles("g1"); err == nil {
-		t.Error("files of an open group were deleted")
-	}
 	if err := m.groups[1].Snapshot(within(t, patience)); err != nil {
 		t.Fatal(err)
 	}
 	c.crash(2)
-	// A crash during a deletion: the mark exists and the log is gone.
-	if err := os.WriteFile(filepath.Join(m.dir, "raft", "g1.dropped"), nil, 0o600); err != nil {
+	// A crash during a deletion: the mark exists and the entries are gone.
+	l, err := openLog(m.dir)
+	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Remove(filepath.Join(m.dir, "raft", "g1.db")); err != nil {
+	g, err := l.Group(1)
+	if err := errors.Join(err, g.MarkDropped("g1"), g.DeleteRange(1, sharedlog.MaxIndex), l.Close()); err != nil {
 		t.Fatal(err)
 	}
 	h, err := New(Config{Self: "n2", Dir: m.dir, Net: m.net})
 	if err != nil {
 		t.Fatal(err)
 	}
+	if left := h.logs.Dropped(); len(left) > 0 {
+		t.Errorf("marked: %v", left)
+	}
 	if err := h.Kill(); err != nil {
 		t.Error(err)
 	}
-	for _, left := range []string{filepath.Join(m.dir, "raft", "g1.dropped"), filepath.Join(m.dir, "snapshots", "g1")} {
-		if _, err := os.Stat(left); !errors.Is(err, os.ErrNotExist) {
-			t.Errorf("%s is still there (%v)", left, err)
-		}
+	if left := m.files(); !slices.Equal(left, []string{"g0"}) {
+		t.Errorf("files of %v", left)
 	}
 }

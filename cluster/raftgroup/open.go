@@ -3,8 +3,6 @@ package raftgroup
 import (
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 
 	"github.com/hashicorp/raft"
@@ -46,7 +44,6 @@ func (h *Host) Open(o GroupOptions) (*Group, error) {
 	err := g.start(false)
 	g.mu.Unlock()
 	if err != nil {
-		_ = g.store.Close()
 		return nil, fmt.Errorf("raftgroup: group %s: %w", o.Name, err)
 	}
 	return g, h.adopt(g)
@@ -67,20 +64,20 @@ func (h *Host) adopt(g *Group) error {
 	h.unpark(g)
 	if *g.preferred.Load() == h.cfg.Self {
 		h.spawn(func() { g.campaignFirst(g.cur.Load()) })
-	} else if i := g.cur.Load(); i != nil && !g.opts.Join && slices.Contains(g.opts.Voters, h.cfg.Self) && i.raft.LastIndex() == 0 {
-		h.spawn(func() { g.bootstrapLate(i) })
+	} else if !g.opts.Join && slices.Contains(g.opts.Voters, h.cfg.Self) && !g.founded() {
+		h.spawn(g.bootstrapLate)
 	}
 	return nil
 }
 
-// openFiles opens the log and the snapshots, and bootstraps an empty group.
-func (g *Group) openFiles() error {
-	path, snapDir := logFile(g.host.cfg.Dir, g.opts.Name), snapshotDir(g.host.cfg.Dir, g.opts.Name)
-	for _, d := range []string{filepath.Dir(path), snapDir} {
-		if err := os.MkdirAll(d, 0o700); err != nil {
-			return err
+// openFiles opens the group's part of the log and its snapshots, and bootstraps an empty group.
+func (g *Group) openFiles() (err error) {
+	if name, dropped := g.host.logs.Dropped()[g.opts.ID]; dropped { // and the deletion failed
+		if err := g.host.sweep(g.opts.ID, name); err != nil {
+			return fmt.Errorf("complete the deletion of %s: %w", name, err)
 		}
 	}
+	snapDir := snapshotDir(g.host.cfg.Dir, g.opts.Name)
 	snaps, err := newPrivateSnapshots(snapDir, g.raftLogger())
 	if err != nil {
 		return fmt.Errorf("open snapshots: %w", err)
@@ -88,29 +85,31 @@ func (g *Group) openFiles() error {
 	if g.snaps, err = newSnapshots(snaps, snapDir, g); err != nil {
 		return fmt.Errorf("open snapshots: %w", err)
 	}
-	if g.store, err = openStore(path, !g.snaps.any()); err != nil {
+	if g.store, err = g.host.logs.Group(g.opts.ID); err != nil {
 		return err
 	}
-	if err := g.bootstrap(); err != nil {
-		_ = g.store.Close()
-		return err
+	if g.store.Term() == 0 && g.snaps.any() {
+		return damaged(logPath(g.host.cfg.Dir), errors.New("it holds nothing of the group, which has snapshots"))
 	}
-	return nil
-}
-
-// bootstrap writes the first configuration, on the preferred leader only. The other replicas
-// learn it from that leader, so it wins the first election unopposed.
-func (g *Group) bootstrap() error {
-	if g.opts.Join || g.opts.Voters[0] != g.host.cfg.Self {
+	if g.opts.Join || g.opts.Voters[0] != g.host.cfg.Self || g.founded() {
 		return nil
 	}
-	has, err := raft.HasExistingState(g.store, g.store, g.snaps)
-	if err != nil || has {
-		return err
-	}
-	t := newTransport(g.host.cfg.Net, g.host.batcher, g.host.cfg.Self, g.opts.ID, g.host.cfg.Timing)
-	defer t.cancel()
-	if err := raft.BootstrapCluster(g.raftConfig(nil), g.store, g.store, g.snaps, t, g.bootstrapConfig()); err != nil {
+	return g.bootstrap()
+}
+
+// founded reports whether the group has entries or a snapshot here.
+func (g *Group) founded() bool {
+	last, _ := g.store.LastIndex() // which never fails
+	return last != 0 || g.snaps.any()
+}
+
+// bootstrap writes the first configuration, which every voter would write alike. At the start, only
+// the preferred leader does, so it wins the first election unopposed; the other replicas learn the
+// entry from it. A replica may have a term without any entry: it has voted in an election that
+// nobody survived. It keeps that term, and the entry is the same.
+func (g *Group) bootstrap() error {
+	err := g.store.Found(max(g.store.Term(), 1), &raft.Log{Index: 1, Term: 1, Type: raft.LogConfiguration, Data: raft.EncodeConfiguration(g.bootstrapConfig())})
+	if err != nil {
 		return fmt.Errorf("bootstrap: %w", err)
 	}
 	return nil

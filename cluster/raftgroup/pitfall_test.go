@@ -176,7 +176,7 @@ func TestRestartOfFollowerReplaysNothing(t *testing.T) {
 	g := c.members[2].groups[0]
 	for range 3 {
 		c.apply(0, 20)
-		g.replace(g.cur.Load())
+		g.replace(g.cur.Load(), func() error { return nil })
 	}
 	c.apply(0, 20)
 	c.eventually(5*time.Second, "all replicas are equal", func() bool { return c.equal(0, 80) })

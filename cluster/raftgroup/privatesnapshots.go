@@ -7,16 +7,23 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
+
+	"github.com/quorate/quorate/internal/syncdir"
 )
 
 // privateSnapshotStore keeps snapshots in files that only their owner can read, even if somebody
-// moves them out of their directory. The library makes them world-readable.
+// moves them out of their directory; the library makes them world-readable. It also syncs the names
+// of the files in a snapshot's directory, and of the directories above, which the library does not:
+// raft deletes the entries that a snapshot covers as soon as the snapshot is closed.
 type privateSnapshotStore struct {
 	*raft.FileSnapshotStore
 	dir string
 }
 
 func newPrivateSnapshots(dir string, log hclog.Logger) (*privateSnapshotStore, error) {
+	if err := syncdir.MkdirAll(filepath.Join(dir, "snapshots"), 0o700); err != nil {
+		return nil, err
+	}
 	store, err := raft.NewFileSnapshotStoreWithLogger(dir, keepSnapshots, log)
 	if err != nil {
 		return nil, err
@@ -44,7 +51,10 @@ func (s *privateSnapshotStore) Create(version raft.SnapshotVersion, index, term 
 	if err != nil {
 		return nil, err
 	}
-	if err := s.restrict(sink.ID() + ".tmp"); err != nil { // rewritten files keep their mode
+	if err := s.restrict(sink.ID() + tempSuffix); err != nil { // rewritten files keep their mode
+		return nil, errors.Join(err, sink.Cancel())
+	}
+	if err := syncdir.Sync(filepath.Join(s.dir, sink.ID()+tempSuffix)); err != nil { // both files are there
 		return nil, errors.Join(err, sink.Cancel())
 	}
 	return sink, nil

@@ -32,12 +32,12 @@ func (w *watchdog) note(g *Group, i *instance, err error) {
 	if now.Sub(w.since) > 2*g.host.cfg.Timing.Election {
 		w.since = time.Time{}
 		g.log.Error("a transfer of leadership never ends; restarting this replica")
-		g.host.spawn(func() { g.replace(i) })
+		g.host.spawn(func() { g.replace(i, func() error { return nil }) })
 	}
 }
 
-// replace replaces an instance with a new one on the same files and state.
-func (g *Group) replace(old *instance) {
+// replace replaces an instance with a new one on the same files and state. In between, it runs f.
+func (g *Group) replace(old *instance, f func() error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.closed.Load() || g.cur.Load() != old {
@@ -45,7 +45,11 @@ func (g *Group) replace(old *instance) {
 	}
 	g.cur.Store(nil)
 	old.stop()
-	if err := g.start(true); err != nil {
+	err := f()
+	if err == nil {
+		err = g.start(true)
+	}
+	if err != nil {
 		g.log.Error("cannot restart; this replica is out of service", "err", err)
 		g.fault.Store(&fault{err, time.Now()})
 		g.host.spawn(g.restart)

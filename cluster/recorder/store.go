@@ -4,7 +4,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/quorate/quorate/cluster/raftgroup"
+	"github.com/quorate/quorate/internal/boltcheck"
 	"github.com/quorate/quorate/internal/history"
 	"github.com/quorate/quorate/internal/history/archive"
 	"github.com/quorate/quorate/internal/quota"
@@ -53,7 +53,7 @@ func (s *store) open(h *Recorder) {
 	}
 	c := h.cfg.Keep
 	a, err := archive.Open(filepath.Join(h.cfg.Dir, historyDir), archive.Config{
-		Minutes: c.Minutes, Hours: c.Hours, MaxBytes: c.MaxBytes, Check: raftgroup.CheckBolt,
+		Minutes: c.Minutes, Hours: c.Hours, MaxBytes: c.MaxBytes, Check: boltcheck.Check,
 		Damaged: func(path string, why error) {
 			h.log.Error("history: a damaged file was set aside; what it had is lost here", "file", path, "err", why)
 		},

@@ -1,4 +1,8 @@
-package raftgroup
+// Package boltcheck checks bbolt files before bbolt opens them: on corrupt data bbolt ends the
+// process, from its own goroutine. The check reads every page in use and verifies what bbolt relies
+// on: the checksum of the current meta page, and that every page is reached once, has the right
+// kind, contains its elements and keeps its keys in order. It does not inspect values.
+package boltcheck
 
 import (
 	"bytes"
@@ -10,10 +14,6 @@ import (
 	"os"
 )
 
-// The check runs before bbolt opens a file: on corrupt data bbolt ends the process, from its own
-// goroutine. It reads every page in use and verifies what bbolt relies on: the checksum of the
-// current meta page, and that every page is reached once, has the right kind, contains its
-// elements and keeps its keys in order. It does not inspect values.
 const (
 	boltMagic   = 0xED0CDAED
 	boltVersion = 2
@@ -35,14 +35,17 @@ type boltCheck struct {
 	size int64
 	meta boltMeta
 	seen map[uint64]bool
+
+	visit func(bucket, key []byte) error
 }
 
-// CheckBolt returns nil if the file is a sound bbolt file, otherwise the reason why not. Call it
-// before bbolt opens the file: bbolt ends the process on corrupt data.
-func CheckBolt(path string) error { return checkBolt(path) }
+// Check returns nil if the file is a sound bbolt file, otherwise the reason why not.
+func Check(path string) error { return Read(path, func(_, _ []byte) error { return nil }) }
 
-// checkBolt implements CheckBolt.
-func checkBolt(path string) error {
+// Read checks a file, and calls visit with each key and the name of the bucket that holds it, in
+// order within a bucket. Both are valid during the call only. What visit sees is sound only if Read
+// returns nil. An error of visit ends the check.
+func Read(path string, visit func(bucket, key []byte) error) error {
 	f, err := os.Open(path)
 	if err != nil {
 		return err
@@ -52,7 +55,7 @@ func checkBolt(path string) error {
 	if err != nil {
 		return err
 	}
-	c := &boltCheck{file: f, size: info.Size(), seen: map[uint64]bool{}}
+	c := &boltCheck{file: f, size: info.Size(), seen: map[uint64]bool{}, visit: visit}
 	if c.meta, err = c.newestMeta(); err != nil {
 		return err
 	}
@@ -60,7 +63,48 @@ func checkBolt(path string) error {
 	if need := m.pages * m.pageSize; m.pages > 1<<40 || int64(need) > c.size {
 		return fmt.Errorf("truncated: %d bytes, %d in use", c.size, need)
 	}
-	return c.tree(m.root, nil, nil, 0)
+	return c.tree(m.root, nil, nil, nil, 0)
+}
+
+// Transaction returns the number of the newest transaction that the file holds.
+func Transaction(path string) (uint64, error) {
+	m, err := meta(path)
+	return m.txid, err
+}
+
+func meta(path string) (boltMeta, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return boltMeta{}, err
+	}
+	defer func() { _ = f.Close() }()
+	info, err := f.Stat()
+	if err != nil {
+		return boltMeta{}, err
+	}
+	return (&boltCheck{file: f, size: info.Size()}).newestMeta()
+}
+
+// RollBack makes transaction good the newest one of the file, if the file holds one transaction
+// more: one whose commit failed. Its pages may be readable and yet not on the disk. bbolt overwrites
+// no page of the transaction before, so that one is whole. RollBack fails if good is not the newest
+// transaction or the one before. No process may have the file open.
+func RollBack(path string, good uint64) error {
+	m, err := meta(path)
+	switch {
+	case err != nil:
+		return err
+	case m.txid == good:
+		return nil
+	case m.txid != good+1:
+		return fmt.Errorf("its newest transaction is %d, and %d was committed", m.txid, good)
+	}
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteAt(make([]byte, boltHeader+64), int64(m.txid%2*m.pageSize))
+	return errors.Join(err, f.Sync(), f.Close())
 }
 
 // newestMeta returns the meta page that bbolt would use: the newer valid one of the two
@@ -137,8 +181,9 @@ func (c *boltCheck) page(id uint64) ([]byte, error) {
 	return b, nil
 }
 
-// tree checks the subtree at page id. Its keys must be in [low, high); nil means no bound.
-func (c *boltCheck) tree(id uint64, low, high []byte, depth int) error {
+// tree checks the subtree at page id of a bucket. Its keys must be in [low, high); nil means no
+// bound.
+func (c *boltCheck) tree(id uint64, bucket, low, high []byte, depth int) error {
 	b, err := c.page(id)
 	if err != nil {
 		return err
@@ -146,7 +191,7 @@ func (c *boltCheck) tree(id uint64, low, high []byte, depth int) error {
 	if depth > maxBoltDepth {
 		return fmt.Errorf("page %d: too deep", id)
 	}
-	if err := c.elements(b, low, high, depth); err != nil {
+	if err := c.elements(b, bucket, low, high, depth); err != nil {
 		return fmt.Errorf("page %d: %w", id, err)
 	}
 	return nil
@@ -154,7 +199,9 @@ func (c *boltCheck) tree(id uint64, low, high []byte, depth int) error {
 
 // element returns the parts of element k of a page: key and value, and the flags of a leaf
 // element or the child page of a branch element.
-func element(b []byte, k int, leaf bool) (key, value []byte, flags uint32, child uint64, err error) {
+// begin is where its key must begin: bbolt writes keys and values without gaps, after the elements. A
+// wrong count of elements shows by it.
+func element(b []byte, k, begin int, leaf bool) (key, value []byte, flags uint32, child uint64, err error) {
 	e, at := binary.NativeEndian, boltHeader+16*k
 	h := b[at : at+16]
 	pos, ksize, vsize := uint64(e.Uint32(h)), uint64(e.Uint32(h[4:])), uint64(0)
@@ -165,14 +212,17 @@ func element(b []byte, k int, leaf bool) (key, value []byte, flags uint32, child
 		child = e.Uint64(h[8:])
 	}
 	from := uint64(at) + pos
-	if from+ksize+vsize > uint64(len(b)) {
+	switch {
+	case from+ksize+vsize > uint64(len(b)):
 		return nil, nil, 0, 0, fmt.Errorf("element %d lies outside", k)
+	case from != uint64(begin):
+		return nil, nil, 0, 0, fmt.Errorf("element %d begins at %d, not %d", k, from, begin)
 	}
 	return b[from : from+ksize], b[from+ksize : from+ksize+vsize], flags, child, nil
 }
 
 // elements checks one page and the pages below it.
-func (c *boltCheck) elements(b, low, high []byte, depth int) error {
+func (c *boltCheck) elements(b, bucket, low, high []byte, depth int) error {
 	flags, count := binary.NativeEndian.Uint16(b[8:]), int(binary.NativeEndian.Uint16(b[10:]))
 	leaf := flags == boltLeaf
 	switch {
@@ -182,6 +232,8 @@ func (c *boltCheck) elements(b, low, high []byte, depth int) error {
 		return fmt.Errorf("%d elements do not fit", count)
 	case !leaf && count == 0:
 		return errors.New("a branch without elements")
+	case count == 0 && low != nil:
+		return errors.New("a leaf without elements below a branch")
 	}
 	type below struct {
 		key   []byte
@@ -189,8 +241,10 @@ func (c *boltCheck) elements(b, low, high []byte, depth int) error {
 	}
 	var children []below
 	var last []byte
+	begin := boltHeader + 16*count
 	for k := range count {
-		key, value, flags, child, err := element(b, k, leaf)
+		key, value, flags, child, err := element(b, k, begin, leaf)
+		begin += len(key) + len(value)
 		switch {
 		case err != nil:
 			return err
@@ -203,9 +257,11 @@ func (c *boltCheck) elements(b, low, high []byte, depth int) error {
 		if !leaf {
 			children = append(children, below{key, child})
 		} else if flags&boltBucket != 0 {
-			if err := c.bucket(value, depth); err != nil {
+			if err := c.bucket(key, value, depth); err != nil {
 				return err
 			}
+		} else if err := c.visit(bucket, key); err != nil {
+			return err
 		}
 	}
 	for k, b := range children {
@@ -213,7 +269,7 @@ func (c *boltCheck) elements(b, low, high []byte, depth int) error {
 		if k+1 < len(children) {
 			end = children[k+1].key
 		}
-		if err := c.tree(b.child, b.key, end, depth+1); err != nil {
+		if err := c.tree(b.child, bucket, b.key, end, depth+1); err != nil {
 			return err
 		}
 	}
@@ -221,15 +277,15 @@ func (c *boltCheck) elements(b, low, high []byte, depth int) error {
 }
 
 // bucket checks a nested bucket: its own tree or its inline page.
-func (c *boltCheck) bucket(value []byte, depth int) error {
+func (c *boltCheck) bucket(name, value []byte, depth int) error {
 	if len(value) < 16 || depth > maxBoltDepth {
 		return errors.New("a bucket without a root")
 	}
 	if root := binary.NativeEndian.Uint64(value); root != 0 {
-		return c.tree(root, nil, nil, depth+1)
+		return c.tree(root, name, nil, nil, depth+1)
 	}
 	if len(value) < 16+boltHeader {
 		return errors.New("a bucket without a page")
 	}
-	return c.elements(value[16:], nil, nil, depth+1)
+	return c.elements(value[16:], name, nil, nil, depth+1)
 }

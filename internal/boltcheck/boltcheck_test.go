@@ -1,0 +1,139 @@
+package boltcheck
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"go.etcd.io/bbolt"
+)
+
+// fill makes a file with buckets of different depths, and returns how many keys they hold.
+func fill(t *testing.T, path string) (keys int) {
+	t.Helper()
+	db, err := bbolt.Open(path, 0o600, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rng := rand.New(rand.NewPCG(1, 1))
+	for n, size := range []int{0, 3, 2000} {
+		err := db.Update(func(tx *bbolt.Tx) error {
+			b, err := tx.CreateBucket(fmt.Appendf(nil, "bucket%d", n))
+			if err != nil {
+				return err
+			}
+			for k := range size {
+				if err := b.Put(binary.BigEndian.AppendUint64(nil, uint64(k)), make([]byte, rng.IntN(300))); err != nil {
+					return err
+				}
+				keys++
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return keys
+}
+
+func TestRead(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "x.db")
+	want, got := fill(t, path), map[string]int{}
+	err := Read(path, func(bucket, _ []byte) error { got[string(bucket)]++; return nil })
+	if err != nil || got["bucket1"] != 3 || got["bucket1"]+got["bucket2"] != want || len(got) != 2 {
+		t.Errorf("%v, %v; want %d keys", got, err, want)
+	}
+}
+
+// TestRollBack checks that a transaction can be taken back once, and no other.
+func TestRollBack(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "x.db")
+	fill(t, path)
+	newest, err := Transaction(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, good := range []uint64{newest + 1, newest - 2} {
+		if err := RollBack(path, good); err == nil {
+			t.Errorf("back from %d to %d", newest, good)
+		}
+	}
+	for _, good := range []uint64{newest, newest - 1, newest - 1} {
+		if err := RollBack(path, good); err != nil {
+			t.Fatal(err)
+		}
+		if now, err := Transaction(path); err != nil || now != good {
+			t.Errorf("transaction %d, %v; want %d", now, err, good)
+		}
+		if err := Check(path); err != nil {
+			t.Error(err)
+		}
+	}
+	db, err := bbolt.Open(path, 0o600, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	if err := db.View(func(tx *bbolt.Tx) error {
+		if tx.Bucket([]byte("bucket2")) != nil || tx.Bucket([]byte("bucket1")) == nil {
+			return fmt.Errorf("not the state of transaction %d", newest-1)
+		}
+		return nil
+	}); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestRandomDamageNeverPanics changes random bytes of a file and truncates it at random. The check
+// refuses the file, or bbolt can read all of it.
+func TestRandomDamageNeverPanics(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "x.db")
+	fill(t, path)
+	good, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rng := rand.New(rand.NewPCG(1, 2))
+	refused := 0
+	for round := range 150 {
+		b := append([]byte(nil), good...)
+		if round%5 == 0 {
+			b = b[:rng.IntN(len(b))]
+		}
+		for range 1 + rng.IntN(8) {
+			if len(b) > 0 {
+				b[min(rng.IntN(len(b)), rng.IntN(16*4096))%len(b)] = byte(rng.Uint32())
+			}
+		}
+		if err := os.WriteFile(path, b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := Check(path); err != nil {
+			refused++
+			continue
+		}
+		db, err := bbolt.Open(path, 0o600, &bbolt.Options{NoFreelistSync: true})
+		if err != nil {
+			continue
+		}
+		err = db.Update(func(tx *bbolt.Tx) error {
+			return tx.ForEach(func(_ []byte, b *bbolt.Bucket) error {
+				return b.ForEach(func(_, _ []byte) error { return nil })
+			})
+		})
+		if err != nil {
+			t.Errorf("round %d: %v", round, err)
+		}
+		_ = db.Close()
+	}
+	if refused < 30 {
+		t.Errorf("only %d of 150 were refused: nothing is tested", refused)
+	}
+}
