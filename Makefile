@@ -41,7 +41,7 @@ OTHERS    ?= darwin/arm64 windows/amd64
 # BASE is what protos must stay compatible with: the last tag, else the commit before.
 BASE      ?= $(shell git describe --tags --abbrev=0 2>/dev/null || git rev-parse -q --verify HEAD~1 2>/dev/null)
 
-.PHONY: help build static dist test test-full race system headline proxies soak faults reach campaign lint site generate verify bench bench-peers fuzz behaviour scale scale-real soak-load
+.PHONY: help build static dist test test-full race system headline proxies soak faults reach campaign lint recording site generate verify bench bench-peers fuzz behaviour scale scale-real soak-load
 .PHONY: format check-format check-vet check-platforms check-bench check-deploy check-tidy check-proto check-breaking check-generated check-dead check-arch check-vulns check-goreleaser
 
 help: ## list the targets
@@ -133,6 +133,10 @@ campaign: ## play CAMPAIGN random fault scenarios in the simulator, from SEED on
 
 lint: ## run golangci-lint
 	$(TOOL) golangci-lint run ./...
+
+recording: ## run the README's first minute and draw it as docs/images/first-minute.svg; needs python3 and the ports of quorate dev
+	go build -trimpath -o bin/ ./cmd/quorate
+	python3 tools/recording.py bin/quorate docs/images/first-minute.svg
 
 site: ## make a site of docs in site/; needs mkdocs and its theme: apt-get install mkdocs-material
 	mkdocs build --strict

@@ -3,11 +3,13 @@ package examplenode
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -28,7 +30,7 @@ func Start(limits string) (addr string, stop func(), err error) {
 	defer func() {
 		if err != nil {
 			err = fmt.Errorf("example node: %w", err)
-			os.RemoveAll(dir)
+			err = errors.Join(err, os.RemoveAll(dir))
 		}
 	}()
 	file := filepath.Join(dir, "limits.yaml")
@@ -44,7 +46,7 @@ func Start(limits string) (addr string, stop func(), err error) {
 		if err == nil {
 			stop := func() {
 				end()
-				os.RemoveAll(dir)
+				_ = os.RemoveAll(dir) // a directory that stays in the temporary one does no harm
 			}
 			return fmt.Sprintf("127.0.0.1:%d", base+12), stop, nil
 		}
@@ -57,13 +59,12 @@ func Start(limits string) (addr string, stop func(), err error) {
 
 // freeBase returns a base port whose ports for one node are free now.
 func freeBase() (int, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := new(net.ListenConfig).Listen(context.Background(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		return 0, err
 	}
-	defer l.Close()
 	// The ports that the system gives are rarely followed by ones in use; run reports it otherwise.
-	return min(l.Addr().(*net.TCPAddr).Port, 65000) - 11, nil
+	return min(l.Addr().(*net.TCPAddr).Port, 65000) - 11, l.Close()
 }
 
 // run starts the command, and waits until it says that it has leaders.
@@ -74,7 +75,7 @@ func run(base int, file string) (end func(), err error) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		cli.Run(ctx, []string{"dev", "-q", "--nodes", "1", "--ranges", "1", "--base-port", fmt.Sprint(base), "--limits", file}, up, &said)
+		cli.Run(ctx, []string{"dev", "-q", "--nodes", "1", "--ranges", "1", "--base-port", strconv.Itoa(base), "--limits", file}, up, &said)
 	}()
 	end = func() {
 		cancel()
