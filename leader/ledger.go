@@ -3,7 +3,6 @@ package leader
 import (
 	"fmt"
 	"math"
-	"reflect"
 	"time"
 
 	"github.com/quorate/quorate/internal/limiter"
@@ -552,7 +551,7 @@ func (l *Ledger) relimit(now quota.Time, a *account, limits *quota.Limits) {
 		l.keep(&savedLevel{kl, &tier})
 		l.drop(a)
 		return
-	case reflect.DeepEqual(limit, a.limit):
+	case limit.Equal(a.limit):
 		a.limit = limit
 	default:
 		a.relimit(now, limit)
