@@ -227,7 +227,8 @@ await full('nodes: hand a range over', () => visit('light', async (page) => {
   const first = page.locator('#t-groups tbody tr').first();
   const from = (await first.locator('td').nth(1).textContent()).trim();
   const to = ['n1', 'n3'].find((n) => n !== from);
-  const dialog = await change(page, first.locator('button'), { to });
+  const range = (await first.locator('td').first().textContent()).trim();
+  const dialog = await change(page, page.locator('button', { hasText: 'Hand over ranges' }), { ranges: range, to });
   must((await dialog.textContent()).includes('1 range handed over'), await dialog.textContent());
   await done(page);
   await page.waitForFunction((to) => document.querySelector('#t-groups tbody tr td:nth-child(2)').textContent.trim() === to, to);
