@@ -90,6 +90,10 @@ func (a *account) advance(now quota.Time) quota.Units {
 	stands := a.claimed()
 	for i := range a.holders {
 		h := &a.holders[i]
+		if h.carried && (h.dead || now >= h.lease.Add(leaseSlack)) {
+			a.pool.Add(h.out)
+			h.void()
+		}
 		a.pool.Add(-h.accrue(now))
 		stands = stands.Plus(h.standing())
 	}
@@ -147,6 +151,12 @@ func (a *account) turn(now quota.Time) {
 	a.ended = end
 	a.liveTurn()
 	for i := range a.holders {
+		// An earlier leader that slept through its end grants by the same promise in each window, to members
+		// that have not heard of this term.
+		if h := &a.holders[i]; h.restored && !h.dead && now < h.lease.Add(leaseSlack) && h.out > 0 {
+			h.carried = true
+			continue
+		}
 		a.holders[i].void()
 	}
 	// What a dead process has counted is of no window that goes on. One that was only silent repeats it when it

@@ -36,6 +36,7 @@ type holder struct {
 	closed   bool
 	pardon   bool // the key was reset since the last report
 	restored bool // not settled in this term
+	carried  bool // restored, and out in a later window than the log's: see account.turn
 	learns   bool // what it had from an earlier leader is settled, not inherited
 	final    bool // the log says that it is dead, all that it counted, and that nothing is out
 	dead     bool // its process is: what is out was used or is lost
@@ -92,6 +93,7 @@ func (d delta) attempted() quota.Units { return (d.used + d.over).Plus(d.refused
 func (h *holder) void() {
 	h.out, h.ret, h.held, h.rate, h.charged = 0, 0, 0, 0, 0
 	h.cap, h.capped, h.spoken, h.flight, h.flown = 0, 0, 0, h.flight[:0], 0
+	h.carried = false
 }
 
 // begin starts an epoch. Counters start so that the first settle charges what
@@ -193,7 +195,7 @@ func (h *holder) settle(now, started quota.Time, e *quota.ReportEntry, limit *qu
 		d.back = h.exactly(left, max(0, e.Returned-h.returned), ret-d.used)
 	}
 	h.returned = e.Returned
-	h.want, h.restored = e.Want, false
+	h.want, h.restored, h.carried = e.Want, false, false
 	if h.applied(e) {
 		h.charged, h.capped, h.granted = h.rate, h.cap, 0
 	}
