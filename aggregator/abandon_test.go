@@ -135,10 +135,6 @@ func TestUnusedAnswer(t *testing.T) {
 					tc.meanwhile(r, c)
 				}
 			}
-			if c.Need == Grant {
-				c.Final = true
-				r.Decide(r.clock, c)
-			}
 			_, e := r.entry()
 			if !tc.abandoned {
 				asked = nil

@@ -14,21 +14,19 @@ type Need uint8
 const (
 	// Nothing says that the decision stands.
 	Nothing Need = iota
-	// Grant says that the next grant of Call.Key would tell.
-	Grant
 	// Leader says that the leader of Call.Key's range has to be asked Call.Ask.
 	Leader
 )
 
 // Call is one call under way: limits that must all pass, or none is charged.
 // While Decide says that it needs something, nothing has been counted, and the
-// caller comes again: after a grant, or with Answer, or with Final set.
+// caller comes again: with Answer, or with Alone or Final set.
 //
 // A Call is for one goroutine, and for one call; Reset makes it fit for another.
 type Call struct {
 	Requests []quota.Request
 	Out      []quota.Decision // one per request
-	// Final takes no for an answer: what needs a grant is decided as it is.
+	// Final decides by what is known here: no leader is asked.
 	Final bool
 	// Alone says that leaders cannot be reached: limits that need one follow
 	// their when_cut_off.
@@ -41,7 +39,6 @@ type Call struct {
 	Key  quota.Key // the counter that Need is about
 	Ask  quota.Ask
 
-	waits   quota.Key // the counter that knows that this call waits for a grant
 	answers []answer
 	refused []refusal
 	taken   []taken
@@ -79,10 +76,6 @@ func (c *Call) Reset(reqs []quota.Request, out []quota.Decision) {
 	*c = Call{Requests: reqs, Out: out, answers: c.answers[:0], refused: c.refused[:0], windows: c.windows[:0]}
 	c.taken = c.room[:0]
 }
-
-// Woken says that the call has waited for a grant: the counter that it waited
-// for is asked anew.
-func (c *Call) Woken() { c.waits = quota.Key{} }
 
 // Answer adds what the leader said to c.Ask.
 func (c *Call) Answer(a quota.Answer) { c.answers = append(c.answers, answer{ask: c.Ask, is: a}) }

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/aggregator"
-	"github.com/quorate/quorate/internal/fairshare"
 	"github.com/quorate/quorate/internal/quota"
 )
 
@@ -42,7 +41,7 @@ const (
 	// needs that, and that many do so at once is rare.
 	little = 4 * quota.Token
 	// deviations of a count are lent on top where there is enough.
-	deviations = fairshare.Deviations
+	deviations = 3
 	// calm is how many intervals a client may be silent while the use is far below
 	// the limit, and calmShare the part of the burst that may be used meanwhile.
 	calm      = 10
@@ -123,8 +122,20 @@ func (a *account) observe(now quota.Time, h *holder, attempted quota.Units, sync
 		dt = min(max(now.Sub(h.reported), time.Millisecond), 10*sync)
 	}
 	h.reported = now
+	const token = float64(quota.Token)
 	seconds := dt.Seconds()
-	a.ask(h, fairshare.Follow(h.demand, float64(attempted), float64(quota.Token), seconds, math.Exp(-seconds/(3*sync.Seconds()))))
+	got, expected := float64(attempted)/token, h.demand*seconds/token
+	rate := float64(attempted) / seconds
+	switch margin := deviations*math.Sqrt(expected) + 1; {
+	case got > expected+margin:
+		rate = max(h.demand, rate*(1-1/math.Sqrt(got)))
+	case got < expected-margin:
+	case got == 0 && h.demand < token/2:
+		rate = 0
+	default:
+		rate = h.demand + (1-math.Exp(-seconds/(3*sync.Seconds())))*(rate-h.demand)
+	}
+	a.ask(h, rate)
 }
 
 // fade lets the demand of a client go that says nothing.
@@ -326,10 +337,7 @@ func (b *Branch) waterLevel(a *account, loan *aggregator.Loan) float64 {
 	}
 	a.levelAt = b.now
 	horizon := ahead * b.cfg.Sync.Seconds()
-	a.level = math.Inf(1)
-	if avail := float64(loan.Rate) + float64(loan.Held)/horizon; a.demand > avail {
-		a.level = fairshare.Level(len(a.holders), func(i int) float64 { return a.holders[i].demand }, avail)
-	}
+	a.level = waterLevel(a.holders, a.demand, float64(loan.Rate)+float64(loan.Held)/horizon)
 	a.spare = 0
 	for _, h := range a.holders {
 		if h.c.since == 0 { // it can be recalled
@@ -337,6 +345,34 @@ func (b *Branch) waterLevel(a *account, loan *aggregator.Loan) float64 {
 		}
 	}
 	return a.level
+}
+
+// waterLevel divides avail among the holders by demand.
+func waterLevel(holders []*holder, total, avail float64) float64 {
+	if total <= avail {
+		return math.Inf(1)
+	}
+	left, level, below, n := avail, 0.0, 0, 0
+	for _, h := range holders {
+		if h.demand > 0 {
+			n++
+		}
+	}
+	for n > below {
+		next := left / float64(n-below)
+		if next <= level {
+			return level
+		}
+		level = next
+		left, below = avail, 0
+		for _, h := range holders {
+			if d := h.demand; d > 0 && d <= level {
+				left -= d
+				below++
+			}
+		}
+	}
+	return math.Inf(1)
 }
 
 // again is when a client should report next: at every interval while the limit is

@@ -70,6 +70,8 @@ type account struct {
 	overdue     bool // the next checkpoint writes it, however little it has moved
 	counted     bool // it is in Ledger.counted
 	dropped     bool // it is in no table of the ledger any more
+
+	central bool // too few tokens for the members that want them: nothing is handed out; see scarce
 }
 
 func newAccount(k quota.Key, limit *quota.Limit, pool limiter.Meter) *account {

@@ -4,7 +4,6 @@ import (
 	"math"
 	"time"
 
-	"github.com/quorate/quorate/internal/fairshare"
 	"github.com/quorate/quorate/internal/quota"
 )
 
@@ -128,11 +127,12 @@ func (h *holder) observe(now quota.Time, d delta, sync time.Duration, a *account
 		dt = min(max(now.Sub(h.reported), time.Millisecond), 10*sync)
 	}
 	h.reported, h.took, h.gave = now, d.used+d.over, max(0, d.back)
-	seconds := dt.Seconds()
-	h.counts.add(now, float64(d.attempted())/float64(quota.Token), max(sync, h.again), &a.clumps)
+	seconds, attempted := dt.Seconds(), float64(d.attempted().Plus(quota.FromTokens(int64(h.asked))))
+	h.asked = 0
+	h.counts.add(now, attempted/float64(quota.Token), max(sync, h.again), &a.clumps)
 	size := a.clump()
 	every := f.count.fade(seconds, 3*sync.Seconds())
-	h.demand = follow(h.demand, float64(d.attempted()), size, seconds, every)
+	h.demand = follow(h.demand, attempted, size, seconds, every)
 	h.using = follow(h.using, max(0, float64(d.used+d.over-d.refunded)), size, seconds, every)
 	alpha := 1 - f.shown.fade(seconds, shown.Seconds())
 	h.tried += alpha * (float64(d.attempted())/seconds - h.tried)
@@ -159,9 +159,22 @@ func (h *holder) fade(now quota.Time, sync time.Duration) {
 	}
 }
 
-// follow moves an average towards a count of events of a size.
+// follow moves an average towards a count, in Units, of that many seconds. Clumps
+// of the given size are what counts as one event. What was before fades to this part.
 func follow(avg, count, size, seconds, fade float64) float64 {
-	return fairshare.Follow(avg, count, size, seconds, fade)
+	rate := count / seconds
+	expected := avg * seconds / size
+	got := count / size
+	margin := deviations*math.Sqrt(expected) + 1
+	switch {
+	case got > expected+margin:
+		return max(avg, rate*(1-1/math.Sqrt(got))) // what so few requests say at least
+	case got < expected-margin:
+		return rate
+	case count == 0 && avg < size/2:
+		return 0
+	}
+	return avg + (1-fade)*(rate-avg)
 }
 
 // fades are those of one report: its entries are about times of the same length.

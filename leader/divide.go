@@ -4,7 +4,6 @@ import (
 	"math"
 	"time"
 
-	"github.com/quorate/quorate/internal/fairshare"
 	"github.com/quorate/quorate/internal/quota"
 )
 
@@ -15,7 +14,7 @@ const (
 	// so that a late report does not starve it.
 	ahead = 1.5
 	// deviations of a count are granted on top.
-	deviations = fairshare.Deviations
+	deviations = 3
 	// repay is how fast debt is paid back.
 	repay = 500 * time.Millisecond
 	// calm is how many sync intervals a member may stay silent when its use is
@@ -56,10 +55,14 @@ func (l *Ledger) grant(now quota.Time, a *account, h *holder, e *quota.ReportEnt
 		t := l.weigh(now, a, h)
 		l.turns(now, a, h, t.parts)
 		again = l.again(t)
-		if l.setRate(a, h, t) {
+		switch a.central = a.scarce(); {
+		case a.central:
+			h.rate, h.unmet = 0, 0
+			l.recallAll(now, a, h)
+		case l.setRate(a, h, t):
 			l.recall(now, a, h, ofRate)
 		}
-		if asks {
+		if asks && !a.central {
 			var short quota.Units
 			if tokens, short = l.tokens(now, a, h, e, t, again); short > 0 {
 				l.recall(now, a, h, shortOf(e.Want))
@@ -78,6 +81,29 @@ func (l *Ledger) grant(now quota.Time, a *account, h *holder, e *quota.ReportEnt
 	g.Ack = ack
 	g.Free = g.Free.Plus(l.doubt(now, a, h, g))
 	l.serve(now, a, h)
+}
+
+// scarce reports whether there are too few tokens for the members that use the key: half of an equal part
+// of the burst is not worth two requests. Where the limit allows a hop, none are handed out then, and the
+// leader decides. It is left when that part is worth three, so that no key goes back and forth.
+func (a *account) scarce() bool {
+	switch {
+	case a.limit.Mode() != quota.Auto || a.limit.AsksLeader():
+		return false
+	case a.tier.Kind == quota.SlidingWindow: // what flows back there is divided or decided, not both
+		return true
+	}
+	members := 0
+	for i := range a.holders {
+		if h := &a.holders[i]; !h.closed && !h.dead {
+			members++
+		}
+	}
+	worth := 2.0
+	if a.central {
+		worth = 3
+	}
+	return members > 1 && float64(a.limit.BurstUnits())/float64(2*members) < worth*a.clump()
 }
 
 // hand makes a grant of tokens, at the member's present rate.
@@ -137,7 +163,7 @@ func (l *Ledger) weigh(now quota.Time, a *account, h *holder) terms {
 	}
 	a.most = math.Inf(1)
 	if t.total > avail {
-		a.most = fairshare.Level(len(a.holders), func(i int) float64 { return a.holders[i].live }, avail)
+		a.most = waterLevel(a.holders, avail, t.members)
 	}
 	t.fair = min(t.mine, a.most)
 	if t.parts = a.parts(); t.parts > 0 {
@@ -145,6 +171,27 @@ func (l *Ledger) weigh(now quota.Time, a *account, h *holder) terms {
 	}
 	t.scattered = a.limit.Ceiling == quota.Soft && size > float64(quota.Token) && t.burst*t.weight < size/2
 	return t
+}
+
+// waterLevel returns the most that anyone gets when avail is divided max-min
+// fairly among n members by demand; infinite when there is enough for all.
+func waterLevel(holders []holder, avail float64, n int) float64 {
+	left, level, below := avail, 0.0, 0
+	for n > below {
+		next := left / float64(n-below)
+		if next <= level {
+			return level
+		}
+		level = next
+		left, below = avail, 0
+		for i := range holders {
+			if d := holders[i].live; d > 0 && d <= level {
+				left -= d
+				below++
+			}
+		}
+	}
+	return math.Inf(1)
 }
 
 func (t terms) contended() bool { return t.total > t.avail/2 }

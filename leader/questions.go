@@ -143,6 +143,9 @@ func (a *account) unbook(now quota.Time, b *booking) {
 	back := b.taken
 	if back > 0 {
 		back = min(back, a.rooms.since(b.at, a.room()))
+		if a.limit.Ceiling == quota.Hard && a.rates() { // what members had out may have left no room for what refilled since
+			back = max(0, back-perSecondCeil(a.gains, now.Sub(b.at)))
+		}
 		a.rooms.fill(b.at, back)
 	}
 	a.pool.Add(back)
@@ -150,8 +153,10 @@ func (a *account) unbook(now quota.Time, b *booking) {
 	a.advance(now)
 }
 
-// isAsked reports whether members ask about the account's key.
-func (a *account) isAsked() bool { return a.limit.AsksLeader() }
+// isAsked reports whether members ask about the account's key: always, or have done so.
+func (a *account) isAsked() bool {
+	return a.limit.AsksLeader() || a.asked.at > 0 && a.limit.MayAsk()
+}
 
 // room is what is missing until the account is full.
 func (a *account) room() quota.Units { return max(0, a.limit.BurstUnits()-a.level()) }

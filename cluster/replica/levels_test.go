@@ -113,7 +113,7 @@ func TestPackedSize(t *testing.T) {
 		name           string
 		marks          int
 		logged, memory float64 // bytes a key, at most
-	}{{"soft", 0, 44, 260}, {"hard, 10 members", 10, 290, 480}} {
+	}{{"soft", 0, 44, 200}, {"hard, 10 members", 10, 290, 440}} {
 		const keys = 20_000
 		var before, after runtime.MemStats
 		runtime.GC()

@@ -76,7 +76,7 @@ func (r *run) hold(rng *rand.Rand) time.Duration {
 }
 
 // count compares a decision with the ideal and the envelope.
-func (r *run) count(n *node, key string, tokens int64, d quota.Decision) {
+func (r *run) count(n *node, key string, tokens int64, d quota.Decision, by []asked) {
 	t, cost := r.tally(key), quota.FromTokens(tokens)
 	admits, wait := t.ideal.take(r.now, cost)
 	if admits && r.Hold > 0 {
@@ -88,6 +88,7 @@ func (r *run) count(n *node, key string, tokens int64, d quota.Decision) {
 	if d.Allowed {
 		r.res.PerNode[n.i] += tokens
 		r.charge(t, cost, d)
+		r.keepAnswered(key, cost, by)
 	}
 	r.add(tokens, d.Allowed, admits)
 	if admits {
@@ -141,6 +142,9 @@ func (r *run) add(tokens int64, admitted, ideal bool) {
 
 // end computes the totals.
 func (r *run) end() {
+	if r.Limit.MayAsk() && r.Hold == 0 && r.baseline == nil {
+		r.res.Excess, r.res.WorstWindow = r.answeredExcess()
+	}
 	r.res.ExcessBursts = r.res.Excess / r.burst
 	r.res.NodeSeconds = float64(r.Nodes) * r.Duration.Seconds()
 	r.res.Lost = r.res.Admitted - r.inBooks().Tokens()

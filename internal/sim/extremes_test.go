@@ -30,7 +30,7 @@ func TestLargestAmounts(t *testing.T) {
 					l := tiered(c, tier)
 					late, admitted := 0, 0
 					s := Scenario{
-						Seed: 1, Nodes: 3, Clients: 3 * clients, Sync: 100 * time.Millisecond, Delay: time.Millisecond, Hop: 20 * time.Millisecond,
+						Seed: 1, Nodes: 3, Clients: 3 * clients, Sync: 100 * time.Millisecond, Delay: time.Millisecond,
 						Limit: l, Near: true, Skew: -1, Requests: largest(uint64(i), l.Burst),
 						Decided: func(at time.Duration, _ int, _ string, d quota.Decision, _ bool) {
 							if at >= 12*time.Second {

@@ -35,13 +35,13 @@ func (r *run) prove(s *leadership, rep *quota.Report, keys ...quota.Key) {
 }
 
 // proveBacked checks that under hard everything that members hold of a key is covered: if they
-// spent it now, the envelope would cover it. State that died with a process is exempt: see
-// leader/doc.go.
+// spent it now, the envelope would cover it. State that died with a process is exempt, see
+// leader/doc.go, and so is what leaders decided: Judge looks at that by when it was decided.
 func (r *run) proveBacked(s *leadership, k quota.Key) {
 	if r.Limit.Ceiling != quota.Hard || r.Limit.Kind != quota.TokenBucket || len(r.tiers) > 1 {
 		return
 	}
-	if len(r.terms) > 1 && !r.Strict {
+	if len(r.terms) > 1 && !r.Strict || r.res.Asked > 0 { // the envelope hears of what a leader decided when the caller does
 		return
 	}
 	var held quota.Units
@@ -64,8 +64,7 @@ func (r *run) proveBacked(s *leadership, k quota.Key) {
 // may charge again what its predecessor did not confirm. Limits with decide requests are exempt: a
 // request is booked before its answer arrives, and one whose answer is lost until it is abandoned.
 func (r *run) proveCounts(s *leadership) {
-	asks := r.Limit.Decide == quota.AtLeader || r.Limit.MaxWait > 0
-	if len(r.terms) > 1 || asks {
+	if len(r.terms) > 1 || r.Limit.MayAsk() {
 		return
 	}
 	if booked, admitted := r.inBooks(), quota.FromTokens(r.res.Admitted); booked > admitted {

@@ -96,8 +96,8 @@ func (j *judge) invariants() {
 	j.holds(Invariants, len(j.res.Violations) == 0, "%q", j.res.Violations)
 }
 
-// asks reports whether decisions come from the leader.
-func (j *judge) asks() bool { return j.Limit.Decide == quota.AtLeader || j.Limit.MaxWait > 0 }
+// asks reports whether all decisions come from the leader.
+func (j *judge) asks() bool { return j.Limit.AsksLeader() }
 
 // comparable reports whether the excess is meaningful. A periodic window begins with the first use
 // that a leader hears of, and other windows follow its clock, so they match the envelope's only if
@@ -119,9 +119,6 @@ func (j *judge) hard() {
 	case l.Kind == quota.Concurrency && len(j.Faults) > 0: // what is in flight dies with its node
 	default:
 		most, excess := Exact, j.res.Excess
-		if j.asks() && j.Check { // callers are told with a varying delay; only Check records when the leader decided
-			excess = j.answeredExcess()
-		}
 		if j.Skew < time.Hour { // of each change, what the leaders' clocks differ by beyond what they may
 			most += rateOf(l) * max(0, j.Skew-leader.MaxOffset).Seconds() * float64(len(j.terms)-1)
 		}
@@ -195,7 +192,7 @@ func (j *judge) soft() {
 		}
 	}
 	worst := max(top, Exact)
-	if j.asks() {
+	if j.Limit.MayAsk() {
 		worst += j.bunched()
 	}
 	j.Most, j.Judged = worst, j.res.Excess
@@ -267,7 +264,7 @@ func (j *judge) counts() {
 	switch {
 	case len(j.terms) == 1 && len(j.Faults) == 0 && quiet >= settle:
 		j.holds(CountsOnce, j.res.Lost == 0, "%d of %d admitted tokens are not in the books", j.res.Lost, j.res.Admitted)
-	case j.Limit.Endures() && !j.asks() && quiet >= 10*time.Second && j.long():
+	case j.Limit.Endures() && !j.Limit.MayAsk() && quiet >= 10*time.Second && j.long():
 		j.endured()
 	}
 }

@@ -26,7 +26,7 @@ type run struct {
 	network
 	cl clients
 	book
-	answered []answered                                       // only with Check
+	answered []answered                                       // only of limits that may ask
 	call     *call                                            // reused for the next decision
 	packed   packed                                           // buffer for counting the bytes of messages
 	slack    quota.Units                                      // yield of the limit during the largest difference of two delays
@@ -153,7 +153,7 @@ func (r *run) replay() {
 		r.requestAt(r.nodes[(q.Node-1)%r.Nodes], Spread{}, q.Key, q.Cost)
 	}
 	if r.Duration == 0 {
-		r.Duration, r.late = last, r.Hop+askWait
+		r.Duration, r.late = last, askWait
 	}
 }
 

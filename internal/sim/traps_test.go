@@ -73,14 +73,18 @@ func (p *pair) write() {
 	}
 }
 
-// take asks for one token and, like a node, waits for a grant.
+// take asks for one token and, like a node, asks the leader where the decision needs it.
 func (p *pair) take(n quota.LimitName, key string) quota.Decision {
 	clock := func() quota.Time { return p.now }
 	var c aggregator.Call
 	c.Reset([]quota.Request{{Key: quota.Key{LimitName: n, Key: key}, Cost: 1, MaxWait: quota.LimitsWait}}, make([]quota.Decision, 1))
 	if p.agg.Decide(clock, &c); c.Need != aggregator.Nothing {
-		p.pass(20 * time.Millisecond)
-		c.Final, c.Alone = true, true
+		an := p.ledger.Ask(p.now, []quota.Ask{c.Ask})[0]
+		if an.Unsaved {
+			p.write()
+			an = p.ledger.Ask(p.now, []quota.Ask{c.Ask})[0]
+		}
+		c.Answer(an)
 		p.agg.Decide(clock, &c)
 	}
 	return c.Out[0]

@@ -4,7 +4,6 @@ import (
 	"math"
 	"time"
 
-	"github.com/quorate/quorate/internal/fairshare"
 	"github.com/quorate/quorate/internal/quota"
 )
 
@@ -84,12 +83,7 @@ func (p *sharedQuota) divide(now quota.Time, cfg Config, dt float64) {
 		}
 	}
 	left = max(left, 0)
-	most := fairshare.Level(len(p.members), func(i int) float64 {
-		if h := p.members[i]; !h.gone {
-			return h.asks()
-		}
-		return 0
-	}, left)
+	most := level(p.members, left, n)
 	if !math.IsInf(most, 1) {
 		for _, h := range p.members {
 			h.want = min(h.asks(), most)
@@ -124,6 +118,27 @@ func (p *sharedQuota) smooth(part, dt float64) {
 		p.rate += max(asked-p.rate, 0) * min(dt/quick, 1)
 	}
 	p.rate += (part - p.rate) * min(dt/steady, 1)
+}
+
+// level returns the highest rate that any of n members gets when avail is divided max-min
+// fair; +Inf if avail serves all of them.
+func level(members []*member, avail float64, n int) float64 {
+	most, below := 0.0, 0
+	left := avail
+	for n > below {
+		next := left / float64(n-below)
+		if next <= most {
+			return most
+		}
+		most, left, below = next, avail, 0
+		for _, h := range members {
+			if !h.gone && h.asks() <= most {
+				left -= h.asks()
+				below++
+			}
+		}
+	}
+	return math.Inf(1)
 }
 
 const (
