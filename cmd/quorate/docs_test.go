@@ -92,6 +92,15 @@ func TestExamples(t *testing.T) {
 	})
 }
 
+// TestGroups checks that the help of the program lists every command in a group.
+func TestGroups(t *testing.T) {
+	for _, cmd := range cli.New().Commands() {
+		if cmd.GroupID == "" {
+			t.Errorf("%s is in no group", cmd.CommandPath())
+		}
+	}
+}
+
 // checkExample parses what a shell would pass to the command.
 func checkExample(t *testing.T, path, line string) {
 	_, rest, ok := strings.Cut(line, "quorate ")

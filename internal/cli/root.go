@@ -65,44 +65,71 @@ is left of each limit through leaders elected by Raft.`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
-	root.AddCommand(
+	addGroups(root)
+	render.ColourFlag(root)
+	completeNames(root)
+	return root
+}
+
+// addGroups adds all commands to the root, in the groups that its help shows.
+func addGroups(root *cobra.Command) {
+	addGroup(root, "run", "Run a cluster:",
 		server.NewDevCommand(),
-		server.NewServeCommand(),
 		server.NewInitCommand(),
+		server.NewServeCommand(),
+		cluster.NewClusterCommand(),
+		cluster.NewJoinTokenCommand(), cluster.NewTokenCommand(),
+		cluster.NewBackupCommand(),
+		server.NewRestoreCommand(),
+	)
+	addGroup(root, "limits", "Limits:",
 		limits.NewCommand(),
 		limits.NewOverridesCommand(),
-		accounts.NewAccountsCommand(),
-		accounts.NewPoliciesCommand(),
-		security.NewRolesCommand(),
-		security.NewTokensCommand(),
-		security.NewWhoAmICommand(),
-		security.NewAuditCommand(),
-		checks.NewKeysCommand(),
-		checks.NewEventsCommand(),
 		limits.NewConvertCommand(),
+		checks.NewKeysCommand(),
 		checks.NewAllowCommand(),
 		checks.NewReserveCommand(),
 		checks.NewSettleCommand(),
 		checks.NewAcquireCommand(),
 		checks.NewReleaseCommand(),
+	)
+	addGroup(root, "look", "Look:",
 		cluster.NewStatusCommand("quorate status"),
-		cluster.NewClusterCommand(),
-		cluster.NewJoinTokenCommand(), cluster.NewTokenCommand(),
-		security.NewCACommand(),
-		security.NewCertCommand(),
+		top.NewCommand(),
 		checks.NewRatesCommand(),
+		checks.NewEventsCommand(),
+	)
+	addGroup(root, "quotas", "Durable quotas:",
+		accounts.NewAccountsCommand(),
+		accounts.NewPoliciesCommand(),
+	)
+	addGroup(root, "plan", "Plan:",
 		planning.NewHistoryCommand(),
 		planning.NewPlanCommand(),
-		top.NewCommand(),
-		cluster.NewBackupCommand(),
-		server.NewRestoreCommand(),
-		load.NewReplayCommand(),
 		simulate.NewCommand(),
 		load.NewLoadCommand(),
+		load.NewReplayCommand(),
+	)
+	addGroup(root, "security", "Security:",
+		security.NewCACommand(),
+		security.NewCertCommand(),
+		security.NewRolesCommand(),
+		security.NewTokensCommand(),
+		security.NewWhoAmICommand(),
+		security.NewAuditCommand(),
+	)
+	addGroup(root, "other", "Other:",
 		build.NewVersionCommand(),
 		exit.NewTopic(),
 	)
-	render.ColourFlag(root)
-	completeNames(root)
-	return root
+	root.SetHelpCommandGroupID("other")
+	root.SetCompletionCommandGroupID("other")
+}
+
+func addGroup(root *cobra.Command, id, title string, commands ...*cobra.Command) {
+	root.AddGroup(&cobra.Group{ID: id, Title: title})
+	for _, cmd := range commands {
+		cmd.GroupID = id
+	}
+	root.AddCommand(commands...)
 }
