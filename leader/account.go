@@ -67,9 +67,9 @@ type account struct {
 	queued      bool       // it is in Ledger.moved
 	behind      bool       // it is in Ledger.behind
 	behindSince quota.Time
-	overdue     bool // the next checkpoint writes it, however little it has moved
-	counted     bool // it is in Ledger.counted
-	dropped     bool // it is in no table of the ledger any more
+	overdue     bool      // the next checkpoint writes it, however little it has moved
+	counted     **account // its place in Ledger.counted; nil if it is not in it
+	dropped     bool      // it is in no table of the ledger any more
 }
 
 func newAccount(k quota.Key, limit *quota.Limit, pool limiter.Meter) *account {

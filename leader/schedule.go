@@ -42,9 +42,14 @@ func (l *Ledger) note(now quota.Time, a *account) {
 			l.moved.push(a)
 		}
 	}
-	if !a.counted && a.attempted != a.listed.attempted {
-		a.counted = true
-		l.counted.push(a)
+	if a.counted == nil && a.attempted != a.listed.attempted {
+		for range 2 { // more than one comes, so that the places of accounts that are gone do not pile up
+			if l.counted.len() > 0 && l.counted.first() == nil {
+				l.counted.pop()
+				l.topLeft = max(0, l.topLeft-1)
+			}
+		}
+		a.counted = l.counted.push(a)
 	}
 	if a.live != nil {
 		a.wakeBy(now.Add(sweepEvery))
@@ -386,27 +391,29 @@ func (e *expiry) pop() *savedLevel {
 }
 
 // accountQueue is a list of accounts, oldest first, in blocks: no operation on it takes time in
-// proportion to its length.
+// proportion to its length, and the place of an account stays where it is. A place may be emptied.
 type accountQueue struct {
 	blocks [][]*account
 	from   int // in the first block
 	n      int
 }
 
-const queueBlock = 1024
+const queueBlock = 128
 
 func (q *accountQueue) len() int { return q.n }
 
 func (q *accountQueue) first() *account { return q.blocks[0][q.from] }
 
-func (q *accountQueue) push(a *account) {
+// push adds an account, and returns its place.
+func (q *accountQueue) push(a *account) **account {
 	last := len(q.blocks) - 1
 	if last < 0 || len(q.blocks[last]) == queueBlock {
-		q.blocks = append(q.blocks, nil)
+		q.blocks = append(q.blocks, make([]*account, 0, queueBlock))
 		last++
 	}
 	q.blocks[last] = append(q.blocks[last], a)
 	q.n++
+	return &q.blocks[last][len(q.blocks[last])-1]
 }
 
 func (q *accountQueue) pop() *account {

@@ -30,6 +30,9 @@ const maxDeparted = 1024
 
 // departs notes what was asked of a key since the last TopSince, whose account goes.
 func (l *Ledger) departs(a *account) {
+	if a.counted != nil { // the list must not keep the account until the next TopSince
+		*a.counted, a.counted = nil, nil
+	}
 	d := a.since()
 	if d.Attempted == 0 {
 		return
@@ -74,9 +77,10 @@ func (l *Ledger) TopSome(each, most int) (more bool) {
 		l.visits++
 		l.topLeft--
 		a := l.counted.pop()
-		if a.counted = false; a.dropped { // departs has noted it
+		if a == nil { // it is gone, and departs has noted it
 			continue
 		}
+		a.counted = nil
 		d := a.since()
 		a.listed = listing{a.attempted, a.admitted}
 		if was, there := l.departed[a.key]; there {

@@ -5,6 +5,7 @@ import (
 	"math"
 	"runtime/debug"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -239,5 +240,50 @@ func TestQuietKeysAreNotLogged(t *testing.T) {
 				t.Error(err)
 			}
 		})
+	}
+}
+
+// TestCountedLetsGo checks that the list of counted accounts keeps no account that is gone, and that the places of
+// those do not pile up: TopSince comes once a minute, and many keys may come and go until then.
+func TestCountedLetsGo(t *testing.T) {
+	l := &Ledger{accounts: map[quota.Key]*account{}, departed: map[quota.Key]listing{}, lost: map[quota.LimitName]quota.Units{}}
+	const alive, all = 100, 10_000
+	var open []*account
+	for i := range all {
+		a := &account{key: quota.Key{Key: strconv.Itoa(i)}, alarm: never, attempted: 1}
+		l.note(0, a)
+		if open = append(open, a); len(open) > alive {
+			l.departs(open[0])
+			open[0].dropped = true
+			open = open[1:]
+		}
+	}
+	kept := 0
+	for n := l.counted.len(); n > 0; n-- {
+		if a := l.counted.pop(); a != nil {
+			if kept++; a.dropped {
+				t.Fatalf("the list keeps %s, which is gone", a.key.Key)
+			}
+		}
+	}
+	if kept != alive {
+		t.Errorf("the list has %d of the %d open accounts", kept, alive)
+	}
+}
+
+// TestCountedPlaces checks the number of places after many accounts have come and gone in order.
+func TestCountedPlaces(t *testing.T) {
+	l := &Ledger{accounts: map[quota.Key]*account{}, departed: map[quota.Key]listing{}, lost: map[quota.LimitName]quota.Units{}}
+	var last *account
+	for i := range 10_000 {
+		a := &account{key: quota.Key{Key: strconv.Itoa(i)}, alarm: never, attempted: 1}
+		l.note(0, a)
+		if last != nil {
+			l.departs(last)
+		}
+		last = a
+	}
+	if n := l.counted.len(); n > 8 {
+		t.Errorf("%d places for one open account", n)
 	}
 }
