@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -16,11 +17,14 @@ import (
 
 const (
 	cliDoc     = "../../docs/reference/cli.md"
-	docMarker  = "<!-- Below: what --help prints. go test ./cmd/quorate -rewrite writes it. -->\n"
+	cliPages   = "../../docs/reference/cli"
+	generated  = "<!-- Written by go test ./cmd/quorate -rewrite. Do not edit. -->\n\n"
+	docMarker  = "<!-- Below: the commands. go test ./cmd/quorate -rewrite writes them. -->\n"
 	codeMarker = "<!-- exit codes -->\n"
 )
 
-// TestDoc checks that docs/reference/cli.md matches the help of the commands.
+// TestDoc checks that docs/reference/cli.md lists all commands, and that the page of each group in
+// docs/reference/cli matches their help.
 func TestDoc(t *testing.T) {
 	b, err := os.ReadFile(cliDoc)
 	if err != nil {
@@ -32,24 +36,52 @@ func TestDoc(t *testing.T) {
 	if !ok || !codes || !end {
 		t.Fatalf("%s has lost its markers", cliDoc)
 	}
-	want := before + codeMarker + "```\n" + exit.CodesHelp + "\n```\n" + codeMarker + after + docMarker + "\n" + helpTexts(t)
+	root := cli.New()
+	var index strings.Builder
+	written := map[string]bool{}
+	for _, group := range root.Groups() {
+		title := strings.TrimSuffix(group.Title, ":")
+		rows, texts := helpTexts(t, root, group.ID)
+		fmt.Fprintf(&index, "\n### %s\n\n| command | |\n|---|---|\n%s", title, rows)
+		page := fmt.Sprintf("%s# Commands: %s\n\nOptions that all commands share, and exit codes: [the command line](../cli.md).\n\n%s", generated, strings.ToLower(title), texts)
+		written[group.ID+".md"] = true
+		golden.Hold(t, filepath.Join(cliPages, group.ID+".md"), page, *rewrite)
+	}
+	want := before + codeMarker + "```\n" + exit.CodesHelp + "\n```\n" + codeMarker + after + docMarker + index.String()
 	golden.Hold(t, cliDoc, want, *rewrite)
+	entries, err := os.ReadDir(cliPages)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		if !written[e.Name()] {
+			t.Errorf("docs/reference/cli/%s is of no group of commands: delete it", e.Name())
+		}
+	}
 }
 
-// helpTexts returns the --help output of all commands.
-func helpTexts(t *testing.T) string {
-	var b strings.Builder
-	everyCommand(cli.New(), func(cmd *cobra.Command) {
-		if cmd.HasSubCommands() && (cmd.Example == "" || !cmd.HasParent()) || cmd.Name() == "exit-codes" {
-			return // it only lists commands that have their own part
+// helpTexts returns the commands of a group as rows of a table that link their help, and the --help output of
+// each under a heading.
+func helpTexts(t *testing.T, root *cobra.Command, group string) (rows, texts string) {
+	t.Helper()
+	var table, b strings.Builder
+	for _, top := range root.Commands() {
+		if top.GroupID != group || top.Hidden || top.Name() == "help" || top.Name() == "completion" {
+			continue
 		}
-		var out bytes.Buffer
-		if code := cli.Run(t.Context(), append(strings.Fields(cmd.CommandPath())[1:], "--help"), &out, &out); code != exit.OK {
-			t.Fatalf("%s --help: exit code %d", cmd.CommandPath(), code)
-		}
-		fmt.Fprintf(&b, "### %s\n\n```\n%s```\n\n", cmd.CommandPath(), out.String())
-	})
-	return strings.TrimSuffix(b.String(), "\n")
+		everyCommand(top, func(cmd *cobra.Command) {
+			if cmd.HasSubCommands() && cmd.Example == "" || cmd.Name() == "exit-codes" {
+				return // it only lists commands that have their own part
+			}
+			var out bytes.Buffer
+			if code := cli.Run(t.Context(), append(strings.Fields(cmd.CommandPath())[1:], "--help"), &out, &out); code != exit.OK {
+				t.Fatalf("%s --help: exit code %d", cmd.CommandPath(), code)
+			}
+			fmt.Fprintf(&table, "| [%s](cli/%s.md#%s) | %s |\n", cmd.CommandPath(), group, strings.ReplaceAll(cmd.CommandPath(), " ", "-"), strings.ReplaceAll(cmd.Short, "|", `\|`))
+			fmt.Fprintf(&b, "## %s\n\n```\n%s```\n\n", cmd.CommandPath(), out.String())
+		})
+	}
+	return table.String(), strings.TrimSuffix(b.String(), "\n")
 }
 
 func everyCommand(cmd *cobra.Command, f func(*cobra.Command)) {

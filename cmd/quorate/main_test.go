@@ -98,4 +98,4 @@ func freeBase() int {
 	return min(l.Addr().(*net.TCPAddr).Port, 65000) - 12
 }
 
-var rewrite = flag.Bool("rewrite", false, "write what the commands print into testdata and docs/reference/cli.md; then read the diff")
+var rewrite = flag.Bool("rewrite", false, "write what the commands print into testdata and docs/reference/cli; then read the diff")

@@ -3,7 +3,7 @@
 //
 // A command is a function that returns a cobra.Command: it reads flags, calls a node through
 // package remote, and prints the answer with render.Output, as data or as a page for people. A new
-// flag is a line of that function, and a new command a line of New. docs/reference/cli.md has the output of
+// flag is a line of that function, and a new command a line of New. docs/reference/cli has the output of
 // --help: go test ./cmd/quorate -run TestDoc -rewrite writes it.
 //
 // Results go to standard output, everything else to standard error. Every error becomes one exit

@@ -83,31 +83,63 @@ func Calls(page string) map[string]Call {
 	return out
 }
 
-// GRPC writes the reference of the gRPC API: services with their calls, then messages and enums.
-func GRPC(files []protoreflect.FileDescriptor, calls map[string]Call) string {
+// GRPC writes the reference of the gRPC API: an index, grpc.md, and a page for each proto, grpc/NAME.md,
+// with its services and their calls, its messages and its enums.
+func GRPC(files []protoreflect.FileDescriptor, calls map[string]Call) map[string]string {
+	pages := map[string]string{}
+	var index strings.Builder
+	index.WriteString("# gRPC\n\nThe package is `quorate.v1`; every node serves all of it. The same calls over HTTP: [HTTP](http.md). " +
+		"The permission that each call needs: [authorization](authorization.md). Each page below is one file of `api/proto/quorate/v1`.\n\n| page | services | |\n|---|---|---|\n")
+	for _, f := range files {
+		name := family(f)
+		services, words := []string{}, []string{}
+		for s := range all(f.Services()) {
+			services = append(services, fmt.Sprintf("[%s](grpc/%s.md#%s)", s.Name(), name, Slug(string(s.Name()))))
+			words = append(words, cell(sentence(Comment(s))))
+		}
+		if len(services) == 0 {
+			words = []string{"messages that the calls of other pages use"}
+		}
+		fmt.Fprintf(&index, "| [%s](grpc/%s.md) | %s | %s |\n", name, name, strings.Join(services, ", "), strings.Join(words, " "))
+		pages["grpc/"+name+".md"] = protoPage(f, calls)
+	}
+	pages["grpc.md"] = index.String()
+	return pages
+}
+
+// family returns the name of a proto without its directory and extension: the name of its page.
+func family(f protoreflect.FileDescriptor) string {
+	return strings.TrimSuffix(path.Base(f.Path()), ".proto")
+}
+
+// sentence returns the first sentence of a text.
+func sentence(text string) string {
+	first, _, more := strings.Cut(text, ". ")
+	if more {
+		first += "."
+	}
+	return first
+}
+
+// protoPage writes what one proto declares.
+func protoPage(f protoreflect.FileDescriptor, calls map[string]Call) string {
 	var b strings.Builder
-	b.WriteString("# gRPC\n\nThe package is `quorate.v1`; every node serves all of it. The same calls by HTTP: [http.md](http.md). " +
-		"Who may call what: [authorization.md](authorization.md).\n\n## Services\n\n| service | what it is |\n|---|---|\n")
-	for _, f := range files {
-		for s := range all(f.Services()) {
-			fmt.Fprintf(&b, "| [%s](#%s) | %s |\n", s.Name(), Slug(string(s.Name())), cell(Comment(s)))
-		}
+	fmt.Fprintf(&b, "# gRPC: %s\n\nDeclared in [%s](../../../%s/%s). All pages: [gRPC](../grpc.md).\n", family(f), path.Base(f.Path()), protoDir, f.Path())
+	for s := range all(f.Services()) {
+		service(&b, s, calls)
 	}
-	for _, f := range files {
-		for s := range all(f.Services()) {
-			service(&b, s, calls)
-		}
-	}
-	b.WriteString("\n## Messages\n")
 	messages := map[string]protoreflect.MessageDescriptor{}
 	enums := map[string]protoreflect.EnumDescriptor{}
-	for _, f := range files {
-		collect(f, messages, enums)
+	collect(f, messages, enums)
+	if len(messages) > 0 {
+		b.WriteString("\n## Messages\n")
 	}
 	for _, name := range slices.Sorted(maps.Keys(messages)) {
 		message(&b, name, messages[name])
 	}
-	b.WriteString("\n## Enums\n")
+	if len(enums) > 0 {
+		b.WriteString("\n## Enums\n")
+	}
 	for _, name := range slices.Sorted(maps.Keys(enums)) {
 		fmt.Fprintf(&b, "\n### %s\n\n%s\n\n| value | no. | |\n|---|---|---|\n", name, prose(Comment(enums[name])))
 		for v := range all(enums[name].Values()) {
@@ -117,7 +149,7 @@ func GRPC(files []protoreflect.FileDescriptor, calls map[string]Call) string {
 	return b.String()
 }
 
-// holder is what messages and enums are declared in: a file, or a message.
+// holder declares messages and enums: a file, or a message.
 type holder interface {
 	Messages() protoreflect.MessageDescriptors
 	Enums() protoreflect.EnumDescriptors
@@ -139,7 +171,7 @@ func service(b *strings.Builder, s protoreflect.ServiceDescriptor, calls map[str
 	fmt.Fprintf(b, "\n## %s\n\n%s\n", s.Name(), prose(Comment(s)))
 	for m := range all(s.Methods()) {
 		name := string(s.Name()) + "." + string(m.Name())
-		fmt.Fprintf(b, "\n### %s\n\n%s%s → %s%s\n\n%s\n", name, stream(m.IsStreamingClient()), ref(m.Input()), stream(m.IsStreamingServer()), ref(m.Output()), prose(Comment(m)))
+		fmt.Fprintf(b, "\n### %s\n\n%s%s → %s%s\n\n%s\n", name, stream(m.IsStreamingClient()), ref(s, m.Input()), stream(m.IsStreamingServer()), ref(s, m.Output()), prose(Comment(m)))
 		c := calls[name]
 		if c.HTTP != "" {
 			fmt.Fprintf(b, "\nHTTP: %s\n", c.HTTP)
@@ -187,19 +219,24 @@ func fieldType(f protoreflect.FieldDescriptor) string {
 func singular(f protoreflect.FieldDescriptor) string {
 	switch {
 	case f.Message() != nil:
-		return ref(f.Message())
+		return ref(f, f.Message())
 	case f.Enum() != nil:
-		return ref(f.Enum())
+		return ref(f, f.Enum())
 	}
 	return f.Kind().String()
 }
 
-// ref links a type of the API; others have their names alone.
-func ref(d protoreflect.Descriptor) string {
+// ref links a type of the API from the page of another descriptor; types of other packages have their
+// names alone.
+func ref(from, d protoreflect.Descriptor) string {
 	if d.ParentFile().Package() != "quorate.v1" {
 		return "`" + string(d.FullName()) + "`"
 	}
-	return fmt.Sprintf("[%s](#%s)", local(d), Slug(local(d)))
+	page := ""
+	if d.ParentFile().Path() != from.ParentFile().Path() {
+		page = family(d.ParentFile()) + ".md"
+	}
+	return fmt.Sprintf("[%s](%s#%s)", local(d), page, Slug(local(d)))
 }
 
 // local is a type's name in its package.

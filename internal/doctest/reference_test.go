@@ -1,9 +1,12 @@
 package doctest
 
 import (
+	"encoding/json"
 	"flag"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -17,13 +20,25 @@ var rewrite = flag.Bool("rewrite", false, "write what is generated into docs; th
 // generated begins every page that is written by a test.
 const generated = "<!-- Written by go test ./internal/doctest -rewrite. Do not edit. -->\n\n"
 
-// hold holds a page to what it is made from.
-func hold(t *testing.T, name, text string) {
+// hold compares the pages of a reference with the files in docs/reference; keys are their names there.
+// The directory with the name of the reference has no other files.
+func hold(t *testing.T, reference string, pages map[string]string) {
 	t.Helper()
-	golden.Hold(t, filepath.Join(root, name), generated+text, *rewrite)
+	for _, name := range slices.Sorted(maps.Keys(pages)) {
+		golden.Hold(t, filepath.Join(root, "docs/reference", name), generated+pages[name], *rewrite)
+	}
+	entries, err := os.ReadDir(filepath.Join(root, "docs/reference", reference))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		if name := reference + "/" + e.Name(); pages[name] == "" {
+			t.Errorf("docs/reference/%s is not generated any more: delete it", name)
+		}
+	}
 }
 
-// TestGRPCReference: docs/reference/grpc.md says what the protos say.
+// TestGRPCReference checks that docs/reference/grpc.md and the pages below it match the protos.
 func TestGRPCReference(t *testing.T) {
 	files := apiFiles(t)
 	page, err := os.ReadFile(filepath.Join(root, "docs/reference/authorization.md"))
@@ -40,7 +55,7 @@ func TestGRPCReference(t *testing.T) {
 			}
 		}
 	}
-	hold(t, "docs/reference/grpc.md", GRPC(files, calls))
+	hold(t, "grpc", GRPC(files, calls))
 }
 
 func apiFiles(t *testing.T) []protoreflect.FileDescriptor {
@@ -55,19 +70,33 @@ func apiFiles(t *testing.T) []protoreflect.FileDescriptor {
 	return files
 }
 
-// TestHTTPReference: docs/reference/http.md says what docs/openapi.json says, which
-// api.TestOpenAPIPublished holds to what a node serves.
+// TestHTTPReference checks that docs/reference/http.md and the pages below it match docs/openapi.json, which
+// api.TestOpenAPIPublished compares with what a node serves.
 func TestHTTPReference(t *testing.T) {
 	data, err := os.ReadFile(filepath.Join(root, "docs/openapi.json"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	page, err := HTTP(data)
+	var api openAPI
+	if err := json.Unmarshal(data, &api); err != nil {
+		t.Fatal(err)
+	}
+	calls := 0
+	for _, ops := range api.Paths {
+		calls += len(ops)
+	}
+	pages, err := HTTP(data)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n := strings.Count(page, "\n### "); n < 200 {
-		t.Errorf("%d calls and types; there are more", n)
+	written := 0
+	for name, page := range pages {
+		if name != "http.md" {
+			written += strings.Count(page, "\n### ")
+		}
 	}
-	hold(t, "docs/reference/http.md", page)
+	if want := calls + len(api.Components.Schemas); written != want {
+		t.Errorf("%d calls and types are written, want %d", written, want)
+	}
+	hold(t, "http", pages)
 }
