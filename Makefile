@@ -26,6 +26,11 @@ LATENCY   ?= true
 # NODES and SCALEKEYS are the largest cluster that make scale plays.
 NODES     ?= 1000
 SCALEKEYS ?= 1000000
+# RUNS and LENGTH are how many histories are checked, and how long each is, in seconds.
+RUNS      ?= 20
+LENGTH    ?= 60
+# MACHINE describes where a measurement is from.
+MACHINE    = $$(nproc) processors ($$(sed -n 's/^model name.*: //p' /proc/cpuinfo | head -1)), Linux $$(uname -r | cut -d- -f1), $$(go env GOVERSION)
 # CAMPAIGN is how many scenarios make campaign plays, and SEED the first.
 CAMPAIGN  ?= 10000
 SEED      ?= 0
@@ -41,7 +46,7 @@ OTHERS    ?= darwin/arm64 windows/amd64
 # BASE is what protos must stay compatible with: the last tag, else the commit before.
 BASE      ?= $(shell git describe --tags --abbrev=0 2>/dev/null || git rev-parse -q --verify HEAD~1 2>/dev/null)
 
-.PHONY: help build static dist test test-full race system headline proxies soak faults reach campaign lint recording site generate verify bench bench-peers fuzz behaviour scale scale-real soak-load
+.PHONY: help build static dist test test-full race system headline proxies soak faults histories reach campaign lint recording site generate verify bench bench-peers fuzz behaviour scale scale-real soak-load
 .PHONY: format check-format check-vet check-platforms check-bench check-deploy check-tidy check-proto check-breaking check-generated check-dead check-arch check-vulns check-goreleaser
 
 help: ## list the targets
@@ -108,6 +113,23 @@ faults: ## do every fault to real processes and write docs/development/faults.md
 	CI=true TEST_SPEED=full SOAK_FAULTS=1 FAULTS_ROWS="$$rows" go test -count=1 -timeout 2h -v -run '^TestFault' ./systemtest || status=$$?
 	[[ -s $$rows ]] || exit "$$status"
 	cat systemtest/testdata/faults-head.md "$$rows" > docs/development/faults.md
+	exit "$$status"
+
+# RUNS of LENGTH seconds each. A run takes a third longer, for starting and checking.
+histories: ## check RUNS histories of accounts under faults and write docs/development/histories.md; 30 minutes; needs root and iproute2
+	@rows=$$(mktemp)
+	trap 'rm -f "$$rows"' EXIT
+	status=0
+	CI=true TEST_SPEED=full HISTORIES_RUNS=$(RUNS) HISTORIES_SECONDS=$(LENGTH) HISTORIES_ROWS="$$rows" go test -count=1 -timeout 2h -v -run '^TestHistories$$' ./systemtest || status=$$?
+	[[ -s $$rows ]] || exit "$$status"
+	{
+		cat systemtest/testdata/histories-head.md
+		echo "**This run**: $$(LC_ALL=C date -u '+%-d %B %Y'), commit $$(git rev-parse --short HEAD), $(MACHINE); $(RUNS) runs of $(LENGTH) s."
+		echo
+		echo '| seed | faults | operations | moves applied | calls made again, answered as repeated | unknown | linearizable | hard limit: admitted | beyond it |'
+		echo '|---:|---|---:|---:|---:|---:|---|---:|---:|'
+		cat "$$rows"
+	} > docs/development/histories.md
 	exit "$$status"
 
 # The table is printed when all is played: an interrupted run leaves the old one. The

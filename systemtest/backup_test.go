@@ -46,7 +46,7 @@ func TestBackup(t *testing.T) {
 	}
 	daily := key("api", "daily", "acme")
 	take(t, c.nodes[0], daily, 30)
-	b := openBank(t, c)
+	b := openBank(t, c, 7)
 	ctx, cancel := context.WithCancel(t.Context())
 	b.open(ctx)
 	time.Sleep(500 * time.Millisecond) // operations are in flight when the backup starts

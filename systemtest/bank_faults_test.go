@@ -21,7 +21,7 @@ func TestBank(t *testing.T) {
 	t.Parallel() // mostly waits
 	c := newServers(t, 8)
 	c.run("version: 1\nnamespaces: {}\n")
-	b := openBank(t, c)
+	b := openBank(t, c, 7)
 	ctx, cancel := context.WithTimeout(t.Context(), bankFor())
 	defer cancel()
 	b.open(ctx)
@@ -45,35 +45,13 @@ func TestBank(t *testing.T) {
 	t.Logf("%d kills, %d pauses", kills, pauses)
 }
 
-// TestBankPartition checks the same while one node after the other is cut off.
-func TestBankPartition(t *testing.T) {
-	testspeed.Full(t)
-	t.Parallel() // mostly waits
-	needBinary(t)
-	nets := newNetNamespaces(t)
-	c := newNamespacedServers(t, nets, 8)
-	c.run("version: 1\nnamespaces: {}\n")
-	b := openBank(t, c)
-	ctx, cancel := context.WithTimeout(t.Context(), bankFor())
-	defer cancel()
-	b.open(ctx)
-	for k := 0; ctx.Err() == nil; k++ {
-		sleep(ctx, time.Second)
-		nets.link(k%3+1, "down")
-		sleep(ctx, 4*time.Second)
-		nets.link(k%3+1, "up")
-		sleep(ctx, 2*time.Second)
-	}
-	b.judge()
-}
-
 // TestBankAllKilled checks that every acknowledged operation survives killing all nodes at once.
 func TestBankAllKilled(t *testing.T) {
 	testspeed.Full(t)
 	t.Parallel() // mostly waits
 	c := newServers(t, 8)
 	c.run("version: 1\nnamespaces: {}\n")
-	b := openBank(t, c)
+	b := openBank(t, c, 7)
 	ctx, cancel := context.WithTimeout(t.Context(), bankFor()/2)
 	defer cancel()
 	b.open(ctx)

@@ -23,15 +23,22 @@ import (
 
 const (
 	bankGroups = 12 // the accounts of every second group share a range
+	cashGroups = 4  // the last groups, whose tellers also deposit and withdraw
 	perGroup   = 4  // accounts per group
 	tellers    = 2  // tellers per group
 	opening    = 100
 	bankRealm  = "project:bank"
+	cash       = -1 // stands for an account in a move: the money comes from outside or goes there
+	mostDoubts = 6  // moves of unknown outcome in a group; each doubles the work of the check
 )
+
+// noReturn is the return time of a move of unknown outcome: it may be applied at any later time.
+const noReturn = int64(1) << 62
 
 // bank holds accounts in groups. Money moves within a group, and the bank records every answer.
 type bank struct {
 	t      *testing.T
+	seed   uint64
 	nodes  []quoratev1.AccountServiceClient
 	policy *quoratev1.PolicyID
 	began  time.Time
@@ -39,13 +46,15 @@ type bank struct {
 	mu       sync.Mutex
 	history  []porcupine.Operation
 	wg       sync.WaitGroup
-	next     atomic.Int64 // request ids
-	resent   atomic.Int64 // calls repeated because their outcome was unknown
-	repeated atomic.Int64 // of those, calls that had been applied
-	usedUp   atomic.Int64 // of those, calls that were refused and then blocked from applying later
+	next     atomic.Int64             // request ids
+	resent   atomic.Int64             // calls repeated because their outcome was unknown
+	repeated atomic.Int64             // of those, calls that had been applied
+	usedUp   atomic.Int64             // of those, calls that were refused and then blocked from applying later
+	doubts   [bankGroups]atomic.Int64 // moves of unknown outcome, by group
 }
 
-// move is the request of a teller: a transfer or, if to == from, a read of the group.
+// move is the request of a teller: a transfer or, if to == from, a read of the group. A deposit
+// moves from cash, a withdrawal to cash.
 type move struct {
 	group, from, to int
 	amount          int64
@@ -54,14 +63,15 @@ type move struct {
 // told is the answer to a move.
 type told struct {
 	applied  bool
+	unknown  bool // no answer: it may have been applied or not, or may be applied later
 	from, to int64
 	all      [perGroup]int64 // balances, of a read
 }
 
 // openBank loads the policy and opens the accounts.
-func openBank(t *testing.T, c *servers) *bank {
+func openBank(t *testing.T, c *servers, seed uint64) *bank {
 	t.Helper()
-	b := &bank{t: t, began: time.Now()}
+	b := &bank{t: t, seed: seed, began: time.Now()}
 	soon := grpc.ConnectParams{
 		Backoff:           backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1, MaxDelay: 50 * time.Millisecond},
 		MinConnectTimeout: time.Second,
@@ -119,35 +129,44 @@ func (b *bank) open(ctx context.Context) {
 }
 
 func (b *bank) teller(ctx context.Context, group, id int) {
-	rng := rand.New(rand.NewPCG(uint64(id), 7))
+	rng := rand.New(rand.NewPCG(uint64(id), b.seed))
 	for ctx.Err() == nil {
 		m := move{group: group, from: rng.IntN(perGroup), to: rng.IntN(perGroup), amount: 1 + rng.Int64N(opening)}
-		if m.from == m.to {
-			b.read(ctx, id, rng.IntN(len(b.nodes)), []int{group})
-		} else {
+		if group >= bankGroups-cashGroups {
+			switch rng.IntN(4) {
+			case 0:
+				m.from = cash
+			case 1:
+				m.to = cash
+			}
+		}
+		switch {
+		case m.from == m.to:
+			_ = b.read(ctx, id, rng.IntN(len(b.nodes)), []int{group})
+		case rng.IntN(8) == 0:
+			b.once(id, m, rng)
+		default:
 			b.transfer(id, m, rng)
 		}
 	}
 }
 
-// auditor reads all accounts in one call, again and again; the sum must never change.
+// auditor reads all accounts among which money only moves in one call, again and again; their sum
+// must never change.
 func (b *bank) auditor(ctx context.Context, id int) {
-	all := make([]int, bankGroups)
+	all := make([]int, bankGroups-cashGroups)
 	for g := range all {
 		all[g] = g
 	}
 	for n := 0; ctx.Err() == nil; n++ {
-		b.read(ctx, id, n%len(b.nodes), all)
+		_ = b.read(ctx, id, n%len(b.nodes), all)
 		time.Sleep(20 * time.Millisecond) // reads continuously, but leaves the machine to the transfers
 	}
 }
 
 // transfer repeats a transfer under one request id until its outcome is known.
 func (b *bank) transfer(id int, m move, rng *rand.Rand) {
-	req := &quoratev1.ApplyOpsRequest{RequestId: fmt.Sprintf("t-%d", b.next.Add(1)), Ops: []*quoratev1.Op{
-		{AccountId: b.account(m.group, m.from), Delta: -m.amount},
-		{AccountId: b.account(m.group, m.to), Delta: m.amount},
-	}}
+	req := &quoratev1.ApplyOpsRequest{RequestId: fmt.Sprintf("t-%d", b.next.Add(1)), Ops: b.ops(m)}
 	called := time.Since(b.began)
 	doubt := false // an earlier attempt may still be in flight and arrive later
 	for patience := time.Now().Add(60 * time.Second); ; {
@@ -172,6 +191,38 @@ func (b *bank) transfer(id int, m move, rng *rand.Rand) {
 		b.resent.Add(1)
 		time.Sleep(time.Duration(rng.IntN(50)) * time.Millisecond) // backoff before the next attempt
 	}
+}
+
+// once makes a move without a request id, and once. Without an answer its outcome stays unknown.
+func (b *bank) once(id int, m move, rng *rand.Rand) {
+	if b.doubts[m.group].Load() >= mostDoubts {
+		return
+	}
+	req := &quoratev1.ApplyOpsRequest{Ops: b.ops(m)}
+	called := time.Since(b.began)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Duration(100+rng.IntN(900))*time.Millisecond)
+	defer cancel()
+	res, err := b.nodes[rng.IntN(len(b.nodes))].ApplyOps(ctx, req)
+	switch {
+	case err == nil:
+		b.answered(id, m, req, res, called)
+	case !mayRepeat(err):
+		b.t.Errorf("%v: %v", m, err)
+	default:
+		b.doubts[m.group].Add(1)
+		b.record(porcupine.Operation{ClientId: id, Input: m, Call: int64(called), Output: told{unknown: true}, Return: noReturn})
+	}
+}
+
+// ops returns the operations of a move.
+func (b *bank) ops(m move) (ops []*quoratev1.Op) {
+	if m.from != cash {
+		ops = append(ops, &quoratev1.Op{AccountId: b.account(m.group, m.from), Delta: -m.amount})
+	}
+	if m.to != cash {
+		ops = append(ops, &quoratev1.Op{AccountId: b.account(m.group, m.to), Delta: m.amount})
+	}
+	return ops
 }
 
 // useUp applies an empty operation under the request id, so that an earlier attempt without an
@@ -222,7 +273,14 @@ func (b *bank) answered(id int, m move, req *quoratev1.ApplyOpsRequest, res *quo
 	if !res.GetApplied() && r[0].GetStatus() != quoratev1.OpStatus_OP_STATUS_ERR_UNDERFLOW {
 		b.t.Errorf("%v: %v", m, res)
 	}
-	b.note(id, m, told{applied: res.GetApplied(), from: r[0].GetNewBalance(), to: r[1].GetNewBalance()}, called)
+	out := told{applied: res.GetApplied()}
+	if m.from != cash {
+		out.from, r = r[0].GetNewBalance(), r[1:]
+	}
+	if m.to != cash {
+		out.to = r[0].GetNewBalance()
+	}
+	b.note(id, m, out, called)
 }
 
 // again repeats an applied request and expects the same answer. It also checks that the node
@@ -235,15 +293,14 @@ func (b *bank) again(req *quoratev1.ApplyOpsRequest, res *quoratev1.ApplyOpsResp
 	if err == nil && (!second.GetRepeated() || !slices.EqualFunc(res.GetResults(), second.GetResults(), func(x, y *quoratev1.OpResult) bool { return x.String() == y.String() })) {
 		b.t.Errorf("%s again: %v; the first time %v", req.GetRequestId(), second, res)
 	}
-	other := &quoratev1.ApplyOpsRequest{RequestId: req.GetRequestId(), Ops: req.GetOps()[:1]}
+	other := &quoratev1.ApplyOpsRequest{RequestId: req.GetRequestId(), Ops: slices.Concat(req.GetOps(), req.GetOps())}
 	if _, err := b.ask(rng.IntN(len(b.nodes)), other); rpcstatus.Code(err) != codes.AlreadyExists && !mayRepeat(err) {
 		b.t.Errorf("%s with other operations: %v", req.GetRequestId(), err)
 	}
 }
 
-// read reads whole groups in one call and records the balances. A failed read proves nothing and is
-// dropped.
-func (b *bank) read(ctx context.Context, id, node int, groups []int) {
+// read reads whole groups in one call and records the balances. A failed read proves nothing.
+func (b *bank) read(ctx context.Context, id, node int, groups []int) error {
 	req := &quoratev1.GetAccountsRequest{}
 	for _, g := range groups {
 		for i := range perGroup {
@@ -255,7 +312,7 @@ func (b *bank) read(ctx context.Context, id, node int, groups []int) {
 	called := time.Since(b.began)
 	res, err := b.nodes[node].GetAccounts(ctx, req)
 	if err != nil {
-		return
+		return err
 	}
 	sum := int64(0)
 	for n, g := range groups {
@@ -266,13 +323,29 @@ func (b *bank) read(ctx context.Context, id, node int, groups []int) {
 		}
 		b.note(id, move{group: g}, out, called)
 	}
-	if want := int64(len(groups) * perGroup * opening); sum != want {
+	if want := int64(len(groups) * perGroup * opening); sum != want && groups[0] < bankGroups-cashGroups {
 		b.t.Errorf("groups %v have %d in one reading, want %d", groups, sum, want)
 	}
+	return nil
+}
+
+// last reads every group at every node, so that the check covers what is there in the end.
+func (b *bank) last() error {
+	for node := range b.nodes {
+		for g := range bankGroups {
+			if err := b.read(context.Background(), bankGroups*tellers+1, node, []int{g}); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 func (b *bank) note(id int, m move, out told, called time.Duration) {
-	op := porcupine.Operation{ClientId: id, Input: m, Call: int64(called), Output: out, Return: int64(time.Since(b.began))}
+	b.record(porcupine.Operation{ClientId: id, Input: m, Call: int64(called), Output: out, Return: int64(time.Since(b.began))})
+}
+
+func (b *bank) record(op porcupine.Operation) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.history = append(b.history, op)
@@ -300,12 +373,21 @@ var bankModel = porcupine.Model{
 		switch {
 		case m.from == m.to:
 			return out.all == s, s
-		case !out.applied:
-			return s[m.from] < m.amount, s
+		case out.unknown && (m.from != cash && s[m.from] < m.amount):
+			return true, s // refused, if it was carried out now
+		case !out.applied && !out.unknown:
+			return m.from != cash && s[m.from] < m.amount, s
 		}
-		s[m.from] -= m.amount
-		s[m.to] += m.amount
-		return s[m.from] >= 0 && out.from == s[m.from] && out.to == s[m.to], s
+		fits := true
+		if m.from != cash {
+			s[m.from] -= m.amount
+			fits = s[m.from] >= 0 && (out.unknown || out.from == s[m.from])
+		}
+		if m.to != cash {
+			s[m.to] += m.amount
+			fits = fits && (out.unknown || out.to == s[m.to])
+		}
+		return fits, s
 	},
 	Equal: func(a, b any) bool { return a.([perGroup]int64) == b.([perGroup]int64) },
 	DescribeOperation: func(input, output any) string {
@@ -313,23 +395,35 @@ var bankModel = porcupine.Model{
 		if m.from == m.to {
 			return fmt.Sprintf("read -> %v", out.all)
 		}
+		if out.unknown {
+			return fmt.Sprintf("%d: %d->%d -> unknown", m.amount, m.from, m.to)
+		}
 		return fmt.Sprintf("%d: %d->%d -> %v %d %d", m.amount, m.from, m.to, out.applied, out.from, out.to)
 	},
 }
 
-// judge waits for the tellers and checks the recorded history against the model.
-func (b *bank) judge() {
-	b.t.Helper()
-	b.wg.Wait()
-	moved, read := 0, 0
+// moved returns how many moves were answered as applied, and unknown how many have no answer.
+func (b *bank) moved() int   { return b.number(func(out told) bool { return out.applied }) }
+func (b *bank) unknown() int { return b.number(func(out told) bool { return out.unknown }) }
+
+func (b *bank) number(which func(told) bool) (n int) {
 	for _, op := range b.history {
-		if m := op.Input.(move); m.from == m.to {
-			read++
-		} else if op.Output.(told).applied {
-			moved++
+		if m := op.Input.(move); m.from != m.to && which(op.Output.(told)) {
+			n++
 		}
 	}
-	b.t.Logf("%d operations: %d transfers applied, %d readings of a group; %d calls were made again, %d of those were answered as repeated, %d were refused", len(b.history), moved, read, b.resent.Load(), b.repeated.Load(), b.usedUp.Load())
+	return n
+}
+
+// judge waits for the tellers and checks the recorded history against the model. It returns the
+// verdict.
+func (b *bank) judge() porcupine.CheckResult {
+	b.t.Helper()
+	b.wg.Wait()
+	moved := b.moved()
+	read := len(b.history) - b.number(func(told) bool { return true })
+	b.t.Logf("%d operations: %d moves applied, %d of unknown outcome, %d readings of a group; %d calls were made again, %d of those were answered as repeated, %d were refused",
+		len(b.history), moved, b.unknown(), read, b.resent.Load(), b.repeated.Load(), b.usedUp.Load())
 	if moved == 0 || read == 0 {
 		b.t.Error("nothing was done")
 	}
@@ -350,4 +444,5 @@ func (b *bank) judge() {
 			}
 		}
 	}
+	return result
 }

@@ -162,7 +162,7 @@ func (f *loadedCluster) run(make func() fault) {
 		row := fig.row(f, &ft)
 		t.Log(row)
 		t.Logf("this process got no processor for %v of %v", fig.stalled.Round(time.Millisecond), fig.took.Round(time.Second))
-		writeRow(t, row)
+		writeRow(t, "FAULTS_ROWS", row)
 		fig.judge(t, f, &ft)
 	})
 	if !ok {
@@ -233,12 +233,16 @@ func (f *loadedCluster) do(t *testing.T, ft *fault) *figures {
 	return fig
 }
 
-func (f *loadedCluster) limit(i int) *quota.Limit {
+func (f *loadedCluster) limit(i int) *quota.Limit { return faultLimit(f.t, f.keys[i].LimitName) }
+
+// faultLimit returns one of faultLimits.
+func faultLimit(t *testing.T, name quota.LimitName) *quota.Limit {
+	t.Helper()
 	all, err := config.ParseLimits("faults.yaml", []byte(faultLimits))
 	if err != nil {
-		f.t.Fatal(err)
+		t.Fatal(err)
 	}
-	k := slices.IndexFunc(all, func(l quota.Limit) bool { return l.LimitName == f.keys[i].LimitName })
+	k := slices.IndexFunc(all, func(l quota.Limit) bool { return l.LimitName == name })
 	return &all[k]
 }
 
@@ -421,10 +425,11 @@ func (fig *figures) row(f *loadedCluster, ft *fault) string {
 
 func seconds(d time.Duration) string { return fmt.Sprintf("%.2f s", d.Seconds()) }
 
-// writeRow appends a line to the file from which make faults builds the table.
-func writeRow(t *testing.T, row string) {
+// writeRow appends a line to the file that an environment variable names, if it is set. Make builds
+// tables of it.
+func writeRow(t *testing.T, variable, row string) {
 	t.Helper()
-	path := os.Getenv("FAULTS_ROWS")
+	path := os.Getenv(variable)
 	if path == "" {
 		return
 	}

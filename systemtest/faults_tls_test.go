@@ -182,5 +182,5 @@ func (g *growth) survived(t *testing.T, began time.Time, name, did string) {
 	}
 	row := fmt.Sprintf("| %s | %s | %d ms | - | - | %s | - | - | - | - | - |", name, did, gap.Milliseconds(), durable)
 	t.Log(row)
-	writeRow(t, row)
+	writeRow(t, "FAULTS_ROWS", row)
 }
