@@ -195,7 +195,7 @@ type problem struct {
 // credentialHelp tells callers that have not read the manual how to authenticate: over HTTP nothing
 // else leads there.
 const credentialHelp = `give a credential: the header "authorization: Bearer TOKEN" (quorate tokens create), or a client certificate (quorate cert issue; curl --cert, --key): ` +
-	"https://github.com/quorate/quorate/blob/main/docs/explanation/security.md#how-callers-are-known"
+	"https://github.com/quorate/quorate/blob/main/docs/explanation/security.md#authentication"
 
 func writeFault(w http.ResponseWriter, err error) int {
 	f := apierr.From(err)

@@ -11,10 +11,10 @@ import (
 // plainPages are written in plain technical English; TestProse keeps them so.
 var plainPages = []string{
 	"README.md", "docs/README.md", "docs/tutorial.md",
-	"docs/explanation/compared.md", "docs/explanation/concepts.md", "docs/explanation/faq.md",
+	"docs/explanation/compared.md", "docs/explanation/concepts.md", "docs/explanation/durable-quotas.md", "docs/explanation/faq.md", "docs/explanation/security.md",
 	"docs/howto/README.md", "docs/howto/clients.md", "docs/howto/console.md", "docs/howto/containers.md", "docs/howto/envoy.md",
 	"docs/howto/from-gubernator.md", "docs/howto/from-quotaservice.md", "docs/howto/middleware.md", "docs/howto/migrating.md",
-	"docs/howto/production.md", "docs/howto/sizing.md", "docs/howto/systemd.md",
+	"docs/howto/operating.md", "docs/howto/planning.md", "docs/howto/production.md", "docs/howto/sizing.md", "docs/howto/systemd.md",
 	"docs/reference/limits.md", "docs/reference/stability.md",
 }
 
