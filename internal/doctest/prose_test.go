@@ -22,7 +22,7 @@ var plainPages = []string{
 // choice belong here.
 var tics = []struct{ phrase, better string }{
 	{`(is|are|was|were|be|been) told`, "receives, is notified; or say what is returned"},
-	{`tells?`, "returns, reports, shows"},
+	{`tells|tell (how|what|who|when|which)`, "returns, reports, shows"},
 	{`in force`, "active, current"},
 	{`whoever|who may`, "anyone who; callers with permission"},
 	{`there (is|are|was|were) none`, "not found, unknown; or name what is missing"},
