@@ -29,6 +29,8 @@ SCALEKEYS ?= 1000000
 # RUNS and LENGTH are how many histories are checked, and how long each is, in seconds.
 RUNS      ?= 20
 LENGTH    ?= 60
+# CUTS is how many times make power-loss cuts the power.
+CUTS      ?= 200
 # MACHINE describes where a measurement is from.
 MACHINE    = $$(nproc) processors ($$(sed -n 's/^model name.*: //p' /proc/cpuinfo | head -1)), Linux $$(uname -r | cut -d- -f1), $$(go env GOVERSION)
 # CAMPAIGN is how many scenarios make campaign plays, and SEED the first.
@@ -46,7 +48,7 @@ OTHERS    ?= darwin/arm64 windows/amd64
 # BASE is what protos must stay compatible with: the last tag, else the commit before.
 BASE      ?= $(shell git describe --tags --abbrev=0 2>/dev/null || git rev-parse -q --verify HEAD~1 2>/dev/null)
 
-.PHONY: help build static dist test test-full race system headline proxies soak faults histories reach campaign lint recording site generate verify bench bench-peers fuzz behaviour scale scale-real soak-load
+.PHONY: help build static dist test test-full race system headline proxies soak faults histories power-loss seeded-faults reach campaign lint recording site generate verify bench bench-peers fuzz behaviour scale scale-real soak-load
 .PHONY: format check-format check-vet check-platforms check-bench check-deploy check-tidy check-proto check-breaking check-generated check-dead check-arch check-vulns check-goreleaser
 
 help: ## list the targets
@@ -113,6 +115,38 @@ faults: ## do every fault to real processes and write docs/development/faults.md
 	CI=true TEST_SPEED=full SOAK_FAULTS=1 FAULTS_ROWS="$$rows" go test -count=1 -timeout 2h -v -run '^TestFault' ./systemtest || status=$$?
 	[[ -s $$rows ]] || exit "$$status"
 	cat systemtest/testdata/faults-head.md "$$rows" > docs/development/faults.md
+	exit "$$status"
+
+power-loss: ## cut the power of nodes CUTS times and write docs/development/power-loss.md; 10 minutes; needs root and /dev/fuse
+	@rows=$$(mktemp)
+	trap 'rm -f "$$rows"' EXIT
+	status=0
+	CI=true TEST_SPEED=full POWER_CUTS=$(CUTS) POWER_ROWS="$$rows" go test -count=1 -timeout 2h -v -run '^TestPowerLoss$$' ./systemtest || status=$$?
+	[[ -s $$rows ]] || exit "$$status"
+	{
+		cat systemtest/testdata/power-loss-head.md
+		echo "**This run**: $$(LC_ALL=C date -u '+%-d %B %Y'), commit $$(git rev-parse --short HEAD), $(MACHINE); $(CUTS) cuts."
+		echo
+		echo '| seed | cuts: at the first start, at work, at a start | lost: sectors, sizes, names; not synced and there | operations | moves applied | calls made again, answered as repeated | unknown | linearizable | versions of limits |'
+		echo '|---:|---|---|---:|---:|---:|---:|---|---|'
+		cat "$$rows"
+	} > docs/development/power-loss.md
+	exit "$$status"
+
+seeded-faults: ## put one fault after the other into the program, see which test finds it, and write docs/development/seeded-faults.md; half an hour; needs what histories and power-loss do
+	@rows=$$(mktemp)
+	trap 'rm -f "$$rows"' EXIT
+	status=0
+	CI=true TEST_SPEED=full SEEDED_FAULTS=1 SEEDED_ROWS="$$rows" go test -count=1 -timeout 2h -v -run '^TestSeededFaults$$' ./systemtest || status=$$?
+	[[ -s $$rows ]] || exit "$$status"
+	{
+		cat systemtest/testdata/seeded-faults-head.md
+		echo "**This run**: $$(LC_ALL=C date -u '+%-d %B %Y'), commit $$(git rev-parse --short HEAD), $(MACHINE)."
+		echo
+		echo '| fault | file | found by | which says |'
+		echo '|---|---|---|---|'
+		cat "$$rows"
+	} > docs/development/seeded-faults.md
 	exit "$$status"
 
 # RUNS of LENGTH seconds each. A run takes a third longer, for starting and checking.

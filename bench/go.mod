@@ -6,6 +6,7 @@ replace github.com/quorate/quorate => ../
 
 require (
 	github.com/cespare/xxhash/v2 v2.3.0
+	github.com/hanwen/go-fuse/v2 v2.12.1
 	github.com/juju/ratelimit v1.0.2
 	github.com/puzpuzpuz/xsync/v4 v4.5.0
 	github.com/quorate/quorate v0.0.0-00010101000000-000000000000

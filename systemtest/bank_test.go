@@ -402,6 +402,18 @@ var bankModel = porcupine.Model{
 	},
 }
 
+// answers returns how many operations have been answered so far.
+func (b *bank) answers() (n int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, op := range b.history {
+		if op.Return != noReturn {
+			n++
+		}
+	}
+	return n
+}
+
 // moved returns how many moves were answered as applied, and unknown how many have no answer.
 func (b *bank) moved() int   { return b.number(func(out told) bool { return out.applied }) }
 func (b *bank) unknown() int { return b.number(func(out told) bool { return out.unknown }) }

@@ -20,16 +20,18 @@ import (
 // the bent build.
 func TestHistories(t *testing.T) {
 	testspeed.Full(t)
-	runs, length := soak("HISTORIES_RUNS", 0), time.Duration(soak("HISTORIES_SECONDS", 60))*time.Second
+	runs, seed := soak("HISTORIES_RUNS", 0), uint64(soak("HISTORIES_SEED", 1))
 	if runs == 0 {
 		t.Parallel() // mostly waits
-		runHistory(t, 1, 15*time.Second, false)
+		runHistory(t, seed, time.Duration(soak("HISTORIES_SECONDS", 15))*time.Second, false)
 		return
 	}
 	bends(t)
-	for i := range runs {
-		seed := uint64(soak("HISTORIES_SEED", 1) + i)
-		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) { runHistory(t, seed, length, true) })
+	for ; runs > 0; runs-- {
+		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
+			runHistory(t, seed, time.Duration(soak("HISTORIES_SECONDS", 60))*time.Second, true)
+		})
+		seed++
 	}
 }
 
@@ -88,7 +90,7 @@ func (p *plague) between(low, high int) time.Duration {
 func (p *plague) strike(ctx context.Context) {
 	k := p.rng.IntN(3)
 	s := p.c.nodes[k]
-	var heal func()
+	heal := func() {}
 	switch n := p.rng.IntN(20); {
 	case n < 5:
 		p.count("kill -9")
@@ -115,11 +117,11 @@ func (p *plague) strike(ctx context.Context) {
 		p.count("pause")
 		p.signal(s, syscall.SIGSTOP)
 		heal = func() { p.signal(s, syscall.SIGCONT) }
-	case n < 15:
+	case n < 14:
 		p.count("cut off")
 		p.net.set(rule{cut: true}, p.net.around(k+1)...)
 		heal = p.net.heal
-	case n < 17:
+	case n < 16:
 		p.count("cut one way")
 		ways := p.net.into(k + 1)
 		if p.rng.IntN(2) == 0 {
@@ -127,6 +129,14 @@ func (p *plague) strike(ctx context.Context) {
 		}
 		p.net.set(rule{cut: true}, ways...)
 		heal = p.net.heal
+	case n < 17:
+		p.count("flap")
+		for range 5 {
+			p.net.set(rule{cut: true}, p.net.around(k+1)...)
+			sleep(ctx, p.between(100, 1500))
+			p.net.heal()
+			sleep(ctx, p.between(100, 1500))
+		}
 	case n < 18 || !p.clocks:
 		p.count("slow and lossy")
 		p.net.set(rule{delay: 40 * time.Millisecond, loss: 0.1}, p.net.all()...)
