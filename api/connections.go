@@ -22,7 +22,7 @@ func Bound(l net.Listener, port string, b ConnectionBounds, reg prometheus.Regis
 	out := &boundListener{
 		Listener: l, bounds: b, by: map[netip.Prefix]int{},
 		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "quorate_connections_refused_total", Help: "Connections that were closed at once, by port and by which bound was reached (total, address).", ConstLabels: labels,
+			Name: "quorate_connections_refused_total", Help: "Connections closed on arrival, by port and by the bound that was reached (total, address).", ConstLabels: labels,
 		}, []string{"bound"}),
 	}
 	for _, bound := range []string{"total", "address"} {

@@ -68,10 +68,10 @@ func newMeter(version string) *Meter {
 			Buckets: []float64{.00005, .0001, .00025, .0005, .001, .0025, .005, .01, .025, .1, .5, 2.5},
 		}, []string{"protocol", "method", "code"}),
 		denied: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "quorate_denied_calls_total", Help: "API calls that their caller may not make, or whose caller is not who they say, by method and reason.",
+			Name: "quorate_denied_calls_total", Help: "API calls denied because the caller lacks the permission or failed authentication, by method and reason.",
 		}, []string{"method", "reason"}),
 		build: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "quorate_build_info", Help: "Always 1; its labels say what runs.",
+			Name: "quorate_build_info", Help: "Always 1; its labels are the version, revision and Go version of this process.",
 			ConstLabels: prometheus.Labels{"version": version, "revision": Revision(), "goversion": runtime.Version()},
 		}),
 	}

@@ -17,7 +17,7 @@ func (s *stats) init(n *Node, reg prometheus.Registerer) {
 		reg.MustRegister(c)
 		return c
 	}
-	s.unsent = counter("quorate_messages_unsent_total", "Reports and grants that could not be queued to a peer; they are made again.")
+	s.unsent = counter("quorate_messages_unsent_total", "Reports and grants that could not be queued to a peer; they are sent again.")
 	s.refusedReports = counter("quorate_reports_refused_total", "Reports of an old term, incarnation or sequence number.")
 	s.leaderChanges = counter("quorate_leader_changes_total", "Leaders of ranges that this node learned of, after the first of each.")
 	gauge := func(name, help string, f func() float64) {
@@ -29,10 +29,10 @@ func (s *stats) init(n *Node, reg prometheus.Registerer) {
 		}
 		return 0
 	}
-	gauge("quorate_ready", "1 if this node decides: it has the limits, has seen a leader of every range since it started or has waited 10 s for that, has the first limits if it is to set them, and does not stop. As /readyz.", func() float64 {
+	gauge("quorate_ready", "1 if this node decides: it has the limits (and the first ones, if it sets them), has seen a leader of every range since it started or has waited 10 s for them, and is not stopping. As /readyz.", func() float64 {
 		return yes(n.Status().Ready)
 	})
-	gauge("quorate_cluster_ready", "1 if this node is ready and sees a leader of every range and of the meta group, or none for less than 3 s. As /readyz/cluster.", func() float64 {
+	gauge("quorate_cluster_ready", "1 if this node is ready and has seen a leader of every range and of the meta group within 3 s. As /readyz/cluster.", func() float64 {
 		st := n.Status()
 		return yes(st.Ready && st.Leaderless == "")
 	})
@@ -46,15 +46,15 @@ func (s *stats) init(n *Node, reg prometheus.Registerer) {
 		}
 		return float64(missing)
 	})
-	gauge("quorate_node_losses_tolerated", "How many more nodes may be lost, whichever they are, until a range or the meta group is without a majority of voters, as this node sees it; of what it leads it knows.", func() float64 {
+	gauge("quorate_node_losses_tolerated", "Number of further nodes, whichever they are, that can fail before a range or the meta group loses its majority of voters, as this node sees it; it knows the voters of the groups that it leads.", func() float64 {
 		return float64(n.members.Tolerates())
 	})
-	gauge("quorate_replicas", "How many nodes are to keep each range, as the settings ask.", func() float64 { return float64(n.members.Replicas()) })
-	gauge("quorate_faults", "What is wrong with this node, such as a full or slow disk, or a wrong clock; quorate cluster status says what.", func() float64 { return float64(len(n.faults())) })
-	gauge("quorate_clock_offset_seconds", "How far this node's wall clock is ahead of those of most nodes, beyond half a second; it goes by theirs.", func() float64 {
+	gauge("quorate_replicas", "Number of nodes that should hold each range, from the settings.", func() float64 { return float64(n.members.Replicas()) })
+	gauge("quorate_faults", "Current faults of this node, such as a full or slow disk, or a wrong clock; quorate cluster status lists them.", func() float64 { return float64(len(n.faults())) })
+	gauge("quorate_clock_offset_seconds", "Offset of this node's wall clock from those of most nodes, if above half a second; the node uses their time.", func() float64 {
 		return -n.clock.Correction().Seconds()
 	})
-	gauge("quorate_disk_free_bytes", "Free bytes on the file system of the data directory; 0 on a platform that does not say.", func() float64 {
+	gauge("quorate_disk_free_bytes", "Free bytes on the file system of the data directory; 0 on platforms that do not report it.", func() float64 {
 		return float64(n.load.read().GetDiskFreeBytes())
 	})
 	gauge("quorate_peer_round_trip_seconds", "Longest smoothed round trip to a connected peer.", func() float64 { return n.routes.worstTrip().Seconds() })

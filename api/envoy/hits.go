@@ -29,7 +29,7 @@ type Hits struct {
 func NewHits(reg prometheus.Registerer) *Hits {
 	h := &Hits{detailed: map[string]bool{}, total: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "quorate_envoy_rls_hits_total",
-		Help: "Hits of the rules that are served from envoyproxy/ratelimit files, by domain, rule and what became of them: within, near, over or shadow.",
+		Help: "Hits of the rules from envoyproxy/ratelimit files, by domain, rule and result: within, near, over or shadow.",
 	}, []string{"domain", "rule", "result"})}
 	reg.MustRegister(h.total)
 	return h

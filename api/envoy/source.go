@@ -45,7 +45,7 @@ type Source struct {
 func NewSource(path string, reg prometheus.Registerer, parse func(string, []byte) ([]descriptor.Domain, error)) (*Source, error) {
 	s := &Source{path: path, parse: parse, loads: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "quorate_envoy_rls_config_loads_total",
-		Help: "How often changed files of envoyproxy/ratelimit were read, by result: ok or refused.",
+		Help: "Loads of changed envoyproxy/ratelimit files, by result: ok or refused.",
 	}, []string{"result"})}
 	reg.MustRegister(s.loads)
 	_, err := s.Reload()

@@ -10,7 +10,7 @@ type Meter struct{ requests *prometheus.CounterVec }
 func NewMeter(reg prometheus.Registerer) *Meter {
 	m := &Meter{prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "quorate_protocol_requests_total",
-		Help: "Requests in the protocols of others, by protocol and by code, as that protocol has it.",
+		Help: "Requests over other systems' protocols, by protocol and by that protocol's code.",
 	}, []string{"protocol", "code"})}
 	reg.MustRegister(m.requests)
 	return m

@@ -21,7 +21,7 @@ func newMetrics(o Options) *metrics {
 	of := func(code string) prometheus.Counter { return o.Meter.Of(protocol, code) }
 	requests := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "quorate_rlqs_requests_total",
-		Help: "Requests that proxies have reported, by what they did with them.",
+		Help: "Requests that proxies reported, by their decision.",
 	}, []string{"result"})
 	o.Registry.MustRegister(requests)
 	return &metrics{
@@ -60,11 +60,11 @@ func (m *metrics) watch(s *assigner) {
 			return float64(f())
 		}))
 	}
-	gauge("quorate_rlqs_streams", "Streams of proxies.", func() int { return len(s.streams) })
-	gauge("quorate_rlqs_buckets", "Buckets of proxies, also of those whose stream has ended and whose assignment has not.", func() int { return s.table.Len() })
+	gauge("quorate_rlqs_streams", "Open streams of proxies.", func() int { return len(s.streams) })
+	gauge("quorate_rlqs_buckets", "Buckets of proxies, including those of closed streams whose assignment has not expired.", func() int { return s.table.Len() })
 	m.reg.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
 		Name: "quorate_rlqs_unpaid_tokens_total",
-		Help: "Tokens that proxies have admitted beyond what is kept as a debt.",
+		Help: "Tokens that proxies admitted beyond what is kept as debt.",
 	}, func() float64 {
 		s.mu.Lock()
 		defer s.mu.Unlock()

@@ -30,7 +30,7 @@ func (t *stats) init(s *Service, reg prometheus.Registerer) {
 		reg.MustRegister(c)
 		return c
 	}
-	t.ops = vec("quorate_account_ops_total", "Operations on accounts that callers of this node asked for, by what became of their call.", "outcome")
+	t.ops = vec("quorate_account_ops_total", "Operations on accounts requested by callers of this node, by outcome of the call.", "outcome")
 	t.transactions = vec("quorate_account_transactions_total", "Attempts at transactions on several ranges that this node coordinated, by result.", "result")
 	for _, code := range []account.Code{account.Done, account.Repeated, account.Failed, account.Mismatched, account.Held, account.Full} {
 		t.ops.WithLabelValues(codeName(code)) // so that there is a 0 before the first
@@ -39,14 +39,14 @@ func (t *stats) init(s *Service, reg prometheus.Registerer) {
 	t.ops.WithLabelValues(unavailable)
 	t.transactions.WithLabelValues(codeName(account.Aborted))
 	t.transactions.WithLabelValues(unavailable)
-	t.overloads = counter("quorate_account_overloads_total", "Commands on accounts refused because too many waited.")
-	t.held = counter("quorate_account_held_waits_total", "Times that a call waited for accounts that a transaction held.")
-	t.carried = counter("quorate_account_transactions_recovered_total", "Transactions whose coordinator had left them, brought to their end by this node.")
+	t.overloads = counter("quorate_account_overloads_total", "Commands on accounts refused because too many were queued.")
+	t.held = counter("quorate_account_held_waits_total", "Waits of calls for accounts that a transaction held.")
+	t.carried = counter("quorate_account_transactions_recovered_total", "Transactions abandoned by their coordinator that this node completed.")
 	t.batch = prometheus.NewHistogram(prometheus.HistogramOpts{
 		Name: "quorate_account_batch_commands", Help: "Commands in one entry of a range's log.", Buckets: prometheus.ExponentialBuckets(1, 2, 10),
 	})
 	t.commit = prometheus.NewHistogram(prometheus.HistogramOpts{
-		Name: "quorate_account_commit_seconds", Help: "Time in which an entry was committed and applied, at the leader.", Buckets: prometheus.ExponentialBuckets(0.0005, 2, 13),
+		Name: "quorate_account_commit_seconds", Help: "Time to commit and apply a log entry, at the leader.", Buckets: prometheus.ExponentialBuckets(0.0005, 2, 13),
 	})
 	reg.MustRegister(t.batch, t.commit)
 	gauge := func(name, help string, f func() float64) {
@@ -63,8 +63,8 @@ func (t *stats) init(s *Service, reg prometheus.Registerer) {
 	}
 	gauge("quorate_accounts", "Accounts in the replicas on this node.", sum(func(st account.Stats) int { return st.Accounts }))
 	gauge("quorate_account_requests", "Request ids remembered by the replicas on this node.", sum(func(st account.Stats) int { return st.Requests }))
-	gauge("quorate_account_transactions", "Transactions under way or not forgotten in the replicas on this node.", sum(func(st account.Stats) int { return st.Transactions }))
-	gauge("quorate_account_queue", "Commands on accounts that wait on this node.", func() float64 {
+	gauge("quorate_account_transactions", "Transactions in progress, or not purged yet, in the replicas on this node.", sum(func(st account.Stats) int { return st.Transactions }))
+	gauge("quorate_account_queue", "Commands on accounts queued on this node.", func() float64 {
 		n := 0
 		for i := range s.queues {
 			n += s.queues[i].length()

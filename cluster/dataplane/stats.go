@@ -15,11 +15,11 @@ func (s *stats) init(d *Decider) {
 		reg.MustRegister(c)
 		return c
 	}
-	s.reports = counter("quorate_reports_sent_total", "Reports that this node made, one for each range and round.")
+	s.reports = counter("quorate_reports_sent_total", "Reports that this node sent or booked, one for each range and round.")
 	s.reportedKeys = counter("quorate_reported_keys_total", "Keys in those reports.")
-	s.droppedGrants = counter("quorate_grants_dropped_total", "Grants dropped because the inbox was full; they are asked for again.")
-	s.waitTimeouts = counter("quorate_grant_waits_expired_total", "Checks that waited for a grant in vain.")
-	s.unasked = counter("quorate_leader_decide_failures_total", "Checks whose leader could not be asked, or did not answer in time; they follow when_cut_off.")
+	s.droppedGrants = counter("quorate_grants_dropped_total", "Grants dropped because the inbox was full; they are requested again.")
+	s.waitTimeouts = counter("quorate_grant_waits_expired_total", "Checks that waited for a grant that did not arrive in time.")
+	s.unasked = counter("quorate_leader_decide_failures_total", "Checks whose leader could not be reached, or did not answer in time; they follow when_cut_off.")
 	s.expired = counter("quorate_reservations_expired_total", "Reservations that nobody settled in time.")
 	gauge := func(name, help string, f func() float64) {
 		reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, f))
@@ -27,5 +27,5 @@ func (s *stats) init(d *Decider) {
 	gauge("quorate_keys", "Keys in this node's table.", func() float64 { return float64(d.agg.Len()) })
 	gauge("quorate_keys_limit", "Bound on keys in this node's table (max_keys).", func() float64 { return float64(d.cfg.Aggregator.MaxKeys) })
 	gauge("quorate_reservations", "Reservations open on this node.", func() float64 { return float64(d.reserved.places.Held()) })
-	gauge("quorate_limits_version", "Version of the limits in force.", func() float64 { return float64(d.Limits().Version) })
+	gauge("quorate_limits_version", "Version of the active limits.", func() float64 { return float64(d.Limits().Version) })
 }

@@ -19,9 +19,9 @@ func Register(j *Journal, reg prometheus.Registerer) {
 	gauge("quorate_journal_slots", "Slots for durable keys in this node's journal.", func(s *Stats) int { return s.Slots })
 	gauge("quorate_journal_slots_used", "Slots of the journal in use.", func(s *Stats) int { return s.Used })
 	gauge("quorate_journal_slots_limit", "Bound on the slots of the journal.", func(*Stats) int { return MaxSlots })
-	gauge("quorate_journal_pending", "Slots with counts of earlier processes that no leader has saved yet.", func(s *Stats) int { return s.Earlier })
-	gauge("quorate_journal_incarnations", "Earlier incarnations of the process that such counts are of.", func(s *Stats) int { return s.Lives })
-	gauge("quorate_journal_failing", "1 if there is no journal, or the disk has no room for it to grow.", func(s *Stats) int {
+	gauge("quorate_journal_pending", "Slots with counts of earlier processes that no leader has committed yet.", func(s *Stats) int { return s.Earlier })
+	gauge("quorate_journal_incarnations", "Earlier processes of this node with such counts.", func(s *Stats) int { return s.Lives })
+	gauge("quorate_journal_failing", "1 if the node has no journal, or the disk has no space for it to grow.", func(s *Stats) int {
 		if s.Full {
 			return 1
 		}
@@ -30,7 +30,7 @@ func Register(j *Journal, reg prometheus.Registerer) {
 	counter := func(reason string, f func(s *Stats) int64) {
 		reg.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
 			Name: "quorate_keys_not_journalled_total", ConstLabels: prometheus.Labels{"reason": reason},
-			Help: "Durable keys that the journal had no slot for: their last second would be lost with the process.",
+			Help: "Durable keys for which the journal had no slot: their last second would be lost with the process.",
 		}, func() float64 {
 			st := stats()
 			return float64(f(&st))

@@ -78,13 +78,13 @@ func New(cfg *Config, node Node) *Recorder {
 	s := &Recorder{
 		cfg: *cfg, node: node, log: cfg.Log, stop: make(chan struct{}),
 		failures: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "quorate_history_failures_total", Help: "Times that the disk did not take a part of the history; it is tried again.",
+			Name: "quorate_history_failures_total", Help: "Failed writes of history to the disk; they are retried.",
 		}),
 	}
 	s.Uploader.init(s)
 	s.Uploader.metrics(cfg.Registry)
 	cfg.Registry.MustRegister(s.failures, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "quorate_history_bytes", Help: "Bytes of this node's files of the history.",
+		Name: "quorate_history_bytes", Help: "Size of this node's history files.",
 	}, s.Files.bytes))
 	s.Files.open(s)
 	s.backfill = Backfill{Service: s, Progress: map[BackfillSource]BackfillProgress{}}

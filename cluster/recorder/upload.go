@@ -429,7 +429,7 @@ func (h *uploader) metrics(reg prometheus.Registerer) {
 	reg.MustRegister(
 		prometheus.NewCounterFunc(prometheus.CounterOpts{
 			Name: "quorate_history_dropped_slots_total",
-			Help: "Time slots of ten seconds that no leader stored within an hour, one for each range.",
+			Help: "Time slots of ten seconds that no leader stored within an hour, counted once per range.",
 		}, func() float64 {
 			h.mu.Lock()
 			defer h.mu.Unlock()
@@ -437,7 +437,7 @@ func (h *uploader) metrics(reg prometheus.Registerer) {
 		}),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "quorate_history_behind_seconds",
-			Help: "Age of the oldest time slot of ten seconds that a range's log does not have.",
+			Help: "Age of the oldest time slot of ten seconds that is not in its range's log yet.",
 		}, h.age))
 }
 

@@ -37,11 +37,11 @@ func newLimitMetrics(s *Set) *limitMetrics {
 		attempted: desc("quorate_attempted_tokens_total", "Tokens attempted, as this node counted them as a leader."),
 		admitted:  desc("quorate_admitted_tokens_total", "Tokens admitted, as this node counted them as a leader."),
 		over:      desc("quorate_over_admitted_tokens_total", "Tokens admitted beyond burst + rate x time, as this node measured as a leader, by cause (estimate, cut_off).", "cause"),
-		least:     desc("quorate_needless_refusals_total", "Tokens refused that the limit would have covered on top of all that was admitted, as this node measured as a leader: at least."),
-		most:      desc("quorate_needless_refusals_at_most_total", "The same, at most."),
-		worst:     desc("quorate_worst_excess_tokens", "The most that a key was beyond burst + rate x time, as this node measured as a leader."),
-		bound:     desc("quorate_over_admission_bound_tokens", "The stated bound of that, while all nodes hear of each other."),
-		unnamed:   prometheus.NewDesc("quorate_limits_without_series", "Limits in force that have no series of their own in these metrics, since there are too many: they are counted together as @other.", nil, nil),
+		least:     desc("quorate_needless_refusals_total", "Tokens refused although the limit would have covered them, as this node measured as a leader: lower bound."),
+		most:      desc("quorate_needless_refusals_at_most_total", "Tokens refused although the limit would have covered them, as this node measured as a leader: upper bound."),
+		worst:     desc("quorate_worst_excess_tokens", "Largest excess of a key over burst + rate x time, as this node measured as a leader."),
+		bound:     desc("quorate_over_admission_bound_tokens", "Stated bound of quorate_worst_excess_tokens while all nodes are connected."),
+		unnamed:   prometheus.NewDesc("quorate_limits_without_series", "Active limits without series of their own in these metrics, because there are too many: they are counted together as @other.", nil, nil),
 	}
 }
 

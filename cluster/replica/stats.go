@@ -22,9 +22,9 @@ func (st *stats) init(s *Set) {
 		return c
 	}
 	st.grants = counter("quorate_grants_sent_total", "Grants that this node's ledgers sent to other nodes.")
-	st.droppedReports = counter("quorate_reports_dropped_total", "Reports of other nodes, or of this one, dropped because too many were queued; they are made again.")
+	st.droppedReports = counter("quorate_reports_dropped_total", "Reports of other nodes, or of this one, dropped because too many were queued; they are sent again.")
 	st.checkpoints = counter("quorate_checkpoints_total", "Checkpoints of levels written to range logs.")
-	st.failedCheckpoints = counter("quorate_checkpoints_failed_total", "Checkpoints that a range log did not take.")
+	st.failedCheckpoints = counter("quorate_checkpoints_failed_total", "Checkpoints that could not be written to a range log.")
 	gauge := func(name, help string, f func() float64) {
 		reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, f))
 	}

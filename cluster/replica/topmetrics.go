@@ -24,7 +24,7 @@ type topMetrics struct {
 
 func newTopMetrics(s *Set) *topMetrics {
 	return &topMetrics{s, prometheus.NewDesc("quorate_top_key_demand_tokens",
-		"Tokens a second that were asked for lately, of the busiest keys in the ranges that this node leads (metrics.top_keys).", []string{"namespace", "limit", "key"}, nil)}
+		"Recent demand, in tokens a second, of the busiest keys in the ranges that this node leads (metrics.top_keys).", []string{"namespace", "limit", "key"}, nil)}
 }
 
 // Describe implements prometheus.Collector.

@@ -126,12 +126,12 @@ func startInstance(cfg cluster.Config, who callers, ports listeners, sec *securi
 	ports.http, ports.grpc = api.Bound(ports.http, "http", b, reg), api.Bound(ports.grpc, "grpc", b, reg)
 	if l, ok := log.Handler().(*logs.Limiter); ok {
 		reg.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
-			Name: "quorate_log_lines_dropped_total", Help: "Lines of the log that were held back, since the same was said again and again.",
+			Name: "quorate_log_lines_dropped_total", Help: "Log lines that were dropped because they repeated earlier ones.",
 		}, func() float64 { return float64(l.Dropped()) }))
 	}
 	if sec.on() {
 		reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "quorate_certificate_expiry_timestamp_seconds", Help: "When the certificate of this node ends, in seconds since 1970.",
+			Name: "quorate_certificate_expiry_timestamp_seconds", Help: "Expiry of this node's certificate, in seconds since 1970.",
 		}, func() float64 { return float64(sec.store.NotAfter().Unix()) }))
 	}
 	in.ports = ports
