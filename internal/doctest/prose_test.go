@@ -15,7 +15,8 @@ var plainPages = []string{
 	"docs/howto/README.md", "docs/howto/clients.md", "docs/howto/console.md", "docs/howto/containers.md", "docs/howto/envoy.md",
 	"docs/howto/from-gubernator.md", "docs/howto/from-quotaservice.md", "docs/howto/middleware.md", "docs/howto/migrating.md",
 	"docs/howto/operating.md", "docs/howto/planning.md", "docs/howto/production.md", "docs/howto/sizing.md", "docs/howto/systemd.md",
-	"docs/reference/limits.md", "docs/reference/stability.md",
+	"docs/reference/alerts.md", "docs/reference/cli.md", "docs/reference/limits.md", "docs/reference/metrics.md", "docs/reference/settings.md",
+	"docs/reference/stability.md",
 }
 
 // tics are phrases that hide who does what, with better words. Only phrases that are never the best
