@@ -110,7 +110,7 @@ var resetKey = Action{
 		if err != nil {
 			return nil, err
 		}
-		return &Result{Title: "It is reset", Lines: []string{"The key " + keyName(r) + " is as good as new on all nodes."}, Next: keyLink(r), NextLabel: "Back to the key"}, nil
+		return &Result{Title: "It is reset", Lines: []string{"The key " + keyName(r) + " is full again on all nodes, without debt."}, Next: keyLink(r), NextLabel: "Back to the key"}, nil
 	},
 }
 

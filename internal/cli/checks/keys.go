@@ -70,8 +70,8 @@ func newKeysResetCommand() *cobra.Command {
 	var output render.Output
 	cmd := &cobra.Command{
 		Use:   "reset NAMESPACE/LIMIT KEY",
-		Short: "Make a key as good as new",
-		Long: `Make a key as good as new: all its tiers are full again, debt and reservations
+		Short: "Reset a key: full again, without debt",
+		Long: `Reset a key: all its tiers are full again, debt and reservations
 are forgotten. Parents stay as they are. The command asks first.`,
 		Example: `  quorate keys reset web/login alice
   quorate keys reset web/login alice --yes`,
