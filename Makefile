@@ -48,7 +48,7 @@ OTHERS    ?= darwin/arm64 windows/amd64
 # BASE is what protos must stay compatible with: the last tag, else the commit before.
 BASE      ?= $(shell git describe --tags --abbrev=0 2>/dev/null || git rev-parse -q --verify HEAD~1 2>/dev/null)
 
-.PHONY: help build static dist test test-full race system headline proxies soak faults histories power-loss seeded-faults reach campaign lint recording site generate verify bench bench-peers fuzz behaviour scale scale-real soak-load
+.PHONY: help build static dist test test-full race system headline proxies soak faults histories power-loss seeded-faults reach campaign lint recording site generate verify bench bench-peers bench-accounts fuzz behaviour scale scale-real soak-load
 .PHONY: format check-format check-vet check-platforms check-bench check-deploy check-tidy check-proto check-breaking check-generated check-dead check-arch check-vulns check-goreleaser
 
 help: ## list the targets
@@ -290,6 +290,10 @@ bench: ## run benchmarks; compare two outputs with benchstat
 bench-peers: ## run Quorate beside its peers and write docs/performance; QUICK=1 prints tables after three minutes
 	cd bench
 	go run ./cmd/peers $(if $(QUICK),-quick,-out ../docs/performance) $(if $(ONLY),-only '$(ONLY)')
+
+bench-accounts: ## run accounts beside etcd and Redis, and idle nodes, and write docs/performance; QUICK=1 prints tables; needs etcd-server, redis-server and linux-perf; ten minutes
+	cd bench
+	go run ./cmd/peers -only '^accounts|^idle' $(if $(QUICK),-quick,-out ../docs/performance)
 
 behaviour: ## a burst, a node killed, back, and a further one: what three real nodes admit; a minute
 	cd bench

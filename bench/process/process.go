@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -116,13 +117,23 @@ func (p *Process) AwaitPort(ctx context.Context, addr string) error {
 	})
 }
 
+// The ports of FreePort lie below those that Linux gives to outgoing connections, so that no client
+// takes one before its server does.
+const (
+	firstPort = 20_000
+	ports     = 12_000
+)
+
 // FreePort returns an unused port of 127.0.0.1.
-func FreePort() (int, error) {
-	l, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, err
+func FreePort() (port int, err error) {
+	for range 100 {
+		port = firstPort + rand.IntN(ports)
+		var l net.Listener
+		if l, err = (&net.ListenConfig{}).Listen(context.Background(), "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port))); err == nil {
+			return port, l.Close()
+		}
 	}
-	return l.Addr().(*net.TCPAddr).Port, l.Close()
+	return 0, err
 }
 
 // ErrNotFound is the error of Find for a missing program.
@@ -167,6 +178,41 @@ func stat(pid int) (time.Duration, error) {
 		ticks += n
 	}
 	return time.Duration(ticks) * 10 * time.Millisecond, nil
+}
+
+// Used is what processes have used so far, all together.
+type Used struct {
+	CPU     time.Duration
+	Disk    int64 // bytes that went to the disk
+	Written int64 // bytes written to files and sockets
+}
+
+// Use returns what processes have used so far.
+func Use(ps ...*Process) (Used, error) {
+	var u Used
+	var err error
+	if u.CPU, err = CPU(ps...); err != nil {
+		return u, err
+	}
+	for _, p := range ps {
+		data, err := os.ReadFile("/proc/" + strconv.Itoa(p.PID()) + "/io")
+		if err != nil {
+			return u, err
+		}
+		for line := range strings.Lines(string(data)) {
+			name, value, _ := strings.Cut(strings.TrimSpace(line), ": ")
+			n, err := strconv.ParseInt(value, 10, 64)
+			switch {
+			case err != nil:
+				return u, fmt.Errorf("io of a process: %q", line)
+			case name == "wchar":
+				u.Written += n
+			case name == "write_bytes":
+				u.Disk += n
+			}
+		}
+	}
+	return u, nil
 }
 
 // RSS returns the resident bytes of a process, and how many of them are mapped files: its own

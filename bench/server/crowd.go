@@ -54,7 +54,7 @@ func (h *halfOfMaximum) load(d *dialled) load {
 	reqs, told := singles(), false
 	return func(ctx context.Context, length time.Duration) (int, []time.Duration, error) {
 		if told {
-			return d.paced(h.slowest/2, reqs)(ctx, length)
+			return d.paced(h.slowest/2, reqs, 1)(ctx, length)
 		}
 		told = true
 		closed := d.closed(unaryCallers, allowMethod, reqs, 1)
@@ -74,8 +74,8 @@ func (h *halfOfMaximum) load(d *dialled) load {
 const paceEvery = 200 * time.Microsecond
 
 // paced makes calls at a fixed rate, whether or not answers arrive. Latency counts from when a call
-// was due, so it includes the wait for a slow server.
-func (d *dialled) paced(perSecond float64, reqs []*raw) load {
+// was due, so it includes the wait for a slow server. With checks 0, answers may be refusals.
+func (d *dialled) paced(perSecond float64, reqs []*raw, checks int) load {
 	return func(ctx context.Context, length time.Duration) (int, []time.Duration, error) {
 		due := make(chan time.Time, int(perSecond)+1) // a second's worth; beyond, the server sets the pace
 		go func() {
@@ -91,7 +91,7 @@ func (d *dialled) paced(perSecond float64, reqs []*raw) load {
 		var all tally
 		for i := range 4 * unaryCallers {
 			wait.Go(func() {
-				call := caller(ctx, d.conns[i%len(d.conns)], rand.New(rand.NewPCG(uint64(i), 3)), allowMethod, reqs, 1)
+				call := caller(ctx, d.conns[i%len(d.conns)], rand.New(rand.NewPCG(uint64(i), 3)), allowMethod, reqs, checks)
 				var took []time.Duration
 				var err error
 				for at := range due {

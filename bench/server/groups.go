@@ -39,7 +39,7 @@ const (
 
 // Groups returns the tables of this package.
 func Groups() []suite.Group {
-	return []suite.Group{unary(), batch(), streamed(), open(), web(), redis(), idle()}
+	return append([]suite.Group{unary(), batch(), streamed(), open(), web(), redis(), idle()}, accountGroups()...)
 }
 
 func group(name, title, note string, subjects ...suite.Subject) suite.Group {

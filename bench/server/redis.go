@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"strings"
 
 	"github.com/quorate/quorate/bench/process"
@@ -70,20 +71,40 @@ func (p pipeline) to(addr string) load {
 	return (&wire{addr: addr, conns: redisConns, pipeline: redisPipeline, requests: p, read: readRESP}).run
 }
 
-// redisServer is redis-server under a load that is made once it runs.
+// redisServer is redis-server, in memory only, under a load that is made once it runs.
 func redisServer(name string, make func(net.Conn) (pipeline, error)) suite.Subject {
+	return redisWith(name, func(string) []string { return []string{"--save", "", "--appendonly", "no"} }, func(r *runner, addr string) error {
+		c, err := (&net.Dialer{}).DialContext(context.Background(), "tcp", addr)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = c.Close() }()
+		commands, err := make(c)
+		r.load = commands.to(addr)
+		return err
+	})
+}
+
+// redisWith is redis-server with some settings, given a directory for its data, under the load that
+// on makes from its address.
+func redisWith(name string, settings func(dir string) []string, on func(r *runner, addr string) error) suite.Subject {
 	return suite.Subject{Name: name, Start: func(ctx context.Context) (suite.Runner, error) {
 		path, err := process.Find("redis-server", "redis-server")
 		if err != nil {
 			return nil, err
 		}
 		return begin(ctx, func(r *runner) error {
+			dir, err := os.MkdirTemp("", "redis-")
+			if err != nil {
+				return err
+			}
+			r.closers = append(r.closers, func() error { return os.RemoveAll(dir) })
 			addrs, err := freeAddrs(1)
 			if err != nil {
 				return err
 			}
 			host, port, _ := strings.Cut(addrs[0], ":")
-			p, err := process.Start(path, "--bind", host, "--port", port, "--save", "", "--appendonly", "no")
+			p, err := process.Start(path, append([]string{"--bind", host, "--port", port}, settings(dir)...)...)
 			if err != nil {
 				return err
 			}
@@ -92,14 +113,7 @@ func redisServer(name string, make func(net.Conn) (pipeline, error)) suite.Subje
 			if err := p.AwaitPort(ctx, addrs[0]); err != nil {
 				return err
 			}
-			c, err := (&net.Dialer{}).DialContext(ctx, "tcp", addrs[0])
-			if err != nil {
-				return err
-			}
-			defer func() { _ = c.Close() }()
-			commands, err := make(c)
-			r.load = commands.to(addrs[0])
-			return err
+			return on(r, addrs[0])
 		})
 	}}
 }
@@ -127,6 +141,18 @@ func ask(c net.Conn, cmd []byte) (string, error) {
 		line, err = in.ReadString('\n')
 	}
 	return strings.TrimSpace(line), err
+}
+
+// severalRESP returns a function that reads as many answers.
+func severalRESP(count int) func(*bufio.Reader) error {
+	return func(in *bufio.Reader) error {
+		for range count {
+			if err := readRESP(in); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
 }
 
 // readRESP reads one answer, or an array of simple ones.

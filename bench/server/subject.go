@@ -19,11 +19,15 @@ type runner struct {
 	load    load
 	servers []*process.Process
 	debug   []string // addresses of their profiles
+	syncs   bool     // counts fsyncs, where perf is installed
 	closers []func() error
 }
 
 // Round implements suite.Runner.
 func (r *runner) Round(ctx context.Context, d time.Duration) (suite.Sample, error) {
+	if r.syncs {
+		return r.countedRound(ctx, d)
+	}
 	before, err := process.CPU(r.servers...)
 	if err != nil {
 		return nil, err
@@ -46,6 +50,32 @@ func (r *runner) Round(ctx context.Context, d time.Duration) (suite.Sample, erro
 		cpu: micros(after-before) / float64(done), rate: float64(done) / lasted.Seconds(),
 		p50: micros(took[len(took)/2]), p99: micros(took[len(took)*99/100]),
 	}, nil
+}
+
+// countedRound is a round that counts fsyncs as well.
+func (r *runner) countedRound(ctx context.Context, d time.Duration) (suite.Sample, error) {
+	load, done := r.load, 0
+	counted := *r
+	counted.syncs = false
+	counted.load = func(ctx context.Context, d time.Duration) (n int, took []time.Duration, err error) {
+		n, took, err = load(ctx, d)
+		done = n
+		return n, took, err
+	}
+	count, err := process.CountSyncs(r.servers...)
+	if err != nil {
+		if errors.Is(err, process.ErrNotFound) {
+			return counted.Round(ctx, d)
+		}
+		return nil, err
+	}
+	s, err := counted.Round(ctx, d)
+	n, countErr := count.End()
+	if err := errors.Join(err, countErr); err != nil {
+		return nil, err
+	}
+	s[fsyncs] = float64(n) / float64(done)
+	return s, nil
 }
 
 func micros(d time.Duration) float64 { return d.Seconds() * 1e6 }

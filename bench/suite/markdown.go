@@ -13,7 +13,8 @@ import (
 // WriteMarkdown writes a table and its chart: median and spread of each measure, the ratio to the
 // reference, and the targets.
 func (t *Table) WriteMarkdown(w io.Writer) {
-	fmt.Fprintf(w, "### %s\n\n%s Measured %s, load of the machine at the end %s.\n\n", t.Title, t.Note, t.Time.Format(time.RFC3339), cmp.Or(t.Load, "not noted"))
+	fmt.Fprintf(w, "### %s\n\n%s Measured %s%s%s, load of the machine at the end %s.\n\n", t.Title, t.Note, t.Time.Format(time.RFC3339),
+		prefixed(", commit ", t.Commit), prefixed(", on ", t.Machine), cmp.Or(t.Load, "not noted"))
 	head, line := "|", "|---|"
 	for _, m := range t.Measures {
 		head += " | " + m.label()
@@ -29,6 +30,14 @@ func (t *Table) WriteMarkdown(w io.Writer) {
 		fmt.Fprintln(w, t.line(r, ratios))
 	}
 	fmt.Fprintf(w, "\n![%s](%s.svg)\n\n", t.Title, t.Name)
+}
+
+// prefixed returns a text behind its prefix, or nothing if the text is empty.
+func prefixed(prefix, text string) string {
+	if text == "" {
+		return ""
+	}
+	return prefix + text
 }
 
 func (m Measure) label() string {

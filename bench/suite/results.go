@@ -2,11 +2,14 @@ package suite
 
 import (
 	"bytes"
+	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -26,10 +29,38 @@ type Results struct {
 
 // NewResults adds the time and the machine to the tables.
 func NewResults(tables []Table, quick bool) *Results {
-	return &Results{
+	r := &Results{
 		Time: time.Now().UTC().Truncate(time.Second), Go: runtime.Version(), CPU: model(), CPUs: runtime.NumCPU(),
 		Quick: quick, Tables: tables,
 	}
+	commit := Commit()
+	for i := range r.Tables {
+		r.Tables[i].Commit, r.Tables[i].Machine = commit, r.machine()
+	}
+	return r
+}
+
+// machine describes the machine and the mode of the run.
+func (r *Results) machine() string {
+	mode := "full"
+	if r.Quick {
+		mode = "quick"
+	}
+	return fmt.Sprintf("%d CPUs (%s), %s, %s mode", r.CPUs, r.CPU, r.Go, mode)
+}
+
+// Commit returns the commit of the checkout, with a "+" if files differ from it, or "".
+func Commit() string {
+	out, err := exec.CommandContext(context.Background(), "git", "describe", "--always", "--abbrev=8", "--exclude", "*", "--dirty=+").Output()
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(out))
+}
+
+// Machine describes the machine.
+func Machine() string {
+	return fmt.Sprintf("%d CPUs (%s), %s", runtime.NumCPU(), model(), runtime.Version())
 }
 
 // model returns the model name of the machine's processors.
@@ -57,11 +88,7 @@ func load() string {
 
 // WriteMarkdown writes the machine, then all tables.
 func (r *Results) WriteMarkdown(w io.Writer) {
-	mode := "full"
-	if r.Quick {
-		mode = "quick"
-	}
-	fmt.Fprintf(w, "%s, %d CPUs (%s), %s, %s mode.\n\n", r.Time.Format(time.RFC3339), r.CPUs, r.CPU, r.Go, mode)
+	fmt.Fprintf(w, "The last run was on %s, with %s; each table says when it was measured.\n\n", r.Time.Format(time.RFC3339), r.machine())
 	r.writeTargets(w)
 	for i := range r.Tables {
 		r.Tables[i].WriteMarkdown(w)
@@ -118,6 +145,7 @@ func (r *Results) keep(path string) error {
 		if t.Time.IsZero() {
 			t.Time = old.Time
 		}
+		t.Machine = cmp.Or(t.Machine, old.machine())
 		r.Tables = append(r.Tables, t)
 	}
 	r.Tables = append(r.Tables, fresh...)

@@ -36,6 +36,8 @@ type Verdict struct {
 type Table struct {
 	Time      time.Time `json:"time"` // when its rounds ended
 	Load      string    `json:"load"` // of the machine at that time, to judge the spread
+	Commit    string    `json:"commit,omitempty"`
+	Machine   string    `json:"machine,omitempty"`
 	Name      string    `json:"name"`
 	Title     string    `json:"title"`
 	Note      string    `json:"note"`
