@@ -21,6 +21,9 @@ type Chart struct {
 	// From is the address of JSON data with the same fields, which the script requests when a form
 	// on the page that names the chart (data-chart-for) changes.
 	From string
+	// Fill is the address of JSON data with the same fields, from which the script takes points
+	// that were not known when the page was made. May be empty. Gaps of such a chart are shaded.
+	Fill string
 	// Marks are intervals without complete data, drawn behind the lines; at most maxMarks.
 	Marks []Mark
 }
@@ -63,6 +66,14 @@ func (s Series) MarshalJSON() ([]byte, error) {
 	}{s.Name, values, s.Color, s.Dash, s.Fill, s.Steps})
 }
 
+// gap ends the lines at a time.
+func (c *Chart) gap(at int64) {
+	c.Times = append(c.Times, at)
+	for i := range c.Series {
+		c.Series[i].Values = append(c.Series[i].Values, math.NaN())
+	}
+}
+
 // MarshalJSON encodes the chart for the script.
 func (c Chart) MarshalJSON() ([]byte, error) {
 	return json.Marshal(struct {
@@ -72,8 +83,9 @@ func (c Chart) MarshalJSON() ([]byte, error) {
 		Keep   int      `json:"keep"`
 		Height int      `json:"height"`
 		From   string   `json:"from,omitempty"`
+		Fill   string   `json:"fill,omitempty"`
 		Marks  []Mark   `json:"marks,omitempty"`
-	}{c.Unit, c.Series, c.Times, cmp.Or(c.Keep, 600), cmp.Or(c.Height, 220), c.From, c.Marks})
+	}{c.Unit, c.Series, c.Times, cmp.Or(c.Keep, 600), cmp.Or(c.Height, 220), c.From, c.Fill, c.Marks})
 }
 
 // JSON returns the chart for the attribute that the script reads.

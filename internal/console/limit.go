@@ -68,7 +68,7 @@ func (l *limitPage) WithinBound() bool {
 func limitPageOf() Page {
 	return Page{
 		Path: "limit", Title: "Limit", Template: "limit", Need: rbac.LimitsRead, Load: loadLimit, Live: []string{"now", "keys", "bound"}, Points: limitPoints,
-		Data: map[string]func(*Request) (any, error){"whatif": whatIfData},
+		Data: map[string]func(*Request) (any, error){"whatif": whatIfData, "now": liveData},
 	}
 }
 
@@ -180,13 +180,21 @@ func (l *limitPage) liveChart(r *Request) Chart {
 		ID: "limit", Title: "Tokens a second, all keys", Unit: "/s", Height: 200,
 		Series: []Series{{Name: "asked", Color: 2}, {Name: "admitted", Color: 1, Fill: true}},
 	}
+	c.Fill, _ = link("data/limit/now", "namespace", l.Namespace, "limit", l.Limit)
 	now := r.Now()
 	res, err := r.Rates.History(r.Context(), &quoratev1.HistoryRequest{Namespace: l.Namespace, Limit: l.Limit, From: timestamppb.New(now.Add(-limitSeed)), Step: durationpb.New(time.Second)})
 	if err == nil && len(res.Points) > 1 {
 		for _, p := range res.Points {
-			c.Times = append(c.Times, p.Start.AsTime().Unix())
+			at := p.Start.AsTime().Unix()
+			if n := len(c.Times); n > 0 && at-c.Times[n-1] > 1 {
+				c.gap(c.Times[n-1] + 1)
+			}
+			c.Times = append(c.Times, at)
 			c.Series[0].Values = append(c.Series[0].Values, float64(p.Attempted))
 			c.Series[1].Values = append(c.Series[1].Values, float64(p.Admitted))
+		}
+		if n := len(c.Times); now.Unix()-c.Times[n-1] > 1 { // the history has these seconds later
+			c.gap(now.Unix())
 		}
 		return c
 	}
@@ -201,6 +209,15 @@ func (l *limitPage) liveChart(r *Request) Chart {
 		}
 	}
 	return c
+}
+
+// liveData answers with the live chart as a page that is opened now would have it.
+func liveData(r *Request) (any, error) {
+	l := &limitPage{Namespace: r.Query("namespace"), Limit: r.Query("limit")}
+	if l.loadRates(r); l.NoRates != nil {
+		return nil, l.NoRates
+	}
+	return l.liveChart(r), nil
 }
 
 // limitPoints returns the newest rates for the chart.

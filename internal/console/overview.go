@@ -112,13 +112,26 @@ func (o *overview) health() {
 }
 
 func (o *overview) flow(points []flowPoint) {
-	o.Chart = Chart{ID: "flow", Title: "Tokens asked for and admitted, whole cluster", Unit: "/s", Series: []Series{{Name: "asked", Color: 2, Dash: true}, {Name: "admitted", Color: 1, Fill: true}}}
+	o.Chart = Chart{ID: "flow", Title: "Tokens asked for and admitted, whole cluster", Unit: "/s", Fill: Root + "/data/overview/flow", Series: []Series{{Name: "asked", Color: 2, Dash: true}, {Name: "admitted", Color: 1, Fill: true}}}
 	for _, p := range points {
 		o.Chart.Times = append(o.Chart.Times, p.at.Unix())
 		o.Chart.Series[0].Values = append(o.Chart.Series[0].Values, p.askedRate)
 		o.Chart.Series[1].Values = append(o.Chart.Series[1].Values, p.gaveRate)
 		o.Asked, o.Gave, o.last = p.askedRate, p.gaveRate, p
 	}
+}
+
+// flowData answers with the chart as a page that is opened now would have it.
+func flowData(r *Request) (any, error) {
+	rates, err := r.Rates.TopRates(r.Context(), &quoratev1.TopRatesRequest{Top: 1})
+	if err != nil {
+		return nil, err
+	}
+	o := &overview{}
+	r.c.flow.add(rates)
+	o.flow(r.c.flow.recent())
+	o.seed(r)
+	return o.Chart, nil
 }
 
 func overviewPoints(data any) map[string]Point {

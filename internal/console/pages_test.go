@@ -82,7 +82,7 @@ func TestLimitPage(t *testing.T) {
 	for _, want := range []string{
 		"5/m, burst 5", "The stated bound was exceeded", "08:10:00 to 08:11:00 UTC: nothing is known", "08:20:00 to 08:22:00 UTC: n2&lt;script",
 		"1,011", "at most 17 tokens", "between 120 and 180 of 6,000 tokens, 2.00 % to 3.00 % (bounds)", "60 of 6,000 tokens, 1.00 % (exact)",
-		"demand of every minute; complete for 3,420 of 3,600 seconds", "It is 60 % full.", "has 2 days of history", "&#34;unknown&#34;:true",
+		"demand of every minute; complete for 3,420 of 3,600 seconds", "It is 60 % full.", "Has 2 days of history", "&#34;unknown&#34;:true",
 	} {
 		if !strings.Contains(body, want) {
 			t.Errorf("%d, no %q", res.StatusCode, want)
@@ -99,11 +99,11 @@ func TestPolicyPast(t *testing.T) {
 	f := pastFake()
 	f.answer["Headroom"] = func(context.Context, any) (proto.Message, error) {
 		rule := &quoratev1.Limit{Namespace: "@accounts", Name: "cv~r~ci~day~builds", Rate: "10/d", Burst: 10, Kind: quoratev1.Kind_KIND_FIXED}
-		return &quoratev1.HeadroomResponse{Limits: []*quoratev1.LimitHeadroom{{Rule: rule, Statement: "at least one was used up"}}}, nil
+		return &quoratev1.HeadroomResponse{Limits: []*quoratev1.LimitHeadroom{{Rule: rule, Statement: "At least one was used up"}}}, nil
 	}
 	const page = "/console/limit?namespace=@accounts&limit=cv~r~ci~day~builds"
 	res, body := get(pastConsole(f), page)
-	for _, want := range []string{"@accounts/cv~r~ci~day~builds", "Each account: 10/d", "08:10:00 to 08:11:00 UTC: nothing is known", "at least one was used up", "What if the rule were another?"} {
+	for _, want := range []string{"@accounts/cv~r~ci~day~builds", "Each account: 10/d", "08:10:00 to 08:11:00 UTC: nothing is known", "At least one was used up", "What if the rule were another?"} {
 		if !strings.Contains(body, want) {
 			t.Errorf("%d, no %q", res.StatusCode, want)
 		}
@@ -241,7 +241,7 @@ func keyFake() *limitsFake {
 func TestKeyPage(t *testing.T) {
 	c := New(Deps{Conn: keyFake()})
 	res, body := get(c, "/console/key?namespace=web&limit=login&key="+url.QueryEscape(evil))
-	for _, want := range []string{"7 tokens owed", "2 nodes report it", "Parent web/everybody", "9/m", `value="0.5"`, "Reset the key"} {
+	for _, want := range []string{"7 tokens owed", "2 nodes report it", "Parent <a href=\"/console/limit?limit=everybody&amp;namespace=web\">web/everybody</a>", "9/m", `value="0.5"`, "Reset the key"} {
 		if res.StatusCode != http.StatusOK || !strings.Contains(body, want) {
 			t.Errorf("%d, no %q in\n%s", res.StatusCode, want, body)
 		}

@@ -115,7 +115,7 @@ func (p *limitPlan) forecast(r *Request, l *limitPage) {
 func notYet(err error) string {
 	p := problemOf(err)
 	if p.Status == http.StatusServiceUnavailable || p.Status == http.StatusNotImplemented {
-		return "Not known yet: " + p.Detail + "."
+		return "Not known yet: " + p.Detail
 	}
 	return p.Detail
 }
@@ -198,10 +198,18 @@ func sentences(list []string) string {
 	var out []string
 	for _, s := range list {
 		if s != "" {
-			out = append(out, strings.ToUpper(s[:1])+s[1:]+".")
+			out = append(out, sentence(s))
 		}
 	}
 	return strings.Join(out, " ")
+}
+
+// sentence makes a sentence of a statement that begins in lower case and has no full stop.
+func sentence(s string) string {
+	if s == "" || strings.HasSuffix(s, ".") {
+		return s
+	}
+	return strings.ToUpper(s[:1]) + s[1:] + "."
 }
 
 func whatIfChart(res *quoratev1.WhatIfResponse) Chart {

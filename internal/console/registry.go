@@ -10,7 +10,7 @@ import (
 // and a template.
 func registry(d Deps) []Page {
 	return slices.Concat([]Page{
-		{Path: "", Title: "Overview", Group: "Cluster", Template: "overview", Need: rbac.ClusterRead, Load: loadOverview, Live: []string{"health", "flow", "ranges", "bound"}, Every: overviewEvery, Points: overviewPoints},
+		{Path: "", Title: "Overview", Group: "Cluster", Template: "overview", Need: rbac.ClusterRead, Load: loadOverview, Live: []string{"health", "flow", "ranges", "bound"}, Every: overviewEvery, Points: overviewPoints, Data: map[string]func(*Request) (any, error){"flow": flowData}},
 		nodesPage(),
 	}, limitsPages(), accountPages(), []Page{
 		eventsPage(),

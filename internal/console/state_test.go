@@ -52,7 +52,7 @@ func TestDrainingIsNoFault(t *testing.T) {
 // nothing.
 func TestForgottenKey(t *testing.T) {
 	f := newFake()
-	for attempted, want := range map[int64]string{0: "is forgotten", 5: "2 admitted, 3 refused of 5"} {
+	for attempted, want := range map[int64]string{0: "no request. The count restarts", 5: "2 admitted, 3 refused of 5"} {
 		f.answer["GetKey"] = func(context.Context, any) (proto.Message, error) {
 			return &quoratev1.GetKeyResponse{Counters: []*quoratev1.KeyRate{{Namespace: "web", Limit: "login", Key: "k", Attempted: attempted, Admitted: attempted * 2 / 5, Refused: attempted * 3 / 5}}}, nil
 		}

@@ -1,24 +1,22 @@
 package server
 
 import (
+	"cmp"
 	"net"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/quorate/quorate/api/rest"
 	"github.com/quorate/quorate/cluster"
+	"github.com/quorate/quorate/config"
 	"github.com/quorate/quorate/internal/console"
 )
 
 // shownSettings returns the node's settings for the console: no secrets, and of files only their
 // paths.
 func shownSettings(cfg *cluster.Config, who *callers, sec *security, ports *listeners) []console.Setting {
-	number := func(n int) string { return given(n != 0, strconv.Itoa(n)) }
-	lasting := func(d time.Duration) string { return given(d != 0, d.String()) }
-	dead := lasting(cfg.DeadAfter)
-	if cfg.DeadAfter < 0 {
-		dead = "never"
-	}
+	usual := config.Default() // what quorate dev leaves to the packages
 	tls := "off"
 	if sec.on() {
 		tls = "auto"
@@ -36,26 +34,26 @@ func shownSettings(cfg *cluster.Config, who *callers, sec *security, ports *list
 		{Name: "listen.redis", Value: who.redis, About: "the Redis protocol"},
 		{Name: "ranges", Value: strconv.Itoa(cfg.Ranges), About: "key ranges, fixed when the cluster was made"},
 		{Name: "replicas", Value: strconv.Itoa(cfg.Replicas), About: "nodes that keep each range"},
-		{Name: "sync", Value: cfg.Sync.String(), About: "how often nodes report"},
+		{Name: "sync", Value: span(cfg.Sync), About: "how often nodes report"},
 		{Name: "max_keys", Value: strconv.Itoa(cfg.MaxKeys), About: "keys that a node counts at a time"},
-		{Name: "idle", Value: cfg.Idle.String(), About: "how long an unused key is kept"},
-		{Name: "dead_after", Value: dead, About: "silence after which a node's replicas go to others"},
-		{Name: "raft.heartbeat", Value: cfg.Timing.Heartbeat.String(), About: "silence after which a follower stands for election"},
-		{Name: "raft.election", Value: cfg.Timing.Election.String(), About: "how long a candidate waits for votes"},
-		{Name: "raft.lease", Value: cfg.Timing.Lease.String(), About: "how long a leader leads without its majority"},
-		{Name: "raft.balance_after", Value: lasting(cfg.BalanceAfter), About: "how long a node must have been connected before it is given ranges to lead"},
-		{Name: "raft.slow_disk", Value: lasting(cfg.SlowDisk), About: "how slow a log may be until others lead"},
+		{Name: "idle", Value: span(cfg.Idle), About: "how long an unused key is kept"},
+		{Name: "dead_after", Value: span(cmp.Or(cfg.DeadAfter, usual.DeadAfter)), About: "silence after which a node's replicas go to others"},
+		{Name: "raft.heartbeat", Value: span(cfg.Timing.Heartbeat), About: "silence after which a follower stands for election"},
+		{Name: "raft.election", Value: span(cfg.Timing.Election), About: "how long a candidate waits for votes"},
+		{Name: "raft.lease", Value: span(cfg.Timing.Lease), About: "how long a leader leads without its majority"},
+		{Name: "raft.balance_after", Value: span(cmp.Or(cfg.BalanceAfter, usual.Raft.BalanceAfter)), About: "how long a node must have been connected before it is given ranges to lead"},
+		{Name: "raft.slow_disk", Value: span(cmp.Or(cfg.SlowDisk, usual.Raft.SlowDisk)), About: "how slow a log may be until others lead"},
 		{Name: "history.keep", Value: onOff(!cfg.History.Off), About: "whether the history of limits is kept"},
-		{Name: "history.minutes", Value: lasting(cfg.History.Minutes), About: "how long points of a minute are kept"},
-		{Name: "history.hours", Value: lasting(cfg.History.Hours), About: "how long points of an hour are kept"},
-		{Name: "history.max_mib", Value: number(int(cfg.History.MaxBytes >> 20)), About: "most of this node's files of it, MiB"},
-		{Name: "metrics.limits", Value: number(ownSeries), About: "limits that have metrics of their own"},
+		{Name: "history.minutes", Value: span(cmp.Or(cfg.History.Minutes, usual.History.Minutes)), About: "how long points of a minute are kept"},
+		{Name: "history.hours", Value: span(cmp.Or(cfg.History.Hours, usual.History.Hours)), About: "how long points of an hour are kept"},
+		{Name: "history.max_mib", Value: strconv.Itoa(cmp.Or(int(cfg.History.MaxBytes>>20), usual.History.MaxMiB)), About: "most of this node's files of it, MiB"},
+		{Name: "metrics.limits", Value: strconv.Itoa(cmp.Or(ownSeries, usual.Metrics.Limits)), About: "limits that have metrics of their own"},
 		{Name: "metrics.top_keys", Value: strconv.Itoa(cfg.TopKeys), About: "busiest keys that metrics name"},
 		{Name: "tls.mode", Value: tls, About: "whether connections are secured"},
 		{Name: "auth.mode", Value: onOff(who.known(sec)), About: "whether callers prove who they are"},
 		{Name: "auth.oidc.issuer", Value: who.auth.OIDC.Issuer, About: "whose JWTs are taken"},
-		{Name: "connections.total", Value: number(who.connections.Total), About: "most connections of each API port"},
-		{Name: "connections.per_address", Value: number(who.connections.PerAddress), About: "most of one client address among them"},
+		{Name: "connections.total", Value: bound(who.connections.Total), About: "most connections of each API port"},
+		{Name: "connections.per_address", Value: bound(who.connections.PerAddress), About: "most of one client address among them"},
 		{Name: "protocols.envoy_rls", Value: onOff(who.protocols.EnvoyRLS), About: "Envoy's rate limit service"},
 		{Name: "protocols.envoy_rlqs", Value: onOff(who.protocols.EnvoyRLQS), About: "Envoy's rate limit quota service"},
 		{Name: "protocols.gubernator", Value: onOff(who.protocols.Gubernator), About: "gubernator's API"},
@@ -70,13 +68,31 @@ func onOff(on bool) string {
 	return "off"
 }
 
-// given returns the text of a setting, or an empty one if the setting has its default, which only
-// happens in quorate dev.
-func given(is bool, text string) string {
-	if is {
-		return text
+// span returns the text of a duration, in days if it is a whole number of them from two on. Below 0
+// is never.
+func span(d time.Duration) string {
+	const day = 24 * time.Hour
+	switch {
+	case d < 0:
+		return "never"
+	case d >= 2*day && d%day == 0:
+		return strconv.Itoa(int(d/day)) + " days"
 	}
-	return "default"
+	text := d.String()
+	for _, zero := range []string{"m0s", "h0m"} {
+		if rest, ok := strings.CutSuffix(text, zero); ok {
+			text = rest + zero[:1]
+		}
+	}
+	return text
+}
+
+// bound returns the text of a bound; 0 is none.
+func bound(n int) string {
+	if n == 0 {
+		return "no bound"
+	}
+	return strconv.Itoa(n)
 }
 
 // consoleURL returns the URL of the console for a browser on this machine.

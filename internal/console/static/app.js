@@ -100,6 +100,18 @@
 
   // Charts.
   const charts = new Map();
+  const longestStep = 4; // seconds without a point of a live chart that are a gap
+  // holes are the gaps of a live chart, which are shaded until they are filled.
+  function holes(data) {
+    const out = [];
+    let before;
+    data[0].forEach((t, i) => {
+      if (data[1][i] === null || data[1][i] === undefined) return;
+      if (before && t - before > longestStep) out.push({ from: before, to: t, unknown: true });
+      before = t;
+    });
+    return out;
+  }
   const token = (name) => getComputedStyle(root).getPropertyValue(name).trim();
   const short = (v) => {
     if (v === null || v === undefined) return "–";
@@ -142,6 +154,8 @@
     });
     ctx.restore();
   }
+  // last is the newest value that is known: the legend shows it while nothing is pointed at.
+  const last = (values) => values.findLast((v) => v !== null && v !== undefined);
   function draw(figure, spec, data) {
     const old = charts.get(figure.id);
     if (old && old.plot) old.plot.destroy();
@@ -152,17 +166,17 @@
     const plot = new uPlot({
       width: Math.max(200, place.clientWidth), height: spec.height,
       tzDate: (t) => uPlot.tzDate(new Date(t * 1000), "Etc/UTC"),
-      cursor: { points: { size: 6 } }, legend: { live: true }, hooks: { drawClear: [(u) => shade(u, spec.marks || [])] },
+      cursor: { points: { size: 6 } }, legend: { live: true }, hooks: { drawClear: [(u) => shade(u, spec.fill ? holes(u.data) : spec.marks || [])] },
       scales: { y: { range: (u, lo, hi) => [Math.min(0, lo || 0), (hi || 1) * 1.08] } },
       axes: [
         Object.assign({ space: 70, values: (u, at) => at.map((t) => clock(t, u.scales.x.max - u.scales.x.min)) }, axis),
         Object.assign({ size: 58, values: (u, at) => at.map((v) => short(v)) }, axis),
       ],
-      series: [{ label: "UTC", value: (u, t) => (t ? clock(t, u.scales.x.max - u.scales.x.min) : "–") }].concat((spec.series || []).map((s, i) => {
+      series: [{ label: "UTC", value: (u, t) => { t = t || last(u.data[0]); return t ? clock(t, u.scales.x.max - u.scales.x.min) : "–"; } }].concat((spec.series || []).map((s, i) => {
         const color = token("--c" + (s.color || i % 6 + 1));
         return {
           label: s.name, stroke: color, width: 1.75, dash: s.dash ? [5, 4] : undefined, fill: s.fill ? color + "22" : undefined, spanGaps: false, points: { show: (u, i) => u.data[i].filter((v) => v !== null).length <= 24, size: 5 }, // a lone point has no line
-          paths: s.steps ? uPlot.paths.stepped({ align: 1 }) : undefined, value: (u, v) => (v === null || v === undefined ? "–" : short(v) + spec.unit),
+          paths: s.steps ? uPlot.paths.stepped({ align: 1 }) : undefined, value: (u, v, si, at) => { if (at === null) v = last(u.data[si]); return v === null || v === undefined ? "–" : short(v) + spec.unit; },
         };
       })),
     }, data, place);
@@ -172,11 +186,41 @@
     for (const [id, p] of Object.entries(all)) {
       const c = charts.get("chart-" + id);
       if (!c || c.data[0].length && c.data[0][c.data[0].length - 1] >= p.at) continue;
+      const before = c.data[0][c.data[0].length - 1];
+      if (p.at - before > longestStep) c.data.forEach((d, i) => d.push(i ? null : before + 1)); // a gap, no line
       c.data[0].push(p.at);
       p.values.forEach((v, i) => { if (c.data[i + 1]) c.data[i + 1].push(v); });
-      if (c.data[0].length > c.spec.keep) c.data.forEach((d) => d.shift());
+      while (c.data[0].length > c.spec.keep) c.data.forEach((d) => d.shift());
       c.plot.setData(c.data);
     }
+  }
+  // The newest seconds reach the history some seconds later: a live chart that began with a gap asks
+  // for them until it has them.
+  const fillAfter = [4000, 6000, 8000, 12000];
+  function fillLater(id, turn) {
+    if (turn < fillAfter.length) setTimeout(() => mend(id, turn), fillAfter[turn]);
+  }
+  async function mend(id, turn) {
+    const c = charts.get(id);
+    if (!c || !c.spec.fill) return;
+    if (!document.hidden) {
+      try {
+        const res = await fetch(c.spec.fill, { headers: { Accept: "application/json" } });
+        if (res.ok) merge(c, await res.json());
+      } catch (e) { /* the next turn asks again */ }
+    }
+    fillLater(id, turn + 1);
+  }
+  // merge puts the points of a spec before the last one that is drawn where nothing is known yet.
+  function merge(c, spec) {
+    const end = c.data[0][c.data[0].length - 1];
+    const at = new Map();
+    const put = (t, values) => { if (values.some((v) => v !== null) || !at.has(t)) at.set(t, values); };
+    spec.times.forEach((t, i) => { if (t <= end) put(t, spec.series.map((s) => s.values[i])); });
+    c.data[0].forEach((t, i) => put(t, c.data.slice(1).map((d) => d[i])));
+    const times = [...at.keys()].sort((a, b) => a - b);
+    c.data = [times, ...c.data.slice(1).map((d, s) => times.map((t) => at.get(t)[s]))];
+    draw(c.figure, c.spec, c.data);
   }
   function redraw() { charts.forEach((c) => { if (c.figure.isConnected) draw(c.figure, c.spec, c.data); }); }
   function resize() { charts.forEach((c) => c.plot.setSize({ width: Math.max(200, $(".plot", c.figure).clientWidth), height: c.spec.height })); }
@@ -251,5 +295,6 @@
   showTheme();
   $$("table[data-sort]").forEach(dress);
   $$("figure[data-chart]").forEach(chart);
+  charts.forEach((c, id) => fillLater(id, 0));
   live();
 })();
