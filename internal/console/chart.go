@@ -24,6 +24,10 @@ type Chart struct {
 	// Fill is the address of JSON data with the same fields, from which the script takes points
 	// that were not known when the page was made. May be empty. Gaps of such a chart are shaded.
 	Fill string
+	// Brush is the address of the page that shows a part of the chart: a selection adds from and to
+	// to it and leads there, a double click leads to the address itself. Without it a selection
+	// enlarges the part in place.
+	Brush string
 	// Marks are intervals without complete data, drawn behind the lines; at most maxMarks.
 	Marks []Mark
 }
@@ -84,8 +88,9 @@ func (c Chart) MarshalJSON() ([]byte, error) {
 		Height int      `json:"height"`
 		From   string   `json:"from,omitempty"`
 		Fill   string   `json:"fill,omitempty"`
+		Brush  string   `json:"brush,omitempty"`
 		Marks  []Mark   `json:"marks,omitempty"`
-	}{c.Unit, c.Series, c.Times, cmp.Or(c.Keep, 600), cmp.Or(c.Height, 220), c.From, c.Fill, c.Marks})
+	}{c.Unit, c.Series, c.Times, cmp.Or(c.Keep, 600), cmp.Or(c.Height, 220), c.From, c.Fill, c.Brush, c.Marks})
 }
 
 // JSON returns the chart for the attribute that the script reads.

@@ -27,6 +27,8 @@ type keyPage struct {
 	Override              *quoratev1.Override
 	MayReset, MayWrite    bool
 	Names                 names
+	Past                  *past  // nil while live
+	Events                string // address of the stream of its decisions; empty without permission
 }
 
 // keyCounter is one bucket of a key.
@@ -68,7 +70,16 @@ func loadKey(r *Request) (any, error) {
 		k.Counters = append(k.Counters, one)
 	}
 	k.Override = res.Override
-	return k, nil
+	if isLive(r) {
+		return k, nil
+	}
+	if r.May(rbac.EventsRead) {
+		if k.Events, err = link("live/events", "namespace", k.Namespace, "limit", k.Limit, "key", k.Key); err != nil {
+			return nil, err
+		}
+	}
+	k.Past, err = loadPast(r, k.Namespace, k.Limit, k.Key)
+	return k, err
 }
 
 // find lists the active keys that begin with the search text.

@@ -94,7 +94,11 @@ func loadLimit(r *Request) (any, error) {
 		return l, nil
 	}
 	l.Chart = l.liveChart(r)
-	l.Past = loadPast(r, l.Namespace, l.Limit)
+	var err error
+	if l.Past, err = loadPast(r, l.Namespace, l.Limit, ""); err != nil {
+		return nil, err
+	}
+	l.Chart.Brush = l.Past.Nav.Reset
 	l.Plan = loadPlan(r, l)
 	if l.Rule == nil && l.Error == nil && l.Past.Empty() {
 		return nil, &Problem{Status: http.StatusNotFound, Title: "There is no such limit", Detail: "The limit " + phrase.Clip(l.Title(), 260) + " is not in force, and nothing is known of its past."}
@@ -107,7 +111,10 @@ func (l *limitPage) loadAccounts(r *Request) error {
 	if isLive(r) {
 		return nil
 	}
-	l.Past = loadPast(r, l.Namespace, l.Limit)
+	var err error
+	if l.Past, err = loadPast(r, l.Namespace, l.Limit, ""); err != nil {
+		return err
+	}
 	l.Plan = loadPlan(r, l)
 	if l.Past.Empty() {
 		return &Problem{Status: http.StatusNotFound, Title: "Nothing is known of these accounts", Detail: "Nothing was asked of accounts with the policy " + phrase.Clip(l.Limit, 260) + "."}

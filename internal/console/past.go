@@ -7,33 +7,9 @@ import (
 	"time"
 
 	"google.golang.org/protobuf/types/known/durationpb"
-	"google.golang.org/protobuf/types/known/timestamppb"
 
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 )
-
-// stretch is a time range that a page can show.
-type stretch struct {
-	Name, Label string
-	back, step  time.Duration
-}
-
-// stretches are the ranges to choose from; the first is the default.
-var stretches = []stretch{
-	{"hour", "Last hour", time.Hour, time.Minute},
-	{"minutes", "Last 10 minutes, by the second", 10 * time.Minute, time.Second},
-	{"day", "Last day", 24 * time.Hour, time.Minute},
-	{"month", "Last 30 days", 30 * 24 * time.Hour, time.Hour},
-}
-
-func stretchOf(r *Request) stretch {
-	for _, s := range stretches {
-		if s.Name == r.Query("range") {
-			return s
-		}
-	}
-	return stretches[0]
-}
 
 // Bounds of the past.
 const (
@@ -42,18 +18,18 @@ const (
 	slackEnd  = 90 * time.Second // the newest minute may be incomplete
 )
 
-// past is the history of a limit in a time range.
+// past is the history of a limit, or of one key of it, in a time range.
 type past struct {
-	Namespace, Limit string
-	Stretch          stretch
-	All              []stretch
-	Problem          *Problem // why there is no answer
-	Total            *quoratev1.HistoryPoint
-	Coverage         *quoratev1.Coverage
-	Chart            Chart
-	Holes            []hole
-	MoreHoles        int
-	Keys             *quoratev1.HistoryKeysResponse
+	Namespace, Limit, Key string
+	Stretch               stretch
+	Nav                   stretchNav
+	Problem               *Problem // why there is no answer
+	Total                 *quoratev1.HistoryPoint
+	Coverage              *quoratev1.Coverage
+	Chart                 Chart
+	Holes                 []hole
+	MoreHoles             int
+	Keys                  *quoratev1.HistoryKeysResponse
 }
 
 // hole is an interval with incomplete data.
@@ -84,24 +60,42 @@ func (p *past) Empty() bool {
 	return p == nil || p.Problem != nil || p.Coverage.GetSecondsKnown() == 0 && p.Total.GetAttempted() == 0
 }
 
-func loadPast(r *Request, namespace, limit string) *past {
-	p := &past{Namespace: namespace, Limit: limit, Stretch: stretchOf(r), All: stretches}
-	from := r.Now().Add(-p.Stretch.back)
-	res, err := r.Rates.History(r.Context(), &quoratev1.HistoryRequest{Namespace: namespace, Limit: limit, From: timestamppb.New(from), Step: durationpb.New(p.Stretch.step)})
+// loadPast reads the history of a limit, or of one key if it is given.
+func loadPast(r *Request, namespace, limit, key string) (*past, error) {
+	p := &past{Namespace: namespace, Limit: limit, Key: key}
+	page, all, params := "limit", stretches, []any{"namespace", namespace, "limit", limit}
+	if key != "" {
+		page, all, params = "key", keyStretches, append(params, "key", key)
+	}
+	var err error
+	if p.Stretch, err = stretchOf(r, all); err != nil {
+		return nil, err
+	}
+	if key != "" {
+		p.Stretch.step = max(p.Stretch.step, time.Minute)
+	}
+	if p.Nav, err = navOf(page, "past", r.Now(), p.Stretch, all, params...); err != nil {
+		return nil, err
+	}
+	from, to := p.Stretch.ends()
+	res, err := r.Rates.History(r.Context(), &quoratev1.HistoryRequest{Namespace: namespace, Limit: limit, Key: key, From: from, To: to, Step: durationpb.New(p.Stretch.step)})
 	if err != nil {
 		p.Problem = problemOf(err)
-		return p
+		return p, nil
 	}
 	p.Total, p.Coverage = res.Total, res.Coverage
-	p.draw(res, from)
-	if keys, err := r.Rates.HistoryKeys(r.Context(), &quoratev1.HistoryKeysRequest{Namespace: namespace, Limit: limit, From: timestamppb.New(from), Top: pastKeys}); err == nil {
+	p.draw(res)
+	if key != "" {
+		return p, nil
+	}
+	if keys, err := r.Rates.HistoryKeys(r.Context(), &quoratev1.HistoryKeysRequest{Namespace: namespace, Limit: limit, From: from, To: to, Top: pastKeys}); err == nil {
 		p.Keys = keys
 	}
-	return p
+	return p, nil
 }
 
 // draw makes the chart. Every step of the range has a point; unknown ones are gaps.
-func (p *past) draw(res *quoratev1.HistoryResponse, from time.Time) {
+func (p *past) draw(res *quoratev1.HistoryResponse) {
 	step := int64(p.Stretch.step / time.Second)
 	known := make(map[int64]*quoratev1.HistoryPoint, len(res.Points))
 	for _, point := range res.Points {
@@ -114,20 +108,25 @@ func (p *past) draw(res *quoratev1.HistoryResponse, from time.Time) {
 		{Name: "p99", Color: 4},
 		{Name: "p95", Color: 6},
 	}
-	if step == 1 {
+	values := valuesOf
+	switch {
+	case p.Key != "":
+		values = keyValuesOf
+		series = []Series{{Name: "asked, at least", Color: 1, Fill: true}, {Name: "refused", Color: 5}, {Name: "asked, at most", Color: 2, Dash: true}}
+	case step == 1:
 		series = series[:2]
 		series[0].Name = "asked"
 	}
-	p.Chart = Chart{ID: "past", Title: "Tokens a second", Unit: "/s", Height: 260}
-	end := res.GetCoverage().GetAsOf().AsTime()
-	if res.GetCoverage().GetAsOf() == nil {
-		end = from.Add(p.Stretch.back)
+	p.Chart = Chart{ID: "past", Title: "Tokens a second", Unit: "/s", Height: 260, Brush: p.Nav.Reset}
+	end := p.Stretch.To
+	if asOf := res.GetCoverage().GetAsOf(); asOf != nil && asOf.AsTime().Before(end) {
+		end = asOf.AsTime()
 	}
 	var holes holeList
-	for at := from.Unix() / step; at*step < end.Unix(); at++ {
+	for at := p.Stretch.From.Unix() / step; at*step < end.Unix(); at++ {
 		point := known[at]
 		p.Chart.Times = append(p.Chart.Times, at*step)
-		for i, v := range valuesOf(point)[:len(series)] {
+		for i, v := range values(point)[:len(series)] {
 			series[i].Values = append(series[i].Values, v)
 		}
 		t := time.Unix(at*step, 0)
@@ -153,6 +152,16 @@ func valuesOf(p *quoratev1.HistoryPoint) []float64 {
 		return []float64{math.NaN(), math.NaN(), math.NaN(), math.NaN(), math.NaN()}
 	}
 	return []float64{p.Mean, float64(p.Refused) / float64(max(1, p.Seconds)), p.Peak, p.P99, p.P95}
+}
+
+// keyValuesOf is valuesOf for one key: nodes list only their largest keys, so its demand lies
+// between two bounds.
+func keyValuesOf(p *quoratev1.HistoryPoint) []float64 {
+	if p == nil {
+		return []float64{math.NaN(), math.NaN(), math.NaN()}
+	}
+	seconds := float64(max(1, p.Seconds))
+	return []float64{float64(p.Attempted) / seconds, float64(p.Refused) / seconds, float64(p.Attempted+p.Error) / seconds}
 }
 
 // holeList merges adjacent holes.

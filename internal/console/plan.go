@@ -8,8 +8,6 @@ import (
 	"strconv"
 	"strings"
 
-	"google.golang.org/protobuf/types/known/timestamppb"
-
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/internal/phrase"
 )
@@ -35,7 +33,8 @@ type suggestion struct {
 
 // slider is a form to try another rule.
 type slider struct {
-	Namespace, Limit, Range     string
+	Namespace, Limit            string
+	Stretch                     stretch
 	Unit                        string // period of the amount, such as s
 	Amount, Least, Most, Step   float64
 	Burst, BurstMost, BurstJump int64 // 0 for windows
@@ -49,8 +48,8 @@ func loadPlan(r *Request, l *limitPage) *limitPlan {
 		p.NoSlider = "There is no history yet to try rules on."
 		return p
 	}
-	from := timestamppb.New(r.Now().Add(-l.Past.Stretch.back))
-	if res, err := r.Rates.Headroom(r.Context(), &quoratev1.HeadroomRequest{Namespace: l.Namespace, Limit: l.Limit, From: from, Top: 1}); err == nil && len(res.Limits) > 0 {
+	from, to := l.Past.Stretch.ends()
+	if res, err := r.Rates.Headroom(r.Context(), &quoratev1.HeadroomRequest{Namespace: l.Namespace, Limit: l.Limit, From: from, To: to, Top: 1}); err == nil && len(res.Limits) > 0 {
 		p.Headroom = res.Limits[0]
 	}
 	rule := l.Rule
@@ -66,7 +65,7 @@ func loadPlan(r *Request, l *limitPage) *limitPlan {
 		return p
 	}
 	for _, ppm := range []int64{0, 10_000} {
-		res, err := r.Rates.Suggest(r.Context(), &quoratev1.SuggestRequest{Namespace: l.Namespace, Limit: l.Limit, From: from, RefusedPpm: ppm})
+		res, err := r.Rates.Suggest(r.Context(), &quoratev1.SuggestRequest{Namespace: l.Namespace, Limit: l.Limit, From: from, To: to, RefusedPpm: ppm})
 		if err != nil {
 			continue
 		}
@@ -77,7 +76,7 @@ func loadPlan(r *Request, l *limitPage) *limitPlan {
 		p.Suggested = append(p.Suggested, s)
 	}
 	p.forecast(r, l)
-	p.Slider, p.NoSlider = sliderOf(rule, l.Past.Stretch.Name)
+	p.Slider, p.NoSlider = sliderOf(rule, l.Past.Stretch)
 	if p.Slider != nil {
 		if got, err := p.Slider.ask(r, "", ""); err != nil {
 			p.NoSlider, p.Slider = notYet(err), nil
@@ -123,7 +122,7 @@ func notYet(err error) string {
 var amountPer = regexp.MustCompile(`^([0-9]+(?:\.[0-9]+)?)/([0-9a-z]+)$`)
 
 // sliderOf returns the slider for a rule, or why there is none.
-func sliderOf(l *quoratev1.Limit, stretch string) (*slider, string) {
+func sliderOf(l *quoratev1.Limit, in stretch) (*slider, string) {
 	const none = "Only rules with one bucket or window can be tried out here; quorate plan what-if says more."
 	if l.Class != quoratev1.Class_CLASS_COUNTED && l.Class != quoratev1.Class_CLASS_UNSPECIFIED || len(l.Tiers) > 0 {
 		return nil, none
@@ -138,7 +137,7 @@ func sliderOf(l *quoratev1.Limit, stretch string) (*slider, string) {
 		return nil, none
 	}
 	amount, _ := strconv.ParseFloat(m[1], 64)
-	s := &slider{Namespace: l.Namespace, Limit: l.Name, Range: stretch, Unit: m[2], Amount: amount}
+	s := &slider{Namespace: l.Namespace, Limit: l.Name, Stretch: in, Unit: m[2], Amount: amount}
 	s.Step = math.Pow(10, math.Floor(math.Log10(max(4*amount, 1)))-2)
 	if l.Kind != quoratev1.Kind_KIND_BUCKET {
 		s.Step = max(1, s.Step)
@@ -158,19 +157,18 @@ type whatIf struct {
 
 // whatIfData answers with what another rule would have done.
 func whatIfData(r *Request) (any, error) {
-	s := &slider{Namespace: r.Query("namespace"), Limit: r.Query("limit"), Range: stretchOf(r).Name, Unit: r.Query("unit")}
+	in, err := stretchOf(r, stretches)
+	if err != nil {
+		return nil, err
+	}
+	s := &slider{Namespace: r.Query("namespace"), Limit: r.Query("limit"), Stretch: in, Unit: r.Query("unit")}
 	return s.ask(r, r.Query("amount"), r.Query("burst"))
 }
 
 // ask tries a rule; empty values mean the current ones.
 func (s *slider) ask(r *Request, amount, burst string) (*whatIf, error) {
-	back := stretches[0].back
-	for _, one := range stretches {
-		if one.Name == s.Range {
-			back = one.back
-		}
-	}
-	req := &quoratev1.WhatIfRequest{Namespace: s.Namespace, Limit: s.Limit, From: timestamppb.New(r.Now().Add(-back))}
+	from, to := s.Stretch.ends()
+	req := &quoratev1.WhatIfRequest{Namespace: s.Namespace, Limit: s.Limit, From: from, To: to}
 	if amount != "" {
 		req.Rate = amount + "/" + s.Unit
 	}
@@ -189,7 +187,7 @@ func (s *slider) ask(r *Request, amount, burst string) (*whatIf, error) {
 		"rule": ruleText(res.GetOutcome().GetRule()), "refused": refusedText(res.Outcome), "now": refusedText(res.Now),
 		"then": num(res.RefusedThen) + " tokens", "basis": basisText(res), "says": sentences(res.Statements),
 	}}
-	w.Chart.From, err = link("data/limit/whatif", "namespace", s.Namespace, "limit", s.Limit, "range", s.Range, "unit", s.Unit)
+	w.Chart.From, err = link("data/limit/whatif", append([]any{"namespace", s.Namespace, "limit", s.Limit, "unit", s.Unit}, s.Stretch.params()...)...)
 	return w, err
 }
 

@@ -70,15 +70,29 @@
     source.onopen = () => trouble("");
     source.onerror = () => {
       trouble("The page is not live: the node does not answer. What is shown may be old.");
-      if (source && source.readyState === EventSource.CLOSED) { source = null; setTimeout(live, 5000); }
+      if (source && source.readyState === EventSource.CLOSED) { still(); setTimeout(live, 5000); }
     };
     $$("[data-live]").forEach((e) => source.addEventListener(e.dataset.live, (ev) => fill(e, ev.data)));
-    $$("[data-stream]").forEach((e) => source.addEventListener(e.dataset.stream, (ev) => add(e, ev.data)));
+    $$("[data-stream]:not([data-stream-from])").forEach((e) => source.addEventListener(e.dataset.stream, (ev) => add(e, ev.data)));
+    streams();
     source.addEventListener("trouble", (ev) => trouble(ev.data));
     source.addEventListener("signed-out", (ev) => { still(); delete document.body.dataset.liveFrom; trouble(ev.data); });
     source.addEventListener("points", (ev) => points(JSON.parse(ev.data)));
   }
-  function still() { if (source) { source.close(); source = null; } }
+  // streams opens the streams of other pages, such as the decisions on the page of a key.
+  let others = [];
+  function streams() {
+    others = $$("[data-stream-from]").map((e) => {
+      const from = new EventSource(e.dataset.streamFrom);
+      from.addEventListener(e.dataset.stream, (ev) => add(e, ev.data));
+      return from;
+    });
+  }
+  function still() {
+    if (source) { source.close(); source = null; }
+    others.forEach((o) => o.close());
+    others = [];
+  }
   async function fill(e, html) {
     await htmx.swap({ target: e, text: html, swap: "innerMorph", sourceElement: e });
     $$("table[data-sort]", e).forEach(dress);
@@ -128,6 +142,7 @@
   }
   function chart(figure) {
     const spec = JSON.parse(figure.dataset.chart);
+    zoomed(figure);
     draw(figure, spec, [spec.times || [], ...(spec.series || []).map((s) => s.values || [])]);
   }
   // shade draws what is not known in full behind the lines: hatched where nothing is known.
@@ -154,6 +169,34 @@
     });
     ctx.restore();
   }
+  // A part of a chart that is selected by dragging is shown by another address of the page, or in
+  // place, with the part in the address.
+  const zooms = new Map();
+  const place = (t) => new Date(t * 1000).toISOString().slice(0, 19);
+  function select(u, figure, spec) {
+    if (u.select.width < 5) return;
+    const from = u.posToVal(u.select.left, "x"), to = u.posToVal(u.select.left + u.select.width, "x");
+    zoom(figure, spec, [Math.floor(from), Math.ceil(to)]);
+  }
+  function zoom(figure, spec, part) {
+    if (spec.brush) {
+      const q = part ? (spec.brush.includes("?") ? "&" : "?") + new URLSearchParams({ from: place(part[0]), to: place(part[1]) }) : "";
+      const to = new URL(spec.brush + q + "#past", location);
+      if (to.href !== location.href) location.assign(to);
+      return;
+    }
+    if (part) zooms.set(figure.id, part); else zooms.delete(figure.id);
+    const hash = part ? "#" + figure.id + "=" + place(part[0]) + "," + place(part[1]) : "";
+    history.replaceState(null, "", location.pathname + location.search + hash);
+    const c = charts.get(figure.id);
+    draw(figure, c.spec, c.data);
+  }
+  function zoomed(figure) {
+    const [, from, to] = decodeURIComponent(location.hash).match(/^#[\w-]+=([^,]+),(.+)$/) || [];
+    if (!from || !location.hash.startsWith("#" + figure.id + "=")) return;
+    const part = [Date.parse(from + "Z") / 1000, Date.parse(to + "Z") / 1000];
+    if (part[0] < part[1]) zooms.set(figure.id, part);
+  }
   // last is the newest value that is known: the legend shows it while nothing is pointed at.
   const last = (values) => values.findLast((v) => v !== null && v !== undefined);
   function draw(figure, spec, data) {
@@ -166,7 +209,7 @@
     const plot = new uPlot({
       width: Math.max(200, place.clientWidth), height: spec.height,
       tzDate: (t) => uPlot.tzDate(new Date(t * 1000), "Etc/UTC"),
-      cursor: { points: { size: 6 } }, legend: { live: true }, hooks: { drawClear: [(u) => shade(u, spec.fill ? holes(u.data) : spec.marks || [])] },
+      cursor: { points: { size: 6 }, drag: { x: true, y: false, setScale: !spec.brush, dist: 5 } }, legend: { live: true }, hooks: { setSelect: [(u) => select(u, figure, spec)], drawClear: [(u) => shade(u, spec.fill ? holes(u.data) : spec.marks || [])] },
       scales: { y: { range: (u, lo, hi) => [Math.min(0, lo || 0), (hi || 1) * 1.08] } },
       axes: [
         Object.assign({ space: 70, values: (u, at) => at.map((t) => clock(t, u.scales.x.max - u.scales.x.min)) }, axis),
@@ -181,6 +224,10 @@
       })),
     }, data, place);
     charts.set(figure.id, { plot, spec, data, figure });
+    plot.over.addEventListener("dblclick", () => zoom(figure, spec, null));
+    $$("[data-unzoom]", figure).forEach((b) => { b.hidden = !zooms.has(figure.id); });
+    const part = zooms.get(figure.id);
+    if (part) plot.setScale("x", { min: part[0], max: part[1] });
   }
   function points(all) {
     for (const [id, p] of Object.entries(all)) {
@@ -191,7 +238,8 @@
       c.data[0].push(p.at);
       p.values.forEach((v, i) => { if (c.data[i + 1]) c.data[i + 1].push(v); });
       while (c.data[0].length > c.spec.keep) c.data.forEach((d) => d.shift());
-      c.plot.setData(c.data);
+      c.plot.setData(c.data, !zooms.has(c.figure.id));
+      if (zooms.has(c.figure.id)) c.plot.redraw();
     }
   }
   // The newest seconds reach the history some seconds later: a live chart that began with a gap asks
@@ -264,6 +312,8 @@
     const t = ev.target.closest ? ev.target : ev.target.parentElement;
     if (!t) return;
     if (t.closest("[data-theme-toggle]")) nextTheme();
+    const whole = t.closest("[data-unzoom]");
+    if (whole) { const c = charts.get(whole.closest("figure").id); if (c) zoom(c.figure, c.spec, null); }
     const pause = t.closest("[data-pause]");
     if (pause) {
       paused = !paused;
