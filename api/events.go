@@ -19,7 +19,7 @@ const (
 	maxEventBurst     = 256 // events sent before they are flushed
 )
 
-// EventService streams the events of the node.
+// EventService streams the events of all nodes.
 type EventService struct {
 	quoratev1.UnimplementedEventServiceServer
 	*core
@@ -63,13 +63,16 @@ func (s *EventService) Stream(ctx context.Context, req *quoratev1.WatchRequest, 
 	if err != nil {
 		return err
 	}
+	if err := s.checkNode(req.Node); err != nil {
+		return err
+	}
 	room := max(int64(req.Buffer), usualEventRoom)
 	give, err := takeShare(ctx, s.eventRoom, room, "watchers of events, or such large buffers of theirs,")
 	if err != nil {
 		return err
 	}
 	defer give()
-	events, lost, stop := s.node.Watch(filter, int(req.Buffer))
+	events, lost, stop := s.node.WatchAll(filter, req.Node, int(req.Buffer))
 	defer stop()
 	if flush() != nil { // sends the headers, so that the caller knows that the watch has begun
 		return nil
@@ -77,8 +80,9 @@ func (s *EventService) Stream(ctx context.Context, req *quoratev1.WatchRequest, 
 	beat := time.NewTicker(s.Heartbeat)
 	defer beat.Stop()
 	known := time.Now()
+	var missing []string
 	for {
-		next := func() error { return send(&quoratev1.WatchResponse{Lost: lost()}) }
+		next := func() error { return send(&quoratev1.WatchResponse{Lost: lost(), MissingNodes: missing}) }
 		select {
 		case <-ctx.Done():
 			return nil
@@ -87,7 +91,10 @@ func (s *EventService) Stream(ctx context.Context, req *quoratev1.WatchRequest, 
 		case <-beat.C:
 		case e := <-events:
 			beat.Reset(s.Heartbeat)
-			next = func() error { return sendEvents(e, events, lost, send) }
+			next = func() (err error) {
+				missing, err = sendEvents(e, events, lost, send)
+				return err
+			}
 		}
 		if err := s.StillAuthorized(ctx, &known); err != nil {
 			return err
@@ -102,34 +109,23 @@ func (s *EventService) Stream(ctx context.Context, req *quoratev1.WatchRequest, 
 	}
 }
 
-// sendEvents sends e and the events that wait after it, up to maxEventBurst.
-func sendEvents(e quota.Event, events <-chan quota.Event, lost func() uint64, send func(*quoratev1.WatchResponse) error) error {
-	for range maxEventBurst {
-		if err := send(&quoratev1.WatchResponse{Event: eventProto(&e), Lost: lost()}); err != nil {
-			return err
+// sendEvents sends e and the events that wait after it, up to maxEventBurst. It returns the nodes
+// whose events are missing, as the last response has them.
+func sendEvents(e *quoratev1.WatchResponse, events <-chan *quoratev1.WatchResponse, lost func() uint64, send func(*quoratev1.WatchResponse) error) (missing []string, err error) {
+	for n := 0; ; n++ {
+		e.Lost = lost()
+		if err := send(e); err != nil {
+			return nil, err
+		}
+		missing = e.MissingNodes
+		if n >= maxEventBurst {
+			return missing, nil
 		}
 		select {
 		case e = <-events:
 		default:
-			return nil
+			return missing, nil
 		}
-	}
-	return send(&quoratev1.WatchResponse{Event: eventProto(&e), Lost: lost()})
-}
-
-func eventProto(e *quota.Event) *quoratev1.Event {
-	limit := e.Limit
-	if limit == (quota.LimitName{}) {
-		limit = e.Key.LimitName
-	}
-	namespace := e.Key.Namespace
-	if namespace == "" {
-		namespace = limit.Namespace
-	}
-	return &quoratev1.Event{
-		At: apiproto.Time(e.At), Kind: quoratev1.EventKind(e.Kind), Namespace: namespace, Limit: limit.Limit, Key: e.Key.Key, Dynamic: e.Dynamic,
-		Bucket: e.Bucket(),
-		Cost:   e.Cost, Wait: apiproto.Pause(e.Wait), Why: quoratev1.Why(e.Why), Shadow: e.Shadow, Near: e.Near,
 	}
 }
 

@@ -31,6 +31,7 @@ type Node interface {
 	Keys
 	SecurityStore
 	EventSource
+	AuditSource
 	Accounts
 	PolicyStore
 	planner.History
@@ -129,11 +130,19 @@ type SecurityStore interface {
 	RevokeToken(ctx context.Context, id string) (bool, error)
 }
 
-// EventSource publishes the events of the node.
+// EventSource publishes the events of all nodes.
 type EventSource interface {
-	// Watch starts a watch with a buffer of buffer events. lost returns how many events did not fit
-	// so far; stop ends the watch.
-	Watch(f quota.EventFilter, buffer int) (events <-chan quota.Event, lost func() uint64, stop func())
+	// WatchAll starts a watch on all nodes, or on one, each with a buffer of buffer events. A
+	// response without an event reports that the missing nodes have changed. lost returns how many
+	// events did not fit so far; stop ends the watch.
+	WatchAll(f quota.EventFilter, node string, buffer int) (events <-chan *quoratev1.WatchResponse, lost func() uint64, stop func())
+}
+
+// AuditSource reads the audit logs of all nodes.
+type AuditSource interface {
+	// ListAuditEntries returns one page, newest first. The request is valid, and req.PageSize is
+	// positive.
+	ListAuditEntries(ctx context.Context, req *quoratev1.ListAuditEntriesRequest) (*quoratev1.ListAuditEntriesResponse, error)
 }
 
 // Options configure the services, in addition to a node.

@@ -20,11 +20,12 @@ import (
 
 const maxTokenTTL = 3650 * 24 * time.Hour
 
-// SecurityService manages role bindings and tokens.
+// SecurityService manages role bindings and tokens, and reads the audit logs.
 type SecurityService struct {
 	quoratev1.UnimplementedSecurityServiceServer
 	*core
 	node SecurityStore
+	log  AuditSource
 }
 
 // WhoAmI implements quoratev1.SecurityServiceServer.

@@ -72,7 +72,7 @@ func New(n Node, o Options) *Service {
 		Keys: &KeyService{core: s, node: n}, Events: &EventService{core: s, node: n},
 		Rates: &RateService{core: s, node: n, Planner: planner.New(n, s.noLimit, func() time.Time { return s.Clock() })}, Cluster: &ClusterService{core: s, node: n},
 		Accounts: &AccountService{accountCalls: accounts}, AccountAdmin: &AccountAdminService{accountCalls: accounts},
-		Security: &SecurityService{core: s, node: n}, Members: &MemberService{core: s, node: n}, Backup: &BackupService{core: s, Node: n, Stall: BackupStall},
+		Security: &SecurityService{core: s, node: n, log: n}, Members: &MemberService{core: s, node: n}, Backup: &BackupService{core: s, Node: n, Stall: BackupStall},
 	}
 }
 

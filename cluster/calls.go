@@ -58,6 +58,7 @@ func (n *Node) addCalls() {
 	n.members.AddCalls(t)
 	n.backups.AddCalls(t)
 	n.clients.AddCalls(t)
+	n.gather.AddCalls(t)
 	n.calls = t
 }
 

@@ -90,6 +90,8 @@ type Config struct {
 	BalanceAfter time.Duration
 	// History sets how much history of limits the node keeps.
 	History recorder.Retention
+	// AuditLog is the path of the node's audit log, for calls that read it; empty for none.
+	AuditLog string
 	// SlowDisk is the average duration of a log append above which this node hands
 	// its leaderships over; 0 is raftgroup.DefaultSlowDisk, below 0 is never.
 	SlowDisk time.Duration

@@ -22,6 +22,7 @@ import (
 	"github.com/quorate/quorate/cluster/control"
 	"github.com/quorate/quorate/cluster/datadir"
 	"github.com/quorate/quorate/cluster/dataplane"
+	"github.com/quorate/quorate/cluster/gather"
 	"github.com/quorate/quorate/cluster/journal"
 	"github.com/quorate/quorate/cluster/membership"
 	"github.com/quorate/quorate/cluster/peercall"
@@ -42,6 +43,7 @@ type Node struct {
 	*recorder.Recorder // the history of demand
 	*dataplane.Decider // checks, reservations, this node's view of keys
 	*rates.Reader      // the leaders' view of keys
+	gather             *gather.Service
 	cfg                Config
 	log                *slog.Logger
 	clock              *clock.Clock
@@ -134,6 +136,7 @@ func newNode(cfg Config, v *membership.View, stored bool, lock *datadir.Lock, s 
 	n.accounts = n.newAccounts()
 	n.backups = n.newBackups()
 	n.Recorder = n.newHistory()
+	n.gather = gather.New(gather.Config{Self: cfg.Self, AuditPath: cfg.AuditLog}, gatherNode{n})
 	n.clients = n.newClients()
 	n.addCalls()
 	return n
@@ -242,6 +245,7 @@ func (n *Node) Close(ctx context.Context) error {
 // closeParts stops the parts that need no context, and waits for the node's goroutines.
 func (n *Node) closeParts() {
 	close(n.stop)
+	n.gather.Close()
 	n.members.Close()
 	n.ranges.Close()
 	n.Decider.Close()

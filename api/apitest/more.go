@@ -8,6 +8,7 @@ import (
 	"time"
 
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/internal/apiproto"
 	"github.com/quorate/quorate/internal/quota"
 )
 
@@ -229,12 +230,38 @@ func (n *Node) ResetKey(_ context.Context, k quota.Key) error {
 	return n.RateErr
 }
 
-// Watch implements api.Node.
-func (n *Node) Watch(f quota.EventFilter, _ int) (<-chan quota.Event, func() uint64, func()) {
+// WatchAll implements api.Node.
+func (n *Node) WatchAll(f quota.EventFilter, _ string, _ int) (<-chan *quoratev1.WatchResponse, func() uint64, func()) {
 	n.Mu.Lock()
 	defer n.Mu.Unlock()
 	n.Filter = f
-	return n.Events, func() uint64 { return n.Lost }, func() { n.Stopped <- struct{}{} }
+	out, end := make(chan *quoratev1.WatchResponse), make(chan struct{})
+	go func() {
+		for {
+			select {
+			case e := <-n.Events:
+				select {
+				case out <- &quoratev1.WatchResponse{Event: apiproto.Event(&e), Node: "n1"}:
+				case <-end:
+					return
+				}
+			case <-end:
+				return
+			}
+		}
+	}()
+	return out, func() uint64 { return n.Lost }, func() {
+		close(end)
+		n.Stopped <- struct{}{}
+	}
+}
+
+// ListAuditEntries implements api.Node.
+func (n *Node) ListAuditEntries(_ context.Context, req *quoratev1.ListAuditEntriesRequest) (*quoratev1.ListAuditEntriesResponse, error) {
+	return &quoratev1.ListAuditEntriesResponse{
+		Entries:      []*quoratev1.AuditEntry{{Node: "n1", Identity: "client:ci", Method: "/quorate.v1.LimitService/ApplyLimits", Result: "ok", What: req.Text}},
+		MissingNodes: []*quoratev1.MissingNode{{Node: "n2", Reason: "no answer"}},
+	}, nil
 }
 
 // FormatLimits writes limits as lines that ParseLimits reads.

@@ -149,6 +149,8 @@ var rules = map[string]Rule{
 	pkg + "SecurityService/ListTokens":    everywhere(rbac.AccessRead),
 	pkg + "SecurityService/RevokeToken":   write(everywhere(rbac.AccessAdmin)),
 
+	pkg + "SecurityService/ListAuditEntries": everywhere(rbac.AccessRead),
+
 	"/quotaservice.QuotaService/Allow": hot(rbac.Check, byNamespace, namespace),
 
 	"/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit": hot(rbac.Check, byDomain, "in the domain's namespace"),

@@ -54,7 +54,7 @@ func TestEventsOverHTTP(t *testing.T) {
 		}
 		n.Events <- testEvent("k")
 		line, err := bufio.NewReader(res.Body).ReadString('\n')
-		want := c.prefix + `{"event":{"at":"2027-01-15T08:00:00Z","kind":"tokens_served","namespace":"web","limit":"@template","key":"k","dynamic":true,"cost":3,"wait":1.5,"why":"reserved","shadow":false,"near":true,"bucket":"login"},"lost":0}` + "\n"
+		want := c.prefix + `{"event":{"at":"2027-01-15T08:00:00Z","kind":"tokens_served","namespace":"web","limit":"@template","key":"k","dynamic":true,"cost":3,"wait":1.5,"why":"reserved","shadow":false,"near":true,"bucket":"login"},"lost":0,"node":"n1","missing_nodes":[]}` + "\n"
 		if err != nil || line != want {
 			t.Errorf("got  %s\nwant %s (%v)", line, want, err)
 		}
@@ -77,6 +77,7 @@ func TestEventFaults(t *testing.T) {
 		{"GET", "/v1/events?limit=a%2Fb", "", 400, "limit:", ""},
 		{"GET", "/v1/events?namespace=@x", "", 400, "namespace:", ""},
 		{"GET", "/v1/events?key=" + strings.Repeat("k", 1025), "", 400, "key: is 1025 bytes", ""},
+		{"GET", "/v1/events?node=n9", "", 404, `"NO_SUCH_NODE"`, ""},
 		{"POST", "/v1/events", "", 405, "use GET", ""},
 	})
 	c := quoratev1.NewEventServiceClient(dialGRPC(t, apitest.New(t), api.Options{}))
@@ -128,7 +129,7 @@ func TestEventsOutliveTimeouts(t *testing.T) {
 	defer res.Body.Close()
 	r := bufio.NewReader(res.Body)
 	for range 20 { // 200 ms
-		if line, err := r.ReadString('\n'); err != nil || line != `{"event":null,"lost":0}`+"\n" {
+		if line, err := r.ReadString('\n'); err != nil || line != `{"event":null,"lost":0,"node":"","missing_nodes":[]}`+"\n" {
 			t.Fatalf("%q %v", line, err)
 		}
 	}

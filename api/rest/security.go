@@ -2,7 +2,7 @@ package rest
 
 import "net/http"
 
-// securityRoutes returns the routes of role bindings and tokens.
+// securityRoutes returns the routes of role bindings, tokens and the audit log.
 func (r *router) securityRoutes() []route {
 	const get, post, put, del = http.MethodGet, http.MethodPost, http.MethodPut, http.MethodDelete
 	return []route{
@@ -14,5 +14,6 @@ func (r *router) securityRoutes() []route {
 		ordinary(post, "/v1/tokens", "SecurityService.CreateToken", fromJSON, r.Security.CreateToken),
 		ordinary(get, "/v1/tokens", "SecurityService.ListTokens", fromQuery, r.Security.ListTokens),
 		ordinary(del, "/v1/tokens", "SecurityService.RevokeToken", fromQuery, r.Security.RevokeToken),
+		ordinary(get, "/v1/audit", "SecurityService.ListAuditEntries", fromQuery, r.Security.ListAuditEntries),
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/config"
+	"github.com/quorate/quorate/internal/apiproto"
 	"github.com/quorate/quorate/internal/quota"
 )
 
@@ -127,10 +128,14 @@ func (c *fakeCluster) ResetKey(_ context.Context, k quota.Key) error {
 	return nil
 }
 
-// Watch sends one event of each kind, and reports seven lost events to a watcher with a buffer of
-// one.
-func (c *fakeCluster) Watch(f quota.EventFilter, buffer int) (<-chan quota.Event, func() uint64, func()) {
-	events := make(chan quota.Event, 16)
+// WatchAll sends one event of each kind, and reports seven lost events and a missing node to a
+// watcher with a buffer of one.
+func (c *fakeCluster) WatchAll(f quota.EventFilter, _ string, buffer int) (<-chan *quoratev1.WatchResponse, func() uint64, func()) {
+	events := make(chan *quoratev1.WatchResponse, 16)
+	var missing []string
+	if buffer == 1 {
+		missing = []string{"n3"}
+	}
 	for i, kind := range quota.EventKinds() {
 		e := quota.Event{
 			At: at.Add(time.Duration(i) * time.Millisecond), Kind: kind, Cost: 2, Why: quota.WhyHeld, Near: i == 0,
@@ -140,7 +145,7 @@ func (c *fakeCluster) Watch(f quota.EventFilter, buffer int) (<-chan quota.Event
 			e = quota.Event{At: e.At, Kind: kind}
 		}
 		if f.Matches(&e) {
-			events <- e
+			events <- &quoratev1.WatchResponse{Event: apiproto.Event(&e), Node: "n1", MissingNodes: missing}
 		}
 	}
 	lost := uint64(0)
@@ -148,6 +153,23 @@ func (c *fakeCluster) Watch(f quota.EventFilter, buffer int) (<-chan quota.Event
 		lost = 7
 	}
 	return events, func() uint64 { return lost }, func() {}
+}
+
+// ListAuditEntries returns three entries of two nodes, in two pages.
+func (c *fakeCluster) ListAuditEntries(_ context.Context, req *quoratev1.ListAuditEntriesRequest) (*quoratev1.ListAuditEntriesResponse, error) {
+	entry := func(second int, node, result, detail string) *quoratev1.AuditEntry {
+		return &quoratev1.AuditEntry{
+			Time: apiproto.Time(at.Add(time.Duration(second) * time.Second)), Node: node, RequestId: node, Identity: "client:evil\x1b[31m", Credential: "certificate", Address: "203.0.113.7",
+			Method: "/quorate.v1.LimitService/ApplyLimits", What: req.Text, Result: result, Detail: detail,
+		}
+	}
+	out := &quoratev1.ListAuditEntriesResponse{MissingNodes: []*quoratev1.MissingNode{{Node: "n3", Reason: "no answer"}}}
+	if req.PageToken != "" {
+		out.Entries = []*quoratev1.AuditEntry{entry(0, "n2", "ok", "")}
+	} else {
+		out.Entries, out.NextPageToken = []*quoratev1.AuditEntry{entry(2, "n1", "denied", "no role"), entry(1, "n2", "ok", "")}, "older"
+	}
+	return out, nil
 }
 
 func (c *fakeCluster) Decide(reqs []quota.Request, out []quota.Decision) bool {

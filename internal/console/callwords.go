@@ -80,6 +80,8 @@ var callWords = map[string]string{
 	"SecurityService/ListTokens":    "List tokens",
 	"SecurityService/RevokeToken":   "Revoke a token",
 
+	"SecurityService/ListAuditEntries": "Read the audit log",
+
 	"/envoy.service.rate_limit_quota.v3.RateLimitQuotaService/StreamRateLimitQuotas": "Serve Envoy with quotas",
 	"/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit":                   "Check limits for Envoy",
 	"/quotaservice.QuotaService/Allow":                                               "Check a limit, by the API of quotaservice",

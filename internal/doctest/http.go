@@ -60,7 +60,7 @@ var httpFamilies = []struct {
 	{"accounts", "accounts and policies", []string{"/v1/accounts", "/v1/policies", "/v1/admin/"}},
 	{"rates", "rates, events, history and planning", []string{"/v1/rates", "/v1/events", "/v1/history", "/v1/plan/"}},
 	{"cluster", "cluster and backup", []string{"/v1/cluster/", "/v1/status", "/v1/backup"}},
-	{"security", "roles, bindings and tokens", []string{"/v1/roles", "/v1/bindings", "/v1/tokens", "/v1/whoami"}},
+	{"security", "roles, bindings and tokens", []string{"/v1/roles", "/v1/bindings", "/v1/tokens", "/v1/audit", "/v1/whoami"}},
 	{"probes", "probes, metrics and schemas", []string{"/healthcheck", "/healthz", "/readyz", "/metrics", "/v1/openapi.json", "/v1/schema/"}},
 }
 

@@ -2,12 +2,11 @@ package checks
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -32,17 +31,16 @@ type watcher struct {
 	output render.Output
 	kinds  []string
 	key    string
+	node   string
 	span   time.Duration
-	all    bool
 	buffer int32
 
 	req      *quoratev1.WatchRequest
 	messages io.Writer
+	missing  []string // nodes that did not answer last
 
-	mu  sync.Mutex
 	out render.Printer
 	err error // of writing
-	end context.CancelFunc
 }
 
 // NewEventsCommand returns "quorate events".
@@ -53,9 +51,10 @@ func NewEventsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "events [NAMESPACE[/LIMIT]]",
 		Short: "Print what happens, as it happens",
-		Long: `Print what happens on the first node that answers, or with --all-nodes on all of
-them, as it happens, until Ctrl-C or for the time that --for says. Each node
-reports its own events; a lost connection is made again.
+		Long: `Print what happens on all nodes of the cluster, or with --node on one, as it
+happens, until Ctrl-C or for the time that --for says. The first node that answers
+asks the others; a message says whose events are missing if a node does not
+answer. A lost connection is made again.
 
 A terminal that is too slow loses events, and shows how many; requests are never
 slowed. -o json prints one object per line. The kinds are
@@ -63,7 +62,7 @@ slowed. -o json prints one object per line. The kinds are
 ` + strings.Join(kinds[3:], ", ") + `.`,
 		Example: `  quorate events -f
   quorate events -f web/per_client --kind refused,too_many_tokens_requested
-  quorate events --all-nodes --for 10s --key acme -o json`,
+  quorate events --node n2 --for 10s --key acme -o json`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if follow && e.span > 0 {
@@ -86,14 +85,14 @@ slowed. -o json prints one object per line. The kinds are
 	f.DurationVar(&e.span, "for", 0, "end after this time (default: at Ctrl-C)")
 	f.StringSliceVar(&e.kinds, "kind", nil, "only these kinds")
 	f.StringVar(&e.key, "key", "", "only this key")
-	f.BoolVar(&e.all, "all-nodes", false, "the events of all nodes, not only of the first that answers")
+	f.StringVar(&e.node, "node", "", "only the events of this `node`, such as n2")
 	f.Int32Var(&e.buffer, "buffer", 0, "events that a node keeps for a slow reader, 1 to 65536 (default 1024)")
 	e.output.AddFlags(cmd, "text", "json")
 	return cmd
 }
 
 func (e *watcher) request(args []string) (err error) {
-	e.req = &quoratev1.WatchRequest{Key: e.key, Buffer: e.buffer}
+	e.req = &quoratev1.WatchRequest{Node: e.node, Key: e.key, Buffer: e.buffer}
 	if len(args) > 0 {
 		if e.req.Namespace, e.req.Limit, err = limits.ParseScope(args[0]); err != nil {
 			return err
@@ -119,45 +118,13 @@ func (e *watcher) request(args []string) (err error) {
 func (e *watcher) run(ctx context.Context, addrs []string) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	e.end = cancel
 	if e.span > 0 {
 		defer time.AfterFunc(e.span, cancel).Stop()
 	}
-	streams := [][]string{addrs}
-	if e.all {
-		streams = nil
-		for _, a := range addrs {
-			streams = append(streams, []string{a})
-		}
+	if err := e.follow(ctx, addrs); err != nil {
+		return err
 	}
-	ends := make(chan error)
-	for _, s := range streams {
-		go func() { ends <- e.follow(ctx, s) }()
-	}
-	var first error
-	failed := 0
-	for range streams {
-		err := <-ends
-		if err == nil {
-			continue
-		}
-		failed++
-		if exit.CodeOf(err) != exit.Unreachable {
-			cancel() // if one node refuses, all do
-		} else if e.all {
-			fmt.Fprintf(e.messages, "quorate: not watched: %v\n", err)
-		}
-		if first == nil || exit.CodeOf(first) == exit.Unreachable {
-			first = err
-		}
-	}
-	if e.err != nil {
-		return e.err
-	}
-	if failed == len(streams) || first != nil && exit.CodeOf(first) != exit.Unreachable {
-		return first
-	}
-	return nil
+	return e.err
 }
 
 // follow watches the first reachable node and, when it loses that one, the next. It returns an
@@ -167,7 +134,7 @@ func (e *watcher) follow(ctx context.Context, addrs []string) error {
 		var last error
 		for _, addr := range addrs {
 			ok, err := e.watch(ctx, addr)
-			if ctx.Err() != nil {
+			if ctx.Err() != nil || e.err != nil {
 				return nil
 			}
 			reached = reached || ok
@@ -219,36 +186,40 @@ func (e *watcher) watch(ctx context.Context, addr string) (reached bool, err err
 		}
 		reached = true
 		if res.Lost > lost {
-			fmt.Fprintf(e.messages, "quorate: %s: %d events lost, %d in all: they were not read in time\n", addr, res.Lost-lost, res.Lost)
+			fmt.Fprintf(e.messages, "quorate: %s lost, %d in all: they were not read in time\n", phrase.Plural(int(res.Lost-lost), "event"), res.Lost)
 			lost = res.Lost
 		}
-		if res.Event != nil && !e.print(addr, res) {
-			return reached, context.Canceled
+		e.noteMissing(res.MissingNodes)
+		if res.Event == nil {
+			continue
+		}
+		if e.err = e.print(res); e.err != nil {
+			return reached, e.err // the reader of the output is gone
 		}
 	}
 }
 
-func (e *watcher) print(addr string, res *quoratev1.WatchResponse) bool {
-	data := fmt.Appendf(nil, `{"node":%q,"event":%s,"lost":%d}`, addr, apijson.Format(res.Event), res.Lost)
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	err := e.out.Print(json.RawMessage(data), func(p *render.Page) {
-		if e.all {
-			fmt.Fprint(p, addr, "  ")
-		}
-		fmt.Fprintln(p, eventText(res.Event))
+// noteMissing says when the nodes change whose events are missing.
+func (e *watcher) noteMissing(now []string) {
+	if slices.Equal(now, e.missing) {
+		return
+	}
+	if e.missing = now; len(now) == 0 {
+		fmt.Fprintln(e.messages, "quorate: complete: all nodes answer")
+		return
+	}
+	fmt.Fprintf(e.messages, "quorate: incomplete: no answer from %s\n", phrase.Show(strings.Join(now, ", ")))
+}
+
+func (e *watcher) print(res *quoratev1.WatchResponse) error {
+	return e.out.Print(res, func(p *render.Page) {
+		fmt.Fprintln(p, eventText(res.Event, res.Node))
 	})
-	if err != nil {
-		e.err = err
-		e.end() // the reader of the output is gone
-		return false
-	}
-	return true
 }
 
-// eventText formats an event as one line.
-func eventText(ev *quoratev1.Event) string {
-	parts := []string{ev.At.AsTime().UTC().Format("15:04:05.000"), fmt.Sprintf("%-15s", render.Word(ev.Kind))}
+// eventText formats an event of a node as one line.
+func eventText(ev *quoratev1.Event, node string) string {
+	parts := []string{ev.At.AsTime().UTC().Format("15:04:05.000"), phrase.Show(node), fmt.Sprintf("%-15s", render.Word(ev.Kind))}
 	if ev.Limit != "" || ev.Namespace != "" {
 		parts = append(parts, phrase.Show(ev.Namespace+"/"+ev.Limit), phrase.Show(ev.Key))
 	}

@@ -9,49 +9,196 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
+	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/internal/audit"
 	"github.com/quorate/quorate/internal/cli/exit"
+	"github.com/quorate/quorate/internal/cli/remote"
 	"github.com/quorate/quorate/internal/cli/render"
 	"github.com/quorate/quorate/internal/cli/server"
 	"github.com/quorate/quorate/internal/jsontext"
 	"github.com/quorate/quorate/internal/phrase"
 )
 
+// auditFlags holds the flags of "audit".
+type auditFlags struct {
+	remote.Targets
+	output render.Output
+	data   string
+	follow bool
+	tail   int
+	since  time.Duration
+	req    quoratev1.ListAuditEntriesRequest
+}
+
 // NewAuditCommand returns "quorate audit".
 func NewAuditCommand() *cobra.Command {
-	var output render.Output
-	var data string
-	var follow bool
+	var a auditFlags
+	var f *pflag.FlagSet
 	cmd := &cobra.Command{
-		Use:   "audit --data DIR",
-		Short: "Print a node's audit log: who changed what, and who was denied",
-		Long: `Print the audit log of a node on this machine, from its files in the node's data
-directory, the oldest first. What was done, and what failed but may have been
-done, is in audit.log; what was denied, changed nothing or failed otherwise is
-in audit-attempts.log; both are printed. Each node writes what came to it: what
-the whole cluster saw is in the logs of all its nodes. -o json prints the lines
-as they are.`,
-		Example: `  quorate audit --data data/n1
-  quorate audit --data data/n1 --follow -o json | jq 'select(.result == "denied")'`,
+		Use:   "audit",
+		Short: "Print the audit log: who changed what, and who was denied",
+		Long: `Print the newest entries of the audit logs of all nodes, merged by time, the
+oldest first. Each node keeps its own log; a message names the nodes that did not
+answer.
+
+With --data it reads the whole log of one node from its data directory on this
+machine, whether or not the node runs. -o json prints one entry per line, as the
+log has it.`,
+		Example: `  quorate audit
+  quorate audit --result denied --since 24h
+  quorate audit --identity client:ci --tail -1 -o json
+  quorate audit --data data/n1 --follow`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if data == "" {
-				return exit.Usagef("--data: is missing; must be the data directory of a node")
+			p := &auditPrinter{out: a.output.Printer(cmd), messages: cmd.ErrOrStderr()}
+			for _, other := range []string{"node", "identity", "method", "result", "text", "since", "tail", "addr"} {
+				if a.data != "" && f.Changed(other) {
+					return exit.Usagef("--%s: asks the cluster; leave out --data, which reads one node's files", other)
+				}
 			}
-			p := &auditPrinter{out: output.Printer(cmd)}
-			return p.run(cmd.Context(), filepath.Join(data, server.AuditFile), follow)
+			if a.data != "" {
+				return p.run(cmd.Context(), filepath.Join(a.data, server.AuditFile), a.follow)
+			}
+			if a.tail < -1 || a.since < 0 {
+				return exit.Usagef("--tail %d, --since %v: must be at least -1, and more than 0", a.tail, a.since)
+			}
+			if a.since > 0 {
+				a.req.Since = timestamppb.New(time.Now().Add(-a.since))
+			}
+			return a.cluster(cmd.Context(), p)
 		},
 	}
-	cmd.Flags().StringVar(&data, "data", "", "data `directory` of the node (required)")
-	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "continue with new entries, until Ctrl-C")
-	output.AddFlags(cmd, "text", "json")
+	a.AddFlags(cmd)
+	f = cmd.Flags()
+	f.StringVar(&a.data, "data", "", "read the log in this data `directory` of a node, and ask no node")
+	f.BoolVarP(&a.follow, "follow", "f", false, "continue with new entries, until Ctrl-C")
+	f.IntVar(&a.tail, "tail", 100, "newest entries to print; -1 for all")
+	f.DurationVar(&a.since, "since", 0, "only entries of this last time, such as 24h")
+	f.StringVar(&a.req.Node, "node", "", "only the log of this `node`, such as n2")
+	f.StringVar(&a.req.Identity, "identity", "", "only callers with this text in their identity")
+	f.StringSliceVar(&a.req.Methods, "method", nil, "only calls with one of these texts in their method, such as ApplyLimits")
+	f.StringVar(&a.req.Result, "result", "", "only calls with this result: ok, denied or failed")
+	f.StringVar(&a.req.Text, "text", "", "only entries with this text in their request, answer, error, request id or address")
+	render.CompleteWords(cmd, "result", "ok", "denied", "failed")
+	a.output.AddFlags(cmd, "text", "json")
 	return cmd
+}
+
+// Bounds of reading the logs of all nodes.
+const (
+	auditPage     = 500
+	auditAgain    = time.Second // interval at which --follow asks
+	auditLate     = time.Minute // how late an entry may be by its node's clock, with --follow
+	maxAuditLines = 1_000_000
+)
+
+// cluster prints the entries of all nodes.
+func (a *auditFlags) cluster(ctx context.Context, p *auditPrinter) error {
+	defer a.Keep()()
+	entries, err := a.newest(ctx, p, a.tail)
+	if err != nil {
+		return err
+	}
+	seen := map[string]time.Time{}
+	for {
+		newest := time.Time{}
+		for _, e := range slices.Backward(entries) {
+			at := e.Time.AsTime()
+			if newest.Before(at) {
+				newest = at
+			}
+			id := e.Node + " " + at.String() + " " + e.RequestId + " " + e.Method
+			if _, known := seen[id]; known {
+				continue
+			}
+			if seen[id] = at; a.tail == 0 {
+				continue
+			}
+			if err := p.entry(e); err != nil {
+				return err
+			}
+		}
+		if !a.follow {
+			return nil
+		}
+		a.tail = -1
+		if !newest.IsZero() {
+			a.req.Since = timestamppb.New(newest.Add(-auditLate))
+			maps.DeleteFunc(seen, func(_ string, at time.Time) bool { return at.Before(a.req.Since.AsTime()) })
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(auditAgain):
+		}
+		if entries, err = a.newest(ctx, p, -1); err != nil {
+			if ctx.Err() != nil {
+				return nil
+			}
+			return err
+		}
+	}
+}
+
+// newest returns up to most entries, newest first; all for -1.
+func (a *auditFlags) newest(ctx context.Context, p *auditPrinter, most int) (out []*quoratev1.AuditEntry, err error) {
+	if most < 0 {
+		most = maxAuditLines
+	}
+	for token := ""; ; {
+		req := proto.CloneOf(&a.req)
+		req.PageToken, req.PageSize = token, int32(min(max(most-len(out), 1), auditPage))
+		res, err := remote.Invoke(ctx, &a.Targets, quoratev1.NewSecurityServiceClient, quoratev1.SecurityServiceClient.ListAuditEntries, req)
+		if err != nil {
+			return nil, err
+		}
+		p.missing(res.MissingNodes)
+		out = append(out, res.Entries...)
+		if token = res.NextPageToken; token == "" || len(out) >= most {
+			return out, nil
+		}
+	}
+}
+
+// missing says when the nodes change whose entries are missing.
+func (p *auditPrinter) missing(nodes []*quoratev1.MissingNode) {
+	var names, text []string
+	for _, n := range nodes {
+		names = append(names, n.Node)
+		text = append(text, phrase.Show(n.Node)+": "+phrase.Printable(n.Reason))
+	}
+	if slices.Equal(names, p.lacks) {
+		return
+	}
+	if p.lacks = names; len(names) == 0 {
+		fmt.Fprintln(p.messages, "quorate: complete: all nodes answer")
+		return
+	}
+	fmt.Fprintf(p.messages, "quorate: incomplete: %s\n", strings.Join(text, "; "))
+}
+
+// entry prints an entry as the log has it.
+func (p *auditPrinter) entry(e *quoratev1.AuditEntry) error {
+	line, err := json.Marshal(audit.Entry{
+		Time: e.Time.AsTime(), Node: e.Node, RequestID: e.RequestId, Identity: e.Identity, Credential: e.Credential, Serial: e.Serial, Address: e.Address,
+		Method: e.Method, What: e.What, Result: audit.Result(e.Result), Code: e.Code, Detail: e.Detail, Answer: e.Answer, Unwritten: e.Unwritten,
+	})
+	if err != nil {
+		return err
+	}
+	return p.line(line)
 }
 
 // auditPoll is the interval at which --follow polls a log.
@@ -59,7 +206,9 @@ const auditPoll = 200 * time.Millisecond
 
 // auditPrinter prints the lines of audit logs.
 type auditPrinter struct {
-	out render.Printer
+	out      render.Printer
+	messages io.Writer
+	lacks    []string // nodes that did not answer last
 }
 
 // run prints the two file chains of an audit log, merged by entry time.

@@ -94,6 +94,7 @@ func startInstance(cfg cluster.Config, who callers, ports listeners, sec *securi
 	reg := prometheus.NewRegistry()
 	reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	cfg.Listener, cfg.Registry, cfg.Logger, cfg.Version = ports.peer, reg, log, build.Version
+	cfg.AuditLog = filepath.Join(cfg.Dir, AuditFile)
 	node, err := cluster.Start(cfg)
 	if err != nil {
 		ports.close()

@@ -100,7 +100,7 @@ func (EventKind) EnumDescriptor() ([]byte, []int) {
 	return file_quorate_v1_events_proto_rawDescGZIP(), []int{0}
 }
 
-// Event is one event on the node.
+// Event is one event on a node.
 type Event struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// When it happened, by the node's clock.
@@ -257,8 +257,10 @@ type WatchRequest struct {
 	Key string `protobuf:"bytes,3,opt,name=key,proto3" json:"key,omitempty"`
 	// Only these kinds.
 	Kinds []EventKind `protobuf:"varint,4,rep,packed,name=kinds,proto3,enum=quorate.v1.EventKind" json:"kinds,omitempty"`
-	// Events buffered for a slow reader, 1 to 65536; 0 means 1024.
-	Buffer        int32 `protobuf:"varint,5,opt,name=buffer,proto3" json:"buffer,omitempty"`
+	// Events that each node buffers for a slow reader, 1 to 65536; 0 means 1024.
+	Buffer int32 `protobuf:"varint,5,opt,name=buffer,proto3" json:"buffer,omitempty"`
+	// Only the events of this node; empty means all nodes.
+	Node          string `protobuf:"bytes,6,opt,name=node,proto3" json:"node,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -328,13 +330,24 @@ func (x *WatchRequest) GetBuffer() int32 {
 	return 0
 }
 
+func (x *WatchRequest) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
 // WatchResponse is one event, or a keepalive.
 type WatchResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The event; absent in a keepalive.
 	Event *Event `protobuf:"bytes,1,opt,name=event,proto3" json:"event,omitempty"`
 	// Events lost since the watch began because the caller read too slowly.
-	Lost          uint64 `protobuf:"varint,2,opt,name=lost,proto3" json:"lost,omitempty"`
+	Lost uint64 `protobuf:"varint,2,opt,name=lost,proto3" json:"lost,omitempty"`
+	// The node on which the event happened; empty in a keepalive.
+	Node string `protobuf:"bytes,3,opt,name=node,proto3" json:"node,omitempty"`
+	// Nodes that do not answer now, so that their events are missing.
+	MissingNodes  []string `protobuf:"bytes,4,rep,name=missing_nodes,json=missingNodes,proto3" json:"missing_nodes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -383,6 +396,20 @@ func (x *WatchResponse) GetLost() uint64 {
 	return 0
 }
 
+func (x *WatchResponse) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *WatchResponse) GetMissingNodes() []string {
+	if x != nil {
+		return x.MissingNodes
+	}
+	return nil
+}
+
 var File_quorate_v1_events_proto protoreflect.FileDescriptor
 
 const file_quorate_v1_events_proto_rawDesc = "" +
@@ -402,16 +429,19 @@ const file_quorate_v1_events_proto_rawDesc = "" +
 	"\x06shadow\x18\n" +
 	" \x01(\bR\x06shadow\x12\x12\n" +
 	"\x04near\x18\v \x01(\bR\x04near\x12\x16\n" +
-	"\x06bucket\x18\f \x01(\tR\x06bucket\"\x99\x01\n" +
+	"\x06bucket\x18\f \x01(\tR\x06bucket\"\xad\x01\n" +
 	"\fWatchRequest\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x14\n" +
 	"\x05limit\x18\x02 \x01(\tR\x05limit\x12\x10\n" +
 	"\x03key\x18\x03 \x01(\tR\x03key\x12+\n" +
 	"\x05kinds\x18\x04 \x03(\x0e2\x15.quorate.v1.EventKindR\x05kinds\x12\x16\n" +
-	"\x06buffer\x18\x05 \x01(\x05R\x06buffer\"L\n" +
+	"\x06buffer\x18\x05 \x01(\x05R\x06buffer\x12\x12\n" +
+	"\x04node\x18\x06 \x01(\tR\x04node\"\x85\x01\n" +
 	"\rWatchResponse\x12'\n" +
 	"\x05event\x18\x01 \x01(\v2\x11.quorate.v1.EventR\x05event\x12\x12\n" +
-	"\x04lost\x18\x02 \x01(\x04R\x04lost*\xa7\x02\n" +
+	"\x04lost\x18\x02 \x01(\x04R\x04lost\x12\x12\n" +
+	"\x04node\x18\x03 \x01(\tR\x04node\x12#\n" +
+	"\rmissing_nodes\x18\x04 \x03(\tR\fmissingNodes*\xa7\x02\n" +
 	"\tEventKind\x12\x1a\n" +
 	"\x16EVENT_KIND_UNSPECIFIED\x10\x00\x12\x1c\n" +
 	"\x18EVENT_KIND_TOKENS_SERVED\x10\x01\x12%\n" +

@@ -26,12 +26,14 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// EventService streams what happens on this node. A watcher that reads too slowly loses events and
+// EventService streams what happens in the cluster. A watcher that reads too slowly loses events and
 // learns how many; it never slows a request.
 type EventServiceClient interface {
-	// Watch sends events until the caller ends the stream. After 15 seconds without an event it sends
-	// a message without one.
-	// Errors: INVALID_ARGUMENT for an invalid filter.
+	// Watch sends the events of all nodes until the caller ends the stream. Events of different nodes
+	// that happen within a tenth of a second are in the order of the nodes' clocks. After 15 seconds
+	// without an event, and when a node stops or resumes answering, it sends a message without an
+	// event.
+	// Errors: INVALID_ARGUMENT for an invalid filter, NOT_FOUND (no such node).
 	Watch(ctx context.Context, in *WatchRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchResponse], error)
 }
 
@@ -66,12 +68,14 @@ type EventService_WatchClient = grpc.ServerStreamingClient[WatchResponse]
 // All implementations must embed UnimplementedEventServiceServer
 // for forward compatibility.
 //
-// EventService streams what happens on this node. A watcher that reads too slowly loses events and
+// EventService streams what happens in the cluster. A watcher that reads too slowly loses events and
 // learns how many; it never slows a request.
 type EventServiceServer interface {
-	// Watch sends events until the caller ends the stream. After 15 seconds without an event it sends
-	// a message without one.
-	// Errors: INVALID_ARGUMENT for an invalid filter.
+	// Watch sends the events of all nodes until the caller ends the stream. Events of different nodes
+	// that happen within a tenth of a second are in the order of the nodes' clocks. After 15 seconds
+	// without an event, and when a node stops or resumes answering, it sends a message without an
+	// event.
+	// Errors: INVALID_ARGUMENT for an invalid filter, NOT_FOUND (no such node).
 	Watch(*WatchRequest, grpc.ServerStreamingServer[WatchResponse]) error
 	mustEmbedUnimplementedEventServiceServer()
 }

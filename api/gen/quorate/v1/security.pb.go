@@ -1053,6 +1053,399 @@ func (*RevokeTokenResponse) Descriptor() ([]byte, []int) {
 	return file_quorate_v1_security_proto_rawDescGZIP(), []int{18}
 }
 
+// ListAuditEntriesRequest filters entries. Empty fields match everything; texts match in part, and
+// without regard to case.
+type ListAuditEntriesRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Only entries of this node.
+	Node string `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	// Only callers with this text in their identity.
+	Identity string `protobuf:"bytes,2,opt,name=identity,proto3" json:"identity,omitempty"`
+	// Only calls with one of these texts in their method; at most 64.
+	Methods []string `protobuf:"bytes,3,rep,name=methods,proto3" json:"methods,omitempty"`
+	// Only this result: ok, denied or failed.
+	Result string `protobuf:"bytes,4,opt,name=result,proto3" json:"result,omitempty"`
+	// Only entries with this text in their request, answer, error, request id or address.
+	Text string `protobuf:"bytes,5,opt,name=text,proto3" json:"text,omitempty"`
+	// Only entries at or after this time.
+	Since *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=since,proto3" json:"since,omitempty"`
+	// Most entries in the answer, 1 to 500; 0 means 100.
+	PageSize int32 `protobuf:"varint,7,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// next_page_token of the previous page.
+	PageToken     string `protobuf:"bytes,8,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListAuditEntriesRequest) Reset() {
+	*x = ListAuditEntriesRequest{}
+	mi := &file_quorate_v1_security_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListAuditEntriesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListAuditEntriesRequest) ProtoMessage() {}
+
+func (x *ListAuditEntriesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_quorate_v1_security_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListAuditEntriesRequest.ProtoReflect.Descriptor instead.
+func (*ListAuditEntriesRequest) Descriptor() ([]byte, []int) {
+	return file_quorate_v1_security_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *ListAuditEntriesRequest) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *ListAuditEntriesRequest) GetIdentity() string {
+	if x != nil {
+		return x.Identity
+	}
+	return ""
+}
+
+func (x *ListAuditEntriesRequest) GetMethods() []string {
+	if x != nil {
+		return x.Methods
+	}
+	return nil
+}
+
+func (x *ListAuditEntriesRequest) GetResult() string {
+	if x != nil {
+		return x.Result
+	}
+	return ""
+}
+
+func (x *ListAuditEntriesRequest) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
+func (x *ListAuditEntriesRequest) GetSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Since
+	}
+	return nil
+}
+
+func (x *ListAuditEntriesRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *ListAuditEntriesRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+// ListAuditEntriesResponse is one page of entries.
+type ListAuditEntriesResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The entries, newest first by the nodes' clocks. A page may have fewer entries than asked for, or
+	// none, although more pages follow.
+	Entries []*AuditEntry `protobuf:"bytes,1,rep,name=entries,proto3" json:"entries,omitempty"`
+	// Token of the next page; empty on the last page.
+	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	// Nodes whose entries are missing.
+	MissingNodes  []*MissingNode `protobuf:"bytes,3,rep,name=missing_nodes,json=missingNodes,proto3" json:"missing_nodes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListAuditEntriesResponse) Reset() {
+	*x = ListAuditEntriesResponse{}
+	mi := &file_quorate_v1_security_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListAuditEntriesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListAuditEntriesResponse) ProtoMessage() {}
+
+func (x *ListAuditEntriesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_quorate_v1_security_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListAuditEntriesResponse.ProtoReflect.Descriptor instead.
+func (*ListAuditEntriesResponse) Descriptor() ([]byte, []int) {
+	return file_quorate_v1_security_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *ListAuditEntriesResponse) GetEntries() []*AuditEntry {
+	if x != nil {
+		return x.Entries
+	}
+	return nil
+}
+
+func (x *ListAuditEntriesResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
+func (x *ListAuditEntriesResponse) GetMissingNodes() []*MissingNode {
+	if x != nil {
+		return x.MissingNodes
+	}
+	return nil
+}
+
+// MissingNode is a node that did not contribute to an answer.
+type MissingNode struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Its id.
+	Node string `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	// Why it did not.
+	Reason        string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MissingNode) Reset() {
+	*x = MissingNode{}
+	mi := &file_quorate_v1_security_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MissingNode) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MissingNode) ProtoMessage() {}
+
+func (x *MissingNode) ProtoReflect() protoreflect.Message {
+	mi := &file_quorate_v1_security_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MissingNode.ProtoReflect.Descriptor instead.
+func (*MissingNode) Descriptor() ([]byte, []int) {
+	return file_quorate_v1_security_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *MissingNode) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *MissingNode) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+// AuditEntry is one call in an audit log: one that changed something, or that was denied.
+type AuditEntry struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// When it was written, by the node's clock.
+	Time *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=time,proto3" json:"time,omitempty"`
+	// The node that carried out the call.
+	Node string `protobuf:"bytes,2,opt,name=node,proto3" json:"node,omitempty"`
+	// Id of the request.
+	RequestId string `protobuf:"bytes,3,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	// Who called.
+	Identity string `protobuf:"bytes,4,opt,name=identity,proto3" json:"identity,omitempty"`
+	// Kind of credential that proved the identity.
+	Credential string `protobuf:"bytes,5,opt,name=credential,proto3" json:"credential,omitempty"`
+	// Which credential: the serial number of a certificate, or the id of a token.
+	Serial string `protobuf:"bytes,6,opt,name=serial,proto3" json:"serial,omitempty"`
+	// The caller's address.
+	Address string `protobuf:"bytes,7,opt,name=address,proto3" json:"address,omitempty"`
+	// The called method.
+	Method string `protobuf:"bytes,8,opt,name=method,proto3" json:"method,omitempty"`
+	// Summary of the request.
+	What string `protobuf:"bytes,9,opt,name=what,proto3" json:"what,omitempty"`
+	// Result: ok, denied or failed.
+	Result string `protobuf:"bytes,10,opt,name=result,proto3" json:"result,omitempty"`
+	// Reason of a failure, for programs.
+	Code string `protobuf:"bytes,11,opt,name=code,proto3" json:"code,omitempty"`
+	// Reason of a failure.
+	Detail string `protobuf:"bytes,12,opt,name=detail,proto3" json:"detail,omitempty"`
+	// Summary of the answer.
+	Answer string `protobuf:"bytes,13,opt,name=answer,proto3" json:"answer,omitempty"`
+	// Attempts before this one that were not written, because there were too many.
+	Unwritten     uint64 `protobuf:"varint,14,opt,name=unwritten,proto3" json:"unwritten,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AuditEntry) Reset() {
+	*x = AuditEntry{}
+	mi := &file_quorate_v1_security_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AuditEntry) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AuditEntry) ProtoMessage() {}
+
+func (x *AuditEntry) ProtoReflect() protoreflect.Message {
+	mi := &file_quorate_v1_security_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AuditEntry.ProtoReflect.Descriptor instead.
+func (*AuditEntry) Descriptor() ([]byte, []int) {
+	return file_quorate_v1_security_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *AuditEntry) GetTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Time
+	}
+	return nil
+}
+
+func (x *AuditEntry) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *AuditEntry) GetRequestId() string {
+	if x != nil {
+		return x.RequestId
+	}
+	return ""
+}
+
+func (x *AuditEntry) GetIdentity() string {
+	if x != nil {
+		return x.Identity
+	}
+	return ""
+}
+
+func (x *AuditEntry) GetCredential() string {
+	if x != nil {
+		return x.Credential
+	}
+	return ""
+}
+
+func (x *AuditEntry) GetSerial() string {
+	if x != nil {
+		return x.Serial
+	}
+	return ""
+}
+
+func (x *AuditEntry) GetAddress() string {
+	if x != nil {
+		return x.Address
+	}
+	return ""
+}
+
+func (x *AuditEntry) GetMethod() string {
+	if x != nil {
+		return x.Method
+	}
+	return ""
+}
+
+func (x *AuditEntry) GetWhat() string {
+	if x != nil {
+		return x.What
+	}
+	return ""
+}
+
+func (x *AuditEntry) GetResult() string {
+	if x != nil {
+		return x.Result
+	}
+	return ""
+}
+
+func (x *AuditEntry) GetCode() string {
+	if x != nil {
+		return x.Code
+	}
+	return ""
+}
+
+func (x *AuditEntry) GetDetail() string {
+	if x != nil {
+		return x.Detail
+	}
+	return ""
+}
+
+func (x *AuditEntry) GetAnswer() string {
+	if x != nil {
+		return x.Answer
+	}
+	return ""
+}
+
+func (x *AuditEntry) GetUnwritten() uint64 {
+	if x != nil {
+		return x.Unwritten
+	}
+	return 0
+}
+
 var File_quorate_v1_security_proto protoreflect.FileDescriptor
 
 const file_quorate_v1_security_proto_rawDesc = "" +
@@ -1117,7 +1510,44 @@ const file_quorate_v1_security_proto_rawDesc = "" +
 	"\x06tokens\x18\x01 \x03(\v2\x17.quorate.v1.BearerTokenR\x06tokens\"$\n" +
 	"\x12RevokeTokenRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\"\x15\n" +
-	"\x13RevokeTokenResponse2\xff\x04\n" +
+	"\x13RevokeTokenResponse\"\xfd\x01\n" +
+	"\x17ListAuditEntriesRequest\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\x12\x1a\n" +
+	"\bidentity\x18\x02 \x01(\tR\bidentity\x12\x18\n" +
+	"\amethods\x18\x03 \x03(\tR\amethods\x12\x16\n" +
+	"\x06result\x18\x04 \x01(\tR\x06result\x12\x12\n" +
+	"\x04text\x18\x05 \x01(\tR\x04text\x120\n" +
+	"\x05since\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12\x1b\n" +
+	"\tpage_size\x18\a \x01(\x05R\bpageSize\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\b \x01(\tR\tpageToken\"\xb2\x01\n" +
+	"\x18ListAuditEntriesResponse\x120\n" +
+	"\aentries\x18\x01 \x03(\v2\x16.quorate.v1.AuditEntryR\aentries\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12<\n" +
+	"\rmissing_nodes\x18\x03 \x03(\v2\x17.quorate.v1.MissingNodeR\fmissingNodes\"9\n" +
+	"\vMissingNode\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\x12\x16\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\"\x83\x03\n" +
+	"\n" +
+	"AuditEntry\x12.\n" +
+	"\x04time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x12\n" +
+	"\x04node\x18\x02 \x01(\tR\x04node\x12\x1d\n" +
+	"\n" +
+	"request_id\x18\x03 \x01(\tR\trequestId\x12\x1a\n" +
+	"\bidentity\x18\x04 \x01(\tR\bidentity\x12\x1e\n" +
+	"\n" +
+	"credential\x18\x05 \x01(\tR\n" +
+	"credential\x12\x16\n" +
+	"\x06serial\x18\x06 \x01(\tR\x06serial\x12\x18\n" +
+	"\aaddress\x18\a \x01(\tR\aaddress\x12\x16\n" +
+	"\x06method\x18\b \x01(\tR\x06method\x12\x12\n" +
+	"\x04what\x18\t \x01(\tR\x04what\x12\x16\n" +
+	"\x06result\x18\n" +
+	" \x01(\tR\x06result\x12\x12\n" +
+	"\x04code\x18\v \x01(\tR\x04code\x12\x16\n" +
+	"\x06detail\x18\f \x01(\tR\x06detail\x12\x16\n" +
+	"\x06answer\x18\r \x01(\tR\x06answer\x12\x1c\n" +
+	"\tunwritten\x18\x0e \x01(\x04R\tunwritten2\xde\x05\n" +
 	"\x0fSecurityService\x12?\n" +
 	"\x06WhoAmI\x12\x19.quorate.v1.WhoAmIRequest\x1a\x1a.quorate.v1.WhoAmIResponse\x12H\n" +
 	"\tListRoles\x12\x1c.quorate.v1.ListRolesRequest\x1a\x1d.quorate.v1.ListRolesResponse\x12K\n" +
@@ -1128,7 +1558,8 @@ const file_quorate_v1_security_proto_rawDesc = "" +
 	"\vCreateToken\x12\x1e.quorate.v1.CreateTokenRequest\x1a\x1f.quorate.v1.CreateTokenResponse\x12K\n" +
 	"\n" +
 	"ListTokens\x12\x1d.quorate.v1.ListTokensRequest\x1a\x1e.quorate.v1.ListTokensResponse\x12N\n" +
-	"\vRevokeToken\x12\x1e.quorate.v1.RevokeTokenRequest\x1a\x1f.quorate.v1.RevokeTokenResponseB9Z7github.com/quorate/quorate/api/gen/quorate/v1;quoratev1b\x06proto3"
+	"\vRevokeToken\x12\x1e.quorate.v1.RevokeTokenRequest\x1a\x1f.quorate.v1.RevokeTokenResponse\x12]\n" +
+	"\x10ListAuditEntries\x12#.quorate.v1.ListAuditEntriesRequest\x1a$.quorate.v1.ListAuditEntriesResponseB9Z7github.com/quorate/quorate/api/gen/quorate/v1;quoratev1b\x06proto3"
 
 var (
 	file_quorate_v1_security_proto_rawDescOnce sync.Once
@@ -1142,62 +1573,72 @@ func file_quorate_v1_security_proto_rawDescGZIP() []byte {
 	return file_quorate_v1_security_proto_rawDescData
 }
 
-var file_quorate_v1_security_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
+var file_quorate_v1_security_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
 var file_quorate_v1_security_proto_goTypes = []any{
-	(*WhoAmIRequest)(nil),         // 0: quorate.v1.WhoAmIRequest
-	(*WhoAmIResponse)(nil),        // 1: quorate.v1.WhoAmIResponse
-	(*ListRolesRequest)(nil),      // 2: quorate.v1.ListRolesRequest
-	(*ListRolesResponse)(nil),     // 3: quorate.v1.ListRolesResponse
-	(*Role)(nil),                  // 4: quorate.v1.Role
-	(*Binding)(nil),               // 5: quorate.v1.Binding
-	(*SetBindingRequest)(nil),     // 6: quorate.v1.SetBindingRequest
-	(*SetBindingResponse)(nil),    // 7: quorate.v1.SetBindingResponse
-	(*DeleteBindingRequest)(nil),  // 8: quorate.v1.DeleteBindingRequest
-	(*DeleteBindingResponse)(nil), // 9: quorate.v1.DeleteBindingResponse
-	(*ListBindingsRequest)(nil),   // 10: quorate.v1.ListBindingsRequest
-	(*ListBindingsResponse)(nil),  // 11: quorate.v1.ListBindingsResponse
-	(*CreateTokenRequest)(nil),    // 12: quorate.v1.CreateTokenRequest
-	(*CreateTokenResponse)(nil),   // 13: quorate.v1.CreateTokenResponse
-	(*BearerToken)(nil),           // 14: quorate.v1.BearerToken
-	(*ListTokensRequest)(nil),     // 15: quorate.v1.ListTokensRequest
-	(*ListTokensResponse)(nil),    // 16: quorate.v1.ListTokensResponse
-	(*RevokeTokenRequest)(nil),    // 17: quorate.v1.RevokeTokenRequest
-	(*RevokeTokenResponse)(nil),   // 18: quorate.v1.RevokeTokenResponse
-	(*timestamppb.Timestamp)(nil), // 19: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 20: google.protobuf.Duration
+	(*WhoAmIRequest)(nil),            // 0: quorate.v1.WhoAmIRequest
+	(*WhoAmIResponse)(nil),           // 1: quorate.v1.WhoAmIResponse
+	(*ListRolesRequest)(nil),         // 2: quorate.v1.ListRolesRequest
+	(*ListRolesResponse)(nil),        // 3: quorate.v1.ListRolesResponse
+	(*Role)(nil),                     // 4: quorate.v1.Role
+	(*Binding)(nil),                  // 5: quorate.v1.Binding
+	(*SetBindingRequest)(nil),        // 6: quorate.v1.SetBindingRequest
+	(*SetBindingResponse)(nil),       // 7: quorate.v1.SetBindingResponse
+	(*DeleteBindingRequest)(nil),     // 8: quorate.v1.DeleteBindingRequest
+	(*DeleteBindingResponse)(nil),    // 9: quorate.v1.DeleteBindingResponse
+	(*ListBindingsRequest)(nil),      // 10: quorate.v1.ListBindingsRequest
+	(*ListBindingsResponse)(nil),     // 11: quorate.v1.ListBindingsResponse
+	(*CreateTokenRequest)(nil),       // 12: quorate.v1.CreateTokenRequest
+	(*CreateTokenResponse)(nil),      // 13: quorate.v1.CreateTokenResponse
+	(*BearerToken)(nil),              // 14: quorate.v1.BearerToken
+	(*ListTokensRequest)(nil),        // 15: quorate.v1.ListTokensRequest
+	(*ListTokensResponse)(nil),       // 16: quorate.v1.ListTokensResponse
+	(*RevokeTokenRequest)(nil),       // 17: quorate.v1.RevokeTokenRequest
+	(*RevokeTokenResponse)(nil),      // 18: quorate.v1.RevokeTokenResponse
+	(*ListAuditEntriesRequest)(nil),  // 19: quorate.v1.ListAuditEntriesRequest
+	(*ListAuditEntriesResponse)(nil), // 20: quorate.v1.ListAuditEntriesResponse
+	(*MissingNode)(nil),              // 21: quorate.v1.MissingNode
+	(*AuditEntry)(nil),               // 22: quorate.v1.AuditEntry
+	(*timestamppb.Timestamp)(nil),    // 23: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),      // 24: google.protobuf.Duration
 }
 var file_quorate_v1_security_proto_depIdxs = []int32{
 	5,  // 0: quorate.v1.WhoAmIResponse.bindings:type_name -> quorate.v1.Binding
 	4,  // 1: quorate.v1.ListRolesResponse.roles:type_name -> quorate.v1.Role
-	19, // 2: quorate.v1.Binding.at:type_name -> google.protobuf.Timestamp
+	23, // 2: quorate.v1.Binding.at:type_name -> google.protobuf.Timestamp
 	5,  // 3: quorate.v1.SetBindingRequest.binding:type_name -> quorate.v1.Binding
 	5,  // 4: quorate.v1.ListBindingsResponse.bindings:type_name -> quorate.v1.Binding
-	20, // 5: quorate.v1.CreateTokenRequest.ttl:type_name -> google.protobuf.Duration
+	24, // 5: quorate.v1.CreateTokenRequest.ttl:type_name -> google.protobuf.Duration
 	14, // 6: quorate.v1.CreateTokenResponse.info:type_name -> quorate.v1.BearerToken
-	19, // 7: quorate.v1.BearerToken.expires_at:type_name -> google.protobuf.Timestamp
-	19, // 8: quorate.v1.BearerToken.created_at:type_name -> google.protobuf.Timestamp
+	23, // 7: quorate.v1.BearerToken.expires_at:type_name -> google.protobuf.Timestamp
+	23, // 8: quorate.v1.BearerToken.created_at:type_name -> google.protobuf.Timestamp
 	14, // 9: quorate.v1.ListTokensResponse.tokens:type_name -> quorate.v1.BearerToken
-	0,  // 10: quorate.v1.SecurityService.WhoAmI:input_type -> quorate.v1.WhoAmIRequest
-	2,  // 11: quorate.v1.SecurityService.ListRoles:input_type -> quorate.v1.ListRolesRequest
-	6,  // 12: quorate.v1.SecurityService.SetBinding:input_type -> quorate.v1.SetBindingRequest
-	8,  // 13: quorate.v1.SecurityService.DeleteBinding:input_type -> quorate.v1.DeleteBindingRequest
-	10, // 14: quorate.v1.SecurityService.ListBindings:input_type -> quorate.v1.ListBindingsRequest
-	12, // 15: quorate.v1.SecurityService.CreateToken:input_type -> quorate.v1.CreateTokenRequest
-	15, // 16: quorate.v1.SecurityService.ListTokens:input_type -> quorate.v1.ListTokensRequest
-	17, // 17: quorate.v1.SecurityService.RevokeToken:input_type -> quorate.v1.RevokeTokenRequest
-	1,  // 18: quorate.v1.SecurityService.WhoAmI:output_type -> quorate.v1.WhoAmIResponse
-	3,  // 19: quorate.v1.SecurityService.ListRoles:output_type -> quorate.v1.ListRolesResponse
-	7,  // 20: quorate.v1.SecurityService.SetBinding:output_type -> quorate.v1.SetBindingResponse
-	9,  // 21: quorate.v1.SecurityService.DeleteBinding:output_type -> quorate.v1.DeleteBindingResponse
-	11, // 22: quorate.v1.SecurityService.ListBindings:output_type -> quorate.v1.ListBindingsResponse
-	13, // 23: quorate.v1.SecurityService.CreateToken:output_type -> quorate.v1.CreateTokenResponse
-	16, // 24: quorate.v1.SecurityService.ListTokens:output_type -> quorate.v1.ListTokensResponse
-	18, // 25: quorate.v1.SecurityService.RevokeToken:output_type -> quorate.v1.RevokeTokenResponse
-	18, // [18:26] is the sub-list for method output_type
-	10, // [10:18] is the sub-list for method input_type
-	10, // [10:10] is the sub-list for extension type_name
-	10, // [10:10] is the sub-list for extension extendee
-	0,  // [0:10] is the sub-list for field type_name
+	23, // 10: quorate.v1.ListAuditEntriesRequest.since:type_name -> google.protobuf.Timestamp
+	22, // 11: quorate.v1.ListAuditEntriesResponse.entries:type_name -> quorate.v1.AuditEntry
+	21, // 12: quorate.v1.ListAuditEntriesResponse.missing_nodes:type_name -> quorate.v1.MissingNode
+	23, // 13: quorate.v1.AuditEntry.time:type_name -> google.protobuf.Timestamp
+	0,  // 14: quorate.v1.SecurityService.WhoAmI:input_type -> quorate.v1.WhoAmIRequest
+	2,  // 15: quorate.v1.SecurityService.ListRoles:input_type -> quorate.v1.ListRolesRequest
+	6,  // 16: quorate.v1.SecurityService.SetBinding:input_type -> quorate.v1.SetBindingRequest
+	8,  // 17: quorate.v1.SecurityService.DeleteBinding:input_type -> quorate.v1.DeleteBindingRequest
+	10, // 18: quorate.v1.SecurityService.ListBindings:input_type -> quorate.v1.ListBindingsRequest
+	12, // 19: quorate.v1.SecurityService.CreateToken:input_type -> quorate.v1.CreateTokenRequest
+	15, // 20: quorate.v1.SecurityService.ListTokens:input_type -> quorate.v1.ListTokensRequest
+	17, // 21: quorate.v1.SecurityService.RevokeToken:input_type -> quorate.v1.RevokeTokenRequest
+	19, // 22: quorate.v1.SecurityService.ListAuditEntries:input_type -> quorate.v1.ListAuditEntriesRequest
+	1,  // 23: quorate.v1.SecurityService.WhoAmI:output_type -> quorate.v1.WhoAmIResponse
+	3,  // 24: quorate.v1.SecurityService.ListRoles:output_type -> quorate.v1.ListRolesResponse
+	7,  // 25: quorate.v1.SecurityService.SetBinding:output_type -> quorate.v1.SetBindingResponse
+	9,  // 26: quorate.v1.SecurityService.DeleteBinding:output_type -> quorate.v1.DeleteBindingResponse
+	11, // 27: quorate.v1.SecurityService.ListBindings:output_type -> quorate.v1.ListBindingsResponse
+	13, // 28: quorate.v1.SecurityService.CreateToken:output_type -> quorate.v1.CreateTokenResponse
+	16, // 29: quorate.v1.SecurityService.ListTokens:output_type -> quorate.v1.ListTokensResponse
+	18, // 30: quorate.v1.SecurityService.RevokeToken:output_type -> quorate.v1.RevokeTokenResponse
+	20, // 31: quorate.v1.SecurityService.ListAuditEntries:output_type -> quorate.v1.ListAuditEntriesResponse
+	23, // [23:32] is the sub-list for method output_type
+	14, // [14:23] is the sub-list for method input_type
+	14, // [14:14] is the sub-list for extension type_name
+	14, // [14:14] is the sub-list for extension extendee
+	0,  // [0:14] is the sub-list for field type_name
 }
 
 func init() { file_quorate_v1_security_proto_init() }
@@ -1211,7 +1652,7 @@ func file_quorate_v1_security_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_quorate_v1_security_proto_rawDesc), len(file_quorate_v1_security_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   19,
+			NumMessages:   23,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

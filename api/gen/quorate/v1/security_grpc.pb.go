@@ -19,14 +19,15 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	SecurityService_WhoAmI_FullMethodName        = "/quorate.v1.SecurityService/WhoAmI"
-	SecurityService_ListRoles_FullMethodName     = "/quorate.v1.SecurityService/ListRoles"
-	SecurityService_SetBinding_FullMethodName    = "/quorate.v1.SecurityService/SetBinding"
-	SecurityService_DeleteBinding_FullMethodName = "/quorate.v1.SecurityService/DeleteBinding"
-	SecurityService_ListBindings_FullMethodName  = "/quorate.v1.SecurityService/ListBindings"
-	SecurityService_CreateToken_FullMethodName   = "/quorate.v1.SecurityService/CreateToken"
-	SecurityService_ListTokens_FullMethodName    = "/quorate.v1.SecurityService/ListTokens"
-	SecurityService_RevokeToken_FullMethodName   = "/quorate.v1.SecurityService/RevokeToken"
+	SecurityService_WhoAmI_FullMethodName           = "/quorate.v1.SecurityService/WhoAmI"
+	SecurityService_ListRoles_FullMethodName        = "/quorate.v1.SecurityService/ListRoles"
+	SecurityService_SetBinding_FullMethodName       = "/quorate.v1.SecurityService/SetBinding"
+	SecurityService_DeleteBinding_FullMethodName    = "/quorate.v1.SecurityService/DeleteBinding"
+	SecurityService_ListBindings_FullMethodName     = "/quorate.v1.SecurityService/ListBindings"
+	SecurityService_CreateToken_FullMethodName      = "/quorate.v1.SecurityService/CreateToken"
+	SecurityService_ListTokens_FullMethodName       = "/quorate.v1.SecurityService/ListTokens"
+	SecurityService_RevokeToken_FullMethodName      = "/quorate.v1.SecurityService/RevokeToken"
+	SecurityService_ListAuditEntries_FullMethodName = "/quorate.v1.SecurityService/ListAuditEntries"
 )
 
 // SecurityServiceClient is the client API for SecurityService service.
@@ -56,6 +57,10 @@ type SecurityServiceClient interface {
 	// RevokeToken revokes a token.
 	// Errors: NOT_FOUND (no such token).
 	RevokeToken(ctx context.Context, in *RevokeTokenRequest, opts ...grpc.CallOption) (*RevokeTokenResponse, error)
+	// ListAuditEntries returns entries of the audit logs of all nodes, newest first. The answer names
+	// the nodes that did not answer.
+	// Errors: INVALID_ARGUMENT for an invalid filter, NOT_FOUND (no such node).
+	ListAuditEntries(ctx context.Context, in *ListAuditEntriesRequest, opts ...grpc.CallOption) (*ListAuditEntriesResponse, error)
 }
 
 type securityServiceClient struct {
@@ -146,6 +151,16 @@ func (c *securityServiceClient) RevokeToken(ctx context.Context, in *RevokeToken
 	return out, nil
 }
 
+func (c *securityServiceClient) ListAuditEntries(ctx context.Context, in *ListAuditEntriesRequest, opts ...grpc.CallOption) (*ListAuditEntriesResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListAuditEntriesResponse)
+	err := c.cc.Invoke(ctx, SecurityService_ListAuditEntries_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // SecurityServiceServer is the server API for SecurityService service.
 // All implementations must embed UnimplementedSecurityServiceServer
 // for forward compatibility.
@@ -173,6 +188,10 @@ type SecurityServiceServer interface {
 	// RevokeToken revokes a token.
 	// Errors: NOT_FOUND (no such token).
 	RevokeToken(context.Context, *RevokeTokenRequest) (*RevokeTokenResponse, error)
+	// ListAuditEntries returns entries of the audit logs of all nodes, newest first. The answer names
+	// the nodes that did not answer.
+	// Errors: INVALID_ARGUMENT for an invalid filter, NOT_FOUND (no such node).
+	ListAuditEntries(context.Context, *ListAuditEntriesRequest) (*ListAuditEntriesResponse, error)
 	mustEmbedUnimplementedSecurityServiceServer()
 }
 
@@ -206,6 +225,9 @@ func (UnimplementedSecurityServiceServer) ListTokens(context.Context, *ListToken
 }
 func (UnimplementedSecurityServiceServer) RevokeToken(context.Context, *RevokeTokenRequest) (*RevokeTokenResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method RevokeToken not implemented")
+}
+func (UnimplementedSecurityServiceServer) ListAuditEntries(context.Context, *ListAuditEntriesRequest) (*ListAuditEntriesResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListAuditEntries not implemented")
 }
 func (UnimplementedSecurityServiceServer) mustEmbedUnimplementedSecurityServiceServer() {}
 func (UnimplementedSecurityServiceServer) testEmbeddedByValue()                         {}
@@ -372,6 +394,24 @@ func _SecurityService_RevokeToken_Handler(srv interface{}, ctx context.Context, 
 	return interceptor(ctx, in, info, handler)
 }
 
+func _SecurityService_ListAuditEntries_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListAuditEntriesRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(SecurityServiceServer).ListAuditEntries(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: SecurityService_ListAuditEntries_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(SecurityServiceServer).ListAuditEntries(ctx, req.(*ListAuditEntriesRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // SecurityService_ServiceDesc is the grpc.ServiceDesc for SecurityService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -410,6 +450,10 @@ var SecurityService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "RevokeToken",
 			Handler:    _SecurityService_RevokeToken_Handler,
+		},
+		{
+			MethodName: "ListAuditEntries",
+			Handler:    _SecurityService_ListAuditEntries_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

@@ -2598,6 +2598,10 @@ type Call struct {
 	//	*Call_HistoryUploadResult
 	//	*Call_HistoryRead
 	//	*Call_HistoryReadResult
+	//	*Call_Events
+	//	*Call_EventsResult
+	//	*Call_Audit
+	//	*Call_AuditResult
 	Body isCall_Body `protobuf_oneof:"body"`
 	// Trace parent of the call, as in W3C Trace Context; empty for none.
 	TraceParent   string `protobuf:"bytes,100,opt,name=trace_parent,json=traceParent,proto3" json:"trace_parent,omitempty"`
@@ -3056,6 +3060,42 @@ func (x *Call) GetHistoryReadResult() *CallHistoryReadResult {
 	return nil
 }
 
+func (x *Call) GetEvents() *CallEvents {
+	if x != nil {
+		if x, ok := x.Body.(*Call_Events); ok {
+			return x.Events
+		}
+	}
+	return nil
+}
+
+func (x *Call) GetEventsResult() *CallEventsResult {
+	if x != nil {
+		if x, ok := x.Body.(*Call_EventsResult); ok {
+			return x.EventsResult
+		}
+	}
+	return nil
+}
+
+func (x *Call) GetAudit() *CallAudit {
+	if x != nil {
+		if x, ok := x.Body.(*Call_Audit); ok {
+			return x.Audit
+		}
+	}
+	return nil
+}
+
+func (x *Call) GetAuditResult() *CallAuditResult {
+	if x != nil {
+		if x, ok := x.Body.(*Call_AuditResult); ok {
+			return x.AuditResult
+		}
+	}
+	return nil
+}
+
 func (x *Call) GetTraceParent() string {
 	if x != nil {
 		return x.TraceParent
@@ -3297,6 +3337,26 @@ type Call_HistoryReadResult struct {
 	HistoryReadResult *CallHistoryReadResult `protobuf:"bytes,77,opt,name=history_read_result,json=historyReadResult,proto3,oneof"`
 }
 
+type Call_Events struct {
+	// Ask for the next events of a watch.
+	Events *CallEvents `protobuf:"bytes,78,opt,name=events,proto3,oneof"`
+}
+
+type Call_EventsResult struct {
+	// Its answer.
+	EventsResult *CallEventsResult `protobuf:"bytes,79,opt,name=events_result,json=eventsResult,proto3,oneof"`
+}
+
+type Call_Audit struct {
+	// Ask for entries of the receiver's audit log.
+	Audit *CallAudit `protobuf:"bytes,80,opt,name=audit,proto3,oneof"`
+}
+
+type Call_AuditResult struct {
+	// Its answer.
+	AuditResult *CallAuditResult `protobuf:"bytes,81,opt,name=audit_result,json=auditResult,proto3,oneof"`
+}
+
 func (*Call_SetLimits) isCall_Body() {}
 
 func (*Call_SetLimitsResult) isCall_Body() {}
@@ -3388,6 +3448,14 @@ func (*Call_HistoryUploadResult) isCall_Body() {}
 func (*Call_HistoryRead) isCall_Body() {}
 
 func (*Call_HistoryReadResult) isCall_Body() {}
+
+func (*Call_Events) isCall_Body() {}
+
+func (*Call_EventsResult) isCall_Body() {}
+
+func (*Call_Audit) isCall_Body() {}
+
+func (*Call_AuditResult) isCall_Body() {}
 
 // CallHistoryUpload carries what one process counted in time slots that have ended.
 type CallHistoryUpload struct {
@@ -8436,6 +8504,245 @@ func (x *CallBackupReadResult) GetData() []byte {
 	return nil
 }
 
+// CallEvents asks for the events of a watch. The first call of a watch begins it; it ends ten
+// seconds after the last one. The answer waits up to a second for an event.
+type CallEvents struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Random id of the watch.
+	Watch uint64 `protobuf:"varint,1,opt,name=watch,proto3" json:"watch,omitempty"`
+	// The filter, as a quorate.v1.WatchRequest.
+	Filter []byte `protobuf:"bytes,2,opt,name=filter,proto3" json:"filter,omitempty"`
+	// Whether the watch ends.
+	End           bool `protobuf:"varint,3,opt,name=end,proto3" json:"end,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CallEvents) Reset() {
+	*x = CallEvents{}
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[93]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CallEvents) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CallEvents) ProtoMessage() {}
+
+func (x *CallEvents) ProtoReflect() protoreflect.Message {
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[93]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CallEvents.ProtoReflect.Descriptor instead.
+func (*CallEvents) Descriptor() ([]byte, []int) {
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{93}
+}
+
+func (x *CallEvents) GetWatch() uint64 {
+	if x != nil {
+		return x.Watch
+	}
+	return 0
+}
+
+func (x *CallEvents) GetFilter() []byte {
+	if x != nil {
+		return x.Filter
+	}
+	return nil
+}
+
+func (x *CallEvents) GetEnd() bool {
+	if x != nil {
+		return x.End
+	}
+	return false
+}
+
+// CallEventsResult answers CallEvents.
+type CallEventsResult struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Events in the order in which they happened, each as a quorate.v1.Event.
+	Events [][]byte `protobuf:"bytes,1,rep,name=events,proto3" json:"events,omitempty"`
+	// Events of the watch that did not fit into its buffer so far.
+	Lost          uint64 `protobuf:"varint,2,opt,name=lost,proto3" json:"lost,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CallEventsResult) Reset() {
+	*x = CallEventsResult{}
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[94]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CallEventsResult) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CallEventsResult) ProtoMessage() {}
+
+func (x *CallEventsResult) ProtoReflect() protoreflect.Message {
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[94]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CallEventsResult.ProtoReflect.Descriptor instead.
+func (*CallEventsResult) Descriptor() ([]byte, []int) {
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{94}
+}
+
+func (x *CallEventsResult) GetEvents() [][]byte {
+	if x != nil {
+		return x.Events
+	}
+	return nil
+}
+
+func (x *CallEventsResult) GetLost() uint64 {
+	if x != nil {
+		return x.Lost
+	}
+	return 0
+}
+
+// CallAudit asks for entries of the receiver's audit log, newest first.
+type CallAudit struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The filter, as a quorate.v1.ListAuditEntriesRequest.
+	Filter []byte `protobuf:"bytes,1,opt,name=filter,proto3" json:"filter,omitempty"`
+	// Where to continue; empty begins at the newest entry.
+	After         string `protobuf:"bytes,2,opt,name=after,proto3" json:"after,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CallAudit) Reset() {
+	*x = CallAudit{}
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[95]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CallAudit) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CallAudit) ProtoMessage() {}
+
+func (x *CallAudit) ProtoReflect() protoreflect.Message {
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[95]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CallAudit.ProtoReflect.Descriptor instead.
+func (*CallAudit) Descriptor() ([]byte, []int) {
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{95}
+}
+
+func (x *CallAudit) GetFilter() []byte {
+	if x != nil {
+		return x.Filter
+	}
+	return nil
+}
+
+func (x *CallAudit) GetAfter() string {
+	if x != nil {
+		return x.After
+	}
+	return ""
+}
+
+// CallAuditResult answers CallAudit.
+type CallAuditResult struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Entries, each as a quorate.v1.AuditEntry.
+	Entries [][]byte `protobuf:"bytes,1,rep,name=entries,proto3" json:"entries,omitempty"`
+	// For each entry, the place behind it.
+	Places []string `protobuf:"bytes,2,rep,name=places,proto3" json:"places,omitempty"`
+	// Where to continue after all of them; empty at the oldest entry of the log.
+	Next          string `protobuf:"bytes,3,opt,name=next,proto3" json:"next,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CallAuditResult) Reset() {
+	*x = CallAuditResult{}
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[96]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CallAuditResult) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CallAuditResult) ProtoMessage() {}
+
+func (x *CallAuditResult) ProtoReflect() protoreflect.Message {
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[96]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CallAuditResult.ProtoReflect.Descriptor instead.
+func (*CallAuditResult) Descriptor() ([]byte, []int) {
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{96}
+}
+
+func (x *CallAuditResult) GetEntries() [][]byte {
+	if x != nil {
+		return x.Entries
+	}
+	return nil
+}
+
+func (x *CallAuditResult) GetPlaces() []string {
+	if x != nil {
+		return x.Places
+	}
+	return nil
+}
+
+func (x *CallAuditResult) GetNext() string {
+	if x != nil {
+		return x.Next
+	}
+	return ""
+}
+
 var File_quorate_peer_v1_peer_proto protoreflect.FileDescriptor
 
 const file_quorate_peer_v1_peer_proto_rawDesc = "" +
@@ -8644,7 +8951,7 @@ const file_quorate_peer_v1_peer_proto_rawDesc = "" +
 	"\x10_disk_free_bytes\"0\n" +
 	"\x04Lead\x12\x14\n" +
 	"\x05range\x18\x01 \x01(\rR\x05range\x12\x12\n" +
-	"\x04term\x18\x02 \x01(\x04R\x04term\"\xa6\x19\n" +
+	"\x04term\x18\x02 \x01(\x04R\x04term\"\xa2\x1b\n" +
 	"\x04Call\x12?\n" +
 	"\n" +
 	"set_limits\x18\x01 \x01(\v2\x1e.quorate.peer.v1.CallSetLimitsH\x00R\tsetLimits\x12R\n" +
@@ -8699,7 +9006,11 @@ const file_quorate_peer_v1_peer_proto_rawDesc = "" +
 	"\x0ehistory_upload\x18J \x01(\v2\".quorate.peer.v1.CallHistoryUploadH\x00R\rhistoryUpload\x12^\n" +
 	"\x15history_upload_result\x18K \x01(\v2(.quorate.peer.v1.CallHistoryUploadResultH\x00R\x13historyUploadResult\x12E\n" +
 	"\fhistory_read\x18L \x01(\v2 .quorate.peer.v1.CallHistoryReadH\x00R\vhistoryRead\x12X\n" +
-	"\x13history_read_result\x18M \x01(\v2&.quorate.peer.v1.CallHistoryReadResultH\x00R\x11historyReadResult\x12!\n" +
+	"\x13history_read_result\x18M \x01(\v2&.quorate.peer.v1.CallHistoryReadResultH\x00R\x11historyReadResult\x125\n" +
+	"\x06events\x18N \x01(\v2\x1b.quorate.peer.v1.CallEventsH\x00R\x06events\x12H\n" +
+	"\revents_result\x18O \x01(\v2!.quorate.peer.v1.CallEventsResultH\x00R\feventsResult\x122\n" +
+	"\x05audit\x18P \x01(\v2\x1a.quorate.peer.v1.CallAuditH\x00R\x05audit\x12E\n" +
+	"\faudit_result\x18Q \x01(\v2 .quorate.peer.v1.CallAuditResultH\x00R\vauditResult\x12!\n" +
 	"\ftrace_parent\x18d \x01(\tR\vtraceParentB\x06\n" +
 	"\x04body\"m\n" +
 	"\x11CallHistoryUpload\x12 \n" +
@@ -9066,7 +9377,22 @@ const file_quorate_peer_v1_peer_proto_rawDesc = "" +
 	"\x06offset\x18\x03 \x01(\x04R\x06offset\"@\n" +
 	"\x14CallBackupReadResult\x12\x14\n" +
 	"\x05fault\x18\x01 \x01(\tR\x05fault\x12\x12\n" +
-	"\x04data\x18\x02 \x01(\fR\x04data*P\n" +
+	"\x04data\x18\x02 \x01(\fR\x04data\"L\n" +
+	"\n" +
+	"CallEvents\x12\x14\n" +
+	"\x05watch\x18\x01 \x01(\x04R\x05watch\x12\x16\n" +
+	"\x06filter\x18\x02 \x01(\fR\x06filter\x12\x10\n" +
+	"\x03end\x18\x03 \x01(\bR\x03end\">\n" +
+	"\x10CallEventsResult\x12\x16\n" +
+	"\x06events\x18\x01 \x03(\fR\x06events\x12\x12\n" +
+	"\x04lost\x18\x02 \x01(\x04R\x04lost\"9\n" +
+	"\tCallAudit\x12\x16\n" +
+	"\x06filter\x18\x01 \x01(\fR\x06filter\x12\x14\n" +
+	"\x05after\x18\x02 \x01(\tR\x05after\"W\n" +
+	"\x0fCallAuditResult\x12\x18\n" +
+	"\aentries\x18\x01 \x03(\fR\aentries\x12\x16\n" +
+	"\x06places\x18\x02 \x03(\tR\x06places\x12\x12\n" +
+	"\x04next\x18\x03 \x01(\tR\x04next*P\n" +
 	"\x04Lane\x12\x14\n" +
 	"\x10LANE_UNSPECIFIED\x10\x00\x12\x10\n" +
 	"\fLANE_CONTROL\x10\x01\x12\r\n" +
@@ -9100,7 +9426,7 @@ func file_quorate_peer_v1_peer_proto_rawDescGZIP() []byte {
 }
 
 var file_quorate_peer_v1_peer_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_quorate_peer_v1_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 93)
+var file_quorate_peer_v1_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 97)
 var file_quorate_peer_v1_peer_proto_goTypes = []any{
 	(Lane)(0),                          // 0: quorate.peer.v1.Lane
 	(AccountFault)(0),                  // 1: quorate.peer.v1.AccountFault
@@ -9198,6 +9524,10 @@ var file_quorate_peer_v1_peer_proto_goTypes = []any{
 	(*BackupGroup)(nil),                // 93: quorate.peer.v1.BackupGroup
 	(*CallBackupRead)(nil),             // 94: quorate.peer.v1.CallBackupRead
 	(*CallBackupReadResult)(nil),       // 95: quorate.peer.v1.CallBackupReadResult
+	(*CallEvents)(nil),                 // 96: quorate.peer.v1.CallEvents
+	(*CallEventsResult)(nil),           // 97: quorate.peer.v1.CallEventsResult
+	(*CallAudit)(nil),                  // 98: quorate.peer.v1.CallAudit
+	(*CallAuditResult)(nil),            // 99: quorate.peer.v1.CallAuditResult
 }
 var file_quorate_peer_v1_peer_proto_depIdxs = []int32{
 	0,   // 0: quorate.peer.v1.Hello.lane:type_name -> quorate.peer.v1.Lane
@@ -9273,48 +9603,52 @@ var file_quorate_peer_v1_peer_proto_depIdxs = []int32{
 	27,  // 70: quorate.peer.v1.Call.history_upload_result:type_name -> quorate.peer.v1.CallHistoryUploadResult
 	29,  // 71: quorate.peer.v1.Call.history_read:type_name -> quorate.peer.v1.CallHistoryRead
 	32,  // 72: quorate.peer.v1.Call.history_read_result:type_name -> quorate.peer.v1.CallHistoryReadResult
-	26,  // 73: quorate.peer.v1.CallHistoryUpload.ranges:type_name -> quorate.peer.v1.HistoryUpload
-	28,  // 74: quorate.peer.v1.CallHistoryUploadResult.ranges:type_name -> quorate.peer.v1.HistoryUploadResult
-	30,  // 75: quorate.peer.v1.CallHistoryRead.points:type_name -> quorate.peer.v1.HistoryPoints
-	30,  // 76: quorate.peer.v1.CallHistoryRead.keys:type_name -> quorate.peer.v1.HistoryPoints
-	30,  // 77: quorate.peer.v1.CallHistoryRead.limits:type_name -> quorate.peer.v1.HistoryPoints
-	31,  // 78: quorate.peer.v1.CallHistoryRead.stored:type_name -> quorate.peer.v1.HistoryStored
-	36,  // 79: quorate.peer.v1.CallHistoryReadResult.points:type_name -> quorate.peer.v1.HistoryPoint
-	36,  // 80: quorate.peer.v1.CallHistoryReadResult.limits:type_name -> quorate.peer.v1.HistoryPoint
-	37,  // 81: quorate.peer.v1.CallHistoryReadResult.keys:type_name -> quorate.peer.v1.HistoryKey
-	33,  // 82: quorate.peer.v1.CallHistoryReadResult.gaps:type_name -> quorate.peer.v1.HistoryGap
-	37,  // 83: quorate.peer.v1.CallHistoryReadResult.peak:type_name -> quorate.peer.v1.HistoryKey
-	35,  // 84: quorate.peer.v1.HistoryRows.rows:type_name -> quorate.peer.v1.HistoryRow
-	16,  // 85: quorate.peer.v1.CallClient.report:type_name -> quorate.peer.v1.Report
-	54,  // 86: quorate.peer.v1.CallSetLimitsResult.conflict:type_name -> quorate.peer.v1.LimitsConflict
-	55,  // 87: quorate.peer.v1.CallSetLimitsResult.unknown:type_name -> quorate.peer.v1.LimitsUnknown
-	61,  // 88: quorate.peer.v1.CallAsk.asks:type_name -> quorate.peer.v1.Ask
-	63,  // 89: quorate.peer.v1.CallAskResult.answers:type_name -> quorate.peer.v1.AskAnswer
-	72,  // 90: quorate.peer.v1.CallPoliciesResult.bound:type_name -> quorate.peer.v1.PoliciesBound
-	74,  // 91: quorate.peer.v1.CallKeys.keys:type_name -> quorate.peer.v1.CounterKey
-	78,  // 92: quorate.peer.v1.CallAccountsResult.outcomes:type_name -> quorate.peer.v1.AccountOutcome
-	79,  // 93: quorate.peer.v1.AccountOutcome.results:type_name -> quorate.peer.v1.AccountResult
-	1,   // 94: quorate.peer.v1.AccountOutcome.fault:type_name -> quorate.peer.v1.AccountFault
-	88,  // 95: quorate.peer.v1.AccountResult.under:type_name -> quorate.peer.v1.AccountPolicy
-	80,  // 96: quorate.peer.v1.AccountFilter.after:type_name -> quorate.peer.v1.AccountName
-	80,  // 97: quorate.peer.v1.CallTurn.accounts:type_name -> quorate.peer.v1.AccountName
-	80,  // 98: quorate.peer.v1.CallReadAccounts.accounts:type_name -> quorate.peer.v1.AccountName
-	81,  // 99: quorate.peer.v1.CallReadAccounts.list:type_name -> quorate.peer.v1.AccountFilter
-	1,   // 100: quorate.peer.v1.CallReadAccountsResult.fault:type_name -> quorate.peer.v1.AccountFault
-	87,  // 101: quorate.peer.v1.CallReadAccountsResult.accounts:type_name -> quorate.peer.v1.AccountView
-	86,  // 102: quorate.peer.v1.CallReadAccountsResult.transaction:type_name -> quorate.peer.v1.TransactionView
-	80,  // 103: quorate.peer.v1.AccountView.id:type_name -> quorate.peer.v1.AccountName
-	88,  // 104: quorate.peer.v1.AccountView.policy:type_name -> quorate.peer.v1.AccountPolicy
-	90,  // 105: quorate.peer.v1.AccountView.history:type_name -> quorate.peer.v1.AccountChange
-	89,  // 106: quorate.peer.v1.AccountPolicy.rule:type_name -> quorate.peer.v1.AccountRule
-	88,  // 107: quorate.peer.v1.AccountChange.policy:type_name -> quorate.peer.v1.AccountPolicy
-	2,   // 108: quorate.peer.v1.CallBackup.step:type_name -> quorate.peer.v1.BackupStep
-	93,  // 109: quorate.peer.v1.CallBackupResult.groups:type_name -> quorate.peer.v1.BackupGroup
-	110, // [110:110] is the sub-list for method output_type
-	110, // [110:110] is the sub-list for method input_type
-	110, // [110:110] is the sub-list for extension type_name
-	110, // [110:110] is the sub-list for extension extendee
-	0,   // [0:110] is the sub-list for field type_name
+	96,  // 73: quorate.peer.v1.Call.events:type_name -> quorate.peer.v1.CallEvents
+	97,  // 74: quorate.peer.v1.Call.events_result:type_name -> quorate.peer.v1.CallEventsResult
+	98,  // 75: quorate.peer.v1.Call.audit:type_name -> quorate.peer.v1.CallAudit
+	99,  // 76: quorate.peer.v1.Call.audit_result:type_name -> quorate.peer.v1.CallAuditResult
+	26,  // 77: quorate.peer.v1.CallHistoryUpload.ranges:type_name -> quorate.peer.v1.HistoryUpload
+	28,  // 78: quorate.peer.v1.CallHistoryUploadResult.ranges:type_name -> quorate.peer.v1.HistoryUploadResult
+	30,  // 79: quorate.peer.v1.CallHistoryRead.points:type_name -> quorate.peer.v1.HistoryPoints
+	30,  // 80: quorate.peer.v1.CallHistoryRead.keys:type_name -> quorate.peer.v1.HistoryPoints
+	30,  // 81: quorate.peer.v1.CallHistoryRead.limits:type_name -> quorate.peer.v1.HistoryPoints
+	31,  // 82: quorate.peer.v1.CallHistoryRead.stored:type_name -> quorate.peer.v1.HistoryStored
+	36,  // 83: quorate.peer.v1.CallHistoryReadResult.points:type_name -> quorate.peer.v1.HistoryPoint
+	36,  // 84: quorate.peer.v1.CallHistoryReadResult.limits:type_name -> quorate.peer.v1.HistoryPoint
+	37,  // 85: quorate.peer.v1.CallHistoryReadResult.keys:type_name -> quorate.peer.v1.HistoryKey
+	33,  // 86: quorate.peer.v1.CallHistoryReadResult.gaps:type_name -> quorate.peer.v1.HistoryGap
+	37,  // 87: quorate.peer.v1.CallHistoryReadResult.peak:type_name -> quorate.peer.v1.HistoryKey
+	35,  // 88: quorate.peer.v1.HistoryRows.rows:type_name -> quorate.peer.v1.HistoryRow
+	16,  // 89: quorate.peer.v1.CallClient.report:type_name -> quorate.peer.v1.Report
+	54,  // 90: quorate.peer.v1.CallSetLimitsResult.conflict:type_name -> quorate.peer.v1.LimitsConflict
+	55,  // 91: quorate.peer.v1.CallSetLimitsResult.unknown:type_name -> quorate.peer.v1.LimitsUnknown
+	61,  // 92: quorate.peer.v1.CallAsk.asks:type_name -> quorate.peer.v1.Ask
+	63,  // 93: quorate.peer.v1.CallAskResult.answers:type_name -> quorate.peer.v1.AskAnswer
+	72,  // 94: quorate.peer.v1.CallPoliciesResult.bound:type_name -> quorate.peer.v1.PoliciesBound
+	74,  // 95: quorate.peer.v1.CallKeys.keys:type_name -> quorate.peer.v1.CounterKey
+	78,  // 96: quorate.peer.v1.CallAccountsResult.outcomes:type_name -> quorate.peer.v1.AccountOutcome
+	79,  // 97: quorate.peer.v1.AccountOutcome.results:type_name -> quorate.peer.v1.AccountResult
+	1,   // 98: quorate.peer.v1.AccountOutcome.fault:type_name -> quorate.peer.v1.AccountFault
+	88,  // 99: quorate.peer.v1.AccountResult.under:type_name -> quorate.peer.v1.AccountPolicy
+	80,  // 100: quorate.peer.v1.AccountFilter.after:type_name -> quorate.peer.v1.AccountName
+	80,  // 101: quorate.peer.v1.CallTurn.accounts:type_name -> quorate.peer.v1.AccountName
+	80,  // 102: quorate.peer.v1.CallReadAccounts.accounts:type_name -> quorate.peer.v1.AccountName
+	81,  // 103: quorate.peer.v1.CallReadAccounts.list:type_name -> quorate.peer.v1.AccountFilter
+	1,   // 104: quorate.peer.v1.CallReadAccountsResult.fault:type_name -> quorate.peer.v1.AccountFault
+	87,  // 105: quorate.peer.v1.CallReadAccountsResult.accounts:type_name -> quorate.peer.v1.AccountView
+	86,  // 106: quorate.peer.v1.CallReadAccountsResult.transaction:type_name -> quorate.peer.v1.TransactionView
+	80,  // 107: quorate.peer.v1.AccountView.id:type_name -> quorate.peer.v1.AccountName
+	88,  // 108: quorate.peer.v1.AccountView.policy:type_name -> quorate.peer.v1.AccountPolicy
+	90,  // 109: quorate.peer.v1.AccountView.history:type_name -> quorate.peer.v1.AccountChange
+	89,  // 110: quorate.peer.v1.AccountPolicy.rule:type_name -> quorate.peer.v1.AccountRule
+	88,  // 111: quorate.peer.v1.AccountChange.policy:type_name -> quorate.peer.v1.AccountPolicy
+	2,   // 112: quorate.peer.v1.CallBackup.step:type_name -> quorate.peer.v1.BackupStep
+	93,  // 113: quorate.peer.v1.CallBackupResult.groups:type_name -> quorate.peer.v1.BackupGroup
+	114, // [114:114] is the sub-list for method output_type
+	114, // [114:114] is the sub-list for method input_type
+	114, // [114:114] is the sub-list for extension type_name
+	114, // [114:114] is the sub-list for extension extendee
+	0,   // [0:114] is the sub-list for field type_name
 }
 
 func init() { file_quorate_peer_v1_peer_proto_init() }
@@ -9388,6 +9722,10 @@ func file_quorate_peer_v1_peer_proto_init() {
 		(*Call_HistoryUploadResult)(nil),
 		(*Call_HistoryRead)(nil),
 		(*Call_HistoryReadResult)(nil),
+		(*Call_Events)(nil),
+		(*Call_EventsResult)(nil),
+		(*Call_Audit)(nil),
+		(*Call_AuditResult)(nil),
 	}
 	file_quorate_peer_v1_peer_proto_msgTypes[26].OneofWrappers = []any{
 		(*CallHistoryRead_Points)(nil),
@@ -9402,7 +9740,7 @@ func file_quorate_peer_v1_peer_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_quorate_peer_v1_peer_proto_rawDesc), len(file_quorate_peer_v1_peer_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   93,
+			NumMessages:   97,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
