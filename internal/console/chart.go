@@ -28,8 +28,20 @@ type Chart struct {
 	// to it and leads there, a double click leads to the address itself. Without it a selection
 	// enlarges the part in place.
 	Brush string
+	// X and XUnit name the horizontal axis if it is not time; then its values are At instead of
+	// Times.
+	X, XUnit string
+	At       []float64
+	// Lines are vertical lines at values of the horizontal axis.
+	Lines []Line
 	// Marks are intervals without complete data, drawn behind the lines; at most maxMarks.
 	Marks []Mark
+}
+
+// Line is a vertical line in a chart.
+type Line struct {
+	At   float64 `json:"at"`
+	Name string  `json:"name"`
 }
 
 // Mark is an interval in a chart, in unix seconds, whose data is incomplete or unknown.
@@ -80,17 +92,24 @@ func (c *Chart) gap(at int64) {
 
 // MarshalJSON encodes the chart for the script.
 func (c Chart) MarshalJSON() ([]byte, error) {
+	var at any = c.Times
+	if c.X != "" {
+		at = c.At
+	}
 	return json.Marshal(struct {
 		Unit   string   `json:"unit"`
 		Series []Series `json:"series"`
-		Times  []int64  `json:"times"`
+		Times  any      `json:"times"`
+		X      string   `json:"x,omitempty"`
+		XUnit  string   `json:"xUnit,omitempty"`
+		Lines  []Line   `json:"lines,omitempty"`
 		Keep   int      `json:"keep"`
 		Height int      `json:"height"`
 		From   string   `json:"from,omitempty"`
 		Fill   string   `json:"fill,omitempty"`
 		Brush  string   `json:"brush,omitempty"`
 		Marks  []Mark   `json:"marks,omitempty"`
-	}{c.Unit, c.Series, c.Times, cmp.Or(c.Keep, 600), cmp.Or(c.Height, 220), c.From, c.Fill, c.Brush, c.Marks})
+	}{c.Unit, c.Series, at, c.X, c.XUnit, c.Lines, cmp.Or(c.Keep, 600), cmp.Or(c.Height, 220), c.From, c.Fill, c.Brush, c.Marks})
 }
 
 // JSON returns the chart for the attribute that the script reads.

@@ -68,7 +68,7 @@ func (l *limitPage) WithinBound() bool {
 func limitPageOf() Page {
 	return Page{
 		Path: "limit", Title: "Limit", Template: "limit", Need: rbac.LimitsRead, Load: loadLimit, Live: []string{"now", "keys", "bound"}, Points: limitPoints,
-		Data: map[string]func(*Request) (any, error){"whatif": whatIfData, "now": liveData},
+		Data: map[string]func(*Request) (any, error){"whatif": whatIfData, "now": liveData, "curve": curveData},
 	}
 }
 

@@ -39,7 +39,7 @@ type slider struct {
 	Amount, Least, Most, Step   float64
 	Burst, BurstMost, BurstJump int64 // 0 for windows
 	Out                         map[string]string
-	Chart                       Chart
+	Chart, Curve                Chart
 }
 
 func loadPlan(r *Request, l *limitPage) *limitPlan {
@@ -82,6 +82,9 @@ func loadPlan(r *Request, l *limitPage) *limitPlan {
 			p.NoSlider, p.Slider = notYet(err), nil
 		} else {
 			p.Slider.Chart, p.Slider.Out = got.Chart, got.Out
+			if p.Slider.Curve, err = p.Slider.curveChart(); err != nil {
+				p.NoSlider, p.Slider = notYet(err), nil
+			}
 		}
 	}
 	return p
@@ -165,8 +168,8 @@ func whatIfData(r *Request) (any, error) {
 	return s.ask(r, r.Query("amount"), r.Query("burst"))
 }
 
-// ask tries a rule; empty values mean the current ones.
-func (s *slider) ask(r *Request, amount, burst string) (*whatIf, error) {
+// try asks what a rule would have done; empty values mean the current ones.
+func (s *slider) try(r *Request, amount, burst string) (*quoratev1.WhatIfResponse, error) {
 	from, to := s.Stretch.ends()
 	req := &quoratev1.WhatIfRequest{Namespace: s.Namespace, Limit: s.Limit, From: from, To: to}
 	if amount != "" {
@@ -179,16 +182,36 @@ func (s *slider) ask(r *Request, amount, burst string) (*whatIf, error) {
 		}
 		req.Burst = &b
 	}
-	res, err := r.Rates.WhatIf(r.Context(), req)
+	return r.Rates.WhatIf(r.Context(), req)
+}
+
+// ask answers with what a rule would have done; empty values mean the current ones.
+func (s *slider) ask(r *Request, amount, burst string) (*whatIf, error) {
+	res, err := s.try(r, amount, burst)
 	if err != nil {
 		return nil, err
 	}
 	w := &whatIf{Chart: whatIfChart(res), Out: map[string]string{
-		"rule": ruleText(res.GetOutcome().GetRule()), "refused": refusedText(res.Outcome), "now": refusedText(res.Now),
+		"result": resultText(res),
+		"rule":   ruleText(res.GetOutcome().GetRule()), "refused": refusedText(res.Outcome), "now": refusedText(res.Now),
 		"then": num(res.RefusedThen) + " tokens", "basis": basisText(res), "says": sentences(res.Statements),
 	}}
 	w.Chart.From, err = link("data/limit/whatif", append([]any{"namespace", s.Namespace, "limit", s.Limit, "unit", s.Unit}, s.Stretch.params()...)...)
 	return w, err
+}
+
+// resultText says in one sentence what a rule would have refused, beside what was refused.
+func resultText(res *quoratev1.WhatIfResponse) string {
+	o := res.GetOutcome()
+	if o.GetAttempted() == 0 {
+		return "There was no demand in this time range."
+	}
+	share := func(n int64) string { return part(float64(n) / float64(o.Attempted)) }
+	of := share(o.RefusedLikely) + " of " + num(o.Attempted) + " tokens would have been refused"
+	if o.RefusedAtLeast != o.RefusedAtMost || o.Estimate {
+		of = "about " + of + ", between " + share(o.RefusedAtLeast) + " and " + share(o.RefusedAtMost)
+	}
+	return "With " + ruleText(o.Rule) + ", " + of + "; " + share(res.RefusedThen) + " were refused then."
 }
 
 // sentences joins statements without full stops.

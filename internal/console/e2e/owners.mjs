@@ -167,6 +167,21 @@ export async function owners({ plan, open, visit, attempt, full, change, done })
       must(await there(), 'no history: ' + await page.locator('#past').textContent());
       await page.waitForFunction(() => /[1-9]/.test(document.querySelector('[data-live=now] .v').textContent));
       must((await page.locator('.holes').textContent()).includes('nothing is known'), 'what is not known is said');
+      // A part is shown by dragging over it, and the whole again by a double click.
+      const plot = page.locator('#chart-past .u-over');
+      await plot.scrollIntoViewIfNeeded();
+      const box = await plot.boundingBox();
+      await page.mouse.move(box.x + box.width * .5, box.y + 20);
+      await page.mouse.down();
+      await page.mouse.move(box.x + box.width * .9, box.y + 30, { steps: 4 });
+      await page.mouse.up();
+      await page.waitForURL('**/limit?*from=*to=*');
+      must(await page.locator('#from').inputValue() < await page.locator('#to').inputValue(), 'the range is in the fields');
+      await page.locator('a:has-text("Zoom out")').focus();
+      await page.keyboard.press('Enter');
+      await page.waitForURL('**/limit?*from=*to=*');
+      await page.locator('#chart-past .u-over').dblclick();
+      await page.waitForURL((u) => !u.search.includes('from='));
       await axe(page);
       await fits(page);
     });
@@ -178,7 +193,11 @@ export async function owners({ plan, open, visit, attempt, full, change, done })
     must(await there(), 'no slider: ' + await page.locator('main').textContent());
     const out = page.locator('[data-out="refused"]');
     must(/exact|bounds|estimate|about/.test(await out.textContent()), await out.textContent());
-    await page.focus('#amount');
+    await page.fill('#amount', '12'); // by number
+    await page.waitForFunction(() => document.querySelector('[data-out="rule"]').textContent.startsWith('12/s') && document.querySelector('#amount-slide').value === '12', undefined, { timeout: 30_000 });
+    must(/^With 12\/s.* would have been refused/.test(await page.locator('[data-out="result"]').textContent()), await page.locator('[data-out="result"]').textContent());
+    await page.waitForFunction(() => [...document.querySelectorAll('#chart-curve .u-legend th')].some((e) => e.textContent.includes('refused')));
+    await page.focus('#amount-slide');
     await page.keyboard.press('Home');
     // What is refused may be the same by another rule; the rule that was tried is not.
     await page.waitForFunction(() => document.querySelector('[data-out="rule"]').textContent.startsWith('1/10s'), undefined, { timeout: 30_000 });

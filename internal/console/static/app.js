@@ -199,6 +199,27 @@
   }
   // last is the newest value that is known: the legend shows it while nothing is pointed at.
   const last = (values) => values.findLast((v) => v !== null && v !== undefined);
+  // rules draws vertical lines with their names.
+  function rules(u, spec) {
+    const { ctx, bbox } = u, scale = devicePixelRatio;
+    (spec.lines || []).forEach((l, i) => {
+      if (l.at < u.scales.x.min || l.at > u.scales.x.max) return;
+      const x = Math.round(u.valToPos(l.at, "x", true));
+      const right = x > bbox.left + bbox.width * .8;
+      ctx.save();
+      ctx.strokeStyle = ctx.fillStyle = token(i ? "--accent" : "--dim");
+      ctx.lineWidth = scale;
+      ctx.setLineDash(i ? [] : [4 * scale, 3 * scale]);
+      ctx.beginPath();
+      ctx.moveTo(x, bbox.top);
+      ctx.lineTo(x, bbox.top + bbox.height);
+      ctx.stroke();
+      ctx.font = 12 * scale + "px " + token("--font");
+      ctx.textAlign = right ? "right" : "left";
+      ctx.fillText(l.name, x + (right ? -5 : 5) * scale, bbox.top + (13 + 15 * i) * scale);
+      ctx.restore();
+    });
+  }
   function draw(figure, spec, data) {
     const old = charts.get(figure.id);
     if (old && old.plot) old.plot.destroy();
@@ -209,17 +230,17 @@
     const plot = new uPlot({
       width: Math.max(200, place.clientWidth), height: spec.height,
       tzDate: (t) => uPlot.tzDate(new Date(t * 1000), "Etc/UTC"),
-      cursor: { points: { size: 6 }, drag: { x: true, y: false, setScale: !spec.brush, dist: 5 } }, legend: { live: true }, hooks: { setSelect: [(u) => select(u, figure, spec)], drawClear: [(u) => shade(u, spec.fill ? holes(u.data) : spec.marks || [])] },
-      scales: { y: { range: (u, lo, hi) => [Math.min(0, lo || 0), (hi || 1) * 1.08] } },
+      cursor: { points: { size: 6 }, drag: { x: true, y: false, setScale: !spec.brush, dist: 5 } }, legend: { live: true }, hooks: { draw: [(u) => rules(u, spec)], setSelect: [(u) => select(u, figure, spec)], drawClear: [(u) => shade(u, spec.fill ? holes(u.data) : spec.marks || [])] },
+      scales: { x: { time: !spec.x }, y: { range: (u, lo, hi) => [Math.min(0, lo || 0), (hi || 1) * 1.08] } },
       axes: [
-        Object.assign({ space: 70, values: (u, at) => at.map((t) => clock(t, u.scales.x.max - u.scales.x.min)) }, axis),
+        Object.assign({ space: 70, values: (u, at) => at.map((t) => (spec.x ? short(t) : clock(t, u.scales.x.max - u.scales.x.min))) }, axis),
         Object.assign({ size: 58, values: (u, at) => at.map((v) => short(v)) }, axis),
       ],
-      series: [{ label: "UTC", value: (u, t) => { t = t || last(u.data[0]); return t ? clock(t, u.scales.x.max - u.scales.x.min) : "–"; } }].concat((spec.series || []).map((s, i) => {
+      series: [spec.x ? { label: spec.x, value: (u, t) => (t === null || t === undefined ? "–" : short(t) + spec.xUnit) } : { label: "UTC", value: (u, t) => { t = t || last(u.data[0]); return t ? clock(t, u.scales.x.max - u.scales.x.min) : "–"; } }].concat((spec.series || []).map((s, i) => {
         const color = token("--c" + (s.color || i % 6 + 1));
         return {
           label: s.name, stroke: color, width: 1.75, dash: s.dash ? [5, 4] : undefined, fill: s.fill ? color + "22" : undefined, spanGaps: false, points: { show: (u, i) => u.data[i].filter((v) => v !== null).length <= 24, size: 5 }, // a lone point has no line
-          paths: s.steps ? uPlot.paths.stepped({ align: 1 }) : undefined, value: (u, v, si, at) => { if (at === null) v = last(u.data[si]); return v === null || v === undefined ? "–" : short(v) + spec.unit; },
+          paths: s.steps ? uPlot.paths.stepped({ align: 1 }) : undefined, value: (u, v, si, at) => { if (at === null && !spec.x) v = last(u.data[si]); return v === null || v === undefined ? "–" : short(v) + spec.unit; },
         };
       })),
     }, data, place);
@@ -274,21 +295,32 @@
   function resize() { charts.forEach((c) => c.plot.setSize({ width: Math.max(200, $(".plot", c.figure).clientWidth), height: c.spec.height })); }
   // A form that names a chart asks for its data anew, and fills data-out elements.
   const asked = new Map();
-  async function again(form) {
-    const c = charts.get("chart-" + form.dataset.chartFor);
-    if (!c || !c.spec.from) return;
-    const turn = (asked.get(form) || 0) + 1;
-    asked.set(form, turn);
+  async function again(form, id) {
+    const c = charts.get("chart-" + id);
+    if (!c || !c.spec.from || !form.checkValidity()) return;
+    const turn = (asked.get(c.figure) || 0) + 1;
+    asked.set(c.figure, turn);
     const q = new URLSearchParams(new FormData(form));
     const res = await fetch(c.spec.from + (c.spec.from.includes("?") ? "&" : "?") + q, { headers: { Accept: "application/json" } });
     const got = await res.json();
-    if (asked.get(form) !== turn) return;
+    if (asked.get(c.figure) !== turn) return;
     if (!res.ok) { trouble(got.error || "The data cannot be read."); return; }
     trouble("");
     const spec = Object.assign({}, c.spec, got.chart || {}, { from: c.spec.from });
+    if (form.dataset.line === id) spec.lines = (spec.lines || []).slice(0, 1).concat(tried(form));
     draw(c.figure, spec, [spec.times || [], ...(spec.series || []).map((s) => s.values || [])]);
     for (const [name, text] of Object.entries(got.out || {})) $$('[data-out="' + CSS.escape(name) + '"]').forEach((e) => { e.textContent = text; });
   }
+
+  // tried is the line at the value that a form tries; it moves without asking for the curve anew.
+  const tried = (form) => ({ at: Number(form.elements.amount.value), name: "tried" });
+  function move(form) {
+    const c = charts.get("chart-" + form.dataset.line);
+    if (!c || !c.data[0].length) return;
+    c.spec.lines = (c.spec.lines || []).slice(0, 1).concat(tried(form));
+    c.plot.redraw();
+  }
+  const chartsOf = (form) => form.dataset.chartFor.split(" ");
 
   // The dialog of changes. After a change the page is loaded again.
   const dialog = $("#dialog");
@@ -327,15 +359,22 @@
     else if (leave && leave.matches("button[data-close]")) history.back();
   });
   dialog.addEventListener("close", () => { $("#dialog-body").textContent = ""; if (changed) location.reload(); });
-  let slow = 0;
+  let slow = 0, stale = false;
   document.addEventListener("input", (ev) => {
     const form = ev.target.closest("[data-chart-for]");
     if (!form) return;
-    $$("output[for]", form).forEach((o) => { const e = document.getElementById(o.htmlFor.value); if (e) o.textContent = e.value; });
+    const pair = document.getElementById(ev.target.dataset.pair); // a field and its slider
+    if (pair) pair.value = ev.target.value;
+    const curve = form.dataset.line, moved = (ev.target.name || (pair && pair.name)) === "amount";
+    if (curve && moved) move(form);
+    if (!moved) stale = true;
     clearTimeout(slow);
-    slow = setTimeout(() => again(form), 150);
+    slow = setTimeout(() => {
+      chartsOf(form).forEach((id) => { if (id !== curve || stale) again(form, id); });
+      stale = false;
+    }, 150);
   });
-  document.addEventListener("submit", (ev) => { if (ev.target.matches("[data-chart-for]")) { ev.preventDefault(); again(ev.target); } });
+  document.addEventListener("submit", (ev) => { if (ev.target.matches("[data-chart-for]")) { ev.preventDefault(); chartsOf(ev.target).forEach((id) => again(ev.target, id)); } });
   document.addEventListener("visibilitychange", () => { if (document.hidden) still(); else live(); });
   window.addEventListener("pagehide", still);
   window.addEventListener("pageshow", live);
@@ -346,5 +385,6 @@
   $$("table[data-sort]").forEach(dress);
   $$("figure[data-chart]").forEach(chart);
   charts.forEach((c, id) => fillLater(id, 0));
+  $$("[data-chart-for]").forEach((form) => chartsOf(form).forEach((id) => { const c = charts.get("chart-" + id); if (c && !c.data[0].length) again(form, id); }));
   live();
 })();
