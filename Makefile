@@ -17,9 +17,9 @@ FUZZBUILD ?= -fuzz .
 # BENCH and COUNT choose and repeat benchmarks: make bench BENCH=Check COUNT=10
 BENCH     ?= .
 COUNT     ?= 1
-# KILLS is how many deaths make soak asks for.
+# KILLS is how many deaths make soak-kills asks for.
 KILLS     ?= 200
-# DURATION is how long make soak-load takes; 2m is a short form.
+# DURATION is how long make soak and soak-load take; 2m is a short form.
 DURATION  ?= 30m
 # LATENCY is whether it judges latency too; on a machine that others use it says nothing.
 LATENCY   ?= true
@@ -48,7 +48,7 @@ OTHERS    ?= darwin/arm64 windows/amd64
 # BASE is what protos must stay compatible with: the last tag, else the commit before.
 BASE      ?= $(shell git describe --tags --abbrev=0 2>/dev/null || git rev-parse -q --verify HEAD~1 2>/dev/null)
 
-.PHONY: help build static dist test test-full race system headline proxies soak faults histories power-loss seeded-faults reach campaign lint recording site generate verify bench bench-peers bench-accounts fuzz behaviour scale scale-real soak-load
+.PHONY: help build static dist test test-full race system headline proxies soak-kills faults histories power-loss seeded-faults reach campaign lint recording site generate verify bench bench-peers bench-accounts fuzz behaviour scale scale-real soak soak-load
 .PHONY: format check-format check-vet check-platforms check-bench check-deploy check-tidy check-proto check-breaking check-generated check-dead check-arch check-vulns check-goreleaser
 
 help: ## list the targets
@@ -103,7 +103,7 @@ headline: ## play three scenarios on real processes, with the simulator's predic
 proxies: ## put Caddy and HAProxy in front of a real node; needs both: apt-get install caddy haproxy
 	CI=true TEST_SPEED=full go test -tags proxies -count=1 -v -run 'TestProxies' ./systemtest
 
-soak: ## kill leaders and whole clusters KILLS times, under counts and transfers, and change limits 1000 times, with the figures; minutes
+soak-kills: ## kill leaders and whole clusters KILLS times, under counts and transfers, and change limits 1000 times, with the figures; minutes
 	CI=true TEST_SPEED=full SOAK_KILLS=$(KILLS) SOAK_CHANGES=1000 SOAK_BANK_SECONDS=60 go test -count=1 -timeout 1h -v -run 'TestDurable|TestThousandChanges|TestBank' ./systemtest
 
 # A row is written when its fault is over. An interrupted run leaves the old table;
@@ -307,6 +307,10 @@ scale: ## play clusters that double, and one of NODES nodes and SCALEKEYS keys, 
 scale-real: ## clusters of 3, 6, 12 and 24 real nodes: what each takes idle, and asked 100 times a second; four minutes
 	cd bench
 	go run ./cmd/scale -real 24
+
+soak: ## soak-load while nodes are killed, slowed and out of disk, with exact counts, into docs/performance/soak.md; needs root for the full disk
+	cd bench
+	go run ./cmd/soak -faults -duration $(DURATION) -out ../docs/performance/soak.md
 
 soak-load: ## 70 % of the maximum on three real nodes for DURATION, while keys come and go: is all flat?
 	cd bench

@@ -16,7 +16,7 @@ import (
 	"github.com/quorate/quorate/shard"
 )
 
-// TestThousandChanges changes the limits 200 times (make soak: a thousand) under load, and raises
+// TestThousandChanges changes the limits 200 times (make soak-kills: a thousand) under load, and raises
 // and lowers all of them. It checks that no decision is lost, no change refills a bucket, and
 // windows keep their counts.
 func TestThousandChanges(t *testing.T) {

@@ -53,13 +53,15 @@ type Node struct {
 	HTTP, GRPC, Peer string // addresses, host:port
 	Redis            string // address of the Redis protocol
 	Debug            string // address of profiles
+	Data             string // its data directory
 	config           string
 }
 
 // Cluster is a cluster of Quorate nodes on loopback, without TLS.
 type Cluster struct {
-	Nodes []*Node
-	dir   string
+	Nodes   []*Node
+	dir     string
+	mounted string
 }
 
 // Options configures a cluster.
@@ -68,6 +70,10 @@ type Options struct {
 	Ranges int    // 0 means 16
 	Limits string // text of a limit file
 	More   string // further lines of each node's settings
+	// Disk is the size of a file system in memory for the data of one node, such as 1g; "" is none.
+	// It needs root.
+	Disk     string
+	DiskNode int // the index of that node
 }
 
 // NewCluster starts nodes and waits until all are ready and have the limits.
@@ -91,7 +97,13 @@ func NewCluster(ctx context.Context, o Options) (c *Cluster, err error) {
 			}
 			*at = fmt.Sprintf("127.0.0.1:%d", port)
 		}
+		n.Data = filepath.Join(dir, n.ID)
 		c.Nodes = append(c.Nodes, n)
+	}
+	if o.Disk != "" {
+		if err := c.mount(ctx, c.Nodes[o.DiskNode].Data, o.Disk); err != nil {
+			return c, err
+		}
 	}
 	for _, n := range c.Nodes {
 		if err := os.WriteFile(n.config, []byte(c.settings(n, o)), 0o600); err != nil {
@@ -116,7 +128,7 @@ func (c *Cluster) settings(n *Node, o Options) string {
 	if ranges == 0 {
 		ranges = 16
 	}
-	fmt.Fprintf(&b, "cluster: bench\nnode: %s\ndata: %s\nranges: %d\nnodes:\n", n.ID, filepath.Join(c.dir, n.ID), ranges)
+	fmt.Fprintf(&b, "cluster: bench\nnode: %s\ndata: %s\nranges: %d\nnodes:\n", n.ID, n.Data, ranges)
 	for _, m := range c.Nodes {
 		fmt.Fprintf(&b, "  - {id: %s, peer: %q}\n", m.ID, m.Peer)
 	}
@@ -197,6 +209,18 @@ func (c *Cluster) Processes() []*Process {
 	return out
 }
 
+// mount gives a directory a file system of its own.
+func (c *Cluster) mount(ctx context.Context, dir, size string) error {
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return err
+	}
+	if text, err := exec.CommandContext(ctx, "mount", "-t", "tmpfs", "-o", "mode=0700,size="+size, "quorate", dir).CombinedOutput(); err != nil {
+		return fmt.Errorf("mount: %w\n%s", err, text)
+	}
+	c.mounted = dir
+	return nil
+}
+
 // Close stops the nodes and removes their data.
 func (c *Cluster) Close() error {
 	var errs []error
@@ -204,6 +228,9 @@ func (c *Cluster) Close() error {
 		if n.Process != nil {
 			errs = append(errs, n.Process.Close())
 		}
+	}
+	if c.mounted != "" {
+		errs = append(errs, exec.CommandContext(context.Background(), "umount", c.mounted).Run())
 	}
 	return errors.Join(append(errs, os.RemoveAll(c.dir))...)
 }

@@ -1,7 +1,7 @@
 // Package testspeed sorts tests by duration.
 //
 // Quick tests run in every "go test ./...". Full tests run if TEST_SPEED is "full", as in
-// "make test-full" and CI. Tests that take minutes have their own commands (make soak,
+// "make test-full" and CI. Tests that take minutes have their own commands (make soak-kills,
 // make campaign).
 package testspeed
 

@@ -24,6 +24,8 @@ type load struct {
 	keys  int
 	life  time.Duration
 	began time.Time
+	// failover makes a check that a node did not answer go to the next one.
+	failover bool
 }
 
 func newLoad(addrs []string, keys int, life time.Duration) (*load, error) {
@@ -52,10 +54,24 @@ func (l *load) first() int {
 	return int(time.Since(l.began).Seconds() / l.life.Seconds() * float64(l.keys))
 }
 
-func (l *load) ask(ctx context.Context, i int) error {
+func (l *load) ask(ctx context.Context, i int) (err error) {
+	key := fmt.Sprintf("key-%d", l.first()+rand.IntN(l.keys))
+	tries := 1
+	if l.failover {
+		tries = len(l.conns)
+	}
+	for range tries {
+		if err = l.askOne(ctx, i, key); err == nil {
+			return nil
+		}
+		i++
+	}
+	return err
+}
+
+func (l *load) askOne(ctx context.Context, i int, key string) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	key := fmt.Sprintf("key-%d", l.first()+rand.IntN(l.keys))
 	_, err := quoratev1.NewQuotaServiceClient(l.conns[i%len(l.conns)]).Allow(ctx, &quoratev1.AllowRequest{Namespace: "soak", Limit: "l", Key: key})
 	return err
 }
@@ -115,6 +131,6 @@ func (l *load) window(ctx context.Context, rate float64, d time.Duration) (row, 
 	slices.Sort(all)
 	return row{
 		rate: float64(next.Load()-callers) / time.Since(began).Seconds(), p50: all[len(all)/2], p99: all[len(all)*99/100],
-		errors: failed.Load(), keys: l.first() + l.keys,
+		errors: failed.Load(), asked: next.Load() - callers, keys: l.first() + l.keys,
 	}, ctx.Err()
 }

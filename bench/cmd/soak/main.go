@@ -1,6 +1,9 @@
 // Command soak loads three real nodes for a long time at 70 % of their capacity, while keys come
-// and go, and judges whether memory, goroutines and latency stay flat.
+// and go, and judges whether memory, descriptors, goroutines, disk and latency stay flat. With
+// -faults nodes are killed, slowed, and run out of disk meanwhile, and hard limits and accounts must
+// stay exact.
 //
+//	go run ./cmd/soak -faults -out ../docs/performance/soak.md
 //	go run ./cmd/soak -duration 30m
 //	go run ./cmd/soak -duration 2m
 package main
@@ -31,6 +34,7 @@ namespaces:
   soak:
     limits:
       l: {rate: 1000/s, burst: 1000}
+      hard: {rate: 100/s, burst: 100, ceiling: hard}
 `
 
 func main() {
@@ -54,14 +58,26 @@ func run(ctx context.Context) (flat bool, err error) {
 	lives := flag.Duration("life", 0, "how long a key is asked for, at least 1s; 0 is a sixteenth of the duration, and at most a minute")
 	profiles := flag.String("profiles", "", "existing `directory` for heap profiles of the nodes, of the first window that is judged and of the last")
 	latency := flag.Bool("latency", true, "judge latency too; on a machine that others use it says nothing")
+	faults := flag.Bool("faults", false, "kill a node in each of the 16 windows, fill the disk of one (as root) and slow another; latency is not judged")
+	out := flag.String("out", "", "`file` for the report too")
 	flag.Parse()
+	report, err := openReport(*out)
+	if err != nil {
+		return false, err
+	}
+	defer func() { err = errors.Join(err, report.close(err)) }()
 	// A key is in use until another takes its place, and dropped after the same time again. So the
 	// nodes are full before the start is over.
 	life := max(min(*duration/windows, time.Minute), time.Second)
 	if *lives > 0 {
 		life = max(*lives, time.Second)
 	}
-	c, err := process.NewCluster(ctx, process.Options{Nodes: 3, Limits: limits, More: fmt.Sprintf("idle: %v\n", life)})
+	o := process.Options{Nodes: 3, Limits: limits, More: fmt.Sprintf("idle: %v\n", life), DiskNode: diskNode}
+	ownDisk := *faults && os.Geteuid() == 0
+	if ownDisk {
+		o.Disk = diskSize
+	}
+	c, err := process.NewCluster(ctx, o)
 	if err != nil {
 		return false, err
 	}
@@ -76,20 +92,37 @@ func run(ctx context.Context) (flat bool, err error) {
 		return false, err
 	}
 	rate := *part * most
-	fmt.Printf("Maximum %s checks/s; %s/s for %v, %d keys at a time, each for %v.\n\n", suite.Number(most), suite.Number(rate), *duration, *keys, life)
-	fmt.Println("| after | checks/s | p50, ms | p99, ms | errors | keys so far | keys in tables | in ledgers | resident without files, 3 nodes, MB | mapped files, MB | live heap, MB | goroutines |")
-	fmt.Println("|---|---|---|---|---|---|---|---|---|---|---|---|")
-	var rows []row
-	for w := range windows {
-		r, err := l.window(ctx, rate, *duration/windows)
-		if err != nil {
+	l.failover = *faults
+	var e *exact
+	if *faults {
+		if e, err = startExact(ctx, l); err != nil {
 			return false, err
 		}
+	}
+	report.printf("Maximum %s checks/s; %s/s for %v, %d keys at a time, each for %v.\n\n", suite.Number(most), suite.Number(rate), *duration, *keys, life)
+	report.println("| after | checks/s | p50, ms | p99, ms | errors | keys so far | keys in tables | in ledgers | resident without files, 3 nodes, MB | mapped files, MB | live heap, MB | goroutines | descriptors | disk, MB | faults |")
+	report.println("|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|")
+	var rows []row
+	for w := range windows {
+		harm := make(chan error, 1)
+		did := ""
+		go func() {
+			var err error
+			if *faults {
+				did, err = disturb(ctx, c, w, *duration/windows, ownDisk)
+			}
+			harm <- err
+		}()
+		r, err := l.window(ctx, rate, *duration/windows)
+		if err := errors.Join(err, <-harm); err != nil {
+			return false, err
+		}
+		r.did = did
 		if err := r.look(ctx, c); err != nil {
 			return false, err
 		}
 		r.after = time.Duration(w+1) * *duration / windows
-		r.print()
+		report.println(r.line())
 		if *profiles != "" && (w == start || w == windows-1) {
 			if err := keepHeaps(ctx, c, *profiles, w); err != nil {
 				return false, err
@@ -97,5 +130,15 @@ func run(ctx context.Context) (flat bool, err error) {
 		}
 		rows = append(rows, r)
 	}
-	return judge(rows[start:], *keys, len(c.Nodes), *latency), nil
+	text, flat := judge(rows[start:], *keys, len(c.Nodes), *latency && !*faults, *faults)
+	report.println(text)
+	if e != nil {
+		text, ok, err := e.verdict(ctx)
+		if err != nil {
+			return false, err
+		}
+		report.println(text)
+		flat = flat && ok
+	}
+	return flat, nil
 }

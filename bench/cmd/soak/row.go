@@ -6,12 +6,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/quorate/quorate/bench/process"
 	"github.com/quorate/quorate/bench/suite"
@@ -21,12 +24,14 @@ import (
 type row struct {
 	after, p50, p99  time.Duration
 	rate             float64
-	errors           int64
+	errors, asked    int64
 	keys             int
 	own, files       float64 // resident bytes of all nodes: their own, and mapped files
 	heap, goroutines float64 // of all nodes; heap is what survives a collection
 	held             float64 // keys in the tables of all nodes
 	accounts         float64 // keys in their ledgers
+	open, disk       float64 // file descriptors, and bytes of the data directories
+	did              string  // what was done to nodes
 }
 
 // look adds the current resources of the nodes.
@@ -49,8 +54,33 @@ func (r *row) look(ctx context.Context, c *process.Cluster) error {
 		r.held += m["quorate_keys"]
 		r.accounts += m["quorate_ledger_keys"]
 		r.goroutines += m["go_goroutines"]
+		open, err := os.ReadDir("/proc/" + strconv.Itoa(n.PID()) + "/fd")
+		if err != nil {
+			return err
+		}
+		size, err := sizeOf(n.Data)
+		if err != nil {
+			return err
+		}
+		r.open, r.disk = r.open+float64(len(open)), r.disk+size
 	}
 	return nil
+}
+
+// sizeOf returns the bytes of the blocks that a directory takes.
+func sizeOf(dir string) (all float64, err error) {
+	err = filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
+		var info unix.Stat_t
+		if err == nil {
+			err = unix.Lstat(path, &info)
+		}
+		if errors.Is(err, fs.ErrNotExist) { // removed meanwhile
+			return nil
+		}
+		all += 512 * float64(info.Blocks)
+		return err
+	})
+	return all, err
 }
 
 // collect makes a node run its garbage collector.
@@ -108,10 +138,10 @@ func metrics(ctx context.Context, addr string) (map[string]float64, error) {
 
 func ms(d time.Duration) string { return suite.Number(float64(d.Microseconds()) / 1000) }
 
-func (r *row) print() {
+func (r *row) line() string {
 	n := suite.Number
-	fmt.Printf("| %v | %s | %s | %s | %d | %s | %s | %s | %s | %s | %s | %s |\n", r.after.Round(time.Second), n(r.rate), ms(r.p50), ms(r.p99), r.errors,
-		n(float64(r.keys)), n(r.held), n(r.accounts), n(r.own/(1<<20)), n(r.files/(1<<20)), n(r.heap/(1<<20)), n(r.goroutines))
+	return fmt.Sprintf("| %v | %s | %s | %s | %d | %s | %s | %s | %s | %s | %s | %s | %s | %s | %s |", r.after.Round(time.Second), n(r.rate), ms(r.p50), ms(r.p99), r.errors,
+		n(float64(r.keys)), n(r.held), n(r.accounts), n(r.own/(1<<20)), n(r.files/(1<<20)), n(r.heap/(1<<20)), n(r.goroutines), n(r.open), n(r.disk/(1<<20)), r.did)
 }
 
 // Flat compares the last third of the windows with the first, within these bounds.
@@ -130,41 +160,55 @@ const mostHeld = 3
 // entries, half as many behind snapshots, and the unused space of bbolt.
 const mostFiles = 200
 
-// judge prints the verdicts, and returns whether all values stayed flat. keys is the number of keys
-// in use at a time, at each node.
-func judge(rows []row, keys, nodes int, latency bool) bool {
+// mostFailed is the part of the checks that may fail while nodes are killed: callers ask another
+// node, but a call to one that dies may have waited for too long already.
+const mostFailed = 1e-4
+
+// judge returns the verdicts, and whether all values stayed flat. keys is the number of keys in use
+// at a time, at each node.
+func judge(rows []row, keys, nodes int, latency, faults bool) (string, bool) {
+	var out strings.Builder
 	third := max(len(rows)/3, 1)
 	flat := true
-	fmt.Println("\n| | first third | last third | ratio | at most | flat |\n|---|---|---|---|---|---|")
+	fmt.Fprintln(&out, "\n| | first third | last third | ratio | at most | flat |\n|---|---|---|---|---|---|")
 	say := func(what string, most float64, of func(r *row) float64) {
 		first, last := least(rows[:third], of), least(rows[len(rows)-third:], of)
 		ok := last <= most*first
 		flat = flat && ok
-		fmt.Printf("| %s | %s | %s | %.2f | %s | %v |\n", what, suite.Number(first), suite.Number(last), last/first, suite.Number(most), ok)
+		fmt.Fprintf(&out, "| %s | %s | %s | %.2f | %s | %v |\n", what, suite.Number(first), suite.Number(last), last/first, suite.Number(most), ok)
 	}
 	say("resident without files, MB", mostMemory, func(r *row) float64 { return r.own / (1 << 20) })
 	say("heap, MB", mostMemory, func(r *row) float64 { return r.heap / (1 << 20) })
 	say("goroutines", mostGoroutines, func(r *row) float64 { return r.goroutines })
+	if faults {
+		say("descriptors", mostGoroutines, func(r *row) float64 { return r.open })
+	}
 	if latency {
 		say("p50, ms", mostLatency, func(r *row) float64 { return r.p50.Seconds() * 1000 })
 		say("p99, ms", mostLatency, func(r *row) float64 { return r.p99.Seconds() * 1000 })
 	}
 	atMost := func(what string, got, most float64) {
 		flat = flat && got <= most
-		fmt.Printf("| %s | | %s | | %s | %v |\n", what, suite.Number(got), suite.Number(most), got <= most)
+		fmt.Fprintf(&out, "| %s | | %s | | %s | %v |\n", what, suite.Number(got), suite.Number(most), got <= most)
 	}
-	var failed int64
+	var failed, asked float64
 	for i := range rows {
-		failed += rows[i].errors
+		failed += float64(rows[i].errors)
+		asked += float64(rows[i].asked)
 	}
 	last := &rows[len(rows)-1]
-	atMost("errors", float64(failed), 0)
+	mostErrors := 0.0
+	if faults {
+		mostErrors = mostFailed * asked
+	}
+	atMost("errors of "+suite.Number(asked)+" checks", failed, mostErrors)
 	atMost("mapped files of a node at the end, MB", last.files/float64(nodes)/(1<<20), mostFiles)
+	atMost("data directory of a node at the end, MB", last.disk/float64(nodes)/(1<<20), mostFiles)
 	atMost("keys in a node's table at the end", last.held/float64(nodes), float64(mostHeld*keys))
 	// Otherwise the run was too short for keys to be dropped.
 	replaced := last.keys >= 2*mostHeld*keys
-	fmt.Printf("| keys so far | | %s | | at least %s | %v |\n", suite.Number(float64(last.keys)), suite.Number(float64(2*mostHeld*keys)), replaced)
-	return flat && replaced
+	fmt.Fprintf(&out, "| keys so far | | %s | | at least %s | %v |\n", suite.Number(float64(last.keys)), suite.Number(float64(2*mostHeld*keys)), replaced)
+	return out.String(), flat && replaced
 }
 
 // least returns the value of the quietest window: growth shows there too, while disturbances by

@@ -1,0 +1,141 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+)
+
+// The exact part of the load: a hard limit that is asked for more than it has, and accounts.
+const (
+	hardRate   = 100 // tokens a second, and the burst
+	hardAsks   = 5 * time.Millisecond
+	soakers    = 4 // that change accounts
+	soakPause  = 10 * time.Millisecond
+	accounts   = 200
+	patience   = time.Minute // until a call is answered, through all faults
+	accountApp = "soak"
+)
+
+// exact counts what must be exact, whatever fails meanwhile.
+type exact struct {
+	l            *load
+	began, ended time.Time
+	stop         chan struct{}
+	wg           sync.WaitGroup
+	admitted     atomic.Int64 // of the hard limit
+	changed      atomic.Int64 // acknowledged changes of accounts
+	again        atomic.Int64 // calls that were repeated
+
+	mu  sync.Mutex
+	err error
+}
+
+func startExact(ctx context.Context, l *load) (*exact, error) {
+	e := &exact{l: l, began: time.Now(), stop: make(chan struct{})}
+	for i := range accounts {
+		op := change(i)
+		op.RelativeTo = quoratev1.RelativeTo_RELATIVE_TO_ZERO
+		op.Delta = 0
+		if err := e.apply(ctx, 0, &quoratev1.ApplyOpsRequest{RequestId: fmt.Sprintf("open-%d", i), Ops: []*quoratev1.Op{op}}); err != nil {
+			return nil, err
+		}
+	}
+	for w := range len(l.conns) {
+		e.every(hardAsks, func(int) {
+			ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+			defer cancel()
+			res, err := quoratev1.NewQuotaServiceClient(l.conns[w]).Allow(ctx, &quoratev1.AllowRequest{Namespace: "soak", Limit: "hard", Key: "k"})
+			if err == nil && res.GetAllowed() {
+				e.admitted.Add(1)
+			}
+		})
+	}
+	for w := range soakers {
+		e.every(soakPause, func(i int) {
+			req := &quoratev1.ApplyOpsRequest{RequestId: fmt.Sprintf("%d-%d", w, i), Ops: []*quoratev1.Op{change(soakers*i + w), change(soakers*i + w + 7)}}
+			if err := e.apply(ctx, i, req); err != nil {
+				e.fail(err)
+				return
+			}
+			e.changed.Add(2)
+		})
+	}
+	return e, nil
+}
+
+// every repeats f with pauses until the end.
+func (e *exact) every(pause time.Duration, f func(i int)) {
+	e.wg.Go(func() {
+		for i := 0; ; i++ {
+			select {
+			case <-e.stop:
+				return
+			case <-time.After(pause):
+				f(i)
+			}
+		}
+	})
+}
+
+func (e *exact) fail(err error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.err = err
+}
+
+func change(i int) *quoratev1.Op {
+	return &quoratev1.Op{
+		AccountId: &quoratev1.AccountID{AppId: accountApp, Realm: "project:soak", Name: strconv.Itoa(i % accounts), ResourceType: "units"},
+		Delta:     1, Options: uint32(quoratev1.OpOption_OP_OPTION_IGNORE_POLICY_BOUNDS),
+	}
+}
+
+// apply repeats a call, with its request id, until it is answered.
+func (e *exact) apply(ctx context.Context, i int, req *quoratev1.ApplyOpsRequest) error {
+	until := time.Now().Add(patience)
+	for ; ; i++ {
+		try, cancel := context.WithTimeout(ctx, 5*time.Second)
+		res, err := quoratev1.NewAccountServiceClient(e.l.conns[i%len(e.l.conns)]).ApplyOps(try, req)
+		cancel()
+		switch {
+		case err == nil && res.GetApplied():
+			return nil
+		case err == nil:
+			return fmt.Errorf("request %s is not applied: %v", req.RequestId, res)
+		case ctx.Err() != nil || time.Now().After(until):
+			return fmt.Errorf("request %s, for %v: %w", req.RequestId, patience, err)
+		}
+		e.again.Add(1)
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// verdict ends the load and returns what was counted, and whether it is exact.
+func (e *exact) verdict(ctx context.Context) (text string, ok bool, err error) {
+	close(e.stop)
+	e.wg.Wait()
+	most := hardRate + int64(time.Since(e.began).Seconds()*hardRate) + 1
+	admitted, changed := e.admitted.Load(), e.changed.Load()
+	req := &quoratev1.GetAccountsRequest{}
+	for i := range accounts {
+		req.Accounts = append(req.Accounts, change(i).AccountId)
+	}
+	res, err := quoratev1.NewAccountServiceClient(e.l.conns[0]).GetAccounts(ctx, req)
+	if err := errors.Join(err, e.err); err != nil {
+		return "", false, err
+	}
+	var there int64
+	for _, a := range res.Accounts {
+		there += a.ProjectedBalance
+	}
+	text = fmt.Sprintf("\n| | counted | exact | |\n|---|---|---|---|\n| hard limit: tokens admitted | %d | at most %d | %v |\n| accounts: changes that were acknowledged; that are there; calls made again | %d; %d; %d | equal | %v |\n",
+		admitted, most, admitted <= most, changed, there, e.again.Load(), there == changed)
+	return text, admitted <= most && admitted > most/10 && there == changed, nil
+}
