@@ -37,11 +37,8 @@ type disk struct {
 	torn   atomic.Uint64 // first index of a failed append; 0 if none failed
 	since  atomic.Int64  // start of the current write in Unix nanoseconds; 0 if none is running
 
-	newest atomic.Pointer[raft.Log] // copy of the last entry if it is small; nil if unknown
+	recent recentEntries
 }
-
-// maxNewest is the maximum size in bytes of the entry that disk keeps in memory.
-const maxNewest = 4 << 10
 
 var (
 	_ raft.LogStore    = (*disk)(nil)
@@ -86,7 +83,7 @@ func (d *disk) StoreLog(l *raft.Log) error { return d.StoreLogs([]*raft.Log{l}) 
 
 // StoreLogs appends entries.
 func (d *disk) StoreLogs(l []*raft.Log) error {
-	d.newest.Store(nil)
+	d.recent.before(l)
 	err := d.write("append to the log", func() error {
 		began := time.Now()
 		err := d.timed(func() error { return d.logs.StoreLogs(l) })
@@ -96,24 +93,19 @@ func (d *disk) StoreLogs(l []*raft.Log) error {
 		}
 		return err
 	})
-	if err == nil && len(l) > 0 {
-		d.keep(l[len(l)-1])
+	switch {
+	case err != nil:
+		d.recent.forget()
+	case len(l) > 0:
+		d.recent.add(l)
+		d.trans.stored(l[len(l)-1].Index)
 	}
 	return err
 }
 
-// keep caches the newest entry. An idle leader reads it for every message to every follower.
-func (d *disk) keep(newest *raft.Log) {
-	if len(newest.Data)+len(newest.Extensions) <= maxNewest {
-		c := *newest
-		d.newest.Store(&c)
-	}
-	d.trans.stored(newest.Index)
-}
-
 // DeleteRange deletes entries from through to.
 func (d *disk) DeleteRange(from, to uint64) error {
-	d.newest.Store(nil)
+	d.recent.forget()
 	return d.write("delete from the log", func() error { return d.logs.DeleteRange(from, to) })
 }
 
@@ -127,8 +119,7 @@ func (d *disk) LastIndex() (uint64, error) { return d.logs.LastIndex() }
 // failed write, or on a damaged file. An entry that cannot be read therefore ends the instance, and
 // GetLog returns a no-op entry, which never leaves it.
 func (d *disk) GetLog(index uint64, l *raft.Log) error {
-	if last := d.newest.Load(); last != nil && last.Index == index {
-		*l = *last
+	if d.recent.get(index, l) {
 		return nil
 	}
 	err := d.logs.GetLog(index, l)

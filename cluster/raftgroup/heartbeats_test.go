@@ -162,7 +162,9 @@ func (r *reads) GetLog(index uint64, l *raft.Log) error {
 	return r.LogStore.GetLog(index, l)
 }
 
-func TestNewestEntryIsKept(t *testing.T) {
+// TestRecentEntriesAreKept checks that the last entries are read from memory, within bounds, and
+// that none outlives its deletion or replacement.
+func TestRecentEntriesAreKept(t *testing.T) {
 	store := &reads{LogStore: raft.NewInmemStore()}
 	d := &disk{logs: store, trans: newTransport(nil, nil, "n0", 1, DefaultTiming()), latency: &diskLatency{}, fsm: &fsm{}}
 	get := func(index uint64, from int) {
@@ -183,13 +185,27 @@ func TestNewestEntryIsKept(t *testing.T) {
 		}
 	}
 	put(7, 10)
-	put(8, maxNewest)
+	put(8, maxRecentBytes-10)
+	get(8, 0)
+	get(7, 0)
+	put(9, 1) // no room for 7
+	get(9, 0)
 	get(8, 0)
 	get(7, 1)
-	put(9, maxNewest+1)
+	put(10, maxRecentBytes+1) // no room for itself
+	get(10, 1)
 	get(9, 1)
+	for i := range uint64(maxRecent + 1) {
+		put(11+i, 1)
+	}
+	get(12, 0)
+	get(11, 1)
+	put(12, 2) // replaces, as a follower of a new leader does
+	get(12, 0)
+	get(13, 1)
 	put(10, 1)
 	get(10, 0)
+	get(12, 1)
 	if err := d.DeleteRange(10, 10); err != nil {
 		t.Fatal(err)
 	}

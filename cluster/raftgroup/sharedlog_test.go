@@ -252,7 +252,7 @@ func TestDamageFoundLate(t *testing.T) {
 	c.apply(0, 20)
 	m := c.members[0]
 	i := m.groups[0].cur.Load()
-	i.disk.newest.Store(nil)
+	i.disk.recent.forget()
 	i.disk.logs = unreadable{i.disk.logs}
 	var l raft.Log
 	if err := i.disk.GetLog(1<<30, &l); !errors.Is(err, raft.ErrLogNotFound) || i.disk.failed.Load() {
