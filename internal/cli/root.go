@@ -11,6 +11,7 @@ import (
 	"github.com/quorate/quorate/internal/cli/build"
 	"github.com/quorate/quorate/internal/cli/checks"
 	"github.com/quorate/quorate/internal/cli/cluster"
+	"github.com/quorate/quorate/internal/cli/contexts"
 	"github.com/quorate/quorate/internal/cli/exit"
 	"github.com/quorate/quorate/internal/cli/limits"
 	"github.com/quorate/quorate/internal/cli/load"
@@ -119,6 +120,7 @@ func addGroups(root *cobra.Command) {
 		security.NewAuditCommand(),
 	)
 	addGroup(root, "other", "Other:",
+		contexts.NewCommand(),
 		build.NewVersionCommand(),
 		exit.NewTopic(),
 	)

@@ -82,6 +82,7 @@ the --key-prefix of an earlier one may find its buckets used up.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return l.run(cmd) },
 	}
+	l.OwnTimeout = true
 	l.AddFlags(cmd)
 	f := cmd.Flags()
 	f.StringVar(&l.limit, "limit", "", "limit to check, namespace/limit (required)")

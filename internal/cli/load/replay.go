@@ -89,6 +89,7 @@ few round trips, as on real nodes.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return r.run(cmd) },
 	}
+	r.OwnTimeout = true
 	r.AddFlags(cmd)
 	f := cmd.Flags()
 	f.StringVar(&r.log, "log", "", "access log in combined format, plain or packed with gzip, - for standard input (required)")

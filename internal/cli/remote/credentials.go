@@ -3,7 +3,6 @@ package remote
 import (
 	"fmt"
 	"net"
-	"os"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
@@ -15,7 +14,10 @@ import (
 
 // Credentials returns the options of a connection to a node: TLS and, optionally, a bearer token.
 func (t *Targets) Credentials(addr string) ([]grpc.DialOption, error) {
-	dir, file := OrEnv(t.TlsDir, "QUORATE_TLS_DIR"), OrEnv(t.TokenFile, "QUORATE_TOKEN_FILE")
+	if err := t.settle(); err != nil {
+		return nil, err
+	}
+	dir, file := t.TLSDirectory(), t.BearerFile()
 	if dir == "" {
 		if file != "" {
 			return nil, exit.Usagef("--token-file: a token is sent only over TLS; name the CA with --tls-dir")
@@ -46,12 +48,4 @@ func OpenCredentials(dir string) (*pki.Store, error) {
 		return nil, fmt.Errorf("--tls-dir %s: %w", dir, err)
 	}
 	return store, nil
-}
-
-// OrEnv returns a flag, or the environment variable if the flag is empty.
-func OrEnv(flag, variable string) string {
-	if flag != "" {
-		return flag
-	}
-	return os.Getenv(variable)
 }

@@ -123,7 +123,7 @@ whoever has those makes others: quorate cert issue --name NAME --out DIR`
 func (t *Targets) NoneAnswers(addrs []string, last error) error {
 	text, list := status.Convert(last).Message(), strings.Join(addrs, ", ")
 	has := func(part string) bool { return strings.Contains(text, part) }
-	secure := OrEnv(t.TlsDir, "QUORATE_TLS_DIR")
+	secure := t.TLSDirectory()
 	switch {
 	case secure == "" && has("connection error") && (has("EOF") || has("reset")):
 		return exit.Errorf(exit.Unreachable, "the nodes at %s end every connection: %s\nIf they use TLS, name a directory of credentials with --tls-dir or QUORATE_TLS_DIR: %s", list, text, firstCertificate)
@@ -138,5 +138,5 @@ func (t *Targets) NoneAnswers(addrs []string, last error) error {
 	if status.Code(last) == codes.DeadlineExceeded {
 		return exit.Errorf(exit.Unreachable, "no answer from %s in time: %s\n\"quorate status\" says which nodes answer, and whether there are leaders", list, text)
 	}
-	return exit.Errorf(exit.Unreachable, "no node answers at %s: %s\nStart a cluster with \"quorate dev\", or say where one is with --addr, --base-port or "+AddrVariable, list, text)
+	return exit.Errorf(exit.Unreachable, "no node answers at %s: %s\nStart a cluster with \"quorate dev\", or say where one is with --addr, --base-port, --context or "+AddrVariable, list, text)
 }

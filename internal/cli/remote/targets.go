@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -42,33 +43,74 @@ type Targets struct {
 	Addrs    []string
 	basePort int
 	Nodes    int
-	flags    *pflag.FlagSet
-	kept     map[string]*grpc.ClientConn // see Keep
+	// OwnTimeout leaves out --timeout, for a command that defines it with a default of its own.
+	OwnTimeout bool
+	flags      *pflag.FlagSet
+	kept       map[string]*grpc.ClientConn // see Keep
 
 	TlsDir, TokenFile string
-	store             atomic.Pointer[pki.Store] // of the last connection; nil without TLS
+	contextName       string        // --context
+	timeout           time.Duration // --timeout; 0 means ControlTimeout
+
+	settled   sync.Once
+	context   *Context // nil without one
+	unsettled error
+	store     atomic.Pointer[pki.Store] // of the last connection; nil without TLS
 }
 
 // AddFlags adds the flags for the nodes' addresses and the credentials.
 func (t *Targets) AddFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	t.flags = f
-	f.StringSliceVar(&t.Addrs, "addr", nil, "gRPC addresses of the nodes, host:port,... (default: $QUORATE_ADDR; without it, --nodes nodes on this machine)")
+	f.StringSliceVar(&t.Addrs, "addr", nil, "gRPC addresses of the nodes, host:port,... (default: $QUORATE_ADDR, else the context's, else --nodes nodes on this machine)")
 	f.IntVar(&t.basePort, "base-port", DefaultBasePort, "node k is at 127.0.0.1, port base+10k+2")
 	f.IntVar(&t.Nodes, "nodes", DefaultNodes, "number of nodes on this machine")
-	f.StringVar(&t.TlsDir, "tls-dir", "", "`directory` with ca.crt and, for a certificate, client.crt and client.key (default: $QUORATE_TLS_DIR; without it, no TLS)")
-	f.StringVar(&t.TokenFile, "token-file", "", "`file` with a bearer token (default: $QUORATE_TOKEN_FILE)")
+	f.StringVar(&t.TlsDir, "tls-dir", "", "`directory` with ca.crt and, for a certificate, client.crt and client.key (default: $QUORATE_TLS_DIR, else the context's, else no TLS)")
+	f.StringVar(&t.TokenFile, "token-file", "", "`file` with a bearer token (default: $QUORATE_TOKEN_FILE, else the context's)")
+	f.StringVar(&t.contextName, "context", "", "`name` of the context with addresses and credentials (default: $QUORATE_CONTEXT, else the current one)")
+	if err := cmd.RegisterFlagCompletionFunc("context", completeContexts); err != nil {
+		panic(err) // invariant: the flag exists
+	}
+	if !t.OwnTimeout {
+		f.DurationVar(&t.timeout, "timeout", ControlTimeout, "longest wait for one answer of a node")
+	}
+}
+
+func completeContexts(_ *cobra.Command, _ []string, begun string) (out []string, _ cobra.ShellCompDirective) {
+	c, err := ReadConfig()
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	for i := range c.Contexts {
+		if strings.HasPrefix(c.Contexts[i].Name, begun) {
+			out = append(out, c.Contexts[i].Name)
+		}
+	}
+	return out, cobra.ShellCompDirectiveNoFileComp
+}
+
+// answerTime returns the longest wait for one answer.
+func (t *Targets) answerTime() time.Duration {
+	if t.timeout == 0 {
+		return ControlTimeout
+	}
+	return t.timeout
 }
 
 // AddrVariable is the variable with the nodes' addresses, used if no flag says where the nodes are.
 const AddrVariable = "QUORATE_ADDR"
 
-// named returns the addresses in --addr or, if no flag says where the nodes are, those in the
-// environment; from is the source.
+// named returns the addresses in --addr or, if no flag says where the nodes are, those of the
+// context that --context names, of the environment, or of the current context; from is the source.
 func (t *Targets) named() (addrs []string, from string) {
 	env := os.Getenv(AddrVariable)
-	if len(t.Addrs) > 0 || env == "" || t.flags != nil && (t.flags.Changed("base-port") || t.flags.Changed("nodes")) {
+	switch {
+	case len(t.Addrs) > 0 || t.local():
 		return t.Addrs, "--addr"
+	case t.context != nil:
+		return t.context.Addresses, "context " + t.context.Name
+	case env == "":
+		return nil, ""
 	}
 	for a := range strings.SplitSeq(env, ",") {
 		addrs = append(addrs, strings.TrimSpace(a))
@@ -78,6 +120,12 @@ func (t *Targets) named() (addrs []string, from string) {
 
 // Resolve returns the addresses.
 func (t *Targets) Resolve() ([]string, error) {
+	if t.timeout < 0 {
+		return nil, exit.Usagef("--timeout %v: must be more than 0", t.timeout)
+	}
+	if err := t.settle(); err != nil {
+		return nil, err
+	}
 	if addrs, from := t.named(); len(addrs) > 0 {
 		for _, a := range addrs {
 			if _, port, err := net.SplitHostPort(a); err != nil || port == "" {
@@ -192,14 +240,14 @@ func (t *Targets) CallOne(ctx context.Context, addr string, f func(context.Conte
 		}
 		t.kept[addr] = conn
 	}
-	ctx, cancel := context.WithTimeout(ctx, ControlTimeout)
+	ctx, cancel := context.WithTimeout(ctx, t.answerTime())
 	defer cancel()
 	return f(ctx, t.kept[addr])
 }
 
 // callAlone calls one node over its own connection.
 func (t *Targets) callAlone(ctx context.Context, addr string, f func(context.Context, *grpc.ClientConn) error) error {
-	ctx, cancel := context.WithTimeout(ctx, ControlTimeout)
+	ctx, cancel := context.WithTimeout(ctx, t.answerTime())
 	defer cancel()
 	conn, err := t.Dial(addr)
 	if err != nil {

@@ -110,7 +110,7 @@ func rotate(cmd *cobra.Command, t *remote.Targets, who accounts.Identity, output
 		return err
 	}
 	trustOut := ""
-	if dir := remote.OrEnv(t.TlsDir, "QUORATE_TLS_DIR"); dir != "" {
+	if dir := t.TLSDirectory(); dir != "" {
 		trustOut = filepath.Join(dir, server.TrustFile)
 	}
 	return printAuthority(cmd, output, trustOut, res, func(*render.Page) {})

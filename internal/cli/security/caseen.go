@@ -159,8 +159,8 @@ func confirmFinish(cmd *cobra.Command, t *remote.Targets, who accounts.Identity,
 }
 
 func ownIsEarlier(t *remote.Targets, res *quoratev1.RotateAuthorityResponse) error {
-	dir := remote.OrEnv(t.TlsDir, "QUORATE_TLS_DIR")
-	if dir == "" || remote.OrEnv(t.TokenFile, "QUORATE_TOKEN_FILE") != "" {
+	dir := t.TLSDirectory()
+	if dir == "" || t.BearerFile() != "" {
 		return nil
 	}
 	store, err := remote.OpenCredentials(dir)

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,7 +23,6 @@ import (
 	"github.com/quorate/quorate/config"
 	"github.com/quorate/quorate/internal/cli/build"
 	"github.com/quorate/quorate/internal/cli/exit"
-	"github.com/quorate/quorate/internal/cli/remote"
 	"github.com/quorate/quorate/internal/gcpace"
 	"github.com/quorate/quorate/internal/logs"
 	"github.com/quorate/quorate/internal/pki"
@@ -99,7 +99,7 @@ func (o *serveOptions) load() (s config.Node, strict bool, err error) {
 
 // loadNew is load for a node that is to join.
 func (o *serveOptions) loadNew(kept string, s *config.Node) (err error) {
-	o.node = remote.OrEnv(o.node, "QUORATE_NODE")
+	o.node = cmp.Or(o.node, os.Getenv("QUORATE_NODE"))
 	switch {
 	case len(o.join) == 0 && os.Getenv("QUORATE_JOIN") == "":
 		return exit.Usagef("--data %s: there is no node in it; make a cluster with \"quorate init\", or join one with --join", o.data)

@@ -179,7 +179,7 @@ func wrongFlag(cmd *cobra.Command, err error) error {
 				own = append(own, "--"+f.Name)
 			}
 		})
-		if len(own) > 0 && len(own) <= 9 { // longer lists help nobody
+		if len(own) > 0 && len(own) <= 11 { // longer lists help nobody
 			return exit.Usagef("%w; %s has %s", err, cmd.CommandPath(), strings.Join(own, ", "))
 		}
 	}

@@ -1,0 +1,251 @@
+// Package contexts has the commands that name clusters, so that other commands need no addresses and
+// credentials.
+package contexts
+
+import (
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/quorate/quorate/internal/cli/exit"
+	"github.com/quorate/quorate/internal/cli/remote"
+	"github.com/quorate/quorate/internal/cli/render"
+	"github.com/quorate/quorate/internal/phrase"
+)
+
+// NewCommand returns "quorate context".
+func NewCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "context",
+		Short: "Name clusters: their addresses, TLS files and token",
+		Long: `A context is a name for a cluster: the addresses of its nodes, the directory with
+TLS files, and the file with a bearer token. Commands use the current context, or
+the one that --context or QUORATE_CONTEXT names.
+
+The contexts are in QUORATE_CONFIG, by default quorate/config.yaml in the user's
+configuration directory (~/.config on Linux).`,
+	}
+	cmd.AddCommand(newListCommand(), newGetCommand(), newCurrentCommand(), newSetCommand(), newUseCommand(), newDeleteCommand())
+	return cmd
+}
+
+// shown is a context as data.
+type shown struct {
+	*remote.Context
+	Current bool `json:"current"`
+}
+
+func show(c *remote.Config, x *remote.Context) shown { return shown{x, x.Name == c.Current} }
+
+func table(list []shown) *render.Table {
+	t := render.NewTable("CURRENT", "NAME", "ADDRESSES", "TLS DIR", "TOKEN FILE")
+	for _, x := range list {
+		current := ""
+		if x.Current {
+			current = "*"
+		}
+		t.Row(current, phrase.Show(x.Name), strings.Join(x.Addresses, ","), render.NameOrNothing(x.TLSDir), render.NameOrNothing(x.TokenFile))
+	}
+	return t
+}
+
+func newListCommand() *cobra.Command {
+	var output render.Output
+	cmd := &cobra.Command{
+		Use:     "list",
+		Short:   "Print all contexts",
+		Long:    `Print all contexts; an asterisk marks the current one.`,
+		Example: `  quorate context list`,
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := remote.ReadConfig()
+			if err != nil {
+				return err
+			}
+			list := []shown{}
+			for i := range c.Contexts {
+				list = append(list, show(c, &c.Contexts[i]))
+			}
+			return output.Print(cmd, list, func(p *render.Page) { p.TableOr(table(list), "no contexts") })
+		},
+	}
+	output.AddFlags(cmd, "table", "json")
+	return cmd
+}
+
+func newGetCommand() *cobra.Command {
+	var output render.Output
+	cmd := &cobra.Command{
+		Use:     "get CONTEXT",
+		Short:   "Print one context",
+		Long:    `Print one context. Exit code 5 means that there is no such context.`,
+		Example: `  quorate context get prod -o yaml`,
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, x, err := find(args[0])
+			if err != nil {
+				return err
+			}
+			one := show(c, x)
+			return output.Print(cmd, one, func(p *render.Page) { p.Table(table([]shown{one})) })
+		},
+	}
+	output.AddFlags(cmd, "table", "json")
+	return cmd
+}
+
+func newCurrentCommand() *cobra.Command {
+	var output render.Output
+	cmd := &cobra.Command{
+		Use:     "current",
+		Short:   "Print the name of the current context",
+		Long:    `Print the name of the current context. Exit code 5 means that none is current.`,
+		Example: `  quorate context current`,
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := remote.ReadConfig()
+			if err != nil {
+				return err
+			}
+			if c.Current == "" {
+				return exit.Errorf(exit.NotFound, "no context is current; choose one with \"quorate context use NAME\"")
+			}
+			return output.Printf(cmd, show(c, c.Find(c.Current)), "%s", phrase.Show(c.Current))
+		},
+	}
+	output.AddFlags(cmd, "text", "json")
+	return cmd
+}
+
+func newSetCommand() *cobra.Command {
+	var output render.Output
+	var given remote.Context
+	var use bool
+	cmd := &cobra.Command{
+		Use:   "set CONTEXT",
+		Short: "Make or change a context",
+		Long: `Make a context, or change the settings of one that exists; settings without a flag
+stay as they are. The first context becomes the current one.`,
+		Example: `  quorate context set prod --addr n1:7412,n2:7412,n3:7412 --tls-dir ~/quorate/prod
+  quorate context set prod --token-file ~/quorate/prod.token --use`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := remote.ReadConfig()
+			if err != nil {
+				return err
+			}
+			x := c.Find(args[0])
+			if x == nil {
+				c.Contexts = append(c.Contexts, remote.Context{Name: args[0]})
+				x = &c.Contexts[len(c.Contexts)-1]
+			}
+			if cmd.Flags().Changed("addr") {
+				x.Addresses = given.Addresses
+			}
+			for flag, path := range map[string]struct{ to, from *string }{"tls-dir": {&x.TLSDir, &given.TLSDir}, "token-file": {&x.TokenFile, &given.TokenFile}} {
+				if !cmd.Flags().Changed(flag) {
+					continue
+				}
+				if *path.to = *path.from; *path.to != "" {
+					if *path.to, err = filepath.Abs(*path.to); err != nil {
+						return exit.Usagef("--%s: %v", flag, err)
+					}
+				}
+			}
+			if err := x.Validate(); err != nil {
+				return exit.Invalid(err)
+			}
+			if use || len(c.Contexts) == 1 {
+				c.Current = x.Name
+			}
+			return write(cmd, &output, c, x)
+		},
+	}
+	f := cmd.Flags()
+	f.StringSliceVar(&given.Addresses, "addr", nil, "gRPC addresses of the nodes, host:port,...")
+	f.StringVar(&given.TLSDir, "tls-dir", "", "`directory` with ca.crt and, for a certificate, client.crt and client.key; empty for none")
+	f.StringVar(&given.TokenFile, "token-file", "", "`file` with a bearer token; empty for none")
+	f.BoolVar(&use, "use", false, "make it the current context")
+	output.AddFlags(cmd, "text", "json")
+	return cmd
+}
+
+func newUseCommand() *cobra.Command {
+	var output render.Output
+	cmd := &cobra.Command{
+		Use:     "use CONTEXT",
+		Short:   "Make a context the current one",
+		Long:    `Make a context the current one: commands without --context use it.`,
+		Example: `  quorate context use prod`,
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, x, err := find(args[0])
+			if err != nil {
+				return err
+			}
+			c.Current = x.Name
+			return write(cmd, &output, c, x)
+		},
+	}
+	output.AddFlags(cmd, "text", "json")
+	return cmd
+}
+
+func newDeleteCommand() *cobra.Command {
+	var output render.Output
+	cmd := &cobra.Command{
+		Use:     "delete CONTEXT",
+		Short:   "Delete a context",
+		Long:    `Delete a context. The files that it names stay. If it was the current context,
+none is current.`,
+		Example: `  quorate context delete old`,
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, x, err := find(args[0])
+			if err != nil {
+				return err
+			}
+			gone := *x
+			kept := c.Contexts[:0]
+			for i := range c.Contexts {
+				if c.Contexts[i].Name != gone.Name {
+					kept = append(kept, c.Contexts[i])
+				}
+			}
+			if c.Contexts = kept; c.Current == gone.Name {
+				c.Current = ""
+			}
+			if err := c.Write(); err != nil {
+				return err
+			}
+			return output.Printf(cmd, show(c, &gone), "context %s deleted", phrase.Show(gone.Name))
+		},
+	}
+	output.AddFlags(cmd, "text", "json")
+	return cmd
+}
+
+func find(name string) (*remote.Config, *remote.Context, error) {
+	c, err := remote.ReadConfig()
+	if err != nil {
+		return nil, nil, err
+	}
+	x := c.Find(name)
+	if x == nil {
+		return nil, nil, c.Missing(name)
+	}
+	return c, x, nil
+}
+
+// write writes the contexts and prints x.
+func write(cmd *cobra.Command, output *render.Output, c *remote.Config, x *remote.Context) error {
+	if err := c.Write(); err != nil {
+		return err
+	}
+	current := ""
+	if c.Current == x.Name {
+		current = ", the current context"
+	}
+	return output.Printf(cmd, show(c, x), "context %s: %s%s", phrase.Show(x.Name), strings.Join(x.Addresses, ","), current)
+}

@@ -1,0 +1,244 @@
+package remote
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v4"
+
+	"github.com/quorate/quorate/internal/cli/exit"
+)
+
+// Environment variables of contexts.
+const (
+	ContextVariable = "QUORATE_CONTEXT" // name of the context to use instead of the current one
+	ConfigVariable  = "QUORATE_CONFIG"  // path of the file with the contexts
+)
+
+// Bounds of the file with the contexts.
+const (
+	maxConfig      = 1 << 20 // bytes
+	maxContexts    = 1000
+	maxContextName = 64 // bytes
+)
+
+// Context names a cluster: where its nodes are, and the credentials for it.
+type Context struct {
+	Name      string   `json:"name" yaml:"name"`
+	Addresses []string `json:"addresses" yaml:"addresses,flow"`
+	TLSDir    string   `json:"tls_dir" yaml:"tls_dir,omitempty"`
+	TokenFile string   `json:"token_file" yaml:"token_file,omitempty"`
+}
+
+// Config is the file with the contexts.
+type Config struct {
+	// Current is the name of the context that commands use; empty for none.
+	Current  string    `json:"current" yaml:"current,omitempty"`
+	Contexts []Context `json:"contexts" yaml:"contexts"`
+}
+
+// ConfigPath returns the path of the file with the contexts.
+func ConfigPath() (string, error) {
+	if path := os.Getenv(ConfigVariable); path != "" {
+		return path, nil
+	}
+	dir, err := os.UserConfigDir()
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", ConfigVariable, err)
+	}
+	return filepath.Join(dir, "quorate", "config.yaml"), nil
+}
+
+// ReadConfig reads the file with the contexts. A file that does not exist has none.
+func ReadConfig() (*Config, error) {
+	path, err := ConfigPath()
+	if err != nil {
+		return &Config{}, nil //nolint:nilerr // a user without a home directory has no contexts
+	}
+	f, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return &Config{}, nil
+	}
+	if err != nil {
+		return nil, exit.Invalid(fmt.Errorf("contexts: %w", err))
+	}
+	defer f.Close() //nolint:errcheck // it was only read
+	data, err := io.ReadAll(io.LimitReader(f, maxConfig+1))
+	if err == nil && len(data) > maxConfig {
+		err = fmt.Errorf("is larger than %d bytes", maxConfig)
+	}
+	c := &Config{}
+	if err == nil && len(bytes.TrimSpace(data)) > 0 {
+		d := yaml.NewDecoder(bytes.NewReader(data))
+		d.KnownFields(true)
+		err = d.Decode(c)
+	}
+	if err == nil {
+		err = c.validate()
+	}
+	if err != nil {
+		return nil, exit.Invalid(fmt.Errorf("contexts in %s: %w", path, err))
+	}
+	return c, nil
+}
+
+// Find returns the context of a name, or nil.
+func (c *Config) Find(name string) *Context {
+	i := slices.IndexFunc(c.Contexts, func(x Context) bool { return x.Name == name })
+	if i < 0 {
+		return nil
+	}
+	return &c.Contexts[i]
+}
+
+// Missing returns the error for a name that no context has.
+func (c *Config) Missing(name string) error {
+	names := make([]string, len(c.Contexts))
+	for i := range c.Contexts {
+		names[i] = c.Contexts[i].Name
+	}
+	have := "there are no contexts; make one with \"quorate context set NAME --addr HOST:PORT\""
+	if len(names) > 0 {
+		have = "the contexts are " + strings.Join(names, ", ")
+	}
+	return exit.Errorf(exit.NotFound, "context %q not found; %s", name, have)
+}
+
+// validate returns the first mistake, with the field and the value.
+func (c *Config) validate() error {
+	if len(c.Contexts) > maxContexts {
+		return fmt.Errorf("contexts: %d; at most %d", len(c.Contexts), maxContexts)
+	}
+	for i := range c.Contexts {
+		x := &c.Contexts[i]
+		if err := x.Validate(); err != nil {
+			return fmt.Errorf("contexts[%d].%w", i, err)
+		}
+		if c.Find(x.Name) != x {
+			return fmt.Errorf("contexts[%d].name: %q: is there twice", i, x.Name)
+		}
+	}
+	if c.Current != "" && c.Find(c.Current) == nil {
+		return fmt.Errorf("current: %q: is the name of no context", c.Current)
+	}
+	return nil
+}
+
+// Validate returns the first mistake of a context, with the field and the value.
+func (x *Context) Validate() error {
+	if x.Name == "" || len(x.Name) > maxContextName || strings.ContainsFunc(x.Name, func(r rune) bool { return r <= ' ' || r > '~' }) || x.Name[0] == '-' {
+		return fmt.Errorf("name: %q: must be 1 to %d printable ASCII characters without spaces, the first no hyphen", x.Name, maxContextName)
+	}
+	if len(x.Addresses) == 0 || len(x.Addresses) > MaxNodes {
+		return fmt.Errorf("addresses: %d; must be 1 to %d of the form host:port, such as 127.0.0.1:7412", len(x.Addresses), MaxNodes)
+	}
+	for i, a := range x.Addresses {
+		if _, port, err := net.SplitHostPort(a); err != nil || port == "" {
+			return fmt.Errorf("addresses[%d]: %q: must be host:port, such as 127.0.0.1:7412", i, a)
+		}
+	}
+	if x.TokenFile != "" && x.TLSDir == "" {
+		return errors.New("token_file: a token is sent only over TLS; name the CA with tls_dir")
+	}
+	return nil
+}
+
+// Write replaces the file with the contexts, readable by its owner only.
+func (c *Config) Write() error {
+	if err := c.validate(); err != nil {
+		return exit.Invalid(err)
+	}
+	path, err := ConfigPath()
+	if err != nil {
+		return exit.Invalid(err)
+	}
+	data, err := yaml.Marshal(c)
+	if err != nil {
+		return err
+	}
+	dir := filepath.Dir(path)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return exit.Invalid(err)
+	}
+	f, err := os.CreateTemp(dir, ".config-*") // mode 0600
+	if err != nil {
+		return exit.Invalid(err)
+	}
+	_, err = f.Write(data)
+	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(f.Name()))
+	}
+	return nil
+}
+
+// settle finds the context of a command, once. Its error names the context or the field at fault.
+func (t *Targets) settle() error {
+	t.settled.Do(func() {
+		name, explicit := t.contextName, t.contextName != ""
+		if !explicit {
+			if len(t.Addrs) > 0 || t.local() || os.Getenv(AddrVariable) != "" {
+				return // another cluster than that of the context
+			}
+			name = os.Getenv(ContextVariable)
+		}
+		c, err := ReadConfig()
+		if err != nil {
+			t.unsettled = err
+			return
+		}
+		if name == "" {
+			name = c.Current
+		}
+		if name == "" {
+			return
+		}
+		if t.context = c.Find(name); t.context == nil {
+			t.unsettled = c.Missing(name)
+		}
+	})
+	return t.unsettled
+}
+
+// local reports whether a flag says that the nodes are on this machine.
+func (t *Targets) local() bool {
+	return t.flags != nil && (t.flags.Changed("base-port") || t.flags.Changed("nodes"))
+}
+
+// choose returns the value of a setting: a flag's; else that of a context named by --context, the
+// environment, or another context, in this order.
+func (t *Targets) choose(flag, variable string, of func(*Context) string) string {
+	_ = t.settle() // Resolve and Credentials return the error
+	in := ""
+	if t.context != nil {
+		in = of(t.context)
+	}
+	env := os.Getenv(variable)
+	switch {
+	case flag != "":
+		return flag
+	case env == "" || in != "" && t.contextName != "":
+		return in
+	}
+	return env
+}
+
+// TLSDirectory returns the directory with the credentials; empty without TLS.
+func (t *Targets) TLSDirectory() string {
+	return t.choose(t.TlsDir, "QUORATE_TLS_DIR", func(x *Context) string { return x.TLSDir })
+}
+
+// BearerFile returns the file with the bearer token; empty without one.
+func (t *Targets) BearerFile() string {
+	return t.choose(t.TokenFile, "QUORATE_TOKEN_FILE", func(x *Context) string { return x.TokenFile })
+}
