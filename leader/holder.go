@@ -185,11 +185,12 @@ func (h *holder) settle(now, started quota.Time, e *quota.ReportEntry, limit *qu
 		d.late = min(max(0, before-spent), d.used+d.over)
 	}
 	standing := min(held.Plus(h.coming(now, started, e)), burst) // nobody is granted more
-	if limit.Ceiling == quota.Hard {                             // it accrues up to its cap, however long ago it said so
+	out := standing
+	if limit.Ceiling == quota.Hard { // it holds its cap at most, however long ago it said so; beyond that it may have spent
 		standing = min(standing, max(held, h.capped).Plus(h.flown))
 	}
 	left, ret := h.out-d.used, h.ret
-	h.out, h.ret, h.held, h.inFlight = standing, standing, min(held, burst), e.InFlight
+	h.out, h.ret, h.held, h.inFlight = out, standing, min(held, burst), e.InFlight
 	d.back = min(left, ret) - standing
 	if limit.Ceiling == quota.Hard && limit.Kind == quota.TokenBucket {
 		d.back = h.exactly(left, max(0, e.Returned-h.returned), ret-d.used)
