@@ -122,6 +122,7 @@ var forgetfs = sync.OnceValues(func() (string, error) {
 	path := filepath.Join(filepath.Dir(binary), "forgetfs")
 	build := exec.Command("go", "build", "-o", path, "./cmd/forgetfs")
 	build.Dir = "../bench"
+	build.Env = append(os.Environ(), "GOFLAGS=-buildvcs=false") // those of TestSeededFaults are about the product
 	if out, err := build.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build forgetfs: %w: %s", err, out)
 	}

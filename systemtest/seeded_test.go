@@ -2,6 +2,7 @@ package systemtest
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -13,8 +14,8 @@ import (
 	"github.com/quorate/quorate/internal/testspeed"
 )
 
-// seeded is a fault that the tests must find. It is put into the program by the compiler's overlay,
-// which replaces a file while it builds: the product holds nothing of it.
+// seeded is a fault that the tests must find. One file is replaced while go builds: the product holds
+// nothing of it.
 type seeded struct {
 	name     string
 	module   string // whose file it is; empty: this one
@@ -123,23 +124,25 @@ var seededFaults = []seeded{
 // seeded-faults tests what it says.
 func TestSeededFaultsFit(t *testing.T) {
 	for _, s := range seededFaults {
-		if _, err := s.overlay(t.TempDir()); err != nil {
+		if _, err := s.flags(t.TempDir()); err != nil {
 			t.Errorf("%s: %v", s.name, err)
 		}
 	}
 }
 
-// overlay writes the changed file and returns the path of the compiler's overlay.
-func (s *seeded) overlay(dir string) (string, error) {
+// flags writes the changed file and returns the flags by which go builds with it: an overlay or, for
+// a dependency, which an overlay may not change, a changed copy of its module.
+func (s *seeded) flags(dir string) (string, error) {
 	args := []string{"list", "-m", "-f", "{{.Dir}}"}
 	if s.module != "" {
 		args = append(args, s.module)
 	}
-	root, err := exec.Command("go", args...).Output()
+	out, err := exec.Command("go", args...).Output()
 	if err != nil {
 		return "", fmt.Errorf("go %s: %w", strings.Join(args, " "), err)
 	}
-	path := filepath.Join(strings.TrimSpace(string(root)), s.file)
+	root := strings.TrimSpace(string(out))
+	path := filepath.Join(root, s.file)
 	src, err := os.ReadFile(path)
 	if err != nil {
 		return "", err
@@ -147,16 +150,42 @@ func (s *seeded) overlay(dir string) (string, error) {
 	if n := strings.Count(string(src), s.old); n != 1 {
 		return "", fmt.Errorf("%s has %d times, not once: %q", path, n, s.old)
 	}
-	changed := filepath.Join(dir, filepath.Base(s.file))
-	if err := os.WriteFile(changed, []byte(strings.Replace(string(src), s.old, s.new, 1)), 0o600); err != nil {
-		return "", err
+	changed := []byte(strings.Replace(string(src), s.old, s.new, 1))
+	if s.module != "" {
+		return s.replace(dir, root, changed)
 	}
-	b, err := json.Marshal(map[string]any{"Replace": map[string]string{path: changed}})
+	to := filepath.Join(dir, filepath.Base(s.file))
+	b, err := json.Marshal(map[string]any{"Replace": map[string]string{path: to}})
 	if err != nil {
 		return "", err
 	}
 	overlay := filepath.Join(dir, "overlay.json")
-	return overlay, os.WriteFile(overlay, b, 0o600)
+	return "-overlay=" + overlay, errors.Join(os.WriteFile(to, changed, 0o600), os.WriteFile(overlay, b, 0o600))
+}
+
+// replace copies a module, changes its file, and writes a go.mod that takes the copy.
+func (s *seeded) replace(dir, root string, changed []byte) (string, error) {
+	copied := filepath.Join(dir, "module")
+	if err := os.CopyFS(copied, os.DirFS(root)); err != nil {
+		return "", err
+	}
+	file := filepath.Join(copied, s.file)
+	if err := errors.Join(os.Chmod(file, 0o600), os.WriteFile(file, changed, 0o600)); err != nil {
+		return "", err
+	}
+	for _, name := range []string{"go.mod", "go.sum"} {
+		b, err := os.ReadFile(filepath.Join("..", name))
+		if err != nil {
+			return "", err
+		}
+		if name == "go.mod" {
+			b = fmt.Appendf(b, "\nreplace %s => %s\n", s.module, copied)
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), b, 0o600); err != nil {
+			return "", err
+		}
+	}
+	return "-modfile=" + filepath.Join(dir, "go.mod"), nil
 }
 
 // TestSeededFaults puts one fault after the other into the program and runs the tests that must find
@@ -168,12 +197,12 @@ func TestSeededFaults(t *testing.T) {
 	}
 	for _, s := range seededFaults {
 		t.Run(s.name, func(t *testing.T) {
-			overlay, err := s.overlay(t.TempDir())
+			flags, err := s.flags(t.TempDir())
 			if err != nil {
 				t.Fatal(err)
 			}
 			for _, c := range s.caught {
-				by, said := c.find(t, overlay)
+				by, said := c.find(t, flags)
 				if by == "" {
 					t.Errorf("%s in %s did not find it", c.test, c.pkg)
 					by, said = "**not found**", ""
@@ -185,17 +214,18 @@ func TestSeededFaults(t *testing.T) {
 }
 
 var (
+	tempPath  = regexp.MustCompile(`/\S*/`) // differs from run to run
 	failure   = regexp.MustCompile(`(?m)^\s*--- FAIL: (\S+)`)
 	errorLine = regexp.MustCompile(`(?m)^\s*\w+_test\.go:\d+: (.*)$`)
 )
 
 // find runs a test until it fails, and returns its name and what it said first.
-func (c *caught) find(t *testing.T, overlay string) (by, said string) {
+func (c *caught) find(t *testing.T, flags string) (by, said string) {
 	t.Helper()
 	for seed := 1; seed <= tries; seed++ {
 		cmd := exec.Command("go", "test", "-count=1", "-timeout=10m", "-run", c.test, c.pkg)
 		cmd.Dir = ".."
-		cmd.Env = append(os.Environ(), "GOFLAGS=-overlay="+overlay, "SEEDED_FAULTS=", fmt.Sprintf("POWER_SEED=%d", seed), fmt.Sprintf("HISTORIES_SEED=%d", seed))
+		cmd.Env = append(os.Environ(), "GOFLAGS="+os.Getenv("GOFLAGS")+" "+flags, "SEEDED_FAULTS=", fmt.Sprintf("POWER_SEED=%d", seed), fmt.Sprintf("HISTORIES_SEED=%d", seed))
 		cmd.Env = append(cmd.Env, c.env...)
 		if len(c.env) == 0 {
 			cmd.Env = append(cmd.Env, "TEST_SPEED=") // the quick tests find it
@@ -223,7 +253,7 @@ func (c *caught) message(out string) string {
 	says := regexp.MustCompile(c.says)
 	for _, line := range errorLine.FindAllStringSubmatch(out, -1) {
 		if says.MatchString(line[0]) {
-			words := []rune(strings.ReplaceAll(line[1], "|", "/"))
+			words := []rune(strings.ReplaceAll(tempPath.ReplaceAllString(line[1], ""), "|", "/"))
 			if len(words) > 120 {
 				words = append(words[:117], []rune("...")...)
 			}

@@ -31,12 +31,12 @@ func nextVersion(t *testing.T) string {
 	t.Helper()
 	raised := seeded{file: "cluster/membership/table.go", old: "\nconst Level = 1\n", new: "\nconst Level = 2\n"}
 	dir := t.TempDir()
-	overlay, err := raised.overlay(dir)
+	flags, err := raised.flags(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
 	program := filepath.Join(dir, "quorate")
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-overlay", overlay, "-o", program, "../cmd/quorate").CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(t.Context(), "go", "build", flags, "-o", program, "../cmd/quorate").CombinedOutput(); err != nil {
 		t.Fatalf("build: %v\n%s", err, out)
 	}
 	return program
