@@ -7,7 +7,8 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// MaxPeers is the maximum number of peers of a node.
+// MaxPeers is the maximum number of peers of a node: as many as a cluster can have ranges, since a
+// node beyond that would lead none. A peer takes four connections, two of them dialed by this node.
 const MaxPeers = 256
 
 var errRemoved = errors.New("the peer has been removed")
