@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"google.golang.org/protobuf/types/known/durationpb"
+
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 )
 
@@ -59,7 +61,7 @@ func startExact(ctx context.Context, l *load) (*exact, error) {
 	}
 	for w := range soakers {
 		e.every(soakPause, func(i int) {
-			req := &quoratev1.ApplyOpsRequest{RequestId: fmt.Sprintf("%d-%d", w, i), Ops: []*quoratev1.Op{change(soakers*i + w), change(soakers*i + w + 7)}}
+			req := &quoratev1.ApplyOpsRequest{RequestId: fmt.Sprintf("%d-%d", w, i), RequestIdTtl: durationpb.New(2 * patience), Ops: []*quoratev1.Op{change(soakers*i + w), change(soakers*i + w + 7)}}
 			if err := e.apply(ctx, i, req); err != nil {
 				e.fail(err)
 				return
