@@ -1,12 +1,10 @@
 package console
 
 import (
-	"errors"
-	"fmt"
-	"net/http"
-	"strconv"
+	"slices"
 	"strings"
 
+	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/internal/audit"
 	"github.com/quorate/quorate/internal/phrase"
 	"github.com/quorate/quorate/internal/rbac"
@@ -16,55 +14,43 @@ func auditPage() Page {
 	return Page{Path: "audit", Title: "Audit log", Group: "Access", Template: "audit", Need: rbac.AccessRead, Load: loadAudit}
 }
 
-// auditRows is the number of entries on a page.
-const auditRows = 50
+// auditRows is the number of entries on a page, and auditMethods the most calls of a filter.
+const (
+	auditRows    = 50
+	auditMethods = 64
+)
 
 type auditView struct {
-	Node               string
-	Who, Method, Text  string
-	Result             string
-	Results            []Option
-	Entries            []audit.Entry
-	Pager              Pager
-	Incomplete, Absent bool
+	Node, Who, Method, Text string
+	Result                  string
+	Results                 []Option
+	Entries                 []*quoratev1.AuditEntry
+	Missing                 []*quoratev1.MissingNode
+	Pager                   Pager
+	Incomplete              bool
 }
 
-// loadAudit reads this node's audit log. Because it shows what others did, it requires the
-// permission to read all bindings and tokens.
+// loadAudit reads the audit logs of all nodes, the newest entries first.
 func loadAudit(r *Request) (any, error) {
 	v := &auditView{
-		Node: r.c.Self, Who: r.Query("who"), Method: r.Query("method"), Text: r.Query("text"), Result: r.Query("result"),
+		Node: r.Query("node"), Who: r.Query("who"), Method: r.Query("method"), Text: r.Query("text"), Result: r.Query("result"),
 		Results: []Option{{"", "all"}, {"ok", "done"}, {"denied", "denied"}, {"failed", "failed"}},
 	}
-	if r.c.Guard != nil {
-		if err := r.c.Guard.Check(r.Caller, rbac.AccessRead, rbac.Everywhere, "the audit log"); err != nil {
-			return nil, &Problem{Status: http.StatusForbidden, Title: "You may not", Detail: err.Error()}
-		}
-	}
-	if r.c.AuditPath == "" {
-		v.Absent = true
-		return v, nil
-	}
-	from, err := cursorOf(r.Query("from"))
+	res, err := r.Security.ListAuditEntries(r.Context(), &quoratev1.ListAuditEntriesRequest{
+		Node: v.Node, Identity: v.Who, Methods: callsOf(v.Method), Text: v.Text, Result: v.Result, PageSize: auditRows, PageToken: r.Query("from"),
+	})
 	if err != nil {
 		return nil, err
 	}
-	entries, next, err := audit.NewestOfAll(r.c.AuditPath, from, auditRows, v.match)
-	if err != nil {
-		return nil, &Problem{Status: http.StatusInternalServerError, Title: "The audit log cannot be read", Detail: "The node's log says why."}
-	}
-	v.Entries = entries
-	v.Pager = Pager{Label: "Pages of the audit log", What: phrase.Plural(len(entries), "entry")}
-	if len(entries) != 1 {
-		v.Pager.What = strconv.Itoa(len(entries)) + " entries"
-	}
-	v.Incomplete = next != nil && len(entries) < auditRows
+	v.Entries, v.Missing = res.Entries, res.MissingNodes
+	v.Pager = Pager{Label: "Pages of the audit log", What: phrase.Plural(len(v.Entries), "entry")}
+	v.Incomplete = res.NextPageToken != "" && len(v.Entries) < auditRows
 	at := func(place string) string {
-		to, _ := link("audit", "who", v.Who, "method", v.Method, "text", v.Text, "result", v.Result, "from", place)
+		to, _ := link("audit", "node", v.Node, "who", v.Who, "method", v.Method, "text", v.Text, "result", v.Result, "from", place)
 		return to
 	}
-	if next != nil {
-		v.Pager.Next = at(cursorText(*next))
+	if res.NextPageToken != "" {
+		v.Pager.Next = at(res.NextPageToken)
 	}
 	if r.Query("from") != "" {
 		v.Pager.Prev = at("")
@@ -72,53 +58,55 @@ func loadAudit(r *Request) (any, error) {
 	return v, nil
 }
 
-// cursorText formats a cursor for cursorOf: one place in the changes and one in the attempts, such
-// as 0.4711-1.22; x means that the chain has no older entries.
-func cursorText(c audit.Cursor) string {
-	one := func(p *audit.Place) string {
-		if p == nil {
-			return "x"
-		}
-		return fmt.Sprintf("%d.%d", p.File, p.Before)
-	}
-	return one(c.Done) + "-" + one(c.Attempts)
-}
-
-func cursorOf(text string) (audit.Cursor, error) {
+// callsOf returns the filter of methods for a text: the text itself, and the calls whose description
+// contains it.
+func callsOf(text string) []string {
 	if text == "" {
-		return audit.Start(), nil
+		return nil
 	}
-	done, attempts, ok := strings.Cut(text, "-")
-	d, err1 := placeOf(done)
-	a, err2 := placeOf(attempts)
-	if !ok || err1 != nil || err2 != nil || d == nil && a == nil {
-		return audit.Cursor{}, &Problem{Status: http.StatusBadRequest, Title: "That is not right", Detail: "from is " + strconv.Quote(phrase.Clip(text, 40)) + "; must be a place in the log, such as 0.4711-1.22."}
+	out := []string{text}
+	for name, words := range callWords {
+		if strings.Contains(strings.ToLower(words), strings.ToLower(text)) {
+			out = append(out, name)
+		}
 	}
-	return audit.Cursor{Done: d, Attempts: a}, nil
+	slices.Sort(out[1:])
+	return out[:min(len(out), auditMethods)]
 }
 
-func placeOf(text string) (*audit.Place, error) {
-	if text == "x" {
-		return nil, nil //nolint:nilnil // nothing is older
-	}
-	file, before, _ := strings.Cut(text, ".")
-	n, err1 := strconv.ParseUint(file, 10, 8)
-	b, err2 := strconv.ParseUint(before, 10, 63)
-	return &audit.Place{File: int(n), Before: int64(b)}, errors.Join(err1, err2)
+// donePast has the past tense of the verbs with which descriptions of changes begin. TestAuditSentence
+// compares it with api/auth.
+var donePast = map[string]string{
+	"Change": "changed", "Clear": "cleared", "Delete": "deleted", "Give": "gave", "Issue": "issued", "Let": "let", "Load": "loaded", "Make": "made",
+	"Remove": "removed", "Reset": "reset", "Revoke": "revoked", "Roll": "rolled", "Rotate": "rotated", "Set": "set", "Sign": "signed", "Take": "took", "Transfer": "transferred",
+	"Use": "used",
 }
 
-func (v *auditView) match(e *audit.Entry) bool {
-	has := func(in, what string) bool { return strings.Contains(strings.ToLower(in), strings.ToLower(what)) }
-	return has(e.Identity, v.Who) && (has(e.Method, v.Method) || has(callText(e.Method), v.Method)) && (v.Result == "" || string(e.Result) == v.Result) &&
-		(v.Text == "" || has(e.What, v.Text) || has(e.Answer, v.Text) || has(e.Detail, v.Text) || has(e.RequestID, v.Text) || has(e.Address, v.Text))
+// auditSentence says what a caller did, or tried to do.
+func auditSentence(e *quoratev1.AuditEntry) string {
+	name, words := callName(e.GetMethod()), callText(e.GetMethod())
+	if name == "ClusterService/ChangeNode" {
+		words = "Change the state of a node"
+	}
+	verb, rest, _ := strings.Cut(words, " ")
+	past := donePast[verb]
+	switch done := e.GetResult() == string(audit.OK); {
+	case done && past != "":
+		return past + " " + rest
+	case done:
+		return "called " + name
+	case words == name: // it has no description
+		return "tried to call " + name
+	}
+	return "tried to " + strings.ToLower(verb) + " " + rest
 }
 
 // auditState returns the badge of a call's result.
-func auditState(e audit.Entry) Badge {
-	switch e.Result {
-	case audit.OK:
+func auditState(e *quoratev1.AuditEntry) Badge {
+	switch e.GetResult() {
+	case string(audit.OK):
 		return Badge{"good", "done"}
-	case audit.Denied:
+	case string(audit.Denied):
 		return Badge{"bad", "denied"}
 	}
 	return Badge{"warn", "failed"}

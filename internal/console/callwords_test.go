@@ -2,10 +2,11 @@ package console
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/quorate/quorate/api/auth"
-	"github.com/quorate/quorate/internal/audit"
+	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 )
 
 // TestCallWords checks that every call has a description, and that no description is left of a
@@ -36,13 +37,42 @@ func TestCallWords(t *testing.T) {
 	}
 }
 
-// TestAuditFindsCalls checks that the audit filter finds calls by description and by name, in any
-// case.
-func TestAuditFindsCalls(t *testing.T) {
-	e := &audit.Entry{Method: "/quorate.v1.KeyService/ResetKey", Result: audit.OK}
-	for text, want := range map[string]bool{"": true, "reset a": true, "RESETKEY": true, "/quorate.v1.KeyService": true, "limits": false} {
-		if got := (&auditView{Method: text}).match(e); got != want {
-			t.Errorf("%q: found %t", text, got)
+// TestCallsOf checks that the filter of the audit log finds calls by description and by name, and
+// has at most as many texts as the API takes.
+func TestCallsOf(t *testing.T) {
+	for text, want := range map[string]string{
+		"": "", "Reset A": "Reset A KeyService/ResetKey", "RESETKEY": "RESETKEY", "/quorate.v1.KeyService": "/quorate.v1.KeyService",
+	} {
+		if got := strings.Join(callsOf(text), " "); got != want {
+			t.Errorf("%q: %s; want %s", text, got, want)
+		}
+	}
+	if n := len(callsOf("e")); n != auditMethods {
+		t.Errorf("%d methods", n)
+	}
+}
+
+// TestAuditSentence checks the sentences of the audit log, and that every call that changes something
+// has one in the past tense.
+func TestAuditSentence(t *testing.T) {
+	for _, tc := range []struct{ method, result, want string }{
+		{"/quorate.v1.LimitService/ApplyLimits", "ok", "changed limits"},
+		{"/quorate.v1.LimitService/ApplyLimits", "denied", "tried to change limits"},
+		{"/quorate.v1.ClusterService/ChangeNode", "ok", "changed the state of a node"},
+		{"/quorate.v1.ClusterService/ChangeNode", "failed", "tried to change the state of a node"},
+		{"/quorate.v1.QuotaService/Allow", "denied", "tried to check a limit"},
+		{"/quorate.v1.NewService/Do", "ok", "called NewService/Do"},
+		{"/quorate.v1.NewService/Do", "denied", "tried to call NewService/Do"},
+		{"console/sign-in", "ok", "signed in to the console"},
+	} {
+		if got := auditSentence(&quoratev1.AuditEntry{Method: tc.method, Result: tc.result}); got != tc.want {
+			t.Errorf("%s, %s: %q; want %q", tc.method, tc.result, got, tc.want)
+		}
+	}
+	for _, m := range auth.Methods() {
+		rule, _ := auth.RuleOf(m)
+		if got := auditSentence(&quoratev1.AuditEntry{Method: m, Result: "ok"}); rule.Audited && strings.HasPrefix(got, "called") {
+			t.Errorf("%s is %q; give its verb a past tense in donePast", m, got)
 		}
 	}
 }

@@ -27,10 +27,8 @@ type Deps struct {
 	Conn grpc.ClientConnInterface
 	// Guard authenticates callers; nil means that authentication is off and everybody has access.
 	Guard *auth.Guard
-	// Audit logs sign-ins; may be nil. AuditPath is the path of the log for the page that shows it;
-	// empty for no such page.
-	Audit     *audit.Log
-	AuditPath string
+	// Audit logs sign-ins; may be nil.
+	Audit *audit.Log
 	// Self is the node's name, Version that of its software.
 	Self, Version string
 	// Settings are the node's settings, without secrets.

@@ -6,6 +6,7 @@ import (
 	"io"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
@@ -39,19 +40,19 @@ var eventKinds = []Option{
 type eventsView struct {
 	Namespace, Limit, Key, Kind string
 	Kinds                       []Option
-	Node                        string
+	Node                        string // only of this one
 	Names                       names
 }
 
 func loadEvents(r *Request) (any, error) {
-	v := &eventsView{Namespace: r.Query("namespace"), Limit: r.Query("limit"), Key: r.URL.Query().Get("key"), Kind: r.Query("kind"), Kinds: eventKinds, Node: r.c.Self}
+	v := &eventsView{Namespace: r.Query("namespace"), Limit: r.Query("limit"), Key: r.URL.Query().Get("key"), Kind: r.Query("kind"), Kinds: eventKinds, Node: r.Query("node")}
 	v.Names = namesFor(r, v.Namespace)
 	_, err := v.request()
 	return v, err
 }
 
 func (v *eventsView) request() (*quoratev1.WatchRequest, error) {
-	req := &quoratev1.WatchRequest{Namespace: v.Namespace, Limit: v.Limit, Key: v.Key}
+	req := &quoratev1.WatchRequest{Namespace: v.Namespace, Limit: v.Limit, Key: v.Key, Node: v.Node}
 	if v.Kind != "" {
 		n, err := strconv.ParseInt(v.Kind, 10, 32)
 		if err != nil || !slices.ContainsFunc(eventKinds, func(o Option) bool { return o.Value == v.Kind }) {
@@ -64,8 +65,16 @@ func (v *eventsView) request() (*quoratev1.WatchRequest, error) {
 
 // eventRows are the rows of one message, the newest first.
 type eventRows struct {
-	Events  []*quoratev1.Event
+	Events  []eventRow
+	Missing string // nodes that have stopped answering
+	Back    bool   // all nodes answer again
 	Skipped uint64 // not shown, or lost because there were too many
+}
+
+// eventRow is an event and the node on which it happened.
+type eventRow struct {
+	*quoratev1.Event
+	Node string
 }
 
 // streamEvents collects events and sends the newest at each interval.
@@ -90,6 +99,7 @@ func streamEvents(r *Request, send func(string, any) error) error {
 	defer tick.Stop()
 	var rows eventRows
 	var lost uint64
+	missing := ""
 	for {
 		select {
 		case <-r.Context().Done():
@@ -98,9 +108,12 @@ func streamEvents(r *Request, send func(string, any) error) error {
 			return err
 		case m := <-got:
 			rows.add(m, &lost)
+			if now := strings.Join(m.MissingNodes, ", "); now != missing {
+				missing, rows.Missing, rows.Back = now, now, now == ""
+			}
 		case <-tick.C:
 			name := "rows"
-			if len(rows.Events) == 0 && rows.Skipped == 0 {
+			if len(rows.Events) == 0 && rows.Skipped == 0 && rows.Missing == "" && !rows.Back {
 				name = ""
 			}
 			slices.Reverse(rows.Events)
@@ -124,7 +137,7 @@ func (e *eventRows) add(m *quoratev1.WatchResponse, lost *uint64) {
 		e.Events = e.Events[1:]
 		e.Skipped++
 	}
-	e.Events = append(e.Events, m.Event)
+	e.Events = append(e.Events, eventRow{m.Event, m.Node})
 }
 
 // receive forwards the messages of a watch; the goroutine ends with ctx.

@@ -119,7 +119,7 @@ func startInstance(cfg cluster.Config, who callers, ports listeners, sec *securi
 	}
 	others.open = opts.Guard == nil
 	in.console = console.New(console.Deps{
-		Conn: grpcapi.NewLocal(api.New(in.node, opts)), Guard: opts.Guard, Audit: in.audit, AuditPath: filepath.Join(cfg.Dir, AuditFile),
+		Conn: grpcapi.NewLocal(api.New(in.node, opts)), Guard: opts.Guard, Audit: in.audit,
 		Self: opts.Self, Version: opts.Version, Logger: opts.Logger, Settings: shownSettings(&cfg, &who, sec, &ports),
 	})
 	opts.Mount = map[string]http.Handler{rest.Console: in.console}
