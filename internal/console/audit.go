@@ -91,6 +91,8 @@ func auditSentence(e *quoratev1.AuditEntry) string {
 	verb, rest, _ := strings.Cut(words, " ")
 	past := donePast[verb]
 	switch done := e.GetResult() == string(audit.OK); {
+	case done && strings.Contains(e.GetWhat(), "dry_run=true"):
+		return "made a dry run: " + strings.ToLower(verb) + " " + rest
 	case done && past != "":
 		return past + " " + rest
 	case done:

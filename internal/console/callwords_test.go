@@ -69,6 +69,9 @@ func TestAuditSentence(t *testing.T) {
 			t.Errorf("%s, %s: %q; want %q", tc.method, tc.result, got, tc.want)
 		}
 	}
+	if got := auditSentence(&quoratev1.AuditEntry{Method: "/quorate.v1.LimitService/ApplyLimits", Result: "ok", What: "comment=\"x\" dry_run=true"}); got != "made a dry run: change limits" {
+		t.Error(got)
+	}
 	for _, m := range auth.Methods() {
 		rule, _ := auth.RuleOf(m)
 		if got := auditSentence(&quoratev1.AuditEntry{Method: m, Result: "ok"}); rule.Audited && strings.HasPrefix(got, "called") {
