@@ -164,6 +164,7 @@ func (n *Node) open(v *membership.View) error {
 	n.host, err = raftgroup.New(raftgroup.Config{
 		Self: n.cfg.Self, Dir: n.cfg.Dir, Net: n.net, Timing: n.cfg.Timing, Logger: n.log, ReplicaProgress: n.members.ReplicaProgress,
 		BalanceAfter: n.cfg.BalanceAfter, SlowDisk: n.cfg.SlowDisk, Unfit: n.clock.TooFarOff,
+		Appended: func(took time.Duration) { n.stats.appends.Observe(took.Seconds()) },
 	})
 	if err != nil {
 		return err

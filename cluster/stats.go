@@ -4,11 +4,14 @@ import (
 	"slices"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/quorate/quorate/cluster/raftgroup/sharedlog"
 )
 
 // stats are the node's own metrics. None has a label per range or key.
 type stats struct {
 	unsent, refusedReports, leaderChanges prometheus.Counter
+	appends                               prometheus.Histogram
 }
 
 func (s *stats) init(n *Node, reg prometheus.Registerer) {
@@ -20,6 +23,16 @@ func (s *stats) init(n *Node, reg prometheus.Registerer) {
 	s.unsent = counter("quorate_messages_unsent_total", "Reports and grants that could not be queued to a peer; they are sent again.")
 	s.refusedReports = counter("quorate_reports_refused_total", "Reports of an old term, incarnation or sequence number.")
 	s.leaderChanges = counter("quorate_leader_changes_total", "Leaders of ranges that this node learned of, after the first of each.")
+	s.appends = prometheus.NewHistogram(prometheus.HistogramOpts{
+		Name: "quorate_log_append_seconds", Help: "Duration of appends to the logs of this node's replicas, with the sync of the file.",
+		Buckets: []float64{.0005, .001, .002, .005, .01, .02, .05, .1, .2, .5, 1, 2, 5},
+	})
+	reg.MustRegister(s.appends)
+	total := func(name, help string, f func(sharedlog.Stats) uint64) {
+		reg.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: name, Help: help}, func() float64 { return float64(f(n.host.LogStats())) }))
+	}
+	total("quorate_log_commits_total", "Transactions of the file that holds the logs of all replicas; each syncs the file twice.", func(s sharedlog.Stats) uint64 { return s.Commits })
+	total("quorate_log_appended_bytes_total", "Bytes of the entries appended to the logs.", func(s sharedlog.Stats) uint64 { return s.Bytes })
 	gauge := func(name, help string, f func() float64) {
 		reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, f))
 	}

@@ -50,6 +50,7 @@ func TestMetrics(t *testing.T) {
 		"quorate_account_requests", "quorate_account_transactions", "quorate_account_queue",
 		"quorate_node_losses_tolerated", "quorate_replicas",
 		"quorate_disk_free_bytes", "quorate_peer_round_trip_seconds", "quorate_voters_missing", "quorate_leader_changes_total",
+		"quorate_log_append_seconds", "quorate_log_commits_total", "quorate_log_appended_bytes_total",
 		"quorate_ready", "quorate_cluster_ready", "quorate_ranges_without_leader", "quorate_faults", "quorate_clock_offset_seconds", "quorate_limits_without_series",
 		"quorate_client_reports_total", "quorate_client_final_reports_total", "quorate_clients", "quorate_client_keys",
 		"quorate_history_failures_total", "quorate_history_dropped_slots_total", "quorate_history_behind_seconds", "quorate_history_bytes",

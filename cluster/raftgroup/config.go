@@ -130,6 +130,10 @@ type Config struct {
 	// its disk has been fast for a minute. Zero means 500ms; a negative value disables the check.
 	SlowDisk time.Duration
 
+	// Appended is called with the duration of each append to a log, and of each probe of a slow
+	// disk, from several goroutines at once. Nil ignores them.
+	Appended func(took time.Duration)
+
 	// Unfit reports that this node should not lead now. An unfit node transfers the groups that
 	// it leads or wins to nodes that are not unfit, and accepts no leadership. Nil means always
 	// fit.

@@ -11,7 +11,8 @@ import (
 // answers, so nothing declares it dead, yet every commit of its groups waits for its disk
 // although the other replicas are done. Another node should lead those groups.
 type diskLatency struct {
-	limit time.Duration // upper bound of the mean; the check is off if not positive
+	limit time.Duration       // upper bound of the mean; the check is off if not positive
+	seen  func(time.Duration) // see Config.Appended
 
 	mu   sync.Mutex
 	mean time.Duration // weighted mean of recent appends; the newest has weight 1/4
@@ -23,6 +24,9 @@ type diskLatency struct {
 
 // note records a finished append.
 func (p *diskLatency) note(now time.Time, took time.Duration) {
+	if p.seen != nil {
+		p.seen(took)
+	}
 	if p.limit <= 0 {
 		return
 	}

@@ -50,6 +50,9 @@ type Host struct {
 	excluded       atomic.Pointer[map[quota.NodeID]bool] // see SetExcluded
 }
 
+// LogStats returns the work of the file that holds the logs of all groups.
+func (h *Host) LogStats() sharedlog.Stats { return h.logs.Stats() }
+
 // New returns a host without groups. Its Net need not be started yet.
 func New(cfg Config) (*Host, error) {
 	cfg.fill()
@@ -59,7 +62,7 @@ func New(cfg Config) (*Host, error) {
 	h := &Host{
 		cfg: cfg, log: cfg.Logger, groups: map[uint32]*Group{}, parked: map[uint32][]parked{},
 		gone: map[uint32]bool{}, names: map[uint32]string{},
-		latency: diskLatency{limit: cfg.SlowDisk}, batcher: &heartbeatBatcher{ask: cfg.Net.Ask, batches: map[quota.NodeID]*heartbeatBatch{}},
+		latency: diskLatency{limit: cfg.SlowDisk, seen: cfg.Appended}, batcher: &heartbeatBatcher{ask: cfg.Net.Ask, batches: map[quota.NodeID]*heartbeatBatch{}},
 		limit: &limiter{last: map[string]time.Time{}, held: map[string]int{}},
 	}
 	var err error
