@@ -113,8 +113,9 @@ func newJoinTokenListCommand() *cobra.Command {
 	var t remote.Targets
 	var output render.Output
 	cmd := &cobra.Command{
-		Use:   "list",
-		Short: "Print the join tokens",
+		Use:     "list",
+		Aliases: []string{"get"},
+		Short:   "Print the join tokens",
 		Long: `Print the join tokens that have uses left, without their secrets. STATE marks
 tokens of an authority that "quorate ca rotate" has replaced: nodes cannot join
 with them.`,

@@ -22,8 +22,9 @@ func newLimitsGetCommand() *cobra.Command {
 	var output render.Output
 	var number uint64
 	cmd := &cobra.Command{
-		Use:   "get [NAME...]",
-		Short: "Print the active limits, or those of an earlier version",
+		Use:     "get [NAME...]",
+		Aliases: []string{"list"},
+		Short:   "Print the active limits, or those of an earlier version",
 		Long: `Print the active limits of the first node that answers, or those of an earlier
 version. A NAME is a namespace or namespace/limit; without one all are printed.
 @default and @template stand for a namespace's default and template.

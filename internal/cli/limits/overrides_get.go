@@ -25,8 +25,9 @@ func newOverridesGetCommand() *cobra.Command {
 	var output render.Output
 	var most int
 	cmd := &cobra.Command{
-		Use:   "get [NAMESPACE[/LIMIT] [KEY]]",
-		Short: "Print overrides",
+		Use:     "get [NAMESPACE[/LIMIT] [KEY]]",
+		Aliases: []string{"list"},
+		Short:   "Print overrides",
 		Long: `Print the overrides of the cluster, of a namespace, of a limit or of one key, in
 order of namespace, limit and key. There may be a million: the first 100 are
 printed, and --max says how many instead, 0 all of them; they are fetched and

@@ -143,8 +143,9 @@ func newRolesListCommand() *cobra.Command {
 	var t remote.Targets
 	var output render.Output
 	cmd := &cobra.Command{
-		Use:   "list [IDENTITY]",
-		Short: "List who has which role, and where",
+		Use:     "list [IDENTITY]",
+		Aliases: []string{"get"},
+		Short:   "List who has which role, and where",
 		Long: `List the bindings: those that the cluster keeps, those of the settings of the
 node that answers, and what is built in. With an identity, only its own.`,
 		Example: `  quorate roles list

@@ -64,9 +64,10 @@ func newTokensListCommand() *cobra.Command {
 	var t remote.Targets
 	var output render.Output
 	cmd := &cobra.Command{
-		Use:   "list",
-		Short: "List the tokens, without their secrets",
-		Long:  `List the tokens by name: who made them, and when they end. No secret is shown.`,
+		Use:     "list",
+		Aliases: []string{"get"},
+		Short:   "List the tokens, without their secrets",
+		Long:    `List the tokens by name: who made them, and when they end. No secret is shown.`,
 		Example: `  quorate tokens list
   quorate tokens list -o json`,
 		Args: cobra.NoArgs,

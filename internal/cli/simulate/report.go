@@ -165,7 +165,7 @@ func simTable(b *strings.Builder, sc *scenario.Scenario, rs []*simResult) error 
 	row("ideal admitted", "by one limiter that sees the same requests", func(o *scenario.Summary) any { return o.Ideal })
 	gap()
 	row("net", "admitted less what the ideal admitted", func(o *scenario.Summary) any { return fmt.Sprintf("%+.2f%%", o.NetPct) })
-	row("over", "admitted, the ideal refused", func(o *scenario.Summary) any { return fmt.Sprintf("%.2f%%", o.OverPct) })
+	row("over", "admitted, the ideal refused (which requests; net says how many)", func(o *scenario.Summary) any { return fmt.Sprintf("%.2f%%", o.OverPct) })
 	row("under", "refused, the ideal admitted", func(o *scenario.Summary) any { return fmt.Sprintf("%.2f%%", o.UnderPct) })
 	row("worst excess", "tokens over burst + rate x time", func(o *scenario.Summary) any { return fmt.Sprintf("%.1f", o.WorstExcess.Tokens) })
 	row("in bursts", "the same, in bursts of the limit", func(o *scenario.Summary) any { return fmt.Sprintf("%.3f", o.WorstExcess.Bursts) })
