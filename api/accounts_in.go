@@ -92,7 +92,7 @@ func accountPolicy(path string, p *quoratev1.Policy) (account.Policy, error) {
 	if p.Lifetime != nil {
 		out.Lifetime = p.Lifetime.AsDuration()
 		if err := p.Lifetime.CheckValid(); err != nil || out.Lifetime <= 0 {
-			return out, apierr.Invalid(apierr.Join(path, "lifetime"), "%v; must be above 0, or absent for accounts that last for ever", out.Lifetime)
+			return out, apierr.Invalid(apierr.Join(path, "lifetime"), "%v; must be above 0, or absent for accounts that never expire", out.Lifetime)
 		}
 	}
 	return out, badAt(path, out.Validate())

@@ -126,7 +126,7 @@ func (n *Node) onPeer(id quota.NodeID, e transport.Event) {
 		p.up, p.refused, p.dead, p.parting = e == transport.Up, e == transport.Refused, e == transport.Dead, p.parting && e != transport.Up
 	})
 	if lost && !n.members.IsOut() { // peers refuse a node that is out of the cluster: no warning then
-		n.log.Warn("a node is out of reach, and has not said that it stops", "node", id)
+		n.log.Warn("a node is unreachable, and has not announced a stop", "node", id)
 	}
 	switch e {
 	case transport.Up:

@@ -82,7 +82,7 @@ func (n *Node) openJournal(ac *aggregator.Config) []quota.RecoveredCounts {
 		return nil
 	}
 	if err != nil {
-		n.log.Error("the journal was damaged; what is whole of it was taken over", "err", err)
+		n.log.Error("the journal was damaged; its intact slots were used", "err", err)
 	}
 	n.journal, ac.Journal, ac.Known = j, j, j.Known()
 	inherited := j.Inherited()

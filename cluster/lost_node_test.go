@@ -81,7 +81,7 @@ func TestLeaverIsQuiet(t *testing.T) {
 		}
 	}
 	for line := range strings.Lines(w.take()) {
-		if strings.Contains(line, "node_here=n4") && strings.Contains(line, "out of reach") {
+		if strings.Contains(line, "node_here=n4") && strings.Contains(line, "unreachable") {
 			t.Error(line)
 		}
 	}

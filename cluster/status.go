@@ -105,7 +105,7 @@ func (n *Node) undecided(st *quoratev1.GetStatusResponse) string {
 	case !n.routes.wasLed():
 		return cmp.Or(st.Leaderless, "the leaders of the ranges are not known yet")
 	case n.cfg.AwaitLimits && st.LimitsVersion == 0:
-		return "the first limits are not in force yet"
+		return "the first limits are not active yet"
 	}
 	return ""
 }

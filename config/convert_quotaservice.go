@@ -26,7 +26,7 @@ func (c *conversion) quotaservice(v Value) {
 	v.Fields("namespaces: {name: "+qsNamespaceExample+"}", []Field{
 		{"global_default_bucket", "", func(v Value) { c.qsBucket(quota.Global, v, 0) }},
 		{"namespaces", "", func(v Value) { v.named("{name: "+qsNamespaceExample+"}", c.qsNamespace) }},
-		c.noted("version", "", "the number of the version is not carried over; versions are counted anew"),
+		c.noted("version", "", "the version number is not converted; versions start again"),
 		c.noted("user", "", "is not carried over; who applies the limits is recorded then"),
 		c.noted("date", "", "is not carried over; the time is recorded when the limits are applied"),
 	})

@@ -81,7 +81,7 @@ func TestCLILimits(t *testing.T) {
 
 	more := c.file("more.yaml", strings.Replace(cliLimits, "burst: 4", "burst: 40", 1))
 	c.prints(1, "burst  4 -> 40", "limits", "diff", more)
-	c.prints(0, "version 1 is in force", "limits", "apply", more, "--dry-run")
+	c.prints(0, "the active version is 1", "limits", "apply", more, "--dry-run")
 	c.prints(0, "version 1\n", "limits", "get")
 	c.prints(0, "limits applied: version 2 (1 changed)", "limits", "apply", more, "--expected-version", "1", "--author", "alice", "--comment", "more for all")
 	c.prints(3, "version 1 was expected, but version 2, made by alice, is in force", "limits", "apply", same, "--expected-version", "1")

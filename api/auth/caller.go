@@ -104,13 +104,13 @@ type DeniedError struct {
 func (e *DeniedError) Error() string {
 	who := fmt.Sprintf("%q", e.Caller.Identity)
 	if e.Caller.Credential == None {
-		who = "the call carries no credential; whoever makes it"
+		who = "the call carries no credential; its caller"
 	}
 	switch e.Permission {
 	case "":
 		return who + " needs a credential for " + e.Method
 	case unlisted:
-		return fmt.Sprintf("%s: nobody may call it, because it is not in the table of permissions", e.Method)
+		return fmt.Sprintf("%s: not allowed for anyone, because it is not in the table of permissions", e.Method)
 	}
 	if e.Scope == "" {
 		return fmt.Sprintf("%s needs %s", who, e.Permission)

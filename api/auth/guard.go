@@ -107,7 +107,7 @@ func (g *Guard) Quick(state *tls.ConnectionState, authorization []string) (*Call
 	case strings.HasPrefix(token, "quorate1"):
 		return g.byToken(token)
 	case g.issuer == nil:
-		return nil, bad("authorization: the token is none of this cluster (those begin with quorate1t.), and this node takes no JWTs; see auth.oidc in its settings")
+		return nil, bad("authorization: not a token of this cluster (those begin with quorate1t.), and this node accepts no JWTs; see auth.oidc in its settings")
 	}
 	return g.jwts.get(sha256.Sum256([]byte(token)), g.cfg.Now()), nil
 }

@@ -89,8 +89,8 @@ func TestTokens(t *testing.T) {
 		"empty":           {[]string{""}, "must be Bearer, a space, and a token"},
 		"twice":           {[]string{"Bearer " + text, "Bearer " + text}, "is there 2 times"},
 		"a join token":    {[]string{"Bearer " + join}, "this is a join token"},
-		"a JWT":           {[]string{"Bearer eyJhbGciOiJub25lIn0.eyJzdWIiOiJhIn0."}, "this node takes no JWTs"},
-		"something else":  {[]string{"Bearer swordfish-swordfish"}, "this node takes no JWTs"},
+		"a JWT":           {[]string{"Bearer eyJhbGciOiJub25lIn0.eyJzdWIiOiJhIn0."}, "this node accepts no JWTs"},
+		"something else":  {[]string{"Bearer swordfish-swordfish"}, "this node accepts no JWTs"},
 		"of zero secrets": {[]string{"Bearer quorate1t.000000000000.AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"}, "not known"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -234,16 +234,16 @@ func TestEnterAndAdmit(t *testing.T) {
 		{ci, "ClusterService/GetStatus", &quoratev1.GetStatusRequest{}, `"client:ci" needs cluster.read everywhere`},
 		{ci, "SecurityService/CreateToken", &quoratev1.CreateTokenRequest{}, `needs access.admin everywhere`},
 		{ci, "SecurityService/ListRoles", &quoratev1.ListRolesRequest{}, ""},
-		{ci, "SecurityService/NoSuchCall", nil, "nobody may call it, because it is not in the table"},
+		{ci, "SecurityService/NoSuchCall", nil, "not allowed for anyone, because it is not in the table"},
 		{app, "AccountService/ApplyOps", &quoratev1.ApplyOpsRequest{Ops: []*quoratev1.Op{{AccountId: &quoratev1.AccountID{Realm: "project:infra"}}}}, ""},
 		{app, "AccountService/ApplyOps", &quoratev1.ApplyOpsRequest{Ops: []*quoratev1.Op{{AccountId: &quoratev1.AccountID{Realm: "project:x"}}}}, `accounts.use in realm "project:x"`},
 		{app, "AccountService/GetAccounts", &quoratev1.GetAccountsRequest{Accounts: []*quoratev1.AccountID{{Realm: "project:x"}}}, `accounts.use in realm "project:x"`},
 		{app, "AccountService/LoadPolicies", &quoratev1.LoadPoliciesRequest{Realm: "project:infra"}, ""},
 		{admin, "SecurityService/CreateToken", &quoratev1.CreateTokenRequest{}, ""},
-		{admin, "SecurityService/NoSuchCall", nil, "nobody may call it"},
+		{admin, "SecurityService/NoSuchCall", nil, "not allowed for anyone"},
 		{none, "SecurityService/WhoAmI", &quoratev1.WhoAmIRequest{}, ""},
-		{none, "SecurityService/ListRoles", nil, "the call carries no credential; whoever makes it needs a credential for"},
-		{none, "QuotaService/Allow", allow("web"), "the call carries no credential; whoever makes it needs check"},
+		{none, "SecurityService/ListRoles", nil, "the call carries no credential; its caller needs a credential for"},
+		{none, "QuotaService/Allow", allow("web"), "the call carries no credential; its caller needs check"},
 	} {
 		method := pkg + c.method
 		err := w.AuthorizeCall(c.who, method)

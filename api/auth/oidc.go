@@ -159,7 +159,7 @@ func (s *issuer) provider(ctx context.Context) (*oidc.IDTokenVerifier, error) {
 	}
 	switch {
 	case err != nil && again:
-		s.log.Warn("the OIDC issuer does not answer; its keys of before stay in use", "issuer", s.Issuer, "err", err)
+		s.log.Warn("the OIDC issuer does not answer; its cached keys stay in use", "issuer", s.Issuer, "err", err)
 	case err != nil:
 		s.failed, s.failedAt = err, s.now()
 		return nil, err

@@ -237,7 +237,7 @@ func TestInvalid(t *testing.T) {
 	}{
 		{&request{Descriptors: many(1)}, "domain: is empty"},
 		{&request{Domain: strings.Repeat("d", maxDomain+1), Descriptors: many(1)}, "domain: is 1025 bytes; at most 1024"},
-		{&request{Domain: "edge"}, "descriptors: there are none"},
+		{&request{Domain: "edge"}, "descriptors: empty"},
 		{&request{Domain: "edge", Descriptors: many(MaxDescriptors + 1)}, "descriptors: 129; at most 128"},
 		{&request{Domain: "edge", Descriptors: []*commonv3.RateLimitDescriptor{desc(strings.Repeat("a=b, ", 64) + "a=b")}}, "descriptors[0].entries: 65; at most 64"},
 		{&request{Domain: "edge", Descriptors: []*commonv3.RateLimitDescriptor{long}}, "descriptors: their keys and values have more than 2097152 bytes"},

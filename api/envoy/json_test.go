@@ -38,7 +38,7 @@ func TestJSON(t *testing.T) {
 		{"POST", strings.Repeat(" ", MaxBody+1), 413, "the body is larger than 4194304 bytes"},
 		{"POST", `{"domain":"closed","descriptors":[{"entries":[{"key":"a"}]}]}`, 403, "not you"},
 		{"POST", `{"domain":"unknown caller","descriptors":[{"entries":[{"key":"a"}]}]}`, 401, "who are you"},
-		{"POST", `{"domain":"web","descriptors":[{"entries":[{"key":"flight"}]}]}`, 500, "counts what is in flight"},
+		{"POST", `{"domain":"web","descriptors":[{"entries":[{"key":"flight"}]}]}`, 500, "is a concurrency limit"},
 		{"GET", "", 405, "use POST"},
 	} {
 		w := httptest.NewRecorder()

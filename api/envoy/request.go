@@ -32,7 +32,7 @@ func check(req *request) error {
 	case len(req.Domain) > maxDomain:
 		return invalid("domain: is %d bytes; at most %d", len(req.Domain), maxDomain)
 	case n == 0:
-		return invalid("descriptors: there are none; must be 1 to %d", MaxDescriptors)
+		return invalid("descriptors: empty; must be 1 to %d", MaxDescriptors)
 	case n > MaxDescriptors:
 		return invalid("descriptors: %d; at most %d", n, MaxDescriptors)
 	}

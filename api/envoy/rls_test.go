@@ -138,7 +138,7 @@ func TestNative(t *testing.T) {
 		{"tiers=1", "OK: | OK tiers 2/10MINUTE 1"}, // the tighter tier
 		{"shadow=1 #2", "OK: | OK shadow 1/MINUTE 0"},
 		{"off=1", "OK: | OK 0"},
-		{"flight=1", "rpc error: code = FailedPrecondition desc = descriptors[0]: the limit web/flight counts what is in flight, which a proxy cannot give back; use a rate for it"},
+		{"flight=1", "rpc error: code = FailedPrecondition desc = descriptors[0]: the limit web/flight is a concurrency limit, which a proxy cannot release; use a rate for it"},
 	} {
 		expect(t, tc.descriptor, ask(t, c, "web", 0, tc.descriptor), tc.want)
 	}

@@ -112,7 +112,7 @@ func (s *Source) Run(ctx context.Context, asked <-chan os.Signal, log *slog.Logg
 		case changed:
 			log.Info("rules of envoyproxy/ratelimit were read again", "path", s.path)
 		case err != nil && !gone:
-			log.Error("rules of envoyproxy/ratelimit were refused; those before stay in force", "path", s.path, "err", err)
+			log.Error("rules of envoyproxy/ratelimit were refused; the previous ones stay active", "path", s.path, "err", err)
 		}
 		// A missing file is logged once, and bad content once per change.
 		gone = err != nil && errors.As(err, new(*os.PathError))

@@ -163,7 +163,7 @@ descriptors:
 		ask(t, c, "d", 0, text)
 	}
 	want := `
-# HELP quorate_envoy_rls_hits_total Hits of the rules that are served from envoyproxy/ratelimit files, by domain, rule and what became of them: within, near, over or shadow.
+# HELP quorate_envoy_rls_hits_total Hits of the rules from envoyproxy/ratelimit files, by domain, rule and result: within, near, over or shadow.
 # TYPE quorate_envoy_rls_hits_total counter
 quorate_envoy_rls_hits_total{domain="d",result="near",rule="plain"} 1
 quorate_envoy_rls_hits_total{domain="d",result="over",rule="plain"} 1

@@ -15,7 +15,7 @@ import (
 
 func badf(format string, args ...any) error { return fmt.Errorf(format, args...) }
 
-var errAcquired = errors.New("counts what is in flight, which a proxy cannot give back; use a rate for it")
+var errAcquired = errors.New("is a concurrency limit, which a proxy cannot release; use a rate for it")
 
 // target is the key that one descriptor of a request is counted by.
 type target struct {

@@ -119,7 +119,7 @@ func TestAuth(t *testing.T) {
 		want  string
 	}{
 		{[]string{"PING"}, "+PONG"},
-		{allow, "-NOAUTH the call carries no credential; whoever makes it needs check in namespace \"web\""},
+		{allow, "-NOAUTH the call carries no credential; its caller needs check in namespace \"web\""},
 		{[]string{"AUTH", web + "x"}, "-WRONGPASS authorization: "},
 		{allow, "-NOAUTH the call carries no credential"},
 		{[]string{"AUTH", web}, "+OK"},

@@ -24,7 +24,7 @@ func (r *router) getBackup(w http.ResponseWriter, req *http.Request) int {
 	case err != nil && !out.begun:
 		return writeFault(w, api.BackupFault(err))
 	case err != nil:
-		r.Log.Warn("a backup was not sent whole", "err", err)
+		r.Log.Warn("a backup was not sent completely", "err", err)
 		api.CallOf(req.Context()).Ended(nil, api.BackupFault(err))
 		_ = out.conn.SetWriteDeadline(time.Unix(1, 0)) // so that the end of the body cannot be sent
 	}

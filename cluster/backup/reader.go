@@ -180,7 +180,7 @@ func (b *Reader) end() error {
 	case kind != kindSeal:
 		return b.expected("the seal", kind)
 	case !bytes.Equal(b.content, sum):
-		return b.bad("the seal does not fit what is before it: parts of several backups were put together, or the file is damaged")
+		return b.bad("the seal does not match the content: the file contains parts of several backups, or is damaged")
 	}
 	b.offset = b.read
 	switch _, err := b.r.ReadByte(); {

@@ -88,12 +88,12 @@ func (j *reportJournal) open(cfg *Config) {
 	}
 	dir := filepath.Join(cfg.Dir, "clients")
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		cfg.Log.Error("no journal of clients: what a report had counted when the process dies may be counted twice", "err", err)
+		cfg.Log.Error("no journal of clients: if the process dies, counts of a report may be booked twice", "err", err)
 		return
 	}
 	file, err := journal.Open(journal.Config{Dir: dir, Cluster: cfg.Cluster, Node: cfg.Self, Life: cfg.Incarnation, Logger: cfg.Log})
 	if err != nil {
-		cfg.Log.Error("the journal of clients was damaged, or there can be none", "err", err)
+		cfg.Log.Error("the journal of clients was damaged, or cannot be created", "err", err)
 	}
 	if file == nil {
 		return

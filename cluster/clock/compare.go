@@ -50,7 +50,7 @@ func (c *Clock) Correct(by time.Duration) {
 		return
 	}
 	if by != 0 {
-		c.cfg.Log.Warn("the wall clock is wrong: most nodes agree on another time, and this node goes by theirs", "ahead", -by)
+		c.cfg.Log.Warn("the wall clock is wrong: most nodes agree on another time, which this node uses", "ahead", -by)
 	} else {
 		c.cfg.Log.Info("the wall clock is right again")
 	}

@@ -57,7 +57,7 @@ func (s *Store) RevokeToken(ctx context.Context, id string) (bool, error) {
 }
 
 func (s *Store) changeSecurity(ctx context.Context, c *raftlogv1.ChangeSecurity) (bool, error) {
-	if err := s.node.AwaitMembership(ctx, "a change of who may do what"); err != nil {
+	if err := s.node.AwaitMembership(ctx, "a change of permissions"); err != nil {
 		return false, err
 	}
 	c.AtUnixNanos = int64(s.node.Now())
@@ -99,7 +99,7 @@ func (s *Store) securityEverywhere(ctx context.Context, revision uint64) {
 	}
 	s.waitHere(ctx, func() bool { return s.Security().Revision() >= revision && len(behind()) == 0 })
 	if late := behind(); len(late) > 0 {
-		s.log.Warn("who may do what is not changed everywhere yet", "revision", revision, "behind", late)
+		s.log.Warn("a permission change has not reached all nodes yet", "revision", revision, "behind", late)
 	}
 }
 

@@ -147,6 +147,6 @@ func (s *Store) waitSpread(ctx context.Context, version uint64) {
 	}
 	spread := func() bool { return s.node.Limits().Version >= version && len(behind()) == 0 }
 	if s.waitHere(ctx, spread); !spread() {
-		s.log.Warn("limits are not in force everywhere yet", "version", version, "behind", behind())
+		s.log.Warn("limits have not reached all nodes yet", "version", version, "behind", behind())
 	}
 }

@@ -57,6 +57,6 @@ func (s *Store) purge(now quota.Time) {
 		PurgeOverrides: &raftlogv1.PurgeOverrides{BeforeUnixNanos: int64(now)},
 	}}))
 	if err != nil {
-		s.log.Debug("expired overrides were not deleted; next time", "err", err)
+		s.log.Debug("expired overrides were not deleted; retrying later", "err", err)
 	}
 }

@@ -87,7 +87,7 @@ func (s *Store) PurgePolicies(ctx context.Context, id account.ConfigID) (bool, e
 	}
 	s.waitHere(ctx, func() bool { return len(behind()) == 0 })
 	if late := behind(); len(late) > 0 {
-		s.log.Warn("policies are not purged everywhere yet", "version", id.Version, "behind", late)
+		s.log.Warn("a purge of policies has not reached all nodes yet", "version", id.Version, "behind", late)
 	}
 	return res.changed, nil
 }

@@ -30,7 +30,7 @@ func (s *Service) announceSelf(ctx context.Context) {
 	}
 	if c, a := s.cfg.Certificates, s.node.Table().Authority(); c != nil && a != nil {
 		if err := c.SetTrust(trustOf(a)); err != nil {
-			s.log.Error("trusted certificates not taken over", "err", err)
+			s.log.Error("trusted certificates not updated", "err", err)
 		}
 	}
 	self := s.selfMember(have)

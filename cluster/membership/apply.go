@@ -51,7 +51,7 @@ func (t *Table) change(next *raftlogv1.Membership, c *raftlogv1.ChangeMembers) e
 	case *raftlogv1.ChangeMembers_DropToken:
 		i, ok := t.findToken(b.DropToken.GetId())
 		if !ok {
-			return refuse(Missing, "join token %q: there is none of that id", b.DropToken.GetId())
+			return refuse(Missing, "join token %q: unknown id", b.DropToken.GetId())
 		}
 		next.Tokens = slices.Delete(next.Tokens, i, i+1)
 		return nil

@@ -10,7 +10,7 @@ import (
 
 // ErrStale means that the membership has changed since the proposer read it. The proposer
 // must decide again.
-var ErrStale = errors.New("the membership has changed meanwhile")
+var ErrStale = errors.New("the membership has changed in the meantime")
 
 // Error is a refusal to show to the caller.
 type Error struct {

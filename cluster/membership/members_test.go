@@ -226,7 +226,7 @@ func TestRefusals(t *testing.T) {
 		"token uses":      {newToken(token("none", 0)), Invalid, "join token: id, hash and uses must be set"},
 		"token twice":     {newToken(token("two", 1)), Exists, "join token two: there is one of that id"},
 		"token maker":     {newToken(long), Invalid, "join token: maker of 1025 bytes; must be at most 1024"},
-		"no token":        {dropToken("three"), Missing, `join token "three": there is none of that id`},
+		"no token":        {dropToken("three"), Missing, `join token "three": unknown id`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := try(t, three(t), c.change, now)

@@ -204,7 +204,7 @@ func (s *Service) enough(t *Table, changed *Member) error {
 	}
 	switch {
 	case active == 0:
-		return refuse(Forbidden, "node %q: is the last active one; somebody must hold the cluster", changed.ID)
+		return refuse(Forbidden, "node %q: is the last active node and cannot be removed; join another node first", changed.ID)
 	case live == 0:
 		return refuse(Forbidden, "node %q: none of the other active nodes answers", changed.ID)
 	}
@@ -264,7 +264,7 @@ func (s *Service) moveLeader(ctx context.Context, v *View, r quota.RangeID, to q
 	case from == to:
 		return nil
 	case to != "" && !slices.Contains(v.Ranges[r].Voters, to):
-		return fmt.Errorf("%s is none of its voters, which are %v", to, v.Ranges[r].Voters)
+		return fmt.Errorf("%s is not one of its voters, which are %v", to, v.Ranges[r].Voters)
 	}
 	candidates := []quota.NodeID{to}
 	if to == "" {

@@ -206,7 +206,7 @@ func (s *Service) giveUpSilent(t *Table) *raftlogv1.ChangeMembers {
 		if m := t.Member(id); m != nil && !m.Dead {
 			dead := *m
 			dead.Dead = true // not Leaving: a range never loses voters automatically
-			s.log.Warn("a dead node is given up: its replicas move to others", "node", id, "silent_for", after)
+			s.log.Warn("a node counts as dead: its replicas move to others", "node", id, "silent_for", after)
 			return putMember(&dead)
 		}
 	}

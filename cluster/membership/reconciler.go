@@ -41,7 +41,7 @@ func (s *Service) reconcileAll() {
 		}
 		if err := errors.Join(errs...); err != nil {
 			if !errors.Is(err, raftgroup.ErrClosed) { // the node is stopping; the next try logs other errors
-				s.log.Warn("replicas of this node do not follow the placement yet", "err", err)
+				s.log.Warn("replicas of this node do not match the placement yet", "err", err)
 			}
 			time.AfterFunc(retryAfter, s.wakeReconciler)
 		}

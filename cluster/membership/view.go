@@ -92,7 +92,7 @@ func FirstView(cfg *Config) (v *View, stored bool, err error) {
 	}
 	v = ViewOf(New(pb), cfg.Ranges)
 	if v.Nodes[cfg.Self] == "" {
-		return nil, false, fmt.Errorf("%s: node %q is no member of cluster %q any more: it has left or was removed. Join it anew, with another data directory", path, cfg.Self, cfg.Cluster)
+		return nil, false, fmt.Errorf("%s: node %q is no longer a member of cluster %q: it has left or was removed. Join it again, with another data directory", path, cfg.Self, cfg.Cluster)
 	}
 	return v, true, nil
 }

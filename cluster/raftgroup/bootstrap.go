@@ -28,7 +28,7 @@ func (g *Group) bootstrapLate() {
 		if time.Since(since) < lateAfter {
 			continue
 		}
-		g.log.Warn("the group has no state, and those who should found it do not answer: founding it", "voters", g.opts.Voters)
+		g.log.Warn("the group has no state, and the nodes that should create it do not answer: creating it", "voters", g.opts.Voters)
 		if i := g.cur.Load(); i != nil {
 			g.replace(i, g.bootstrapOnce)
 		}

@@ -77,7 +77,7 @@ func (g *Group) fail(i *instance, err error) {
 // the replica when the disk accepts writes again.
 func (g *Group) suspend(i *instance, led bool, cause error) {
 	if pass, held := g.host.limit.pass("disk fault", time.Now()); pass {
-		g.log.Error("the disk does not take writes; this replica is out of service until it does", "err", cause, "repeated", held)
+		g.log.Error("disk writes fail; this replica is out of service until they succeed", "err", cause, "repeated", held)
 	}
 	if led {
 		g.stepDown(i)
@@ -121,7 +121,7 @@ func (g *Group) stepDown(i *instance) {
 	defer tr.cancel()
 	header := raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(g.host.cfg.Self), Addr: []byte(g.host.cfg.Self)}
 	err := tr.TimeoutNow(raft.ServerID(successor), raft.ServerAddress(successor), &raft.TimeoutNowRequest{RPCHeader: header}, &raft.TimeoutNowResponse{})
-	i.group.log.Info("gave leadership up", "to", successor, "err", err)
+	i.group.log.Info("gave up leadership", "to", successor, "err", err)
 }
 
 // restart restarts a replica once the disk accepts writes. The pause doubles after each restart
@@ -248,7 +248,7 @@ func (h *Host) watchSpace() {
 	err, old := h.space(), h.lowSpace.Load()
 	switch {
 	case err != nil && old == nil:
-		h.log.Error("little space left; this node leads nothing until there is more", "err", err)
+		h.log.Error("little disk space left; this node leads nothing until there is more", "err", err)
 		h.lowSpace.Store(&fault{err, time.Now()})
 	case err != nil:
 		h.lowSpace.Store(&fault{err, old.since})

@@ -208,7 +208,7 @@ func (s *snapshots) checkRestored(restored, lastIndex uint64) error {
 		if index > max(lastIndex, restored) {
 			return damaged(path, fmt.Errorf("%w; the log ends at entry %d, before the snapshot's %d", why, lastIndex, index))
 		}
-		s.group.log.Warn("an unreadable snapshot is deleted; the other one and the log hold all that it held", "path", path, "err", why)
+		s.group.log.Warn("an unreadable snapshot was deleted; the other one and the log contain its content", "path", path, "err", why)
 		if err := os.RemoveAll(path); err != nil {
 			return err
 		}

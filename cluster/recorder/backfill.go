@@ -90,7 +90,7 @@ func (f *Backfill) Round(ctx context.Context, now history.Second) {
 					continue
 				}
 				if err := f.fill(ctx, of, now); err != nil {
-					s.log.Info("history: what other replicas have is not here yet", "range", r, "from", id, "err", err)
+					s.log.Info("history: data of other replicas has not been fetched yet", "range", r, "from", id, "err", err)
 				}
 				select {
 				case <-s.stop:

@@ -150,7 +150,7 @@ func (s *Recorder) Forget(r quota.RangeID) {
 		return
 	}
 	if err := s.Files.Archive.Drop(r); err != nil {
-		s.log.Warn("history: what was kept of a range that is elsewhere now is still there", "range", r, "err", err)
+		s.log.Warn("history: files of a range that has moved away were not deleted", "range", r, "err", err)
 	}
 }
 

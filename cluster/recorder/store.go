@@ -55,7 +55,7 @@ func (s *store) open(h *Recorder) {
 	a, err := archive.Open(filepath.Join(h.cfg.Dir, historyDir), archive.Config{
 		Minutes: c.Minutes, Hours: c.Hours, MaxBytes: c.MaxBytes, Check: boltcheck.Check,
 		Damaged: func(path string, why error) {
-			h.log.Error("history: a damaged file was set aside; what it had is lost here", "file", path, "err", why)
+			h.log.Error("history: a damaged file was set aside; its content is lost on this node", "file", path, "err", why)
 		},
 	})
 	if err != nil {
@@ -142,7 +142,7 @@ func (s *store) failed(err error) {
 	s.service.failures.Inc()
 	if time.Since(s.warned) >= warnEvery {
 		s.warned = time.Now()
-		s.service.log.Error("history: not stored; it is tried again as long as it is in memory, for an hour", "err", err)
+		s.service.log.Error("history: not stored; retrying for an hour, from memory", "err", err)
 	}
 }
 

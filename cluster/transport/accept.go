@@ -110,10 +110,10 @@ func (n *Net) logRefused(s *unauthConn, err error) {
 	}
 	probe := !s.heard.Load() && (t == nil || !t.own)
 	if probe || r != nil && r.logLevel() < slog.LevelError {
-		n.log.Debug("connection not taken", "from", s.RemoteAddr(), "err", err)
+		n.log.Debug("connection rejected", "from", s.RemoteAddr(), "err", err)
 		return
 	}
-	n.logs.warn(n.log, kind, "connection not taken", "from", s.RemoteAddr(), "err", cut(err.Error(), maxSentence))
+	n.logs.warn(n.log, kind, "connection rejected", "from", s.RemoteAddr(), "err", cut(err.Error(), maxSentence))
 	if t != nil && !t.own {
 		s.linger()
 	}

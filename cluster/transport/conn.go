@@ -88,7 +88,7 @@ func (c *conn) readLoop(handle func(*peerv1.Frame)) {
 		f, err := c.fr.frame()
 		if err != nil {
 			if errors.Is(err, ErrTooLarge) {
-				c.net.log.Warn("peer sent what cannot be read; closing the connection", "peer", c.peer, "lane", c.lane, "err", err)
+				c.net.log.Warn("peer sent an unreadable message; closing the connection", "peer", c.peer, "lane", c.lane, "err", err)
 			}
 			c.close(err)
 			return

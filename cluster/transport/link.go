@@ -115,7 +115,7 @@ func (l *link) failed(addr string, err error) {
 			l.logged = map[string]bool{}
 		}
 		l.logged[r.text] = true
-		l.peer.net.log.Log(context.Background(), r.logLevel(), "peer does not take this node",
+		l.peer.net.log.Log(context.Background(), r.logLevel(), "peer rejected this node",
 			"peer", l.peer.id, "addr", addr, "lane", l.lane, "reason", r.text)
 		return
 	}

@@ -181,10 +181,10 @@ func TestTLSRefusals(t *testing.T) {
 			eventually(t, fmt.Sprintf("a logs %q", c.logA), func() bool { return strings.Contains(unquoted(&logA), c.logA) })
 			eventually(t, fmt.Sprintf("b logs %q", c.logB), func() bool { return strings.Contains(unquoted(&logB), c.logB) })
 			time.Sleep(200 * time.Millisecond) // and keeps failing
-			if n := strings.Count(logB.String(), "connection not taken"); n > logLines {
+			if n := strings.Count(logB.String(), "connection rejected"); n > logLines {
 				t.Errorf("b has logged it %d times:\n%s", n, logB.String())
 			}
-			if c.logB == "" && strings.Contains(logB.String(), "connection not taken") && c.logA == "" {
+			if c.logB == "" && strings.Contains(logB.String(), "connection rejected") && c.logA == "" {
 				t.Errorf("b has logged:\n%s", logB.String())
 			}
 			if a.Connected("b") {
@@ -332,7 +332,7 @@ func TestGarbageOnTLS(t *testing.T) {
 			}
 			closedSoon(t, nc)
 			eventually(t, "one line is logged", func() bool {
-				return strings.Count(log.String(), "level=WARN msg=\"connection not taken\"") == 1 && strings.Contains(log.String(), "TLS: ")
+				return strings.Count(log.String(), "level=WARN msg=\"connection rejected\"") == 1 && strings.Contains(log.String(), "TLS: ")
 			})
 			eventually(t, "nothing is left", func() bool { return b.unauthenticated.len() == 0 && len(b.handshakes) == 0 })
 		})

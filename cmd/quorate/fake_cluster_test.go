@@ -100,7 +100,7 @@ func (c *fakeCluster) ChangeCluster(_ context.Context, by string, req proto.Mess
 		return &quoratev1.ListJoinTokensResponse{Tokens: f.tokens}, nil
 	case *quoratev1.RevokeJoinTokenRequest:
 		if len(f.tokens) == 0 || f.tokens[0].Id != r.Id {
-			return nil, &membership.Error{Kind: membership.Missing, Text: fmt.Sprintf("join token %q: there is none of that id", r.Id)}
+			return nil, &membership.Error{Kind: membership.Missing, Text: fmt.Sprintf("join token %q: unknown id", r.Id)}
 		}
 		f.tokens = nil
 		return &quoratev1.RevokeJoinTokenResponse{}, nil

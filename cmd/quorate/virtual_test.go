@@ -165,7 +165,7 @@ func TestVirtualFaults(t *testing.T) {
 		{log + limits + "--skew 90/10", exit.Usage, "has 2 weights for 3 nodes"},
 		{log + limits + "--limit web", exit.Usage, "namespace/limit"},
 		{log + limits + "--limit web/a", exit.NotFound, "limit web/a: testdata/virtual.yaml has no such limit; it has "},
-		{log + limits + "--limit web/running", exit.Usage, "limit web/running: counts what is in flight"},
+		{log + limits + "--limit web/running", exit.Usage, "limit web/running: is a concurrency limit"},
 		{log + limits + "--limit web/child", exit.Usage, "limit web/child: has the parent much"},
 		{log + limits + "--limit web/nothing", exit.Usage, "limit web/nothing: counts nothing"},
 		{log + limits + "--speed 2", exit.Usage, "--speed: is only for a replay against a running cluster; leave it out"},

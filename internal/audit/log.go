@@ -207,11 +207,11 @@ func (l *Log) note(err error) {
 		l.lost++
 		if !l.failing {
 			l.failing = true
-			l.o.Logger.Error("the audit log cannot be written; changes go on without it", "path", l.o.Path, "err", err)
+			l.o.Logger.Error("the audit log cannot be written; changes continue without it", "path", l.o.Path, "err", err)
 		}
 	case l.failing:
 		l.failing = false
-		l.o.Logger.Info("the audit log is written again", "path", l.o.Path, "lost", l.lost)
+		l.o.Logger.Info("the audit log can be written again", "path", l.o.Path, "lost", l.lost)
 	}
 }
 

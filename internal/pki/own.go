@@ -105,7 +105,7 @@ func (s *Store) look() {
 	if err != nil {
 		if s.failed != err.Error() {
 			s.failed = err.Error()
-			s.opts.Log.Warn("certificates could not be read again; those read before stay in use", "err", err)
+			s.opts.Log.Warn("certificates could not be read again; the previous ones stay in use", "err", err)
 		}
 		return
 	}

@@ -164,7 +164,7 @@ func (s *Store) WhyRefused(text string) string {
 // elsewhere.
 func newCertificate(id Identity) string {
 	if id.Kind != Client || id.Foreign() {
-		return "Get a new one from whoever makes certificates here"
+		return "Get a new one from the administrator of certificates"
 	}
 	return fmt.Sprintf("Get a new one by \"quorate cert issue --name %s --out DIR --replace\", which an administrator may call", id.Name)
 }

@@ -51,7 +51,7 @@ func TestPlanAccounts(t *testing.T) {
 			continue
 		}
 		o := res.Outcome
-		if o.Exact || !o.Estimate || o.RefusedAtLeast != 0 || o.RefusedAtMost != c.atMost || o.RefusedLikely != c.likely || res.RefusedThen != 8 || !said(res.Statements, "if 2 accounts were asked for the same each") {
+		if o.Exact || !o.Estimate || o.RefusedAtLeast != 0 || o.RefusedAtMost != c.atMost || o.RefusedLikely != c.likely || res.RefusedThen != 8 || !said(res.Statements, "if 2 accounts had equal demand") {
 			t.Errorf("what if %s: %v, %v", c.rate, o, res.Statements)
 		}
 		least, most := int64(0), int64(0)

@@ -120,7 +120,7 @@ func (s *Planner) fit(out *quoratev1.ForecastResponse, days []float64, ahead int
 	case many:
 		out.Statements = append(out.Statements, fmt.Sprintf("the limit is counted for many keys, each with %.4g tokens/s of its own, so their sum has no limit to reach; its busiest key is %q", out.Refill, apierr.Clip(key.Key)))
 	case out.Refill == 0:
-		out.Statements = append(out.Statements, "there is no rule in force that refills by the second, so there is nothing to reach")
+		out.Statements = append(out.Statements, "the limit has no active rule that refills by the second, so there is no capacity to reach")
 	default:
 		reach(out, &fc, len(days), ahead)
 	}

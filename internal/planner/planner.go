@@ -74,7 +74,7 @@ func (s *Planner) plannedRule(name quota.LimitName) (*quota.Limit, error) {
 	case l.Class != quota.Counted:
 		return nil, apierr.Invalid("limit", "%v counts nothing: its class is %v; choose one that counts", name, l.Class)
 	case !planning.Replayable(&quota.Tier{Kind: l.Kind}):
-		return nil, apierr.Invalid("limit", "%v limits what is in flight, which demand by the second does not tell; choose one with a rate", name)
+		return nil, apierr.Invalid("limit", "%v is a concurrency limit, which cannot be replayed from demand by the second; choose one with a rate", name)
 	}
 	return l, nil
 }

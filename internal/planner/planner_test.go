@@ -156,13 +156,13 @@ func TestWhatIfByKey(t *testing.T) {
 				} else if rate == "" {
 					width = n.RefusedAtMost - n.RefusedAtLeast
 				}
-				if knows := said(res.Statements, "tokens that it did refuse; the bounds rest on that"); knows != (versions != nil) {
+				if knows := said(res.Statements, "calibrated so that the active rule"); knows != (versions != nil) {
 					t.Errorf("%q", res.Statements)
 				}
 			}
 		}
 		p.Overrides = []quota.Override{{Key: quota.Key{LimitName: name, Key: "k1"}}}
-		if res, err := newPlannerOf(p).WhatIf(t.Context(), &quoratev1.WhatIfRequest{Namespace: "web", Limit: limit, From: ago(10 * time.Minute)}); err != nil || !said(res.Statements, "it is not all that decides") {
+		if res, err := newPlannerOf(p).WhatIf(t.Context(), &quoratev1.WhatIfRequest{Namespace: "web", Limit: limit, From: ago(10 * time.Minute)}); err != nil || !said(res.Statements, "is not the only one that decides") {
 			t.Errorf("with an override: %q, %v", res.GetStatements(), err)
 		}
 	}

@@ -58,7 +58,7 @@ func changedRule(now *quota.Limit, req *quoratev1.WhatIfRequest) (*quota.Limit, 
 	if req.Kind != quoratev1.Kind_KIND_UNSPECIFIED {
 		t.Kind, t.Calendar = quota.Kind(req.Kind-1), quota.Calendar{}
 		if !t.Kind.Periods() {
-			return nil, apierr.Invalid("kind", "is %s; must be bucket, fixed, sliding or periodic, or absent for the one in force", apijson.Word(req.Kind.Descriptor(), req.Kind.Number()))
+			return nil, apierr.Invalid("kind", "is %s; must be bucket, fixed, sliding or periodic, or absent for the active one", apijson.Word(req.Kind.Descriptor(), req.Kind.Number()))
 		}
 	}
 	if t.Kind == quota.CalendarWindow {

@@ -39,7 +39,7 @@ func (d *demand) sure(o *quoratev1.WhatIfOutcome) string {
 	case o.Attempted == 0:
 		return "nothing was asked for in this time, as far as is known"
 	case d.accounts > 0:
-		return fmt.Sprintf("about %d of %d units would have been refused (%s), if %d accounts were asked for the same each: of so many the rule in force refuses what was refused; at most %d, if one was asked for all",
+		return fmt.Sprintf("about %d of %d units would have been refused (%s), if %d accounts had equal demand, a number with which the active rule refuses what was refused; at most %d, if one account had all the demand",
 			o.RefusedLikely, o.Attempted, partText(o.RefusedLikely, o.Attempted), d.accounts, o.RefusedAtMost)
 	case o.Exact:
 		return fmt.Sprintf("exact: %d of %d tokens would have been refused (%s)", o.RefusedAtMost, o.Attempted, partText(o.RefusedAtMost, o.Attempted))
@@ -66,9 +66,9 @@ func partText(part, of int64) string {
 // likeness states how the estimate for many keys is made.
 func (d *demand) likeness() string {
 	if d.seen == nil {
-		return "the estimate takes each key's requests to come at random, where the limit was busy; that the rule in force refused so much cannot help: it was changed meanwhile, or it is not all that decides"
+		return "the estimate assumes that each key's requests come at random, while the limit was busy; it cannot use the recorded refusals, because the active rule changed in that time or is not the only one that decides"
 	}
-	return fmt.Sprintf("the estimate is made so that the rule in force refuses about the %d tokens that it did refuse; the bounds rest on that, too", d.seen.Refused().Tokens())
+	return fmt.Sprintf("the estimate, like the bounds, is calibrated so that the active rule refuses about the %d tokens that it did refuse", d.seen.Refused().Tokens())
 }
 
 // source states which demand an answer is based on.

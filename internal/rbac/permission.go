@@ -113,10 +113,10 @@ var roles = []Role{
 	{"checker", "services that ask before they serve", SetOf(Check)},
 	{"reporter", "services that also reserve, refund and report what they used", SetOf(Check, Report)},
 	{"accountant", "applications that keep durable quotas for their users", SetOf(AccountsUse)},
-	{"limit-reader", "whoever wants to see limits, and how near they are", SetOf(LimitsRead, KeysRead, RatesRead, EventsRead)},
+	{"limit-reader", "reads limits and usage", SetOf(LimitsRead, KeysRead, RatesRead, EventsRead)},
 	{"limit-writer", "owners of limits", SetOf(LimitsRead, LimitsWrite, KeysRead, KeysReset, RatesRead, EventsRead)},
 	{"planner", "capacity planners and monitoring", SetOf(LimitsRead, KeysRead, RatesRead, EventsRead, ClusterRead, MetricsRead)},
-	{"operator", "whoever runs the cluster; not whoever says who may do what", SetOf(LimitsRead, KeysRead, RatesRead, EventsRead, ClusterRead, ClusterAdmin, ClusterBackup, MetricsRead, AccessRead)},
+	{"operator", "runs the cluster; cannot change permissions", SetOf(LimitsRead, KeysRead, RatesRead, EventsRead, ClusterRead, ClusterAdmin, ClusterBackup, MetricsRead, AccessRead)},
 	{"admin", "everything", everything},
 }
 

@@ -87,7 +87,7 @@ type accountFlags struct {
 
 func (a *accountFlags) addFlags(cmd *cobra.Command) {
 	a.realmFlags.addFlags(cmd)
-	cmd.Flags().StringVar(&a.identity, "identity", "", "whose it is, such as user:ann (default: nobody's)")
+	cmd.Flags().StringVar(&a.identity, "identity", "", "owner, such as user:ann (default: none)")
 	cmd.Flags().StringVar(&a.namespace, "namespace", "", "its part of the realm; @team|... places accounts together")
 	cmd.Flags().StringVar(&a.name, "name", "", "its name")
 	cmd.Flags().StringVar(&a.resource, "type", "", "what it counts, such as builds")

@@ -25,7 +25,7 @@ var whyText = map[string]string{
 	"estimate":          `admitted under soft beyond what the node held, because by its estimate the global level covers the cost`,
 	"local":             `the node is cut off from the range's leader and counts the whole limit by itself`,
 	"over_limit":        `refused: the global limit is used up for now`,
-	"over_burst":        `refused for ever: the cost is larger than what could ever fit`,
+	"over_burst":        `always refused: the cost is larger than what could ever fit`,
 	"not_held":          `refused, under hard and in client processes under soft too: too little is held here just now, although the cluster may have more`,
 	"failover":          `refused: the key's range is between two leaders; none answers, or the new one has set aside what nodes may hold that it has not heard`,
 	"cut_off":           `refused under hard: the node is cut off from the leader and what it held is spent`,
@@ -33,7 +33,7 @@ var whyText = map[string]string{
 	"no_limit":          `there is no limit of that name`,
 	"reserved":          `admitted out of tokens to come: the caller waits as long as the answer says`,
 	"wait_too_long":     `refused: it would have to wait longer than it may`,
-	"over_max_cost":     `refused for ever: the cost is larger than the limit's max_cost`,
+	"over_max_cost":     `always refused: the cost is larger than the limit's max_cost`,
 	"unlimited":         `the limit, or an override of it, admits everything`,
 	"banned":            `the limit, or an override of it, refuses everything`,
 	"leader":            `decided by the leader of the key's range itself (decide: leader)`,
@@ -43,7 +43,7 @@ var whyText = map[string]string{
 	"not_enforced":      `enforcement is off`,
 	"floor":             `admitted out of the floor although a parent is used up`,
 	"parent_over_limit": `refused: a parent is used up`,
-	"use_acquire":       `refused for ever: the limit counts what is in flight; acquire and release it`,
+	"use_acquire":       `always refused: the limit counts what is in flight; acquire and release it`,
 }
 
 func newKeysExplainCommand() *cobra.Command {
@@ -152,7 +152,7 @@ func (e *keyStanding) printNow(line func(name, format string, args ...any)) {
 		line("next", "a token at once")
 	}
 	if r := e.now.ResetAfter; r != nil {
-		line("full", "in %s, if nobody asks", render.Pause(r))
+		line("full", "in %s, without further requests", render.Pause(r))
 	}
 }
 
@@ -191,9 +191,9 @@ func ceilingText(l *quoratev1.Limit) string {
 func unenforced(l *quoratev1.Limit) string {
 	switch l.GetEnforcement() {
 	case quoratev1.Enforcement_ENFORCEMENT_SHADOW:
-		return ", shadow: refuses nobody"
+		return ", shadow: refuses nothing"
 	case quoratev1.Enforcement_ENFORCEMENT_OFF:
-		return ", off: refuses nobody"
+		return ", off: refuses nothing"
 	}
 	return ""
 }

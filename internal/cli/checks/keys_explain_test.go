@@ -68,7 +68,7 @@ func TestKeyStanding(t *testing.T) {
 		"used up": {
 			&quoratev1.KeyRate{Namespace: "a", Limit: "b", Key: "k", Rule: rule, Refused: 7, Members: 2, Leader: "n2"},
 			&quoratev1.AllowResponse{Why: quoratev1.Why_WHY_OVER_LIMIT, RetryAfter: durationpb.New(350 * time.Millisecond), ResetAfter: durationpb.New(2 * time.Second)},
-			[]string{"0 of 20 left, reported by 2 nodes", "7 refused since leader n2", "refused: over_limit", "the global limit is used up for now", "a token in 350ms", "in 2s, if"},
+			[]string{"0 of 20 left, reported by 2 nodes", "7 refused since leader n2", "refused: over_limit", "the global limit is used up for now", "a token in 350ms", "in 2s, without"},
 		},
 		"hard": {
 			&quoratev1.KeyRate{Namespace: "a", Limit: "b", Key: "k", Rule: hard, Remaining: 9},
@@ -83,7 +83,7 @@ func TestKeyStanding(t *testing.T) {
 		"shadow": {
 			&quoratev1.KeyRate{Namespace: "a", Limit: "b", Key: "k", Rule: shadow},
 			&quoratev1.AllowResponse{Allowed: true, Shadow: true, Why: quoratev1.Why_WHY_OVER_LIMIT},
-			[]string{"shadow: refuses nobody", "allowed, only since the limit is not enforced: over_limit"},
+			[]string{"shadow: refuses nothing", "allowed, only since the limit is not enforced: over_limit"},
 		},
 		"may not ask": {&quoratev1.KeyRate{Namespace: "a", Limit: "b", Key: "k", Rule: rule, Remaining: 3}, nil, []string{"3 of 20 left"}},
 	} {

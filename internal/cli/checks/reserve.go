@@ -103,8 +103,8 @@ func NewAcquireCommand() *cobra.Command {
 	var count int64
 	cmd := &cobra.Command{
 		Use:   "acquire NAMESPACE/LIMIT KEY",
-		Short: "Take a place under a limit of what is in flight",
-		Long: `Take places under a limit that counts what is in flight, until "quorate release"
+		Short: "Take a place under a concurrency limit",
+		Long: `Take places under a concurrency limit, until "quorate release"
 gives them back or their lease ends. The first line of the output is the handle.
 
 Exit code 0 says taken, 1 refused.`,

@@ -179,7 +179,7 @@ an empty data directory.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			id := args[0]
-			if err := render.Confirm(cmd, yes, fmt.Sprintf("Remove %s for ever? What only it holds is lost, and it must join anew to come back.", phrase.Show(id))); err != nil {
+			if err := render.Confirm(cmd, yes, fmt.Sprintf("Remove %s permanently? Data that only it holds is lost, and it must join again to come back.", phrase.Show(id))); err != nil {
 				return err
 			}
 			return o.run(cmd, &quoratev1.ChangeNodeRequest{Node: id, Change: quoratev1.NodeChange_NODE_CHANGE_REMOVE, Force: force}, leavesText(id), goes(id))

@@ -30,7 +30,7 @@ const CodesHelp = `  0  it is done, or the answer is yes
   3  conflict: somebody else changed the limits first, or a request id was
      used for other operations
   4  no node can be reached, or a leader is missing: try again
-  5  what is named does not exist
+  5  not found: what the command names does not exist
   6  the cluster answered that something is wrong with it
   7  a permission is missing`
 

@@ -146,7 +146,7 @@ func printApplied(p *render.Page, cmd *cobra.Command, t *remote.Targets, res *qu
 	word := "unchanged"
 	switch {
 	case res.Changed && dry:
-		fmt.Fprintf(p, "limits would change: %s; version %d is in force\n", countChanges(changes), res.Version)
+		fmt.Fprintf(p, "limits would change: %s; the active version is %d\n", countChanges(changes), res.Version)
 		return
 	case res.Changed:
 		word = "applied"

@@ -67,7 +67,7 @@ note, 1 that there are some, 2 that the file is not valid.`,
 const noteWidth = 96 // columns
 
 func printNotes(w io.Writer, notes []config.Note) {
-	fmt.Fprintf(w, "%s on what is not the same:\n", phrase.Plural(len(notes), "note"))
+	fmt.Fprintf(w, "%s on differences:\n", phrase.Plural(len(notes), "note"))
 	for _, n := range notes {
 		path := n.Path
 		if path == "" {

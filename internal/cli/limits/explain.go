@@ -259,7 +259,7 @@ func ruleWords(l *quota.Limit) string {
 	case quota.Unlimited:
 		return "Everything is admitted, and nothing counted."
 	case quota.Banned:
-		return "Everything is refused, for ever."
+		return "Everything is refused, permanently."
 	}
 	var tiers []string
 	for _, t := range l.Tiers() {

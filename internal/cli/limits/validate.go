@@ -58,7 +58,7 @@ func newLimitsValidateCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "validate FILE...",
 		Aliases: []string{"check", "lint"},
-		Short:   "Check limit files, and say what is probably not meant",
+		Short:   "Check limit files, and warn of probable mistakes",
 		Long: `Check limit files ("-": standard input): every fault with its line and column,
 and the linter's findings, which are valid but probably not meant. No cluster is
 needed; --server asks one as well, which may run another version.

@@ -46,7 +46,7 @@ func (v *virtual) addVirtualFlags(cmd *cobra.Command) {
 	f.DurationVar(&v.sync, "sync", 100*time.Millisecond, "with --virtual: the sync interval, 1ms to 1m")
 	f.DurationVar(&v.delay, "delay", time.Millisecond, "with --virtual: how long a message takes between nodes, 0 to 10s")
 	f.DurationVar(&v.grantWait, "grant-wait", cluster.DefaultGrantWait, "with --virtual: how long a check may wait for a grant, 0 to 1s")
-	f.Uint64Var(&v.seed, "seed", 1, "with --virtual: what is drawn follows from it")
+	f.Uint64Var(&v.seed, "seed", 1, "with --virtual: seed of all random choices")
 }
 
 // onlyWith refuses flags that have no effect here.
@@ -166,7 +166,7 @@ func playable(l *quota.Limit) error {
 	case l.Class != quota.Counted:
 		return exit.Usagef("limit %v: counts nothing; it would have admitted, or refused, everything", l.LimitName)
 	case l.Kind == quota.Concurrency:
-		return exit.Usagef("limit %v: counts what is in flight, and an access log does not say how long requests took", l.LimitName)
+		return exit.Usagef("limit %v: is a concurrency limit, and an access log does not say how long requests took", l.LimitName)
 	case l.Parent != "":
 		return exit.Usagef("limit %v: has the parent %s, and the simulator plays one limit at a time; play a copy of it without parent", l.LimitName, l.Parent)
 	}

@@ -131,7 +131,7 @@ is the best single number, made so that the active rule refuses what it did.`,
 				req.Kind = quoratev1.Kind(n)
 			}
 			if rate == "" && req.Burst == nil && kind == "" {
-				return exit.Usagef("--rate, --burst and --kind are missing: give what is to be different, such as --rate 20/s")
+				return exit.Usagef("--rate, --burst and --kind are missing: give at least one, such as --rate 20/s")
 			}
 			return ask(cmd, &o, quoratev1.RateServiceClient.WhatIf, req, func(p *render.Page, res *quoratev1.WhatIfResponse) {
 				printWhatIf(p, res, o.output.Format == render.FormatCSV)
@@ -177,7 +177,7 @@ func outcomes(p *render.Page, now, next *quoratev1.WhatIfOutcome, name string) {
 	for _, r := range []struct {
 		name string
 		o    *quoratev1.WhatIfOutcome
-	}{{"in force", now}, {name, next}} {
+	}{{"active", now}, {name, next}} {
 		o := r.o
 		refused, sure := fmt.Sprintf("%d (%s)", o.GetRefusedAtMost(), share(o.GetRefusedAtMost(), o.GetAttempted())), "exact"
 		if !o.GetExact() {
@@ -240,7 +240,7 @@ func suggestCSV(p *render.Page, res *quoratev1.SuggestResponse) {
 		tbl.Row(of, limits.RuleText(o.GetRule()), o.GetRule().GetRate(), o.GetRule().GetBurst(), o.GetAttempted(), o.GetRefusedAtLeast(),
 			o.GetRefusedAtMost(), o.GetRefusedLikely(), o.GetExact(), o.GetEstimate())
 	}
-	row("in force", res.Now)
+	row("active", res.Now)
 	row("suggested", res.Outcome)
 	p.Table(tbl)
 }

@@ -25,7 +25,7 @@ func TestMajorityLost(t *testing.T) {
 		}
 		return status.Error(codes.Unavailable, "connection refused")
 	})
-	if err == nil || !strings.Contains(err.Error(), "no leader") || !strings.Contains(err.Error(), "A majority of the nodes has to be there") || strings.Contains(err.Error(), "quorate dev") {
+	if err == nil || !strings.Contains(err.Error(), "no leader") || !strings.Contains(err.Error(), "This needs a majority of the nodes") || strings.Contains(err.Error(), "quorate dev") {
 		t.Error(err)
 	}
 	late := to.NoneAnswers(to.Addrs, status.Error(codes.DeadlineExceeded, "context deadline exceeded")).Error()

@@ -21,9 +21,9 @@ func denied(st *status.Status, identity string) string {
 	case st.Code() == codes.Unauthenticated && strings.Contains(st.Message(), "carries no credential"):
 		return "\nGive a directory that has client.crt and client.key with --tls-dir, or a bearer token with --token-file: " + firstCertificate
 	case reasonOf(st) == "NO_LEADER":
-		return "\nA majority of the nodes has to be there: \"quorate status\" says which ones are not; start those again, with their data. Checks are decided meanwhile"
+		return "\nThis needs a majority of the nodes: \"quorate status\" shows the missing ones; start them again, with their data. Checks are still decided"
 	case st.Code() == codes.PermissionDenied && identity != "":
-		return fmt.Sprintf("\nWhoever has access.admin gives a role to it: quorate roles bind %s ROLE (\"quorate roles show\" lists them)", identity)
+		return fmt.Sprintf("\nA caller with access.admin can give it a role: quorate roles bind %s ROLE (\"quorate roles show\" lists them)", identity)
 	}
 	return ""
 }
@@ -117,7 +117,7 @@ func WithH2(c *tls.Config) *tls.Config {
 
 // firstCertificate explains how to get the first credentials. The steps must not need any.
 const firstCertificate = `"quorate init" puts the first administrator's into DATA/admin of the machine on which it makes the cluster;
-whoever has those makes others: quorate cert issue --name NAME --out DIR`
+with those you can make others: quorate cert issue --name NAME --out DIR`
 
 // NoneAnswers explains why no node could be reached, and what to try next.
 func (t *Targets) NoneAnswers(addrs []string, last error) error {

@@ -22,7 +22,7 @@ func TestAdviceLeadsOn(t *testing.T) {
 		{"no TLS", plain.NoneAnswers(addrs, status.Error(codes.Unavailable, `connection error: desc = "error reading server preface: EOF"`)).Error(), "DATA/admin", "quorate dev"},
 		{"another authority", secured.NoneAnswers(addrs, status.Error(codes.Unavailable, "signed by another CA than those trusted here: x")).Error(), "--trust-out", "quorate dev"},
 		{"nobody there", secured.NoneAnswers(addrs, status.Error(codes.Unavailable, "connection refused")).Error(), "quorate dev", "DATA/admin"},
-		{"no credential", Refusal(status.Error(codes.Unauthenticated, "the call carries no credential; whoever makes it needs check")).Error(), "DATA/admin", "roles bind"},
+		{"no credential", Refusal(status.Error(codes.Unauthenticated, "the call carries no credential; its caller needs check")).Error(), "DATA/admin", "roles bind"},
 		{"no role", Refusal(status.Error(codes.PermissionDenied, `"client:shop" needs cluster.read everywhere`)).Error(), "quorate roles bind client:shop ROLE", "DATA/admin"},
 		{"an HTTP port", Refusal(status.Error(codes.Unknown, `unexpected HTTP status code received from server: 404 (Not Found); transport: received unexpected content-type "text/plain"`)).Error(), "--addr wants the gRPC port", "transport"},
 		{"a forbidden join", Refusal(status.Error(codes.PermissionDenied, "join token x: its secret is wrong")).Error(), "its secret is wrong", "roles bind"},

@@ -74,7 +74,7 @@ func newCARotateCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rotate",
 		Short: "Replace the authority that signs certificates, without a pause",
-		Long: `Replace the authority in three calls; "quorate ca status" says what is next.
+		Long: `Replace the authority in three calls; "quorate ca status" shows the next step.
 
 The first makes the next authority, and all nodes trust it too. Have your clients
 trust it as well ("quorate ca status --trust-out ca.crt"; the ca.crt in --tls-dir
@@ -166,7 +166,7 @@ func newCertIssueCommand() *cobra.Command {
 		Long: `Make a key here, have the cluster sign a certificate for it, and write what a
 client needs into a directory: ca.crt, client.crt and client.key, each
 readable only by its owner. The key never leaves this machine. The client's
-identity is client:NAME; it may do what is bound to that, and uses --tls-dir DIR.`,
+identity is client:NAME; bind permissions to that; the client uses --tls-dir DIR.`,
 		Example: `  quorate cert issue --name shop --out ./shop
   quorate cert issue --name ci --out ./ci --ttl 24h --replace`,
 		Args: cobra.NoArgs,
@@ -179,7 +179,7 @@ identity is client:NAME; it may do what is bound to that, and uses --tls-dir DIR
 	cmd.Flags().StringVar(&o.name, "name", "", "the client's `name`")
 	cmd.Flags().StringVar(&o.out, "out", "", "the `directory`; made if it is not there")
 	cmd.Flags().DurationVar(&o.ttl, "ttl", 90*24*time.Hour, "how long the certificate is valid, 1m to 8784h")
-	cmd.Flags().BoolVar(&o.replace, "replace", false, "replace what is there, to renew a certificate")
+	cmd.Flags().BoolVar(&o.replace, "replace", false, "replace existing files, to renew a certificate")
 	return cmd
 }
 

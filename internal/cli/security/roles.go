@@ -16,9 +16,9 @@ import (
 
 // NewRolesCommand returns "quorate roles".
 func NewRolesCommand() *cobra.Command {
-	return usage.Group("roles", "Say who may do what",
+	return usage.Group("roles", "Manage roles and permissions",
 		`Bind roles, or single permissions, to identities: everywhere, in one namespace,
-or in one realm of durable quotas. What nobody was given, nobody may do.`,
+or in one realm of durable quotas. Access is denied by default.`,
 		newRolesBindCommand(), newRolesUnbindCommand(), newRolesListCommand(), newRolesShowCommand())
 }
 
@@ -215,7 +215,8 @@ func NewWhoAmICommand() *cobra.Command {
 		Use:   "whoami",
 		Short: "Print who the cluster takes you for, and what you may do",
 		Long: `Print who the cluster takes you for, by which credential, and what is bound to
-you. Where authentication is off, everybody may do everything, and it says so.`,
+you. Where authentication is off, every caller has all permissions, and the
+output says so.`,
 		Example: `  quorate whoami
   quorate whoami --tls-dir ./admin -o json`,
 		Args: cobra.NoArgs,
@@ -228,7 +229,7 @@ you. Where authentication is off, everybody may do everything, and it says so.`,
 				fmt.Fprintf(p, "%s (credential: %s)\n", phrase.Show(res.Identity), res.Credential)
 				switch {
 				case !res.Authentication:
-					fmt.Fprintln(p, "authentication is off: everybody may do everything")
+					fmt.Fprintln(p, "authentication is off: every caller has all permissions")
 				case len(res.Bindings) == 0:
 					fmt.Fprintln(p, "nothing is bound to you")
 				default:

@@ -65,9 +65,9 @@ func (c *callers) warnOpen(ports *listeners, sec *security, log *slog.Logger) {
 	switch {
 	case len(open) == 0:
 	case !sec.on():
-		log.Warn("DANGER: ports that other machines reach have no TLS: whoever is on the network reads and changes everything, joins the cluster and speaks as any node; use \"quorate init\", which makes certificates, or listen on 127.0.0.1", "ports", strings.Join(open, ", "))
+		log.Warn("DANGER: ports reachable from other machines have no TLS: anyone on the network can read and change everything, join the cluster and impersonate any node; use \"quorate init\", which makes certificates, or listen on 127.0.0.1", "ports", strings.Join(open, ", "))
 	case !c.known(sec):
-		log.Warn("DANGER: ports that other machines reach have no authentication: everybody there may do everything; set auth.mode: on", "ports", strings.Join(open, ", "))
+		log.Warn("DANGER: ports reachable from other machines have no authentication: every caller has all permissions; set auth.mode: on", "ports", strings.Join(open, ", "))
 	}
 }
 
@@ -75,14 +75,14 @@ func (c *callers) warnOpen(ports *listeners, sec *security, log *slog.Logger) {
 // table returns the bindings at the time of a call.
 func (c *callers) guard(table func() *rbac.Table, sec *security, log *slog.Logger) (*auth.Guard, error) {
 	if !c.known(sec) {
-		log.Info("authentication is off: callers are taken at their word, and everybody may do everything but what access.grants says", "grants", len(c.access.Grants))
+		log.Info("authentication is off: identities are not verified, and every caller has all permissions except those that access.grants restricts", "grants", len(c.access.Grants))
 		return nil, nil //nolint:nilnil // nil means no guard
 	}
 	cfg := auth.Config{Table: table, Bindings: c.access.Bindings, Grants: access.List(c.access.Grants), Logger: log}
 	if sec.on() {
 		cfg.Certificate = auth.ByStore(sec.store)
 	} else {
-		log.Warn("authentication is on without TLS: tokens can be read by whoever is on the way")
+		log.Warn("authentication is on without TLS: tokens can be read on the network")
 	}
 	if o := c.auth.OIDC; o != (config.OIDC{}) {
 		cfg.OIDC = &auth.OIDC{Issuer: o.Issuer, Audience: o.Audience, IdentityClaim: o.IdentityClaim, GroupsClaim: o.GroupsClaim}

@@ -116,7 +116,7 @@ func (o *initOptions) report(out io.Writer, s *config.Node) error {
 	fmt.Fprintf(&b, "Look at it:          quorate cluster status --addr %s\n", at.GRPC)
 	fmt.Fprintf(&b, "Add another node:    quorate join-token create --addr %s\n", at.GRPC)
 	if !o.plain {
-		fmt.Fprintf(&b, "\nThe key of the CA is in %s: whoever has it, or a node's data, can make certificates.\n", filepath.Join(o.data, pkiDir, caKeyFile))
+		fmt.Fprintf(&b, "\nThe key of the CA is in %s: anyone with this key, or with a node's data, can make certificates.\n", filepath.Join(o.data, pkiDir, caKeyFile))
 	}
 	_, err := io.WriteString(out, b.String())
 	return err

@@ -68,7 +68,7 @@ func (j *joiner) run(ctx context.Context) (*quoratev1.JoinResponse, error) {
 				return res, nil
 			}
 			if permanent(err) {
-				return nil, fmt.Errorf("the cluster at %s does not take this node in: %s", addr, status.Convert(err).Message())
+				return nil, fmt.Errorf("the cluster at %s rejected the join: %s", addr, status.Convert(err).Message())
 			}
 			answered = answered || !remote.Unreachable(err)
 			j.logOnce(addr, err)

@@ -58,7 +58,7 @@ func openSecurity(s *config.Node, cluster string, log *slog.Logger) (*security, 
 		}
 		// "quorate init" put the key there. Since then the cluster keeps its authority itself, and
 		// a rotation replaces only the certificate.
-		log.Warn("the key of an earlier CA is left over from the making of the cluster; nothing needs it, delete it", "file", caKey, "err", err)
+		log.Warn("the key of an earlier CA is left over from the creation of the cluster; it is not needed, delete it", "file", caKey, "err", err)
 		err = nil
 	}
 	if s.TLS.CAKey != "" && store.Empty() {

@@ -58,7 +58,7 @@ ways to say which:
 QUORATE_* environment variables override the settings (QUORATE_LISTEN_HTTP for
 listen.http, and so on), and flags override both: a node that comes back at
 another address is started with the new --host or ports, and the others find it
-there. A node that joins tries for ever, through elections and
+there. A joining node retries without end, through elections and
 restarts of the members, unless the cluster refuses it for good.`,
 		Example: `  quorate serve --data /var/lib/quorate
   quorate serve --data /var/lib/quorate --node n2 --host 10.0.0.2 --join 10.0.0.1:7412 --token-file join.token
@@ -239,7 +239,7 @@ func (o *serveOptions) enter(ctx context.Context, s *config.Node, strict bool, s
 	res, err := j.run(metadata.AppendToOutgoingContext(ctx, tracing.Header, cfg.Tracer.Parent(ctx)))
 	span.End(err)
 	if errors.Is(err, errAlone) {
-		log.Warn("makes a new cluster", "cluster", s.Cluster, "node", s.Node, "why", err)
+		log.Warn("creates a new cluster", "cluster", s.Cluster, "node", s.Node, "why", err)
 		return nil
 	}
 	if err != nil {

@@ -216,7 +216,7 @@ Of limits: tokens per second asked for, admitted and refused, since the screen b
 in all, since the nodes started: refused, OVER admitted, NEEDLESS refusals (at least-at most), the
 WORST excess of a key, and the BOUND that it keeps to. What a limit in shadow, or off,
 refuses passes all the same; one with 25% is enforced for so many of its keys.
-Of keys: USED is what is asked for as a part of what is refilled; LEFT, what can be spent now.
+Of keys: USED is demand divided by refill; LEFT is what can be spent now.
 
 Any key goes back.`
 
