@@ -48,8 +48,8 @@ OTHERS    ?= darwin/arm64 windows/amd64
 # BASE is what protos must stay compatible with: the last tag, else the commit before.
 BASE      ?= $(shell git describe --tags --abbrev=0 2>/dev/null || git rev-parse -q --verify HEAD~1 2>/dev/null)
 
-.PHONY: help build static dist test test-full race system headline proxies soak-kills faults histories power-loss seeded-faults reach campaign lint recording site generate verify bench bench-peers bench-accounts fuzz behaviour scale scale-real soak soak-load
-.PHONY: format check-format check-vet check-platforms check-bench check-deploy check-tidy check-proto check-breaking check-generated check-dead check-arch check-vulns check-goreleaser
+.PHONY: help build static dist release test test-full race system headline proxies soak-kills faults histories power-loss seeded-faults reach campaign lint recording site generate verify bench bench-peers bench-accounts fuzz behaviour scale scale-real soak soak-load
+.PHONY: format check-format check-vet check-platforms check-bench check-deploy check-release check-tidy check-proto check-breaking check-generated check-dead check-arch check-vulns check-goreleaser
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -84,6 +84,16 @@ dist: ## release archives for PLATFORMS in OUT, with bills of materials and chec
 	cd "$(OUT)"
 	sha256sum -- *.tar.gz *.cdx.json > quorate_$(VERSION)_checksums.txt
 	cat quorate_$(VERSION)_checksums.txt
+
+# The tag is made last: nothing is published, and a release that fails leaves none.
+release: ## release VERSION=0.1.0 from a clean tree: archives, checksums and notes in OUT, then the tag; see docs/development/releasing.md
+	@notes=$$(mktemp)
+	trap 'rm -f "$$notes"' EXIT
+	tools/release.sh --final "$(VERSION)" > "$$notes"
+	make --no-print-directory dist VERSION="$(VERSION)" OUT="$(OUT)" # not $$(MAKE): make -n would run it all
+	cp "$$notes" "$(OUT)/quorate_$(VERSION)_notes.md"
+	git tag -a "v$(VERSION)" --cleanup=verbatim -F "$$notes"
+	echo "tagged v$(VERSION); sign and publish $(OUT), then: git push origin v$(VERSION)"
 
 test: ## run the quick tests (PKG=./leader for one package)
 	CI=true go test $(PKG)
@@ -206,7 +216,7 @@ format: ## format Go files and protos in place
 	$(FILES) | xargs -r $(TOOL) golangci-lint fmt
 	$(TOOL) buf format -w
 
-verify: check-format check-vet check-platforms check-bench check-deploy check-tidy check-proto check-breaking check-generated check-dead check-arch lint ## all checks that are no tests; changes no file
+verify: check-format check-vet check-platforms check-bench check-deploy check-release check-tidy check-proto check-breaking check-generated check-dead check-arch lint ## all checks that are no tests; changes no file
 
 check-format: ## Go files are formatted
 	@bad=$$($(FILES) | xargs -r $(TOOL) gofumpt -l)
@@ -237,6 +247,9 @@ check-deploy: ## vet and test what is in deploy, with a module of its own; DEPLO
 	@cd deploy/check
 	go vet ./...
 	CI=true go test $(DEPLOY) -count=1 -timeout 30m ./...
+
+check-release: ## dry run of the next release: version, changelog, notes, install lines; a second
+	@tools/release.sh $(patsubst %-dev,%,$(DEVEL)) > /dev/null
 
 check-tidy: ## go.mod and go.sum say what the code needs
 	go mod tidy -diff

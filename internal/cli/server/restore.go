@@ -24,7 +24,7 @@ func NewRestoreCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "restore FILE --data DIR",
 		Short: "Make a new cluster of one node from a backup",
-		Long: `Make a new cluster of one node that begins with the content of a backup, in an empty
+		Long: `Make a new cluster of one node from the content of a backup, in an empty
 directory, as "quorate init" makes an empty one: with settings, a CA, the node's
 certificate, and that of a first administrator. No cluster is needed, and none is
 touched. The file is checked whole before anything is made. Start the node with
