@@ -86,11 +86,12 @@ dist: ## release archives for PLATFORMS in OUT, with bills of materials and chec
 	cat quorate_$(VERSION)_checksums.txt
 
 # The tag is made last: nothing is published, and a release that fails leaves none.
+# It calls make by its name: with the variable, "make -n release" would run the whole recipe.
 release: ## release VERSION=0.1.0 from a clean tree: archives, checksums and notes in OUT, then the tag; see docs/development/releasing.md
 	@notes=$$(mktemp)
 	trap 'rm -f "$$notes"' EXIT
 	tools/release.sh --final "$(VERSION)" > "$$notes"
-	make --no-print-directory dist VERSION="$(VERSION)" OUT="$(OUT)" # not $$(MAKE): make -n would run it all
+	make --no-print-directory dist VERSION="$(VERSION)" OUT="$(OUT)"
 	cp "$$notes" "$(OUT)/quorate_$(VERSION)_notes.md"
 	git tag -a "v$(VERSION)" --cleanup=verbatim -F "$$notes"
 	echo "tagged v$(VERSION); sign and publish $(OUT), then: git push origin v$(VERSION)"
