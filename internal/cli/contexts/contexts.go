@@ -195,9 +195,9 @@ func newUseCommand() *cobra.Command {
 func newDeleteCommand() *cobra.Command {
 	var output render.Output
 	cmd := &cobra.Command{
-		Use:     "delete CONTEXT",
-		Short:   "Delete a context",
-		Long:    `Delete a context. The files that it names stay. If it was the current context,
+		Use:   "delete CONTEXT",
+		Short: "Delete a context",
+		Long: `Delete a context. The files that it names stay. If it was the current context,
 none is current.`,
 		Example: `  quorate context delete old`,
 		Args:    cobra.ExactArgs(1),
