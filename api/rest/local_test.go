@@ -57,7 +57,7 @@ func TestLocal(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	entries, _, err := audit.NewestOfAll(path, audit.Start(), 10, nil)
+	entries, _, err := audit.Find(path, audit.Query{From: audit.Start(), Most: 10})
 	if err != nil || len(entries) != 4 {
 		t.Fatalf("%d entries, %v", len(entries), err)
 	}

@@ -9,3 +9,12 @@ func Newest(path string, from Place, most int, match func(*Entry) bool) ([]Entry
 	}
 	return out, next, err
 }
+
+// NewestOfAll returns what Find finds, without the cursor of each entry.
+func NewestOfAll(path string, from Cursor, most int, match func(*Entry) bool) (out []Entry, next *Cursor, err error) {
+	found, next, err := Find(path, Query{From: from, Most: most, Match: match})
+	for i := range found {
+		out = append(out, found[i].Entry)
+	}
+	return out, next, err
+}

@@ -18,7 +18,7 @@ import (
 // Bounds of reading.
 const (
 	readChunk = 256 << 10 // bytes per read; longer than any line
-	readMost  = 8 << 20   // bytes per file that one call of NewestOfAll reads
+	readMost  = 8 << 20   // bytes per file that one call of Find reads
 	maxFiles  = 99
 )
 
@@ -83,15 +83,6 @@ type Query struct {
 type Found struct {
 	Entry
 	After Cursor
-}
-
-// NewestOfAll returns what Find finds, without the cursor of each entry.
-func NewestOfAll(path string, from Cursor, most int, match func(*Entry) bool) (out []Entry, next *Cursor, err error) {
-	found, next, err := Find(path, Query{From: from, Most: most, Match: match})
-	for i := range found {
-		out = append(out, found[i].Entry)
-	}
-	return out, next, err
 }
 
 // Find returns the matching entries of a log, changes and attempts, newest first. It reads at most
