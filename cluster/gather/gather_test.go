@@ -3,9 +3,9 @@ package gather
 import (
 	"context"
 	"errors"
-	"fmt"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -174,7 +174,7 @@ func TestEventsOfSlowReader(t *testing.T) {
 		}
 		const extra = 10
 		for i := range events.DefaultBuffer + extra {
-			n2.Publish(event(time.Duration(i), fmt.Sprint(i)))
+			n2.Publish(event(time.Duration(i), strconv.Itoa(i)))
 		}
 		total := 0
 		for range events.DefaultBuffer / maxAnswer {
@@ -220,7 +220,7 @@ func writeLog(t *testing.T, dir string, id quota.NodeID, seconds ...int) {
 	}
 	for _, s := range seconds {
 		now = time.Unix(1_800_000_000+int64(s), 0)
-		l.Write(audit.Entry{Node: string(id), Identity: "client:CI", Method: "/quorate.v1.LimitService/ApplyLimits", What: fmt.Sprint(s), Result: audit.OK})
+		l.Write(audit.Entry{Node: string(id), Identity: "client:CI", Method: "/quorate.v1.LimitService/ApplyLimits", What: strconv.Itoa(s), Result: audit.OK})
 	}
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
