@@ -122,9 +122,11 @@ func TestEventsOfAllNodes(t *testing.T) {
 		stopSelf()
 		time.Sleep(2 * pollTime)
 		for id, n := range net.nodes {
+			n.mu.Lock()
 			if n.Watched() || len(n.watches) > 0 || n.room != 0 {
 				t.Errorf("%s is still watched: %d watches with room for %d events", id, len(n.watches), n.room)
 			}
+			n.mu.Unlock()
 		}
 	})
 }
@@ -189,6 +191,8 @@ func TestEventsOfSlowReader(t *testing.T) {
 		}
 		time.Sleep(watchIdle + 1)
 		synctest.Wait()
+		n2.mu.Lock()
+		defer n2.mu.Unlock()
 		if n2.Watched() || n2.room != 0 {
 			t.Error("the watch has not ended")
 		}
