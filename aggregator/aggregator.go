@@ -133,7 +133,6 @@ func (a *Aggregator) checkSimple(clock Clock, s *slot, r *rule, key string, cost
 	t := turn{
 		key: quota.Key{LimitName: s.name, Key: key}, cost: quota.FromTokens(cost), maxWait: quota.LimitsWait,
 		final: final, alone: final, at: b,
-		waits: !final, // the Call says how much is wanted
 	}
 	d := a.charge(clock, &t, s)
 	d.Limit = l

@@ -14,21 +14,19 @@ type Need uint8
 const (
 	// Nothing says that the decision stands.
 	Nothing Need = iota
-	// Grant says that the next grant of Call.Key would tell.
-	Grant
 	// Leader says that the leader of Call.Key's range has to be asked Call.Ask.
 	Leader
 )
 
 // Call is one call under way: limits that must all pass, or none is charged.
 // While Decide says that it needs something, nothing has been counted, and the
-// caller comes again: after a grant, or with Answer, or with Final set.
+// caller comes again: with Answer, or with Alone or Final set.
 //
 // A Call is for one goroutine, and for one call; Reset makes it fit for another.
 type Call struct {
 	Requests []quota.Request
 	Out      []quota.Decision // one per request
-	// Final takes no for an answer: what needs a grant is decided as it is.
+	// Final decides by what is known here: no leader is asked.
 	Final bool
 	// Alone says that leaders cannot be reached: limits that need one follow
 	// their when_cut_off.
@@ -41,7 +39,6 @@ type Call struct {
 	Key  quota.Key // the counter that Need is about
 	Ask  quota.Ask
 
-	waits   quota.Key // the counter that knows that this call waits for a grant
 	answers []answer
 	refused []refusal
 	taken   []taken
@@ -80,10 +77,6 @@ func (c *Call) Reset(reqs []quota.Request, out []quota.Decision) {
 	c.taken = c.room[:0]
 }
 
-// Woken says that the call has waited for a grant: the counter that it waited
-// for is asked anew.
-func (c *Call) Woken() { c.waits = quota.Key{} }
-
 // Answer adds what the leader said to c.Ask.
 func (c *Call) Answer(a quota.Answer) { c.answers = append(c.answers, answer{ask: c.Ask, is: a}) }
 
@@ -105,16 +98,17 @@ func (a *Aggregator) Decide(clock Clock, c *Call) bool {
 		c.answers[i].used = false
 	}
 	for i := range c.Requests {
-		c.Out[i] = a.one(clock, c, &c.Requests[i])
-		if !c.Out[i].Allowed || c.Need != Nothing {
+		if c.Out[i] = a.one(clock, c, &c.Requests[i]); !c.Out[i].Allowed {
+			c.Need = Nothing // no leader can change that
 			c.undo(0)
-			if c.Need == Nothing {
-				a.giveBack(clock, c, true)
-			} else {
-				c.uncount()
-			}
+			a.giveBack(clock, c, true)
 			return false
 		}
+	}
+	if c.Need != Nothing {
+		c.undo(0)
+		c.uncount()
+		return false
 	}
 	a.giveBack(clock, c, false)
 	return true
@@ -133,14 +127,12 @@ func (a *Aggregator) one(clock Clock, c *Call, q *quota.Request) quota.Decision 
 		c.unfit(s, &d, q.Cost)
 		return enforced(d, l, key)
 	}
-	mark := len(c.taken)
+	mark, need := len(c.taken), c.Need
 	d := a.chargeAll(clock, c, q, r, key)
 	d.Limit = l
-	if c.Need != Nothing {
-		return d
-	}
 	if !d.Allowed {
 		c.undo(mark)
+		c.Need = need
 	}
 	return enforced(d, l, key)
 }
@@ -275,9 +267,6 @@ func (a *Aggregator) parent(clock Clock, c *Call, q *quota.Request, s *slot, key
 		c.unfit(s, &d, q.Cost)
 	} else {
 		d = a.counter(clock, c, q, s, key)
-	}
-	if c.Need != Nothing {
-		return d
 	}
 	return enforced(d, l, key)
 }

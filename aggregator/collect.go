@@ -122,8 +122,6 @@ func (b *bucket) mayHurry(now quota.Time, sync time.Duration) quota.Time {
 		return b.sentAt.Add(spacing)
 	case b.dry:
 		return b.sentAt.Add(sync / 2)
-	case b.guessing:
-		return b.sentAt.Add(spacing / 5)
 	}
 	return b.sentAt.Add(spacing)
 }
@@ -271,7 +269,11 @@ func (b *bucket) reserve(rtt time.Duration) quota.Units {
 // a fraction: it would lie here unused, and the rest of its token with the leader.
 func (b *bucket) kept(rtt time.Duration) quota.Units {
 	keep := b.reserve(rtt)
+	if b.limit().Kind == quota.Concurrency && !b.recalled {
+		keep = max(keep, b.expected(4*rtt+spacing))
+	}
 	if b.limit().Kind != quota.TokenBucket || b.rate == 0 && b.limit().Ceiling == quota.Hard {
+		keep = min(keep, max(0, quota.Units(b.hot().held.Load())))
 		keep -= keep % quota.Token
 	}
 	return keep

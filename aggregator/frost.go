@@ -48,7 +48,6 @@ const (
 	wasTold = 1 << iota
 	wasDry
 	wasFresh
-	wasGuessing
 	wasNews
 	wasCurious
 	wasBound
@@ -124,7 +123,7 @@ func (b *bucket) thaw(f *frost, closedAt quota.Time) {
 func (b *bucket) flags() int64 {
 	n := int64(0)
 	for i, on := range []bool{
-		b.told, b.dry, b.fresh, b.guessing, b.news, b.curious, b.bound, b.recalled, b.overdue, b.hurry,
+		b.told, b.dry, b.fresh, b.news, b.curious, b.bound, b.recalled, b.overdue, b.hurry,
 		b.since != 0 || b.until != 0 || b.win != 0,
 	} {
 		if on {
@@ -135,7 +134,7 @@ func (b *bucket) flags() int64 {
 }
 
 func (b *bucket) unflag(n int64) {
-	b.told, b.dry, b.fresh, b.guessing = n&wasTold != 0, n&wasDry != 0, n&wasFresh != 0, n&wasGuessing != 0
+	b.told, b.dry, b.fresh = n&wasTold != 0, n&wasDry != 0, n&wasFresh != 0
 	b.news, b.curious, b.bound = n&wasNews != 0, n&wasCurious != 0, n&wasBound != 0
 	b.recalled, b.overdue, b.hurry = n&wasRecalled != 0, n&wasOverdue != 0, n&wasHurrying != 0
 }

@@ -17,7 +17,7 @@ var notFrozen = []string{
 	"ref", "in", "over", "unpaid", "charged", "unled", "refused", "want", "refunded", "returned", "unheard", "sentBack", "estUsed", "estBack",
 	"loans", "unbacked", "inFlight", "before", "rate", "cap", "from", "base", "applied", "saved", "place",
 	"opened", "pending", "tries", "sent", "acked", "ackedOver", "ackedBack", "credit", "aside", "lastUse", "due", "openIdx",
-	"abandoned", "apart", "tallied",
+	"abandoned", "apart", "tallied", "denied", "deniedCost",
 }
 
 // TestFrost: every field of a closed bucket is remembered, or is one that says nothing
@@ -85,7 +85,7 @@ func fieldOf(s *state, name string) any {
 		return at
 	}
 	return map[string]*bool{
-		"told": &s.told, "dry": &s.dry, "fresh": &s.fresh, "guessing": &s.guessing, "news": &s.news, "curious": &s.curious,
+		"told": &s.told, "dry": &s.dry, "fresh": &s.fresh, "news": &s.news, "curious": &s.curious,
 		"bound": &s.bound, "recalled": &s.recalled, "overdue": &s.overdue, "hurry": &s.hurry,
 	}[name]
 }

@@ -7,38 +7,26 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// TestGuess: one of three nodes passes its part of a new soft key on the
-// estimate; beyond that a call waits, uncounted, and says how much it wants; one that
-// cannot wait passes.
+// TestGuess: a node admits a new soft key on the estimate, at once and as long as the level covers it;
+// where the limit allows a hop, it asks the leader for what is beyond its part.
 func TestGuess(t *testing.T) {
-	r := newRig(t, Config{Nodes: 3})
-	try := func() quota.Decision {
-		var c Call
-		c.Reset([]quota.Request{{Key: quota.Key{LimitName: softName, Key: "k"}, Cost: 1}}, make([]quota.Decision, 1))
-		r.Decide(r.clock, &c)
-		return c.Out[0]
-	}
-	for i := range 3 { // 20 / (2 x 3)
-		if d := try(); !d.Allowed || d.Why != quota.WhyEstimate {
-			t.Fatalf("try %d: %v, %v", i, d.Allowed, d.Why)
+	for _, decide := range []quota.Decide{quota.DecideDefault, quota.Locally, quota.Auto} {
+		r := newRig(t, Config{Nodes: 3})
+		r.limits(ruleOf("l", perHour(20), func(l *quota.Limit) { l.Decide = decide }))
+		for i := range 20 {
+			var c Call
+			c.Reset([]quota.Request{ask(key("l", "").LimitName, "k", 1)}, make([]quota.Decision, 1))
+			r.Decide(r.clock, &c)
+			if decide == quota.Auto && i >= 3 { // 20 / (2 x 3)
+				if c.Need != Leader {
+					t.Fatalf("try %d: needs %d, want the leader", i, c.Need)
+				}
+			} else if d := c.Out[0]; c.Need != Nothing || !d.Allowed || d.Why != quota.WhyEstimate {
+				t.Fatalf("%v, try %d: needs %d, %v, %v", decide, i, c.Need, d.Allowed, d.Why)
+			}
 		}
-	}
-	for range 4 {
-		if d := try(); d.Allowed || d.Why != quota.WhyNotHeld {
-			t.Fatalf("beyond its part: %v, %v; want to wait", d.Allowed, d.Why)
-		}
-	}
-	r.want(softName, 1, true, quota.WhyEstimate)
-	rep := r.collect()
-	e := rep.Entries[0]
-	if e.Overdrawn != 4*tokens || e.Refused != 0 || e.Want != 5*tokens {
-		t.Errorf("reported overdrawn %d, refused %d, want %d; want 4, 0 and 5 tokens", e.Overdrawn, e.Refused, e.Want)
-	}
-	// Nothing is free: there is nothing to wait for, the estimate decides.
-	r.answer(rep, quota.GrantEntry{Level: 10 * tokens, Free: 0})
-	for range 5 {
-		if d := try(); !d.Allowed || d.Why != quota.WhyEstimate {
-			t.Fatalf("nothing free: %v, %v; want the estimate to pass it", d.Allowed, d.Why)
+		if e := r.collect().Entries[0]; decide != quota.Auto && (e.Overdrawn != 20*tokens || e.Refused != 0) {
+			t.Errorf("%v: reported overdrawn %d, refused %d; want 20 tokens and 0", decide, e.Overdrawn, e.Refused)
 		}
 	}
 }

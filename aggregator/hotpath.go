@@ -46,7 +46,7 @@ func (b *bucket) unlock() {
 // publish brings rest up to date. Held by b.mu.
 func (b *bucket) publish() {
 	s, l := &b.state, b.hot()
-	rest := s.est + s.estUsed - (s.in - s.loans + s.over) + s.refunded - s.estBack
+	rest := s.est + s.ceded + s.estUsed - (s.in - s.loans + s.over) + s.refunded - s.estBack
 	if int64(rest) != l.rest.Load() {
 		l.rest.Store(int64(rest))
 	}

@@ -87,7 +87,6 @@ type state struct {
 	acked     quota.Units // used+over as of the last answered report
 	ackedOver quota.Units // over as of then
 	ackedBack quota.Units // refunded as of then
-	guessing  bool        // the last estimate was a guess: ask at once
 	news      bool        // much was overdrawn since the last report
 	curious   bool        // somebody waits to be told the level
 	credit    quota.Units // as told
@@ -96,9 +95,13 @@ type state struct {
 	fresh     bool        // it was idle here, and nobody has told anything since
 	lastUse   quota.Time  // last report that found a change
 	dry       bool        // nothing was left to ask for after the last grant
-	recalled  bool        // the leader wants back what is not needed
-	overdue   bool        // it has recalled, and an answer of its own is overdue: tell it again at once
-	hurry     bool        // asked for more while a report was on its way
+
+	denied     quota.Time // until then the leader refuses deniedCost, and what costs more
+	deniedCost quota.Units
+
+	recalled  bool // the leader wants back what is not needed
+	overdue   bool // it has recalled, and an answer of its own is overdue: tell it again at once
+	hurry     bool // asked for more while a report was on its way
 	closedAt  quota.Time
 	openIdx   int
 	abandoned *abandoned
@@ -299,25 +302,17 @@ func (b *bucket) refillExactly(now quota.Time, r quota.Rate) {
 	b.estAt = b.estAt.Add(time.Duration(quota.MulDivCeil(got, int64(r.Per), tokens)))
 }
 
-// guesses reports whether admitting so much on the estimate of a soft limit
-// would be a mere guess: since the leader last told the level, this node has
-// overdrawn what would be its part if all nodes saw the same burst, and there
-// is something to ask for.
-func (b *bucket) guesses(l *quota.Limit, beyond quota.Units, nodes int) bool {
-	return l.Ceiling == quota.Soft && (!b.dry || l.Kind == quota.Concurrency) && b.over-b.ackedOver+beyond > b.part(l, nodes)
-}
-
 // mayGuess reports whether a member one level below may admit so much on the estimate
 // although that is a guess and there is no time to ask: of peers that all do so at once,
-// few may be right. Who has heard nothing lately admits one request in any case: it may
-// be alone.
+// few may be right. Who has heard nothing lately admits one request of a few tokens in any case:
+// it may be alone.
 func (b *bucket) mayGuess(now quota.Time, l *quota.Limit, beyond, est quota.Units, peers int64) bool {
 	if peers == 0 {
 		return true
 	}
 	out := b.over - b.ackedOver
 	if b.applied == 0 || b.fresh {
-		return out <= 0 || out+beyond <= (est+out)/quota.Units(peers)
+		return out <= 0 && beyond <= few*quota.Token || out+beyond <= (est+out)/quota.Units(peers)
 	}
 	part := 1 / float64(peers)
 	if all := float64(b.demand + b.others); all > 0 {

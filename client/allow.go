@@ -50,10 +50,11 @@ func (c *Client) decide(ctx context.Context, k quota.Key, cost int64, t *chargeT
 	if r == nil {
 		return c.fallback.decide(k, cost), nil
 	}
-	d, asks := m.one(ctx, r, k, cost, t)
+	d, asks := m.one(r, k, cost, t)
 	if !asks {
 		return c.resultOf(r, k, &d)
 	}
+	c.stats.asked.Add(1)
 	res, err := c.allowRemote(ctx, k, cost)
 	if err == nil || !errors.Is(err, ErrUnavailable) {
 		return res, err

@@ -270,7 +270,6 @@ func (m *member) ended(now quota.Time, at *session, complete bool, err error) {
 			m.parting = nil // it has heard everything
 		}
 		m.stats.lost.Add(1)
-		m.wait.NotifyAll()
 		m.retry.order = nil
 		if now.Sub(at.since) >= lasting {
 			m.retry.round = 0

@@ -44,7 +44,7 @@ func (c *Client) AllowBatch(ctx context.Context, checks []Check) ([]Result, erro
 		k, cost, err := checks[i].key()
 		if err == nil {
 			var asks needsNode
-			if out[i], asks, err = c.local(ctx, k, cost); asks {
+			if out[i], asks, err = c.local(k, cost); asks {
 				asked = append(asked, i)
 				continue
 			}
@@ -63,7 +63,7 @@ func (c *Client) AllowBatch(ctx context.Context, checks []Check) ([]Result, erro
 }
 
 // local decides a check in this process if possible.
-func (c *Client) local(ctx context.Context, k quota.Key, cost int64) (Result, needsNode, error) {
+func (c *Client) local(k quota.Key, cost int64) (Result, needsNode, error) {
 	if c.member == nil {
 		return Result{}, true, nil
 	}
@@ -71,7 +71,7 @@ func (c *Client) local(ctx context.Context, k quota.Key, cost int64) (Result, ne
 	if r == nil {
 		return c.fallback.decide(k, cost), false, nil
 	}
-	d, asks := c.member.one(ctx, r, k, cost, nil)
+	d, asks := c.member.one(r, k, cost, nil)
 	if asks {
 		return Result{}, true, nil
 	}
@@ -178,9 +178,10 @@ func (c *Client) all(ctx context.Context, p *pooled) (All, error) {
 		asks = asks || needsNode(r.needsNode(p.reqs[i].Key.LimitName))
 	}
 	if !asks {
-		ok, asks = m.decide(ctx, m.agg.Load(), p)
+		ok, asks = m.decide(m.agg.Load(), p)
 	}
 	if asks {
+		c.stats.asked.Add(uint64(len(p.reqs)))
 		all, err := c.allRemote(ctx, p.reqs)
 		if err == nil || !errors.Is(err, ErrUnavailable) {
 			return all, err

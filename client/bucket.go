@@ -30,8 +30,8 @@ func (c *Client) Bucket(namespace, limit, key string) *Bucket {
 // Allow is AllowN(1).
 func (b *Bucket) Allow() bool { return b.AllowN(1) }
 
-// AllowN decides whether n tokens may be taken now, and takes them if so. It may wait for a grant
-// if that would decide, for up to [WithGrantWait].
+// AllowN decides whether n tokens may be taken now, and takes them if so. It may ask a node if the
+// limit allows that (decide: auto, leader) and memory does not settle the check.
 //
 // Without a decision it fails open, unless [WithFailClosed] is set: it uses the client's own
 // limits, if one applies, and otherwise returns true. This is the case before the first answer of a
@@ -117,8 +117,8 @@ func (c *Client) Buckets(namespace, limit string) *Buckets {
 // Allow is AllowN with one token.
 func (b *Buckets) Allow(key string) bool { return b.AllowN(key, 1) }
 
-// AllowN decides whether n tokens may be taken now for a key, and takes them if so. It may wait,
-// and fails open, as [Bucket.AllowN] does; an invalid key is admitted.
+// AllowN decides whether n tokens may be taken now for a key, and takes them if so. It may ask a
+// node, and fails open, as [Bucket.AllowN] does; an invalid key is admitted.
 func (b *Buckets) AllowN(key string, n int64) bool {
 	if b.near.Take(key, n) {
 		b.c.stats.granted.of(uint64(key[len(key)-1])).Add(1)

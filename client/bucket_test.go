@@ -92,6 +92,7 @@ func TestHotKeyLeavesPlaces(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		var work sync.WaitGroup
 		var hot atomic.Int64
+		c.Bucket("web", "l", "hot").Allow() // the only token
 		for range 20 {
 			work.Go(func() {
 				if err := c.Bucket("web", "l", "hot").Wait(ctx); errors.Is(err, ErrTooManyWaiting) {

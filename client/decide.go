@@ -1,9 +1,7 @@
 package client
 
 import (
-	"context"
 	"sync"
-	"time"
 
 	"github.com/quorate/quorate/aggregator"
 	"github.com/quorate/quorate/internal/quota"
@@ -12,15 +10,14 @@ import (
 // pooled is a reusable call with its requests.
 type pooled struct {
 	aggregator.Call
-	reqs   []quota.Request
-	out    []quota.Decision
-	waited bool // has waited for a grant; counted once
+	reqs []quota.Request
+	out  []quota.Decision
 }
 
 var calls = sync.Pool{New: func() any { return new(pooled) }}
 
 // begin removes all checks; add adds one.
-func (p *pooled) begin() { p.reqs, p.out, p.waited = p.reqs[:0], p.out[:0], false }
+func (p *pooled) begin() { p.reqs, p.out = p.reqs[:0], p.out[:0] }
 
 func (p *pooled) add(k quota.Key, cost int64) {
 	p.reqs = append(p.reqs, quota.Request{Key: k, Cost: cost, MaxWait: quota.LimitsWait})
@@ -38,7 +35,7 @@ func (p *pooled) free() {
 type needsNode bool
 
 // one decides one check, unless a node has to.
-func (m *member) one(ctx context.Context, r *rules, k quota.Key, cost int64, t *chargeTime) (quota.Decision, needsNode) {
+func (m *member) one(r *rules, k quota.Key, cost int64, t *chargeTime) (quota.Decision, needsNode) {
 	agg := m.agg.Load()
 	if r.needsNode(k.LimitName) {
 		return quota.Decision{}, true
@@ -54,7 +51,7 @@ func (m *member) one(ctx context.Context, r *rules, k quota.Key, cost int64, t *
 	defer p.free()
 	p.begin()
 	p.add(k, cost)
-	ok, asks := m.decide(ctx, agg, p)
+	ok, asks := m.decide(agg, p)
 	if t != nil && ok && !bool(asks) {
 		t.windows = p.Taken(t.at)
 	}
@@ -68,19 +65,16 @@ func (m *member) wakeIfUrgent(agg *aggregator.Aggregator) {
 	}
 }
 
-// decide decides a call. It waits for a grant if that would decide.
-func (m *member) decide(ctx context.Context, agg *aggregator.Aggregator, p *pooled) (ok bool, asks needsNode) {
+// decide decides a call, unless a node has to.
+func (m *member) decide(agg *aggregator.Aggregator, p *pooled) (ok bool, asks needsNode) {
 	clear(p.out)
 	p.Reset(p.reqs, p.out)
 	ok = agg.Decide(m.clock.now, &p.Call)
+	if p.Need == aggregator.Leader && m.attached.Load() == nil { // memory is all that there is
+		p.Alone = true
+		ok = agg.Decide(m.clock.now, &p.Call)
+	}
 	m.wakeIfUrgent(agg)
-	if p.Need == aggregator.Nothing {
-		return ok, false
-	}
-	deadline := m.clock.now().Add(m.opts.grantWait)
-	for p.Need == aggregator.Grant {
-		ok = m.awaitGrant(ctx, agg, p, deadline)
-	}
 	return ok, p.Need == aggregator.Leader
 }
 
@@ -92,42 +86,4 @@ func (m *member) alone(agg *aggregator.Aggregator, p *pooled) bool {
 	ok := agg.Decide(m.clock.now, &p.Call)
 	m.wakeIfUrgent(agg)
 	return ok
-}
-
-// awaitGrant decides again after the next grant of the key, or finally after the timeout or if
-// there is no node.
-func (m *member) awaitGrant(ctx context.Context, agg *aggregator.Aggregator, p *pooled, deadline quota.Time) bool {
-	left := deadline.Sub(m.clock.now())
-	var w chan struct{}
-	waits := false
-	if left > 0 && m.attached.Load() != nil && ctx.Err() == nil {
-		w, waits = m.wait.Add(p.Key)
-	}
-	if !waits {
-		p.Final = true
-		return agg.Decide(m.clock.now, &p.Call)
-	}
-	k := p.Key
-	// The grant may have come before the wait began.
-	if ok := agg.Decide(m.clock.now, &p.Call); p.Need != aggregator.Grant || p.Key != k {
-		m.wait.Remove(k, w)
-		return ok
-	}
-	if !p.waited {
-		p.waited = true
-		m.stats.grantWaits.Add(1)
-	}
-	m.wakeRun()
-	timer := time.NewTimer(left)
-	defer timer.Stop()
-	select {
-	case <-w:
-		p.Woken()
-	case <-timer.C:
-		m.wait.Remove(k, w)
-	case <-ctx.Done():
-		m.wait.Remove(k, w)
-		p.Final = true
-	}
-	return agg.Decide(m.clock.now, &p.Call)
 }

@@ -15,13 +15,13 @@
 //
 // The process is a member one level below its node: the node is to it what the leader of a range is
 // to nodes. One stream to one node carries its counts, and the grants of what it may spend; one
-// goroutine drives it. Decisions need no call, with three exceptions:
+// goroutine drives it. No decision waits for a grant. Decisions need no call, with these exceptions:
 //
-//   - a decision that the next grant would settle waits for that grant, for at most 20 ms ([WithGrantWait]), as
-//     nodes do;
-//   - some decisions are made by a node in a call: limits with decide: leader, reservations of future tokens
-//     (max_debt), what is in flight ([Bucket.Acquire]), and reservations that outlive the process
-//     ([Client.Reserve]);
+//   - hard limits (decide: auto, their default) ask a node if the process holds too little and the cluster
+//     may have more: one call, for the first use of a key and while tokens are short;
+//   - limits with decide: leader, reservations of future tokens (max_debt), what is in flight
+//     ([Bucket.Acquire]), and reservations that outlive the process ([Client.Reserve]) are decided by a
+//     node, each in one call;
 //   - [Bucket.Wait] waits.
 //
 // [Bucket] is for hot paths: a decision from held tokens is one atomic subtraction. In [Remote]
@@ -86,8 +86,7 @@
 // # Bounds
 //
 // Keys (100,000, [WithMaxKeys]); keys of the client's own limits (10,000); callers in Wait (1000,
-// [WithMaxWaiting]) and callers that wait for a grant (1024, further ones are decided at once),
-// half of each at most for one key; nodes (100); queued messages (64, others are reported again);
+// [WithMaxWaiting]), half of them at most for one key; nodes (100); queued messages (64, others are reported again);
 // broken streams that are not settled yet (16); unknown limit names (100). Goroutines: one, two
 // more while attached, and one while a node is told an unknown name.
 //

@@ -88,7 +88,7 @@ func (c *Client) decideHTTP(ctx context.Context, check *HTTPCheck) (Result, erro
 		asks = asks || needsNode(r.remote[l.LimitName])
 	}
 	if !asks {
-		_, asks = m.decide(ctx, m.agg.Load(), p)
+		_, asks = m.decide(m.agg.Load(), p)
 	}
 	if asks {
 		res, err := c.httpRemote(ctx, check)

@@ -7,7 +7,6 @@ import (
 
 	"github.com/quorate/quorate/aggregator"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
-	"github.com/quorate/quorate/internal/grantwait"
 	"github.com/quorate/quorate/internal/limitproto"
 	"github.com/quorate/quorate/internal/peerproto"
 	"github.com/quorate/quorate/internal/quota"
@@ -23,7 +22,6 @@ type member struct {
 	stats       *stats
 	notices     *notices
 	link        link
-	wait        grantwait.Waiters
 	own         overrides
 
 	agg      atomic.Pointer[aggregator.Aggregator] // nil until the first node has answered
@@ -250,7 +248,6 @@ func (m *member) apply(now quota.Time, at *session, body *quoratev1.AttachRespon
 		agg.Overridden(now, gone)
 	}
 	agg.Apply(now, g)
-	m.wait.Notify(&g)
 }
 
 func (m *member) setLimits(now quota.Time, msg *quoratev1.ClientLimits) {

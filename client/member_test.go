@@ -1,8 +1,8 @@
 package client
 
 import (
-	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"math/rand/v2"
 	"sync"
@@ -160,11 +160,15 @@ func TestStartsBeforeTheCluster(t *testing.T) {
 func TestSurvivesTheCluster(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		local, open, hard := bucketLimit("local", "10/s", 10, quota.Soft), bucketLimit("open", "1/h", 1, quota.Soft), bucketLimit("hard", "10/s", 10, quota.Hard)
-		open.CutOff.Policy = quota.CutOffOpen
+		open.CutOff.Policy, hard.Decide = quota.CutOffOpen, quota.Locally
 		cl := newCluster(t, []string{"a"}, local, open, hard)
 		c := attachTo(t, cl)
 		defer c.Close()
 		ready(t, c)
+		if res, err := c.Allow(t.Context(), "web", "hard", "k", 1); err != nil || res.Why != WhyNotHeld {
+			t.Fatalf("hard, decided locally, before the first grant: %+v %v", res, err)
+		}
+		time.Sleep(50 * time.Millisecond)
 		for _, l := range []string{"local", "open", "hard"} {
 			if res, err := c.Allow(t.Context(), "web", l, "k", 1); err != nil || !res.Allowed {
 				t.Fatalf("%s: %+v %v", l, res, err)
@@ -349,24 +353,31 @@ func TestClosesInTime(t *testing.T) {
 	})
 }
 
-// TestGrantWait checks that a decision about a hard limit waits for a grant if the process holds
-// nothing, and that a caller whose context has ended neither waits nor gets a decision.
-func TestGrantWait(t *testing.T) {
+// TestNeverWaits checks that a decision in the process takes no time, whatever it knows of the key, and that
+// a limit that allows a hop asks a node for what the process does not hold.
+func TestNeverWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		cl := newCluster(t, []string{"a"}, bucketLimit("l", "1/s", 100, quota.Hard))
+		local := bucketLimit("local", "1/s", 100, quota.Hard)
+		local.Decide = quota.Locally
+		cl := newCluster(t, []string{"a"}, bucketLimit("soft", "1/s", 100, quota.Soft), local, bucketLimit("auto", "1/s", 100, quota.Hard))
 		c := attachTo(t, cl)
 		defer c.Close()
 		ready(t, c)
-		ctx, cancel := context.WithCancel(t.Context())
-		cancel()
-		start := time.Now()
-		if res, err := c.Allow(ctx, "web", "l", "gone", 1); !errors.Is(err, context.Canceled) || time.Since(start) != 0 {
-			t.Errorf("with a context that has ended: %+v %v after %v", res, err, time.Since(start))
+		for i := range 50 {
+			start, key := time.Now(), fmt.Sprint("fresh", i)
+			if res, err := c.Allow(t.Context(), "web", "soft", key, 1); err != nil || !res.Allowed || time.Since(start) != 0 {
+				t.Fatalf("soft, a fresh key: %+v %v after %v", res, err, time.Since(start))
+			}
+			if res, err := c.Allow(t.Context(), "web", "local", key, 1); err != nil || res.Allowed || res.Why != WhyNotHeld || time.Since(start) != 0 {
+				t.Fatalf("hard, decided locally, a fresh key: %+v %v after %v", res, err, time.Since(start))
+			}
 		}
-		start = time.Now()
-		res, err := c.Allow(t.Context(), "web", "l", "k", 1)
-		if took := time.Since(start); err != nil || !res.Allowed || took == 0 || took > 20*time.Millisecond {
-			t.Errorf("%+v %v after %v", res, err, took)
+		if n := c.Stats().Asked; n != 0 {
+			t.Errorf("%d checks of limits that are decided locally were left to a node", n)
+		}
+		_, _ = c.Allow(t.Context(), "web", "auto", "k", 1) // the node has no QuotaService
+		if n := c.Stats().Asked; n != 1 {
+			t.Errorf("%d checks of a fresh hard key were left to a node, want 1", n)
 		}
 	})
 }

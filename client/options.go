@@ -25,8 +25,6 @@ const (
 	DefaultMaxKeys = 100_000
 	// DefaultMaxWaiting bounds the callers in Wait.
 	DefaultMaxWaiting = 1000
-	// DefaultGrantWait bounds how long a decision waits for a grant.
-	DefaultGrantWait = 20 * time.Millisecond
 	// MaxBatch bounds the checks of one AllowBatch.
 	MaxBatch = 1000
 	// MaxAll bounds the checks of one AllowAll or Reserve.
@@ -59,7 +57,6 @@ type options struct {
 	failClosed bool
 	maxKeys    int
 	maxWaiting int
-	grantWait  time.Duration
 	breakAfter int
 	tlsDir     string
 	whyRefused func(text string) string // explains why nodes refuse the certificate, "" for other texts; nil without TLS
@@ -69,7 +66,7 @@ type options struct {
 
 func defaultOptions() options {
 	return options{
-		timeout: DefaultTimeout, maxKeys: DefaultMaxKeys, maxWaiting: DefaultMaxWaiting, grantWait: DefaultGrantWait,
+		timeout: DefaultTimeout, maxKeys: DefaultMaxKeys, maxWaiting: DefaultMaxWaiting,
 		breakAfter: defaultBreakAfter,
 	}
 }
@@ -120,10 +117,6 @@ func WithMaxKeys(n int) Option { return func(o *options) { o.maxKeys = n } }
 // [DefaultMaxWaiting].
 func WithMaxWaiting(n int) Option { return func(o *options) { o.maxWaiting = n } }
 
-// WithGrantWait bounds how long a decision may wait for the next grant if that would decide; 0
-// disables waiting. The default is [DefaultGrantWait].
-func WithGrantWait(d time.Duration) Option { return func(o *options) { o.grantWait = d } }
-
 // WithBreaker sets the number of consecutive unanswered calls after which further calls fail at
 // once, until a probe is answered; 0 disables the breaker. The default is 5.
 func WithBreaker(failures int) Option { return func(o *options) { o.breakAfter = failures } }
@@ -144,8 +137,6 @@ func (o *options) check(addrs []string) error {
 		return bad("max_keys", "%d; must be 1 or more", o.maxKeys)
 	case o.maxWaiting < 0:
 		return bad("max_waiting", "%d; must be 0 or more", o.maxWaiting)
-	case o.grantWait < 0 || o.grantWait > time.Second:
-		return bad("grant_wait", "%v; must be 0 to 1s", o.grantWait)
 	case o.breakAfter < 0:
 		return bad("breaker", "%d failures; must be 0 or more", o.breakAfter)
 	}

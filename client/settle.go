@@ -210,5 +210,4 @@ func (m *member) leave() {
 		}
 	}
 	m.attached.Store(nil)
-	m.wait.NotifyAll()
 }

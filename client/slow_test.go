@@ -66,7 +66,7 @@ func TestSlowNode(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			cl := newCluster(t, []string{"a"}, bucketLimit("l", "1/h", 300, quota.Soft))
 			cl.node("a").peers = c.peers
-			c2 := attachTo(t, cl, WithGrantWait(time.Millisecond))
+			c2 := attachTo(t, cl)
 			defer c2.Close()
 			ready(t, c2)
 			n := cl.node("a")

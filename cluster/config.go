@@ -35,13 +35,8 @@ type Config struct {
 	Sync     time.Duration           // interval of reports, 10ms to 10s
 	MaxKeys  int                     // most keys that this node remembers
 	Idle     time.Duration           // how long the node remembers an unused key
-	// GrantWait is how long a check may wait for the leader's next grant, 0 to
-	// 1s; 0 never waits. A check waits when this node holds too few tokens of a hard
-	// limit while the cluster seems to have enough, and when it would have to
-	// guess about a soft limit: see docs/rfcs/20261121_grant_wait.md.
-	GrantWait time.Duration
 	// AskWait is how long a check waits for an answer of the leader, for limits with
-	// decide: leader and for future tokens. 10ms to 10s; 0 is DefaultAskWait.
+	// decide: leader or auto and for future tokens. 10ms to 10s; 0 is DefaultAskWait.
 	AskWait  time.Duration
 	Timing   raftgroup.Timing
 	Logger   *slog.Logger
@@ -100,9 +95,6 @@ type Config struct {
 // DefaultDeadAfter is longer than a machine takes to restart.
 const DefaultDeadAfter = 5 * time.Minute
 
-// DefaultGrantWait covers a few round trips in one data centre.
-const DefaultGrantWait = 20 * time.Millisecond
-
 // DefaultAskWait covers a few hops in one region.
 const DefaultAskWait = 250 * time.Millisecond
 
@@ -124,9 +116,6 @@ func (c *Config) Validate() error {
 	}
 	if c.Listener == nil {
 		bad("listener: missing")
-	}
-	if c.GrantWait < 0 || c.GrantWait > time.Second {
-		bad("grant_wait: %v; must be 0 to 1s", c.GrantWait)
 	}
 	if c.AskWait != 0 && (c.AskWait < 10*time.Millisecond || c.AskWait > 10*time.Second) {
 		bad("ask_wait: %v; must be 10ms to 10s", c.AskWait)

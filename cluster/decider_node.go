@@ -19,7 +19,7 @@ func (n *Node) newDecider(v *membership.View) *dataplane.Decider {
 	inherited := n.openJournal(&ac)
 	journal.Register(n.journal, n.cfg.Registry)
 	return dataplane.New(&dataplane.Config{
-		Self: n.cfg.Self, Ranges: n.cfg.Ranges, Sync: n.sync(), GrantWait: n.cfg.GrantWait, AskWait: n.cfg.AskWait, Now: n.clock.Now,
+		Self: n.cfg.Self, Ranges: n.cfg.Ranges, Sync: n.sync(), AskWait: n.cfg.AskWait, Now: n.clock.Now,
 		Aggregator: ac, Inherited: inherited, Limits: n.meta.Current(), Replicas: n.ranges,
 		Tracer: n.cfg.Tracer, Log: n.log, Registry: n.cfg.Registry,
 	}, deciderNode{n})

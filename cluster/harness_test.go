@@ -25,12 +25,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// testGrantWait and testAskWait are long, so that a busy machine refuses nothing that an
-// idle one would admit.
-const (
-	testGrantWait = time.Second
-	testAskWait   = 5 * time.Second
-)
+// testAskWait is long, so that a busy machine refuses nothing that an idle one would admit.
+const testAskWait = 5 * time.Second
 
 // steadyTiming is for tests that are not about elections: a node that gets no CPU for a second or
 // more on a busy machine does not lose its leaderships. The first election is as fast as by default.
@@ -106,7 +102,7 @@ func (c *threeNodes) config(id quota.NodeID, l net.Listener) Config {
 	cfg := Config{
 		Cluster: "test", Self: id, Nodes: maps.Clone(c.addrs), Listener: l, Dir: filepath.Join(c.dir, string(id)),
 		Ranges: c.ranges, Replicas: 3, Sync: 100 * time.Millisecond, MaxKeys: 10_000, Idle: time.Minute,
-		GrantWait: testGrantWait, AskWait: testAskWait, Timing: steadyTiming(), SlowDisk: -1, Logger: log, Registry: prometheus.NewRegistry(), Version: "test",
+		AskWait: testAskWait, Timing: steadyTiming(), SlowDisk: -1, Logger: log, Registry: prometheus.NewRegistry(), Version: "test",
 	}
 	for _, change := range c.change {
 		change(&cfg)

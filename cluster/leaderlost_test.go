@@ -18,7 +18,7 @@ import (
 // fewer than one in a hundred checks.
 func TestRefusalsWithoutLeader(t *testing.T) {
 	testspeed.Full(t)
-	c := newThreeNodes(t, 6, quick, func(cfg *Config) { cfg.GrantWait = 0 })
+	c := newThreeNodes(t, 6, quick)
 	l := limit("hard", 1000, quota.Hard)
 	c.apply(l)
 	k := c.keyLedBy(l.LimitName, "n1", "k")

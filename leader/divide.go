@@ -56,10 +56,14 @@ func (l *Ledger) grant(now quota.Time, a *account, h *holder, e *quota.ReportEnt
 		t := l.weigh(now, a, h)
 		l.turns(now, a, h, t.parts)
 		again = l.again(t)
-		if l.setRate(a, h, t) {
+		switch a.central = a.scarce(); {
+		case a.central:
+			h.rate, h.unmet = 0, 0
+			l.recallAll(now, a, h)
+		case l.setRate(a, h, t):
 			l.recall(now, a, h, ofRate)
 		}
-		if asks {
+		if asks && !a.central {
 			var short quota.Units
 			if tokens, short = l.tokens(now, a, h, e, t, again); short > 0 {
 				l.recall(now, a, h, shortOf(e.Want))
@@ -78,6 +82,29 @@ func (l *Ledger) grant(now quota.Time, a *account, h *holder, e *quota.ReportEnt
 	g.Ack = ack
 	g.Free = g.Free.Plus(l.doubt(now, a, h, g))
 	l.serve(now, a, h)
+}
+
+// scarce reports whether there are too few tokens for the members that use the key: half of an equal part
+// of the burst is not worth two requests. Where the limit allows a hop, none are handed out then, and the
+// leader decides. It is left when that part is worth three, so that no key goes back and forth.
+func (a *account) scarce() bool {
+	switch {
+	case a.limit.Mode() != quota.Auto || a.limit.AsksLeader():
+		return false
+	case a.tier.Kind == quota.SlidingWindow: // what flows back there is divided or decided, not both
+		return true
+	}
+	members := 0
+	for i := range a.holders {
+		if h := &a.holders[i]; !h.closed && !h.dead {
+			members++
+		}
+	}
+	worth := 2.0
+	if a.central {
+		worth = 3
+	}
+	return members > 1 && float64(a.limit.BurstUnits())/float64(2*members) < worth*a.clump()
 }
 
 // hand makes a grant of tokens, at the member's present rate.
@@ -202,7 +229,7 @@ func (l *Ledger) tokens(now quota.Time, a *account, h *holder, e *quota.ReportEn
 	need := t.mine * horizon
 	need += deviations * math.Sqrt(need*t.margin)
 	need = max(need, float64(e.Want))
-	want := max(0, need-float64(h.out))
+	want := max(0, need-float64(h.standing()))
 	if t.total*horizon > pool {
 		pool = max(0, pool-float64(l.ahead(now, a, h)))
 	}
@@ -213,7 +240,7 @@ func (l *Ledger) tokens(now quota.Time, a *account, h *holder, e *quota.ReportEn
 		}
 		room := l.room(a, h)
 		if h.rate > 0 && t.total*horizon > pool {
-			room = min(room, max(t.burst*t.weight, token)-float64(h.out))
+			room = min(room, max(t.burst*t.weight, token)-float64(h.standing()))
 		}
 		part = min(part, max(0, room))
 	}
@@ -249,7 +276,7 @@ func fairPart(pool float64, t terms, horizon, cost float64) float64 {
 // room is what the member may hold more without the caps of all members
 // exceeding the burst. Only hard limits need it.
 func (l *Ledger) room(a *account, h *holder) float64 {
-	return float64(max(0, a.limit.BurstUnits()-othersCap(a, h)-h.out))
+	return float64(max(0, a.limit.BurstUnits()-othersCap(a, h)-h.standing()))
 }
 
 func othersCap(a *account, h *holder) quota.Units {
@@ -285,13 +312,13 @@ func (s *spaces) of(l *Ledger, h *holder) float64 {
 	if s.all == math.MaxInt64 { // cut off there
 		return l.room(s.a, h)
 	}
-	return float64(max(0, s.a.limit.BurstUnits()-(s.all-h.mayHold())-h.out))
+	return float64(max(0, s.a.limit.BurstUnits()-(s.all-h.mayHold())-h.standing()))
 }
 
 // setCap says where accrual stops: far enough for a late report, and together
 // with the others' caps within the burst.
 func (l *Ledger) setCap(a *account, h *holder, t terms, tokens quota.Units) {
-	base := h.out + tokens
+	base := h.standing() + tokens
 	want := base + perSecond(h.rate, time.Duration(ahead*float64(l.cfg.Sync))) + quota.Token
 	limit := max(base, quota.Units(t.burst*t.weight))
 	if a.limit.Ceiling == quota.Hard {

@@ -185,7 +185,7 @@ func bends(t *testing.T) {
 	c.start(s)
 	c.awaitReady(s, 10*time.Second)
 	t.Logf("built and started after %v", time.Since(began).Round(time.Second))
-	if ahead := s.date(t).Sub(time.Now()); ahead < 59*time.Minute || ahead > 61*time.Minute {
+	if ahead := time.Until(s.date(t)); ahead < 59*time.Minute || ahead > 61*time.Minute {
 		t.Errorf("the node's clock is %v ahead, want an hour", ahead)
 	}
 	write(t, c.bentSync(s), "700")

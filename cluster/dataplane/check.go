@@ -3,22 +3,15 @@ package dataplane
 import (
 	"errors"
 	"sync"
-	"time"
 
 	"github.com/quorate/quorate/aggregator"
 	"github.com/quorate/quorate/internal/quota"
 )
 
 // Check reports whether a request of the given cost may pass, and charges the cost if so. A cost of 0
-// charges nothing and tells whether a cost of 1 would pass. Check decides from this node's memory and
-// does not block, with two exceptions:
-//
-//   - It waits for the leader's next grant, at most Config.GrantWait, if the decision depends on it:
-//     when the node holds too little of a hard limit while the cluster seems to have enough, and when
-//     admitting on the estimate of a soft limit would be a guess, because the key is in a burst that
-//     other nodes may see as well.
-//   - It asks the leader, at most Config.AskWait, if the limit requires it (decide: leader) or if the
-//     check may reserve future tokens (max_debt).
+// charges nothing and tells whether a cost of 1 would pass. Check decides from this node's memory. It
+// asks the leader, at most Config.AskWait, only if the limit requires that (decide: leader, max_debt),
+// or allows it (decide: auto) and memory does not settle the check.
 func (d *Decider) Check(k quota.Key, cost int64) quota.Decision {
 	out, need, simple := d.agg.TrySimple(d.now, k.LimitName, k.Key, cost)
 	if d.agg.Urgent() {
@@ -108,58 +101,24 @@ func (d *Decider) decide(c *aggregator.Call, unasked *sync.Map) bool {
 	return ok
 }
 
-// complete fetches grants and leader answers until the call is decided.
+// complete asks leaders until the call is decided. What a leader does not decide in time is decided by
+// what this node knows.
 func (d *Decider) complete(c *aggregator.Call, unasked *sync.Map) (ok bool) {
-	deadline := d.now().Add(d.cfg.GrantWait)
-	for c.Need != aggregator.Nothing {
-		if c.Need == aggregator.Leader {
-			if a, err := d.askUnless(unasked, c.Ask); err == nil {
-				c.Answer(a)
-			} else {
-				if errors.Is(err, errNoAnswer) {
-					d.agg.Abandon(d.now, c.Ask)
-					d.Wake()
-				}
-				c.Alone = true
-				d.stats.unasked.Inc()
+	for c.Need == aggregator.Leader {
+		d.stats.asked.Inc()
+		if a, err := d.askUnless(unasked, c.Ask); err == nil {
+			c.Answer(a)
+		} else {
+			if errors.Is(err, errNoAnswer) {
+				d.agg.Abandon(d.now, c.Ask)
+				d.Wake()
 			}
-			ok = d.agg.Decide(d.now, c)
-			continue
+			c.Alone = true
+			d.stats.unasked.Inc()
 		}
-		ok = d.awaitGrant(c, deadline)
+		ok = d.agg.Decide(d.now, c)
 	}
 	return ok
-}
-
-// awaitGrant decides again after the key's next grant. When the deadline passes it makes a final
-// decision.
-func (d *Decider) awaitGrant(c *aggregator.Call, deadline quota.Time) bool {
-	left := deadline.Sub(d.now())
-	w, waits := d.waiters.Add(c.Key)
-	if !waits || left == 0 {
-		d.stats.waitTimeouts.Inc()
-		c.Final = true
-		return d.agg.Decide(d.now, c)
-	}
-	k := c.Key
-	// The grant may have arrived before the wait began.
-	if ok := d.agg.Decide(d.now, c); c.Need != aggregator.Grant || c.Key != k {
-		d.waiters.Remove(k, w)
-		return ok
-	}
-	d.Wake()
-	timer := time.NewTimer(left)
-	defer timer.Stop()
-	select {
-	case <-w:
-		c.Woken()
-	case <-timer.C:
-		d.waiters.Remove(k, w)
-	case <-d.stop:
-		d.waiters.Remove(k, w)
-		c.Final = true
-	}
-	return d.agg.Decide(d.now, c)
 }
 
 // Refund returns tokens that a request took and did not use. The decision has a nil Limit if the limit

@@ -14,7 +14,6 @@ import (
 	"github.com/quorate/quorate/cluster/peercall"
 	"github.com/quorate/quorate/cluster/replica"
 	"github.com/quorate/quorate/internal/events"
-	"github.com/quorate/quorate/internal/grantwait"
 	"github.com/quorate/quorate/internal/peerproto"
 	"github.com/quorate/quorate/internal/quota"
 	"github.com/quorate/quorate/internal/tracing"
@@ -38,12 +37,11 @@ type Node interface {
 
 // Config configures a Decider.
 type Config struct {
-	Self      quota.NodeID
-	Ranges    int
-	Sync      time.Duration // interval between reports; an answer that takes several of these gets a span
-	GrantWait time.Duration // limit on a check's wait for a grant
-	AskWait   time.Duration // limit on a check's wait for a leader
-	Now       func() quota.Time
+	Self    quota.NodeID
+	Ranges  int
+	Sync    time.Duration // interval between reports; an answer that takes several of these gets a span
+	AskWait time.Duration // limit on a check's wait for a leader
+	Now     func() quota.Time
 	// Aggregator configures the table of keys; New sets Created and Removed. Inherited holds the
 	// counts of earlier processes of this node that no leader had saved.
 	Aggregator aggregator.Config
@@ -66,13 +64,13 @@ type Decider struct {
 	// limits holds the limits that agg decides by.
 	limits atomic.Pointer[quota.Limits]
 
-	inbox   chan func(now quota.Time) // work for the member loop
-	wake    chan struct{}
-	waiters grantwait.Waiters
-	grants  peerproto.Grants // used by the member loop: memory for unpacked grants
-	slow    slowReports      // used by the member loop
+	inbox  chan func(now quota.Time) // work for the member loop
+	wake   chan struct{}
+	grants peerproto.Grants // used by the member loop: memory for unpacked grants
+	slow   slowReports      // used by the member loop
 
-	queues   []askQueue // by range
+	queues   []askQueue   // by range
+	asking   atomic.Int64 // decide requests at this node's own replicas
 	reserved reservations
 	events   events.Hub
 	stats    stats

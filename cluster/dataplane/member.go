@@ -28,7 +28,7 @@ func (d *Decider) memberLoop() {
 		case <-timer.C:
 		}
 		now := d.now()
-		if more := last.left(now, d.waiters.Any()); more > 0 {
+		if more := last.left(now); more > 0 {
 			timer.Reset(more)
 			continue
 		}
@@ -42,16 +42,15 @@ func (d *Decider) memberLoop() {
 	}
 }
 
-// gather is how long keys that are due wait for others, unless a caller waits for the answer. Under load
-// many keys become due within it, and share one frame per leader instead of taking one each.
+// gather is how long keys that are due wait for others. Under load many keys become due within it, and share one frame per leader instead of taking one each.
 const gather = time.Millisecond
 
 // gathering holds when keys were last gathered.
 type gathering struct{ last quota.Time }
 
 // left returns how long the next frame may still wait for more keys; 0 means send now.
-func (g *gathering) left(now quota.Time, waited bool) time.Duration {
-	if more := g.last.Add(gather).Sub(now); more > 0 && g.last > 0 && !waited {
+func (g *gathering) left(now quota.Time) time.Duration {
+	if more := g.last.Add(gather).Sub(now); more > 0 && g.last > 0 {
 		return more
 	}
 	g.last = now
@@ -160,5 +159,4 @@ func (d *Decider) tryMemberLoop(f func(now quota.Time)) {
 func (d *Decider) apply(now quota.Time, g *quota.Grant) {
 	d.slow.answered(g)
 	d.agg.Apply(now, *g)
-	d.waiters.Notify(g)
 }

@@ -13,21 +13,17 @@ func TestGathering(t *testing.T) {
 	const start = quota.Time(time.Hour)
 	var g gathering
 	for i, at := range []struct {
-		after  time.Duration
-		waited bool
-		left   time.Duration
+		after time.Duration
+		left  time.Duration
 	}{
-		{0, false, 0},
-		{gather / 4, false, gather * 3 / 4},
-		{gather - 1, false, 1},
-		{gather, false, 0},
-		{gather + 5, false, gather - 5},
-		{gather + 6, true, 0},
-		{gather + 7, false, gather - 1},
-		{gather + 8, true, 0},
-		{time.Minute, false, 0},
+		{0, 0},
+		{gather / 4, gather * 3 / 4},
+		{gather - 1, 1},
+		{gather, 0},
+		{gather + 5, gather - 5},
+		{time.Minute, 0},
 	} {
-		if left := g.left(start.Add(at.after), at.waited); left != at.left {
+		if left := g.left(start.Add(at.after)); left != at.left {
 			t.Errorf("%d: %v left, want %v", i, left, at.left)
 		}
 	}

@@ -56,10 +56,10 @@ func TestVirtualNodes(t *testing.T) {
 		t.Skip("one goroutine plays for long; left out by -short")
 	}
 	for flags, most := range map[string]float64{
-		"--limit web/pages_hard --nodes 3": 0,
-		"--limit web/pages_hard --nodes 5 --skew 60/10/10/10/10 --delay 20ms --grant-wait 200ms": 0,
-		"--limit web/per_client --nodes 3":  5,
-		"--limit web/per_client --nodes 10": 5,
+		"--limit web/pages_hard --nodes 3":                                    0,
+		"--limit web/pages_hard --nodes 5 --skew 60/10/10/10/10 --delay 20ms": 0,
+		"--limit web/per_client --nodes 3":                                    5,
+		"--limit web/per_client --nodes 10":                                   5,
 	} {
 		out, messages, code := virtually(t, "--log "+exampleLog+" --limits testdata/virtual.yaml -o json "+flags)
 		var rep load.VirtualReport
@@ -160,7 +160,6 @@ func TestVirtualFaults(t *testing.T) {
 		{log + limits + "--nodes 0", exit.Usage, "--nodes 0: must be 1 to 100"},
 		{log + limits + "--sync 1us", exit.Usage, "--sync 1µs: must be 1ms to 1m"},
 		{log + limits + "--delay -1s", exit.Usage, "--delay -1s: must be 0 to 10s"},
-		{log + limits + "--grant-wait 2s", exit.Usage, "--grant-wait 2s: must be 0 to 1s"},
 		{log + limits + "--top -1", exit.Usage, "--top -1: must be 0 to"},
 		{log + limits + "--skew 90/10", exit.Usage, "has 2 weights for 3 nodes"},
 		{log + limits + "--limit web", exit.Usage, "namespace/limit"},

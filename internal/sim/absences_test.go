@@ -94,7 +94,7 @@ func TestPartsLost(t *testing.T) {
 func TestPartsLostBeforeRush(t *testing.T) {
 	for seed := range uint64(20) {
 		s := Scenario{
-			Seed: seed, Nodes: 3, Duration: 5 * time.Second, Limit: limit(1, 30, quota.Hard), Delay: 10 * time.Millisecond, Loss: .3, Skew: -1, Near: true, Check: true, Hop: 20 * time.Millisecond,
+			Seed: seed, Nodes: 3, Duration: 5 * time.Second, Limit: limit(1, 30, quota.Hard), Delay: 10 * time.Millisecond, Loss: .3, Skew: -1, Near: true, Check: true,
 			Loads: []Load{{Rate: 30, To: 3 * time.Second}, {From: 3 * time.Second, Rate: 3000}},
 			Keys:  Keys{Count: 30}, Entries: 3, KillLeader: 3 * time.Second, Election: 300 * time.Millisecond,
 		}

@@ -130,7 +130,7 @@ func TestManyKeysAreBounded(t *testing.T) {
 	r := newRun(s)
 	for i := range 4 * minTallies {
 		r.now = epoch.Add(time.Duration(i) * time.Millisecond)
-		r.count(&node{}, strconv.Itoa(i), 1, quota.Decision{Allowed: true})
+		r.count(&node{}, strconv.Itoa(i), 1, quota.Decision{Allowed: true}, nil)
 	}
 	if got := len(r.keys); got > minTallies+1 {
 		t.Errorf("%d tallies are kept of keys that are full again, want at most %d", got, minTallies+1)
@@ -154,7 +154,7 @@ func TestReplay(t *testing.T) {
 	}
 	var got []seen
 	res := Run(Scenario{
-		Seed: 1, Nodes: 3, Limit: limit(1, 6, quota.Soft), Requests: log, Near: true, Hop: 20 * time.Millisecond,
+		Seed: 1, Nodes: 3, Limit: limit(1, 6, quota.Soft), Requests: log, Near: true,
 		Decided: func(d time.Duration, node int, key string, _ quota.Decision, _ bool) {
 			got = append(got, seen{d, node, key})
 		},

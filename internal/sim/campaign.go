@@ -10,7 +10,7 @@ import (
 )
 
 // Draws is the version of [Campaign]: a seed makes another scenario in each version.
-const Draws = 5
+const Draws = 6
 
 // Campaign makes a random scenario from a seed, the same one each time: limits of every kind, from
 // one token a second to thousands, on 1 to 50 nodes; loads that are even, skewed, moving or bursty,
@@ -24,7 +24,7 @@ func Campaign(seed uint64) Scenario {
 	s := Scenario{
 		Seed: seed, Nodes: pick(d, 1, 2, 3, 3, 5, 5, 10, 20), Duration: time.Duration(3000+d.IntN(4000)) * time.Millisecond,
 		Sync: pick[time.Duration](d, 50, 100, 100, 100, 250) * time.Millisecond, Keys: Keys{Count: 1}, Skew: -1, Check: true,
-		Election: pick[time.Duration](d, 50, 300, 500, 500, 2000) * time.Millisecond, Hop: pick[time.Duration](d, 0, 20, 20) * time.Millisecond, Near: d.chance(2),
+		Election: pick[time.Duration](d, 50, 300, 500, 500, 2000) * time.Millisecond, Near: d.chance(2),
 	}
 	s.Near = s.Near || s.Nodes == 1 // alone, it has nobody to talk to by a network
 	d.network(&s)
@@ -110,6 +110,8 @@ func (d draw) bucket(s *Scenario, l *quota.Limit) {
 		l.Durable = true
 	case 3:
 		s.Keys = Keys{Count: pick(d, 20, 1000), Zipf: pick(d, 0, 1.1)}
+	case 4:
+		l.Decide = pick(d, quota.Auto, quota.Locally)
 	}
 	s.Skew = pick(d, -1, leader.MaxOffset, 20*time.Millisecond, time.Hour)
 }

@@ -34,7 +34,6 @@ type proc struct {
 	last   []lastReport // last reports of broken attachments, until they are settled
 	asleep bool
 	wakeAt quota.Time
-	parked []parked
 	told   quota.Units // admitted according to callers
 }
 
@@ -262,7 +261,6 @@ func (r *run) pumpClient(p *proc) {
 func (r *run) grantClient(n *node, p *proc, term quota.Term, g quota.Grant) {
 	r.toClient(n, p, term, func() {
 		p.agg.Apply(p.clock(), g)
-		r.unparkClient(p)
 		if p.agg.Urgent() {
 			r.pumpClient(p)
 		}
@@ -303,54 +301,36 @@ func (r *run) requestAt(n *node, s Spread, key string, cost int64) {
 		p.asleep = false
 		p.agg.Collect(p.clock())
 	}
-	if d, done := r.checkClient(p, parked{key: key, cost: cost}, r.Hop > 0); done {
-		r.countClient(p, key, cost, d)
-	}
+	r.checkClient(p, key, cost)
 }
 
 func (r *run) countClient(p *proc, key string, cost int64, d quota.Decision) {
 	if d.Allowed {
 		p.told += quota.FromTokens(cost)
 	}
-	r.count(p.home, key, cost, d)
+	r.count(p.home, key, cost, d, nil)
 }
 
-func (r *run) checkClient(p *proc, k parked, waits bool) (quota.Decision, bool) {
-	c := r.newCall(k)
-	defer r.free(c)
+// checkClient decides a request at a client; if memory does not settle it, the client's node does.
+func (r *run) checkClient(p *proc, key string, cost int64) {
+	c := r.newCall(key, cost)
 	p.agg.Decide(p.clock, &c.Call)
-	if c.Need != aggregator.Nothing && waits {
-		k.until = r.now.Add(r.Hop)
-		p.parked = append(p.parked, k)
-		r.at(k.until, func() { r.unparkClient(p) })
-	} else if c.Need != aggregator.Nothing {
-		c.Final = true
+	n := p.node
+	asks := c.Need == aggregator.Leader && n != nil
+	if c.Need == aggregator.Leader && !asks {
+		c.Alone = true
 		p.agg.Decide(p.clock, &c.Call)
 	}
+	d := c.out[0]
+	r.free(c)
 	if p.agg.Urgent() {
 		r.pumpClient(p)
 	}
-	return c.out[0], c.Need == aggregator.Nothing || c.Final
-}
-
-// unparkClient decides a client's waiting checks again.
-func (r *run) unparkClient(p *proc) {
-	waiting := p.parked
-	p.parked = nil
-	for _, k := range waiting {
-		c := r.newCall(k)
-		c.Final = r.now >= k.until
-		p.agg.Decide(p.clock, &c.Call)
-		if c.Need != aggregator.Nothing {
-			p.parked = append(p.parked, k)
-		} else {
-			r.countClient(p, k.key, k.cost, c.out[0])
-		}
-		r.free(c)
+	if asks {
+		r.toNode(p, func() { r.request(n, key, cost) })
+		return
 	}
-	if p.agg.Urgent() {
-		r.pumpClient(p)
-	}
+	r.countClient(p, key, cost, d)
 }
 
 // proveBranch checks the books of a node's clients; only sometimes if there are many.

@@ -9,7 +9,7 @@ import (
 
 func clientScenario(c quota.Ceiling, clients int, loads ...Load) Scenario {
 	return Scenario{
-		Seed: 1, Nodes: 3, Clients: clients, Duration: 3 * time.Second, Delay: time.Millisecond, Hop: 20 * time.Millisecond, Skew: -1, Near: true, Check: true,
+		Seed: 1, Nodes: 3, Clients: clients, Duration: 3 * time.Second, Delay: time.Millisecond, Skew: -1, Near: true, Check: true,
 		Limit: quota.Limit{
 			LimitName: quota.LimitName{Namespace: "web", Limit: "l"}, Rate: quota.Rate{Tokens: 500, Per: time.Second}, Burst: 500, Ceiling: c,
 		},

@@ -58,7 +58,7 @@ func mixed(left int64) Scenario {
 		}
 	}
 	return Scenario{
-		Seed: 1, Nodes: 1, Sync: 100 * time.Millisecond, Limit: l, Hop: 20 * time.Millisecond, Near: true, Skew: -1, Requests: requests,
+		Seed: 1, Nodes: 1, Sync: 100 * time.Millisecond, Limit: l, Near: true, Skew: -1, Requests: requests,
 	}
 }
 
@@ -110,7 +110,7 @@ func mixedOfClients(seed uint64) (Scenario, string) {
 		}
 	}
 	return Scenario{
-		Seed: seed, Nodes: 1, Clients: clients, Sync: 100 * time.Millisecond, Limit: l, Delay: delay, Hop: 20 * time.Millisecond,
+		Seed: seed, Nodes: 1, Clients: clients, Sync: 100 * time.Millisecond, Limit: l, Delay: delay,
 		Near: true, Skew: -1, Check: true, Requests: requests,
 	}, fmt.Sprintf("seed %d: %d clients, %d/s, a request each %v, a third of them of up to %d", seed, clients, rate, every, most)
 }

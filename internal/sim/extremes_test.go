@@ -30,7 +30,7 @@ func TestLargestAmounts(t *testing.T) {
 					l := tiered(c, tier)
 					late, admitted := 0, 0
 					s := Scenario{
-						Seed: 1, Nodes: 3, Clients: 3 * clients, Sync: 100 * time.Millisecond, Delay: time.Millisecond, Hop: 20 * time.Millisecond,
+						Seed: 1, Nodes: 3, Clients: 3 * clients, Sync: 100 * time.Millisecond, Delay: time.Millisecond,
 						Limit: l, Near: true, Skew: -1, Requests: largest(uint64(i), l.Burst),
 						Decided: func(at time.Duration, _ int, _ string, d quota.Decision, _ bool) {
 							if at >= 12*time.Second {
@@ -45,8 +45,14 @@ func TestLargestAmounts(t *testing.T) {
 					if c == quota.Hard && tier.Kind != quota.PeriodicRefill && r.Excess > float64(l.Burst)*1e-9 {
 						t.Errorf("%.0f tokens beyond the hard limit", r.Excess)
 					}
-					if late == 0 || admitted < late*9/10 {
-						t.Errorf("%d of %d small requests were admitted after the large ones", admitted, late)
+					least := late * 9 / 10
+					if c == quota.Hard && tier.Burst < tier.Rate.Tokens/100 {
+						// The burst refills within the time of a message: what members may have used and
+						// refilled since their reports is not given twice.
+						least = late * 3 / 4
+					}
+					if late == 0 || admitted < least {
+						t.Errorf("%d of %d small requests were admitted after the large ones; want %d", admitted, late, least)
 					}
 				})
 			}

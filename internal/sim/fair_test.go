@@ -26,7 +26,7 @@ func shares(s Scenario, from, to time.Duration) (tried, got []float64) {
 func crowd(seed uint64, c quota.Ceiling, rates ...float64) Scenario {
 	s := Scenario{
 		Seed: seed, Nodes: len(rates), Duration: 8 * time.Second, Limit: limit(200, 200, c), Delay: time.Millisecond,
-		Hop: 20 * time.Millisecond, Skew: -1, Near: true,
+		Skew: -1, Near: true,
 	}
 	for i, r := range rates {
 		s.Loads = append(s.Loads, Load{Rate: r, Spread: Spread{Nodes: []int{i + 1}}})
@@ -66,7 +66,6 @@ func TestFloodEarnsLittle(t *testing.T) {
 		for seed := range uint64(2) {
 			s := crowd(seed, c, 10_000, 60, 60, 60)
 			s.Duration = 5 * time.Second
-			s.Hop = 0 // a flooding caller does not wait
 			tried, got := shares(s, 2*time.Second, 5*time.Second)
 			t.Logf("%v, seed %d: asked for %.0f/s, got %.1f/s", c, seed, tried, got)
 			if got[0] > most*50 {

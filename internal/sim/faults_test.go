@@ -26,7 +26,7 @@ func stormy(seed uint64) Scenario {
 		Limit: limit(rate, max(1, rate*pick(1, 10, 20)/10), ceiling),
 		Delay: time.Duration(pick(0, 100, 1000, 5000)) * time.Microsecond, Jitter: time.Duration(pick(0, 0, 1, 10)) * time.Millisecond,
 		Loss: float64(pick(0, 0, 5)) / 100, Repeat: float64(pick(0, 0, 5)) / 100, Reorder: float64(pick(0, 0, 5)) / 100,
-		Drift: float64(pick(0, 0, 1, 10)) * 1e-4, Near: rng.IntN(2) == 0, Hop: time.Duration(pick(0, 20)) * time.Millisecond,
+		Drift: float64(pick(0, 0, 1, 10)) * 1e-4, Near: rng.IntN(2) == 0,
 		Check: true,
 	}
 	if rng.IntN(4) == 0 {
@@ -107,8 +107,8 @@ func TestStormsKeepBooks(t *testing.T) {
 }
 
 func describe(s Scenario) string {
-	return fmt.Sprintf("seed %d: %d nodes, %v b%d %v, %v, delay %v+%v, loss %v, repeat %v, reorder %v, drift %v, near %v, hop %v, keys %+v, faults %+v",
-		s.Seed, s.Nodes, s.Limit.Rate, s.Limit.Burst, s.Limit.Ceiling, s.Duration, s.Delay, s.Jitter, s.Loss, s.Repeat, s.Reorder, s.Drift, s.Near, s.Hop, s.Keys, s.Faults)
+	return fmt.Sprintf("seed %d: %d nodes, %v b%d %v, %v, delay %v+%v, loss %v, repeat %v, reorder %v, drift %v, near %v, keys %+v, faults %+v",
+		s.Seed, s.Nodes, s.Limit.Rate, s.Limit.Burst, s.Limit.Ceiling, s.Duration, s.Delay, s.Jitter, s.Loss, s.Repeat, s.Reorder, s.Drift, s.Near, s.Keys, s.Faults)
 }
 
 // TestRefusalIsNoDeath checks that refused connections to live nodes, again and again, do not

@@ -100,7 +100,6 @@ func (r *run) grant(s *leadership, n *node, g quota.Grant) {
 			r.heard(n, nil, &g)
 		}
 		n.agg.Apply(n.clock(), unnamed(g))
-		r.unpark(n)
 		r.moved(n)
 		if n.agg.Urgent() {
 			r.pump(n)

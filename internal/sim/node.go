@@ -47,7 +47,6 @@ type node struct {
 	wakeAt quota.Time
 	look   func() // callback of arrive: read the rate again
 	come   func() // callback of arrive: a request arrives
-	parked []parked
 }
 
 // maxWaiting bounds the messages, and the requests, that wait at a paused node, like a real inbox.
@@ -77,7 +76,7 @@ func (r *run) boot(n *node, phase time.Duration) {
 		n.journal = newJournal()
 	}
 	n.journal.life = n.inc
-	n.dead, n.paused, n.asleep, n.wakeAt, n.parked = false, false, true, 0, nil
+	n.dead, n.paused, n.asleep, n.wakeAt = false, false, true, 0
 	n.missed(1, r.now) // it reads the log again
 	if r.Algorithm != "" && r.Algorithm != Quorate {
 		return
@@ -157,7 +156,7 @@ func (n *node) kill(now quota.Time) {
 	n.wake(now)
 	n.dead, n.paused = true, false
 	n.life++
-	n.waiting, n.waits, n.parked = nil, [3]int{}, nil
+	n.waiting, n.waits = nil, [3]int{}
 }
 
 // pause stops the node's process if it is alive.

@@ -26,7 +26,7 @@ func TestNoDebtAfterStandstill(t *testing.T) {
 			for seed := range uint64(10) {
 				r := Run(Scenario{
 					Seed: seed, Nodes: 3, Clients: 9, Duration: 20 * time.Second, Limit: limit(10, burst, quota.Soft),
-					Delay: 500 * time.Microsecond, Near: true, Hop: 20 * time.Millisecond, Skew: -1, Loads: []Load{{Rate: 9}},
+					Delay: 500 * time.Microsecond, Near: true, Skew: -1, Loads: []Load{{Rate: 9}},
 					Faults: []Fault{{At: 4 * time.Second, Kind: tc.kind, Nodes: tc.nodes, For: 10 * time.Second}},
 				})
 				for _, s := range r.Series[14:16] {

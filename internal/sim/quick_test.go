@@ -19,7 +19,7 @@ type quick struct {
 
 func (q quick) run(seed uint64) Result {
 	return Run(Scenario{
-		Seed: seed, Nodes: q.nodes, Limit: limit(1, int64(q.burst), quota.Soft), Near: true, Skew: -1, Delay: q.delay, Hop: 20 * time.Millisecond,
+		Seed: seed, Nodes: q.nodes, Limit: limit(1, int64(q.burst), quota.Soft), Near: true, Skew: -1, Delay: q.delay,
 		Requests: func(yield func(Request) bool) {
 			at := 3 * time.Second
 			for i := range q.burst * 9 / 10 {

@@ -39,8 +39,6 @@ type Scenario struct {
 	// Skew is the largest difference of a node's clock; 0 is an hour, below 0 none. Windows follow
 	// the leader's clock: they agree with the ideal's only without skew.
 	Skew time.Duration
-	// Hop is the longest time that a hard check waits for the next grant.
-	Hop time.Duration
 
 	// Loads add up, together with Load. Each has its own arrivals, the same for every algorithm.
 	Loads []Load

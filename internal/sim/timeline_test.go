@@ -13,7 +13,7 @@ import (
 func TestTimeline(t *testing.T) {
 	r := newRun(Scenario{
 		Seed: 1, Nodes: 3, Duration: 450 * time.Millisecond, Limit: limit(1000, 1000, quota.Soft), Skew: -1,
-		Delay: time.Millisecond, Hop: 20 * time.Millisecond, Near: true, Check: true,
+		Delay: time.Millisecond, Near: true, Check: true,
 		Loads: []Load{{From: 200 * time.Millisecond, Rate: 20_000}},
 	})
 	reports, grants := 0, 0

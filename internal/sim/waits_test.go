@@ -52,7 +52,7 @@ func TestWaitsOfTheSource(t *testing.T) {
 		source := promised{rate: float64(rate), burst: float64(l.Burst), stored: float64(l.Burst)}
 		next := 0
 		Run(Scenario{
-			Seed: seed, Nodes: nodes, Limit: l, Near: true, Skew: -1, Hop: 20 * time.Millisecond, Requests: slices.Values(requests),
+			Seed: seed, Nodes: nodes, Limit: l, Near: true, Skew: -1, Requests: slices.Values(requests),
 			Decided: func(at time.Duration, _ int, _ string, d quota.Decision, _ bool) {
 				cost := requests[next].Cost
 				ok, wait := source.ask(at, cost, &l)

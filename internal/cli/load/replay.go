@@ -80,8 +80,7 @@ of a file would have refused, whom, and when. Without --limit every limit of the
 file that has a match is played with the requests that match it, each limit by
 itself. Limits count as if they were enforced. The log knows whole
 seconds: when in its second a request comes is drawn, from --seed, in the log's
-order. Where messages take long (--delay), a hard limit needs a --grant-wait of a
-few round trips, as on real nodes.`,
+order.`,
 		Example: `  quorate replay --log examples/access.log --limits examples/limits.yaml --limit web/per_client --key ip --speed 20000
   quorate replay --log access.log --limit web/per_client --speed 20000 --skew 90/5/5 -o json
   quorate replay --virtual --log examples/access.log --limits examples/limits.yaml --limit web/per_client

@@ -14,7 +14,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/quorate/quorate/cluster"
 	"github.com/quorate/quorate/config"
 	"github.com/quorate/quorate/internal/apiproto"
 	"github.com/quorate/quorate/internal/cli/exit"
@@ -27,16 +26,16 @@ import (
 
 // virtual holds the options that "quorate replay --virtual" adds to a replay.
 type virtual struct {
-	on                     bool
-	sync, delay, grantWait time.Duration
-	seed                   uint64
+	on          bool
+	sync, delay time.Duration
+	seed        uint64
 
 	played atomic.Int64
 }
 
 // Flags of a replay that apply only with --virtual, or only without.
 var (
-	virtualOnly = []string{"sync", "delay", "grant-wait", "seed"}
+	virtualOnly = []string{"sync", "delay", "seed"}
 	liveOnly    = []string{"speed", "timeout", "key-prefix", "addr", "base-port"}
 )
 
@@ -45,7 +44,6 @@ func (v *virtual) addVirtualFlags(cmd *cobra.Command) {
 	f.BoolVar(&v.on, "virtual", false, "simulate the cluster, on the log's own clock")
 	f.DurationVar(&v.sync, "sync", 100*time.Millisecond, "with --virtual: the sync interval, 1ms to 1m")
 	f.DurationVar(&v.delay, "delay", time.Millisecond, "with --virtual: how long a message takes between nodes, 0 to 10s")
-	f.DurationVar(&v.grantWait, "grant-wait", cluster.DefaultGrantWait, "with --virtual: how long a check may wait for a grant, 0 to 1s")
 	f.Uint64Var(&v.seed, "seed", 1, "with --virtual: seed of all random choices")
 }
 
@@ -108,9 +106,6 @@ func (r *replayer) checkVirtual(cmd *cobra.Command) error {
 		return exit.Usagef("--sync %v: must be 1ms to 1m", r.sync)
 	case r.delay < 0 || r.delay > 10*time.Second:
 		return exit.Usagef("--delay %v: must be 0 to 10s", r.delay)
-	}
-	if r.grantWait < 0 || r.grantWait > time.Second {
-		return exit.Usagef("--grant-wait %v: must be 0 to 1s", r.grantWait)
 	}
 	_, err := parseSpread("skew", r.skew, r.Nodes)
 	return err
@@ -184,7 +179,7 @@ func (r *replayer) simulate(ctx context.Context, l *quota.Limit) (out []decision
 	}
 	first, _ := r.span()
 	sim.Run(sim.Scenario{
-		Seed: r.seed, Nodes: r.Nodes, Sync: r.sync, Delay: r.delay, Limit: enforced, Hop: r.grantWait,
+		Seed: r.seed, Nodes: r.Nodes, Sync: r.sync, Delay: r.delay, Limit: enforced,
 		Start: quota.Time(first.UnixNano()), Skew: -1, // windows follow the times of the log
 		Requests: r.arrivals(ctx, l), Stopped: func() bool { return ctx.Err() != nil },
 		Decided: func(at time.Duration, _ int, key string, d quota.Decision, _ bool) {

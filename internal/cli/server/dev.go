@@ -176,8 +176,8 @@ func (o *devOptions) start(ctx context.Context, dir string, awaitLimits bool, lo
 		in, err := startInstance(cluster.Config{
 			Cluster: "dev", Self: id, Nodes: nodes, Dir: filepath.Join(dir, string(id)), Ranges: o.ranges, Replicas: 3,
 			Sync: 100 * time.Millisecond, MaxKeys: 1_000_000, Idle: 10 * time.Minute,
-			GrantWait: cluster.DefaultGrantWait, Timing: raftgroup.DefaultTiming(),
-			GRPC: o.addr(i+1, 2), HTTP: o.addr(i+1, 1), DeadAfter: -1, AwaitLimits: awaitLimits,
+			Timing: raftgroup.DefaultTiming(),
+			GRPC:   o.addr(i+1, 2), HTTP: o.addr(i+1, 1), DeadAfter: -1, AwaitLimits: awaitLimits,
 		}, who, ports[i], &security{}, log.With("node", id))
 		if err != nil {
 			for j := i + 1; j < len(ports); j++ {

@@ -290,7 +290,7 @@ func nodeConfig(s config.Node) cluster.Config {
 		Cluster: s.Cluster, Self: s.Node, Nodes: nodes, Dir: s.Data, Ranges: s.Ranges, Replicas: s.Replicas,
 		Series: series.New(s.Metrics.Limits), TopKeys: s.Metrics.TopKeys,
 		History: recorder.Retention{Off: !s.History.Keep, Minutes: s.History.Minutes, Hours: s.History.Hours, MaxBytes: int64(s.History.MaxMiB) << 20},
-		Sync:    s.Sync, MaxKeys: s.MaxKeys, Idle: s.Idle, GrantWait: cluster.DefaultGrantWait, Timing: t,
+		Sync:    s.Sync, MaxKeys: s.MaxKeys, Idle: s.Idle, Timing: t,
 		Zone: s.Zone, GRPC: at.GRPC, HTTP: at.HTTP, DeadAfter: dead, BalanceAfter: s.Raft.BalanceAfter, SlowDisk: s.Raft.SlowDisk,
 	}
 }

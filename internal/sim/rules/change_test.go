@@ -268,7 +268,7 @@ func (c changes) run() {
 		bound = first
 	}
 	if c.ceiling == quota.Soft {
-		bound += 3 // what members overdraw before they can know better
+		bound += 6 // what members overdraw before they can know better
 	}
 	if c.name != "all" && admitted > bound {
 		c.t.Errorf("%s %v, seed %d: %d admitted, want at most %d", c.name, c.ceiling, c.seed, admitted, bound)

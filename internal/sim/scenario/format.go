@@ -31,7 +31,6 @@ func Format(s sim.Scenario) []byte {
 		line("entries: %d", s.Entries)
 	}
 	line("limit: %s", config.FormatLimit(s.Limit))
-	line("hop: %v", s.Hop)
 	if s.Hold > 0 {
 		line("hold: %v", s.Hold)
 	}

@@ -99,7 +99,7 @@ func (p part) number(name string, to *float64, low, high float64) {
 // scenarioFields are the fields of a document.
 var scenarioFields = []string{
 	"name", "description", "seed", "seeds", "algorithms", "duration*", "nodes", "clients", "sweep", "sync", "network", "keys", "entries", "limit*",
-	"load*", "faults", "hop", "hold", "election", "skew", "drift", "near", "expect", "target",
+	"load*", "faults", "hold", "election", "skew", "drift", "near", "expect", "target",
 }
 
 const documentExample = "{duration: 20s, nodes: 10, limit: {rate: 1000/s, burst: 1000}, load: [{rate: 3x}]}"
@@ -221,7 +221,7 @@ func (p *parser) play(v config.Value, a sim.Algorithm) {
 
 // cluster reads the nodes, the network and the clocks.
 func (p *parser) cluster(d part) {
-	p.Duration, p.Sync, p.Hop, p.Election = MaxDuration, DefaultSync, DefaultHop, DefaultElection
+	p.Duration, p.Sync, p.Election = MaxDuration, DefaultSync, DefaultElection
 	nodes := p.sweep.least()
 	d.duration("duration", &p.Duration, time.Millisecond, MaxDuration)
 	d.read("nodes", func(v config.Value) { v.Whole(&nodes, 1, MaxNodes) })
@@ -237,7 +237,6 @@ func (p *parser) cluster(d part) {
 	entries := int64(0)
 	d.read("entries", func(v config.Value) { v.Whole(&entries, 1, MaxEntries) })
 	p.Entries = int(entries)
-	d.duration("hop", &p.Hop, 0, MaxHop)
 	d.duration("election", &p.Election, time.Millisecond, MaxElection)
 	d.duration("skew", &p.Skew, 0, MaxSkew)
 	d.number("drift", &p.Drift, 0, MaxDrift)

@@ -50,7 +50,7 @@ func randomFile(rng *rand.Rand) string {
 		b.WriteString("hold: 50ms\n")
 	}
 	fmt.Fprintf(&b, "network: {delay: %s, jitter: %s, loss: %s, duplicate: %s, reorder: %s}\n", pick("0s", "1ms", "40ms"), pick("0s", "2ms"), pick("0", "0.1", "1"), pick("0", "0.1"), pick("0", "0.1"))
-	fmt.Fprintf(&b, "sync: %s\nhop: %s\nelection: %s\nskew: %s\ndrift: %s\nnear: %s\n", pick("10ms", "100ms", "1s"), pick("0s", "20ms"), pick("1ms", "300ms"), pick("0s", "1s"), pick("0", "0.01"), pick("true", "false"))
+	fmt.Fprintf(&b, "sync: %s\nelection: %s\nskew: %s\ndrift: %s\nnear: %s\n", pick("10ms", "100ms", "1s"), pick("1ms", "300ms"), pick("0s", "1s"), pick("0", "0.01"), pick("true", "false"))
 	fmt.Fprintf(&b, "keys: %s\nload:\n", pick("1", "3", "{count: 100, zipf: 1.1}"))
 	for range 1 + rng.IntN(3) {
 		fmt.Fprintf(&b, "  - {rate: %s, spread: %s%s}\n", pick("0.5x", "3x", "500/s", "0/s"), pick("even", "{skew: 0.9}", "{moving: 100ms}", fmt.Sprintf("{nodes: [%d]}", node())),

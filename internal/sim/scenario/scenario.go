@@ -20,7 +20,6 @@ const (
 	MaxFaults    = 10_000
 	MaxSeeds     = 10_000
 	MaxDelay     = 10 * time.Second // of the network and of slow faults
-	MaxHop       = 10 * time.Second
 	MaxElection  = time.Minute
 	MaxSkew      = time.Hour
 	MaxDrift     = 0.01
@@ -40,7 +39,6 @@ const (
 const (
 	DefaultSync     = 100 * time.Millisecond
 	DefaultDelay    = time.Millisecond
-	DefaultHop      = 20 * time.Millisecond // wait for a grant
 	DefaultElection = 500 * time.Millisecond
 )
 
@@ -69,7 +67,6 @@ type Scenario struct {
 	Loads    []sim.Load
 	Faults   []sim.Fault
 
-	Hop      time.Duration // longest wait of a check for a grant; 0 is none
 	Hold     time.Duration // average time that an acquisition is held
 	Election time.Duration
 	Skew     time.Duration // largest difference of a clock; 0 is none
