@@ -231,16 +231,15 @@ func (a *Aggregator) decideSoft(now quota.Time, t *turn, b *bucket, l *quota.Lim
 }
 
 // allowance is what this node may admit beyond what it holds, of the level that the leader told, whatever
-// the others may have used since: half of an equal part, or one token where there is one for each node.
+// the others may have used since: half of an equal part, if that is a token at least.
 // All nodes together never admit more than the level in this way. What has refilled since is no part of it.
 func (b *bucket) allowance(l *quota.Limit, nodes int) quota.Units {
 	level := l.BurstUnits()
 	if b.told {
 		level = b.level
 	}
-	each := max(0, level) / quota.Units(nodes)
-	if each >= quota.Token {
-		return max(each/2, quota.Token)
+	if each := max(0, level) / quota.Units(2*nodes); each >= quota.Token {
+		return each
 	}
 	return 0
 }

@@ -52,7 +52,7 @@ func TestOrdinaryLifeWarnsOfNothing(t *testing.T) {
 		}
 		c.kill(ids[1])
 		c.eventually(10*time.Second, "the node that was killed is told of", func() error {
-			if got := w.take(); !strings.Contains(got, "has not said that it stops") || !strings.Contains(got, "node="+string(ids[1])) {
+			if got := w.take(); !strings.Contains(got, "has not announced a stop") || !strings.Contains(got, "node="+string(ids[1])) {
 				return fmt.Errorf("%q", got)
 			}
 			return nil

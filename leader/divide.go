@@ -85,8 +85,9 @@ func (l *Ledger) grant(now quota.Time, a *account, h *holder, e *quota.ReportEnt
 }
 
 // scarce reports whether there are too few tokens for the members that use the key: half of an equal part
-// of the burst is not worth two requests. Where the limit allows a hop, none are handed out then, and the
-// leader decides. It is left when that part is worth three, so that no key goes back and forth.
+// of the burst is not worth eight requests. Where the limit allows a hop, none are handed out then, and the
+// leader decides: tokens that lie with one member would be missing at another. It is left when that part is
+// worth twelve, so that no key goes back and forth.
 func (a *account) scarce() bool {
 	switch {
 	case a.limit.Mode() != quota.Auto || a.limit.AsksLeader():
@@ -100,9 +101,9 @@ func (a *account) scarce() bool {
 			members++
 		}
 	}
-	worth := 2.0
+	worth := 8.0
 	if a.central {
-		worth = 3
+		worth = 12
 	}
 	return members > 1 && float64(a.limit.BurstUnits())/float64(2*members) < worth*a.clump()
 }
