@@ -162,7 +162,7 @@ func (a *Aggregator) decideSlow(now quota.Time, t *turn, b *bucket, l *quota.Lim
 	est := b.estimate(now, l, cut)
 	wanted := b.want
 	b.want = max(b.want, min(cost, l.BurstUnits()))
-	if est.Plus(b.ceded) >= cost {
+	if est.Plus(b.ceded) >= cost && !(b.barren && l.MayAsk()) {
 		a.urgent.push(b) // the cluster has tokens: ask for them
 	}
 	if cut {
@@ -206,8 +206,8 @@ func (a *Aggregator) decideSoft(now quota.Time, t *turn, b *bucket, l *quota.Lim
 	cost, left := t.cost, est.Plus(b.ceded)
 	beyond := cost - min(cost, max(0, quota.Units(b.hot().held.Load())))
 	out := b.over - b.ackedOver + beyond
-	covered := est >= cost || left >= cost && (est > 0 && b.ceded < quota.Token/2 || out <= b.allowance(l, a.nodes()))
-	b.bound = covered && !b.mayGuess(now, l, beyond, left, a.peers.Load())
+	covered := est >= cost || left >= cost && (est > 0 && b.ceded < quota.Token/2 || out <= b.allowance(l, max(a.nodes(), int(a.peers.Load()))))
+	b.bound = covered && !b.mayGuess(now, l, beyond, est, a.peers.Load())
 	unsure := left >= cost && (!covered || b.bound || out > b.part(l, a.nodes()))
 	switch {
 	case unsure && a.mayAsk(now, t, b, l):

@@ -95,6 +95,7 @@ type state struct {
 	fresh     bool        // it was idle here, and nobody has told anything since
 	lastUse   quota.Time  // last report that found a change
 	dry       bool        // nothing was left to ask for after the last grant
+	barren    bool        // the last grant brought nothing: the leader may decide the key itself
 
 	denied     quota.Time // until then the leader refuses deniedCost, and what costs more
 	deniedCost quota.Units
@@ -312,7 +313,7 @@ func (b *bucket) mayGuess(now quota.Time, l *quota.Limit, beyond, est quota.Unit
 	}
 	out := b.over - b.ackedOver
 	if b.applied == 0 || b.fresh {
-		return out <= 0 && beyond <= few*quota.Token || out+beyond <= (est+out)/quota.Units(peers)
+		return out <= 0 && beyond <= few*quota.Token || out+beyond <= (est+out)/quota.Units(2*peers)
 	}
 	part := 1 / float64(peers)
 	if all := float64(b.demand + b.others); all > 0 {

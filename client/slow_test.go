@@ -62,7 +62,7 @@ func TestSlowNode(t *testing.T) {
 	for _, c := range []struct {
 		peers       uint64
 		least, most int
-	}{{200, 1, 1}, {10, 25, 30}, {1, 50, 50}, {0, 50, 50}} {
+	}{{200, 1, 1}, {10, 12, 15}, {1, 50, 50}, {0, 50, 50}} {
 		synctest.Test(t, func(t *testing.T) {
 			cl := newCluster(t, []string{"a"}, bucketLimit("l", "1/h", 300, quota.Soft))
 			cl.node("a").peers = c.peers

@@ -59,6 +59,7 @@ func (l *Ledger) grant(now quota.Time, a *account, h *holder, e *quota.ReportEnt
 		switch a.central = a.scarce(); {
 		case a.central:
 			h.rate, h.unmet = 0, 0
+			again = max(again, centralEvery*l.cfg.Sync) // decide requests say what is asked for
 			l.recallAll(now, a, h)
 		case l.setRate(a, h, t):
 			l.recall(now, a, h, ofRate)
@@ -107,6 +108,9 @@ func (a *account) scarce() bool {
 	}
 	return members > 1 && float64(a.limit.BurstUnits())/float64(2*members) < worth*a.clump()
 }
+
+// centralEvery is how many sync intervals pass between the reports of a key that the leader decides.
+const centralEvery = 5
 
 // hand makes a grant of tokens, at the member's present rate.
 func (l *Ledger) hand(now quota.Time, a *account, h *holder, tokens quota.Units, lease quota.Time) {

@@ -96,7 +96,7 @@ func TestStormsKeepBooks(t *testing.T) {
 		if len(r.res.Violations) > 0 {
 			t.Errorf("%s\n\t%q", describe(s), r.res.Violations)
 		}
-		most := rounding + float64(s.Limit.Rate.Tokens)*s.Jitter.Seconds()
+		most := rounding + float64(s.Limit.Rate.Tokens)*(s.Jitter.Seconds()+s.Drift*s.Duration.Seconds())
 		if len(r.terms) > 1 {
 			most += float64(s.Limit.Burst)
 		}

@@ -128,10 +128,10 @@ func (j *judge) hard() {
 	}
 }
 
-// fast returns how much the fastest of the leaders' clocks has gained.
+// fast returns how much the fastest clock has gained: members accrue by theirs, leaders decide by theirs.
 func (j *judge) fast() (most time.Duration) {
-	for i := range j.terms {
-		most = max(most, time.Duration(j.terms[i].node.gained(quota.Time(j.Duration))))
+	for _, n := range j.nodes {
+		most = max(most, time.Duration(n.gained(quota.Time(j.Duration))))
 	}
 	return most
 }

@@ -31,7 +31,7 @@ func (k kind) bound(c quota.Ceiling) bound {
 	case c == quota.Hard:
 		return bound{3.5, .001, rounding / float64(l.Burst)}
 	case len(l.More) > 0:
-		return bound{3.5, 3, .75} // the worst of 60 seeds is 0.7
+		return bound{3.5, 3.5, .75} // the worst of 60 seeds is 0.7
 	}
 	return bound{4, 3.3, .08}
 }
@@ -91,7 +91,11 @@ func TestKinds(t *testing.T) {
 						Delay: time.Millisecond, Load: p.on(nodes, 100),
 					}
 					s.Limit.Decide = w.decide
-					checkAccuracy(t, s, k.bound(w.ceiling), fmt.Sprintf("%-28s %2d nodes %-15s %-13s", k.name, nodes, w.name, p.name))
+					b := k.bound(w.ceiling)
+					if w.decide == quota.Auto {
+						b.over = max(b.over, .1) // a request may be decided a moment after the ideal has seen it
+					}
+					checkAccuracy(t, s, b, fmt.Sprintf("%-28s %2d nodes %-15s %-13s", k.name, nodes, w.name, p.name))
 				}
 			}
 		}
