@@ -176,20 +176,26 @@ func (d *Decider) Charge(k quota.Key, used int64) (int64, quota.Decision) {
 }
 
 // Draw charges up to want tokens of a key on behalf of a client that hands them on, and returns how many
-// it got. It decides from this node's memory without blocking, unless the limit is decided by its
-// leader: then it asks the leader, at most Config.AskWait. It never takes future tokens, because tokens
+// it got. It decides from this node's memory. If that is not enough and the limit allows it (decide:
+// auto, leader), it asks the leader, each time for at most Config.AskWait. It never takes future tokens, because tokens
 // that are handed on are spent at once.
 func (d *Decider) Draw(k quota.Key, want int64) (got int64) {
-	if l, _ := d.Limits().Resolve(k.LimitName, k.Key); l != nil && l.AsksLeader() {
-		var out [1]quota.Decision
-		if d.Decide([]quota.Request{{Key: k, Cost: want}}, out[:]) {
-			got = want
+	l, _ := d.Limits().Resolve(k.LimitName, k.Key)
+	if l == nil || !l.AsksLeader() {
+		got = d.agg.Draw(d.now, k, want)
+		if d.agg.Urgent() {
+			d.Wake()
 		}
+	}
+	if l == nil || !l.MayAsk() {
 		return got
 	}
-	got = d.agg.Draw(d.now, k, want)
-	if d.agg.Urgent() {
-		d.Wake()
+	// The leader admits a request whole or not at all: where all that is missing is too much, half may do.
+	for rest := want - got; rest > 0; rest /= 2 {
+		var out [1]quota.Decision
+		if d.Decide([]quota.Request{{Key: k, Cost: rest}}, out[:]) {
+			return got + rest
+		}
 	}
 	return got
 }
