@@ -86,9 +86,9 @@ func (l *Ledger) grant(now quota.Time, a *account, h *holder, e *quota.ReportEnt
 }
 
 // scarce reports whether there are too few tokens for the members that use the key: half of an equal part
-// of the burst is not worth eight requests. Where the limit allows a hop, none are handed out then, and the
-// leader decides: tokens that lie with one member would be missing at another. It is left when that part is
-// worth twelve, so that no key goes back and forth.
+// of the burst is less than two requests, or than eight tokens. Where the limit allows a hop, none are handed
+// out then, and the leader decides: tokens that lie with one member would be missing at another. It is left
+// when that part is half as much again, so that no key goes back and forth.
 func (a *account) scarce() bool {
 	switch {
 	case a.limit.Mode() != quota.Auto || a.limit.AsksLeader():
@@ -102,11 +102,11 @@ func (a *account) scarce() bool {
 			members++
 		}
 	}
-	worth := 8.0
+	least := max(2*a.clump(), 8*float64(quota.Token))
 	if a.central {
-		worth = 12
+		least *= 1.5
 	}
-	return members > 1 && float64(a.limit.BurstUnits())/float64(2*members) < worth*a.clump()
+	return members > 1 && float64(a.limit.BurstUnits())/float64(2*members) < least
 }
 
 // centralEvery is how many sync intervals pass between the reports of a key that the leader decides.

@@ -37,7 +37,7 @@ var mutations = []mutation{
 	{"caps exceed the burst", "leader/divide.go", "limit = min(limit, a.limit.BurstUnits()-othersCap(a, h))", "limit = min(limit, a.limit.BurstUnits())"},
 	{"a member's cap is no bound for its tokens", "leader/divide.go", "part = min(part, max(0, room))", "part = max(part, 0)"},
 	{"nothing is recalled", "leader/push.go", "	o.recalled = now\n", "	return\n"},
-	{"too few tokens are divided", "leader/divide.go", "	worth := 8.0\n", "	worth := 0.0\n"},
+	{"too few tokens are divided", "leader/divide.go", "	least := max(2*a.clump(), 8*float64(quota.Token))\n", "	least := 0.0\n"},
 
 	// What members may have used.
 	{"accrued tokens are not out", "leader/holder.go", "h.out, h.ret = h.out.Plus(got), h.ret.Plus(got)", "h.ret = h.ret.Plus(got)"},

@@ -93,7 +93,7 @@ func TestKinds(t *testing.T) {
 					s.Limit.Decide = w.decide
 					b := k.bound(w.ceiling)
 					if w.decide == quota.Auto {
-						b.over = max(b.over, .1) // a request may be decided a moment after the ideal has seen it
+						b.under, b.over = max(b.under, 4), max(b.over, .1) // a request may be decided a moment after the ideal has seen it
 					}
 					checkAccuracy(t, s, b, fmt.Sprintf("%-28s %2d nodes %-15s %-13s", k.name, nodes, w.name, p.name))
 				}
