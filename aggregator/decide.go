@@ -136,7 +136,7 @@ func (a *Aggregator) decideSlow(now quota.Time, t *turn, b *bucket, l *quota.Lim
 	if t.answered && t.is.Why == quota.WhyNoLimit { // it has no room for the key, or other limits
 		t.answered, t.alone = false, true
 	}
-	if l.MayAsk() {
+	if l.MayAsk() || t.answered {
 		if d, ok := a.toldByLeader(now, t, b, l); ok {
 			t.told = true
 			return d
@@ -210,7 +210,7 @@ func (a *Aggregator) decideSoft(now quota.Time, t *turn, b *bucket, l *quota.Lim
 	b.bound = covered && !b.mayGuess(now, l, beyond, est, a.peers.Load())
 	unsure := left >= cost && (!covered || b.bound || out > b.part(l, a.nodes()))
 	switch {
-	case unsure && a.mayAsk(now, t, b, l):
+	case unsure && a.mayAsk(now, t, b, l), b.bound && a.mayAskNode(t, b):
 		return a.askOnce(t, b, l, wanted)
 	case covered && !b.bound:
 		if !b.news && out > max(b.part(l, a.nodes()), news) {
@@ -248,6 +248,12 @@ func (b *bucket) allowance(l *quota.Limit, nodes int) quota.Units {
 // answers, and it has not just refused as much.
 func (a *Aggregator) mayAsk(now quota.Time, t *turn, b *bucket, l *quota.Limit) bool {
 	return !t.final && !t.alone && !t.answered && l.MayAsk() && a.ranges[b.rng].absent.from() == 0 && (now >= b.denied || t.cost < b.deniedCost)
+}
+
+// mayAskNode reports whether the node may be asked, one level above a client process: whatever the limit
+// says of hops between nodes, a process that may not guess would refuse what its node admits.
+func (a *Aggregator) mayAskNode(t *turn, b *bucket) bool {
+	return a.peers.Load() > 0 && !t.final && !t.alone && !t.answered && a.ranges[b.rng].absent.from() == 0
 }
 
 // news is how much overdraft is worth a report of its own.
