@@ -130,8 +130,8 @@ func TestSeededFaultsFit(t *testing.T) {
 	}
 }
 
-// flags writes the changed file and returns the flags by which go builds with it: an overlay or, for
-// a dependency, which an overlay may not change, a changed copy of its module.
+// flags writes the changed file and returns the build flags that use it: an overlay, or a changed copy
+// of the module for a dependency, because go does not allow overlays in the module cache.
 func (s *seeded) flags(dir string) (string, error) {
 	args := []string{"list", "-m", "-f", "{{.Dir}}"}
 	if s.module != "" {

@@ -278,7 +278,7 @@ func allow(t *testing.T, addr string, k quota.Key) decision {
 	return d
 }
 
-// tryAllow is allow of a node that may not answer.
+// tryAllow calls a node like allow, and returns an error if the node does not answer.
 func tryAllow(addr string, k quota.Key) (decision, error) {
 	body, _ := json.Marshal(map[string]string{"namespace": k.Namespace, "limit": k.Limit, "key": k.Key})
 	res, err := httpClient.Post("http://"+addr+"/v1/allow", "application/json", bytes.NewReader(body))

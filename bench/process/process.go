@@ -180,7 +180,7 @@ func stat(pid int) (time.Duration, error) {
 	return time.Duration(ticks) * 10 * time.Millisecond, nil
 }
 
-// Used is what processes have used so far, all together.
+// Used is the total use of processes since they started.
 type Used struct {
 	CPU     time.Duration
 	Disk    int64 // bytes that went to the disk

@@ -18,8 +18,8 @@ func NewReserveCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "reserve NAMESPACE/LIMIT KEY",
 		Short: "Set tokens aside, to be settled",
-		Long: `Set tokens aside until "quorate settle" says how many were used. What is not
-settled in time counts as used. The first line of the output is the handle.
+		Long: `Reserve tokens until "quorate settle" reports how many were used. A reservation
+that is not settled in time counts as used. The first line of the output is the handle.
 
 Exit code 0 says reserved, 1 refused.`,
 		Example: `  quorate reserve api/per_tenant acme --cost 50 --ttl 1m

@@ -4,6 +4,7 @@ package contexts
 
 import (
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -83,7 +84,11 @@ func newGetCommand() *cobra.Command {
 		Example: `  quorate context get prod -o yaml`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, x, err := find(args[0])
+			c, err := remote.ReadConfig()
+			if err != nil {
+				return err
+			}
+			x, err := find(c, args[0])
 			if err != nil {
 				return err
 			}
@@ -131,35 +136,35 @@ stay as they are. The first context becomes the current one.`,
   quorate context set prod --token-file ~/quorate/prod.token --use`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := remote.ReadConfig()
-			if err != nil {
-				return err
-			}
-			x := c.Find(args[0])
-			if x == nil {
-				c.Contexts = append(c.Contexts, remote.Context{Name: args[0]})
-				x = &c.Contexts[len(c.Contexts)-1]
-			}
-			if cmd.Flags().Changed("addr") {
-				x.Addresses = given.Addresses
-			}
-			for flag, path := range map[string]struct{ to, from *string }{"tls-dir": {&x.TLSDir, &given.TLSDir}, "token-file": {&x.TokenFile, &given.TokenFile}} {
-				if !cmd.Flags().Changed(flag) {
-					continue
+			return change(cmd, &output, func(c *remote.Config) (*remote.Context, error) {
+				x := c.Find(args[0])
+				if x == nil {
+					c.Contexts = append(c.Contexts, remote.Context{Name: args[0]})
+					x = &c.Contexts[len(c.Contexts)-1]
 				}
-				if *path.to = *path.from; *path.to != "" {
-					if *path.to, err = filepath.Abs(*path.to); err != nil {
-						return exit.Usagef("--%s: %v", flag, err)
+				if cmd.Flags().Changed("addr") {
+					x.Addresses = given.Addresses
+				}
+				for flag, path := range map[string]struct{ to, from *string }{"tls-dir": {&x.TLSDir, &given.TLSDir}, "token-file": {&x.TokenFile, &given.TokenFile}} {
+					if !cmd.Flags().Changed(flag) {
+						continue
+					}
+					if *path.to = *path.from; *path.to != "" {
+						abs, err := filepath.Abs(*path.to)
+						if err != nil {
+							return nil, exit.Usagef("--%s: %v", flag, err)
+						}
+						*path.to = abs
 					}
 				}
-			}
-			if err := x.Validate(); err != nil {
-				return exit.Invalid(err)
-			}
-			if use || len(c.Contexts) == 1 {
-				c.Current = x.Name
-			}
-			return write(cmd, &output, c, x)
+				if err := x.Validate(); err != nil {
+					return nil, exit.Invalid(err)
+				}
+				if use || len(c.Contexts) == 1 {
+					c.Current = x.Name
+				}
+				return x, nil
+			})
 		},
 	}
 	f := cmd.Flags()
@@ -180,12 +185,13 @@ func newUseCommand() *cobra.Command {
 		Example: `  quorate context use prod`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, x, err := find(args[0])
-			if err != nil {
-				return err
-			}
-			c.Current = x.Name
-			return write(cmd, &output, c, x)
+			return change(cmd, &output, func(c *remote.Config) (*remote.Context, error) {
+				x, err := find(c, args[0])
+				if err == nil {
+					c.Current = x.Name
+				}
+				return x, err
+			})
 		},
 	}
 	output.AddFlags(cmd, "text", "json")
@@ -202,50 +208,54 @@ none is current.`,
 		Example: `  quorate context delete old`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, x, err := find(args[0])
+			var gone shown
+			err := remote.ChangeConfig(cmd.Context(), func(c *remote.Config) error {
+				x, err := find(c, args[0])
+				if err != nil {
+					return err
+				}
+				if c.Current == x.Name {
+					c.Current = ""
+				}
+				was := *x
+				gone = show(c, &was)
+				c.Contexts = slices.DeleteFunc(c.Contexts, func(x remote.Context) bool { return x.Name == args[0] })
+				return nil
+			})
 			if err != nil {
 				return err
 			}
-			gone := *x
-			kept := c.Contexts[:0]
-			for i := range c.Contexts {
-				if c.Contexts[i].Name != gone.Name {
-					kept = append(kept, c.Contexts[i])
-				}
-			}
-			if c.Contexts = kept; c.Current == gone.Name {
-				c.Current = ""
-			}
-			if err := c.Write(); err != nil {
-				return err
-			}
-			return output.Printf(cmd, show(c, &gone), "context %s deleted", phrase.Show(gone.Name))
+			return output.Printf(cmd, gone, "context %s deleted", phrase.Show(args[0]))
 		},
 	}
 	output.AddFlags(cmd, "text", "json")
 	return cmd
 }
 
-func find(name string) (*remote.Config, *remote.Context, error) {
-	c, err := remote.ReadConfig()
-	if err != nil {
-		return nil, nil, err
+// find returns the context of that name, or an error that names those that there are.
+func find(c *remote.Config, name string) (*remote.Context, error) {
+	if x := c.Find(name); x != nil {
+		return x, nil
 	}
-	x := c.Find(name)
-	if x == nil {
-		return nil, nil, c.Missing(name)
-	}
-	return c, x, nil
+	return nil, c.Missing(name)
 }
 
-// write writes the contexts and prints x.
-func write(cmd *cobra.Command, output *render.Output, c *remote.Config, x *remote.Context) error {
-	if err := c.Write(); err != nil {
+// change changes the contexts and prints the one that was changed.
+func change(cmd *cobra.Command, output *render.Output, f func(*remote.Config) (*remote.Context, error)) error {
+	var out shown
+	err := remote.ChangeConfig(cmd.Context(), func(c *remote.Config) error {
+		x, err := f(c)
+		if err == nil {
+			out = show(c, x)
+		}
+		return err
+	})
+	if err != nil {
 		return err
 	}
 	current := ""
-	if c.Current == x.Name {
+	if out.Current {
 		current = ", the current context"
 	}
-	return output.Printf(cmd, show(c, x), "context %s: %s%s", phrase.Show(x.Name), strings.Join(x.Addresses, ","), current)
+	return output.Printf(cmd, out, "context %s: %s%s", phrase.Show(out.Name), strings.Join(out.Addresses, ","), current)
 }

@@ -2,6 +2,7 @@ package remote
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -11,7 +12,9 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
+	"github.com/gofrs/flock"
 	"go.yaml.in/yaml/v4"
 
 	"github.com/quorate/quorate/internal/cli/exit"
@@ -127,7 +130,7 @@ func (c *Config) validate() error {
 		}
 	}
 	if c.Current != "" && c.Find(c.Current) == nil {
-		return fmt.Errorf("current: %q: is the name of no context", c.Current)
+		return fmt.Errorf("current: %q: unknown context", c.Current)
 	}
 	return nil
 }
@@ -151,24 +154,46 @@ func (x *Context) Validate() error {
 	return nil
 }
 
-// Write replaces the file with the contexts, readable by its owner only.
-func (c *Config) Write() error {
-	if err := c.validate(); err != nil {
-		return exit.Invalid(err)
-	}
+// lockWait bounds how long ChangeConfig waits for another process that changes the file.
+const lockWait = 10 * time.Second
+
+// ChangeConfig reads the contexts, changes them, and replaces their file. Processes that change it at
+// the same time do so one after the other; a file beside it, config.yaml.lock, is their lock.
+func ChangeConfig(ctx context.Context, change func(*Config) error) error {
 	path, err := ConfigPath()
 	if err != nil {
+		return exit.Invalid(err)
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return exit.Invalid(err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, lockWait)
+	defer cancel()
+	lock := flock.New(path+".lock", flock.SetPermissions(0o600))
+	if _, err := lock.TryLockContext(ctx, 10*time.Millisecond); err != nil {
+		return exit.Invalid(fmt.Errorf("contexts in %s: another process has locked them: %w", path, err))
+	}
+	defer lock.Close()
+	c, err := ReadConfig()
+	if err != nil {
+		return err
+	}
+	if err := change(c); err != nil {
+		return err
+	}
+	return c.write(path)
+}
+
+// write replaces the file with the contexts, readable by its owner only.
+func (c *Config) write(path string) error {
+	if err := c.validate(); err != nil {
 		return exit.Invalid(err)
 	}
 	data, err := yaml.Marshal(c)
 	if err != nil {
 		return err
 	}
-	dir := filepath.Dir(path)
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return exit.Invalid(err)
-	}
-	f, err := os.CreateTemp(dir, ".config-*") // mode 0600
+	f, err := os.CreateTemp(filepath.Dir(path), ".config-*") // mode 0600
 	if err != nil {
 		return exit.Invalid(err)
 	}

@@ -1,10 +1,12 @@
 package remote
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/spf13/cobra"
@@ -16,12 +18,15 @@ import (
 func TestPrecedence(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "quorate", "config.yaml")
 	t.Setenv(ConfigVariable, path)
-	c := &Config{Current: "cur", Contexts: []Context{
-		{Name: "cur", Addresses: []string{"cur:1"}, TLSDir: "/cur", TokenFile: "/cur.token"},
-		{Name: "other", Addresses: []string{"other:1"}, TLSDir: "/other"},
-		{Name: "open", Addresses: []string{"open:1"}},
-	}}
-	if err := c.Write(); err != nil {
+	err := ChangeConfig(t.Context(), func(c *Config) error {
+		*c = Config{Current: "cur", Contexts: []Context{
+			{Name: "cur", Addresses: []string{"cur:1"}, TLSDir: "/cur", TokenFile: "/cur.token"},
+			{Name: "other", Addresses: []string{"other:1"}, TLSDir: "/other"},
+			{Name: "open", Addresses: []string{"open:1"}},
+		}}
+		return nil
+	})
+	if err != nil {
 		t.Fatal(err)
 	}
 	if info, err := os.Stat(path); err != nil || runtime.GOOS != "windows" && info.Mode().Perm() != 0o600 {
@@ -60,5 +65,28 @@ func TestPrecedence(t *testing.T) {
 				t.Errorf("%q, %v; want %q", got, err, c.want)
 			}
 		})
+	}
+}
+
+// TestChangesAtOnce checks that no change of the contexts is lost to another at the same time.
+func TestChangesAtOnce(t *testing.T) {
+	t.Setenv(ConfigVariable, filepath.Join(t.TempDir(), "quorate", "config.yaml"))
+	const changes = 20
+	var wg sync.WaitGroup
+	for i := range changes {
+		wg.Go(func() {
+			err := ChangeConfig(t.Context(), func(c *Config) error {
+				c.Contexts = append(c.Contexts, Context{Name: fmt.Sprint("c", i), Addresses: []string{"n1:7412"}})
+				return nil
+			})
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	c, err := ReadConfig()
+	if err != nil || len(c.Contexts) != changes {
+		t.Errorf("%d contexts after %d changes; %v", len(c.Contexts), changes, err)
 	}
 }

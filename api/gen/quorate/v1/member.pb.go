@@ -338,7 +338,7 @@ func (x *ClientHello) GetVersion() string {
 	return ""
 }
 
-// Settlement is the final report of an earlier session, whose node may not have received all of it.
+// Settlement repeats the final report of an earlier session, of which its node may have missed a part.
 // The process repeats it until it is answered.
 type Settlement struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
