@@ -34,6 +34,8 @@ const maxAuditBytes = 1 << 20
 // so that entries stay in order.
 const missed = "-"
 
+var errMissed = errors.New("did not answer an earlier page")
+
 // ListAuditEntries merges the audit logs of all nodes, newest first. req.PageSize must be positive.
 // It leaves out nodes that do not answer within auditTime; the answer names them.
 func (s *Service) ListAuditEntries(ctx context.Context, req *quoratev1.ListAuditEntriesRequest) (*quoratev1.ListAuditEntriesResponse, error) {
@@ -58,12 +60,12 @@ func (s *Service) ListAuditEntries(ctx context.Context, req *quoratev1.ListAudit
 	var mu sync.Mutex
 	var wg sync.WaitGroup
 	for node, place := range maps.Clone(places) {
-		if place == missed {
-			miss(node, "did not answer an earlier page")
-			continue
-		}
 		wg.Go(func() {
-			res, err := s.askAudit(ctx, quota.NodeID(node), &peerv1.CallAudit{Filter: filter, After: place})
+			var res *peerv1.CallAuditResult
+			err := errMissed
+			if place != missed {
+				res, err = s.askAudit(ctx, quota.NodeID(node), &peerv1.CallAudit{Filter: filter, After: place})
+			}
 			mu.Lock()
 			defer mu.Unlock()
 			if err != nil {

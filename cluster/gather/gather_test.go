@@ -3,6 +3,7 @@ package gather
 import (
 	"context"
 	"errors"
+	"fmt"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -305,5 +306,24 @@ func TestAuditOfAllNodes(t *testing.T) {
 	alone := newNetwork(t, noAudit, "n1")
 	if got, missing := pages(t, alone.nodes["n1"], &quoratev1.ListAuditEntriesRequest{PageSize: 1}); got != nil || !slices.Equal(missing, []string{"n1: the node keeps no audit log"}) {
 		t.Errorf("no log: %v, without %v", got, missing)
+	}
+}
+
+// TestAuditOfManyMissing checks a page for which some nodes have missed an earlier one, while others do not
+// answer now.
+func TestAuditOfManyMissing(t *testing.T) {
+	var ids []quota.NodeID
+	places := map[string]string{}
+	for i := range 40 {
+		id := quota.NodeID(fmt.Sprint("n", i))
+		ids = append(ids, id)
+		if places[string(id)] = ""; i%2 == 1 {
+			places[string(id)] = missed
+		}
+	}
+	net := newNetwork(t, noAudit, ids...)
+	res, err := net.nodes["n0"].ListAuditEntries(t.Context(), &quoratev1.ListAuditEntriesRequest{PageSize: 1, PageToken: tokenOf(places)})
+	if err != nil || len(res.GetMissingNodes()) != len(ids) {
+		t.Errorf("%d of %d nodes are missing; %v", len(res.GetMissingNodes()), len(ids), err)
 	}
 }
