@@ -173,7 +173,7 @@ func ChangeConfig(ctx context.Context, change func(*Config) error) error {
 	if _, err := lock.TryLockContext(ctx, 10*time.Millisecond); err != nil {
 		return exit.Invalid(fmt.Errorf("contexts in %s: another process has locked them: %w", path, err))
 	}
-	defer lock.Close()
+	defer func() { _ = lock.Close() }() // ends with the process, too
 	c, err := ReadConfig()
 	if err != nil {
 		return err
