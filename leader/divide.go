@@ -202,7 +202,7 @@ func (l *Ledger) tokens(now quota.Time, a *account, h *holder, e *quota.ReportEn
 	need := t.mine * horizon
 	need += deviations * math.Sqrt(need*t.margin)
 	need = max(need, float64(e.Want))
-	want := max(0, need-float64(h.out))
+	want := max(0, need-float64(a.holds(h)))
 	if t.total*horizon > pool {
 		pool = max(0, pool-float64(l.ahead(now, a, h)))
 	}
@@ -213,7 +213,7 @@ func (l *Ledger) tokens(now quota.Time, a *account, h *holder, e *quota.ReportEn
 		}
 		room := l.room(a, h)
 		if h.rate > 0 && t.total*horizon > pool {
-			room = min(room, max(t.burst*t.weight, token)-float64(h.out))
+			room = min(room, max(t.burst*t.weight, token)-float64(a.holds(h)))
 		}
 		part = min(part, max(0, room))
 	}
@@ -249,7 +249,7 @@ func fairPart(pool float64, t terms, horizon, cost float64) float64 {
 // room is what the member may hold more without the caps of all members
 // exceeding the burst. Only hard limits need it.
 func (l *Ledger) room(a *account, h *holder) float64 {
-	return float64(max(0, a.limit.BurstUnits()-othersCap(a, h)-h.out))
+	return float64(max(0, a.limit.BurstUnits()-othersCap(a, h)-a.holds(h)))
 }
 
 func othersCap(a *account, h *holder) quota.Units {
@@ -260,6 +260,15 @@ func othersCap(a *account, h *holder) quota.Units {
 		}
 	}
 	return sum
+}
+
+// holds is what h may have at one moment, where it is decided how much more it may get. Under hard what
+// is out with it may be more: what it spent beyond its cap, if its report was late.
+func (a *account) holds(h *holder) quota.Units {
+	if a.limit.Ceiling == quota.Hard {
+		return h.standing()
+	}
+	return h.out
 }
 
 // mayHold is what counts of a member where the caps of all are added up.
@@ -285,13 +294,13 @@ func (s *spaces) of(l *Ledger, h *holder) float64 {
 	if s.all == math.MaxInt64 { // cut off there
 		return l.room(s.a, h)
 	}
-	return float64(max(0, s.a.limit.BurstUnits()-(s.all-h.mayHold())-h.out))
+	return float64(max(0, s.a.limit.BurstUnits()-(s.all-h.mayHold())-s.a.holds(h)))
 }
 
 // setCap says where accrual stops: far enough for a late report, and together
 // with the others' caps within the burst.
 func (l *Ledger) setCap(a *account, h *holder, t terms, tokens quota.Units) {
-	base := h.out + tokens
+	base := a.holds(h) + tokens
 	want := base + perSecond(h.rate, time.Duration(ahead*float64(l.cfg.Sync))) + quota.Token
 	limit := max(base, quota.Units(t.burst*t.weight))
 	if a.limit.Ceiling == quota.Hard {

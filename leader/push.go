@@ -90,7 +90,7 @@ func (l *Ledger) serve(now quota.Time, a *account, h *holder) {
 		}
 		o.unmet = 0
 		capped, lease := o.capped, now.Add(l.cfg.Lease)
-		o.cap = max(o.cap, o.out+tokens)
+		o.cap = max(o.cap, a.holds(o)+tokens)
 		o.capped = max(o.capped, o.cap)
 		if a.promises() {
 			tokens, lease = l.promised(now, a, o, tokens, capped)
