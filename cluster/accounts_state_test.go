@@ -23,6 +23,14 @@ import (
 func TestAccountsSnapshotWhileWriting(t *testing.T) {
 	testspeed.Full(t)
 	c := newThreeNodes(t, 1)
+	c.eventually(patience, "every node has opened its replica", func() error { // a node is ready as soon as it knows the leader
+		for _, n := range c.running() {
+			if n.host.Group(raftgroup.OfRange(0)) == nil {
+				return fmt.Errorf("%s has not", n.cfg.Self)
+			}
+		}
+		return nil
+	})
 	var ids []account.ID
 	for i := range 40 {
 		ids = append(ids, accountIn(t, 0, 1, i))

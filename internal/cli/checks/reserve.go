@@ -19,7 +19,8 @@ func NewReserveCommand() *cobra.Command {
 		Use:   "reserve NAMESPACE/LIMIT KEY",
 		Short: "Set tokens aside, to be settled",
 		Long: `Reserve tokens until "quorate settle" reports how many were used. A reservation
-that is not settled in time counts as used. The first line of the output is the handle.
+that is not settled in time counts as used. The first line of the output is the
+handle.
 
 Exit code 0 says reserved, 1 refused.`,
 		Example: `  quorate reserve api/per_tenant acme --cost 50 --ttl 1m
