@@ -112,7 +112,7 @@ func TestClockOfTheLeaderAhead(t *testing.T) {
 			return states[0].Balance
 		}
 		apply("a deposit", 1000)
-		w.ahead, w.unsure = 3*time.Hour, true
+		w.setClock(3*time.Hour, true)
 		w.Start() // the once-a-second look for what is due
 		time.Sleep(10 * time.Second)
 		apply("", 0)
@@ -124,7 +124,7 @@ func TestClockOfTheLeaderAhead(t *testing.T) {
 		if got := balance(); got != 1020 {
 			t.Errorf("two minutes later the balance is %d; want 1020", got)
 		}
-		w.ahead, w.unsure = time.Hour, false
+		w.setClock(time.Hour, false)
 		apply("", 0)
 		if got := balance(); got != 1620 {
 			t.Errorf("after an hour that the log has missed the balance is %d; want 1620", got)

@@ -29,10 +29,9 @@ type world struct {
 
 	logged func(batch []byte)
 
-	ahead  time.Duration // of its clock
-	unsure bool          // its clock is not confirmed
-
 	mu      sync.Mutex
+	ahead   time.Duration // of its clock
+	unsure  bool          // its clock is not confirmed
 	hold    chan struct{} // entries wait here while it is set
 	fail    func(entry int) (err error, applied bool)
 	entries []int // commands per entry
@@ -42,8 +41,25 @@ func (w *world) Leader(quota.RangeID) quota.NodeID { return "" }
 func (w *world) Current(quota.RangeID) bool        { return true }
 
 func (w *world) Holders(quota.RangeID) []quota.NodeID { return []quota.NodeID{"n1"} }
-func (w *world) Now() quota.Time                      { return quota.Time(time.Now().Add(w.ahead).UnixNano()) }
-func (w *world) ClockAgreed() bool                    { return !w.unsure }
+
+func (w *world) Now() quota.Time {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return quota.Time(time.Now().Add(w.ahead).UnixNano())
+}
+
+func (w *world) ClockAgreed() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return !w.unsure
+}
+
+// setClock steps the clock.
+func (w *world) setClock(ahead time.Duration, unsure bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.ahead, w.unsure = ahead, unsure
+}
 
 func (w *world) Call(context.Context, quota.NodeID, *peerv1.Call) (*peerv1.Call, error) {
 	return nil, errors.New("there is no other node")

@@ -50,7 +50,7 @@ func Start(limits string) (addr string, stop func(), err error) {
 			}
 			return fmt.Sprintf("127.0.0.1:%d", base+12), stop, nil
 		}
-		if !strings.Contains(err.Error(), "in use") {
+		if !strings.Contains(err.Error(), "taken by another process") {
 			return "", nil, err
 		}
 	}
