@@ -184,10 +184,10 @@ reach: ## play examples/sim/reach and write docs/development/accuracy-table.md; 
 	trap 'rm -f "$$out"' EXIT
 	go build -trimpath -o bin/ ./cmd/quorate
 	status=0
-	bin/quorate sim --table examples/sim/reach/*.yaml > "$$out" || status=$$?
+	bin/quorate sim -o markdown examples/sim/reach/*.yaml > "$$out" || status=$$?
 	[[ -s $$out ]] || exit "$$status"
 	{
-		echo '<!-- Written by "make reach": quorate sim --table examples/sim/reach/*.yaml. Do not edit. -->'
+		echo '<!-- Written by "make reach": quorate sim -o markdown examples/sim/reach/*.yaml. Do not edit. -->'
 		echo
 		echo '# The accuracy table'
 		echo

@@ -53,7 +53,7 @@ func TestBackup(t *testing.T) {
 	file := filepath.Join(c.dir, "monday.quorate")
 	began := time.Now()
 	for i := range 3 { // the restore uses the last one
-		if _, msg, code := quorate(t, "backup", "-o", file, "--addr", c.nodes[i].grpc); code != 0 {
+		if _, msg, code := quorate(t, "backup", "--out", file, "--addr", c.nodes[i].grpc); code != 0 {
 			t.Fatalf("backup: exit code %d\n%s", code, msg)
 		}
 	}

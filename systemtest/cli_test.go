@@ -209,7 +209,7 @@ func TestCLIConvert(t *testing.T) {
 	c := startCLI(t, cliLimits)
 	slas := c.file("slas.yaml", "slas:\n  - id: get-product\n    match: {methods: [GET], pathPattern: /product/*}\n    tiers: [{period: 31536000, threshold: 2}]\n")
 	converted := filepath.Join(c.dir, "converted.yaml")
-	out, msg, code := quorate(t, "convert", "--from", "slas", slas, "-o", converted)
+	out, msg, code := quorate(t, "convert", "--from", "slas", slas, "--out", converted)
 	if code != 1 || out != "" || !strings.Contains(msg, "slas[0]") {
 		t.Fatalf("exit code %d\n%s%s", code, out, msg)
 	}

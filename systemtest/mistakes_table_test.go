@@ -128,7 +128,7 @@ var mistakes = []part{
 		{title: "Taking out the last node", line: "quorate cluster leave n1 --addr $ADDR", code: 1, names: []string{"n1"}},
 		{title: "Removing a node that lives", line: "quorate cluster remove n1 --yes --addr $ADDR", code: 1, names: []string{"n1"}},
 		{title: "A backup that is damaged", line: "quorate restore broken.quorate --data again", code: 1, names: []string{"broken.quorate"}, after: func(d *workspace) {
-			d.must("quorate backup -o whole.quorate --addr $ADDR")
+			d.must("quorate backup --out whole.quorate --addr $ADDR")
 			b, err := os.ReadFile(filepath.Join(d.dir, "whole.quorate"))
 			if err != nil {
 				d.t.Fatal(err)
@@ -137,7 +137,7 @@ var mistakes = []part{
 			write(d.t, filepath.Join(d.dir, "broken.quorate"), string(b))
 		}},
 		{title: "A backup into a directory that is used", line: "quorate restore whole.quorate --data n1", code: 1, names: []string{"n1"}},
-		{title: "A disk that takes nothing more", line: "quorate backup -o /dev/full --addr $ADDR", code: 1, names: []string{"/dev/full"}},
+		{title: "A disk that takes nothing more", line: "quorate backup --out /dev/full --addr $ADDR", code: 1, names: []string{"/dev/full"}},
 	}},
 }
 

@@ -37,7 +37,7 @@ func playCampaign(ctx context.Context, t *testing.T, more ...string) (string, st
 func TestCampaignCounts(t *testing.T) {
 	var lines [2]simulate.CampaignLine
 	for i := range lines {
-		out, errs, code := playCampaign(t.Context(), t, "--json")
+		out, errs, code := playCampaign(t.Context(), t, "-o", "json")
 		if code != 0 || errs != "" {
 			t.Fatalf("exit code %d, %s", code, errs)
 		}

@@ -42,18 +42,18 @@ for some milliseconds. Members, join tokens and the keys of certificates are not
 in it.
 
 The file appears under its name when it is whole, checked, and on the disk;
-another one of that name is replaced. "-o -" is standard output: see the exit
+another one of that name is replaced. "--out -" is standard output: see the exit
 code, and "quorate backup verify", for whether it is whole.`,
 		Example: `  quorate backup
-  quorate backup -o /backups/monday.quorate
-  quorate backup -o - | ssh store "cat > monday.quorate"`,
+  quorate backup --out /backups/monday.quorate
+  quorate backup --out - | ssh store "cat > monday.quorate"`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return b.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
 	b.AddFlags(cmd)
-	cmd.Flags().StringVarP(&b.out, "out", "o", "", "the file, - for standard output (default: CLUSTER-TIME.quorate)")
+	cmd.Flags().StringVar(&b.out, "out", "", "the file, - for standard output (default: CLUSTER-TIME.quorate)")
 	cmd.AddCommand(newBackupVerifyCommand())
 	return cmd
 }

@@ -24,7 +24,7 @@ func newBackupVerifyCommand() *cobra.Command {
 as a restoring node would. No cluster is needed. The exit code is 1 if
 it is cut off, damaged, or no backup; the error says where and why.`,
 		Example: `  quorate backup verify monday.quorate
-  quorate backup -o - | quorate backup verify -`,
+  quorate backup --out - | quorate backup verify -`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			in, name, err := openBackup(cmd, args[0])

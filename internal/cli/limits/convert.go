@@ -24,13 +24,13 @@ func NewConvertCommand() *cobra.Command {
 		Use:   "convert --from FORM FILE",
 		Short: "Turn another system's configuration into a limit file",
 		Long: `Turn the configuration of another system ("-": standard input) into a limit file,
-on standard output or in the file that -o names. No cluster is needed. FORM is
+on standard output or in the file of --out. No cluster is needed. FORM is
 ` + strings.Join(forms[:len(forms)-1], ", ") + ` or ` + forms[len(forms)-1] + `.
 
 What could not be carried over as it was, and what callers have to change, is
 listed on standard error. Exit code 0 says that there is no such
 note, 1 that there are some, 2 that the file is not valid.`,
-		Example: `  quorate convert --from envoy-ratelimit config.yaml -o limits.yaml
+		Example: `  quorate convert --from envoy-ratelimit config.yaml --out limits.yaml
   quorate convert --from quotaservice quotas.yaml | quorate limits validate -
   quorate convert --from slas slas.yaml | quorate limits diff -`,
 		Args: cobra.ExactArgs(1),
@@ -59,7 +59,7 @@ note, 1 that there are some, 2 that the file is not valid.`,
 		},
 	}
 	cmd.Flags().StringVar(&from, "from", "", "form of the file: "+strings.Join(forms, ", ")+" (required)")
-	cmd.Flags().StringVarP(&to, "output", "o", "", "write the limit file here (default: standard output)")
+	cmd.Flags().StringVar(&to, "out", "", "write the limit file here (default: standard output)")
 	render.CompleteWords(cmd, "from", forms...)
 	return cmd
 }

@@ -2,7 +2,6 @@ package simulate
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
@@ -16,7 +15,7 @@ import (
 	"github.com/quorate/quorate/internal/sim/scenario"
 )
 
-// CampaignLine is the output of "quorate sim --campaign --json". Fields may be added, but not
+// CampaignLine is the output of "quorate sim --campaign -o json". Fields may be added, but not
 // renamed.
 type CampaignLine struct {
 	Scenarios   int                                 `json:"scenarios"`
@@ -40,12 +39,10 @@ type CampaignLine struct {
 // file.
 func (c *campaign) report() error {
 	out := c.cmd.OutOrStdout()
-	if c.json {
-		b, err := json.Marshal(c.line())
-		if err != nil {
+	if c.data() {
+		if err := c.object(c.line()); err != nil {
 			return err
 		}
-		fmt.Fprintf(out, "%s\n", b)
 		return c.failed()
 	}
 	fmt.Fprintln(out, c.headline())

@@ -38,7 +38,7 @@ func (r *simResult) finish() {
 	r.replay = r.again(r.worst.Seed)
 }
 
-// simLine is a line of "quorate sim --json". Fields may be added, but not renamed.
+// simLine is a line of "quorate sim -o json". Fields may be added, but not renamed.
 type simLine struct {
 	Scenario  string  `json:"scenario"`
 	File      string  `json:"file"`
@@ -57,7 +57,7 @@ type simLine struct {
 func (s *simulator) writeLines(rs []*simResult) error {
 	for _, r := range rs {
 		sc := r.scenario
-		b, err := json.Marshal(simLine{
+		err := s.object(simLine{
 			Scenario: sc.Name, File: sc.Source, Algorithm: string(r.algorithm), Limit: simLimit(&sc.Limit), Nodes: sc.Nodes, Keys: sc.Keys.Count,
 			Seconds: sc.Duration.Seconds(), SyncMS: render.Millis(sc.Sync.Microseconds()), Summary: r.worst,
 			Expected: len(r.broken) == 0, Broken: append([]scenario.Breach{}, r.broken...), Replay: r.replay,
@@ -65,11 +65,17 @@ func (s *simulator) writeLines(rs []*simResult) error {
 		if err != nil {
 			return err
 		}
-		if _, err := fmt.Fprintf(s.cmd.OutOrStdout(), "%s\n", b); err != nil {
-			return err
-		}
 	}
 	return nil
+}
+
+// object prints data: JSON on a line of its own, or a YAML document.
+func (s *simulator) object(data any) error {
+	b, err := json.Marshal(data)
+	if err != nil {
+		return err
+	}
+	return s.output.Print(s.cmd, json.RawMessage(b), nil)
 }
 
 // simLimit formats a limit: 1000/s burst 1000, soft.

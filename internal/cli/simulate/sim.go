@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/quorate/quorate/internal/cli/exit"
+	"github.com/quorate/quorate/internal/cli/render"
 	"github.com/quorate/quorate/internal/sim"
 	"github.com/quorate/quorate/internal/sim/scenario"
 )
@@ -23,8 +24,7 @@ type simulator struct {
 	sync       time.Duration
 	only       string
 	example    string
-	json       bool
-	markdown   bool
+	output     render.Output
 	chart      bool
 	noChart    bool
 	campaign   int
@@ -62,8 +62,8 @@ file is not valid.
 Built-in examples: ` + wrapNames(exampleNames(), 19) + `.`,
 		Example: `  quorate sim example:headline
   quorate sim example:moving --algorithm all --no-chart
-  quorate sim examples/sim/hard.yaml --seeds 20 --json
-  quorate sim --table examples/sim/reach/*.yaml
+  quorate sim examples/sim/hard.yaml --seeds 20 -o json
+  quorate sim -o markdown examples/sim/reach/*.yaml
   quorate sim --example steady > mine.yaml
   quorate sim --campaign 1000 --minutes 5`,
 		Args: cobra.ArbitraryArgs,
@@ -73,6 +73,7 @@ Built-in examples: ` + wrapNames(exampleNames(), 19) + `.`,
 		},
 	}
 	s.addFlags(cmd)
+	s.output.AddFlags(cmd, render.FormatText, render.FormatJSON, markdown)
 	return cmd
 }
 
@@ -87,11 +88,15 @@ func (s *simulator) addFlags(cmd *cobra.Command) {
 	f.StringVar(&s.example, "example", "", "print the built-in example of this name, to start from, and play nothing")
 	f.IntVar(&s.campaign, "campaign", 0, "play this many random scenarios with faults instead of files, from --seed on")
 	f.Float64Var(&s.minutes, "minutes", 0, "of a campaign: end it after this long, however many were played (default: no end)")
-	f.BoolVar(&s.json, "json", false, "print one line of JSON per scenario and algorithm")
-	f.BoolVar(&s.markdown, "table", false, "print one Markdown table of all scenarios, and what targets are missed; plays on all processors")
 	f.BoolVar(&s.chart, "chart", true, "draw what was attempted and admitted over time")
 	f.BoolVar(&s.noChart, "no-chart", false, "print only the numbers")
 }
+
+// markdown is the output format of one table of all scenarios. It plays on all processors.
+const markdown = "markdown"
+
+// data reports whether results are printed as data: one object per scenario and algorithm.
+func (s *simulator) data() bool { return !s.output.ForPeople() }
 
 func algorithmNames() (names []string) {
 	for _, a := range sim.Algorithms() {
@@ -104,8 +109,8 @@ func (s *simulator) run(ctx context.Context, args []string) error {
 	if s.noChart && s.cmd.Flags().Changed("chart") {
 		return exit.Usagef("--chart and --no-chart cannot stand together; choose one")
 	}
-	if s.markdown && (s.json || s.cmd.Flags().Changed("algorithm")) {
-		return exit.Usagef("--table cannot stand beside --json or --algorithm; choose one")
+	if s.output.Format == markdown && (s.cmd.Flags().Changed("algorithm") || s.cmd.Flags().Changed("campaign")) {
+		return exit.Usagef("-o markdown: cannot be combined with --algorithm or --campaign")
 	}
 	if s.cmd.Flags().Changed("campaign") {
 		return s.runCampaign(ctx, args)
@@ -117,7 +122,7 @@ func (s *simulator) run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	if s.markdown {
+	if s.output.Format == markdown {
 		return s.table(ctx, all)
 	}
 	for i, sc := range all {
@@ -125,7 +130,7 @@ func (s *simulator) run(ctx context.Context, args []string) error {
 			return err
 		}
 	}
-	if !s.json && len(s.results) > 1 {
+	if !s.data() && len(s.results) > 1 {
 		if err := s.summary(); err != nil {
 			return err
 		}
@@ -150,7 +155,7 @@ func (s *simulator) play(ctx context.Context, sc *scenario.Scenario, first bool)
 		rs = append(rs, r)
 	}
 	s.results = append(s.results, rs...)
-	if s.json {
+	if s.data() {
 		return s.writeLines(rs)
 	}
 	if !first {

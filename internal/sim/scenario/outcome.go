@@ -7,7 +7,7 @@ import (
 	"github.com/quorate/quorate/internal/sim"
 )
 
-// Outcome is the result of one run, in the form of quorate sim --json. See [Worst] for several
+// Outcome is the result of one run, in the form of quorate sim -o json. See [Worst] for several
 // seeds. Percentages are relative to what the ideal admitted, unless stated otherwise. Fields are
 // added, never renamed.
 type Outcome struct {
@@ -92,7 +92,7 @@ var measures = []measure{
 	{"violations", func(o *Outcome) float64 { return float64(len(o.Violations)) }},
 }
 
-// Summary is the worst of several runs, in the form of quorate sim --json.
+// Summary is the worst of several runs, in the form of quorate sim -o json.
 type Summary struct {
 	Outcome                      // each number the worst of all runs; seed and counts those of the largest |net_pct|
 	WorstSeeds map[string]uint64 `json:"worst_seeds,omitempty"` // seed of the worst run, by measure
