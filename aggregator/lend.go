@@ -270,7 +270,7 @@ func (s *Settlement) counts() bool {
 // loans, or overdrawn, is booked down to quota.Limit.OwedUnits below zero, once for the
 // node and once for each holder, and no further: those below are trusted less than
 // members. Any goroutine may
-// call it. It returns false if there is no such limit, or no room for the key:
+// call it. It returns false if the limit is unknown, or no room for the key:
 // then nothing is booked.
 func (a *Aggregator) Settle(clock Clock, k quota.Key, s Settlement) bool {
 	if s == (Settlement{Gen: s.Gen, Holders: s.Holders, Silent: s.Silent}) {

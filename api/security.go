@@ -209,7 +209,7 @@ func (s *SecurityService) RevokeToken(ctx context.Context, req *quoratev1.Revoke
 		return nil, apierr.From(err)
 	}
 	if !was {
-		return nil, &apierr.Error{Code: codes.NotFound, HTTP: http.StatusNotFound, Reason: "NO_SUCH_TOKEN", Field: "id", Detail: "there is no token " + apierr.Quoted(req.Id)}
+		return nil, &apierr.Error{Code: codes.NotFound, HTTP: http.StatusNotFound, Reason: "NO_SUCH_TOKEN", Field: "id", Detail: "unknown token " + apierr.Quoted(req.Id)}
 	}
 	s.Log.InfoContext(ctx, "bearer token revoked", "id", req.Id)
 	return &quoratev1.RevokeTokenResponse{}, nil

@@ -13,7 +13,7 @@ import (
 type Trunk interface {
 	// Lend hands out of what is held of a key, and tells what is known of it.
 	Lend(clock aggregator.Clock, k quota.Key, w aggregator.Wish) aggregator.Loan
-	// Settle books what clients did with it; false if there is no such limit.
+	// Settle books what clients did with it; false if the limit is unknown.
 	Settle(clock aggregator.Clock, k quota.Key, s aggregator.Settlement) bool
 	// Recalls returns keys with loans that their leader wants back since the last call.
 	Recalls() []quota.Key

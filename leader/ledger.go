@@ -367,7 +367,7 @@ func (l *Ledger) drop(a *account) {
 	a.dropped = true
 }
 
-// limitOf returns what counts for a key; nil if there is no such limit.
+// limitOf returns what counts for a key; nil if the limit is unknown.
 func (l *Ledger) limitOf(k quota.Key) *quota.Limit { return l.limitIn(l.limits, k) }
 
 func (l *Ledger) limitIn(limits *quota.Limits, k quota.Key) *quota.Limit {

@@ -115,7 +115,7 @@ func dial(t *testing.T, nodes []*server, opts ...grpc.DialOption) (out []*client
 	for _, s := range nodes {
 		c := keen(t, []string{s.grpc}, opts...)
 		if _, err := c.Allow(ctx, "headline", "nothing", "k", 1); !errors.Is(err, client.ErrNoLimit) {
-			t.Fatalf("%s: %v; want that there is no such limit", s.id, err)
+			t.Fatalf("%s: %v; want an unknown limit", s.id, err)
 		}
 		out = append(out, c)
 	}

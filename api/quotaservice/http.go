@@ -125,7 +125,7 @@ func (h *handler) namespace(name string) (any, *fault) {
 	if ns := h.namespaceNamed(name); ns != nil {
 		return ns, nil
 	}
-	return nil, faultf(http.StatusNotFound, "there is no namespace %q", name)
+	return nil, faultf(http.StatusNotFound, "unknown namespace %q", name)
 }
 
 // namespaceNamed returns nil if the namespace does not exist.
@@ -142,7 +142,7 @@ func (h *handler) namespaceNamed(name string) *namespaceConfig {
 func (h *handler) bucket(namespace, name string) (any, *fault) {
 	ns := h.namespaceNamed(namespace)
 	if ns == nil {
-		return nil, faultf(http.StatusNotFound, "there is no namespace %q", namespace)
+		return nil, faultf(http.StatusNotFound, "unknown namespace %q", namespace)
 	}
 	b := ns.Buckets[name]
 	if b == nil {

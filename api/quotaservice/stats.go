@@ -39,7 +39,7 @@ func (h *handler) stats(r *http.Request, path string) (any, *fault) {
 		return nil, faultf(http.StatusBadRequest, "no namespace; use %s/stats/{namespace}", Root)
 	}
 	if h.namespaceNamed(namespace) == nil {
-		return nil, faultf(http.StatusNotFound, "there is no namespace %q", namespace)
+		return nil, faultf(http.StatusNotFound, "unknown namespace %q", namespace)
 	}
 	if one {
 		return h.bucketStats(r, namespace, bucket)

@@ -25,7 +25,7 @@ func (c *conn) allow(args [][]byte) {
 	case dec == nil:
 		return
 	case dec.Limit == nil:
-		c.failed(codeNoLimit, "NOLIMIT there is no limit %s, and no template or default for it", c.last)
+		c.failed(codeNoLimit, "NOLIMIT unknown limit %s, and no template or default for it", c.last)
 		return
 	}
 	base, _ := dec.Limit.Base()

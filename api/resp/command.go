@@ -89,7 +89,7 @@ func (c *conn) answer(args [][]byte) {
 	switch n := len(args) - 1; {
 	case cmd == nil:
 		c.spoil()
-		c.invalid("ERR unknown command '%s'; there are: %s", clip(args[0]), names())
+		c.invalid("ERR unknown command '%s'; known: %s", clip(args[0]), names())
 		// A typed line that is not a command comes from another protocol, such as HTTP: the rest is
 		// not meant for this server.
 		c.done = c.done || c.in.line

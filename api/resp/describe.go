@@ -32,7 +32,7 @@ func (c *conn) command(args [][]byte) {
 	case what == "DOCS":
 		c.docs(args)
 	default:
-		c.invalid("ERR unknown subcommand '%s' of COMMAND; there are: COUNT DOCS INFO", clip([]byte(what)))
+		c.invalid("ERR unknown subcommand '%s' of COMMAND; known: COUNT DOCS INFO", clip([]byte(what)))
 	}
 }
 

@@ -212,6 +212,6 @@ func (c *conn) client(args [][]byte) {
 	case what == "INFO" && len(args) == 0:
 		c.text("id=" + strconv.FormatInt(c.id, 10) + " addr=" + c.raw.RemoteAddr().String() + " name=" + c.name + " db=0\n")
 	default:
-		c.invalid("ERR unknown subcommand '%s' of CLIENT, or wrong number of arguments; there are: ID GETNAME SETNAME SETINFO INFO", clip([]byte(what)))
+		c.invalid("ERR unknown subcommand '%s' of CLIENT, or wrong number of arguments; known: ID GETNAME SETNAME SETINFO INFO", clip([]byte(what)))
 	}
 }

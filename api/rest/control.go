@@ -78,9 +78,9 @@ func query(req *http.Request, known ...string) (url.Values, error) {
 	for given, values := range q {
 		i := apijson.FieldIndex(known, given)
 		if i < 0 {
-			there := "none are"
+			there := "none is known"
 			if len(known) > 0 {
-				there = "there are: " + suggest.List(known, false)
+				there = "known: " + suggest.List(known, false)
 			}
 			return nil, apierr.Invalid(apierr.Clip(given), "unknown query parameter;%s %s", suggest.DidYouMean(given, known, ""), there)
 		}

@@ -56,7 +56,7 @@ func readForward(q url.Values) (f forwardQuery, err error) {
 	f = forwardQuery{namespace: quota.HTTPNamespace, hops: 1, cost: 1, deny: http.StatusTooManyRequests, keys: q["key_header"]}
 	for name, values := range q {
 		if !slices.Contains(forwardFields, name) {
-			return f, apierr.Invalid(apierr.Clip(name), "there is no such field; must be one of %s", strings.Join(forwardFields, ", "))
+			return f, apierr.Invalid(apierr.Clip(name), "unknown field; must be one of %s", strings.Join(forwardFields, ", "))
 		}
 		if name != "key_header" && len(values) > 1 {
 			return f, apierr.Invalid(name, "is there %d times; once is right", len(values))

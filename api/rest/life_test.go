@@ -214,7 +214,7 @@ func TestKeys(t *testing.T) {
 		{"GET", "/v1/rates", "", 200, `"rule":{"namespace":"web","name":"per_client","rate":"10/s","burst":20,"ceiling":"soft","kind":"bucket"`, ""},
 		{"GET", "/v1/keys?namespace=web&limit=none", "", 404, "web/none does not exist", ""},
 		{"GET", "/v1/keys?namespace=web", "", 400, "limit: is empty", ""},
-		{"GET", "/v1/keys?namespace=web&limit=login&tier=2", "", 400, "tier: unknown query parameter; there are: namespace, limit, key", ""},
+		{"GET", "/v1/keys?namespace=web&limit=login&tier=2", "", 400, "tier: unknown query parameter; known: namespace, limit, key", ""},
 		{"POST", "/v1/keys:reset", `{"namespace":"web","limit":"login","key":"k"}`, 200, "{}", ""},
 		{"POST", "/v1/keys:reset", `{"namespace":"web","limit":"none"}`, 404, "web/none does not exist", ""},
 	})

@@ -42,7 +42,7 @@ func (r *router) serveOther(w http.ResponseWriter, req *http.Request) (route str
 	}
 	if p := req.URL.Path; r.Guard != nil && path.Clean(p) != strings.TrimSuffix(p, "/") {
 		// Programs disagree on where such a path leads.
-		return api.OtherMethod, writeFault(w, &apierr.Error{HTTP: http.StatusNotFound, Detail: "there is nothing at " + apierr.Clip(p) + "; use a path without // and dots"})
+		return api.OtherMethod, writeFault(w, &apierr.Error{HTTP: http.StatusNotFound, Detail: "unknown path " + apierr.Clip(p) + "; use a path without // and dots"})
 	}
 	return at, r.guardedRoute(mountRule(at, req.URL.Path), func(w http.ResponseWriter, req *http.Request) int {
 		rec := &statusRecorder{ResponseWriter: w, code: http.StatusOK}
@@ -54,7 +54,7 @@ func (r *router) serveOther(w http.ResponseWriter, req *http.Request) (route str
 // nothingAt returns the error of a path that does not exist. It names the most similar path, and
 // the list of all paths.
 func (r *router) nothingAt(p string) *apierr.Error {
-	detail := "there is nothing at " + apierr.Clip(p)
+	detail := "unknown path " + apierr.Clip(p)
 	if near := cmp.Or(suggest.Word(p, r.paths), suggest.Word("/v1"+p, r.paths)); near != "" {
 		detail += "; did you mean " + near + "?"
 	}

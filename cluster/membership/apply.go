@@ -172,7 +172,7 @@ func put(next *raftlogv1.Membership, m *raftlogv1.StoredMember) error {
 }
 
 func missing(id string) error {
-	return refuse(Missing, "node %q: there is no member of that name", id)
+	return refuse(Missing, "node %q: unknown member", id)
 }
 
 func (t *Table) drop(next *raftlogv1.Membership, id string, at int64) error {

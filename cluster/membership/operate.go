@@ -25,7 +25,7 @@ func (s *Service) getPlan(ctx context.Context, _ *caller, r *quoratev1.GetPlanRe
 	for _, id := range r.GetWithout() {
 		i := slices.IndexFunc(nodes, func(s shard.Node) bool { return string(s.ID) == id })
 		if i < 0 {
-			return nil, refuse(Missing, "without: %q: there is no member of that name", id)
+			return nil, refuse(Missing, "without: %q: unknown member", id)
 		}
 		nodes[i].State = shard.Leaving
 	}
@@ -73,7 +73,7 @@ func (s *Service) changeNode(ctx context.Context, _ *caller, r *quoratev1.Change
 	t, err := s.amend(ctx, func(t *Table) (*raftlogv1.ChangeMembers, error) {
 		have := t.Member(id)
 		if have == nil {
-			return nil, refuse(Missing, "node %q: there is no member of that name", id)
+			return nil, refuse(Missing, "node %q: unknown member", id)
 		}
 		m = *have
 		if err := s.applyChange(t, &m, r); err != nil {

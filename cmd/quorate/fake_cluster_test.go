@@ -127,7 +127,7 @@ func (f *fakeMembers) change(r *quoratev1.ChangeNodeRequest) (*quoratev1.ChangeN
 	f.begin()
 	n := f.nodes[r.Node]
 	if n == nil {
-		return nil, &membership.Error{Kind: membership.Missing, Text: fmt.Sprintf("node %q: there is no member of that name", r.Node)}
+		return nil, &membership.Error{Kind: membership.Missing, Text: fmt.Sprintf("node %q: unknown member", r.Node)}
 	}
 	switch r.Change {
 	case quoratev1.NodeChange_NODE_CHANGE_DRAIN:

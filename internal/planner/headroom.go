@@ -85,7 +85,7 @@ func (s *Planner) headroomOf(ctx context.Context, u *history.UsedLimit, t stretc
 	}
 	out.Refill = refill(l)
 	if l == nil {
-		out.Statement = "there is no such limit any more; " + refusedText(out)
+		out.Statement = "this limit was removed; " + refusedText(out)
 		return out, nil
 	}
 	out.Rule, out.Shadow = apiproto.Limit(l), passesAll(l)

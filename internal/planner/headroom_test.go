@@ -34,7 +34,7 @@ func TestHeadroomRows(t *testing.T) {
 login 0.80 0.00 99 of 100 seconds asked for at most 80% of the refill, the highest for 80%; 0% was refused
 window 0.60 0.00 its fullest window was asked for 60% of what it lets pass, on the average 60%; 0% was refused
 keys 0.40 0.00 its busiest key "a" was asked for 40% of what it may take; 0% was refused
-gone 0.00 0.00 there is no such limit any more; 0% was refused
+gone 0.00 0.00 this limit was removed; 0% was refused
 `
 	if got != want {
 		t.Errorf("got\n%swant\n%s", got, want)

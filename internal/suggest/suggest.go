@@ -27,7 +27,7 @@ func Explain(n quota.LimitName, limits *quota.Limits) string {
 	names, more := inNamespace(all, n.Namespace)
 	if len(names) == 0 {
 		names, more = namespaces(all)
-		return fmt.Sprintf("%v does not exist: there is no namespace %q;%s there are: %s", n, n.Namespace, DidYouMean(n.Namespace, names, ""), List(names, more))
+		return fmt.Sprintf("%v does not exist: unknown namespace %q;%s known: %s", n, n.Namespace, DidYouMean(n.Namespace, names, ""), List(names, more))
 	}
 	return among(n, names, more)
 }

@@ -32,7 +32,7 @@ func TestExplain(t *testing.T) {
 		{&quota.Limits{}, quota.LimitName{Namespace: "shop", Limit: "x"}, `shop/x does not exist: there are no limits; apply a limit file with "quorate limits apply FILE"`},
 		{shop, quota.LimitName{Namespace: "shop", Limit: "per_usr"}, `shop/per_usr does not exist; did you mean "shop/per_user"? namespace "shop" has: per_user`},
 		{shop, quota.LimitName{Namespace: "shop", Limit: "zzz"}, `shop/zzz does not exist; namespace "shop" has: per_user`},
-		{shop, quota.LimitName{Namespace: "shp", Limit: "per_user"}, `shp/per_user does not exist: there is no namespace "shp"; did you mean "shop"? there are: shop, web`},
+		{shop, quota.LimitName{Namespace: "shp", Limit: "per_user"}, `shp/per_user does not exist: unknown namespace "shp"; did you mean "shop"? known: shop, web`},
 	} {
 		if got := Explain(tc.asked, tc.limits); got != tc.want {
 			t.Errorf("%v: %s", tc.asked, got)

@@ -226,4 +226,4 @@ func opsTable(req *quoratev1.ApplyOpsRequest, res *quoratev1.ApplyOpsResponse) *
 	return t
 }
 
-var errNoAccount = errors.New("there is no such account")
+var errNoAccount = errors.New("unknown account")

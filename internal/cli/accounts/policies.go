@@ -332,4 +332,4 @@ there.`,
 	return cmd
 }
 
-var errNoPolicies = errors.New("there is no such policy config")
+var errNoPolicies = errors.New("unknown policy config")

@@ -30,7 +30,7 @@ var whyText = map[string]string{
 	"failover":          `refused: the key's range is between two leaders; none answers, or the new one has set aside what nodes may hold that it has not heard`,
 	"cut_off":           `refused under hard: the node is cut off from the leader and what it held is spent`,
 	"too_many_keys":     `not decided: the limit has as many keys as its max_keys and is hard, or there is no room for the key of a limit that counts what is in flight; refused under hard, passes under soft`,
-	"no_limit":          `there is no limit of that name`,
+	"no_limit":          `unknown limit`,
 	"reserved":          `admitted out of tokens to come: the caller waits as long as the answer says`,
 	"wait_too_long":     `refused: it would have to wait longer than it may`,
 	"over_max_cost":     `always refused: the cost is larger than the limit's max_cost`,

@@ -120,7 +120,7 @@ func confirmRemoval(cmd *cobra.Command, source string, plan *quoratev1.ApplyLimi
 	if len(gone) == 0 {
 		return nil
 	}
-	return render.Confirm(cmd, false, fmt.Sprintf("%s replaces all limits, and has not %s of version %d, which would be removed: %s. Apply it?",
+	return render.Confirm(cmd, false, fmt.Sprintf("%s replaces all limits and would remove %s of version %d: %s. Apply it?",
 		source, phrase.Plural(len(gone), "limit"), plan.Version, firstFew(gone)))
 }
 

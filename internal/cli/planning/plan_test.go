@@ -50,7 +50,7 @@ func TestPlanTables(t *testing.T) {
 	}
 	headroom := &quoratev1.HeadroomResponse{Limits: []*quoratev1.LimitHeadroom{
 		{Namespace: "web", Limit: "login", Rule: login, Use: points[0], Saturation: 1.5, RefusedPart: .125, Statement: "99 of 100 seconds asked for at most 150% of the refill"},
-		{Namespace: "web", Limit: "gone", Use: points[1], Statement: "there is no such limit any more"},
+		{Namespace: "web", Limit: "gone", Use: points[1], Statement: "this limit was removed"},
 	}}
 	day := func(n int64, demand *float64) *quoratev1.ForecastDay {
 		return &quoratev1.ForecastDay{Day: &timestamppb.Timestamp{Seconds: noon.Seconds + 86400*n}, Demand: demand, Expected: float64(10 + n), Low: float64(8 + n), High: 12.5 + float64(n)}

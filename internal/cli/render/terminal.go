@@ -54,7 +54,7 @@ func Confirm(cmd *cobra.Command, yes bool, question string) error {
 		return nil
 	}
 	if !OnTerminal(cmd.InOrStdin()) {
-		return exit.Usagef("--yes is missing: %s It cannot be asked, because standard input is not a terminal", question)
+		return exit.Usagef("%s Confirm with --yes, because standard input is not a terminal", question)
 	}
 	fmt.Fprintf(cmd.ErrOrStderr(), "%s [y/N] ", question)
 	answer, _ := bufio.NewReader(cmd.InOrStdin()).ReadString('\n') // no answer means no

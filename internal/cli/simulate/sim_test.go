@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/quorate/quorate/internal/cli/render"
 	"github.com/quorate/quorate/internal/golden"
 	"github.com/quorate/quorate/internal/quota"
 	"github.com/quorate/quorate/internal/sim"
@@ -84,7 +85,7 @@ func TestSimReport(t *testing.T) {
 }
 
 func TestSimLines(t *testing.T) {
-	s := &simulator{}
+	s := &simulator{output: render.Output{Format: render.FormatJSON}}
 	line := simOutput(t, s, func(r *simResult) error { return s.writeLines([]*simResult{r}) })
 	if strings.Count(line, "\n") != 1 {
 		t.Errorf("not one line: %q", line)
