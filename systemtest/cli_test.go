@@ -216,7 +216,7 @@ func TestCLIConvert(t *testing.T) {
 	if _, err := os.Stat(converted); err != nil {
 		t.Fatal(err)
 	}
-	c.prints(2, "has not 2 limits of version 1, which would be removed: ", "limits", "apply", converted)
+	c.prints(2, "would remove 2 limits of version 1: ", "limits", "apply", converted)
 	c.prints(0, "limits applied: version 2 (1 added, 2 removed)", "limits", "apply", converted, "--yes")
 	for _, want := range []int{0, 0, 1} {
 		c.run(want, "allow", "slas/get-product", "acme")
