@@ -99,7 +99,7 @@ func accountGroup(name, title, note string, subjects ...suite.Subject) suite.Gro
 	g := group(name, title, fmt.Sprintf("Three nodes, %d accounts, %d ranges; an operation of Quorate is a checked change with a request id, a put of etcd is blind. %s %s "+
 		"All keep their data on one disk, and an fsync is a call of fsync or fdatasync, of all servers together.", places*perPlace, accountRanges, note, redisAlone), subjects...)
 	g.Measures = []suite.Measure{
-		{Name: rate, Unit: "1/s", More: true}, {Name: p50, Unit: "us"}, {Name: p99, Unit: "us"}, {Name: cpu, Unit: "us"}, {Name: fsyncs},
+		{Name: rate, Unit: "1/s", More: true}, {Name: p50, Unit: "µs"}, {Name: p99, Unit: "µs"}, {Name: cpu, Unit: "µs"}, {Name: fsyncs},
 	}
 	g.Full, g.Quick, g.Rounds = 3*time.Second, time.Second, 5
 	return g

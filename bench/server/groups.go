@@ -26,10 +26,10 @@ const (
 )
 
 var measures = []suite.Measure{
-	{Name: cpu, Unit: "us"},
+	{Name: cpu, Unit: "µs"},
 	{Name: rate, Unit: "1/s", More: true},
-	{Name: p50, Unit: "us"},
-	{Name: p99, Unit: "us"},
+	{Name: p50, Unit: "µs"},
+	{Name: p99, Unit: "µs"},
 }
 
 const (

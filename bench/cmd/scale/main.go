@@ -72,7 +72,7 @@ func main() {
 	}
 }
 
-const head = `| | nodes | keys | ranges | requests/s a node | entries/s a node | by the model | frames/s a node | by the model | bytes/s a node | bytes an entry | entries/s a leader | nodes that hold its key | member, us an entry | leader, us an entry | a member's core | a leader's core | simulated in, memory |
+const head = `| | nodes | keys | ranges | requests/s a node | entries/s a node | by the model | frames/s a node | by the model | bytes/s a node | bytes an entry | entries/s a leader | nodes that hold its key | member, µs an entry | leader, µs an entry | a member's core | a leader's core | simulated in, memory |
 |---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|`
 
 func play(what string, s scale.Shape) {
