@@ -158,11 +158,15 @@ func (x *Context) Validate() error {
 const lockWait = 10 * time.Second
 
 // ChangeConfig reads the contexts, changes them, and replaces their file. Processes that change it at
-// the same time do so one after the other; a file beside it, config.yaml.lock, is their lock.
+// the same time do so one after the other; a file beside it, config.yaml.lock, is their lock. If the
+// path is a symbolic link, the file that it points to is replaced, and locked there.
 func ChangeConfig(ctx context.Context, change func(*Config) error) error {
 	path, err := ConfigPath()
+	if err == nil {
+		path, err = throughLinks(path)
+	}
 	if err != nil {
-		return exit.Invalid(err)
+		return exit.Invalid(fmt.Errorf("contexts: %w", err))
 	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return exit.Invalid(err)
@@ -205,6 +209,24 @@ func (c *Config) write(path string) error {
 		return errors.Join(err, os.Remove(f.Name()))
 	}
 	return nil
+}
+
+// maxLinks bounds how many symbolic links lead to the file, as most systems do.
+const maxLinks = 40
+
+// throughLinks returns the path that symbolic links lead to. The last file need not exist.
+func throughLinks(path string) (string, error) {
+	for range maxLinks {
+		to, err := os.Readlink(path)
+		if err != nil {
+			return path, nil //nolint:nilerr // no link, or no file
+		}
+		if !filepath.IsAbs(to) {
+			to = filepath.Join(filepath.Dir(path), to)
+		}
+		path = to
+	}
+	return "", fmt.Errorf("%s: too many symbolic links", path)
 }
 
 // settle finds the context of a command, once. Its error names the context or the field at fault.

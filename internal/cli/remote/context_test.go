@@ -90,3 +90,45 @@ func TestChangesAtOnce(t *testing.T) {
 		t.Errorf("%d contexts after %d changes; %v", len(c.Contexts), changes, err)
 	}
 }
+
+// TestContextsBehindLinks checks that a change of the contexts goes through symbolic links, also to a
+// file that does not exist yet, and that a ring of links is an error.
+func TestContextsBehindLinks(t *testing.T) {
+	dir := t.TempDir()
+	link := func(to, at string) {
+		if err := os.Symlink(to, filepath.Join(dir, at)); err != nil {
+			if runtime.GOOS == "windows" {
+				t.Skip("links need a privilege: ", err)
+			}
+			t.Fatal(err)
+		}
+	}
+	link("second", "first")
+	link(filepath.Join("dotfiles", "contexts.yaml"), "second")
+	link("ring", "ring")
+	t.Setenv(ConfigVariable, filepath.Join(dir, "first"))
+	for i := range 2 {
+		err := ChangeConfig(t.Context(), func(c *Config) error {
+			c.Contexts = append(c.Contexts, Context{Name: fmt.Sprint("c", i), Addresses: []string{"n1:7412"}})
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range []string{"first", "second"} {
+		if info, err := os.Lstat(filepath.Join(dir, name)); err != nil || info.Mode()&os.ModeSymlink == 0 {
+			t.Errorf("%s: %v, %v; want the link to stay", name, info, err)
+		}
+	}
+	if info, err := os.Lstat(filepath.Join(dir, "dotfiles", "contexts.yaml")); err != nil || !info.Mode().IsRegular() {
+		t.Errorf("%v, %v; want the contexts in the file that the links lead to", info, err)
+	}
+	if c, err := ReadConfig(); err != nil || len(c.Contexts) != 2 {
+		t.Errorf("%v, %v; want both contexts", c, err)
+	}
+	t.Setenv(ConfigVariable, filepath.Join(dir, "ring"))
+	if err := ChangeConfig(t.Context(), func(*Config) error { return nil }); err == nil || !strings.Contains(err.Error(), "too many symbolic links") {
+		t.Errorf("%v; want an error about links", err)
+	}
+}
