@@ -47,12 +47,16 @@ func (s *stats) inWords(text string) string {
 	return inWords(text)
 }
 
-// inWords explains gRPC's texts for two common mistakes.
+// inWords explains gRPC's texts for common mistakes.
 func inWords(text string) string {
 	has := func(part string) bool { return strings.Contains(text, part) }
 	switch {
 	case has("unexpected HTTP status code") || has("unexpected content-type") || has("looked like an HTTP/1.1 header"):
 		return "is HTTP, not gRPC: give the gRPC port, which is 7412 unless set otherwise"
+	case has("ALPN"):
+		return "is a port with TLS and without gRPC, such as that for peers: give the gRPC port, which is 7412 unless set otherwise"
+	case has("first record does not look like a TLS handshake"):
+		return "is a port without TLS: give the gRPC port, which is 7412 unless set otherwise, or leave out WithTLSDir if the nodes use no TLS"
 	case has("connection error") && (has("EOF") || has("reset")):
 		return text + "; if the nodes use TLS, give WithTLSDir"
 	}

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// PointToHTTP returns a listener for a gRPC port without TLS. It answers HTTP/1 callers with status
-// 400 and the address of HTTP. HTTP/2 callers see no difference: the listener reads the first bytes
+// PointToHTTP returns a listener for a gRPC port. It answers HTTP/1 callers without TLS with status
+// 400 and the address of HTTP. HTTP/2 and TLS callers see no difference: the listener reads the first bytes
 // of a connection once, before the first write, and passes them on.
 func PointToHTTP(l net.Listener, httpAddr string) net.Listener {
 	return &pointingListener{Listener: l, httpAddr: httpAddr}

@@ -91,6 +91,14 @@ slowed. -o json prints one object per line. The kinds are
 	return cmd
 }
 
+// watched says whose events are printed, and which node gathers them.
+func (e *watcher) watched(addr string) string {
+	if e.node != "" {
+		return fmt.Sprintf("watching node %s through %s", phrase.Show(e.node), addr)
+	}
+	return fmt.Sprintf("watching all nodes through %s", addr)
+}
+
 func (e *watcher) request(args []string) (err error) {
 	e.req = &quoratev1.WatchRequest{Node: e.node, Key: e.key, Buffer: e.buffer}
 	if len(args) > 0 {
@@ -138,6 +146,9 @@ func (e *watcher) follow(ctx context.Context, addrs []string) error {
 				return nil
 			}
 			reached = reached || ok
+			if remote.WrongPort(err) != "" {
+				return e.NoneAnswers([]string{addr}, err)
+			}
 			switch status.Code(err) {
 			case codes.InvalidArgument, codes.Unimplemented, codes.NotFound, codes.ResourceExhausted, codes.Unauthenticated, codes.PermissionDenied:
 				return remote.Refusal(err)
@@ -173,7 +184,7 @@ func (e *watcher) watch(ctx context.Context, addr string) (reached bool, err err
 	}
 	if md, err := stream.Header(); err == nil && md != nil {
 		reached = true
-		fmt.Fprintf(e.messages, "quorate: watching %s\n", addr)
+		fmt.Fprintln(e.messages, "quorate:", e.watched(addr))
 	}
 	var lost uint64
 	for {

@@ -110,6 +110,9 @@ func (r *ratesOptions) follow(cmd *cobra.Command, req *quoratev1.TopRatesRequest
 		if cmd.Context().Err() != nil || last == nil {
 			return nil
 		}
+		if remote.WrongPort(last) != "" {
+			break
+		}
 		if !remote.Unreachable(last) {
 			return remote.Refusal(last)
 		}

@@ -77,7 +77,7 @@ func (b *backupper) run(ctx context.Context, stdout, stderr io.Writer) error {
 	if _, fromNode := status.FromError(last); !fromNode || ctx.Err() != nil {
 		return last
 	}
-	if remote.Unreachable(last) {
+	if remote.Unreachable(last) || remote.WrongPort(last) != "" {
 		return b.NoneAnswers(addrs, last)
 	}
 	return remote.Refusal(last)

@@ -90,6 +90,12 @@ func AnswerNo() error { return &exitError{code: No} }
 // NotFoundf formats the error of something that does not exist.
 func NotFoundf(format string, args ...any) error { return Errorf(NotFound, format, args...) }
 
+// HasCode reports whether err has an exit code already.
+func HasCode(err error) bool {
+	_, ok := errors.AsType[*exitError](err)
+	return ok || WrongUsage(err)
+}
+
 // Invalid marks an input as unusable; err says where and why.
 func Invalid(err error) error { return With(Usage, err) }
 

@@ -1,8 +1,11 @@
 package remote
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"net"
+	"os"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
@@ -36,16 +39,27 @@ func (t *Targets) Credentials(addr string) ([]grpc.DialOption, error) {
 	}
 	token, err := pki.NewTokenFile(file)
 	if err != nil {
-		return nil, fmt.Errorf("--token-file: %w", err)
+		return nil, exit.Invalid(fmt.Errorf("--token-file: %w", err))
 	}
 	return append(out, grpc.WithPerRPCCredentials(token)), nil
 }
 
 // OpenCredentials opens a directory with ca.crt and, optionally, a certificate.
 func OpenCredentials(dir string) (*pki.Store, error) {
+	const right = "it must be a directory with ca.crt and, for a certificate, client.crt and client.key; " +
+		"\"quorate init\" writes one to DATA/admin, \"quorate cert issue\" others"
+	switch info, err := os.Stat(dir); {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, exit.Errorf(exit.Usage, "--tls-dir %s: no such directory; %s", dir, right)
+	case err == nil && !info.IsDir():
+		return nil, exit.Errorf(exit.Usage, "--tls-dir %s: is a file; %s", dir, right)
+	}
 	store, err := pki.OpenCaller(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = fmt.Errorf("%w; %s", err, right)
+	}
 	if err != nil {
-		return nil, fmt.Errorf("--tls-dir %s: %w", dir, err)
+		return nil, exit.Invalid(fmt.Errorf("--tls-dir %s: %w", dir, err))
 	}
 	return store, nil
 }

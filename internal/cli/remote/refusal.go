@@ -39,8 +39,11 @@ func deniedIdentity(message string) string {
 
 // Refusal turns the answer of a node into an error of our own, without gRPC's wrapping.
 func Refusal(err error) error {
-	if SpeaksHTTP(err) {
-		return exit.Errorf(exit.Unreachable, "the address is that of HTTP, not gRPC: --addr wants the gRPC port, which is 7412 unless set otherwise")
+	if wrong := WrongPort(err); wrong != "" {
+		return exit.Errorf(exit.Unreachable, "the address is that of %s: %s", wrong, wantsGRPC)
+	}
+	if exit.HasCode(err) {
+		return err // of this program, not of a node
 	}
 	st := status.Convert(err)
 	code := exit.Fault
@@ -119,14 +122,21 @@ func WithH2(c *tls.Config) *tls.Config {
 const firstCertificate = `"quorate init" puts the first administrator's into DATA/admin of the machine on which it makes the cluster;
 with those you can make others: quorate cert issue --name NAME --out DIR`
 
+// wantsGRPC says which port --addr means.
+const wantsGRPC = "--addr wants the gRPC port, which is 7412 unless set otherwise"
+
 // NoneAnswers explains why no node could be reached, and what to try next.
 func (t *Targets) NoneAnswers(addrs []string, last error) error {
 	text, list := status.Convert(last).Message(), strings.Join(addrs, ", ")
 	has := func(part string) bool { return strings.Contains(text, part) }
 	secure := t.TLSDirectory()
-	switch {
+	switch wrong := WrongPort(last); {
+	case wrong == noTLS:
+		return exit.Errorf(exit.Unreachable, "at %s is %s, but --tls-dir, QUORATE_TLS_DIR or the context asks for it (%s): %s; or leave the directory out", list, wrong, secure, wantsGRPC)
+	case wrong != "":
+		return exit.Errorf(exit.Unreachable, "at %s is %s: %s", list, wrong, wantsGRPC)
 	case secure == "" && has("connection error") && (has("EOF") || has("reset")):
-		return exit.Errorf(exit.Unreachable, "the nodes at %s end every connection: %s\nIf they use TLS, name a directory of credentials with --tls-dir or QUORATE_TLS_DIR: %s", list, text, firstCertificate)
+		return exit.Errorf(exit.Unreachable, "the nodes at %s end every connection: %s\nIf this is their port for peers, give the gRPC port, which is 7412 unless set otherwise. If they use TLS, name a directory of credentials with --tls-dir or QUORATE_TLS_DIR: %s", list, text, firstCertificate)
 	case secure != "" && has("than those trusted here"):
 		return exit.Errorf(exit.Unreachable, "the nodes at %s are not those that %s trusts: %s\nEither the addresses or the directory are another cluster's, or the cluster's authority was replaced: its ca.crt is what \"quorate ca status --trust-out FILE\" writes where it is trusted already", list, secure, text)
 	}

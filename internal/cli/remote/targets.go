@@ -190,10 +190,8 @@ func (t *Targets) Call(ctx context.Context, f func(context.Context, *grpc.Client
 	switch {
 	case last == nil:
 		return nil
-	case Unreachable(last):
+	case Unreachable(last), WrongPort(last) != "":
 		return t.NoneAnswers(addrs, last)
-	case SpeaksHTTP(last):
-		return exit.Errorf(exit.Unreachable, "at %s is HTTP, not gRPC: --addr wants the gRPC port, which is 7412 unless set otherwise", strings.Join(addrs, ", "))
 	}
 	return Refusal(last)
 }
@@ -210,11 +208,23 @@ func Invoke[Client, Request, Response any](ctx context.Context, t *Targets, clie
 	return res, err
 }
 
-// SpeaksHTTP reports whether an HTTP server without gRPC answered, which is most likely the node's
-// HTTP port.
-func SpeaksHTTP(err error) bool {
+// noTLS is what WrongPort says of a port without TLS, if the command has TLS: an HTTP port, or the
+// gRPC port of a cluster without certificates.
+const noTLS = "a port without TLS"
+
+// WrongPort says what answered if it was not the gRPC port of a node; else it returns "".
+func WrongPort(err error) string {
 	text := status.Convert(err).Message()
-	return strings.Contains(text, "unexpected HTTP status code") || strings.Contains(text, "unexpected content-type")
+	has := func(part string) bool { return strings.Contains(text, part) }
+	switch {
+	case has("unexpected HTTP status code"), has("unexpected content-type"), has("frame too large"), has("looked like an HTTP/1"):
+		return "HTTP, not gRPC"
+	case has("ALPN"):
+		return "a port with TLS and without gRPC, such as that for peers"
+	case has("first record does not look like a TLS handshake"):
+		return noTLS
+	}
+	return ""
 }
 
 // Keep makes calls reuse connections until the returned function closes them.

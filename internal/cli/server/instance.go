@@ -138,9 +138,8 @@ func startInstance(cfg cluster.Config, who callers, ports listeners, sec *securi
 	in.ports = ports
 	var extra []grpc.ServerOption
 	web, rpc := ports.http, ports.grpc
-	if !sec.on() {
-		rpc = grpcapi.PointToHTTP(rpc, cfg.HTTP)
-	} else {
+	rpc = grpcapi.PointToHTTP(rpc, sec.scheme()+cfg.HTTP)
+	if sec.on() {
 		extra = append(extra, grpc.Creds(credentials.NewTLS(sec.serverConfig("h2"))))
 		web = tls.NewListener(web, sec.serverConfig("h2", "http/1.1"))
 	}

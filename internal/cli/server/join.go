@@ -176,17 +176,11 @@ func (j *joiner) logOnce(addr string, err error) {
 // joinFault describes why a member did not answer. If the address is no gRPC port, it names the
 // right port.
 func joinFault(err error) string {
-	text := status.Convert(err).Message()
 	const right = "join wants a member's gRPC port, which is 7412 unless set otherwise"
-	switch {
-	case remote.SpeaksHTTP(err), strings.Contains(text, "frame too large"), strings.Contains(text, "looked like an HTTP/1"):
-		return "what answers there is HTTP, not gRPC: " + right
-	case strings.Contains(text, "ALPN"):
-		return "what answers there speaks TLS and no gRPC, as a member's port for peers does: " + right
-	case strings.Contains(text, "first record does not look like a TLS handshake"):
-		return "what answers there speaks no TLS: " + right + ", and with the TLS that this node has"
+	if wrong := remote.WrongPort(err); wrong != "" {
+		return "what answers there is " + wrong + ": " + right + ", with the TLS that this node has"
 	}
-	return text
+	return status.Convert(err).Message()
 }
 
 // permanent reports whether a retry is pointless.

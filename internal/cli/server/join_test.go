@@ -31,8 +31,8 @@ func TestJoinAtAnotherPort(t *testing.T) {
 	}{
 		"HTTP without TLS":             {plain, insecure.NewCredentials(), "what answers there is HTTP, not gRPC"},
 		"HTTP with TLS":                {h2, blind, "what answers there is HTTP, not gRPC"},
-		"TLS without a known protocol": {h1, blind, "what answers there speaks TLS and no gRPC"},
-		"no TLS where there should be": {plain, blind, "what answers there speaks no TLS"},
+		"TLS without a known protocol": {h1, blind, "what answers there is a port with TLS and without gRPC"},
+		"no TLS where there should be": {plain, blind, "what answers there is a port without TLS"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			defer tt.server.CloseClientConnections()

@@ -128,6 +128,14 @@ func hostsOf(l config.Listen) []string {
 // on reports whether TLS is on.
 func (sec *security) on() bool { return sec.store != nil }
 
+// scheme begins the URLs of the HTTP port.
+func (sec *security) scheme() string {
+	if sec.on() {
+		return "https://"
+	}
+	return "http://"
+}
+
 // links returns the TLS configuration of connections between nodes, nil without TLS.
 func (sec *security) links() *transport.TLS {
 	if !sec.on() {
