@@ -76,6 +76,6 @@ func (s *core) checkNode(id string) error {
 	}
 	return &apierr.Error{
 		Code: codes.NotFound, HTTP: http.StatusNotFound, Reason: "NO_SUCH_NODE", Field: "node",
-		Detail: "unknown node " + apierr.Quoted(id) + "; the nodes are " + strings.Join(names, ", "),
+		Detail: "unknown node " + apierr.Quoted(id) + "; known: " + strings.Join(names, ", "),
 	}
 }

@@ -187,7 +187,7 @@ func (s *OverrideService) GetOverride(_ context.Context, req *quoratev1.GetOverr
 	}
 	o := s.node.Override(k)
 	if o == nil {
-		return nil, &apierr.Error{Code: codes.NotFound, HTTP: 404, Reason: "NO_SUCH_OVERRIDE", Field: "key", Detail: fmt.Sprintf("%v has no override for %q", k.LimitName, apierr.Clip(k.Key))}
+		return nil, &apierr.Error{Code: codes.NotFound, HTTP: 404, Reason: "NO_SUCH_OVERRIDE", Field: "key", Detail: fmt.Sprintf("unknown override of %v for %q", k.LimitName, apierr.Clip(k.Key))}
 	}
 	return &quoratev1.GetOverrideResponse{Override: overrideProto(o)}, nil
 }

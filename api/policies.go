@@ -109,7 +109,7 @@ func (s *AccountAdminService) GetPolicies(ctx context.Context, req *quoratev1.Ge
 	case c == nil:
 		return nil, &apierr.Error{
 			Code: codes.NotFound, HTTP: http.StatusNotFound, Reason: "NO_SUCH_POLICIES", Field: "id",
-			Detail: fmt.Sprintf("%s~%s~%s is not loaded, or was purged", id.App, id.Realm, id.Version),
+			Detail: fmt.Sprintf("unknown policy config %s~%s~%s: not loaded, or purged", id.App, id.Realm, id.Version),
 		}
 	}
 	return &quoratev1.GetPoliciesResponse{Id: ConfigIDProto(c.ID), Config: ConfigProto(c.Policies), LoadedAt: apiproto.Time(c.At), By: c.By}, nil

@@ -121,7 +121,7 @@ func (s *SecurityService) noBinding(b *rbac.Binding) *apierr.Error {
 	}
 	return &apierr.Error{
 		Code: codes.NotFound, HTTP: http.StatusNotFound, Reason: "NO_SUCH_BINDING",
-		Detail: "there is no binding of " + apierr.Quoted(b.Identity) + " to role " + apierr.Quoted(b.Role) + " " + b.Scope.String() + "; list them with: quorate roles list",
+		Detail: "unknown binding of " + apierr.Quoted(b.Identity) + " to role " + apierr.Quoted(b.Role) + " " + b.Scope.String() + "; list them with: quorate roles list",
 	}
 }
 

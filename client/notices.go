@@ -95,7 +95,7 @@ func (n *notices) wrong(now quota.Time, name quota.LimitName, version uint64, te
 	w := n.names[name]
 	switch {
 	case w == nil && len(n.names) >= maxNames:
-		return fmt.Sprintf("%v does not exist", name), false, false
+		return fmt.Sprintf("unknown limit %v", name), false, false
 	case w == nil:
 		if n.names == nil {
 			n.names = map[quota.LimitName]*wrongName{}
@@ -134,7 +134,7 @@ func (c *Client) noLimit(r *rules, n quota.LimitName) error {
 	if tell {
 		go c.sendName(n)
 	}
-	return &Error{Kind: ErrNoLimit, Detail: detail}
+	return &Error{Kind: ErrNoLimit, Detail: strings.TrimPrefix(detail, "unknown limit ")}
 }
 
 // noRules notes that a namespace has no limits for HTTP requests.

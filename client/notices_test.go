@@ -117,7 +117,7 @@ func TestWrongName(t *testing.T) {
 			time.Sleep(100 * time.Millisecond)
 		}
 		_, err := b.Check(t.Context(), 1)
-		if want := `web/per_clint does not exist; did you mean "web/per_client"?`; !errors.Is(err, ErrNoLimit) || !strings.Contains(err.Error(), want) {
+		if want := `no such limit: web/per_clint; did you mean "web/per_client"?`; !errors.Is(err, ErrNoLimit) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v", err)
 		}
 		got := h.take()

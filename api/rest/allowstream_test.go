@@ -32,7 +32,7 @@ func TestAllowStream(t *testing.T) {
 	if err := stream.CloseSend(); err != nil {
 		t.Fatal(err)
 	}
-	for i, want := range []string{"true", "web/nope does not exist", "true", "false", "cost: -1"} {
+	for i, want := range []string{"true", "unknown limit web/nope", "true", "false", "cost: -1"} {
 		res, err := stream.Recv()
 		if err != nil {
 			t.Fatalf("answer %d: %v", i, err)

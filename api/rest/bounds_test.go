@@ -353,7 +353,7 @@ func TestSecurityService(t *testing.T) {
 	do("admin", "GET", "/v1/bindings?identity=user:x", "", `"role":"planner","permissions":[],"scope":"*","by":"","at":null,"kept_in":"settings"}]}`, 200)
 	do("admin", "DELETE", "/v1/bindings?identity=user:x&role=planner", "", `NOT_IN_CLUSTER`, 409)
 	do("admin", "DELETE", "/v1/bindings?identity=client:admin&role=admin", "", `kept in built in`, 409)
-	do("admin", "DELETE", "/v1/bindings?identity=user:y&role=planner", "", `there is no binding of \"user:y\" to role \"planner\" everywhere`, 404)
+	do("admin", "DELETE", "/v1/bindings?identity=user:y&role=planner", "", `unknown binding of \"user:y\" to role \"planner\" everywhere`, 404)
 	do("admin", "DELETE", "/v1/bindings?identity=token:ci&role=limit-reader&scope=namespace:web", "", `{}`, 200)
 	do("new", "GET", "/v1/limits", "", `needs limits.read`, 403)
 	do("admin", "GET", "/v1/tokens", "", `"id":"`+id+`","name":"ci"`, 200)

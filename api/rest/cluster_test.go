@@ -136,7 +136,7 @@ func TestClusterRefusals(t *testing.T) {
 		{refuse(codes.InvalidArgument, `change: 9; must be drain`), 400, codes.InvalidArgument, "INVALID_FIELD", `"field":"change"`},
 		{refuse(codes.PermissionDenied, `join token a: its secret is wrong`), 403, codes.PermissionDenied, "JOIN_DENIED", `"detail":"join token a: its secret is wrong"`},
 		{refuse(codes.AlreadyExists, `node n4: there is one`), 409, codes.AlreadyExists, "EXISTS", `node n4`},
-		{refuse(codes.NotFound, `node "n9": unknown member`), 404, codes.NotFound, "NOT_THERE", `n9`},
+		{refuse(codes.NotFound, `unknown node "n9"`), 404, codes.NotFound, "NOT_THERE", `n9`},
 		{refuse(codes.FailedPrecondition, `node "n1": answers; let it leave`), 409, codes.FailedPrecondition, "NOT_NOW", `let it leave`},
 		{refuse(codes.ResourceExhausted, `256 members`), 503, codes.ResourceExhausted, "CLUSTER_FULL", `256`},
 		{fmt.Errorf("meta: %w", apitest.NoLeader{}), 503, codes.Unavailable, "NO_LEADER", `repeat this call`},

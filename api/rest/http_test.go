@@ -176,7 +176,7 @@ func TestBatch(t *testing.T) {
 		t.Errorf("remaining after the last check: %v, want 0", got)
 	}
 	a = call(t, "POST", srv.URL+"/v1/allow:batch", `{"checks":[{"namespace":"web","limit":"nope","key":"k"},{"namespace":"web","limit":"login","key":"k"},{"namespace":"web","limit":"login","key":"k","cost":-1}]}`)
-	for _, want := range []string{`{"response":null,"error":"limit: web/nope does not exist`, `"remaining":4,"retry_after":0,"why":"held","wait":null,"shadow":false,"near":false,"reset_after":null,"tier":0},"error":""}`, `{"response":null,"error":"cost: -1; must be`} {
+	for _, want := range []string{`{"response":null,"error":"limit: unknown limit web/nope`, `"remaining":4,"retry_after":0,"why":"held","wait":null,"shadow":false,"near":false,"reset_after":null,"tier":0},"error":""}`, `{"response":null,"error":"cost: -1; must be`} {
 		if !strings.Contains(a.body, want) {
 			t.Errorf("no %s in %s", want, a.body)
 		}

@@ -51,7 +51,7 @@ func (t *Table) change(next *raftlogv1.Membership, c *raftlogv1.ChangeMembers) e
 	case *raftlogv1.ChangeMembers_DropToken:
 		i, ok := t.findToken(b.DropToken.GetId())
 		if !ok {
-			return refuse(Missing, "join token %q: unknown id", b.DropToken.GetId())
+			return refuse(Missing, "unknown join token %q", b.DropToken.GetId())
 		}
 		next.Tokens = slices.Delete(next.Tokens, i, i+1)
 		return nil
@@ -172,7 +172,7 @@ func put(next *raftlogv1.Membership, m *raftlogv1.StoredMember) error {
 }
 
 func missing(id string) error {
-	return refuse(Missing, "node %q: unknown member", id)
+	return refuse(Missing, "unknown node %q", id)
 }
 
 func (t *Table) drop(next *raftlogv1.Membership, id string, at int64) error {

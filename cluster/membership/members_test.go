@@ -209,9 +209,9 @@ func TestRefusals(t *testing.T) {
 		"no join id":      {add(stored("n1"), ""), Exists, `node "n1": a node of that name is a member already; choose another name, or remove that one first`},
 		"same peer":       {with(func(m *raftlogv1.StoredMember) { m.Peer = "n2:7413" }), Exists, `peer address n2:7413: node "n2" has it`},
 		"no such token":   {add(joins("n4"), "three"), Denied, "join token three: this cluster does not know it: it is used up, revoked, or another cluster's"},
-		"put a stranger":  {changed(stored("n4")), Missing, `node "n4": unknown member`},
+		"put a stranger":  {changed(stored("n4")), Missing, `unknown node "n4"`},
 		"put nonsense":    {changed(&raftlogv1.StoredMember{Id: "n1"}), Invalid, `peer address "": must be host:port that other nodes reach`},
-		"drop a stranger": {dropMember("n4"), Missing, `node "n4": unknown member`},
+		"drop a stranger": {dropMember("n4"), Missing, `unknown node "n4"`},
 		"drop a voter":    {dropMember("n2"), Forbidden, `node "n2": still holds replicas`},
 		"no voters":       {placed(placement(1)), Invalid, "group 1: no voters"},
 		"no placement":    {placed(nil), Invalid, "group 0: no voters"},
@@ -226,7 +226,7 @@ func TestRefusals(t *testing.T) {
 		"token uses":      {newToken(token("none", 0)), Invalid, "join token: id, hash and uses must be set"},
 		"token twice":     {newToken(token("two", 1)), Exists, "join token two: there is one of that id"},
 		"token maker":     {newToken(long), Invalid, "join token: maker of 1025 bytes; must be at most 1024"},
-		"no token":        {dropToken("three"), Missing, `join token "three": unknown id`},
+		"no token":        {dropToken("three"), Missing, `unknown join token "three"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := try(t, three(t), c.change, now)

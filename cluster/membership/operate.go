@@ -25,7 +25,7 @@ func (s *Service) getPlan(ctx context.Context, _ *caller, r *quoratev1.GetPlanRe
 	for _, id := range r.GetWithout() {
 		i := slices.IndexFunc(nodes, func(s shard.Node) bool { return string(s.ID) == id })
 		if i < 0 {
-			return nil, refuse(Missing, "without: %q: unknown member", id)
+			return nil, refuse(Missing, "without: unknown node %q", id)
 		}
 		nodes[i].State = shard.Leaving
 	}
@@ -73,7 +73,7 @@ func (s *Service) changeNode(ctx context.Context, _ *caller, r *quoratev1.Change
 	t, err := s.amend(ctx, func(t *Table) (*raftlogv1.ChangeMembers, error) {
 		have := t.Member(id)
 		if have == nil {
-			return nil, refuse(Missing, "node %q: unknown member", id)
+			return nil, refuse(Missing, "unknown node %q", id)
 		}
 		m = *have
 		if err := s.applyChange(t, &m, r); err != nil {
@@ -219,7 +219,7 @@ func (s *Service) transferLeadership(ctx context.Context, _ *caller, r *quoratev
 	}
 	for name, id := range map[string]string{"from": r.GetFrom(), "to": r.GetTo()} {
 		if id != "" && v.Nodes[quota.NodeID(id)] == "" {
-			return nil, refuse(Invalid, "%s: %q is no member of the cluster", name, id)
+			return nil, refuse(Missing, "%s: unknown node %q", name, id)
 		}
 	}
 	for _, rg := range r.GetRanges() {

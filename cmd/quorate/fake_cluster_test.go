@@ -85,7 +85,7 @@ func (c *fakeCluster) ChangeCluster(_ context.Context, by string, req proto.Mess
 		return f.change(r)
 	case *quoratev1.TransferLeadershipRequest:
 		if r.From == "n9" {
-			return nil, &membership.Error{Text: `from: "n9" is no member of the cluster`}
+			return nil, &membership.Error{Kind: membership.Missing, Text: `from: unknown node "n9"`}
 		}
 		res := &quoratev1.TransferLeadershipResponse{Moved: 2}
 		if slices.Contains(r.Ranges, 7) {
@@ -100,7 +100,7 @@ func (c *fakeCluster) ChangeCluster(_ context.Context, by string, req proto.Mess
 		return &quoratev1.ListJoinTokensResponse{Tokens: f.tokens}, nil
 	case *quoratev1.RevokeJoinTokenRequest:
 		if len(f.tokens) == 0 || f.tokens[0].Id != r.Id {
-			return nil, &membership.Error{Kind: membership.Missing, Text: fmt.Sprintf("join token %q: unknown id", r.Id)}
+			return nil, &membership.Error{Kind: membership.Missing, Text: fmt.Sprintf("unknown join token %q", r.Id)}
 		}
 		f.tokens = nil
 		return &quoratev1.RevokeJoinTokenResponse{}, nil
@@ -127,7 +127,7 @@ func (f *fakeMembers) change(r *quoratev1.ChangeNodeRequest) (*quoratev1.ChangeN
 	f.begin()
 	n := f.nodes[r.Node]
 	if n == nil {
-		return nil, &membership.Error{Kind: membership.Missing, Text: fmt.Sprintf("node %q: unknown member", r.Node)}
+		return nil, &membership.Error{Kind: membership.Missing, Text: fmt.Sprintf("unknown node %q", r.Node)}
 	}
 	switch r.Change {
 	case quoratev1.NodeChange_NODE_CHANGE_DRAIN:

@@ -124,11 +124,11 @@ func TestNeverWas(t *testing.T) {
 		_, noisy := s.Noisy(t.Context(), &quoratev1.NoisyRequest{Namespace: "web", Limit: limit, From: ago(2 * day)})
 		_, forecast := s.Forecast(t.Context(), &quoratev1.ForecastRequest{Namespace: "web", Limit: limit})
 		for call, err := range map[string]error{"keys": keys, "noisy": noisy} {
-			if (err != nil) != never || err != nil && !strings.Contains(err.Error(), "does not exist") {
+			if (err != nil) != never || err != nil && !strings.Contains(err.Error(), "unknown limit") {
 				t.Errorf("%s of %s: %v", call, limit, err)
 			}
 		}
-		if forecast == nil || strings.Contains(forecast.Error(), "does not exist") != never {
+		if forecast == nil || strings.Contains(forecast.Error(), "unknown limit") != never {
 			t.Errorf("forecast of %s: %v", limit, forecast)
 		}
 	}

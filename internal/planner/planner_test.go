@@ -65,12 +65,12 @@ func TestWhatIf(t *testing.T) {
 		t.Errorf("shadow: %v, %v", res, err)
 	}
 	for want, change := range map[string]func(*quoratev1.WhatIfRequest){
-		"rate":                   func(r *quoratev1.WhatIfRequest) { r.Rate = "fast" },
-		"kind: is calendar":      func(r *quoratev1.WhatIfRequest) { r.Kind = quoratev1.Kind_KIND_CALENDAR },
-		"limit: web/flight":      func(r *quoratev1.WhatIfRequest) { r.Limit = "flight" },
-		"limit: web/nothing":     func(r *quoratev1.WhatIfRequest) { r.Limit = "nothing" },
-		"burst: is 7, and the":   func(r *quoratev1.WhatIfRequest) { b := int64(7); r.Limit, r.Rate, r.Burst = "window", "9/60s", &b },
-		"makes a rule that cann": func(r *quoratev1.WhatIfRequest) { b := int64(-7); r.Burst = &b },
+		"rate":                             func(r *quoratev1.WhatIfRequest) { r.Rate = "fast" },
+		"kind: is calendar":                func(r *quoratev1.WhatIfRequest) { r.Kind = quoratev1.Kind_KIND_CALENDAR },
+		"limit: web/flight":                func(r *quoratev1.WhatIfRequest) { r.Limit = "flight" },
+		"limit: unknown limit web/nothing": func(r *quoratev1.WhatIfRequest) { r.Limit = "nothing" },
+		"burst: is 7, and the":             func(r *quoratev1.WhatIfRequest) { b := int64(7); r.Limit, r.Rate, r.Burst = "window", "9/60s", &b },
+		"makes a rule that cann":           func(r *quoratev1.WhatIfRequest) { b := int64(-7); r.Burst = &b },
 	} {
 		if _, err := ask("login", change); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v; want %q", err, want)

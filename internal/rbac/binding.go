@@ -63,13 +63,13 @@ func (b *Binding) Validate() error {
 	}
 	if b.Role != "" {
 		if _, ok := FindRole(b.Role); !ok {
-			return fmt.Errorf("role: unknown role %q; there are %s", b.Role, strings.Join(RoleNames(), ", "))
+			return fmt.Errorf("role: unknown role %q; known: %s", b.Role, strings.Join(RoleNames(), ", "))
 		}
 	}
 	for _, name := range b.Permissions {
 		p, ok := ParsePermission(name)
 		if !ok {
-			return fmt.Errorf("permissions: unknown permission %q; there are %s", name, strings.Join(PermissionNames(), ", "))
+			return fmt.Errorf("permissions: unknown permission %q; known: %s", name, strings.Join(PermissionNames(), ", "))
 		}
 		if !b.Scope.fits().Has(p) {
 			return fmt.Errorf("scope: %s is never asked for in %s, so the binding would give nothing; bind it in %s", name, b.Scope, whereFits(p))

@@ -22,12 +22,12 @@ const (
 func Explain(n quota.LimitName, limits *quota.Limits) string {
 	all := limits.All()
 	if len(all) == 0 {
-		return fmt.Sprintf("%v does not exist: there are no limits; apply a limit file with \"quorate limits apply FILE\"", n)
+		return fmt.Sprintf("unknown limit %v: there are no limits; apply a limit file with \"quorate limits apply FILE\"", n)
 	}
 	names, more := inNamespace(all, n.Namespace)
 	if len(names) == 0 {
 		names, more = namespaces(all)
-		return fmt.Sprintf("%v does not exist: unknown namespace %q;%s known: %s", n, n.Namespace, DidYouMean(n.Namespace, names, ""), List(names, more))
+		return fmt.Sprintf("unknown limit %v: unknown namespace %q;%s known: %s", n, n.Namespace, DidYouMean(n.Namespace, names, ""), List(names, more))
 	}
 	return among(n, names, more)
 }
@@ -36,14 +36,14 @@ func Explain(n quota.LimitName, limits *quota.Limits) string {
 func Within(n quota.LimitName, limits *quota.Limits) string {
 	names, more := inNamespace(limits.All(), n.Namespace)
 	if len(names) == 0 {
-		return fmt.Sprintf("%v does not exist: namespace %q has no limits; check its spelling, or apply some with \"quorate limits apply FILE\"", n, n.Namespace)
+		return fmt.Sprintf("unknown limit %v: namespace %q has no limits; check its spelling, or apply some with \"quorate limits apply FILE\"", n, n.Namespace)
 	}
 	return among(n, names, more)
 }
 
 // among says that n is none of the names in its namespace.
 func among(n quota.LimitName, names []string, more bool) string {
-	return fmt.Sprintf("%v does not exist;%s namespace %q has: %s", n, DidYouMean(n.Limit, names, n.Namespace+"/"), n.Namespace, List(names, more))
+	return fmt.Sprintf("unknown limit %v;%s namespace %q has: %s", n, DidYouMean(n.Limit, names, n.Namespace+"/"), n.Namespace, List(names, more))
 }
 
 func inNamespace(all []quota.Limit, ns string) (names []string, more bool) {

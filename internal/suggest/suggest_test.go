@@ -29,10 +29,10 @@ func TestExplain(t *testing.T) {
 		asked  quota.LimitName
 		want   string
 	}{
-		{&quota.Limits{}, quota.LimitName{Namespace: "shop", Limit: "x"}, `shop/x does not exist: there are no limits; apply a limit file with "quorate limits apply FILE"`},
-		{shop, quota.LimitName{Namespace: "shop", Limit: "per_usr"}, `shop/per_usr does not exist; did you mean "shop/per_user"? namespace "shop" has: per_user`},
-		{shop, quota.LimitName{Namespace: "shop", Limit: "zzz"}, `shop/zzz does not exist; namespace "shop" has: per_user`},
-		{shop, quota.LimitName{Namespace: "shp", Limit: "per_user"}, `shp/per_user does not exist: unknown namespace "shp"; did you mean "shop"? known: shop, web`},
+		{&quota.Limits{}, quota.LimitName{Namespace: "shop", Limit: "x"}, `unknown limit shop/x: there are no limits; apply a limit file with "quorate limits apply FILE"`},
+		{shop, quota.LimitName{Namespace: "shop", Limit: "per_usr"}, `unknown limit shop/per_usr; did you mean "shop/per_user"? namespace "shop" has: per_user`},
+		{shop, quota.LimitName{Namespace: "shop", Limit: "zzz"}, `unknown limit shop/zzz; namespace "shop" has: per_user`},
+		{shop, quota.LimitName{Namespace: "shp", Limit: "per_user"}, `unknown limit shp/per_user: unknown namespace "shp"; did you mean "shop"? known: shop, web`},
 	} {
 		if got := Explain(tc.asked, tc.limits); got != tc.want {
 			t.Errorf("%v: %s", tc.asked, got)
@@ -47,8 +47,8 @@ func TestWithin(t *testing.T) {
 		asked quota.LimitName
 		want  string
 	}{
-		{quota.LimitName{Namespace: "shop", Limit: "per_usr"}, `shop/per_usr does not exist; did you mean "shop/per_user"? namespace "shop" has: per_user`},
-		{quota.LimitName{Namespace: "shp", Limit: "per_user"}, `shp/per_user does not exist: namespace "shp" has no limits; check its spelling, or apply some with "quorate limits apply FILE"`},
+		{quota.LimitName{Namespace: "shop", Limit: "per_usr"}, `unknown limit shop/per_usr; did you mean "shop/per_user"? namespace "shop" has: per_user`},
+		{quota.LimitName{Namespace: "shp", Limit: "per_user"}, `unknown limit shp/per_user: namespace "shp" has no limits; check its spelling, or apply some with "quorate limits apply FILE"`},
 	} {
 		if got := Within(tc.asked, shop); got != tc.want {
 			t.Errorf("%v: %s", tc.asked, got)

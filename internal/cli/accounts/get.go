@@ -78,9 +78,9 @@ func printAccounts(cmd *cobra.Command, output *render.Output, res *quoratev1.Get
 	case missing == 0:
 		return nil
 	case len(res.Accounts) == 1:
-		return exit.NotFoundf("%s: %w", accountWord(res.Accounts[0].Id), errNoAccount)
+		return exit.NotFoundf("%w %s", errNoAccount, accountWord(res.Accounts[0].Id))
 	}
-	return exit.NotFoundf("%d of %s do not exist", missing, phrase.Plural(len(res.Accounts), "account"))
+	return exit.NotFoundf("%d of %s are unknown", missing, phrase.Plural(len(res.Accounts), "account"))
 }
 
 // stateCells returns balance, projected, next refill, limit, policy and time of change.
@@ -216,7 +216,7 @@ none: the account does not exist.`, account.MaxHistory),
 				return err
 			}
 			if len(res.Changes) == 0 {
-				return exit.NotFoundf("%s: %w", phrase.Printable(config.FormatAccountID(ids[0])), errNoAccount)
+				return exit.NotFoundf("%w %s", errNoAccount, phrase.Printable(config.FormatAccountID(ids[0])))
 			}
 			return nil
 		},

@@ -319,7 +319,7 @@ there.`,
 				return err
 			}
 			if !res.Purged {
-				return exit.NotFoundf("%s: %w", configWord(id), errNoPolicies)
+				return exit.NotFoundf("%w %s", errNoPolicies, configWord(id))
 			}
 			return output.Printf(cmd, res, "%s purged", configWord(id))
 		},

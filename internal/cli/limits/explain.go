@@ -132,7 +132,7 @@ func (o *explainOptions) find(cmd *cobra.Command, name quota.LimitName, e *expla
 			return &list[i], nil
 		}
 	}
-	return nil, exit.NotFoundf("limit %v: unknown limit; \"quorate limits get\" lists those of a cluster", name)
+	return nil, exit.NotFoundf("unknown limit %v; \"quorate limits get\" lists those of a cluster", name)
 }
 
 // ask fetches everything from the cluster. A call about rates makes the node measure the round

@@ -164,7 +164,7 @@ func (c choice) missing(limits []*quoratev1.Limit) error {
 	for _, s := range c {
 		one := choice{s}
 		if !slices.ContainsFunc(limits, func(l *quoratev1.Limit) bool { return one.has(l.Namespace, l.Name) }) {
-			return exit.NotFoundf("%s: unknown limit or namespace; \"quorate limits get\" lists all", s)
+			return exit.NotFoundf("unknown limit or namespace %s; \"quorate limits get\" lists all", s)
 		}
 	}
 	return nil

@@ -110,9 +110,9 @@ func (c *Config) Missing(name string) error {
 	}
 	have := "there are no contexts; make one with \"quorate context set NAME --addr HOST:PORT\""
 	if len(names) > 0 {
-		have = "the contexts are " + strings.Join(names, ", ")
+		have = "known: " + strings.Join(names, ", ")
 	}
-	return exit.Errorf(exit.NotFound, "context %q not found; %s", name, have)
+	return exit.Errorf(exit.NotFound, "unknown context %q; %s", name, have)
 }
 
 // validate returns the first mistake, with the field and the value.
