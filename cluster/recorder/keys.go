@@ -17,31 +17,65 @@ type keyStore struct {
 	hours   map[hourOf]bool // hours that changed since they were stored
 }
 
-// store stores the finished minutes and hours of one range that are not on disk yet.
-func (s *keyStore) store(id quota.RangeID, r *Replica) error {
-	taken, entries := r.popKeys(id)
-	if err := s.archive.PutKeys(archive.KeyMinutes, entries); err != nil {
-		r.returnKeys(taken)
+// store stores the finished minutes and hours of all ranges that are not on disk yet, in one transaction
+// for each file: a transaction takes two syncs.
+func (s *keyStore) store(ranges int, replica func(quota.RangeID) *Replica) error {
+	var minutes []archive.KeysEntry
+	taken := map[quota.RangeID][]history.Minute{}
+	for id := range quota.RangeID(ranges) {
+		all, entries := replica(id).popKeys(id)
+		if len(all) > 0 {
+			taken[id], minutes = all, append(minutes, entries...)
+		}
+	}
+	if err := s.archive.PutKeys(archive.KeyMinutes, minutes); err != nil {
+		for id, all := range taken {
+			replica(id).returnKeys(all)
+		}
 		return err
 	}
-	for _, m := range taken {
-		s.hours[hourOf{id, m.Start() - m.Start()%Hour}] = true
+	for id, all := range taken {
+		for _, m := range all {
+			s.hours[hourOf{id, m.Start() - m.Start()%Hour}] = true
+		}
 	}
-	newest := r.newestKeys()
+	return s.storeHours(replica)
+}
+
+// hourLists bounds the lists of hours that are in memory to be stored together, unless a single hour has more.
+const hourLists = 4096
+
+// storeHours stores the hours that have ended and are not on disk yet.
+func (s *keyStore) storeHours(replica func(quota.RangeID) *Replica) error {
+	var entries []archive.KeysEntry
+	var done []hourOf
+	lists := 0
+	put := func() error {
+		if err := s.archive.PutKeys(archive.KeyHours, entries); err != nil {
+			return err
+		}
+		for _, h := range done {
+			delete(s.hours, h)
+		}
+		entries, done, lists = nil, nil, 0
+		return nil
+	}
 	for h := range s.hours {
-		if h.r != id || h.at+Hour > newest.Start() {
+		if h.at+Hour > replica(h.r).newestKeys().Start() {
 			continue
 		}
 		e, err := s.hour(h)
-		if err == nil {
-			err = s.archive.PutKeys(archive.KeyHours, []archive.KeysEntry{e})
-		}
 		if err != nil {
 			return err
 		}
-		delete(s.hours, h)
+		entries, done = append(entries, e), append(done, h)
+		if lists += len(e.Lists); lists >= hourLists {
+			if err := put(); err != nil {
+				return err
+			}
+		}
 	}
-	return nil
+	return put()
 }
 
 // hour sums the minutes of an hour that are on disk.

@@ -212,7 +212,7 @@ func (w *keysWorld) disk() {
 
 func (w *keysWorld) store() {
 	for _, r := range w.replicas {
-		if err := r.files.store(0, r.Replica); err != nil {
+		if err := r.files.store(1, func(quota.RangeID) *Replica { return r.Replica }); err != nil {
 			w.t.Fatal(err)
 		}
 	}

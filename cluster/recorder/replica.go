@@ -29,6 +29,7 @@ type Replica struct {
 	writing   bool
 	Lists     [][]byte       // lists of keys to be written: usually one, plus one from a leader that hands over
 	listing   int            // how many of Lists are on their way into the log
+	hurried   bool           // Lists has the last one of this leader, which does not wait for the others
 	Listed    history.Minute // the last minute listed in this term
 	since     quota.Time     // when the last list was made, or the term began
 }
@@ -114,7 +115,7 @@ func (r *Replica) Lead(at quota.Time, term quota.Term) {
 	r.Mu.Lock()
 	defer r.Mu.Unlock()
 	r.Collector, r.term, r.idleSince, r.writing = history.NewCollector(now, r.Recent), term, 0, false
-	r.Lists, r.listing, r.Listed, r.since = nil, 0, now.Slot().Minute()-1, at
+	r.Lists, r.listing, r.hurried, r.Listed, r.since = nil, 0, false, now.Slot().Minute()-1, at
 	if _, any := r.keys.Newest(); !any {
 		r.Listed-- // the first leader lists at once, so that a gap shows what it does not list
 	}
@@ -155,6 +156,10 @@ const (
 	maxHistoryEntry = 1 << 20 // bytes in a log entry, unless a single line is larger
 	MaxIdle         = 60      // seconds that lines without counts wait for others
 	maxLists        = 4       // lists of keys waiting for the log
+	// listsAt is the second of a minute from which on its lists of keys are written. All ranges have
+	// made theirs by then, and the lines of the minute's first slot are complete: everything is one
+	// entry for each range, and these come together, so that they share the syncs of the logs.
+	listsAt = 11
 )
 
 // Lines records which processes are alive, and returns the lines to be written now, with their slots.
@@ -170,7 +175,7 @@ func (r *Replica) Lines(now history.Second, alive []history.Process) (out *raftl
 		return nil, nil, 0
 	}
 	all := r.Collector.Lines(now)
-	if len(r.Lists) > 0 {
+	if len(r.Lists) > 0 && (now%60 >= listsAt || r.hurried) {
 		r.idleSince = 0 // everything goes with the list
 	} else if r.idle(now, all) {
 		for i := range all {
@@ -190,7 +195,8 @@ func (r *Replica) Lines(now history.Second, alive []history.Process) (out *raftl
 		size += len(data)
 		out.Lines, slots = append(out.Lines, data), append(slots, all[i].Slot)
 	}
-	if r.writing = len(out.Lines)+len(out.Keys) > 0; !r.writing {
+	if r.writing = len(out.Lines) > 0 || len(out.Keys) > 0 && (now%60 >= listsAt || r.hurried); !r.writing {
+		r.listing = 0
 		return nil, nil, 0
 	}
 	return out, slots, r.term
@@ -230,12 +236,13 @@ func (r *Replica) Written(term quota.Term, slots []history.Slot, ok bool) {
 	}
 	if ok {
 		r.Lists = r.Lists[r.listing:]
+		r.hurried = r.hurried && len(r.Lists) > 0
 	}
 	r.writing, r.listing = false, 0
 }
 
 // wantsList returns the minute whose keys must be listed now; false if none. Ranges take turns in
-// different seconds.
+// different seconds, because a list takes CPU; they are written together, see listsAt.
 func (r *Replica) wantsList(now history.Second, id quota.RangeID) (history.Minute, bool) {
 	r.Mu.Lock()
 	defer r.Mu.Unlock()
@@ -257,5 +264,5 @@ func (r *Replica) setList(now quota.Time, term quota.Term, m history.Minute, lis
 	}
 	l := history.KeysLine{Minute: m, By: history.Lister{Term: uint64(term), At: now}, Since: r.since, Ends: ends, Lists: lists}
 	r.Lists = append(r.Lists, l.Append(nil))
-	r.Listed, r.since = m, now
+	r.Listed, r.since, r.hurried = m, now, r.hurried || ends
 }

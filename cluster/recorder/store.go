@@ -130,10 +130,8 @@ func (s *store) storeAll() {
 		return
 	}
 	s.storeHours()
-	for id := range quota.RangeID(s.service.cfg.Ranges) {
-		if err := s.Keys.store(id, s.service.node.Replica(id)); err != nil {
-			s.failed(err)
-		}
+	if err := s.Keys.store(s.service.cfg.Ranges, s.service.node.Replica); err != nil {
+		s.failed(err)
 	}
 }
 

@@ -21,8 +21,9 @@ const (
 	maxUploadSlots = 6       // per range and message
 	maxUploadBytes = 4 << 20 // per message, unless a single slot is larger
 	uploadAgain    = 2 * history.Patience
-	maxWriting     = 4 // entries on their way into logs; other ranges wait
-	measureEvery   = 5 // seconds between reads of the live error
+	maxWriting     = 4       // large entries on their way into logs; other ranges wait
+	largeEntry     = 1 << 16 // bytes; smaller entries do not wait, and share the syncs of the logs
+	measureEvery   = 5       // seconds between reads of the live error
 	writeLimit     = 5 * time.Second
 )
 
@@ -142,14 +143,17 @@ func (h *uploader) gather(now history.Second, alive []history.Process) {
 	}
 }
 
-// write writes lines to a range's log. It runs for up to maxWriting ranges at a time, and at most once
-// per range.
+// write writes lines to a range's log. It runs at most once per range, and for up to maxWriting ranges
+// with large entries at a time.
 func (h *uploader) write(r quota.RangeID, lines *raftlogv1.HistoryLines, slots []history.Slot, term quota.Term) {
-	h.writing <- struct{}{}
-	defer func() { <-h.writing }()
+	entry := snapshotio.Encode(&raftlogv1.RangeCommand{Change: &raftlogv1.RangeCommand_History{History: lines}})
+	if len(entry) >= largeEntry {
+		h.writing <- struct{}{}
+		defer func() { <-h.writing }()
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), writeLimit)
 	defer cancel()
-	err := h.node.Propose(ctx, r, snapshotio.Encode(&raftlogv1.RangeCommand{Change: &raftlogv1.RangeCommand_History{History: lines}}))
+	err := h.node.Propose(ctx, r, entry)
 	h.node.Replica(r).Written(term, slots, err == nil)
 	if err != nil {
 		h.log.Debug("history: time slots were not committed", "range", r, "err", err)
