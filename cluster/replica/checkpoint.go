@@ -15,21 +15,18 @@ import (
 // the log take, it bounds the counts that a full restart may lose: about a second's worth.
 const checkpointEvery = 750 * time.Millisecond
 
-// turns is the number of groups that the ranges are divided into. The checkpointer sweeps and
-// checkpoints one group after another, because doing all at once would block callers.
+// turns is the number of groups that the ranges are divided into. The sweeper visits one group after
+// another, because doing all at once would block callers.
 const turns = 8
 
-// atOnce is how many checkpoints each of the two checkpointers writes concurrently.
+// atOnce is how many requested checkpoints are written concurrently.
 const atOnce = 8
 
-// checkpointer sweeps and checkpoints each range once per checkpointEvery.
-func (s *Set) checkpointer() {
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	go func() {
-		<-s.stop
-		cancel()
-	}()
+// maxTogether is how many bytes of levels are collected, of several ranges, before they are written.
+const maxTogether = 4 * leader.MaxCheckpoint
+
+// sweeper sweeps each range once per checkpointEvery.
+func (s *Set) sweeper() {
 	tick := time.NewTicker(checkpointEvery / turns)
 	defer tick.Stop()
 	next := schedule{}
@@ -40,15 +37,44 @@ func (s *Set) checkpointer() {
 		case <-tick.C:
 		}
 		now := time.Now()
-		s.checkpointAll(ctx, func(r *Replica) bool { return next.due(now, r.ID) })
+		for _, r := range s.replicas {
+			if next.due(now, r.ID) && r.With(s.suspect) {
+				r.sweep()
+			}
+		}
 	}
 }
 
-// schedule holds the time of each range's next checkpoint.
+// checkpointer checkpoints all ranges together, once per checkpointEvery.
+func (s *Set) checkpointer() {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	go func() {
+		<-s.stop
+		cancel()
+	}()
+	for {
+		select {
+		case <-s.stop:
+			return
+		case <-time.After(untilTick(time.Now())):
+		}
+		s.checkpointAll(ctx)
+	}
+}
+
+// untilTick returns the time until the next moment at which all nodes checkpoint. If each range had a
+// moment of its own, a node would sync its log for nearly every entry, of those that it proposes and of
+// those that it follows; entries that come together share the syncs.
+func untilTick(now time.Time) time.Duration {
+	return now.Truncate(checkpointEvery).Add(checkpointEvery).Sub(now)
+}
+
+// schedule holds the time of each range's next sweep.
 type schedule map[quota.RangeID]time.Time
 
-// due reports whether a range's checkpoint is due, and if so postpones the next by checkpointEvery.
-// Ranges that missed their turn because the disk was slow are due together.
+// due reports whether a range's sweep is due, and if so postpones the next by checkpointEvery.
+// Ranges that missed their turn because the CPU was busy are due together.
 func (d schedule) due(now time.Time, r quota.RangeID) bool {
 	at, known := d[r]
 	if !known {
@@ -73,32 +99,60 @@ func (r *Replica) Checkpoint(ctx context.Context) {
 
 func (r *Replica) flush() { r.With(func(l *leader.Ledger, now quota.Time) { l.Flush(now) }) }
 
-// CheckpointAll is Checkpoint of all ranges that this node leads.
+// CheckpointAll sweeps all ranges that this node leads, and then does what Checkpoint does.
 func (s *Set) CheckpointAll(ctx context.Context) {
 	for _, r := range s.replicas {
-		r.flush()
+		if r.With(s.suspect) {
+			r.flush()
+			r.sweep()
+		}
 	}
-	s.checkpointAll(ctx, func(*Replica) bool { return true })
+	s.checkpointAll(ctx)
 }
 
-// checkpointAll sweeps and checkpoints the ranges led here that which selects. Different ranges have
-// different logs, so their checkpoints wait for the disk concurrently.
-func (s *Set) checkpointAll(ctx context.Context, which func(*Replica) bool) {
-	slots := make(chan struct{}, atOnce)
+// checkpointAll checkpoints the ranges led here. It collects the levels of one range after another,
+// because callers need the CPU, and then has all ranges write at the same time.
+func (s *Set) checkpointAll(ctx context.Context) {
+	var busy sync.WaitGroup
+	defer busy.Wait()
+	var ready []*Replica
+	write := func() {
+		for _, r := range ready {
+			busy.Go(func() { r.checkpoint(ctx, true) })
+		}
+		ready = nil
+	}
+	size := 0
 	for _, r := range s.replicas {
-		if !which(r) || !r.With(s.suspect) {
+		n, any := r.collect()
+		if !any {
 			continue
 		}
-		r.sweep()
-		slots <- struct{}{}
-		go func() {
-			defer func() { <-slots }()
-			r.checkpoint(ctx, true)
-		}()
+		ready = append(ready, r)
+		if size += n; size >= maxTogether {
+			write()
+			size = 0
+		}
 	}
-	for range cap(slots) { // wait for the last checkpoints
-		slots <- struct{}{}
+	write()
+}
+
+// collect makes the next checkpoint, for checkpoint to write, and returns its size in bytes. any reports
+// whether there is something to write. A range that is writing already collects by itself after that.
+func (r *Replica) collect() (size int, any bool) {
+	if r.term.Load() == 0 {
+		return 0, false
 	}
+	if !r.saving.TryLock() {
+		return 0, true
+	}
+	defer r.saving.Unlock()
+	_, cp, more := r.moved(true)
+	if cp == nil {
+		return 0, false
+	}
+	r.more = more
+	return len(cp.Packed), true
 }
 
 // sweepAtOnce bounds the accounts that a sweep visits while the ledger is locked: a visit takes a few
@@ -175,6 +229,7 @@ func (r *Replica) checkpointPart(ctx context.Context, all bool) (more bool) {
 	if err := r.set.node.Propose(ctx, r.ID, entry); err != nil {
 		r.set.stats.failedCheckpoints.Inc()
 		r.set.log.Debug("checkpoint failed", "range", r.ID, "err", err)
+		r.more = true // other levels have moved by the next attempt
 		return false
 	}
 	r.set.stats.checkpoints.Inc()
@@ -196,7 +251,7 @@ func (r *Replica) moved(all bool) (term quota.Term, cp *raftlogv1.Checkpoint, mo
 				return
 			}
 			term = l.Term()
-			if cp, more = r.unsaved, all; cp != nil {
+			if cp, more = r.unsaved, all && r.more; cp != nil {
 				return
 			}
 			part := l.CheckpointWanted(now, maxAtOnce)

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/quorate/quorate/internal/machinetest"
 	"github.com/quorate/quorate/internal/quota"
@@ -101,5 +103,49 @@ func TestPromiseBeforeBulk(t *testing.T) {
 	})
 	if before > maxCheckpoint {
 		t.Errorf("%d of %d levels are written before what a member waits for", before, parts*maxCheckpoint)
+	}
+}
+
+// TestCheckpointsTogether checks that the entries of all ranges are on their way into the log at the same
+// time, one for each range with changed levels: they share the syncs of the log.
+func TestCheckpointsTogether(t *testing.T) {
+	const ranges, used = 64, 40
+	s, n := newSet(t, ranges)
+	l := limit("s", 10, quota.Soft)
+	n.setLimits(t, l)
+	for id := range quota.RangeID(ranges) {
+		r := s.Of(id)
+		if r.Lead(1); id < used && !r.opens(1, 1, quota.Key{LimitName: l.LimitName, Key: fmt.Sprint(id)}) {
+			t.Fatalf("range %d does not answer a report", id)
+		}
+	}
+	var proposed atomic.Int64
+	all := make(chan struct{})
+	n.gate = func() {
+		if proposed.Add(1) == used {
+			close(all)
+		}
+		select {
+		case <-all:
+		case <-time.After(10 * time.Second):
+			t.Errorf("%d entries at the same time; want %d", proposed.Load(), used)
+		}
+	}
+	s.checkpointAll(t.Context())
+	s.checkpointAll(t.Context()) // has nothing to write
+	if got := proposed.Load(); got != used {
+		t.Errorf("%d entries of %d ranges with one changed level", got, used)
+	}
+}
+
+// TestTick checks that nodes checkpoint at the same moments, whenever they were started.
+func TestTick(t *testing.T) {
+	begin := time.Unix(1_800_000_000, 0)
+	for d := time.Duration(0); d < 3*checkpointEvery; d += 7 * time.Millisecond {
+		now := begin.Add(d)
+		wait := untilTick(now)
+		if wait <= 0 || wait > checkpointEvery || !now.Add(wait).Truncate(checkpointEvery).Equal(now.Add(wait)) {
+			t.Fatalf("%v after %v, a node waits for %v", d, begin, wait)
+		}
 	}
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// TestSchedule checks that every range is checkpointed once per checkpointEvery, few at a time, and that
-// all are due at once after the disk has delayed everything.
+// TestSchedule checks that every range is swept once per checkpointEvery, few at a time, and that
+// all are due at once after a busy CPU has delayed everything.
 func TestSchedule(t *testing.T) {
 	const ranges = 64
 	next, now := schedule{}, time.Unix(1_800_000_000, 0)

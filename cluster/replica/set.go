@@ -89,8 +89,9 @@ func New(cfg *Config, node Node) *Set {
 	return s
 }
 
-// Start starts the goroutines that write checkpoints.
+// Start starts the goroutines that sweep ledgers and write checkpoints.
 func (s *Set) Start() {
+	s.done.Go(s.sweeper)
 	s.done.Go(s.checkpointer)
 	s.done.Go(s.urgentCheckpointer)
 }
