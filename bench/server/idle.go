@@ -14,6 +14,9 @@ import (
 // work of starting is done.
 const settle = 5 * time.Second
 
+// idlePeriod is how often nodes that nobody asks write: a round of them takes as long.
+const idlePeriod = time.Minute
+
 // inUse is how often all keys in use are asked for together, per second.
 const inUse = 2000
 
@@ -102,6 +105,9 @@ func (n *idleNodes) work(ctx context.Context, d time.Duration) error {
 
 // Round implements suite.Runner.
 func (n *idleNodes) Round(ctx context.Context, d time.Duration) (suite.Sample, error) {
+	if n.ask == nil {
+		d = max(d, idlePeriod)
+	}
 	if err := n.work(ctx, time.Second); err != nil { // other subjects have had their turn
 		return nil, err
 	}
