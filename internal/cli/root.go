@@ -96,6 +96,7 @@ func addGroups(root *cobra.Command) {
 	)
 	addGroup(root, "look", "Look:",
 		cluster.NewStatusCommand("quorate status"),
+		cluster.NewNodesCommand(), cluster.NewRangesCommand(),
 		top.NewCommand(),
 		checks.NewRatesCommand(),
 		checks.NewEventsCommand(),

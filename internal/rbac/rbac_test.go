@@ -80,7 +80,7 @@ func TestValidate(t *testing.T) {
 		`must be KIND:NAME`:           {Identity: "ann", Role: "checker", Scope: Everywhere},
 		"without control characters":  {Identity: "user:a\nb", Role: "checker", Scope: Everywhere},
 		`unknown role "watcher"`:      {Identity: "user:a", Role: "watcher", Scope: Everywhere},
-		"known: checker, reporter": {Identity: "user:a", Role: "x", Scope: Everywhere},
+		"known: checker, reporter":    {Identity: "user:a", Role: "x", Scope: Everywhere},
 		`unknown permission "limits"`: {Identity: "user:a", Permissions: []string{"limits"}, Scope: Everywhere},
 		"give a role or permissions":  {Identity: "user:a", Role: "checker", Permissions: []string{"check"}, Scope: Everywhere},
 		`is "" with 0 permissions`:    {Identity: "user:a", Scope: Everywhere},

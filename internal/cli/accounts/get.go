@@ -27,12 +27,14 @@ func newAccountsGetCommand() *cobra.Command {
 	var stale bool
 	var output render.Output
 	cmd := &cobra.Command{
-		Use:   "get [ACCOUNT...]",
-		Short: "Print accounts, as they are at one moment",
+		Use:     "get [ACCOUNT...]",
+		Aliases: []string{"describe"},
+		Short:   "Print accounts, as they are at one moment",
 		Long: `Print accounts: the balance when it was last changed, the projected balance with
 all refills up to now, when the next refill is due, and the policy. All are as of
 one moment. Nothing is changed by looking. Exit code 5 says that one of them does
-not exist.`,
+not exist. "describe" is the same command; "quorate accounts history" prints the
+last changes.`,
 		Example: `  quorate accounts get cv~project:infra~~~alice~builds
   quorate accounts get --app cv --realm project:infra --identity user:ann --namespace ci --name ann --type builds -o json
   quorate accounts get cv~project:infra~~~alice~builds cv~project:infra~~~bob~builds --stale`,

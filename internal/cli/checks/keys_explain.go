@@ -50,14 +50,15 @@ func newKeysExplainCommand() *cobra.Command {
 	var t remote.Targets
 	var output render.Output
 	cmd := &cobra.Command{
-		Use:   "explain NAMESPACE/LIMIT KEY",
-		Short: "Say why a key is refused, or not, and when it passes again",
+		Use:     "explain NAMESPACE/LIMIT KEY",
+		Aliases: []string{"describe"},
+		Short:   "Say why a key is refused, or not, and when it passes again",
 		Long: `Say how it stands with a key: its rule and override, what is left or owed, who
 counts it and what was refused since; then what one node would answer to one
 token now, without charging it, why in words, and when the next token comes.
 
 Refusals are not kept one by one: "quorate events -f NAMESPACE/LIMIT --key KEY"
-prints those to come, each with its reason.`,
+prints those to come, each with its reason. "describe" is the same command.`,
 		Example: `  quorate keys explain web/per_client 203.0.113.7
   quorate keys explain api/per_tenant acme -o json`,
 		Args: cobra.ExactArgs(2),

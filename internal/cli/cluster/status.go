@@ -91,11 +91,7 @@ func printStatus(w *render.Page, p render.Palette, st *quoratev1.GetStatusRespon
 	fmt.Fprintf(w, "%s: %s\n\n", p.Paint(colourOf(v), v.Word), v.Text)
 	fmt.Fprintf(w, "cluster  %s, as node %s sees it (version %s)\nmeta     leader %s, limits version %d\n\n",
 		render.OrDash(st.Cluster), render.OrDash(st.Node), render.OrDash(st.Version), render.OrDash(st.MetaLeader), st.LimitsVersion)
-	nodes := render.NewTable("NODE", "STATE", "ZONE", "VERSION", "PEER ADDRESS", "ANSWERS", "REPLICAS", "LEADS", "CLIENTS", "ROUND TRIP")
-	for _, n := range st.Nodes {
-		nodes.Row(render.Name(n.Id), stateWord(n), render.NameOrNothing(n.Zone), render.NameOrNothing(n.Version), render.NameOrNothing(n.PeerAddress), answers(n), n.Replicas, n.Leads, n.Clients, roundTrip(n, st.Node))
-	}
-	w.Table(nodes)
+	w.Table(nodeTable(st.Nodes, st.Node))
 	for _, s := range list { // a line per node that is not ready, sees a group without a leader, or does not answer
 		switch {
 		case s.Fault != "":
@@ -112,6 +108,15 @@ func printStatus(w *render.Page, p render.Palette, st *quoratev1.GetStatusRespon
 		}
 	}
 	printRanges(w, st, all)
+}
+
+// nodeTable returns a table of nodes, as the node self sees them.
+func nodeTable(list []*quoratev1.NodeStatus, self string) *render.Table {
+	t := render.NewTable("NODE", "STATE", "ZONE", "VERSION", "PEER ADDRESS", "ANSWERS", "REPLICAS", "LEADS", "CLIENTS", "ROUND TRIP")
+	for _, n := range list {
+		t.Row(render.Name(n.Id), stateWord(n), render.NameOrNothing(n.Zone), render.NameOrNothing(n.Version), render.NameOrNothing(n.PeerAddress), answers(n), n.Replicas, n.Leads, n.Clients, roundTrip(n, self))
+	}
+	return t
 }
 
 // stateWord returns the desired state of a node, active while the membership is unknown.
@@ -160,6 +165,11 @@ func printRanges(p *render.Page, st *quoratev1.GetStatusResponse, all bool) {
 		sumRanges(p, list, up)
 		return
 	}
+	fmt.Fprintln(p)
+	p.Table(rangeTable(list))
+}
+
+func rangeTable(list []*quoratev1.RangeStatus) *render.Table {
 	t := render.NewTable("RANGE", "LEADER", "TERM", "LAG", "VOTERS", "LEAVING", "NOW")
 	for _, r := range list {
 		var lag any = render.Nothing
@@ -168,8 +178,7 @@ func printRanges(p *render.Page, st *quoratev1.GetStatusResponse, all bool) {
 		}
 		t.Row(r.Id, render.NameOrNothing(r.Leader), r.Term, lag, render.Names(r.Replicas), render.Names(r.Removed), render.NameOrNothing(r.Step))
 	}
-	fmt.Fprintln(p)
-	p.Table(t)
+	return t
 }
 
 // sumRanges prints a line per problem, with the ranges that have it.

@@ -23,15 +23,16 @@ func newLimitsGetCommand() *cobra.Command {
 	var number uint64
 	cmd := &cobra.Command{
 		Use:     "get [NAME...]",
-		Aliases: []string{"list"},
+		Aliases: []string{"list", "describe"},
 		Short:   "Print the active limits, or those of an earlier version",
 		Long: `Print the active limits of the first node that answers, or those of an earlier
 version. A NAME is a namespace or namespace/limit; without one all are printed.
 @default and @template stand for a namespace's default and template.
 
 Further tiers of a limit are on lines of their own. -o wide shows all settings
-that differ from the defaults. -o yaml is a limit file; note that applying one
-replaces all limits, so apply what was printed without NAME.`,
+that differ from the defaults, and "describe" is "get -o wide". -o yaml is a limit
+file; note that applying one replaces all limits, so apply what was printed
+without NAME.`,
 		Example: `  quorate limits get
   quorate limits get web api/per_tenant -o wide
   quorate limits get -o yaml > limits.yaml
@@ -56,7 +57,8 @@ replaces all limits, so apply what was printed without NAME.`,
 			}
 			res.Yaml = ""
 			res.Limits = slices.DeleteFunc(res.Limits, func(l *quoratev1.Limit) bool { return !choice(args).has(l.Namespace, l.Name) })
-			return output.Print(cmd, res, func(p *render.Page) { printLimits(p, res, output.Format == "wide") })
+			wide := output.Format == "wide" || output.Format == render.FormatTable && cmd.CalledAs() == "describe"
+			return output.Print(cmd, res, func(p *render.Page) { printLimits(p, res, wide) })
 		},
 	}
 	t.AddFlags(cmd)
