@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -49,6 +50,9 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return exit.CodeOf(err)
 }
 
+// helpWidth is the width in columns of help texts.
+const helpWidth = 80
+
 // New returns the root command.
 func New() *cobra.Command {
 	root := &cobra.Command{
@@ -67,6 +71,7 @@ is left of each limit through leaders elected by Raft.`,
 		SilenceUsage:  true,
 	}
 	addGroups(root)
+	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages", fmt.Sprintf(".FlagUsagesWrapped %d", helpWidth)))
 	render.ColourFlag(root)
 	completeNames(root)
 	return root

@@ -39,8 +39,8 @@ func newAccountsApplyCommand() *cobra.Command {
 		Use:   "apply [ACCOUNT]",
 		Short: "Apply operations to accounts: all of them, or none",
 		Long: `Apply one operation to an account, or all operations of a file ("-": standard
-input), all or none. An account that does not exist is created by the policy that
-the operation sets; one that has a policy keeps it when none is given.
+input), all or none. An account that does not exist is created by the policy
+that the operation sets; one that has a policy keeps it when none is given.
 
 With --request-id the operations are applied once, however often the command is
 repeated within --ttl: the answer is that of the first time. Without it the

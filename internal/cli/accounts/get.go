@@ -31,10 +31,10 @@ func newAccountsGetCommand() *cobra.Command {
 		Aliases: []string{"describe"},
 		Short:   "Print accounts, as they are at one moment",
 		Long: `Print accounts: the balance when it was last changed, the projected balance with
-all refills up to now, when the next refill is due, and the policy. All are as of
-one moment. Nothing is changed by looking. Exit code 5 says that one of them does
-not exist. "describe" is the same command; "quorate accounts history" prints the
-last changes.`,
+all refills up to now, when the next refill is due, and the policy. All are as
+of one moment. Nothing is changed by looking. Exit code 5 says that one of them
+does not exist. "describe" is the same command; "quorate accounts history"
+prints the last changes.`,
 		Example: `  quorate accounts get cv~project:infra~~~alice~builds
   quorate accounts get --app cv --realm project:infra --identity user:ann --namespace ci --name ann --type builds -o json
   quorate accounts get cv~project:infra~~~alice~builds cv~project:infra~~~bob~builds --stale`,
@@ -106,10 +106,11 @@ func newAccountsListCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list --app APP --realm REALM",
 		Short: "Print the accounts of a realm",
-		Long: `Print accounts in order of their ids: those of a realm, or, with the other flags,
-of one identity (--identity "" is nobody's), namespace, type, and beginning of the
-name. There may be millions: the first 100 are printed, and --max says how many
-instead, 0 all of them; they are fetched and printed in pages.`,
+		Long: `Print accounts in order of their ids: those of a realm, or, with the other
+flags, of one identity (--identity "" is nobody's), namespace, type, and
+beginning of the name. There may be millions: the first 100 are printed, and
+--max says how many instead, 0 all of them; they are fetched and printed in
+pages.`,
 		Example: `  quorate accounts list --app cv --realm project:infra
   quorate accounts list --app cv --realm project:infra --namespace ci --prefix a --type builds --max 0 -o json`,
 		Args: cobra.NoArgs,

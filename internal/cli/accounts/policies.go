@@ -27,8 +27,9 @@ import (
 func NewPoliciesCommand() *cobra.Command {
 	return usage.Group("policies", "Load, read and purge the policies of accounts",
 		`Load, read and purge policy configs: groups of policies for accounts, which are
-never changed once they are loaded. These commands use the administration service:
-where nodes have access.grants in their settings, the author needs permissions.`,
+never changed once they are loaded. These commands use the administration
+service: where nodes have access.grants in their settings, the author needs
+permissions.`,
 		newPoliciesLoadCommand(), newPoliciesGetCommand(), newPoliciesListCommand(), newPoliciesPurgeCommand())
 }
 

@@ -125,8 +125,8 @@ func NewAllowCommand() *cobra.Command {
 		Long: `Ask the first node that answers whether a request may pass, and charge it if so.
 "*" is the key of limits that have one bucket for everybody.
 
-Exit code 0 says allowed, 1 refused, 2 and more that there is no answer. When the
-answer says "wait", the tokens are set aside and the caller waits that long.`,
+Exit code 0 says allowed, 1 refused, 2 and more that there is no answer. When
+the answer says "wait", the tokens are set aside and the caller waits that long.`,
 		Example: `  quorate allow web/per_client 203.0.113.7
   quorate allow api/per_tenant acme --cost 50 --max-wait 2s
   quorate allow web/login alice --peek -o json

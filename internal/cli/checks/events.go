@@ -52,9 +52,9 @@ func NewEventsCommand() *cobra.Command {
 		Use:   "events [NAMESPACE[/LIMIT]]",
 		Short: "Print what happens, as it happens",
 		Long: `Print what happens on all nodes of the cluster, or with --node on one, as it
-happens, until Ctrl-C or for the time that --for says. The first node that answers
-asks the others; a message says whose events are missing if a node does not
-answer. A lost connection is made again.
+happens, until Ctrl-C or for the time that --for says. The first node that
+answers asks the others; a message says whose events are missing if a node does
+not answer. A lost connection is made again.
 
 A terminal that is too slow loses events, and shows how many; requests are never
 slowed. -o json prints one object per line. The kinds are

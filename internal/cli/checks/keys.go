@@ -102,10 +102,10 @@ func newKeysTopCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "top [NAMESPACE[/LIMIT]]",
 		Short: "Print the keys with the highest demand",
-		Long: `Print the keys with the highest demand, over the whole cluster, as "quorate rates"
-does. RATE and DEMAND are tokens per second over the last few seconds, USED is
-the demand as a part of what the rule refills; the other columns count tokens
-since the leader of the key's range first saw the key.`,
+		Long: `Print the keys with the highest demand, over the whole cluster, as "quorate
+rates" does. RATE and DEMAND are tokens per second over the last few seconds,
+USED is the demand as a part of what the rule refills; the other columns count
+tokens since the leader of the key's range first saw the key.`,
 		Example: `  quorate keys top
   quorate keys top web/per_client --top 5
   quorate keys top api -o json`,

@@ -49,7 +49,7 @@ func NewRatesCommand() *cobra.Command {
 	var r ratesOptions
 	cmd := &cobra.Command{
 		Use:   "rates",
-		Short: "Print the keys with the highest demand, or the most of something else",
+		Short: "Print the keys with the highest demand, or another top list",
 		Long: `Print the keys with the highest demand, over the whole cluster, as the leaders
 of their ranges report them. RATE and DEMAND are tokens per second over the last
 few seconds, USED is the demand as a part of what the rule refills; the other

@@ -144,8 +144,9 @@ func NewReleaseCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "release HANDLE",
 		Short: "Give back what acquire took",
-		Long: `Give back the places that "quorate acquire" took. Exit code 5 says that they were
-given back before, that their lease has ended, or that they never were taken.`,
+		Long: `Give back the places that "quorate acquire" took. Exit code 5 says that they
+were given back before, that their lease has ended, or that they never were
+taken.`,
 		Example: `  quorate release "$HANDLE"`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

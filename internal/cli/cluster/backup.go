@@ -35,11 +35,11 @@ func NewBackupCommand() *cobra.Command {
 		Use:   "backup",
 		Short: "Copy the state of the cluster into a file",
 		Long: `Copy the durable state of a running cluster into one file: limits with their
-history, overrides, policies, accounts, roles and bearer tokens (hashed), and the
-counts that endure. All that was acknowledged before is in it, and of each
-transaction all or nothing. Decisions go on; transactions over several ranges wait
-for some milliseconds. Members, join tokens and the keys of certificates are not
-in it.
+history, overrides, policies, accounts, roles and bearer tokens (hashed), and
+the counts that endure. All that was acknowledged before is in it, and of each
+transaction all or nothing. Decisions go on; transactions over several ranges
+wait for some milliseconds. Members, join tokens and the keys of certificates
+are not in it.
 
 The file appears under its name when it is whole, checked, and on the disk;
 another one of that name is replaced. "--out -" is standard output: see the exit

@@ -60,8 +60,8 @@ func newClusterDrainCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "drain NODE",
 		Short: "Let a node lead nothing, before work on it",
-		Long: `Let a node lead nothing: its leaderships go to others, and it gets no new ones and
-no more replicas. It keeps those that it has, keeps deciding, and can be
+		Long: `Let a node lead nothing: its leaderships go to others, and it gets no new ones
+and no more replicas. It keeps those that it has, keeps deciding, and can be
 restarted or stopped for a while without a word to anybody. "quorate cluster
 activate" ends it.`,
 		Example: `  quorate cluster drain n2
@@ -108,10 +108,10 @@ func newClusterLeaveCommand() *cobra.Command {
 		Long: `Take a node out of the cluster: its replicas move to others, one step at a time
 and never with fewer voters than before; then its process ends by itself. Until
 then "quorate cluster activate" keeps it. Without NODE it is the node at --addr.
-See first what will move: "quorate cluster plan --without NODE". A node that does
-not answer cannot leave: see "quorate cluster remove". It is refused where ranges
-would have fewer voters than now and than "replicas" of the settings asks for:
-join another node first, or say --force. On a terminal it asks first.`,
+See first what will move: "quorate cluster plan --without NODE". A node that
+does not answer cannot leave: see "quorate cluster remove". It is refused where
+ranges would have fewer voters than now and than "replicas" of the settings asks
+for: join another node first, or say --force. On a terminal it asks first.`,
 		Example: `  quorate cluster leave n3
   quorate cluster leave --addr 10.0.0.3:7412 --yes --wait`,
 		Args: cobra.MaximumNArgs(1),
@@ -168,12 +168,12 @@ func newClusterRemoveCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "remove NODE",
 		Short: "Remove a permanently dead node from the cluster",
-		Long: `Take a node out of the cluster that will not come back, such as one whose machine
-or disk is lost. Nothing waits for it; its replicas are built again on other nodes
-from those that are left. It is refused when no active node that answers would be
-left, and for a node that answers, which should leave instead, unless --force is
-given. A node that was removed cannot come back with its data: join it again, with
-an empty data directory.`,
+		Long: `Take a node out of the cluster that will not come back, such as one whose
+machine or disk is lost. Nothing waits for it; its replicas are built again on
+other nodes from those that are left. It is refused when no active node that
+answers would be left, and for a node that answers, which should leave instead,
+unless --force is given. A node that was removed cannot come back with its data:
+join it again, with an empty data directory.`,
 		Example: `  quorate cluster remove n3
   quorate cluster remove n3 --yes --wait`,
 		Args: cobra.ExactArgs(1),

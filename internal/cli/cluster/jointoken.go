@@ -22,8 +22,9 @@ import (
 // NewJoinTokenCommand returns "quorate join-token".
 func NewJoinTokenCommand() *cobra.Command {
 	return usage.Group("join-token", "Invite nodes into the cluster",
-		`Make, list and revoke join tokens. A join token lets a new node into the cluster;
-it is used up, expires, or is revoked. The cluster keeps a hash of it alone.`,
+		`Make, list and revoke join tokens. A join token lets a new node into the
+cluster; it is used up, expires, or is revoked. The cluster keeps a hash of it
+alone.`,
 		newJoinTokenCreateCommand(), newJoinTokenListCommand(), newJoinTokenRevokeCommand())
 }
 

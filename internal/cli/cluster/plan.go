@@ -17,10 +17,10 @@ import (
 // NewClusterCommand returns "quorate cluster".
 func NewClusterCommand() *cobra.Command {
 	return usage.Group("cluster", "See who is in the cluster, and change it",
-		`See who is in the cluster and who holds what, and change it: drain nodes, let them
-leave, remove dead ones, hand leaderships over. A change is committed when the
-command answers; the moves that follow continue by themselves, through crashes and
-elections. To add a node see "quorate join-token create --help".`,
+		`See who is in the cluster and who holds what, and change it: drain nodes, let
+them leave, remove dead ones, hand leaderships over. A change is committed when
+the command answers; the moves that follow continue by themselves, through
+crashes and elections. To add a node see "quorate join-token create --help".`,
 		NewStatusCommand("quorate cluster status"), newClusterPlanCommand(), newClusterDrainCommand(), newClusterActivateCommand(),
 		newClusterLeaveCommand(), newClusterRemoveCommand(), newClusterTransferCommand())
 }
@@ -43,8 +43,8 @@ func newClusterPlanCommand() *cobra.Command {
 		Short: "Print which replicas will move, and in which steps",
 		Long: `Print the groups that are not as wanted, who votes in them now, who is to vote,
 and the steps that lead there; the first one is under way, or waits for what it
-says. With --without nothing is changed: it shows what would happen if these nodes
-left.`,
+says. With --without nothing is changed: it shows what would happen if these
+nodes left.`,
 		Example: `  quorate cluster plan
   quorate cluster plan --without n2
   quorate cluster plan --without n2,n3 -o json | jq ".groups | length"`,

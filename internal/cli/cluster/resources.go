@@ -31,8 +31,8 @@ cluster, and "quorate cluster" changes it.`,
 // NewRangesCommand returns "quorate ranges".
 func NewRangesCommand() *cobra.Command {
 	return usage.Group("ranges", "List the ranges of keys",
-		`List the ranges that keys are divided into: their leaders, and the nodes that hold
-them. "quorate status" shows only the ranges that need attention.`,
+		`List the ranges that keys are divided into: their leaders, and the nodes that
+hold them. "quorate status" shows only the ranges that need attention.`,
 		newRangesGetCommand())
 }
 

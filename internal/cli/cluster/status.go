@@ -32,7 +32,7 @@ func NewStatusCommand(path string) *cobra.Command {
 	var o statusFlags
 	cmd := &cobra.Command{
 		Use:   "status",
-		Short: "Print how the cluster is: its nodes, and the ranges that need attention",
+		Short: "Print the state of the cluster, its nodes and its ranges",
 		Long: `Print how the cluster is: first in one line, then node by node, then the ranges
 that are not as they should be. The first node that answers is asked, and then
 the others, for a second at most, for what they alone know: whether they are

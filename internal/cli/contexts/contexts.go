@@ -20,9 +20,9 @@ func NewCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "context",
 		Short: "Name clusters: their addresses, TLS files and token",
-		Long: `A context is a name for a cluster: the addresses of its nodes, the directory with
-TLS files, and the file with a bearer token. Commands use the current context, or
-the one that --context or QUORATE_CONTEXT names.
+		Long: `A context is a name for a cluster: the addresses of its nodes, the directory
+with TLS files, and the file with a bearer token. Commands use the current
+context, or the one that --context or QUORATE_CONTEXT names.
 
 The contexts are in QUORATE_CONFIG, by default quorate/config.yaml in the user's
 configuration directory (~/.config on Linux).`,
@@ -130,8 +130,8 @@ func newSetCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "set CONTEXT",
 		Short: "Make or change a context",
-		Long: `Make a context, or change the settings of one that exists; settings without a flag
-stay as they are. The first context becomes the current one.`,
+		Long: `Make a context, or change the settings of one that exists; settings without a
+flag stay as they are. The first context becomes the current one.`,
 		Example: `  quorate context set prod --addr n1:7412,n2:7412,n3:7412 --tls-dir ~/quorate/prod
   quorate context set prod --token-file ~/quorate/prod.token --use`,
 		Args: cobra.ExactArgs(1),

@@ -23,8 +23,8 @@ func NewConvertCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "convert --from FORM FILE",
 		Short: "Turn another system's configuration into a limit file",
-		Long: `Turn the configuration of another system ("-": standard input) into a limit file,
-on standard output or in the file of --out. No cluster is needed. FORM is
+		Long: `Turn the configuration of another system ("-": standard input) into a limit
+file, on standard output or in the file of --out. No cluster is needed. FORM is
 ` + strings.Join(forms[:len(forms)-1], ", ") + ` or ` + forms[len(forms)-1] + `.
 
 What could not be carried over as it was, and what callers have to change, is

@@ -72,8 +72,8 @@ func newLimitsRollbackCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rollback VERSION",
 		Short: "Bring the limits of an earlier version back, as a new version",
-		Long: `Bring the limits of an earlier version back. That makes a new version: nothing is
-removed from the history, and a rollback can be rolled back. No bucket is
+		Long: `Bring the limits of an earlier version back. That makes a new version: nothing
+is removed from the history, and a rollback can be rolled back. No bucket is
 refilled.`,
 		Example: `  quorate limits rollback 3 --comment "the shop was slow"
   quorate limits rollback 3 --expected-version 5`,
@@ -114,8 +114,8 @@ func newLimitsDeleteCommand() *cobra.Command {
 		Use:   "delete NAME...",
 		Short: "Remove single limits",
 		Long: `Remove single limits, named as namespace/limit: all of them or, if one does not
-exist, none. Their requests fall to the namespace's template or default, if there
-is one.
+exist, none. Their requests fall to the namespace's template or default, if
+there is one.
 
 The command asks before it removes anything, and removes nothing if somebody
 changed the limits first (exit code 3).`,

@@ -32,12 +32,12 @@ func newOverridesApplyCommand() *cobra.Command {
 		Use:   "apply FILE",
 		Short: "Set all overrides of a file",
 		Long: `Set all overrides of a file ("-": standard input); those of other keys stay. The
-whole file is read and checked first. Then it is sent in batches of 1000, each of
-which is set as a whole; when one fails, those before it are set, and the command
-can be repeated. Progress is on standard error.
+whole file is read and checked first. Then it is sent in batches of 1000, each
+of which is set as a whole; when one fails, those before it are set, and the
+command can be repeated. Progress is on standard error.
 
-A file of more than 4 MiB has to write its overrides as a block: each begins on a
-line of its own with "- ", and nothing follows the last.`,
+A file of more than 4 MiB has to write its overrides as a block: each begins on
+a line of its own with "- ", and nothing follows the last.`,
 		Example: `  quorate overrides apply overrides.yaml
   quorate overrides get api --max 0 -o yaml | quorate overrides apply -`,
 		Args: cobra.ExactArgs(1),

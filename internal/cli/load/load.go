@@ -59,9 +59,9 @@ func NewLoadCommand() *cobra.Command {
 		Use:   "load --limit NAMESPACE/LIMIT",
 		Short: "Drive a cluster at a given rate and measure it",
 		Long: `Send checks of cost 1 at a given rate, whether or not earlier ones have been
-answered (open loop), and print throughput, latency and what was admitted against
-the limit. Latency counts from the moment at which a check should have been sent,
-so a slow cluster cannot hide behind a sender that waits for it.
+answered (open loop), and print throughput, latency and what was admitted
+against the limit. Latency counts from the moment at which a check should have
+been sent, so a slow cluster cannot hide behind a sender that waits for it.
 
 A check for a node that is down goes to the next node that is up and is counted
 as rerouted; the failed attempt is counted as an error of that node.
@@ -70,12 +70,12 @@ A key may admit burst + rate x (first sending to last answer). "of the limit"
 compares with that; "beyond it" is what was admitted on top.
 
 With --client the checks are decided in this process, as in a service that links
-the Go client: --conns clients for each node of --spread, of which the report says
-by what means they decided. A check then costs no call; the load is what one
-process can make, and nodes hear of it in reports.
+the Go client: --conns clients for each node of --spread, of which the report
+says by what means they decided. A check then costs no call; the load is what
+one process can make, and nodes hear of it in reports.
 
-Every run uses buckets of its own: keys get a prefix made of the time. A run with
-the --key-prefix of an earlier one may find its buckets used up.`,
+Every run uses buckets of its own: keys get a prefix made of the time. A run
+with the --key-prefix of an earlier one may find its buckets used up.`,
 		Example: `  quorate load --limit api/per_tenant --rate 5000 --duration 30s
   quorate load --limit api/per_tenant --rate 20000 --batch 100 --keys 10000 --dist zipf --spread 90/5/5 -o json
   quorate load --limit api/per_tenant --rate 50000 --keys 100 --client`,

@@ -65,23 +65,23 @@ The ideal bucket sees the same requests at the same moments (halfway between
 sending and answer) and goes its own way: over is what the cluster admitted and
 the ideal refused, under the reverse, both in tokens and in percent of what the
 ideal admitted; net is the difference of the sums. A moment is known no better
-than to a round trip, so two decisions on a key may change places: even a central
-bucket shows some over and as much under. keys over and keys under compare the
-totals of each key, which is free of that. worst excess is the most that the
-cluster admitted beyond burst + rate x time over any stretch of time.
+than to a round trip, so two decisions on a key may change places: even a
+central bucket shows some over and as much under. keys over and keys under
+compare the totals of each key, which is free of that. worst excess is the most
+that the cluster admitted beyond burst + rate x time over any stretch of time.
 
 Every run uses buckets of its own: keys get a prefix made of the time. Two runs
 with the same --key-prefix share buckets, and the second starts with what the
 first has left, which the ideal does not know.
 
 With --virtual no cluster is needed: --nodes simulated nodes, which run the same
-code, play the log on its own clock, days in seconds. That answers what the limits
-of a file would have refused, whom, and when. Without --limit every limit of the
-file that has a match is played with the requests that match it, each limit by
-itself. Limits count as if they were enforced. The log knows whole
+code, play the log on its own clock, days in seconds. That answers what the
+limits of a file would have refused, whom, and when. Without --limit every limit
+of the file that has a match is played with the requests that match it, each
+limit by itself. Limits count as if they were enforced. The log knows whole
 seconds: when in its second a request comes is drawn, from --seed, in the log's
-order. Where messages take long (--delay), a hard limit needs a --grant-wait of a
-few round trips, as on real nodes.`,
+order. Where messages take long (--delay), a hard limit needs a --grant-wait of
+a few round trips, as on real nodes.`,
 		Example: `  quorate replay --log examples/access.log --limits examples/limits.yaml --limit web/per_client --key ip --speed 20000
   quorate replay --log access.log --limit web/per_client --speed 20000 --skew 90/5/5 -o json
   quorate replay --virtual --log examples/access.log --limits examples/limits.yaml --limit web/per_client

@@ -145,10 +145,9 @@ func NewHistoryCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "history [NAMESPACE[/LIMIT]]",
 		Short: "Print what limits were asked for: by the second, minute or hour",
-		Long: `Print what a limit was asked for, or without one, which limits were asked for, of
-all namespaces or of one.
-Points are seconds (of the last hour), minutes (30 days) or hours (2 years), as
-the nodes' settings say; times are UTC.
+		Long: `Print what a limit was asked for, or without one, which limits were asked for,
+of all namespaces or of one. Points are seconds (of the last hour), minutes (30
+days) or hours (2 years), as the nodes' settings say; times are UTC.
 
 PEAK is the highest second of a point, MEAN and P99 are of its seconds, in
 tokens per second. A point is complete when every node that was up in it has

@@ -50,8 +50,8 @@ func NewAuditCommand() *cobra.Command {
 		Use:   "audit",
 		Short: "Print the audit log: who changed what, and who was denied",
 		Long: `Print the newest entries of the audit logs of all nodes, merged by time, the
-oldest first. Each node keeps its own log; a message names the nodes that did not
-answer.
+oldest first. Each node keeps its own log; a message names the nodes that did
+not answer.
 
 With --data it reads the whole log of one node from its data directory on this
 machine, whether or not the node runs. -o json prints one entry per line, as the

@@ -26,8 +26,8 @@ import (
 // NewCACommand returns "quorate ca".
 func NewCACommand() *cobra.Command {
 	return usage.Group("ca", "See and replace the authority that signs certificates",
-		`See and replace the cluster's certificate authority. It signs the certificates of
-nodes, which they renew by themselves, and those of clients.`,
+		`See and replace the cluster's certificate authority. It signs the certificates
+of nodes, which they renew by themselves, and those of clients.`,
 		newCAStatusCommand(), newCARotateCommand())
 }
 
@@ -42,7 +42,7 @@ func newCAStatusCommand() *cobra.Command {
 
   steady      no rotation
   trusting    every node is to trust the next authority
-  trusted     clients are to trust it: --trust-out has what their ca.crt is to be;
+  trusted     clients are to trust it: --trust-out writes the ca.crt for them;
               then "ca rotate" again
   signing     it signs; every node is to have a certificate of it
   finishing   clients are to have certificates of it; then "ca rotate --finish"
@@ -76,14 +76,15 @@ func newCARotateCommand() *cobra.Command {
 		Short: "Replace the authority that signs certificates, without a pause",
 		Long: `Replace the authority in three calls; "quorate ca status" shows the next step.
 
-The first makes the next authority, and all nodes trust it too. Have your clients
-trust it as well ("quorate ca status --trust-out ca.crt"; the ca.crt in --tls-dir
-is replaced here). The second has it sign, and all nodes get certificates of it.
-Give your clients certificates of it ("quorate cert issue --replace"). The third,
-with --finish, ends the trust in the earlier one: certificates that it signed open
-nothing more. It says who was seen with one, when last and by which node, and asks
-unless there is --yes; nodes remember that since they started. It refuses when
-your own certificate is one. A call that comes too early changes nothing.`,
+The first makes the next authority, and all nodes trust it too. Have your
+clients trust it as well ("quorate ca status --trust-out ca.crt"; the ca.crt in
+--tls-dir is replaced here). The second has it sign, and all nodes get
+certificates of it. Give your clients certificates of it ("quorate cert issue
+--replace"). The third, with --finish, ends the trust in the earlier one:
+certificates that it signed open nothing more. It says who was seen with one,
+when last and by which node, and asks unless there is --yes; nodes remember that
+since they started. It refuses when your own certificate is one. A call that
+comes too early changes nothing.`,
 		Example: `  quorate ca rotate
   quorate ca rotate --finish`,
 		Args: cobra.NoArgs,
@@ -164,9 +165,9 @@ func newCertIssueCommand() *cobra.Command {
 		Use:   "issue --name NAME --out DIR",
 		Short: "Make a key and a certificate for a client",
 		Long: `Make a key here, have the cluster sign a certificate for it, and write what a
-client needs into a directory: ca.crt, client.crt and client.key, each
-readable only by its owner. The key never leaves this machine. The client's
-identity is client:NAME; bind permissions to that; the client uses --tls-dir DIR.`,
+client needs into a directory: ca.crt, client.crt and client.key, each readable
+only by its owner. The key never leaves this machine. The client's identity is
+client:NAME; bind permissions to that; the client uses --tls-dir DIR.`,
 		Example: `  quorate cert issue --name shop --out ./shop
   quorate cert issue --name ci --out ./ci --ttl 24h --replace`,
 		Args: cobra.NoArgs,

@@ -26,13 +26,13 @@ func NewRestoreCommand() *cobra.Command {
 		Short: "Make a new cluster of one node from a backup",
 		Long: `Make a new cluster of one node from the content of a backup, in an empty
 directory, as "quorate init" makes an empty one: with settings, a CA, the node's
-certificate, and that of a first administrator. No cluster is needed, and none is
-touched. The file is checked whole before anything is made. Start the node with
-"quorate serve"; then let others join it.
+certificate, and that of a first administrator. No cluster is needed, and none
+is touched. The file is checked whole before anything is made. Start the node
+with "quorate serve"; then let others join it.
 
 Not restored are the members of the old cluster, its join tokens, and its CA:
-nodes and clients of the old cluster do not trust the new one. Counts are those of
-the backup. Give it another name if the old cluster may still run: nodes of
+nodes and clients of the old cluster do not trust the new one. Counts are those
+of the backup. Give it another name if the old cluster may still run: nodes of
 different clusters never talk to each other.`,
 		Example: `  quorate restore monday.quorate --data /var/lib/quorate --node n1 --host 10.0.0.1
   quorate restore monday.quorate --data ./trial --node n1 --cluster trial --insecure`,

@@ -39,22 +39,23 @@ func NewCommand() *cobra.Command {
 	var s simulator
 	cmd := &cobra.Command{
 		Use:   "sim FILE...",
-		Short: "Play scenarios in a simulator and compare them with an ideal limiter",
+		Short: "Play scenarios in a simulator, beside an ideal limiter",
 		Long: `Play scenario files ("-": standard input; "example:NAME": a built-in one) in
 virtual time: the real code of leaders and members, with a network that delays,
-loses and parts, nodes that die, pause and come back, and clocks that differ. What
-is admitted is compared with one ideal limiter that sees the same requests. No
-cluster is needed. docs/reference/simulator.md explains the files and the output.
+loses and parts, nodes that die, pause and come back, and clocks that differ.
+What is admitted is compared with one ideal limiter that sees the same requests.
+No cluster is needed. docs/reference/simulator.md explains the files and the
+output.
 
-Everything follows from the seed, which is printed with the command that plays it
-again. Of several seeds the worst counts. A file may say what it expects: then it
-is a test.
+Everything follows from the seed, which is printed with the command that plays
+it again. Of several seeds the worst counts. A file may say what it expects:
+then it is a test.
 
-With --campaign, N random scenarios with faults are played, on all processors, and
-each is held to what must hold in it: hard limits are never exceeded, soft ones by
-no more than is stated, every leader's books add up after every step, what was
-counted is counted once. Every seed that fails is printed with its command; of
-one scenario, also the file.
+With --campaign, N random scenarios with faults are played, on all processors,
+and each is held to what must hold in it: hard limits are never exceeded, soft
+ones by no more than is stated, every leader's books add up after every step,
+what was counted is counted once. Every seed that fails is printed with its
+command; of one scenario, also the file.
 
 Exit code 0 says that what was expected came true, 1 that it did not, 2 that a
 file is not valid.

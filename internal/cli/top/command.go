@@ -48,10 +48,10 @@ func NewCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "top",
 		Short: "Watch who asks for most, as it changes",
-		Long: `Watch the limits that are asked for most, over the whole cluster, and the keys of
-one of them: enter shows the keys of the limit under the cursor, esc goes back,
-< and > sort by another column, / finds names by how they begin, ? explains the
-rest. --once prints one screen, and needs no terminal.`,
+		Long: `Watch the limits that are asked for most, over the whole cluster, and the keys
+of one of them: enter shows the keys of the limit under the cursor, esc goes
+back, < and > sort by another column, / finds names by how they begin, ?
+explains the rest. --once prints one screen, and needs no terminal.`,
 		Example: `  quorate top
   quorate top --every 500ms --by refusal_rate
   quorate top --once`,
