@@ -217,9 +217,10 @@ func (d *Decider) Charge(k quota.Key, used int64) (int64, quota.Decision) {
 }
 
 // Draw charges up to want tokens of a key on behalf of a client that hands them on, and returns how many
-// it got. It decides from this node's memory. If that is not enough and the limit allows it (decide:
-// auto, leader), it asks the leader, each time for at most Config.AskWait. It never takes future tokens, because tokens
-// that are handed on are spent at once.
+// it got. It decides from this node's memory. If that is not enough and the leader may be asked, it asks
+// for the rest, then for half of it, and so on, until something is admitted; a leader that does not answer
+// within Config.AskWait is not asked again. It never takes future tokens, because tokens that are handed on
+// are spent at once.
 func (d *Decider) Draw(k quota.Key, want int64) (got int64) {
 	l, _ := d.Limits().Resolve(k.LimitName, k.Key)
 	if l == nil || !l.AsksLeader() {
@@ -232,9 +233,10 @@ func (d *Decider) Draw(k quota.Key, want int64) (got int64) {
 		return got
 	}
 	// The leader admits a request whole or not at all: where all that is missing is too much, half may do.
+	decide := d.Batch() // a leader that does not answer is asked once
 	for rest := want - got; rest > 0; rest /= 2 {
 		var out [1]quota.Decision
-		if d.Decide([]quota.Request{{Key: k, Cost: rest}}, out[:]) {
+		if decide([]quota.Request{{Key: k, Cost: rest}}, out[:]) {
 			return got + rest
 		}
 	}
