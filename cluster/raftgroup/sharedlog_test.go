@@ -252,9 +252,13 @@ func TestDamageFoundLate(t *testing.T) {
 	c.apply(0, 20)
 	m := c.members[0]
 	i := m.groups[0].cur.Load()
-	i.disk.recent.forget()
-	i.disk.logs = unreadable{i.disk.logs}
+	// While the recent entries are there, raft reads none from the log; their lock orders the change.
 	var l raft.Log
+	if last, err := i.disk.LastIndex(); err != nil || !i.disk.recent.get(last, &l) {
+		t.Fatalf("the last entry, %d, is not among the recent ones; %v", last, err)
+	}
+	i.disk.logs = unreadable{i.disk.logs}
+	i.disk.recent.forget()
 	if err := i.disk.GetLog(1<<30, &l); !errors.Is(err, raft.ErrLogNotFound) || i.disk.failed.Load() {
 		t.Errorf("an entry that is not there: %v", err)
 	}
