@@ -46,21 +46,16 @@ func (e Enforcement) String() string { return word(enforcementWords[:], uint8(e)
 type Decide uint8
 
 const (
-	// DecideDefault is Auto.
-	DecideDefault Decide = iota
+	// Locally decides in the memory of the node that receives the request. The default.
+	Locally Decide = iota
 	// AtLeader asks the leader of the key's range: one hop, exact.
 	AtLeader
-	// Auto decides in memory where that is enough, and otherwise makes one hop: under hard the leader
-	// decides, under soft it tells what is left.
-	Auto
-	// Locally decides in the memory of the process that receives the request, and never waits.
-	Locally
 )
 
-var decideWords = [...]string{"default", "leader", "auto", "local"}
+var decideWords = [...]string{"local", "leader"}
 
-// Decides returns the values that a limit file can name.
-func Decides() []Decide { return []Decide{Locally, AtLeader, Auto} }
+// Decides returns all values.
+func Decides() []Decide { return []Decide{Locally, AtLeader} }
 
 // String returns the word used in limit files.
 func (d Decide) String() string { return word(decideWords[:], uint8(d)) }
