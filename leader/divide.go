@@ -262,8 +262,8 @@ func othersCap(a *account, h *holder) quota.Units {
 	return sum
 }
 
-// holds is what h may have at one moment, where it is decided how much more it may get. Under hard what
-// is out with it may be more: what it spent beyond its cap, if its report was late.
+// holds returns the most that h can have at one moment: caps, room and new tokens follow it. Under hard, h.out
+// may be larger, because it includes what h may have spent beyond its cap while its report was late.
 func (a *account) holds(h *holder) quota.Units {
 	if a.limit.Ceiling == quota.Hard {
 		return h.standing()

@@ -50,12 +50,15 @@ func Start(limits string) (addr string, stop func(), err error) {
 			}
 			return fmt.Sprintf("127.0.0.1:%d", base+12), stop, nil
 		}
-		if !strings.Contains(err.Error(), "taken by another process") {
+		if !strings.Contains(err.Error(), portTaken) {
 			return "", nil, err
 		}
 	}
 	return "", nil, fmt.Errorf("no free ports")
 }
+
+// portTaken is in the message of "quorate dev" about a port that is not free.
+const portTaken = "taken by another process"
 
 // freeBase returns a base port whose ports for one node are free now.
 func freeBase() (int, error) {

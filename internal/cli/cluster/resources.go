@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/quorate/quorate/api/apijson"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
@@ -55,11 +56,7 @@ func newNodesGetCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			data := []json.RawMessage{}
-			for _, n := range list {
-				data = append(data, json.RawMessage(apijson.Format(n)))
-			}
-			return output.Print(cmd, object(map[string]any{"nodes": data}), func(p *render.Page) { p.Table(nodeTable(list, st.Node)) })
+			return output.Print(cmd, object(map[string]any{"nodes": messages(list)}), func(p *render.Page) { p.Table(nodeTable(list, st.Node)) })
 		},
 	}
 	t.AddFlags(cmd)
@@ -129,16 +126,21 @@ of a range, so "describe" is the same command.`,
 			if err != nil {
 				return err
 			}
-			data := []json.RawMessage{}
-			for _, r := range list {
-				data = append(data, json.RawMessage(apijson.Format(r)))
-			}
-			return output.Print(cmd, object(map[string]any{"ranges": data}), func(p *render.Page) { p.Table(rangeTable(list)) })
+			return output.Print(cmd, object(map[string]any{"ranges": messages(list)}), func(p *render.Page) { p.Table(rangeTable(list)) })
 		},
 	}
 	t.AddFlags(cmd)
 	output.AddFlags(cmd, "table", "json")
 	return cmd
+}
+
+// messages returns each message as JSON.
+func messages[M proto.Message](list []M) []json.RawMessage {
+	out := make([]json.RawMessage, len(list))
+	for i, m := range list {
+		out[i] = json.RawMessage(apijson.Format(m))
+	}
+	return out
 }
 
 // object returns data as JSON on one line.
@@ -185,7 +187,7 @@ func named[T any](names []string, list []T, kind string, name func(T) string) ([
 	return slices.DeleteFunc(slices.Clone(list), func(x T) bool { return !slices.Contains(names, name(x)) }), nil
 }
 
-// nodeDescription is what "quorate nodes describe" prints.
+// nodeDescription is the output of "quorate nodes describe".
 type nodeDescription struct {
 	*quoratev1.NodeStatus
 	leads, holds []uint32

@@ -208,11 +208,11 @@ func Invoke[Client, Request, Response any](ctx context.Context, t *Targets, clie
 	return res, err
 }
 
-// noTLS is what WrongPort says of a port without TLS, if the command has TLS: an HTTP port, or the
-// gRPC port of a cluster without certificates.
+// noTLS is the result of WrongPort for a command with TLS that reaches a port without TLS: an HTTP port, or
+// the gRPC port of a cluster without certificates.
 const noTLS = "a port without TLS"
 
-// WrongPort says what answered if it was not the gRPC port of a node; else it returns "".
+// WrongPort names the kind of port that answered instead of the gRPC port of a node, or returns "".
 func WrongPort(err error) string {
 	text := status.Convert(err).Message()
 	has := func(part string) bool { return strings.Contains(text, part) }
