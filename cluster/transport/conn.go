@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"errors"
 	"net"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -109,6 +110,7 @@ func (c *conn) writeLoop() {
 			}
 			select {
 			case <-c.q.wake:
+				runtime.Gosched() // others that are ready to queue frames share the write
 				continue
 			case <-c.done:
 				return
