@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
+	"strconv"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -195,13 +198,34 @@ func TestAccountsEnd(t *testing.T) {
 // existing cluster.
 func TestRangeOfGolden(t *testing.T) {
 	for id, want := range map[account.ID]quota.RangeID{
-		accountID("a"): 158,
-		accountID("b"): 84,
-		{App: "app", Realm: "realm", Namespace: "@team|ci", Name: "a", Resource: "units"}:                  60,
-		{App: "app", Realm: "realm", Namespace: "@team", Identity: "user:x", Name: "b", Resource: "other"}: 60,
+		accountID("a"): 144,
+		accountID("b"): 80,
+		{App: "app", Realm: "realm", Namespace: "@team|ci", Name: "a", Resource: "units"}:                  48,
+		{App: "app", Realm: "realm", Namespace: "@team", Identity: "user:x", Name: "b", Resource: "other"}: 48,
 	} {
 		if got := accounts.RangeOf(id, 256); got != want {
 			t.Errorf("%+v is in range %d, want %d", id, got, want)
+		}
+	}
+}
+
+// TestRangesWithAccounts checks that at most 16 ranges have accounts, which share entries there, and
+// that these are spread over all.
+func TestRangesWithAccounts(t *testing.T) {
+	for _, ranges := range []int{1, 3, 16, 17, 64, 100, 256} {
+		has := map[quota.RangeID]bool{}
+		for i := range 2000 {
+			has[accounts.RangeOf(accountID(strconv.Itoa(i)), ranges)] = true
+		}
+		want := min(ranges, 16)
+		if len(has) != want {
+			t.Errorf("of %d ranges, %d have accounts; want %d", ranges, len(has), want)
+		}
+		list := slices.Sorted(maps.Keys(has))
+		for i, r := range list[1:] {
+			if gap := int(r - list[i]); gap < ranges/want || gap > ranges/want+1 {
+				t.Errorf("of %d ranges, %v have accounts: between %d and %d there are %d", ranges, list, list[i], r, gap-1)
+			}
 		}
 	}
 }

@@ -20,12 +20,13 @@ func (s *Service) ListAccounts(ctx context.Context, f account.Filter, after acco
 	defer cancel()
 	limit = min(max(limit, 0), maxPage)
 	var asked []question
-	for r := range s.cfg.Ranges {
-		asked = append(asked, question{id: quota.RangeID(r), list: &page{f, after, limit}})
-	}
 	if f.Namespace != nil && strings.HasPrefix(*f.Namespace, "@") { // all are in one range
 		placed := s.rangeOf(account.ID{App: f.App, Realm: f.Realm, Namespace: *f.Namespace})
-		asked = asked[placed : placed+1]
+		asked = append(asked, question{id: placed, list: &page{f, after, limit}})
+	} else {
+		for n := range withAccounts(s.cfg.Ranges) {
+			asked = append(asked, question{id: nthWithAccounts(n, s.cfg.Ranges), list: &page{f, after, limit}})
+		}
 	}
 	list, err := s.readAll(ctx, asked)
 	if err != nil {
