@@ -338,6 +338,16 @@ func ownJoinID(dir string) (string, error) {
 	return string(id), err
 }
 
+// forgetJoin removes the id of this node's join. A node that asked members to join and then creates
+// the cluster itself is a member without such an id, and would take its own membership for that of
+// another node.
+func forgetJoin(dir string) error {
+	if err := os.Remove(filepath.Join(dir, joinIDFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("data: %w", err)
+	}
+	return nil
+}
+
 // readToken reads a join token from a file.
 func readToken(path string) (string, error) {
 	if path == "" {

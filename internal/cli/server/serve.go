@@ -240,7 +240,7 @@ func (o *serveOptions) enter(ctx context.Context, s *config.Node, strict bool, s
 	span.End(err)
 	if errors.Is(err, errAlone) {
 		log.Warn("creates a new cluster", "cluster", s.Cluster, "node", s.Node, "why", err)
-		return nil
+		return forgetJoin(s.Data)
 	}
 	if err != nil {
 		return err
