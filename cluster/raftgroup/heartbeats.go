@@ -23,9 +23,9 @@ const batchSlack = 200
 // go, a fifth of the timeout after its last answer. No group's heartbeats are further apart than
 // raft itself allows. Because all are answered together, they fall into step.
 //
-// Urgent heartbeats leave at once and take the rest of the batch along: the first of a term, one
-// after a failure, and all that a readIndex round needs. Appends without entries, which carry the
-// commit index when nothing is written, travel with the heartbeats.
+// Urgent heartbeats leave at once and take the rest of the batch along: the first of a term, and one
+// after a failure. Appends without entries, which carry the commit index when nothing is written,
+// travel with the heartbeats.
 //
 // At most two messages wait per group and node, plus, until the next flush, those of an instance
 // that has just ended.
@@ -45,12 +45,11 @@ type heartbeatBatch struct {
 
 // queuedHeartbeat is one heartbeat, or one append without entries.
 type queuedHeartbeat struct {
-	trans  *raftTransport
-	frame  *peerv1.Frame
-	sent   chan struct{}    // closed when it is sent or dropped; number and asked are set by then
-	prev   uint64           // last log entry when it was made; 0 in a heartbeat
-	number uint64           // readIndex round in which it was sent
-	asked  *transport.Asked // nil if it was dropped because its instance ended
+	trans *raftTransport
+	frame *peerv1.Frame
+	sent  chan struct{}    // closed when it is sent or dropped; asked is set by then
+	prev  uint64           // last log entry when it was made; 0 in a heartbeat
+	asked *transport.Asked // nil if it was dropped because its instance ended
 }
 
 // countWaiting adjusts the count of waiting appends, which hold up entries.
@@ -77,7 +76,7 @@ func (b *heartbeatBatcher) add(id quota.NodeID, x *queuedHeartbeat, at time.Time
 	x.countWaiting(1)
 	wait := time.Until(at)
 	switch {
-	case wait <= 0 || x.trans.readIndex.urgent() || x.prev > 0 && x.prev != x.trans.last.Load():
+	case wait <= 0 || x.prev > 0 && x.prev != x.trans.last.Load():
 		b.flush(id, d)
 	case d.timer == nil:
 		d.at, d.timer = at, time.AfterFunc(wait, func() {
@@ -115,7 +114,6 @@ func (b *heartbeatBatcher) flush(id quota.NodeID, d *heartbeatBatch) {
 			close(x.sent)
 			continue
 		}
-		x.number = x.trans.readIndex.round() // read before sending
 		live, frames = append(live, x), append(frames, x.frame)
 	}
 	asked := b.ask(id, peerv1.Lane_LANE_CONTROL, frames...)
@@ -139,7 +137,7 @@ func (t *raftTransport) latest(id raft.ServerID, term uint64) time.Time {
 // them.
 func (t *raftTransport) triggerHeartbeats() {
 	ask, now, last := t.leads.Load(), time.Now().UnixNano(), t.triggered.Load()
-	if ask == nil || t.readIndex.urgent() || now-last < int64(t.timing.Heartbeat/10) || !t.triggered.CompareAndSwap(last, now) {
+	if ask == nil || now-last < int64(t.timing.Heartbeat/10) || !t.triggered.CompareAndSwap(last, now) {
 		return
 	}
 	(*ask)()
@@ -170,5 +168,5 @@ func (t *raftTransport) sendBatched(id raft.ServerID, args *raft.AppendEntriesRe
 	if err != nil {
 		return err
 	}
-	return t.appended(id, args, resp, f.GetRaft(), x.number)
+	return t.appended(id, args, resp, f.GetRaft())
 }

@@ -90,7 +90,6 @@ func TestHeartbeatsThatMustGo(t *testing.T) {
 		"nothing to hurry for":       {at: time.Second},
 		"overdue":                    {at: -time.Millisecond, goes: true},
 		"sooner than the first":      {at: time.Millisecond, act: func(*heartbeatBatcher, *queuedHeartbeat) { time.Sleep(time.Millisecond) }, goes: true},
-		"a confirmation needs it":    {at: time.Second, edit: func(x *queuedHeartbeat) { x.trans.readIndex.running.Store(true) }, goes: true},
 		"there is a newer entry":     {at: time.Second, edit: func(x *queuedHeartbeat) { x.prev = 4; x.trans.last.Store(5) }, goes: true},
 		"there is no newer entry":    {at: time.Second, edit: func(x *queuedHeartbeat) { x.prev = 5; x.trans.last.Store(5) }},
 		"an entry comes":             {at: time.Second, act: func(_ *heartbeatBatcher, first *queuedHeartbeat) { first.trans.stored(6) }, goes: true},
@@ -225,7 +224,7 @@ func TestWaitsOnlyForWhoAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, _ := departures()
 		tr := newBeat(b).trans
-		tr.readIndex.noteAnswer("n1", 7, 1)
+		tr.readIndex.noteAnswer("n1", 7)
 		if wait := time.Until(tr.latest("n1", 7)); wait != 205*time.Millisecond {
 			t.Errorf("after an answer: waits %v", wait)
 		}

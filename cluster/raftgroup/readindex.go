@@ -7,29 +7,32 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/hashicorp/raft"
+
+	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// readIndex shares one round to a quorum among all callers that wait for it, and records for each
-// follower the round in which it last answered.
+// readIndex shares one round to a quorum among all callers that wait for it. It also records for
+// each follower when it last answered raft.
 //
 // Raft's own VerifyLeader is not enough: it counts every answer that arrives after the call, even
 // one to a much older heartbeat. A leader process that was suspended finds such answers when it
-// resumes, while the others have elected a new leader.
+// resumes, while the others have elected a new leader. A leader's lease is not enough either: a
+// follower that has just started again does not know the leader, and votes for another one at once.
 type readIndex struct {
-	sent    atomic.Uint64 // newest round; messages sent to followers belong to it
-	running atomic.Bool   // a round is in progress: heartbeats do not wait
-	answers sync.Map      // quota.NodeID -> ack
+	rounds  atomic.Uint64 // rounds begun
+	answers sync.Map      // quota.NodeID -> lastAnswer
 
 	mu   sync.Mutex
 	next *round // the next round; nil if none is waited for
 	busy bool   // a goroutine runs rounds
 }
 
-// roundAnswer is a follower's last successful answer.
-type roundAnswer struct {
-	term, round uint64
-	at          time.Time
+// lastAnswer is a follower's last successful answer to raft.
+type lastAnswer struct {
+	term uint64
+	at   time.Time
 }
 
 // round is one exchange with a quorum, shared by the callers that arrived before it began.
@@ -38,31 +41,17 @@ type round struct {
 	err  error
 }
 
-// round returns the current round, to which messages sent now belong.
-func (c *readIndex) round() uint64 {
-	if c == nil { // a transport outside a group
-		return 0
-	}
-	return c.sent.Load()
-}
-
-// noteAnswer records an answer. It proves that the follower accepted this replica as the leader
-// of that term at some time after the round began.
-func (c *readIndex) noteAnswer(id quota.NodeID, term, number uint64) {
+// noteAnswer records an answer: the follower has accepted this replica as the leader of that term.
+func (c *readIndex) noteAnswer(id quota.NodeID, term uint64) {
 	if c != nil {
-		c.answers.Store(id, roundAnswer{term, number, time.Now()})
+		c.answers.Store(id, lastAnswer{term, time.Now()})
 	}
 }
 
 // recent reports whether the follower has answered this leader within the given time.
 func (c *readIndex) recent(id quota.NodeID, term uint64, within time.Duration) bool {
-	v, _ := c.answers.Load(id)
-	a, _ := v.(roundAnswer)
-	return a.term == term && time.Since(a.at) < within
+	return time.Since(c.answered(id, term)) < within
 }
-
-// urgent reports that a round waits for heartbeats.
-func (c *readIndex) urgent() bool { return c != nil && c.running.Load() }
 
 // answered returns when the follower last answered this leader; zero if it never did.
 func (c *readIndex) answered(id quota.NodeID, term uint64) time.Time {
@@ -70,21 +59,11 @@ func (c *readIndex) answered(id quota.NodeID, term uint64) time.Time {
 		return time.Time{}
 	}
 	if v, ok := c.answers.Load(id); ok {
-		if a, _ := v.(roundAnswer); a.term == term {
+		if a, _ := v.(lastAnswer); a.term == term {
 			return a.at
 		}
 	}
 	return time.Time{}
-}
-
-// hasAnswered reports whether the follower has answered in that round or a later one.
-func (c *readIndex) hasAnswered(id quota.NodeID, term, number uint64) bool {
-	v, ok := c.answers.Load(id)
-	if !ok {
-		return false
-	}
-	a, _ := v.(roundAnswer)
-	return a.term == term && a.round >= number
 }
 
 // ConfirmLeadership implements the first half of a linearizable read by Raft's read index. It
@@ -128,48 +107,84 @@ func (g *Group) runRounds() {
 		if r == nil {
 			return
 		}
-		r.err = g.runRound(c.sent.Add(1))
+		c.rounds.Add(1)
+		r.err = g.runRound()
 		close(r.done)
 	}
 }
 
-// runRound runs one round. It makes raft send heartbeats now, then checks in the answers recorded
-// by the transport whether a quorum has answered this round.
-func (g *Group) runRound(number uint64) error {
+// askAgain is the pause before a round asks again those that did not answer.
+const askAgain = 10 * time.Millisecond
+
+// runRound runs one round: it asks the other voters until a quorum has answered, or this replica
+// does not lead any more.
+func (g *Group) runRound() error {
 	i := g.cur.Load()
 	if i == nil || g.closed.Load() {
 		return g.absent()
 	}
-	ctx, cancel := context.WithTimeout(i.trans.ctx, g.host.cfg.Timing.rpcTimeout())
+	t := g.host.cfg.Timing
+	ctx, cancel := context.WithTimeout(i.trans.ctx, t.rpcTimeout())
 	defer cancel()
-	g.readIndex.running.Store(true) // before flushing the waiting heartbeats
-	defer g.readIndex.running.Store(false)
-	g.host.batcher.flushAll()
 	for {
 		_, term, serving := g.Leader()
 		if !serving {
 			return ErrNotLeader
 		}
-		if err := i.wait(ctx, i.raft.VerifyLeader()); err != nil {
-			return fmt.Errorf("%w: %s", ErrNotLeader, err.Error()) // not wrapped: nothing was proposed, so nothing is uncertain
+		confirmed := i.trans.confirm(ctx, term, g.voters())
+		if _, now, serving := g.Leader(); !serving || now != term {
+			return ErrNotLeader
 		}
-		if g.quorum(term, number) {
-			if _, now, serving := g.Leader(); !serving || now != term {
-				return ErrNotLeader
-			}
+		if confirmed {
 			return nil
+		}
+		select {
+		case <-time.After(askAgain):
+		case <-ctx.Done():
+			return fmt.Errorf("%w: no quorum answers", ErrNotLeader) // nothing was proposed, so nothing is uncertain
 		}
 	}
 }
 
-// quorum reports whether a majority of the voters, including this replica, has answered in that
-// round.
-func (g *Group) quorum(term, number uint64) bool {
-	votes, voters := 0, g.voters()
+// confirm sends a heartbeat to the other voters, and reports whether a quorum, with this replica,
+// accepts it as the leader of the term. It sends them past raft, whose loops would cost more than
+// the question; to the others, they are heartbeats like any other. Raft's own go on as before: its
+// lease does not learn of these.
+func (t *raftTransport) confirm(ctx context.Context, term uint64, voters []quota.NodeID) bool {
+	if ctx.Err() != nil || t.stalled != nil && t.stalled() {
+		return false // a failed replica sends nothing
+	}
+	ctx, cancel := context.WithTimeout(ctx, t.timing.Heartbeat/5)
+	defer cancel()
+	frame := t.heartbeat(term)
+	answers, votes := make(chan bool, len(voters)), 0
 	for _, id := range voters {
-		if id == g.host.cfg.Self || g.readIndex.hasAnswered(id, term, number) {
+		if id == t.self {
+			answers <- true
+			continue
+		}
+		asked := t.net.Ask(id, peerv1.Lane_LANE_CONTROL, frame)
+		go func() {
+			f, err := asked[0].Wait(ctx)
+			r := f.GetRaft().GetAppendEntriesResult()
+			answers <- err == nil && r.GetSuccess() && r.GetTerm() == term
+		}()
+	}
+	for range voters {
+		if <-answers {
 			votes++
 		}
+		if votes > len(voters)/2 {
+			return true
+		}
 	}
-	return votes > len(voters)/2
+	return false
+}
+
+// heartbeat returns a heartbeat as raft sends it.
+func (t *raftTransport) heartbeat(term uint64) *peerv1.Frame {
+	args := &raft.AppendEntriesRequest{
+		RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(t.self), Addr: []byte(t.self)}, Term: term,
+	}
+	return &peerv1.Frame{Body: &peerv1.Frame_Raft{Raft: &peerv1.Raft{Group: t.group, Message: &peerv1.Raft_AppendEntries{AppendEntries: appendOut(args)}}}}
 }

@@ -73,6 +73,25 @@ func TestConfirmNeedsAQuorum(t *testing.T) {
 	})
 }
 
+// TestConfirmLeavesRaftsHeartbeats confirms leadership without pause. Raft does not see the answers, so
+// its own heartbeats must go on, or the leader would give up.
+func TestConfirmLeavesRaftsHeartbeats(t *testing.T) {
+	t.Parallel() // it mostly waits
+	c := newCluster(t, 1, nil)
+	var lead *member
+	c.eventually(5*time.Second, "a leader", func() bool { lead = c.leader(0); return lead != nil })
+	g := lead.groups[0]
+	_, term, _ := g.Leader()
+	for end := time.Now().Add(3 * g.host.cfg.Timing.Heartbeat); time.Now().Before(end); {
+		if err := g.ConfirmLeadership(within(t, patience)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, now, serving := g.Leader(); !serving || now != term {
+		t.Errorf("term %d, leading %v; want term %d and leading", now, serving, term)
+	}
+}
+
 // TestConfirmIsShared confirms leadership from many goroutines at once: they share rounds.
 func TestConfirmIsShared(t *testing.T) {
 	t.Parallel() // it mostly waits
@@ -80,7 +99,7 @@ func TestConfirmIsShared(t *testing.T) {
 	var lead *member
 	c.eventually(5*time.Second, "a leader", func() bool { lead = c.leader(0); return lead != nil })
 	g := lead.groups[0]
-	before := g.readIndex.sent.Load()
+	before := g.readIndex.rounds.Load()
 	const callers = 200
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
@@ -93,7 +112,7 @@ func TestConfirmIsShared(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if rounds := g.readIndex.sent.Load() - before; rounds > callers/2 {
+	if rounds := g.readIndex.rounds.Load() - before; rounds > callers/2 {
 		t.Errorf("%d rounds for %d calls", rounds, callers)
 	}
 }

@@ -49,7 +49,7 @@ type raftTransport struct {
 	leads          atomic.Pointer[func()] // makes raft verify its leadership
 
 	stalled   func() bool // reports whether this node's disk hangs; nil means never
-	readIndex *readIndex  // records every answer; nil outside a group
+	readIndex *readIndex  // records when followers answer; nil outside a group
 
 	// wanted reports whether raft still leads in that term with that member.
 	wanted atomic.Pointer[func(id raft.ServerID, term uint64) bool]
@@ -130,7 +130,7 @@ func (t *raftTransport) AppendEntries(id raft.ServerID, _ raft.ServerAddress, ar
 // append sends entries, and retries while the follower has no working replica.
 func (t *raftTransport) append(id raft.ServerID, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
 	trim(args)
-	number, limit := t.readIndex.round(), t.timing.rpcTimeout() // read before sending
+	limit := t.timing.rpcTimeout()
 	m := &peerv1.Raft{Message: &peerv1.Raft_AppendEntries{AppendEntries: appendOut(args)}}
 	a, err := t.call(id, peerv1.Lane_LANE_DATA, limit, m)
 	for again := awayFirst; isAway(err) && t.pause(again, id, args.Term); again = min(2*again, leadCheck) {
@@ -139,11 +139,11 @@ func (t *raftTransport) append(id raft.ServerID, args *raft.AppendEntriesRequest
 	if err != nil {
 		return err
 	}
-	return t.appended(id, args, resp, a, number)
+	return t.appended(id, args, resp, a)
 }
 
-// appended processes the answer to an append that was sent in the given readIndex round.
-func (t *raftTransport) appended(id raft.ServerID, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse, a *peerv1.Raft, number uint64) error {
+// appended processes the answer to an append.
+func (t *raftTransport) appended(id raft.ServerID, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse, a *peerv1.Raft) error {
 	r := a.GetAppendEntriesResult()
 	if r == nil {
 		return errAnswer(a)
@@ -152,7 +152,7 @@ func (t *raftTransport) appended(id raft.ServerID, args *raft.AppendEntriesReque
 		RPCHeader: headerIn(r.GetHeader()), Term: r.GetTerm(), LastLog: r.GetLastLog(), Success: r.GetSuccess(), NoRetryBackoff: r.GetNoRetryBackoff(),
 	}
 	if resp.Success && resp.Term == args.Term {
-		t.readIndex.noteAnswer(quota.NodeID(id), args.Term, number)
+		t.readIndex.noteAnswer(quota.NodeID(id), args.Term)
 	}
 	return nil
 }
