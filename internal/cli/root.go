@@ -59,8 +59,8 @@ func New() *cobra.Command {
 		Use:   "quorate",
 		Short: "A rate-limit cluster that decides locally on every node",
 		Long: `Quorate is a rate-limit and quota cluster. Every node decides from its own
-memory whether a request may pass; behind the requests, the nodes share out what
-is left of each limit through leaders elected by Raft.`,
+memory whether a request may pass. In the background, leaders elected by Raft
+divide each limit among the nodes.`,
 		Example: `  quorate dev
   quorate limits apply limits.yaml
   quorate allow web/per_client 203.0.113.7
@@ -99,7 +99,7 @@ func addGroups(root *cobra.Command) {
 		checks.NewAcquireCommand(),
 		checks.NewReleaseCommand(),
 	)
-	addGroup(root, "look", "Look:",
+	addGroup(root, "look", "Monitoring:",
 		cluster.NewStatusCommand("quorate status"),
 		cluster.NewNodesCommand(), cluster.NewRangesCommand(),
 		top.NewCommand(),

@@ -21,8 +21,8 @@ import (
 func NewAccountsCommand() *cobra.Command {
 	return usage.Group("accounts", "Read and change durable balances",
 		`Read and change accounts: balances that are exact, survive failures, and are
-never charged twice. These commands use the administration service: where nodes
-have access.grants in their settings, the author needs permissions.
+never charged twice. These commands use the administration service: if the
+nodes' settings have access.grants, the author needs permissions.
 
 An account is named by flags, or in one word:
 app~realm~identity~namespace~name~type. Identity and namespace may be empty.`,
@@ -34,7 +34,7 @@ type Identity struct{ render.Change }
 
 // AddFlags adds --author.
 func (c *Identity) AddFlags(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&c.Author, "author", "", "who, for permissions and the history (default: $QUORATE_USER, or who is logged in)")
+	cmd.Flags().StringVar(&c.Author, "author", "", "author, for permissions and the history (default: $QUORATE_USER, or the login name)")
 }
 
 // Named returns a context whose calls carry the caller's identity.
@@ -90,7 +90,7 @@ func (a *accountFlags) addFlags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&a.identity, "identity", "", "owner, such as user:ann (default: none)")
 	cmd.Flags().StringVar(&a.namespace, "namespace", "", "its part of the realm; @team|... places accounts together")
 	cmd.Flags().StringVar(&a.name, "name", "", "its name")
-	cmd.Flags().StringVar(&a.resource, "type", "", "what it counts, such as builds")
+	cmd.Flags().StringVar(&a.resource, "type", "", "type of the units, such as builds")
 }
 
 // partFlags are the flags for the parts of an account's one-word form.

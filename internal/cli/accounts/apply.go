@@ -39,18 +39,19 @@ func newAccountsApplyCommand() *cobra.Command {
 		Use:   "apply [ACCOUNT]",
 		Short: "Apply operations to accounts: all of them, or none",
 		Long: `Apply one operation to an account, or all operations of a file ("-": standard
-input), all or none. An account that does not exist is created by the policy
-that the operation sets; one that has a policy keeps it when none is given.
+input), all or none. An unknown account is created with the policy that the
+operation sets; an existing account keeps its policy if none is given.
 
-With --request-id the operations are applied once, however often the command is
-repeated within --ttl: the answer is that of the first time. Without it the
-command makes up an id of its own, so that it can try another node when one
-does not answer; only a repetition of the command is another request.
+With --request-id, the operations are applied once, however often the command is
+repeated within --ttl; it returns the first answer again. Without it, the
+command generates an id, so that it can retry at another node; running the
+command again is then a new request.
 
 A policy is written version~namespace~name~type ("/" may stand for "~"), of the
-account's app and realm unless --policy-realm says another.
+account's app and realm unless --policy-realm is given.
 
-Exit code 0 says applied, 1 not: the output says which operation failed and why.`,
+Exit code 0 means applied, 1 not applied: the output says which operation failed
+and why.`,
 		Example: `  quorate accounts apply --app cv --realm project:infra --name alice --type builds --policy '$hash/ci/default/builds' --delta -1 --request-id build-17
   quorate accounts apply cv~project:infra~~~alice~builds --delta 5 --option ignore_policy_bounds
   quorate accounts apply cv~project:infra~~~alice~builds --relative-to limit
@@ -82,7 +83,7 @@ Exit code 0 says applied, 1 not: the output says which operation failed and why.
 	render.CompleteWords(cmd, "relative-to", "current_balance", "zero", "default", "limit")
 	f.StringSliceVar(&a.options, "option", nil, "ignore_policy_bounds, do_not_cap_proposed or with_policy_limit_delta")
 	render.CompleteWords(cmd, "option", "ignore_policy_bounds", "do_not_cap_proposed", "with_policy_limit_delta")
-	f.StringVar(&a.requestID, "request-id", "", "apply once under this name, at most 256 bytes (default: made up)")
+	f.StringVar(&a.requestID, "request-id", "", "apply once under this name, at most 256 bytes (default: generated)")
 	f.DurationVar(&a.ttl, "ttl", 0, "how long the request id is remembered, 1s to 744h (default 2h)")
 	f.StringVarP(&a.file, "file", "f", "", "apply the operations of this file")
 	output.AddFlags(cmd, "table", "json")

@@ -29,11 +29,11 @@ func newAccountsGetCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "get [ACCOUNT...]",
 		Aliases: []string{"describe"},
-		Short:   "Print accounts, as they are at one moment",
+		Short:   "Print accounts, all as of the same moment",
 		Long: `Print accounts: the balance when it was last changed, the projected balance with
-all refills up to now, when the next refill is due, and the policy. All are as
-of one moment. Nothing is changed by looking. Exit code 5 says that one of them
-does not exist. "describe" is the same command; "quorate accounts history"
+all refills up to now, when the next refill is due, and the policy. All values
+are of the same moment. Reading changes nothing. Exit code 5 means that one of
+them is unknown. "describe" is the same command; "quorate accounts history"
 prints the last changes.`,
 		Example: `  quorate accounts get cv~project:infra~~~alice~builds
   quorate accounts get --app cv --realm project:infra --identity user:ann --namespace ci --name ann --type builds -o json
@@ -57,7 +57,7 @@ prints the last changes.`,
 	t.AddFlags(cmd)
 	who.AddFlags(cmd)
 	a.addFlags(cmd)
-	cmd.Flags().BoolVar(&stale, "stale", false, "read the nearest replica, perhaps a second stale")
+	cmd.Flags().BoolVar(&stale, "stale", false, "read the nearest replica, up to a second stale")
 	output.AddFlags(cmd, "table", "json")
 	return cmd
 }
@@ -107,10 +107,8 @@ func newAccountsListCommand() *cobra.Command {
 		Use:   "list --app APP --realm REALM",
 		Short: "Print the accounts of a realm",
 		Long: `Print accounts in order of their ids: those of a realm, or, with the other
-flags, of one identity (--identity "" is nobody's), namespace, type, and
-beginning of the name. There may be millions: the first 100 are printed, and
---max says how many instead, 0 all of them; they are fetched and printed in
-pages.`,
+flags, of one identity (--identity "" is nobody's), namespace, type, and prefix
+of the name. The first 100 are printed unless --max is given (0: all).`,
 		Example: `  quorate accounts list --app cv --realm project:infra
   quorate accounts list --app cv --realm project:infra --namespace ci --prefix a --type builds --max 0 -o json`,
 		Args: cobra.NoArgs,
@@ -137,8 +135,8 @@ pages.`,
 	f := cmd.Flags()
 	f.StringVar(&a.identity, "identity", "", "only this identity's")
 	f.StringVar(&a.namespace, "namespace", "", "only of this namespace")
-	f.StringVar(&a.name, "prefix", "", "only names that begin so")
-	f.StringVar(&a.resource, "type", "", "only what counts this")
+	f.StringVar(&a.name, "prefix", "", "only names with this prefix")
+	f.StringVar(&a.resource, "type", "", "only this type")
 	f.IntVar(&most, "max", accountsShown, "how many to print; 0 is all")
 	output.AddFlags(cmd, "table", "json")
 	return cmd
@@ -200,9 +198,8 @@ func newAccountsHistoryCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "history [ACCOUNT]",
 		Short: "Print the last changes of an account",
-		Long: fmt.Sprintf(`Print the last changes of an account, newest first, at most %d: when, who, by
-which request, and what became of the balance. Exit code 5 says that there are
-none: the account does not exist.`, account.MaxHistory),
+		Long: fmt.Sprintf(`Print the last changes of an account, newest first, at most %d: time, author,
+request, and the new balance. Exit code 5 means that the account is unknown.`, account.MaxHistory),
 		Example: `  quorate accounts history cv~project:infra~~~alice~builds
   quorate accounts history --app cv --realm project:infra --name alice --type builds -o json`,
 		Args: cobra.MaximumNArgs(1),

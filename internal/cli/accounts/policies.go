@@ -27,9 +27,8 @@ import (
 func NewPoliciesCommand() *cobra.Command {
 	return usage.Group("policies", "Load, read and purge the policies of accounts",
 		`Load, read and purge policy configs: groups of policies for accounts, which are
-never changed once they are loaded. These commands use the administration
-service: where nodes have access.grants in their settings, the author needs
-permissions.`,
+immutable once loaded. These commands use the administration service: if the
+nodes' settings have access.grants, the author needs permissions.`,
 		newPoliciesLoadCommand(), newPoliciesGetCommand(), newPoliciesListCommand(), newPoliciesPurgeCommand())
 }
 
@@ -43,10 +42,10 @@ func newPoliciesLoadCommand() *cobra.Command {
 		Use:   "load --app APP --realm REALM FILE",
 		Short: "Load the policies of a file",
 		Long: `Load the policies of a file, YAML or JSON ("-": standard input), as one config.
-Its version is a hash of the content, so that loading the same policies again
-changes nothing; or a name of your own, which does not identify the content.
-A config that is loaded is never changed: exit code 3 says that the version is
-there with other policies. -o version prints the version alone, for scripts.`,
+Its version is a hash of the content, so loading the same policies again changes
+nothing, or a name that you choose with --version. A loaded config never
+changes: exit code 3 means that the version exists with other policies. -o
+version prints the version alone, for scripts.`,
 		Example: `  quorate policies load --app cv --realm project:infra examples/accounts/policies.yaml
   quorate policies load --app cv --realm project:infra policies.yaml -o version > version.txt
   quorate policies load --app cv --realm project:infra policies.yaml --version 2026-11`,
@@ -69,7 +68,7 @@ there with other policies. -o version prints the version alone, for scripts.`,
 	t.AddFlags(cmd)
 	who.AddFlags(cmd)
 	r.addFlags(cmd)
-	cmd.Flags().StringVar(&version, "version", "", "a name of your own for this version (default: a hash of the policies)")
+	cmd.Flags().StringVar(&version, "version", "", "name for this version (default: a hash of the policies)")
 	output.AddFlags(cmd, "text", "json", "version")
 	return cmd
 }
@@ -250,8 +249,8 @@ func newPoliciesListCommand() *cobra.Command {
 		Use:   "list --app APP --realm REALM",
 		Short: "Print the policy configs of a realm",
 		Long: `Print the versions of the policy configs of a realm, how many policies each has,
-when it was loaded, and by whom. The first 100 are printed, and --max says how
-many instead, 0 all of them.`,
+when it was loaded, and by whom. The first 100 are printed unless --max is given
+(0: all).`,
 		Example: `  quorate policies list --app cv --realm project:infra
   quorate policies list --app cv --realm project:infra --max 0 -o json`,
 		Args: cobra.NoArgs,
@@ -301,9 +300,9 @@ func newPoliciesPurgeCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "purge VERSION",
 		Short: "Delete a policy config that is no longer in use",
-		Long: `Delete a policy config. Accounts that have a policy of it keep their copy; what
-names one of its policies from now on fails. Exit code 5 says that it was not
-there.`,
+		Long: `Delete a policy config. Accounts that have a policy of it keep their copy; new
+operations that name one of its policies fail. Exit code 5 means that it is
+unknown.`,
 		Example: `  quorate policies purge --app cv --realm project:infra '$hash'
   quorate policies purge cv~project:infra~#2026-10 --yes`,
 		Args: cobra.ExactArgs(1),

@@ -58,8 +58,8 @@ func NewVersionCommand() *cobra.Command {
 		Short: "Print the version, and what it was built from",
 		Long: `Print the version, and what it was built from.
 
-With -o cyclonedx it is a bill of materials: every module that is in the
-binary, with its version and the checksum of its source.`,
+-o cyclonedx prints a bill of materials: every module in the binary, with its
+version and the checksum of its source.`,
 		Example: `  quorate version -o json
   quorate version -o cyclonedx > quorate.cdx.json`,
 		Args: cobra.NoArgs,
@@ -80,6 +80,6 @@ binary, with its version and the checksum of its source.`,
 		},
 	}
 	output.AddFlags(cmd, "text", "json", "cyclonedx")
-	cmd.Flags().StringVar(&of, "of", "", "`file` of another binary, perhaps for another system, to describe")
+	cmd.Flags().StringVar(&of, "of", "", "another binary `file` to describe, also for another system")
 	return cmd
 }

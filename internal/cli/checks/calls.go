@@ -34,11 +34,11 @@ func callQuota[Request, Response any](ctx context.Context, t *remote.Targets, me
 
 func (c *caller) costFlag(cmd *cobra.Command) {
 	cmd.Flags().Int64Var(&c.cost, "cost", 1, "how many tokens, 1 or more")
-	cmd.Flags().DurationVar(&c.maxWait, "max-wait", 0, "the longest wait to accept; it can only lower the limit's (default: the limit's)")
+	cmd.Flags().DurationVar(&c.maxWait, "max-wait", 0, "longest wait to accept; it can only shorten the limit's (default: the limit's)")
 }
 
 func (c *caller) ttlFlag(cmd *cobra.Command) {
-	cmd.Flags().DurationVar(&c.ttl, "ttl", 0, "how long it lasts unless renewed, 1ms to 24h (default: the limit's lease)")
+	cmd.Flags().DurationVar(&c.ttl, "ttl", 0, "lease, 1ms to 24h (default: the limit's lease)")
 }
 
 // check makes a check from arguments and flags.
@@ -121,12 +121,12 @@ func NewAllowCommand() *cobra.Command {
 	var c caller
 	cmd := &cobra.Command{
 		Use:   "allow NAMESPACE/LIMIT KEY",
-		Short: "Ask whether a request may pass, and charge it",
+		Short: "Check a request against a limit, and charge it",
 		Long: `Ask the first node that answers whether a request may pass, and charge it if so.
-"*" is the key of limits that have one bucket for everybody.
+"*" is the key of limits with one bucket for all callers.
 
-Exit code 0 says allowed, 1 refused, 2 and more that there is no answer. When
-the answer says "wait", the tokens are set aside and the caller waits that long.`,
+Exit code 0 means allowed, 1 refused, 2 or more no answer. If the answer says
+"wait", the tokens are reserved and the caller has to wait that long.`,
 		Example: `  quorate allow web/per_client 203.0.113.7
   quorate allow api/per_tenant acme --cost 50 --max-wait 2s
   quorate allow web/login alice --peek -o json

@@ -50,15 +50,15 @@ func NewEventsCommand() *cobra.Command {
 	_, kinds := apijson.EnumOf(quoratev1.EventKind(0).Descriptor(), "")
 	cmd := &cobra.Command{
 		Use:   "events [NAMESPACE[/LIMIT]]",
-		Short: "Print what happens, as it happens",
-		Long: `Print what happens on all nodes of the cluster, or with --node on one, as it
-happens, until Ctrl-C or for the time that --for says. The first node that
-answers asks the others; a message says whose events are missing if a node does
-not answer. A lost connection is made again.
+		Short: "Print events as they happen",
+		Long: `Print events of all nodes of the cluster, or with --node on one, until Ctrl-C or
+for the time of --for. The first node that answers asks the others; a message
+says whose events are missing if a node does not answer. The command reconnects
+after a lost connection.
 
-A terminal that is too slow loses events, and shows how many; requests are never
-slowed. -o json prints one object per line. The kinds are
-` + strings.Join(kinds[:3], ", ") + `,
+If the terminal is too slow, events are dropped, and the command prints how
+many; requests are never slowed. -o json prints one object per line. The kinds
+are` + strings.Join(kinds[:3], ", ") + `,
 ` + strings.Join(kinds[3:], ", ") + `.`,
 		Example: `  quorate events -f
   quorate events -f web/per_client --kind refused,too_many_tokens_requested

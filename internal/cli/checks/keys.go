@@ -16,8 +16,8 @@ import (
 // NewKeysCommand returns "quorate keys".
 func NewKeysCommand() *cobra.Command {
 	return usage.Group("keys", "Show and reset single keys",
-		`Show what the leaders know of a key, say why it is refused, make it as good as
-new, and list the keys with the highest demand.`,
+		`Show the state of a key at its leaders, explain why it is refused, reset it, and
+list the keys with the highest demand.`,
 		newKeysGetCommand(), newKeysExplainCommand(), newKeysResetCommand(), newKeysTopCommand())
 }
 
@@ -26,10 +26,10 @@ func newKeysGetCommand() *cobra.Command {
 	var output render.Output
 	cmd := &cobra.Command{
 		Use:   "get NAMESPACE/LIMIT KEY",
-		Short: "Print what the leaders know of a key",
-		Long: `Print what the leaders of its ranges know of a key: one line for each counter
+		Short: "Print the state of a key at its leaders",
+		Long: `Print the state of a key at the leaders of its ranges: one line for each counter
 (the limit, its further tiers, its floor, its parents), and its override if it
-has one. "*" is the key of limits that have one bucket for everybody.`,
+has one. "*" is the key of limits with one bucket for all callers.`,
 		Example: `  quorate keys get web/per_client 203.0.113.7
   quorate keys get api/per_tenant acme -o json`,
 		Args: cobra.ExactArgs(2),
@@ -71,8 +71,8 @@ func newKeysResetCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "reset NAMESPACE/LIMIT KEY",
 		Short: "Reset a key: full again, without debt",
-		Long: `Reset a key: all its tiers are full again, debt and reservations
-are forgotten. Parents stay as they are. The command asks first.`,
+		Long: `Reset a key: all its tiers are full again, debt and reservations are forgotten.
+Parents do not change. The command asks first.`,
 		Example: `  quorate keys reset web/login alice
   quorate keys reset web/login alice --yes`,
 		Args: cobra.ExactArgs(2),
@@ -104,7 +104,7 @@ func newKeysTopCommand() *cobra.Command {
 		Short: "Print the keys with the highest demand",
 		Long: `Print the keys with the highest demand, over the whole cluster, as "quorate
 rates" does. RATE and DEMAND are tokens per second over the last few seconds,
-USED is the demand as a part of what the rule refills; the other columns count
+USED is the demand divided by the rule's refill rate; the other columns count
 tokens since the leader of the key's range first saw the key.`,
 		Example: `  quorate keys top
   quorate keys top web/per_client --top 5

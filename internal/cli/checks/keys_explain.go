@@ -52,13 +52,13 @@ func newKeysExplainCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "explain NAMESPACE/LIMIT KEY",
 		Aliases: []string{"describe"},
-		Short:   "Say why a key is refused, or not, and when it passes again",
-		Long: `Say how it stands with a key: its rule and override, what is left or owed, who
-counts it and what was refused since; then what one node would answer to one
-token now, without charging it, why in words, and when the next token comes.
+		Short:   "Explain why a key is refused or allowed, and until when",
+		Long: `Explain the state of a key: its rule and override, its tokens or debt, the nodes
+that report it, and its refusals; then how a node would decide one token now,
+without charging it, why, and when the next token is available.
 
-Refusals are not kept one by one: "quorate events -f NAMESPACE/LIMIT --key KEY"
-prints those to come, each with its reason. "describe" is the same command.`,
+Single refusals are not stored: "quorate events -f NAMESPACE/LIMIT --key KEY"
+prints new ones, each with its reason. "describe" is the same command.`,
 		Example: `  quorate keys explain web/per_client 203.0.113.7
   quorate keys explain api/per_tenant acme -o json`,
 		Args: cobra.ExactArgs(2),

@@ -36,11 +36,11 @@ func (r *ratesOptions) addFlags(cmd *cobra.Command) {
 	r.Targets.AddFlags(cmd)
 	cmd.Flags().Int32Var(&r.top, "top", apiproto.DefaultTop, fmt.Sprintf("how many keys, 1 to %d", apiproto.MaxTop))
 	_, orders := apijson.EnumOf(quoratev1.RateOrder(0).Descriptor(), "")
-	cmd.Flags().StringVar(&r.by, "by", "demand", "what is first: the most of "+strings.Join(orders, ", ")+" (of that the least)")
+	cmd.Flags().StringVar(&r.by, "by", "demand", "sort order, descending by "+strings.Join(orders, ", ")+" (ascending)")
 	render.CompleteWords(cmd, "by", orders...)
-	cmd.Flags().StringVar(&r.prefix, "prefix", "", "only keys that begin with this")
+	cmd.Flags().StringVar(&r.prefix, "prefix", "", "only keys with this prefix")
 	cmd.Flags().StringVar(&r.label, "label", "", "only keys with this label: name=value, or 2=eu for the second part of acme/eu/7")
-	cmd.Flags().StringVar(&r.page, "page", "", "the next page of an earlier answer, which names it")
+	cmd.Flags().StringVar(&r.page, "page", "", "token of the next page, from an earlier answer")
 	r.output.AddFlags(cmd, "table", "json")
 }
 
@@ -52,7 +52,7 @@ func NewRatesCommand() *cobra.Command {
 		Short: "Print the keys with the highest demand, or another top list",
 		Long: `Print the keys with the highest demand, over the whole cluster, as the leaders
 of their ranges report them. RATE and DEMAND are tokens per second over the last
-few seconds, USED is the demand as a part of what the rule refills; the other
+few seconds, USED is the demand divided by the rule's refill rate; the other
 columns count tokens since the leader of the key's range first saw the key.`,
 		Example: `  quorate rates --top 5
   quorate rates --by refusal_rate --prefix acme/

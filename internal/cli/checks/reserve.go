@@ -17,12 +17,12 @@ func NewReserveCommand() *cobra.Command {
 	var c caller
 	cmd := &cobra.Command{
 		Use:   "reserve NAMESPACE/LIMIT KEY",
-		Short: "Set tokens aside, to be settled",
+		Short: "Reserve tokens, to be settled",
 		Long: `Reserve tokens until "quorate settle" reports how many were used. A reservation
 that is not settled in time counts as used. The first line of the output is the
 handle.
 
-Exit code 0 says reserved, 1 refused.`,
+Exit code 0 means reserved, 1 refused.`,
 		Example: `  quorate reserve api/per_tenant acme --cost 50 --ttl 1m
   quorate reserve api/per_tenant acme --cost 50 -o json | jq -r .handle`,
 		Args: cobra.ExactArgs(2),
@@ -70,10 +70,10 @@ func NewSettleCommand() *cobra.Command {
 	var used int64
 	cmd := &cobra.Command{
 		Use:   "settle HANDLE",
-		Short: "Say how many reserved tokens were used",
-		Long: `End a reservation: what was reserved and not used is given back, and what was
-used beyond it is booked as debt. Exit code 5 says that the reservation was
-settled before, has expired, or never was.`,
+		Short: "Settle a reservation with the tokens used",
+		Long: `Settle a reservation: unused tokens are returned, and use beyond the reservation
+is booked as debt. Exit code 5 means that the reservation is unknown: already
+settled, expired, or never made.`,
 		Example: `  quorate settle "$HANDLE"
   quorate settle "$HANDLE" --used 12`,
 		Args: cobra.ExactArgs(1),
@@ -104,11 +104,11 @@ func NewAcquireCommand() *cobra.Command {
 	var count int64
 	cmd := &cobra.Command{
 		Use:   "acquire NAMESPACE/LIMIT KEY",
-		Short: "Take a place under a concurrency limit",
-		Long: `Take places under a concurrency limit, until "quorate release"
-gives them back or their lease ends. The first line of the output is the handle.
+		Short: "Acquire places under a concurrency limit",
+		Long: `Acquire places under a concurrency limit, until "quorate release" returns them
+or their lease ends. The first line of the output is the handle.
 
-Exit code 0 says taken, 1 refused.`,
+Exit code 0 means acquired, 1 refused.`,
 		Example: `  quorate acquire jobs/running nightly --ttl 10m
   quorate acquire jobs/running nightly --count 2 -o json`,
 		Args: cobra.ExactArgs(2),
@@ -143,10 +143,9 @@ func NewReleaseCommand() *cobra.Command {
 	var c caller
 	cmd := &cobra.Command{
 		Use:   "release HANDLE",
-		Short: "Give back what acquire took",
-		Long: `Give back the places that "quorate acquire" took. Exit code 5 says that they
-were given back before, that their lease has ended, or that they never were
-taken.`,
+		Short: "Release acquired places",
+		Long: `Release the places that "quorate acquire" acquired. Exit code 5 means that they
+are unknown: already released, expired, or never acquired.`,
 		Example: `  quorate release "$HANDLE"`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

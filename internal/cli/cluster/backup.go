@@ -36,14 +36,14 @@ func NewBackupCommand() *cobra.Command {
 		Short: "Copy the state of the cluster into a file",
 		Long: `Copy the durable state of a running cluster into one file: limits with their
 history, overrides, policies, accounts, roles and bearer tokens (hashed), and
-the counts that endure. All that was acknowledged before is in it, and of each
-transaction all or nothing. Decisions go on; transactions over several ranges
-wait for some milliseconds. Members, join tokens and the keys of certificates
-are not in it.
+durable counts. It contains everything that was acknowledged before, and each
+transaction completely or not at all. Nodes keep deciding; transactions over
+several ranges wait some milliseconds. It does not contain members, join tokens,
+or keys of certificates.
 
-The file appears under its name when it is whole, checked, and on the disk;
-another one of that name is replaced. "--out -" is standard output: see the exit
-code, and "quorate backup verify", for whether it is whole.`,
+The file gets its name once it is complete, verified and on disk; it replaces an
+existing file of that name. "--out -" writes to standard output: check the exit
+code, or run "quorate backup verify", to see whether the backup is complete.`,
 		Example: `  quorate backup
   quorate backup --out /backups/monday.quorate
   quorate backup --out - | ssh store "cat > monday.quorate"`,

@@ -20,9 +20,9 @@ func newBackupVerifyCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "verify FILE",
 		Short: "Check a backup, and list its content",
-		Long: `Read a backup whole ("-": standard input): its checksums, and its content,
-as a restoring node would. No cluster is needed. The exit code is 1 if
-it is cut off, damaged, or no backup; the error says where and why.`,
+		Long: `Read a whole backup ("-": standard input) and verify its checksums and content,
+as a restoring node would. This needs no cluster. The exit code is 1 if the file
+is truncated, damaged, or not a backup; the error says where and why.`,
 		Example: `  quorate backup verify monday.quorate
   quorate backup --out - | quorate backup verify -`,
 		Args: cobra.ExactArgs(1),

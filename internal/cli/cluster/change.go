@@ -59,11 +59,10 @@ func newClusterDrainCommand() *cobra.Command {
 	var o nodeChange
 	cmd := &cobra.Command{
 		Use:   "drain NODE",
-		Short: "Let a node lead nothing, before work on it",
-		Long: `Let a node lead nothing: its leaderships go to others, and it gets no new ones
-and no more replicas. It keeps those that it has, keeps deciding, and can be
-restarted or stopped for a while without a word to anybody. "quorate cluster
-activate" ends it.`,
+		Short: "Move all leaderships off a node, before maintenance",
+		Long: `Move all leaderships of a node to others. The node receives no new ones and no
+further replicas. It keeps its replicas, keeps deciding, and can be restarted or
+stopped for a while without further steps. "quorate cluster activate" ends it.`,
 		Example: `  quorate cluster drain n2
   quorate cluster drain n2 --wait`,
 		Args: cobra.ExactArgs(1),
@@ -82,10 +81,10 @@ func newClusterActivateCommand() *cobra.Command {
 	var o nodeChange
 	cmd := &cobra.Command{
 		Use:   "activate NODE",
-		Short: "End a drain, or a leave that is not over",
-		Long: `Let a node take part again after "quorate cluster drain", or have it stay after
-"quorate cluster leave", as long as it is a member: replicas that have gone come
-back where the placement wants them.`,
+		Short: "End a drain, or an unfinished leave",
+		Long: `Return a node to service after "quorate cluster drain", or cancel "quorate
+cluster leave" while the node is still a member. Replicas that have moved away
+return as the placement requires.`,
 		Example: `  quorate cluster activate n2`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -95,7 +94,7 @@ back where the placement wants them.`,
 			}, waiting{node: id, what: "ranges settled", done: "every range is as wanted", left: unsettledRanges})
 		},
 	}
-	o.addFlags(cmd, "every range is as wanted")
+	o.addFlags(cmd, "all moves are done")
 	return cmd
 }
 
@@ -108,10 +107,11 @@ func newClusterLeaveCommand() *cobra.Command {
 		Long: `Take a node out of the cluster: its replicas move to others, one step at a time
 and never with fewer voters than before; then its process ends by itself. Until
 then "quorate cluster activate" keeps it. Without NODE it is the node at --addr.
-See first what will move: "quorate cluster plan --without NODE". A node that
-does not answer cannot leave: see "quorate cluster remove". It is refused where
-ranges would have fewer voters than now and than "replicas" of the settings asks
-for: join another node first, or say --force. On a terminal it asks first.`,
+To preview the moves, use "quorate cluster plan --without NODE". A node that
+does not answer cannot leave: see "quorate cluster remove". The command is
+refused if ranges would have fewer voters than now and than the setting
+"replicas" asks for: join another node first, or use --force. On a terminal it
+asks first.`,
 		Example: `  quorate cluster leave n3
   quorate cluster leave --addr 10.0.0.3:7412 --yes --wait`,
 		Args: cobra.MaximumNArgs(1),
@@ -168,12 +168,12 @@ func newClusterRemoveCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "remove NODE",
 		Short: "Remove a permanently dead node from the cluster",
-		Long: `Take a node out of the cluster that will not come back, such as one whose
-machine or disk is lost. Nothing waits for it; its replicas are built again on
-other nodes from those that are left. It is refused when no active node that
-answers would be left, and for a node that answers, which should leave instead,
-unless --force is given. A node that was removed cannot come back with its data:
-join it again, with an empty data directory.`,
+		Long: `Remove a node that will not return, such as one whose machine or disk is lost.
+The cluster does not wait for it; its replicas are rebuilt on other nodes from
+the remaining ones. It is refused when no active node that answers would be
+left, and for a node that answers, which should leave instead, unless --force is
+given. A removed node cannot return with its data: join it again, with an empty
+data directory.`,
 		Example: `  quorate cluster remove n3
   quorate cluster remove n3 --yes --wait`,
 		Args: cobra.ExactArgs(1),
@@ -185,7 +185,7 @@ join it again, with an empty data directory.`,
 			return o.run(cmd, &quoratev1.ChangeNodeRequest{Node: id, Change: quoratev1.NodeChange_NODE_CHANGE_REMOVE, Force: force}, leavesText(id), goes(id))
 		},
 	}
-	o.addFlags(cmd, "its replicas are elsewhere and it is no member")
+	o.addFlags(cmd, "its replicas have moved and it has left")
 	cmd.Flags().BoolVar(&force, "force", false, "even if it answers")
 	render.YesFlag(cmd, &yes)
 	return cmd

@@ -21,10 +21,10 @@ import (
 
 // NewJoinTokenCommand returns "quorate join-token".
 func NewJoinTokenCommand() *cobra.Command {
-	return usage.Group("join-token", "Invite nodes into the cluster",
-		`Make, list and revoke join tokens. A join token lets a new node into the
-cluster; it is used up, expires, or is revoked. The cluster keeps a hash of it
-alone.`,
+	return usage.Group("join-token", "Manage the tokens with which nodes join",
+		`Create, list and revoke join tokens. A join token admits a new node to the
+cluster, until it is used up, expires, or is revoked. The cluster stores only
+its hash.`,
 		newJoinTokenCreateCommand(), newJoinTokenListCommand(), newJoinTokenRevokeCommand())
 }
 
@@ -44,11 +44,11 @@ func newJoinTokenCreateCommand() *cobra.Command {
 	var output render.Output
 	cmd := &cobra.Command{
 		Use:   "create",
-		Short: "Make a join token, and print how a node joins with it",
-		Long: `Make a join token, and print what to do on the new machine. The token is shown
-once, here. It goes there in a file, or through a pipe as in the second example:
-on a command line others could read it in the list of processes, and the shell
-would remember it.`,
+		Short: "Create a join token, and print how a node joins with it",
+		Long: `Create a join token, and print the command for the new machine. The token is
+shown only once. Pass it in a file, or through a pipe as in the second example:
+on a command line, others could read it in the process list and in the shell's
+history.`,
 		Example: `  quorate join-token create --ttl 1h
   quorate join-token create --uses 3 -o token | ssh n4 "umask 077; cat > join.token"`,
 		Args: cobra.NoArgs,
@@ -63,7 +63,7 @@ would remember it.`,
 	}
 	t.AddFlags(cmd)
 	who.AddFlags(cmd)
-	cmd.Flags().DurationVar(&ttl, "ttl", time.Hour, "how long it can be used; at most 720h")
+	cmd.Flags().DurationVar(&ttl, "ttl", time.Hour, "how long it is valid; at most 720h")
 	cmd.Flags().Uint32Var(&req.Uses, "uses", 1, "how many nodes can join with it; at most 256")
 	output.AddFlags(cmd, "text", "json", "token")
 	return cmd
@@ -149,8 +149,8 @@ func newJoinTokenRevokeCommand() *cobra.Command {
 	var who accounts.Identity
 	cmd := &cobra.Command{
 		Use:     "revoke ID",
-		Short:   "End a join token",
-		Long:    `End a join token, by its id. Nodes that have joined with it stay.`,
+		Short:   "Revoke a join token",
+		Long:    `Revoke a join token by its id. Nodes that have joined with it remain members.`,
 		Example: `  quorate join-token revoke 5d1fa2c07b3e`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

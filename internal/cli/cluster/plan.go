@@ -16,11 +16,12 @@ import (
 
 // NewClusterCommand returns "quorate cluster".
 func NewClusterCommand() *cobra.Command {
-	return usage.Group("cluster", "See who is in the cluster, and change it",
-		`See who is in the cluster and who holds what, and change it: drain nodes, let
-them leave, remove dead ones, hand leaderships over. A change is committed when
-the command answers; the moves that follow continue by themselves, through
-crashes and elections. To add a node see "quorate join-token create --help".`,
+	return usage.Group("cluster", "Show and change the nodes of the cluster",
+		`Show the members of the cluster and their replicas, and change them: drain
+nodes, let them leave, remove dead ones, transfer leaderships. A change is
+committed when the command answers; the moves that follow continue by
+themselves, through crashes and elections. To add a node see "quorate join-token
+create --help".`,
 		NewStatusCommand("quorate cluster status"), newClusterPlanCommand(), newClusterDrainCommand(), newClusterActivateCommand(),
 		newClusterLeaveCommand(), newClusterRemoveCommand(), newClusterTransferCommand())
 }
@@ -41,10 +42,10 @@ func newClusterPlanCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "plan",
 		Short: "Print which replicas will move, and in which steps",
-		Long: `Print the groups that are not as wanted, who votes in them now, who is to vote,
-and the steps that lead there; the first one is under way, or waits for what it
-says. With --without nothing is changed: it shows what would happen if these
-nodes left.`,
+		Long: `Print the groups whose voters have to change: the current voters, the wanted
+ones, and the remaining steps. The first step is in progress, or says what it
+waits for. --without changes nothing: it shows what would happen if these nodes
+left.`,
 		Example: `  quorate cluster plan
   quorate cluster plan --without n2
   quorate cluster plan --without n2,n3 -o json | jq ".groups | length"`,

@@ -32,8 +32,8 @@ cluster, and "quorate cluster" changes it.`,
 // NewRangesCommand returns "quorate ranges".
 func NewRangesCommand() *cobra.Command {
 	return usage.Group("ranges", "List the ranges of keys",
-		`List the ranges that keys are divided into: their leaders, and the nodes that
-hold them. "quorate status" shows only the ranges that need attention.`,
+		`List the key ranges: their leaders, and the nodes that hold them. "quorate
+status" shows only the ranges that need attention.`,
 		newRangesGetCommand())
 }
 
@@ -69,9 +69,9 @@ func newNodesDescribeCommand() *cobra.Command {
 	var output render.Output
 	cmd := &cobra.Command{
 		Use:   "describe NODE",
-		Short: "Print everything that is known of a node",
-		Long: `Print everything that is known of a node: its state, addresses, load and faults,
-and the ranges that it leads and holds.`,
+		Short: "Print all details of a node",
+		Long: `Print all details of a node: its state, addresses, load and faults, and the
+ranges that it leads and holds.`,
 		Example: `  quorate nodes describe n2`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -113,8 +113,8 @@ func newRangesGetCommand() *cobra.Command {
 		Short:   "List ranges",
 		Long: `List all ranges, or those with the given numbers: the leader and its term, the
 log entries by which the slowest voter lags, the voters, nodes that still have
-to give the range up, and the current step of a move. That is everything known
-of a range, so "describe" is the same command.`,
+to drop the range, and the current step of a move. These are all details of a
+range, so "describe" is the same command.`,
 		Example: `  quorate ranges list
   quorate ranges get 3 -o json`,
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -33,25 +33,25 @@ func NewStatusCommand(path string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Print the state of the cluster, its nodes and its ranges",
-		Long: `Print how the cluster is: first in one line, then node by node, then the ranges
-that are not as they should be. The first node that answers is asked, and then
-the others, for a second at most, for what they alone know: whether they are
-ready, what is wrong with them, and how far behind the replicas of the ranges
-are that they lead (LAG, in log entries).
+		Long: `Print the state of the cluster: a summary line, then each node, then the ranges
+that need attention. The command asks the first node that answers, and then the
+others, for at most a second, for what only they know: whether they are ready,
+their faults, and how many log entries the replicas of their ranges lag (LAG).
 
 The first line begins with "healthy", with "changing" while replicas move or
-nodes drain, with "degraded" when everything is still served and something is
-broken or the loss of one more node would stop ranges, with "draining" while a
-node gives back what it leads and ranges miss a leader for that, or with
-"not ready" when each node that answers is not ready, or sees no leader of some
+nodes drain, with "degraded" when everything is still served but something is
+broken or the loss of one more node would stop ranges, with "draining" while
+ranges miss a leader because a node hands over its leaderships, or with "not
+ready" when every node that answers is not ready or sees no leader of some
 range. A cluster whose settings ask for one replica is "unreplicated" where it
 would be healthy. The command succeeds in any case; with --check it ends with
 exit code 1 unless the cluster is healthy, unreplicated or changing.
 
 In JSON and YAML that word is "health" and the rest of the line "health_text";
-"ready" of a node says that it decides, as it says itself, and is missing where
-it does not answer; "ready" of the whole says that at least one node is, and
-"leaderless" which groups have no leader, if each node that answers misses some.`,
+"ready" of a node is its own report that it decides, and is missing if it does
+not answer. "ready" of the cluster means that at least one node is ready.
+"leaderless" lists the groups without a leader, if every node that answers
+misses some.`,
 		Example: fmt.Sprintf(`  %[1]s
   %[1]s --ranges --addr 127.0.0.1:7422
   %[1]s --check -o json | jq '.health, (.nodes[] | {id, ready, reason})'`, path),

@@ -21,11 +21,11 @@ func newClusterTransferCommand() *cobra.Command {
 	var output render.Output
 	cmd := &cobra.Command{
 		Use:   "transfer",
-		Short: "Hand the leadership of ranges to other nodes",
-		Long: `Hand the leadership of ranges to another of their voters: of all that --from
-leads, or of those that --range names. It does not last: the cluster soon gives
-leaderships back to whom its placement prefers. To keep a node free of them,
-drain it. Exit code 1 says that some could not be handed over.`,
+		Short: "Transfer the leadership of ranges to other nodes",
+		Long: `Transfer the leadership of ranges to another of their voters: of all ranges that
+--from leads, or of those that --range names. The transfer is temporary: the
+cluster soon returns leaderships to the preferred nodes. To keep a node free of
+them, drain it. Exit code 1 means that some could not be transferred.`,
 		Example: `  quorate cluster transfer --from n1
   quorate cluster transfer --from n1 --to n2
   quorate cluster transfer --range 7,8 --to n3`,
@@ -35,7 +35,7 @@ drain it. Exit code 1 says that some could not be handed over.`,
 				req.Ranges = append(req.Ranges, uint32(min(r, 1<<31)))
 			}
 			if req.From == "" && len(ranges) == 0 {
-				return exit.Usagef("transfer: give --from, the node whose ranges go, or --range")
+				return exit.Usagef("transfer: give --from, node whose leaderships to transfer, or --range")
 			}
 			res, err := CallCluster(cmd.Context(), &t, who, quoratev1.ClusterServiceClient.TransferLeadership, &req)
 			if err != nil {
@@ -53,7 +53,7 @@ drain it. Exit code 1 says that some could not be handed over.`,
 	t.AddFlags(cmd)
 	who.AddFlags(cmd)
 	cmd.Flags().StringVar(&req.From, "from", "", "the `node` whose ranges go")
-	cmd.Flags().StringVar(&req.To, "to", "", "the `node` that is to lead them (default: any other of their voters)")
+	cmd.Flags().StringVar(&req.To, "to", "", "`node` that becomes the leader (default: any other of their voters)")
 	cmd.Flags().UintSliceVar(&ranges, "range", nil, "the `ranges`, by number (default: all that --from leads)")
 	output.AddFlags(cmd, "text", "json")
 	return cmd

@@ -19,7 +19,7 @@ import (
 func NewCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "context",
-		Short: "Name clusters: their addresses, TLS files and token",
+		Short: "Manage contexts: named clusters with addresses and credentials",
 		Long: `A context is a name for a cluster: the addresses of its nodes, the directory
 with TLS files, and the file with a bearer token. Commands use the current
 context, or the one that --context or QUORATE_CONTEXT names.
@@ -80,7 +80,7 @@ func newGetCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "get CONTEXT",
 		Short:   "Print one context",
-		Long:    `Print one context. Exit code 5 means that there is no such context.`,
+		Long:    `Print one context. Exit code 5 means that the context is unknown.`,
 		Example: `  quorate context get prod -o yaml`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -103,9 +103,10 @@ func newGetCommand() *cobra.Command {
 func newCurrentCommand() *cobra.Command {
 	var output render.Output
 	cmd := &cobra.Command{
-		Use:     "current",
-		Short:   "Print the name of the current context",
-		Long:    `Print the name of the current context. Exit code 5 means that none is current.`,
+		Use:   "current",
+		Short: "Print the name of the current context",
+		Long: `Print the name of the current context. Exit code 5 means that no context is
+current.`,
 		Example: `  quorate context current`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -129,9 +130,9 @@ func newSetCommand() *cobra.Command {
 	var use bool
 	cmd := &cobra.Command{
 		Use:   "set CONTEXT",
-		Short: "Make or change a context",
-		Long: `Make a context, or change the settings of one that exists; settings without a
-flag stay as they are. The first context becomes the current one.`,
+		Short: "Create or change a context",
+		Long: `Create a context, or change an existing one; settings without a flag do not
+change. The first context becomes the current one.`,
 		Example: `  quorate context set prod --addr n1:7412,n2:7412,n3:7412 --tls-dir ~/quorate/prod
   quorate context set prod --token-file ~/quorate/prod.token --use`,
 		Args: cobra.ExactArgs(1),
@@ -203,8 +204,8 @@ func newDeleteCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "delete CONTEXT",
 		Short: "Delete a context",
-		Long: `Delete a context. The files that it names stay. If it was the current context,
-none is current.`,
+		Long: `Delete a context. The files that it names are kept. If it was the current
+context, no context is current.`,
 		Example: `  quorate context delete old`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

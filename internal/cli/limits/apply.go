@@ -31,10 +31,10 @@ it is wrong, every fault is printed with its line and column, and the old limits
 stay active. No bucket is refilled by a change.
 
 Limits that the file does not have are removed. If there are any, the command
-asks on a terminal, and without one it wants --yes. Limits of namespaces that
-you may neither read nor write stay as they are.
+asks on a terminal, and elsewhere requires --yes. Limits of namespaces that you
+may neither read nor write stay as they are.
 
-With --expected-version nothing changes when somebody else was faster: that is a
+With --expected-version, nothing changes if another change came first: that is a
 conflict, exit code 3. Findings of the linter are printed as warnings.`,
 		Example: `  quorate limits apply examples/limits.yaml --comment "more for the shop"
   quorate limits apply limits.yaml --expected-version 3

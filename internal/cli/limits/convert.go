@@ -27,9 +27,9 @@ func NewConvertCommand() *cobra.Command {
 file, on standard output or in the file of --out. No cluster is needed. FORM is
 ` + strings.Join(forms[:len(forms)-1], ", ") + ` or ` + forms[len(forms)-1] + `.
 
-What could not be carried over as it was, and what callers have to change, is
-listed on standard error. Exit code 0 says that there is no such
-note, 1 that there are some, 2 that the file is not valid.`,
+Notes on standard error list what could not be converted exactly, and what
+callers have to change. Exit code 0 means no notes, 1 some notes, 2 an invalid
+file.`,
 		Example: `  quorate convert --from envoy-ratelimit config.yaml --out limits.yaml
   quorate convert --from quotaservice quotas.yaml | quorate limits validate -
   quorate convert --from slas slas.yaml | quorate limits diff -`,

@@ -32,11 +32,11 @@ func newLimitsDiffCommand() *cobra.Command {
 		Short: "Compare limits: a file with a version, or two versions",
 		Long: `Compare a limit file ("-": standard input) with the active limits, or with the
 version that --against names: what applying the file would change. Or compare
-version N with version M, or with the active one. (A file whose name is a
-number is written ./3.)
+version N with version M, or with the active one. (A file whose name is a number
+is written ./3.)
 
-+ is new, - is gone, ~ has changed. Exit code 0 says that nothing differs, 1
-that something does, 2 and more that they could not be compared.`,
++ is new, - is gone, ~ has changed. Exit code 0 means no difference, 1 a
+difference, 2 or more that they could not be compared.`,
 		Example: `  quorate limits diff limits.yaml
   quorate limits diff limits.yaml --against 3
   quorate limits diff 3 4

@@ -41,20 +41,19 @@ func newLimitsExplainCommand() *cobra.Command {
 	var o explainOptions
 	cmd := &cobra.Command{
 		Use:   "explain NAMESPACE/LIMIT",
-		Short: "Say how wrong a limit can be, and how wrong it has been",
-		Long: `Say in words what a limit does, how many tokens beyond it one key may be
-admitted at most, in each situation, with the formula and this cluster's own
-numbers, what its leaders have measured so far, and how to make it tighter at
-which cost.
+		Short: "Show a limit's error bounds and measured errors",
+		Long: `Explain what a limit does; how many tokens beyond it a key can be admitted in
+each situation, with the formula and this cluster's numbers; what its leaders
+have measured; and how to tighten it, at which cost.
 
-The size of the cluster, its sync interval and the delay between its nodes are
-asked of it; --delay and --sync say what they would be. With --file the limit is
-that of a limit file and no cluster is needed: --nodes says how many there are.
+The cluster reports its size, its sync interval and the delay between its nodes;
+--delay and --sync override them. --file reads the limit from a limit file and
+needs no cluster: --nodes sets its size.
 
-"typical" is what the worst seeds of the simulator did, not a promise. Measured
-is what leaders saw since the nodes that are up now started. Needless refusals
-are bounded from both sides; over-admission is true to what the rate refills in
-the longest gap between two reports.`,
+"typical" is the worst result of the simulator's seeds, not a guarantee. The
+measured figures are those of the leaders since the running nodes started.
+Needless refusals have a lower and an upper bound; over-admission is accurate to
+the refill in the longest gap between two reports.`,
 		Example: `  quorate limits explain web/per_client
   quorate limits explain web/login -o json
   quorate limits explain --file limits.yaml --nodes 10 --delay 1ms --sync 100ms api/per_tenant`,

@@ -23,11 +23,11 @@ func newLimitsHistoryCommand() *cobra.Command {
 	var before uint64
 	cmd := &cobra.Command{
 		Use:   "history",
-		Short: "Print who changed the limits, when and why",
+		Short: "Print the versions of the limits: author, time, comment",
 		Long: `Print the versions of the limits, newest first: who made each, when (UTC), why,
 how many limits it has, and how many it added (+), changed (~) and removed (-).
-"quorate limits diff N M" shows what differs, "quorate limits rollback N" brings
-a version back.`,
+"quorate limits diff N M" shows what differs, "quorate limits rollback N"
+restores a version.`,
 		Example: `  quorate limits history
   quorate limits history -n 5
   quorate limits history -n 100 --before 50 -o json`,
@@ -71,10 +71,9 @@ func newLimitsRollbackCommand() *cobra.Command {
 	var output render.Output
 	cmd := &cobra.Command{
 		Use:   "rollback VERSION",
-		Short: "Bring the limits of an earlier version back, as a new version",
-		Long: `Bring the limits of an earlier version back. That makes a new version: nothing
-is removed from the history, and a rollback can be rolled back. No bucket is
-refilled.`,
+		Short: "Restore the limits of an earlier version, as a new version",
+		Long: `Restore the limits of an earlier version, as a new version: nothing is removed
+from the history, and a rollback can be rolled back. No bucket is refilled.`,
 		Example: `  quorate limits rollback 3 --comment "the shop was slow"
   quorate limits rollback 3 --expected-version 5`,
 		Args: cobra.ExactArgs(1),
@@ -117,8 +116,8 @@ func newLimitsDeleteCommand() *cobra.Command {
 exist, none. Their requests fall to the namespace's template or default, if
 there is one.
 
-The command asks before it removes anything, and removes nothing if somebody
-changed the limits first (exit code 3).`,
+The command asks before it removes anything, and removes nothing if another
+change came first (exit code 3).`,
 		Example: `  quorate limits delete web/login
   quorate limits delete web/login web/search --yes --comment "the old shop is gone"`,
 		Args: cobra.MinimumNArgs(1),

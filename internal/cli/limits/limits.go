@@ -27,8 +27,8 @@ import (
 func NewCommand() *cobra.Command {
 	return usage.Group("limits", "Read and change the cluster's limits",
 		`Read and change the cluster's limits. Every change makes a new version, and all
-versions are kept: with who made it, when, why, and what differs. No change
-refills a bucket.`,
+versions are kept, with author, time, comment and changes. No change refills a
+bucket.`,
 		newLimitsGetCommand(), newLimitsApplyCommand(), newLimitsDiffCommand(), newLimitsValidateCommand(),
 		newLimitsExplainCommand(), newLimitsHistoryCommand(), newLimitsRollbackCommand(), newLimitsDeleteCommand())
 }

@@ -25,7 +25,7 @@ import (
 
 // NewOverridesCommand returns "quorate overrides".
 func NewOverridesCommand() *cobra.Command {
-	return usage.Group("overrides", "Give single keys more, less, all or nothing",
+	return usage.Group("overrides", "Change limits for single keys",
 		`Change limits for single keys at run time: a tenant that gets more until Friday,
 an address that gets nothing. An override changes neither level nor debt, and
 lasts until it expires or is deleted.`,
@@ -52,11 +52,11 @@ func newOverridesSetCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "set NAMESPACE/LIMIT KEY",
 		Short: "Set or replace the override of a key",
-		Long: `Set the override of a key, in place of the one that it has. Give --unlimited,
---ban, or some of --rate, --burst and --scale. --scale multiplies all tiers of
-the limit, and is the one for limits with several; --burst is the count of a
-window. The override of a limit that a template makes is that of the template:
-NAMESPACE/@template and the name as the first part of the key.`,
+		Long: `Set or replace the override of a key. Give --unlimited, --ban, or some of
+--rate, --burst and --scale. --scale multiplies all tiers of the limit, and is
+the one for limits with several; --burst is the count of a window. The override
+of a limit that a template makes is that of the template: NAMESPACE/@template
+and the name as the first part of the key.`,
 		Example: `  quorate overrides set api/per_tenant acme --scale 2x --expires 72h --comment "launch week"
   quorate overrides set api/per_tenant acme --rate 500/s --burst 1000 --expires 2027-01-31T18:00:00Z
   quorate overrides set web/per_client 203.0.113.7 --ban`,
@@ -84,7 +84,7 @@ NAMESPACE/@template and the name as the first part of the key.`,
 	f.StringVar(&o.scale, "scale", "", "multiply all tiers, such as 2x, 1.5x or 250%")
 	f.BoolVar(&o.unlimited, "unlimited", false, "admit everything")
 	f.BoolVar(&o.ban, "ban", false, "refuse everything")
-	f.StringVar(&o.expires, "expires", "", "when it ends: 72h, 7d or 2027-01-31T18:00:00Z (default: never)")
+	f.StringVar(&o.expires, "expires", "", "expiry: 72h, 7d or 2027-01-31T18:00:00Z (default: never)")
 	output.AddFlags(cmd, "text", "json")
 	return cmd
 }
@@ -186,9 +186,9 @@ func newOverridesDeleteCommand() *cobra.Command {
 	var output render.Output
 	cmd := &cobra.Command{
 		Use:   "delete NAMESPACE/LIMIT KEY...",
-		Short: "Delete overrides: the limit counts again as it stands",
-		Long: `Delete the overrides of keys: the limit counts for them again as it stands. Exit
-code 5 says that one of the keys had none; the others are deleted.`,
+		Short: "Delete overrides: the limit applies again",
+		Long: `Delete the overrides of keys: the limit applies to them again. Exit code 5 means
+that one of the keys had no override; the others are deleted.`,
 		Example: `  quorate overrides delete api/per_tenant acme
   quorate overrides delete web/per_client 203.0.113.7 203.0.113.8`,
 		Args: cobra.MinimumNArgs(2),

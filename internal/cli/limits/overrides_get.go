@@ -29,9 +29,8 @@ func newOverridesGetCommand() *cobra.Command {
 		Aliases: []string{"list"},
 		Short:   "Print overrides",
 		Long: `Print the overrides of the cluster, of a namespace, of a limit or of one key, in
-order of namespace, limit and key. There may be a million: the first 100 are
-printed, and --max says how many instead, 0 all of them; they are fetched and
-printed in pages. -o yaml is a file for "quorate overrides apply".`,
+order of namespace, limit and key. The first 100 are printed unless --max is
+given (0: all). -o yaml is a file for "quorate overrides apply".`,
 		Example: `  quorate overrides get
   quorate overrides get api/per_tenant acme
   quorate overrides get api --max 0 -o yaml > overrides.yaml`,

@@ -63,8 +63,8 @@ func newLimitsValidateCommand() *cobra.Command {
 and the linter's findings, which are valid but probably not meant. No cluster is
 needed; --server asks one as well, which may run another version.
 
-Exit code 0 says that all files are valid, 1 (only with --strict) that one has
-findings, 2 that one is not valid.`,
+Exit code 0 means that all files are valid, 1 (only with --strict) that one has
+findings, 2 that one is invalid.`,
 		Example: `  quorate limits validate examples/limits.yaml
   quorate limits validate --strict limits.yaml
   quorate limits validate --server -o json limits.yaml`,

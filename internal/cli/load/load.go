@@ -70,12 +70,12 @@ A key may admit burst + rate x (first sending to last answer). "of the limit"
 compares with that; "beyond it" is what was admitted on top.
 
 With --client the checks are decided in this process, as in a service that links
-the Go client: --conns clients for each node of --spread, of which the report
-says by what means they decided. A check then costs no call; the load is what
-one process can make, and nodes hear of it in reports.
+the Go client: --conns clients for each node of --spread; the report shows how
+they decided. A check then costs no call; one process generates the load, and
+nodes receive it in reports.
 
-Every run uses buckets of its own: keys get a prefix made of the time. A run
-with the --key-prefix of an earlier one may find its buckets used up.`,
+Every run uses its own buckets: keys get a prefix made of the time. A run with
+the --key-prefix of an earlier one may find its buckets used up.`,
 		Example: `  quorate load --limit api/per_tenant --rate 5000 --duration 30s
   quorate load --limit api/per_tenant --rate 20000 --batch 100 --keys 10000 --dist zipf --spread 90/5/5 -o json
   quorate load --limit api/per_tenant --rate 50000 --keys 100 --client`,
@@ -87,9 +87,9 @@ with the --key-prefix of an earlier one may find its buckets used up.`,
 	f := cmd.Flags()
 	f.StringVar(&l.limit, "limit", "", "limit to check, namespace/limit (required)")
 	f.Float64Var(&l.rate, "rate", 1000, fmt.Sprintf("checks per second, at most %d", maxLoadRate))
-	f.DurationVar(&l.duration, "duration", 10*time.Second, fmt.Sprintf("how long, at most %v", maxLoadDuration))
+	f.DurationVar(&l.duration, "duration", 10*time.Second, fmt.Sprintf("duration, at most %v", maxLoadDuration))
 	f.IntVar(&l.keys, "keys", 1, fmt.Sprintf("number of keys, at most %d", maxLoadKeys))
-	f.StringVar(&l.dist, "dist", "uniform", "how often each key comes: uniform or zipf (s = 1.1)")
+	f.StringVar(&l.dist, "dist", "uniform", "distribution of the keys: uniform or zipf (s = 1.1)")
 	render.CompleteWords(cmd, "dist", "uniform", "zipf")
 	f.StringVar(&l.skew, "spread", "even", "weights of the nodes, such as 90/5/5, or even")
 	f.IntVar(&l.batch, "batch", 1, fmt.Sprintf("checks per call, 1 to %d; above 1 they go through AllowBatch", apiproto.MaxBatch))

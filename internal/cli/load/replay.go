@@ -49,39 +49,39 @@ func NewReplayCommand() *cobra.Command {
 	r := &replayer{}
 	cmd := &cobra.Command{
 		Use:   "replay --log FILE --limit NAMESPACE/LIMIT",
-		Short: "Play an access log against a cluster, running or simulated",
+		Short: "Replay an access log against a cluster, running or simulated",
 		Long: `Play an access log in combined format (Apache, nginx) against a running cluster,
 and compare its decisions with one ideal central token bucket per key.
 
-Every request of the log is one check of cost 1. It is sent at its moment in the
+Every request of the log is one check of cost 1. It is sent at its time in the
 log divided by --speed, whether or not earlier ones have been answered, to the
-nodes in turn or, with --skew, by weights. Lines out of order are sorted by time
-first, lines that cannot be read are counted and left out, and so are those of a
-time before 1990 or in the future. A log may be packed with gzip.
+nodes in turn or, with --skew, by weights. Lines are sorted by time first.
+Unreadable lines, and times before 1990 or in the future, are counted and
+skipped. The log may be compressed with gzip.
 
 --limits replaces all limits of the cluster before the replay.
 
 The ideal bucket sees the same requests at the same moments (halfway between
-sending and answer) and goes its own way: over is what the cluster admitted and
-the ideal refused, under the reverse, both in tokens and in percent of what the
-ideal admitted; net is the difference of the sums. A moment is known no better
-than to a round trip, so two decisions on a key may change places: even a
-central bucket shows some over and as much under. keys over and keys under
-compare the totals of each key, which is free of that. worst excess is the most
-that the cluster admitted beyond burst + rate x time over any stretch of time.
+sending and answer) and decides independently: over is what the cluster admitted
+and the ideal refused, under the reverse, both in tokens and in percent of what
+the ideal admitted; net is the difference of the sums. Times are accurate to a
+round trip, so two decisions on a key may swap: even a central bucket shows some
+over and as much under. keys over and keys under compare the totals of each key,
+which avoids that. worst excess is the most that the cluster admitted beyond
+burst + rate x time over any stretch of time.
 
-Every run uses buckets of its own: keys get a prefix made of the time. Two runs
+Every run uses its own buckets: keys get a prefix made of the time. Two runs
 with the same --key-prefix share buckets, and the second starts with what the
-first has left, which the ideal does not know.
+first has left, which the ideal bucket does not know.
 
-With --virtual no cluster is needed: --nodes simulated nodes, which run the same
-code, play the log on its own clock, days in seconds. That answers what the
-limits of a file would have refused, whom, and when. Without --limit every limit
-of the file that has a match is played with the requests that match it, each
-limit by itself. Limits count as if they were enforced. The log knows whole
-seconds: when in its second a request comes is drawn, from --seed, in the log's
-order. Where messages take long (--delay), a hard limit needs a --grant-wait of
-a few round trips, as on real nodes.`,
+With --virtual, no cluster is needed: --nodes simulated nodes, which run the
+same code, replay the log on its own clock, days in seconds. That shows what the
+limits of a file would have refused, for whom, and when. Without --limit, every
+limit of the file that has a match is replayed with the requests that match it,
+each limit on its own, as if it were enforced. Logs have whole seconds: the time
+within a second is random, from --seed, in the log's order. Where messages take
+long (--delay), a hard limit needs a --grant-wait of a few round trips, as on
+real nodes.`,
 		Example: `  quorate replay --log examples/access.log --limits examples/limits.yaml --limit web/per_client --key ip --speed 20000
   quorate replay --log access.log --limit web/per_client --speed 20000 --skew 90/5/5 -o json
   quorate replay --virtual --log examples/access.log --limits examples/limits.yaml --limit web/per_client
@@ -92,10 +92,10 @@ a few round trips, as on real nodes.`,
 	r.OwnTimeout = true
 	r.AddFlags(cmd)
 	f := cmd.Flags()
-	f.StringVar(&r.log, "log", "", "access log in combined format, plain or packed with gzip, - for standard input (required)")
+	f.StringVar(&r.log, "log", "", "access log in combined format, plain or gzip, - for standard input (required)")
 	f.StringVar(&r.limits, "limits", "", "limit file to apply first; without it, the cluster's limits as they are")
 	f.StringVar(&r.limit, "limit", "", "limit to check, namespace/limit (required without --virtual)")
-	f.StringVar(&r.key, "key", "ip", "what to count for: "+strings.Join(keyNames(), ", "))
+	f.StringVar(&r.key, "key", "ip", "key of a request: "+strings.Join(keyNames(), ", "))
 	f.Float64Var(&r.speed, "speed", 1, "how many times faster than the log")
 	f.StringVar(&r.skew, "skew", "even", "weights of the nodes, such as 90/5/5, or even")
 	f.StringVar(&r.prefix, "key-prefix", "", "prefix of all keys (default: r and the time in seconds, so that every run has fresh buckets)")

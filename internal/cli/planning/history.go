@@ -28,8 +28,8 @@ type looking struct {
 
 func (o *looking) addFlags(cmd *cobra.Command, usual string) {
 	o.Targets.AddFlags(cmd)
-	cmd.Flags().StringVar(&o.from, "from", "", "from when: a time such as 2026-11-22T12:00:00Z, or how long ago, such as 90m, 7d (default "+usual+" before --to)")
-	cmd.Flags().StringVar(&o.to, "to", "", "until when, likewise (default: now)")
+	cmd.Flags().StringVar(&o.from, "from", "", "start: a time such as 2026-11-22T12:00:00Z, or how long ago, such as 90m, 7d (default "+usual+" before --to)")
+	cmd.Flags().StringVar(&o.to, "to", "", "end, likewise (default: now)")
 }
 
 // moment parses a time, or how long ago it is. An empty text gives nil.
@@ -144,16 +144,17 @@ func NewHistoryCommand() *cobra.Command {
 	var o pastOptions
 	cmd := &cobra.Command{
 		Use:   "history [NAMESPACE[/LIMIT]]",
-		Short: "Print what limits were asked for: by the second, minute or hour",
-		Long: `Print what a limit was asked for, or without one, which limits were asked for,
-of all namespaces or of one. Points are seconds (of the last hour), minutes (30
-days) or hours (2 years), as the nodes' settings say; times are UTC.
+		Short: "Print the recorded demand of limits by second, minute or hour",
+		Long: `Print the recorded demand of a limit; without a limit, the limits with the
+highest demand, of all namespaces or of one. Points are seconds (of the last
+hour), minutes (30 days) or hours (2 years), as the nodes' settings say; times
+are UTC.
 
 PEAK is the highest second of a point, MEAN and P99 are of its seconds, in
-tokens per second. A point is complete when every node that was up in it has
-reported all of it; otherwise the last column says who is missing. Of a limit in
-shadow, REFUSED is what would have been. Of a key the seconds are not recorded:
-MORE is how much more it can have been asked for.`,
+tokens per second. A point is complete when every node that was up has reported
+all of it; otherwise the last column names the missing nodes. For a limit in
+shadow, REFUSED is what it would have refused. Seconds of single keys are not
+recorded: MORE is the most by which the real demand can exceed the printed one.`,
 		Example: `  quorate history
   quorate history web
   quorate history web/login --from 10m
@@ -166,7 +167,7 @@ MORE is how much more it can have been asked for.`,
 	}
 	o.addFlags(cmd, "1h")
 	cmd.Flags().StringVar(&o.key, "key", "", "only this key: minutes or hours, at most 60")
-	cmd.Flags().DurationVar(&o.step, "step", 0, "1s, 1m or 1h (default: the finest that is kept and makes at most 1500 points)")
+	cmd.Flags().DurationVar(&o.step, "step", 0, "1s, 1m or 1h (default: the finest with at most 1500 points)")
 	cmd.Flags().Int32Var(&o.top, "top", 20, "how many limits, without LIMIT; 1 to 1000")
 	o.output.AddFlags(cmd, "table", "csv", "json", "parquet", "openmetrics")
 	cmd.AddCommand(newHistoryKeysCommand())
@@ -214,10 +215,10 @@ func newHistoryKeysCommand() *cobra.Command {
 	var o pastOptions
 	cmd := &cobra.Command{
 		Use:   "keys LIMIT",
-		Short: "Print the keys of a limit that were asked for most",
-		Long: `Print the keys of a limit that were asked for most. Lists of the largest do not
-say what those below them had: MORE is how much more a key can have been asked
-for, and the last line bounds each key that is not shown.`,
+		Short: "Print the keys of a limit with the highest recorded demand",
+		Long: `Print the keys of a limit with the highest recorded demand. Only the busiest
+keys are recorded: MORE is the most by which the real demand of a key can exceed
+the printed one, and the last line bounds every key that is not listed.`,
 		Example: "  quorate history keys web/login --from 1d --top 10",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -21,13 +21,12 @@ import (
 func NewPlanCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "plan",
-		Short: "Ask the history of the limits what they should be",
-		Long: `Ask the history of the limits what they should be: how full they are, what
-another rule would have refused, when demand will be too much, and who is
-noisy.
+		Short: "Find the right limits from recorded demand",
+		Long: `Find the right limits from recorded demand: how full they are, what another rule
+would have refused, when demand will exceed them, and which keys are noisy.
 
-Every answer says what it rests on: exact, between two bounds, or an estimate;
-and which ranges and nodes it lacks.`,
+Every answer states its quality: exact, between two bounds, or an estimate; and
+which ranges and nodes are missing.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -52,9 +51,9 @@ func newHeadroomCommand() *cobra.Command {
 		Use:   "headroom [NAMESPACE[/LIMIT]]",
 		Short: "Print how full limits were, the fullest first",
 		Long: `Print how full limits were, the fullest first. FULL compares demand with what
-the rule lets pass: for buckets of one key the second that 99 of 100 busy ones
-did not exceed, for windows the fullest one, for limits with many keys what a
-key was asked for in its busiest minute (or hour, of older times).`,
+the rule admits: for buckets of one key, the 99th percentile of the busy
+seconds; for windows, the fullest one; for limits with many keys, the demand of
+a key in its busiest minute (or hour, for older times).`,
 		Example: "  quorate plan headroom\n  quorate plan headroom web --from 1d",
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -104,12 +103,13 @@ func newWhatIfCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "what-if LIMIT",
 		Short: "Print what another rule would have refused of recorded demand",
-		Long: `Print what another rule would have refused of recorded demand. Of the last hour
-the demand of every second is known: windows of one key are exact, and of
-buckets two numbers are printed, between which the truth is. Of older demand
-minutes are known, and the answer is an estimate but for windows of whole
-minutes. Of a limit with many keys the busiest are replayed one by one; LIKELY
-is the best single number, made so that the active rule refuses what it did.`,
+		Long: `Print what another rule would have refused of recorded demand. For the last
+hour, the demand of every second is known: results for windows of one key are
+exact, and for buckets the true value lies between two printed bounds. For older
+demand only minutes are known, so the result is an estimate, except for windows
+of whole minutes. For a limit with many keys, the busiest are replayed one by
+one; LIKELY is the best single estimate, calibrated so that the active rule
+refuses what it did refuse.`,
 		Example: `  quorate plan what-if web/login --rate 20/s
   quorate plan what-if web/login --rate 20/s --burst 100 --from 7d
   quorate plan what-if web/login --rate 600/1m --kind fixed`,
@@ -141,7 +141,7 @@ is the best single number, made so that the active rule refuses what it did.`,
 	o.addFlags(cmd, "1h")
 	cmd.Flags().StringVar(&rate, "rate", "", "the rate, such as 20/s (default: as now)")
 	cmd.Flags().Int64Var(&burst, "burst", 0, "the burst, of buckets (default: as now)")
-	cmd.Flags().StringVar(&kind, "kind", "", "how it counts: bucket, fixed, sliding, periodic (default: as now)")
+	cmd.Flags().StringVar(&kind, "kind", "", "algorithm: bucket, fixed, sliding, periodic (default: as now)")
 	render.CompleteWords(cmd, "kind", "bucket", "fixed", "sliding", "periodic")
 	o.output.AddFlags(cmd, "table", "csv", "json")
 	return cmd
@@ -205,10 +205,10 @@ func newSuggestCommand() *cobra.Command {
 	target := portion(0.01)
 	cmd := &cobra.Command{
 		Use:   "suggest LIMIT",
-		Short: "Print the least rate that would have refused no more than a part",
-		Long: `Print the least rate that would have refused no more than a part of the demand:
-of one key even at worst, of many keys by the estimate, as what is refused at
-most is beside it. The burst stays in proportion to the rate.`,
+		Short: "Print the lowest rate that refuses at most a given share",
+		Long: `Print the lowest rate that would have refused at most a given share of the
+demand: for one key, in the worst case; for many keys, by the estimate, with the
+upper bound beside it. The burst stays in proportion to the rate.`,
 		Example: "  quorate plan suggest web/login --refuse 1%\n  quorate plan suggest web/login --refuse 0 --from 7d",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -228,7 +228,7 @@ most is beside it. The burst stays in proportion to the rate.`,
 		},
 	}
 	o.addFlags(cmd, "1h")
-	cmd.Flags().Var(&target, "refuse", "the `part` of the demand that may be refused, such as 1% or 0.01")
+	cmd.Flags().Var(&target, "refuse", "`share` of the demand that may be refused, such as 1% or 0.01")
 	o.output.AddFlags(cmd, "table", "csv", "json")
 	return cmd
 }
@@ -269,10 +269,10 @@ func newForecastCommand() *cobra.Command {
 	var days, ahead int32
 	cmd := &cobra.Command{
 		Use:   "forecast LIMIT",
-		Short: "Print what a limit will be asked for, and when that is too much",
-		Long: `Print what a limit will be asked for by day, with an interval that 80 of 100
-days are in, and when that is more than the limit refills. It needs 7 days of
-history; from 21 on, weekdays are separate.`,
+		Short: "Forecast the demand of a limit, and when it exceeds the limit",
+		Long: `Forecast the daily demand of a limit, with an 80 % interval, and when it exceeds
+what the limit refills. It needs 7 days of history; from 21 days on, weekdays
+are separate.`,
 		Example: "  quorate plan forecast web/login --days 56 --ahead 90",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -319,10 +319,10 @@ func newNoisyCommand() *cobra.Command {
 	var times int32
 	cmd := &cobra.Command{
 		Use:   "noisy LIMIT",
-		Short: "Print the keys that were asked for far more than the others",
-		Long: `Print the keys of a limit that were asked for far more than the median of the
-busiest thousand, their part of the demand and of what was refused, and what
-that cost the others where all share a parent.`,
+		Short: "Print keys with far more demand than the others",
+		Long: `Print the keys of a limit whose demand is far above the median of the busiest
+thousand, their share of the demand and of the refusals, and the cost to the
+other keys of a shared parent.`,
 		Example: "  quorate plan noisy web/login --from 1d --times 20",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -359,10 +359,9 @@ func newPlanReportCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "report [NAMESPACE]",
 		Short: "Write a report on the limits of a namespace: text or HTML",
-		Long: `Write a report on the limits of a namespace, or of all: the fullest, what
+		Long: `Write a report on the limits of one or all namespaces: the fullest, those that
 refused most, what limits in shadow would have refused, noisy keys and
-forecasts. The HTML is one file without script and without anything from
-elsewhere.`,
+forecasts. The HTML report is one file without scripts or external resources.`,
 		Example: "  quorate plan report web\n  quorate plan report web -o html > web.html",
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -148,5 +148,5 @@ func (t *Targets) NoneAnswers(addrs []string, last error) error {
 	if status.Code(last) == codes.DeadlineExceeded {
 		return exit.Errorf(exit.Unreachable, "no answer from %s in time: %s\n\"quorate status\" says which nodes answer, and whether there are leaders", list, text)
 	}
-	return exit.Errorf(exit.Unreachable, "no node answers at %s: %s\nStart a cluster with \"quorate dev\", or say where one is with --addr, --base-port, --context or "+AddrVariable, list, text)
+	return exit.Errorf(exit.Unreachable, "no node answers at %s: %s\nStart a cluster with \"quorate dev\", or give its address with --addr, --base-port, --context or "+AddrVariable, list, text)
 }

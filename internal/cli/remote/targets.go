@@ -72,7 +72,7 @@ func (t *Targets) AddFlags(cmd *cobra.Command) {
 		panic(err) // invariant: the flag exists
 	}
 	if !t.OwnTimeout {
-		f.DurationVar(&t.timeout, "timeout", ControlTimeout, "longest wait for one answer of a node")
+		f.DurationVar(&t.timeout, "timeout", ControlTimeout, "timeout for each answer of a node")
 	}
 }
 

@@ -39,9 +39,9 @@ func (o *Output) AddFlags(cmd *cobra.Command, formats ...string) {
 		formats = append(formats, FormatYAML)
 	}
 	if slices.Contains(formats, FormatCSV) {
-		cmd.Flags().BoolVar(&o.Raw, "raw", false, "with -o csv: texts as they are; else what a spreadsheet would take for a formula has an apostrophe before it")
+		cmd.Flags().BoolVar(&o.Raw, "raw", false, "with -o csv: do not put an apostrophe before texts that a spreadsheet would take for a formula")
 	}
-	cmd.Flags().StringVarP(&o.Format, "output", "o", formats[0], "form of the output: "+strings.Join(formats, ", "))
+	cmd.Flags().StringVarP(&o.Format, "output", "o", formats[0], "output format: "+strings.Join(formats, ", "))
 	CompleteWords(cmd, "output", formats...)
 	cmd.PreRunE = func(*cobra.Command, []string) error {
 		switch {

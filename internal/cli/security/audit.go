@@ -54,8 +54,8 @@ oldest first. Each node keeps its own log; a message names the nodes that did
 not answer.
 
 With --data it reads the whole log of one node from its data directory on this
-machine, whether or not the node runs. -o json prints one entry per line, as the
-log has it.`,
+machine, whether or not the node runs. -o json prints one entry per line, in the
+log's own form.`,
 		Example: `  quorate audit
   quorate audit --result denied --since 24h
   quorate audit --identity client:ci --tail -1 -o json
@@ -85,7 +85,7 @@ log has it.`,
 	f.StringVar(&a.data, "data", "", "read the log in this data `directory` of a node, and ask no node")
 	f.BoolVarP(&a.follow, "follow", "f", false, "continue with new entries, until Ctrl-C")
 	f.IntVar(&a.tail, "tail", 100, "newest entries to print; -1 for all")
-	f.DurationVar(&a.since, "since", 0, "only entries of this last time, such as 24h")
+	f.DurationVar(&a.since, "since", 0, "only entries newer than this, such as 24h")
 	f.StringVar(&a.req.Node, "node", "", "only the log of this `node`, such as n2")
 	f.StringVar(&a.req.Identity, "identity", "", "only callers with this text in their identity")
 	f.StringSliceVar(&a.req.Methods, "method", nil, "only calls with one of these texts in their method, such as ApplyLimits")

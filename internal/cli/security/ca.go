@@ -25,9 +25,9 @@ import (
 
 // NewCACommand returns "quorate ca".
 func NewCACommand() *cobra.Command {
-	return usage.Group("ca", "See and replace the authority that signs certificates",
-		`See and replace the cluster's certificate authority. It signs the certificates
-of nodes, which they renew by themselves, and those of clients.`,
+	return usage.Group("ca", "Show and replace the certificate authority",
+		`Show and replace the cluster's certificate authority. It signs the certificates
+of nodes, which renew themselves, and those of clients.`,
 		newCAStatusCommand(), newCARotateCommand())
 }
 
@@ -37,18 +37,18 @@ func newCAStatusCommand() *cobra.Command {
 	var trustOut string
 	cmd := &cobra.Command{
 		Use:   "status",
-		Short: "Print which authority signs, and how far a rotation is",
+		Short: "Print the signing authority and the phase of a rotation",
 		Long: `Print the SHA-256 of the certificate that signs, and the phase of a rotation:
 
   steady      no rotation
-  trusting    every node is to trust the next authority
-  trusted     clients are to trust it: --trust-out writes the ca.crt for them;
+  trusting    waits until every node trusts the new authority
+  trusted     make clients trust it: --trust-out writes their ca.crt;
               then "ca rotate" again
-  signing     it signs; every node is to have a certificate of it
-  finishing   clients are to have certificates of it; then "ca rotate --finish"
+  signing     it signs; waits until every node has a new certificate
+  finishing   issue new certificates to clients; then "ca rotate --finish"
 
-In the last two, everyone seen with a certificate of the earlier authority is
-printed too.`,
+In the last two phases, the identities seen with a certificate of the old
+authority are printed too.`,
 		Example: `  quorate ca status
   quorate ca status --trust-out ca.crt`,
 		Args: cobra.NoArgs,
@@ -61,7 +61,7 @@ printed too.`,
 		},
 	}
 	t.AddFlags(cmd)
-	cmd.Flags().StringVar(&trustOut, "trust-out", "", "write the authorities that are trusted to this `file`: the ca.crt of clients")
+	cmd.Flags().StringVar(&trustOut, "trust-out", "", "write the trusted authorities to this `file`: the ca.crt of clients")
 	output.AddFlags(cmd, "text", "json")
 	return cmd
 }
@@ -73,18 +73,18 @@ func newCARotateCommand() *cobra.Command {
 	var output render.Output
 	cmd := &cobra.Command{
 		Use:   "rotate",
-		Short: "Replace the authority that signs certificates, without a pause",
+		Short: "Replace the certificate authority, without downtime",
 		Long: `Replace the authority in three calls; "quorate ca status" shows the next step.
 
-The first makes the next authority, and all nodes trust it too. Have your
-clients trust it as well ("quorate ca status --trust-out ca.crt"; the ca.crt in
---tls-dir is replaced here). The second has it sign, and all nodes get
-certificates of it. Give your clients certificates of it ("quorate cert issue
---replace"). The third, with --finish, ends the trust in the earlier one:
-certificates that it signed open nothing more. It says who was seen with one,
-when last and by which node, and asks unless there is --yes; nodes remember that
-since they started. It refuses when your own certificate is one. A call that
-comes too early changes nothing.`,
+The first call creates the new authority, and all nodes trust it too. Make your
+clients trust it as well ("quorate ca status --trust-out ca.crt"; the command
+replaces the ca.crt in --tls-dir). The second call makes it sign, and all nodes
+get new certificates. Issue new certificates to your clients ("quorate cert
+issue --replace"). The third, with --finish, ends the trust in the old
+authority: certificates that it signed are no longer accepted. It lists the
+identities seen with an old certificate since the nodes started, when and at
+which node, and asks for confirmation unless --yes is given. It is refused while
+your own certificate is an old one. A call that comes too early changes nothing.`,
 		Example: `  quorate ca rotate
   quorate ca rotate --finish`,
 		Args: cobra.NoArgs,
@@ -99,7 +99,7 @@ comes too early changes nothing.`,
 	}
 	t.AddFlags(cmd)
 	who.AddFlags(cmd)
-	cmd.Flags().BoolVar(&finish, "finish", false, "trust the earlier authority no more")
+	cmd.Flags().BoolVar(&finish, "finish", false, "end the trust in the old authority")
 	render.YesFlag(cmd, &yes)
 	output.AddFlags(cmd, "text", "json")
 	return cmd
@@ -147,7 +147,7 @@ func printAuthority(cmd *cobra.Command, output *render.Output, trustOut string, 
 
 // NewCertCommand returns "quorate cert".
 func NewCertCommand() *cobra.Command {
-	return usage.Group("cert", "Certificates of clients", `Make certificates for clients of a cluster that has its own authority.`, newCertIssueCommand())
+	return usage.Group("cert", "Issue client certificates", `Issue certificates to clients of a cluster with its own authority.`, newCertIssueCommand())
 }
 
 // certFlags holds the flags of cert issue.
@@ -163,11 +163,11 @@ func newCertIssueCommand() *cobra.Command {
 	var o certFlags
 	cmd := &cobra.Command{
 		Use:   "issue --name NAME --out DIR",
-		Short: "Make a key and a certificate for a client",
-		Long: `Make a key here, have the cluster sign a certificate for it, and write what a
-client needs into a directory: ca.crt, client.crt and client.key, each readable
-only by its owner. The key never leaves this machine. The client's identity is
-client:NAME; bind permissions to that; the client uses --tls-dir DIR.`,
+		Short: "Issue a key and a certificate for a client",
+		Long: `Generate a key, let the cluster sign a certificate for it, and write both to a
+directory: ca.crt, client.crt and client.key, each readable only by its owner.
+The key never leaves this machine. The client's identity is client:NAME; bind
+roles to it. The client uses --tls-dir DIR.`,
 		Example: `  quorate cert issue --name shop --out ./shop
   quorate cert issue --name ci --out ./ci --ttl 24h --replace`,
 		Args: cobra.NoArgs,
@@ -178,7 +178,7 @@ client:NAME; bind permissions to that; the client uses --tls-dir DIR.`,
 	o.Targets.AddFlags(cmd)
 	o.who.AddFlags(cmd)
 	cmd.Flags().StringVar(&o.name, "name", "", "the client's `name`")
-	cmd.Flags().StringVar(&o.out, "out", "", "the `directory`; made if it is not there")
+	cmd.Flags().StringVar(&o.out, "out", "", "output `directory`; created if missing")
 	cmd.Flags().DurationVar(&o.ttl, "ttl", 90*24*time.Hour, "how long the certificate is valid, 1m to 8784h")
 	cmd.Flags().BoolVar(&o.replace, "replace", false, "replace existing files, to renew a certificate")
 	return cmd

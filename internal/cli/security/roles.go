@@ -60,8 +60,8 @@ func newRolesBindCommand() *cobra.Command {
 		Short: "Give a role or permissions to an identity",
 		Long: `Give a role, or single permissions, to an identity: client:NAME, node:ID,
 token:NAME, user:NAME and group:NAME (of JWTs), dns:NAME, or a SPIFFE id; user:*
-is all of a kind, and "*" is anybody who calls, proven or not. Nodes that are
-connected know it when the command ends.`,
+is every identity of a kind, and "*" is every caller, authenticated or not. When
+the command returns, all connected nodes apply the change.`,
 		Example: `  quorate roles bind token:ci limit-writer --namespace web
   quorate roles bind group:sre operator
   quorate roles bind user:ann@example.org --permission limits.read,rates.read
@@ -110,9 +110,9 @@ func newRolesUnbindCommand() *cobra.Command {
 	var output render.Output
 	cmd := &cobra.Command{
 		Use:   "unbind IDENTITY [ROLE]",
-		Short: "Take a role or permissions away from an identity",
-		Long: `Take away what was bound to an identity with the same role and in the same
-place; without a role, its single permissions there.`,
+		Short: "Remove a role or permissions from an identity",
+		Long: `Remove a role, or without a role the single permissions, that was bound to an
+identity in the same scope.`,
 		Example: `  quorate roles unbind token:ci limit-writer --namespace web
   quorate roles unbind user:ann@example.org`,
 		Args: cobra.RangeArgs(1, 2),
@@ -145,9 +145,9 @@ func newRolesListCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "list [IDENTITY]",
 		Aliases: []string{"get"},
-		Short:   "List who has which role, and where",
-		Long: `List the bindings: those that the cluster keeps, those of the settings of the
-node that answers, and what is built in. With an identity, only its own.`,
+		Short:   "List the bindings of roles",
+		Long: `List the bindings: those stored in the cluster, those in the settings of the
+node that answers, and the built-in ones. With an identity, only its own.`,
 		Example: `  quorate roles list
   quorate roles list token:ci -o json`,
 		Args: cobra.MaximumNArgs(1),
@@ -186,7 +186,7 @@ func newRolesShowCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show",
 		Short: "List the roles and their permissions",
-		Long: `List the roles from the least to the most, with their permissions.
+		Long: `List the roles and their permissions, from the weakest to the strongest.
 docs/reference/authorization.md says which call needs which.`,
 		Example: `  quorate roles show`,
 		Args:    cobra.NoArgs,
@@ -213,10 +213,9 @@ func NewWhoAmICommand() *cobra.Command {
 	var output render.Output
 	cmd := &cobra.Command{
 		Use:   "whoami",
-		Short: "Print who the cluster takes you for, and what you may do",
-		Long: `Print who the cluster takes you for, by which credential, and what is bound to
-you. Where authentication is off, every caller has all permissions, and the
-output says so.`,
+		Short: "Print your identity and permissions",
+		Long: `Print your identity, the credential that proves it, and your roles. If
+authentication is off, every caller has all permissions, and the output says so.`,
 		Example: `  quorate whoami
   quorate whoami --tls-dir ./admin -o json`,
 		Args: cobra.NoArgs,

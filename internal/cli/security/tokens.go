@@ -20,10 +20,10 @@ func callSecurity[Request, Response any](ctx context.Context, t *remote.Targets,
 
 // NewTokensCommand returns "quorate tokens".
 func NewTokensCommand() *cobra.Command {
-	return usage.Group("tokens", "Make and end bearer tokens for clients",
-		`Make, list and end the tokens with which clients say who they are. The identity
-of a bearer is token:NAME; what it may do, "quorate roles" says. (Tokens with
-which nodes join are made with "quorate join-token".)`,
+	return usage.Group("tokens", "Create and revoke bearer tokens for clients",
+		`Create, list and revoke the bearer tokens that authenticate clients. The
+identity of a token is token:NAME; bind roles to it with "quorate roles bind".
+("quorate join-token" creates the tokens with which nodes join.)`,
 		newTokensCreateCommand(), newTokensListCommand(), newTokensRevokeCommand())
 }
 
@@ -34,11 +34,11 @@ func newTokensCreateCommand() *cobra.Command {
 	var comment string
 	cmd := &cobra.Command{
 		Use:   "create NAME",
-		Short: "Make a token and print it",
-		Long: `Make a token and print it, alone on a line: it is shown only here, and the
-cluster keeps a hash of it. Clients send it as "authorization: Bearer TOKEN".
-Several tokens may have one name, so that one can be replaced by another: make
-the new one, hand it out, revoke the old one.`,
+		Short: "Create a token and print it",
+		Long: `Create a token and print it on a line of its own: it is shown only once, and the
+cluster stores only its hash. Clients send it as "authorization: Bearer TOKEN".
+Several tokens may have one name, so that you can replace one: create the new
+one, distribute it, revoke the old one.`,
 		Example: `  quorate tokens create ci --ttl 2160h --comment "the build servers" > ci.token`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -54,7 +54,7 @@ the new one, hand it out, revoke the old one.`,
 		},
 	}
 	t.AddFlags(cmd)
-	cmd.Flags().DurationVar(&ttl, "ttl", 0, "how long it is good, at most 87600h (default: until it is revoked)")
+	cmd.Flags().DurationVar(&ttl, "ttl", 0, "how long it is valid, at most 87600h (default: until it is revoked)")
 	cmd.Flags().StringVar(&comment, "comment", "", "what it is for")
 	output.AddFlags(cmd, "text", "json")
 	return cmd
@@ -67,7 +67,7 @@ func newTokensListCommand() *cobra.Command {
 		Use:     "list",
 		Aliases: []string{"get"},
 		Short:   "List the tokens, without their secrets",
-		Long:    `List the tokens by name: who made them, and when they end. No secret is shown.`,
+		Long:    `List the tokens by name, with creator and expiry. Secrets are not shown.`,
 		Example: `  quorate tokens list
   quorate tokens list -o json`,
 		Args: cobra.NoArgs,
@@ -97,10 +97,10 @@ func newTokensRevokeCommand() *cobra.Command {
 	var output render.Output
 	cmd := &cobra.Command{
 		Use:   "revoke ID",
-		Short: "End a token",
-		Long: `End a token, by the id that "quorate tokens list" shows. All nodes that are
-connected refuse it when the command ends; a node that is cut off takes it until
-it hears of this.`,
+		Short: "Revoke a token",
+		Long: `Revoke a token by its id from "quorate tokens list". When the command returns,
+all connected nodes refuse it; a node that is cut off accepts it until it
+reconnects.`,
 		Example: `  quorate tokens revoke 1f0c9a3b77de`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -41,7 +41,7 @@ func NewDevCommand() *cobra.Command {
 	var o devOptions
 	cmd := &cobra.Command{
 		Use:   "dev",
-		Short: "Run a whole cluster in one process, to try things out",
+		Short: "Run a whole cluster in one process, for trials",
 		Long: `Run a cluster of real nodes in one process, on loopback: Raft over TCP, logs on
 disk (in a temporary directory unless --data says where), leaders spread over
 the nodes. While traffic flows, one line a second shows the global rates.

@@ -38,10 +38,10 @@ func NewInitCommand() *cobra.Command {
 	o := &initOptions{}
 	cmd := &cobra.Command{
 		Use:   "init --data DIR",
-		Short: "Make a new cluster of one node",
-		Long: `Make a new cluster of one node in an empty directory: its settings, its CA, the
-node's certificate, and the certificate of a first administrator. Nothing runs
-yet: the last lines printed say how to go on.
+		Short: "Create a cluster of one node",
+		Long: `Create a cluster of one node in an empty directory: its settings, its CA, the
+node's certificate, and the certificate of a first administrator. It starts
+nothing; the last lines of the output show the next steps.
 
 The number of ranges cannot change later; 64 suit up to about 64 nodes.`,
 		Example: `  quorate init --data /var/lib/quorate --node n1 --host 10.0.0.1
@@ -54,8 +54,8 @@ The number of ranges cannot change later; 64 suit up to about 64 nodes.`,
 	f := cmd.Flags()
 	f.StringVar(&o.cluster, "cluster", d.Cluster, "`name` of the cluster")
 	f.IntVar(&o.ranges, "ranges", d.Ranges, "number of key ranges, 1 to 256; cannot change later")
-	f.IntVar(&o.replicas, "replicas", d.Replicas, "how many nodes keep each range: 1, 3 or 5; as far as there are nodes")
-	f.BoolVar(&o.plain, "insecure", false, "no TLS and no authentication: for a network that you trust with everything")
+	f.IntVar(&o.replicas, "replicas", d.Replicas, "replicas of each range, 1, 3 or 5; fewer while the cluster has fewer nodes")
+	f.BoolVar(&o.plain, "insecure", false, "no TLS and no authentication: only for a fully trusted network")
 	return cmd
 }
 
@@ -213,12 +213,12 @@ func (p *placeFlags) add(cmd *cobra.Command) {
 	f := cmd.Flags()
 	p.given = f.Changed
 	f.StringVar(&p.data, "data", "", "`directory` of the node's data")
-	f.StringVar(&p.node, "node", "", "`name` of the node, of its own in the cluster (default n1 for init)")
+	f.StringVar(&p.node, "node", "", "unique `name` of the node in the cluster (default n1 for init)")
 	f.StringVar(&p.host, "host", "127.0.0.1", "`host` at which others reach the node")
-	f.StringVar(&p.zone, "zone", "", "`label` of where the node stands: replicas are spread over zones")
-	f.StringVar(&p.http, "http", ":7411", "where to serve HTTP, host:port; without a host at --host")
-	f.StringVar(&p.grpc, "grpc", ":7412", "where to serve gRPC")
-	f.StringVar(&p.peer, "peer", ":7413", "where to listen for other nodes")
+	f.StringVar(&p.zone, "zone", "", "failure zone of the node, a `label`: replicas are spread over zones")
+	f.StringVar(&p.http, "http", ":7411", "address of the HTTP port, host:port; without a host at --host")
+	f.StringVar(&p.grpc, "grpc", ":7412", "address of the gRPC port")
+	f.StringVar(&p.peer, "peer", ":7413", "address of the port for other nodes")
 }
 
 // over applies the given flags to existing settings.

@@ -23,17 +23,17 @@ func NewRestoreCommand() *cobra.Command {
 	o := &initOptions{}
 	cmd := &cobra.Command{
 		Use:   "restore FILE --data DIR",
-		Short: "Make a new cluster of one node from a backup",
-		Long: `Make a new cluster of one node from the content of a backup, in an empty
-directory, as "quorate init" makes an empty one: with settings, a CA, the node's
-certificate, and that of a first administrator. No cluster is needed, and none
-is touched. The file is checked whole before anything is made. Start the node
-with "quorate serve"; then let others join it.
+		Short: "Create a cluster of one node from a backup",
+		Long: `Create a cluster of one node from a backup, in an empty directory: its settings,
+a CA, the node's certificate, and that of a first administrator, as "quorate
+init" does. This needs no cluster and changes none. The whole file is verified
+before anything is created. Start the node with "quorate serve", then join
+others.
 
-Not restored are the members of the old cluster, its join tokens, and its CA:
-nodes and clients of the old cluster do not trust the new one. Counts are those
-of the backup. Give it another name if the old cluster may still run: nodes of
-different clusters never talk to each other.`,
+The members, join tokens and CA of the old cluster are not restored: its nodes
+and clients do not trust the new one. Counts are those of the backup. Give it
+another name if the old cluster may still run: nodes of different clusters never
+talk to each other.`,
 		Example: `  quorate restore monday.quorate --data /var/lib/quorate --node n1 --host 10.0.0.1
   quorate restore monday.quorate --data ./trial --node n1 --cluster trial --insecure`,
 		Args: cobra.ExactArgs(1),
@@ -44,8 +44,8 @@ different clusters never talk to each other.`,
 	o.placeFlags.add(cmd)
 	f := cmd.Flags()
 	f.StringVar(&o.cluster, "cluster", "", "`name` of the new cluster (default: the old one's)")
-	f.IntVar(&o.replicas, "replicas", config.Default().Replicas, "how many nodes keep each range: 1, 3 or 5; as far as there are nodes")
-	f.BoolVar(&o.plain, "insecure", false, "no TLS and no authentication: for a network that you trust with everything")
+	f.IntVar(&o.replicas, "replicas", config.Default().Replicas, "replicas of each range, 1, 3 or 5; fewer while the cluster has fewer nodes")
+	f.BoolVar(&o.plain, "insecure", false, "no TLS and no authentication: only for a fully trusted network")
 	return cmd
 }
 

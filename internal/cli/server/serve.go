@@ -46,20 +46,20 @@ func NewServeCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Run one node of a cluster",
-		Long: `Run one node of a cluster until Ctrl-C or SIGTERM; then it says that it is
-not ready, hands its leaderships over, answers what is under way, and stops.
-With the setting linger it first keeps answering for a while. There are three
-ways to say which:
+		Long: `Run one node of a cluster until Ctrl-C or SIGTERM. Then it reports that it is
+not ready, hands its leaderships over, completes pending requests, and stops.
+With the setting linger it first keeps answering for that long. There are three
+ways to choose the node:
 
   --data DIR             a node that "quorate init" made, or that has joined
   --data DIR --join ...  a new node, that joins a cluster through any member
-  --config FILE          a node whose settings are in a file of yours
+  --config FILE          a node whose settings are in a file
 
 QUORATE_* environment variables override the settings (QUORATE_LISTEN_HTTP for
-listen.http, and so on), and flags override both: a node that comes back at
-another address is started with the new --host or ports, and the others find it
-there. A joining node retries without end, through elections and
-restarts of the members, unless the cluster refuses it for good.`,
+listen.http, and so on), and flags override both: to move a node to another
+address, start it with the new --host or ports, and the others find it there. A
+joining node keeps retrying, through elections and restarts of the members,
+unless the cluster rejects it permanently.`,
 		Example: `  quorate serve --data /var/lib/quorate
   quorate serve --data /var/lib/quorate --node n2 --host 10.0.0.2 --join 10.0.0.1:7412 --token-file join.token
   quorate serve --config examples/cluster/n1.yaml`,
@@ -70,8 +70,8 @@ restarts of the members, unless the cluster refuses it for good.`,
 	}
 	o.placeFlags.add(cmd)
 	f := cmd.Flags()
-	f.StringVar(&o.config, "config", "", "`file` with the node's settings; without it and --data the environment alone says them")
-	f.StringSliceVar(&o.join, "join", nil, "gRPC `addresses` of members, host:port,...; a name may stand for many")
+	f.StringVar(&o.config, "config", "", "`file` with the node's settings; without it and --data, the environment has them")
+	f.StringSliceVar(&o.join, "join", nil, "gRPC `addresses` of members, host:port,...; a name may resolve to many")
 	f.StringVar(&o.tokenFile, "token-file", "", "`file` with the join token")
 	f.BoolVar(&o.plain, "insecure", false, "join a cluster that has no TLS")
 	return cmd
@@ -104,7 +104,7 @@ func (o *serveOptions) loadNew(kept string, s *config.Node) (err error) {
 	case len(o.join) == 0 && os.Getenv("QUORATE_JOIN") == "":
 		return exit.Usagef("--data %s: there is no node in it; make a cluster with \"quorate init\", or join one with --join", o.data)
 	case o.node == "":
-		return exit.Usagef("--node: say what the new node is called, a name of its own in the cluster")
+		return exit.Usagef("--node: is missing; give the new node a unique name")
 	}
 	text := o.settings(config.Default().Cluster)
 	if o.plain {

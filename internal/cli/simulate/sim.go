@@ -39,28 +39,27 @@ func NewCommand() *cobra.Command {
 	var s simulator
 	cmd := &cobra.Command{
 		Use:   "sim FILE...",
-		Short: "Play scenarios in a simulator, beside an ideal limiter",
-		Long: `Play scenario files ("-": standard input; "example:NAME": a built-in one) in
-virtual time: the real code of leaders and members, with a network that delays,
-loses and parts, nodes that die, pause and come back, and clocks that differ.
-What is admitted is compared with one ideal limiter that sees the same requests.
-No cluster is needed. docs/reference/simulator.md explains the files and the
+		Short: "Simulate scenarios, compared with an ideal limiter",
+		Long: `Simulate scenario files ("-": standard input; "example:NAME": a built-in one) in
+virtual time: the real code of leaders and members, with network delays, losses
+and partitions, nodes that die, pause and return, and clocks that differ. The
+result is compared with one ideal limiter that sees the same requests. No
+cluster is needed. docs/reference/simulator.md explains the files and the
 output.
 
-Everything follows from the seed, which is printed with the command that plays
-it again. Of several seeds the worst counts. A file may say what it expects:
-then it is a test.
+Results are reproducible from the seed, which is printed with the command that
+repeats it. With several seeds, the worst one counts. A file may state what it
+expects: then it is a test.
 
-With --campaign, N random scenarios with faults are played, on all processors,
-and each is held to what must hold in it: hard limits are never exceeded, soft
-ones by no more than is stated, every leader's books add up after every step,
-what was counted is counted once. Every seed that fails is printed with its
-command; of one scenario, also the file.
+--campaign runs N random scenarios with faults, on all processors, and checks
+each: hard limits are never exceeded, soft ones by no more than stated, every
+leader's books add up after every step, and every token is counted once. It
+prints every failing seed with its command; with one scenario, also the file.
 
-Exit code 0 says that what was expected came true, 1 that it did not, 2 that a
-file is not valid.
+Exit code 0 means that all expectations were met, 1 that some were not, 2 that a
+file is invalid.
 
-Built-in examples: ` + wrapNames(exampleNames(), 19) + `.`,
+Built-in examples:` + wrapNames(exampleNames(), 19) + `.`,
 		Example: `  quorate sim example:headline
   quorate sim example:moving --algorithm all --no-chart
   quorate sim examples/sim/hard.yaml --seeds 20 -o json
@@ -80,16 +79,16 @@ Built-in examples: ` + wrapNames(exampleNames(), 19) + `.`,
 
 func (s *simulator) addFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.Uint64Var(&s.seed, "seed", 0, "play this seed, and no other unless --seeds says so (default: the file's)")
-	f.IntVar(&s.seeds, "seeds", 0, fmt.Sprintf("play this many seeds, 1 to %d, from the first one on (default: the file's)", scenario.MaxSeeds))
-	f.StringSliceVar(&s.algorithms, "algorithm", nil, "who decides, or all: "+strings.Join(algorithmNames(), ", ")+" (default: the file's)")
+	f.Uint64Var(&s.seed, "seed", 0, "run this seed, and no other unless --seeds is given (default: the file's)")
+	f.IntVar(&s.seeds, "seeds", 0, fmt.Sprintf("run this many seeds, 1 to %d, from the first one on (default: the file's)", scenario.MaxSeeds))
+	f.StringSliceVar(&s.algorithms, "algorithm", nil, "algorithms, or all: "+strings.Join(algorithmNames(), ", ")+" (default: the file's)")
 	f.IntVar(&s.nodes, "nodes", 0, fmt.Sprintf("play on this many nodes, 1 to %d (default: the file's)", scenario.MaxNodes))
-	f.DurationVar(&s.sync, "sync", 0, fmt.Sprintf("play with this sync interval, %v to %v (default: the file's)", scenario.MinSync, scenario.MaxSync))
-	f.StringVar(&s.only, "only", "", "play only the scenario of this name; of a sweep all, or one, such as above-n50")
-	f.StringVar(&s.example, "example", "", "print the built-in example of this name, to start from, and play nothing")
-	f.IntVar(&s.campaign, "campaign", 0, "play this many random scenarios with faults instead of files, from --seed on")
-	f.Float64Var(&s.minutes, "minutes", 0, "of a campaign: end it after this long, however many were played (default: no end)")
-	f.BoolVar(&s.chart, "chart", true, "draw what was attempted and admitted over time")
+	f.DurationVar(&s.sync, "sync", 0, fmt.Sprintf("use this sync interval, %v to %v (default: the file's)", scenario.MinSync, scenario.MaxSync))
+	f.StringVar(&s.only, "only", "", "run only the scenario of this name; of a sweep all, or one, such as above-n50")
+	f.StringVar(&s.example, "example", "", "print the built-in example of this name, as a template, and run nothing")
+	f.IntVar(&s.campaign, "campaign", 0, "run this many random scenarios with faults instead of files, from --seed on")
+	f.Float64Var(&s.minutes, "minutes", 0, "end a campaign after this many minutes (default: no limit)")
+	f.BoolVar(&s.chart, "chart", true, "draw attempted and admitted tokens over time")
 	f.BoolVar(&s.noChart, "no-chart", false, "print only the numbers")
 }
 

@@ -47,11 +47,11 @@ func NewCommand() *cobra.Command {
 	var o flags
 	cmd := &cobra.Command{
 		Use:   "top",
-		Short: "Watch who asks for most, as it changes",
-		Long: `Watch the limits that are asked for most, over the whole cluster, and the keys
-of one of them: enter shows the keys of the limit under the cursor, esc goes
-back, < and > sort by another column, / finds names by how they begin, ?
-explains the rest. --once prints one screen, and needs no terminal.`,
+		Short: "Watch the busiest limits and keys",
+		Long: `Watch the busiest limits of the whole cluster, and the keys of one of them:
+enter shows the keys of the selected limit, esc goes back, < and > sort by
+another column, / filters by prefix, ? shows the other keys. --once prints one
+screen, and needs no terminal.`,
 		Example: `  quorate top
   quorate top --every 500ms --by refusal_rate
   quorate top --once`,
@@ -63,7 +63,7 @@ explains the rest. --once prints one screen, and needs no terminal.`,
 	cmd.Flags().StringVar(&o.by, "by", "demand", "how keys are sorted at first: "+strings.Join(orders, ", "))
 	render.CompleteWords(cmd, "by", orders...)
 	cmd.Flags().DurationVar(&o.every, "every", time.Second, "how often to ask, 200ms to 1h")
-	cmd.Flags().BoolVar(&o.once, "once", false, "print one screen of what happens in that time, and end")
+	cmd.Flags().BoolVar(&o.once, "once", false, "print one screen after one interval, and end")
 	return cmd
 }
 

@@ -209,7 +209,7 @@ const helpText = `quorate top: who asks for most, as it changes
 
   up down pgup pgdn home end   move
   enter    the keys of a limit         esc   back to all limits
-  < >      sort by another column      /     only names that begin so
+  < >      sort by another column      /     filter names by prefix
   p        pause, and go on            q     quit
 
 Of limits: tokens per second asked for, admitted and refused, since the screen before;
