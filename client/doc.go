@@ -89,7 +89,7 @@
 // [WithMaxWaiting]) and callers that wait for a grant (1024, further ones are decided at once),
 // half of each at most for one key; nodes (100); queued messages (64, others are reported again);
 // broken streams that are not settled yet (16); unknown limit names (100). Goroutines: one, two
-// more while attached, and one while a node is told an unknown name.
+// more while attached, and one while the client reports an unknown name to a node.
 //
 // # Concurrency
 //

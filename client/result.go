@@ -32,7 +32,7 @@ type Result struct {
 	// it is full or unknown.
 	ResetAfter time.Duration
 	// Policies describe the charged limits for RateLimit headers: one after Allow; after AllowHTTP
-	// one for each matching limit that was decided, sorted by name. There are none if no limit
+	// one for each matching limit that was decided, sorted by name. The list is empty if no limit
 	// decided or the limit does not count. Shadow limits are omitted.
 	Policies []Policy
 	// Err is the error of this check. Only AllowBatch sets it; the other fields are then zero.

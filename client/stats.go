@@ -133,7 +133,7 @@ type Stats struct {
 	Keys, Waiting int
 	// WaitsRefused counts calls of Wait without a place to wait.
 	WaitsRefused uint64
-	// Limits is the version of the current limits; 0 is none yet.
+	// Limits is the version of the current limits; 0 means none yet.
 	Limits uint64
 	// Up is the age of the client.
 	Up time.Duration

@@ -9,7 +9,7 @@ import (
 )
 
 // Claims returns the claims of a request's token after verification of its signature, issuer,
-// audience and dates. A nil map means that there are none.
+// audience and dates. A nil map means no claims.
 type Claims func(Request) (map[string]any, error)
 
 type claimsKey struct{}

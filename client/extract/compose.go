@@ -95,7 +95,7 @@ func Bound(key string) string {
 }
 
 // Of returns the key of a request, bounded, after applying m if it is missing: err says what is
-// missing and that the request is to be refused; skip says that the request is not counted.
+// missing and that the request must be refused; skip says that the request is not counted.
 func (m Missing) Of(key Key, r Request) (s string, skip bool, err error) {
 	s, err = key(r)
 	if err == nil && s == "" {

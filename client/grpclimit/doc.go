@@ -26,7 +26,7 @@
 // RetryInfo. On servers the trailer has ratelimit, ratelimit-policy and retry-after as in HTTP, and
 // grpc-retry-pushback-ms, so that clients whose retry policy includes RESOURCE_EXHAUSTED retry at
 // the right time, or not at all. Admitted calls have ratelimit and ratelimit-policy in their
-// header. A call without a key, or with an invalid cost, is INVALID_ARGUMENT if it is to be refused
+// header. A call without a key, or with an invalid cost, is INVALID_ARGUMENT if the options refuse it
 // ([MissingKey]).
 //
 // Without an answer of the limiter the call passes, or is UNAVAILABLE with [FailClosed] or

@@ -12,7 +12,7 @@
 // draft-ietf-httpapi-ratelimit-headers-11 and are otherwise unchanged: the body is not read, the
 // ResponseWriter not wrapped. Refused requests are answered with 429, Retry-After, the same fields,
 // and a problem (RFC 9457) of type quota-exceeded. A request without a key, or with an invalid
-// cost, is answered with 400 if it is to be refused ([MissingKey]).
+// cost, is answered with 400 if the options refuse it ([MissingKey]).
 //
 // Without an answer of the limiter the request passes, or is answered with 503 with [FailClosed] or
 // client.WithFailClosed. Nothing that a caller can send makes the limiter fail, and a request whose

@@ -136,7 +136,7 @@ func Jitter(most time.Duration) Option {
 }
 
 // ShadowHeader sets a field that names the limit in responses to requests that passed only because
-// it is not enforced yet. By default there is none.
+// it is not enforced yet. By default there is no such field.
 func ShadowHeader(name string) Option {
 	return serverOption(func(h *handler) { h.shadow = http.CanonicalHeaderKey(name) })
 }

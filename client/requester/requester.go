@@ -28,7 +28,7 @@ type TokenRequester interface {
 type Action[T any] func(context.Context) (T, error)
 
 // Limit returns the action limited by the requester: each call first takes a token, and returns the
-// requester's error if there is none. When ctx ends, running calls are cancelled, and further ones
+// requester's error if none is available. When ctx ends, running calls are cancelled, and further ones
 // return its error.
 func Limit[T any](ctx context.Context, r TokenRequester, action Action[T]) Action[T] {
 	return func(call context.Context) (out T, err error) {

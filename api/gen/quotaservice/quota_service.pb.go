@@ -39,7 +39,7 @@ const (
 	AllowResponse_REJECTED_TOO_MANY_BUCKETS AllowResponse_Status = 3
 	// More than one request may ever take.
 	AllowResponse_REJECTED_TOO_MANY_TOKENS_REQUESTED AllowResponse_Status = 4
-	// A field is invalid, or the limit is none that Allow is for.
+	// A field is invalid, or Allow does not apply to the limit.
 	AllowResponse_REJECTED_INVALID_REQUEST AllowResponse_Status = 5
 	// The server failed to decide.
 	AllowResponse_REJECTED_SERVER_ERROR AllowResponse_Status = 6

@@ -39,7 +39,7 @@ type policies struct {
 	value []string
 }
 
-// Policy returns RateLimit-Policy; nil if there is none. The result is shared and must not be
+// Policy returns RateLimit-Policy; nil without a policy. The result is shared and must not be
 // modified; appending to it makes a copy.
 func (w *Writer) Policy(r *client.Result) []string {
 	if len(r.Policies) == 0 {
@@ -97,7 +97,7 @@ func appendPolicies(b []byte, ps []client.Policy) []byte {
 	return b
 }
 
-// RateLimit appends the value of RateLimit, "name";r=19;t=1; nothing if there is none.
+// RateLimit appends the value of RateLimit, "name";r=19;t=1; nothing without a policy.
 func RateLimit(b []byte, r *client.Result) []byte {
 	refuser := Refuser(r)
 	for i := range r.Policies {
@@ -134,7 +134,7 @@ func moreAfter(p *client.Policy) (time.Duration, bool) {
 }
 
 // Refuser returns the policy that refused: of those of the refusing limit, the one with the least
-// remaining; nil if there is none.
+// remaining; nil if no limit refused.
 func Refuser(r *client.Result) *client.Policy {
 	if r.Allowed {
 		return nil

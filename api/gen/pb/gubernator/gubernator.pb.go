@@ -76,7 +76,7 @@ func (Algorithm) EnumDescriptor() ([]byte, []int) {
 	return file_pb_gubernator_gubernator_proto_rawDescGZIP(), []int{0}
 }
 
-// Behavior has a bit for each thing that is to be done in another way.
+// Behavior has a bit for each deviation from the default behavior.
 type Behavior int32
 
 const (
@@ -94,7 +94,7 @@ const (
 	Behavior_RESET_REMAINING Behavior = 8
 	// Without effect.
 	Behavior_MULTI_REGION Behavior = 16
-	// A request for more than there is takes what there is, and is refused.
+	// A request for more hits than remain takes the remaining ones, and is refused.
 	Behavior_DRAIN_OVER_LIMIT Behavior = 32
 )
 

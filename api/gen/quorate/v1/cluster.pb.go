@@ -181,7 +181,7 @@ func (*GetStatusRequest) Descriptor() ([]byte, []int) {
 // GetStatusResponse is the state of the cluster as this node sees it.
 type GetStatusResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Whether the answering node is ready to decide, as GET /readyz says: it has the limits in force,
+	// Whether the answering node is ready to decide, as GET /readyz says: it has the active limits,
 	// is not stopping, and since its start has seen a leader of the meta group and of every range, or
 	// has waited 10 s for those of the ranges. Losing leaders later does not change that: the node
 	// then decides by when_cut_off.
@@ -198,7 +198,7 @@ type GetStatusResponse struct {
 	Ranges []*RangeStatus `protobuf:"bytes,6,rep,name=ranges,proto3" json:"ranges,omitempty"`
 	// Leader of the meta group; empty if unknown.
 	MetaLeader string `protobuf:"bytes,7,opt,name=meta_leader,json=metaLeader,proto3" json:"meta_leader,omitempty"`
-	// Version of the limits in force on the answering node.
+	// Version of the active limits on the answering node.
 	LimitsVersion uint64 `protobuf:"varint,8,opt,name=limits_version,json=limitsVersion,proto3" json:"limits_version,omitempty"`
 	// Version of the software.
 	Version string `protobuf:"bytes,9,opt,name=version,proto3" json:"version,omitempty"`

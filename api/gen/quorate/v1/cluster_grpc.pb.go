@@ -63,8 +63,8 @@ type ClusterServiceClient interface {
 	IssueCertificate(ctx context.Context, in *IssueCertificateRequest, opts ...grpc.CallOption) (*IssueCertificateResponse, error)
 	// RotateAuthority replaces the authority that signs certificates, in three calls. The first
 	// creates the next authority, which all nodes and clients come to trust. The second makes it
-	// sign. The third, with finish set, ends the trust in the earlier one. The cluster works on
-	// meanwhile. A call that comes too early changes nothing and answers what it waits for.
+	// sign. The third, with finish set, ends the trust in the earlier one. The cluster keeps
+	// working. A call that comes too early changes nothing and answers what it waits for.
 	RotateAuthority(ctx context.Context, in *RotateAuthorityRequest, opts ...grpc.CallOption) (*RotateAuthorityResponse, error)
 }
 
@@ -208,8 +208,8 @@ type ClusterServiceServer interface {
 	IssueCertificate(context.Context, *IssueCertificateRequest) (*IssueCertificateResponse, error)
 	// RotateAuthority replaces the authority that signs certificates, in three calls. The first
 	// creates the next authority, which all nodes and clients come to trust. The second makes it
-	// sign. The third, with finish set, ends the trust in the earlier one. The cluster works on
-	// meanwhile. A call that comes too early changes nothing and answers what it waits for.
+	// sign. The third, with finish set, ends the trust in the earlier one. The cluster keeps
+	// working. A call that comes too early changes nothing and answers what it waits for.
 	RotateAuthority(context.Context, *RotateAuthorityRequest) (*RotateAuthorityResponse, error)
 	mustEmbedUnimplementedClusterServiceServer()
 }

@@ -82,7 +82,7 @@ func (ChangeKind) EnumDescriptor() ([]byte, []int) {
 // GetLimitsRequest asks for limits.
 type GetLimitsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The version; absent means the one in force.
+	// The version; absent means the active one.
 	Version *uint64 `protobuf:"varint,1,opt,name=version,proto3,oneof" json:"version,omitempty"`
 	// Whether to return the limits as a limit file too.
 	File          bool `protobuf:"varint,2,opt,name=file,proto3" json:"file,omitempty"`
@@ -205,7 +205,7 @@ type ApplyLimitsRequest struct {
 	Yaml string `protobuf:"bytes,1,opt,name=yaml,proto3" json:"yaml,omitempty"`
 	// Name to show in errors, such as the file's path.
 	Source string `protobuf:"bytes,2,opt,name=source,proto3" json:"source,omitempty"`
-	// The version that must be in force; absent means any, 0 means none yet.
+	// The version that must be active; absent means any, 0 means none yet.
 	ExpectedVersion *uint64 `protobuf:"varint,3,opt,name=expected_version,json=expectedVersion,proto3,oneof" json:"expected_version,omitempty"`
 	// Reason for the change, at most 512 bytes.
 	Comment string `protobuf:"bytes,4,opt,name=comment,proto3" json:"comment,omitempty"`
@@ -295,7 +295,7 @@ type ApplyLimitsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Version of the limits after the call.
 	Version uint64 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`
-	// Whether the file differs from what was in force; in a dry run, whether it would change
+	// Whether the file differs from what was active; in a dry run, whether it would change
 	// anything.
 	Changed bool `protobuf:"varint,2,opt,name=changed,proto3" json:"changed,omitempty"`
 	// What would change, in a dry run.
@@ -492,7 +492,7 @@ func (x *ValidateLimitsResponse) GetLimits() int32 {
 	return 0
 }
 
-// LimitSet names a set of limits: a version or a file; neither means the limits in force.
+// LimitSet names a set of limits: a version or a file; neither means the active limits.
 type LimitSet struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// A version of the history.
@@ -559,9 +559,9 @@ func (x *LimitSet) GetSource() string {
 // DiffLimitsRequest names what to compare.
 type DiffLimitsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The earlier side; absent means the limits in force.
+	// The earlier side; absent means the active limits.
 	From *LimitSet `protobuf:"bytes,1,opt,name=from,proto3" json:"from,omitempty"`
-	// The later side; absent means the limits in force.
+	// The later side; absent means the active limits.
 	To            *LimitSet `protobuf:"bytes,2,opt,name=to,proto3" json:"to,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1018,7 +1018,7 @@ type RollbackLimitsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The version to restore, 1 or more.
 	Version uint64 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`
-	// The version that must be in force; absent means any.
+	// The version that must be active; absent means any.
 	ExpectedVersion *uint64 `protobuf:"varint,2,opt,name=expected_version,json=expectedVersion,proto3,oneof" json:"expected_version,omitempty"`
 	// Reason for the change, at most 512 bytes.
 	Comment string `protobuf:"bytes,3,opt,name=comment,proto3" json:"comment,omitempty"`
@@ -1091,7 +1091,7 @@ type RollbackLimitsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Version of the limits after the call.
 	Version uint64 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`
-	// Whether the limits differ from what was in force.
+	// Whether the limits differ from what was active.
 	Changed       bool `protobuf:"varint,2,opt,name=changed,proto3" json:"changed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1201,7 +1201,7 @@ type DeleteLimitsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The limits, 1 to 1000.
 	Limits []*LimitRef `protobuf:"bytes,1,rep,name=limits,proto3" json:"limits,omitempty"`
-	// The version that must be in force; absent means any.
+	// The version that must be active; absent means any.
 	ExpectedVersion *uint64 `protobuf:"varint,2,opt,name=expected_version,json=expectedVersion,proto3,oneof" json:"expected_version,omitempty"`
 	// Reason for the change, at most 512 bytes.
 	Comment string `protobuf:"bytes,3,opt,name=comment,proto3" json:"comment,omitempty"`

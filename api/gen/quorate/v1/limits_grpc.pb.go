@@ -35,13 +35,13 @@ const (
 // LimitService reads and replaces the cluster's limits. The meta Raft group stores every version of
 // them, and every node applies them. No change refills a bucket. Any node accepts changes and
 // forwards them to the meta leader. They fail with UNAVAILABLE while the meta group has no leader,
-// and with ABORTED when expected_version is not in force.
+// and with ABORTED when expected_version is not active.
 type LimitServiceClient interface {
-	// GetLimits returns the limits in force on this node, or those of an earlier version.
+	// GetLimits returns the active limits on this node, or those of an earlier version.
 	// Errors: NOT_FOUND when the history does not contain the version.
 	GetLimits(ctx context.Context, in *GetLimitsRequest, opts ...grpc.CallOption) (*GetLimitsResponse, error)
 	// ApplyLimits replaces all limits with those of a limit file.
-	// Errors: INVALID_ARGUMENT with line and column of every fault (the old limits stay in force).
+	// Errors: INVALID_ARGUMENT with line and column of every fault (the old limits stay active).
 	ApplyLimits(ctx context.Context, in *ApplyLimitsRequest, opts ...grpc.CallOption) (*ApplyLimitsResponse, error)
 	// ValidateLimits returns the faults of a limit file, and findings: what is valid but probably not
 	// meant. Faults are part of the answer, not an error.
@@ -145,13 +145,13 @@ func (c *limitServiceClient) DeleteLimits(ctx context.Context, in *DeleteLimitsR
 // LimitService reads and replaces the cluster's limits. The meta Raft group stores every version of
 // them, and every node applies them. No change refills a bucket. Any node accepts changes and
 // forwards them to the meta leader. They fail with UNAVAILABLE while the meta group has no leader,
-// and with ABORTED when expected_version is not in force.
+// and with ABORTED when expected_version is not active.
 type LimitServiceServer interface {
-	// GetLimits returns the limits in force on this node, or those of an earlier version.
+	// GetLimits returns the active limits on this node, or those of an earlier version.
 	// Errors: NOT_FOUND when the history does not contain the version.
 	GetLimits(context.Context, *GetLimitsRequest) (*GetLimitsResponse, error)
 	// ApplyLimits replaces all limits with those of a limit file.
-	// Errors: INVALID_ARGUMENT with line and column of every fault (the old limits stay in force).
+	// Errors: INVALID_ARGUMENT with line and column of every fault (the old limits stay active).
 	ApplyLimits(context.Context, *ApplyLimitsRequest) (*ApplyLimitsResponse, error)
 	// ValidateLimits returns the faults of a limit file, and findings: what is valid but probably not
 	// meant. Faults are part of the answer, not an error.

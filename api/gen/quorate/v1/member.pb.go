@@ -575,7 +575,7 @@ type AttachResponse_Grant struct {
 }
 
 type AttachResponse_Limits struct {
-	// The limits in force, always all of them.
+	// The limits active, always all of them.
 	Limits *ClientLimits `protobuf:"bytes,3,opt,name=limits,proto3,oneof"`
 }
 

@@ -226,7 +226,7 @@ type LimitHeadroom struct {
 	Namespace string `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
 	// Name of the limit.
 	Limit string `protobuf:"bytes,2,opt,name=limit,proto3" json:"limit,omitempty"`
-	// The rule in force; absent if the limit was deleted.
+	// The active rule; absent if the limit was deleted.
 	Rule *Limit `protobuf:"bytes,3,opt,name=rule,proto3" json:"rule,omitempty"`
 	// Demand of all keys together.
 	Use *HistoryPoint `protobuf:"bytes,4,opt,name=use,proto3" json:"use,omitempty"`
@@ -463,11 +463,11 @@ type WhatIfRequest struct {
 	From *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=from,proto3" json:"from,omitempty"`
 	// End, exclusive; absent means now.
 	To *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=to,proto3" json:"to,omitempty"`
-	// Rate as in limit files, such as 20/s; empty means the one in force.
+	// Rate as in limit files, such as 20/s; empty means the active one.
 	Rate string `protobuf:"bytes,5,opt,name=rate,proto3" json:"rate,omitempty"`
-	// Burst; absent means the one in force, and for windows the count in the rate.
+	// Burst; absent means the active one, and for windows the count in the rate.
 	Burst *int64 `protobuf:"varint,6,opt,name=burst,proto3,oneof" json:"burst,omitempty"`
-	// Kind of the rule: bucket, fixed, sliding or periodic; not set means the kind in force.
+	// Kind of the rule: bucket, fixed, sliding or periodic; not set means the active kind.
 	Kind          Kind `protobuf:"varint,7,opt,name=kind,proto3,enum=quorate.v1.Kind" json:"kind,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -573,7 +573,7 @@ type WhatIfOutcome struct {
 	// bounds.
 	RefusedIfEven int64 `protobuf:"varint,8,opt,name=refused_if_even,json=refusedIfEven,proto3" json:"refused_if_even,omitempty"`
 	// Best single estimate, between the two bounds. For one key it is refused_if_even. For many keys
-	// it comes from a model of their demand, fitted so that the rule then in force refuses what it
+	// it comes from a model of their demand, fitted so that the rule active then refuses what it
 	// did refuse.
 	RefusedLikely int64 `protobuf:"varint,9,opt,name=refused_likely,json=refusedLikely,proto3" json:"refused_likely,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -682,7 +682,7 @@ type WhatIfPoint struct {
 	Seconds int32 `protobuf:"varint,2,opt,name=seconds,proto3" json:"seconds,omitempty"`
 	// Requested tokens.
 	Attempted int64 `protobuf:"varint,3,opt,name=attempted,proto3" json:"attempted,omitempty"`
-	// Refused under the rule then in force.
+	// Refused under the rule active then.
 	Refused int64 `protobuf:"varint,4,opt,name=refused,proto3" json:"refused,omitempty"`
 	// Lower bound on what the rule would have refused.
 	RefusedAtLeast int64 `protobuf:"varint,5,opt,name=refused_at_least,json=refusedAtLeast,proto3" json:"refused_at_least,omitempty"`
@@ -769,7 +769,7 @@ type WhatIfResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Outcome of the requested rule.
 	Outcome *WhatIfOutcome `protobuf:"bytes,1,opt,name=outcome,proto3" json:"outcome,omitempty"`
-	// Outcome of the rule in force for the same demand.
+	// Outcome of the active rule for the same demand.
 	Now *WhatIfOutcome `protobuf:"bytes,2,opt,name=now,proto3" json:"now,omitempty"`
 	// Tokens refused at the time, whatever the rule was; for a limit in shadow, those that would have
 	// been refused.
@@ -954,7 +954,7 @@ type SuggestResponse struct {
 	// Outcome of the suggested rule. For one key refused_at_most keeps to refused_ppm; for many keys,
 	// whose bounds are wide, refused_likely does.
 	Outcome *WhatIfOutcome `protobuf:"bytes,1,opt,name=outcome,proto3" json:"outcome,omitempty"`
-	// Outcome of the rule in force.
+	// Outcome of the active rule.
 	Now *WhatIfOutcome `protobuf:"bytes,2,opt,name=now,proto3" json:"now,omitempty"`
 	// Data on which the answer rests.
 	Basis Basis `protobuf:"varint,3,opt,name=basis,proto3,enum=quorate.v1.Basis" json:"basis,omitempty"`

@@ -35,7 +35,7 @@ const (
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
 // SecurityService manages role bindings and bearer tokens. Every node accepts every call; changes
-// are in force on all connected nodes when a call is answered.
+// are active on all connected nodes when a call is answered.
 type SecurityServiceClient interface {
 	// WhoAmI returns the caller's identity, as the answering node sees it, and the caller's bindings.
 	WhoAmI(ctx context.Context, in *WhoAmIRequest, opts ...grpc.CallOption) (*WhoAmIResponse, error)
@@ -166,7 +166,7 @@ func (c *securityServiceClient) ListAuditEntries(ctx context.Context, in *ListAu
 // for forward compatibility.
 //
 // SecurityService manages role bindings and bearer tokens. Every node accepts every call; changes
-// are in force on all connected nodes when a call is answered.
+// are active on all connected nodes when a call is answered.
 type SecurityServiceServer interface {
 	// WhoAmI returns the caller's identity, as the answering node sees it, and the caller's bindings.
 	WhoAmI(context.Context, *WhoAmIRequest) (*WhoAmIResponse, error)

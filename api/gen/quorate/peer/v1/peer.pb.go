@@ -2278,7 +2278,7 @@ type Beacon struct {
 	Leads []*Lead `protobuf:"bytes,1,rep,name=leads,proto3" json:"leads,omitempty"`
 	// Whether the sender leads the meta group.
 	Meta bool `protobuf:"varint,2,opt,name=meta,proto3" json:"meta,omitempty"`
-	// Version of the limits in force at the sender.
+	// Version of the sender's active limits.
 	LimitsVersion uint64 `protobuf:"varint,3,opt,name=limits_version,json=limitsVersion,proto3" json:"limits_version,omitempty"`
 	// Term of the meta group if it leads it.
 	MetaTerm uint64 `protobuf:"varint,4,opt,name=meta_term,json=metaTerm,proto3" json:"meta_term,omitempty"`
@@ -4947,7 +4947,7 @@ type CallAnnounce struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// An encoded quorate.raftlog.v1.StoredMember; empty fields are unknown.
 	Member []byte `protobuf:"bytes,1,opt,name=member,proto3" json:"member,omitempty"`
-	// Certificate signing request, DER, when the sender's certificate is to be renewed.
+	// Certificate signing request, DER, to renew the sender's certificate.
 	Csr           []byte `protobuf:"bytes,2,opt,name=csr,proto3" json:"csr,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -5414,7 +5414,7 @@ type LimitsConflict struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The version that the caller expected.
 	Expected int64 `protobuf:"varint,1,opt,name=expected,proto3" json:"expected,omitempty"`
-	// The version in force.
+	// The active version.
 	Current uint64 `protobuf:"varint,2,opt,name=current,proto3" json:"current,omitempty"`
 	// Its author.
 	By            string `protobuf:"bytes,3,opt,name=by,proto3" json:"by,omitempty"`
@@ -7756,7 +7756,7 @@ func (x *TransactionView) GetCommit() bool {
 	return false
 }
 
-// AccountView is account.State. Times are Unix nanoseconds, 0 is none.
+// AccountView is account.State. Times are Unix nanoseconds; 0 means no time.
 type AccountView struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The id.

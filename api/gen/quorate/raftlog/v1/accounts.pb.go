@@ -1477,7 +1477,7 @@ type StoredAccount struct {
 	RefilledUnixNanos int64 `protobuf:"varint,4,opt,name=refilled_unix_nanos,json=refilledUnixNanos,proto3" json:"refilled_unix_nanos,omitempty"`
 	// When the policy was set; 0 without one.
 	PolicySetUnixNanos int64 `protobuf:"varint,5,opt,name=policy_set_unix_nanos,json=policySetUnixNanos,proto3" json:"policy_set_unix_nanos,omitempty"`
-	// Number of the policy; 0 is none.
+	// Number of the policy; 0 means no policy.
 	Policy uint64 `protobuf:"varint,6,opt,name=policy,proto3" json:"policy,omitempty"`
 	// Number of its last change.
 	Version uint64 `protobuf:"varint,7,opt,name=version,proto3" json:"version,omitempty"`

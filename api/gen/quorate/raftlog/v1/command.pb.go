@@ -296,7 +296,7 @@ type SetLimits struct {
 	By string `protobuf:"bytes,3,opt,name=by,proto3" json:"by,omitempty"`
 	// Reason.
 	Comment string `protobuf:"bytes,4,opt,name=comment,proto3" json:"comment,omitempty"`
-	// The version that must be in force; unset is any, 0 is before the first.
+	// The version that must be active; unset is any, 0 is before the first.
 	Expect *uint64 `protobuf:"varint,5,opt,name=expect,proto3,oneof" json:"expect,omitempty"`
 	// If above 0, the limits are those of this version and not the list above.
 	RollbackTo uint64 `protobuf:"varint,6,opt,name=rollback_to,json=rollbackTo,proto3" json:"rollback_to,omitempty"`
