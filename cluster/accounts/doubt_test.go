@@ -82,6 +82,28 @@ func TestCallerLeaves(t *testing.T) {
 	}
 }
 
+// TestCommitsNothingUnprepared: a coordinator that cannot reach a range commits nothing in the others.
+func TestCommitsNothingUnprepared(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const ranges = 3
+		w := newWorldOf(t, ranges)
+		w.Start()
+		w.StopAt(func(step string, _ quota.RangeID) bool { return step == "prepare" })
+		ops := in(ranges)
+		if out, err := w.ApplyOps(t.Context(), "me", "r1", 0, ops); err == nil {
+			t.Errorf("two of three ranges were not reached: %+v", out)
+		}
+		time.Sleep(10 * time.Second) // longer than an undecided transaction is left alone
+		for i := range ops {
+			r := quota.RangeID(i)
+			v := w.replicas[r].View()
+			if got := v.Get(w.Now(), ops[i].Account); got.Exists || len(v.Pending(1)) > 0 {
+				t.Errorf("range %d: balance %d, pending %+v; want nothing", r, got.Balance, v.Pending(1))
+			}
+		}
+	})
+}
+
 // TestRefusedInDoubt: the answer to a single call does not claim that nothing was done while an
 // earlier try of the node may still be applied.
 func TestRefusedInDoubt(t *testing.T) {
