@@ -48,7 +48,7 @@ OTHERS    ?= darwin/arm64 windows/amd64
 # BASE is what protos must stay compatible with: the last tag, else the commit before.
 BASE      ?= $(shell git describe --tags --abbrev=0 2>/dev/null || git rev-parse -q --verify HEAD~1 2>/dev/null)
 
-.PHONY: help build static dist release test test-full race system headline proxies soak-kills faults histories power-loss seeded-faults reach campaign lint recording site generate verify bench bench-peers bench-accounts fuzz behaviour scale scale-real soak soak-load
+.PHONY: help build static dist release test test-full race slow-disk system headline proxies soak-kills faults histories power-loss seeded-faults reach campaign lint recording site generate verify bench bench-peers bench-accounts fuzz behaviour scale scale-real soak soak-load
 .PHONY: format check-format check-vet check-platforms check-bench check-deploy check-release check-tidy check-proto check-breaking check-generated check-dead check-arch check-vulns check-goreleaser
 
 help: ## list the targets
@@ -104,6 +104,16 @@ test-full: ## run all tests (PKG=./leader for one package); 15 minutes on 2 proc
 
 race: ## run all tests under the race detector; needs a C compiler
 	CI=true TEST_SPEED=full go test -race -timeout 60m $(PKG)
+
+# The tests keep their files in TMPDIR; what go builds stays where it was.
+slow-disk: ## run the quick tests (PKG=./cluster/... for some) on a disk whose syncs take 20 ms more; needs root and /dev/fuse
+	@work=$$(mktemp -d)
+	mkdir "$$work/disk"
+	trap 'kill "$${disk_PID:-}" 2> /dev/null || true; wait || true; umount "$$work/disk" 2> /dev/null || true; rm -rf "$$work"' EXIT
+	(cd bench && go build -o "$$work/forgetfs" ./cmd/forgetfs)
+	coproc disk { exec "$$work/forgetfs" -sync 20ms "$$work/disk"; }
+	read -r -u "$${disk[0]}" _
+	CI=true TMPDIR="$$work/disk" GOTMPDIR="$$work" go test -count=1 -timeout 30m $(PKG)
 
 system: ## run only the tests of whole nodes, with their figures, held to their targets of time; needs iproute2 and root
 	CI=true TEST_SPEED=full SOAK_TARGETS=1 go test -count=1 -v ./systemtest

@@ -147,6 +147,7 @@ func (i *inode) Write(_ context.Context, _ fs.FileHandle, data []byte, off int64
 
 // Fsync syncs a file or a directory.
 func (i *inode) Fsync(context.Context, fs.FileHandle, uint32) syscall.Errno {
+	time.Sleep(i.disk.SyncTakes)
 	return i.disk.do(true, func() syscall.Errno {
 		i.node.sync()
 		return 0

@@ -1,6 +1,8 @@
 // Command forgetfs mounts disks that lose power, for the tests of whole nodes:
 //
-//	forgetfs DIR...
+//	forgetfs [-sync DURATION] DIR...
+//
+// With -sync, a sync takes that much longer, until the disk is cut.
 //
 // It reads commands from its standard input, a line each, and answers with a line:
 //
@@ -18,6 +20,7 @@ package main
 import (
 	"bufio"
 	"errors"
+	"flag"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -30,7 +33,9 @@ import (
 )
 
 func main() {
-	if err := run(os.Args[1:]); err != nil {
+	sync := flag.Duration("sync", 0, "how much longer a sync takes")
+	flag.Parse()
+	if err := run(*sync, flag.Args()); err != nil {
 		fmt.Fprintln(os.Stderr, "forgetfs:", err)
 		os.Exit(1)
 	}
@@ -47,11 +52,13 @@ type machine struct {
 	out sync.Mutex
 }
 
-func run(dirs []string) error {
+func run(sync time.Duration, dirs []string) error {
 	m := &machine{dirs: dirs, disks: make([]*forgetfs.Disk, len(dirs)), unmount: make([]func() error, len(dirs))}
 	defer m.end()
 	for i := range dirs {
-		if err := m.mount(i, forgetfs.NewDisk()); err != nil {
+		d := forgetfs.NewDisk()
+		d.SyncTakes = sync
+		if err := m.mount(i, d); err != nil {
 			return fmt.Errorf("mount at %s: %w", dirs[i], err)
 		}
 	}
