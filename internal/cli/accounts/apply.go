@@ -4,7 +4,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -92,7 +91,8 @@ and why.`,
 
 // nothingDone reports whether a node's error says that it applied nothing.
 func nothingDone(err error) bool {
-	return strings.Contains(err.Error(), "nothing was applied") || strings.Contains(err.Error(), "nothing was done")
+	reason := remote.Reason(err)
+	return reason == "ACCOUNTS_HELD" || reason == "OVERLOADED"
 }
 
 // request makes a request from arguments, flags and file; made reports that request generated its

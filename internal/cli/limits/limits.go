@@ -170,6 +170,19 @@ func (c choice) missing(limits []*quoratev1.Limit) error {
 	return nil
 }
 
+// CheckScope returns an error if a namespace, or namespace/limit, matches no active limit. Commands
+// call it when they found nothing. A caller who cannot read limits gets no error.
+func CheckScope(ctx context.Context, t *remote.Targets, scope string) error {
+	res, err := GetLimits(ctx, t, nil)
+	if err != nil {
+		if exit.CodeOf(err) == exit.Denied {
+			return nil
+		}
+		return err
+	}
+	return choice{scope}.missing(res.Limits)
+}
+
 // ParseKey parses the two arguments that name a bucket.
 func ParseKey(limit, key string) (quota.Key, error) {
 	n, err := parseName(limit)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/proto"
@@ -93,6 +94,11 @@ func listOverrides(cmd *cobra.Command, t *remote.Targets, req *quoratev1.ListOve
 		res, err := callOverrides(cmd.Context(), t, quoratev1.OverrideServiceClient.ListOverrides, req)
 		if err != nil {
 			return err
+		}
+		if res.Total == 0 && req.Namespace != "" {
+			if err := CheckScope(cmd.Context(), t, strings.TrimSuffix(req.Namespace+"/"+req.Limit, "/")); err != nil {
+				return err
+			}
 		}
 		if file {
 			err = writeOverrideFile(cmd.OutOrStdout(), res.Overrides, shown == 0)

@@ -67,7 +67,16 @@ a key in its busiest minute (or hour, for older times).`,
 			if req.From, req.To, err = o.stretch(); err != nil {
 				return err
 			}
-			return ask(cmd, &o, quoratev1.RateServiceClient.Headroom, req, printHeadroom)
+			res, err := fetch(cmd, &o, quoratev1.RateServiceClient.Headroom, req)
+			if err != nil {
+				return err
+			}
+			if len(res.Limits) == 0 && req.Namespace != "" && req.Namespace != quota.AccountNamespace {
+				if err := limits.CheckScope(cmd.Context(), &o.Targets, args[0]); err != nil {
+					return err
+				}
+			}
+			return o.output.Print(cmd, res, func(p *render.Page) { printHeadroom(p, res) })
 		},
 	}
 	o.addFlags(cmd, "7d")

@@ -69,7 +69,20 @@ func Refusal(err error) error {
 	case codes.NotFound:
 		code = exit.NotFound
 	}
-	return exit.With(code, errors.New(Explain(st)+denied(st, deniedIdentity(st.Message()))))
+	return exit.With(code, &refusal{text: Explain(st) + denied(st, deniedIdentity(st.Message())), reason: reasonOf(st)})
+}
+
+// refusal is an answer of a node that is an error.
+type refusal struct{ text, reason string }
+
+func (r *refusal) Error() string { return r.text }
+
+// Reason returns the machine-readable reason of an error from Refusal, or an empty string.
+func Reason(err error) string {
+	if r, ok := errors.AsType[*refusal](err); ok {
+		return r.reason
+	}
+	return ""
 }
 
 // reasonOf returns the machine-readable reason that a node gave.
