@@ -49,7 +49,7 @@ func TestDev(t *testing.T) {
 			t.Errorf("no row %s in\n%s", row, out)
 		}
 	}
-	if !strings.Contains(out, "All 16 ranges have leaders. 6 limits are active") {
+	if !strings.Contains(out, "All 16 ranges have leaders. Limits: 6") {
 		t.Errorf("no summary in\n%s", out)
 	}
 	k := quota.Key{LimitName: quota.LimitName{Namespace: "web", Limit: "login"}, Key: "somebody"} // 5/m, burst 5, hard

@@ -16,6 +16,7 @@ type command struct {
 	key     int    // which argument is a key; 0: none
 	now     bool   // runs at once even between MULTI and EXEC
 	summary string // for COMMAND DOCS
+	usage   string // of its arguments, for errors; empty where Redis has the same command
 	serve   func(c *conn, args [][]byte)
 }
 
@@ -27,7 +28,7 @@ var byName = map[string]*command{}
 func init() {
 	commands = []*command{
 		{name: "auth", least: 1, most: 2, summary: "says who calls, by a bearer token", serve: (*conn).auth},
-		{name: throttleName, least: 4, most: 5, key: 1, summary: "asks a bucket that the call describes for tokens", serve: (*conn).throttle},
+		{name: throttleName, least: 4, most: 5, key: 1, summary: "asks a bucket that the call describes for tokens", usage: "key max_burst count_per_period period [quantity]", serve: (*conn).throttle},
 		{name: "client", least: 1, most: maxArgs, summary: "says something of the connection", serve: (*conn).client},
 		{name: "command", least: 0, most: maxArgs, summary: "lists the commands", serve: (*conn).command},
 		{name: "discard", now: true, summary: "forgets the commands since MULTI", serve: (*conn).discard},
@@ -38,7 +39,7 @@ func init() {
 		{name: "multi", now: true, summary: "begins a transaction: the commands up to EXEC run one after the other", serve: (*conn).multi},
 		{name: "ping", least: 0, most: 1, summary: "answers PONG", serve: (*conn).ping},
 		{name: "quit", least: 0, most: maxArgs, now: true, summary: "closes the connection", serve: (*conn).quit},
-		{name: allowName, least: 3, most: 4, key: 3, summary: "asks a bucket of a limit for tokens", serve: (*conn).allow},
+		{name: allowName, least: 3, most: 4, key: 3, summary: "asks a bucket of a limit for tokens", usage: "namespace limit key [cost]", serve: (*conn).allow},
 		{name: "select", least: 1, most: 1, summary: "chooses a database; there is 0 only", serve: (*conn).selectDB},
 		{name: "unwatch", summary: "ends WATCH, which has no effect", serve: (*conn).unwatch},
 		{name: "watch", least: 1, most: maxArgs, now: true, summary: "has no effect: there are no values that could change", serve: (*conn).watch},
@@ -95,7 +96,11 @@ func (c *conn) answer(args [][]byte) {
 		c.done = c.done || c.in.line
 	case n < cmd.least || n > cmd.most:
 		c.spoil()
-		c.invalid("ERR wrong number of arguments for '%s' command", cmd.name)
+		usage := ""
+		if cmd.usage != "" {
+			usage = "; usage: " + strings.ToUpper(cmd.name) + " " + cmd.usage
+		}
+		c.invalid("ERR wrong number of arguments for '%s' command%s", cmd.name, usage)
 	case c.tx.open && !cmd.now:
 		c.queue(args)
 		if c.code == codeOK {

@@ -142,8 +142,8 @@ func TestThrottle(t *testing.T) {
 		{"k 15 30 99999999", "period: 99999999; must be 1 to 31622400"},
 		{"k 15 30 60 -1", "quantity: -1; must be 0 to 4398046511104"},
 		{"k 15 30 x", "period: x; must be 1 to 31622400"},
-		{"k 15 30", "wrong number of arguments for 'cl.throttle' command"},
-		{"k 15 30 60 1 1", "wrong number of arguments for 'cl.throttle' command"},
+		{"k 15 30", "wrong number of arguments for 'cl.throttle' command; usage: CL.THROTTLE key max_burst count_per_period period [quantity]"},
+		{"k 15 30 60 1 1", "wrong number of arguments for 'cl.throttle' command; usage: CL.THROTTLE key max_burst count_per_period period [quantity]"},
 	} {
 		n := &fakeNode{}
 		if got := say(t, New(n, Options{}), "CL.THROTTLE "+c[0]+"\r\nQUIT\r\n"); got != "-ERR "+c[1]+"\r\n+OK\r\n" || len(n.asked) > 0 {

@@ -249,7 +249,7 @@ func (o *devOptions) banner(w io.Writer, ins []*instance, source string) error {
 	}
 	all := ins[0].node.Limits().All()
 	_, err := fmt.Fprintf(w, `
-All %d ranges have leaders. %d limits are active, from %s.
+All %d ranges have leaders. Limits: %d, from %s.
 Console: %s
 %sTry, in another terminal:
 %s  curl localhost:%d/v1/rates
