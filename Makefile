@@ -48,7 +48,7 @@ OTHERS    ?= darwin/arm64 windows/amd64
 # BASE is what protos must stay compatible with: the last tag, else the commit before.
 BASE      ?= $(shell git describe --tags --abbrev=0 2>/dev/null || git rev-parse -q --verify HEAD~1 2>/dev/null)
 
-.PHONY: help build static dist release test test-full race slow-disk system headline proxies soak-kills faults histories power-loss seeded-faults reach campaign lint recording site generate verify bench bench-peers bench-accounts fuzz behaviour scale scale-real soak soak-load
+.PHONY: help build static dist release test test-full race slow-disk system headline proxies soak-kills faults histories power-loss seeded-faults mutations reach campaign lint recording site generate verify bench bench-peers bench-accounts fuzz behaviour scale scale-real soak soak-load
 .PHONY: format check-format check-vet check-platforms check-bench check-deploy check-release check-tidy check-proto check-breaking check-generated check-dead check-arch check-vulns check-goreleaser
 
 help: ## list the targets
@@ -152,6 +152,22 @@ power-loss: ## cut the power of nodes CUTS times and write docs/development/powe
 		echo '|---:|---|---|---:|---:|---:|---:|---|---|'
 		cat "$$rows"
 	} > docs/development/power-loss.md
+	exit "$$status"
+
+mutations: ## make small faults in the core, see which quick test finds each, and write docs/development/mutations.md; half an hour
+	@rows=$$(mktemp)
+	trap 'rm -f "$$rows"' EXIT
+	status=0
+	MUTATIONS=1 MUTATIONS_ROWS="$$rows" go test -count=1 -timeout 3h -v -run '^TestMutations$$' ./internal/mutation || status=$$?
+	[[ -s $$rows ]] || exit "$$status"
+	{
+		cat internal/mutation/page-head.md
+		echo "**This run**: $$(LC_ALL=C date -u '+%-d %B %Y'), commit $$(git rev-parse --short HEAD)."
+		echo
+		echo '| mutation | file | found by |'
+		echo '|---|---|---|'
+		cat "$$rows"
+	} > docs/development/mutations.md
 	exit "$$status"
 
 seeded-faults: ## put one fault after the other into the program, see which test finds it, and write docs/development/seeded-faults.md; half an hour; needs what histories and power-loss do

@@ -119,25 +119,25 @@ func TestUnusedAnswer(t *testing.T) {
 		abandoned bool
 	}{
 		{"used", func(*rig, *Call) {}, key("l", "").LimitName, false},
-		{"refused by another", func(*rig, *Call) {}, key("unknown", "").LimitName, true},
+		{"refused by another", func(*rig, *Call) {}, key("m", "").LimitName, true},
 		{"the limit has changed", func(r *rig, _ *Call) { r.limits(ruleOf("l", perHour(20))) }, key("l", "").LimitName, true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			r := newRig(t, Config{})
-			r.limits(ruleOf("l", perHour(20), atLeader))
+			r.limits(ruleOf("l", perHour(20), atLeader), ruleOf("m", perHour(20), atLeader))
 			c := &Call{}
 			c.Reset([]quota.Request{ask(key("l", "").LimitName, "k", 1), ask(tc.second, "k", 1)}, make([]quota.Decision, 2))
 			var asked []quota.Seq
 			for !r.Decide(r.clock, c) && c.Need == Leader {
+				if c.Key.LimitName.Limit == "m" {
+					c.Answer(quota.Answer{Term: 1, Why: quota.WhyOverLimit})
+					continue
+				}
 				asked = append(asked, c.Ask.ID)
 				c.Answer(quota.Answer{Term: 1, Allowed: true, Why: quota.WhyLeader, Level: 10 * tokens})
 				if len(asked) == 1 {
 					tc.meanwhile(r, c)
 				}
-			}
-			if c.Need == Grant {
-				c.Final = true
-				r.Decide(r.clock, c)
 			}
 			_, e := r.entry()
 			if !tc.abandoned {

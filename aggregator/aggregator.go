@@ -157,6 +157,7 @@ func (a *Aggregator) openBucket(now quota.Time, b *bucket, l *quota.Limit) {
 	b.applied, b.pending, b.sent, b.acked, b.ackedOver, b.ackedBack = 0, 0, counts{}, 0, 0, 0
 	b.abandoned.unsend()
 	b.rate, b.cap, b.base, b.from, b.lease = 0, 0, 0, now, now.Add(a.cfg.Lease)
+	b.barren = false
 	b.estUsed, b.estBack, b.before, b.lastUse, b.dry = 0, 0, 0, now, false
 	b.saved, b.returned, b.unheard, b.sentBack, b.ref = 0, 0, 0, 0, 0
 	a.openPlace(b, l)

@@ -144,6 +144,7 @@ func (a *Aggregator) apply(now, at quota.Time, off int64, b *bucket, rt *route, 
 	b.repay()
 	b.noteShare(b.limit(), e, since)
 	b.dry = e.Free < max(b.wanted, quota.Token)
+	b.barren = e.Tokens == 0 && e.Rate == 0
 	b.hot().low.Store(int64(b.lowWater(rt, e)))
 	a.wheel.add(b, max(now, b.sentAt.Add(e.Again))) // from then, or every other turn of the wheel is missed
 	if b.hurry && quota.Units(b.hot().held.Load()) < max(b.want, quota.Units(b.hot().low.Load())) {
@@ -220,6 +221,9 @@ func (b *bucket) anchor(now, at quota.Time, e *quota.GrantEntry) {
 	b.est, b.estAt, b.others, b.ceded = level-e.Unseen, min(at, now), e.Others, e.Unseen
 	b.stale = at.Add(known * e.Again)
 	b.credit, b.aside, b.fresh = e.Credit, e.Aside, false
+	if e.Free >= b.deniedCost {
+		b.denied = 0
+	}
 	b.estUsed, b.estBack = b.acked, b.ackedBack
 }
 

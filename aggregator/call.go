@@ -105,16 +105,20 @@ func (a *Aggregator) Decide(clock Clock, c *Call) bool {
 		c.answers[i].used = false
 	}
 	for i := range c.Requests {
-		c.Out[i] = a.one(clock, c, &c.Requests[i])
-		if !c.Out[i].Allowed || c.Need != Nothing {
+		if c.Out[i] = a.one(clock, c, &c.Requests[i]); !c.Out[i].Allowed {
+			c.Need = Nothing // no leader can change that
 			c.undo(0)
-			if c.Need == Nothing {
-				a.giveBack(clock, c, true)
-			} else {
-				c.uncount()
-			}
+			a.giveBack(clock, c, true)
 			return false
 		}
+	}
+	if c.Need != Nothing {
+		for i := range c.Out {
+			c.Out[i].Allowed = false
+		}
+		c.undo(0)
+		c.uncount()
+		return false
 	}
 	a.giveBack(clock, c, false)
 	return true
@@ -133,14 +137,12 @@ func (a *Aggregator) one(clock Clock, c *Call, q *quota.Request) quota.Decision 
 		c.unfit(s, &d, q.Cost)
 		return enforced(d, l, key)
 	}
-	mark := len(c.taken)
+	mark, need := len(c.taken), c.Need
 	d := a.chargeAll(clock, c, q, r, key)
 	d.Limit = l
-	if c.Need != Nothing {
-		return d
-	}
 	if !d.Allowed {
 		c.undo(mark)
+		c.Need = need
 	}
 	return enforced(d, l, key)
 }
@@ -275,9 +277,6 @@ func (a *Aggregator) parent(clock Clock, c *Call, q *quota.Request, s *slot, key
 		c.unfit(s, &d, q.Cost)
 	} else {
 		d = a.counter(clock, c, q, s, key)
-	}
-	if c.Need != Nothing {
-		return d
 	}
 	return enforced(d, l, key)
 }

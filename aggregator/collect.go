@@ -272,6 +272,7 @@ func (b *bucket) reserve(rtt time.Duration) quota.Units {
 func (b *bucket) kept(rtt time.Duration) quota.Units {
 	keep := b.reserve(rtt)
 	if b.limit().Kind != quota.TokenBucket || b.rate == 0 && b.limit().Ceiling == quota.Hard {
+		keep = min(keep, max(0, quota.Units(b.hot().held.Load())))
 		keep -= keep % quota.Token
 	}
 	return keep

@@ -18,10 +18,9 @@ type turn struct {
 	needs    bool // as in quota.Request.NeedsBucket
 	final    bool // as in Call
 	alone    bool
-	wanted   quota.Units // what the bucket wanted before
-	waits    bool        // its cost is in what the bucket wants already
-	answered bool        // is holds what the leader said
-	told     bool        // and it has decided
+	waits    bool // its cost is in what the bucket wants already
+	answered bool // is holds what the leader said
+	told     bool // and it has decided
 	is       quota.Answer
 
 	need  Need
@@ -32,7 +31,8 @@ type turn struct {
 	refused refusal // its cost is 0 if nothing was
 }
 
-// counter charges one counter of a call.
+// counter charges one counter of a call. If it needs a grant or the leader's answer, nothing is charged, and
+// the decision allows the cost for now, so that the call's other counters are looked at first.
 func (a *Aggregator) counter(clock Clock, c *Call, q *quota.Request, s *slot, key string) quota.Decision {
 	t := turn{
 		key: quota.Key{LimitName: s.name, Key: key}, cost: quota.FromTokens(q.Cost), maxWait: q.MaxWait, needs: q.NeedsBucket,
@@ -50,8 +50,11 @@ func (a *Aggregator) counter(clock Clock, c *Call, q *quota.Request, s *slot, ke
 	if an != nil {
 		an.used = t.told
 	}
-	if c.Need == Nothing && t.need != Nothing {
-		c.Need, c.Key, c.Ask = t.need, t.key, t.ask
+	if t.need != Nothing {
+		if c.Need == Nothing {
+			c.Need, c.Key, c.Ask = t.need, t.key, t.ask
+		}
+		d.Allowed = true // unless another counter refuses the call: then nobody is asked
 	}
 	if t.need == Grant && t.waits {
 		c.waits = t.key
@@ -138,7 +141,7 @@ func (a *Aggregator) decideSlow(now quota.Time, t *turn, b *bucket, l *quota.Lim
 	if t.answered && t.is.Why == quota.WhyNoLimit { // it has no room for the key, or other limits
 		t.answered, t.alone = false, true
 	}
-	if l.AsksLeader() {
+	if l.MayAsk() {
 		if d, ok := a.toldByLeader(now, t, b, l); ok {
 			t.told = true
 			return d
@@ -162,66 +165,95 @@ func (a *Aggregator) decideSlow(now quota.Time, t *turn, b *bucket, l *quota.Lim
 		return b.decided(now, l, quota.WhyHeld, true, est, cost)
 	}
 	est := b.estimate(now, l, cut)
-	t.wanted = b.want
+	wanted := b.want
 	b.want = max(b.want, min(cost, l.BurstUnits()))
-	if est >= cost {
+	covers := est
+	if l.Ceiling == quota.Hard { // what others are presumed to have used refuses nobody there
+		covers = est.Plus(b.ceded)
+	}
+	if covers >= cost && !(b.barren && l.MayAsk()) {
 		a.urgent.push(b) // the cluster has tokens: ask for them
 	}
 	if cut {
 		return a.decideAlone(now, t, b, l, est)
 	}
-	return a.decideOpen(now, t, b, l, est)
+	return a.decideOpen(now, t, b, l, est, wanted)
 }
 
-// decideOpen decides on the estimate, while there is a leader.
-func (a *Aggregator) decideOpen(now quota.Time, t *turn, b *bucket, l *quota.Limit, est quota.Units) quota.Decision {
+// decideOpen decides on the estimate, while there is a leader. wanted is what callers before this one wanted.
+func (a *Aggregator) decideOpen(now quota.Time, t *turn, b *bucket, l *quota.Limit, est, wanted quota.Units) quota.Decision {
+	if l.Ceiling == quota.Soft {
+		return a.decideSoft(now, t, b, l, est, wanted)
+	}
+	cost, left := t.cost, est.Plus(b.ceded)
+	switch {
+	case left >= cost && a.mayAsk(now, t, b, l) && (!b.dry || b.rate == 0):
+		return a.askOnce(t, b, l, wanted)
+	case left >= cost && !t.final && l.MayWait() && (est >= cost || !b.dry):
+		if est < cost { // once for every caller that waits: this much is used at once
+			if b.want = wanted; !t.waits {
+				b.want = min(wanted+cost, l.BurstUnits())
+			}
+			t.waits = true
+			a.urgent.push(b)
+		}
+		t.need = Grant
+		return b.decided(now, l, quota.WhyNotHeld, false, est, cost)
+	}
+	// Others that are presumed to have used the rest refuse nobody for good: only where the leader had
+	// nothing left either is the limit used up.
+	absent := a.ranges[b.rng].absent.from() != 0
+	b.refused = b.refused.Count(cost)
+	if left >= cost {
+		b.want = min(wanted.Count(cost), l.BurstUnits()) // of all callers
+	}
+	switch {
+	case left >= cost && (est >= cost || !b.dry || absent):
+		d := a.notHeld(now, b, l, left, cost)
+		d.RetryAfter = max(d.RetryAfter, b.denied.Sub(now))
+		return d
+	case b.setAside(est, cost):
+		return a.inFailover(now, b, l, est, cost)
+	}
+	b.shutOut(now, l, est, cost)
+	return b.decided(now, l, quota.WhyOverLimit, false, est, cost)
+}
+
+// decideSoft admits what the level covers that the leader told, less what was used here since, and what the
+// others have probably used since. Where that is a mere guess, it waits for the next grant, if it may.
+func (a *Aggregator) decideSoft(now quota.Time, t *turn, b *bucket, l *quota.Limit, est, wanted quota.Units) quota.Decision {
 	cost := t.cost
 	beyond := cost - min(cost, max(0, quota.Units(b.hot().held.Load())))
 	b.guessing = b.guesses(l, beyond, a.nodes())
 	// The others' demand is a guess too: a fraction of a token that they may have
 	// used refuses nobody, and what it alone would refuse is asked for.
-	if l.Ceiling == quota.Soft && est < cost && est > 0 && b.ceded < quota.Token/2 {
+	if est < cost && est > 0 && b.ceded < quota.Token/2 {
 		est = min(cost, est+b.ceded)
 	}
-	b.bound = l.Ceiling == quota.Soft && est >= cost && !b.mayGuess(now, l, beyond, est, a.peers.Load())
+	b.bound = est >= cost && !b.mayGuess(now, l, beyond, est, a.peers.Load())
 	doubt := est < cost && est+b.ceded >= cost && !b.dry
-	if !t.final && (est >= cost && b.guessing || b.bound || doubt) {
-		b.want = t.wanted
+	if !t.final && l.MayWait() && (est >= cost && b.guessing || b.bound || doubt) {
+		b.want = wanted
 		if !t.waits { // once for every caller that waits: this much is used at once
-			b.want = min(t.wanted+cost, l.BurstUnits())
+			b.want = min(wanted+cost, l.BurstUnits())
 		}
 		t.waits = true
 		t.need = Grant
 		a.urgent.push(b)
 		return b.decided(now, l, quota.WhyNotHeld, false, est, cost)
 	}
-	if l.Ceiling == quota.Soft && est >= cost {
-		if b.bound {
-			b.refused = b.refused.Count(cost)
-			return a.notHeld(now, b, l, est, cost)
-		}
+	switch {
+	case est >= cost && b.bound:
+		b.refused = b.refused.Count(cost)
+		return a.notHeld(now, b, l, est, cost)
+	case est >= cost:
 		if !b.news && b.over-b.ackedOver+beyond > max(b.part(l, a.nodes()), news) {
 			b.news = true
 			a.urgent.push(b)
 			a.urgent.wake.Store(true) // it may be waiting there for a later moment
 		}
 		return b.overdraw(now, t, l, quota.WhyEstimate, est)
-	}
-	if est >= cost && !t.final { // hard
-		t.need = Grant
-		return b.decided(now, l, quota.WhyNotHeld, false, est, cost)
-	}
-	// Nor does such a guess, when nobody has answered in time, say that a hard limit is used
-	// up: what others are refused is demand too.
-	absent := a.ranges[b.rng].absent.from() != 0
-	if (doubt || absent) && l.Ceiling == quota.Hard && l.MaxDebt == 0 {
-		est += b.ceded
-	}
-	if est >= cost {
-		b.refused = b.refused.Count(cost)
-		return a.notHeld(now, b, l, est, cost)
-	}
-	if l.MaxDebt > 0 {
+	case l.MaxDebt > 0:
 		return b.reserveAlone(now, t, l, est)
 	}
 	b.refused = b.refused.Count(cost)
@@ -230,6 +262,12 @@ func (a *Aggregator) decideOpen(now quota.Time, t *turn, b *bucket, l *quota.Lim
 	}
 	b.shutOut(now, l, est, cost)
 	return b.decided(now, l, quota.WhyOverLimit, false, est, cost)
+}
+
+// mayAsk reports whether the leader may be asked to decide: the limit allows a hop, a leader
+// answers, and it has not just refused as much.
+func (a *Aggregator) mayAsk(now quota.Time, t *turn, b *bucket, l *quota.Limit) bool {
+	return !t.final && !t.alone && !t.answered && l.MayAsk() && a.ranges[b.rng].absent.from() == 0 && (now >= b.denied || t.cost < b.deniedCost)
 }
 
 // news is how much overdraft is worth a report of its own.
@@ -250,10 +288,9 @@ func (b *bucket) overdraw(now quota.Time, t *turn, l *quota.Limit, why quota.Why
 	return b.decided(now, l, why, true, est-cost, cost)
 }
 
-// peek tells whether a cost of one token would pass, by the rule's own path: out of what is
-// held, else on the estimate under soft. Under hard a check waits for a grant then, which a
-// leader with tokens left gives, and is decided out of that; the question asks for none. A
-// key of which no leader has told anything waits for that.
+// peek tells whether a cost of one token would pass, by what is known here. A key of which no leader has
+// told anything lately is asked about: by the next report, for which a soft limit waits, or at once where the
+// leader may be asked.
 func (a *Aggregator) peek(now quota.Time, t *turn, b *bucket, l *quota.Limit, cut bool) quota.Decision {
 	est := b.estimate(now, l, cut)
 	held := quota.Units(b.hot().held.Load()) >= quota.Token
@@ -263,19 +300,37 @@ func (a *Aggregator) peek(now quota.Time, t *turn, b *bucket, l *quota.Limit, cu
 	if !cut && !t.final && (!b.told || now.Sub(b.toldAt) > a.cfg.Sync) { // it may be old news
 		b.curious = true
 		a.urgent.push(b)
-		t.need = Grant
+		switch {
+		case l.MayAsk() && !held && a.mayAsk(now, t, b, l):
+			return a.askLeader(t, b, l)
+		case l.MayWait():
+			t.need = Grant
+		}
+	}
+	left := est
+	if l.Ceiling == quota.Hard {
+		left = est.Plus(b.ceded)
 	}
 	switch {
-	case !held && l.Ceiling == quota.Hard && a.ranges[b.rng].absent.from() != 0 && est.Plus(b.ceded) >= quota.Token:
-		return a.inFailover(now, b, l, est.Plus(b.ceded), quota.Token)
-	case held, est >= quota.Token && l.Ceiling == quota.Hard:
-		return b.decided(now, l, quota.WhyHeld, true, est, 0)
-	case est >= quota.Token:
-		return b.decided(now, l, quota.WhyEstimate, true, est, 0)
-	case b.setAside(est, quota.Token):
-		return a.inFailover(now, b, l, est, quota.Token)
+	case !held && l.Ceiling == quota.Hard && a.ranges[b.rng].absent.from() != 0 && left >= quota.Token:
+		return a.inFailover(now, b, l, left, quota.Token)
+	case held, left >= quota.Token && l.Ceiling == quota.Hard:
+		return b.decided(now, l, quota.WhyHeld, true, left, 0)
+	case left >= quota.Token:
+		return b.decided(now, l, quota.WhyEstimate, true, left, 0)
+	case b.setAside(left, quota.Token):
+		return a.inFailover(now, b, l, left, quota.Token)
 	}
-	return b.decided(now, l, quota.WhyOverLimit, false, est, quota.Token)
+	return b.decided(now, l, quota.WhyOverLimit, false, left, quota.Token)
+}
+
+// askOnce leaves this decision to the leader. The next report asks for what the next ones need: a leader
+// knows that from what it decides itself, who is one level above a client only if it says so.
+func (a *Aggregator) askOnce(t *turn, b *bucket, l *quota.Limit, wanted quota.Units) quota.Decision {
+	if b.curious = true; a.peers.Load() == 0 {
+		b.want = wanted
+	}
+	return a.askLeader(t, b, l)
 }
 
 // askLeader leaves the decision to the leader.
@@ -312,7 +367,10 @@ func (a *Aggregator) toldByLeader(now quota.Time, t *turn, b *bucket, l *quota.L
 	}
 	b.lastUse = now
 	// The leader does not know yet what was used here since the last report.
-	b.est, b.estAt, b.estUsed, b.estBack = an.Level, now, b.acked, b.ackedBack
+	b.est, b.estAt, b.estUsed, b.estBack, b.ceded = an.Level, now, b.acked, b.ackedBack, 0
+	if b.denied = 0; !an.Allowed && t.cost > 0 && !l.AsksLeader() && an.RetryAfter > 0 {
+		b.denied, b.deniedCost = now.Add(min(an.RetryAfter, a.cfg.Lease)), t.cost
+	}
 	b.publish()
 	d := decision(l, an.Why, an.Allowed, b.hot().lastEstimate(), t.cost)
 	d.Wait, d.RetryAfter, d.ResetAfter = an.Wait, an.RetryAfter, an.ResetAfter

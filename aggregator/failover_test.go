@@ -57,6 +57,9 @@ func TestLeaderLost(t *testing.T) {
 // callers are not told to come back in milliseconds.
 func TestLeaderSilent(t *testing.T) {
 	r := newRig(t, Config{})
+	hard := limit(hardName, 20, quota.Hard)
+	hard.Decide = quota.Locally // a member that asks learns it from that
+	r.limits(hard)
 	r.check(hardName, "k", 1)
 	r.answer(r.collect(), quota.GrantEntry{Level: 15 * tokens, Free: 15 * tokens})
 	r.check(hardName, "k", 1)

@@ -17,7 +17,7 @@ var notFrozen = []string{
 	"ref", "in", "over", "unpaid", "charged", "unled", "refused", "want", "refunded", "returned", "unheard", "sentBack", "estUsed", "estBack",
 	"loans", "unbacked", "inFlight", "before", "rate", "cap", "from", "base", "applied", "saved", "place",
 	"opened", "pending", "tries", "sent", "acked", "ackedOver", "ackedBack", "credit", "aside", "lastUse", "due", "openIdx",
-	"abandoned", "apart", "tallied",
+	"abandoned", "apart", "tallied", "denied", "deniedCost", "barren",
 }
 
 // TestFrost: every field of a closed bucket is remembered, or is one that says nothing

@@ -47,6 +47,9 @@ func (b *bucket) unlock() {
 func (b *bucket) publish() {
 	s, l := &b.state, b.hot()
 	rest := s.est + s.estUsed - (s.in - s.loans + s.over) + s.refunded - s.estBack
+	if s.as != nil && s.as.Ceiling == quota.Hard { // what others are presumed to have used refuses nobody there
+		rest += s.ceded
+	}
 	if int64(rest) != l.rest.Load() {
 		l.rest.Store(int64(rest))
 	}

@@ -11,7 +11,7 @@ import (
 // so that all are refused although one is free.
 func TestPlacesAreWhole(t *testing.T) {
 	r := newRig(t, Config{})
-	r.limits(quota.Limit{LimitName: hardName, Kind: quota.Concurrency, Burst: 9, Ceiling: quota.Hard})
+	r.limits(quota.Limit{LimitName: hardName, Kind: quota.Concurrency, Burst: 40, Ceiling: quota.Hard})
 	acquire := func() bool {
 		reqs := []quota.Request{{Key: quota.Key{LimitName: hardName, Key: "k"}, Cost: 1, MaxWait: quota.LimitsWait}}
 		c := &Call{}
@@ -22,12 +22,12 @@ func TestPlacesAreWhole(t *testing.T) {
 	if acquire() {
 		t.Fatal("acquired what nobody has granted")
 	}
-	r.answer(r.collect(), quota.GrantEntry{Tokens: 5 * tokens, Level: 9 * tokens, Free: 4 * tokens, Cap: 5 * tokens})
+	r.answer(r.collect(), quota.GrantEntry{Tokens: 20 * tokens, Level: 40 * tokens, Free: 20 * tokens, Cap: 20 * tokens})
 	if !acquire() {
-		t.Fatal("refused although 5 are held")
+		t.Fatal("refused although 20 are held")
 	}
 	e := r.collect().Entries[0]
-	if e.InFlight != tokens || e.Held >= 4*tokens || e.Held%tokens != 0 {
-		t.Errorf("%v in flight, %v kept of 4; want 1, and whole places fewer than 4", e.InFlight, e.Held)
+	if e.InFlight != tokens || e.Held >= 19*tokens || e.Held%tokens != 0 {
+		t.Errorf("%v in flight, %v kept of 19; want 1, and whole places fewer than 19", e.InFlight, e.Held)
 	}
 }

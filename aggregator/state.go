@@ -96,9 +96,14 @@ type state struct {
 	fresh     bool        // it was idle here, and nobody has told anything since
 	lastUse   quota.Time  // last report that found a change
 	dry       bool        // nothing was left to ask for after the last grant
-	recalled  bool        // the leader wants back what is not needed
-	overdue   bool        // it has recalled, and an answer of its own is overdue: tell it again at once
-	hurry     bool        // asked for more while a report was on its way
+	barren    bool        // the last grant brought nothing: the leader may decide the key itself
+
+	denied     quota.Time // until then the leader refuses deniedCost, and what costs more
+	deniedCost quota.Units
+
+	recalled  bool // the leader wants back what is not needed
+	overdue   bool // it has recalled, and an answer of its own is overdue: tell it again at once
+	hurry     bool // asked for more while a report was on its way
 	closedAt  quota.Time
 	openIdx   int
 	abandoned *abandoned

@@ -161,7 +161,7 @@ func (t *table) bucketOrOverflow(s *slot, key string, needs bool) *bucket {
 
 // plain reports whether tokens that are held decide alone, whatever the time.
 func plain(l *quota.Limit) bool {
-	return l.Kind == quota.TokenBucket && l.Class == quota.Counted && l.Decide == quota.Locally && l.Enforcement != quota.Off &&
+	return l.Kind == quota.TokenBucket && l.Class == quota.Counted && l.Decide != quota.AtLeader && l.Enforcement != quota.Off &&
 		l.MaxCost == 0
 }
 

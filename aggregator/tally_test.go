@@ -131,8 +131,8 @@ func TestTallyOfCostsThatNeverFit(t *testing.T) {
 	}
 }
 
-// TestTallyOfCallsThatComeAgain: what a limit in shadow refuses in a call that then waits for the
-// grant of another limit is counted once, by the tally and in the report, however often it is decided.
+// TestTallyOfCallsThatComeAgain: what a limit in shadow refuses in a call that then asks the
+// leader of another limit is counted once, by the tally and in the report, however often it is decided.
 func TestTallyOfCallsThatComeAgain(t *testing.T) {
 	for name, cost := range map[string]int64{"more than the burst": 50, "more than is left": 20} {
 		r := newRig(t, Config{})
@@ -143,8 +143,8 @@ func TestTallyOfCallsThatComeAgain(t *testing.T) {
 		var c Call
 		c.Reset([]quota.Request{ask(shadow.LimitName, "k", cost), ask(other.LimitName, "k", 1)}, make([]quota.Decision, 2))
 		for range 3 {
-			if r.Decide(r.clock, &c); c.Need != Grant || c.Key.Limit != "other" {
-				t.Fatalf("%s: needs %d of %v; want a grant of the other limit", name, c.Need, c.Key)
+			if r.Decide(r.clock, &c); c.Need != Leader || c.Key.Limit != "other" {
+				t.Fatalf("%s: needs %d of %v; want the leader of the other limit", name, c.Need, c.Key)
 			}
 		}
 		c.Final = true

@@ -36,7 +36,7 @@ func (b *bucket) roll(now quota.Time, l *quota.Limit) {
 // leader.
 func (b *bucket) adopt(now quota.Time, l *quota.Limit) {
 	old := b.as
-	b.as = l
+	b.as, b.denied = l, 0
 	if old == nil || old.First() == l.First() {
 		return
 	}
@@ -83,7 +83,7 @@ func (b *bucket) turn(now quota.Time, l *quota.Limit) {
 	b.forgetBack(b.refunded)
 	b.est, b.estAt, b.estUsed = l.BurstUnits(), now, spent
 	b.level = l.BurstUnits() // a new leader must not learn the level of the previous window
-	b.before, b.ceded = spent, 0
+	b.before, b.ceded, b.denied = spent, 0, 0
 	b.note()
 }
 

@@ -218,7 +218,7 @@ func shortLimit(l *quota.Limit) *quoratev1.Limit {
 	if out.Near == quota.DefaultNear {
 		out.Near = 0
 	}
-	if l.Decide == quota.Locally {
+	if l.Decide == quota.DecideDefault {
 		out.Decide = quoratev1.Decide_DECIDE_UNSPECIFIED
 	}
 	return out

@@ -144,7 +144,7 @@ func (b *Branch) settle(h *holder, e *quota.ReportEntry) (d booked, ok bool) {
 	total := min(e.Used, h.given)
 	used, over := max(0, total-h.used), max(0, e.Overdrawn-h.over)
 	s := aggregator.Settlement{
-		Gen: h.gen, Holders: b.sharers(h.a), Silent: b.silent(h), Overdrawn: over,
+		Gen: h.gen, Holders: b.sharers(h.a), Silent: b.silent(h, e), Overdrawn: over,
 		Refused: max(0, e.Refused-h.refused), Refunded: max(0, e.Refunded-h.refunded),
 		Charged: min(over, max(0, e.Charged-h.charged)), Alone: min(over, max(0, e.Alone-h.alone)),
 	}
@@ -176,10 +176,14 @@ func (b *Branch) sharers(a *account) int {
 
 const newlyAttached = 4
 
-// silent is how long a client has said nothing of a key, a lease if it never did.
-func (b *Branch) silent(h *holder) time.Duration {
-	if h.reported == 0 {
+// silent is how long a client has said nothing of a key: if it never did, a lease if it was cut off in that
+// time, and else no more than its report was on its way.
+func (b *Branch) silent(h *holder, e *quota.ReportEntry) time.Duration {
+	switch {
+	case h.reported == 0 && e.Alone > 0:
 		return b.cfg.Lease
+	case h.reported == 0:
+		return 0
 	}
 	return min(b.now.Sub(h.reported), remember)
 }

@@ -235,6 +235,7 @@ func stormLimits() []quota.Limit {
 		for _, k := range []quota.Kind{quota.FixedWindow, quota.SlidingWindow, quota.PeriodicRefill} {
 			l := bucketLimit(c, 1, 1)
 			l.SetFirst(quota.Window(k, 300, time.Second))
+			l.Decide = quota.Locally // a hard sliding window that may ask is not lent of
 			out = append(out, l)
 		}
 	}

@@ -72,6 +72,9 @@ func (s *scene) begin(d *datadriven.TestData) {
 		c = quota.Hard
 	}
 	s.limit = bucketLimit(c, rate, burst)
+	if s.limit.Ceiling == quota.Hard {
+		s.limit.Decide = quota.Locally // what is lent
+	}
 	if d.HasArg("window") {
 		s.limit.SetFirst(quota.Window(quota.FixedWindow, burst, time.Second))
 	}

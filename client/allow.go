@@ -54,6 +54,7 @@ func (c *Client) decide(ctx context.Context, k quota.Key, cost int64, t *chargeT
 	if !asks {
 		return c.resultOf(r, k, &d)
 	}
+	c.stats.asked.Add(1)
 	res, err := c.allowRemote(ctx, k, cost)
 	if err == nil || !errors.Is(err, ErrUnavailable) {
 		return res, err

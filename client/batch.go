@@ -181,6 +181,7 @@ func (c *Client) all(ctx context.Context, p *pooled) (All, error) {
 		ok, asks = m.decide(ctx, m.agg.Load(), p)
 	}
 	if asks {
+		c.stats.asked.Add(uint64(len(p.reqs)))
 		all, err := c.allRemote(ctx, p.reqs)
 		if err == nil || !errors.Is(err, ErrUnavailable) {
 			return all, err

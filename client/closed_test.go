@@ -19,7 +19,7 @@ func TestFailClosed(t *testing.T) {
 			if closed {
 				opts = append(opts, WithFailClosed())
 			}
-			nodes := newCluster(t, []string{"n1"}, bucketLimit("known", "10/s", 10, quota.Hard))
+			nodes := newCluster(t, []string{"n1"}, bucketLimit("known", "10/s", 10, quota.Soft))
 			nodes.node("n1").set(false)
 			c := attachTo(t, nodes, opts...)
 			passes := func(what, namespace, limit, key string, want bool) {
@@ -54,7 +54,7 @@ func TestFailClosed(t *testing.T) {
 // reason.
 func TestEndedContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		nodes := newCluster(t, []string{"n1"}, bucketLimit("known", "1/h", 1, quota.Hard))
+		nodes := newCluster(t, []string{"n1"}, bucketLimit("known", "1/h", 1, quota.Soft))
 		c := attachTo(t, nodes)
 		defer c.Close()
 		<-c.Ready()

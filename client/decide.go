@@ -81,6 +81,10 @@ func (m *member) decide(ctx context.Context, agg *aggregator.Aggregator, p *pool
 	for p.Need == aggregator.Grant {
 		ok = m.awaitGrant(ctx, agg, p, deadline)
 	}
+	if p.Need == aggregator.Leader && m.attached.Load() == nil { // memory is all that there is
+		p.Alone = true
+		ok = agg.Decide(m.clock.now, &p.Call)
+	}
 	return ok, p.Need == aggregator.Leader
 }
 

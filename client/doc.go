@@ -15,10 +15,12 @@
 //
 // The process is a member one level below its node: the node is to it what the leader of a range is
 // to nodes. One stream to one node carries its counts, and the grants of what it may spend; one
-// goroutine drives it. Decisions need no call, with three exceptions:
+// goroutine drives it. Decisions need no call, with these exceptions:
 //
-//   - a decision that the next grant would settle waits for that grant, for at most 20 ms ([WithGrantWait]), as
-//     nodes do;
+//   - hard limits (decide: auto, the default) ask a node if the process holds too little and the cluster may
+//     have more: one call, for the first use of a key and while tokens are short;
+//   - a decision about a soft limit that the next grant would settle waits for that grant, for at most 20 ms
+//     ([WithGrantWait]), as nodes do, unless the limit says decide: local;
 //   - some decisions are made by a node in a call: limits with decide: leader, reservations of future tokens
 //     (max_debt), what is in flight ([Bucket.Acquire]), and reservations that outlive the process
 //     ([Client.Reserve]);

@@ -160,11 +160,15 @@ func TestStartsBeforeTheCluster(t *testing.T) {
 func TestSurvivesTheCluster(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		local, open, hard := bucketLimit("local", "10/s", 10, quota.Soft), bucketLimit("open", "1/h", 1, quota.Soft), bucketLimit("hard", "10/s", 10, quota.Hard)
-		open.CutOff.Policy = quota.CutOffOpen
+		open.CutOff.Policy, hard.Decide = quota.CutOffOpen, quota.Locally
 		cl := newCluster(t, []string{"a"}, local, open, hard)
 		c := attachTo(t, cl)
 		defer c.Close()
 		ready(t, c)
+		if res, err := c.Allow(t.Context(), "web", "hard", "k", 1); err != nil || res.Why != WhyNotHeld {
+			t.Fatalf("hard, decided locally, before the first grant: %+v %v", res, err)
+		}
+		time.Sleep(50 * time.Millisecond)
 		for _, l := range []string{"local", "open", "hard"} {
 			if res, err := c.Allow(t.Context(), "web", l, "k", 1); err != nil || !res.Allowed {
 				t.Fatalf("%s: %+v %v", l, res, err)
@@ -349,11 +353,11 @@ func TestClosesInTime(t *testing.T) {
 	})
 }
 
-// TestGrantWait checks that a decision about a hard limit waits for a grant if the process holds
+// TestGrantWait checks that a decision about a soft limit waits for a grant if the process holds
 // nothing, and that a caller whose context has ended neither waits nor gets a decision.
 func TestGrantWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		cl := newCluster(t, []string{"a"}, bucketLimit("l", "1/s", 100, quota.Hard))
+		cl := newCluster(t, []string{"a"}, bucketLimit("l", "1/s", 100, quota.Soft))
 		c := attachTo(t, cl)
 		defer c.Close()
 		ready(t, c)

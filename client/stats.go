@@ -23,6 +23,7 @@ type stats struct {
 	attempts, reattached, lost        atomic.Uint64
 	reports, unsent, grants, bad      atomic.Uint64
 	grantWaits, dropped, waitsRefused atomic.Uint64
+	asked                             atomic.Uint64
 	lastErr                           atomic.Pointer[string]
 
 	whyRefused func(text string) string // as in options
@@ -127,6 +128,9 @@ type Stats struct {
 	Bad uint64
 	// GrantWaits counts decisions that waited for a grant.
 	GrantWaits uint64
+	// Asked counts decisions that were left to a node, because memory did not settle them: of hard limits,
+	// of limits with decide: leader or max_debt, and of what is in flight.
+	Asked uint64
 	// Dropped counts last reports of broken streams that reached no node: their counts are lost.
 	Dropped uint64
 	// Keys in the memory of the process, and calls that currently wait in Wait.
@@ -147,7 +151,7 @@ func (c *Client) Stats() Stats {
 		Calls: s.calls.Load(), Timeouts: s.timeouts.Load(), Broken: s.broken.Load(),
 		Attempts: s.attempts.Load(), Lost: s.lost.Load(), Reattached: s.reattached.Load(),
 		Reports: s.reports.Load(), Unsent: s.unsent.Load(), Grants: s.grants.Load(), Bad: s.bad.Load(),
-		GrantWaits: s.grantWaits.Load(), Dropped: s.dropped.Load(), Waiting: int(c.queues.waiting.Load()), WaitsRefused: s.waitsRefused.Load(),
+		GrantWaits: s.grantWaits.Load(), Asked: s.asked.Load(), Dropped: s.dropped.Load(), Waiting: int(c.queues.waiting.Load()), WaitsRefused: s.waitsRefused.Load(),
 		Up: c.clock.Since(),
 	}
 	if why := s.lastErr.Load(); why != nil {

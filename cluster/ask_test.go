@@ -66,10 +66,12 @@ func TestDecideLeader(t *testing.T) {
 
 	// A call that another limit refuses gives back what the leader admitted.
 	n := c.running()[1]
-	k := key("test", "soft", "back")
+	k, full := key("test", "soft", "back"), key("test", "hard", "full")
+	use(t, n, full, 3)
+	c.awaitRemaining(full, 0)
 	out := make([]quota.Decision, 2)
-	if n.Decide([]quota.Request{{Key: k, Cost: 3}, {Key: key("test", "nothing", "k"), Cost: 1}}, out) {
-		t.Fatal("a call with an unknown limit passed")
+	if n.Decide([]quota.Request{{Key: k, Cost: 3}, {Key: full, Cost: 1}}, out) {
+		t.Fatal("a call beyond a limit passed")
 	}
 	c.awaitRemaining(k, 3)
 }

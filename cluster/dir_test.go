@@ -156,11 +156,11 @@ func TestFirstIncarnation(t *testing.T) {
 }
 
 func TestConfigFaults(t *testing.T) {
-	err := (&Config{Cluster: "a b", Self: "n1", Ranges: 1000, Replicas: 2, GrantWait: -1}).Validate()
+	err := (&Config{Cluster: "a b", Self: "n1", Ranges: 1000, Replicas: 2}).Validate()
 	if err == nil {
 		t.Fatal("valid")
 	}
-	for _, want := range []string{"cluster:", "node:", "ranges: 1000", "replicas: 2", "listener:", "grant_wait:"} {
+	for _, want := range []string{"cluster:", "node:", "ranges: 1000", "replicas: 2", "listener:"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("%q does not say %q", err, want)
 		}

@@ -67,7 +67,7 @@ func TestQuestionOfHardKey(t *testing.T) {
 			k := key("test", "scarce", strconv.Itoa(i/3)) // 9 of 12 of each key are used
 			asked := n.Check(k, 0)
 			got := n.Check(k, 1)
-			if !asked.Allowed || asked.Why != quota.WhyHeld || asked.Allowed != got.Allowed || asked.Why != got.Why {
+			if !asked.Allowed || !got.Allowed || got.Why != quota.WhyLeader { // 12 are too few to divide among three
 				t.Errorf("round %d of key %s at %s: it says %v, %v, and then decides %v, %v", i%3, k.Key, n.Status().Node, asked.Allowed, asked.Why, got.Allowed, got.Why)
 			}
 		}

@@ -18,8 +18,9 @@ import (
 // fewer than one in a hundred checks.
 func TestRefusalsWithoutLeader(t *testing.T) {
 	testspeed.Full(t)
-	c := newThreeNodes(t, 6, quick, func(cfg *Config) { cfg.GrantWait = 0 })
+	c := newThreeNodes(t, 6, quick)
 	l := limit("hard", 1000, quota.Hard)
+	l.Decide = quota.Locally // asked for more than it holds, a node does not ask the leader
 	c.apply(l)
 	k := c.keyLedBy(l.LimitName, "n1", "k")
 	r := shard.Of(k, c.ranges)

@@ -104,27 +104,24 @@ func TestGlobalLimit(t *testing.T) {
 	}
 }
 
-// TestHardColdKey checks that the first check of a hard limit waits for the leader's
-// grant, on every node.
+// TestHardColdKey checks that the first check of a hard limit asks the leader, on every node, and that
+// one with decide: local asks nobody.
 func TestHardColdKey(t *testing.T) {
 	testspeed.Full(t)
 	c := newThreeNodes(t, 4)
-	l := limit("hard", 10, quota.Hard)
-	c.apply(l)
+	l, local := limit("hard", 10, quota.Hard), limit("local", 10, quota.Hard)
+	local.Decide = quota.Locally
+	c.apply(l, local)
 	for i, n := range c.running() {
-		for j, tries := 0, 0; j < 5; j++ {
-			k := quota.Key{LimitName: l.LimitName, Key: fmt.Sprintf("%d.%d.%d", i, j, tries)}
-			began := time.Now()
-			vain := expired(t, n)
-			d := n.Check(k, 1)
-			if expired(t, n) > vain && !d.Allowed && tries < 100 { // on a busy machine the grant was late: try another key
-				j, tries = j-1, tries+1
-				continue
-			}
-			if !d.Allowed || d.Why != quota.WhyHeld {
+		for j := range 5 {
+			k := quota.Key{LimitName: l.LimitName, Key: fmt.Sprintf("%d.%d", i, j)}
+			if d := n.Check(k, 1); !d.Allowed || d.Why != quota.WhyLeader {
 				t.Errorf("%s: first check of %v: %+v", n.cfg.Self, k, d)
 			}
-			t.Logf("%s asks %s: %v", n.cfg.Self, c.leaderOf(k), time.Since(began).Round(10*time.Microsecond))
+			k.LimitName = local.LimitName
+			if d := n.Check(k, 1); d.Allowed || d.Why != quota.WhyNotHeld {
+				t.Errorf("%s: first check of %v: %+v", n.cfg.Self, k, d)
+			}
 		}
 	}
 }

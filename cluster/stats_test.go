@@ -39,7 +39,7 @@ func TestMetrics(t *testing.T) {
 	want := []string{
 		"quorate_reports_sent_total", "quorate_reported_keys_total", "quorate_grants_sent_total", "quorate_messages_unsent_total",
 		"quorate_grants_dropped_total", "quorate_reports_dropped_total", "quorate_reports_refused_total", "quorate_checkpoints_total", "quorate_checkpoints_failed_total",
-		"quorate_grant_waits_expired_total", "quorate_keys", "quorate_keys_limit", "quorate_ranges_led", "quorate_ledger_keys",
+		"quorate_leader_decide_requests_total", "quorate_grant_waits_expired_total", "quorate_keys", "quorate_keys_limit", "quorate_ranges_led", "quorate_ledger_keys",
 		"quorate_limits_version", "quorate_peers_connected", "quorate_leader_decide_failures_total", "quorate_reservations_expired_total",
 		"quorate_reservations", "quorate_journal_slots", "quorate_journal_slots_used", "quorate_journal_slots_limit",
 		"quorate_journal_pending", "quorate_journal_incarnations", "quorate_journal_failing", "quorate_keys_not_journalled_total",

@@ -140,7 +140,7 @@ func formatRate(r quota.Rate) string { return phrase.TrimZeros(r.String()) }
 
 func countedFields(n *node, l *quota.Limit) {
 	n.add("ceiling", l.Ceiling.String())
-	if l.Decide != quota.Locally {
+	if l.Decide != quota.DecideDefault {
 		n.add("decide", l.Decide.String())
 	}
 	if l.Durable {

@@ -125,7 +125,7 @@ func lintBoundary(_ *lint, l *quota.Limit, say say) {
 
 func lintLeaderSuits(_ *lint, l *quota.Limit, say say) {
 	slow := l.Rate.Per > 0 && compareRates(l.Rate, quota.Rate{Tokens: 1, Per: time.Second}, 1) <= 0
-	if l.Kind != quota.Concurrency && l.Burst == 1 && len(l.More) == 0 && slow && l.Ceiling == quota.Soft && l.Decide == quota.Locally {
+	if l.Kind != quota.Concurrency && l.Burst == 1 && len(l.More) == 0 && slow && l.Ceiling == quota.Soft && l.Decide != quota.AtLeader {
 		say("one at a time cannot be divided among nodes, so that several may each let one pass; use decide: leader where that matters")
 	}
 }

@@ -64,12 +64,13 @@ type account struct {
 	alarm       quota.Time // visit it by then
 	seen        uint64     // changes applied
 	timer       uint32     // its place in Ledger.timers, from 1; 0 is none
-	queued      bool       // it is in Ledger.moved
-	behind      bool       // it is in Ledger.behind
 	behindSince quota.Time
+	queued      bool      // it is in Ledger.moved
+	behind      bool      // it is in Ledger.behind
 	overdue     bool      // the next checkpoint writes it, however little it has moved
 	counted     **account // its place in Ledger.counted; nil if it is not in it
 	dropped     bool      // it is in no table of the ledger any more
+	central     bool      // too few tokens for the members that want them: nothing is handed out; see scarce
 }
 
 func newAccount(k quota.Key, limit *quota.Limit, pool limiter.Meter) *account {
@@ -118,7 +119,7 @@ func (a *account) fill(now quota.Time, stands quota.Units) {
 	a.pool.Cap(full)
 	a.noteOverflow(now, before)
 	if a.isAsked() {
-		a.rooms.note(now, full-a.pool.Level())
+		a.rooms.note(now, full-a.pool.Level()-max(0, a.returns()-stands))
 	}
 	a.pool.Add(-handed)
 	switch {

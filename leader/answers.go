@@ -21,6 +21,8 @@ type answers struct {
 	promised ownPromise  // committed
 	pending  []ownPromise
 
+	unwritten bool // asked since the last line was made: the next checkpoint has to say what was admitted
+
 	// Of leaders before this one:
 	earlier quota.Units // may have been admitted, or may yet; it is out of the pool
 	until   quota.Time
@@ -40,7 +42,7 @@ const answersFor = 1250 * time.Millisecond
 
 // answersLogged reports whether the leader may admit only what is in the log.
 func (a *account) answersLogged() bool {
-	return a.limit.Decide == quota.AtLeader && a.limit.Ceiling == quota.Hard && a.endures()
+	return a.limit.MayAsk() && a.limit.Ceiling == quota.Hard && a.endures()
 }
 
 // allows reports whether the cost is covered by what is committed, and by what may
@@ -57,7 +59,7 @@ func (l *Ledger) unsaved(now quota.Time, a *account, q *quota.Ask) bool {
 	if !a.answersLogged() || q.Cost <= 0 || q.Force || a.pool.Level() < q.Cost || a.own.allows(now, q.Cost) {
 		return false
 	}
-	a.own.short = a.own.short.Plus(q.Cost)
+	a.own.short, a.own.unwritten = a.own.short.Plus(q.Cost), true
 	if a.dirty = true; len(a.own.pending) == 0 {
 		l.want(a)
 	}
@@ -73,8 +75,15 @@ func (a *account) promiseOwn(now quota.Time, seq quota.Seq, kl *quota.KeyLevel) 
 		return
 	}
 	tried, _ := a.asked.showing(now)
+	s.unwritten = false
 	need := max(quota.Units(tried*answersFor.Seconds()), 2*s.short)
+	if a.limit.CountsLong() { // the next leader counts all of it, so it is only what callers wait for
+		need = s.short
+	}
 	need = min(need, max(0, a.pool.Level()).Plus(perSecond(a.perSecond(), answersFor)))
+	if need == 0 && len(s.pending) == 0 && (s.given >= s.promised.high || now >= s.promised.until) {
+		return // nothing is promised, and nobody asks
+	}
 	p := ownPromise{seq: seq, high: s.given.Plus(need), until: now.Add(answersFor)}
 	kl.Answers, kl.AnswersUntil = need, max(s.until, p.until)
 	full := a.whole()
@@ -90,6 +99,9 @@ func (s *answers) committed(upTo quota.Seq) {
 		s.promised = s.pending[n]
 		n++
 	}
+	if n > 0 {
+		s.short = 0 // all that wait ask again
+	}
 	s.pending = slices.Delete(s.pending, 0, n)
 }
 
@@ -103,11 +115,11 @@ func (a *account) restoreAnswers(now quota.Time, kl *quota.KeyLevel) {
 }
 
 // endAnswers ends the promises of earlier leaders, in an account that has been
-// advanced. They admitted no more than there was, so the pool is not below 0 for
-// what they might have.
+// advanced. They admitted no more than there was, so what is free and what may come back from members
+// are together not below 0 for what they might have.
 func (a *account) endAnswers(now quota.Time) {
 	if s := &a.own; s.earlier > 0 && now >= s.until {
-		if owed := -a.pool.Level(); owed > 0 && !a.forced {
+		if owed := -a.pool.Level().Plus(a.returns()); owed > 0 && !a.forced {
 			a.pool.Add(min(owed, s.earlier))
 		}
 		s.earlier = 0

@@ -4,6 +4,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/quorate/quorate/internal/limiter"
 	"github.com/quorate/quorate/internal/quota"
 )
 
@@ -47,10 +48,15 @@ func (l *Ledger) answer(now quota.Time, q *quota.Ask) (quota.Answer, booking) {
 	out := a.decide(now, q)
 	b.taken, b.tried, b.admitted = b.taken-a.pool.Level(), b.tried+a.attempted, b.admitted+a.admitted
 	b.window, _ = a.pool.Bounds()
+	a.noteAsked(q)
 	out.WindowStart = b.window
 	out.Level, out.Aside, out.ResetAfter = a.level(), l.aside(now, a), a.resetAfter(now)
 	if out.Why == quota.WhyOverLimit && out.Aside > 0 && a.pool.Level().Plus(out.Aside) >= q.Cost {
 		out.Why, out.RetryAfter = quota.WhyFailover, min(out.RetryAfter, max(l.cfg.Sync, a.own.until.Sub(now)))
+	}
+	if out.Why == quota.WhyOverLimit && !a.limit.AsksLeader() && out.Level >= q.Cost { // members hold it
+		out.Why = quota.WhyNotHeld
+		l.recall(now, a, a.holderOf(q), inWant)
 	}
 	return out, b
 }
@@ -73,6 +79,10 @@ func (a *account) decide(now quota.Time, q *quota.Ask) quota.Answer {
 	unknown := min(max(0, q.Overdrawn), a.limit.BurstUnits())
 	a.pool.Add(-unknown)
 	v := a.pool.Take(now, a.limit, q.Cost, q.MaxWait)
+	if !v.Allowed && a.limit.Ceiling == quota.Soft && !a.limit.AsksLeader() && a.level() >= q.Cost {
+		a.pool.Add(-q.Cost) // members hold it: they are granted less until that is paid back
+		v = limiter.Verdict{Allowed: true}
+	}
 	a.pool.Add(unknown) // its report will book it
 	a.count(now, q.Cost, v.Allowed)
 	out := quota.Answer{Allowed: v.Allowed, Wait: v.Wait, RetryAfter: v.RetryAfter, Why: quota.WhyLeader}
@@ -89,8 +99,28 @@ func (a *account) decide(now quota.Time, q *quota.Ask) quota.Answer {
 	return out
 }
 
+// noteAsked counts a decide request as demand of the member that made it, where members decide too.
+func (a *account) noteAsked(q *quota.Ask) {
+	if q.Cost <= 0 || a.limit.AsksLeader() {
+		return
+	}
+	if h := a.holderOf(q); h != nil {
+		h.asked = uint16(min(int64(h.asked)+q.Cost.Tokens(), math.MaxUint16))
+	}
+}
+
+// holderOf returns the record of the member that asks; nil if it has none.
+func (a *account) holderOf(q *quota.Ask) *holder {
+	for i := range a.holders {
+		if h := &a.holders[i]; h.node == q.From && h.inc == q.Incarnation && !h.dead {
+			return h
+		}
+	}
+	return nil
+}
+
 func (a *account) count(now quota.Time, cost quota.Units, allowed bool) {
-	a.attempted, a.lastUse = a.attempted.Plus(cost), now
+	a.attempted, a.lastUse, a.own.unwritten = a.attempted.Plus(cost), now, true
 	if allowed {
 		a.admitted, a.own.given = a.admitted.Plus(cost), a.own.given.Plus(cost)
 		a.dirty = a.dirty || cost > 0

@@ -128,15 +128,16 @@ func (h *holder) observe(now quota.Time, d delta, sync time.Duration, a *account
 		dt = min(max(now.Sub(h.reported), time.Millisecond), 10*sync)
 	}
 	h.reported, h.took, h.gave = now, d.used+d.over, max(0, d.back)
-	seconds := dt.Seconds()
-	h.counts.add(now, float64(d.attempted())/float64(quota.Token), max(sync, h.again), &a.clumps)
+	seconds, attempted := dt.Seconds(), float64(d.attempted().Plus(quota.FromTokens(int64(h.asked))))
+	h.asked = 0
+	h.counts.add(now, attempted/float64(quota.Token), max(sync, h.again), &a.clumps)
 	size := a.clump()
 	every := f.count.fade(seconds, 3*sync.Seconds())
-	h.demand = follow(h.demand, float64(d.attempted()), size, seconds, every)
+	h.demand = follow(h.demand, attempted, size, seconds, every)
 	h.using = follow(h.using, max(0, float64(d.used+d.over-d.refunded)), size, seconds, every)
 	alpha := 1 - f.shown.fade(seconds, shown.Seconds())
-	h.tried += alpha * (float64(d.attempted())/seconds - h.tried)
-	h.admit += alpha * (float64(d.used+d.over)/seconds - h.admit)
+	h.tried += float32(alpha * (float64(d.attempted())/seconds - float64(h.tried)))
+	h.admit += float32(alpha * (float64(d.used+d.over)/seconds - float64(h.admit)))
 }
 
 // shown is how long the rates are averaged that people read: long enough to be
@@ -148,7 +149,7 @@ const shown = 2 * time.Second
 func (h *holder) showing(now quota.Time) (tried, admit float64) {
 	silent := max(0, now.Sub(h.reported)-h.again)
 	fade := math.Exp(-silent.Seconds() / shown.Seconds())
-	return h.tried * fade, h.admit * fade
+	return float64(h.tried) * fade, float64(h.admit) * fade
 }
 
 // fade updates live: a member that had something to count would have reported.

@@ -56,10 +56,15 @@ func (l *Ledger) grant(now quota.Time, a *account, h *holder, e *quota.ReportEnt
 		t := l.weigh(now, a, h)
 		l.turns(now, a, h, t.parts)
 		again = l.again(t)
-		if l.setRate(a, h, t) {
+		switch a.central = a.scarce(); {
+		case a.central:
+			h.rate, h.unmet = 0, 0
+			again = max(again, centralEvery*l.cfg.Sync) // decide requests say what is asked for
+			l.recallAll(now, a, h)
+		case l.setRate(a, h, t):
 			l.recall(now, a, h, ofRate)
 		}
-		if asks {
+		if asks && !a.central {
 			var short quota.Units
 			if tokens, short = l.tokens(now, a, h, e, t, again); short > 0 {
 				l.recall(now, a, h, shortOf(e.Want))
@@ -79,6 +84,33 @@ func (l *Ledger) grant(now quota.Time, a *account, h *holder, e *quota.ReportEnt
 	g.Free = g.Free.Plus(l.doubt(now, a, h, g))
 	l.serve(now, a, h)
 }
+
+// scarce reports whether there are too few tokens for the members that use the key: half of an equal part
+// of the burst is less than two requests, or than eight tokens. Where the limit allows a hop, none are handed
+// out then, and the leader decides: tokens that lie with one member would be missing at another. It is left
+// when that part is half as much again, so that no key goes back and forth.
+func (a *account) scarce() bool {
+	switch {
+	case !a.limit.MayAsk() || a.limit.AsksLeader():
+		return false
+	case a.tier.Kind == quota.SlidingWindow: // what flows back there is divided or decided, not both
+		return true
+	}
+	members := 0
+	for i := range a.holders {
+		if h := &a.holders[i]; !h.closed && !h.dead {
+			members++
+		}
+	}
+	least := max(2*a.clump(), 8*float64(quota.Token))
+	if a.central {
+		least *= 1.5
+	}
+	return members > 1 && float64(a.limit.BurstUnits())/float64(2*members) < least
+}
+
+// centralEvery is how many sync intervals pass between the reports of a key that the leader decides.
+const centralEvery = 5
 
 // hand makes a grant of tokens, at the member's present rate.
 func (l *Ledger) hand(now quota.Time, a *account, h *holder, tokens quota.Units, lease quota.Time) {

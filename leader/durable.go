@@ -107,7 +107,7 @@ func (a *account) endures() bool { return a.limit.Endures() }
 
 // promises reports whether nothing may be granted that is not in the log.
 func (a *account) promises() bool {
-	return a.limit.Ceiling == quota.Hard && a.endures() && a.limit.Decide == quota.Locally
+	return a.limit.Ceiling == quota.Hard && a.endures() && a.limit.Decide != quota.AtLeader
 }
 
 // promise is what a checkpoint grants a member at most: that it uses, and holds,

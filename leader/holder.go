@@ -33,6 +33,7 @@ type holder struct {
 	due      float64     // Units: what it has used less than its part of what all used
 	spoken   quota.Units // part of the last grant that callers wait for: as good as spent
 	unmet    quota.Units // what its callers wanted and did not get
+	asked    uint16      // tokens of its decide requests since its last report: demand too; at most 65535
 	closed   bool
 	pardon   bool // the key was reset since the last report
 	restored bool // not settled in this term
@@ -54,8 +55,8 @@ type holder struct {
 
 	overflowed quota.Units // account.overflowed as of the last report
 	counts     series
-	tried      float64    // attempted Units per second, averaged for people
-	admit      float64    // admitted Units per second, likewise
+	tried      float32    // attempted Units per second, averaged for people
+	admit      float32    // admitted Units per second, likewise
 	recalled   quota.Time // when it was last asked to give back
 	unmetAt    quota.Time
 	took       quota.Units // used in the last report

@@ -267,6 +267,7 @@ func (l *Ledger) entry(now quota.Time, r *quota.Report, e *quota.ReportEntry, g 
 	if d.attempted() > 0 {
 		a.lastUse = now
 	}
+	asks := d.attempted() > 0 || e.Want > 0 || h.asked > 0
 	h.observe(now, d, l.cfg.Sync, a, &l.fades)
 	if e.Final {
 		a.close(now, h, e, r.Seq, g)
@@ -281,7 +282,7 @@ func (l *Ledger) entry(now quota.Time, r *quota.Report, e *quota.ReportEntry, g 
 	} else {
 		others = a.advance(now) - h.standing()
 	}
-	l.grant(now, a, h, e, r.Seq, d.attempted() > 0 || e.Want > 0, others, g)
+	l.grant(now, a, h, e, r.Seq, asks, others, g)
 	if e.Ref != a.ref {
 		g.Ref = a.ref
 	}

@@ -16,6 +16,15 @@ func (a *account) standing() quota.Units {
 	return sum
 }
 
+// returns is the most that may come back to the pool from members.
+func (a *account) returns() quota.Units {
+	sum := a.claimed()
+	for i := range a.holders {
+		sum = sum.Plus(max(0, min(a.holders[i].out, a.holders[i].ret)))
+	}
+	return sum
+}
+
 // perSecond is what the level gains now.
 func (a *account) perSecond() quota.Units {
 	if a.tier.Kind == quota.TokenBucket {

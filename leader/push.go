@@ -30,6 +30,15 @@ func (l *Ledger) recall(now quota.Time, a *account, h *holder, why shortage) {
 	}
 }
 
+// recallAll asks everybody but h who holds or accrues anything: the leader decides.
+func (l *Ledger) recallAll(now quota.Time, a *account, h *holder) {
+	for i := range a.holders {
+		if o := &a.holders[i]; o != h && !o.closed && (o.standing() > 0 || o.charged > 0) {
+			l.recallFrom(now, a, o)
+		}
+	}
+}
+
 // doubt recalls, under soft, those whose presumed use stands against more than a quarter of the level
 // that h is told: a short burst looks like the start of a surge, and only they know which it was. It
 // returns what they hold, which h may ask for again. Where no more is left than the rate yields in

@@ -150,8 +150,10 @@ func (a *account) unbook(now quota.Time, b *booking) {
 	a.advance(now)
 }
 
-// isAsked reports whether members ask about the account's key.
-func (a *account) isAsked() bool { return a.limit.AsksLeader() }
+// isAsked reports whether members ask about the account's key: always, or have done so.
+func (a *account) isAsked() bool {
+	return a.limit.AsksLeader() || a.asked.at > 0 && a.limit.MayAsk()
+}
 
 // room is what is missing until the account is full.
 func (a *account) room() quota.Units { return max(0, a.limit.BurstUnits()-a.level()) }

@@ -149,9 +149,9 @@ func scanLimit(t *testing.T, d *datadriven.TestData) quota.Limit {
 	if d.HasArg("hard") {
 		l.Ceiling = quota.Hard
 	}
-	if d.HasArg("decide") {
-		l.Decide = quota.AtLeader
-	}
+	var decide string
+	d.MaybeScanArgs(t, "decide", &decide)
+	l.Decide = map[string]quota.Decide{"leader": quota.AtLeader, "local": quota.Locally}[decide]
 	l.Durable = d.HasArg("durable")
 	l.MaxWait, l.MaxDebt = scanTime(t, d, "wait"), scanTime(t, d, "debt")
 	kind := quota.TokenBucket.String()

@@ -54,7 +54,7 @@ func (a *account) strayed(now quota.Time) quota.Units {
 // level is far from what the log says, a member lets go of the key or has died, or a promise will
 // soon be used up.
 func (a *account) matters(now quota.Time, lease time.Duration) bool {
-	if a.answersLogged() || a.logsAll() || a.strayed(now) > a.limit.BurstUnits()/strayPart || a.late(now, lease) {
+	if a.answersLogged() && (a.limit.AsksLeader() || a.own.unwritten) || a.logsAll() || a.strayed(now) > a.limit.BurstUnits()/strayPart || a.late(now, lease) {
 		return true
 	}
 	if !a.endures() {

@@ -65,7 +65,7 @@ func call(t testing.TB, method, url, body string) answer {
 // those in lists of limits.
 const (
 	restOfLimit = `,"kind":"bucket"}`
-	restInList  = `,"kind":"bucket","class":"counted","enforcement":"enforce","fraction":1,"near":80,"decide":"local"}`
+	restInList  = `,"kind":"bucket","class":"counted","enforcement":"enforce","fraction":1,"near":80,"decide":"auto"}`
 )
 
 func TestAllowAdmitsThenRefuses(t *testing.T) {

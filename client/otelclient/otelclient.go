@@ -103,6 +103,7 @@ func (m *meters) instruments() {
 	m.count("grants", "{grant}", "Grants that nodes sent.", func(s *client.Stats) uint64 { return s.Grants })
 	m.count("bad_messages", "{message}", "Messages of nodes that made no sense.", func(s *client.Stats) uint64 { return s.Bad })
 	m.count("grant_waits", "{decision}", "Decisions that waited for a grant.", func(s *client.Stats) uint64 { return s.GrantWaits })
+	m.count("asked", "{decision}", "Decisions that were left to a node, because memory did not settle them.", func(s *client.Stats) uint64 { return s.Asked })
 	m.count("dropped", "{report}", "Keys or final reports that reached no node: what they counted is lost.", func(s *client.Stats) uint64 { return s.Dropped })
 	m.count("waits_refused", "{call}", "Callers that found no place to wait for tokens.", func(s *client.Stats) uint64 { return s.WaitsRefused })
 	m.gauge("waiting", "{call}", "Callers that wait for tokens now.", func(s *client.Stats) int64 { return int64(s.Waiting) })

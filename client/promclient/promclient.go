@@ -58,6 +58,7 @@ func New(source Source) *Collector {
 	count("grants", "Grants that nodes sent.", func(s *client.Stats) uint64 { return s.Grants })
 	count("bad_messages", "Messages of nodes that made no sense.", func(s *client.Stats) uint64 { return s.Bad })
 	count("grant_waits", "Decisions that waited for a grant.", func(s *client.Stats) uint64 { return s.GrantWaits })
+	count("asked", "Decisions that were left to a node, because memory did not settle them.", func(s *client.Stats) uint64 { return s.Asked })
 	count("dropped", "Keys or final reports that reached no node: what they counted is lost.", func(s *client.Stats) uint64 { return s.Dropped })
 	count("waits_refused", "Callers that found no place to wait for tokens.", func(s *client.Stats) uint64 { return s.WaitsRefused })
 	gauge("waiting", "Callers that wait for tokens now.", func(s *client.Stats) int { return s.Waiting })

@@ -13,12 +13,10 @@ import (
 // charges nothing and tells whether a cost of 1 would pass. Check decides from this node's memory and
 // does not block, with two exceptions:
 //
-//   - It waits for the leader's next grant, at most Config.GrantWait, if the decision depends on it:
-//     when the node holds too little of a hard limit while the cluster seems to have enough, and when
-//     admitting on the estimate of a soft limit would be a guess, because the key is in a burst that
-//     other nodes may see as well.
-//   - It asks the leader, at most Config.AskWait, if the limit requires it (decide: leader) or if the
-//     check may reserve future tokens (max_debt).
+//   - It asks the leader, at most Config.AskWait, if the limit requires that (decide: leader, max_debt),
+//     or if it is hard, allows it (decide: auto) and memory does not settle the check.
+//   - It waits for the leader's next grant, at most Config.GrantWait, if admitting on the estimate of a
+//     soft limit would be a guess (decide: auto): the key is in a burst that other nodes may see as well.
 func (d *Decider) Check(k quota.Key, cost int64) quota.Decision {
 	out, need, simple := d.agg.TrySimple(d.now, k.LimitName, k.Key, cost)
 	if d.agg.Urgent() {
@@ -108,25 +106,27 @@ func (d *Decider) decide(c *aggregator.Call, unasked *sync.Map) bool {
 	return ok
 }
 
-// complete fetches grants and leader answers until the call is decided.
+// complete fetches grants and leader answers until the call is decided. What a leader does not decide in
+// time is decided by what this node knows.
 func (d *Decider) complete(c *aggregator.Call, unasked *sync.Map) (ok bool) {
 	deadline := d.now().Add(d.cfg.GrantWait)
 	for c.Need != aggregator.Nothing {
-		if c.Need == aggregator.Leader {
-			if a, err := d.askUnless(unasked, c.Ask); err == nil {
-				c.Answer(a)
-			} else {
-				if errors.Is(err, errNoAnswer) {
-					d.agg.Abandon(d.now, c.Ask)
-					d.Wake()
-				}
-				c.Alone = true
-				d.stats.unasked.Inc()
-			}
-			ok = d.agg.Decide(d.now, c)
+		if c.Need == aggregator.Grant {
+			ok = d.awaitGrant(c, deadline)
 			continue
 		}
-		ok = d.awaitGrant(c, deadline)
+		d.stats.asked.Inc()
+		if a, err := d.askUnless(unasked, c.Ask); err == nil {
+			c.Answer(a)
+		} else {
+			if errors.Is(err, errNoAnswer) {
+				d.agg.Abandon(d.now, c.Ask)
+				d.Wake()
+			}
+			c.Alone = true
+			d.stats.unasked.Inc()
+		}
+		ok = d.agg.Decide(d.now, c)
 	}
 	return ok
 }
@@ -217,20 +217,28 @@ func (d *Decider) Charge(k quota.Key, used int64) (int64, quota.Decision) {
 }
 
 // Draw charges up to want tokens of a key on behalf of a client that hands them on, and returns how many
-// it got. It decides from this node's memory without blocking, unless the limit is decided by its
-// leader: then it asks the leader, at most Config.AskWait. It never takes future tokens, because tokens
-// that are handed on are spent at once.
+// it got. It decides from this node's memory. If that is not enough and the leader may be asked, it asks
+// for the rest, then for half of it, and so on, until something is admitted; a leader that does not answer
+// within Config.AskWait is not asked again. It never takes future tokens, because tokens that are handed on
+// are spent at once.
 func (d *Decider) Draw(k quota.Key, want int64) (got int64) {
-	if l, _ := d.Limits().Resolve(k.LimitName, k.Key); l != nil && l.AsksLeader() {
-		var out [1]quota.Decision
-		if d.Decide([]quota.Request{{Key: k, Cost: want}}, out[:]) {
-			got = want
+	l, _ := d.Limits().Resolve(k.LimitName, k.Key)
+	if l == nil || !l.AsksLeader() {
+		got = d.agg.Draw(d.now, k, want)
+		if d.agg.Urgent() {
+			d.Wake()
 		}
+	}
+	if l == nil || !l.MayAsk() {
 		return got
 	}
-	got = d.agg.Draw(d.now, k, want)
-	if d.agg.Urgent() {
-		d.Wake()
+	// The leader admits a request whole or not at all: where all that is missing is too much, half may do.
+	decide := d.Batch() // a leader that does not answer is asked once
+	for rest := want - got; rest > 0; rest /= 2 {
+		var out [1]quota.Decision
+		if decide([]quota.Request{{Key: k, Cost: rest}}, out[:]) {
+			return got + rest
+		}
 	}
 	return got
 }

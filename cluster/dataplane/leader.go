@@ -25,7 +25,10 @@ var (
 // that it may have booked it, or still may. ask never repeats a request.
 func (d *Decider) ask(a quota.Ask) (quota.Answer, error) {
 	r := shard.Of(a.Key, d.cfg.Ranges)
-	if out := d.cfg.Replicas.Of(r).Decide([]quota.Ask{a}); out != nil {
+	if out, err := d.askOwn(r, a); out != nil || err != nil {
+		if err != nil {
+			return quota.Answer{}, err
+		}
 		return out[0], nil
 	}
 	q := &d.queues[r]
@@ -46,6 +49,30 @@ func (d *Decider) ask(a quota.Ask) (quota.Answer, error) {
 		return quota.Answer{}, q.cancel(req)
 	case <-d.stop:
 		return quota.Answer{}, errNotAsked
+	}
+}
+
+// askOwn asks this node's replica of a range; it returns nothing if that does not lead. A replica that is
+// busy answers too late: no check waits for it longer than for another node.
+func (d *Decider) askOwn(r quota.RangeID, a quota.Ask) ([]quota.Answer, error) {
+	if d.asking.Add(1) > maxQueue {
+		d.asking.Add(-1)
+		return nil, errNotAsked
+	}
+	done := make(chan []quota.Answer, 1)
+	go func() {
+		defer d.asking.Add(-1)
+		done <- d.cfg.Replicas.Of(r).Decide([]quota.Ask{a})
+	}()
+	timer := time.NewTimer(d.cfg.AskWait)
+	defer timer.Stop()
+	select {
+	case out := <-done:
+		return out, nil
+	case <-timer.C:
+		return nil, errNoAnswer
+	case <-d.stop:
+		return nil, errNoAnswer
 	}
 }
 

@@ -5,7 +5,8 @@ import "github.com/prometheus/client_golang/prometheus"
 // stats holds the metrics of decisions. None has a label per range or key.
 type stats struct {
 	reports, reportedKeys, droppedGrants prometheus.Counter
-	waitTimeouts, unasked, expired       prometheus.Counter
+	waitTimeouts, asked, unasked         prometheus.Counter
+	expired                              prometheus.Counter
 }
 
 func (s *stats) init(d *Decider) {
@@ -19,6 +20,7 @@ func (s *stats) init(d *Decider) {
 	s.reportedKeys = counter("quorate_reported_keys_total", "Keys in those reports.")
 	s.droppedGrants = counter("quorate_grants_dropped_total", "Grants dropped because the inbox was full; they are requested again.")
 	s.waitTimeouts = counter("quorate_grant_waits_expired_total", "Checks that waited for a grant that did not arrive in time.")
+	s.asked = counter("quorate_leader_decide_requests_total", "Decide requests that this node made for checks that memory did not settle, including those to its own ranges.")
 	s.unasked = counter("quorate_leader_decide_failures_total", "Checks whose leader could not be reached, or did not answer in time; they follow when_cut_off.")
 	s.expired = counter("quorate_reservations_expired_total", "Reservations that nobody settled in time.")
 	gauge := func(name, help string, f func() float64) {

@@ -56,7 +56,7 @@ func Limit(l *quota.Limit) *quoratev1.Limit {
 	t := tierProto(&first)
 	out := &quoratev1.Limit{
 		Namespace: base.Namespace, Name: base.Limit, Rate: t.Rate, Burst: t.Burst, Kind: t.Kind, Calendar: t.Calendar, Timezone: t.Timezone,
-		Ceiling: quoratev1.Ceiling(l.Ceiling + 1), Class: quoratev1.Class(l.Class + 1), Decide: quoratev1.Decide(l.Decide + 1),
+		Ceiling: quoratev1.Ceiling(l.Ceiling + 1), Class: quoratev1.Class(l.Class + 1), Decide: decides[l.Mode()],
 		MaxCost: l.MaxCost, MaxWait: Pause(l.MaxWait), MaxDebt: Pause(l.MaxDebt), Lease: Pause(l.Lease), Parent: l.Parent,
 		Near: l.Near, WhenCutOff: CutOffProto(l.CutOff),
 		MaxKeys: l.MaxKeys, Idle: Pause(l.Idle), Durable: l.Durable,
@@ -148,4 +148,9 @@ func CheckLimitName(n quota.LimitName) error {
 		return apierr.InvalidName("limit", err)
 	}
 	return nil
+}
+
+// decides are the values of quota.Decide in the API.
+var decides = map[quota.Decide]quoratev1.Decide{
+	quota.Locally: quoratev1.Decide_DECIDE_LOCAL, quota.AtLeader: quoratev1.Decide_DECIDE_LEADER, quota.Auto: quoratev1.Decide_DECIDE_AUTO,
 }

@@ -125,7 +125,8 @@ func (b *bounder) reserved(s *Situation) {
 }
 
 // eachClient is the number of tokens that a client process may be lent beyond its share, plus what
-// it may overdraw of it (package branch).
+// it may overdraw of it (package branch). Beside that each may use half of an equal part of the burst
+// before it has heard of a key.
 const eachClient = 4 + 4
 
 // believed returns the excess of N members that decide by a level of the given age: N-1 of them
@@ -137,8 +138,8 @@ func (b *bounder) believed(s Situation, age time.Duration, of string) Situation 
 	s.Worst = (n-1)*b.burst + n*b.rate*age.Seconds() + 2*n + b.rate*4*b.c.Delay.Seconds()
 	clients, plus := "", ""
 	if b.c.Clients > 0 {
-		s.Worst += float64(eachClient * b.c.Clients)
-		clients, plus = fmt.Sprintf(" + %d x clients", eachClient), fmt.Sprintf(" + %dx%d", eachClient, b.c.Clients)
+		s.Worst += float64(eachClient*b.c.Clients) + b.burst/2
+		clients, plus = fmt.Sprintf(" + burst/2 + %d x clients", eachClient), fmt.Sprintf(" + %s/2 + %dx%d", num(b.burst), eachClient, b.c.Clients)
 	}
 	if b.rate == 0 {
 		s.Formula = "(N-1) x burst + 2N" + clients + "; nothing refills before the window ends"

@@ -36,14 +36,15 @@ func (in Inline) Name(namespace string) (LimitName, error) {
 }
 
 // words encodes the limit as, for example, "@inline.bucket.soft.100.60000000000.20". A calendar
-// window has its unit in place of the period. ".leader" is appended if the leader decides.
+// window has its unit in place of the period. Where the limit is decided is appended, as ".leader", unless
+// it is the default.
 func (in Inline) words() string {
 	period := strconv.FormatInt(int64(in.Rate.Per), 10)
 	if in.Kind == CalendarWindow {
 		period = in.Calendar.String()
 	}
 	words := []string{in.Kind.String(), in.Ceiling.String(), strconv.FormatInt(in.Rate.Tokens, 10), period, strconv.FormatInt(in.Burst, 10)}
-	if in.Decide != Locally {
+	if in.Decide != DecideDefault {
 		words = append(words, in.Decide.String())
 	}
 	return inlinePrefix + strings.Join(words, ".")
@@ -82,7 +83,7 @@ func readInline(parts []string) (in Inline, err error) {
 	}
 	if len(parts) == 6 {
 		decide := slices.Index(decideWords[:], parts[5])
-		if decide < 0 {
+		if decide <= 0 {
 			return in, fmt.Errorf("unknown decide %q", parts[5])
 		}
 		in.Decide = Decide(decide)

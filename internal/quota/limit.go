@@ -93,15 +93,38 @@ const DurableFrom = 10 * time.Second
 // limits, of windows of at least DurableFrom and of limits with Durable do. Concurrency never does:
 // its acquisitions end with the process that made them.
 func (l *Limit) Endures() bool {
-	if l.Kind == Concurrency {
-		return false
-	}
-	return l.Durable || l.Ceiling == Hard || l.Kind == CalendarWindow || l.Kind.Windowed() && l.Rate.Per >= DurableFrom
+	return l.Kind != Concurrency && (l.Ceiling == Hard || l.CountsLong())
+}
+
+// CountsLong reports whether what was counted matters for long, so that a change of leader may not
+// count what nobody admitted: with Durable, and in windows of at least DurableFrom.
+func (l *Limit) CountsLong() bool {
+	return l.Durable || l.Kind == CalendarWindow || l.Kind.Windowed() && l.Rate.Per >= DurableFrom
 }
 
 // AsksLeader reports whether the leader decides every request: because the limit requires it, or
 // because callers queue for future tokens in order of arrival.
 func (l *Limit) AsksLeader() bool { return l.Decide == AtLeader || l.MaxDebt > 0 }
+
+// MayAsk reports whether the leader decides requests that memory does not settle, or all.
+func (l *Limit) MayAsk() bool {
+	return l.AsksLeader() || l.Mode() == Auto && l.Ceiling == Hard && l.Kind != Concurrency
+}
+
+// MayWait reports whether a check that memory does not settle waits for the leader's next grant, and is
+// decided in memory then.
+func (l *Limit) MayWait() bool { return l.Decide != Locally && !l.MayAsk() }
+
+// Mode returns where the limit is decided: l.Decide, or what its default stands for.
+func (l *Limit) Mode() Decide {
+	switch {
+	case l.Decide != DecideDefault:
+		return l.Decide
+	case l.Kind == Concurrency:
+		return Locally
+	}
+	return Auto
+}
 
 // DebtUnits returns how far reservations of future tokens may take the level below zero.
 func (l *Limit) DebtUnits() Units {
@@ -233,7 +256,7 @@ func (l *Limit) validateTogether(add func(error)) {
 	if l.Kind == Concurrency && (len(l.More) > 0 || l.Parent != "") {
 		add(errors.New("concurrency: counts what is in flight; give rates and parents a limit of their own, and name both in one call"))
 	}
-	if l.Kind == Concurrency && l.Decide == AtLeader {
+	if l.Kind == Concurrency && (l.Decide == AtLeader || l.Decide == Auto) {
 		add(errors.New("decide: what is in flight is counted where it is acquired; leave it out, and use ceiling: hard to be exact"))
 	}
 	for _, t := range l.More {

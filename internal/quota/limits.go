@@ -100,7 +100,7 @@ func (s *Limits) index(l *Limit) {
 		m.LimitName, m.More = meterName(l.LimitName, "floor"), nil
 		m.SetFirst(Tier{Rate: l.Floor, Burst: l.FloorBurst})
 		// A floor is decided locally, even if the leader decides the rest of the limit.
-		m.Ceiling, m.Decide, m.MaxWait, m.MaxDebt, m.MaxCost = Soft, Locally, 0, 0, 0
+		m.Ceiling, m.Decide, m.MaxWait, m.MaxDebt, m.MaxCost = Soft, DecideDefault, 0, 0, 0
 		s.meters[m.LimitName] = &m
 	}
 	if l.Match != nil {

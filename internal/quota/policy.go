@@ -46,16 +46,21 @@ func (e Enforcement) String() string { return word(enforcementWords[:], uint8(e)
 type Decide uint8
 
 const (
-	// Locally decides in the memory of the node that receives the request. The default.
-	Locally Decide = iota
+	// DecideDefault is Auto.
+	DecideDefault Decide = iota
 	// AtLeader asks the leader of the key's range: one hop, exact.
 	AtLeader
+	// Auto decides in memory where that is enough, and otherwise makes one hop: under hard the leader
+	// decides, under soft it tells what is left.
+	Auto
+	// Locally decides in the memory of the process that receives the request, and never waits.
+	Locally
 )
 
-var decideWords = [...]string{"local", "leader"}
+var decideWords = [...]string{"default", "leader", "auto", "local"}
 
-// Decides returns all values.
-func Decides() []Decide { return []Decide{Locally, AtLeader} }
+// Decides returns the values that a limit file can name.
+func Decides() []Decide { return []Decide{Locally, AtLeader, Auto} }
 
 // String returns the word used in limit files.
 func (d Decide) String() string { return word(decideWords[:], uint8(d)) }

@@ -130,7 +130,7 @@ func TestManyKeysAreBounded(t *testing.T) {
 	r := newRun(s)
 	for i := range 4 * minTallies {
 		r.now = epoch.Add(time.Duration(i) * time.Millisecond)
-		r.count(&node{}, strconv.Itoa(i), 1, quota.Decision{Allowed: true})
+		r.count(&node{}, strconv.Itoa(i), 1, quota.Decision{Allowed: true}, nil)
 	}
 	if got := len(r.keys); got > minTallies+1 {
 		t.Errorf("%d tallies are kept of keys that are full again, want at most %d", got, minTallies+1)

@@ -21,7 +21,9 @@ type book struct {
 // tally is the ideal and the envelope of one key.
 type tally struct {
 	ideal    ideal
-	envelop  envelope
+	envelop  envelope // knows of an admission when its caller does
+	backing  envelope // as envelop, but of what a leader admits when it does; with Check, of limits that may ask
+	unsure   bool     // an answer was lost, or came late: backing counts what nobody admitted
 	inFlight float64
 }
 
@@ -47,7 +49,7 @@ func (r *run) tally(key string) *tally {
 	if len(r.book.keys) >= r.book.prune {
 		r.forget()
 	}
-	t = &tally{ideal: newIdeal(&r.Limit, r.tiers, r.now), envelop: newEnvelope(r.tiers, r.now)}
+	t = &tally{ideal: newIdeal(&r.Limit, r.tiers, r.now), envelop: newEnvelope(r.tiers, r.now), backing: newEnvelope(r.tiers, r.now)}
 	r.book.keys[key] = t
 	return t
 }
@@ -76,7 +78,7 @@ func (r *run) hold(rng *rand.Rand) time.Duration {
 }
 
 // count compares a decision with the ideal and the envelope.
-func (r *run) count(n *node, key string, tokens int64, d quota.Decision) {
+func (r *run) count(n *node, key string, tokens int64, d quota.Decision, by []asked) {
 	t, cost := r.tally(key), quota.FromTokens(tokens)
 	admits, wait := t.ideal.take(r.now, cost)
 	if admits && r.Hold > 0 {
@@ -88,6 +90,10 @@ func (r *run) count(n *node, key string, tokens int64, d quota.Decision) {
 	if d.Allowed {
 		r.res.PerNode[n.i] += tokens
 		r.charge(t, cost, d)
+		if len(by) == 0 {
+			t.backing.charge(r.now, cost)
+		}
+		r.keepAnswered(key, cost, by)
 	}
 	r.add(tokens, d.Allowed, admits)
 	if admits {
@@ -141,6 +147,9 @@ func (r *run) add(tokens int64, admitted, ideal bool) {
 
 // end computes the totals.
 func (r *run) end() {
+	if r.Limit.MayAsk() && r.Hold == 0 && r.baseline == nil {
+		r.res.Excess, r.res.WorstWindow = r.answeredExcess()
+	}
 	r.res.ExcessBursts = r.res.Excess / r.burst
 	r.res.NodeSeconds = float64(r.Nodes) * r.Duration.Seconds()
 	r.res.Lost = r.res.Admitted - r.inBooks().Tokens()

@@ -10,7 +10,7 @@ import (
 )
 
 // Draws is the version of [Campaign]: a seed makes another scenario in each version.
-const Draws = 5
+const Draws = 6
 
 // Campaign makes a random scenario from a seed, the same one each time: limits of every kind, from
 // one token a second to thousands, on 1 to 50 nodes; loads that are even, skewed, moving or bursty,
@@ -110,6 +110,8 @@ func (d draw) bucket(s *Scenario, l *quota.Limit) {
 		l.Durable = true
 	case 3:
 		s.Keys = Keys{Count: pick(d, 20, 1000), Zipf: pick(d, 0, 1.1)}
+	case 4:
+		l.Decide = pick(d, quota.Auto, quota.Locally)
 	}
 	s.Skew = pick(d, -1, leader.MaxOffset, 20*time.Millisecond, time.Hour)
 }

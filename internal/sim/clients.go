@@ -303,34 +303,48 @@ func (r *run) requestAt(n *node, s Spread, key string, cost int64) {
 		p.asleep = false
 		p.agg.Collect(p.clock())
 	}
-	if d, done := r.checkClient(p, parked{key: key, cost: cost}, r.Hop > 0); done {
-		r.countClient(p, key, cost, d)
-	}
+	r.checkClient(p, parked{key: key, cost: cost})
 }
 
 func (r *run) countClient(p *proc, key string, cost int64, d quota.Decision) {
 	if d.Allowed {
 		p.told += quota.FromTokens(cost)
 	}
-	r.count(p.home, key, cost, d)
+	r.count(p.home, key, cost, d, nil)
 }
 
-func (r *run) checkClient(p *proc, k parked, waits bool) (quota.Decision, bool) {
-	c := r.newCall(k)
-	defer r.free(c)
+// checkClient decides a check at a client. It waits for a grant if that would decide; if memory does not
+// settle it, the client's node does.
+func (r *run) checkClient(p *proc, k parked) {
+	c := r.newCall(k.key, k.cost)
+	c.Final = k.until > 0 && r.now >= k.until
 	p.agg.Decide(p.clock, &c.Call)
-	if c.Need != aggregator.Nothing && waits {
-		k.until = r.now.Add(r.Hop)
-		p.parked = append(p.parked, k)
-		r.at(k.until, func() { r.unparkClient(p) })
-	} else if c.Need != aggregator.Nothing {
+	if c.Need == aggregator.Grant && r.Hop == 0 {
 		c.Final = true
 		p.agg.Decide(p.clock, &c.Call)
 	}
+	n := p.node
+	if c.Need == aggregator.Leader && n == nil {
+		c.Alone = true
+		p.agg.Decide(p.clock, &c.Call)
+	}
+	d, need := c.out[0], c.Need
+	r.free(c)
 	if p.agg.Urgent() {
 		r.pumpClient(p)
 	}
-	return c.out[0], c.Need == aggregator.Nothing || c.Final
+	switch need {
+	case aggregator.Leader:
+		r.toNode(p, func() { r.request(n, k.key, k.cost) })
+	case aggregator.Grant:
+		if k.until == 0 {
+			k.until = r.now.Add(r.Hop)
+			r.at(k.until, func() { r.unparkClient(p) })
+		}
+		p.parked = append(p.parked, k)
+	default:
+		r.countClient(p, k.key, k.cost, d)
+	}
 }
 
 // unparkClient decides a client's waiting checks again.
@@ -338,18 +352,7 @@ func (r *run) unparkClient(p *proc) {
 	waiting := p.parked
 	p.parked = nil
 	for _, k := range waiting {
-		c := r.newCall(k)
-		c.Final = r.now >= k.until
-		p.agg.Decide(p.clock, &c.Call)
-		if c.Need != aggregator.Nothing {
-			p.parked = append(p.parked, k)
-		} else {
-			r.countClient(p, k.key, k.cost, c.out[0])
-		}
-		r.free(c)
-	}
-	if p.agg.Urgent() {
-		r.pumpClient(p)
+		r.checkClient(p, k)
 	}
 }
 

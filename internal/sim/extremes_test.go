@@ -45,8 +45,14 @@ func TestLargestAmounts(t *testing.T) {
 					if c == quota.Hard && tier.Kind != quota.PeriodicRefill && r.Excess > float64(l.Burst)*1e-9 {
 						t.Errorf("%.0f tokens beyond the hard limit", r.Excess)
 					}
-					if late == 0 || admitted < late*9/10 {
-						t.Errorf("%d of %d small requests were admitted after the large ones", admitted, late)
+					least := late * 9 / 10
+					if c == quota.Hard && tier.Burst < tier.Rate.Tokens/100 {
+						// The burst refills within the time of a message: what members may have used and
+						// refilled since their reports is not given twice.
+						least = late / 2
+					}
+					if late == 0 || admitted < least {
+						t.Errorf("%d of %d small requests were admitted after the large ones; want %d", admitted, late, least)
 					}
 				})
 			}

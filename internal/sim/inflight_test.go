@@ -23,11 +23,11 @@ func TestInFlight(t *testing.T) {
 		{100, 3, 500, soft, .02, 5},
 		{100, 3, 3000, soft, .05, 35},
 		{100, 10, 3000, soft, .08, 65},
-		{100, 3, 500, hardHop, .02, 0},
-		{100, 3, 3000, hardHop, .15, 0},
-		{100, 10, 3000, hardHop, .25, 0},
+		{100, 3, 500, hardWaits, .02, 0},
+		{100, 3, 3000, hardWaits, .15, 0},
+		{100, 10, 3000, hardWaits, .25, 0},
 		{10, 3, 300, soft, .12, 8},
-		{10, 3, 300, hardHop, .35, 0},
+		{10, 3, 300, hardWaits, .35, 0},
 	} {
 		for _, kill := range []time.Duration{0, 4 * time.Second} {
 			l := quota.Limit{LimitName: quota.LimitName{Namespace: "n", Limit: "l"}, Kind: quota.Concurrency, Burst: tc.burst, Ceiling: tc.way.ceiling}

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/quorate/quorate/internal/quota"
 )
@@ -35,10 +36,9 @@ func (r *run) prove(s *leadership, rep *quota.Report, keys ...quota.Key) {
 }
 
 // proveBacked checks that under hard everything that members hold of a key is covered: if they
-// spent it now, the envelope would cover it. State that died with a process is exempt: see
-// leader/doc.go.
+// spent it now, the envelope would cover it, which knows at once what leaders admit. State that died with a process is exempt: see leader/doc.go.
 func (r *run) proveBacked(s *leadership, k quota.Key) {
-	if r.Limit.Ceiling != quota.Hard || r.Limit.Kind != quota.TokenBucket || len(r.tiers) > 1 {
+	if r.Limit.Ceiling != quota.Hard || r.Limit.Kind != quota.TokenBucket || len(r.tiers) > 1 || r.Limit.MaxDebt > 0 {
 		return
 	}
 	if len(r.terms) > 1 && !r.Strict {
@@ -53,23 +53,35 @@ func (r *run) proveBacked(s *leadership, k quota.Key) {
 	if held <= quota.Token { // the common case of small limits
 		return
 	}
-	e := &r.tally(k.Key).envelop
+	t := r.tally(k.Key)
+	if t.unsure {
+		return
+	}
+	e := &t.backing
 	e.covers(r.now, 0)
-	if level := e.meters[0].Level(); held > level+r.slack {
+	if level := e.meters[0].Level(); held > level+r.slack+r.fast() {
 		r.violated(s, fmt.Sprintf("%v: members hold %d units, and %d can be spent", k, held, level))
 	}
 }
 
+// fast is what the limit yields in the time that the fastest clock has gained.
+func (r *run) fast() quota.Units {
+	most := quota.Time(0)
+	for _, n := range r.nodes {
+		most = max(most, n.gained(r.now-r.Start))
+	}
+	return quota.Units(float64(r.Limit.Rate.PerSecond()) * time.Duration(most).Seconds())
+}
+
 // proveCounts checks that the first leader has not booked what no member has admitted. A later one
-// may charge again what its predecessor did not confirm. Limits with decide requests are exempt: a
-// request is booked before its answer arrives, and one whose answer is lost until it is abandoned.
+// may charge again what its predecessor did not confirm. A decide request may be booked as long as
+// its caller waits, and for good if its answer is lost and nobody could abandon it.
 func (r *run) proveCounts(s *leadership) {
-	asks := r.Limit.Decide == quota.AtLeader || r.Limit.MaxWait > 0
-	if len(r.terms) > 1 || asks {
+	if len(r.terms) > 1 {
 		return
 	}
-	if booked, admitted := r.inBooks(), quota.FromTokens(r.res.Admitted); booked > admitted {
-		r.violated(s, fmt.Sprintf("booked %d units, and %d were admitted", booked, admitted))
+	if booked, admitted := r.inBooks(), quota.FromTokens(r.res.Admitted); booked > admitted+r.asking {
+		r.violated(s, fmt.Sprintf("booked %d units, and %d were admitted, %d asked", booked, admitted, r.asking))
 	}
 }
 

@@ -104,7 +104,8 @@ func TestLiveError(t *testing.T) {
 		for _, c := range []quota.Ceiling{quota.Soft, quota.Hard} {
 			s, line := random(seed, c)
 			s.KillLeader, s.KillAgain = 0, 0
-			s.Loads = nil // reports give the refused total without the single costs, so whether those would have fitted is unknown
+			s.Limit.Decide = quota.Locally // of decide requests, those whose answers were lost are measured too
+			s.Loads = nil                  // reports give the refused total without the single costs, so whether those would have fitted is unknown
 			stop(&s)
 			s.Duration += 5 * time.Second
 			what, res, l := live(s)

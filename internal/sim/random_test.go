@@ -24,7 +24,6 @@ func random(seed uint64, c quota.Ceiling) (Scenario, string) {
 		Loss:     float64(pick(0, 0, 1, 5, 10)) / 100,
 		Repeat:   float64(pick(0, 0, 5, 20)) / 100,
 		Election: time.Duration(pick(50, 300, 500, 2000, 5000)) * time.Millisecond,
-		Hop:      time.Duration(pick(0, 0, 20)) * time.Millisecond,
 	}
 	if rng.IntN(2) == 0 {
 		s.KillLeader = time.Duration(500+rng.IntN(3000)) * time.Millisecond
@@ -39,9 +38,9 @@ func random(seed uint64, c quota.Ceiling) (Scenario, string) {
 	if rng.IntN(2) == 0 && s.Limit.Burst > 1 {
 		s.Loads = []Load{dear(draw{rng}, &s, float64(rate))}
 	}
-	return s, fmt.Sprintf("seed %d: %s, %d nodes, %v b%d %v, delay %v+%v, loss %.2f, repeat %.2f, kill %v %v (member %v, linger %v, election %v), hop %v, %v, dear %+v",
+	return s, fmt.Sprintf("seed %d: %s, %d nodes, %v b%d %v, delay %v+%v, loss %.2f, repeat %.2f, kill %v %v (member %v, linger %v, election %v), %v, dear %+v",
 		seed, p.name, s.Nodes, s.Limit.Rate, s.Limit.Burst, c, s.Delay, s.Jitter, s.Loss, s.Repeat,
-		s.KillLeader, s.KillAgain, s.KillMember, s.Linger, s.Election, s.Hop, s.Duration, s.Loads)
+		s.KillLeader, s.KillAgain, s.KillMember, s.Linger, s.Election, s.Duration, s.Loads)
 }
 
 // rounding is the excess, in tokens, that counts as zero: micro-units that were rounded up for
@@ -90,7 +89,8 @@ func TestHardStorms(t *testing.T) {
 		}
 		played++
 		s.Check = false
-		if res := Run(s); res.Excess >= allowed(s) {
+		gained := float64(s.Limit.Rate.Tokens) * s.Drift * s.Duration.Seconds() // a leader decides by its own clock
+		if res := Run(s); res.Excess >= allowed(s)+gained {
 			t.Errorf("%s\n\t%.2f tokens beyond the ceiling", describe(s), res.Excess)
 		}
 	}

@@ -13,8 +13,9 @@ import (
 // call is a decision in progress.
 type call struct {
 	aggregator.Call
-	req [1]quota.Request
-	out [1]quota.Decision
+	req   [1]quota.Request
+	out   [1]quota.Decision
+	asked []asked
 }
 
 // parked is a check that waits for a grant.
@@ -22,6 +23,12 @@ type parked struct {
 	until quota.Time
 	key   string
 	cost  int64
+}
+
+// asked is when a leader admitted the cost in one tier of the limit.
+type asked struct {
+	tier int // from 1
+	at   quota.Time
 }
 
 // request plays a request at a node. A dead node ignores it; a paused one gets it when it resumes.
@@ -37,18 +44,57 @@ func (r *run) request(n *node, key string, cost int64) {
 
 func (r *run) play(n *node, key string, cost int64) {
 	if r.baseline != nil {
-		r.count(n, key, cost, r.baseline.decide(n, key, quota.FromTokens(cost)))
+		r.count(n, key, cost, r.baseline.decide(n, key, quota.FromTokens(cost)), nil)
 		return
 	}
 	n.rouse()
-	if d, done := r.check(n, parked{key: key, cost: cost}, r.Hop > 0); done {
-		r.finish(n, key, cost, d)
+	c := r.newCall(key, cost)
+	r.decide(n, c)
+	r.conclude(n, parked{key: key, cost: cost}, c)
+}
+
+// conclude finishes a request unless the decision needs a grant, for which it may wait, or the leader.
+func (r *run) conclude(n *node, p parked, c *call) {
+	switch {
+	case c.Need == aggregator.Leader:
+		r.ask(n, p, c)
+		return
+	case c.Need == aggregator.Grant && r.Hop > 0 && len(c.asked) == 0 && r.now < p.until:
+		n.parked = append(n.parked, p)
+		r.free(c)
+		return
+	case c.Need == aggregator.Grant && r.Hop > 0 && len(c.asked) == 0 && p.until == 0:
+		p.until = r.now.Add(r.Hop)
+		n.parked = append(n.parked, p)
+		r.onNode(p.until, n, timer, func() { r.unpark(n) })
+		r.free(c)
+		return
+	case c.Need == aggregator.Grant:
+		c.Final = true
+		r.decide(n, c)
+	}
+	if len(r.tiers) == 1 && c.out[0].Allowed && c.out[0].Why == quota.WhyLeader {
+		r.asking -= quota.FromTokens(p.cost)
+	}
+	r.free(c)
+	r.finish(n, p.key, p.cost, c.out[0], c.asked)
+}
+
+// unpark decides a node's waiting checks again.
+func (r *run) unpark(n *node) {
+	waiting := n.parked
+	n.parked = nil
+	for _, p := range waiting {
+		c := r.newCall(p.key, p.cost)
+		c.Final = r.now >= p.until
+		r.decide(n, c)
+		r.conclude(n, p, c)
 	}
 }
 
 // finish counts a decision and schedules the release of what was acquired.
-func (r *run) finish(n *node, key string, cost int64, d quota.Decision) {
-	r.count(n, key, cost, d)
+func (r *run) finish(n *node, key string, cost int64, d quota.Decision, by []asked) {
+	r.count(n, key, cost, d, by)
 	if r.Hold == 0 || !d.Allowed {
 		return
 	}
@@ -65,38 +111,15 @@ func (r *run) finish(n *node, key string, cost int64, d quota.Decision) {
 	})
 }
 
-// check decides a request at node n unless it has to wait: for a grant, if it may, or for the
-// leader.
-func (r *run) check(n *node, p parked, waits bool) (d quota.Decision, done bool) {
-	c := r.newCall(p)
-	r.decide(n, c)
-	switch {
-	case c.Need == aggregator.Leader:
-		r.ask(n, p, c)
-		return quota.Decision{}, false
-	case c.Need == aggregator.Grant && waits:
-		p.until = r.now.Add(r.Hop)
-		n.parked = append(n.parked, p)
-		r.onNode(p.until, n, timer, func() { r.unpark(n) })
-		r.free(c)
-		return quota.Decision{}, false
-	case c.Need == aggregator.Grant:
-		c.Final = true
-		r.decide(n, c)
-	}
-	r.free(c)
-	return c.out[0], true
-}
-
-func (r *run) newCall(p parked) *call {
+func (r *run) newCall(key string, cost int64) *call {
 	c := r.call
 	r.call = nil
 	if c == nil {
 		c = &call{}
 	}
-	c.req[0] = quota.Request{Key: r.key(p.key), Cost: p.cost, MaxWait: quota.LimitsWait}
+	c.req[0] = quota.Request{Key: r.key(key), Cost: cost, MaxWait: quota.LimitsWait}
 	c.Reset(c.req[:], c.out[:])
-	c.Acquires = r.Hold > 0
+	c.Acquires, c.asked = r.Hold > 0, nil
 	return c
 }
 
@@ -117,18 +140,18 @@ const askWait = 100 * time.Millisecond
 // ask sends a decide request to the leader that the node knows. Without an answer in time the node
 // decides alone.
 func (r *run) ask(n *node, p parked, c *call) {
-	done := false
+	done, q := false, c.Ask
 	finish := func(f func()) {
 		if done {
 			return
 		}
 		done = true
 		f()
-		c.Final = true
 		r.decide(n, c)
-		r.count(n, p.key, p.cost, c.out[0])
+		r.conclude(n, p, c)
 	}
 	r.res.Asked++
+	r.asking += q.Cost
 	if _, term := n.agg.Leader(0); term > 0 {
 		lead, life, first := r.terms[term-1].node, n.life, quota.Time(0)
 		r.send(n, lead, func() {
@@ -136,15 +159,24 @@ func (r *run) ask(n *node, p parked, c *call) {
 			if s == nil {
 				return
 			}
-			r.answer(s, c.Ask, func(a quota.Answer) {
+			r.answer(s, q, func(a quota.Answer) {
 				if first == 0 { // a question that comes again gets the same answer
-					first = r.now
+					if first = r.now; a.Allowed {
+						r.tally(q.Key.Key).backing.charge(r.now, q.Cost)
+						r.admitting = append(r.admitting, first)
+					}
 				}
 				if n.life == life {
 					r.once(lead, n, func() {
 						finish(func() {
+							if !a.Allowed {
+								r.asking -= q.Cost
+							}
 							c.Answer(a)
-							r.keepAnswered(first, p, &a)
+							if a.Allowed {
+								_, tier := q.Key.LimitName.Base()
+								c.asked = append(c.asked, asked{tier, first})
+							}
 						})
 					})
 				}
@@ -153,40 +185,56 @@ func (r *run) ask(n *node, p parked, c *call) {
 	}
 	r.onNode(r.now.Add(askWait), n, timer, func() {
 		finish(func() {
-			n.agg.Abandon(n.clock, c.Ask)
+			n.agg.Abandon(n.clock, q)
+			r.tally(q.Key.Key).unsure = true
 			c.Alone = true
 			r.res.Alone++
 		})
 	})
 }
 
-// keepAnswered records when the leader made a decision: the time until the caller is told varies.
-func (r *run) keepAnswered(at quota.Time, p parked, a *quota.Answer) {
-	if r.Check && a.Allowed {
-		r.answered = append(r.answered, answered{at, p.key, quota.FromTokens(p.cost)})
+// keepAnswered records when an admission was decided in each tier: now, or earlier by a leader. The time
+// until the caller is told varies.
+func (r *run) keepAnswered(key string, cost quota.Units, by []asked) {
+	if !r.Limit.MayAsk() {
+		return
+	}
+	for i := range r.tiers {
+		at := r.now
+		if k := slices.IndexFunc(by, func(a asked) bool { return a.tier == i+1 }); k >= 0 {
+			at = by[k].at
+		}
+		r.answered = append(r.answered, answered{at, key, cost, i})
 	}
 }
 
-// answered is an admission by a leader that its caller was told of.
+// answered is an admission that its caller was told of, in one tier.
 type answered struct {
 	at   quota.Time
 	key  string
 	cost quota.Units
+	tier int
 }
 
-// answeredExcess returns the excess of the leaders' decisions, by the time when they were made.
-func (r *run) answeredExcess() float64 {
-	slices.SortStableFunc(r.answered, func(x, y answered) int { return cmp.Compare(x.at, y.at) })
-	most, keys := 0.0, map[string]*envelope{}
-	for _, a := range r.answered {
-		if keys[a.key] == nil {
-			e := newEnvelope(r.tiers, a.at)
-			keys[a.key] = &e
-		}
-		all, _ := keys[a.key].charge(a.at, a.cost)
-		most = math.Max(most, all)
+// answeredExcess returns the excess by the time when admissions were decided: of all tiers, and of
+// windows only.
+func (r *run) answeredExcess() (most, window float64) {
+	type meter struct {
+		key  string
+		tier int
 	}
-	return most
+	slices.SortStableFunc(r.answered, func(x, y answered) int { return cmp.Compare(x.at, y.at) })
+	meters := map[meter]*envelope{}
+	for _, a := range r.answered {
+		k := meter{a.key, a.tier}
+		if meters[k] == nil {
+			e := newEnvelope(r.tiers[a.tier:a.tier+1], a.at)
+			meters[k] = &e
+		}
+		all, ended := meters[k].charge(a.at, a.cost)
+		most, window = math.Max(most, all), math.Max(window, ended)
+	}
+	return most, window
 }
 
 // answer answers a decide request, or repeats it after the commit that it waits for. If that never
@@ -206,27 +254,3 @@ func (r *run) answer(s *leadership, q quota.Ask, tell func(quota.Answer)) {
 
 // maxAsking bounds the requests that wait for a commit, as in a real node.
 const maxAsking = 4096
-
-// unpark decides a node's waiting checks again.
-func (r *run) unpark(n *node) {
-	waiting := n.parked
-	n.parked = nil
-	for _, p := range waiting {
-		if d, done := r.again(n, p); done {
-			r.finish(n, p.key, p.cost, d)
-		}
-	}
-}
-
-// again decides a waiting check again.
-func (r *run) again(n *node, p parked) (quota.Decision, bool) {
-	c := r.newCall(p)
-	c.Final = r.now >= p.until
-	r.decide(n, c)
-	defer r.free(c)
-	if c.Need == aggregator.Grant {
-		n.parked = append(n.parked, p)
-		return quota.Decision{}, false
-	}
-	return c.out[0], true
-}

@@ -26,13 +26,15 @@ type run struct {
 	network
 	cl clients
 	book
-	answered []answered                                       // only with Check
-	call     *call                                            // reused for the next decision
-	packed   packed                                           // buffer for counting the bytes of messages
-	slack    quota.Units                                      // yield of the limit during the largest difference of two delays
-	late     time.Duration                                    // time after Duration in which waiting checks are decided
-	heard    func(n *node, rep *quota.Report, g *quota.Grant) // called for every arriving message, with one of the two; may be nil
-	res      Result
+	answered  []answered                                       // only of limits that may ask
+	admitting []quota.Time                                     // when leaders admitted decide requests
+	asking    quota.Units                                      // cost of decide requests that a leader may have booked, and no caller has admitted
+	call      *call                                            // reused for the next decision
+	packed    packed                                           // buffer for counting the bytes of messages
+	slack     quota.Units                                      // yield of the limit during the largest difference of two delays
+	late      time.Duration                                    // time after Duration in which waiting checks are decided
+	heard     func(n *node, rep *quota.Report, g *quota.Grant) // called for every arriving message, with one of the two; may be nil
+	res       Result
 }
 
 // Run plays the scenario, which must be valid: at least one node, and nodes and groups within the

@@ -64,17 +64,19 @@ var patterns = []pattern{
 	}},
 }
 
-// way is a way to enforce a limit; hop lets a hard check wait for a grant.
+// way is a way to enforce a limit.
 type way struct {
 	name    string
 	ceiling quota.Ceiling
-	hop     time.Duration
+	decide  quota.Decide
+	hop     time.Duration // longest wait for a grant
 }
 
 var (
-	soft    = way{"soft", quota.Soft, 0}
-	hard    = way{"hard", quota.Hard, 0}
-	hardHop = way{"hard, 20 ms hop", quota.Hard, 20 * time.Millisecond}
+	soft      = way{"soft", quota.Soft, quota.DecideDefault, 0}
+	hard      = way{"hard, local", quota.Hard, quota.Locally, 0}
+	hardWaits = way{"hard, 20 ms hop", quota.Hard, quota.DecideDefault, 20 * time.Millisecond}
+	hardAuto  = way{"hard, auto", quota.Hard, quota.Auto, 0}
 )
 
 // bound is the allowed deviation of a run from the ideal: admissions below and above it, in
@@ -99,10 +101,10 @@ func TestAccuracy(t *testing.T) {
 	}{
 		{1000, 1000, soft, bound{.4, .6, .04}, .15},
 		{1000, 1000, hard, bound{5.5, 0, none}, none},
-		{1000, 1000, hardHop, bound{5, 0, none}, none},
+		{1000, 1000, hardAuto, bound{5, 0, none}, none},
 		{10, 20, soft, bound{3.5, 6.5, .4}, .8}, // of 100 seeds the worst is +6.5 %
 		{10, 20, hard, bound{scattered, 0, none}, none},
-		{10, 20, hardHop, bound{5, 0, none}, none},
+		{10, 20, hardAuto, bound{5, 0, none}, none},
 	} {
 		for _, nodes := range clusterSizes() {
 			for _, p := range patterns {
@@ -112,8 +114,9 @@ func TestAccuracy(t *testing.T) {
 				}
 				s := Scenario{
 					Nodes: nodes, Duration: 10 * time.Second, Limit: limit(tc.rate, tc.burst, tc.way.ceiling),
-					Delay: time.Millisecond, Hop: tc.way.hop, Load: p.on(nodes, tc.rate),
+					Delay: time.Millisecond, Load: p.on(nodes, tc.rate),
 				}
+				s.Limit.Decide = tc.way.decide
 				checkAccuracy(t, s, b, fmt.Sprintf("%2d nodes %4d/s b%-4d %-15s %-13s", nodes, tc.rate, tc.burst, tc.way.name, p.name))
 			}
 		}

@@ -80,7 +80,7 @@ func TestStart(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		reqs := []Request{{At: 0, Key: "k", Node: 1, Cost: 1}, {At: time.Second, Key: "k", Node: 2, Cost: 1}}
+		reqs := []Request{{At: 10 * time.Millisecond, Key: "k", Node: 1, Cost: 1}, {At: time.Second, Key: "k", Node: 2, Cost: 1}}
 		res := Run(Scenario{
 			Nodes: 2, Limit: l, Delay: time.Millisecond, Requests: slices.Values(reqs), Hop: 20 * time.Millisecond,
 			Start: quota.Time(at.UnixNano()), Skew: -1, Duration: 2 * time.Second,

@@ -78,6 +78,10 @@ func limitKind(s *Scenario) string {
 		return l.Kind.String() + " window"
 	case l.Decide == quota.AtLeader:
 		return "bucket, decide: leader"
+	case l.Decide == quota.Auto && l.Ceiling == quota.Soft:
+		return "bucket, soft, decide: auto"
+	case l.Decide == quota.Locally && l.Ceiling == quota.Hard:
+		return "bucket, hard, decide: local"
 	case l.MaxWait > 0:
 		return "bucket, callers wait"
 	case l.Durable:

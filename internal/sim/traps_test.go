@@ -73,14 +73,23 @@ func (p *pair) write() {
 	}
 }
 
-// take asks for one token and, like a node, waits for a grant.
+// take asks for one token and, like a node, waits for a grant or asks the leader where the decision needs it.
 func (p *pair) take(n quota.LimitName, key string) quota.Decision {
 	clock := func() quota.Time { return p.now }
 	var c aggregator.Call
 	c.Reset([]quota.Request{{Key: quota.Key{LimitName: n, Key: key}, Cost: 1, MaxWait: quota.LimitsWait}}, make([]quota.Decision, 1))
-	if p.agg.Decide(clock, &c); c.Need != aggregator.Nothing {
+	switch p.agg.Decide(clock, &c); c.Need {
+	case aggregator.Grant:
 		p.pass(20 * time.Millisecond)
 		c.Final, c.Alone = true, true
+		p.agg.Decide(clock, &c)
+	case aggregator.Leader:
+		an := p.ledger.Ask(p.now, []quota.Ask{c.Ask})[0]
+		if an.Unsaved {
+			p.write()
+			an = p.ledger.Ask(p.now, []quota.Ask{c.Ask})[0]
+		}
+		c.Answer(an)
 		p.agg.Decide(clock, &c)
 	}
 	return c.Out[0]
@@ -170,16 +179,20 @@ func TestTrapRehash(t *testing.T) {
 
 // TestTrapLostReports guards against a fault of gubernator: what it cannot send to a key's owner it
 // logs and forgets. Counters here are cumulative: with seven of ten reports and grants lost for the
-// whole run, the leader must still book all admissions in the end.
+// whole run, the leader must still book all admissions in the end, and nothing else. Where it is asked,
+// an admission whose answer was lost may stay booked if the bucket was full again, and forgotten, before
+// the member could abandon it.
 func TestTrapLostReports(t *testing.T) {
-	for _, ceiling := range []quota.Ceiling{quota.Soft, quota.Hard} {
+	for _, w := range []way{soft, hard, hardAuto} {
 		for seed := range uint64(5) {
+			l := limit(100, 1000, w.ceiling)
+			l.Decide = w.decide
 			res := Run(Scenario{
-				Seed: seed, Nodes: 3, Duration: 60 * time.Second, Limit: limit(100, 1000, ceiling), Delay: time.Millisecond,
+				Seed: seed, Nodes: 3, Duration: 60 * time.Second, Limit: l, Delay: time.Millisecond,
 				Loss: .7, Load: until(10*time.Second, func(int, time.Duration) float64 { return 50 }),
 			})
-			if res.Lost != 0 || res.Admitted == 0 {
-				t.Errorf("%v, seed %d: %d of %d admitted tokens are not in the books", ceiling, seed, res.Lost, res.Admitted)
+			if res.Lost > 0 || res.Lost < 0 && w.decide != quota.Auto || res.Admitted == 0 {
+				t.Errorf("%s, seed %d: %d of %d admitted tokens are not in the books", w.name, seed, res.Lost, res.Admitted)
 			}
 		}
 	}

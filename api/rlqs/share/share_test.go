@@ -54,7 +54,7 @@ func TestDivision(t *testing.T) {
 			// of assigned rates at any moment, as a multiple of the limit.
 			off, least, together := 0.02, 0.85, 1.45
 			if ceiling == quota.Hard {
-				off, least = 0.05, 0.7
+				off, least = 0.06, 0.7
 			}
 			if c.rate < 100 {
 				off, together = off*3, 1.8

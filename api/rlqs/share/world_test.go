@@ -61,6 +61,13 @@ type node struct {
 func (n *node) clock() quota.Time { return n.w.now }
 func (n *node) Draw(k quota.Key, want int64) int64 {
 	got := n.agg.Draw(n.clock, k, want)
+	for rest := want - got; rest > 0 && n.w.limit.MayAsk(); rest /= 2 { // as a node does
+		q := quota.Ask{From: n.id, Incarnation: 1, Key: k, Cost: quota.FromTokens(rest)}
+		if n.w.ledger.Ask(n.w.now, []quota.Ask{q})[0].Allowed {
+			got += rest
+			break
+		}
+	}
 	n.drawn += got
 	return got
 }

@@ -318,6 +318,9 @@ func tighter(l *quota.Limit, c bound.Cluster) []string {
 			gain = "no refusals because tokens lie with other nodes"
 		}
 		cost := fmt.Sprintf("a round trip for each check, %v here", 2*c.Delay.Round(time.Microsecond))
+		if l.Mode() == quota.Locally {
+			out = append(out, "decide: auto: asks the leader only where memory does not settle the check. Costs a round trip for these")
+		}
 		out = append(out, fmt.Sprintf("decide: leader: %s. Costs %s", gain, cost))
 	}
 	if now := bound.Most(l, c); now > 0 {

@@ -148,7 +148,11 @@ func detailsText(l *quoratev1.Limit) string {
 			out = append(out, fmt.Sprintf("%s=%d", name, n))
 		}
 	}
-	if l.Decide == quoratev1.Decide_DECIDE_LEADER {
+	standard := quoratev1.Decide_DECIDE_AUTO
+	if l.Kind == quoratev1.Kind_KIND_CONCURRENCY {
+		standard = quoratev1.Decide_DECIDE_LOCAL
+	}
+	if l.Decide != standard && l.Decide != quoratev1.Decide_DECIDE_UNSPECIFIED {
 		add("decide", render.Word(l.Decide))
 	}
 	count("max_cost", l.MaxCost)

@@ -97,7 +97,8 @@ func TestRequestOnlyLowersTheWait(t *testing.T) {
 // another limit then refused.
 func TestRefusedCallGivesBack(t *testing.T) {
 	for _, l := range []string{"precious", "precious-hard", "debtor"} {
-		g := newOneRange(t, 2, append(slow(), ruleOf("debtor", perHour(10), waiting(10*time.Hour, 10*time.Hour)))...)
+		g := newOneRange(t, 2, append(slow(), ruleOf("debtor", perHour(10), waiting(10*time.Hour, 10*time.Hour)), ruleOf("used", perHour(1), atLeader))...)
+		g.take(1, key("used", "k"), 1)
 		k := key(l, "k")
 		cost := int64(4)
 		if l == "debtor" { // so that the leader must be asked
@@ -106,8 +107,8 @@ func TestRefusedCallGivesBack(t *testing.T) {
 		}
 		g.asked = 0
 		before := g.level(k)
-		ok, out := g.call(0, false, ask(k.LimitName, "k", cost), ask(key("fixed", "").LimitName, "k", 11))
-		if ok || out[1].Why != quota.WhyOverBurst {
+		ok, out := g.call(0, false, ask(k.LimitName, "k", cost), ask(key("used", "").LimitName, "k", 1))
+		if ok || out[1].Why != quota.WhyOverLimit {
 			t.Fatalf("%s: ok %v, %+v", l, ok, out)
 		}
 		if g.asked == 0 {

@@ -403,10 +403,12 @@ type Decide int32
 const (
 	// Not set.
 	Decide_DECIDE_UNSPECIFIED Decide = 0
-	// The node that receives the check, from its memory.
+	// In the memory of the process that receives the check, which never waits.
 	Decide_DECIDE_LOCAL Decide = 1
 	// The leader of the key's range: one hop, exact.
 	Decide_DECIDE_LEADER Decide = 2
+	// Memory where that is enough, otherwise the leader: at most one hop.
+	Decide_DECIDE_AUTO Decide = 3
 )
 
 // Enum value maps for Decide.
@@ -415,11 +417,13 @@ var (
 		0: "DECIDE_UNSPECIFIED",
 		1: "DECIDE_LOCAL",
 		2: "DECIDE_LEADER",
+		3: "DECIDE_AUTO",
 	}
 	Decide_value = map[string]int32{
 		"DECIDE_UNSPECIFIED": 0,
 		"DECIDE_LOCAL":       1,
 		"DECIDE_LEADER":      2,
+		"DECIDE_AUTO":        3,
 	}
 )
 
@@ -2620,11 +2624,12 @@ const file_quorate_v1_quota_proto_rawDesc = "" +
 	"\x17ENFORCEMENT_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13ENFORCEMENT_ENFORCE\x10\x01\x12\x16\n" +
 	"\x12ENFORCEMENT_SHADOW\x10\x02\x12\x13\n" +
-	"\x0fENFORCEMENT_OFF\x10\x03*E\n" +
+	"\x0fENFORCEMENT_OFF\x10\x03*V\n" +
 	"\x06Decide\x12\x16\n" +
 	"\x12DECIDE_UNSPECIFIED\x10\x00\x12\x10\n" +
 	"\fDECIDE_LOCAL\x10\x01\x12\x11\n" +
-	"\rDECIDE_LEADER\x10\x02*\xc8\x01\n" +
+	"\rDECIDE_LEADER\x10\x02\x12\x0f\n" +
+	"\vDECIDE_AUTO\x10\x03*\xc8\x01\n" +
 	"\fCutOffPolicy\x12\x1e\n" +
 	"\x1aCUT_OFF_POLICY_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14CUT_OFF_POLICY_LOCAL\x10\x01\x12\x18\n" +

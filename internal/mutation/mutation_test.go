@@ -1,0 +1,176 @@
+package mutation
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// mutation is a small fault: in a file, what stands there once, and what replaces it.
+type mutation struct{ name, file, old, new string }
+
+// mutations are the faults that tests of the core must find.
+var mutations = []mutation{
+	// Counting.
+	{"a debit is dropped", "leader/holder.go", "used: max(0, e.Used-h.used), over:", "used: 0, over:"},
+	{"an overdraft is not booked", "leader/holder.go", "over: max(0, e.Overdrawn-h.over), refused:", "over: 0, refused:"},
+	{"a refund is booked twice", "leader/holder.go", "refunded: max(0, e.Refunded-h.refunded),", "refunded: 2 * max(0, e.Refunded-h.refunded),"},
+	{"what no leader has heard of counts as known", "leader/holder.go", "known := total - min(e.Unreported, total)", "known := total"},
+	{"a report that arrives again is booked again", "leader/ledger.go", "if r.Seq <= m.seq {", "if r.Seq < m.seq {"},
+	{"reports of an earlier process are booked", "leader/ledger.go", "if r.Incarnation < m.inc {", "if false {"},
+	{"reports of another term are booked", "leader/ledger.go", "if r.Range != l.id || r.Term != l.term {", "if r.Range != l.id {"},
+	{"a decide request that arrives again is booked again", "leader/questions.go", "if was, ok := s.known[q.ID]; ok {", "if was, ok := s.known[q.ID]; ok && false {"},
+	{"an unused answer stays booked", "leader/questions.go", "	a.pool.Add(back)\n", ""},
+
+	// Grants.
+	{"granted tokens stay in the pool", "leader/divide.go", "		a.pool.Add(-tokens)\n		h.out,", "		h.out,"},
+	{"granted tokens are not out", "leader/divide.go", "h.out, h.ret = h.out+tokens, h.ret+tokens", "h.ret = h.ret + tokens"},
+	{"tokens on their way are not counted", "leader/divide.go", "		h.fly(tokens)\n", ""},
+	{"a grant is held to have arrived too early", "leader/holder.go", "if f.seq > applied {", "if f.seq > applied+1 {"},
+	{"rates exceed the limit's", "leader/divide.go", "rate := min(quota.Units(want), a.gains-others)", "rate := quota.Units(want)"},
+	{"the old rate is forgotten before the member has heard", "leader/divide.go", "h.charged = max(h.charged, h.rate)", "h.charged = h.rate"},
+	{"caps exceed the burst", "leader/divide.go", "limit = min(limit, a.limit.BurstUnits()-othersCap(a, h))", "limit = min(limit, a.limit.BurstUnits())"},
+	{"a member's cap is no bound for its tokens", "leader/divide.go", "part = min(part, max(0, room))", "part = max(part, 0)"},
+	{"nothing is recalled", "leader/push.go", "	o.recalled = now\n", "	return\n"},
+	{"too few tokens are divided", "leader/divide.go", "	least := max(2*a.clump(), 8*float64(quota.Token))\n", "	least := 0.0\n"},
+
+	// What members may have used.
+	{"accrued tokens are not out", "leader/holder.go", "h.out, h.ret = h.out.Plus(got), h.ret.Plus(got)", "h.ret = h.ret.Plus(got)"},
+	{"what was used while a report was late is not out", "leader/holder.go", "h.out, h.ret, h.held, h.inFlight = out, standing,", "h.out, h.ret, h.held, h.inFlight = min(out, standing), standing,"},
+	{"all that a member does not hold comes back", "leader/holder.go", "allowed := min(max(sure, least), left)", "allowed := left"},
+	{"tokens on their way count as used", "leader/holder.go", "return min(sum.Plus(h.flown), quota.Most)", "return min(sum, quota.Most)"},
+	{"the level exceeds the burst", "leader/account.go", "	a.pool.Cap(full)\n", ""},
+	{"tokens of a window outlast it", "leader/account.go", "		a.holders[i].void()\n", ""},
+	{"a lost answer gives back what has overflowed", "leader/questions.go", "back = min(back, a.rooms.since(b.at, a.room()))", "back = max(back, 0)"},
+	{"what may come back from members is no use of room", "leader/account.go", "full-a.pool.Level()-max(0, a.returns()-stands)", "full-a.pool.Level()"},
+
+	// New leaders.
+	{"a new leader grants before it has learned", "leader/ask.go", "!l.mayGrant(now, a) && q.Cost > 0", "false && q.Cost > 0"},
+	{"what members had from an earlier leader is forgotten", "leader/holder.go", "h.out = e.Held.Plus(max(0, e.Used-h.used))", "h.out = 0"},
+	{"what the log says to be out is in the pool too", "leader/durable.go", "		a.pool.Add(-h.out)\n		l.leased", "		l.leased"},
+	{"more is granted than the log promises", "leader/durable.go", "got := max(0, min(tokens, room, top.Plus(-most)))", "got := max(0, tokens)"},
+	{"a leader admits more than the log promises it", "leader/answers.go", "return given <= p.high && now < p.until", "return now < p.until"},
+	{"what an earlier leader may have admitted is in the pool", "leader/answers.go", "	a.pool.Add(-kl.Answers)\n", ""},
+	{"promises to itself end against what stands with members", "leader/answers.go", "owed := -a.pool.Level().Plus(a.returns())", "owed := -a.pool.Level().Plus(a.standing())"},
+	{"a leader's death counts what nobody asked for", "leader/answers.go", "		need = s.short\n", "		need = need + 0\n"},
+
+	// Members.
+	{"a member spends what it does not hold", "aggregator/hotpath.go", "		if h < cost {\n", "		if h < 0 {\n"},
+	{"a member accrues beyond its cap", "aggregator/state.go", "b.put(min(got, max(0, b.cap-b.base)))", "b.put(got)"},
+	{"a member spends after its lease", "aggregator/state.go", "	end := min(until, b.lease)\n", "	end := until\n"},
+	{"an old grant is applied again", "aggregator/apply.go", "b.term == rt.term && e.Seq <= b.applied", "b.term == rt.term && e.Seq < b.applied"},
+	{"any answer acknowledges the last report", "aggregator/apply.go", "if b.pending == 0 || e.Ack != b.pending {", "if b.pending == 0 {"},
+	{"a fraction of a token stays with a member", "aggregator/collect.go", "		keep = min(keep, max(0, quota.Units(b.hot().held.Load())))\n", ""},
+	{"a refused call keeps its charges", "aggregator/call.go", "			c.Need = Nothing // no leader can change that\n			c.undo(0)\n", "			c.Need = Nothing\n"},
+	{"a leader is asked although another limit refuses", "aggregator/decide.go", "		d.Allowed = true // unless", "		d.Allowed = false // unless"},
+
+	// Client ledger, and division.
+	{"a client's use is booked beyond what it was given", "branch/holder.go", "total := min(e.Used, h.given)", "total := e.Used"},
+	{"a client's overdraft is dropped", "branch/holder.go", "max(0, e.Overdrawn-h.over)\n	s :=", "quota.Units(0)\n	s :="},
+	{"who demands little gets an equal part", "internal/fairshare/demand.go", "d > 0 && d <= level", "d > 0 && d < 0"},
+	{"a surge is not followed", "internal/fairshare/demand.go", "case got > expected+margin:", "case got > expected+1000*margin:"},
+}
+
+// TestMutationsFit checks that each mutation still fits the sources.
+func TestMutationsFit(t *testing.T) {
+	for _, m := range mutations {
+		if _, err := m.overlay(t.TempDir()); err != nil {
+			t.Errorf("%s: %v", m.name, err)
+		}
+	}
+}
+
+// overlay writes the changed file, and returns the path of the compiler's overlay.
+func (m *mutation) overlay(dir string) (string, error) {
+	path, err := filepath.Abs(filepath.Join("../..", m.file))
+	if err != nil {
+		return "", err
+	}
+	src, err := os.ReadFile(path)
+	if err != nil {
+		return "", err
+	}
+	if n := strings.Count(string(src), m.old); n != 1 {
+		return "", fmt.Errorf("%s has %d times, not once: %q", m.file, n, m.old)
+	}
+	changed := filepath.Join(dir, filepath.Base(m.file))
+	if err := os.WriteFile(changed, []byte(strings.Replace(string(src), m.old, m.new, 1)), 0o600); err != nil {
+		return "", err
+	}
+	b, err := json.Marshal(map[string]any{"Replace": map[string]string{path: changed}})
+	if err != nil {
+		return "", err
+	}
+	overlay := filepath.Join(dir, "overlay.json")
+	return overlay, os.WriteFile(overlay, b, 0o600)
+}
+
+// steps are the tests that look for a mutation, the cheapest first.
+var steps = [][]string{
+	{"test", "-count=1", "./leader", "./aggregator", "./branch", "./internal/fairshare"},
+	{"test", "-count=1", "./internal/sim/rules", "./internal/sim"},
+	{"test", "-count=1", "./internal/sim/scenario"},
+	{"run", "./cmd/quorate", "sim", "--campaign", "1000", "--seed", "1"},
+}
+
+var (
+	failedTest = regexp.MustCompile(`(?m)^--- FAIL: (\w+)`)
+	failedSeed = regexp.MustCompile(`(?m)^seed (\d+): (\w+)`)
+)
+
+// TestMutations makes one mutation after the other, and runs the tests until one fails. It takes
+// half an hour: make mutations runs it, and the page gets the rows that it prints.
+func TestMutations(t *testing.T) {
+	if os.Getenv("MUTATIONS") == "" {
+		t.Skip("takes half an hour: make mutations")
+	}
+	var rows strings.Builder
+	for _, m := range mutations {
+		by := m.caught(t)
+		if by == "" {
+			t.Errorf("%s: no test finds it", m.name)
+			by = "**nothing**"
+		}
+		row := fmt.Sprintf("| %s | `%s` | %s |\n", m.name, m.file, by)
+		fmt.Print(row)
+		rows.WriteString(row)
+	}
+	if path := os.Getenv("MUTATIONS_ROWS"); path != "" {
+		if err := os.WriteFile(path, []byte(rows.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// caught returns what found the mutation; "" if nothing did.
+func (m *mutation) caught(t *testing.T) string {
+	overlay, err := m.overlay(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range steps {
+		cmd := exec.Command("go", args...)
+		cmd.Dir = "../.."
+		cmd.Env = append(os.Environ(), "GOFLAGS=-overlay="+overlay, "MUTATIONS=")
+		out, err := cmd.CombinedOutput()
+		if err == nil {
+			continue
+		}
+		if found := failedTest.FindStringSubmatch(string(out)); found != nil {
+			return "`" + found[1] + "`"
+		}
+		if found := failedSeed.FindStringSubmatch(string(out)); found != nil {
+			return fmt.Sprintf("campaign, seed %s: %s", found[1], found[2])
+		}
+		if strings.Contains(string(out), "panic:") {
+			return "a panic in " + args[2]
+		}
+		t.Fatalf("%s: go %s: %v\n%s", m.name, strings.Join(args, " "), err, out)
+	}
+	return ""
+}
