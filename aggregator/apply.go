@@ -221,7 +221,7 @@ func (b *bucket) anchor(now, at quota.Time, e *quota.GrantEntry) {
 	b.est, b.estAt, b.others, b.ceded = level-e.Unseen, min(at, now), e.Others, e.Unseen
 	b.stale = at.Add(known * e.Again)
 	b.credit, b.aside, b.fresh = e.Credit, e.Aside, false
-	if e.Free >= b.deniedCost {
+	if level >= b.deniedCost {
 		b.denied = 0
 	}
 	b.estUsed, b.estBack = b.acked, b.ackedBack

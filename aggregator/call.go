@@ -62,6 +62,7 @@ type answer struct {
 	ask  quota.Ask
 	is   quota.Answer
 	used bool // by this turn of Decide: a counter may be asked twice in one call
+	void bool // it decided nothing, and the counter waits for a grant instead
 }
 
 // taken is a cost that a counter has been charged with, so that it can be taken
@@ -91,7 +92,7 @@ func (c *Call) Answer(a quota.Answer) { c.answers = append(c.answers, answer{ask
 // this turn has taken for itself; nil if there is none.
 func (c *Call) answered(k quota.Key, cost quota.Units) *answer {
 	for i := range c.answers {
-		if an := &c.answers[i]; an.ask.Key == k && an.ask.Cost == cost && !an.used {
+		if an := &c.answers[i]; an.ask.Key == k && an.ask.Cost == cost && !an.used && !an.void {
 			return an
 		}
 	}
@@ -357,8 +358,8 @@ func (a *Aggregator) giveBack(clock Clock, c *Call, refused bool) {
 	for i := range c.answers {
 		an := &c.answers[i]
 		a.tallyAnswer(an, refused)
-		if an.is.Allowed && an.ask.Cost > 0 && (refused || !an.used) {
-			if !a.Abandon(clock, an.ask) {
+		if an.ask.Cost > 0 && (!an.used || refused && an.is.Allowed) {
+			if !a.Abandon(clock, an.ask) && an.is.Allowed {
 				a.refund(clock, an.ask.Key, an.ask.Cost, &Taken{}) // in which window it was booked is not known
 			}
 		}

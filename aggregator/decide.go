@@ -48,7 +48,7 @@ func (a *Aggregator) counter(clock Clock, c *Call, q *quota.Request, s *slot, ke
 	}
 	d := a.charge(clock, &t, s)
 	if an != nil {
-		an.used = t.told
+		an.used, an.void = t.told, !t.told && !an.is.Allowed
 	}
 	if t.need != Nothing {
 		if c.Need == Nothing {
@@ -189,11 +189,13 @@ func (a *Aggregator) decideOpen(now quota.Time, t *turn, b *bucket, l *quota.Lim
 	switch {
 	case left >= cost && a.mayAsk(now, t, b, l) && (!b.dry || b.rate == 0):
 		return a.askOnce(t, b, l, wanted)
-	case left >= cost && !t.final && l.MayWait() && (est >= cost || !b.dry):
+	case left >= cost && !t.final && (l.MayWait() && (est >= cost || !b.dry) || l.MayAsk() && (t.answered || t.waits || b.returns())):
 		if est < cost { // once for every caller that waits: this much is used at once
 			if b.want = wanted; !t.waits {
 				b.want = min(wanted+cost, l.BurstUnits())
 			}
+		}
+		if est < cost || l.MayAsk() {
 			t.waits = true
 			a.urgent.push(b)
 		}
@@ -270,6 +272,9 @@ func (a *Aggregator) mayAsk(now quota.Time, t *turn, b *bucket, l *quota.Limit) 
 	return !t.final && !t.alone && !t.answered && l.MayAsk() && a.ranges[b.rng].absent.from() == 0 && (now >= b.denied || t.cost < b.deniedCost)
 }
 
+// returns reports whether callers gave back tokens here that no leader is known to have booked.
+func (b *bucket) returns() bool { return b.refunded > b.ackedBack }
+
 // news is how much overdraft is worth a report of its own.
 const news = quota.Token
 
@@ -344,7 +349,9 @@ func (a *Aggregator) askLeader(t *turn, b *bucket, l *quota.Limit) quota.Decisio
 }
 
 // toldByLeader is what the leader has answered to this call. The key is open
-// from then on, so that the next leader is told of the level.
+// from then on, so that the next leader is told of the level. It decides nothing where the next grant may:
+// members hold what is missing, which the leader takes back from them, or the leader does not know what
+// callers gave back here.
 func (a *Aggregator) toldByLeader(now quota.Time, t *turn, b *bucket, l *quota.Limit) (quota.Decision, bool) {
 	if !t.answered {
 		return quota.Decision{}, false
@@ -372,6 +379,9 @@ func (a *Aggregator) toldByLeader(now quota.Time, t *turn, b *bucket, l *quota.L
 		b.denied, b.deniedCost = now.Add(min(an.RetryAfter, a.cfg.Lease)), t.cost
 	}
 	b.publish()
+	if !an.Allowed && t.cost > 0 && !t.final && !l.AsksLeader() && (an.Why == quota.WhyNotHeld || b.returns()) {
+		return quota.Decision{}, false
+	}
 	d := decision(l, an.Why, an.Allowed, b.hot().lastEstimate(), t.cost)
 	d.Wait, d.RetryAfter, d.ResetAfter = an.Wait, an.RetryAfter, an.ResetAfter
 	if !an.Allowed && an.Why == quota.WhyLeader {

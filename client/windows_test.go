@@ -20,7 +20,7 @@ func TestSettleAcrossWindows(t *testing.T) {
 			t.Run(kind.String()+" "+ceiling.String(), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					l := bucketLimit("l", "20/h", full, ceiling)
-					l.Kind, l.Decide = kind, quota.Locally
+					l.Kind = kind
 					if kind == quota.CalendarWindow {
 						l.Calendar = quota.Calendar{Unit: quota.Hour}
 					}

@@ -55,7 +55,7 @@ func (l *Ledger) answer(now quota.Time, q *quota.Ask) (quota.Answer, booking) {
 		out.Why, out.RetryAfter = quota.WhyFailover, min(out.RetryAfter, max(l.cfg.Sync, a.own.until.Sub(now)))
 	}
 	if out.Why == quota.WhyOverLimit && !a.limit.AsksLeader() && out.Level >= q.Cost { // members hold it
-		out.Why = quota.WhyNotHeld
+		out.Why, out.RetryAfter = quota.WhyNotHeld, l.cfg.Sync
 		l.recall(now, a, a.holderOf(q), inWant)
 	}
 	return out, b

@@ -106,9 +106,10 @@ func (l *Limit) CountsLong() bool {
 // because callers queue for future tokens in order of arrival.
 func (l *Limit) AsksLeader() bool { return l.Decide == AtLeader || l.MaxDebt > 0 }
 
-// MayAsk reports whether the leader decides requests that memory does not settle, or all.
+// MayAsk reports whether the leader decides requests that memory does not settle, or all. In Auto it
+// does under hard, except where CountsLong: an answer that is lost with the leader would be counted.
 func (l *Limit) MayAsk() bool {
-	return l.AsksLeader() || l.Mode() == Auto && l.Ceiling == Hard && l.Kind != Concurrency
+	return l.AsksLeader() || l.Mode() == Auto && l.Ceiling == Hard && l.Kind != Concurrency && !l.CountsLong()
 }
 
 // MayWait reports whether a check that memory does not settle waits for the leader's next grant, and is

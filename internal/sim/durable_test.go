@@ -23,7 +23,7 @@ func TestDurableCounts(t *testing.T) {
 		l := limit(1, 1, quota.Soft)
 		l.SetFirst(quota.Window(quota.FixedWindow, 1_000_000, 24*time.Hour))
 		if seed%4 == 0 {
-			l.Ceiling, l.Decide = quota.Hard, quota.Locally // what leaders decide is not counted exactly over their deaths
+			l.Ceiling = quota.Hard
 		}
 		s := Scenario{
 			Seed: seed, Nodes: 3 + 2*int(seed%2), Duration: 22 * time.Second, Limit: l, Skew: -1, Delay: time.Millisecond,
@@ -63,7 +63,6 @@ func TestDurableCounts(t *testing.T) {
 func TestGrantedAfterDeath(t *testing.T) {
 	l := limit(1, 1, quota.Hard)
 	l.SetFirst(quota.Window(quota.FixedWindow, 200, 24*time.Hour))
-	l.Decide = quota.Locally
 	r := newRun(Scenario{
 		Nodes: 3, Duration: 15 * time.Second, Limit: l, Skew: -1, Delay: 30 * time.Millisecond, Check: true,
 		Faults: []Fault{{At: 520 * time.Millisecond, Kind: Kill, Nodes: []int{2}, For: time.Second}},

@@ -1,0 +1,67 @@
+package aggregator
+
+import (
+	"testing"
+	"time"
+
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// TestRefusalThatMayNotHold: a leader refuses what the next grant may allow: because callers gave back
+// tokens here that it does not know of, or because members hold what is missing. The call waits for that
+// grant, and reports tell the leader not to count its refusal.
+func TestRefusalThatMayNotHold(t *testing.T) {
+	for name, c := range map[string]struct {
+		back int64
+		why  quota.Why
+		need Need
+	}{
+		"tokens were given back":   {5, quota.WhyOverLimit, Grant},
+		"members hold the tokens":  {0, quota.WhyNotHeld, Grant},
+		"the limit is used up":     {0, quota.WhyOverLimit, Nothing},
+		"given back, held as well": {5, quota.WhyNotHeld, Grant},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, Config{})
+			first := &Call{}
+			first.Reset([]quota.Request{{Key: quota.Key{LimitName: hardName, Key: "k"}, Cost: 5}}, make([]quota.Decision, 1))
+			if r.Decide(r.clock, first); first.Need != Leader {
+				t.Fatalf("need %v of a fresh key, want the leader", first.Need)
+			}
+			first.Answer(quota.Answer{Allowed: true, Why: quota.WhyLeader, Level: quota.FromTokens(15), Term: 1})
+			if !r.Decide(r.clock, first) {
+				t.Fatalf("refused what the leader admitted: %+v", first.Out[0])
+			}
+			if c.back > 0 {
+				r.Refund(r.clock, hardName, "k", c.back)
+			}
+			call := &Call{}
+			call.Reset([]quota.Request{{Key: quota.Key{LimitName: hardName, Key: "k"}, Cost: 9}}, make([]quota.Decision, 1))
+			level := quota.FromTokens(5)
+			if c.why == quota.WhyNotHeld {
+				level = quota.FromTokens(13)
+			}
+			if r.Decide(r.clock, call); call.Need != Leader {
+				t.Fatalf("need %v, want the leader", call.Need)
+			}
+			asked := call.Ask.ID
+			call.Answer(quota.Answer{Why: c.why, Level: level, RetryAfter: 700 * time.Millisecond, Term: 1})
+			if r.Decide(r.clock, call); call.Need != c.need {
+				t.Fatalf("need %v after the leader's refusal, want %v", call.Need, c.need)
+			}
+			if c.need == Nothing {
+				return
+			}
+			if r.Decide(r.clock, call); call.Need != c.need { // as the caller does that has begun to wait
+				t.Fatalf("need %v the second time, want %v", call.Need, c.need)
+			}
+			call.Final = true
+			if r.Decide(r.clock, call) || call.Out[0].Why != quota.WhyNotHeld {
+				t.Errorf("without a grant: %+v, want not_held", call.Out[0])
+			}
+			if e := r.collect().Entries[0]; len(e.Abandoned) != 1 || e.Abandoned[0] != asked {
+				t.Errorf("the report abandons %v, want %v", e.Abandoned, asked)
+			}
+		})
+	}
+}
