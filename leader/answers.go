@@ -74,9 +74,9 @@ func (a *account) promiseOwn(now quota.Time, seq quota.Seq, kl *quota.KeyLevel) 
 	if !a.answersLogged() {
 		return
 	}
-	tried, _ := a.asked.showing(now)
+	_, admit := a.asked.showing(now)
 	s.unwritten = false
-	need := max(quota.Units(tried*answersFor.Seconds()), 2*s.short)
+	need := max(quota.Units(admit*answersFor.Seconds()), 2*s.short)
 	if a.limit.CountsLong() { // the next leader counts all of it, so it is only what callers wait for
 		need = s.short
 	}
