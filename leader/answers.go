@@ -40,9 +40,10 @@ type ownPromise struct {
 // leader's death.
 const answersFor = 1250 * time.Millisecond
 
-// answersLogged reports whether the leader may admit only what is in the log.
+// answersLogged reports whether the leader may admit only what is in the log: under hard, also where members
+// ask that do not know yet that the limit has become decide: local.
 func (a *account) answersLogged() bool {
-	return a.limit.MayAsk() && a.limit.Ceiling == quota.Hard && a.endures()
+	return a.limit.Ceiling == quota.Hard && a.endures()
 }
 
 // allows reports whether the cost is covered by what is committed, and by what may
@@ -72,6 +73,9 @@ func (a *account) promiseOwn(now quota.Time, seq quota.Seq, kl *quota.KeyLevel) 
 	s := &a.own
 	kl.Answers, kl.AnswersUntil = 0, s.until
 	if !a.answersLogged() {
+		if len(s.pending) > 0 || now < s.promised.until { // what was promised ends with this line
+			s.pending = append(s.pending, ownPromise{seq: seq, high: s.given, until: now})
+		}
 		return
 	}
 	_, admit := a.asked.showing(now)

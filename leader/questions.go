@@ -150,10 +150,9 @@ func (a *account) unbook(now quota.Time, b *booking) {
 	a.advance(now)
 }
 
-// isAsked reports whether members ask about the account's key: always, or have done so.
-func (a *account) isAsked() bool {
-	return a.limit.AsksLeader() || a.asked.at > 0 && a.limit.MayAsk()
-}
+// isAsked reports whether members ask about the account's key: always, or have done so, also by a limit that
+// has changed since.
+func (a *account) isAsked() bool { return a.limit.AsksLeader() || a.asked.at > 0 }
 
 // room is what is missing until the account is full.
 func (a *account) room() quota.Units { return max(0, a.limit.BurstUnits()-a.level()) }
