@@ -257,6 +257,9 @@ func TestErrors(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	expect("canceled", call(ctx), ErrUnavailable, context.Canceled)
+	soon, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	expect("a wait that ends while a node is asked", c.Bucket("web", "l", "k").Wait(soon), ErrTooLong, context.DeadlineExceeded)
 
 	n.now(func(context.Context, *quoratev1.AllowRequest) (*quoratev1.AllowResponse, error) {
 		return nil, status.Error(codes.NotFound, "web/l does not exist")

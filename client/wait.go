@@ -41,6 +41,8 @@ func (b *Bucket) WaitN(ctx context.Context, n int64) error {
 		}
 		res, taken, err := b.spend(ctx, n)
 		switch {
+		case err != nil && ctx.Err() != nil: // no node failed
+			return waitEnded(ctx)
 		case err != nil:
 			return err
 		case res.Allowed && res.Wait == 0:
