@@ -189,7 +189,7 @@ func (a *Aggregator) decideOpen(now quota.Time, t *turn, b *bucket, l *quota.Lim
 	switch {
 	case left >= cost && a.mayAsk(now, t, b, l) && (!b.dry || b.rate == 0):
 		return a.askOnce(t, b, l, wanted)
-	case left >= cost && !t.final && (l.MayWait() && (est >= cost || !b.dry) || l.MayAsk() && (t.answered || t.waits || b.returns())):
+	case left >= cost && b.mayAwait(t, l, est):
 		if est < cost { // once for every caller that waits: this much is used at once
 			if b.want = wanted; !t.waits {
 				b.want = min(wanted+cost, l.BurstUnits())
@@ -270,6 +270,19 @@ func (a *Aggregator) decideSoft(now quota.Time, t *turn, b *bucket, l *quota.Lim
 // answers, and it has not just refused as much.
 func (a *Aggregator) mayAsk(now quota.Time, t *turn, b *bucket, l *quota.Limit) bool {
 	return !t.final && !t.alone && !t.answered && l.MayAsk() && a.ranges[b.rng].absent.from() == 0 && (now >= b.denied || t.cost < b.deniedCost)
+}
+
+// mayAwait reports whether a check of a hard limit may wait for the next grant: always, or where the leader may
+// be asked, only if it has answered that the grant will decide (toldByLeader), or does not know of what callers
+// gave back here.
+func (b *bucket) mayAwait(t *turn, l *quota.Limit, est quota.Units) bool {
+	switch {
+	case t.final:
+		return false
+	case l.MayWait():
+		return est >= t.cost || !b.dry
+	}
+	return l.MayAsk() && (t.answered || t.waits || b.returns())
 }
 
 // returns reports whether callers gave back tokens here that no leader is known to have booked.
