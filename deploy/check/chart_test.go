@@ -280,7 +280,13 @@ func (p *parts) checkPod(t *testing.T, s *config.Node) {
 	if string(s.Node) != "quorate-1" || s.Advertise != "quorate-1.quorate-nodes.limits.svc" {
 		t.Errorf("the second pod is %s at %s", s.Node, s.Advertise)
 	}
-	if len(s.Join) != 1 || s.Join[0] != "quorate-nodes.limits.svc:"+p.port(t, "grpc") {
+	switch {
+	case s.TLS.Mode == config.TLSOff: // no pod can prove that it may join: all are listed
+		second := config.Peer{ID: s.Node, Peer: s.Advertise + ":" + p.port(t, "peer")}
+		if len(s.Nodes) != int(*p.statefulSet.Spec.Replicas) || s.Nodes[1] != second || len(s.Join) > 0 || s.Bootstrap != "" {
+			t.Errorf("nodes %v, join %v, bootstrap %q; want all pods in nodes, the second as %v, and nobody joins", s.Nodes, s.Join, s.Bootstrap, second)
+		}
+	case len(s.Join) != 1 || s.Join[0] != "quorate-nodes.limits.svc:"+p.port(t, "grpc"):
 		t.Errorf("it joins at %v", s.Join)
 	}
 	if s.Bootstrap != "" && s.Bootstrap != p.statefulSet.Name+"-0" {
@@ -400,7 +406,7 @@ func TestChartNotes(t *testing.T) {
 			t.Errorf("the notes have no %q:\n%s", want, p.notes)
 		}
 	}
-	if plain := mustRender(t, "{tls: {mode: \"off\"}, bootstrap: false}"); strings.Contains(plain.notes, "ca/") || strings.Contains(plain.notes, "bootstrap") {
+	if plain := mustRender(t, "{tls: {mode: \"off\"}}"); strings.Contains(plain.notes, "ca/") || strings.Contains(plain.notes, "bootstrap") {
 		t.Errorf("notes of a cluster without TLS:\n%s", plain.notes)
 	}
 }

@@ -62,9 +62,20 @@ plain
 {{- $_ := set $listen "redis" (printf ":%v" .Values.redisPort) -}}
 {{- end -}}
 {{- $join := printf "%s.%s.svc:%v" (include "quorate.nodes" .) .Release.Namespace .Values.ports.grpc -}}
-{{- $own := dict "cluster" .Values.cluster "data" "/data/quorate" "listen" $listen "join" (list $join) "linger" .Values.linger -}}
+{{- $own := dict "cluster" .Values.cluster "data" "/data/quorate" "listen" $listen "linger" .Values.linger -}}
+{{- if eq (include "quorate.plain" .) "plain" -}}
+{{- /* Without certificates no pod can prove that it may join: the cluster starts from a list. */ -}}
+{{- $nodes := list -}}
+{{- range $i := until (int .Values.replicas) -}}
+{{- $id := printf "%s-%d" (include "quorate.fullname" $) $i -}}
+{{- $nodes = append $nodes (dict "id" $id "peer" (printf "%s.%s.%s.svc:%v" $id (include "quorate.nodes" $) $.Release.Namespace $.Values.ports.peer)) -}}
+{{- end -}}
+{{- $_ := set $own "nodes" $nodes -}}
+{{- else -}}
+{{- $_ := set $own "join" (list $join) -}}
 {{- if .Values.bootstrap -}}
 {{- $_ := set $own "bootstrap" (printf "%s-0" (include "quorate.fullname" .)) -}}
+{{- end -}}
 {{- end -}}
 {{- if .Values.zone -}}
 {{- $_ := set $own "zone" .Values.zone -}}
