@@ -20,7 +20,7 @@ var plainPages = []string{
 	"docs/howto/from-envoy-ratelimit.md", "docs/howto/from-gubernator.md", "docs/howto/from-quotaservice.md", "docs/howto/from-redis.md",
 	"docs/howto/http.md", "docs/howto/kubernetes.md", "docs/howto/middleware.md", "docs/howto/migrating.md", "docs/howto/nginx.md",
 	"docs/howto/operating.md", "docs/howto/planning.md", "docs/howto/production.md", "docs/howto/sizing.md", "docs/howto/systemd.md",
-	"docs/reference/alerts.md", "docs/reference/cli.md", "docs/reference/limits.md", "docs/reference/metrics.md", "docs/reference/settings.md",
+	"docs/reference/alerts.md", "docs/reference/cli.md", "docs/reference/formats.md", "docs/reference/glossary.md", "docs/reference/limits.md", "docs/reference/metrics.md", "docs/reference/settings.md", "docs/reference/simulator.md",
 	"docs/reference/compat/gubernator.md", "docs/reference/compat/proxies.md", "docs/reference/compat/redis.md", "docs/reference/stability.md",
 }
 
