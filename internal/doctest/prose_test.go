@@ -21,7 +21,7 @@ var plainPages = []string{
 	"docs/howto/http.md", "docs/howto/kubernetes.md", "docs/howto/middleware.md", "docs/howto/migrating.md", "docs/howto/nginx.md",
 	"docs/howto/operating.md", "docs/howto/planning.md", "docs/howto/production.md", "docs/howto/sizing.md", "docs/howto/systemd.md",
 	"docs/reference/alerts.md", "docs/reference/cli.md", "docs/reference/formats.md", "docs/reference/glossary.md", "docs/reference/limits.md", "docs/reference/metrics.md", "docs/reference/settings.md", "docs/reference/simulator.md",
-	"docs/reference/compat/envoy-rls.md", "docs/reference/compat/gubernator.md", "docs/reference/compat/proxies.md", "docs/reference/compat/quotaservice.md", "docs/reference/compat/redis.md", "docs/reference/stability.md",
+	"docs/reference/compat/envoy-descriptors.md", "docs/reference/compat/envoy-rlqs.md", "docs/reference/compat/envoy-rls.md", "docs/reference/compat/gubernator.md", "docs/reference/compat/proxies.md", "docs/reference/compat/quotaservice.md", "docs/reference/compat/redis.md", "docs/reference/stability.md", "docs/reference/tracing.md",
 }
 
 // tics are phrases that hide who does what, with better words. Only phrases that are never the best
