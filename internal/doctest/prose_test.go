@@ -16,7 +16,7 @@ import (
 var plainPages = []string{
 	"README.md", "docs/README.md", "docs/tutorial.md", "docs/ARCHITECTURE.md",
 	"docs/explanation/accuracy.md", "docs/explanation/compared.md", "docs/explanation/concepts.md", "docs/explanation/durable-quotas.md", "docs/explanation/faq.md", "docs/explanation/security.md",
-	"docs/howto/README.md", "docs/howto/clients.md", "docs/howto/console.md", "docs/howto/containers.md", "docs/howto/envoy.md",
+	"docs/howto/README.md", "docs/howto/clients.md", "docs/howto/console.md", "docs/howto/containers.md", "docs/howto/contexts.md", "docs/howto/envoy.md",
 	"docs/howto/from-envoy-ratelimit.md", "docs/howto/from-gubernator.md", "docs/howto/from-quotaservice.md", "docs/howto/from-redis.md",
 	"docs/howto/http.md", "docs/howto/kubernetes.md", "docs/howto/middleware.md", "docs/howto/migrating.md", "docs/howto/nginx.md",
 	"docs/howto/operating.md", "docs/howto/planning.md", "docs/howto/production.md", "docs/howto/sizing.md", "docs/howto/systemd.md",
