@@ -89,7 +89,7 @@ func (a *account) decide(now quota.Time, q *quota.Ask) quota.Answer {
 	switch {
 	case v.Allowed && v.Wait > 0:
 		out.Why = quota.WhyReserved
-	case v.Never:
+	case v.Never && q.Cost > quota.FromTokens(a.limit.MostCost()):
 		out.Why, out.RetryAfter = quota.WhyOverBurst, math.MaxInt64
 	case v.TooLong:
 		out.Why = quota.WhyWaitTooLong

@@ -1,0 +1,36 @@
+package leader
+
+import (
+	"testing"
+	"time"
+
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// TestAskWithoutRefill asks for a token of a limit that never refills, while a member holds it, and when it
+// is used up. Only a cost above the burst is over the burst.
+func TestAskWithoutRefill(t *testing.T) {
+	l := quota.Limit{LimitName: examKey.LimitName, Ceiling: quota.Hard}
+	l.SetFirst(quota.Tier{Rate: quota.Rate{Per: time.Second}, Burst: 4})
+	limits, err := quota.NewLimits(1, []quota.Limit{l})
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := quota.Time(time.Hour)
+	led := New(Config{}, 0, 1, "a", nil, limits, nil, now)
+	ask := func(cost int64) quota.Answer {
+		return led.Ask(now, []quota.Ask{{Key: examKey, Cost: quota.FromTokens(cost)}})[0]
+	}
+	if an := ask(5); an.Why != quota.WhyOverBurst {
+		t.Errorf("cost 5 of 4: %v, want over_burst", an.Why)
+	}
+	led.accounts[examKey].pool.Add(-quota.FromTokens(4))
+	if an := ask(1); an.Allowed || an.Why != quota.WhyOverLimit {
+		t.Errorf("cost 1 of what is used up: %v, want over_limit", an.Why)
+	}
+	h := led.accounts[examKey]
+	h.holders = append(h.holders, holder{node: "b", out: quota.FromTokens(2), ret: quota.FromTokens(2), capped: quota.FromTokens(2)})
+	if an := ask(1); an.Allowed || an.Why != quota.WhyNotHeld {
+		t.Errorf("cost 1, which a member holds: %v, want not_held", an.Why)
+	}
+}
