@@ -28,7 +28,7 @@ const (
 type Call struct {
 	Requests []quota.Request
 	Out      []quota.Decision // one per request
-	// Final takes no for an answer: what needs a grant is decided as it is.
+	// Final takes no for an answer: what needs a grant is decided as it is. Leaders may still be asked.
 	Final bool
 	// Alone says that leaders cannot be reached: limits that need one follow
 	// their when_cut_off.
@@ -61,8 +61,9 @@ type refusal struct {
 type answer struct {
 	ask  quota.Ask
 	is   quota.Answer
-	used bool // by this turn of Decide: a counter may be asked twice in one call
-	void bool // it decided nothing, and the counter waits for a grant instead
+	used bool           // by this turn of Decide: a counter may be asked twice in one call
+	void bool           // it decided nothing, and the counter waits for a grant instead
+	by   *quota.Request // for which it was used last
 }
 
 // taken is a cost that a counter has been charged with, so that it can be taken
@@ -143,9 +144,20 @@ func (a *Aggregator) one(clock Clock, c *Call, q *quota.Request) quota.Decision 
 	d.Limit = l
 	if !d.Allowed {
 		c.undo(mark)
+		c.unuse(q)
 		c.Need = need
 	}
 	return enforced(d, l, key)
+}
+
+// unuse gives up what leaders admitted for a request that another of its counters refuses: where the limit is
+// in shadow, the call goes on without it.
+func (c *Call) unuse(q *quota.Request) {
+	for i := range c.answers {
+		if an := &c.answers[i]; an.by == q && an.is.Allowed {
+			an.used = false
+		}
+	}
 }
 
 // effective returns what counts for a key, without making a bucket for it.
@@ -358,7 +370,7 @@ func (a *Aggregator) giveBack(clock Clock, c *Call, refused bool) {
 	for i := range c.answers {
 		an := &c.answers[i]
 		a.tallyAnswer(an, refused)
-		if an.ask.Cost > 0 && (!an.used || refused && an.is.Allowed) {
+		if an.ask.Cost > 0 && an.is.Why != quota.WhyNoLimit && (!an.used || refused && an.is.Allowed) {
 			if !a.Abandon(clock, an.ask) && an.is.Allowed {
 				a.refund(clock, an.ask.Key, an.ask.Cost, &Taken{}) // in which window it was booked is not known
 			}

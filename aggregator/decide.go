@@ -48,7 +48,8 @@ func (a *Aggregator) counter(clock Clock, c *Call, q *quota.Request, s *slot, ke
 	}
 	d := a.charge(clock, &t, s)
 	if an != nil {
-		an.used, an.void = t.told, !t.told && !an.is.Allowed
+		an.used, an.by = t.told, q
+		an.void = !t.told && !an.is.Allowed && an.is.Why != quota.WhyNoLimit
 	}
 	if t.need != Nothing {
 		if c.Need == Nothing {
@@ -267,9 +268,9 @@ func (a *Aggregator) decideSoft(now quota.Time, t *turn, b *bucket, l *quota.Lim
 }
 
 // mayAsk reports whether the leader may be asked to decide: the limit allows a hop, a leader
-// answers, and it has not just refused as much.
+// answers, and it has not just refused as much. Also where the call has waited for another counter in vain.
 func (a *Aggregator) mayAsk(now quota.Time, t *turn, b *bucket, l *quota.Limit) bool {
-	return !t.final && !t.alone && !t.answered && l.MayAsk() && a.ranges[b.rng].absent.from() == 0 && (now >= b.denied || t.cost < b.deniedCost)
+	return !t.alone && !t.answered && l.MayAsk() && a.ranges[b.rng].absent.from() == 0 && (now >= b.denied || t.cost < b.deniedCost)
 }
 
 // mayAwait reports whether a check of a hard limit may wait for the next grant: always, or where the leader may

@@ -1,6 +1,10 @@
 package aggregator
 
-import "github.com/quorate/quorate/internal/quota"
+import (
+	"time"
+
+	"github.com/quorate/quorate/internal/quota"
+)
 
 // drawParts is into how many requests a Draw is cut: fewer and a node that holds a
 // little less than is wanted gets nothing of it; more and each costs its time.
@@ -23,6 +27,25 @@ func (a *Aggregator) Draw(clock Clock, k quota.Key, want int64) (got int64) {
 		got += n
 	}
 	return got
+}
+
+// Refused says that a node has refused a cost, and for how long: until then, or until a grant tells that the
+// level covers the cost, checks of as much ask no more. Only limits with one counter that may ask remember it.
+func (a *Aggregator) Refused(clock Clock, k quota.Key, cost int64, retry time.Duration) {
+	s, key := a.table.resolve(k.LimitName, k.Key)
+	if s == nil || cost <= 0 || retry <= 0 || len(s.rule.Load().charges) != 1 {
+		return
+	}
+	b := a.table.known(s, key)
+	if b == nil {
+		return
+	}
+	b.lock()
+	defer b.unlock()
+	if l := b.limit(); b.dead || b.phase == closed || !l.MayAsk() || l.AsksLeader() {
+		return
+	}
+	b.denied, b.deniedCost = clock().Add(min(retry, a.cfg.Lease)), quota.FromTokens(cost)
 }
 
 // Miss counts what somebody was refused elsewhere, who spends what this node drew:

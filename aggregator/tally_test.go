@@ -147,7 +147,7 @@ func TestTallyOfCallsThatComeAgain(t *testing.T) {
 				t.Fatalf("%s: needs %d of %v; want the leader of the other limit", name, c.Need, c.Key)
 			}
 		}
-		c.Final = true
+		c.Final, c.Alone = true, true // its leader does not answer
 		r.Decide(r.clock, &c)
 		got := sums{}
 		r.TallyAll(got.add)

@@ -56,6 +56,9 @@ func (c *Client) decide(ctx context.Context, k quota.Key, cost int64, t *chargeT
 	}
 	c.stats.asked.Add(1)
 	res, err := c.allowRemote(ctx, k, cost)
+	if err == nil && !res.Allowed && res.Why == WhyOverLimit {
+		m.agg.Load().Refused(m.clock.now, k, cost, res.RetryAfter)
+	}
 	if err == nil || !errors.Is(err, ErrUnavailable) {
 		return res, err
 	}

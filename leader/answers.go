@@ -103,9 +103,6 @@ func (s *answers) committed(upTo quota.Seq) {
 		s.promised = s.pending[n]
 		n++
 	}
-	if n > 0 {
-		s.short = 0 // all that wait ask again
-	}
 	s.pending = slices.Delete(s.pending, 0, n)
 }
 

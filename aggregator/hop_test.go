@@ -1,0 +1,106 @@
+package aggregator
+
+import (
+	"testing"
+	"time"
+
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// callOf is a call about key k of these limits, one token each.
+func callOf(names ...quota.LimitName) *Call {
+	var reqs []quota.Request
+	for _, n := range names {
+		reqs = append(reqs, ask(n, "k", 1))
+	}
+	c := &Call{}
+	c.Reset(reqs, make([]quota.Decision, len(reqs)))
+	return c
+}
+
+// TestLeadersWithoutRoom: of two limits in one call, neither leader has room for the key. Each is asked once, and
+// nothing is left to abandon.
+func TestLeadersWithoutRoom(t *testing.T) {
+	r := newRig(t, Config{})
+	r.limits(ruleOf("l", perHour(20), atLeader), ruleOf("m", perHour(20), atLeader))
+	one, two := key("l", "").LimitName, key("m", "").LimitName
+	c, asked := callOf(one, two), 0
+	for !r.Decide(r.clock, c) && c.Need == Leader && asked < 10 {
+		asked++
+		c.Answer(quota.Answer{Term: 1, Why: quota.WhyNoLimit})
+	}
+	if asked != 2 || c.Need != Nothing {
+		t.Errorf("asked %d times, need %v: %+v", asked, c.Need, c.Out)
+	}
+	for _, n := range []quota.LimitName{one, two} {
+		if b, _ := r.find(quota.Key{LimitName: n, Key: "k"}); b.abandoned.any() {
+			t.Errorf("%v: abandons %v, of which the leader has booked nothing", n, b.abandoned.ids)
+		}
+	}
+}
+
+// TestAskAfterWaitInVain: a limit waits in vain for a grant; the other limit of the call asks its leader all the same.
+func TestAskAfterWaitInVain(t *testing.T) {
+	r := newRig(t, Config{})
+	shadow, enforced := limit(softName, 20, quota.Hard), limit(hardName, 20, quota.Hard)
+	shadow.Enforcement = quota.Shadow
+	r.limits(shadow, enforced)
+	c := callOf(softName, hardName)
+	if r.Decide(r.clock, c); c.Need != Leader {
+		t.Fatalf("need %v, want the leader", c.Need)
+	}
+	c.Answer(quota.Answer{Term: 1, Why: quota.WhyNotHeld, Level: 15 * tokens, RetryAfter: 100 * time.Millisecond})
+	if r.Decide(r.clock, c); c.Need != Grant {
+		t.Fatalf("need %v, want a grant", c.Need)
+	}
+	c.Final = true
+	if r.Decide(r.clock, c); c.Need != Leader || c.Ask.Key.LimitName != hardName {
+		t.Fatalf("need %v of %v, want the leader of %v", c.Need, c.Ask.Key, hardName)
+	}
+	c.Answer(quota.Answer{Term: 1, Allowed: true, Why: quota.WhyLeader, Level: 19 * tokens})
+	if !r.Decide(r.clock, c) || !c.Out[0].Shadow || c.Out[1].Why != quota.WhyLeader {
+		t.Errorf("decided %+v", c.Out)
+	}
+}
+
+// TestShadowGivesBack: the leader admits the first tier of a limit in shadow and refuses the second. The call
+// passes, and the first tier gets its token back.
+func TestShadowGivesBack(t *testing.T) {
+	r := newRig(t, Config{})
+	l := limit(hardName, 20, quota.Hard)
+	l.More = []quota.Tier{{Rate: quota.Rate{Tokens: 100, Per: time.Minute}, Burst: 50}}
+	l.Enforcement = quota.Shadow
+	r.limits(l)
+	c := callOf(hardName)
+	r.Decide(r.clock, c)
+	first := c.Ask
+	c.Answer(quota.Answer{Term: 1, Allowed: true, Why: quota.WhyLeader, Level: 19 * tokens})
+	if r.Decide(r.clock, c); c.Need != Leader || c.Ask.Key == first.Key {
+		t.Fatalf("need %v of %v, want the leader of the second tier", c.Need, c.Ask.Key)
+	}
+	c.Answer(quota.Answer{Term: 1, Why: quota.WhyOverLimit, RetryAfter: time.Second})
+	if !r.Decide(r.clock, c) || !c.Out[0].Shadow {
+		t.Fatalf("decided %+v", c.Out)
+	}
+	if b, _ := r.find(first.Key); !b.abandoned.any() || b.abandoned.ids[0] != first.ID {
+		t.Errorf("the question about %v is not abandoned", first.Key)
+	}
+}
+
+// TestRefusedElsewhere: a client whose node has refused a check asks no more for as much until the time that the node named.
+func TestRefusedElsewhere(t *testing.T) {
+	r := newRig(t, Config{})
+	if r.Decide(r.clock, callOf(hardName)) {
+		t.Fatal("admitted without a grant")
+	}
+	r.Refused(r.clock, quota.Key{LimitName: hardName, Key: "k"}, 1, 50*time.Millisecond)
+	c := callOf(hardName)
+	if r.Decide(r.clock, c); c.Need != Nothing || c.Out[0].Allowed || c.Out[0].RetryAfter < 40*time.Millisecond {
+		t.Errorf("need %v, %+v, want a refusal for 50 ms", c.Need, c.Out[0])
+	}
+	r.now = r.now.Add(51 * time.Millisecond)
+	c = callOf(hardName)
+	if r.Decide(r.clock, c); c.Need != Leader {
+		t.Errorf("need %v after that, want the leader", c.Need)
+	}
+}
