@@ -42,7 +42,7 @@ var mutations = []mutation{
 	// What members may have used.
 	{"accrued tokens are not out", "leader/holder.go", "h.out, h.ret = h.out.Plus(got), h.ret.Plus(got)", "h.ret = h.ret.Plus(got)"},
 	{"what was used while a report was late is not out", "leader/holder.go", "h.out, h.ret, h.held, h.inFlight = out, standing,", "h.out, h.ret, h.held, h.inFlight = min(out, standing), standing,"},
-	{"all that a member does not hold comes back", "leader/holder.go", "allowed := min(max(sure, least), left)", "allowed := left"},
+	{"all that a member does not hold comes back", "leader/holder.go", "allowed := min(max(sure, least), left)", "allowed := max(left, min(sure, 0))"},
 	{"tokens on their way count as used", "leader/holder.go", "return min(sum.Plus(h.flown), quota.Most)", "return min(sum, quota.Most)"},
 	{"the level exceeds the burst", "leader/account.go", "	a.pool.Cap(full)\n", ""},
 	{"tokens of a window outlast it", "leader/account.go", "		a.holders[i].void()\n", ""},
@@ -53,8 +53,8 @@ var mutations = []mutation{
 	{"a new leader grants before it has learned", "leader/ask.go", "!l.mayGrant(now, a) && q.Cost > 0", "false && q.Cost > 0"},
 	{"what members had from an earlier leader is forgotten", "leader/holder.go", "h.out = e.Held.Plus(max(0, e.Used-h.used))", "h.out = 0"},
 	{"what the log says to be out is in the pool too", "leader/durable.go", "		a.pool.Add(-h.out)\n		l.leased", "		l.leased"},
-	{"more is granted than the log promises", "leader/durable.go", "got := max(0, min(tokens, room, top.Plus(-most)))", "got := max(0, tokens)"},
-	{"a leader admits more than the log promises it", "leader/answers.go", "return given <= p.high && now < p.until", "return now < p.until"},
+	{"more is granted than the log promises", "leader/durable.go", "got := max(0, min(tokens, room, top.Plus(-most)))", "got := max(0, tokens, min(0, room))"},
+	{"a leader admits more than the log promises it", "leader/answers.go", "return given <= p.high && now < p.until", "return (given <= p.high || true) && now < p.until"},
 	{"what an earlier leader may have admitted is in the pool", "leader/answers.go", "	a.pool.Add(-kl.Answers)\n", ""},
 	{"promises to itself end against what stands with members", "leader/answers.go", "owed := -a.pool.Level().Plus(a.returns())", "owed := -a.pool.Level().Plus(a.standing())"},
 	{"a leader's death counts what nobody asked for", "leader/answers.go", "		need = s.short\n", "		need = need + 0\n"},
@@ -170,7 +170,8 @@ func (m *mutation) caught(t *testing.T) string {
 		if strings.Contains(string(out), "panic:") {
 			return "a panic in " + args[2]
 		}
-		t.Fatalf("%s: go %s: %v\n%s", m.name, strings.Join(args, " "), err, out)
+		t.Errorf("%s: go %s: %v\n%s", m.name, strings.Join(args, " "), err, out) // it does not build
+		return "**not run**"
 	}
 	return ""
 }
