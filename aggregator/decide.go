@@ -362,10 +362,9 @@ func (a *Aggregator) askLeader(t *turn, b *bucket, l *quota.Limit) quota.Decisio
 	return quota.Decision{Why: quota.WhyNotHeld, Limit: l, RetryAfter: spacing}
 }
 
-// toldByLeader is what the leader has answered to this call. The key is open
-// from then on, so that the next leader is told of the level. It decides nothing where the next grant may:
-// members hold what is missing, which the leader takes back from them, or the leader does not know what
-// callers gave back here.
+// toldByLeader returns the decision that the leader's answer makes. It opens the key, so that reports
+// tell the next leader the level. It returns false if the next grant may decide otherwise: members hold
+// the missing tokens and the leader recalls them, or callers refunded tokens here that it does not know of.
 func (a *Aggregator) toldByLeader(now quota.Time, t *turn, b *bucket, l *quota.Limit) (quota.Decision, bool) {
 	if !t.answered {
 		return quota.Decision{}, false

@@ -17,8 +17,7 @@ const (
 
 // Disk is a file system in memory. It is safe for concurrent use.
 type Disk struct {
-	// SyncTakes is how much longer a sync takes than nothing. It must not change once the disk is
-	// mounted.
+	// SyncTakes is the duration of a sync. It must not change after the disk is mounted.
 	SyncTakes time.Duration
 
 	mu     sync.Mutex
