@@ -231,17 +231,27 @@ func (s *fakeStream) serve() {
 	}
 }
 
-// take handles one message a one-way delay after it was sent. Its answers take another one-way
-// delay.
+// delivery is a message of a node to a stream.
+type delivery struct {
+	to  *fakeStream
+	msg *quoratev1.AttachResponse
+}
+
+// take handles one message a one-way delay after it was sent. What the node sends then, to this
+// stream and to others, takes another one-way delay, and arrives in that order, as on a connection.
 func (s *fakeStream) take(m *quoratev1.AttachRequest) bool {
 	time.Sleep(s.n.cluster.delay) // in the time of the bubble
 	s.n.mu.Lock()
 	out := s.n.answer(s, m)
 	s.n.mu.Unlock()
 	time.Sleep(s.n.cluster.delay) // in the time of the bubble
-	for _, r := range out {
+	for _, d := range out {
+		if d.to != s {
+			s.n.push(d)
+			continue
+		}
 		select {
-		case s.down <- r:
+		case s.down <- d.msg:
 		case <-s.ctx.Done():
 			return false
 		case <-s.broken:
@@ -251,7 +261,19 @@ func (s *fakeStream) take(m *quoratev1.AttachRequest) bool {
 	return true
 }
 
-func (n *fakeMember) answer(s *fakeStream, m *quoratev1.AttachRequest) []*quoratev1.AttachResponse {
+// push delivers to a stream of another client, if it is open and has room.
+func (n *fakeMember) push(d delivery) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.streams[d.to] {
+		select {
+		case d.to.down <- d.msg:
+		default:
+		}
+	}
+}
+
+func (n *fakeMember) answer(s *fakeStream, m *quoratev1.AttachRequest) []delivery {
 	if n.deaf {
 		return nil
 	}
@@ -264,7 +286,7 @@ func (n *fakeMember) answer(s *fakeStream, m *quoratev1.AttachRequest) []*quorat
 		if len(n.overrides) > 0 {
 			out = append(out, &quoratev1.AttachResponse{Body: &quoratev1.AttachResponse_Overrides{Overrides: &quoratev1.ClientOverrides{Overrides: n.overrides}}})
 		}
-		return out
+		return s.deliveries(out...)
 	case *quoratev1.AttachRequest_Report:
 		r, err := peerproto.ParseReport(member1(s.client, s.term), body.Report)
 		if err != nil {
@@ -274,9 +296,9 @@ func (n *fakeMember) answer(s *fakeStream, m *quoratev1.AttachRequest) []*quorat
 		if r.Term != s.term {
 			n.cluster.t.Errorf("a report of term %d; the attachment is %d", r.Term, s.term)
 		}
-		return n.book(s.term, r)
+		return n.book(s, s.term, r)
 	case *quoratev1.AttachRequest_Settlement:
-		return n.settle(s, body.Settlement)
+		return s.deliveries(n.settle(s, body.Settlement))
 	case *quoratev1.AttachRequest_Refusals:
 		for _, l := range body.Refusals.Limits {
 			n.refused[l.Namespace+"/"+l.Limit] += l.Refused
@@ -294,20 +316,30 @@ func member1(client quota.NodeID, term quota.Term) quota.NodeID {
 	return quota.NodeID(fmt.Sprintf("%s.%d", client, term))
 }
 
-func (n *fakeMember) book(term quota.Term, r quota.Report) []*quoratev1.AttachResponse {
+func (s *fakeStream) deliveries(msgs ...*quoratev1.AttachResponse) (out []delivery) {
+	for _, m := range msgs {
+		if m != nil {
+			out = append(out, delivery{s, m})
+		}
+	}
+	return out
+}
+
+// book books a report that came over s, if that is not nil, and returns the answer and what other streams hear of it.
+func (n *fakeMember) book(s *fakeStream, term quota.Term, r quota.Report) []delivery {
 	r.Term = n.ledger.Term()
 	g, err := n.ledger.Report(wall(), r)
 	if err != nil {
 		return nil
 	}
-	out := []*quoratev1.AttachResponse{granted1(term, &g)}
+	var out []delivery
+	if s != nil {
+		out = append(out, delivery{s, granted1(term, &g)})
+	}
 	for _, g := range append(n.log(), n.ledger.Pushed()...) {
-		for s := range n.streams {
-			if member1(s.client, s.term) == g.To {
-				select {
-				case s.down <- granted1(s.term, &g):
-				default:
-				}
+		for to := range n.streams {
+			if member1(to.client, to.term) == g.To {
+				out = append(out, delivery{to, granted1(to.term, &g)})
 			}
 		}
 	}
@@ -327,7 +359,7 @@ func granted1(term quota.Term, g *quota.Grant) *quoratev1.AttachResponse {
 
 // settle passes what an earlier session had counted to that session's node. If that node is dead,
 // settle books what it had not acknowledged.
-func (n *fakeMember) settle(s *fakeStream, msg *quoratev1.Settlement) []*quoratev1.AttachResponse {
+func (n *fakeMember) settle(s *fakeStream, msg *quoratev1.Settlement) *quoratev1.AttachResponse {
 	r, err := peerproto.ParseReport(member1(s.client, quota.Term(msg.Attachment)), msg.Report)
 	if err != nil || len(msg.Acknowledged) != len(r.Entries) {
 		n.cluster.t.Errorf("a settlement that cannot be: %v, %d entries, %d acknowledged", err, len(r.Entries), len(msg.Acknowledged))
@@ -345,14 +377,14 @@ func (n *fakeMember) settle(s *fakeStream, msg *quoratev1.Settlement) []*quorate
 	id := fmt.Sprintf("%s/%d/%d", s.client, msg.Attachment, r.Seq)
 	switch {
 	case !old.dead:
-		old.book(1, r)
+		old.book(nil, 1, r)
 	case !old.settled[id]:
 		for i := range r.Entries {
 			old.taken += r.Entries[i].Used + r.Entries[i].Overdrawn - quota.Units(msg.Acknowledged[i])
 		}
 	}
 	old.settled[id] = true
-	return []*quoratev1.AttachResponse{{Body: &quoratev1.AttachResponse_Settled{Settled: &quoratev1.Settled{Attachment: msg.Attachment}}}}
+	return &quoratev1.AttachResponse{Body: &quoratev1.AttachResponse_Settled{Settled: &quoratev1.Settled{Attachment: msg.Attachment}}}
 }
 
 // attachTo returns an in-process client of a fake cluster.
