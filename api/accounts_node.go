@@ -22,6 +22,9 @@ type Accounts interface {
 	GetAccounts(ctx context.Context, ids []account.ID, stale bool) (states []account.State, at quota.Time, err error)
 	// ListAccounts returns up to limit accounts after the id after, of all ranges, sorted by id.
 	ListAccounts(ctx context.Context, f account.Filter, after account.ID, limit int) ([]account.State, error)
+	// ListRealms returns up to limit realms after the given one that have accounts or policy configs,
+	// sorted.
+	ListRealms(ctx context.Context, after account.Realm, limit int) ([]account.Realm, error)
 	// AccountHistory returns an account with its last changes.
 	AccountHistory(ctx context.Context, id account.ID) (account.State, error)
 }

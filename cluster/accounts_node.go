@@ -32,6 +32,16 @@ func (n *Node) ListAccounts(ctx context.Context, f account.Filter, after account
 	return n.accounts.ListAccounts(ctx, f, after, limit)
 }
 
+// ListRealms returns up to limit realms that have accounts or policy configs and sort after the
+// given one, sorted.
+func (n *Node) ListRealms(ctx context.Context, after account.Realm, limit int) ([]account.Realm, error) {
+	list, err := n.accounts.ListRealms(ctx, after, limit)
+	if err != nil {
+		return nil, err
+	}
+	return account.MergeRealms(limit, list, n.PolicyRealms(after, limit)), nil
+}
+
 // AccountHistory returns an account with its latest changes.
 func (n *Node) AccountHistory(ctx context.Context, id account.ID) (account.State, error) {
 	return n.accounts.AccountHistory(ctx, id)

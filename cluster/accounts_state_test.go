@@ -162,6 +162,33 @@ func TestAccountsList(t *testing.T) {
 			t.Errorf("on %s: %v", n.cfg.Self, names)
 		}
 	}
+	for realm := range 12 { // one account each, spread over the ranges
+		id := account.ID{App: "app", Realm: fmt.Sprintf("realm%02d", realm), Name: "one", Resource: "units"}
+		mustApply(t, c.nodes["n1"], "", create(id, 1))
+	}
+	if _, _, err := c.nodes["n1"].LoadPolicies(t.Context(), "", account.ConfigID{App: "app", Realm: "realm03"}, map[account.PolicyKey]account.Policy{{Name: "x", Resource: "units"}: {Limit: 1}}); err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range c.running() {
+		var realms []string
+		var after account.Realm
+		for {
+			page, err := n.ListRealms(t.Context(), after, 5)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(page) == 0 {
+				break
+			}
+			for _, r := range page {
+				realms = append(realms, fmt.Sprintf("%s %v %d", r.Name, r.Accounts, r.Configs))
+				after = r
+			}
+		}
+		if !slices.IsSorted(realms) || len(realms) != 14 || realms[1] != "realm true 0" || n == c.nodes["n1"] && realms[5] != "realm03 true 1" {
+			t.Errorf("realms on %s: %v", n.cfg.Self, realms)
+		}
+	}
 	placed := account.ID{App: "app", Realm: "realm", Namespace: "@team|ci", Name: "x", Resource: "units"}
 	other := placed
 	other.Name, other.Namespace = "y", "@team|cd"

@@ -19,7 +19,7 @@ func TestJSONHasTheProtosFields(t *testing.T) {
 		&quoratev1.AllowAllResponse{}, &quoratev1.ReserveResponse{}, &quoratev1.AcquireResponse{}, &quoratev1.ReportResponse{},
 		&quoratev1.DiffLimitsResponse{}, &quoratev1.ValidateLimitsResponse{}, &quoratev1.ListVersionsResponse{},
 		&quoratev1.ListOverridesResponse{}, &quoratev1.GetKeyResponse{}, &quoratev1.WatchResponse{},
-		&quoratev1.ApplyOpsResponse{}, &quoratev1.GetAccountsResponse{}, &quoratev1.ListAccountsResponse{}, &quoratev1.GetAccountHistoryResponse{},
+		&quoratev1.ApplyOpsResponse{}, &quoratev1.GetAccountsResponse{}, &quoratev1.ListAccountsResponse{}, &quoratev1.ListRealmsResponse{}, &quoratev1.GetAccountHistoryResponse{},
 		&quoratev1.LoadPoliciesResponse{}, &quoratev1.GetPoliciesResponse{}, &quoratev1.ListPoliciesResponse{}, &quoratev1.PurgePoliciesResponse{},
 		&quoratev1.JoinResponse{}, &quoratev1.CreateJoinTokenResponse{}, &quoratev1.ListJoinTokensResponse{}, &quoratev1.GetPlanResponse{}, &quoratev1.ChangeNodeResponse{},
 		&quoratev1.TransferLeadershipResponse{}, &quoratev1.IssueCertificateResponse{}, &quoratev1.RotateAuthorityResponse{},

@@ -90,6 +90,19 @@ func (n *Node) ListAccounts(_ context.Context, f account.Filter, after account.I
 	return out, a.Err
 }
 
+// ListRealms implements api.Node.
+func (n *Node) ListRealms(_ context.Context, after account.Realm, limit int) ([]account.Realm, error) {
+	var list []account.Realm
+	for _, s := range n.Accounts.states {
+		list = append(list, account.Realm{App: s.ID.App, Name: s.ID.Realm, Accounts: true})
+	}
+	for _, c := range n.Accounts.Configs {
+		list = append(list, account.Realm{App: c.ID.App, Name: c.ID.Realm, Configs: 1})
+	}
+	list = slices.DeleteFunc(account.MergeRealms(len(list), list), func(r account.Realm) bool { return r.Compare(after) <= 0 })
+	return list[:min(limit, len(list))], n.Accounts.Err
+}
+
 // AccountHistory implements api.Node.
 func (n *Node) AccountHistory(ctx context.Context, id account.ID) (account.State, error) {
 	states, _, err := n.GetAccounts(ctx, []account.ID{id}, false)

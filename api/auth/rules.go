@@ -120,6 +120,7 @@ var rules = map[string]Rule{
 	pkg + "AccountService/GetAccounts":  by(rbac.AccountsUse, byAccounts, realm),
 	pkg + "AccountService/LoadPolicies": write(by(rbac.AccountsUse, byRealm, realm)),
 
+	pkg + "AccountAdminService/ListRealms":        {Need: Inside, Permission: rbac.AccountsList, Control: true, About: "in some realm; shows those realms"},
 	pkg + "AccountAdminService/GetAccounts":       inside(rbac.AccountsRead),
 	pkg + "AccountAdminService/ListAccounts":      inside(rbac.AccountsList),
 	pkg + "AccountAdminService/GetAccountHistory": inside(rbac.AccountsRead),

@@ -20,6 +20,7 @@ func (r *router) accountRoutes() []route {
 		ordinary(post, "/v1/accounts:apply", "AccountService.ApplyOps", fromJSON, r.Accounts.ApplyOps),
 		ordinary(post, "/v1/accounts:get", "AccountService.GetAccounts", fromJSON, r.Accounts.GetAccounts),
 		ordinary(post, "/v1/policies:load", "AccountService.LoadPolicies", fromJSON, r.Accounts.LoadPolicies),
+		ordinary(get, "/v1/admin/realms", "AccountAdminService.ListRealms", fromQuery, r.AccountAdmin.ListRealms),
 		ordinary(get, "/v1/admin/accounts", "AccountAdminService.ListAccounts", fromQuery, r.AccountAdmin.ListAccounts),
 		ordinary(post, "/v1/admin/accounts:get", "AccountAdminService.GetAccounts", fromJSON, r.AccountAdmin.GetAccounts),
 		ordinary(post, "/v1/admin/accounts:apply", "AccountAdminService.ApplyOps", fromJSON, r.AccountAdmin.ApplyOps),

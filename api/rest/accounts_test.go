@@ -45,6 +45,9 @@ func TestAccountsOverHTTP(t *testing.T) {
 			`,{"id":{"app_id":"cv","realm":"project:infra","identity":"","namespace":"","name":"nobody","resource_type":"builds"},"account":null,"projected_balance":0,"next_refill_at":null}],"at":"2027-01-15T08:00:00Z"}`, ""},
 		{"POST", "/v1/admin/accounts:get", `{"accounts":[` + aliceJSON + `]}`, 200, aliceState, ""},
 		{"GET", "/v1/admin/accounts:history?" + aliceQuery, "", 200, `{"changes":[{"at":"2027-01-15T08:00:00Z","by":"user:alice","request_id":"build-17","previous_balance":8,"new_balance":7,"policy_id":null},{"at":"2027-01-15T07:59:59.999999999Z","by":"user:bob","request_id":"","previous_balance":10,"new_balance":8,"policy_id":` + policyJSON + `}]}`, ""},
+		{"GET", "/v1/admin/realms", "", 200, `{"realms":[{"app_id":"cv","realm":"project:infra","has_accounts":true,"policy_configs":1}],"next_page_token":""}`, ""},
+		{"GET", "/v1/admin/realms?page_size=1", "", 200, `"next_page_token":"Y3Z-cHJvamVjdDppbmZyYQ"`, ""},
+		{"GET", "/v1/admin/realms?page_token=Y3Z-cHJvamVjdDppbmZyYQ", "", 200, `{"realms":[],"next_page_token":""}`, ""},
 		{"GET", "/v1/admin/accounts?app_id=cv&realm=project:infra", "", 200, `"next_page_token":""}`, ""},
 		{"GET", "/v1/admin/accounts?app_id=cv&realm=project:infra&page_size=1", "", 200, `"next_page_token":"Y3Z-cHJvamVjdDppbmZyYX5-fnNsb3RzfnNsb3Rz"}`, ""},
 		{"GET", "/v1/admin/accounts?app_id=cv&realm=project:infra&page_token=Y3Z-cHJvamVjdDppbmZyYX5-fnNsb3RzfnNsb3Rz", "", 200, `{"accounts":[{"id":` + aliceJSON, ""},
@@ -199,6 +202,9 @@ func TestAccountFaults(t *testing.T) {
 		{"/v1/admin/policies:get?app_id=cv&realm=r&version=$", "version"},
 		{"/v1/admin/policies?app_id=cv&realm=r&page_size=1001", "page_size"},
 		{"/v1/admin/policies?app_id=cv&realm=r&page_token=~", "page_token"},
+		{"/v1/admin/realms?page_token=~", "page_token"},
+		{"/v1/admin/realms?page_token=Y3Y", "page_token"}, // cv
+		{"/v1/admin/realms?page_size=1001", "page_size"},
 	} {
 		if a := call(t, "GET", srv.URL+c.path, ""); a.code != 400 || a.fields["field"] != c.field {
 			t.Errorf("%s: %d %s", c.path, a.code, a.body)

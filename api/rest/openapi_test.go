@@ -105,6 +105,7 @@ func TestOpenAPIDescribesAnswers(t *testing.T) {
 		{"POST", "/v1/accounts:apply", `{"ops":[` + buildOp + `]}`, "ApplyOpsResponse"},
 		{"POST", "/v1/accounts:get", `{"accounts":[` + aliceJSON + `,` + nobodyJSON + `]}`, "GetAccountsResponse"},
 		{"GET", "/v1/admin/accounts?app_id=cv&realm=project:infra", "", "ListAccountsResponse"},
+		{"GET", "/v1/admin/realms", "", "ListRealmsResponse"},
 		{"GET", "/v1/admin/accounts:history?" + aliceQuery, "", "GetAccountHistoryResponse"},
 		{"GET", "/v1/admin/policies:get?app_id=cv&realm=project:infra&version=$abc", "", "GetPoliciesResponse"},
 		{"GET", "/v1/admin/policies?app_id=cv&realm=project:infra", "", "ListPoliciesResponse"},

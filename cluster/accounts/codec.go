@@ -74,6 +74,14 @@ func decodeID(n *peerv1.AccountName) account.ID {
 	}
 }
 
+func encodeRealm(r account.Realm) *peerv1.AccountRealm {
+	return &peerv1.AccountRealm{App: r.App, Realm: r.Name}
+}
+
+func decodeRealm(r *peerv1.AccountRealm) account.Realm {
+	return account.Realm{App: r.GetApp(), Name: r.GetRealm(), Accounts: true}
+}
+
 func encodeFilter(f *account.Filter, after account.ID, limit int) *peerv1.AccountFilter {
 	return &peerv1.AccountFilter{
 		App: f.App, Realm: f.Realm, Identity: f.Identity, Namespace: f.Namespace, NamePrefix: f.NamePrefix, Resource: f.Resource,

@@ -46,6 +46,13 @@ func (s *Service) readFor(ctx context.Context, c *peerv1.CallReadAccounts) *peer
 		q.list = &page{}
 		q.list.filter, q.list.after, q.list.limit = decodeFilter(c.GetList())
 	}
+	if l := c.GetRealms(); l != nil {
+		q.realms = &realmPage{limit: int(min(max(l.GetLimit(), 0), maxPage))}
+		if a := l.GetAfter(); a != nil {
+			q.realms.after = account.Realm{App: a.GetApp(), Name: a.GetRealm()}
+		}
+		out.Realms = &peerv1.AccountRealms{}
+	}
 	for _, id := range c.GetAccounts() {
 		q.ids = append(q.ids, decodeID(id))
 	}
@@ -54,6 +61,9 @@ func (s *Service) readFor(ctx context.Context, c *peerv1.CallReadAccounts) *peer
 	out.AtUnixNanos = int64(r.at)
 	for i := range r.states {
 		out.Accounts = append(out.Accounts, encodeState(&r.states[i]))
+	}
+	for _, one := range r.realms {
+		out.Realms.Realms = append(out.Realms.Realms, encodeRealm(one))
 	}
 	return out
 }

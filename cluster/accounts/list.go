@@ -24,9 +24,7 @@ func (s *Service) ListAccounts(ctx context.Context, f account.Filter, after acco
 		placed := s.rangeOf(account.ID{App: f.App, Realm: f.Realm, Namespace: *f.Namespace})
 		asked = append(asked, question{id: placed, list: &page{f, after, limit}})
 	} else {
-		for n := range withAccounts(s.cfg.Ranges) {
-			asked = append(asked, question{id: nthWithAccounts(n, s.cfg.Ranges), list: &page{f, after, limit}})
-		}
+		asked = s.everyRange(question{list: &page{f, after, limit}})
 	}
 	list, err := s.readAll(ctx, asked)
 	if err != nil {
@@ -38,6 +36,34 @@ func (s *Service) ListAccounts(ctx context.Context, f account.Filter, after acco
 	}
 	slices.SortFunc(out, func(a, b account.State) int { return a.ID.Compare(b.ID) })
 	return out[:min(limit, len(out))], nil
+}
+
+// ListRealms returns up to limit realms that have accounts and sort after the given one, from all
+// ranges, sorted. Like a list of accounts, it is not as of one moment.
+func (s *Service) ListRealms(ctx context.Context, after account.Realm, limit int) ([]account.Realm, error) {
+	ctx, cancel := s.limited(ctx)
+	defer cancel()
+	limit = min(max(limit, 0), maxPage)
+	after = account.Realm{App: after.App, Name: after.Name}
+	list, err := s.readAll(ctx, s.everyRange(question{realms: &realmPage{after, limit}}))
+	if err != nil {
+		return nil, err
+	}
+	lists := make([][]account.Realm, len(list))
+	for i := range list {
+		lists[i] = list[i].realms
+	}
+	return account.MergeRealms(limit, lists...), nil
+}
+
+// everyRange returns the question for each range that has accounts.
+func (s *Service) everyRange(q question) []question {
+	asked := make([]question, withAccounts(s.cfg.Ranges))
+	for n := range asked {
+		q.id = nthWithAccounts(n, s.cfg.Ranges)
+		asked[n] = q
+	}
+	return asked
 }
 
 // awaitPrepared waits until the transactions that the range has now prepared for another home have ended

@@ -40,7 +40,7 @@ func (s *Service) readHere(ctx context.Context, q *question) (reading, error) {
 		if err := g.ConfirmLeadership(ctx); err != nil {
 			return reading{}, fmt.Errorf("%w: %w", errNotLeader, err)
 		}
-		if q.list != nil {
+		if q.listed() {
 			if err := s.awaitPrepared(ctx, q.id, replica); err != nil {
 				return reading{}, err
 			}
@@ -51,6 +51,8 @@ func (s *Service) readHere(ctx context.Context, q *question) (reading, error) {
 	switch {
 	case q.list != nil:
 		out.states = v.List(now, q.list.filter, q.list.after, q.list.limit)
+	case q.realms != nil:
+		out.realms = v.Realms(now, q.realms.after, q.realms.limit)
 	case q.history:
 		for _, id := range q.ids {
 			out.states = append(out.states, v.History(now, id))
@@ -71,6 +73,9 @@ func (s *Service) readThere(ctx context.Context, to quota.NodeID, q *question) (
 	if q.list != nil {
 		msg.List = encodeFilter(&q.list.filter, q.list.after, q.list.limit)
 	}
+	if q.realms != nil {
+		msg.Realms = &peerv1.ListAccountRealms{After: encodeRealm(q.realms.after), Limit: int32(q.realms.limit)}
+	}
 	a, err := s.ask(ctx, to, msg)
 	if err != nil {
 		return reading{}, err
@@ -78,6 +83,12 @@ func (s *Service) readThere(ctx context.Context, to quota.NodeID, q *question) (
 	out := reading{at: quota.Time(a.GetAtUnixNanos())}
 	for _, v := range a.GetAccounts() {
 		out.states = append(out.states, decodeState(v))
+	}
+	for _, r := range a.GetRealms().GetRealms() {
+		out.realms = append(out.realms, decodeRealm(r))
+	}
+	if q.realms != nil && a.GetRealms() == nil {
+		return reading{}, fmt.Errorf("%w: %s cannot list realms; upgrade it", errNotLeader, to)
 	}
 	if q.list == nil && len(out.states) != len(q.ids) {
 		return reading{}, fmt.Errorf("%w: %s answered %d of %d accounts", errNotLeader, to, len(out.states), len(q.ids))

@@ -11,13 +11,23 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// question is a read of one range: accounts, or a page of a list.
+// question is a read of one range: accounts, or a page of a list of accounts or realms.
 type question struct {
 	id      quota.RangeID
 	stale   bool
 	ids     []account.ID
 	history bool
 	list    *page
+	realms  *realmPage
+}
+
+// listed reports whether the answer names accounts or realms that the question does not.
+func (q *question) listed() bool { return q.list != nil || q.realms != nil }
+
+// realmPage selects part of a list of realms.
+type realmPage struct {
+	after account.Realm
+	limit int
 }
 
 // page selects part of a list.
@@ -31,6 +41,7 @@ type page struct {
 type reading struct {
 	at     quota.Time
 	states []account.State
+	realms []account.Realm
 }
 
 // GetAccounts returns the accounts in the order of ids, all as of one moment. The read is

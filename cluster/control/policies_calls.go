@@ -115,6 +115,12 @@ func (s *Store) ListPolicies(_ context.Context, app, realm, after string, limit 
 	return s.machine.Policies.Load().list(app, realm, after, min(limit, maxListedPolicies)), nil
 }
 
+// PolicyRealms returns up to limit, and at most 1000, realms that have configs and sort after the
+// given one, sorted, as far as this node has applied them.
+func (s *Store) PolicyRealms(after account.Realm, limit int) []account.Realm {
+	return s.machine.Policies.Load().realms(after, min(limit, maxListedPolicies))
+}
+
 // changePolicies proposes a change and waits until this node has applied it.
 func (s *Store) changePolicies(ctx context.Context, made func() bool, cmd *raftlogv1.MetaCommand) (policiesResult, error) {
 	p, err := newProposal(cmd)

@@ -129,6 +129,23 @@ func (t *policyTable) list(app, realm, after string, limit int) []account.Config
 	return out
 }
 
+// realms returns up to limit realms that have configs and sort after the given one.
+func (t *policyTable) realms(after account.Realm, limit int) []account.Realm {
+	var out []account.Realm
+	for _, c := range t.configs {
+		r := account.Realm{App: c.id.App, Name: c.id.Realm, Configs: 1}
+		switch n := len(out); {
+		case n > 0 && out[n-1].Compare(r) == 0:
+			out[n-1].Configs++
+		case n >= limit:
+			return out
+		case r.Compare(after) > 0:
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
 func (c *policyConfig) summary() account.Config {
 	return account.Config{ID: c.id, Count: len(c.policies), At: c.at, By: c.by}
 }

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"reflect"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -201,6 +202,18 @@ func TestListPolicies(t *testing.T) {
 		}
 		if strings.Join(got, " ") != c.want || err != nil {
 			t.Errorf("%d after %q: %v, %v; want %s", c.limit, c.after, got, err, c.want)
+		}
+	}
+	realms := []account.Realm{{App: "builds", Name: "project:tes", Configs: 4}, {App: "builds", Name: "project:test", Configs: 4}, {App: "buildt", Name: "project:test", Configs: 4}}
+	for from := range realms {
+		for limit := range 4 {
+			var after account.Realm
+			if from > 0 {
+				after = realms[from-1]
+			}
+			if got, want := n.PolicyRealms(after, limit), realms[from:min(from+limit, 3)]; !slices.Equal(got, want) {
+				t.Errorf("%d realms after %v: %v, want %v", limit, after, got, want)
+			}
 		}
 	}
 }

@@ -64,6 +64,17 @@ func (a *fakeAccounts) ListAccounts(_ context.Context, f account.Filter, after a
 	return a.store.View().List(at, f, after, limit), nil
 }
 
+func (a *fakeAccounts) ListRealms(_ context.Context, after account.Realm, limit int) ([]account.Realm, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	var configs []account.Realm
+	for id := range a.configs {
+		configs = append(configs, account.Realm{App: id.App, Name: id.Realm, Configs: 1})
+	}
+	configs = slices.DeleteFunc(configs, func(r account.Realm) bool { return r.Compare(after) <= 0 })
+	return account.MergeRealms(limit, a.store.View().Realms(at, after, limit), configs), nil
+}
+
 func (a *fakeAccounts) AccountHistory(_ context.Context, id account.ID) (account.State, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

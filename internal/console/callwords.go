@@ -51,6 +51,7 @@ var callWords = map[string]string{
 	"AccountService/GetAccounts":  "Look at accounts",
 	"AccountService/LoadPolicies": "Load policies of accounts",
 
+	"AccountAdminService/ListRealms":        "List realms of accounts",
 	"AccountAdminService/GetAccounts":       "Look at accounts, as an administrator",
 	"AccountAdminService/ListAccounts":      "List accounts",
 	"AccountAdminService/GetAccountHistory": "Read the history of an account",

@@ -26,7 +26,7 @@ nodes' settings have access.grants, the author needs permissions.
 
 An account is named by flags, or in one word:
 app~realm~identity~namespace~name~type. Identity and namespace may be empty.`,
-		newAccountsApplyCommand(), newAccountsGetCommand(), newAccountsListCommand(), newAccountsHistoryCommand())
+		newAccountsApplyCommand(), newAccountsGetCommand(), newAccountsListCommand(), newAccountsRealmsCommand(), newAccountsHistoryCommand())
 }
 
 // Identity identifies the caller, for permissions, histories and request ids.
@@ -70,9 +70,9 @@ func (r *realmFlags) addFlags(cmd *cobra.Command) {
 func (r *realmFlags) need() error {
 	switch {
 	case r.app == "":
-		return exit.Usagef("--app is missing; say which application, such as --app cv")
+		return exit.Usagef("--app is missing; say which application, such as --app cv; \"quorate accounts realms\" lists them")
 	case r.realm == "":
-		return exit.Usagef("--realm is missing; say which realm, such as --realm project:infra")
+		return exit.Usagef("--realm is missing; say which realm, such as --realm project:infra; \"quorate accounts realms\" lists them")
 	}
 	return nil
 }

@@ -1432,6 +1432,189 @@ func (x *GetAccountsResponse) GetAt() *timestamppb.Timestamp {
 	return nil
 }
 
+// ListRealmsRequest asks for realms, sorted by application and realm.
+type ListRealmsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Realms per page, at most 1000; 0 means 100.
+	PageSize int32 `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// next_page_token of the previous answer; empty for the first page.
+	PageToken     string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListRealmsRequest) Reset() {
+	*x = ListRealmsRequest{}
+	mi := &file_quorate_v1_accounts_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListRealmsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListRealmsRequest) ProtoMessage() {}
+
+func (x *ListRealmsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_quorate_v1_accounts_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListRealmsRequest.ProtoReflect.Descriptor instead.
+func (*ListRealmsRequest) Descriptor() ([]byte, []int) {
+	return file_quorate_v1_accounts_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *ListRealmsRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *ListRealmsRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+// RealmSummary is one realm of an application.
+type RealmSummary struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The application.
+	AppId string `protobuf:"bytes,1,opt,name=app_id,json=appId,proto3" json:"app_id,omitempty"`
+	// The realm.
+	Realm string `protobuf:"bytes,2,opt,name=realm,proto3" json:"realm,omitempty"`
+	// Whether it has accounts; false for callers without quota.accounts.list in the realm.
+	HasAccounts bool `protobuf:"varint,3,opt,name=has_accounts,json=hasAccounts,proto3" json:"has_accounts,omitempty"`
+	// How many policy configs it has; 0 for callers without quota.policies.read in the realm.
+	PolicyConfigs int32 `protobuf:"varint,4,opt,name=policy_configs,json=policyConfigs,proto3" json:"policy_configs,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RealmSummary) Reset() {
+	*x = RealmSummary{}
+	mi := &file_quorate_v1_accounts_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RealmSummary) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RealmSummary) ProtoMessage() {}
+
+func (x *RealmSummary) ProtoReflect() protoreflect.Message {
+	mi := &file_quorate_v1_accounts_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RealmSummary.ProtoReflect.Descriptor instead.
+func (*RealmSummary) Descriptor() ([]byte, []int) {
+	return file_quorate_v1_accounts_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *RealmSummary) GetAppId() string {
+	if x != nil {
+		return x.AppId
+	}
+	return ""
+}
+
+func (x *RealmSummary) GetRealm() string {
+	if x != nil {
+		return x.Realm
+	}
+	return ""
+}
+
+func (x *RealmSummary) GetHasAccounts() bool {
+	if x != nil {
+		return x.HasAccounts
+	}
+	return false
+}
+
+func (x *RealmSummary) GetPolicyConfigs() int32 {
+	if x != nil {
+		return x.PolicyConfigs
+	}
+	return 0
+}
+
+// ListRealmsResponse is one page.
+type ListRealmsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The realms.
+	Realms []*RealmSummary `protobuf:"bytes,1,rep,name=realms,proto3" json:"realms,omitempty"`
+	// Token of the next page; empty on the last.
+	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListRealmsResponse) Reset() {
+	*x = ListRealmsResponse{}
+	mi := &file_quorate_v1_accounts_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListRealmsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListRealmsResponse) ProtoMessage() {}
+
+func (x *ListRealmsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_quorate_v1_accounts_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListRealmsResponse.ProtoReflect.Descriptor instead.
+func (*ListRealmsResponse) Descriptor() ([]byte, []int) {
+	return file_quorate_v1_accounts_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *ListRealmsResponse) GetRealms() []*RealmSummary {
+	if x != nil {
+		return x.Realms
+	}
+	return nil
+}
+
+func (x *ListRealmsResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
 // ListAccountsRequest asks for accounts in order of their ids.
 type ListAccountsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1457,7 +1640,7 @@ type ListAccountsRequest struct {
 
 func (x *ListAccountsRequest) Reset() {
 	*x = ListAccountsRequest{}
-	mi := &file_quorate_v1_accounts_proto_msgTypes[16]
+	mi := &file_quorate_v1_accounts_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1469,7 +1652,7 @@ func (x *ListAccountsRequest) String() string {
 func (*ListAccountsRequest) ProtoMessage() {}
 
 func (x *ListAccountsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_v1_accounts_proto_msgTypes[16]
+	mi := &file_quorate_v1_accounts_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1482,7 +1665,7 @@ func (x *ListAccountsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAccountsRequest.ProtoReflect.Descriptor instead.
 func (*ListAccountsRequest) Descriptor() ([]byte, []int) {
-	return file_quorate_v1_accounts_proto_rawDescGZIP(), []int{16}
+	return file_quorate_v1_accounts_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ListAccountsRequest) GetAppId() string {
@@ -1554,7 +1737,7 @@ type ListAccountsResponse struct {
 
 func (x *ListAccountsResponse) Reset() {
 	*x = ListAccountsResponse{}
-	mi := &file_quorate_v1_accounts_proto_msgTypes[17]
+	mi := &file_quorate_v1_accounts_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1566,7 +1749,7 @@ func (x *ListAccountsResponse) String() string {
 func (*ListAccountsResponse) ProtoMessage() {}
 
 func (x *ListAccountsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_v1_accounts_proto_msgTypes[17]
+	mi := &file_quorate_v1_accounts_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1579,7 +1762,7 @@ func (x *ListAccountsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAccountsResponse.ProtoReflect.Descriptor instead.
 func (*ListAccountsResponse) Descriptor() ([]byte, []int) {
-	return file_quorate_v1_accounts_proto_rawDescGZIP(), []int{17}
+	return file_quorate_v1_accounts_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ListAccountsResponse) GetAccounts() []*AccountState {
@@ -1607,7 +1790,7 @@ type GetAccountHistoryRequest struct {
 
 func (x *GetAccountHistoryRequest) Reset() {
 	*x = GetAccountHistoryRequest{}
-	mi := &file_quorate_v1_accounts_proto_msgTypes[18]
+	mi := &file_quorate_v1_accounts_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1619,7 +1802,7 @@ func (x *GetAccountHistoryRequest) String() string {
 func (*GetAccountHistoryRequest) ProtoMessage() {}
 
 func (x *GetAccountHistoryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_v1_accounts_proto_msgTypes[18]
+	mi := &file_quorate_v1_accounts_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1632,7 +1815,7 @@ func (x *GetAccountHistoryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetAccountHistoryRequest.ProtoReflect.Descriptor instead.
 func (*GetAccountHistoryRequest) Descriptor() ([]byte, []int) {
-	return file_quorate_v1_accounts_proto_rawDescGZIP(), []int{18}
+	return file_quorate_v1_accounts_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *GetAccountHistoryRequest) GetAccountId() *AccountID {
@@ -1663,7 +1846,7 @@ type AccountChange struct {
 
 func (x *AccountChange) Reset() {
 	*x = AccountChange{}
-	mi := &file_quorate_v1_accounts_proto_msgTypes[19]
+	mi := &file_quorate_v1_accounts_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1675,7 +1858,7 @@ func (x *AccountChange) String() string {
 func (*AccountChange) ProtoMessage() {}
 
 func (x *AccountChange) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_v1_accounts_proto_msgTypes[19]
+	mi := &file_quorate_v1_accounts_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1688,7 +1871,7 @@ func (x *AccountChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccountChange.ProtoReflect.Descriptor instead.
 func (*AccountChange) Descriptor() ([]byte, []int) {
-	return file_quorate_v1_accounts_proto_rawDescGZIP(), []int{19}
+	return file_quorate_v1_accounts_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *AccountChange) GetAt() *timestamppb.Timestamp {
@@ -1744,7 +1927,7 @@ type GetAccountHistoryResponse struct {
 
 func (x *GetAccountHistoryResponse) Reset() {
 	*x = GetAccountHistoryResponse{}
-	mi := &file_quorate_v1_accounts_proto_msgTypes[20]
+	mi := &file_quorate_v1_accounts_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1756,7 +1939,7 @@ func (x *GetAccountHistoryResponse) String() string {
 func (*GetAccountHistoryResponse) ProtoMessage() {}
 
 func (x *GetAccountHistoryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_v1_accounts_proto_msgTypes[20]
+	mi := &file_quorate_v1_accounts_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1769,7 +1952,7 @@ func (x *GetAccountHistoryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetAccountHistoryResponse.ProtoReflect.Descriptor instead.
 func (*GetAccountHistoryResponse) Descriptor() ([]byte, []int) {
-	return file_quorate_v1_accounts_proto_rawDescGZIP(), []int{20}
+	return file_quorate_v1_accounts_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *GetAccountHistoryResponse) GetChanges() []*AccountChange {
@@ -1796,7 +1979,7 @@ type LoadPoliciesRequest struct {
 
 func (x *LoadPoliciesRequest) Reset() {
 	*x = LoadPoliciesRequest{}
-	mi := &file_quorate_v1_accounts_proto_msgTypes[21]
+	mi := &file_quorate_v1_accounts_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1808,7 +1991,7 @@ func (x *LoadPoliciesRequest) String() string {
 func (*LoadPoliciesRequest) ProtoMessage() {}
 
 func (x *LoadPoliciesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_v1_accounts_proto_msgTypes[21]
+	mi := &file_quorate_v1_accounts_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1821,7 +2004,7 @@ func (x *LoadPoliciesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LoadPoliciesRequest.ProtoReflect.Descriptor instead.
 func (*LoadPoliciesRequest) Descriptor() ([]byte, []int) {
-	return file_quorate_v1_accounts_proto_rawDescGZIP(), []int{21}
+	return file_quorate_v1_accounts_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *LoadPoliciesRequest) GetAppId() string {
@@ -1865,7 +2048,7 @@ type LoadPoliciesResponse struct {
 
 func (x *LoadPoliciesResponse) Reset() {
 	*x = LoadPoliciesResponse{}
-	mi := &file_quorate_v1_accounts_proto_msgTypes[22]
+	mi := &file_quorate_v1_accounts_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1877,7 +2060,7 @@ func (x *LoadPoliciesResponse) String() string {
 func (*LoadPoliciesResponse) ProtoMessage() {}
 
 func (x *LoadPoliciesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_v1_accounts_proto_msgTypes[22]
+	mi := &file_quorate_v1_accounts_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1890,7 +2073,7 @@ func (x *LoadPoliciesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LoadPoliciesResponse.ProtoReflect.Descriptor instead.
 func (*LoadPoliciesResponse) Descriptor() ([]byte, []int) {
-	return file_quorate_v1_accounts_proto_rawDescGZIP(), []int{22}
+	return file_quorate_v1_accounts_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *LoadPoliciesResponse) GetId() *PolicyConfigID {
@@ -1918,7 +2101,7 @@ type GetPoliciesRequest struct {
 
 func (x *GetPoliciesRequest) Reset() {
 	*x = GetPoliciesRequest{}
-	mi := &file_quorate_v1_accounts_proto_msgTypes[23]
+	mi := &file_quorate_v1_accounts_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1930,7 +2113,7 @@ func (x *GetPoliciesRequest) String() string {
 func (*GetPoliciesRequest) ProtoMessage() {}
 
 func (x *GetPoliciesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_v1_accounts_proto_msgTypes[23]
+	mi := &file_quorate_v1_accounts_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1943,7 +2126,7 @@ func (x *GetPoliciesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetPoliciesRequest.ProtoReflect.Descriptor instead.
 func (*GetPoliciesRequest) Descriptor() ([]byte, []int) {
-	return file_quorate_v1_accounts_proto_rawDescGZIP(), []int{23}
+	return file_quorate_v1_accounts_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *GetPoliciesRequest) GetId() *PolicyConfigID {
@@ -1970,7 +2153,7 @@ type GetPoliciesResponse struct {
 
 func (x *GetPoliciesResponse) Reset() {
 	*x = GetPoliciesResponse{}
-	mi := &file_quorate_v1_accounts_proto_msgTypes[24]
+	mi := &file_quorate_v1_accounts_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1982,7 +2165,7 @@ func (x *GetPoliciesResponse) String() string {
 func (*GetPoliciesResponse) ProtoMessage() {}
 
 func (x *GetPoliciesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_v1_accounts_proto_msgTypes[24]
+	mi := &file_quorate_v1_accounts_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1995,7 +2178,7 @@ func (x *GetPoliciesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetPoliciesResponse.ProtoReflect.Descriptor instead.
 func (*GetPoliciesResponse) Descriptor() ([]byte, []int) {
-	return file_quorate_v1_accounts_proto_rawDescGZIP(), []int{24}
+	return file_quorate_v1_accounts_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *GetPoliciesResponse) GetId() *PolicyConfigID {
@@ -2043,7 +2226,7 @@ type ListPoliciesRequest struct {
 
 func (x *ListPoliciesRequest) Reset() {
 	*x = ListPoliciesRequest{}
-	mi := &file_quorate_v1_accounts_proto_msgTypes[25]
+	mi := &file_quorate_v1_accounts_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2055,7 +2238,7 @@ func (x *ListPoliciesRequest) String() string {
 func (*ListPoliciesRequest) ProtoMessage() {}
 
 func (x *ListPoliciesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_v1_accounts_proto_msgTypes[25]
+	mi := &file_quorate_v1_accounts_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2068,7 +2251,7 @@ func (x *ListPoliciesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPoliciesRequest.ProtoReflect.Descriptor instead.
 func (*ListPoliciesRequest) Descriptor() ([]byte, []int) {
-	return file_quorate_v1_accounts_proto_rawDescGZIP(), []int{25}
+	return file_quorate_v1_accounts_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ListPoliciesRequest) GetAppId() string {
@@ -2116,7 +2299,7 @@ type PolicySummary struct {
 
 func (x *PolicySummary) Reset() {
 	*x = PolicySummary{}
-	mi := &file_quorate_v1_accounts_proto_msgTypes[26]
+	mi := &file_quorate_v1_accounts_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2128,7 +2311,7 @@ func (x *PolicySummary) String() string {
 func (*PolicySummary) ProtoMessage() {}
 
 func (x *PolicySummary) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_v1_accounts_proto_msgTypes[26]
+	mi := &file_quorate_v1_accounts_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2141,7 +2324,7 @@ func (x *PolicySummary) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PolicySummary.ProtoReflect.Descriptor instead.
 func (*PolicySummary) Descriptor() ([]byte, []int) {
-	return file_quorate_v1_accounts_proto_rawDescGZIP(), []int{26}
+	return file_quorate_v1_accounts_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *PolicySummary) GetId() *PolicyConfigID {
@@ -2185,7 +2368,7 @@ type ListPoliciesResponse struct {
 
 func (x *ListPoliciesResponse) Reset() {
 	*x = ListPoliciesResponse{}
-	mi := &file_quorate_v1_accounts_proto_msgTypes[27]
+	mi := &file_quorate_v1_accounts_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2197,7 +2380,7 @@ func (x *ListPoliciesResponse) String() string {
 func (*ListPoliciesResponse) ProtoMessage() {}
 
 func (x *ListPoliciesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_v1_accounts_proto_msgTypes[27]
+	mi := &file_quorate_v1_accounts_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2210,7 +2393,7 @@ func (x *ListPoliciesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPoliciesResponse.ProtoReflect.Descriptor instead.
 func (*ListPoliciesResponse) Descriptor() ([]byte, []int) {
-	return file_quorate_v1_accounts_proto_rawDescGZIP(), []int{27}
+	return file_quorate_v1_accounts_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ListPoliciesResponse) GetPolicies() []*PolicySummary {
@@ -2238,7 +2421,7 @@ type PurgePoliciesRequest struct {
 
 func (x *PurgePoliciesRequest) Reset() {
 	*x = PurgePoliciesRequest{}
-	mi := &file_quorate_v1_accounts_proto_msgTypes[28]
+	mi := &file_quorate_v1_accounts_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2250,7 +2433,7 @@ func (x *PurgePoliciesRequest) String() string {
 func (*PurgePoliciesRequest) ProtoMessage() {}
 
 func (x *PurgePoliciesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_v1_accounts_proto_msgTypes[28]
+	mi := &file_quorate_v1_accounts_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2263,7 +2446,7 @@ func (x *PurgePoliciesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PurgePoliciesRequest.ProtoReflect.Descriptor instead.
 func (*PurgePoliciesRequest) Descriptor() ([]byte, []int) {
-	return file_quorate_v1_accounts_proto_rawDescGZIP(), []int{28}
+	return file_quorate_v1_accounts_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *PurgePoliciesRequest) GetId() *PolicyConfigID {
@@ -2284,7 +2467,7 @@ type PurgePoliciesResponse struct {
 
 func (x *PurgePoliciesResponse) Reset() {
 	*x = PurgePoliciesResponse{}
-	mi := &file_quorate_v1_accounts_proto_msgTypes[29]
+	mi := &file_quorate_v1_accounts_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2296,7 +2479,7 @@ func (x *PurgePoliciesResponse) String() string {
 func (*PurgePoliciesResponse) ProtoMessage() {}
 
 func (x *PurgePoliciesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_v1_accounts_proto_msgTypes[29]
+	mi := &file_quorate_v1_accounts_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2309,7 +2492,7 @@ func (x *PurgePoliciesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PurgePoliciesResponse.ProtoReflect.Descriptor instead.
 func (*PurgePoliciesResponse) Descriptor() ([]byte, []int) {
-	return file_quorate_v1_accounts_proto_rawDescGZIP(), []int{29}
+	return file_quorate_v1_accounts_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *PurgePoliciesResponse) GetPurged() bool {
@@ -2406,7 +2589,19 @@ const file_quorate_v1_accounts_proto_rawDesc = "" +
 	"\x0enext_refill_at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\fnextRefillAt\"w\n" +
 	"\x13GetAccountsResponse\x124\n" +
 	"\baccounts\x18\x01 \x03(\v2\x18.quorate.v1.AccountStateR\baccounts\x12*\n" +
-	"\x02at\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\"\xa3\x02\n" +
+	"\x02at\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\"O\n" +
+	"\x11ListRealmsRequest\x12\x1b\n" +
+	"\tpage_size\x18\x01 \x01(\x05R\bpageSize\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\x02 \x01(\tR\tpageToken\"\x85\x01\n" +
+	"\fRealmSummary\x12\x15\n" +
+	"\x06app_id\x18\x01 \x01(\tR\x05appId\x12\x14\n" +
+	"\x05realm\x18\x02 \x01(\tR\x05realm\x12!\n" +
+	"\fhas_accounts\x18\x03 \x01(\bR\vhasAccounts\x12%\n" +
+	"\x0epolicy_configs\x18\x04 \x01(\x05R\rpolicyConfigs\"n\n" +
+	"\x12ListRealmsResponse\x120\n" +
+	"\x06realms\x18\x01 \x03(\v2\x18.quorate.v1.RealmSummaryR\x06realms\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xa3\x02\n" +
 	"\x13ListAccountsRequest\x12\x15\n" +
 	"\x06app_id\x18\x01 \x01(\tR\x05appId\x12\x14\n" +
 	"\x05realm\x18\x02 \x01(\tR\x05realm\x12\x1f\n" +
@@ -2499,8 +2694,10 @@ const file_quorate_v1_accounts_proto_rawDesc = "" +
 	"\x0eAccountService\x12E\n" +
 	"\bApplyOps\x12\x1b.quorate.v1.ApplyOpsRequest\x1a\x1c.quorate.v1.ApplyOpsResponse\x12N\n" +
 	"\vGetAccounts\x12\x1e.quorate.v1.GetAccountsRequest\x1a\x1f.quorate.v1.GetAccountsResponse\x12Q\n" +
-	"\fLoadPolicies\x12\x1f.quorate.v1.LoadPoliciesRequest\x1a .quorate.v1.LoadPoliciesResponse2\xae\x05\n" +
-	"\x13AccountAdminService\x12N\n" +
+	"\fLoadPolicies\x12\x1f.quorate.v1.LoadPoliciesRequest\x1a .quorate.v1.LoadPoliciesResponse2\xfb\x05\n" +
+	"\x13AccountAdminService\x12K\n" +
+	"\n" +
+	"ListRealms\x12\x1d.quorate.v1.ListRealmsRequest\x1a\x1e.quorate.v1.ListRealmsResponse\x12N\n" +
 	"\vGetAccounts\x12\x1e.quorate.v1.GetAccountsRequest\x1a\x1f.quorate.v1.GetAccountsResponse\x12Q\n" +
 	"\fListAccounts\x12\x1f.quorate.v1.ListAccountsRequest\x1a .quorate.v1.ListAccountsResponse\x12`\n" +
 	"\x11GetAccountHistory\x12$.quorate.v1.GetAccountHistoryRequest\x1a%.quorate.v1.GetAccountHistoryResponse\x12E\n" +
@@ -2523,7 +2720,7 @@ func file_quorate_v1_accounts_proto_rawDescGZIP() []byte {
 }
 
 var file_quorate_v1_accounts_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
-var file_quorate_v1_accounts_proto_msgTypes = make([]protoimpl.MessageInfo, 30)
+var file_quorate_v1_accounts_proto_msgTypes = make([]protoimpl.MessageInfo, 33)
 var file_quorate_v1_accounts_proto_goTypes = []any{
 	(PolicyOption)(0),                 // 0: quorate.v1.PolicyOption
 	(RelativeTo)(0),                   // 1: quorate.v1.RelativeTo
@@ -2546,94 +2743,100 @@ var file_quorate_v1_accounts_proto_goTypes = []any{
 	(*Account)(nil),                   // 18: quorate.v1.Account
 	(*AccountState)(nil),              // 19: quorate.v1.AccountState
 	(*GetAccountsResponse)(nil),       // 20: quorate.v1.GetAccountsResponse
-	(*ListAccountsRequest)(nil),       // 21: quorate.v1.ListAccountsRequest
-	(*ListAccountsResponse)(nil),      // 22: quorate.v1.ListAccountsResponse
-	(*GetAccountHistoryRequest)(nil),  // 23: quorate.v1.GetAccountHistoryRequest
-	(*AccountChange)(nil),             // 24: quorate.v1.AccountChange
-	(*GetAccountHistoryResponse)(nil), // 25: quorate.v1.GetAccountHistoryResponse
-	(*LoadPoliciesRequest)(nil),       // 26: quorate.v1.LoadPoliciesRequest
-	(*LoadPoliciesResponse)(nil),      // 27: quorate.v1.LoadPoliciesResponse
-	(*GetPoliciesRequest)(nil),        // 28: quorate.v1.GetPoliciesRequest
-	(*GetPoliciesResponse)(nil),       // 29: quorate.v1.GetPoliciesResponse
-	(*ListPoliciesRequest)(nil),       // 30: quorate.v1.ListPoliciesRequest
-	(*PolicySummary)(nil),             // 31: quorate.v1.PolicySummary
-	(*ListPoliciesResponse)(nil),      // 32: quorate.v1.ListPoliciesResponse
-	(*PurgePoliciesRequest)(nil),      // 33: quorate.v1.PurgePoliciesRequest
-	(*PurgePoliciesResponse)(nil),     // 34: quorate.v1.PurgePoliciesResponse
-	(*durationpb.Duration)(nil),       // 35: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),     // 36: google.protobuf.Timestamp
+	(*ListRealmsRequest)(nil),         // 21: quorate.v1.ListRealmsRequest
+	(*RealmSummary)(nil),              // 22: quorate.v1.RealmSummary
+	(*ListRealmsResponse)(nil),        // 23: quorate.v1.ListRealmsResponse
+	(*ListAccountsRequest)(nil),       // 24: quorate.v1.ListAccountsRequest
+	(*ListAccountsResponse)(nil),      // 25: quorate.v1.ListAccountsResponse
+	(*GetAccountHistoryRequest)(nil),  // 26: quorate.v1.GetAccountHistoryRequest
+	(*AccountChange)(nil),             // 27: quorate.v1.AccountChange
+	(*GetAccountHistoryResponse)(nil), // 28: quorate.v1.GetAccountHistoryResponse
+	(*LoadPoliciesRequest)(nil),       // 29: quorate.v1.LoadPoliciesRequest
+	(*LoadPoliciesResponse)(nil),      // 30: quorate.v1.LoadPoliciesResponse
+	(*GetPoliciesRequest)(nil),        // 31: quorate.v1.GetPoliciesRequest
+	(*GetPoliciesResponse)(nil),       // 32: quorate.v1.GetPoliciesResponse
+	(*ListPoliciesRequest)(nil),       // 33: quorate.v1.ListPoliciesRequest
+	(*PolicySummary)(nil),             // 34: quorate.v1.PolicySummary
+	(*ListPoliciesResponse)(nil),      // 35: quorate.v1.ListPoliciesResponse
+	(*PurgePoliciesRequest)(nil),      // 36: quorate.v1.PurgePoliciesRequest
+	(*PurgePoliciesResponse)(nil),     // 37: quorate.v1.PurgePoliciesResponse
+	(*durationpb.Duration)(nil),       // 38: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),     // 39: google.protobuf.Timestamp
 }
 var file_quorate_v1_accounts_proto_depIdxs = []int32{
 	6,  // 0: quorate.v1.PolicyID.config:type_name -> quorate.v1.PolicyConfigID
 	7,  // 1: quorate.v1.PolicyID.key:type_name -> quorate.v1.PolicyKey
 	9,  // 2: quorate.v1.Policy.refill:type_name -> quorate.v1.Refill
-	35, // 3: quorate.v1.Policy.lifetime:type_name -> google.protobuf.Duration
+	38, // 3: quorate.v1.Policy.lifetime:type_name -> google.protobuf.Duration
 	7,  // 4: quorate.v1.PolicyEntry.key:type_name -> quorate.v1.PolicyKey
 	10, // 5: quorate.v1.PolicyEntry.policy:type_name -> quorate.v1.Policy
 	11, // 6: quorate.v1.PolicyConfig.policies:type_name -> quorate.v1.PolicyEntry
 	5,  // 7: quorate.v1.Op.account_id:type_name -> quorate.v1.AccountID
 	8,  // 8: quorate.v1.Op.policy_id:type_name -> quorate.v1.PolicyID
 	1,  // 9: quorate.v1.Op.relative_to:type_name -> quorate.v1.RelativeTo
-	35, // 10: quorate.v1.ApplyOpsRequest.request_id_ttl:type_name -> google.protobuf.Duration
+	38, // 10: quorate.v1.ApplyOpsRequest.request_id_ttl:type_name -> google.protobuf.Duration
 	13, // 11: quorate.v1.ApplyOpsRequest.ops:type_name -> quorate.v1.Op
 	4,  // 12: quorate.v1.OpResult.account_status:type_name -> quorate.v1.AccountStatus
 	3,  // 13: quorate.v1.OpResult.status:type_name -> quorate.v1.OpStatus
 	15, // 14: quorate.v1.ApplyOpsResponse.results:type_name -> quorate.v1.OpResult
-	36, // 15: quorate.v1.ApplyOpsResponse.originally_set:type_name -> google.protobuf.Timestamp
+	39, // 15: quorate.v1.ApplyOpsResponse.originally_set:type_name -> google.protobuf.Timestamp
 	5,  // 16: quorate.v1.GetAccountsRequest.accounts:type_name -> quorate.v1.AccountID
-	36, // 17: quorate.v1.Account.updated_at:type_name -> google.protobuf.Timestamp
-	36, // 18: quorate.v1.Account.policy_changed_at:type_name -> google.protobuf.Timestamp
+	39, // 17: quorate.v1.Account.updated_at:type_name -> google.protobuf.Timestamp
+	39, // 18: quorate.v1.Account.policy_changed_at:type_name -> google.protobuf.Timestamp
 	8,  // 19: quorate.v1.Account.policy_id:type_name -> quorate.v1.PolicyID
 	10, // 20: quorate.v1.Account.policy:type_name -> quorate.v1.Policy
-	36, // 21: quorate.v1.Account.expires_at:type_name -> google.protobuf.Timestamp
-	36, // 22: quorate.v1.Account.refilled_at:type_name -> google.protobuf.Timestamp
+	39, // 21: quorate.v1.Account.expires_at:type_name -> google.protobuf.Timestamp
+	39, // 22: quorate.v1.Account.refilled_at:type_name -> google.protobuf.Timestamp
 	5,  // 23: quorate.v1.AccountState.id:type_name -> quorate.v1.AccountID
 	18, // 24: quorate.v1.AccountState.account:type_name -> quorate.v1.Account
-	36, // 25: quorate.v1.AccountState.next_refill_at:type_name -> google.protobuf.Timestamp
+	39, // 25: quorate.v1.AccountState.next_refill_at:type_name -> google.protobuf.Timestamp
 	19, // 26: quorate.v1.GetAccountsResponse.accounts:type_name -> quorate.v1.AccountState
-	36, // 27: quorate.v1.GetAccountsResponse.at:type_name -> google.protobuf.Timestamp
-	19, // 28: quorate.v1.ListAccountsResponse.accounts:type_name -> quorate.v1.AccountState
-	5,  // 29: quorate.v1.GetAccountHistoryRequest.account_id:type_name -> quorate.v1.AccountID
-	36, // 30: quorate.v1.AccountChange.at:type_name -> google.protobuf.Timestamp
-	8,  // 31: quorate.v1.AccountChange.policy_id:type_name -> quorate.v1.PolicyID
-	24, // 32: quorate.v1.GetAccountHistoryResponse.changes:type_name -> quorate.v1.AccountChange
-	12, // 33: quorate.v1.LoadPoliciesRequest.config:type_name -> quorate.v1.PolicyConfig
-	6,  // 34: quorate.v1.LoadPoliciesResponse.id:type_name -> quorate.v1.PolicyConfigID
-	6,  // 35: quorate.v1.GetPoliciesRequest.id:type_name -> quorate.v1.PolicyConfigID
-	6,  // 36: quorate.v1.GetPoliciesResponse.id:type_name -> quorate.v1.PolicyConfigID
-	12, // 37: quorate.v1.GetPoliciesResponse.config:type_name -> quorate.v1.PolicyConfig
-	36, // 38: quorate.v1.GetPoliciesResponse.loaded_at:type_name -> google.protobuf.Timestamp
-	6,  // 39: quorate.v1.PolicySummary.id:type_name -> quorate.v1.PolicyConfigID
-	36, // 40: quorate.v1.PolicySummary.loaded_at:type_name -> google.protobuf.Timestamp
-	31, // 41: quorate.v1.ListPoliciesResponse.policies:type_name -> quorate.v1.PolicySummary
-	6,  // 42: quorate.v1.PurgePoliciesRequest.id:type_name -> quorate.v1.PolicyConfigID
-	14, // 43: quorate.v1.AccountService.ApplyOps:input_type -> quorate.v1.ApplyOpsRequest
-	17, // 44: quorate.v1.AccountService.GetAccounts:input_type -> quorate.v1.GetAccountsRequest
-	26, // 45: quorate.v1.AccountService.LoadPolicies:input_type -> quorate.v1.LoadPoliciesRequest
-	17, // 46: quorate.v1.AccountAdminService.GetAccounts:input_type -> quorate.v1.GetAccountsRequest
-	21, // 47: quorate.v1.AccountAdminService.ListAccounts:input_type -> quorate.v1.ListAccountsRequest
-	23, // 48: quorate.v1.AccountAdminService.GetAccountHistory:input_type -> quorate.v1.GetAccountHistoryRequest
-	14, // 49: quorate.v1.AccountAdminService.ApplyOps:input_type -> quorate.v1.ApplyOpsRequest
-	26, // 50: quorate.v1.AccountAdminService.WritePolicies:input_type -> quorate.v1.LoadPoliciesRequest
-	28, // 51: quorate.v1.AccountAdminService.GetPolicies:input_type -> quorate.v1.GetPoliciesRequest
-	30, // 52: quorate.v1.AccountAdminService.ListPolicies:input_type -> quorate.v1.ListPoliciesRequest
-	33, // 53: quorate.v1.AccountAdminService.PurgePolicies:input_type -> quorate.v1.PurgePoliciesRequest
-	16, // 54: quorate.v1.AccountService.ApplyOps:output_type -> quorate.v1.ApplyOpsResponse
-	20, // 55: quorate.v1.AccountService.GetAccounts:output_type -> quorate.v1.GetAccountsResponse
-	27, // 56: quorate.v1.AccountService.LoadPolicies:output_type -> quorate.v1.LoadPoliciesResponse
-	20, // 57: quorate.v1.AccountAdminService.GetAccounts:output_type -> quorate.v1.GetAccountsResponse
-	22, // 58: quorate.v1.AccountAdminService.ListAccounts:output_type -> quorate.v1.ListAccountsResponse
-	25, // 59: quorate.v1.AccountAdminService.GetAccountHistory:output_type -> quorate.v1.GetAccountHistoryResponse
-	16, // 60: quorate.v1.AccountAdminService.ApplyOps:output_type -> quorate.v1.ApplyOpsResponse
-	27, // 61: quorate.v1.AccountAdminService.WritePolicies:output_type -> quorate.v1.LoadPoliciesResponse
-	29, // 62: quorate.v1.AccountAdminService.GetPolicies:output_type -> quorate.v1.GetPoliciesResponse
-	32, // 63: quorate.v1.AccountAdminService.ListPolicies:output_type -> quorate.v1.ListPoliciesResponse
-	34, // 64: quorate.v1.AccountAdminService.PurgePolicies:output_type -> quorate.v1.PurgePoliciesResponse
-	54, // [54:65] is the sub-list for method output_type
-	43, // [43:54] is the sub-list for method input_type
-	43, // [43:43] is the sub-list for extension type_name
-	43, // [43:43] is the sub-list for extension extendee
-	0,  // [0:43] is the sub-list for field type_name
+	39, // 27: quorate.v1.GetAccountsResponse.at:type_name -> google.protobuf.Timestamp
+	22, // 28: quorate.v1.ListRealmsResponse.realms:type_name -> quorate.v1.RealmSummary
+	19, // 29: quorate.v1.ListAccountsResponse.accounts:type_name -> quorate.v1.AccountState
+	5,  // 30: quorate.v1.GetAccountHistoryRequest.account_id:type_name -> quorate.v1.AccountID
+	39, // 31: quorate.v1.AccountChange.at:type_name -> google.protobuf.Timestamp
+	8,  // 32: quorate.v1.AccountChange.policy_id:type_name -> quorate.v1.PolicyID
+	27, // 33: quorate.v1.GetAccountHistoryResponse.changes:type_name -> quorate.v1.AccountChange
+	12, // 34: quorate.v1.LoadPoliciesRequest.config:type_name -> quorate.v1.PolicyConfig
+	6,  // 35: quorate.v1.LoadPoliciesResponse.id:type_name -> quorate.v1.PolicyConfigID
+	6,  // 36: quorate.v1.GetPoliciesRequest.id:type_name -> quorate.v1.PolicyConfigID
+	6,  // 37: quorate.v1.GetPoliciesResponse.id:type_name -> quorate.v1.PolicyConfigID
+	12, // 38: quorate.v1.GetPoliciesResponse.config:type_name -> quorate.v1.PolicyConfig
+	39, // 39: quorate.v1.GetPoliciesResponse.loaded_at:type_name -> google.protobuf.Timestamp
+	6,  // 40: quorate.v1.PolicySummary.id:type_name -> quorate.v1.PolicyConfigID
+	39, // 41: quorate.v1.PolicySummary.loaded_at:type_name -> google.protobuf.Timestamp
+	34, // 42: quorate.v1.ListPoliciesResponse.policies:type_name -> quorate.v1.PolicySummary
+	6,  // 43: quorate.v1.PurgePoliciesRequest.id:type_name -> quorate.v1.PolicyConfigID
+	14, // 44: quorate.v1.AccountService.ApplyOps:input_type -> quorate.v1.ApplyOpsRequest
+	17, // 45: quorate.v1.AccountService.GetAccounts:input_type -> quorate.v1.GetAccountsRequest
+	29, // 46: quorate.v1.AccountService.LoadPolicies:input_type -> quorate.v1.LoadPoliciesRequest
+	21, // 47: quorate.v1.AccountAdminService.ListRealms:input_type -> quorate.v1.ListRealmsRequest
+	17, // 48: quorate.v1.AccountAdminService.GetAccounts:input_type -> quorate.v1.GetAccountsRequest
+	24, // 49: quorate.v1.AccountAdminService.ListAccounts:input_type -> quorate.v1.ListAccountsRequest
+	26, // 50: quorate.v1.AccountAdminService.GetAccountHistory:input_type -> quorate.v1.GetAccountHistoryRequest
+	14, // 51: quorate.v1.AccountAdminService.ApplyOps:input_type -> quorate.v1.ApplyOpsRequest
+	29, // 52: quorate.v1.AccountAdminService.WritePolicies:input_type -> quorate.v1.LoadPoliciesRequest
+	31, // 53: quorate.v1.AccountAdminService.GetPolicies:input_type -> quorate.v1.GetPoliciesRequest
+	33, // 54: quorate.v1.AccountAdminService.ListPolicies:input_type -> quorate.v1.ListPoliciesRequest
+	36, // 55: quorate.v1.AccountAdminService.PurgePolicies:input_type -> quorate.v1.PurgePoliciesRequest
+	16, // 56: quorate.v1.AccountService.ApplyOps:output_type -> quorate.v1.ApplyOpsResponse
+	20, // 57: quorate.v1.AccountService.GetAccounts:output_type -> quorate.v1.GetAccountsResponse
+	30, // 58: quorate.v1.AccountService.LoadPolicies:output_type -> quorate.v1.LoadPoliciesResponse
+	23, // 59: quorate.v1.AccountAdminService.ListRealms:output_type -> quorate.v1.ListRealmsResponse
+	20, // 60: quorate.v1.AccountAdminService.GetAccounts:output_type -> quorate.v1.GetAccountsResponse
+	25, // 61: quorate.v1.AccountAdminService.ListAccounts:output_type -> quorate.v1.ListAccountsResponse
+	28, // 62: quorate.v1.AccountAdminService.GetAccountHistory:output_type -> quorate.v1.GetAccountHistoryResponse
+	16, // 63: quorate.v1.AccountAdminService.ApplyOps:output_type -> quorate.v1.ApplyOpsResponse
+	30, // 64: quorate.v1.AccountAdminService.WritePolicies:output_type -> quorate.v1.LoadPoliciesResponse
+	32, // 65: quorate.v1.AccountAdminService.GetPolicies:output_type -> quorate.v1.GetPoliciesResponse
+	35, // 66: quorate.v1.AccountAdminService.ListPolicies:output_type -> quorate.v1.ListPoliciesResponse
+	37, // 67: quorate.v1.AccountAdminService.PurgePolicies:output_type -> quorate.v1.PurgePoliciesResponse
+	56, // [56:68] is the sub-list for method output_type
+	44, // [44:56] is the sub-list for method input_type
+	44, // [44:44] is the sub-list for extension type_name
+	44, // [44:44] is the sub-list for extension extendee
+	0,  // [0:44] is the sub-list for field type_name
 }
 
 func init() { file_quorate_v1_accounts_proto_init() }
@@ -2641,14 +2844,14 @@ func file_quorate_v1_accounts_proto_init() {
 	if File_quorate_v1_accounts_proto != nil {
 		return
 	}
-	file_quorate_v1_accounts_proto_msgTypes[16].OneofWrappers = []any{}
+	file_quorate_v1_accounts_proto_msgTypes[19].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_quorate_v1_accounts_proto_rawDesc), len(file_quorate_v1_accounts_proto_rawDesc)),
 			NumEnums:      5,
-			NumMessages:   30,
+			NumMessages:   33,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

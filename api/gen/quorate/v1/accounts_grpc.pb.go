@@ -229,6 +229,7 @@ var AccountService_ServiceDesc = grpc.ServiceDesc{
 }
 
 const (
+	AccountAdminService_ListRealms_FullMethodName        = "/quorate.v1.AccountAdminService/ListRealms"
 	AccountAdminService_GetAccounts_FullMethodName       = "/quorate.v1.AccountAdminService/GetAccounts"
 	AccountAdminService_ListAccounts_FullMethodName      = "/quorate.v1.AccountAdminService/ListAccounts"
 	AccountAdminService_GetAccountHistory_FullMethodName = "/quorate.v1.AccountAdminService/GetAccountHistory"
@@ -247,6 +248,9 @@ const (
 // needs a permission in the realm that it concerns, or in the realm "@internal:APP";
 // PERMISSION_DENIED names the permission and the realm.
 type AccountAdminServiceClient interface {
+	// ListRealms returns the realms, of all applications, that have accounts or policy configs. It
+	// needs quota.accounts.list, and shows only what the caller may list in each realm.
+	ListRealms(ctx context.Context, in *ListRealmsRequest, opts ...grpc.CallOption) (*ListRealmsResponse, error)
 	// GetAccounts needs quota.accounts.read for each account.
 	GetAccounts(ctx context.Context, in *GetAccountsRequest, opts ...grpc.CallOption) (*GetAccountsResponse, error)
 	// ListAccounts needs quota.accounts.list.
@@ -276,6 +280,16 @@ type accountAdminServiceClient struct {
 
 func NewAccountAdminServiceClient(cc grpc.ClientConnInterface) AccountAdminServiceClient {
 	return &accountAdminServiceClient{cc}
+}
+
+func (c *accountAdminServiceClient) ListRealms(ctx context.Context, in *ListRealmsRequest, opts ...grpc.CallOption) (*ListRealmsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListRealmsResponse)
+	err := c.cc.Invoke(ctx, AccountAdminService_ListRealms_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
 }
 
 func (c *accountAdminServiceClient) GetAccounts(ctx context.Context, in *GetAccountsRequest, opts ...grpc.CallOption) (*GetAccountsResponse, error) {
@@ -366,6 +380,9 @@ func (c *accountAdminServiceClient) PurgePolicies(ctx context.Context, in *Purge
 // needs a permission in the realm that it concerns, or in the realm "@internal:APP";
 // PERMISSION_DENIED names the permission and the realm.
 type AccountAdminServiceServer interface {
+	// ListRealms returns the realms, of all applications, that have accounts or policy configs. It
+	// needs quota.accounts.list, and shows only what the caller may list in each realm.
+	ListRealms(context.Context, *ListRealmsRequest) (*ListRealmsResponse, error)
 	// GetAccounts needs quota.accounts.read for each account.
 	GetAccounts(context.Context, *GetAccountsRequest) (*GetAccountsResponse, error)
 	// ListAccounts needs quota.accounts.list.
@@ -397,6 +414,9 @@ type AccountAdminServiceServer interface {
 // pointer dereference when methods are called.
 type UnimplementedAccountAdminServiceServer struct{}
 
+func (UnimplementedAccountAdminServiceServer) ListRealms(context.Context, *ListRealmsRequest) (*ListRealmsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListRealms not implemented")
+}
 func (UnimplementedAccountAdminServiceServer) GetAccounts(context.Context, *GetAccountsRequest) (*GetAccountsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetAccounts not implemented")
 }
@@ -440,6 +460,24 @@ func RegisterAccountAdminServiceServer(s grpc.ServiceRegistrar, srv AccountAdmin
 		t.testEmbeddedByValue()
 	}
 	s.RegisterService(&AccountAdminService_ServiceDesc, srv)
+}
+
+func _AccountAdminService_ListRealms_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListRealmsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AccountAdminServiceServer).ListRealms(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AccountAdminService_ListRealms_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AccountAdminServiceServer).ListRealms(ctx, req.(*ListRealmsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
 }
 
 func _AccountAdminService_GetAccounts_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
@@ -593,6 +631,10 @@ var AccountAdminService_ServiceDesc = grpc.ServiceDesc{
 	ServiceName: "quorate.v1.AccountAdminService",
 	HandlerType: (*AccountAdminServiceServer)(nil),
 	Methods: []grpc.MethodDesc{
+		{
+			MethodName: "ListRealms",
+			Handler:    _AccountAdminService_ListRealms_Handler,
+		},
 		{
 			MethodName: "GetAccounts",
 			Handler:    _AccountAdminService_GetAccounts_Handler,

@@ -7388,6 +7388,162 @@ func (x *AccountFilter) GetLimit() int32 {
 	return 0
 }
 
+// AccountRealm is account.Realm of one range.
+type AccountRealm struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The application.
+	App string `protobuf:"bytes,1,opt,name=app,proto3" json:"app,omitempty"`
+	// The realm.
+	Realm         string `protobuf:"bytes,2,opt,name=realm,proto3" json:"realm,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AccountRealm) Reset() {
+	*x = AccountRealm{}
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[79]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AccountRealm) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AccountRealm) ProtoMessage() {}
+
+func (x *AccountRealm) ProtoReflect() protoreflect.Message {
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[79]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AccountRealm.ProtoReflect.Descriptor instead.
+func (*AccountRealm) Descriptor() ([]byte, []int) {
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{79}
+}
+
+func (x *AccountRealm) GetApp() string {
+	if x != nil {
+		return x.App
+	}
+	return ""
+}
+
+func (x *AccountRealm) GetRealm() string {
+	if x != nil {
+		return x.Realm
+	}
+	return ""
+}
+
+// ListAccountRealms asks for the realms that have accounts.
+type ListAccountRealms struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Only realms after this one.
+	After *AccountRealm `protobuf:"bytes,1,opt,name=after,proto3" json:"after,omitempty"`
+	// At most so many, at most 1000.
+	Limit         int32 `protobuf:"varint,2,opt,name=limit,proto3" json:"limit,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListAccountRealms) Reset() {
+	*x = ListAccountRealms{}
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[80]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListAccountRealms) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListAccountRealms) ProtoMessage() {}
+
+func (x *ListAccountRealms) ProtoReflect() protoreflect.Message {
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[80]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListAccountRealms.ProtoReflect.Descriptor instead.
+func (*ListAccountRealms) Descriptor() ([]byte, []int) {
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{80}
+}
+
+func (x *ListAccountRealms) GetAfter() *AccountRealm {
+	if x != nil {
+		return x.After
+	}
+	return nil
+}
+
+func (x *ListAccountRealms) GetLimit() int32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+// AccountRealms answers ListAccountRealms.
+type AccountRealms struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Sorted by application and realm.
+	Realms        []*AccountRealm `protobuf:"bytes,1,rep,name=realms,proto3" json:"realms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AccountRealms) Reset() {
+	*x = AccountRealms{}
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[81]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AccountRealms) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AccountRealms) ProtoMessage() {}
+
+func (x *AccountRealms) ProtoReflect() protoreflect.Message {
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[81]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AccountRealms.ProtoReflect.Descriptor instead.
+func (*AccountRealms) Descriptor() ([]byte, []int) {
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{81}
+}
+
+func (x *AccountRealms) GetRealms() []*AccountRealm {
+	if x != nil {
+		return x.Realms
+	}
+	return nil
+}
+
 // CallTurn queues a call for accounts at the leader of their range: one call at a time has its
 // turn. The turn ends with the Decide or Finish of the call's transaction, when the call leaves, or
 // after three seconds.
@@ -7409,7 +7565,7 @@ type CallTurn struct {
 
 func (x *CallTurn) Reset() {
 	*x = CallTurn{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[79]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7421,7 +7577,7 @@ func (x *CallTurn) String() string {
 func (*CallTurn) ProtoMessage() {}
 
 func (x *CallTurn) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[79]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7434,7 +7590,7 @@ func (x *CallTurn) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallTurn.ProtoReflect.Descriptor instead.
 func (*CallTurn) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{79}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *CallTurn) GetRange() uint32 {
@@ -7483,7 +7639,7 @@ type CallTurnResult struct {
 
 func (x *CallTurnResult) Reset() {
 	*x = CallTurnResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[80]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7495,7 +7651,7 @@ func (x *CallTurnResult) String() string {
 func (*CallTurnResult) ProtoMessage() {}
 
 func (x *CallTurnResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[80]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7508,7 +7664,7 @@ func (x *CallTurnResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallTurnResult.ProtoReflect.Descriptor instead.
 func (*CallTurnResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{80}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *CallTurnResult) GetTaken() bool {
@@ -7518,8 +7674,8 @@ func (x *CallTurnResult) GetTaken() bool {
 	return false
 }
 
-// CallReadAccounts reads accounts of one range. One of accounts, list and
-// decision is set.
+// CallReadAccounts reads accounts of one range. One of accounts, list, decision and
+// realms is set.
 type CallReadAccounts struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The range.
@@ -7533,14 +7689,16 @@ type CallReadAccounts struct {
 	// Read those that pass the filter.
 	List *AccountFilter `protobuf:"bytes,5,opt,name=list,proto3" json:"list,omitempty"`
 	// Return what the range knows of the transaction of this name.
-	Decision      []byte `protobuf:"bytes,6,opt,name=decision,proto3" json:"decision,omitempty"`
+	Decision []byte `protobuf:"bytes,6,opt,name=decision,proto3" json:"decision,omitempty"`
+	// Return the realms that have accounts.
+	Realms        *ListAccountRealms `protobuf:"bytes,7,opt,name=realms,proto3" json:"realms,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *CallReadAccounts) Reset() {
 	*x = CallReadAccounts{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[81]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7552,7 +7710,7 @@ func (x *CallReadAccounts) String() string {
 func (*CallReadAccounts) ProtoMessage() {}
 
 func (x *CallReadAccounts) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[81]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7565,7 +7723,7 @@ func (x *CallReadAccounts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallReadAccounts.ProtoReflect.Descriptor instead.
 func (*CallReadAccounts) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{81}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *CallReadAccounts) GetRange() uint32 {
@@ -7610,6 +7768,13 @@ func (x *CallReadAccounts) GetDecision() []byte {
 	return nil
 }
 
+func (x *CallReadAccounts) GetRealms() *ListAccountRealms {
+	if x != nil {
+		return x.Realms
+	}
+	return nil
+}
+
 // CallReadAccountsResult answers CallReadAccounts.
 type CallReadAccountsResult struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -7622,14 +7787,16 @@ type CallReadAccountsResult struct {
 	// In the order of the request.
 	Accounts []*AccountView `protobuf:"bytes,4,rep,name=accounts,proto3" json:"accounts,omitempty"`
 	// What is known of the transaction.
-	Transaction   *TransactionView `protobuf:"bytes,5,opt,name=transaction,proto3" json:"transaction,omitempty"`
+	Transaction *TransactionView `protobuf:"bytes,5,opt,name=transaction,proto3" json:"transaction,omitempty"`
+	// The realms; absent from nodes of versions before ListAccountRealms.
+	Realms        *AccountRealms `protobuf:"bytes,6,opt,name=realms,proto3" json:"realms,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *CallReadAccountsResult) Reset() {
 	*x = CallReadAccountsResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[82]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7641,7 +7808,7 @@ func (x *CallReadAccountsResult) String() string {
 func (*CallReadAccountsResult) ProtoMessage() {}
 
 func (x *CallReadAccountsResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[82]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7654,7 +7821,7 @@ func (x *CallReadAccountsResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallReadAccountsResult.ProtoReflect.Descriptor instead.
 func (*CallReadAccountsResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{82}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *CallReadAccountsResult) GetFault() AccountFault {
@@ -7692,6 +7859,13 @@ func (x *CallReadAccountsResult) GetTransaction() *TransactionView {
 	return nil
 }
 
+func (x *CallReadAccountsResult) GetRealms() *AccountRealms {
+	if x != nil {
+		return x.Realms
+	}
+	return nil
+}
+
 // TransactionView is what a transaction's home knows of it.
 type TransactionView struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -7707,7 +7881,7 @@ type TransactionView struct {
 
 func (x *TransactionView) Reset() {
 	*x = TransactionView{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[83]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7719,7 +7893,7 @@ func (x *TransactionView) String() string {
 func (*TransactionView) ProtoMessage() {}
 
 func (x *TransactionView) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[83]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7732,7 +7906,7 @@ func (x *TransactionView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransactionView.ProtoReflect.Descriptor instead.
 func (*TransactionView) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{83}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *TransactionView) GetKnown() bool {
@@ -7793,7 +7967,7 @@ type AccountView struct {
 
 func (x *AccountView) Reset() {
 	*x = AccountView{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[84]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7805,7 +7979,7 @@ func (x *AccountView) String() string {
 func (*AccountView) ProtoMessage() {}
 
 func (x *AccountView) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[84]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7818,7 +7992,7 @@ func (x *AccountView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccountView.ProtoReflect.Descriptor instead.
 func (*AccountView) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{84}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *AccountView) GetId() *AccountName {
@@ -7942,7 +8116,7 @@ type AccountPolicy struct {
 
 func (x *AccountPolicy) Reset() {
 	*x = AccountPolicy{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[85]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7954,7 +8128,7 @@ func (x *AccountPolicy) String() string {
 func (*AccountPolicy) ProtoMessage() {}
 
 func (x *AccountPolicy) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[85]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7967,7 +8141,7 @@ func (x *AccountPolicy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccountPolicy.ProtoReflect.Descriptor instead.
 func (*AccountPolicy) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{85}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *AccountPolicy) GetApp() string {
@@ -8042,7 +8216,7 @@ type AccountRule struct {
 
 func (x *AccountRule) Reset() {
 	*x = AccountRule{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[86]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8054,7 +8228,7 @@ func (x *AccountRule) String() string {
 func (*AccountRule) ProtoMessage() {}
 
 func (x *AccountRule) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[86]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8067,7 +8241,7 @@ func (x *AccountRule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccountRule.ProtoReflect.Descriptor instead.
 func (*AccountRule) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{86}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *AccountRule) GetDefault() int64 {
@@ -8140,7 +8314,7 @@ type AccountChange struct {
 
 func (x *AccountChange) Reset() {
 	*x = AccountChange{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[87]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8152,7 +8326,7 @@ func (x *AccountChange) String() string {
 func (*AccountChange) ProtoMessage() {}
 
 func (x *AccountChange) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[87]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8165,7 +8339,7 @@ func (x *AccountChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccountChange.ProtoReflect.Descriptor instead.
 func (*AccountChange) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{87}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *AccountChange) GetAtUnixNanos() int64 {
@@ -8225,7 +8399,7 @@ type CallBackup struct {
 
 func (x *CallBackup) Reset() {
 	*x = CallBackup{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[88]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8237,7 +8411,7 @@ func (x *CallBackup) String() string {
 func (*CallBackup) ProtoMessage() {}
 
 func (x *CallBackup) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[88]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8250,7 +8424,7 @@ func (x *CallBackup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallBackup.ProtoReflect.Descriptor instead.
 func (*CallBackup) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{88}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *CallBackup) GetStep() BackupStep {
@@ -8285,7 +8459,7 @@ type CallBackupResult struct {
 
 func (x *CallBackupResult) Reset() {
 	*x = CallBackupResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[89]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8297,7 +8471,7 @@ func (x *CallBackupResult) String() string {
 func (*CallBackupResult) ProtoMessage() {}
 
 func (x *CallBackupResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[89]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8310,7 +8484,7 @@ func (x *CallBackupResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallBackupResult.ProtoReflect.Descriptor instead.
 func (*CallBackupResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{89}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *CallBackupResult) GetGroups() []*BackupGroup {
@@ -8335,7 +8509,7 @@ type BackupGroup struct {
 
 func (x *BackupGroup) Reset() {
 	*x = BackupGroup{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[90]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8347,7 +8521,7 @@ func (x *BackupGroup) String() string {
 func (*BackupGroup) ProtoMessage() {}
 
 func (x *BackupGroup) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[90]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8360,7 +8534,7 @@ func (x *BackupGroup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupGroup.ProtoReflect.Descriptor instead.
 func (*BackupGroup) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{90}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *BackupGroup) GetFault() string {
@@ -8400,7 +8574,7 @@ type CallBackupRead struct {
 
 func (x *CallBackupRead) Reset() {
 	*x = CallBackupRead{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[91]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8412,7 +8586,7 @@ func (x *CallBackupRead) String() string {
 func (*CallBackupRead) ProtoMessage() {}
 
 func (x *CallBackupRead) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[91]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8425,7 +8599,7 @@ func (x *CallBackupRead) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallBackupRead.ProtoReflect.Descriptor instead.
 func (*CallBackupRead) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{91}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *CallBackupRead) GetId() []byte {
@@ -8462,7 +8636,7 @@ type CallBackupReadResult struct {
 
 func (x *CallBackupReadResult) Reset() {
 	*x = CallBackupReadResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[92]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8474,7 +8648,7 @@ func (x *CallBackupReadResult) String() string {
 func (*CallBackupReadResult) ProtoMessage() {}
 
 func (x *CallBackupReadResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[92]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8487,7 +8661,7 @@ func (x *CallBackupReadResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallBackupReadResult.ProtoReflect.Descriptor instead.
 func (*CallBackupReadResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{92}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *CallBackupReadResult) GetFault() string {
@@ -8520,7 +8694,7 @@ type CallEvents struct {
 
 func (x *CallEvents) Reset() {
 	*x = CallEvents{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[93]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8532,7 +8706,7 @@ func (x *CallEvents) String() string {
 func (*CallEvents) ProtoMessage() {}
 
 func (x *CallEvents) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[93]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8545,7 +8719,7 @@ func (x *CallEvents) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallEvents.ProtoReflect.Descriptor instead.
 func (*CallEvents) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{93}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *CallEvents) GetWatch() uint64 {
@@ -8582,7 +8756,7 @@ type CallEventsResult struct {
 
 func (x *CallEventsResult) Reset() {
 	*x = CallEventsResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[94]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8594,7 +8768,7 @@ func (x *CallEventsResult) String() string {
 func (*CallEventsResult) ProtoMessage() {}
 
 func (x *CallEventsResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[94]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8607,7 +8781,7 @@ func (x *CallEventsResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallEventsResult.ProtoReflect.Descriptor instead.
 func (*CallEventsResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{94}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *CallEventsResult) GetEvents() [][]byte {
@@ -8637,7 +8811,7 @@ type CallAudit struct {
 
 func (x *CallAudit) Reset() {
 	*x = CallAudit{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[95]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8649,7 +8823,7 @@ func (x *CallAudit) String() string {
 func (*CallAudit) ProtoMessage() {}
 
 func (x *CallAudit) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[95]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8662,7 +8836,7 @@ func (x *CallAudit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallAudit.ProtoReflect.Descriptor instead.
 func (*CallAudit) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{95}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *CallAudit) GetFilter() []byte {
@@ -8694,7 +8868,7 @@ type CallAuditResult struct {
 
 func (x *CallAuditResult) Reset() {
 	*x = CallAuditResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[96]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8706,7 +8880,7 @@ func (x *CallAuditResult) String() string {
 func (*CallAuditResult) ProtoMessage() {}
 
 func (x *CallAuditResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[96]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8719,7 +8893,7 @@ func (x *CallAuditResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallAuditResult.ProtoReflect.Descriptor instead.
 func (*CallAuditResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{96}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *CallAuditResult) GetEntries() [][]byte {
@@ -9291,7 +9465,15 @@ const file_quorate_peer_v1_peer_proto_rawDesc = "" +
 	"\x05limit\x18\b \x01(\x05R\x05limitB\v\n" +
 	"\t_identityB\f\n" +
 	"\n" +
-	"_namespace\"\xa1\x01\n" +
+	"_namespace\"6\n" +
+	"\fAccountRealm\x12\x10\n" +
+	"\x03app\x18\x01 \x01(\tR\x03app\x12\x14\n" +
+	"\x05realm\x18\x02 \x01(\tR\x05realm\"^\n" +
+	"\x11ListAccountRealms\x123\n" +
+	"\x05after\x18\x01 \x01(\v2\x1d.quorate.peer.v1.AccountRealmR\x05after\x12\x14\n" +
+	"\x05limit\x18\x02 \x01(\x05R\x05limit\"F\n" +
+	"\rAccountRealms\x125\n" +
+	"\x06realms\x18\x01 \x03(\v2\x1d.quorate.peer.v1.AccountRealmR\x06realms\"\xa1\x01\n" +
 	"\bCallTurn\x12\x14\n" +
 	"\x05range\x18\x01 \x01(\rR\x05range\x12\x0e\n" +
 	"\x02tx\x18\x02 \x01(\fR\x02tx\x128\n" +
@@ -9300,20 +9482,22 @@ const file_quorate_peer_v1_peer_proto_rawDesc = "" +
 	"waitMillis\x12\x14\n" +
 	"\x05leave\x18\x05 \x01(\bR\x05leave\"&\n" +
 	"\x0eCallTurnResult\x12\x14\n" +
-	"\x05taken\x18\x01 \x01(\bR\x05taken\"\xe2\x01\n" +
+	"\x05taken\x18\x01 \x01(\bR\x05taken\"\x9e\x02\n" +
 	"\x10CallReadAccounts\x12\x14\n" +
 	"\x05range\x18\x01 \x01(\rR\x05range\x12\x14\n" +
 	"\x05stale\x18\x02 \x01(\bR\x05stale\x128\n" +
 	"\baccounts\x18\x03 \x03(\v2\x1c.quorate.peer.v1.AccountNameR\baccounts\x12\x18\n" +
 	"\ahistory\x18\x04 \x01(\bR\ahistory\x122\n" +
 	"\x04list\x18\x05 \x01(\v2\x1e.quorate.peer.v1.AccountFilterR\x04list\x12\x1a\n" +
-	"\bdecision\x18\x06 \x01(\fR\bdecision\"\x87\x02\n" +
+	"\bdecision\x18\x06 \x01(\fR\bdecision\x12:\n" +
+	"\x06realms\x18\a \x01(\v2\".quorate.peer.v1.ListAccountRealmsR\x06realms\"\xbf\x02\n" +
 	"\x16CallReadAccountsResult\x123\n" +
 	"\x05fault\x18\x01 \x01(\x0e2\x1d.quorate.peer.v1.AccountFaultR\x05fault\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\"\n" +
 	"\rat_unix_nanos\x18\x03 \x01(\x03R\vatUnixNanos\x128\n" +
 	"\baccounts\x18\x04 \x03(\v2\x1c.quorate.peer.v1.AccountViewR\baccounts\x12B\n" +
-	"\vtransaction\x18\x05 \x01(\v2 .quorate.peer.v1.TransactionViewR\vtransaction\"Y\n" +
+	"\vtransaction\x18\x05 \x01(\v2 .quorate.peer.v1.TransactionViewR\vtransaction\x126\n" +
+	"\x06realms\x18\x06 \x01(\v2\x1e.quorate.peer.v1.AccountRealmsR\x06realms\"Y\n" +
 	"\x0fTransactionView\x12\x14\n" +
 	"\x05known\x18\x01 \x01(\bR\x05known\x12\x18\n" +
 	"\adecided\x18\x02 \x01(\bR\adecided\x12\x16\n" +
@@ -9426,7 +9610,7 @@ func file_quorate_peer_v1_peer_proto_rawDescGZIP() []byte {
 }
 
 var file_quorate_peer_v1_peer_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_quorate_peer_v1_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 97)
+var file_quorate_peer_v1_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 100)
 var file_quorate_peer_v1_peer_proto_goTypes = []any{
 	(Lane)(0),                          // 0: quorate.peer.v1.Lane
 	(AccountFault)(0),                  // 1: quorate.peer.v1.AccountFault
@@ -9510,24 +9694,27 @@ var file_quorate_peer_v1_peer_proto_goTypes = []any{
 	(*AccountResult)(nil),              // 79: quorate.peer.v1.AccountResult
 	(*AccountName)(nil),                // 80: quorate.peer.v1.AccountName
 	(*AccountFilter)(nil),              // 81: quorate.peer.v1.AccountFilter
-	(*CallTurn)(nil),                   // 82: quorate.peer.v1.CallTurn
-	(*CallTurnResult)(nil),             // 83: quorate.peer.v1.CallTurnResult
-	(*CallReadAccounts)(nil),           // 84: quorate.peer.v1.CallReadAccounts
-	(*CallReadAccountsResult)(nil),     // 85: quorate.peer.v1.CallReadAccountsResult
-	(*TransactionView)(nil),            // 86: quorate.peer.v1.TransactionView
-	(*AccountView)(nil),                // 87: quorate.peer.v1.AccountView
-	(*AccountPolicy)(nil),              // 88: quorate.peer.v1.AccountPolicy
-	(*AccountRule)(nil),                // 89: quorate.peer.v1.AccountRule
-	(*AccountChange)(nil),              // 90: quorate.peer.v1.AccountChange
-	(*CallBackup)(nil),                 // 91: quorate.peer.v1.CallBackup
-	(*CallBackupResult)(nil),           // 92: quorate.peer.v1.CallBackupResult
-	(*BackupGroup)(nil),                // 93: quorate.peer.v1.BackupGroup
-	(*CallBackupRead)(nil),             // 94: quorate.peer.v1.CallBackupRead
-	(*CallBackupReadResult)(nil),       // 95: quorate.peer.v1.CallBackupReadResult
-	(*CallEvents)(nil),                 // 96: quorate.peer.v1.CallEvents
-	(*CallEventsResult)(nil),           // 97: quorate.peer.v1.CallEventsResult
-	(*CallAudit)(nil),                  // 98: quorate.peer.v1.CallAudit
-	(*CallAuditResult)(nil),            // 99: quorate.peer.v1.CallAuditResult
+	(*AccountRealm)(nil),               // 82: quorate.peer.v1.AccountRealm
+	(*ListAccountRealms)(nil),          // 83: quorate.peer.v1.ListAccountRealms
+	(*AccountRealms)(nil),              // 84: quorate.peer.v1.AccountRealms
+	(*CallTurn)(nil),                   // 85: quorate.peer.v1.CallTurn
+	(*CallTurnResult)(nil),             // 86: quorate.peer.v1.CallTurnResult
+	(*CallReadAccounts)(nil),           // 87: quorate.peer.v1.CallReadAccounts
+	(*CallReadAccountsResult)(nil),     // 88: quorate.peer.v1.CallReadAccountsResult
+	(*TransactionView)(nil),            // 89: quorate.peer.v1.TransactionView
+	(*AccountView)(nil),                // 90: quorate.peer.v1.AccountView
+	(*AccountPolicy)(nil),              // 91: quorate.peer.v1.AccountPolicy
+	(*AccountRule)(nil),                // 92: quorate.peer.v1.AccountRule
+	(*AccountChange)(nil),              // 93: quorate.peer.v1.AccountChange
+	(*CallBackup)(nil),                 // 94: quorate.peer.v1.CallBackup
+	(*CallBackupResult)(nil),           // 95: quorate.peer.v1.CallBackupResult
+	(*BackupGroup)(nil),                // 96: quorate.peer.v1.BackupGroup
+	(*CallBackupRead)(nil),             // 97: quorate.peer.v1.CallBackupRead
+	(*CallBackupReadResult)(nil),       // 98: quorate.peer.v1.CallBackupReadResult
+	(*CallEvents)(nil),                 // 99: quorate.peer.v1.CallEvents
+	(*CallEventsResult)(nil),           // 100: quorate.peer.v1.CallEventsResult
+	(*CallAudit)(nil),                  // 101: quorate.peer.v1.CallAudit
+	(*CallAuditResult)(nil),            // 102: quorate.peer.v1.CallAuditResult
 }
 var file_quorate_peer_v1_peer_proto_depIdxs = []int32{
 	0,   // 0: quorate.peer.v1.Hello.lane:type_name -> quorate.peer.v1.Lane
@@ -9577,10 +9764,10 @@ var file_quorate_peer_v1_peer_proto_depIdxs = []int32{
 	71,  // 44: quorate.peer.v1.Call.policies_revision_result:type_name -> quorate.peer.v1.CallPoliciesRevisionResult
 	76,  // 45: quorate.peer.v1.Call.accounts:type_name -> quorate.peer.v1.CallAccounts
 	77,  // 46: quorate.peer.v1.Call.accounts_result:type_name -> quorate.peer.v1.CallAccountsResult
-	84,  // 47: quorate.peer.v1.Call.read_accounts:type_name -> quorate.peer.v1.CallReadAccounts
-	85,  // 48: quorate.peer.v1.Call.read_accounts_result:type_name -> quorate.peer.v1.CallReadAccountsResult
-	82,  // 49: quorate.peer.v1.Call.turn:type_name -> quorate.peer.v1.CallTurn
-	83,  // 50: quorate.peer.v1.Call.turn_result:type_name -> quorate.peer.v1.CallTurnResult
+	87,  // 47: quorate.peer.v1.Call.read_accounts:type_name -> quorate.peer.v1.CallReadAccounts
+	88,  // 48: quorate.peer.v1.Call.read_accounts_result:type_name -> quorate.peer.v1.CallReadAccountsResult
+	85,  // 49: quorate.peer.v1.Call.turn:type_name -> quorate.peer.v1.CallTurn
+	86,  // 50: quorate.peer.v1.Call.turn_result:type_name -> quorate.peer.v1.CallTurnResult
 	44,  // 51: quorate.peer.v1.Call.cluster:type_name -> quorate.peer.v1.CallCluster
 	45,  // 52: quorate.peer.v1.Call.cluster_result:type_name -> quorate.peer.v1.CallClusterResult
 	46,  // 53: quorate.peer.v1.Call.announce:type_name -> quorate.peer.v1.CallAnnounce
@@ -9591,10 +9778,10 @@ var file_quorate_peer_v1_peer_proto_depIdxs = []int32{
 	51,  // 58: quorate.peer.v1.Call.step_result:type_name -> quorate.peer.v1.CallStepResult
 	40,  // 59: quorate.peer.v1.Call.security:type_name -> quorate.peer.v1.CallSecurity
 	41,  // 60: quorate.peer.v1.Call.security_result:type_name -> quorate.peer.v1.CallSecurityResult
-	91,  // 61: quorate.peer.v1.Call.backup:type_name -> quorate.peer.v1.CallBackup
-	92,  // 62: quorate.peer.v1.Call.backup_result:type_name -> quorate.peer.v1.CallBackupResult
-	94,  // 63: quorate.peer.v1.Call.backup_read:type_name -> quorate.peer.v1.CallBackupRead
-	95,  // 64: quorate.peer.v1.Call.backup_read_result:type_name -> quorate.peer.v1.CallBackupReadResult
+	94,  // 61: quorate.peer.v1.Call.backup:type_name -> quorate.peer.v1.CallBackup
+	95,  // 62: quorate.peer.v1.Call.backup_result:type_name -> quorate.peer.v1.CallBackupResult
+	97,  // 63: quorate.peer.v1.Call.backup_read:type_name -> quorate.peer.v1.CallBackupRead
+	98,  // 64: quorate.peer.v1.Call.backup_read_result:type_name -> quorate.peer.v1.CallBackupReadResult
 	42,  // 65: quorate.peer.v1.Call.gone:type_name -> quorate.peer.v1.CallGone
 	43,  // 66: quorate.peer.v1.Call.gone_result:type_name -> quorate.peer.v1.CallGoneResult
 	38,  // 67: quorate.peer.v1.Call.client:type_name -> quorate.peer.v1.CallClient
@@ -9603,10 +9790,10 @@ var file_quorate_peer_v1_peer_proto_depIdxs = []int32{
 	27,  // 70: quorate.peer.v1.Call.history_upload_result:type_name -> quorate.peer.v1.CallHistoryUploadResult
 	29,  // 71: quorate.peer.v1.Call.history_read:type_name -> quorate.peer.v1.CallHistoryRead
 	32,  // 72: quorate.peer.v1.Call.history_read_result:type_name -> quorate.peer.v1.CallHistoryReadResult
-	96,  // 73: quorate.peer.v1.Call.events:type_name -> quorate.peer.v1.CallEvents
-	97,  // 74: quorate.peer.v1.Call.events_result:type_name -> quorate.peer.v1.CallEventsResult
-	98,  // 75: quorate.peer.v1.Call.audit:type_name -> quorate.peer.v1.CallAudit
-	99,  // 76: quorate.peer.v1.Call.audit_result:type_name -> quorate.peer.v1.CallAuditResult
+	99,  // 73: quorate.peer.v1.Call.events:type_name -> quorate.peer.v1.CallEvents
+	100, // 74: quorate.peer.v1.Call.events_result:type_name -> quorate.peer.v1.CallEventsResult
+	101, // 75: quorate.peer.v1.Call.audit:type_name -> quorate.peer.v1.CallAudit
+	102, // 76: quorate.peer.v1.Call.audit_result:type_name -> quorate.peer.v1.CallAuditResult
 	26,  // 77: quorate.peer.v1.CallHistoryUpload.ranges:type_name -> quorate.peer.v1.HistoryUpload
 	28,  // 78: quorate.peer.v1.CallHistoryUploadResult.ranges:type_name -> quorate.peer.v1.HistoryUploadResult
 	30,  // 79: quorate.peer.v1.CallHistoryRead.points:type_name -> quorate.peer.v1.HistoryPoints
@@ -9629,26 +9816,30 @@ var file_quorate_peer_v1_peer_proto_depIdxs = []int32{
 	78,  // 96: quorate.peer.v1.CallAccountsResult.outcomes:type_name -> quorate.peer.v1.AccountOutcome
 	79,  // 97: quorate.peer.v1.AccountOutcome.results:type_name -> quorate.peer.v1.AccountResult
 	1,   // 98: quorate.peer.v1.AccountOutcome.fault:type_name -> quorate.peer.v1.AccountFault
-	88,  // 99: quorate.peer.v1.AccountResult.under:type_name -> quorate.peer.v1.AccountPolicy
+	91,  // 99: quorate.peer.v1.AccountResult.under:type_name -> quorate.peer.v1.AccountPolicy
 	80,  // 100: quorate.peer.v1.AccountFilter.after:type_name -> quorate.peer.v1.AccountName
-	80,  // 101: quorate.peer.v1.CallTurn.accounts:type_name -> quorate.peer.v1.AccountName
-	80,  // 102: quorate.peer.v1.CallReadAccounts.accounts:type_name -> quorate.peer.v1.AccountName
-	81,  // 103: quorate.peer.v1.CallReadAccounts.list:type_name -> quorate.peer.v1.AccountFilter
-	1,   // 104: quorate.peer.v1.CallReadAccountsResult.fault:type_name -> quorate.peer.v1.AccountFault
-	87,  // 105: quorate.peer.v1.CallReadAccountsResult.accounts:type_name -> quorate.peer.v1.AccountView
-	86,  // 106: quorate.peer.v1.CallReadAccountsResult.transaction:type_name -> quorate.peer.v1.TransactionView
-	80,  // 107: quorate.peer.v1.AccountView.id:type_name -> quorate.peer.v1.AccountName
-	88,  // 108: quorate.peer.v1.AccountView.policy:type_name -> quorate.peer.v1.AccountPolicy
-	90,  // 109: quorate.peer.v1.AccountView.history:type_name -> quorate.peer.v1.AccountChange
-	89,  // 110: quorate.peer.v1.AccountPolicy.rule:type_name -> quorate.peer.v1.AccountRule
-	88,  // 111: quorate.peer.v1.AccountChange.policy:type_name -> quorate.peer.v1.AccountPolicy
-	2,   // 112: quorate.peer.v1.CallBackup.step:type_name -> quorate.peer.v1.BackupStep
-	93,  // 113: quorate.peer.v1.CallBackupResult.groups:type_name -> quorate.peer.v1.BackupGroup
-	114, // [114:114] is the sub-list for method output_type
-	114, // [114:114] is the sub-list for method input_type
-	114, // [114:114] is the sub-list for extension type_name
-	114, // [114:114] is the sub-list for extension extendee
-	0,   // [0:114] is the sub-list for field type_name
+	82,  // 101: quorate.peer.v1.ListAccountRealms.after:type_name -> quorate.peer.v1.AccountRealm
+	82,  // 102: quorate.peer.v1.AccountRealms.realms:type_name -> quorate.peer.v1.AccountRealm
+	80,  // 103: quorate.peer.v1.CallTurn.accounts:type_name -> quorate.peer.v1.AccountName
+	80,  // 104: quorate.peer.v1.CallReadAccounts.accounts:type_name -> quorate.peer.v1.AccountName
+	81,  // 105: quorate.peer.v1.CallReadAccounts.list:type_name -> quorate.peer.v1.AccountFilter
+	83,  // 106: quorate.peer.v1.CallReadAccounts.realms:type_name -> quorate.peer.v1.ListAccountRealms
+	1,   // 107: quorate.peer.v1.CallReadAccountsResult.fault:type_name -> quorate.peer.v1.AccountFault
+	90,  // 108: quorate.peer.v1.CallReadAccountsResult.accounts:type_name -> quorate.peer.v1.AccountView
+	89,  // 109: quorate.peer.v1.CallReadAccountsResult.transaction:type_name -> quorate.peer.v1.TransactionView
+	84,  // 110: quorate.peer.v1.CallReadAccountsResult.realms:type_name -> quorate.peer.v1.AccountRealms
+	80,  // 111: quorate.peer.v1.AccountView.id:type_name -> quorate.peer.v1.AccountName
+	91,  // 112: quorate.peer.v1.AccountView.policy:type_name -> quorate.peer.v1.AccountPolicy
+	93,  // 113: quorate.peer.v1.AccountView.history:type_name -> quorate.peer.v1.AccountChange
+	92,  // 114: quorate.peer.v1.AccountPolicy.rule:type_name -> quorate.peer.v1.AccountRule
+	91,  // 115: quorate.peer.v1.AccountChange.policy:type_name -> quorate.peer.v1.AccountPolicy
+	2,   // 116: quorate.peer.v1.CallBackup.step:type_name -> quorate.peer.v1.BackupStep
+	96,  // 117: quorate.peer.v1.CallBackupResult.groups:type_name -> quorate.peer.v1.BackupGroup
+	118, // [118:118] is the sub-list for method output_type
+	118, // [118:118] is the sub-list for method input_type
+	118, // [118:118] is the sub-list for extension type_name
+	118, // [118:118] is the sub-list for extension extendee
+	0,   // [0:118] is the sub-list for field type_name
 }
 
 func init() { file_quorate_peer_v1_peer_proto_init() }
@@ -9740,7 +9931,7 @@ func file_quorate_peer_v1_peer_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_quorate_peer_v1_peer_proto_rawDesc), len(file_quorate_peer_v1_peer_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   97,
+			NumMessages:   100,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
