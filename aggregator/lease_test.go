@@ -1,0 +1,38 @@
+package aggregator
+
+import (
+	"testing"
+	"time"
+
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// TestRateEndsWithLease: a rate yields nothing after its lease, however late the member looks at the key. What it
+// accrued then would be there to take for a moment, and the next report would return it. The leader takes what a
+// member returns for tokens that were there all the time.
+func TestRateEndsWithLease(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		look func(*rig) // at the key, a second after the lease
+	}{
+		{"a report", func(*rig) {}},
+		{"a check", func(r *rig) { r.check(hardName, "k", 1) }},
+		{"a grant", func(r *rig) {
+			b, _ := r.find(key("hard", "k"))
+			r.Apply(r.now, quota.Grant{Term: 1, From: "a", To: "a", At: r.now, Entries: []quota.GrantEntry{
+				{Key: key("hard", "k"), Epoch: b.epoch, Seq: r.grants + 1, Lease: 3 * time.Second},
+			}})
+		}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			r := newRig(t, Config{})
+			r.check(hardName, "k", 1)
+			r.answer(r.collect(), quota.GrantEntry{Rate: 2 * tokens, Cap: 20 * tokens, Level: 20 * tokens}) // for 3 s
+			r.now = r.now.Add(4 * time.Second)
+			tc.look(r)
+			if e := r.collect().Entries[0]; e.Returned != 6*tokens || e.Held != 0 || e.Used != 0 {
+				t.Errorf("%d returned, %d held, %d used; want the 6 tokens of the lease returned", e.Returned, e.Held, e.Used)
+			}
+		})
+	}
+}
