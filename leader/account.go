@@ -116,7 +116,6 @@ func (a *account) fill(now quota.Time, stands quota.Units) {
 	was, _ := a.pool.Bounds()
 	a.pool.Advance(now, &a.tier)
 	a.slid(was)
-	a.pool.Cap(full)
 	a.noteOverflow(now, before)
 	if a.isAsked() {
 		a.rooms.note(now, full-a.pool.Level()-max(0, a.returns()-stands))

@@ -44,7 +44,7 @@ var mutations = []mutation{
 	{"what was used while a report was late is not out", "leader/holder.go", "h.out, h.ret, h.held, h.inFlight = out, standing,", "h.out, h.ret, h.held, h.inFlight = min(out, standing), standing,"},
 	{"all that a member does not hold comes back", "leader/holder.go", "allowed := min(max(sure, least), left)", "allowed := max(left, min(sure, 0))"},
 	{"tokens on their way count as used", "leader/holder.go", "return min(sum.Plus(h.flown), quota.Most)", "return min(sum, quota.Most)"},
-	{"the level exceeds the burst", "leader/account.go", "	a.pool.Cap(full)\n", ""},
+	{"the level exceeds the burst", "leader/account.go", "handed := stands.Plus(a.own.earlier)", "handed := a.own.earlier"},
 	{"tokens of a window outlast it", "leader/account.go", "		a.holders[i].void()\n", ""},
 	{"a lost answer gives back what has overflowed", "leader/questions.go", "back = min(back, a.rooms.since(b.at, a.room()))", "back = max(back, 0)"},
 	{"what may come back from members is no use of room", "leader/account.go", "full-a.pool.Level()-max(0, a.returns()-stands)", "full-a.pool.Level()"},
