@@ -124,21 +124,25 @@ var (
 )
 
 // TestMutations makes one mutation after the other, and runs the tests until one fails. It takes
-// half an hour: make mutations runs it, and the page gets the rows that it prints.
+// half an hour: make mutations runs it, and the page gets the rows that it prints. One alone:
+//
+//	MUTATIONS=1 go test -v -run '^TestMutations$/a_member_spends_after_its_lease' ./internal/mutation
 func TestMutations(t *testing.T) {
 	if os.Getenv("MUTATIONS") == "" {
 		t.Skip("takes half an hour: make mutations")
 	}
 	var rows strings.Builder
 	for _, m := range mutations {
-		by := m.caught(t)
-		if by == "" {
-			t.Errorf("%s: no test finds it", m.name)
-			by = "**nothing**"
-		}
-		row := fmt.Sprintf("| %s | `%s` | %s |\n", m.name, m.file, by)
-		fmt.Print(row)
-		rows.WriteString(row)
+		t.Run(m.name, func(t *testing.T) {
+			by := m.caught(t)
+			if by == "" {
+				t.Error("no test finds it")
+				by = "**nothing**"
+			}
+			row := fmt.Sprintf("| %s | `%s` | %s |\n", m.name, m.file, by)
+			fmt.Print(row)
+			rows.WriteString(row)
+		})
 	}
 	if path := os.Getenv("MUTATIONS_ROWS"); path != "" {
 		if err := os.WriteFile(path, []byte(rows.String()), 0o644); err != nil {
@@ -170,7 +174,7 @@ func (m *mutation) caught(t *testing.T) string {
 		if strings.Contains(string(out), "panic:") {
 			return "a panic in " + args[2]
 		}
-		t.Errorf("%s: go %s: %v\n%s", m.name, strings.Join(args, " "), err, out) // it does not build
+		t.Errorf("go %s: %v\n%s", strings.Join(args, " "), err, out) // it does not build
 		return "**not run**"
 	}
 	return ""
