@@ -348,7 +348,7 @@ scale-real: ## clusters of 3, 6, 12 and 24 real nodes: what each takes idle, and
 	cd bench
 	go run ./cmd/scale -real 24
 
-soak: ## soak-load while nodes are killed, slowed and out of disk, with exact counts, into docs/performance/soak.md; needs root for the full disk
+soak: ## soak-load while nodes are killed, slowed, out of disk and have their clocks stepped, with exact counts, into docs/performance/soak.md; needs root for the full disk
 	cd bench
 	go run ./cmd/soak -faults -duration $(DURATION) -out ../docs/performance/soak.md
 

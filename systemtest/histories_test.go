@@ -17,7 +17,7 @@ import (
 // suspended and partitioned by a seeded plan. It checks that the answers about each group of
 // accounts are linearizable, and that the hard limit held by the moments that callers saw. CI does
 // one short run; make histories does HISTORIES_RUNS runs of a minute, with clock steps as well, on
-// the bent build.
+// a build with clocks that tests step (internal/faulttest).
 func TestHistories(t *testing.T) {
 	testspeed.Full(t)
 	runs, seed := soak("HISTORIES_RUNS", 0), uint64(soak("HISTORIES_SEED", 1))

@@ -10,6 +10,9 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"time"
+
+	"github.com/quorate/quorate/internal/faulttest"
 )
 
 // built builds the program of this checkout once and returns its path.
@@ -23,12 +26,12 @@ var built = sync.OnceValues(func() (string, error) {
 	}
 	out := filepath.Join(dir, "quorate")
 	// Build it with its own go.mod, so that it is the program that users get.
-	root, err := exec.CommandContext(context.Background(), "go", "list", "-m", "-f", "{{.Dir}}", "github.com/quorate/quorate").Output()
+	root, err := checkout()
 	if err != nil {
-		return "", fmt.Errorf("go list -m, which must run in the module bench: %w", err)
+		return "", err
 	}
 	build := exec.CommandContext(context.Background(), "go", "build", "-o", out, "./cmd/quorate")
-	build.Dir = strings.TrimSpace(string(root))
+	build.Dir = root
 	if text, err := build.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("go build: %w\n%s", err, text)
 	}
@@ -39,8 +42,34 @@ var built = sync.OnceValues(func() (string, error) {
 // one.
 func Quorate() (string, error) { return built() }
 
-// Cleanup removes the built program.
+// stepped builds the program once with a clock that [Node.StepClock] steps, beside the other.
+var stepped = sync.OnceValues(func() (string, error) {
+	root, err := checkout()
+	if err != nil {
+		return "", err
+	}
+	if steppedDir, err = os.MkdirTemp("", "quorate-bench-"); err != nil {
+		return "", err
+	}
+	return faulttest.Build(root, "./cmd/quorate", steppedDir)
+})
+
+var steppedDir string
+
+// checkout returns the directory of the module that the program is in.
+func checkout() (string, error) {
+	root, err := exec.CommandContext(context.Background(), "go", "list", "-m", "-f", "{{.Dir}}", "github.com/quorate/quorate").Output()
+	if err != nil {
+		return "", fmt.Errorf("go list -m, which must run in the module bench: %w", err)
+	}
+	return strings.TrimSpace(string(root)), nil
+}
+
+// Cleanup removes the built programs.
 func Cleanup() {
+	if steppedDir != "" {
+		_ = os.RemoveAll(steppedDir)
+	}
 	if out, err := built(); err == nil && os.Getenv("QUORATE") == "" {
 		_ = os.RemoveAll(filepath.Dir(out))
 	}
@@ -55,6 +84,7 @@ type Node struct {
 	Debug            string // address of profiles
 	Data             string // its data directory
 	config           string
+	clock            string // file for StepClock; "" is none
 }
 
 // Cluster is a cluster of Quorate nodes on loopback, without TLS.
@@ -74,6 +104,8 @@ type Options struct {
 	// It needs root.
 	Disk     string
 	DiskNode int // the index of that node
+	// Clocks are wall clocks that StepClock steps. The program is built for them.
+	Clocks bool
 }
 
 // NewCluster starts nodes and waits until all are ready and have the limits.
@@ -98,6 +130,12 @@ func NewCluster(ctx context.Context, o Options) (c *Cluster, err error) {
 			*at = fmt.Sprintf("127.0.0.1:%d", port)
 		}
 		n.Data = filepath.Join(dir, n.ID)
+		if o.Clocks {
+			n.clock = filepath.Join(dir, n.ID+".clock")
+			if err := n.StepClock(0); err != nil {
+				return c, err
+			}
+		}
 		c.Nodes = append(c.Nodes, n)
 	}
 	if o.Disk != "" {
@@ -138,13 +176,26 @@ func (c *Cluster) settings(n *Node, o Options) string {
 
 // Start starts the node, which must not be running.
 func (n *Node) Start() error {
-	program, err := Quorate()
+	command := []string{"serve", "--config", n.config}
+	build := Quorate
+	if n.clock != "" {
+		build = stepped
+	}
+	program, err := build()
 	if err != nil {
 		return err
 	}
-	n.Process, err = Start(program, "serve", "--config", n.config)
+	if n.clock != "" { // env becomes the program: its process is the node's
+		command = append([]string{faulttest.ClockEnv + "=" + n.clock, program}, command...)
+		program = "env"
+	}
+	n.Process, err = Start(program, command...)
 	return err
 }
+
+// StepClock sets the node's wall clock ahead of the true time by whole seconds, from one moment to the
+// next; 0 corrects it. The cluster must have been made with Options.Clocks.
+func (n *Node) StepClock(ahead time.Duration) error { return faulttest.SetClock(n.clock, ahead) }
 
 // Ready waits until the node sees a leader for every range.
 func (n *Node) Ready(ctx context.Context) error {

@@ -33,9 +33,12 @@ const (
 	fullDisk = 1 << 20
 )
 
+// step is how far a wall clock is stepped.
+const step = 2 * time.Second
+
 // disturb does the faults of a window: one node after the other is killed with SIGKILL and started
-// again; in every second window the disk of a node fills up, or another one is slowed. It returns
-// what it did.
+// again; later in the window the wall clock of another is stepped ahead and back, or back and ahead, or the
+// disk of a node fills up, or one is slowed. It returns what it did.
 func disturb(ctx context.Context, c *process.Cluster, window int, length time.Duration, ownDisk bool) (did string, err error) {
 	began := time.Now()
 	at := func(part float64) error {
@@ -76,6 +79,19 @@ func disturb(ctx context.Context, c *process.Cluster, window int, length time.Du
 			return "", err
 		}
 		did += fmt.Sprintf("; disk of %s full for %v", n.ID, time.Since(filled).Round(time.Second))
+	case window%2 == 0:
+		n, by := c.Nodes[(window+1)%len(c.Nodes)], step
+		if window%4 == 2 {
+			by = -step
+		}
+		if err := n.StepClock(by); err != nil {
+			return "", err
+		}
+		time.Sleep(time.Until(end))
+		if err := n.StepClock(0); err != nil {
+			return "", err
+		}
+		did += fmt.Sprintf("; clock of %s stepped by %v and back", n.ID, by)
 	case window%4 == 3:
 		n := c.Nodes[(window+1)%len(c.Nodes)]
 		for time.Now().Before(end) {

@@ -1,7 +1,7 @@
 // Command soak loads three real nodes for a long time at 70 % of their capacity, while keys come
 // and go, and judges whether memory, descriptors, goroutines, disk and latency stay flat. With
-// -faults nodes are killed, slowed, and run out of disk meanwhile, and hard limits and accounts must
-// stay exact.
+// -faults nodes are killed, slowed, run out of disk, and have their clocks stepped meanwhile, and hard
+// limits and accounts must stay exact.
 //
 //	go run ./cmd/soak -faults -out ../docs/performance/soak.md
 //	go run ./cmd/soak -duration 30m
@@ -58,7 +58,7 @@ func run(ctx context.Context) (flat bool, err error) {
 	lives := flag.Duration("life", 0, "how long a key is asked for, at least 1s; 0 is a sixteenth of the duration, and at most a minute")
 	profiles := flag.String("profiles", "", "existing `directory` for heap profiles of the nodes, of the first window that is judged and of the last")
 	latency := flag.Bool("latency", true, "judge latency too; on a machine that others use it says nothing")
-	faults := flag.Bool("faults", false, "kill a node in each of the 16 windows, fill the disk of one (as root) and slow another; latency is not judged")
+	faults := flag.Bool("faults", false, "kill a node in each of the 16 windows, and then step the clock of one, fill the disk of one (as root) or slow one; latency is not judged")
 	out := flag.String("out", "", "`file` for the report too")
 	flag.Parse()
 	report, err := openReport(*out)
@@ -72,7 +72,7 @@ func run(ctx context.Context) (flat bool, err error) {
 	if *lives > 0 {
 		life = max(*lives, time.Second)
 	}
-	o := process.Options{Nodes: 3, Limits: limits, More: fmt.Sprintf("idle: %v\n", life), DiskNode: diskNode}
+	o := process.Options{Nodes: 3, Limits: limits, More: fmt.Sprintf("idle: %v\n", life), DiskNode: diskNode, Clocks: *faults}
 	ownDisk := *faults && os.Geteuid() == 0
 	if ownDisk {
 		o.Disk = diskSize
