@@ -15,6 +15,7 @@ import (
 	"context"
 	endian "encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -37,9 +38,8 @@ func SetClock(file string, ahead time.Duration) error {
 	if err != nil {
 		return err
 	}
-	defer f.Close()
 	_, err = f.WriteAt(endian.NativeEndian.AppendUint64(nil, uint64(ahead/time.Second)), 0)
-	return err
+	return errors.Join(err, f.Close())
 }
 
 // Build builds the package pkg of the module in root, and returns the path of the program, which lies in dir.

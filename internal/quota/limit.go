@@ -246,6 +246,8 @@ func (l *Limit) validateTogether(add func(error)) {
 		add(fmt.Errorf("max_debt: %v is less than max_wait %v; what is waited for is reserved, so it must be at least that", l.MaxDebt, l.MaxWait))
 	case waits && l.Ceiling == Hard:
 		add(errors.New("max_debt: a hard limit reserves no future tokens; use ceiling: soft"))
+	case waits && l.Decide == Locally:
+		add(errors.New("decide: local asks no leader, and max_wait and max_debt reserve tokens at the leader; leave decide out, or both of them"))
 	}
 	hasFloor := l.Floor.Tokens > 0 || l.FloorBurst > 0
 	if hasFloor && l.Parent == "" {

@@ -9,9 +9,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"google.golang.org/protobuf/types/known/durationpb"
-
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"google.golang.org/protobuf/types/known/durationpb"
 )
 
 // The exact part of the load: a hard limit that is asked for more than it has, and accounts.
@@ -27,13 +26,13 @@ const (
 
 // exact counts what must be exact, whatever fails meanwhile.
 type exact struct {
-	l            *load
-	began, ended time.Time
-	stop         chan struct{}
-	wg           sync.WaitGroup
-	admitted     atomic.Int64 // of the hard limit
-	changed      atomic.Int64 // acknowledged changes of accounts
-	again        atomic.Int64 // calls that were repeated
+	l        *load
+	began    time.Time
+	stop     chan struct{}
+	wg       sync.WaitGroup
+	admitted atomic.Int64 // of the hard limit
+	changed  atomic.Int64 // acknowledged changes of accounts
+	again    atomic.Int64 // calls that were repeated
 
 	mu  sync.Mutex
 	err error
