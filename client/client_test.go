@@ -261,6 +261,8 @@ func TestErrors(t *testing.T) {
 	defer cancel()
 	expect("a wait that ends while a node is asked", c.Bucket("web", "l", "k").Wait(soon), ErrTooLong, context.DeadlineExceeded)
 
+	expect("a node that ends with the wait, before its context does", c.Bucket("web", "l", "k").Wait(lateContext{t.Context(), time.Now().Add(50 * time.Millisecond)}), ErrTooLong, context.DeadlineExceeded)
+
 	n.now(func(context.Context, *quoratev1.AllowRequest) (*quoratev1.AllowResponse, error) {
 		return nil, status.Error(codes.NotFound, "web/l does not exist")
 	})
@@ -280,6 +282,14 @@ func TestErrors(t *testing.T) {
 	_, err = New(t.Context(), []string{addr}, WithTimeout(-1))
 	expect("timeout", err, ErrInvalid)
 }
+
+// lateContext is a context whose deadline passes before it ends, as on a busy machine.
+type lateContext struct {
+	context.Context
+	at time.Time
+}
+
+func (c lateContext) Deadline() (time.Time, bool) { return c.at, true }
 
 // TestConcurrentFailover checks that no error reaches many concurrent callers when a node dies.
 func TestConcurrentFailover(t *testing.T) {
