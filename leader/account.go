@@ -307,7 +307,6 @@ func (a *account) learn(now quota.Time, h *holder, e *quota.ReportEntry) {
 	}
 	if !a.endures() {
 		h.inherit(now, e)
-		a.pool.Add(-h.out)
 	}
 }
 

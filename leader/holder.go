@@ -115,11 +115,10 @@ func (h *holder) begin(now quota.Time, e *quota.ReportEntry) {
 	}
 }
 
-// inherit takes over a grant of an earlier leader. What was used out of it and
-// not acknowledged was granted too, so it is part of out.
+// inherit takes over the rate and the cap of an earlier leader's grant. What the
+// member holds of it, and what it has used of it and was not acknowledged, leaves
+// the pool when the report is settled.
 func (h *holder) inherit(now quota.Time, e *quota.ReportEntry) {
-	h.out = e.Held.Plus(max(0, e.Used-h.used))
-	h.ret = h.out
 	h.rate, h.charged = e.Learn.Rate, e.Learn.Rate
 	h.lease = now.Add(e.Learn.LeaseLeft)
 	h.from = now.Add(-inheritMargin) // the report was on its way for a while

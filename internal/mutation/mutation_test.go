@@ -51,7 +51,7 @@ var mutations = []mutation{
 
 	// New leaders.
 	{"a new leader grants before it has learned", "leader/ask.go", "!l.mayGrant(now, a) && q.Cost > 0", "false && q.Cost > 0"},
-	{"what members had from an earlier leader is forgotten", "leader/holder.go", "h.out = e.Held.Plus(max(0, e.Used-h.used))", "h.out = 0"},
+	{"a rate of an earlier leader is forgotten", "leader/holder.go", "h.rate, h.charged = e.Learn.Rate, e.Learn.Rate", "h.rate, h.charged = 0, 0"},
 	{"what the log says to be out is in the pool too", "leader/durable.go", "		a.pool.Add(-h.out)\n		l.leased", "		l.leased"},
 	{"more is granted than the log promises", "leader/durable.go", "got := max(0, min(tokens, room, top.Plus(-most)))", "got := max(0, tokens, min(0, room))"},
 	{"a leader admits more than the log promises it", "leader/answers.go", "return given <= p.high && now < p.until", "return (given <= p.high || true) && now < p.until"},
