@@ -243,7 +243,7 @@ format: ## format Go files and protos in place
 	$(FILES) | xargs -r $(TOOL) golangci-lint fmt
 	$(TOOL) buf format -w
 
-verify: check-format check-vet check-platforms check-bench check-deploy check-release check-tidy check-proto check-breaking check-generated check-dead check-arch lint ## all checks that are no tests; changes no file
+verify: check-format check-vet check-platforms check-bench check-deploy check-release check-tidy check-proto check-breaking check-generated check-dead check-arch check-prose lint ## all checks that are no tests; changes no file
 
 check-format: ## Go files are formatted
 	@bad=$$($(FILES) | xargs -r $(TOOL) gofumpt -l)
@@ -301,6 +301,15 @@ check-generated: ## api/gen is what the protos generate
 	trap 'rm -rf "$$new"' EXIT
 	$(TOOL) buf generate -o "$$new"
 	git --no-pager diff --no-index --stat --exit-code api/gen "$$new/api/gen" || { echo "api/gen is out of date, run: make generate"; exit 1; }
+
+# Of pages that show help texts as code, and code is not prose, the text alone is checked.
+check-prose: ## Vale: plain English in pages, help texts, the client's documentation and protos
+	@help=$$(mktemp -d)
+	trap 'rm -rf "$$help"' EXIT
+	for page in docs/reference/cli/*.md; do
+		sed '/^```/d' "$$page" > "$$help/$$(basename "$$page" .md).txt"
+	done
+	$(TOOL) vale --no-global --output=line $$(git ls-files '*.md' 'client/*.go' 'api/proto/*.proto' | grep -v _test.go) "$$help"
 
 # A function that only tests reach is dead too: they hold it alive for nobody.
 check-dead: ## every function is reached by a program, or tools/deadcode-allow.txt says why not

@@ -58,7 +58,7 @@ type session struct {
 	node       quota.NodeID
 	life       quota.Incarnation
 	since      quota.Time
-	unanswered quota.Time // time of the first unanswered report; 0 is none
+	unanswered quota.Time // time of the first unanswered report, or 0
 	shut       bool       // out is closed
 }
 
@@ -69,7 +69,7 @@ type retry struct {
 	round int      // pauses since the last session that lasted
 }
 
-// connect starts a session if there is none and it is time.
+// connect starts a session if the member has no session and the pause is over.
 func (m *member) connect(now quota.Time) {
 	if m.trying != nil || m.attached.Load() != nil || now < m.retry.at {
 		return

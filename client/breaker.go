@@ -21,7 +21,7 @@ type breaker struct {
 	after int // failures; 0 never opens
 
 	mu     sync.Mutex
-	failed int       // consecutive
+	failed int       // failures in a row
 	trips  int       // consecutive failed probes
 	until  time.Time // earliest time of the next probe
 	probe  bool      // a probe is in progress

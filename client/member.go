@@ -255,7 +255,7 @@ func (m *member) apply(now quota.Time, at *session, body *quoratev1.AttachRespon
 
 func (m *member) setLimits(now quota.Time, msg *quoratev1.ClientLimits) {
 	limits, err := limitproto.DecodeLimits(msg.GetVersion(), msg.GetLimits())
-	if err != nil { // of a later version of the program: what is known goes on
+	if err != nil { // of a later version of the program: keep the known limits
 		m.stats.bad.Add(1)
 		return
 	}

@@ -124,7 +124,7 @@ func (n *notices) close() {
 	n.work.Wait()
 }
 
-// noLimit returns the error of a check of an unknown limit. It logs it and tells a node, for its
+// noLimit returns the error of a check of an unknown limit. It logs it and reports it to a node, for its
 // metrics.
 func (c *Client) noLimit(r *rules, n quota.LimitName) error {
 	detail, say, tell := c.notices.wrong(c.clock.now(), n, r.limits.Version, true, func() string { return c.explain(r, n) })

@@ -66,7 +66,7 @@ func describe(l *quota.Limit) description {
 	return out
 }
 
-// known returns the description of a limit. For one changed by an override it is made anew.
+// known returns the description of a limit. For one that an override changes, it makes a new one.
 func (r *rules) known(l *quota.Limit) description {
 	if s, ok := r.descriptions[l]; ok {
 		return s

@@ -35,7 +35,7 @@ type settlements struct {
 type settlement struct {
 	attachment uint64
 	parts      []*quoratev1.Settlement // in this order
-	by         uint64                  // session that sent it last; 0 is none
+	by         uint64                  // session that sent it last, or 0
 	again      quota.Time
 	tries      int
 }
@@ -121,7 +121,7 @@ func (s *settlements) answered(attachment uint64) {
 	s.list = slices.DeleteFunc(s.list, func(o *settlement) bool { return o.attachment == attachment })
 }
 
-// next returns when a settlement is to be sent by the given session.
+// next returns when the given session should send a settlement.
 func (s *settlements) next(by uint64) quota.Time {
 	at := quota.Time(1<<63 - 1)
 	for _, o := range s.list {
@@ -155,7 +155,7 @@ func (m *member) settle(now quota.Time, at *session) {
 }
 
 // startClose starts to close: it closes all keys and reports them to the node, or to the next one if
-// there is none.
+// that is lost.
 func (m *member) startClose(now quota.Time) {
 	m.closing, m.deadline = true, now.Add(m.opts.timeout)
 	agg := m.agg.Load()

@@ -83,7 +83,7 @@ var mistakes = []part{
 	}},
 	{"Joining", []mistake{
 		{title: "A token file that is not there", line: join + "join.token", code: 1, names: []string{"join.token"}},
-		{title: "A token that is none", files: map[string]string{"join.token": "open sesame\n"}, line: join + "join.token", code: 1, names: []string{"token_file"}},
+		{title: "A malformed token", files: map[string]string{"join.token": "open sesame\n"}, line: join + "join.token", code: 1, names: []string{"token_file"}},
 		{title: "A token with a mistake in it", line: join + "wrong.token", code: 1, names: []string{"secret is wrong"}, after: func(d *workspace) {
 			d.must("quorate join-token create -o token --addr $ADDR > good.token")
 			b, err := os.ReadFile(filepath.Join(d.dir, "good.token"))

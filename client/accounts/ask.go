@@ -68,7 +68,7 @@ func (e *notConnected) Error() string { return fmt.Sprintf("%s cannot be reached
 // GRPCStatus returns Unavailable.
 func (e *notConnected) GRPCStatus() *status.Status { return status.New(codes.Unavailable, e.Error()) }
 
-// again reports whether a failed call is to be repeated.
+// again reports whether a failed call should be repeated.
 func again(err error, safe bool) bool {
 	if unsent := (*notConnected)(nil); errors.As(err, &unsent) {
 		return true

@@ -134,7 +134,7 @@ func (d *Decider) UseLimits(limits *quota.Limits, inForce func()) {
 	d.OnMemberLoop(func(now quota.Time) {
 		d.agg.SetLimits(now, limits)
 		d.limits.Store(limits)
-		d.log.Info("limits in force", "version", limits.Version, "limits", len(limits.All()))
+		d.log.Info("limits active", "version", limits.Version, "limits", len(limits.All()))
 		d.events.Publish(quota.Event{At: now, Kind: quota.EventLimitsChanged})
 		inForce()
 	})
