@@ -28,9 +28,8 @@ func TestFrost(t *testing.T) {
 		b := &bucket{key: "k"}
 		b.line.Store(&line{})
 		at := start.Add(time.Duration(rng.Int64N(int64(time.Hour))))
-		of := reflect.TypeFor[state]()
-		for f := range of.Fields() {
-			if name := f.Name; !slices.Contains(notFrozen, name) {
+		for _, f := range reflect.VisibleFields(reflect.TypeFor[state]()) {
+			if name := f.Name; !f.Anonymous && !slices.Contains(notFrozen, name) {
 				setAny(t, name, fieldOf(&b.state, name), rng, at)
 			}
 		}

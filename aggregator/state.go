@@ -15,100 +15,145 @@ const (
 	closing              // has sent its final report
 )
 
-// state is the slow part of a bucket, guarded by bucket.mu. Times are local.
+// state is the slow part of a bucket, guarded by bucket.mu, in groups. Times are local. The package
+// documentation lists fields and bytes of each group.
 //
 // Invariant: used = in - held - loans, whatever the hot path does meanwhile.
 type state struct {
-	phase phase
-	dead  bool   // dropped from the table
-	told  bool   // a leader has told the level
-	ref   uint32 // the leader's number for the key in that term and epoch; 0 is none
-	epoch quota.Seq
-	term  quota.Term // of the last applied grant
+	openState
+	countState
+	loanState
+	flightState
+	windowState
+	leaseState
+	durableState
+	estimateState
+	reportState
+	deniedState
+	aloneState
+}
 
-	in      quota.Units // everything put into held in this epoch, less returns
-	over    quota.Units // admitted beyond held
-	unpaid  quota.Units // part of over since the last report that what is granted pays for
-	charged quota.Units // part of over that callers charged after the fact
-	unled   quota.Units // part of over that was admitted while cut off
-	refused quota.Units
-	want    quota.Units // largest cost that held could not pay
+// openState is where the key is in its life: closed, open in an epoch, closing.
+type openState struct {
+	phase    phase
+	dead     bool       // dropped from the table
+	recalled bool       // the leader wants back what is not needed
+	ref      uint32     // the leader's number for the key in this term and epoch, or 0
+	term     quota.Term // of the last applied grant
+	epoch    quota.Seq
+	opened   quota.Time
+	closedAt quota.Time
+	lastUse  quota.Time   // last report that found a change
+	as       *quota.Limit // the limit that is counted by: b.limit(), unless that has just changed
+	openIdx  int          // its place among the open buckets
+}
 
-	loans    quota.Units // lent to clients, and not settled: counts as held (lend.go)
-	voids    uint32      // how often in this epoch all loans ended at once
-	unbacked quota.Units // part of loans that no leader has granted: this node is cut off
-
+// countState are the counters of this epoch.
+type countState struct {
+	in       quota.Units // everything put into held in this epoch, less returns
+	over     quota.Units // admitted beyond held
+	unpaid   quota.Units // part of over since the last report that what is granted pays for
+	charged  quota.Units // part of over that callers charged after the fact
+	unled    quota.Units // part of over that was admitted while cut off
+	refused  quota.Units
 	refunded quota.Units // given back by callers, or released: in this window, if it has any
 	returned quota.Units // of what was held in this epoch, as far as there was room for it since
 	unheard  quota.Units // part of that which no report told that was answered
-	inFlight quota.Units // Concurrency: acquired and not released
-	lent     quota.Units // part of it that was beyond held: what is released pays it back first
+	tallied  tallied
+}
 
-	since, until quota.Time    // the window, local times; 0 for kinds without
+// loanState is what clients of this node hold (lend.go).
+type loanState struct {
+	loans    quota.Units // lent to clients, and not settled: counts as held
+	unbacked quota.Units // part of loans that no leader has granted: this node is cut off
+	voids    uint32      // how often in this epoch all loans ended at once
+}
+
+// flightState is of limits on what is in flight.
+type flightState struct {
+	inFlight quota.Units // acquired and not released
+	lent     quota.Units // part of it that was beyond held: what is released pays it back first
+}
+
+// windowState is of limits with windows.
+type windowState struct {
+	since, until quota.Time    // the window, local times
 	win          quota.Time    // its start on the leader's clock
 	lag          time.Duration // until is late by this at most
 	before       quota.Units   // used and over when it began
 	slope        quota.Units   // SlidingWindow: what the level gains per second
+}
 
+// leaseState is the last grant: a rate and a cap until the lease ends.
+type leaseState struct {
 	rate, cap quota.Units
 	from      quota.Time  // held includes the rate up to here
 	base      quota.Units // what was held then, and put in or given back since
 	lease     quota.Time
 	offset    int64 // local minus leader's clock, for from
 	applied   quota.Seq
+	share     int64 // part of the rate when last heard, in millionths
+}
 
-	tallied tallied
-
+// durableState is of limits whose counts endure.
+type durableState struct {
 	saved quota.Units // part of used and over of this epoch that a leader has committed
-	place JournalSlot // where durable counts outlive the process; nil is nowhere
+	place JournalSlot // where the counts outlive the process, or nil
+}
 
-	as *quota.Limit // the limit that is counted by: b.limit(), unless that has just changed
-
+// estimateState is what is known of the global level.
+type estimateState struct {
 	est     quota.Units // estimated global level at estAt
 	estAt   quota.Time
 	estUsed quota.Units // own use that est includes
 	estBack quota.Units // own refunds that est includes
+	level   quota.Units // as told
+	toldAt  quota.Time  // when a leader told the level, if one has
 	others  quota.Units // their demand per second
 	ceded   quota.Units // taken off est for them since the leader told it
 	stale   quota.Time  // when others says nothing any more
 	looked  quota.Time  // when the estimate was last asked for
-	toldAt  quota.Time  // when a leader told the level, if one has
-	level   quota.Units // as told
+	credit  quota.Units // as told
+	aside   quota.Units // as told
 
-	opened quota.Time
-	demand quota.Units // own, per second, as of the last report
-	wanted quota.Units // want of the last report
+	told     bool // a leader has told the level
+	fresh    bool // it was idle here, and nobody has told anything since
+	guessing bool // the last estimate was a guess: ask at once
+	bound    bool // it has used credit up, while the cluster may have more
+	dry      bool // nothing was left to ask for after the last grant
+	barren   bool // the last grant brought nothing: the leader may decide the key itself
+}
 
-	pending   quota.Seq // report that is not answered; 0 is none
-	tries     int       // reports before that one that were not either
-	sentAt    quota.Time
+// reportState is the last report and its answer, and why the next one is urgent.
+type reportState struct {
 	sent      counts      // as of the last report
 	sentBack  quota.Units // returned as of then
 	acked     quota.Units // used+over as of the last answered report
 	ackedOver quota.Units // over as of then
 	ackedBack quota.Units // refunded as of then
-	guessing  bool        // the last estimate was a guess: ask at once
-	news      bool        // much was overdrawn since the last report
-	curious   bool        // somebody waits to be told the level
-	credit    quota.Units // as told
-	aside     quota.Units // as told
-	bound     bool        // it has used that up, while the cluster may have more
-	fresh     bool        // it was idle here, and nobody has told anything since
-	lastUse   quota.Time  // last report that found a change
-	dry       bool        // nothing was left to ask for after the last grant
-	barren    bool        // the last grant brought nothing: the leader may decide the key itself
+	want      quota.Units // largest cost that held could not pay
+	wanted    quota.Units // want of the last report
+	demand    quota.Units // own, per second, as of the last report
+	pending   quota.Seq   // report that is not answered, or 0
+	tries     int         // reports before that one that were not either
+	sentAt    quota.Time
+	abandoned *abandoned
 
+	news    bool // much was overdrawn since the last report
+	curious bool // somebody waits to be told the level
+	overdue bool // the leader has recalled, and an answer of its own is overdue: tell it again at once
+	hurry   bool // asked for more while a report was on its way
+}
+
+// deniedState is a refusal of the leader that may be repeated without asking.
+type deniedState struct {
 	denied     quota.Time // until then the leader refuses deniedCost, and what costs more
 	deniedCost quota.Units
+}
 
-	recalled  bool // the leader wants back what is not needed
-	overdue   bool // it has recalled, and an answer of its own is overdue: tell it again at once
-	hurry     bool // asked for more while a report was on its way
-	closedAt  quota.Time
-	openIdx   int
-	abandoned *abandoned
-	share     int64  // part of the rate when last heard, in millionths
-	apart     *apart // while cut off
+// aloneState is what the limit's when_cut_off needs.
+type aloneState struct {
+	apart *apart // while cut off
 }
 
 // counts are the cumulative counters at one moment.

@@ -8,7 +8,7 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// account is the book of one key.
+// account is the book of one key, in groups. The package documentation lists fields and bytes of each.
 //
 // Invariant after advance: pool + sum(holder.standing()) <= burst; with
 // Concurrency, less what is in flight; under soft, less what is unseen.
@@ -21,61 +21,92 @@ type account struct {
 	holders  []holder
 	outlived []outlived // Concurrency under hard: what dead members had in flight
 
-	attempted, admitted quota.Units // since the account was opened
-	listed              listing     // of them; see TopSince
+	bookState
+	askedState
+	overflowState
+	promiseState
+	errorState
+	divisionState
+	logState
+	visitState
+}
+
+// bookState is which account it is, and what was counted since it was opened.
+type bookState struct {
+	attempted, admitted quota.Units
+	listed              listing // of them; see TopSince
 	lastUse             quota.Time
-	asked               asked // decided here, for members that asked
-	clumps              dispersion
+	ref                 uint32     // its number in the ledger; used again when the account is gone
+	life                uint64     // tells it from an earlier account of the key
+	fresh               quota.Time // bookings until then do not come back
+	keep                quota.Time // do not forget before
+	dropped             bool       // it is in no table of the ledger any more
+	forced              bool       // charged beyond what there was; it may be below 0 for that
+}
 
-	ref   uint32     // its number in the ledger; used again when the account is gone
-	life  uint64     // tells it from an earlier account of the key
-	fresh quota.Time // bookings until then do not come back
-	ended quota.Time // the end of the window before, which no sliding one has
-	rooms rooms      // only if members ask
+// askedState is what is decided here, for members that ask.
+type askedState struct {
+	asked asked
+	rooms rooms // only if members ask
+	own   answers
+}
 
+// overflowState is what no longer comes back.
+type overflowState struct {
+	ended      quota.Time  // the end of the window before, which no sliding one has
+	left       quota.Units // what the last window left
 	overflowed quota.Units // soft buckets: what has overflowed, until overflowAt
 	overflowAt quota.Time
+}
 
-	own    answers // hard, and decided here
-	forced bool    // charged beyond what there was; it may be below 0 for that
-
+// promiseState is what nodes may spend without a word of this leader.
+type promiseState struct {
 	unlogged quota.Units // promised to every node, whatever the log says
 	claims   []claim     // of nodes that have not spoken to this leader
+}
 
-	keep quota.Time // do not forget before
-
+// errorState is what was admitted beyond the limit, and refused needlessly.
+type errorState struct {
 	sums           *quota.LiveError // of the limit
 	env            envelope
 	live           *liveKey    // nil while there is nothing to measure
-	left           quota.Units // what the last window left
 	forgiven       quota.Units // of admitted; see amend
 	over, needless quota.Units // over-admitted, and needlessly refused at least
 	needlessAtMost quota.Units
+}
 
-	shared quota.Time // when it was last booked who is due what
-	most   float64    // the most that anyone's part of the rate is, at the last division
+// divisionState is what the division among members remembers.
+type divisionState struct {
+	clumps  dispersion
+	shared  quota.Time // when it was last booked who is due what
+	most    float64    // the most that anyone's part of the rate is, at the last division
+	central bool       // too few tokens for the members that want them: nothing is handed out; see scarce
+}
 
-	dirty  bool // the level moved since the last checkpoint
-	saved  bool // the range's log holds a level of this account
-	wanted bool // it is in Ledger.wanted
-	logged loggedLevel
-
-	// See schedule.go.
-	alarm       quota.Time // visit it by then
-	seen        uint64     // changes applied
-	timer       uint32     // its place in Ledger.timers, from 1; 0 is none
+// logState is what the log knows of the account, and what it will be told.
+type logState struct {
+	logged      loggedLevel
 	behindSince quota.Time
-	queued      bool      // it is in Ledger.moved
-	behind      bool      // it is in Ledger.behind
-	overdue     bool      // the next checkpoint writes it, however little it has moved
-	counted     **account // its place in Ledger.counted; nil if it is not in it
-	dropped     bool      // it is in no table of the ledger any more
-	central     bool      // too few tokens for the members that want them: nothing is handed out; see scarce
+	dirty       bool // the level moved since the last checkpoint
+	saved       bool // the range's log holds a level of this account
+	wanted      bool // it is in Ledger.wanted
+	queued      bool // it is in Ledger.moved
+	behind      bool // it is in Ledger.behind
+	overdue     bool // the next checkpoint writes it, however little it has moved
+}
+
+// visitState is when and why the account is visited: see schedule.go.
+type visitState struct {
+	alarm   quota.Time // visit it by then
+	seen    uint64     // changes applied
+	timer   uint32     // its place in Ledger.timers, from 1, or 0
+	counted **account  // its place in Ledger.counted; nil if it is not in it
 }
 
 func newAccount(k quota.Key, limit *quota.Limit, pool limiter.Meter) *account {
 	return &account{
-		key: k, limit: limit, tier: limit.First(), gains: limit.Rate.PerSecond(), pool: pool, saved: pool.Level() < limit.BurstUnits(), alarm: never,
+		key: k, limit: limit, tier: limit.First(), gains: limit.Rate.PerSecond(), pool: pool,
+		logState: logState{saved: pool.Level() < limit.BurstUnits()}, visitState: visitState{alarm: never},
 	}
 }
 
@@ -266,7 +297,7 @@ func (a *account) remove(h *holder) {
 func (a *account) admit(now quota.Time, r *quota.Report, e *quota.ReportEntry) *holder {
 	h := a.holder(now, r.From, r.Incarnation)
 	if h == nil {
-		h = a.addHolder(holder{node: r.From, inc: r.Incarnation})
+		h = a.addHolder(holder{lifeState: lifeState{node: r.From, inc: r.Incarnation}})
 	}
 	a.wakeBy(now.Add(max(remember, a.inFlightLease())))
 	h.begin(now, e)

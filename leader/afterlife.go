@@ -136,7 +136,10 @@ func (a *account) deadProcess(now quota.Time, id quota.NodeID, e *quota.ReportEn
 		return nil
 	}
 	return a.addHolder(holder{
-		node: id, inc: e.Life, epoch: e.Epoch, over: e.Saved, saved: e.Saved, reported: now, dead: true, closed: true, logged: &logged{diedAt: now},
+		lifeState:    lifeState{node: id, inc: e.Life, epoch: e.Epoch, dead: true, closed: true},
+		demandState:  demandState{reported: now},
+		countState:   countState{over: e.Saved},
+		durableState: durableState{saved: e.Saved, logged: &logged{diedAt: now}},
 	})
 }
 

@@ -176,7 +176,11 @@ func TestManyDead(t *testing.T) {
 	a := account{limit: &quota.Limit{Kind: quota.FixedWindow, Ceiling: quota.Hard, Rate: quota.Rate{Tokens: 1, Per: time.Hour}}}
 	now := quota.Time(100 * time.Hour)
 	for i := range 2*nodes + 3 {
-		a.holders = append(a.holders, holder{inc: quota.Incarnation(i), dead: true, logged: &logged{diedAt: now - quota.Time(i)}, reported: now, final: i == 5})
+		a.holders = append(a.holders, holder{
+			lifeState:    lifeState{inc: quota.Incarnation(i), dead: true, final: i == 5},
+			demandState:  demandState{reported: now},
+			durableState: durableState{logged: &logged{diedAt: now - quota.Time(i)}},
+		})
 	}
 	a.forget(now, 2*nodes)
 	if got := len(a.holders); got != 2*nodes+3 {

@@ -29,7 +29,10 @@ func TestAskWithoutRefill(t *testing.T) {
 		t.Errorf("cost 1 of what is used up: %v, want over_limit", an.Why)
 	}
 	h := led.accounts[examKey]
-	h.holders = append(h.holders, holder{node: "b", out: quota.FromTokens(2), ret: quota.FromTokens(2), capped: quota.FromTokens(2)})
+	h.holders = append(h.holders, holder{
+		lifeState: lifeState{node: "b"},
+		heldState: heldState{out: quota.FromTokens(2), ret: quota.FromTokens(2), capped: quota.FromTokens(2)},
+	})
 	if an := ask(1); an.Allowed || an.Why != quota.WhyNotHeld {
 		t.Errorf("cost 1, which a member holds: %v, want not_held", an.Why)
 	}

@@ -55,9 +55,11 @@ func (a *account) turned(kl *quota.KeyLevel) bool {
 // recall is what a line says of one member.
 func recall(m *quota.Mark, at quota.Time, burst quota.Units) holder {
 	h := holder{
-		node: m.Node, inc: m.Life, epoch: m.Epoch, used: m.Used, over: m.Overdrawn, refunded: m.Refunded,
-		saved: m.Used.Plus(m.Overdrawn), restored: true, dead: m.Dead, from: at, reported: at,
-		out: m.Out, ret: m.Out, charged: m.Rate, lease: m.Until, capped: min(m.Cap, burst), held: 0,
+		lifeState:    lifeState{node: m.Node, inc: m.Life, epoch: m.Epoch, restored: true, dead: m.Dead},
+		heldState:    heldState{out: m.Out, ret: m.Out, charged: m.Rate, from: at, lease: m.Until, capped: min(m.Cap, burst)},
+		demandState:  demandState{reported: at},
+		countState:   countState{used: m.Used, over: m.Overdrawn, refunded: m.Refunded},
+		durableState: durableState{saved: m.Used.Plus(m.Overdrawn)},
 	}
 	h.log().promised = promise{at: at, total: h.saved, high: h.saved.Plus(m.Out), rate: m.Rate, cap: m.Cap, until: m.Until}
 	if m.Dead {

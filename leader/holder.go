@@ -6,25 +6,53 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// holder is what the ledger knows of one member's part in one account.
+// holder is what the ledger knows of one member's part in one account, in groups. What is looked at of
+// every member when one of them reports lies first, side by side. The package documentation lists fields
+// and bytes of each group.
 //
 // Invariants: charged >= rate; out counts every token that the member may
 // hold, be on its way to hold, or have spent since its last report; ret <= out.
 type holder struct {
-	// What is looked at of every member when one of them reports, side by side.
+	lifeState
+	heldState
+	demandState
+	countState
+	durableState
+}
 
+// lifeState is which process of which node the member is, and whether it is alive.
+type lifeState struct {
 	node     quota.NodeID
 	inc      quota.Incarnation
 	epoch    quota.Seq
-	out      quota.Units
-	ret      quota.Units // part of out that may stand or come back: the rest was used, or has overflowed
-	held     quota.Units // as last reported
-	capped   quota.Units // largest cap that the member may still apply
-	flown    quota.Units // sum of flight
-	rate     quota.Units // granted refill per second
-	charged  quota.Units // largest refill that the member may still apply
-	from     quota.Time  // out includes the rate up to here
-	lease    quota.Time  // when rate and held tokens end
+	closed   bool
+	pardon   bool // the key was reset since the last report
+	restored bool // not settled in this term
+	carried  bool // restored, and out in a later window than the log's: see account.turn
+	learns   bool // what it had from an earlier leader is settled, not inherited
+	final    bool // the log says that it is dead, all that it counted, and that nothing is out
+	dead     bool // its process is: what is out was used or is lost
+}
+
+// heldState is what the member may hold: tokens, and a rate up to a cap until the lease ends.
+type heldState struct {
+	out     quota.Units
+	ret     quota.Units // part of out that may stand or come back: the rest was used, or has overflowed
+	held    quota.Units // as last reported
+	capped  quota.Units // largest cap that the member may still apply
+	flown   quota.Units // sum of flight
+	rate    quota.Units // granted refill per second
+	charged quota.Units // largest refill that the member may still apply
+	from    quota.Time  // out includes the rate up to here
+	lease   quota.Time  // when rate and held tokens end
+	cap     quota.Units // accrual stops there
+	grants  quota.Seq   // number of the last grant
+	granted quota.Time  // when the oldest unacknowledged one was made
+	flight  []flight    // grants of tokens that are not acknowledged
+}
+
+// demandState is what the member needs.
+type demandState struct {
 	reported quota.Time
 	again    time.Duration
 	demand   float64     // attempted Units per second, as of the last report
@@ -33,36 +61,27 @@ type holder struct {
 	due      float64     // Units: what it has used less than its part of what all used
 	spoken   quota.Units // part of the last grant that callers wait for: as good as spent
 	unmet    quota.Units // what its callers wanted and did not get
-	asked    uint16      // tokens of its decide requests since its last report: demand too; at most 65535
-	closed   bool
-	pardon   bool // the key was reset since the last report
-	restored bool // not settled in this term
-	carried  bool // restored, and out in a later window than the log's: see account.turn
-	learns   bool // what it had from an earlier leader is settled, not inherited
-	final    bool // the log says that it is dead, all that it counted, and that nothing is out
-	dead     bool // its process is: what is out was used or is lost
+	unmetAt  quota.Time
+	recalled quota.Time // when it was last asked to give back
+	counts   series
+	tried    float32 // attempted Units per second, averaged for people
+	admit    float32 // admitted Units per second, likewise
+	asked    uint16  // tokens of its decide requests since its last report: demand too; at most 65535
+}
 
-	// Counters as last reported in this epoch.
+// countState are the member's counters as last reported in this epoch.
+type countState struct {
 	used, over, refused, refunded, returned quota.Units
 	owed, alone                             quota.Units // parts of over: charged after the fact, admitted while cut off
 
-	inFlight quota.Units // Concurrency; not part of out
-	cap      quota.Units // accrual stops there
-
-	grants  quota.Seq  // number of the last grant
-	granted quota.Time // when the oldest unacknowledged one was made
-	flight  []flight   // grants of tokens that are not acknowledged
-
+	inFlight   quota.Units // Concurrency; not part of out
 	overflowed quota.Units // account.overflowed as of the last report
-	counts     series
-	tried      float32    // attempted Units per second, averaged for people
-	admit      float32    // admitted Units per second, likewise
-	recalled   quota.Time // when it was last asked to give back
-	unmetAt    quota.Time
 	took       quota.Units // used in the last report
 	gave       quota.Units // given back with it
+}
 
-	// Of accounts whose counts endure:
+// durableState is of accounts whose counts endure.
+type durableState struct {
 	saved  quota.Units // of used and over, committed
 	want   quota.Units // as last reported
 	logged *logged     // nil as long as it is zero

@@ -22,7 +22,7 @@ func TestTopSince(t *testing.T) {
 			k := quota.Key{LimitName: n, Key: strconv.Itoa(rng.IntN(40))}
 			a := l.accounts[k]
 			if a == nil {
-				a = &account{key: k, alarm: never}
+				a = &account{key: k, visitState: visitState{alarm: never}}
 				l.accounts[k] = a
 			}
 			cost := quota.Units(rng.IntN(1 << rng.IntN(12)))
@@ -49,10 +49,10 @@ func TestTopSinceSaturates(t *testing.T) {
 	k, lost := quota.Key{LimitName: quota.LimitName{Namespace: "n", Limit: "l"}, Key: "k"}, quota.LimitName{Namespace: "n", Limit: "m"}
 	l := &Ledger{accounts: map[quota.Key]*account{}, departed: map[quota.Key]listing{}, lost: map[quota.LimitName]quota.Units{lost: quota.Most}}
 	for range 2 {
-		l.departs(&account{key: k, attempted: math.MaxInt64, admitted: math.MaxInt64})
+		l.departs(&account{key: k, bookState: bookState{attempted: math.MaxInt64, admitted: math.MaxInt64}})
 	}
-	l.note(0, &account{key: k, alarm: never, attempted: quota.Most, admitted: quota.Most})
-	l.note(0, &account{key: quota.Key{LimitName: lost, Key: "k"}, alarm: never, attempted: 1})
+	l.note(0, &account{key: k, visitState: visitState{alarm: never}, bookState: bookState{attempted: quota.Most, admitted: quota.Most}})
+	l.note(0, &account{key: quota.Key{LimitName: lost, Key: "k"}, visitState: visitState{alarm: never}, bookState: bookState{attempted: 1}})
 	got := l.TopSince(5, 5)
 	want := []TopKeys{
 		{Limit: k.LimitName, Keys: []KeyCount{{"k", math.MaxInt64, math.MaxInt64}}},

@@ -11,7 +11,10 @@ import (
 // parts, and in sum nothing.
 func TestTurns(t *testing.T) {
 	const token = float64(quota.Token)
-	a := &account{limit: &quota.Limit{Ceiling: quota.Hard}, most: 10 * token, holders: []holder{{live: 30 * token}, {live: 10 * token}, {live: 10 * token}}}
+	a := &account{limit: &quota.Limit{Ceiling: quota.Hard}, divisionState: divisionState{most: 10 * token}}
+	for _, live := range []float64{30, 10, 10} {
+		a.holders = append(a.holders, holder{demandState: demandState{live: live * token}})
+	}
 	h := &a.holders[0]
 	h.took = 5 * quota.Token
 	(&Ledger{}).turns(1, a, h, a.parts())
@@ -48,11 +51,11 @@ func TestEvened(t *testing.T) {
 		{"enough for all", quota.Soft, true, -12, 10, false},
 		{"by turns", quota.Hard, false, -12, 10, false},
 	} {
-		a := &account{limit: &quota.Limit{Ceiling: tc.ceiling, Burst: 100}, most: fair}
+		a := &account{limit: &quota.Limit{Ceiling: tc.ceiling, Burst: 100}, divisionState: divisionState{most: fair}}
 		if tc.enough {
 			a.most = math.Inf(1)
 		}
-		h := &holder{live: 5 * fair, due: tc.due * token}
+		h := &holder{demandState: demandState{live: 5 * fair, due: tc.due * token}}
 		if got := a.evened(h, fair) / token; math.Abs(got-tc.want) > 1e-6 {
 			t.Errorf("%s: %.2f/s, want %.2f/s", tc.name, got, tc.want)
 		}

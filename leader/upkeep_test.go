@@ -250,7 +250,7 @@ func TestCountedLetsGo(t *testing.T) {
 	const alive, all = 100, 10_000
 	var open []*account
 	for i := range all {
-		a := &account{key: quota.Key{Key: strconv.Itoa(i)}, alarm: never, attempted: 1}
+		a := &account{key: quota.Key{Key: strconv.Itoa(i)}, visitState: visitState{alarm: never}, bookState: bookState{attempted: 1}}
 		l.note(0, a)
 		if open = append(open, a); len(open) > alive {
 			l.departs(open[0])
@@ -276,7 +276,7 @@ func TestCountedPlaces(t *testing.T) {
 	l := &Ledger{accounts: map[quota.Key]*account{}, departed: map[quota.Key]listing{}, lost: map[quota.LimitName]quota.Units{}}
 	var last *account
 	for i := range 10_000 {
-		a := &account{key: quota.Key{Key: strconv.Itoa(i)}, alarm: never, attempted: 1}
+		a := &account{key: quota.Key{Key: strconv.Itoa(i)}, visitState: visitState{alarm: never}, bookState: bookState{attempted: 1}}
 		l.note(0, a)
 		if last != nil {
 			l.departs(last)

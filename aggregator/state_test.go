@@ -1,0 +1,24 @@
+package aggregator
+
+import (
+	"flag"
+	"reflect"
+	"runtime"
+	"testing"
+
+	"github.com/quorate/quorate/internal/golden"
+)
+
+var rewrite = flag.Bool("rewrite", false, "write doc_state.go")
+
+// TestStateTable holds the list of fields and bytes in the package documentation to the types.
+func TestStateTable(t *testing.T) {
+	if runtime.GOARCH != "amd64" && runtime.GOARCH != "arm64" {
+		t.Skip("the bytes are those of 64-bit processors")
+	}
+	golden.Hold(t, "doc_state.go", `// Package aggregator stores a key as a bucket, a line of the table, which the request path reads, and the
+// name. These are their fields, described in state.go, and bytes on a 64-bit processor, by group (written by
+// TestStateTable):
+//
+`+golden.Groups(reflect.TypeFor[bucket](), reflect.TypeFor[state](), reflect.TypeFor[line]())+"package aggregator\n", *rewrite)
+}

@@ -1,0 +1,23 @@
+package leader
+
+import (
+	"flag"
+	"reflect"
+	"runtime"
+	"testing"
+
+	"github.com/quorate/quorate/internal/golden"
+)
+
+// TestStateTable holds the list of fields and bytes in the package documentation to the types.
+func TestStateTable(t *testing.T) {
+	if runtime.GOARCH != "amd64" && runtime.GOARCH != "arm64" {
+		t.Skip("the bytes are those of 64-bit processors")
+	}
+	rewrite := flag.Lookup("rewrite").Value.String() == "true" // of package datadriven
+	golden.Hold(t, "doc_state.go", `// Package leader stores a key as an account and a holder for each member; where counts endure, a holder has a
+// logged. These are their fields, described in account.go and holder.go, and bytes on a 64-bit processor, by group
+// (written by TestStateTable):
+//
+`+golden.Groups(reflect.TypeFor[account](), reflect.TypeFor[holder](), reflect.TypeFor[logged]())+"package leader\n", rewrite)
+}
