@@ -301,3 +301,13 @@ func TestDashboard(t *testing.T) {
 		}
 	}
 }
+
+// TestDashboardShowsTheDiskAndTheNetwork: what slows commits and elections is in some panel.
+func TestDashboardShowsTheDiskAndTheNetwork(t *testing.T) {
+	all := fmt.Sprint(readDashboard(t).Panels)
+	for _, name := range []string{"quorate_log_append_seconds", "quorate_leader_changes_total", "quorate_voters_missing", "quorate_peer_round_trip_seconds", "quorate_disk_free_bytes"} {
+		if !strings.Contains(all, name) {
+			t.Errorf("no panel shows %s", name)
+		}
+	}
+}
