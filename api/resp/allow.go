@@ -5,6 +5,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/internal/suggest"
 )
 
 const allowName = "quorate.allow"
@@ -25,7 +26,7 @@ func (c *conn) allow(args [][]byte) {
 	case dec == nil:
 		return
 	case dec.Limit == nil:
-		c.failed(codeNoLimit, "NOLIMIT unknown limit %s, and no template or default for it", c.last)
+		c.failed(codeNoLimit, "NOLIMIT %s", c.unknown(c.last))
 		return
 	}
 	base, _ := dec.Limit.Base()
@@ -40,6 +41,27 @@ func (c *conn) allow(args [][]byte) {
 	c.int(max(wholeUp(dec.ResetAfter, time.Millisecond), 0))
 	c.text(dec.Why.String())
 	c.text(base.Limit)
+}
+
+// miss is the text about the last unknown limit, which callers tend to repeat.
+type miss struct {
+	limits *quota.Limits // in force when it was made
+	name   quota.LimitName
+	text   string
+}
+
+// unknown says what there is instead of a limit that does not exist. With authentication it names no
+// other namespaces: a caller with a permission in this one may not learn of them.
+func (c *conn) unknown(n quota.LimitName) string {
+	limits := c.node.Limits()
+	if c.missed.text == "" || c.missed.limits != limits || c.missed.name != n {
+		explain := suggest.Explain
+		if c.opts.Guard != nil {
+			explain = suggest.Within
+		}
+		c.missed = miss{limits, n, explain(n, limits)}
+	}
+	return c.missed.text
 }
 
 // named sets c.last to the limit that a call names, or answers with an error. It does not build the

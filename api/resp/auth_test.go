@@ -192,3 +192,14 @@ func TestAnybody(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+// TestUnknownLimitNamesNoOtherNamespace checks that a caller with a permission in one namespace
+// learns of no other.
+func TestUnknownLimitNamesNoOtherNamespace(t *testing.T) {
+	g := newGuarded(t)
+	g.bind(t, rbac.Anybody, "checker", rbac.Namespace("wep"))
+	k := newTalk(t, g.Server)
+	if got := k.ask("QUORATE.ALLOW", "wep", "api", "k"); !strings.HasPrefix(got, `-NOLIMIT unknown limit wep/api: namespace "wep" has no limits`) || strings.Contains(got, "web") {
+		t.Error(got)
+	}
+}

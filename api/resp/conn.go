@@ -35,6 +35,7 @@ type conn struct {
 	tx      transaction
 	inlined inlined
 	last    quota.LimitName // last limit of QUORATE.ALLOW
+	missed  miss
 	req     [1]quota.Request
 	dec     [1]quota.Decision
 }

@@ -32,6 +32,8 @@ func (n *fakeNode) Decide(reqs []quota.Request, out []quota.Decision) bool {
 	return out[0].Allowed
 }
 
+func (n *fakeNode) Limits() *quota.Limits { return n.limits }
+
 func set(t testing.TB, limits ...quota.Limit) *quota.Limits {
 	t.Helper()
 	s, err := quota.NewLimits(1, limits)

@@ -216,6 +216,8 @@ func listener(t *testing.T) net.Listener {
 // holding is a node that signals when a decision begins, and then waits to continue.
 type holding struct{ hold chan struct{} }
 
+func (n holding) Limits() *quota.Limits { return nil }
+
 func (n holding) Decide(_ []quota.Request, out []quota.Decision) bool {
 	<-n.hold
 	<-n.hold
