@@ -25,24 +25,57 @@ func accountPages() []Page {
 	}
 }
 
-// accountList is the data of the page of accounts.
-type accountList struct {
-	App, Realm, Identity, Prefix string
-	Asked                        bool
-	Accounts                     []*quoratev1.AccountState
-	Next                         string
-	Problem                      *Problem
+// realmList is a page of the realms that have accounts or policies.
+type realmList struct {
+	Page    string // where the name of a realm leads
+	Realms  []*quoratev1.RealmSummary
+	Next    string
+	Later   bool // not the first page
+	Problem *Problem
 }
 
-func loadAccounts(r *Request) (any, error) {
-	l := &accountList{App: r.Query("app"), Realm: r.Query("realm"), Identity: r.Query("identity"), Prefix: r.Query("name")}
-	if l.App == "" || l.Realm == "" {
+func loadRealms(r *Request, page string) (*realmList, error) {
+	l := &realmList{Page: page, Later: r.Query("after") != ""}
+	res, err := r.Accounts.ListRealms(r.Context(), &quoratev1.ListRealmsRequest{PageSize: accountsOnPage, PageToken: r.Query("after")})
+	if err != nil {
+		l.Problem = problemOf(err)
 		return l, nil
+	}
+	l.Realms = res.Realms
+	if res.NextPageToken != "" {
+		l.Next, err = link(page, "after", res.NextPageToken)
+	}
+	return l, err
+}
+
+// accountList is the data of the page of accounts.
+type accountList struct {
+	App, Realm, Identity, Namespace, Prefix string
+	Asked                                   bool
+	All                                     *realmList // without an application and a realm
+	Accounts                                []*quoratev1.AccountState
+	Next                                    string
+	Later                                   bool // not the first page
+	Problem                                 *Problem
+}
+
+// Filtered reports whether the page shows part of the realm.
+func (l *accountList) Filtered() bool { return l.Identity != "" || l.Namespace != "" || l.Prefix != "" }
+
+func loadAccounts(r *Request) (any, error) {
+	l := &accountList{App: r.Query("app"), Realm: r.Query("realm"), Identity: r.Query("identity"), Namespace: r.Query("namespace"), Prefix: r.Query("name"), Later: r.Query("after") != ""}
+	if l.App == "" || l.Realm == "" {
+		var err error
+		l.All, err = loadRealms(r, "accounts")
+		return l, err
 	}
 	l.Asked = true
 	req := &quoratev1.ListAccountsRequest{AppId: l.App, Realm: l.Realm, NamePrefix: l.Prefix, PageSize: accountsOnPage, PageToken: r.Query("after")}
 	if l.Identity != "" {
 		req.Identity = &l.Identity
+	}
+	if l.Namespace != "" {
+		req.Namespace = &l.Namespace
 	}
 	res, err := r.Accounts.ListAccounts(r.Context(), req)
 	if err != nil {
@@ -51,7 +84,7 @@ func loadAccounts(r *Request) (any, error) {
 	}
 	l.Accounts = res.Accounts
 	if res.NextPageToken != "" {
-		l.Next, err = link("accounts", "app", l.App, "realm", l.Realm, "identity", l.Identity, "name", l.Prefix, "after", res.NextPageToken)
+		l.Next, err = link("accounts", "app", l.App, "realm", l.Realm, "identity", l.Identity, "namespace", l.Namespace, "name", l.Prefix, "after", res.NextPageToken)
 	}
 	return l, err
 }
@@ -105,7 +138,7 @@ func policyText(p *quoratev1.Policy) string {
 		}
 	}
 	if p.Lifetime != nil {
-		out += ", forgotten " + dur(p.Lifetime) + " after its last change"
+		out += ", deleted " + dur(p.Lifetime) + " after its last change"
 	}
 	return out
 }
@@ -225,6 +258,7 @@ func opResult(res *quoratev1.ApplyOpsResponse) (*Result, error) {
 type policyList struct {
 	App, Realm string
 	Asked      bool
+	All        *realmList // without an application and a realm
 	Configs    []*quoratev1.PolicySummary
 	Next       string
 	Problem    *Problem
@@ -240,7 +274,9 @@ const policiesShown = 500
 func loadPolicies(r *Request) (any, error) {
 	l := &policyList{App: r.Query("app"), Realm: r.Query("realm")}
 	if l.App == "" || l.Realm == "" {
-		return l, nil
+		var err error
+		l.All, err = loadRealms(r, "policies")
+		return l, err
 	}
 	l.Asked = true
 	if v := r.Query("version"); v != "" {

@@ -214,7 +214,7 @@ func dur(v any) string {
 	case d < time.Minute:
 		return d.Round(100 * time.Millisecond).String()
 	case d < 48*time.Hour:
-		return strings.Replace(d.Round(time.Second).String(), "m0s", "m", 1)
+		return strings.NewReplacer("h0m0s", "h", "m0s", "m").Replace(d.Round(time.Second).String())
 	}
 	return strconv.Itoa(int(d.Hours()/24)) + " days"
 }

@@ -310,6 +310,9 @@ func accountsFake() *fakeConn {
 	f.answer["ListAccounts"] = func(context.Context, any) (proto.Message, error) {
 		return &quoratev1.ListAccountsResponse{Accounts: []*quoratev1.AccountState{state}, NextPageToken: "more"}, nil
 	}
+	f.answer["ListRealms"] = func(context.Context, any) (proto.Message, error) {
+		return &quoratev1.ListRealmsResponse{Realms: []*quoratev1.RealmSummary{{AppId: "cv", Realm: "project:infra", HasAccounts: true, PolicyConfigs: 2}, {AppId: "rdb", Realm: evil, PolicyConfigs: 1}}, NextPageToken: "more"}, nil
+	}
 	f.answer["GetAccounts"] = func(context.Context, any) (proto.Message, error) {
 		return &quoratev1.GetAccountsResponse{Accounts: []*quoratev1.AccountState{state}}, nil
 	}
@@ -329,9 +332,11 @@ func accountsFake() *fakeConn {
 func TestAccounts(t *testing.T) {
 	c := New(Deps{Conn: accountsFake()})
 	for path, wants := range map[string][]string{
-		"accounts":                                          {"Application"},
-		"accounts?app=cv&realm=project:infra":               {"pool", ">40<", ">80<", "after=more"},
-		"account?id=" + accountName:                         {accountName, "starts with 10, at most 80, &#43;5 every 1h0m", `value="0.5"`, "r-1", ">5<"},
+		"accounts":                                          {"Application", `href="/console/accounts?app=cv&amp;realm=project%3Ainfra"><b>project:infra`, "2 configs", "1 config<", `href="/console/accounts?after=more"`},
+		"accounts?after=more":                               {`href="/console/accounts">First`},
+		"policies":                                          {`href="/console/policies?app=cv&amp;realm=project%3Ainfra"><b>project:infra`, `href="/console/policies?after=more"`},
+		"accounts?app=cv&realm=project:infra":               {"pool", ">40<", ">80<", "after=more", `href="/console/accounts?app=cv&amp;identity=user%3Aann&amp;realm=project%3Ainfra"`, `href="/console/policies?app=cv&amp;realm=project%3Ainfra&amp;version=%23v1"`},
+		"account?id=" + accountName:                         {accountName, "starts with 10, at most 80, &#43;5 every 1h", `value="0.5"`, "r-1", ">5<"},
 		"policies?app=cv&realm=project:infra":               {"#v1", ">3<"},
 		"policies?app=cv&realm=project:infra&version=%23v1": {"starts with 10", "pool"},
 	} {

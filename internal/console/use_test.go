@@ -80,7 +80,7 @@ func TestByteSize(t *testing.T) {
 
 func TestDur(t *testing.T) {
 	for d, want := range map[time.Duration]string{
-		20 * time.Microsecond: "20µs", 4*time.Minute + 20*time.Second: "4m20s", 4 * time.Minute: "4m", 2 * time.Hour: "2h0m", 2*time.Hour + 10*time.Second: "2h0m10s", 50 * time.Hour: "2 days",
+		20 * time.Microsecond: "20µs", 4*time.Minute + 20*time.Second: "4m20s", 4 * time.Minute: "4m", 2 * time.Hour: "2h", 2*time.Hour + 10*time.Second: "2h0m10s", 50 * time.Hour: "2 days",
 	} {
 		if got := dur(d); got != want {
 			t.Errorf("%v: %q, want %q", d, got, want)

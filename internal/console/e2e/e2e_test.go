@@ -79,7 +79,7 @@ func install(t *testing.T, npm string) string {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"package.json", "package-lock.json", "flows.mjs", "owners.mjs", "check.mjs", "crowd.mjs"} {
+	for _, name := range []string{"package.json", "package-lock.json", "flows.mjs", "owners.mjs", "check.mjs", "crowd.mjs", "pictures.mjs"} {
 		data, err := os.ReadFile(name)
 		if err == nil {
 			err = os.WriteFile(filepath.Join(dir, name), data, 0o644)
@@ -198,6 +198,19 @@ func (n *nodes) secured() (url, admin, reader string) {
 	return "https://" + addr(1), admin, reader
 }
 
+// accounts makes policies and accounts in three realms, so that there is something to see.
+func (n *nodes) accounts(base int) {
+	n.t.Helper()
+	in := func(args ...string) { n.run(append(args, "--base-port", strconv.Itoa(base))...) }
+	in("policies", "load", "../../../examples/accounts/policies.yaml", "--app", "shop", "--realm", "project:e2e", "--version", "2026-11")
+	in("policies", "load", "../../../examples/accounts/policies.yaml", "--app", "shop", "--realm", "project:checkout-and-payment-services", "--version", "2026-11")
+	for i, name := range []string{"pool", "a-name-that-is-longer-than-what-most-people-would-choose-for-one"} {
+		in("accounts", "apply", "shop~project:e2e~user:ann~~"+name+"~builds", "--relative-to", "zero", "--delta", strconv.Itoa(i+1), "--option", "ignore_policy_bounds")
+	}
+	in("accounts", "apply", "shop~project:e2e~user:bob~ci~bob~builds", "--policy", "#2026-11~ci~default~builds", "--delta", "-1")
+	in("accounts", "apply", "rdb~project:infra~~~slots~slots", "--relative-to", "zero", "--delta", "7", "--option", "ignore_policy_bounds")
+}
+
 // verdict is one check of a script.
 type verdict struct {
 	Name   string `json:"name"`
@@ -214,6 +227,7 @@ func TestConsole(t *testing.T) {
 	n := build(t)
 	b := base(t, 11, 12, 13, 15, 21, 22, 23, 31, 32, 33)
 	n.start("Ctrl-C stops", "dev", "--quiet", "--base-port", strconv.Itoa(b))
+	n.accounts(b)
 	secured, admin, reader := n.secured()
 	drive(t, node, dir, "flows.mjs", 14*time.Minute, map[string]any{
 		"chromium": chromium, "open": fmt.Sprintf("http://127.0.0.1:%d", b+11), "secured": secured, "admin": admin, "reader": reader, "shots": os.Getenv("CONSOLE_SHOTS"), "full": testspeed.IsFull(),

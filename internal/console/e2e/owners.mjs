@@ -230,9 +230,18 @@ export async function owners({ plan, open, visit, attempt, full, change, done })
       await done(page);
     }
     must((await page.locator('#t-changes').textContent()).includes(apply.request), 'the history');
-    await page.goto(open + 'accounts?app=shop&realm=project:e2e');
-    await page.click('#t-accounts a');
+    await page.goto(open + 'accounts'); // no name is known here
+    await page.click('#t-realms a:has-text("project:e2e")');
+    await page.waitForURL('**/accounts?app=shop*');
+    await page.click('#t-accounts a:has-text("user:ann")');
+    await page.waitForURL('**/accounts?app=shop&identity=user%3Aann*');
+    await page.click('#t-accounts a:has-text("pool")');
     await page.waitForURL('**/account?*');
+    await page.goto(open + 'policies');
+    await page.click('#t-realms a:has-text("project:e2e")');
+    await page.click('#t-configs a');
+    await page.waitForURL('**/policies?*version*');
+    must((await page.locator('#t-policies').textContent()).includes('default'), 'the policies of the config');
   }));
 
   await full('limits: one that is deleted is gone, and its past can be brought back', () => visit('light', async (page) => {
