@@ -16,6 +16,7 @@ import (
 	"github.com/quorate/quorate/internal/pki"
 	"github.com/quorate/quorate/internal/quota"
 	"github.com/quorate/quorate/internal/rbac"
+	"github.com/quorate/quorate/internal/suggest"
 )
 
 const maxTokenTTL = 3650 * 24 * time.Hour
@@ -71,6 +72,9 @@ func (s *SecurityService) SetBinding(ctx context.Context, req *quoratev1.SetBind
 		Identity: p.GetIdentity(), Role: p.GetRole(), Permissions: slices.Compact(slices.Sorted(slices.Values(p.GetPermissions()))),
 		Scope: scopeOf(p.GetScope()), By: by, At: quota.Time(time.Now().UnixNano()),
 	}
+	if _, known := rbac.FindRole(b.Role); b.Role != "" && !known {
+		return nil, noRole(b.Role)
+	}
 	if err := badAt("binding", b.Validate()); err != nil {
 		return nil, err
 	}
@@ -83,6 +87,15 @@ func (s *SecurityService) SetBinding(ctx context.Context, req *quoratev1.SetBind
 	}
 	s.Log.InfoContext(ctx, "role bound", "identity", b.Identity, "role", b.Role, "permissions", b.Permissions, "scope", b.Scope, "by", by, "changed", changed)
 	return &quoratev1.SetBindingResponse{Changed: changed}, nil
+}
+
+// noRole returns the error for a role that does not exist.
+func noRole(name string) *apierr.Error {
+	names := rbac.RoleNames()
+	return &apierr.Error{
+		Code: codes.NotFound, HTTP: http.StatusNotFound, Reason: "NO_SUCH_ROLE", Field: "binding.role",
+		Detail: "unknown role " + apierr.Quoted(name) + ";" + suggest.DidYouMean(name, names, "") + " known: " + strings.Join(names, ", "),
+	}
 }
 
 func scopeOf(text string) rbac.Scope {

@@ -129,6 +129,10 @@ var mistakes = []part{
 	}},
 	{"Operating", []mistake{
 		{title: "An unknown node", line: "quorate cluster drain n5 --addr $ADDR", code: 5, names: []string{"n5"}},
+		{title: "An unknown range", line: "quorate cluster transfer --range 99 --addr $ADDR", code: 5, names: []string{"99", "known: 0 to"}},
+		{title: "An unknown role", line: "quorate roles bind user:ann cheker --addr $ADDR", code: 5, names: []string{"cheker", "did you mean \"checker\""}},
+		{title: "An unknown namespace", line: "quorate keys top apl --addr $ADDR", code: 5, names: []string{"apl"}},
+		{title: "A report on an unknown namespace", line: "quorate plan report apl --addr $ADDR", code: 5, names: []string{"apl"}},
 		{title: "Taking out the last node", line: "quorate cluster leave n1 --addr $ADDR", code: 1, names: []string{"n1"}},
 		{title: "Removing a node that lives", line: "quorate cluster remove n1 --yes --addr $ADDR", code: 1, names: []string{"n1"}},
 		{title: "A backup that is damaged", line: "quorate restore broken.quorate --data again", code: 1, names: []string{"broken.quorate"}, after: func(d *workspace) {

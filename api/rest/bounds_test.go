@@ -350,6 +350,7 @@ func TestSecurityService(t *testing.T) {
 	do("new", "GET", "/v1/whoami", "", `"role":"limit-reader"`, 200)
 	do("admin", "PUT", "/v1/bindings", `{"binding":{"identity":"ci","role":"limit-reader"}}`, `"field":"binding.identity"`, 400)
 	do("admin", "PUT", "/v1/bindings", `{}`, `binding.identity: is 0 bytes`, 400)
+	do("admin", "PUT", "/v1/bindings", `{"binding":{"identity":"user:z","role":"planer"}}`, `unknown role \"planer\"; did you mean \"planner\"? known: checker`, 404)
 	do("admin", "GET", "/v1/bindings?identity=user:x", "", `"role":"planner","permissions":[],"scope":"*","by":"","at":null,"kept_in":"settings"}]}`, 200)
 	do("admin", "DELETE", "/v1/bindings?identity=user:x&role=planner", "", `NOT_IN_CLUSTER`, 409)
 	do("admin", "DELETE", "/v1/bindings?identity=client:admin&role=admin", "", `kept in built in`, 409)

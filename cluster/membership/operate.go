@@ -224,7 +224,7 @@ func (s *Service) transferLeadership(ctx context.Context, _ *caller, r *quoratev
 	}
 	for _, rg := range r.GetRanges() {
 		if int(rg) >= s.cfg.Ranges {
-			return nil, refuse(Invalid, "ranges: %d; must be 0 to %d", rg, s.cfg.Ranges-1)
+			return nil, refuse(Missing, "ranges: unknown range %d; known: 0 to %d", rg, s.cfg.Ranges-1)
 		}
 	}
 	out := &quoratev1.TransferLeadershipResponse{}

@@ -72,7 +72,7 @@ func (errNoLeader) NoLeader() bool { return true }
 
 func (c *fakeCluster) TopRates(_ context.Context, req *quoratev1.TopRatesRequest) (*quoratev1.TopRatesResponse, error) {
 	res := &quoratev1.TopRatesResponse{RangesCovered: 15, RangesTotal: 16}
-	if req.Limit != "login" {
+	if req.Limit != "login" && (req.Namespace == "" || req.Namespace == "web") {
 		res.Keys = append(res.Keys, &quoratev1.KeyRate{
 			Namespace: "web", Limit: "per_client", Key: "evil\x1b[31m", Rate: 9.96, Demand: 31.2, Utilisation: 3.12, Attempted: 312, Admitted: 100, Refused: 212, Range: 3, Leader: "n2", Members: 3,
 			Rule: &quoratev1.Limit{Namespace: "web", Name: "per_client", Rate: "10/s", Burst: 20, Ceiling: quoratev1.Ceiling_CEILING_SOFT},

@@ -86,6 +86,11 @@ func (r *ratesOptions) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
+	if len(res.Keys) == 0 && req.Namespace != "" && req.Limit == "" {
+		if err := limits.CheckScope(cmd.Context(), &r.Targets, req.Namespace); err != nil {
+			return err
+		}
+	}
 	return r.print(cmd, res, false)
 }
 

@@ -12,6 +12,7 @@ import (
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/internal/cli/exit"
 	"github.com/quorate/quorate/internal/cli/limits"
+	"github.com/quorate/quorate/internal/cli/remote"
 	"github.com/quorate/quorate/internal/cli/render"
 	"github.com/quorate/quorate/internal/phrase"
 	"github.com/quorate/quorate/internal/quota"
@@ -385,6 +386,9 @@ forecasts. The HTML report is one file without scripts or external resources.`,
 			if req.From, req.To, err = o.stretch(); err != nil {
 				return err
 			}
+			if err := o.checkRecorded(cmd, req); err != nil {
+				return err
+			}
 			return ask(cmd, &o, quoratev1.RateServiceClient.Report, req, func(p *render.Page, res *quoratev1.RateServiceReportResponse) {
 				fmt.Fprint(p, res.Content)
 			})
@@ -393,4 +397,22 @@ forecasts. The HTML report is one file without scripts or external resources.`,
 	o.addFlags(cmd, "7d")
 	o.output.AddFlags(cmd, "text", "html", "json")
 	return cmd
+}
+
+// checkRecorded returns an error if the namespace of a report has limits neither now nor in the
+// recorded time.
+func (o *looking) checkRecorded(cmd *cobra.Command, req *quoratev1.RateServiceReportRequest) error {
+	if req.Namespace == "" || req.Namespace == quota.AccountNamespace {
+		return nil
+	}
+	unknown := limits.CheckScope(cmd.Context(), &o.Targets, req.Namespace)
+	if exit.CodeOf(unknown) != exit.NotFound {
+		return unknown
+	}
+	ask := &quoratev1.HeadroomRequest{Namespace: req.Namespace, From: req.From, To: req.To, Top: 1}
+	res, err := remote.Invoke(cmd.Context(), &o.Targets, quoratev1.NewRateServiceClient, quoratev1.RateServiceClient.Headroom, ask)
+	if err != nil || len(res.Limits) > 0 {
+		return err
+	}
+	return unknown
 }

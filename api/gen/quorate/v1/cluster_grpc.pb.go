@@ -58,6 +58,7 @@ type ClusterServiceClient interface {
 	// the change is committed; GetPlan shows the moves that follow.
 	ChangeNode(ctx context.Context, in *ChangeNodeRequest, opts ...grpc.CallOption) (*ChangeNodeResponse, error)
 	// TransferLeadership hands the leadership of ranges to another of their voters.
+	// Errors: NOT_FOUND for an unknown range or node.
 	TransferLeadership(ctx context.Context, in *TransferLeadershipRequest, opts ...grpc.CallOption) (*TransferLeadershipResponse, error)
 	// IssueCertificate signs a client certificate.
 	IssueCertificate(ctx context.Context, in *IssueCertificateRequest, opts ...grpc.CallOption) (*IssueCertificateResponse, error)
@@ -203,6 +204,7 @@ type ClusterServiceServer interface {
 	// the change is committed; GetPlan shows the moves that follow.
 	ChangeNode(context.Context, *ChangeNodeRequest) (*ChangeNodeResponse, error)
 	// TransferLeadership hands the leadership of ranges to another of their voters.
+	// Errors: NOT_FOUND for an unknown range or node.
 	TransferLeadership(context.Context, *TransferLeadershipRequest) (*TransferLeadershipResponse, error)
 	// IssueCertificate signs a client certificate.
 	IssueCertificate(context.Context, *IssueCertificateRequest) (*IssueCertificateResponse, error)

@@ -43,6 +43,7 @@ type SecurityServiceClient interface {
 	ListRoles(ctx context.Context, in *ListRolesRequest, opts ...grpc.CallOption) (*ListRolesResponse, error)
 	// SetBinding grants a role or permissions to an identity, everywhere or in one scope. It replaces
 	// a binding of the same identity, role and scope.
+	// Errors: NOT_FOUND for an unknown role.
 	SetBinding(ctx context.Context, in *SetBindingRequest, opts ...grpc.CallOption) (*SetBindingResponse, error)
 	// DeleteBinding revokes a role or permissions.
 	// Errors: NOT_FOUND (no such binding), FAILED_PRECONDITION (it is in the settings of a node).
@@ -174,6 +175,7 @@ type SecurityServiceServer interface {
 	ListRoles(context.Context, *ListRolesRequest) (*ListRolesResponse, error)
 	// SetBinding grants a role or permissions to an identity, everywhere or in one scope. It replaces
 	// a binding of the same identity, role and scope.
+	// Errors: NOT_FOUND for an unknown role.
 	SetBinding(context.Context, *SetBindingRequest) (*SetBindingResponse, error)
 	// DeleteBinding revokes a role or permissions.
 	// Errors: NOT_FOUND (no such binding), FAILED_PRECONDITION (it is in the settings of a node).
