@@ -169,6 +169,9 @@ func (c *fakeCluster) ListAuditEntries(_ context.Context, req *quoratev1.ListAud
 	} else {
 		out.Entries, out.NextPageToken = []*quoratev1.AuditEntry{entry(2, "n1", "denied", "no role"), entry(1, "n2", "ok", "")}, "older"
 	}
+	if req.Since != nil && req.Since.AsTime().After(apiproto.Time(at).AsTime()) {
+		out.NextPageToken = "" // what is older is not asked for
+	}
 	return out, nil
 }
 

@@ -47,6 +47,7 @@ type watcher struct {
 func NewEventsCommand() *cobra.Command {
 	var e watcher
 	var follow bool
+	var since string
 	_, kinds := apijson.EnumOf(quoratev1.EventKind(0).Descriptor(), "")
 	cmd := &cobra.Command{
 		Use:   "events [NAMESPACE[/LIMIT]]",
@@ -54,7 +55,9 @@ func NewEventsCommand() *cobra.Command {
 		Long: `Print events of all nodes of the cluster, or with --node on one, until Ctrl-C or
 for the time of --for. The first node that answers asks the others; a message
 says whose events are missing if a node does not answer. The command reconnects
-after a lost connection.
+after a lost connection. Nodes store no events, so none before the start of the
+command are printed: "quorate history" has the counts of the past, "quorate
+audit" the changes.
 
 If the terminal is too slow, events are dropped, and the command prints how
 many; requests are never slowed. -o json prints one object per line. The kinds
@@ -71,6 +74,9 @@ are` + strings.Join(kinds[:3], ", ") + `,
 			if err := e.request(args); err != nil {
 				return err
 			}
+			if since != "" {
+				return e.notStored(since)
+			}
 			addrs, err := e.Resolve()
 			if err != nil {
 				return err
@@ -82,6 +88,8 @@ are` + strings.Join(kinds[:3], ", ") + `,
 	e.AddFlags(cmd)
 	f := cmd.Flags()
 	f.BoolVarP(&follow, "follow", "f", false, "print events until Ctrl-C, as without --for")
+	f.StringVar(&since, "since", "", "not supported: nodes store no events")
+	f.Lookup("since").Hidden = true // it only says where the past is
 	f.DurationVar(&e.span, "for", 0, "end after this time (default: at Ctrl-C)")
 	f.StringSliceVar(&e.kinds, "kind", nil, "only these kinds")
 	f.StringVar(&e.key, "key", "", "only this key")
@@ -89,6 +97,18 @@ are` + strings.Join(kinds[:3], ", ") + `,
 	f.Int32Var(&e.buffer, "buffer", 0, "events that a node keeps for a slow reader, 1 to 65536 (default 1024)")
 	e.output.AddFlags(cmd, "text", "json")
 	return cmd
+}
+
+// notStored returns the error for --since. It names the commands that print the past.
+func (e *watcher) notStored(since string) error {
+	if _, err := render.Moment("since", since, time.Now()); err != nil {
+		return err
+	}
+	what := ""
+	if e.req.Namespace != "" {
+		what = " " + strings.TrimSuffix(e.req.Namespace+"/"+e.req.Limit, "/")
+	}
+	return exit.Usagef("--since %s: nodes store no events; \"quorate history%s --from %s\" prints the counts of that time, \"quorate audit --since %s\" its changes", since, what, since, since)
 }
 
 // watched says whose events are printed, and which node gathers them.

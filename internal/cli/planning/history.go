@@ -2,7 +2,6 @@ package planning
 
 import (
 	"fmt"
-	"strconv"
 	"strings"
 	"time"
 
@@ -32,45 +31,11 @@ func (o *looking) addFlags(cmd *cobra.Command, usual string) {
 	cmd.Flags().StringVar(&o.to, "to", "", "end, likewise (default: now)")
 }
 
-// moment parses a time, or how long ago it is. An empty text gives nil.
-func moment(flag, text string, now time.Time) (*timestamppb.Timestamp, error) {
-	if text == "" {
-		return nil, nil //nolint:nilnil // no time is a valid answer
-	}
-	if t, err := time.Parse(time.RFC3339, text); err == nil {
-		return timestamppb.New(t), nil
-	}
-	span := text
-	days := time.Duration(0)
-	if n, rest, ok := strings.Cut(text, "d"); ok {
-		whole, err := strconv.ParseUint(n, 10, 12) // about eleven years
-		if err != nil {
-			return nil, badMoment(flag, text)
-		}
-		days, span = time.Duration(whole), rest
-	}
-	d := time.Duration(0)
-	if span != "" {
-		var err error
-		if d, err = time.ParseDuration(span); err != nil {
-			return nil, badMoment(flag, text)
-		}
-	}
-	if d += days * 24 * time.Hour; d < 0 {
-		return nil, badMoment(flag, text)
-	}
-	return timestamppb.New(now.Add(-d).Truncate(time.Second)), nil
-}
-
-func badMoment(flag, text string) error {
-	return exit.Usagef("--%s %q: must be a time such as 2026-11-22T12:00:00Z, or how long ago, such as 90m or 7d", flag, text)
-}
-
 // stretch parses --from and --to.
 func (o *looking) stretch() (from, to *timestamppb.Timestamp, err error) {
 	now := time.Now()
-	if from, err = moment("from", o.from, now); err == nil {
-		to, err = moment("to", o.to, now)
+	if from, err = render.Moment("from", o.from, now); err == nil {
+		to, err = render.Moment("to", o.to, now)
 	}
 	return from, to, err
 }

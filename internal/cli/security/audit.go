@@ -38,7 +38,7 @@ type auditFlags struct {
 	data   string
 	follow bool
 	tail   int
-	since  time.Duration
+	since  string
 	req    quoratev1.ListAuditEntriesRequest
 }
 
@@ -58,6 +58,7 @@ machine, whether or not the node runs. -o json prints one entry per line, in the
 log's own form.`,
 		Example: `  quorate audit
   quorate audit --result denied --since 24h
+  quorate audit --since 2026-11-22T12:00:00Z --tail -1
   quorate audit --identity client:ci --tail -1 -o json
   quorate audit --data data/n1 --follow`,
 		Args: cobra.NoArgs,
@@ -71,11 +72,12 @@ log's own form.`,
 			if a.data != "" {
 				return p.run(cmd.Context(), filepath.Join(a.data, server.AuditFile), a.follow)
 			}
-			if a.tail < -1 || a.since < 0 {
-				return exit.Usagef("--tail %d, --since %v: must be at least -1, and more than 0", a.tail, a.since)
+			if a.tail < -1 {
+				return exit.Usagef("--tail %d: must be -1 (all) or more", a.tail)
 			}
-			if a.since > 0 {
-				a.req.Since = timestamppb.New(time.Now().Add(-a.since))
+			var err error
+			if a.req.Since, err = render.Moment("since", a.since, time.Now()); err != nil {
+				return err
 			}
 			return a.cluster(cmd.Context(), p)
 		},
@@ -85,7 +87,7 @@ log's own form.`,
 	f.StringVar(&a.data, "data", "", "read the log in this data `directory` of a node, and ask no node")
 	f.BoolVarP(&a.follow, "follow", "f", false, "continue with new entries, until Ctrl-C")
 	f.IntVar(&a.tail, "tail", 100, "newest entries to print; -1 for all")
-	f.DurationVar(&a.since, "since", 0, "only entries newer than this, such as 24h")
+	f.StringVar(&a.since, "since", "", "only entries since then: a time such as 2026-11-22T12:00:00Z, or how long ago, such as 24h, 7d")
 	f.StringVar(&a.req.Node, "node", "", "only the log of this `node`, such as n2")
 	f.StringVar(&a.req.Identity, "identity", "", "only callers with this text in their identity")
 	f.StringSliceVar(&a.req.Methods, "method", nil, "only calls with one of these texts in their method, such as ApplyLimits")
