@@ -99,7 +99,7 @@ func needOf(r auth.Rule) (needs, where string) {
 
 const authorizationHead = `<!-- Written by: go test ./api/rest -run AuthorizationDoc -rewrite. Do not edit. -->
 
-# Who may call what
+# Permissions of each call
 
 Every call, and the permission that it needs where authentication is on. ` + "`TestMatrix`" + ` of package rest makes each of them with
 each role. What is in no row is denied to everybody. [security.md](../explanation/security.md) says how callers are known and how roles are
