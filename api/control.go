@@ -19,7 +19,7 @@ import (
 // does not, in order of precedence.
 var AuthorKeys = []string{"quorate-user", "x-forwarded-user"}
 
-// LimitService keeps the limits of the cluster: it shows the limits in force and their versions,
+// LimitService keeps the limits of the cluster: it shows the current limits and their versions,
 // and changes them.
 type LimitService struct {
 	quoratev1.UnimplementedLimitServiceServer
@@ -53,7 +53,7 @@ func author(ctx context.Context, given, comment string) (string, error) {
 	return given, nil
 }
 
-// GetLimits returns the limits in force, or the limits of a version.
+// GetLimits returns the current limits, or the limits of a version.
 func (s *LimitService) GetLimits(ctx context.Context, req *quoratev1.GetLimitsRequest) (*quoratev1.GetLimitsResponse, error) {
 	version, list, err := s.limitsAt(ctx, req.Version)
 	if err != nil {
@@ -116,7 +116,7 @@ func (s *LimitService) mayChange(ctx context.Context, c *quota.Change) error {
 	return nil
 }
 
-// limitsAt returns the limits of a version; nil means the version in force.
+// limitsAt returns the limits of a version; nil means the current version.
 func (s *LimitService) limitsAt(ctx context.Context, version *uint64) (uint64, []quota.Limit, error) {
 	set := s.node.Limits()
 	if set == nil {

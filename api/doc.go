@@ -76,7 +76,7 @@
 // Nothing proves this name. With a guard ([Options].Guard, package auth) the author is the identity
 // of the caller's credential, and the other names are ignored.
 //
-// # Who may call
+// # Permission to call
 //
 // [Gate] asks the guard about every call of both transports: when the call arrives, by the table of
 // permissions in package auth, and again when its request is known, by the request's subject. A

@@ -19,7 +19,7 @@ func (s *LimitService) shown(ctx context.Context, list []quota.Limit) []quota.Li
 	return slices.DeleteFunc(slices.Clone(list), func(l quota.Limit) bool { return s.hides(ctx, l.Namespace) })
 }
 
-// withHidden returns next, sorted, and adds the limits in force in each hidden namespace that next
+// withHidden returns next, sorted, and adds the current limits of each hidden namespace that next
 // does not mention. A caller cannot know those limits, so leaving them out does not remove them.
 func (s *LimitService) withHidden(ctx context.Context, now, next []quota.Limit) ([]quota.Limit, error) {
 	named := map[string]bool{}

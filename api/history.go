@@ -86,7 +86,7 @@ func (s *LimitService) RollbackLimits(ctx context.Context, req *quoratev1.Rollba
 	return &quoratev1.RollbackLimitsResponse{Version: v, Changed: changed}, nil
 }
 
-// DeleteLimits removes limits from the limits in force. Without an expected version it starts over
+// DeleteLimits removes limits from the current ones. Without an expected version it starts over
 // when a concurrent change wins.
 func (s *LimitService) DeleteLimits(ctx context.Context, req *quoratev1.DeleteLimitsRequest) (*quoratev1.DeleteLimitsResponse, error) {
 	if n := len(req.Limits); n < 1 || n > apiproto.MaxList {
@@ -142,7 +142,7 @@ func (s *LimitService) catchUp(ctx context.Context, version uint64) bool {
 	return true
 }
 
-// without returns the limits in force except refs, and their version.
+// without returns the current limits except refs, and their version.
 func (s *LimitService) without(refs []*quoratev1.LimitRef) (version uint64, left []quota.Limit, err error) {
 	version, all, err := s.limitsAt(context.Background(), nil)
 	if err != nil {

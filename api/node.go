@@ -42,7 +42,7 @@ type Node interface {
 	// Check decides and charges one request of at least one token, with the limit's own wait. It
 	// must not block, except for a limit that its leader decides.
 	Check(k quota.Key, cost int64) quota.Decision
-	// Limits returns the limits in force. They are never changed in place.
+	// Limits returns the current limits. They are never changed in place.
 	Limits() *quota.Limits
 	// TopRates asks the leaders of all ranges. req.Top is 1 to MaxTop.
 	TopRates(ctx context.Context, req *quoratev1.TopRatesRequest) (*quoratev1.TopRatesResponse, error)

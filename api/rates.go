@@ -68,7 +68,7 @@ func (s *RateService) TopRates(ctx context.Context, req *quoratev1.TopRatesReque
 	return res, nil
 }
 
-// neverSeen returns an error if a question names a limit that is not in force and has no keys: a
+// neverSeen returns an error if a question names a limit that does not exist and has no keys: a
 // mistake is more likely than a limit without traffic.
 func (s *RateService) neverSeen(req *quoratev1.TopRatesRequest, res *quoratev1.TopRatesResponse) error {
 	name := quota.LimitName{Namespace: req.Namespace, Limit: req.Limit}

@@ -90,7 +90,7 @@ func (g *generation) serves(inForce *quota.Limits) bool {
 	return g != nil && (g.limits == inForce || inForce == nil || g.limits != nil && g.limits.Version > inForce.Version)
 }
 
-// of returns the rule of l, a limit in force or in force until just now.
+// of returns the rule of l, a limit that is current or was so until just now.
 func (r *rules) of(l *quota.Limit, inForce *quota.Limits) *Prepared {
 	g := r.current.Load()
 	if g.serves(inForce) {

@@ -28,8 +28,8 @@ type resources struct {
 	last *peerv1.Resources
 }
 
-// resourcesEvery is shorter than beaconEvery, so that every beacon of the loop measures anew, and those
-// in between, which announce changes, do not.
+// resourcesEvery is shorter than beaconEvery, so that every beacon of the loop measures again, and
+// those in between, which announce changes, do not.
 const resourcesEvery = beaconEvery / 2
 
 func newResources(dir string) *resources {

@@ -55,7 +55,7 @@ type peer struct {
 	refused bool   // its process has probably ended
 	dead    bool   // its process has certainly ended
 	parting bool   // it has announced that it stops
-	version uint64 // of the limits in force there
+	version uint64 // of the limits that are current there
 	// policies is the revision of policy configs that the peer has applied.
 	policies uint64
 	// security is the revision of access rules that the peer has applied.
@@ -201,7 +201,7 @@ func (t *routes) hasMembers(revision uint64) bool {
 
 // hasMeta reports whether this node, whose limits have that version, has caught up with
 // the meta leader since it started. Until then its state may be old: the node may have been
-// down, and Raft has yet to deliver what was committed meanwhile.
+// down, and Raft has yet to deliver what was committed during that time.
 func (t *routes) hasMeta(version uint64) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -52,7 +52,7 @@ func (n *Node) Status() *quoratev1.GetStatusResponse {
 	out.Leaderless = leaderless(missing, len(ranges), &meta)
 	out.Reason = n.undecided(out)
 	out.Ready = out.Reason == ""
-	out.LimitsVersion = n.Limits().Version // not older than those with which it became ready meanwhile
+	out.LimitsVersion = n.Limits().Version // not older than those with which it has just become ready
 	if self >= 0 {
 		out.Nodes[self].Ready, out.Nodes[self].Reason = new(out.Ready), out.Reason
 	}

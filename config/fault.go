@@ -73,7 +73,7 @@ func (r *report) faultAt(n *yaml.Node, path, format string, args ...any) {
 	r.fault(n.Line, n.Column, path, format, args...)
 }
 
-// err returns the faults as a *FileError, or nil when there are none.
+// err returns the faults as a *FileError, or nil without faults.
 func (r *report) err() error {
 	if len(r.faults) == 0 {
 		return nil

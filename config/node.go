@@ -181,7 +181,7 @@ type Connections struct {
 // Metrics bounds what the metrics of a node name.
 type Metrics struct {
 	Limits  int // limits with their own series; the others are counted together
-	TopKeys int // how many of the busiest keys are named; 0 is none
+	TopKeys int // how many of the busiest keys are named; 0 names no keys
 }
 
 // History configures the history of limits that a node keeps.

@@ -32,7 +32,7 @@ func readFile(path string) ([]byte, error) {
 }
 
 // documents calls read with the top value of each YAML document in the report's data, which must
-// have 1 to most. It reports why there is none, and reads nothing after a YAML error.
+// have 1 to most. It reports a missing document, and reads nothing after a YAML error.
 func (r *report) documents(startWith string, most int, read func(Value)) {
 	if len(r.data) > MaxFileBytes {
 		r.data = nil // no excerpts

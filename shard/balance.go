@@ -165,7 +165,7 @@ func byCountDescending(nodes, has []int) []int {
 }
 
 // path returns the shortest path from a node to one with the smallest reachable count, at least two
-// less; nil if there is none.
+// less, or nil without such a node.
 func path(from int, nodes, has []int, edges [][]bool) []int {
 	least := slices.MinFunc(nodes, func(a, b int) int { return cmp.Compare(has[a], has[b]) })
 	if has[least]+2 > has[from] {

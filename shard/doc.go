@@ -14,11 +14,11 @@
 //   - Number of voters: as many as configured, or the largest odd number that the remaining nodes
 //     allow. An even number tolerates no more failures than the odd one below it. There is one
 //     exception: if more than one voted and two nodes remain, both vote. A single voter would lose the
-//     range with its node; two voters only stop when one is down, while nodes go on deciding from what
-//     they hold, and no count is lost. A growing cluster has one voter until it has three nodes.
+//     range with its node; two voters only stop when one is down, while nodes continue deciding from
+//     what they hold, and no count is lost. A growing cluster has one voter until it has three nodes.
 //   - The number of voters falls only on request: if fewer are configured or nodes leave. A dead node
 //     is replaced if there is a node to replace it. Otherwise it remains a voter, because it may come
-//     back. To go on without it, an operator makes it leave.
+//     back. To continue without it, an operator makes it leave.
 //   - Zones come first: a range is in as many zones as possible, as evenly as possible (the sum of the
 //     squares of its voters per zone is minimal).
 //   - Replicas per active node are as even as zones allow: within one if zones have the same size,
@@ -42,7 +42,7 @@
 //     before or than wanted, and at most one too many.
 //   - Dead voters are removed first, and only after a replacement votes. Others are removed only if a
 //     majority of the rest has caught up.
-//   - A leader that is to be removed first transfers the leadership to a wanted voter that has caught
+//   - A leader that has to be removed first transfers the leadership to a wanted voter that has caught
 //     up, the preferred one if possible.
 //   - The meta group keeps every node of the cluster as a non-voter: a node that need not vote is
 //     demoted; only Removed nodes are removed.

@@ -52,7 +52,7 @@ func (s Step) String() string {
 // Next returns the next step for a group, given the wanted and the actual state. The caller
 // executes it and asks again with the new state. It may do so after a crash at any moment, and with
 // another placement. A step is safe for any Actual that was true at one moment and whose
-// configuration is still in force. meta says that it is the meta group, which keeps all nodes of
+// configuration is still active. meta says that it is the meta group, which keeps all nodes of
 // the cluster as non-voters. The package comment lists the rules.
 func Next(want Placement, meta bool, is Actual) Step {
 	if len(want.Voters) == 0 {
@@ -135,7 +135,7 @@ func (g stepper) shrink() (Step, bool) {
 	}
 	for _, n := range extra {
 		if n != g.is.Leader {
-			// The rest must be able to go on without it.
+			// The rest must be able to continue without it.
 			rest := slices.DeleteFunc(slices.Clone(g.is.Voters), func(v quota.NodeID) bool { return v == n })
 			if ready := g.is.count(rest, g.is.isReady); !majority(ready, len(rest)) {
 				return Step{Wait, n, fmt.Sprintf("it is to go, but only %d of the other %d voters are ready", ready, len(rest))}, true

@@ -11,7 +11,7 @@ import (
 // MaxNodes bounds a cluster. The cost of placement grows with nodes times ranges.
 const MaxNodes = 256
 
-// NodeState tells what placement may do with a node.
+// NodeState determines what placement may do with a node.
 type NodeState uint8
 
 // The states of a node.

@@ -59,7 +59,7 @@ type Guard struct {
 	certs memory[*x509.Certificate]
 	jwts  memory[[sha256.Size]byte] // for jwtAgain
 	past  memory[[sha256.Size]byte] // JWTs that were verified, until they expire
-	bears memory[*rbac.Token]       // of the table in force, or of an earlier one
+	bears memory[*rbac.Token]       // of the current table, or of an earlier one
 }
 
 // New returns a guard. The error names the binding or setting at fault.
@@ -239,7 +239,7 @@ type KeptBinding struct {
 	In Kept
 }
 
-// Bindings returns all bindings in force on this node, or only the caller's if c is not nil.
+// Bindings returns all active bindings on this node, or only the caller's if c is not nil.
 func (g *Guard) Bindings(c *Caller) (out []KeptBinding) {
 	for _, t := range []struct {
 		table *rbac.Table

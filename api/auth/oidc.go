@@ -137,8 +137,8 @@ func within(err error, token string) string {
 
 // provider returns a verifier with the location of the issuer's keys, which it asks for on the
 // first call and once an hour. All calls wait for the first answer, but only one call waits for
-// each later answer. Meanwhile the others use the last answer, and so do all if the issuer does not
-// answer.
+// each later answer. Until it arrives, the others use the last answer, and so do all if the issuer
+// does not answer.
 func (s *issuer) provider(ctx context.Context) (*oidc.IDTokenVerifier, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -20,7 +20,7 @@ const (
 	Inside                 // a permission that the call checks itself, because it depends on the call's subject
 )
 
-// Rule says who may make a call.
+// Rule states what a caller needs to make a call.
 type Rule struct {
 	Need       Need
 	Permission rbac.Permission // for Permit; for Inside, the one that is checked most often

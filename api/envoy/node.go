@@ -10,6 +10,6 @@ type Node interface {
 	Charge(k quota.Key, used int64) (booked int64, d quota.Decision)
 	// Refund gives back tokens that a request took and did not use.
 	Refund(k quota.Key, cost int64) quota.Decision
-	// Limits returns the limits in force, or nil before the first.
+	// Limits returns the current limits, or nil before the first.
 	Limits() *quota.Limits
 }

@@ -52,11 +52,10 @@ func NewSource(path string, reg prometheus.Registerer, parse func(string, []byte
 	return s, err
 }
 
-// Rules returns the rules in force.
+// Rules returns the current rules.
 func (s *Source) Rules() *Rules { return s.rules.Load() }
 
-// Reload reads the rules again if they have changed. After an error the previous rules stay in
-// force.
+// Reload reads the rules again if they have changed. After an error the previous rules stay active.
 func (s *Source) Reload() (changed bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -16,7 +16,7 @@ type Finder struct {
 	mu      sync.Mutex // held while an index is built
 }
 
-// Of returns the index of the limits in force.
+// Of returns the index of the current limits.
 func (f *Finder) Of(limits *quota.Limits) *descriptor.Index {
 	if x := f.current.Load(); x != nil && x.Limits() == limits {
 		return x

@@ -19,8 +19,8 @@ import (
 // Local is a connection to the services of a node in the same process, for pages that the node
 // serves. It authorizes, audits, validates and counts a call against quorate/api as if the call
 // came over gRPC. The context carries the caller (auth.With). Nothing else proves the caller, so
-// whoever creates the context must ask the guard first. Local has the services that pages need: all
-// but QuotaService and MemberService. Its methods are safe for concurrent use.
+// the code that creates the context must ask the guard first. Local has the services that pages
+// need: all but QuotaService and MemberService. Its methods are safe for concurrent use.
 type Local struct {
 	server  *grpcServer
 	unary   map[string]localMethod

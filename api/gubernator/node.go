@@ -17,7 +17,7 @@ type Node interface {
 	Refund(k quota.Key, cost int64) quota.Decision
 	// ResetKey refills a key in all tiers of its limit.
 	ResetKey(ctx context.Context, k quota.Key) error
-	// Limits returns the limits in force, or nil before the first.
+	// Limits returns the current limits, or nil before the first.
 	Limits() *quota.Limits
 	// Status returns the cluster as this node sees it.
 	Status() *quoratev1.GetStatusResponse

@@ -39,7 +39,7 @@ func (s *server) Allow(_ context.Context, req *pb.AllowRequest) (*pb.AllowRespon
 		d = out[0]
 	}
 	res := answer(&d, cost)
-	d.Allowed = res.Status == pb.AllowResponse_OK // count what the caller was told
+	d.Allowed = res.Status == pb.AllowResponse_OK // count the answer that the caller gets
 	s.seen(&d)
 	return res, nil
 }

@@ -24,7 +24,7 @@ const Root = "/api"
 //	GET /api/stats/{namespace}/{bucket}
 //
 // As in quotaservice, namespaces called configs and stats appear only in GET /api. A request whose
-// header Version differs from the version in force gets 409. A request to change limits gets 405.
+// header Version differs from the current version gets 409. A request to change limits gets 405.
 func Handler(n Node) http.Handler { return &handler{n} }
 
 type handler struct{ node Node }
@@ -82,7 +82,7 @@ func (h *handler) serve(r *http.Request) (any, *fault) {
 	return h.bucket(first, rest)
 }
 
-// checkVersion compares the header Version, if present, with the version in force.
+// checkVersion compares the header Version, if present, with the current version.
 func (h *handler) checkVersion(r *http.Request) *fault {
 	header := r.Header.Get("Version")
 	if header == "" {

@@ -11,7 +11,7 @@ import (
 type Node interface {
 	// Decide decides requests, all or nothing. out has the length of reqs.
 	Decide(reqs []quota.Request, out []quota.Decision) (allowed bool)
-	// Limits returns the limits in force, or nil before the first.
+	// Limits returns the current limits, or nil before the first.
 	Limits() *quota.Limits
 	// LimitVersions returns up to max versions below before (0 means from the newest), newest
 	// first.

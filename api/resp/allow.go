@@ -45,13 +45,14 @@ func (c *conn) allow(args [][]byte) {
 
 // miss is the text about the last unknown limit, which callers tend to repeat.
 type miss struct {
-	limits *quota.Limits // in force when it was made
+	limits *quota.Limits // the current ones when it was made
 	name   quota.LimitName
 	text   string
 }
 
-// unknown says what there is instead of a limit that does not exist. With authentication it names no
-// other namespaces: a caller with a permission in this one may not learn of them.
+// unknown returns the error about an unknown limit, with the names of existing ones. With
+// authentication it names no other namespaces: a caller with a permission in this one may not learn
+// of them.
 func (c *conn) unknown(n quota.LimitName) string {
 	limits := c.node.Limits()
 	if c.missed.text == "" || c.missed.limits != limits || c.missed.name != n {

@@ -6,6 +6,6 @@ import "github.com/quorate/quorate/internal/quota"
 type Node interface {
 	// Decide decides requests, all or nothing. out has the length of reqs.
 	Decide(reqs []quota.Request, out []quota.Decision) (allowed bool)
-	// Limits returns the limits in force; nil before there are any.
+	// Limits returns the current limits, or nil before the first.
 	Limits() *quota.Limits
 }

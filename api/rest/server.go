@@ -192,8 +192,8 @@ type problem struct {
 	Help string `json:"help,omitempty"`
 }
 
-// credentialHelp tells callers that have not read the manual how to authenticate: over HTTP nothing
-// else leads there.
+// credentialHelp explains authentication to callers that have not read the manual: over HTTP
+// nothing else leads there.
 const credentialHelp = `give a credential: the header "authorization: Bearer TOKEN" (quorate tokens create), or a client certificate (quorate cert issue; curl --cert, --key): ` +
 	"https://github.com/quorate/quorate/blob/main/docs/explanation/security.md#authentication"
 

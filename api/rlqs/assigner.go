@@ -66,7 +66,7 @@ type subscription struct {
 	id     *pb.BucketId
 	name   string // canonical
 	key    quota.Key
-	limits *quota.Limits     // in force when the key was found
+	limits *quota.Limits     // the current ones when the key was found
 	due    *share.Assignment // to be sent: the newest only
 }
 

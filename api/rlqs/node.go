@@ -20,7 +20,7 @@ type Node interface {
 	Refund(k quota.Key, cost int64) quota.Decision
 	// Standing returns what the node knows of a key.
 	Standing(k quota.Key) quota.Standing
-	// Limits returns the limits in force, or nil before the first.
+	// Limits returns the current limits, or nil before the first.
 	Limits() *quota.Limits
 }
 

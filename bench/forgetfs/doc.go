@@ -8,6 +8,6 @@
 // not depend on that.
 //
 // [Mount] shows a disk to other processes, by FUSE. When its [Supply] fails, every call on the disk
-// waits until [Supply.Release]; meanwhile the processes can be killed. So the disk keeps nothing that
-// they did after that moment, and no call of that time returns success.
+// waits until [Supply.Release]; until then the processes can be killed. So the disk keeps nothing
+// that they did after that moment, and no call of that time returns success.
 package forgetfs

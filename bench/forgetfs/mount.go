@@ -24,7 +24,7 @@ func Mount(dir string, d *Disk) (unmount func() error, err error) {
 	if err != nil {
 		return nil, err
 	}
-	// Detached, because a mount namespace that was made meanwhile has the mount too.
+	// Detached, because a mount namespace that was made since then has the mount too.
 	return func() error { return syscall.Unmount(dir, syscall.MNT_DETACH) }, nil
 }
 

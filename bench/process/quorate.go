@@ -84,7 +84,7 @@ type Node struct {
 	Debug            string // address of profiles
 	Data             string // its data directory
 	config           string
-	clock            string // file for StepClock; "" is none
+	clock            string // file for StepClock; "" means no file
 }
 
 // Cluster is a cluster of Quorate nodes on loopback, without TLS.
@@ -100,8 +100,8 @@ type Options struct {
 	Ranges int    // 0 means 16
 	Limits string // text of a limit file
 	More   string // further lines of each node's settings
-	// Disk is the size of a file system in memory for the data of one node, such as 1g; "" is none.
-	// It needs root.
+	// Disk is the size of a file system in memory for the data of one node, such as 1g; "" means no such
+	// file system. It needs root.
 	Disk     string
 	DiskNode int // the index of that node
 	// Clocks are wall clocks that StepClock steps. The program is built for them.

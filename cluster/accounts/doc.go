@@ -60,7 +60,7 @@
 // # Bounds
 //
 //   - Calls in line at their coordinator: 4096, and 16 MiB of account names. The same for turns at the
-//     ranges that a node leads. Calls beyond that go on without a line.
+//     ranges that a node leads. Calls beyond that continue without a line.
 //   - Calls in a bundle: 64, with at most 1000 operations and 256 KiB.
 //   - A Forget waits up to 20 ms for other commands to share an entry with.
 //   - Commands waiting at the leader of a range: 4096. More are refused as overloaded, with nothing

@@ -62,7 +62,7 @@ func (g *gate) enter(batch []*pending) (pass []*pending, leave func()) {
 // Hold keeps the log of a range that this node leads from taking decisions to commit and Forgets,
 // for the duration long. When Hold returns, every such command that passed the gate before has been
 // given to the log. by names the backup. Hold returns an error if another backup holds the range.
-// All other commands go on.
+// All other commands proceed.
 func (s *Service) Hold(r quota.RangeID, by string, long time.Duration) error {
 	g := &s.queues[r].gate
 	g.passing.Lock() // waits for the entries in flight: at most tryLimit

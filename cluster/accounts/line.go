@@ -19,7 +19,7 @@ type lines struct {
 	bytes   int                            // size of the names in of
 }
 
-// Bounds of the lines. Waiting in line only avoids conflicts, so a call goes on without it when a
+// Bounds of the lines. Waiting in line only avoids conflicts, so a call continues without it when a
 // bound is reached or after lineLimit: the call ahead may wait for a range without a leader.
 const (
 	lineLimit    = 3 * time.Second
@@ -28,7 +28,7 @@ const (
 )
 
 // enter waits until it is the call's turn at all of its accounts, for at most lineLimit. The caller
-// must call leave to let the next calls go on.
+// must call leave to let the next calls continue.
 func (l *lines) enter(ctx context.Context, parts []part) (leave func()) {
 	ctx, cancel := context.WithTimeout(ctx, lineLimit)
 	defer cancel()
@@ -113,7 +113,7 @@ func (l *lines) wait(ctx context.Context, id account.ID) bool {
 	return false
 }
 
-// pass lets the next call in the account's line go on.
+// pass lets the next call in the account's line continue.
 func (l *lines) pass(id account.ID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -96,7 +96,7 @@ func (t *turns) endOf(name turnName, only *turn) {
 }
 
 // bars reports whether another call has its turn at an account that the command would hold. A
-// command that holds no account may always go on.
+// command that holds no account may always proceed.
 func (t *turns) bars(r quota.RangeID, c *account.Command) bool {
 	var tx account.TxID
 	var request *account.Request
@@ -138,7 +138,7 @@ func newTx() (id account.TxID) {
 }
 
 // awaitTurn waits for a transaction's turn at the accounts of one part, at the leader of its range.
-// If it returns false, the transaction goes on without its turn.
+// If it returns false, the transaction continues without its turn.
 func (s *Service) awaitTurn(ctx context.Context, tx account.TxID, p *part) bool {
 	leader := s.leader(p.id)
 	if leader == s.cfg.Self {

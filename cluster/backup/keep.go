@@ -43,7 +43,7 @@ type kept struct {
 }
 
 // keptGroup is the state of one group. It shares the trees of the live state instead of copying
-// them, and needs memory only for what changes meanwhile.
+// them, and needs memory only for what changes in the live state.
 type keptGroup struct {
 	term  uint64
 	write func(io.Writer) error // nil before the state is taken, and once reading starts
@@ -60,8 +60,8 @@ type piece struct {
 
 var errDropped = errors.New("the backup is not known here (any more): it took longer than 30 seconds to be asked for, or the node was restarted")
 
-// of returns the states for a backup, and postpones their expiry. If there are none, it creates them
-// if made is set, and otherwise returns errDropped.
+// of returns the states for a backup, and postpones their expiry. If the backup is unknown, it creates
+// them if made is set, and otherwise returns errDropped.
 func (k *keeps) of(id string, made bool) (*kept, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

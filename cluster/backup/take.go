@@ -45,10 +45,10 @@ func (*BusyError) TooBusy() bool { return true }
 //
 // A node takes one backup at a time, and other calls get a *BusyError. If a connected node has a
 // version that cannot take part in backups, the error names that node. A backup takes at most an
-// hour. Meanwhile the leaders keep a view of their state, which costs
-// memory for what changes. An error is from w or ctx, a *quota.NoLeaderError
-// if within 15 seconds there was no moment at which all groups could be copied, or names the
-// node that was lost. On an error the file is incomplete.
+// hour. During this time the leaders keep a view of their state, which costs memory for what
+// changes. An error is from w or ctx, a *quota.NoLeaderError if within 15 seconds there was no
+// moment at which all groups could be copied, or names the node that was lost. On an error the
+// file is incomplete.
 //
 // # Why the backup is consistent
 //
@@ -68,8 +68,8 @@ func (*BusyError) TooBusy() bool { return true }
 // that all ranges had finished before S. A transaction that is decided after G is prepared in some
 // of the copies or in none, and decided in none. After a restore, each transaction therefore either
 // has a decision, which the ranges carry out as after a crash, or has none and is aborted. A round
-// to each group's quorum at G, in the same term as at S, confirms that no leader was deposed
-// meanwhile, whose successor could have decided.
+// to each group's quorum at G, in the same term as at S, confirms that no leader was deposed in
+// between, whose successor could have decided.
 //
 // The meta group is copied last, so that it has every policy that an account in the copies uses.
 func (s *Service) Take(ctx context.Context, w io.Writer, progress func(done, total int)) error {

@@ -275,8 +275,8 @@ var (
 	errSettled    = errors.New("it has been settled here")
 )
 
-// beginInheriting reserves the inheritance of an attachment until done is called. Meanwhile other
-// attempts get errInheriting; afterwards they get errSettled if it was settled here.
+// beginInheriting reserves the inheritance of an attachment until done is called. Until then
+// other attempts get errInheriting; afterwards they get errSettled if it was settled here.
 func (s *Service) beginInheriting(r *quota.Report) (done func(), err error) {
 	key := sessionID{r.From, r.Incarnation, r.Term}
 	s.mu.Lock()

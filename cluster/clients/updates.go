@@ -13,7 +13,7 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// LimitsChanged schedules sending the limits in force to all sessions.
+// LimitsChanged schedules sending the current limits to all sessions.
 func (s *Service) LimitsChanged() {
 	s.news.mu.Lock()
 	s.news.limits = true

@@ -24,10 +24,10 @@ func (s *Store) SetLimits(ctx context.Context, limits []quota.Limit) (version ui
 
 // ChangeLimits replaces the cluster's limits through the leader of the meta group, and waits up to
 // two seconds until every connected node has them. It returns the new version and true, or, if
-// these limits are already in force, the current version and false. With RollbackTo, it restores
-// the limits of that version and ignores c.Limits.
+// these limits are already active, the current version and false. With RollbackTo, it restores the
+// limits of that version and ignores c.Limits.
 //
-// Nothing changes after a ConflictError (the version in force is not c.Expect), an
+// Nothing changes after a ConflictError (the current version is not c.Expect), an
 // UnknownVersionError (RollbackTo is not in the history), or an error that describes invalid
 // limits. If there is no leader for ten seconds or until ctx ends, ChangeLimits returns a
 // NoLeaderError; the change may still take effect later.

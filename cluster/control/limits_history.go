@@ -45,7 +45,7 @@ func (h *limitVersions) add(v *pastLimits) {
 	h.list = slices.Delete(h.list, 0, drop)
 }
 
-// newest returns the version in force, or an empty one before the first version.
+// newest returns the current version, or an empty one before the first version.
 func (h *limitVersions) newest() *pastLimits {
 	if len(h.list) == 0 {
 		return &pastLimits{}

@@ -44,7 +44,7 @@ type Machine struct {
 
 // limitsResult is the result of applying a SetLimits.
 type limitsResult struct {
-	version quota.Version // created by the entry, or else the version in force
+	version quota.Version // created by the entry, or else the current version
 	changed bool
 	err     error
 }
@@ -66,7 +66,7 @@ func NewMachine(changed func(*quota.Limits), overridden func(keys []quota.Key)) 
 	return m
 }
 
-// Current returns the limits in force.
+// Current returns the current limits.
 func (m *Machine) Current() *quota.Limits {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -198,9 +198,9 @@ func (m *Machine) limitsOf(set *raftlogv1.SetLimits) ([]byte, error) {
 
 // Content counts the items in a snapshot of the meta group.
 type Content struct {
-	LimitsVersion uint64 // in force; 0 before the first
+	LimitsVersion uint64 // the current version; 0 before the first
 	Versions      int    // in the history
-	Limits        int    // in the version in force
+	Limits        int    // in the current version
 	Overrides     int
 	PolicyConfigs int
 	Policies      int

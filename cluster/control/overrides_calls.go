@@ -31,7 +31,7 @@ func (s *Store) Override(k quota.Key) *quota.Override { return s.machine.Overrid
 // time. While the group has a leader, an override is deleted within a second of its expiry, mostly
 // within a tenth of a second.
 //
-// SetOverrides first checks all overrides against the limits in force on this node: if one is
+// SetOverrides first checks all overrides against the current limits of this node: if one is
 // invalid, expired, duplicated, or not possible for its limit, it sets none. It then sets them in
 // the given order in batches of a thousand, each batch as a whole or not at all. If the group fails
 // in between, the error says how many are certain to be set; the caller may repeat the call.
@@ -125,7 +125,7 @@ func (s *Store) checkOverrides(list []quota.Override, now quota.Time) error {
 	return errors.Join(errs...)
 }
 
-// fitsNow checks the override against the limits in force and the current time.
+// fitsNow checks the override against the current limits and the current time.
 func fitsNow(o *quota.Override, limits *quota.Limits, now quota.Time) error {
 	if o.Expires > 0 && o.Expires <= now {
 		return fmt.Errorf("expires: %s has passed", time.Unix(0, int64(o.Expires)).UTC().Format(time.RFC3339))

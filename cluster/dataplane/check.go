@@ -10,8 +10,8 @@ import (
 )
 
 // Check reports whether a request of the given cost may pass, and charges the cost if so. A cost of 0
-// charges nothing and tells whether a cost of 1 would pass. Check decides from this node's memory and
-// does not block, with two exceptions:
+// charges nothing and reports whether a cost of 1 would pass. Check decides from this node's memory
+// and does not block, with two exceptions:
 //
 //   - It asks the leader, at most Config.AskWait, if the limit requires that (decide: leader, max_debt),
 //     or if it is hard, allows it (decide: auto) and memory does not settle the check.

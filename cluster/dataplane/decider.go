@@ -126,10 +126,10 @@ func (d *Decider) AddCalls(t peercall.Table) {
 // methods others may call.
 func (d *Decider) Aggregator() *aggregator.Aggregator { return d.agg }
 
-// Limits returns the limits in force on this node.
+// Limits returns the current limits of this node.
 func (d *Decider) Limits() *quota.Limits { return d.limits.Load() }
 
-// UseLimits puts limits into force on the member loop, and then calls inForce. It does not wait for that.
+// UseLimits activates limits on the member loop, and then calls inForce. It does not wait for that.
 func (d *Decider) UseLimits(limits *quota.Limits, inForce func()) {
 	d.OnMemberLoop(func(now quota.Time) {
 		d.agg.SetLimits(now, limits)
@@ -162,5 +162,5 @@ func (d *Decider) UseLeader(id quota.NodeID, terms map[quota.RangeID]quota.Term)
 // LeaderLost records that a range has no leader.
 func (d *Decider) LeaderLost(r quota.RangeID) { d.agg.LeaderLost(d.now(), r) }
 
-// ClockSet tells the aggregator that the clock was set. Call it before anything is counted.
+// ClockSet notifies the aggregator that the clock was set. Call it before anything is counted.
 func (d *Decider) ClockSet() { d.agg.SetClock(d.now()) }

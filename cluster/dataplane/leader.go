@@ -105,7 +105,7 @@ type decideRequest struct {
 }
 
 // askQueue batches the decide requests for one range. One message is in flight at a time; requests that
-// arrive meanwhile leave together in the next.
+// arrive while it is leave together in the next.
 type askQueue struct {
 	mu       sync.Mutex
 	requests []*decideRequest
@@ -113,8 +113,8 @@ type askQueue struct {
 	busy     bool              // a goroutine is sending
 }
 
-// add appends a request. start tells the caller to start the sending goroutine. A key may hold as many
-// slots as are free, so that one busy key leaves some for others.
+// add appends a request. If start is true, the caller must start the sending goroutine. A key may hold as
+// many slots as are free, so that one busy key leaves some for others.
 func (q *askQueue) add(req *decideRequest) (start, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -159,7 +159,7 @@ func (a *all) take(p *part) {
 	a.pending = append(a.pending, p.events...)
 }
 
-// flush sends the pending events, ordered by time. It reports whether ctx goes on.
+// flush sends the pending events, ordered by time. It returns false once ctx has ended.
 func (a *all) flush(ctx context.Context) bool {
 	slices.SortStableFunc(a.pending, func(x, y *quoratev1.WatchResponse) int {
 		return x.Event.At.AsTime().Compare(y.Event.At.AsTime())

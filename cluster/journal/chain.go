@@ -12,7 +12,7 @@ import (
 const Forever = 10 * 365 * 24 * time.Hour
 
 // Known returns the period up to now for which everything that earlier processes counted on durable
-// keys is in the journal or was committed. At Open, the period starts anew if counts of the last
+// keys is in the journal or was committed. At Open, the period starts again if counts of the last
 // process may be missing: because there is no file or a damaged one, because it had no slot for a
 // key, or because the machine was rebooted and the process had not closed the journal, so that
 // parts may not have reached the disk.

@@ -40,7 +40,7 @@ func (g *Group) bootstrapLate() {
 	}
 }
 
-// bootstrapOnce bootstraps the group unless a leader has sent it an entry meanwhile. No instance
+// bootstrapOnce bootstraps the group unless a leader has sent it an entry by now. No instance
 // may run.
 func (g *Group) bootstrapOnce() error {
 	if g.founded() {

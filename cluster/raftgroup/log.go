@@ -64,7 +64,7 @@ func isOrdinary(msg string, args []any) bool {
 	return slices.ContainsFunc(loggedElsewhere, func(end string) bool { return strings.HasSuffix(err, end) })
 }
 
-// text returns the value of a log argument, or "" if there is none of that name.
+// text returns the value of a log argument, or "" without an argument of that name.
 func text(args []any, name string) string {
 	for i := 0; i+1 < len(args); i += 2 {
 		if args[i] == name {

@@ -148,8 +148,8 @@ func (g *Group) runRound() error {
 
 // confirm sends a heartbeat to the other voters, and reports whether a quorum, with this replica,
 // accepts it as the leader of the term. It sends them past raft, whose loops would cost more than
-// the question; to the others, they are heartbeats like any other. Raft's own go on as before: its
-// lease does not learn of these.
+// the question; to the others, they are heartbeats like any other. Raft's own continue as before:
+// its lease does not learn of these.
 func (t *raftTransport) confirm(ctx context.Context, term uint64, voters []quota.NodeID) bool {
 	if ctx.Err() != nil || t.stalled != nil && t.stalled() {
 		return false // a failed replica sends nothing

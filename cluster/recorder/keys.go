@@ -159,7 +159,7 @@ func (r *Replica) Top(l quota.LimitName, from, end history.Second, sum *history.
 	return (newest + 1).Start()
 }
 
-// keysSince returns the time from which on lists of keys are in memory, or end if there are none.
+// keysSince returns the time from which on lists of keys are in memory, or end without any.
 func (r *Replica) keysSince(end history.Second) history.Second {
 	r.Mu.Lock()
 	defer r.Mu.Unlock()
@@ -171,8 +171,8 @@ func (r *Replica) keysSince(end history.Second) history.Second {
 }
 
 // Read returns what is known about the keys of a limit in the minutes that contain from and end. It uses
-// whole hours for what is not in memory if the stretch exceeds longStretch, or if its minutes are no
-// longer kept. asOf is the time that lists reach.
+// whole hours for minutes that are not in memory if the stretch exceeds longStretch, or if its minutes
+// are no longer kept. asOf is the time that lists reach.
 func (s *keyStore) Read(id quota.RangeID, r *Replica, l quota.LimitName, from, end history.Second) (sum history.KeysSum, asOf history.Second, err error) {
 	long := end-from > longStretch
 	from, end = from-from%60, end+(60-end%60)%60

@@ -160,7 +160,7 @@ func (r *Replica) collect() (size int, any bool) {
 const sweepAtOnce = 128
 
 // sweep does what is due in the ledger. It unlocks the ledger again and again, so that reports and
-// decisions go on meanwhile, and ends when nothing is due.
+// decisions continue, and ends when nothing is due.
 func (r *Replica) sweep() {
 	for more := true; more; {
 		more = false
@@ -292,7 +292,7 @@ func (r *Replica) moved(all bool) (term quota.Term, cp *raftlogv1.Checkpoint, mo
 	return term, cp, more
 }
 
-// saved tells the ledger that the log has its checkpoint, and delivers the grants that waited for it.
+// saved notifies the ledger that the log has its checkpoint, and delivers the grants that waited for it.
 func (r *Replica) saved(term quota.Term) {
 	var grants []quota.Grant
 	wants := false

@@ -10,7 +10,7 @@ import (
 	"github.com/quorate/quorate/internal/series"
 )
 
-// limitMetrics exports the live error as metrics. Each limit in force has its own series, so that a
+// limitMetrics exports the live error as metrics. Each current limit has its own series, so that a
 // count of nothing reads 0. Limits that the guard has no room for share series.Other, which omits the
 // values that cannot be added up.
 type limitMetrics struct {

@@ -46,7 +46,7 @@ func addAll(to map[quota.LimitName]*quota.LiveError, l *leader.Ledger) {
 	})
 }
 
-// liveErrors returns what this node has measured as a leader, for each limit in force. If a ledger ends
+// liveErrors returns what this node has measured as a leader, for each current limit. If a ledger ends
 // during the read, it would be counted twice, so liveErrors reads again. After three attempts it
 // returns nil.
 func (s *Set) liveErrors() map[quota.LimitName]*quota.LiveError {

@@ -76,7 +76,7 @@ func (in *intake) booked(bytes int) {
 	in.bytes -= bytes
 }
 
-// push appends a frame. start tells the caller to start the booking goroutine.
+// push appends a frame. If start is true, the caller must start the booking goroutine.
 func (in *intake) push(f []byte) (start, ok bool) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -269,7 +269,7 @@ func (b *backlog) waits() bool {
 	return b.busy
 }
 
-// push appends a report. start tells the caller to start the booking goroutine.
+// push appends a report. If start is true, the caller must start the booking goroutine.
 func (b *backlog) push(in *intake, r *quota.Report) (start bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

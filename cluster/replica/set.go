@@ -165,12 +165,12 @@ func (s *Set) SetNodes(count int) {
 	s.each(func(l *leader.Ledger, _ quota.Time) { l.SetNodes(count) })
 }
 
-// Suspect tells the ledgers that a node's process has probably ended.
+// Suspect notifies the ledgers that a node's process has probably ended.
 func (s *Set) Suspect(id quota.NodeID) {
 	s.each(func(l *leader.Ledger, now quota.Time) { l.Suspect(now, id) })
 }
 
-// MemberGone tells the ledgers that a node's processes before the given incarnation have ended.
+// MemberGone notifies the ledgers that a node's processes before the given incarnation have ended.
 func (s *Set) MemberGone(id quota.NodeID, before quota.Incarnation) {
 	s.each(func(l *leader.Ledger, now quota.Time) { l.MemberGone(now, id, before) })
 }

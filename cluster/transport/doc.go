@@ -73,7 +73,7 @@
 // with the most connections loses its oldest one that has sent nothing, or else its oldest. Peers
 // speak at once, so they get through while thousands of connections stay silent.
 //
-// # What is not here
+// # Not in this package
 //
 // Certificates and their issuers: the caller's functions provide them. Ordering across
 // connections: there is no such guarantee. Within one connection, frames arrive in the order in

@@ -14,7 +14,7 @@ type record struct {
 	updated   quota.Time
 	refilled  quota.Time
 	policySet quota.Time
-	policy    *policy // shared by all accounts that have it; nil is none
+	policy    *policy // shared by all accounts that have it; nil means no policy
 	version   uint64
 	history   string // packed
 }

@@ -53,7 +53,7 @@ type Policy struct {
 	Limit    int64 // 0 to Most
 	Refill   Refill
 	Options  PolicyOptions
-	Lifetime time.Duration // after the account's last change; 0 is for ever
+	Lifetime time.Duration // after the account's last change; 0 means permanently
 }
 
 // Refill adds Units whenever the seconds since midnight UTC are Offset plus a multiple of Interval.

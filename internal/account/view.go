@@ -38,13 +38,13 @@ type State struct {
 	Balance   int64
 	Projected int64 // with refills up to the given time
 	Updated   quota.Time
-	Refilled  quota.Time // when a refill last changed the balance; 0 is never
-	Expires   quota.Time // 0 is never
-	Policy    *PolicyRef // nil is none
+	Refilled  quota.Time // when a refill last changed the balance; 0 means never
+	Expires   quota.Time // 0 means never
+	Policy    *PolicyRef // nil means no policy
 	Rule      *Policy
 	PolicySet quota.Time
-	Next      quota.Time // time of the next refill that changes the balance; 0 is none
-	Version   uint64     // grows with every change, also when the account is made anew; 0 if it does not exist
+	Next      quota.Time // time of the next refill that changes the balance; 0 means no refill
+	Version   uint64     // grows with every change, also when the account is created again; 0 if it does not exist
 	Holder    Tx         // the transaction that holds the account, or zero
 	History   []Change   // newest first; only from View.History
 }

@@ -39,7 +39,7 @@ func Compare(b *testing.B, target float64, ours, ref Loop) {
 	b.ReportMetric(median(t.ref), "ref-cpu-ns/op")
 	b.ReportMetric(median(t.ratio), "of-ref")
 	b.ReportMetric(target, "target")
-	b.ReportMetric(0, "ns/op") // of both, and of whoever else ran
+	b.ReportMetric(0, "ns/op") // of both, and of everything else that ran
 }
 
 // turns are the figures of every turn, per operation.

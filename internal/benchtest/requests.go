@@ -30,7 +30,7 @@ func NewRequests(keys []string, zipf bool) Requests {
 	return Requests{out.String(), len(keys[0])}
 }
 
-// Key is that of the request of a number; after a million they begin anew.
+// Key returns the key of request i; after a million requests, the keys repeat.
 func (r *Requests) Key(i int) string {
 	at := i % requestCount * r.length
 	return r.keys[at : at+r.length]

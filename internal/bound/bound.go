@@ -191,7 +191,7 @@ func (b *bounder) failover() Situation {
 	if b.l.Ceiling == quota.Hard {
 		return b.zero(s)
 	}
-	// Election is how long nobody tells a level; then the next leader learns.
+	// Election is how long no leader reports a level; then the next leader learns.
 	s = b.believed(s, b.c.Election+3*b.c.Sync+b.c.Age(), "(election + 3 sync + age)")
 	s.Typical = b.typical(.06, .5)
 	s.Basis = "worst: derived, held against TestBound; typical: measured, TestLeaderKilled of internal/sim"

@@ -26,7 +26,7 @@ func (s *slider) curveChart() (Chart, error) {
 }
 
 // amounts returns the rates of the curve's points, in ascending order: evenly spread, in whole
-// steps of the slider because windows take only those, and the one in force.
+// steps of the slider because windows take only those, and the current one.
 func (s *slider) amounts() []float64 {
 	out := []float64{s.Amount}
 	for i := range curvePoints {

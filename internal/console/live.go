@@ -194,8 +194,8 @@ func (l *liveWriter) changed(name, data string) {
 	l.out.WriteByte('\n')
 }
 
-// goodbye tells the page that the reader is signed out: it stops updating and links to the sign-in
-// page.
+// goodbye notifies the page that the reader is signed out: it stops updating and links to the
+// sign-in page.
 func (l *liveWriter) goodbye() {
 	l.changed("signed-out", "You are signed out: the session has ended, or its token was revoked. Load the page again to sign in.")
 	_ = l.flush() // the reader may have gone

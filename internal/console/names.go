@@ -21,8 +21,9 @@ const (
 // names can be entered too.
 type names struct{ Namespaces, Limits []string }
 
-// namesFor returns the suggestions for a form about a namespace, or about none yet. There are none
-// for readers who may not read the use of all limits, and in live updates.
+// namesFor returns the suggestions for a form about a namespace, or about none yet. It returns no
+// suggestions for readers without permission to read the use of all limits, and none in live
+// updates.
 func namesFor(r *Request, namespace string) (out names) {
 	if isLive(r) {
 		return out

@@ -112,8 +112,8 @@ type page struct {
 	set *template.Template
 }
 
-// home returns the first page of the navigation for callers who may see nothing on the overview,
-// such as the owner of one namespace; empty for the overview.
+// home returns the first page of the navigation for callers that are permitted to see nothing on
+// the overview, such as the owner of one namespace; empty for the overview.
 func (c *Console) home(r *Request) string {
 	if r.May(rbac.ClusterRead) || r.mayEverywhere(rbac.RatesRead) {
 		return ""

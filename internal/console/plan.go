@@ -124,7 +124,7 @@ func notYet(err error) string {
 
 var amountPer = regexp.MustCompile(`^([0-9]+(?:\.[0-9]+)?)/([0-9a-z]+)$`)
 
-// sliderOf returns the slider for a rule, or why there is none.
+// sliderOf returns the slider for a rule, or the reason why the rule has no slider.
 func sliderOf(l *quoratev1.Limit, in stretch) (*slider, string) {
 	const none = "Only rules with one bucket or window can be tried out here; quorate plan what-if says more."
 	if l.Class != quoratev1.Class_CLASS_COUNTED && l.Class != quoratev1.Class_CLASS_UNSPECIFIED || len(l.Tiers) > 0 {

@@ -4,7 +4,7 @@ import "math"
 
 // Level returns the most that any of n claimants gets when avail is divided max-min fairly by
 // demand: those who demand less get what they demand, and the rest is divided equally. It is +Inf
-// if avail serves all of them. A demand of 0 or less is none.
+// if avail serves all of them. A demand of 0 or less counts as no claim.
 func Level(n int, demand func(i int) float64, avail float64) float64 {
 	claimants := 0
 	for i := range n {

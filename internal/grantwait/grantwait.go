@@ -1,5 +1,5 @@
 // Package grantwait lets decisions wait for the next grant of their key, in nodes and in client
-// processes. Whoever applies grants wakes them.
+// processes. The code that applies grants wakes them.
 package grantwait
 
 import (

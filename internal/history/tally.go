@@ -82,7 +82,8 @@ func (t *Tally) slot(at Slot) *slotTally {
 	return p
 }
 
-// Saw records the first sight of a process. It tells leaders that begin later which processes to wait for.
+// Saw records the first sight of a process. Leaders that begin later use it to know which processes to
+// wait for.
 func (t *Tally) Saw(now Second, p Process) {
 	at := t.slot(max(now.Slot(), slices.Max(t.uploaded)))
 	i, there := slices.BinarySearchFunc(at.seen, p, compareProcesses)

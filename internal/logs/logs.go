@@ -15,7 +15,7 @@ const (
 	burst      = 20               // lines at once
 	every      = time.Second      // then one line per this time
 	maxStrains = 1000             // remembered messages; at the bound all are forgotten
-	forgetful  = 10 * time.Minute // a message without a line for this long starts anew
+	forgetful  = 10 * time.Minute // a message without a line for this long is new again
 )
 
 // Limiter is a slog.Handler that passes on the lines within the budget. The next line that passes

@@ -3,6 +3,6 @@
 //
 // Its own tests hold the alerts, the recording rules and the dashboard in deploy to the
 // catalogue and to promtool, docs/reference/alerts.md to the alerts, and docs/reference/logs.md to the sources.
-// A test of cmd/quorate holds the catalogue to what a real node shows. Whoever adds a metric
-// adds its line to docs/reference/metrics.md.
+// A test of cmd/quorate holds the catalogue to what a real node shows. A new metric needs its line in
+// docs/reference/metrics.md.
 package monitor

@@ -53,13 +53,13 @@ func NewCA(cluster string, now time.Time, ttl time.Duration) (*CA, error) {
 	}
 	template := &x509.Certificate{
 		SerialNumber: serial,
-		// The serial tells the old CA from the new one while there are two.
+		// The serial distinguishes the old CA from the new one while both are trusted.
 		Subject:   pkix.Name{CommonName: commonName("quorate CA of ", cluster), SerialNumber: fmt.Sprintf("%x", serial)[:8]},
 		NotBefore: now.Add(-Skew), NotAfter: now.Add(ttl),
 		IsCA: true, BasicConstraintsValid: true, MaxPathLenZero: true,
 		KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageCRLSign,
-		// Whoever trusts the CAs of several clusters need not fear that one of
-		// them names nodes of another.
+		// A program that trusts the CAs of several clusters need not fear that one of them names nodes
+		// of another.
 		PermittedURIDomains: []string{cluster}, PermittedDNSDomainsCritical: true,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)

@@ -81,8 +81,8 @@ func (s *Store) adopt(d fileData) (*material, error) {
 	return m, nil
 }
 
-// look reads the operator's files if they are due. Concurrent callers use the current ones
-// meanwhile: a slow disk delays one handshake.
+// look reads the operator's files if they are due. Until it has, concurrent callers use the current
+// ones: a slow disk delays one handshake.
 func (s *Store) look() {
 	if s.files == nil || !s.mu.TryLock() {
 		return

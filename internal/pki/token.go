@@ -73,7 +73,7 @@ func ParseJoinToken(s string) (JoinToken, error) {
 //
 //	quorate1t.<id, 12 hex>.<secret, 43 base64url>
 //
-// Whoever holds it is that client, so it must only be sent over TLS.
+// Any holder of the token is that client, so it must only be sent over TLS.
 type Bearer struct {
 	ID     string
 	Secret Secret

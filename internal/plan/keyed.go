@@ -136,8 +136,8 @@ func (k *Keyed) arrange() {
 // Parts returns the number of parts with known lists.
 func (k *Keyed) Parts() int { return len(k.parts) }
 
-// Calibrated reports whether Outcome.Likely is calibrated so that the rule in force refuses what it
-// really refused.
+// Calibrated reports whether Outcome.Likely is calibrated so that the current rule refuses what it really
+// refused.
 func (k *Keyed) Calibrated() bool { return k.seen != nil && k.likely != nil }
 
 // Replay returns what tiers would have refused. Three pairs of bounds follow from the demand of each key,

@@ -29,7 +29,7 @@ type cell struct {
 // maxClump is the largest number of a key's requests that calibrate assumes to come together.
 const maxClump = 4096
 
-// calibrate returns the layout for which the rule in force refuses closest to what it really refused. If
+// calibrate returns the layout for which the current rule refuses closest to what it really refused. If
 // that is not known, it assumes that requests come individually.
 func (k *Keyed) calibrate() *layout {
 	if k.seen == nil {

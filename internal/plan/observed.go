@@ -2,7 +2,7 @@ package plan
 
 import "github.com/quorate/quorate/internal/quota"
 
-// Observed holds what a rule that was in force all the time admitted of the demand.
+// Observed holds what a rule that was active all the time admitted of the demand.
 type Observed struct {
 	Rule                quota.Tier
 	Attempted, Admitted quota.Units
@@ -17,7 +17,7 @@ func (o *Observed) Refused() quota.Units { return max(0, o.Attempted-o.Admitted)
 
 // narrow narrows the bounds of out by what is known about another rule. A bucket admits the largest number
 // of one-token requests that can pass together. If another rule's rate and burst are smaller by some
-// proportion, that proportion of what the rule in force admitted can pass the other rule, which therefore
+// proportion, that proportion of what the current rule admitted can pass the other rule, which therefore
 // admits at least as much. The same holds the other way round, and for any number of keys.
 func (o *Observed) narrow(t *quota.Tier, out *Outcome) {
 	if o == nil || !o.compares(t) {

@@ -20,7 +20,7 @@ type demand struct {
 	// For a limit that counts many keys.
 	keyed   *planning.Keyed
 	part    history.Second     // length of the parts for which keys are listed
-	seen    *planning.Observed // nil if the rule was not in force all the time, or does not alone decide on refusals
+	seen    *planning.Observed // nil if the rule was not active all the time, or does not alone decide on refusals
 	many    bool
 	unknown bool // no keys are recorded
 	// accounts is the assumed number of accounts with equal demand, because the demand of each is not
@@ -122,7 +122,7 @@ func (s *Planner) listed(ctx context.Context, name quota.LimitName, d *demand, a
 	return out, nil
 }
 
-// observed returns what the rule in force did with the demand, or nil if it did not decide alone.
+// observed returns what the current rule did with the demand, or nil if it did not decide alone.
 func (s *Planner) observed(ctx context.Context, name quota.LimitName, d *demand) (*planning.Observed, error) {
 	now := s.ruleOf(name)
 	total := totalOf(d.answer.Points)
@@ -148,7 +148,7 @@ func (s *Planner) observed(ctx context.Context, name quota.LimitName, d *demand)
 // seenVersions bounds the versions that are examined for changes of a rule.
 const seenVersions = 8
 
-// unchanged reports whether since from only this rule, or none, was in force, and no key had another rule.
+// unchanged reports whether since from only this rule, or none, was active, and no key had another rule.
 // If that cannot be determined, it returns false.
 func (s *Planner) unchanged(ctx context.Context, now *quota.Limit, from history.Second) bool {
 	if list, _ := s.node.ListOverrides(now.LimitName, quota.Key{}, 1); len(list) > 0 {

@@ -147,7 +147,7 @@ func (s *Planner) History(ctx context.Context, req *quoratev1.HistoryRequest) (*
 	return out, nil
 }
 
-// neverWas reports whether a limit is not in force and nothing is known of an earlier one.
+// neverWas reports whether a limit does not exist now and no earlier use of it is known.
 func (s *Planner) neverWas(name quota.LimitName, points []history.Point) bool {
 	return totalOf(points).Attempted == 0 && !s.inForce(name)
 }

@@ -45,7 +45,7 @@ func New(n Node, noLimit func(quota.LimitName) *apierr.Error, clock func() time.
 	return &Planner{node: n, noLimit: noLimit, clock: clock}
 }
 
-// ruleOf returns the rule in force for a limit, or nil. For a name that only a template or a default covers, it
+// ruleOf returns the current rule for a limit, or nil. For a name that only a template or a default covers, it
 // is the limit that they yield for the name.
 func (s *Planner) ruleOf(name quota.LimitName) *quota.Limit {
 	if ofAccounts(name) {
@@ -62,7 +62,7 @@ func (s *Planner) ruleOf(name quota.LimitName) *quota.Limit {
 	return l
 }
 
-// plannedRule returns the rule in force for a limit whose demand is to be replayed, or an error if it
+// plannedRule returns the current rule for a limit whose demand will be replayed, or an error if it
 // cannot be replayed.
 func (s *Planner) plannedRule(name quota.LimitName) (*quota.Limit, error) {
 	l := s.ruleOf(name)

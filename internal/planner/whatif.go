@@ -44,7 +44,7 @@ func (s *Planner) WhatIf(ctx context.Context, req *quoratev1.WhatIfRequest) (*qu
 	return out, nil
 }
 
-// changedRule returns the rule in force with the request's changes to its first tier.
+// changedRule returns the current rule with the request's changes to its first tier.
 func changedRule(now *quota.Limit, req *quoratev1.WhatIfRequest) (*quota.Limit, error) {
 	next := *now
 	t := next.First()

@@ -164,8 +164,8 @@ func (s *Limits) Meters(f func(*Limit)) {
 	}
 }
 
-// Find returns the limit or counter with exactly this name. An inline limit is decoded anew on each
-// call.
+// Find returns the limit or counter with exactly this name. An inline limit is decoded again on
+// each call.
 func (s *Limits) Find(n LimitName) (*Limit, bool) {
 	if n.IsInline() {
 		l, err := n.Inline()

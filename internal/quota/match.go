@@ -140,9 +140,9 @@ type pathNode struct {
 	literal map[string]*pathNode // by the next segment, with its slash
 	globs   []globNode           // segments that contain *
 	here    []*Limit             // limits whose patterns end here
-	deep    []deepPattern        // patterns that go on with **, then with a glob or nothing
-	// after holds the patterns that go on with ** and then a literal segment, by that segment: they
-	// can match only if the rest of the path contains it.
+	deep    []deepPattern        // patterns that continue with **, then with a glob or nothing
+	// after holds the patterns that continue with ** and then a literal segment, by that segment:
+	// they can match only if the rest of the path contains it.
 	after map[string][]deepPattern
 }
 

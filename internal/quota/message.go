@@ -84,8 +84,8 @@ type ReportEntry struct {
 	// this process.
 	Life Incarnation
 
-	// Learn tells a new leader what the member knows from the previous one. It is set until the new
-	// leader has granted.
+	// Learn reports to a new leader what the member knows from the previous one. It is set until the
+	// new leader has granted.
 	Learn *Learn
 
 	// Ref is the leader's number for the key, from a grant of this term and epoch; 0 means none. An
@@ -336,7 +336,7 @@ type KeyRate struct {
 // for reservations of future tokens.
 type Ask struct {
 	// From, Incarnation and ID identify the request, so that a repetition is answered as before. An
-	// incarnation never reuses an ID. A request with ID 0 is decided anew each time that it
+	// incarnation never reuses an ID. A request with ID 0 is decided again each time that it
 	// arrives, and cannot be abandoned.
 	From        NodeID
 	Incarnation Incarnation
@@ -344,7 +344,7 @@ type Ask struct {
 
 	Key     Key
 	Cost    Units         // negative gives back what was admitted
-	MaxWait time.Duration // longest useful wait; 0 is none
+	MaxWait time.Duration // longest useful wait; 0 means no wait
 	// Force books the cost however low the level is, down to the limit's OwedUnits: the tokens have
 	// been used already.
 	Force bool

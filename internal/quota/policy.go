@@ -51,7 +51,7 @@ const (
 	// AtLeader asks the leader of the key's range: one hop, exact.
 	AtLeader
 	// Auto decides in memory where that is enough, and otherwise makes one hop: under hard the leader
-	// decides, under soft it tells what is left.
+	// decides, under soft it reports what is left.
 	Auto
 	// Locally decides in the memory of the process that receives the request, and never waits.
 	Locally

@@ -52,8 +52,8 @@ func (r *run) startLoad(i int) {
 	s.schedule(s.From)
 }
 
-// schedule schedules the first arrival after t. While the load is off there are none; because the
-// process is memoryless, the arrival is drawn anew when the load is on again.
+// schedule schedules the first arrival after t. While the load is off, nothing arrives; because the
+// process is memoryless, the arrival is drawn again when the load is on again.
 func (s *source) schedule(t time.Duration) {
 	for s.Rate > 0 {
 		from, to := s.stretch(t)

@@ -40,7 +40,7 @@ func (b *book) init(r *run) {
 	r.res.Each = time.Second * time.Duration(max(1, math.Ceil(seconds/MaxSeries)))
 }
 
-// tally returns the tally of a key, and creates a full one if there is none.
+// tally returns the tally of a key, and creates a full one for a new key.
 func (r *run) tally(key string) *tally {
 	t := r.book.keys[key]
 	if t != nil {

@@ -299,7 +299,7 @@ func (d draw) some(nodes int) []int {
 }
 
 // outlive ends all faults long before the end of the scenario: then everything that was counted
-// must equal what callers were told.
+// must equal the answers that callers received.
 func (d draw) outlive(s *Scenario) {
 	for i := range s.Faults {
 		if f := &s.Faults[i]; f.Kind != Heal {

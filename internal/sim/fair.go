@@ -129,8 +129,8 @@ func (w *watch) sum(from, to int) (tried, got []float64, all float64) {
 	return tried, got, ideal
 }
 
-// owing returns what there is to share after earlier over-admission: what the ideal has admitted up
-// to the end, less what was admitted before the interval.
+// owing returns the tokens left to share after earlier over-admission: what the ideal has admitted
+// up to the end, less what was admitted before the interval.
 func (w *watch) owing(from, to int) (left float64) {
 	for i, s := range w.slots[:to] {
 		left += float64(s.ideal)

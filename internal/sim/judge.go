@@ -138,9 +138,9 @@ func (j *judge) fast() (most time.Duration) {
 
 func rateOf(l *quota.Limit) float64 { return float64(l.Rate.PerSecond()) / float64(quota.Token) }
 
-// bunched returns how many more tokens callers may be told of in an interval than the leader
-// decided in it, because of delays and of its clock: the leader's decisions are exact by its own
-// clock.
+// bunched returns the largest number of tokens by which the admissions that callers receive in
+// an interval may exceed those that the leader decided in it, because of delays and of its
+// clock: the leader's decisions are exact by its own clock.
 func (j *judge) bunched() float64 {
 	return rateOf(&j.Limit) * (j.spread() + j.fast()).Seconds()
 }
@@ -148,7 +148,7 @@ func (j *judge) bunched() float64 {
 // spread returns the largest difference between the durations of two decide requests.
 func (j *judge) spread() time.Duration {
 	d := j.varies()
-	if j.Near { // the leader's own node is told at once
+	if j.Near { // the leader's own node receives it at once
 		d += j.Delay
 	}
 	return min(2*d, askWait)
@@ -222,7 +222,7 @@ func (j *judge) situation() string {
 	deaths := 0
 	for i := range j.Faults {
 		if f := &j.Faults[i]; f.Kind != Kill || f.For > 0 {
-			return stated.CutOff // also of a process that begins anew
+			return stated.CutOff // also of a process that starts again
 		}
 		deaths++
 	}
@@ -274,7 +274,7 @@ func (j *judge) long() bool {
 	return len(j.tiers) == 1 && j.Limit.Kind == quota.FixedWindow && j.Limit.Rate.Per >= time.Hour
 }
 
-// endured compares the counts of the newest leader with what callers were told.
+// endured compares the counts of the newest leader with the answers that callers received.
 func (j *judge) endured() {
 	s := j.newest()
 	if s.ledger == nil {
@@ -299,7 +299,7 @@ func (j *judge) learning() {
 		return
 	}
 	if back := j.Faults[0].For; back > 0 && back < j.Election+time.Second {
-		return // it comes back meanwhile, and is waited for
+		return // it comes back in time, and is waited for
 	}
 	most := j.Election + 2*j.Sync + 4*(j.Delay+j.spread())
 	j.holds(LearnsSoon, j.res.Learned <= most, "learned %v after the death, at most %v", j.res.Learned, most)

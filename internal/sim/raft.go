@@ -207,7 +207,7 @@ func (r *run) leadsBefore(n *node, term quota.Term) bool {
 	return slices.ContainsFunc(r.terms[:term-1], func(s leadership) bool { return s.node == n && s.ledger != nil && !s.deaf })
 }
 
-// killLeader kills the newest leader, or makes it linger. It does nothing while there is none.
+// killLeader kills the newest leader, or makes it linger. It does nothing without a leader.
 func (r *run) killLeader() {
 	if r.baseline != nil {
 		if n := r.leading(); n != nil && r.KillMember {
@@ -242,7 +242,8 @@ func (r *run) refuses(from, to *node) bool {
 	return from != to && r.connected(from, to) && (to.dead || to.refused > 0)
 }
 
-// tellSuspect tells a leader that a node has probably ended, because its connections are refused.
+// tellSuspect notifies a leader that a node has probably ended, because its connections are
+// refused.
 func (r *run) tellSuspect(s *leadership, n *node) {
 	if s.ledger == nil || !r.connected(n, s.node) {
 		return
@@ -256,7 +257,7 @@ func (r *run) tellSuspect(s *leadership, n *node) {
 	})
 }
 
-// tellGone tells a leader that earlier processes of a node are certainly dead, because a new one
+// tellGone notifies a leader that earlier processes of a node are certainly dead, because a new one
 // answers.
 func (r *run) tellGone(s *leadership, n *node) {
 	if s.ledger == nil || !r.connected(n, s.node) || n.refused > 0 {

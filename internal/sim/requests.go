@@ -194,7 +194,7 @@ func (r *run) ask(n *node, p parked, c *call) {
 }
 
 // keepAnswered records when an admission was decided in each tier: now, or earlier by a leader. The time
-// until the caller is told varies.
+// until the caller receives the answer varies.
 func (r *run) keepAnswered(key string, cost quota.Units, by []asked) {
 	if !r.Limit.MayAsk() {
 		return
@@ -208,7 +208,7 @@ func (r *run) keepAnswered(key string, cost quota.Units, by []asked) {
 	}
 }
 
-// answered is an admission that its caller was told of, in one tier.
+// answered is an admission whose caller has received the answer, in one tier.
 type answered struct {
 	at   quota.Time
 	key  string

@@ -33,8 +33,8 @@ type Scenario struct {
 	Election   time.Duration
 	// KillAgain is when the next leader dies too, in the same way.
 	KillAgain time.Duration
-	// Linger is how long a killed leader goes on serving its term, like one that does not know yet
-	// that it has lost it.
+	// Linger is how long a killed leader continues to serve its term, like one that does not know
+	// yet that it has lost it.
 	Linger time.Duration
 	// Skew is the largest difference of a node's clock; 0 is an hour, below 0 none. Windows follow
 	// the leader's clock: they agree with the ideal's only without skew.
@@ -65,7 +65,7 @@ type Scenario struct {
 	Algorithm Algorithm
 
 	// Clients is the number of processes one level below the nodes, equally many at each. Requests
-	// for a node go to its clients. 0 is none.
+	// for a node go to its clients. 0 means no clients.
 	Clients int
 	// Breaks is the average number of times per second that the stream of a client breaks.
 	Breaks float64

@@ -41,7 +41,7 @@ func Within(n quota.LimitName, limits *quota.Limits) string {
 	return among(n, names, more)
 }
 
-// among says that n is none of the names in its namespace.
+// among returns the error about n, which is not in names, the names in its namespace.
 func among(n quota.LimitName, names []string, more bool) string {
 	return fmt.Sprintf("unknown limit %v;%s namespace %q has: %s", n, DidYouMean(n.Limit, names, n.Namespace+"/"), n.Namespace, List(names, more))
 }

@@ -3,7 +3,7 @@
 //
 //   - It reports the first request of a bucket at once, and all buckets every interval.
 //     The elapsed time of a report is in whole seconds.
-//   - An assignment is in force when it arrives. A token bucket starts full if it is new
+//   - An assignment takes effect when it arrives. A token bucket starts full if it is new
 //     or differs from the last one; the comparison ignores the seconds of the fill
 //     interval. The bucket refills continuously, and the rate uses only the whole seconds
 //     of the interval.

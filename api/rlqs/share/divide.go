@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	// soon, in seconds, is how long the rest of a window must last: until a cut is in force.
+	// soon, in seconds, is how long the rest of a window must last: until a cut takes effect.
 	soon = 0.75
 	// prior is the fraction of the limit that every node adds to its demand when the nodes
 	// divide the capacity that is not in demand, so that a surge finds capacity on any node.
@@ -186,7 +186,7 @@ func (p *sharedQuota) assign(now quota.Time, t *Table, h *member, first bool) (A
 }
 
 // free returns the part of the node's rate that no member may use. The rate before a cut
-// counts until the cut is in force.
+// counts until the cut takes effect.
 func (p *sharedQuota) free(now quota.Time, cfg Config) float64 {
 	left := p.rate
 	for _, h := range p.members {
@@ -209,7 +209,7 @@ func (p *sharedQuota) burst(h *member, rate float64) float64 {
 		return max(1, least)
 	}
 	left := tokens(p.st.Level)
-	if p.hard() { // keep half of the burst for rates whose cut is not in force yet
+	if p.hard() { // keep half of the burst for rates whose cut has not taken effect yet
 		left -= max(float64(p.st.Tier.Burst)/2, p.limit*soon)
 	} else {
 		left -= p.committed()

@@ -33,7 +33,7 @@ type member struct {
 	level          float64    // estimated content of the bucket, under soft
 	booked         float64    // taken out of the reserve for the member and not reported yet
 	replacedAt     quota.Time // when the current bucket was assigned
-	settlingTokens float64    // initial content of the buckets whose replacement may not be in force yet
+	settlingTokens float64    // initial content of the buckets whose replacement may not have taken effect yet
 
 	want float64 // the rate that the last division set
 }
@@ -158,7 +158,7 @@ func (h *member) silent(now quota.Time, cfg Config) bool {
 
 // unspent returns the most that the member may still spend of the booked tokens under hard:
 // the capacity of its bucket plus what the rate yields within settle and, until the bucket
-// is certainly in force, the content of the buckets before it.
+// is certainly active, the content of the buckets before it.
 func (h *member) unspent(now quota.Time, settle time.Duration) float64 {
 	rate := h.charged(now, settle)
 	if now.Sub(h.replacedAt) >= settle {

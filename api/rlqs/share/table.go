@@ -27,7 +27,7 @@ type TokenSource interface {
 type Config struct {
 	// TTL is the time to live of an assignment in whole seconds; default 10s.
 	TTL time.Duration
-	// Settle is the longest time until an assignment is in force; default 500ms. The caller
+	// Settle is the longest time until an assignment takes effect; default 500ms. The caller
 	// must end the stream of a proxy that has not read the assignment by then.
 	Settle time.Duration
 	// Idle is how long the table keeps a bucket without requests; default 60s.

@@ -10,7 +10,7 @@
 //	                   together; "armed" now, and "cut" when it happens
 //	cut                cut the armed disks now, if they are not cut yet; "cut"
 //	release            fail the calls that wait on the cut disks; "released". After a minute this happens
-//	                   by itself, so that a test that has failed meanwhile can end its processes
+//	                   by itself, so that a test that has failed by then can end its processes
 //	lose SEED          set the cut disks back to what a power failure may leave, and mount them again;
 //	                   "lost", and how much
 //

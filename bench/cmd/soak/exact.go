@@ -24,7 +24,7 @@ const (
 	accountApp = "soak"
 )
 
-// exact counts what must be exact, whatever fails meanwhile.
+// exact counts what must be exact, whatever fails during the run.
 type exact struct {
 	l        *load
 	began    time.Time

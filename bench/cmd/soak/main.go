@@ -1,7 +1,7 @@
 // Command soak loads three real nodes for a long time at 70 % of their capacity, while keys come
-// and go, and judges whether memory, descriptors, goroutines, disk and latency stay flat. With
-// -faults nodes are killed, slowed, run out of disk, and have their clocks stepped meanwhile, and hard
-// limits and accounts must stay exact.
+// and go, and judges whether memory, descriptors, goroutines, disk and latency stay flat. With -faults
+// it also kills and slows nodes, fills their disks and steps their clocks, and hard limits and
+// accounts must stay exact.
 //
 //	go run ./cmd/soak -faults -out ../docs/performance/soak.md
 //	go run ./cmd/soak -duration 30m

@@ -74,7 +74,7 @@ func sizeOf(dir string) (all float64, err error) {
 		if err == nil {
 			err = unix.Lstat(path, &info)
 		}
-		if errors.Is(err, fs.ErrNotExist) { // removed meanwhile
+		if errors.Is(err, fs.ErrNotExist) { // removed after the walk saw it
 			return nil
 		}
 		all += 512 * float64(info.Blocks)

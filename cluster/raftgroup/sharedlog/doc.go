@@ -11,11 +11,12 @@
 //
 // # Commits
 //
-// One goroutine writes. It takes what all groups have asked for meanwhile, one call of each group
-// in turns, at most 4 MiB, into one transaction, and answers the callers when that is synced. With
-// one caller, a call is a transaction; with many, they share. Deletions are done in pieces of 512
-// entries between the batches, so appends wait for one piece at most. A piece leaves a log without
-// a gap: a prefix goes from its beginning, the end of a log from its end.
+// One goroutine writes. It takes what all groups have asked for since the last transaction, one
+// call of each group in turns, at most 4 MiB, into one transaction, and answers the callers when
+// that is synced. With one caller, a call is a transaction; with many, they share. Deletions are
+// done in pieces of 512 entries between the batches, so appends wait for one piece at most. A
+// piece leaves a log without a gap: a prefix goes from its beginning, the end of a log from its
+// end.
 //
 // # Faults
 //

@@ -16,7 +16,7 @@ type Group struct {
 	id  uint32
 
 	// Guarded by log.mu. They hold what is synced, without the entries that are being deleted.
-	first, last uint64 // bounds of the entries; both 0 if there are none
+	first, last uint64 // bounds of the entries; both 0 without entries
 	stable      [slots][]byte
 
 	// Guarded by log.mu: calls that wait for the committer.
@@ -125,10 +125,10 @@ func (g *Group) GetLog(index uint64, out *raft.Log) error {
 	case err == nil:
 		*out = *l
 		return nil
-	case !g.has(index): // deleted meanwhile
+	case !g.has(index): // deleted in the meantime
 		return raft.ErrLogNotFound
 	}
-	// Never ErrLogNotFound: raft would go on without the entry.
+	// Never ErrLogNotFound: raft would continue without the entry.
 	return fmt.Errorf("entry %d of group %d cannot be read: %v", index, g.id, err) //nolint:errorlint // see above
 }
 
@@ -174,7 +174,7 @@ func (g *Group) setSlot(s slot, value []byte) error {
 	return g.log.submit(w)
 }
 
-// Get returns a saved value, or the error that raft expects if there is none.
+// Get returns a saved value, or the error that raft expects for an unknown key.
 func (g *Group) Get(key []byte) ([]byte, error) {
 	s, err := slotOf(key)
 	if err != nil {

@@ -84,7 +84,7 @@ const (
 )
 
 // applyAsked applies a file, and asks for confirmation before it removes limits. It applies only to
-// the version that it compared with; if that changes meanwhile, it asks again.
+// the version that it compared with; if that changes before it applies, it asks again.
 func applyAsked(cmd *cobra.Command, t *remote.Targets, req *quoratev1.ApplyLimitsRequest) (*quoratev1.ApplyLimitsResponse, error) {
 	ctx, named := cmd.Context(), req.ExpectedVersion
 	for try := 1; ; try++ {

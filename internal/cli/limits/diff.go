@@ -73,7 +73,7 @@ difference, 2 or more that they could not be compared.`,
 	return cmd
 }
 
-// sides parses what to compare; nil means the limits in force.
+// sides parses what to compare; nil means the current limits.
 func sides(args []string, against *uint64, stdin io.Reader) (from, to *quoratev1.LimitSet, err error) {
 	var numbers []*quoratev1.LimitSet
 	for _, a := range args {

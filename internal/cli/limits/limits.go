@@ -38,7 +38,7 @@ func callLimits[Request, Response any](ctx context.Context, t *remote.Targets, m
 	return remote.Invoke(ctx, t, quoratev1.NewLimitServiceClient, method, req)
 }
 
-// GetLimits returns the limits in force, also as a file, or those of a version.
+// GetLimits returns the current limits, also as a file, or those of a version.
 func GetLimits(ctx context.Context, t *remote.Targets, version *uint64) (*quoratev1.GetLimitsResponse, error) {
 	res, err := callLimits(ctx, t, quoratev1.LimitServiceClient.GetLimits, &quoratev1.GetLimitsRequest{Version: version, File: true})
 	return res, err

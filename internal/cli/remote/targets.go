@@ -289,8 +289,8 @@ func Unreachable(err error) bool {
 // another node, because that could execute it twice.
 var errMayBeDone = errors.New("it may have been carried out; look before you repeat it")
 
-// doneTwice lists the calls with further effects when repeated: a reset would forget what was used
-// meanwhile, a token would be one too many, and a rotation would continue to its next step.
+// doneTwice lists the calls with further effects when repeated: a reset would forget what was used in
+// between, a token would be one too many, and a rotation would continue to its next step.
 var doneTwice = map[string]bool{
 	quoratev1.KeyService_ResetKey_FullMethodName:            true,
 	quoratev1.SecurityService_CreateToken_FullMethodName:    true,

@@ -87,7 +87,7 @@ func span(d time.Duration) string {
 	return text
 }
 
-// bound returns the text of a bound; 0 is none.
+// bound returns the text of a bound; 0 means no bound.
 func bound(n int) string {
 	if n == 0 {
 		return "no bound"

@@ -213,7 +213,7 @@ func (o *devOptions) ready(ctx context.Context, ins []*instance, source string, 
 // readyTime bounds the wait for leaders and limits. Elections take about a second.
 const readyTime = time.Minute
 
-// waitReady waits until the node decides by the limits in force.
+// waitReady waits until the node decides by the current limits.
 func waitReady(ctx context.Context, n *cluster.Node) error {
 	for {
 		st := n.Status()
@@ -272,7 +272,7 @@ func (o *devOptions) export() string {
 	return fmt.Sprintf("For the other commands:\n  export %s=%s\n", remote.AddrVariable, strings.Join(addrs, ","))
 }
 
-// tryLimit returns a command line that asks about a limit in force, preferably web/per_client.
+// tryLimit returns a command line that asks about a current limit, preferably web/per_client.
 func (o *devOptions) tryLimit(limits []quota.Limit) string {
 	const ask = "  curl -d '{\"namespace\":\"%s\",\"limit\":\"%s\",\"key\":\"%s\"}' localhost:%d/v1/%s\n"
 	var found *quota.Limit

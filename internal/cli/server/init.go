@@ -185,7 +185,7 @@ func emptyDir(dir string) error {
 }
 
 // WriteNew writes a file that must not exist yet, readable by its owner alone. A process that is
-// killed meanwhile leaves no partial file.
+// killed while it writes leaves no partial file.
 func WriteNew(path string, data []byte) error {
 	if _, err := os.Lstat(path); err == nil {
 		return &fs.PathError{Op: "create", Path: path, Err: fs.ErrExist}

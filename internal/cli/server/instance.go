@@ -209,7 +209,7 @@ func (in *instance) stop(ctx context.Context) error {
 	}
 	select {
 	case <-drained:
-	case <-time.After(time.Second): // streams may stay open for ever
+	case <-time.After(time.Second): // streams may never end
 		in.grpc.Stop()
 	}
 	return errors.Join(err, in.node.Close(ctx), in.audit.Close())

@@ -92,7 +92,7 @@ func (p *player) take(cost quota.Units, maxWait time.Duration) {
 	before := p.model.clone()
 	got := p.meter.Take(p.now, &p.limit, cost, maxWait)
 	var want limiter.Verdict
-	if cost == 0 { // what one token would be told
+	if cost == 0 { // the verdict on one token
 		cost = quota.Token
 		want = before.clone().take(p.now, cost, maxWait)
 	} else {

@@ -60,7 +60,7 @@ type Scenario struct {
 
 	Duration time.Duration
 	Nodes    int
-	Clients  int // number of client processes in total; 0 is none
+	Clients  int // number of client processes in total; may be 0
 	Sync     time.Duration
 	Network  Network
 	Keys     sim.Keys
@@ -69,10 +69,10 @@ type Scenario struct {
 	Loads    []sim.Load
 	Faults   []sim.Fault
 
-	Hop      time.Duration // longest wait of a check for a grant; 0 is none
+	Hop      time.Duration // longest wait of a check for a grant; 0 means no wait
 	Hold     time.Duration // average time that an acquisition is held
 	Election time.Duration
-	Skew     time.Duration // largest difference of a clock; 0 is none
+	Skew     time.Duration // largest difference of a clock; 0 means no difference
 	Drift    float64       // largest deviation of a clock's speed, as a fraction
 
 	Near bool // a leader and the member in its process talk without the network

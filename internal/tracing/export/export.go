@@ -52,7 +52,7 @@ func Start(ctx context.Context, env func(string) string, node, version string, l
 	}, nil
 }
 
-// wanted reads whether there is to be an exporter.
+// wanted reports whether the environment asks for an exporter.
 func wanted(env func(string) string) (bool, error) {
 	if strings.EqualFold(env("OTEL_SDK_DISABLED"), "true") {
 		return false, nil
