@@ -56,8 +56,8 @@ func (c *Client) decide(ctx context.Context, k quota.Key, cost int64, t *chargeT
 	}
 	c.stats.asked.Add(1)
 	res, err := c.allowRemote(ctx, k, cost)
-	if err == nil && !res.Allowed && res.Why == WhyOverLimit {
-		m.agg.Load().Refused(m.clock.now, k, cost, res.RetryAfter)
+	if err == nil {
+		m.remember(k, cost, &res)
 	}
 	if err == nil || !errors.Is(err, ErrUnavailable) {
 		return res, err
@@ -68,6 +68,13 @@ func (c *Client) decide(ctx context.Context, k quota.Key, cost int64, t *chargeT
 	p.add(k, cost)
 	m.alone(m.agg.Load(), p)
 	return c.resultOf(r, k, &p.out[0])
+}
+
+// remember keeps a refusal of a node for as long as the node says, so that it is not asked again before.
+func (m *member) remember(k quota.Key, cost int64, res *Result) {
+	if !res.Allowed && res.Why == WhyOverLimit {
+		m.agg.Load().Refused(m.clock.now, k, cost, res.RetryAfter)
+	}
 }
 
 // resultOf returns the result of a decision, or an error if the limit is unknown.

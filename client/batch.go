@@ -115,6 +115,10 @@ func (c *Client) batchRemote(ctx context.Context, checks []Check, asked []int, o
 			continue
 		}
 		c.stats.count(at)
+		if c.member != nil {
+			k, cost, _ := checks[asked[i]].key() // checked before
+			c.member.remember(k, cost, at)
+		}
 	}
 	return nil
 }
@@ -183,6 +187,9 @@ func (c *Client) all(ctx context.Context, p *pooled) (All, error) {
 	if asks {
 		c.stats.asked.Add(uint64(len(p.reqs)))
 		all, err := c.allRemote(ctx, p.reqs)
+		for i := range min(len(all.Results), len(p.reqs)) {
+			m.remember(p.reqs[i].Key, p.reqs[i].Cost, &all.Results[i])
+		}
 		if err == nil || !errors.Is(err, ErrUnavailable) {
 			return all, err
 		}

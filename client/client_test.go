@@ -54,6 +54,21 @@ func (n *fakeNode) AllowBatch(ctx context.Context, req *quoratev1.AllowBatchRequ
 	return out, nil
 }
 
+// AllowAll refuses all if it refuses one.
+func (n *fakeNode) AllowAll(ctx context.Context, req *quoratev1.AllowAllRequest) (*quoratev1.AllowAllResponse, error) {
+	n.calls.Add(1)
+	out := &quoratev1.AllowAllResponse{Allowed: true}
+	for _, c := range req.Checks {
+		res, err := (*n.how.Load())(ctx, c)
+		if err != nil {
+			return nil, err
+		}
+		out.Allowed = out.Allowed && res.Allowed
+		out.Results = append(out.Results, res)
+	}
+	return out, nil
+}
+
 func admit(context.Context, *quoratev1.AllowRequest) (*quoratev1.AllowResponse, error) {
 	return &quoratev1.AllowResponse{
 		Allowed: true, Remaining: 19, Why: quoratev1.Why_WHY_HELD,

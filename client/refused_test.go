@@ -1,0 +1,63 @@
+package client
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// TestRefusalIsRemembered checks that a node that refused a check of a used-up hard limit is not asked again
+// before the time that it named, by whichever call.
+func TestRefusalIsRemembered(t *testing.T) {
+	calls := map[string]func(c *Client, key string) (Result, error){
+		"Allow": func(c *Client, key string) (Result, error) { return c.Allow(t.Context(), "web", "l", key, 1) },
+		"AllowAll": func(c *Client, key string) (Result, error) {
+			all, err := c.AllowAll(t.Context(), []Check{{Namespace: "web", Limit: "l", Key: key}})
+			if err != nil {
+				return Result{}, err
+			}
+			return all.Results[0], nil
+		},
+		"AllowBatch": func(c *Client, key string) (Result, error) {
+			out, err := c.AllowBatch(t.Context(), []Check{{Namespace: "web", Limit: "l", Key: key}})
+			if err != nil {
+				return Result{}, err
+			}
+			return out[0], out[0].Err
+		},
+	}
+	for name, call := range calls {
+		t.Run(name, func(t *testing.T) {
+			limit := bucketLimit("l", "1/h", 10, quota.Hard)
+			cl := newCluster(t, []string{"a"}, limit)
+			n := cl.node("a")
+			n.ledger.Ask(wall(), []quota.Ask{{Key: quota.Key{LimitName: limit.LimitName, Key: name}, Cost: limit.BurstUnits(), Force: true}})
+			c := attachTo(t, cl)
+			defer c.Close()
+			ready(t, c)
+			refusing := answering(func(context.Context, *quoratev1.AllowRequest) (*quoratev1.AllowResponse, error) {
+				return &quoratev1.AllowResponse{Why: quoratev1.Why_WHY_OVER_LIMIT, RetryAfter: durationpb.New(time.Hour)}, nil
+			})
+			addr, stop := serve(t, refusing)
+			defer stop()
+			var err error
+			if c.nodes, err = newNodes([]string{addr}, nil); err != nil {
+				t.Fatal(err)
+			}
+			for i := range 20 {
+				res, err := call(c, name)
+				if err != nil || res.Allowed {
+					t.Fatalf("call %d: %+v, %v", i, res, err)
+				}
+			}
+			if got := refusing.calls.Load(); got != 1 {
+				t.Errorf("the node was asked %d times, want once", got)
+			}
+		})
+	}
+}
