@@ -13,8 +13,8 @@ import (
 // known to be broken.
 const maxAbandoned = 4096
 
-// abandoned are questions about one key that came to nothing and that no leader
-// is known to have been told of; nil is none. Held by bucket.mu.
+// abandoned holds questions about one key that came to nothing, and of which no
+// leader is known to have heard; nil if empty. Held by bucket.mu.
 type abandoned struct {
 	ids  []quota.Seq
 	sent int // so many of them, the first ones, are in the last report

@@ -46,11 +46,11 @@ func (a *Aggregator) SetClock(now quota.Time) {
 // call it.
 func (a *Aggregator) SetNodes(count int) { a.count.Store(int64(max(count, 1))) }
 
-// SetPeers says how many members may meet the same burst. A member that is told so is
-// one level below, and what it admits as a mere guess is bounded: by its share where
-// nobody has told it anything, else by what it was told that it may (GrantEntry.Credit)
-// and its share of what has refilled since. 0, the default, bounds nothing: so for
-// nodes, and while there is no node to ask. Any goroutine may call it.
+// SetPeers sets how many members may meet the same burst. A member with peers is one
+// level below, and what it admits as a mere guess is bounded: by its share before the
+// first grant, else by the credit of the last grant (GrantEntry.Credit) and its share
+// of what has refilled since. 0, the default, bounds nothing: so for nodes, and without
+// a node to ask. Any goroutine may call it.
 func (a *Aggregator) SetPeers(count int) { a.peers.Store(int64(max(count, 0))) }
 
 func (a *Aggregator) nodes() int { return int(a.count.Load()) }
@@ -60,8 +60,8 @@ func (a *Aggregator) Len() int { return int(a.table.size.Load()) }
 
 // TrySimple decides whether a request of that cost may pass, and charges it if so, where
 // a limit has one counter; false for all others, of which nothing has been decided. A cost
-// of 0 charges nothing and tells whether a cost of 1 would pass. It never blocks on anything
-// but the lock of this one key.
+// of 0 charges nothing and reports whether a cost of 1 would pass. It never blocks on
+// anything but the lock of this one key.
 //
 // need says what the decision depends on: a grant, when this node holds too little of a hard
 // limit or would have to guess about a soft one, or the leader, when the leader decides. Then
@@ -81,7 +81,7 @@ func (a *Aggregator) TrySimple(clock Clock, n quota.LimitName, key string, cost 
 
 // TryHeld decides with what is held alone, where a limit has one counter: no lock, no
 // clock, no allocation. False says that nothing was taken or
-// counted, and that the request is to be decided with a [Call].
+// counted, and that a [Call] has to decide the request.
 func (a *Aggregator) TryHeld(n quota.LimitName, key string, cost int64) (d quota.Decision, ok bool) {
 	s, key := a.table.resolve(n, key)
 	if s == nil || cost <= 0 || cost > quota.MaxTokens {
@@ -143,8 +143,8 @@ func (a *Aggregator) checkSimple(clock Clock, s *slot, r *rule, key string, cost
 	return enforced(d, l, key), Nothing
 }
 
-// openBucket starts an epoch. Whatever the estimate was, it goes on: a key
-// that was idle for an hour has refilled, one that was idle for a second not.
+// openBucket starts an epoch. Whatever the estimate was, it continues: a key that was idle for
+// an hour has refilled, one that was idle for a second not.
 func (a *Aggregator) openBucket(now quota.Time, b *bucket, l *quota.Limit) {
 	b.tally()
 	b.tallied = tallied{}
@@ -174,5 +174,5 @@ func (b *bucket) meet(now quota.Time, l *quota.Limit) {
 	}
 }
 
-// retryAfter is how long a leader has to answer when it is told everything, at first.
+// retryAfter is how long a leader has to answer the first reports about all open keys.
 func (a *Aggregator) retryAfter() time.Duration { return retry * a.cfg.Sync }

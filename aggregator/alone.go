@@ -38,8 +38,8 @@ func (a *Aggregator) decideAlone(now quota.Time, t *turn, b *bucket, l *quota.Li
 	return d
 }
 
-// peekAlone says what decideAlone would say to one token. Less than a token is held: meanwhile it is
-// out of reach, because state does not have it.
+// peekAlone returns what decideAlone would return for one token. Less than a token is held: for the
+// time of the call it is out of reach, because state does not have it.
 func (a *Aggregator) peekAlone(now quota.Time, t *turn, b *bucket, l *quota.Limit, est quota.Units) quota.Decision {
 	was := b.state
 	if b.apart != nil {

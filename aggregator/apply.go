@@ -78,8 +78,8 @@ func warmLines(lines []sentLine, entries []quota.GrantEntry) (sum int64) {
 	return sum
 }
 
-// heard notes that the leader answers, and that it has been told everything if the grant answers
-// a report that ended that, which alone may be answered with nothing.
+// heard notes that the leader answers, and that it knows all open keys if the grant answers the
+// last report about them. Only that report may get an empty answer.
 func (rt *route) heard(g *quota.Grant) {
 	rt.asked = 0
 	rt.absent.end()

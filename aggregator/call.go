@@ -82,15 +82,14 @@ func (c *Call) Reset(reqs []quota.Request, out []quota.Decision) {
 	c.taken = c.room[:0]
 }
 
-// Woken says that the call has waited for a grant: the counter that it waited
-// for is asked anew.
+// Woken notes that the call has waited for a grant: the counter that it waited for is asked again.
 func (c *Call) Woken() { c.waits = quota.Key{} }
 
 // Answer adds what the leader said to c.Ask.
 func (c *Call) Answer(a quota.Answer) { c.answers = append(c.answers, answer{ask: c.Ask, is: a}) }
 
-// answered returns an answer about that cost of the counter that no charge of
-// this turn has taken for itself; nil if there is none.
+// answered returns an answer about that cost of the counter that no charge of this turn has taken for itself,
+// or nil.
 func (c *Call) answered(k quota.Key, cost quota.Units) *answer {
 	for i := range c.answers {
 		if an := &c.answers[i]; an.ask.Key == k && an.ask.Cost == cost && !an.used && !an.void {
@@ -151,7 +150,7 @@ func (a *Aggregator) one(clock Clock, c *Call, q *quota.Request) quota.Decision 
 }
 
 // unuse gives up what leaders admitted for a request that another of its counters refuses: where the limit is
-// in shadow, the call goes on without it.
+// in shadow, the call continues without it.
 func (c *Call) unuse(q *quota.Request) {
 	for i := range c.answers {
 		if an := &c.answers[i]; an.by == q && an.is.Allowed {
@@ -343,7 +342,7 @@ func (c *Call) undo(mark int) {
 }
 
 // uncount takes back what was counted as refused, because the call comes again: limits that are in
-// shadow, and floors, count a refusal and let the call go on.
+// shadow, and floors, count a refusal and let the call continue.
 func (c *Call) uncount() {
 	for _, r := range c.refused {
 		if r.b == nil {
@@ -387,7 +386,7 @@ func (b *bucket) undo(t taken) {
 	if b.epoch != t.epoch || b.dead || !b.sameWindow(b.limit(), t.win) {
 		return
 	}
-	// What was beyond what was held has been told as that, or paid for since: then it is held
+	// What was beyond the held tokens has been reported as that, or paid for since: then it is held
 	// instead, and counted once as well.
 	beyond := min(t.beyond, max(0, b.over-b.sent.over))
 	if b.limit().Kind == quota.Concurrency {

@@ -10,11 +10,12 @@ import (
 
 // cold keeps the keys that are closed and at rest, frozen: most keys of a large table,
 // most of the time. It has no pointers for each key, so that the garbage collector does
-// not look at them. A key is in here or has a bucket, never both: what moves it holds
-// the lock of its shard of the slot's keys. Whoever needs the bucket thaws it.
+// not look at them. A key is in here or has a bucket, never both: code that moves it
+// holds the lock of its shard of the slot's keys, and code that needs the bucket thaws
+// it.
 //
 // Records lie one behind the other as they were frozen, the longest closed first. One
-// that is gone leaves a gap until its shard is laid out anew.
+// that is gone leaves a gap until its shard is laid out again.
 type cold struct {
 	born   quota.Time
 	size   atomic.Int64
@@ -55,7 +56,7 @@ type coldLog struct {
 	index  []uint32
 	used   int // entries of the index that are not noPlace
 	first  int // bytes before the first record that may be there
-	looked int // where the next sweep goes on among them
+	looked int // where the next sweep continues among them
 }
 
 // kind is what many records have in common.
@@ -163,8 +164,7 @@ func (s *coldLog) append(rec []byte) (at int) {
 // bytes are those from a place on, to the end of its chunk.
 func (s *coldLog) bytes(at int) []byte { return s.chunks[at/chunkBytes][at%chunkBytes:] }
 
-// next returns the first record that is there at a place or behind it; false if there
-// is none.
+// next returns the first live record at a place or behind it, or false.
 func (s *coldLog) next(at int) (record, bool) {
 	for at = max(at, 2*placeUnit); at < s.end; {
 		head := int(binary.LittleEndian.Uint16(s.bytes(at)))
@@ -282,9 +282,9 @@ func (s *coldShard) tidy(c *cold) {
 	}
 }
 
-// relay lays the shard out anew, without gaps, and with an index that has room for more.
-// edit, if there is one, returns what is to take the place of a record, and sees to its
-// kind; nil drops it.
+// relay lays the shard out again, without gaps, and with an index that has room for
+// more. edit, if not nil, returns the replacement of a record, and sees to its kind; if
+// it returns nil, the record is dropped.
 func (s *coldShard) relay(c *cold, edit func(r *record, rec []byte) []byte) {
 	old := s.coldLog
 	size := leastIndex

@@ -49,7 +49,7 @@ func (a *Aggregator) sweepShard(now quota.Time, s *coldShard) {
 	s.tidy(c)
 }
 
-// goneKeys are keys that were dropped, if anybody is to be told of them.
+// goneKeys are keys that were dropped, if Config.Removed has to receive them.
 type goneKeys []quota.Key
 
 func (t *table) tell(gone goneKeys) {
@@ -125,11 +125,11 @@ func (a *Aggregator) makeRoom() {
 // oldest is where in a shard the next key to be dropped is, and when it was closed.
 type oldest struct {
 	at    int
-	since int64 // math.MaxInt64 if there is none
+	since int64 // math.MaxInt64 without a key
 }
 
-// findOldest returns the first key from a place on that is to be dropped; drop has the one that is
-// there dropped before.
+// findOldest returns the first key from a place on that should be dropped. With drop, it first
+// drops the key at that place.
 func (a *Aggregator) findOldest(shard, at int, drop bool) oldest {
 	s := &a.table.cold.shards[shard]
 	var gone goneKeys
@@ -137,7 +137,7 @@ func (a *Aggregator) findOldest(shard, at int, drop bool) oldest {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r, ok := s.next(at)
-	if ok && drop && r.at == at { // or it was thawed meanwhile
+	if ok && drop && r.at == at { // or it was thawed in the meantime
 		a.dropFrozen(s, &r, &gone)
 		r, ok = s.next(r.at + r.size)
 	}

@@ -291,12 +291,12 @@ func (b *bucket) say(now quota.Time, rt *route, e *quota.ReportEntry) {
 	b.pending = rt.seq
 }
 
-// fill writes the key's line in a report to the leader of that term. One that has
-// not granted yet is told what an earlier one has. Held by b.mu.
+// fill writes the key's line in a report to the leader of that term. For a leader that has not granted
+// yet, the line contains what an earlier one has granted. Held by b.mu.
 func (b *bucket) fill(e *quota.ReportEntry, now quota.Time, term quota.Term) {
 	held := quota.Units(b.hot().held.Load())
 	c := counts{b.in - held - b.loans, b.over, b.refused, b.refunded}
-	if b.until != 0 && !b.told { // a leader has to tell its window first
+	if b.until != 0 && !b.told { // a leader has to report its window first
 		c.back = 0
 	}
 	*e = quota.ReportEntry{}

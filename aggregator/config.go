@@ -26,16 +26,16 @@ type Config struct {
 	MaxEntries int
 	// Idle is how long an unused key is remembered at least. Default 10m.
 	Idle time.Duration
-	// Overrides of limits for single keys; nil is none.
+	// Overrides of limits for single keys; may be nil.
 	Overrides quota.Overrides
-	// Created and Removed are told of every bucket that comes or goes, from
-	// whatever goroutine; they must not block. Nil is nobody.
+	// Created and Removed are called for every bucket that comes or goes, from any goroutine;
+	// they must not block. They may be nil.
 	Created, Removed func(quota.Key)
-	// Journal keeps the counts of durable keys beyond this process; nil is none.
+	// Journal keeps the counts of durable keys beyond this process; may be nil.
 	Journal Journal
 	// Known is for how long before this process everything that earlier ones of the
-	// node counted is known: it was committed, or is in Journal and told with
-	// [Aggregator.Afterlife]. 0 is that they may have counted what nobody knows.
+	// node counted is known: it was committed, or is in Journal and passed to
+	// [Aggregator.Afterlife]. 0 means that they may have counted what nobody knows.
 	Known time.Duration
 }
 
@@ -67,8 +67,8 @@ const (
 	// lull, in sync intervals, is how long a key that nobody uses keeps what it
 	// holds while the cluster has more.
 	lull = 3
-	// retry, in sync intervals, is how long a leader that has been told everything has to
-	// answer at least; see tellAgainAfter.
+	// retry, in sync intervals, is how long a leader has at least to answer the reports about
+	// all open keys; see tellAgainAfter.
 	retry = 3
 	// maxEntries bounds Config.MaxEntries.
 	maxEntries = 4096

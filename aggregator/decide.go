@@ -307,9 +307,8 @@ func (b *bucket) overdraw(now quota.Time, t *turn, l *quota.Limit, why quota.Why
 	return b.decided(now, l, why, true, est-cost, cost)
 }
 
-// peek tells whether a cost of one token would pass, by what is known here. A key of which no leader has
-// told anything lately is asked about: by the next report, for which a soft limit waits, or at once where the
-// leader may be asked.
+// peek reports whether a cost of one token would pass, by what is known here. A key without a recent grant is
+// asked about: by the next report, for which a soft limit waits, or at once where the leader may be asked.
 func (a *Aggregator) peek(now quota.Time, t *turn, b *bucket, l *quota.Limit, cut bool) quota.Decision {
 	est := b.estimate(now, l, cut)
 	held := quota.Units(b.hot().held.Load()) >= quota.Token
@@ -381,7 +380,7 @@ func (a *Aggregator) toldByLeader(now quota.Time, t *turn, b *bucket, l *quota.L
 			t.window = takenIn{b.slot, b.key, an.WindowStart}
 		}
 	}
-	// A new leader has to be told what the last one said, until it has granted.
+	// A new leader has to receive what the last one said, until it has granted.
 	if an.Term == b.term || !b.told {
 		b.term, b.told, b.level, b.toldAt = an.Term, true, an.Level, now
 	}

@@ -19,20 +19,20 @@
 // What is held is a part of the estimate, so what comes first is spent first; and a grant
 // that was made before an overdraft was known pays for it, where it is more than is left.
 //
-// The estimate is the last global level that the leader told, less what the
+// The estimate is the global level that the leader reported last, less what the
 // others had probably used unseen, plus refill, less the others' demand, less own
 // use since. The others' demand is believed for three intervals of reporting; a
-// key that was idle here for longer than that since it was told goes on without
-// it, and may overdraw only a quarter of its part before it asks. Where a grant
-// would tell, a decision may say that it needs one (Call.Need): under soft when
-// this node has overdrawn its part, and for both ceilings when only the others'
-// presumed use stands against the cost. Without a leader for a whole lease the
-// limit's when_cut_off decides (alone.go).
+// key that was idle here for longer than that since its last grant continues
+// without it, and may overdraw only a quarter of its part before it asks. Where a
+// grant would settle it, a decision may report that it needs one (Call.Need):
+// under soft when this node has overdrawn its part, and for both ceilings when
+// only the others' presumed use stands against the cost. Without a leader for a
+// whole lease the limit's when_cut_off decides (alone.go).
 //
 // Everything else is a Call (call.go): limits that must all pass, each charging
 // its tiers, its floor and its parents in turn; what was taken is given back if
-// one refuses. A Call that cannot be decided yet says what it needs, a grant or
-// a leader's answer, and is decided again by whoever drives it.
+// one refuses. A Call that cannot be decided yet reports what it needs, a grant
+// or a leader's answer, and its caller decides it again.
 //
 // # Reports and grants
 //
@@ -57,7 +57,7 @@
 //
 // A question to a leader whose answer is not used (it came too late, or never, or
 // the call was refused by another limit) is abandoned: reports of the key name it
-// until they are answered, and the leader takes back what it booked. So whoever
+// until they are answered, and the leader takes back what it booked. So code that
 // asks a leader for a Call either gives the Call the answer, or calls Abandon.
 //
 // # Clocks
@@ -71,10 +71,9 @@
 //
 // A key that is closed and at rest (nothing held, in flight, lent, abandoned or waiting
 // to be said) needs no bucket: five seconds later Sweep freezes it (frost.go) into a record without pointers
-// (cold.go), of some 60 bytes and its name. Whoever needs its bucket thaws it, under the
-// lock of its part of the table: who charges it, who looks at it, and a change of its
-// override. A change of limits is applied to records in place. A frozen key counts as a
-// key everywhere; nothing that can be asked tells whether one is frozen, which
+// (cold.go), of some 60 bytes and its name. Code that needs its bucket thaws it, under the lock of its part
+// of the table: to charge it, to look at it, and to change its override. A change of limits is applied to
+// records in place. A frozen key counts as a key everywhere; no answer shows whether one is frozen, which
 // TestFrozenAsWhole holds to a member that freezes none.
 //
 // # Bounds

@@ -29,8 +29,8 @@ func (a *Aggregator) Draw(clock Clock, k quota.Key, want int64) (got int64) {
 	return got
 }
 
-// Refused says that a node has refused a cost, and for how long: until then, or until a grant tells that the
-// level covers the cost, checks of as much ask no more. Only limits with one counter that may ask remember it.
+// Refused notes that a node has refused a cost, and for how long: until then, or until the level in a grant
+// covers the cost, checks of as much no longer ask. Only limits with one counter that may ask remember it.
 func (a *Aggregator) Refused(clock Clock, k quota.Key, cost int64, retry time.Duration) {
 	s, key := a.table.resolve(k.LimitName, k.Key)
 	if s == nil || cost <= 0 || retry <= 0 || len(s.rule.Load().charges) != 1 {
@@ -81,7 +81,7 @@ func (a *Aggregator) miss(clock Clock, s *slot, key string, cost quota.Units) {
 	b.refused = b.refused.Count(cost)
 }
 
-// Standing tells what is known of a key. It opens nothing: of a key that is not in
+// Standing returns what is known of a key. It opens nothing: of a key that is not in
 // use here only Limit and Tier are known, and Level is the burst.
 func (a *Aggregator) Standing(clock Clock, k quota.Key) quota.Standing {
 	s, key := a.table.resolve(k.LimitName, k.Key)

@@ -17,7 +17,7 @@ func (s *absence) end() { s.since.Store(0) }
 
 func (s *absence) from() quota.Time { return quota.Time(s.since.Load()) }
 
-// LeaderLost tells that nobody is known to lead a range now. Refusals say so until a leader has
+// LeaderLost notes that no leader of a range is known now. Refusals say so until a leader has
 // answered. Any goroutine may call it.
 func (a *Aggregator) LeaderLost(now quota.Time, r quota.RangeID) {
 	a.ranges[r].absent.begin(now)
@@ -47,8 +47,8 @@ func (a *Aggregator) notHeld(now quota.Time, b *bucket, l *quota.Limit, est, cos
 	return b.decided(now, l, quota.WhyNotHeld, false, est, cost)
 }
 
-// inFailover refuses between two leaders. What is left is told as known to be used: with what is
-// set aside for others.
+// inFailover refuses between two leaders. What is left counts as known to be used, together with
+// what is set aside for others.
 func (a *Aggregator) inFailover(now quota.Time, b *bucket, l *quota.Limit, est, cost quota.Units) quota.Decision {
 	d := b.decided(now, l, quota.WhyFailover, false, est, cost)
 	if since := a.ranges[b.rng].absent.from(); since != 0 {

@@ -9,10 +9,10 @@ import (
 )
 
 // frost is what a closed bucket is remembered by: every field of its state that says
-// something before the key is opened anew. The others are those that openBucket sets,
-// counters, which are taken off the estimate first, and what a bucket that is closed
-// and at rest has not. Amounts are Units; times are told as how far they are from
-// others, so that most take few bytes or none.
+// something before the key is opened again. The others are those that openBucket
+// sets, counters, which are taken off the estimate first, and what a bucket that is
+// closed and at rest has not. Amounts are Units; times are stored as differences
+// from others, so that most take few bytes or none.
 type frost [frostFields]int64
 
 const (
@@ -65,7 +65,7 @@ func (b *bucket) atRest() bool {
 		b.inFlight == 0 && b.loans == 0 && b.rate == 0 && !b.abandoned.any() && b.place == nil && b.apart == nil && b.as != nil
 }
 
-// freeze returns what is to be remembered of a bucket that is at rest. Held by b.mu.
+// freeze returns what the table remembers of a bucket that is at rest. Held by b.mu.
 func (b *bucket) freeze(now quota.Time) frost {
 	spent := b.counts().spent()
 	est := b.est - (spent - b.estUsed) + b.refunded - b.estBack

@@ -20,11 +20,11 @@ type spot struct {
 }
 
 // Take takes a cost out of what is held: no lock, no map, no clock, no allocation. False
-// says that nothing was taken or counted, and that the key is to be decided with
-// [Aggregator.TrySimple] or a [Call].
+// says that nothing was taken or counted, and that [Aggregator.TrySimple] or a [Call]
+// has to decide.
 //
 // A bucket that was dropped holds nothing, and one of other limits is not looked
-// at: so a handle never spends what is not there any more.
+// at: so a handle never spends tokens that are gone.
 func (h *Handle) Take(cost int64) bool {
 	p := h.at.Load()
 	return p != nil && p.slots == p.of.table.slots.Load() && p.line.pay(cost, p.b, &p.of.urgent)

@@ -68,7 +68,7 @@ func (k *keys) place(key string) place {
 	return place{x, h, x.lines[at].hash.Load(), x.buckets[at].Load()}
 }
 
-// find returns the bucket of the key and its line; nil if there is none.
+// find returns the bucket of the key and its line, or nil.
 func (p *place) find(key string) (*line, *bucket) {
 	if p.layout == nil || p.first == noKey {
 		return nil, nil

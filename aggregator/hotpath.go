@@ -14,7 +14,7 @@ type bucket struct {
 
 	asked atomic.Bool // on the stack of urgent buckets
 	rng   quota.RangeID
-	next  *bucket // below it there; owned by whoever set asked
+	next  *bucket // below it there; owned by the goroutine that set asked
 
 	slot *slot
 	key  string
@@ -37,7 +37,7 @@ func (b *bucket) lock() {
 	b.refused = b.refused.Count(b.shut.open())
 }
 
-// unlock ends what mu guards: what is to be said without it follows.
+// unlock publishes the state and unlocks mu; calls that must not hold mu follow.
 func (b *bucket) unlock() {
 	b.publish()
 	b.mu.Unlock()
@@ -77,7 +77,7 @@ func (b *bucket) limit() *quota.Limit {
 	return b.slot.rule.Load().limit
 }
 
-// relimit takes over the override of the key, or that there is none. Held by b.mu,
+// relimit takes over the override of the key, or its removal. Held by b.mu,
 // unless nobody else knows the bucket yet.
 func (b *bucket) relimit(all quota.Overrides) {
 	l := b.slot.rule.Load().limit
@@ -137,7 +137,7 @@ func (b *bucket) spend(cost quota.Units) (rest quota.Units) {
 
 // stack collects the buckets that want to report at once: any goroutine
 // pushes, one drains. A bucket is on it, or waits after it, at most once: until
-// whoever drained it clears asked.
+// the goroutine that drained it clears asked.
 type stack struct {
 	head atomic.Pointer[bucket]
 	wake atomic.Bool // set by the first push after a drain

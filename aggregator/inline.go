@@ -9,7 +9,7 @@ import (
 )
 
 // maxInline bounds the limits that callers brought along (quota.Inline) and that are in
-// use here at a time. There is none for one more.
+// use here at a time. A further one gets no slot.
 const maxInline = 10_000
 
 // inline holds their slots. One is made when its name is first asked for, and goes
@@ -33,8 +33,8 @@ func (t *inline) find(n quota.LimitName) *slot {
 	return s
 }
 
-// slot returns the slot of a name, making it if there is room; nil if there is none,
-// or the name says no limit.
+// slot returns the slot of a name, and makes it if there is room. It returns nil
+// without room, or if the name encodes no limit.
 func (t *inline) slot(n quota.LimitName) *slot {
 	if s, ok := t.slots.Load(n); ok {
 		s.used.Store(true)

@@ -11,10 +11,10 @@ func (a *Aggregator) Held(k quota.Key) quota.Units {
 	return quota.Units(b.hot().held.Load())
 }
 
-// Quiet reports whether there is nothing that time alone would make due: no key
-// is open, none has asked to report, no leader waits to be told, and all that earlier
-// processes had counted is settled. Until the
-// next decision, or SetLeader, Collect would return nothing.
+// Quiet reports whether nothing becomes due by time alone: no key is open, no key has
+// asked to report, no leader waits for reports, and all that earlier processes had
+// counted is settled. Until the next decision, or SetLeader, Collect would return
+// nothing.
 func (a *Aggregator) Quiet() bool {
 	if len(a.soon) > 0 || a.urgent.head.Load() != nil {
 		return false

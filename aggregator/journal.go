@@ -14,9 +14,10 @@ import (
 type Journal interface {
 	// Slot returns a place for the counts of a key that has just been opened; nil
 	// when there is no room, and the key is then forgotten with the process. birth
-	// tells this life of the key from an earlier one in the same process; larger
-	// is later. Until Set is called the place says that nothing was counted: what a
-	// leader grants comes back also if the process dies before it hears of it.
+	// distinguishes this life of the key from earlier ones in the same process;
+	// larger is later. Until Set is called the place says that nothing was counted:
+	// what a leader grants comes back also if the process dies before it hears of
+	// it.
 	Slot(k quota.Key, birth quota.Seq) JournalSlot
 	// Settled says that a leader has committed what an earlier process had
 	// counted: its place is free.
@@ -86,9 +87,9 @@ type lifeKey struct {
 	birth quota.Seq
 }
 
-// Afterlife tells what earlier processes of this node had counted: what the
-// journal held at the start. It is reported to the leaders until they have
-// committed it. One goroutine at a time, as Collect.
+// Afterlife takes over what earlier processes of this node had counted: the
+// content of the journal at the start. It is reported to the leaders until they
+// have committed it. One goroutine at a time, as Collect.
 func (a *Aggregator) Afterlife(entries []quota.RecoveredCounts) {
 	for i := range entries {
 		e := &entries[i]
@@ -105,8 +106,8 @@ func (a *Aggregator) Afterlife(entries []quota.RecoveredCounts) {
 	}
 }
 
-// lifeEvery is when what no leader has committed is told again, at first: as long as none
-// of it has been, later and later, up to a lease.
+// lifeEvery is the first interval after which counts that no leader has committed are
+// reported again; it grows up to a lease as long as none of them is committed.
 const lifeEvery = 500 * time.Millisecond
 
 // tellLives reports what earlier processes had counted, in reports of their own.

@@ -13,15 +13,15 @@ import (
 // memory, however many keys there are. Readers take no lock; writers lock one shard.
 //
 // A line is for one key, once: when its bucket goes it stays empty-handed, and is
-// reclaimed with the whole shard. So whoever still looks at it finds nothing to spend.
-// When a shard is laid out anew, what is held moves to the new line, with the bucket
-// locked; who comes through the old one finds nothing there, and locks the bucket.
+// reclaimed with the whole shard. So code that still looks at it finds nothing to
+// spend. When a shard is laid out again, what is held moves to the new line, with the
+// bucket locked; a reader of the old line finds nothing there, and locks the bucket.
 type keys struct {
 	seed   maphash.Seed
 	shards [keyShards]keyShard
 }
 
-// keyShards are many enough that nobody waits long while one of them is laid out anew.
+// keyShards are many enough that nobody waits long while one of them is laid out again.
 const keyShards = 32
 
 type keyShard struct {
@@ -68,13 +68,13 @@ func (k *keys) hashBytes(key []byte) uint64 { return maphash.Bytes(k.seed, key) 
 
 func (k *keys) shard(hash uint64) *keyShard { return &k.shards[hash>>59] }
 
-// Load returns the bucket of a key; nil if there is none.
+// Load returns the bucket of a key, or nil.
 func (k *keys) Load(key string) *bucket {
 	_, b := k.find(key)
 	return b
 }
 
-// find returns the bucket of a key and its line; nil if there is none.
+// find returns the bucket of a key and its line, or nil.
 func (k *keys) find(key string) (*line, *bucket) {
 	h := k.hash(key)
 	if x := k.shard(h).layout.Load(); x != nil {
@@ -170,7 +170,7 @@ func (k *keys) Freeze(now quota.Time, e idleBucket, frozen *cold) (done, later b
 	return true, false
 }
 
-// get returns the bucket of a key; nil if there is none.
+// get returns the bucket of a key, or nil.
 func (x *layout) get(hash uint64, key string) *bucket {
 	if x == nil {
 		return nil
@@ -191,7 +191,7 @@ func (s *keyShard) add(hash uint64, b *bucket) {
 	s.live, s.used = s.live+1, s.used+1
 }
 
-// put gives a bucket a line. Nobody else puts anything meanwhile.
+// put gives a bucket a line. Nobody else puts anything at the same time.
 func (x *layout) put(hash uint64, b *bucket) {
 	i, _ := x.find(hash, b.key)
 	l := &x.lines[i]
@@ -212,7 +212,7 @@ func (x *layout) put(hash uint64, b *bucket) {
 	l.hash.Store(hash) // from here on it is found
 }
 
-// lay lays the shard out anew, with room for as many again, and without what is gone.
+// lay lays the shard out again, with room for as many more, and without the lines that are gone.
 func (s *keyShard) lay() *layout {
 	size := leastLines
 	for size*3/8 < s.live {
@@ -264,7 +264,7 @@ func (s *keyShard) lose(x *layout, i int) {
 	}
 }
 
-// Range calls f with every bucket. Those that come or go meanwhile may be left out.
+// Range calls f with every bucket. Those that come or go during the call may be left out.
 func (k *keys) Range(f func(*bucket)) {
 	for i := range k.shards {
 		x := k.shards[i].layout.Load()

@@ -2,13 +2,13 @@ package aggregator
 
 import "github.com/quorate/quorate/internal/quota"
 
-// Leave ends what the member has with whoever leads a range, and returns its last
+// Leave ends what the member has with the leader of a range, and returns its last
 // reports to it: everything that is open, with its counters, as final. What was held
-// is given back. From then on every key counts from 0, in a new epoch, so that
-// nothing of it is told to the next leader; estimates go on. There is no leader then
-// until SetLeader. It is for members that can bring the reports to that leader, or
-// to who takes over its books, however late; Full ends them. It returns nothing if
-// there is no leader to leave.
+// is given back. From then on every key counts from 0, in a new epoch, so that the
+// next leader receives nothing of it; estimates continue. The range then has no
+// leader until SetLeader. Leave is for members that can bring the reports to that
+// leader, or to the node that takes over its books, however late; Full ends them. It
+// returns nothing without a leader to leave.
 func (a *Aggregator) Leave(now quota.Time, r quota.RangeID) []quota.Report {
 	rt := &a.ranges[r]
 	if rt.leader == "" {
@@ -33,7 +33,7 @@ func (a *Aggregator) Leave(now quota.Time, r quota.RangeID) []quota.Report {
 	return room.reports
 }
 
-// leave writes the last entry of a key, which begins anew: nobody answers.
+// leave writes the last entry of a key, which begins again: nobody answers.
 func (a *Aggregator) leave(now quota.Time, b *bucket, term quota.Term, room *Room) {
 	b.lock()
 	defer b.unlock()

@@ -17,7 +17,7 @@ type Wish struct {
 	Look bool
 }
 
-// Generation tells the loans of one opening and window of a key from others: when
+// Generation distinguishes the loans of one opening and window of a key from others: when
 // it changes, all that was lent before is void.
 type Generation struct {
 	Epoch quota.Seq
@@ -27,7 +27,7 @@ type Generation struct {
 // Loan is what a member hands out of a key to somebody one level below, and what it
 // knows of it. Times are of the member's clock, rates per second.
 type Loan struct {
-	// Limit is what counts for the key. Nil says that there is none, or no room for
+	// Limit is the limit that applies to the key. It is nil without a limit, or without room for
 	// the key: then nothing else is set.
 	Limit *quota.Limit
 	Gen   Generation
@@ -159,7 +159,7 @@ func (b *bucket) hand(want quota.Units, urgent *stack) quota.Units {
 	}
 }
 
-// describe tells what is known of the key now.
+// describe sets the fields of loan to what is known of the key now.
 func (a *Aggregator) describe(now quota.Time, b *bucket, loan *Loan, est quota.Units, cut bool) {
 	l := loan.Limit
 	loan.Nodes = a.nodes()
@@ -202,7 +202,7 @@ func (b *bucket) lendAlone(now quota.Time, l *quota.Limit, want, est quota.Units
 	return got
 }
 
-// takeApart takes what there is of a rate of this node's own.
+// takeApart takes available tokens of this node's own rate.
 func (b *bucket) takeApart(now quota.Time, l *quota.Limit, rate quota.Rate, want, est quota.Units) quota.Units {
 	burst := b.setApart(now, l, rate, est)
 	b.apart.Take(now, rate, burst, 0)
@@ -309,7 +309,8 @@ func (a *Aggregator) settle(now quota.Time, b *bucket, s *Settlement) bool {
 	s.bound(b.lentFor(s), left, l)
 	b.takeBack(now, s)
 	// What those below admitted while this node could not be reached, or before it began: how much
-	// refilled meanwhile is not known here. The leader sets that against it, and tells the level.
+	// refilled in that time is not known here. The leader sets that against it, and reports the
+	// level.
 	unreached := quota.Units(0)
 	switch {
 	case l.Ceiling == quota.Hard:
@@ -390,15 +391,13 @@ func (b *bucket) takeBack(now quota.Time, s *Settlement) {
 	}
 }
 
-// voidLoans ends all loans: what is used of them nevertheless, whoever was lent it
-// will tell.
+// voidLoans ends all loans. Borrowers report what they use of them nevertheless.
 func (b *bucket) voidLoans() {
 	b.in, b.voids = b.in-b.loans, b.voids+1
 	b.loans, b.unbacked = 0, 0
 }
 
-// wants is what the leader is to be asked for: beyond what is lent, since that
-// counts as held.
+// wants returns what to ask the leader for: beyond what is lent, since that counts as held.
 func (b *bucket) wants() quota.Units {
 	if b.want == 0 {
 		return 0

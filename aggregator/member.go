@@ -15,7 +15,7 @@ type member struct {
 	soon     []*bucket // urgent, waiting for the spacing
 	soonAt   quota.Time
 	idle     []idleBucket  // closed and not frozen, oldest first
-	looked   int           // where the next sweep goes on among them
+	looked   int           // where the next sweep continues among them
 	scratch  *bucket       // for a look at one that is frozen
 	warm     bool          // nothing is frozen: what tests compare with
 	freezeIn time.Duration // freezeAfter, but for tests
@@ -32,7 +32,7 @@ type route struct {
 	leader quota.NodeID // "" when unknown
 	term   quota.Term
 	seq    quota.Seq // of the last report
-	tell   bool      // a new leader has to be told everything
+	tell   bool      // a new leader needs reports about all open keys
 	told   telling
 	open   []*bucket
 	sent   sent
@@ -40,7 +40,7 @@ type route struct {
 	least  time.Duration // shortest lately, from since on
 	since  quota.Time
 	lives  lives      // of earlier processes, not committed by a leader yet
-	asked  quota.Time // the first report that nothing has been answered since; 0 is none
+	asked  quota.Time // the first report since the leader last answered; 0 means none
 
 	absent absence
 }
@@ -80,8 +80,8 @@ func (m *member) init(cfg Config) {
 	m.scratch.line.Store(&line{})
 }
 
-// SetLeader tells who leads a range in which term. A lower term than known is
-// ignored. The new leader is told everything that is open, at the next Collect.
+// SetLeader sets the leader of a range and its term. A lower term than known is ignored. The
+// next Collect reports all open keys to the new leader.
 func (a *Aggregator) SetLeader(r quota.RangeID, leader quota.NodeID, term quota.Term) {
 	rt := &a.ranges[r]
 	if term < rt.term || term == rt.term && (leader == rt.leader || leader == "") {
@@ -107,7 +107,7 @@ func (a *Aggregator) SetLimits(now quota.Time, limits *quota.Limits) {
 }
 
 // Overridden takes over changed overrides of these keys of limits (not of their
-// counters); of all keys if there are none.
+// counters); of all keys if keys is nil.
 func (a *Aggregator) Overridden(now quota.Time, keys []quota.Key) {
 	if keys == nil {
 		for _, s := range a.slots() {

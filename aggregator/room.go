@@ -50,8 +50,8 @@ func (room *Room) take() []quota.ReportEntry {
 	return e
 }
 
-// line adds a line for a key to the report of its range that is being made, and begins
-// one if there is none: rt.seq is its number.
+// line adds a line for a key to the report of its range that is being made, and begins one
+// if necessary: rt.seq is its number.
 func (a *Aggregator) line(now quota.Time, b *bucket, room *Room) *quota.ReportEntry {
 	l := &room.lines[b.rng]
 	bytes := quota.EntrySize(b.slot.name, b.key)
@@ -78,8 +78,8 @@ func (a *Aggregator) begin(now quota.Time, r quota.RangeID, room *Room) {
 	*l = lines{begun: true, entries: room.take(), sent: rt.sent.begin(now, rt.seq, &a.spare)}
 }
 
-// finish ends the report of a range that is being made. If first is not 0 it begins one
-// if there is none, and says that those from first to this one are about all that is open.
+// finish ends the report of a range that is being made. If first is not 0, it begins one
+// if necessary, and notes that the reports from first to this one are about all open keys.
 func (a *Aggregator) finish(now quota.Time, r quota.RangeID, room *Room, first quota.Seq) {
 	rt, l := &a.ranges[r], &room.lines[r]
 	if !l.begun {

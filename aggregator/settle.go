@@ -198,8 +198,8 @@ func (a *Aggregator) refund(clock Clock, k quota.Key, cost quota.Units, taken *T
 	a.urgent.push(b)
 }
 
-// goesOnSince reports whether the window goes on that a request was charged in. Where that is
-// not certain it does not under hard. A periodic window begins with the first use that the
+// goesOnSince reports whether the window that a request was charged in continues. Where that
+// is uncertain, it does not under hard. A periodic window begins with the first use that the
 // leader hears of: there a soft one goes by the time, and by how late that may be heard.
 func (b *bucket) goesOnSince(l *quota.Limit, taken *Taken) bool {
 	if !l.Kind.Windowed() {

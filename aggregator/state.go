@@ -18,7 +18,7 @@ const (
 // state is the slow part of a bucket, guarded by bucket.mu, in groups. Times are local. The package
 // documentation lists fields and bytes of each group.
 //
-// Invariant: used = in - held - loans, whatever the hot path does meanwhile.
+// Invariant: used = in - held - loans, whatever the hot path does at the same time.
 type state struct {
 	openState
 	countState
@@ -37,7 +37,7 @@ type state struct {
 type openState struct {
 	phase    phase
 	dead     bool       // dropped from the table
-	recalled bool       // the leader wants back what is not needed
+	recalled bool       // the leader wants back unneeded tokens
 	ref      uint32     // the leader's number for the key in this term and epoch, or 0
 	term     quota.Term // of the last applied grant
 	epoch    quota.Seq
@@ -140,8 +140,8 @@ type reportState struct {
 	abandoned *abandoned
 
 	news    bool // much was overdrawn since the last report
-	curious bool // somebody waits to be told the level
-	overdue bool // the leader has recalled, and an answer of its own is overdue: tell it again at once
+	curious bool // a caller waits for the level
+	overdue bool // the leader has recalled, and an answer of its own is overdue: report again at once
 	hurry   bool // asked for more while a report was on its way
 }
 
@@ -216,7 +216,7 @@ func (b *bucket) crowd() {
 	}
 }
 
-// giveBack notes that so much of what was put into held is no more there, and not used either.
+// giveBack notes that so much of what was put into held is no longer there, and not used either.
 func (b *bucket) giveBack(u quota.Units) {
 	b.in -= u
 	b.returned, b.unheard = b.returned.Count(u), b.unheard.Count(u)
@@ -299,8 +299,8 @@ func (b *bucket) estimate(now quota.Time, l *quota.Limit, cut bool) quota.Units 
 		b.est += b.ceded
 		b.ceded, b.others = 0, 0
 	}
-	// A key that was idle here knows no more what the others do. One that is in
-	// use is told, or has no leader: then the others go on.
+	// A key that was idle here knows no more what the others do. One that is in use gets grants, or
+	// has no leader: then the others continue.
 	idle := now > b.stale && now.Sub(b.looked) > b.stale.Sub(b.toldAt)
 	b.looked, b.fresh = now, b.fresh || idle
 	if l.Kind == quota.TokenBucket && b.others == 0 {

@@ -49,12 +49,12 @@ func (a *Aggregator) relist() {
 
 // freezeAfter is how long a key is closed before it is frozen. One that is asked for every
 // few seconds is spared the way there and back, which takes as long as some decisions and
-// makes a bucket of a kilobyte anew.
+// makes a bucket of a kilobyte again.
 const freezeAfter = 5 * time.Second
 
-// freezeIdle freezes what is closed and at rest, the longest closed first. What is not at
-// rest will be soon, when a last turn of the wheel has found nothing to say; what was
-// closed later waits for it, so that the store is in order.
+// freezeIdle freezes what is closed and at rest, the longest closed first. A key that is
+// not at rest will be soon, when a last turn of the wheel has found nothing to say; what
+// was closed later waits for it, so that the store is in order.
 func (a *Aggregator) freezeIdle(now quota.Time) {
 	waits := false
 	a.idle = slices.DeleteFunc(a.idle, func(e idleBucket) bool {

@@ -196,7 +196,7 @@ func (t *table) fresh(s *slot, key string) *bucket {
 	return b
 }
 
-// known returns the bucket of a key, thawing it if it is frozen; nil if there is none.
+// known returns the bucket of a key, thawing it if it is frozen, or nil.
 func (t *table) known(s *slot, key string) *bucket {
 	if b := s.keys.Load(key); b != nil || t.cold.size.Load() == 0 {
 		return b

@@ -54,8 +54,8 @@ func addAtomic(n *atomic.Int64, u quota.Units) {
 	}
 }
 
-// take returns what was added, and begins anew. Of what was taken back more than was
-// added since, the rest is kept for the next time.
+// take returns what was added, and begins again. If more was taken back than was added since, the
+// rest is kept for the next time.
 func (t *tally) take() (admitted, refused quota.Units) {
 	return takeAbove(&t.admitted), takeAbove(&t.failed).Plus(takeAbove(&t.unfit))
 }
@@ -110,8 +110,9 @@ func (a *Aggregator) Tally(f func(limit quota.LimitName, admitted, refused quota
 }
 
 // TallyUnfit calls f for every limit of which something was refused since it was last called
-// because it costs more than can ever pass, with how much, until f returns false: what it did not
-// take is told the next time. It is for who does not call Tally. One goroutine at a time.
+// because it costs more than can ever pass, with how much, until f returns false: the next call
+// reports what it did not take. It is for callers that do not call Tally. One goroutine at a
+// time.
 func (a *Aggregator) TallyUnfit(f func(limit quota.LimitName, refused quota.Units) bool) {
 	more := true
 	tell := func(s *slot) bool {

@@ -32,8 +32,7 @@ func (b *bucket) roll(now quota.Time, l *quota.Limit) {
 	b.turn(now, l)
 }
 
-// adopt goes on under a changed limit: what was used stays used, as at the
-// leader.
+// adopt continues under a changed limit: what was used stays used, as at the leader.
 func (b *bucket) adopt(now quota.Time, l *quota.Limit) {
 	old := b.as
 	b.as, b.denied = l, 0
@@ -55,7 +54,7 @@ func (b *bucket) adopt(now quota.Time, l *quota.Limit) {
 }
 
 // turn ends the window if it is over. What was held for it is void, and what was
-// used in it is not counted in the next; of a sliding window both go on, and
+// used in it is not counted in the next; of a sliding window both continue, and
 // what was used comes back over the next period.
 func (b *bucket) turn(now quota.Time, l *quota.Limit) {
 	if b.until == 0 || now < b.until {
@@ -162,7 +161,7 @@ func (b *bucket) reframe(now quota.Time, off int64, rtt time.Duration, e *quota.
 		return false
 	}
 	switch same := b.sameWindow(l, e.WindowStart); {
-	case e.WindowStart < b.win: // it was ended here too early, or others began it: what is not acknowledged may be of it
+	case e.WindowStart < b.win: // it was ended here too early, or others began it: unacknowledged counts may belong to it
 		b.before = min(b.before, b.acked)
 	case b.told && !same:
 		spent := b.counts().spent()

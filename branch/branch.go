@@ -11,9 +11,9 @@ import (
 
 // Trunk is the node's own table of keys; *aggregator.Aggregator is one.
 type Trunk interface {
-	// Lend hands out of what is held of a key, and tells what is known of it.
+	// Lend lends tokens that the node holds of a key, and returns what it knows of the key.
 	Lend(clock aggregator.Clock, k quota.Key, w aggregator.Wish) aggregator.Loan
-	// Settle books what clients did with it; false if the limit is unknown.
+	// Settle books what clients did with loans. It returns false if the limit is unknown.
 	Settle(clock aggregator.Clock, k quota.Key, s aggregator.Settlement) bool
 	// Recalls returns keys with loans that their leader wants back since the last call.
 	Recalls() []quota.Key
@@ -35,7 +35,7 @@ type Branch struct {
 	cfg   Config
 	trunk Trunk
 	now   quota.Time
-	clock aggregator.Clock // tells now
+	clock aggregator.Clock // returns now
 
 	clients   map[quota.NodeID]*client // those whose stream lives
 	parted    map[attachment]*client   // those whose stream broke, until they are settled

@@ -6,7 +6,7 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// lentOf tells what a table has lent: aggregator.Aggregator does.
+// lentOf returns how much a table has lent; *aggregator.Aggregator implements it.
 type lentOf interface {
 	Lent(k quota.Key) quota.Units
 }

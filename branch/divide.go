@@ -44,7 +44,7 @@ const (
 	// deviations of a count are lent on top where there is enough.
 	deviations = fairshare.Deviations
 	// calm is how many intervals a client may be silent while the use is far below
-	// the limit, and calmShare the part of the burst that may be used meanwhile.
+	// the limit, and calmShare the part of the burst that may be used in that time.
 	calm      = 10
 	calmShare = 0.05
 )
@@ -55,7 +55,7 @@ func (a *account) learn(l *aggregator.Loan) {
 	win := window(l)
 	switch {
 	case l.Limit.Kind == quota.PeriodicRefill && a.win != 0 && win < a.win.Add(l.Limit.Rate.Per):
-		// It begins anew, unnoticed, as long as the leader knows of no use.
+		// It begins again, unnoticed, as long as the leader knows of no use.
 	case l.Gen != a.gen || a.win == 0 || l.Limit.Kind == quota.SlidingWindow:
 		a.win = win
 	}
@@ -100,8 +100,8 @@ func (a *account) promise(h *holder, u quota.Units) {
 	h.credit, h.last = u, u
 }
 
-// extend promises a client what a grant tells. Until the client has applied the grant, it may
-// go by an earlier one that told more.
+// extend promises a client the credit of a grant. Until the client has applied the grant, it
+// may act on an earlier one with more credit.
 func (h *holder) extend(u quota.Units) {
 	h.a.promise(h, max(u, h.credit))
 	h.last = u
@@ -140,8 +140,8 @@ func (a *account) fade(now quota.Time, h *holder, sync time.Duration) {
 	}
 }
 
-// grant answers an entry: it lends what the client needs, as far as that is its
-// part, and tells what it has to know. before is what the node knew until now.
+// grant answers an entry: it lends what the client needs, up to its part, and reports what it
+// has to know. before is what the node knew until now.
 func (b *Branch) grant(h *holder, e *quota.ReportEntry, before *aggregator.Loan, asks bool) (quota.GrantEntry, bool) {
 	a := h.a
 	a.speak(h, 0)
@@ -221,7 +221,7 @@ func (b *Branch) tell(h *holder, loan *aggregator.Loan, tokens, want quota.Units
 	return g
 }
 
-// told is what a client is told of a key.
+// told returns a grant entry with what a client needs to know of a key.
 func (b *Branch) told(h *holder, loan *aggregator.Loan) quota.GrantEntry {
 	a := h.a
 	free, level := loan.Held, loan.Level
@@ -288,7 +288,7 @@ func (b *Branch) foreseen(h *holder) float64 {
 	return mean + deviations*math.Sqrt(mean*float64(quota.Token))
 }
 
-// need is what a client is to be lent beyond what it has.
+// need returns what a client should be lent beyond what it has.
 func (b *Branch) need(h *holder, e *quota.ReportEntry) quota.Units {
 	need := b.foreseen(h)
 	u := quota.Units(need)
@@ -319,7 +319,8 @@ func (b *Branch) share(h *holder, loan *aggregator.Loan, want quota.Units) quota
 
 // waterLevel is the most that anyone gets per second when what the node has is
 // divided max-min fairly by demand; infinite when there is enough for all. It is
-// computed anew four times an interval, and with it what of the loans is spare.
+// computed again four times an interval, together with the spare part of the
+// loans.
 func (b *Branch) waterLevel(a *account, loan *aggregator.Loan) float64 {
 	if a.levelAt > 0 && b.now.Sub(a.levelAt) < b.cfg.Sync/4 {
 		return a.level
@@ -344,7 +345,7 @@ func (b *Branch) waterLevel(a *account, loan *aggregator.Loan) float64 {
 func (b *Branch) again(a *account, loan *aggregator.Loan) time.Duration {
 	total := float64(loan.Others) + max(a.demand, float64(loan.Demand))
 	burst, avail := float64(loan.Limit.BurstUnits()), float64(loan.Slope)
-	if loan.Limit.Kind != quota.TokenBucket { // what there is now is all that there is
+	if loan.Limit.Kind != quota.TokenBucket { // the present level is all that is available
 		avail += float64(max(0, loan.Level)) / (ahead * b.cfg.Sync.Seconds())
 	}
 	if total <= 0 || total > avail/2 {

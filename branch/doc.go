@@ -20,10 +20,10 @@
 //
 // Clients get whole tokens and no rates: what refills does so at the node. A client
 // that uses 20/s has a few tokens of its own, one that uses 1/s asks for each.
-// Under soft it overdraws on the level that the grant tells (Level, less what the
-// other clients' callers are about to overdraw, and less, as Unseen, what other clients
-// were lent; Others is the demand of everybody else in the cluster), under hard it spends
-// only what it was lent. A client's lease is never longer than the node's.
+// Under soft it overdraws on the level in the grant (Level, less what the other clients'
+// callers are about to overdraw, and less, as Unseen, what other clients were lent;
+// Others is the demand of everybody else in the cluster), under hard it spends only what
+// it was lent. A client's lease is never longer than the node's.
 //
 // How much a client may overdraw until it hears again is promised to it (Credit), out of
 // what is neither lent nor promised to others; and what others were promised is not lent,
@@ -43,8 +43,8 @@
 // of a window are in the node's clock; it is named by its start on the leader's clock
 // as long as the two agree within two seconds, so that a client that turns the window
 // by itself finds the same one. When the node's window ends, or it has opened the key
-// anew, all that was lent of it is void (aggregator.Generation): what was used of it
-// is told with the next report, and is charged to the window that it belongs to.
+// again, all loans of it are void (aggregator.Generation): the next report contains
+// what was used of them, and it is charged to the window that it belongs to.
 //
 // Limits that their leader decides, that reserve tokens to come, or that count what is
 // in flight are not lent of: their calls go to the node.
@@ -73,16 +73,16 @@
 // A client has used no more than it was lent in an epoch, and what it says beyond is not
 // booked. What it has overdrawn, or used after its lease, is booked as far as it may be
 // owed: the limit's OwedUnits, and what refilled while it was silent, once for each
-// client of the key and five times besides. So whoever lies takes a bucket from the others for as
-// long as it takes to refill some bursts. An attachment that never was is not settled.
+// client of the key and five times besides. So a client that lies takes a bucket from the others
+// for as long as it takes to refill some bursts. An attachment that never was is not settled.
 //
 // # Cut off
 //
-// While the node hears nothing from a key's leader it goes on for its clients by the
-// limit's when_cut_off: what the policy lets the node admit it lends (Loan.Unbacked),
-// and books as overdrawn when it was used; the level that clients are told is that of
-// the policy. Clients follow when_cut_off themselves only when they are cut off from
-// the node.
+// While the node hears nothing from a key's leader, it serves its clients by the
+// limit's when_cut_off: it lends what the policy lets the node admit (Loan.Unbacked),
+// and books it as overdrawn when it was used; clients receive the level of the
+// policy. Clients follow when_cut_off themselves only when they are cut off from the
+// node.
 //
 // # Bounds
 //

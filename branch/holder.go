@@ -114,7 +114,7 @@ func (h *holder) owe(u quota.Units) {
 }
 
 // void ends what was lent in another generation: the window is over, or the node
-// has opened the key anew.
+// has opened the key again.
 func (h *holder) void() {
 	if h.gen != h.a.gen {
 		h.owe(0)
@@ -223,7 +223,7 @@ func (h *holder) reckon(used quota.Units, s *aggregator.Settlement) {
 // past reports whether the window that an entry is about has ended.
 func (h *holder) past(e *quota.ReportEntry) bool {
 	ends := e.Window
-	if l := h.a.limit; l != nil && l.Kind == quota.PeriodicRefill { // it begins anew, unnoticed, as long as nothing is used
+	if l := h.a.limit; l != nil && l.Kind == quota.PeriodicRefill { // it begins again, unnoticed, as long as nothing is used
 		ends = ends.Add(l.Rate.Per - 1)
 	}
 	return e.Window != 0 && ends < h.a.win
@@ -241,7 +241,7 @@ func (h *holder) late(e *quota.ReportEntry, used, over quota.Units) quota.Units 
 		return before
 	case h.a.limit != nil && h.a.limit.Kind == quota.PeriodicRefill && e.Window < win.Add(h.a.limit.Rate.Per):
 		// The client ended its window later than this node, which voided the loans of it, and
-		// so began the same one later; or it ended it earlier: then its loans go on.
+		// so began the same one later; or it ended it earlier: then its loans continue.
 		return min(before, max(0, used-h.lent-h.lost))
 	}
 	return 0

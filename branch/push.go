@@ -11,7 +11,7 @@ const maxPushed = 4096
 
 // Push returns what answers no report: tokens that came for clients whose callers
 // wait for them, and recalls. Call it after grants have been applied to the trunk,
-// and after reports. What is lost is made anew when somebody is short again.
+// and after reports. A lost push is made again when a client is short again.
 func (b *Branch) Push(now quota.Time) []quota.Grant {
 	b.now = now
 	for _, k := range b.trunk.Recalls() {
@@ -72,7 +72,7 @@ func (b *Branch) waits(h *holder) bool {
 	return h.parked && age <= grantWait || busy && age <= 3*b.cfg.Sync
 }
 
-// serve lends what there is to those who wait, the longest first.
+// serve lends the available tokens to the clients that wait, the longest waiting first.
 func (b *Branch) serve(a *account) {
 	for len(a.queue) > 0 && len(b.pushed) < maxPushed {
 		h := a.queue[0]
