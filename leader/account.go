@@ -37,7 +37,7 @@ type bookState struct {
 	listed              listing // of them; see TopSince
 	lastUse             quota.Time
 	ref                 uint32     // its number in the ledger; used again when the account is gone
-	life                uint64     // tells it from an earlier account of the key
+	life                uint64     // distinguishes it from an earlier account of the key
 	fresh               quota.Time // bookings until then do not come back
 	keep                quota.Time // do not forget before
 	dropped             bool       // it is in no table of the ledger any more
@@ -83,7 +83,7 @@ type divisionState struct {
 	central bool       // too few tokens for the members that want them: nothing is handed out; see scarce
 }
 
-// logState is what the log knows of the account, and what it will be told.
+// logState is what the log knows of the account, and what the next checkpoints will contain.
 type logState struct {
 	logged      loggedLevel
 	behindSince quota.Time
@@ -190,8 +190,8 @@ func (a *account) turn(now quota.Time) {
 		}
 		a.holders[i].void()
 	}
-	// What a dead process has counted is of no window that goes on. One that was only silent repeats it when it
-	// speaks again, so it is remembered as long as others that are silent.
+	// What a dead process has counted belongs to no window that continues. One that was only silent repeats it
+	// when it speaks again, so it is remembered as long as others that are silent.
 	a.holders = slices.DeleteFunc(a.holders, func(h holder) bool { return h.dead && now.Sub(h.log().diedAt) > remember })
 }
 
@@ -231,7 +231,7 @@ func (a *account) shrink(now quota.Time, next *quota.Limit) {
 // maxKeep bounds how long a shrunken account is remembered.
 const maxKeep = 24 * time.Hour
 
-// idle reports whether the account is as good as new.
+// idle reports whether the account equals a new one.
 func (a *account) idle() bool {
 	for i := range a.holders {
 		h := &a.holders[i]
@@ -312,17 +312,16 @@ func (a *account) admit(now quota.Time, r *quota.Report, e *quota.ReportEntry) *
 }
 
 // learn takes over what an earlier leader had granted: the member keeps it, so
-// it leaves the pool, and the level is no higher than the member was told, less
-// what other members have told to have used since. What was told of a window
-// that has ended says nothing about this one.
+// it leaves the pool, and the level is no higher than the one that the member
+// received, less what other members report to have used since. A level from a
+// window that has ended says nothing about this one.
 //
-// What endures is in the log with all that members may have out, so only what
-// they told is settled.
+// What endures is in the log with all that members may have out, so only what they report is settled.
 func (a *account) learn(now quota.Time, h *holder, e *quota.ReportEntry) {
 	if a.past(e) || a.tier.Kind == quota.Concurrency {
 		return
 	}
-	if a.tier.Kind == quota.PeriodicRefill && e.Window != 0 && a.admitted == 0 { // its window goes on
+	if a.tier.Kind == quota.PeriodicRefill && e.Window != 0 && a.admitted == 0 { // its window continues
 		a.pool = limiter.RestoreMeter(&a.tier, a.pool.Level(), now, e.Window, 0, now)
 	}
 	if a.endures() {
@@ -354,16 +353,16 @@ func (a *account) windowOver(e *quota.ReportEntry) bool {
 		return false
 	}
 	start, _ := a.pool.Bounds()
-	if a.tier.Kind == quota.PeriodicRefill { // it begins anew, unnoticed, as long as nothing is used
+	if a.tier.Kind == quota.PeriodicRefill { // it begins again, unnoticed, as long as nothing is used
 		return e.Window.Add(a.tier.Rate.Per) <= start
 	}
 	return e.Window < start
 }
 
 // before is what the entry says was spent before its window, as far as that is not of a window
-// that goes on here. A member may end a window before this leader does: one whose clock is ahead
-// of this leader's, or one that has not heard that a periodic window began anew. Of those windows
-// it was told of after the last one ended here, none ends within a period from then.
+// that continues here. A member may end a window before this leader does: one whose clock is
+// ahead of this leader's, or one that has not heard that a periodic window began again. Of the
+// windows that it received after the last one ended here, none ends within a period from then.
 func (a *account) before(e *quota.ReportEntry) quota.Units {
 	switch start, _ := a.pool.Bounds(); {
 	case e.Window <= start || a.tier.Kind == quota.SlidingWindow:

@@ -9,8 +9,8 @@ import (
 )
 
 // retire is what becomes of a holder whose process died then: it may have used all
-// that it was given. What it did not use comes back when its journal tells, as
-// far as it has not overflowed or ended with its window.
+// that it was given. What it did not use comes back when its journal is reported,
+// as far as it has not overflowed or ended with its window.
 func (a *account) retire(now, died quota.Time, i int) {
 	h := &a.holders[i]
 	a.wakeBy(now)
@@ -26,7 +26,7 @@ func (a *account) retire(now, died quota.Time, i int) {
 }
 
 // leave takes everything from a member that is dead, or seems so. What it has counted stays:
-// a report of it may still come, and tells of that again.
+// a report of it may still come, and repeats that.
 func (h *holder) leave() {
 	h.void()
 	h.demand, h.live, h.using, h.tried, h.admit = 0, 0, 0, 0, 0
@@ -76,7 +76,7 @@ func (l *Ledger) afterlife(now quota.Time, r *quota.Report, e *quota.ReportEntry
 	return g, true
 }
 
-// unknownFor is how long a new leader may not know a limit that is in force.
+// unknownFor is how long a new leader may not know an existing limit.
 const unknownFor = 30 * time.Second
 
 // lastWords books a report that a process sent before it died, and that arrived
@@ -160,7 +160,7 @@ func (a *account) settleDead(h *holder, e *quota.ReportEntry, total quota.Units)
 	case e.Window != 0:
 		late = min(max(0, a.before(e)-known), used)
 	}
-	if a.tier.Kind == quota.TokenBucket { // the journal has no time: what it tells is at most a burst old
+	if a.tier.Kind == quota.TokenBucket { // the journal has no time: its counts are at most a burst old
 		used = min(used, max(h.out, a.limit.BurstUnits()))
 	}
 	a.pool.Add(min(h.out-used, h.ret).Plus(late).Plus(back))
@@ -197,8 +197,8 @@ func (h *holder) forgottenAt(a *account) quota.Time {
 	return never // it may speak again, and may still hold what it was given
 }
 
-// forget drops what need not be remembered. Of a dead process that is forgotten
-// too early, what it had out is lost, and what its journal tells may be booked twice.
+// forget drops what need not be remembered. Of a dead process that is forgotten too early,
+// what it had out is lost, and the counts in its journal may be booked twice.
 func (a *account) forget(now quota.Time, nodes int) {
 	a.holders = slices.DeleteFunc(a.holders, func(h holder) bool { return now > h.forgottenAt(a) })
 	var dead []int

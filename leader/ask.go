@@ -9,17 +9,17 @@ import (
 )
 
 // Ask decides here, on the books themselves, what members do not decide on
-// their own: limits with decide: leader, and tokens to come. An answer is given
-// for every question; WhyNoLimit for keys that have none or are too many. Under
-// hard a new leader refuses (WhyFailover) until it has learned, and where what earlier ones may
-// have admitted could be the reason.
+// their own: limits with decide: leader, and tokens to come. Every question gets an answer;
+// WhyNoLimit for keys that have no limit or are too many. Under hard a new leader refuses
+// (WhyFailover) until it has learned, and where what earlier ones may have admitted could be
+// the reason.
 //
 // A question that has been answered or abandoned before, by its name, is not
 // booked again; one that was answered gets the same answer. That is known of the
 // newest 4096 questions of each member. One without a name is booked each time.
 //
-// Under hard an answer may have to wait for the log (Answer.Unsaved): Wants says so
-// then, and the question is to be asked again after Saved. Nothing is booked.
+// Under hard an answer may have to wait for the log (Answer.Unsaved): Wants says so then,
+// and the caller has to ask again after Saved. Nothing is booked.
 func (l *Ledger) Ask(now quota.Time, asks []quota.Ask) []quota.Answer {
 	l.settleLearning(now)
 	out := make([]quota.Answer, len(asks))

@@ -7,8 +7,8 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// Check proves the books of these keys at a moment, or of all keys if there are
-// none, and returns a fault, always the same one of several:
+// Check proves the books of these keys at a moment, or of all keys if keys is
+// empty, and returns a fault, always the same one of several:
 //
 //   - pool + standing + in flight <= burst, and under soft what members have
 //     probably used unseen: no token is there twice;
@@ -17,7 +17,7 @@ import (
 //   - every account is listed for what upkeep has to do about it;
 //   - with rates, the charged ones sum up to at most the limit's. Not under soft
 //     after the first term: a member that was cut off for longer than a new leader
-//     waits brings a rate along that has been given to others meanwhile.
+//     waits brings a rate along that others have received since.
 //
 // Standing is the most that members may hold by what the leader knows. It may
 // exceed the burst by what lost and late messages leave open; the pool is below 0

@@ -9,7 +9,7 @@ import (
 // MaxOffset is the most that the clocks of two nodes may differ for a hard limit
 // to be exact over a change of leaders. What a replica has seen being committed it
 // times itself; only what it has read again after a start is dated by the clock of
-// whoever led then, and counts as younger by this much.
+// the leader of that time, and counts as younger by this much.
 const MaxOffset = 500 * time.Millisecond
 
 // age is how long ago, at least, the line's moment was. It was written before it
@@ -24,9 +24,9 @@ func age(now quota.Time, kl *quota.KeyLevel) time.Duration {
 
 // onClock dates a line of a bucket by this leader's clock, never too early:
 // then nothing has refilled that may not have, and no promise has ended that may
-// go on. What promises yield is charged for as much less as the pool refills less,
-// and together they yield no more than it. Windows stay: they are the leader's,
-// by the wall clock.
+// continue. What promises yield is charged for as much less as the pool refills
+// less, and together they yield no more than it. Windows stay: they are the
+// leader's, by the wall clock.
 func onClock(now quota.Time, limit *quota.Limit, kl *quota.KeyLevel) {
 	later := now.Add(-age(now, kl)) - kl.At
 	if kl.AnswersUntil != 0 {

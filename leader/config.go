@@ -13,7 +13,7 @@ type Config struct {
 	Sync time.Duration
 	// Lease is how long a member may spend and accrue what it was granted
 	// without hearing again. At least 3 x Sync, default 3s: longer than an
-	// election, so that decisions go on while a range has no leader.
+	// election, so that decisions continue while a range has no leader.
 	Lease time.Duration
 	// Learn is how long a new leader waits for members that do not speak.
 	// Default 3 x Sync.
@@ -27,7 +27,7 @@ type Config struct {
 	// Fewest is the smallest number of nodes by which an earlier leader may have divided what it
 	// granted before the log knew of it: a cluster grows. Default as many as there are.
 	Fewest int
-	// Overrides of limits for single keys; nil is none.
+	// Overrides of limits for single keys; may be nil.
 	Overrides quota.Overrides
 }
 

@@ -16,8 +16,8 @@ import (
 // The variance is the negative autocovariance of successive differences (Roll,
 // 1984): of three neighbouring counts a, b, c, (b-a)(b-c) is the variance of b on
 // average if they have the same mean. Unlike the variance about the mean, a step
-// from one level of demand to another adds nothing to it: loads that go on and
-// off, or move, are not taken for clumps.
+// from one level of demand to another adds nothing to it: loads that start and
+// stop, or move, are not taken for clumps.
 //
 // Both sums forget: they are exponentially weighted by samples, not by time, so
 // that rare requests are remembered.

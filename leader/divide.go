@@ -131,7 +131,7 @@ func (l *Ledger) hand(now quota.Time, a *account, h *holder, tokens quota.Units,
 	}
 }
 
-// told is the newest grant to a member, as it is told at this level.
+// told sets g to the newest grant to a member, at this level.
 func (l *Ledger) told(now quota.Time, a *account, h *holder, tokens, level quota.Units, g *quota.GrantEntry) {
 	*g = quota.GrantEntry{
 		Key: a.key, Epoch: h.epoch, Seq: h.grants,
@@ -148,7 +148,7 @@ func (l *Ledger) weigh(now quota.Time, a *account, h *holder) terms {
 	avail := t.rate
 	if level := float64(a.pool.Level()); level < 0 && t.rate > 0 {
 		avail = max(0, t.rate+level/repay.Seconds())
-	} else if !a.rates() { // what there is now is all that there is to divide
+	} else if !a.rates() { // the present level is all that can be divided
 		avail += max(0, level) / (ahead * l.cfg.Sync.Seconds())
 	}
 	for i := range a.holders {
@@ -311,7 +311,7 @@ func (h *holder) mayHold() quota.Units {
 	return max(h.capped, h.standing())
 }
 
-// spaces tells the room of several members of an account, while nothing is handed out:
+// spaces returns the room of several members of an account, while nothing is handed out:
 // what all may hold is added up once, when it is first asked for, and not for each of them.
 type spaces struct {
 	a     *account

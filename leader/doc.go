@@ -17,9 +17,10 @@
 // holder: what neither was used nor is held nor can still arrive goes back to
 // the pool.
 //
-// Under soft the level that members are told has a part that is unseen: what the
-// others have probably used since they reported, by what they used before. It is
-// taken off their estimates, and does not overflow meanwhile; it is never booked.
+// Under soft the level in grants has a part that is unseen: what the others have
+// probably used since they reported, by what they used before. It is taken off
+// the members' estimates, and does not overflow until they report; it is never
+// booked.
 //
 // # Rates
 //
@@ -40,21 +41,21 @@
 // is repaid within about half a second by dividing less. Shares that would be less
 // than one token per interval are not given as a rate; nor, under soft, those whose
 // part of the burst is less than half a clump, and under hard those whose part has no
-// room for a token: whole tokens go to whoever asks, by turns.
+// room for a token: whole tokens go to the members that ask, by turns.
 //
 // What each member is due of what all have used lately is remembered (turns.go). It
 // counts as long as there is not enough for all. Under hard a member leaves the pool to
 // those that are due more than it is and whose callers were refused. Under soft a member
 // that has had less than its part gets a higher rate instead, and one that has had more
-// is told a level without what the others hold and will use.
+// receives a level without what the others hold and will use.
 //
 // When a member gets less than its part, the ledger recalls (push.go): it asks
 // those that hold or accrue more than is foreseen to report now, and to give back
 // what they do not need. What comes back goes at once to those whose callers
 // wanted it within the last half interval, or within the last three of members that
-// have no rate, in a grant that answers no report. Both are in Pushed, and may be
-// lost: whoever is short asks again. Under soft it recalls as well those whose presumed
-// use is much of the level that another member is told: a short burst looks like a surge.
+// have no rate, in a grant that answers no report. Both are in Pushed, and may be lost: a
+// member that is short asks again. Under soft it also recalls those whose presumed use is
+// much of the level that another member receives: a short burst looks like a surge.
 //
 // # A new leader
 //
@@ -62,14 +63,14 @@
 // range's log knows no debt of the key) and lowers it by what members report.
 // Until every live member has spoken, or the time for it is over, it echoes the
 // rates that members have and grants nothing new. What members admitted of a soft
-// bucket without a leader is set against what overflowed meanwhile (amend).
+// bucket without a leader is set against what overflowed in that time (amend).
 //
 // Where counts endure (quota.Limit.Endures) the checkpoint says of each member
 // what is booked of its counters (durable.go, line.go), and the new leader books exactly
 // what they are beyond that. A member lets go of a key when that is committed, not
 // before. What a process counted that died comes from its journal, through the
-// node's next process (Ledger.afterlife). Other limits go by the level that
-// members were last told, and by what they used since.
+// node's next process (Ledger.afterlife). Other limits go by the level that members
+// received last, and by what they used since.
 //
 // # Why hard is exact
 //
@@ -82,18 +83,18 @@
 // at every moment. V is at most standing, and pool + sum(standing) + sum(L) is
 // kept within the burst, so that no refill is counted that E could not take. L is
 // what a rate yielded that the member neither used nor holds: it comes back only
-// as far as everything together never exceeded the burst meanwhile (overflow,
+// as far as everything together never exceeded the burst in that time (overflow,
 // holder.exactly).
 //
 // The log keeps it true over the deaths of leaders. A checkpoint promises each
 // member at most so much beyond what is booked of it (promise); no leader grants
 // more before the log has committed more, and the next one takes all of it out of
-// the pool until the member, or its journal, tells what it was. So a member may be
-// dead, cut off with an old leader, or asleep: what it can spend has been set
-// aside. A promise is for about two seconds of what the member needs, so steady
-// traffic does not wait for the log. A part of every bucket is promised to every
-// node without a line in the log (unlogged.go); the first use of a window, and a
-// surge, wait for one commit.
+// the pool until the member, or its journal, reports what was used. So a member
+// may be dead, cut off with an old leader, or asleep: what it can spend has been
+// set aside. A promise is for about two seconds of what the member needs, so
+// steady traffic does not wait for the log. A part of every bucket is promised to
+// every node without a line in the log (unlogged.go); the first use of a window,
+// and a surge, wait for one commit.
 //
 // Exact means up to a hundredth of a token, for rounding, and on the leader's
 // clock: against true time the rate is wrong by that clock's drift, for as long as
@@ -108,10 +109,10 @@
 // ended too soon. So the wall clock, however wrong, matters only to what was read
 // again, and beyond MaxOffset a difference of d is worth up to rate x (d - MaxOffset).
 //
-// Windows are turned by the clock of whoever leads. Each has its limit, once: a
-// leader that is behind does not return to a window before that of the log, and one
-// that is ahead opens none twice. But by true time the end of one window and the
-// beginning of the next overlap by what the clocks of two leaders differ.
+// Windows are turned by the clock of the current leader. Each has its limit, once:
+// a leader that is behind does not return to a window before that of the log, and
+// one that is ahead opens none twice. But by true time the end of one window and
+// the beginning of the next overlap by what the clocks of two leaders differ.
 //
 // What the leader decides itself (decide: leader) it promises itself in the same way
 // (answers.go): it admits no more than the log says it may, for a second and a
@@ -123,7 +124,7 @@
 // Not covered: limits that have just become hard; what is charged after the fact
 // beyond what there was; what is in flight, which dies with its node; and what a
 // member holds that stands still for a lease while connections to it are refused, and
-// then goes on: it counts as dead (Suspect), as one that has crashed has to.
+// then continues: it counts as dead (Suspect), as one that has crashed has to.
 //
 // # Kinds
 //
@@ -131,11 +132,11 @@
 // is in flight: docs/rfcs/20261121_every_rule.md. When a window ends, what
 // members hold of it is void (account.turn), and use that is reported later and
 // belongs to it is charged to nothing (delta.late). Members count what callers gave
-// back anew in each window, and what is reported after its end raises no level: of a
-// sliding window, too, of which it comes back anyway. What is in flight is not
-// spent: it comes back when it is released, or when its holder is dead or has
-// been silent for the limit's lease (account.recount). Tiers, parents and floors
-// are accounts of their own: members put them together.
+// back from 0 in each window, and what is reported after its end raises no level: of
+// a sliding window, too, of which it comes back anyway. What is in flight is not
+// spent: it comes back when it is released, or when its holder is dead or has been
+// silent for the limit's lease (account.recount). Tiers, parents and floors are
+// accounts of their own: members put them together.
 //
 // # Questions
 //
@@ -151,20 +152,21 @@
 //     it. The ledger takes back what it has booked for it, once;
 //   - a question that arrives after it was abandoned is refused.
 //
-// So what is booked is what members were told, and what they do not know yet. It
-// is the member that decides what became of a question, since it alone knows
-// whether a caller has heard the answer; to ask again instead would keep the
-// caller waiting, and a leader that is gone cannot be asked.
+// So the books contain the answers that members received, and those that they do
+// not know yet. The member decides what became of a question, since it alone
+// knows whether a caller has heard the answer; to ask again instead would keep
+// the caller waiting, and a leader that is gone cannot be asked.
 //
 // Counts come back as they were booked. The level comes back as far as it would
 // still be there: not of a window that has ended (of a sliding one it flows back
 // anyway), not from before a reset or a change of the limit, and of what a full
 // level could not have gained, nothing (rooms). A hard ceiling stays exact.
-// Tokens to come are a debt of the pool, and come back in the same way; whoever
-// was told a later time meanwhile waits that long.
+// Tokens to come are a debt of the pool, and come back in the same way; a caller
+// that received a later time before that waits that long.
 //
-// What is not exact: the ledger knows the newest 4096 questions of a member, for
-// an hour after its last; a member keeps 4096 abandoned ones of a key. And a new
-// leader knows none: what an earlier one booked stays in the level that it has
-// taken over. The counts are too high then, by the questions that were under way.
+// Two bounds make this inexact: the ledger knows the newest 4096 questions of a
+// member, for an hour after its last; a member keeps 4096 abandoned ones of a
+// key. And a new leader knows none: what an earlier one booked stays in the level
+// that it has taken over. The counts are too high then, by the questions that
+// were under way.
 package leader

@@ -10,7 +10,7 @@ import (
 
 // restore makes the account of a checkpoint's line. Every member that the line
 // knows is a holder that may have used, or may hold, all that the line grants it;
-// so it leaves the pool until the member tells what it really used.
+// so it leaves the pool until the member reports what it really used.
 func (l *Ledger) restore(now quota.Time, a *account, kl *quota.KeyLevel) {
 	if !a.endures() {
 		return
@@ -68,8 +68,8 @@ func recall(m *quota.Mark, at quota.Time, burst quota.Units) holder {
 	return h
 }
 
-// know takes over what a leader before this one has committed, which the member
-// was told: a record without an epoch of its own knows nothing else.
+// know takes over what a leader before this one has committed, as the member heard from it: a
+// record without an epoch of its own knows nothing else.
 func (h *holder) know(e *quota.ReportEntry) {
 	total := e.Used.Plus(e.Overdrawn)
 	known := min(e.Saved, total)
@@ -269,7 +269,7 @@ func (l *Ledger) promiseAll(now quota.Time, a *account, kl *quota.KeyLevel) {
 			p = a.promise(now, h, l.cfg.Lease)
 			m.Out, m.Rate, m.Cap, m.Until = p.high.Plus(-p.total), p.rate, p.cap, p.until
 		} else if !h.dead {
-			m.Out, m.Rate, m.Cap, m.Until = 0, 0, 0, 0 // members tell what they hold, and soft may err there
+			m.Out, m.Rate, m.Cap, m.Until = 0, 0, 0, 0 // members report what they hold, and soft may err there
 			kl.Level = min(kl.Level, a.limit.BurstUnits())
 		}
 		p.seq, p.back, p.final = l.written, h.refunded, h.dead && h.out == 0
@@ -285,7 +285,7 @@ type writing struct {
 	a   *account
 }
 
-// Written numbers the checkpoint that was last made; 0 is none.
+// Written returns the number of the checkpoint that was made last, or 0.
 func (l *Ledger) Written() quota.Seq { return l.written }
 
 // More reports whether the checkpoint that was last made had no room for all that moved.
@@ -295,9 +295,10 @@ func (l *Ledger) More() bool { return l.more }
 // for what only the log can grant.
 func (l *Ledger) Wants() bool { return len(l.wanted) > 0 }
 
-// Saved tells the ledger that the log has committed its checkpoints up to this
-// one. It returns grants for members that had to wait for that, and what they give
-// rise to for others, in the order in which to send them: Pushed has nothing of it.
+// Saved notifies the ledger that the log has committed its checkpoints up to this
+// one. It returns grants for members that had to wait for that, and the grants to
+// others that follow from them, in the order in which to send them: Pushed has
+// nothing of it.
 func (l *Ledger) Saved(now quota.Time, upTo quota.Seq) []quota.Grant {
 	n := 0
 	var out []quota.Grant

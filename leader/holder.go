@@ -127,9 +127,9 @@ func (h *holder) begin(now quota.Time, e *quota.ReportEntry) {
 	h.refused, h.refunded, h.saved, h.returned = 0, 0, 0, 0
 	h.unpromise() // their counters were the last epoch's
 	h.owed, h.alone = max(0, e.Charged-e.Unreported), max(0, e.Alone-e.Unreported)
-	h.grants = max(h.grants, e.Applied) // numbers go on, or the member would ignore ours
+	h.grants = max(h.grants, e.Applied) // numbers continue, or the member would ignore ours
 	h.from, h.demand, h.counts = now, 0, series{}
-	if e.Learn != nil && e.Learn.Cap > 0 { // granted to in this epoch, so told before
+	if e.Learn != nil && e.Learn.Cap > 0 { // granted to in this epoch, so it has received a grant before
 		h.refused, h.refunded = e.Refused, e.Refunded
 	}
 }
@@ -259,7 +259,7 @@ func (h *holder) fly(tokens quota.Units) {
 // coming is what the member does not hold yet but may: the rate since it last
 // accrued, and tokens of grants that it has not applied.
 //
-// What a member tells a new leader it said after that one had started.
+// What a member reports to a new leader, it wrote after that leader had started.
 func (h *holder) coming(now, started quota.Time, e *quota.ReportEntry) quota.Units {
 	var sum quota.Units
 	if e.Learn != nil && h.learns {

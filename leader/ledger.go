@@ -33,7 +33,7 @@ type Ledger struct {
 	counted accountQueue // accounts with counts that TopSince has not returned
 	changes []change     // that not all accounts have applied
 	trimmed uint64       // number of changes before those
-	cursor  int          // in refs: where the round that applies them goes on
+	cursor  int          // in refs: where the round that applies them continues
 	until   uint64       // number of changes that this round brings to all
 	visits  int          // accounts that upkeep has looked at
 	tops    tops         // what TopSome has found; nil between lists
@@ -81,10 +81,10 @@ type member struct {
 }
 
 // away returns since when a member may have admitted what it reports now as admitted alone:
-// since it was heard before its last silence. Its clients tell it one after the other, within a
-// lease, what they admitted meanwhile, and it passes that on at once. gap is how long the report
-// looks back. Where it does not say so, it was before this leader if that is new: only the
-// envelope bounds it.
+// since it was heard before its last silence. Its clients report to it one after the other,
+// within a lease, what they admitted during the silence, and it forwards that at once. gap is
+// how long the report looks back. Where it does not say so, it was before this leader if that is
+// new: only the envelope bounds it.
 func (m *member) away(now quota.Time, gap, lease time.Duration, before bool) quota.Time {
 	switch {
 	case gap != unknownGap && gap >= lease:
@@ -132,8 +132,7 @@ func (l *Ledger) keep(kl *savedLevel) {
 // Term returns the term that the ledger serves.
 func (l *Ledger) Term() quota.Term { return l.term }
 
-// Learning reports whether the ledger still waits for members to tell what
-// they hold.
+// Learning reports whether the ledger still waits for members to report what they hold.
 func (l *Ledger) Learning() bool { return l.learning }
 
 // Len returns the number of accounts.
@@ -447,10 +446,10 @@ func (l *Ledger) mayGrant(now quota.Time, a *account) bool {
 	return !l.learning
 }
 
-// MemberGone tells the ledger that all processes of a node before that incarnation are
-// certainly dead: their rates are free, and what they held counts as spent. What was in
-// flight there is free at once under soft; under hard after the limit's lease, because
-// the work that it was acquired for may go on without the node.
+// MemberGone notifies the ledger that all processes of a node before that incarnation
+// are certainly dead: their rates are free, and what they held counts as spent. What
+// was in flight there is free at once under soft; under hard after the limit's lease,
+// because the work that it was acquired for may continue without the node.
 func (l *Ledger) MemberGone(now quota.Time, id quota.NodeID, before quota.Incarnation) {
 	l.gone(now, now, id, before)
 }
@@ -469,11 +468,11 @@ func (l *Ledger) gone(now, died quota.Time, id quota.NodeID, before quota.Incarn
 	l.settleLearning(now)
 }
 
-// Suspect tells the ledger that a node's process has probably ended: it is not waited
-// for. Of soft limits its rates go to the others at once. What it has been granted of hard
-// limits, and of windows that endure, stays charged to it until its lease is over, because it
-// may live and be out of reach; after that, if it has not spoken, it counts as dead. A second
-// suspicion of the same member changes nothing.
+// Suspect notifies the ledger that a node's process has probably ended: the ledger does not
+// wait for it. Its rates of soft limits go to the others at once. What it has been granted of
+// hard limits, and of windows that endure, stays charged to it until its lease is over,
+// because it may live and be out of reach; after that, if it has not spoken, it counts as
+// dead. A second suspicion of the same member changes nothing.
 func (l *Ledger) Suspect(now quota.Time, id quota.NodeID) {
 	m := l.members[id]
 	if m == nil {
@@ -523,7 +522,7 @@ func (l *Ledger) SetLimits(now quota.Time, limits *quota.Limits) {
 }
 
 // Overridden applies changed overrides of these keys of limits (not of their
-// counters); of all keys if there are none.
+// counters); of all keys if keys is nil.
 func (l *Ledger) Overridden(now quota.Time, keys []quota.Key) {
 	if keys == nil {
 		l.SetLimits(now, l.limits)
@@ -561,8 +560,8 @@ func (l *Ledger) relimit(now quota.Time, a *account, limits *quota.Limits) {
 	a.unlogged = min(a.unlogged, l.unlogged(a))
 }
 
-// Reset makes a key as good as new: full, without debt. What members hold of it
-// stays with them, and what they tell next that they have used, they used before.
+// Reset returns a key to its initial state: full, without debt. What members hold of it stays
+// with them, and the use that they report next counts as use before the reset.
 func (l *Ledger) Reset(now quota.Time, k quota.Key) {
 	delete(l.saved, k)
 	a := l.open(now, k)
@@ -592,6 +591,6 @@ func (a *account) lastHeard() quota.Time {
 	return last
 }
 
-// linger is how long a key that is as good as new keeps its counts for people,
+// linger is how long a key that is full again keeps its counts for people,
 // where there is room.
 const linger = 10 * time.Second

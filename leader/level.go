@@ -98,7 +98,7 @@ func (l *Ledger) suspected(id quota.NodeID) bool {
 	return m != nil && m.suspect != 0
 }
 
-// window tells a member where the level is going.
+// window adds to a grant where the level is going.
 func (a *account) window(g *quota.GrantEntry) {
 	g.Slope, g.Burst = a.perSecond(), a.limit.BurstUnits()
 	g.WindowStart, g.WindowEnd = a.pool.Bounds()

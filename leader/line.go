@@ -9,7 +9,7 @@ import (
 // keyLevel is the account's line in a checkpoint.
 func (a *account) keyLevel(now quota.Time) quota.KeyLevel {
 	kl := quota.KeyLevel{Key: a.key, Level: a.level(), At: now, Full: a.limit.BurstUnits(), FullAt: max(a.keep, now.Add(min(a.resetAfter(now), maxFull)))}
-	if a.limit.Ceiling == quota.Hard { // whoever compares may have another clock
+	if a.limit.Ceiling == quota.Hard { // the node that compares may have another clock
 		kl.FullAt = kl.FullAt.Add(MaxOffset)
 	}
 	if a.tier.Kind.Windowed() {

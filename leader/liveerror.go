@@ -16,22 +16,22 @@ import (
 //
 // Each account has an envelope: a meter that is charged with what was admitted,
 // and with nothing else. By how far that falls below zero is counted, once: a debt
-// that is partly paid and made again counts anew only as far as it becomes deeper,
+// that is partly paid and made again counts again only as far as it becomes deeper,
 // until it has been paid for two sync intervals. Not counted, because it was agreed
 // to: debt down to max_debt, and what callers charged after the fact. Not counted,
 // because nobody admitted it: what a new leader learns, or an operator changes.
 // What belongs to a window that has ended is held against what was left of it.
 //
 // Use is charged when it is reported, up to a report gap and a one-way delay after
-// it happened, and refill goes on meanwhile. So the deepest debt that was true at
-// any moment, and the deepest that is measured, differ by at most
+// it happened, and refill continues in between. So the deepest debt that was true
+// at any moment, and the deepest that is measured, differ by at most
 //
 //	rate x (longest report gap + one-way delay)
 //
 // and the sums by as much for every new debt. What was used before this leader led
-// is dated by the log and by what members were told last, so that it is not held
-// against a level that has been full meanwhile; of a key that a member opened while
-// it heard of no leader neither is known, and too much may be measured.
+// is dated by the log and by the last grant to members, so that it is not held
+// against a level that has been full since; of a key that a member opened while it
+// heard of no leader neither is known, and too much may be measured.
 //
 // Members that are cut off under
 // when_cut_off: open count nothing, and so does this; what a member that died had
@@ -48,14 +48,14 @@ import (
 // three sync intervals. In these, and two more, the true level was at least the
 // lowest free pool, and at most the highest level of the envelope. The first, less
 // the largest cost, bounds the count from below; the second, with what a full
-// envelope refilled meanwhile, bounds it from above. What a report that looks back
-// further says was refused counts as perhaps needless, up to the burst.
+// envelope refilled in the meantime, bounds it from above. What a report that
+// looks back further says was refused counts as perhaps needless, up to the burst.
 //
 // TestLiveError of internal/sim holds all of this to what really happened.
 type liveKey struct {
 	excused quota.Units // part of the debt that is no error
-	peak    quota.Units // deepest other debt since there was none
-	fine    quota.Time  // since when there is none; 0 while there is
+	peak    quota.Units // deepest other debt since it was last 0
+	fine    quota.Time  // since when that debt is 0; 0 while it is not
 
 	low, high quota.Units // charged for needless refusals: at least, at most
 	full      bool        // the level was full after the last event
@@ -160,7 +160,7 @@ func (l *Ledger) liveAfter(now quota.Time, a *account, gap time.Duration, cost, 
 	}
 	since := now // of an opening nobody knew: it is reported at once
 	if gap != unknownGap {
-		since = now.Add(-l.cfg.Sync / 2).Add(-gap) // a report tells of the time since the last one was sent
+		since = now.Add(-l.cfg.Sync / 2).Add(-gap) // a report covers the time since the last one was sent
 	}
 	if d.alone > 0 {
 		since = min(since, d.away)
@@ -250,8 +250,8 @@ func (v *envelope) learned(now quota.Time, level quota.Units) {
 // unknownGap is that of the first report of an opening that no leader knew.
 const unknownGap = time.Duration(1<<63 - 1)
 
-// firstGap is how long the first report about a key looks back: to what the member
-// was told last, if it says so.
+// firstGap is how long the first report about a key looks back: to the last grant
+// that the member received, if it says so.
 func firstGap(e *quota.ReportEntry) time.Duration {
 	if e.Learn == nil || !e.Learn.Told || e.Learn.Age < 0 {
 		return unknownGap
@@ -270,7 +270,7 @@ func (e *liveKey) settle(debt quota.Units) {
 
 // paid notes that the key is out of debt: when it has been so for two sync
 // intervals, by more than refills in that time or full, another debt is a new one.
-// Before, what is not reported yet may still be part of this one.
+// Before, use that has not been reported yet may still be part of this one.
 func (e *liveKey) paid(now quota.Time, a *account, sync time.Duration) {
 	if a.highest().Plus(a.limit.DebtUnits()) < min(a.limit.BurstUnits(), max(quota.Token, a.refill(2*sync))) {
 		e.fine = 0
@@ -384,7 +384,7 @@ func (e *liveKey) count(a *account, slot int64) {
 		a.needless = a.needless.Plus(n)
 		a.sums.Needless = a.sums.Needless.Plus(n)
 	}
-	if level >= a.limit.BurstUnits() { // what refilled meanwhile may have been refused as well
+	if level >= a.limit.BurstUnits() { // what refilled in that time may have been refused as well
 		level = level.Plus(a.refill(s.gap))
 	}
 	if n := min(s.refused.Plus(s.older), level-e.high); n > 0 {
@@ -404,7 +404,7 @@ func (a *account) liveTurn() {
 	}
 }
 
-// liveSweep counts what is due, and stops to watch keys that are as good as new.
+// liveSweep counts what is due, and stops watching keys that are full again.
 func (l *Ledger) liveSweep(now quota.Time, a *account) {
 	if a.live == nil {
 		return

@@ -4,9 +4,9 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// slid sees to it that what a dead process had out comes back once: when a sliding
-// window goes on, it flows back as if it had been used, whatever its journal tells
-// later.
+// slid ensures that what a dead process had out comes back once: when a sliding
+// window continues, it flows back as if it had been used, whatever its journal
+// reports later.
 func (a *account) slid(was quota.Time) {
 	if start, _ := a.pool.Bounds(); a.tier.Kind != quota.SlidingWindow || start == was {
 		return
@@ -48,8 +48,8 @@ func (a *account) noteOverflow(now quota.Time, before quota.Units) {
 // tokens: there each of them counts, and elsewhere the estimate would be too coarse.
 const overflowBelow = 20 * quota.Token
 
-// takeBack takes back that something overflowed while h had used what it tells
-// only now: a third of it, since nobody knows when that was.
+// takeBack takes back that something overflowed while h had used what it reports only now: a
+// third of it, since nobody knows when that was.
 func (a *account) takeBack(h *holder, used quota.Units) {
 	back := min(used, max(0, a.overflowed-h.overflowed)/3)
 	if back > 0 {
@@ -60,7 +60,7 @@ func (a *account) takeBack(h *holder, used quota.Units) {
 }
 
 // amend is for what a member admitted of a soft bucket while it was cut off, or nobody led.
-// back of it had overflowed meanwhile, because nobody knew of the use: it was not too much.
+// back of it had overflowed in that time, because nobody knew of the use: it was not too much.
 // The rest is debt, but a burst at most: to refuse everything until an hour of it is paid back
 // would make an outage twice as long, and what has passed has passed.
 func (a *account) amend(back quota.Units, d *delta) {

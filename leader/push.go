@@ -10,8 +10,8 @@ import (
 // Pushed returns the grants made since the last call that answer no report, for
 // other members than the one that reported: recalls of what a member holds and
 // does not need, and tokens for those whose callers wanted them. Send them as
-// what they are; what is lost is made anew when somebody is short again. At most
-// 4096 wait.
+// they are; a lost one is made again when a member is short again. At most 4096
+// wait.
 func (l *Ledger) Pushed() []quota.Grant {
 	out := l.pushed
 	l.pushed = nil
@@ -21,7 +21,7 @@ func (l *Ledger) Pushed() []quota.Grant {
 // maxPushed bounds what waits to be sent; who is short asks again.
 const maxPushed = 4096
 
-// recall asks everybody but h who may hold or accrue more than is foreseen.
+// recall asks all members but h that may hold or accrue more than is foreseen.
 func (l *Ledger) recall(now quota.Time, a *account, h *holder, why shortage) {
 	for i := range a.holders {
 		if o := &a.holders[i]; o != h && !o.closed && o.overstocked(l.cfg.Sync, why, a.clump()) {
@@ -40,7 +40,7 @@ func (l *Ledger) recallAll(now quota.Time, a *account, h *holder) {
 }
 
 // doubt recalls, under soft, those whose presumed use stands against more than a quarter of the level
-// that h is told: a short burst looks like the start of a surge, and only they know which it was. It
+// that h receives: a short burst looks like the start of a surge, and only they know which it was. It
 // returns what they hold, which h may ask for again. Where no more is left than the rate yields in
 // three intervals, what is presumed is what is on its way all the time, and nobody is asked.
 func (l *Ledger) doubt(now quota.Time, a *account, h *holder, g *quota.GrantEntry) (held quota.Units) {
@@ -89,7 +89,7 @@ func shortOf(want quota.Units) shortage {
 }
 
 // serve gives what h has just given back, or left to others, to those whose
-// callers wanted it, by turns: they were told that there was nothing, and will not
+// callers wanted it, by turns: they have heard that nothing was left, and will not
 // ask again so soon.
 func (l *Ledger) serve(now quota.Time, a *account, h *holder) {
 	for len(l.pushed) < maxPushed {
@@ -135,10 +135,10 @@ func (l *Ledger) next(now quota.Time, a *account, h *holder) (next *holder, toke
 	return next, tokens
 }
 
-// overstocked reports whether the member could do with less. Whoever has a rate
-// and has said nothing for a while may have gone silent since. Tokens are called
-// back beyond what it will need on average when others are in want, else beyond
-// what it may need.
+// overstocked reports whether the member could do with less. A member that has a
+// rate and has said nothing for a while may have gone silent since. Tokens are
+// called back beyond what it will need on average when others are in want, else
+// beyond what it may need.
 func (h *holder) overstocked(sync time.Duration, why shortage, size float64) bool {
 	if why == ofRate {
 		return h.charged > 0

@@ -36,7 +36,7 @@ type question struct {
 
 // booking is what an answer has changed in an account.
 type booking struct {
-	life            uint64 // of the account; 0 is none
+	life            uint64 // of the account; 0 without one
 	at, window      quota.Time
 	taken           quota.Units // out of the pool; below 0 was put in
 	tried, admitted quota.Units
@@ -129,7 +129,7 @@ func (l *Ledger) abandon(now quota.Time, a *account, r *quota.Report, ids []quot
 }
 
 // unbook takes a booking back. The counts are as if it had never been. So is the
-// level, except where that cannot be told: of a window that has ended, or from
+// level, except where that is unknown: of a window that has ended, or from
 // before the key was reset or its limit changed, nothing comes back.
 func (a *account) unbook(now quota.Time, b *booking) {
 	a.attempted = max(0, a.attempted.Plus(-b.tried))

@@ -3,8 +3,8 @@ package leader
 import "github.com/quorate/quorate/internal/quota"
 
 // refs numbers the accounts, so that reports need not name keys that the leader knows.
-// Numbers are used again: there are no more than there were accounts at one time, and
-// so at most MaxKeys. From 1.
+// Numbers are used again: there are at most as many as there were accounts at one
+// time, and so at most MaxKeys. From 1.
 type refs struct {
 	accounts []*account
 	free     []uint32
@@ -26,9 +26,10 @@ func (rs *refs) remove(a *account) {
 }
 
 // find returns the account that an entry means by its number, and the place of the
-// member in it; nil if there is none, or
-// if that is not of the key that the entry is about. No two openings of keys of one
-// process have the same epoch, so a number that was given anew since does not match.
+// member in it. It returns nil if the number or the member is unknown, or if the
+// account is not of the key that the entry is about. No two openings of keys of one
+// process have the same epoch, so a number that was assigned again since does not
+// match.
 func (l *Ledger) find(r *quota.Report, e *quota.ReportEntry) (*account, int) {
 	if e.Ref == 0 || int(e.Ref) > len(l.refs.accounts) {
 		return nil, 0

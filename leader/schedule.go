@@ -7,12 +7,12 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// Upkeep costs what there is to do, not what there is: no method that is called periodically
-// visits all accounts.
+// The cost of upkeep depends on what is due, not on the number of accounts: no method that is called
+// periodically visits all accounts.
 //
 //   - Sweep visits an account when its alarm goes off (timers). The alarm is never later than the
 //     next moment at which time alone changes something that others can see: see Ledger.nextAlarm.
-//     It may be earlier: then the visit sets it anew.
+//     It may be earlier: then the visit sets it again.
 //   - Checkpoint reads the list of accounts that have moved since the last one (Ledger.moved), and
 //     TopSince that of accounts with new counts (Ledger.counted).
 //   - What concerns all accounts at once (the death of a member, changed limits) is a change that
@@ -59,7 +59,7 @@ func (l *Ledger) note(now quota.Time, a *account) {
 
 // nextAlarm is the next moment, at least sweepEvery from now, at which time alone changes something that
 // a visit has to note: measurements of the live error that are complete, a promise that must be renewed, a
-// member's record that may be forgotten, or an account that is as good as new. The account has
+// member's record that may be forgotten, or an account that equals a new one. The account has
 // been visited.
 func (l *Ledger) nextAlarm(now quota.Time, a *account) quota.Time {
 	at := never
@@ -120,7 +120,7 @@ func (a *account) late(now quota.Time, lease time.Duration) bool {
 
 // Sweep does what time alone asks for: it ends learning, forgets holders that
 // have been silent for a minute, and drops accounts that are full and that
-// nobody holds: such a key is as good as new. Call it about once a second.
+// nobody holds: a new account would be the same. Call it about once a second.
 func (l *Ledger) Sweep(now quota.Time) {
 	for l.SweepSome(now, math.MaxInt) {
 	}

@@ -67,8 +67,8 @@ func (l *Ledger) TopSince(each, all int) []TopKeys {
 }
 
 // TopSome does part of the work of the next TopSince, which has the same each: it looks at so many
-// of the keys of which something was asked. It returns true if some are left. What is asked
-// meanwhile is for the TopSince after that.
+// of the keys of which something was asked. It returns true if some are left. Requests during that
+// work count for the TopSince after that.
 func (l *Ledger) TopSome(each, most int) (more bool) {
 	if l.tops == nil {
 		l.tops, l.topLeft = tops{}, l.counted.len()

@@ -82,7 +82,7 @@ func (a *account) owes(h *holder) float64 {
 }
 
 // keeps is what the member has just given back and is left, whatever the pool has: as
-// much as it is due, since else whoever asks more often would have it.
+// much as it is due, since else a member that asks more often would have it.
 func (a *account) keeps(h *holder, want float64) quota.Units {
 	if !a.evens() {
 		return 0

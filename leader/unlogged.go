@@ -73,8 +73,8 @@ func refills(a *account, taken quota.Units) time.Duration {
 	return a.limit.Rate.TimeFor(taken) + leaseSlack
 }
 
-// hear settles a node's claim: it tells what it holds and has used of the key
-// itself, but for what a process before it may have used.
+// hear settles a node's claim: the node reports what it holds and has used of the key
+// itself, except for what a process before it may have used.
 func (a *account) hear(now quota.Time, id quota.NodeID, m *member) {
 	a.claims = slices.DeleteFunc(a.claims, func(c claim) bool {
 		if c.node != id {
