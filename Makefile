@@ -303,13 +303,14 @@ check-generated: ## api/gen is what the protos generate
 	git --no-pager diff --no-index --stat --exit-code api/gen "$$new/api/gen" || { echo "api/gen is out of date, run: make generate"; exit 1; }
 
 # Of pages that show help texts as code, and code is not prose, the text alone is checked.
-check-prose: ## Vale: plain English in pages, help texts, the client's documentation and protos
+check-prose: ## Vale: plain English in pages, help texts, protos and comments of Go files
 	@help=$$(mktemp -d)
 	trap 'rm -rf "$$help"' EXIT
 	for page in docs/reference/cli/*.md; do
 		sed '/^```/d' "$$page" > "$$help/$$(basename "$$page" .md).txt"
 	done
-	$(TOOL) vale --no-global --output=line $$(git ls-files '*.md' 'client/*.go' 'api/proto/*.proto' | grep -v _test.go) "$$help"
+	files=$$(git ls-files '*.md' 'api/proto/*.proto' '*.go' | grep -v -e '_test\.go$$' -e '^api/gen/')
+	$(TOOL) vale --no-global --output=line $$files "$$help"
 
 # A function that only tests reach is dead too: they hold it alive for nobody.
 check-dead: ## every function is reached by a program, or tools/deadcode-allow.txt says why not
