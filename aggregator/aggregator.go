@@ -58,10 +58,10 @@ func (a *Aggregator) nodes() int { return int(a.count.Load()) }
 // Len returns the number of keys in the table.
 func (a *Aggregator) Len() int { return int(a.table.size.Load()) }
 
-// TrySimple decides whether a request of that cost may pass, and charges it if so, where
-// a limit has one counter; false for all others, of which nothing has been decided. A cost
-// of 0 charges nothing and reports whether a cost of 1 would pass. It never blocks on
-// anything but the lock of this one key.
+// TrySimple decides whether a request of that cost may pass, and charges it if so, where a
+// limit has one counter. It returns false for all others, and decides nothing about them.
+// A cost of 0 charges nothing and reports whether a cost of 1 would pass. It never blocks
+// on anything but the lock of this one key.
 //
 // need says what the decision depends on: a grant, when this node holds too little of a hard
 // limit or would have to guess about a soft one, or the leader, when the leader decides. Then

@@ -113,7 +113,7 @@ func (a *Aggregator) collectUrgent(now quota.Time, b *bucket, room *Room) quota.
 
 // mayHurry returns when an urgent key may report: a little after its last
 // report, later if the last grant brought nothing. A recall under soft is answered whatever that brought:
-// who waits for it has little time. Held by b.mu.
+// its answer cannot wait long. Held by b.mu.
 func (b *bucket) mayHurry(now quota.Time, sync time.Duration) quota.Time {
 	switch {
 	case b.sentAt == 0:
@@ -246,7 +246,7 @@ func (b *bucket) patience(sync time.Duration) time.Duration {
 // enough from overflow, and rarely reached.
 const fullCounters = quota.Most / 2
 
-// overfull reports whether a counter of the key is so large that the key is to begin a new epoch.
+// overfull reports whether a counter of the key is so large that the key has to begin a new epoch.
 // What it counts until then stays at quota.Most.
 func (b *bucket) overfull() bool {
 	return max(b.counts().attempted(), b.refunded) > fullCounters

@@ -405,7 +405,7 @@ func (b *bucket) wants() quota.Units {
 	return b.want.Count(b.loans)
 }
 
-// maxRecalled bounds the keys that Recalls returns; who is short asks again.
+// maxRecalled bounds the keys that Recalls returns; a client that is short asks again.
 const maxRecalled = 4096
 
 func (a *Aggregator) recallLoans(b *bucket) {

@@ -89,11 +89,11 @@ func (t *tallies) leave(s *slot) {
 	}
 }
 
-// Tally calls f for every limit of which something was decided here since it was last
-// called, with how much was admitted and how much refused. Of a limit with several tiers
-// what was admitted counts in the first, what was refused in all of them: f may be called
-// for each. Counts are as late as reports are (a few parts of a sync interval while a key
-// is in use), those of leaderless ranges too. One goroutine at a time, as Collect.
+// Tally calls f for every limit with decisions here since the last call, with how much
+// was admitted and how much refused. Of a limit with several tiers what was admitted
+// counts in the first, what was refused in all of them: f may be called for each. Counts
+// are as late as reports are (a few parts of a sync interval while a key is in use),
+// those of leaderless ranges too. One goroutine at a time, as Collect.
 func (a *Aggregator) Tally(f func(limit quota.LimitName, admitted, refused quota.Units)) {
 	for _, s := range a.slots() {
 		s.tell(f)
@@ -109,8 +109,8 @@ func (a *Aggregator) Tally(f func(limit quota.LimitName, admitted, refused quota
 	a.tallies.left = a.tallies.left[:0]
 }
 
-// TallyUnfit calls f for every limit of which something was refused since it was last called
-// because it costs more than can ever pass, with how much, until f returns false: the next call
+// TallyUnfit calls f for every limit with refusals since the last call of requests that cost
+// more than can ever pass, with how much was refused, until f returns false: the next call
 // reports what it did not take. It is for callers that do not call Tally. One goroutine at a
 // time.
 func (a *Aggregator) TallyUnfit(f func(limit quota.LimitName, refused quota.Units) bool) {

@@ -46,7 +46,7 @@ type Branch struct {
 	holders   int            // of all clients
 	owned     map[string]int // of those of each owner
 
-	waiting []*account // keys of which somebody waits for tokens
+	waiting []*account // keys with clients that wait for tokens
 	pushed  []quota.Grant
 }
 

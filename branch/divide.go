@@ -9,7 +9,7 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// account is one key of which clients have something.
+// account is one key that clients have open.
 type account struct {
 	key     quota.Key
 	limit   *quota.Limit
@@ -22,7 +22,7 @@ type account struct {
 	spoken quota.Units // of the level: what callers are about to use, under soft beyond what was lent
 	credit quota.Units // of the level: what clients may overdraw until they hear again
 	wait   quota.Units // what callers wait for
-	queue  []*holder   // who waits for tokens, longest first
+	queue  []*holder   // holders that wait for tokens, longest first
 	listed bool        // in Branch.waiting
 
 	usual   float64 // demand, averaged over some intervals
@@ -38,8 +38,8 @@ const (
 	// ahead is how many intervals of demand a client is lent: more than one, so
 	// that a late report does not starve it.
 	ahead = 1.5
-	// little is what a client may have although others were promised it: who asks now and then
-	// needs that, and that many do so at once is rare.
+	// little is what a client may have although others were promised it: a client that asks now
+	// and then needs that, and many rarely do so at once.
 	little = 4 * quota.Token
 	// deviations of a count are lent on top where there is enough.
 	deviations = fairshare.Deviations
@@ -311,7 +311,7 @@ func (b *Branch) share(h *holder, loan *aggregator.Loan, want quota.Units) quota
 		return quota.Most
 	}
 	part := quota.Units(min(h.demand, level)*ahead*b.cfg.Sync.Seconds()) - h.lent
-	if free := loan.Held - a.wait; free >= want { // a request at a time, for who comes
+	if free := loan.Held - a.wait; free >= want { // a request at a time, for clients that come
 		part = max(part, want)
 	}
 	return max(0, min(part, loan.Held-a.wait))

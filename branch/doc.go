@@ -33,8 +33,8 @@
 //
 // While the node has enough, every client gets what it is foreseen to need, one and
 // a half intervals ahead, and what its callers wait for. Else it gets its part, max-min
-// fair by demand; and tokens go to who has waited longest, a request at a time
-// (Push). When somebody is short, the others are asked to report and to give back
+// fair by demand; and tokens go to the client that has waited longest, a request at a
+// time (Push). When a client is short, the others are asked to report and to give back
 // what they do not need; and so are clients when a leader recalls what the node holds.
 //
 // # Windows, tiers, parents

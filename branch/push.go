@@ -6,7 +6,7 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// maxPushed bounds what waits to be sent; who is short asks again.
+// maxPushed bounds what waits to be sent; a client that is short asks again.
 const maxPushed = 4096
 
 // Push returns what answers no report: tokens that came for clients whose callers
@@ -94,7 +94,7 @@ func (b *Branch) serve(a *account) {
 // recallEvery is how often a key is recalled at most.
 const recallEvery = 25 * time.Millisecond
 
-// recall asks everybody but h who has more than it will need to report now.
+// recall asks all holders but h that have more than they will need to report now.
 func (b *Branch) recall(a *account, h *holder) {
 	if a.recalled > 0 && b.now.Sub(a.recalled) < recallEvery {
 		return

@@ -78,7 +78,7 @@ type errorState struct {
 // divisionState is what the division among members remembers.
 type divisionState struct {
 	clumps  dispersion
-	shared  quota.Time // when it was last booked who is due what
+	shared  quota.Time // when the dues of the members were last booked
 	most    float64    // the most that anyone's part of the rate is, at the last division
 	central bool       // too few tokens for the members that want them: nothing is handed out; see scarce
 }

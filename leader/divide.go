@@ -259,8 +259,8 @@ func (l *Ledger) tokens(now quota.Time, a *account, h *holder, e *quota.ReportEn
 	return max(0, u), short
 }
 
-// part is the member's part of a surplus, by demand. A member of which little is
-// known counts as one that demands prior more.
+// part is the member's part of a surplus, by demand. A member about which little is known counts as one that
+// demands prior more.
 func (t terms) part(prior float64, nodes int) float64 {
 	return (t.mine + prior) / (t.total + float64(max(t.members, nodes, 1))*prior)
 }

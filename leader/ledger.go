@@ -139,8 +139,8 @@ func (l *Ledger) Learning() bool { return l.learning }
 func (l *Ledger) Len() int { return len(l.accounts) }
 
 // Report books a member's report and answers it. A report of another range or
-// term, an old incarnation, a repeated sequence number, or the end of a list of which a
-// part was missed changes nothing and gets an error; the member sends its cumulative
+// term, an old incarnation, a repeated sequence number, or the end of a list with a
+// missing part changes nothing and gets an error; the member sends its cumulative
 // counters again.
 func (l *Ledger) Report(now quota.Time, r quota.Report) (quota.Grant, error) {
 	return l.ReportInto(nil, now, &r)

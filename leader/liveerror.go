@@ -313,7 +313,7 @@ func (a *account) overAdmitted(u, depth, alone quota.Units) {
 	a.over = a.over.Plus(u)
 }
 
-// newLiveKey begins to watch a key of which nothing is known before now.
+// newLiveKey begins to watch a key without earlier observations.
 func newLiveKey(now quota.Time, a *account, sync time.Duration) *liveKey {
 	e := &liveKey{slot: int64(now) / int64(sync), at: now}
 	for i := range e.slots {

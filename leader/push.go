@@ -18,7 +18,7 @@ func (l *Ledger) Pushed() []quota.Grant {
 	return out
 }
 
-// maxPushed bounds what waits to be sent; who is short asks again.
+// maxPushed bounds what waits to be sent; a member that is short asks again.
 const maxPushed = 4096
 
 // recall asks all members but h that may hold or accrue more than is foreseen.
@@ -111,7 +111,7 @@ func (l *Ledger) serve(now quota.Time, a *account, h *holder) {
 	}
 }
 
-// next is who is due most of those, but for h, whose callers wanted tokens, and
+// next returns the member other than h that is due most among those whose callers wanted tokens, and
 // what it gets.
 func (l *Ledger) next(now quota.Time, a *account, h *holder) (next *holder, tokens quota.Units) {
 	free := a.pool.Level() - a.pool.Level()%quota.Token

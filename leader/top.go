@@ -14,8 +14,8 @@ type KeyCount struct {
 	Attempted, Admitted quota.Units
 }
 
-// TopKeys are the keys of a limit of which most was asked, the first of them first. Of a
-// key that is not among them it was at most Rest.
+// TopKeys are the most requested keys of a limit, in descending order. At most Rest was asked of
+// any other key.
 type TopKeys struct {
 	Limit quota.LimitName
 	Keys  []KeyCount
@@ -57,18 +57,18 @@ func listed(n quota.LimitName) bool {
 	return tier == 1 && base == n && !n.IsInline()
 }
 
-// TopSince returns, for every limit of which something was asked since the last call, at most each
-// keys, and at most all in all; limits in order. To be called once a minute: what was
-// asked of a key whose account went several times in between may be in Rest.
+// TopSince returns, for every limit with requests since the last call, at most each keys, and at
+// most all in all; limits in order. Call it once a minute: what was asked of a key whose account
+// went several times in between may be in Rest.
 func (l *Ledger) TopSince(each, all int) []TopKeys {
 	for l.TopSome(each, math.MaxInt) {
 	}
 	return l.takeTop(each, all)
 }
 
-// TopSome does part of the work of the next TopSince, which has the same each: it looks at so many
-// of the keys of which something was asked. It returns true if some are left. Requests during that
-// work count for the TopSince after that.
+// TopSome does part of the work of the next TopSince, which has the same each: it looks at up to
+// most of the requested keys. It returns true if some are left. Requests during that work count
+// for the TopSince after that.
 func (l *Ledger) TopSome(each, most int) (more bool) {
 	if l.tops == nil {
 		l.tops, l.topLeft = tops{}, l.counted.len()

@@ -136,7 +136,7 @@ func changeOf(change quoratev1.NodeChange) Action {
 		}
 		lines := []string{"The change is committed; what follows goes on by itself, and the page shows it."}
 		goes := change == quoratev1.NodeChange_NODE_CHANGE_LEAVE || change == quoratev1.NodeChange_NODE_CHANGE_REMOVE
-		if res.Moves > 0 && goes { // of others, who is to lead changes, and no replica moves
+		if res.Moves > 0 && goes { // for other changes only the preferred leader changes, and no replica moves
 			lines = append(lines, fmt.Sprintf("%d replicas are to move.", res.Moves))
 		}
 		if res.Warning != "" {

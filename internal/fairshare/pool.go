@@ -1,6 +1,6 @@
 // Package fairshare divides fairly: a Pool a bounded resource, such as bytes or open streams, among
-// owners, none of which can take all of it; and Level a rate among those who demand it, whose demand Follow
-// averages. Leaders, the ledgers of clients, and RLQS divide by the same code.
+// owners, none of which can take all of it; and Level a rate among claimants, whose demand Follow averages.
+// Leaders, the ledgers of clients, and RLQS divide by the same code.
 package fairshare
 
 import "sync"

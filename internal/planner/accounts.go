@@ -104,8 +104,8 @@ func passes(t *quota.Tier, seconds int) float64 {
 	return max(float64(t.Burst), float64(t.Rate.Tokens)/max(t.Rate.Per.Seconds(), 1e-9)*float64(seconds))
 }
 
-// alike returns the least number of accounts with equal demand of which the rule would have refused no more
-// than was really refused; 0 if there is no rule.
+// alike returns the least number of accounts with equal demand for which the rule would have refused no more
+// than was really refused; 0 without a rule.
 func (d *demand) alike(now *quota.Limit) int64 {
 	if now == nil {
 		return 0

@@ -103,7 +103,7 @@ func (r *run) start() {
 	}
 }
 
-// stopped reports whether the run is to end early.
+// stopped reports whether the run has to end early.
 func (r *run) stopped() bool { return r.Stopped != nil && r.Stopped() }
 
 // until plays all events up to a time.

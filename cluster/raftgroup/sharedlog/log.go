@@ -268,7 +268,7 @@ func (l *Log) group(id uint32) *Group {
 	return g
 }
 
-// Held returns the sorted numbers of the groups of which the log holds something.
+// Held returns the sorted numbers of the groups with anything in the log.
 func (l *Log) Held() (ids []uint32) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

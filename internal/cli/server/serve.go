@@ -97,7 +97,7 @@ func (o *serveOptions) load() (s config.Node, strict bool, err error) {
 	return s, strict, err
 }
 
-// loadNew is load for a node that is to join.
+// loadNew is load for a node that joins.
 func (o *serveOptions) loadNew(kept string, s *config.Node) (err error) {
 	o.node = cmp.Or(o.node, os.Getenv("QUORATE_NODE"))
 	switch {

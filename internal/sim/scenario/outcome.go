@@ -125,7 +125,7 @@ func Worst(runs []Outcome) Summary {
 	return s
 }
 
-// fields returns the numbers of which the highest is the worst.
+// fields returns the numbers that are worse the higher they are.
 func (o *Outcome) fields() map[string]*float64 {
 	return map[string]*float64{
 		"over_pct": &o.OverPct, "under_pct": &o.UnderPct,

@@ -9,8 +9,8 @@ import (
 	"github.com/quorate/quorate/internal/sim"
 )
 
-// Run plays the scenario once. It leaves CPUSeconds to the caller, who has a clock. watch, if not
-// nil, is called with the virtual time of every decision and must be fast.
+// Run plays the scenario once. It leaves CPUSeconds to the caller, which has a clock. watch, if
+// not nil, is called with the virtual time of every decision and must be fast.
 func (s *Scenario) Run(a sim.Algorithm, seed uint64, watch func(at time.Duration)) Outcome {
 	p := s.play(a, seed)
 	if watch != nil {
