@@ -1,0 +1,317 @@
+package leader
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/quorate/quorate/internal/limiter"
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// TestExact plays members of a hard limit beside one central bucket that sees what is admitted when it is admitted:
+// what is free, together with what members hold, is never more than is left there. Reports and answers are lost,
+// members are silent for seconds, and leaders die; what they have answered since the last line of the log nobody
+// can tell.
+func TestExact(t *testing.T) {
+	for seed := range uint64(600) {
+		playExact(t, seed)
+		if t.Failed() {
+			t.Fatalf("seed %d", seed)
+		}
+	}
+}
+
+// exactGame is a game about one key.
+type exactGame struct {
+	t       *testing.T
+	rng     *rand.Rand
+	limits  *quota.Limits
+	limit   *quota.Limit
+	l       *Ledger
+	now     quota.Time
+	central limiter.Bucket
+	members [3]exactMember
+	log     []quota.KeyLevel // what the next leader finds
+	written []exactLine      // checkpoints that the log has not taken
+	names   quota.Seq
+	parts   int64         // of the burst; a question costs at most one
+	pace    time.Duration // the longest time between two steps
+	odds    [6]int        // of each kind of step, added up
+}
+
+type exactLine struct {
+	seq   quota.Seq
+	lines []quota.KeyLevel
+}
+
+type exactMember struct {
+	fakeKey
+	id        quota.NodeID
+	seq       quota.Seq
+	told      quota.Term  // who has been told everything
+	abandoned []quota.Seq // questions whose answers were lost
+	asleep    quota.Time  // hears and reports nothing until then
+}
+
+func newExact(t *testing.T, l *quota.Limit) *exactGame {
+	l.LimitName, l.Ceiling = examKey.LimitName, quota.Hard
+	limits, err := quota.NewLimits(1, []quota.Limit{*l})
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := &exactGame{t: t, limits: limits, limit: l, now: start, central: limiter.NewBucket(l.BurstUnits(), start)}
+	for i := range g.members {
+		g.members[i] = exactMember{id: quota.NodeID(string(rune('a' + i))), fakeKey: fakeKey{epoch: 1, from: start}}
+	}
+	g.lead(1)
+	return g
+}
+
+func playExact(t *testing.T, seed uint64) {
+	rng := rand.New(rand.NewPCG(seed, 11))
+	pick := func(of ...int64) int64 { return of[rng.IntN(len(of))] }
+	g := newExact(t, &quota.Limit{
+		Burst: pick(20, 100, 400), Rate: quota.Rate{Tokens: pick(10, 100, 300), Per: time.Second},
+		Decide: quota.Decide(pick(int64(quota.DecideDefault), int64(quota.DecideDefault), int64(quota.Locally), int64(quota.AtLeader))),
+	})
+	g.rng, g.pace, g.parts = rng, time.Duration(pick(10, 30, 200))*time.Millisecond, pick(2, 10, 20)
+	for i, most := range [...]int{30, 60, 30, 30, 6, 3} {
+		g.odds[i] = 1 + rng.IntN(most)
+		if i > 0 {
+			g.odds[i] += g.odds[i-1]
+		}
+	}
+	for range 400 {
+		if g.step(); t.Failed() {
+			return
+		}
+	}
+}
+
+// chance is one in n; never in a game without random numbers.
+func (g *exactGame) chance(n int) bool { return g.rng != nil && g.rng.IntN(n) == 0 }
+
+func (g *exactGame) lead(term quota.Term) {
+	nodes := []quota.NodeID{"a", "b", "c"}
+	g.l, g.written = New(Config{}, 0, term, "a", nodes, g.limits, g.log, g.now), nil
+}
+
+// step is what happens next.
+func (g *exactGame) step() {
+	m := &g.members[g.rng.IntN(len(g.members))]
+	g.pass(time.Duration(g.rng.Int64N(int64(g.pace))))
+	n := g.rng.IntN(g.odds[len(g.odds)-1])
+	switch i, _ := slices.BinarySearch(g.odds[:], n+1); i {
+	case 0:
+		u := m.held
+		if g.chance(2) {
+			u = quota.Units(g.rng.Int64N(int64(u) + 1))
+		}
+		if g.use(m, u.Tokens()); g.chance(3) {
+			m.refused += quota.FromTokens(g.rng.Int64N(20))
+		}
+	case 1:
+		if g.now >= m.asleep {
+			g.report(m, max(0, g.rng.Int64N(g.limit.Burst)-g.limit.Burst/2), g.chance(8))
+		}
+	case 2:
+		g.ask(m, 1+g.rng.Int64N(g.limit.Burst/g.parts), g.chance(4))
+	case 3:
+		g.checkpoint()
+	case 4:
+		m.asleep = g.now.Add(time.Duration(g.rng.IntN(3000)) * time.Millisecond)
+	case 5:
+		for len(g.written) > 0 && g.chance(2) {
+			g.commit()
+		}
+		g.lead(g.l.Term() + 1)
+	}
+	g.check()
+}
+
+func (g *exactGame) pass(d time.Duration) {
+	g.now = g.now.Add(d)
+	for i := range g.members {
+		g.members[i].accrue(g.now)
+	}
+}
+
+// admit charges the central bucket.
+func (g *exactGame) admit(u quota.Units) {
+	g.central.Refill(g.now, g.limit.Rate, g.limit.BurstUnits())
+	g.central.Add(-u)
+	g.central.Cap(g.limit.BurstUnits())
+	if g.central.Level() < -exactRounding {
+		g.t.Errorf("%s tokens are admitted that are not there", show(-g.central.Level()))
+	}
+}
+
+const exactRounding = quota.Token / 100
+
+// use has a member admit some of what it holds.
+func (g *exactGame) use(m *exactMember, n int64) {
+	u := quota.FromTokens(n)
+	m.held, m.used = m.held-u, m.used+u
+	g.admit(u)
+}
+
+// report has a member report to the leader. The answer may be lost.
+func (g *exactGame) report(m *exactMember, want int64, lost bool) {
+	e := m.entry(g.l.Term())
+	e.Key, e.Want, e.Abandoned, e.Stopped = examKey, quota.FromTokens(want), m.abandoned, e.Applied > 0 && m.grant.Rate == 0
+	if e.Learn != nil {
+		e.Learn.Age = g.now.Sub(m.at)
+	}
+	m.seq++
+	r := quota.Report{Term: g.l.Term(), From: m.id, Incarnation: 1, Seq: m.seq, Full: m.told < g.l.Term(), Parts: 1, Age: time.Hour, Entries: []quota.ReportEntry{e}}
+	answer, err := g.l.Report(g.now, r)
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	pushed := g.l.Pushed()
+	if len(answer.Entries) == 1 && !lost {
+		m.apply(answer.Entries[0], answer, &e)
+		m.told, m.abandoned = g.l.Term(), nil
+	}
+	g.deliver(pushed)
+}
+
+// deliver brings members what answers no report.
+func (g *exactGame) deliver(grants []quota.Grant) {
+	for _, p := range grants {
+		m := &g.members[p.To[0]-'a']
+		if e := p.Entries[0]; !e.Recall && g.now >= m.asleep && !g.chance(8) {
+			m.apply(e, p, nil)
+		}
+	}
+}
+
+// ask has a member ask the leader, and ask again if the answer waits for the log. The answer may be lost.
+func (g *exactGame) ask(m *exactMember, cost int64, lost bool) {
+	if !g.limit.MayAsk() || g.now < m.asleep || len(m.abandoned) == quota.MaxAbandoned {
+		return
+	}
+	g.names++
+	q := quota.Ask{From: m.id, Incarnation: 1, ID: g.names, Key: examKey, Cost: quota.FromTokens(cost)}
+	a := g.l.Ask(g.now, []quota.Ask{q})[0]
+	if a.Unsaved {
+		g.checkpoint()
+		a = g.l.Ask(g.now, []quota.Ask{q})[0]
+	}
+	switch {
+	case lost:
+		m.abandoned = append(m.abandoned, q.ID)
+	case a.Allowed:
+		g.admit(q.Cost)
+	}
+}
+
+// checkpoint writes one, and the log may take what has been written.
+func (g *exactGame) checkpoint() {
+	if lines := g.l.Checkpoint(g.now, 10); len(lines) > 0 {
+		g.written = append(g.written, exactLine{g.l.Written(), lines})
+	}
+	if g.chance(4) {
+		return
+	}
+	for len(g.written) > 0 {
+		g.deliver(g.l.Saved(g.now, g.commit()))
+	}
+}
+
+func (g *exactGame) commit() quota.Seq {
+	w := g.written[0]
+	g.written = g.written[1:]
+	for i := range w.lines {
+		w.lines[i].Applied = g.now
+	}
+	g.log = w.lines
+	return w.seq
+}
+
+// free is what is free in the books.
+func (g *exactGame) free() quota.Units {
+	a := g.l.account(examKey)
+	a.advance(g.now)
+	return a.pool.Level()
+}
+
+// all is that, together with what members hold.
+func (g *exactGame) all() quota.Units {
+	sum := g.free()
+	for i := range g.members {
+		sum += g.members[i].held
+	}
+	return sum
+}
+
+// check compares the books with the central bucket.
+func (g *exactGame) check() {
+	g.t.Helper()
+	if g.l.account(examKey) == nil {
+		return
+	}
+	g.central.Refill(g.now, g.limit.Rate, g.limit.BurstUnits())
+	if all := g.all(); all > g.central.Level()+exactRounding {
+		g.t.Errorf("%s tokens are free, and %s in all with what members hold; the central bucket has %s", show(g.free()), show(all), show(g.central.Level()))
+	}
+}
+
+// busy has members use for a second all that they hold, and ask for more, until they have the whole rate.
+func (g *exactGame) busy(members ...*exactMember) {
+	for range 10 {
+		g.spend(members...)
+		for i := range g.members {
+			g.report(&g.members[i], 0, false)
+		}
+		g.checkpoint()
+	}
+	var sum quota.Units
+	for _, m := range members {
+		sum += m.grant.Rate
+	}
+	if sum != g.limit.Rate.PerSecond() || g.free() >= exactRounding {
+		g.t.Fatalf("%s free, and a rate of %s/s: want nothing, and all of the rate", show(g.free()), show(sum))
+	}
+}
+
+// spend has members use for 100 ms all that they hold, and ask for more.
+func (g *exactGame) spend(members ...*exactMember) {
+	g.pass(100 * time.Millisecond)
+	for _, m := range members {
+		g.use(m, m.held.Tokens())
+		m.refused += 10 * quota.Token
+	}
+}
+
+// TestAnswersEndBesideRates: when the promise that a leader made to itself has ended, the next one takes for free again
+// what the first cannot have admitted, because there was no more. What may come back from members is part of what there
+// was, also beyond what they can hold.
+func TestAnswersEndBesideRates(t *testing.T) {
+	g := newExact(t, &quota.Limit{Burst: 400, Rate: quota.Rate{Tokens: 100, Per: time.Second}})
+	a, b, c := &g.members[0], &g.members[1], &g.members[2]
+	g.busy(a, b)
+	g.ask(c, -40, false)
+	g.ask(c, 20, false) // with the next one, all that is promised
+	g.ask(c, 20, false)
+	g.lead(2)
+	g.report(c, 0, false)
+	for range 14 { // a and b are not heard
+		g.spend(a, b)
+		g.check()
+	}
+	if g.l.account(examKey).own.earlier != 0 {
+		t.Fatal("the promise has not ended")
+	}
+	for range 2 {
+		for i := range g.members {
+			g.report(&g.members[i], 0, false)
+			g.check()
+		}
+	}
+	if got := g.all(); got < g.central.Level()-exactRounding {
+		t.Errorf("%s in all; want all that the central bucket has, %s", show(got), show(g.central.Level()))
+	}
+}
