@@ -149,7 +149,7 @@ func (a *account) fill(now quota.Time, stands quota.Units) {
 	a.slid(was)
 	a.noteOverflow(now, before)
 	if a.isAsked() {
-		a.rooms.note(now, full-a.pool.Level()-max(0, a.returns()-stands))
+		a.rooms.note(now, max(0, full-a.pool.Level()-max(0, a.returns()-stands)))
 	}
 	a.pool.Add(-handed)
 	switch {

@@ -286,6 +286,29 @@ func (g *exactGame) spend(members ...*exactMember) {
 	}
 }
 
+// TestAbandonedBesideRates: what a rate has yielded beyond its member's cap may still come back, so it fills the bucket
+// as well. What would have refilled then is not given back for an answer that was lost; nor is anything taken for it.
+func TestAbandonedBesideRates(t *testing.T) {
+	g := newExact(t, &quota.Limit{Burst: 100, Rate: quota.Rate{Tokens: 100, Per: time.Second}})
+	a, b := &g.members[0], &g.members[1]
+	g.busy(a)
+	g.pass(1500 * time.Millisecond) // nobody uses anything: the bucket is full
+	g.ask(b, -50, false)
+	g.ask(b, 10, true)
+	g.pass(200 * time.Millisecond) // the ten would have refilled
+	g.ask(b, 15, false)
+	g.report(b, 0, false)
+	g.check()
+	if got := g.free() + b.held; got != 25*quota.Token {
+		t.Errorf("%s free or at b; want 25, of 50", show(got))
+	}
+	g.report(a, 0, false)
+	g.check()
+	if got := g.all(); got != 85*quota.Token {
+		t.Errorf("%s in all; want 85, of 100", show(got))
+	}
+}
+
 // TestAnswersEndBesideRates: when the promise that a leader made to itself has ended, the next one takes for free again
 // what the first cannot have admitted, because there was no more. What may come back from members is part of what there
 // was, also beyond what they can hold.
