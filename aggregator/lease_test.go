@@ -36,3 +36,20 @@ func TestRateEndsWithLease(t *testing.T) {
 		})
 	}
 }
+
+// TestFractionGoesBack: where a hard limit gives no rate, nothing completes a fraction of a token, so the next report
+// gives it back: it would lie here unused, and the rest of its token with the leader. While a rate adds to it, it stays.
+func TestFractionGoesBack(t *testing.T) {
+	for _, tc := range []struct{ rate, held quota.Units }{{0, tokens}, {1, tokens + tokens/2}} {
+		r := newRig(t, Config{})
+		r.check(hardName, "k", 1)
+		r.answer(r.collect(), quota.GrantEntry{Tokens: 2*tokens + tokens/2, Rate: tc.rate, Cap: 3 * tokens, Level: 10 * tokens})
+		r.want(hardName, 1, true, quota.WhyHeld)
+		for range 5 { // it is to keep more than it has
+			r.want(hardName, 20, false, quota.WhyOverLimit)
+		}
+		if e := r.collect().Entries[0]; e.Held != tc.held {
+			t.Errorf("a rate of %d: %d held, want %d", tc.rate, e.Held, tc.held)
+		}
+	}
+}
