@@ -206,11 +206,7 @@ func (l *Ledger) setRate(a *account, h *holder, t terms) (short bool) {
 			others += o.charged
 		}
 	}
-	want := t.fair // and what is free, where the pool is too small to even anything out
-	if a.limit.Ceiling == quota.Hard && t.burst < 2*t.rate*l.cfg.Sync.Seconds() && t.total > 0 {
-		want *= max(1, t.rate/t.total)
-	}
-	want = a.evened(h, want)
+	want := a.evened(h, t.fair)
 	rate := min(quota.Units(want), a.gains-others)
 	if !l.worthRate(a, rate, t) {
 		rate = 0

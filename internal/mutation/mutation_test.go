@@ -1,6 +1,7 @@
 package mutation
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -77,8 +78,10 @@ var mutations = []mutation{
 }
 
 // TestMutationsFit checks that each mutation still fits the sources.
-func TestMutationsFit(t *testing.T) {
-	for _, m := range mutations {
+func TestMutationsFit(t *testing.T) { fit(t, mutations) }
+
+func fit(t *testing.T, list []mutation) {
+	for _, m := range list {
 		if _, err := m.overlay(t.TempDir()); err != nil {
 			t.Errorf("%s: %v", m.name, err)
 		}
@@ -110,8 +113,8 @@ func (m *mutation) overlay(dir string) (string, error) {
 	return overlay, os.WriteFile(overlay, b, 0o600)
 }
 
-// steps are the tests that look for a mutation, the cheapest first.
-var steps = [][]string{
+// inTests are the tests that look for a mutation, the cheapest first.
+var inTests = [][]string{
 	{"test", "-count=1", "./leader", "./aggregator", "./branch", "./internal/fairshare"},
 	{"test", "-count=1", "./internal/sim/rules", "./internal/sim"},
 	{"test", "-count=1", "./internal/sim/scenario"},
@@ -119,7 +122,7 @@ var steps = [][]string{
 }
 
 var (
-	failedTest = regexp.MustCompile(`(?m)^--- FAIL: (\w+)`)
+	failedTest = regexp.MustCompile(`(?m)^--- FAIL: (\w+).*(?:\n    --- FAIL: (\S+))?`)
 	failedSeed = regexp.MustCompile(`(?m)^seed (\d+): (\w+)`)
 )
 
@@ -127,14 +130,16 @@ var (
 // half an hour: make mutations runs it, and the page gets the rows that it prints. One alone:
 //
 //	MUTATIONS=1 go test -v -run '^TestMutations$/a_member_spends_after_its_lease' ./internal/mutation
-func TestMutations(t *testing.T) {
+func TestMutations(t *testing.T) { run(t, mutations, inTests) }
+
+func run(t *testing.T, list []mutation, steps [][]string) {
 	if os.Getenv("MUTATIONS") == "" {
-		t.Skip("takes half an hour: make mutations")
+		t.Skip("takes half an hour: make mutations heuristics")
 	}
 	var rows strings.Builder
-	for _, m := range mutations {
+	for _, m := range list {
 		t.Run(m.name, func(t *testing.T) {
-			by := m.caught(t)
+			by := m.caught(t, steps)
 			if by == "" {
 				t.Error("no test finds it")
 				by = "**nothing**"
@@ -152,7 +157,7 @@ func TestMutations(t *testing.T) {
 }
 
 // caught returns what found the mutation; "" if nothing did.
-func (m *mutation) caught(t *testing.T) string {
+func (m *mutation) caught(t *testing.T, steps [][]string) string {
 	overlay, err := m.overlay(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
@@ -166,7 +171,7 @@ func (m *mutation) caught(t *testing.T) string {
 			continue
 		}
 		if found := failedTest.FindStringSubmatch(string(out)); found != nil {
-			return "`" + found[1] + "`"
+			return "`" + cmp.Or(found[2], found[1]) + "`"
 		}
 		if found := failedSeed.FindStringSubmatch(string(out)); found != nil {
 			return fmt.Sprintf("campaign, seed %s: %s", found[1], found[2])
