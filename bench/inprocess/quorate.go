@@ -43,8 +43,12 @@ func newTable(k kind, keys []string) (store, error) {
 	if k == enough {
 		a.SetLeader(0, "a", 1)
 	}
-	for _, key := range keys {
-		a.TrySimple(now, limitOf, key, 1)
+	for _, key := range keys { // opens them, and uses up a limit of one token
+		if k == enough {
+			a.TrySimple(now, limitOf, key, 1)
+		} else {
+			a.Draw(now, quota.Key{LimitName: limitOf, Key: key}, 1)
+		}
 	}
 	if k == enough {
 		hold(a)

@@ -14,7 +14,7 @@ var heuristics = []mutation{
 	{"a member with a rate holds no more than its part of the burst", "leader/divide.go", "			room = min(room, max(t.burst*t.weight, token)-float64(a.holds(h)))\n", "			room = min(room, math.MaxFloat64)\n"},
 	{"no fraction of a token is granted without a rate", "leader/divide.go", "		u -= u % quota.Token", "		u -= 0 * quota.Token"},
 	{"a member without enough of its part disturbs others", "leader/divide.go", "const enough = 0.8\n", "const enough = 0.0\n"},
-	{"requests that come in clumps are told from a surge", "leader/demand.go", "		if size < fewest {\n", "		if true || size < fewest {\n"},
+	{"requests that come in clumps are no surge", "leader/demand.go", "		if size < fewest {\n", "		if true || size < fewest {\n"},
 	{"a request of a clump is granted whole", "leader/divide.go", "		t.least = size\n", "		t.least = t.least + 0\n"},
 	{"a rate of less than a token an interval is none", "leader/turns.go", "	return !t.scattered && float64(rate)", "	return true || !t.scattered && float64(rate)"},
 	{"no rate where a part of the burst is less than half a clump", "leader/divide.go", "t.burst*t.weight < size/2", "t.burst*t.weight < 0*size"},
@@ -50,8 +50,10 @@ var heuristics = []mutation{
 // TestHeuristicsFit checks that each heuristic is still where the list says.
 func TestHeuristicsFit(t *testing.T) { fit(t, heuristics) }
 
-// TestHeuristics turns one heuristic off after the other, and runs the tests until one fails: make
-// heuristics.
+// TestHeuristics turns one heuristic off after the other, and runs the tests until one fails. It takes
+// an hour:
+//
+//	MUTATIONS=1 go test -timeout 3h -v -run '^TestHeuristics$' ./internal/mutation
 func TestHeuristics(t *testing.T) { run(t, heuristics, inScenarios) }
 
 // inScenarios are the tests that hold whole clusters to bounds. Tests of the ledger alone hold it to its

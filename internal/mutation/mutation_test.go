@@ -134,7 +134,7 @@ func TestMutations(t *testing.T) { run(t, mutations, inTests) }
 
 func run(t *testing.T, list []mutation, steps [][]string) {
 	if os.Getenv("MUTATIONS") == "" {
-		t.Skip("takes half an hour: make mutations heuristics")
+		t.Skip("takes half an hour: make mutations")
 	}
 	var rows strings.Builder
 	for _, m := range list {
