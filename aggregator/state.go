@@ -33,7 +33,7 @@ type state struct {
 	aloneState
 }
 
-// openState is where the key is in its life: closed, open in an epoch, closing.
+// openState holds the phase of the key, and the epoch that it is open in.
 type openState struct {
 	phase    phase
 	dead     bool       // dropped from the table
@@ -62,20 +62,20 @@ type countState struct {
 	tallied  tallied
 }
 
-// loanState is what clients of this node hold (lend.go).
+// loanState counts the tokens that clients of this node hold (lend.go).
 type loanState struct {
 	loans    quota.Units // lent to clients, and not settled: counts as held
 	unbacked quota.Units // part of loans that no leader has granted: this node is cut off
 	voids    uint32      // how often in this epoch all loans ended at once
 }
 
-// flightState is of limits on what is in flight.
+// flightState counts requests in flight, for concurrency limits.
 type flightState struct {
 	inFlight quota.Units // acquired and not released
 	lent     quota.Units // part of it that was beyond held: what is released pays it back first
 }
 
-// windowState is of limits with windows.
+// windowState holds the current window, for limits with windows.
 type windowState struct {
 	since, until quota.Time    // the window, local times
 	win          quota.Time    // its start on the leader's clock
@@ -84,7 +84,7 @@ type windowState struct {
 	slope        quota.Units   // SlidingWindow: what the level gains per second
 }
 
-// leaseState is the last grant: a rate and a cap until the lease ends.
+// leaseState holds the last grant: a rate and a cap until the lease ends.
 type leaseState struct {
 	rate, cap quota.Units
 	from      quota.Time  // held includes the rate up to here
@@ -95,13 +95,13 @@ type leaseState struct {
 	share     int64 // part of the rate when last heard, in millionths
 }
 
-// durableState is of limits whose counts endure.
+// durableState links the counts of durable limits to the log and the journal.
 type durableState struct {
 	saved quota.Units // part of used and over of this epoch that a leader has committed
 	place JournalSlot // where the counts outlive the process, or nil
 }
 
-// estimateState is what is known of the global level.
+// estimateState estimates the global level.
 type estimateState struct {
 	est     quota.Units // estimated global level at estAt
 	estAt   quota.Time
@@ -145,13 +145,13 @@ type reportState struct {
 	hurry   bool // asked for more while a report was on its way
 }
 
-// deniedState is a refusal of the leader that may be repeated without asking.
+// deniedState remembers a refusal of the leader, which this node repeats without asking.
 type deniedState struct {
 	denied     quota.Time // until then the leader refuses deniedCost, and what costs more
 	deniedCost quota.Units
 }
 
-// aloneState is what the limit's when_cut_off needs.
+// aloneState holds the state of the limit's when_cut_off policy.
 type aloneState struct {
 	apart *apart // while cut off
 }

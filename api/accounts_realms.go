@@ -11,8 +11,8 @@ import (
 	"github.com/quorate/quorate/internal/account"
 )
 
-// ListRealms implements quoratev1.AccountAdminServiceServer. It reads on past realms that the caller
-// may not see, so that no page token names one of them.
+// ListRealms implements quoratev1.AccountAdminServiceServer. It skips realms that the caller has no
+// permission to list, also in page tokens.
 func (s *AccountAdminService) ListRealms(ctx context.Context, req *quoratev1.ListRealmsRequest) (*quoratev1.ListRealmsResponse, error) {
 	size, err := accountPage(req.PageSize)
 	if err != nil {
@@ -48,7 +48,7 @@ func (s *AccountAdminService) ListRealms(ctx context.Context, req *quoratev1.Lis
 	}
 }
 
-// realmFor returns what a caller may know of a realm, or nil if that is nothing.
+// realmFor returns the summary of a realm for a caller, or nil without permission to list anything in it.
 func (s *AccountAdminService) realmFor(ctx context.Context, who string, r account.Realm) *quoratev1.RealmSummary {
 	may := func(permission string) bool {
 		return access.Check(ctx, s.grants, who, permission, access.Subject{App: r.App, Realm: r.Name}) == nil

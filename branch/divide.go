@@ -38,8 +38,8 @@ const (
 	// ahead is how many intervals of demand a client is lent: more than one, so
 	// that a late report does not starve it.
 	ahead = 1.5
-	// little is what a client may have although others were promised it: a client that asks now
-	// and then needs that, and many rarely do so at once.
+	// little is lent to a client even if it is promised to others: a client with rare requests needs
+	// it, and many rarely ask at once.
 	little = 4 * quota.Token
 	// deviations of a count are lent on top where there is enough.
 	deviations = fairshare.Deviations

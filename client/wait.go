@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/quorate/quorate/client/internal/overdue"
 	"github.com/quorate/quorate/internal/quota"
 )
 
@@ -36,12 +37,12 @@ func (b *Bucket) WaitN(ctx context.Context, n int64) error {
 	}
 	defer b.c.leave(b.key, turn)
 	for {
-		if overdue(ctx) != nil {
+		if overdue.Err(ctx) != nil {
 			return waitEnded(ctx)
 		}
 		res, taken, err := b.spend(ctx, n)
 		switch {
-		case err != nil && overdue(ctx) != nil: // no node failed
+		case err != nil && overdue.Err(ctx) != nil: // no node failed
 			return waitEnded(ctx)
 		case err != nil:
 			return err
@@ -85,16 +86,7 @@ func (c *Client) sleep(ctx context.Context, d time.Duration) error {
 }
 
 func waitEnded(ctx context.Context) error {
-	return &Error{Kind: ErrTooLong, Detail: "the context ended while waiting for tokens", cause: overdue(ctx)}
-}
-
-// overdue returns ctx.Err(), also where the deadline has passed and the context does not say so yet: a node
-// that was asked until then may answer first.
-func overdue(ctx context.Context) error {
-	if deadline, ok := ctx.Deadline(); ctx.Err() == nil && ok && !time.Now().Before(deadline) {
-		return context.DeadlineExceeded
-	}
-	return ctx.Err()
+	return &Error{Kind: ErrTooLong, Detail: "the context ended while waiting for tokens", cause: overdue.Err(ctx)}
 }
 
 // queues are the waiting callers by key: one caller of each key asks, the others wait for their

@@ -31,7 +31,7 @@ type account struct {
 	visitState
 }
 
-// bookState is which account it is, and what was counted since it was opened.
+// bookState identifies the account, and counts since it was opened.
 type bookState struct {
 	attempted, admitted quota.Units
 	listed              listing // of them; see TopSince
@@ -44,14 +44,14 @@ type bookState struct {
 	forced              bool       // charged beyond what there was; it may be below 0 for that
 }
 
-// askedState is what is decided here, for members that ask.
+// askedState records the decide requests that the leader answered.
 type askedState struct {
 	asked asked
 	rooms rooms // only if members ask
 	own   answers
 }
 
-// overflowState is what no longer comes back.
+// overflowState records tokens that no longer come back: of an ended window, or beyond the burst.
 type overflowState struct {
 	ended      quota.Time  // the end of the window before, which no sliding one has
 	left       quota.Units // what the last window left
@@ -59,13 +59,13 @@ type overflowState struct {
 	overflowAt quota.Time
 }
 
-// promiseState is what nodes may spend without a word of this leader.
+// promiseState records what nodes may spend before they have reported to this leader.
 type promiseState struct {
 	unlogged quota.Units // promised to every node, whatever the log says
 	claims   []claim     // of nodes that have not spoken to this leader
 }
 
-// errorState is what was admitted beyond the limit, and refused needlessly.
+// errorState measures over-admission and needless refusals.
 type errorState struct {
 	sums           *quota.LiveError // of the limit
 	env            envelope
@@ -75,7 +75,7 @@ type errorState struct {
 	needlessAtMost quota.Units
 }
 
-// divisionState is what the division among members remembers.
+// divisionState carries the division among members from one report to the next.
 type divisionState struct {
 	clumps  dispersion
 	shared  quota.Time // when the dues of the members were last booked
@@ -83,7 +83,7 @@ type divisionState struct {
 	central bool       // too few tokens for the members that want them: nothing is handed out; see scarce
 }
 
-// logState is what the log knows of the account, and what the next checkpoints will contain.
+// logState records which level the log holds, and whether the next checkpoint writes a new one.
 type logState struct {
 	logged      loggedLevel
 	behindSince quota.Time
@@ -95,7 +95,7 @@ type logState struct {
 	overdue     bool // the next checkpoint writes it, however little it has moved
 }
 
-// visitState is when and why the account is visited: see schedule.go.
+// visitState schedules the visits of the account: see schedule.go.
 type visitState struct {
 	alarm   quota.Time // visit it by then
 	seen    uint64     // changes applied

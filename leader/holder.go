@@ -20,7 +20,7 @@ type holder struct {
 	durableState
 }
 
-// lifeState is which process of which node the member is, and whether it is alive.
+// lifeState identifies the member's process, and records whether it is alive.
 type lifeState struct {
 	node     quota.NodeID
 	inc      quota.Incarnation
@@ -34,7 +34,7 @@ type lifeState struct {
 	dead     bool // its process is: what is out was used or is lost
 }
 
-// heldState is what the member may hold: tokens, and a rate up to a cap until the lease ends.
+// heldState bounds the member's tokens: those it may hold, and a rate up to a cap until the lease ends.
 type heldState struct {
 	out     quota.Units
 	ret     quota.Units // part of out that may stand or come back: the rest was used, or has overflowed
@@ -51,7 +51,7 @@ type heldState struct {
 	flight  []flight    // grants of tokens that are not acknowledged
 }
 
-// demandState is what the member needs.
+// demandState estimates the member's demand.
 type demandState struct {
 	reported quota.Time
 	again    time.Duration
@@ -80,7 +80,7 @@ type countState struct {
 	gave       quota.Units // given back with it
 }
 
-// durableState is of accounts whose counts endure.
+// durableState holds the member's committed counts, for accounts whose counts endure.
 type durableState struct {
 	saved  quota.Units // of used and over, committed
 	want   quota.Units // as last reported

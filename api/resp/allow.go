@@ -51,8 +51,7 @@ type miss struct {
 }
 
 // unknown returns the error about an unknown limit, with the names of existing ones. With
-// authentication it names no other namespaces: a caller with a permission in this one may not learn
-// of them.
+// authentication it names no other namespaces: their names are for callers with permissions there.
 func (c *conn) unknown(n quota.LimitName) string {
 	limits := c.node.Limits()
 	if c.missed.text == "" || c.missed.limits != limits || c.missed.name != n {

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/client"
+	"github.com/quorate/quorate/client/internal/overdue"
 )
 
 // TokenRequester takes tokens from a fixed bucket.
@@ -133,7 +134,7 @@ func (b *bucket) RequestToken(ctx context.Context) error {
 func (b *bucket) ask(ctx context.Context) (*Refused, error) {
 	res, err := b.limiter.Allow(ctx, b.namespace, b.limit, b.key, b.cost)
 	switch {
-	case ctx.Err() != nil && err != nil:
+	case overdue.Err(ctx) != nil && err != nil:
 		return nil, err
 	case err != nil && (b.strict || errors.Is(err, client.ErrInvalid) || errors.Is(err, client.ErrClosed)):
 		return nil, err

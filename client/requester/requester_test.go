@@ -129,11 +129,20 @@ func TestQueue(t *testing.T) {
 	})
 }
 
-// TestUndecided checks that calls without a decision pass, unless configured otherwise.
+// lateContext is a context whose deadline passes before it ends, as on a busy machine.
+type lateContext struct{ context.Context }
+
+func (lateContext) Deadline() (time.Time, bool) { return time.Now(), true }
+
+// TestUndecided checks that calls without a decision pass, unless their deadline has passed or the requester is
+// configured otherwise.
 func TestUndecided(t *testing.T) {
 	l := &local{err: client.ErrUnavailable}
 	if err := New(l, "web", "l", "k").RequestToken(t.Context()); err != nil {
 		t.Errorf("open: %v", err)
+	}
+	if err := New(l, "web", "l", "k").RequestToken(lateContext{t.Context()}); !errors.Is(err, client.ErrUnavailable) {
+		t.Errorf("too late: %v", err)
 	}
 	if err := New(l, "web", "l", "k", WithErrors()).RequestToken(t.Context()); !errors.Is(err, client.ErrUnavailable) {
 		t.Errorf("strict: %v", err)

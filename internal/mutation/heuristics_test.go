@@ -44,7 +44,7 @@ var heuristics = []mutation{
 	// TestBurstOnAllNodes.
 	{"what callers wait for counts as spent", "leader/divide.go", "	h.spoken = min(tokens, e.Want)\n", "	h.spoken = 0\n"},
 	// TestClients/skewed_soft.
-	{"a flooding member is told a lower level", "leader/level.go", "	spent := a.overdrew(h)\n", "	spent := a.overdrew(h) && false\n"},
+	{"a flooding member receives a lower level", "leader/level.go", "	spent := a.overdrew(h)\n", "	spent := a.overdrew(h) && false\n"},
 	// missed by nothing.
 	{"others' demand counts less a standard deviation", "leader/level.go", "sum-math.Sqrt(sum*a.clump())", "sum-0*math.Sqrt(sum*a.clump())"},
 	// TestLeaderKilled.

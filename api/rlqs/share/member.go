@@ -33,7 +33,7 @@ type member struct {
 	level          float64    // estimated content of the bucket, under soft
 	booked         float64    // taken out of the reserve for the member and not reported yet
 	replacedAt     quota.Time // when the current bucket was assigned
-	settlingTokens float64    // initial content of the buckets whose replacement may not have taken effect yet
+	settlingTokens float64    // initial tokens of buckets that Envoy may not have replaced yet
 
 	want float64 // the rate that the last division set
 }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/quorate/quorate/client"
 	"github.com/quorate/quorate/client/extract"
+	"github.com/quorate/quorate/client/internal/overdue"
 )
 
 // Bounds of a check.
@@ -203,8 +204,8 @@ func later(d, jitter time.Duration) time.Duration {
 // failed decides without an answer. A request whose deadline passes does not pass: otherwise
 // callers could bypass the limit with a short deadline.
 func (g *Gate) failed(ctx context.Context, err error) (client.Result, Outcome, error) {
-	if ctx.Err() != nil {
-		return client.Result{}, Drop, ctx.Err()
+	if ended := overdue.Err(ctx); ended != nil {
+		return client.Result{}, Drop, ended
 	}
 	if g.OnError != nil {
 		g.OnError(ctx, err)

@@ -78,3 +78,20 @@ func TestTurn(t *testing.T) {
 		})
 	}
 }
+
+// lateContext is a context whose deadline passes before it ends, as on a busy machine.
+type lateContext struct{ context.Context }
+
+func (lateContext) Deadline() (time.Time, bool) { return time.Now(), true }
+
+// TestDeadlineDoesNotPass checks that a request without a decision passes, unless its deadline has passed: also
+// where its context does not say so yet.
+func TestDeadlineDoesNotPass(t *testing.T) {
+	var g Gate
+	if _, got, err := g.failed(t.Context(), client.ErrUnavailable); got != Pass {
+		t.Errorf("in time: %v, %v", got, err)
+	}
+	if _, got, err := g.failed(lateContext{t.Context()}, client.ErrUnavailable); got != Drop || !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("too late: %v, %v", got, err)
+	}
+}
