@@ -253,7 +253,7 @@ func (b *bucket) lowWater(rt *route, e *quota.GrantEntry) quota.Units {
 // and a few tokens. What is more is news.
 func (b *bucket) expected(again time.Duration) quota.Units {
 	mean := float64(b.demand) * float64(again) * (1 / (float64(quota.Token) * float64(time.Second)))
-	return quota.Units((mean + 3*math.Sqrt(mean) + few) * float64(quota.Token))
+	return quota.RoundUnits((mean + 3*math.Sqrt(mean) + few) * float64(quota.Token))
 }
 
 // known, in intervals of reporting, is how long the others' demand is believed.

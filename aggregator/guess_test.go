@@ -76,3 +76,19 @@ func TestDoubt(t *testing.T) {
 		}
 	}
 }
+
+// TestGuessOfLargestLimit: what a client may overdraw does not overflow, however large the limit and however
+// old its last grant.
+func TestGuessOfLargestLimit(t *testing.T) {
+	r := newRig(t, Config{})
+	r.SetPeers(1)
+	r.limits(quota.Limit{LimitName: softName, Rate: quota.Rate{Tokens: quota.MaxTokens, Per: time.Second}, Burst: quota.MaxTokens})
+	r.want(softName, 1, true, quota.WhyEstimate)
+	r.answer(r.collect(), quota.GrantEntry{Level: quota.Most, Free: quota.Most, Credit: quota.Most})
+	for range 58 {
+		r.now = r.now.Add(50 * time.Millisecond)
+		if d := r.check(softName, "k", 1); !d.Allowed {
+			t.Fatalf("%v after a grant: %v with %d tokens left", r.now, d.Why, d.Remaining)
+		}
+	}
+}

@@ -374,7 +374,7 @@ func (b *bucket) mayGuess(now quota.Time, l *quota.Limit, beyond, est quota.Unit
 		part = max(part, float64(b.demand)/all)
 	}
 	since := perSecond(b.gains(l), max(0, now.Sub(b.toldAt)))
-	return out+beyond <= b.credit+quota.Units(part*float64(since))
+	return out+beyond <= b.credit.Plus(quota.RoundUnits(part*float64(since)))
 }
 
 // part is what this node may overdraw if all nodes see the same burst, and

@@ -248,7 +248,7 @@ func (b *Branch) told(h *holder, loan *aggregator.Loan) quota.GrantEntry {
 
 // spare is what a client was lent and is not foreseen to use.
 func (b *Branch) spare(h *holder) quota.Units {
-	return max(0, h.lent-quota.Units(h.demand*ahead*b.cfg.Sync.Seconds()))
+	return max(0, h.lent-quota.RoundUnits(h.demand*ahead*b.cfg.Sync.Seconds()))
 }
 
 // creditOf is what a client may overdraw until it hears again: half of this node's part
@@ -260,7 +260,7 @@ func (b *Branch) creditOf(h *holder, loan *aggregator.Loan, want quota.Units) qu
 		part = max(part, here/(here+float64(loan.Others)))
 	}
 	free := max(0, part*float64(loan.Level-loan.Unseen-a.lent)-float64(max(a.credit-h.credit, a.spoken-h.beyond))) / 2
-	credit := quota.Units(min(free, max(float64(want), h.demand*ahead*b.cfg.Sync.Seconds(), free/float64(len(a.holders)))))
+	credit := quota.RoundUnits(min(free, max(float64(want), h.demand*ahead*b.cfg.Sync.Seconds(), free/float64(len(a.holders)))))
 	return credit - credit%quota.Token
 }
 
@@ -279,7 +279,7 @@ func (a *account) settle(now quota.Time, sync time.Duration) bool {
 // chance does.
 func (a *account) others(h *holder, loan *aggregator.Loan) quota.Units {
 	here := max(0, max(a.demand, float64(loan.Demand))-h.demand)
-	return loan.Others + quota.Units(max(0, here-math.Sqrt(here*float64(quota.Token))))
+	return loan.Others + quota.RoundUnits(max(0, here-math.Sqrt(here*float64(quota.Token))))
 }
 
 // foreseen is what a client is likely to use until it reports again, in Units.
@@ -291,7 +291,7 @@ func (b *Branch) foreseen(h *holder) float64 {
 // need returns what a client should be lent beyond what it has.
 func (b *Branch) need(h *holder, e *quota.ReportEntry) quota.Units {
 	need := b.foreseen(h)
-	u := quota.Units(need)
+	u := quota.RoundUnits(need)
 	if need < float64(2*quota.Token) { // it would lie there
 		u = 0
 	}
@@ -310,7 +310,7 @@ func (b *Branch) share(h *holder, loan *aggregator.Loan, want quota.Units) quota
 	if math.IsInf(level, 1) && a.wait == 0 {
 		return quota.Most
 	}
-	part := quota.Units(min(h.demand, level)*ahead*b.cfg.Sync.Seconds()) - h.lent
+	part := quota.RoundUnits(min(h.demand, level)*ahead*b.cfg.Sync.Seconds()) - h.lent
 	if free := loan.Held - a.wait; free >= want { // a request at a time, for clients that come
 		part = max(part, want)
 	}

@@ -80,7 +80,7 @@ func (a *account) promiseOwn(now quota.Time, seq quota.Seq, kl *quota.KeyLevel) 
 	}
 	_, admit := a.asked.showing(now)
 	s.unwritten = false
-	need := max(quota.Units(admit*answersFor.Seconds()), 2*s.short)
+	need := max(quota.RoundUnits(admit*answersFor.Seconds()), 2*s.short)
 	if a.limit.CountsLong() { // the next leader counts all of it, so it is only what callers wait for
 		need = s.short
 	}

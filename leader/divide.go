@@ -207,7 +207,7 @@ func (l *Ledger) setRate(a *account, h *holder, t terms) (short bool) {
 		}
 	}
 	want := a.evened(h, t.fair)
-	rate := min(quota.Units(want), a.gains-others)
+	rate := min(quota.RoundUnits(want), a.gains-others)
 	if !l.worthRate(a, rate, t) {
 		rate = 0
 	}
@@ -245,11 +245,11 @@ func (l *Ledger) tokens(now quota.Time, a *account, h *holder, e *quota.ReportEn
 		}
 		part = min(part, max(0, room))
 	}
-	u := max(quota.Units(min(part, pool)), a.keeps(h, want))
+	u := max(quota.RoundUnits(min(part, pool)), a.keeps(h, want))
 	if h.rate == 0 {
 		u -= u % quota.Token // a fraction would lie there unused
 	}
-	if left := quota.Units(want) - u; a.limit.Ceiling == quota.Hard && left >= quota.Token {
+	if left := quota.RoundUnits(want) - u; a.limit.Ceiling == quota.Hard && left >= quota.Token {
 		short = left
 	}
 	return max(0, u), short
@@ -330,7 +330,7 @@ func (s *spaces) of(l *Ledger, h *holder) float64 {
 func (l *Ledger) setCap(a *account, h *holder, t terms, tokens quota.Units) {
 	base := a.holds(h) + tokens
 	want := base + perSecond(h.rate, time.Duration(ahead*float64(l.cfg.Sync))) + quota.Token
-	limit := max(base, quota.Units(t.burst*t.weight))
+	limit := max(base, quota.RoundUnits(t.burst*t.weight))
 	if a.limit.Ceiling == quota.Hard {
 		limit = min(limit, a.limit.BurstUnits()-othersCap(a, h))
 	}

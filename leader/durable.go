@@ -240,7 +240,7 @@ func (a *account) promise(now quota.Time, h *holder, lease time.Duration) promis
 	p := promise{at: now, total: h.used.Plus(h.over), rate: h.charged, cap: max(h.most(), min(h.out, h.capped)), until: max(now, h.lease)}
 	head := quota.Units(0)
 	if !h.dead && !h.closed {
-		need := quota.Units(min(h.demand, h.live*2+1) * foresee.Seconds())
+		need := quota.RoundUnits(min(h.demand, h.live*2+1) * foresee.Seconds())
 		need = min(need, max(0, a.pool.Level())) // the rest of it is the rate's
 		head = min(burst, max(need, 2*h.log().planned.tokens, burst/16, 4*quota.Token))
 		p.rate = max(p.rate, min(a.limit.Rate.PerSecond(), h.log().planned.rate+h.log().planned.rate/2))

@@ -117,7 +117,7 @@ func (a *account) others(h *holder) quota.Units {
 			sum += o.live
 		}
 	}
-	return quota.Units(max(0, sum-math.Sqrt(sum*a.clump())))
+	return quota.RoundUnits(max(0, sum-math.Sqrt(sum*a.clump())))
 }
 
 // unseen is what everybody but h has probably used since its last report, as far
@@ -136,5 +136,5 @@ func (a *account) unseen(now quota.Time, h *holder, level quota.Units) quota.Uni
 			sum += o.using * age.Seconds()
 		}
 	}
-	return quota.Units(min(sum, max(0, float64(level)-parts)))
+	return quota.RoundUnits(min(sum, max(0, float64(level)-parts)))
 }

@@ -128,7 +128,7 @@ func (l *Ledger) next(now quota.Time, a *account, h *holder) (next *holder, toke
 		if lacks == 0 {
 			continue
 		}
-		if u := min(lacks, free, quota.Units(room.of(l, o))); u >= quota.Token {
+		if u := min(lacks, free, quota.RoundUnits(room.of(l, o))); u >= quota.Token {
 			next, tokens = o, u
 		}
 	}

@@ -87,7 +87,7 @@ func (a *account) keeps(h *holder, want float64) quota.Units {
 	if !a.evens() {
 		return 0
 	}
-	return min(h.gave, quota.Units(max(0, min(want, a.owes(h)))))
+	return min(h.gave, quota.RoundUnits(max(0, min(want, a.owes(h)))))
 }
 
 // overdrew reports whether the member has had more than its part, by more than chance.
@@ -106,7 +106,7 @@ const byChance = 2
 // soon is what the member is likely to use of what it holds until it reports again,
 // as far as that is its part.
 func (a *account) soon(o *holder) quota.Units {
-	return quota.Units(min(float64(o.standing()), a.fairOf(o)*o.again.Seconds()))
+	return quota.RoundUnits(min(float64(o.standing()), a.fairOf(o)*o.again.Seconds()))
 }
 
 // lacks is how many tokens, at least a whole one, the member's callers were refused lately, if it
@@ -138,7 +138,7 @@ func (l *Ledger) ahead(now quota.Time, a *account, h *holder) (sum quota.Units) 
 			continue
 		}
 		if u := l.lacks(now, o); u > 0 {
-			sum = sum.Plus(min(u, quota.Units(room.of(l, o))))
+			sum = sum.Plus(min(u, quota.RoundUnits(room.of(l, o))))
 		}
 	}
 	return sum

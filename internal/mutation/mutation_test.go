@@ -33,7 +33,7 @@ var mutations = []mutation{
 	{"granted tokens are not out", "leader/divide.go", "h.out, h.ret = h.out+tokens, h.ret+tokens", "h.ret = h.ret + tokens"},
 	{"tokens on their way are not counted", "leader/divide.go", "		h.fly(tokens)\n", ""},
 	{"a grant is held to have arrived too early", "leader/holder.go", "if f.seq > applied {", "if f.seq > applied+1 {"},
-	{"rates exceed the limit's", "leader/divide.go", "rate := min(quota.Units(want), a.gains-others)", "rate := quota.Units(want)"},
+	{"rates exceed the limit's", "leader/divide.go", "rate := min(quota.RoundUnits(want), a.gains-others)", "rate := quota.RoundUnits(want)"},
 	{"the old rate is forgotten before the member has heard", "leader/divide.go", "h.charged = max(h.charged, h.rate)", "h.charged = h.rate"},
 	{"caps exceed the burst", "leader/divide.go", "limit = min(limit, a.limit.BurstUnits()-othersCap(a, h))", "limit = min(limit, a.limit.BurstUnits())"},
 	{"a member's cap is no bound for its tokens", "leader/divide.go", "part = min(part, max(0, room))", "part = max(part, 0)"},

@@ -39,6 +39,20 @@ func FromTokens(n int64) Units {
 // Most is the largest amount that a message may carry.
 const Most = Units(MaxTokens) * Token
 
+// RoundUnits returns f rounded towards zero, saturating at the ends of the range: Go leaves open what the
+// conversion of a larger float64 gives. NaN gives 0.
+func RoundUnits(f float64) Units {
+	switch {
+	case f >= math.MaxInt64:
+		return math.MaxInt64
+	case f <= math.MinInt64:
+		return math.MinInt64
+	case f != f:
+		return 0
+	}
+	return Units(f)
+}
+
 // Plus returns u+v, saturating at the ends of the range.
 func (u Units) Plus(v Units) Units {
 	s := u + v

@@ -213,3 +213,18 @@ func TestRatePeriods(t *testing.T) {
 		t.Errorf("4e12 years are %v", got)
 	}
 }
+
+// TestRoundUnits: conversions saturate, also of what no int64 holds.
+func TestRoundUnits(t *testing.T) {
+	for f, want := range map[float64]Units{
+		0: 0, 1.9: 1, -1.9: -1, 1e18: 1e18, 1 << 63: math.MaxInt64, 1e300: math.MaxInt64, -1e300: math.MinInt64,
+		math.Inf(1): math.MaxInt64, math.Inf(-1): math.MinInt64,
+	} {
+		if got := RoundUnits(f); got != want {
+			t.Errorf("RoundUnits(%v) = %d, want %d", f, got, want)
+		}
+	}
+	if got := RoundUnits(math.NaN()); got != 0 {
+		t.Errorf("RoundUnits(NaN) = %d, want 0", got)
+	}
+}
