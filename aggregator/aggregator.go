@@ -37,7 +37,7 @@ func New(cfg Config, now quota.Time) *Aggregator {
 
 // SetClock says that the clock was set. Before any other call that has a time.
 func (a *Aggregator) SetClock(now quota.Time) {
-	a.born, a.table.cold.born = now, now
+	a.born, a.table.compact.born = now, now
 	a.wheel.init(a.cfg.Sync, now)
 }
 
@@ -115,7 +115,7 @@ func (a *Aggregator) checkNow(clock Clock, n quota.LimitName, key string, cost i
 
 // checkSimple is Decide for one limit with one counter: it allocates nothing. Unless it is
 // final, it may say that the decision needs something, and the request comes again as a [Call].
-func (a *Aggregator) checkSimple(clock Clock, s *slot, r *rule, key string, cost int64, final bool) (quota.Decision, Need) {
+func (a *Aggregator) checkSimple(clock Clock, s *limitEntry, r *rule, key string, cost int64, final bool) (quota.Decision, Need) {
 	at, b := s.keys.find(key)
 	if at != nil && at.pay(cost, b, &a.urgent) {
 		return decision(r.limit, quota.WhyHeld, true, at.lastEstimate(), quota.FromTokens(cost)), Nothing
@@ -130,7 +130,7 @@ func (a *Aggregator) checkSimple(clock Clock, s *slot, r *rule, key string, cost
 		s.unfit(&d, cost)
 		return enforced(d, l, key), Nothing
 	}
-	t := turn{
+	t := attempt{
 		key: quota.Key{LimitName: s.name, Key: key}, cost: quota.FromTokens(cost), maxWait: quota.LimitsWait,
 		final: final, alone: final, at: b,
 		waits: !final, // the Call says how much is wanted
@@ -150,24 +150,24 @@ func (a *Aggregator) openBucket(now quota.Time, b *bucket, l *quota.Limit) {
 	b.tallied = tallied{}
 	b.phase, b.opened, b.epoch = open, now, a.table.nextEpoch()
 	b.in, b.over, b.refused, b.want, b.refunded = 0, 0, 0, 0, 0
-	b.unpaid, b.charged, b.unled = 0, 0, 0
-	b.loans, b.unbacked, b.voids = 0, 0, 0
+	b.unpaid, b.charged, b.overCutOff = 0, 0, 0
+	b.allocated, b.unbacked, b.voids = 0, 0, 0
 	b.hot().held.Store(0)
 	b.tries = 0
 	b.applied, b.pending, b.sent, b.acked, b.ackedOver, b.ackedBack = 0, 0, counts{}, 0, 0, 0
-	b.abandoned.unsend()
+	b.cancelled.unsend()
 	b.rate, b.cap, b.base, b.from, b.lease = 0, 0, 0, now, now.Add(a.cfg.Lease)
-	b.barren = false
-	b.estUsed, b.estBack, b.before, b.lastUse, b.dry = 0, 0, 0, now, false
-	b.saved, b.returned, b.unheard, b.sentBack, b.ref = 0, 0, 0, 0, 0
+	b.grantedNothing = false
+	b.estUsed, b.estBack, b.before, b.lastUse, b.noneFree = 0, 0, 0, now, false
+	b.saved, b.returned, b.unconfirmed, b.sentBack, b.ref = 0, 0, 0, 0, 0
 	a.openPlace(b, l)
-	b.meet(now, l)
-	b.others, b.ceded = 0, 0
+	b.joinOwn(now, l)
+	b.others, b.presumed = 0, 0
 	a.urgent.push(b)
 }
 
-// meet begins with a key that was never seen before: it is as good as full.
-func (b *bucket) meet(now quota.Time, l *quota.Limit) {
+// joinOwn begins with a key that was never seen before: it is as good as full.
+func (b *bucket) joinOwn(now quota.Time, l *quota.Limit) {
 	if b.estAt == 0 {
 		b.est, b.estAt, b.as = l.BurstUnits(), now, l
 		b.firstWindow(now, l)

@@ -220,7 +220,7 @@ func TestNewLeaderIsTold(t *testing.T) {
 	e := told[0].Entries[0]
 	if e.Used != 2*tokens || e.Held != 3*tokens || e.Unreported != 2*tokens || e.Applied != 0 || e.Learn == nil {
 		t.Errorf("told %+v", e)
-	} else if l := e.Learn; !l.Told || l.Level != 9*tokens || l.Rate != 2*tokens || l.Cap != 6*tokens || l.LeaseLeft != 3*time.Second {
+	} else if l := e.Learn; !l.HasLevel || l.Level != 9*tokens || l.Rate != 2*tokens || l.Cap != 6*tokens || l.LeaseLeft != 3*time.Second {
 		t.Errorf("taught %+v", l)
 	}
 

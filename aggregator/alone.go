@@ -9,7 +9,7 @@ import (
 
 // decideAlone decides by the limit's when_cut_off: no leader has answered for a
 // whole lease, or none could be asked.
-func (a *Aggregator) decideAlone(now quota.Time, t *turn, b *bucket, l *quota.Limit, est quota.Units) quota.Decision {
+func (a *Aggregator) decideAlone(now quota.Time, t *attempt, b *bucket, l *quota.Limit, est quota.Units) quota.Decision {
 	cost := t.cost
 	policy, rate := l.CutOff.At(now.Sub(b.lease), l.Ceiling)
 	if l.Kind == quota.Concurrency && (policy == quota.CutOffLocal || policy == quota.CutOffShare) {
@@ -40,7 +40,7 @@ func (a *Aggregator) decideAlone(now quota.Time, t *turn, b *bucket, l *quota.Li
 
 // peekAlone returns what decideAlone would return for one token. Less than a token is held: for the
 // time of the call it is out of reach, because state does not have it.
-func (a *Aggregator) peekAlone(now quota.Time, t *turn, b *bucket, l *quota.Limit, est quota.Units) quota.Decision {
+func (a *Aggregator) peekAlone(now quota.Time, t *attempt, b *bucket, l *quota.Limit, est quota.Units) quota.Decision {
 	was := b.state
 	if b.apart != nil {
 		own := *b.apart
@@ -61,7 +61,7 @@ func (a *Aggregator) peekAlone(now quota.Time, t *turn, b *bucket, l *quota.Limi
 
 // inFlightAlone counts what this node has in flight, and nobody else's: the
 // whole limit, or an equal part of it.
-func (b *bucket) inFlightAlone(now quota.Time, t *turn, l *quota.Limit, p quota.CutOffPolicy, nodes int) quota.Decision {
+func (b *bucket) inFlightAlone(now quota.Time, t *attempt, l *quota.Limit, p quota.CutOffPolicy, nodes int) quota.Decision {
 	most, why := l.BurstUnits(), quota.WhyLocal
 	if p == quota.CutOffShare {
 		most, why = min(most, max(quota.Token, most/quota.Units(nodes))), quota.WhyShare
@@ -82,7 +82,7 @@ type apart struct {
 }
 
 // alone decides by a rate of this node's own, with a burst in proportion.
-func (b *bucket) alone(now quota.Time, t *turn, l *quota.Limit, why quota.Why, rate quota.Rate, est quota.Units) quota.Decision {
+func (b *bucket) alone(now quota.Time, t *attempt, l *quota.Limit, why quota.Why, rate quota.Rate, est quota.Units) quota.Decision {
 	cost := t.cost
 	burst := b.setApart(now, l, rate, est)
 	if !b.apart.Take(now, rate, burst, cost) {
@@ -144,13 +144,13 @@ const (
 	shareRises = 3 * time.Second
 )
 
-// sinceTold is how long ago a leader last told the level, at most a second: of what was
+// sinceLevel is how long ago a leader last told the level, at most a second: of what was
 // between, one grant says little.
-func (b *bucket) sinceTold(at quota.Time) time.Duration {
-	if !b.told {
+func (b *bucket) sinceLevel(at quota.Time) time.Duration {
+	if !b.hasLevel {
 		return 0
 	}
-	return min(max(0, at.Sub(b.toldAt)), time.Second)
+	return min(max(0, at.Sub(b.levelAt)), time.Second)
 }
 
 // partOf is this node's part of the demand in millionths, as the leader sees it.

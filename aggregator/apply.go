@@ -58,7 +58,7 @@ func (a *Aggregator) Apply(now quota.Time, g quota.Grant) {
 func (a *Aggregator) meant(lines []sentLine, e *quota.GrantEntry) *bucket {
 	if n := int(e.Line); n > 0 && n <= len(lines) {
 		l := &lines[n-1]
-		e.Key, e.Epoch = quota.Key{LimitName: l.b.slot.name, Key: l.b.key}, l.epoch
+		e.Key, e.Epoch = quota.Key{LimitName: l.b.entry.name, Key: l.b.key}, l.epoch
 		return l.b
 	}
 	if e.Key.Key == "" { // its report is forgotten: the key is reported again
@@ -83,8 +83,8 @@ func warmLines(lines []sentLine, entries []quota.GrantEntry) (sum int64) {
 func (rt *route) heard(g *quota.Grant) {
 	rt.asked = 0
 	rt.absent.end()
-	if rt.told.times > 0 && (len(g.Entries) == 0 || g.Entries[0].Ack != 0 && slices.Contains(rt.told.ends[:], g.Entries[0].Ack)) {
-		rt.told = telling{}
+	if rt.full.times > 0 && (len(g.Entries) == 0 || g.Entries[0].Ack != 0 && slices.Contains(rt.full.ends[:], g.Entries[0].Ack)) {
+		rt.full = fullReport{}
 	}
 }
 
@@ -95,7 +95,7 @@ func (a *Aggregator) apply(now, at quota.Time, off int64, b *bucket, rt *route, 
 		return
 	}
 	if e.Recall {
-		a.recallLoans(b)
+		a.recallAllocations(b)
 		b.recalled = b.phase == open && b.pending == 0
 		// Where an answer is overdue, it was lost on one of the ways, and this one is open.
 		b.overdue = b.phase == open && b.pending != 0 && now.Sub(b.sentAt) > 2*rt.rtt
@@ -111,7 +111,7 @@ func (a *Aggregator) apply(now, at quota.Time, off int64, b *bucket, rt *route, 
 		return
 	}
 	b.answer(now, rt, e, took)
-	if b.abandoned.any() {
+	if b.cancelled.any() {
 		a.urgent.push(b)
 	}
 	if e.Saved > b.saved {
@@ -139,15 +139,15 @@ func (a *Aggregator) apply(now, at quota.Time, off int64, b *bucket, rt *route, 
 		return
 	}
 	b.regrant(now, at, off, e)
-	since := b.sinceTold(at)
+	since := b.sinceLevel(at)
 	b.anchor(now, at, e)
 	b.repay()
 	b.noteShare(b.limit(), e, since)
-	b.dry = e.Free < max(b.wanted, quota.Token)
-	b.barren = e.Tokens == 0 && e.Rate == 0
+	b.noneFree = e.Free < max(b.wanted, quota.Token)
+	b.grantedNothing = e.Tokens == 0 && e.Rate == 0
 	b.hot().low.Store(int64(b.lowWater(rt, e)))
 	a.wheel.add(b, max(now, b.sentAt.Add(e.Again))) // from then, or every other turn of the wheel is missed
-	if b.hurry && quota.Units(b.hot().held.Load()) < max(b.want, quota.Units(b.hot().low.Load())) {
+	if b.askAgain && quota.Units(b.hot().held.Load()) < max(b.want, quota.Units(b.hot().low.Load())) {
 		a.urgent.push(b)
 	}
 }
@@ -161,7 +161,7 @@ func (b *bucket) answer(now quota.Time, rt *route, e *quota.GrantEntry, took tim
 		return
 	}
 	b.pending, b.tries, b.acked, b.ackedOver, b.ackedBack = 0, 0, b.sent.spent(), b.sent.over, b.sent.back
-	b.abandoned.acknowledge()
+	b.cancelled.acknowledge()
 	b.heard()
 	rt.rtt += (now.Sub(b.sentAt) - rt.rtt) / 8
 	rt.rtt = min(max(rt.rtt, 200*time.Microsecond), time.Second)
@@ -206,7 +206,7 @@ func (b *bucket) crowdOut(at quota.Time, e *quota.GrantEntry) {
 	if b.from <= at || e.Tokens == 0 {
 		return
 	}
-	most := quota.Units(b.hot().held.Load()) + b.loans + b.counts().spent() - b.acked // that was here since
+	most := quota.Units(b.hot().held.Load()) + b.allocated + b.counts().spent() - b.acked // that was here since
 	if over := min(perSecond(e.Rate, b.from.Sub(at)), most.Plus(e.Tokens)-e.Cap); over > 0 {
 		b.hot().held.Add(int64(-over))
 		b.in, b.base = b.in-over, b.base-over
@@ -217,8 +217,8 @@ func (b *bucket) crowdOut(at quota.Time, e *quota.GrantEntry) {
 // which included our use up to the report it answers.
 func (b *bucket) anchor(now, at quota.Time, e *quota.GrantEntry) {
 	level := b.counted(e)
-	b.told, b.toldAt, b.level = true, at, level
-	b.est, b.estAt, b.others, b.ceded = level-e.Unseen, min(at, now), e.Others, e.Unseen
+	b.hasLevel, b.levelAt, b.level = true, at, level
+	b.est, b.estAt, b.others, b.presumed = level-e.Unseen, min(at, now), e.Others, e.Unseen
 	b.stale = at.Add(known * e.Again)
 	b.credit, b.aside, b.fresh = e.Credit, e.Aside, false
 	if level >= b.deniedCost {
@@ -242,7 +242,7 @@ func (b *bucket) counted(e *quota.GrantEntry) quota.Units {
 // time that asking takes, provided that the cluster has more than that.
 func (b *bucket) lowWater(rt *route, e *quota.GrantEntry) quota.Units {
 	low := perSecond(b.demand, 2*rt.rtt)
-	if e.Level <= quota.Units(b.hot().held.Load()) || b.dry {
+	if e.Level <= quota.Units(b.hot().held.Load()) || b.noneFree {
 		return 0
 	}
 	return max(low, quota.Units(b.hot().held.Load())-b.expected(e.Again))
@@ -271,7 +271,7 @@ func (a *Aggregator) closeBucket(now, at quota.Time, off int64, b *bucket, rt *r
 	b.phase, b.term = closed, rt.term
 	b.closePlace()
 	b.apart, b.credit, b.aside = nil, 0, 0 // of this epoch
-	if c == sent && b.inFlight == 0 && !b.abandoned.any() {
+	if c == sent && b.inFlight == 0 && !b.cancelled.any() {
 		b.closedAt = now
 		a.unlist(b)
 		a.idle = append(a.idle, idleBucket{b, now})

@@ -51,7 +51,7 @@ type Call struct {
 
 // refusal is a cost that a counter, or a limit that it can never fit, has counted as refused.
 type refusal struct {
-	s     *slot
+	s     *limitEntry
 	b     *bucket // nil where it can never fit
 	cost  quota.Units
 	epoch quota.Seq
@@ -160,7 +160,7 @@ func (c *Call) unuse(q *quota.Request) {
 }
 
 // effective returns what counts for a key, without making a bucket for it.
-func (a *Aggregator) effective(s *slot, r *rule, key string) *quota.Limit {
+func (a *Aggregator) effective(s *limitEntry, r *rule, key string) *quota.Limit {
 	if b := s.keys.Load(key); b != nil {
 		return b.limit()
 	}
@@ -168,7 +168,7 @@ func (a *Aggregator) effective(s *slot, r *rule, key string) *quota.Limit {
 }
 
 // known decides what changes no counter.
-func (a *Aggregator) known(s *slot, r *rule, l *quota.Limit, key string, cost int64, acquires bool) (quota.Decision, bool) {
+func (a *Aggregator) known(s *limitEntry, r *rule, l *quota.Limit, key string, cost int64, acquires bool) (quota.Decision, bool) {
 	d, ok := fixed(l, cost, acquires)
 	if !ok {
 		return d, false
@@ -183,7 +183,7 @@ func (a *Aggregator) known(s *slot, r *rule, l *quota.Limit, key string, cost in
 
 // unfit counts a cost that never fits. It is demand all the same: the tally counts it as refused,
 // and reports do not, because no share of the limit would help.
-func (s *slot) unfit(d *quota.Decision, cost int64) (counted quota.Units) {
+func (s *limitEntry) unfit(d *quota.Decision, cost int64) (counted quota.Units) {
 	if d.Why == quota.WhyOverBurst || d.Why == quota.WhyOverMaxCost {
 		counted = quota.FromTokens(min(cost, quota.MaxTokens))
 		addAtomic(&s.sum.unfit, counted)
@@ -191,8 +191,8 @@ func (s *slot) unfit(d *quota.Decision, cost int64) (counted quota.Units) {
 	return counted
 }
 
-// unfit is slot.unfit for a call that may come again.
-func (c *Call) unfit(s *slot, d *quota.Decision, cost int64) {
+// unfit is limit entry.unfit for a call that may come again.
+func (c *Call) unfit(s *limitEntry, d *quota.Decision, cost int64) {
 	if u := s.unfit(d, cost); u > 0 {
 		c.refused = append(c.refused, refusal{s: s, cost: u})
 	}
@@ -281,7 +281,7 @@ func (a *Aggregator) chargeAll(clock Clock, c *Call, q *quota.Request, r *rule, 
 }
 
 // parent charges a counter of a parent, as far as that limit is enforced.
-func (a *Aggregator) parent(clock Clock, c *Call, q *quota.Request, s *slot, key string) quota.Decision {
+func (a *Aggregator) parent(clock Clock, c *Call, q *quota.Request, s *limitEntry, key string) quota.Decision {
 	r := s.rule.Load()
 	l := a.effective(s, r, key)
 	d, ok := a.known(s, r, l, key, q.Cost, false)
@@ -308,7 +308,7 @@ func worse(d, t quota.Decision) quota.Decision {
 
 // takeFloor charges the floor if it has that much here. It never asks anybody:
 // without it the parents decide.
-func (a *Aggregator) takeFloor(clock Clock, c *Call, q *quota.Request, s *slot, key string) bool {
+func (a *Aggregator) takeFloor(clock Clock, c *Call, q *quota.Request, s *limitEntry, key string) bool {
 	quiet := Call{Final: true, Alone: true, taken: c.taken, refused: c.refused}
 	d := a.counter(clock, &quiet, q, s, key)
 	c.taken, c.refused = quiet.taken, quiet.refused
@@ -370,7 +370,7 @@ func (a *Aggregator) giveBack(clock Clock, c *Call, refused bool) {
 		an := &c.answers[i]
 		a.tallyAnswer(an, refused)
 		if an.ask.Cost > 0 && an.is.Why != quota.WhyNoLimit && (!an.used || refused && an.is.Allowed) {
-			if !a.Abandon(clock, an.ask) && an.is.Allowed {
+			if !a.Cancel(clock, an.ask) && an.is.Allowed {
 				a.refund(clock, an.ask.Key, an.ask.Cost, &Taken{}) // in which window it was booked is not known
 			}
 		}
@@ -391,7 +391,7 @@ func (b *bucket) undo(t taken) {
 	beyond := min(t.beyond, max(0, b.over-b.sent.over))
 	if b.limit().Kind == quota.Concurrency {
 		b.inFlight -= t.cost
-		b.lent -= min(b.lent, beyond)
+		b.beyond -= min(b.beyond, beyond)
 	}
 	b.hot().held.Add(int64(t.cost - beyond))
 	b.over, b.unpaid = b.over-beyond, b.unpaid-min(b.unpaid, beyond)

@@ -10,15 +10,15 @@ import (
 // run low, and everything to leaders that are new. Every report has the leader
 // and term that the member knows; those of ranges without a leader wait. They are
 // the caller's.
-func (a *Aggregator) Collect(now quota.Time) []quota.Report { return a.CollectInto(now, &Room{}) }
+func (a *Aggregator) Collect(now quota.Time) []quota.Report { return a.CollectInto(now, &Buffer{}) }
 
 // CollectInto is Collect into memory that was used before: the reports are valid until
 // the room is used again.
-func (a *Aggregator) CollectInto(now quota.Time, room *Room) []quota.Report {
+func (a *Aggregator) CollectInto(now quota.Time, room *Buffer) []quota.Report {
 	room.reset(len(a.ranges))
 	a.notice(now)
-	a.tellAll(now, room)
-	room.reports = a.tellLives(now, room.reports)
+	a.reportAll(now, room)
+	room.reports = a.reportRecovered(now, room.reports)
 	a.urgent.drain(func(b *bucket) { a.soon = append(a.soon, b) })
 	a.collectSoon(now, room)
 	a.wheel.turn(now, func(b *bucket) { a.collect(now, b, room) })
@@ -32,7 +32,7 @@ func (a *Aggregator) CollectInto(now quota.Time, room *Room) []quota.Report {
 
 // NextWake returns when Collect has something to do if nobody asks before.
 func (a *Aggregator) NextWake() quota.Time {
-	wake := min(a.wheel.wake(), a.livesAt())
+	wake := min(a.wheel.wake(), a.recoveredAt())
 	if len(a.soon) > 0 {
 		wake = min(wake, a.soonAt)
 	}
@@ -51,13 +51,13 @@ func (a *Aggregator) find(k quota.Key) (*bucket, bool) {
 	return b, b != nil
 }
 
-// tellAll reports all open keys of ranges that have a new leader, until it has
+// reportAll reports all open keys of ranges that have a new leader, until it has
 // answered. It backs off: a leader that is slow to read everything would only fall further
 // behind if everything came again.
-func (a *Aggregator) tellAll(now quota.Time, room *Room) {
+func (a *Aggregator) reportAll(now quota.Time, room *Buffer) {
 	for r := range a.ranges {
 		rt := &a.ranges[r]
-		if lost := rt.told.times > 0 && now.Sub(rt.told.at) >= a.tellAgainAfter(rt); !rt.tell && !lost {
+		if lost := rt.full.times > 0 && now.Sub(rt.full.at) >= a.reportAgainAfter(rt); !rt.tell && !lost {
 			continue
 		}
 		first := rt.seq + 1
@@ -70,19 +70,19 @@ func (a *Aggregator) tellAll(now quota.Time, room *Room) {
 		}
 		a.finish(now, quota.RangeID(r), room, first)
 		rt.tell = false
-		rt.told.again(now, rt.seq)
+		rt.full.again(now, rt.seq)
 	}
 }
 
-// tellAgainAfter returns how long a leader may take to answer a report of everything. The first
+// reportAgainAfter returns how long a leader may take to answer a report of everything. The first
 // four waits are equal, because messages may have been lost: with 30 % loss, one report in two
 // gets no answer.
-func (a *Aggregator) tellAgainAfter(rt *route) time.Duration {
-	return min(max(a.retryAfter(), 4*rt.rtt)<<min(max(0, rt.told.times-4), 10), max(a.cfg.Lease, a.retryAfter()))
+func (a *Aggregator) reportAgainAfter(rt *route) time.Duration {
+	return min(max(a.retryAfter(), 4*rt.rtt)<<min(max(0, rt.full.times-4), 10), max(a.cfg.Lease, a.retryAfter()))
 }
 
 // collectSoon reports urgent keys, or keeps them until the spacing is over.
-func (a *Aggregator) collectSoon(now quota.Time, room *Room) {
+func (a *Aggregator) collectSoon(now quota.Time, room *Buffer) {
 	waiting := a.soon[:0]
 	a.soonAt = now.Add(time.Hour)
 	for i, b := range a.soon {
@@ -100,10 +100,10 @@ func (a *Aggregator) collectSoon(now quota.Time, room *Room) {
 
 // collectUrgent is collect of a key that has asked for it, unless it has to wait: then
 // it returns until when.
-func (a *Aggregator) collectUrgent(now quota.Time, b *bucket, room *Room) quota.Time {
+func (a *Aggregator) collectUrgent(now quota.Time, b *bucket, room *Buffer) quota.Time {
 	b.lock()
 	defer b.unlock()
-	if at := b.mayHurry(now, a.cfg.Sync); at > now {
+	if at := b.mayAskAgain(now, a.cfg.Sync); at > now {
 		return at
 	}
 	b.asked.Store(false)
@@ -111,16 +111,16 @@ func (a *Aggregator) collectUrgent(now quota.Time, b *bucket, room *Room) quota.
 	return now
 }
 
-// mayHurry returns when an urgent key may report: a little after its last
+// mayAskAgain returns when an urgent key may report: a little after its last
 // report, later if the last grant brought nothing. A recall under soft is answered whatever that brought:
 // its answer cannot wait long. Held by b.mu.
-func (b *bucket) mayHurry(now quota.Time, sync time.Duration) quota.Time {
+func (b *bucket) mayAskAgain(now quota.Time, sync time.Duration) quota.Time {
 	switch {
 	case b.sentAt == 0:
 		return now
 	case b.news || b.bound || b.recalled && b.limit().Ceiling == quota.Soft:
 		return b.sentAt.Add(spacing)
-	case b.dry:
+	case b.noneFree:
 		return b.sentAt.Add(sync / 2)
 	case b.guessing:
 		return b.sentAt.Add(spacing / 5)
@@ -129,13 +129,13 @@ func (b *bucket) mayHurry(now quota.Time, sync time.Duration) quota.Time {
 }
 
 // collect reports a key if it has something to say.
-func (a *Aggregator) collect(now quota.Time, b *bucket, room *Room) {
+func (a *Aggregator) collect(now quota.Time, b *bucket, room *Buffer) {
 	b.lock()
 	defer b.unlock()
 	a.collectLocked(now, b, room, false)
 }
 
-func (a *Aggregator) collectLocked(now quota.Time, b *bucket, room *Room, urgent bool) {
+func (a *Aggregator) collectLocked(now quota.Time, b *bucket, room *Buffer, urgent bool) {
 	if b.dead || b.phase == closed {
 		return
 	}
@@ -149,7 +149,7 @@ func (a *Aggregator) collectLocked(now quota.Time, b *bucket, room *Room, urgent
 		return
 	}
 	if b.pending != 0 && !b.overdue && now.Sub(b.sentAt) < a.resendAfter(b, rt) {
-		b.hurry = b.hurry || urgent
+		b.askAgain = b.askAgain || urgent
 		a.wheel.add(b, min(b.sentAt.Add(a.resendAfter(b, rt)), now.Add(a.retryAfter())))
 		return
 	}
@@ -169,8 +169,8 @@ func (a *Aggregator) collectLocked(now quota.Time, b *bucket, room *Room, urgent
 // by b.mu.
 func (a *Aggregator) resendAfter(b *bucket, rt *route) time.Duration {
 	most := max(a.cfg.Lease, a.retryAfter())
-	if b.pending != 0 && b.pending <= rt.told.last() { // it is said again as a part of everything
-		return a.tellAgainAfter(rt)
+	if b.pending != 0 && b.pending <= rt.full.last() { // it is said again as a part of everything
+		return a.reportAgainAfter(rt)
 	}
 	first := a.cfg.Sync / 4
 	return max(min(first<<min(b.tries, 4), a.retryAfter()), min(4*rt.rtt, most))
@@ -181,7 +181,7 @@ func (a *Aggregator) resendAfter(b *bucket, rt *route) time.Duration {
 func (b *bucket) prepare(now quota.Time, a *Aggregator, rt *route) bool {
 	c := b.counts()
 	changed := c != b.sent
-	if (changed || b.want > 0 || b.curious || b.abandoned.any()) && !b.overfull() {
+	if (changed || b.want > 0 || b.wantsLevel || b.cancelled.any()) && !b.overfull() {
 		b.measure(now, c)
 		b.lastUse = now
 		if b.phase == closing && b.limit().Endures() { // it waited for the log, and is used again
@@ -200,7 +200,7 @@ func (b *bucket) prepare(now quota.Time, a *Aggregator, rt *route) bool {
 		b.stop()
 		return true
 	}
-	if b.loans == 0 && b.overfull() {
+	if b.allocated == 0 && b.overfull() {
 		b.letGo()
 		return true
 	}
@@ -211,11 +211,11 @@ func (b *bucket) prepare(now quota.Time, a *Aggregator, rt *route) bool {
 		b.keep(0)
 		return true
 	}
-	if b.loans == 0 && now.Sub(b.lastUse) >= b.patience(a.cfg.Sync) {
+	if b.allocated == 0 && now.Sub(b.lastUse) >= b.patience(a.cfg.Sync) {
 		b.letGo()
 		return true
 	}
-	if (b.hot().held.Load() > 0 || b.rate > 0) && (b.dry || b.limit().Ceiling == quota.Soft && now.Sub(b.lastUse) >= lull*a.cfg.Sync) {
+	if (b.hot().held.Load() > 0 || b.rate > 0) && (b.noneFree || b.limit().Ceiling == quota.Soft && now.Sub(b.lastUse) >= lull*a.cfg.Sync) {
 		b.stop()
 		return true
 	}
@@ -236,7 +236,7 @@ func (b *bucket) stop() {
 
 // patience is how long the key stays open when nobody uses it.
 func (b *bucket) patience(sync time.Duration) time.Duration {
-	if b.limit().Ceiling == quota.Hard && !b.dry {
+	if b.limit().Ceiling == quota.Hard && !b.noneFree {
 		return 25 * sync
 	}
 	return patience * sync
@@ -295,25 +295,25 @@ func (b *bucket) say(now quota.Time, rt *route, e *quota.ReportEntry) {
 // yet, the line contains what an earlier one has granted. Held by b.mu.
 func (b *bucket) fill(e *quota.ReportEntry, now quota.Time, term quota.Term) {
 	held := quota.Units(b.hot().held.Load())
-	c := counts{b.in - held - b.loans, b.over, b.refused, b.refunded}
-	if b.until != 0 && !b.told { // a leader has to report its window first
+	c := counts{b.in - held - b.allocated, b.over, b.refused, b.refunded}
+	if b.until != 0 && !b.hasLevel { // a leader has to report its window first
 		c.back = 0
 	}
 	*e = quota.ReportEntry{}
-	e.Key.LimitName, e.Key.Key, e.Epoch = b.slot.name, b.key, b.epoch
-	e.Charged, e.Alone = min(b.charged, c.over), min(b.unled, c.over) // a call that was refused may have taken some of it back
+	e.Key.LimitName, e.Key.Key, e.Epoch = b.entry.name, b.key, b.epoch
+	e.Charged, e.Alone = min(b.charged, c.over), min(b.overCutOff, c.over) // a call that was refused may have taken some of it back
 	e.Used, e.Overdrawn, e.Refused, e.Refunded, e.InFlight = c.used, c.over, c.refused, c.back, b.inFlight
-	e.Held, e.Want, e.Window, e.Before = max(0, held).Count(b.loans), b.wants(), b.window(), min(b.before, quota.Most)
+	e.Held, e.Want, e.Window, e.Before = max(0, held).Count(b.allocated), b.wants(), b.window(), min(b.before, quota.Most)
 	e.Unreported, e.Returned, e.Saved = min(c.spent()-b.acked, quota.Most), b.returned, min(b.saved, quota.Most)
-	e.Final, e.Abandoned = b.phase == closing, b.abandoned.send()
+	e.Final, e.Cancelled = b.phase == closing, b.cancelled.send()
 	switch {
 	case b.term == term && b.applied > 0:
 		e.Ref, e.Applied, e.AccruedTo, e.Stopped = b.ref, b.applied, b.from-quota.Time(b.offset), b.rate == 0
-	case b.term != term && b.told:
-		e.Learn = &quota.Learn{Told: true, Level: min(max(b.level, -quota.Most), quota.Most), Age: now.Sub(b.toldAt), Rate: b.rate, Cap: b.cap, LeaseLeft: b.lease.Sub(now), WindowEnd: b.until}
+	case b.term != term && b.hasLevel:
+		e.Learn = &quota.Learn{HasLevel: true, Level: min(max(b.level, -quota.Most), quota.Most), Age: now.Sub(b.levelAt), Rate: b.rate, Cap: b.cap, LeaseLeft: b.lease.Sub(now), WindowEnd: b.until}
 	}
-	b.sent, b.sentAt, b.hurry, b.unpaid, b.sentBack = c, now, false, 0, b.returned
-	b.wanted, b.want, b.curious, b.news = b.want, 0, false, false
+	b.sent, b.sentAt, b.askAgain, b.unpaid, b.sentBack = c, now, false, 0, b.returned
+	b.wanted, b.want, b.wantsLevel, b.news = b.want, 0, false, false
 	if low := &b.hot().low; low.Load() != 0 {
 		low.Store(0) // one report at a time
 	}

@@ -35,7 +35,7 @@ type Config struct {
 	Journal Journal
 	// Known is for how long before this process everything that earlier ones of the
 	// node counted is known: it was committed, or is in Journal and passed to
-	// [Aggregator.Afterlife]. 0 means that they may have counted what nobody knows.
+	// [Aggregator.Recovered]. 0 means that they may have counted what nobody knows.
 	Known time.Duration
 }
 

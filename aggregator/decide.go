@@ -8,9 +8,9 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// turn is the charging of one counter: how it may be decided, and what came of
+// attempt is the charging of one counter: how it may be decided, and what came of
 // it.
-type turn struct {
+type attempt struct {
 	at       *bucket // where it is counted, if that has been looked up already
 	key      quota.Key
 	cost     quota.Units
@@ -20,21 +20,21 @@ type turn struct {
 	alone    bool
 	waits    bool // its cost is in what the bucket wants already
 	answered bool // is holds what the leader said
-	told     bool // and it has decided
+	decided  bool // and it has decided
 	is       quota.Answer
 
 	need  Need
 	ask   quota.Ask
 	taken taken // its bucket is nil if nothing was
 
-	window  takenIn // in which a leader has charged it; its slot is nil if none has
+	window  takenIn // in which a leader has charged it; its limit entry is nil if none has
 	refused refusal // its cost is 0 if nothing was
 }
 
 // counter charges one counter of a call. If it needs a grant or the leader's answer, nothing is charged, and
 // the decision allows the cost for now, so that the call's other counters are looked at first.
-func (a *Aggregator) counter(clock Clock, c *Call, q *quota.Request, s *slot, key string) quota.Decision {
-	t := turn{
+func (a *Aggregator) counter(clock Clock, c *Call, q *quota.Request, s *limitEntry, key string) quota.Decision {
+	t := attempt{
 		key: quota.Key{LimitName: s.name, Key: key}, cost: quota.FromTokens(q.Cost), maxWait: q.MaxWait, needs: q.NeedsBucket,
 		final: c.Final, alone: c.Alone,
 	}
@@ -48,8 +48,8 @@ func (a *Aggregator) counter(clock Clock, c *Call, q *quota.Request, s *slot, ke
 	}
 	d := a.charge(clock, &t, s)
 	if an != nil {
-		an.used, an.by = t.told, q
-		an.void = !t.told && !an.is.Allowed && an.is.Why != quota.WhyNoLimit
+		an.used, an.by = t.decided, q
+		an.void = !t.decided && !an.is.Allowed && an.is.Why != quota.WhyNoLimit
 	}
 	if t.need != Nothing {
 		if c.Need == Nothing {
@@ -73,7 +73,7 @@ func (a *Aggregator) counter(clock Clock, c *Call, q *quota.Request, s *slot, ke
 }
 
 // charge charges one counter.
-func (a *Aggregator) charge(clock Clock, t *turn, s *slot) quota.Decision {
+func (a *Aggregator) charge(clock Clock, t *attempt, s *limitEntry) quota.Decision {
 	for {
 		if s.gone.Load() {
 			if s = a.table.inline.again(s); s == nil {
@@ -100,7 +100,7 @@ func (a *Aggregator) charge(clock Clock, t *turn, s *slot) quota.Decision {
 // decide returns false when the bucket has just been dropped from the table.
 // Tokens that are held decide without the clock, unless they are for a window, or
 // the leader has been asked in the meantime and has booked the cost.
-func (a *Aggregator) decide(clock Clock, t *turn, b *bucket) (quota.Decision, bool) {
+func (a *Aggregator) decide(clock Clock, t *attempt, b *bucket) (quota.Decision, bool) {
 	l := b.limit()
 	quick := l.Kind == quota.TokenBucket && !l.AsksLeader() && t.cost > 0 && !t.answered
 	taken := quick && b.take(int64(t.cost), &a.urgent)
@@ -127,24 +127,24 @@ func (a *Aggregator) decide(clock Clock, t *turn, b *bucket) (quota.Decision, bo
 }
 
 // took notes a charge of b, which is locked. beyond is the part of it that was not held.
-func (t *turn) took(b *bucket, beyond quota.Units) {
+func (t *attempt) took(b *bucket, beyond quota.Units) {
 	t.taken = taken{b, t.cost, beyond, b.epoch, b.win}
 	b.note()
 	if b.limit().Kind == quota.Concurrency {
 		b.inFlight += t.cost
-		b.lent += beyond
+		b.beyond += beyond
 	}
 }
 
 // decideSlow decides with b locked.
-func (a *Aggregator) decideSlow(now quota.Time, t *turn, b *bucket, l *quota.Limit) quota.Decision {
+func (a *Aggregator) decideSlow(now quota.Time, t *attempt, b *bucket, l *quota.Limit) quota.Decision {
 	cost := t.cost
 	if t.answered && t.is.Why == quota.WhyNoLimit { // it has no room for the key, or other limits
 		t.answered, t.alone = false, true
 	}
 	if l.MayAsk() {
-		if d, ok := a.toldByLeader(now, t, b, l); ok {
-			t.told = true
+		if d, ok := a.decidedByLeader(now, t, b, l); ok {
+			t.decided = true
 			return d
 		}
 	}
@@ -170,9 +170,9 @@ func (a *Aggregator) decideSlow(now quota.Time, t *turn, b *bucket, l *quota.Lim
 	b.want = max(b.want, min(cost, l.BurstUnits()))
 	covers := est
 	if l.Ceiling == quota.Hard { // what others are presumed to have used refuses nobody there
-		covers = est.Plus(b.ceded)
+		covers = est.Plus(b.presumed)
 	}
-	if covers >= cost && !(b.barren && l.MayAsk()) {
+	if covers >= cost && !(b.grantedNothing && l.MayAsk()) {
 		a.urgent.push(b) // the cluster has tokens: ask for them
 	}
 	if cut {
@@ -182,13 +182,13 @@ func (a *Aggregator) decideSlow(now quota.Time, t *turn, b *bucket, l *quota.Lim
 }
 
 // decideOpen decides on the estimate, while there is a leader. wanted is what callers before this one wanted.
-func (a *Aggregator) decideOpen(now quota.Time, t *turn, b *bucket, l *quota.Limit, est, wanted quota.Units) quota.Decision {
+func (a *Aggregator) decideOpen(now quota.Time, t *attempt, b *bucket, l *quota.Limit, est, wanted quota.Units) quota.Decision {
 	if l.Ceiling == quota.Soft {
 		return a.decideSoft(now, t, b, l, est, wanted)
 	}
-	cost, left := t.cost, est.Plus(b.ceded)
+	cost, left := t.cost, est.Plus(b.presumed)
 	switch {
-	case left >= cost && a.mayAsk(now, t, b, l) && (!b.dry || b.rate == 0):
+	case left >= cost && a.mayAsk(now, t, b, l) && (!b.noneFree || b.rate == 0):
 		return a.askOnce(t, b, l, wanted)
 	case left >= cost && b.mayAwait(t, l, est):
 		if est < cost { // once for every caller that waits: this much is used at once
@@ -211,30 +211,30 @@ func (a *Aggregator) decideOpen(now quota.Time, t *turn, b *bucket, l *quota.Lim
 		b.want = min(wanted.Count(cost), l.BurstUnits()) // of all callers
 	}
 	switch {
-	case left >= cost && (est >= cost || !b.dry || absent):
+	case left >= cost && (est >= cost || !b.noneFree || absent):
 		d := a.notHeld(now, b, l, left, cost)
 		d.RetryAfter = max(d.RetryAfter, b.denied.Sub(now))
 		return d
 	case b.setAside(est, cost):
 		return a.inFailover(now, b, l, est, cost)
 	}
-	b.shutOut(now, l, est, cost)
+	b.cacheDenial(now, l, est, cost)
 	return b.decided(now, l, quota.WhyOverLimit, false, est, cost)
 }
 
 // decideSoft admits what the level covers that the leader told, less what was used here since, and what the
 // others have probably used since. Where that is a mere guess, it waits for the next grant, if it may.
-func (a *Aggregator) decideSoft(now quota.Time, t *turn, b *bucket, l *quota.Limit, est, wanted quota.Units) quota.Decision {
+func (a *Aggregator) decideSoft(now quota.Time, t *attempt, b *bucket, l *quota.Limit, est, wanted quota.Units) quota.Decision {
 	cost := t.cost
 	beyond := cost - min(cost, max(0, quota.Units(b.hot().held.Load())))
 	b.guessing = b.guesses(l, beyond, a.nodes())
 	// The others' demand is a guess too: a fraction of a token that they may have
 	// used refuses nobody, and what it alone would refuse is asked for.
-	if est < cost && est > 0 && b.ceded < quota.Token/2 {
-		est = min(cost, est+b.ceded)
+	if est < cost && est > 0 && b.presumed < quota.Token/2 {
+		est = min(cost, est+b.presumed)
 	}
 	b.bound = est >= cost && !b.mayGuess(now, l, beyond, est, a.peers.Load())
-	doubt := est < cost && est+b.ceded >= cost && !b.dry
+	doubt := est < cost && est+b.presumed >= cost && !b.noneFree
 	if !t.final && l.MayWait() && (est >= cost && b.guessing || b.bound || doubt) {
 		b.want = wanted
 		if !t.waits { // once for every caller that waits: this much is used at once
@@ -263,25 +263,25 @@ func (a *Aggregator) decideSoft(now quota.Time, t *turn, b *bucket, l *quota.Lim
 	if b.setAside(est, cost) {
 		return a.inFailover(now, b, l, est, cost)
 	}
-	b.shutOut(now, l, est, cost)
+	b.cacheDenial(now, l, est, cost)
 	return b.decided(now, l, quota.WhyOverLimit, false, est, cost)
 }
 
 // mayAsk reports whether the leader may be asked to decide: the limit allows a hop, a leader
 // answers, and it has not just refused as much. Also where the call has waited for another counter in vain.
-func (a *Aggregator) mayAsk(now quota.Time, t *turn, b *bucket, l *quota.Limit) bool {
+func (a *Aggregator) mayAsk(now quota.Time, t *attempt, b *bucket, l *quota.Limit) bool {
 	return !t.alone && !t.answered && l.MayAsk() && a.ranges[b.rng].absent.from() == 0 && (now >= b.denied || t.cost < b.deniedCost)
 }
 
 // mayAwait reports whether a check of a hard limit may wait for the next grant: always, or where the leader may
 // be asked, only if it has answered that the grant will decide (toldByLeader), or does not know of what callers
 // gave back here.
-func (b *bucket) mayAwait(t *turn, l *quota.Limit, est quota.Units) bool {
+func (b *bucket) mayAwait(t *attempt, l *quota.Limit, est quota.Units) bool {
 	switch {
 	case t.final:
 		return false
 	case l.MayWait():
-		return est >= t.cost || !b.dry
+		return est >= t.cost || !b.noneFree
 	}
 	return l.MayAsk() && (t.answered || t.waits || b.returns())
 }
@@ -294,13 +294,13 @@ const news = quota.Token
 
 // overdraw admits on the estimate what is more than this node holds. What it holds is a
 // part of the estimate, so that goes first: spent later, it would be admitted twice.
-func (b *bucket) overdraw(now quota.Time, t *turn, l *quota.Limit, why quota.Why, est quota.Units) quota.Decision {
+func (b *bucket) overdraw(now quota.Time, t *attempt, l *quota.Limit, why quota.Why, est quota.Units) quota.Decision {
 	cost := t.cost
 	beyond := b.spend(cost)
 	if why == quota.WhyEstimate {
 		b.overdrawn(beyond)
 	} else { // the limit's when_cut_off
-		b.over, b.unled = b.over.Count(beyond), b.unled.Count(beyond)
+		b.over, b.overCutOff = b.over.Count(beyond), b.overCutOff.Count(beyond)
 	}
 	b.est, b.estUsed = b.est.Plus(-cost), b.estUsed.Plus(cost)
 	t.took(b, beyond)
@@ -309,14 +309,14 @@ func (b *bucket) overdraw(now quota.Time, t *turn, l *quota.Limit, why quota.Why
 
 // peek reports whether a cost of one token would pass, by what is known here. A key without a recent grant is
 // asked about: by the next report, for which a soft limit waits, or at once where the leader may be asked.
-func (a *Aggregator) peek(now quota.Time, t *turn, b *bucket, l *quota.Limit, cut bool) quota.Decision {
+func (a *Aggregator) peek(now quota.Time, t *attempt, b *bucket, l *quota.Limit, cut bool) quota.Decision {
 	est := b.estimate(now, l, cut)
 	held := quota.Units(b.hot().held.Load()) >= quota.Token
 	if cut && !held {
 		return a.peekAlone(now, t, b, l, est)
 	}
-	if !cut && !t.final && (!b.told || now.Sub(b.toldAt) > a.cfg.Sync) { // it may be old news
-		b.curious = true
+	if !cut && !t.final && (!b.hasLevel || now.Sub(b.levelAt) > a.cfg.Sync) { // it may be old news
+		b.wantsLevel = true
 		a.urgent.push(b)
 		switch {
 		case l.MayAsk() && !held && a.mayAsk(now, t, b, l):
@@ -327,7 +327,7 @@ func (a *Aggregator) peek(now quota.Time, t *turn, b *bucket, l *quota.Limit, cu
 	}
 	left := est
 	if l.Ceiling == quota.Hard {
-		left = est.Plus(b.ceded)
+		left = est.Plus(b.presumed)
 	}
 	switch {
 	case !held && l.Ceiling == quota.Hard && a.ranges[b.rng].absent.from() != 0 && left >= quota.Token:
@@ -344,27 +344,27 @@ func (a *Aggregator) peek(now quota.Time, t *turn, b *bucket, l *quota.Limit, cu
 
 // askOnce leaves this decision to the leader. The next report asks for what the next ones need: a leader
 // knows that from what it decides itself, who is one level above a client only if it says so.
-func (a *Aggregator) askOnce(t *turn, b *bucket, l *quota.Limit, wanted quota.Units) quota.Decision {
-	if b.curious = true; a.peers.Load() == 0 {
+func (a *Aggregator) askOnce(t *attempt, b *bucket, l *quota.Limit, wanted quota.Units) quota.Decision {
+	if b.wantsLevel = true; a.peers.Load() == 0 {
 		b.want = wanted
 	}
 	return a.askLeader(t, b, l)
 }
 
 // askLeader leaves the decision to the leader.
-func (a *Aggregator) askLeader(t *turn, b *bucket, l *quota.Limit) quota.Decision {
+func (a *Aggregator) askLeader(t *attempt, b *bucket, l *quota.Limit) quota.Decision {
 	t.need = Leader
 	t.ask = quota.Ask{
-		From: a.cfg.Self, Incarnation: a.cfg.Incarnation, ID: a.table.nextQuestion(),
+		From: a.cfg.Self, Incarnation: a.cfg.Incarnation, ID: a.table.nextRequest(),
 		Key: t.key, Cost: t.cost, MaxWait: waitOf(l, t.maxWait), Overdrawn: max(0, b.over-b.ackedOver),
 	}
 	return quota.Decision{Why: quota.WhyNotHeld, Limit: l, RetryAfter: spacing}
 }
 
-// toldByLeader returns the decision that the leader's answer makes. It opens the key, so that reports
+// decidedByLeader returns the decision that the leader's answer makes. It opens the key, so that reports
 // tell the next leader the level. It returns false if the next grant may decide otherwise: members hold
 // the missing tokens and the leader recalls them, or callers refunded tokens here that it does not know of.
-func (a *Aggregator) toldByLeader(now quota.Time, t *turn, b *bucket, l *quota.Limit) (quota.Decision, bool) {
+func (a *Aggregator) decidedByLeader(now quota.Time, t *attempt, b *bucket, l *quota.Limit) (quota.Decision, bool) {
 	if !t.answered {
 		return quota.Decision{}, false
 	}
@@ -377,16 +377,16 @@ func (a *Aggregator) toldByLeader(now quota.Time, t *turn, b *bucket, l *quota.L
 			b.reframe(now, b.offset, b.lag, &quota.GrantEntry{WindowStart: an.WindowStart, WindowEnd: an.WindowStart.Add(l.Rate.Per)})
 		}
 		if an.Allowed && t.cost > 0 {
-			t.window = takenIn{b.slot, b.key, an.WindowStart}
+			t.window = takenIn{b.entry, b.key, an.WindowStart}
 		}
 	}
 	// A new leader has to receive what the last one said, until it has granted.
-	if an.Term == b.term || !b.told {
-		b.term, b.told, b.level, b.toldAt = an.Term, true, an.Level, now
+	if an.Term == b.term || !b.hasLevel {
+		b.term, b.hasLevel, b.level, b.levelAt = an.Term, true, an.Level, now
 	}
 	b.lastUse = now
 	// The leader does not know yet what was used here since the last report.
-	b.est, b.estAt, b.estUsed, b.estBack, b.ceded = an.Level, now, b.acked, b.ackedBack, 0
+	b.est, b.estAt, b.estUsed, b.estBack, b.presumed = an.Level, now, b.acked, b.ackedBack, 0
 	if b.denied = 0; !an.Allowed && t.cost > 0 && !l.AsksLeader() && an.RetryAfter > 0 {
 		b.denied, b.deniedCost = now.Add(min(an.RetryAfter, a.cfg.Lease)), t.cost
 	}
@@ -407,7 +407,7 @@ func (a *Aggregator) toldByLeader(now quota.Time, t *turn, b *bucket, l *quota.L
 
 // reserveAlone reserves tokens to come on this node's estimate: when the leader
 // cannot be asked.
-func (b *bucket) reserveAlone(now quota.Time, t *turn, l *quota.Limit, est quota.Units) quota.Decision {
+func (b *bucket) reserveAlone(now quota.Time, t *attempt, l *quota.Limit, est quota.Units) quota.Decision {
 	cost := t.cost
 	m := limiter.RestoreMeter(&quota.Tier{Rate: l.Rate, Burst: l.Burst}, est, now, 0, 0, now)
 	v := m.Take(now, l, cost, waitOf(l, t.maxWait))

@@ -38,7 +38,7 @@
 //
 // One goroutine at a time calls Collect (what to send now), Apply (a grant
 // came), SetLeader, SetLimits and Sweep. An open key is on a timing wheel with
-// slots of one sync interval; a key that opens, or runs low while the cluster
+// limit entries of one sync interval; a key that opens, or runs low while the cluster
 // has tokens left, is put on a lock-free stack and reported at once. So is a
 // surprise: more use than three standard deviations beyond what the leader
 // foresees, or more overdraft than this node's part. And what a leader recalls: the
@@ -55,8 +55,8 @@
 // long each time, at most three intervals; but never sooner than after four round trips,
 // or a lease if that is less; and at once when a recall comes although an answer is overdue.
 //
-// A question to a leader whose answer is not used (it came too late, or never, or
-// the call was refused by another limit) is abandoned: reports of the key name it
+// A decide request to a leader whose answer is not used (it came too late, or never, or
+// the call was refused by another limit) is cancelled: reports of the key name it
 // until they are answered, and the leader takes back what it booked. So code that
 // asks a leader for a Call either gives the Call the answer, or calls Abandon.
 //
@@ -69,17 +69,17 @@
 //
 // # Keys that are not in use
 //
-// A key that is closed and at rest (nothing held, in flight, lent, abandoned or waiting
-// to be said) needs no bucket: five seconds later Sweep freezes it (frost.go) into a record without pointers
-// (cold.go), of some 60 bytes and its name. Code that needs its bucket thaws it, under the lock of its part
+// A key that is closed and at rest (nothing held, in flight, allocated, cancelled or waiting
+// to be said) needs no bucket: five seconds later Sweep compacts it (packed state.go) into a record without pointers
+// (cold.go), of some 60 bytes and its name. Code that needs its bucket restores it, under the lock of its part
 // of the table: to charge it, to look at it, and to change its override. A change of limits is applied to
-// records in place. A frozen key counts as a key everywhere; no answer shows whether one is frozen, which
-// TestFrozenAsWhole holds to a member that freezes none.
+// records in place. A compact key counts as a key everywhere; no answer shows whether one is compact, which
+// TestCompactAsWhole holds to a member that compacts none.
 //
 // # Bounds
 //
-// At most MaxKeys keys, frozen or not. Of those at most 32 MiB in each of 64 parts are
-// frozen, and none whose name is longer than about 1800 bytes: the others stay buckets. A key that nobody used for a while lets go of its
+// At most MaxKeys keys, compact or not. Of those at most 32 MiB in each of 64 parts are
+// compact, and none whose name is longer than about 1800 bytes: the others stay buckets. A key that nobody used for a while lets go of its
 // tokens, and is dropped when it has been idle for Idle and its estimate is
 // full again; when the table is nearly full, the longest idle go first, of limits that
 // have about their share or more (quota.Limits.Share). Of the last sixteenth one half is for

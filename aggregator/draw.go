@@ -62,7 +62,7 @@ func (a *Aggregator) Miss(clock Clock, k quota.Key, cost int64) {
 	}
 }
 
-func (a *Aggregator) miss(clock Clock, s *slot, key string, cost quota.Units) {
+func (a *Aggregator) miss(clock Clock, s *limitEntry, key string, cost quota.Units) {
 	b := a.table.bucket(s, key)
 	if b == nil {
 		return
@@ -113,13 +113,13 @@ func (a *Aggregator) Standing(clock Clock, k quota.Key) quota.Standing {
 		st.Window = b.win
 	}
 	if b.phase == open {
-		st.Rate, st.Others, st.Told = b.rate, b.others, b.told && !b.cutOff(now, a.cfg.Lease)
+		st.Rate, st.Others, st.HasLevel = b.rate, b.others, b.hasLevel && !b.cutOff(now, a.cfg.Lease)
 	}
 	return st
 }
 
 // slowest is the counter of the limit itself whose rate is the lowest.
-func slowest(r *rule, s *slot) *slot {
+func slowest(r *rule, s *limitEntry) *limitEntry {
 	at := s
 	for _, c := range r.charges {
 		if c.up > 0 || c.floor {

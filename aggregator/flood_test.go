@@ -13,9 +13,9 @@ import (
 // followed, nor passes without limit.
 func TestFloodOfKeys(t *testing.T) {
 	const most = 1600
-	for _, frozen := range []bool{false, true} {
+	for _, compacted := range []bool{false, true} {
 		r := newRig(t, Config{MaxKeys: most})
-		r.warm = !frozen
+		r.warm = !compacted
 		other := quota.LimitName{Namespace: "m", Limit: "other"}
 		r.limits(limit(softName, 20, quota.Soft), limit(hardName, 20, quota.Hard), limit(other, 20, quota.Hard))
 		flooded, asked, passed := 0, 0, 0
@@ -53,7 +53,7 @@ func TestFloodOfKeys(t *testing.T) {
 		}
 		// What a bucket of 20 and 10/s yields in 9 s, to those that share it, and a few as room is made.
 		if asked < 20*most || passed > 200 {
-			t.Errorf("frozen %v: of %d new keys beyond the table %d passed", frozen, asked, passed)
+			t.Errorf("compacted %v: of %d new keys beyond the table %d passed", compacted, asked, passed)
 		}
 	}
 }

@@ -9,13 +9,13 @@ import (
 // Handle is one key of one limit, for those that ask for it again and again: it
 // remembers where its bucket is. The zero Handle remembers nothing. Any goroutine may
 // use it.
-type Handle struct{ at atomic.Pointer[spot] }
+type Handle struct{ at atomic.Pointer[cachedPlace] }
 
-// spot is where a handle has found its bucket, in which set of limits.
-type spot struct {
+// cachedPlace is where a handle has found its bucket, in which set of limits.
+type cachedPlace struct {
 	of    *Aggregator
-	slots *map[quota.LimitName]*slot
-	line  *line
+	slots *map[quota.LimitName]*limitEntry
+	line  *hotEntry
 	b     *bucket
 }
 
@@ -36,7 +36,7 @@ func (h *Handle) Take(cost int64) bool {
 // the key has refused something. False decides nothing.
 func (h *Handle) Refuses(clock Clock, cost int64) bool {
 	p := h.at.Load()
-	return p != nil && p.slots == p.of.table.slots.Load() && cost > 0 && cost <= quota.MaxTokens && p.b.shut.refuses(clock, quota.FromTokens(cost))
+	return p != nil && p.slots == p.of.table.slots.Load() && cost > 0 && cost <= quota.MaxTokens && p.b.deny.denies(clock, quota.FromTokens(cost))
 }
 
 // Find looks a key's bucket up for a handle, after Take has failed and the key was
@@ -53,7 +53,7 @@ func (a *Aggregator) Find(h *Handle, n quota.LimitName, key string) {
 		return
 	}
 	if p := h.at.Load(); p == nil || p.line != l || p.slots != slots || p.of != a {
-		h.at.Store(&spot{a, slots, l, b})
+		h.at.Store(&cachedPlace{a, slots, l, b})
 	}
 }
 
@@ -66,12 +66,12 @@ func (h *Handle) Forget() {
 
 // LimitHandle is one limit, for those that ask for many of its keys. The zero
 // LimitHandle remembers nothing. Any goroutine may use it.
-type LimitHandle struct{ at atomic.Pointer[limitSpot] }
+type LimitHandle struct{ at atomic.Pointer[cachedLimit] }
 
-// limitSpot is where a handle has found its limit, in which set of limits.
-type limitSpot struct {
+// cachedLimit is where a handle has found its limit, in which set of limits.
+type cachedLimit struct {
 	of    *Aggregator
-	slots *map[quota.LimitName]*slot
+	slots *map[quota.LimitName]*limitEntry
 	keys  *keys
 }
 
@@ -96,7 +96,7 @@ func (a *Aggregator) FindLimit(h *LimitHandle, n quota.LimitName) {
 		return
 	}
 	if p := h.at.Load(); p == nil || p.keys != s.keys || p.slots != slots || p.of != a {
-		h.at.Store(&limitSpot{a, slots, s.keys})
+		h.at.Store(&cachedLimit{a, slots, s.keys})
 	}
 }
 

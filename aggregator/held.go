@@ -27,7 +27,7 @@ func (a *Aggregator) TryHeldAll(n quota.LimitName, checks []quota.Spend, out []q
 
 // tryHeld looks all keys up before it decides, so that the processor waits for the
 // memory of all of them at once, and not of one after another.
-func (a *Aggregator) tryHeld(s *slot, l *quota.Limit, checks []quota.Spend, out []quota.Decision) {
+func (a *Aggregator) tryHeld(s *limitEntry, l *quota.Limit, checks []quota.Spend, out []quota.Decision) {
 	var places [maxHeld]place
 	for i := range checks {
 		places[i] = s.keys.place(checks[i].Key)
@@ -69,7 +69,7 @@ func (k *keys) place(key string) place {
 }
 
 // find returns the bucket of the key and its line, or nil.
-func (p *place) find(key string) (*line, *bucket) {
+func (p *place) find(key string) (*hotEntry, *bucket) {
 	if p.layout == nil || p.first == noKey {
 		return nil, nil
 	}

@@ -19,7 +19,7 @@ func callOf(names ...quota.LimitName) *Call {
 }
 
 // TestLeadersWithoutRoom: of two limits in one call, neither leader has room for the key. Each is asked once, and
-// nothing is left to abandon.
+// nothing is left to cancel.
 func TestLeadersWithoutRoom(t *testing.T) {
 	r := newRig(t, Config{})
 	r.limits(ruleOf("l", perHour(20), atLeader), ruleOf("m", perHour(20), atLeader))
@@ -33,8 +33,8 @@ func TestLeadersWithoutRoom(t *testing.T) {
 		t.Errorf("asked %d times, need %v: %+v", asked, c.Need, c.Out)
 	}
 	for _, n := range []quota.LimitName{one, two} {
-		if b, _ := r.find(quota.Key{LimitName: n, Key: "k"}); b.abandoned.any() {
-			t.Errorf("%v: abandons %v, of which the leader has booked nothing", n, b.abandoned.ids)
+		if b, _ := r.find(quota.Key{LimitName: n, Key: "k"}); b.cancelled.any() {
+			t.Errorf("%v: abandons %v, of which the leader has booked nothing", n, b.cancelled.ids)
 		}
 	}
 }
@@ -82,7 +82,7 @@ func TestShadowGivesBack(t *testing.T) {
 	if !r.Decide(r.clock, c) || !c.Out[0].Shadow {
 		t.Fatalf("decided %+v", c.Out)
 	}
-	if b, _ := r.find(first.Key); !b.abandoned.any() || b.abandoned.ids[0] != first.ID {
+	if b, _ := r.find(first.Key); !b.cancelled.any() || b.cancelled.ids[0] != first.ID {
 		t.Errorf("the question about %v is not abandoned", first.Key)
 	}
 }

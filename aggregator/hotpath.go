@@ -10,18 +10,18 @@ import (
 // bucket is what the member knows of one key; its line is what the hot path needs of
 // it, with tokens held.
 type bucket struct {
-	line atomic.Pointer[line] // set under mu; see hot
+	line atomic.Pointer[hotEntry] // set under mu; see hot
 
 	asked atomic.Bool // on the stack of urgent buckets
 	rng   quota.RangeID
 	next  *bucket // below it there; owned by the goroutine that set asked
 
-	slot *slot
-	key  string
-	own  atomic.Pointer[quota.Limit] // what an override makes of the slot's limit
-	due  quota.Time                  // its entry of the wheel, which counts; of who drives the member
+	entry *limitEntry
+	key   string
+	own   atomic.Pointer[quota.Limit] // what an override makes of the limit entry's limit
+	due   quota.Time                  // its entry of the wheel, which counts; of who drives the member
 
-	shut shut
+	deny denyCache
 
 	mu sync.Mutex
 	state
@@ -29,12 +29,12 @@ type bucket struct {
 
 // hot returns the line of the bucket: with mu held it stays the one, else what it
 // holds may have moved.
-func (b *bucket) hot() *line { return b.line.Load() }
+func (b *bucket) hot() *hotEntry { return b.line.Load() }
 
 // lock begins what mu guards.
 func (b *bucket) lock() {
 	b.mu.Lock()
-	b.refused = b.refused.Count(b.shut.open())
+	b.refused = b.refused.Count(b.deny.clear())
 }
 
 // unlock publishes the state and unlocks mu; calls that must not hold mu follow.
@@ -46,19 +46,19 @@ func (b *bucket) unlock() {
 // publish brings rest up to date. Held by b.mu.
 func (b *bucket) publish() {
 	s, l := &b.state, b.hot()
-	rest := s.est + s.estUsed - (s.in - s.loans + s.over) + s.refunded - s.estBack
+	rest := s.est + s.estUsed - (s.in - s.allocated + s.over) + s.refunded - s.estBack
 	if s.as != nil && s.as.Ceiling == quota.Hard { // what others are presumed to have used refuses nobody there
-		rest += s.ceded
+		rest += s.presumed
 	}
-	if int64(rest) != l.rest.Load() {
-		l.rest.Store(int64(rest))
+	if int64(rest) != l.offset.Load() {
+		l.offset.Store(int64(rest))
 	}
 }
 
 // lastEstimate is the estimate of the moment at which it was last brought up to
 // date, less own use since: what can be said without a clock. Without the lock it may
 // be a moment late.
-func (l *line) lastEstimate() quota.Units { return quota.Units(l.held.Load() + l.rest.Load()) }
+func (l *hotEntry) lastEstimate() quota.Units { return quota.Units(l.held.Load() + l.offset.Load()) }
 
 // warm is how many keys are looked at before the first of them is worked on.
 const warm = 16
@@ -67,20 +67,20 @@ const warm = 16
 // fetches that for several keys at a time, where one by one each would be waited for.
 // What is read may be read without the lock: the beginning of the bucket, where mu is,
 // and its line.
-func (b *bucket) warmUp() int64 { return b.shut.until.Load() + b.line.Load().rest.Load() }
+func (b *bucket) warmUp() int64 { return b.deny.until.Load() + b.line.Load().offset.Load() }
 
 // limit returns what counts for the key.
 func (b *bucket) limit() *quota.Limit {
 	if l := b.own.Load(); l != nil {
 		return l
 	}
-	return b.slot.rule.Load().limit
+	return b.entry.rule.Load().limit
 }
 
 // relimit takes over the override of the key, or its removal. Held by b.mu,
 // unless nobody else knows the bucket yet.
 func (b *bucket) relimit(all quota.Overrides) {
-	l := b.slot.rule.Load().limit
+	l := b.entry.rule.Load().limit
 	own := quota.Effective(l, all, b.key)
 	if own == l {
 		own = nil
@@ -97,7 +97,7 @@ func (b *bucket) relimit(all quota.Overrides) {
 
 // pay takes tokens that are held, of a limit that is simple, unless an override makes
 // another of it. False decides nothing.
-func (l *line) pay(cost int64, b *bucket, urgent *stack) bool {
+func (l *hotEntry) pay(cost int64, b *bucket, urgent *stack) bool {
 	return cost > 0 && cost <= quota.MaxTokens && l.kind.Load()&special == 0 && l.take(cost*int64(quota.Token), b, urgent)
 }
 
@@ -105,7 +105,7 @@ func (l *line) pay(cost int64, b *bucket, urgent *stack) bool {
 func (b *bucket) take(cost int64, urgent *stack) bool { return b.hot().take(cost, b, urgent) }
 
 // take is the common case of every decision: two loads and one compare-and-swap.
-func (l *line) take(cost int64, b *bucket, urgent *stack) bool {
+func (l *hotEntry) take(cost int64, b *bucket, urgent *stack) bool {
 	for {
 		h := l.held.Load()
 		if h < cost {

@@ -20,7 +20,7 @@ func (a *Aggregator) Quiet() bool {
 		return false
 	}
 	for r := range a.ranges {
-		if rt := &a.ranges[r]; len(rt.open) > 0 || len(rt.lives.list) > 0 || rt.tell || rt.told.times > 0 {
+		if rt := &a.ranges[r]; len(rt.open) > 0 || len(rt.recovered.list) > 0 || rt.tell || rt.full.times > 0 {
 			return false
 		}
 	}

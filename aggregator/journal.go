@@ -26,10 +26,10 @@ type Journal interface {
 
 // JournalSlot is the place of one key. Set is never called twice at a time.
 type JournalSlot interface {
-	// Set replaces what the slot says. A reader after a crash must see all of one
+	// Set replaces what the limit entry says. A reader after a crash must see all of one
 	// call, or all of the one before.
 	Set(c quota.Counts)
-	// Free gives the place back: a leader has committed what it says. The slot is
+	// Free gives the place back: a leader has committed what it says. The limit entry is
 	// not used afterwards.
 	Free()
 }
@@ -38,7 +38,7 @@ type JournalSlot interface {
 func (a *Aggregator) openPlace(b *bucket, l *quota.Limit) {
 	b.closePlace()
 	if a.cfg.Journal != nil && l.Endures() {
-		b.place = a.cfg.Journal.Slot(quota.Key{LimitName: b.slot.name, Key: b.key}, b.epoch)
+		b.place = a.cfg.Journal.Slot(quota.Key{LimitName: b.entry.name, Key: b.key}, b.epoch)
 	}
 }
 
@@ -60,8 +60,8 @@ func (b *bucket) note() {
 	if b.windowed() {
 		total -= quota.Units(b.hot().held.Load())
 	}
-	if b.loans > 0 && b.limit().Ceiling == quota.Soft { // clients tell it to the next node that they attach to
-		total -= b.loans
+	if b.allocated > 0 && b.limit().Ceiling == quota.Soft { // clients tell it to the next node that they attach to
+		total -= b.allocated
 	}
 	win := b.win
 	if b.until == 0 {
@@ -71,58 +71,58 @@ func (b *bucket) note() {
 }
 
 // windowed reports whether nobody takes what is held without the lock.
-func (b *bucket) windowed() bool { return b.slot.rule.Load().limit.Kind.Windowed() }
+func (b *bucket) windowed() bool { return b.entry.rule.Load().limit.Kind.Windowed() }
 
-// lives are what earlier processes had counted in one range.
-type lives struct {
+// recovered are what earlier processes had counted in one range.
+type recovered struct {
 	list  []quota.RecoveredCounts
-	index map[lifeKey]int
+	index map[recoveredKey]int
 	at    quota.Time // when to tell them again
 	tries int        // since one was committed
 }
 
-type lifeKey struct {
+type recoveredKey struct {
 	key   quota.Key
 	life  quota.Incarnation
 	birth quota.Seq
 }
 
-// Afterlife takes over what earlier processes of this node had counted: the
+// Recovered takes over what earlier processes of this node had counted: the
 // content of the journal at the start. It is reported to the leaders until they
 // have committed it. One goroutine at a time, as Collect.
-func (a *Aggregator) Afterlife(entries []quota.RecoveredCounts) {
+func (a *Aggregator) Recovered(entries []quota.RecoveredCounts) {
 	for i := range entries {
 		e := &entries[i]
-		l := &a.ranges[shard.Of(e.Key, a.cfg.Ranges)].lives
-		id := lifeKey{e.Key, e.Life, e.Birth}
+		l := &a.ranges[shard.Of(e.Key, a.cfg.Ranges)].recovered
+		id := recoveredKey{e.Key, e.Life, e.Birth}
 		if _, twice := l.index[id]; twice || e.Life >= a.cfg.Incarnation {
 			continue
 		}
 		if l.index == nil {
-			l.index = map[lifeKey]int{}
+			l.index = map[recoveredKey]int{}
 		}
 		l.index[id] = len(l.list)
 		l.list, l.at = append(l.list, *e), 0
 	}
 }
 
-// lifeEvery is the first interval after which counts that no leader has committed are
+// recoveredEvery is the first interval after which counts that no leader has committed are
 // reported again; it grows up to a lease as long as none of them is committed.
-const lifeEvery = 500 * time.Millisecond
+const recoveredEvery = 500 * time.Millisecond
 
-// tellLives reports what earlier processes had counted, in reports of their own.
-func (a *Aggregator) tellLives(now quota.Time, out []quota.Report) []quota.Report {
+// reportRecovered reports what earlier processes had counted, in reports of their own.
+func (a *Aggregator) reportRecovered(now quota.Time, out []quota.Report) []quota.Report {
 	for r := range a.ranges {
 		rt := &a.ranges[r]
-		if len(rt.lives.list) == 0 || rt.leader == "" || now < rt.lives.at {
+		if len(rt.recovered.list) == 0 || rt.leader == "" || now < rt.recovered.at {
 			continue
 		}
-		rt.lives.at = now.Add(min(lifeEvery<<min(rt.lives.tries, 10), max(a.cfg.Lease, lifeEvery)))
-		rt.lives.tries++
-		for from := 0; from < len(rt.lives.list); from += a.cfg.MaxEntries {
+		rt.recovered.at = now.Add(min(recoveredEvery<<min(rt.recovered.tries, 10), max(a.cfg.Lease, recoveredEvery)))
+		rt.recovered.tries++
+		for from := 0; from < len(rt.recovered.list); from += a.cfg.MaxEntries {
 			rt.seq++
 			rep := quota.Report{Range: quota.RangeID(r), Term: rt.term, From: a.cfg.Self, Incarnation: a.cfg.Incarnation, Seq: rt.seq}
-			for _, e := range rt.lives.list[from:min(from+a.cfg.MaxEntries, len(rt.lives.list))] {
+			for _, e := range rt.recovered.list[from:min(from+a.cfg.MaxEntries, len(rt.recovered.list))] {
 				rep.Entries = append(rep.Entries, quota.ReportEntry{
 					Key: e.Key, Life: e.Life, Epoch: e.Birth, Overdrawn: e.Total, Refunded: e.Back,
 					Window: e.Window, Before: e.Before, Saved: e.Saved,
@@ -134,12 +134,12 @@ func (a *Aggregator) tellLives(now quota.Time, out []quota.Report) []quota.Repor
 	return out
 }
 
-// livesAt is when there is something to tell of earlier processes.
-func (a *Aggregator) livesAt() quota.Time {
+// recoveredAt is when there is something to tell of earlier processes.
+func (a *Aggregator) recoveredAt() quota.Time {
 	at := quota.Time(math.MaxInt64)
 	for r := range a.ranges {
-		if rt := &a.ranges[r]; len(rt.lives.list) > 0 && rt.leader != "" {
-			at = min(at, rt.lives.at)
+		if rt := &a.ranges[r]; len(rt.recovered.list) > 0 && rt.leader != "" {
+			at = min(at, rt.recovered.at)
 		}
 	}
 	return at
@@ -147,15 +147,15 @@ func (a *Aggregator) livesAt() quota.Time {
 
 // settled forgets what a leader has committed of an earlier process.
 func (a *Aggregator) settled(rt *route, e *quota.GrantEntry) {
-	l := &rt.lives
-	id := lifeKey{e.Key, e.Life, e.Epoch}
+	l := &rt.recovered
+	id := recoveredKey{e.Key, e.Life, e.Epoch}
 	i, ok := l.index[id]
 	if !ok || e.Saved < l.list[i].Total {
 		return
 	}
 	last := len(l.list) - 1
 	moved := l.list[last]
-	l.index[lifeKey{moved.Key, moved.Life, moved.Birth}] = i
+	l.index[recoveredKey{moved.Key, moved.Life, moved.Birth}] = i
 	l.list[i], l.list = moved, l.list[:last]
 	delete(l.index, id)
 	l.tries = 0

@@ -8,7 +8,7 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// keys is the table of one slot. What a decision needs of a key while it holds
+// keys is the table of one limit entry. What a decision needs of a key while it holds
 // tokens is one cache line, which lies in the table itself: so it costs one access to
 // memory, however many keys there are. Readers take no lock; writers lock one shard.
 //
@@ -35,18 +35,18 @@ type keyShard struct {
 // some are empty. Lines have no pointers, so that the garbage collector does not look
 // at them.
 type layout struct {
-	lines   []line
+	lines   []hotEntry
 	buckets []atomic.Pointer[bucket]
 }
 
-// line is what the hot path reads and writes of a key: one cache line.
-type line struct {
-	hash atomic.Uint64 // of the key; noKey, lostKey
-	held atomic.Int64  // Units spendable without asking; set back only under bucket.mu
-	low  atomic.Int64  // below this the hot path asks for more
-	rest atomic.Int64  // what the last estimate is beyond held; see bucket.publish
-	kind atomic.Uint32 // length of the key, and whether it is special
-	key  [shortKey]byte
+// hotEntry is what the hot path reads and writes of a key: one cache line.
+type hotEntry struct {
+	hash   atomic.Uint64 // of the key; noKey, lostKey
+	held   atomic.Int64  // Units spendable without asking; set back only under bucket.mu
+	low    atomic.Int64  // below this the hot path asks for more
+	offset atomic.Int64  // what the last estimate is beyond held; see bucket.publish
+	kind   atomic.Uint32 // length of the key, and whether it is special
+	key    [shortKey]byte
 }
 
 const (
@@ -55,7 +55,7 @@ const (
 	hashed  = 2 // in all others
 
 	shortKey = 28      // longer ones are compared in their bucket
-	special  = 1 << 16 // an override makes another limit of the slot's
+	special  = 1 << 16 // an override makes another limit of the limit entry's
 
 	leastLines = 4
 )
@@ -75,7 +75,7 @@ func (k *keys) Load(key string) *bucket {
 }
 
 // find returns the bucket of a key and its line, or nil.
-func (k *keys) find(key string) (*line, *bucket) {
+func (k *keys) find(key string) (*hotEntry, *bucket) {
 	h := k.hash(key)
 	if x := k.shard(h).layout.Load(); x != nil {
 		if i, ok := x.find(h, key); ok {
@@ -115,8 +115,8 @@ func (x *layout) is(at int, key string) bool {
 }
 
 // LoadOrStore returns the bucket of b's key if there is one, or else takes b in: as what
-// the key was, if it is frozen.
-func (k *keys) LoadOrStore(b *bucket, frozen *cold) (there *bucket, loaded bool) {
+// the key was, if it is compact.
+func (k *keys) LoadOrStore(b *bucket, store *compactStore) (there *bucket, loaded bool) {
 	h := k.hash(b.key)
 	s := k.shard(h)
 	s.mu.Lock()
@@ -124,16 +124,16 @@ func (k *keys) LoadOrStore(b *bucket, frozen *cold) (there *bucket, loaded bool)
 	if there := s.layout.Load().get(h, b.key); there != nil {
 		return there, true
 	}
-	loaded = frozen.take(h, b)
+	loaded = store.take(h, b)
 	if s.add(h, b); loaded {
-		frozen.thawed(h, b)
+		store.restored(h, b)
 	}
 	return b, loaded
 }
 
-// Thaw returns the bucket of b's key: one that is there, or b if the key is frozen; nil
+// Restore returns the bucket of b's key: one that is there, or b if the key is compact; nil
 // if it is not known.
-func (k *keys) Thaw(b *bucket, frozen *cold) *bucket {
+func (k *keys) Restore(b *bucket, store *compactStore) *bucket {
 	h := k.hash(b.key)
 	s := k.shard(h)
 	s.mu.Lock()
@@ -141,23 +141,23 @@ func (k *keys) Thaw(b *bucket, frozen *cold) *bucket {
 	if there := s.layout.Load().get(h, b.key); there != nil {
 		return there
 	}
-	if !frozen.take(h, b) {
+	if !store.take(h, b) {
 		return nil
 	}
 	s.add(h, b)
-	frozen.thawed(h, b)
+	store.restored(h, b)
 	return b
 }
 
-// Freeze lets a key that was closed then have no bucket any more, but what is remembered
+// Compact lets a key that was closed then have no bucket any more, but what is remembered
 // of it. done says that there is nothing to do any more, later that the key is not at
 // rest yet. If neither is so there is no room.
-func (k *keys) Freeze(now quota.Time, e idleBucket, frozen *cold) (done, later bool) {
+func (k *keys) Compact(now quota.Time, e idleBucket, store *compactStore) (done, later bool) {
 	h := k.hash(e.b.key)
 	s := k.shard(h)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if done, later = e.freezeInto(frozen, h, now); done || later {
+	if done, later = e.compactInto(store, h, now); done || later {
 		return done, later
 	}
 	if !e.b.dead {
@@ -203,7 +203,7 @@ func (x *layout) put(hash uint64, b *bucket) {
 	copy(l.key[:], b.key)
 	if old := b.line.Load(); old != nil {
 		l.low.Store(old.low.Load())
-		l.rest.Store(old.rest.Load())
+		l.offset.Store(old.offset.Load())
 		l.held.Store(old.held.Swap(0))
 	}
 	b.line.Store(l)
@@ -218,7 +218,7 @@ func (s *keyShard) lay() *layout {
 	for size*3/8 < s.live {
 		size *= 2
 	}
-	x := &layout{make([]line, size), make([]atomic.Pointer[bucket], size)}
+	x := &layout{make([]hotEntry, size), make([]atomic.Pointer[bucket], size)}
 	if old := s.layout.Load(); old != nil {
 		for i := range old.lines {
 			if b := old.buckets[i].Load(); b != nil {

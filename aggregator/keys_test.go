@@ -12,7 +12,7 @@ import (
 
 func keyed(key string) *bucket { return &bucket{key: key} }
 
-var none cold // is frozen
+var none compactStore // is compact
 
 // TestKeys: what was put in is found, and nothing else, while shards grow and shrink.
 // Some keys differ only behind what lies in their line.
@@ -123,7 +123,7 @@ func locked(b *bucket, urgent *stack) bool {
 
 // TestLine: what a decision out of what is held touches is one cache line.
 func TestLine(t *testing.T) {
-	if size := reflect.TypeFor[line]().Size(); size != 64 {
+	if size := reflect.TypeFor[hotEntry]().Size(); size != 64 {
 		t.Errorf("a line has %d bytes; want 64", size)
 	}
 }

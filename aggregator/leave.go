@@ -22,19 +22,19 @@ func (a *Aggregator) Leave(now quota.Time, r quota.RangeID) []quota.Report {
 		}
 		b.unlock()
 	}
-	room, first := &Room{}, rt.seq+1
+	room, first := &Buffer{}, rt.seq+1
 	room.reset(len(a.ranges))
 	for _, b := range rt.open {
 		a.leave(now, b, rt.term, room)
 	}
 	a.finish(now, r, room, first)
-	rt.leader, rt.tell, rt.told, rt.asked = "", false, telling{}, 0
+	rt.leader, rt.tell, rt.full, rt.asked = "", false, fullReport{}, 0
 	a.LeaderLost(now, r)
 	return room.reports
 }
 
 // leave writes the last entry of a key, which begins again: nobody answers.
-func (a *Aggregator) leave(now quota.Time, b *bucket, term quota.Term, room *Room) {
+func (a *Aggregator) leave(now quota.Time, b *bucket, term quota.Term, room *Buffer) {
 	b.lock()
 	defer b.unlock()
 	l, want := b.limit(), b.want
@@ -46,10 +46,10 @@ func (a *Aggregator) leave(now quota.Time, b *bucket, term quota.Term, room *Roo
 	e := a.line(now, b, room)
 	b.fill(e, now, term)
 	e.Final, e.Learn, e.Want = true, nil, 0
-	others, stale, ceded := b.others, b.stale, b.ceded
+	others, stale, ceded := b.others, b.stale, b.presumed
 	a.openBucket(now, b, l)
-	b.others, b.stale, b.ceded = others, stale, ceded
-	if b.told || rate > 0 { // it is cut off no later for that
+	b.others, b.stale, b.presumed = others, stale, ceded
+	if b.hasLevel || rate > 0 { // it is cut off no later for that
 		b.lease = lease
 	}
 	b.opened, b.want, b.sentAt = opened, want, 0

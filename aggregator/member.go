@@ -9,63 +9,63 @@ import (
 // member is the part that one goroutine at a time drives: who leads what, what
 // is due, what is idle.
 type member struct {
-	ranges   []route
-	offsets  map[quota.NodeID]*offset
-	wheel    wheel
-	soon     []*bucket // urgent, waiting for the spacing
-	soonAt   quota.Time
-	idle     []idleBucket  // closed and not frozen, oldest first
-	looked   int           // where the next sweep continues among them
-	scratch  *bucket       // for a look at one that is frozen
-	warm     bool          // nothing is frozen: what tests compare with
-	freezeIn time.Duration // freezeAfter, but for tests
+	ranges    []route
+	offsets   map[quota.NodeID]*offset
+	wheel     wheel
+	soon      []*bucket // urgent, waiting for the spacing
+	soonAt    quota.Time
+	idle      []idleBucket  // closed and not compact, oldest first
+	looked    int           // where the next sweep continues among them
+	scratch   *bucket       // for a look at one that is compact
+	warm      bool          // nothing is compact: what tests compare with
+	compactIn time.Duration // freezeAfter, but for tests
 
 	spare spareLines
 
-	loansRecalled []quota.Key // keys with loans that a leader wants back; see Recalls
+	allocationsRecalled []quota.Key // keys with allocations that a leader wants back; see Recalls
 
 	tallies tallies
 }
 
 // route is what the member knows of one range.
 type route struct {
-	leader quota.NodeID // "" when unknown
-	term   quota.Term
-	seq    quota.Seq // of the last report
-	tell   bool      // a new leader needs reports about all open keys
-	told   telling
-	open   []*bucket
-	sent   sent
-	rtt    time.Duration // averaged
-	least  time.Duration // shortest lately, from since on
-	since  quota.Time
-	lives  lives      // of earlier processes, not committed by a leader yet
-	asked  quota.Time // the first report since the leader last answered; 0 means none
+	leader    quota.NodeID // "" when unknown
+	term      quota.Term
+	seq       quota.Seq // of the last report
+	tell      bool      // a new leader needs reports about all open keys
+	full      fullReport
+	open      []*bucket
+	sent      sent
+	rtt       time.Duration // averaged
+	least     time.Duration // shortest lately, from since on
+	since     quota.Time
+	recovered recovered  // of earlier processes, not committed by a leader yet
+	asked     quota.Time // the first report since the leader last answered; 0 means none
 
 	absent absence
 }
 
-// telling is a report of everything that the leader has not answered. It is repeated after
+// fullReport is a report of everything that the leader has not answered. It is repeated after
 // tellAgainAfter, and an answer to any repetition counts.
-type telling struct {
-	ends  [maxTellings]quota.Seq // the reports that ended it each time, the newest ones
+type fullReport struct {
+	ends  [maxFullReports]quota.Seq // the reports that ended it each time, the newest ones
 	times int
 	at    quota.Time // the last time
 }
 
-// maxTellings bounds the times that may still be answered: about ten leases.
-const maxTellings = 16
+// maxFullReports bounds the times that may still be answered: about ten leases.
+const maxFullReports = 16
 
 // last is the report that ended it the last time; 0 is that nothing waits for an answer.
-func (t *telling) last() quota.Seq {
+func (t *fullReport) last() quota.Seq {
 	if t.times == 0 {
 		return 0
 	}
-	return t.ends[(t.times-1)%maxTellings]
+	return t.ends[(t.times-1)%maxFullReports]
 }
 
-func (t *telling) again(now quota.Time, end quota.Seq) {
-	t.ends[t.times%maxTellings] = end
+func (t *fullReport) again(now quota.Time, end quota.Seq) {
+	t.ends[t.times%maxFullReports] = end
 	t.times++
 	t.at = now
 }
@@ -76,8 +76,8 @@ func (m *member) init(cfg Config) {
 		m.ranges[i].rtt = 2 * time.Millisecond
 	}
 	m.offsets = map[quota.NodeID]*offset{}
-	m.scratch, m.freezeIn = &bucket{}, freezeAfter
-	m.scratch.line.Store(&line{})
+	m.scratch, m.compactIn = &bucket{}, compactAfter
+	m.scratch.line.Store(&hotEntry{})
 }
 
 // SetLeader sets the leader of a range and its term. A lower term than known is ignored. The
@@ -88,8 +88,8 @@ func (a *Aggregator) SetLeader(r quota.RangeID, leader quota.NodeID, term quota.
 		return
 	}
 	rt.leader, rt.term = leader, term
-	rt.tell, rt.told = leader != "", telling{}
-	rt.lives.at, rt.lives.tries, rt.since = 0, 0, 0
+	rt.tell, rt.full = leader != "", fullReport{}
+	rt.recovered.at, rt.recovered.tries, rt.since = 0, 0, 0
 }
 
 // Leader returns who leads a range as far as the member knows.
@@ -103,7 +103,7 @@ func (a *Aggregator) SetLimits(now quota.Time, limits *quota.Limits) {
 		s.keys.Range(a.forget)
 		a.tallies.leave(s)
 	}
-	a.Overridden(now, nil) // and forgets the frozen keys of limits that are gone
+	a.Overridden(now, nil) // and forgets the compact keys of limits that are gone
 }
 
 // Overridden takes over changed overrides of these keys of limits (not of their
@@ -113,7 +113,7 @@ func (a *Aggregator) Overridden(now quota.Time, keys []quota.Key) {
 		for _, s := range a.slots() {
 			s.keys.Range(func(b *bucket) { a.relimit(now, b) })
 		}
-		a.relimitFrozen(now)
+		a.relimitCompact(now)
 	}
 	for _, k := range keys {
 		s := a.table.find(k.LimitName)
@@ -131,7 +131,7 @@ func (a *Aggregator) Overridden(now quota.Time, keys []quota.Key) {
 	}
 }
 
-func (a *Aggregator) slots() map[quota.LimitName]*slot {
+func (a *Aggregator) slots() map[quota.LimitName]*limitEntry {
 	if m := a.table.slots.Load(); m != nil {
 		return *m
 	}
@@ -212,7 +212,7 @@ const phases = 8
 // wheel holds open buckets by the part of a sync interval in which they are due.
 type wheel struct {
 	step  time.Duration // of a part
-	next  quota.Time    // end of the part of slots[pos]
+	next  quota.Time    // end of the part of limit entries[pos]
 	slots [2 * patience * phases][]*bucket
 	pos   int
 }

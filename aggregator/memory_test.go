@@ -54,7 +54,7 @@ func idleTable(b testing.TB, n int) *Aggregator {
 	return a
 }
 
-// closeAll lets time pass until every key has closed, and been frozen.
+// closeAll lets time pass until every key has closed, and been compact.
 func closeAll(b testing.TB, a *Aggregator, now quota.Time) quota.Time {
 	b.Helper()
 	for range 100 {
@@ -71,7 +71,7 @@ func closeAll(b testing.TB, a *Aggregator, now quota.Time) quota.Time {
 		}
 		a.Sweep(now)
 	}
-	if !a.Quiet() || len(a.idle) > 0 || a.table.cold.size.Load() != int64(a.Len()) {
+	if !a.Quiet() || len(a.idle) > 0 || a.table.compact.size.Load() != int64(a.Len()) {
 		b.Fatal("keys stay open")
 	}
 	return now

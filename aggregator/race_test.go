@@ -16,13 +16,13 @@ import (
 // the reports say in the end, to the token.
 func TestCountsUnderLoad(t *testing.T) { countsUnderLoad(t, 200, 5*time.Millisecond) }
 
-// TestCountsFrozen: the same while keys are closed, frozen and thawed all the time.
-func TestCountsFrozen(t *testing.T) { countsUnderLoad(t, 5000, time.Second) }
+// TestCountsCompact: the same while keys are closed, compact and restored all the time.
+func TestCountsCompact(t *testing.T) { countsUnderLoad(t, 5000, time.Second) }
 
 func countsUnderLoad(t *testing.T, keys int, step time.Duration) {
 	const callers, checks = 8, 20_000
 	r := newRig(t, Config{MaxKeys: 10_000})
-	r.freezeIn = 0 // keys are frozen and thawed as often as can be
+	r.compactIn = 0 // keys are compact and restored as often as can be
 	var now atomic.Int64
 	now.Store(int64(start))
 	clock := func() quota.Time { return quota.Time(now.Load()) }
@@ -94,7 +94,7 @@ func countsUnderLoad(t *testing.T, keys int, step time.Duration) {
 		t.Errorf("reports say %d units, callers were let pass %d", got, want)
 	}
 	t.Logf("%d tokens passed in %d openings of keys", admitted.Load(), len(spent))
-	if r.Sweep(r.now); r.table.cold.size.Load() != int64(r.Len()) {
-		t.Errorf("%d of %d keys are frozen in the end", r.table.cold.size.Load(), r.Len())
+	if r.Sweep(r.now); r.table.compact.size.Load() != int64(r.Len()) {
+		t.Errorf("%d of %d keys are compacted in the end", r.table.compact.size.Load(), r.Len())
 	}
 }

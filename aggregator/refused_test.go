@@ -59,8 +59,8 @@ func TestRefusalThatMayNotHold(t *testing.T) {
 			if r.Decide(r.clock, call) || call.Out[0].Why != quota.WhyNotHeld {
 				t.Errorf("without a grant: %+v, want not_held", call.Out[0])
 			}
-			if e := r.collect().Entries[0]; len(e.Abandoned) != 1 || e.Abandoned[0] != asked {
-				t.Errorf("the report abandons %v, want %v", e.Abandoned, asked)
+			if e := r.collect().Entries[0]; len(e.Cancelled) != 1 || e.Cancelled[0] != asked {
+				t.Errorf("the report abandons %v, want %v", e.Cancelled, asked)
 			}
 		})
 	}

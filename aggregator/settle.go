@@ -51,7 +51,7 @@ func (a *Aggregator) bookAll(clock Clock, r *rule, key string, used int64) int64
 }
 
 // owable is how many tokens can still be booked on a key.
-func (a *Aggregator) owable(clock Clock, s *slot, key string) int64 {
+func (a *Aggregator) owable(clock Clock, s *limitEntry, key string) int64 {
 	b := a.table.bucketOrOverflow(s, key, false)
 	if b == nil {
 		return 0
@@ -69,13 +69,13 @@ func (a *Aggregator) owable(clock Clock, s *slot, key string) int64 {
 
 // force charges a counter whatever it has left. It returns the bucket and what
 // was left before; nil when the table is full.
-func (a *Aggregator) force(clock Clock, s *slot, key string, cost quota.Units, c *Call) (*bucket, quota.Units) {
+func (a *Aggregator) force(clock Clock, s *limitEntry, key string, cost quota.Units, c *Call) (*bucket, quota.Units) {
 	for {
 		b := a.table.bucketOrOverflow(s, key, false)
 		if b == nil || s.gone.Load() {
 			return nil, 0
 		}
-		t := turn{cost: cost}
+		t := attempt{cost: cost}
 		if was, ok := a.forceBucket(clock(), b, &t); ok {
 			if c != nil {
 				c.taken = append(c.taken, t.taken)
@@ -85,7 +85,7 @@ func (a *Aggregator) force(clock Clock, s *slot, key string, cost quota.Units, c
 	}
 }
 
-func (a *Aggregator) forceBucket(now quota.Time, b *bucket, t *turn) (was quota.Units, ok bool) {
+func (a *Aggregator) forceBucket(now quota.Time, b *bucket, t *attempt) (was quota.Units, ok bool) {
 	cost := t.cost
 	b.lock()
 	defer b.unlock()
@@ -127,7 +127,7 @@ type Taken struct {
 
 // takenIn is the window of one counter.
 type takenIn struct {
-	slot  *slot
+	slot  *limitEntry
 	key   string
 	start quota.Time // on the leader's clock
 }
@@ -138,7 +138,7 @@ func (c *Call) Taken(since quota.Time) *Taken {
 	out := &Taken{At: since, windows: slices.Clone(c.windows)}
 	for _, t := range c.taken {
 		if t.win != 0 {
-			out.windows = append(out.windows, takenIn{t.b.slot, t.b.key, t.win})
+			out.windows = append(out.windows, takenIn{t.b.entry, t.b.key, t.win})
 		}
 	}
 	return out
@@ -206,7 +206,7 @@ func (b *bucket) goesOnSince(l *quota.Limit, taken *Taken) bool {
 		return true
 	}
 	for _, w := range taken.windows {
-		if w.slot == b.slot && w.key == b.key && b.sameWindow(l, w.start) {
+		if w.slot == b.entry && w.key == b.key && b.sameWindow(l, w.start) {
 			return true
 		}
 	}
@@ -243,8 +243,8 @@ func (a *Aggregator) Release(clock Clock, n quota.LimitName, key string, count i
 	b.inFlight -= u
 	b.refunded = b.refunded.Count(u)
 	b.estimate(now, l, b.cutOff(now, a.cfg.Lease))
-	paid := min(u, b.lent)
-	b.lent -= paid
+	paid := min(u, b.beyond)
+	b.beyond -= paid
 	if b.phase == open && now < b.lease {
 		b.put(u - paid)
 	}

@@ -18,11 +18,11 @@ const (
 // state is the slow part of a bucket, guarded by bucket.mu, in groups. Times are local. The package
 // documentation lists fields and bytes of each group.
 //
-// Invariant: used = in - held - loans, whatever the hot path does at the same time.
+// Invariant: used = in - held - allocations, whatever the hot path does at the same time.
 type state struct {
 	openState
 	countState
-	loanState
+	allocationState
 	flightState
 	windowState
 	leaseState
@@ -50,29 +50,29 @@ type openState struct {
 
 // countState are the counters of this epoch.
 type countState struct {
-	in       quota.Units // everything put into held in this epoch, less returns
-	over     quota.Units // admitted beyond held
-	unpaid   quota.Units // part of over since the last report that what is granted pays for
-	charged  quota.Units // part of over that callers charged after the fact
-	unled    quota.Units // part of over that was admitted while cut off
-	refused  quota.Units
-	refunded quota.Units // given back by callers, or released: in this window, if it has any
-	returned quota.Units // of what was held in this epoch, as far as there was room for it since
-	unheard  quota.Units // part of that which no report told that was answered
-	tallied  tallied
+	in          quota.Units // everything put into held in this epoch, less returns
+	over        quota.Units // admitted beyond held
+	unpaid      quota.Units // part of over since the last report that what is granted pays for
+	charged     quota.Units // part of over that callers charged after the fact
+	overCutOff  quota.Units // part of over that was admitted while cut off
+	refused     quota.Units
+	refunded    quota.Units // given back by callers, or released: in this window, if it has any
+	returned    quota.Units // of what was held in this epoch, as far as there was room for it since
+	unconfirmed quota.Units // part of that which no report told that was answered
+	tallied     tallied
 }
 
-// loanState counts the tokens that clients of this node hold (lend.go).
-type loanState struct {
-	loans    quota.Units // lent to clients, and not settled: counts as held
-	unbacked quota.Units // part of loans that no leader has granted: this node is cut off
-	voids    uint32      // how often in this epoch all loans ended at once
+// allocationState counts the tokens that clients of this node hold (allocate.go).
+type allocationState struct {
+	allocated quota.Units // allocated to clients, and not settled: counts as held
+	unbacked  quota.Units // part of allocations that no leader has granted: this node is cut off
+	voids     uint32      // how often in this epoch all allocations ended at once
 }
 
 // flightState counts requests in flight, for concurrency limits.
 type flightState struct {
 	inFlight quota.Units // acquired and not released
-	lent     quota.Units // part of it that was beyond held: what is released pays it back first
+	beyond   quota.Units // part of it that was beyond held: what is released pays it back first
 }
 
 // windowState holds the current window, for limits with windows.
@@ -103,25 +103,25 @@ type durableState struct {
 
 // estimateState estimates the global level.
 type estimateState struct {
-	est     quota.Units // estimated global level at estAt
-	estAt   quota.Time
-	estUsed quota.Units // own use that est includes
-	estBack quota.Units // own refunds that est includes
-	level   quota.Units // as told
-	toldAt  quota.Time  // when a leader told the level, if one has
-	others  quota.Units // their demand per second
-	ceded   quota.Units // taken off est for them since the leader told it
-	stale   quota.Time  // when others says nothing any more
-	looked  quota.Time  // when the estimate was last asked for
-	credit  quota.Units // as told
-	aside   quota.Units // as told
+	est      quota.Units // estimated global level at estAt
+	estAt    quota.Time
+	estUsed  quota.Units // own use that est includes
+	estBack  quota.Units // own refunds that est includes
+	level    quota.Units // as told
+	levelAt  quota.Time  // when a leader told the level, if one has
+	others   quota.Units // their demand per second
+	presumed quota.Units // taken off est for them since the leader told it
+	stale    quota.Time  // when others says nothing any more
+	looked   quota.Time  // when the estimate was last asked for
+	credit   quota.Units // as told
+	aside    quota.Units // as told
 
-	told     bool // a leader has told the level
-	fresh    bool // it was idle here, and nobody has told anything since
-	guessing bool // the last estimate was a guess: ask at once
-	bound    bool // it has used credit up, while the cluster may have more
-	dry      bool // nothing was left to ask for after the last grant
-	barren   bool // the last grant brought nothing: the leader may decide the key itself
+	hasLevel       bool // a leader has told the level
+	fresh          bool // it was idle here, and nobody has told anything since
+	guessing       bool // the last estimate was a guess: ask at once
+	bound          bool // it has used credit up, while the cluster may have more
+	noneFree       bool // nothing was left to ask for after the last grant
+	grantedNothing bool // the last grant brought nothing: the leader may decide the key itself
 }
 
 // reportState is the last report and its answer, and why the next one is urgent.
@@ -137,12 +137,12 @@ type reportState struct {
 	pending   quota.Seq   // report that is not answered, or 0
 	tries     int         // reports before that one that were not either
 	sentAt    quota.Time
-	abandoned *abandoned
+	cancelled *cancelled
 
-	news    bool // much was overdrawn since the last report
-	curious bool // a caller waits for the level
-	overdue bool // the leader has recalled, and an answer of its own is overdue: report again at once
-	hurry   bool // asked for more while a report was on its way
+	news       bool // much was overdrawn since the last report
+	wantsLevel bool // a caller waits for the level
+	overdue    bool // the leader has recalled, and an answer of its own is overdue: report again at once
+	askAgain   bool // asked for more while a report was on its way
 }
 
 // deniedState remembers a refusal of the leader, which this node repeats without asking.
@@ -163,7 +163,7 @@ func (c counts) spent() quota.Units     { return c.used.Plus(c.over) }
 func (c counts) attempted() quota.Units { return c.spent().Plus(c.refused) }
 
 func (b *bucket) counts() counts {
-	return counts{b.in - quota.Units(b.hot().held.Load()) - b.loans, b.over, b.refused, b.refunded}
+	return counts{b.in - quota.Units(b.hot().held.Load()) - b.allocated, b.over, b.refused, b.refunded}
 }
 
 // earned returns what a rate yields from from to to, and the moment up to which
@@ -183,7 +183,7 @@ func earned(rate quota.Units, from, to quota.Time) (quota.Units, quota.Time) {
 // accrue adds the granted rate up to now or the end of the lease, up to cap.
 func (b *bucket) accrue(now quota.Time) {
 	if b.earn(now) {
-		b.base = quota.Units(b.hot().held.Load()) + b.loans
+		b.base = quota.Units(b.hot().held.Load()) + b.allocated
 	}
 	if now >= b.lease {
 		b.expire()
@@ -210,22 +210,22 @@ func (b *bucket) earn(until quota.Time) bool {
 // accrued since leaves no room for it: the leader has set no more aside than the cap, so what
 // is beyond it may have overflowed.
 func (b *bucket) crowd() {
-	if over := b.unheard - max(0, b.cap-b.base); over > 0 && b.unheard > 0 {
-		over = min(over, b.unheard)
-		b.returned, b.unheard = b.returned-over, b.unheard-over
+	if over := b.unconfirmed - max(0, b.cap-b.base); over > 0 && b.unconfirmed > 0 {
+		over = min(over, b.unconfirmed)
+		b.returned, b.unconfirmed = b.returned-over, b.unconfirmed-over
 	}
 }
 
 // giveBack notes that so much of what was put into held is no longer there, and not used either.
 func (b *bucket) giveBack(u quota.Units) {
 	b.in -= u
-	b.returned, b.unheard = b.returned.Count(u), b.unheard.Count(u)
+	b.returned, b.unconfirmed = b.returned.Count(u), b.unconfirmed.Count(u)
 }
 
 // heard notes that a leader has booked what the last report told of what was given back.
 func (b *bucket) heard() {
 	b.returned = max(b.returned, b.sentBack)
-	b.unheard = b.returned - b.sentBack
+	b.unconfirmed = b.returned - b.sentBack
 }
 
 // put adds to held, never a negative amount, nor more than counters can count.
@@ -250,20 +250,20 @@ func (b *bucket) overdrawn(u quota.Units) { b.over, b.unpaid = b.over.Count(u), 
 // that is more than the estimate says is left: it would be admitted on top.
 func (b *bucket) repay() {
 	left := b.est - (b.counts().spent() - b.estUsed) + b.refunded - b.estBack
-	due := min(b.unpaid, quota.Units(b.hot().held.Load())+b.loans-max(0, left))
+	due := min(b.unpaid, quota.Units(b.hot().held.Load())+b.allocated-max(0, left))
 	if due <= 0 {
 		return
 	}
 	paid := due - b.spend(due)
 	b.unpaid -= paid
 	b.over -= paid
-	b.lent -= min(b.lent, paid)
+	b.beyond -= min(b.beyond, paid)
 }
 
-// void ends what is held or lent for a window that has ended.
+// void ends what is held or allocated for a window that has ended.
 func (b *bucket) void() {
 	b.keep(0)
-	b.voidLoans()
+	b.voidAllocations()
 	b.unpaid = 0
 }
 
@@ -276,7 +276,7 @@ func (b *bucket) keep(u quota.Units) {
 		}
 		if b.hot().held.CompareAndSwap(h, int64(u)) {
 			b.giveBack(quota.Units(h) - u)
-			b.base = u + b.loans
+			b.base = u + b.allocated
 			b.note()
 			return
 		}
@@ -296,12 +296,12 @@ func (b *bucket) estimate(now quota.Time, l *quota.Limit, cut bool) quota.Units 
 	b.est = b.est.Plus(b.estUsed - spent).Plus(b.refunded - b.estBack)
 	b.estUsed, b.estBack = spent, b.refunded
 	if cut { // nobody knows what the others used since: the limit is all ours
-		b.est += b.ceded
-		b.ceded, b.others = 0, 0
+		b.est += b.presumed
+		b.presumed, b.others = 0, 0
 	}
 	// A key that was idle here knows no more what the others do. One that is in use gets grants, or
 	// has no leader: then the others continue.
-	idle := now > b.stale && now.Sub(b.looked) > b.stale.Sub(b.toldAt)
+	idle := now > b.stale && now.Sub(b.looked) > b.stale.Sub(b.levelAt)
 	b.looked, b.fresh = now, b.fresh || idle
 	if l.Kind == quota.TokenBucket && b.others == 0 {
 		b.refillExactly(now, l.Rate)
@@ -332,7 +332,7 @@ func (b *bucket) advanceEst(now quota.Time, rate quota.Units) {
 		b.est, b.estAt = max(b.est-lost, min(b.est, 0)), at
 	}
 	if b.others > 0 {
-		b.ceded += before.Plus(perSecond(rate, b.estAt.Sub(since))) - b.est
+		b.presumed += before.Plus(perSecond(rate, b.estAt.Sub(since))) - b.est
 	}
 }
 
@@ -354,7 +354,7 @@ func (b *bucket) refillExactly(now quota.Time, r quota.Rate) {
 // overdrawn what would be its part if all nodes saw the same burst, and there
 // is something to ask for.
 func (b *bucket) guesses(l *quota.Limit, beyond quota.Units, nodes int) bool {
-	return l.Ceiling == quota.Soft && (!b.dry || l.Kind == quota.Concurrency) && b.over-b.ackedOver+beyond > b.part(l, nodes)
+	return l.Ceiling == quota.Soft && (!b.noneFree || l.Kind == quota.Concurrency) && b.over-b.ackedOver+beyond > b.part(l, nodes)
 }
 
 // mayGuess reports whether a member one level below may admit so much on the estimate
@@ -373,7 +373,7 @@ func (b *bucket) mayGuess(now quota.Time, l *quota.Limit, beyond, est quota.Unit
 	if all := float64(b.demand + b.others); all > 0 {
 		part = max(part, float64(b.demand)/all)
 	}
-	since := perSecond(b.gains(l), max(0, now.Sub(b.toldAt)))
+	since := perSecond(b.gains(l), max(0, now.Sub(b.levelAt)))
 	return out+beyond <= b.credit.Plus(quota.RoundUnits(part*float64(since)))
 }
 
@@ -393,7 +393,7 @@ func (b *bucket) part(l *quota.Limit, nodes int) quota.Units {
 
 // cutOff reports whether no leader has answered for a whole lease.
 func (b *bucket) cutOff(now quota.Time, lease time.Duration) bool {
-	if b.told {
+	if b.hasLevel {
 		return b.phase != closed && now >= b.lease
 	}
 	return b.phase != closed && now.Sub(b.opened) >= lease

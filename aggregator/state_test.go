@@ -20,5 +20,5 @@ func TestStateTable(t *testing.T) {
 // name. These are their fields, described in state.go, and bytes on a 64-bit processor, by group (written by
 // TestStateTable):
 //
-`+golden.Groups(reflect.TypeFor[bucket](), reflect.TypeFor[state](), reflect.TypeFor[line]())+"package aggregator\n", *rewrite)
+`+golden.Groups(reflect.TypeFor[bucket](), reflect.TypeFor[state](), reflect.TypeFor[hotEntry]())+"package aggregator\n", *rewrite)
 }

@@ -14,7 +14,7 @@ type idleBucket struct {
 	at quota.Time
 }
 
-// Sweep freezes keys that are closed, drops those that have been idle long enough and
+// Sweep compacts keys that are closed, drops those that have been idle long enough and
 // are full again, and when the table is nearly full the longest idle of limits that have
 // more than their share. Call it about
 // once a second.
@@ -22,19 +22,19 @@ func (a *Aggregator) Sweep(now quota.Time) {
 	a.table.inline.sweep()
 	a.relist()
 	if !a.warm {
-		a.freezeIdle(now)
+		a.compactIdle(now)
 	}
-	a.sweepFrozen(now)
+	a.sweepCompact(now)
 	a.sweepIdle(now)
 	a.idle = fitting(a.idle)
 }
 
-// relist notes which of the buckets that were thawed have not been opened: somebody
+// relist notes which of the buckets that were restored have not been opened: somebody
 // has only looked at them.
 func (a *Aggregator) relist() {
 	before := len(a.idle)
-	for i := range a.table.cold.shards {
-		for _, b := range a.table.cold.shards[i].takeThawed() {
+	for i := range a.table.compact.shards {
+		for _, b := range a.table.compact.shards[i].takeRestored() {
 			b.lock()
 			if b.phase == closed && !b.dead {
 				a.idle = append(a.idle, idleBucket{b, b.closedAt})
@@ -47,30 +47,30 @@ func (a *Aggregator) relist() {
 	}
 }
 
-// freezeAfter is how long a key is closed before it is frozen. One that is asked for every
+// compactAfter is how long a key is closed before it is compact. One that is asked for every
 // few seconds is spared the way there and back, which takes as long as some decisions and
 // makes a bucket of a kilobyte again.
-const freezeAfter = 5 * time.Second
+const compactAfter = 5 * time.Second
 
-// freezeIdle freezes what is closed and at rest, the longest closed first. A key that is
+// compactIdle compacts what is closed and at rest, the longest closed first. A key that is
 // not at rest will be soon, when a last turn of the wheel has found nothing to say; what
 // was closed later waits for it, so that the store is in order.
-func (a *Aggregator) freezeIdle(now quota.Time) {
+func (a *Aggregator) compactIdle(now quota.Time) {
 	waits := false
 	a.idle = slices.DeleteFunc(a.idle, func(e idleBucket) bool {
-		if waits || now.Sub(e.at) < a.freezeIn {
+		if waits || now.Sub(e.at) < a.compactIn {
 			return false
 		}
-		frozen, later := e.b.slot.keys.Freeze(now, e, &a.table.cold)
+		compacted, later := e.b.entry.keys.Compact(now, e, &a.table.compact)
 		waits = later
-		return frozen
+		return compacted
 	})
 }
 
-// sweepIdle drops what is idle and has not been frozen.
+// sweepIdle drops what is idle and has not been compact.
 func (a *Aggregator) sweepIdle(now quota.Time) {
 	a.idle = slices.DeleteFunc(a.idle, func(e idleBucket) bool {
-		return a.tight() && e.b.slot.crowds() && a.idleDone(now, e, true)
+		return a.tight() && e.b.entry.crowds() && a.idleDone(now, e, true)
 	})
 	n := 0
 	for n < len(a.idle) && a.idleDone(now, a.idle[n], false) {
@@ -106,7 +106,7 @@ func (a *Aggregator) idleDone(now quota.Time, e idleBucket, pressed bool) bool {
 	b.lock()
 	if b.phase != closed || b.closedAt != e.at || b.dead {
 		b.unlock()
-		return true // used again since, or frozen
+		return true // used again since, or compact
 	}
 	if !pressed && (now.Sub(e.at) < a.idleFor(b.limit()) || !b.full(now)) {
 		b.unlock()

@@ -8,9 +8,9 @@ import (
 	"github.com/quorate/quorate/shard"
 )
 
-// slot is one counter of a limit and the buckets of its keys. It outlives
+// limitEntry is one counter of a limit and the buckets of its keys. It outlives
 // versions of the limit, so that a change refills nothing.
-type slot struct {
+type limitEntry struct {
 	name quota.LimitName
 	rule atomic.Pointer[rule]
 	gone atomic.Bool // the limit was removed
@@ -22,50 +22,50 @@ type slot struct {
 	sum  *tally
 }
 
-func newSlot(n quota.LimitName) *slot {
-	s := &slot{name: n, keys: newKeys(), sum: &tally{}}
+func newLimitEntry(n quota.LimitName) *limitEntry {
+	s := &limitEntry{name: n, keys: newKeys(), sum: &tally{}}
 	s.all = &s.size
 	return s
 }
 
-// rule is what a slot serves until the limits change.
+// rule is what a limit entry serves until the limits change.
 type rule struct {
 	limit   *quota.Limit
 	charges []charge // what a check of the limit charges; empty for counters that no check names
 	simple  bool     // one token bucket, decided and enforced here: the hot path
 }
 
-// charge is quota.Charge with its slot.
+// charge is quota.Charge with its limit entry.
 type charge struct {
-	slot  *slot
+	slot  *limitEntry
 	up    int
 	floor bool
 }
 
 // table finds buckets. Readers take no lock.
 type table struct {
-	slots     atomic.Pointer[map[quota.LimitName]*slot]
+	slots     atomic.Pointer[map[quota.LimitName]*limitEntry]
 	inline    inline
 	size      atomic.Int64
 	epochs    atomic.Uint64 // openings of keys so far
-	questions atomic.Uint64 // to leaders, so far
+	requests  atomic.Uint64 // to leaders, so far
 	maxKeys   int64
 	ranges    int
 	overrides quota.Overrides
-	cold      cold
+	compact   compactStore
 	created   func(quota.Key)
 	removed   func(quota.Key)
 }
 
-var noSlots map[quota.LimitName]*slot // before there are limits
+var noSlots map[quota.LimitName]*limitEntry // before there are limits
 
 // nextEpoch numbers an opening of a key, whichever goroutine opens it.
 func (t *table) nextEpoch() quota.Seq { return quota.Seq(t.epochs.Add(1)) }
 
-// nextQuestion names a question to a leader, whichever goroutine asks it.
-func (t *table) nextQuestion() quota.Seq { return quota.Seq(t.questions.Add(1)) }
+// nextRequest names a decide request to a leader, whichever goroutine asks it.
+func (t *table) nextRequest() quota.Seq { return quota.Seq(t.requests.Add(1)) }
 
-func (t *table) find(n quota.LimitName) *slot {
+func (t *table) find(n quota.LimitName) *limitEntry {
 	if m := t.slots.Load(); m != nil {
 		if s := (*m)[n]; s != nil {
 			return s
@@ -74,9 +74,9 @@ func (t *table) find(n quota.LimitName) *slot {
 	return t.inline.find(n)
 }
 
-// resolve finds the slot for a name, in the order of quota.Limits.Resolve, and
+// resolve finds the limit entry for a name, in the order of quota.Limits.Resolve, and
 // the key that it is counted by.
-func (t *table) resolve(n quota.LimitName, key string) (*slot, string) {
+func (t *table) resolve(n quota.LimitName, key string) (*limitEntry, string) {
 	m := t.slots.Load()
 	if m == nil {
 		m = &noSlots
@@ -96,14 +96,14 @@ func (t *table) resolve(n quota.LimitName, key string) (*slot, string) {
 	return (*m)[quota.Global], key
 }
 
-// setLimits swaps in the limits and returns the slots that ended.
-func (t *table) setLimits(limits *quota.Limits) (ended []*slot) {
-	next := map[quota.LimitName]*slot{}
+// setLimits swaps in the limits and returns the limit entries that ended.
+func (t *table) setLimits(limits *quota.Limits) (ended []*limitEntry) {
+	next := map[quota.LimitName]*limitEntry{}
 	rules := map[quota.LimitName]*rule{}
 	limits.Meters(func(l *quota.Limit) {
 		s := t.find(l.LimitName)
 		if s == nil {
-			s = newSlot(l.LimitName)
+			s = newLimitEntry(l.LimitName)
 		}
 		next[l.LimitName], rules[l.LimitName] = s, &rule{limit: l}
 	})
@@ -129,13 +129,13 @@ func (t *table) setLimits(limits *quota.Limits) (ended []*slot) {
 }
 
 // room reports whether a limit may have one more key, with which the table has size keys.
-func (t *table) room(s *slot, size int64) bool {
+func (t *table) room(s *limitEntry, size int64) bool {
 	return quota.HasRoom(size-1, t.maxKeys, s.all.Load()-1, s.fair.Load())
 }
 
 // crowds reports whether a limit has to let go of keys when the table is nearly full: it has
 // about its share, or more. There always is one then.
-func (s *slot) crowds() bool {
+func (s *limitEntry) crowds() bool {
 	fair := s.fair.Load()
 	return s.all.Load() > fair-fair/8
 }
@@ -146,7 +146,7 @@ const overflowKey = "@overflow"
 // bucketOrOverflow returns the bucket of a key, or the one that keys share for which there is no
 // room. It is nil for keys beyond the max_keys of a hard limit, or of any if they need a bucket of
 // their own, and for what is in flight, which is given back by its key.
-func (t *table) bucketOrOverflow(s *slot, key string, needs bool) *bucket {
+func (t *table) bucketOrOverflow(s *limitEntry, key string, needs bool) *bucket {
 	b := t.bucket(s, key)
 	if b != nil {
 		return b
@@ -166,7 +166,7 @@ func plain(l *quota.Limit) bool {
 }
 
 // bucket returns the bucket of a key, making it if there is room; nil if not.
-func (t *table) bucket(s *slot, key string) *bucket {
+func (t *table) bucket(s *limitEntry, key string) *bucket {
 	if b := t.known(s, key); b != nil {
 		return b
 	}
@@ -176,7 +176,7 @@ func (t *table) bucket(s *slot, key string) *bucket {
 		t.leave(s, key)
 		return nil
 	}
-	b, loaded := s.keys.LoadOrStore(t.fresh(s, key), &t.cold)
+	b, loaded := s.keys.LoadOrStore(t.fresh(s, key), &t.compact)
 	if loaded {
 		t.leave(s, key)
 		return b
@@ -189,22 +189,22 @@ func (t *table) bucket(s *slot, key string) *bucket {
 }
 
 // fresh is a bucket that nobody else knows yet.
-func (t *table) fresh(s *slot, key string) *bucket {
+func (t *table) fresh(s *limitEntry, key string) *bucket {
 	key = strings.Clone(key) // the caller's string may share a large buffer
-	b := &bucket{slot: s, key: key, rng: shard.Of(quota.Key{LimitName: s.name, Key: key}, t.ranges)}
+	b := &bucket{entry: s, key: key, rng: shard.Of(quota.Key{LimitName: s.name, Key: key}, t.ranges)}
 	b.relimit(t.overrides)
 	return b
 }
 
-// known returns the bucket of a key, thawing it if it is frozen, or nil.
-func (t *table) known(s *slot, key string) *bucket {
-	if b := s.keys.Load(key); b != nil || t.cold.size.Load() == 0 {
+// known returns the bucket of a key, restoring it if it is compact, or nil.
+func (t *table) known(s *limitEntry, key string) *bucket {
+	if b := s.keys.Load(key); b != nil || t.compact.size.Load() == 0 {
 		return b
 	}
-	if !t.cold.has(s.keys.hash(key), s, key) {
-		return s.keys.Load(key) // or it has just been thawed
+	if !t.compact.has(s.keys.hash(key), s, key) {
+		return s.keys.Load(key) // or it has just been restored
 	}
-	b := s.keys.Thaw(t.fresh(s, key), &t.cold)
+	b := s.keys.Restore(t.fresh(s, key), &t.compact)
 	if b != nil {
 		b.relock(t.overrides)
 	}
@@ -219,9 +219,9 @@ func (b *bucket) relock(all quota.Overrides) {
 	b.mu.Unlock()
 }
 
-// enter takes the place of one bucket, and returns how many the table and the slot have with it.
+// enter takes the place of one bucket, and returns how many the table and the limit entry have with it.
 // The one that keys share takes no place.
-func (t *table) enter(s *slot, key string) (size, own int64) {
+func (t *table) enter(s *limitEntry, key string) (size, own int64) {
 	if key == overflowKey {
 		return 0, 0
 	}
@@ -233,7 +233,7 @@ func (t *table) enter(s *slot, key string) (size, own int64) {
 }
 
 // leave gives back the place of one bucket.
-func (t *table) leave(s *slot, key string) {
+func (t *table) leave(s *limitEntry, key string) {
 	if key == overflowKey {
 		return
 	}
@@ -246,10 +246,10 @@ func (t *table) leave(s *slot, key string) {
 
 // drop removes a bucket that is marked dead.
 func (t *table) drop(b *bucket) {
-	if b.slot.keys.Delete(b) {
-		t.leave(b.slot, b.key)
+	if b.entry.keys.Delete(b) {
+		t.leave(b.entry, b.key)
 		if t.removed != nil {
-			t.removed(quota.Key{LimitName: b.slot.name, Key: b.key})
+			t.removed(quota.Key{LimitName: b.entry.name, Key: b.key})
 		}
 	}
 }

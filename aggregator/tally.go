@@ -7,7 +7,7 @@ import (
 )
 
 // tally is what was counted under one counter since Tally was last called. Each has a
-// cache line of its own: what callers read of a slot does not move with it.
+// cache line of its own: what callers read of a limit entry does not move with it.
 type tally struct {
 	_                [64]byte
 	admitted, failed atomic.Int64 // Units
@@ -25,7 +25,7 @@ func (b *bucket) tally() {
 	if now == b.tallied {
 		return
 	}
-	b.slot.sum.add(now.spent-b.tallied.spent, now.refused-b.tallied.refused)
+	b.entry.sum.add(now.spent-b.tallied.spent, now.refused-b.tallied.refused)
 	b.tallied = now
 }
 
@@ -81,9 +81,9 @@ func (a *Aggregator) tallyAnswer(an *answer, refused bool) {
 }
 
 // tallies are those of limits that were removed, until Tally has passed them on.
-type tallies struct{ left []*slot }
+type tallies struct{ left []*limitEntry }
 
-func (t *tallies) leave(s *slot) {
+func (t *tallies) leave(s *limitEntry) {
 	if len(t.left) < maxInline { // or nobody asks for them
 		t.left = append(t.left, s)
 	}
@@ -98,7 +98,7 @@ func (a *Aggregator) Tally(f func(limit quota.LimitName, admitted, refused quota
 	for _, s := range a.slots() {
 		s.tell(f)
 	}
-	a.table.inline.slots.Range(func(_ quota.LimitName, s *slot) bool {
+	a.table.inline.slots.Range(func(_ quota.LimitName, s *limitEntry) bool {
 		s.tell(f)
 		return true
 	})
@@ -115,7 +115,7 @@ func (a *Aggregator) Tally(f func(limit quota.LimitName, admitted, refused quota
 // time.
 func (a *Aggregator) TallyUnfit(f func(limit quota.LimitName, refused quota.Units) bool) {
 	more := true
-	tell := func(s *slot) bool {
+	tell := func(s *limitEntry) bool {
 		if u := takeAbove(&s.sum.unfit); u > 0 {
 			base, _ := s.name.Base()
 			if more = f(base, u); !more {
@@ -129,7 +129,7 @@ func (a *Aggregator) TallyUnfit(f func(limit quota.LimitName, refused quota.Unit
 			return
 		}
 	}
-	a.table.inline.slots.Range(func(_ quota.LimitName, s *slot) bool { return tell(s) })
+	a.table.inline.slots.Range(func(_ quota.LimitName, s *limitEntry) bool { return tell(s) })
 }
 
 // Unfit counts what others refused because it costs more than can ever pass, for Tally. Of a limit
@@ -140,7 +140,7 @@ func (a *Aggregator) Unfit(limit quota.LimitName, refused quota.Units) {
 	}
 }
 
-func (s *slot) tell(f func(limit quota.LimitName, admitted, refused quota.Units)) {
+func (s *limitEntry) tell(f func(limit quota.LimitName, admitted, refused quota.Units)) {
 	admitted, refused := s.sum.take()
 	base, tier := s.name.Base()
 	if tier == 0 {
@@ -157,7 +157,7 @@ func (s *slot) tell(f func(limit quota.LimitName, admitted, refused quota.Units)
 // TallyAll is Tally of everything that was decided, also of keys whose turn to report has
 // not come: it looks at every key. For a member that stops.
 func (a *Aggregator) TallyAll(f func(limit quota.LimitName, admitted, refused quota.Units)) {
-	look := func(s *slot) {
+	look := func(s *limitEntry) {
 		s.keys.Range(func(b *bucket) {
 			b.lock()
 			b.tally()
@@ -167,7 +167,7 @@ func (a *Aggregator) TallyAll(f func(limit quota.LimitName, admitted, refused qu
 	for _, s := range a.slots() {
 		look(s)
 	}
-	a.table.inline.slots.Range(func(_ quota.LimitName, s *slot) bool {
+	a.table.inline.slots.Range(func(_ quota.LimitName, s *limitEntry) bool {
 		look(s)
 		return true
 	})

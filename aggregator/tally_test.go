@@ -34,7 +34,7 @@ func (p *pair) tallyCheck(want sums) {
 }
 
 // TestTally: what is told of every limit is what was decided, each once: over openings of
-// keys, frozen ones, ranges without a leader, limits that come and go.
+// keys, compact ones, ranges without a leader, limits that come and go.
 func TestTally(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs for seconds in one goroutine; left out by -short")
@@ -63,7 +63,7 @@ func TestTally(t *testing.T) {
 			if p.rng.IntN(5) == 0 {
 				told(p.both[0], got)
 			}
-			most = max(most, p.frozen)
+			most = max(most, p.compacted)
 		}
 		p.both[0].TallyAll(got.add)
 		for n, w := range want {
@@ -72,7 +72,7 @@ func TestTally(t *testing.T) {
 			}
 		}
 		if most == 0 || len(got) != len(want) {
-			t.Fatalf("seed %d: %d keys were frozen; %d limits tallied of %d", seed, most, len(got), len(want))
+			t.Fatalf("seed %d: %d keys were compacted; %d limits tallied of %d", seed, most, len(got), len(want))
 		}
 	}
 }

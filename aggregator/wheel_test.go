@@ -46,7 +46,7 @@ func TestWheel(t *testing.T) {
 
 func inRange(r quota.RangeID) *bucket {
 	b := &bucket{rng: r}
-	b.line.Store(&line{})
+	b.line.Store(&hotEntry{})
 	return b
 }
 

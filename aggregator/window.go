@@ -82,7 +82,7 @@ func (b *bucket) turn(now quota.Time, l *quota.Limit) {
 	b.forgetBack(b.refunded)
 	b.est, b.estAt, b.estUsed = l.BurstUnits(), now, spent
 	b.level = l.BurstUnits() // a new leader must not learn the level of the previous window
-	b.before, b.ceded, b.denied = spent, 0, 0
+	b.before, b.presumed, b.denied = spent, 0, 0
 	b.note()
 }
 
@@ -131,7 +131,7 @@ func (b *bucket) meter(now quota.Time, l *quota.Limit, est quota.Units) limiter.
 
 // window is the start of the bucket's window on the leader's clock.
 func (b *bucket) window() quota.Time {
-	if b.until == 0 || !b.told {
+	if b.until == 0 || !b.hasLevel {
 		return 0
 	}
 	return b.win
@@ -157,20 +157,20 @@ func (b *bucket) reframe(now quota.Time, off int64, rtt time.Duration, e *quota.
 		b.win, b.since, b.until = e.WindowStart, since, until
 		return true
 	}
-	if now >= until || b.told && e.WindowStart < b.win && l.Kind != quota.PeriodicRefill {
+	if now >= until || b.hasLevel && e.WindowStart < b.win && l.Kind != quota.PeriodicRefill {
 		return false
 	}
 	switch same := b.sameWindow(l, e.WindowStart); {
 	case e.WindowStart < b.win: // it was ended here too early, or others began it: unacknowledged counts may belong to it
 		b.before = min(b.before, b.acked)
-	case b.told && !same:
+	case b.hasLevel && !same:
 		spent := b.counts().spent()
 		b.void()
 		b.forgetBack(b.refunded)
 		b.before, b.estUsed = spent, spent
 	case !same:
 		b.forgetBack(b.refunded)
-	case b.told && e.WindowStart > b.win: // nothing of it is used, less what the leader knows to be given back
+	case b.hasLevel && e.WindowStart > b.win: // nothing of it is used, less what the leader knows to be given back
 		b.forgetBack(b.ackedBack)
 	}
 	b.win, b.since, b.until = e.WindowStart, since, until

@@ -24,14 +24,14 @@ func TestWindowEndsEarly(t *testing.T) {
 	for _, now := range []quota.Time{ends.Add(-100 * time.Microsecond), ends.Add(-1)} { // no way is held to take less than 200 us
 		r.now = now
 		r.want(l.LimitName, 1, false, quota.WhyNotHeld)
-		if e := b.entry(r.now, 1); e.Held != 0 || e.Window != begins || e.Used != 2*tokens || e.Before != 0 {
+		if e := b.reported(r.now, 1); e.Held != 0 || e.Window != begins || e.Used != 2*tokens || e.Before != 0 {
 			t.Errorf("%v before the end: %d held, %d used, %d of them before the window at %d; want 2 tokens used in the one at %d",
 				ends.Sub(now), e.Held, e.Used, e.Before, e.Window, begins)
 		}
 	}
 	r.now = ends
 	r.check(l.LimitName, "k", 0)
-	if e := b.entry(r.now, 1); e.Window != ends || e.Before != 2*tokens {
+	if e := b.reported(r.now, 1); e.Window != ends || e.Before != 2*tokens {
 		t.Errorf("%d used before the window at %d; want 2 tokens before the one at %d", e.Before, e.Window, ends)
 	}
 }
@@ -64,14 +64,14 @@ func TestRefundWhileClosing(t *testing.T) {
 		}
 		r.answer(rep, told)
 		b, _ := r.find(key("l", "k"))
-		if e := b.entry(r.now, 1); e.Refunded != want {
+		if e := b.reported(r.now, 1); e.Refunded != want {
 			t.Errorf("closed in the next window %v: %d refunded, want %d", next, e.Refunded, want)
 		}
 	}
 }
 
-// entry is what b says in a report.
-func (b *bucket) entry(now quota.Time, term quota.Term) (e quota.ReportEntry) {
+// reported is what b says in a report.
+func (b *bucket) reported(now quota.Time, term quota.Term) (e quota.ReportEntry) {
 	b.fill(&e, now, term)
 	return e
 }
@@ -100,15 +100,15 @@ func TestPeriodBeginsAnew(t *testing.T) {
 			r.answer(pushed, told(first, 3*tokens))
 			before := r.now
 			r.want(l.LimitName, 1, true, quota.WhyHeld) // its leader hears of the two, and not yet of this one
-			taken := &Taken{At: before, windows: []takenIn{{b().slot, "k", b().win}}}
+			taken := &Taken{At: before, windows: []takenIn{{b().entry, "k", b().win}}}
 			r.now = r.now.Add(time.Millisecond)
 			begins := r.now
 			r.answer(rep, told(begins, 0))
-			if e := b().entry(r.now, 1); e.Window != begins || e.Used != 3*tokens || e.Before != 0 || e.Held != 2*tokens {
+			if e := b().reported(r.now, 1); e.Window != begins || e.Used != 3*tokens || e.Before != 0 || e.Held != 2*tokens {
 				t.Errorf("%d used, %d of them before the window at %d, %d held; want 3, 0 and 2 tokens, in the one at %d", e.Used, e.Before, e.Window, e.Held, begins)
 			}
 			r.RefundTaken(r.clock, l.LimitName, "k", 1, taken)
-			if e := b().entry(r.now, 1); e.Refunded != tokens {
+			if e := b().reported(r.now, 1); e.Refunded != tokens {
 				t.Errorf("%d refunded in the period it was taken in, want a token", e.Refunded)
 			}
 		})
@@ -132,13 +132,13 @@ func TestPeriodEndsEarly(t *testing.T) {
 	for _, at := range []quota.Time{ends.Add(-100 * time.Microsecond), ends.Add(-1)} {
 		r.now = at
 		r.want(l.LimitName, 1, false, quota.WhyNotHeld)
-		if e := b.entry(r.now, 1); e.Held != 0 || e.Window != begins || e.Used != 2*tokens || e.Before != 0 {
+		if e := b.reported(r.now, 1); e.Held != 0 || e.Window != begins || e.Used != 2*tokens || e.Before != 0 {
 			t.Errorf("%v before the end: %d held, %d used, %d of them before the window at %d; want 2 tokens used in the one at %d", ends.Sub(at), e.Held, e.Used, e.Before, e.Window, begins)
 		}
 	}
 	r.now = ends
 	r.check(l.LimitName, "k", 0)
-	if e := b.entry(r.now, 1); e.Window != begins.Add(per) || e.Before != 2*tokens {
+	if e := b.reported(r.now, 1); e.Window != begins.Add(per) || e.Before != 2*tokens {
 		t.Errorf("%d used before the window at %d; want 2 tokens before the one at %d", e.Before, e.Window, begins.Add(per))
 	}
 }

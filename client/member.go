@@ -44,12 +44,12 @@ type member struct {
 	last      *session // newest established session, to which the current counters belong
 	unsettled settlements
 	swept     quota.Time
-	lonely    quota.Time      // start of the current time without a node
-	room      aggregator.Room // buffer for reports
-	parting   []quota.Report  // last reports whose answers Close waits for
-	closing   bool            // Close has been called
-	deadline  quota.Time      // end of Close's wait
-	stopping  <-chan struct{} // stop, until it has been received
+	lonely    quota.Time        // start of the current time without a node
+	room      aggregator.Buffer // buffer for reports
+	parting   []quota.Report    // last reports whose answers Close waits for
+	closing   bool              // Close has been called
+	deadline  quota.Time        // end of Close's wait
+	stopping  <-chan struct{}   // stop, until it has been received
 }
 
 // event is a message from a session to run's goroutine.

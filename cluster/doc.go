@@ -82,7 +82,7 @@
 // # Clients
 //
 // Client processes attach to a node (package clients). The goroutines that read their streams
-// book their counts in the branch (package branch) and settle them into this node's
+// book their counts in the client ledger (package clientledger) and settle them into this node's
 // aggregator. A separate goroutine sends what answers no report: limits and overrides.
 // When a stream breaks, the node to which the client attaches next settles the broken attachment:
 // locally if the attachment was to this node, over the peer link if its node lives, and otherwise

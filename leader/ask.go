@@ -9,14 +9,14 @@ import (
 )
 
 // Ask decides here, on the books themselves, what members do not decide on
-// their own: limits with decide: leader, and tokens to come. Every question gets an answer;
+// their own: limits with decide: leader, and tokens to come. Every decide request gets an answer;
 // WhyNoLimit for keys that have no limit or are too many. Under hard a new leader refuses
 // (WhyFailover) until it has learned, and where what earlier ones may have admitted could be
 // the reason.
 //
-// A question that has been answered or abandoned before, by its name, is not
+// A decide request that has been answered or cancelled before, by its name, is not
 // booked again; one that was answered gets the same answer. That is known of the
-// newest 4096 questions of each member. One without a name is booked each time.
+// newest 4096 decide requests of each member. One without a name is booked each time.
 //
 // Under hard an answer may have to wait for the log (Answer.Unsaved): Wants says so then,
 // and the caller has to ask again after Saved. Nothing is booked.
@@ -31,65 +31,65 @@ func (l *Ledger) Ask(now quota.Time, asks []quota.Ask) []quota.Answer {
 }
 
 func (l *Ledger) answer(now quota.Time, q *quota.Ask) (quota.Answer, booking) {
-	a := l.open(now, q.Key)
-	if a == nil || q.Cost < -quota.Most || q.Cost > quota.Most {
+	b := l.open(now, q.Key)
+	if b == nil || q.Cost < -quota.Most || q.Cost > quota.Most {
 		return quota.Answer{Why: quota.WhyNoLimit}, booking{}
 	}
-	defer l.note(now, a)
-	a.wakeBy(now.Add(linger))
-	a.advance(now)
-	if a.limit.Ceiling == quota.Hard && !l.mayGrant(now, a) && q.Cost > 0 && !q.Force {
-		return quota.Answer{Why: quota.WhyFailover, Level: a.level(), Aside: l.aside(now, a), RetryAfter: max(l.cfg.Sync, l.started.Add(l.cfg.Learn).Sub(now))}, booking{}
+	defer l.note(now, b)
+	b.wakeBy(now.Add(linger))
+	b.advance(now)
+	if b.limit.Ceiling == quota.Hard && !l.mayGrant(now, b) && q.Cost > 0 && !q.Force {
+		return quota.Answer{Why: quota.WhyFailover, Level: b.level(), Aside: l.aside(now, b), RetryAfter: max(l.cfg.Sync, l.started.Add(l.cfg.Learn).Sub(now))}, booking{}
 	}
-	if l.unsaved(now, a, q) {
-		return quota.Answer{Why: quota.WhyNotHeld, Level: a.level(), RetryAfter: l.cfg.Sync, Unsaved: true}, booking{}
+	if l.unsaved(now, b, q) {
+		return quota.Answer{Why: quota.WhyNotHeld, Level: b.level(), RetryAfter: l.cfg.Sync, Unsaved: true}, booking{}
 	}
-	b := booking{life: a.life, at: now, taken: a.pool.Level(), tried: -a.attempted, admitted: -a.admitted}
-	out := a.decide(now, q)
-	b.taken, b.tried, b.admitted = b.taken-a.pool.Level(), b.tried+a.attempted, b.admitted+a.admitted
-	b.window, _ = a.pool.Bounds()
-	a.noteAsked(q)
-	out.WindowStart = b.window
-	out.Level, out.Aside, out.ResetAfter = a.level(), l.aside(now, a), a.resetAfter(now)
-	if out.Why == quota.WhyOverLimit && out.Aside > 0 && a.pool.Level().Plus(out.Aside) >= q.Cost {
-		out.Why, out.RetryAfter = quota.WhyFailover, min(out.RetryAfter, max(l.cfg.Sync, a.own.until.Sub(now)))
+	booked := booking{incarnation: b.incarnation, at: now, taken: b.pool.Level(), tried: -b.attempted, admitted: -b.admitted}
+	out := b.decide(now, q)
+	booked.taken, booked.tried, booked.admitted = booked.taken-b.pool.Level(), booked.tried+b.attempted, booked.admitted+b.admitted
+	booked.window, _ = b.pool.Bounds()
+	b.noteAsked(q)
+	out.WindowStart = booked.window
+	out.Level, out.Aside, out.ResetAfter = b.level(), l.aside(now, b), b.resetAfter(now)
+	if out.Why == quota.WhyOverLimit && out.Aside > 0 && b.pool.Level().Plus(out.Aside) >= q.Cost {
+		out.Why, out.RetryAfter = quota.WhyFailover, min(out.RetryAfter, max(l.cfg.Sync, b.own.until.Sub(now)))
 	}
-	if out.Why == quota.WhyOverLimit && !a.limit.AsksLeader() && out.Level >= q.Cost { // members hold it
+	if out.Why == quota.WhyOverLimit && !b.limit.AsksLeader() && out.Level >= q.Cost { // members hold it
 		out.Why, out.RetryAfter = quota.WhyNotHeld, l.cfg.Sync
-		l.recall(now, a, a.holderOf(q), inWant)
+		l.recall(now, b, b.allocationOf(q), inWant)
 	}
-	return out, b
+	return out, booked
 }
 
 // decide takes the cost out of the pool: what members hold is theirs.
-func (a *account) decide(now quota.Time, q *quota.Ask) quota.Answer {
+func (b *bucket) decide(now quota.Time, q *quota.Ask) quota.Answer {
 	switch {
 	case q.Cost < 0:
-		a.pool.Add(-q.Cost)
-		a.env.Add(-q.Cost)
-		a.dirty = true
-		a.advance(now)
+		b.pool.Add(-q.Cost)
+		b.env.Add(-q.Cost)
+		b.dirty = true
+		b.advance(now)
 		return quota.Answer{Allowed: true, Why: quota.WhyLeader}
 	case q.Force:
-		booked := a.pool.Charge(now, a.limit, q.Cost)
-		a.forced = a.forced || a.pool.Level() < 0
-		a.count(now, booked, true)
+		booked := b.pool.Charge(now, b.limit, q.Cost)
+		b.forced = b.forced || b.pool.Level() < 0
+		b.count(now, booked, true)
 		return quota.Answer{Allowed: true, Why: quota.WhyLeader}
 	}
-	unknown := min(max(0, q.Overdrawn), a.limit.BurstUnits())
-	a.pool.Add(-unknown)
-	v := a.pool.Take(now, a.limit, q.Cost, q.MaxWait)
-	if !v.Allowed && a.limit.Ceiling == quota.Soft && !a.limit.AsksLeader() && a.level() >= q.Cost {
-		a.pool.Add(-q.Cost) // members hold it: they are granted less until that is paid back
+	unknown := min(max(0, q.Overdrawn), b.limit.BurstUnits())
+	b.pool.Add(-unknown)
+	v := b.pool.Take(now, b.limit, q.Cost, q.MaxWait)
+	if !v.Allowed && b.limit.Ceiling == quota.Soft && !b.limit.AsksLeader() && b.level() >= q.Cost {
+		b.pool.Add(-q.Cost) // members hold it: they are granted less until that is paid back
 		v = limiter.Verdict{Allowed: true}
 	}
-	a.pool.Add(unknown) // its report will book it
-	a.count(now, q.Cost, v.Allowed)
+	b.pool.Add(unknown) // its report will book it
+	b.count(now, q.Cost, v.Allowed)
 	out := quota.Answer{Allowed: v.Allowed, Wait: v.Wait, RetryAfter: v.RetryAfter, Why: quota.WhyLeader}
 	switch {
 	case v.Allowed && v.Wait > 0:
 		out.Why = quota.WhyReserved
-	case v.Never && q.Cost > quota.FromTokens(a.limit.MostCost()):
+	case v.Never && q.Cost > quota.FromTokens(b.limit.MostCost()):
 		out.Why, out.RetryAfter = quota.WhyOverBurst, math.MaxInt64
 	case v.TooLong:
 		out.Why = quota.WhyWaitTooLong
@@ -100,37 +100,37 @@ func (a *account) decide(now quota.Time, q *quota.Ask) quota.Answer {
 }
 
 // noteAsked counts a decide request as demand of the member that made it, where members decide too.
-func (a *account) noteAsked(q *quota.Ask) {
-	if q.Cost <= 0 || a.limit.AsksLeader() {
+func (b *bucket) noteAsked(q *quota.Ask) {
+	if q.Cost <= 0 || b.limit.AsksLeader() {
 		return
 	}
-	if h := a.holderOf(q); h != nil {
-		h.asked = uint16(min(int64(h.asked)+q.Cost.Tokens(), math.MaxUint16))
+	if al := b.allocationOf(q); al != nil {
+		al.asked = uint16(min(int64(al.asked)+q.Cost.Tokens(), math.MaxUint16))
 	}
 }
 
-// holderOf returns the record of the member that asks; nil if it has none.
-func (a *account) holderOf(q *quota.Ask) *holder {
-	for i := range a.holders {
-		if h := &a.holders[i]; h.node == q.From && h.inc == q.Incarnation && !h.dead {
-			return h
+// allocationOf returns the record of the member that asks; nil if it has none.
+func (b *bucket) allocationOf(q *quota.Ask) *allocation {
+	for i := range b.allocations {
+		if al := &b.allocations[i]; al.node == q.From && al.inc == q.Incarnation && !al.dead {
+			return al
 		}
 	}
 	return nil
 }
 
-func (a *account) count(now quota.Time, cost quota.Units, allowed bool) {
-	a.attempted, a.lastUse, a.own.unwritten = a.attempted.Plus(cost), now, true
+func (b *bucket) count(now quota.Time, cost quota.Units, allowed bool) {
+	b.attempted, b.lastUse, b.own.unwritten = b.attempted.Plus(cost), now, true
 	if allowed {
-		a.admitted, a.own.given = a.admitted.Plus(cost), a.own.given.Plus(cost)
-		a.dirty = a.dirty || cost > 0
+		b.admitted, b.own.given = b.admitted.Plus(cost), b.own.given.Plus(cost)
+		b.dirty = b.dirty || cost > 0
 	}
-	a.asked.count(now, cost, allowed)
-	a.sums.Attempted = a.sums.Attempted.Plus(cost)
+	b.asked.count(now, cost, allowed)
+	b.sums.Attempted = b.sums.Attempted.Plus(cost)
 	if allowed {
-		a.sums.Admitted = a.sums.Admitted.Plus(cost)
-		a.env.advance(now, a.limit, &a.tier)
-		a.env.Add(-cost)
+		b.sums.Admitted = b.sums.Admitted.Plus(cost)
+		b.env.advance(now, b.limit, &b.tier)
+		b.env.Add(-cost)
 	}
 }
 
@@ -156,9 +156,9 @@ func (s *asked) showing(now quota.Time) (tried, admit float64) {
 }
 
 // inFlightLease is how long what a silent member has in flight is kept.
-func (a *account) inFlightLease() time.Duration {
-	if a.tier.Kind != quota.Concurrency {
+func (b *bucket) inFlightLease() time.Duration {
+	if b.tier.Kind != quota.Concurrency {
 		return 0
 	}
-	return a.limit.LeaseOrDefault()
+	return b.limit.LeaseOrDefault()
 }

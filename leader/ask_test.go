@@ -24,13 +24,13 @@ func TestAskWithoutRefill(t *testing.T) {
 	if an := ask(5); an.Why != quota.WhyOverBurst {
 		t.Errorf("cost 5 of 4: %v, want over_burst", an.Why)
 	}
-	led.accounts[examKey].pool.Add(-quota.FromTokens(4))
+	led.buckets[examKey].pool.Add(-quota.FromTokens(4))
 	if an := ask(1); an.Allowed || an.Why != quota.WhyOverLimit {
 		t.Errorf("cost 1 of what is used up: %v, want over_limit", an.Why)
 	}
-	h := led.accounts[examKey]
-	h.holders = append(h.holders, holder{
-		lifeState: lifeState{node: "b"},
+	h := led.buckets[examKey]
+	h.allocations = append(h.allocations, allocation{
+		openState: openState{node: "b"},
 		heldState: heldState{out: quota.FromTokens(2), ret: quota.FromTokens(2), capped: quota.FromTokens(2)},
 	})
 	if an := ask(1); an.Allowed || an.Why != quota.WhyNotHeld {

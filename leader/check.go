@@ -14,7 +14,7 @@ import (
 //     probably used unseen: no token is there twice;
 //   - of every member 0 <= standing <= out, rate <= charged, cap <= capped, and at
 //     most maxFlight grants are unanswered;
-//   - every account is listed for what upkeep has to do about it;
+//   - every bucket is listed for what upkeep has to do about it;
 //   - with rates, the charged ones sum up to at most the limit's. Not under soft
 //     after the first term: a member that was cut off for longer than a new leader
 //     waits brings a rate along that others have received since.
@@ -28,8 +28,8 @@ import (
 // the keys.
 func (l *Ledger) Check(now quota.Time, keys ...quota.Key) error {
 	for _, k := range keys {
-		if a := l.account(k); a != nil {
-			if err := l.check(now, a); err != nil {
+		if b := l.bucket(k); b != nil {
+			if err := l.check(now, b); err != nil {
 				return fmt.Errorf("%v: %w", k, err)
 			}
 		}
@@ -39,28 +39,28 @@ func (l *Ledger) Check(now quota.Time, keys ...quota.Key) error {
 	}
 	var first error
 	var at quota.Key
-	for k, a := range l.accounts {
-		if l.current(a) == nil {
+	for k, b := range l.buckets {
+		if l.current(b) == nil {
 			continue
 		}
-		if err := l.check(now, a); err != nil && (first == nil || k.Compare(at) < 0) {
+		if err := l.check(now, b); err != nil && (first == nil || k.Compare(at) < 0) {
 			first, at = fmt.Errorf("%v: %w", k, err), k
 		}
 	}
 	return first
 }
 
-// check is Check of one account. It also holds that upkeep will see to it: see schedule.go.
-func (l *Ledger) check(now quota.Time, a *account) error {
-	if err := a.check(now, l.term > 1); err != nil {
+// check is Check of one bucket. It also holds that upkeep will see to it: see schedule.go.
+func (l *Ledger) check(now quota.Time, b *bucket) error {
+	if err := b.check(now, l.term > 1); err != nil {
 		return err
 	}
-	next, at := l.nextAlarm(now, a), never
-	if a.timer > 0 {
-		at = l.timers[a.timer-1].at
+	next, at := l.nextAlarm(now, b), never
+	if b.timer > 0 {
+		at = l.timers[b.timer-1].at
 	}
 	switch {
-	case a.dirty && !a.queued && !a.wanted && a.tier.Kind != quota.Concurrency:
+	case b.dirty && !b.queued && !b.wanted && b.tier.Kind != quota.Concurrency:
 		return errors.New("it has moved, and is not listed for the next checkpoint")
 	case next != never && at > next.Add(linger):
 		return fmt.Errorf("it must be visited at %d, and will be at %d", next, at)
@@ -68,42 +68,42 @@ func (l *Ledger) check(now quota.Time, a *account) error {
 	return nil
 }
 
-func (a *account) check(now quota.Time, later bool) error {
-	a.advance(now)
+func (b *bucket) check(now quota.Time, later bool) error {
+	b.advance(now)
 	var standing, charged, inFlight quota.Units
-	for i := range a.holders {
-		h := &a.holders[i]
-		if err := h.check(); err != nil {
-			return fmt.Errorf("member %s: %w", h.node, err)
+	for i := range b.allocations {
+		al := &b.allocations[i]
+		if err := al.check(); err != nil {
+			return fmt.Errorf("member %s: %w", al.node, err)
 		}
-		standing, inFlight = standing.Plus(h.standing()), inFlight.Plus(h.inFlight)
-		if !h.restored { // what the log promises at most is more than what is granted
-			charged = charged.Plus(h.charged)
+		standing, inFlight = standing.Plus(al.standing()), inFlight.Plus(al.inFlight)
+		if !al.restored { // what the log promises at most is more than what is granted
+			charged = charged.Plus(al.charged)
 		}
 	}
-	burst := a.limit.BurstUnits()
-	if a.tier.Kind != quota.Concurrency {
+	burst := b.limit.BurstUnits()
+	if b.tier.Kind != quota.Concurrency {
 		inFlight = 0
 	}
 	switch {
-	case a.pool.Level().Plus(standing).Plus(inFlight).Plus(-a.unseen(now, nil, a.level())) > burst:
-		return fmt.Errorf("pool %d + standing %d + in flight %d exceed the burst of %d", a.pool.Level(), standing, inFlight, burst)
-	case a.rates() && (!later || a.limit.Ceiling == quota.Hard) && charged > a.limit.Rate.PerSecond():
-		return fmt.Errorf("charged rates of %d exceed the limit's %d", charged, a.limit.Rate.PerSecond())
+	case b.pool.Level().Plus(standing).Plus(inFlight).Plus(-b.unseen(now, nil, b.level())) > burst:
+		return fmt.Errorf("pool %d + standing %d + in flight %d exceed the burst of %d", b.pool.Level(), standing, inFlight, burst)
+	case b.rates() && (!later || b.limit.Ceiling == quota.Hard) && charged > b.limit.Rate.PerSecond():
+		return fmt.Errorf("charged rates of %d exceed the limit's %d", charged, b.limit.Rate.PerSecond())
 	}
 	return nil
 }
 
-func (h *holder) check() error {
-	switch s := h.standing(); {
-	case s < 0 || s > h.out:
-		return fmt.Errorf("standing %d of %d out", s, h.out)
-	case h.rate > h.charged:
-		return fmt.Errorf("rate %d exceeds the charged %d", h.rate, h.charged)
-	case h.cap > h.capped:
-		return fmt.Errorf("cap %d exceeds the charged %d", h.cap, h.capped)
-	case len(h.flight) > maxFlight:
-		return fmt.Errorf("%d grants are unanswered, at most %d may be", len(h.flight), maxFlight)
+func (al *allocation) check() error {
+	switch s := al.standing(); {
+	case s < 0 || s > al.out:
+		return fmt.Errorf("standing %d of %d out", s, al.out)
+	case al.rate > al.charged:
+		return fmt.Errorf("rate %d exceeds the charged %d", al.rate, al.charged)
+	case al.cap > al.capped:
+		return fmt.Errorf("cap %d exceeds the charged %d", al.cap, al.capped)
+	case len(al.flight) > maxFlight:
+		return fmt.Errorf("%d grants are unanswered, at most %d may be", len(al.flight), maxFlight)
 	}
 	return nil
 }

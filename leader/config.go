@@ -18,7 +18,7 @@ type Config struct {
 	// Learn is how long a new leader waits for members that do not speak.
 	// Default 3 x Sync.
 	Learn time.Duration
-	// MaxKeys bounds the accounts. A report of a further key is not kept: its
+	// MaxKeys bounds the buckets. A report of a further key is not kept: its
 	// member decides by its own estimate. Default 1,000,000.
 	MaxKeys int
 	// First says that nobody has led the range before: nobody holds anything of it.
@@ -47,6 +47,6 @@ func (c Config) WithDefaults() Config {
 	return c
 }
 
-// remember is how long a silent holder is kept, so that a report delayed or
+// remember is how long a silent allocation is kept, so that a report delayed or
 // repeated after a long partition is still settled exactly once.
 const remember = time.Minute

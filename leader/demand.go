@@ -8,7 +8,7 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// dispersion estimates how much requests come in clumps: the index of dispersion
+// dispersion estimates how much requests come in batches: the index of dispersion
 // of the counts (variance to mean, in tokens), over all members of one key. It is
 // 1 of single requests of one token that arrive as a Poisson process, and n of
 // requests of n tokens, or of n requests that arrive together.
@@ -17,7 +17,7 @@ import (
 // 1984): of three neighbouring counts a, b, c, (b-a)(b-c) is the variance of b on
 // average if they have the same mean. Unlike the variance about the mean, a step
 // from one level of demand to another adds nothing to it: loads that start and
-// stop, or move, are not taken for clumps.
+// stop, or move, are not taken for batches.
 //
 // Both sums forget: they are exponentially weighted by samples, not by time, so
 // that rare requests are remembered.
@@ -33,7 +33,7 @@ const (
 	ones = 8
 	// fewest is what is taken for Poisson: the estimate of a real one strays that far.
 	fewest = 2
-	// outlier times what it should be is what one sample can say: of rare clumps a
+	// outlier times what it should be is what one sample can say: of rare batches a
 	// right one says three times as much. More is demand that has moved.
 	outlier = 12
 	// largest bounds the estimate: one strange count must not end all surges.
@@ -55,7 +55,7 @@ func (d *dispersion) index() float64 {
 	return min(max((d.variance+ones)/(d.mean+ones), 1), largest)
 }
 
-// size returns the tokens of a typical clump, in Units: from one token to largest.
+// size returns the tokens of a typical batch, in Units: from one token to largest.
 func (d *dispersion) size() float64 {
 	if d.typical == 0 {
 		size := d.index()
@@ -67,12 +67,12 @@ func (d *dispersion) size() float64 {
 	return d.typical
 }
 
-// clump is what is taken for one event of the key, in Units. What comes at once and
+// batchSize is what is taken for one event of the key, in Units. What comes at once and
 // is a large part of the burst is a surge, however often it comes: the others have
 // to hear of it at once.
-func (a *account) clump() float64 {
+func (b *bucket) batchSize() float64 {
 	const part = 8
-	return max(min(a.clumps.size(), float64(a.limit.BurstUnits())/part), float64(quota.Token))
+	return max(min(b.batchSizes.size(), float64(b.limit.BurstUnits())/part), float64(quota.Token))
 }
 
 // series cuts the counts of a member into intervals of about the same length.
@@ -121,23 +121,23 @@ func (s *series) next(n float64, took time.Duration, d *dispersion) {
 // observe updates the averages of demand and admission. Demand follows a
 // surge up, as far as so few requests prove it, and a lull down, at once: when the
 // count differs from the expected one by more than three standard deviations of a
-// Poisson process of clumps (follow).
-func (h *holder) observe(now quota.Time, d delta, sync time.Duration, a *account, f *fades) {
+// Poisson process of batches (follow).
+func (al *allocation) observe(now quota.Time, d delta, sync time.Duration, b *bucket, f *fades) {
 	dt := 10 * sync
-	if h.reported > 0 {
-		dt = min(max(now.Sub(h.reported), time.Millisecond), 10*sync)
+	if al.reported > 0 {
+		dt = min(max(now.Sub(al.reported), time.Millisecond), 10*sync)
 	}
-	h.reported, h.took, h.gave = now, d.used+d.over, max(0, d.back)
-	seconds, attempted := dt.Seconds(), float64(d.attempted().Plus(quota.FromTokens(int64(h.asked))))
-	h.asked = 0
-	h.counts.add(now, attempted/float64(quota.Token), max(sync, h.again), &a.clumps)
-	size := a.clump()
+	al.reported, al.took, al.gave = now, d.used+d.over, max(0, d.back)
+	seconds, attempted := dt.Seconds(), float64(d.attempted().Plus(quota.FromTokens(int64(al.asked))))
+	al.asked = 0
+	al.counts.add(now, attempted/float64(quota.Token), max(sync, al.again), &b.batchSizes)
+	size := b.batchSize()
 	every := f.count.fade(seconds, 3*sync.Seconds())
-	h.demand = follow(h.demand, attempted, size, seconds, every)
-	h.using = follow(h.using, max(0, float64(d.used+d.over-d.refunded)), size, seconds, every)
+	al.demand = follow(al.demand, attempted, size, seconds, every)
+	al.using = follow(al.using, max(0, float64(d.used+d.over-d.refunded)), size, seconds, every)
 	alpha := 1 - f.shown.fade(seconds, shown.Seconds())
-	h.tried += float32(alpha * (float64(d.attempted())/seconds - float64(h.tried)))
-	h.admit += float32(alpha * (float64(d.used+d.over)/seconds - float64(h.admit)))
+	al.tried += float32(alpha * (float64(d.attempted())/seconds - float64(al.tried)))
+	al.admit += float32(alpha * (float64(d.used+d.over)/seconds - float64(al.admit)))
 }
 
 // shown is how long the rates are averaged that people read: long enough to be
@@ -146,17 +146,17 @@ const shown = 2 * time.Second
 
 // showing returns the averages for people; they fade while the member is
 // silent.
-func (h *holder) showing(now quota.Time) (tried, admit float64) {
-	silent := max(0, now.Sub(h.reported)-h.again)
+func (al *allocation) showing(now quota.Time) (tried, admit float64) {
+	silent := max(0, now.Sub(al.reported)-al.again)
 	fade := math.Exp(-silent.Seconds() / shown.Seconds())
-	return float64(h.tried) * fade, float64(h.admit) * fade
+	return float64(al.tried) * fade, float64(al.admit) * fade
 }
 
 // fade updates live: a member that had something to count would have reported.
-func (h *holder) fade(now quota.Time, sync time.Duration) {
-	h.live = h.demand
-	if silent := now.Sub(h.reported) - h.again - sync/2; silent > 0 {
-		h.live *= math.Exp(-silent.Seconds() / (3 * sync.Seconds()))
+func (al *allocation) fade(now quota.Time, sync time.Duration) {
+	al.live = al.demand
+	if silent := now.Sub(al.reported) - al.again - sync/2; silent > 0 {
+		al.live *= math.Exp(-silent.Seconds() / (3 * sync.Seconds()))
 	}
 }
 
@@ -166,7 +166,7 @@ func follow(avg, count, size, seconds, fade float64) float64 {
 }
 
 // fades are those of one report: its entries are about times of the same length.
-type fades struct{ count, shown, due fading }
+type fades struct{ count, shown, deficit fading }
 
 // fading remembers an exponential.
 type fading struct{ seconds, over, left float64 }

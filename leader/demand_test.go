@@ -9,7 +9,7 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// arrivals draws what is counted in one interval: clumps of a size, as a Poisson
+// arrivals draws what is counted in one interval: batches of a size, as a Poisson
 // process of that many a second.
 type arrivals struct{ clumps, size float64 }
 
@@ -23,7 +23,7 @@ func (a arrivals) draw(r *rand.Rand, took time.Duration) float64 {
 }
 
 // TestDispersion lets members report every 100 ms for a minute, of seeds 1 to
-// 5, and looks at what is taken for a clump.
+// 5, and looks at what is taken for a batch.
 func TestDispersion(t *testing.T) {
 	const sync = 100 * time.Millisecond
 	steady := func(clumps, size float64) func(int) arrivals {

@@ -40,119 +40,119 @@ type terms struct {
 	weight      float64 // fair / parts: this member's part of a surplus
 	members     int     // with demand
 	least       float64 // that is worth having: a request
-	margin      float64 // the clump that a count strays by
-	scattered   bool    // its part of the bucket is less than half a clump
+	margin      float64 // the batch that a count strays by
+	scattered   bool    // its part of the bucket is less than half a batch
 }
 
 // grant answers one entry of a report. A member that asks for nothing, because
 // it has counted nothing, is given back nothing of what it returned. The
-// account has been advanced, and others is what stands with the other members.
-func (l *Ledger) grant(now quota.Time, a *account, h *holder, e *quota.ReportEntry, ack quota.Seq, asks bool, others quota.Units, g *quota.GrantEntry) {
+// bucket has been advanced, and others is what stands with the other members.
+func (l *Ledger) grant(now quota.Time, b *bucket, al *allocation, e *quota.ReportEntry, ack quota.Seq, asks bool, others quota.Units, g *quota.GrantEntry) {
 	again := l.cfg.Sync
 	var tokens quota.Units
 	lease := now.Add(l.cfg.Lease)
-	if l.mayGrant(now, a) {
-		capped := h.capped
-		t := l.weigh(now, a, h)
-		l.turns(now, a, h, t.parts)
+	if l.mayGrant(now, b) {
+		capped := al.capped
+		t := l.weigh(now, b, al)
+		l.bookDeficit(now, b, al, t.parts)
 		again = l.again(t)
-		switch a.central = a.scarce(); {
-		case a.central:
-			h.rate, h.unmet = 0, 0
+		switch b.central = b.scarce(); {
+		case b.central:
+			al.rate, al.unmet = 0, 0
 			again = max(again, centralEvery*l.cfg.Sync) // decide requests say what is asked for
-			l.recallAll(now, a, h)
-		case l.setRate(a, h, t):
-			l.recall(now, a, h, ofRate)
+			l.recallAll(now, b, al)
+		case l.setRate(b, al, t):
+			l.recall(now, b, al, ofRate)
 		}
-		if asks && !a.central {
+		if asks && !b.central {
 			var short quota.Units
-			if tokens, short = l.tokens(now, a, h, e, t, again); short > 0 {
-				l.recall(now, a, h, shortOf(e.Want))
+			if tokens, short = l.tokens(now, b, al, e, t, again); short > 0 {
+				l.recall(now, b, al, shortOf(e.Want))
 			}
-			h.unmet, h.unmetAt = min(short, max(0, e.Want-tokens)), now
+			al.unmet, al.unmetAt = min(short, max(0, e.Want-tokens)), now
 		}
-		l.setCap(a, h, t, tokens)
-		if a.promises() {
-			tokens, lease = l.promised(now, a, h, tokens, capped)
+		l.setCap(b, al, t, tokens)
+		if b.promises() {
+			tokens, lease = l.promised(now, b, al, tokens, capped)
 		}
 	}
-	h.again = again
-	h.spoken = min(tokens, e.Want)
-	l.hand(now, a, h, tokens, lease)
-	l.told(now, a, h, tokens, a.levelWith(others.Plus(h.standing())), g)
+	al.again = again
+	al.spoken = min(tokens, e.Want)
+	l.deliver(now, b, al, tokens, lease)
+	l.grantAt(now, b, al, tokens, b.levelWith(others.Plus(al.standing())), g)
 	g.Ack = ack
-	g.Free = g.Free.Plus(l.doubt(now, a, h, g))
-	l.serve(now, a, h)
+	g.Free = g.Free.Plus(l.doubt(now, b, al, g))
+	l.serve(now, b, al)
 }
 
 // scarce reports whether there are too few tokens for the members that use the key: half of an equal part
 // of the burst is less than two requests, or than eight tokens. Where the limit allows a hop, none are handed
 // out then, and the leader decides: tokens that lie with one member would be missing at another. It is left
 // when that part is half as much again, so that no key goes back and forth.
-func (a *account) scarce() bool {
+func (b *bucket) scarce() bool {
 	switch {
-	case !a.limit.MayAsk() || a.limit.AsksLeader():
+	case !b.limit.MayAsk() || b.limit.AsksLeader():
 		return false
-	case a.tier.Kind == quota.SlidingWindow: // what flows back there is divided or decided, not both
+	case b.tier.Kind == quota.SlidingWindow: // what flows back there is divided or decided, not both
 		return true
 	}
 	members := 0
-	for i := range a.holders {
-		if h := &a.holders[i]; !h.closed && !h.dead {
+	for i := range b.allocations {
+		if al := &b.allocations[i]; !al.closed && !al.dead {
 			members++
 		}
 	}
-	least := max(2*a.clump(), 8*float64(quota.Token))
-	if a.central {
+	least := max(2*b.batchSize(), 8*float64(quota.Token))
+	if b.central {
 		least *= 1.5
 	}
-	return members > 1 && float64(a.limit.BurstUnits())/float64(2*members) < least
+	return members > 1 && float64(b.limit.BurstUnits())/float64(2*members) < least
 }
 
 // centralEvery is how many sync intervals pass between the reports of a key that the leader decides.
 const centralEvery = 5
 
-// hand makes a grant of tokens, at the member's present rate.
-func (l *Ledger) hand(now quota.Time, a *account, h *holder, tokens quota.Units, lease quota.Time) {
-	h.grants++
-	h.lease = lease
-	if h.granted == 0 {
-		h.granted = now
+// deliver makes a grant of tokens, at the member's present rate.
+func (l *Ledger) deliver(now quota.Time, b *bucket, al *allocation, tokens quota.Units, lease quota.Time) {
+	al.grants++
+	al.lease = lease
+	if al.granted == 0 {
+		al.granted = now
 	}
-	h.charged = max(h.charged, h.rate)
-	l.leased(h)
-	if a.promises() {
-		a.wakeBy(h.renewAt(l.cfg.Lease))
+	al.charged = max(al.charged, al.rate)
+	l.leased(al)
+	if b.promises() {
+		b.wakeBy(al.renewAt(l.cfg.Lease))
 	}
 	if tokens > 0 {
-		a.pool.Add(-tokens)
-		h.out, h.ret = h.out+tokens, h.ret+tokens
-		h.fly(tokens)
+		b.pool.Add(-tokens)
+		al.out, al.ret = al.out+tokens, al.ret+tokens
+		al.fly(tokens)
 	}
 }
 
-// told sets g to the newest grant to a member, at this level.
-func (l *Ledger) told(now quota.Time, a *account, h *holder, tokens, level quota.Units, g *quota.GrantEntry) {
+// grantAt sets g to the newest grant to a member, at this level.
+func (l *Ledger) grantAt(now quota.Time, b *bucket, al *allocation, tokens, level quota.Units, g *quota.GrantEntry) {
 	*g = quota.GrantEntry{
-		Key: a.key, Epoch: h.epoch, Seq: h.grants,
-		Tokens: tokens, Rate: h.rate, Cap: min(h.cap, quota.Most), Lease: h.lease.Sub(now), Saved: min(h.saved, quota.Most),
-		Level: a.levelFor(h, level), Others: a.others(h), Free: a.pool.Level(), Unseen: a.unseen(now, h, level), Aside: l.aside(now, a), Again: h.again,
+		Key: b.key, Epoch: al.epoch, Seq: al.grants,
+		Tokens: tokens, Rate: al.rate, Cap: min(al.cap, quota.Most), Lease: al.lease.Sub(now), Saved: min(al.saved, quota.Most),
+		Level: b.levelFor(al, level), Others: b.others(al), Free: b.pool.Level(), Unseen: b.unseen(now, al, level), Aside: l.aside(now, b), Again: al.again,
 	}
-	a.window(g)
+	b.window(g)
 }
 
 // weigh computes the fair part of the rate by water-filling: those who demand
 // less than an equal part get what they demand, the rest is shared equally.
-func (l *Ledger) weigh(now quota.Time, a *account, h *holder) terms {
-	t := terms{rate: float64(a.perSecond()), burst: float64(a.limit.BurstUnits()), mine: h.demand, least: float64(quota.Token), margin: float64(quota.Token)}
+func (l *Ledger) weigh(now quota.Time, b *bucket, al *allocation) terms {
+	t := terms{rate: float64(b.perSecond()), burst: float64(b.limit.BurstUnits()), mine: al.demand, least: float64(quota.Token), margin: float64(quota.Token)}
 	avail := t.rate
-	if level := float64(a.pool.Level()); level < 0 && t.rate > 0 {
+	if level := float64(b.pool.Level()); level < 0 && t.rate > 0 {
 		avail = max(0, t.rate+level/repay.Seconds())
-	} else if !a.rates() { // the present level is all that can be divided
+	} else if !b.rates() { // the present level is all that can be divided
 		avail += max(0, level) / (ahead * l.cfg.Sync.Seconds())
 	}
-	for i := range a.holders {
-		o := &a.holders[i]
+	for i := range b.allocations {
+		o := &b.allocations[i]
 		o.fade(now, l.cfg.Sync)
 		if d := o.live; d > 0 {
 			t.total += d
@@ -160,22 +160,22 @@ func (l *Ledger) weigh(now quota.Time, a *account, h *holder) terms {
 		}
 	}
 	t.avail = max(avail, t.rate)
-	size := a.clump()
-	if a.limit.Ceiling == quota.Hard { // where nobody can overdraw for the rest of it
+	size := b.batchSize()
+	if b.limit.Ceiling == quota.Hard { // where nobody can overdraw for the rest of it
 		t.least = size
 	}
-	if !t.contended() { // else what lies there for clumps is missing elsewhere
+	if !t.contended() { // else what lies there for batches is missing elsewhere
 		t.margin = size
 	}
-	a.most = math.Inf(1)
+	b.most = math.Inf(1)
 	if t.total > avail {
-		a.most = fairshare.Level(len(a.holders), func(i int) float64 { return a.holders[i].live }, avail)
+		b.most = fairshare.Level(len(b.allocations), func(i int) float64 { return b.allocations[i].live }, avail)
 	}
-	t.fair = min(t.mine, a.most)
-	if t.parts = a.parts(); t.parts > 0 {
+	t.fair = min(t.mine, b.most)
+	if t.parts = b.parts(); t.parts > 0 {
 		t.weight = t.fair / t.parts
 	}
-	t.scattered = a.limit.Ceiling == quota.Soft && size > float64(quota.Token) && t.burst*t.weight < size/2
+	t.scattered = b.limit.Ceiling == quota.Soft && size > float64(quota.Token) && t.burst*t.weight < size/2
 	return t
 }
 
@@ -195,24 +195,24 @@ func (l *Ledger) again(t terms) time.Duration {
 // setRate gives the fair part as a refill rate, as far as what is charged to
 // the others leaves room. Less than a token per interval is not worth a rate.
 // It reports whether others are charged what would be its part.
-func (l *Ledger) setRate(a *account, h *holder, t terms) (short bool) {
-	if !a.rates() {
-		h.rate = 0
+func (l *Ledger) setRate(b *bucket, al *allocation, t terms) (short bool) {
+	if !b.rates() {
+		al.rate = 0
 		return false
 	}
 	others := quota.Units(0)
-	for i := range a.holders {
-		if o := &a.holders[i]; o != h {
+	for i := range b.allocations {
+		if o := &b.allocations[i]; o != al {
 			others += o.charged
 		}
 	}
-	want := a.evened(h, t.fair)
-	rate := min(quota.RoundUnits(want), a.gains-others)
-	if !l.worthRate(a, rate, t) {
+	want := b.withDeficit(al, t.fair)
+	rate := min(quota.RoundUnits(want), b.gains-others)
+	if !l.worthRate(b, rate, t) {
 		rate = 0
 	}
-	h.rate = max(0, rate)
-	return float64(h.rate) < enough*min(want, t.fair)
+	al.rate = max(0, rate)
+	return float64(al.rate) < enough*min(want, t.fair)
 }
 
 // enough of its fair part is no reason to disturb others.
@@ -220,36 +220,36 @@ const enough = 0.8
 
 // tokens is what the member gets out of the pool, and whether that is less than
 // it is foreseen to need, while others may hold more than they do.
-func (l *Ledger) tokens(now quota.Time, a *account, h *holder, e *quota.ReportEntry, t terms, again time.Duration) (got, short quota.Units) {
-	if len(h.flight) >= maxFlight || a.limit.AsksLeader() || a.limit.Class != quota.Counted {
+func (l *Ledger) tokens(now quota.Time, b *bucket, al *allocation, e *quota.ReportEntry, t terms, again time.Duration) (got, short quota.Units) {
+	if len(al.flight) >= maxFlight || b.limit.AsksLeader() || b.limit.Class != quota.Counted {
 		return 0, 0
 	}
-	pool := float64(max(0, a.pool.Level()))
+	pool := float64(max(0, b.pool.Level()))
 	const token = float64(quota.Token)
 	horizon := ahead * again.Seconds()
 	need := t.mine * horizon
 	need += deviations * math.Sqrt(need*t.margin)
 	need = max(need, float64(e.Want))
-	want := max(0, need-float64(a.holds(h)))
+	want := max(0, need-float64(b.holds(al)))
 	if t.total*horizon > pool {
-		pool = max(0, pool-float64(l.ahead(now, a, h)))
+		pool = max(0, pool-float64(l.ahead(now, b, al)))
 	}
 	part := min(want, fairPart(pool, t, horizon, max(token, min(float64(e.Want), t.least))))
-	if a.limit.Ceiling == quota.Hard {
+	if b.limit.Ceiling == quota.Hard {
 		if left := pool - part - t.total*horizon; left > 0 {
 			part += left * spare * t.part(token/l.cfg.Sync.Seconds(), len(l.members))
 		}
-		room := l.room(a, h)
-		if h.rate > 0 && t.total*horizon > pool {
-			room = min(room, max(t.burst*t.weight, token)-float64(a.holds(h)))
+		room := l.room(b, al)
+		if al.rate > 0 && t.total*horizon > pool {
+			room = min(room, max(t.burst*t.weight, token)-float64(b.holds(al)))
 		}
 		part = min(part, max(0, room))
 	}
-	u := max(quota.RoundUnits(min(part, pool)), a.keeps(h, want))
-	if h.rate == 0 {
+	u := max(quota.RoundUnits(min(part, pool)), b.keeps(al, want))
+	if al.rate == 0 {
 		u -= u % quota.Token // a fraction would lie there unused
 	}
-	if left := quota.RoundUnits(want) - u; a.limit.Ceiling == quota.Hard && left >= quota.Token {
+	if left := quota.RoundUnits(want) - u; b.limit.Ceiling == quota.Hard && left >= quota.Token {
 		short = left
 	}
 	return max(0, u), short
@@ -276,14 +276,14 @@ func fairPart(pool float64, t terms, horizon, cost float64) float64 {
 
 // room is what the member may hold more without the caps of all members
 // exceeding the burst. Only hard limits need it.
-func (l *Ledger) room(a *account, h *holder) float64 {
-	return float64(max(0, a.limit.BurstUnits()-othersCap(a, h)-a.holds(h)))
+func (l *Ledger) room(b *bucket, al *allocation) float64 {
+	return float64(max(0, b.limit.BurstUnits()-othersCap(b, al)-b.holds(al)))
 }
 
-func othersCap(a *account, h *holder) quota.Units {
-	sum := a.claimed()
-	for i := range a.holders {
-		if o := &a.holders[i]; o != h {
+func othersCap(b *bucket, al *allocation) quota.Units {
+	sum := b.outstandingTokens()
+	for i := range b.allocations {
+		if o := &b.allocations[i]; o != al {
 			sum = sum.Plus(o.mayHold())
 		}
 	}
@@ -292,53 +292,53 @@ func othersCap(a *account, h *holder) quota.Units {
 
 // holds returns the most that h can have at one moment: caps, room and new tokens follow it. Under hard, h.out
 // may be larger, because it includes what h may have spent beyond its cap while its report was late.
-func (a *account) holds(h *holder) quota.Units {
-	if a.limit.Ceiling == quota.Hard {
-		return h.standing()
+func (b *bucket) holds(al *allocation) quota.Units {
+	if b.limit.Ceiling == quota.Hard {
+		return al.standing()
 	}
-	return h.out
+	return al.out
 }
 
 // mayHold is what counts of a member where the caps of all are added up.
-func (h *holder) mayHold() quota.Units {
-	if h.charged == 0 { // holds what it holds, and accrues nothing
-		return h.standing()
+func (al *allocation) mayHold() quota.Units {
+	if al.charged == 0 { // holds what it holds, and accrues nothing
+		return al.standing()
 	}
-	return max(h.capped, h.standing())
+	return max(al.capped, al.standing())
 }
 
-// spaces returns the room of several members of an account, while nothing is handed out:
+// spaces returns the room of several members of a bucket, while nothing is handed out:
 // what all may hold is added up once, when it is first asked for, and not for each of them.
 type spaces struct {
-	a     *account
-	all   quota.Units
-	known bool
+	bucket *bucket
+	all    quota.Units
+	known  bool
 }
 
-func (s *spaces) of(l *Ledger, h *holder) float64 {
+func (s *spaces) of(l *Ledger, al *allocation) float64 {
 	if !s.known {
-		s.all, s.known = othersCap(s.a, nil), true
+		s.all, s.known = othersCap(s.bucket, nil), true
 	}
 	if s.all == math.MaxInt64 { // cut off there
-		return l.room(s.a, h)
+		return l.room(s.bucket, al)
 	}
-	return float64(max(0, s.a.limit.BurstUnits()-(s.all-h.mayHold())-s.a.holds(h)))
+	return float64(max(0, s.bucket.limit.BurstUnits()-(s.all-al.mayHold())-s.bucket.holds(al)))
 }
 
 // setCap says where accrual stops: far enough for a late report, and together
 // with the others' caps within the burst.
-func (l *Ledger) setCap(a *account, h *holder, t terms, tokens quota.Units) {
-	base := a.holds(h) + tokens
-	want := base + perSecond(h.rate, time.Duration(ahead*float64(l.cfg.Sync))) + quota.Token
+func (l *Ledger) setCap(b *bucket, al *allocation, t terms, tokens quota.Units) {
+	base := b.holds(al) + tokens
+	want := base + perSecond(al.rate, time.Duration(ahead*float64(l.cfg.Sync))) + quota.Token
 	limit := max(base, quota.RoundUnits(t.burst*t.weight))
-	if a.limit.Ceiling == quota.Hard {
-		limit = min(limit, a.limit.BurstUnits()-othersCap(a, h))
+	if b.limit.Ceiling == quota.Hard {
+		limit = min(limit, b.limit.BurstUnits()-othersCap(b, al))
 	}
-	h.cap = max(base, min(want, limit))
-	if a.limit.Ceiling == quota.Hard && h.rate > 0 {
+	al.cap = max(base, min(want, limit))
+	if b.limit.Ceiling == quota.Hard && al.rate > 0 {
 		// What the rate yields on the way is in base beside the tokens on the way, and
 		// the member accrues to its cap with both: base may be more than there is.
-		h.cap = min(h.cap, max(0, limit))
+		al.cap = min(al.cap, max(0, limit))
 	}
-	h.capped = max(h.capped, h.cap)
+	al.capped = max(al.capped, al.cap)
 }

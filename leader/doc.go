@@ -5,8 +5,8 @@
 //
 // # What it keeps
 //
-// For each key an account: the free pool (an exact token bucket, debt below
-// zero) and for each member a holder. A holder's out is every token that was
+// For each key a bucket: the free pool (an exact token bucket, debt below
+// zero) and for each member an allocation. An allocation's out is every token that was
 // handed to the member and is not known to be spent: held there, on its way
 // there, or spent since its last report. Tokens leave the pool when they are
 // granted, so
@@ -14,7 +14,7 @@
 //	pool + sum(out) changes only by refill and by what members say they used
 //
 // holds after every step, whatever messages are lost. A report settles the
-// holder: what neither was used nor is held nor can still arrive goes back to
+// allocation: what neither was used nor is held nor can still arrive goes back to
 // the pool.
 //
 // Under soft the level in grants has a part that is unseen: what the others have
@@ -36,11 +36,11 @@
 //
 // Max-min fair by demand (attempts per second, averaged over three sync
 // intervals, up on a surge as far as so few requests prove it, and down at once on
-// silence; how many tokens come as one event, a clump, is estimated from the counts,
+// silence; how many tokens come as one event, a batch, is estimated from the counts,
 // demand.go): a flood of refused requests cannot buy more than its fair share. Debt
 // is repaid within about half a second by dividing less. Shares that would be less
 // than one token per interval are not given as a rate; nor, under soft, those whose
-// part of the burst is less than half a clump, and under hard those whose part has no
+// part of the burst is less than half a batch, and under hard those whose part has no
 // room for a token: whole tokens go to the members that ask, by turns.
 //
 // What each member is due of what all have used lately is remembered (turns.go). It
@@ -59,7 +59,7 @@
 //
 // # A new leader
 //
-// It starts every account from the checkpoint (or from a full bucket, if the
+// It starts every bucket from the checkpoint (or from a full bucket, if the
 // range's log knows no debt of the key) and lowers it by what members report.
 // Until every live member has spoken, or the time for it is over, it echoes the
 // rates that members have and grants nothing new. What members admitted of a soft
@@ -69,7 +69,7 @@
 // what is booked of its counters (durable.go, line.go), and the new leader books exactly
 // what they are beyond that. A member lets go of a key when that is committed, not
 // before. What a process counted that died comes from its journal, through the
-// node's next process (Ledger.afterlife). Other limits go by the level that members
+// node's next process (Ledger.recovered counts). Other limits go by the level that members
 // received last, and by what they used since.
 //
 // # Why hard is exact
@@ -84,7 +84,7 @@
 // kept within the burst, so that no refill is counted that E could not take. L is
 // what a rate yielded that the member neither used nor holds: it comes back only
 // as far as everything together never exceeded the burst in that time (overflow,
-// holder.exactly).
+// allocation.exactly).
 //
 // The log keeps it true over the deaths of leaders. A checkpoint promises each
 // member at most so much beyond what is booked of it (promise); no leader grants
@@ -93,7 +93,7 @@
 // may be dead, cut off with an old leader, or asleep: what it can spend has been
 // set aside. A promise is for about two seconds of what the member needs, so
 // steady traffic does not wait for the log. A part of every bucket is promised to
-// every node without a line in the log (unlogged.go); the first use of a window,
+// every node without a line in the log (implicit.go); the first use of a window,
 // and a surge, wait for one commit.
 //
 // Exact means up to a hundredth of a token, for rounding, and on the leader's
@@ -128,32 +128,32 @@
 //
 // # Kinds
 //
-// The pool is a limiter.Meter, so an account may be a bucket, a window or what
+// The pool is a limiter.Meter, so a bucket may be a bucket, a window or what
 // is in flight: docs/rfcs/20261121_every_rule.md. When a window ends, what
-// members hold of it is void (account.turn), and use that is reported later and
+// members hold of it is void (bucket.turn), and use that is reported later and
 // belongs to it is charged to nothing (delta.late). Members count what callers gave
 // back from 0 in each window, and what is reported after its end raises no level: of
 // a sliding window, too, of which it comes back anyway. What is in flight is not
-// spent: it comes back when it is released, or when its holder is dead or has been
-// silent for the limit's lease (account.recount). Tiers, parents and floors are
-// accounts of their own: members put them together.
+// spent: it comes back when it is released, or when its allocation is dead or has been
+// silent for the limit's lease (bucket.recount). Tiers, parents and floors are
+// buckets of their own: members put them together.
 //
-// # Questions
+// # Decide requests
 //
 // Ask decides on the books at once, for limits that their leader decides and
 // for callers that wait for tokens to come. An answer may be lost or come too
 // late; the member decides alone then, and reports what it admitted. So that the
-// same request is not counted twice, a question has a name (member, incarnation,
+// same request is not counted twice, a decide request has a name (member, incarnation,
 // number), and
 //
-//   - a question that is repeated gets the same answer and is not booked again;
-//   - a member that gave up on a question, or has no use for the answer, names it
-//     in its reports of the key until one of them is answered: it has abandoned
+//   - a decide request that is repeated gets the same answer and is not booked again;
+//   - a member that gave up on a decide request, or has no use for the answer, names it
+//     in its reports of the key until one of them is answered: it has cancelled
 //     it. The ledger takes back what it has booked for it, once;
-//   - a question that arrives after it was abandoned is refused.
+//   - a decide request that arrives after it was cancelled is refused.
 //
 // So the books contain the answers that members received, and those that they do
-// not know yet. The member decides what became of a question, since it alone
+// not know yet. The member decides what became of a decide request, since it alone
 // knows whether a caller has heard the answer; to ask again instead would keep
 // the caller waiting, and a leader that is gone cannot be asked.
 //
@@ -164,9 +164,9 @@
 // Tokens to come are a debt of the pool, and come back in the same way; a caller
 // that received a later time before that waits that long.
 //
-// Two bounds make this inexact: the ledger knows the newest 4096 questions of a
-// member, for an hour after its last; a member keeps 4096 abandoned ones of a
+// Two bounds make this inexact: the ledger knows the newest 4096 decide requests of a
+// member, for an hour after its last; a member keeps 4096 cancelled ones of a
 // key. And a new leader knows none: what an earlier one booked stays in the level
-// that it has taken over. The counts are too high then, by the questions that
+// that it has taken over. The counts are too high then, by the decide requests that
 // were under way.
 package leader

@@ -1,19 +1,19 @@
-// Package leader stores a key as an account and a holder for each member; where counts endure, a holder has a
-// logged. These are their fields, described in account.go and holder.go, and bytes on a 64-bit processor, by group
+// Package leader stores a key as a bucket and an allocation for each member; where counts endure, an allocation has a
+// logged. These are their fields, described in bucket.go and allocation.go, and bytes on a 64-bit processor, by group
 // (written by TestStateTable):
 //
-//	account         208  key limit tier gains pool holders outlived
-//	bookState        80  attempted admitted listed lastUse ref life fresh keep dropped forced
+//	bucket          208  key limit tier gains pool allocations outlived
+//	bookState        80  attempted admitted listed lastUse ref incarnation fresh keep dropped forced
 //	askedState      136  asked rooms own
 //	overflowState    32  ended left overflowed overflowAt
-//	promiseState     32  unlogged claims
+//	promiseState     32  implicit outstanding
 //	errorState      120  sums env live forgiven over needless needlessAtMost
-//	divisionState    48  clumps shared most central
+//	divisionState    48  batchSizes shared most central
 //	logState         48  logged behindSince dirty saved wanted queued behind overdue
 //	visitState       32  alarm seen timer counted
-//	lifeState        40  node inc epoch closed pardon restored carried learns final dead
+//	openState        40  node inc epoch closed pardon restored carried learns final dead
 //	heldState       120  out ret held capped flown rate charged from lease cap grants granted flight
-//	demandState     136  reported again demand live using due spoken unmet unmetAt recalled counts tried admit asked
+//	demandState     136  reported again demand live using deficit spoken unmet unmetAt recalled counts tried admit asked
 //	countState       88  used over refused refunded returned owed alone inFlight overflowed took gave
 //	durableState     24  saved want logged
 //	logged          136  promised pending planned diedAt

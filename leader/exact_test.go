@@ -36,7 +36,7 @@ type exactGame struct {
 	log     []quota.KeyLevel // what the next leader finds
 	written []exactLine      // checkpoints that the log has not taken
 	names   quota.Seq
-	parts   int64         // of the burst; a question costs at most one
+	parts   int64         // of the burst; a decide request costs at most one
 	pace    time.Duration // the longest time between two steps
 	odds    [6]int        // of each kind of step, added up
 }
@@ -51,7 +51,7 @@ type exactMember struct {
 	id        quota.NodeID
 	seq       quota.Seq
 	told      quota.Term  // who has been told everything
-	abandoned []quota.Seq // questions whose answers were lost
+	abandoned []quota.Seq // decide requests whose answers were lost
 	asleep    quota.Time  // hears and reports nothing until then
 }
 
@@ -160,7 +160,7 @@ func (g *exactGame) use(m *exactMember, n int64) {
 // report has a member report to the leader. The answer may be lost.
 func (g *exactGame) report(m *exactMember, want int64, lost bool) {
 	e := m.entry(g.l.Term())
-	e.Key, e.Want, e.Abandoned, e.Stopped = examKey, quota.FromTokens(want), m.abandoned, e.Applied > 0 && m.grant.Rate == 0
+	e.Key, e.Want, e.Cancelled, e.Stopped = examKey, quota.FromTokens(want), m.abandoned, e.Applied > 0 && m.grant.Rate == 0
 	if e.Learn != nil {
 		e.Learn.Age = g.now.Sub(m.at)
 	}
@@ -190,7 +190,7 @@ func (g *exactGame) deliver(grants []quota.Grant) {
 
 // ask has a member ask the leader, and ask again if the answer waits for the log. The answer may be lost.
 func (g *exactGame) ask(m *exactMember, cost int64, lost bool) {
-	if !g.limit.MayAsk() || g.now < m.asleep || len(m.abandoned) == quota.MaxAbandoned {
+	if !g.limit.MayAsk() || g.now < m.asleep || len(m.abandoned) == quota.MaxCancelled {
 		return
 	}
 	g.names++
@@ -233,9 +233,9 @@ func (g *exactGame) commit() quota.Seq {
 
 // free is what is free in the books.
 func (g *exactGame) free() quota.Units {
-	a := g.l.account(examKey)
-	a.advance(g.now)
-	return a.pool.Level()
+	b := g.l.bucket(examKey)
+	b.advance(g.now)
+	return b.pool.Level()
 }
 
 // all is that, together with what members hold.
@@ -250,7 +250,7 @@ func (g *exactGame) all() quota.Units {
 // check compares the books with the central bucket.
 func (g *exactGame) check() {
 	g.t.Helper()
-	if g.l.account(examKey) == nil {
+	if g.l.bucket(examKey) == nil {
 		return
 	}
 	g.central.Refill(g.now, g.limit.Rate, g.limit.BurstUnits())
@@ -325,7 +325,7 @@ func TestAnswersEndBesideRates(t *testing.T) {
 		g.spend(a, b)
 		g.check()
 	}
-	if g.l.account(examKey).own.earlier != 0 {
+	if g.l.bucket(examKey).own.earlier != 0 {
 		t.Fatal("the promise has not ended")
 	}
 	for range 2 {

@@ -10,7 +10,7 @@ import (
 	"github.com/quorate/quorate/leader"
 )
 
-// TestFloodOfKeys: whoever floods limits with keys leaves room for accounts of each other limit,
+// TestFloodOfKeys: whoever floods limits with keys leaves room for buckets of each other limit,
 // however many limits the flood names, and what a limit lets go of is room again.
 func TestFloodOfKeys(t *testing.T) {
 	const most = 1600
@@ -29,7 +29,7 @@ func TestFloodOfKeys(t *testing.T) {
 	}
 	for what, c := range map[string]struct {
 		flood func(i int) quota.LimitName
-		least map[quota.LimitName]int // how many accounts others get
+		least map[quota.LimitName]int // how many buckets others get
 	}{
 		"one limit":                     {func(int) quota.LimitName { return big(0) }, map[quota.LimitName]int{small: most / 32, beside: 1}},
 		"all limits of a namespace":     {big, map[quota.LimitName]int{small: most / 32 / 3, beside: 1, inline(1)(0): most / 32 / 3}},

@@ -7,18 +7,18 @@ import (
 )
 
 // recount books what is in flight: nothing flows back but by a release.
-func (a *account) recount(now quota.Time) {
-	free := a.limit.BurstUnits()
-	for i := range a.holders {
-		h := &a.holders[i]
-		h.accrue(now) // ends leases
-		free = free.Plus(-h.out).Plus(-h.inFlight)
+func (b *bucket) recount(now quota.Time) {
+	free := b.limit.BurstUnits()
+	for i := range b.allocations {
+		al := &b.allocations[i]
+		al.accrue(now) // ends leases
+		free = free.Plus(-al.out).Plus(-al.inFlight)
 	}
-	a.outlived = slices.DeleteFunc(a.outlived, func(g outlived) bool { return now >= g.until })
-	for _, g := range a.outlived {
+	b.outlived = slices.DeleteFunc(b.outlived, func(g outlived) bool { return now >= g.until })
+	for _, g := range b.outlived {
 		free = free.Plus(-g.places)
 	}
-	a.pool.Add(free.Plus(-a.pool.Level()))
+	b.pool.Add(free.Plus(-b.pool.Level()))
 }
 
 // outlived is what a dead member had in flight, until its lease is over.
@@ -27,12 +27,12 @@ type outlived struct {
 	places quota.Units
 }
 
-// maxOutlived bounds those of one account: nodes do not die that often in a lease.
+// maxOutlived bounds those of one bucket: nodes do not die that often in a lease.
 const maxOutlived = 64
 
-// bury keeps what a dead member had in flight for as long as its callers may.
-func (a *account) bury(now quota.Time, h *holder) {
-	if h.inFlight > 0 && a.limit.Ceiling == quota.Hard && len(a.outlived) < maxOutlived {
-		a.outlived = append(a.outlived, outlived{now.Add(a.limit.LeaseOrDefault()), h.inFlight})
+// keepInFlight keeps what a dead member had in flight for as long as its callers may.
+func (b *bucket) keepInFlight(now quota.Time, al *allocation) {
+	if al.inFlight > 0 && b.limit.Ceiling == quota.Hard && len(b.outlived) < maxOutlived {
+		b.outlived = append(b.outlived, outlived{now.Add(b.limit.LeaseOrDefault()), al.inFlight})
 	}
 }

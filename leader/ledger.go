@@ -18,7 +18,7 @@ type Ledger struct {
 	limits *quota.Limits
 
 	members  map[quota.NodeID]*member
-	accounts map[quota.Key]*account
+	buckets  map[quota.Key]*bucket
 	keys     map[quota.LimitName]int64       // how many of them each limit has; see quota.LimitName.Sharer
 	departed map[quota.Key]listing           // see TopSince; at most maxDeparted
 	lost     map[quota.LimitName]quota.Units // the most of one that is not there
@@ -27,21 +27,21 @@ type Ledger struct {
 	saved    map[quota.Key]*savedLevel // levels from the range's log or of removed limits, not yet opened
 
 	timers  timers
-	expiry  expiry       // of saved; of one that is not there any more, too
-	moved   accountQueue // accounts that are dirty
-	behind  accountQueue // accounts that have moved since the log's line by too little to matter yet
-	counted accountQueue // accounts with counts that TopSince has not returned
-	changes []change     // that not all accounts have applied
-	trimmed uint64       // number of changes before those
-	cursor  int          // in refs: where the round that applies them continues
-	until   uint64       // number of changes that this round brings to all
-	visits  int          // accounts that upkeep has looked at
-	tops    tops         // what TopSome has found; nil between lists
-	topLeft int          // first so many of counted that TopSome has to look at
+	expiry  expiry      // of saved; of one that is not there any more, too
+	moved   bucketQueue // buckets that are dirty
+	behind  bucketQueue // buckets that have moved since the log's line by too little to matter yet
+	counted bucketQueue // buckets with counts that TopSince has not returned
+	changes []change    // that not all buckets have applied
+	trimmed uint64      // number of changes before those
+	cursor  int         // in refs: where the round that applies them continues
+	until   uint64      // number of changes that this round brings to all
+	visits  int         // buckets that upkeep has looked at
+	tops    tops        // what TopSome has found; nil between lists
+	topLeft int         // first so many of counted that TopSome has to look at
 
-	askers map[quota.NodeID]*asker
-	lives  uint64 // accounts opened so far
-	fades  fades
+	requesters map[quota.NodeID]*requester
+	lives      uint64 // buckets opened so far
+	fades      fades
 
 	started  quota.Time
 	first    bool // nobody has led before
@@ -50,14 +50,14 @@ type Ledger struct {
 	suspects bool // some member may be suspect
 
 	written  quota.Seq     // checkpoints made
-	writing  []writing     // accounts in those that are not known to be committed, oldest first
+	writing  []writing     // buckets in those that are not known to be committed, oldest first
 	catching bool          // answering those that waited for it
 	more     bool          // the last checkpoint had no room for all that moved
-	wanted   []*account    // a checkpoint of them would let members have what they wait for; oldest first
+	wanted   []*bucket     // a checkpoint of them would let members have what they wait for; oldest first
 	pushed   []quota.Grant // for others than who reported, to be sent
 }
 
-// savedLevel is a level that an account begins with. tier is what it was counted
+// savedLevel is a level that a bucket begins with. tier is what it was counted
 // by if that is known: the limit may come back as another.
 type savedLevel struct {
 	quota.KeyLevel
@@ -66,11 +66,11 @@ type savedLevel struct {
 
 // member is what the ledger knows of a reporter as a whole.
 type member struct {
-	inc   quota.Incarnation
-	seq   quota.Seq
-	whole quota.Seq // no report was missed from this one on
-	spoke bool      // has told all that it holds, in this term
-	gone  bool      // known to be dead
+	inc      quota.Incarnation
+	seq      quota.Seq
+	whole    quota.Seq // no report was missed from this one on
+	reported bool      // has told all that it holds, in this term
+	gone     bool      // known to be dead
 
 	silent struct{ from, to quota.Time } // the last time that it said nothing of a key for a lease or longer
 
@@ -106,12 +106,12 @@ func New(cfg Config, id quota.RangeID, term quota.Term, self quota.NodeID, nodes
 ) *Ledger {
 	l := &Ledger{
 		cfg: cfg.WithDefaults(), id: id, term: term, self: self, limits: limits,
-		members:  map[quota.NodeID]*member{},
-		accounts: map[quota.Key]*account{}, keys: map[quota.LimitName]int64{}, departed: map[quota.Key]listing{}, lost: map[quota.LimitName]quota.Units{},
-		askers:  map[quota.NodeID]*asker{},
-		live:    map[quota.LimitName]*quota.LiveError{},
-		saved:   make(map[quota.Key]*savedLevel, len(levels)),
-		started: now, first: term == 1 || cfg.First, nodes: len(nodes),
+		members: map[quota.NodeID]*member{},
+		buckets: map[quota.Key]*bucket{}, keys: map[quota.LimitName]int64{}, departed: map[quota.Key]listing{}, lost: map[quota.LimitName]quota.Units{},
+		requesters: map[quota.NodeID]*requester{},
+		live:       map[quota.LimitName]*quota.LiveError{},
+		saved:      make(map[quota.Key]*savedLevel, len(levels)),
+		started:    now, first: term == 1 || cfg.First, nodes: len(nodes),
 	}
 	l.learning = !l.first // nobody was granted anything before
 	for _, n := range nodes {
@@ -123,7 +123,7 @@ func New(cfg Config, id quota.RangeID, term quota.Term, self quota.NodeID, nodes
 	return l
 }
 
-// keep remembers the level of a key that has no account, until it is full.
+// keep remembers the level of a key that has no bucket, until it is full.
 func (l *Ledger) keep(kl *savedLevel) {
 	l.saved[kl.Key] = kl
 	l.expiry.push(kl)
@@ -135,8 +135,8 @@ func (l *Ledger) Term() quota.Term { return l.term }
 // Learning reports whether the ledger still waits for members to report what they hold.
 func (l *Ledger) Learning() bool { return l.learning }
 
-// Len returns the number of accounts.
-func (l *Ledger) Len() int { return len(l.accounts) }
+// Len returns the number of buckets.
+func (l *Ledger) Len() int { return len(l.buckets) }
 
 // Report books a member's report and answers it. A report of another range or
 // term, an old incarnation, a repeated sequence number, or the end of a list with a
@@ -154,8 +154,8 @@ func (l *Ledger) ReportInto(room []quota.GrantEntry, now quota.Time, r *quota.Re
 		return quota.Grant{}, err
 	}
 	m.since = now.Add(-r.Age)
-	if r.Full && !m.spoke {
-		m.spoke = true
+	if r.Full && !m.reported {
+		m.reported = true
 		l.happens(&change{at: now, node: r.From, heard: true, known: *m})
 	}
 	g := quota.Grant{Range: l.id, Term: l.term, From: l.self, To: r.From, At: now, Incarnation: r.Incarnation}
@@ -213,77 +213,77 @@ func (l *Ledger) entry(now quota.Time, r *quota.Report, e *quota.ReportEntry, g 
 		return false
 	}
 	if e.Life != 0 {
-		*g, answered = l.afterlife(now, r, e)
+		*g, answered = l.bookRecovered(now, r, e)
 		return answered
 	}
-	a, place := l.find(r, e)
-	if a == nil {
+	b, place := l.find(r, e)
+	if b == nil {
 		if e.Key.Key == "" {
 			*g = quota.GrantEntry{Epoch: e.Epoch, Ack: r.Seq, Unknown: true}
 			return true
 		}
-		if a = l.open(now, e.Key); a == nil {
+		if b = l.open(now, e.Key); b == nil {
 			return false
 		}
 	}
-	defer l.note(now, a)
-	stands := a.advance(now)
-	alone := len(e.Abandoned) == 0 && len(a.claims) == 0 && a.tier.Kind != quota.Concurrency // only h changes
-	l.abandon(now, a, r, e.Abandoned)
-	if a.lastWords(now, l.cfg.Lease, r, e) {
+	defer l.note(now, b)
+	stands := b.advance(now)
+	alone := len(e.Cancelled) == 0 && len(b.outstanding) == 0 && b.tier.Kind != quota.Concurrency // only h changes
+	l.cancel(now, b, r, e.Cancelled)
+	if b.finalReport(now, l.cfg.Lease, r, e) {
 		return false
 	}
-	if len(a.claims) > 0 {
-		a.hear(now, r.From, l.members[r.From])
+	if len(b.outstanding) > 0 {
+		b.hear(now, r.From, l.members[r.From])
 	}
-	h := a.holderAt(now, place, r, e)
+	al := b.allocationAt(now, place, r, e)
 	gap := firstGap(e)
-	if h == nil || h.epoch != e.Epoch {
+	if al == nil || al.epoch != e.Epoch {
 		alone = false
-		h = a.admit(now, r, e)
-		h.restored = true
+		al = b.admit(now, r, e)
+		al.restored = true
 	} else {
-		gap = now.Sub(h.reported)
+		gap = now.Sub(al.reported)
 	}
-	if h.restored && e.Learn != nil {
+	if al.restored && e.Learn != nil {
 		alone = false
-		a.learn(now, h, e)
-		l.leased(h)
+		b.learn(now, al, e)
+		l.leased(al)
 	}
-	others := stands - h.standing()
-	was := l.liveBefore(now, a)
-	d := h.settle(now, l.started, e, a.limit, a.past(e), a.before(e))
-	if a.windowOver(e) {
+	others := stands - al.standing()
+	was := l.liveBefore(now, b)
+	d := al.settle(now, l.started, e, b.limit, b.past(e), b.before(e))
+	if b.windowOver(e) {
 		d.refunded = 0
 	}
 	d.away = now
 	if gap >= l.cfg.Lease || d.alone > 0 {
 		d.away = l.members[r.From].away(now, gap, l.cfg.Lease, d.alone > 0 && now.Sub(l.started) <= l.cfg.Lease)
 	}
-	a.book(h, d)
-	back := l.liveAfter(now, a, gap, e.Want, was, &d)
-	a.amend(back, &d)
+	b.book(al, d)
+	back := l.liveAfter(now, b, gap, e.Want, was, &d)
+	b.amend(back, &d)
 	if d.attempted() > 0 {
-		a.lastUse = now
+		b.lastUse = now
 	}
-	asks := d.attempted() > 0 || e.Want > 0 || h.asked > 0
-	h.observe(now, d, l.cfg.Sync, a, &l.fades)
+	asks := d.attempted() > 0 || e.Want > 0 || al.asked > 0
+	al.observe(now, d, l.cfg.Sync, b, &l.fades)
 	if e.Final {
-		a.close(now, h, e, r.Seq, g)
+		b.close(now, al, e, r.Seq, g)
 		if !g.Closed && e.Want > 0 { // its callers wait: it closes only to begin a new epoch
-			l.want(a)
+			l.want(b)
 		}
 		return true
 	}
-	h.closed = false
+	al.closed = false
 	if alone {
-		others = a.advanceOne(now, h, others)
+		others = b.advanceOne(now, al, others)
 	} else {
-		others = a.advance(now) - h.standing()
+		others = b.advance(now) - al.standing()
 	}
-	l.grant(now, a, h, e, r.Seq, asks, others, g)
-	if e.Ref != a.ref {
-		g.Ref = a.ref
+	l.grant(now, b, al, e, r.Seq, asks, others, g)
+	if e.Ref != b.ref {
+		g.Ref = b.ref
 	}
 	return true
 }
@@ -297,17 +297,17 @@ func sane(e *quota.ReportEntry) bool {
 			return false
 		}
 	}
-	if len(e.Abandoned) > quota.MaxAbandoned {
+	if len(e.Cancelled) > quota.MaxCancelled {
 		return false
 	}
 	l := e.Learn
 	return l == nil || l.Level >= -quota.Most && l.Level <= quota.Most && l.Rate >= 0 && l.Rate <= quota.Most && l.Cap >= 0 && l.Cap <= quota.Most
 }
 
-// open returns the account of a key, opening it from the checkpoint or full.
-func (l *Ledger) open(now quota.Time, k quota.Key) *account {
-	if a := l.account(k); a != nil {
-		return a
+// open returns the bucket of a key, opening it from the checkpoint or full.
+func (l *Ledger) open(now quota.Time, k quota.Key) *bucket {
+	if b := l.bucket(k); b != nil {
+		return b
 	}
 	limit := l.limitOf(k)
 	if limit == nil {
@@ -318,53 +318,53 @@ func (l *Ledger) open(now quota.Time, k quota.Key) *account {
 	}
 	kl, saved := l.line(now, k, limit)
 	delete(l.saved, k)
-	a := newAccount(k, limit, poolOf(now, limit, kl, saved))
+	b := newBucket(k, limit, poolOf(now, limit, kl, saved))
 	l.lives++
-	a.life, a.seen = l.lives, l.happened()
-	l.refs.add(a)
+	b.incarnation, b.seen = l.lives, l.happened()
+	l.refs.add(b)
 	if saved {
-		a.logged = loggedLevel{kl.Level, kl.At, kl.WindowStart, true}
+		b.logged = loggedLevel{kl.Level, kl.At, kl.WindowStart, true}
 	}
-	a.sums = l.liveOf(k.LimitName)
-	a.env = newEnvelope(a.pool, now)
-	a.env.opened(now, limit, &kl.KeyLevel, saved)
+	b.sums = l.liveOf(k.LimitName)
+	b.env = newEnvelope(b.pool, now)
+	b.env.opened(now, limit, &kl.KeyLevel, saved)
 	l.keys[k.Sharer()]++
-	if l.accounts[k] = a; saved {
-		l.restore(now, a, &kl.KeyLevel)
-		a.restoreAnswers(now, &kl.KeyLevel)
+	if l.buckets[k] = b; saved {
+		l.restore(now, b, &kl.KeyLevel)
+		b.restoreAnswers(now, &kl.KeyLevel)
 	}
-	l.beginUnlogged(now, a, kl.Unlogged)
-	a.wakeBy(now.Add(linger))
-	l.note(now, a)
-	return a
+	l.beginImplicitGrant(now, b, kl.Implicit)
+	b.wakeBy(now.Add(linger))
+	l.note(now, b)
+	return b
 }
 
-// account returns the account of a key, if it is open, with all changes applied.
-func (l *Ledger) account(k quota.Key) *account {
-	if a := l.accounts[k]; a != nil {
-		return l.current(a)
+// bucket returns the bucket of a key, if it is open, with all changes applied.
+func (l *Ledger) bucket(k quota.Key) *bucket {
+	if b := l.buckets[k]; b != nil {
+		return l.current(b)
 	}
 	return nil
 }
 
-// fits reports whether a limit may have one more account.
+// fits reports whether a limit may have one more bucket.
 func (l *Ledger) fits(n quota.LimitName) bool {
 	most := int64(l.cfg.MaxKeys)
-	return quota.HasRoom(int64(len(l.accounts)), most, l.keys[n.Sharer()], l.limits.Share(n, most))
+	return quota.HasRoom(int64(len(l.buckets)), most, l.keys[n.Sharer()], l.limits.Share(n, most))
 }
 
-// drop forgets an account.
-func (l *Ledger) drop(a *account) {
-	l.departs(a)
-	delete(l.accounts, a.key)
-	if n := a.key.Sharer(); l.keys[n] > 1 {
+// drop forgets a bucket.
+func (l *Ledger) drop(b *bucket) {
+	l.departs(b)
+	delete(l.buckets, b.key)
+	if n := b.key.Sharer(); l.keys[n] > 1 {
 		l.keys[n]--
 	} else {
 		delete(l.keys, n)
 	}
-	l.refs.remove(a)
-	l.timers.remove(a)
-	a.dropped = true
+	l.refs.remove(b)
+	l.timers.remove(b)
+	b.dropped = true
 }
 
 // limitOf returns what counts for a key; nil if the limit is unknown.
@@ -420,28 +420,28 @@ func (l *Ledger) settleLearning(now quota.Time) {
 		return
 	}
 	for _, m := range l.members {
-		if !m.spoke && !m.gone && m.suspect == 0 && now.Sub(l.started) < l.cfg.Learn {
+		if !m.reported && !m.gone && m.suspect == 0 && now.Sub(l.started) < l.cfg.Learn {
 			return
 		}
 	}
 	l.learning = false
 }
 
-func (l *Ledger) allSpoke() bool {
+func (l *Ledger) allReported() bool {
 	for _, m := range l.members {
-		if !m.spoke && !m.gone {
+		if !m.reported && !m.gone {
 			return false
 		}
 	}
 	return true
 }
 
-// mayGrant reports whether tokens and new rates may be given for the account.
+// mayGrant reports whether tokens and new rates may be given for the bucket.
 // Under hard, nothing that an unexpired lease of an earlier term might still
 // spend is given again.
-func (l *Ledger) mayGrant(now quota.Time, a *account) bool {
-	if a.limit.Ceiling == quota.Hard && !a.promises() && !a.answersLogged() && !l.first {
-		return l.allSpoke() || now.Sub(l.started) >= l.cfg.Lease+3*l.cfg.Sync+leaseSlack
+func (l *Ledger) mayGrant(now quota.Time, b *bucket) bool {
+	if b.limit.Ceiling == quota.Hard && !b.promises() && !b.answersLogged() && !l.first {
+		return l.allReported() || now.Sub(l.started) >= l.cfg.Lease+3*l.cfg.Sync+leaseSlack
 	}
 	return !l.learning
 }
@@ -461,7 +461,7 @@ func (l *Ledger) gone(now, died quota.Time, id quota.NodeID, before quota.Incarn
 		if m != nil {
 			m.gone, m.goneAt = true, now
 		}
-		delete(l.askers, id)
+		delete(l.requesters, id)
 		c.heard, c.known = true, member{gone: true}
 	}
 	l.happens(&c)
@@ -503,9 +503,9 @@ func (l *Ledger) endSuspects(now quota.Time) {
 }
 
 // leased notes until when a member holds what it was granted.
-func (l *Ledger) leased(h *holder) {
-	if m := l.members[h.node]; m != nil {
-		m.lease = max(m.lease, h.lease)
+func (l *Ledger) leased(al *allocation) {
+	if m := l.members[al.node]; m != nil {
+		m.lease = max(m.lease, al.lease)
 	}
 }
 
@@ -530,63 +530,63 @@ func (l *Ledger) Overridden(now quota.Time, keys []quota.Key) {
 	for _, k := range keys {
 		for _, c := range l.limits.Charges(k.LimitName) {
 			own := quota.Key{LimitName: c.Limit.LimitName, Key: k.Key}
-			if a := l.account(own); a != nil && c.Up == 0 {
-				if l.relimit(now, a, l.limits); !a.dropped {
-					l.note(now, a)
+			if b := l.bucket(own); b != nil && c.Up == 0 {
+				if l.relimit(now, b, l.limits); !b.dropped {
+					l.note(now, b)
 				}
 			}
 		}
 	}
 }
 
-// relimit gives an account its limit among these. One that has none any more goes.
-func (l *Ledger) relimit(now quota.Time, a *account, limits *quota.Limits) {
-	limit := l.limitIn(limits, a.key)
+// relimit gives a bucket its limit among these. One that has none any more goes.
+func (l *Ledger) relimit(now quota.Time, b *bucket, limits *quota.Limits) {
+	limit := l.limitIn(limits, b.key)
 	switch {
 	case limit == nil:
-		a.advance(now)
-		tier := a.tier
-		kl := a.keyLevel(now)
+		b.advance(now)
+		tier := b.tier
+		kl := b.keyLevel(now)
 		kl.Applied = now
 		l.keep(&savedLevel{kl, &tier})
-		l.drop(a)
+		l.drop(b)
 		return
-	case limit.Equal(a.limit):
-		a.limit = limit
+	case limit.Equal(b.limit):
+		b.limit = limit
 	default:
-		a.relimit(now, limit)
-		a.wakeBy(now)
+		b.relimit(now, limit)
+		b.wakeBy(now)
 	}
-	a.unlogged = min(a.unlogged, l.unlogged(a))
+	b.implicit = min(b.implicit, l.implicitGrant(b))
 }
 
 // Reset returns a key to its initial state: full, without debt. What members hold of it stays
 // with them, and the use that they report next counts as use before the reset.
 func (l *Ledger) Reset(now quota.Time, k quota.Key) {
 	delete(l.saved, k)
-	a := l.open(now, k)
-	if a == nil {
+	b := l.open(now, k)
+	if b == nil {
 		return
 	}
-	a.advance(now)
-	a.pool.Add(a.limit.BurstUnits() - a.level())
-	a.fresh = now
-	for i := range a.holders {
-		a.holders[i].pardon = true
+	b.advance(now)
+	b.pool.Add(b.limit.BurstUnits() - b.level())
+	b.fresh = now
+	for i := range b.allocations {
+		b.allocations[i].pardon = true
 	}
-	a.env = newEnvelope(a.whole(), now)
-	a.dirty = true
-	a.advance(now)
-	a.wakeBy(now.Add(linger))
-	l.note(now, a)
+	b.env = newEnvelope(b.whole(), now)
+	b.dirty = true
+	b.advance(now)
+	b.wakeBy(now.Add(linger))
+	l.note(now, b)
 }
 
 // lastHeard is when the key was last used, or a member last told of it: one that has
 // not heard that its last words were booked says them again.
-func (a *account) lastHeard() quota.Time {
-	last := a.lastUse
-	for i := range a.holders {
-		last = max(last, a.holders[i].reported)
+func (b *bucket) lastHeard() quota.Time {
+	last := b.lastUse
+	for i := range b.allocations {
+		last = max(last, b.allocations[i].reported)
 	}
 	return last
 }

@@ -6,32 +6,32 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// keyLevel is the account's line in a checkpoint.
-func (a *account) keyLevel(now quota.Time) quota.KeyLevel {
-	kl := quota.KeyLevel{Key: a.key, Level: a.level(), At: now, Full: a.limit.BurstUnits(), FullAt: max(a.keep, now.Add(min(a.resetAfter(now), maxFull)))}
-	if a.limit.Ceiling == quota.Hard { // the node that compares may have another clock
+// keyLevel is the bucket's line in a checkpoint.
+func (b *bucket) keyLevel(now quota.Time) quota.KeyLevel {
+	kl := quota.KeyLevel{Key: b.key, Level: b.level(), At: now, Full: b.limit.BurstUnits(), FullAt: max(b.keep, now.Add(min(b.resetAfter(now), maxFull)))}
+	if b.limit.Ceiling == quota.Hard { // the node that compares may have another clock
 		kl.FullAt = kl.FullAt.Add(MaxOffset)
 	}
-	if a.tier.Kind.Windowed() {
-		kl.WindowStart, _ = a.pool.Bounds()
-		kl.Slope = a.perSecond()
+	if b.tier.Kind.Windowed() {
+		kl.WindowStart, _ = b.pool.Bounds()
+		kl.Slope = b.perSecond()
 	}
-	if a.endures() {
-		kl.Unlogged = a.unlogged
-		a.keepMarks(now, &kl)
+	if b.endures() {
+		kl.Implicit = b.implicit
+		b.keepMarks(now, &kl)
 	}
 	return kl
 }
 
 // keepMarks adds what is booked of the members. As long as one of them has the
 // key open, the line stays.
-func (a *account) keepMarks(now quota.Time, kl *quota.KeyLevel) {
-	m := a.recountable()
-	kl.Level = min(m.Level(), a.limit.BurstUnits())
-	for i := range a.holders {
-		h := &a.holders[i]
-		kl.Marks = append(kl.Marks, h.mark())
-		if !h.closed {
+func (b *bucket) keepMarks(now quota.Time, kl *quota.KeyLevel) {
+	m := b.recountable()
+	kl.Level = min(m.Level(), b.limit.BurstUnits())
+	for i := range b.allocations {
+		al := &b.allocations[i]
+		kl.Marks = append(kl.Marks, al.mark())
+		if !al.closed {
 			kl.FullAt = max(kl.FullAt, now.Add(openMemory))
 		}
 	}

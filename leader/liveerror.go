@@ -9,12 +9,12 @@ import (
 
 // The live error: how far a limit was from what it says, as reports show it,
 // cumulative in this term. Kept for each limit; what it takes to measure it is
-// kept with each account, most of it only with those that have lately been in debt
+// kept with each bucket, most of it only with those that have lately been in debt
 // or refused.
 //
 // # Over-admitted
 //
-// Each account has an envelope: a meter that is charged with what was admitted,
+// Each bucket has an envelope: a meter that is charged with what was admitted,
 // and with nothing else. By how far that falls below zero is counted, once: a debt
 // that is partly paid and made again counts again only as far as it becomes deeper,
 // until it has been paid for two sync intervals. Not counted, because it was agreed
@@ -118,45 +118,45 @@ func (l *Ledger) dropLive() {
 // highest is the most that the true level can be: the envelope, which is charged
 // with nothing but what was admitted. The books themselves are more careful:
 // what overflows at a member, or is lost with it, is lost there.
-func (a *account) highest() quota.Units {
-	if a.tier.Kind == quota.Concurrency {
-		return a.level()
+func (b *bucket) highest() quota.Units {
+	if b.tier.Kind == quota.Concurrency {
+		return b.level()
 	}
-	return a.env.Level()
+	return b.env.Level()
 }
 
 // debt is by how much that is below what the limit agrees to.
-func (a *account) debt() quota.Units {
-	return max(0, (-a.highest()).Plus(-a.limit.DebtUnits()).Plus(-liveRounding))
+func (b *bucket) debt() quota.Units {
+	return max(0, (-b.highest()).Plus(-b.limit.DebtUnits()).Plus(-liveRounding))
 }
 
-// liveBefore is called when a report is about to be booked, with the account
+// liveBefore is called when a report is about to be booked, with the bucket
 // advanced. It returns the debt.
-func (l *Ledger) liveBefore(now quota.Time, a *account) quota.Units {
-	a.env.advance(now, a.limit, &a.tier)
-	debt := a.debt()
-	if a.live == nil && debt > 0 {
-		a.live = newLiveKey(now, a, l.cfg.Sync)
+func (l *Ledger) liveBefore(now quota.Time, b *bucket) quota.Units {
+	b.env.advance(now, b.limit, &b.tier)
+	debt := b.debt()
+	if b.live == nil && debt > 0 {
+		b.live = newLiveKey(now, b, l.cfg.Sync)
 	}
-	if a.live != nil {
-		a.live.settle(debt)
-		a.live.paid(now, a, l.cfg.Sync)
-		a.live.advance(now, a, l.cfg.Sync)
+	if b.live != nil {
+		b.live.settle(debt)
+		b.live.paid(now, b, l.cfg.Sync)
+		b.live.advance(now, b, l.cfg.Sync)
 	}
 	return debt
 }
 
 // liveAfter is called when it has been booked. gap is how long the report looks
 // back. It returns what of the use had overflowed before it was known.
-func (l *Ledger) liveAfter(now quota.Time, a *account, gap time.Duration, cost, was quota.Units, d *delta) (back quota.Units) {
-	sums := a.sums
+func (l *Ledger) liveAfter(now quota.Time, b *bucket, gap time.Duration, cost, was quota.Units, d *delta) (back quota.Units) {
+	sums := b.sums
 	sums.Attempted = sums.Attempted.Plus(d.attempted())
 	sums.Admitted = sums.Admitted.Plus(d.used + d.over)
 	if gap != unknownGap && d.attempted() > 0 {
 		sums.Gap = max(sums.Gap, gap)
 	}
-	if a.tier.Kind == quota.Concurrency {
-		a.advance(now) // what is in flight is not booked, but counted
+	if b.tier.Kind == quota.Concurrency {
+		b.advance(now) // what is in flight is not booked, but counted
 	}
 	since := now // of an opening nobody knew: it is reported at once
 	if gap != unknownGap {
@@ -165,21 +165,21 @@ func (l *Ledger) liveAfter(now quota.Time, a *account, gap time.Duration, cost, 
 	if d.alone > 0 {
 		since = min(since, d.away)
 	}
-	back = a.env.charge(since, d.used+d.over-d.late, d.refunded, a.limit)
-	debt := a.debt()
-	if a.live == nil && (debt > was || d.refused > 0 || d.late > a.left) {
-		a.live = newLiveKey(now, a, l.cfg.Sync)
-		a.live.settle(was)
+	back = b.env.charge(since, d.used+d.over-d.late, d.refunded, b.limit)
+	debt := b.debt()
+	if b.live == nil && (debt > was || d.refused > 0 || d.late > b.left) {
+		b.live = newLiveKey(now, b, l.cfg.Sync)
+		b.live.settle(was)
 	}
-	if a.live == nil {
-		a.left -= d.late
+	if b.live == nil {
+		b.left -= d.late
 		return back
 	}
-	a.live.deepen(a, was, debt, d)
-	a.live.paid(now, a, l.cfg.Sync)
-	a.live.refuse(gap <= (liveBefore-1)*l.cfg.Sync, min(gap, l.cfg.Lease)+l.cfg.Sync, cost, d.refused)
-	a.live.see(a)
-	a.live.at, a.live.full = now, a.level() >= a.limit.BurstUnits()
+	b.live.deepen(b, was, debt, d)
+	b.live.paid(now, b, l.cfg.Sync)
+	b.live.refuse(gap <= (liveBefore-1)*l.cfg.Sync, min(gap, l.cfg.Lease)+l.cfg.Sync, cost, d.refused)
+	b.live.see(b)
+	b.live.at, b.live.full = now, b.level() >= b.limit.BurstUnits()
 	return back
 }
 
@@ -253,7 +253,7 @@ const unknownGap = time.Duration(1<<63 - 1)
 // firstGap is how long the first report about a key looks back: to the last grant
 // that the member received, if it says so.
 func firstGap(e *quota.ReportEntry) time.Duration {
-	if e.Learn == nil || !e.Learn.Told || e.Learn.Age < 0 {
+	if e.Learn == nil || !e.Learn.HasLevel || e.Learn.Age < 0 {
 		return unknownGap
 	}
 	return e.Learn.Age
@@ -271,8 +271,8 @@ func (e *liveKey) settle(debt quota.Units) {
 // paid notes that the key is out of debt: when it has been so for two sync
 // intervals, by more than refills in that time or full, another debt is a new one.
 // Before, use that has not been reported yet may still be part of this one.
-func (e *liveKey) paid(now quota.Time, a *account, sync time.Duration) {
-	if a.highest().Plus(a.limit.DebtUnits()) < min(a.limit.BurstUnits(), max(quota.Token, a.refill(2*sync))) {
+func (e *liveKey) paid(now quota.Time, b *bucket, sync time.Duration) {
+	if b.highest().Plus(b.limit.DebtUnits()) < min(b.limit.BurstUnits(), max(quota.Token, b.refill(2*sync))) {
 		e.fine = 0
 		return
 	}
@@ -285,49 +285,49 @@ func (e *liveKey) paid(now quota.Time, a *account, sync time.Duration) {
 }
 
 // deepen counts what a report adds to the debt, and to that of the window before.
-func (e *liveKey) deepen(a *account, was, debt quota.Units, d *delta) {
+func (e *liveKey) deepen(b *bucket, was, debt quota.Units, d *delta) {
 	e.excused = min(e.excused.Plus(min(max(0, debt-was), d.owed)), debt)
 	if deeper := debt - e.excused - e.peak; deeper > 0 {
 		e.peak += deeper
-		a.overAdmitted(deeper, e.peak, d.alone)
+		b.overAdmitted(deeper, e.peak, d.alone)
 	}
 	if d.late > 0 {
-		before := max(0, -a.left)
-		a.left -= d.late
-		if deeper := max(0, -a.left) - before - d.owed; deeper > 0 {
-			a.overAdmitted(deeper, -a.left, d.alone)
+		before := max(0, -b.left)
+		b.left -= d.late
+		if deeper := max(0, -b.left) - before - d.owed; deeper > 0 {
+			b.overAdmitted(deeper, -b.left, d.alone)
 		}
 	}
 }
 
 // overAdmitted counts tokens beyond the envelope; depth is how far beyond the key
 // is now, and alone what the member admitted while it was cut off.
-func (a *account) overAdmitted(u, depth, alone quota.Units) {
+func (b *bucket) overAdmitted(u, depth, alone quota.Units) {
 	cut := min(u, alone)
-	a.sums.CutOff = a.sums.CutOff.Plus(cut)
-	a.sums.OverAdmitted = a.sums.OverAdmitted.Plus(u - cut)
-	a.sums.Worst = max(a.sums.Worst, depth)
-	if burst := a.limit.BurstUnits(); burst > 0 {
-		a.sums.WorstBurst = max(a.sums.WorstBurst, float64(depth)/float64(burst))
+	b.sums.CutOff = b.sums.CutOff.Plus(cut)
+	b.sums.OverAdmitted = b.sums.OverAdmitted.Plus(u - cut)
+	b.sums.Worst = max(b.sums.Worst, depth)
+	if burst := b.limit.BurstUnits(); burst > 0 {
+		b.sums.WorstBurst = max(b.sums.WorstBurst, float64(depth)/float64(burst))
 	}
-	a.over = a.over.Plus(u)
+	b.over = b.over.Plus(u)
 }
 
 // newLiveKey begins to watch a key without earlier observations.
-func newLiveKey(now quota.Time, a *account, sync time.Duration) *liveKey {
+func newLiveKey(now quota.Time, b *bucket, sync time.Duration) *liveKey {
 	e := &liveKey{slot: int64(now) / int64(sync), at: now}
 	for i := range e.slots {
-		e.slots[i] = liveSlot{level: a.limit.BurstUnits()}
+		e.slots[i] = liveSlot{level: b.limit.BurstUnits()}
 	}
-	e.see(a)
+	e.see(b)
 	return e
 }
 
 func (e *liveKey) of(slot int64) *liveSlot { return &e.slots[uint64(slot)%liveSlots] }
 
 // see notes the level of now in the current slot.
-func (e *liveKey) see(a *account) {
-	e.level, e.free = a.highest(), a.pool.Level()
+func (e *liveKey) see(b *bucket) {
+	e.level, e.free = b.highest(), b.pool.Level()
 	s := e.of(e.slot)
 	s.free, s.level = min(s.free, e.free), max(s.level, e.level)
 }
@@ -347,12 +347,12 @@ func (e *liveKey) refuse(recent bool, gap time.Duration, cost, refused quota.Uni
 
 // advance moves to the slot of now. Between two events the level and the pool go
 // one way, so the slots between have seen what both ends saw.
-func (e *liveKey) advance(now quota.Time, a *account, sync time.Duration) {
-	level, free := a.highest(), a.pool.Level()
-	if dt := now.Sub(e.at); dt > 0 && level >= a.limit.BurstUnits() {
-		back := a.refill(dt)
+func (e *liveKey) advance(now quota.Time, b *bucket, sync time.Duration) {
+	level, free := b.highest(), b.pool.Level()
+	if dt := now.Sub(e.at); dt > 0 && level >= b.limit.BurstUnits() {
+		back := b.refill(dt)
 		e.high = max(0, e.high-back)
-		if e.full && a.level() >= a.limit.BurstUnits() {
+		if e.full && b.level() >= b.limit.BurstUnits() {
 			e.low = max(0, e.low-back)
 		}
 	}
@@ -360,14 +360,14 @@ func (e *liveKey) advance(now quota.Time, a *account, sync time.Duration) {
 	for range min(slot-e.slot, 2*liveSlots) {
 		e.slot++
 		*e.of(e.slot) = liveSlot{free: min(e.free, free), level: max(e.level, level)}
-		e.count(a, e.slot-liveAfter-1)
+		e.count(b, e.slot-liveAfter-1)
 	}
 	e.slot, e.at = max(e.slot, slot), max(e.at, now)
-	e.see(a)
+	e.see(b)
 }
 
 // count counts the refusals of a slot.
-func (e *liveKey) count(a *account, slot int64) {
+func (e *liveKey) count(b *bucket, slot int64) {
 	s := e.of(slot)
 	if s.refused == 0 && s.older == 0 {
 		return
@@ -377,43 +377,43 @@ func (e *liveKey) count(a *account, slot int64) {
 		free, level = min(free, e.of(i).free), max(level, e.of(i).level)
 	}
 	if s.older > 0 {
-		level = a.limit.BurstUnits()
+		level = b.limit.BurstUnits()
 	}
 	if n := min(s.refused, free-e.low-s.cost); n > 0 {
 		e.low += n
-		a.needless = a.needless.Plus(n)
-		a.sums.Needless = a.sums.Needless.Plus(n)
+		b.needless = b.needless.Plus(n)
+		b.sums.Needless = b.sums.Needless.Plus(n)
 	}
-	if level >= a.limit.BurstUnits() { // what refilled in that time may have been refused as well
-		level = level.Plus(a.refill(s.gap))
+	if level >= b.limit.BurstUnits() { // what refilled in that time may have been refused as well
+		level = level.Plus(b.refill(s.gap))
 	}
 	if n := min(s.refused.Plus(s.older), level-e.high); n > 0 {
 		e.high += n
-		a.needlessAtMost = a.needlessAtMost.Plus(n)
-		a.sums.NeedlessAtMost = a.sums.NeedlessAtMost.Plus(n)
+		b.needlessAtMost = b.needlessAtMost.Plus(n)
+		b.sums.NeedlessAtMost = b.sums.NeedlessAtMost.Plus(n)
 	}
 	s.refused, s.older = 0, 0
 }
 
-// liveTurn notes what is left of a window that ends: what was used in it may be
+// liveRoll notes what is left of a window that ends: what was used in it may be
 // reported later.
-func (a *account) liveTurn() {
-	a.left = a.highest()
-	if a.live != nil {
-		a.live.low, a.live.high = 0, 0
+func (b *bucket) liveRoll() {
+	b.left = b.highest()
+	if b.live != nil {
+		b.live.low, b.live.high = 0, 0
 	}
 }
 
 // liveSweep counts what is due, and stops watching keys that are full again.
-func (l *Ledger) liveSweep(now quota.Time, a *account) {
-	if a.live == nil {
+func (l *Ledger) liveSweep(now quota.Time, b *bucket) {
+	if b.live == nil {
 		return
 	}
-	a.live.settle(a.debt())
-	a.live.paid(now, a, l.cfg.Sync)
-	a.live.advance(now, a, l.cfg.Sync)
-	if a.live.high == 0 && a.live.low == 0 && a.live.level >= a.limit.BurstUnits() && !a.live.refusals() {
-		a.live = nil
+	b.live.settle(b.debt())
+	b.live.paid(now, b, l.cfg.Sync)
+	b.live.advance(now, b, l.cfg.Sync)
+	if b.live.high == 0 && b.live.low == 0 && b.live.level >= b.limit.BurstUnits() && !b.live.refusals() {
+		b.live = nil
 	}
 }
 

@@ -63,19 +63,19 @@ func memoryOf(tb testing.TB, keys int, ceiling quota.Ceiling) float64 {
 }
 
 // TestMemory holds what a key with ten members takes to what its records are made of:
-// ten of members, with no room for more, and one of the account.
+// ten of members, with no room for more, and one of the bucket.
 func TestMemory(t *testing.T) {
 	for _, tc := range []struct {
 		ceiling quota.Ceiling
 		most    uintptr // for each member
 	}{
-		{quota.Soft, unsafe.Sizeof(holder{})},
-		{quota.Hard, unsafe.Sizeof(holder{}) + unsafe.Sizeof(logged{})},
+		{quota.Soft, unsafe.Sizeof(allocation{})},
+		{quota.Hard, unsafe.Sizeof(allocation{}) + unsafe.Sizeof(logged{})},
 	} {
 		const others = 768 // the key, tables, and what is not acknowledged
-		most := 10*float64(tc.most) + float64(unsafe.Sizeof(account{})) + others
+		most := 10*float64(tc.most) + float64(unsafe.Sizeof(bucket{})) + others
 		got := memoryOf(t, 2000, tc.ceiling)
-		t.Logf("%v: %.0f bytes a key, at most %.0f; account %d, member %d", tc.ceiling, got, most, unsafe.Sizeof(account{}), tc.most)
+		t.Logf("%v: %.0f bytes a key, at most %.0f; account %d, member %d", tc.ceiling, got, most, unsafe.Sizeof(bucket{}), tc.most)
 		if got > most {
 			t.Errorf("%v: %.0f bytes a key with ten members, want at most %.0f", tc.ceiling, got, most)
 		}

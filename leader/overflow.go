@@ -7,13 +7,13 @@ import (
 // slid ensures that what a dead process had out comes back once: when a sliding
 // window continues, it flows back as if it had been used, whatever its journal
 // reports later.
-func (a *account) slid(was quota.Time) {
-	if start, _ := a.pool.Bounds(); a.tier.Kind != quota.SlidingWindow || start == was {
+func (b *bucket) slid(was quota.Time) {
+	if start, _ := b.pool.Bounds(); b.tier.Kind != quota.SlidingWindow || start == was {
 		return
 	}
-	for i := range a.holders {
-		if h := &a.holders[i]; h.dead {
-			h.ret = 0
+	for i := range b.allocations {
+		if al := &b.allocations[i]; al.dead {
+			al.ret = 0
 		}
 	}
 }
@@ -21,27 +21,27 @@ func (a *account) slid(was quota.Time) {
 // overflow takes from what may come back what the full bucket cannot hold: what
 // the rates yielded beyond the members' caps was used, or has overflowed there.
 // Under soft it was used, unless the bucket is full now.
-func (a *account) overflow(full quota.Units) {
-	over := a.pool.Level().Plus(a.claimed()).Plus(-full)
-	for i := range a.holders {
-		over = over.Plus(a.holders[i].ret)
+func (b *bucket) overflow(full quota.Units) {
+	over := b.pool.Level().Plus(b.outstandingTokens()).Plus(-full)
+	for i := range b.allocations {
+		over = over.Plus(b.allocations[i].ret)
 	}
-	for i := range a.holders {
+	for i := range b.allocations {
 		if over <= 0 {
 			return
 		}
-		h := &a.holders[i]
-		cut := min(over, max(0, h.ret-h.standing()))
-		h.ret, over = h.ret-cut, over-cut
+		al := &b.allocations[i]
+		cut := min(over, max(0, al.ret-al.standing()))
+		al.ret, over = al.ret-cut, over-cut
 	}
 }
 
 // noteOverflow sums up what overflowed of a soft bucket.
-func (a *account) noteOverflow(now quota.Time, before quota.Units) {
-	if a.tier.Kind == quota.TokenBucket && a.limit.Ceiling == quota.Soft && a.overflowAt > 0 && a.perSecond() < overflowBelow {
-		a.overflowed = a.overflowed.Plus(max(0, before.Plus(refill(a.limit.Rate, now.Sub(a.overflowAt))).Plus(-a.pool.Level())))
+func (b *bucket) noteOverflow(now quota.Time, before quota.Units) {
+	if b.tier.Kind == quota.TokenBucket && b.limit.Ceiling == quota.Soft && b.overflowAt > 0 && b.perSecond() < overflowBelow {
+		b.overflowed = b.overflowed.Plus(max(0, before.Plus(refill(b.limit.Rate, now.Sub(b.overflowAt))).Plus(-b.pool.Level())))
 	}
-	a.overflowAt = now
+	b.overflowAt = now
 }
 
 // overflowBelow is where what overflows between two reports is less than a few
@@ -50,29 +50,29 @@ const overflowBelow = 20 * quota.Token
 
 // takeBack takes back that something overflowed while h had used what it reports only now: a
 // third of it, since nobody knows when that was.
-func (a *account) takeBack(h *holder, used quota.Units) {
-	back := min(used, max(0, a.overflowed-h.overflowed)/3)
+func (b *bucket) takeBack(al *allocation, used quota.Units) {
+	back := min(used, max(0, b.overflowed-al.overflowed)/3)
 	if back > 0 {
-		a.pool.Add(back)
-		a.overflowed -= back
+		b.pool.Add(back)
+		b.overflowed -= back
 	}
-	h.overflowed = a.overflowed
+	al.overflowed = b.overflowed
 }
 
 // amend is for what a member admitted of a soft bucket while it was cut off, or nobody led.
 // back of it had overflowed in that time, because nobody knew of the use: it was not too much.
 // The rest is debt, but a burst at most: to refuse everything until an hour of it is paid back
 // would make an outage twice as long, and what has passed has passed.
-func (a *account) amend(back quota.Units, d *delta) {
-	if d.alone == 0 || a.tier.Kind != quota.TokenBucket || a.limit.Ceiling != quota.Soft {
+func (b *bucket) amend(back quota.Units, d *delta) {
+	if d.alone == 0 || b.tier.Kind != quota.TokenBucket || b.limit.Ceiling != quota.Soft {
 		return
 	}
 	back = min(back, d.over)
-	a.pool.Add(back)
-	if debt := (-a.level()).Plus(-a.limit.BurstUnits()); debt > 0 {
+	b.pool.Add(back)
+	if debt := (-b.level()).Plus(-b.limit.BurstUnits()); debt > 0 {
 		forgiven := min(debt, d.over-back)
-		a.pool.Add(forgiven)
-		a.env.Add(forgiven)
-		a.forgiven = a.forgiven.Plus(forgiven)
+		b.pool.Add(forgiven)
+		b.env.Add(forgiven)
+		b.forgiven = b.forgiven.Plus(forgiven)
 	}
 }

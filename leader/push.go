@@ -22,19 +22,19 @@ func (l *Ledger) Pushed() []quota.Grant {
 const maxPushed = 4096
 
 // recall asks all members but h that may hold or accrue more than is foreseen.
-func (l *Ledger) recall(now quota.Time, a *account, h *holder, why shortage) {
-	for i := range a.holders {
-		if o := &a.holders[i]; o != h && !o.closed && o.overstocked(l.cfg.Sync, why, a.clump()) {
-			l.recallFrom(now, a, o)
+func (l *Ledger) recall(now quota.Time, b *bucket, al *allocation, why shortage) {
+	for i := range b.allocations {
+		if o := &b.allocations[i]; o != al && !o.closed && o.overstocked(l.cfg.Sync, why, b.batchSize()) {
+			l.recallFrom(now, b, o)
 		}
 	}
 }
 
 // recallAll asks everybody but h who holds or accrues anything: the leader decides.
-func (l *Ledger) recallAll(now quota.Time, a *account, h *holder) {
-	for i := range a.holders {
-		if o := &a.holders[i]; o != h && !o.closed && (o.standing() > 0 || o.charged > 0) {
-			l.recallFrom(now, a, o)
+func (l *Ledger) recallAll(now quota.Time, b *bucket, al *allocation) {
+	for i := range b.allocations {
+		if o := &b.allocations[i]; o != al && !o.closed && (o.standing() > 0 || o.charged > 0) {
+			l.recallFrom(now, b, o)
 		}
 	}
 }
@@ -43,32 +43,32 @@ func (l *Ledger) recallAll(now quota.Time, a *account, h *holder) {
 // that h receives: a short burst looks like the start of a surge, and only they know which it was. It
 // returns what they hold, which h may ask for again. Where no more is left than the rate yields in
 // three intervals, what is presumed is what is on its way all the time, and nobody is asked.
-func (l *Ledger) doubt(now quota.Time, a *account, h *holder, g *quota.GrantEntry) (held quota.Units) {
-	if a.limit.Ceiling == quota.Hard || g.Level <= perSecond(a.gains, 3*l.cfg.Sync) || g.Unseen.Plus(perSecond(g.Others, l.cfg.Sync)) < g.Level/4 {
+func (l *Ledger) doubt(now quota.Time, b *bucket, al *allocation, g *quota.GrantEntry) (held quota.Units) {
+	if b.limit.Ceiling == quota.Hard || g.Level <= perSecond(b.gains, 3*l.cfg.Sync) || g.Unseen.Plus(perSecond(g.Others, l.cfg.Sync)) < g.Level/4 {
 		return 0
 	}
 	part := float64(g.Level) / float64(2*max(1, l.nodes)) // what each may overdraw before it asks
-	for i := range a.holders {
-		o := &a.holders[i]
+	for i := range b.allocations {
+		o := &b.allocations[i]
 		age := now.Sub(o.reported)
-		if o == h || o.closed || age >= 2*o.again || o.using*(age+l.cfg.Sync).Seconds() <= part {
+		if o == al || o.closed || age >= 2*o.again || o.using*(age+l.cfg.Sync).Seconds() <= part {
 			continue
 		}
 		held = held.Plus(o.standing())
-		l.recallFrom(now, a, o)
+		l.recallFrom(now, b, o)
 	}
 	return held
 }
 
 // recallFrom asks one member, unless it has just been asked, or has just reported.
-func (l *Ledger) recallFrom(now quota.Time, a *account, o *holder) {
+func (l *Ledger) recallFrom(now quota.Time, b *bucket, o *allocation) {
 	if len(l.pushed) >= maxPushed || now.Sub(max(o.recalled, o.reported)) < l.cfg.Sync/4 {
 		return
 	}
 	o.recalled = now
 	l.pushed = append(l.pushed, quota.Grant{
 		Range: l.id, Term: l.term, From: l.self, To: o.node, At: now,
-		Entries: []quota.GrantEntry{{Key: a.key, Epoch: o.epoch, Recall: true}},
+		Entries: []quota.GrantEntry{{Key: b.key, Epoch: o.epoch, Recall: true}},
 	})
 }
 
@@ -91,37 +91,37 @@ func shortOf(want quota.Units) shortage {
 // serve gives what h has just given back, or left to others, to those whose
 // callers wanted it, by turns: they have heard that nothing was left, and will not
 // ask again so soon.
-func (l *Ledger) serve(now quota.Time, a *account, h *holder) {
+func (l *Ledger) serve(now quota.Time, b *bucket, al *allocation) {
 	for len(l.pushed) < maxPushed {
-		o, tokens := l.next(now, a, h)
+		o, tokens := l.next(now, b, al)
 		if o == nil {
 			return
 		}
 		o.unmet = 0
 		capped, lease := o.capped, now.Add(l.cfg.Lease)
-		o.cap = max(o.cap, a.holds(o)+tokens)
+		o.cap = max(o.cap, b.holds(o)+tokens)
 		o.capped = max(o.capped, o.cap)
-		if a.promises() {
-			tokens, lease = l.promised(now, a, o, tokens, capped)
+		if b.promises() {
+			tokens, lease = l.promised(now, b, o, tokens, capped)
 		}
-		l.hand(now, a, o, tokens, lease)
+		l.deliver(now, b, o, tokens, lease)
 		entries := make([]quota.GrantEntry, 1)
-		l.told(now, a, o, tokens, a.level(), &entries[0])
+		l.grantAt(now, b, o, tokens, b.level(), &entries[0])
 		l.pushed = append(l.pushed, quota.Grant{Range: l.id, Term: l.term, From: l.self, To: o.node, At: now, Entries: entries})
 	}
 }
 
 // next returns the member other than h that is due most among those whose callers wanted tokens, and
 // what it gets.
-func (l *Ledger) next(now quota.Time, a *account, h *holder) (next *holder, tokens quota.Units) {
-	free := a.pool.Level() - a.pool.Level()%quota.Token
+func (l *Ledger) next(now quota.Time, b *bucket, al *allocation) (next *allocation, tokens quota.Units) {
+	free := b.pool.Level() - b.pool.Level()%quota.Token
 	if free <= 0 {
 		return nil, 0
 	}
-	room := spaces{a: a}
-	for i := range a.holders {
-		o := &a.holders[i]
-		if o == h || next != nil && o.due <= next.due {
+	room := spaces{bucket: b}
+	for i := range b.allocations {
+		o := &b.allocations[i]
+		if o == al || next != nil && o.deficit <= next.deficit {
 			continue
 		}
 		lacks := l.lacks(now, o)
@@ -139,14 +139,14 @@ func (l *Ledger) next(now quota.Time, a *account, h *holder) (next *holder, toke
 // rate and has said nothing for a while may have gone silent since. Tokens are
 // called back beyond what it will need on average when others are in want, else
 // beyond what it may need.
-func (h *holder) overstocked(sync time.Duration, why shortage, size float64) bool {
+func (al *allocation) overstocked(sync time.Duration, why shortage, size float64) bool {
 	if why == ofRate {
-		return h.charged > 0
+		return al.charged > 0
 	}
 	const token = float64(quota.Token)
-	need := h.live * ahead * sync.Seconds()
+	need := al.live * ahead * sync.Seconds()
 	if why == ofTokens {
 		need += deviations*math.Sqrt(need*size) + size
 	}
-	return float64(h.standing()) > need || float64(h.charged) > 2*h.live+10*token
+	return float64(al.standing()) > need || float64(al.charged) > 2*al.live+10*token
 }

@@ -91,7 +91,7 @@ func TestRatesOfTheLog(t *testing.T) {
 	if got := l.Rates(now, Query{Top: 9, Limits: func(quota.LimitName) bool { return false }}); len(got) != 0 {
 		t.Errorf("of no limit: %v", got)
 	}
-	if len(l.saved) != 2 || len(l.accounts) != 1 {
-		t.Errorf("looking has opened keys: %d saved, %d open", len(l.saved), len(l.accounts))
+	if len(l.saved) != 2 || len(l.buckets) != 1 {
+		t.Errorf("looking has opened keys: %d saved, %d open", len(l.saved), len(l.buckets))
 	}
 }

@@ -2,51 +2,51 @@ package leader
 
 import "github.com/quorate/quorate/internal/quota"
 
-// refs numbers the accounts, so that reports need not name keys that the leader knows.
-// Numbers are used again: there are at most as many as there were accounts at one
+// refs numbers the buckets, so that reports need not name keys that the leader knows.
+// Numbers are used again: there are at most as many as there were buckets at one
 // time, and so at most MaxKeys. From 1.
 type refs struct {
-	accounts []*account
-	free     []uint32
+	buckets []*bucket
+	free    []uint32
 }
 
-func (rs *refs) add(a *account) {
+func (rs *refs) add(b *bucket) {
 	if last := len(rs.free) - 1; last >= 0 {
-		a.ref, rs.free = rs.free[last], rs.free[:last]
-		rs.accounts[a.ref-1] = a
+		b.ref, rs.free = rs.free[last], rs.free[:last]
+		rs.buckets[b.ref-1] = b
 		return
 	}
-	rs.accounts = append(rs.accounts, a)
-	a.ref = uint32(len(rs.accounts))
+	rs.buckets = append(rs.buckets, b)
+	b.ref = uint32(len(rs.buckets))
 }
 
-func (rs *refs) remove(a *account) {
-	rs.accounts[a.ref-1] = nil
-	rs.free = append(rs.free, a.ref)
+func (rs *refs) remove(b *bucket) {
+	rs.buckets[b.ref-1] = nil
+	rs.free = append(rs.free, b.ref)
 }
 
-// find returns the account that an entry means by its number, and the place of the
+// find returns the bucket that an entry means by its number, and the place of the
 // member in it. It returns nil if the number or the member is unknown, or if the
-// account is not of the key that the entry is about. No two openings of keys of one
+// bucket is not of the key that the entry is about. No two openings of keys of one
 // process have the same epoch, so a number that was assigned again since does not
 // match.
-func (l *Ledger) find(r *quota.Report, e *quota.ReportEntry) (*account, int) {
-	if e.Ref == 0 || int(e.Ref) > len(l.refs.accounts) {
+func (l *Ledger) find(r *quota.Report, e *quota.ReportEntry) (*bucket, int) {
+	if e.Ref == 0 || int(e.Ref) > len(l.refs.buckets) {
 		return nil, 0
 	}
-	a := l.refs.accounts[e.Ref-1]
-	if a == nil || l.current(a) == nil {
+	b := l.refs.buckets[e.Ref-1]
+	if b == nil || l.current(b) == nil {
 		return nil, 0
 	}
-	for i := range a.holders {
-		if a.holders[i].speaks(r, e) {
-			return a, i
+	for i := range b.allocations {
+		if b.allocations[i].sameOpening(r, e) {
+			return b, i
 		}
 	}
 	return nil, 0
 }
 
-// speaks reports whether the entry is of the opening that the record is about.
-func (h *holder) speaks(r *quota.Report, e *quota.ReportEntry) bool {
-	return h.epoch == e.Epoch && h.inc == r.Incarnation && h.node == r.From && !h.dead
+// sameOpening reports whether the entry is of the opening that the record is about.
+func (al *allocation) sameOpening(r *quota.Report, e *quota.ReportEntry) bool {
+	return al.epoch == e.Epoch && al.inc == r.Incarnation && al.node == r.From && !al.dead
 }

@@ -17,15 +17,15 @@ const MaxCheckpoint = 4 << 20
 // Checkpoint returns the levels that moved since the last call, at most limit of
 // them and MaxCheckpoint bytes. What members wait for goes first. More says whether some are left
 // for the next call. A level that moved by so little that a failover would hardly show it comes
-// later: see account.matters.
+// later: see bucket.matters.
 func (l *Ledger) Checkpoint(now quota.Time, limit int) []quota.KeyLevel {
 	return l.checkpoint(now, limit, true)
 }
 
-// Flush has the next checkpoints say of every account what the log does not know, however little it is.
+// Flush has the next checkpoints say of every bucket what the log does not know, however little it is.
 func (l *Ledger) Flush(now quota.Time) { l.flushBehind(now, 0, math.MaxInt) }
 
-// CheckpointWanted is Checkpoint of what members wait for alone: it looks at no other account,
+// CheckpointWanted is Checkpoint of what members wait for alone: it looks at no other bucket,
 // and what it writes is not held up by them. Wants says whether there is any.
 func (l *Ledger) CheckpointWanted(now quota.Time, limit int) []quota.KeyLevel {
 	return l.checkpoint(now, limit, false)
@@ -46,14 +46,14 @@ func (l *Ledger) checkpoint(now quota.Time, limit int, all bool) []quota.KeyLeve
 	}
 	for n := l.moved.len(); all && n > 0 && l.write(&c, l.moved.first(), false); n-- {
 		l.visits++
-		a := l.moved.pop()
-		if a.queued = a.dirty && !a.dropped; a.queued { // too many promises wait for the log
-			l.moved.push(a)
+		b := l.moved.pop()
+		if b.queued = b.dirty && !b.dropped; b.queued { // too many promises wait for the log
+			l.moved.push(b)
 		}
 	}
 	l.more = c.full
 	slices.SortStableFunc(l.writing, func(x, y writing) int {
-		return cmp.Or(cmp.Compare(x.seq, y.seq), x.a.key.Compare(y.a.key))
+		return cmp.Or(cmp.Compare(x.seq, y.seq), x.bucket.key.Compare(y.bucket.key))
 	})
 	slices.SortFunc(c.out, func(x, y quota.KeyLevel) int { return x.Key.Compare(y.Key) })
 	return c.out
@@ -68,50 +68,50 @@ type checkpoint struct {
 	full bool // a line had no room
 }
 
-// write adds the line of an account, if there is anything to say: a member waits for it, or it matters.
+// write adds the line of a bucket, if there is anything to say: a member waits for it, or it matters.
 // It returns false if there is no room for it.
-func (l *Ledger) write(c *checkpoint, a *account, wanted bool) bool {
-	if a.dropped || l.current(a) == nil || !a.moved() || a.tier.Kind == quota.Concurrency {
+func (l *Ledger) write(c *checkpoint, b *bucket, wanted bool) bool {
+	if b.dropped || l.current(b) == nil || !b.moved() || b.tier.Kind == quota.Concurrency {
 		return true
 	}
-	a.advance(c.now)
-	if !wanted && !a.overdue && !a.matters(c.now, l.cfg.Lease) {
-		a.dirty = false
-		if !a.behind && a.worthALine(c.now) {
-			a.behind, a.behindSince = true, c.now
-			l.behind.push(a)
+	b.advance(c.now)
+	if !wanted && !b.overdue && !b.matters(c.now, l.cfg.Lease) {
+		b.dirty = false
+		if !b.behind && b.worthWriting(c.now) {
+			b.behind, b.behindSince = true, c.now
+			l.behind.push(b)
 		}
-		a.wakeBy(c.now.Add(linger)) // it may go without a line
-		l.note(c.now, a)
+		b.wakeBy(c.now.Add(linger)) // it may go without a line
+		l.note(c.now, b)
 		return true
 	}
 	if c.full = len(c.out) >= c.most; c.full {
 		return false
 	}
-	kl := a.keyLevel(c.now)
+	kl := b.keyLevel(c.now)
 	if c.size += kl.MaxSize(); c.size > MaxCheckpoint && len(c.out) > 0 {
 		c.full = true
 		return false
 	}
-	if a.endures() {
-		l.promiseAll(c.now, a, &kl)
+	if b.endures() {
+		l.promiseAll(c.now, b, &kl)
 	}
 	c.out = append(c.out, kl)
-	a.dirty, a.overdue = false, false
-	a.logged = loggedLevel{kl.Level, c.now, kl.WindowStart, true}
-	if !a.saved { // it may go from now on
-		a.wakeBy(c.now.Add(linger))
+	b.dirty, b.overdue = false, false
+	b.logged = loggedLevel{kl.Level, c.now, kl.WindowStart, true}
+	if !b.saved { // it may go from now on
+		b.wakeBy(c.now.Add(linger))
 	}
-	a.saved = true
-	l.note(c.now, a)
+	b.saved = true
+	l.note(c.now, b)
 	return true
 }
 
-// want asks for a checkpoint of the account at once: a member waits for it.
-func (l *Ledger) want(a *account) {
-	if a.dirty = true; !a.wanted {
-		a.wanted = true
-		l.wanted = append(l.wanted, a)
+// want asks for a checkpoint of the bucket at once: a member waits for it.
+func (l *Ledger) want(b *bucket) {
+	if b.dirty = true; !b.wanted {
+		b.wanted = true
+		l.wanted = append(l.wanted, b)
 	}
 }
 
@@ -144,7 +144,7 @@ func (l *Ledger) Rates(now quota.Time, q Query) []quota.KeyRate {
 	return s.Take(now)
 }
 
-// RateScan is a Rates in steps. A key whose account is opened between two of them may be missing.
+// RateScan is a Rates in steps. A key whose bucket is opened between two of them may be missing.
 type RateScan struct {
 	ledger *Ledger
 	query  Query
@@ -160,17 +160,17 @@ func (l *Ledger) ScanRates(q Query) *RateScan {
 // Some reads so many keys, and returns true if some are left.
 func (s *RateScan) Some(now quota.Time, most int) (more bool) {
 	l := s.ledger
-	for ; s.at < len(l.refs.accounts) && most > 0; s.at, most = s.at+1, most-1 {
-		a := l.refs.accounts[s.at]
-		if a == nil || !s.query.matches(&a.key) || l.current(a) == nil {
+	for ; s.at < len(l.refs.buckets) && most > 0; s.at, most = s.at+1, most-1 {
+		b := l.refs.buckets[s.at]
+		if b == nil || !s.query.matches(&b.key) || l.current(b) == nil {
 			continue
 		}
-		a.advance(now)
-		if k := a.keyRate(now); s.query.behind(&k) {
+		b.advance(now)
+		if k := b.keyRate(now); s.query.behind(&k) {
 			s.top.Add(&k)
 		}
 	}
-	return s.at < len(l.refs.accounts)
+	return s.at < len(l.refs.buckets)
 }
 
 // Take returns what was read.
@@ -200,50 +200,50 @@ func (l *Ledger) withSaved(now quota.Time, out []quota.KeyRate, q Query) []quota
 // Key returns what the ledger knows of one key; false if it has no limit.
 // Looking at a key does not open it.
 func (l *Ledger) Key(now quota.Time, k quota.Key) (quota.KeyRate, bool) {
-	a := l.account(k)
-	if a == nil {
+	b := l.bucket(k)
+	if b == nil {
 		limit := l.limitOf(k)
 		if limit == nil {
 			return quota.KeyRate{}, false
 		}
 		kl, saved := l.line(now, k, limit)
-		a = newAccount(k, limit, poolOf(now, limit, kl, saved))
+		b = newBucket(k, limit, poolOf(now, limit, kl, saved))
 	}
-	a.advance(now)
-	return a.keyRate(now), true
+	b.advance(now)
+	return b.keyRate(now), true
 }
 
-func (a *account) keyRate(now quota.Time) quota.KeyRate {
+func (b *bucket) keyRate(now quota.Time) quota.KeyRate {
 	k := quota.KeyRate{
-		Key: a.key, Limit: a.limit,
-		Attempted: a.attempted.Tokens(), Admitted: a.admitted.Tokens(),
-		Refused:   (a.attempted - a.admitted).Tokens(),
-		Remaining: max(0, a.level().Tokens()), OverAdmitted: a.over,
-		Needless: a.needless, NeedlessAtMost: max(a.needless, a.needlessAtMost),
+		Key: b.key, Limit: b.limit,
+		Attempted: b.attempted.Tokens(), Admitted: b.admitted.Tokens(),
+		Refused:   (b.attempted - b.admitted).Tokens(),
+		Remaining: max(0, b.level().Tokens()), OverAdmitted: b.over,
+		Needless: b.needless, NeedlessAtMost: max(b.needless, b.needlessAtMost),
 	}
-	tried, admit := a.asked.showing(now)
+	tried, admit := b.asked.showing(now)
 	k.Demand, k.Rate = tried/float64(quota.Token), admit/float64(quota.Token)
-	for i := range a.holders {
-		h := &a.holders[i]
-		tried, admit := h.showing(now)
+	for i := range b.allocations {
+		al := &b.allocations[i]
+		tried, admit := al.showing(now)
 		k.Demand += tried / float64(quota.Token)
 		k.Rate += admit / float64(quota.Token)
-		if !h.closed {
+		if !al.closed {
 			k.Members++
 		}
 	}
-	k.Utilisation = a.utilisation(k.Demand)
+	k.Utilisation = b.utilisation(k.Demand)
 	return k
 }
 
 // utilisation is demand, in tokens per second, as a part of what the tier refills; of
 // what is in flight, the part that is.
-func (a *account) utilisation(demand float64) float64 {
-	full := float64(a.tier.Burst)
-	if a.tier.Kind == quota.Concurrency {
-		return (full - float64(max(0, a.level()))/float64(quota.Token)) / max(full, 1)
+func (b *bucket) utilisation(demand float64) float64 {
+	full := float64(b.tier.Burst)
+	if b.tier.Kind == quota.Concurrency {
+		return (full - float64(max(0, b.level()))/float64(quota.Token)) / max(full, 1)
 	}
-	refills := float64(a.tier.Rate.Tokens) * float64(time.Second) / float64(max(a.tier.Rate.Per, 1))
+	refills := float64(b.tier.Rate.Tokens) * float64(time.Second) / float64(max(b.tier.Rate.Per, 1))
 	if refills == 0 { // nothing is admitted
 		return demand
 	}

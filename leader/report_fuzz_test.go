@@ -9,7 +9,7 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// FuzzReports sends reports with any field values, and questions, while limits
+// FuzzReports sends reports with any field values, and decide requests, while limits
 // and overrides of all kinds come and go: the ledger never panics, and free + what
 // members can spend + what is in flight never exceeds the burst.
 func FuzzReports(f *testing.F) {
@@ -121,12 +121,12 @@ func (s *source) report(term quota.Term) quota.Report {
 	}
 	if s.byte() > 200 {
 		e.Learn = &quota.Learn{
-			Told: s.byte() > 100, Level: s.units(), Age: time.Duration(s.units()),
+			HasLevel: s.byte() > 100, Level: s.units(), Age: time.Duration(s.units()),
 			Rate: s.units(), Cap: s.units(), LeaseLeft: time.Duration(s.units()),
 		}
 	}
 	for range s.byte() / 50 {
-		e.Abandoned = append(e.Abandoned, quota.Seq(s.byte()/4))
+		e.Cancelled = append(e.Cancelled, quota.Seq(s.byte()/4))
 	}
 	r.Entries = []quota.ReportEntry{e}
 	return r
@@ -218,22 +218,22 @@ func checkAnswer(t *testing.T, a quota.Answer) {
 
 func checkBooks(t *testing.T, l *Ledger, now quota.Time) {
 	t.Helper()
-	for _, a := range l.accounts {
-		a.advance(now)
-		sum := a.pool.Level()
-		for i := range a.holders {
-			h := &a.holders[i]
-			if h.standing() < 0 || h.charged < h.rate || h.inFlight < 0 {
-				t.Fatalf("%s: standing %d, rate %d, charged %d, in flight %d", h.node, h.standing(), h.rate, h.charged, h.inFlight)
+	for _, b := range l.buckets {
+		b.advance(now)
+		sum := b.pool.Level()
+		for i := range b.allocations {
+			al := &b.allocations[i]
+			if al.standing() < 0 || al.charged < al.rate || al.inFlight < 0 {
+				t.Fatalf("%s: standing %d, rate %d, charged %d, in flight %d", al.node, al.standing(), al.rate, al.charged, al.inFlight)
 			}
-			sum = sum.Plus(h.standing())
-			if a.tier.Kind == quota.Concurrency {
-				sum = sum.Plus(h.inFlight)
+			sum = sum.Plus(al.standing())
+			if b.tier.Kind == quota.Concurrency {
+				sum = sum.Plus(al.inFlight)
 			}
 		}
 		// What is in flight beyond what there is cannot be told from nothing free.
-		if full := a.limit.BurstUnits(); sum > full+a.unseen(now, nil, a.level()) {
-			t.Fatalf("%v: free %d and standing together %d, more than the burst of %d", a.tier.Kind, a.pool.Level(), sum, full)
+		if full := b.limit.BurstUnits(); sum > full+b.unseen(now, nil, b.level()) {
+			t.Fatalf("%v: free %d and standing together %d, more than the burst of %d", b.tier.Kind, b.pool.Level(), sum, full)
 		}
 	}
 }
@@ -241,14 +241,14 @@ func checkBooks(t *testing.T, l *Ledger, now quota.Time) {
 // checkRepeated asks again, by the same name: that changes nothing.
 func checkRepeated(t *testing.T, l *Ledger, now quota.Time, q quota.Ask) {
 	t.Helper()
-	a := l.accounts[q.Key]
-	if a == nil || q.ID == 0 {
+	b := l.buckets[q.Key]
+	if b == nil || q.ID == 0 {
 		return
 	}
-	a.advance(now) // what is in flight is told by reports alone
-	level, tried, admitted := a.pool.Level(), a.attempted, a.admitted
+	b.advance(now) // what is in flight is told by reports alone
+	level, tried, admitted := b.pool.Level(), b.attempted, b.admitted
 	checkAnswer(t, l.Ask(now, []quota.Ask{q})[0])
-	if a.pool.Level() != level || a.attempted != tried || a.admitted != admitted {
-		t.Fatalf("repeated %+v: level %d, attempted %d, admitted %d; were %d, %d, %d", q, a.pool.Level(), a.attempted, a.admitted, level, tried, admitted)
+	if b.pool.Level() != level || b.attempted != tried || b.admitted != admitted {
+		t.Fatalf("repeated %+v: level %d, attempted %d, admitted %d; were %d, %d, %d", q, b.pool.Level(), b.attempted, b.admitted, level, tried, admitted)
 	}
 }

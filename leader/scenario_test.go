@@ -21,7 +21,7 @@ import (
 //	    [debt=] [wait=] [decide=leader]
 //	limit kind=fixed burst=20 per=1m  of another kind: fixed, sliding, periodic, concurrency
 //	override burst=5 | scale=2 | none of the key k
-//	ask [cost=] [wait=] [force]       a member's question to the leader
+//	ask [cost=] [wait=] [force]       a member's decide request to the leader
 //	    [overdrawn=] [key=]
 //	reset                             makes the key k as good as new
 //	leader term=1 nodes=(a,b)         a new leader, with the checkpoint last taken
@@ -29,7 +29,7 @@ import (
 //	    [over=] [want=] [key=] [lost] [final] [full] [term=] [flight=] [refunded=] [window]
 //	repeat a                          a's last report arrives again
 //	restart a | gone a                a's process begins anew | is known to be dead
-//	afterlife a used=5 [saved=]       a's process tells what the one before had counted
+//	recovered counts a used=5 [saved=]       a's process tells what the one before had counted
 //	    [key=] [window] [before=]
 //	advance 1s | sweep | books
 //	checkpoint [lost]                 the log takes the levels, or does not yet
@@ -310,7 +310,7 @@ func (k *fakeKey) entry(term quota.Term) quota.ReportEntry {
 		e.Applied, e.AccruedTo = k.grant.Seq, k.from
 	case k.term > 0:
 		e.Learn = &quota.Learn{
-			Told: true, Level: k.grant.Level, Rate: k.grant.Rate, Cap: k.grant.Cap,
+			HasLevel: true, Level: k.grant.Level, Rate: k.grant.Rate, Cap: k.grant.Cap,
 			LeaseLeft: k.at.Add(k.grant.Lease).Sub(k.from),
 		}
 	}
@@ -359,7 +359,7 @@ func (w *world) send(r quota.Report, m *fakeMember) string {
 	return out.String()
 }
 
-// afterlife tells what a's last process had counted. In tells of it that another
+// recovered counts tells what a's last process had counted. In tells of it that another
 // node holds, m is nil.
 func (w *world) afterlife(t *testing.T, d *datadriven.TestData) string {
 	name, key, used, saved, before := d.CmdArgs[0].Key, "k", 0.0, 0.0, 0.0
@@ -403,19 +403,19 @@ func (k *fakeKey) apply(e quota.GrantEntry, g quota.Grant, r *quota.ReportEntry)
 	k.grant, k.at, k.term = e, g.At, g.Term
 }
 
-// books shows every account: what is free, and what each member may hold.
+// books shows every bucket: what is free, and what each member may hold.
 func (w *world) books() string {
 	var out strings.Builder
-	for _, k := range slices.SortedFunc(maps.Keys(w.ledger.accounts), quota.Key.Compare) {
-		a := w.ledger.account(k)
-		if a == nil { // its limit is gone
+	for _, k := range slices.SortedFunc(maps.Keys(w.ledger.buckets), quota.Key.Compare) {
+		b := w.ledger.bucket(k)
+		if b == nil { // its limit is gone
 			continue
 		}
-		a.advance(w.now)
-		fmt.Fprintf(&out, "%s: free %s, level %s", k.Key, show(a.pool.Level()), show(a.level()))
-		for i := range a.holders {
-			h := &a.holders[i]
-			fmt.Fprintf(&out, "; %s at most %s, rate %s/s", h.node, show(h.standing()), show(h.charged))
+		b.advance(w.now)
+		fmt.Fprintf(&out, "%s: free %s, level %s", k.Key, show(b.pool.Level()), show(b.level()))
+		for i := range b.allocations {
+			al := &b.allocations[i]
+			fmt.Fprintf(&out, "; %s at most %s, rate %s/s", al.node, show(al.standing()), show(al.charged))
 		}
 		out.WriteString("\n")
 	}

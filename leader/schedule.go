@@ -7,89 +7,89 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// The cost of upkeep depends on what is due, not on the number of accounts: no method that is called
-// periodically visits all accounts.
+// The cost of upkeep depends on what is due, not on the number of buckets: no method that is called
+// periodically visits all buckets.
 //
-//   - Sweep visits an account when its alarm goes off (timers). The alarm is never later than the
+//   - Sweep visits a bucket when its alarm goes off (timers). The alarm is never later than the
 //     next moment at which time alone changes something that others can see: see Ledger.nextAlarm.
 //     It may be earlier: then the visit sets it again.
-//   - Checkpoint reads the list of accounts that have moved since the last one (Ledger.moved), and
-//     TopSince that of accounts with new counts (Ledger.counted).
-//   - What concerns all accounts at once (the death of a member, changed limits) is a change that
-//     each account applies at its own moment before it is used for anything else: see change.
+//   - Checkpoint reads the list of buckets that have moved since the last one (Ledger.moved), and
+//     TopSince that of buckets with new counts (Ledger.counted).
+//   - What concerns all buckets at once (the death of a member, changed limits) is a change that
+//     each bucket applies at its own moment before it is used for anything else: see change.
 
-// never is the alarm of an account that only a report or a request can change.
+// never is the alarm of a bucket that only a report or a request can change.
 const never = quota.Time(math.MaxInt64)
 
 const (
-	// sweepEvery is the shortest time between two visits to an account that time has changed.
+	// sweepEvery is the shortest time between two visits to a bucket that time has changed.
 	sweepEvery = 500 * time.Millisecond
-	// maxEarly bounds the accounts that one Sweep visits before their time, to make room.
+	// maxEarly bounds the buckets that one Sweep visits before their time, to make room.
 	maxEarly = 4096
 )
 
 // wakeBy asks for a visit at a moment, or earlier. The ledger learns of it in note.
-func (a *account) wakeBy(t quota.Time) { a.alarm = min(a.alarm, t) }
+func (b *bucket) wakeBy(t quota.Time) { b.alarm = min(b.alarm, t) }
 
-// note files an account that has been worked on under all that is due now: the next checkpoint, the
-// next list of top keys, the next visit. Everything that changes an account ends with it.
-func (l *Ledger) note(now quota.Time, a *account) {
-	if a.dirty && !a.queued {
-		if a.tier.Kind == quota.Concurrency { // what is in flight dies with its nodes
-			a.dirty = false
+// note files a bucket that has been worked on under all that is due now: the next checkpoint, the
+// next list of top keys, the next visit. Everything that changes a bucket ends with it.
+func (l *Ledger) note(now quota.Time, b *bucket) {
+	if b.dirty && !b.queued {
+		if b.tier.Kind == quota.Concurrency { // what is in flight dies with its nodes
+			b.dirty = false
 		} else {
-			a.queued = true
-			l.moved.push(a)
+			b.queued = true
+			l.moved.push(b)
 		}
 	}
-	if a.counted == nil && a.attempted != a.listed.attempted {
-		for range 2 { // more than one comes, so that the places of accounts that are gone do not pile up
+	if b.counted == nil && b.attempted != b.listed.attempted {
+		for range 2 { // more than one comes, so that the places of buckets that are gone do not pile up
 			if l.counted.len() > 0 && l.counted.first() == nil {
 				l.counted.pop()
 				l.topLeft = max(0, l.topLeft-1)
 			}
 		}
-		a.counted = l.counted.push(a)
+		b.counted = l.counted.push(b)
 	}
-	if a.live != nil {
-		a.wakeBy(now.Add(sweepEvery))
+	if b.live != nil {
+		b.wakeBy(now.Add(sweepEvery))
 	}
-	l.timers.set(a, a.alarm)
+	l.timers.set(b, b.alarm)
 }
 
 // nextAlarm is the next moment, at least sweepEvery from now, at which time alone changes something that
 // a visit has to note: measurements of the live error that are complete, a promise that must be renewed, a
-// member's record that may be forgotten, or an account that equals a new one. The account has
+// member's record that may be forgotten, or a bucket that equals a new one. The bucket has
 // been visited.
-func (l *Ledger) nextAlarm(now quota.Time, a *account) quota.Time {
+func (l *Ledger) nextAlarm(now quota.Time, b *bucket) quota.Time {
 	at := never
 	by := func(t quota.Time) { at = min(at, t) }
-	if a.live != nil {
+	if b.live != nil {
 		by(now)
 	}
-	for _, g := range a.outlived {
+	for _, g := range b.outlived {
 		by(g.until)
 	}
 	closed := true
-	for i := range a.holders {
-		h := &a.holders[i]
-		closed = closed && h.closed
-		by(h.forgottenAt(a))
-		if a.promises() {
-			by(h.renewAt(l.cfg.Lease))
+	for i := range b.allocations {
+		al := &b.allocations[i]
+		closed = closed && al.closed
+		by(al.forgottenAt(b))
+		if b.promises() {
+			by(al.renewAt(l.cfg.Lease))
 		}
 	}
-	if a.own.earlier > 0 {
-		by(a.own.until)
+	if b.own.earlier > 0 {
+		by(b.own.until)
 	}
-	if closed && (a.saved || !a.dirty) {
-		m := a.pool
-		m.Add(a.claimed())
+	if closed && (b.saved || !b.dirty) {
+		m := b.pool
+		m.Add(b.outstandingTokens())
 		full := now
-		if m.Level() < a.limit.BurstUnits() {
-			full = now.Add(min(m.ResetAfter(now, &a.tier), maxFull))
+		if m.Level() < b.limit.BurstUnits() {
+			full = now.Add(min(m.ResetAfter(now, &b.tier), maxFull))
 		}
-		by(max(full, a.lastHeard().Add(linger), a.keep))
+		by(max(full, b.lastHeard().Add(linger), b.keep))
 	}
 	if at == never {
 		return at
@@ -98,19 +98,19 @@ func (l *Ledger) nextAlarm(now quota.Time, a *account) quota.Time {
 }
 
 // renewAt is when the promise to a member with a rate must be renewed, if none is on its way to the
-// log: see account.late.
-func (h *holder) renewAt(lease time.Duration) quota.Time {
-	if h.charged == 0 || h.dead || len(h.log().pending) > 0 {
+// log: see bucket.late.
+func (al *allocation) renewAt(lease time.Duration) quota.Time {
+	if al.charged == 0 || al.dead || len(al.log().pending) > 0 {
 		return never
 	}
-	return h.log().promised.until.Add(-lease - foresee/4)
+	return al.log().promised.until.Add(-lease - foresee/4)
 }
 
 // late reports whether the promise to a member with a rate ends so soon that it must be renewed.
-func (a *account) late(now quota.Time, lease time.Duration) bool {
-	if a.promises() {
-		for i := range a.holders {
-			if a.holders[i].renewAt(lease) < now {
+func (b *bucket) late(now quota.Time, lease time.Duration) bool {
+	if b.promises() {
+		for i := range b.allocations {
+			if b.allocations[i].renewAt(lease) < now {
 				return true
 			}
 		}
@@ -118,20 +118,20 @@ func (a *account) late(now quota.Time, lease time.Duration) bool {
 	return false
 }
 
-// Sweep does what time alone asks for: it ends learning, forgets holders that
-// have been silent for a minute, and drops accounts that are full and that
-// nobody holds: a new account would be the same. Call it about once a second.
+// Sweep does what time alone asks for: it ends learning, forgets allocations that
+// have been silent for a minute, and drops buckets that are full and that
+// nobody holds: a new bucket would be the same. Call it about once a second.
 func (l *Ledger) Sweep(now quota.Time) {
 	for l.SweepSome(now, math.MaxInt) {
 	}
 }
 
-// SweepSome is Sweep in steps of at most so many accounts: call it again, without delay, as long
+// SweepSome is Sweep in steps of at most so many buckets: call it again, without delay, as long
 // as it returns true.
 func (l *Ledger) SweepSome(now quota.Time, most int) (more bool) {
 	l.settleLearning(now)
 	l.endSuspects(now)
-	l.forgetAskers(now)
+	l.forgetRequesters(now)
 	most = l.catchUpChanges(most)
 	for ; most > 0 && l.timers.due(now); most-- {
 		l.visit(now, l.timers.pop())
@@ -146,49 +146,49 @@ func (l *Ledger) SweepSome(now quota.Time, most int) (more bool) {
 	return len(l.changes) > 0 || l.timers.due(now) || len(l.expiry) > 0 && l.expiry[0].FullAt <= now
 }
 
-// visit does what time alone asks for in one account, and sets its next alarm.
-func (l *Ledger) visit(now quota.Time, a *account) {
+// visit does what time alone asks for in one bucket, and sets its next alarm.
+func (l *Ledger) visit(now quota.Time, b *bucket) {
 	l.visits++
-	if a = l.current(a); a == nil {
+	if b = l.current(b); b == nil {
 		return
 	}
-	a.advance(now)
-	l.liveSweep(now, a)
-	a.forget(now, l.nodes)
-	a.dirty = a.dirty || a.late(now, l.cfg.Lease)
-	shown := now.Sub(a.lastHeard()) < linger && len(l.accounts) < l.cfg.MaxKeys/2
-	if a.idle() && !shown && now >= a.keep && (!a.dirty || a.saved) {
-		l.drop(a)
+	b.advance(now)
+	l.liveSweep(now, b)
+	b.forget(now, l.nodes)
+	b.dirty = b.dirty || b.late(now, l.cfg.Lease)
+	shown := now.Sub(b.lastHeard()) < linger && len(l.buckets) < l.cfg.MaxKeys/2
+	if b.idle() && !shown && now >= b.keep && (!b.dirty || b.saved) {
+		l.drop(b)
 		return
 	}
-	a.alarm = l.nextAlarm(now, a)
-	l.note(now, a)
+	b.alarm = l.nextAlarm(now, b)
+	l.note(now, b)
 }
 
-// makeRoom visits accounts before their time where more than half of the room is used: those that
+// makeRoom visits buckets before their time where more than half of the room is used: those that
 // are kept only for people go.
 func (l *Ledger) makeRoom(now quota.Time, most int) int {
-	var early []*account
-	for len(l.accounts) >= l.cfg.MaxKeys/2 && most > 0 && len(early) < maxEarly && l.timers.due(now.Add(linger)) {
+	var early []*bucket
+	for len(l.buckets) >= l.cfg.MaxKeys/2 && most > 0 && len(early) < maxEarly && l.timers.due(now.Add(linger)) {
 		early = append(early, l.timers.pop())
 		most--
 	}
-	for _, a := range early {
-		l.visit(now, a)
+	for _, b := range early {
+		l.visit(now, b)
 	}
 	return most
 }
 
-// change is an event that concerns every account. It costs nothing when it happens: an account
+// change is an event that concerns every bucket. It costs nothing when it happens: a bucket
 // applies it, as of the moment of the change, before anything else is done with it, and Sweep
-// sees to those that nobody uses. Nothing has happened to the account in between, so the result is
-// the same as if all accounts had applied it at once.
+// sees to those that nobody uses. Nothing has happened to the bucket in between, so the result is
+// the same as if all buckets had applied it at once.
 type change struct {
 	at     quota.Time
 	limits *quota.Limits // changed limits; nil for a change of a member
 
 	node   quota.NodeID
-	heard  bool // the member's claims are settled: its state as of the change
+	heard  bool // the member's outstanding grants are settled: its state as of the change
 	known  member
 	gone   bool // its processes before that incarnation have ended
 	before quota.Incarnation
@@ -196,9 +196,9 @@ type change struct {
 	soft   bool // only where nothing stays charged to it until its lease is over
 }
 
-// happens adds a change for all accounts.
+// happens adds a change for all buckets.
 func (l *Ledger) happens(c *change) {
-	if len(l.accounts) == 0 {
+	if len(l.buckets) == 0 {
 		return
 	}
 	l.changes = append(l.changes, *c)
@@ -207,111 +207,111 @@ func (l *Ledger) happens(c *change) {
 // happened is the number of changes that have happened so far.
 func (l *Ledger) happened() uint64 { return l.trimmed + uint64(len(l.changes)) }
 
-// current applies to an account the changes that it has not seen. It returns nil if one of them
-// has ended the account.
-func (l *Ledger) current(a *account) *account {
-	if a.seen == l.happened() {
-		return a
+// current applies to a bucket the changes that it has not seen. It returns nil if one of them
+// has ended the bucket.
+func (l *Ledger) current(b *bucket) *bucket {
+	if b.seen == l.happened() {
+		return b
 	}
-	for a.seen < l.happened() {
-		c := l.changes[a.seen-l.trimmed]
-		a.seen++
+	for b.seen < l.happened() {
+		c := l.changes[b.seen-l.trimmed]
+		b.seen++
 		l.visits++
-		if c.apply(l, a); a.dropped {
+		if c.apply(l, b); b.dropped {
 			return nil
 		}
-		a.wakeBy(c.at)
-		l.note(c.at, a)
+		b.wakeBy(c.at)
+		l.note(c.at, b)
 	}
-	return a
+	return b
 }
 
-func (c *change) apply(l *Ledger, a *account) {
+func (c *change) apply(l *Ledger, b *bucket) {
 	switch {
 	case c.limits != nil:
-		l.relimit(c.at, a, c.limits)
+		l.relimit(c.at, b, c.limits)
 		return
-	case c.heard && len(a.claims) > 0:
-		a.advance(c.at)
-		a.hear(c.at, c.node, &c.known)
+	case c.heard && len(b.outstanding) > 0:
+		b.advance(c.at)
+		b.hear(c.at, c.node, &c.known)
 	}
-	if !c.gone || c.soft && (a.limit.Ceiling == quota.Hard || a.endures()) {
+	if !c.gone || c.soft && (b.limit.Ceiling == quota.Hard || b.endures()) {
 		return
 	}
-	a.advance(c.at)
-	for i := len(a.holders) - 1; i >= 0; i-- {
-		if h := &a.holders[i]; h.node == c.node && h.inc < c.before {
-			a.retire(c.at, c.died, i)
+	b.advance(c.at)
+	for i := len(b.allocations) - 1; i >= 0; i-- {
+		if al := &b.allocations[i]; al.node == c.node && al.inc < c.before {
+			b.retire(c.at, c.died, i)
 		}
 	}
 }
 
-// catchUpChanges applies changes to accounts that nobody has used since, at most so many, in the
+// catchUpChanges applies changes to buckets that nobody has used since, at most so many, in the
 // order of their numbers, and forgets changes that all have applied. It returns how many more may
 // be visited.
 func (l *Ledger) catchUpChanges(most int) int {
 	for ; len(l.changes) > 0 && most > 0; l.cursor++ {
-		if l.cursor >= len(l.refs.accounts) { // a round ends
+		if l.cursor >= len(l.refs.buckets) { // a round ends
 			n := l.until - l.trimmed
 			l.changes, l.trimmed = append([]change(nil), l.changes[n:]...), l.until
 			l.cursor, l.until = -1, l.happened()
 			continue
 		}
-		if a := l.refs.accounts[l.cursor]; a != nil && a.seen < l.happened() {
-			l.current(a)
+		if b := l.refs.buckets[l.cursor]; b != nil && b.seen < l.happened() {
+			l.current(b)
 			most--
 		}
 	}
 	return most
 }
 
-// timers is a heap of accounts by the time of their alarm; account.timer is the place in it.
+// timers is a heap of buckets by the time of their alarm; bucket.timer is the place in it.
 type timers []alarm
 
 type alarm struct {
-	at quota.Time
-	a  *account
+	at     quota.Time
+	bucket *bucket
 }
 
-// set moves the alarm of an account to a time, if that is earlier; see pop.
-func (t *timers) set(a *account, at quota.Time) {
+// set moves the alarm of a bucket to a time, if that is earlier; see pop.
+func (t *timers) set(b *bucket, at quota.Time) {
 	switch {
-	case a.timer > 0 && (*t)[a.timer-1].at <= at || at == never:
+	case b.timer > 0 && (*t)[b.timer-1].at <= at || at == never:
 		return
-	case a.timer == 0:
-		*t = append(*t, alarm{at, a})
+	case b.timer == 0:
+		*t = append(*t, alarm{at, b})
 		t.up(len(*t) - 1)
 	default:
-		(*t)[a.timer-1].at = at
-		t.up(int(a.timer - 1))
+		(*t)[b.timer-1].at = at
+		t.up(int(b.timer - 1))
 	}
 }
 
 func (t timers) due(now quota.Time) bool { return len(t) > 0 && t[0].at <= now }
 
-// pop removes the earliest alarm, and returns its account.
-func (t *timers) pop() *account { return t.removeAt(0) }
+// pop removes the earliest alarm, and returns its bucket.
+func (t *timers) pop() *bucket { return t.removeAt(0) }
 
-// remove removes the alarm of an account, if it has one.
-func (t *timers) remove(a *account) {
-	if a.timer > 0 {
-		t.removeAt(int(a.timer - 1))
+// remove removes the alarm of a bucket, if it has one.
+func (t *timers) remove(b *bucket) {
+	if b.timer > 0 {
+		t.removeAt(int(b.timer - 1))
 	}
 }
 
-func (t *timers) removeAt(i int) *account {
+func (t *timers) removeAt(i int) *bucket {
 	s := *t
-	a, last := s[i].a, len(s)-1
+	b, last := s[i].bucket, len(s)-1
 	s[i] = s[last]
-	s[i].a.timer = uint32(i + 1)
+	s[i].bucket.timer = uint32(i + 1)
 	s[last] = alarm{}
 	*t = s[:last]
 	if i < last {
 		t.down(i)
 		t.up(i)
 	}
-	a.timer, a.alarm = 0, never
-	return a
+	b.timer, b.alarm = 0, never
+	return b
 }
 
 func (t timers) up(i int) {
@@ -348,7 +348,7 @@ func (t timers) down(i int) {
 
 func (t timers) put(i int, x alarm) {
 	t[i] = x
-	x.a.timer = uint32(i + 1)
+	x.bucket.timer = uint32(i + 1)
 }
 
 // expiry is a heap of saved levels by the time at which the log may forget them.
@@ -390,39 +390,39 @@ func (e *expiry) pop() *savedLevel {
 	return first
 }
 
-// accountQueue is a list of accounts, oldest first, in blocks: no operation on it takes time in
-// proportion to its length, and the place of an account stays where it is. A place may be emptied.
-type accountQueue struct {
-	blocks [][]*account
+// bucketQueue is a list of buckets, oldest first, in blocks: no operation on it takes time in
+// proportion to its length, and the place of a bucket stays where it is. A place may be emptied.
+type bucketQueue struct {
+	blocks [][]*bucket
 	from   int // in the first block
 	n      int
 }
 
 const queueBlock = 128
 
-func (q *accountQueue) len() int { return q.n }
+func (q *bucketQueue) len() int { return q.n }
 
-func (q *accountQueue) first() *account { return q.blocks[0][q.from] }
+func (q *bucketQueue) first() *bucket { return q.blocks[0][q.from] }
 
-// push adds an account, and returns its place.
-func (q *accountQueue) push(a *account) **account {
+// push adds a bucket, and returns its place.
+func (q *bucketQueue) push(b *bucket) **bucket {
 	last := len(q.blocks) - 1
 	if last < 0 || len(q.blocks[last]) == queueBlock {
-		q.blocks = append(q.blocks, make([]*account, 0, queueBlock))
+		q.blocks = append(q.blocks, make([]*bucket, 0, queueBlock))
 		last++
 	}
-	q.blocks[last] = append(q.blocks[last], a)
+	q.blocks[last] = append(q.blocks[last], b)
 	q.n++
 	return &q.blocks[last][len(q.blocks[last])-1]
 }
 
-func (q *accountQueue) pop() *account {
-	a := q.blocks[0][q.from]
+func (q *bucketQueue) pop() *bucket {
+	b := q.blocks[0][q.from]
 	q.blocks[0][q.from] = nil
 	q.n--
 	if q.from++; q.from == len(q.blocks[0]) {
 		q.blocks[0] = nil
 		q.blocks, q.from = q.blocks[1:], 0
 	}
-	return a
+	return b
 }

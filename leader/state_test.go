@@ -15,9 +15,9 @@ func TestStateTable(t *testing.T) {
 		t.Skip("the bytes are those of 64-bit processors")
 	}
 	rewrite := flag.Lookup("rewrite").Value.String() == "true" // of package datadriven
-	golden.Hold(t, "doc_state.go", `// Package leader stores a key as an account and a holder for each member; where counts endure, a holder has a
-// logged. These are their fields, described in account.go and holder.go, and bytes on a 64-bit processor, by group
+	golden.Hold(t, "doc_state.go", `// Package leader stores a key as a bucket and an allocation for each member; where counts endure, an allocation has a
+// logged. These are their fields, described in bucket.go and allocation.go, and bytes on a 64-bit processor, by group
 // (written by TestStateTable):
 //
-`+golden.Groups(reflect.TypeFor[account](), reflect.TypeFor[holder](), reflect.TypeFor[logged]())+"package leader\n", rewrite)
+`+golden.Groups(reflect.TypeFor[bucket](), reflect.TypeFor[allocation](), reflect.TypeFor[logged]())+"package leader\n", rewrite)
 }

@@ -18,7 +18,7 @@ const (
 	writeWithin = 10 * time.Second
 )
 
-// loggedLevel is what the log says of an account; nothing if it has no line.
+// loggedLevel is what the log says of a bucket; nothing if it has no line.
 type loggedLevel struct {
 	level      quota.Units
 	at, window quota.Time
@@ -26,55 +26,55 @@ type loggedLevel struct {
 }
 
 // expected is the level that the next leader would begin with, without members' reports.
-func (a *account) expected(now quota.Time) quota.Units {
-	burst := a.limit.BurstUnits()
-	switch start, _ := a.pool.Bounds(); {
-	case !a.logged.there:
+func (b *bucket) expected(now quota.Time) quota.Units {
+	burst := b.limit.BurstUnits()
+	switch start, _ := b.pool.Bounds(); {
+	case !b.logged.there:
 		return burst
-	case a.tier.Kind == quota.TokenBucket:
-		return min(burst, a.logged.level.Plus(refill(a.limit.Rate, now.Sub(a.logged.at))))
-	case start == a.logged.window:
-		return a.logged.level
+	case b.tier.Kind == quota.TokenBucket:
+		return min(burst, b.logged.level.Plus(refill(b.limit.Rate, now.Sub(b.logged.at))))
+	case start == b.logged.window:
+		return b.logged.level
 	}
 	return burst
 }
 
 // strayed is by how much the level differs from that.
-func (a *account) strayed(now quota.Time) quota.Units {
-	level := a.level()
-	if a.endures() {
-		m := a.recountable()
-		level = min(m.Level(), a.limit.BurstUnits())
+func (b *bucket) strayed(now quota.Time) quota.Units {
+	level := b.level()
+	if b.endures() {
+		m := b.recountable()
+		level = min(m.Level(), b.limit.BurstUnits())
 	}
-	d := level.Plus(-a.expected(now))
+	d := level.Plus(-b.expected(now))
 	return max(d, -d)
 }
 
-// matters reports whether the next checkpoint should have a line of an account that has moved: the
+// matters reports whether the next checkpoint should have a line of a bucket that has moved: the
 // level is far from what the log says, a member lets go of the key or has died, or a promise will
 // soon be used up.
-func (a *account) matters(now quota.Time, lease time.Duration) bool {
-	if a.answersLogged() && (a.limit.AsksLeader() || a.own.unwritten) || a.logsAll() || a.strayed(now) > a.limit.BurstUnits()/strayPart || a.late(now, lease) {
+func (b *bucket) matters(now quota.Time, lease time.Duration) bool {
+	if b.answersLogged() && (b.limit.AsksLeader() || b.own.unwritten) || b.logsAll() || b.strayed(now) > b.limit.BurstUnits()/strayPart || b.late(now, lease) {
 		return true
 	}
-	if !a.endures() {
+	if !b.endures() {
 		return false
 	}
-	for i := range a.holders {
-		h := &a.holders[i]
+	for i := range b.allocations {
+		al := &b.allocations[i]
 		switch {
-		case h.dead:
-			if !h.final {
+		case al.dead:
+			if !al.final {
 				return true
 			}
-		case h.closed:
-			if h.saved < h.used.Plus(h.over) || h.expects() {
+		case al.closed:
+			if al.saved < al.used.Plus(al.over) || al.expects() {
 				return true
 			}
-		case a.promises() && len(h.log().pending) == 0:
-			p := a.promise(now, h, lease)
-			head := p.high.Plus(-p.total).Plus(-h.out)
-			if left, _, _, _ := h.bounds(now); h.log().planned.short || left < head/2 {
+		case b.promises() && len(al.log().pending) == 0:
+			p := b.promise(now, al, lease)
+			head := p.high.Plus(-p.total).Plus(-al.out)
+			if left, _, _, _ := al.bounds(now); al.log().planned.short || left < head/2 {
 				return true
 			}
 		}
@@ -85,33 +85,33 @@ func (a *account) matters(now quota.Time, lease time.Duration) bool {
 // logsAll reports whether every line matters: where counts are durable by themselves, and not only
 // because no promise may be lost; and of a sliding window, because what it returns depends on when it was
 // used.
-func (a *account) logsAll() bool {
-	return a.tier.Kind == quota.SlidingWindow || a.endures() && (a.limit.Durable || a.tier.Kind != quota.TokenBucket)
+func (b *bucket) logsAll() bool {
+	return b.tier.Kind == quota.SlidingWindow || b.endures() && (b.limit.Durable || b.tier.Kind != quota.TokenBucket)
 }
 
-// worthALine reports whether a little difference is ever written: where counts endure, and where it
+// worthWriting reports whether a little difference is ever written: where counts endure, and where it
 // is more than what refills while a leader is elected.
-func (a *account) worthALine(now quota.Time) bool {
-	return a.endures() || a.strayed(now) > a.refill(electing)
+func (b *bucket) worthWriting(now quota.Time) bool {
+	return b.endures() || b.strayed(now) > b.refill(electing)
 }
 
 // electing is how long a range has no leader, at least, when one dies: followers wait that long.
 const electing = time.Second
 
-// flushBehind lists accounts for the next checkpoint, however little they have moved, if that was so long ago.
+// flushBehind lists buckets for the next checkpoint, however little they have moved, if that was so long ago.
 // At most so many at once.
 func (l *Ledger) flushBehind(now quota.Time, age time.Duration, most int) {
 	for ; most > 0 && l.behind.len() > 0 && now.Sub(l.behind.first().behindSince) >= age; most-- {
 		l.visits++
-		a := l.behind.pop()
-		a.behind = false
-		if a.dropped || l.current(a) == nil {
+		b := l.behind.pop()
+		b.behind = false
+		if b.dropped || l.current(b) == nil {
 			continue
 		}
-		if a.advance(now); !a.worthALine(now) {
+		if b.advance(now); !b.worthWriting(now) {
 			continue
 		}
-		a.dirty, a.overdue = true, true
-		l.note(now, a)
+		b.dirty, b.overdue = true, true
+		l.note(now, b)
 	}
 }

@@ -22,32 +22,32 @@ type TopKeys struct {
 	Rest  quota.Units
 }
 
-// listing is what of an account's counts TopSince has returned.
+// listing is what of a bucket's counts TopSince has returned.
 type listing struct{ attempted, admitted quota.Units }
 
-// maxDeparted bounds the keys whose counts are remembered although their accounts are gone.
+// maxDeparted bounds the keys whose counts are remembered although their buckets are gone.
 const maxDeparted = 1024
 
-// departs notes what was asked of a key since the last TopSince, whose account goes.
-func (l *Ledger) departs(a *account) {
-	if a.counted != nil { // the list must not keep the account until the next TopSince
-		*a.counted, a.counted = nil, nil
+// departs notes what was asked of a key since the last TopSince, whose bucket goes.
+func (l *Ledger) departs(b *bucket) {
+	if b.counted != nil { // the list must not keep the bucket until the next TopSince
+		*b.counted, b.counted = nil, nil
 	}
-	d := a.since()
+	d := b.since()
 	if d.Attempted == 0 {
 		return
 	}
-	was, there := l.departed[a.key]
+	was, there := l.departed[b.key]
 	if !there && len(l.departed) >= maxDeparted {
-		l.lost[a.key.LimitName] = max(l.lost[a.key.LimitName], d.Attempted)
+		l.lost[b.key.LimitName] = max(l.lost[b.key.LimitName], d.Attempted)
 		return
 	}
 	was.attempted, was.admitted = was.attempted.Plus(d.Attempted), was.admitted.Plus(d.Admitted)
-	l.departed[a.key] = was
+	l.departed[b.key] = was
 }
 
-func (a *account) since() KeyCount {
-	return KeyCount{a.key.Key, max(0, a.attempted-a.listed.attempted), max(0, a.admitted-a.listed.admitted)}
+func (b *bucket) since() KeyCount {
+	return KeyCount{b.key.Key, max(0, b.attempted-b.listed.attempted), max(0, b.admitted-b.listed.admitted)}
 }
 
 // listed reports whether keys of the counter are listed: those of the first tier of limits that are
@@ -58,7 +58,7 @@ func listed(n quota.LimitName) bool {
 }
 
 // TopSince returns, for every limit with requests since the last call, at most each keys, and at
-// most all in all; limits in order. Call it once a minute: what was asked of a key whose account
+// most all in all; limits in order. Call it once a minute: what was asked of a key whose bucket
 // went several times in between may be in Rest.
 func (l *Ledger) TopSince(each, all int) []TopKeys {
 	for l.TopSome(each, math.MaxInt) {
@@ -76,18 +76,18 @@ func (l *Ledger) TopSome(each, most int) (more bool) {
 	for n := min(most, l.topLeft); n > 0; n-- {
 		l.visits++
 		l.topLeft--
-		a := l.counted.pop()
-		if a == nil { // it is gone, and departs has noted it
+		b := l.counted.pop()
+		if b == nil { // it is gone, and departs has noted it
 			continue
 		}
-		a.counted = nil
-		d := a.since()
-		a.listed = listing{a.attempted, a.admitted}
-		if was, there := l.departed[a.key]; there {
+		b.counted = nil
+		d := b.since()
+		b.listed = listing{b.attempted, b.admitted}
+		if was, there := l.departed[b.key]; there {
 			d.Attempted, d.Admitted = d.Attempted.Plus(was.attempted), d.Admitted.Plus(was.admitted)
-			delete(l.departed, a.key)
+			delete(l.departed, b.key)
 		}
-		l.tops.add(a.key.LimitName, d, each)
+		l.tops.add(b.key.LimitName, d, each)
 	}
 	return l.topLeft > 0
 }
@@ -126,7 +126,7 @@ func (t *TopKeys) cut(each int) {
 	}
 }
 
-// takeTop returns what TopSome has found, with the keys whose accounts are gone.
+// takeTop returns what TopSome has found, with the keys whose buckets are gone.
 func (l *Ledger) takeTop(each, all int) []TopKeys {
 	for k, d := range l.departed {
 		if t := l.tops[k.LimitName]; t != nil { // it went after TopSome had looked at it
@@ -155,7 +155,7 @@ func (l *Ledger) takeTop(each, all int) []TopKeys {
 	return slices.DeleteFunc(out, func(t TopKeys) bool { return len(t.Keys) == 0 && t.Rest == 0 })
 }
 
-// reopened is how often the account of a key can go within a minute: it lingers.
+// reopened is how often the bucket of a key can go within a minute: it lingers.
 const reopened = 6
 
 // cut leaves at most each keys of every limit, and returns how many there are.

@@ -11,29 +11,29 @@ import (
 )
 
 // TestTopSince: what is listed is what was asked since the last time, and what is not is at
-// most Rest: also of keys whose accounts have gone, or gone and come again.
+// most Rest: also of keys whose buckets have gone, or gone and come again.
 func TestTopSince(t *testing.T) {
 	n := quota.LimitName{Namespace: "n", Limit: "l"}
 	for seed := range uint64(200) {
 		rng := rand.New(rand.NewPCG(seed, 9))
-		l := &Ledger{accounts: map[quota.Key]*account{}, departed: map[quota.Key]listing{}, lost: map[quota.LimitName]quota.Units{}}
+		l := &Ledger{buckets: map[quota.Key]*bucket{}, departed: map[quota.Key]listing{}, lost: map[quota.LimitName]quota.Units{}}
 		truth := map[string]quota.Units{}
 		for range rng.IntN(300) {
 			k := quota.Key{LimitName: n, Key: strconv.Itoa(rng.IntN(40))}
-			a := l.accounts[k]
-			if a == nil {
-				a = &account{key: k, visitState: visitState{alarm: never}}
-				l.accounts[k] = a
+			b := l.buckets[k]
+			if b == nil {
+				b = &bucket{key: k, visitState: visitState{alarm: never}}
+				l.buckets[k] = b
 			}
 			cost := quota.Units(rng.IntN(1 << rng.IntN(12)))
-			a.attempted += cost
-			l.note(0, a)
+			b.attempted += cost
+			l.note(0, b)
 			truth[k.Key] += cost
 			switch rng.IntN(12) {
 			case 0:
-				l.departs(a)
-				delete(l.accounts, k)
-				a.dropped = true
+				l.departs(b)
+				delete(l.buckets, k)
+				b.dropped = true
 			case 1:
 				each, all := rng.IntN(12), rng.IntN(12)
 				checkTop(t, seed, l.TopSince(each, all), truth, each, all)
@@ -47,12 +47,12 @@ func TestTopSince(t *testing.T) {
 // TestTopSinceSaturates: amounts that are too large to add up stay the largest.
 func TestTopSinceSaturates(t *testing.T) {
 	k, lost := quota.Key{LimitName: quota.LimitName{Namespace: "n", Limit: "l"}, Key: "k"}, quota.LimitName{Namespace: "n", Limit: "m"}
-	l := &Ledger{accounts: map[quota.Key]*account{}, departed: map[quota.Key]listing{}, lost: map[quota.LimitName]quota.Units{lost: quota.Most}}
+	l := &Ledger{buckets: map[quota.Key]*bucket{}, departed: map[quota.Key]listing{}, lost: map[quota.LimitName]quota.Units{lost: quota.Most}}
 	for range 2 {
-		l.departs(&account{key: k, bookState: bookState{attempted: math.MaxInt64, admitted: math.MaxInt64}})
+		l.departs(&bucket{key: k, bookState: bookState{attempted: math.MaxInt64, admitted: math.MaxInt64}})
 	}
-	l.note(0, &account{key: k, visitState: visitState{alarm: never}, bookState: bookState{attempted: quota.Most, admitted: quota.Most}})
-	l.note(0, &account{key: quota.Key{LimitName: lost, Key: "k"}, visitState: visitState{alarm: never}, bookState: bookState{attempted: 1}})
+	l.note(0, &bucket{key: k, visitState: visitState{alarm: never}, bookState: bookState{attempted: quota.Most, admitted: quota.Most}})
+	l.note(0, &bucket{key: quota.Key{LimitName: lost, Key: "k"}, visitState: visitState{alarm: never}, bookState: bookState{attempted: 1}})
 	got := l.TopSince(5, 5)
 	want := []TopKeys{
 		{Limit: k.LimitName, Keys: []KeyCount{{"k", math.MaxInt64, math.MaxInt64}}},

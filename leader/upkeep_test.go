@@ -88,7 +88,7 @@ func (u *upkept) save() {
 	}
 }
 
-// visited returns how many accounts upkeep has looked at meanwhile.
+// visited returns how many buckets upkeep has looked at meanwhile.
 func (u *upkept) visited(f func()) int {
 	before := u.visits
 	f()
@@ -151,7 +151,7 @@ func TestUpkeep(t *testing.T) {
 	}
 }
 
-// TestUpkeepOfLines holds that lines of the log that no account was opened from are forgotten when
+// TestUpkeepOfLines holds that lines of the log that no bucket was opened from are forgotten when
 // they are due, and that a sweep looks at no others.
 func TestUpkeepOfLines(t *testing.T) {
 	const keys = 5000
@@ -169,7 +169,7 @@ func TestUpkeepOfLines(t *testing.T) {
 	}
 }
 
-// BenchmarkLocks measures, while all accounts apply changed limits, the longest time that one step of upkeep takes, and so holds the lock of its range.
+// BenchmarkLocks measures, while all buckets apply changed limits, the longest time that one step of upkeep takes, and so holds the lock of its range.
 func BenchmarkLocks(b *testing.B) {
 	for _, ceiling := range []quota.Ceiling{quota.Soft, quota.Hard} {
 		for _, keys := range []int{10_000, 100_000, 1_000_000} {
@@ -243,16 +243,16 @@ func TestQuietKeysAreNotLogged(t *testing.T) {
 	}
 }
 
-// TestCountedLetsGo checks that the list of counted accounts keeps no account that is gone, and that the places of
+// TestCountedLetsGo checks that the list of counted buckets keeps no bucket that is gone, and that the places of
 // those do not pile up: TopSince comes once a minute, and many keys may come and go until then.
 func TestCountedLetsGo(t *testing.T) {
-	l := &Ledger{accounts: map[quota.Key]*account{}, departed: map[quota.Key]listing{}, lost: map[quota.LimitName]quota.Units{}}
+	l := &Ledger{buckets: map[quota.Key]*bucket{}, departed: map[quota.Key]listing{}, lost: map[quota.LimitName]quota.Units{}}
 	const alive, all = 100, 10_000
-	var open []*account
+	var open []*bucket
 	for i := range all {
-		a := &account{key: quota.Key{Key: strconv.Itoa(i)}, visitState: visitState{alarm: never}, bookState: bookState{attempted: 1}}
-		l.note(0, a)
-		if open = append(open, a); len(open) > alive {
+		b := &bucket{key: quota.Key{Key: strconv.Itoa(i)}, visitState: visitState{alarm: never}, bookState: bookState{attempted: 1}}
+		l.note(0, b)
+		if open = append(open, b); len(open) > alive {
 			l.departs(open[0])
 			open[0].dropped = true
 			open = open[1:]
@@ -260,9 +260,9 @@ func TestCountedLetsGo(t *testing.T) {
 	}
 	kept := 0
 	for n := l.counted.len(); n > 0; n-- {
-		if a := l.counted.pop(); a != nil {
-			if kept++; a.dropped {
-				t.Fatalf("the list keeps %s, which is gone", a.key.Key)
+		if b := l.counted.pop(); b != nil {
+			if kept++; b.dropped {
+				t.Fatalf("the list keeps %s, which is gone", b.key.Key)
 			}
 		}
 	}
@@ -271,17 +271,17 @@ func TestCountedLetsGo(t *testing.T) {
 	}
 }
 
-// TestCountedPlaces checks the number of places after many accounts have come and gone in order.
+// TestCountedPlaces checks the number of places after many buckets have come and gone in order.
 func TestCountedPlaces(t *testing.T) {
-	l := &Ledger{accounts: map[quota.Key]*account{}, departed: map[quota.Key]listing{}, lost: map[quota.LimitName]quota.Units{}}
-	var last *account
+	l := &Ledger{buckets: map[quota.Key]*bucket{}, departed: map[quota.Key]listing{}, lost: map[quota.LimitName]quota.Units{}}
+	var last *bucket
 	for i := range 10_000 {
-		a := &account{key: quota.Key{Key: strconv.Itoa(i)}, visitState: visitState{alarm: never}, bookState: bookState{attempted: 1}}
-		l.note(0, a)
+		b := &bucket{key: quota.Key{Key: strconv.Itoa(i)}, visitState: visitState{alarm: never}, bookState: bookState{attempted: 1}}
+		l.note(0, b)
 		if last != nil {
 			l.departs(last)
 		}
-		last = a
+		last = b
 	}
 	if n := l.counted.len(); n > 8 {
 		t.Errorf("%d places for one open account", n)

@@ -77,7 +77,7 @@ func (n *fakeNode) Standing(k quota.Key) quota.Standing {
 	if l == nil {
 		return quota.Standing{}
 	}
-	return quota.Standing{Limit: l, Tier: l.First(), Level: l.BurstUnits(), Told: true, Shadow: l.Enforcement != quota.Enforce, Nodes: 1}
+	return quota.Standing{Limit: l, Tier: l.First(), Level: l.BurstUnits(), HasLevel: true, Shadow: l.Enforcement != quota.Enforce, Nodes: 1}
 }
 
 func limit(name string, rate int64, change func(*quota.Limit)) quota.Limit {

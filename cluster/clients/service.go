@@ -13,9 +13,9 @@ import (
 	"github.com/quorate/quorate/aggregator"
 	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
-	"github.com/quorate/quorate/branch"
 	"github.com/quorate/quorate/cluster/peercall"
 	"github.com/quorate/quorate/internal/attach"
+	"github.com/quorate/quorate/internal/clientledger"
 	"github.com/quorate/quorate/internal/peerproto"
 	"github.com/quorate/quorate/internal/quota"
 )
@@ -86,8 +86,8 @@ type Service struct {
 	node Node
 	wake chan struct{}
 
-	mu       sync.Mutex // guards the branch too; locked before session.keysMu
-	branch   *branch.Branch
+	mu       sync.Mutex // guards the client ledger too; locked before session.keysMu
+	ledger   *clientledger.Ledger
 	sessions map[quota.NodeID]*session
 	owners   map[string]int // number of sessions by identity
 	stopping bool
@@ -142,7 +142,7 @@ func New(cfg Config, node Node) *Service {
 	cfg.Registry.MustRegister(s.reports, s.settlements,
 		gauge("quorate_clients", "Client processes attached to this node.", func(clients, _ int) int { return clients }),
 		gauge("quorate_client_keys", "Keys that client processes have open at this node; a key that ten of them use counts as ten.", func(_, keys int) int { return keys }))
-	s.branch = branch.New(branch.Config{Self: cfg.Self, Sync: node.Sync(), Lease: node.Lease(), MaxClients: Max, MaxKeys: cfg.MaxKeys}, parent{cfg.Aggregator, &s.news})
+	s.ledger = clientledger.New(clientledger.Config{Self: cfg.Self, Sync: node.Sync(), Lease: node.Lease(), MaxClients: Max, MaxKeys: cfg.MaxKeys}, parent{cfg.Aggregator, &s.news})
 	s.journal.open(&cfg)
 	return s
 }
@@ -160,13 +160,13 @@ func (s *Service) Close() error {
 // AddCalls adds the handler of calls about attachments.
 func (s *Service) AddCalls(t peercall.Table) { peercall.Handle(t, peercall.Limit, s.onClient) }
 
-// parent is the aggregator as the branch's trunk. The member loop collects its recalls.
+// parent is the aggregator as the client ledger's parent. The member loop collects its recalls.
 type parent struct {
 	*aggregator.Aggregator
 	news *news
 }
 
-// Recalls implements branch.Trunk.
+// Recalls implements clientledger.Trunk.
 func (t parent) Recalls() []quota.Key {
 	t.news.mu.Lock()
 	defer t.news.mu.Unlock()
@@ -198,7 +198,7 @@ func (s *Service) wakeUp() {
 func (s *Service) Count() (clients, keys int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.branch.Len(), s.branch.Keys()
+	return s.ledger.Len(), s.ledger.Keys()
 }
 
 // Attach starts an attachment of a client process; see attach.Host.
@@ -214,8 +214,8 @@ func (s *Service) Attach(h *attach.Hello, out *attach.Outbox) (attach.Session, e
 	if s.sessions[c.id] == nil && !s.mayOwn(c.owner) {
 		return nil, attach.ErrShare
 	}
-	switch err := s.branch.Attach(s.node.Now(), c.id, c.owner, c.inc, c.term); {
-	case errors.Is(err, branch.ErrFull):
+	switch err := s.ledger.Attach(s.node.Now(), c.id, c.owner, c.inc, c.term); {
+	case errors.Is(err, clientledger.ErrFull):
 		return nil, attach.ErrFull
 	case err != nil:
 		return nil, attach.ErrStale
@@ -230,7 +230,7 @@ func (s *Service) Attach(h *attach.Hello, out *attach.Outbox) (attach.Session, e
 	count, others := s.node.Members()
 	out.Put(&quoratev1.AttachResponse{Body: &quoratev1.AttachResponse_Hello{Hello: &quoratev1.NodeHello{
 		Node: string(s.cfg.Self), Incarnation: uint64(s.cfg.Incarnation), Cluster: s.cfg.Cluster, Others: others,
-		SyncNanos: int64(s.node.Sync()), LeaseNanos: int64(s.node.Lease()), Peers: uint64(s.branch.Len() * max(1, count)),
+		SyncNanos: int64(s.node.Sync()), LeaseNanos: int64(s.node.Lease()), Peers: uint64(s.ledger.Len() * max(1, count)),
 	}}})
 	s.sendPeers()
 	c.sendLimits(s.node.Limits(), limitsCache{})
@@ -257,7 +257,7 @@ func (s *Service) disown(owner string) {
 // this one. s.mu must be held.
 func (s *Service) guessPeers() int {
 	count, _ := s.node.Members()
-	return s.branch.Len() * max(1, count)
+	return s.ledger.Len() * max(1, count)
 }
 
 // sendPeers sends all sessions the number of clients once it is at least twice the number last
@@ -300,7 +300,7 @@ func (s *Service) run() {
 		}
 		s.push(now)
 		pause := s.node.Sync() / 2
-		if s.branch.Len() == 0 {
+		if s.ledger.Len() == 0 {
 			pause = time.Second // the next Attach wakes the loop
 		}
 		s.mu.Unlock()
@@ -312,7 +312,7 @@ func (s *Service) run() {
 	}
 }
 
-// Sweep removes expired state from the branch and the journal.
+// Sweep removes expired state from the client ledger and the journal.
 func (s *Service) Sweep(now quota.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -321,15 +321,15 @@ func (s *Service) Sweep(now quota.Time) {
 
 // sweep is Sweep for callers that hold s.mu.
 func (s *Service) sweep(now quota.Time) {
-	s.branch.Sweep(now)
+	s.ledger.Sweep(now)
 	s.journal.sweep(now)
 	s.peers = min(s.peers, s.guessPeers()) // clients that attach next get the new number
 }
 
-// push sends the branch's pending grants, merged into one message per client where they fit. s.mu must be
+// push sends the client ledger's pending grants, merged into one message per client where they fit. s.mu must be
 // held.
 func (s *Service) push(now quota.Time) {
-	pushed := s.branch.Push(now)
+	pushed := s.ledger.Push(now)
 	if len(pushed) == 0 {
 		return
 	}

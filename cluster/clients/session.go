@@ -21,7 +21,7 @@ type session struct {
 	settling settling
 
 	keysMu sync.Mutex                 // always locked last
-	open   map[quota.Key]sentOverride // keys open in the branch, and the keys in parted
+	open   map[quota.Key]sentOverride // keys open in the client ledger, and the keys in parted
 	parted []quota.Key                // closed keys whose overrides the client may still have, oldest first
 }
 
@@ -30,7 +30,7 @@ func (s *session) Report(r *quota.Report) {
 	s.reports.Inc()
 	s.mu.Lock()
 	now := s.node.Now()
-	g, err := s.branch.Report(now, r)
+	g, err := s.ledger.Report(now, r)
 	if err == nil {
 		s.journal.note(now, s.node.Limits(), r, &g)
 		s.sendOverrides(r, &g)
@@ -54,7 +54,7 @@ func (s *session) End() {
 	s.settling.end()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.branch.Detach(s.node.Now(), s.id, s.inc, s.term)
+	s.ledger.Detach(s.node.Now(), s.id, s.inc, s.term)
 	if s.sessions[s.id] == s {
 		delete(s.sessions, s.id)
 		s.disown(s.owner)

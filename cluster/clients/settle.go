@@ -10,8 +10,8 @@ import (
 
 	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
-	"github.com/quorate/quorate/branch"
 	"github.com/quorate/quorate/internal/attach"
+	"github.com/quorate/quorate/internal/clientledger"
 	"github.com/quorate/quorate/internal/peerproto"
 	"github.com/quorate/quorate/internal/quota"
 )
@@ -183,7 +183,7 @@ func (s *Service) settle(ctx context.Context, parts []attach.Settlement) (outcom
 }
 
 // settleOwn settles an attachment to this node, perhaps to an earlier process of it.
-// If the attachment names this process and the branch does not know it, it never existed, and
+// If the attachment names this process and the client ledger does not know it, it never existed, and
 // settleOwn books nothing.
 func (s *Service) settleOwn(ctx context.Context, parts []attach.Settlement) error {
 	for i := range parts {
@@ -193,10 +193,10 @@ func (s *Service) settleOwn(ctx context.Context, parts []attach.Settlement) erro
 			continue
 		}
 		switch err := s.final(&m.Report); {
-		case errors.Is(err, branch.ErrForgotten):
+		case errors.Is(err, clientledger.ErrForgotten):
 			s.journal.correctUnreported(m)
 			s.inheritNow(parts[i : i+1])
-		case errors.Is(err, branch.ErrUnknown):
+		case errors.Is(err, clientledger.ErrUnknown):
 			s.cfg.Log.Debug("final report of an unknown client session", "client", m.Report.From, "attachment", m.Report.Term)
 			return nil
 		case err != nil:
@@ -213,7 +213,7 @@ func (s *Service) final(r *quota.Report) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	defer s.wakeUp()
-	err := s.branch.Final(s.node.Now(), r)
+	err := s.ledger.Final(s.node.Now(), r)
 	if err == nil && r.Full {
 		s.journal.drop(sessionID{r.From, r.Incarnation, r.Term})
 	}
@@ -225,7 +225,7 @@ func (s *Service) inheritNow(parts []attach.Settlement) {
 	defer s.mu.Unlock()
 	defer s.wakeUp()
 	for i := range parts {
-		s.branch.Inherit(s.node.Now(), &parts[i].Report)
+		s.ledger.Inherit(s.node.Now(), &parts[i].Report)
 	}
 }
 
@@ -284,7 +284,7 @@ func (s *Service) beginInheriting(r *quota.Report) (done func(), err error) {
 	if _, busy := s.inheriting[key]; busy {
 		return nil, errInheriting
 	}
-	if s.branch.Settled(r.From, r.Incarnation, r.Term) {
+	if s.ledger.Settled(r.From, r.Incarnation, r.Term) {
 		return nil, errSettled
 	}
 	s.inheriting[key] = struct{}{}
@@ -337,5 +337,5 @@ func (s *Service) hasSettled(at *quota.Report) (bool, error) {
 	if _, busy := s.inheriting[sessionID{at.From, at.Incarnation, at.Term}]; busy {
 		return false, errInheriting
 	}
-	return s.branch.Settled(at.From, at.Incarnation, at.Term), nil
+	return s.ledger.Settled(at.From, at.Incarnation, at.Term), nil
 }

@@ -112,8 +112,8 @@ type sentOverride struct {
 const maxParted = 4096
 
 // sendOverrides sends the overrides of keys that the client has opened, before their
-// first grant. r is the client's report and g the branch's answer: sendOverrides keeps nothing of
-// keys that the branch has not opened. Service.mu must be held.
+// first grant. r is the client's report and g the client ledger's answer: sendOverrides keeps nothing of
+// keys that the client ledger has not opened. Service.mu must be held.
 func (s *session) sendOverrides(r *quota.Report, g *quota.Grant) {
 	s.keysMu.Lock()
 	defer s.keysMu.Unlock()

@@ -120,7 +120,7 @@ func (d *Decider) complete(c *aggregator.Call, unasked *sync.Map) (ok bool) {
 			c.Answer(a)
 		} else {
 			if errors.Is(err, errNoAnswer) {
-				d.agg.Abandon(d.now, c.Ask)
+				d.agg.Cancel(d.now, c.Ask)
 				d.Wake()
 			}
 			c.Alone = true
@@ -196,7 +196,7 @@ func (d *Decider) refundAtLeader(k quota.Key, cost int64) (quota.Decision, bool)
 	a, err := d.ask(q)
 	switch {
 	case errors.Is(err, errNoAnswer): // the leader may have booked it: take that back, and book it here
-		if !d.agg.Abandon(d.now, q) {
+		if !d.agg.Cancel(d.now, q) {
 			return quota.Decision{Limit: l, Why: quota.WhyUnknown}, true
 		}
 		return quota.Decision{}, false

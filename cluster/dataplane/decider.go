@@ -95,7 +95,7 @@ func New(cfg *Config, node Node) *Decider {
 	ac.Created = func(k quota.Key) { d.bucketEvent(quota.EventCreated, k) }
 	ac.Removed = func(k quota.Key) { d.bucketEvent(quota.EventRemoved, k) }
 	d.agg = aggregator.New(ac, d.now())
-	d.agg.Afterlife(cfg.Inherited)
+	d.agg.Recovered(cfg.Inherited)
 	d.limits.Store(cfg.Limits)
 	d.slow.init(cfg)
 	d.reserved.init()

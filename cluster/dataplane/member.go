@@ -16,7 +16,7 @@ func (d *Decider) memberLoop() {
 	defer timer.Stop()
 	sweep := d.now()
 	var last gathering
-	var room aggregator.Room
+	var room aggregator.Buffer
 	for {
 		select {
 		case <-d.stop:

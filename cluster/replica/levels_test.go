@@ -71,7 +71,7 @@ func TestPackedLevels(t *testing.T) {
 		kl := quota.KeyLevel{
 			Key: quota.Key{LimitName: quota.LimitName{Namespace: strconv.Itoa(rng.IntN(3)), Limit: strconv.Itoa(rng.IntN(3))}, Key: strconv.Itoa(rng.IntN(1000))},
 			At:  at.Add(time.Duration(rng.IntN(5))), Level: amount(), FullAt: when(), WindowStart: when(), Slope: amount(), Full: amount(),
-			Unlogged: amount(), Answers: amount(), AnswersUntil: when(),
+			Implicit: amount(), Answers: amount(), AnswersUntil: when(),
 		}
 		for range rng.IntN(4) {
 			kl.Marks = append(kl.Marks, quota.Mark{
@@ -125,7 +125,7 @@ func TestPackedSize(t *testing.T) {
 			for i := from; i < from+4000; i++ {
 				kl := quota.KeyLevel{Key: testKey(fmt.Sprintf("tenant-%017d", i)), At: at, Level: 9_123_456, FullAt: at.Add(1234567 * time.Microsecond), Full: 1000 * quota.Token}
 				for n := range tt.marks {
-					kl.Unlogged = 100 * quota.Token
+					kl.Implicit = 100 * quota.Token
 					kl.Marks = append(kl.Marks, quota.Mark{
 						Node: quota.NodeID(fmt.Sprintf("node-%d", n)), Life: quota.Incarnation(at), Epoch: quota.Seq(i), Used: 12 * quota.Token, Overdrawn: 3 * quota.Token,
 						Out: 62_500_000, Cap: 62_500_000, Until: at.Add(5 * time.Second),

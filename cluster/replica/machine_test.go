@@ -413,7 +413,7 @@ func TestRestoredRange(t *testing.T) {
 	f := NewMachine(func() time.Duration { return 0 })
 	cp := EncodeCheckpoint(4, []quota.KeyLevel{{
 		Key: testKey("acme"), At: 4, Level: 5, FullAt: 1 << 60,
-		Marks: []quota.Mark{{Node: "n1", Out: 3}}, Unlogged: 7, Answers: 9, AnswersUntil: 1 << 60,
+		Marks: []quota.Mark{{Node: "n1", Out: 3}}, Implicit: 7, Answers: 9, AnswersUntil: 1 << 60,
 	}})
 	f.Apply(1, 1, snapshotio.Encode(&raftlogv1.RangeCommand{Change: &raftlogv1.RangeCommand_Checkpoint{Checkpoint: cp}}))
 	write, err := f.Snapshot()
@@ -436,7 +436,7 @@ func TestRestoredRange(t *testing.T) {
 	if len(list) != 1 {
 		t.Fatalf("%d levels", len(list))
 	}
-	if l := list[0]; l.Level != 5 || len(l.Marks) != 0 || l.Unlogged != 0 || l.Answers != 0 || l.AnswersUntil != 0 {
+	if l := list[0]; l.Level != 5 || len(l.Marks) != 0 || l.Implicit != 0 || l.Answers != 0 || l.AnswersUntil != 0 {
 		t.Errorf("%+v", l)
 	}
 	for n := range whole {

@@ -118,7 +118,7 @@ func (p *packer) body(b []byte, kl *quota.KeyLevel) []byte {
 	}
 	set(kl.WindowStart != 0 || kl.Slope != 0, hasWindow)
 	set(kl.Full != 0, hasFull)
-	set(kl.Unlogged != 0, hasUnlogged)
+	set(kl.Implicit != 0, hasUnlogged)
 	set(kl.Answers != 0 || kl.AnswersUntil != 0, hasAnswers)
 	set(len(kl.Marks) > 0, hasMarks)
 	since := func(b []byte, t quota.Time) []byte { return binary.AppendVarint(b, int64(t-kl.At)) }
@@ -131,7 +131,7 @@ func (p *packer) body(b []byte, kl *quota.KeyLevel) []byte {
 		b = appendAmount(b, kl.Full)
 	}
 	if flags&hasUnlogged != 0 {
-		b = appendAmount(b, kl.Unlogged)
+		b = appendAmount(b, kl.Implicit)
 	}
 	if flags&hasAnswers != 0 {
 		b = since(appendAmount(b, kl.Answers), kl.AnswersUntil)
@@ -274,7 +274,7 @@ func (u *unpacker) body(kl *quota.KeyLevel) {
 		kl.Full = u.amount()
 	}
 	if flags&hasUnlogged != 0 {
-		kl.Unlogged = u.amount()
+		kl.Implicit = u.amount()
 	}
 	if flags&hasAnswers != 0 {
 		kl.Answers, kl.AnswersUntil = u.amount(), since()

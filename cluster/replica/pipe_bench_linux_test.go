@@ -104,7 +104,7 @@ type pipe struct {
 type pipeMember struct {
 	id     quota.NodeID
 	agg    *aggregator.Aggregator
-	room   aggregator.Room
+	room   aggregator.Buffer
 	packed []byte
 	grants peerproto.Grants
 }

@@ -235,7 +235,7 @@ func reportBytes(r *quota.Report) int {
 	size := len(r.Entries) * int(unsafe.Sizeof(quota.ReportEntry{}))
 	for i := range r.Entries {
 		e := &r.Entries[i]
-		size += len(e.Key.Key) + len(e.Abandoned)*int(unsafe.Sizeof(quota.Seq(0)))
+		size += len(e.Key.Key) + len(e.Cancelled)*int(unsafe.Sizeof(quota.Seq(0)))
 		if e.Learn != nil {
 			size += int(unsafe.Sizeof(*e.Learn))
 		}

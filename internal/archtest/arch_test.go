@@ -22,7 +22,7 @@ const (
 // pure lists the packages whose results depend on arguments only, so that the simulator, the fuzzers
 // and the failover proofs can replay them from a seed. depguard in .golangci.yml has the same list.
 var pure = []string{
-	"api/rlqs/share", "aggregator", "asi", "branch", "internal/account", "internal/bound", "internal/descriptor",
+	"api/rlqs/share", "aggregator", "asi", "internal/account", "internal/bound", "internal/clientledger", "internal/descriptor",
 	"internal/history", "internal/limiter", "internal/plan", "internal/quota",
 	"internal/rbac", "internal/sim", "internal/sim/rules", "internal/suggest", "leader", "shard",
 }
@@ -171,7 +171,7 @@ var linked = []struct {
 		why:      "a service chooses its metrics library: promclient and otelclient are packages of their own",
 	},
 	{
-		packages: []string{"./internal/sim", "./internal/sim/rules", "./leader", "./aggregator", "./branch", "./shard"},
+		packages: []string{"./internal/sim", "./internal/sim/rules", "./leader", "./aggregator", "./internal/clientledger", "./shard"},
 		never:    []string{"github.com/hashicorp/", "go.etcd.io/", module + "cluster", module + "config", module + "cmd"},
 		why:      "the simulator plays the core alone",
 	},

@@ -28,7 +28,7 @@
 //
 // Client processes share what their node may admit: what one of them may spend, because it was lent
 // or may be overdrawn, is subtracted from what the others get. Except for a little: each may be
-// lent 4 tokens and overdraw 4 (package branch). That no more clients than that do so at the same
+// lent 4 tokens and overdraw 4 (package clientledger). That no more clients than that do so at the same
 // time is not derived: TestMixedCostsOfClients of internal/sim tests it with random requests.
 //
 // Under hard only held tokens are spent, and held tokens are deducted from the pool: the bound is

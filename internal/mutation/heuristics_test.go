@@ -18,7 +18,7 @@ var heuristics = []mutation{
 	// TestRecall/window.
 	{"hard hands out most of what nobody needs", "leader/divide.go", "	spare = 0.7\n", "	spare = 0.0\n"},
 	// not run yet.
-	{"a member with a rate holds no more than its part of the burst", "leader/divide.go", "			room = min(room, max(t.burst*t.weight, token)-float64(a.holds(h)))\n", "			room = min(room, math.MaxFloat64)\n"},
+	{"a member with a rate holds no more than its part of the burst", "leader/divide.go", "			room = min(room, max(t.burst*t.weight, token)-float64(b.holds(al)))\n", "			room = min(room, math.MaxFloat64)\n"},
 	// TestBurstOnAllNodes.
 	{"no fraction of a token is granted without a rate", "leader/divide.go", "		u -= u % quota.Token", "		u -= 0 * quota.Token"},
 	// TestNewcomer.
@@ -28,25 +28,25 @@ var heuristics = []mutation{
 	// missed by nothing.
 	{"a request of a clump is granted whole", "leader/divide.go", "		t.least = size\n", "		t.least = t.least + 0\n"},
 	// TestFloodEarnsLittle.
-	{"a rate of less than a token an interval is none", "leader/turns.go", "	return !t.scattered && float64(rate)", "	return true || !t.scattered && float64(rate)"},
+	{"a rate of less than a token an interval is none", "leader/deficit.go", "	return !t.scattered && float64(rate)", "	return true || !t.scattered && float64(rate)"},
 	// missed by nothing.
 	{"no rate where a part of the burst is less than half a clump", "leader/divide.go", "t.burst*t.weight < size/2", "t.burst*t.weight < 0*size"},
 	// TestMaxMin.
-	{"a member that had less than its part gets more", "leader/turns.go", "	if !a.evens() {\n		return fair\n	}\n", "	if true {\n		return fair\n	}\n"},
+	{"a member that had less than its part gets more", "leader/deficit.go", "	if !b.tracksDeficit() {\n		return fair\n	}\n", "	if true {\n		return fair\n	}\n"},
 	// TestMaxMin.
-	{"a member keeps what it is due of what it returned", "leader/turns.go", "	if !a.evens() {\n		return 0\n	}\n", "	if true {\n		return 0\n	}\n"},
+	{"a member keeps what it is due of what it returned", "leader/deficit.go", "	if !b.tracksDeficit() {\n		return 0\n	}\n", "	if true {\n		return 0\n	}\n"},
 	// TestFloodEarnsLittle.
-	{"tokens are left to members that are due more", "leader/turns.go", "		if u := l.lacks(now, o); u > 0 {\n", "		if u := l.lacks(now, o); u > 0 && false {\n"},
+	{"tokens are left to members that are due more", "leader/deficit.go", "		if u := l.lacks(now, o); u > 0 {\n", "		if u := l.lacks(now, o); u > 0 && false {\n"},
 	// TestWindowBoundaries/fixed_minute.
-	{"returned tokens go to members whose callers wait", "leader/divide.go", "	l.serve(now, a, h)\n", ""},
+	{"returned tokens go to members whose callers wait", "leader/divide.go", "	l.serve(now, b, al)\n", ""},
 	// TestPresumedUse.
-	{"short bursts recall what others hold", "leader/divide.go", "	g.Free = g.Free.Plus(l.doubt(now, a, h, g))\n", ""},
+	{"short bursts recall what others hold", "leader/divide.go", "	g.Free = g.Free.Plus(l.doubt(now, b, al, g))\n", ""},
 	// TestBurstOnAllNodes.
-	{"what callers wait for counts as spent", "leader/divide.go", "	h.spoken = min(tokens, e.Want)\n", "	h.spoken = 0\n"},
+	{"what callers wait for counts as spent", "leader/divide.go", "	al.spoken = min(tokens, e.Want)\n", "	al.spoken = 0\n"},
 	// TestClients/skewed_soft.
-	{"a flooding member receives a lower level", "leader/level.go", "	spent := a.overdrew(h)\n", "	spent := a.overdrew(h) && false\n"},
+	{"a flooding member receives a lower level", "leader/level.go", "	spent := b.overdrew(al)\n", "	spent := b.overdrew(al) && false\n"},
 	// missed by nothing.
-	{"others' demand counts less a standard deviation", "leader/level.go", "sum-math.Sqrt(sum*a.clump())", "sum-0*math.Sqrt(sum*a.clump())"},
+	{"others' demand counts less a standard deviation", "leader/level.go", "sum-math.Sqrt(sum*b.batchSize())", "sum-0*math.Sqrt(sum*b.batchSize())"},
 	// TestLeaderKilled.
 	{"others' demand counts", "leader/level.go", "			sum += o.live\n", "			sum += 0 * o.live\n"},
 	// TestFloodEarnsLittle.
@@ -58,13 +58,13 @@ var heuristics = []mutation{
 
 	// The member's estimate and its reports.
 	// missed by nothing.
-	{"a fraction that others may have used refuses nobody", "aggregator/decide.go", "	if est < cost && est > 0 && b.ceded < quota.Token/2 {\n", "	if false && est < cost && est > 0 && b.ceded < quota.Token/2 {\n"},
+	{"a fraction that others may have used refuses nobody", "aggregator/decide.go", "	if est < cost && est > 0 && b.presumed < quota.Token/2 {\n", "	if false && est < cost && est > 0 && b.presumed < quota.Token/2 {\n"},
 	// TestClientsOfLateNodes.
 	{"a client admits no more than its part of a guess", "aggregator/decide.go", "	b.bound = est >= cost && !b.mayGuess(", "	b.bound = false && est >= cost && !b.mayGuess("},
 	// TestBurstOnAllNodes.
 	{"a guess waits for a grant", "aggregator/decide.go", "	b.guessing = b.guesses(l, beyond, a.nodes())\n", "	b.guessing = b.guesses(l, beyond, a.nodes()) && false\n"},
 	// not run yet.
-	{"a refusal for others' presumed use waits for a grant", "aggregator/decide.go", "	doubt := est < cost && est+b.ceded >= cost && !b.dry\n", "	doubt := false\n"},
+	{"a refusal for others' presumed use waits for a grant", "aggregator/decide.go", "	doubt := est < cost && est+b.presumed >= cost && !b.noneFree\n", "	doubt := false\n"},
 	// TestLeaderKilled.
 	{"a large overdraft is reported at once", "aggregator/decide.go", "		if !b.news && b.over", "		if false && !b.news && b.over"},
 	// not run yet.
@@ -76,7 +76,7 @@ var heuristics = []mutation{
 	// missed by nothing.
 	{"few tokens are no news", "aggregator/apply.go", "const few = 4\n", "const few = 0\n"},
 	// not run yet.
-	{"a key that asked while a report was on its way asks again", "aggregator/apply.go", "	if b.hurry && ", "	if false && b.hurry && "},
+	{"a key that asked while a report was on its way asks again", "aggregator/apply.go", "	if b.askAgain && ", "	if false && b.askAgain && "},
 	// TestMixedCosts.
 	{"grants pay for what was overdrawn", "aggregator/apply.go", "	b.repay()\n", ""},
 	// missed by nothing.

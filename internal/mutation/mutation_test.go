@@ -18,46 +18,46 @@ type mutation struct{ name, file, old, new string }
 // mutations are the faults that tests of the core must find.
 var mutations = []mutation{
 	// Counting.
-	{"a debit is dropped", "leader/holder.go", "used: max(0, e.Used-h.used), over:", "used: 0, over:"},
-	{"an overdraft is not booked", "leader/holder.go", "over: max(0, e.Overdrawn-h.over), refused:", "over: 0, refused:"},
-	{"a refund is booked twice", "leader/holder.go", "refunded: max(0, e.Refunded-h.refunded),", "refunded: 2 * max(0, e.Refunded-h.refunded),"},
-	{"what no leader has heard of counts as known", "leader/holder.go", "known := total - min(e.Unreported, total)", "known := total"},
+	{"a debit is dropped", "leader/allocation.go", "used: max(0, e.Used-al.used), over:", "used: 0, over:"},
+	{"an overdraft is not booked", "leader/allocation.go", "over: max(0, e.Overdrawn-al.over), refused:", "over: 0, refused:"},
+	{"a refund is booked twice", "leader/allocation.go", "refunded: max(0, e.Refunded-al.refunded),", "refunded: 2 * max(0, e.Refunded-al.refunded),"},
+	{"what no leader has heard of counts as known", "leader/allocation.go", "known := total - min(e.Unreported, total)", "known := total"},
 	{"a report that arrives again is booked again", "leader/ledger.go", "if r.Seq <= m.seq {", "if r.Seq < m.seq {"},
 	{"reports of an earlier process are booked", "leader/ledger.go", "if r.Incarnation < m.inc {", "if false {"},
 	{"reports of another term are booked", "leader/ledger.go", "if r.Range != l.id || r.Term != l.term {", "if r.Range != l.id {"},
-	{"a decide request that arrives again is booked again", "leader/questions.go", "if was, ok := s.known[q.ID]; ok {", "if was, ok := s.known[q.ID]; ok && false {"},
-	{"an unused answer stays booked", "leader/questions.go", "	a.pool.Add(back)\n", ""},
+	{"a decide request that arrives again is booked again", "leader/requests.go", "if was, ok := s.known[q.ID]; ok {", "if was, ok := s.known[q.ID]; ok && false {"},
+	{"an unused answer stays booked", "leader/requests.go", "	b.pool.Add(back)\n", ""},
 
 	// Grants.
-	{"granted tokens stay in the pool", "leader/divide.go", "		a.pool.Add(-tokens)\n		h.out,", "		h.out,"},
-	{"granted tokens are not out", "leader/divide.go", "h.out, h.ret = h.out+tokens, h.ret+tokens", "h.ret = h.ret + tokens"},
-	{"tokens on their way are not counted", "leader/divide.go", "		h.fly(tokens)\n", ""},
-	{"a grant is held to have arrived too early", "leader/holder.go", "if f.seq > applied {", "if f.seq > applied+1 {"},
-	{"rates exceed the limit's", "leader/divide.go", "rate := min(quota.RoundUnits(want), a.gains-others)", "rate := quota.RoundUnits(want)"},
-	{"the old rate is forgotten before the member has heard", "leader/divide.go", "h.charged = max(h.charged, h.rate)", "h.charged = h.rate"},
-	{"caps exceed the burst", "leader/divide.go", "limit = min(limit, a.limit.BurstUnits()-othersCap(a, h))", "limit = min(limit, a.limit.BurstUnits())"},
+	{"granted tokens stay in the pool", "leader/divide.go", "		b.pool.Add(-tokens)\n		al.out,", "		al.out,"},
+	{"granted tokens are not out", "leader/divide.go", "al.out, al.ret = al.out+tokens, al.ret+tokens", "al.ret = al.ret + tokens"},
+	{"tokens on their way are not counted", "leader/divide.go", "		al.fly(tokens)\n", ""},
+	{"a grant is held to have arrived too early", "leader/allocation.go", "if f.seq > applied {", "if f.seq > applied+1 {"},
+	{"rates exceed the limit's", "leader/divide.go", "rate := min(quota.RoundUnits(want), b.gains-others)", "rate := quota.RoundUnits(want)"},
+	{"the old rate is forgotten before the member has heard", "leader/divide.go", "al.charged = max(al.charged, al.rate)", "al.charged = al.rate"},
+	{"caps exceed the burst", "leader/divide.go", "limit = min(limit, b.limit.BurstUnits()-othersCap(b, al))", "limit = min(limit, b.limit.BurstUnits())"},
 	{"a member's cap is no bound for its tokens", "leader/divide.go", "part = min(part, max(0, room))", "part = max(part, 0)"},
 	{"nothing is recalled", "leader/push.go", "	o.recalled = now\n", "	return\n"},
-	{"too few tokens are divided", "leader/divide.go", "	least := max(2*a.clump(), 8*float64(quota.Token))\n", "	least := 0.0\n"},
+	{"too few tokens are divided", "leader/divide.go", "	least := max(2*b.batchSize(), 8*float64(quota.Token))\n", "	least := 0.0\n"},
 
 	// What members may have used.
-	{"accrued tokens are not out", "leader/holder.go", "h.out, h.ret = h.out.Plus(got), h.ret.Plus(got)", "h.ret = h.ret.Plus(got)"},
-	{"what was used while a report was late is not out", "leader/holder.go", "h.out, h.ret, h.held, h.inFlight = out, standing,", "h.out, h.ret, h.held, h.inFlight = min(out, standing), standing,"},
-	{"all that a member does not hold comes back", "leader/holder.go", "allowed := min(max(sure, least), left)", "allowed := max(left, min(sure, 0))"},
-	{"tokens on their way count as used", "leader/holder.go", "return min(sum.Plus(h.flown), quota.Most)", "return min(sum, quota.Most)"},
-	{"the level exceeds the burst", "leader/account.go", "handed := stands.Plus(a.own.earlier)", "handed := a.own.earlier"},
-	{"tokens of a window outlast it", "leader/account.go", "		a.holders[i].void()\n", ""},
-	{"a lost answer gives back what has overflowed", "leader/questions.go", "back = min(back, a.rooms.since(b.at, a.room()))", "back = max(back, 0)"},
-	{"what may come back from members is no use of room", "leader/account.go", "full-a.pool.Level()-max(0, a.returns()-stands)", "full-a.pool.Level()"},
+	{"accrued tokens are not out", "leader/allocation.go", "al.out, al.ret = al.out.Plus(got), al.ret.Plus(got)", "al.ret = al.ret.Plus(got)"},
+	{"what was used while a report was late is not out", "leader/allocation.go", "al.out, al.ret, al.held, al.inFlight = out, standing,", "al.out, al.ret, al.held, al.inFlight = min(out, standing), standing,"},
+	{"all that a member does not hold comes back", "leader/allocation.go", "allowed := min(max(sure, least), left)", "allowed := max(left, min(sure, 0))"},
+	{"tokens on their way count as used", "leader/allocation.go", "return min(sum.Plus(al.flown), quota.Most)", "return min(sum, quota.Most)"},
+	{"the level exceeds the burst", "leader/bucket.go", "handed := stands.Plus(b.own.earlier)", "handed := b.own.earlier"},
+	{"tokens of a window outlast it", "leader/bucket.go", "		b.allocations[i].void()\n", ""},
+	{"a lost answer gives back what has overflowed", "leader/requests.go", "back = min(back, b.rooms.since(booked.at, b.room()))", "back = max(back, 0)"},
+	{"what may come back from members is no use of room", "leader/bucket.go", "full-b.pool.Level()-max(0, b.returns()-stands)", "full-b.pool.Level()"},
 
 	// New leaders.
-	{"a new leader grants before it has learned", "leader/ask.go", "!l.mayGrant(now, a) && q.Cost > 0", "false && q.Cost > 0"},
-	{"a rate of an earlier leader is forgotten", "leader/holder.go", "h.rate, h.charged = e.Learn.Rate, e.Learn.Rate", "h.rate, h.charged = 0, 0"},
-	{"what the log says to be out is in the pool too", "leader/durable.go", "		a.pool.Add(-h.out)\n		l.leased", "		l.leased"},
+	{"a new leader grants before it has learned", "leader/ask.go", "!l.mayGrant(now, b) && q.Cost > 0", "false && q.Cost > 0"},
+	{"a rate of an earlier leader is forgotten", "leader/allocation.go", "al.rate, al.charged = e.Learn.Rate, e.Learn.Rate", "al.rate, al.charged = 0, 0"},
+	{"what the log says to be out is in the pool too", "leader/durable.go", "		b.pool.Add(-al.out)\n		l.leased", "		l.leased"},
 	{"more is granted than the log promises", "leader/durable.go", "got := max(0, min(tokens, room, top.Plus(-most)))", "got := max(0, tokens, min(0, room))"},
 	{"a leader admits more than the log promises it", "leader/answers.go", "return given <= p.high && now < p.until", "return (given <= p.high || true) && now < p.until"},
-	{"what an earlier leader may have admitted is in the pool", "leader/answers.go", "	a.pool.Add(-kl.Answers)\n", ""},
-	{"promises to itself end against what stands with members", "leader/answers.go", "owed := -a.pool.Level().Plus(a.returns())", "owed := -a.pool.Level().Plus(a.standing())"},
+	{"what an earlier leader may have admitted is in the pool", "leader/answers.go", "	b.pool.Add(-kl.Answers)\n", ""},
+	{"promises to itself end against what stands with members", "leader/answers.go", "owed := -b.pool.Level().Plus(b.returns())", "owed := -b.pool.Level().Plus(b.standing())"},
 	{"a leader's death counts what nobody asked for", "leader/answers.go", "		need = s.short\n", "		need = need + 0\n"},
 
 	// Members.
@@ -71,8 +71,8 @@ var mutations = []mutation{
 	{"a leader is asked although another limit refuses", "aggregator/decide.go", "		d.Allowed = true // unless", "		d.Allowed = false // unless"},
 
 	// Client ledger, and division.
-	{"a client's use is booked beyond what it was given", "branch/holder.go", "total := min(e.Used, h.given)", "total := e.Used"},
-	{"a client's overdraft is dropped", "branch/holder.go", "max(0, e.Overdrawn-h.over)\n	s :=", "quota.Units(0)\n	s :="},
+	{"a client's use is booked beyond what it was given", "internal/clientledger/allocation.go", "total := min(e.Used, al.given)", "total := e.Used"},
+	{"a client's overdraft is dropped", "internal/clientledger/allocation.go", "max(0, e.Overdrawn-al.over)\n	s :=", "quota.Units(0)\n	s :="},
 	{"who demands little gets an equal part", "internal/fairshare/demand.go", "d > 0 && d <= level", "d > 0 && d < 0"},
 	{"a surge is not followed", "internal/fairshare/demand.go", "case got > expected+margin:", "case got > expected+1000*margin:"},
 }
@@ -115,7 +115,7 @@ func (m *mutation) overlay(dir string) (string, error) {
 
 // inTests are the tests that look for a mutation, the cheapest first.
 var inTests = [][]string{
-	{"test", "-count=1", "./leader", "./aggregator", "./branch", "./internal/fairshare"},
+	{"test", "-count=1", "./leader", "./aggregator", "./internal/clientledger", "./internal/fairshare"},
 	{"test", "-count=1", "./internal/sim/rules", "./internal/sim"},
 	{"test", "-count=1", "./internal/sim/scenario"},
 	{"run", "./cmd/quorate", "sim", "--campaign", "1000", "--seed", "1"},

@@ -181,7 +181,7 @@ func FuzzUnpack(f *testing.F) {
 			var list []*quota.Report
 			for i := range got {
 				for _, e := range got[i].Entries {
-					if e.Used < 0 || e.Used > quota.Most || e.Held < 0 || e.Held > quota.Most || len(e.Abandoned) > quota.MaxAbandoned {
+					if e.Used < 0 || e.Used > quota.Most || e.Held < 0 || e.Held > quota.Most || len(e.Cancelled) > quota.MaxCancelled {
 						t.Fatalf("took %+v", e)
 					}
 				}

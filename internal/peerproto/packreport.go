@@ -35,9 +35,9 @@ const (
 	hasSaved
 	hasLife
 
-	hasAbandoned
+	hasCancelled
 
-	allOfReport = hasAbandoned<<1 - 1
+	allOfReport = hasCancelled<<1 - 1
 )
 
 // Flags of the head of a packed report.
@@ -169,15 +169,15 @@ func (p *packer) rareOfReport(e *quota.ReportEntry, has uint64, base quota.Time)
 	if has&hasLife != 0 {
 		p.uint(uint64(e.Life))
 	}
-	if has&hasAbandoned != 0 {
-		p.uint(uint64(len(e.Abandoned)))
-		for _, id := range e.Abandoned {
+	if has&hasCancelled != 0 {
+		p.uint(uint64(len(e.Cancelled)))
+		for _, id := range e.Cancelled {
 			p.uint(uint64(id))
 		}
 	}
 	if l := e.Learn; l != nil {
 		told := uint64(0)
-		if l.Told {
+		if l.HasLevel {
 			told = 1
 		}
 		p.uint(told)
@@ -217,7 +217,7 @@ func reportMask(e *quota.ReportEntry) (has uint64) {
 	set(hasAlone, e.Alone != 0)
 	set(hasSaved, e.Saved != 0)
 	set(hasLife, e.Life != 0)
-	set(hasAbandoned, len(e.Abandoned) > 0)
+	set(hasCancelled, len(e.Cancelled) > 0)
 	return has
 }
 
@@ -361,14 +361,14 @@ func (u *unpacker) rareOfReport(e *quota.ReportEntry, has uint64, base quota.Tim
 	if has&hasLife != 0 {
 		e.Life = quota.Incarnation(u.uint())
 	}
-	if has&hasAbandoned != 0 {
-		for range u.count(quota.MaxAbandoned, 1) {
-			e.Abandoned = append(e.Abandoned, quota.Seq(u.uint()))
+	if has&hasCancelled != 0 {
+		for range u.count(quota.MaxCancelled, 1) {
+			e.Cancelled = append(e.Cancelled, quota.Seq(u.uint()))
 		}
 	}
 	if has&hasLearn != 0 {
 		e.Learn = &quota.Learn{
-			Told: u.uint() != 0, Level: u.level(), Age: u.duration(), Rate: u.amount(), Cap: u.amount(), LeaseLeft: u.duration(), WindowEnd: quota.Time(u.int()),
+			HasLevel: u.uint() != 0, Level: u.level(), Age: u.duration(), Rate: u.amount(), Cap: u.amount(), LeaseLeft: u.duration(), WindowEnd: quota.Time(u.int()),
 		}
 	}
 }

@@ -72,7 +72,7 @@ type ReportEntry struct {
 	// Abandoned lists decide requests (Ask.ID) about the key whose answer the member did not
 	// receive or did not use. The leader reverses what it booked for them. The member repeats them
 	// until a report that lists them is answered. At most MaxAbandoned.
-	Abandoned []Seq
+	Cancelled []Seq
 
 	// Returned is what the member gave back of what it held since the opening. The leader may count
 	// on it. Tokens that were neither used, held nor returned may have overflowed.
@@ -94,8 +94,8 @@ type ReportEntry struct {
 	Ref uint32
 }
 
-// MaxAbandoned bounds the abandoned requests in one entry; later reports carry the rest.
-const MaxAbandoned = 64
+// MaxCancelled bounds the abandoned requests in one entry; later reports carry the rest.
+const MaxCancelled = 64
 
 // EntrySize bounds the encoded size of a key's entry, in bytes, in reports and in grants.
 func EntrySize(n LimitName, key string) int {
@@ -108,7 +108,7 @@ const entryFields = 384
 
 // Learn is what a member knows about a key from an earlier leader.
 type Learn struct {
-	Told      bool          // Level and Age are valid
+	HasLevel  bool          // Level and Age are valid
 	Level     Units         // global level in the last grant
 	Age       time.Duration // age of Level
 	Rate      Units         // granted refill, Units per second
@@ -279,7 +279,7 @@ type KeyLevel struct {
 	// unknown.
 	Full Units
 	// Unlogged is what every node may hold or have used beyond its mark.
-	Unlogged Units
+	Implicit Units
 	// Answers is what the leader that wrote the level may admit beyond it until AnswersUntil, for
 	// hard limits that the leader decides.
 	Answers      Units

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/aggregator"
-	"github.com/quorate/quorate/branch"
+	"github.com/quorate/quorate/internal/clientledger"
 	"github.com/quorate/quorate/internal/quota"
 )
 
@@ -78,15 +78,15 @@ func (r *run) startClients() {
 	}
 }
 
-// branchOf starts the branch of a node's process.
-func (r *run) branchOf(n *node) {
+// ledgerOf starts the client ledger of a node's process.
+func (r *run) ledgerOf(n *node) {
 	if r.Clients == 0 || r.baseline != nil {
 		return
 	}
-	n.branch = branch.New(branch.Config{Self: n.id, Sync: r.Sync}, n.agg)
+	n.ledger = clientledger.New(clientledger.Config{Self: n.id, Sync: r.Sync}, n.agg)
 	r.every(n, time.Second, func() {
-		n.branch.Sweep(n.clock())
-		r.proveBranch(n)
+		n.ledger.Sweep(n.clock())
+		r.proveLedger(n)
 	})
 }
 
@@ -98,7 +98,7 @@ func (r *run) breakLater(p *proc) {
 			life, term := n.life, p.term
 			r.onNode(r.now.Add(time.Duration(r.cl.rng.Int64N(int64(reconnect)))), n, message, func() {
 				if n.life == life {
-					n.branch.Detach(n.clock(), p.id, 1, term)
+					n.ledger.Detach(n.clock(), p.id, 1, term)
 				}
 			})
 		}
@@ -148,7 +148,7 @@ func (r *run) attach(p *proc) {
 	term := p.term
 	p.node, p.life = n, n.life
 	r.toNode(p, func() {
-		if err := n.branch.Attach(n.clock(), p.id, "", 1, term); err != nil {
+		if err := n.ledger.Attach(n.clock(), p.id, "", 1, term); err != nil {
 			r.res.Violations = append(r.res.Violations, fmt.Sprintf("%v: %v", r.since(), err)) // there is room, and each is newer
 			return
 		}
@@ -184,7 +184,7 @@ func (r *run) relay(via *node, p *proc, term quota.Term, l lastReport) {
 	}
 	if l.node.life != l.life || l.node.dead {
 		via.rouse()
-		via.branch.Inherit(via.clock(), &l.rep)
+		via.ledger.Inherit(via.clock(), &l.rep)
 		r.moved(via)
 		done()
 		return
@@ -195,7 +195,7 @@ func (r *run) relay(via *node, p *proc, term quota.Term, l lastReport) {
 	for range 1 + r.cl.rng.IntN(2) { // perhaps twice
 		r.onNode(r.now.Add(r.Delay), l.node, message, func() {
 			l.node.rouse()
-			if err := l.node.branch.Final(l.node.clock(), &l.rep); err != nil {
+			if err := l.node.ledger.Final(l.node.clock(), &l.rep); err != nil {
 				return
 			}
 			r.moved(l.node)
@@ -234,11 +234,11 @@ func (r *run) pumpClient(p *proc) {
 		}
 		r.toNode(p, func() {
 			n.rouse()
-			g, err := n.branch.Report(n.clock(), &rep)
+			g, err := n.ledger.Report(n.clock(), &rep)
 			if err != nil {
 				return
 			}
-			r.proveBranch(n)
+			r.proveLedger(n)
 			r.grantClient(n, p, term, g)
 			r.moved(n)
 		})
@@ -271,10 +271,10 @@ func (r *run) grantClient(n *node, p *proc, term quota.Term, g quota.Grant) {
 
 // moved sends what a node owes its clients and its leader after a change of what it holds.
 func (r *run) moved(n *node) {
-	if n.branch == nil {
+	if n.ledger == nil {
 		return
 	}
-	for _, g := range n.branch.Push(n.clock()) {
+	for _, g := range n.ledger.Push(n.clock()) {
 		i, _ := strconv.Atoi(string(g.To[1:]))
 		r.grantClient(n, r.cl.procs[i], g.Term, g)
 	}
@@ -356,12 +356,12 @@ func (r *run) unparkClient(p *proc) {
 	}
 }
 
-// proveBranch checks the books of a node's clients; only sometimes if there are many.
-func (r *run) proveBranch(n *node) {
+// proveLedger checks the books of a node's clients; only sometimes if there are many.
+func (r *run) proveLedger(n *node) {
 	if !r.Check || len(r.res.Violations) >= maxViolations || r.Clients > 100 && r.cl.rng.IntN(r.Clients) > 0 {
 		return
 	}
-	if err := n.branch.Check(n.clock()); err != nil {
+	if err := n.ledger.Check(n.clock()); err != nil {
 		r.res.Violations = append(r.res.Violations, fmt.Sprintf("%v, node %s: %v", r.since(), n.id, err))
 	}
 }

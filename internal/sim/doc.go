@@ -15,7 +15,7 @@
 //   - node.go: a process, with its clock, its inbox while it is paused, and its timers;
 //   - member.go: the member loop. A node without open keys sleeps until the next request, so that a log of
 //     days is played in seconds;
-//   - clients.go: processes one level below the nodes, with real aggregators, attached to the real branch of
+//   - clients.go: processes one level below the nodes, with real aggregators, attached to the real client ledger of
 //     a node by streams that may break;
 //   - requests.go: requests, waits for grants, decide requests;
 //   - network.go: messages. A message in flight when a partition begins is lost with a probability of one

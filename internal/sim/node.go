@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/aggregator"
-	"github.com/quorate/quorate/branch"
+	"github.com/quorate/quorate/internal/clientledger"
 	"github.com/quorate/quorate/internal/elapsed"
 	"github.com/quorate/quorate/internal/quota"
 )
@@ -13,7 +13,7 @@ import (
 // node is a node of the cluster, across restarts of its process.
 type node struct {
 	agg    *aggregator.Aggregator // nil for a baseline
-	branch *branch.Branch         // nil without clients
+	ledger *clientledger.Ledger   // nil without clients
 	id     quota.NodeID
 	i      int
 	life   int32 // counts restarts and deaths: events of an earlier life are void
@@ -86,10 +86,10 @@ func (r *run) boot(n *node, phase time.Duration) {
 		Self: n.id, Incarnation: n.inc, Nodes: r.Nodes, Ranges: 1, Sync: r.Sync, MaxKeys: r.MaxKeys, MaxEntries: r.Entries, Journal: n.journal, Known: forever,
 	}, n.clock()-quota.Time(phase))
 	n.agg.SetLimits(n.clock(), r.limits)
-	n.agg.Afterlife(n.journal.earlier())
+	n.agg.Recovered(n.journal.earlier())
 	n.began = r.now - quota.Time(r.side.Int64N(int64(time.Second)))
 	r.every(n, time.Second, func() { n.agg.Sweep(n.clock()) })
-	r.branchOf(n)
+	r.ledgerOf(n)
 }
 
 // every calls f periodically as long as the process lives.

@@ -185,7 +185,7 @@ func (r *run) ask(n *node, p parked, c *call) {
 	}
 	r.onNode(r.now.Add(askWait), n, timer, func() {
 		finish(func() {
-			n.agg.Abandon(n.clock, q)
+			n.agg.Cancel(n.clock, q)
 			r.tally(q.Key.Key).unsure = true
 			c.Alone = true
 			r.res.Alone++

@@ -102,7 +102,7 @@ func (p *sharedQuota) update(now quota.Time, source TokenSource, dt float64, set
 	if p.windowed() {
 		p.limit = float64(p.st.Tier.Burst) / max(p.st.Tier.Rate.Per.Seconds(), 1)
 	}
-	if !p.st.Told {
+	if !p.st.HasLevel {
 		return
 	}
 	// Nodes draw tokens in steps. A single step would look like a surge, hence the median.

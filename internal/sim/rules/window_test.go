@@ -234,7 +234,7 @@ func TestLateRefund(t *testing.T) {
 					}
 					if tc.dies {
 						g.members[0] = g.member(2, nil)
-						g.members[0].Afterlife(j.list)
+						g.members[0].Recovered(j.list)
 						g.ledger.MemberGone(g.now, "m0", 2)
 					}
 					g.silent = nil

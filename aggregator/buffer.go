@@ -1,0 +1,110 @@
+package aggregator
+
+import (
+	"time"
+
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// Buffer is memory for the reports of one Collect after another. The zero value is ready
+// to use. What it keeps is bounded by maxRoom; keys that were in a report stay in
+// memory until it is used again.
+type Buffer struct {
+	reports []quota.Report
+	lines   []lines // by range
+	spare   [][]quota.ReportEntry
+}
+
+// maxBuffer bounds the lists of entries that a Room keeps, of maxEntries each at most.
+const maxBuffer = 64
+
+// lines are those of the report of a range that is being made.
+type lines struct {
+	begun   bool
+	entries []quota.ReportEntry
+	bytes   int
+	sent    *sentReport
+}
+
+// reset takes back what was returned the last time.
+func (room *Buffer) reset(ranges int) {
+	for i := range room.reports {
+		if e := room.reports[i].Entries; cap(e) > 0 && len(room.spare) < maxBuffer {
+			room.spare = append(room.spare, e[:0])
+		}
+	}
+	clear(room.reports)
+	room.reports = room.reports[:0]
+	if len(room.lines) != ranges {
+		room.lines = make([]lines, ranges)
+	}
+}
+
+func (room *Buffer) take() []quota.ReportEntry {
+	last := len(room.spare) - 1
+	if last < 0 {
+		return nil
+	}
+	e := room.spare[last]
+	room.spare[last], room.spare = nil, room.spare[:last]
+	return e
+}
+
+// line adds a line for a key to the report of its range that is being made, and begins one
+// if necessary: rt.seq is its number.
+func (a *Aggregator) line(now quota.Time, b *bucket, room *Buffer) *quota.ReportEntry {
+	l := &room.lines[b.rng]
+	bytes := quota.EntrySize(b.entry.name, b.key)
+	if len(l.entries) == a.cfg.MaxEntries || l.bytes+bytes > maxReport {
+		a.finish(now, b.rng, room, 0)
+	}
+	if !l.begun {
+		a.begin(now, b.rng, room)
+	}
+	l.bytes += bytes
+	a.ranges[b.rng].sent.add(l.sent, sentLine{b, b.epoch})
+	n := len(l.entries)
+	if n == cap(l.entries) {
+		l.entries = append(l.entries, quota.ReportEntry{})
+	} else {
+		l.entries = l.entries[:n+1]
+	}
+	return &l.entries[n]
+}
+
+func (a *Aggregator) begin(now quota.Time, r quota.RangeID, room *Buffer) {
+	rt, l := &a.ranges[r], &room.lines[r]
+	rt.seq++
+	*l = lines{begun: true, entries: room.take(), sent: rt.sent.begin(now, rt.seq, &a.spare)}
+}
+
+// finish ends the report of a range that is being made. If first is not 0, it begins one
+// if necessary, and notes that the reports from first to this one are about all open keys.
+func (a *Aggregator) finish(now quota.Time, r quota.RangeID, room *Buffer, first quota.Seq) {
+	rt, l := &a.ranges[r], &room.lines[r]
+	if !l.begun {
+		a.begin(now, r, room)
+	}
+	parts := quota.Seq(0)
+	if first != 0 {
+		parts = rt.seq - first + 1
+	}
+	room.reports = append(room.reports, quota.Report{
+		Range: r, Term: rt.term, From: a.cfg.Self, Incarnation: a.cfg.Incarnation, Seq: rt.seq,
+		Full: first != 0, Parts: uint32(parts), Age: a.accounted(now, rt), Entries: l.entries,
+	})
+	*l = lines{}
+	if rt.asked == 0 {
+		rt.asked = now
+	}
+}
+
+// accounted is for how long all that this node used in the range is known to its leader,
+// or told by this process.
+func (a *Aggregator) accounted(now quota.Time, rt *route) time.Duration {
+	age := now.Sub(a.born)
+	if len(rt.recovered.list) > 0 {
+		return age
+	}
+	return age + a.cfg.Known
+}

@@ -1,0 +1,196 @@
+package aggregator
+
+import (
+	"math"
+
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// takeRestored returns the buckets that were restored since the last time.
+func (s *compactShard) takeRestored() []*bucket {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	list := s.restored
+	s.restored = nil
+	return list
+}
+
+// sweepCompact drops compact keys as sweepIdle does others.
+func (a *Aggregator) sweepCompact(now quota.Time) {
+	a.makeRoom()
+	c := &a.table.compact
+	for i := range c.shards {
+		a.sweepShard(now, &c.shards[i])
+	}
+}
+
+func (a *Aggregator) sweepShard(now quota.Time, s *compactShard) {
+	c := &a.table.compact
+	var gone goneKeys
+	defer func() { a.table.tell(gone) }()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r, ok := s.next(s.first)
+	for ok && a.compactDone(now, s, &r) {
+		a.dropCompact(s, &r, &gone)
+		r, ok = s.next(r.at + r.size)
+	}
+	s.first = r.at
+	r, ok = s.next(max(s.first, s.looked))
+	for n := max(leastLooked/compactShards, s.live/60+1); ok && n > 0; n-- {
+		if a.compactDone(now, s, &r) {
+			a.dropCompact(s, &r, &gone)
+		}
+		r, ok = s.next(r.at + r.size)
+	}
+	if s.looked = r.at; !ok {
+		s.looked = 0
+	}
+	s.tidy(c)
+}
+
+// goneKeys are keys that were dropped, if Config.Removed has to receive them.
+type goneKeys []quota.Key
+
+func (t *table) tell(gone goneKeys) {
+	for _, k := range gone {
+		t.removed(k)
+	}
+}
+
+// forgotten notes that a key is not there any more.
+func (t *table) forgotten(of *limitEntry, key []byte, gone *goneKeys) {
+	t.leave(of, string(key))
+	if t.removed != nil {
+		*gone = append(*gone, quota.Key{LimitName: of.name, Key: string(key)})
+	}
+}
+
+// compactDone reports whether a compact key may be dropped.
+func (a *Aggregator) compactDone(now quota.Time, s *compactShard, r *record) bool {
+	l := s.kinds.list[r.kind].as
+	return now.Sub(a.table.compact.closedAt(r)) >= a.idleFor(l) && a.look(s, r).full(now)
+}
+
+// look is a bucket as a compact key would have, to look at. There is one at a time.
+func (a *Aggregator) look(s *compactShard, r *record) *bucket {
+	b, k := a.scratch, s.kinds.list[r.kind]
+	b.state, b.entry = state{}, k.slot
+	b.own.Store(k.as)
+	b.hot().held.Store(0)
+	s.restore(&a.table.compact, r, b)
+	return b
+}
+
+func (a *Aggregator) dropCompact(s *compactShard, r *record, gone *goneKeys) {
+	of := s.kinds.list[r.kind].slot
+	a.table.forgotten(of, r.key, gone)
+	a.table.compact.remove(s, s.entryOf(of.keys.hashBytes(r.key), r.at), r)
+}
+
+// entryOf returns where the index has a record.
+func (s *compactLog) entryOf(hash uint64, at int) int {
+	mask, want := len(s.index)-1, tag(hash)|uint32(at/placeUnit)
+	i := int(hash>>2) & mask
+	for s.index[i] != want {
+		i = (i + 1) & mask
+	}
+	return i
+}
+
+// makeRoom drops the keys that have been compact longest, of limits that crowd, while the table is
+// nearly full.
+func (a *Aggregator) makeRoom() {
+	if !a.tight() || a.table.compact.size.Load() == 0 {
+		return
+	}
+	var next [compactShards]oldest
+	for i := range next {
+		next[i] = a.findOldest(i, a.table.compact.shards[i].first, false)
+	}
+	for a.tight() {
+		first := 0
+		for i := range next {
+			if next[i].since < next[first].since {
+				first = i
+			}
+		}
+		if next[first].since == math.MaxInt64 {
+			return
+		}
+		next[first] = a.findOldest(first, next[first].at, true)
+	}
+}
+
+// oldest is where in a shard the next key to be dropped is, and when it was closed.
+type oldest struct {
+	at    int
+	since int64 // math.MaxInt64 without a key
+}
+
+// findOldest returns the first key from a place on that should be dropped. With drop, it first
+// drops the key at that place.
+func (a *Aggregator) findOldest(shard, at int, drop bool) oldest {
+	s := &a.table.compact.shards[shard]
+	var gone goneKeys
+	defer func() { a.table.tell(gone) }()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r, ok := s.next(at)
+	if ok && drop && r.at == at { // or it was restored in the meantime
+		a.dropCompact(s, &r, &gone)
+		r, ok = s.next(r.at + r.size)
+	}
+	for ok {
+		if s.kinds.list[r.kind].slot.crowds() {
+			return oldest{r.at, r.since}
+		}
+		r, ok = s.next(r.at + r.size)
+	}
+	return oldest{since: math.MaxInt64}
+}
+
+// relimitCompact applies changed limits and overrides to all that is compact, as relimit
+// does to buckets.
+func (a *Aggregator) relimitCompact(now quota.Time) {
+	c := &a.table.compact
+	for i := range c.shards {
+		a.relimitShard(now, &c.shards[i])
+	}
+}
+
+func (a *Aggregator) relimitShard(now quota.Time, s *compactShard) {
+	var gone goneKeys
+	defer func() { a.table.tell(gone) }()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.live == 0 {
+		return
+	}
+	s.relay(&a.table.compact, func(r *record, rec []byte) []byte {
+		k := s.kinds.list[r.kind]
+		if k.slot.gone.Load() {
+			s.kinds.release(r.kind)
+			a.table.forgotten(k.slot, r.key, &gone)
+			return nil
+		}
+		l := quota.Effective(k.slot.rule.Load().limit, a.table.overrides, string(r.key))
+		if l == k.as || k.slot.name.IsInline() {
+			return rec
+		}
+		n := s.kinds.number(kind{k.slot, l})
+		to := beginning(s.room[:0], n, r.key, r.since)
+		if k.as.First() == l.First() {
+			to = append(to, r.packed...)
+		} else {
+			b := a.look(s, r)
+			b.own.Store(l)
+			b.roll(now, l)
+			f := b.compact(now)
+			to = f.append(to)
+		}
+		s.kinds.release(r.kind)
+		s.room = to
+		return to
+	})
+}

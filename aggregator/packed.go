@@ -1,0 +1,209 @@
+package aggregator
+
+import (
+	"encoding/binary"
+	"math/bits"
+	"time"
+
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// packedState is what a closed bucket is remembered by: every field of its state that says
+// something before the key is opened again. The others are those that openBucket
+// sets, counters, which are taken off the estimate first, and what a bucket that is
+// closed and at rest has not. Amounts are Units; times are stored as differences
+// from others, so that most take few bytes or none.
+type packedState [packedFields]int64
+
+const (
+	packedFlags = iota
+	packedEst
+	packedEstAt // from closedAt on
+	packedSentAt
+	packedEpoch
+	packedTerm
+	packedLease // from closedAt on
+	packedStale // from toldAt on
+	packedOffset
+	packedLevel   // beyond the estimate
+	packedLevelAt // from estAt on
+	packedShare
+	packedLooked // 0 is so long ago that it does not matter
+	packedOthers
+	packedPresumed
+	packedSince // from closedAt on; all of the window are 0 without one
+	packedUntil // from since on
+	packedWin   // from since on
+	packedSlope
+	packedLag
+	packedDemand
+	packedWanted
+	packedVoids
+	packedBeyond
+	packedFields
+)
+
+// flags of a compact bucket.
+const (
+	hadLevel = 1 << iota
+	hadNoneFree
+	wasFresh
+	wasGuessing
+	wasNews
+	wantedLevel
+	wasBound
+	wasRecalled
+	wasOverdue
+	askedAgain
+	hasWindow
+)
+
+// atRest reports whether a closed bucket is waited for by nobody and holds nothing, so
+// that a packed state says all of it. Held by b.mu.
+func (b *bucket) atRest() bool {
+	return b.phase == closed && !b.dead && b.due == 0 && !b.asked.Load() && b.openIdx == 0 &&
+		b.inFlight == 0 && b.allocated == 0 && b.rate == 0 && !b.cancelled.any() && b.place == nil && b.apart == nil && b.as != nil
+}
+
+// compact returns what the table remembers of a bucket that is at rest. Held by b.mu.
+func (b *bucket) compact(now quota.Time) packedState {
+	spent := b.counts().spent()
+	est := b.est - (spent - b.estUsed) + b.refunded - b.estBack
+	f := packedState{
+		packedFlags: b.flags(), packedEst: int64(est), packedEstAt: int64(b.estAt - b.closedAt), packedSentAt: int64(b.sentAt - b.closedAt),
+		packedEpoch: int64(b.epoch), packedTerm: int64(b.term), packedLease: int64(b.lease - b.closedAt),
+		packedStale: int64(b.stale - b.levelAt), packedOffset: b.offset, packedLevel: int64(b.level - est),
+		packedLevelAt: int64(b.levelAt - b.estAt), packedShare: b.share, packedLooked: b.lastLook(now),
+		packedOthers: int64(b.others), packedPresumed: int64(b.presumed), packedSlope: int64(b.slope), packedLag: int64(b.lag),
+		packedDemand: int64(b.demand), packedWanted: int64(b.wanted), packedVoids: int64(b.voids), packedBeyond: int64(b.beyond),
+	}
+	if f[packedFlags]&hasWindow != 0 {
+		f[packedSince], f[packedUntil], f[packedWin] = int64(b.since-b.closedAt), int64(b.until-b.since), int64(b.win-b.since)
+	}
+	return f
+}
+
+// lastLook is when the estimate was last asked for, from closedAt on: 0 if that was so
+// long ago that from now on it is the same as never.
+func (b *bucket) lastLook(now quota.Time) int64 {
+	if b.until == 0 && now.Sub(b.looked) > b.stale.Sub(b.levelAt) {
+		return 0
+	}
+	d := int64(b.looked - b.closedAt)
+	if d >= 0 {
+		d++
+	}
+	return d
+}
+
+// restore makes a bucket that is otherwise new what it was.
+func (b *bucket) restore(f *packedState, closedAt quota.Time) {
+	b.phase, b.closedAt = closed, closedAt
+	b.est, b.estAt = quota.Units(f[packedEst]), closedAt+quota.Time(f[packedEstAt])
+	b.levelAt = b.estAt + quota.Time(f[packedLevelAt])
+	b.stale, b.level = b.levelAt+quota.Time(f[packedStale]), b.est+quota.Units(f[packedLevel])
+	b.sentAt, b.lease = closedAt+quota.Time(f[packedSentAt]), closedAt+quota.Time(f[packedLease])
+	b.epoch, b.term, b.offset, b.share = quota.Seq(f[packedEpoch]), quota.Term(f[packedTerm]), f[packedOffset], f[packedShare]
+	b.others, b.presumed = quota.Units(f[packedOthers]), quota.Units(f[packedPresumed])
+	b.slope, b.lag = quota.Units(f[packedSlope]), time.Duration(f[packedLag])
+	b.demand, b.wanted = quota.Units(f[packedDemand]), quota.Units(f[packedWanted])
+	b.voids, b.beyond = uint32(f[packedVoids]), quota.Units(f[packedBeyond])
+	switch d := quota.Time(f[packedLooked]); {
+	case d > 0:
+		b.looked = closedAt + d - 1
+	case d < 0:
+		b.looked = closedAt + d
+	}
+	if f[packedFlags]&hasWindow != 0 {
+		b.since = closedAt + quota.Time(f[packedSince])
+		b.until, b.win = b.since+quota.Time(f[packedUntil]), b.since+quota.Time(f[packedWin])
+	}
+	b.unflag(f[packedFlags])
+}
+
+func (b *bucket) flags() int64 {
+	n := int64(0)
+	for i, on := range []bool{
+		b.hasLevel, b.noneFree, b.fresh, b.guessing, b.news, b.wantsLevel, b.bound, b.recalled, b.overdue, b.askAgain,
+		b.since != 0 || b.until != 0 || b.win != 0,
+	} {
+		if on {
+			n |= 1 << i
+		}
+	}
+	return n
+}
+
+func (b *bucket) unflag(n int64) {
+	b.hasLevel, b.noneFree, b.fresh, b.guessing = n&hadLevel != 0, n&hadNoneFree != 0, n&wasFresh != 0, n&wasGuessing != 0
+	b.news, b.wantsLevel, b.bound = n&wasNews != 0, n&wantedLevel != 0, n&wasBound != 0
+	b.recalled, b.overdue, b.askAgain = n&wasRecalled != 0, n&wasOverdue != 0, n&askedAgain != 0
+}
+
+// maxPacked is how many bytes a packed state takes at most.
+const maxPacked = (packedFields + 1) * binary.MaxVarintLen64
+
+// append adds the packed state to a record: which fields are not 0, and those.
+func (f *packedState) append(to []byte) []byte {
+	set := uint64(0)
+	for i, v := range f {
+		if v != 0 {
+			set |= 1 << i
+		}
+	}
+	to = binary.AppendUvarint(to, set)
+	for ; set != 0; set &= set - 1 {
+		to = binary.AppendVarint(to, shortly(bits.TrailingZeros64(set), f[bits.TrailingZeros64(set)]))
+	}
+	return to
+}
+
+// parse reads a packed state.
+func (f *packedState) parse(from []byte) {
+	set, n := binary.Uvarint(from)
+	for *f = (packedState{}); set != 0; set &= set - 1 {
+		v, m := binary.Varint(from[n:])
+		i := bits.TrailingZeros64(set)
+		f[i], n = longly(i, v), n+m
+	}
+}
+
+// shortly is a field as it is written: how long a level is believed is a number of
+// whole milliseconds.
+func shortly(i int, v int64) int64 {
+	switch {
+	case i != packedStale:
+		return v
+	case v%int64(time.Millisecond) == 0:
+		return v/int64(time.Millisecond)<<1 | 1
+	}
+	return v << 1
+}
+
+func longly(i int, v int64) int64 {
+	switch {
+	case i != packedStale:
+		return v
+	case v&1 != 0:
+		return v >> 1 * int64(time.Millisecond)
+	}
+	return v >> 1
+}
+
+// compactInto lets a bucket go, which is dead then, if it is as it was and at rest, and
+// there is room for what is remembered of it. Its line is the caller's to clear.
+func (e *idleBucket) compactInto(c *compactStore, hash uint64, now quota.Time) (done, later bool) {
+	b := e.b
+	b.lock()
+	defer b.unlock()
+	switch {
+	case b.dead || b.phase != closed || b.closedAt != e.at:
+		return true, false // used again since
+	case !b.atRest():
+		return false, true
+	}
+	b.tally()
+	f := b.compact(now)
+	b.dead = c.put(hash, kind{b.entry, b.as}, b.key, b.closedAt, &f)
+	return false, false
+}

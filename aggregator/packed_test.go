@@ -1,0 +1,116 @@
+package aggregator
+
+import (
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// notPacked are the fields of a state that a packed state says nothing of: what openBucket sets
+// before anybody looks, what a bucket at rest has not, and what another field tells.
+var notPacked = []string{
+	"phase", "dead", "closedAt", "as", // of the record, and of being compact
+	"ref", "in", "over", "unpaid", "charged", "overCutOff", "refused", "want", "refunded", "returned", "unconfirmed", "sentBack", "estUsed", "estBack",
+	"allocated", "unbacked", "inFlight", "before", "rate", "cap", "from", "base", "applied", "saved", "place",
+	"opened", "pending", "tries", "sent", "acked", "ackedOver", "ackedBack", "credit", "aside", "lastUse", "due", "openIdx",
+	"cancelled", "apart", "tallied", "denied", "deniedCost", "grantedNothing",
+}
+
+// TestPacked: every field of a closed bucket is remembered, or is one that says nothing
+// until the key is opened. A new field belongs to the one or to the other.
+func TestPacked(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	for range 200 {
+		b := &bucket{key: "k"}
+		b.line.Store(&hotEntry{})
+		at := start.Add(time.Duration(rng.Int64N(int64(time.Hour))))
+		for _, f := range reflect.VisibleFields(reflect.TypeFor[state]()) {
+			if name := f.Name; !f.Anonymous && !slices.Contains(notPacked, name) {
+				setAny(t, name, fieldOf(&b.state, name), rng, at)
+			}
+		}
+		b.closedAt = at
+		b.looked = at.Add(time.Duration(rng.Int64N(2000)-1000) * time.Millisecond)
+		b.levelAt, b.stale = at, at.Add(time.Hour) // or when it was looked at would not matter
+		if rng.IntN(2) == 0 {
+			b.since, b.until, b.win, b.slope = 0, 0, 0, 0
+		}
+		f := b.compact(at)
+		rec := f.append(nil)
+		var read packedState
+		if read.parse(rec); read != f {
+			t.Fatalf("%v is read as %v", f, read)
+		}
+		got := &bucket{key: "k"}
+		got.restore(&read, at)
+		want := b.state
+		want.phase = closed
+		if !reflect.DeepEqual(got.state, want) {
+			t.Fatalf("restored\n%+v\nwas\n%+v", got.state, want)
+		}
+	}
+}
+
+// fieldOf returns an integer or bool field of a state, to be set.
+func fieldOf(s *state, name string) any {
+	switch name {
+	case "epoch":
+		return &s.epoch
+	case "term":
+		return &s.term
+	case "voids":
+		return &s.voids
+	case "lag":
+		return &s.lag
+	case "offset":
+		return &s.offset
+	case "share":
+		return &s.share
+	}
+	if u := map[string]*quota.Units{
+		"est": &s.est, "others": &s.others, "presumed": &s.presumed, "level": &s.level, "demand": &s.demand, "wanted": &s.wanted,
+		"beyond": &s.beyond, "slope": &s.slope,
+	}[name]; u != nil {
+		return u
+	}
+	if at := map[string]*quota.Time{
+		"since": &s.since, "until": &s.until, "win": &s.win, "lease": &s.lease, "estAt": &s.estAt, "stale": &s.stale,
+		"looked": &s.looked, "levelAt": &s.levelAt, "sentAt": &s.sentAt,
+	}[name]; at != nil {
+		return at
+	}
+	return map[string]*bool{
+		"hasLevel": &s.hasLevel, "noneFree": &s.noneFree, "fresh": &s.fresh, "guessing": &s.guessing, "news": &s.news, "wantsLevel": &s.wantsLevel,
+		"bound": &s.bound, "recalled": &s.recalled, "overdue": &s.overdue, "askAgain": &s.askAgain,
+	}[name]
+}
+
+func setAny(t *testing.T, name string, field any, rng *rand.Rand, at quota.Time) {
+	t.Helper()
+	n := rng.Int64N(1 << rng.IntN(40))
+	switch f := field.(type) {
+	case *quota.Units:
+		*f = quota.Units(n - 1000)
+	case *quota.Time:
+		*f = at + quota.Time(n-1<<20)
+	case *quota.Seq:
+		*f = quota.Seq(n)
+	case *quota.Term:
+		*f = quota.Term(n)
+	case *time.Duration:
+		*f = time.Duration(n)
+	case *int64:
+		*f = n
+	case *uint32:
+		*f = uint32(n)
+	case *bool:
+		if f == nil {
+			t.Fatalf("%s: a new field of state; pack it, or say in notPacked why not", name)
+		}
+		*f = n%2 == 0
+	}
+}

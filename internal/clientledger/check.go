@@ -1,0 +1,45 @@
+package clientledger
+
+import (
+	"fmt"
+
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// allocatedOf returns how much a table has allocated; *aggregator.Aggregator implements it.
+type allocatedOf interface {
+	Lent(k quota.Key) quota.Units
+}
+
+// Check proves the books after a step, and returns a fault: per key, the sum of what
+// clients were allocated is what the node's table has allocated, and the sums that are kept of
+// clients are those of the clients. It is for tests and the simulator, and takes time
+// in proportion to the clients' keys.
+func (l *Ledger) Check(now quota.Time) error {
+	l.now = now
+	for k, b := range l.keys {
+		loan := l.look(k)
+		b.learn(&loan)
+		var lent, spoken, wait, credit quota.Units
+		for i, al := range b.allocations {
+			al.void()
+			lent, spoken, wait, credit = lent+al.allocated, spoken+al.beyond, wait+al.wait, credit+al.credit
+			if al.allocated < 0 || al.unbacked < 0 || al.unbacked > al.allocated || al.lost < 0 || al.at != i {
+				return fmt.Errorf("%v: %s has %d lent, of it %d unbacked, and %d lost", k, al.c.id, al.allocated, al.unbacked, al.lost)
+			}
+		}
+		if t, ok := l.parent.(allocatedOf); ok && t.Lent(k) != lent {
+			return fmt.Errorf("%v: clients were lent %d, and the table has lent %d", k, lent, t.Lent(k))
+		}
+		if lent != b.allocated {
+			return fmt.Errorf("%v: clients were lent %d, and the sum is %d", k, lent, b.allocated)
+		}
+		if credit != b.credit {
+			return fmt.Errorf("%v: clients were promised %d, and the sum is %d", k, credit, b.credit)
+		}
+		if spoken != b.spoken || wait != b.wait {
+			return fmt.Errorf("%v: clients' callers wait for %d and overdraw %d, and the sums are %d and %d", k, wait, spoken, b.wait, b.spoken)
+		}
+	}
+	return nil
+}

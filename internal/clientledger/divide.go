@@ -1,0 +1,356 @@
+package clientledger
+
+import (
+	"math"
+	"time"
+
+	"github.com/quorate/quorate/aggregator"
+	"github.com/quorate/quorate/internal/fairshare"
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// bucket is one key that clients have open.
+type bucket struct {
+	key         quota.Key
+	limit       *quota.Limit
+	gen         aggregator.Generation
+	win         quota.Time // what clients call the window
+	allocations []*allocation
+
+	demand    float64       // of all clients, Units per second
+	allocated quota.Units   // to all clients
+	spoken    quota.Units   // of the level: what callers are about to use, under soft beyond what was allocated
+	credit    quota.Units   // of the level: what clients may overdraw until they hear again
+	wait      quota.Units   // what callers wait for
+	queue     []*allocation // allocations that wait for tokens, longest first
+	listed    bool          // in Branch.waiting
+
+	usual   float64 // demand, averaged over some intervals
+	usualAt quota.Time
+
+	level    float64     // the most that anyone's demand is served, per second
+	spare    quota.Units // allocated, and more than is foreseen to be used
+	levelAt  quota.Time
+	recalled quota.Time
+}
+
+const (
+	// ahead is how many intervals of demand a client is allocated: more than one, so
+	// that a late report does not starve it.
+	ahead = 1.5
+	// little is allocated to a client even if it is promised to others: a client with rare requests needs
+	// it, and many rarely ask at once.
+	little = 4 * quota.Token
+	// deviations of a count are allocated on top where there is enough.
+	deviations = fairshare.Deviations
+	// calm is how many intervals a client may be silent while the use is far below
+	// the limit, and calmShare the part of the burst that may be used in that time.
+	calm      = 10
+	calmShare = 0.05
+)
+
+// learn takes over what the node knows of the key.
+func (b *bucket) learn(l *aggregator.Allocation) {
+	b.limit = l.Limit
+	win := window(l)
+	switch {
+	case l.Limit.Kind == quota.PeriodicRefill && b.win != 0 && win < b.win.Add(l.Limit.Rate.Per):
+		// It begins again, unnoticed, as long as the leader knows of no use.
+	case l.Gen != b.gen || b.win == 0 || l.Limit.Kind == quota.SlidingWindow:
+		b.win = win
+	}
+	b.gen = l.Gen
+}
+
+// window is what clients call the window: its start on the leader's clock, which
+// is the same for a wall clock that is right; else on this node's.
+func window(l *aggregator.Allocation) quota.Time {
+	if l.Until == 0 {
+		return 0
+	}
+	if d := l.Since - l.Window; -skew <= d && d <= skew {
+		return l.Window
+	}
+	return l.Since
+}
+
+// skew is the most by which a leader's wall clock may differ from this node's for
+// both to have the same windows.
+const skew = quota.Time(2 * time.Second)
+
+// ask books what a client demands per second.
+func (b *bucket) ask(al *allocation, demand float64) {
+	b.demand = max(0, b.demand+demand-al.demand)
+	al.demand = demand
+}
+
+// speak books what of the level a client's callers are about to use.
+func (b *bucket) speak(al *allocation, u quota.Units) {
+	beyond := u
+	if b.limit != nil && b.limit.Ceiling == quota.Soft {
+		beyond = max(0, u-al.allocated)
+	}
+	b.spoken += beyond - al.beyond
+	al.spoken, al.beyond = u, beyond
+}
+
+// promise books what of the level a client may overdraw.
+func (b *bucket) promise(al *allocation, u quota.Units) {
+	b.credit += u - al.credit
+	al.credit, al.last = u, u
+}
+
+// extend promises a client the credit of a grant. Until the client has applied the grant, it
+// may act on an earlier one with more credit.
+func (al *allocation) extend(u quota.Units) {
+	al.bucket.promise(al, max(u, al.credit))
+	al.last = u
+}
+
+// redeem ends the promises of earlier grants, if the client has applied the last one: what it
+// has overdrawn by them is in its report.
+func (al *allocation) redeem(applied quota.Seq) {
+	if applied >= al.grants {
+		al.bucket.promise(al, al.last)
+	}
+}
+
+// observe averages what a client attempts. A count that differs from what was
+// expected by more than chance does is believed at once.
+func (b *bucket) observe(now quota.Time, al *allocation, attempted quota.Units, sync time.Duration) {
+	dt := 10 * sync
+	if al.reported > 0 {
+		dt = min(max(now.Sub(al.reported), time.Millisecond), 10*sync)
+	}
+	al.reported = now
+	seconds := dt.Seconds()
+	b.ask(al, fairshare.Follow(al.demand, float64(attempted), float64(quota.Token), seconds, math.Exp(-seconds/(3*sync.Seconds()))))
+}
+
+// fade lets the demand of a client go that says nothing.
+func (b *bucket) fade(now quota.Time, al *allocation, sync time.Duration) {
+	if al.demand > 0 && now.Sub(al.reported) > al.again+3*sync {
+		b.ask(al, 0)
+	}
+	if al.spoken > 0 && now.Sub(al.reported) > 2*sync {
+		b.speak(al, 0)
+	}
+	if al.credit > 0 && now.Sub(al.reported) > al.again+3*sync {
+		b.promise(al, 0)
+	}
+}
+
+// grant answers an entry: it allocates what the client needs, up to its part, and reports what it
+// has to know. before is what the node knew until now.
+func (l *Ledger) grant(al *allocation, e *quota.ReportEntry, before *aggregator.Allocation, asks bool) (quota.GrantEntry, bool) {
+	b := al.bucket
+	b.speak(al, 0)
+	b.leave(al)
+	var want, part quota.Units
+	if (asks || e.Want > 0) && len(al.flight) < maxFlight {
+		want = l.need(al, e)
+		part = min(want, l.share(al, before, e.Want))
+	}
+	urgent := max(0, min(want, e.Want-al.allocated)) // what callers wait for
+	loan := l.allocate(al, part, b.wait+max(0, urgent-min(part, before.Held)))
+	if loan.Limit == nil {
+		return quota.GrantEntry{}, false
+	}
+	g := l.tell(al, &loan, loan.Tokens, e.Want)
+	if short := urgent - loan.Tokens; short > 0 {
+		al.parked = g.Level-g.Unseen >= e.Want && (loan.Limit.Ceiling == quota.Hard || !loan.NoneFree)
+		l.enqueue(al, short)
+		if loan.NoneFree || loan.CutOff {
+			l.recall(b, al)
+		}
+	}
+	return g, true
+}
+
+// allocatable is how much of what the node holds may be allocated to a client: under soft only a little
+// of what others have been promised.
+func (l *Ledger) allocatable(al *allocation) quota.Units {
+	b, loan := al.bucket, l.look(al.bucket.key)
+	if loan.Limit == nil || loan.Limit.Ceiling == quota.Hard {
+		return quota.Most
+	}
+	elsewhere := max(0, loan.Level-loan.Unseen-loan.Held-b.allocated)
+	return max(little, loan.Held-max(0, b.credit-al.credit-elsewhere))
+}
+
+// allocate hands tokens to a client.
+func (l *Ledger) allocate(al *allocation, tokens, wait quota.Units) aggregator.Allocation {
+	if tokens > little && al.bucket.credit > al.credit {
+		tokens = min(tokens, l.allocatable(al))
+	}
+	loan := l.parent.Allocate(l.clock, al.bucket.key, aggregator.AllocationRequest{Tokens: tokens, Wait: wait})
+	if loan.Limit == nil {
+		return loan
+	}
+	al.bucket.learn(&loan)
+	al.void()
+	al.owe(al.allocated + loan.Tokens)
+	al.given = al.given.Plus(loan.Tokens)
+	if loan.Unbacked {
+		al.unbacked += loan.Tokens
+	}
+	return loan
+}
+
+// tell makes a grant of what was allocated.
+func (l *Ledger) tell(al *allocation, loan *aggregator.Allocation, tokens, want quota.Units) quota.GrantEntry {
+	al.grants++
+	if tokens > 0 {
+		al.flight = append(al.flight, flight{al.grants, tokens})
+	}
+	al.lease = l.now.Add(min(l.cfg.Lease, loan.Lease))
+	al.again = l.again(al.bucket, loan)
+	g := l.told(al, loan)
+	if loan.Limit.Ceiling == quota.Soft {
+		al.extend(l.creditOf(al, loan, want))
+		if g.Credit = al.last; al.bucket.settle(l.now, l.cfg.Sync) {
+			g.Credit = max(g.Credit, min(g.Level-g.Unseen, little))
+		}
+	}
+	if loan.Limit.Ceiling == quota.Soft && g.Level-g.Unseen >= want {
+		al.bucket.speak(al, want)
+	} else {
+		al.bucket.speak(al, min(want, tokens))
+	}
+	g.Tokens = tokens
+	return g
+}
+
+// told returns a grant entry with what a client needs to know of a key.
+func (l *Ledger) told(al *allocation, loan *aggregator.Allocation) quota.GrantEntry {
+	b := al.bucket
+	free, level := loan.Held, loan.Level
+	if !loan.NoneFree {
+		free = max(free, loan.Level-loan.Unseen)
+	}
+	if loan.Limit.Ceiling == quota.Hard { // what the node holds is there, whatever its leader has set aside of the rest
+		level = max(level, loan.Held)
+	}
+	unseen := loan.Unseen
+	if loan.Limit.Ceiling == quota.Soft { // others may use what they were allocated, and a recall may bring it back
+		unseen, free = unseen.Plus(b.allocated-al.allocated), free.Plus(max(0, b.spare-l.spare(al)))
+	}
+	g := quota.GrantEntry{
+		Key: b.key, Epoch: al.epoch, Seq: al.grants, Lease: al.lease.Sub(l.now), Cap: al.allocated,
+		Level: level - (b.spoken - al.beyond), Unseen: unseen, Aside: loan.Aside, Free: free, Others: b.others(al, loan), Again: al.again,
+		Slope: loan.Slope, Burst: loan.Limit.BurstUnits(), WindowStart: b.win,
+	}
+	if loan.Until != 0 {
+		g.WindowEnd = loan.Until
+	}
+	return g
+}
+
+// spare is what a client was allocated and is not foreseen to use.
+func (l *Ledger) spare(al *allocation) quota.Units {
+	return max(0, al.allocated-quota.RoundUnits(al.demand*ahead*l.cfg.Sync.Seconds()))
+}
+
+// creditOf is what a client may overdraw until it hears again: half of this node's part
+// of the level that is not promised yet, and no more than it is foreseen to need.
+func (l *Ledger) creditOf(al *allocation, loan *aggregator.Allocation, want quota.Units) quota.Units {
+	b := al.bucket
+	part := 1 / float64(max(1, loan.Nodes))
+	if here := max(b.demand, float64(loan.Demand)); loan.HasLevel && here > 0 {
+		part = max(part, here/(here+float64(loan.Others)))
+	}
+	free := max(0, part*float64(loan.Level-loan.Unseen-b.allocated)-float64(max(b.credit-al.credit, b.spoken-al.beyond))) / 2
+	credit := quota.RoundUnits(min(free, max(float64(want), al.demand*ahead*l.cfg.Sync.Seconds(), free/float64(len(b.allocations)))))
+	return credit - credit%quota.Token
+}
+
+// settle follows the demand of all, and reports whether it is as it was: then what clients
+// know of each other's demand is right, and their estimates with it.
+func (b *bucket) settle(now quota.Time, sync time.Duration) bool {
+	if b.usualAt > 0 {
+		b.usual += (1 - math.Exp(-now.Sub(b.usualAt).Seconds()/(3*sync.Seconds()))) * (b.demand - b.usual)
+	}
+	b.usualAt = now
+	chance := deviations * math.Sqrt(b.demand*float64(quota.Token)/(3*sync.Seconds()))
+	return b.demand <= 1.5*b.usual+chance
+}
+
+// others is the demand of everybody in the cluster but the client, less what
+// chance does.
+func (b *bucket) others(al *allocation, loan *aggregator.Allocation) quota.Units {
+	here := max(0, max(b.demand, float64(loan.Demand))-al.demand)
+	return loan.Others + quota.RoundUnits(max(0, here-math.Sqrt(here*float64(quota.Token))))
+}
+
+// foreseen is what a client is likely to use until it reports again, in Units.
+func (l *Ledger) foreseen(al *allocation) float64 {
+	mean := al.demand * ahead * l.cfg.Sync.Seconds()
+	return mean + deviations*math.Sqrt(mean*float64(quota.Token))
+}
+
+// need returns what a client should be allocated beyond what it has.
+func (l *Ledger) need(al *allocation, e *quota.ReportEntry) quota.Units {
+	need := l.foreseen(al)
+	u := quota.RoundUnits(need)
+	if need < float64(2*quota.Token) { // it would lie there
+		u = 0
+	}
+	want := max(u, e.Want) - al.allocated
+	if rest := want % quota.Token; rest > 0 && want > 0 {
+		want += quota.Token - rest
+	}
+	return max(0, want)
+}
+
+// share is how much of what the node holds a client may have: what it needs while
+// there is enough for all, else its part; and those who wait come first.
+func (l *Ledger) share(al *allocation, loan *aggregator.Allocation, want quota.Units) quota.Units {
+	b := al.bucket
+	level := l.waterLevel(b, loan)
+	if math.IsInf(level, 1) && b.wait == 0 {
+		return quota.Most
+	}
+	part := quota.RoundUnits(min(al.demand, level)*ahead*l.cfg.Sync.Seconds()) - al.allocated
+	if free := loan.Held - b.wait; free >= want { // a request at a time, for clients that come
+		part = max(part, want)
+	}
+	return max(0, min(part, loan.Held-b.wait))
+}
+
+// waterLevel is the most that anyone gets per second when what the node has is
+// divided max-min fairly by demand; infinite when there is enough for all. It is
+// computed again four times an interval, together with the spare part of the
+// allocations.
+func (l *Ledger) waterLevel(b *bucket, loan *aggregator.Allocation) float64 {
+	if b.levelAt > 0 && l.now.Sub(b.levelAt) < l.cfg.Sync/4 {
+		return b.level
+	}
+	b.levelAt = l.now
+	horizon := ahead * l.cfg.Sync.Seconds()
+	b.level = math.Inf(1)
+	if avail := float64(loan.Rate) + float64(loan.Held)/horizon; b.demand > avail {
+		b.level = fairshare.Level(len(b.allocations), func(i int) float64 { return b.allocations[i].demand }, avail)
+	}
+	b.spare = 0
+	for _, al := range b.allocations {
+		if al.c.since == 0 { // it can be recalled
+			b.spare += l.spare(al)
+		}
+	}
+	return b.level
+}
+
+// again is when a client should report next: at every interval while the limit is
+// contended, rarely when the use is far below it.
+func (l *Ledger) again(b *bucket, loan *aggregator.Allocation) time.Duration {
+	total := float64(loan.Others) + max(b.demand, float64(loan.Demand))
+	burst, avail := float64(loan.Limit.BurstUnits()), float64(loan.Slope)
+	if loan.Limit.Kind != quota.TokenBucket { // the present level is all that is available
+		avail += float64(max(0, loan.Level)) / (ahead * l.cfg.Sync.Seconds())
+	}
+	if total <= 0 || total > avail/2 {
+		return l.cfg.Sync
+	}
+	quiet := time.Duration(calmShare * burst / total * float64(time.Second))
+	return min(max(quiet/l.cfg.Sync, 1), calm) * l.cfg.Sync
+}

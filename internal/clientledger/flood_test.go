@@ -1,0 +1,93 @@
+package clientledger
+
+import (
+	"fmt"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/quorate/quorate/aggregator"
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// TestFloodOfClientKeys: an owner that opens as many keys as it can, in one process or in several,
+// leaves room for the keys of others, and what it lets go of is room again.
+func TestFloodOfClientKeys(t *testing.T) {
+	const most = 1000
+	l := bucketLimit(quota.Hard, 10, 100)
+	for what, owners := range map[string][]string{
+		"a process of nobody known":     {""},
+		"one process of an identity":    {"greedy"},
+		"four processes of an identity": {"greedy", "greedy", "greedy", "greedy"},
+	} {
+		w := newWorld(t, l, 0)
+		w.b = New(Config{Self: "n", MaxKeys: most}, w.node)
+		seqs := map[quota.NodeID]quota.Seq{}
+		answered := func(id quota.NodeID, keys int, final bool) int {
+			t.Helper()
+			seqs[id]++
+			r := quota.Report{From: id, Incarnation: 1, Term: 1, Seq: seqs[id]}
+			for i := range keys {
+				r.Entries = append(r.Entries, quota.ReportEntry{Key: quota.Key{LimitName: l.LimitName, Key: fmt.Sprint(id, i)}, Epoch: 1, Final: final})
+			}
+			g, err := w.b.Report(w.now, &r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return len(g.Entries)
+		}
+		attach := func(id, owner string) {
+			if err := w.b.Attach(w.now, quota.NodeID(id), owner, 1, 1); err != nil {
+				t.Fatal(err)
+			}
+		}
+		attach("other", "")
+		flooded := 0
+		for i, owner := range owners {
+			id := "greedy/" + strconv.Itoa(i)
+			attach(id, owner)
+			flooded += answered(quota.NodeID(id), 3*most, false)
+		}
+		if flooded != most/8*7 {
+			t.Errorf("%s: has %d keys; want %d", what, flooded, most/8*7)
+		}
+		if got := answered("other", 100, false); got != 100 {
+			t.Errorf("%s: another process has %d of 100 keys", what, got)
+		}
+		for i := range owners {
+			w.b.Detach(w.now, quota.NodeID("greedy/"+strconv.Itoa(i)), 1, 1)
+		}
+		w.now = w.now.Add(2 * remember)
+		w.b.Sweep(w.now)
+		if got := answered("other", 500, false); got != 500 {
+			t.Errorf("%s: when it is gone another process has %d of 500 keys", what, got)
+		}
+	}
+}
+
+// TestKeysBeyondTheTable: processes share one bucket of a soft limit for the keys for which their
+// node has no room, as the node's own callers do.
+func TestKeysBeyondTheTable(t *testing.T) {
+	const most, seconds, perSecond = 32, 5, 200
+	l := bucketLimit(quota.Soft, 10, 20)
+	w := newWorld(t, l, 2)
+	w.node = aggregator.New(aggregator.Config{Self: "n", Incarnation: 1, Nodes: 2, Ranges: 1, MaxKeys: most}, w.now)
+	w.node.SetLimits(w.now, w.limits)
+	w.node.SetLeader(0, "l", 1)
+	w.b.parent = w.node
+	for i := range most {
+		w.check(w.node, l.LimitName, "old"+strconv.Itoa(i), 1)
+	}
+	passed := 0
+	for i := range seconds * perSecond {
+		w.now = w.now.Add(time.Second / perSecond)
+		w.pump()
+		if w.ask(w.procs[i%2], l.LimitName, "new"+strconv.Itoa(i), 1) {
+			passed++
+		}
+	}
+	// The burst and the rate, and what two processes admit that have not heard of each other yet.
+	if least := 20 + 10*seconds; passed < least*9/10 || passed > 2*least {
+		t.Errorf("%d of %d new keys pass; want about %d", passed, seconds*perSecond, least)
+	}
+}

@@ -1,0 +1,206 @@
+package clientledger
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/quorate/quorate/aggregator"
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// Parent is the node's own table of keys; *aggregator.Aggregator is one.
+type Parent interface {
+	// Allocate allocates tokens that the node holds of a key, and returns what it knows of the key.
+	Allocate(clock aggregator.Clock, k quota.Key, w aggregator.AllocationRequest) aggregator.Allocation
+	// Settle books what clients did with allocations. It returns false if the limit is unknown.
+	Settle(clock aggregator.Clock, k quota.Key, s aggregator.Settlement) bool
+	// Recalls returns keys with allocations that their leader wants back since the last call.
+	Recalls() []quota.Key
+}
+
+// Errors that callers tell apart. All others say that a message changes nothing.
+var (
+	// ErrFull says that the node has as many clients as it may.
+	ErrFull = errors.New("too many clients; attach to another node")
+	// ErrUnknown says that there was no such session here.
+	ErrUnknown = errors.New("unknown attachment")
+	// ErrForgotten says that the session was here, and waited too long to be settled:
+	// as if its node had died.
+	ErrForgotten = errors.New("the attachment has been forgotten")
+)
+
+// Ledger is the book of a node's clients. One goroutine at a time uses it.
+type Ledger struct {
+	cfg    Config
+	parent Parent
+	now    quota.Time
+	clock  aggregator.Clock // returns now
+
+	clients     map[quota.NodeID]*client // those whose stream lives
+	parted      map[session]*client      // those whose stream broke, until they are settled
+	settled     memory[session]          // those that are
+	forgotten   memory[session]          // those that waited too long for that
+	inherited   memory[inherited]        // parts of last reports that are booked
+	keys        map[quota.Key]*bucket
+	allocations int            // of all clients
+	owned       map[string]int // of those of each owner
+
+	waiting []*bucket // keys with clients that wait for tokens
+	pushed  []quota.Grant
+}
+
+// session is one stream of a process to a node, as the process numbers them.
+type session struct {
+	id   quota.NodeID
+	inc  quota.Incarnation
+	term quota.Term
+}
+
+func (a session) String() string {
+	return fmt.Sprintf("attachment %d of %s, incarnation %d", a.term, a.id, a.inc)
+}
+
+// older reports whether the session is of an earlier life, or an earlier one.
+func (a session) older(b session) bool {
+	return a.inc < b.inc || a.inc == b.inc && a.term < b.term
+}
+
+// client is one session.
+type client struct {
+	session
+	owner string
+	seq   quota.Seq
+	keys  map[quota.Key]*allocation
+	since quota.Time // when its stream broke; 0 while it lives
+}
+
+// New returns a client ledger without clients.
+func New(cfg Config, t Parent) *Ledger {
+	l := &Ledger{
+		cfg: cfg.WithDefaults(), parent: t,
+		clients: map[quota.NodeID]*client{}, parted: map[session]*client{}, keys: map[quota.Key]*bucket{}, owned: map[string]int{},
+	}
+	l.settled.init()
+	l.forgotten.init()
+	l.inherited.init()
+	l.clock = func() quota.Time { return l.now }
+	return l
+}
+
+// Len returns how many clients are attached.
+func (l *Ledger) Len() int { return len(l.clients) }
+
+// Keys returns how many keys clients have open together, those of sessions that
+// broke included: a key that ten of them use counts as ten.
+func (l *Ledger) Keys() int { return l.allocations }
+
+// Settled reports whether the session is known to be settled.
+func (l *Ledger) Settled(id quota.NodeID, inc quota.Incarnation, term quota.Term) bool {
+	return l.settled.has(session{id, inc, term})
+}
+
+// Attach begins a session. An earlier one of the same process ends as if its
+// stream had broken; one of an earlier process is over. owner is whose process it is:
+// the processes of an owner share MaxKeys as one; if it is empty, each counts for itself.
+// Attach returns ErrFull when there is no room, and an error for a session that is
+// not newer.
+func (l *Ledger) Attach(now quota.Time, id quota.NodeID, owner string, inc quota.Incarnation, term quota.Term) error {
+	l.now = now
+	at := session{id, inc, term}
+	was := l.clients[id]
+	switch {
+	case term == 0:
+		return errors.New("attachment: 0; must be 1 or more")
+	case was != nil && !was.older(at) || l.parted[at] != nil || l.settled.has(at):
+		return fmt.Errorf("%v: is not newer than what is known", at)
+	case was == nil && len(l.clients) >= l.cfg.MaxClients:
+		return ErrFull
+	case was != nil:
+		l.part(was)
+	}
+	if owner == "" {
+		owner = string(id)
+	}
+	l.clients[id] = &client{session: at, owner: owner, keys: map[quota.Key]*allocation{}}
+	return nil
+}
+
+// Detach says that the stream of a process broke: what it was allocated stays allocated
+// until its last report comes (Final), or its lease ends.
+func (l *Ledger) Detach(now quota.Time, id quota.NodeID, inc quota.Incarnation, term quota.Term) {
+	l.now = now
+	if c := l.clients[id]; c != nil && c.session == (session{id, inc, term}) {
+		l.part(c)
+	}
+}
+
+// part keeps the session aside until it is settled. Where too many wait for
+// that, what it was allocated is lost now.
+func (l *Ledger) part(c *client) {
+	delete(l.clients, c.id)
+	if len(l.parted) >= l.cfg.MaxClients {
+		l.end(c)
+		return
+	}
+	c.since = l.now
+	l.parted[c.session] = c
+	for _, al := range c.keys {
+		al.quiet()
+	}
+}
+
+// end forgets a session, with what it was allocated. Should its last report come all
+// the same, it is booked as that of a session to a dead node.
+func (l *Ledger) end(c *client) {
+	l.forgotten.add(l.now, c.session)
+	for _, al := range c.keys {
+		l.lose(al)
+		l.drop(al)
+	}
+	delete(l.parted, c.session)
+}
+
+// remember is how long a broken session waits for its last report.
+const remember = time.Minute
+
+// Sweep does what time alone asks for: it takes back what was allocated when its lease
+// is over, and forgets sessions that broke a minute ago. Call it about once a
+// second.
+func (l *Ledger) Sweep(now quota.Time) {
+	l.now = now
+	for _, c := range l.parted {
+		l.sweep(c)
+		if now.Sub(c.since) >= remember {
+			l.end(c)
+		}
+	}
+	for _, c := range l.clients {
+		l.sweep(c)
+	}
+	l.settled.forget(now)
+	l.forgotten.forget(now)
+	l.inherited.forget(now)
+}
+
+// sweep takes back what has outlasted its lease.
+func (l *Ledger) sweep(c *client) {
+	for _, al := range c.keys {
+		if al.allocated > 0 && l.now >= al.lease.Add(leaseSlack) {
+			l.lose(al)
+		}
+		if al.closed && c.since == 0 && l.now.Sub(al.reported) >= closedFor {
+			l.drop(al)
+			continue
+		}
+		al.bucket.fade(l.now, al, l.cfg.Sync)
+	}
+}
+
+// closedFor is how long a key that a client has let go of is remembered: longer than
+// a report is repeated on a stream that lives.
+const closedFor = 5 * time.Second
+
+// leaseSlack is how much later than the node a client may see its lease end, and
+// how long its last words take.
+const leaseSlack = 250 * time.Millisecond

@@ -1,0 +1,198 @@
+package leader
+
+import (
+	"testing"
+	"time"
+
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// afterlifeTest is a ledger of one key, a hard window of an hour, and its log.
+type afterlifeTest struct {
+	t      *testing.T
+	now    quota.Time
+	limits *quota.Limits
+	key    quota.Key
+	l      *Ledger
+	log    []quota.KeyLevel
+	seq    quota.Seq
+}
+
+func newAfterlifeTest(t *testing.T, burst int64) *afterlifeTest {
+	t.Helper()
+	e := &afterlifeTest{t: t, now: quota.Time(100 * time.Hour), key: quota.Key{LimitName: quota.LimitName{Namespace: "n", Limit: "l"}, Key: "k"}}
+	e.limits = e.limitsOf(burst)
+	e.elect(1, e.limits)
+	e.now = e.now.Add(time.Second) // it has learnt
+	return e
+}
+
+func (e *afterlifeTest) limitsOf(burst int64) *quota.Limits {
+	e.t.Helper()
+	limits, err := quota.NewLimits(1, []quota.Limit{{
+		LimitName: e.key.LimitName, Kind: quota.FixedWindow, Ceiling: quota.Hard,
+		Rate: quota.Rate{Tokens: burst, Per: time.Hour}, Burst: burst,
+	}})
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	return limits
+}
+
+// elect makes a leader that knows these limits, and what the log says.
+func (e *afterlifeTest) elect(term quota.Term, limits *quota.Limits) {
+	e.l = New(Config{}, 0, term, "b", []quota.NodeID{"a", "b"}, limits, e.log, e.now)
+}
+
+// write makes the next checkpoint, and has it committed or not.
+func (e *afterlifeTest) write(commit bool) {
+	if levels := e.l.Checkpoint(e.now, 10); commit && len(levels) > 0 {
+		e.log = levels
+		e.l.Saved(e.now, e.l.Written())
+	}
+}
+
+// report sends an entry of node a's process, and returns the answer to it.
+func (e *afterlifeTest) report(inc quota.Incarnation, entry quota.ReportEntry) []quota.GrantEntry {
+	e.t.Helper()
+	e.now = e.now.Add(10 * time.Millisecond)
+	e.seq++
+	entry.Key = e.key
+	g, err := e.l.Report(e.now, quota.Report{Term: e.l.Term(), From: "a", Incarnation: inc, Seq: e.seq, Entries: []quota.ReportEntry{entry}})
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	return g.Entries
+}
+
+func (e *afterlifeTest) remaining(want int64) {
+	e.t.Helper()
+	if k, ok := e.l.Key(e.now, e.key); !ok || k.Remaining != want {
+		e.t.Errorf("remaining %d, %v; want %d", k.Remaining, ok, want)
+	}
+}
+
+// TestAfterlifeIsCommitted: a process learns that what an earlier one had counted
+// is settled when the log says so, and not before: also of one that had counted
+// nothing, and only held something.
+func TestAfterlifeIsCommitted(t *testing.T) {
+	for _, used := range []int64{0, 7} {
+		e := newAfterlifeTest(t, 1000)
+		e.report(1, quota.ReportEntry{Epoch: 3, Want: quota.FromTokens(50)})
+		e.write(true) // with a promise to the process
+		if len(e.log) != 1 || len(e.log[0].Marks) != 1 || e.log[0].Marks[0].Out == 0 {
+			t.Fatalf("the log promises nothing: %+v", e.log)
+		}
+		e.elect(2, e.limits)
+		told := quota.ReportEntry{Epoch: 3, Life: 1, Overdrawn: quota.FromTokens(used), Window: e.now - e.now%quota.Time(time.Hour)}
+		if got := e.report(2, told); len(got) != 0 {
+			t.Errorf("%d used: answered before the log has it: %+v", used, got)
+		}
+		e.write(false) // a leader that dies with it
+		if got := e.report(2, told); len(got) != 0 {
+			t.Errorf("%d used: answered before the log has it: %+v", used, got)
+		}
+		e.elect(3, e.limits)
+		if got := e.report(2, told); len(got) != 0 {
+			t.Errorf("%d used: answered by a leader whose log has not got it: %+v", used, got)
+		}
+		e.write(true)
+		for range 2 {
+			if got := e.report(2, told); len(got) != 1 || got[0].Life != 1 || got[0].Saved != quota.FromTokens(used) {
+				t.Errorf("%d used: %+v; want it settled", used, got)
+			}
+		}
+		e.elect(4, e.limits)
+		e.remaining(1000 - used)
+	}
+}
+
+// TestAfterlifeNeedsLimits: a new leader may not have the limits yet. What it
+// cannot book it does not settle, until they must have come.
+func TestAfterlifeNeedsLimits(t *testing.T) {
+	e := newAfterlifeTest(t, 1000)
+	none, err := quota.NewLimits(0, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.elect(2, none)
+	told := quota.ReportEntry{Epoch: 3, Life: 1, Overdrawn: quota.FromTokens(7), Window: e.now - e.now%quota.Time(time.Hour)}
+	if got := e.report(2, told); len(got) != 0 {
+		t.Errorf("settled without the limit: %+v", got)
+	}
+	e.l.SetLimits(e.now, e.limits)
+	e.report(2, told)
+	e.write(true)
+	if got := e.report(2, told); len(got) != 1 {
+		t.Errorf("not settled: %+v", got)
+	}
+	e.remaining(993)
+	e.elect(3, none)
+	e.now = e.now.Add(unknownFor)
+	if got := e.report(2, told); len(got) != 1 || got[0].Saved != quota.FromTokens(7) {
+		t.Errorf("a limit that is gone for good: %+v", got)
+	}
+}
+
+// TestPromiseEndsWithEpoch: what the log promised, or says to be saved, of one
+// opening of a key says nothing of the next.
+func TestPromiseEndsWithEpoch(t *testing.T) {
+	e := newAfterlifeTest(t, 1000)
+	e.report(1, quota.ReportEntry{Epoch: 3, Want: quota.FromTokens(50)})
+	e.report(1, quota.ReportEntry{Epoch: 3, Overdrawn: quota.FromTokens(20)})
+	e.l.Checkpoint(e.now, 10) // on its way
+	got := e.report(1, quota.ReportEntry{Epoch: 4, Overdrawn: quota.FromTokens(1), Want: quota.FromTokens(5)})
+	if len(got) != 1 || got[0].Tokens != 0 {
+		t.Errorf("granted out of the promise to another epoch: %+v", got)
+	}
+	e.l.Saved(e.now, e.l.Written())
+	if got = e.report(1, quota.ReportEntry{Epoch: 4, Overdrawn: quota.FromTokens(30)}); len(got) != 1 || got[0].Saved != 0 {
+		t.Errorf("saved %+v; nothing of this epoch is", got)
+	}
+	e.write(true)
+	if got = e.report(1, quota.ReportEntry{Epoch: 4, Overdrawn: quota.FromTokens(30)}); len(got) != 1 || got[0].Saved != quota.FromTokens(30) {
+		t.Errorf("saved %+v; want 30", got)
+	}
+}
+
+// TestLimitChangesBeforeCheckpoint: the log's level was counted by a limit that
+// the next leader does not know any more. What was used stays used.
+func TestLimitChangesBeforeCheckpoint(t *testing.T) {
+	for _, burst := range []int64{5000, 200} {
+		e := newAfterlifeTest(t, 1000)
+		e.report(1, quota.ReportEntry{Epoch: 3, Overdrawn: quota.FromTokens(150)})
+		e.write(true)
+		e.report(1, quota.ReportEntry{Epoch: 3, Overdrawn: quota.FromTokens(150), Final: true})
+		e.write(true)
+		e.elect(2, e.limitsOf(burst))
+		e.remaining(burst - 150)
+	}
+}
+
+// TestManyDead: all nodes of a cluster die twice, and none is forgotten before it has
+// told what it had counted; of more than that, those go that have told, then the oldest.
+func TestManyDead(t *testing.T) {
+	const nodes = 20
+	b := bucket{limit: &quota.Limit{Kind: quota.FixedWindow, Ceiling: quota.Hard, Rate: quota.Rate{Tokens: 1, Per: time.Hour}}}
+	now := quota.Time(100 * time.Hour)
+	for i := range 2*nodes + 3 {
+		b.allocations = append(b.allocations, allocation{
+			openState:    openState{inc: quota.Incarnation(i), dead: true, final: i == 5},
+			demandState:  demandState{reported: now},
+			durableState: durableState{logged: &logged{diedAt: now - quota.Time(i)}},
+		})
+	}
+	b.forget(now, 2*nodes)
+	if got := len(b.allocations); got != 2*nodes+3 {
+		t.Fatalf("%d are remembered with room for all", got)
+	}
+	b.forget(now, nodes)
+	if got := len(b.allocations); got != 2*nodes {
+		t.Fatalf("%d are remembered, want %d", got, 2*nodes)
+	}
+	for i := range b.allocations {
+		if inc := b.allocations[i].inc; inc == 5 || inc > 2*nodes {
+			t.Errorf("process %d is remembered", inc)
+		}
+	}
+}
