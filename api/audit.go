@@ -50,7 +50,7 @@ func (s *Gate) Audit(v *Call) {
 }
 
 // mayBeDone reports whether the call failed without proof that it changed nothing. It reports false
-// for calls that need no permission (joining), so that strangers cannot fill the log of changes.
+// for calls that need no permission (joining), so that unauthenticated callers cannot fill the log of changes.
 func (v *Call) mayBeDone() bool {
 	switch FromStatus(v.Failed).Code {
 	case codes.Canceled, codes.DeadlineExceeded, codes.Unknown, codes.Unavailable, codes.Internal:
@@ -62,7 +62,7 @@ func (v *Call) mayBeDone() bool {
 // OtherMethod is the label in metrics of methods that do not exist.
 const OtherMethod = "other"
 
-// labelOf returns a method's label in metrics. Methods that strangers make up share one label.
+// labelOf returns a method's label in metrics. Unknown methods share one label.
 func labelOf(method string) string {
 	if _, ok := auth.RuleOf(method); ok {
 		return method

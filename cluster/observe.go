@@ -21,9 +21,9 @@ const (
 
 // observation holds the answers of other nodes about the cluster.
 type observation struct {
-	at   time.Time
-	told *quoratev1.GetStatusResponse // from the meta leader; nil if it did not answer
-	lags map[quota.RangeID]int64      // only ranges that this node leads and whose voters all answered
+	at     time.Time
+	status *quoratev1.GetStatusResponse // from the meta leader; nil if it did not answer
+	lags   map[quota.RangeID]int64      // only ranges that this node leads and whose voters all answered
 }
 
 // observer caches the last observation, so that many callers cost no more than one.
@@ -42,7 +42,7 @@ func (n *Node) FullStatus(ctx context.Context) *quoratev1.GetStatusResponse {
 	if !ok {
 		return out
 	}
-	for _, s := range o.told.GetNodes() {
+	for _, s := range o.status.GetNodes() {
 		if i := slices.IndexFunc(out.Nodes, func(have *quoratev1.NodeStatus) bool { return have.Id == s.Id }); i >= 0 {
 			out.Nodes[i].Silent = s.Silent
 		}
@@ -70,7 +70,7 @@ func (n *Node) observe(ctx context.Context, revision uint64) (observation, bool)
 		return observation{}, false
 	}
 	defer func() { <-o.asking }()
-	if time.Since(o.last.at) < observeAgain && o.last.told.GetMembersRevision() >= revision {
+	if time.Since(o.last.at) < observeAgain && o.last.status.GetMembersRevision() >= revision {
 		return o.last, true
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), observeLimit) // other callers share the result
@@ -78,7 +78,7 @@ func (n *Node) observe(ctx context.Context, revision uint64) (observation, bool)
 	var wg sync.WaitGroup
 	next := observation{}
 	wg.Go(func() {
-		next.told = n.members.LeaderStatus(ctx)
+		next.status = n.members.LeaderStatus(ctx)
 	})
 	next.lags = n.lags(ctx)
 	wg.Wait()
@@ -93,8 +93,8 @@ const StepUnknown = health.StepUnknown
 // steps returns the ranges that have pending steps towards this membership; every range
 // gets StepUnknown if the meta leader has not reported on this revision.
 func (n *Node) steps(o observation, revision uint64) []*quoratev1.RangeStatus {
-	if o.told.GetMembersRevision() >= revision {
-		return o.told.GetRanges()
+	if o.status.GetMembersRevision() >= revision {
+		return o.status.GetRanges()
 	}
 	out := make([]*quoratev1.RangeStatus, n.cfg.Ranges)
 	for r := range out {

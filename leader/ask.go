@@ -81,7 +81,7 @@ func (b *bucket) decide(now quota.Time, q *quota.Ask) quota.Answer {
 	v := b.pool.Take(now, b.limit, q.Cost, q.MaxWait)
 	if !v.Allowed && b.limit.Ceiling == quota.Soft && !b.limit.AsksLeader() && b.level() >= q.Cost {
 		b.pool.Add(-q.Cost) // members hold it: they are granted less until that is paid back
-		v = limiter.Verdict{Allowed: true}
+		v = limiter.Decision{Allowed: true}
 	}
 	b.pool.Add(unknown) // its report will book it
 	b.count(now, q.Cost, v.Allowed)

@@ -16,7 +16,7 @@
 //
 // A call without a JWT never blocks here. The keys of an OIDC issuer are fetched with the first JWT
 // and cached. They are fetched again for a JWT with an unknown key, at most [fetchBurst] times at
-// once and then once per [fetchEvery], so that strangers cannot make the node overload the issuer.
+// once and then once per [fetchEvery], so that unauthenticated callers cannot make the node overload the issuer.
 //
 // # Whether
 //

@@ -54,30 +54,30 @@ func (h *Hits) add(t *target, d *quota.Decision) {
 // label returns the rule, with the request's values if the rule asks for them and there is room.
 func (h *Hits) label(t *target) string {
 	plain := ruleLabel(t, false)
-	told := ruleLabel(t, true)
-	if told == plain {
+	label := ruleLabel(t, true)
+	if label == plain {
 		return plain
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if !h.detailed[told] {
+	if !h.detailed[label] {
 		if len(h.detailed) >= maxDetailed {
 			return plain
 		}
-		h.detailed[told] = true
+		h.detailed[label] = true
 	}
-	return told
+	return label
 }
 
-// ruleLabel joins the steps of a rule. If told is set, it includes the values that the rule has in
+// ruleLabel joins the steps of a rule. If detailed is set, it includes the values that the rule has in
 // metrics. A shared value is always its pattern.
-func ruleLabel(t *target, told bool) string {
+func ruleLabel(t *target, detailed bool) string {
 	r := t.rule
 	words := make([]string, len(r.Steps))
 	for i, s := range r.Steps {
 		shared := i < len(r.Share) && r.Share[i]
 		metric := i < len(r.Metric) && r.Metric[i]
-		if told && !shared && (r.Detailed || metric) {
+		if detailed && !shared && (r.Detailed || metric) {
 			s.Value = t.entries[i].Value
 		}
 		words[i] = s.String()

@@ -93,15 +93,15 @@ func periodOf(l *commonv3.RateLimitDescriptor_RateLimitOverride) (time.Duration,
 type hits struct {
 	n        int64
 	negative bool
-	// told says that the number is the descriptor's own, so that it may report use after the fact.
-	told bool
+	// explicit says that the number is the descriptor's own, so that it may report use after the fact.
+	explicit bool
 }
 
 func hitsOf(req *request, d *commonv3.RateLimitDescriptor) hits {
 	h := hits{n: max(int64(req.HitsAddend), 1), negative: d.GetIsNegativeHits()}
 	if d.GetHitsAddend() != nil {
 		// A number that could never pass stays that large.
-		h.n, h.told = int64(min(d.HitsAddend.Value, uint64(quota.MaxTokens))), true
+		h.n, h.explicit = int64(min(d.HitsAddend.Value, uint64(quota.MaxTokens))), true
 	}
 	return h
 }

@@ -106,7 +106,7 @@ func (s *Server) decide(req *request) (*response, error) {
 	}
 	res := &response{Statuses: make([]*statusOf, len(targets))}
 	var total overall
-	var told headers
+	var headers headers
 	now := s.o.Now()
 	for i := range targets {
 		t := &targets[i]
@@ -118,11 +118,11 @@ func (s *Server) decide(req *request) (*response, error) {
 				s.o.Seen(d)
 			}
 			s.o.Hits.add(t, d)
-			told.add(t, d, now)
+			headers.add(t, d, now)
 		}
 	}
 	res.OverallCode = total.code()
-	res.ResponseHeadersToAdd = told.fields(s.o.Headers, res.OverallCode)
+	res.ResponseHeadersToAdd = headers.fields(s.o.Headers, res.OverallCode)
 	return res, nil
 }
 

@@ -142,7 +142,7 @@ func (s *Server) charge(t *target) (statusCode, *quota.Decision) {
 		d.Allowed = true
 		return okCode, &d
 	}
-	if t.told && t.n > 1 && (!d.Allowed || d.Shadow) {
+	if t.explicit && t.n > 1 && (!d.Allowed || d.Shadow) {
 		// The hits may be use after the fact, which counts however much it is.
 		_, after := s.node.Charge(t.key, t.n)
 		d.Remaining, d.ResetAfter = after.Remaining, after.ResetAfter

@@ -17,5 +17,5 @@
 //
 // gRPC reads the message of a call before any code of its method runs. guard.go therefore checks
 // the caller once the headers have arrived. A method that needs no permission is served as a stream
-// of one small message (strangers.go).
+// of one small message (anonymous.go).
 package grpcapi

@@ -23,7 +23,7 @@ import (
 // grpcServer serves the services over gRPC, or to a Local.
 type grpcServer struct {
 	*api.Service
-	strangers *strangers
+	anonymous *anonymousCalls
 	// local says that the context already carries an authenticated caller, as for pages.
 	local bool
 }

@@ -50,7 +50,7 @@ const HealthRateLimit = "ratelimit"
 // stops it. Extra options, such as credentials, come last and take precedence. Interceptors among
 // them see all calls except Allow and AllowBatch, which have none.
 func New(svc *api.Service, extra ...grpc.ServerOption) *grpc.Server {
-	s := &grpcServer{Service: svc, strangers: newStrangers()}
+	s := &grpcServer{Service: svc, anonymous: newAnonymousCalls()}
 	options := []grpc.ServerOption{
 		grpc.ForceServerCodecV2(newCodec()),
 		grpc.NumStreamWorkers(uint32(streamWorkers * runtime.GOMAXPROCS(0))),

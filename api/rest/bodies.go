@@ -10,35 +10,35 @@ import (
 
 // Limits of HTTP request bodies in memory, in bytes per node.
 const (
-	maxStrangerBody = 32 << 10 // per call without a credential
-	strangersBytes  = 8 << 20  // all calls without a credential
-	strangerBytes   = 1 << 20  // calls without a credential, per address
-	callersBytes    = 256 << 20
-	callerBytes     = 64 << 20 // per identity; per address if identities are unknown
-	baseBytes       = 4 << 10  // minimum charge of a call with a body
+	maxAnonymousBody   = 32 << 10 // per call without a credential
+	anonymousBytes     = 8 << 20  // all calls without a credential
+	anonymousBytesEach = 1 << 20  // calls without a credential, per address
+	callersBytes       = 256 << 20
+	callerBytes        = 64 << 20 // per identity; per address if identities are unknown
+	baseBytes          = 4 << 10  // minimum charge of a call with a body
 )
 
 // bodies bounds the memory of request bodies that are being received.
-type bodies struct{ strangers, callers *fairshare.Pool }
+type bodies struct{ anonymous, callers *fairshare.Pool }
 
 func newBodies() *bodies {
-	return &bodies{strangers: fairshare.New(strangersBytes, strangerBytes), callers: fairshare.New(callersBytes, callerBytes)}
+	return &bodies{anonymous: fairshare.New(anonymousBytes, anonymousBytesEach), callers: fairshare.New(callersBytes, callerBytes)}
 }
 
 // counts reports whether a body is charged to the pools. Small bodies of authenticated callers over
 // HTTP/1 are not: the number of connections bounds them. A connection of HTTP/2 carries hundreds of
 // requests.
-func (b *bodies) counts(req *http.Request, stranger bool) bool {
+func (b *bodies) counts(req *http.Request, anonymous bool) bool {
 	n := req.ContentLength
-	return n != 0 && (stranger || n < 0 || n > api.MaxCheckBody || req.ProtoMajor >= 2)
+	return n != 0 && (anonymous || n < 0 || n > api.MaxCheckBody || req.ProtoMajor >= 2)
 }
 
 // hold charges the body of a request to its owner until release is called.
-func (b *bodies) hold(w http.ResponseWriter, req *http.Request, owner string, stranger bool) (release func()) {
+func (b *bodies) hold(w http.ResponseWriter, req *http.Request, owner string, anonymous bool) (release func()) {
 	body := &heldBody{ReadCloser: req.Body, pool: b.callers, owner: owner}
-	if stranger {
-		body.pool = b.strangers
-		body.ReadCloser = http.MaxBytesReader(w, req.Body, maxStrangerBody)
+	if anonymous {
+		body.pool = b.anonymous
+		body.ReadCloser = http.MaxBytesReader(w, req.Body, maxAnonymousBody)
 	}
 	body.hold(baseBytes)
 	req.Body = body

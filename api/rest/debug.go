@@ -16,7 +16,7 @@ const (
 )
 
 // NewDebug returns a server of profiles, for a private address. With a guard, it serves only
-// callers with debug.read everywhere. Without one, the caller of NewDebug must keep strangers from
+// callers with debug.read everywhere. Without one, the caller of NewDebug must keep unauthenticated callers from
 // reaching it. A profile may contain data from memory, so this server serves nothing else, and no
 // other server serves profiles.
 func NewDebug(s *api.Service) *http.Server {

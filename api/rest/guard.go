@@ -27,9 +27,9 @@ func (r *router) guardedRoute(name string, next handler) handler {
 				return writeFault(w, err)
 			}
 			// Except for the sign-in form, the console reads bodies of signed-in callers only.
-			stranger := r.Guard != nil && (name != Console || req.URL.Path == signInPath)
-			if r.bodies.counts(req, stranger) {
-				defer r.bodies.hold(w, req, api.OwnerOf(api.Host(req.RemoteAddr)), stranger)()
+			anonymous := r.Guard != nil && (name != Console || req.URL.Path == signInPath)
+			if r.bodies.counts(req, anonymous) {
+				defer r.bodies.hold(w, req, api.OwnerOf(api.Host(req.RemoteAddr)), anonymous)()
 			}
 			return next(w, req)
 		}
@@ -51,8 +51,8 @@ func (r *router) guardedRoute(name string, next handler) handler {
 			r.Audit(v)
 			return writeFault(w, err)
 		}
-		if stranger := r.Guard != nil && v.Caller.Credential == auth.None; r.bodies.counts(req, stranger) {
-			defer r.bodies.hold(w, req, v.Owner(), stranger)()
+		if anonymous := r.Guard != nil && v.Caller.Credential == auth.None; r.bodies.counts(req, anonymous) {
+			defer r.bodies.hold(w, req, v.Owner(), anonymous)()
 		}
 		code := next(w, req.WithContext(ctx))
 		if code >= http.StatusBadRequest && v.Failed == nil {

@@ -67,7 +67,7 @@ func (c *config) enter(g *gate.Gate, h headers, call *extract.Call) (leave func(
 func (c *config) answer(h headers, res *client.Result, outcome gate.Outcome, err error) error {
 	switch outcome {
 	case gate.Pass:
-		if md := c.told(res); md != nil {
+		if md := c.metadataOf(res); md != nil {
 			h.SetHeader(md) //nolint:errcheck // of a stream whose header has gone
 		}
 	case gate.Refuse:

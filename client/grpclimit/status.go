@@ -51,8 +51,8 @@ func refusal(res *client.Result) error {
 	return st.Err()
 }
 
-// told returns the metadata of an admitted call; nil for none.
-func (c *config) told(res *client.Result) metadata.MD {
+// metadataOf returns the metadata of an admitted call; nil for none.
+func (c *config) metadataOf(res *client.Result) metadata.MD {
 	if c.silent || len(res.Policies) == 0 {
 		return nil
 	}
@@ -65,7 +65,7 @@ func (c *config) told(res *client.Result) metadata.MD {
 
 // trailer returns the metadata of a refused call.
 func (c *config) trailer(res *client.Result) metadata.MD {
-	md := c.told(res)
+	md := c.metadataOf(res)
 	if md == nil {
 		md = make(metadata.MD, 2)
 	}

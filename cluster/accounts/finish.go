@@ -90,7 +90,7 @@ func (s *Service) later(tx account.Tx, r quota.RangeID, f func(ctx context.Conte
 	default:
 		return false
 	}
-	c, mine := s.claim(tx, r)
+	c, mine := s.beginResolution(tx, r)
 	if !mine {
 		<-s.ending
 		return false

@@ -30,7 +30,7 @@ func (s *Service) AddCalls(t peercall.Table) {
 // readFor answers a read of another node.
 func (s *Service) readFor(ctx context.Context, c *peerv1.CallReadAccounts) *peerv1.CallReadAccountsResult {
 	out := &peerv1.CallReadAccountsResult{}
-	q := question{id: quota.RangeID(c.GetRange()), stale: c.GetStale(), history: c.GetHistory()}
+	q := readRequest{id: quota.RangeID(c.GetRange()), stale: c.GetStale(), history: c.GetHistory()}
 	if n := len(c.GetAccounts()); int(q.id) >= s.cfg.Ranges || n > maxPage {
 		out.Fault, out.Reason = faultOf(fmt.Errorf("%w: range %d, %d accounts; at most range %d, %d accounts", errRefused, q.id, n, s.cfg.Ranges-1, maxPage))
 		return out

@@ -19,12 +19,12 @@ func (s *Service) ListAccounts(ctx context.Context, f account.Filter, after acco
 	ctx, cancel := s.limited(ctx)
 	defer cancel()
 	limit = min(max(limit, 0), maxPage)
-	var asked []question
+	var asked []readRequest
 	if f.Namespace != nil && strings.HasPrefix(*f.Namespace, "@") { // all are in one range
 		placed := s.rangeOf(account.ID{App: f.App, Realm: f.Realm, Namespace: *f.Namespace})
-		asked = append(asked, question{id: placed, list: &page{f, after, limit}})
+		asked = append(asked, readRequest{id: placed, list: &page{f, after, limit}})
 	} else {
-		asked = s.everyRange(question{list: &page{f, after, limit}})
+		asked = s.everyRange(readRequest{list: &page{f, after, limit}})
 	}
 	list, err := s.readAll(ctx, asked)
 	if err != nil {
@@ -45,7 +45,7 @@ func (s *Service) ListRealms(ctx context.Context, after account.Realm, limit int
 	defer cancel()
 	limit = min(max(limit, 0), maxPage)
 	after = account.Realm{App: after.App, Name: after.Name}
-	list, err := s.readAll(ctx, s.everyRange(question{realms: &realmPage{after, limit}}))
+	list, err := s.readAll(ctx, s.everyRange(readRequest{realms: &realmPage{after, limit}}))
 	if err != nil {
 		return nil, err
 	}
@@ -56,9 +56,9 @@ func (s *Service) ListRealms(ctx context.Context, after account.Realm, limit int
 	return account.MergeRealms(limit, lists...), nil
 }
 
-// everyRange returns the question for each range that has accounts.
-func (s *Service) everyRange(q question) []question {
-	asked := make([]question, withAccounts(s.cfg.Ranges))
+// everyRange returns the read request for each range that has accounts.
+func (s *Service) everyRange(q readRequest) []readRequest {
+	asked := make([]readRequest, withAccounts(s.cfg.Ranges))
 	for n := range asked {
 		q.id = nthWithAccounts(n, s.cfg.Ranges)
 		asked[n] = q

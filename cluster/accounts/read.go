@@ -11,8 +11,8 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// question is a read of one range: accounts, or a page of a list of accounts or realms.
-type question struct {
+// readRequest is a read of one range: accounts, or a page of a list of accounts or realms.
+type readRequest struct {
 	id      quota.RangeID
 	stale   bool
 	ids     []account.ID
@@ -21,8 +21,8 @@ type question struct {
 	realms  *realmPage
 }
 
-// listed reports whether the answer names accounts or realms that the question does not.
-func (q *question) listed() bool { return q.list != nil || q.realms != nil }
+// listed reports whether the answer names accounts or realms that the request does not.
+func (q *readRequest) listed() bool { return q.list != nil || q.realms != nil }
 
 // realmPage selects part of a list of realms.
 type realmPage struct {
@@ -37,7 +37,7 @@ type page struct {
 	limit  int
 }
 
-// reading is the answer to a question.
+// reading is the answer to a read request.
 type reading struct {
 	at     quota.Time
 	states []account.State
@@ -52,7 +52,7 @@ type reading struct {
 func (s *Service) GetAccounts(ctx context.Context, ids []account.ID, stale bool) ([]account.State, quota.Time, error) {
 	ctx, cancel := s.limited(ctx)
 	defer cancel()
-	asked, places := s.questions(ids, stale)
+	asked, places := s.readRequests(ids, stale)
 	var before []reading
 	for readings, try := 0, 0; readings < maxReadings; try++ {
 		now, err := s.readAll(ctx, asked)
@@ -79,10 +79,10 @@ func (s *Service) GetAccounts(ctx context.Context, ids []account.ID, stale bool)
 const heldTries = 2
 
 // place locates an account's state in the readings.
-type place struct{ question, index int }
+type place struct{ request, index int }
 
-func (s *Service) questions(ids []account.ID, stale bool) ([]question, []place) {
-	var asked []question
+func (s *Service) readRequests(ids []account.ID, stale bool) ([]readRequest, []place) {
+	var asked []readRequest
 	of := map[quota.RangeID]int{}
 	places := make([]place, len(ids))
 	for i, id := range ids {
@@ -91,7 +91,7 @@ func (s *Service) questions(ids []account.ID, stale bool) ([]question, []place) 
 		if !ok {
 			at = len(asked)
 			of[r] = at
-			asked = append(asked, question{id: r, stale: stale})
+			asked = append(asked, readRequest{id: r, stale: stale})
 		}
 		places[i] = place{at, len(asked[at].ids)}
 		asked[at].ids = append(asked[at].ids, id)
@@ -103,8 +103,8 @@ func inOrder(list []reading, places []place) ([]account.State, quota.Time) {
 	out := make([]account.State, len(places))
 	var at quota.Time
 	for i, p := range places {
-		out[i] = list[p.question].states[p.index]
-		at = max(at, list[p.question].at)
+		out[i] = list[p.request].states[p.index]
+		at = max(at, list[p.request].at)
 	}
 	return out, at
 }
@@ -122,7 +122,7 @@ func sameVersions(a, b []reading) bool {
 // resolveHolders resolves the transactions that hold accounts for another home, and reports whether
 // there are any: the home may already have decided to change the account. At its home, a
 // transaction that still holds an account is undecided, so the state there is correct.
-func (s *Service) resolveHolders(ctx context.Context, asked []question, list []reading) bool {
+func (s *Service) resolveHolders(ctx context.Context, asked []readRequest, list []reading) bool {
 	held := false
 	for i := range list {
 		for j := range list[i].states {
@@ -139,13 +139,13 @@ func (s *Service) resolveHolders(ctx context.Context, asked []question, list []r
 func (s *Service) AccountHistory(ctx context.Context, id account.ID) (account.State, error) {
 	ctx, cancel := s.limited(ctx)
 	defer cancel()
-	q := question{id: s.rangeOf(id), ids: []account.ID{id}, history: true}
+	q := readRequest{id: s.rangeOf(id), ids: []account.ID{id}, history: true}
 	for try := 0; ; try++ {
 		r, err := s.read(ctx, &q)
 		if err != nil {
 			return account.State{}, err
 		}
-		if !s.resolveHolders(ctx, []question{q}, []reading{r}) {
+		if !s.resolveHolders(ctx, []readRequest{q}, []reading{r}) {
 			return r.states[0], nil
 		}
 		if !pause(ctx, min(try, heldTries)) {
@@ -157,7 +157,7 @@ func (s *Service) AccountHistory(ctx context.Context, id account.ID) (account.St
 // maxReaders bounds the concurrent reads of one call.
 const maxReaders = 16
 
-func (s *Service) readAll(ctx context.Context, asked []question) ([]reading, error) {
+func (s *Service) readAll(ctx context.Context, asked []readRequest) ([]reading, error) {
 	out := make([]reading, len(asked))
 	if len(asked) == 1 {
 		var err error
@@ -184,7 +184,7 @@ func (s *Service) readAll(ctx context.Context, asked []question) ([]reading, err
 }
 
 // read retries until it gets an answer or ctx ends.
-func (s *Service) read(ctx context.Context, q *question) (reading, error) {
+func (s *Service) read(ctx context.Context, q *readRequest) (reading, error) {
 	for try := 0; ; try++ {
 		r, err := s.readOnce(ctx, q)
 		if err == nil || errors.Is(err, errRefused) {

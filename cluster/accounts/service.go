@@ -69,14 +69,14 @@ const (
 
 // Durations.
 const (
-	callLimit = 10 * time.Second // for a call without a deadline
-	tryLimit  = 3 * time.Second  // for one try at one leader
-	minPause  = 4 * time.Millisecond
-	maxPause  = 250 * time.Millisecond
-	tendEvery = time.Second
-	abandoned = 3 * time.Second // age at which an undecided transaction is aborted
-	endLimit  = 10 * time.Second
-	leftAlone = time.Second // age up to which a transaction is left to its coordinator
+	callLimit   = 10 * time.Second // for a call without a deadline
+	tryLimit    = 3 * time.Second  // for one try at one leader
+	minPause    = 4 * time.Millisecond
+	maxPause    = 250 * time.Millisecond
+	finishEvery = time.Second
+	abandoned   = 3 * time.Second // age at which an undecided transaction is aborted
+	endLimit    = 10 * time.Second
+	leftAlone   = time.Second // age up to which a transaction is left to its coordinator
 )
 
 // Service serves the accounts on one node. All methods are safe for concurrent use.
@@ -88,20 +88,20 @@ type Service struct {
 	stats  stats
 	tally  tally
 
-	ctx      context.Context // canceled by Close
-	cancel   context.CancelFunc
-	mu       sync.Mutex
-	closed   bool
-	wg       sync.WaitGroup
-	ending   chan struct{} // a slot per transaction being finished
-	learning chan struct{} // a slot per transaction whose decision got no answer
-	claims   sync.Map      // claimed -> *claim
-	owned    owned
-	lines    lines
-	turns    turns
-	hot      hot
-	bundles  bundles
-	apart    hot // accounts whose calls were joined in vain
+	ctx         context.Context // canceled by Close
+	cancel      context.CancelFunc
+	mu          sync.Mutex
+	closed      bool
+	wg          sync.WaitGroup
+	ending      chan struct{} // a slot per transaction being finished
+	learning    chan struct{} // a slot per transaction whose decision got no answer
+	resolutions sync.Map      // claimed -> *claim
+	owned       owned
+	lines       lines
+	turns       turns
+	hot         hot
+	bundles     bundles
+	apart       hot // accounts whose calls were joined in vain
 
 	stopping atomic.Pointer[func(step string, home quota.RangeID) bool]
 }
@@ -143,7 +143,7 @@ func New(cfg Config) *Service {
 }
 
 // Start starts the once-a-second look for transactions that coordinators left behind.
-func (s *Service) Start() { s.spawn(s.tend) }
+func (s *Service) Start() { s.spawn(s.finishLeftovers) }
 
 // drainLook is how often Drain checks.
 const drainLook = 5 * time.Millisecond

@@ -10,28 +10,28 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// claimed identifies one end of a transaction: at most one goroutine of this node works on each.
-type claimed struct {
+// transactionEnd identifies one end of a transaction: at most one goroutine of this node works on each.
+type transactionEnd struct {
 	tx account.TxID
 	at quota.RangeID
 }
 
-// claim is the work of a goroutine on an end of a transaction. ended means that nothing is held
+// resolution is the work of a goroutine on an end of a transaction. ended means that nothing is held
 // there any more; read it only after done is closed.
-type claim struct {
+type resolution struct {
 	done  chan struct{}
 	ended bool
 }
 
-// claim returns the claim on an end of a transaction. If mine is true, the caller must release it.
-func (s *Service) claim(tx account.Tx, r quota.RangeID) (c *claim, mine bool) {
-	v, taken := s.claims.LoadOrStore(claimed{tx.ID, r}, &claim{done: make(chan struct{})})
-	c, _ = v.(*claim)
+// beginResolution returns the claim on an end of a transaction. If mine is true, the caller must release it.
+func (s *Service) beginResolution(tx account.Tx, r quota.RangeID) (c *resolution, mine bool) {
+	v, taken := s.resolutions.LoadOrStore(transactionEnd{tx.ID, r}, &resolution{done: make(chan struct{})})
+	c, _ = v.(*resolution)
 	return c, !taken
 }
 
-func (s *Service) release(tx account.Tx, r quota.RangeID, c *claim, ended bool) {
-	s.claims.Delete(claimed{tx.ID, r})
+func (s *Service) release(tx account.Tx, r quota.RangeID, c *resolution, ended bool) {
+	s.resolutions.Delete(transactionEnd{tx.ID, r})
 	c.ended = ended
 	close(c.done)
 }
@@ -44,7 +44,7 @@ func (s *Service) resolve(ctx context.Context, r quota.RangeID, holder account.T
 	if holder == (account.Tx{}) || holder.Home == r {
 		return false
 	}
-	c, mine := s.claim(holder, r)
+	c, mine := s.beginResolution(holder, r)
 	if !mine { // many callers have met it
 		select {
 		case <-c.done:
@@ -89,9 +89,9 @@ func (s *Service) decision(ctx context.Context, tx account.Tx) (decision, error)
 	return decision{t.GetDecided(), t.GetCommit()}, err
 }
 
-// tend looks once a second for unfinished work in the ranges that this node leads.
-func (s *Service) tend() {
-	tick := time.NewTicker(tendEvery)
+// finishLeftovers looks once a second for unfinished work in the ranges that this node leads.
+func (s *Service) finishLeftovers() {
+	tick := time.NewTicker(finishEvery)
 	defer tick.Stop()
 	for {
 		select {

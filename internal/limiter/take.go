@@ -6,8 +6,8 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// Verdict is a meter's answer to one request.
-type Verdict struct {
+// Decision is a meter's answer to one request.
+type Decision struct {
 	Allowed bool
 	// Wait is how long an admitted caller must wait before it proceeds: its tokens are reserved.
 	Wait time.Duration
@@ -33,7 +33,7 @@ type Verdict struct {
 //
 // For Concurrency, RetryAfter is the lease: releases cannot be predicted, and by then each holder
 // has renewed or lost its acquisition.
-func (m *Meter) Take(now quota.Time, l *quota.Limit, cost quota.Units, maxWait time.Duration) Verdict {
+func (m *Meter) Take(now quota.Time, l *quota.Limit, cost quota.Units, maxWait time.Duration) Decision {
 	t := l.First()
 	m.Advance(now, &t)
 	if cost <= 0 {
@@ -43,9 +43,9 @@ func (m *Meter) Take(now quota.Time, l *quota.Limit, cost quota.Units, maxWait t
 	return m.take(now, l, &t, cost, maxWait)
 }
 
-func (m *Meter) take(now quota.Time, l *quota.Limit, t *quota.Tier, cost quota.Units, maxWait time.Duration) Verdict {
+func (m *Meter) take(now quota.Time, l *quota.Limit, t *quota.Tier, cost quota.Units, maxWait time.Duration) Decision {
 	if cost > quota.FromTokens(l.MostCost()) {
-		return Verdict{RetryAfter: never, Never: true}
+		return Decision{RetryAfter: never, Never: true}
 	}
 	var wait, patience time.Duration
 	need := cost // the level from which it fits
@@ -60,7 +60,7 @@ func (m *Meter) take(now quota.Time, l *quota.Limit, t *quota.Tier, cost quota.U
 	fits := m.bucket.level >= need
 	if fits && wait <= patience {
 		m.Add(-cost)
-		return Verdict{Allowed: true, Wait: wait}
+		return Decision{Allowed: true, Wait: wait}
 	}
 	retry := m.timeTo(now, t, need)
 	if wait == never {
@@ -68,7 +68,7 @@ func (m *Meter) take(now quota.Time, l *quota.Limit, t *quota.Tier, cost quota.U
 	} else if wait > patience {
 		retry = max(retry, wait-patience)
 	}
-	v := Verdict{RetryAfter: retry, TooLong: fits, Never: retry == never}
+	v := Decision{RetryAfter: retry, TooLong: fits, Never: retry == never}
 	if t.Kind == quota.Concurrency {
 		v.RetryAfter, v.Never = l.LeaseOrDefault(), false
 	}

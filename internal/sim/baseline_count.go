@@ -20,8 +20,8 @@ type countSync struct {
 
 // counted is a node's copy of a bucket, and what the node admitted since its last message.
 type counted struct {
-	copy   ideal
-	untold quota.Units
+	copy       ideal
+	unreported quota.Units
 }
 
 func (c *countSync) start() {
@@ -33,7 +33,7 @@ func (c *countSync) decide(n *node, key string, cost quota.Units) quota.Decision
 	k := c.nodes.on(n).of(key)
 	ok, _ := k.copy.take(c.r.now, cost)
 	if ok {
-		k.untold += cost
+		k.unreported += cost
 	}
 	return yesOrNo(ok)
 }
@@ -44,9 +44,9 @@ func (c *countSync) sync(n *node) {
 	var by []quota.Units
 	t := c.nodes.on(n)
 	for _, key := range t.keys {
-		if k := t.of(key); k.untold > 0 {
-			keys, by = append(keys, key), append(by, k.untold)
-			k.untold = 0
+		if k := t.of(key); k.unreported > 0 {
+			keys, by = append(keys, key), append(by, k.unreported)
+			k.unreported = 0
 		}
 	}
 	if len(keys) == 0 {

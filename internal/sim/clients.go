@@ -31,11 +31,11 @@ type proc struct {
 	life int32 // life of that node
 	term quota.Term
 
-	last   []lastReport // last reports of broken attachments, until they are settled
-	asleep bool
-	wakeAt quota.Time
-	parked []parked
-	told   quota.Units // admitted according to callers
+	last     []lastReport // last reports of broken attachments, until they are settled
+	asleep   bool
+	wakeAt   quota.Time
+	parked   []parked
+	admitted quota.Units // admitted according to callers
 }
 
 // lastReport is the last report of an attachment.
@@ -308,7 +308,7 @@ func (r *run) requestAt(n *node, s Spread, key string, cost int64) {
 
 func (r *run) countClient(p *proc, key string, cost int64, d quota.Decision) {
 	if d.Allowed {
-		p.told += quota.FromTokens(cost)
+		p.admitted += quota.FromTokens(cost)
 	}
 	r.count(p.home, key, cost, d, nil)
 }

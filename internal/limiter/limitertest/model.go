@@ -78,10 +78,10 @@ func (r *Reference) wait(now quota.Time) time.Duration {
 }
 
 // take is the complete algorithm without RetryAfter.
-func (r *Reference) take(now quota.Time, cost quota.Units, maxWait time.Duration) limiter.Verdict {
+func (r *Reference) take(now quota.Time, cost quota.Units, maxWait time.Duration) limiter.Decision {
 	r.advance(now)
 	if cost > quota.FromTokens(r.limit.MostCost()) {
-		return limiter.Verdict{Never: true}
+		return limiter.Decision{Never: true}
 	}
 	debt, patience := quota.Units(0), r.limit.MaxWait
 	if r.limit.Kind == quota.TokenBucket {
@@ -98,9 +98,9 @@ func (r *Reference) take(now quota.Time, cost quota.Units, maxWait time.Duration
 	}
 	if fits && wait <= patience {
 		r.counter.add(whole(-int64(cost)))
-		return limiter.Verdict{Allowed: true, Wait: wait}
+		return limiter.Decision{Allowed: true, Wait: wait}
 	}
-	return limiter.Verdict{TooLong: fits}
+	return limiter.Decision{TooLong: fits}
 }
 
 func (r *Reference) charge(now quota.Time, used quota.Units) *big.Rat {

@@ -91,8 +91,8 @@ func (p *player) take(cost quota.Units, maxWait time.Duration) {
 	p.doing = fmt.Sprintf("take %d within %v", cost, maxWait)
 	before := p.model.clone()
 	got := p.meter.Take(p.now, &p.limit, cost, maxWait)
-	var want limiter.Verdict
-	if cost == 0 { // the verdict on one token
+	var want limiter.Decision
+	if cost == 0 { // the decision on one token
 		cost = quota.Token
 		want = before.clone().take(p.now, cost, maxWait)
 	} else {
@@ -105,7 +105,7 @@ func (p *player) take(cost quota.Units, maxWait time.Duration) {
 }
 
 // checkRetry repeats the request at the returned time, and a nanosecond before.
-func (p *player) checkRetry(before *Reference, v limiter.Verdict, cost quota.Units, maxWait time.Duration) {
+func (p *player) checkRetry(before *Reference, v limiter.Decision, cost quota.Units, maxWait time.Duration) {
 	at := p.now.Add(v.RetryAfter)
 	switch {
 	case v.Allowed:

@@ -25,23 +25,23 @@ import (
 // Bounds of gRPC calls that need no permission (health, joining, whoami, roles, reflection), and of
 // calls with a JWT that was never verified on this node.
 const (
-	MaxStrangerMessage  = 32 << 10
-	strangerMessageTime = 5 * time.Second // for the whole message
-	maxStrangers        = 1024            // open calls, in total
-	MaxStrangersOfOne   = 256             // open calls per address
-	MaxStrangersOfConn  = 32              // open calls per connection
+	MaxAnonymousMessage   = 32 << 10
+	anonymousMessageTime  = 5 * time.Second // for the whole message
+	maxAnonymous          = 1024            // open calls, in total
+	MaxAnonymousOfAddress = 256             // open calls per address
+	MaxAnonymousOfConn    = 32              // open calls per connection
 
 	unverifiedBytes      = 256 << 20 // messages of calls with a JWT that was never verified, in total
 	UnverifiedBytesOfOne = 64 << 20  // the same per address
 	unverifiedTime       = 10 * time.Second
 )
 
-// strangers bounds the calls of unauthenticated callers on a node.
-type strangers struct{ byAddress, byConnection, unverified *fairshare.Pool }
+// anonymousCalls bounds the calls of unauthenticated callers on a node.
+type anonymousCalls struct{ byAddress, byConnection, unverified *fairshare.Pool }
 
-func newStrangers() *strangers {
-	return &strangers{
-		byAddress: fairshare.New(maxStrangers, MaxStrangersOfOne), byConnection: fairshare.New(maxStrangers, MaxStrangersOfConn),
+func newAnonymousCalls() *anonymousCalls {
+	return &anonymousCalls{
+		byAddress: fairshare.New(maxAnonymous, MaxAnonymousOfAddress), byConnection: fairshare.New(maxAnonymous, MaxAnonymousOfConn),
 		unverified: fairshare.New(unverifiedBytes, UnverifiedBytesOfOne),
 	}
 }
@@ -63,7 +63,7 @@ func (o openCalls) RegisterService(desc *grpc.ServiceDesc, impl any) {
 	for i, s := range d.Streams {
 		if forEverybody("/" + d.ServiceName + "/" + s.StreamName) {
 			d.Streams[i].Handler = func(srv any, stream grpc.ServerStream) error {
-				return o.asStranger(stream, func() error { return s.Handler(srv, strangerStream{stream}) })
+				return o.serveAnonymous(stream, func() error { return s.Handler(srv, anonymousStream{stream}) })
 			}
 		}
 	}
@@ -72,8 +72,8 @@ func (o openCalls) RegisterService(desc *grpc.ServiceDesc, impl any) {
 			return false
 		}
 		d.Streams = append(d.Streams, grpc.StreamDesc{StreamName: m.MethodName, Handler: func(srv any, stream grpc.ServerStream) error {
-			return o.asStranger(stream, func() error {
-				res, err := m.Handler(srv, stream.Context(), func(to any) error { return receiveSmall(stream, to, strangerMessageTime) }, o.unary)
+			return o.serveAnonymous(stream, func() error {
+				res, err := m.Handler(srv, stream.Context(), func(to any) error { return receiveSmall(stream, to, anonymousMessageTime) }, o.unary)
 				if err != nil {
 					return err
 				}
@@ -91,28 +91,28 @@ func forEverybody(method string) bool {
 	return r.Need == auth.Open
 }
 
-// asStranger serves a call that needs no permission. If its caller is unknown, the call counts
+// serveAnonymous serves a call that needs no permission. If its caller is unknown, the call counts
 // towards the bounds of such calls.
-func (s *grpcServer) asStranger(stream grpc.ServerStream, serve func() error) error {
+func (s *grpcServer) serveAnonymous(stream grpc.ServerStream, serve func() error) error {
 	ctx := stream.Context()
 	if s.isKnown(ctx) {
 		return serve()
 	}
 	owner, connection := ownerOfCall(ctx)
-	if s.strangers.byConnection.Take(connection, 1) != fairshare.NotFull {
-		return tooManyStrangers("this connection")
+	if s.anonymous.byConnection.Take(connection, 1) != fairshare.NotFull {
+		return tooManyAnonymous("this connection")
 	}
-	defer s.strangers.byConnection.Give(connection, 1)
-	if full := s.strangers.byAddress.Take(owner, 1); full == fairshare.Each {
-		return tooManyStrangers(owner)
+	defer s.anonymous.byConnection.Give(connection, 1)
+	if full := s.anonymous.byAddress.Take(owner, 1); full == fairshare.Each {
+		return tooManyAnonymous(owner)
 	} else if full != fairshare.NotFull {
-		return tooManyStrangers("all callers")
+		return tooManyAnonymous("all callers")
 	}
-	defer s.strangers.byAddress.Give(owner, 1)
+	defer s.anonymous.byAddress.Give(owner, 1)
 	return serve()
 }
 
-func tooManyStrangers(of string) *apierr.Error {
+func tooManyAnonymous(of string) *apierr.Error {
 	return &apierr.Error{
 		Code: codes.ResourceExhausted, HTTP: http.StatusServiceUnavailable, Reason: "TOO_MANY_CALLS", Retry: time.Second,
 		Detail: "too many calls without a credential are open of " + of + "; end some, or show a credential",
@@ -135,12 +135,12 @@ func (s *grpcServer) isKnown(ctx context.Context) bool {
 	return c.Credential != auth.None
 }
 
-// strangerStream receives only small messages.
-type strangerStream struct{ grpc.ServerStream }
+// anonymousStream receives only small messages.
+type anonymousStream struct{ grpc.ServerStream }
 
 // RecvMsg implements grpc.ServerStream.
-func (s strangerStream) RecvMsg(m any) error {
-	return receiveSmall(s.ServerStream, m, strangerMessageTime)
+func (s anonymousStream) RecvMsg(m any) error {
+	return receiveSmall(s.ServerStream, m, anonymousMessageTime)
 }
 
 // messageReader reads a message's length before the message itself, which [grpc.ServerStream]
@@ -195,8 +195,8 @@ func readSmall(from messageReader) ([]byte, error) {
 		return nil, status.Error(codes.Unimplemented, "the message is compressed; send it as it is")
 	}
 	n := binary.BigEndian.Uint32(header[1:])
-	if n > MaxStrangerMessage {
-		return nil, status.Errorf(codes.ResourceExhausted, "the message has %d bytes; of a call that needs no permission at most %d are read", n, MaxStrangerMessage)
+	if n > MaxAnonymousMessage {
+		return nil, status.Errorf(codes.ResourceExhausted, "the message has %d bytes; of a call that needs no permission at most %d are read", n, MaxAnonymousMessage)
 	}
 	data, err := from.Read(int(n))
 	if errors.Is(err, io.EOF) {
@@ -220,16 +220,16 @@ type unverifiedKey struct{}
 // ends after unverifiedTime unless verified is called.
 func (s *grpcServer) awaitVerification(ctx context.Context) (context.Context, error) {
 	owner, _ := ownerOfCall(ctx)
-	if full := s.strangers.unverified.Take(owner, MaxGRPCMessage); full != fairshare.NotFull {
+	if full := s.anonymous.unverified.Take(owner, MaxGRPCMessage); full != fairshare.NotFull {
 		return ctx, api.TooManyBodies(owner, full)
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	slow := time.AfterFunc(unverifiedTime, cancel)
-	give := context.AfterFunc(ctx, func() { s.strangers.unverified.Give(owner, MaxGRPCMessage) })
+	give := context.AfterFunc(ctx, func() { s.anonymous.unverified.Give(owner, MaxGRPCMessage) })
 	return context.WithValue(ctx, unverifiedKey{}, &unverified{func() {
 		slow.Stop()
 		if give() {
-			s.strangers.unverified.Give(owner, MaxGRPCMessage)
+			s.anonymous.unverified.Give(owner, MaxGRPCMessage)
 		}
 	}}), nil
 }

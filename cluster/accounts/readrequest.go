@@ -10,7 +10,7 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-func (s *Service) readOnce(ctx context.Context, q *question) (reading, error) {
+func (s *Service) readOnce(ctx context.Context, q *readRequest) (reading, error) {
 	to := s.leader(q.id)
 	if to == s.cfg.Self || q.stale && s.node.Current(q.id) {
 		return s.readHere(ctx, q)
@@ -26,9 +26,9 @@ func (s *Service) readOnce(ctx context.Context, q *question) (reading, error) {
 	return s.readThere(ctx, to, q)
 }
 
-// readHere reads this node's replica. It first confirms the range's leadership, unless the question
+// readHere reads this node's replica. It first confirms the range's leadership, unless the request
 // is stale; a stale read needs a current replica.
-func (s *Service) readHere(ctx context.Context, q *question) (reading, error) {
+func (s *Service) readHere(ctx context.Context, q *readRequest) (reading, error) {
 	replica, g := s.cfg.Replicas[q.id], s.node.Group(q.id)
 	if replica == nil || g == nil {
 		return reading{}, fmt.Errorf("%w: range %d has no replica on %s", errNotLeader, q.id, s.cfg.Self)
@@ -65,7 +65,7 @@ func (s *Service) readHere(ctx context.Context, q *question) (reading, error) {
 	return out, nil
 }
 
-func (s *Service) readThere(ctx context.Context, to quota.NodeID, q *question) (reading, error) {
+func (s *Service) readThere(ctx context.Context, to quota.NodeID, q *readRequest) (reading, error) {
 	msg := &peerv1.CallReadAccounts{Range: uint32(q.id), Stale: q.stale, History: q.history}
 	for _, id := range q.ids {
 		msg.Accounts = append(msg.Accounts, encodeID(id))

@@ -87,23 +87,23 @@ func TestStrangersBodies(t *testing.T) {
 		{"PUT /v1/limits", http.StatusUnauthorized},
 	} {
 		if got := begin(t, srv, c.head, large, 40<<10); got != c.want {
-			t.Errorf("%s of a stranger, whose body has not come: %d; want %d", c.head, got, c.want)
+			t.Errorf("%s of an anonymous caller, whose body has not come: %d; want %d", c.head, got, c.want)
 		}
 	}
 	// One after another, or bodies that grow together would refuse each other and leave room again.
-	until(t, "the bodies that were refused to be released", func() bool { return h.bodies.strangers.Held() == 0 })
-	const each = maxStrangerBody - 1
-	for i := range int64(strangerBytes / maxStrangerBody) {
+	until(t, "the bodies that were refused to be released", func() bool { return h.bodies.anonymous.Held() == 0 })
+	const each = maxAnonymousBody - 1
+	for i := range int64(anonymousBytesEach / maxAnonymousBody) {
 		conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", srv.Listener.Addr().String())
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = conn.Close() })
 		fmt.Fprintf(conn, "POST /v1/cluster/join HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: %d\r\n\r\n%s", each+1, strings.Repeat(" ", each))
-		until(t, "a body to be held", func() bool { return h.bodies.strangers.Held() == (i+1)*each })
+		until(t, "a body to be held", func() bool { return h.bodies.anonymous.Held() == (i+1)*each })
 	}
 	if got := begin(t, srv, "POST /v1/cluster/join", 1000, 1000); got != http.StatusServiceUnavailable {
-		t.Errorf("a body of an address that holds %d of %d bytes: %d", h.bodies.strangers.Held(), strangerBytes, got)
+		t.Errorf("a body of an address that holds %d of %d bytes: %d", h.bodies.anonymous.Held(), anonymousBytesEach, got)
 	}
 	if w := s.do(srv.Config.Handler, "admin", "POST", "/v1/keys:reset", `{"namespace":"web","limit":"login","key":"k"}`+strings.Repeat(" ", 100<<10)); w.Code != http.StatusOK {
 		t.Errorf("a caller who is known: %d %s", w.Code, w.Body)
@@ -149,7 +149,7 @@ func TestBodiesUnderWay(t *testing.T) {
 	}
 }
 
-// TestSmallBodies checks which small bodies are charged, and to whom: bodies of strangers always,
+// TestSmallBodies checks which small bodies are charged, and to whom: bodies of anonymous callers always,
 // bodies of known callers over HTTP/2, where one connection carries many.
 func TestSmallBodies(t *testing.T) {
 	s := newSecured(t, everyRole())
@@ -158,7 +158,7 @@ func TestSmallBodies(t *testing.T) {
 	for _, c := range []struct {
 		path, who          string
 		http               int
-		strangers, callers bool
+		anonymous, callers bool
 	}{
 		{"/console/sign-in", "", 1, true, false},
 		{"/console/sign-in", "", 2, true, false},
@@ -179,13 +179,13 @@ func TestSmallBodies(t *testing.T) {
 		if _, err := feed.Write(make([]byte, api.MaxCheckBody-1)); err != nil { // returns after the server has read it
 			t.Fatal(err)
 		}
-		if strangers, callers := h.bodies.strangers.Held() > 0, h.bodies.callers.Held() > 0; strangers != c.strangers || callers != c.callers {
-			t.Errorf("%s of %q over HTTP/%d: charged to strangers %v, to known callers %v", c.path, c.who, c.http, strangers, callers)
+		if anonymous, callers := h.bodies.anonymous.Held() > 0, h.bodies.callers.Held() > 0; anonymous != c.anonymous || callers != c.callers {
+			t.Errorf("%s of %q over HTTP/%d: charged to anonymous %v, to known callers %v", c.path, c.who, c.http, anonymous, callers)
 		}
 		_ = feed.Close()
 		<-done
 	}
-	if h.bodies.strangers.Held() != 0 || h.bodies.callers.Held() != 0 {
+	if h.bodies.anonymous.Held() != 0 || h.bodies.callers.Held() != 0 {
 		t.Error("bytes are held after all has ended")
 	}
 }
@@ -195,7 +195,7 @@ func TestStrangersMessages(t *testing.T) {
 	for name, o := range map[string]api.Options{"secured": newSecured(t, everyRole()).opts, "open": {}} {
 		t.Run(name, func(t *testing.T) {
 			conn := dialGRPC(t, apitest.New(t), o)
-			long := strings.Repeat("x", grpcapi.MaxStrangerMessage)
+			long := strings.Repeat("x", grpcapi.MaxAnonymousMessage)
 			_, health := healthv1.NewHealthClient(conn).Check(t.Context(), &healthv1.HealthCheckRequest{Service: long})
 			_, join := quoratev1.NewClusterServiceClient(conn).Join(t.Context(), &quoratev1.JoinRequest{Node: long})
 			who := &quoratev1.WhoAmIRequest{}
@@ -226,7 +226,7 @@ func TestNobodyIsNotRead(t *testing.T) {
 	s := newSecured(t, everyRole())
 	conn := dialGRPC(t, s, s.opts)
 	large := &quoratev1.ApplyLimitsRequest{Yaml: strings.Repeat("x", grpcapi.MaxGRPCMessage)}
-	small := &quoratev1.ApplyLimitsRequest{Yaml: strings.Repeat("x", grpcapi.MaxStrangerMessage)}
+	small := &quoratev1.ApplyLimitsRequest{Yaml: strings.Repeat("x", grpcapi.MaxAnonymousMessage)}
 	const apply, roles = "/quorate.v1.LimitService/ApplyLimits", "/quorate.v1.SecurityService/ListRoles"
 	const accounts, reflection = "/quorate.v1.AccountAdminService/ApplyOps", "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo"
 	for _, c := range []struct {
@@ -284,20 +284,20 @@ func TestStrangersWatches(t *testing.T) {
 	first, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	one := dial()
-	for i := range grpcapi.MaxStrangersOfConn {
+	for i := range grpcapi.MaxAnonymousOfConn {
 		if err := open(first, one); err != nil {
 			t.Fatalf("watch %d: %v", i, err)
 		}
 	}
 	if err := open(t.Context(), one); status.Code(err) != codes.ResourceExhausted {
-		t.Errorf("watch %d of a stranger's connection: %v", grpcapi.MaxStrangersOfConn+1, err)
+		t.Errorf("watch %d of an anonymous connection: %v", grpcapi.MaxAnonymousOfConn+1, err)
 	}
 	if err := open(s.as(t.Context(), "checker"), one); err != nil {
 		t.Errorf("a caller who is known, on the same connection: %v", err)
 	}
-	for range grpcapi.MaxStrangersOfOne/grpcapi.MaxStrangersOfConn - 1 {
+	for range grpcapi.MaxAnonymousOfAddress/grpcapi.MaxAnonymousOfConn - 1 {
 		c := dial()
-		for range grpcapi.MaxStrangersOfConn {
+		for range grpcapi.MaxAnonymousOfConn {
 			if err := open(t.Context(), c); err != nil {
 				t.Fatal(err)
 			}
