@@ -29,9 +29,9 @@ func (r *rig) entry() (quota.Report, quota.ReportEntry) {
 	return rep, rep.Entries[0]
 }
 
-// TestAbandonedAreNamed: reports name what was cancelled until one that names it
+// TestCancelledAreNamed: reports name what was cancelled until one that names it
 // is answered, also of a key that is closed or about to be, and then no more.
-func TestAbandonedAreNamed(t *testing.T) {
+func TestCancelledAreNamed(t *testing.T) {
 	r := newRig(t, Config{})
 	r.limits(ruleOf("l", perHour(20), atLeader))
 	one, two := r.needAsk("l").Ask, r.needAsk("l").Ask
@@ -83,9 +83,9 @@ func TestAbandonedAreNamed(t *testing.T) {
 	}
 }
 
-// TestAbandonedAreBounded: 4096 of a key are remembered, the oldest, and reported
+// TestCancelledAreBounded: 4096 of a key are remembered, the oldest, and reported
 // 64 at a time.
-func TestAbandonedAreBounded(t *testing.T) {
+func TestCancelledAreBounded(t *testing.T) {
 	r := newRig(t, Config{})
 	r.limits(ruleOf("l", perHour(20), atLeader))
 	q := r.needAsk("l").Ask

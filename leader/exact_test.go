@@ -286,9 +286,9 @@ func (g *exactGame) spend(members ...*exactMember) {
 	}
 }
 
-// TestAbandonedBesideRates: what a rate has yielded beyond its member's cap may still come back, so it fills the bucket
+// TestCancelledBesideRates: what a rate has yielded beyond its member's cap may still come back, so it fills the bucket
 // as well. What would have refilled then is not given back for an answer that was lost; nor is anything taken for it.
-func TestAbandonedBesideRates(t *testing.T) {
+func TestCancelledBesideRates(t *testing.T) {
 	g := newExact(t, &quota.Limit{Burst: 100, Rate: quota.Rate{Tokens: 100, Per: time.Second}})
 	a, b := &g.members[0], &g.members[1]
 	g.busy(a)

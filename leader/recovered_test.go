@@ -7,8 +7,8 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// afterlifeTest is a ledger of one key, a hard window of an hour, and its log.
-type afterlifeTest struct {
+// recoveredTest is a ledger of one key, a hard window of an hour, and its log.
+type recoveredTest struct {
 	t      *testing.T
 	now    quota.Time
 	limits *quota.Limits
@@ -18,16 +18,16 @@ type afterlifeTest struct {
 	seq    quota.Seq
 }
 
-func newAfterlifeTest(t *testing.T, burst int64) *afterlifeTest {
+func newRecoveredTest(t *testing.T, burst int64) *recoveredTest {
 	t.Helper()
-	e := &afterlifeTest{t: t, now: quota.Time(100 * time.Hour), key: quota.Key{LimitName: quota.LimitName{Namespace: "n", Limit: "l"}, Key: "k"}}
+	e := &recoveredTest{t: t, now: quota.Time(100 * time.Hour), key: quota.Key{LimitName: quota.LimitName{Namespace: "n", Limit: "l"}, Key: "k"}}
 	e.limits = e.limitsOf(burst)
 	e.elect(1, e.limits)
 	e.now = e.now.Add(time.Second) // it has learnt
 	return e
 }
 
-func (e *afterlifeTest) limitsOf(burst int64) *quota.Limits {
+func (e *recoveredTest) limitsOf(burst int64) *quota.Limits {
 	e.t.Helper()
 	limits, err := quota.NewLimits(1, []quota.Limit{{
 		LimitName: e.key.LimitName, Kind: quota.FixedWindow, Ceiling: quota.Hard,
@@ -40,12 +40,12 @@ func (e *afterlifeTest) limitsOf(burst int64) *quota.Limits {
 }
 
 // elect makes a leader that knows these limits, and what the log says.
-func (e *afterlifeTest) elect(term quota.Term, limits *quota.Limits) {
+func (e *recoveredTest) elect(term quota.Term, limits *quota.Limits) {
 	e.l = New(Config{}, 0, term, "b", []quota.NodeID{"a", "b"}, limits, e.log, e.now)
 }
 
 // write makes the next checkpoint, and has it committed or not.
-func (e *afterlifeTest) write(commit bool) {
+func (e *recoveredTest) write(commit bool) {
 	if levels := e.l.Checkpoint(e.now, 10); commit && len(levels) > 0 {
 		e.log = levels
 		e.l.Saved(e.now, e.l.Written())
@@ -53,7 +53,7 @@ func (e *afterlifeTest) write(commit bool) {
 }
 
 // report sends an entry of node a's process, and returns the answer to it.
-func (e *afterlifeTest) report(inc quota.Incarnation, entry quota.ReportEntry) []quota.GrantEntry {
+func (e *recoveredTest) report(inc quota.Incarnation, entry quota.ReportEntry) []quota.GrantEntry {
 	e.t.Helper()
 	e.now = e.now.Add(10 * time.Millisecond)
 	e.seq++
@@ -65,19 +65,19 @@ func (e *afterlifeTest) report(inc quota.Incarnation, entry quota.ReportEntry) [
 	return g.Entries
 }
 
-func (e *afterlifeTest) remaining(want int64) {
+func (e *recoveredTest) remaining(want int64) {
 	e.t.Helper()
 	if k, ok := e.l.Key(e.now, e.key); !ok || k.Remaining != want {
 		e.t.Errorf("remaining %d, %v; want %d", k.Remaining, ok, want)
 	}
 }
 
-// TestAfterlifeIsCommitted: a process learns that what an earlier one had counted
+// TestRecoveredIsCommitted: a process learns that what an earlier one had counted
 // is settled when the log says so, and not before: also of one that had counted
 // nothing, and only held something.
-func TestAfterlifeIsCommitted(t *testing.T) {
+func TestRecoveredIsCommitted(t *testing.T) {
 	for _, used := range []int64{0, 7} {
-		e := newAfterlifeTest(t, 1000)
+		e := newRecoveredTest(t, 1000)
 		e.report(1, quota.ReportEntry{Epoch: 3, Want: quota.FromTokens(50)})
 		e.write(true) // with a promise to the process
 		if len(e.log) != 1 || len(e.log[0].Marks) != 1 || e.log[0].Marks[0].Out == 0 {
@@ -107,10 +107,10 @@ func TestAfterlifeIsCommitted(t *testing.T) {
 	}
 }
 
-// TestAfterlifeNeedsLimits: a new leader may not have the limits yet. What it
+// TestRecoveredNeedsLimits: a new leader may not have the limits yet. What it
 // cannot book it does not settle, until they must have come.
-func TestAfterlifeNeedsLimits(t *testing.T) {
-	e := newAfterlifeTest(t, 1000)
+func TestRecoveredNeedsLimits(t *testing.T) {
+	e := newRecoveredTest(t, 1000)
 	none, err := quota.NewLimits(0, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -137,7 +137,7 @@ func TestAfterlifeNeedsLimits(t *testing.T) {
 // TestPromiseEndsWithEpoch: what the log promised, or says to be saved, of one
 // opening of a key says nothing of the next.
 func TestPromiseEndsWithEpoch(t *testing.T) {
-	e := newAfterlifeTest(t, 1000)
+	e := newRecoveredTest(t, 1000)
 	e.report(1, quota.ReportEntry{Epoch: 3, Want: quota.FromTokens(50)})
 	e.report(1, quota.ReportEntry{Epoch: 3, Overdrawn: quota.FromTokens(20)})
 	e.l.Checkpoint(e.now, 10) // on its way
@@ -159,7 +159,7 @@ func TestPromiseEndsWithEpoch(t *testing.T) {
 // the next leader does not know any more. What was used stays used.
 func TestLimitChangesBeforeCheckpoint(t *testing.T) {
 	for _, burst := range []int64{5000, 200} {
-		e := newAfterlifeTest(t, 1000)
+		e := newRecoveredTest(t, 1000)
 		e.report(1, quota.ReportEntry{Epoch: 3, Overdrawn: quota.FromTokens(150)})
 		e.write(true)
 		e.report(1, quota.ReportEntry{Epoch: 3, Overdrawn: quota.FromTokens(150), Final: true})

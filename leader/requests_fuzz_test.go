@@ -9,18 +9,18 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// FuzzQuestions lets two members ask, over a network that loses, repeats, delays
+// FuzzDecideRequests lets two members ask, over a network that loses, repeats, delays
 // and reorders decide requests, answers and reports: what the leader has booked is what
 // the members were told and what they do not know yet.
-func FuzzQuestions(f *testing.F) {
+func FuzzDecideRequests(f *testing.F) {
 	for kind := range uint8(2 * len(fuzzed)) {
 		f.Add(kind, []byte("questions and answers, some of them lost, and some of them late, and reports of both"))
 	}
 	f.Fuzz(func(t *testing.T, kind uint8, data []byte) { playQuestions(t, kind, &source{data: data}) })
 }
 
-// TestQuestions plays what FuzzQuestions does from seeds.
-func TestQuestions(t *testing.T) {
+// TestDecideRequests plays what FuzzDecideRequests does from seeds.
+func TestDecideRequests(t *testing.T) {
 	for seed := range uint64(300) {
 		rng := rand.New(rand.NewPCG(seed, 9))
 		data := make([]byte, 2000)
@@ -215,8 +215,8 @@ func (x *questionGame) settle() {
 	x.check()
 }
 
-// TestAbandoned is what becomes of the level when a decide request is cancelled.
-func TestAbandoned(t *testing.T) {
+// TestCancelled is what becomes of the level when a decide request is cancelled.
+func TestCancelled(t *testing.T) {
 	const token = quota.Token
 	type at struct {
 		ms   int
@@ -279,9 +279,9 @@ func TestAbandoned(t *testing.T) {
 	}
 }
 
-// TestQuestionsAreBounded: the newest decide requests of a member are known, and those
+// TestDecideRequestsAreBounded: the newest decide requests of a member are known, and those
 // of an earlier life of it are over.
-func TestQuestionsAreBounded(t *testing.T) {
+func TestDecideRequestsAreBounded(t *testing.T) {
 	l := quota.Limit{LimitName: examKey.LimitName, Decide: quota.AtLeader}
 	l.SetFirst(quota.Tier{Rate: quota.Rate{Tokens: 1, Per: time.Hour}, Burst: 10 * maxRequests})
 	limits, err := quota.NewLimits(1, []quota.Limit{l})

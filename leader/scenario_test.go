@@ -117,8 +117,8 @@ func (w *world) command(t *testing.T, d *datadriven.TestData) string {
 		return w.books()
 	case "books":
 		return w.books()
-	case "afterlife":
-		return w.afterlife(t, d)
+	case "recovered":
+		return w.recovered(t, d)
 	case "checkpoint":
 		return w.checkpoint(!d.HasArg("lost"))
 	}
@@ -361,7 +361,7 @@ func (w *world) send(r quota.Report, m *fakeMember) string {
 
 // recovered counts tells what a's last process had counted. In tells of it that another
 // node holds, m is nil.
-func (w *world) afterlife(t *testing.T, d *datadriven.TestData) string {
+func (w *world) recovered(t *testing.T, d *datadriven.TestData) string {
 	name, key, used, saved, before := d.CmdArgs[0].Key, "k", 0.0, 0.0, 0.0
 	d.MaybeScanArgs(t, "key", &key)
 	d.MaybeScanArgs(t, "used", &used)
