@@ -182,7 +182,7 @@ func CopyForRestore(w io.Writer, r io.Reader) error {
 		}
 		part.Term, part.LastUnixNanos = 0, 0 // terms start over
 		for _, l := range part.Levels {
-			l.Marks, l.UnloggedMicroTokens, l.AnswersMicroTokens, l.AnswersUntilUnixNanos = nil, 0, 0, 0
+			l.Marks, l.ImplicitMicroTokens, l.AnswersMicroTokens, l.AnswersUntilUnixNanos = nil, 0, 0, 0
 		}
 		if _, err := (protodelim.MarshalOptions{MarshalOptions: snapshotio.Canonical}).MarshalTo(out, part); err != nil {
 			return err

@@ -33,7 +33,7 @@ const packedVersion = 1
 const (
 	hasWindow = 1 << iota // start of the window, slope
 	hasFull
-	hasUnlogged
+	hasImplicit
 	hasAnswers // amount, end
 	hasMarks   // their number, and they
 )
@@ -118,7 +118,7 @@ func (p *packer) body(b []byte, kl *quota.KeyLevel) []byte {
 	}
 	set(kl.WindowStart != 0 || kl.Slope != 0, hasWindow)
 	set(kl.Full != 0, hasFull)
-	set(kl.Implicit != 0, hasUnlogged)
+	set(kl.Implicit != 0, hasImplicit)
 	set(kl.Answers != 0 || kl.AnswersUntil != 0, hasAnswers)
 	set(len(kl.Marks) > 0, hasMarks)
 	since := func(b []byte, t quota.Time) []byte { return binary.AppendVarint(b, int64(t-kl.At)) }
@@ -130,7 +130,7 @@ func (p *packer) body(b []byte, kl *quota.KeyLevel) []byte {
 	if flags&hasFull != 0 {
 		b = appendAmount(b, kl.Full)
 	}
-	if flags&hasUnlogged != 0 {
+	if flags&hasImplicit != 0 {
 		b = appendAmount(b, kl.Implicit)
 	}
 	if flags&hasAnswers != 0 {
@@ -273,7 +273,7 @@ func (u *unpacker) body(kl *quota.KeyLevel) {
 	if flags&hasFull != 0 {
 		kl.Full = u.amount()
 	}
-	if flags&hasUnlogged != 0 {
+	if flags&hasImplicit != 0 {
 		kl.Implicit = u.amount()
 	}
 	if flags&hasAnswers != 0 {

@@ -60,8 +60,8 @@ func checkReportEntry(e *peerv1.ReportEntry) error {
 		return fmt.Errorf("epoch: 0; openings are numbered from 1")
 	case e.Life != 0:
 		return fmt.Errorf("life: %d; only a node has earlier incarnations, must be 0", e.Life)
-	case len(e.Abandoned) > quota.MaxCancelled:
-		return fmt.Errorf("abandoned: %d; at most %d", len(e.Abandoned), quota.MaxCancelled)
+	case len(e.Cancelled) > quota.MaxCancelled:
+		return fmt.Errorf("abandoned: %d; at most %d", len(e.Cancelled), quota.MaxCancelled)
 	}
 	for _, a := range [...]amount{
 		{"used", e.Used},

@@ -120,7 +120,7 @@ func TestParseReport(t *testing.T) {
 		{"entries[0].returned: -1;", func(_ *report, e *peerv1.ReportEntry) { e.Returned = -1 }},
 		{"entries[0].accrued_to: -1", func(_ *report, e *peerv1.ReportEntry) { e.AccruedTo = -1 }},
 		{"entries[0].window: -1", func(_ *report, e *peerv1.ReportEntry) { e.Window = -1 }},
-		{"entries[0].abandoned: 65;", func(_ *report, e *peerv1.ReportEntry) { e.Abandoned = make([]uint64, quota.MaxCancelled+1) }},
+		{"entries[0].abandoned: 65;", func(_ *report, e *peerv1.ReportEntry) { e.Cancelled = make([]uint64, quota.MaxCancelled+1) }},
 		{"entries[0].learn.level: ", func(_ *report, e *peerv1.ReportEntry) { e.Learn.Level-- }},
 		{"entries[0].learn.rate: -1;", func(_ *report, e *peerv1.ReportEntry) { e.Learn.Rate = -1 }},
 		{"entries[0].learn.cap: -1;", func(_ *report, e *peerv1.ReportEntry) { e.Learn.Cap = -1 }},

@@ -30,11 +30,11 @@ func encodeReportEntry(e *quota.ReportEntry) *peerv1.ReportEntry {
 		Returned: int64(e.Returned), Saved: int64(e.Saved), Life: uint64(e.Life),
 	}
 	for _, id := range e.Cancelled {
-		out.Abandoned = append(out.Abandoned, uint64(id))
+		out.Cancelled = append(out.Cancelled, uint64(id))
 	}
 	if l := e.Learn; l != nil {
 		out.Learn = &peerv1.Learn{
-			Told: l.HasLevel, Level: int64(l.Level), AgeNanos: int64(l.Age), Rate: int64(l.Rate),
+			HasLevel: l.HasLevel, Level: int64(l.Level), AgeNanos: int64(l.Age), Rate: int64(l.Rate),
 			LeaseLeftNanos: int64(l.LeaseLeft), Cap: int64(l.Cap), WindowEnd: int64(l.WindowEnd),
 		}
 	}
@@ -62,12 +62,12 @@ func decodeReportEntry(e *peerv1.ReportEntry) quota.ReportEntry {
 		Window: quota.Time(e.Window), Before: quota.Units(e.Before), Charged: quota.Units(e.Charged), Alone: quota.Units(e.Alone),
 		Returned: quota.Units(e.Returned), Saved: quota.Units(e.Saved), Life: quota.Incarnation(e.Life),
 	}
-	for _, id := range e.Abandoned {
+	for _, id := range e.Cancelled {
 		out.Cancelled = append(out.Cancelled, quota.Seq(id))
 	}
 	if l := e.Learn; l != nil {
 		out.Learn = &quota.Learn{
-			HasLevel: l.Told, Level: quota.Units(l.Level), Age: max(0, time.Duration(l.AgeNanos)), Rate: max(0, quota.Units(l.Rate)),
+			HasLevel: l.HasLevel, Level: quota.Units(l.Level), Age: max(0, time.Duration(l.AgeNanos)), Rate: max(0, quota.Units(l.Rate)),
 			LeaseLeft: max(0, time.Duration(l.LeaseLeftNanos)), Cap: max(0, quota.Units(l.Cap)), WindowEnd: quota.Time(l.WindowEnd),
 		}
 	}

@@ -1614,7 +1614,7 @@ type ReportEntry struct {
 	Before int64 `protobuf:"varint,18,opt,name=before,proto3" json:"before,omitempty"`
 	// Cancelled decide requests: the leader no longer books them. At most 64; the rest come with
 	// later reports.
-	Abandoned []uint64 `protobuf:"varint,19,rep,packed,name=abandoned,proto3" json:"abandoned,omitempty"`
+	Cancelled []uint64 `protobuf:"varint,19,rep,packed,name=cancelled,proto3" json:"cancelled,omitempty"`
 	// Part of overdrawn that callers charged after the fact.
 	Charged int64 `protobuf:"varint,20,opt,name=charged,proto3" json:"charged,omitempty"`
 	// Part of overdrawn that was admitted while cut off.
@@ -1787,9 +1787,9 @@ func (x *ReportEntry) GetBefore() int64 {
 	return 0
 }
 
-func (x *ReportEntry) GetAbandoned() []uint64 {
+func (x *ReportEntry) GetCancelled() []uint64 {
 	if x != nil {
-		return x.Abandoned
+		return x.Cancelled
 	}
 	return nil
 }
@@ -1840,7 +1840,7 @@ func (x *ReportEntry) GetStopped() bool {
 type Learn struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Whether the member knows level and age.
-	Told bool `protobuf:"varint,1,opt,name=told,proto3" json:"told,omitempty"`
+	HasLevel bool `protobuf:"varint,1,opt,name=has_level,json=hasLevel,proto3" json:"has_level,omitempty"`
 	// Level of the cluster in the last grant.
 	Level int64 `protobuf:"varint,2,opt,name=level,proto3" json:"level,omitempty"`
 	// Age of that grant, nanoseconds.
@@ -1887,9 +1887,9 @@ func (*Learn) Descriptor() ([]byte, []int) {
 	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{15}
 }
 
-func (x *Learn) GetTold() bool {
+func (x *Learn) GetHasLevel() bool {
 	if x != nil {
-		return x.Told
+		return x.HasLevel
 	}
 	return false
 }
@@ -9049,15 +9049,15 @@ const file_quorate_peer_v1_peer_proto_rawDesc = "" +
 	"\tin_flight\x18\x10 \x01(\x03R\binFlight\x12\x16\n" +
 	"\x06window\x18\x11 \x01(\x03R\x06window\x12\x16\n" +
 	"\x06before\x18\x12 \x01(\x03R\x06before\x12\x1c\n" +
-	"\tabandoned\x18\x13 \x03(\x04R\tabandoned\x12\x18\n" +
+	"\tcancelled\x18\x13 \x03(\x04R\tcancelled\x12\x18\n" +
 	"\acharged\x18\x14 \x01(\x03R\acharged\x12\x14\n" +
 	"\x05alone\x18\x15 \x01(\x03R\x05alone\x12\x14\n" +
 	"\x05saved\x18\x16 \x01(\x03R\x05saved\x12\x12\n" +
 	"\x04life\x18\x17 \x01(\x04R\x04life\x12\x1a\n" +
 	"\breturned\x18\x18 \x01(\x03R\breturned\x12\x18\n" +
-	"\astopped\x18\x19 \x01(\bR\astopped\"\xbd\x01\n" +
-	"\x05Learn\x12\x12\n" +
-	"\x04told\x18\x01 \x01(\bR\x04told\x12\x14\n" +
+	"\astopped\x18\x19 \x01(\bR\astopped\"\xc6\x01\n" +
+	"\x05Learn\x12\x1b\n" +
+	"\thas_level\x18\x01 \x01(\bR\bhasLevel\x12\x14\n" +
 	"\x05level\x18\x02 \x01(\x03R\x05level\x12\x1b\n" +
 	"\tage_nanos\x18\x03 \x01(\x03R\bageNanos\x12\x12\n" +
 	"\x04rate\x18\x04 \x01(\x03R\x04rate\x12(\n" +

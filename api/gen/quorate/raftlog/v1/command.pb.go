@@ -2212,7 +2212,7 @@ type KeyLevel struct {
 	FullMicroTokens int64 `protobuf:"varint,10,opt,name=full_micro_tokens,json=fullMicroTokens,proto3" json:"full_micro_tokens,omitempty"`
 	// Implicit grant: what every node may hold or have used beyond the marks, in millionths of a
 	// token.
-	UnloggedMicroTokens int64 `protobuf:"varint,11,opt,name=unlogged_micro_tokens,json=unloggedMicroTokens,proto3" json:"unlogged_micro_tokens,omitempty"`
+	ImplicitMicroTokens int64 `protobuf:"varint,11,opt,name=implicit_micro_tokens,json=implicitMicroTokens,proto3" json:"implicit_micro_tokens,omitempty"`
 	// What the leader itself may admit beyond the level, in millionths of a token, for keys of hard
 	// limits that it decides.
 	AnswersMicroTokens int64 `protobuf:"varint,12,opt,name=answers_micro_tokens,json=answersMicroTokens,proto3" json:"answers_micro_tokens,omitempty"`
@@ -2325,9 +2325,9 @@ func (x *KeyLevel) GetFullMicroTokens() int64 {
 	return 0
 }
 
-func (x *KeyLevel) GetUnloggedMicroTokens() int64 {
+func (x *KeyLevel) GetImplicitMicroTokens() int64 {
 	if x != nil {
-		return x.UnloggedMicroTokens
+		return x.ImplicitMicroTokens
 	}
 	return 0
 }
@@ -3054,7 +3054,7 @@ const file_quorate_raftlog_v1_command_proto_rawDesc = "" +
 	"\x05marks\x18\t \x03(\v2\x18.quorate.raftlog.v1.MarkR\x05marks\x12*\n" +
 	"\x11full_micro_tokens\x18\n" +
 	" \x01(\x03R\x0ffullMicroTokens\x122\n" +
-	"\x15unlogged_micro_tokens\x18\v \x01(\x03R\x13unloggedMicroTokens\x120\n" +
+	"\x15implicit_micro_tokens\x18\v \x01(\x03R\x13implicitMicroTokens\x120\n" +
 	"\x14answers_micro_tokens\x18\f \x01(\x03R\x12answersMicroTokens\x127\n" +
 	"\x18answers_until_unix_nanos\x18\r \x01(\x03R\x15answersUntilUnixNanos\x12\x1d\n" +
 	"\n" +
