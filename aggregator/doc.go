@@ -1,90 +1,76 @@
-// Package aggregator is a member's table of keys: the local decision, the
-// counting, the batching of reports and what happens without a leader.
+// Package aggregator is a member's table of keys. It decides checks from memory, counts them, batches the reports,
+// applies the grants, and decides without a leader while the member is cut off.
 //
 // # Request path
 //
-// A limit with one token bucket is the common case: Allow and Check find the
-// limit, find the key's bucket and subtract the cost from what it holds: one map
-// lookup and one compare-and-swap. That takes no lock, allocates nothing and
-// reads no clock while tokens are held. Only when the bucket looks empty, or is
-// for a window, is that one key locked, the clock read through the function that
-// the caller passed, and decided (decide.go):
+// A limit with one token bucket is the common case: TryHeld and TrySimple look up the limit and the key's hot entry,
+// and subtract the cost from the held tokens: one map lookup and one compare-and-swap. While tokens are held, this
+// takes no lock, allocates nothing and reads no clock. Otherwise, and for kinds with windows, the aggregator locks
+// this one bucket, reads the clock through the function that the caller passed, and decides (decide.go):
 //
 //	the leader decides, or     ask the leader (reserved, leader)
 //	callers wait for tokens
 //	held >= cost               take it (held)
-//	soft, estimate >= cost     take what is held, and the rest as overdraft (estimate)
+//	soft, estimate >= cost     take held tokens, and the rest as overdraft (estimate)
 //	otherwise                  refuse (over_limit, not_held, failover)
 //
-// What is held is a part of the estimate, so what comes first is spent first; and a grant
-// that was made before an overdraft was known pays for it, where it is more than is left.
+// Held tokens are a part of the estimate, so they are spent first. A grant that was made before the leader knew of an
+// overdraft pays for it, as far as the grant exceeds the estimate (repay).
 //
-// The estimate is the global level that the leader reported last, less what the
-// others had probably used unseen, plus refill, less the others' demand, less own
-// use since. The others' demand is believed for three intervals of reporting; a
-// key that was idle here for longer than that since its last grant continues
-// without it, and may overdraw only a quarter of its part before it asks. Where a
-// grant would settle it, a decision may report that it needs one (Call.Need):
-// under soft when this node has overdrawn its part, and for both ceilings when
-// only the others' presumed use stands against the cost. Without a leader for a
-// whole lease the limit's when_cut_off decides (alone.go).
+// The estimate is the level that the leader reported last, less the others' probable unseen use, plus refill, less
+// the others' demand, less own use since. The others' demand is valid for three reporting intervals. A key that was
+// idle here for longer than that since its last grant continues without it, and may overdraw only a quarter of its
+// part before it asks. If the next grant would settle a decision, the decision reports that it needs one (Call.Need):
+// under soft when this node has overdrawn its part, and under both ceilings when only the others' presumed use stands
+// against the cost. After a whole lease without a leader, the limit's when_cut_off decides (alone.go).
 //
-// Everything else is a Call (call.go): limits that must all pass, each charging
-// its tiers, its floor and its parents in turn; what was taken is given back if
-// one refuses. A Call that cannot be decided yet reports what it needs, a grant
-// or a leader's answer, and its caller decides it again.
+// Everything else is a Call (call.go): several limits that must all pass. Each charges its tiers, its floor and its
+// parents in turn; if one refuses, all charges are undone. A Call that cannot be decided yet reports its need, a
+// grant or a leader's answer, and its caller decides it again.
 //
 // # Reports and grants
 //
-// One goroutine at a time calls Collect (what to send now), Apply (a grant
-// came), SetLeader, SetLimits and Sweep. An open key is on a timing wheel with
-// limit entries of one sync interval; a key that opens, or runs low while the cluster
-// has tokens left, is put on a lock-free stack and reported at once. So is a
-// surprise: more use than three standard deviations beyond what the leader
-// foresees, or more overdraft than this node's part. And what a leader recalls: the
-// key reports at once and keeps what it needs for a round trip, or stops, giving
-// back tokens and rate, if nobody asks for it.
+// One goroutine at a time calls Collect (returns the reports that are due), Apply (applies a grant), SetLeader,
+// SetLimits and Sweep. An open key is on a timing wheel, whose slots are eighths of a sync interval. A key that
+// opens, or that runs low while the cluster has tokens, goes onto a lock-free stack and is reported at once. So is a
+// surprise: more use than the leader expects, by three standard deviations, or more overdraft than this node's part.
+// So is a recalled key: if it is in use it keeps what it needs for a round trip, otherwise it stops, and returns its
+// tokens and its rate.
 //
-// While nobody asks, a key keeps what it holds as long as the cluster has more:
-// under soft for three intervals, under hard until it closes or is recalled. When
-// nothing is left elsewhere it stops at once.
+// An unused key keeps its tokens as long as the cluster has more: under soft for three intervals, under hard until it
+// closes or is recalled. When nothing is left elsewhere, it stops at once.
 //
-// Counters are cumulative within an epoch (one opening of a key). A report
-// that is not acknowledged is sent again with the counters of then, so nothing
-// is lost and nothing counted twice: after a quarter of a sync interval, then twice as
-// long each time, at most three intervals; but never sooner than after four round trips,
-// or a lease if that is less; and at once when a recall comes although an answer is overdue.
+// Counters are cumulative within an epoch (one opening of a key). A report without an acknowledgement is repeated
+// with the current counters, so nothing is lost and nothing is counted twice: after a quarter of a sync interval,
+// then each time after twice as long, up to three intervals; but not before four round trips, or a lease if that is
+// less; and at once when a recall arrives while an answer is overdue.
 //
-// A decide request to a leader whose answer is not used (it came too late, or never, or
-// the call was refused by another limit) is cancelled: reports of the key name it
-// until they are answered, and the leader takes back what it booked. So code that
-// asks a leader for a Call either gives the Call the answer, or calls Abandon.
+// A decide request whose answer is not used (it came too late, or never, or another limit refused the call) is
+// cancelled: reports of the key name it until they are answered, and the leader takes back what it booked. So code
+// that asks a leader for a Call either passes the answer to the Call, or calls Cancel.
 //
 // # Clocks
 //
-// Rates run in the leader's time. The member maps it to its own clock by the
-// smallest difference it has seen, so that its view of the leader's clock lags
-// and it never accrues early. Windows of hard limits end early by as much as that
-// view may be late: the shortest round trip.
+// Rates run in the leader's time. The member maps it to its own clock by the smallest difference seen, so that its
+// view of the leader's clock lags and it never accrues early. Windows of hard limits end early by the greatest
+// possible lag of that view: the shortest round trip.
 //
 // # Keys that are not in use
 //
-// A key that is closed and at rest (nothing held, in flight, allocated, cancelled or waiting
-// to be said) needs no bucket: five seconds later Sweep compacts it (packed state.go) into a record without pointers
-// (cold.go), of some 60 bytes and its name. Code that needs its bucket restores it, under the lock of its part
-// of the table: to charge it, to look at it, and to change its override. A change of limits is applied to
-// records in place. A compact key counts as a key everywhere; no answer shows whether one is compact, which
-// TestCompactAsWhole holds to a member that compacts none.
+// A key that is closed and at rest (nothing held, in flight, allocated, cancelled or left to report) needs no bucket.
+// Five seconds later, Sweep packs its state (packed.go) into a compact record without pointers (compact.go), of some
+// 60 bytes and the key's name. Code that needs the bucket restores it under the lock of its shard of the table: to
+// charge it, to read it, or to change its override. A change of limits is applied to records in place. A compact key
+// counts as a key everywhere, and no answer shows whether a key is compact: TestCompactAsWhole compares with a member
+// that compacts nothing.
 //
 // # Bounds
 //
-// At most MaxKeys keys, compact or not. Of those at most 32 MiB in each of 64 parts are
-// compact, and none whose name is longer than about 1800 bytes: the others stay buckets. A key that nobody used for a while lets go of its
-// tokens, and is dropped when it has been idle for Idle and its estimate is
-// full again; when the table is nearly full, the longest idle go first, of limits that
-// have about their share or more (quota.Limits.Share). Of the last sixteenth one half is for
-// limits that have less than theirs, and the other is divided among all (quota.HasRoom). Keys
-// for which there is no room share one bucket of their limit, overflowKey, which takes no place.
-// Those of what is in flight, and those beyond the max_keys of a hard limit, do not: the decision
-// says too_many_keys.
+// The table has at most MaxKeys keys, compact or not. Each of 64 shards holds at most 32 MiB of compact records, and
+// none with a name of more than about 1800 bytes: the other keys stay buckets. A key that is unused for a while
+// returns its tokens. It is dropped when it has been idle for Idle and its estimate is full again. When the table is
+// nearly full, the longest idle keys are dropped first, of limits that have about their share or more
+// (quota.Limits.Share). Half of the last sixteenth is for limits that have less than their share, the other half for
+// all (quota.HasRoom). Keys without room share one bucket of their limit, overflowKey, which takes no place. Keys of
+// concurrency limits, and keys beyond the max_keys of a hard limit, do not share it: their decision is too_many_keys.
 package aggregator

@@ -1,6 +1,6 @@
-// Package aggregator stores a key as a bucket, a line of the table, which the request path reads, and the
-// name. These are their fields, described in state.go, and bytes on a 64-bit processor, by group (written by
-// TestStateTable):
+// Package aggregator stores a key as a bucket, a hot entry, which the request
+// path reads, and the key's name. These are their fields, described in state.go, and bytes on a 64-bit
+// processor, by group (written by TestStateTable):
 //
 //	bucket           96  line asked rng next entry key own due deny mu
 //	openState        64  phase dead recalled ref term epoch opened closedAt lastUse as openIdx

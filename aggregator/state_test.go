@@ -11,14 +11,14 @@ import (
 
 var rewrite = flag.Bool("rewrite", false, "write doc_state.go")
 
-// TestStateTable holds the list of fields and bytes in the package documentation to the types.
+// TestStateTable compares the list of fields and bytes in the package documentation with the types.
 func TestStateTable(t *testing.T) {
 	if runtime.GOARCH != "amd64" && runtime.GOARCH != "arm64" {
 		t.Skip("the bytes are those of 64-bit processors")
 	}
-	golden.Hold(t, "doc_state.go", `// Package aggregator stores a key as a bucket, a line of the table, which the request path reads, and the
-// name. These are their fields, described in state.go, and bytes on a 64-bit processor, by group (written by
-// TestStateTable):
+	golden.Hold(t, "doc_state.go", `// Package aggregator stores a key as a bucket, a hot entry, which the request
+// path reads, and the key's name. These are their fields, described in state.go, and bytes on a 64-bit
+// processor, by group (written by TestStateTable):
 //
 `+golden.Groups(reflect.TypeFor[bucket](), reflect.TypeFor[state](), reflect.TypeFor[hotEntry]())+"package aggregator\n", *rewrite)
 }
