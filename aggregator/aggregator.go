@@ -6,12 +6,11 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// Clock returns the time now. It is called only when a decision needs it.
+// Clock returns the current time. It is called only when a decision needs it.
 type Clock func() quota.Time
 
-// Aggregator is a member's table of keys. TrySimple, TryHeld, TryHeldAll, Decide, Charge,
-// Refund, Abandon and Release may be called by any goroutine; all other methods by one at
-// a time.
+// Aggregator is a member's table of keys. TrySimple, TryHeld, TryHeldAll, Decide, Charge, Refund, Cancel, Release and
+// methods whose comment says so may be called by any goroutine; all other methods by one at a time.
 type Aggregator struct {
 	born   quota.Time
 	cfg    Config
@@ -35,22 +34,20 @@ func New(cfg Config, now quota.Time) *Aggregator {
 	return a
 }
 
-// SetClock says that the clock was set. Before any other call that has a time.
+// SetClock notes that the clock was set. Call it before any other method that takes a time.
 func (a *Aggregator) SetClock(now quota.Time) {
 	a.born, a.table.compact.born = now, now
 	a.wheel.init(a.cfg.Sync, now)
 }
 
-// SetNodes says how many nodes the cluster has now: the share of a node that is
-// cut off, and what one may guess, depend on it. Below 1 is 1. Any goroutine may
-// call it.
+// SetNodes sets the number of nodes of the cluster, at least 1. The share of a node that is cut off, and the
+// overdraft that a node may guess, depend on it. Any goroutine may call it.
 func (a *Aggregator) SetNodes(count int) { a.count.Store(int64(max(count, 1))) }
 
-// SetPeers sets how many members may meet the same burst. A member with peers is one
-// level below, and what it admits as a mere guess is bounded: by its share before the
-// first grant, else by the credit of the last grant (GrantEntry.Credit) and its share
-// of what has refilled since. 0, the default, bounds nothing: so for nodes, and without
-// a node to ask. Any goroutine may call it.
+// SetPeers sets the number of members that may meet the same burst. A member with peers is a client of a node, and
+// its overdraft by a guess is bounded: by its share before the first grant, later by the credit of the last grant
+// (GrantEntry.Credit) and its share of the refill since. 0, the default, means no bound: for nodes, and for clients
+// without a node to ask. Any goroutine may call it.
 func (a *Aggregator) SetPeers(count int) { a.peers.Store(int64(max(count, 0))) }
 
 func (a *Aggregator) nodes() int { return int(a.count.Load()) }
@@ -58,14 +55,13 @@ func (a *Aggregator) nodes() int { return int(a.count.Load()) }
 // Len returns the number of keys in the table.
 func (a *Aggregator) Len() int { return int(a.table.size.Load()) }
 
-// TrySimple decides whether a request of that cost may pass, and charges it if so, where a
-// limit has one counter. It returns false for all others, and decides nothing about them.
-// A cost of 0 charges nothing and reports whether a cost of 1 would pass. It never blocks
-// on anything but the lock of this one key.
+// TrySimple decides whether a request of that cost may pass, and charges it if so, for limits with one counter. It
+// returns ok false, and decides nothing, for all other limits. A cost of 0 charges nothing and reports whether a cost
+// of 1 would pass. It blocks on nothing but the lock of this one key.
 //
-// need says what the decision depends on: a grant, when this node holds too little of a hard
-// limit or would have to guess about a soft one, or the leader, when the leader decides. Then
-// nothing is counted; decide such a request with a [Call].
+// need is set if the decision depends on a grant, because this node holds too little of a hard limit or would have to
+// guess about a soft one, or on the leader, because the leader decides. Then nothing is counted: decide such a
+// request with a [Call].
 func (a *Aggregator) TrySimple(clock Clock, n quota.LimitName, key string, cost int64) (d quota.Decision, need Need, ok bool) {
 	s, key := a.table.resolve(n, key)
 	if s == nil {
@@ -79,9 +75,8 @@ func (a *Aggregator) TrySimple(clock Clock, n quota.LimitName, key string, cost 
 	return d, need, true
 }
 
-// TryHeld decides with what is held alone, where a limit has one counter: no lock, no
-// clock, no allocation. False says that nothing was taken or
-// counted, and that a [Call] has to decide the request.
+// TryHeld decides by held tokens alone, for limits with one counter: without lock, clock or allocation. It returns
+// false if it has taken and counted nothing, and a [Call] has to decide the request.
 func (a *Aggregator) TryHeld(n quota.LimitName, key string, cost int64) (d quota.Decision, ok bool) {
 	s, key := a.table.resolve(n, key)
 	if s == nil || cost <= 0 || cost > quota.MaxTokens {
@@ -98,7 +93,7 @@ func (a *Aggregator) TryHeld(n quota.LimitName, key string, cost int64) (d quota
 	return decision(r.limit, quota.WhyHeld, true, at.lastEstimate(), quota.FromTokens(cost)), true
 }
 
-// checkNow decides by what this node knows: it needs neither a grant nor a leader.
+// checkNow decides by local knowledge: it needs neither a grant nor a leader.
 func (a *Aggregator) checkNow(clock Clock, n quota.LimitName, key string, cost int64) quota.Decision {
 	if s, key := a.table.resolve(n, key); s != nil {
 		if r := s.rule.Load(); r.simple {
@@ -113,8 +108,8 @@ func (a *Aggregator) checkNow(clock Clock, n quota.LimitName, key string, cost i
 	return c.Out[0]
 }
 
-// checkSimple is Decide for one limit with one counter: it allocates nothing. Unless it is
-// final, it may say that the decision needs something, and the request comes again as a [Call].
+// checkSimple is Decide for one limit with one counter, without allocation. If it is not final, it may return a need,
+// and the request is decided again as a [Call].
 func (a *Aggregator) checkSimple(clock Clock, s *limitEntry, r *rule, key string, cost int64, final bool) (quota.Decision, Need) {
 	at, b := s.keys.find(key)
 	if at != nil && at.pay(cost, b, &a.urgent) {
@@ -133,7 +128,7 @@ func (a *Aggregator) checkSimple(clock Clock, s *limitEntry, r *rule, key string
 	t := attempt{
 		key: quota.Key{LimitName: s.name, Key: key}, cost: quota.FromTokens(cost), maxWait: quota.LimitsWait,
 		final: final, alone: final, at: b,
-		waits: !final, // the Call says how much is wanted
+		waits: !final, // the Call adds the cost to want
 	}
 	d := a.charge(clock, &t, s)
 	d.Limit = l
@@ -143,8 +138,8 @@ func (a *Aggregator) checkSimple(clock Clock, s *limitEntry, r *rule, key string
 	return enforced(d, l, key), Nothing
 }
 
-// openBucket starts an epoch. Whatever the estimate was, it continues: a key that was idle for
-// an hour has refilled, one that was idle for a second not.
+// openBucket starts an epoch. The estimate continues: a key that was idle for an hour has refilled, one that was idle
+// for a second has not.
 func (a *Aggregator) openBucket(now quota.Time, b *bucket, l *quota.Limit) {
 	b.tally()
 	b.tallied = tallied{}
@@ -166,7 +161,7 @@ func (a *Aggregator) openBucket(now quota.Time, b *bucket, l *quota.Limit) {
 	a.urgent.push(b)
 }
 
-// joinOwn begins with a key that was never seen before: it is as good as full.
+// joinOwn initializes the estimate of a key that is new to this member: it starts full.
 func (b *bucket) joinOwn(now quota.Time, l *quota.Limit) {
 	if b.estAt == 0 {
 		b.est, b.estAt, b.as = l.BurstUnits(), now, l
@@ -174,5 +169,5 @@ func (b *bucket) joinOwn(now quota.Time, l *quota.Limit) {
 	}
 }
 
-// retryAfter is how long a leader has to answer the first reports about all open keys.
+// retryAfter returns the least time that a leader has to answer the first full reports.
 func (a *Aggregator) retryAfter() time.Duration { return retry * a.cfg.Sync }

@@ -7,8 +7,7 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// decideAlone decides by the limit's when_cut_off: no leader has answered for a
-// whole lease, or none could be asked.
+// decideAlone decides by the limit's when_cut_off: no leader has answered for a whole lease, or none could be asked.
 func (a *Aggregator) decideAlone(now quota.Time, t *attempt, b *bucket, l *quota.Limit, est quota.Units) quota.Decision {
 	cost := t.cost
 	policy, rate := l.CutOff.At(now.Sub(b.lease), l.Ceiling)
@@ -38,8 +37,8 @@ func (a *Aggregator) decideAlone(now quota.Time, t *attempt, b *bucket, l *quota
 	return d
 }
 
-// peekAlone returns what decideAlone would return for one token. Less than a token is held: for the
-// time of the call it is out of reach, because state does not have it.
+// peekAlone returns the decision of decideAlone for one token, and restores the state. Less than a token is held: it
+// is set to 0 during the call, because held is not part of state.
 func (a *Aggregator) peekAlone(now quota.Time, t *attempt, b *bucket, l *quota.Limit, est quota.Units) quota.Decision {
 	was := b.state
 	if b.apart != nil {
@@ -59,8 +58,7 @@ func (a *Aggregator) peekAlone(now quota.Time, t *attempt, b *bucket, l *quota.L
 	return d
 }
 
-// inFlightAlone counts what this node has in flight, and nobody else's: the
-// whole limit, or an equal part of it.
+// inFlightAlone bounds the requests in flight of this node alone, by the whole limit or by an equal part of it.
 func (b *bucket) inFlightAlone(now quota.Time, t *attempt, l *quota.Limit, p quota.CutOffPolicy, nodes int) quota.Decision {
 	most, why := l.BurstUnits(), quota.WhyLocal
 	if p == quota.CutOffShare {
@@ -74,7 +72,7 @@ func (b *bucket) inFlightAlone(now quota.Time, t *attempt, l *quota.Limit, p quo
 	return b.overdraw(now, t, l, why, left)
 }
 
-// apart is a bucket that this node keeps for itself while it is cut off.
+// apart is a token bucket that this node keeps on its own while it is cut off.
 type apart struct {
 	limiter.Bucket
 	since quota.Time // end of the lease that it follows
@@ -97,7 +95,7 @@ func (b *bucket) alone(now quota.Time, t *attempt, l *quota.Limit, why quota.Why
 	return b.overdraw(now, t, l, why, est)
 }
 
-// setApart sees to it that there is a bucket for the rate, and returns its burst.
+// setApart makes the bucket for the rate if necessary, and returns its burst.
 func (b *bucket) setApart(now quota.Time, l *quota.Limit, rate quota.Rate, est quota.Units) quota.Units {
 	burst := burstFor(l, rate)
 	if b.apart == nil || b.apart.since != b.lease || b.apart.rate != rate {
@@ -106,8 +104,7 @@ func (b *bucket) setApart(now quota.Time, l *quota.Limit, rate quota.Rate, est q
 	return burst
 }
 
-// burstFor is the part of the burst that goes with a part of the rate, at least
-// one token.
+// burstFor returns the limit's burst in proportion to a part of its rate, at least one token.
 func burstFor(l *quota.Limit, rate quota.Rate) quota.Units {
 	if l.Kind == quota.Concurrency || l.Rate.PerSecond() <= 0 || rate.Per <= 0 {
 		return quota.Token
@@ -117,18 +114,17 @@ func burstFor(l *quota.Limit, rate quota.Rate) quota.Units {
 	return max(quota.Token, min(l.BurstUnits(), quota.Units(part)))
 }
 
-// shareOf is the part of the limit's rate that was this node's when it last
-// heard: by demand, at least an equal part.
+// shareOf returns the part of the limit's rate that was this node's at the last grants: by demand, at least an equal
+// part.
 func (b *bucket) shareOf(l *quota.Limit, nodes int) quota.Rate {
 	parts := max(b.share, (quota.Million+int64(nodes)-1)/int64(nodes))
 	return quota.Rate{Tokens: l.Rate.Tokens, Per: time.Duration(quota.MulDiv(int64(l.Rate.Per), quota.Million, parts))}
 }
 
-// noteShare keeps this node's part of the demand for when it is cut off; since is
-// sinceTold. A smaller part counts nearly at once, a greater one after seconds: a key's
-// first grants do not know of the others yet, and nodes that are silent for a moment,
-// because machines or networks are overloaded, have not given their parts away. What
-// comes next may be the cut.
+// noteShare averages this node's part of the demand, for the time when it is cut off. since is sinceLevel. A smaller
+// part counts nearly at once, a larger one after seconds: a key's first grants do not include the others yet, and
+// nodes that are silent for a moment, because machines or networks are overloaded, still have their parts. The next
+// event may be the cut.
 func (b *bucket) noteShare(l *quota.Limit, e *quota.GrantEntry, since time.Duration) {
 	share := min(b.partOf(l, e), quota.Million)
 	slow := shareFalls
@@ -138,14 +134,14 @@ func (b *bucket) noteShare(l *quota.Limit, e *quota.GrantEntry, since time.Durat
 	b.share += quota.MulDiv(share-b.share, int64(since), int64(since+slow))
 }
 
-// How long a change of the share takes, by two thirds about.
+// Time constants of the share: after that time, about two thirds of a change count.
 const (
 	shareFalls = 200 * time.Millisecond
 	shareRises = 3 * time.Second
 )
 
-// sinceLevel is how long ago a leader last told the level, at most a second: of what was
-// between, one grant says little.
+// sinceLevel returns the time since a leader last reported the level, at most a second: one grant says little about a
+// longer time.
 func (b *bucket) sinceLevel(at quota.Time) time.Duration {
 	if !b.hasLevel {
 		return 0
@@ -153,10 +149,10 @@ func (b *bucket) sinceLevel(at quota.Time) time.Duration {
 	return min(max(0, at.Sub(b.levelAt)), time.Second)
 }
 
-// partOf is this node's part of the demand in millionths, as the leader sees it.
+// partOf returns this node's part of the demand, as the leader sees it, in millionths.
 func (b *bucket) partOf(l *quota.Limit, e *quota.GrantEntry) int64 {
 	if whole := l.Rate.PerSecond(); e.Rate > 0 && whole > 0 {
-		return quota.MulDiv(int64(e.Rate), quota.Million, int64(whole)) // the leader's word, which is steadier
+		return quota.MulDiv(int64(e.Rate), quota.Million, int64(whole)) // the granted rate varies less than the demand
 	}
 	if sum := b.demand + e.Others; sum > 0 {
 		return quota.MulDiv(quota.Million, int64(b.demand), int64(sum))

@@ -8,88 +8,83 @@ import (
 	"github.com/quorate/quorate/shard"
 )
 
-// Need is what could change a refusal.
+// Need is an event that could change a refusal.
 type Need uint8
 
 const (
-	// Nothing says that the decision stands.
+	// Nothing means that the decision is final.
 	Nothing Need = iota
-	// Grant says that the next grant of Call.Key would tell.
+	// Grant means that the next grant of Call.Key decides.
 	Grant
-	// Leader says that the leader of Call.Key's range has to be asked Call.Ask.
+	// Leader means that the leader of Call.Key's range has to decide Call.Ask.
 	Leader
 )
 
-// Call is one call under way: limits that must all pass, or none is charged.
-// While Decide says that it needs something, nothing has been counted, and the
-// caller comes again: after a grant, or with Answer, or with Final set.
+// Call is one call: limits that must all pass, or none is charged. While Decide leaves a need, nothing is counted,
+// and the caller decides the call again: after a grant, after Answer, or with Final set.
 //
-// A Call is for one goroutine, and for one call; Reset makes it fit for another.
+// A Call serves one goroutine and one call; Reset prepares it for another.
 type Call struct {
 	Requests []quota.Request
 	Out      []quota.Decision // one per request
-	// Final takes no for an answer: what needs a grant is decided as it is. Leaders may still be asked.
+	// Final decides without waiting for a grant. Leaders may still be asked.
 	Final bool
-	// Alone says that leaders cannot be reached: limits that need one follow
-	// their when_cut_off.
+	// Alone means that no leader can be reached: limits that need one follow their when_cut_off.
 	Alone bool
-	// Acquires says that what is taken will be released: without it limits that
-	// count what is in flight refuse.
+	// Acquires means that the tokens will be released: without it, concurrency limits refuse.
 	Acquires bool
 
 	Need Need
-	Key  quota.Key // the counter that Need is about
+	Key  quota.Key // the counter that has the need
 	Ask  quota.Ask
 
-	waits   quota.Key // the counter that knows that this call waits for a grant
+	waits   quota.Key // the counter whose want includes this call
 	answers []answer
 	refused []refusal
 	taken   []taken
 	room    [4]taken
-	windows []takenIn // that leaders have charged, in this turn of Decide
+	windows []takenIn // windows that leaders charged in this run of Decide
 }
 
-// refusal is a cost that a counter, or a limit that it can never fit, has counted as refused.
+// refusal is a cost that was counted as refused, by a counter or by a limit that it exceeds.
 type refusal struct {
 	s     *limitEntry
-	b     *bucket // nil where it can never fit
+	b     *bucket // nil if the cost can never fit
 	cost  quota.Units
 	epoch quota.Seq
 }
 
-// answer is what a leader said.
+// answer is a leader's answer.
 type answer struct {
 	ask  quota.Ask
 	is   quota.Answer
-	used bool           // by this turn of Decide: a counter may be asked twice in one call
+	used bool           // in this run of Decide: one call may ask about a counter twice
 	void bool           // it decided nothing, and the counter waits for a grant instead
-	by   *quota.Request // for which it was used last
+	by   *quota.Request // the last request that used it
 }
 
-// taken is a cost that a counter has been charged with, so that it can be taken
-// back.
+// taken is a charge of a counter, kept for undo.
 type taken struct {
 	b      *bucket
 	cost   quota.Units
 	beyond quota.Units // part of cost that was not held
 	epoch  quota.Seq
-	win    quota.Time // the window, by its start
+	win    quota.Time // start of the window
 }
 
-// Reset prepares the call for these requests. out has room for their decisions.
+// Reset prepares c for these requests. out has one place for each decision.
 func (c *Call) Reset(reqs []quota.Request, out []quota.Decision) {
 	*c = Call{Requests: reqs, Out: out, answers: c.answers[:0], refused: c.refused[:0], windows: c.windows[:0]}
 	c.taken = c.room[:0]
 }
 
-// Woken notes that the call has waited for a grant: the counter that it waited for is asked again.
+// Woken notes that the call has waited for a grant: its counter asks again.
 func (c *Call) Woken() { c.waits = quota.Key{} }
 
-// Answer adds what the leader said to c.Ask.
+// Answer adds the leader's answer to c.Ask.
 func (c *Call) Answer(a quota.Answer) { c.answers = append(c.answers, answer{ask: c.Ask, is: a}) }
 
-// answered returns an answer about that cost of the counter that no charge of this turn has taken for itself,
-// or nil.
+// answered returns an answer about that cost of the counter which no charge of this run has used yet, or nil.
 func (c *Call) answered(k quota.Key, cost quota.Units) *answer {
 	for i := range c.answers {
 		if an := &c.answers[i]; an.ask.Key == k && an.ask.Cost == cost && !an.used && !an.void {
@@ -99,7 +94,7 @@ func (c *Call) answered(k quota.Key, cost quota.Units) *answer {
 	return nil
 }
 
-// Decide decides a call. If c.Need is set it is not done.
+// Decide decides a call. If it leaves c.Need set, the call is not decided yet.
 func (a *Aggregator) Decide(clock Clock, c *Call) bool {
 	c.Need, c.refused, c.windows = Nothing, c.refused[:0], c.windows[:0]
 	for i := range c.answers {
@@ -125,8 +120,7 @@ func (a *Aggregator) Decide(clock Clock, c *Call) bool {
 	return true
 }
 
-// one decides one request: the limit that its name resolves to, unless that is
-// not enforced.
+// one decides one request: it charges the limit that its name resolves to, if that is enforced.
 func (a *Aggregator) one(clock Clock, c *Call, q *quota.Request) quota.Decision {
 	s, key := a.table.resolve(q.Key.LimitName, q.Key.Key)
 	if s == nil {
@@ -149,8 +143,8 @@ func (a *Aggregator) one(clock Clock, c *Call, q *quota.Request) quota.Decision 
 	return enforced(d, l, key)
 }
 
-// unuse gives up what leaders admitted for a request that another of its counters refuses: where the limit is
-// in shadow, the call continues without it.
+// unuse gives up leaders' admissions for a request that another counter of it refuses: in shadow, the call continues
+// without the request.
 func (c *Call) unuse(q *quota.Request) {
 	for i := range c.answers {
 		if an := &c.answers[i]; an.by == q && an.is.Allowed {
@@ -159,7 +153,7 @@ func (c *Call) unuse(q *quota.Request) {
 	}
 }
 
-// effective returns what counts for a key, without making a bucket for it.
+// effective returns the limit that applies to a key, without making a bucket.
 func (a *Aggregator) effective(s *limitEntry, r *rule, key string) *quota.Limit {
 	if b := s.keys.Load(key); b != nil {
 		return b.limit()
@@ -167,22 +161,22 @@ func (a *Aggregator) effective(s *limitEntry, r *rule, key string) *quota.Limit 
 	return quota.Effective(r.limit, a.table.overrides, key)
 }
 
-// known decides what changes no counter.
+// known decides checks that change no counter.
 func (a *Aggregator) known(s *limitEntry, r *rule, l *quota.Limit, key string, cost int64, acquires bool) (quota.Decision, bool) {
 	d, ok := fixed(l, cost, acquires)
 	if !ok {
 		return d, false
 	}
 	if l.Class != quota.Counted {
-		d.Limit = r.limit // not a copy for every key that is banned
+		d.Limit = r.limit // not a copy for every banned key
 	} else if b := a.table.known(s, key); b != nil {
 		d.Remaining = b.remaining(l)
 	}
 	return d, true
 }
 
-// unfit counts a cost that never fits. It is demand all the same: the tally counts it as refused,
-// and reports do not, because no share of the limit would help.
+// unfit counts a cost that never fits. It is demand: the tally counts it as refused. Reports do not, because no share
+// of the limit would help.
 func (s *limitEntry) unfit(d *quota.Decision, cost int64) (counted quota.Units) {
 	if d.Why == quota.WhyOverBurst || d.Why == quota.WhyOverMaxCost {
 		counted = quota.FromTokens(min(cost, quota.MaxTokens))
@@ -191,14 +185,14 @@ func (s *limitEntry) unfit(d *quota.Decision, cost int64) (counted quota.Units) 
 	return counted
 }
 
-// unfit is limit entry.unfit for a call that may come again.
+// unfit is limitEntry.unfit for a call that may be decided again.
 func (c *Call) unfit(s *limitEntry, d *quota.Decision, cost int64) {
 	if u := s.unfit(d, cost); u > 0 {
 		c.refused = append(c.refused, refusal{s: s, cost: u})
 	}
 }
 
-// fixed decides what the limit and the cost alone decide.
+// fixed decides checks that depend on the limit and the cost alone.
 func fixed(l *quota.Limit, cost int64, acquires bool) (quota.Decision, bool) {
 	d := quota.Decision{Limit: l, Remaining: l.Burst, RetryAfter: math.MaxInt64, Tier: 1}
 	switch {
@@ -222,7 +216,7 @@ func fixed(l *quota.Limit, cost int64, acquires bool) (quota.Decision, bool) {
 	return d, true
 }
 
-// enforced lets a refusal pass if the limit, or this key of it, is in shadow.
+// enforced turns a refusal into an admission if the limit, or this key of it, is in shadow.
 func enforced(d quota.Decision, l *quota.Limit, key string) quota.Decision {
 	if d.Allowed || l.Enforcement == quota.Enforce && inFraction(l, key) {
 		return d
@@ -231,13 +225,13 @@ func enforced(d quota.Decision, l *quota.Limit, key string) quota.Decision {
 	return d
 }
 
-// remaining is what the key has left as far as is known without reading a clock.
+// remaining returns the remaining tokens of the key, as far as known without reading a clock.
 func (b *bucket) remaining(l *quota.Limit) int64 {
 	return min(max(0, b.hot().lastEstimate().Tokens()), l.Burst)
 }
 
-// inFraction picks the keys that a partly enforced limit applies to: always the
-// same ones, and more of them as the fraction grows.
+// inFraction reports whether a partly enforced limit applies to the key: always to the same keys, and to more as the
+// fraction grows.
 func inFraction(l *quota.Limit, key string) bool {
 	if l.Fraction == 0 || l.Fraction == quota.Million {
 		return true
@@ -246,7 +240,7 @@ func inFraction(l *quota.Limit, key string) bool {
 	return int64(h%quota.Million) < l.Fraction
 }
 
-// chargeAll charges everything that the limit charges.
+// chargeAll charges all counters of the limit.
 func (a *Aggregator) chargeAll(clock Clock, c *Call, q *quota.Request, r *rule, key string) quota.Decision {
 	var d quota.Decision
 	i, n := 0, len(r.charges)
@@ -280,7 +274,7 @@ func (a *Aggregator) chargeAll(clock Clock, c *Call, q *quota.Request, r *rule, 
 	return d
 }
 
-// parent charges a counter of a parent, as far as that limit is enforced.
+// parent charges a counter of a parent, if that limit is enforced.
 func (a *Aggregator) parent(clock Clock, c *Call, q *quota.Request, s *limitEntry, key string) quota.Decision {
 	r := s.rule.Load()
 	l := a.effective(s, r, key)
@@ -293,7 +287,7 @@ func (a *Aggregator) parent(clock Clock, c *Call, q *quota.Request, s *limitEntr
 	return enforced(d, l, key)
 }
 
-// worse is the one of two admissions that says more: it has less left.
+// worse returns the admission with fewer tokens left, with the longer wait of both.
 func worse(d, t quota.Decision) quota.Decision {
 	if d.Tier == 0 {
 		return t
@@ -306,8 +300,8 @@ func worse(d, t quota.Decision) quota.Decision {
 	return d
 }
 
-// takeFloor charges the floor if it has that much here. It never asks anybody:
-// without it the parents decide.
+// takeFloor charges the floor if enough is held here. It neither asks a leader nor waits for a grant: without the
+// floor, the parents decide.
 func (a *Aggregator) takeFloor(clock Clock, c *Call, q *quota.Request, s *limitEntry, key string) bool {
 	quiet := Call{Final: true, Alone: true, taken: c.taken, refused: c.refused}
 	d := a.counter(clock, &quiet, q, s, key)
@@ -315,8 +309,7 @@ func (a *Aggregator) takeFloor(clock Clock, c *Call, q *quota.Request, s *limitE
 	return d.Allowed
 }
 
-// overParents charges the parents whatever they have left: the floor is
-// guaranteed.
+// overParents charges the parents even beyond their limits: the floor is guaranteed.
 func (a *Aggregator) overParents(clock Clock, c *Call, q *quota.Request, up []charge, key string, d quota.Decision) quota.Decision {
 	for _, p := range up {
 		if l := p.slot.rule.Load().limit; l.Class != quota.Counted || l.Enforcement == quota.Off {
@@ -333,7 +326,7 @@ func (a *Aggregator) overParents(clock Clock, c *Call, q *quota.Request, up []ch
 	return d
 }
 
-// undo takes back what the call has been charged with since the mark.
+// undo reverts the charges of the call since the mark.
 func (c *Call) undo(mark int) {
 	for _, t := range c.taken[mark:] {
 		t.b.undo(t)
@@ -341,8 +334,8 @@ func (c *Call) undo(mark int) {
 	c.taken = c.taken[:mark]
 }
 
-// uncount takes back what was counted as refused, because the call comes again: limits that are in
-// shadow, and floors, count a refusal and let the call continue.
+// uncount reverts the refusals that were counted, because the call is decided again: limits in shadow, and floors,
+// count a refusal and let the call continue.
 func (c *Call) uncount() {
 	for _, r := range c.refused {
 		if r.b == nil {
@@ -353,7 +346,7 @@ func (c *Call) uncount() {
 	}
 }
 
-// uncount takes back a refusal that no report has told.
+// uncount reverts a refusal, unless it was reported.
 func (b *bucket) uncount(r refusal) {
 	b.lock()
 	defer b.unlock()
@@ -362,32 +355,30 @@ func (b *bucket) uncount(r refusal) {
 	}
 }
 
-// giveBack lets the leaders take back what they admitted for a call that was
-// refused, or that has passed without asking for it in the end: the limits have
-// changed since, or the floor has paid.
+// giveBack lets leaders take back admissions of a call that was refused, or that passed without using them: the
+// limits have changed since, or the floor has paid.
 func (a *Aggregator) giveBack(clock Clock, c *Call, refused bool) {
 	for i := range c.answers {
 		an := &c.answers[i]
 		a.tallyAnswer(an, refused)
 		if an.ask.Cost > 0 && an.is.Why != quota.WhyNoLimit && (!an.used || refused && an.is.Allowed) {
 			if !a.Cancel(clock, an.ask) && an.is.Allowed {
-				a.refund(clock, an.ask.Key, an.ask.Cost, &Taken{}) // in which window it was booked is not known
+				a.refund(clock, an.ask.Key, an.ask.Cost, &Taken{}) // in which window it was booked is unknown
 			}
 		}
 	}
 	c.answers = c.answers[:0]
 }
 
-// undo takes one charge back, unless the window or opening that it was made in
-// has ended: it is void then.
+// undo reverts one charge, unless its window or epoch has ended: then it is void.
 func (b *bucket) undo(t taken) {
 	b.lock()
 	defer b.unlock()
 	if b.epoch != t.epoch || b.dead || !b.sameWindow(b.limit(), t.win) {
 		return
 	}
-	// What was beyond the held tokens has been reported as that, or paid for since: then it is held
-	// instead, and counted once as well.
+	// The overdraft may have been reported, or repaid since. Then that part of the charge returns to held, so that it
+	// is still counted once.
 	beyond := min(t.beyond, max(0, b.over-b.sent.over))
 	if b.limit().Kind == quota.Concurrency {
 		b.inFlight -= t.cost
@@ -396,10 +387,10 @@ func (b *bucket) undo(t taken) {
 	b.hot().held.Add(int64(t.cost - beyond))
 	b.over, b.unpaid = b.over-beyond, b.unpaid-min(b.unpaid, beyond)
 	b.est, b.estUsed = b.est+beyond, b.estUsed-beyond
-	b.note() // of a window what is held is not counted
+	b.note() // held tokens of a window are not noted
 }
 
-// waitOf is the longest wait that the request and the limit allow.
+// waitOf returns the longest wait that both the request and the limit allow.
 func waitOf(l *quota.Limit, max time.Duration) time.Duration {
 	if max < 0 || max > l.MaxWait {
 		return l.MaxWait

@@ -8,31 +8,30 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// attempt is the charging of one counter: how it may be decided, and what came of
-// it.
+// attempt is the charge of one counter: the conditions of the decision, and its outcome.
 type attempt struct {
-	at       *bucket // where it is counted, if that has been looked up already
+	at       *bucket // the bucket, if already looked up
 	key      quota.Key
 	cost     quota.Units
 	maxWait  time.Duration
 	needs    bool // as in quota.Request.NeedsBucket
 	final    bool // as in Call
 	alone    bool
-	waits    bool // its cost is in what the bucket wants already
-	answered bool // is holds what the leader said
-	decided  bool // and it has decided
+	waits    bool // the bucket's want includes the cost already
+	answered bool // is holds the leader's answer
+	decided  bool // the leader's answer was the decision
 	is       quota.Answer
 
 	need  Need
 	ask   quota.Ask
-	taken taken // its bucket is nil if nothing was
+	taken taken // its bucket is nil if nothing was taken
 
-	window  takenIn // in which a leader has charged it; its limit entry is nil if none has
-	refused refusal // its cost is 0 if nothing was
+	window  takenIn // the window that a leader charged; its limit entry is nil without one
+	refused refusal // its cost is 0 without a refusal
 }
 
-// counter charges one counter of a call. If it needs a grant or the leader's answer, nothing is charged, and
-// the decision allows the cost for now, so that the call's other counters are looked at first.
+// counter charges one counter of a call. If that needs a grant or the leader's answer, it charges nothing and the
+// decision is allowed for now, so that the call's other counters are tried first.
 func (a *Aggregator) counter(clock Clock, c *Call, q *quota.Request, s *limitEntry, key string) quota.Decision {
 	t := attempt{
 		key: quota.Key{LimitName: s.name, Key: key}, cost: quota.FromTokens(q.Cost), maxWait: q.MaxWait, needs: q.NeedsBucket,
@@ -55,7 +54,7 @@ func (a *Aggregator) counter(clock Clock, c *Call, q *quota.Request, s *limitEnt
 		if c.Need == Nothing {
 			c.Need, c.Key, c.Ask = t.need, t.key, t.ask
 		}
-		d.Allowed = true // unless another counter refuses the call: then nobody is asked
+		d.Allowed = true // unless another counter refuses the call: then no leader is asked
 	}
 	if t.need == Grant && t.waits {
 		c.waits = t.key
@@ -97,9 +96,9 @@ func (a *Aggregator) charge(clock Clock, t *attempt, s *limitEntry) quota.Decisi
 	}
 }
 
-// decide returns false when the bucket has just been dropped from the table.
-// Tokens that are held decide without the clock, unless they are for a window, or
-// the leader has been asked in the meantime and has booked the cost.
+// decide decides by the locked bucket b. It returns false if b has just been dropped from the table. Held tokens
+// decide without the clock, except for kinds with windows, and where the leader was asked in the meantime and has
+// booked the cost.
 func (a *Aggregator) decide(clock Clock, t *attempt, b *bucket) (quota.Decision, bool) {
 	l := b.limit()
 	quick := l.Kind == quota.TokenBucket && !l.AsksLeader() && t.cost > 0 && !t.answered
@@ -111,7 +110,7 @@ func (a *Aggregator) decide(clock Clock, t *attempt, b *bucket) (quota.Decision,
 	b.lock()
 	defer b.unlock()
 	if b.dead {
-		return quota.Decision{}, false // what was taken here was void
+		return quota.Decision{}, false // tokens taken here were void
 	}
 	if taken {
 		t.took(b, 0)
@@ -126,7 +125,7 @@ func (a *Aggregator) decide(clock Clock, t *attempt, b *bucket) (quota.Decision,
 	return d, true
 }
 
-// took notes a charge of b, which is locked. beyond is the part of it that was not held.
+// took notes a charge of b, which is locked. beyond is the part that was not held.
 func (t *attempt) took(b *bucket, beyond quota.Units) {
 	t.taken = taken{b, t.cost, beyond, b.epoch, b.win}
 	b.note()
@@ -139,7 +138,7 @@ func (t *attempt) took(b *bucket, beyond quota.Units) {
 // decideSlow decides with b locked.
 func (a *Aggregator) decideSlow(now quota.Time, t *attempt, b *bucket, l *quota.Limit) quota.Decision {
 	cost := t.cost
-	if t.answered && t.is.Why == quota.WhyNoLimit { // it has no room for the key, or other limits
+	if t.answered && t.is.Why == quota.WhyNoLimit { // the leader has no room for the key, or other limits
 		t.answered, t.alone = false, true
 	}
 	if l.MayAsk() {
@@ -169,11 +168,11 @@ func (a *Aggregator) decideSlow(now quota.Time, t *attempt, b *bucket, l *quota.
 	wanted := b.want
 	b.want = max(b.want, min(cost, l.BurstUnits()))
 	covers := est
-	if l.Ceiling == quota.Hard { // what others are presumed to have used refuses nobody there
+	if l.Ceiling == quota.Hard { // presumed use by others refuses no check of a hard limit
 		covers = est.Plus(b.presumed)
 	}
 	if covers >= cost && !(b.grantedNothing && l.MayAsk()) {
-		a.urgent.push(b) // the cluster has tokens: ask for them
+		a.urgent.push(b) // the cluster has tokens: request them
 	}
 	if cut {
 		return a.decideAlone(now, t, b, l, est)
@@ -181,7 +180,7 @@ func (a *Aggregator) decideSlow(now quota.Time, t *attempt, b *bucket, l *quota.
 	return a.decideOpen(now, t, b, l, est, wanted)
 }
 
-// decideOpen decides on the estimate, while there is a leader. wanted is what callers before this one wanted.
+// decideOpen decides on the estimate, while there is a leader. wanted is b.want before this check.
 func (a *Aggregator) decideOpen(now quota.Time, t *attempt, b *bucket, l *quota.Limit, est, wanted quota.Units) quota.Decision {
 	if l.Ceiling == quota.Soft {
 		return a.decideSoft(now, t, b, l, est, wanted)
@@ -191,7 +190,7 @@ func (a *Aggregator) decideOpen(now quota.Time, t *attempt, b *bucket, l *quota.
 	case left >= cost && a.mayAsk(now, t, b, l) && (!b.noneFree || b.rate == 0):
 		return a.askOnce(t, b, l, wanted)
 	case left >= cost && b.mayAwait(t, l, est):
-		if est < cost { // once for every caller that waits: this much is used at once
+		if est < cost { // add up the costs of all waiting callers, each once: they are used at once
 			if b.want = wanted; !t.waits {
 				b.want = min(wanted+cost, l.BurstUnits())
 			}
@@ -203,12 +202,12 @@ func (a *Aggregator) decideOpen(now quota.Time, t *attempt, b *bucket, l *quota.
 		t.need = Grant
 		return b.decided(now, l, quota.WhyNotHeld, false, est, cost)
 	}
-	// Others that are presumed to have used the rest refuse nobody for good: only where the leader had
-	// nothing left either is the limit used up.
+	// Presumed use by others refuses no check for good: the limit counts as used up only if the leader had nothing
+	// left either.
 	absent := a.ranges[b.rng].absent.from() != 0
 	b.refused = b.refused.Count(cost)
 	if left >= cost {
-		b.want = min(wanted.Count(cost), l.BurstUnits()) // of all callers
+		b.want = min(wanted.Count(cost), l.BurstUnits()) // sum of the costs of all callers
 	}
 	switch {
 	case left >= cost && (est >= cost || !b.noneFree || absent):
@@ -222,14 +221,14 @@ func (a *Aggregator) decideOpen(now quota.Time, t *attempt, b *bucket, l *quota.
 	return b.decided(now, l, quota.WhyOverLimit, false, est, cost)
 }
 
-// decideSoft admits what the level covers that the leader told, less what was used here since, and what the
-// others have probably used since. Where that is a mere guess, it waits for the next grant, if it may.
+// decideSoft admits on the estimate: the leader's last level, less own use since, less the others' probable use
+// since. If that is a guess, the check waits for the next grant where it may.
 func (a *Aggregator) decideSoft(now quota.Time, t *attempt, b *bucket, l *quota.Limit, est, wanted quota.Units) quota.Decision {
 	cost := t.cost
 	beyond := cost - min(cost, max(0, quota.Units(b.hot().held.Load())))
 	b.guessing = b.guesses(l, beyond, a.nodes())
-	// The others' demand is a guess too: a fraction of a token that they may have
-	// used refuses nobody, and what it alone would refuse is asked for.
+	// The others' demand is an estimate too. A fraction of a token that they may have used refuses no check; where
+	// only presumed use stands against the cost (doubt), the check needs a grant.
 	if est < cost && est > 0 && b.presumed < quota.Token/2 {
 		est = min(cost, est+b.presumed)
 	}
@@ -237,7 +236,7 @@ func (a *Aggregator) decideSoft(now quota.Time, t *attempt, b *bucket, l *quota.
 	doubt := est < cost && est+b.presumed >= cost && !b.noneFree
 	if !t.final && l.MayWait() && (est >= cost && b.guessing || b.bound || doubt) {
 		b.want = wanted
-		if !t.waits { // once for every caller that waits: this much is used at once
+		if !t.waits { // add up the costs of all waiting callers, each once: they are used at once
 			b.want = min(wanted+cost, l.BurstUnits())
 		}
 		t.waits = true
@@ -253,7 +252,7 @@ func (a *Aggregator) decideSoft(now quota.Time, t *attempt, b *bucket, l *quota.
 		if !b.news && b.over-b.ackedOver+beyond > max(b.part(l, a.nodes()), news) {
 			b.news = true
 			a.urgent.push(b)
-			a.urgent.wake.Store(true) // it may be waiting there for a later moment
+			a.urgent.wake.Store(true) // it may be in the queue for a later moment
 		}
 		return b.overdraw(now, t, l, quota.WhyEstimate, est)
 	case l.MaxDebt > 0:
@@ -267,15 +266,16 @@ func (a *Aggregator) decideSoft(now quota.Time, t *attempt, b *bucket, l *quota.
 	return b.decided(now, l, quota.WhyOverLimit, false, est, cost)
 }
 
-// mayAsk reports whether the leader may be asked to decide: the limit allows a hop, a leader
-// answers, and it has not just refused as much. Also where the call has waited for another counter in vain.
+// mayAsk reports whether the check may ask the leader: the limit allows the hop, the leader answers, and it has not
+// just refused the same cost. A call that has waited for another counter in vain may ask too.
 func (a *Aggregator) mayAsk(now quota.Time, t *attempt, b *bucket, l *quota.Limit) bool {
 	return !t.alone && !t.answered && l.MayAsk() && a.ranges[b.rng].absent.from() == 0 && (now >= b.denied || t.cost < b.deniedCost)
 }
 
-// mayAwait reports whether a check of a hard limit may wait for the next grant: always, or where the leader may
-// be asked, only if it has answered that the grant will decide (toldByLeader), or does not know of what callers
-// gave back here.
+// mayAwait reports whether a check of a hard limit may wait for the next grant. Checks of limits that wait (MayWait)
+// may, unless the estimate is below the cost and the leader has nothing free. Checks of limits that ask the leader
+// may only if the leader has answered that the grant will decide (decidedByLeader), or does not know of tokens that
+// callers gave back here.
 func (b *bucket) mayAwait(t *attempt, l *quota.Limit, est quota.Units) bool {
 	switch {
 	case t.final:
@@ -289,17 +289,17 @@ func (b *bucket) mayAwait(t *attempt, l *quota.Limit, est quota.Units) bool {
 // returns reports whether callers gave back tokens here that no leader is known to have booked.
 func (b *bucket) returns() bool { return b.refunded > b.ackedBack }
 
-// news is how much overdraft is worth a report of its own.
+// news is the least overdraft that is worth a report of its own.
 const news = quota.Token
 
-// overdraw admits on the estimate what is more than this node holds. What it holds is a
-// part of the estimate, so that goes first: spent later, it would be admitted twice.
+// overdraw admits on the estimate a cost that exceeds the held tokens. It spends the held tokens first: they are a
+// part of the estimate, and spent later they would be admitted twice.
 func (b *bucket) overdraw(now quota.Time, t *attempt, l *quota.Limit, why quota.Why, est quota.Units) quota.Decision {
 	cost := t.cost
 	beyond := b.spend(cost)
 	if why == quota.WhyEstimate {
 		b.overdrawn(beyond)
-	} else { // the limit's when_cut_off
+	} else { // by the limit's when_cut_off
 		b.over, b.overCutOff = b.over.Count(beyond), b.overCutOff.Count(beyond)
 	}
 	b.est, b.estUsed = b.est.Plus(-cost), b.estUsed.Plus(cost)
@@ -307,15 +307,15 @@ func (b *bucket) overdraw(now quota.Time, t *attempt, l *quota.Limit, why quota.
 	return b.decided(now, l, why, true, est-cost, cost)
 }
 
-// peek reports whether a cost of one token would pass, by what is known here. A key without a recent grant is
-// asked about: by the next report, for which a soft limit waits, or at once where the leader may be asked.
+// peek reports whether a cost of one token would pass, by local knowledge. Without a recent grant the key is asked
+// about: by the next report, for which a soft limit waits, or at once if the leader may be asked.
 func (a *Aggregator) peek(now quota.Time, t *attempt, b *bucket, l *quota.Limit, cut bool) quota.Decision {
 	est := b.estimate(now, l, cut)
 	held := quota.Units(b.hot().held.Load()) >= quota.Token
 	if cut && !held {
 		return a.peekAlone(now, t, b, l, est)
 	}
-	if !cut && !t.final && (!b.hasLevel || now.Sub(b.levelAt) > a.cfg.Sync) { // it may be old news
+	if !cut && !t.final && (!b.hasLevel || now.Sub(b.levelAt) > a.cfg.Sync) { // the level may be outdated
 		b.wantsLevel = true
 		a.urgent.push(b)
 		switch {
@@ -342,8 +342,8 @@ func (a *Aggregator) peek(now quota.Time, t *attempt, b *bucket, l *quota.Limit,
 	return b.decided(now, l, quota.WhyOverLimit, false, left, quota.Token)
 }
 
-// askOnce leaves this decision to the leader. The next report asks for what the next ones need: a leader
-// knows that from what it decides itself, who is one level above a client only if it says so.
+// askOnce leaves this decision to the leader. The next report of a client also requests tokens for later checks: a
+// leader derives that demand from its own decisions, a client's node, one level above, does not.
 func (a *Aggregator) askOnce(t *attempt, b *bucket, l *quota.Limit, wanted quota.Units) quota.Decision {
 	if b.wantsLevel = true; a.peers.Load() == 0 {
 		b.want = wanted
@@ -361,9 +361,9 @@ func (a *Aggregator) askLeader(t *attempt, b *bucket, l *quota.Limit) quota.Deci
 	return quota.Decision{Why: quota.WhyNotHeld, Limit: l, RetryAfter: spacing}
 }
 
-// decidedByLeader returns the decision that the leader's answer makes. It opens the key, so that reports
-// tell the next leader the level. It returns false if the next grant may decide otherwise: members hold
-// the missing tokens and the leader recalls them, or callers refunded tokens here that it does not know of.
+// decidedByLeader returns the decision of the leader's answer. It opens the key, so that reports take the level to
+// the next leader. It returns false if the next grant may decide otherwise: members hold the missing tokens and the
+// leader recalls them, or the leader does not know of tokens that callers refunded here.
 func (a *Aggregator) decidedByLeader(now quota.Time, t *attempt, b *bucket, l *quota.Limit) (quota.Decision, bool) {
 	if !t.answered {
 		return quota.Decision{}, false
@@ -380,12 +380,12 @@ func (a *Aggregator) decidedByLeader(now quota.Time, t *attempt, b *bucket, l *q
 			t.window = takenIn{b.entry, b.key, an.WindowStart}
 		}
 	}
-	// A new leader has to receive what the last one said, until it has granted.
+	// A new leader has to receive the last leader's level in reports until it has granted: keep that level.
 	if an.Term == b.term || !b.hasLevel {
 		b.term, b.hasLevel, b.level, b.levelAt = an.Term, true, an.Level, now
 	}
 	b.lastUse = now
-	// The leader does not know yet what was used here since the last report.
+	// The leader does not know of use here since the last answered report.
 	b.est, b.estAt, b.estUsed, b.estBack, b.presumed = an.Level, now, b.acked, b.ackedBack, 0
 	if b.denied = 0; !an.Allowed && t.cost > 0 && !l.AsksLeader() && an.RetryAfter > 0 {
 		b.denied, b.deniedCost = now.Add(min(an.RetryAfter, a.cfg.Lease)), t.cost
@@ -405,8 +405,7 @@ func (a *Aggregator) decidedByLeader(now quota.Time, t *attempt, b *bucket, l *q
 	return d, true
 }
 
-// reserveAlone reserves tokens to come on this node's estimate: when the leader
-// cannot be asked.
+// reserveAlone reserves future tokens on this node's estimate, where the leader cannot be asked.
 func (b *bucket) reserveAlone(now quota.Time, t *attempt, l *quota.Limit, est quota.Units) quota.Decision {
 	cost := t.cost
 	m := limiter.RestoreMeter(&quota.Tier{Rate: l.Rate, Burst: l.Burst}, est, now, 0, 0, now)
@@ -427,7 +426,7 @@ func (b *bucket) reserveAlone(now quota.Time, t *attempt, l *quota.Limit, est qu
 	return d
 }
 
-// decision is the answer without a clock: of a token bucket.
+// decision returns the answer that needs no clock: that of a token bucket.
 func decision(l *quota.Limit, why quota.Why, allowed bool, est, cost quota.Units) quota.Decision {
 	d := quota.Decision{
 		Allowed: allowed, Why: why, Limit: l, Tier: 1,
@@ -442,7 +441,7 @@ func decision(l *quota.Limit, why quota.Why, allowed bool, est, cost quota.Units
 	return d
 }
 
-// decided is the answer now.
+// decided returns the answer at now, for any kind.
 func (b *bucket) decided(now quota.Time, l *quota.Limit, why quota.Why, allowed bool, est, cost quota.Units) quota.Decision {
 	d := decision(l, why, allowed, est, cost)
 	switch l.Kind {
@@ -463,5 +462,5 @@ func (b *bucket) decided(now quota.Time, l *quota.Limit, why quota.Why, allowed 
 	return d
 }
 
-// never is what no wait helps against.
+// never is the retry-after of a refusal that no wait can change.
 const never = math.MaxInt64

@@ -7,19 +7,18 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// denyCache is what a key that has just refused says to those who come next, without a
-// lock: what costs that much cannot pass before then. Whatever is done with the key
-// under its lock ends that.
+// denyCache lets a key repeat a refusal without a lock: a cost of at least cost cannot pass before until. Each lock
+// of the bucket clears it.
 type denyCache struct {
-	until   atomic.Int64 // quota.Time; 0 is open
-	cost    atomic.Int64 // Units, and whatever costs more
-	refused atomic.Int64 // Units, not in bucket.refused yet
+	until   atomic.Int64 // quota.Time; 0 means empty
+	cost    atomic.Int64 // Units: the refused cost
+	refused atomic.Int64 // Units; not yet in bucket.refused
 }
 
-// longestDenial bounds how long a refusal is repeated unseen.
+// longestDenial bounds the time for which a refusal is repeated without locking the bucket.
 const longestDenial = 20 * time.Millisecond
 
-// denies reports whether the cost cannot pass now, and counts it if so.
+// denies reports whether the cost cannot pass now, and counts it as refused if so.
 func (s *denyCache) denies(clock Clock, cost quota.Units) bool {
 	until := s.until.Load()
 	if until == 0 || int64(cost) < s.cost.Load() || int64(clock()) >= until {
@@ -39,7 +38,7 @@ func countAtomic(n *atomic.Int64, u quota.Units) {
 	}
 }
 
-// clear ends it, and returns what was refused. Held by bucket.mu.
+// clear empties the cache, and returns the refused cost. Held by bucket.mu.
 func (s *denyCache) clear() quota.Units {
 	if s.until.Load() == 0 {
 		return quota.Units(s.take())
@@ -48,7 +47,7 @@ func (s *denyCache) clear() quota.Units {
 	return quota.Units(s.take())
 }
 
-// take returns what was refused since the last time.
+// take returns the cost refused since the last call.
 func (s *denyCache) take() int64 {
 	if s.refused.Load() == 0 {
 		return 0
@@ -56,9 +55,8 @@ func (s *denyCache) take() int64 {
 	return s.refused.Swap(0)
 }
 
-// cacheDenial refuses the cost, and what costs more, until it could pass if nobody asked:
-// by the estimate and all that was taken off it for others, by what is granted to this
-// node, or because it is cut off. Held by b.mu.
+// cacheDenial caches the refusal of a cost until it could pass if nothing else happened: by the estimate without
+// presumed use, by the granted rate, or because the lease ends. Held by b.mu.
 func (b *bucket) cacheDenial(now quota.Time, l *quota.Limit, est, cost quota.Units) {
 	if !b.hasLevel || b.own.Load() != nil || !plain(l) || l.Enforcement != quota.Enforce || !inFraction(l, b.key) {
 		return

@@ -6,13 +6,12 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// drawParts is into how many requests a Draw is cut: fewer and a node that holds a
-// little less than is wanted gets nothing of it; more and each costs its time.
+// drawParts is the number of requests into which a Draw is split. With fewer, a node that holds a little less than
+// want gets nothing; with more, each costs its time.
 const drawParts = 10
 
-// Draw charges up to want tokens of a key for somebody who hands them on, and
-// returns how many it got: as many as a row of small requests would get now. It
-// never blocks but on the lock of the key. What it did not get counts as refused.
+// Draw charges up to want tokens of a key for a caller that passes them on, and returns how many it got: as many as a
+// series of small requests would get now. It blocks on nothing but the lock of the key. The rest counts as refused.
 // Of a limit that is not enforced it gets all.
 func (a *Aggregator) Draw(clock Clock, k quota.Key, want int64) (got int64) {
 	step := max(1, (want+drawParts-1)/drawParts)
@@ -29,8 +28,9 @@ func (a *Aggregator) Draw(clock Clock, k quota.Key, want int64) (got int64) {
 	return got
 }
 
-// Refused notes that a node has refused a cost, and for how long: until then, or until the level in a grant
-// covers the cost, checks of as much no longer ask. Only limits with one counter that may ask remember it.
+// Refused notes that a node has refused a cost, and for how long. Until then, or until the level in a grant covers
+// the cost, checks of that cost or more do not ask again. Only limits with one counter that may ask the leader
+// remember it.
 func (a *Aggregator) Refused(clock Clock, k quota.Key, cost int64, retry time.Duration) {
 	s, key := a.table.resolve(k.LimitName, k.Key)
 	if s == nil || cost <= 0 || retry <= 0 || len(s.rule.Load().charges) != 1 {
@@ -48,8 +48,8 @@ func (a *Aggregator) Refused(clock Clock, k quota.Key, cost int64, retry time.Du
 	b.denied, b.deniedCost = clock().Add(min(retry, a.cfg.Lease)), quota.FromTokens(cost)
 }
 
-// Miss counts what somebody was refused elsewhere, who spends what this node drew:
-// it is demand, and nothing else.
+// Miss counts a refusal elsewhere, by a process that spends tokens which this node drew: it is demand, and nothing
+// else.
 func (a *Aggregator) Miss(clock Clock, k quota.Key, cost int64) {
 	s, key := a.table.resolve(k.LimitName, k.Key)
 	if s == nil || cost <= 0 {
@@ -81,8 +81,8 @@ func (a *Aggregator) miss(clock Clock, s *limitEntry, key string, cost quota.Uni
 	b.refused = b.refused.Count(cost)
 }
 
-// Standing returns what is known of a key. It opens nothing: of a key that is not in
-// use here only Limit and Tier are known, and Level is the burst.
+// Standing returns the state of a key, without opening it. For a key that is unknown here, only Limit and Tier are
+// known, and Level is the burst.
 func (a *Aggregator) Standing(clock Clock, k quota.Key) quota.Standing {
 	s, key := a.table.resolve(k.LimitName, k.Key)
 	if s == nil {
@@ -118,7 +118,7 @@ func (a *Aggregator) Standing(clock Clock, k quota.Key) quota.Standing {
 	return st
 }
 
-// slowest is the counter of the limit itself whose rate is the lowest.
+// slowest returns the counter with the lowest rate among the limit's own.
 func slowest(r *rule, s *limitEntry) *limitEntry {
 	at := s
 	for _, c := range r.charges {

@@ -6,12 +6,11 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// Handle is one key of one limit, for those that ask for it again and again: it
-// remembers where its bucket is. The zero Handle remembers nothing. Any goroutine may
-// use it.
+// Handle caches the place of one key's bucket, for callers that check the key repeatedly. The zero Handle is empty.
+// Any goroutine may use it.
 type Handle struct{ at atomic.Pointer[cachedPlace] }
 
-// cachedPlace is where a handle has found its bucket, in which set of limits.
+// cachedPlace is the place of a bucket, and the set of limits in which it was found.
 type cachedPlace struct {
 	of    *Aggregator
 	slots *map[quota.LimitName]*limitEntry
@@ -19,28 +18,25 @@ type cachedPlace struct {
 	b     *bucket
 }
 
-// Take takes a cost out of what is held: no lock, no map, no clock, no allocation. False
-// says that nothing was taken or counted, and that [Aggregator.TrySimple] or a [Call]
-// has to decide.
+// Take takes a cost out of held tokens, without lock, map, clock or allocation. It returns false if it has taken and
+// counted nothing, and [Aggregator.TrySimple] or a [Call] has to decide.
 //
-// A bucket that was dropped holds nothing, and one of other limits is not looked
-// at: so a handle never spends tokens that are gone.
+// A dropped bucket holds nothing, and a bucket of an earlier set of limits is not used, so a handle never spends
+// tokens that are gone.
 func (h *Handle) Take(cost int64) bool {
 	p := h.at.Load()
 	return p != nil && p.slots == p.of.table.slots.Load() && p.line.pay(cost, p.b, &p.of.urgent)
 }
 
-// Refuses reports whether the cost is refused for certain, and counts it as refused: it
-// was just refused, and neither has anything happened to the key since, nor has it had
-// the time to gain that much. No lock, no map, no allocation; the clock is read only if
-// the key has refused something. False decides nothing.
+// Refuses reports whether the cost certainly cannot pass, and counts it as refused if so: it was just refused, the
+// bucket has not been locked since, and could not have gained that much. It uses no lock, map or allocation, and
+// reads the clock only if the key has refused something. False decides nothing.
 func (h *Handle) Refuses(clock Clock, cost int64) bool {
 	p := h.at.Load()
 	return p != nil && p.slots == p.of.table.slots.Load() && cost > 0 && cost <= quota.MaxTokens && p.b.deny.denies(clock, quota.FromTokens(cost))
 }
 
-// Find looks a key's bucket up for a handle, after Take has failed and the key was
-// decided. The limit need not exist.
+// Find looks up a key's bucket for a handle, after Take has failed and the key was decided. The limit need not exist.
 func (a *Aggregator) Find(h *Handle, n quota.LimitName, key string) {
 	slots := a.table.slots.Load()
 	s, key := a.table.resolve(n, key)
@@ -57,25 +53,25 @@ func (a *Aggregator) Find(h *Handle, n quota.LimitName, key string) {
 	}
 }
 
-// Forget makes the handle a zero one.
+// Forget empties the handle.
 func (h *Handle) Forget() {
 	if h.at.Load() != nil {
 		h.at.Store(nil)
 	}
 }
 
-// LimitHandle is one limit, for those that ask for many of its keys. The zero
-// LimitHandle remembers nothing. Any goroutine may use it.
+// LimitHandle caches one limit, for callers that check many of its keys. The zero LimitHandle is empty. Any goroutine
+// may use it.
 type LimitHandle struct{ at atomic.Pointer[cachedLimit] }
 
-// cachedLimit is where a handle has found its limit, in which set of limits.
+// cachedLimit is the table of a limit's keys, and the set of limits in which it was found.
 type cachedLimit struct {
 	of    *Aggregator
 	slots *map[quota.LimitName]*limitEntry
 	keys  *keys
 }
 
-// Take is Handle.Take of one of the keys: no lock, no clock, no allocation.
+// Take is Handle.Take for one of the keys, without lock, clock or allocation.
 func (h *LimitHandle) Take(key string, cost int64) bool {
 	p := h.at.Load()
 	if p == nil || p.slots != p.of.table.slots.Load() {
@@ -85,9 +81,8 @@ func (h *LimitHandle) Take(key string, cost int64) bool {
 	return l != nil && l.pay(cost, b, &p.of.urgent)
 }
 
-// FindLimit looks a limit up for a handle, after Take has failed and a key was
-// decided. The limit need not exist. One whose keys are not counted by their own name
-// alone, or that takes more than one counter, is not found.
+// FindLimit looks up a limit for a handle, after Take has failed and a key was decided. The limit need not exist. It
+// does not find limits that change the names of their keys, or that charge more than one counter.
 func (a *Aggregator) FindLimit(h *LimitHandle, n quota.LimitName) {
 	slots := a.table.slots.Load()
 	s, key := a.table.resolve(n, "")
@@ -100,7 +95,7 @@ func (a *Aggregator) FindLimit(h *LimitHandle, n quota.LimitName) {
 	}
 }
 
-// Forget makes the handle a zero one.
+// Forget empties the handle.
 func (h *LimitHandle) Forget() {
 	if h.at.Load() != nil {
 		h.at.Store(nil)

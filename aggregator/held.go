@@ -2,12 +2,12 @@ package aggregator
 
 import "github.com/quorate/quorate/internal/quota"
 
-// maxHeld is how many checks TryHeldAll looks up before it decides them.
+// maxHeld is the number of checks that TryHeldAll looks up before it decides them.
 const maxHeld = 16
 
-// TryHeldAll is TryHeld for checks of one limit, which is found once. It decides those for
-// which enough is held; out, which is as long, has no limit for the others. A name that
-// only a template answers has none decided: its keys are named otherwise.
+// TryHeldAll is TryHeld for several checks of one limit, which it looks up once. It decides the checks for which
+// enough is held. out has the same length; its entries for the other checks have no limit. For a name that only a
+// template matches it decides nothing, because the template changes the names of the keys.
 func (a *Aggregator) TryHeldAll(n quota.LimitName, checks []quota.Spend, out []quota.Decision) {
 	clear(out)
 	s, unnamed := a.table.resolve(n, "")
@@ -25,8 +25,8 @@ func (a *Aggregator) TryHeldAll(n quota.LimitName, checks []quota.Spend, out []q
 	}
 }
 
-// tryHeld looks all keys up before it decides, so that the processor waits for the
-// memory of all of them at once, and not of one after another.
+// tryHeld looks up all keys before it decides, so that the processor waits for their memory together, not for one
+// after another.
 func (a *Aggregator) tryHeld(s *limitEntry, l *quota.Limit, checks []quota.Spend, out []quota.Decision) {
 	var places [maxHeld]place
 	for i := range checks {
@@ -42,22 +42,22 @@ func (a *Aggregator) tryHeld(s *limitEntry, l *quota.Limit, checks []quota.Spend
 	}
 }
 
-// decideHeld is decision of what was paid out of what is held, written in place.
+// decideHeld writes the decision of a cost that was paid out of held tokens, in place.
 func decideHeld(d *quota.Decision, l *quota.Limit, est quota.Units) {
 	d.Allowed, d.Why, d.Limit, d.Tier = true, quota.WhyHeld, l, 1
 	d.Remaining, d.Near = min(max(0, est.Tokens()), l.Burst), est <= l.NearUnits()
 	d.ResetAfter = l.Rate.TimeFor(l.BurstUnits() - est)
 }
 
-// place is where a key is looked for.
+// place is the position at which the lookup of a key begins.
 type place struct {
-	layout *layout // nil: it is not there
+	layout *layout // nil if the key has no hot entry
 	hash   uint64
-	first  uint64  // hash of the line where it is, if no other key is there
-	bucket *bucket // of that line
+	first  uint64  // hash of the hot entry at that position
+	bucket *bucket // bucket of that hot entry
 }
 
-// place reads what is first looked at for a key, and waits for nothing that it reads.
+// place reads the first memory of a lookup, without depending on its content.
 func (k *keys) place(key string) place {
 	h := k.hash(key)
 	x := k.shard(h).layout.Load()
@@ -68,7 +68,7 @@ func (k *keys) place(key string) place {
 	return place{x, h, x.lines[at].hash.Load(), x.buckets[at].Load()}
 }
 
-// find returns the bucket of the key and its line, or nil.
+// find returns the hot entry and the bucket of the key, or nil.
 func (p *place) find(key string) (*hotEntry, *bucket) {
 	if p.layout == nil || p.first == noKey {
 		return nil, nil

@@ -7,19 +7,18 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// bucket is what the member knows of one key; its line is what the hot path needs of
-// it, with tokens held.
+// bucket is the state of one key. Its hot entry (line) is the part that decides while tokens are held.
 type bucket struct {
 	line atomic.Pointer[hotEntry] // set under mu; see hot
 
-	asked atomic.Bool // on the stack of urgent buckets
+	asked atomic.Bool // in the stack of urgent buckets
 	rng   quota.RangeID
-	next  *bucket // below it there; owned by the goroutine that set asked
+	next  *bucket // below it in the stack; owned by the goroutine that set asked
 
 	entry *limitEntry
 	key   string
-	own   atomic.Pointer[quota.Limit] // what an override makes of the limit entry's limit
-	due   quota.Time                  // its entry of the wheel, which counts; of who drives the member
+	own   atomic.Pointer[quota.Limit] // the limit that results from an override, or nil
+	due   quota.Time                  // time of the wheel entry that counts; owned by the member's goroutine
 
 	deny denyCache
 
@@ -27,27 +26,27 @@ type bucket struct {
 	state
 }
 
-// hot returns the line of the bucket: with mu held it stays the one, else what it
-// holds may have moved.
+// hot returns the hot entry of the bucket. With mu held it remains the current one; otherwise its tokens may have
+// moved to another.
 func (b *bucket) hot() *hotEntry { return b.line.Load() }
 
-// lock begins what mu guards.
+// lock locks mu and takes over refusals from the deny cache, which it clears.
 func (b *bucket) lock() {
 	b.mu.Lock()
 	b.refused = b.refused.Count(b.deny.clear())
 }
 
-// unlock publishes the state and unlocks mu; calls that must not hold mu follow.
+// unlock publishes the state and unlocks mu. Calls that must not hold mu come after it.
 func (b *bucket) unlock() {
 	b.publish()
 	b.mu.Unlock()
 }
 
-// publish brings rest up to date. Held by b.mu.
+// publish updates the hot entry's offset. Held by b.mu.
 func (b *bucket) publish() {
 	s, l := &b.state, b.hot()
 	rest := s.est + s.estUsed - (s.in - s.allocated + s.over) + s.refunded - s.estBack
-	if s.as != nil && s.as.Ceiling == quota.Hard { // what others are presumed to have used refuses nobody there
+	if s.as != nil && s.as.Ceiling == quota.Hard { // presumed use by others refuses no check of a hard limit
 		rest += s.presumed
 	}
 	if int64(rest) != l.offset.Load() {
@@ -55,21 +54,19 @@ func (b *bucket) publish() {
 	}
 }
 
-// lastEstimate is the estimate of the moment at which it was last brought up to
-// date, less own use since: what can be said without a clock. Without the lock it may
-// be a moment late.
+// lastEstimate returns the estimate as of its last update, less own use since: the remaining tokens without a clock.
+// Without the lock it may be outdated for a moment.
 func (l *hotEntry) lastEstimate() quota.Units { return quota.Units(l.held.Load() + l.offset.Load()) }
 
-// warm is how many keys are looked at before the first of them is worked on.
+// warm is the number of keys whose memory is read ahead of processing.
 const warm = 16
 
-// warmUp reads what a key is begun with, and does nothing with it: so the processor
-// fetches that for several keys at a time, where one by one each would be waited for.
-// What is read may be read without the lock: the beginning of the bucket, where mu is,
-// and its line.
+// warmUp reads the memory with which the work on a key begins, and discards it, so that the processor fetches that of
+// several keys at a time. It reads only fields that need no lock: the beginning of the bucket, where mu is, and the
+// hot entry.
 func (b *bucket) warmUp() int64 { return b.deny.until.Load() + b.line.Load().offset.Load() }
 
-// limit returns what counts for the key.
+// limit returns the limit that applies to the key.
 func (b *bucket) limit() *quota.Limit {
 	if l := b.own.Load(); l != nil {
 		return l
@@ -77,8 +74,7 @@ func (b *bucket) limit() *quota.Limit {
 	return b.entry.rule.Load().limit
 }
 
-// relimit takes over the override of the key, or its removal. Held by b.mu,
-// unless nobody else knows the bucket yet.
+// relimit applies the key's override, or its removal. Held by b.mu, unless no other goroutine knows the bucket yet.
 func (b *bucket) relimit(all quota.Overrides) {
 	l := b.entry.rule.Load().limit
 	own := quota.Effective(l, all, b.key)
@@ -95,16 +91,16 @@ func (b *bucket) relimit(all quota.Overrides) {
 	}
 }
 
-// pay takes tokens that are held, of a limit that is simple, unless an override makes
-// another of it. False decides nothing.
+// pay takes a cost in tokens out of held, for a simple limit, unless an override changes the limit. False decides
+// nothing.
 func (l *hotEntry) pay(cost int64, b *bucket, urgent *stack) bool {
 	return cost > 0 && cost <= quota.MaxTokens && l.kind.Load()&special == 0 && l.take(cost*int64(quota.Token), b, urgent)
 }
 
-// take subtracts cost if that much is held.
+// take subtracts cost from held if enough is held.
 func (b *bucket) take(cost int64, urgent *stack) bool { return b.hot().take(cost, b, urgent) }
 
-// take is the common case of every decision: two loads and one compare-and-swap.
+// take is the most frequent decision: two loads and one compare-and-swap.
 func (l *hotEntry) take(cost int64, b *bucket, urgent *stack) bool {
 	for {
 		h := l.held.Load()
@@ -120,7 +116,7 @@ func (l *hotEntry) take(cost int64, b *bucket, urgent *stack) bool {
 	}
 }
 
-// spend takes a cost out of what is held, as far as that goes, and returns the rest.
+// spend takes a cost out of held tokens, as far as they suffice, and returns the rest.
 func (b *bucket) spend(cost quota.Units) (rest quota.Units) {
 	l := b.hot()
 	for {
@@ -135,9 +131,8 @@ func (b *bucket) spend(cost quota.Units) (rest quota.Units) {
 	}
 }
 
-// stack collects the buckets that want to report at once: any goroutine
-// pushes, one drains. A bucket is on it, or waits after it, at most once: until
-// the goroutine that drained it clears asked.
+// stack collects the buckets that are to report at once. Any goroutine pushes; one drains. A bucket is in it, or
+// waits after it, at most once: until the goroutine that drained it clears asked.
 type stack struct {
 	head atomic.Pointer[bucket]
 	wake atomic.Bool // set by the first push after a drain
@@ -157,7 +152,7 @@ func (s *stack) push(b *bucket) {
 	}
 }
 
-// drain empties the stack into f.
+// drain empties the stack and calls f with each bucket.
 func (s *stack) drain(f func(*bucket)) {
 	s.wake.Store(false)
 	for b := s.head.Swap(nil); b != nil; {
@@ -168,5 +163,5 @@ func (s *stack) drain(f func(*bucket)) {
 	}
 }
 
-// nodeCount is how many nodes the cluster has: decisions read it while others join.
+// nodeCount is the number of nodes of the cluster. Decisions read it while nodes join.
 type nodeCount struct{ atomic.Int64 }

@@ -7,10 +7,9 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// Charge books what has been used already, however little is left: down to
-// quota.Limit.OwedUnits below zero, in every tier; parents owe as much of it as
-// they can. It returns how many tokens were booked; the rest is beyond that bound
-// and is nobody's debt. Limits that count what is in flight book nothing.
+// Charge books use that has already happened, however little is left: down to quota.Limit.OwedUnits below zero in
+// every tier; parents owe as much of it as they can. It returns how many tokens were booked; the rest is beyond that
+// bound, and is not booked as debt anywhere. Concurrency limits book nothing.
 func (a *Aggregator) Charge(clock Clock, n quota.LimitName, key string, used int64) (booked int64, d quota.Decision) {
 	s, key := a.table.resolve(n, key)
 	if s == nil {
@@ -27,8 +26,8 @@ func (a *Aggregator) Charge(clock Clock, n quota.LimitName, key string, used int
 	return booked, a.checkNow(clock, n, key, 0)
 }
 
-// bookAll charges all tiers with what each of them can owe, and the parents with
-// as much of that as they can.
+// bookAll charges all tiers with the tokens that each of them can owe, and the parents with as many of them as they
+// can.
 func (a *Aggregator) bookAll(clock Clock, r *rule, key string, used int64) int64 {
 	for _, c := range r.charges {
 		if c.up == 0 && !c.floor {
@@ -50,7 +49,7 @@ func (a *Aggregator) bookAll(clock Clock, r *rule, key string, used int64) int64
 	return used
 }
 
-// owable is how many tokens can still be booked on a key.
+// owable returns how many tokens can still be booked on a key.
 func (a *Aggregator) owable(clock Clock, s *limitEntry, key string) int64 {
 	b := a.table.bucketOrOverflow(s, key, false)
 	if b == nil {
@@ -67,8 +66,8 @@ func (a *Aggregator) owable(clock Clock, s *limitEntry, key string) int64 {
 	return max(0, est.Plus(l.OwedUnits()).Tokens())
 }
 
-// force charges a counter whatever it has left. It returns the bucket and what
-// was left before; nil when the table is full.
+// force charges a counter even beyond its level. It returns the bucket and the level before; nil without room for the
+// key.
 func (a *Aggregator) force(clock Clock, s *limitEntry, key string, cost quota.Units, c *Call) (*bucket, quota.Units) {
 	for {
 		b := a.table.bucketOrOverflow(s, key, false)
@@ -111,15 +110,15 @@ func (a *Aggregator) forceBucket(now quota.Time, b *bucket, t *attempt) (was quo
 	return was, true
 }
 
-// Refund gives tokens back that a request took just now and did not use. It counts at
-// once here, and for everybody after the next report. It never raises a level
-// above the burst. What is in flight is released, not refunded: nothing happens.
+// Refund gives back tokens that a request took just now and did not use. They count at once on this node, and
+// elsewhere after the next report. It never raises a level above the burst. For concurrency limits it does nothing:
+// their tokens are released.
 func (a *Aggregator) Refund(clock Clock, n quota.LimitName, key string, cost int64) quota.Decision {
 	return a.giveBackOf(clock, n, key, cost, nil)
 }
 
-// Taken says in which windows a call was charged. What is given back of it by
-// RefundTaken counts in these alone. The zero value is of no window.
+// Taken lists the windows in which a call was charged. RefundTaken gives tokens back only in these. The zero value
+// has no windows.
 type Taken struct {
 	At      quota.Time // a moment before the decision
 	windows []takenIn
@@ -132,8 +131,7 @@ type takenIn struct {
 	start quota.Time // on the leader's clock
 }
 
-// Taken returns the windows that an admitted call was charged in. since is a moment before
-// its decision.
+// Taken returns the windows in which an admitted call was charged. since is a moment before its decision.
 func (c *Call) Taken(since quota.Time) *Taken {
 	out := &Taken{At: since, windows: slices.Clone(c.windows)}
 	for _, t := range c.taken {
@@ -144,8 +142,8 @@ func (c *Call) Taken(since quota.Time) *Taken {
 	return out
 }
 
-// RefundTaken is Refund of what was taken a while ago: each counter gets it back unless it
-// was charged in a window that has ended.
+// RefundTaken is Refund of tokens that were taken a while ago: each counter gets them back unless it was charged in a
+// window that has ended.
 func (a *Aggregator) RefundTaken(clock Clock, n quota.LimitName, key string, cost int64, t *Taken) quota.Decision {
 	return a.giveBackOf(clock, n, key, cost, t)
 }
@@ -168,8 +166,8 @@ func (a *Aggregator) giveBackOf(clock Clock, n quota.LimitName, key string, cost
 	return a.checkNow(clock, n, key, 0)
 }
 
-// refund gives a cost back to one counter, unless that was taken in a window that has ended;
-// nil is just now.
+// refund gives a cost back to one counter, unless it was charged in a window that has ended. A nil taken means just
+// now.
 func (a *Aggregator) refund(clock Clock, k quota.Key, cost quota.Units, taken *Taken) {
 	s := a.table.find(k.LimitName)
 	if s == nil {
@@ -198,9 +196,9 @@ func (a *Aggregator) refund(clock Clock, k quota.Key, cost quota.Units, taken *T
 	a.urgent.push(b)
 }
 
-// goesOnSince reports whether the window that a request was charged in continues. Where that
-// is uncertain, it does not under hard. A periodic window begins with the first use that the
-// leader hears of: there a soft one goes by the time, and by how late that may be heard.
+// goesOnSince reports whether the window in which a request was charged continues. If that is uncertain, it does not
+// under hard. A periodic window begins with the first use that the leader receives: there, soft compares the time of
+// the request, with a tolerance for how late the leader may have received it.
 func (b *bucket) goesOnSince(l *quota.Limit, taken *Taken) bool {
 	if !l.Kind.Windowed() {
 		return true
@@ -219,11 +217,10 @@ func (b *bucket) goesOnSince(l *quota.Limit, taken *Taken) bool {
 	return taken.At >= b.since
 }
 
-// heardWithin is how long it takes at most, mostly, until a leader hears of the first use of
-// a window.
+// heardWithin is the time that the leader mostly needs at most to receive the first use of a window.
 const heardWithin = time.Second
 
-// Release ends what was acquired of a limit that counts what is in flight.
+// Release ends requests in flight that acquired tokens of a concurrency limit.
 func (a *Aggregator) Release(clock Clock, n quota.LimitName, key string, count int64) {
 	s, key := a.table.resolve(n, key)
 	if s == nil {

@@ -7,12 +7,11 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// busy is when to try again what is in flight elsewhere: nobody knows when it
-// will be released.
+// busy is the retry-after of a concurrency limit: the time of the next release is unknown.
 const busy = 100 * time.Millisecond
 
-// firstWindow guesses the window of a key that no leader has told anything of:
-// by the leader's clock if that is known, else by this node's.
+// firstWindow guesses the window of a key without a level: by the leader's clock if its offset is known, otherwise by
+// this node's.
 func (b *bucket) firstWindow(now quota.Time, l *quota.Limit) {
 	b.win, b.since, b.until, b.slope = 0, 0, 0, 0
 	if l.Kind.Windowed() {
@@ -23,8 +22,7 @@ func (b *bucket) firstWindow(now quota.Time, l *quota.Limit) {
 	}
 }
 
-// roll brings the bucket to now: it follows a change of the limit, and ends the
-// window if it is over.
+// roll advances the bucket to now: it follows a change of the limit, and ends a window that is over.
 func (b *bucket) roll(now quota.Time, l *quota.Limit) {
 	if b.as != l {
 		b.adopt(now, l)
@@ -32,7 +30,7 @@ func (b *bucket) roll(now quota.Time, l *quota.Limit) {
 	b.turn(now, l)
 }
 
-// adopt continues under a changed limit: what was used stays used, as at the leader.
+// adopt continues under a changed limit: use so far stays counted, as at the leader.
 func (b *bucket) adopt(now quota.Time, l *quota.Limit) {
 	old := b.as
 	b.as, b.denied = l, 0
@@ -53,12 +51,11 @@ func (b *bucket) adopt(now quota.Time, l *quota.Limit) {
 	}
 }
 
-// turn ends the window if it is over. What was held for it is void, and what was
-// used in it is not counted in the next; of a sliding window both continue, and
-// what was used comes back over the next period.
+// turn ends the window if it is over. Tokens held for it are void, and its use does not count in the next one. For a
+// sliding window both continue, and its use returns over the next period.
 func (b *bucket) turn(now quota.Time, l *quota.Limit) {
 	if b.until == 0 || now < b.until {
-		// Others may be in the next window already.
+		// The clocks of other nodes may be in the next window already.
 		if b.until != 0 && now >= b.until.Add(-b.lag) && l.Ceiling == quota.Hard && l.Kind != quota.SlidingWindow {
 			b.keep(0)
 		}
@@ -77,7 +74,7 @@ func (b *bucket) turn(now quota.Time, l *quota.Limit) {
 		b.win, b.since, b.until = ended, ended+off, ended.Add(l.Rate.Per)+off
 	}
 	if b.win == ended {
-		return // it has been ended early (reframe): what was used is still of it
+		return // reframe had ended it early: the use so far belongs to it
 	}
 	b.forgetBack(b.refunded)
 	b.est, b.estAt, b.estUsed = l.BurstUnits(), now, spent
@@ -86,15 +83,13 @@ func (b *bucket) turn(now quota.Time, l *quota.Limit) {
 	b.note()
 }
 
-// forgetBack takes so much off what was given back: it is of a window that has ended, and raises the
-// level of no other.
+// forgetBack subtracts refunds of a window that has ended: they raise the level of no other.
 func (b *bucket) forgetBack(u quota.Units) {
 	b.refunded -= u
 	b.estBack, b.ackedBack, b.sent.back = max(0, b.estBack-u), max(0, b.ackedBack-u), max(0, b.sent.back-u)
 }
 
-// slide moves a sliding window on, one window at a time; a key that was idle for
-// two is full.
+// slide advances a sliding window, one window at a time. A key that was idle for two is full.
 func (b *bucket) slide(now quota.Time, l *quota.Limit) {
 	full, per := l.BurstUnits(), l.Rate.Per
 	for range 2 {
@@ -112,7 +107,7 @@ func (b *bucket) slide(now quota.Time, l *quota.Limit) {
 	}
 }
 
-// gains is what the global level gains per second if nobody asks.
+// gains returns the gain of the global level per second without demand.
 func (b *bucket) gains(l *quota.Limit) quota.Units {
 	switch l.Kind {
 	case quota.TokenBucket:
@@ -123,13 +118,13 @@ func (b *bucket) gains(l *quota.Limit) quota.Units {
 	return 0
 }
 
-// meter is the estimate as a meter of its own.
+// meter returns a meter with the estimate as its level.
 func (b *bucket) meter(now quota.Time, l *quota.Limit, est quota.Units) limiter.Meter {
 	t := l.First()
 	return limiter.RestoreMeter(&t, est, now, b.since, b.slope, now)
 }
 
-// window is the start of the bucket's window on the leader's clock.
+// window returns the start of the bucket's window on the leader's clock; 0 without a window, or without a level.
 func (b *bucket) window() quota.Time {
 	if b.until == 0 || !b.hasLevel {
 		return 0
@@ -137,8 +132,7 @@ func (b *bucket) window() quota.Time {
 	return b.win
 }
 
-// reframe takes over the window that a grant is for. It returns false for a
-// grant of a window that has ended here.
+// reframe adopts the window of a grant. It returns false for a grant of a window that has ended here.
 func (b *bucket) reframe(now quota.Time, off int64, rtt time.Duration, e *quota.GrantEntry) bool {
 	b.slope = e.Slope
 	if e.WindowEnd == 0 {
@@ -147,7 +141,7 @@ func (b *bucket) reframe(now quota.Time, off int64, rtt time.Duration, e *quota.
 	}
 	l := b.limit()
 	since, until := e.WindowStart+quota.Time(off), e.WindowEnd+quota.Time(off)
-	if l.Ceiling == quota.Hard { // off lags by the way here: end too early rather than too late
+	if l.Ceiling == quota.Hard { // off lags by the time of the message: end too early rather than too late
 		until = max(since+1, until-quota.Time(rtt))
 	}
 	if l.Kind == quota.SlidingWindow {
@@ -161,7 +155,7 @@ func (b *bucket) reframe(now quota.Time, off int64, rtt time.Duration, e *quota.
 		return false
 	}
 	switch same := b.sameWindow(l, e.WindowStart); {
-	case e.WindowStart < b.win: // it was ended here too early, or others began it: unacknowledged counts may belong to it
+	case e.WindowStart < b.win: // ended too early here, or begun elsewhere: unacknowledged counts may belong to it
 		b.before = min(b.before, b.acked)
 	case b.hasLevel && !same:
 		spent := b.counts().spent()
@@ -170,7 +164,7 @@ func (b *bucket) reframe(now quota.Time, off int64, rtt time.Duration, e *quota.
 		b.before, b.estUsed = spent, spent
 	case !same:
 		b.forgetBack(b.refunded)
-	case b.hasLevel && e.WindowStart > b.win: // nothing of it is used, less what the leader knows to be given back
+	case b.hasLevel && e.WindowStart > b.win: // no use in it yet: drop the refunds that the leader has booked
 		b.forgetBack(b.ackedBack)
 	}
 	b.win, b.since, b.until = e.WindowStart, since, until
@@ -178,10 +172,9 @@ func (b *bucket) reframe(now quota.Time, off int64, rtt time.Duration, e *quota.
 	return true
 }
 
-// sameWindow reports whether a window that began at start, on the leader's clock, is the
-// bucket's. The leader moves the start of a periodic window until it hears of a use in it: what
-// is held for it stays, and what was used since any of the starts is of it. The next one begins
-// a period after the last of them at the earliest.
+// sameWindow reports whether a window that began at start, on the leader's clock, is the bucket's. The leader moves
+// the start of a periodic window until it receives a use in it: held tokens of that window stay, and use since any of
+// the starts belongs to it. The next window begins at least a period after the last start.
 func (b *bucket) sameWindow(l *quota.Limit, start quota.Time) bool {
 	if l.Kind != quota.PeriodicRefill {
 		return start == b.win
