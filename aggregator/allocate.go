@@ -6,64 +6,59 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// AllocationRequest is what somebody one level below asks of a key.
+// AllocationRequest is a client's request for tokens of a key, one level below.
 type AllocationRequest struct {
-	// Tokens is the most that is allocated, in whole tokens.
+	// Tokens is the most to allocate, in whole tokens.
 	Tokens quota.Units
-	// Wait is what callers below wait for, or were refused, beyond that: if it is
-	// not here the leader is asked for it with the next report.
+	// Wait is the cost that the client's callers wait for, or were refused. If less is held here, the next report
+	// requests it from the leader.
 	Wait quota.Units
-	// Look allocates nothing, and does not open the key.
+	// Look allocates nothing and does not open the key.
 	Look bool
 }
 
-// Generation distinguishes the allocations of one opening and window of a key from others: when
-// it changes, all that was allocated before is void.
+// Generation identifies the epoch and window of an allocation. When it changes, all earlier allocations are void.
 type Generation struct {
 	Epoch quota.Seq
 	Voids uint32
 }
 
-// Allocation is what a member hands out of a key to somebody one level below, and what it
-// knows of it. Times are of the member's clock, rates per second.
+// Allocation is the part of a key that a member allocates to a client, one level below, and the key's state. Times
+// are on the member's clock, rates per second.
 type Allocation struct {
-	// Limit is the limit that applies to the key. It is nil without a limit, or without room for
-	// the key: then nothing else is set.
+	// Limit applies to the key. It is nil for an unknown limit, or without room for the key: then all else is 0.
 	Limit *quota.Limit
 	Gen   Generation
 	// Tokens are allocated now: they count as held here until they are settled.
 	Tokens quota.Units
-	// Unbacked says that no leader has granted them: this node is cut off, and the
-	// limit's when_cut_off allows them.
+	// Unbacked means that no leader granted Tokens: this node is cut off, and the limit's when_cut_off allows them.
 	Unbacked bool
-	// Held is what could still be allocated now, Rate what that gains, and Demand what
-	// this node's callers ask for, those below included.
+	// Held can still be allocated now, Rate is its gain, and Demand that of this node's callers, clients included.
 	Held, Rate, Demand quota.Units
 
 	Level    quota.Units // as GrantEntry.Level
-	Unseen   quota.Units // as GrantEntry.Unseen, and what the others have probably used since
+	Unseen   quota.Units // as GrantEntry.Unseen, plus the others' probable use since
 	Aside    quota.Units // as GrantEntry.Aside, under hard only; all of Level where no leader answers
 	Others   quota.Units // demand of the other nodes
-	NoneFree bool        // the leader had nothing left
-	HasLevel bool        // a leader has told the level
+	NoneFree bool        // as estimateState.noneFree
+	HasLevel bool        // a leader has reported the level
 	CutOff   bool        // no leader has answered for a whole lease
-	Slope    quota.Units // what the level gains if nobody asks
-	Nodes    int         // of the cluster
+	Slope    quota.Units // gain of Level without demand
+	Nodes    int         // number of nodes of the cluster
 
-	// Window names the window that Level and Tokens are for: its start on the
-	// leader's clock. It is from Since to Until on this node's, under hard less what
-	// that may be late. All are 0 for kinds without windows.
+	// Window names the window of Level and Tokens by its start on the leader's clock. On this node's clock, it lasts
+	// from Since to Until; under hard, Until is earlier by its possible lag. All are 0 for kinds without windows.
 	Window, Since, Until quota.Time
-	// Lease is how long what is allocated lasts.
+	// Lease is the duration of the allocation.
 	Lease time.Duration
 	// Again is as in GrantEntry.
 	Again time.Duration
 }
 
-// Allocate hands out of what is held of a counter, opening the key if need be. Limits
-// that count what is in flight, that their leader decides or that reserve tokens
-// to come are not allocated of: their callers ask the node. Soft keys for which the node has no
-// room get the level of the bucket that they share, and no tokens. Any goroutine may call it.
+// Allocate allocates held tokens of a counter to a client, and opens the key if necessary. It allocates nothing of
+// limits that count requests in flight, that their leader decides, or that reserve future tokens: for those the
+// client asks the node. For soft keys without room on this node it returns the level of the bucket that they share,
+// and no tokens. Any goroutine may call it.
 func (a *Aggregator) Allocate(clock Clock, k quota.Key, w AllocationRequest) Allocation {
 	for {
 		b := a.allocator(k)
@@ -91,12 +86,12 @@ func (a *Aggregator) allocator(k quota.Key) *bucket {
 	return a.table.bucketOrOverflow(s, k.Key, false)
 }
 
-// allocates reports whether tokens of the limit may be spent one level below.
+// allocates reports whether clients may spend tokens of the limit.
 func allocates(l *quota.Limit) bool {
 	return l.Kind != quota.Concurrency && !l.AsksLeader() && l.Class == quota.Counted
 }
 
-// allocate returns false when the bucket has just been dropped from the table.
+// allocate returns false if the bucket has just been dropped from the table.
 func (a *Aggregator) allocate(now quota.Time, b *bucket, w AllocationRequest) (Allocation, bool) {
 	b.lock()
 	defer b.unlock()
@@ -130,7 +125,7 @@ func (a *Aggregator) allocate(now quota.Time, b *bucket, w AllocationRequest) (A
 	return loan, true
 }
 
-// reopen opens the key, or keeps it open if it was about to close.
+// reopen opens the key, or keeps it open if it was closing.
 func (b *bucket) reopen(a *Aggregator, now quota.Time, l *quota.Limit) {
 	switch b.phase {
 	case closed:
@@ -140,7 +135,7 @@ func (b *bucket) reopen(a *Aggregator, now quota.Time, l *quota.Limit) {
 	}
 }
 
-// hand takes up to want, in whole tokens, out of what is held.
+// hand moves up to want, in whole tokens, from held to allocated.
 func (b *bucket) hand(want quota.Units, urgent *stack) quota.Units {
 	for {
 		h := quota.Units(b.hot().held.Load())
@@ -159,7 +154,7 @@ func (b *bucket) hand(want quota.Units, urgent *stack) quota.Units {
 	}
 }
 
-// describe sets the fields of allocation to what is known of the key now.
+// describe sets the fields of an allocation to the state of the key.
 func (a *Aggregator) describe(now quota.Time, b *bucket, loan *Allocation, est quota.Units, cut bool) {
 	l := loan.Limit
 	loan.Nodes = a.nodes()
@@ -182,8 +177,8 @@ func (a *Aggregator) describe(now quota.Time, b *bucket, loan *Allocation, est q
 	}
 }
 
-// allocateAlone hands out what the limit's when_cut_off lets this node admit by
-// itself. It is nobody's yet: what is used of it is overdrawn.
+// allocateAlone allocates tokens that the limit's when_cut_off lets this node admit on its own. They are unbacked:
+// their use is reported as overdraft.
 func (b *bucket) allocateAlone(now quota.Time, l *quota.Limit, want, est quota.Units, nodes int) quota.Units {
 	policy, rate := l.CutOff.At(now.Sub(b.lease), l.Ceiling)
 	got := quota.Units(0)
@@ -202,7 +197,7 @@ func (b *bucket) allocateAlone(now quota.Time, l *quota.Limit, want, est quota.U
 	return got
 }
 
-// takeApart takes available tokens of this node's own rate.
+// takeApart takes available tokens of the bucket that this node keeps while it is cut off.
 func (b *bucket) takeApart(now quota.Time, l *quota.Limit, rate quota.Rate, want, est quota.Units) quota.Units {
 	burst := b.setApart(now, l, rate, est)
 	b.apart.Take(now, rate, burst, 0)
@@ -214,8 +209,8 @@ func (b *bucket) takeApart(now quota.Time, l *quota.Limit, rate quota.Rate, want
 	return got
 }
 
-// describeAlone says of a key that is cut off what this node will admit of it:
-// those below are not cut off from this node, and go by its word.
+// describeAlone describes to clients what this node will admit of a key while it is cut off: the clients are
+// connected to it, and follow its values.
 func (b *bucket) describeAlone(now quota.Time, l *quota.Limit, loan *Allocation, nodes int) {
 	policy, rate := l.CutOff.At(now.Sub(b.lease), l.Ceiling)
 	whole := l.Rate.PerSecond()
@@ -234,6 +229,7 @@ func (b *bucket) describeAlone(now quota.Time, l *quota.Limit, loan *Allocation,
 	}
 }
 
+// levelApart returns the level of the bucket that this node keeps while it is cut off, at most est.
 func (b *bucket) levelApart(est quota.Units) quota.Units {
 	if b.apart == nil {
 		return min(est, quota.Token)
@@ -241,23 +237,21 @@ func (b *bucket) levelApart(est quota.Units) quota.Units {
 	return min(est, b.apart.Level())
 }
 
-// Settlement is what has become of allocations of a key, and what those below have
-// counted: all fields say how much more than before. Amounts are not negative.
+// Settlement is the outcome of allocations of a key, and the client's counts. Amounts are what was added since the
+// last settlement, and not negative.
 type Settlement struct {
-	// Gen is that of the allocation which Back and Void are about.
+	// Gen is the generation of the allocation that Back and Void refer to.
 	Gen Generation
-	// Back is so much of what was allocated as is over: used, given back, or lost. Void
-	// is the part of it that was unbacked.
+	// Back is the part of the allocation that has ended: used, given back, or lost. Void is the part of it that was
+	// unbacked.
 	Back, Void quota.Units
-	// Used was admitted out of what was allocated, Overdrawn beyond it. The others are
-	// as in ReportEntry.
+	// Used was admitted out of allocated tokens, Overdrawn beyond them. The others are as in ReportEntry.
 	Used, Overdrawn, Refused, Refunded, Charged, Alone quota.Units
-	// Holders is how many of those below have the key, and Silent how long this one has said
-	// nothing of it: each may have overdrawn a burst, and what refilled since, before it heard
-	// of the others.
+	// Holders is the number of clients that have the key, and Silent the time since this one reported it. Each may
+	// have overdrawn a burst, and the refill since, before it received the use of the others.
 	Holders int
 	Silent  time.Duration
-	// Late is the part of Used and Overdrawn that was for a window that has ended.
+	// Late is the part of Used and Overdrawn that belongs to a window that has ended.
 	Late quota.Units
 }
 
@@ -265,13 +259,11 @@ func (s *Settlement) counts() bool {
 	return s.Used > 0 || s.Overdrawn > 0 || s.Refused > 0 || s.Refunded > 0
 }
 
-// Settle books what has become of allocations. What was counted is the node's own from
-// now on; what neither was used nor is void is held here again. What was used beyond
-// allocations, or overdrawn, is booked down to quota.Limit.OwedUnits below zero, once for the
-// node and once for each holder, and no further: those below are trusted less than
-// members. Any goroutine may
-// call it. It returns false if the limit is unknown, or no room for the key:
-// then nothing is booked.
+// Settle books the outcome of allocations. The client's counts become the node's own; tokens that were neither used
+// nor void are held here again. Use beyond the allocations, and overdraft, are booked down to quota.Limit.OwedUnits
+// below zero, once for the node and once for each holder, and no further: clients are trusted less than members. It
+// returns false, and books nothing, if the limit is unknown or there is no room for the key. Any goroutine may call
+// it.
 func (a *Aggregator) Settle(clock Clock, k quota.Key, s Settlement) bool {
 	if s == (Settlement{Gen: s.Gen, Holders: s.Holders, Silent: s.Silent}) {
 		return true
@@ -287,7 +279,7 @@ func (a *Aggregator) Settle(clock Clock, k quota.Key, s Settlement) bool {
 	}
 }
 
-// settle returns false when the bucket has just been dropped from the table.
+// settle returns false if the bucket has just been dropped from the table.
 func (a *Aggregator) settle(now quota.Time, b *bucket, s *Settlement) bool {
 	b.lock()
 	defer b.unlock()
@@ -303,14 +295,13 @@ func (a *Aggregator) settle(now quota.Time, b *bucket, s *Settlement) bool {
 	b.accrue(now)
 	cut := b.cutOff(now, a.cfg.Lease)
 	left := b.estimate(now, l, cut)
-	if l.Ceiling == quota.Soft && !b.hasLevel && !cut { // it may have nothing of what is booked: see unreached
+	if l.Ceiling == quota.Soft && !b.hasLevel && !cut { // est may include none of the counts: see unreached
 		left -= b.counts().spent()
 	}
 	s.bound(b.allocatedFor(s), left, l)
 	b.takeBack(now, s)
-	// What those below admitted while this node could not be reached, or before it began: how much
-	// refilled in that time is not known here. The leader sets that against it, and reports the
-	// level.
+	// unreached is the client's admissions while it could not reach this node, or before this node started. The
+	// refill of that time is unknown here: the leader sets it against them, and reports the level.
 	unreached := quota.Units(0)
 	switch {
 	case l.Ceiling == quota.Hard:
@@ -323,8 +314,8 @@ func (a *Aggregator) settle(now quota.Time, b *bucket, s *Settlement) bool {
 		s.Alone = s.Overdrawn
 	}
 	late := min(s.Late, s.Used+s.Overdrawn)
-	// What those below admitted on the estimate, of which what is held here is a part, is
-	// paid out of that first: as in overdraw.
+	// The client admitted the overdraft on the estimate, of which held tokens are a part: it is paid out of those
+	// first, as in overdraw.
 	past := min(late, s.Overdrawn)
 	beyond := b.spend(s.Overdrawn - past)
 	alone := min(s.Alone, beyond)
@@ -347,7 +338,7 @@ func (a *Aggregator) settle(now quota.Time, b *bucket, s *Settlement) bool {
 	return true
 }
 
-// allocatedFor is how much of what is allocated a settlement ends.
+// allocatedFor returns the part of the allocated tokens that a settlement ends.
 func (b *bucket) allocatedFor(s *Settlement) quota.Units {
 	if s.Gen != (Generation{b.epoch, b.voids}) {
 		return 0
@@ -355,8 +346,8 @@ func (b *bucket) allocatedFor(s *Settlement) quota.Units {
 	return min(s.Back, b.allocated)
 }
 
-// bound drops what was spent beyond allocations and beyond what may be owed, when so much is
-// left. A window that has ended owes nothing.
+// bound drops use beyond the allocations (lent) and beyond the debt that the limit permits, with left as the level.
+// Use in a window that has ended owes nothing.
 func (s *Settlement) bound(lent, left quota.Units, l *quota.Limit) {
 	if l.Class != quota.Counted || l.Kind == quota.Concurrency {
 		return
@@ -375,7 +366,7 @@ func (s *Settlement) bound(lent, left quota.Units, l *quota.Limit) {
 	s.Charged, s.Alone = min(s.Charged, s.Overdrawn), min(s.Alone, s.Overdrawn)
 }
 
-// takeBack ends allocations: what was used of them is used here.
+// takeBack ends allocations: their use becomes this node's own.
 func (b *bucket) takeBack(now quota.Time, s *Settlement) {
 	back := b.allocatedFor(s)
 	void := min(s.Void, back, b.unbacked)
@@ -386,18 +377,18 @@ func (b *bucket) takeBack(now quota.Time, s *Settlement) {
 		b.hot().held.Add(int64(rest))
 	case rest > 0:
 		b.giveBack(rest)
-	default: // it had been taken for lost, or void
+	default: // counted as lost or void before
 		b.in -= rest
 	}
 }
 
-// voidAllocations ends all allocations. Borrowers report what they use of them nevertheless.
+// voidAllocations ends all allocations. Clients report their use of them nevertheless.
 func (b *bucket) voidAllocations() {
 	b.in, b.voids = b.in-b.allocated, b.voids+1
 	b.allocated, b.unbacked = 0, 0
 }
 
-// wants returns what to ask the leader for: beyond what is allocated, since that counts as held.
+// wants returns the tokens to request from the leader: in addition to allocated ones, which count as held.
 func (b *bucket) wants() quota.Units {
 	if b.want == 0 {
 		return 0
@@ -405,7 +396,7 @@ func (b *bucket) wants() quota.Units {
 	return b.want.Count(b.allocated)
 }
 
-// maxRecalled bounds the keys that Recalls returns; a client that is short asks again.
+// maxRecalled bounds the keys that Recalls returns; a client that runs short requests again.
 const maxRecalled = 4096
 
 func (a *Aggregator) recallAllocations(b *bucket) {
@@ -414,15 +405,15 @@ func (a *Aggregator) recallAllocations(b *bucket) {
 	}
 }
 
-// Recalls returns the keys with allocations that a leader wants back since the last
-// call. One goroutine at a time, as Apply.
+// Recalls returns the keys with allocations that a leader recalled since the last call. Call it from the goroutine
+// that calls Apply.
 func (a *Aggregator) Recalls() []quota.Key {
 	out := a.allocationsRecalled
 	a.allocationsRecalled = nil
 	return out
 }
 
-// Allocated returns what is allocated of a key now: for tests and tools.
+// Allocated returns the allocated tokens of a key, for tests and tools.
 func (a *Aggregator) Allocated(k quota.Key) quota.Units {
 	b, ok := a.find(k)
 	if !ok {

@@ -8,28 +8,27 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// Apply takes a grant. A grant of a lower term than known, of a leader that is
-// not the range's, or applied already changes nothing.
+// Apply applies a grant. It ignores grants of lower terms, of nodes that do not lead the range, and repetitions.
 func (a *Aggregator) Apply(now quota.Time, g quota.Grant) {
 	if int(g.Range) >= len(a.ranges) {
 		return
 	}
 	rt := &a.ranges[g.Range]
 	if g.Incarnation != 0 && g.Incarnation != a.cfg.Incarnation {
-		return // of an earlier process: its numbers say nothing here
+		return // for an earlier process: its sequence numbers mean nothing here
 	}
 	if g.Term < rt.term || g.Term == rt.term && g.From != rt.leader {
 		return
 	}
 	if g.Term > rt.term {
 		a.SetLeader(g.Range, g.From, g.Term)
-		return // it answers a report of ours that it could not have had
+		return // it cannot answer a report of this member, none of which named that term
 	}
 	rt.heard(&g)
 	off := a.offset(g.From, now, g.At)
 	at := g.At + quota.Time(off)
 	var ack quota.Seq
-	var lines []sentLine // of the report ack
+	var lines []sentLine // of report ack
 	var took time.Duration
 	for i := range g.Entries {
 		e := &g.Entries[i]
@@ -53,8 +52,8 @@ func (a *Aggregator) Apply(now quota.Time, g quota.Grant) {
 	rt.sent.answered(ack, &a.spare)
 }
 
-// meant returns the bucket that an entry is about, by its line if the report is
-// remembered, and completes the entry.
+// meant returns the bucket that an entry refers to and completes the entry. A line refers to a report that the member
+// remembers.
 func (a *Aggregator) meant(lines []sentLine, e *quota.GrantEntry) *bucket {
 	if n := int(e.Line); n > 0 && n <= len(lines) {
 		l := &lines[n-1]
@@ -68,7 +67,7 @@ func (a *Aggregator) meant(lines []sentLine, e *quota.GrantEntry) *bucket {
 	return b
 }
 
-// warmLines warms the keys up that entries are about.
+// warmLines prefetches the buckets that entries refer to.
 func warmLines(lines []sentLine, entries []quota.GrantEntry) (sum int64) {
 	for i := range entries {
 		if n := int(entries[i].Line); n > 0 && n <= len(lines) {
@@ -78,8 +77,8 @@ func warmLines(lines []sentLine, entries []quota.GrantEntry) (sum int64) {
 	return sum
 }
 
-// heard notes that the leader answers, and that it knows all open keys if the grant answers the
-// last report about them. Only that report may get an empty answer.
+// heard notes that the leader answers, and ends the full report if the grant answers it. Only a full report may
+// receive an empty answer.
 func (rt *route) heard(g *quota.Grant) {
 	rt.asked = 0
 	rt.absent.end()
@@ -97,7 +96,7 @@ func (a *Aggregator) apply(now, at quota.Time, off int64, b *bucket, rt *route, 
 	if e.Recall {
 		a.recallAllocations(b)
 		b.recalled = b.phase == open && b.pending == 0
-		// Where an answer is overdue, it was lost on one of the ways, and this one is open.
+		// An overdue answer was lost on one of the two ways; this recall shows that the way here is open.
 		b.overdue = b.phase == open && b.pending != 0 && now.Sub(b.sentAt) > 2*rt.rtt
 		if b.recalled || b.overdue {
 			a.urgent.push(b)
@@ -121,7 +120,7 @@ func (a *Aggregator) apply(now, at quota.Time, off int64, b *bucket, rt *route, 
 	if b.phase == closing {
 		if e.Closed && b.pending == 0 {
 			a.closeBucket(now, at, off, b, rt, e)
-		} else if b.pending == 0 { // the log does not have it yet
+		} else if b.pending == 0 { // the log does not contain its counts yet
 			a.wheel.add(b, now.Add(e.Again))
 		}
 		return
@@ -146,15 +145,15 @@ func (a *Aggregator) apply(now, at quota.Time, off int64, b *bucket, rt *route, 
 	b.noneFree = e.Free < max(b.wanted, quota.Token)
 	b.grantedNothing = e.Tokens == 0 && e.Rate == 0
 	b.hot().low.Store(int64(b.lowWater(rt, e)))
-	a.wheel.add(b, max(now, b.sentAt.Add(e.Again))) // from then, or every other turn of the wheel is missed
+	a.wheel.add(b, max(now, b.sentAt.Add(e.Again))) // or every other turn of the wheel is missed
 	if b.askAgain && quota.Units(b.hot().held.Load()) < max(b.want, quota.Units(b.hot().low.Load())) {
 		a.urgent.push(b)
 	}
 }
 
-// answer notes that a report arrived, and how long it and its answer took.
+// answer notes that a report was answered, and measures the round trip.
 func (b *bucket) answer(now quota.Time, rt *route, e *quota.GrantEntry, took time.Duration) {
-	if e.Ack != 0 && e.Ack < b.pending { // said again before this came: so long do answers take
+	if e.Ack != 0 && e.Ack < b.pending { // repeated before this answer came: the round trip is at least that long
 		rt.rtt = min(max(rt.rtt, took), time.Second)
 	}
 	if b.pending == 0 || e.Ack != b.pending {
@@ -168,9 +167,8 @@ func (b *bucket) answer(now quota.Time, rt *route, e *quota.GrantEntry, took tim
 	rt.shortest(now, now.Sub(b.sentAt))
 }
 
-// shortest notes the shortest time that a report and its answer took lately. No
-// grant of that time was faster than the fastest by more: so that much is what a
-// time of the leader's clock, as seen here, is late at most.
+// shortest notes the shortest recent round trip. No grant in that time was faster than the fastest by more than that,
+// so a time of the leader's clock, as seen here, is late by at most the shortest round trip.
 func (rt *route) shortest(now quota.Time, took time.Duration) {
 	if rt.since == 0 || now.Sub(rt.since) > offsetWindow {
 		rt.least, rt.since = took, now
@@ -178,7 +176,7 @@ func (rt *route) shortest(now quota.Time, took time.Duration) {
 	rt.least = min(rt.least, took)
 }
 
-// regrant switches from the old rate to the new one at the leader's moment.
+// regrant switches from the old rate to the new one at the leader's time.
 func (b *bucket) regrant(now, at quota.Time, off int64, e *quota.GrantEntry) {
 	if at < now {
 		if b.earn(at); at >= b.lease {
@@ -187,7 +185,7 @@ func (b *bucket) regrant(now, at quota.Time, off int64, e *quota.GrantEntry) {
 	} else {
 		b.accrue(now)
 	}
-	if b.rate > e.Rate && b.from > at { // accrued too much since: take it back
+	if b.rate > e.Rate && b.from > at { // the old, higher rate accrued too much since: take it back
 		over := perSecond(b.rate-e.Rate, b.from.Sub(at))
 		b.hot().held.Add(int64(-over))
 		b.in, b.base = b.in-over, b.base-over
@@ -200,21 +198,21 @@ func (b *bucket) regrant(now, at quota.Time, off int64, e *quota.GrantEntry) {
 	b.accrue(now)
 }
 
-// crowdOut takes back what was accrued since a grant was made, as far as there was no room for
-// it beside the tokens of the grant: they stood with this member from then on.
+// crowdOut takes back tokens that accrued after the grant was made (at), as far as the tokens of the grant left no
+// room for them under the cap: the leader counts those as held by this member from then on.
 func (b *bucket) crowdOut(at quota.Time, e *quota.GrantEntry) {
 	if b.from <= at || e.Tokens == 0 {
 		return
 	}
-	most := quota.Units(b.hot().held.Load()) + b.allocated + b.counts().spent() - b.acked // that was here since
+	most := quota.Units(b.hot().held.Load()) + b.allocated + b.counts().spent() - b.acked // at most held at that time
 	if over := min(perSecond(e.Rate, b.from.Sub(at)), most.Plus(e.Tokens)-e.Cap); over > 0 {
 		b.hot().held.Add(int64(-over))
 		b.in, b.base = b.in-over, b.base-over
 	}
 }
 
-// anchor sets the estimate to what the leader told: the level at its moment,
-// which included our use up to the report it answers.
+// anchor sets the estimate to the leader's level at the time of the grant, which includes own use up to the report
+// that it answers.
 func (b *bucket) anchor(now, at quota.Time, e *quota.GrantEntry) {
 	level := b.counted(e)
 	b.hasLevel, b.levelAt, b.level = true, at, level
@@ -227,9 +225,8 @@ func (b *bucket) anchor(now, at quota.Time, e *quota.GrantEntry) {
 	b.estUsed, b.estBack = b.acked, b.ackedBack
 }
 
-// counted is the level that the leader told, by the limit that is counted by
-// here: the two may have different versions for a moment. What is used of a
-// window is the same by both; a bucket has the same level.
+// counted returns the grant's level by the limit version that this member counts by; the leader may have another one
+// for a moment. The use of a window is the same under both versions; a token bucket has the same level.
 func (b *bucket) counted(e *quota.GrantEntry) quota.Units {
 	l := b.as
 	if l == nil || l.Kind == quota.TokenBucket || e.Burst == 0 {
@@ -238,8 +235,8 @@ func (b *bucket) counted(e *quota.GrantEntry) quota.Units {
 	return min(e.Level.Plus(l.BurstUnits()-e.Burst), l.BurstUnits())
 }
 
-// lowWater is when to ask for more: when what is held covers less than the
-// time that asking takes, provided that the cluster has more than that.
+// lowWater returns the amount of held tokens below which the key asks for more: it covers less than two round trips
+// of demand, or the use since the grant is a surprise. It is 0 if the cluster has no more than is held.
 func (b *bucket) lowWater(rt *route, e *quota.GrantEntry) quota.Units {
 	low := perSecond(b.demand, 2*rt.rtt)
 	if e.Level <= quota.Units(b.hot().held.Load()) || b.noneFree {
@@ -248,29 +245,27 @@ func (b *bucket) lowWater(rt *route, e *quota.GrantEntry) quota.Units {
 	return max(low, quota.Units(b.hot().held.Load())-b.expected(e.Again))
 }
 
-// expected is the most that a member uses until it reports again, if its use
-// is what the leader thinks it is: three standard deviations of a Poisson count,
-// and a few tokens. What is more is news.
+// expected returns the most that a member uses until its next report, if its demand is what the leader expects: three
+// standard deviations of a Poisson count above the mean, and a few tokens. More is a surprise.
 func (b *bucket) expected(again time.Duration) quota.Units {
 	mean := float64(b.demand) * float64(again) * (1 / (float64(quota.Token) * float64(time.Second)))
 	return quota.RoundUnits((mean + 3*math.Sqrt(mean) + few) * float64(quota.Token))
 }
 
-// known, in intervals of reporting, is how long the others' demand is believed.
+// known is the number of reporting intervals for which the others' demand is valid.
 const known = 3
 
-// few tokens are no news.
+// few is the number of tokens that are no surprise.
 const few = 4
 
-// closeBucket ends an epoch. What was used since the final report, or is in
-// flight, starts the next one.
+// closeBucket ends an epoch. Use since the final report, and requests in flight, begin the next one.
 func (a *Aggregator) closeBucket(now, at quota.Time, off int64, b *bucket, rt *route, e *quota.GrantEntry) {
 	b.reframe(now, off, rt.rtt, e)
 	c, sent := b.counts(), b.sent
 	b.anchor(now, at, e)
 	b.phase, b.term = closed, rt.term
 	b.closePlace()
-	b.apart, b.credit, b.aside = nil, 0, 0 // of this epoch
+	b.apart, b.credit, b.aside = nil, 0, 0 // they belong to this epoch
 	if c == sent && b.inFlight == 0 && !b.cancelled.any() {
 		b.closedAt = now
 		a.unlist(b)
@@ -281,7 +276,7 @@ func (a *Aggregator) closeBucket(now, at quota.Time, off int64, b *bucket, rt *r
 	b.tally()
 	a.openBucket(now, b, b.limit())
 	b.est, b.estAt = est, at2
-	b.sentAt = 0 // nothing of this one has been reported
+	b.sentAt = 0 // no report of this epoch was sent
 	b.over, b.refused, b.refunded = max(0, c.over-sent.over), max(0, c.refused-sent.refused), max(0, c.back-sent.back)
 	b.skipTally()
 	b.note()

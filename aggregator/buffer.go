@@ -6,19 +6,18 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// Buffer is memory for the reports of one Collect after another. The zero value is ready
-// to use. What it keeps is bounded by maxRoom; keys that were in a report stay in
-// memory until it is used again.
+// Buffer is reusable memory for the reports of successive calls of CollectInto. The zero value is ready for use. It
+// keeps at most maxBuffer lists; keys of a report stay in memory until the next use.
 type Buffer struct {
 	reports []quota.Report
 	lines   []lines // by range
 	spare   [][]quota.ReportEntry
 }
 
-// maxBuffer bounds the lists of entries that a Room keeps, of maxEntries each at most.
+// maxBuffer bounds the lists of entries that a Buffer keeps, of maxEntries each at most.
 const maxBuffer = 64
 
-// lines are those of the report of a range that is being made.
+// lines holds the lines of a range's report in progress.
 type lines struct {
 	begun   bool
 	entries []quota.ReportEntry
@@ -26,7 +25,7 @@ type lines struct {
 	sent    *sentReport
 }
 
-// reset takes back what was returned the last time.
+// reset takes back the memory of the last reports.
 func (room *Buffer) reset(ranges int) {
 	for i := range room.reports {
 		if e := room.reports[i].Entries; cap(e) > 0 && len(room.spare) < maxBuffer {
@@ -50,8 +49,8 @@ func (room *Buffer) take() []quota.ReportEntry {
 	return e
 }
 
-// line adds a line for a key to the report of its range that is being made, and begins one
-// if necessary: rt.seq is its number.
+// line adds a line for a key to the report of its range in progress, and begins one if necessary; rt.seq is the
+// report's number.
 func (a *Aggregator) line(now quota.Time, b *bucket, room *Buffer) *quota.ReportEntry {
 	l := &room.lines[b.rng]
 	bytes := quota.EntrySize(b.entry.name, b.key)
@@ -78,8 +77,8 @@ func (a *Aggregator) begin(now quota.Time, r quota.RangeID, room *Buffer) {
 	*l = lines{begun: true, entries: room.take(), sent: rt.sent.begin(now, rt.seq, &a.spare)}
 }
 
-// finish ends the report of a range that is being made. If first is not 0, it begins one
-// if necessary, and notes that the reports from first to this one are about all open keys.
+// finish ends the report of a range in progress. If first is not 0, it begins one if necessary, and marks the reports
+// from first to this one as a full report.
 func (a *Aggregator) finish(now quota.Time, r quota.RangeID, room *Buffer, first quota.Seq) {
 	rt, l := &a.ranges[r], &room.lines[r]
 	if !l.begun {
@@ -99,8 +98,8 @@ func (a *Aggregator) finish(now quota.Time, r quota.RangeID, room *Buffer, first
 	}
 }
 
-// accounted is for how long all that this node used in the range is known to its leader,
-// or told by this process.
+// accounted returns the time up to now for which the leader knows this node's use of the range, or receives it from
+// this process.
 func (a *Aggregator) accounted(now quota.Time, rt *route) time.Duration {
 	age := now.Sub(a.born)
 	if len(rt.recovered.list) > 0 {

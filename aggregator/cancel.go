@@ -6,23 +6,21 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// maxCancelled bounds the cancelled decide requests of one key: as many as can wait
-// for one range. Beyond it further ones are not remembered, and what the leader
-// has booked for them stays booked. The oldest are kept, because they are the
-// likeliest to have arrived: what is asked when a path breaks, before it is
-// known to be broken.
+// maxCancelled bounds the cancelled decide requests of one key: as many as can wait for one range. Further ones are
+// not remembered, and the leader keeps what it booked for them. The oldest are kept, because they are the most likely
+// to have arrived: they were sent before the path was known to be broken.
 const maxCancelled = 4096
 
-// cancelled holds decide requests about one key that came to nothing, and of which no
-// leader is known to have heard; nil if empty. Held by bucket.mu.
+// cancelled holds decide requests about one key whose answers were not used, until a leader has acknowledged that;
+// nil means empty. Held by bucket.mu.
 type cancelled struct {
 	ids  []quota.Seq
-	sent int // so many of them, the first ones, are in the last report
+	sent int // the first ones, named in the last report
 }
 
 func (q *cancelled) any() bool { return q != nil && len(q.ids) > 0 }
 
-// send returns what to name in a report that leaves now.
+// send returns the requests to name in a report that leaves now.
 func (q *cancelled) send() []quota.Seq {
 	if !q.any() {
 		return nil
@@ -31,29 +29,27 @@ func (q *cancelled) send() []quota.Seq {
 	return slices.Clone(q.ids[:q.sent])
 }
 
-// unsend says that an answer to the last report will not be noticed.
+// unsend notes that an answer to the last report will be ignored.
 func (q *cancelled) unsend() {
 	if q != nil {
 		q.sent = 0
 	}
 }
 
-// acknowledge forgets what the last report named.
+// acknowledge forgets the requests that the last report named.
 func (q *cancelled) acknowledge() {
 	if q != nil {
 		q.ids, q.sent = slices.Delete(q.ids, 0, q.sent), 0
 	}
 }
 
-// Cancel says that a decide request that a Call needed to ask may have reached its
-// leader, and that no answer to it will be given to the Call: it came too late,
-// or never. Reports name the decide request until they are answered, so that the
-// leader takes back what it has booked, or does not book it if it arrives later.
-// It returns false if that was not noted: there is no room for the key, 4096
-// decide requests about it are cancelled already, or the decide request has no name.
+// Cancel notes that a decide request of a Call may have reached its leader, and that the Call will not receive the
+// answer: it came too late, or never. Reports name the request until they are answered, so that the leader takes back
+// what it booked, or books nothing if the request arrives later. Cancel returns false if it could not note that:
+// there is no room for the key, 4096 requests about it are cancelled already, or the request has no ID.
 func (a *Aggregator) Cancel(clock Clock, q quota.Ask) bool {
 	if q.Cost == 0 {
-		return true // there is nothing to take back
+		return true // nothing was booked
 	}
 	s := a.table.find(q.Key.LimitName)
 	for s != nil && q.ID != 0 && !s.gone.Load() {
@@ -68,7 +64,7 @@ func (a *Aggregator) Cancel(clock Clock, q quota.Ask) bool {
 	return false
 }
 
-// cancel returns false when the bucket has just been dropped from the table.
+// cancel returns false if the bucket has just been dropped from the table.
 func (a *Aggregator) cancel(clock Clock, b *bucket, id quota.Seq) (there, noted bool) {
 	b.lock()
 	defer b.unlock()

@@ -6,14 +6,12 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// Collect returns the reports to send now: of keys that are due, of keys that
-// run low, and everything to leaders that are new. Every report has the leader
-// and term that the member knows; those of ranges without a leader wait. They are
-// the caller's.
+// Collect returns the reports to send now: of keys that are due or run low, and full reports to new leaders. Each
+// report has the leader and term that the member knows; reports of ranges without a leader wait. The caller owns
+// them.
 func (a *Aggregator) Collect(now quota.Time) []quota.Report { return a.CollectInto(now, &Buffer{}) }
 
-// CollectInto is Collect into memory that was used before: the reports are valid until
-// the room is used again.
+// CollectInto is Collect with reused memory: the reports are valid until room is used again.
 func (a *Aggregator) CollectInto(now quota.Time, room *Buffer) []quota.Report {
 	room.reset(len(a.ranges))
 	a.notice(now)
@@ -30,7 +28,7 @@ func (a *Aggregator) CollectInto(now quota.Time, room *Buffer) []quota.Report {
 	return room.reports
 }
 
-// NextWake returns when Collect has something to do if nobody asks before.
+// NextWake returns the time at which Collect has something to do if no key becomes urgent before.
 func (a *Aggregator) NextWake() quota.Time {
 	wake := min(a.wheel.wake(), a.recoveredAt())
 	if len(a.soon) > 0 {
@@ -39,7 +37,7 @@ func (a *Aggregator) NextWake() quota.Time {
 	return wake
 }
 
-// Urgent reports whether a key has asked to report since the last Collect.
+// Urgent reports whether a key became urgent since the last Collect.
 func (a *Aggregator) Urgent() bool { return a.urgent.wake.Load() }
 
 func (a *Aggregator) find(k quota.Key) (*bucket, bool) {
@@ -51,9 +49,8 @@ func (a *Aggregator) find(k quota.Key) (*bucket, bool) {
 	return b, b != nil
 }
 
-// reportAll reports all open keys of ranges that have a new leader, until it has
-// answered. It backs off: a leader that is slow to read everything would only fall further
-// behind if everything came again.
+// reportAll reports all open keys of ranges with a new leader, until it has answered. It backs off: a leader that is
+// slow to read a full report would fall further behind if all of it were repeated.
 func (a *Aggregator) reportAll(now quota.Time, room *Buffer) {
 	for r := range a.ranges {
 		rt := &a.ranges[r]
@@ -74,14 +71,13 @@ func (a *Aggregator) reportAll(now quota.Time, room *Buffer) {
 	}
 }
 
-// reportAgainAfter returns how long a leader may take to answer a report of everything. The first
-// four waits are equal, because messages may have been lost: with 30 % loss, one report in two
-// gets no answer.
+// reportAgainAfter returns how long a leader has to answer a full report. The first four waits are equal, because
+// messages may have been lost: with 30 % loss, one report in two receives no answer.
 func (a *Aggregator) reportAgainAfter(rt *route) time.Duration {
 	return min(max(a.retryAfter(), 4*rt.rtt)<<min(max(0, rt.full.times-4), 10), max(a.cfg.Lease, a.retryAfter()))
 }
 
-// collectSoon reports urgent keys, or keeps them until the spacing is over.
+// collectSoon reports urgent keys, or keeps them until the spacing has passed.
 func (a *Aggregator) collectSoon(now quota.Time, room *Buffer) {
 	waiting := a.soon[:0]
 	a.soonAt = now.Add(time.Hour)
@@ -98,8 +94,7 @@ func (a *Aggregator) collectSoon(now quota.Time, room *Buffer) {
 	a.soon = waiting
 }
 
-// collectUrgent is collect of a key that has asked for it, unless it has to wait: then
-// it returns until when.
+// collectUrgent collects an urgent key. If the key has to wait, it returns the time until which.
 func (a *Aggregator) collectUrgent(now quota.Time, b *bucket, room *Buffer) quota.Time {
 	b.lock()
 	defer b.unlock()
@@ -111,9 +106,8 @@ func (a *Aggregator) collectUrgent(now quota.Time, b *bucket, room *Buffer) quot
 	return now
 }
 
-// mayAskAgain returns when an urgent key may report: a little after its last
-// report, later if the last grant brought nothing. A recall under soft is answered whatever that brought:
-// its answer cannot wait long. Held by b.mu.
+// mayAskAgain returns the time at which an urgent key may report: shortly after its last report, later if the leader
+// had nothing free. A recall under soft is answered early in any case: the answer is urgent. Held by b.mu.
 func (b *bucket) mayAskAgain(now quota.Time, sync time.Duration) quota.Time {
 	switch {
 	case b.sentAt == 0:
@@ -128,7 +122,7 @@ func (b *bucket) mayAskAgain(now quota.Time, sync time.Duration) quota.Time {
 	return b.sentAt.Add(spacing)
 }
 
-// collect reports a key if it has something to say.
+// collect reports a key if it has a reason to report.
 func (a *Aggregator) collect(now quota.Time, b *bucket, room *Buffer) {
 	b.lock()
 	defer b.unlock()
@@ -162,36 +156,34 @@ func (a *Aggregator) collectLocked(now quota.Time, b *bucket, room *Buffer, urge
 	a.wheel.add(b, now.Add(a.cfg.Sync))
 }
 
-// resendAfter is how long an unanswered report of a key waits before the next: a
-// quarter of an interval, and each time twice as long up to three intervals, but four
-// times what answers take, up to a lease: what is late is not lost, and a leader that is
-// late has no time to hear it twice. Who has nothing gets nothing until it is heard. Held
-// by b.mu.
+// resendAfter returns the time after which an unanswered report of a key is repeated: a quarter of an interval, each
+// time twice as long, up to three intervals; but at least four round trips, up to a lease. A late answer is not lost,
+// and a leader that is late has no time to read a report twice. It waits no longer because a member that holds
+// nothing receives nothing until its report arrives. Held by b.mu.
 func (a *Aggregator) resendAfter(b *bucket, rt *route) time.Duration {
 	most := max(a.cfg.Lease, a.retryAfter())
-	if b.pending != 0 && b.pending <= rt.full.last() { // it is said again as a part of everything
+	if b.pending != 0 && b.pending <= rt.full.last() { // a full report repeats it
 		return a.reportAgainAfter(rt)
 	}
 	first := a.cfg.Sync / 4
 	return max(min(first<<min(b.tries, 4), a.retryAfter()), min(4*rt.rtt, most))
 }
 
-// prepare decides whether a key reports now, what it keeps, and whether it
-// lets go. Held by b.mu.
+// prepare decides whether a key reports now, what it keeps, and whether it closes. Held by b.mu.
 func (b *bucket) prepare(now quota.Time, a *Aggregator, rt *route) bool {
 	c := b.counts()
 	changed := c != b.sent
 	if (changed || b.want > 0 || b.wantsLevel || b.cancelled.any()) && !b.overfull() {
 		b.measure(now, c)
 		b.lastUse = now
-		if b.phase == closing && b.limit().Endures() { // it waited for the log, and is used again
+		if b.phase == closing && b.limit().Endures() { // it waited for the log to save its counts, and is used again
 			b.phase = open
 		}
 		b.keep(b.kept(rt.rtt))
 		b.recalled = false
 		return true
 	}
-	if b.phase == closing || b.pending != 0 { // not answered: say it again
+	if b.phase == closing || b.pending != 0 { // without an answer: repeat
 		return true
 	}
 	b.demand = 0
@@ -204,7 +196,7 @@ func (b *bucket) prepare(now quota.Time, a *Aggregator, rt *route) bool {
 		b.letGo()
 		return true
 	}
-	if b.inFlight > 0 { // or the leader takes it for released
+	if b.inFlight > 0 { // report within a lease, or the leader counts it as released
 		if now.Sub(b.sentAt) < a.cfg.Lease/3 {
 			return false
 		}
@@ -222,19 +214,19 @@ func (b *bucket) prepare(now quota.Time, a *Aggregator, rt *route) bool {
 	return false
 }
 
-// letGo ends the epoch: what is reported next is final.
+// letGo ends the epoch: the next report is final.
 func (b *bucket) letGo() {
 	b.phase = closing
 	b.expire()
 }
 
-// stop gives back what is held and the rate: nobody asks for it.
+// stop returns held tokens and the rate, because the key is not used.
 func (b *bucket) stop() {
 	b.rate = 0
 	b.keep(0)
 }
 
-// patience is how long the key stays open when nobody uses it.
+// patience returns how long an unused key stays open.
 func (b *bucket) patience(sync time.Duration) time.Duration {
 	if b.limit().Ceiling == quota.Hard && !b.noneFree {
 		return 25 * sync
@@ -242,12 +234,12 @@ func (b *bucket) patience(sync time.Duration) time.Duration {
 	return patience * sync
 }
 
-// fullCounters is where a key begins a new epoch, with counters from 0: far
-// enough from overflow, and rarely reached.
+// fullCounters is the count at which a key begins a new epoch, with counters from 0: far from overflow, and rarely
+// reached.
 const fullCounters = quota.Most / 2
 
-// overfull reports whether a counter of the key is so large that the key has to begin a new epoch.
-// What it counts until then stays at quota.Most.
+// overfull reports whether a counter is so large that the key has to begin a new epoch. Until then, counters stop at
+// quota.Most.
 func (b *bucket) overfull() bool {
 	return max(b.counts().attempted(), b.refunded) > fullCounters
 }
@@ -262,13 +254,13 @@ func (b *bucket) measure(now quota.Time, c counts) {
 	b.demand = quota.Units(quota.MulDiv(int64(c.attempted()-b.sent.attempted()), int64(time.Second), int64(dt)))
 }
 
-// reserve is what a reporting member keeps until the answer is there.
+// reserve returns the tokens that a reporting member keeps until the answer arrives.
 func (b *bucket) reserve(rtt time.Duration) quota.Units {
 	return perSecond(b.demand, 2*rtt) + quota.Token
 }
 
-// kept is what a report leaves here. Where there are no rates nothing completes
-// a fraction: it would lie here unused, and the rest of its token with the leader.
+// kept returns the tokens that stay here after a report. Without a rate, nothing completes a fraction of a token: it
+// would stay here unused, and the rest of its token at the leader.
 func (b *bucket) kept(rtt time.Duration) quota.Units {
 	keep := b.reserve(rtt)
 	if b.limit().Kind != quota.TokenBucket || b.rate == 0 && b.limit().Ceiling == quota.Hard {
@@ -282,7 +274,7 @@ func perSecond(rate quota.Units, d time.Duration) quota.Units {
 	return quota.Units(quota.MulDiv(int64(rate), int64(d), int64(time.Second)))
 }
 
-// say fills in the key's line of the range's report that is being made. Held by b.mu.
+// say fills in the key's line of the range's report in progress. Held by b.mu.
 func (b *bucket) say(now quota.Time, rt *route, e *quota.ReportEntry) {
 	b.fill(e, now, rt.term)
 	if b.pending != 0 {
@@ -291,8 +283,8 @@ func (b *bucket) say(now quota.Time, rt *route, e *quota.ReportEntry) {
 	b.pending = rt.seq
 }
 
-// fill writes the key's line in a report to the leader of that term. For a leader that has not granted
-// yet, the line contains what an earlier one has granted. Held by b.mu.
+// fill writes the key's line in a report to the leader of that term. For a leader that has not granted yet, the line
+// contains the grants of an earlier one (Learn). Held by b.mu.
 func (b *bucket) fill(e *quota.ReportEntry, now quota.Time, term quota.Term) {
 	held := quota.Units(b.hot().held.Load())
 	c := counts{b.in - held - b.allocated, b.over, b.refused, b.refunded}
@@ -301,7 +293,7 @@ func (b *bucket) fill(e *quota.ReportEntry, now quota.Time, term quota.Term) {
 	}
 	*e = quota.ReportEntry{}
 	e.Key.LimitName, e.Key.Key, e.Epoch = b.entry.name, b.key, b.epoch
-	e.Charged, e.Alone = min(b.charged, c.over), min(b.overCutOff, c.over) // a call that was refused may have taken some of it back
+	e.Charged, e.Alone = min(b.charged, c.over), min(b.overCutOff, c.over) // undo may have reduced over
 	e.Used, e.Overdrawn, e.Refused, e.Refunded, e.InFlight = c.used, c.over, c.refused, c.back, b.inFlight
 	e.Held, e.Want, e.Window, e.Before = max(0, held).Count(b.allocated), b.wants(), b.window(), min(b.before, quota.Most)
 	e.Unreported, e.Returned, e.Saved = min(c.spent()-b.acked, quota.Most), b.returned, min(b.saved, quota.Most)
@@ -315,6 +307,6 @@ func (b *bucket) fill(e *quota.ReportEntry, now quota.Time, term quota.Term) {
 	b.sent, b.sentAt, b.askAgain, b.unpaid, b.sentBack = c, now, false, 0, b.returned
 	b.wanted, b.want, b.wantsLevel, b.news = b.want, 0, false, false
 	if low := &b.hot().low; low.Load() != 0 {
-		low.Store(0) // one report at a time
+		low.Store(0) // no more until the next grant sets it
 	}
 }

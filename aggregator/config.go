@@ -6,36 +6,33 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// Config is how a member reports. The zero value of a field means its default.
+// Config configures a member. The zero value of a field means its default.
 type Config struct {
 	Self        quota.NodeID
 	Incarnation quota.Incarnation
-	// Nodes of the cluster; default 1.
+	// Nodes is the number of nodes of the cluster; default 1.
 	Nodes int
-	// Ranges of the cluster, 1 to 256.
+	// Ranges is the number of ranges of the cluster, 1 to 256.
 	Ranges int
-	// Sync is the interval of reports, 10ms to 10s, default 100ms. The same on
-	// all nodes.
+	// Sync is the interval of reports, 10ms to 10s, default 100ms. It is the same on all nodes.
 	Sync time.Duration
-	// Lease is how long a member that never got an answer waits before it
-	// counts as cut off. Default 3s, as the leaders'.
+	// Lease is the time without any answer after which a new key counts as cut off. Default 3s, as the leaders'.
 	Lease time.Duration
-	// MaxKeys bounds the table. Default 1,000,000.
+	// MaxKeys bounds the keys of the table. Default 1,000,000.
 	MaxKeys int
-	// MaxEntries bounds the keys in one report. 1 to 4096, default 4096.
+	// MaxEntries bounds the keys of one report, 1 to 4096. Default 4096.
 	MaxEntries int
-	// Idle is how long an unused key is remembered at least. Default 10m.
+	// Idle is the least time for which an unused key is remembered. Default 10m.
 	Idle time.Duration
-	// Overrides of limits for single keys; may be nil.
+	// Overrides are the overrides of limits for single keys; may be nil.
 	Overrides quota.Overrides
-	// Created and Removed are called for every bucket that comes or goes, from any goroutine;
-	// they must not block. They may be nil.
+	// Created and Removed are called for every key that is added or dropped, from any goroutine. They must not block.
+	// They may be nil.
 	Created, Removed func(quota.Key)
-	// Journal keeps the counts of durable keys beyond this process; may be nil.
+	// Journal stores the counts of durable keys beyond the end of this process; may be nil.
 	Journal Journal
-	// Known is for how long before this process everything that earlier ones of the
-	// node counted is known: it was committed, or is in Journal and passed to
-	// [Aggregator.Recovered]. 0 means that they may have counted what nobody knows.
+	// Known is the time before this process for which all counts of the node's earlier processes are known: they were
+	// committed, or are in Journal and were passed to [Aggregator.Recovered]. 0 means that some may be unknown.
 	Known time.Duration
 }
 
@@ -60,19 +57,18 @@ func (c Config) WithDefaults() Config {
 }
 
 const (
-	// spacing is the least time between two reports of a key that runs low.
+	// spacing is the least time between two urgent reports of a key.
 	spacing = 5 * time.Millisecond
-	// patience, in sync intervals, is how long an unused key stays open.
+	// patience is the time after which an unused key closes, in sync intervals.
 	patience = 10
-	// lull, in sync intervals, is how long a key that nobody uses keeps what it
-	// holds while the cluster has more.
+	// lull is the time for which an unused key keeps its tokens while the cluster has more, in sync intervals. Soft
+	// limits only.
 	lull = 3
-	// retry, in sync intervals, is how long a leader has at least to answer the reports about
-	// all open keys; see tellAgainAfter.
+	// retry is the least time that a leader has to answer a full report, in sync intervals; see reportAgainAfter.
 	retry = 3
 	// maxEntries bounds Config.MaxEntries.
 	maxEntries = 4096
-	// maxReport bounds one report in bytes, as quota.EntrySize counts them: servers and clients
-	// of gRPC read 4 MiB, and the answer of a report is about as large.
+	// maxReport bounds one report in bytes, as quota.EntrySize counts them: servers and clients of gRPC read 4 MiB,
+	// and the answer to a report is about as large.
 	maxReport = 3 << 20
 )

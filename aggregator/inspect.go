@@ -2,7 +2,7 @@ package aggregator
 
 import "github.com/quorate/quorate/internal/quota"
 
-// Held returns what the member holds of a key now: for tests and tools.
+// Held returns the tokens that the member holds of a key, for tests and tools.
 func (a *Aggregator) Held(k quota.Key) quota.Units {
 	b, ok := a.find(k)
 	if !ok {
@@ -11,9 +11,8 @@ func (a *Aggregator) Held(k quota.Key) quota.Units {
 	return quota.Units(b.hot().held.Load())
 }
 
-// Quiet reports whether nothing becomes due by time alone: no key is open, no key has
-// asked to report, no leader waits for reports, and all that earlier processes had
-// counted is settled. Until the next decision, or SetLeader, Collect would return
+// Quiet reports whether nothing becomes due by time alone: no key is open or urgent, no leader waits for a full
+// report, and all counts of earlier processes are settled. Until the next decision or SetLeader, Collect would return
 // nothing.
 func (a *Aggregator) Quiet() bool {
 	if len(a.soon) > 0 || a.urgent.head.Load() != nil {

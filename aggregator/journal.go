@@ -8,33 +8,28 @@ import (
 	"github.com/quorate/quorate/shard"
 )
 
-// Journal keeps what this process has counted on durable keys where its death
-// does not lose it. Its methods may be called by any goroutine, some of them
-// with a key locked: they must not block, and must not call the Aggregator.
+// Journal stores this process's counts on durable keys where they outlive it. Its methods may be called by any
+// goroutine, some with a key locked: they must not block, and must not call the Aggregator.
 type Journal interface {
-	// Slot returns a place for the counts of a key that has just been opened; nil
-	// when there is no room, and the key is then forgotten with the process. birth
-	// distinguishes this life of the key from earlier ones in the same process;
-	// larger is later. Until Set is called the place says that nothing was counted:
-	// what a leader grants comes back also if the process dies before it hears of
-	// it.
+	// Slot returns a slot for the counts of a key that has just been opened; nil without room, and the counts are
+	// then lost with the process. birth distinguishes this opening of the key from earlier ones in the same process;
+	// larger is later. Until the first Set, the slot records that nothing was counted: tokens that a leader granted
+	// return to it even if the process dies before it receives them.
 	Slot(k quota.Key, birth quota.Seq) JournalSlot
-	// Settled says that a leader has committed what an earlier process had
-	// counted: its place is free.
+	// Settled notes that a leader has committed the counts of an earlier process: their slot is free.
 	Settled(k quota.Key, life quota.Incarnation, birth quota.Seq)
 }
 
-// JournalSlot is the place of one key. Set is never called twice at a time.
+// JournalSlot is the slot of one key. Calls of Set do not overlap.
 type JournalSlot interface {
-	// Set replaces what the limit entry says. A reader after a crash must see all of one
-	// call, or all of the one before.
+	// Set replaces the content of the slot. A reader after a crash must see the content of one call completely, the
+	// last one or the one before.
 	Set(c quota.Counts)
-	// Free gives the place back: a leader has committed what it says. The limit entry is
-	// not used afterwards.
+	// Free releases the slot: a leader has committed its content. It is not used afterwards.
 	Free()
 }
 
-// openPlace takes a place for a key whose counts endure. Held by b.mu.
+// openPlace takes a journal slot for a key with durable counts. Held by b.mu.
 func (a *Aggregator) openPlace(b *bucket, l *quota.Limit) {
 	b.closePlace()
 	if a.cfg.Journal != nil && l.Endures() {
@@ -49,9 +44,8 @@ func (b *bucket) closePlace() {
 	}
 }
 
-// note writes down what the key has counted. What is held may be taken without
-// the lock at any moment, except for a window: so it counts as used. Held by
-// b.mu.
+// note writes the key's counts to its journal slot. Held tokens may be taken without the lock at any moment, except
+// for kinds with windows: so they count as used. Held by b.mu.
 func (b *bucket) note() {
 	if b.place == nil {
 		return
@@ -60,7 +54,7 @@ func (b *bucket) note() {
 	if b.windowed() {
 		total -= quota.Units(b.hot().held.Load())
 	}
-	if b.allocated > 0 && b.limit().Ceiling == quota.Soft { // clients tell it to the next node that they attach to
+	if b.allocated > 0 && b.limit().Ceiling == quota.Soft { // clients report it to the next node that they attach to
 		total -= b.allocated
 	}
 	win := b.win
@@ -70,15 +64,15 @@ func (b *bucket) note() {
 	b.place.Set(quota.Counts{Total: min(total.Plus(b.over), quota.Most), Saved: b.saved, Before: b.before, Back: b.refunded, Window: win})
 }
 
-// windowed reports whether nobody takes what is held without the lock.
+// windowed reports whether held tokens are taken only under the lock.
 func (b *bucket) windowed() bool { return b.entry.rule.Load().limit.Kind.Windowed() }
 
-// recovered are what earlier processes had counted in one range.
+// recovered holds the counts of earlier processes in one range.
 type recovered struct {
 	list  []quota.RecoveredCounts
 	index map[recoveredKey]int
-	at    quota.Time // when to tell them again
-	tries int        // since one was committed
+	at    quota.Time // time of the next report about them
+	tries int        // reports since one was committed
 }
 
 type recoveredKey struct {
@@ -87,9 +81,8 @@ type recoveredKey struct {
 	birth quota.Seq
 }
 
-// Recovered takes over what earlier processes of this node had counted: the
-// content of the journal at the start. It is reported to the leaders until they
-// have committed it. One goroutine at a time, as Collect.
+// Recovered takes over the counts of this node's earlier processes, read from the journal at the start. They are
+// reported to the leaders until these have committed them. Call it from the goroutine that calls Collect.
 func (a *Aggregator) Recovered(entries []quota.RecoveredCounts) {
 	for i := range entries {
 		e := &entries[i]
@@ -106,11 +99,11 @@ func (a *Aggregator) Recovered(entries []quota.RecoveredCounts) {
 	}
 }
 
-// recoveredEvery is the first interval after which counts that no leader has committed are
-// reported again; it grows up to a lease as long as none of them is committed.
+// recoveredEvery is the first interval after which counts that no leader has committed are reported again; it grows
+// up to a lease while none of them is committed.
 const recoveredEvery = 500 * time.Millisecond
 
-// reportRecovered reports what earlier processes had counted, in reports of their own.
+// reportRecovered reports the counts of earlier processes, in reports of their own.
 func (a *Aggregator) reportRecovered(now quota.Time, out []quota.Report) []quota.Report {
 	for r := range a.ranges {
 		rt := &a.ranges[r]
@@ -134,7 +127,7 @@ func (a *Aggregator) reportRecovered(now quota.Time, out []quota.Report) []quota
 	return out
 }
 
-// recoveredAt is when there is something to tell of earlier processes.
+// recoveredAt returns the time of the next report about earlier processes.
 func (a *Aggregator) recoveredAt() quota.Time {
 	at := quota.Time(math.MaxInt64)
 	for r := range a.ranges {
@@ -145,7 +138,7 @@ func (a *Aggregator) recoveredAt() quota.Time {
 	return at
 }
 
-// settled forgets what a leader has committed of an earlier process.
+// settled drops counts of an earlier process that a leader has committed.
 func (a *Aggregator) settled(rt *route, e *quota.GrantEntry) {
 	l := &rt.recovered
 	id := recoveredKey{e.Key, e.Life, e.Epoch}

@@ -2,13 +2,11 @@ package aggregator
 
 import "github.com/quorate/quorate/internal/quota"
 
-// Leave ends what the member has with the leader of a range, and returns its last
-// reports to it: everything that is open, with its counters, as final. What was held
-// is given back. From then on every key counts from 0, in a new epoch, so that the
-// next leader receives nothing of it; estimates continue. The range then has no
-// leader until SetLeader. Leave is for members that can bring the reports to that
-// leader, or to the node that takes over its books, however late; Full ends them. It
-// returns nothing without a leader to leave.
+// Leave ends the member's relation to the leader of a range, and returns its last reports to it: all open keys, with
+// their counters, as final. Held tokens are given back. Every key then counts from 0 in a new epoch, so that the next
+// leader receives none of these counts; estimates continue. The range has no leader until SetLeader. Leave is for
+// members that can deliver the reports to that leader, or to the node that takes over its books, however late; the
+// last report is marked Full. Without a leader it returns nil.
 func (a *Aggregator) Leave(now quota.Time, r quota.RangeID) []quota.Report {
 	rt := &a.ranges[r]
 	if rt.leader == "" {
@@ -33,7 +31,7 @@ func (a *Aggregator) Leave(now quota.Time, r quota.RangeID) []quota.Report {
 	return room.reports
 }
 
-// leave writes the last entry of a key, which begins again: nobody answers.
+// leave writes the last entry of a key and starts its next epoch, because no answer will arrive.
 func (a *Aggregator) leave(now quota.Time, b *bucket, term quota.Term, room *Buffer) {
 	b.lock()
 	defer b.unlock()
@@ -49,7 +47,7 @@ func (a *Aggregator) leave(now quota.Time, b *bucket, term quota.Term, room *Buf
 	others, stale, ceded := b.others, b.stale, b.presumed
 	a.openBucket(now, b, l)
 	b.others, b.stale, b.presumed = others, stale, ceded
-	if b.hasLevel || rate > 0 { // it is cut off no later for that
+	if b.hasLevel || rate > 0 { // it is not cut off later because of the new epoch
 		b.lease = lease
 	}
 	b.opened, b.want, b.sentAt = opened, want, 0

@@ -6,19 +6,18 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// member is the part that one goroutine at a time drives: who leads what, what
-// is due, what is idle.
+// member is the part that one goroutine at a time drives: the leaders, the keys that are due, the idle keys.
 type member struct {
 	ranges    []route
 	offsets   map[quota.NodeID]*offset
 	wheel     wheel
 	soon      []*bucket // urgent, waiting for the spacing
 	soonAt    quota.Time
-	idle      []idleBucket  // closed and not compact, oldest first
-	looked    int           // where the next sweep continues among them
-	scratch   *bucket       // for a look at one that is compact
-	warm      bool          // nothing is compact: what tests compare with
-	compactIn time.Duration // freezeAfter, but for tests
+	idle      []idleBucket  // closed and not compact, the longest closed first
+	looked    int           // position in idle at which the next sweep continues
+	scratch   *bucket       // for reading a compact key; see look
+	warm      bool          // compact nothing: for comparison in tests
+	compactIn time.Duration // compactAfter, except in tests
 
 	spare spareLines
 
@@ -27,36 +26,36 @@ type member struct {
 	tallies tallies
 }
 
-// route is what the member knows of one range.
+// route is the member's state for one range.
 type route struct {
 	leader    quota.NodeID // "" when unknown
 	term      quota.Term
-	seq       quota.Seq // of the last report
-	tell      bool      // a new leader needs reports about all open keys
+	seq       quota.Seq // number of the last report
+	tell      bool      // a new leader needs a full report
 	full      fullReport
 	open      []*bucket
 	sent      sent
 	rtt       time.Duration // averaged
-	least     time.Duration // shortest lately, from since on
+	least     time.Duration // shortest since the time since
 	since     quota.Time
-	recovered recovered  // of earlier processes, not committed by a leader yet
-	asked     quota.Time // the first report since the leader last answered; 0 means none
+	recovered recovered  // counts of earlier processes, not committed by a leader yet
+	asked     quota.Time // time of the first report since the leader's last answer; 0 without one
 
 	absent absence
 }
 
-// fullReport is a report of everything that the leader has not answered. It is repeated after
-// tellAgainAfter, and an answer to any repetition counts.
+// fullReport is a full report that the leader has not answered. It is repeated after reportAgainAfter, and an answer
+// to any repetition counts.
 type fullReport struct {
-	ends  [maxFullReports]quota.Seq // the reports that ended it each time, the newest ones
+	ends  [maxFullReports]quota.Seq // number of the last report of each repetition, for the newest repetitions
 	times int
-	at    quota.Time // the last time
+	at    quota.Time // time of the last repetition
 }
 
-// maxFullReports bounds the times that may still be answered: about ten leases.
+// maxFullReports bounds the repetitions that may still be answered: those of about ten leases.
 const maxFullReports = 16
 
-// last is the report that ended it the last time; 0 is that nothing waits for an answer.
+// last returns the number of the last report of the last repetition; 0 if none waits for an answer.
 func (t *fullReport) last() quota.Seq {
 	if t.times == 0 {
 		return 0
@@ -80,8 +79,8 @@ func (m *member) init(cfg Config) {
 	m.scratch.line.Store(&hotEntry{})
 }
 
-// SetLeader sets the leader of a range and its term. A lower term than known is ignored. The
-// next Collect reports all open keys to the new leader.
+// SetLeader sets the leader of a range and its term. It ignores terms lower than the known one. The next Collect
+// sends a full report to the new leader.
 func (a *Aggregator) SetLeader(r quota.RangeID, leader quota.NodeID, term quota.Term) {
 	rt := &a.ranges[r]
 	if term < rt.term || term == rt.term && (leader == rt.leader || leader == "") {
@@ -92,22 +91,21 @@ func (a *Aggregator) SetLeader(r quota.RangeID, leader quota.NodeID, term quota.
 	rt.recovered.at, rt.recovered.tries, rt.since = 0, 0, 0
 }
 
-// Leader returns who leads a range as far as the member knows.
+// Leader returns the leader of a range, and its term, as far as the member knows.
 func (a *Aggregator) Leader(r quota.RangeID) (quota.NodeID, quota.Term) {
 	return a.ranges[r].leader, a.ranges[r].term
 }
 
-// SetLimits swaps in changed limits. Levels stay; keys of removed limits go.
+// SetLimits replaces the limits. Levels stay; keys of removed limits are dropped.
 func (a *Aggregator) SetLimits(now quota.Time, limits *quota.Limits) {
 	for _, s := range a.table.setLimits(limits) {
 		s.keys.Range(a.forget)
 		a.tallies.leave(s)
 	}
-	a.Overridden(now, nil) // and forgets the compact keys of limits that are gone
+	a.Overridden(now, nil) // it also drops the compact keys of removed limits
 }
 
-// Overridden takes over changed overrides of these keys of limits (not of their
-// counters); of all keys if keys is nil.
+// Overridden applies changed overrides to these keys of limits (not of their counters); to all keys if keys is nil.
 func (a *Aggregator) Overridden(now quota.Time, keys []quota.Key) {
 	if keys == nil {
 		for _, s := range a.slots() {
@@ -138,7 +136,7 @@ func (a *Aggregator) slots() map[quota.LimitName]*limitEntry {
 	return nil
 }
 
-// relimit applies a changed limit to a key. What was used stays used.
+// relimit applies a changed limit to a key. Use so far stays counted.
 func (a *Aggregator) relimit(now quota.Time, b *bucket) {
 	b.lock()
 	defer b.unlock()
@@ -149,7 +147,7 @@ func (a *Aggregator) relimit(now quota.Time, b *bucket) {
 	}
 }
 
-// forget drops a bucket whatever it holds.
+// forget drops a bucket, even if it holds tokens.
 func (a *Aggregator) forget(b *bucket) {
 	b.lock()
 	b.tally()
@@ -181,8 +179,8 @@ func (a *Aggregator) unlist(b *bucket) {
 	rt.open, b.openIdx = fitting(rt.open[:last]), 0
 }
 
-// offset maps a leader's clock to the member's: the smallest difference seen
-// in this and the last window, so that the mapped time lags and follows drift.
+// offset maps a leader's clock to the member's: the smallest difference seen in this and the previous offsetWindow,
+// so that the mapped time lags, and follows drift.
 type offset struct {
 	now, last int64
 	since     quota.Time
@@ -204,15 +202,15 @@ func (m *member) offset(from quota.NodeID, local, leader quota.Time) int64 {
 	return min(o.now, o.last)
 }
 
-// phases is in how many parts a sync interval is worked on. The keys of a range are due in
-// one of them, so a range is reported as often as before; but what all ranges have to say
-// does not come at one moment, when callers would have to wait for it.
+// phases is the number of parts of a sync interval. The keys of a range are due in one of them, so a range reports
+// once per interval; but the reports of all ranges are spread over it, so that callers do not wait for the work of
+// all at once.
 const phases = 8
 
 // wheel holds open buckets by the part of a sync interval in which they are due.
 type wheel struct {
-	step  time.Duration // of a part
-	next  quota.Time    // end of the part of limit entries[pos]
+	step  time.Duration // duration of a part
+	next  quota.Time    // end of the part of slots[pos]
 	slots [2 * patience * phases][]*bucket
 	pos   int
 }
@@ -222,8 +220,8 @@ func (w *wheel) init(sync time.Duration, now quota.Time) {
 	w.next = now.Add(w.step)
 }
 
-// add puts a bucket into the first part of its range's phase that ends at or after due. A
-// bucket may be on the wheel more than once: only the entry of its due time counts.
+// add puts a bucket into the first part of its range's phase that ends at or after due. A bucket may be on the wheel
+// more than once: only the entry of its due time counts.
 func (w *wheel) add(b *bucket, due quota.Time) {
 	n := 0
 	if wait := due.Sub(w.next); wait > 0 {
@@ -239,7 +237,7 @@ func (w *wheel) add(b *bucket, due quota.Time) {
 	w.slots[i] = append(w.slots[i], b)
 }
 
-// wake returns when turn has something to do, or when the sync interval ends.
+// wake returns the time at which turn has work, or at which the sync interval ends.
 func (w *wheel) wake() quota.Time {
 	n := 0
 	for (w.pos+n)%phases != phases-1 && len(w.slots[(w.pos+n)%len(w.slots)]) == 0 {
@@ -248,8 +246,8 @@ func (w *wheel) wake() quota.Time {
 	return w.next.Add(time.Duration(n) * w.step)
 }
 
-// turn passes every bucket that is due to f. When nothing was due for a whole turn the wheel
-// is empty, and the rest of a long pause is passed over in whole turns.
+// turn calls f with every bucket that is due. If no slot of a whole turn had a bucket, the wheel is empty, and turn
+// skips the rest of a long pause in whole turns.
 func (w *wheel) turn(now quota.Time, f func(*bucket)) {
 	empty := 0
 	for w.next <= now {
@@ -275,7 +273,7 @@ func (w *wheel) turn(now quota.Time, f func(*bucket)) {
 				f(b)
 			}
 		}
-		clear(due) // or keys that are dropped stay in memory, and with each the table as it was then
+		clear(due) // or dropped keys stay reachable, and with each the table of its time
 		if w.slots[(w.pos+len(w.slots)-1)%len(w.slots)] == nil {
 			w.slots[(w.pos+len(w.slots)-1)%len(w.slots)] = fitting(due)[:0]
 		}

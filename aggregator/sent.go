@@ -2,23 +2,23 @@ package aggregator
 
 import "github.com/quorate/quorate/internal/quota"
 
-// sent remembers what the last reports of a range were about until they are answered,
-// so that answers need not name it. An answer to one that is forgotten is lost: its keys
-// are reported again. Reports are numbered in order, so each has a place by its number.
+// sent remembers the lines of a range's last reports until they are answered, so that answers refer to lines instead
+// of keys. An answer to a forgotten report is lost, and its keys are reported again. Reports have consecutive
+// numbers, so each has a place by its number.
 type sent struct {
-	reports []sentReport // as many as a power of two
-	lines   int          // of all of them
-	oldest  quota.Seq    // none before it is remembered
+	reports []sentReport // its length is a power of two
+	lines   int          // lines of all reports
+	oldest  quota.Seq    // no earlier report is remembered
 }
 
 const (
-	// leastSent and maxSent bound the reports of one range that may be answered by lines:
-	// as many as a busy member sends while an answer is under way for a second or two.
+	// leastSent and maxSent bound the reports of one range that may be answered by lines: as many as a busy member
+	// sends while an answer takes a second or two.
 	leastSent = 16
 	maxSent   = 512
-	// maxSentLines bounds their lines: a megabyte.
+	// maxSentLines bounds the lines of all of them: a megabyte.
 	maxSentLines = 1 << 16
-	// maxSpare bounds the memory kept for lines of later reports.
+	// maxSpare bounds the lists of lines that are kept for reuse.
 	maxSpare = 64
 )
 
@@ -33,7 +33,7 @@ type sentLine struct {
 	epoch quota.Seq
 }
 
-// spareLines is memory for lines.
+// spareLines holds lists of lines for reuse.
 type spareLines [][]sentLine
 
 func (s *spareLines) take() []sentLine {
@@ -54,12 +54,12 @@ func (s *spareLines) give(lines []sentLine) {
 
 func (s *sent) place(seq quota.Seq) *sentReport { return &s.reports[int(seq)&(len(s.reports)-1)] }
 
-// begin remembers a report that is being made: its lines are to follow, by add.
+// begin remembers a report in progress; add adds its lines.
 func (s *sent) begin(now quota.Time, seq quota.Seq, spare *spareLines) *sentReport {
 	if len(s.reports) == 0 {
 		s.reports, s.oldest = make([]sentReport, leastSent), seq
 	}
-	if s.place(seq).seq != 0 && len(s.reports) < maxSent { // one is not answered yet
+	if s.place(seq).seq != 0 && len(s.reports) < maxSent { // an earlier report there is not answered yet
 		old := s.reports
 		s.reports = make([]sentReport, 2*len(old))
 		for i := range old {
@@ -83,7 +83,7 @@ func (s *sent) add(r *sentReport, l sentLine) {
 	s.lines++
 }
 
-// of returns a report; nil if it is not known, or answered.
+// of returns a report; nil if it is unknown or answered.
 func (s *sent) of(seq quota.Seq) *sentReport {
 	if seq == 0 || len(s.reports) == 0 {
 		return nil

@@ -6,19 +6,19 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// tally is what was counted under one counter since Tally was last called. Each has a
-// cache line of its own: what callers read of a limit entry does not move with it.
+// tally counts the decisions of one counter since the last call of Tally. Padding gives it a cache line of its own,
+// so that writes to it do not invalidate the fields of the limit entry that callers read.
 type tally struct {
 	_                [64]byte
 	admitted, failed atomic.Int64 // Units
-	unfit            atomic.Int64 // refused like failed, as it costs more than can ever pass
+	unfit            atomic.Int64 // refused like failed, but because the cost can never fit
 	_                [40]byte
 }
 
-// tallied is what of a bucket's counters is in there.
+// tallied is the part of a bucket's counters that the tally includes.
 type tallied struct{ spent, refused quota.Units }
 
-// tally adds what was counted since the last time. Held by b.mu.
+// tally adds the bucket's counts since the last call. Held by b.mu.
 func (b *bucket) tally() {
 	c := b.counts()
 	now := tallied{c.spent(), c.refused}
@@ -29,7 +29,7 @@ func (b *bucket) tally() {
 	b.tallied = now
 }
 
-// skipTally takes what is counted for tallied: it was, in the epoch before. Held by b.mu.
+// skipTally marks the current counts as tallied: they were, in the previous epoch. Held by b.mu.
 func (b *bucket) skipTally() {
 	c := b.counts()
 	b.tallied = tallied{c.spent(), c.refused}
@@ -44,7 +44,7 @@ func (t *tally) add(admitted, refused quota.Units) {
 	}
 }
 
-// addAtomic adds what may be below 0, up to the ends of the range.
+// addAtomic adds u, which may be negative, and saturates.
 func addAtomic(n *atomic.Int64, u quota.Units) {
 	for {
 		was := n.Load()
@@ -54,8 +54,8 @@ func addAtomic(n *atomic.Int64, u quota.Units) {
 	}
 }
 
-// take returns what was added, and begins again. If more was taken back than was added since, the
-// rest is kept for the next time.
+// take returns the sums and resets them. A negative sum, because more was taken back than was added since, is kept
+// for the next call.
 func (t *tally) take() (admitted, refused quota.Units) {
 	return takeAbove(&t.admitted), takeAbove(&t.failed).Plus(takeAbove(&t.unfit))
 }
@@ -67,8 +67,8 @@ func takeAbove(sum *atomic.Int64) quota.Units {
 	return quota.Units(sum.Swap(0))
 }
 
-// tallyAnswer counts what a leader has decided for a call that is over. What it admitted
-// for a call that was refused it takes back.
+// tallyAnswer counts a leader's decision for a call that is over. Admissions for a refused call are not counted: the
+// leader takes them back.
 func (a *Aggregator) tallyAnswer(an *answer, refused bool) {
 	s := a.table.find(an.ask.Key.LimitName)
 	switch {
@@ -80,20 +80,19 @@ func (a *Aggregator) tallyAnswer(an *answer, refused bool) {
 	}
 }
 
-// tallies are those of limits that were removed, until Tally has passed them on.
+// tallies holds the limit entries of removed limits, until Tally has passed on their counts.
 type tallies struct{ left []*limitEntry }
 
 func (t *tallies) leave(s *limitEntry) {
-	if len(t.left) < maxInline { // or nobody asks for them
+	if len(t.left) < maxInline { // otherwise Tally is not called
 		t.left = append(t.left, s)
 	}
 }
 
-// Tally calls f for every limit with decisions here since the last call, with how much
-// was admitted and how much refused. Of a limit with several tiers what was admitted
-// counts in the first, what was refused in all of them: f may be called for each. Counts
-// are as late as reports are (a few parts of a sync interval while a key is in use),
-// those of leaderless ranges too. One goroutine at a time, as Collect.
+// Tally calls f for every limit with decisions on this node since the last call, with the admitted and the refused
+// cost. Of a limit with several tiers, admissions count in the first tier, refusals in all of them: f may be called
+// for each. Counts lag like reports (a few parts of a sync interval while a key is in use), also in ranges without a
+// leader. Call it from the goroutine that calls Collect.
 func (a *Aggregator) Tally(f func(limit quota.LimitName, admitted, refused quota.Units)) {
 	for _, s := range a.slots() {
 		s.tell(f)
@@ -109,10 +108,9 @@ func (a *Aggregator) Tally(f func(limit quota.LimitName, admitted, refused quota
 	a.tallies.left = a.tallies.left[:0]
 }
 
-// TallyUnfit calls f for every limit with refusals since the last call of requests that cost
-// more than can ever pass, with how much was refused, until f returns false: the next call
-// reports what it did not take. It is for callers that do not call Tally. One goroutine at a
-// time.
+// TallyUnfit calls f for every limit with refusals since the last call of costs that can never fit, until f returns
+// false; the next call repeats the counts that f did not take. It is for callers that do not call Tally. Call it from
+// the goroutine that calls Collect.
 func (a *Aggregator) TallyUnfit(f func(limit quota.LimitName, refused quota.Units) bool) {
 	more := true
 	tell := func(s *limitEntry) bool {
@@ -132,8 +130,8 @@ func (a *Aggregator) TallyUnfit(f func(limit quota.LimitName, refused quota.Unit
 	a.table.inline.slots.Range(func(_ quota.LimitName, s *limitEntry) bool { return tell(s) })
 }
 
-// Unfit counts what others refused because it costs more than can ever pass, for Tally. Of a limit
-// that is not known nothing is counted. Safe for concurrent use.
+// Unfit adds refusals by other processes of costs that can never fit, for Tally. It counts nothing for unknown
+// limits. Any goroutine may call it.
 func (a *Aggregator) Unfit(limit quota.LimitName, refused quota.Units) {
 	if s := a.table.find(limit); s != nil && refused > 0 {
 		addAtomic(&s.sum.unfit, refused)
@@ -154,8 +152,8 @@ func (s *limitEntry) tell(f func(limit quota.LimitName, admitted, refused quota.
 	}
 }
 
-// TallyAll is Tally of everything that was decided, also of keys whose turn to report has
-// not come: it looks at every key. For a member that stops.
+// TallyAll is Tally for all decisions, including those of keys that are not due: it visits every key. It is for a
+// member that stops.
 func (a *Aggregator) TallyAll(f func(limit quota.LimitName, admitted, refused quota.Units)) {
 	look := func(s *limitEntry) {
 		s.keys.Range(func(b *bucket) {
