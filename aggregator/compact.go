@@ -8,14 +8,13 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// compactStore keeps the keys that are closed and at rest, compact: most keys of a large table,
-// most of the time. It has no pointers for each key, so that the garbage collector does
-// not look at them. A key is in here or has a bucket, never both: code that moves it
-// holds the lock of its shard of the limit entry's keys, and code that needs the bucket restores
-// it.
+// compactStore stores the keys that are closed and at rest as compact records: most keys of a large table, most of
+// the time. It has no pointers for each key, so that the garbage collector does not scan them. A key has a record
+// here or a bucket, never both: code that moves a key holds the lock of its shard of the limit entry's keys, and code
+// that needs the bucket restores it.
 //
-// Records lie one behind the other as they were compact, the longest closed first. One
-// that is gone leaves a gap until its shard is laid out again.
+// Records are stored in the order in which their keys were compacted, the longest closed first. A removed record
+// leaves a gap until relay rebuilds its shard.
 type compactStore struct {
 	born   quota.Time
 	size   atomic.Int64
@@ -25,16 +24,16 @@ type compactStore struct {
 const (
 	compactShards = 64
 
-	chunkBytes = 4096    // of which one record takes at most half: keys that need more stay buckets
-	maxChunks  = 1 << 13 // of a shard: 32 MiB; keys beyond stay buckets
+	chunkBytes = 4096    // a record takes at most half of it: keys that need more stay buckets
+	maxChunks  = 1 << 13 // per shard: 32 MiB; further keys stay buckets
 
-	// An entry of the index is a place, in 4 bytes, and 8 bits of the key's hash.
+	// An entry of the index is a record's place, in units of 4 bytes, and 8 bits of the key's hash.
 	placeUnit = 4
 	placeBits = 24
-	noPlace   = 0 // nor has there been one
-	lostPlace = 1
-	headBytes = 2       // of a record: its length in place units, and whether it is gone
-	goneMark  = 1 << 15 // in there
+	noPlace   = 0       // free, and never used
+	lostPlace = 1       // its record was removed
+	headBytes = 2       // head of a record: its length in place units, and goneMark
+	goneMark  = 1 << 15 // in the head: the record was removed
 
 	leastIndex = 16
 )
@@ -43,29 +42,29 @@ type compactShard struct {
 	mu sync.Mutex
 	compactLog
 	kinds    kinds
-	restored []*bucket // since the last sweep, which looks whether they were opened
-	room     []byte    // for one record
+	restored []*bucket // since the last sweep, which checks whether they were opened
+	room     []byte    // buffer for one record
 }
 
-// compactLog are the records of a shard, and their index.
+// compactLog holds the records of a shard and their index.
 type compactLog struct {
 	chunks []*[chunkBytes]byte
-	end    int // bytes of all chunks that are taken, gaps included
-	gaps   int // bytes of records that are gone
-	live   int // records that are not
+	end    int // bytes used in all chunks, gaps included
+	gaps   int // bytes of removed records
+	live   int // records that are not removed
 	index  []uint32
-	used   int // entries of the index that are not noPlace
-	first  int // bytes before the first record that may be there
-	looked int // where the next sweep continues among them
+	used   int // index entries that are not noPlace
+	first  int // place before which all records are removed
+	looked int // place at which the next sweep continues
 }
 
-// kind is what many records have in common.
+// kind holds the fields that many records share.
 type kind struct {
 	slot *limitEntry
 	as   *quota.Limit // bucket.as
 }
 
-// kinds numbers them.
+// kinds numbers the kinds and counts the records of each.
 type kinds struct {
 	list []kind
 	refs []int
@@ -100,20 +99,20 @@ func (k *kinds) release(n int) {
 	}
 }
 
-// record is one that is compact.
+// record is a parsed compact record.
 type record struct {
-	at, size int // bytes from the first chunk on
+	at, size int // its place, in bytes from the first chunk, and its length
 	kind     int
-	key      []byte // in there
-	since    int64  // when it was closed, from cold.born on
-	packed   []byte // in there
+	key      []byte // a slice of the chunk
+	since    int64  // time at which it was closed, from compactStore.born
+	packed   []byte // a slice of the chunk
 }
 
 func (c *compactStore) shard(hash uint64) *compactShard { return &c.shards[hash>>53&(compactShards-1)] }
 
 func tag(hash uint64) uint32 { return uint32(hash>>45) << placeBits }
 
-// put takes a key in. False if there is no room for it.
+// put adds a record for a key. It returns false if there is no room.
 func (c *compactStore) put(hash uint64, k kind, key string, closedAt quota.Time, f *packedState) bool {
 	s := c.shard(hash)
 	s.mu.Lock()
@@ -133,19 +132,19 @@ func (c *compactStore) put(hash uint64, k kind, key string, closedAt quota.Time,
 
 func (c *compactStore) closedAt(r *record) quota.Time { return c.born + quota.Time(r.since) }
 
-// beginning is a record to the packed state; append writes the head.
+// beginning writes a record up to the packed state. It leaves the head to append.
 func beginning[K string | []byte](to []byte, kind int, key K, since int64) []byte {
 	to = binary.AppendUvarint(append(to, 0, 0), uint64(kind))
 	to = append(binary.AppendUvarint(to, uint64(len(key))), key...)
 	return binary.AppendVarint(to, since)
 }
 
-// append writes a record, of which the first bytes are for its head, and returns where.
-// A shard is full at half of what a place can say, so there is room for what grows.
+// append adds a record, which begins with room for its head, and returns its place. A shard is full at half of the
+// places that an index entry can express, so records may grow when the shard is rebuilt.
 func (s *compactLog) append(rec []byte) (at int) {
 	size := (len(rec) + placeUnit - 1) / placeUnit * placeUnit
 	if s.end == 0 {
-		s.end = 2 * placeUnit // those places mean something else
+		s.end = 2 * placeUnit // places 0 and 1 are noPlace and lostPlace
 	}
 	if left := len(s.chunks)*chunkBytes - s.end; size > left {
 		s.end += left
@@ -161,10 +160,10 @@ func (s *compactLog) append(rec []byte) (at int) {
 	return at
 }
 
-// bytes are those from a place on, to the end of its chunk.
+// bytes returns the chunk's bytes from a place on.
 func (s *compactLog) bytes(at int) []byte { return s.chunks[at/chunkBytes][at%chunkBytes:] }
 
-// next returns the first live record at a place or behind it, or false.
+// next returns the first record at a place or after it that is not removed, or false.
 func (s *compactLog) next(at int) (record, bool) {
 	for at = max(at, 2*placeUnit); at < s.end; {
 		head := int(binary.LittleEndian.Uint16(s.bytes(at)))
@@ -190,7 +189,7 @@ func (s *compactLog) record(at, size int) record {
 	return record{at, size, int(kind), key, since, b[int(length)+n:]}
 }
 
-// find returns the entry of a key in the index, and its record.
+// find returns a key's index entry and its record.
 func (s *compactShard) find(hash uint64, of *limitEntry, key string) (int, record, bool) {
 	mask := len(s.index) - 1
 	if mask < 0 {
@@ -225,7 +224,7 @@ func (s *compactLog) enter(hash uint64, at int) {
 	s.index[i] = tag(hash) | uint32(at/placeUnit)
 }
 
-// has reports whether a key is there.
+// has reports whether a key has a record.
 func (c *compactStore) has(hash uint64, of *limitEntry, key string) bool {
 	s := c.shard(hash)
 	s.mu.Lock()
@@ -234,7 +233,7 @@ func (c *compactStore) has(hash uint64, of *limitEntry, key string) bool {
 	return ok
 }
 
-// take removes a key and makes b, which is new, what it was. False if it is not there.
+// take removes a key's record and restores it into b, which is new. It returns false without a record.
 func (c *compactStore) take(hash uint64, b *bucket) bool {
 	s := c.shard(hash)
 	s.mu.Lock()
@@ -248,7 +247,7 @@ func (c *compactStore) take(hash uint64, b *bucket) bool {
 	return true
 }
 
-// restored notes a bucket that was taken out and has its line.
+// restored notes a bucket that was restored and has a hot entry.
 func (c *compactStore) restored(hash uint64, b *bucket) {
 	s := c.shard(hash)
 	s.mu.Lock()
@@ -256,7 +255,7 @@ func (c *compactStore) restored(hash uint64, b *bucket) {
 	s.restored = append(s.restored, b)
 }
 
-// restore makes b what a record says.
+// restore sets the state of b from a record.
 func (s *compactShard) restore(c *compactStore, r *record, b *bucket) {
 	var f packedState
 	f.parse(r.packed)
@@ -264,7 +263,7 @@ func (s *compactShard) restore(c *compactStore, r *record, b *bucket) {
 	b.restore(&f, c.closedAt(r))
 }
 
-// remove takes out a record that the index has at i.
+// remove marks a record as removed. i is its index entry.
 func (c *compactStore) remove(s *compactShard, i int, r *record) {
 	s.index[i] = lostPlace
 	b := s.bytes(r.at)
@@ -275,16 +274,15 @@ func (c *compactStore) remove(s *compactShard, i int, r *record) {
 	c.size.Add(-1)
 }
 
-// tidy gives back what gaps, and what the index is too large by, if that is much.
+// tidy rebuilds the shard if gaps, or an index that is too large, take much memory.
 func (s *compactShard) tidy(c *compactStore) {
 	if s.gaps > chunkBytes && s.gaps > s.end/6 || len(s.index) > leastIndex && s.live < len(s.index)/8 {
 		s.relay(c, nil)
 	}
 }
 
-// relay lays the shard out again, without gaps, and with an index that has room for
-// more. edit, if not nil, returns the replacement of a record, and sees to its kind; if
-// it returns nil, the record is dropped.
+// relay rebuilds the shard without gaps, and with an index that has room for more. edit, if not nil, returns a
+// record's replacement, and adjusts the count of its kind; if it returns nil, the record is dropped.
 func (s *compactShard) relay(c *compactStore, edit func(r *record, rec []byte) []byte) {
 	old := s.compactLog
 	size := leastIndex

@@ -6,7 +6,7 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// takeRestored returns the buckets that were restored since the last time.
+// takeRestored returns the buckets that were restored since the last call.
 func (s *compactShard) takeRestored() []*bucket {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -15,7 +15,7 @@ func (s *compactShard) takeRestored() []*bucket {
 	return list
 }
 
-// sweepCompact drops compact keys as sweepIdle does others.
+// sweepCompact drops compact keys by the rules by which sweepIdle drops buckets.
 func (a *Aggregator) sweepCompact(now quota.Time) {
 	a.makeRoom()
 	c := &a.table.compact
@@ -49,16 +49,17 @@ func (a *Aggregator) sweepShard(now quota.Time, s *compactShard) {
 	s.tidy(c)
 }
 
-// goneKeys are keys that were dropped, if Config.Removed has to receive them.
+// goneKeys lists dropped keys for Config.Removed, if that is set.
 type goneKeys []quota.Key
 
+// tell calls Config.Removed for dropped keys, outside the lock of their shard.
 func (t *table) tell(gone goneKeys) {
 	for _, k := range gone {
 		t.removed(k)
 	}
 }
 
-// forgotten notes that a key is not there any more.
+// forgotten gives back the place of a key and adds the key to gone.
 func (t *table) forgotten(of *limitEntry, key []byte, gone *goneKeys) {
 	t.leave(of, string(key))
 	if t.removed != nil {
@@ -72,7 +73,7 @@ func (a *Aggregator) compactDone(now quota.Time, s *compactShard, r *record) boo
 	return now.Sub(a.table.compact.closedAt(r)) >= a.idleFor(l) && a.look(s, r).full(now)
 }
 
-// look is a bucket as a compact key would have, to look at. There is one at a time.
+// look restores a compact key into a scratch bucket, for reading. There is one at a time.
 func (a *Aggregator) look(s *compactShard, r *record) *bucket {
 	b, k := a.scratch, s.kinds.list[r.kind]
 	b.state, b.entry = state{}, k.slot
@@ -88,7 +89,7 @@ func (a *Aggregator) dropCompact(s *compactShard, r *record, gone *goneKeys) {
 	a.table.compact.remove(s, s.entryOf(of.keys.hashBytes(r.key), r.at), r)
 }
 
-// entryOf returns where the index has a record.
+// entryOf returns the position of a record's index entry.
 func (s *compactLog) entryOf(hash uint64, at int) int {
 	mask, want := len(s.index)-1, tag(hash)|uint32(at/placeUnit)
 	i := int(hash>>2) & mask
@@ -98,8 +99,7 @@ func (s *compactLog) entryOf(hash uint64, at int) int {
 	return i
 }
 
-// makeRoom drops the keys that have been compact longest, of limits that crowd, while the table is
-// nearly full.
+// makeRoom drops the keys that have been closed longest, of limits that crowd, while the table is nearly full.
 func (a *Aggregator) makeRoom() {
 	if !a.tight() || a.table.compact.size.Load() == 0 {
 		return
@@ -122,14 +122,14 @@ func (a *Aggregator) makeRoom() {
 	}
 }
 
-// oldest is where in a shard the next key to be dropped is, and when it was closed.
+// oldest is the next key to drop in a shard: its place, and when it was closed.
 type oldest struct {
 	at    int
 	since int64 // math.MaxInt64 without a key
 }
 
-// findOldest returns the first key from a place on that should be dropped. With drop, it first
-// drops the key at that place.
+// findOldest returns the first key from a place on that may be dropped. With drop, it first drops the key at that
+// place.
 func (a *Aggregator) findOldest(shard, at int, drop bool) oldest {
 	s := &a.table.compact.shards[shard]
 	var gone goneKeys
@@ -137,7 +137,7 @@ func (a *Aggregator) findOldest(shard, at int, drop bool) oldest {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r, ok := s.next(at)
-	if ok && drop && r.at == at { // or it was restored in the meantime
+	if ok && drop && r.at == at { // the key was not restored since
 		a.dropCompact(s, &r, &gone)
 		r, ok = s.next(r.at + r.size)
 	}
@@ -150,8 +150,7 @@ func (a *Aggregator) findOldest(shard, at int, drop bool) oldest {
 	return oldest{since: math.MaxInt64}
 }
 
-// relimitCompact applies changed limits and overrides to all that is compact, as relimit
-// does to buckets.
+// relimitCompact applies changed limits and overrides to all compact keys, as relimit does to buckets.
 func (a *Aggregator) relimitCompact(now quota.Time) {
 	c := &a.table.compact
 	for i := range c.shards {

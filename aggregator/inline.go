@@ -8,17 +8,17 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// maxInline bounds the limits that callers brought along (quota.Inline) and that are in
-// use here at a time. A further one gets no limit entry.
+// maxInline bounds the limits that arrive with requests (quota.Inline) and are in use on this node. A further one is
+// an unknown limit.
 const maxInline = 10_000
 
-// inline holds their limit entries. One is made when its name is first asked for, and goes
-// when it has had no keys and no callers between two sweeps.
+// inline holds the limit entries of limits that arrive with requests. An entry is made when its name is first looked
+// up, and dropped when it had neither keys nor callers between two sweeps.
 type inline struct {
 	slots *xsync.Map[quota.LimitName, *limitEntry]
 	size  atomic.Int64
-	fair  atomic.Int64 // how many keys are the share of them all
-	keys  atomic.Int64 // how many they have
+	fair  atomic.Int64 // their common share of the table, in keys
+	keys  atomic.Int64 // their keys
 }
 
 func newInline() inline {
@@ -33,8 +33,8 @@ func (t *inline) find(n quota.LimitName) *limitEntry {
 	return s
 }
 
-// limit entry returns the limit entry of a name, and makes it if there is room. It returns nil
-// without room, or if the name encodes no limit.
+// slot returns the limit entry of a name, and makes it if there is room; nil without room, or if the name encodes no
+// limit.
 func (t *inline) slot(n quota.LimitName) *limitEntry {
 	if s, ok := t.slots.Load(n); ok {
 		s.used.Store(true)
@@ -60,7 +60,7 @@ func (t *inline) slot(n quota.LimitName) *limitEntry {
 	return s
 }
 
-// sweep drops the limit entries that nobody uses.
+// sweep drops limit entries that are not used.
 func (t *inline) sweep() {
 	t.slots.Range(func(n quota.LimitName, s *limitEntry) bool {
 		if !s.used.Swap(false) && s.size.Load() == 0 {
@@ -72,8 +72,7 @@ func (t *inline) sweep() {
 	})
 }
 
-// again returns the limit entry that took the place of one that is gone while it was about
-// to be used; nil if its limit was removed.
+// again returns the successor of a limit entry that was dropped just before its use; nil if its limit was removed.
 func (t *inline) again(s *limitEntry) *limitEntry {
 	if !s.name.IsInline() {
 		return nil

@@ -8,54 +8,52 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// keys is the table of one limit entry. What a decision needs of a key while it holds
-// tokens is one cache line, which lies in the table itself: so it costs one access to
-// memory, however many keys there are. Readers take no lock; writers lock one shard.
+// keys is the table of a limit entry's keys. The data for a decision while tokens are held is one cache line, the hot
+// entry, which is in the table itself: so it costs one access to memory, however many keys there are. Readers take no
+// lock; writers lock one shard.
 //
-// A line is for one key, once: when its bucket goes it stays empty-handed, and is
-// reclaimed with the whole shard. So code that still looks at it finds nothing to
-// spend. When a shard is laid out again, what is held moves to the new line, with the
-// bucket locked; a reader of the old line finds nothing there, and locks the bucket.
+// A hot entry serves one key, once. When its bucket is removed, the entry stays behind, holding nothing, until the
+// whole shard is rebuilt: code that still reads it finds nothing to spend. A rebuild moves held tokens to the new hot
+// entry with the bucket locked; a reader of the old one finds nothing there, and locks the bucket.
 type keys struct {
 	seed   maphash.Seed
 	shards [keyShards]keyShard
 }
 
-// keyShards are many enough that nobody waits long while one of them is laid out again.
+// keyShards is large enough that the rebuild of one shard delays few callers.
 const keyShards = 32
 
 type keyShard struct {
 	layout atomic.Pointer[layout]
-	mu     sync.Mutex // of those who write
-	live   int        // lines with a bucket
-	used   int        // and those whose bucket is gone
+	mu     sync.Mutex // for writers
+	live   int        // hot entries with a bucket
+	used   int        // the same, plus those whose bucket was removed
 }
 
-// layout is a table with open addressing. The number of lines is a power of two, and
-// some are empty. Lines have no pointers, so that the garbage collector does not look
-// at them.
+// layout is a hash table with open addressing. The number of hot entries is a power of two, and some are free. They
+// have no pointers, so that the garbage collector does not scan them.
 type layout struct {
 	lines   []hotEntry
 	buckets []atomic.Pointer[bucket]
 }
 
-// hotEntry is what the hot path reads and writes of a key: one cache line.
+// hotEntry holds the fields of a key that the hot path reads and writes: one cache line.
 type hotEntry struct {
-	hash   atomic.Uint64 // of the key; noKey, lostKey
-	held   atomic.Int64  // Units spendable without asking; set back only under bucket.mu
-	low    atomic.Int64  // below this the hot path asks for more
-	offset atomic.Int64  // what the last estimate is beyond held; see bucket.publish
-	kind   atomic.Uint32 // length of the key, and whether it is special
+	hash   atomic.Uint64 // of the key; or noKey, lostKey
+	held   atomic.Int64  // Units that may be spent without asking; set back only under bucket.mu
+	low    atomic.Int64  // the hot path requests more below this
+	offset atomic.Int64  // last estimate less held; see bucket.publish
+	kind   atomic.Uint32 // length of the key, and the bit special
 	key    [shortKey]byte
 }
 
 const (
-	noKey   = 0 // nor has there been one
-	lostKey = 1
-	hashed  = 2 // in all others
+	noKey   = 0 // free, and never used
+	lostKey = 1 // its bucket was removed
+	hashed  = 2 // set in all other hashes
 
-	shortKey = 28      // longer ones are compared in their bucket
-	special  = 1 << 16 // an override makes another limit of the limit entry's
+	shortKey = 28      // longer keys are compared in their bucket
+	special  = 1 << 16 // an override changes the limit entry's limit
 
 	leastLines = 4
 )
@@ -74,7 +72,7 @@ func (k *keys) Load(key string) *bucket {
 	return b
 }
 
-// find returns the bucket of a key and its line, or nil.
+// find returns the hot entry and the bucket of a key, or nil.
 func (k *keys) find(key string) (*hotEntry, *bucket) {
 	h := k.hash(key)
 	if x := k.shard(h).layout.Load(); x != nil {
@@ -85,7 +83,7 @@ func (k *keys) find(key string) (*hotEntry, *bucket) {
 	return nil, nil
 }
 
-// find returns where a key is; or false, and the empty line where it could be.
+// find returns the position of a key; or false, and the free position where it could be.
 func (x *layout) find(hash uint64, key string) (int, bool) {
 	mask := len(x.lines) - 1
 	for i := int(hash >> 2); ; i++ {
@@ -101,7 +99,7 @@ func (x *layout) find(hash uint64, key string) (int, bool) {
 	}
 }
 
-// is reports whether a line is that of a key.
+// is reports whether a hot entry is that of a key.
 func (x *layout) is(at int, key string) bool {
 	l := &x.lines[at]
 	if int(l.kind.Load()&(special-1)) != len(key) {
@@ -114,8 +112,8 @@ func (x *layout) is(at int, key string) bool {
 	return b != nil && b.key == key
 }
 
-// LoadOrStore returns the bucket of b's key if there is one, or else takes b in: as what
-// the key was, if it is compact.
+// LoadOrStore returns the bucket of b's key if there is one. Otherwise it adds b, and restores its state if the key
+// is compact; loaded is true if the key was known.
 func (k *keys) LoadOrStore(b *bucket, store *compactStore) (there *bucket, loaded bool) {
 	h := k.hash(b.key)
 	s := k.shard(h)
@@ -131,8 +129,7 @@ func (k *keys) LoadOrStore(b *bucket, store *compactStore) (there *bucket, loade
 	return b, loaded
 }
 
-// Restore returns the bucket of b's key: one that is there, or b if the key is compact; nil
-// if it is not known.
+// Restore returns the bucket of b's key: the existing one, or b if the key is compact; nil if the key is unknown.
 func (k *keys) Restore(b *bucket, store *compactStore) *bucket {
 	h := k.hash(b.key)
 	s := k.shard(h)
@@ -149,9 +146,8 @@ func (k *keys) Restore(b *bucket, store *compactStore) *bucket {
 	return b
 }
 
-// Compact lets a key that was closed then have no bucket any more, but what is remembered
-// of it. done says that there is nothing to do any more, later that the key is not at
-// rest yet. If neither is so there is no room.
+// Compact replaces the bucket of a closed key by a compact record. done means that the entry of the idle list is
+// settled, later that the key is not at rest yet. If neither is set, there is no room.
 func (k *keys) Compact(now quota.Time, e idleBucket, store *compactStore) (done, later bool) {
 	h := k.hash(e.b.key)
 	s := k.shard(h)
@@ -181,7 +177,7 @@ func (x *layout) get(hash uint64, key string) *bucket {
 	return nil
 }
 
-// add takes a bucket in whose key has none.
+// add adds the bucket of a key that has none.
 func (s *keyShard) add(hash uint64, b *bucket) {
 	x := s.layout.Load()
 	if x == nil || s.used+1 > len(x.lines)*3/4 {
@@ -191,7 +187,7 @@ func (s *keyShard) add(hash uint64, b *bucket) {
 	s.live, s.used = s.live+1, s.used+1
 }
 
-// put gives a bucket a line. Nobody else puts anything at the same time.
+// put gives a bucket a hot entry. The caller excludes other writers.
 func (x *layout) put(hash uint64, b *bucket) {
 	i, _ := x.find(hash, b.key)
 	l := &x.lines[i]
@@ -209,10 +205,10 @@ func (x *layout) put(hash uint64, b *bucket) {
 	b.line.Store(l)
 	b.publish()
 	x.buckets[i].Store(b)
-	l.hash.Store(hash) // from here on it is found
+	l.hash.Store(hash) // from here on, readers find it
 }
 
-// lay lays the shard out again, with room for as many more, and without the lines that are gone.
+// lay rebuilds the shard, with room for as many keys again, and without the removed ones.
 func (s *keyShard) lay() *layout {
 	size := leastLines
 	for size*3/8 < s.live {
@@ -233,7 +229,7 @@ func (s *keyShard) lay() *layout {
 	return x
 }
 
-// Delete removes a bucket that is dead, and reports whether it was there.
+// Delete removes a dead bucket, and reports whether it was there.
 func (k *keys) Delete(b *bucket) bool {
 	h := k.hash(b.key)
 	s := k.shard(h)
@@ -251,7 +247,7 @@ func (k *keys) Delete(b *bucket) bool {
 	return true
 }
 
-// lose leaves a line empty-handed.
+// lose marks a hot entry as removed.
 func (s *keyShard) lose(x *layout, i int) {
 	x.lines[i].hash.Store(lostKey)
 	x.buckets[i].Store(nil)
@@ -264,7 +260,7 @@ func (s *keyShard) lose(x *layout, i int) {
 	}
 }
 
-// Range calls f with every bucket. Those that come or go during the call may be left out.
+// Range calls f with every bucket. It may miss buckets that are added or removed during the call.
 func (k *keys) Range(f func(*bucket)) {
 	for i := range k.shards {
 		x := k.shards[i].layout.Load()

@@ -8,32 +8,31 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// packedState is what a closed bucket is remembered by: every field of its state that says
-// something before the key is opened again. The others are those that openBucket
-// sets, counters, which are taken off the estimate first, and what a bucket that is
-// closed and at rest has not. Amounts are Units; times are stored as differences
-// from others, so that most take few bytes or none.
+// packedState is the state that is kept of a closed bucket: each field of its state that matters before the key is
+// opened again. The other fields are set by openBucket, are counters, which the estimate includes first, or are zero
+// in a bucket that is closed and at rest. Amounts are Units; times are differences to other times, so that most take
+// few bytes or none.
 type packedState [packedFields]int64
 
 const (
 	packedFlags = iota
 	packedEst
-	packedEstAt // from closedAt on
+	packedEstAt // less closedAt
 	packedSentAt
 	packedEpoch
 	packedTerm
-	packedLease // from closedAt on
-	packedStale // from toldAt on
+	packedLease // less closedAt
+	packedStale // less levelAt
 	packedOffset
-	packedLevel   // beyond the estimate
-	packedLevelAt // from estAt on
+	packedLevel   // less the estimate
+	packedLevelAt // less estAt
 	packedShare
-	packedLooked // 0 is so long ago that it does not matter
+	packedLooked // see lastLook; 0 means that it no longer matters
 	packedOthers
 	packedPresumed
-	packedSince // from closedAt on; all of the window are 0 without one
-	packedUntil // from since on
-	packedWin   // from since on
+	packedSince // less closedAt; the fields of the window are 0 without one
+	packedUntil // less since
+	packedWin   // less since
 	packedSlope
 	packedLag
 	packedDemand
@@ -43,7 +42,7 @@ const (
 	packedFields
 )
 
-// flags of a compact bucket.
+// The flags of a packed state, in the order of bucket.flags.
 const (
 	hadLevel = 1 << iota
 	hadNoneFree
@@ -58,14 +57,14 @@ const (
 	hasWindow
 )
 
-// atRest reports whether a closed bucket is waited for by nobody and holds nothing, so
-// that a packed state says all of it. Held by b.mu.
+// atRest reports whether a closed bucket holds nothing and has no pending work, so that a packed state contains all
+// of it. Held by b.mu.
 func (b *bucket) atRest() bool {
 	return b.phase == closed && !b.dead && b.due == 0 && !b.asked.Load() && b.openIdx == 0 &&
 		b.inFlight == 0 && b.allocated == 0 && b.rate == 0 && !b.cancelled.any() && b.place == nil && b.apart == nil && b.as != nil
 }
 
-// compact returns what the table remembers of a bucket that is at rest. Held by b.mu.
+// compact returns the packed state of a bucket that is at rest. Held by b.mu.
 func (b *bucket) compact(now quota.Time) packedState {
 	spent := b.counts().spent()
 	est := b.est - (spent - b.estUsed) + b.refunded - b.estBack
@@ -83,8 +82,8 @@ func (b *bucket) compact(now quota.Time) packedState {
 	return f
 }
 
-// lastLook is when the estimate was last asked for, from closedAt on: 0 if that was so
-// long ago that from now on it is the same as never.
+// lastLook returns the time of the last use of the estimate, less closedAt: 0 if that was so long ago that it makes
+// no difference any more. Differences from 0 on are stored plus one.
 func (b *bucket) lastLook(now quota.Time) int64 {
 	if b.until == 0 && now.Sub(b.looked) > b.stale.Sub(b.levelAt) {
 		return 0
@@ -96,7 +95,7 @@ func (b *bucket) lastLook(now quota.Time) int64 {
 	return d
 }
 
-// restore makes a bucket that is otherwise new what it was.
+// restore sets the state of a new bucket from a packed state.
 func (b *bucket) restore(f *packedState, closedAt quota.Time) {
 	b.phase, b.closedAt = closed, closedAt
 	b.est, b.estAt = quota.Units(f[packedEst]), closedAt+quota.Time(f[packedEstAt])
@@ -140,10 +139,10 @@ func (b *bucket) unflag(n int64) {
 	b.recalled, b.overdue, b.askAgain = n&wasRecalled != 0, n&wasOverdue != 0, n&askedAgain != 0
 }
 
-// maxPacked is how many bytes a packed state takes at most.
+// maxPacked is the greatest size of a packed state in bytes.
 const maxPacked = (packedFields + 1) * binary.MaxVarintLen64
 
-// append adds the packed state to a record: which fields are not 0, and those.
+// append adds the packed state to a record: a bit set of the fields that are not 0, and these fields.
 func (f *packedState) append(to []byte) []byte {
 	set := uint64(0)
 	for i, v := range f {
@@ -168,8 +167,7 @@ func (f *packedState) parse(from []byte) {
 	}
 }
 
-// shortly is a field as it is written: how long a level is believed is a number of
-// whole milliseconds.
+// shortly encodes a field for a record. packedStale is mostly whole milliseconds: the lowest bit selects the unit.
 func shortly(i int, v int64) int64 {
 	switch {
 	case i != packedStale:
@@ -180,6 +178,7 @@ func shortly(i int, v int64) int64 {
 	return v << 1
 }
 
+// longly is the inverse of shortly.
 func longly(i int, v int64) int64 {
 	switch {
 	case i != packedStale:
@@ -190,8 +189,8 @@ func longly(i int, v int64) int64 {
 	return v >> 1
 }
 
-// compactInto lets a bucket go, which is dead then, if it is as it was and at rest, and
-// there is room for what is remembered of it. Its line is the caller's to clear.
+// compactInto packs a bucket that is at rest and still closed since e.at, and marks it dead, if there is room for the
+// record. The caller removes its hot entry.
 func (e *idleBucket) compactInto(c *compactStore, hash uint64, now quota.Time) (done, later bool) {
 	b := e.b
 	b.lock()

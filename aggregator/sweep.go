@@ -8,16 +8,14 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// idleBucket is a bucket that was closed then.
+// idleBucket is a bucket, and the time at which it was closed.
 type idleBucket struct {
 	b  *bucket
 	at quota.Time
 }
 
-// Sweep compacts keys that are closed, drops those that have been idle long enough and
-// are full again, and when the table is nearly full the longest idle of limits that have
-// more than their share. Call it about
-// once a second.
+// Sweep compacts closed keys, and drops those that have been idle long enough and are full again. When the table is
+// nearly full, it also drops the longest idle keys of limits that crowd. Call it about once a second.
 func (a *Aggregator) Sweep(now quota.Time) {
 	a.table.inline.sweep()
 	a.relist()
@@ -29,8 +27,7 @@ func (a *Aggregator) Sweep(now quota.Time) {
 	a.idle = fitting(a.idle)
 }
 
-// relist notes which of the buckets that were restored have not been opened: somebody
-// has only looked at them.
+// relist adds the restored buckets that were not opened to the idle list: they were only read.
 func (a *Aggregator) relist() {
 	before := len(a.idle)
 	for i := range a.table.compact.shards {
@@ -47,14 +44,13 @@ func (a *Aggregator) relist() {
 	}
 }
 
-// compactAfter is how long a key is closed before it is compact. One that is asked for every
-// few seconds is spared the way there and back, which takes as long as some decisions and
-// makes a bucket of a kilobyte again.
+// compactAfter is the time for which a key is closed before it is compacted. It spares keys that are checked every
+// few seconds the way there and back, which takes as long as some decisions and makes a bucket of a kilobyte again.
 const compactAfter = 5 * time.Second
 
-// compactIdle compacts what is closed and at rest, the longest closed first. A key that is
-// not at rest will be soon, when a last turn of the wheel has found nothing to say; what
-// was closed later waits for it, so that the store is in order.
+// compactIdle compacts keys that are closed and at rest, the longest closed first. A key that is not at rest will be
+// soon, when its last turn of the wheel has found nothing to report; keys that closed later wait for it, so that the
+// store stays in order.
 func (a *Aggregator) compactIdle(now quota.Time) {
 	waits := false
 	a.idle = slices.DeleteFunc(a.idle, func(e idleBucket) bool {
@@ -67,7 +63,7 @@ func (a *Aggregator) compactIdle(now quota.Time) {
 	})
 }
 
-// sweepIdle drops what is idle and has not been compact.
+// sweepIdle drops idle keys that have a bucket.
 func (a *Aggregator) sweepIdle(now quota.Time) {
 	a.idle = slices.DeleteFunc(a.idle, func(e idleBucket) bool {
 		return a.tight() && e.b.entry.crowds() && a.idleDone(now, e, true)
@@ -76,8 +72,8 @@ func (a *Aggregator) sweepIdle(now quota.Time) {
 	for n < len(a.idle) && a.idleDone(now, a.idle[n], false) {
 		n++
 	}
-	// One that stays, because it is not full for long, must not keep those behind
-	// it: a part of them is looked at each time, and all within a minute.
+	// A key that stays, because it is not full for long, must not delay those behind it: each sweep checks a part of
+	// them, and within a minute all.
 	from := max(n, min(a.looked, len(a.idle)))
 	to := min(len(a.idle), from+max(leastLooked, len(a.idle)/60+1))
 	kept := copy(a.idle, a.idle[n:from])
@@ -96,11 +92,11 @@ func (a *Aggregator) sweepIdle(now quota.Time) {
 	a.idle = a.idle[:kept]
 }
 
-// leastLooked is how many idle keys a sweep looks at, if there are that many.
+// leastLooked is the least number of idle keys that a sweep checks, if there are as many.
 const leastLooked = 4096
 
-// idleDone reports whether the entry may leave the queue of idle keys. pressed says that its
-// place is needed.
+// idleDone drops the key if it may be dropped, and reports whether the entry may leave the idle list. pressed means
+// that its place is needed.
 func (a *Aggregator) idleDone(now quota.Time, e idleBucket, pressed bool) bool {
 	b := e.b
 	b.lock()
@@ -119,14 +115,14 @@ func (a *Aggregator) idleDone(now quota.Time, e idleBucket, pressed bool) bool {
 	return true
 }
 
-// tight reports whether the table has no more than half a sixteenth left of what one limit may
-// have alone (quota.HasRoom): so each sweep makes room for new keys of a limit that crowds.
+// tight reports whether at most half a sixteenth is left of the keys that one limit may have alone (quota.HasRoom).
+// So each sweep makes room for new keys of a limit that crowds.
 func (a *Aggregator) tight() bool {
 	most := a.table.maxKeys
 	return a.table.size.Load() > most-most/16-most/32
 }
 
-// idleFor is how long an unused key of a limit is remembered at least.
+// idleFor returns the least time for which an unused key of a limit is remembered.
 func (a *Aggregator) idleFor(l *quota.Limit) time.Duration {
 	if l.Idle > 0 {
 		return l.Idle
@@ -134,8 +130,8 @@ func (a *Aggregator) idleFor(l *quota.Limit) time.Duration {
 	return a.cfg.Idle
 }
 
-// full reports whether a closed bucket has nothing to remember: it is as full as one
-// that was never seen. It changes nothing. Held by b.mu.
+// full reports whether a closed bucket has nothing to remember: it is as full as a new one. It changes nothing. Held
+// by b.mu.
 func (b *bucket) full(now quota.Time) bool {
 	was, l := b.state, b.limit()
 	b.roll(now, l)
@@ -144,7 +140,7 @@ func (b *bucket) full(now quota.Time) bool {
 	return full
 }
 
-// fitting returns a list in no more memory than it has use for.
+// fitting returns the list, copied into less memory if most of it is unused.
 func fitting[T any](list []T) []T {
 	if cap(list) > 1024 && len(list) < cap(list)/4 {
 		return append(make([]T, 0, 2*len(list)), list...)

@@ -8,16 +8,16 @@ import (
 	"github.com/quorate/quorate/shard"
 )
 
-// limitEntry is one counter of a limit and the buckets of its keys. It outlives
-// versions of the limit, so that a change refills nothing.
+// limitEntry is one counter of a limit, and the buckets of its keys. It outlives versions of the limit, so that a
+// change refills nothing.
 type limitEntry struct {
 	name quota.LimitName
 	rule atomic.Pointer[rule]
 	gone atomic.Bool // the limit was removed
 	used atomic.Bool // inline: looked up since the last sweep
 	size atomic.Int64
-	fair atomic.Int64  // how many keys are its share of the table
-	all  *atomic.Int64 // how many count against that: its own, or those of all inline limits
+	fair atomic.Int64  // its share of the table, in keys
+	all  *atomic.Int64 // the keys that count against fair: its own, or those of all inline limits
 	keys *keys
 	sum  *tally
 }
@@ -28,27 +28,27 @@ func newLimitEntry(n quota.LimitName) *limitEntry {
 	return s
 }
 
-// rule is what a limit entry serves until the limits change.
+// rule is the version of a limit that a limit entry applies.
 type rule struct {
 	limit   *quota.Limit
-	charges []charge // what a check of the limit charges; empty for counters that no check names
+	charges []charge // the counters that a check of the limit charges; empty for counters that no check names
 	simple  bool     // one token bucket, decided and enforced here: the hot path
 }
 
-// charge is quota.Charge with its limit entry.
+// charge is quota.Charge with a limit entry.
 type charge struct {
 	slot  *limitEntry
 	up    int
 	floor bool
 }
 
-// table finds buckets. Readers take no lock.
+// table looks up buckets. Readers take no lock.
 type table struct {
 	slots     atomic.Pointer[map[quota.LimitName]*limitEntry]
 	inline    inline
 	size      atomic.Int64
 	epochs    atomic.Uint64 // openings of keys so far
-	requests  atomic.Uint64 // to leaders, so far
+	requests  atomic.Uint64 // decide requests to leaders so far
 	maxKeys   int64
 	ranges    int
 	overrides quota.Overrides
@@ -57,12 +57,12 @@ type table struct {
 	removed   func(quota.Key)
 }
 
-var noSlots map[quota.LimitName]*limitEntry // before there are limits
+var noSlots map[quota.LimitName]*limitEntry // before the first limits
 
-// nextEpoch numbers an opening of a key, whichever goroutine opens it.
+// nextEpoch returns the number of the next opening of a key. Any goroutine may call it.
 func (t *table) nextEpoch() quota.Seq { return quota.Seq(t.epochs.Add(1)) }
 
-// nextRequest names a decide request to a leader, whichever goroutine asks it.
+// nextRequest returns the number of the next decide request. Any goroutine may call it.
 func (t *table) nextRequest() quota.Seq { return quota.Seq(t.requests.Add(1)) }
 
 func (t *table) find(n quota.LimitName) *limitEntry {
@@ -74,8 +74,7 @@ func (t *table) find(n quota.LimitName) *limitEntry {
 	return t.inline.find(n)
 }
 
-// resolve finds the limit entry for a name, in the order of quota.Limits.Resolve, and
-// the key that it is counted by.
+// resolve returns the limit entry for a name, in the order of quota.Limits.Resolve, and the key that it counts.
 func (t *table) resolve(n quota.LimitName, key string) (*limitEntry, string) {
 	m := t.slots.Load()
 	if m == nil {
@@ -96,7 +95,7 @@ func (t *table) resolve(n quota.LimitName, key string) (*limitEntry, string) {
 	return (*m)[quota.Global], key
 }
 
-// setLimits swaps in the limits and returns the limit entries that ended.
+// setLimits replaces the limits and returns the limit entries that ended.
 func (t *table) setLimits(limits *quota.Limits) (ended []*limitEntry) {
 	next := map[quota.LimitName]*limitEntry{}
 	rules := map[quota.LimitName]*rule{}
@@ -133,19 +132,19 @@ func (t *table) room(s *limitEntry, size int64) bool {
 	return quota.HasRoom(size-1, t.maxKeys, s.all.Load()-1, s.fair.Load())
 }
 
-// crowds reports whether a limit has to let go of keys when the table is nearly full: it has
-// about its share, or more. There always is one then.
+// crowds reports whether a limit has to drop keys when the table is nearly full: it has about its share, or more.
+// Then there always is such a limit.
 func (s *limitEntry) crowds() bool {
 	fair := s.fair.Load()
 	return s.all.Load() > fair-fair/8
 }
 
-// overflowKey is the bucket of a limit in which all keys count for which there is no room.
+// overflowKey names the bucket of a limit that counts all keys without room.
 const overflowKey = "@overflow"
 
-// bucketOrOverflow returns the bucket of a key, or the one that keys share for which there is no
-// room. It is nil for keys beyond the max_keys of a hard limit, or of any if they need a bucket of
-// their own, and for what is in flight, which is given back by its key.
+// bucketOrOverflow returns the bucket of a key, or the one that keys without room share. It returns nil for keys
+// beyond the max_keys of a hard limit, or of any limit if they need a bucket of their own, and for concurrency
+// limits, whose tokens are released by key.
 func (t *table) bucketOrOverflow(s *limitEntry, key string, needs bool) *bucket {
 	b := t.bucket(s, key)
 	if b != nil {
@@ -159,13 +158,13 @@ func (t *table) bucketOrOverflow(s *limitEntry, key string, needs bool) *bucket 
 	return t.bucket(s, overflowKey)
 }
 
-// plain reports whether tokens that are held decide alone, whatever the time.
+// plain reports whether held tokens decide alone, at any time.
 func plain(l *quota.Limit) bool {
 	return l.Kind == quota.TokenBucket && l.Class == quota.Counted && l.Decide != quota.AtLeader && l.Enforcement != quota.Off &&
 		l.MaxCost == 0
 }
 
-// bucket returns the bucket of a key, making it if there is room; nil if not.
+// bucket returns the bucket of a key, and makes it if there is room; otherwise nil.
 func (t *table) bucket(s *limitEntry, key string) *bucket {
 	if b := t.known(s, key); b != nil {
 		return b
@@ -188,7 +187,7 @@ func (t *table) bucket(s *limitEntry, key string) *bucket {
 	return b
 }
 
-// fresh is a bucket that nobody else knows yet.
+// fresh returns a new bucket, which no other goroutine knows yet.
 func (t *table) fresh(s *limitEntry, key string) *bucket {
 	key = strings.Clone(key) // the caller's string may share a large buffer
 	b := &bucket{entry: s, key: key, rng: shard.Of(quota.Key{LimitName: s.name, Key: key}, t.ranges)}
@@ -196,13 +195,13 @@ func (t *table) fresh(s *limitEntry, key string) *bucket {
 	return b
 }
 
-// known returns the bucket of a key, restoring it if it is compact, or nil.
+// known returns the bucket of a key, and restores it if it is compact; nil if the key is unknown.
 func (t *table) known(s *limitEntry, key string) *bucket {
 	if b := s.keys.Load(key); b != nil || t.compact.size.Load() == 0 {
 		return b
 	}
 	if !t.compact.has(s.keys.hash(key), s, key) {
-		return s.keys.Load(key) // or it has just been restored
+		return s.keys.Load(key) // found if it has just been restored
 	}
 	b := s.keys.Restore(t.fresh(s, key), &t.compact)
 	if b != nil {
@@ -211,16 +210,15 @@ func (t *table) known(s *limitEntry, key string) *bucket {
 	return b
 }
 
-// relock takes over an override that was set since the first look, and has not found
-// this bucket.
+// relock applies an override that was set after fresh read the overrides, and before the table had the bucket.
 func (b *bucket) relock(all quota.Overrides) {
 	b.lock()
 	b.relimit(all)
 	b.mu.Unlock()
 }
 
-// enter takes the place of one bucket, and returns how many the table and the limit entry have with it.
-// The one that keys share takes no place.
+// enter takes a place for a key, and returns the number of keys of the table and of the limit entry with it. The
+// shared bucket takes no place.
 func (t *table) enter(s *limitEntry, key string) (size, own int64) {
 	if key == overflowKey {
 		return 0, 0
@@ -232,7 +230,7 @@ func (t *table) enter(s *limitEntry, key string) (size, own int64) {
 	return size, own
 }
 
-// leave gives back the place of one bucket.
+// leave gives back the place of a key.
 func (t *table) leave(s *limitEntry, key string) {
 	if key == overflowKey {
 		return
