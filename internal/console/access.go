@@ -112,7 +112,7 @@ func confirmBind(r *Request) (*Confirmation, error) {
 	f := r.PostForm
 	c := &Confirmation{
 		Title: "Give a role", Button: "Give",
-		Will: []string{"Whoever has the identity may do what the role says, from the moment that it is committed, on all nodes."},
+		Will: []string{"The identity gets the permissions of the role, on all nodes, as soon as the change is committed."},
 	}
 	role := Field{Name: "role", Label: "Role", Type: "select", Value: f.Get("role")}
 	res, err := r.Security.ListRoles(r.Context(), &quoratev1.ListRolesRequest{})
@@ -123,7 +123,7 @@ func confirmBind(r *Request) (*Confirmation, error) {
 		role.Options = append(role.Options, Option{one.Name, one.Name + ": " + one.Summary})
 	}
 	c.Fields = []Field{
-		{Name: "identity", Label: "Identity", Type: "text", Required: true, Value: f.Get("identity"), Hint: "Such as token:ci, client:web, user:ann@example.com, group:ops, or * for anybody who calls."},
+		{Name: "identity", Label: "Identity", Type: "text", Required: true, Value: f.Get("identity"), Hint: "Such as token:ci, client:web, user:ann@example.com, group:ops, or * for every caller."},
 		role,
 		{Name: "scope", Label: "Where", Type: "text", Value: f.Get("scope"), Hint: "namespace:NAME, realm:NAME, or empty for everywhere."},
 	}
@@ -148,9 +148,9 @@ func doBind(r *Request) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := &Result{Title: "The role is given", Lines: []string{b.Identity + " is " + b.Role + " " + where(b.Scope) + "."}}
+	out := &Result{Title: "Role given", Lines: []string{b.Identity + " is " + b.Role + " " + where(b.Scope) + "."}}
 	if !res.Changed {
-		out.Title = "Nothing had to change"
+		out.Title = "No change needed"
 	}
 	return out, nil
 }
@@ -162,8 +162,8 @@ func confirmUnbind(r *Request) (*Confirmation, error) {
 		what = "the listed permissions"
 	}
 	return &Confirmation{
-		Title: "Take away from " + b.Identity + "?", Button: "Take away", Danger: true, Fields: Hidden(r, "identity", "role", "scope"),
-		Will: []string{b.Identity + " loses " + what + " " + where(b.Scope) + ", from the next call on.", "What other bindings give stays."},
+		Title: "Take a role away from " + b.Identity + "?", Button: "Take away", Danger: true, Fields: Hidden(r, "identity", "role", "scope"),
+		Will: []string{b.Identity + " loses " + what + " " + where(b.Scope) + ", from its next call.", "Roles from other bindings stay."},
 	}, nil
 }
 
@@ -172,18 +172,18 @@ func doUnbind(r *Request) (*Result, error) {
 	if _, err := r.Security.DeleteBinding(r.Context(), &quoratev1.DeleteBindingRequest{Identity: b.Identity, Role: b.Role, Scope: b.Scope}); err != nil {
 		return nil, err
 	}
-	return &Result{Title: "It is taken away", Lines: []string{b.Identity + " has lost it " + where(b.Scope) + "."}}, nil
+	return &Result{Title: "Role taken away", Lines: []string{b.Identity + " no longer has it " + where(b.Scope) + "."}}, nil
 }
 
 func confirmToken(r *Request) (*Confirmation, error) {
 	f := r.PostForm
 	return &Confirmation{
-		Title: "Make a token", Button: "Make the token",
-		Will: []string{"Its bearer is token:NAME, and may do what roles give to that identity.", "It is shown once, and kept nowhere."},
+		Title: "Create a token", Button: "Create the token",
+		Will: []string{"Its bearer has the identity token:NAME, and the roles of that identity.", "The token is shown once and is not stored."},
 		Fields: []Field{
-			{Name: "name", Label: "Name", Type: "text", Required: true, Value: f.Get("name"), Hint: "Several tokens may have one name, so that they can be replaced one by one."},
-			{Name: "ttl", Label: "Good for", Type: "text", Value: f.Get("ttl"), Hint: "Such as 720h, at most 87600h; empty for one that does not end."},
-			{Name: "comment", Label: "What it is for", Type: "text", Value: f.Get("comment")},
+			{Name: "name", Label: "Name", Type: "text", Required: true, Value: f.Get("name"), Hint: "Tokens can share a name, so that you can replace them one by one."},
+			{Name: "ttl", Label: "Valid for", Type: "text", Value: f.Get("ttl"), Hint: "Such as 720h, at most 87600h. Empty: never expires."},
+			{Name: "comment", Label: "Purpose", Type: "text", Value: f.Get("comment")},
 		},
 	}, nil
 }
@@ -197,7 +197,7 @@ func doToken(r *Request) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Result{Title: "The token is made", Secret: res.Token, Label: "Token " + res.GetInfo().GetId() + " of token:" + res.GetInfo().GetName() + ".", Lines: []string{"Send it as: authorization: Bearer TOKEN"}}, nil
+	return &Result{Title: "Token created", Secret: res.Token, Label: "Token " + res.GetInfo().GetId() + " of token:" + res.GetInfo().GetName() + ".", Lines: []string{"Send it as: authorization: Bearer TOKEN"}}, nil
 }
 
 func confirmRevoke(r *Request) (*Confirmation, error) {
@@ -208,12 +208,12 @@ func confirmRevoke(r *Request) (*Confirmation, error) {
 	}
 	i := slices.IndexFunc(res.Tokens, func(t *quoratev1.BearerToken) bool { return t.Id == id })
 	if i < 0 {
-		return nil, &Problem{Status: http.StatusNotFound, Title: "There is no such token", Detail: "It may have been revoked already."}
+		return nil, &Problem{Status: http.StatusNotFound, Title: "Unknown token", Detail: "It may already be revoked."}
 	}
 	t := res.Tokens[i]
 	return &Confirmation{
 		Title: "Revoke the token " + t.Id + "?", Button: "Revoke", Danger: true, Fields: Hidden(r, "id"),
-		Will: []string{"Whoever uses it as token:" + t.Name + " is refused from the next call on, and signed out of consoles.", "It cannot be undone; other tokens of that name stay."},
+		Will: []string{"Callers that use it as token:" + t.Name + " are refused from their next call, and signed out of consoles.", "This cannot be undone. Other tokens of that name stay."},
 	}, nil
 }
 
@@ -222,5 +222,5 @@ func doRevoke(r *Request) (*Result, error) {
 	if _, err := r.Security.RevokeToken(r.Context(), &quoratev1.RevokeTokenRequest{Id: id}); err != nil {
 		return nil, err
 	}
-	return &Result{Title: "The token is revoked", Lines: []string{"Token " + id + " is good for nothing any more."}}, nil
+	return &Result{Title: "Token revoked", Lines: []string{"Token " + id + " is no longer valid."}}, nil
 }

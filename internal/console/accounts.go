@@ -98,7 +98,7 @@ func accountWord(id *quoratev1.AccountID) string {
 func accountOf(word string) (*quoratev1.AccountID, error) {
 	p := strings.Split(word, "~")
 	if len(p) != 6 {
-		return nil, &Problem{Status: http.StatusBadRequest, Title: "That is no account", Detail: fmt.Sprintf("%q has %d parts; must be app~realm~identity~namespace~name~type.", phrase.Clip(word, 200), len(p)), Field: "id"}
+		return nil, &Problem{Status: http.StatusBadRequest, Title: "Invalid account", Detail: fmt.Sprintf("%q has %d parts; must be app~realm~identity~namespace~name~type.", phrase.Clip(word, 200), len(p)), Field: "id"}
 	}
 	return &quoratev1.AccountID{AppId: p[0], Realm: p[1], Identity: p[2], Namespace: p[3], Name: p[4], ResourceType: p[5]}, nil
 }
@@ -177,13 +177,13 @@ var applyOp = Action{
 			request = newRequestID()
 		}
 		return &Confirmation{
-			Title: "Apply an operation", Button: "Apply it",
-			Will: []string{"The balance of " + phrase.Clip(form("id"), 300) + " is changed on a majority of its replicas before this says so.", "The same request id is applied once, however often it is sent."},
+			Title: "Apply an operation", Button: "Apply",
+			Will: []string{"The balance of " + phrase.Clip(form("id"), 300) + " changes once a majority of its replicas has stored it.", "A request id is applied once, even if it is sent again."},
 			Fields: append(
 				Hidden(r, "id"),
-				Field{Name: "relative", Label: "Relative to", Type: "select", Value: form("relative"), Options: []Option{{"current", "the balance that it has"}, {"zero", "zero: the amount becomes the balance"}, {"default", "the policy's default"}, {"limit", "the policy's limit"}}},
-				Field{Name: "delta", Label: "Amount", Type: "number", Value: form("delta"), Required: true, Hint: "Units to add; below 0 takes away."},
-				Field{Name: "ignore", Label: "May leave 0 to the limit", Type: "checkbox", Value: form("ignore")},
+				Field{Name: "relative", Label: "Relative to", Type: "select", Value: form("relative"), Options: []Option{{"current", "the current balance"}, {"zero", "zero: the amount becomes the balance"}, {"default", "the policy's default"}, {"limit", "the policy's limit"}}},
+				Field{Name: "delta", Label: "Amount", Type: "number", Value: form("delta"), Required: true, Hint: "Units to add; a negative amount subtracts."},
+				Field{Name: "ignore", Label: "Ignore the bounds, 0 and the limit", Type: "checkbox", Value: form("ignore")},
 				Field{Name: "request", Label: "Request id", Type: "text", Value: request, Required: true, Hint: "The idempotency key, at most 256 bytes."},
 			),
 		}, nil
@@ -217,7 +217,7 @@ func doOp(r *Request) (*Result, error) {
 	}
 	request := strings.TrimSpace(r.PostForm.Get("request"))
 	if request == "" {
-		return nil, wrongField("request", "", "an id, so that it is applied once")
+		return nil, wrongField("request", "", "an id")
 	}
 	op := &quoratev1.Op{AccountId: id, RelativeTo: relative, Delta: delta}
 	if r.PostForm.Get("ignore") != "" {
@@ -233,7 +233,7 @@ func doOp(r *Request) (*Result, error) {
 // opResult describes the outcome of an operation.
 func opResult(res *quoratev1.ApplyOpsResponse) (*Result, error) {
 	if len(res.Results) == 0 {
-		return nil, &Problem{Status: http.StatusInternalServerError, Title: "Something went wrong", Detail: "The node has answered with no result."}
+		return nil, &Problem{Status: http.StatusInternalServerError, Title: "Something went wrong", Detail: "The node returned no result."}
 	}
 	one := res.Results[0]
 	if !res.Applied {
@@ -241,15 +241,15 @@ func opResult(res *quoratev1.ApplyOpsResponse) (*Result, error) {
 		if one.Status == quoratev1.OpStatus_OP_STATUS_ERR_OVERFLOW || one.Status == quoratev1.OpStatus_OP_STATUS_ERR_UNDERFLOW {
 			field = "delta"
 		}
-		return nil, &Problem{Status: http.StatusConflict, Title: "It was not applied", Detail: enumText(one.Status.String(), "OP_STATUS_ERR_") + ": " + one.StatusMsg, Field: field}
+		return nil, &Problem{Status: http.StatusConflict, Title: "Not applied", Detail: enumText(one.Status.String(), "OP_STATUS_ERR_") + ": " + one.StatusMsg, Field: field}
 	}
-	out := &Result{Title: "It is applied", Lines: []string{fmt.Sprintf("The balance was %s and is %s.", num(one.PreviousBalance), num(one.NewBalance))}}
+	out := &Result{Title: "Applied", Lines: []string{fmt.Sprintf("The balance was %s and is %s.", num(one.PreviousBalance), num(one.NewBalance))}}
 	if res.Repeated {
-		out.Title = "It was applied before"
-		out.Lines = append(out.Lines, "The request id was used at "+res.OriginallySet.AsTime().UTC().Format("2006-01-02 15:04:05")+" UTC; nothing was applied again.")
+		out.Title = "Already applied"
+		out.Lines = append(out.Lines, "This request id was applied at "+res.OriginallySet.AsTime().UTC().Format("2006-01-02 15:04:05")+" UTC; it was not applied again.")
 	}
 	if one.AccountStatus == quoratev1.AccountStatus_ACCOUNT_STATUS_CREATED {
-		out.Lines = append(out.Lines, "The account was created by it.")
+		out.Lines = append(out.Lines, "This created the account.")
 	}
 	return out, nil
 }

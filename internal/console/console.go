@@ -135,7 +135,7 @@ func (c *Console) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	h.Set("Cross-Origin-Opener-Policy", "same-origin")
 	h.Set("Cache-Control", "no-store")
 	if err := crossOrigin.Check(req); err != nil {
-		c.fail(w, &Request{Request: req, c: c}, &Problem{Status: http.StatusForbidden, Title: "Not from here", Detail: "The request came from a page of another site. Changes are made on the console's own pages."})
+		c.fail(w, &Request{Request: req, c: c}, &Problem{Status: http.StatusForbidden, Title: "Blocked request from another site", Detail: "The request came from a page of another site. Make changes on the console's own pages."})
 		return
 	}
 	if req.URL.Path == Root {
@@ -161,7 +161,7 @@ func (c *Console) known(p *page, next func(http.ResponseWriter, *Request)) http.
 }
 
 func (c *Console) nothingHere(w http.ResponseWriter, req *http.Request) {
-	c.fail(w, &Request{Request: req, c: c}, &Problem{Status: http.StatusNotFound, Title: "There is no such page", Detail: "The console has nothing at " + phrase.Clip(req.URL.Path, 200) + "."})
+	c.fail(w, &Request{Request: req, c: c}, &Problem{Status: http.StatusNotFound, Title: "Page not found", Detail: "The console has no page at " + phrase.Clip(req.URL.Path, 200) + "."})
 }
 
 // below reports whether a path is one of the console's pages, to which sign-in may redirect.

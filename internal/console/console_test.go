@@ -173,7 +173,7 @@ func TestOverview(t *testing.T) {
 	f := newFake()
 	c := New(Deps{Conn: f, Self: "n1"})
 	_, body := get(c, "/console/")
-	for _, want := range []string{"Exceeded", "without a leader:", "out of reach", "Fault."} {
+	for _, want := range []string{"Exceeded", "without a leader:", "unreachable", "Fault."} {
 		if !strings.Contains(body, want) {
 			t.Errorf("no %q in\n%s", want, body)
 		}
@@ -318,7 +318,7 @@ func TestHome(t *testing.T) {
 		if res, _ := as(httptest.NewRequest(http.MethodGet, "/console/", nil)); res.Header.Get("Location") != who.to {
 			t.Errorf("%+v: %d, leads to %q; want %q", who.binding, res.StatusCode, res.Header.Get("Location"), who.to)
 		}
-		if _, body := as(post("/console/versions/rollback", url.Values{"version": {"1"}})); strings.Contains(body, "Namespaces that you may neither read nor write stay") != who.part {
+		if _, body := as(post("/console/versions/rollback", url.Values{"version": {"1"}})); strings.Contains(body, "Namespaces that you cannot read and write do not change") != who.part {
 			t.Errorf("%+v: %s", who.binding, body)
 		}
 	}

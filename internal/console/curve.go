@@ -19,7 +19,7 @@ const (
 // them, so the page does not wait.
 func (s *slider) curveChart() (Chart, error) {
 	c := Chart{ID: "curve", Title: "Refused share of the recorded demand, by rate", Unit: " %", Height: 220, X: "rate", XUnit: "/" + s.Unit, At: []float64{}}
-	c.Lines = []Line{{At: s.Amount, Name: "in force"}}
+	c.Lines = []Line{{At: s.Amount, Name: "current"}}
 	var err error
 	c.From, err = link("data/limit/curve", append([]any{"namespace", s.Namespace, "limit", s.Limit, "unit", s.Unit, "least", s.Least, "most", s.Most, "now", s.Amount}, s.Stretch.params()...)...)
 	return c, err

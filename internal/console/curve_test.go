@@ -59,7 +59,7 @@ func TestCurve(t *testing.T) {
 		if strings.Join(said, " ") != want || !slices.IsSorted(at) || !slices.Contains(at, 5) || at[0] != 1 || at[len(at)-1] != 20 || len(rates) != len(at) || !slices.Contains(rates, "5/m") {
 			t.Errorf("%s: %v at %v, asked for %v", name, said, at, rates)
 		}
-		if len(got.Chart.Lines) != 1 || got.Chart.Lines[0] != (Line{5, "in force"}) {
+		if len(got.Chart.Lines) != 1 || got.Chart.Lines[0] != (Line{5, "current"}) {
 			t.Errorf("%s: %v", name, got.Chart.Lines)
 		}
 	}
@@ -79,8 +79,8 @@ func TestResultText(t *testing.T) {
 		return &quoratev1.WhatIfOutcome{Rule: rule(rate), Attempted: 1000, RefusedAtLeast: low, RefusedLikely: likely, RefusedAtMost: high}
 	}
 	for want, res := range map[string]*quoratev1.WhatIfResponse{
-		"With 9/s, burst 5, about 12 % of 1,000 tokens would have been refused, between 11 % and 20 %; 35 % were refused then.": {Outcome: outcome("9/s", 110, 120, 200), RefusedThen: 350},
-		"With 5/s, burst 5, 35 % of 1,000 tokens would have been refused; 34 % were refused then.":                              {Outcome: outcome("5/s", 350, 350, 350), RefusedThen: 340},
+		"With 9/s, burst 5, about 12 % of 1,000 tokens would have been refused, between 11 % and 20 %; 35 % were actually refused.": {Outcome: outcome("9/s", 110, 120, 200), RefusedThen: 350},
+		"With 5/s, burst 5, 35 % of 1,000 tokens would have been refused; 34 % were actually refused.":                              {Outcome: outcome("5/s", 350, 350, 350), RefusedThen: 340},
 		"There was no demand in this time range.": {Outcome: &quoratev1.WhatIfOutcome{}},
 	} {
 		if got := resultText(res); got != want {

@@ -49,13 +49,13 @@ var goodName = regexp.MustCompile(`^[a-zA-Z0-9._-]{1,128}$`)
 func named(namespace, limit string) error {
 	switch {
 	case namespace == "" && limit != "":
-		return &Problem{Status: http.StatusBadRequest, Title: "Which namespace?", Detail: "A limit is in a namespace: fill in both.", Field: "namespace"}
+		return &Problem{Status: http.StatusBadRequest, Title: "Which namespace?", Detail: "Fill in the namespace too.", Field: "namespace"}
 	case namespace == globalNamespace && limit == defaultLimit, namespace == "":
 		return nil
 	case !goodName.MatchString(namespace):
-		return &Problem{Status: http.StatusBadRequest, Title: "That is no name", Detail: fmt.Sprintf("The namespace %q must be 1 to 128 of a-z A-Z 0-9 . _ -", phrase.Clip(namespace, 60)), Field: "namespace"}
+		return &Problem{Status: http.StatusBadRequest, Title: "Invalid name", Detail: fmt.Sprintf("The namespace %q must be 1 to 128 of a-z A-Z 0-9 . _ -", phrase.Clip(namespace, 60)), Field: "namespace"}
 	case limit != "" && limit != defaultLimit && limit != templateLimit && !goodName.MatchString(limit):
-		return &Problem{Status: http.StatusBadRequest, Title: "That is no name", Detail: fmt.Sprintf("The limit %q must be 1 to 128 of a-z A-Z 0-9 . _ -", phrase.Clip(limit, 60)), Field: "limit"}
+		return &Problem{Status: http.StatusBadRequest, Title: "Invalid name", Detail: fmt.Sprintf("The limit %q must be 1 to 128 of a-z A-Z 0-9 . _ -", phrase.Clip(limit, 60)), Field: "limit"}
 	}
 	return nil
 }
@@ -218,7 +218,7 @@ func (p *proposal) seen() string {
 // checkEdit returns the errors in a text while it is edited.
 func checkEdit(r *Request) (any, error) {
 	if err := r.ParseForm(); err != nil {
-		return nil, &Problem{Status: http.StatusRequestEntityTooLarge, Title: "That is too much", Detail: "The text is larger than 5 MiB."}
+		return nil, &Problem{Status: http.StatusRequestEntityTooLarge, Title: "Too large", Detail: "The text is larger than 5 MiB."}
 	}
 	p, err := look(r)
 	if err != nil {
@@ -242,7 +242,7 @@ func confirmEdit(r *Request) (*Confirmation, error) {
 	c := &Confirmation{
 		Title: "Apply these changes?", Button: "Apply", Diff: Lines(p.section.text(), p.text),
 		Fields: append(append(hidden, Hidden(r, "yaml")...), Field{Name: "seen", Type: "hidden", Value: p.seen()}, Field{Name: "version", Type: "hidden", Value: strconv.FormatUint(p.version, 10)}, commentField(r)),
-		Will:   []string{changesText(p.changes) + " No bucket is refilled by it."},
+		Will:   []string{changesText(p.changes) + " No bucket is refilled."},
 	}
 	for _, change := range p.changes {
 		if change.Kind == quoratev1.ChangeKind_CHANGE_KIND_REMOVED {
@@ -251,7 +251,7 @@ func confirmEdit(r *Request) (*Confirmation, error) {
 		}
 	}
 	for _, f := range p.findings {
-		c.Will = append(c.Will, "Probably not meant: "+f)
+		c.Will = append(c.Will, "Probably a mistake: "+f)
 	}
 	if len(p.theirs) > 0 {
 		c.conflict(r, p)
@@ -266,10 +266,10 @@ func (p *proposal) faulty(r *Request, hidden []Field) (*Confirmation, error) {
 		lines = append(lines, f.String())
 	}
 	c := &Confirmation{
-		Title: "That cannot be applied yet", Button: "Check again", Will: lines,
+		Title: "Limits with errors", Button: "Check again", Will: lines,
 		Fields: append(hidden, Field{Name: "yaml", Label: "Limits, YAML", Type: "textarea", Value: p.text, Required: true, Error: lines[0]}, commentField(r)),
 	}
-	return c, &Problem{Status: http.StatusUnprocessableEntity, Title: "The limits in force stay as they are", Detail: "The node has found what is listed here.", Field: "-"}
+	return c, &Problem{Status: http.StatusUnprocessableEntity, Title: "The limits have errors and were not applied", Detail: "The errors are listed here.", Field: "-"}
 }
 
 // conflict describes what others have changed since base.
@@ -282,7 +282,7 @@ func (c *Confirmation) conflict(r *Request, p *proposal) {
 		}
 	}
 	c.Title, c.Danger, c.Button = "Somebody changed the same limits", true, "Apply mine over version "+strconv.FormatUint(p.version, 10)
-	c.Will = append([]string{fmt.Sprintf("You began with version %d; version %d%s is in force now. Your text is kept; the lines below are what it changes of theirs.", p.base, p.version, by)}, c.Will...)
+	c.Will = append([]string{fmt.Sprintf("You edited version %d; version %d%s is active now. Your text is kept; the lines below show how it changes theirs.", p.base, p.version, by)}, c.Will...)
 	for i, t := range p.theirs {
 		if i == 10 {
 			c.Will = append(c.Will, fmt.Sprintf("They changed %d more limits.", len(p.theirs)-i))
@@ -316,14 +316,14 @@ func doEdit(r *Request) (*Result, error) {
 		return nil, err
 	}
 	if len(p.faults) > 0 {
-		return nil, &Problem{Status: http.StatusUnprocessableEntity, Title: "The limits in force stay as they are", Detail: p.faults[0].String()}
+		return nil, &Problem{Status: http.StatusUnprocessableEntity, Title: "The limits have errors and were not applied", Detail: p.faults[0].String()}
 	}
 	if r.PostForm.Get("seen") != p.seen() {
-		return nil, &Problem{Status: http.StatusConflict, Title: "Not applied yet", Detail: "The text or the limits in force have changed: look at the difference first."}
+		return nil, &Problem{Status: http.StatusConflict, Title: "Not applied yet", Detail: "The text or the active limits have changed: review the difference first."}
 	}
 	res, err := r.Limits.ApplyLimits(r.Context(), &quoratev1.ApplyLimitsRequest{Yaml: p.file, Source: "console", ExpectedVersion: &p.version, Comment: r.PostForm.Get("comment")})
 	if err != nil {
 		return nil, err
 	}
-	return applied("The limits are applied", res.Version, res.Changed, "versions"), nil
+	return applied("Limits applied", res.Version, res.Changed, "versions"), nil
 }

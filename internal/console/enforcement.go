@@ -48,7 +48,7 @@ func withEnforcement(text, to string) (out string, ok bool) {
 // enforcementWords describes each enforcement to users.
 var enforcementWords = map[string]string{
 	"enforce": "Requests beyond the limit are refused from now on, for all keys.",
-	"shadow":  "Nobody is refused any more: what would have been refused is counted and reported, and passes.",
+	"shadow":  "No request is refused any more. Requests over the limit pass, and are counted and reported.",
 	"off":     "Everything passes, and nothing is counted.",
 }
 
@@ -66,7 +66,7 @@ var switchEnforcement = Action{Confirm: confirmEnforcement, Do: func(r *Request)
 	if err != nil {
 		return nil, err
 	}
-	return applied("It is switched", res.Version, res.Changed, strings.TrimPrefix(next, Root+"/")), nil
+	return applied("Enforcement switched", res.Version, res.Changed, strings.TrimPrefix(next, Root+"/")), nil
 }}
 
 func confirmEnforcement(r *Request) (*Confirmation, error) {
@@ -87,7 +87,7 @@ func confirmEnforcement(r *Request) (*Confirmation, error) {
 func enforcementFile(r *Request) (string, section, error) {
 	ns, limit, to := r.PostForm.Get("namespace"), r.PostForm.Get("limit"), r.PostForm.Get("to")
 	if enforcementWords[to] == "" {
-		return "", section{}, &Problem{Status: http.StatusBadRequest, Title: "That is not right", Detail: "Enforcement is enforce, shadow or off."}
+		return "", section{}, &Problem{Status: http.StatusBadRequest, Title: "Invalid value", Detail: "Enforcement is enforce, shadow or off."}
 	}
 	if err := named(ns, limit); err != nil {
 		return "", section{}, err
@@ -97,7 +97,7 @@ func enforcementFile(r *Request) (string, section, error) {
 		return "", section{}, err
 	}
 	s := cut(res.Yaml, ns, limit)
-	byHand := &Problem{Status: http.StatusConflict, Title: "That takes the editor", Detail: "The limit cannot be switched by itself; edit it as YAML."}
+	byHand := &Problem{Status: http.StatusConflict, Title: "Edit the limit as YAML", Detail: "The enforcement of this limit cannot be switched alone."}
 	text, ok := withEnforcement(s.text(), to)
 	if s.empty() || !ok {
 		return "", s, byHand

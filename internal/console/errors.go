@@ -25,18 +25,18 @@ type Problem struct {
 func (p *Problem) Error() string { return p.Title + ": " + p.Detail }
 
 var problems = map[codes.Code]Problem{
-	codes.InvalidArgument:    {Status: http.StatusBadRequest, Title: "That is not right"},
-	codes.NotFound:           {Status: http.StatusNotFound, Title: "It is not there"},
-	codes.AlreadyExists:      {Status: http.StatusConflict, Title: "It is there already"},
-	codes.Aborted:            {Status: http.StatusConflict, Title: "Somebody else was faster", Advice: "Load the page again, look at what has changed, and try once more."},
-	codes.FailedPrecondition: {Status: http.StatusConflict, Title: "Not now"},
-	codes.PermissionDenied:   {Status: http.StatusForbidden, Title: "You may not", Advice: "Whoever has the role admin can give it: quorate roles bind."},
-	codes.Unauthenticated:    {Status: http.StatusUnauthorized, Title: "You are not signed in"},
-	codes.ResourceExhausted:  {Status: http.StatusServiceUnavailable, Title: "There is no room just now"},
-	codes.Unavailable:        {Status: http.StatusServiceUnavailable, Title: "No leader answers", Advice: "Elections take about a second: load the page again."},
-	codes.DeadlineExceeded:   {Status: http.StatusGatewayTimeout, Title: "It took too long"},
-	codes.Canceled:           {Status: http.StatusGatewayTimeout, Title: "It was given up"},
-	codes.Unimplemented:      {Status: http.StatusNotImplemented, Title: "This node cannot do that"},
+	codes.InvalidArgument:    {Status: http.StatusBadRequest, Title: "Invalid value"},
+	codes.NotFound:           {Status: http.StatusNotFound, Title: "Not found"},
+	codes.AlreadyExists:      {Status: http.StatusConflict, Title: "Already exists"},
+	codes.Aborted:            {Status: http.StatusConflict, Title: "Changed by someone else", Advice: "Reload the page, review the change, and try again."},
+	codes.FailedPrecondition: {Status: http.StatusConflict, Title: "Not possible now"},
+	codes.PermissionDenied:   {Status: http.StatusForbidden, Title: "Permission denied", Advice: "Callers with the role admin can grant it: quorate roles bind."},
+	codes.Unauthenticated:    {Status: http.StatusUnauthorized, Title: "Not signed in"},
+	codes.ResourceExhausted:  {Status: http.StatusServiceUnavailable, Title: "Overloaded"},
+	codes.Unavailable:        {Status: http.StatusServiceUnavailable, Title: "No leader answers", Advice: "Elections take about a second; then reload the page."},
+	codes.DeadlineExceeded:   {Status: http.StatusGatewayTimeout, Title: "Timed out"},
+	codes.Canceled:           {Status: http.StatusGatewayTimeout, Title: "Cancelled"},
+	codes.Unimplemented:      {Status: http.StatusNotImplemented, Title: "Not supported by this node"},
 }
 
 // problemOf converts an error, nil to nil.
@@ -74,7 +74,7 @@ type failure struct {
 func (c *Console) fail(w http.ResponseWriter, r *Request, err error) {
 	p := problemOf(err)
 	if p.Status >= http.StatusInternalServerError {
-		c.Logger.Warn("a page of the console could not be shown", "path", phrase.Clip(r.URL.Path, 200), "status", p.Status, "err", err)
+		c.Logger.Warn("cannot show a page of the console", "path", phrase.Clip(r.URL.Path, 200), "status", p.Status, "err", err)
 	}
 	data := failure{"failure", p}
 	if r.fragment() {

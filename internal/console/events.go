@@ -29,9 +29,9 @@ var eventKinds = []Option{
 	{"", "all kinds"},
 	{"7", "refused"},
 	{"1", "served"},
-	{"2", "refused: too long a wait"},
-	{"3", "refused: more than one request may take"},
-	{"4", "no such limit"},
+	{"2", "refused: wait too long"},
+	{"3", "refused: over the limit of one request"},
+	{"4", "unknown limit"},
 	{"5", "bucket created"},
 	{"6", "bucket removed"},
 	{"8", "limits changed"},
@@ -56,7 +56,7 @@ func (v *eventsView) request() (*quoratev1.WatchRequest, error) {
 	if v.Kind != "" {
 		n, err := strconv.ParseInt(v.Kind, 10, 32)
 		if err != nil || !slices.ContainsFunc(eventKinds, func(o Option) bool { return o.Value == v.Kind }) {
-			return nil, &Problem{Status: 400, Title: "That is not right", Detail: "There is no kind of event " + strconv.Quote(phrase.Clip(v.Kind, 20)) + "."}
+			return nil, &Problem{Status: 400, Title: "Invalid value", Detail: "Unknown kind of event " + strconv.Quote(phrase.Clip(v.Kind, 20)) + "."}
 		}
 		req.Kinds = []quoratev1.EventKind{quoratev1.EventKind(n)}
 	}
@@ -179,11 +179,11 @@ func eventState(e *quoratev1.Event) Badge {
 	case quoratev1.EventKind_EVENT_KIND_REFUSED:
 		return Badge{"bad", "refused"}
 	case quoratev1.EventKind_EVENT_KIND_TIMEOUT_SERVING_TOKENS:
-		return Badge{"bad", "too long a wait"}
+		return Badge{"bad", "wait too long"}
 	case quoratev1.EventKind_EVENT_KIND_TOO_MANY_TOKENS_REQUESTED:
 		return Badge{"bad", "too many at once"}
 	case quoratev1.EventKind_EVENT_KIND_BUCKET_MISS:
-		return Badge{"warn", "no such limit"}
+		return Badge{"warn", "unknown limit"}
 	case quoratev1.EventKind_EVENT_KIND_BUCKET_CREATED:
 		return Badge{"idle", "bucket created"}
 	case quoratev1.EventKind_EVENT_KIND_BUCKET_REMOVED:

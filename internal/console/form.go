@@ -115,7 +115,7 @@ func (o *onceStore) end(id string, res *Result) {
 	kept := *res
 	if kept.Secret != "" {
 		kept.Secret = ""
-		kept.Lines = append([]string{"It was made before, and its secret was shown then; it is kept nowhere."}, kept.Lines...)
+		kept.Lines = append([]string{"It was created before and its secret was shown then. The secret is not stored."}, kept.Lines...)
 	}
 	o.done[id] = &kept
 }
@@ -130,7 +130,7 @@ func newOnce() string {
 func (c *Console) serveAction(a Action) func(http.ResponseWriter, *Request) {
 	return func(w http.ResponseWriter, r *Request) {
 		if err := r.ParseForm(); err != nil {
-			c.fail(w, r, &Problem{Status: http.StatusRequestEntityTooLarge, Title: "That is too much", Detail: "The form is larger than 5 MiB, or is not a form."})
+			c.fail(w, r, &Problem{Status: http.StatusRequestEntityTooLarge, Title: "Too large", Detail: "The form is larger than 5 MiB, or is not valid."})
 			return
 		}
 		once := r.PostForm.Get("once")
@@ -146,7 +146,7 @@ func (c *Console) serveAction(a Action) func(http.ResponseWriter, *Request) {
 		switch {
 		case first:
 		case was == nil:
-			c.fail(w, r, &Problem{Status: http.StatusConflict, Title: "It is under way", Detail: "The same change was sent twice, and the first is not over yet."})
+			c.fail(w, r, &Problem{Status: http.StatusConflict, Title: "In progress", Detail: "The same change was sent twice, and the first is not finished."})
 			return
 		default:
 			c.result(w, r, was)

@@ -21,23 +21,25 @@ import (
 // consists of escaped parts.
 func (c *Console) funcs() template.FuncMap {
 	return template.FuncMap{
-		"static":   c.static,
-		"link":     link,
-		"num":      num,
-		"dec":      dec,
-		"part":     part,
-		"dur":      dur,
-		"bytes":    byteSize,
-		"time":     func(v any) template.HTML { return moment(v, c.Now()) },
-		"badge":    func(kind, text string) Badge { return Badge{kind, text} },
-		"join":     strings.Join,
-		"sentence": sentence,
-		"count":    func(n int32, noun string) string { return phrase.Plural(int(n), noun) },
-		"clip":     phrase.Clip,
-		"add":      func(a, b int) int { return a + b },
-		"act":      act,
-		"danger":   func(a Act) Act { a.Danger = true; return a },
-		"about":    func(text string, a Act) Act { a.About = text; return a },
+		"static":       c.static,
+		"link":         link,
+		"num":          num,
+		"dec":          dec,
+		"part":         part,
+		"between":      func(low, high float64) string { return span(dec(low), dec(high)) },
+		"betweenParts": func(low, high float64) string { return span(part(low), part(high)) },
+		"dur":          dur,
+		"bytes":        byteSize,
+		"time":         func(v any) template.HTML { return moment(v, c.Now()) },
+		"badge":        func(kind, text string) Badge { return Badge{kind, text} },
+		"join":         strings.Join,
+		"sentence":     sentence,
+		"count":        func(n int32, noun string) string { return phrase.Plural(int(n), noun) },
+		"clip":         phrase.Clip,
+		"add":          func(a, b int) int { return a + b },
+		"act":          act,
+		"danger":       func(a Act) Act { a.Danger = true; return a },
+		"about":        func(text string, a Act) Act { a.About = text; return a },
 
 		"nodeState": nodeState, "clusterState": clusterState, "eventState": eventState, "auditState": auditState, "where": where,
 		"auditSentence": auditSentence,
@@ -86,9 +88,9 @@ type Pager struct {
 func nodeState(n *quoratev1.NodeStatus) Badge {
 	switch {
 	case !n.GetConnected() && n.GetState() == quoratev1.NodeState_NODE_STATE_DRAINING:
-		return Badge{"warn", "draining, out of reach"} // it was drained to be stopped
+		return Badge{"warn", "draining, unreachable"} // it was drained to be stopped
 	case !n.GetConnected():
-		return Badge{"bad", "out of reach"}
+		return Badge{"bad", "unreachable"}
 	case len(n.GetFaults()) > 0:
 		return Badge{"bad", "faulty"}
 	case n.GetState() == quoratev1.NodeState_NODE_STATE_DRAINING:
@@ -190,6 +192,14 @@ func part(v float64) string {
 		decimals = 0
 	}
 	return strconv.FormatFloat(100*v, 'f', decimals, 64) + " %"
+}
+
+// span joins the ends of a range, and returns one value if they read the same.
+func span(low, high string) string {
+	if low == high {
+		return low
+	}
+	return low + " to " + high
 }
 
 // dur formats a duration with reasonable precision.

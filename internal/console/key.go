@@ -113,7 +113,7 @@ var resetKey = Action{
 	Confirm: func(r *Request) (*Confirmation, error) {
 		return &Confirmation{
 			Title: "Reset the key " + keyName(r), Button: "Reset the key", Danger: true, Fields: Hidden(r, "namespace", "limit", "key"),
-			Will: []string{"All its buckets are full again: whoever it is may spend the whole burst at once.", "Debt and reservations of the key are forgotten. Parents and other keys stay as they are."},
+			Will: []string{"All its buckets become full: its caller can spend the whole burst at once.", "Its debt and reservations are deleted. Parents and other keys do not change."},
 		}, nil
 	},
 	Do: func(r *Request) (*Result, error) {
@@ -121,7 +121,7 @@ var resetKey = Action{
 		if err != nil {
 			return nil, err
 		}
-		return &Result{Title: "It is reset", Lines: []string{"The key " + keyName(r) + " is full again on all nodes, without debt."}, Next: keyLink(r), NextLabel: "Back to the key"}, nil
+		return &Result{Title: "Key reset", Lines: []string{"The key " + keyName(r) + " is full on all nodes, without debt."}, Next: keyLink(r), NextLabel: "Back to the key"}, nil
 	},
 }
 
@@ -130,15 +130,15 @@ var setOverride = Action{
 	Confirm: func(r *Request) (*Confirmation, error) {
 		form := func(name string) string { return r.PostForm.Get(name) }
 		return &Confirmation{
-			Title: "A rule of its own for " + keyName(r), Button: "Set the override",
-			Will: []string{"At least one of class, rate, burst and factor. What stays empty stays as the limit has it. Level and debt stay as they are."},
+			Title: "Override the rule of " + keyName(r), Button: "Set the override",
+			Will: []string{"Set at least one of class, rate, burst and factor; empty fields keep the limit's value. Level and debt do not change."},
 			Fields: append(
 				Hidden(r, "namespace", "limit", "key"),
-				Field{Name: "class", Label: "Class", Type: "select", Value: form("class"), Options: []Option{{"", "as the limit"}, {"counted", "counted"}, {"unlimited", "unlimited: everything passes"}, {"banned", "banned: nothing passes"}}},
+				Field{Name: "class", Label: "Class", Type: "select", Value: form("class"), Options: []Option{{"", "the limit's"}, {"counted", "counted"}, {"unlimited", "unlimited: everything passes"}, {"banned", "banned: nothing passes"}}},
 				Field{Name: "rate", Label: "Rate", Type: "text", Value: form("rate"), Hint: "Such as 20/s."},
 				Field{Name: "burst", Label: "Burst", Type: "number", Value: form("burst")},
-				Field{Name: "scale", Label: "Factor", Type: "text", Value: form("scale"), Hint: "Multiplies every tier: 1.5 is half as much again."},
-				Field{Name: "expires", Label: "Ends after", Type: "text", Value: form("expires"), Hint: "Such as 30m, 12h or 7d; empty is never."},
+				Field{Name: "scale", Label: "Factor", Type: "text", Value: form("scale"), Hint: "Multiplies every tier: 1.5 is 50 % more."},
+				Field{Name: "expires", Label: "Expires after", Type: "text", Value: form("expires"), Hint: "Such as 30m, 12h or 7d. Empty: never."},
 				commentField(r),
 			),
 		}, nil
@@ -151,7 +151,7 @@ var setOverride = Action{
 		if _, err := r.API.Overrides.SetOverrides(r.Context(), &quoratev1.SetOverridesRequest{Overrides: []*quoratev1.Override{o}}); err != nil {
 			return nil, err
 		}
-		return &Result{Title: "The override is set", Lines: []string{"Nodes follow within a second."}, Next: keyLink(r), NextLabel: "Back to the key"}, nil
+		return &Result{Title: "Override set", Lines: []string{"All nodes apply it within a second."}, Next: keyLink(r), NextLabel: "Back to the key"}, nil
 	},
 }
 
@@ -201,15 +201,15 @@ func daysOr(text string) (time.Duration, error) {
 }
 
 func wrongField(name, text, right string) *Problem {
-	return &Problem{Status: http.StatusBadRequest, Title: "That is not right", Detail: fmt.Sprintf("%q must be %s.", phrase.Clip(text, 60), right), Field: name}
+	return &Problem{Status: http.StatusBadRequest, Title: "Invalid value", Detail: fmt.Sprintf("%q must be %s.", phrase.Clip(text, 60), right), Field: name}
 }
 
 // clearOverride deletes an override of a key.
 var clearOverride = Action{
 	Confirm: func(r *Request) (*Confirmation, error) {
 		return &Confirmation{
-			Title: "Clear the override of " + keyName(r), Button: "Clear it", Danger: true, Fields: Hidden(r, "namespace", "limit", "key"),
-			Will: []string{"The limit's own rule counts for the key again. Level and debt stay as they are."},
+			Title: "Delete the override of " + keyName(r), Button: "Delete the override", Danger: true, Fields: Hidden(r, "namespace", "limit", "key"),
+			Will: []string{"The limit's own rule applies to the key again. Level and debt do not change."},
 		}, nil
 	},
 	Do: func(r *Request) (*Result, error) {
@@ -218,9 +218,9 @@ var clearOverride = Action{
 		if err != nil {
 			return nil, err
 		}
-		out := &Result{Title: "It is cleared", Lines: []string{"Nodes follow within a second."}, Next: keyLink(r), NextLabel: "Back to the key"}
+		out := &Result{Title: "Override deleted", Lines: []string{"All nodes apply it within a second."}, Next: keyLink(r), NextLabel: "Back to the key"}
 		if res.Deleted == 0 {
-			out.Title, out.Lines = "There was none", []string{"The key had no override any more."}
+			out.Title, out.Lines = "Nothing to delete", []string{"The key had no override."}
 		}
 		return out, nil
 	},

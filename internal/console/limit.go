@@ -101,7 +101,7 @@ func loadLimit(r *Request) (any, error) {
 	l.Chart.Brush = l.Past.Nav.Reset
 	l.Plan = loadPlan(r, l)
 	if l.Rule == nil && l.Error == nil && l.Past.Empty() {
-		return nil, &Problem{Status: http.StatusNotFound, Title: "There is no such limit", Detail: "The limit " + phrase.Clip(l.Title(), 260) + " is not in force, and nothing is known of its past."}
+		return nil, &Problem{Status: http.StatusNotFound, Title: "Unknown limit", Detail: "The limit " + phrase.Clip(l.Title(), 260) + " does not exist, and has no history."}
 	}
 	return l, nil
 }
@@ -117,7 +117,7 @@ func (l *limitPage) loadAccounts(r *Request) error {
 	}
 	l.Plan = loadPlan(r, l)
 	if l.Past.Empty() {
-		return &Problem{Status: http.StatusNotFound, Title: "Nothing is known of these accounts", Detail: "Nothing was asked of accounts with the policy " + phrase.Clip(l.Limit, 260) + "."}
+		return &Problem{Status: http.StatusNotFound, Title: "No history", Detail: "No request was recorded for accounts with the policy " + phrase.Clip(l.Limit, 260) + "."}
 	}
 	return nil
 }

@@ -127,7 +127,7 @@ var deleteLimit = Action{
 		ns, limit := r.PostForm.Get("namespace"), r.PostForm.Get("limit")
 		will := []string{
 			"The limit " + limitTitle(ns, limit) + " is removed. The history keeps it: a rollback brings it back.",
-			"Checks of it are counted by the default of its namespace, or refused as unknown if there is none.",
+			"Checks of it use the default of its namespace, or are refused as unknown without a default.",
 		}
 		if p := childrenOf(r, ns, limit); p != "" {
 			will = append(will, p)
@@ -165,7 +165,7 @@ func childrenOf(r *Request, namespace, limit string) string {
 	if len(names) == 0 {
 		return ""
 	}
-	return "It is the parent of " + phrase.Clip(strings.Join(names, ", "), 300) + "; the node refuses to remove it before them."
+	return "The limit is the parent of " + phrase.Clip(strings.Join(names, ", "), 300) + "; delete those first."
 }
 
 // commentField returns the field for the comment of a change.
@@ -186,9 +186,9 @@ func formVersion(r *Request, name string) *uint64 {
 func applied(title string, version uint64, changed bool, next string) *Result {
 	res := &Result{Title: title, Next: Root + "/" + next, NextLabel: "Continue"}
 	if changed {
-		res.Lines = []string{"Version " + strconv.FormatUint(version, 10) + " of the limits is in force on every node within a second."}
+		res.Lines = []string{"Version " + strconv.FormatUint(version, 10) + " of the limits becomes active on all nodes within a second."}
 	} else {
-		res.Title, res.Lines = "Nothing to change", []string{"The limits are so already, in version " + strconv.FormatUint(version, 10) + "."}
+		res.Title, res.Lines = "Nothing to change", []string{"The limits are the same as in version " + strconv.FormatUint(version, 10) + "."}
 	}
 	return res
 }

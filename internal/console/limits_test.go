@@ -148,7 +148,7 @@ func TestEdit(t *testing.T) {
 		}
 	}
 	once, seen := fieldOf(t, body, "once"), fieldOf(t, body, "seen")
-	if res, body := do(c, post("/console/edit/apply", editForm("once", once, "seen", seen, "yaml", newLogin+"other: {}\n"))); res.StatusCode != http.StatusConflict || !strings.Contains(body, "look at the difference first") {
+	if res, body := do(c, post("/console/edit/apply", editForm("once", once, "seen", seen, "yaml", newLogin+"other: {}\n"))); res.StatusCode != http.StatusConflict || !strings.Contains(body, "review the difference first") {
 		t.Errorf("%d\n%s", res.StatusCode, body)
 	}
 	res, body = do(c, post("/console/edit/apply", editForm("once", once, "seen", seen, "comment", "more of it")))
@@ -172,7 +172,7 @@ func TestEditConflict(t *testing.T) {
 	once, seen := fieldOf(t, body, "once"), fieldOf(t, body, "seen")
 	f.version = 9 // another user's change
 	res, body := do(c, post("/console/edit/apply", editForm("once", once, "seen", seen)))
-	for _, want := range []string{"Somebody changed the same limits", "You began with version 7; version 9 by", "They changed web/login: burst 5 → 9", "over version 9"} {
+	for _, want := range []string{"Somebody changed the same limits", "You edited version 7; version 9 by", "They changed web/login: burst 5 → 9", "over version 9"} {
 		if res.StatusCode != http.StatusConflict || !strings.Contains(body, want) {
 			t.Errorf("%d, no %q in\n%s", res.StatusCode, want, body)
 		}
@@ -211,7 +211,7 @@ func TestVersions(t *testing.T) {
 		return &quoratev1.RollbackLimitsResponse{Version: 8, Changed: true}, nil
 	}
 	c := New(Deps{Conn: f})
-	if _, body := get(c, "/console/versions"); !strings.Contains(body, "in force") || !strings.Contains(body, "ann") || strings.Contains(body, evil) {
+	if _, body := get(c, "/console/versions"); !strings.Contains(body, "active") || !strings.Contains(body, "ann") || strings.Contains(body, evil) {
 		t.Error(body)
 	}
 	if _, body := get(c, "/console/versions?version=7"); !strings.Contains(body, "burst: 9") {

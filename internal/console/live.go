@@ -153,7 +153,7 @@ func (c *Console) sendChanges(l *liveWriter, r *Request) error {
 	for _, name := range r.page.Live {
 		var b bytes.Buffer
 		if err := r.page.set.ExecuteTemplate(&b, name, data); err != nil {
-			c.Logger.Error("a part of a page cannot be shown", "template", name, "err", err)
+			c.Logger.Error("cannot show a part of a page", "template", name, "err", err)
 			continue
 		}
 		l.changed(name, b.String())

@@ -82,19 +82,19 @@ var changes = map[quoratev1.NodeChange]struct {
 }{
 	quoratev1.NodeChange_NODE_CHANGE_DRAIN: {
 		title: "Drain %s?", button: "Drain %s", done: "%s is draining",
-		will: []string{"It hands over the %d ranges that it leads, and leads nothing more.", "It takes no more replicas and keeps the %d that it has, so nothing is copied.", "It goes on deciding for its clients.", "Activate ends the drain."},
+		will: []string{"It hands over the %d ranges that it leads, and leads no others.", "It gets no new replicas and keeps its %d, so no data is copied.", "It continues to decide for its clients.", "Activate ends the drain."},
 	},
 	quoratev1.NodeChange_NODE_CHANGE_ACTIVATE: {
 		title: "Activate %s?", button: "Activate %s", done: "%s is active",
-		will: []string{"It may lead ranges again (%d now) and takes replicas (%d now).", "A leave that is not over ends, and what has moved comes back."},
+		will: []string{"It can lead ranges (%d now) and get replicas (%d now) again.", "A leave in progress is cancelled, and replicas that moved away return."},
 	},
 	quoratev1.NodeChange_NODE_CHANGE_LEAVE: {
 		title: "Let %s leave the cluster?", button: "Let %s leave", done: "%s is leaving", danger: true,
-		will: []string{"It hands over the %d ranges that it leads.", "Its %d replicas move to others, one step at a time; then its process ends.", "Until that is over, Activate keeps it."},
+		will: []string{"It hands over the %d ranges that it leads.", "Its %d replicas move to other nodes, one step at a time; then its process exits.", "Until then, Activate cancels the leave."},
 	},
 	quoratev1.NodeChange_NODE_CHANGE_REMOVE: {
-		title: "Remove %s for ever?", button: "Remove %s", done: "%s is removed", danger: true,
-		will: []string{"Nothing waits for it: it led %d ranges.", "Its %d replicas are made anew on others.", "It cannot come back with its data. This is for a node that is dead."},
+		title: "Remove %s permanently?", button: "Remove %s", done: "%s is removed", danger: true,
+		will: []string{"For a dead node: it is removed at once (it led %d ranges).", "Its %d replicas are created again on other nodes.", "It cannot rejoin with its data."},
 	},
 }
 
@@ -109,7 +109,7 @@ func changeOf(change quoratev1.NodeChange) Action {
 		}
 		i := slices.IndexFunc(st.Nodes, func(n *quoratev1.NodeStatus) bool { return n.Id == id })
 		if i < 0 {
-			return nil, &Problem{Status: 404, Title: "There is no such node", Detail: "The cluster has no node " + strconv.Quote(phrase.Clip(id, 128)) + "."}
+			return nil, &Problem{Status: 404, Title: "Unknown node", Detail: "The cluster has no node " + strconv.Quote(phrase.Clip(id, 128)) + "."}
 		}
 		n := st.Nodes[i]
 		c := &Confirmation{Title: fmt.Sprintf(words.title, id), Button: fmt.Sprintf(words.button, id), Danger: words.danger, Fields: Hidden(r, "node")}
@@ -124,7 +124,7 @@ func changeOf(change quoratev1.NodeChange) Action {
 		}
 		c.Will = append(c.Will, moves(r, change, id)...)
 		if change == quoratev1.NodeChange_NODE_CHANGE_LEAVE {
-			c.Fields = append(c.Fields, Field{Name: "force", Label: "Even if ranges then have too few voters", Type: "checkbox", Value: r.PostForm.Get("force"), Hint: "Otherwise it is refused where ranges would have fewer voters than replicas asks for."})
+			c.Fields = append(c.Fields, Field{Name: "force", Label: "Leave even if ranges then have too few voters", Type: "checkbox", Value: r.PostForm.Get("force"), Hint: "Otherwise the leave is refused if a range would have fewer voters than the setting replicas."})
 		}
 		return c, nil
 	}
@@ -134,13 +134,13 @@ func changeOf(change quoratev1.NodeChange) Action {
 		if err != nil {
 			return nil, err
 		}
-		lines := []string{"The change is committed; what follows goes on by itself, and the page shows it."}
+		lines := []string{"The change is committed. The cluster carries it out; the page shows the progress."}
 		goes := change == quoratev1.NodeChange_NODE_CHANGE_LEAVE || change == quoratev1.NodeChange_NODE_CHANGE_REMOVE
 		if res.Moves > 0 && goes { // for other changes only the preferred leader changes, and no replica moves
-			lines = append(lines, fmt.Sprintf("%d replicas are to move.", res.Moves))
+			lines = append(lines, fmt.Sprintf("%d replicas will move.", res.Moves))
 		}
 		if res.Warning != "" {
-			lines = append(lines, "Careful: "+res.Warning+".")
+			lines = append(lines, "Warning: "+res.Warning+".")
 		}
 		return &Result{Title: fmt.Sprintf(words.done, id), Lines: lines}, nil
 	}
@@ -154,9 +154,9 @@ func moves(r *Request, change quoratev1.NodeChange, id string) []string {
 	}
 	plan, err := r.Cluster.GetPlan(r.Context(), &quoratev1.GetPlanRequest{Without: []string{id}})
 	if err != nil {
-		return []string{"What would move cannot be told just now: " + problemOf(err).Detail}
+		return []string{"The plan is not available now: " + problemOf(err).Detail}
 	}
-	return []string{fmt.Sprintf("%d of %d groups are to change.", len(plan.Groups), plan.Total)}
+	return []string{fmt.Sprintf("%d of %d groups will change.", len(plan.Groups), plan.Total)}
 }
 
 // confirmTransfer asks which ranges to hand over, and to which node. With from it is all that this node
@@ -176,13 +176,13 @@ func confirmTransfer(r *Request) (*Confirmation, error) {
 	ranges := Field{Name: "ranges", Label: "Ranges", Type: "text", Value: r.PostForm.Get("ranges"), Required: from == "", Hint: "Numbers, such as 0, 4-7."}
 	c := &Confirmation{Title: "Hand over ranges?", Button: "Hand over", Fields: append(Hidden(r, "from"), ranges, to)}
 	if from != "" {
-		c.Title = "Hand over what " + from + " leads?"
+		c.Title = "Hand over the ranges of " + from + "?"
 		c.Fields[len(c.Fields)-2].Hint += " Empty: all that " + from + " leads."
 	}
 	c.Will = []string{
-		"The ranges go to another of their voters, one after the other, each in a few milliseconds.",
-		"Decisions continue meanwhile: nodes spend the tokens that they hold.",
-		"Balancing may bring leaderships back after a while. To keep them away from a node, drain it.",
+		"Each range moves to another of its voters, one after the other, in a few milliseconds.",
+		"Decisions continue: nodes spend the tokens that they hold.",
+		"Balancing may move leaderships back later. To keep a node from leading, drain it.",
 	}
 	return c, nil
 }
@@ -234,11 +234,11 @@ func confirmJoinToken(r *Request) (*Confirmation, error) {
 		return usual
 	}
 	return &Confirmation{
-		Title: "Add a node", Button: "Make a join token",
-		Will: []string{"A token is made with which a new node joins.", "It is shown once. Whoever has it can join until it ends."},
+		Title: "Add a node", Button: "Create a join token",
+		Will: []string{"Creates a token with which a new node joins.", "The token is shown once. Anyone who has it can join until it expires."},
 		Fields: []Field{
-			{Name: "ttl", Label: "Good for", Type: "text", Required: true, Value: form("ttl", "1h"), Hint: "At most 720h, 30 days."},
-			{Name: "uses", Label: "Nodes that may join with it", Type: "number", Required: true, Value: form("uses", "1"), Hint: "1 to 256."},
+			{Name: "ttl", Label: "Valid for", Type: "text", Required: true, Value: form("ttl", "1h"), Hint: "At most 720h, 30 days."},
+			{Name: "uses", Label: "Uses: number of nodes that can join", Type: "number", Required: true, Value: form("uses", "1"), Hint: "1 to 256."},
 		},
 	}, nil
 }
@@ -250,14 +250,14 @@ func doJoinToken(r *Request) (*Result, error) {
 	}
 	uses, err := strconv.ParseUint(r.PostForm.Get("uses"), 10, 16)
 	if err != nil {
-		return nil, &Problem{Status: 400, Title: "That is not right", Field: "uses", Detail: "Must be a whole number from 1 to 256."}
+		return nil, &Problem{Status: 400, Title: "Invalid value", Field: "uses", Detail: "Must be a whole number from 1 to 256."}
 	}
 	res, err := r.Cluster.CreateJoinToken(r.Context(), &quoratev1.CreateJoinTokenRequest{Ttl: ttl, Uses: uint32(uses)})
 	if err != nil {
 		return nil, err
 	}
 	return &Result{
-		Title: "A join token is made", Secret: res.Token, Label: "Join token " + res.GetInfo().GetId() + ".",
+		Title: "Join token created", Secret: res.Token, Label: "Join token " + res.GetInfo().GetId() + ".",
 		Lines: []string{"On the new machine: quorate serve --data DIR --node NAME --host HOST --join " + strings.Join(res.Addresses, ",") + " --token-file FILE"},
 	}, nil
 }
@@ -270,7 +270,7 @@ func durationField(r *Request, name string) (*durationpb.Duration, error) {
 	}
 	d, err := time.ParseDuration(text)
 	if err != nil {
-		return nil, &Problem{Status: 400, Title: "That is not right", Field: name, Detail: "Is " + strconv.Quote(phrase.Clip(text, 40)) + "; must be a duration such as 30m, 1h or 720h."}
+		return nil, &Problem{Status: 400, Title: "Invalid value", Field: name, Detail: strconv.Quote(phrase.Clip(text, 40)) + " must be a duration such as 30m, 1h or 720h."}
 	}
 	return durationpb.New(d), nil
 }

@@ -80,7 +80,7 @@ func pastConsole(f *limitsFake) *Console {
 func TestLimitPage(t *testing.T) {
 	res, body := get(pastConsole(pastFake()), "/console/limit?namespace=web&limit=login")
 	for _, want := range []string{
-		"5/m, burst 5", "The stated bound was exceeded", "08:10:00 to 08:11:00 UTC: nothing is known", "08:20:00 to 08:22:00 UTC: n2&lt;script",
+		"5/m, burst 5", "The stated bound was exceeded", "08:10:00 to 08:11:00 UTC: no data", "08:20:00 to 08:22:00 UTC: n2&lt;script",
 		"1,011", "at most 17 tokens", "between 120 and 180 of 6,000 tokens, 2.00 % to 3.00 % (bounds)", "60 of 6,000 tokens, 1.00 % (exact)",
 		"demand of every minute; complete for 3,420 of 3,600 seconds", "It is 60 % full.", "Has 2 days of history", "&#34;unknown&#34;:true",
 	} {
@@ -103,18 +103,18 @@ func TestPolicyPast(t *testing.T) {
 	}
 	const page = "/console/limit?namespace=@accounts&limit=cv~r~ci~day~builds"
 	res, body := get(pastConsole(f), page)
-	for _, want := range []string{"@accounts/cv~r~ci~day~builds", "Each account: 10/d", "08:10:00 to 08:11:00 UTC: nothing is known", "At least one was used up", "What if the rule were another?"} {
+	for _, want := range []string{"@accounts/cv~r~ci~day~builds", "Each account: 10/d", "08:10:00 to 08:11:00 UTC: no data", "At least one was used up", "What if the rule changed?"} {
 		if !strings.Contains(body, want) {
 			t.Errorf("%d, no %q", res.StatusCode, want)
 		}
 	}
-	for _, not := range []string{"Look at one key", "Accuracy", "limits/delete", "not in force any more"} {
+	for _, not := range []string{"Look at one key", "Accuracy", "limits/delete", "no longer exists"} {
 		if strings.Contains(body, not) {
 			t.Errorf("has %q", not)
 		}
 	}
 	f.answer["History"] = nil
-	if res, body := get(pastConsole(f), page); res.StatusCode != http.StatusNotFound || !strings.Contains(body, "Nothing is known of these accounts") {
+	if res, body := get(pastConsole(f), page); res.StatusCode != http.StatusNotFound || !strings.Contains(body, "No history") {
 		t.Errorf("without a past: %d", res.StatusCode)
 	}
 }
@@ -133,7 +133,7 @@ func TestLimitWithoutPast(t *testing.T) {
 	} {
 		f.answer["History"] = answer
 		res, body := get(c, "/console/limit?namespace=web&limit=login")
-		if res.StatusCode != http.StatusOK || !strings.Contains(body, "No history yet") || !strings.Contains(body, "no history yet to try rules on") || !strings.Contains(body, "5/m, burst 5") {
+		if res.StatusCode != http.StatusOK || !strings.Contains(body, "No history yet") || !strings.Contains(body, "No history yet to try rules on") || !strings.Contains(body, "5/m, burst 5") {
 			t.Errorf("%d\n%s", res.StatusCode, body)
 		}
 	}
@@ -400,9 +400,9 @@ func TestHoleText(t *testing.T) {
 	zone := time.FixedZone("", -5*3600)
 	midnight := time.Date(2026, 11, 23, 0, 0, 0, 0, time.UTC).In(zone)
 	for want, h := range map[string]hole{
-		"2026-11-22 23:50 to 2026-11-23 00:10 UTC: nothing is known":                {From: midnight.Add(-10 * time.Minute), To: midnight.Add(10 * time.Minute), Unknown: true},
-		"04:50:00 to 05:10:00 UTC: n2 has not reported all of it":                   {From: midnight.Add(290 * time.Minute), To: midnight.Add(310 * time.Minute), Missing: []string{"n2"}},
-		"2026-11-23 01:00 to 2026-11-24 01:00 UTC: not all of it has been reported": {From: midnight.Add(time.Hour), To: midnight.Add(25 * time.Hour)},
+		"2026-11-22 23:50 to 2026-11-23 00:10 UTC: no data":        {From: midnight.Add(-10 * time.Minute), To: midnight.Add(10 * time.Minute), Unknown: true},
+		"04:50:00 to 05:10:00 UTC: n2 has not reported everything": {From: midnight.Add(290 * time.Minute), To: midnight.Add(310 * time.Minute), Missing: []string{"n2"}},
+		"2026-11-23 01:00 to 2026-11-24 01:00 UTC: incomplete":     {From: midnight.Add(time.Hour), To: midnight.Add(25 * time.Hour)},
 	} {
 		if got := h.Text(); got != want {
 			t.Errorf("got %q; want %q", got, want)

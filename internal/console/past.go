@@ -48,11 +48,11 @@ func (h hole) Text() string {
 	out := from.Format(layout) + " to " + to.Format(layout) + " UTC: "
 	switch {
 	case h.Unknown:
-		return out + "nothing is known"
+		return out + "no data"
 	case len(h.Missing) == 0:
-		return out + "not all of it has been reported"
+		return out + "incomplete"
 	}
-	return out + strings.Join(h.Missing, ", ") + " has not reported all of it"
+	return out + strings.Join(h.Missing, ", ") + " has not reported everything"
 }
 
 // Empty reports whether there is no data for the whole range.
@@ -188,7 +188,7 @@ func (p *past) CoverageText() string {
 	total, begun := c.SecondsTotal, ""
 	if c.Begins != nil {
 		total = max(0, min(total, c.AsOf.GetSeconds()-c.Begins.Seconds))
-		begun = "; nothing is known of before " + c.Begins.AsTime().UTC().Format("2006-01-02 15:04:05")
+		begun = "; recorded since " + c.Begins.AsTime().UTC().Format("2006-01-02 15:04:05")
 	}
 	out := fmt.Sprintf("Complete for %s of %s seconds until %s UTC%s", num(c.SecondsComplete), num(total), c.AsOf.AsTime().UTC().Format("15:04:05"), begun)
 	if len(c.Missing) > 0 {

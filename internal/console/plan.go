@@ -45,7 +45,7 @@ type slider struct {
 func loadPlan(r *Request, l *limitPage) *limitPlan {
 	p := &limitPlan{}
 	if l.Past.Empty() {
-		p.NoSlider = "There is no history yet to try rules on."
+		p.NoSlider = "No history yet to try rules on."
 		return p
 	}
 	from, to := l.Past.Stretch.ends()
@@ -57,11 +57,11 @@ func loadPlan(r *Request, l *limitPage) *limitPlan {
 		rule = p.Headroom.GetRule()
 	}
 	if rule == nil && l.Accounts {
-		p.NoSlider = "No policy of this name is loaded that refills by time."
+		p.NoSlider = "No loaded policy of this name refills over time."
 		return p
 	}
 	if rule == nil {
-		p.NoSlider = "The limit is gone: there is no rule to change."
+		p.NoSlider = "The limit is deleted: no rule to change."
 		return p
 	}
 	for _, ppm := range []int64{0, 10_000} {
@@ -98,7 +98,7 @@ func (p *limitPlan) forecast(r *Request, l *limitPage) {
 	}
 	p.Forecast = res
 	c := Chart{ID: "forecast", Title: res.Measure, Unit: "/s", Height: 220, Series: []Series{
-		{Name: "was", Color: 1}, {Name: "expected", Color: 2, Dash: true}, {Name: "9 of 10 days are below", Color: 4, Dash: true}, {Name: "refill", Color: 5, Steps: true},
+		{Name: "was", Color: 1}, {Name: "expected", Color: 2, Dash: true}, {Name: "90th percentile", Color: 4, Dash: true}, {Name: "refill", Color: 5, Steps: true},
 	}}
 	for _, d := range res.Days {
 		was := math.NaN()
@@ -117,7 +117,7 @@ func (p *limitPlan) forecast(r *Request, l *limitPage) {
 func notYet(err error) string {
 	p := problemOf(err)
 	if p.Status == http.StatusServiceUnavailable || p.Status == http.StatusNotImplemented {
-		return "Not known yet: " + p.Detail
+		return "Not available yet: " + p.Detail
 	}
 	return p.Detail
 }
@@ -126,7 +126,7 @@ var amountPer = regexp.MustCompile(`^([0-9]+(?:\.[0-9]+)?)/([0-9a-z]+)$`)
 
 // sliderOf returns the slider for a rule, or the reason why the rule has no slider.
 func sliderOf(l *quoratev1.Limit, in stretch) (*slider, string) {
-	const none = "Only rules with one bucket or window can be tried out here; quorate plan what-if says more."
+	const none = "Only rules with one bucket or window can be tried here; quorate plan what-if covers the others."
 	if l.Class != quoratev1.Class_CLASS_COUNTED && l.Class != quoratev1.Class_CLASS_UNSPECIFIED || len(l.Tiers) > 0 {
 		return nil, none
 	}
@@ -178,7 +178,7 @@ func (s *slider) try(r *Request, amount, burst string) (*quoratev1.WhatIfRespons
 	if burst != "" {
 		b, err := strconv.ParseInt(burst, 10, 64)
 		if err != nil {
-			return nil, &Problem{Status: 400, Title: "That is not right", Detail: fmt.Sprintf("The burst %q must be a whole number.", phrase.Clip(burst, 40)), Field: "burst"}
+			return nil, &Problem{Status: 400, Title: "Invalid value", Detail: fmt.Sprintf("The burst %q must be a whole number.", phrase.Clip(burst, 40)), Field: "burst"}
 		}
 		req.Burst = &b
 	}
@@ -211,7 +211,7 @@ func resultText(res *quoratev1.WhatIfResponse) string {
 	if o.RefusedAtLeast != o.RefusedAtMost || o.Estimate {
 		of = "about " + of + ", between " + share(o.RefusedAtLeast) + " and " + share(o.RefusedAtMost)
 	}
-	return "With " + ruleText(o.Rule) + ", " + of + "; " + share(res.RefusedThen) + " were refused then."
+	return "With " + ruleText(o.Rule) + ", " + of + "; " + share(res.RefusedThen) + " were actually refused."
 }
 
 // sentences joins statements without full stops.

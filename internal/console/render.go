@@ -63,8 +63,8 @@ func (c *Console) viewOf(r *Request) *view {
 func (c *Console) render(w http.ResponseWriter, code int, set *template.Template, name string, data any) {
 	var b bytes.Buffer
 	if err := set.ExecuteTemplate(&b, name, data); err != nil {
-		c.Logger.Error("a page of the console cannot be shown", "template", name, "err", err)
-		http.Error(w, "The page cannot be shown; the node's log says why.", http.StatusInternalServerError)
+		c.Logger.Error("cannot show a page of the console", "template", name, "err", err)
+		http.Error(w, "The page cannot be shown; see the node's log for the reason.", http.StatusInternalServerError)
 		return
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")

@@ -220,10 +220,10 @@ func (c *Console) signIn(w http.ResponseWriter, req *http.Request) {
 	}
 	e := audit.Entry{Node: c.Self, Identity: auth.Anonymous, Credential: auth.None.String(), Address: host(req.RemoteAddr), Method: "console/sign-in", Result: audit.Denied, Attempt: true}
 	var who *auth.Caller
-	why := "The field is empty. Paste a token: quorate tokens create NAME makes one."
+	why := "The field is empty. Paste a token; quorate tokens create NAME creates one."
 	switch {
 	case len(token) > maxToken || strings.ContainsAny(token, " \t\r\n"):
-		why = "That is no token: it is too long, or has spaces in it."
+		why = "Invalid token: it is too long, or contains spaces."
 	case token != "":
 		var err error
 		if who, err = c.Guard.Identify(req.Context(), nil, []string{"Bearer " + token}); err != nil {

@@ -30,9 +30,9 @@ func TestDrainingIsNoFault(t *testing.T) {
 		{"ready", "", node(true, active, 1), false, Badge{"good", "active"}, Badge{"good", "Healthy"}},
 		{"drains", blind, node(true, draining, 1), false, Badge{"warn", "draining"}, Badge{"warn", "Draining"}},
 		{"stops", health.Stopping, node(true, active, 1), false, Badge{"good", "active"}, Badge{"warn", "Draining"}},
-		{"is drained and down", "", node(false, draining, 0), false, Badge{"warn", "draining, out of reach"}, Badge{"warn", "Degraded"}},
-		{"is down", blind, node(false, active, 0), false, Badge{"bad", "out of reach"}, Badge{"bad", "Not ready"}},
-		{"another is down too", blind, node(false, draining, 1), true, Badge{"warn", "draining, out of reach"}, Badge{"bad", "Not ready"}},
+		{"is drained and down", "", node(false, draining, 0), false, Badge{"warn", "draining, unreachable"}, Badge{"warn", "Degraded"}},
+		{"is down", blind, node(false, active, 0), false, Badge{"bad", "unreachable"}, Badge{"bad", "Not ready"}},
+		{"another is down too", blind, node(false, draining, 1), true, Badge{"warn", "draining, unreachable"}, Badge{"bad", "Not ready"}},
 	} {
 		c.Connected = !at.away
 		st := &quoratev1.GetStatusResponse{
@@ -52,7 +52,7 @@ func TestDrainingIsNoFault(t *testing.T) {
 // nothing.
 func TestForgottenKey(t *testing.T) {
 	f := newFake()
-	for attempted, want := range map[int64]string{0: "no request. The count restarts", 5: "2 admitted, 3 refused of 5"} {
+	for attempted, want := range map[int64]string{0: "No requests. The count restarts", 5: "2 admitted, 3 refused of 5"} {
 		f.answer["GetKey"] = func(context.Context, any) (proto.Message, error) {
 			return &quoratev1.GetKeyResponse{Counters: []*quoratev1.KeyRate{{Namespace: "web", Limit: "login", Key: "k", Attempted: attempted, Admitted: attempted * 2 / 5, Refused: attempted * 3 / 5}}}, nil
 		}

@@ -97,7 +97,7 @@ func placeInTime(r *Request, name string) (time.Time, error) {
 			return t, nil
 		}
 	}
-	return time.Time{}, &Problem{Status: http.StatusBadRequest, Title: "That is not right", Detail: fmt.Sprintf("%s is %q; must be a time in UTC, such as 2026-11-27T08:30.", name, phrase.Clip(text, 40)), Field: name}
+	return time.Time{}, &Problem{Status: http.StatusBadRequest, Title: "Invalid value", Detail: fmt.Sprintf("%s is %q; must be a time in UTC, such as 2026-11-27T08:30.", name, phrase.Clip(text, 40)), Field: name}
 }
 
 // Custom reports whether the range is given by its ends.

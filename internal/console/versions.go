@@ -59,7 +59,7 @@ func (v *versionList) loadOne(r *Request, number uint64) error {
 		return err
 	}
 	if len(list.Versions) == 0 || list.Versions[0].Version != number {
-		return &Problem{Status: 404, Title: "There is no such version", Detail: "The history does not have version " + strconv.FormatUint(number, 10) + "."}
+		return &Problem{Status: 404, Title: "Unknown version", Detail: "The history does not have version " + strconv.FormatUint(number, 10) + "."}
 	}
 	v.One = list.Versions[0]
 	diff, err := r.Limits.DiffLimits(r.Context(), &quoratev1.DiffLimitsRequest{From: versionBefore(number), To: &quoratev1.LimitSet{Version: &number}})
@@ -84,7 +84,7 @@ var rollback = Action{
 	Confirm: func(r *Request) (*Confirmation, error) {
 		to := formVersion(r, "version")
 		if to == nil {
-			return nil, &Problem{Status: 400, Title: "Which version?", Detail: "The form has no version."}
+			return nil, &Problem{Status: 400, Title: "Which version?", Detail: "The version is missing."}
 		}
 		now, err := r.Limits.ListVersions(r.Context(), &quoratev1.ListVersionsRequest{Max: 1})
 		if err != nil {
@@ -99,9 +99,9 @@ var rollback = Action{
 			return nil, err
 		}
 		number := strconv.FormatUint(*to, 10)
-		will := []string{"The limits of version " + number + " become a new version; nothing of the history goes.", changesText(diff.Changes) + " No bucket is refilled by it."}
+		will := []string{"The limits of version " + number + " become a new version; the history stays.", changesText(diff.Changes) + " No bucket is refilled."}
 		if !r.mayEverywhere(rbac.LimitsRead) {
-			will = append(will, "Namespaces that you may neither read nor write stay as they are.")
+			will = append(will, "Namespaces that you cannot read and write do not change.")
 		}
 		return &Confirmation{
 			Title: "Roll back to version " + number, Button: "Roll back", Danger: true, Diff: changesDiff(diff.Changes), Will: will,
@@ -111,12 +111,12 @@ var rollback = Action{
 	Do: func(r *Request) (*Result, error) {
 		to := formVersion(r, "version")
 		if to == nil {
-			return nil, &Problem{Status: 400, Title: "Which version?", Detail: "The form has no version."}
+			return nil, &Problem{Status: 400, Title: "Which version?", Detail: "The version is missing."}
 		}
 		res, err := r.Limits.RollbackLimits(r.Context(), &quoratev1.RollbackLimitsRequest{Version: *to, ExpectedVersion: formVersion(r, "current"), Comment: r.PostForm.Get("comment")})
 		if err != nil {
 			return nil, err
 		}
-		return applied("It is rolled back", res.Version, res.Changed, "versions"), nil
+		return applied("Rolled back", res.Version, res.Changed, "versions"), nil
 	},
 }

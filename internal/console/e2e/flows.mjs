@@ -263,14 +263,14 @@ await full('a change that is sent twice is made once', () => visit('light', asyn
     for (let i = 0; i < 2; i++) texts.push(await (await fetch('/console/access/token', { method: 'POST', body })).text());
     return texts;
   });
-  must(twice[0].includes('class="secret"') && !twice[1].includes('class="secret"') && twice[1].includes('made before'), twice[1]);
+  must(twice[0].includes('class="secret"') && !twice[1].includes('class="secret"') && twice[1].includes('created before'), twice[1]);
   await page.reload();
   must(await page.locator('#t-tokens tbody tr', { hasText: 'token:twice' }).count() === 1, 'tokens');
 }));
 
 await full('access: a token is made, shown once, and revoked', () => visit('phone', async (page) => {
   await page.goto(open + 'access');
-  const dialog = await change(page, page.locator('text=Make a token'), { name: 'e2e', ttl: '24h', comment: '<i>for</i> a test' });
+  const dialog = await change(page, page.locator('text=Create a token'), { name: 'e2e', ttl: '24h', comment: '<i>for</i> a test' });
   const secret = await dialog.locator('.secret').textContent();
   must(secret.startsWith('quorate1t.'), 'the token');
   await done(page);
@@ -298,7 +298,7 @@ await full('audit: what was done is there, filtered, without secrets', () => vis
   await page.fill('[name=method]', 'CreateToken');
   await page.click('text=Filter');
   const text = await page.locator('main').textContent();
-  must(text.includes('made a token') && text.includes('CreateToken') && text.includes('e2e') && !text.includes('ChangeNode') && !/quorate1t\.[^.\s]+\.[^\s"\]]/.test(text), text);
+  must(text.includes('created a token') && text.includes('CreateToken') && text.includes('e2e') && !text.includes('ChangeNode') && !/quorate1t\.[^.\s]+\.[^\s"\]]/.test(text), text);
   await axe(page);
   await page.fill('[name=method]', 'make a token');
   await page.click('text=Filter');
@@ -361,7 +361,7 @@ await owners({ plan, open, visit, attempt, full, change, done });
 
 await full('a page that is not there says so', () => visit('light', async (page) => {
   await page.goto(open + 'nothing');
-  must((await page.locator('h1').textContent()).includes('no such page'), 'title');
+  must((await page.locator('h1').textContent()).includes('Page not found'), 'title');
   await axe(page);
 }, {}, (text) => /404/.test(text)));
 
@@ -410,7 +410,7 @@ await full('who may little sees little', () => visit('light', async (page) => {
   await signIn(page, plan.reader);
   await page.waitForURL('**/console/access');
   must((await page.locator('main').textContent()).includes('token:reader'), 'who');
-  must(await page.locator('button:has-text("Make a token")').count() === 0, 'no button for what would be refused');
+  must(await page.locator('button:has-text("Create a token")').count() === 0, 'no button for what would be refused');
   must(await page.locator('#nav a', { hasText: 'Nodes' }).count() === 0, 'no page in the navigation that would be refused');
   await axe(page);
   for (const path of ['nodes', 'audit']) {

@@ -31,15 +31,15 @@ export async function owners({ plan, open, visit, attempt, full, change, done })
     await axe(page);
     await page.click('#faults .place');
     must(await page.evaluate(() => { const a = document.activeElement; return a.id === 'yaml' && a.value.slice(0, a.selectionStart).split('\n').length === 3; }), 'the place is reached');
-    await page.click('text=Look at the difference');
+    await page.click('text=Review the difference');
     await inDialog(page).locator('textarea').waitFor();
     must((await inDialog(page).textContent()).includes('line 3'), await inDialog(page).textContent());
     await page.keyboard.press('Escape');
     must((await page.inputValue('#yaml')).includes('burst: many'), 'the text is kept');
     await page.fill('#yaml', 'owner: {rate: 10/s, burst: 20}\n');
     await page.locator('#faults .fine', { hasText: '1 new' }).waitFor();
-    const dialog = await change(page, page.locator('text=Look at the difference'), { comment: 'for a <b>test</b>' });
-    must((await dialog.textContent()).includes('is in force'), await dialog.textContent());
+    const dialog = await change(page, page.locator('text=Review the difference'), { comment: 'for a <b>test</b>' });
+    must((await dialog.textContent()).includes('becomes active on all nodes'), await dialog.textContent());
     await done(page);
     await page.waitForSelector('h1:has-text("Edit e2e/owner")');
   }, {}, (text) => /422/.test(text)));
@@ -60,8 +60,8 @@ export async function owners({ plan, open, visit, attempt, full, change, done })
     const other = await ctx.newPage();
     await other.goto(open + editor);
     await other.fill('#yaml', 'owner: {rate: 11/s, burst: 20}\n');
-    await change(other, other.locator('text=Look at the difference'), { comment: 'theirs' });
-    await page.click('text=Look at the difference');
+    await change(other, other.locator('text=Review the difference'), { comment: 'theirs' });
+    await page.click('text=Review the difference');
     await inDialog(page).locator('h1', { hasText: 'Somebody changed' }).waitFor();
     const said = await inDialog(page).textContent();
     must(said.includes('theirs') && said.includes('rate 10/s → 11/s') && said.includes('burst: 30'), said);
@@ -73,12 +73,12 @@ export async function owners({ plan, open, visit, attempt, full, change, done })
   await full('limits: what was not looked at is not applied', () => visit('light', async (page, ctx) => {
     await page.goto(open + editor);
     await page.fill('#yaml', 'owner: {rate: 10/s, burst: 40}\n');
-    await page.click('text=Look at the difference');
+    await page.click('text=Review the difference');
     await inDialog(page).locator('.diff').waitFor();
     const other = await ctx.newPage();
     await other.goto(open + editor);
     await other.fill('#yaml', 'owner: {rate: 12/s, burst: 20}\n');
-    await change(other, other.locator('text=Look at the difference'));
+    await change(other, other.locator('text=Review the difference'));
     await go(page);
     await inDialog(page).locator('[role=alert]', { hasText: 'look at the difference first' }).waitFor();
     must((await inDialog(page).textContent()).includes('burst: 40'), 'the text is kept');
@@ -95,7 +95,7 @@ export async function owners({ plan, open, visit, attempt, full, change, done })
     await page.waitForSelector(`h1:has-text("Version ${number} of the limits")`);
     must((await page.locator('.diff').textContent()).includes('e2e/owner  (new)'), await page.locator('.diff').textContent());
     await axe(page);
-    await page.locator('button:has-text("Roll back to it")').focus();
+    await page.locator('button:has-text("Roll back to this version")').focus();
     await page.keyboard.press('Enter');
     await inDialog(page).locator('[data-step="confirm"]').waitFor();
     must((await inDialog(page).locator('.diff').textContent()).includes('rate: 12/s'), 'the difference');
@@ -110,13 +110,13 @@ export async function owners({ plan, open, visit, attempt, full, change, done })
   await full('limits: edited without JavaScript', () => visit('light', async (page) => {
     await page.goto(open + editor);
     await page.fill('#yaml', 'owner: {rate: x, burst: 20}\n');
-    await page.click('text=Look at the difference');
-    await page.waitForSelector('h1:has-text("cannot be applied yet")');
+    await page.click('text=Review the difference');
+    await page.waitForSelector('h1:has-text("Limits with errors")');
     await page.fill('textarea', 'owner: {rate: 10/s, burst: 21}\n');
     await page.click('text=Check again');
     await page.waitForSelector('.diff');
     await page.click('button:has-text("Apply")');
-    await page.waitForSelector('text=is in force on every node');
+    await page.waitForSelector('text=becomes active on all nodes');
   }, { javaScriptEnabled: false }, (text) => /409|422/.test(text)));
 
   await full('limit: switched to shadow and back', () => visit('phone', async (page) => {
@@ -150,7 +150,7 @@ export async function owners({ plan, open, visit, attempt, full, change, done })
     await dialog.locator('[data-step="result"]').waitFor();
     await done(page);
     await page.locator('main', { hasText: '7/s' }).waitFor();
-    await change(page, page.locator('button:has-text("Clear it")'));
+    await change(page, page.locator('button:has-text("Delete it")'));
     await done(page);
     await page.locator('button:has-text("Set an override")').waitFor();
     await page.click('main button:has-text("Reset the key")');
@@ -166,7 +166,7 @@ export async function owners({ plan, open, visit, attempt, full, change, done })
       for (let i = 0; i < 15 && !await there(); i++) await page.waitForTimeout(3000);
       must(await there(), 'no history: ' + await page.locator('#past').textContent());
       await page.waitForFunction(() => /[1-9]/.test(document.querySelector('[data-live=now] .v').textContent));
-      must((await page.locator('.holes').textContent()).includes('nothing is known'), 'what is not known is said');
+      must((await page.locator('.holes').textContent()).includes('no data'), 'what is not known is said');
       // A part is shown by dragging over it, and the whole again by a double click.
       const plot = page.locator('#chart-past .u-over');
       await plot.scrollIntoViewIfNeeded();

@@ -53,7 +53,7 @@
     if ((got.faults || []).length) area.setAttribute("aria-invalid", "true");
     const list = document.createElement("ul");
     (got.faults || []).slice(0, 50).forEach((f) => item(list, f.text, "bad", f));
-    (got.findings || []).slice(0, 20).forEach((f) => item(list, "Probably not meant: " + f, "warn"));
+    (got.findings || []).slice(0, 20).forEach((f) => item(list, "Probably a mistake: " + f, "warn"));
     if (got.error) item(list, got.error, "bad");
     if (!(got.faults || []).length && !got.error) item(list, got.changes, "fine");
     faults.replaceChildren(list);
