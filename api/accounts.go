@@ -67,7 +67,7 @@ func (s *accountCalls) applyChecked(ctx context.Context, by, id string, ttl time
 			Detail: fmt.Sprintf("%q was used by %q for other operations; nothing was applied, give these an id of their own", apierr.Clip(id), apierr.Clip(by)),
 		}
 	case account.Held:
-		return nil, heldFault("others held the same accounts for too long; nothing was applied, try again")
+		return nil, heldFault("other calls held the same accounts for too long; nothing was applied, try again")
 	case account.Full:
 		return nil, storeFull(out.Message + "; nothing was applied")
 	}
@@ -112,7 +112,7 @@ func fromApply(err error, id string) *apierr.Error {
 	switch {
 	case !unknown || ok && !e.MayBeDone():
 	case id != "":
-		f.Detail = err.Error() + "; the change may have been applied: repeat it with the same request_id, and it is applied once"
+		f.Detail = err.Error() + "; the change may have been applied: repeat it with the same request_id to apply it once"
 	default:
 		f.Retry = 0 // a caller that repeats the call may charge twice
 		f.Detail = err.Error() + "; the change may have been applied: look at the accounts before you repeat it, and send a request_id"

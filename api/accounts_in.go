@@ -166,7 +166,7 @@ func policiesOf(c *quoratev1.PolicyConfig) (map[account.PolicyKey]account.Policy
 			out[k], err = accountPolicy(apierr.Join(path, "policy"), e.GetPolicy())
 		}
 		if at, twice := first[k]; err == nil && twice {
-			err = apierr.Invalid(apierr.Join(path, "key"), "is that of config.policies[%d]; must be a key of its own", at)
+			err = apierr.Invalid(apierr.Join(path, "key"), "repeats config.policies[%d]; must be unique", at)
 		}
 		if err != nil {
 			faults = append(faults, err)

@@ -184,7 +184,7 @@ func (s *QuotaService) AllowAll(_ context.Context, req *quoratev1.AllowAllReques
 // planOf returns the plan of checks that are charged all or nothing.
 func (s *QuotaService) planOf(reqs []*quoratev1.AllowRequest) (*plan, error) {
 	if n := len(reqs); n < 1 || n > quota.MaxRequests {
-		return nil, apierr.Invalid("checks", "%d checks; must be 1 to %d that stand or fall together", n, quota.MaxRequests)
+		return nil, apierr.Invalid("checks", "%d checks; must be 1 to %d", n, quota.MaxRequests)
 	}
 	checks := make([]Check, len(reqs))
 	for i, req := range reqs {

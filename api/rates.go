@@ -123,7 +123,7 @@ func checkLabels(req *quoratev1.TopRatesRequest) error {
 	}
 	data, err := base64.RawURLEncoding.DecodeString(req.PageToken)
 	if err != nil || len(req.PageToken) > maxPageToken || proto.Unmarshal(data, &quoratev1.KeyRate{}) != nil {
-		return apierr.Invalid("page_token", "is not what an answer's next_page_token was; leave it out to begin again")
+		return apierr.Invalid("page_token", "must be the next_page_token of an earlier answer; omit it to begin again")
 	}
 	return nil
 }

@@ -37,9 +37,9 @@ func TestRatesGroupsAndPages(t *testing.T) {
 	}
 	s := New(apitest.New(t), Options{}).Rates
 	for want, req := range map[string]*quoratev1.TopRatesRequest{
-		"label: is":      {Label: "eu"},
-		"group_by: is":   {GroupBy: "a=b"},
-		"page_token: is": {PageToken: "?"},
+		"label: is":           {Label: "eu"},
+		"group_by: is":        {GroupBy: "a=b"},
+		"page_token: must be": {PageToken: "?"},
 	} {
 		if _, err := s.TopRates(t.Context(), req); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v: %v; want %q", req, err, want)

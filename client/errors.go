@@ -19,7 +19,7 @@ var (
 	ErrNoLimit = errors.New("no such limit")
 	// ErrNoReservation reports an unknown handle: the reservation was settled, has expired, or its
 	// node has died.
-	ErrNoReservation = errors.New("no such reservation")
+	ErrNoReservation = errors.New("unknown reservation")
 	// ErrUseAcquire reports a check of a limit on what is in flight, which Allow never admits: take
 	// places with Acquire, and give them back with Cancel.
 	ErrUseAcquire = errors.New("the limit counts what is in flight")
@@ -30,11 +30,11 @@ var (
 	ErrClosed = errors.New("client closed")
 	// ErrTooLong reports that the context ended while waiting for tokens, or would end before there
 	// can be enough.
-	ErrTooLong = errors.New("the wait is too long")
+	ErrTooLong = errors.New("wait too long")
 	// ErrNever reports that the tokens can never be available.
 	ErrNever = errors.New("never available")
 	// ErrTooManyWaiting reports that the maximum number of callers is waiting.
-	ErrTooManyWaiting = errors.New("too many callers wait")
+	ErrTooManyWaiting = errors.New("too many waiting callers")
 )
 
 // Error is the type of all errors of this package. A refusal is an error only of methods that wait.

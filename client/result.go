@@ -72,7 +72,7 @@ const (
 	WhyOpen            Why = "open"              // cut off: everything is admitted
 	WhyFixedRate       Why = "fixed_rate"        // cut off: a fixed rate
 	WhyNotEnforced     Why = "not_enforced"      // enforcement is off
-	WhyFloor           Why = "floor"             // admitted out of the floor although a parent is used up
+	WhyFloor           Why = "floor"             // admitted from the floor, although a parent is used up
 	WhyParentOverLimit Why = "parent_over_limit" // refused: a parent is used up
 	WhyFailover        Why = "failover"          // refused: the key's range has no leader at the moment; see Result.RetryAfter
 	WhyUseAcquire      Why = "use_acquire"       // refused for good: a limit on what is in flight is acquired and released

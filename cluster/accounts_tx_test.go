@@ -113,7 +113,7 @@ func TestAccountsBank(t *testing.T) {
 	testspeed.Full(t)
 	t.Parallel() // it mostly waits
 	t.Run("killed", func(t *testing.T) { bank(t, func(c *threeNodes) { c.kill("n3") }) })
-	t.Run("cut off", func(t *testing.T) {
+	t.Run("truncated", func(t *testing.T) {
 		bank(t, func(c *threeNodes) {
 			for _, id := range []quota.NodeID{"n3", "n1"} {
 				heal := c.cutOff(id)

@@ -43,7 +43,7 @@ func (n backupNode) Snapshot(group uint32) (func(io.Writer) error, error) {
 	if r := n.ranges.Of(raftgroup.RangeOf(group)); r != nil {
 		return r.Machine.Snapshot()
 	}
-	return nil, errors.New("there is no such range")
+	return nil, errors.New("unknown range")
 }
 
 func (n backupNode) Call(ctx context.Context, to quota.NodeID, c *peerv1.Call) (*peerv1.Call, error) {

@@ -59,7 +59,7 @@ func (s *stats) init(n *Node, reg prometheus.Registerer) {
 		}
 		return float64(missing)
 	})
-	gauge("quorate_node_losses_tolerated", "Number of further nodes, whichever they are, that can fail before a range or the meta group loses its majority of voters, as this node sees it; it knows the voters of the groups that it leads.", func() float64 {
+	gauge("quorate_node_losses_tolerated", "Number of further nodes, any of them, that can fail before a range or the meta group loses its majority of voters, as this node sees it; it knows the voters of the groups that it leads.", func() float64 {
 		return float64(n.members.Tolerates())
 	})
 	gauge("quorate_replicas", "Number of nodes that should hold each range, from the settings.", func() float64 { return float64(n.members.Replicas()) })

@@ -27,7 +27,7 @@ func readGrant(v Value, _ []access.Grant) access.Grant {
 	for _, permission := range g.Permissions {
 		for _, name := range slices.Sorted(maps.Keys(when)) {
 			if attributes := access.Attributes(permission); !slices.Contains(attributes, name) {
-				when[name].faultAtName("%s is never asked for with it, so the grant would not count; must be of %s", permission, strings.Join(attributes, ", "))
+				when[name].faultAtName("%s does not apply to it, so the grant would have no effect; must be of %s", permission, strings.Join(attributes, ", "))
 			}
 		}
 	}
@@ -42,7 +42,7 @@ func readPermissions(v Value) (out []string) {
 			return
 		}
 		if slices.Contains(out, one) {
-			item.Fault("%s is there twice; remove one", one)
+			item.Fault("%s is a duplicate; remove one", one)
 		}
 		out = append(out, one)
 	})

@@ -67,7 +67,7 @@ func (s *nodeSettings) checkListen() {
 			hostA, portA, _ := net.SplitHostPort(a.addr)
 			hostB, portB, _ := net.SplitHostPort(b.addr)
 			if portA == portB && portA != "" && portA != "0" && (hostA == hostB || everyHost(hostA) || everyHost(hostB)) {
-				s.conflict([]string{b.path, a.path, "nodes"}, "%s %s and %s %s take the same port; must be different", a.path, a.addr, b.path, b.addr)
+				s.conflict([]string{b.path, a.path, "nodes"}, "%s %s and %s %s use the same port; must be different", a.path, a.addr, b.path, b.addr)
 			}
 		}
 	}
@@ -104,7 +104,7 @@ func (s *nodeSettings) checkTLS() {
 		s.conflict([]string{"tls.cert", "tls.key", "tls.ca_key", "tls.ca"}, "tls.ca is missing; must be the file of the CA's certificate")
 	}
 	if t.CA != "" && !own {
-		s.conflict(tlsFiles, "tls.ca is given alone; must come with tls.cert and tls.key, or with tls.ca_key")
+		s.conflict(tlsFiles, "tls.ca is given alone; must be with tls.cert and tls.key, or with tls.ca_key")
 	}
 }
 

@@ -96,7 +96,7 @@ func (c *conversion) envoyList(namespace string, above envoyWay, v Value) {
 		}
 		step := descriptor.Step{Key: d.key, Value: d.value}
 		if line, twice := seen[step]; twice && len(c.faults) == faults {
-			item.faultAtName("has the key and value of line %d again; remove one", line)
+			item.faultAtName("repeats the key and value of line %d; remove one", line)
 			return
 		}
 		seen[step] = item.Line()
@@ -104,7 +104,7 @@ func (c *conversion) envoyList(namespace string, above envoyWay, v Value) {
 			patterns.Touch([]descriptor.Step{step})
 		}
 		if d.share && !step.Pattern() {
-			item.Missing("share_threshold", "is for a value with * in it; remove it, or write value: %s", clip(d.value+"*"))
+			item.Missing("share_threshold", "is only for a value with *; remove it, or write value: %s", clip(d.value+"*"))
 		}
 		way := envoyWay{
 			steps:  append(slices.Clone(above.steps), descriptor.Step{Key: d.key, Value: d.value}),
@@ -132,7 +132,7 @@ func (c *conversion) envoyOne(namespace string, way envoyWay, d *envoyDescriptor
 	case d.below.node == nil || len(d.below.node.Content) == 0:
 		l := quota.Limit{LimitName: quota.LimitName{Namespace: namespace, Limit: c.envoyLimitName(namespace, way.steps, v)}, Class: quota.Unlimited, Enforcement: quota.Off}
 		l.Rate.Per = time.Second
-		c.note(v.path, "", "has neither a rate_limit nor descriptors; becomes the limit %v, which is off and goes before less exact ones", l.LimitName)
+		c.note(v.path, "", "has neither a rate_limit nor descriptors; becomes the limit %v, which is off and takes precedence over less specific ones", l.LimitName)
 		c.envoyRule(&descriptor.Rule{Steps: way.steps}, v)
 		c.keep(l, v)
 	default:

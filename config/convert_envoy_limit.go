@@ -87,11 +87,11 @@ func (c *conversion) envoyRate(l *quota.Limit, r *descriptor.Rule, v Value) bool
 	if unlimited {
 		r.Unlimited = true
 		if g.any("unit") {
-			g["unit"].faultAtName("stands beside unlimited; remove one of them")
+			g["unit"].faultAtName("is combined with unlimited; remove one of them")
 			return false
 		}
 		if at, there := g["requests_per_unit"]; there {
-			c.note(at.path, "", "means nothing beside unlimited; is not carried over")
+			c.note(at.path, "", "has no effect with unlimited; is not carried over")
 		}
 		l.Class, l.Rate.Per = quota.Unlimited, time.Second
 		return true
@@ -114,12 +114,12 @@ func (c *conversion) envoyRate(l *quota.Limit, r *descriptor.Rule, v Value) bool
 // envoyLong notes units whose length differs from the calendar's.
 func (c *conversion) envoyLong(word string, v Value) {
 	what := map[string]string{
-		"week":  "a week begins on Thursday, as there, because windows are aligned to the Unix epoch",
-		"month": "a month is 30 days, as there",
-		"year":  "a year is 365 days, as there",
+		"week":  "a week begins on Thursday, as in the original, because windows are aligned to the Unix epoch",
+		"month": "a month is 30 days, as in the original",
+		"year":  "a year is 365 days, as in the original",
 	}[word]
 	if what != "" {
-		c.note(v.path, "write per: "+word+", window: calendar if that of the calendar is meant", "%s", what)
+		c.note(v.path, "write per: "+word+", window: calendar for a calendar period", "%s", what)
 	}
 }
 

@@ -27,7 +27,7 @@ func (c *conversion) quotaservice(v Value) {
 		{"global_default_bucket", "", func(v Value) { c.qsBucket(quota.Global, v, 0) }},
 		{"namespaces", "", func(v Value) { v.named("{name: "+qsNamespaceExample+"}", c.qsNamespace) }},
 		c.noted("version", "", "the version number is not converted; versions start again"),
-		c.noted("user", "", "is not carried over; who applies the limits is recorded then"),
+		c.noted("user", "", "is not carried over; the author is recorded when the limits are applied"),
 		c.noted("date", "", "is not carried over; the time is recorded when the limits are applied"),
 	})
 }
@@ -64,7 +64,7 @@ func (c *conversion) qsNamespace(name string, v Value) {
 	}
 	if byDefault.node != nil && template.node != nil {
 		c.note(byDefault.path, "remove one of the two",
-			"stands beside a dynamic_bucket_template, with which quotaservice does not start; here the template goes first, and the default is never used")
+			"is combined with a dynamic_bucket_template, with which quotaservice does not start; here the template takes precedence, and the default is never used")
 	}
 }
 

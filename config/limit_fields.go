@@ -86,7 +86,7 @@ func (l *limitFile) floor(d *draft, v Value) {
 		d.FloorBurst = l.burstFor(v, d.Floor)
 	}
 	if d.Floor.Tokens == 0 && d.FloorBurst == 0 {
-		v.Fault("is nothing; give it a rate above 0, or leave it out")
+		v.Fault("is 0; give a rate above 0, or omit it")
 	}
 }
 
@@ -133,16 +133,16 @@ func (l *limitFile) cutOff(c *quota.CutOff, v Value) {
 	}
 	if given.any("policy") && given.any("rate") {
 		both := slices.DeleteFunc(given.InOrder(), func(name string) bool { return name != "policy" && name != "rate" })
-		given[both[1]].faultAtName("policy and rate cannot stand together; choose one")
+		given[both[1]].faultAtName("policy and rate cannot be combined; choose one")
 	}
 	if !given.any("policy", "rate", "after", "then") {
-		v.Fault("says nothing; write a policy, such as %s", cutOffExample)
+		v.Fault("is empty; write a policy, such as %s", cutOffExample)
 	}
 	switch after, then := given.any("after"), given.any("then"); {
 	case after && !then:
-		v.Missing("then", "is missing beside after; write then: closed")
+		v.Missing("then", "is missing with after; write then: closed")
 	case then && !after:
-		v.Missing("after", "is missing beside then; write after: 30s")
+		v.Missing("after", "is missing with then; write after: 30s")
 	}
 }
 
@@ -192,7 +192,7 @@ func (l *limitFile) matchFields(m *quota.Match, pattern string) []Field {
 					return
 				}
 				if slices.Contains(m.Methods, one) {
-					item.Fault("is %s again; remove one", clip(one))
+					item.Fault("repeats %s; remove one", clip(one))
 				}
 				m.Methods = append(m.Methods, one)
 			})

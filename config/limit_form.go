@@ -47,7 +47,7 @@ func (l *limitFile) choose(v Value, g Given, forms []form) *form {
 		case chosen == nil:
 			chosen, at = &forms[i], g[name]
 		case chosen != &forms[i]:
-			g[name].faultAtName("cannot stand beside %s; choose one of %s", at.key.Value, choices(forms))
+			g[name].faultAtName("cannot be combined with %s; choose one of %s", at.key.Value, choices(forms))
 			return nil
 		}
 	}
@@ -82,7 +82,7 @@ func (l *limitFile) finish(d *draft) bool {
 		d.Rate.Per = time.Second // a rate of 0 tokens
 		for _, name := range d.given.InOrder() {
 			if !slices.Contains(notCounting, name) {
-				d.given[name].faultAtName("cannot stand beside %s, which counts nothing; remove one of them", f.main)
+				d.given[name].faultAtName("cannot be combined with %s, which counts nothing; remove one of them", f.main)
 			}
 		}
 	}

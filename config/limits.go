@@ -112,7 +112,7 @@ func (l *limitFile) namespaceFields(namespace string) []Field {
 func (l *limitFile) room(v Value) bool {
 	l.seen++
 	if l.seen == quota.MaxLimits+1 {
-		v.faultAtName("is one limit too many; at most %d in a file", quota.MaxLimits)
+		v.faultAtName("is over the maximum of %d limits in a file", quota.MaxLimits)
 	}
 	return l.seen <= quota.MaxLimits
 }
@@ -149,7 +149,7 @@ func (l *limitFile) add(d *draft) {
 	}
 	if first, twice := l.drafts[d.LimitName]; twice {
 		if first.value.path != d.value.path { // equal paths mean a duplicate key, which is already reported
-			d.value.faultAtName("%v is there twice, first in line %d; remove one", d.LimitName, first.value.Line())
+			d.value.faultAtName("%v is a duplicate, first in line %d; remove one", d.LimitName, first.value.Line())
 		}
 		return
 	}

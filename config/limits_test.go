@@ -130,7 +130,7 @@ func TestTooMuch(t *testing.T) {
 	if l, err := ParseLimits("f", many(quota.MaxLimits)); err != nil || len(l) != quota.MaxLimits {
 		t.Errorf("as many limits as allowed: %d, %v", len(l), err)
 	}
-	wantFault(t, many(quota.MaxLimits+2), 1, "f:100005:7: namespaces.web.limits.l100000: is one limit too many; at most 100000 in a file")
+	wantFault(t, many(quota.MaxLimits+2), 1, "f:100005:7: namespaces.web.limits.l100000: is over the maximum of 100000 limits in a file")
 	wantFault(t, slices.Repeat([]byte("# 4 MiB\n"), MaxFileBytes/8+1), 1, "f: is larger than 4 MiB; at most 4194304 bytes are read")
 	wantFault(t, []byte("{"+strings.Repeat("a,", 2000)+"}"), maxFaults+1, "f: has more than 1000 faults; the others are not listed")
 	wantFault(t, []byte(strings.Repeat("[", 1<<20)), 1, "f:1:10001: is not valid YAML")

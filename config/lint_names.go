@@ -24,14 +24,14 @@ func lintFloorParent(in *lint, l *quota.Limit, say say) {
 
 func lintFloorRate(_ *lint, l *quota.Limit, say say) {
 	if l.Floor.Tokens > 0 && l.Kind != quota.Concurrency && compareRates(l.Floor, l.Rate, 1) >= 0 {
-		say("a floor of %s is all of the limit's own %s, so that the parent never counts; lower the floor, or leave the parent out",
+		say("a floor of %s is all of the limit's own %s, so that the parent never applies; lower the floor, or omit the parent",
 			formatRate(l.Floor), formatRate(l.Rate))
 	}
 }
 
 func lintDefaultUnused(in *lint, l *quota.Limit, say say) {
 	if l.Limit == quota.Default && l.LimitName != quota.Global && in.template(l) != nil {
-		say("is never used: the namespace's template goes first, for every name that is no limit; remove one of the two")
+		say("is never used: the namespace's template takes precedence for every unknown name; remove one of the two")
 	}
 }
 
@@ -46,7 +46,7 @@ func lintTemplateShadows(in *lint, l *quota.Limit, say say) {
 		return
 	}
 	if why := looser(t, l); why != "" {
-		say("a slip in its name is not noticed: the namespace's template answers for any name, and %s; move the limit to a namespace without one", why)
+		say("a typo in its name is not noticed: the namespace's template applies to any name, and %s; move the limit to a namespace without a template", why)
 	}
 }
 
@@ -109,7 +109,7 @@ func (in *lint) hidden() {
 			}
 			if why := hides(wide, l, j > i); why != "" {
 				in.found = append(in.found, Finding{Limit: l.LimitName, Rule: ruleHidden, Text: fmt.Sprintf(
-					"%v matches all that it matches (%s), and all that match are charged: %s", wide.LimitName, wide.Match.Path, why)})
+					"%v matches everything that it matches (%s), and all matching limits are charged: %s", wide.LimitName, wide.Match.Path, why)})
 				break
 			}
 		}

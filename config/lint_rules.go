@@ -19,7 +19,7 @@ func lintDebt(_ *lint, l *quota.Limit, say say) {
 		return
 	}
 	if takes := l.Rate.TimeFor(quota.FromTokens(l.MaxCost)); takes > l.MaxDebt {
-		say("max_cost %d takes %s to refill, but only max_debt %s can be reserved: on an empty bucket it is refused whatever the caller would wait; raise max_debt",
+		say("max_cost %d takes %s to refill, but only max_debt %s can be reserved: on an empty bucket it is refused, however long the caller would wait; raise max_debt",
 			l.MaxCost, aboutPause(takes), formatPause(l.MaxDebt))
 	}
 }
@@ -45,9 +45,9 @@ func lintFraction(_ *lint, l *quota.Limit, say say) {
 	switch {
 	case l.Fraction == 0:
 	case l.Enforcement != quota.Enforce:
-		say("a fraction of %s%% means nothing under %v; use enforce, or leave the fraction out", formatParts(l.Fraction, quota.Million/100), l.Enforcement)
+		say("a fraction of %s%% has no effect under %v; use enforce, or omit the fraction", formatParts(l.Fraction, quota.Million/100), l.Enforcement)
 	case l.Fraction == quota.Million:
-		say("a fraction of 100%% is all keys, as without it; leave it out")
+		say("a fraction of 100%% is all keys, the default; omit it")
 	}
 }
 
@@ -63,7 +63,7 @@ func lintCutOffRate(_ *lint, l *quota.Limit, say say) {
 		rate   quota.Rate
 	}{{l.CutOff.Policy, l.CutOff.Rate}, {l.CutOff.Then, l.CutOff.ThenRate}} {
 		if c.policy == quota.CutOffRate && l.Kind != quota.Concurrency && compareRates(c.rate, l.Rate, 1) > 0 {
-			say("when cut off, each node admits %v by itself, more than the %v that all have together; give a lower rate", formatRate(c.rate), formatRate(l.Rate))
+			say("when cut off, each node admits %v by itself, more than the %v of all nodes together; give a lower rate", formatRate(c.rate), formatRate(l.Rate))
 			return
 		}
 	}
@@ -86,12 +86,12 @@ func lintMatchInFlight(_ *lint, l *quota.Limit, say say) {
 	if l.Enforcement == quota.Shadow {
 		is = "would be"
 	}
-	say("counts what is in flight, and a check by method and path takes no place: every request that it matches %s refused (use_acquire), unless it reserves; leave match out and acquire the limit by its name, or give it a rate or a window", is)
+	say("is a concurrency limit, which a check by method and path cannot acquire: every matching request %s refused (use_acquire), unless it reserves; omit match and acquire the limit by its name, or give it a rate or a window", is)
 }
 
 func lintNeverRefilled(_ *lint, l *quota.Limit, say say) {
 	if l.Kind == quota.TokenBucket && l.Burst > 0 && l.Rate.Tokens == 0 {
-		say("a rate of 0 never refills: a key has %d and then nothing; give it a rate", l.Burst)
+		say("a rate of 0 never refills: a key gets %d once; give it a rate", l.Burst)
 	}
 }
 
@@ -100,13 +100,13 @@ func lintSlowly(_ *lint, l *quota.Limit, say say) {
 		return
 	}
 	if l.Rate.TimeFor(l.BurstUnits()) > quota.MaxPause {
-		say("a burst of %d takes more than a year to come back at %s; raise the rate, or lower the burst", l.Burst, formatRate(l.Rate))
+		say("a burst of %d takes more than a year to refill at %s; raise the rate, or lower the burst", l.Burst, formatRate(l.Rate))
 	}
 }
 
 func lintBucketDoubles(_ *lint, l *quota.Limit, say say) {
 	if l.Kind == quota.TokenBucket && l.Rate.Per >= 24*time.Hour && l.Rate.Tokens > 1 && l.Burst >= l.Rate.Tokens {
-		say("a full bucket and what comes back admit up to %d in the first %s; use window: sliding or calendar, or a smaller burst",
+		say("a full bucket and its refill admit up to %d in the first %s; use window: sliding or calendar, or a smaller burst",
 			l.Burst+l.Rate.Tokens-1, formatPause(l.Rate.Per))
 	}
 }
@@ -126,6 +126,6 @@ func lintBoundary(_ *lint, l *quota.Limit, say say) {
 func lintLeaderSuits(_ *lint, l *quota.Limit, say say) {
 	slow := l.Rate.Per > 0 && compareRates(l.Rate, quota.Rate{Tokens: 1, Per: time.Second}, 1) <= 0
 	if l.Kind != quota.Concurrency && l.Burst == 1 && len(l.More) == 0 && slow && l.Ceiling == quota.Soft && l.Decide != quota.AtLeader {
-		say("one at a time cannot be divided among nodes, so that several may each let one pass; use decide: leader where that matters")
+		say("a single place cannot be divided among nodes, so several nodes may each admit one; use decide: leader where that matters")
 	}
 }

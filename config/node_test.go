@@ -202,7 +202,7 @@ func TestEnvironFaults(t *testing.T) {
 		"strange": {"", []string{"QUORATE_\x1b[31m=1"}, `environment: "QUORATE_\x1b[31m": unknown variable; must be one of ` + strings.Join(Variables(), ", ")},
 		"nodes":   {"", []string{"QUORATE_NODES=n1=a:1,n2"}, `environment: QUORATE_NODES: is "n1=a:1,n2"; must be id=host:port of every node, such as n1=10.0.0.1:7413,n2=10.0.0.2:7413`},
 		"peer":    {"", []string{"QUORATE_NODES=n1=a:1,n2=b"}, `environment: QUORATE_NODES: peer of nodes[1] is "b"; must be host:port that the other nodes can reach, such as 10.0.0.1:7413`},
-		"twice":   {"", []string{"QUORATE_NODES=n1=a:1,n1=b:1"}, `environment: QUORATE_NODES: nodes[1] has the id "n1" of nodes[0]; must be an id of its own`},
+		"twice":   {"", []string{"QUORATE_NODES=n1=a:1,n1=b:1"}, `environment: QUORATE_NODES: nodes[1] has the id "n1" of nodes[0]; must be unique`},
 		"grants":  {"", []string{"QUORATE_ACCESS_GRANTS=[{identity: a, permissions: [quota.accounts.reed]}]"}, `environment: QUORATE_ACCESS_GRANTS: grants[0].permissions[0]: is "quota.accounts.reed"; must be quota.accounts.read, quota.accounts.list, quota.accounts.write, quota.policies.read, quota.policies.write, quota.policies.overrideVersion or quota.policies.purge (did you mean quota.accounts.read?); grants[0].realm: is missing; write realm: "project:infra"`},
 		"join":    {"", []string{"QUORATE_JOIN=a:1, b"}, `environment: QUORATE_JOIN: join[1] is "b"; must be host:port of a member's gRPC port, such as 10.0.0.1:7412`},
 		"joins":   {"", []string{"QUORATE_JOIN=a:1" + strings.Repeat(",a:1", 32)}, `environment: QUORATE_JOIN: has 33 addresses; must be 1 to 32`},

@@ -93,7 +93,7 @@ func (o *overrideFile) one(v Value, g Given) bool {
 	for _, alone := range []string{"unlimited", "ban"} {
 		for _, other := range []string{"rate", "burst", "scale", "ban"} {
 			if alone != other && g.any(alone) && g.any(other) {
-				g[other].faultAtName("cannot stand beside %s; %s", alone, choose)
+				g[other].faultAtName("cannot be combined with %s; %s", alone, choose)
 				return false
 			}
 		}

@@ -26,9 +26,9 @@ func repeated(peers []Peer, one Peer) error {
 	for i, p := range peers {
 		switch {
 		case one.ID != "" && p.ID == one.ID:
-			return fmt.Errorf("has the id %s of nodes[%d]; must be an id of its own", clip(string(one.ID)), i)
+			return fmt.Errorf("has the id %s of nodes[%d]; must be unique", clip(string(one.ID)), i)
 		case one.Peer != "" && p.Peer == one.Peer:
-			return fmt.Errorf("has the peer %s of nodes[%d]; must be an address of its own", clip(one.Peer), i)
+			return fmt.Errorf("has the peer %s of nodes[%d]; must be unique", clip(one.Peer), i)
 		}
 	}
 	return nil

@@ -52,7 +52,7 @@ func (f *policyFile) policy(v Value) {
 		return
 	}
 	if line, twice := f.lines[k]; twice {
-		v.faultAtName("%s~%s~%s is there twice, first in line %d; remove one", k.Namespace, k.Name, k.Resource, line)
+		v.faultAtName("%s~%s~%s is a duplicate, first in line %d; remove one", k.Namespace, k.Name, k.Resource, line)
 		return
 	}
 	f.lines[k], f.policies[k] = v.Line(), one
@@ -80,8 +80,8 @@ func (f *policyFile) policyFields(k *account.PolicyKey, one *account.Policy) []F
 		{"namespace", "", func(v Value) { v.scalar(bounded(&k.Namespace, 0, account.MaxAtom)) }},
 		{"name", "name: default", func(v Value) { v.scalar(bounded(&k.Name, 1, account.MaxAtom)) }},
 		{"type", "type: builds", func(v Value) { v.scalar(bounded(&k.Resource, 1, account.MaxAtom)) }},
-		{"default", "default: 10, what a new account has", func(v Value) { v.scalar(whole(&one.Default, 0, account.Most)) }},
-		{"limit", "limit: 10, the most that it can have", func(v Value) { v.scalar(whole(&one.Limit, 0, account.Most)) }},
+		{"default", "default: 10, the balance of a new account", func(v Value) { v.scalar(whole(&one.Default, 0, account.Most)) }},
+		{"limit", "limit: 10, the highest balance", func(v Value) { v.scalar(whole(&one.Limit, 0, account.Most)) }},
 		{"refill", "", func(v Value) { f.refill(v, &one.Refill) }},
 		{"lifetime", "", func(v Value) { v.scalar(lifetime(&one.Lifetime)) }},
 		{"options", "", func(v Value) { f.options(v, &one.Options) }},

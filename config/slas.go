@@ -34,7 +34,7 @@ func (l *limitFile) slas(v Value) {
 			return
 		}
 		if line, twice := lines[s.id]; twice {
-			s.given["id"].Fault("is %s again, first in line %d; must be an id of its own", clip(s.id), line)
+			s.given["id"].Fault("repeats %s, first in line %d; must be unique", clip(s.id), line)
 			return
 		}
 		lines[s.id] = s.given["id"].node.Line

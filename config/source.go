@@ -64,7 +64,7 @@ func (r *report) documents(startWith string, most int, read func(Value)) {
 		case empty(&doc): // as after a "---" at the end
 			continue
 		case n == most:
-			r.faultAt(doc.Content[0], "", "is one document too many; at most %d in a file", most)
+			r.faultAt(doc.Content[0], "", "is over the maximum of %d documents in a file", most)
 			return
 		}
 		root := doc.Content[0]

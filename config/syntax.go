@@ -17,8 +17,8 @@ var syntaxHints = []struct{ complaint, hint string }{
 	{"could not find expected ':'", "write it as name: value"},
 	{"unexpected end of stream", "close the quote"},
 	{"incompatible YAML document", "leave the %YAML line out"},
-	{"unknown anchor", "write the value out, anchors and aliases are not allowed"},
-	{"exceeded max depth", "check the brackets, no file nests as deep"},
+	{"unknown anchor", "write out the value; anchors and aliases are not allowed"},
+	{"exceeded max depth", "check the brackets; the nesting is too deep"},
 	{"expected key", "check the indentation and the brackets"},
 	{"expected '-'", "check the indentation and the brackets"},
 	{"expected node content", "write a value, and close every bracket"},
@@ -42,7 +42,7 @@ func (r *report) syntax(err error) {
 	if begun.Line > 0 && begun.Line < at.Line {
 		message += fmt.Sprintf(" (begun at %d:%d)", begun.Line, begun.Column)
 	}
-	r.fault(at.Line, at.Column, "", "is not valid YAML, and is not read beyond: %s; %s", message, syntaxHint(message))
+	r.fault(at.Line, at.Column, "", "is not valid YAML, the rest was not read: %s; %s", message, syntaxHint(message))
 }
 
 func syntaxHint(message string) string {
@@ -61,7 +61,7 @@ func (r *report) plainOnly(n *yaml.Node) {
 		r.faultAt(n, "", "has the anchor %s; must be the value alone, anchors are not allowed", clip(n.Anchor))
 	}
 	if n.Kind == yaml.AliasNode {
-		r.faultAt(n, "", "is an alias of %s; write the value out, aliases are not allowed", clip(n.Value))
+		r.faultAt(n, "", "is an alias of %s; write out the value; aliases are not allowed", clip(n.Value))
 	}
 	if n.Style&yaml.TaggedStyle != 0 {
 		r.faultAt(n, "", "has the tag %s; must be the value alone, tags are not allowed", clip(n.Tag))

@@ -122,7 +122,7 @@ func (v Value) unknown(fields []Field) (meant string) {
 		names[i] = f.Name
 	}
 	if v.key.Tag == "!!merge" {
-		v.faultAtName("is a merge key; write the fields out, merge keys are not allowed")
+		v.faultAtName("is a merge key; write out the fields; merge keys are not allowed")
 		return ""
 	}
 	if say, ok := elsewhere[v.key.Value]; ok {

@@ -117,7 +117,7 @@ func (g stepper) promote() (Step, bool) {
 	}
 	for _, n := range g.want.Voters {
 		if slices.Contains(g.is.Nonvoters, n) && g.is.isReady(n) {
-			return Step{Promote, n, "it is wanted as a voter and has caught up"}, true
+			return Step{Promote, n, "planned as a voter and caught up"}, true
 		}
 	}
 	return Step{}, false
@@ -131,16 +131,16 @@ func (g stepper) shrink() (Step, bool) {
 	}
 	extra := g.notWanted(g.is.Voters)
 	if i := slices.IndexFunc(extra, func(n quota.NodeID) bool { return !g.is.isAlive(n) }); i >= 0 {
-		return g.remove(extra[i], "it is dead and not wanted"), true
+		return g.remove(extra[i], "dead and no longer planned"), true
 	}
 	for _, n := range extra {
 		if n != g.is.Leader {
 			// The rest must be able to continue without it.
 			rest := slices.DeleteFunc(slices.Clone(g.is.Voters), func(v quota.NodeID) bool { return v == n })
 			if ready := g.is.count(rest, g.is.isReady); !majority(ready, len(rest)) {
-				return Step{Wait, n, fmt.Sprintf("it is to go, but only %d of the other %d voters are ready", ready, len(rest))}, true
+				return Step{Wait, n, fmt.Sprintf("to be removed, but only %d of the other %d voters are ready", ready, len(rest))}, true
 			}
-			return g.remove(n, "it is not wanted as a voter"), true
+			return g.remove(n, "not planned as a voter"), true
 		}
 	}
 	for _, n := range g.want.Voters {
@@ -173,10 +173,10 @@ func (g stepper) add() (Step, bool) {
 		}
 	}
 	if len(missing) > 0 {
-		return Step{AddNonvoter, missing[0], "it is wanted as a voter and has nothing yet"}, true
+		return Step{AddNonvoter, missing[0], "planned as a voter, without data yet"}, true
 	}
 	if len(gone) > 0 {
-		return Step{Wait, gone[0], "it is wanted as a voter, but not heard from"}, true
+		return Step{Wait, gone[0], "planned as a voter, but not reporting"}, true
 	}
 	return Step{}, false
 }
@@ -185,7 +185,7 @@ func (g stepper) add() (Step, bool) {
 func (g stepper) removeNonvoters() (Step, bool) {
 	for _, n := range g.notWanted(g.is.Nonvoters) {
 		if !g.meta || slices.Contains(g.want.Removed, n) {
-			return Step{Remove, n, "it is not wanted"}, true
+			return Step{Remove, n, "no longer planned"}, true
 		}
 	}
 	return Step{}, false

@@ -84,7 +84,7 @@ func TestCLILimits(t *testing.T) {
 	c.prints(0, "the active version is 1", "limits", "apply", more, "--dry-run")
 	c.prints(0, "version 1\n", "limits", "get")
 	c.prints(0, "limits applied: version 2 (1 changed)", "limits", "apply", more, "--expected-version", "1", "--author", "alice", "--comment", "more for all")
-	c.prints(3, "version 1 was expected, but version 2, made by alice, is in force", "limits", "apply", same, "--expected-version", "1")
+	c.prints(3, "version 1 was expected, but version 2, made by alice, is active", "limits", "apply", same, "--expected-version", "1")
 	c.prints(1, "burst  4 -> 40", "limits", "diff", "1", "2")
 	c.prints(2, "limts", "limits", "apply", c.file("bad.yaml", strings.Replace(cliLimits, "limits:", "limts:", 1)))
 	c.prints(0, "limits rolled back to version 1: version 3 (1 changed)", "limits", "rollback", "1", "--comment", "too much")

@@ -108,7 +108,7 @@ var mistakes = []part{
 		{title: "A burst below one", files: limits("per_tenant: {rate: 100/s, burst: -1}"), line: validate, code: 2, names: []string{"burst", "-1"}},
 		{title: "An unknown algorithm", files: limits("per_tenant: {rate: 100/s, algorithm: leaky}"), line: validate, code: 2, names: []string{"leaky"}},
 		{title: "A name with a space", files: limits("'per tenant': {rate: 100/s}"), line: validate, code: 2, names: []string{"per tenant"}},
-		{title: "A limit that is there twice", files: limits("per_tenant: {rate: 100/s}\n      per_tenant: {rate: 10/s}"), line: validate, code: 2, names: []string{"per_tenant"}},
+		{title: "A duplicate limit", files: limits("per_tenant: {rate: 100/s}\n      per_tenant: {rate: 10/s}"), line: validate, code: 2, names: []string{"per_tenant"}},
 		{title: "Something else than a limit file", files: map[string]string{"limits.yaml": "- rate: 100/s\n"}, line: validate, code: 2, names: []string{"limits.yaml"}},
 		{title: "A file that is not there", line: "quorate limits apply limit.yaml --addr $ADDR", code: 2, names: []string{"limit.yaml"}},
 		{title: "Somebody else was faster", files: limits("per_tenant: {rate: 10/s}"), line: "quorate limits apply limits.yaml --expected-version 7 --addr $ADDR", code: 3, names: []string{"7", "1"}},

@@ -136,7 +136,7 @@ func From(err error) *Error {
 	case IsNoLeader(err):
 		return &Error{
 			Code: codes.Unavailable, HTTP: http.StatusServiceUnavailable, Reason: "NO_LEADER", Retry: time.Second,
-			Detail: err.Error() + "; decisions go on, repeat this call in a second",
+			Detail: err.Error() + "; decisions continue, repeat this call in a second",
 		}
 	case errors.Is(err, context.DeadlineExceeded):
 		return &Error{Code: codes.DeadlineExceeded, HTTP: http.StatusGatewayTimeout, Reason: "TOO_SLOW", Detail: "the cluster did not answer in time; try again"}

@@ -87,7 +87,7 @@ func (r *Reader) Object(path string, fields []string, read func(field int) error
 			return apierr.Invalid(orBody(apierr.Join(path, apierr.Clip(name))), "unknown field %q;%s known: %s", apierr.Clip(name), suggest.DidYouMean(name, fields, ""), suggest.List(fields, false))
 		}
 		if seen&(1<<n) != 0 {
-			return apierr.Invalid(apierr.Join(path, name), "is there twice; give it once")
+			return apierr.Invalid(apierr.Join(path, name), "is a duplicate; give it once")
 		}
 		seen |= 1 << n
 		if r.peek() != ':' {

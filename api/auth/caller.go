@@ -110,7 +110,7 @@ func (e *DeniedError) Error() string {
 	case "":
 		return who + " needs a credential for " + e.Method
 	case unlisted:
-		return fmt.Sprintf("%s: not allowed for anyone, because it is not in the table of permissions", e.Method)
+		return fmt.Sprintf("%s: not allowed for any caller, because the table of permissions does not list it", e.Method)
 	}
 	if e.Scope == "" {
 		return fmt.Sprintf("%s needs %s", who, e.Permission)

@@ -181,7 +181,7 @@ var rules = map[string]Rule{
 	"GET /metrics":                 {Need: Permit, Permission: rbac.MetricsRead},
 	"/api":                         everywhere(rbac.LimitsRead),
 	"/api/stats":                   everywhere(rbac.RatesRead),
-	"/console":                     {Need: Open, About: "pages; what they show and change needs what its calls need"},
+	"/console":                     {Need: Open, About: "pages; their content and changes need the permissions of the calls"},
 	"/debug":                       write(everywhere(rbac.DebugRead)),
 }
 

@@ -155,7 +155,7 @@ func TestReservations(t *testing.T) {
 		{"POST", "/v1/reserve", `{"checks":[{"namespace":"web","limit":"b"}]}`, 404, "unknown limit web/b", ""},
 		{"POST", "/v1/renew", `{"handle":"n1.7-0","ttl":5}`, 200, "{}", ""},
 		{"POST", "/v1/settle", `{"handle":"n1.7-0","used":4}`, 200, "{}", ""},
-		{"POST", "/v1/settle", `{"handle":"n1.7-0"}`, 404, "handle: node n1: no such reservation: it has been settled or has expired", ""},
+		{"POST", "/v1/settle", `{"handle":"n1.7-0"}`, 404, "handle: node n1: unknown reservation: it was settled, it expired", ""},
 		{"POST", "/v1/renew", `{"handle":"n1.7-0"}`, 404, "NO_SUCH_RESERVATION", ""},
 		{"POST", "/v1/settle", `{"handle":"a b"}`, 400, `handle: is \"a b\"; must be what Reserve or Acquire returned`, ""},
 		{"POST", "/v1/settle", `{}`, 400, `handle: is \"\"`, ""},

@@ -116,7 +116,7 @@ func TestRequestFaults(t *testing.T) {
 		{"/v1/allow", ok("") + "{}", "body", "has more after the object", 400},
 		{"/v1/allow", ok(`,"costs":2`), "costs", `unknown field "costs"; did you mean "cost"? known: namespace, limit, key, cost, max_wait, method, path`, 400},
 		{"/v1/allow", ok(`,"Key":"x"`), "Key", "unknown field", 400},
-		{"/v1/allow", ok(`,"key":"x"`), "key", "is there twice", 400},
+		{"/v1/allow", ok(`,"key":"x"`), "key", "is a duplicate", 400},
 		{"/v1/allow", ok(`,"cost":"2"`), "cost", `is the string "2"; must be a whole number from 0 to 4398046511104`, 400},
 		{"/v1/allow", ok(`,"cost":1.5`), "cost", "is 1.5; must be a whole number", 400},
 		{"/v1/allow", ok(`,"cost":1e3`), "cost", "is 1e3; must be a whole number", 400},

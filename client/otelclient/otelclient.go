@@ -108,7 +108,7 @@ func (m *meters) instruments() {
 	m.count("waits_refused", "{call}", "Callers that found no place to wait for tokens.", func(s *client.Stats) uint64 { return s.WaitsRefused })
 	m.gauge("waiting", "{call}", "Callers that wait for tokens now.", func(s *client.Stats) int64 { return int64(s.Waiting) })
 	m.gauge("keys", "{key}", "Keys in the memory of the process.", func(s *client.Stats) int64 { return int64(s.Keys) })
-	m.gauge("limits_version", "1", "Version of the limits in force; 0 before the first.", func(s *client.Stats) int64 { return int64(s.Limits) })
+	m.gauge("limits_version", "1", "Version of the active limits; 0 before the first.", func(s *client.Stats) int64 { return int64(s.Limits) })
 }
 
 func bit(b bool) int64 {

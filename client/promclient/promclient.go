@@ -63,7 +63,7 @@ func New(source Source) *Collector {
 	count("waits_refused", "Callers that found no place to wait for tokens.", func(s *client.Stats) uint64 { return s.WaitsRefused })
 	gauge("waiting", "Callers that wait for tokens now.", func(s *client.Stats) int { return s.Waiting })
 	gauge("keys", "Keys in the memory of the process.", func(s *client.Stats) int { return s.Keys })
-	gauge("limits_version", "Version of the limits in force; 0 before the first.", func(s *client.Stats) int { return int(s.Limits) })
+	gauge("limits_version", "Version of the active limits; 0 before the first.", func(s *client.Stats) int { return int(s.Limits) })
 	return c
 }
 

@@ -52,7 +52,7 @@ var (
 	ErrRefused = errors.New("refused")
 	// ErrQueueFull reports that the maximum number of calls is waiting. The error is a [*Refused],
 	// too.
-	ErrQueueFull = errors.New("too many calls wait")
+	ErrQueueFull = errors.New("too many waiting calls")
 )
 
 // Refused is the error of a call that got no token.
@@ -65,7 +65,7 @@ type Refused struct {
 func (r *Refused) Error() string {
 	why := string(r.Result.Why)
 	if r.full {
-		why = "too many calls wait"
+		why = "too many waiting calls"
 	}
 	if r.Result.RetryAfter == client.Never {
 		return fmt.Sprintf("quorate: %s/%s: %s", r.Result.Limit.Namespace, r.Result.Limit.Name, why)

@@ -54,7 +54,7 @@ func (e *ConflictError) Aborted() bool { return true }
 // is safe.
 var (
 	errNotLeader  = errors.New("no leader took it, nothing was done")
-	errOverloaded = errors.New("too many commands wait, nothing was done")
+	errOverloaded = errors.New("too many queued commands; nothing was done")
 	errUnknown    = errors.New("the outcome is not known")
 	errRefused    = errors.New("refused")
 	errClosing    = errors.New("this node is closing")

@@ -87,7 +87,7 @@ func (s *Service) awaitPrepared(ctx context.Context, r quota.RangeID, replica *R
 		still := prepared()
 		maps.DeleteFunc(first, func(tx account.Tx, _ bool) bool { return !still[tx] })
 		if len(first) > 0 && !pause(ctx, min(try, heldTries)) {
-			return fmt.Errorf("%w: a transaction that is prepared in range %d does not end", errNotLeader, r)
+			return fmt.Errorf("%w: a prepared transaction in range %d does not end", errNotLeader, r)
 		}
 	}
 	return nil

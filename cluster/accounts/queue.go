@@ -185,7 +185,7 @@ func (q *queue) carry(batch []*pending) {
 	forward := make([]*pending, 0, len(batch))
 	for _, p := range batch {
 		if p.passed || leader == "" {
-			p.err = fmt.Errorf("%w: range %d has none that %s knows", errNotLeader, q.id, q.service.cfg.Self)
+			p.err = fmt.Errorf("%w: range %d has no leader known to %s", errNotLeader, q.id, q.service.cfg.Self)
 			continue
 		}
 		forward = append(forward, p)

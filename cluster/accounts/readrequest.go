@@ -21,7 +21,7 @@ func (s *Service) readOnce(ctx context.Context, q *readRequest) (reading, error)
 		}
 	}
 	if to == "" {
-		return reading{}, fmt.Errorf("%w: range %d has none that %s knows", errNotLeader, q.id, s.cfg.Self)
+		return reading{}, fmt.Errorf("%w: range %d has no leader known to %s", errNotLeader, q.id, s.cfg.Self)
 	}
 	return s.readThere(ctx, to, q)
 }

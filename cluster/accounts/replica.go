@@ -149,5 +149,5 @@ func outcomes(result any, commands int) ([]account.Outcome, error) {
 	case error:
 		return nil, r
 	}
-	return nil, errors.New("the range's state machine does not know accounts")
+	return nil, errors.New("the range's state machine does not support accounts")
 }

@@ -202,7 +202,7 @@ func (s *Service) carryOut(ctx context.Context, c *peerv1.CallBackup) *peerv1.Ca
 
 func (s *Service) step(ctx context.Context, step peerv1.BackupStep, id string, group uint32) (*peerv1.BackupGroup, error) {
 	if int(group) > s.cfg.Ranges {
-		return nil, fmt.Errorf("there is no group %d", group)
+		return nil, fmt.Errorf("unknown group %d", group)
 	}
 	g := s.node.Host().Group(group)
 	if g == nil {

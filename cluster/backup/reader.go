@@ -110,7 +110,7 @@ func (b *Reader) next() error {
 		return err
 	}
 	if g.Name != raftgroup.GroupName(uint32(place)) {
-		return b.bad("group %q stands where %q must be: groups are missing, doubled or out of order", g.Name, raftgroup.GroupName(uint32(place)))
+		return b.bad("got group %q, want %q: groups are missing, duplicated or out of order", g.Name, raftgroup.GroupName(uint32(place)))
 	}
 	b.manifest.Groups = append(b.manifest.Groups, Group{Name: g.Name, Index: g.Index, Term: g.Term})
 	b.group = sha256.New()
@@ -239,7 +239,7 @@ func (b *Reader) readFull(p []byte) error {
 	case err == nil:
 		return nil
 	case isEnd(err):
-		bad := b.bad("the file ends at byte %d, before its seal: it is cut off", b.read)
+		bad := b.bad("the file ends at byte %d, before its seal: it is truncated", b.read)
 		bad.Err = io.ErrUnexpectedEOF
 		return bad
 	}
@@ -266,7 +266,7 @@ func (b *Reader) json(v any, strict bool) error {
 }
 
 func (b *Reader) expected(what string, kind byte) error {
-	return b.bad("%s stands where %s must be", kindName(kind), what)
+	return b.bad("got %s, want %s", kindName(kind), what)
 }
 
 // bad returns an error about the block being read.

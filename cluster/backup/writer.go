@@ -108,7 +108,7 @@ func (b *Writer) Close() error {
 	}
 	err := b.err
 	if b.err == nil {
-		b.err = errors.New("backup: it is closed")
+		b.err = errors.New("backup: closed")
 	}
 	return err
 }

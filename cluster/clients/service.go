@@ -130,7 +130,7 @@ func New(cfg Config, node Node) *Service {
 		}),
 		settlements: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "quorate_client_final_reports_total",
-			Help: "Final reports of broken client sessions, by outcome: own (to this node), relayed (to another), inherited (of a dead node), later (not decided yet; it is repeated).",
+			Help: "Final reports of broken client sessions, by outcome: own (to this node), relayed (to another), inherited (of a dead node), later (not decided yet; the report is repeated).",
 		}, []string{"outcome"}),
 	}
 	for _, o := range []string{"own", "relayed", "inherited", "later"} {

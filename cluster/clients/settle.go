@@ -271,7 +271,7 @@ type sessionID struct {
 }
 
 var (
-	errInheriting = errors.New("it is being settled just now")
+	errInheriting = errors.New("it is being settled")
 	errSettled    = errors.New("it has been settled here")
 )
 

@@ -136,7 +136,7 @@ func (c *Clock) Start() (set bool) {
 func (c *Clock) Faults() (out []string) {
 	agreed := c.compare()
 	if off := c.off(); off.Abs() > Bound {
-		out = append(out, fmt.Sprintf("this process's clock is %s the right time: it comes closer by %v in a second, and other nodes lead if they can; to set it at once, restart this node",
+		out = append(out, fmt.Sprintf("this process's clock is %s the right time: the difference shrinks by %v a second, and other nodes lead if they can; to correct it immediately, restart this node",
 			aheadOf(off), steerEvery*maxSteer/1_000_000))
 	}
 	if by := c.Correction(); by != 0 {

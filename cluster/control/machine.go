@@ -119,7 +119,7 @@ func (m *Machine) Apply(_, _ uint64, data []byte) any {
 
 // errUnknownCommand is the result of an entry whose kind this version does not know. The cluster's
 // feature level keeps such entries out of the log.
-var errUnknownCommand = errors.New("meta command: of no kind that this version knows")
+var errUnknownCommand = errors.New("meta command: unknown kind to this version")
 
 // MembersResult is the result of applying a ChangeMembers.
 type MembersResult struct {

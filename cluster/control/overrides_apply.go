@@ -16,7 +16,7 @@ type TooManyOverridesError struct {
 }
 
 func (e *TooManyOverridesError) Error() string {
-	return fmt.Sprintf("overrides: there are %d, and %d more would be too many; at most %d", e.Have, e.Adding, quota.MaxOverrides)
+	return fmt.Sprintf("overrides: %d exist, and %d more would exceed the maximum of %d", e.Have, e.Adding, quota.MaxOverrides)
 }
 
 // overridesResult is the result of applying a change of overrides.

@@ -106,7 +106,7 @@ func (s *Store) checkOverrides(list []quota.Override, now quota.Time) error {
 		o := &list[i]
 		err := errors.Join(limitproto.CheckOverride(o), fitsNow(o, limits, now))
 		if seen[o.Key] {
-			err = errors.Join(err, errors.New("is there twice"))
+			err = errors.Join(err, errors.New("is a duplicate"))
 		}
 		seen[o.Key] = true
 		if err != nil {
@@ -132,7 +132,7 @@ func fitsNow(o *quota.Override, limits *quota.Limits, now quota.Time) error {
 	}
 	l, ok := limits.Find(o.Key.LimitName)
 	if !ok {
-		return fmt.Errorf("limit: there is no %v", o.Key.LimitName)
+		return fmt.Errorf("limit: unknown limit %v", o.Key.LimitName)
 	}
 	return o.Fits(l)
 }

@@ -182,7 +182,7 @@ func (r *metaReader) check(end *raftlogv1.MetaEnd) error {
 		return fmt.Errorf("it has %d versions, %d overrides and %d policy configs; written were %d, %d and %d",
 			versions, r.table.count, configs, end.GetVersions(), end.GetOverrides(), end.GetPolicies())
 	case r.past.newest().info.Number != r.head.LimitsVersion:
-		return fmt.Errorf("its newest version is %d; in force was %d", r.past.newest().info.Number, r.head.LimitsVersion)
+		return fmt.Errorf("its newest version is %d; the active one was %d", r.past.newest().info.Number, r.head.LimitsVersion)
 	}
 	return nil
 }

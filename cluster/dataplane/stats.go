@@ -22,7 +22,7 @@ func (s *stats) init(d *Decider) {
 	s.waitTimeouts = counter("quorate_grant_waits_expired_total", "Checks that waited for a grant that did not arrive in time.")
 	s.asked = counter("quorate_leader_decide_requests_total", "Decide requests that this node made for checks that memory did not settle, including those to its own ranges.")
 	s.unasked = counter("quorate_leader_decide_failures_total", "Checks whose leader could not be reached, or did not answer in time; they follow when_cut_off.")
-	s.expired = counter("quorate_reservations_expired_total", "Reservations that nobody settled in time.")
+	s.expired = counter("quorate_reservations_expired_total", "Reservations that were not settled in time.")
 	gauge := func(name, help string, f func() float64) {
 		reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, f))
 	}

@@ -167,7 +167,7 @@ func (s *Service) places(req *quoratev1.ListAuditEntriesRequest) (map[string]str
 	}
 	data, err := base64.RawURLEncoding.DecodeString(req.PageToken)
 	if err != nil || json.Unmarshal(data, &out) != nil {
-		return nil, status.Error(codes.InvalidArgument, "page_token: is not what an answer's next_page_token was; leave it out to begin again")
+		return nil, status.Error(codes.InvalidArgument, "page_token: must be the next_page_token of an earlier answer; omit it to begin again")
 	}
 	members := s.node.Members()
 	maps.DeleteFunc(out, func(node, _ string) bool { return !slices.Contains(members, quota.NodeID(node)) })

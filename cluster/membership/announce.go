@@ -122,7 +122,7 @@ func (s *Service) announceToLeader(ctx context.Context, self *Member, csr []byte
 		res = c.GetAnnounceResult()
 	}
 	if res.GetGone() {
-		s.leave("the meta leader knows no member of its name")
+		s.leave("the meta leader knows no member of this name")
 	}
 	if len(res.GetCertificate()) > 0 && s.cfg.Certificates != nil {
 		s.log.Info("certificate renewed")

@@ -76,7 +76,7 @@ func (t *Table) seed(next, seed *raftlogv1.Membership, at int64) error {
 			return err
 		}
 		if hasMember(next, m.Id) {
-			return refuse(Invalid, "node %q: is there twice", m.Id)
+			return refuse(Invalid, "node %q: is a duplicate", m.Id)
 		}
 		next.Members = append(next.Members, proto.CloneOf(m))
 	}
@@ -102,7 +102,7 @@ func (t *Table) add(next *raftlogv1.Membership, add *raftlogv1.AddMember, at int
 			return nil // a repetition of the same join
 		}
 		if have.State == Leaving {
-			return refuse(Later, "node %q: a node of that name is on its way out of the cluster; when it is out the name is free", m.GetId())
+			return refuse(Later, "node %q: a node of this name is leaving the cluster; the name is free when it has left", m.GetId())
 		}
 		return refuse(Exists, "node %q: a node of that name is a member already; choose another name, or remove that one first", m.GetId())
 	}
@@ -131,7 +131,7 @@ func (t *Table) useToken(next *raftlogv1.Membership, id string, at int64) error 
 	i, ok := t.findToken(id)
 	switch {
 	case !ok:
-		return refuse(Denied, "join token %s: this cluster does not know it: it is used up, revoked, or another cluster's", id)
+		return refuse(Denied, "join token %s: unknown to this cluster: used up, revoked, or of another cluster", id)
 	case next.Tokens[i].ExpiresUnixNanos <= at:
 		return refuse(Denied, "join token %s: it has expired", id)
 	}

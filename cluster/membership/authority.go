@@ -49,7 +49,7 @@ func trustOf(a *raftlogv1.StoredAuthority) []byte {
 func (s *Service) sign(t *Table, csr []byte, id pki.Identity, hosts []string, ttl time.Duration) ([]byte, error) {
 	a := t.Authority()
 	if a == nil {
-		return nil, &Error{Kind: Forbidden, Text: "this cluster has no authority of its own: its certificates come from its operator"}
+		return nil, &Error{Kind: Forbidden, Text: "this cluster has no authority: its operator issues the certificates"}
 	}
 	now := time.Now()
 	ca, err := pki.ParseCA(a.GetCertificate(), pki.KeyPEM(a.GetKey()), now)
@@ -115,7 +115,7 @@ func (s *Service) rotateAuthority(ctx context.Context, _ *caller, r *quoratev1.R
 	t, err := s.amend(ctx, func(t *Table) (*raftlogv1.ChangeMembers, error) {
 		a := t.Authority()
 		if a == nil {
-			return nil, &Error{Kind: Forbidden, Text: "this cluster has no authority of its own: its certificates come from its operator"}
+			return nil, &Error{Kind: Forbidden, Text: "this cluster has no authority: its operator issues the certificates"}
 		}
 		phase, waits := rotation(t)
 		switch {
@@ -156,7 +156,7 @@ func rotation(t *Table) (phase, waits string) {
 		if late := lateMembers(t, func(m *Member) bool { return slices.Contains(m.Trusts, next) }); len(late) > 0 {
 			return "trusting", fmt.Sprintf("nodes that do not trust the next authority yet: %v", late)
 		}
-		return "trusted", "an operator, who has the clients trust the next authority too, and then rotates on: it signs then"
+		return "trusted", "an operator: let the clients trust the new authority too, then call rotate again so that it signs"
 	}
 	if len(a.GetLastCertificate()) == 0 {
 		return "steady", ""
@@ -165,7 +165,7 @@ func rotation(t *Table) (phase, waits string) {
 	if late := lateMembers(t, func(m *Member) bool { return m.SignedBy == current }); len(late) > 0 {
 		return "signing", fmt.Sprintf("nodes whose certificate is of the earlier authority: %v", late)
 	}
-	return "finishing", "an operator, who renews the clients' certificates and then ends the trust in the earlier authority"
+	return "finishing", "an operator: renew the clients' certificates, then end the trust in the earlier authority"
 }
 
 // addSeen adds the client certificates that this node has seen to an answer about the authority,

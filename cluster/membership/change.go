@@ -54,7 +54,7 @@ func (s *Service) Change(ctx context.Context, by string, req proto.Message) (pro
 		}
 		doubt = doubt || errors.Is(err, errInDoubt)
 		if r, rotates := req.(*quoratev1.RotateAuthorityRequest); rotates && !r.GetAsk() && doubt { // a retry might take the next step
-			return nil, &quota.UnknownOutcomeError{Reason: fmt.Sprintf("the authority may have been rotated on; look how far it is before you go on: %v", err)}
+			return nil, &quota.UnknownOutcomeError{Reason: fmt.Sprintf("the rotation may have advanced; check its phase before you continue: %v", err)}
 		}
 		select {
 		case <-ctx.Done():

@@ -57,7 +57,7 @@ func checkPlacement(in *raftlogv1.Membership, p *raftlogv1.StoredPlacement) erro
 	all := slices.Concat(p.Voters, p.Removed)
 	for i, id := range all {
 		if slices.Contains(all[:i], id) {
-			return refuse(Invalid, "group %d: node %q is there twice", p.Group, clip(id))
+			return refuse(Invalid, "group %d: duplicate node %q", p.Group, clip(id))
 		}
 		if !hasMember(in, id) {
 			return refuse(Invalid, "group %d: node %q is no member", p.Group, clip(id))

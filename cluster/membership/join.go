@@ -99,7 +99,7 @@ func authorizeJoin(t *Table, by string, r *quoratev1.JoinRequest, now time.Time)
 		if m := t.Member(quota.NodeID(r.GetNode())); m != nil && m.JoinID == string(r.GetJoinId()) && m.JoinID != "" && now.Sub(m.Joined) < joinAgain {
 			return "", nil // this join used the token up, and its answer was lost
 		}
-		return "", refuse(Denied, "join token %s: this cluster does not know it: it is used up, has expired, was revoked, or is another cluster's; \"quorate join-token create\" makes a new one", given.ID)
+		return "", refuse(Denied, "join token %s: unknown to this cluster: used up, expired, revoked, or of another cluster; \"quorate join-token create\" creates a new one", given.ID)
 	}
 	if !given.Secret.Matches(pki.Hash(have.GetHash())) {
 		return "", refuse(Denied, "join token %s: its secret is wrong", given.ID)

@@ -25,7 +25,7 @@ func TestTokenUses(t *testing.T) {
 			m := joins(fmt.Sprintf("m%d", i))
 			next, err := try(t, table, add(m, "t"), now)
 			if err != nil {
-				checkRefusal(t, err, Denied, "join token t: this cluster does not know it: it is used up, revoked, or another cluster's")
+				checkRefusal(t, err, Denied, "join token t: unknown to this cluster: used up, revoked, or of another cluster")
 				continue
 			}
 			in++

@@ -146,7 +146,7 @@ func (s *Service) watchRemoval() {
 			case since.IsZero():
 				since = now
 			case now.Sub(since) >= RemovedAfter:
-				s.leave("the others do not know it: it was removed, or has left; to join again, empty its data directory")
+				s.leave("the other nodes do not know it: it was removed, or has left; to join again, empty its data directory")
 				return
 			}
 		}

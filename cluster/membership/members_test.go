@@ -208,7 +208,7 @@ func TestRefusals(t *testing.T) {
 		"same name":       {add(joins("n1"), ""), Exists, `node "n1": a node of that name is a member already; choose another name, or remove that one first`},
 		"no join id":      {add(stored("n1"), ""), Exists, `node "n1": a node of that name is a member already; choose another name, or remove that one first`},
 		"same peer":       {with(func(m *raftlogv1.StoredMember) { m.Peer = "n2:7413" }), Exists, `peer address n2:7413: node "n2" has it`},
-		"no such token":   {add(joins("n4"), "three"), Denied, "join token three: this cluster does not know it: it is used up, revoked, or another cluster's"},
+		"no such token":   {add(joins("n4"), "three"), Denied, "join token three: unknown to this cluster: used up, revoked, or of another cluster"},
 		"put a stranger":  {changed(stored("n4")), Missing, `unknown node "n4"`},
 		"put nonsense":    {changed(&raftlogv1.StoredMember{Id: "n1"}), Invalid, `peer address "": must be host:port that other nodes reach`},
 		"drop a stranger": {dropMember("n4"), Missing, `unknown node "n4"`},
@@ -217,8 +217,8 @@ func TestRefusals(t *testing.T) {
 		"no placement":    {placed(nil), Invalid, "group 0: no voters"},
 		"group":           {placed(placement(257, "n1")), Invalid, "group 257: must be 0 to 256"},
 		"strange voter":   {placed(placement(1, "n1"), placement(2, "n4")), Invalid, `group 2: node "n4" is no member`},
-		"voter twice":     {placed(placement(1, "n1", "n1")), Invalid, `group 1: node "n1" is there twice`},
-		"removed voter":   {placed(&raftlogv1.StoredPlacement{Voters: []string{"n1"}, Removed: []string{"n1"}}), Invalid, `group 0: node "n1" is there twice`},
+		"voter twice":     {placed(placement(1, "n1", "n1")), Invalid, `group 1: duplicate node "n1"`},
+		"removed voter":   {placed(&raftlogv1.StoredPlacement{Voters: []string{"n1"}, Removed: []string{"n1"}}), Invalid, `group 0: duplicate node "n1"`},
 		"same level":      {raise(1), Invalid, "feature level 1: the cluster has 1 already"},
 		"lower level":     {raise(0), Invalid, "feature level 0: the cluster has 1 already"},
 		"empty token":     {newToken(nil), Invalid, "join token: id, hash and uses must be set"},
@@ -260,7 +260,7 @@ func TestSeedRefusals(t *testing.T) {
 		"empty":     {seed(), Invalid, "members: 0; must be 1 to 256"},
 		"many":      {seed(many...), Invalid, "members: 257; must be 1 to 256"},
 		"nonsense":  {seed(stored("n1"), &raftlogv1.StoredMember{Id: "n2"}), Invalid, `peer address "": must be host:port that other nodes reach`},
-		"twice":     {seed(stored("n1"), stored("n2"), stored("n1")), Invalid, `node "n1": is there twice`},
+		"twice":     {seed(stored("n1"), stored("n2"), stored("n1")), Invalid, `node "n1": is a duplicate`},
 		"placement": {strange, Invalid, `group 0: node "n2" is no member`},
 		"token":     {used, Invalid, "join token: id, hash and uses must be set"},
 	} {
@@ -327,7 +327,7 @@ func TestNameOnItsWayOut(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = try(t, table, add(joins("n1"), ""), now)
-	checkRefusal(t, err, Later, `node "n1": a node of that name is on its way out of the cluster; when it is out the name is free`)
+	checkRefusal(t, err, Later, `node "n1": a node of this name is leaving the cluster; the name is free when it has left`)
 }
 
 // TestHolds checks that a member named by a placement, as voter or as removed, cannot be dropped.

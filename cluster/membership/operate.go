@@ -104,7 +104,7 @@ func (s *Service) warning(t *Table, change quoratev1.NodeChange, id quota.NodeID
 		}
 	case quoratev1.NodeChange_NODE_CHANGE_DRAIN:
 		if s.Tolerates() == 0 {
-			return fmt.Sprintf("the cluster tolerates the loss of 0 nodes: ranges that %s votes in stop while it is down", id)
+			return fmt.Sprintf("the cluster tolerates the loss of 0 nodes: the ranges in which %s votes stop while it is down", id)
 		}
 	}
 	return ""

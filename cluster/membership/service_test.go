@@ -29,9 +29,9 @@ func TestNextOfMeta(t *testing.T) {
 		alive []quota.NodeID
 		want  string
 	}{
-		"connected":     {table(Active, Active), []quota.NodeID{"a", "b"}, "add non-voter b: it is a new member"},
-		"not connected": {table(Active, Active), []quota.NodeID{"a"}, "wait b: a new member, it is not connected yet"},
-		"one of two":    {table(Active, Active, Active), []quota.NodeID{"a", "c"}, "add non-voter c: it is a new member"},
+		"connected":     {table(Active, Active), []quota.NodeID{"a", "b"}, "add non-voter b: new member"},
+		"not connected": {table(Active, Active), []quota.NodeID{"a"}, "wait b: new member, not connected yet"},
+		"one of two":    {table(Active, Active, Active), []quota.NodeID{"a", "c"}, "add non-voter c: new member"},
 		"leaves":        {table(Active, Leaving), []quota.NodeID{"a"}, "done: as wanted"},
 	} {
 		is := shard.Actual{Leader: "a", Voters: []quota.NodeID{"a"}, Ready: map[quota.NodeID]bool{"a": true}, Alive: map[quota.NodeID]bool{}}

@@ -59,14 +59,14 @@ func next(t *Table, g uint32, want shard.Placement, is shard.Actual) shard.Step 
 				want.Removed = append(want.Removed, id)
 			}
 		case !in && is.Alive[id]:
-			return shard.Step{Do: shard.AddNonvoter, Node: id, Why: "it is a new member"}
+			return shard.Step{Do: shard.AddNonvoter, Node: id, Why: "new member"}
 		case !in:
 			late = id
 		}
 	}
 	step := shard.Next(want, true, is)
 	if step.Do == shard.Done && late != "" { // Done would delay the next check, and without a replica the new member learns nothing
-		return shard.Step{Do: shard.Wait, Node: late, Why: "a new member, it is not connected yet"}
+		return shard.Step{Do: shard.Wait, Node: late, Why: "new member, not connected yet"}
 	}
 	return step
 }

@@ -88,7 +88,7 @@ func FirstView(cfg *Config) (v *View, stored bool, err error) {
 		err = protojson.UnmarshalOptions{DiscardUnknown: true}.Unmarshal(data, pb)
 	}
 	if err != nil {
-		return nil, false, fmt.Errorf("%s: %w; it is a copy of what the meta group holds: put it back from another node's data directory", path, err)
+		return nil, false, fmt.Errorf("%s: %w; restore it from another node's data directory: it is a copy of the meta group's data", path, err)
 	}
 	v = ViewOf(New(pb), cfg.Ranges)
 	if v.Nodes[cfg.Self] == "" {
@@ -113,7 +113,7 @@ func (s *Service) Changed(t *Table) {
 	v := ViewOf(t, s.cfg.Ranges)
 	if v.Nodes[s.cfg.Self] == "" {
 		if have.Member(s.cfg.Self) != nil { // not from before it joined
-			s.leave("it is no member of the cluster any more")
+			s.leave("it is no longer a member of the cluster")
 		}
 		return
 	}

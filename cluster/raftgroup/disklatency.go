@@ -76,6 +76,6 @@ func (p *diskLatency) text() string {
 	if p.mean >= p.limit {
 		return fmt.Sprintf("slow disk: appends to the log take %v, slow is from %v on; others lead if theirs are faster", mean, p.limit)
 	}
-	return fmt.Sprintf("slow disk: appends to the log took up to %v, slow is from %v on; they take %v now, and after a minute below %v it is over",
+	return fmt.Sprintf("slow disk: appends to the log took up to %v (slow: %v or more); they take %v now. The fault ends after a minute below %v",
 		p.most.Round(time.Millisecond), p.limit, mean, p.limit/2)
 }

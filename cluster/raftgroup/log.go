@@ -37,7 +37,7 @@ var ordinary = map[string]string{
 	"failed to get previous log":                                 "the log here ends before what the leader took it to have; the leader sends the rest",
 	"appendEntries rejected, sending older logs":                 "the log of a follower ends before what this leader took it to have; it is sent the rest",
 	"no known peers, aborting election":                          "waits for the leader that takes this replica in",
-	"peer has newer term, stopping replication":                  "another term has begun: this node leads the group no more",
+	"peer has newer term, stopping replication":                  "another term has begun: this node no longer leads the group",
 	"rejecting vote request since we have a leader":              "does not vote, because there is a leader",
 	"rejecting pre-vote request since we have a leader":          "does not vote, because there is a leader",
 	"rejecting vote request since our last term is greater":      "does not vote for a candidate whose log is older",

@@ -101,7 +101,7 @@ func (g *Group) upToDate(ctx context.Context, i *instance, id quota.NodeID, lag 
 	case !cfg.Net.Connected(id):
 		return fmt.Errorf("%w: %s is not connected", ErrNotReady, id)
 	case cfg.ReplicaProgress == nil:
-		return fmt.Errorf("%w: there is no way to ask %s how far it is", ErrNotReady, id)
+		return fmt.Errorf("%w: cannot ask %s for its progress", ErrNotReady, id)
 	}
 	ctx, cancel := context.WithTimeout(ctx, cfg.Timing.Heartbeat/2)
 	defer cancel()

@@ -24,7 +24,7 @@ const maxAppendBytes = 4 << 20
 const awayFirst = 10 * time.Millisecond
 
 // errStalled fails the appends of a leader that cannot write, so that it loses its followers.
-var errStalled = errors.New("the own disk has not ended a write for too long")
+var errStalled = errors.New("a write to the local disk takes too long")
 
 // leadCheck is how often a transport that waits for a peer checks whether this replica still
 // leads.

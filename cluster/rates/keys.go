@@ -105,7 +105,7 @@ func (s *Reader) counter(ctx context.Context, k quota.Key, ask *peerv1.CallKeys)
 		r := shard.Of(k, s.cfg.Ranges)
 		to := s.node.Leader(r)
 		if to == "" || to == s.cfg.Self {
-			return nil, &quota.NoLeaderError{Reason: fmt.Sprintf("range %d, where %v is counted, has none just now", r, k)}
+			return nil, &quota.NoLeaderError{Reason: fmt.Sprintf("range %d, which counts %v, has none now", r, k)}
 		}
 		c, err := s.node.Call(ctx, to, &peerv1.Call{Body: &peerv1.Call_Keys{Keys: ask}})
 		if err != nil {

@@ -146,7 +146,7 @@ func (f *Backfill) fetch(ctx context.Context, of BackfillSource, h history.Gap) 
 			return kept, err
 		}
 		if next != 0 && next <= h.From {
-			return kept, fmt.Errorf("%w: it does not go on from %d", errCopied, h.From)
+			return kept, fmt.Errorf("%w: it does not continue from %d", errCopied, h.From)
 		}
 		if h.From = next; next == 0 {
 			break
@@ -161,7 +161,7 @@ func (f *Backfill) fetch(ctx context.Context, of BackfillSource, h history.Gap) 
 }
 
 var (
-	errCopied  = errors.New("what it answered cannot be read")
+	errCopied  = errors.New("invalid answer")
 	errStopped = errors.New("the node stops")
 )
 

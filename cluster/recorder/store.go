@@ -117,7 +117,7 @@ func (s *store) round(now history.Second) {
 		s.failed(err)
 	}
 	if len(gone) > 0 {
-		s.service.log.Info("history: files that are too old, or too many, were removed", "files", gone)
+		s.service.log.Info("history: removed old or surplus files", "files", gone)
 	}
 }
 

@@ -41,7 +41,7 @@ func newLimitMetrics(s *Set) *limitMetrics {
 		most:      desc("quorate_needless_refusals_at_most_total", "Tokens refused although the limit would have covered them, as this node measured as a leader: upper bound."),
 		worst:     desc("quorate_worst_excess_tokens", "Largest excess of a key over burst + rate x time, as this node measured as a leader."),
 		bound:     desc("quorate_over_admission_bound_tokens", "Stated bound of quorate_worst_excess_tokens while all nodes are connected."),
-		unnamed:   prometheus.NewDesc("quorate_limits_without_series", "Active limits without series of their own in these metrics, because there are too many: they are counted together as @other.", nil, nil),
+		unnamed:   prometheus.NewDesc("quorate_limits_without_series", "Active limits that these metrics count together as @other, because there are too many limits.", nil, nil),
 	}
 }
 

@@ -73,7 +73,7 @@ func TestEarlierLife(t *testing.T) {
 	}
 	eventually(t, "b has ended", func() bool { return !a.Connected("b") })
 	old := start(t, listen(t, b.addr), "b", map[quota.NodeID]string{"a": a.addr}, nil)
-	want := `incarnation: a process of node "b" that was started later`
+	want := `incarnation: a later process of node "b" has connected`
 	eventually(t, "it is told", func() bool { return strings.HasPrefix(old.Refusal("a"), want) })
 	eventually(t, "a says why", func() bool { return strings.HasPrefix(a.Refusal("b"), "by this side: "+want) })
 }

@@ -35,7 +35,7 @@ func TestHandshakeRefusals(t *testing.T) {
 		{"target", func(h *peerv1.Hello) { h.To = "c" }, `target: this is node "b", you asked for "c"`},
 		{"unknown node", func(h *peerv1.Hello) { h.From = "eve" }, `sender: node "b" does not know a node "eve"`},
 		{"ranges", func(h *peerv1.Hello) { h.Ranges = 64 }, `ranges: node "b" has 16, you have 64`},
-		{"lane", func(h *peerv1.Hello) { h.Lane = 0 }, `lane: node "b" knows control, data and snapshot, you sent 0`},
+		{"lane", func(h *peerv1.Hello) { h.Lane = 0 }, `lane: node "b" supports control, data and snapshot; got 0`},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {

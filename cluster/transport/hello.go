@@ -132,7 +132,7 @@ func (n *Net) mismatch(h *peerv1.Hello) string {
 	case h.Ranges != c.Ranges:
 		return fmt.Sprintf("ranges: node %q has %d, you have %d", c.Self, c.Ranges, h.Ranges)
 	case h.Lane < peerv1.Lane_LANE_CONTROL || h.Lane > peerv1.Lane_LANE_SNAPSHOT:
-		return fmt.Sprintf("lane: node %q knows control, data and snapshot, you sent %d", c.Self, h.Lane)
+		return fmt.Sprintf("lane: node %q supports control, data and snapshot; got %d", c.Self, h.Lane)
 	case h.Level < c.Required():
 		return fmt.Sprintf("level: the cluster is at feature level %d, node %q can do %d: upgrade that node", c.Required(), h.From, h.Level)
 	}
@@ -150,7 +150,7 @@ func (n *Net) outdated(h *peerv1.Hello) string {
 	if current, _, _ := p.current(); quota.Incarnation(h.Incarnation) >= current {
 		return ""
 	}
-	return fmt.Sprintf("incarnation: a process of node %q that was started later has been connected to node %q; a data directory is for one process, and no copy of it may run: stop both, and start the one that is to stay",
+	return fmt.Sprintf("incarnation: a later process of node %q has connected to node %q; a data directory is for one process, and a copy of it must not run: stop both processes, and start the one to keep",
 		clip(h.From), n.cfg.Self)
 }
 

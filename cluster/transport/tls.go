@@ -129,9 +129,9 @@ func (s secureConn) belongsTo(id quota.NodeID, whom string) error {
 	of, err := s.tls.NodeID(cs)
 	switch {
 	case err != nil:
-		return fmt.Errorf("certificate: it is of no node: %w", err)
+		return fmt.Errorf("certificate: not of a node: %w", err)
 	case of != id:
-		return fmt.Errorf("certificate: it is of node %q, %s %q", of, whom, clip(string(id)))
+		return fmt.Errorf("certificate: of node %q, %s %q", of, whom, clip(string(id)))
 	}
 	return nil
 }
@@ -139,7 +139,7 @@ func (s secureConn) belongsTo(id quota.NodeID, whom string) error {
 // serverConfig returns a copy of c with the settings that every server needs.
 func serverConfig(c *tls.Config) (*tls.Config, error) {
 	if c == nil {
-		return nil, errors.New("there is no configuration for the server's side")
+		return nil, errors.New("no configuration for the server side")
 	}
 	c = strict(c)
 	c.GetConfigForClient = nil // its configuration might not be strict
@@ -156,7 +156,7 @@ func serverConfig(c *tls.Config) (*tls.Config, error) {
 // clientConfig returns a copy of c with the settings that every client needs.
 func clientConfig(c *tls.Config) (*tls.Config, error) {
 	if c == nil {
-		return nil, errors.New("there is no configuration for the client's side")
+		return nil, errors.New("no configuration for the client side")
 	}
 	c = strict(c)
 	switch {

@@ -144,15 +144,15 @@ func TestTLSRefusals(t *testing.T) {
 		"fits": {shows(goodA), shows(goodB), "", ""},
 		"other node dials": {
 			shows(ca.issue("node/c", time.Hour)), shows(goodB),
-			`certificate: it is of node "c", the hello says "a"`, `certificate: it is of node "c", the hello says "a"`,
+			`certificate: of node "c", the hello says "a"`, `certificate: of node "c", the hello says "a"`,
 		},
 		"other node answers": {
 			shows(goodA), shows(ca.issue("node/c", time.Hour)),
-			`by this side: certificate: it is of node "c", this side dialed "b"`, "",
+			`by this side: certificate: of node "c", this side dialed "b"`, "",
 		},
 		"client dials": {
 			shows(ca.issue("client/a", time.Hour)), shows(goodB),
-			"certificate: it is of no node: spiffe://test/client/a is no node", "certificate: it is of no node: spiffe://test/client/a is no node",
+			"certificate: not of a node: spiffe://test/client/a is no node", "certificate: not of a node: spiffe://test/client/a is no node",
 		},
 		"no certificate":     {shows(&tls.Certificate{}), shows(goodB), "remote error: tls: certificate required", "client didn't provide a certificate"},
 		"wrong CA":           {shows(other.issue("node/a", time.Hour)), shows(goodB), "remote error: tls: unknown certificate authority", "signed by unknown authority"},
@@ -162,7 +162,7 @@ func TestTLSRefusals(t *testing.T) {
 		"trusts nobody":      {trusts(nil), shows(goodB), "neither RootCAs nor", ""},
 		"accepts anybody":    {shows(goodA), trusts(nil), "", "neither ClientCAs nor"},
 		"has only TLS 1.2":   {old(shows(goodA)), shows(goodB), "", ""}, // strict raises it to TLS 1.3
-		"no configuration":   {&TLS{Server: none, Client: noneFor, NodeID: shows(goodA).NodeID}, shows(goodB), "there is no configuration", ""},
+		"no configuration":   {&TLS{Server: none, Client: noneFor, NodeID: shows(goodA).NodeID}, shows(goodB), "no configuration", ""},
 		"plain dials TLS":    {nil, shows(goodB), "", "TLS: the other side speaks without it"},
 		"TLS dials plain":    {shows(goodA), nil, "TLS: ", "what came is TLS, and this node speaks without it"},
 		"several ids, right": {anyOf(shows(goodA), "a", "b"), anyOf(shows(goodB), "a", "b"), "", ""},

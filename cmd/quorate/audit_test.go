@@ -59,7 +59,7 @@ func TestAuditIsFollowed(t *testing.T) {
 	if code := <-done; code != exit.OK {
 		t.Errorf("exit code %d: %s", code, followed.String())
 	}
-	if code := cli.Run(t.Context(), []string{"audit", "--data", t.TempDir()}, &out, &errs); code != exit.Usage || !strings.Contains(errs.String(), "there is no audit log") {
+	if code := cli.Run(t.Context(), []string{"audit", "--data", t.TempDir()}, &out, &errs); code != exit.Usage || !strings.Contains(errs.String(), "no audit log") {
 		t.Errorf("%d %s", code, errs.String())
 	}
 }

@@ -65,7 +65,7 @@ func (c *fakeCluster) FullStatus(context.Context) *quoratev1.GetStatusResponse {
 		case quoratev1.NodeState_NODE_STATE_DRAINING:
 			n.Leads = max(n.Leads-1, 0)
 		case quoratev1.NodeState_NODE_STATE_LEAVING:
-			st.Ranges[0].Removed, st.Ranges[0].Step = []string{id}, "remove "+id+": it is not wanted as a voter"
+			st.Ranges[0].Removed, st.Ranges[0].Step = []string{id}, "remove "+id+": not planned as a voter"
 			if n.Replicas -= 2; n.Replicas < 0 {
 				delete(f.nodes, id)
 			}
@@ -116,8 +116,8 @@ func (f *fakeMembers) plan(r *quoratev1.GetPlanRequest) *quoratev1.GetPlanRespon
 	res := &quoratev1.GetPlanResponse{Total: 3}
 	if len(r.Without) > 0 {
 		res.Groups = []*quoratev1.GroupPlan{
-			{Group: "meta", Voters: []string{"n1", "n2"}, Wanted: []string{"n1"}, Steps: []string{"remove n2: it is not wanted as a voter"}},
-			{Group: "range-001", Voters: []string{"n2"}, Wanted: []string{"n3"}, Steps: []string{"add non-voter n3: it has nothing yet", "promote n3: it has caught up", "remove n2: it is not wanted as a voter"}},
+			{Group: "meta", Voters: []string{"n1", "n2"}, Wanted: []string{"n1"}, Steps: []string{"remove n2: not planned as a voter"}},
+			{Group: "range-001", Voters: []string{"n2"}, Wanted: []string{"n3"}, Steps: []string{"add non-voter n3: it has nothing yet", "promote n3: it has caught up", "remove n2: not planned as a voter"}},
 		}
 	}
 	return res

@@ -25,7 +25,7 @@ func TestMistyped(t *testing.T) {
 		"status --check=perhaps":                  `--check "perhaps": must be true or false`,
 		"limits lnt --base-port 27400":            `limits: unknown command "lnt"; did you mean`,
 		"keys why --base-port 27400 web/a k":      `keys: unknown command "why"; must be get, `,
-		"limits --base-port 27400":                "limits: say what to do: get, apply",
+		"limits --base-port 27400":                "limits: give a command: get, apply",
 		"lint x.yaml --strict":                    `unknown command "lint"; did you mean "quorate limits validate"?`,
 		"apply limits.yaml --yes":                 `did you mean "quorate accounts apply" or "quorate limits apply" or "quorate overrides apply"?`,
 		"limits top":                              `limits: unknown command "top"; did you mean "quorate keys top" or "quorate top"?`,

@@ -164,13 +164,13 @@ func TestVirtualFaults(t *testing.T) {
 		{log + limits + "--top -1", exit.Usage, "--top -1: must be 0 to"},
 		{log + limits + "--skew 90/10", exit.Usage, "has 2 weights for 3 nodes"},
 		{log + limits + "--limit web", exit.Usage, "namespace/limit"},
-		{log + limits + "--limit web/a", exit.NotFound, "limit web/a: testdata/virtual.yaml has no such limit; it has "},
+		{log + limits + "--limit web/a", exit.NotFound, "limit web/a: unknown in testdata/virtual.yaml, which has "},
 		{log + limits + "--limit web/running", exit.Usage, "limit web/running: is a concurrency limit"},
 		{log + limits + "--limit web/child", exit.Usage, "limit web/child: has the parent much"},
 		{log + limits + "--limit web/nothing", exit.Usage, "limit web/nothing: counts nothing"},
 		{log + limits + "--speed 2", exit.Usage, "--speed: is only for a replay against a running cluster; leave it out"},
 		{log + limits + "--addr 127.0.0.1:1", exit.Usage, "--addr: is only for"},
-		{log + " --limits ../../examples/limits.yaml", exit.Usage, "no limit of ../../examples/limits.yaml says which requests it is for (match); name one of its "},
+		{log + " --limits ../../examples/limits.yaml", exit.Usage, "no limit of ../../examples/limits.yaml has a match; name one of its "},
 		{log + " --limits " + exampleLog, exit.Usage, "access.log:1216:107: is not valid YAML"},
 		{"--log testdata/virtual.yaml" + limits, exit.No, "has no line in combined format"},
 		{"--log missing" + limits, exit.No, "no such file"},
@@ -210,7 +210,7 @@ func TestLogsAsTheyAre(t *testing.T) {
 		"the year 9999":     {two + line("01/Jan/9999:00:00:00"), exit.OK, []string{"2 requests of 1 keys", "line 3: time 9999-01-01T00:00:00Z: is in the future"}},
 		"a byte order mark": {"\ufeff" + two, exit.OK, []string{"2 requests of 1 keys"}},
 		"gzip":              {packed.String(), exit.OK, []string{"2 requests of 1 keys"}},
-		"zstd":              {"\x28\xb5\x2f\xfd and more", exit.Fault, []string{"is packed with zstd; unpack it"}},
+		"zstd":              {"\x28\xb5\x2f\xfd and more", exit.Fault, []string{"is compressed with zstd; decompress it"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "access.log")

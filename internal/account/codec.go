@@ -246,7 +246,7 @@ type decoder struct {
 	rules []*Policy
 }
 
-var errNoChange = errors.New("change: none that this node knows")
+var errNoChange = errors.New("change: unknown to this node")
 
 func (d *decoder) command(c *raftlogv1.AccountCommand) (Command, error) {
 	switch {

@@ -145,7 +145,7 @@ func (in *recordReader) record(rec *raftlogv1.AccountRecord) error {
 	case rec.GetEnded() != nil:
 		return in.ended(rec.GetEnded())
 	}
-	return errors.New("is of no kind that this node knows")
+	return errors.New("has a kind that this node does not know")
 }
 
 func (in *recordReader) policy(p *raftlogv1.StoredPolicy) error {
@@ -292,7 +292,7 @@ func (in *recordReader) part(t *txn, st *raftlogv1.StoredPart) (*part, error) {
 			return nil, fmt.Errorf("account %q is held by another", r.key)
 		}
 		if slices.ContainsFunc(p.records, func(o *record) bool { return o.key == r.key }) {
-			return nil, fmt.Errorf("account %q is there twice", r.key)
+			return nil, fmt.Errorf("duplicate account %q", r.key)
 		}
 		p.records = append(p.records, r)
 	}

@@ -145,14 +145,14 @@ func TestRestoreChecksRecords(t *testing.T) {
 		"out of order":                   {ended(two), ended(one)},
 		"tx: 3 bytes; 16":                {ended([]byte("abc"))},
 		"decided outside its home range": {tx(&raftlogv1.StoredTransaction{Tx: one, Decided: true})},
-		"is there twice":                 {tx(&raftlogv1.StoredTransaction{Tx: one}, holding("a", "a"))},
+		"duplicate account":              {tx(&raftlogv1.StoredTransaction{Tx: one}, holding("a", "a"))},
 		"is held by another": {
 			tx(&raftlogv1.StoredTransaction{Tx: one}, holding("a"), holding("a")), tx(&raftlogv1.StoredTransaction{Tx: two}, holding("a")),
 		},
 		"request \"r\" is held by another": {
 			tx(&raftlogv1.StoredTransaction{Tx: one}, &raftlogv1.StoredPart{RequestId: "r"}), tx(&raftlogv1.StoredTransaction{Tx: two}, &raftlogv1.StoredPart{RequestId: "r"}),
 		},
-		"is of no kind that this node knows": {{}},
+		"has a kind that this node does not know": {{}},
 	} {
 		var b bytes.Buffer
 		w := &recordWriter{w: bufio.NewWriter(&b)}

@@ -126,7 +126,7 @@ func (p *Policy) Validate() error {
 	case p.Options&^AbsoluteResource != 0:
 		return fmt.Errorf("options: %d; 0 or %d (ABSOLUTE_RESOURCE)", p.Options, AbsoluteResource)
 	case p.Lifetime < 0:
-		return fmt.Errorf("lifetime: %v; 0 (for ever) or above", p.Lifetime)
+		return fmt.Errorf("lifetime: %v; 0 (never deleted) or above", p.Lifetime)
 	}
 	if err := p.Refill.Validate(); err != nil {
 		return fmt.Errorf("refill.%w", err)

@@ -75,7 +75,7 @@ func Of(st *quoratev1.GetStatusResponse, list ...Readiness) State {
 		broken = append(broken, t)
 	}
 	if id := givesBack(st, list); len(not) > 0 && id != "" && lost == 0 {
-		return State{Draining, strings.Join(slices.Concat([]string{fmt.Sprintf("node %s gives back what it leads", phrase.Show(id))}, broken, ongoing), "; ")}
+		return State{Draining, strings.Join(slices.Concat([]string{fmt.Sprintf("node %s hands over its leaderships", phrase.Show(id))}, broken, ongoing), "; ")}
 	}
 	if ready := answered(list) - len(not); ready > 0 {
 		broken = slices.Concat(unreadyNodes(not), broken)

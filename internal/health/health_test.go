@@ -115,7 +115,7 @@ func TestStateOfEach(t *testing.T) {
 	}{
 		"one of them sees no leaders": {[]Readiness{{Node: "a"}, {Node: "b", Reason: blind}}, State{Degraded, "node b is not ready: " + blind}},
 		"the others do not answer":    {[]Readiness{{Node: "a", Reason: blind}, {Node: "b", Fault: "at x"}}, State{NotReady, "it does not say why"}},
-		"one stops":                   {[]Readiness{{Node: "a", Reason: blind}, {Node: "b", Reason: Stopping}}, State{Draining, "node b gives back what it leads"}},
+		"one stops":                   {[]Readiness{{Node: "a", Reason: blind}, {Node: "b", Reason: Stopping}}, State{Draining, "node b hands over its leaderships"}},
 		"all are ready":               {[]Readiness{{Node: "a"}, {Node: "b"}}, State{Healthy, "2 nodes, 1 range, all with 2 voters"}},
 	} {
 		t.Run(name, func(t *testing.T) {

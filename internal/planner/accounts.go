@@ -69,7 +69,7 @@ func accountLimit(name quota.LimitName, p *account.Policy) *quota.Limit {
 // anything was refused, at least one account was used up.
 func accountHeadroom(out *quoratev1.LimitHeadroom, l *quota.Limit, u *history.UsedLimit) {
 	if l == nil {
-		out.Statement = "no policy of this name is loaded that refills by time; " + refusedText(out)
+		out.Statement = "no loaded policy of this name that refills by time; " + refusedText(out)
 		return
 	}
 	out.Rule, out.Refill = apiproto.Limit(l), refill(l)

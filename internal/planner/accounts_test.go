@@ -66,7 +66,7 @@ func TestPlanAccounts(t *testing.T) {
 	if err != nil || got.Outcome.Rule.Rate != "14/d" || got.Now.Rule.Rate != "10/d" {
 		t.Errorf("suggested %v, %v", got, err)
 	}
-	if _, err := s.WhatIf(t.Context(), &quoratev1.WhatIfRequest{Namespace: name.Namespace, Limit: "cv~project:infra~ci~gone~builds", Rate: "1/s"}); err == nil || !strings.Contains(err.Error(), "no policy of this name is loaded") {
+	if _, err := s.WhatIf(t.Context(), &quoratev1.WhatIfRequest{Namespace: name.Namespace, Limit: "cv~project:infra~ci~gone~builds", Rate: "1/s"}); err == nil || !strings.Contains(err.Error(), "no loaded policy of this name") {
 		t.Errorf("of a policy that is not loaded: %v", err)
 	}
 	if _, err := s.History(t.Context(), &quoratev1.HistoryRequest{Namespace: name.Namespace, Limit: "builds"}); err == nil || apierr.From(err).Field != "limit" {
@@ -88,7 +88,7 @@ func TestHeadroomAccounts(t *testing.T) {
 		{daily, 28, 8, 3600, 1, "asked for 280% of what one may take in the time; at least one was used up"},
 		{daily, 28, 0, 3600, 0, "280% of what one may take in the time; none was used up"},
 		{daily, 28, 8, 7 * 86400, 1, "40% of what one may take in the time, so none for more than that on the average; at least one was used up"},
-		{nil, 28, 8, 3600, 0, "no policy of this name is loaded"},
+		{nil, 28, 8, 3600, 0, "no loaded policy of this name"},
 	} {
 		u := &history.UsedLimit{}
 		u.Seconds, u.Attempted, u.Admitted = c.seconds, quota.FromTokens(c.attempted), quota.FromTokens(c.attempted-c.refused)

@@ -116,16 +116,16 @@ func (s *Planner) fit(out *quoratev1.ForecastResponse, days []float64, ahead int
 	out.Statements = append(out.Statements, fmt.Sprintf("made of %d days; it changes by %+.3g tokens/s a day", fc.Days, fc.Slope))
 	switch {
 	case ofAccounts(name):
-		out.Statements = append(out.Statements, fmt.Sprintf("each account has %.4g units/s of its own, so their sum has no limit to reach; what each was asked for is not recorded", out.Refill))
+		out.Statements = append(out.Statements, fmt.Sprintf("each account has %.4g units/s of its own, so their sum has no limit to reach; the demand of each is not recorded", out.Refill))
 	case many:
 		out.Statements = append(out.Statements, fmt.Sprintf("the limit is counted for many keys, each with %.4g tokens/s of its own, so their sum has no limit to reach; its busiest key is %q", out.Refill, apierr.Clip(key.Key)))
 	case out.Refill == 0:
-		out.Statements = append(out.Statements, "the limit has no active rule that refills by the second, so there is no capacity to reach")
+		out.Statements = append(out.Statements, "the limit has no active rule that refills over time, so it has no capacity to reach")
 	default:
 		reach(out, &fc, len(days), ahead)
 	}
 	if !out.Weekdays {
-		out.Statements = append(out.Statements, "weekdays are not told apart: that takes three weeks")
+		out.Statements = append(out.Statements, "weekdays are not distinguished: that needs three weeks")
 	}
 	if text := incomplete(out.Coverage); text != "" {
 		out.Statements = append(out.Statements, text)

@@ -301,7 +301,7 @@ func BegunText(c *quoratev1.Coverage) string {
 	if c.GetBegins() == nil {
 		return ""
 	}
-	return "nothing is known of before " + c.Begins.AsTime().UTC().Format("2006-01-02 15:04:05")
+	return "recorded since " + c.Begins.AsTime().UTC().Format("2006-01-02 15:04:05")
 }
 
 // withNames adds the names of the processes' nodes, without duplicates.
@@ -370,7 +370,7 @@ func statement(c *quoratev1.Coverage) string {
 	}
 	switch {
 	case c.SecondsTotal == 0:
-		text += "nothing is known of this time yet"
+		text += "no data for this time yet"
 	case c.SecondsComplete >= SinceBegun(c):
 		text += "complete"
 	case c.SecondsComplete == 0:

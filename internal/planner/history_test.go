@@ -64,8 +64,8 @@ func TestHistoryBegins(t *testing.T) {
 		c    *quoratev1.Coverage
 		want string
 	}{
-		"by the second":              {of(20*time.Minute, 1), "complete; nothing is known of before 2026-11-22 11:52:40"},
-		"a minute that it began in":  {of(20*time.Minute, 60), "complete; nothing is known of before 2026-11-22 11:53:00"},
+		"by the second":              {of(20*time.Minute, 1), "complete; recorded since 2026-11-22 11:52:40"},
+		"a minute that it began in":  {of(20*time.Minute, 60), "complete; recorded since 2026-11-22 11:53:00"},
 		"since it began":             {of(5*time.Minute, 60), "complete"},
 		"asked from the same minute": {of(8*time.Minute, 60), "complete for 7m0s of 8m0s"},
 	} {
@@ -74,7 +74,7 @@ func TestHistoryBegins(t *testing.T) {
 		}
 	}
 	p.Missing[apitest.History0(apitest.Noon)-120] = "n2"
-	if got := statement(of(20*time.Minute, 60)); got != "complete for 6m0s of 7m0s; nothing is known of before 2026-11-22 11:53:00" {
+	if got := statement(of(20*time.Minute, 60)); got != "complete for 6m0s of 7m0s; recorded since 2026-11-22 11:53:00" {
 		t.Errorf("%q", got)
 	}
 }

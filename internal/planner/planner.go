@@ -68,7 +68,7 @@ func (s *Planner) plannedRule(name quota.LimitName) (*quota.Limit, error) {
 	l := s.ruleOf(name)
 	switch {
 	case l == nil && ofAccounts(name):
-		return nil, apierr.Invalid("limit", "%v: no policy of this name is loaded that refills by time; choose one that is, see quorate policies list", name)
+		return nil, apierr.Invalid("limit", "%v: no loaded policy of this name refills over time; choose one of quorate policies list", name)
 	case l == nil:
 		return nil, s.noLimit(name)
 	case l.Class != quota.Counted:

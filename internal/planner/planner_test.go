@@ -249,7 +249,7 @@ func TestSuggestByKey(t *testing.T) {
 	name := quota.LimitName{Namespace: "web", Limit: "login"}
 	refusedByKey(p, name, newPlannerOf(p).ruleOf(name).First(), true)
 	res, err := newPlannerOf(p).Suggest(t.Context(), &quoratev1.SuggestRequest{Namespace: "web", Limit: "login", From: ago(10 * time.Minute), RefusedPpm: 20_000})
-	if err != nil || !said(res.Statements, "the estimate is no more than 2%; at most ") {
+	if err != nil || !said(res.Statements, "an estimate of at most 2%; at most ") {
 		t.Fatalf("%v, %v", res, err)
 	}
 	next, err := quota.ParseRate(res.Outcome.Rule.Rate)

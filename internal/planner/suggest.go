@@ -52,7 +52,7 @@ func (s *Planner) Suggest(ctx context.Context, req *quoratev1.SuggestRequest) (*
 		out.Statements = append(out.Statements, "the suggestion is for the first tier; the others stay as they are, and may refuse more")
 	}
 	if d.many {
-		out.Statements = append(out.Statements, fmt.Sprintf("the rate is the least of which the estimate is no more than %.3g%%; at most %s would have been refused", 100*float64(req.RefusedPpm)/quota.Million, partText(out.Outcome.RefusedAtMost, out.Outcome.Attempted)))
+		out.Statements = append(out.Statements, fmt.Sprintf("the lowest rate with an estimate of at most %.3g%%; at most %s would have been refused", 100*float64(req.RefusedPpm)/quota.Million, partText(out.Outcome.RefusedAtMost, out.Outcome.Attempted)))
 	}
 	out.Statements = append(out.Statements, d.statements(now, &next, out.Outcome, out.Coverage)...)
 	return out, nil

@@ -30,7 +30,7 @@ func (d *demand) statements(now, next *quota.Limit, o *quoratev1.WhatIfOutcome, 
 	if next.Parent != "" {
 		out = append(out, "its parent "+next.Parent+" is not replayed: what that refuses comes on top")
 	}
-	return append(out, "requests are taken to ask for one token each; of larger ones up to one more is refused in each second in which something is")
+	return append(out, "assumes one token for each request; with larger requests, up to one more is refused in each second with refusals")
 }
 
 // sure states how certain an outcome is.

@@ -260,11 +260,11 @@ func (l *Limit) validateTogether(add func(error)) {
 		add(errors.New("concurrency: counts what is in flight; give rates and parents a limit of their own, and name both in one call"))
 	}
 	if l.Kind == Concurrency && (l.Decide == AtLeader || l.Decide == Auto) {
-		add(errors.New("decide: what is in flight is counted where it is acquired; leave it out, and use ceiling: hard to be exact"))
+		add(errors.New("decide: not for concurrency limits, which are counted where they are acquired; omit it, and use ceiling: hard to be exact"))
 	}
 	for _, t := range l.More {
 		if t.Kind == Concurrency {
-			add(errors.New("concurrency: cannot be one of several tiers; make it a limit of its own"))
+			add(errors.New("concurrency: cannot be one of several tiers; make it a separate limit"))
 		}
 	}
 	if int(l.Class) >= len(classWords) || int(l.Enforcement) >= len(enforcementWords) || int(l.Decide) >= len(decideWords) || l.Ceiling > Hard {

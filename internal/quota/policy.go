@@ -126,7 +126,7 @@ func (c CutOff) validate(ceiling Ceiling, add func(error)) {
 		case int(p) >= len(cutOffWords):
 			add(fmt.Errorf("%s: %d; must be one of %v", field, p, CutOffPolicies()))
 		case ceiling == Hard && p != CutOffDefault && p != CutOffHold && p != CutOffClosed:
-			add(fmt.Errorf("%s: %v; a hard limit allows only hold or closed, anything else could admit too much", field, p))
+			add(fmt.Errorf("%s: %v; a hard limit allows only hold or closed; the others could exceed it", field, p))
 		case p == CutOffRate && (r.Per <= 0 || r.Tokens < 0 || r.PerSecond() > FromTokens(MaxTokens)):
 			add(fmt.Errorf("%s: rate %d per %v; must be 0 or more tokens per positive period", field, r.Tokens, r.Per))
 		}

@@ -26,7 +26,7 @@ const LimitsWait time.Duration = -1
 var (
 	// ErrNoReservation reports an unknown handle: the reservation was settled, has expired, or its
 	// node is gone.
-	ErrNoReservation = errors.New("no such reservation: it has been settled or has expired, or the node that made it is gone")
+	ErrNoReservation = errors.New("unknown reservation: it was settled, it expired, or the node that made it is gone")
 	// ErrTooManyReservations reports that the node has as many open reservations as it may have.
 	ErrTooManyReservations = errors.New("too many reservations are open on this node")
 )

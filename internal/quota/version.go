@@ -41,7 +41,7 @@ func (e *ConflictError) Error() string {
 	if e.By != "" {
 		who = " (by " + e.By + ")"
 	}
-	return fmt.Sprintf("limits: expected version %d, but version %d%s is in force; read it again and repeat the change on it", e.Expected, e.Current, who)
+	return fmt.Sprintf("limits: expected version %d, but version %d%s is active; read it and repeat the change on it", e.Expected, e.Current, who)
 }
 
 // UnknownVersionError reports that the history does not contain the version.

@@ -76,7 +76,7 @@ func (b *Binding) Validate() error {
 		}
 	}
 	if b.Permits() == 0 {
-		return fmt.Errorf("scope: the role %s has no permission that is asked for in %s; bind it everywhere", b.Role, b.Scope)
+		return fmt.Errorf("scope: no permission of the role %s applies in %s; bind it everywhere", b.Role, b.Scope)
 	}
 	return nil
 }
@@ -88,7 +88,7 @@ func whereFits(p Permission) string {
 	case inRealm.Has(p):
 		return "a realm or everywhere"
 	}
-	return "no scope, that is everywhere"
+	return "no scope, which means everywhere"
 }
 
 // wellFormed checks what every replica requires of a binding.

@@ -87,10 +87,10 @@ func TestValidate(t *testing.T) {
 		`scope: "web"; must be *`:     {Identity: "user:a", Role: "checker", Scope: "web"},
 		`scope: "namespace:"`:         {Identity: "user:a", Role: "checker", Scope: "namespace:"},
 		`cluster.read is never asked for in namespace "web", so the binding would give nothing; bind it in no scope`: {Identity: "user:a", Permissions: []string{"cluster.read"}, Scope: Namespace("web")},
-		`bind it in a namespace or everywhere`:        {Identity: "user:a", Permissions: []string{"check"}, Scope: Realm("r")},
-		`the role accountant has no permission`:       {Identity: "user:a", Role: "accountant", Scope: Namespace("web")},
-		"scope: is 600 bytes":                         {Identity: "user:a", Role: "checker", Scope: Scope("namespace:" + strings.Repeat("x", 590))},
-		"permissions: a name of 65 bytes; at most 64": {Identity: "user:a", Permissions: []string{strings.Repeat("p", 65)}, Scope: Everywhere},
+		`bind it in a namespace or everywhere`:         {Identity: "user:a", Permissions: []string{"check"}, Scope: Realm("r")},
+		`no permission of the role accountant applies`: {Identity: "user:a", Role: "accountant", Scope: Namespace("web")},
+		"scope: is 600 bytes":                          {Identity: "user:a", Role: "checker", Scope: Scope("namespace:" + strings.Repeat("x", 590))},
+		"permissions: a name of 65 bytes; at most 64":  {Identity: "user:a", Permissions: []string{strings.Repeat("p", 65)}, Scope: Everywhere},
 	} {
 		err := b.Validate()
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {

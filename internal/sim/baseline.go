@@ -20,7 +20,7 @@ func (a Algorithm) Fits(l *quota.Limit) error {
 	case l.Kind == quota.Concurrency:
 		return fmt.Errorf("%s, which counts what passes, not what is in flight; only %s can play a limit with in_flight", a, Quorate)
 	case l.MaxDebt > 0:
-		return fmt.Errorf("%s, which tells nobody to wait; only %s can play a limit with max_debt", a, Quorate)
+		return fmt.Errorf("%s, which supports no waiting; only %s can play a limit with max_debt", a, Quorate)
 	}
 	return nil
 }

@@ -278,7 +278,7 @@ func (j *judge) long() bool {
 func (j *judge) endured() {
 	s := j.newest()
 	if s.ledger == nil {
-		j.holds(CountsOnce, false, "nobody leads at the end")
+		j.holds(CountsOnce, false, "no leader at the end")
 		return
 	}
 	k, _ := s.ledger.Key(s.node.clock(), j.key("k"))

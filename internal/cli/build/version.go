@@ -44,7 +44,7 @@ func readBuild(file string) (*debug.BuildInfo, error) {
 	}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
-		return nil, fmt.Errorf("this binary was built without modules, and says nothing of its making")
+		return nil, fmt.Errorf("this binary was built without modules and has no build information")
 	}
 	return info, nil
 }

@@ -210,7 +210,7 @@ func (e *watcher) watch(ctx context.Context, addr string) (reached bool, err err
 	for {
 		res, err := stream.Recv()
 		if errors.Is(err, io.EOF) {
-			err = status.Error(codes.Unavailable, "the node ended it")
+			err = status.Error(codes.Unavailable, "the node closed the stream")
 		}
 		if err != nil {
 			return reached, err

@@ -29,7 +29,7 @@ func TestRatesUnrefused(t *testing.T) {
 	if err := print(render.FormatTable, &b, res); err != nil {
 		t.Fatal(err)
 	}
-	if want := "REFUSED has what passed all the same, since it is not enforced or not for all keys: web/a shadow, web/c enforced for 25%\n"; !strings.HasSuffix(b.String(), want) {
+	if want := "REFUSED includes requests that passed, because these limits are not enforced, or not for all keys: web/a shadow, web/c enforced for 25%\n"; !strings.HasSuffix(b.String(), want) {
 		t.Errorf("it says\n%s\nwant at its end\n%s", &b, want)
 	}
 	b.Reset()
@@ -54,7 +54,7 @@ func TestGroupsTable(t *testing.T) {
 	const wantTable = `GROUP  KEYS  RATE  DEMAND  USED  ATTEMPTED  ADMITTED  REFUSED  REMAINING
 eu        2   9.0    12.2   50%        100        90       10          3
 -         1   0.0     0.0    0%          0         0        0          0
-of the first 1000 keys: there are more, which are in no group
+of the first 1000 keys; further keys are in no group
 `
 	if table.String() != wantTable {
 		t.Errorf("table:\n%s\nwant:\n%s", table.String(), wantTable)

@@ -20,30 +20,30 @@ import (
 // whyText explains each why code in words. docs/reference/glossary.md has the same table, and a test
 // compares the two.
 var whyText = map[string]string{
-	"unknown":           `it was made by a newer version whose word this one does not know; never written by a node itself`,
+	"unknown":           `a reason of a newer version, unknown to this one; no node of this version reports it`,
 	"held":              `admitted, out of tokens that the node held`,
 	"estimate":          `admitted under soft beyond what the node held, because by its estimate the global level covers the cost`,
-	"local":             `the node is cut off from the range's leader and counts the whole limit by itself`,
+	"local":             `the node is cut off from the range's leader and counts the whole limit alone`,
 	"over_limit":        `refused: the global limit is used up for now`,
-	"over_burst":        `always refused: the cost is larger than what could ever fit`,
-	"not_held":          `refused, under hard and in client processes under soft too: too little is held here just now, although the cluster may have more`,
-	"failover":          `refused: the key's range is between two leaders; none answers, or the new one has set aside what nodes may hold that it has not heard`,
-	"cut_off":           `refused under hard: the node is cut off from the leader and what it held is spent`,
-	"too_many_keys":     `not decided: the limit has as many keys as its max_keys and is hard, or there is no room for the key of a limit that counts what is in flight; refused under hard, passes under soft`,
+	"over_burst":        `always refused: the cost is larger than the limit can ever hold`,
+	"not_held":          `refused, under hard, and under soft in client processes: too few tokens are held here, although the cluster may have more`,
+	"failover":          `refused: the key's range is changing leaders; none answers, or the new one has set aside tokens of nodes that have not reported yet`,
+	"cut_off":           `refused under hard: the node is cut off from the leader and has spent its tokens`,
+	"too_many_keys":     `not decided: the limit has max_keys keys and is hard, or the node has no room for another key of a concurrency limit; refused under hard, allowed under soft`,
 	"no_limit":          `unknown limit`,
-	"reserved":          `admitted out of tokens to come: the caller waits as long as the answer says`,
-	"wait_too_long":     `refused: it would have to wait longer than it may`,
+	"reserved":          `admitted from future tokens: the caller waits as long as the answer says`,
+	"wait_too_long":     `refused: the wait would be longer than allowed`,
 	"over_max_cost":     `always refused: the cost is larger than the limit's max_cost`,
 	"unlimited":         `the limit, or an override of it, admits everything`,
 	"banned":            `the limit, or an override of it, refuses everything`,
-	"leader":            `decided by the leader of the key's range itself (decide: leader)`,
-	"share":             `cut off from the leader (when_cut_off: share): this node's last part of the rate`,
+	"leader":            `decided by the leader of the key's range (decide: leader)`,
+	"share":             `cut off from the leader (when_cut_off: share): this node's last share of the rate`,
 	"open":              `cut off from the leader (when_cut_off: open): everything passes`,
-	"fixed_rate":        `cut off from the leader (when_cut_off: {rate: ...}): a rate of its own on every node`,
+	"fixed_rate":        `cut off from the leader (when_cut_off: {rate: ...}): each node has a separate rate`,
 	"not_enforced":      `enforcement is off`,
-	"floor":             `admitted out of the floor although a parent is used up`,
+	"floor":             `admitted from the floor, although a parent is used up`,
 	"parent_over_limit": `refused: a parent is used up`,
-	"use_acquire":       `always refused: the limit counts what is in flight; acquire and release it`,
+	"use_acquire":       `always refused: this is a concurrency limit; use acquire and release`,
 }
 
 func newKeysExplainCommand() *cobra.Command {
@@ -138,7 +138,7 @@ func (e *keyStanding) printNow(line func(name, format string, args ...any)) {
 	case !e.now.Allowed:
 		answer = "refused"
 	case e.now.Shadow:
-		answer = "allowed, only since the limit is not enforced"
+		answer = "allowed, because the limit is not enforced"
 	}
 	line("now", "one token would be %s: %s", answer, render.Word(e.now.Why))
 	line("why", "%s", whyText[render.Word(e.now.Why)])
@@ -146,11 +146,11 @@ func (e *keyStanding) printNow(line func(name, format string, args ...any)) {
 	case r != nil:
 		line("next", "a token in %s", render.Pause(r))
 	case !e.now.Allowed:
-		line("next", "never: it does not pass, however long one waits")
+		line("next", "never, however long the caller waits")
 	case e.now.Wait.AsDuration() > 0:
 		line("next", "a token, after a wait of %s", render.Pause(e.now.Wait))
 	default:
-		line("next", "a token at once")
+		line("next", "a token now")
 	}
 	if r := e.now.ResetAfter; r != nil {
 		line("full", "in %s, without further requests", render.Pause(r))

@@ -78,12 +78,12 @@ func TestKeyStanding(t *testing.T) {
 		"in debt": {
 			&quoratev1.KeyRate{Namespace: "a", Limit: "b", Key: "k", Rule: rule, Remaining: -12},
 			&quoratev1.AllowResponse{Why: quoratev1.Why_WHY_USE_ACQUIRE},
-			[]string{"12 owed", "acquire and release it", "never: "},
+			[]string{"12 owed", "use acquire and release", "never, "},
 		},
 		"shadow": {
 			&quoratev1.KeyRate{Namespace: "a", Limit: "b", Key: "k", Rule: shadow},
 			&quoratev1.AllowResponse{Allowed: true, Shadow: true, Why: quoratev1.Why_WHY_OVER_LIMIT},
-			[]string{"shadow: refuses nothing", "allowed, only since the limit is not enforced: over_limit"},
+			[]string{"shadow: refuses nothing", "allowed, because the limit is not enforced: over_limit"},
 		},
 		"may not ask": {&quoratev1.KeyRate{Namespace: "a", Limit: "b", Key: "k", Rule: rule, Remaining: 3}, nil, []string{"3 of 20 left"}},
 	} {

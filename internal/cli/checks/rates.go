@@ -139,7 +139,7 @@ func (r *ratesOptions) followOne(cmd *cobra.Command, addr string, watch *quorate
 			break
 		}
 		if res.Skipped > skipped {
-			fmt.Fprintf(cmd.ErrOrStderr(), "quorate: %d answers left out: they were not read or not ready in time\n", res.Skipped-skipped)
+			fmt.Fprintf(cmd.ErrOrStderr(), "quorate: %d answers left out: not read, or not ready, in time\n", res.Skipped-skipped)
 			skipped = res.Skipped
 		}
 		err = r.print(cmd, res.Rates, true)
@@ -187,10 +187,10 @@ func printGroups(p *render.Page, res *quoratev1.TopRatesResponse) {
 	}
 	p.Table(tbl)
 	if names := unrefused(res.Limits); names != "" {
-		fmt.Fprintf(p, "REFUSED has what passed all the same, since it is not enforced or not for all keys: %s\n", names)
+		fmt.Fprintf(p, "REFUSED includes requests that passed, because these limits are not enforced, or not for all keys: %s\n", names)
 	}
 	if res.GroupsPartial {
-		fmt.Fprintf(p, "of the first %d keys: there are more, which are in no group\n", res.KeysGrouped)
+		fmt.Fprintf(p, "of the first %d keys; further keys are in no group\n", res.KeysGrouped)
 	}
 }
 

@@ -47,7 +47,7 @@ func (o *nodeChange) run(cmd *cobra.Command, req *quoratev1.ChangeNodeRequest, t
 		return err
 	}
 	if res.Warning != "" {
-		fmt.Fprintf(cmd.ErrOrStderr(), "quorate: careful: %s\n", phrase.Printable(res.Warning))
+		fmt.Fprintf(cmd.ErrOrStderr(), "quorate: warning: %s\n", phrase.Printable(res.Warning))
 	}
 	if !o.waits(cmd) {
 		return nil
@@ -69,11 +69,11 @@ stopped for a while without further steps. "quorate cluster activate" ends it.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			id := args[0]
 			return o.run(cmd, &quoratev1.ChangeNodeRequest{Node: id, Change: quoratev1.NodeChange_NODE_CHANGE_DRAIN}, func(*quoratev1.ChangeNodeResponse) string {
-				return fmt.Sprintf("%s is draining: it keeps its replicas and hands its leaderships over", phrase.Show(id))
+				return fmt.Sprintf("%s is draining: it keeps its replicas and hands over its leaderships", phrase.Show(id))
 			}, waiting{node: id, what: "leaderships handed over", done: fmt.Sprintf("%s leads nothing", phrase.Show(id)), left: leadsLeft})
 		},
 	}
-	o.addFlags(cmd, "it leads nothing")
+	o.addFlags(cmd, "it leads no range")
 	return cmd
 }
 
@@ -91,7 +91,7 @@ return as the placement requires.`,
 			id := args[0]
 			return o.run(cmd, &quoratev1.ChangeNodeRequest{Node: id, Change: quoratev1.NodeChange_NODE_CHANGE_ACTIVATE}, func(*quoratev1.ChangeNodeResponse) string {
 				return fmt.Sprintf("%s is active", phrase.Show(id))
-			}, waiting{node: id, what: "ranges settled", done: "every range is as wanted", left: unsettledRanges})
+			}, waiting{node: id, what: "ranges settled", done: "every range is in place", left: unsettledRanges})
 		},
 	}
 	o.addFlags(cmd, "all moves are done")
@@ -128,7 +128,7 @@ asks first.`,
 			return o.run(cmd, &quoratev1.ChangeNodeRequest{Node: id, Change: quoratev1.NodeChange_NODE_CHANGE_LEAVE, Force: force}, leavesText(id), goes(id))
 		},
 	}
-	o.addFlags(cmd, "it has left")
+	o.addFlags(cmd, "the node has left")
 	cmd.Flags().BoolVar(&force, "force", false, "even if ranges then have fewer voters than replicas asks for")
 	render.YesFlag(cmd, &yes)
 	return cmd

@@ -76,8 +76,8 @@ func printPlan(p *render.Page, res *quoratev1.GetPlanResponse) {
 			t.Row("", "", "", phrase.Printable(s))
 		}
 	}
-	p.TableOr(t, fmt.Sprintf("nothing to do: all %d groups are as wanted", res.Total))
+	p.TableOr(t, fmt.Sprintf("nothing to do: all %d groups are in place", res.Total))
 	if len(res.Groups) > 0 {
-		fmt.Fprintf(p, "\n%d of %d groups are to change\n", len(res.Groups), res.Total)
+		fmt.Fprintf(p, "\n%d of %d groups will change\n", len(res.Groups), res.Total)
 	}
 }

@@ -43,7 +43,7 @@ func TestVerdictInJSON(t *testing.T) {
 	list := []health.Readiness{{Node: "a", Reason: "the node stops"}, {Node: "b"}, {Node: "c", Fault: "at c:1: refused"}}
 	st := status()
 	addVerdict(st, list, health.Of(status(), list...))
-	if !st.Ready || st.Reason != "" || st.Health != health.Draining || !strings.HasPrefix(st.HealthText, "node a gives back what it leads") {
+	if !st.Ready || st.Reason != "" || st.Health != health.Draining || !strings.HasPrefix(st.HealthText, "node a hands over its leaderships") {
 		t.Errorf("%v %q, %s: %s", st.Ready, st.Reason, st.Health, st.HealthText)
 	}
 	for i, want := range []struct {

@@ -52,7 +52,7 @@ them, drain it. Exit code 1 means that some could not be transferred.`,
 	}
 	t.AddFlags(cmd)
 	who.AddFlags(cmd)
-	cmd.Flags().StringVar(&req.From, "from", "", "the `node` whose ranges go")
+	cmd.Flags().StringVar(&req.From, "from", "", "the `node` whose ranges are transferred")
 	cmd.Flags().StringVar(&req.To, "to", "", "`node` that becomes the leader (default: any other of their voters)")
 	cmd.Flags().UintSliceVar(&ranges, "range", nil, "the `ranges`, by number (default: all that --from leads)")
 	output.AddFlags(cmd, "text", "json")

@@ -19,7 +19,7 @@ const (
 	maxUnseen   = 30 * time.Second // without an answer from any node
 	maxStill    = 5 * time.Minute  // without progress
 	settledFor  = 2                // polls in a row with nothing left: at the first, the plan may not exist yet
-	notTheMoves = "the moves go on without this command"
+	notTheMoves = "the moves continue without this command"
 )
 
 // waiting describes the end of a command's wait.
@@ -69,7 +69,7 @@ func (w *waiting) run(cmd *cobra.Command, t *remote.Targets) error {
 				return nil
 			}
 			if time.Since(moved) > maxStill {
-				return exit.Errorf(exit.Unreachable, "%d of %d %s, and no more for %v%s; %s", most-left, most, w.what, maxStill, stepOf(st), notTheMoves)
+				return exit.Errorf(exit.Unreachable, "%d of %d %s, no progress for %v%s; %s", most-left, most, w.what, maxStill, stepOf(st), notTheMoves)
 			}
 			progress.Bar(int64(most-left), int64(most), "%d of %d %s%s", most-left, most, w.what, stepOf(st))
 		}

@@ -20,7 +20,7 @@ const (
 )
 
 // CodesHelp lists the exit codes for help texts.
-const CodesHelp = `  0  it is done, or the answer is yes
+const CodesHelp = `  0  success, or the answer is yes
   1  the answer is no: a check was refused, operations on accounts were not
      applied, limits differ, a file has findings
      (with --strict), a converted file has notes, a scenario of sim did not end

@@ -32,7 +32,7 @@ stay active. No bucket is refilled by a change.
 
 Limits that the file does not have are removed. If there are any, the command
 asks on a terminal, and elsewhere requires --yes. Limits of namespaces that you
-may neither read nor write stay as they are.
+cannot read and write do not change.
 
 With --expected-version, nothing changes if another change came first: that is a
 conflict, exit code 3. Findings of the linter are printed as warnings.`,
@@ -72,7 +72,7 @@ conflict, exit code 3. Findings of the linter are printed as warnings.`,
 	t.AddFlags(cmd)
 	c.AddFlags(cmd)
 	render.YesFlag(cmd, &yes)
-	cmd.Flags().BoolVar(&dry, "dry-run", false, "check the file and print what it would change, and change nothing")
+	cmd.Flags().BoolVar(&dry, "dry-run", false, "print the changes, without applying them")
 	output.AddFlags(cmd, "text", "json")
 	return cmd
 }

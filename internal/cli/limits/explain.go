@@ -268,11 +268,11 @@ func ruleWords(l *quota.Limit) string {
 	s := "For every key " + strings.Join(tiers, ", and ") + "."
 	switch {
 	case l.Ceiling == quota.Hard:
-		s += " Hard: rather refuses than admits one too many."
+		s += " Hard: refuses a request rather than exceed the limit."
 	case l.AsksLeader():
 		s += " The leader of the key's range decides each check."
 	default:
-		s += " Soft: refuses nothing that the cluster could serve; what goes over is paid back."
+		s += " Soft: refuses nothing that the cluster could serve; the excess is paid back."
 	}
 	switch l.Enforcement {
 	case quota.Shadow:
@@ -287,7 +287,7 @@ func tierWords(t *quota.Tier) string {
 	n := strconv.FormatInt(t.Burst, 10)
 	switch t.Kind {
 	case quota.TokenBucket:
-		return fmt.Sprintf("%s, at most %s at once", t.Rate, n)
+		return fmt.Sprintf("%s, burst %s", t.Rate, n)
 	case quota.Concurrency:
 		return "at most " + n + " in flight"
 	case quota.CalendarWindow:
@@ -310,16 +310,16 @@ func tighter(l *quota.Limit, c bound.Cluster) []string {
 	}
 	var out []string
 	if l.Ceiling == quota.Soft && l.MaxDebt == 0 {
-		out = append(out, "ceiling: hard: 0 in all situations but those that it lists. Costs refusals while the tokens lie with other nodes: 0.5 % less than an ideal limiter admits under a steady overload, some percent where load moves, up to a fifth of limits of a token a second")
+		out = append(out, "ceiling: hard: 0 in all situations but those listed. Costs refusals while other nodes hold the tokens: 0.5 % less than an ideal limiter admits under a steady overload, some percent where load moves, up to a fifth of limits of a token a second")
 	}
 	if !l.AsksLeader() && l.Kind != quota.Concurrency {
 		gain := "0 while there is a leader that answers"
 		if l.Ceiling == quota.Hard {
-			gain = "no refusals because tokens lie with other nodes"
+			gain = "no refusals because other nodes hold the tokens"
 		}
 		cost := fmt.Sprintf("a round trip for each check, %v here", 2*c.Delay.Round(time.Microsecond))
 		if l.Mode() == quota.Locally {
-			out = append(out, "decide: auto: asks the leader only where memory does not settle the check. Costs a round trip for these")
+			out = append(out, "decide: auto: asks the leader only if local data cannot decide the check. Costs a round trip for these")
 		}
 		out = append(out, fmt.Sprintf("decide: leader: %s. Costs %s", gain, cost))
 	}
@@ -340,10 +340,10 @@ func (e *explanation) print(p *render.Page) {
 	fmt.Fprintf(p, "%s\n%s\n", phrase.Show(e.Limit), wrap("  ", e.Rule))
 	fmt.Fprintf(p, "cluster: %s, one-way delay %v (%s), sync interval %v, lease %v\n\n", phrase.Plural(e.c.Nodes, "node"), e.c.Delay.Round(time.Microsecond), e.Delay, e.c.Sync, e.c.Lease)
 	if len(e.Situations) == 0 {
-		fmt.Fprintln(p, "Nothing is counted, so nothing can be wrong.")
+		fmt.Fprintln(p, "Nothing is counted, so the error is 0.")
 		return
 	}
-	fmt.Fprintln(p, "How many tokens one key may be given beyond burst + rate x time, or beyond the count of a window:")
+	fmt.Fprintln(p, "Tokens that one key may get beyond burst + rate x time, or beyond the count of a window:")
 	e.printSituations(p)
 	fmt.Fprintln(p, "\nWhy:")
 	e.printReasons(p)
@@ -367,7 +367,7 @@ func (e *explanation) printSituations(p *render.Page) {
 	}
 	p.Table(tbl)
 	if believes {
-		fmt.Fprint(p, wrap("  ", "At most: derived, for as long as messages arrive. Typical: the worst of the simulator's seeds, no promise."))
+		fmt.Fprint(p, wrap("  ", "At most: derived, valid while messages arrive. Typical: the worst of the simulator's seeds, not a guarantee."))
 	}
 }
 
@@ -393,7 +393,7 @@ func (e *explanation) printReasons(p *render.Page) {
 		words = "N: nodes. "
 	}
 	if ages {
-		words += fmt.Sprintf("age: how long a node may go without news of the level, which is 2 sync intervals and 2 round trips, %v here. ", e.c.Age().Round(time.Millisecond))
+		words += fmt.Sprintf("age: the longest time that a node has no news of the level, which is 2 sync intervals and 2 round trips, %v here. ", e.c.Age().Round(time.Millisecond))
 	}
 	if words != "" {
 		fmt.Fprint(p, wrap("  ", words+"docs/explanation/accuracy.md derives it."))

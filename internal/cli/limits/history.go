@@ -62,7 +62,7 @@ func printVersions(p *render.Page, versions []*quoratev1.LimitVersion) {
 		}
 		tbl.Row(v.Version, render.When(v.At), render.NameOrNothing(v.Author), v.Limits, v.Added, v.Changed, v.Removed, render.NameOrNothing(comment))
 	}
-	p.TableOr(tbl, "no versions: no limits were applied yet")
+	p.TableOr(tbl, "no versions yet")
 }
 
 func newLimitsRollbackCommand() *cobra.Command {
@@ -113,8 +113,8 @@ func newLimitsDeleteCommand() *cobra.Command {
 		Use:   "delete NAME...",
 		Short: "Remove single limits",
 		Long: `Remove single limits, named as namespace/limit: all of them or, if one does not
-exist, none. Their requests fall to the namespace's template or default, if
-there is one.
+exist, none. Their requests then use the namespace's template or default, if
+it has one.
 
 The command asks before it removes anything, and removes nothing if another
 change came first (exit code 3).`,

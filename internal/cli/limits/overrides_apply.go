@@ -52,7 +52,7 @@ a line of its own with "- ", and nothing follows the last.`,
 		},
 	}
 	t.AddFlags(cmd)
-	cmd.Flags().StringVar(&c.Author, "author", "", "who, for the history (default: $QUORATE_USER, or who is logged in)")
+	cmd.Flags().StringVar(&c.Author, "author", "", "author, for the history (default: $QUORATE_USER, or the login name)")
 	output.AddFlags(cmd, "text", "json")
 	return cmd
 }
@@ -74,7 +74,7 @@ func (a *overrideApply) run(cmd *cobra.Command, t *remote.Targets, f *os.File) e
 		for i := range list {
 			h := maphash.Comparable(seed, list[i].Key)
 			if _, twice := seen[h]; twice {
-				return fmt.Errorf("%s: %v is there twice; remove one", a.source, list[i].Key)
+				return fmt.Errorf("%s: duplicate %v; remove one", a.source, list[i].Key)
 			}
 			seen[h] = struct{}{}
 		}

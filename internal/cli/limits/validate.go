@@ -142,7 +142,7 @@ func (v *validation) print(w io.Writer) {
 	switch s := v.Server; {
 	case s == nil:
 	case !s.Valid && s.Faults == v.text:
-		fmt.Fprintf(w, "%s: the cluster says the same\n", v.File)
+		fmt.Fprintf(w, "%s: the cluster agrees\n", v.File)
 	case !s.Valid:
 		fmt.Fprintf(w, "%s: the cluster: not valid\n%s\n", v.File, strings.TrimRight(s.Faults, "\n"))
 	default:

@@ -106,7 +106,7 @@ func plainLog(in io.Reader) (*bufio.Reader, error) {
 	head, _ := r.Peek(6) // a shorter file is not gzip
 	for magic, name := range map[string]string{"\x28\xb5\x2f\xfd": "zstd", "BZh": "bzip2", "\xfd7zXZ\x00": "xz", "PK\x03\x04": "zip"} {
 		if strings.HasPrefix(string(head), magic) {
-			return nil, fmt.Errorf("is packed with %s; unpack it, only gzip is read as it is", name)
+			return nil, fmt.Errorf("is compressed with %s; decompress it (only gzip is supported)", name)
 		}
 	}
 	if strings.HasPrefix(string(head), "\x1f\x8b") {
@@ -215,7 +215,7 @@ func parseHit(line string) (h hit, err error) {
 	case p.err != nil:
 		return h, p.err
 	case p.rest != "":
-		return h, fmt.Errorf("more after the user agent: %.20q", p.rest)
+		return h, fmt.Errorf("unexpected text after the user agent: %.20q", p.rest)
 	case len(h.status) != 3 || !digits(h.status) || h.status[0] < '1' || h.status[0] > '5':
 		return h, fmt.Errorf("status %.20q: must be 100 to 599", h.status)
 	case size != "-" && !digits(size):

@@ -40,7 +40,7 @@ func TestParseHit(t *testing.T) {
 		{"203023", "-1", "bytes"},
 		{`"http://x/" `, "", "no user agent"},
 		{`(X)"`, `(X)`, "no closing"},
-		{`(X)"`, `(X)" more`, "more after the user agent"},
+		{`(X)"`, `(X)" more`, "unexpected text after the user agent"},
 		{`(X)"`, `(X)"more`, "no blank after the user agent"},
 		{` "http://x/"`, ` "http://x/""x"`, "no blank after the referer"},
 	} {

@@ -150,7 +150,7 @@ func (l *loader) run(cmd *cobra.Command) error {
 	l.drive(ctx, spread, messages)
 	if l.local != nil {
 		if err := l.local.close(); err != nil {
-			fmt.Fprintf(messages, "what the clients counted last was not reported: %v\n", err)
+			fmt.Fprintf(messages, "the last counts of the clients were not reported: %v\n", err)
 		}
 	}
 	rep := l.report()
@@ -158,7 +158,7 @@ func (l *loader) run(cmd *cobra.Command) error {
 	switch {
 	case err != nil:
 	case ctx.Err() != nil:
-		err = errors.New("interrupted; the report is of what was sent until then")
+		err = errors.New("interrupted; the report covers what was sent before")
 	case rep.Answered == 0:
 		err = exit.With(exit.Unreachable, errors.New("no check was answered"))
 	}
@@ -267,13 +267,13 @@ func findLimit(ctx context.Context, t *remote.Targets, name quota.LimitName, to 
 	if len(list) == 0 {
 		return exit.NotFoundf("limit %v: the cluster has no limits; apply a file with \"quorate limits apply FILE\"", name)
 	}
-	return exit.NotFoundf("limit %v: the cluster has no such limit; it has %d: %s", name, len(list), strings.Join(names, ", "))
+	return exit.NotFoundf("limit %v: unknown in the cluster, which has %d: %s", name, len(list), strings.Join(names, ", "))
 }
 
 // measurable returns an error unless the ideal limiter supports the limit.
 func measurable(l *quota.Limit) error {
 	if l.Class != quota.Counted || l.Kind != quota.TokenBucket || len(l.More) > 0 {
-		return exit.Usagef("limit %v: is no token bucket with a single tier; only those can be compared with the ideal", l.LimitName)
+		return exit.Usagef("limit %v: must be a token bucket with a single tier, to be compared with the ideal", l.LimitName)
 	}
 	return nil
 }

@@ -150,7 +150,7 @@ func (r *replayer) run(cmd *cobra.Command) error {
 	rep := r.report()
 	err = r.output.Print(cmd, rep, rep.print)
 	if err == nil && ctx.Err() != nil {
-		err = errors.New("interrupted; the report is of what was sent until then")
+		err = errors.New("interrupted; the report covers what was sent before")
 	}
 	if err == nil && rep.Errors > 0 && rep.Errors == rep.Requests {
 		err = exit.With(exit.Unreachable, errors.New("no request was answered"))

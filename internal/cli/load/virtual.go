@@ -84,7 +84,7 @@ func (r *replayer) runVirtual(cmd *cobra.Command) error {
 	}
 	stop()
 	if cmd.Context().Err() != nil {
-		return errors.New("interrupted; half a log says nothing about a limit, so nothing is printed")
+		return errors.New("interrupted; a partial replay has no meaning, so nothing is printed")
 	}
 	return r.output.Print(cmd, rep, rep.print)
 }
@@ -134,7 +134,7 @@ func (r *replayer) readLimits(stdin io.Reader) ([]quota.Limit, error) {
 	}
 	i := slices.IndexFunc(all, func(l quota.Limit) bool { return l.LimitName == r.name })
 	if i < 0 {
-		return nil, exit.NotFoundf("limit %v: %s has no such limit; it has %d: %s", r.name, r.limits, len(all), namesOf(all))
+		return nil, exit.NotFoundf("limit %v: unknown in %s, which has %d: %s", r.name, r.limits, len(all), namesOf(all))
 	}
 	return all[i : i+1], playable(&all[i])
 }
@@ -142,7 +142,7 @@ func (r *replayer) readLimits(stdin io.Reader) ([]quota.Limit, error) {
 func (r *replayer) matching(all []quota.Limit) ([]quota.Limit, error) {
 	some := slices.DeleteFunc(slices.Clone(all), func(l quota.Limit) bool { return l.Match == nil })
 	if len(some) == 0 {
-		return nil, exit.Usagef("--limit is missing: no limit of %s says which requests it is for (match); name one of its %d: %s", r.limits, len(all), namesOf(all))
+		return nil, exit.Usagef("--limit is missing: no limit of %s has a match; name one of its %d: %s", r.limits, len(all), namesOf(all))
 	}
 	for i := range some {
 		if err := playable(&some[i]); err != nil {

@@ -65,7 +65,7 @@ func fetch[Request, Response any](cmd *cobra.Command, o *looking, method rateMet
 		fmt.Fprintf(cmd.ErrOrStderr(), "quorate: incomplete: %s\n", text)
 	}
 	if begun := planner.BegunText(c); begun != "" {
-		fmt.Fprintf(cmd.ErrOrStderr(), "quorate: %s: the cluster began then, or it is kept no more\n", begun)
+		fmt.Fprintf(cmd.ErrOrStderr(), "quorate: %s: the history begins later\n", begun)
 	}
 	return res, nil
 }
@@ -150,7 +150,7 @@ func (o *pastOptions) run(cmd *cobra.Command, args []string) error {
 			namespace = args[0]
 		}
 		if o.output.Format == "parquet" || o.output.Format == "openmetrics" {
-			return exit.Usagef("-o %s: name the LIMIT whose history it is to be", o.output.Format)
+			return exit.Usagef("-o %s: needs a LIMIT", o.output.Format)
 		}
 		return ask(cmd, &o.looking, quoratev1.RateServiceClient.HistoryLimits, &quoratev1.HistoryLimitsRequest{Namespace: namespace, From: from, To: to, Top: o.top}, printUsed)
 	}
@@ -212,7 +212,7 @@ func printUses(p *render.Page, res *quoratev1.HistoryKeysResponse) {
 	p.Table(tbl)
 	fmt.Fprintf(p, "others: at most %d tokens each; as of %s\n", res.Rest, render.When(res.Coverage.GetAsOf()))
 	if res.UnattributedSeconds > 0 {
-		fmt.Fprintf(p, "up to %d tokens are no key's: for %d s a range had no leader that listed its keys\n", res.Unattributed, res.UnattributedSeconds)
+		fmt.Fprintf(p, "up to %d tokens belong to no listed key: for %d s a range had no leader\n", res.Unattributed, res.UnattributedSeconds)
 	}
 }
 
@@ -240,7 +240,7 @@ func completeCell(p *quoratev1.HistoryPoint) string {
 
 func printHistory(p *render.Page, res *quoratev1.HistoryResponse) {
 	if len(res.Points) == 0 {
-		fmt.Fprintf(p, "nothing is known of this time; the history reaches to %s\n", render.When(res.Coverage.GetAsOf()))
+		fmt.Fprintf(p, "no data for this time; the history reaches to %s\n", render.When(res.Coverage.GetAsOf()))
 		return
 	}
 	of, most := res.Namespace+"/"+res.Limit, fmt.Sprintf(", at most %s in a second", render.TokenRate(res.Total.Peak))

@@ -126,7 +126,7 @@ func (c *Config) validate() error {
 			return fmt.Errorf("contexts[%d].%w", i, err)
 		}
 		if c.Find(x.Name) != x {
-			return fmt.Errorf("contexts[%d].name: %q: is there twice", i, x.Name)
+			return fmt.Errorf("contexts[%d].name: %q: is a duplicate", i, x.Name)
 		}
 	}
 	if c.Current != "" && c.Find(c.Current) == nil {

@@ -121,7 +121,7 @@ func conflict(meta map[string]string) string {
 	if meta["by"] != "" {
 		by = ", made by " + phrase.Show(meta["by"]) + ","
 	}
-	return fmt.Sprintf("conflict: version %s was expected, but version %s%s is in force; see what it changed with \"quorate limits diff %s %s\", then repeat this",
+	return fmt.Sprintf("conflict: version %s was expected, but version %s%s is active; see what it changed with \"quorate limits diff %s %s\", then repeat this",
 		meta["expected"], meta["current"], by, meta["expected"], meta["current"])
 }
 

@@ -287,7 +287,7 @@ func Unreachable(err error) bool {
 
 // errMayBeDone says that a node received a call and did not answer. The call is not repeated at
 // another node, because that could execute it twice.
-var errMayBeDone = errors.New("it may have been carried out; look before you repeat it")
+var errMayBeDone = errors.New("the call may have taken effect; check before you repeat it")
 
 // doneTwice lists the calls with further effects when repeated: a reset would forget what was used in
 // between, a token would be one too many, and a rotation would continue to its next step.

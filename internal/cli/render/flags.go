@@ -51,7 +51,7 @@ type Change struct{ Author, Comment string }
 // AddFlags adds --comment and --author.
 func (c *Change) AddFlags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&c.Comment, "comment", "", fmt.Sprintf("comment for the history; at most %d bytes", quota.MaxCommentLen))
-	cmd.Flags().StringVar(&c.Author, "author", "", "who, for the history (default: $QUORATE_USER, or who is logged in)")
+	cmd.Flags().StringVar(&c.Author, "author", "", "author, for the history (default: $QUORATE_USER, or the login name)")
 }
 
 // Who returns the author.

@@ -219,7 +219,7 @@ func (p *auditPrinter) run(ctx context.Context, path string, follow bool) error 
 	defer cancel()
 	first, err := os.Open(path)
 	if err != nil {
-		return exit.Invalid(fmt.Errorf("--data: there is no audit log: %w", err))
+		return exit.Invalid(fmt.Errorf("--data: no audit log: %w", err))
 	}
 	_ = first.Close() // only checks that the file exists
 	var chains [2]*auditChain

@@ -136,11 +136,11 @@ func printAuthority(cmd *cobra.Command, output *render.Output, trustOut string, 
 		return err
 	}
 	if n := res.LostJoinTokens; n > 0 {
-		text := "join tokens that name the earlier authority are of no use any more"
+		text := "join tokens that name the earlier authority no longer work"
 		if res.Phase == "trusting" || res.Phase == "trusted" {
-			text = "join tokens that name this authority are of no use when the next one signs; make new ones then"
+			text = "join tokens that name this authority stop working when the next one signs; create new ones then"
 		}
-		fmt.Fprintf(cmd.ErrOrStderr(), "quorate: careful: %s (%d; \"quorate join-token list\" says which)\n", text, n)
+		fmt.Fprintf(cmd.ErrOrStderr(), "quorate: warning: %s (%d; \"quorate join-token list\" says which)\n", text, n)
 	}
 	return nil
 }
@@ -187,9 +187,9 @@ roles to it. The client uses --tls-dir DIR.`,
 func (o *certFlags) run(cmd *cobra.Command) error {
 	switch {
 	case o.name == "":
-		return exit.Usagef("--name: say who the client is, such as shop")
+		return exit.Usagef("--name is missing; give the client's name, such as shop")
 	case o.out == "":
-		return exit.Usagef("--out: say into which directory")
+		return exit.Usagef("--out is missing; choose the output directory")
 	}
 	for _, name := range []string{server.TrustFile, server.ClientFile, server.ClientKeyFile} {
 		if _, err := os.Stat(filepath.Join(o.out, name)); !o.replace && !errors.Is(err, fs.ErrNotExist) {

@@ -117,7 +117,7 @@ func printSeen(w *render.Page, r *quoratev1.RotateAuthorityResponse, silent []st
 	if len(list) == 0 {
 		fmt.Fprintln(w, "no node has seen a certificate of the earlier authority since it started")
 	} else {
-		fmt.Fprintln(w, "seen with a certificate of the earlier authority, which opens nothing after \"ca rotate --finish\":")
+		fmt.Fprintln(w, "seen with a certificate of the earlier authority, which is not accepted after \"ca rotate --finish\":")
 		rows := render.NewTable("IDENTITY", "LAST SEEN", "BY", "WITH A NEW ONE SINCE")
 		for _, s := range list[:min(len(list), maxShownSeen)] {
 			rows.Row(render.Name(s.Identity), lastSeen(s), render.NameOrNothing(s.Node), map[bool]string{true: "yes", false: "not seen"}[renewed[s.Identity]])
@@ -155,7 +155,7 @@ func confirmFinish(cmd *cobra.Command, t *remote.Targets, who accounts.Identity,
 			return err
 		}
 	}
-	return render.Confirm(cmd, yes, "End the trust in the earlier authority? Clients whose certificates it signed are shut out.")
+	return render.Confirm(cmd, yes, "End the trust in the earlier authority? Clients whose certificates it signed are refused.")
 }
 
 func ownIsEarlier(t *remote.Targets, res *quoratev1.RotateAuthorityResponse) error {
@@ -168,7 +168,7 @@ func ownIsEarlier(t *remote.Targets, res *quoratev1.RotateAuthorityResponse) err
 		return err
 	}
 	if st := store.Status(); st.Issuer != (pki.Hash{}) && st.Issuer.String() != res.Fingerprint {
-		return exit.Usagef("--finish: your own certificate, in %s, is of the earlier authority, and would be shut out too; renew it first: quorate cert issue --name %s --out %s --replace", dir, st.Identity.Name, dir)
+		return exit.Usagef("--finish: your own certificate, in %s, is of the earlier authority, and would be refused too; renew it first: quorate cert issue --name %s --out %s --replace", dir, st.Identity.Name, dir)
 	}
 	return nil
 }

@@ -139,7 +139,7 @@ func (o *devOptions) dir() (string, func() error, error) {
 	}
 	dir, err := os.MkdirTemp("", "quorate-dev-")
 	if err != nil {
-		return "", nil, fmt.Errorf("no place for data: %w; say one with --data", err)
+		return "", nil, fmt.Errorf("no directory for data: %w; choose one with --data", err)
 	}
 	return dir, func() error { return os.RemoveAll(dir) }, nil
 }

@@ -76,7 +76,7 @@ func (o *initOptions) run(out io.Writer) error {
 // prepare returns the node's settings and their text. It writes nothing.
 func (o *initOptions) prepare() (s config.Node, text string, err error) {
 	if o.data == "" {
-		return s, "", exit.Usagef("--data: say in which directory the node keeps its data")
+		return s, "", exit.Usagef("--data is missing; choose the directory of the node's data")
 	}
 	at, err := filepath.Abs(o.data)
 	if err != nil {

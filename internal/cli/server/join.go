@@ -53,7 +53,7 @@ type joiner struct {
 }
 
 // errAlone says that no member answers, and that this node must create the cluster.
-var errAlone = errors.New("no member answers, and this node is to make the cluster")
+var errAlone = errors.New("no member answers, and this node creates the cluster")
 
 // run asks the members in turn until one accepts the node or refuses it permanently. If no member
 // answers for lonelyRounds, the Bootstrap node gets errAlone.
@@ -228,7 +228,7 @@ func (j *joiner) ask(ctx context.Context, addr string) (*quoratev1.JoinResponse,
 		return nil, err
 	}
 	if j.strict && name != s.Cluster {
-		return nil, status.Errorf(codes.FailedPrecondition, "it is cluster %q, and the settings say that this node is of cluster %q", name, s.Cluster)
+		return nil, status.Errorf(codes.FailedPrecondition, "the other node is of cluster %q, and the settings say that this one is of cluster %q", name, s.Cluster)
 	}
 	id, err := joinID(s.Data)
 	if err != nil {
@@ -268,7 +268,7 @@ func (j *joiner) keep(res *quoratev1.JoinResponse, key pki.KeyPEM) error {
 		return nil
 	}
 	if len(res.Certificate) == 0 {
-		return errors.New("the cluster has no authority of its own, so it signs no certificate: give this node one of the operator's, with tls.ca, tls.cert and tls.key")
+		return errors.New("the cluster has no authority of its own, so it signs no certificates: configure one of your own with tls.ca, tls.cert and tls.key")
 	}
 	if err := j.sec.store.SetBundle(res.Trust); err != nil {
 		return err

@@ -58,7 +58,7 @@ func openSecurity(s *config.Node, cluster string, log *slog.Logger) (*security, 
 		}
 		// "quorate init" put the key there. Since then the cluster keeps its authority itself, and
 		// a rotation replaces only the certificate.
-		log.Warn("the key of an earlier CA is left over from the creation of the cluster; it is not needed, delete it", "file", caKey, "err", err)
+		log.Warn("the key of an earlier CA remains from the creation of the cluster; it is not needed, delete it", "file", caKey, "err", err)
 		err = nil
 	}
 	if s.TLS.CAKey != "" && store.Empty() {
@@ -198,7 +198,7 @@ func (r *renewer) Request() ([]byte, error) {
 
 func (r *renewer) Install(certificate []byte) error {
 	if r.key == nil {
-		return errors.New("a certificate that nobody asked for")
+		return errors.New("an unexpected certificate")
 	}
 	return r.sec.store.Install(certificate, r.key)
 }
@@ -216,7 +216,7 @@ func (sec *security) ready(s *config.Node) error {
   quorate init --data DIR             makes a new cluster, with certificates
   quorate serve --data DIR --join ... joins one, and gets a certificate
   tls: {ca: ..., cert: ..., key: ...} in the settings uses certificates of your own
-  tls: {mode: off}                    in the settings secures nothing, for a network that you trust`, s.Node, filepath.Join(s.Data, pkiDir))
+  tls: {mode: off}                    in the settings disables TLS, for a network that you trust`, s.Node, filepath.Join(s.Data, pkiDir))
 }
 
 // certificateLook is the interval at which a node checks its certificates, and repeats its warnings

@@ -202,7 +202,7 @@ func (o *serveOptions) run(ctx context.Context, stdout, stderr io.Writer) error 
 		fmt.Fprintln(stdout, "stopping: handing leaderships over")
 		in.retire(settings.Linger)
 	case <-in.node.Out():
-		fmt.Fprintln(stdout, "this node is out of the cluster; its data is of no use any more: to join again, empty its data directory first")
+		fmt.Fprintln(stdout, "this node is out of the cluster; its data is no longer usable: to join again, empty its data directory first")
 	case err = <-in.fault:
 		fmt.Fprintln(stdout, "stopping: handing leaderships over")
 	}

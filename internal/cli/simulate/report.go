@@ -179,7 +179,7 @@ func simTable(b *strings.Builder, sc *scenario.Scenario, rs []*simResult) error 
 		row("worst window", "tokens over the count of a window", func(o *scenario.Summary) any { return fmt.Sprintf("%.1f", o.WorstWindow) })
 	}
 	row("wrong refusals", "the cluster's level still covered them", func(o *scenario.Summary) any { return o.WrongRefused })
-	row("violations", "of what must hold at every step", func(o *scenario.Summary) any { return len(o.Violations) })
+	row("violations", "of the checks at every step", func(o *scenario.Summary) any { return len(o.Violations) })
 	gap()
 	row("reports/s", "of all nodes", func(o *scenario.Summary) any { return fmt.Sprintf("%.1f", o.ReportsPerSecond) })
 	row("reports/s/node", "of one node", func(o *scenario.Summary) any { return fmt.Sprintf("%.2f", o.ReportsPerNodeSecond) })
@@ -302,7 +302,7 @@ func (s *simulator) tally() string {
 		text += fmt.Sprintf(", %d NOT", broken)
 	}
 	if none > 0 {
-		text += fmt.Sprintf(", %d of which nothing is expected", none)
+		text += fmt.Sprintf(", %d without expectations", none)
 	}
 	return text
 }

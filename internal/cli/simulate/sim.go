@@ -107,7 +107,7 @@ func algorithmNames() (names []string) {
 
 func (s *simulator) run(ctx context.Context, args []string) error {
 	if s.noChart && s.cmd.Flags().Changed("chart") {
-		return exit.Usagef("--chart and --no-chart cannot stand together; choose one")
+		return exit.Usagef("--chart and --no-chart cannot be combined; choose one")
 	}
 	if s.output.Format == markdown && (s.cmd.Flags().Changed("algorithm") || s.cmd.Flags().Changed("campaign")) {
 		return exit.Usagef("-o markdown: cannot be combined with --algorithm or --campaign")

@@ -135,11 +135,11 @@ func TestShadow(t *testing.T) {
 	if got := screen(m); !strings.Contains(got, " shadow ") {
 		t.Error(got)
 	}
-	if got := screen(play(t, c, "", "enter")); !strings.Contains(got, "keys of b/busy, shadow: what is refused passes") {
+	if got := screen(play(t, c, "", "enter")); !strings.Contains(got, "keys of b/busy, shadow: refused requests pass") {
 		t.Error(got)
 	}
 	c = &cluster{enforcement: quoratev1.Enforcement_ENFORCEMENT_ENFORCE, fraction: .25}
-	if got := screen(play(t, c, "", "enter")); !strings.Contains(got, "keys of b/busy, enforced for 25% of the keys; what the others are refused passes") {
+	if got := screen(play(t, c, "", "enter")); !strings.Contains(got, "keys of b/busy, enforced for 25% of the keys; requests of the others pass") {
 		t.Error(got)
 	}
 }

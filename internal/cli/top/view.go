@@ -114,9 +114,9 @@ func (m *model) unenforced() string {
 		}
 		switch what := mark(l.Enforcement, l.Fraction); {
 		case strings.HasSuffix(what, "%"):
-			return m.style(yellow, ", enforced for"+what+" of the keys; what the others are refused passes")
+			return m.style(yellow, ", enforced for"+what+" of the keys; requests of the others pass")
 		case what != "":
-			return m.style(yellow, ","+what+": what is refused passes")
+			return m.style(yellow, ","+what+": refused requests pass")
 		}
 	}
 	return ""
@@ -205,17 +205,17 @@ func (m *model) footer() string {
 	return m.style(dim, "esc limits   < > sort   / find   p pause   ? help   q quit")
 }
 
-const helpText = `quorate top: who asks for most, as it changes
+const helpText = `quorate top: the busiest limits and keys
 
   up down pgup pgdn home end   move
   enter    the keys of a limit         esc   back to all limits
   < >      sort by another column      /     filter names by prefix
-  p        pause, and go on            q     quit
+  p        pause, or continue          q     quit
 
 Of limits: tokens per second asked for, admitted and refused, since the screen before;
 in all, since the nodes started: refused, OVER admitted, NEEDLESS refusals (at least-at most), the
-WORST excess of a key, and the BOUND that it keeps to. What a limit in shadow, or off,
-refuses passes all the same; one with 25% is enforced for so many of its keys.
+WORST excess of a key, and its stated BOUND. Requests refused by a limit in shadow, or off,
+pass; a limit with 25% is enforced for that share of its keys.
 Of keys: USED is demand divided by refill; LEFT is what can be spent now.
 
 Any key goes back.`

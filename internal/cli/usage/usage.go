@@ -23,7 +23,7 @@ func Group(use, short, long string, commands ...*cobra.Command) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: use, Short: short, Long: long,
 		RunE: func(*cobra.Command, []string) error {
-			return exit.Usagef("%s: say what to do: %s", use, strings.Join(names, ", "))
+			return exit.Usagef("%s: give a command: %s", use, strings.Join(names, ", "))
 		},
 	}
 	cmd.Args = func(cmd *cobra.Command, args []string) error {

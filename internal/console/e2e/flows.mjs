@@ -300,9 +300,9 @@ await full('audit: what was done is there, filtered, without secrets', () => vis
   const text = await page.locator('main').textContent();
   must(text.includes('created a token') && text.includes('CreateToken') && text.includes('e2e') && !text.includes('ChangeNode') && !/quorate1t\.[^.\s]+\.[^\s"\]]/.test(text), text);
   await axe(page);
-  await page.fill('[name=method]', 'make a token');
+  await page.fill('[name=method]', 'create a token');
   await page.click('text=Filter');
-  await page.waitForURL(/make\+a\+token/);
+  await page.waitForURL(/create\+a\+token/);
   must((await page.locator('td.call').allTextContents()).every((call) => call.includes('CreateToken')) && await page.locator('td.call').count() > 0, 'found by words');
 }));
 

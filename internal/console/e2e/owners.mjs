@@ -80,7 +80,7 @@ export async function owners({ plan, open, visit, attempt, full, change, done })
     await other.fill('#yaml', 'owner: {rate: 12/s, burst: 20}\n');
     await change(other, other.locator('text=Review the difference'));
     await go(page);
-    await inDialog(page).locator('[role=alert]', { hasText: 'look at the difference first' }).waitFor();
+    await inDialog(page).locator('[role=alert]', { hasText: 'review the difference first' }).waitFor();
     must((await inDialog(page).textContent()).includes('burst: 40'), 'the text is kept');
     await page.keyboard.press('Escape');
   }, {}, (text) => /409/.test(text)));
@@ -154,7 +154,7 @@ export async function owners({ plan, open, visit, attempt, full, change, done })
     await done(page);
     await page.locator('button:has-text("Set an override")').waitFor();
     await page.click('main button:has-text("Reset the key")');
-    await dialog.locator('[data-step="confirm"]', { hasText: 'may spend the whole burst' }).waitFor();
+    await dialog.locator('[data-step="confirm"]', { hasText: 'can spend the whole burst' }).waitFor();
     await page.keyboard.press('Escape');
     await change(page, page.locator('main button:has-text("Reset the key")'));
     await done(page);
@@ -215,7 +215,7 @@ export async function owners({ plan, open, visit, attempt, full, change, done })
     const apply = { delta: '40', relative: 'zero', request: 'e2e-' + Date.now() };
     const at = open + 'account?id=shop~project:e2e~user:ann~~pool~builds';
     await page.goto(at);
-    for (const said of ['is 40', 'applied before']) {
+    for (const said of ['is 40', 'Already applied']) {
       await page.click('button:has-text("Apply an operation")');
       const dialog = inDialog(page);
       await dialog.locator('[name=ignore]').waitFor();

@@ -126,7 +126,7 @@ func (p *parser) bound(name string, v config.Value) Bound {
 	}
 	d, ok := p.part(v, "{min: -1, max: 0.5}", "min", "max")
 	if ok && len(d.given) == 0 {
-		v.Fault("says nothing; write min, max or both, such as {min: -1, max: 0.5}")
+		v.Fault("is empty; write min, max or both, such as {min: -1, max: 0.5}")
 	}
 	d.number("min", &b.Low, low, high)
 	d.number("max", &b.High, low, high)

@@ -78,7 +78,7 @@ func (p *parser) fault(v config.Value) (f sim.Fault, ok bool) {
 	}
 	d.duration("for", &f.For, time.Millisecond, MaxDuration)
 	if d.has("for") && d.has("heal") {
-		d.given["for"].Fault("cannot stand beside heal; choose one")
+		d.given["for"].Fault("cannot be combined with heal; choose one")
 	}
 	d.duration("by", &f.Delay, time.Microsecond, MaxDelay)
 	if f.Kind == sim.Slow && !d.has("by") {
@@ -103,7 +103,7 @@ func (p part) choose(f *sim.Fault) bool {
 			continue
 		}
 		if f.Kind != "" {
-			p.given[string(k.kind)].Fault("cannot stand beside %s; choose one, or write two faults", f.Kind)
+			p.given[string(k.kind)].Fault("cannot be combined with %s; choose one, or write two faults", f.Kind)
 			return false
 		}
 		f.Kind = k.kind
@@ -115,7 +115,7 @@ func (p part) choose(f *sim.Fault) bool {
 	i := slices.IndexFunc(kinds, func(k kind) bool { return k.kind == f.Kind })
 	for _, name := range []string{"for", "by"} {
 		if p.has(name) && !slices.Contains(kinds[i].beside, name) {
-			p.given[name].Fault("cannot stand beside %s; remove it", f.Kind)
+			p.given[name].Fault("cannot be combined with %s; remove it", f.Kind)
 			return false
 		}
 	}
@@ -160,7 +160,7 @@ func (p *parser) groups(v config.Value) (groups [][]int) {
 		groups = append(groups, group)
 	})
 	if len(groups) == 1 && len(seen) == p.Nodes {
-		v.Fault("has all nodes in one group, which parts nobody; must be two groups, or one without some nodes")
+		v.Fault("has all nodes in one group, which separates no nodes; must be two groups, or one without some nodes")
 	}
 	return groups
 }

@@ -49,7 +49,7 @@ func (p *parser) load(v config.Value) (l sim.Load, ok bool) {
 		v.Whole(&n, 1, MaxClump)
 		l.Clump = int(n)
 		if len(p.sweep.clumps) > 0 {
-			v.Fault("stands beside sweep.clump, which is of all loads; remove one")
+			v.Fault("cannot be combined with sweep.clump, which applies to all loads; remove one")
 		}
 	})
 	return l, v.Faults() == before

@@ -289,7 +289,7 @@ func (p *parser) limit(d part) {
 			d.Missing("hold", "is missing beside in_flight; write how long each is held, such as hold: 100ms")
 			return
 		case l.Kind != quota.Concurrency && d.has("hold"):
-			d.given["hold"].Fault("cannot stand beside a limit that counts no in_flight; remove it")
+			d.given["hold"].Fault("cannot be combined with a limit that counts no in_flight; remove it")
 		}
 		p.Limit, p.counts = l, true
 	})

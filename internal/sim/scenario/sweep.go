@@ -27,7 +27,7 @@ func (p *parser) sweeps(d part) {
 		s.read("nodes", func(v config.Value) {
 			p.sweep.nodes = different(v, MaxNodes, "[3, 10, 50]")
 			if d.has("nodes") {
-				v.Fault("stands beside nodes; remove one")
+				v.Fault("cannot be combined with nodes; remove one")
 			}
 		})
 		s.read("clump", func(v config.Value) { p.sweep.clumps = different(v, MaxClump, "[1, 10]") })

@@ -681,7 +681,7 @@ type RangeStatus struct {
 	Replicas []string `protobuf:"bytes,4,rep,name=replicas,proto3" json:"replicas,omitempty"`
 	// Nodes that hold the range and still have to give it up.
 	Removed []string `protobuf:"bytes,5,rep,name=removed,proto3" json:"removed,omitempty"`
-	// Current step towards the wanted placement; empty if the range is as wanted.
+	// Current step towards the planned placement; empty if the range is in place.
 	Step string `protobuf:"bytes,6,opt,name=step,proto3" json:"step,omitempty"`
 	// Log entries by which the slowest voter lags, as the leader sees it; set only where the
 	// answering node leads.
@@ -1423,7 +1423,7 @@ func (x *GetPlanRequest) GetWithout() []string {
 // GetPlanResponse is the plan.
 type GetPlanResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Groups whose placement is not as wanted, meta first.
+	// Groups that are not in place, meta first.
 	Groups []*GroupPlan `protobuf:"bytes,1,rep,name=groups,proto3" json:"groups,omitempty"`
 	// Number of groups.
 	Total         uint32 `protobuf:"varint,2,opt,name=total,proto3" json:"total,omitempty"`
