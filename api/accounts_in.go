@@ -13,8 +13,8 @@ import (
 
 // Bounds that the contract documents.
 const (
-	maxAccounts   = 1000 // in one GetAccounts, and on a page
-	usualAccounts = 100  // on a page, by default
+	maxAccounts   = account.MaxPage // in one GetAccounts, and on a page
+	usualAccounts = 100             // on a page, by default
 )
 
 // badAt turns an error of package account, whose text begins with a field's name, into an API error

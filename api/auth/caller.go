@@ -27,6 +27,14 @@ func (c Credential) String() string {
 // Anonymous is the identity of a caller that names none.
 const Anonymous = "anonymous:anonymous"
 
+// Shown returns an identity for people: "anonymous" for that of a caller that names none.
+func Shown(identity string) string {
+	if identity == Anonymous {
+		return "anonymous"
+	}
+	return identity
+}
+
 // Admin is the identity with the built-in role admin.
 const Admin = "client:admin"
 

@@ -63,7 +63,7 @@ const (
 	maxAnswerBytes = 12 << 20 // for the outcomes of a batch, below transport.MaxFrame
 	maxFlying      = 2
 	maxEnding      = 256
-	maxPage        = 1000
+	maxPage        = account.MaxPage
 	maxReadings    = 10
 )
 

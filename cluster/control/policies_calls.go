@@ -14,9 +14,6 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// maxListedPolicies bounds the result of one ListPolicies.
-const maxListedPolicies = 1000
-
 // LoadPolicies stores a config of 1 to account.MaxPolicies policies. If a config with its ID
 // exists, it returns at once, without looking at the content. An empty version is replaced by
 // account.HashPolicies of the policies. stored is the ID with its version, and created reports
@@ -112,13 +109,13 @@ func (s *Store) Policies(ctx context.Context, id account.ConfigID) (*account.Con
 // given one, as far as this node has applied them. They are sorted by version and lack their
 // policies.
 func (s *Store) ListPolicies(_ context.Context, app, realm, after string, limit int) ([]account.Config, error) {
-	return s.machine.Policies.Load().list(app, realm, after, min(limit, maxListedPolicies)), nil
+	return s.machine.Policies.Load().list(app, realm, after, min(limit, account.MaxPage)), nil
 }
 
 // PolicyRealms returns up to limit, and at most 1000, realms that have configs and sort after the
 // given one, sorted, as far as this node has applied them.
 func (s *Store) PolicyRealms(after account.Realm, limit int) []account.Realm {
-	return s.machine.Policies.Load().realms(after, min(limit, maxListedPolicies))
+	return s.machine.Policies.Load().realms(after, min(limit, account.MaxPage))
 }
 
 // changePolicies proposes a change and waits until this node has applied it.

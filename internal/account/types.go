@@ -15,6 +15,8 @@ const (
 	MostDelta = 9007199254740
 	// MaxOps bounds the operations of one request.
 	MaxOps = 1000
+	// MaxPage bounds the accounts, realms or policy configs of one page.
+	MaxPage = 1000
 	// MaxAtom bounds each part of an id, in bytes.
 	MaxAtom = 256
 	// MaxRequestID bounds the id of a request, in bytes.

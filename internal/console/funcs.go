@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/quorate/quorate/api/auth"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/internal/health"
 	"github.com/quorate/quorate/internal/phrase"
@@ -43,6 +44,7 @@ func (c *Console) funcs() template.FuncMap {
 
 		"nodeState": nodeState, "clusterState": clusterState, "eventState": eventState, "auditState": auditState, "where": where,
 		"auditSentence": auditSentence,
+		"who":           auth.Shown,
 		"callName":      callName,
 		"callText":      callText,
 		"word":          func(prefix, s string) string { return enumText(s, prefix) },

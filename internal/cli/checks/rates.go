@@ -79,8 +79,11 @@ func (r *ratesOptions) run(cmd *cobra.Command) error {
 	}
 	req := &quoratev1.TopRatesRequest{Top: r.top, Order: quoratev1.RateOrder(order), KeyPrefix: r.prefix, Label: r.label, GroupBy: r.group, PageToken: r.page}
 	req.Namespace, req.Limit, _ = strings.Cut(r.limit, "/")
-	if r.watch != 0 {
-		return r.follow(cmd, req)
+	if r.watch != 0 && (r.watch < time.Second || r.watch > time.Minute) {
+		return exit.Usagef("--watch %v: must be 1s to 1m", r.watch)
+	}
+	if r.watch != 0 && r.page != "" {
+		return exit.Usagef("--page and --watch: give one")
 	}
 	res, err := remote.Invoke(cmd.Context(), &r.Targets, quoratev1.NewRateServiceClient, quoratev1.RateServiceClient.TopRates, req)
 	if err != nil {
@@ -91,17 +94,14 @@ func (r *ratesOptions) run(cmd *cobra.Command) error {
 			return err
 		}
 	}
+	if r.watch != 0 {
+		return r.follow(cmd, req)
+	}
 	return r.print(cmd, res, false)
 }
 
 // follow prints rates repeatedly, from the first node that answers.
 func (r *ratesOptions) follow(cmd *cobra.Command, req *quoratev1.TopRatesRequest) error {
-	if r.watch < time.Second || r.watch > time.Minute {
-		return exit.Usagef("--watch %v: must be 1s to 1m", r.watch)
-	}
-	if r.page != "" {
-		return exit.Usagef("--page and --watch: give one")
-	}
 	addrs, err := r.Resolve()
 	if err != nil {
 		return err

@@ -21,6 +21,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/quorate/quorate/api/auth"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/internal/audit"
 	"github.com/quorate/quorate/internal/cli/exit"
@@ -396,6 +397,6 @@ func (p *auditPrinter) line(line []byte) error {
 		if e.Detail != "" {
 			how += ": " + phrase.Printable(e.Detail)
 		}
-		fmt.Fprintf(p, "%s %s %s %s %s %s\n", e.Time.UTC().Format("2006-01-02T15:04:05.000Z"), e.Node, phrase.Show(e.Identity), phrase.Show(e.Method), phrase.Printable(e.What), how)
+		fmt.Fprintf(p, "%s %s %s %s %s %s\n", e.Time.UTC().Format("2006-01-02T15:04:05.000Z"), e.Node, phrase.Show(auth.Shown(e.Identity)), phrase.Show(e.Method), phrase.Printable(e.What), how)
 	})
 }
