@@ -21,7 +21,7 @@ const (
 
 // String returns the word for WhoAmI and the audit log.
 func (c Credential) String() string {
-	return [...]string{"none", "said", "certificate", "token", "jwt"}[c]
+	return [...]string{"none", "unverified", "certificate", "token", "jwt"}[c]
 }
 
 // Anonymous is the identity of a caller that names none.

@@ -40,7 +40,7 @@ func (a *attemptBounds) init(now time.Time) {
 // allow reports whether an attempt may be written, and if so charges it.
 func (a *attemptBounds) allow(e *Entry) bool {
 	all, owner := &a.proven, "identity:"+e.Identity
-	if e.Credential == "" || e.Credential == "none" || e.Credential == "said" {
+	if e.Credential == "" || e.Credential == "none" || e.Credential == "unverified" {
 		all, owner = &a.unproven, network(e.Address)
 	}
 	all.refill(e.Time, attemptRate, attemptBurst)

@@ -1,6 +1,8 @@
 package console
 
 import (
+	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -77,16 +79,25 @@ func callsOf(text string) []string {
 // donePast has the past tense of the verbs with which descriptions of changes begin. TestAuditSentence
 // compares it with api/auth.
 var donePast = map[string]string{
-	"Change": "changed", "Clear": "cleared", "Delete": "deleted", "Give": "gave", "Issue": "issued", "Let": "let", "Load": "loaded", "Create": "created",
+	"Activate": "activated", "Change": "changed", "Clear": "cleared", "Delete": "deleted", "Drain": "drained", "Give": "gave", "Issue": "issued", "Let": "let", "Load": "loaded", "Create": "created",
 	"Remove": "removed", "Reset": "reset", "Revoke": "revoked", "Roll": "rolled", "Rotate": "rotated", "Set": "set", "Sign": "signed", "Take": "took", "Transfer": "transferred",
 	"Use": "used",
 }
+
+// nodeChange matches the summary of a change of a node: its name and the change.
+var nodeChange = regexp.MustCompile(`^node="([^"]+)" change=NODE_CHANGE_([A-Z]+)`)
+
+// nodeVerbs describes each change of a node; %s is its name.
+var nodeVerbs = map[string]string{"DRAIN": "Drain %s", "ACTIVATE": "Activate %s", "LEAVE": "Let %s leave", "REMOVE": "Remove %s"}
 
 // auditSentence says what a caller did, or tried to do.
 func auditSentence(e *quoratev1.AuditEntry) string {
 	name, words := callName(e.GetMethod()), callText(e.GetMethod())
 	if name == "ClusterService/ChangeNode" {
 		words = "Change the state of a node"
+		if m := nodeChange.FindStringSubmatch(e.GetWhat()); m != nil && nodeVerbs[m[2]] != "" {
+			words = fmt.Sprintf(nodeVerbs[m[2]], phrase.Clip(m[1], 60))
+		}
 	}
 	verb, rest, _ := strings.Cut(words, " ")
 	past := donePast[verb]
@@ -101,6 +112,29 @@ func auditSentence(e *quoratev1.AuditEntry) string {
 		return "tried to call " + name
 	}
 	return "tried to " + strings.ToLower(verb) + " " + rest
+}
+
+// auditDetails formats the summary of a request or an answer for people: name: value, name: value.
+func auditDetails(summary string) string {
+	var b strings.Builder
+	quoted, escaped := false, false
+	for i, c := range summary {
+		switch {
+		case escaped:
+			escaped = false
+		case quoted && c == '\\':
+			escaped = true
+		case c == '"':
+			quoted = !quoted
+		case !quoted && c == '=':
+			b.WriteString(": ")
+			continue
+		case !quoted && c == ' ' && !strings.HasSuffix(summary[:i], ","):
+			b.WriteByte(',')
+		}
+		b.WriteRune(c)
+	}
+	return b.String()
 }
 
 // auditState returns the badge of a call's result.

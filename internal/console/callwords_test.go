@@ -72,6 +72,15 @@ func TestAuditSentence(t *testing.T) {
 	if got := auditSentence(&quoratev1.AuditEntry{Method: "/quorate.v1.LimitService/ApplyLimits", Result: "ok", What: "comment=\"x\" dry_run=true"}); got != "made a dry run: change limits" {
 		t.Error(got)
 	}
+	for what, want := range map[string]string{`node="n2" change=NODE_CHANGE_DRAIN`: "drained n2", `node="n2" change=NODE_CHANGE_LEAVE force=true`: "let n2 leave"} {
+		if got := auditSentence(&quoratev1.AuditEntry{Method: "/quorate.v1.ClusterService/ChangeNode", Result: "ok", What: what}); got != want {
+			t.Errorf("%s: %q; want %q", what, got, want)
+		}
+	}
+	const summary = `binding={identity="group:e2e" role="a=b \"c d"} ranges=(2)[0, 1] ttl=1h`
+	if got := auditDetails(summary); got != `binding: {identity: "group:e2e", role: "a=b \"c d"}, ranges: (2)[0, 1], ttl: 1h` {
+		t.Error(got)
+	}
 	for _, m := range auth.Methods() {
 		rule, _ := auth.RuleOf(m)
 		if got := auditSentence(&quoratev1.AuditEntry{Method: m, Result: "ok"}); rule.Audited && strings.HasPrefix(got, "called") {

@@ -44,6 +44,7 @@ func (c *Console) funcs() template.FuncMap {
 
 		"nodeState": nodeState, "clusterState": clusterState, "eventState": eventState, "auditState": auditState, "where": where,
 		"auditSentence": auditSentence,
+		"auditDetails":  auditDetails,
 		"who":           auth.Shown,
 		"callName":      callName,
 		"callText":      callText,

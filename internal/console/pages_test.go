@@ -241,7 +241,7 @@ func keyFake() *limitsFake {
 func TestKeyPage(t *testing.T) {
 	c := New(Deps{Conn: keyFake()})
 	res, body := get(c, "/console/key?namespace=web&limit=login&key="+url.QueryEscape(evil))
-	for _, want := range []string{"7 tokens owed", "2 nodes report it", "Parent <a href=\"/console/limit?limit=everybody&amp;namespace=web\">web/everybody</a>", "9/m", `value="0.5"`, "Reset the key"} {
+	for _, want := range []string{"7 tokens owed", "Nodes that hold tokens</dt><dd>2</dd>", "Parent <a href=\"/console/limit?limit=everybody&amp;namespace=web\">web/everybody</a>", "9/m", `value="0.5"`, "Reset the key"} {
 		if res.StatusCode != http.StatusOK || !strings.Contains(body, want) {
 			t.Errorf("%d, no %q in\n%s", res.StatusCode, want, body)
 		}

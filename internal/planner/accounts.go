@@ -74,10 +74,10 @@ func accountHeadroom(out *quoratev1.LimitHeadroom, l *quota.Limit, u *history.Us
 	}
 	out.Rule, out.Refill = apiproto.Limit(l), refill(l)
 	together := inTokens(u.Attempted) / capacity(l, u.Seconds)
-	text := fmt.Sprintf("all accounts together were asked for %.0f%% of what one may take in the time", 100*together)
+	text := fmt.Sprintf("the demand of all accounts was %.0f%% of the limit of one", 100*together)
 	if together <= 1 {
 		out.Saturation = together
-		text += ", so none for more than that on the average"
+		text += ", so no account had more on average"
 	}
 	if u.Refused() > 0 {
 		out.Saturation = 1
@@ -86,7 +86,7 @@ func accountHeadroom(out *quoratev1.LimitHeadroom, l *quota.Limit, u *history.Us
 		text += "; none was used up"
 	}
 	out.ManyKeys, out.Headroom = together > 1, 1-out.Saturation
-	out.Statement = text + "; what each was asked for is not recorded; " + refusedText(out)
+	out.Statement = text + "; the demand of each account is not recorded; " + refusedText(out)
 }
 
 // capacity returns what one key or account may take in a stretch: the refill, or in a short stretch the

@@ -85,9 +85,9 @@ func TestHeadroomAccounts(t *testing.T) {
 		full               float64
 		says               string
 	}{
-		{daily, 28, 8, 3600, 1, "asked for 280% of what one may take in the time; at least one was used up"},
-		{daily, 28, 0, 3600, 0, "280% of what one may take in the time; none was used up"},
-		{daily, 28, 8, 7 * 86400, 1, "40% of what one may take in the time, so none for more than that on the average; at least one was used up"},
+		{daily, 28, 8, 3600, 1, "demand of all accounts was 280% of the limit of one; at least one was used up"},
+		{daily, 28, 0, 3600, 0, "280% of the limit of one; none was used up"},
+		{daily, 28, 8, 7 * 86400, 1, "40% of the limit of one, so no account had more on average; at least one was used up"},
 		{nil, 28, 8, 3600, 0, "no loaded policy of this name"},
 	} {
 		u := &history.UsedLimit{}

@@ -10,6 +10,7 @@ import (
 	"github.com/quorate/quorate/api/apierr"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/internal/history"
+	"github.com/quorate/quorate/internal/phrase"
 	planning "github.com/quorate/quorate/internal/plan"
 	"github.com/quorate/quorate/internal/quota"
 )
@@ -97,8 +98,8 @@ func (s *Planner) fit(out *quoratev1.ForecastResponse, days []float64, ahead int
 	fc, err := planning.Fit(days)
 	if errors.Is(err, planning.ErrTooFewDays) {
 		missing := planning.MinDays - fc.Days
-		return nil, apierr.NotNow("there are %d days of history of %v, and a forecast needs %d; ask again in %d days, on %s",
-			fc.Days, name, planning.MinDays, missing, s.clock().UTC().Add(time.Duration(missing)*day).Format(time.DateOnly))
+		return nil, apierr.NotNow("the history of %v has %s, and a forecast needs %d; possible in %s, on %s",
+			name, phrase.Plural(fc.Days, "day"), planning.MinDays, phrase.Plural(missing, "day"), s.clock().UTC().Add(time.Duration(missing)*day).Format(time.DateOnly))
 	}
 	if err != nil {
 		return nil, apierr.From(err)
@@ -113,12 +114,12 @@ func (s *Planner) fit(out *quoratev1.ForecastResponse, days []float64, ahead int
 		}
 		out.Days = append(out.Days, one)
 	}
-	out.Statements = append(out.Statements, fmt.Sprintf("made of %d days; it changes by %+.3g tokens/s a day", fc.Days, fc.Slope))
+	out.Statements = append(out.Statements, fmt.Sprintf("based on %d days; trend %+.3g tokens/s a day", fc.Days, fc.Slope))
 	switch {
 	case ofAccounts(name):
-		out.Statements = append(out.Statements, fmt.Sprintf("each account has %.4g units/s of its own, so their sum has no limit to reach; the demand of each is not recorded", out.Refill))
+		out.Statements = append(out.Statements, fmt.Sprintf("each account has %.4g units/s, so their sum has no limit; the demand of each is not recorded", out.Refill))
 	case many:
-		out.Statements = append(out.Statements, fmt.Sprintf("the limit is counted for many keys, each with %.4g tokens/s of its own, so their sum has no limit to reach; its busiest key is %q", out.Refill, apierr.Clip(key.Key)))
+		out.Statements = append(out.Statements, fmt.Sprintf("the limit is counted for many keys, each with %.4g tokens/s, so their sum has no limit; its busiest key is %q", out.Refill, apierr.Clip(key.Key)))
 	case out.Refill == 0:
 		out.Statements = append(out.Statements, "the limit has no active rule that refills over time, so it has no capacity to reach")
 	default:
@@ -147,10 +148,10 @@ func reach(out *quoratev1.ForecastResponse, fc *planning.Forecast, today, ahead 
 	at := func(d int) string { return out.Days[d].Day.AsTime().Format(time.DateOnly) }
 	switch {
 	case expected >= 0:
-		out.Statements = append(out.Statements, fmt.Sprintf("demand is expected to reach the refill of %.4g tokens/s in %d days, on %s; it may in %d", out.Refill, expected-today, at(expected), earliest-today))
+		out.Statements = append(out.Statements, fmt.Sprintf("demand is expected to reach the refill of %.4g tokens/s in %d days, on %s, at the earliest in %d", out.Refill, expected-today, at(expected), earliest-today))
 	case earliest >= 0:
-		out.Statements = append(out.Statements, fmt.Sprintf("demand is not expected to reach the refill of %.4g tokens/s within %d days; a busy day may in %d, on %s", out.Refill, ahead, earliest-today, at(earliest)))
+		out.Statements = append(out.Statements, fmt.Sprintf("demand is not expected to reach the refill of %.4g tokens/s within %d days; a busy day may reach it in %d, on %s", out.Refill, ahead, earliest-today, at(earliest)))
 	default:
-		out.Statements = append(out.Statements, fmt.Sprintf("demand does not reach the refill of %.4g tokens/s within %d days", out.Refill, ahead))
+		out.Statements = append(out.Statements, fmt.Sprintf("demand is not expected to reach the refill of %.4g tokens/s within %d days, even on busy days", out.Refill, ahead))
 	}
 }

@@ -98,7 +98,7 @@ func (s *Planner) headroomOf(ctx context.Context, u *history.UsedLimit, t stretc
 		return nil, err
 	}
 	if k.key.Key == "" && u.Attempted > 0 {
-		out.Statement += "; its keys are not recorded, so all demand was taken for one key's"
+		out.Statement += "; its keys are not recorded, so this assumes one key"
 	}
 	return out, nil
 }
@@ -111,7 +111,7 @@ func (s *Planner) saturate(ctx context.Context, out *quoratev1.LimitHeadroom, l 
 	text := ""
 	switch {
 	case out.Refill == 0:
-		text = "it refills nothing by the second"
+		text = "it does not refill over time"
 	case k.many:
 		text = ofKeys(out, l, u, k)
 		if u.Refused() > 0 && out.Saturation < 1 { // some key was full for longer than a minute
@@ -135,7 +135,7 @@ func (s *Planner) saturate(ctx context.Context, out *quoratev1.LimitHeadroom, l 
 	}
 	if out.RefusedPart > fewRefused && out.Saturation < 1 { // it was full, even if the recorded keys and points do not show it
 		out.Saturation = 1
-		text = "it was full at times: what it refused came faster than is recorded, above its burst, to keys with a rule of their own, or it was refused without need; " + text
+		text = "it was full at times: refused requests came in bursts shorter than a second, cost more than the burst, had keys with overrides, or were refused without need; " + text
 	}
 	if out.Refill > 0 {
 		out.Headroom = max(0, 1-out.Saturation)
@@ -153,14 +153,14 @@ func ofKeys(out *quoratev1.LimitHeadroom, l *quota.Limit, u *history.UsedLimit, 
 		peak = inTokens(k.peak.Attempted) / capacity(l, int(k.peak.Seconds))
 	}
 	if peak <= out.Saturation {
-		return fmt.Sprintf("its busiest key %q was asked for %.0f%% of what it may take", apierr.Clip(out.BusiestKey), 100*out.Saturation)
+		return fmt.Sprintf("its busiest key %q asked for %.0f%% of its limit", apierr.Clip(out.BusiestKey), 100*out.Saturation)
 	}
 	part := "minute"
 	if k.peak.Seconds >= 3600 {
 		part = "hour"
 	}
 	out.BusiestKey, out.Saturation = k.peak.Key, peak
-	return fmt.Sprintf("its key %q was asked for %.0f%% of what it may take in the busiest %s", apierr.Clip(out.BusiestKey), 100*peak, part)
+	return fmt.Sprintf("its key %q asked for %.0f%% of its limit in the busiest %s", apierr.Clip(out.BusiestKey), 100*peak, part)
 }
 
 // maxPeriods bounds the periods of a tier that ofPeriods examines one by one: each takes a read of every range.
@@ -196,7 +196,7 @@ func (s *Planner) ofPeriods(ctx context.Context, out *quoratev1.LimitHeadroom, l
 			}
 			if full := inTokens(a.Keys[0].Attempted) / max(1, passes(&tier, int(span))); full > out.Saturation {
 				out.Saturation, out.BusiestKey = full, a.Keys[0].Key
-				text = fmt.Sprintf("its key %q was asked for %.0f%% of what it may take in %v", apierr.Clip(out.BusiestKey), 100*full, time.Duration(span)*time.Second)
+				text = fmt.Sprintf("its key %q asked for %.0f%% of its limit in %v", apierr.Clip(out.BusiestKey), 100*full, time.Duration(span)*time.Second)
 			}
 			if out.Saturation >= 1 {
 				return text, nil
@@ -237,7 +237,7 @@ func ofWindows(out *quoratev1.LimitHeadroom, l *quota.Limit, u *history.UsedLimi
 		}
 		out.Saturation = max(out.Saturation, inTokens(most)/max(1, passes(&t, span)))
 	}
-	return fmt.Sprintf("its fullest window was asked for %.0f%% of what it lets pass, on the average %.0f%%", 100*out.Saturation, 100*inTokens(u.Mean)/out.Refill)
+	return fmt.Sprintf("demand in its fullest window was %.0f%% of the limit, on average %.0f%%", 100*out.Saturation, 100*inTokens(u.Mean)/out.Refill)
 }
 
 // mostOfRun returns the highest total of points within span seconds.
@@ -258,9 +258,9 @@ func ofSeconds(out *quoratev1.LimitHeadroom, u *history.UsedLimit, points []hist
 	out.IdlePart, u.P99 = busySeconds(points)
 	out.Saturation, out.PeakSaturation = inTokens(u.P99)/out.Refill, inTokens(u.Peak)/out.Refill
 	if out.IdlePart < .005 {
-		return fmt.Sprintf("99 of 100 seconds asked for at most %.0f%% of the refill, the highest for %.0f%%", 100*out.Saturation, 100*out.PeakSaturation)
+		return fmt.Sprintf("in 99 of 100 seconds, demand was at most %.0f%% of the refill; in the highest, %.0f%%", 100*out.Saturation, 100*out.PeakSaturation)
 	}
-	return fmt.Sprintf("99 of 100 busy seconds asked for at most %.0f%% of the refill, the highest for %.0f%%; idle %.4g%% of the time", 100*out.Saturation, 100*out.PeakSaturation, 100*out.IdlePart)
+	return fmt.Sprintf("in 99 of 100 busy seconds, demand was at most %.0f%% of the refill; in the highest, %.0f%%; idle %.4g%% of the time", 100*out.Saturation, 100*out.PeakSaturation, 100*out.IdlePart)
 }
 
 // busySeconds treats a point as four sizes of seconds: half of them as its median, and so on. It returns
@@ -298,7 +298,7 @@ func busySeconds(points []history.Point) (idle float64, p99 quota.Units) {
 
 func refusedText(h *quoratev1.LimitHeadroom) string {
 	if h.Shadow {
-		return fmt.Sprintf("%.3g%% would have been refused, and all passed: it is not enforced", 100*h.RefusedPart)
+		return fmt.Sprintf("%.3g%% would have been refused, but passed: the limit is not enforced", 100*h.RefusedPart)
 	}
 	return fmt.Sprintf("%.3g%% was refused", 100*h.RefusedPart)
 }

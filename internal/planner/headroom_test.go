@@ -30,10 +30,10 @@ func TestHeadroomRows(t *testing.T) {
 	for _, h := range res.Limits {
 		got += fmt.Sprintf("%s %.2f %.2f %s\n", h.Limit, h.Saturation, h.RefusedPart, h.Statement)
 	}
-	want := `shadow 1.50 0.33 99 of 100 seconds asked for at most 150% of the refill, the highest for 150%; 33.3% would have been refused, and all passed: it is not enforced
-login 0.80 0.00 99 of 100 seconds asked for at most 80% of the refill, the highest for 80%; 0% was refused
-window 0.60 0.00 its fullest window was asked for 60% of what it lets pass, on the average 60%; 0% was refused
-keys 0.40 0.00 its busiest key "a" was asked for 40% of what it may take; 0% was refused
+	want := `shadow 1.50 0.33 in 99 of 100 seconds, demand was at most 150% of the refill; in the highest, 150%; 33.3% would have been refused, but passed: the limit is not enforced
+login 0.80 0.00 in 99 of 100 seconds, demand was at most 80% of the refill; in the highest, 80%; 0% was refused
+window 0.60 0.00 demand in its fullest window was 60% of the limit, on average 60%; 0% was refused
+keys 0.40 0.00 its busiest key "a" asked for 40% of its limit; 0% was refused
 gone 0.00 0.00 this limit was removed; 0% was refused
 `
 	if got != want {
@@ -68,10 +68,10 @@ func TestHeadroomPeaks(t *testing.T) {
 	for _, h := range res.Limits {
 		got += fmt.Sprintf("%s %.2f %s: %s\n", h.Limit, h.Saturation, h.BusiestKey, h.Statement)
 	}
-	want := `window 0.90 *: its fullest window was asked for 90% of what it lets pass, on the average 1%; 0% was refused
-keys 0.80 once: its key "once" was asked for 80% of what it may take in the busiest minute; 0% was refused
-daily 0.80 a: its busiest key "a" was asked for 80% of what it may take; 0% was refused
-slow 0.60 once: its key "once" was asked for 60% of what it may take in the busiest minute; 0% was refused
+	want := `window 0.90 *: demand in its fullest window was 90% of the limit, on average 1%; 0% was refused
+keys 0.80 once: its key "once" asked for 80% of its limit in the busiest minute; 0% was refused
+daily 0.80 a: its busiest key "a" asked for 80% of its limit; 0% was refused
+slow 0.60 once: its key "once" asked for 60% of its limit in the busiest minute; 0% was refused
 `
 	if got != want {
 		t.Errorf("got\n%swant\n%s", got, want)
@@ -92,7 +92,7 @@ func TestHeadroomIdle(t *testing.T) {
 			t.Fatal(err)
 		}
 		idle := 1 - 30/back.Seconds()
-		if h := res.Limits[0]; h.Saturation != .8 || h.Headroom > .21 || h.IdlePart < idle-.001 || h.IdlePart > idle+.001 || !strings.HasPrefix(h.Statement, "99 of 100 busy seconds asked for at most 80% of the refill, the highest for 80%; idle 9") {
+		if h := res.Limits[0]; h.Saturation != .8 || h.Headroom > .21 || h.IdlePart < idle-.001 || h.IdlePart > idle+.001 || !strings.HasPrefix(h.Statement, "in 99 of 100 busy seconds, demand was at most 80% of the refill; in the highest, 80%; idle 9") {
 			t.Errorf("of %v: %v", back, h)
 		}
 	}
@@ -155,7 +155,7 @@ func TestHeadroomReadsFew(t *testing.T) {
 		statement string
 	}{
 		{"the first period is full", 45, 2, "in 1h0m0s"},
-		{"no period is full", 20, 1 + maxPeriods, "or it was refused without need"},
+		{"no period is full", 20, 1 + maxPeriods, "or were refused without need"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p := apitest.NewPast(t)

@@ -178,9 +178,9 @@ func (s *Planner) stepOf(req *quoratev1.HistoryRequest, t stretch) (int, error) 
 	case i < 0 || req.Key != "" && i == 0:
 		return 0, apierr.Invalid("step", "is %v; must be 1s (not of a key), 1m or 1h", d)
 	case n/int64(steps[i].seconds) > MaxPoints:
-		return 0, apierr.Invalid("step", "is %v, which makes %d points; at most %d: ask for a longer step or a shorter time", d, n/int64(steps[i].seconds), MaxPoints)
+		return 0, apierr.Invalid("step", "is %v, which makes %d points; at most %d: choose a longer step or a shorter time", d, n/int64(steps[i].seconds), MaxPoints)
 	case req.Key != "" && t.points(steps[i].seconds) > mostOfKey:
-		return 0, apierr.Invalid("step", "is %v, which makes %d points; at most %d of a key: ask for a longer step or a shorter time", d, t.points(steps[i].seconds), mostOfKey)
+		return 0, apierr.Invalid("step", "is %v, which makes %d points; at most %d for a key: choose a longer step or a shorter time", d, t.points(steps[i].seconds), mostOfKey)
 	}
 	return steps[i].seconds, nil
 }
@@ -374,7 +374,7 @@ func statement(c *quoratev1.Coverage) string {
 	case c.SecondsComplete >= SinceBegun(c):
 		text += "complete"
 	case c.SecondsComplete == 0:
-		text += fmt.Sprintf("not all of the %s is complete: a node has not reported all of it, or it began before the history", spanText(c.SecondsTotal))
+		text += fmt.Sprintf("the %s is incomplete: a node has not reported everything, or the history began later", spanText(c.SecondsTotal))
 	default:
 		text += fmt.Sprintf("complete for %s of %s", spanText(c.SecondsComplete), spanText(SinceBegun(c)))
 	}

@@ -16,7 +16,7 @@ import (
 // nothing is known of the limit, there is no point.
 func (s *Planner) keyHistory(ctx context.Context, name quota.LimitName, t stretch, step int, out *quoratev1.HistoryResponse) (*quoratev1.HistoryResponse, error) {
 	if n := t.points(step); n > mostOfKey {
-		return nil, apierr.Invalid("from", "makes %d points of %v; at most %d of a key: ask for a shorter time", n, time.Duration(step)*time.Second, mostOfKey)
+		return nil, apierr.Invalid("from", "has %d points of %v; at most %d for a key: choose a shorter time", n, time.Duration(step)*time.Second, mostOfKey)
 	}
 	all, err := s.node.History(ctx, history.Query{Limit: name, From: t.from, End: t.end, Step: step})
 	if err != nil {

@@ -65,12 +65,12 @@ func (s *Planner) noisyIn(ctx context.Context, name quota.LimitName, t stretch, 
 	}
 	switch {
 	case len(keys.Keys) < 3:
-		out.Statements = append(out.Statements, []string{"no key is", "1 key is", "2 keys are"}[len(keys.Keys)]+" known: it takes three to tell a noisy one from the others")
+		out.Statements = append(out.Statements, []string{"no key is", "1 key is", "2 keys are"}[len(keys.Keys)]+" known: three are needed to find a noisy one")
 	case len(out.Keys) == 0:
-		out.Statements = append(out.Statements, fmt.Sprintf("no key was asked for %d times the median of %d tokens", times, out.Median))
+		out.Statements = append(out.Statements, fmt.Sprintf("no key had %d times the median demand of %d tokens", times, out.Median))
 	}
 	if keys.Rest > 0 {
-		out.Statements = append(out.Statements, fmt.Sprintf("the median is of the %d busiest keys; others were asked for at most %d tokens each", len(keys.Keys), keys.Rest.Tokens()))
+		out.Statements = append(out.Statements, fmt.Sprintf("the median is of the %d busiest keys; each other key asked for at most %d tokens", len(keys.Keys), keys.Rest.Tokens()))
 	}
 	if text := incomplete(out.Coverage); text != "" {
 		out.Statements = append(out.Statements, text)
@@ -104,15 +104,15 @@ func noisyKey(k *history.KeyTotal, total *history.Point, median quota.Units, par
 	out.Statement = fmt.Sprintf("asked for %.0f%% of all demand, %.0f times the median, and was refused %d tokens", 100*out.DemandPart, out.TimesMedian, out.Use.Refused)
 	switch {
 	case parent == "":
-		out.Statement += "; it took nothing from other keys, which have their own"
+		out.Statement += "; it took nothing from other keys, which have separate buckets"
 	case others == 0:
-		out.Statement += "; it shares " + parent + " with the others, and they were refused nothing"
+		out.Statement += "; it shares " + parent + " with the others, which had no refusals"
 	default:
 		part := 0.0
 		if total.Admitted > 0 {
 			part = 100 * float64(k.Admitted) / float64(total.Admitted)
 		}
-		out.Statement += fmt.Sprintf("; it got %.0f%% of what passed, out of %s that all share, while the others were refused %d tokens", part, parent, others)
+		out.Statement += fmt.Sprintf("; it got %.0f%% of the admitted tokens of %s, which all share, while the others had %d tokens refused", part, parent, others)
 	}
 	return out
 }

@@ -70,7 +70,7 @@ func TestWhatIf(t *testing.T) {
 		"limit: web/flight":                func(r *quoratev1.WhatIfRequest) { r.Limit = "flight" },
 		"limit: unknown limit web/nothing": func(r *quoratev1.WhatIfRequest) { r.Limit = "nothing" },
 		"burst: is 7, and the":             func(r *quoratev1.WhatIfRequest) { b := int64(7); r.Limit, r.Rate, r.Burst = "window", "9/60s", &b },
-		"makes a rule that cann":           func(r *quoratev1.WhatIfRequest) { b := int64(-7); r.Burst = &b },
+		"makes an invalid rule":            func(r *quoratev1.WhatIfRequest) { b := int64(-7); r.Burst = &b },
 	} {
 		if _, err := ask("login", change); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v; want %q", err, want)
@@ -103,7 +103,7 @@ func TestWhatIfByMinutes(t *testing.T) {
 		t.Errorf("windows of whole minutes stay exact: %v, %v", res, err)
 	}
 	req = &quoratev1.WhatIfRequest{Namespace: "web", Limit: "login", From: ago(100 * day), To: ago(90 * day)}
-	if res, err = newPlannerOf(p).WhatIf(t.Context(), req); err != nil || res.Basis != quoratev1.Basis_BASIS_HOURS || !said(res.Statements, "nothing was asked for") {
+	if res, err = newPlannerOf(p).WhatIf(t.Context(), req); err != nil || res.Basis != quoratev1.Basis_BASIS_HOURS || !said(res.Statements, "no recorded demand") {
 		t.Errorf("%v, %v", res, err)
 	}
 }
@@ -156,13 +156,13 @@ func TestWhatIfByKey(t *testing.T) {
 				} else if rate == "" {
 					width = n.RefusedAtMost - n.RefusedAtLeast
 				}
-				if knows := said(res.Statements, "calibrated so that the active rule"); knows != (versions != nil) {
+				if knows := said(res.Statements, "calibrated with the"); knows != (versions != nil) {
 					t.Errorf("%q", res.Statements)
 				}
 			}
 		}
 		p.Overrides = []quota.Override{{Key: quota.Key{LimitName: name, Key: "k1"}}}
-		if res, err := newPlannerOf(p).WhatIf(t.Context(), &quoratev1.WhatIfRequest{Namespace: "web", Limit: limit, From: ago(10 * time.Minute)}); err != nil || !said(res.Statements, "is not the only one that decides") {
+		if res, err := newPlannerOf(p).WhatIf(t.Context(), &quoratev1.WhatIfRequest{Namespace: "web", Limit: limit, From: ago(10 * time.Minute)}); err != nil || !said(res.Statements, "or other rules decide too") {
 			t.Errorf("with an override: %q, %v", res.GetStatements(), err)
 		}
 	}
@@ -194,7 +194,7 @@ func TestWhatIfByHours(t *testing.T) {
 			if o := res.Outcome; truth < o.RefusedAtLeast || truth > o.RefusedAtMost || o.RefusedAtMost == o.Attempted && versions != nil {
 				t.Errorf("%s, since %v: %d refused, said %d to %d of %d", rate, versions, truth, o.RefusedAtLeast, o.RefusedAtMost, o.Attempted)
 			}
-			if !said(res.Statements, "1h0m0s, wherever in it") {
+			if !said(res.Statements, " of 1h, and the demand of all keys") {
 				t.Errorf("%q", res.Statements)
 			}
 		}
@@ -276,8 +276,8 @@ func TestSuggestRule(t *testing.T) {
 		t.Fatalf("%v, %v", res, err)
 	}
 	for want, req := range map[string]*quoratev1.SuggestRequest{
-		"refused_ppm: is 1000000":    {Namespace: "web", Limit: "login", RefusedPpm: 1_000_000},
-		"nothing was asked of web/l": {Namespace: "web", Limit: "login", From: ago(3 * day), To: ago(2 * day)},
+		"refused_ppm: is 1000000": {Namespace: "web", Limit: "login", RefusedPpm: 1_000_000},
+		"web/login had no demand": {Namespace: "web", Limit: "login", From: ago(3 * day), To: ago(2 * day)},
 	} {
 		if _, err := s.Suggest(t.Context(), req); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v; want %q", err, want)
@@ -311,10 +311,10 @@ func TestForecastDays(t *testing.T) {
 	if !said(res.Statements, "expected to reach the refill of 100 tokens/s in ") {
 		t.Errorf("%q", res.Statements)
 	}
-	if res, err = s.Forecast(t.Context(), &quoratev1.ForecastRequest{Namespace: "web", Limit: "keys"}); err != nil || res.DaysUntilFull != nil || !said(res.Statements, "their sum has no limit to reach") {
+	if res, err = s.Forecast(t.Context(), &quoratev1.ForecastRequest{Namespace: "web", Limit: "keys"}); err != nil || res.DaysUntilFull != nil || !said(res.Statements, "their sum has no limit") {
 		t.Errorf("%v, %v", res.GetStatements(), err)
 	}
-	if _, err = s.Forecast(t.Context(), &quoratev1.ForecastRequest{Namespace: "web", Limit: "young"}); err == nil || apierr.From(err).Reason != "NOT_NOW" || !strings.Contains(apierr.From(err).Detail, "there are 3 days of history of web/young, and a forecast needs 7; ask again in 4 days, on 2026-11-26") {
+	if _, err = s.Forecast(t.Context(), &quoratev1.ForecastRequest{Namespace: "web", Limit: "young"}); err == nil || apierr.From(err).Reason != "NOT_NOW" || !strings.Contains(apierr.From(err).Detail, "the history of web/young has 3 days, and a forecast needs 7; possible in 4 days, on 2026-11-26") {
 		t.Errorf("%v", err)
 	}
 	if _, err = s.Forecast(t.Context(), &quoratev1.ForecastRequest{Namespace: "web", Limit: "login", Days: 3}); err == nil || apierr.From(err).Field != "days" {
@@ -349,13 +349,13 @@ func TestNoisyKeys(t *testing.T) {
 	p.Ask("web/own", "loud", time.Minute, 900)
 	s := newPlannerOf(p)
 	res, err := s.Noisy(t.Context(), &quoratev1.NoisyRequest{Namespace: "web", Limit: "login"})
-	if err != nil || len(res.Keys) != 1 || res.Keys[0].Use.Key != "loud" || res.Median != 12 || res.Keys[0].TimesMedian != 75 || !strings.Contains(res.Keys[0].Statement, "out of all that all share, while the others were refused 18 tokens") {
+	if err != nil || len(res.Keys) != 1 || res.Keys[0].Use.Key != "loud" || res.Median != 12 || res.Keys[0].TimesMedian != 75 || !strings.Contains(res.Keys[0].Statement, "of all, which all share, while the others had 18 tokens refused") {
 		t.Errorf("%v, %v", res, err)
 	}
 	if res, err = s.Noisy(t.Context(), &quoratev1.NoisyRequest{Namespace: "web", Limit: "own"}); err != nil || !strings.Contains(res.Keys[0].Statement, "took nothing from other keys") {
 		t.Errorf("%v, %v", res, err)
 	}
-	if res, err = s.Noisy(t.Context(), &quoratev1.NoisyRequest{Namespace: "web", Limit: "own", Times: 100}); err != nil || len(res.Keys) != 0 || !said(res.Statements, "no key was asked for 100 times") {
+	if res, err = s.Noisy(t.Context(), &quoratev1.NoisyRequest{Namespace: "web", Limit: "own", Times: 100}); err != nil || len(res.Keys) != 0 || !said(res.Statements, "no key had 100 times") {
 		t.Errorf("%v, %v", res, err)
 	}
 	if _, err = s.Noisy(t.Context(), &quoratev1.NoisyRequest{Namespace: "web", Limit: "own", Times: 1}); err == nil || apierr.From(err).Field != "times" {

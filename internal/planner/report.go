@@ -77,7 +77,7 @@ func (s *Planner) reportOf(namespace string, t stretch, all *quoratev1.HeadroomR
 	at := func(sec int64) string { return time.Unix(sec, 0).UTC().Format("2006-01-02 15:04") }
 	d := reportData{
 		Title: "all namespaces", From: at(int64(t.from)), To: at(int64(t.end)), Made: s.clock().UTC().Format("2006-01-02 15:04:05") + " UTC",
-		Limits: int(all.Total), Coverage: cmp.Or(incomplete(all.Coverage), "complete: every node that lived in this time has reported all of it"),
+		Limits: int(all.Total), Coverage: cmp.Or(incomplete(all.Coverage), "complete: all nodes of this time have reported everything"),
 	}
 	if namespace != "" {
 		d.Title = "namespace " + namespace
@@ -179,8 +179,8 @@ func (d *reportData) text(b *strings.Builder) {
 		}
 	}
 	rows("The fullest", d.Fullest)
-	rows("What refused most", d.Refusing)
-	rows("In shadow: what would have been refused, and passed", d.Shadow)
+	rows("Most refusals", d.Refusing)
+	rows("In shadow: would have been refused, but passed", d.Shadow)
 	lines := func(title string, list []reportLine) {
 		if len(list) == 0 {
 			return

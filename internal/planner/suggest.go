@@ -44,12 +44,12 @@ func (s *Planner) Suggest(ctx context.Context, req *quoratev1.SuggestRequest) (*
 	}
 	switch {
 	case out.Now.Attempted == 0:
-		return nil, apierr.NotNow("nothing was asked of %v in this time, so no rate can be suggested; ask for a longer time", name)
+		return nil, apierr.NotNow("%v had no demand in this time, so no rate can be suggested; choose a longer time", name)
 	case !ok:
-		return nil, apierr.NotNow("no rate refuses so little of what %v was asked for; allow more to be refused", name)
+		return nil, apierr.NotNow("no rate refuses so little of the demand of %v; allow more refusals", name)
 	}
 	if len(next.More) > 0 {
-		out.Statements = append(out.Statements, "the suggestion is for the first tier; the others stay as they are, and may refuse more")
+		out.Statements = append(out.Statements, "the suggestion is for the first tier; the other tiers do not change, and may refuse more")
 	}
 	if d.many {
 		out.Statements = append(out.Statements, fmt.Sprintf("the lowest rate with an estimate of at most %.3g%%; at most %s would have been refused", 100*float64(req.RefusedPpm)/quota.Million, partText(out.Outcome.RefusedAtMost, out.Outcome.Attempted)))

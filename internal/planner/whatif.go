@@ -70,7 +70,7 @@ func changedRule(now *quota.Limit, req *quoratev1.WhatIfRequest) (*quota.Limit, 
 	case req.Burst != nil && req.Rate == "":
 		t.Burst, t.Rate.Tokens = *req.Burst, *req.Burst
 	case req.Burst != nil && *req.Burst != t.Rate.Tokens:
-		return nil, apierr.Invalid("burst", "is %d, and the rate %s; of a window they are the same: leave the burst out", *req.Burst, req.Rate)
+		return nil, apierr.Invalid("burst", "is %d, and the rate %s; for a window they are the same: omit the burst", *req.Burst, req.Rate)
 	case t.Kind != quota.TokenBucket:
 		t.Burst = t.Rate.Tokens
 	}
@@ -80,7 +80,7 @@ func changedRule(now *quota.Limit, req *quoratev1.WhatIfRequest) (*quota.Limit, 
 		valid.LimitName = quota.LimitName{Namespace: "accounts", Limit: "policy"}
 	}
 	if err := valid.Validate(); err != nil {
-		return nil, apierr.Invalid("rate", "makes a rule that cannot be: %v", err)
+		return nil, apierr.Invalid("rate", "makes an invalid rule: %v", err)
 	}
 	return &next, nil
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/internal/phrase"
 	"github.com/quorate/quorate/internal/quota"
 )
 
@@ -17,29 +18,29 @@ func (d *demand) statements(now, next *quota.Limit, o *quoratev1.WhatIfOutcome, 
 	}
 	switch {
 	case d.accounts > 0 && o.Attempted > 0:
-		out = append(out, "what each account was asked for is not recorded, so all of this is an estimate; accounts are taken to be full at the beginning, so ask for whole days")
+		out = append(out, "the demand of each account is not recorded, so these figures are estimates; they assume that accounts are full at the beginning, so choose whole days")
 	case d.unknown && o.Attempted > 0:
-		out = append(out, "which keys it was counted for is not recorded: all demand was taken to be of one key, so a limit with many keys refuses less than this")
+		out = append(out, "its keys are not recorded: this assumes that one key had all the demand, so a limit with many keys refuses less")
 	}
 	if s := incomplete(c); s != "" {
 		out = append(out, s)
 	}
 	if now.Enforcement == quota.Shadow {
-		out = append(out, "the limit is in shadow: nothing was refused; refused_then is what it would have refused")
+		out = append(out, "the limit is in shadow: nothing was refused, and refused_then counts what it would have refused")
 	}
 	if next.Parent != "" {
-		out = append(out, "its parent "+next.Parent+" is not replayed: what that refuses comes on top")
+		out = append(out, "its parent "+next.Parent+" is not replayed: its refusals come on top")
 	}
-	return append(out, "assumes one token for each request; with larger requests, up to one more is refused in each second with refusals")
+	return append(out, "assumes one token for each request; with larger requests, each second with refusals may have one more")
 }
 
 // sure states how certain an outcome is.
 func (d *demand) sure(o *quoratev1.WhatIfOutcome) string {
 	switch {
 	case o.Attempted == 0:
-		return "nothing was asked for in this time, as far as is known"
+		return "no recorded demand in this time"
 	case d.accounts > 0:
-		return fmt.Sprintf("about %d of %d units would have been refused (%s), if %d accounts had equal demand, a number with which the active rule refuses what was refused; at most %d, if one account had all the demand",
+		return fmt.Sprintf("about %d of %d units would have been refused (%s), if %d accounts had equal demand (the number that matches the recorded refusals); at most %d, if one account had all the demand",
 			o.RefusedLikely, o.Attempted, partText(o.RefusedLikely, o.Attempted), d.accounts, o.RefusedAtMost)
 	case o.Exact:
 		return fmt.Sprintf("exact: %d of %d tokens would have been refused (%s)", o.RefusedAtMost, o.Attempted, partText(o.RefusedAtMost, o.Attempted))
@@ -49,10 +50,10 @@ func (d *demand) sure(o *quoratev1.WhatIfOutcome) string {
 		word = "an estimate: between about"
 	}
 	if d.many {
-		return fmt.Sprintf("about %d of %d tokens would have been refused (%s); between %d and %d, whenever each key's came (%s to %s)", o.RefusedLikely, o.Attempted,
+		return fmt.Sprintf("about %d of %d tokens would have been refused (%s); between %d and %d (%s to %s), depending on when each key's requests came", o.RefusedLikely, o.Attempted,
 			partText(o.RefusedLikely, o.Attempted), o.RefusedAtLeast, o.RefusedAtMost, partText(o.RefusedAtLeast, o.Attempted), partText(o.RefusedAtMost, o.Attempted))
 	}
-	return fmt.Sprintf("%s %d and %d of %d tokens would have been refused (%s to %s); %d if they came evenly", word, o.RefusedAtLeast, o.RefusedAtMost, o.Attempted,
+	return fmt.Sprintf("%s %d and %d of %d tokens would have been refused (%s to %s); %d if requests came evenly", word, o.RefusedAtLeast, o.RefusedAtMost, o.Attempted,
 		partText(o.RefusedAtLeast, o.Attempted), partText(o.RefusedAtMost, o.Attempted), o.RefusedIfEven)
 }
 
@@ -66,22 +67,22 @@ func partText(part, of int64) string {
 // likeness states how the estimate for many keys is made.
 func (d *demand) likeness() string {
 	if d.seen == nil {
-		return "the estimate assumes that each key's requests come at random, while the limit was busy; it cannot use the recorded refusals, because the active rule changed in that time or is not the only one that decides"
+		return "the estimate assumes that each key's requests come at random while the limit is busy; it does not use the recorded refusals, because the rule changed in that time or other rules decide too"
 	}
-	return fmt.Sprintf("the estimate, like the bounds, is calibrated so that the active rule refuses about the %d tokens that it did refuse", d.seen.Refused().Tokens())
+	return fmt.Sprintf("estimate and bounds are calibrated with the %d tokens that the active rule refused", d.seen.Refused().Tokens())
 }
 
 // source states which demand an answer is based on.
 func (d *demand) source() string {
 	switch d.basis() {
 	case quoratev1.Basis_BASIS_KEYS:
-		return fmt.Sprintf("from what up to %d keys were asked for in each of %d times %v, wherever in it, and what all together were asked for", plannedKeys, d.keyed.Parts(), time.Duration(d.part)*time.Second)
+		return fmt.Sprintf("from the demand of up to %d keys in each of %s of %v, and the demand of all keys", plannedKeys, phrase.Plural(d.keyed.Parts(), "interval"), phrase.Span(time.Duration(d.part)*time.Second))
 	case quoratev1.Basis_BASIS_SECONDS:
 		return "from the demand of every second"
 	case quoratev1.Basis_BASIS_MINUTES:
-		return "from the demand of every minute and its peak second: seconds are kept for an hour"
+		return "from the demand of every minute and its peak second (seconds are kept for an hour)"
 	}
-	return "from the demand of every hour and its peak second: minutes are not kept for so long"
+	return "from the demand of every hour and its peak second (minutes are no longer kept)"
 }
 
 // incomplete states what is missing, and since when; empty if nothing is.

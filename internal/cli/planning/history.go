@@ -80,7 +80,7 @@ func incompleteText(c *quoratev1.Coverage) string {
 		parts = append(parts, fmt.Sprintf("covers %d of %d ranges", c.RangesCovered, c.RangesTotal))
 	}
 	if c.SecondsComplete == 0 && c.SecondsTotal > 0 && c.SecondsKnown > 0 {
-		parts = append(parts, fmt.Sprintf("not all of the %s is complete: a node has not reported all of it, or it began before the history", seconds(c.SecondsTotal)))
+		parts = append(parts, fmt.Sprintf("the %s is incomplete: a node has not reported everything, or the history began later", seconds(c.SecondsTotal)))
 	} else if total := planner.SinceBegun(c); c.SecondsComplete < total && c.SecondsKnown > 0 {
 		parts = append(parts, fmt.Sprintf("all nodes have reported %s of %s", seconds(c.SecondsComplete), seconds(total)))
 	}

@@ -65,7 +65,7 @@ type WhoAmIResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The identity, such as client:admin.
 	Identity string `protobuf:"bytes,1,opt,name=identity,proto3" json:"identity,omitempty"`
-	// Credential that proved it: certificate, token, jwt, none, or said (unproven, if authentication
+	// Credential that proved it: certificate, token, jwt, none, or unverified (if authentication
 	// is off).
 	Credential string `protobuf:"bytes,2,opt,name=credential,proto3" json:"credential,omitempty"`
 	// Groups, as the credential names them.
