@@ -58,7 +58,7 @@ func outcomeOf(err error) outcome {
 func (c *Client) askEach(ctx context.Context, f call) error {
 	all := c.nodes.all()
 	first := c.nodes.current.Load()
-	var last error = &Error{Kind: ErrUnavailable, Detail: "no node is known"}
+	var last error = &Error{Kind: ErrUnavailable, Detail: "no known node"}
 	for i := range all {
 		if c.closed.Load() {
 			return errClosed()

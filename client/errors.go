@@ -16,13 +16,13 @@ var (
 	// ErrInvalid reports an invalid call, which fails every time; see Error.Field.
 	ErrInvalid = errors.New("invalid call")
 	// ErrNoLimit reports an unknown limit.
-	ErrNoLimit = errors.New("no such limit")
+	ErrNoLimit = errors.New("unknown limit")
 	// ErrNoReservation reports an unknown handle: the reservation was settled, has expired, or its
 	// node has died.
 	ErrNoReservation = errors.New("unknown reservation")
 	// ErrUseAcquire reports a check of a limit on what is in flight, which Allow never admits: take
 	// places with Acquire, and give them back with Cancel.
-	ErrUseAcquire = errors.New("the limit counts what is in flight")
+	ErrUseAcquire = errors.New("use Acquire")
 	// ErrUnavailable reports that no node answered in time, or that the context had ended before
 	// the call.
 	ErrUnavailable = errors.New("no node answered")

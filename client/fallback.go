@@ -82,7 +82,7 @@ func (d Default) rule() (*ownRule, error) {
 			return nil, err
 		}
 		if d.Namespace == "" {
-			return nil, fmt.Errorf("namespace: is empty; a limit is in one")
+			return nil, fmt.Errorf("namespace: is empty; every limit has one")
 		}
 	}
 	if d.Hard {

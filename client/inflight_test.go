@@ -65,7 +65,7 @@ func TestUseAcquire(t *testing.T) {
 		t.Fatal(err)
 	}
 	for how, err := range map[string]error{"Allow": allow, "AllowHTTP": http, "AllowBatch": batch[0].Err, "Wait": c.Bucket("work", "jobs", "k").Wait(t.Context())} {
-		if !errors.Is(err, ErrUseAcquire) || !strings.Contains(err.Error(), "work/jobs") || !strings.Contains(err.Error(), "with Acquire") || !strings.Contains(err.Error(), "Cancel") {
+		if !errors.Is(err, ErrUseAcquire) || !strings.Contains(err.Error(), "work/jobs") || !strings.Contains(err.Error(), "call Acquire") || !strings.Contains(err.Error(), "Cancel") {
 			t.Errorf("%s: %v", how, err)
 		}
 	}

@@ -72,7 +72,7 @@ func (n *notices) unanswered(now quota.Time, since time.Duration, why string) {
 	}
 	n.mu.Unlock()
 	if due {
-		n.log().Warn("quorate: no node answers, so limits are not kept with the others", "for", since.Round(time.Second), "err", why)
+		n.log().Warn("quorate: no node answers: this process enforces its limits alone", "for", since.Round(time.Second), "err", why)
 	}
 }
 
@@ -129,7 +129,7 @@ func (n *notices) close() {
 func (c *Client) noLimit(r *rules, n quota.LimitName) error {
 	detail, say, tell := c.notices.wrong(c.clock.now(), n, r.limits.Version, true, func() string { return c.explain(r, n) })
 	if say {
-		c.notices.log().Warn("quorate: a limit does not exist: nothing limits what asks for it", "limit", n.String(), "err", detail)
+		c.notices.log().Warn("quorate: unknown limit: its requests are not limited", "limit", n.String(), "err", detail)
 	}
 	if tell {
 		go c.sendName(n)
@@ -141,20 +141,20 @@ func (c *Client) noLimit(r *rules, n quota.LimitName) error {
 func (c *Client) noRules(r *rules, namespace string) {
 	n := quota.LimitName{Namespace: namespace}
 	detail, say, _ := c.notices.wrong(c.clock.now(), n, r.limits.Version, false, func() string {
-		return fmt.Sprintf("no limit of namespace %q has a match: give one to a limit of it, or name the limit", namespace)
+		return fmt.Sprintf("no limit of namespace %q has a match: add one to a limit, or name the limit", namespace)
 	})
 	if say {
-		c.notices.log().Warn("quorate: a namespace has no limits for HTTP requests: nothing limits what asks for them", "namespace", namespace, "err", detail)
+		c.notices.log().Warn("quorate: a namespace has no limits for HTTP requests: they are not limited", "namespace", namespace, "err", detail)
 	}
 }
 
 // inFlight returns the error of a check of a limit on what is in flight, and logs it.
 func (c *Client) inFlight(n quota.LimitName) error {
 	detail, say, _ := c.notices.wrong(c.clock.now(), n, ^uint64(0), false, func() string {
-		return fmt.Sprintf("%v admits nothing by Allow: take a place with Acquire before the work, and give it back with the reservation's Cancel; the middleware for HTTP and gRPC does so by itself", n)
+		return fmt.Sprintf("%v is a concurrency limit, which Allow always refuses: call Acquire before the work and the reservation's Cancel after it; the middleware for HTTP and gRPC does this", n)
 	})
 	if say {
-		c.notices.log().Error("quorate: a limit of what is in flight is asked as one of a rate: it refuses everything", "limit", n.String(), "err", detail)
+		c.notices.log().Error("quorate: a concurrency limit is used like a rate limit: it refuses everything", "limit", n.String(), "err", detail)
 	}
 	return &Error{Kind: ErrUseAcquire, Field: "limit", Detail: detail}
 }
@@ -162,7 +162,7 @@ func (c *Client) inFlight(n quota.LimitName) error {
 // explain describes an unknown limit and what was probably meant.
 func (c *Client) explain(r *rules, n quota.LimitName) string {
 	if used := c.opts.namespaces; len(used) > 0 && !slices.Contains(used, n.Namespace) {
-		return fmt.Sprintf("%v is in no namespace that WithNamespaces names: %s", n, strings.Join(used, ", "))
+		return fmt.Sprintf("%v is in none of the namespaces of WithNamespaces: %s", n, strings.Join(used, ", "))
 	}
 	return suggest.Explain(n, r.limits)
 }

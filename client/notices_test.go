@@ -117,7 +117,7 @@ func TestWrongName(t *testing.T) {
 			time.Sleep(100 * time.Millisecond)
 		}
 		_, err := b.Check(t.Context(), 1)
-		if want := `no such limit: web/per_clint; did you mean "web/per_client"?`; !errors.Is(err, ErrNoLimit) || !strings.Contains(err.Error(), want) {
+		if want := `unknown limit: web/per_clint; did you mean "web/per_client"?`; !errors.Is(err, ErrNoLimit) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v", err)
 		}
 		got := h.take()
@@ -150,7 +150,7 @@ func TestOtherNamespace(t *testing.T) {
 		c := attachTo(t, newCluster(t, []string{"a"}, bucketLimit("l", "10/s", 10, quota.Soft)), WithNamespaces("web", "mail"), WithLogger(nil))
 		defer c.Close()
 		ready(t, c)
-		if _, err := c.Allow(t.Context(), "api", "l", "k", 1); err == nil || !strings.Contains(err.Error(), "api/l is in no namespace that WithNamespaces names: web, mail") {
+		if _, err := c.Allow(t.Context(), "api", "l", "k", 1); err == nil || !strings.Contains(err.Error(), "api/l is in none of the namespaces of WithNamespaces: web, mail") {
 			t.Errorf("%v", err)
 		}
 	})

@@ -208,7 +208,7 @@ func WithTokenFile(path string) Option { return func(o *options) { o.tokenFile =
 func (o *options) secure() ([]grpc.DialOption, error) {
 	if o.tlsDir == "" {
 		if o.tokenFile != "" {
-			return nil, &Error{Kind: ErrInvalid, Field: "token_file", Detail: "token_file: a token is sent over TLS only; name the CA's directory by WithTLSDir"}
+			return nil, &Error{Kind: ErrInvalid, Field: "token_file", Detail: "token_file: a token is sent over TLS only; give the CA's directory with WithTLSDir"}
 		}
 		return nil, nil
 	}

@@ -91,7 +91,7 @@ func (r *Reservation) settleLocal(ctx context.Context, used int64) (err error) {
 func (r *Reservation) Renew(ctx context.Context, ttl time.Duration) error {
 	switch {
 	case !r.Allowed || r.over.Load():
-		return invalid("handle", "handle: nothing is set aside; a reservation is renewed before Cancel and Settle")
+		return invalid("handle", "handle: nothing is reserved; renew before Cancel and Settle")
 	case r.b != nil:
 		return nil
 	}

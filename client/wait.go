@@ -133,7 +133,7 @@ func (c *Client) enter(ctx context.Context, k quota.Key) (*queue, error) {
 	case at.turn <- struct{}{}:
 		return at, nil
 	case <-ctx.Done():
-		err = &Error{Kind: ErrTooLong, Detail: "the context ended while other callers were waiting", cause: ctx.Err()}
+		err = &Error{Kind: ErrTooLong, Detail: "the context ended while earlier callers were waiting", cause: ctx.Err()}
 	case <-c.ended:
 		err = errClosed()
 	}
@@ -151,7 +151,7 @@ func (q *queues) join(k quota.Key) (*queue, error) {
 		at = &queue{turn: make(chan struct{}, 1)}
 	}
 	if all := q.waiting.Load(); at.n >= q.most-all {
-		return nil, &Error{Kind: ErrTooManyWaiting, Detail: fmt.Sprintf("%d callers wait already, %d of them for this key, and of %d places a key may have as many as are free", all, at.n, q.most)}
+		return nil, &Error{Kind: ErrTooManyWaiting, Detail: fmt.Sprintf("wait queue full: %d callers wait, %d of them for this key; a key can have at most as many as remain free of %d places", all, at.n, q.most)}
 	}
 	if q.keys == nil {
 		q.keys = map[quota.Key]*queue{}

@@ -63,7 +63,7 @@ func (a *Application) ask(ctx context.Context, safe bool, f call) error {
 // notConnected reports that a call was not sent.
 type notConnected struct{ addr string }
 
-func (e *notConnected) Error() string { return fmt.Sprintf("%s cannot be reached", e.addr) }
+func (e *notConnected) Error() string { return fmt.Sprintf("%s is unreachable", e.addr) }
 
 // GRPCStatus returns Unavailable.
 func (e *notConnected) GRPCStatus() *status.Status { return status.New(codes.Unavailable, e.Error()) }

@@ -22,10 +22,10 @@ var (
 	ErrMismatch = errors.New("the request id was used for other operations")
 	// ErrContended reports that other operations held the accounts until the call timed out;
 	// nothing was applied.
-	ErrContended = errors.New("others hold the accounts")
+	ErrContended = errors.New("other calls hold the accounts")
 	// ErrFull reports that the cluster has reached one of its bounds, or is too busy; nothing was
 	// changed.
-	ErrFull = errors.New("a bound of the cluster is reached")
+	ErrFull = errors.New("the cluster is full")
 )
 
 // ApplyError reports that operations failed, so that none was applied. The request ID is not used

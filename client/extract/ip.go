@@ -107,7 +107,7 @@ func newIPKey(p Proxies) *ipKey {
 	}
 	k.noPeer = &MissingError{"the address of the connection", "is not an IP address"}
 	k.tooFew = &MissingError{"header " + k.field, fmt.Sprintf("has fewer addresses than the %d proxies in front should have written", p.Hops)}
-	k.noAddress = &MissingError{"header " + k.field, "has something else than an IP address where a proxy should have written one"}
+	k.noAddress = &MissingError{"header " + k.field, "lacks an IP address where a proxy should have written one"}
 	return k
 }
 

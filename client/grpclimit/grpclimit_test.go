@@ -45,7 +45,7 @@ func TestUnary(t *testing.T) {
 		{"silent", always(passed(19)), []grpclimit.ServerOption{grpclimit.NoMetadata()}, codes.OK, "", "", nil},
 		{"refused", always(refused(1500 * time.Millisecond)), nil, codes.ResourceExhausted, "the limit calls is used up; try again in 2 seconds", "", map[string]string{"ratelimit": `"calls";r=0;t=2`, "ratelimit-policy": `"calls";q=20;w=2`, "retry-after": "2", "grpc-retry-pushback-ms": "1500"}},
 		{"refused, silent", always(refused(1)), []grpclimit.ServerOption{grpclimit.NoMetadata()}, codes.ResourceExhausted, "the limit calls is used up; try again in 1 second", "", map[string]string{"ratelimit": "", "retry-after": "1", "grpc-retry-pushback-ms": "1"}},
-		{"refused for ever", always(refused(client.Never)), nil, codes.ResourceExhausted, "the limit calls does not admit this request, however long one waits", "", map[string]string{"ratelimit": `"calls";r=0`, "retry-after": "", "grpc-retry-pushback-ms": "-1"}},
+		{"refused for ever", always(refused(client.Never)), nil, codes.ResourceExhausted, "the limit calls never admits this request, however long the caller waits", "", map[string]string{"ratelimit": `"calls";r=0`, "retry-after": "", "grpc-retry-pushback-ms": "-1"}},
 		{"fails open", broken(client.ErrUnavailable), nil, codes.OK, "", "", nil},
 		{"fails closed", broken(client.ErrUnavailable), []grpclimit.ServerOption{grpclimit.FailClosed()}, codes.Unavailable, "the rate limiter has no answer", "", nil},
 		{"no key", &fake{}, []grpclimit.ServerOption{grpclimit.Key(extract.Metadata("x-key")), grpclimit.MissingKey(extract.Refuse)}, codes.InvalidArgument, "header X-Key is missing", "", nil},
@@ -346,11 +346,11 @@ func TestNoTimeLeft(t *testing.T) {
 func TestMistakes(t *testing.T) {
 	for want, f := range map[string]func(){
 		"grpclimit: the limiter is nil; must be a client.Limiter":                                  func() { grpclimit.Server(nil, calls) },
-		"grpclimit: nothing to ask for; give Limit(namespace, limit) or Rules(namespace)":          func() { grpclimit.Client(&fake{}) },
+		"grpclimit: no limit to check; give Limit(namespace, limit) or Rules(namespace)":          func() { grpclimit.Client(&fake{}) },
 		`grpclimit: Method: "UnaryCall"; must be /package.Service/Method`:                          func() { grpclimit.Server(&fake{}, grpclimit.Method("UnaryCall", "a", "b")) },
 		"grpclimit: Wait: -1ns; must not be negative":                                              func() { grpclimit.Client(&fake{}, calls, grpclimit.Wait(-1)) },
 		fmt.Sprintf("grpclimit: Method %s: the namespace of the limit %q is empty", streamIn, "b"): func() { grpclimit.StreamServerInterceptor(&fake{}, grpclimit.Method(streamIn, "", "b")) },
-		fmt.Sprintf("grpclimit: Method %s: nothing to ask for; give Limit(namespace, limit) or Rules(namespace)", fullDuplex): func() {
+		fmt.Sprintf("grpclimit: Method %s: no limit to check; give Limit(namespace, limit) or Rules(namespace)", fullDuplex): func() {
 			grpclimit.StreamClientInterceptor(&fake{}, grpclimit.Method(fullDuplex, "a", ""))
 		},
 	} {

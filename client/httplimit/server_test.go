@@ -55,7 +55,7 @@ func TestAnswers(t *testing.T) {
 	}{
 		{"passes", always(passed(19)), get("/"), nil, 200, map[string]string{"RateLimit": `"per_client";r=19;t=1`, "RateLimit-Policy": `"per_client";q=20;w=2`, "Retry-After": "", "X-RateLimit-Limit": ""}, ""},
 		{"refused", always(refused(1500 * time.Millisecond)), get("/"), nil, 429, map[string]string{"RateLimit": `"per_client";r=0;t=2`, "RateLimit-Policy": `"per_client";q=20;w=2`, "Retry-After": "2"}, "the limit per_client is used up; try again in 2 seconds"},
-		{"refused for ever", always(refused(client.Never)), get("/"), nil, 429, map[string]string{"RateLimit": `"per_client";r=0`, "Retry-After": ""}, "the limit per_client does not admit this request, however long one waits"},
+		{"refused for ever", always(refused(client.Never)), get("/"), nil, 429, map[string]string{"RateLimit": `"per_client";r=0`, "Retry-After": ""}, "the limit per_client never admits this request, however long the caller waits"},
 		{"legacy", always(passed(5)), get("/"), []httplimit.Option{httplimit.Headers(httplimit.XRateLimit)}, 200, map[string]string{"RateLimit": "", "X-RateLimit-Limit": "20", "X-RateLimit-Remaining": "5", "X-RateLimit-Reset": "2"}, ""},
 		{"both", always(passed(5)), get("/"), []httplimit.Option{httplimit.Headers(httplimit.XRateLimit | httplimit.IETF)}, 200, map[string]string{"RateLimit": `"per_client";r=5;t=1`, "X-RateLimit-Limit": "20"}, ""},
 		{"no fields", always(refused(time.Second)), get("/"), []httplimit.Option{httplimit.Headers(0)}, 429, map[string]string{"RateLimit": "", "RateLimit-Policy": "", "Retry-After": "1"}, "the limit per_client is used up; try again in 1 second"},
@@ -280,11 +280,11 @@ func TestJitter(t *testing.T) {
 func TestMistakes(t *testing.T) {
 	for want, f := range map[string]func(){
 		"httplimit: New: the limiter is nil; must be a client.Limiter":                                  func() { httplimit.New(nil, httplimit.Limit("a", "b")) },
-		"httplimit: New: nothing to ask for; give Limit(namespace, limit) or Rules(namespace)":          func() { httplimit.New(&fake{}) },
+		"httplimit: New: no limit to check; give Limit(namespace, limit) or Rules(namespace)":          func() { httplimit.New(&fake{}) },
 		`httplimit: New: the namespace of the limit "b" is empty`:                                       func() { httplimit.New(&fake{}, httplimit.Limit("", "b")) },
 		"httplimit: New: the timeout is -1ns; must be more than 0":                                      func() { httplimit.New(&fake{}, httplimit.Rules(""), httplimit.Timeout(-1)) },
 		"httplimit: New: the jitter is 25h0m0s; must be 0 to 24h0m0s":                                   func() { httplimit.New(&fake{}, httplimit.Rules(""), httplimit.Jitter(25*time.Hour)) },
-		"httplimit: NewTransport: nothing to ask for; give Limit(namespace, limit) or Rules(namespace)": func() { httplimit.NewTransport(&fake{}, nil) },
+		"httplimit: NewTransport: no limit to check; give Limit(namespace, limit) or Rules(namespace)": func() { httplimit.NewTransport(&fake{}, nil) },
 		"httplimit: NewTransport: Wait: -1ns, Honour: 0s; must not be negative":                         func() { httplimit.NewTransport(&fake{}, nil, httplimit.Rules(""), httplimit.Wait(-1)) },
 	} {
 		func() {

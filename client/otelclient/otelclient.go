@@ -68,7 +68,7 @@ const modeKey = "quorate.mode"
 func Register(meter metric.Meter, source Source) (metric.Registration, error) {
 	m := &meters{meter: meter}
 	decisions, err := meter.Int64ObservableCounter("quorate.client.decisions", metric.WithUnit("{decision}"),
-		metric.WithDescription("Checks that were decided, refusals included, by what means: granted, soft, cut_off, remote, fallback."))
+		metric.WithDescription("Decided checks, with refusals, by mode: granted, soft, cut_off, remote, fallback."))
 	m.err = err
 	m.instruments()
 	if m.err != nil {
@@ -97,16 +97,16 @@ func (m *meters) instruments() {
 	m.gauge("attached", "1", "Whether there is a stream to a node now.", func(s *client.Stats) int64 { return bit(s.Attached) })
 	m.count("attempts", "{attempt}", "Attempts to attach to a node.", func(s *client.Stats) uint64 { return s.Attempts })
 	m.count("streams_lost", "{stream}", "Streams to nodes that broke.", func(s *client.Stats) uint64 { return s.Lost })
-	m.count("reconnects", "{stream}", "Streams that replaced one that broke.", func(s *client.Stats) uint64 { return s.Reattached })
-	m.count("reports", "{report}", "Reports of what was counted.", func(s *client.Stats) uint64 { return s.Reports })
-	m.count("reports_unsent", "{report}", "Reports that the send buffer had no room for; they are made again.", func(s *client.Stats) uint64 { return s.Unsent })
+	m.count("reconnects", "{stream}", "Streams that replaced a broken one.", func(s *client.Stats) uint64 { return s.Reattached })
+	m.count("reports", "{report}", "Reports of counts.", func(s *client.Stats) uint64 { return s.Reports })
+	m.count("reports_unsent", "{report}", "Reports without room in the send buffer; they are sent again.", func(s *client.Stats) uint64 { return s.Unsent })
 	m.count("grants", "{grant}", "Grants that nodes sent.", func(s *client.Stats) uint64 { return s.Grants })
-	m.count("bad_messages", "{message}", "Messages of nodes that made no sense.", func(s *client.Stats) uint64 { return s.Bad })
+	m.count("bad_messages", "{message}", "Invalid messages of nodes.", func(s *client.Stats) uint64 { return s.Bad })
 	m.count("grant_waits", "{decision}", "Decisions that waited for a grant.", func(s *client.Stats) uint64 { return s.GrantWaits })
-	m.count("asked", "{decision}", "Decisions that were left to a node, because memory did not settle them.", func(s *client.Stats) uint64 { return s.Asked })
-	m.count("dropped", "{report}", "Keys or final reports that reached no node: what they counted is lost.", func(s *client.Stats) uint64 { return s.Dropped })
-	m.count("waits_refused", "{call}", "Callers that found no place to wait for tokens.", func(s *client.Stats) uint64 { return s.WaitsRefused })
-	m.gauge("waiting", "{call}", "Callers that wait for tokens now.", func(s *client.Stats) int64 { return int64(s.Waiting) })
+	m.count("asked", "{decision}", "Decisions left to a node, because local data could not decide.", func(s *client.Stats) uint64 { return s.Asked })
+	m.count("dropped", "{report}", "Keys or final reports that reached no node; their counts are lost.", func(s *client.Stats) uint64 { return s.Dropped })
+	m.count("waits_refused", "{call}", "Callers refused because the wait queue was full.", func(s *client.Stats) uint64 { return s.WaitsRefused })
+	m.gauge("waiting", "{call}", "Callers waiting for tokens now.", func(s *client.Stats) int64 { return int64(s.Waiting) })
 	m.gauge("keys", "{key}", "Keys in the memory of the process.", func(s *client.Stats) int64 { return int64(s.Keys) })
 	m.gauge("limits_version", "1", "Version of the active limits; 0 before the first.", func(s *client.Stats) int64 { return int64(s.Limits) })
 }

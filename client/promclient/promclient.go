@@ -32,7 +32,7 @@ type Collector struct {
 // New returns a collector of the metrics quorate_client_*.
 func New(source Source) *Collector {
 	c := &Collector{source: source, decisions: prometheus.NewDesc(
-		"quorate_client_decisions_total", "Checks that were decided, refusals included, by what means: granted, soft, cut_off, remote, fallback.",
+		"quorate_client_decisions_total", "Decided checks, with refusals, by mode: granted, soft, cut_off, remote, fallback.",
 		[]string{"mode"}, nil,
 	)}
 	count := func(name, help string, of func(*client.Stats) uint64) {
@@ -52,16 +52,16 @@ func New(source Source) *Collector {
 	gauge("attached", "Whether there is a stream to a node now.", func(s *client.Stats) int { return bit(s.Attached) })
 	count("attempts", "Attempts to attach to a node.", func(s *client.Stats) uint64 { return s.Attempts })
 	count("streams_lost", "Streams to nodes that broke.", func(s *client.Stats) uint64 { return s.Lost })
-	count("reconnects", "Streams that replaced one that broke.", func(s *client.Stats) uint64 { return s.Reattached })
-	count("reports", "Reports of what was counted.", func(s *client.Stats) uint64 { return s.Reports })
-	count("reports_unsent", "Reports that the send buffer had no room for; they are made again.", func(s *client.Stats) uint64 { return s.Unsent })
+	count("reconnects", "Streams that replaced a broken one.", func(s *client.Stats) uint64 { return s.Reattached })
+	count("reports", "Reports of counts.", func(s *client.Stats) uint64 { return s.Reports })
+	count("reports_unsent", "Reports without room in the send buffer; they are sent again.", func(s *client.Stats) uint64 { return s.Unsent })
 	count("grants", "Grants that nodes sent.", func(s *client.Stats) uint64 { return s.Grants })
-	count("bad_messages", "Messages of nodes that made no sense.", func(s *client.Stats) uint64 { return s.Bad })
+	count("bad_messages", "Invalid messages of nodes.", func(s *client.Stats) uint64 { return s.Bad })
 	count("grant_waits", "Decisions that waited for a grant.", func(s *client.Stats) uint64 { return s.GrantWaits })
-	count("asked", "Decisions that were left to a node, because memory did not settle them.", func(s *client.Stats) uint64 { return s.Asked })
-	count("dropped", "Keys or final reports that reached no node: what they counted is lost.", func(s *client.Stats) uint64 { return s.Dropped })
-	count("waits_refused", "Callers that found no place to wait for tokens.", func(s *client.Stats) uint64 { return s.WaitsRefused })
-	gauge("waiting", "Callers that wait for tokens now.", func(s *client.Stats) int { return s.Waiting })
+	count("asked", "Decisions left to a node, because local data could not decide.", func(s *client.Stats) uint64 { return s.Asked })
+	count("dropped", "Keys or final reports that reached no node; their counts are lost.", func(s *client.Stats) uint64 { return s.Dropped })
+	count("waits_refused", "Callers refused because the wait queue was full.", func(s *client.Stats) uint64 { return s.WaitsRefused })
+	gauge("waiting", "Callers waiting for tokens now.", func(s *client.Stats) int { return s.Waiting })
 	gauge("keys", "Keys in the memory of the process.", func(s *client.Stats) int { return s.Keys })
 	gauge("limits_version", "Version of the active limits; 0 before the first.", func(s *client.Stats) int { return int(s.Limits) })
 	return c

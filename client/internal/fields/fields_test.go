@@ -115,7 +115,7 @@ func TestDetail(t *testing.T) {
 	for want, after := range map[string]time.Duration{
 		"the limit login is used up; try again in 1 second":                   1,
 		"the limit login is used up; try again in 2 seconds":                  1001 * time.Millisecond,
-		"the limit login does not admit this request, however long one waits": client.Never,
+		"the limit login never admits this request, however long the caller waits": client.Never,
 	} {
 		if got := Detail(&client.Result{Limit: limit, RetryAfter: after}); got != want {
 			t.Errorf("%v: %s, want %s", after, got, want)

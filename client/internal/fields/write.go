@@ -174,7 +174,7 @@ func Detail(r *client.Result) string {
 	s, ok := RetryAfter(r)
 	switch {
 	case !ok:
-		return "the limit " + r.Limit.Name + " does not admit this request, however long one waits"
+		return "the limit " + r.Limit.Name + " never admits this request, however long the caller waits"
 	case s == 1:
 		return "the limit " + r.Limit.Name + " is used up; try again in 1 second"
 	}

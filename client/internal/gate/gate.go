@@ -66,7 +66,7 @@ func (g *Gate) Validate(rules bool) error {
 	case g.Limiter == nil:
 		return errors.New("the limiter is nil; must be a client.Limiter")
 	case g.Limit == "" && !rules:
-		return errors.New("nothing to ask for; give Limit(namespace, limit) or Rules(namespace)")
+		return errors.New("no limit to check; give Limit(namespace, limit) or Rules(namespace)")
 	case g.Limit != "" && g.Namespace == "":
 		return fmt.Errorf("the namespace of the limit %q is empty", g.Limit)
 	case g.Timeout < 0:
