@@ -40,7 +40,7 @@ func init() {
 		{name: "ping", least: 0, most: 1, summary: "answers PONG", serve: (*conn).ping},
 		{name: "quit", least: 0, most: maxArgs, now: true, summary: "closes the connection", serve: (*conn).quit},
 		{name: allowName, least: 3, most: 4, key: 3, summary: "asks a bucket of a limit for tokens", usage: "namespace limit key [cost]", serve: (*conn).allow},
-		{name: "select", least: 1, most: 1, summary: "chooses a database; there is 0 only", serve: (*conn).selectDB},
+		{name: "select", least: 1, most: 1, summary: "chooses a database; only 0 exists", serve: (*conn).selectDB},
 		{name: "unwatch", summary: "ends WATCH, which has no effect", serve: (*conn).unwatch},
 		{name: "watch", least: 1, most: maxArgs, now: true, summary: "has no effect: there are no values that could change", serve: (*conn).watch},
 	}
@@ -90,7 +90,7 @@ func (c *conn) answer(args [][]byte) {
 	switch n := len(args) - 1; {
 	case cmd == nil:
 		c.spoil()
-		c.invalid("ERR unknown command '%s'; known: %s", clip(args[0]), names())
+		c.invalid("ERR unknown command '%s' (nodes store no values); known: %s", clip(args[0]), names())
 		// A typed line that is not a command comes from another protocol, such as HTTP: the rest is
 		// not meant for this server.
 		c.done = c.done || c.in.line

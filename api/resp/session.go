@@ -42,7 +42,7 @@ func (c *conn) quit([][]byte) {
 
 func (c *conn) selectDB(args [][]byte) {
 	if string(args[0]) != "0" {
-		c.invalid("ERR DB index is out of range; there is 0 only")
+		c.invalid("ERR DB index is out of range; only 0 exists")
 		return
 	}
 	c.simple("OK")
