@@ -125,7 +125,7 @@ var mistakes = []part{
 		{title: "The HTTP port of a node", line: "worker -tls-dir n1/admin -nodes 127.0.0.1:$HTTP1 10", code: runsOn, names: []string{"no node answers", "gRPC port"}},
 		{title: "No node at that address", line: "worker -tls-dir n1/admin -nodes 127.0.0.1:$GRPC2 10", code: runsOn, names: []string{"no node answers", "$GRPC2", "refused"}},
 		{title: "No certificate for nodes that want one", line: "worker -nodes 127.0.0.1:$GRPC1 10", code: runsOn, names: []string{"no node answers", "WithTLSDir"}},
-		{title: "An unknown limit, asked for by a service", line: "worker -tls-dir n1/admin -nodes 127.0.0.1:$GRPC1 10", code: 1, names: []string{"a limit does not exist", "work/mails", "known: api"}},
+		{title: "An unknown limit, asked for by a service", line: "worker -tls-dir n1/admin -nodes 127.0.0.1:$GRPC1 10", code: 1, names: []string{"unknown limit", "work/mails", "known: api"}},
 	}},
 	{"Operating", []mistake{
 		{title: "An unknown node", line: "quorate cluster drain n5 --addr $ADDR", code: 5, names: []string{"n5"}},

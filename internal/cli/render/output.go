@@ -30,7 +30,7 @@ type Output struct {
 }
 
 // AddFlags adds -o with the given formats; the first is the default. JSON implies YAML, and a table
-// implies CSV.
+// implies CSV. Commands that print text accept "table" for it.
 func (o *Output) AddFlags(cmd *cobra.Command, formats ...string) {
 	if slices.Contains(formats, FormatTable) && !slices.Contains(formats, FormatCSV) {
 		formats = append(formats, FormatCSV)
@@ -44,6 +44,9 @@ func (o *Output) AddFlags(cmd *cobra.Command, formats ...string) {
 	cmd.Flags().StringVarP(&o.Format, "output", "o", formats[0], "output format: "+strings.Join(formats, ", "))
 	CompleteWords(cmd, "output", formats...)
 	cmd.PreRunE = func(*cobra.Command, []string) error {
+		if o.Format == FormatTable && slices.Contains(formats, FormatText) {
+			o.Format = FormatText // so that scripts can give -o table to every command
+		}
 		switch {
 		case !slices.Contains(formats, o.Format):
 			return exit.Usagef("--output %q: must be %s", o.Format, strings.Join(formats, " or "))
