@@ -279,13 +279,13 @@ func TestJitter(t *testing.T) {
 // TestMistakes checks that invalid options panic at construction and name the mistake.
 func TestMistakes(t *testing.T) {
 	for want, f := range map[string]func(){
-		"httplimit: New: the limiter is nil; must be a client.Limiter":                                  func() { httplimit.New(nil, httplimit.Limit("a", "b")) },
+		"httplimit: New: the limiter is nil; must be a client.Limiter":                                 func() { httplimit.New(nil, httplimit.Limit("a", "b")) },
 		"httplimit: New: no limit to check; give Limit(namespace, limit) or Rules(namespace)":          func() { httplimit.New(&fake{}) },
-		`httplimit: New: the namespace of the limit "b" is empty`:                                       func() { httplimit.New(&fake{}, httplimit.Limit("", "b")) },
-		"httplimit: New: the timeout is -1ns; must be more than 0":                                      func() { httplimit.New(&fake{}, httplimit.Rules(""), httplimit.Timeout(-1)) },
-		"httplimit: New: the jitter is 25h0m0s; must be 0 to 24h0m0s":                                   func() { httplimit.New(&fake{}, httplimit.Rules(""), httplimit.Jitter(25*time.Hour)) },
+		`httplimit: New: the namespace of the limit "b" is empty`:                                      func() { httplimit.New(&fake{}, httplimit.Limit("", "b")) },
+		"httplimit: New: the timeout is -1ns; must be more than 0":                                     func() { httplimit.New(&fake{}, httplimit.Rules(""), httplimit.Timeout(-1)) },
+		"httplimit: New: the jitter is 25h0m0s; must be 0 to 24h0m0s":                                  func() { httplimit.New(&fake{}, httplimit.Rules(""), httplimit.Jitter(25*time.Hour)) },
 		"httplimit: NewTransport: no limit to check; give Limit(namespace, limit) or Rules(namespace)": func() { httplimit.NewTransport(&fake{}, nil) },
-		"httplimit: NewTransport: Wait: -1ns, Honour: 0s; must not be negative":                         func() { httplimit.NewTransport(&fake{}, nil, httplimit.Rules(""), httplimit.Wait(-1)) },
+		"httplimit: NewTransport: Wait: -1ns, Honour: 0s; must not be negative":                        func() { httplimit.NewTransport(&fake{}, nil, httplimit.Rules(""), httplimit.Wait(-1)) },
 	} {
 		func() {
 			defer func() {

@@ -113,8 +113,8 @@ func TestPolicyIsRemembered(t *testing.T) {
 func TestDetail(t *testing.T) {
 	limit := client.Limit{Name: "login"}
 	for want, after := range map[string]time.Duration{
-		"the limit login is used up; try again in 1 second":                   1,
-		"the limit login is used up; try again in 2 seconds":                  1001 * time.Millisecond,
+		"the limit login is used up; try again in 1 second":                        1,
+		"the limit login is used up; try again in 2 seconds":                       1001 * time.Millisecond,
 		"the limit login never admits this request, however long the caller waits": client.Never,
 	} {
 		if got := Detail(&client.Result{Limit: limit, RetryAfter: after}); got != want {
