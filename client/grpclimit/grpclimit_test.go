@@ -346,7 +346,7 @@ func TestNoTimeLeft(t *testing.T) {
 func TestMistakes(t *testing.T) {
 	for want, f := range map[string]func(){
 		"grpclimit: the limiter is nil; must be a client.Limiter":                                  func() { grpclimit.Server(nil, calls) },
-		"grpclimit: no limit to check; give Limit(namespace, limit) or Rules(namespace)":          func() { grpclimit.Client(&fake{}) },
+		"grpclimit: no limit to check; give Limit(namespace, limit) or Rules(namespace)":           func() { grpclimit.Client(&fake{}) },
 		`grpclimit: Method: "UnaryCall"; must be /package.Service/Method`:                          func() { grpclimit.Server(&fake{}, grpclimit.Method("UnaryCall", "a", "b")) },
 		"grpclimit: Wait: -1ns; must not be negative":                                              func() { grpclimit.Client(&fake{}, calls, grpclimit.Wait(-1)) },
 		fmt.Sprintf("grpclimit: Method %s: the namespace of the limit %q is empty", streamIn, "b"): func() { grpclimit.StreamServerInterceptor(&fake{}, grpclimit.Method(streamIn, "", "b")) },

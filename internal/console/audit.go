@@ -95,7 +95,7 @@ func auditSentence(e *quoratev1.AuditEntry) string {
 	name, words := callName(e.GetMethod()), callText(e.GetMethod())
 	if name == "ClusterService/ChangeNode" {
 		words = "Change the state of a node"
-		if m := nodeChange.FindStringSubmatch(e.GetWhat()); m != nil && nodeVerbs[m[2]] != "" {
+		if m := nodeChange.FindStringSubmatch(e.GetWhat()); len(m) > 2 && nodeVerbs[m[2]] != "" {
 			words = fmt.Sprintf(nodeVerbs[m[2]], phrase.Clip(m[1], 60))
 		}
 	}
