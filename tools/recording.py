@@ -12,7 +12,7 @@ import time
 WIDTH, COLUMNS, LINE, SECONDS = 860, 104, 18, 20
 COMMANDS = [  # the command, and the lines of its output that are shown
     ("quorate allow web/per_client 203.0.113.7", 3),
-    ("quorate replay --log examples/access.log --limit web/per_client --key ip --speed 8000", 14),
+    ("quorate replay --log examples/access.log --limit web/per_client --key ip --speed 2000", 14),
     ("quorate limits explain web/per_client", 10),
 ]
 
@@ -32,7 +32,7 @@ def frames(quorate):
     """The lines of the terminal with their class and the pause before each, in seconds."""
     dev = subprocess.Popen([quorate, "dev", "-q"], stdout=subprocess.PIPE, text=True)
     try:
-        out = [("command", "$ quorate dev -q &", 0.5)]
+        out = [("command", "$ quorate dev -q &", 0)]
         for line in dev.stdout:
             line = re.sub(r"/tmp/quorate-dev-\d+", "/tmp/quorate-dev", line)
             out.append(("", fit(line), 0.1))
@@ -64,6 +64,9 @@ def draw(lines):
         at += pause * stretch
         share = 100 * at / SECONDS
         if not text:
+            continue
+        if not at:  # there from the beginning, so that no viewer sees an empty terminal
+            texts.append(f'<text x="16" y="{24 + LINE * n}" class="{kind}" xml:space="preserve">{html.escape(text)}</text>')
             continue
         rules.append(f"@keyframes l{n}{{0%,{share:.2f}%{{opacity:0}}{share + 0.3:.2f}%,100%{{opacity:1}}}}")
         texts.append(

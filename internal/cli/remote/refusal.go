@@ -151,7 +151,7 @@ func (t *Targets) NoneAnswers(addrs []string, last error) error {
 	case secure == "" && has("connection error") && (has("EOF") || has("reset")):
 		return exit.Errorf(exit.Unreachable, "the nodes at %s end every connection: %s\nIf this is their port for peers, give the gRPC port, which is 7412 unless set otherwise. If they use TLS, name a directory of credentials with --tls-dir or QUORATE_TLS_DIR: %s", list, text, firstCertificate)
 	case secure != "" && has("than those trusted here"):
-		return exit.Errorf(exit.Unreachable, "the nodes at %s are not those that %s trusts: %s\nEither the addresses or the directory are another cluster's, or the cluster's authority was replaced: its ca.crt is what \"quorate ca status --trust-out FILE\" writes where it is trusted already", list, secure, text)
+		return exit.Errorf(exit.Unreachable, "the nodes at %s are not those that %s trusts: %s\nThe addresses or the directory belong to another cluster, or the cluster's authority was replaced: then get its ca.crt with \"quorate ca status --trust-out FILE\" on a machine that trusts it", list, secure, text)
 	}
 	if s := t.store.Load(); s != nil {
 		if why := s.WhyRefused(text); why != "" {
