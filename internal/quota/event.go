@@ -14,7 +14,7 @@ const (
 	EventUnknown       EventKind = iota
 	EventServed                  // tokens were granted, at once or after a wait
 	EventTimeout                 // refused: the wait would exceed the caller's or the limit's maximum
-	EventTooMany                 // refused for good: the cost exceeds what a request can ever get
+	EventTooMany                 // refused for good: the cost exceeds the largest that can ever pass
 	EventMiss                    // no limit matches
 	EventCreated                 // a bucket was created for a key
 	EventRemoved                 // a bucket was removed
@@ -58,8 +58,8 @@ func EventOf(d *Decision) EventKind {
 type Event struct {
 	At   Time // wall clock of the node
 	Kind EventKind
-	// Key is what the caller named; Limit is the rule that decided, which may be a template or a
-	// default. Both are empty for EventLimitsChanged.
+	// Key is the name in the request; Limit is the rule that decided, which may be a template or a default. Both are
+	// empty for EventLimitsChanged.
 	Key     Key
 	Limit   LimitName
 	Dynamic bool  // the bucket was made from a template

@@ -35,9 +35,8 @@ func (in Inline) Name(namespace string) (LimitName, error) {
 	return n, err
 }
 
-// words encodes the limit as, for example, "@inline.bucket.soft.100.60000000000.20". A calendar
-// window has its unit in place of the period. Where the limit is decided is appended, as ".leader", unless
-// it is the default.
+// words encodes the limit as, for example, "@inline.bucket.soft.100.60000000000.20". A calendar window has its unit
+// in place of the period. Decide is appended, as ".leader", unless it is the default.
 func (in Inline) words() string {
 	period := strconv.FormatInt(int64(in.Rate.Per), 10)
 	if in.Kind == CalendarWindow {
@@ -50,7 +49,7 @@ func (in Inline) words() string {
 	return inlinePrefix + strings.Join(words, ".")
 }
 
-// Inline decodes an inline limit from its name, or says what is wrong with the name. Only the
+// Inline decodes an inline limit from its name, or returns an error that describes the name's defect. Only the
 // canonical encoding is accepted: equal limits have equal names. Each call returns a new Limit.
 func (n LimitName) Inline() (*Limit, error) {
 	words, ok := strings.CutPrefix(n.Limit, inlinePrefix)

@@ -39,7 +39,7 @@ type Limit struct {
 	// Parent names a limit of the same namespace that is charged as well. Its key is this limit's
 	// without the last "/" segment, or "*" if there is only one.
 	Parent string
-	// Floor and FloorBurst are what a key may spend although Parent is used up; zero means nothing.
+	// Floor and FloorBurst bound the spending of a key while Parent is used up; zero means nothing.
 	Floor      Rate
 	FloorBurst int64
 
@@ -96,8 +96,8 @@ func (l *Limit) Endures() bool {
 	return l.Kind != Concurrency && (l.Ceiling == Hard || l.CountsLong())
 }
 
-// CountsLong reports whether what was counted matters for long, so that a change of leader may not
-// count what nobody admitted: with Durable, and in windows of at least DurableFrom.
+// CountsLong reports whether counts matter for long, so that a change of leader must not count a cost that was never
+// admitted: with Durable, and in windows of at least DurableFrom.
 func (l *Limit) CountsLong() bool {
 	return l.Durable || l.Kind == CalendarWindow || l.Kind.Windowed() && l.Rate.Per >= DurableFrom
 }
@@ -116,7 +116,7 @@ func (l *Limit) MayAsk() bool {
 // decided in memory then.
 func (l *Limit) MayWait() bool { return l.Decide != Locally && !l.MayAsk() }
 
-// Mode returns where the limit is decided: l.Decide, or what its default stands for.
+// Mode returns l.Decide, or the mode that its default stands for.
 func (l *Limit) Mode() Decide {
 	switch {
 	case l.Decide != DecideDefault:

@@ -9,11 +9,9 @@ import (
 	"strings"
 )
 
-// Names that no user can choose. In a namespace Default is what counts for
-// limits that are not there, and Template is what they are made from.
+// Names that users cannot choose. Default applies to names that a namespace does not list; Template is the rule from
+// which limits for such names are made.
 const (
-	// Default and Template are names that users cannot choose. Default applies to names that a
-	// namespace does not list; Template is the rule from which limits for such names are made.
 	Default  = "@default"
 	Template = "@template"
 )
@@ -258,10 +256,10 @@ func (s *Limits) Share(n LimitName, total int64) int64 {
 	return max(1, share)
 }
 
-// HasRoom reports whether a sharer with keys entries may add one to a table of size entries with
-// room for most. The first fifteen sixteenths of the table are open to all. Half of the rest is for
-// sharers below their share of the whole table. The other half is divided by the same shares, so
-// every sharer can get its part of it whatever the others do.
+// HasRoom reports whether a sharer with keys entries may add one to a table of size entries with room for most. The
+// first fifteen sixteenths of the table are open to all. Half of the rest is for sharers below their share of the
+// whole table. The other half is divided by the same shares, so every sharer can get its part of it independently of
+// the others.
 func HasRoom(size, most, keys, share int64) bool {
 	switch free := most - size; {
 	case free > most/16:

@@ -7,9 +7,9 @@ import "time"
 // summed.
 type LiveError struct {
 	Attempted, Admitted Units
-	// OverAdmitted sums the debt of keys beyond what the limit allows, each time at its deepest.
-	// Reservations (max_debt) and charges after the fact are allowed debt. CutOff is the same for
-	// what members admitted while cut off from the leader.
+	// OverAdmitted sums the debt of keys beyond what the limit allows, each time at its deepest. Reservations
+	// (max_debt) and charges after the fact are allowed debt. CutOff is the same for admissions of members that were
+	// cut off from the leader.
 	OverAdmitted, CutOff Units
 	// Needless and NeedlessAtMost bound the tokens that were refused although the limit covered
 	// them on top of everything admitted. Each token counts once.
@@ -18,8 +18,7 @@ type LiveError struct {
 	// of the burst.
 	Worst      Units
 	WorstBurst float64
-	// Gap is the longest time between two reports of one member for one key where the later report
-	// had something to charge.
+	// Gap is the longest time between two reports of one member for one key of which the later one charged tokens.
 	Gap time.Duration
 }
 

@@ -129,7 +129,7 @@ func matchSegment(pattern, s string) bool {
 	for p < len(pattern) && pattern[p] == '*' {
 		p++
 	}
-	// A lone * is one segment, and a segment has something in it.
+	// A lone * is one segment, and a segment is not empty.
 	return p == len(pattern) && (pattern != "/*" || len(s) > 1)
 }
 

@@ -48,7 +48,7 @@ type ReportEntry struct {
 	Epoch     Seq   // number of the opening; later is larger
 	Used      Units // admitted out of held tokens
 	Overdrawn Units // admitted beyond them (soft only)
-	Refused   Units // cost of what was refused
+	Refused   Units // cost of refused requests
 	Charged   Units // part of Overdrawn that callers charged after the fact
 	Alone     Units // part of Overdrawn that was admitted while cut off
 	Refunded  Units // given back by callers since the opening or the window's start; counts as unused
@@ -57,8 +57,8 @@ type ReportEntry struct {
 	AccruedTo Time  // leader's time up to which Held includes the granted rate
 	Stopped   bool  // the member no longer accrues from the grant that it applied
 	Applied   Seq   // newest grant applied
-	// Want is the demand that Held could not cover since the last report: the largest refused cost
-	// or, under soft, the sum that callers wait for.
+	// Want is the demand that Held could not cover since the last report: the largest refused cost or the sum of the
+	// costs for which callers wait.
 	Want Units
 	// Unreported is the part of Used+Overdrawn that no leader has acknowledged. A leader without a
 	// record of this Epoch charges it.
@@ -69,13 +69,13 @@ type ReportEntry struct {
 	// for kinds without windows.
 	Window Time
 	Before Units
-	// Abandoned lists decide requests (Ask.ID) about the key whose answer the member did not
-	// receive or did not use. The leader reverses what it booked for them. The member repeats them
-	// until a report that lists them is answered. At most MaxAbandoned.
+	// Cancelled lists decide requests (Ask.ID) about the key whose answer the member did not receive or did not use.
+	// The leader reverses what it booked for them. The member repeats them until a report that lists them is
+	// answered. At most MaxCancelled.
 	Cancelled []Seq
 
-	// Returned is what the member gave back of what it held since the opening. The leader may count
-	// on it. Tokens that were neither used, held nor returned may have overflowed.
+	// Returned is the sum of held tokens that the member gave back since the opening. The leader may count on it.
+	// Tokens that were neither used, held nor returned may have overflowed.
 	Returned Units
 	// Saved is the part of Used+Overdrawn that a leader has reported as committed.
 	Saved Units
@@ -84,8 +84,8 @@ type ReportEntry struct {
 	// this process.
 	Life Incarnation
 
-	// Learn reports to a new leader what the member knows from the previous one. It is set until the
-	// new leader has granted.
+	// Learn reports the member's state from the previous leader to a new one. It is set until the new leader has
+	// granted.
 	Learn *Learn
 
 	// Ref is the leader's number for the key, from a grant of this term and epoch; 0 means none. An
@@ -94,7 +94,7 @@ type ReportEntry struct {
 	Ref uint32
 }
 
-// MaxCancelled bounds the abandoned requests in one entry; later reports carry the rest.
+// MaxCancelled bounds the cancelled requests in one entry; later reports carry the rest.
 const MaxCancelled = 64
 
 // EntrySize bounds the encoded size of a key's entry, in bytes, in reports and in grants.
@@ -102,32 +102,31 @@ func EntrySize(n LimitName, key string) int {
 	return entryFields + len(n.Namespace) + len(n.Limit) + len(key)
 }
 
-// entryFields bounds the size of all fields except the names, if few requests are abandoned at
-// once.
+// entryFields bounds the size of all fields except the names, if few requests are cancelled at once.
 const entryFields = 384
 
-// Learn is what a member knows about a key from an earlier leader.
+// Learn is a member's state of a key from an earlier leader.
 type Learn struct {
 	HasLevel  bool          // Level and Age are valid
 	Level     Units         // global level in the last grant
 	Age       time.Duration // age of Level
 	Rate      Units         // granted refill, Units per second
 	Cap       Units         // accrual stops when the member holds this much
-	LeaseLeft time.Duration // remaining validity of Rate and of what is held
+	LeaseLeft time.Duration // remaining validity of Rate and of held tokens
 	// WindowEnd is the end, on the earlier leader's clock, of the window of Level; 0 for kinds
 	// without windows.
 	WindowEnd Time
 }
 
-// Grant is a leader's answer to a report: for each key, what the member may spend.
+// Grant is a leader's answer to a report: for each key, the tokens and the rate that the member may spend.
 type Grant struct {
 	Range RangeID
 	Term  Term
 	To    NodeID
 	From  NodeID
 	At    Time // leader's time; rates accrue from here
-	// Incarnation is that of the answered report; other processes of the member ignore the grant. 0
-	// is any: then no entry has Line.
+	// Incarnation is that of the answered report; other processes of the member ignore the grant. 0 means any: then
+	// no entry has Line.
 	Incarnation Incarnation
 	Entries     []GrantEntry
 }
@@ -138,17 +137,17 @@ type GrantEntry struct {
 	Epoch  Seq           // echoes the report's
 	Seq    Seq           // number of this grant to this member for this key
 	Ack    Seq           // report that it answers
-	Tokens Units         // added to what the member holds
+	Tokens Units         // added to the member's held tokens
 	Rate   Units         // refill from Grant.At on, Units per second
 	Cap    Units         // accrual stops when the member holds this much
-	Lease  time.Duration // from Grant.At: then Rate ends and what is held expires
-	Level  Units         // what the whole cluster could still spend; negative is debt
-	Free   Units         // part of Level that nobody holds or that was recalled: available on request
+	Lease  time.Duration // from Grant.At: then Rate ends and held tokens expire
+	Level  Units         // tokens that the whole cluster could still spend; negative is debt
+	Free   Units         // part of Level that no member holds or that was recalled: available on request
 	Unseen Units         // estimated part of Level that other members have used since their last reports
 	Others Units         // demand of the other members, Units per second
 	Again  time.Duration // report again within this time if anything changed
-	// WindowStart and WindowEnd bound, on the leader's clock, the window that Tokens and Level
-	// belong to. What is held expires at WindowEnd. Both are 0 for kinds without windows.
+	// WindowStart and WindowEnd bound, on the leader's clock, the window that Tokens and Level belong to. Held tokens
+	// expire at WindowEnd. Both are 0 for kinds without windows.
 	WindowStart, WindowEnd Time
 	Slope                  Units // gain of Level per second without demand
 	Closed                 bool  // answers Final: the leader has removed the member
@@ -163,8 +162,8 @@ type GrantEntry struct {
 	// Recall asks the member to report now and to return what it does not need, because other
 	// members are short. The entry grants nothing.
 	Recall bool
-	// Credit is how much a client process may overdraw until its next grant. The credits of all
-	// clients of a node add up to less than Level. Nodes get none and need none.
+	// Credit is the most that a client process may overdraw until its next grant. The credits of all clients of a
+	// node add up to less than Level. Nodes get none and need none.
 	Credit Units
 	// Aside is the part that Level excludes because a node that has not reported to this leader
 	// may have used or may hold it, after the death of an earlier leader or of the node. Hard
@@ -193,7 +192,7 @@ const (
 	WhyEstimate            // soft: admitted, or refused as WhyOverLimit, by the estimated global level
 	WhyLocal               // cut off from the leader: the node applies the whole limit by itself
 	WhyOverLimit           // refused: the global limit is used up
-	WhyOverBurst           // refused for good: the cost exceeds what can ever fit
+	WhyOverBurst           // refused for good: the cost can never fit
 	WhyNotHeld             // hard: the node holds too little at the moment
 	WhyCutOff              // cut off from the leader, and nothing is held or the policy is closed
 	WhyTooManyKeys         // no room for the key, and it may not share a bucket: soft admits, hard refuses
@@ -210,8 +209,8 @@ const (
 	WhyNotEnforced         // enforcement is off
 	WhyFloor               // admitted out of the floor although a parent is used up
 	WhyParentOverLimit     // refused: a parent is used up
-	WhyUseAcquire          // refused for good: a limit on what is in flight is acquired and released, not checked
-	WhyFailover            // refused: the range has no leader, or a new one has set aside what nodes may hold
+	WhyUseAcquire          // refused for good: a concurrency limit is acquired and released, not checked
+	WhyFailover            // refused: the range has no leader, or a new one has set aside tokens that nodes may hold
 )
 
 // whyWords are the words used in JSON, logs and metrics.
@@ -251,14 +250,13 @@ type Decision struct {
 	Tier int
 	// Wait is how long the caller must wait before it proceeds: its tokens are reserved.
 	Wait time.Duration
-	// ResetAfter is the time until the deciding tier is full if nobody asks: for a window, until
-	// its end.
+	// ResetAfter is the time until the deciding tier is full without requests: for a window, until its end.
 	ResetAfter time.Duration
 	// Remaining is the estimated global level after this decision, in whole tokens, 0 to Burst, as
 	// far as use is known. Under WhyFailover and WhyCutOff other nodes may have used tokens that
 	// this node does not know of.
 	Remaining int64
-	// RetryAfter is 0 if allowed, else the time until the same cost could pass if nobody else asks;
+	// RetryAfter is 0 if allowed, otherwise the time until the same cost could pass without other requests;
 	// math.MaxInt64 if never.
 	RetryAfter time.Duration
 }
@@ -268,20 +266,19 @@ type KeyLevel struct {
 	Key    Key
 	Level  Units // negative is debt
 	At     Time  // wall clock of the leader that wrote it
-	FullAt Time  // when the bucket is full again if nobody uses it
+	FullAt Time  // when the bucket is full again without use
 	// WindowStart and Slope belong to the window that contains At; 0 for kinds without windows.
 	WindowStart Time
 	Slope       Units
-	// Marks are what is booked for each member, for durable limits. Level assumes no use beyond
-	// them.
+	// Marks hold the use booked for each member, for durable limits. Level assumes no use beyond them.
 	Marks []Mark
 	// Full is the limit's burst at the time of writing, which the next leader may not know; 0 if
 	// unknown.
 	Full Units
-	// Unlogged is what every node may hold or have used beyond its mark.
+	// Implicit is the most that every node may hold or have used beyond its mark: the implicit grant.
 	Implicit Units
-	// Answers is what the leader that wrote the level may admit beyond it until AnswersUntil, for
-	// hard limits that the leader decides.
+	// Answers is the most that the leader which wrote the level may admit beyond it until AnswersUntil, for hard
+	// limits that the leader decides.
 	Answers      Units
 	AnswersUntil Time
 	// Applied is when the reading replica applied the entry, by its own clock, so after At; 0 if
@@ -304,11 +301,11 @@ type Mark struct {
 	Node  NodeID
 	Life  Incarnation
 	Epoch Seq
-	// Used, Overdrawn and Refunded are what is booked for this epoch; see ReportEntry.
+	// Used, Overdrawn and Refunded are the booked counts of this epoch; see ReportEntry.
 	Used, Overdrawn, Refunded Units
-	// Out is what the member may use beyond that, Rate what this gains per second from KeyLevel.At
-	// until Until, and Cap the most that the member may hold at one moment. Hard only: a leader
-	// grants more only after it has committed more.
+	// Out is the most that the member may use beyond that, Rate its gain per second from KeyLevel.At until Until, and
+	// Cap the most that the member may hold at one moment. Hard only: a leader grants more only after it has
+	// committed more.
 	Out, Rate, Cap Units
 	Until          Time
 	Dead           bool // the process is known to be dead
@@ -319,8 +316,8 @@ type KeyRate struct {
 	Key    Key
 	Rate   float64 // admitted tokens per second, averaged over a few seconds
 	Demand float64 // attempted tokens per second, averaged likewise
-	// Utilisation is Demand divided by the refill rate; for Concurrency, what is in flight divided
-	// by the limit. Above 1 requests are refused, or in debt.
+	// Utilisation is Demand divided by the refill rate; for Concurrency, the use in flight divided by the limit.
+	// Above 1 requests are refused, or in debt.
 	Utilisation float64
 	Attempted   int64 // tokens, since the leader first saw the key in this term
 	Admitted    int64
@@ -335,21 +332,19 @@ type KeyRate struct {
 // Ask is a member's decide request to the leader of a range, for limits that the leader decides and
 // for reservations of future tokens.
 type Ask struct {
-	// From, Incarnation and ID identify the request, so that a repetition is answered as before. An
-	// incarnation never reuses an ID. A request with ID 0 is decided again each time that it
-	// arrives, and cannot be abandoned.
+	// From, Incarnation and ID identify the request, so that a repetition is answered as before. An incarnation never
+	// reuses an ID. A request with ID 0 is decided again each time that it arrives, and cannot be cancelled.
 	From        NodeID
 	Incarnation Incarnation
 	ID          Seq
 
 	Key     Key
-	Cost    Units         // negative gives back what was admitted
+	Cost    Units         // negative gives an admitted cost back
 	MaxWait time.Duration // longest useful wait; 0 means no wait
 	// Force books the cost however low the level is, down to the limit's OwedUnits: the tokens have
 	// been used already.
 	Force bool
-	// Overdrawn is what the member overdrew since its last answered report. The leader may not have
-	// booked it yet.
+	// Overdrawn is the member's overdraft since its last answered report. The leader may not have booked it yet.
 	Overdrawn Units
 }
 

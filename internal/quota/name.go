@@ -88,7 +88,7 @@ func nameChar(c rune) bool {
 	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '.' || c == '_' || c == '-'
 }
 
-// Key identifies one bucket: a limit, and what it is counted for.
+// Key identifies one bucket: a limit, and the key for which it counts.
 type Key struct {
 	LimitName
 	Key string
@@ -102,12 +102,12 @@ func (k Key) Compare(o Key) int {
 	return cmp.Or(strings.Compare(k.Namespace, o.Namespace), strings.Compare(k.Limit, o.Limit), strings.Compare(k.Key, o.Key))
 }
 
-// Ceiling says in which direction a limit errs when nodes do not know everything about each other.
+// Ceiling is the direction in which a limit errs when nodes do not know everything about each other.
 type Ceiling uint8
 
 const (
-	// Soft never refuses what the cluster could have served as far as the node knows. Overshoot is
-	// bounded, measured and paid back as debt. The default.
+	// Soft never refuses a cost that, as far as the node knows, the cluster could have served. Overshoot is bounded,
+	// measured and paid back as debt. The default.
 	Soft Ceiling = iota
 	// Hard never admits more than the limit, whatever fails.
 	Hard

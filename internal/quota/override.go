@@ -34,8 +34,8 @@ const (
 	MaxScale      = 1_000_000 * Million
 )
 
-// Overrides looks up overrides by key. Implementations are safe for concurrent use and never modify
-// what they have returned.
+// Overrides looks up overrides by key. Implementations are safe for concurrent use and never modify an override that
+// they have returned.
 type Overrides interface {
 	// Override returns the override of a limit (not of one of its tiers) and key, or nil.
 	Override(k Key) *Override
@@ -116,7 +116,7 @@ func (o *Override) Apply(l *Limit) *Limit {
 	if o.Scale > 0 {
 		first := out.First()
 		out.SetFirst(first.scaled(o.Scale))
-		out.More = slices.Clone(l.More) // they bound what can ever fit
+		out.More = slices.Clone(l.More) // they bound the largest cost
 		for i, t := range l.More {
 			out.More[i] = t.scaled(o.Scale)
 		}

@@ -22,7 +22,7 @@ var classWords = [...]string{"counted", "unlimited", "banned"}
 // String returns the word.
 func (c Class) String() string { return word(classWords[:], uint8(c)) }
 
-// Enforcement says whether a refusal takes effect.
+// Enforcement determines whether a refusal takes effect.
 type Enforcement uint8
 
 const (
@@ -42,7 +42,7 @@ func Enforcements() []Enforcement { return []Enforcement{Enforce, Shadow, Off} }
 // String returns the word used in limit files.
 func (e Enforcement) String() string { return word(enforcementWords[:], uint8(e)) }
 
-// Decide says where a limit is decided.
+// Decide is the place where a limit is decided.
 type Decide uint8
 
 const (
@@ -50,8 +50,8 @@ const (
 	DecideDefault Decide = iota
 	// AtLeader asks the leader of the key's range: one hop, exact.
 	AtLeader
-	// Auto decides in memory where that is enough, and otherwise makes one hop: under hard the leader
-	// decides, under soft it reports what is left.
+	// Auto decides in memory where that is enough, and otherwise makes one hop: under hard the leader decides, under
+	// soft it reports the level.
 	Auto
 	// Locally decides in the memory of the process that receives the request, and never waits.
 	Locally
@@ -65,7 +65,7 @@ func Decides() []Decide { return []Decide{Locally, AtLeader, Auto} }
 // String returns the word used in limit files.
 func (d Decide) String() string { return word(decideWords[:], uint8(d)) }
 
-// CutOffPolicy is what a member does after a whole lease without an answer from the leader.
+// CutOffPolicy is a member's behaviour after a whole lease without an answer from the leader.
 type CutOffPolicy uint8
 
 const (
@@ -75,7 +75,7 @@ const (
 	CutOffLocal
 	// CutOffShare applies the share of the rate that this node had last.
 	CutOffShare
-	// CutOffHold spends what is held, then refuses.
+	// CutOffHold spends held tokens, then refuses.
 	CutOffHold
 	// CutOffOpen admits everything.
 	CutOffOpen
@@ -95,7 +95,7 @@ func CutOffPolicies() []CutOffPolicy {
 // String returns the word used in limit files.
 func (p CutOffPolicy) String() string { return word(cutOffWords[:], uint8(p)) }
 
-// CutOff is what a limit does without a leader, at first and after a time.
+// CutOff is a limit's behaviour without a leader, at first and after a time.
 type CutOff struct {
 	Policy CutOffPolicy
 	Rate   Rate // per node, for CutOffRate

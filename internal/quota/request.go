@@ -31,7 +31,7 @@ var (
 	ErrTooManyReservations = errors.New("too many reservations are open on this node")
 )
 
-// Reservation is a handle to reserved tokens, or to an acquisition of what is in flight.
+// Reservation is a handle to reserved tokens, or to an acquisition of a concurrency limit.
 type Reservation struct {
 	Handle  string        // opaque, at most 128 bytes of letters, digits, . _ -
 	Expires time.Duration // from now, unless renewed

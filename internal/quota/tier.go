@@ -23,7 +23,7 @@ const (
 	// PeriodicRefill is a bucket that is full again every Rate.Per, counted from the key's first
 	// use. Nothing is carried over.
 	PeriodicRefill
-	// Concurrency counts what is in flight: up to Burst at a time, each acquired and released.
+	// Concurrency counts requests in flight: up to Burst at a time, each acquired and released.
 	Concurrency
 )
 
@@ -142,8 +142,8 @@ type Tier struct {
 	// Rate is the refill rate of a TokenBucket. For windows, Rate.Tokens equals Burst and Rate.Per
 	// is the period (for a calendar unit, its nominal length). Concurrency does not use it.
 	Rate Rate
-	// Burst is the most that passes at once: the size of a bucket, the count of a window, or what
-	// may be in flight. 0 refuses everything.
+	// Burst is the most that passes at once: the size of a bucket, the count of a window, or the most in flight. 0
+	// refuses everything.
 	Burst    int64
 	Calendar Calendar
 }

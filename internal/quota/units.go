@@ -10,8 +10,7 @@ import (
 	"time"
 )
 
-// Units counts millionths of a token. Balances are Units; costs, bursts and
-// what users read are whole tokens.
+// Units counts millionths of a token. Balances are Units; costs, bursts and amounts shown to users are whole tokens.
 type Units int64
 
 // Token is one token in Units.
@@ -39,8 +38,8 @@ func FromTokens(n int64) Units {
 // Most is the largest amount that a message may carry.
 const Most = Units(MaxTokens) * Token
 
-// RoundUnits returns f rounded towards zero, saturating at the ends of the range: Go leaves open what the
-// conversion of a larger float64 gives. NaN gives 0.
+// RoundUnits returns f rounded towards zero, saturating at the ends of the range: Go does not define the conversion
+// of a larger float64. NaN gives 0.
 func RoundUnits(f float64) Units {
 	switch {
 	case f >= math.MaxInt64:
@@ -84,7 +83,7 @@ func (t Time) Add(d time.Duration) Time {
 	return s
 }
 
-// Sub returns t-u, or 0 if t is before u: a clock that jumped back has let no time pass.
+// Sub returns t-u, or 0 if t is before u: no time passes on a clock that jumped back.
 func (t Time) Sub(u Time) time.Duration {
 	if t <= u {
 		return 0

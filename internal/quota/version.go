@@ -29,7 +29,7 @@ type Version struct {
 	Added, Changed, Removed int
 }
 
-// ConflictError reports that somebody else changed the limits in the meantime.
+// ConflictError reports a change of the limits by another caller in the meantime.
 type ConflictError struct {
 	Expected int64  // by the caller
 	Current  uint64 // current version
