@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// fit gives every range its number of voters: it drops surplus voters and adds missing ones. Dead
-// nodes keep the places that nobody takes.
+// fit gives every range its number of voters: it drops surplus voters and adds missing ones. Dead nodes stay voters
+// where no active node can take their place.
 func (l *layout) fit() {
 	for r := range l.voters {
 		for len(l.voters[r]) > l.wanted[r] {

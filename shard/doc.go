@@ -11,11 +11,11 @@
 // depends on nodes, states and previous placements only, not on the order of the nodes. A placement
 // that has been reached stays as it is.
 //
-//   - Number of voters: as many as configured, or the largest odd number that the remaining nodes
-//     allow. An even number tolerates no more failures than the odd one below it. There is one
-//     exception: if more than one voted and two nodes remain, both vote. A single voter would lose the
-//     range with its node; two voters only stop when one is down, while nodes continue deciding from
-//     what they hold, and no count is lost. A growing cluster has one voter until it has three nodes.
+//   - Number of voters: as many as configured, or the largest odd number that the remaining nodes allow. An even
+//     number tolerates no more failures than the odd one below it. There is one exception: if more than one voted and
+//     two nodes remain, both vote. A single voter would lose the range with its node; two voters only stop when one
+//     is down, while nodes continue to decide by held tokens, and no count is lost. A growing cluster has one voter
+//     until it has three nodes.
 //   - The number of voters falls only on request: if fewer are configured or nodes leave. A dead node
 //     is replaced if there is a node to replace it. Otherwise it remains a voter, because it may come
 //     back. To continue without it, an operator makes it leave.

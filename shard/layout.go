@@ -19,7 +19,7 @@ type layout struct {
 	voters [][]int  // by range, without dead nodes, preferred leader first
 	held   [][]bool // by range and node: whether it is in voters
 	zoned  [][]int  // by range and zone: number of voters
-	dead   [][]int  // by range: dead voters; fit keeps those that nobody replaces
+	dead   [][]int  // by range: dead voters; fit keeps those that no node replaces
 	load   []int    // replicas of each node, except of dead ones
 	pairs  [][]int  // number of ranges that two nodes share
 }
@@ -70,9 +70,8 @@ func (l *layout) keep(r int, before Placement) {
 	}
 }
 
-// setWanted decides the number of voters of a range. It is odd, or two if more than one voted before
-// and two nodes are left: a count on two nodes is safer than on one. It returns false if nobody can
-// vote except leaving and dead nodes.
+// setWanted decides the number of voters of a range. It is odd, or two if more than one voted before and two nodes
+// are left: a count on two nodes is safer than on one. It returns false if only leaving and dead nodes can vote.
 func (l *layout) setWanted(r, replicas int) bool {
 	live := len(l.active)
 	for _, i := range l.voters[r] {
@@ -125,8 +124,8 @@ func (l *layout) swap(r, from, to int) {
 // inZone returns how many of a range's voters are in the node's zone.
 func (l *layout) inZone(r, i int) int { return l.zoned[r][l.zone[i]] }
 
-// together returns in how many ranges a node already meets the voters of a range, except without.
-// If it is low, the load of a dead node is shared by many.
+// together returns how often a node shares a range with the voters of range r, except without. If it is low, the load
+// of a dead node is shared by many.
 func (l *layout) together(r, i, without int) (n int) {
 	for _, v := range l.voters[r] {
 		if v != without {

@@ -207,9 +207,9 @@ func (g stepper) notWanted(nodes []quota.NodeID) []quota.NodeID {
 	return out
 }
 
-// Steps returns the steps that reach the wanted placement if everything goes well: live nodes stay
-// alive, and added ones catch up. They are the successive results of Next without the final Done; a
-// last Wait says what blocks. Steps does not modify its arguments.
+// Steps returns the steps that reach the wanted placement if everything goes well: live nodes stay alive, and added
+// ones catch up. They are the successive results of Next without the final Done; a last Wait names the obstacle.
+// Steps does not modify its arguments.
 func Steps(want Placement, meta bool, is Actual) []Step {
 	is = Actual{slices.Clone(is.Voters), slices.Clone(is.Nonvoters), is.Leader, map[quota.NodeID]bool{}, is.Alive}
 	for _, n := range slices.Concat(is.Voters, is.Nonvoters) {

@@ -11,7 +11,7 @@ import (
 // MaxNodes bounds a cluster. The cost of placement grows with nodes times ranges.
 const MaxNodes = 256
 
-// NodeState determines what placement may do with a node.
+// NodeState determines the role of a node in placement.
 type NodeState uint8
 
 // The states of a node.
@@ -43,10 +43,9 @@ func (p Placement) Forget(n quota.NodeID) Placement {
 	return p
 }
 
-// Place returns the wanted placement of each range, given the previous ones. Entries of before that
-// are missing or without voters are ranges that nobody holds yet. Place does not modify its
-// arguments. The package comment lists what it guarantees. It returns an error for invalid
-// arguments, and if a range has no place because no node is active.
+// Place returns the wanted placement of each range, given the previous ones. Entries of before that are missing or
+// without voters are ranges that no node holds yet. Place does not modify its arguments. The package comment lists
+// its guarantees. It returns an error for invalid arguments, and if a range has no place because no node is active.
 func Place(nodes []Node, ranges, replicas int, before []Placement) ([]Placement, error) {
 	if err := checkPlace(nodes, ranges, replicas, before); err != nil {
 		return nil, err

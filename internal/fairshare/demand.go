@@ -2,9 +2,9 @@ package fairshare
 
 import "math"
 
-// Level returns the most that any of n claimants gets when avail is divided max-min fairly by
-// demand: those who demand less get what they demand, and the rest is divided equally. It is +Inf
-// if avail serves all of them. A demand of 0 or less counts as no claim.
+// Level returns the largest amount that any of n claimants gets when avail is divided max-min fairly by demand:
+// claimants with a smaller demand get their demand, and the rest is divided equally. It is +Inf if avail covers all
+// demands. A demand of 0 or less counts as no claim.
 func Level(n int, demand func(i int) float64, avail float64) float64 {
 	claimants := 0
 	for i := range n {
@@ -29,20 +29,20 @@ func Level(n int, demand func(i int) float64, avail float64) float64 {
 	return math.Inf(1)
 }
 
-// Deviations is how many standard deviations of a count are taken for chance.
+// Deviations is the number of standard deviations up to which a difference of counts is taken for chance.
 const Deviations = 3
 
-// Follow moves an average rate towards a count of so many seconds, in which events are of the given
-// size. It follows a surge up as far as so few events prove it, and a lull down, at once: when the
-// count differs from the expected one by more than Deviations of a Poisson process of such events.
-// Otherwise what was before fades to this part.
+// Follow moves an average rate towards the rate of a count, which covers the given seconds and consists of events of
+// the given size. If the count differs from the expected one by more than Deviations of a Poisson process of such
+// events, the average changes at once: up to the rate that so few events prove, or down to the counted rate.
+// Otherwise the previous average keeps the part fade.
 func Follow(avg, count, size, seconds, fade float64) float64 {
 	rate := count / seconds
 	expected, got := avg*seconds/size, count/size
 	margin := Deviations*math.Sqrt(expected) + 1
 	switch {
 	case got > expected+margin:
-		return max(avg, rate*(1-1/math.Sqrt(got))) // what so few events say at least
+		return max(avg, rate*(1-1/math.Sqrt(got))) // the least rate that so few events prove
 	case got < expected-margin:
 		return rate
 	case count == 0 && avg < size/2:

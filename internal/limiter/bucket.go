@@ -23,7 +23,7 @@ func NewBucket(level quota.Units, at quota.Time) Bucket {
 	return Bucket{level: level, at: at}
 }
 
-// Level returns the level as of the last refill, plus what was added and less what was taken since.
+// Level returns the level as of the last refill, plus additions and less costs since.
 func (b *Bucket) Level() quota.Units { return b.level }
 
 // At returns the time up to which the bucket has been refilled.

@@ -6,9 +6,8 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// Meter is the level of one tier of one key: what can still be spent. A negative level is debt.
-// Methods that take a tier must get the one that the meter was made for, until [Meter.Retier]
-// changes it.
+// Meter is the level of one tier of one key: the units that can still be spent. A negative level is debt. Methods
+// that take a tier must get the one that the meter was made for, until [Meter.Retier] changes it.
 //
 // How the level changes without requests:
 //
@@ -16,7 +15,7 @@ import (
 //   - FixedWindow, CalendarWindow: returns to Burst at the end of the window.
 //   - PeriodicRefill: returns to Burst one period after the window began. The next window begins with
 //     the first use after that: while the meter is full, each Advance moves the window's start to now.
-//   - SlidingWindow: gains, during each window, what the previous window used.
+//   - SlidingWindow: gains, during each window, the previous window's use.
 //   - Concurrency: stays.
 //
 // A Meter is a value: copies are independent. It is not safe for concurrent use. The zero Meter is
@@ -63,8 +62,8 @@ func RestoreMeter(t *quota.Tier, level quota.Units, at, windowStart quota.Time, 
 	return m
 }
 
-// Level returns what can be spent as of the last Advance and the changes since, in whole units
-// rounded down. After Advance it is at most the burst.
+// Level returns the units that can be spent as of the last Advance and the changes since, in whole units rounded
+// down. After Advance it is at most the burst.
 func (m *Meter) Level() quota.Units { return m.bucket.level }
 
 // Add changes the level by u, which may be negative. The result is clamped to about plus or minus
@@ -89,9 +88,9 @@ func (m *Meter) Cap(top quota.Units) { m.bucket.Cap(top) }
 // Bounds returns the window of the level as of the last Advance; 0, 0 for kinds without windows.
 func (m *Meter) Bounds() (start, end quota.Time) { return m.start, m.end }
 
-// Slope returns the current gain without requests, in units per second rounded down: the rate of a
-// bucket, what a sliding window returns of the previous window, 0 for other kinds. It does not
-// consider whether the level is full.
+// Slope returns the current gain without requests, in units per second rounded down: the rate of a bucket, the
+// previous window's use that a sliding window returns, 0 for other kinds. It does not consider whether the level is
+// full.
 func (m *Meter) Slope(t *quota.Tier) quota.Units {
 	switch t.Kind {
 	case quota.TokenBucket:
@@ -127,8 +126,8 @@ func (m *Meter) Advance(now quota.Time, t *quota.Tier) {
 	m.Cap(top)
 }
 
-// slide advances a sliding window. What is used when a window ends is returned during the next one,
-// so the meter is full two windows later.
+// slide advances a sliding window. The use at the end of a window is returned during the next one, so the meter is
+// full two windows later.
 func (m *Meter) slide(now quota.Time, t *quota.Tier, top quota.Units) {
 	m.giveBack(min(now, m.end), top)
 	if now < m.end {

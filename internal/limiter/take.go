@@ -11,8 +11,8 @@ type Decision struct {
 	Allowed bool
 	// Wait is how long an admitted caller must wait before it proceeds: its tokens are reserved.
 	Wait time.Duration
-	// RetryAfter is 0 if allowed, else the time until the same request could pass if nobody else
-	// asks; math.MaxInt64 with Never.
+	// RetryAfter is 0 if allowed, otherwise the time until the same request could pass without other requests;
+	// math.MaxInt64 with Never.
 	RetryAfter time.Duration
 	// Never reports that the request can never pass: it costs more than the limit ever has, or the
 	// wait exceeds a Duration (292 years; a rate of 0).
@@ -27,9 +27,9 @@ type Decision struct {
 // maxWait is the longest wait that the caller accepts; it can only shorten the limit's own. Below 0
 // means the limit's own.
 //
-// A limit without MaxDebt admits what the level covers. With it, a token bucket works as that of
-// square/quotaservice: a caller waits until the debt of earlier callers is repaid, never for its
-// own cost. The part of its cost beyond the level is debt for the next caller, down to MaxDebt.
+// A limit without MaxDebt admits costs that the level covers. With it, a token bucket works as that of
+// square/quotaservice: a caller waits until the debt of earlier callers is repaid, never for its own cost. The part
+// of its cost beyond the level is debt for the next caller, down to MaxDebt.
 //
 // For Concurrency, RetryAfter is the lease: releases cannot be predicted, and by then each holder
 // has renewed or lost its acquisition.
@@ -90,8 +90,8 @@ func (m *Meter) Charge(now quota.Time, l *quota.Limit, used quota.Units) (booked
 	return booked
 }
 
-// Refund returns tokens that were taken and not used, up to the burst. They are added to the
-// current window: callers must not refund what was taken in a window that has ended.
+// Refund returns tokens that were taken and not used, up to the burst. They are added to the current window: callers
+// must not refund a cost that was taken in a window that has ended.
 func (m *Meter) Refund(now quota.Time, l *quota.Limit, u quota.Units) {
 	t := l.First()
 	m.Advance(now, &t)

@@ -11,17 +11,17 @@ import (
 // never is the time until something that does not happen.
 const never time.Duration = math.MaxInt64
 
-// ResetAfter returns the time until the meter is full if nobody asks: 0 if it is full,
-// math.MaxInt64 if it does not fill by itself (a rate of 0, Concurrency).
+// ResetAfter returns the time until the meter is full without requests: 0 if it is full, math.MaxInt64 if it does not
+// fill by itself (a rate of 0, Concurrency).
 func (m *Meter) ResetAfter(now quota.Time, t *quota.Tier) time.Duration {
 	at := m.advanced(now, t)
 	return at.timeFor(now, t, at.bucket.level, at.remainder(t), t.BurstUnits())
 }
 
-// TimeFor returns how long a level, given for now, takes to reach cost if nobody asks: 0 if it has,
-// math.MaxInt64 if it never does (cost is above the burst, the rate is 0, or the kind is
-// Concurrency, whose releases cannot be predicted). The result is exact, rounded up to a
-// nanosecond. Window and slope are the meter's, which is not changed.
+// TimeFor returns how long a level, given for now, takes to reach cost without requests: 0 if it has, math.MaxInt64
+// if it never does (cost is above the burst, the rate is 0, or the kind is Concurrency, whose releases cannot be
+// predicted). The result is exact, rounded up to a nanosecond. Window and slope are the meter's, which is not
+// changed.
 func (m *Meter) TimeFor(now quota.Time, t *quota.Tier, level, cost quota.Units) time.Duration {
 	at := m.advanced(now, t)
 	return at.timeFor(now, t, clamp(level), 0, cost)
