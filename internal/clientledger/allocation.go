@@ -8,41 +8,41 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// allocation is what is known of one client's part in one key.
+// allocation is one client's part of one key.
 //
-// Invariant: allocated is what the client was handed and is not known to have used or
-// given back; the sum over all allocations of a key is what the node's table has allocated.
+// Invariant: allocated is the sum of the tokens that the client received and is not known to have
+// used or returned. The sum over all allocations of a key is what the node's table has allocated.
 type allocation struct {
 	c      *client
 	bucket *bucket
-	at     int // in a.allocations
+	at     int // index in bucket.allocations; -1 after drop
 	epoch  quota.Seq
 
 	// Counters as last reported in this epoch.
 	used, over, refused, refunded, charged, alone quota.Units
 
-	given     quota.Units           // allocated in this epoch, all together: more it cannot have used
-	gen       aggregator.Generation // of allocated; void when the bucket's is another
+	given     quota.Units           // all tokens allocated in this epoch: an upper bound of used
+	gen       aggregator.Generation // generation of allocated, which is void if the bucket's differs
 	allocated quota.Units
-	unbacked  quota.Units // part of it that no leader has granted
-	lost      quota.Units // hard: booked as used for the client, which never said so
-	lease     quota.Time  // when allocated is over
+	unbacked  quota.Units // part of allocated that no leader has granted
+	lost      quota.Units // hard: booked as used although the client did not report it
+	lease     quota.Time  // when allocated expires
 	held      quota.Units // as last reported
-	flight    []flight    // grants of tokens that are not acknowledged
+	flight    []flight    // unacknowledged grants of tokens
 	grants    quota.Seq
 
-	closed   bool    // the client has let go of it: it stays so that a repeated report is not counted again
+	closed   bool    // the client has closed it; kept so that a repeated report is not counted again
 	demand   float64 // attempted Units per second
 	reported quota.Time
 	again    time.Duration
-	parked   bool        // its callers still wait: they were not told that there is nothing
-	wait     quota.Units // what its callers wait for, or were refused
+	parked   bool        // its callers still wait: the last grant did not refuse them
+	wait     quota.Units // Units that its callers wait for, or were refused
 	waitAt   quota.Time
-	queued   bool        // in a.queue
-	spoken   quota.Units // of the level, what its callers are about to use
-	beyond   quota.Units // what of that is booked in a.spoken
-	credit   quota.Units // of the level, the most that it may overdraw by any grant that it may go by
-	last     quota.Units // what it may by the last one
+	queued   bool        // in bucket.queue
+	spoken   quota.Units // part of the level that its callers are about to use
+	beyond   quota.Units // part of spoken that counts in bucket.spoken: under soft, the use beyond allocated tokens
+	credit   quota.Units // part of the level that it may overdraw by the last grant or any unacknowledged one
+	last     quota.Units // credit of the last grant
 	recalled quota.Time
 }
 
@@ -51,15 +51,15 @@ type flight struct {
 	tokens quota.Units
 }
 
-// maxFlight bounds unacknowledged grants of tokens: past it a client gets no
-// tokens until it acknowledges.
+// maxFlight bounds unacknowledged grants of tokens. At the bound, a client gets no tokens until it
+// acknowledges.
 const maxFlight = 8
 
-// keysPerFree is how many keys one owner may have for each that is free: seven eighths of all
-// at most, so that others find room.
+// keysPerFree is how many keys one owner may have for each free one. So one owner has at most seven
+// eighths of all, and others find room.
 const keysPerFree = 7
 
-// open returns the allocation of an entry, making it if there is room.
+// open returns the allocation of an entry, adding it if there is room.
 func (l *Ledger) open(c *client, k quota.Key) *allocation {
 	if al := c.keys[k]; al != nil {
 		return al
@@ -80,7 +80,7 @@ func (l *Ledger) open(c *client, k quota.Key) *allocation {
 	return al
 }
 
-// drop forgets an allocation that nothing is allocated to.
+// drop removes an allocation that has no tokens.
 func (l *Ledger) drop(al *allocation) {
 	al.quiet()
 	b, last := al.bucket, len(al.bucket.allocations)-1
@@ -99,7 +99,7 @@ func (l *Ledger) drop(al *allocation) {
 	}
 }
 
-// quiet says that the client asks for nothing any more.
+// quiet removes the client's demand, credit and waiting callers from the sums of the key.
 func (al *allocation) quiet() {
 	al.bucket.ask(al, 0)
 	al.bucket.speak(al, 0)
@@ -113,8 +113,8 @@ func (al *allocation) owe(u quota.Units) {
 	al.allocated = u
 }
 
-// void ends what was allocated in another generation: the window is over, or the node
-// has opened the key again.
+// void drops the tokens of another generation: the window has ended, or the node has opened the key
+// again.
 func (al *allocation) void() {
 	if al.gen != al.bucket.gen {
 		al.owe(0)
@@ -122,14 +122,14 @@ func (al *allocation) void() {
 	}
 }
 
-// booked is what came of an entry.
+// booked is the result of an entry.
 type booked struct {
-	attempted quota.Units // since the last one
-	back      quota.Units // given back
+	attempted quota.Units // since the last entry
+	back      quota.Units // tokens that the client returned
 }
 
-// settle compares an entry with the books and books the difference; false for an
-// entry of an earlier opening.
+// settle compares an entry with the allocation and books the difference. It returns false for an
+// entry of an earlier epoch.
 func (l *Ledger) settle(al *allocation, e *quota.ReportEntry) (d booked, ok bool) {
 	switch {
 	case e.Epoch < al.epoch:
@@ -138,7 +138,7 @@ func (l *Ledger) settle(al *allocation, e *quota.ReportEntry) (d booked, ok bool
 		l.lose(al)
 		al.begin(e.Epoch)
 	}
-	if e.Refunded < al.refunded { // it counts from 0 in each window
+	if e.Refunded < al.refunded { // Refunded restarts from 0 in each window
 		al.refunded = 0
 	}
 	total := min(e.Used, al.given)
@@ -156,7 +156,7 @@ func (l *Ledger) settle(al *allocation, e *quota.ReportEntry) (d booked, ok bool
 	al.charged, al.alone = max(al.charged, e.Charged), max(al.alone, e.Alone)
 	al.acknowledge(e.Applied)
 	al.held = e.Held
-	if e.Final { // it would ignore what is on its way
+	if e.Final { // it would ignore grants on their way
 		al.held, al.flight = 0, al.flight[:0]
 	}
 	al.reckon(used, &s)
@@ -165,8 +165,8 @@ func (l *Ledger) settle(al *allocation, e *quota.ReportEntry) (d booked, ok bool
 	return d, true
 }
 
-// sharers is how many clients may have overdrawn a key that knew nothing of each other: those
-// that have it open, and a few that have begun a new session since. a may be nil.
+// sharers is how many clients may have overdrawn a key without knowing of each other: those that
+// have it open, and a few that have begun a new session since. b may be nil.
 func (l *Ledger) sharers(b *bucket) int {
 	if b == nil {
 		return newlyAttached
@@ -174,10 +174,11 @@ func (l *Ledger) sharers(b *bucket) int {
 	return newlyAttached + len(b.allocations)
 }
 
+// newlyAttached is the assumed number of clients of a key that have just begun a new session.
 const newlyAttached = 4
 
-// silent is how long a client has said nothing of a key: if it never did, a lease if it was cut off in that
-// time, and else no more than its report was on its way.
+// silent is how long a client may have used the key unreported: since its last report of the key,
+// at most remember. For the first report it is a lease if the client was cut off, else 0.
 func (l *Ledger) silent(al *allocation, e *quota.ReportEntry) time.Duration {
 	switch {
 	case al.reported == 0 && e.Alone > 0:
@@ -188,7 +189,7 @@ func (l *Ledger) silent(al *allocation, e *quota.ReportEntry) time.Duration {
 	return min(l.now.Sub(al.reported), remember)
 }
 
-// begin starts an epoch: its counters are from 0.
+// begin starts an epoch: its counters start from 0.
 func (al *allocation) begin(epoch quota.Seq) {
 	al.epoch = epoch
 	al.bucket.promise(al, 0)
@@ -196,13 +197,14 @@ func (al *allocation) begin(epoch quota.Seq) {
 	al.grants, al.flight, al.given, al.lost, al.held = 0, al.flight[:0], 0, 0, 0
 }
 
-// reckon says what of the allocation is over now that so much more was used.
+// reckon sets in s which tokens are used and which return, now that used more were used, and
+// reduces the allocation to what the client may still hold.
 func (al *allocation) reckon(used quota.Units, s *aggregator.Settlement) {
-	live := used // of what is allocated now: allocations end with the window, but for a sliding one
+	live := used // of the present allocation, which ends with the window, except for a sliding one
 	if l := al.bucket.limit; l == nil || l.Kind != quota.SlidingWindow {
 		live -= min(live, s.Late)
 	}
-	known := min(al.lost, max(0, live-al.allocated)) // it has been booked
+	known := min(al.lost, max(0, live-al.allocated)) // booked before, by lose
 	al.lost -= known
 	s.Used = used - known
 	out := min(live-known, al.allocated)
@@ -213,23 +215,23 @@ func (al *allocation) reckon(used quota.Units, s *aggregator.Settlement) {
 	s.Used, s.Overdrawn, s.Alone = s.Used-mine, s.Overdrawn+mine, s.Alone+mine
 	al.unbacked -= s.Void
 	al.owe(stands)
-	// What was taken for lost, and neither was used nor is there, was not used.
+	// What was booked as lost, and neither was used nor is held, was not used.
 	if back := al.lost - min(al.lost, al.held.Plus(al.flying())); back > 0 {
 		al.lost -= back
 		s.Refunded += back
 	}
 }
 
-// past reports whether the window that an entry is about has ended.
+// past reports whether the window of an entry has ended.
 func (al *allocation) past(e *quota.ReportEntry) bool {
 	ends := e.Window
-	if l := al.bucket.limit; l != nil && l.Kind == quota.PeriodicRefill { // it begins again, unnoticed, as long as nothing is used
+	if l := al.bucket.limit; l != nil && l.Kind == quota.PeriodicRefill { // an unused window restarts without notice
 		ends = ends.Add(l.Rate.Per - 1)
 	}
 	return e.Window != 0 && ends < al.bucket.win
 }
 
-// late is the part of what was spent that was for a window that has ended.
+// late is the part of the new use that belongs to a window that has ended.
 func (al *allocation) late(e *quota.ReportEntry, used, over quota.Units) quota.Units {
 	before := min(max(0, e.Before-al.used-al.over), used+over)
 	switch win := al.bucket.win; {
@@ -240,15 +242,15 @@ func (al *allocation) late(e *quota.ReportEntry, used, over quota.Units) quota.U
 	case e.Window == win:
 		return before
 	case al.bucket.limit != nil && al.bucket.limit.Kind == quota.PeriodicRefill && e.Window < win.Add(al.bucket.limit.Rate.Per):
-		// The client ended its window later than this node, which voided the allocations of it, and
-		// so began the same one later; or it ended it earlier: then its allocations continue.
+		// Either the client ended its window later than this node, which voided its allocations,
+		// and so began the same window later. Or it ended it earlier, and its allocations continue.
 		return min(before, max(0, used-al.allocated-al.lost))
 	}
 	return 0
 }
 
-// lose ends what was allocated to a client that has not said what became of it: under
-// hard it counts as used until the client says otherwise, under soft it comes back.
+// lose ends the allocation of a client that has not reported its use: under hard it counts as used
+// until the client reports otherwise; under soft it returns.
 func (l *Ledger) lose(al *allocation) {
 	al.void()
 	s := aggregator.Settlement{Gen: al.gen, Back: al.allocated, Void: al.unbacked}
@@ -261,7 +263,7 @@ func (l *Ledger) lose(al *allocation) {
 	l.parent.Settle(l.clock, al.bucket.key, s)
 }
 
-// flying is what is on its way to the client.
+// flying is the sum of the unacknowledged grants.
 func (al *allocation) flying() (sum quota.Units) {
 	for _, f := range al.flight {
 		sum = sum.Plus(f.tokens)
@@ -269,7 +271,7 @@ func (al *allocation) flying() (sum quota.Units) {
 	return sum
 }
 
-// acknowledge forgets the grants that the client has applied or will never apply.
+// acknowledge drops the grants that the client has applied or will never apply.
 func (al *allocation) acknowledge(applied quota.Seq) {
 	kept := al.flight[:0]
 	for _, f := range al.flight {

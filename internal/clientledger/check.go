@@ -6,15 +6,14 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// allocatedOf returns how much a table has allocated; *aggregator.Aggregator implements it.
+// allocatedOf returns how much a table has allocated.
 type allocatedOf interface {
 	Lent(k quota.Key) quota.Units
 }
 
-// Check proves the books after a step, and returns a fault: per key, the sum of what
-// clients were allocated is what the node's table has allocated, and the sums that are kept of
-// clients are those of the clients. It is for tests and the simulator, and takes time
-// in proportion to the clients' keys.
+// Check verifies the invariants after a step: the sum of a key's allocations is what the node's
+// table has allocated, and the sums that are kept for each key are correct. It is for tests and the
+// simulator, and takes time in proportion to the clients' keys.
 func (l *Ledger) Check(now quota.Time) error {
 	l.now = now
 	for k, b := range l.keys {

@@ -6,20 +6,20 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// Config is how a client ledger divides. The zero value of a field means its default.
+// Config sets how a client ledger divides. The zero value of a field means its default.
 type Config struct {
 	Self quota.NodeID
-	// Sync is how often clients report a contended key: as the node's own.
+	// Sync is the interval at which clients report a contended key: that of the node itself.
 	Sync time.Duration
-	// Lease is how long a client may spend what it was allocated without hearing again:
-	// at most as long as the node's own lasts.
+	// Lease is how long a client may spend its tokens without hearing from the node: at most the
+	// node's own lease.
 	Lease time.Duration
-	// MaxClients bounds the sessions, and again those that broke and are not
-	// settled. Default 20,000.
+	// MaxClients bounds the attached sessions, and separately the broken ones that are not settled.
+	// Default 20,000.
 	MaxClients int
-	// MaxKeys bounds what clients have open together: a key that ten of them use
-	// counts as ten. One owner has seven for each that is free. A report of a further
-	// one is not answered. Default 1,000,000.
+	// MaxKeys bounds the open keys of all clients: a key that ten of them use counts as ten. One
+	// owner has at most seven for each free one. A report of a further key is not answered. Default
+	// 1,000,000.
 	MaxKeys int
 }
 

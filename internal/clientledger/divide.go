@@ -9,61 +9,62 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// bucket is one key that clients have open.
+// bucket is the state of one key that clients have open.
 type bucket struct {
 	key         quota.Key
 	limit       *quota.Limit
 	gen         aggregator.Generation
-	win         quota.Time // what clients call the window
+	win         quota.Time // start of the window, as clients know it: see window
 	allocations []*allocation
 
-	demand    float64       // of all clients, Units per second
-	allocated quota.Units   // to all clients
-	spoken    quota.Units   // of the level: what callers are about to use, under soft beyond what was allocated
-	credit    quota.Units   // of the level: what clients may overdraw until they hear again
+	demand    float64       // sum over all clients, Units per second
+	allocated quota.Units   // sum over all clients
+	spoken    quota.Units   // sum of the clients' beyond
+	credit    quota.Units   // sum of the clients' credit: overdrafts of the level until the next grants
 	wait      quota.Units   // what callers wait for
 	queue     []*allocation // allocations that wait for tokens, longest first
-	listed    bool          // in Branch.waiting
+	listed    bool          // in Ledger.waiting
 
 	usual   float64 // demand, averaged over some intervals
 	usualAt quota.Time
 
-	level    float64     // the most that anyone's demand is served, per second
-	spare    quota.Units // allocated, and more than is foreseen to be used
+	level    float64     // water level of the division, Units per second; +Inf if all demand is covered
+	spare    quota.Units // allocated to clients beyond their expected use
 	levelAt  quota.Time
 	recalled quota.Time
 }
 
 const (
-	// ahead is how many intervals of demand a client is allocated: more than one, so
-	// that a late report does not starve it.
+	// ahead is how many intervals of demand a client is allocated: more than one, so that a late
+	// report does not starve it.
 	ahead = 1.5
-	// little is allocated to a client even if it is promised to others: a client with rare requests needs
-	// it, and many rarely ask at once.
+	// little is allocated to a client even if it is promised to others: a client with rare requests
+	// needs it, and many of them rarely ask at once.
 	little = 4 * quota.Token
-	// deviations of a count are allocated on top where there is enough.
+	// deviations is how many standard deviations of a count are allocated on top, where there is
+	// enough.
 	deviations = fairshare.Deviations
-	// calm is how many intervals a client may be silent while the use is far below
-	// the limit, and calmShare the part of the burst that may be used in that time.
+	// calm is how many intervals a client may be silent while use is far below the limit; calmShare
+	// is the part of the burst that may be used in that time.
 	calm      = 10
 	calmShare = 0.05
 )
 
-// learn takes over what the node knows of the key.
+// learn takes over the node's state of the key.
 func (b *bucket) learn(l *aggregator.Allocation) {
 	b.limit = l.Limit
 	win := window(l)
 	switch {
 	case l.Limit.Kind == quota.PeriodicRefill && b.win != 0 && win < b.win.Add(l.Limit.Rate.Per):
-		// It begins again, unnoticed, as long as the leader knows of no use.
+		// The window begins again without notice while the leader knows of no use.
 	case l.Gen != b.gen || b.win == 0 || l.Limit.Kind == quota.SlidingWindow:
 		b.win = win
 	}
 	b.gen = l.Gen
 }
 
-// window is what clients call the window: its start on the leader's clock, which
-// is the same for a wall clock that is right; else on this node's.
+// window identifies the window to clients: by its start on the leader's clock if that agrees with
+// this node's clock within skew, else by its start on this node's clock.
 func window(l *aggregator.Allocation) quota.Time {
 	if l.Until == 0 {
 		return 0
@@ -74,17 +75,17 @@ func window(l *aggregator.Allocation) quota.Time {
 	return l.Since
 }
 
-// skew is the most by which a leader's wall clock may differ from this node's for
-// both to have the same windows.
+// skew is the most by which a leader's wall clock may differ from this node's for both to name the
+// same windows.
 const skew = quota.Time(2 * time.Second)
 
-// ask books what a client demands per second.
+// ask sets a client's demand per second.
 func (b *bucket) ask(al *allocation, demand float64) {
 	b.demand = max(0, b.demand+demand-al.demand)
 	al.demand = demand
 }
 
-// speak books what of the level a client's callers are about to use.
+// speak sets the part of the level that a client's callers are about to use.
 func (b *bucket) speak(al *allocation, u quota.Units) {
 	beyond := u
 	if b.limit != nil && b.limit.Ceiling == quota.Soft {
@@ -94,29 +95,29 @@ func (b *bucket) speak(al *allocation, u quota.Units) {
 	al.spoken, al.beyond = u, beyond
 }
 
-// promise books what of the level a client may overdraw.
+// promise sets the part of the level that a client may overdraw.
 func (b *bucket) promise(al *allocation, u quota.Units) {
 	b.credit += u - al.credit
 	al.credit, al.last = u, u
 }
 
-// extend promises a client the credit of a grant. Until the client has applied the grant, it
-// may act on an earlier one with more credit.
+// extend adds the credit of a new grant. Until the client has applied the grant, it may act on an
+// earlier one with more credit.
 func (al *allocation) extend(u quota.Units) {
 	al.bucket.promise(al, max(u, al.credit))
 	al.last = u
 }
 
-// redeem ends the promises of earlier grants, if the client has applied the last one: what it
-// has overdrawn by them is in its report.
+// redeem ends the credit of earlier grants, if the client has applied the last one: its overdrafts
+// by them are in its report.
 func (al *allocation) redeem(applied quota.Seq) {
 	if applied >= al.grants {
 		al.bucket.promise(al, al.last)
 	}
 }
 
-// observe averages what a client attempts. A count that differs from what was
-// expected by more than chance does is believed at once.
+// observe averages the attempts of a client. A count that differs from the expectation by more than
+// chance changes the average at once.
 func (b *bucket) observe(now quota.Time, al *allocation, attempted quota.Units, sync time.Duration) {
 	dt := 10 * sync
 	if al.reported > 0 {
@@ -127,7 +128,7 @@ func (b *bucket) observe(now quota.Time, al *allocation, attempted quota.Units, 
 	b.ask(al, fairshare.Follow(al.demand, float64(attempted), float64(quota.Token), seconds, math.Exp(-seconds/(3*sync.Seconds()))))
 }
 
-// fade lets the demand of a client go that says nothing.
+// fade removes the demand, the waiting callers and the credit of a silent client.
 func (b *bucket) fade(now quota.Time, al *allocation, sync time.Duration) {
 	if al.demand > 0 && now.Sub(al.reported) > al.again+3*sync {
 		b.ask(al, 0)
@@ -140,8 +141,8 @@ func (b *bucket) fade(now quota.Time, al *allocation, sync time.Duration) {
 	}
 }
 
-// grant answers an entry: it allocates what the client needs, up to its part, and reports what it
-// has to know. before is what the node knew until now.
+// grant answers an entry: it allocates what the client needs, up to its share. before is the node's
+// state of the key before this entry. asks is false if the client counted nothing.
 func (l *Ledger) grant(al *allocation, e *quota.ReportEntry, before *aggregator.Allocation, asks bool) (quota.GrantEntry, bool) {
 	b := al.bucket
 	b.speak(al, 0)
@@ -151,7 +152,7 @@ func (l *Ledger) grant(al *allocation, e *quota.ReportEntry, before *aggregator.
 		want = l.need(al, e)
 		part = min(want, l.share(al, before, e.Want))
 	}
-	urgent := max(0, min(want, e.Want-al.allocated)) // what callers wait for
+	urgent := max(0, min(want, e.Want-al.allocated)) // needed by callers that wait
 	loan := l.allocate(al, part, b.wait+max(0, urgent-min(part, before.Held)))
 	if loan.Limit == nil {
 		return quota.GrantEntry{}, false
@@ -167,8 +168,8 @@ func (l *Ledger) grant(al *allocation, e *quota.ReportEntry, before *aggregator.
 	return g, true
 }
 
-// allocatable is how much of what the node holds may be allocated to a client: under soft only a little
-// of what others have been promised.
+// allocatable is how much of the node's tokens may be allocated to a client: under soft, of what is
+// promised to others only little.
 func (l *Ledger) allocatable(al *allocation) quota.Units {
 	b, loan := al.bucket, l.look(al.bucket.key)
 	if loan.Limit == nil || loan.Limit.Ceiling == quota.Hard {
@@ -178,7 +179,8 @@ func (l *Ledger) allocatable(al *allocation) quota.Units {
 	return max(little, loan.Held-max(0, b.credit-al.credit-elsewhere))
 }
 
-// allocate hands tokens to a client.
+// allocate allocates up to tokens to a client. wait is what its callers, and those of other
+// clients, wait for beyond that.
 func (l *Ledger) allocate(al *allocation, tokens, wait quota.Units) aggregator.Allocation {
 	if tokens > little && al.bucket.credit > al.credit {
 		tokens = min(tokens, l.allocatable(al))
@@ -197,7 +199,7 @@ func (l *Ledger) allocate(al *allocation, tokens, wait quota.Units) aggregator.A
 	return loan
 }
 
-// tell makes a grant of what was allocated.
+// tell makes a grant of tokens that were allocated.
 func (l *Ledger) tell(al *allocation, loan *aggregator.Allocation, tokens, want quota.Units) quota.GrantEntry {
 	al.grants++
 	if tokens > 0 {
@@ -221,18 +223,18 @@ func (l *Ledger) tell(al *allocation, loan *aggregator.Allocation, tokens, want 
 	return g
 }
 
-// told returns a grant entry with what a client needs to know of a key.
+// told returns a grant entry with the state of the key, without tokens.
 func (l *Ledger) told(al *allocation, loan *aggregator.Allocation) quota.GrantEntry {
 	b := al.bucket
 	free, level := loan.Held, loan.Level
 	if !loan.NoneFree {
 		free = max(free, loan.Level-loan.Unseen)
 	}
-	if loan.Limit.Ceiling == quota.Hard { // what the node holds is there, whatever its leader has set aside of the rest
+	if loan.Limit.Ceiling == quota.Hard { // the node's tokens are available, whatever its leader sets aside
 		level = max(level, loan.Held)
 	}
 	unseen := loan.Unseen
-	if loan.Limit.Ceiling == quota.Soft { // others may use what they were allocated, and a recall may bring it back
+	if loan.Limit.Ceiling == quota.Soft { // other clients may use their tokens, and a recall may return them
 		unseen, free = unseen.Plus(b.allocated-al.allocated), free.Plus(max(0, b.spare-l.spare(al)))
 	}
 	g := quota.GrantEntry{
@@ -246,13 +248,13 @@ func (l *Ledger) told(al *allocation, loan *aggregator.Allocation) quota.GrantEn
 	return g
 }
 
-// spare is what a client was allocated and is not foreseen to use.
+// spare is what a client was allocated beyond its expected use.
 func (l *Ledger) spare(al *allocation) quota.Units {
 	return max(0, al.allocated-quota.RoundUnits(al.demand*ahead*l.cfg.Sync.Seconds()))
 }
 
-// creditOf is what a client may overdraw until it hears again: half of this node's part
-// of the level that is not promised yet, and no more than it is foreseen to need.
+// creditOf is what a client may overdraw until its next grant: half of this node's part of the
+// level that is not promised yet, and at most its expected need, or an equal part of that half.
 func (l *Ledger) creditOf(al *allocation, loan *aggregator.Allocation, want quota.Units) quota.Units {
 	b := al.bucket
 	part := 1 / float64(max(1, loan.Nodes))
@@ -264,8 +266,8 @@ func (l *Ledger) creditOf(al *allocation, loan *aggregator.Allocation, want quot
 	return credit - credit%quota.Token
 }
 
-// settle follows the demand of all, and reports whether it is as it was: then what clients
-// know of each other's demand is right, and their estimates with it.
+// settle averages the demand of all clients, and reports whether it is steady: then the clients'
+// knowledge of each other's demand is right, and so are their estimates.
 func (b *bucket) settle(now quota.Time, sync time.Duration) bool {
 	if b.usualAt > 0 {
 		b.usual += (1 - math.Exp(-now.Sub(b.usualAt).Seconds()/(3*sync.Seconds()))) * (b.demand - b.usual)
@@ -275,24 +277,24 @@ func (b *bucket) settle(now quota.Time, sync time.Duration) bool {
 	return b.demand <= 1.5*b.usual+chance
 }
 
-// others is the demand of everybody in the cluster but the client, less what
-// chance does.
+// others is the demand in the whole cluster except for this client, less one standard deviation of
+// the demand at this node.
 func (b *bucket) others(al *allocation, loan *aggregator.Allocation) quota.Units {
 	here := max(0, max(b.demand, float64(loan.Demand))-al.demand)
 	return loan.Others + quota.RoundUnits(max(0, here-math.Sqrt(here*float64(quota.Token))))
 }
 
-// foreseen is what a client is likely to use until it reports again, in Units.
+// foreseen is the probable use by a client until it reports again, in Units.
 func (l *Ledger) foreseen(al *allocation) float64 {
 	mean := al.demand * ahead * l.cfg.Sync.Seconds()
 	return mean + deviations*math.Sqrt(mean*float64(quota.Token))
 }
 
-// need returns what a client should be allocated beyond what it has.
+// need returns what a client should be allocated beyond its present tokens.
 func (l *Ledger) need(al *allocation, e *quota.ReportEntry) quota.Units {
 	need := l.foreseen(al)
 	u := quota.RoundUnits(need)
-	if need < float64(2*quota.Token) { // it would lie there
+	if need < float64(2*quota.Token) { // so little would be held unused
 		u = 0
 	}
 	want := max(u, e.Want) - al.allocated
@@ -302,8 +304,8 @@ func (l *Ledger) need(al *allocation, e *quota.ReportEntry) quota.Units {
 	return max(0, want)
 }
 
-// share is how much of what the node holds a client may have: what it needs while
-// there is enough for all, else its part; and those who wait come first.
+// share is how much of the node's tokens a client may have: its need while there is enough for all,
+// else its max-min fair share. Clients that wait come first.
 func (l *Ledger) share(al *allocation, loan *aggregator.Allocation, want quota.Units) quota.Units {
 	b := al.bucket
 	level := l.waterLevel(b, loan)
@@ -311,16 +313,15 @@ func (l *Ledger) share(al *allocation, loan *aggregator.Allocation, want quota.U
 		return quota.Most
 	}
 	part := quota.RoundUnits(min(al.demand, level)*ahead*l.cfg.Sync.Seconds()) - al.allocated
-	if free := loan.Held - b.wait; free >= want { // a request at a time, for clients that come
+	if free := loan.Held - b.wait; free >= want { // at least the request that callers wait for
 		part = max(part, want)
 	}
 	return max(0, min(part, loan.Held-b.wait))
 }
 
-// waterLevel is the most that anyone gets per second when what the node has is
-// divided max-min fairly by demand; infinite when there is enough for all. It is
-// computed again four times an interval, together with the spare part of the
-// allocations.
+// waterLevel is the most that any client gets per second when the node's tokens are divided max-min
+// fairly by demand; infinite when there is enough for all. It is recomputed four times an interval,
+// together with the spare part of the allocations.
 func (l *Ledger) waterLevel(b *bucket, loan *aggregator.Allocation) float64 {
 	if b.levelAt > 0 && l.now.Sub(b.levelAt) < l.cfg.Sync/4 {
 		return b.level
@@ -333,19 +334,19 @@ func (l *Ledger) waterLevel(b *bucket, loan *aggregator.Allocation) float64 {
 	}
 	b.spare = 0
 	for _, al := range b.allocations {
-		if al.c.since == 0 { // it can be recalled
+		if al.c.since == 0 { // its stream lives, so it can be recalled
 			b.spare += l.spare(al)
 		}
 	}
 	return b.level
 }
 
-// again is when a client should report next: at every interval while the limit is
-// contended, rarely when the use is far below it.
+// again is when a client should report next: after one interval while the limit is contended,
+// rarely while use is far below it.
 func (l *Ledger) again(b *bucket, loan *aggregator.Allocation) time.Duration {
 	total := float64(loan.Others) + max(b.demand, float64(loan.Demand))
 	burst, avail := float64(loan.Limit.BurstUnits()), float64(loan.Slope)
-	if loan.Limit.Kind != quota.TokenBucket { // the present level is all that is available
+	if loan.Limit.Kind != quota.TokenBucket { // only the present level is available
 		avail += float64(max(0, loan.Level)) / (ahead * l.cfg.Sync.Seconds())
 	}
 	if total <= 0 || total > avail/2 {

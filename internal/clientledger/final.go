@@ -7,21 +7,20 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// Final books the last report of a session to this node whose stream broke:
-// everything that it had open, with its counters, brought by the client itself or
-// by the node that it is attached to now. All of it was given back that was not
-// used. Repeated, it changes nothing. Several reports may make up the last one:
-// Full is set in the one that ends it, and then the session is settled.
+// Final books the last report of a session to this node whose stream broke: all its open keys, with
+// their counters, sent by the client itself or by the node to which it is attached now. All unused
+// tokens count as returned. A repeated report changes nothing. The last report may have several
+// parts: Full is set in the last one, and then the session is settled.
 //
-// It returns ErrForgotten if the session has waited too long: then it is booked as
-// one of a dead node (Inherit). ErrUnknown says that it never was, and nothing is booked.
+// It returns ErrForgotten if the session waited too long: then book the report as one of a dead
+// node (Inherit). It returns ErrUnknown, and books nothing, if there was no such session.
 func (l *Ledger) Final(now quota.Time, r *quota.Report) error {
 	l.now = now
 	at := session{r.From, r.Incarnation, r.Term}
 	if l.settled.has(at) {
 		return nil
 	}
-	if c := l.clients[r.From]; c != nil && c.session == at { // its stream broke, and this node has not seen it yet
+	if c := l.clients[r.From]; c != nil && c.session == at { // its stream broke, and this node has not noticed yet
 		l.part(c)
 	}
 	c := l.parted[at]
@@ -40,7 +39,7 @@ func (l *Ledger) Final(now quota.Time, r *quota.Report) error {
 	if r.Full {
 		l.finish(c)
 	} else {
-		l.inherited.add(now, inherited{at, r.Seq}) // should the session be forgotten before the next part comes
+		l.inherited.add(now, inherited{at, r.Seq}) // in case the session is forgotten before the next part arrives
 	}
 	return nil
 }
@@ -68,8 +67,8 @@ func (l *Ledger) last(c *client, e *quota.ReportEntry) {
 	}
 }
 
-// finish settles a session whose last report is complete. What it had open and
-// does not name it had let go of: nothing of that is out.
+// finish settles a session whose last report is complete. Keys that the report does not contain had
+// been closed: none of their tokens are out.
 func (l *Ledger) finish(c *client) {
 	for _, al := range c.keys {
 		al.void()
@@ -82,10 +81,9 @@ func (l *Ledger) finish(c *client) {
 	l.settled.add(l.now, c.session)
 }
 
-// Inherit books the last report of a session to a node that is dead: as far as
-// that node had not acknowledged it (ReportEntry.Unreported). What the dead node
-// had allocated counts as spent, since the node's own leaders take it for that. Repeated,
-// it changes nothing.
+// Inherit books the last report of a session to a node that is dead, as far as that node had not
+// acknowledged it (ReportEntry.Unreported). The tokens that the dead node had allocated count as
+// spent, as its leaders assume of all that it held. A repeated report changes nothing.
 func (l *Ledger) Inherit(now quota.Time, r *quota.Report) {
 	l.now = now
 	at := session{r.From, r.Incarnation, r.Term}
@@ -108,13 +106,13 @@ func (l *Ledger) Inherit(now quota.Time, r *quota.Report) {
 	}
 }
 
-// inherited names a part of a last report.
+// inherited identifies a part of a last report.
 type inherited struct {
 	session
 	seq quota.Seq
 }
 
-// ended is what of so much that was spent is for a window that is over.
+// ended is the part of fresh use that belongs to a window that has ended.
 func (l *Ledger) ended(e *quota.ReportEntry, fresh quota.Units) quota.Units {
 	loan := l.look(e.Key)
 	if win := window(&loan); e.Window != 0 && e.Window < win {

@@ -9,48 +9,49 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// Parent is the node's own table of keys; *aggregator.Aggregator is one.
+// Parent is the node's own table of keys; *aggregator.Aggregator implements it.
 type Parent interface {
-	// Allocate allocates tokens that the node holds of a key, and returns what it knows of the key.
+	// Allocate allocates tokens that the node holds of a key, and returns the node's state of the
+	// key.
 	Allocate(clock aggregator.Clock, k quota.Key, w aggregator.AllocationRequest) aggregator.Allocation
 	// Settle books what clients did with allocations. It returns false if the limit is unknown.
 	Settle(clock aggregator.Clock, k quota.Key, s aggregator.Settlement) bool
-	// Recalls returns keys with allocations that their leader wants back since the last call.
+	// Recalls returns keys with allocations that their leader has recalled since the last call.
 	Recalls() []quota.Key
 }
 
-// Errors that callers tell apart. All others say that a message changes nothing.
+// Errors that callers distinguish. All others mean that a message changes nothing.
 var (
-	// ErrFull says that the node has as many clients as it may.
+	// ErrFull means that the node has the maximum number of clients.
 	ErrFull = errors.New("too many clients; attach to another node")
-	// ErrUnknown says that there was no such session here.
+	// ErrUnknown means that the session is unknown here.
 	ErrUnknown = errors.New("unknown attachment")
-	// ErrForgotten says that the session was here, and waited too long to be settled:
-	// as if its node had died.
+	// ErrForgotten means that the session was here, and waited too long to be settled. It is
+	// handled as if its node had died.
 	ErrForgotten = errors.New("the attachment has been forgotten")
 )
 
-// Ledger is the book of a node's clients. One goroutine at a time uses it.
+// Ledger is the state of a node's clients. Not safe for concurrent use.
 type Ledger struct {
 	cfg    Config
 	parent Parent
 	now    quota.Time
 	clock  aggregator.Clock // returns now
 
-	clients     map[quota.NodeID]*client // those whose stream lives
-	parted      map[session]*client      // those whose stream broke, until they are settled
-	settled     memory[session]          // those that are
-	forgotten   memory[session]          // those that waited too long for that
-	inherited   memory[inherited]        // parts of last reports that are booked
+	clients     map[quota.NodeID]*client // sessions whose stream lives
+	parted      map[session]*client      // sessions whose stream broke, until they are settled
+	settled     memory[session]          // settled sessions
+	forgotten   memory[session]          // sessions that waited too long to be settled
+	inherited   memory[inherited]        // booked parts of last reports
 	keys        map[quota.Key]*bucket
-	allocations int            // of all clients
-	owned       map[string]int // of those of each owner
+	allocations int            // number of allocations of all clients
+	owned       map[string]int // number of allocations of each owner
 
 	waiting []*bucket // keys with clients that wait for tokens
 	pushed  []quota.Grant
 }
 
-// session is one stream of a process to a node, as the process numbers them.
+// session identifies one stream of a process to a node, as the process numbers them.
 type session struct {
 	id   quota.NodeID
 	inc  quota.Incarnation
@@ -61,12 +62,12 @@ func (a session) String() string {
 	return fmt.Sprintf("attachment %d of %s, incarnation %d", a.term, a.id, a.inc)
 }
 
-// older reports whether the session is of an earlier life, or an earlier one.
+// older reports whether the session is of an earlier incarnation, or an earlier one of the same.
 func (a session) older(b session) bool {
 	return a.inc < b.inc || a.inc == b.inc && a.term < b.term
 }
 
-// client is one session.
+// client is the state of one session.
 type client struct {
 	session
 	owner string
@@ -88,11 +89,11 @@ func New(cfg Config, t Parent) *Ledger {
 	return l
 }
 
-// Len returns how many clients are attached.
+// Len returns the number of attached clients.
 func (l *Ledger) Len() int { return len(l.clients) }
 
-// Keys returns how many keys clients have open together, those of sessions that
-// broke included: a key that ten of them use counts as ten.
+// Keys returns the number of open keys of all clients, including broken sessions: a key that ten of
+// them use counts as ten.
 func (l *Ledger) Keys() int { return l.allocations }
 
 // Settled reports whether the session is known to be settled.
@@ -100,11 +101,10 @@ func (l *Ledger) Settled(id quota.NodeID, inc quota.Incarnation, term quota.Term
 	return l.settled.has(session{id, inc, term})
 }
 
-// Attach begins a session. An earlier one of the same process ends as if its
-// stream had broken; one of an earlier process is over. owner is whose process it is:
-// the processes of an owner share MaxKeys as one; if it is empty, each counts for itself.
-// Attach returns ErrFull when there is no room, and an error for a session that is
-// not newer.
+// Attach begins a session. An earlier session of the same process ends as if its stream had broken;
+// one of an earlier process is over. The processes of one owner share MaxKeys as one; with an empty
+// owner, each counts for itself. Attach returns ErrFull when there is no room, and an error for a
+// session that is not newer.
 func (l *Ledger) Attach(now quota.Time, id quota.NodeID, owner string, inc quota.Incarnation, term quota.Term) error {
 	l.now = now
 	at := session{id, inc, term}
@@ -126,8 +126,8 @@ func (l *Ledger) Attach(now quota.Time, id quota.NodeID, owner string, inc quota
 	return nil
 }
 
-// Detach says that the stream of a process broke: what it was allocated stays allocated
-// until its last report comes (Final), or its lease ends.
+// Detach notifies the ledger that the stream of a process broke. Its tokens stay allocated until
+// its last report arrives (Final), or its lease ends.
 func (l *Ledger) Detach(now quota.Time, id quota.NodeID, inc quota.Incarnation, term quota.Term) {
 	l.now = now
 	if c := l.clients[id]; c != nil && c.session == (session{id, inc, term}) {
@@ -135,8 +135,8 @@ func (l *Ledger) Detach(now quota.Time, id quota.NodeID, inc quota.Incarnation, 
 	}
 }
 
-// part keeps the session aside until it is settled. Where too many wait for
-// that, what it was allocated is lost now.
+// part keeps a broken session until it is settled. If too many wait for that, its tokens are lost
+// now.
 func (l *Ledger) part(c *client) {
 	delete(l.clients, c.id)
 	if len(l.parted) >= l.cfg.MaxClients {
@@ -150,8 +150,8 @@ func (l *Ledger) part(c *client) {
 	}
 }
 
-// end forgets a session, with what it was allocated. Should its last report come all
-// the same, it is booked as that of a session to a dead node.
+// end forgets a session and its tokens. If its last report arrives nevertheless, it is booked as
+// that of a session to a dead node.
 func (l *Ledger) end(c *client) {
 	l.forgotten.add(l.now, c.session)
 	for _, al := range c.keys {
@@ -164,9 +164,8 @@ func (l *Ledger) end(c *client) {
 // remember is how long a broken session waits for its last report.
 const remember = time.Minute
 
-// Sweep does what time alone asks for: it takes back what was allocated when its lease
-// is over, and forgets sessions that broke a minute ago. Call it about once a
-// second.
+// Sweep handles what is due by time alone: it takes back tokens whose lease has ended, and forgets
+// sessions that broke a minute ago. Call it about once a second.
 func (l *Ledger) Sweep(now quota.Time) {
 	l.now = now
 	for _, c := range l.parted {
@@ -183,7 +182,7 @@ func (l *Ledger) Sweep(now quota.Time) {
 	l.inherited.forget(now)
 }
 
-// sweep takes back what has outlasted its lease.
+// sweep takes back expired tokens, and drops keys that were closed some time ago.
 func (l *Ledger) sweep(c *client) {
 	for _, al := range c.keys {
 		if al.allocated > 0 && l.now >= al.lease.Add(leaseSlack) {
@@ -197,10 +196,10 @@ func (l *Ledger) sweep(c *client) {
 	}
 }
 
-// closedFor is how long a key that a client has let go of is remembered: longer than
-// a report is repeated on a stream that lives.
+// closedFor is how long a closed key is remembered: longer than a report is repeated on a stream
+// that lives.
 const closedFor = 5 * time.Second
 
-// leaseSlack is how much later than the node a client may see its lease end, and
-// how long its last words take.
+// leaseSlack is how much later than the node a client may see its lease end, plus the time that its
+// last report takes.
 const leaseSlack = 250 * time.Millisecond

@@ -6,8 +6,8 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// memory remembers sessions that are settled, so that a last report that is
-// repeated changes nothing.
+// memory is a bounded set of sessions, or parts of last reports, that are over, so that a repeated
+// last report changes nothing.
 type memory[K comparable] struct {
 	at    map[K]struct{}
 	queue []memo[K]
@@ -19,10 +19,10 @@ type memo[K comparable] struct {
 }
 
 const (
-	// maxSettled bounds the sessions that are known to be settled.
+	// maxSettled bounds the entries.
 	maxSettled = 1 << 16
-	// settledFor is how long they are known at most: longer than anybody repeats
-	// that a session is over.
+	// settledFor is how long an entry is kept at most: longer than the end of a session is reported
+	// again.
 	settledFor = time.Hour
 )
 

@@ -6,12 +6,12 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// maxPushed bounds what waits to be sent; a client that is short asks again.
+// maxPushed bounds the grants that wait to be sent. A client that is short asks again.
 const maxPushed = 4096
 
-// Push returns what answers no report: tokens that came for clients whose callers
-// wait for them, and recalls. Call it after grants have been applied to the parent,
-// and after reports. A lost push is made again when a client is short again.
+// Push returns the grants that answer no report: tokens that became available for clients whose
+// callers wait for them, and recalls. Call it after grants have been applied to the parent, and
+// after reports. A lost push is made again when a client is short again.
 func (l *Ledger) Push(now quota.Time) []quota.Grant {
 	l.now = now
 	for _, k := range l.parent.Recalls() {
@@ -33,8 +33,7 @@ func (l *Ledger) Push(now quota.Time) []quota.Grant {
 	return out
 }
 
-// enqueue notes that a client's callers wait for so many tokens, or were refused
-// them.
+// enqueue records that a client's callers wait for this many tokens, or were refused them.
 func (l *Ledger) enqueue(al *allocation, short quota.Units) {
 	b := al.bucket
 	if rest := short % quota.Token; rest > 0 {
@@ -52,17 +51,16 @@ func (l *Ledger) enqueue(al *allocation, short quota.Units) {
 	}
 }
 
-// leave takes a client out of those who wait: it has been heard.
+// leave ends the waiting of a client's callers.
 func (b *bucket) leave(al *allocation) {
 	b.wait -= al.wait
 	al.wait = 0
 }
 
-// grantWait is how long callers wait for a grant, less its way to them.
+// grantWait is how long callers wait for a grant, less its transit time.
 const grantWait = 18 * time.Millisecond
 
-// waits reports whether a client's callers may still wait, or it is likely to use
-// the tokens soon.
+// waits reports whether a client's callers may still wait, or it will probably use the tokens soon.
 func (l *Ledger) waits(al *allocation) bool {
 	if al.wait <= 0 || al.at < 0 || al.c.since != 0 || len(al.flight) >= maxFlight {
 		return false
@@ -72,7 +70,7 @@ func (l *Ledger) waits(al *allocation) bool {
 	return al.parked && age <= grantWait || busy && age <= 3*l.cfg.Sync
 }
 
-// serve allocates the available tokens to the clients that wait, the longest waiting first.
+// serve allocates available tokens to the clients that wait, the longest waiting first.
 func (l *Ledger) serve(b *bucket) {
 	for len(b.queue) > 0 && len(l.pushed) < maxPushed {
 		al := b.queue[0]
@@ -91,10 +89,11 @@ func (l *Ledger) serve(b *bucket) {
 	}
 }
 
-// recallEvery is how often a key is recalled at most.
+// recallEvery is the shortest time between two recalls of a key.
 const recallEvery = 25 * time.Millisecond
 
-// recall asks all allocations but h that have more than they will need to report now.
+// recall asks all clients, except that of al, which have more than their expected use, to report
+// now and to return tokens.
 func (l *Ledger) recall(b *bucket, al *allocation) {
 	if b.recalled > 0 && l.now.Sub(b.recalled) < recallEvery {
 		return
@@ -105,7 +104,7 @@ func (l *Ledger) recall(b *bucket, al *allocation) {
 			continue
 		}
 		due := o.spoken
-		if l.now.Sub(max(o.reported, o.waitAt)) > l.cfg.Sync/2 { // it was too late for them
+		if l.now.Sub(max(o.reported, o.waitAt)) > l.cfg.Sync/2 { // its callers no longer wait
 			due = 0
 		}
 		if float64(o.allocated-due) > o.demand*ahead*l.cfg.Sync.Seconds() {

@@ -7,12 +7,12 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// maxEntries bounds one report.
+// maxEntries bounds the entries of one report.
 const maxEntries = 4096
 
-// Report books a client's report and answers it. One that is not of the client's
-// present session, or not newer than what is known, changes nothing and gets an
-// error: the client sends its cumulative counters again.
+// Report books a client's report and answers it. It returns an error, and changes nothing, for a
+// report that is not of the client's present session or not newer than the last one. The client
+// sends its cumulative counters again.
 func (l *Ledger) Report(now quota.Time, r *quota.Report) (quota.Grant, error) {
 	l.now = now
 	c := l.clients[r.From]
@@ -39,8 +39,7 @@ func (l *Ledger) grantTo(c *client, entries []quota.GrantEntry) quota.Grant {
 	return quota.Grant{Term: c.term, To: c.id, From: l.cfg.Self, At: l.now, Entries: entries}
 }
 
-// entry books one key of a report. It answers nothing for keys without a limit,
-// or without room.
+// entry books one key of a report. It does not answer for keys without a limit, or without room.
 func (l *Ledger) entry(c *client, e *quota.ReportEntry, seq quota.Seq) (quota.GrantEntry, bool) {
 	if !sane(e) {
 		return quota.GrantEntry{}, false
@@ -76,7 +75,7 @@ func (l *Ledger) entry(c *client, e *quota.ReportEntry, seq quota.Seq) (quota.Gr
 	return g, ok
 }
 
-// cancel forgets a key whose limit is gone: the node has forgotten its allocations.
+// cancel drops a key whose limit was removed: the node has dropped its allocations.
 func (l *Ledger) cancel(c *client, k quota.Key) {
 	if al := c.keys[k]; al != nil {
 		al.owe(0)
@@ -85,11 +84,12 @@ func (l *Ledger) cancel(c *client, k quota.Key) {
 	}
 }
 
+// look returns the node's state of a key without allocating.
 func (l *Ledger) look(k quota.Key) aggregator.Allocation {
 	return l.parent.Allocate(l.clock, k, aggregator.AllocationRequest{Look: true})
 }
 
-// sane rejects entries that no client would send.
+// sane reports whether all fields are in the ranges that clients send.
 func sane(e *quota.ReportEntry) bool {
 	for _, u := range [...]quota.Units{
 		e.Used, e.Overdrawn, e.Refused, e.Refunded, e.Held, e.Want, e.Unreported, e.Before, e.Charged, e.Alone, e.Returned,
