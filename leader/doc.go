@@ -1,169 +1,158 @@
-// Package leader is the ledger of one range: reports in, grants and rates out.
+// Package leader implements the ledger of one range. It books the reports of members and answers
+// them with grants.
 //
-// It is pure. The caller passes the time, owns the concurrency (one Ledger is
-// used by one goroutine at a time) and carries the messages.
+// The package is pure: the caller passes the time, carries the messages, and uses a Ledger from one
+// goroutine at a time.
 //
-// # What it keeps
+// # State
 //
-// For each key, the ledger has a bucket: the free pool (an exact token bucket,
-// with debt below zero) and an allocation for each member. An allocation's out is every token
-// that the ledger handed to the member and that is not known to be spent: held
-// there, on its way there, or spent since its last report. Tokens leave the pool
-// when they are granted. So after every step, whatever messages are lost,
+// The ledger keeps a bucket for each key: the free pool (an exact token bucket; below zero is debt)
+// and one allocation per member. An allocation's out is the sum of all tokens that the member
+// received and that are not known to be spent. They are held there, on their way there, or spent
+// since the member's last report. Tokens leave the pool when they are granted, so after every step,
+// whatever messages are lost,
 //
-//	pool + sum(out) changes only by refill and by the use that members report
+//	pool + sum(out) changes only by refill and by reported use
 //
-// A report settles the allocation: tokens that the member neither used nor holds, and
-// that can no longer reach it, return to the pool.
+// A report settles the allocation: tokens that were not used, are not held and cannot still arrive
+// return to the pool.
 //
-// Under soft, the level in grants has an unseen part: the probable use of the other
-// members since their reports, estimated from their earlier use. It lowers the
-// members' estimates, and does not overflow until they report; it is never booked.
+// Under soft, grants state the unseen part of the level: the probable use by other members since
+// their last reports, extrapolated from their earlier use. Members subtract it from their
+// estimates, and it does not overflow until they report. It is never booked.
 //
 // # Rates
 //
-// A member's refill rate is taken from the pool's as time passes. A reduced rate
-// stays charged until the member acknowledges the reduction, reports that it accrues
-// nothing more (ReportEntry.Stopped), or its lease ends. The charged rates never
-// exceed the limit's, so two members never accrue the same token. Accrual stops at
-// the grant's cap. For hard limits, the caps add up to at most the burst. That makes
-// the hard ceiling exact: the tokens that can be spent at one moment never exceed the
-// burst, and those that can be spent over time never exceed burst + rate x time.
+// A member's refill rate is taken from the pool's as time passes. After a cut, the old rate stays
+// charged until the member acknowledges the cut, reports that it accrues nothing more
+// (ReportEntry.Stopped), or its lease ends. The charged rates never exceed the limit's, so two
+// members never accrue the same token. Accrual stops at the grant's cap. For hard limits the caps
+// add up to at most the burst. The hard ceiling is therefore exact: the tokens that can be spent at
+// one moment never exceed the burst, and over time they never exceed burst + rate x time.
 //
 // # Division
 //
-// Division is max-min fair by demand (demand.go), so a flood of refused requests
-// gets no more than its fair share. Demand is attempts per second, averaged over
-// three sync intervals. It rises with a surge as far as the requests so far prove
-// one, and falls at once on silence. The number of tokens that are requested as one
-// event, a batch, is estimated from the counts. Debt is repaid within about half a
-// second by dividing less. Some shares are too small for a rate: less than one token
-// per interval; under soft, a share whose part of the burst is less than half a batch;
-// under hard, a share whose part has no room for a token. Members with such shares
-// get whole tokens when they ask, in turns.
+// Division is max-min fair by demand, so a flood of refused requests cannot buy more than its fair
+// share. Demand is attempts per second, averaged over three sync intervals. It follows a surge as
+// far as the number of requests proves it, and drops at once on silence. The number of tokens that
+// arrive as one event, a batch, is estimated from the counts (demand.go). Debt is repaid within
+// about half a second by dividing less.
 //
-// The ledger remembers how much of the recent use each member is due (turns.go).
-// This counts while there are too few tokens for all. Under hard, a member leaves the
-// pool to members that are due more and whose callers were refused. Under soft, a
-// member that got less than its part gets a higher rate instead, and one that got
-// more receives a level without the tokens that the others hold and will use.
+// A share becomes a rate only if it yields a token per interval; under soft, if the member's part
+// of the burst is also at least half a batch; under hard, if that part has room for a token. Other
+// members receive whole tokens when they ask, in the order of their deficits.
 //
-// When a member gets less than its part, the ledger recalls (push.go): it asks the
-// members that hold or accrue more than planned to report now, and to return tokens
-// that they do not need. Returned tokens go at once, in a grant that answers no
-// report, to the members whose callers asked for them within the last half interval,
-// or within the last three intervals for members without a rate. Both messages are in
-// Pushed and can be lost: a member that is short asks again. Under soft, the ledger
-// also recalls members whose presumed use is a large part of the level that another
+// The deficit of a member is its share of recent use less its own use (deficit.go). It counts while
+// tokens are scarce. Under hard a member leaves the pool to members with a larger deficit whose
+// callers were refused. Under soft a member with a deficit gets a higher rate instead, and one that
+// used more than its share receives a level without the tokens that others hold and will use.
+//
+// When a member gets less than its share, the ledger sends recalls (push.go): members that hold or
+// accrue more than expected report at once and return what they do not need. Returned tokens go at
+// once, in a grant that answers no report, to members whose callers wanted them within the last
+// half interval, or within the last three intervals if the member has no rate. Pushed returns
+// recalls and these grants. They may be lost: a member that is short asks again. Under soft the
+// ledger also recalls from members whose presumed use is a large part of the level that another
 // member receives, because a short burst looks like a surge.
 //
 // # A new leader
 //
-// A new leader starts every bucket from the checkpoint, or from a full bucket if
-// the range's log has no debt of the key, and lowers it by what members report. Until
-// every live member has reported, or the time for that is over, it repeats the rates
-// that members have and grants nothing new. The use of a soft bucket without a leader
-// is offset by the overflow of that time (amend).
+// A new leader starts every bucket from the checkpoint, or full if the range's log has no line of
+// the key, and lowers it by what members report. Until all live members have reported, or the
+// learning time is over, it repeats the rates that members have and grants nothing new. Overdrafts
+// of a soft bucket while it had no leader are set against the tokens that overflowed in that time
+// (amend).
 //
-// Where counts endure (quota.Limit.Endures), the checkpoint contains how much of each
-// member's counters is booked (durable.go, line.go), and the new leader books exactly
-// the difference. A member drops a key only when that is committed. The counts of a
-// process that died come from its journal, through the node's next process
-// (recovered counts). For other limits, the new leader uses the level that members
-// received last, and their use since.
+// Where counts endure (quota.Limit.Endures), the checkpoint states how much of each member's
+// counters is booked (durable.go, line.go), and the new leader books exactly the difference. A
+// member closes a key only after its counts are committed. The counts of a dead process come from
+// its journal, through the node's next process (Ledger.bookRecovered). For other limits the new
+// leader goes by the level that members last received and by their use since.
 //
 // # Why hard is exact
 //
-// Let E be the level of one central bucket that sees each admission when it happens.
-// A member can spend the tokens that it holds (V) at any moment. So for the part of
-// the tokens whose fate it does not know (L), the ledger keeps
+// Let E be the level of one central bucket that charges every admission when it happens. The tokens
+// that a member holds (V) can be spent at any moment. With L for the tokens whose fate the ledger
+// does not know, it keeps at every moment
 //
 //	pool + sum(V) + sum(L) <= E
 //
-// at every moment. V is at most standing, and pool + sum(standing) + sum(L) is kept
-// within the burst, so that no refill is counted that E could not take. L is the
-// yield of a rate that the member neither used nor holds. It returns only as far as
-// the total never exceeded the burst in that time (overflow, allocation.exactly).
+// V is at most standing, and pool + sum(standing) + sum(L) is kept within the burst, so the ledger
+// counts no refill for which E had no room. L is the yield of rates that the member neither used
+// nor holds. It returns only as far as the total never exceeded the burst in that time (overflow,
+// allocation.exactly).
 //
-// The log keeps the inequality true when leaders die. A checkpoint promises each
-// member a bounded amount beyond what is booked for it (promise). No leader grants
-// more before the log has committed more. The next leader subtracts the whole promise
-// from the pool until the member, or its journal, reports its use. So the tokens of a
-// member that is dead, asleep, or cut off with an old leader have been set aside. A
-// promise covers about two seconds of what the member needs, so steady traffic does
-// not wait for the log. A part of every bucket is promised to every node without a
-// line in the log (implicit.go). The first use of a window, and a surge, wait for one
-// commit.
+// The log preserves the inequality when leaders die. A checkpoint bounds what each member may use
+// beyond its booked counts (promise). No leader grants more before the log has committed more, and
+// the next leader keeps all of it out of the pool until the member, or its journal, reports its
+// use. The tokens of a member that is dead, cut off with an old leader, or paused are therefore set
+// aside. A promise covers about two seconds of the member's need, so steady traffic does not wait
+// for the log. Every node has an implicit promise of a part of every token bucket, without a line
+// in the log (implicit.go). The first use of a window, and a surge, wait for one commit.
 //
-// Exact means up to a hundredth of a token, for rounding, and on the leader's clock:
-// against true time, the error is that clock's drift while it leads, rate x drift x
-// time: 3.6 tokens an hour for 10/s at 100 ppm. The conditions are: the log is not
-// lost; clocks drift by less than a thousandth against each other; the wall clocks of
-// nodes differ by at most MaxOffset.
+// Exact means within a hundredth of a token, for rounding, and on the leader's clock: against true
+// time the rate is wrong by that clock's drift while it leads: rate x drift x time, 3.6 tokens an
+// hour of 10/s at 100 ppm. The conditions are: the log is not lost; clocks drift by less than a
+// thousandth against each other; the wall clocks of nodes differ by at most MaxOffset.
 //
-// A new leader dates a checkpoint by its own clock, never too early (onClock). It has
-// timed the entries that its replica saw committed. Entries that it read again, after a
-// start or from a snapshot, it takes to be MaxOffset younger than the clocks say. So the
-// pool refills too little by that amount, and no promise ends too soon. Therefore a
-// wrong wall clock matters only for entries that were read again, and beyond MaxOffset
-// a difference of d is worth up to rate x (d - MaxOffset).
+// A new leader dates a checkpoint on its own clock, never too early (onClock). It has timed itself
+// the lines that its replica saw committed. Lines that it read again, after a start or from a
+// snapshot, count as younger by MaxOffset than the clocks say. So the pool refills too little by
+// that much, and no promise ends too soon. A wrong wall clock matters only to lines that were read
+// again: a difference of d, beyond MaxOffset, is worth at most rate x (d - MaxOffset).
 //
-// The clock of the current leader turns windows. Each window has its limit once: a
-// leader that is behind does not return to a window before that of the log, and one
-// that is ahead opens no window twice. But in true time, the end of one window and the
-// beginning of the next overlap by the difference between the clocks of two leaders.
+// Windows follow the clock of the current leader. Each window has its limit once: a leader whose
+// clock is behind does not return to a window before that of the log, and one whose clock is ahead
+// opens none twice. In true time, the end of one window and the beginning of the next overlap by
+// the difference of the clocks of two leaders.
 //
-// For checks that it decides itself (decide: leader), the leader makes promises to
-// itself in the same way (answers.go): it admits no more than the log allows for a
-// second and a quarter, and the next leader subtracts that from the pool until then.
-// The first use of a key, and a surge, wait for one commit. The death of a leader
-// costs at most the tokens that were left in the bucket and, until the promise ends,
-// the refill. For a window it costs the promised amount.
+// Where the leader decides (decide: leader), it makes the same promise to itself (answers.go): for
+// a second and a quarter it admits no more than the log allows, and the next leader keeps that
+// amount out of the pool until then. The first use of a key, and a surge, wait for one commit. The
+// death of a leader costs at most the tokens that were left in the bucket and, until the promise
+// ends, the refill; of a window, the promised amount.
 //
-// Not covered are: limits that have just become hard; charges after the fact beyond
-// the level; concurrency limits, whose places end with their node; and tokens of a
-// member that stops for a lease while connections to it are refused, and then
-// continues: it counts as dead (Suspect), as a crashed one must.
+// Not covered are: limits that have just become hard; charges after the fact that exceed the level;
+// what is in flight, which dies with its node; and tokens of a member that pauses for a lease while
+// connections to it are refused, and then continues: it counts as dead (Suspect), like one that
+// crashed.
 //
 // # Kinds
 //
-// The pool is a limiter.Meter, so a bucket can be a token bucket, a window or a
-// concurrency limit: docs/rfcs/20261121_every_rule.md. When a window ends, the
-// members' tokens of it are void (bucket.turn), and use of it that is reported later
-// is charged to nothing (delta.late). Members count returned tokens from 0 in each
-// window. Returns that are reported after its end raise no level, also for a sliding
-// window, in which they come back anyway. A place under a concurrency limit is not
-// spent: it returns when it is released, or when its member is dead or has been silent
-// for the limit's lease (bucket.recount). Tiers, parents and floors are separate
-// buckets; members combine them.
+// The pool is a limiter.Meter, so a bucket may be a token bucket, a window or the number of
+// requests in flight: docs/rfcs/20261121_every_rule.md. When a window ends, the tokens that members
+// hold of it are void (bucket.roll), and late reports of use that belongs to it are charged to
+// nothing (delta.late). Members count refunds from 0 in each window, and a refund that is reported
+// after the window's end raises no level. This includes sliding windows, to which the use returns
+// anyway. What is in flight is not spent: it returns when it is released, when the allocation is
+// dead, or when the allocation has been silent for the limit's lease (bucket.recount). Tiers,
+// parents and floors are buckets of their own; members combine them.
 //
 // # Decide requests
 //
-// Ask decides on the books at once, for limits that their leader decides and for
-// callers that wait for future tokens. An answer can be lost or late; then the member
-// decides alone, and reports what it admitted. So that a request is not counted twice,
-// a decide request has a name (member, incarnation, number), and
+// Ask decides at once from the ledger, for limits with decide: leader and for callers that wait for
+// future tokens. An answer may be lost or late; then the member decides alone and reports what it
+// admitted. To count such a request once, a decide request has a name (member, incarnation,
+// number):
 //
-//   - a repeated request gets the same answer and is not booked again;
-//   - a member that gave up on a request, or cannot use its answer, names it in its
-//     reports of the key until one of them is answered: the request is cancelled.
-//     The ledger takes back what it booked for it, once;
-//   - a request that arrives after it was cancelled is refused.
+//   - a repeated decide request gets the same answer and is not booked again;
+//   - a member that gave up on a decide request, or does not use the answer, cancels it: it names
+//     the request in its reports of the key until one of them is answered. The ledger reverses the
+//     booking, once;
+//   - a decide request that arrives after its cancellation is refused.
 //
-// So the books contain the answers that members received, and those that they do not
-// know yet. The member decides the fate of a request, because only the member knows
-// whether a caller got the answer. Asking again instead would keep the caller waiting,
-// and a dead leader cannot be asked.
+// So the ledger contains the answers that members received, and those whose fate it does not know
+// yet. The member determines the outcome, since it alone knows whether its caller received the
+// answer. Asking again instead would keep the caller waiting, and a dead leader cannot be asked.
 //
-// Counts are taken back as they were booked. The level is restored as far as the
-// tokens would still be there: not for a window that has ended (in a sliding one they
-// return anyway), not across a reset or a change of the limit, and not for tokens that
-// would have overflowed a full level (rooms). A hard ceiling stays exact. Future tokens
-// are a debt of the pool, and are taken back in the same way; a caller that got a
-// later time before that waits that long.
+// Counts are reversed as booked. The level is restored only as far as the tokens would still be
+// there: not for a window that has ended (to a sliding one they return anyway), not across a reset
+// or a change of the limit, and not what a full level could not have gained (rooms). A hard ceiling
+// stays exact. Reserved future tokens are debt of the pool and are reversed in the same way; a
+// caller that received a later time before that still waits that long.
 //
-// Two bounds make this inexact: the ledger keeps the newest 4096 requests of a member,
-// for an hour after the last; a member keeps 4096 cancelled requests of a key. And a
-// new leader knows no requests: those that an earlier leader booked stay in the level
-// that it takes over. The counts are then too high by the requests in progress.
+// Two bounds and a change of leaders make this inexact. The ledger remembers the newest 4096 decide
+// requests of a member, for an hour after the last. A member keeps 4096 cancelled ones of a key. A
+// new leader knows none: the bookings of an earlier leader stay in the level that it takes over. In
+// these cases the counts are too high, by the decide requests that were under way.
 package leader

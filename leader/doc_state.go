@@ -1,6 +1,6 @@
-// Package leader stores a key as a bucket and an allocation for each member; where counts endure, an allocation has a
-// logged. These are their fields, described in bucket.go and allocation.go, and bytes on a 64-bit processor, by group
-// (written by TestStateTable):
+// Package leader stores a key as a bucket with an allocation for each member. Where counts endure,
+// an allocation has a logged. The list has their fields, described in bucket.go and allocation.go,
+// and their size in bytes on a 64-bit processor, by group (written by TestStateTable):
 //
 //	bucket          208  key limit tier gains pool allocations outlived
 //	bookState        80  attempted admitted listed lastUse ref incarnation fresh keep dropped forced

@@ -9,15 +9,15 @@ import (
 	"github.com/quorate/quorate/internal/golden"
 )
 
-// TestStateTable holds the list of fields and bytes in the package documentation to the types.
+// TestStateTable compares the list of fields and bytes in the package documentation with the types.
 func TestStateTable(t *testing.T) {
 	if runtime.GOARCH != "amd64" && runtime.GOARCH != "arm64" {
 		t.Skip("the bytes are those of 64-bit processors")
 	}
-	rewrite := flag.Lookup("rewrite").Value.String() == "true" // of package datadriven
-	golden.Hold(t, "doc_state.go", `// Package leader stores a key as a bucket and an allocation for each member; where counts endure, an allocation has a
-// logged. These are their fields, described in bucket.go and allocation.go, and bytes on a 64-bit processor, by group
-// (written by TestStateTable):
+	rewrite := flag.Lookup("rewrite").Value.String() == "true" // registered by package datadriven
+	golden.Hold(t, "doc_state.go", `// Package leader stores a key as a bucket with an allocation for each member. Where counts endure,
+// an allocation has a logged. The list has their fields, described in bucket.go and allocation.go,
+// and their size in bytes on a 64-bit processor, by group (written by TestStateTable):
 //
 `+golden.Groups(reflect.TypeFor[bucket](), reflect.TypeFor[allocation](), reflect.TypeFor[logged]())+"package leader\n", rewrite)
 }
